@@ -1,0 +1,48 @@
+# helmdeck/repos: "make demo" shows what it does, "make test" tries it, "make help" lists the rest.
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+# What a user may set, for the scripts and programs below.
+export MIRROR CONFIRM REPO REF IMAGE
+export FORCE
+
+.PHONY: help needs build rootfs plugin install uninstall demo test bench lint clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+demo: install ## install the plugin and show the main job end to end; REPO=url REF=ref IMAGE=image for your own
+	@go run -buildvcs=false ./cmd/demo
+
+test: needs plugin ## all tests: units, integration (as root), end to end in an engine of their own
+	go test -race -count=1 -timeout 28m ./...
+
+bench: needs plugin ## measure mounts and unmounts against git itself, into build/bench.json (as root)
+	@go run -buildvcs=false ./cmd/bench
+
+lint: ## gofmt, go vet and staticcheck
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; } >&2
+	go vet ./...
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+install: plugin ## install the plugin into the local engine, or upgrade it and keep the clones; FORCE=1 under running containers
+	@rootfs/install
+
+uninstall: ## remove the plugin from the local engine with all clones; says what it deletes, CONFIRM=yes does it
+	@rootfs/uninstall
+
+plugin: build rootfs ## put the plugin together: build/plugin/{config.json,rootfs} (as root)
+	@rootfs/assemble
+
+build: ## compile the plugin's program: build/helmdeck-repos, static
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o build/helmdeck-repos ./plugin
+
+# FORCE=1 means this target only if it was asked for by name: "make install FORCE=1" is about containers.
+rootfs: needs ## make the plugin's root filesystem from Debian packages (as root); MIRROR=url, FORCE=1 for newer packages
+	@FORCE=$(if $(filter rootfs,$(MAKECMDGOALS)),$(FORCE)) rootfs/build
+
+needs: ## install what is missing beyond Docker Engine, Go and make (Debian, as root), or name it
+	@rootfs/needs
+
+clean: ## delete build/; the installed plugin stays
+	@rm -rf build

@@ -1,0 +1,311 @@
+package driver
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/keylock"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// Config is what a Driver works with.
+type Config struct {
+	Root       string // the data directory
+	DB         *meta.DB
+	Clones     *clone.Manager
+	Workspaces *workspace.Manager
+	Log        *logrus.Logger
+	Now        func() time.Time
+	MountWait  time.Duration     // how long a Mount may take
+	Defaults   map[string]string // options that a volume has unless it says otherwise
+	Schemes    volume.Schemes
+}
+
+// Driver holds the volumes. It is safe for concurrent use.
+type Driver struct {
+	Config
+	patience patience
+	names    keylock.Locks[string] // of a volume's Create and Remove
+	mounts   keylock.Locks[lease]  // of a lease's Mount and Unmount
+
+	mu      sync.Mutex // never held over I/O
+	volumes map[string]*handle
+}
+
+// lease is one (volume, mount ID).
+type lease struct{ volume, id string }
+
+// handle is a volume in memory. What changes is guarded by Driver.mu.
+type handle struct {
+	rec       meta.Volume
+	opts      volume.Options
+	clone     *clone.Clone
+	mounting  int // Mounts at work
+	lastError string
+}
+
+func (h *handle) spec() clone.Spec {
+	return clone.Spec{URL: h.opts.Repo, Ref: h.opts.Ref, UID: h.opts.UID, GID: h.opts.GID, Refresh: h.opts.Refresh}
+}
+
+// New returns a Driver for the volumes of state.
+func New(c Config, state meta.State) (*Driver, error) {
+	d := &Driver{Config: c, volumes: make(map[string]*handle)}
+	d.patience.most = c.MountWait
+	for name, rec := range state.Volumes {
+		h, err := d.open(rec)
+		if err != nil {
+			return nil, fmt.Errorf("record of volume %q: %w", name, err)
+		}
+		d.volumes[name] = h
+	}
+	return d, os.MkdirAll(d.manifestDir(), 0o700)
+}
+
+// open reads a record back. A scheme that the settings no longer allow is
+// refused at Mount, not here: the volume must still be listed.
+func (d *Driver) open(rec meta.Volume) (*handle, error) {
+	opts, err := volume.Parse(rec.Options, nil, volume.AllSchemes())
+	if err != nil {
+		return nil, err
+	}
+	return &handle{rec: rec, opts: opts, clone: d.Clones.Get(opts.Subject, opts.Repo)}, nil
+}
+
+// find returns a volume.
+func (d *Driver) find(name string) (*handle, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h, ok := d.volumes[name]
+	if !ok {
+		return nil, fmt.Errorf("no volume %q", name)
+	}
+	return h, nil
+}
+
+// createWait is how long Create waits for the remote's answer: a typing mistake
+// is told at once, and a slow remote does not hold up `docker volume create`.
+const createWait = 3 * time.Second
+
+// Create makes a volume. It asks the remote whether the repository and the ref
+// exist: a definite no is the error, anything else starts the fetch in the
+// background. To create a volume again with the same options is no error.
+func (d *Driver) Create(ctx context.Context, name string, options map[string]string) error {
+	if err := volume.CheckName(name); err != nil {
+		return err
+	}
+	opts, err := volume.Parse(options, d.Defaults, d.Schemes)
+	if err != nil {
+		return err
+	}
+	unlock, err := d.names.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if h, err := d.find(name); err == nil {
+		if diff := h.opts.Diff(opts); len(diff) > 0 {
+			return fmt.Errorf("volume %q exists with other options (%s): remove it first, or choose another name", name, strings.Join(diff, "; "))
+		}
+		return nil
+	}
+	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: d.Now()}
+	h := &handle{rec: rec, opts: opts, clone: d.Clones.Get(opts.Subject, opts.Repo)}
+
+	waiting, cancel := context.WithTimeoutCause(ctx, createWait, errCreateWait)
+	defer cancel()
+	answer, err := h.clone.Ask(waiting, h.spec())
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return fmt.Errorf("create volume %q: the client hung up", name)
+	case git.KindOf(err).Definite():
+		return err
+	default:
+		h.lastError = err.Error()
+		d.Log.WithError(err).WithField("volume", name).Warn("create: the remote gave no answer; the volume is made all the same")
+	}
+	if err := d.writeManifest(rec); err != nil {
+		return err
+	}
+	if err := d.DB.Update(func(tx *meta.Tx) error { return tx.PutVolume(rec) }); err != nil {
+		return errors.Join(err, d.removeManifest(name))
+	}
+	d.mu.Lock()
+	d.volumes[name] = h
+	d.mu.Unlock()
+	d.Log.WithFields(logrus.Fields{"volume": name, "clone": h.clone.Key(), "ref": opts.Ref.String()}).Info("create: done")
+	d.Clones.Background(func(ctx context.Context) { d.prefetch(ctx, h, answer) })
+	return nil
+}
+
+var errCreateWait = fmt.Errorf("no answer within %v", createWait)
+
+// prefetch does a Mount's slow part before there is one.
+func (d *Driver) prefetch(ctx context.Context, h *handle, answer *clone.Answer) {
+	co, err := h.clone.Prepare(ctx, h.spec(), answer)
+	if err == nil {
+		co.Release()
+	}
+	if ctx.Err() == nil {
+		d.note(h, err)
+	}
+}
+
+// note keeps the outcome of the last attempt, for Status.
+func (d *Driver) note(h *handle, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h.lastError = ""
+	if err != nil {
+		h.lastError = err.Error()
+	}
+}
+
+// Remove forgets a volume. Its clone stays. A volume that is not known was
+// removed already.
+func (d *Driver) Remove(ctx context.Context, name string) error {
+	unlock, err := d.names.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	leases := len(d.Workspaces.Leases(name))
+	d.mu.Lock()
+	h, ok := d.volumes[name]
+	if !ok {
+		d.mu.Unlock()
+		return nil
+	}
+	if n := leases + h.mounting; n > 0 {
+		d.mu.Unlock()
+		return fmt.Errorf("volume %q is mounted (%d times): end its containers first", name, n)
+	}
+	delete(d.volumes, name)
+	d.mu.Unlock()
+	if err := d.DB.Update(func(tx *meta.Tx) error { return tx.DeleteVolume(name) }); err != nil {
+		d.mu.Lock()
+		d.volumes[name] = h
+		d.mu.Unlock()
+		return err
+	}
+	d.Log.WithField("volume", name).Info("remove: done")
+	return d.removeManifest(name)
+}
+
+func (d *Driver) manifestDir() string { return filepath.Join(d.Root, "volumes") }
+
+// manifestPath is by hash, for a volume's name may be longer than a file's.
+func (d *Driver) manifestPath(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return filepath.Join(d.manifestDir(), hex.EncodeToString(sum[:16])+".json")
+}
+
+// writeManifest writes a volume's record beside the database, so that it can be
+// rebuilt.
+func (d *Driver) writeManifest(rec meta.Volume) error {
+	data, err := json.MarshalIndent(rec, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(d.manifestPath(rec.Name), append(data, '\n'), 0o600)
+}
+
+func (d *Driver) removeManifest(name string) error {
+	err := os.Remove(d.manifestPath(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Sweep makes the manifests of volumes agree with the records.
+func (d *Driver) Sweep(ctx context.Context) error {
+	entries, err := os.ReadDir(d.manifestDir())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, d.sweepManifest(ctx, filepath.Join(d.manifestDir(), e.Name())))
+	}
+	d.mu.Lock()
+	var recs []meta.Volume
+	for _, h := range d.volumes {
+		recs = append(recs, h.rec)
+	}
+	d.mu.Unlock()
+	for _, rec := range recs {
+		if _, err := os.Lstat(d.manifestPath(rec.Name)); errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, d.writeManifest(rec))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweepManifest removes a manifest without a volume: a Create did not come to
+// its end, or a Remove.
+func (d *Driver) sweepManifest(ctx context.Context, path string) error {
+	rec, err := readManifest(path)
+	if err != nil {
+		// No volume can be read from it: a temporary file of a crash.
+		return os.Remove(path)
+	}
+	unlock, err := d.names.Lock(ctx, rec.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := d.find(rec.Name); err == nil {
+		return nil
+	}
+	return d.removeManifest(rec.Name)
+}
+
+func readManifest(path string) (rec meta.Volume, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return rec, err
+	}
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return rec, fmt.Errorf("%s: %w", path, err)
+	}
+	if rec.Name == "" {
+		return rec, fmt.Errorf("%s: no name", path)
+	}
+	return rec, nil
+}
+
+// Rebuild returns the records of the volumes that the manifests below root hold,
+// for a database that was lost.
+func Rebuild(root string) ([]meta.Volume, error) {
+	paths, err := filepath.Glob(filepath.Join(root, "volumes", "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var recs []meta.Volume
+	for _, path := range paths {
+		rec, err := readManifest(path)
+		if err != nil {
+			return nil, err
+		}
+		recs = append(recs, rec)
+	}
+	return recs, nil
+}

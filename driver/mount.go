@@ -1,0 +1,148 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// errPatience is why a Mount ends before its work does.
+var errPatience = errors.New("not done in time")
+
+// Mount gives a lease its workspace and returns where it is mounted. When ctx
+// ends, because the client hung up, the workspace is taken back; clone and fetch
+// go on.
+func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string, err error) {
+	began := d.Now()
+	unlock, err := d.mounts.Lock(ctx, lease{name, id})
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	d.mu.Lock()
+	h, ok := d.volumes[name]
+	if !ok {
+		d.mu.Unlock()
+		return "", fmt.Errorf("no volume %q", name)
+	}
+	h.mounting++
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		h.mounting--
+		d.mu.Unlock()
+		if err != nil {
+			d.note(h, err)
+		}
+	}()
+	rec, ok, err := d.Workspaces.Retain(name, id)
+	if err == nil && !ok {
+		rec, err = d.mount(ctx, h, id)
+	}
+	if err == nil && ctx.Err() != nil {
+		err = errors.Join(errHungUp, d.Workspaces.Release(name, id))
+	}
+	if ctx.Err() != nil {
+		d.patience.hungUp(d.Now().Sub(began))
+	}
+	if err != nil {
+		d.Log.WithError(err).WithField("volume", name).Warn("mount: failed")
+		return "", err
+	}
+	d.note(h, nil)
+	d.Log.WithFields(logrus.Fields{
+		"volume": name, "workspace": rec.ID, "commit": rec.Commit, "reused": rec.Reused,
+		"took": d.Now().Sub(began).String(),
+	}).Info("mount: done")
+	return d.Workspaces.Mountpoint(rec), nil
+}
+
+var errHungUp = errors.New("the client hung up: the workspace was taken back")
+
+func (d *Driver) mount(ctx context.Context, h *handle, id string) (meta.Workspace, error) {
+	if !d.Schemes.Allows(h.opts.Repo.Scheme()) {
+		return meta.Workspace{}, fmt.Errorf("volume %q: the setting ALLOW_SCHEMES no longer allows %s", h.rec.Name, h.opts.Repo.Scheme())
+	}
+	wait := d.patience.left()
+	waiting, cancel := context.WithTimeoutCause(ctx, wait, errPatience)
+	defer cancel()
+	co, err := h.clone.Prepare(waiting, h.spec(), nil)
+	if errors.Is(err, errPatience) {
+		doing := h.clone.Activity()
+		if doing == "" {
+			doing = "preparing " + h.opts.Repo.String()
+		}
+		return meta.Workspace{}, fmt.Errorf("%s, not done after %v, continues in the background: run it again", doing, wait.Round(time.Second))
+	}
+	if err != nil {
+		return meta.Workspace{}, err
+	}
+	rec, err := d.Workspaces.Open(workspace.Request{
+		Volume: h.rec.Name, LeaseID: id, Options: h.opts, Clone: h.clone, Checkout: co,
+	})
+	if err != nil {
+		co.Release()
+		return meta.Workspace{}, err
+	}
+	if err := h.clone.Mounted(); err != nil {
+		return meta.Workspace{}, errors.Join(err, d.Workspaces.Release(h.rec.Name, id))
+	}
+	return rec, nil
+}
+
+// Unmount takes back one Mount of a lease. An ID that is not known was unmounted
+// already.
+func (d *Driver) Unmount(ctx context.Context, name, id string) error {
+	// Not ctx: an engine that hangs up will not ask again, and the work is short.
+	unlock, err := d.mounts.Lock(context.WithoutCancel(ctx), lease{name, id})
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return d.Workspaces.Release(name, id)
+}
+
+// patience knows how long clients wait for a Mount.
+type patience struct {
+	most time.Duration // the setting
+
+	mu   sync.Mutex
+	seen time.Duration // the shortest wait after which one hung up; 0: none did
+}
+
+const (
+	// patienceMargin is how long before its client a Mount gives up: enough for
+	// the answer to be written and read.
+	patienceMargin = 2 * time.Second
+	// patienceLeast is the shortest wait that is taken for a client's timeout.
+	// What hangs up earlier is a client that was ended.
+	patienceLeast = 5 * time.Second
+)
+
+// left returns how long a Mount may take. The engine waits 30 s after a plain
+// `docker plugin enable` and 120 s otherwise, and does not say which; the plugin
+// is started anew when that changes, so it is learned anew too.
+func (p *patience) left() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen > 0 {
+		return min(p.most, p.seen-patienceMargin)
+	}
+	return p.most
+}
+
+// hungUp notes that a client did not wait longer than this.
+func (p *patience) hungUp(after time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if after >= patienceLeast && (p.seen == 0 || after < p.seen) {
+		p.seen = after
+	}
+}

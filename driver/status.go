@@ -1,0 +1,97 @@
+package driver
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/go-plugins-helpers/volume"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// Get describes a volume, from memory.
+func (d *Driver) Get(name string) (*volume.Volume, error) {
+	h, err := d.find(name)
+	if err != nil {
+		return nil, err
+	}
+	leases := d.Workspaces.Leases(name)
+	return &volume.Volume{
+		Name:       name,
+		Mountpoint: d.mountpoint(leases),
+		CreatedAt:  h.rec.CreatedAt.UTC().Format(time.RFC3339),
+		Status:     d.status(h, leases),
+	}, nil
+}
+
+// List describes all volumes, by name, without their status.
+func (d *Driver) List() []*volume.Volume {
+	d.mu.Lock()
+	list := make([]*volume.Volume, 0, len(d.volumes))
+	for name, h := range d.volumes {
+		list = append(list, &volume.Volume{Name: name, CreatedAt: h.rec.CreatedAt.UTC().Format(time.RFC3339)})
+	}
+	d.mu.Unlock()
+	slices.SortFunc(list, func(a, b *volume.Volume) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Path returns where the volume's newest workspace is mounted; empty when it has
+// none.
+func (d *Driver) Path(name string) (string, error) {
+	if _, err := d.find(name); err != nil {
+		return "", err
+	}
+	return d.mountpoint(d.Workspaces.Leases(name)), nil
+}
+
+func (d *Driver) mountpoint(leases []meta.Workspace) string {
+	if len(leases) == 0 {
+		return ""
+	}
+	return d.Workspaces.Mountpoint(leases[len(leases)-1])
+}
+
+// leaseStatus is what Status shows of a lease.
+type leaseStatus struct {
+	ID        string    `json:"id"`
+	Mounts    int       `json:"mounts"`
+	Commit    string    `json:"commit"`
+	MountedAt time.Time `json:"mounted_at"`
+}
+
+// status is what `docker volume inspect` shows. It has no secret.
+func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
+	leases := []leaseStatus{}
+	reused := false
+	for _, w := range workspaces {
+		for id, n := range w.Leases {
+			leases = append(leases, leaseStatus{ID: id, Mounts: n, Commit: w.Commit, MountedAt: w.MountedAt.UTC()})
+		}
+		reused = w.Reused
+	}
+	slices.SortFunc(leases, func(a, b leaseStatus) int { return a.MountedAt.Compare(b.MountedAt) })
+	s := h.clone.Status()
+	r, _ := h.clone.Resolution(h.opts.Ref)
+	status := map[string]any{
+		"subject":    string(h.opts.Subject),
+		"repo":       h.opts.Repo.String(),
+		"repo_hash":  h.opts.Repo.Hash(),
+		"ref":        h.opts.Ref.String(),
+		"commit":     r.Commit,
+		"pulled_sha": r.Pulled,
+		"reused":     reused,
+		"mode":       string(h.opts.Mode),
+		"state":      s.State,
+		"progress":   s.Progress,
+		"leases":     leases,
+	}
+	if !s.FetchedAt.IsZero() {
+		status["fetched_at"] = s.FetchedAt.UTC().Format(time.RFC3339)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	status["last_error"] = h.lastError
+	return status
+}

@@ -1,0 +1,204 @@
+package clone
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// Clone is everything kept for one (subject, repository). It is safe for
+// concurrent use.
+type Clone struct {
+	m       *Manager
+	key     string
+	dir     string
+	subject volume.Subject
+	repo    string        // the normalized URL
+	gate    chan struct{} // held with the lock file, so that only processes poll for that
+	// publishing is held while a layer comes into being or goes: its directory,
+	// its record and its place in memory together.
+	publishing sync.Mutex
+	sweep      sync.Once
+	sweepOK    error
+
+	mu        sync.Mutex // guards what follows; never held over I/O
+	rec       *meta.Clone
+	trees     map[string]meta.Layer
+	gitLayers map[string]meta.Layer
+	users     map[string]int // of layer directories
+	doing     []*activity
+}
+
+// Key returns the clone's key, which is also its directory below clones/.
+func (c *Clone) Key() string { return c.key }
+
+// Dir returns the clone's directory.
+func (c *Clone) Dir() string { return c.dir }
+
+// Subject returns whom the clone belongs to.
+func (c *Clone) Subject() volume.Subject { return c.subject }
+
+func (c *Clone) storeDir() string             { return filepath.Join(c.dir, "store", "full.git") }
+func (c *Clone) treeDir(id string) string     { return filepath.Join(c.dir, "trees", id) }
+func (c *Clone) gitLayerDir(id string) string { return filepath.Join(c.dir, "refs", id) }
+
+// Status is what Get shows of a clone.
+type Status struct {
+	Cloned    bool
+	FetchedAt time.Time
+	State     string // absent, ready, cloning, fetching or checking out
+	Progress  string
+}
+
+// Status answers from memory.
+func (c *Clone) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Status{State: "absent"}
+	if c.rec != nil {
+		s = Status{Cloned: true, FetchedAt: c.rec.Store.FetchedAt, State: "ready"}
+	}
+	if n := len(c.doing); n > 0 {
+		s.State, s.Progress = c.doing[n-1].state, c.doing[n-1].progress.String()
+	}
+	return s
+}
+
+// Resolution returns what ref stood for when the remote was last asked.
+func (c *Clone) Resolution(ref volume.Ref) (meta.Resolution, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rec == nil {
+		return meta.Resolution{}, false
+	}
+	r, ok := c.rec.Store.Refs[ref.String()]
+	return r, ok
+}
+
+// Activity says what is being done for the clone, such as `cloning https://…
+// receiving objects 43% (1.2 GiB)`; empty when nothing is.
+func (c *Clone) Activity() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var parts []string
+	for _, a := range c.doing {
+		s := a.state + " " + a.url
+		if a.hasProgress {
+			s += ": " + a.progress.String()
+		}
+		parts = append(parts, s)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// activity is work on a clone that takes long enough to be asked about.
+type activity struct {
+	state, url  string
+	progress    git.Progress
+	hasProgress bool
+}
+
+// begin announces an activity until end is called.
+func (c *Clone) begin(state, url string) (progress func(git.Progress), end func()) {
+	a := &activity{state: state, url: url}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doing = append(c.doing, a)
+	progress = func(p git.Progress) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		a.progress, a.hasProgress = p, true
+	}
+	return progress, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for i := range c.doing {
+			if c.doing[i] == a {
+				c.doing = append(c.doing[:i:i], c.doing[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// lockRetry is how often a lock that another process holds is asked for again.
+const lockRetry = 50 * time.Millisecond
+
+// lock takes the clone's lock: fetches, builds and removals of one clone exclude
+// each other, also between processes. The file lies outside of what is renamed
+// and deleted, and is never unlinked, so that nobody waits for a lock on a file
+// that is gone.
+func (c *Clone) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case c.gate <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	l := flock.New(filepath.Join(c.m.Root, "locks", strings.ReplaceAll(c.key, "/", ".")+".lock"))
+	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
+		<-c.gate
+		return nil, fmt.Errorf("lock clone %s: %w", c.key, err)
+	}
+	return func() {
+		if err := l.Close(); err != nil {
+			c.m.Log.WithError(err).Warnf("unlock clone %s", c.key)
+		}
+		<-c.gate
+	}, nil
+}
+
+// Mounted records that a workspace was made of the clone: from now on it is
+// reused.
+func (c *Clone) Mounted() error {
+	c.mu.Lock()
+	if c.rec == nil || !c.rec.FirstMount.IsZero() {
+		c.mu.Unlock()
+		return nil
+	}
+	c.rec.FirstMount = c.m.Now()
+	rec := c.rec.Copy()
+	c.mu.Unlock()
+	return c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) })
+}
+
+// Hold keeps the layers of a workspace from being collected until Drop.
+func (c *Clone) Hold(chain []string, gitLayer string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold(chain, gitLayer)
+}
+
+func (c *Clone) hold(chain []string, gitLayer string) {
+	for _, dir := range c.lower(chain, gitLayer) {
+		c.users[dir]++
+	}
+}
+
+// lower returns the layer directories of a workspace, topmost first.
+func (c *Clone) lower(chain []string, gitLayer string) []string {
+	dirs := []string{c.gitLayerDir(gitLayer)}
+	for _, id := range chain {
+		dirs = append(dirs, c.treeDir(id))
+	}
+	return dirs
+}
+
+// Drop ends a Hold.
+func (c *Clone) Drop(chain []string, gitLayer string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, dir := range c.lower(chain, gitLayer) {
+		if c.users[dir]--; c.users[dir] <= 0 {
+			delete(c.users, dir)
+		}
+	}
+}

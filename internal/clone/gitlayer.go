@@ -1,0 +1,202 @@
+package clone
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// gitLayerShape names what a git layer holds; it is part of its ID.
+const gitLayerShape = "git-1"
+
+// CacheMount is where the cache is bound, below the top of a workspace: in .git,
+// out of the reach of an agent's `git clean -fdx`.
+const CacheMount = ".git/hdcache"
+
+// errFetched says that the store was fetched between a resolution and the use of it.
+var errFetched = errors.New("the repository was fetched meanwhile: run it again")
+
+// gitLayerFor returns the git layer for a resolution of the store's refs, and
+// makes it if there is none.
+func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, snapshot string) (meta.Layer, error) {
+	id := layerID("git", gitLayerShape, snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID)
+	return c.layer(ctx, c.gitLayers, id, c.gitLayerDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
+		l := meta.Layer{Clone: c.key, ID: id, Commit: r.Commit, Snapshot: snapshot}
+		// A fetch replaces packed-refs and adds packs: it waits for us, so that
+		// what is shown is what one fetch left.
+		unlock, err := c.lock(ctx)
+		if err != nil {
+			return l, err
+		}
+		defer unlock()
+		if c.store().Snapshot != snapshot {
+			return l, errFetched
+		}
+		return l, c.buildGitLayer(dir, s, r)
+	}, (*meta.Tx).PutGitLayer)
+}
+
+// layerID hashes what a layer is made from.
+func layerID(parts ...any) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%v\x00", p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// buildGitLayer makes what `git clone` would have left in .git, in dir: the
+// branch of r checked out or its commit detached, all branches of the remote as
+// origin/*, all tags, and the store's packs as hard links. A container of
+// another uid than the packs' can't touch those, and writes into its own upper.
+func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution) error {
+	refs, err := git.Refs(c.storeDir())
+	if err != nil {
+		return err
+	}
+	b := layerBuilder{uid: int(s.UID), gid: int(s.GID)}
+	b.own(dir)
+	top := filepath.Join(dir, ".git")
+	for _, d := range []string{
+		"", "hooks", "info", "objects", "objects/info", "objects/pack",
+		"refs", "refs/heads", "refs/remotes", "refs/remotes/origin", "refs/tags",
+	} {
+		b.mkdir(filepath.Join(top, d))
+	}
+	head := c.store().Head
+	branch, onBranch := strings.CutPrefix(r.Ref, "refs/heads/")
+	b.file(filepath.Join(top, "packed-refs"), git.FormatPackedRefs(cloneRefs(refs)))
+	b.file(filepath.Join(top, "info/exclude"), []byte("/"+CacheLink+"\n"))
+	b.file(filepath.Join(top, "config"), gitConfig(s.URL.String(), branch, onBranch))
+	b.file(filepath.Join(top, "description"), []byte("Unnamed repository; edit this file 'description' to name the repository.\n"))
+	if onBranch {
+		b.file(filepath.Join(top, "HEAD"), []byte("ref: "+r.Ref+"\n"))
+		b.mkdirs(top, filepath.Dir(r.Ref))
+		b.file(filepath.Join(top, r.Ref), []byte(r.Commit+"\n"))
+	} else {
+		b.file(filepath.Join(top, "HEAD"), []byte(r.Commit+"\n"))
+	}
+	if short, ok := strings.CutPrefix(head, "refs/heads/"); ok && hasRef(refs, head) {
+		b.file(filepath.Join(top, "refs/remotes/origin/HEAD"), []byte("ref: refs/remotes/origin/"+short+"\n"))
+	}
+	b.linkPacks(filepath.Join(c.storeDir(), "objects/pack"), filepath.Join(top, "objects/pack"))
+	return b.err
+}
+
+// cloneRefs turns the refs of the store into those that a clone of the remote
+// has: branches under origin/, tags as they are, nothing else. The order stays
+// sorted, for refs/heads, refs/remotes and refs/tags are in order.
+func cloneRefs(refs []git.PackedRef) []git.PackedRef {
+	var list []git.PackedRef
+	for _, r := range refs {
+		if short, ok := strings.CutPrefix(r.Name, "refs/heads/"); ok {
+			r.Name = "refs/remotes/origin/" + short
+			list = append(list, r)
+		} else if strings.HasPrefix(r.Name, "refs/tags/") {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func hasRef(refs []git.PackedRef, name string) bool {
+	for _, r := range refs {
+		if r.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// gitConfig is the configuration that `git clone` writes, and two settings of
+// ours: one commit in a repository of many packs would otherwise rewrite them
+// all into the workspace.
+func gitConfig(url, branch string, onBranch bool) []byte {
+	var b bytes.Buffer
+	b.WriteString("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n")
+	b.WriteString("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
+	fmt.Fprintf(&b, "[remote \"origin\"]\n\turl = %s\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", quoteConfig(url))
+	if onBranch {
+		fmt.Fprintf(&b, "[branch %s]\n\tremote = origin\n\tmerge = %s\n", quoteConfig(branch), quoteConfig("refs/heads/"+branch))
+	}
+	return b.Bytes()
+}
+
+// quoteConfig quotes a value or the name of a subsection (git-config, Syntax).
+// Neither can hold a newline: URLs and refs are checked for it.
+func quoteConfig(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// layerBuilder makes files and directories that belong to a uid, and remembers
+// the first error.
+type layerBuilder struct {
+	uid, gid int
+	err      error
+}
+
+func (b *layerBuilder) do(f func() error) {
+	if b.err == nil {
+		b.err = f()
+	}
+}
+
+func (b *layerBuilder) own(path string) {
+	b.do(func() error { return os.Lchown(path, b.uid, b.gid) })
+}
+
+func (b *layerBuilder) mkdir(path string) {
+	b.do(func() error { return os.Mkdir(path, 0o755) })
+	b.own(path)
+}
+
+// mkdirs makes the directories of rel below top that are missing.
+func (b *layerBuilder) mkdirs(top, rel string) {
+	path := top
+	for _, part := range strings.Split(rel, "/") {
+		path = filepath.Join(path, part)
+		ok, err := exists(path)
+		b.do(func() error { return err })
+		if !ok {
+			b.mkdir(path)
+		}
+	}
+}
+
+func (b *layerBuilder) file(path string, data []byte) {
+	b.do(func() error { return os.WriteFile(path, data, 0o644) })
+	b.own(path)
+}
+
+// linkPacks links the complete packs of from into to: those that have an index,
+// for git writes it last.
+func (b *layerBuilder) linkPacks(from, to string) {
+	b.do(func() error {
+		indexes, err := filepath.Glob(filepath.Join(from, "pack-*.idx"))
+		if err != nil {
+			return err
+		}
+		for _, idx := range indexes {
+			for _, ext := range []string{".pack", ".rev", ".idx"} {
+				name := strings.TrimSuffix(filepath.Base(idx), ".idx") + ext
+				err := os.Link(filepath.Join(from, name), filepath.Join(to, name))
+				if os.IsNotExist(err) && ext == ".rev" {
+					continue // git before 2.41 writes none
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}

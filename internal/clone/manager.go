@@ -1,0 +1,170 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// Config is what a Manager works with.
+type Config struct {
+	Root  string // the data directory
+	Boot  string // the kernel's boot ID
+	DB    *meta.DB
+	Git   *git.Git
+	Trash *trash.Trash
+	Log   *logrus.Logger
+	Now   func() time.Time
+}
+
+// Manager holds all clones. It is safe for concurrent use.
+type Manager struct {
+	Config
+	ctx     context.Context // of the work in the background
+	stop    context.CancelFunc
+	work    sync.WaitGroup
+	flights singleflight.Group
+	syncs   chan struct{}
+
+	mu     sync.Mutex
+	clones map[string]*Clone
+}
+
+// NewManager returns a Manager for what state says exists.
+func NewManager(c Config, state meta.State) (*Manager, error) {
+	for _, dir := range []string{"clones", "locks"} {
+		if err := os.MkdirAll(filepath.Join(c.Root, dir), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	m := &Manager{Config: c, clones: make(map[string]*Clone), syncs: make(chan struct{}, 1)}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	for key, rec := range state.Clones {
+		m.get(key, volume.Subject(rec.Subject), rec.Repo).rec = &rec
+	}
+	for _, l := range state.Trees {
+		if c, ok := m.clones[l.Clone]; ok {
+			c.trees[l.ID] = l
+		}
+	}
+	for _, l := range state.GitLayers {
+		if c, ok := m.clones[l.Clone]; ok {
+			c.gitLayers[l.ID] = l
+		}
+	}
+	m.work.Go(m.syncLayers)
+	return m, nil
+}
+
+// Close ends the work in the background and waits for it.
+func (m *Manager) Close() {
+	m.stop()
+	m.work.Wait()
+}
+
+// Key returns the key of the clone of a repository for a subject.
+func Key(s volume.Subject, u volume.URL) string { return s.Dir() + "/" + u.Hash() }
+
+// Get returns the clone of a repository for a subject, which may not exist on
+// disk yet. It does no I/O.
+func (m *Manager) Get(s volume.Subject, u volume.URL) *Clone {
+	return m.get(Key(s, u), s, u.Normalized())
+}
+
+func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.clones[key]
+	if !ok {
+		c = &Clone{
+			m: m, key: key, dir: filepath.Join(m.Root, "clones", key),
+			subject: s, repo: repo,
+			trees: make(map[string]meta.Layer), gitLayers: make(map[string]meta.Layer),
+			users: make(map[string]int), gate: make(chan struct{}, 1),
+		}
+		m.clones[key] = c
+	}
+	return c
+}
+
+// Lookup returns the clone of a key that is known already, or nil.
+func (m *Manager) Lookup(key string) *Clone {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clones[key]
+}
+
+// all returns the clones that are in memory.
+func (m *Manager) all() []*Clone {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]*Clone, 0, len(m.clones))
+	for _, c := range m.clones {
+		list = append(list, c)
+	}
+	return list
+}
+
+// Background runs f with a context that ends when the Manager is closed.
+func (m *Manager) Background(f func(ctx context.Context)) {
+	m.work.Go(func() { f(m.ctx) })
+}
+
+// share runs f once for all who ask for the same key at the same time. It
+// returns when f has, or when ctx ends; f goes on regardless.
+func share[T any](ctx context.Context, m *Manager, key string, f func(ctx context.Context) (T, error)) (T, error) {
+	answer := m.flights.DoChan(key, func() (v any, err error) {
+		m.work.Add(1)
+		defer m.work.Done()
+		defer func() {
+			if r := recover(); r != nil {
+				m.Log.WithField("stack", string(debug.Stack())).Errorf("panic in %q: %v", key, r)
+				err = fmt.Errorf("internal error: %v", r)
+			}
+		}()
+		return f(m.ctx)
+	})
+	var none T
+	select {
+	case r := <-answer:
+		if r.Err != nil {
+			return none, r.Err
+		}
+		return r.Val.(T), nil
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	}
+}
+
+// tempDir makes a directory in which something of dir is built, to be renamed
+// into being.
+func tempDir(dir string) (string, error) {
+	temp, err := os.MkdirTemp(dir, durable.TempPrefix+"*")
+	if err != nil {
+		return "", err
+	}
+	return temp, os.Chmod(temp, 0o755)
+}
+
+// exists reports whether path is there, without following a symlink.
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

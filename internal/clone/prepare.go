@@ -1,0 +1,90 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// Checkout is what a workspace stands on. It holds its layers until Release.
+type Checkout struct {
+	Resolution meta.Resolution
+	Tree       meta.Layer
+	GitLayer   meta.Layer
+	// Lower are the layers' directories, topmost first.
+	Lower []string
+	// Reused is set when an earlier Mount was already served from this clone.
+	Reused  bool
+	release func()
+}
+
+// Release lets go of the layers. Call it once.
+func (co *Checkout) Release() { co.release() }
+
+// resolveTries bounds how often Prepare starts over because a fetch for another
+// volume came between the resolution and the git layer.
+const resolveTries = 5
+
+// Prepare resolves s.Ref, fetches what the store lacks and builds the layers
+// that are missing, and returns them held. It asks the remote, unless it is given
+// the Answer of an Ask. When ctx ends first, it returns ctx's cause, and what it
+// began goes on in the background.
+func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, error) {
+	began := c.m.Now()
+	if err := c.Sweep(); err != nil {
+		return nil, err
+	}
+	for try := 0; ; try++ {
+		co, err := c.prepare(ctx, s, known, began)
+		if !errors.Is(err, errFetched) || try == resolveTries {
+			return co, err
+		}
+	}
+}
+
+func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.Time) (*Checkout, error) {
+	r, err := c.resolve(ctx, s, known)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		tree, err := c.treeFor(ctx, s, r.Commit)
+		if err != nil {
+			return nil, err
+		}
+		snapshot := c.store().Snapshot
+		if now, ok := c.Resolution(s.Ref); ok && now.Commit != r.Commit {
+			return nil, errFetched
+		}
+		gitLayer, err := c.gitLayerFor(ctx, s, r, snapshot)
+		if err != nil {
+			return nil, err
+		}
+		if co := c.checkout(s, r, tree, gitLayer, began); co != nil {
+			c.collectSoon()
+			return co, nil
+		}
+		// One of them was collected in between: build it again.
+	}
+}
+
+// checkout holds the two layers, or returns nil if one of them is gone.
+func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, began time.Time) *Checkout {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.trees[tree.ID]; !ok {
+		return nil
+	}
+	if _, ok := c.gitLayers[gitLayer.ID]; !ok || c.rec == nil {
+		return nil
+	}
+	c.hold(tree.Chain, gitLayer.ID)
+	return &Checkout{
+		Resolution: r, Tree: tree, GitLayer: gitLayer,
+		Lower:   c.lower(tree.Chain, gitLayer.ID),
+		Reused:  !c.rec.FirstMount.IsZero() && c.rec.FirstMount.Before(began),
+		release: func() { c.Drop(tree.Chain, gitLayer.ID) },
+	}
+}

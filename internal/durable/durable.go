@@ -1,0 +1,194 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// TempPrefix begins the name of everything that is not in being yet. Build a
+// directory below a name of this kind, on the filesystem and best in the
+// directory where it will be (os.MkdirTemp(dir, TempPrefix+"*")), then Rename
+// it.
+const TempPrefix = ".tmp-"
+
+// IsTemp says whether name, the last element of a path, is a temporary one.
+func IsTemp(name string) bool { return strings.HasPrefix(name, TempPrefix) }
+
+// step is called before each operation on the filesystem that matters to a
+// crash; tests crash or fail there.
+var step = func(op string) error { return nil }
+
+// WriteFile gives path the content data and the permissions perm, whatever
+// the umask. A file that is there is replaced; what has it open keeps the old
+// one. After an error the file is as it was.
+func WriteFile(path string, data []byte, perm fs.FileMode) error {
+	if err := writeFile(path, data, perm); err != nil {
+		return fmt.Errorf("write %q: %w", path, err)
+	}
+	return nil
+}
+
+func writeFile(path string, data []byte, perm fs.FileMode) error {
+	dir := filepath.Dir(path)
+	if err := step("create"); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, TempPrefix+"*")
+	if err != nil {
+		return err
+	}
+	if err := fill(f, data, perm); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := rename(f.Name(), path); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(dir)
+}
+
+func fill(f *os.File, data []byte, perm fs.FileMode) error {
+	write := func() error {
+		if err := f.Chmod(perm); err != nil {
+			return err
+		}
+		if err := step("write"); err != nil {
+			return err
+		}
+		if _, err := f.Write(data); err != nil {
+			return err
+		}
+		if err := step("sync"); err != nil {
+			return err
+		}
+		return f.Sync()
+	}
+	return errors.Join(write(), f.Close())
+}
+
+// Rename makes old's file or directory be new, on the same filesystem, and
+// remembers that on disk. A file replaces a file; a directory at new is
+// fs.ErrExist. What is inside of a directory is not synced: call SyncFS before
+// if it has to last.
+//
+// After an error of the sync at its end the rename is done all the same, but
+// a loss of power may undo it.
+func Rename(old, new string) error {
+	if err := rename(old, new); err != nil {
+		return err
+	}
+	from, to := filepath.Dir(old), filepath.Dir(new)
+	if err := syncDir(to); err != nil {
+		return err
+	}
+	if from == to {
+		return nil
+	}
+	return syncDir(from)
+}
+
+// RenameVolatile is Rename without a sync, for the request path: after a loss
+// of power either name may be there, never both or none.
+func RenameVolatile(old, new string) error { return rename(old, new) }
+
+func rename(old, new string) error {
+	if err := step("rename"); err != nil {
+		return err
+	}
+	return os.Rename(old, new)
+}
+
+// MkdirAll makes path and the parents that are missing, all with perm
+// whatever the umask, and remembers those that it made on disk. A directory
+// that is there stays as it is; anything else is an error.
+func MkdirAll(path string, perm fs.FileMode) error {
+	path = filepath.Clean(path)
+	info, err := os.Stat(path)
+	if err == nil {
+		if !info.IsDir() {
+			return fmt.Errorf("make directory %q: %w", path, unix.ENOTDIR)
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(path)
+	if err := MkdirAll(parent, perm); err != nil {
+		return err
+	}
+	if err := step("mkdir"); err != nil {
+		return err
+	}
+	switch err := os.Mkdir(path, perm); {
+	case errors.Is(err, fs.ErrExist):
+		// Another one was faster, and may not have synced it yet.
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			return errors.Join(fmt.Errorf("make directory %q: %w", path, unix.ENOTDIR), err)
+		}
+	case err != nil:
+		return err
+	default:
+		if err := os.Chmod(path, perm); err != nil {
+			return err
+		}
+	}
+	return syncDir(parent)
+}
+
+// SyncFS writes everything that the filesystem of path, a directory, has
+// pending to disk. It can take seconds.
+func SyncFS(path string) error {
+	d, err := openDir(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return fmt.Errorf("sync the filesystem of %q: %w", path, err)
+	}
+	return nil
+}
+
+// SyncTree remembers on disk all regular files and directories at path and
+// below. It costs a sync each: for a few files, where SyncFS would wait for the
+// writes of everyone else.
+func SyncTree(path string) error {
+	return filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			return syncDir(path)
+		case d.Type().IsRegular():
+			f, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.Sync(), f.Close())
+		}
+		return nil
+	})
+}
+
+func syncDir(dir string) error {
+	if err := step("syncdir"); err != nil {
+		return err
+	}
+	d, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// openDir refuses what is no directory: opening a FIFO would wait for ever.
+func openDir(dir string) (*os.File, error) {
+	return os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+}

@@ -1,0 +1,14 @@
+// Package git is the only place that executes git.
+//
+// A caller may rely on this: every command runs with an environment built from
+// nothing (no system, global or user configuration, no hooks, no prompts, no
+// credential helpers), as the unprivileged uid that the caller names, without
+// capabilities, with no-new-privileges, confined by Landlock to the directories
+// of its task where the kernel has it, in a process group of its own that is
+// gone when the call returns. Only the transports that New was given are
+// allowed. Nothing in this package is ever pointed at a directory that a
+// container could have written.
+//
+// Errors that come from git are *Error: they say which kind of failure it was
+// and what a user can do about it.
+package git

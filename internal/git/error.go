@@ -1,0 +1,171 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Kind classifies a failure of git by what its user can do about it.
+type Kind string
+
+const (
+	KindAuth        Kind = "authentication failed"
+	KindNotFound    Kind = "repository not found"
+	KindRefNotFound Kind = "ref not found"
+	KindHost        Kind = "host unknown"
+	KindRefused     Kind = "connection refused"
+	KindTLS         Kind = "tls"
+	KindProtocol    Kind = "transport not allowed"
+	KindTimeout     Kind = "timeout"
+	KindServer      Kind = "server error"
+	KindNoSpace     Kind = "out of disk"
+	KindCorrupt     Kind = "corrupt"
+	KindCanceled    Kind = "canceled"
+	KindOther       Kind = "failed"
+)
+
+// remedy says what to do, where that is known.
+var remedy = map[Kind]string{
+	KindAuth:        "the repository is private, or does not exist; only public repositories can be used without a credential",
+	KindNotFound:    "check the spelling of the URL; a host may also answer so for a private repository",
+	KindRefNotFound: "name a branch, a tag, a full ref or a commit that the remote has",
+	KindHost:        "check the host's name, and the name servers of the machine",
+	KindRefused:     "nothing listens at that address, or a firewall is in the way",
+	KindTLS:         "the server's certificate is not trusted by the plugin",
+	KindTimeout:     "the remote did not answer in time; try again",
+	KindServer:      "the remote is in trouble; try again",
+	KindNoSpace:     "free space on the engine's data filesystem, or remove volumes and clones",
+}
+
+// Definite reports whether the remote has given its answer: asking again
+// without a change on either side would be answered the same.
+func (k Kind) Definite() bool {
+	switch k {
+	case KindAuth, KindNotFound, KindRefNotFound, KindHost, KindRefused, KindTLS, KindProtocol:
+		return true
+	}
+	return false
+}
+
+// Error is a command of git that failed.
+type Error struct {
+	Op     string // what was attempted, such as "ask the remote for its refs"
+	URL    string // of the remote, if one was involved; never holds a secret
+	Kind   Kind
+	Stderr string // the last words of git
+	Err    error  // exit status, or the context's cause
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.URL != "" {
+		fmt.Fprintf(&b, " %s", e.URL)
+	}
+	fmt.Fprintf(&b, ": %s", e.Kind)
+	if words := lastWords(e.Stderr); words != "" {
+		fmt.Fprintf(&b, " (git: %s)", words)
+	} else if e.Err != nil && e.Kind == KindOther {
+		fmt.Fprintf(&b, " (%v)", e.Err)
+	}
+	if r := remedy[e.Kind]; r != "" {
+		fmt.Fprintf(&b, ": %s", r)
+	}
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// KindOf returns the kind of the *Error in err, or "" when there is none.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return ""
+}
+
+func newError(op, url, stderr string, err error) *Error {
+	e := &Error{Op: op, URL: url, Kind: KindOther, Stderr: stderr, Err: err}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Kind = KindTimeout
+	case errors.Is(err, context.Canceled):
+		e.Kind = KindCanceled
+	default:
+		// What the user wrote is not a sign: a host may be called "timeout".
+		if url != "" {
+			stderr = strings.ReplaceAll(stderr, strings.TrimSuffix(url, "/"), "")
+		}
+		e.Kind = classify(stderr)
+	}
+	return e
+}
+
+// RefNotFound is the error for a ref that the remote does not have.
+func RefNotFound(url, ref string) error {
+	return &Error{Op: fmt.Sprintf("find ref %q at", ref), URL: url, Kind: KindRefNotFound}
+}
+
+// signs are looked for in git's stderr, in this order. They are the words of
+// git 2.39 to 2.50 and of libcurl under LC_ALL=C. The remote's own words arrive
+// there too, behind "remote: ", and are not looked at: a server could
+// otherwise choose the kind.
+var signs = []struct {
+	re   *regexp.Regexp
+	kind Kind
+}{
+	{regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`), KindNoSpace},
+	{regexp.MustCompile(`transport '[^']*' not allowed`), KindProtocol},
+	{regexp.MustCompile(`(?i)could not resolve host`), KindHost},
+	{regexp.MustCompile(`(?i)authentication failed|could not read (username|password)|returned error: 40[13]|access denied|permission denied \(`), KindAuth},
+	{regexp.MustCompile(`(?i)repository '[^']*' not found|returned error: 404|does not appear to be a git repository|repository not found`), KindNotFound},
+	{regexp.MustCompile(`(?i)couldn't find remote ref|not our ref|no such remote ref|unknown revision|remote branch .* not found`), KindRefNotFound},
+	{regexp.MustCompile(`(?i)certificate|ssl|gnutls|\btls\b`), KindTLS},
+	{regexp.MustCompile(`(?i)timed out|timeout|too slow|less than \d+ bytes/sec`), KindTimeout},
+	{regexp.MustCompile(`(?i)connection refused|failed to connect|couldn't connect|could not connect|no route to host|network is unreachable`), KindRefused},
+	{regexp.MustCompile(`(?i)returned error: (5\d\d|429)|hung up unexpectedly|early eof|rpc failed|connection reset|unexpected disconnect|empty reply|transfer closed|invalid index-pack output`), KindServer},
+	{regexp.MustCompile(`(?i)object file .* is empty|corrupt|bad object|missing (blob|tree|commit)|unable to read tree|pack has bad|index file smaller|inflate:|loose object`), KindCorrupt},
+}
+
+func classify(stderr string) Kind {
+	var own strings.Builder
+	for line := range strings.Lines(stderr) {
+		if !strings.HasPrefix(line, "remote: ") {
+			own.WriteString(line)
+		}
+	}
+	for _, s := range signs {
+		if s.re.MatchString(own.String()) {
+			return s.kind
+		}
+	}
+	return KindOther
+}
+
+// lastWords returns the line of stderr that says most: the last "fatal:" or
+// "error:" of git, without control characters, which a remote could send.
+func lastWords(stderr string) string {
+	var best string
+	for _, line := range strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		line = strings.TrimSpace(line)
+		for _, p := range []string{"fatal: ", "error: "} {
+			if rest, ok := strings.CutPrefix(line, p); ok {
+				best = rest
+			}
+		}
+	}
+	best = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, best)
+	if len(best) > 300 {
+		best = best[:300] + "…"
+	}
+	return best
+}

@@ -1,0 +1,235 @@
+package git
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Git runs git commands. It is immutable after New and safe for concurrent use.
+type Git struct {
+	program  string
+	uid, gid uint32
+	schemes  string
+	landlock int
+}
+
+// Config says how git is run.
+type Config struct {
+	// Program is the path of git; empty means the one found in /usr/bin or /bin.
+	Program string
+	// UID and GID are who fetches and owns the stores; not root in production.
+	UID, GID uint32
+	// Schemes are the transports that git may use, such as "https".
+	Schemes []string
+}
+
+// New returns a Git after it made sure that the program is there, and probed
+// what the kernel offers to confine it.
+func New(c Config) (*Git, error) {
+	if c.Program == "" {
+		c.Program = "/usr/bin/git"
+	}
+	if _, err := exec.LookPath(c.Program); err != nil {
+		return nil, fmt.Errorf("git is not installed: %w", err)
+	}
+	abi, err := landlockABI()
+	if err != nil {
+		return nil, err
+	}
+	return &Git{
+		program: c.Program, uid: c.UID, gid: c.GID,
+		schemes: strings.Join(c.Schemes, ":"), landlock: abi,
+	}, nil
+}
+
+// Confinement says in a few words how children are confined, for the log.
+func (g *Git) Confinement() string {
+	if g.landlock == 0 {
+		return "uid, no capabilities, no-new-privileges (this kernel has no Landlock)"
+	}
+	return fmt.Sprintf("uid, no capabilities, no-new-privileges, Landlock ABI %d", g.landlock)
+}
+
+// Owner returns the uid and gid that fetch, and to which stores belong.
+func (g *Git) Owner() (uid, gid int) { return int(g.uid), int(g.gid) }
+
+// command is one run of git.
+type command struct {
+	op       string // for errors: what was attempted
+	url      string // for errors
+	args     []string
+	env      []string // on top of the built environment
+	dir      string
+	uid, gid uint32
+	read     []string // directories that it may read
+	write    []string // directories that it may change
+	stderr   func(line string)
+}
+
+const (
+	// stopGrace is how long a child has between TERM, which lets git remove its
+	// lock files and temporary packs, and KILL.
+	stopGrace = 5 * time.Second
+	// maxStdout bounds what is read from a command. The largest honest answer
+	// is an ls-refs of a few names: a remote that sends more is not honest.
+	maxStdout = 8 << 20
+	// maxStderr is the tail of stderr that is kept for the error.
+	maxStderr = 8 << 10
+)
+
+// baseConfig is given to every command: no configuration of a store can switch
+// on what would run another program.
+var baseConfig = []string{
+	"core.hooksPath=/dev/null",
+	"core.fsmonitor=false",
+	"core.askPass=",
+	"credential.helper=",
+	"gc.auto=0",
+	"maintenance.auto=false",
+	"protocol.version=2",
+}
+
+func (g *Git) environment(extra []string) []string {
+	return append([]string{
+		"PATH=/usr/bin:/bin",
+		"HOME=/nonexistent",
+		"LC_ALL=C",
+		"TZ=UTC",
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_ATTR_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0",
+		"GIT_ASKPASS=/bin/false",
+		"SSH_ASKPASS=/bin/false",
+		"GIT_SSH_COMMAND=ssh -F /dev/null -o BatchMode=yes",
+		"GIT_ALLOW_PROTOCOL=" + g.schemes,
+		"GIT_NO_REPLACE_OBJECTS=1",
+	}, extra...)
+}
+
+// run executes c and returns its stdout. When ctx ends first, the whole process
+// group is asked to end, then killed; either way nothing of it is left when run
+// returns.
+func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
+	args := make([]string, 0, 2*len(baseConfig)+len(c.args))
+	for _, kv := range baseConfig {
+		args = append(args, "-c", kv)
+	}
+	args = append(args, c.args...)
+
+	stdout := &limited{max: maxStdout}
+	tail := &tail{max: maxStderr}
+	stderr := io.Writer(tail)
+	if c.stderr != nil {
+		stderr = io.MultiWriter(tail, &lines{f: c.stderr})
+	}
+	cmd := exec.CommandContext(ctx, g.program, args...)
+	cmd.Env = g.environment(c.env)
+	cmd.Dir = c.dir
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid:    true,
+		Pdeathsig:  syscall.SIGKILL,
+		Credential: &syscall.Credential{Uid: c.uid, Gid: c.gid},
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = stopGrace
+
+	err := confined(cmd, confinement{abi: g.landlock, read: c.read, write: c.write})
+	if err == nil && stdout.cut {
+		err = fmt.Errorf("more than %d bytes of output", maxStdout)
+	}
+	if err == nil {
+		return stdout.buf.Bytes(), nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return nil, newError(c.op, c.url, tail.String(), err)
+}
+
+// limited keeps at most max bytes and remembers that there were more. It never
+// fails a write: a child that is cut off by EPIPE would report that instead of
+// its own trouble.
+type limited struct {
+	buf bytes.Buffer
+	max int
+	cut bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := l.max - l.buf.Len(); len(p) > room {
+		l.cut = true
+		l.buf.Write(p[:room])
+		return len(p), nil
+	}
+	return l.buf.Write(p)
+}
+
+// tail keeps the last max bytes.
+type tail struct {
+	buf []byte
+	max int
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - t.max; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(t.buf) }
+
+// lines calls f for each line, which git's progress ends with \r.
+type lines struct {
+	f   func(string)
+	buf []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.buf = append(l.buf, p...)
+	for {
+		i := bytes.IndexAny(l.buf, "\r\n")
+		if i < 0 {
+			if len(l.buf) > maxStderr {
+				l.buf = l.buf[:0]
+			}
+			return len(p), nil
+		}
+		if line := strings.TrimSpace(string(l.buf[:i])); line != "" {
+			l.f(line)
+		}
+		l.buf = l.buf[i+1:]
+	}
+}
+
+// scan calls f for each line of a command's output.
+func scan(out []byte, f func(line string) error) error {
+	s := bufio.NewScanner(bytes.NewReader(out))
+	s.Buffer(nil, maxStdout)
+	for s.Scan() {
+		if err := f(s.Text()); err != nil {
+			return err
+		}
+	}
+	return s.Err()
+}
+
+// exitCode returns the exit code in err, or -1.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return -1
+}

@@ -1,0 +1,51 @@
+package git
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Progress is how far a fetch is, in git's own words.
+type Progress struct {
+	Phase   string // such as "Receiving objects"
+	Percent int    // of the phase, in objects; -1 when git gives none
+	Amount  string // received so far, such as "1.20 GiB"; may be empty
+	Rate    string // such as "3.50 MiB/s"; may be empty
+}
+
+func (p Progress) String() string {
+	if p.Phase == "" {
+		return "starting"
+	}
+	s := strings.ToLower(p.Phase)
+	if p.Percent >= 0 {
+		s += fmt.Sprintf(" %d%%", p.Percent)
+	}
+	switch {
+	case p.Amount != "" && p.Rate != "":
+		s += fmt.Sprintf(" (%s, %s)", p.Amount, p.Rate)
+	case p.Amount != "":
+		s += fmt.Sprintf(" (%s)", p.Amount)
+	}
+	return s
+}
+
+// Receiving objects:  43% (430/1000), 1.20 MiB | 3.00 MiB/s
+// remote: Counting objects: 12, done.
+var progressLine = regexp.MustCompile(
+	`^(?:remote: )?([A-Z][a-z]+(?: [a-z]+)*): +(?:(\d+)% \(\d+/\d+\)|\d+)(?:, ([\d.]+ (?:bytes|[KMGT]iB))(?: \| ([\d.]+ (?:bytes|[KMGT]iB)/s))?)?`)
+
+// parseProgress reads one line of git's stderr.
+func parseProgress(line string) (Progress, bool) {
+	m := progressLine.FindStringSubmatch(line)
+	if m == nil {
+		return Progress{}, false
+	}
+	p := Progress{Phase: m[1], Percent: -1, Amount: m[3], Rate: m[4]}
+	if m[2] != "" {
+		p.Percent, _ = strconv.Atoi(m[2])
+	}
+	return p, true
+}

@@ -1,0 +1,217 @@
+// Package gitserver is a real git server on loopback for tests, the demo and the benchmarks: net/http in front of the
+// machine's own `git http-backend`, over a folder of bare repositories, with generators for what is in them.
+//
+// A caller may rely on three things. What a client gets is what git itself answers, over protocol 0 and 2, for clone,
+// fetch and push. Every request is counted as it arrives, before any fault that Wrap injects, so the counts say what a
+// client asked and not what it got. After Close no process of the server is left.
+//
+// It serves anyone who reaches its port, without asking who they are: it listens on 127.0.0.1 alone, and it is not
+// part of the plugin.
+package gitserver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cgi"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Server serves the bare repositories of one folder. Its methods may be called concurrently.
+type Server struct {
+	dir     string
+	base    string
+	backend http.Handler
+	http    *http.Server
+	serving sync.WaitGroup
+
+	mu    sync.Mutex
+	next  http.Handler // backend, or a fault in front of it
+	stats map[string]*Stats
+}
+
+// Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close. A repository that is
+// made later is served as well. It fails when the machine has no git or no free port.
+func Start(dir string) (*Server, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	git, err := exec.LookPath("git")
+	if err != nil {
+		return nil, fmt.Errorf("git server: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("git server: %w", err)
+	}
+	s := &Server{
+		dir:  dir,
+		base: "http://" + listener.Addr().String(),
+		backend: &cgi.Handler{
+			Path: git,
+			Args: []string{"http-backend"},
+			Dir:  dir,
+			Env: append(environment(),
+				"GIT_PROJECT_ROOT="+dir,
+				"GIT_HTTP_EXPORT_ALL=1",
+				// Without a user's name the backend refuses pushes unless it is told to allow them.
+				"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.receivepack", "GIT_CONFIG_VALUE_0=true",
+			),
+			Stderr: io.Discard, // a client that hangs up makes the backend complain; the client's test says what matters
+		},
+		stats: map[string]*Stats{},
+	}
+	s.next = s.backend
+	s.http = &http.Server{Handler: s}
+	s.serving.Go(func() { s.http.Serve(listener) })
+	return s, nil
+}
+
+// URL is the address of `<dir>/<repo>.git`, without the suffix.
+func (s *Server) URL(repo string) string { return s.base + "/" + repo }
+
+// Path is the folder of the bare repository, for Generate and Commit.
+func (s *Server) Path(repo string) string { return filepath.Join(s.dir, repo+".git") }
+
+// Configure sets a variable of the repository's configuration, such as uploadpack.allowFilter or
+// uploadpack.allowAnySHA1InWant, for the requests that follow.
+func (s *Server) Configure(repo, key, value string) error {
+	_, err := git(s.Path(repo), nil, "config", key, value)
+	return err
+}
+
+// Wrap puts a handler in front of git for the requests that follow, in place of any earlier one; nil takes it away.
+// The handler sees the request with its whole body, after it was counted; Stall, Fail and Cut are such handlers.
+func (s *Server) Wrap(wrap func(next http.Handler) http.Handler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = s.backend
+	if wrap != nil {
+		s.next = wrap(s.backend)
+	}
+}
+
+// Stats is what arrived for one repository since the start or the last Reset; zero for one that nobody asked for.
+func (s *Server) Stats(repo string) Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stats := s.stats[repo]; stats != nil {
+		return *stats
+	}
+	return Stats{}
+}
+
+// Reset sets the counts of all repositories to zero.
+func (s *Server) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.stats)
+}
+
+// Close hangs up on every client, also on those that a fault keeps waiting, and returns when the last git has ended.
+func (s *Server) Close() error {
+	err := s.http.Close()
+	s.serving.Wait()
+	return err
+}
+
+// ServeHTTP counts a request and passes it on.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.serving.Add(1)
+	defer s.serving.Done()
+
+	// The backend is a CGI program and takes no chunked body, which is what git sends above a megabyte.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+
+	repo, service := split(r)
+	asked, err := parse(r.Method, service, r.Header.Get("Content-Encoding"), body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	next := s.next
+	s.count(repo, asked)
+	s.mu.Unlock()
+	next.ServeHTTP(&counter{ResponseWriter: w, server: s, repo: repo}, r)
+}
+
+// count adds to a repository's counts. s.mu must be held.
+func (s *Server) count(repo string, more Stats) {
+	stats := s.stats[repo]
+	if stats == nil {
+		stats = &Stats{}
+		s.stats[repo] = stats
+	}
+	stats.add(more)
+}
+
+// split cuts a request's path into the repository and the service that it asks of it.
+func split(r *http.Request) (repo, service string) {
+	path := strings.Trim(r.URL.Path, "/")
+	for _, known := range []string{"info/refs", uploadPack, receivePack} {
+		if before, ok := strings.CutSuffix(path, "/"+known); ok {
+			path, service = before, known
+		}
+	}
+	if service == "info/refs" {
+		service = r.URL.Query().Get("service")
+	}
+	return strings.TrimSuffix(path, ".git"), service
+}
+
+// counter counts the bytes of an answer's body as they are written.
+type counter struct {
+	http.ResponseWriter
+	server *Server
+	repo   string
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	c.server.mu.Lock()
+	c.server.count(c.repo, Stats{BytesOut: int64(n)})
+	c.server.mu.Unlock()
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach what the server's own writer can do.
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// environment is what git gets, built from nothing: neither the user's nor the system's configuration has a say.
+func environment() []string {
+	return []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/nonexistent",
+		"LC_ALL=C",
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_TERMINAL_PROMPT=0",
+	}
+}
+
+// git runs a git command on a bare repository and returns its output. The error carries what git said.
+func git(path string, stdin io.Reader, args ...string) (string, error) {
+	cmd := exec.Command("git", append([]string{"--git-dir=" + path}, args...)...)
+	cmd.Env = environment()
+	cmd.Stdin = stdin
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(exit.Stderr))
+	}
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

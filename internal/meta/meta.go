@@ -1,0 +1,224 @@
+// Package meta keeps the records of what exists in a BoltDB file.
+//
+// The file is the truth, the directories are a cache of it. What a record says
+// is on disk before the record is committed; a record is gone before what it
+// describes is deleted. So after a crash a directory without a record is
+// garbage, and a record without its directory is void; the sweep of the package
+// that owns the directory repairs both.
+//
+// Schema, version 1 (values are JSON):
+//
+//	meta
+//	  version         "1"
+//	volumes
+//	  <volume name>   Volume
+//	clones
+//	  <clone key>     Clone        a store that was fetched at least once
+//	trees
+//	  <clone key>/<tree ID>       Layer
+//	gitlayers
+//	  <clone key>/<layer ID>      Layer
+//	workspaces
+//	  <workspace ID>  Workspace    with its leases
+//
+// A clone key is "<subject directory>/<repo hash>".
+package meta
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	version = "1"
+	// openTimeout is how long Open waits for another process to let go of the
+	// file: a plugin that is being replaced ends well within it.
+	openTimeout = 5 * time.Second
+)
+
+var (
+	// ErrInUse is returned by Open while another process has the file open.
+	ErrInUse = errors.New("another instance is using it")
+	// ErrDamaged is returned by Open for a file that is no database, or whose
+	// records can't be read.
+	ErrDamaged = errors.New("damaged")
+	// ErrVersion is returned by Open for a file of a newer schema.
+	ErrVersion = errors.New("made by a newer version")
+)
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	bolt *bbolt.DB
+}
+
+// State is everything in the database.
+type State struct {
+	Volumes    map[string]Volume
+	Clones     map[string]Clone
+	Trees      map[string]Layer // by clone key, "/" and ID
+	GitLayers  map[string]Layer // likewise
+	Workspaces map[string]Workspace
+}
+
+var (
+	metaBucket   = []byte("meta")
+	versionKey   = []byte("version")
+	volumes      = bucket[Volume]("volumes")
+	clones       = bucket[Clone]("clones")
+	trees        = bucket[Layer]("trees")
+	gitLayers    = bucket[Layer]("gitlayers")
+	workspaces   = bucket[Workspace]("workspaces")
+	recordBucket = []string{string(volumes), string(clones), string(trees), string(gitLayers), string(workspaces)}
+)
+
+// Open opens or creates the database at path, and returns what is in it. It
+// waits 5 s for another process to close it, then fails with ErrInUse. A file
+// that can't be read fails with ErrDamaged: SetAside and a new Open start over.
+func Open(path string) (db *DB, state State, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open database %s: %w", path, err)
+		}
+	}()
+	// A page that is not what it should be makes bbolt panic, and a file that is
+	// shorter than it says faults in the memory map.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	var b *bbolt.DB
+	defer func() {
+		if r := recover(); r != nil {
+			if b != nil {
+				b.Close()
+			}
+			err = fmt.Errorf("%w: %v", ErrDamaged, r)
+		}
+	}()
+	b, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: openTimeout, FreelistType: bbolt.FreelistMapType})
+	switch {
+	case errors.Is(err, bbolt.ErrTimeout):
+		return nil, State{}, ErrInUse
+	case err != nil:
+		var sys *os.PathError
+		if errors.As(err, &sys) {
+			return nil, State{}, err
+		}
+		return nil, State{}, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	db = &DB{bolt: b}
+	if err := db.prepare(); err != nil {
+		b.Close()
+		return nil, State{}, err
+	}
+	state, err = db.load()
+	if err != nil {
+		b.Close()
+		return nil, State{}, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	return db, state, nil
+}
+
+// SetAside renames a damaged database out of the way, and returns its new name.
+func SetAside(path string, now time.Time) (string, error) {
+	aside := fmt.Sprintf("%s.damaged-%s", path, now.UTC().Format("20060102T150405"))
+	return filepath.Base(aside), os.Rename(path, aside)
+}
+
+func (db *DB) prepare() error {
+	return db.bolt.Update(func(tx *bbolt.Tx) error {
+		m, err := tx.CreateBucketIfNotExists(metaBucket)
+		if err != nil {
+			return err
+		}
+		switch v := m.Get(versionKey); {
+		case v == nil:
+			if err := m.Put(versionKey, []byte(version)); err != nil {
+				return err
+			}
+		case string(v) != version:
+			return fmt.Errorf("%w: its schema is %q, this program's is %q", ErrVersion, v, version)
+		}
+		for _, name := range recordBucket {
+			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (db *DB) load() (s State, err error) {
+	err = db.bolt.View(func(tx *bbolt.Tx) error {
+		s.Volumes, err = volumes.all(tx)
+		if err == nil {
+			s.Clones, err = clones.all(tx)
+		}
+		if err == nil {
+			s.Trees, err = trees.all(tx)
+		}
+		if err == nil {
+			s.GitLayers, err = gitLayers.all(tx)
+		}
+		if err == nil {
+			s.Workspaces, err = workspaces.all(tx)
+		}
+		return err
+	})
+	return s, err
+}
+
+// Close waits for transactions to end and closes the file.
+func (db *DB) Close() error { return db.bolt.Close() }
+
+// Update commits what f does, all of it or, when f fails, nothing. It returns
+// when the change is on disk.
+func (db *DB) Update(f func(tx *Tx) error) error {
+	return db.bolt.Update(func(tx *bbolt.Tx) error { return f(&Tx{tx}) })
+}
+
+// Tx is a transaction that writes. It ends with the function it is given to.
+type Tx struct{ tx *bbolt.Tx }
+
+func (t *Tx) PutVolume(v Volume) error        { return volumes.put(t.tx, v.Name, v) }
+func (t *Tx) DeleteVolume(name string) error  { return volumes.delete(t.tx, name) }
+func (t *Tx) PutClone(c Clone) error          { return clones.put(t.tx, c.Key, c) }
+func (t *Tx) DeleteClone(key string) error    { return clones.delete(t.tx, key) }
+func (t *Tx) PutTree(l Layer) error           { return trees.put(t.tx, l.key(), l) }
+func (t *Tx) DeleteTree(l Layer) error        { return trees.delete(t.tx, l.key()) }
+func (t *Tx) PutGitLayer(l Layer) error       { return gitLayers.put(t.tx, l.key(), l) }
+func (t *Tx) DeleteGitLayer(l Layer) error    { return gitLayers.delete(t.tx, l.key()) }
+func (t *Tx) PutWorkspace(w Workspace) error  { return workspaces.put(t.tx, w.ID, w) }
+func (t *Tx) DeleteWorkspace(id string) error { return workspaces.delete(t.tx, id) }
+
+// bucket is a named set of records of one type.
+type bucket[T any] string
+
+func (b bucket[T]) put(tx *bbolt.Tx, key string, v T) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", b, key, err)
+	}
+	return tx.Bucket([]byte(b)).Put([]byte(key), data)
+}
+
+func (b bucket[T]) delete(tx *bbolt.Tx, key string) error {
+	return tx.Bucket([]byte(b)).Delete([]byte(key))
+}
+
+func (b bucket[T]) all(tx *bbolt.Tx) (map[string]T, error) {
+	m := make(map[string]T)
+	err := tx.Bucket([]byte(b)).ForEach(func(k, data []byte) error {
+		var v T
+		if err := json.Unmarshal(data, &v); err != nil {
+			return fmt.Errorf("%s %q: %w", b, k, err)
+		}
+		m[string(k)] = v
+		return nil
+	})
+	return m, err
+}

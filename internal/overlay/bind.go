@@ -1,0 +1,63 @@
+package overlay
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bind attaches the directory source, nodev and nosuid, at rel below the mount
+// at target. Whoever writes below target may put a link or another mount where
+// rel was: nothing on the way to rel is followed or crossed, and what is not a
+// plain directory there is an error. Binding twice at one place is an error.
+func Bind(source, target, rel string) error {
+	if err := bind(source, target, rel); err != nil {
+		return fmt.Errorf("bind %q at %q below %q: %w", source, rel, target, err)
+	}
+	return nil
+}
+
+func bind(source, target, rel string) error {
+	if !filepath.IsLocal(rel) || rel == "." || rel != filepath.Clean(rel) {
+		return fmt.Errorf("%q is not a clean path below the mount: %w", rel, unix.EINVAL)
+	}
+	root, err := openDir(target)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	mounted, err := isMountRoot(root)
+	if err != nil {
+		return err
+	}
+	if !mounted {
+		return ErrNotMounted
+	}
+	at, err := unix.Openat2(root, rel, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return fmt.Errorf("openat2: %w", err)
+	}
+	defer unix.Close(at)
+
+	from, err := openDir(source)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(from)
+	mnt, err := unix.OpenTree(from, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open_tree: %w", err)
+	}
+	defer unix.Close(mnt)
+	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
+		Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID,
+	}); err != nil {
+		return fmt.Errorf("mount_setattr: %w", err)
+	}
+	// Onto the descriptor, not onto a path that may have changed since.
+	return attach(mnt, at)
+}

@@ -1,0 +1,223 @@
+package overlay
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+func wantBusy(t *testing.T, s Spec, want bool) {
+	t.Helper()
+	got, err := Busy(s.Upper, filepath.Join(filepath.Dir(s.Upper), "scratch"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Fatalf("busy is %v, want %v", got, want)
+	}
+}
+
+// Each row: the busy probe says what is so before, during and after, twice in
+// a row, and a kept upper goes on with what was written.
+func TestBusy(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		volatile, metacopy bool
+	}{
+		{name: "plain"}, {name: "volatile", volatile: true}, {name: "metacopy", metacopy: true}, {name: "both", volatile: true, metacopy: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSpec(t)
+			s.Volatile, s.Metacopy = tt.volatile, tt.metacopy
+			wantBusy(t, s, false)
+			wantBusy(t, s, false)
+			for round := range 2 {
+				mustMount(t, s)
+				wantBusy(t, s, true)
+				wantBusy(t, s, true)
+				if round == 1 {
+					if got := read(t, filepath.Join(s.Target, "kept")); got != "x" {
+						t.Errorf("kept is %q", got)
+					}
+				}
+				write(t, filepath.Join(s.Target, "kept"), "x")
+				if err := os.Chmod(filepath.Join(s.Target, "file"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				mustDetach(t, s.Target)
+				wantBusy(t, s, false)
+				wantBusy(t, s, false)
+				if tt.volatile {
+					// A volatile upper is done with after one round.
+					return
+				}
+			}
+		})
+	}
+}
+
+// A new set of lower layers above the same upper, and a move of the whole
+// workspace, are what a kept workspace and the trash see.
+func TestBusyAfterRename(t *testing.T) {
+	s := newSpec(t)
+	mustMount(t, s)
+	wantBusy(t, s, true)
+	mustDetach(t, s.Target)
+	wantBusy(t, s, false)
+	dir := filepath.Dir(s.Upper)
+	moved := filepath.Join(dir, "moved")
+	mkdir(t, moved)
+	for _, name := range []string{"upper", "work", "scratch"} {
+		if err := os.Rename(filepath.Join(dir, name), filepath.Join(moved, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Upper, s.Work = filepath.Join(moved, "upper"), filepath.Join(moved, "work")
+	wantBusy(t, s, false)
+	more := filepath.Join(dir, "more")
+	mkdir(t, more)
+	s.Lower = append([]string{more}, s.Lower...)
+	mustMount(t, s)
+	wantBusy(t, s, true)
+}
+
+func TestBusyErrors(t *testing.T) {
+	s := newSpec(t)
+	dir := filepath.Dir(s.Upper)
+	if _, err := Busy(filepath.Join(dir, "missing"), filepath.Join(dir, "scratch")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing upper: %v", err)
+	}
+	if _, err := Busy(s.Upper, filepath.Join(dir, "no", "scratch")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing parent of scratch: %v", err)
+	}
+	wantBusy(t, s, false)
+	// An upper that was probed with other scratch directories is not free by
+	// guess.
+	if busy, err := Busy(s.Upper, filepath.Join(dir, "other")); err == nil {
+		t.Errorf("other scratch: %v without an error", busy)
+	}
+}
+
+// What holds a descriptor inside goes on working after Detach, and keeps the
+// upper busy.
+func TestDetachWithHolder(t *testing.T) {
+	s := newSpec(t)
+	s.Volatile = true
+	mustMount(t, s)
+	f, err := os.Create(filepath.Join(s.Target, "held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	release, err := Detach(s.Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if points, err := Mounts(s.Target); err != nil || len(points) != 0 {
+		t.Errorf("left: %v, %v", points, err)
+	}
+	if _, err := f.WriteString("on"); err != nil {
+		t.Error(err)
+	}
+	if got := read(t, filepath.Join(s.Upper, "held")); got != "on" {
+		t.Errorf("held is %q", got)
+	}
+	wantBusy(t, s, true)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The one who detached holds it as well.
+	wantBusy(t, s, true)
+	for range 2 {
+		if err := release(); err != nil {
+			t.Errorf("release: %v", err)
+		}
+	}
+	wantBusy(t, s, false)
+}
+
+func TestDetachErrors(t *testing.T) {
+	s := newSpec(t)
+	tests := []struct {
+		name, target string
+		want         error
+	}{
+		{"not mounted", s.Target, ErrNotMounted},
+		{"missing", s.Target + "x", fs.ErrNotExist},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := Detach(tt.target); !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		})
+	}
+	// A link to a mount is not the mount.
+	mustMount(t, s)
+	link := s.Target + "-link"
+	symlink(t, s.Target, link)
+	if _, err := Detach(link); err == nil {
+		t.Error("a link was followed")
+	}
+	wantBusy(t, s, true)
+}
+
+// A container that outlived our mount table: its mount namespace has a copy.
+func TestBusyInAnotherNamespace(t *testing.T) {
+	s := newSpec(t)
+	s.Volatile = true
+	mustMount(t, s)
+	cmd := exec.Command("unshare", "-m", "sh", "-c", "echo ready; read x; echo written >"+filepath.Join(s.Target, "late")+"; echo done; read x")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(stdout)
+	expect := func(want string) {
+		t.Helper()
+		if got, err := out.ReadString('\n'); got != want+"\n" {
+			t.Fatalf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	expect("ready")
+	mustDetach(t, s.Target)
+	wantBusy(t, s, true)
+	if _, err := io.WriteString(in, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	expect("done")
+	if got := read(t, filepath.Join(s.Upper, "late")); got != "written\n" {
+		t.Errorf("late is %q", got)
+	}
+	wantBusy(t, s, true)
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Log(err)
+	}
+	// The kernel puts the namespace of a dead process away a moment later.
+	for {
+		busy, err := Busy(s.Upper, filepath.Join(filepath.Dir(s.Upper), "scratch"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !busy {
+			return
+		}
+		runtime.Gosched()
+	}
+}

@@ -1,0 +1,185 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Features says what the kernel and the filesystem can do beyond what is
+// indispensable.
+type Features struct {
+	// Volatile: Spec.Volatile works.
+	Volatile bool
+	// Metacopy: Spec.Metacopy works, redirects included.
+	Metacopy bool
+}
+
+// probeDir is a fixed name, so that what a crash leaves is found again by the
+// next Probe.
+const probeDir = ".overlay-probe"
+
+// Probe mounts scratch overlays below dir and says what works. The error says
+// why overlays below dir are impossible and what to do. It leaves nothing
+// behind. Only one Probe of a directory may run at a time.
+func Probe(dir string) (Features, error) {
+	root := filepath.Join(dir, probeDir)
+	f, err := probe(root)
+	if cerr := removeProbe(root); err == nil && cerr != nil {
+		return Features{}, fmt.Errorf("probe overlay in %q: %w", dir, cerr)
+	}
+	if err != nil {
+		return Features{}, fmt.Errorf("overlay mounts do not work in %q: %w: %s", dir, err, remedy(dir, err))
+	}
+	return f, nil
+}
+
+func probe(root string) (Features, error) {
+	if err := removeProbe(root); err != nil {
+		return Features{}, err
+	}
+	if err := os.Mkdir(root, 0o700); err != nil {
+		return Features{}, err
+	}
+	var f Features
+	// Volatile first: without it each unmount below would sync the whole
+	// filesystem.
+	f.Volatile = try(filepath.Join(root, "volatile"), Spec{Volatile: true}, nil) == nil
+	if err := try(filepath.Join(root, "basic"), Spec{Volatile: f.Volatile}, checkBasics); err != nil {
+		return Features{}, err
+	}
+	f.Metacopy = try(filepath.Join(root, "metacopy"), Spec{Volatile: f.Volatile, Metacopy: true}, checkMetacopy) == nil
+	return f, nil
+}
+
+// removeProbe removes what is at root, mounts included.
+func removeProbe(root string) error {
+	if _, err := os.Lstat(root); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	mounts, err := Mounts(root)
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		release, err := Detach(m.Path)
+		if err != nil {
+			return err
+		}
+		if err := release(); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(root)
+}
+
+// try mounts an overlay in the new directory dir, with a file and a directory
+// in its lower layer, and has check look at it.
+func try(dir string, s Spec, check func(dir string) error) error {
+	s.Source = "probe"
+	s.Lower = []string{filepath.Join(dir, "lower")}
+	s.Upper, s.Work, s.Target = filepath.Join(dir, "upper"), filepath.Join(dir, "work"), filepath.Join(dir, "tree")
+	for _, d := range []string{filepath.Join(s.Lower[0], "dir"), s.Upper, s.Work, s.Target} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(s.Lower[0], "file"), []byte("data"), 0o600); err != nil {
+		return err
+	}
+	if err := Mount(s); err != nil {
+		return err
+	}
+	var err error
+	if check != nil {
+		err = check(dir)
+	}
+	release, derr := Detach(s.Target)
+	if derr == nil {
+		derr = release()
+	}
+	if err != nil || derr != nil {
+		return errors.Join(err, derr)
+	}
+	if check == nil {
+		return nil
+	}
+	busy, err := Busy(s.Upper, filepath.Join(dir, "scratch"))
+	if err == nil && busy {
+		err = errors.New("an overlay without a mount counts as in use")
+	}
+	return err
+}
+
+// checkBasics does what every workspace needs.
+func checkBasics(dir string) error {
+	tree, upper := filepath.Join(dir, "tree"), filepath.Join(dir, "upper")
+	// An overlay whose upper is not up to it is mounted, but read-only.
+	if err := os.WriteFile(filepath.Join(tree, "new"), []byte("data"), 0o600); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(tree, "file")); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(upper, "file"), &st); err != nil {
+		return fmt.Errorf("whiteout: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != 0 {
+		return errors.New("a removed file left no whiteout")
+	}
+	if err := Bind(filepath.Join(dir, "lower"), tree, "dir"); err != nil {
+		return err
+	}
+	busy, err := Busy(upper, filepath.Join(dir, "scratch"))
+	if err == nil && !busy {
+		err = errors.New("a mounted overlay counts as free")
+	}
+	return err
+}
+
+// checkMetacopy looks for the effects: a kernel that cannot do it for this
+// filesystem mounts without a word.
+func checkMetacopy(dir string) error {
+	tree, upper := filepath.Join(dir, "tree"), filepath.Join(dir, "upper")
+	if err := os.Chmod(filepath.Join(tree, "file"), 0o644); err != nil {
+		return err
+	}
+	if _, err := unix.Lgetxattr(filepath.Join(upper, "file"), "trusted.overlay.metacopy", nil); err != nil {
+		return fmt.Errorf("metacopy: %w", err)
+	}
+	if err := os.Rename(filepath.Join(tree, "dir"), filepath.Join(tree, "moved")); err != nil {
+		return fmt.Errorf("redirect: %w", err)
+	}
+	return nil
+}
+
+// remedy guesses, after a failure, at the reason that a user can act on.
+func remedy(dir string, err error) string {
+	const elsewhere = "put the data on a local filesystem such as ext4 or xfs"
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) == nil {
+		names := map[int64]string{
+			unix.OVERLAYFS_SUPER_MAGIC: "an overlay",
+			unix.NFS_SUPER_MAGIC:       "NFS",
+			unix.CIFS_SUPER_MAGIC:      "CIFS",
+			unix.SMB2_SUPER_MAGIC:      "SMB",
+			unix.FUSE_SUPER_MAGIC:      "FUSE",
+		}
+		if name, ok := names[int64(st.Type)]; ok {
+			return fmt.Sprintf("it is on %s, which cannot carry the upper directory: %s", name, elsewhere)
+		}
+	}
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return "it takes CAP_SYS_ADMIN outside of a user namespace: grant it"
+	case errors.Is(err, unix.ENODEV):
+		return "the kernel has no overlayfs: modprobe overlay on the host"
+	case errors.Is(err, unix.ENOSYS):
+		return "it takes Linux 5.12 or later"
+	}
+	return elsewhere
+}

@@ -1,0 +1,118 @@
+package overlay
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestProbe(t *testing.T) {
+	dir := t.TempDir()
+	// What an earlier probe left when it was killed.
+	left := filepath.Join(dir, probeDir, "basic")
+	s := Spec{Lower: []string{filepath.Join(left, "lower")}, Upper: filepath.Join(left, "upper"), Work: filepath.Join(left, "work"), Target: filepath.Join(left, "tree")}
+	mkdir(t, s.Lower[0], s.Upper, s.Work, s.Target)
+	mustMount(t, s)
+	for range 2 {
+		got, err := Probe(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (Features{Volatile: true, Metacopy: true}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+			t.Errorf("left: %v, %v", entries, err)
+		}
+		if points, err := Mounts(dir); err != nil || len(points) != 0 {
+			t.Errorf("left: %v, %v", points, err)
+		}
+	}
+}
+
+func TestProbeRefuses(t *testing.T) {
+	s := newSpec(t)
+	mustMount(t, s)
+	tests := []struct {
+		name, dir, want string
+	}{
+		{"on an overlay", s.Target, "it is on an overlay"},
+		{"no filesystem to write to", "/proc", "local filesystem"},
+		{"missing", s.Target + "x", "no such file or directory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Probe(tt.dir)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+	if _, err := os.Lstat(filepath.Join(s.Target, probeDir)); err == nil {
+		t.Error("left its directory behind")
+	}
+}
+
+func TestProbeWithoutCapability(t *testing.T) {
+	dir := t.TempDir()
+	errs := make(chan error)
+	go func() {
+		// Without unlocking: the thread ends with the goroutine.
+		runtime.LockOSThread()
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		err := unix.Capget(&hdr, &data[0])
+		if err == nil {
+			data[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
+			err = unix.Capset(&hdr, &data[0])
+		}
+		if err == nil {
+			_, err = Probe(dir)
+		}
+		errs <- err
+	}()
+	err := <-errs
+	if err == nil || !strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
+		t.Errorf("got %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+func TestMounts(t *testing.T) {
+	s := newSpec(t)
+	s.Target = filepath.Join(filepath.Dir(s.Target), "a tree\nwith \\ \"odd\" name")
+	s.Source = "helmdeck repos"
+	mkdir(t, s.Target)
+	mustMount(t, s)
+	outside := t.TempDir()
+	if err := Bind(outside, s.Target, "dir"); err != nil {
+		t.Fatal(err)
+	}
+	// A name that begins alike is not below root.
+	other := newSpec(t)
+	other.Target = filepath.Dir(s.Upper) + "-other"
+	mkdir(t, other.Target)
+	defer os.Remove(other.Target)
+	mustMount(t, other)
+	defer mustDetach(t, other.Target)
+
+	got, err := Mounts(filepath.Dir(s.Upper))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 {
+		t.Fatalf("got %+v", got)
+	}
+	if got[0].Path != filepath.Join(s.Target, "dir") || got[0].Type == "overlay" {
+		t.Errorf("first is %+v", got[0])
+	}
+	if want := (Point{Path: s.Target, Source: "helmdeck repos", Type: "overlay"}); got[1] != want {
+		t.Errorf("second is %+v, want %+v", got[1], want)
+	}
+}

@@ -1,0 +1,234 @@
+package volume
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Mode says who shares a workspace and when it is reset.
+type Mode string
+
+// ModePrivate gives every mount a workspace of its own, which is reset when the mount ends.
+const ModePrivate Mode = "private"
+
+// Cache says what containers see of the clone's dependency caches.
+type Cache string
+
+const (
+	// CacheShared shows the cache of the clone and the uid, to read and to write.
+	CacheShared Cache = "shared"
+	// CacheOff shows none.
+	CacheOff Cache = "off"
+)
+
+// Options is all that a user says about one volume.
+type Options struct {
+	Repo    URL
+	Ref     Ref
+	Subject Subject
+	Mode    Mode
+	Cache   Cache
+	UID     uint32 // owner of the files, never 4294967295
+	GID     uint32 // not derived from UID
+	Refresh Refresh
+}
+
+const (
+	optRepo    = "repo"
+	optURL     = "url" // another spelling of repo
+	optRef     = "ref"
+	optSubject = "subject"
+	optMode    = "mode"
+	optCache   = "cache"
+	optUID     = "uid"
+	optGID     = "gid"
+	optRefresh = "refresh"
+)
+
+// option ties a name to its place in Options.
+type option struct {
+	name string
+	set  func(o *Options, text string) error
+	get  func(o Options) string
+}
+
+// options holds all options but repo, which alone needs the schemes and has two names, in the order in which they are checked and shown.
+var options = []option{
+	{optRef,
+		func(o *Options, text string) (err error) { o.Ref, err = ParseRef(text); return },
+		func(o Options) string { return o.Ref.String() }},
+	{optSubject,
+		func(o *Options, text string) (err error) { o.Subject, err = ParseSubject(text); return },
+		func(o Options) string { return string(o.Subject) }},
+	{optMode,
+		func(o *Options, text string) (err error) { o.Mode, err = parseWord(optMode, text, ModePrivate); return },
+		func(o Options) string { return string(o.Mode) }},
+	{optCache,
+		func(o *Options, text string) (err error) {
+			o.Cache, err = parseWord(optCache, text, CacheShared, CacheOff)
+			return
+		},
+		func(o Options) string { return string(o.Cache) }},
+	{optUID,
+		func(o *Options, text string) (err error) { o.UID, err = parseID(optUID, text); return },
+		func(o Options) string { return formatID(o.UID) }},
+	{optGID,
+		func(o *Options, text string) (err error) { o.GID, err = parseID(optGID, text); return },
+		func(o Options) string { return formatID(o.GID) }},
+	{optRefresh,
+		func(o *Options, text string) (err error) { o.Refresh, err = parseRefresh(text); return },
+		func(o Options) string { return o.Refresh.String() }},
+}
+
+// Parse reads the options of one Create. What is in given wins over defaults (ParseDefaults), and that over what is built in:
+// the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh always.
+//
+// It is strict: a name that is unknown, in given or in defaults, is an error, as is a missing repo, and repo together with a url
+// that says otherwise. An empty value is an error too, but for ref, where it means the remote's HEAD, whatever the
+// default is: compose writes one for a variable that is not set. Every error is an *OptionError; of several, which one is
+// returned does not depend on chance.
+func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) {
+	if err := checkNames(given); err != nil {
+		return Options{}, err
+	}
+	o, err := parseDefaults(defaults)
+	if err != nil {
+		return Options{}, err
+	}
+	if o.Repo, err = parseRepo(given, schemes); err != nil {
+		return Options{}, err
+	}
+	if err := o.setAll(given); err != nil {
+		return Options{}, err
+	}
+	return o, nil
+}
+
+// parseDefaults returns the Options, still without a repo, of a volume that only names one.
+func parseDefaults(defaults map[string]string) (Options, error) {
+	for _, name := range []string{optRepo, optURL} {
+		if _, ok := defaults[name]; ok {
+			return Options{}, newOptionError(name, "", "can't have a default", "")
+		}
+	}
+	if err := checkNames(defaults); err != nil {
+		return Options{}, err
+	}
+	o := Options{Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared}
+	return o, o.setAll(defaults)
+}
+
+func (o *Options) setAll(values map[string]string) error {
+	for _, opt := range options {
+		if text, ok := values[opt.name]; ok {
+			if err := opt.set(o, text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkNames refuses names that no option has. The values of such are not shown: nobody knows what they hold.
+func checkNames(values map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if name == optRepo || name == optURL || slices.ContainsFunc(options, func(opt option) bool { return opt.name == name }) {
+			continue
+		}
+		known := []string{optRepo + " (or " + optURL + ")"}
+		for _, opt := range options {
+			known = append(known, opt.name)
+		}
+		return newOptionError(name, "", "unknown option", strings.Join(known, ", "))
+	}
+	return nil
+}
+
+// parseRepo reads repo or url, under the name that the user chose.
+func parseRepo(given map[string]string, schemes Schemes) (URL, error) {
+	var found URL
+	for _, name := range []string{optRepo, optURL} {
+		text, ok := given[name]
+		if !ok {
+			continue
+		}
+		u, err := ParseURL(text, schemes)
+		if err != nil {
+			if bad, ok := err.(*OptionError); ok {
+				bad.Option = name
+			}
+			return URL{}, err
+		}
+		if found != (URL{}) && found != u {
+			return URL{}, newOptionError(name, u.String(), fmt.Sprintf("is not the repo %q that is given too", shown(found.String())), "one of them")
+		}
+		found = u
+	}
+	if found == (URL{}) {
+		return URL{}, newOptionError(optRepo, "", "missing", schemes.allowed())
+	}
+	return found, nil
+}
+
+// parseWord accepts one of a few words.
+func parseWord[T ~string](name, text string, allowed ...T) (T, error) {
+	if slices.Contains(allowed, T(text)) {
+		return T(text), nil
+	}
+	words := make([]string, len(allowed))
+	for i, word := range allowed {
+		words[i] = string(word)
+	}
+	problem := "is not supported"
+	if text == "" {
+		problem = "empty value"
+	}
+	return "", newOptionError(name, text, problem, strings.Join(words, ", "))
+}
+
+// parseID reads a user or group number. 4294967295 is none: chown takes it for "leave as it is".
+func parseID(name, text string) (uint32, error) {
+	const none = 1<<32 - 1
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err == nil && n != none {
+		return uint32(n), nil
+	}
+	problem := "is not a valid number"
+	if text == "" {
+		problem = "empty value"
+	}
+	return 0, newOptionError(name, text, problem, "a number from 0 to 4294967294")
+}
+
+func formatID(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
+
+// Map returns every option by its name in its canonical form, as it is shown to the user and stored: a copy, without secrets, that
+// does not depend on any default. Parse gives o back from it, whatever the defaults are.
+func (o Options) Map() map[string]string {
+	m := map[string]string{optRepo: o.Repo.String()}
+	for _, opt := range options {
+		m[opt.name] = opt.get(o)
+	}
+	return m
+}
+
+// Diff lists what differs between o, which exists, and p, which was asked for, in words: ref: "main" here, "dev" given.
+// Two spellings of one repository are not a difference. It is empty if none is.
+func (o Options) Diff(p Options) []string {
+	var list []string
+	add := func(name, here, given string) {
+		list = append(list, fmt.Sprintf("%s: %q here, %q given", name, here, given))
+	}
+	if o.Repo.Normalized() != p.Repo.Normalized() {
+		add(optRepo, o.Repo.String(), p.Repo.String())
+	}
+	for _, opt := range options {
+		if here, given := opt.get(o), opt.get(p); here != given {
+			add(opt.name, here, given)
+		}
+	}
+	return list
+}

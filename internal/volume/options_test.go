@@ -1,0 +1,207 @@
+package volume
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const repo = "https://h/o/r.git"
+
+// with returns options of a Create: the repo and pairs of names and values.
+func with(pairs ...string) map[string]string {
+	m := map[string]string{"repo": repo}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	return m
+}
+
+func TestParse(t *testing.T) {
+	u, err := ParseURL(repo, Schemes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := ParseRef("dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := Options{Repo: u, Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared}
+	but := func(change func(*Options)) Options {
+		o := plain
+		change(&o)
+		return o
+	}
+	for _, tt := range []struct {
+		name            string
+		given, defaults map[string]string
+		want            Options
+	}{
+		{"only a repo", with(), nil, plain},
+		{"url", map[string]string{"url": repo}, nil, plain},
+		{"repo and the same url", with("url", "HTTPS://H/o/r.git/"), nil, plain},
+		{"all at their defaults", with("ref", "HEAD", "subject", "default", "mode", "private", "cache", "shared", "uid", "0", "gid", "0", "refresh", "always"), nil, plain},
+		{"all", with("ref", "dev", "subject", "a/b", "cache", "off", "uid", "1000", "gid", "4294967294", "refresh", "90s"), nil,
+			Options{Repo: u, Ref: dev, Subject: "a/b", Mode: ModePrivate, Cache: CacheOff, UID: 1000, GID: 4294967294, Refresh: Refresh{Interval: 90 * time.Second}}},
+		{"gid does not follow uid", with("uid", "1000"), nil, but(func(o *Options) { o.UID = 1000 })},
+		{"never", with("refresh", "never"), nil, but(func(o *Options) { o.Refresh.Never = true })},
+		{"0s is always", with("refresh", "0s"), nil, plain},
+		{"default", with(), with0("ref", "dev", "uid", "7"), but(func(o *Options) { o.Ref, o.UID = dev, 7 })},
+		{"given wins", with("ref", "dev", "uid", "8"), with0("ref", "main", "uid", "7"), but(func(o *Options) { o.Ref, o.UID = dev, 8 })},
+		{"empty ref", with("ref", ""), nil, plain},
+		{"empty ref over a default", with("ref", ""), with0("ref", "main"), plain},
+	} {
+		got, err := Parse(tt.given, tt.defaults, Schemes{})
+		if err != nil || got != tt.want {
+			t.Errorf("%s: got %+v, %v; want %+v", tt.name, got, err, tt.want)
+		}
+		again, err := Parse(got.Map(), with0("ref", "other", "subject", "other", "cache", "off", "uid", "5", "gid", "5", "refresh", "5s"), Schemes{})
+		if err != nil || again != got {
+			t.Errorf("%s: Parse of its Map: %+v, %v; want %+v", tt.name, again, err, got)
+		}
+	}
+}
+
+// with0 is with, without a repo.
+func with0(pairs ...string) map[string]string {
+	m := with(pairs...)
+	delete(m, "repo")
+	return m
+}
+
+func TestParseRefuses(t *testing.T) {
+	const options = "; allowed: repo (or url), ref, subject, mode, cache, uid, gid, refresh"
+	const ids = "; allowed: a number from 0 to 4294967294"
+	for _, tt := range []struct {
+		given, defaults map[string]string
+		want            string
+	}{
+		{nil, nil, `option "repo": missing; allowed: a URL such as https://host/path, its scheme one of https, http`},
+		{with0("ref", "main"), nil, `option "repo": missing; allowed: a URL such as https://host/path, its scheme one of https, http`},
+		{with("depht", "1"), nil, `option "depht": unknown option` + options},
+		{with("z", "secret", "a", "secret"), nil, `option "a": unknown option` + options},
+		{with("Ref", "main"), nil, `option "Ref": unknown option` + options},
+		{with("", "x"), nil, `option "": unknown option` + options},
+		{map[string]string{"https://user:secret@h/x": ""}, nil, `option "https://***@h/x": unknown option` + options},
+		{with("repo", ""), nil, `option "repo": empty value; allowed: a URL such as https://host/path, its scheme one of https, http`},
+		{map[string]string{"url": "/etc"}, nil, `option "url": "/etc" is not a URL; allowed: a URL such as https://host/path, its scheme one of https, http`},
+		{with("repo", "https://user:secret@h/x"), nil, `option "repo": "https://***@h/x" contains a user name, password or token: store a credential for the URL instead, and leave it out here; allowed: a URL such as https://host/path, its scheme one of https, http`},
+		{with("url", "https://h/x"), nil, `option "url": "https://h/x" is not the repo "https://h/o/r.git" that is given too; allowed: one of them`},
+		{with("ref", "a b"), nil, `option "ref": "a b" contains ' '; allowed: a branch, a tag, a full ref such as refs/pull/7/head, a SHA, HEAD`},
+		{with("subject", ""), nil, `option "subject": empty value; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
+		{with("subject", strings.Repeat("x", 300)), nil, `option "subject": "` + strings.Repeat("x", 200) + `..." is longer than 256 bytes; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
+		{with("subject", "x"+strings.Repeat("ü", 150)), nil, `option "subject": "x` + strings.Repeat("ü", 99) + `..." is longer than 256 bytes; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
+		{with("mode", "shared"), nil, `option "mode": "shared" is not supported; allowed: private`},
+		{with("mode", ""), nil, `option "mode": empty value; allowed: private`},
+		{with("cache", "readonly"), nil, `option "cache": "readonly" is not supported; allowed: shared, off`},
+		{with("cache", "Off"), nil, `option "cache": "Off" is not supported; allowed: shared, off`},
+		{with("uid", "root"), nil, `option "uid": "root" is not a valid number` + ids},
+		{with("uid", "-1"), nil, `option "uid": "-1" is not a valid number` + ids},
+		{with("uid", ""), nil, `option "uid": empty value` + ids},
+		{with("gid", "4294967295"), nil, `option "gid": "4294967295" is not a valid number` + ids},
+		{with("gid", "4294967296"), nil, `option "gid": "4294967296" is not a valid number` + ids},
+		{with("refresh", "soon"), nil, `option "refresh": "soon" is not a duration; allowed: always, never, a duration such as 30s`},
+		{with("refresh", "30"), nil, `option "refresh": "30" is not a duration; allowed: always, never, a duration such as 30s`},
+		{with("refresh", "-1s"), nil, `option "refresh": "-1s" is negative; allowed: always, never, a duration such as 30s`},
+		{with("refresh", ""), nil, `option "refresh": empty value; allowed: always, never, a duration such as 30s`},
+		{with(), with("ref", "main"), `option "repo": can't have a default`},
+		{with(), with0("colour", "red"), `option "colour": unknown option` + options},
+		{with(), with0("uid", "x"), `option "uid": "x" is not a valid number` + ids},
+	} {
+		o, err := Parse(tt.given, tt.defaults, Schemes{})
+		if bad, ok := errors.AsType[*OptionError](err); !ok || bad.Error() != tt.want || o != (Options{}) {
+			t.Errorf("Parse(%q, %q) = %+v\n got %v\nwant %s", tt.given, tt.defaults, o, err, tt.want)
+		}
+	}
+}
+
+func TestMap(t *testing.T) {
+	o, err := Parse(map[string]string{"url": "HTTPS://H/o/r.git/", "refresh": "5m", "ref": "ABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCD"}, nil, Schemes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"repo": repo, "ref": "abcdefabcdefabcdefabcdefabcdefabcdefabcd", "subject": "default", "mode": "private",
+		"cache": "shared", "uid": "0", "gid": "0", "refresh": "5m0s",
+	}
+	if got := o.Map(); !maps.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	for _, tt := range []struct {
+		here, given map[string]string
+		want        []string
+	}{
+		{with(), with(), nil},
+		{with(), with("repo", "https://H:443/o/r/"), nil},
+		{with("ref", "main"), with("ref", "dev"), []string{`ref: "main" here, "dev" given`}},
+		{with("ref", "HEAD"), with(), nil},
+		{with(), with("repo", "https://h/x", "ref", "dev", "subject", "a\n", "cache", "off", "uid", "1", "gid", "2", "refresh", "never"), []string{
+			`repo: "https://h/o/r.git" here, "https://h/x" given`,
+			`ref: "HEAD" here, "dev" given`,
+			`subject: "default" here, "a\n" given`,
+			`cache: "shared" here, "off" given`,
+			`uid: "0" here, "1" given`,
+			`gid: "0" here, "2" given`,
+			`refresh: "always" here, "never" given`,
+		}},
+	} {
+		o, err := Parse(tt.here, nil, Schemes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Parse(tt.given, nil, Schemes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.Diff(p); !slices.Equal(got, tt.want) {
+			t.Errorf("Diff(%q, %q)\n got %q\nwant %q", tt.here, tt.given, got, tt.want)
+		}
+	}
+}
+
+func FuzzParseOptions(f *testing.F) {
+	f.Add("repo", repo, "main")
+	f.Add("url", "git@h:o/r.git", "")
+	f.Add("subject", "a/b\n", "refs/pull/7/head")
+	f.Add("mode", "shared", "HEAD")
+	f.Add("cache", "off", "v1")
+	f.Add("uid", "4294967295", "abcdef0")
+	f.Add("gid", "007", "a..b")
+	f.Add("refresh", "1h", "größe")
+	f.Add("refresh", "0.5ns", "-x")
+	f.Add("https://user:pw@h/x", "", "main")
+	f.Fuzz(func(t *testing.T, name, value, ref string) {
+		const secret = "9f86d081884c7d65"
+		hidden := "https://user:" + secret + "@" + value
+		for _, given := range []map[string]string{with("url", hidden), with(name, hidden), with(hidden, value), {"repo": hidden, "ref": ref}, with("ref", hidden)} {
+			if _, err := Parse(given, nil, AllSchemes()); err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("Parse(%q) repeats the secret: %v", given, err)
+			}
+		}
+		given := with("ref", ref)
+		if name == "url" {
+			delete(given, "repo")
+		}
+		given[name] = value
+		o, err := Parse(given, nil, AllSchemes())
+		if err != nil {
+			if _, ok := errors.AsType[*OptionError](err); !ok || o != (Options{}) {
+				t.Errorf("Parse(%q) = %+v, %v", given, o, err)
+			}
+			return
+		}
+		again, err := Parse(o.Map(), with0("ref", "other", "subject", "other", "cache", "off", "uid", "5", "gid", "5", "refresh", "5s"), AllSchemes())
+		if err != nil || again != o {
+			t.Errorf("Parse(%q) = %+v, and of its Map %+v, %v", given, o, again, err)
+		}
+		if diff := o.Diff(again); diff != nil {
+			t.Errorf("Parse(%q) differs from itself: %q", given, diff)
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package volume
+
+import "time"
+
+// Refresh says how old the last answer of the remote about a ref may be before a Mount asks again. The zero Refresh
+// asks always. It has no field for that, so that no two values mean the same.
+type Refresh struct {
+	Never    bool          // what is there is good enough, however old; the first Mount still fetches
+	Interval time.Duration // not negative; 0 if Never
+}
+
+const allowedRefresh = "always, never, a duration such as 30s"
+
+// parseRefresh reads always, never, or a duration in Go's syntax that is not negative; 0s means always.
+func parseRefresh(text string) (Refresh, error) {
+	switch text {
+	case "":
+		return Refresh{}, newOptionError(optRefresh, text, "empty value", allowedRefresh)
+	case "always":
+		return Refresh{}, nil
+	case "never":
+		return Refresh{Never: true}, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return Refresh{}, newOptionError(optRefresh, text, "is not a duration", allowedRefresh)
+	}
+	if d < 0 {
+		return Refresh{}, newOptionError(optRefresh, text, "is negative", allowedRefresh)
+	}
+	return Refresh{Interval: d}, nil
+}
+
+// Always reports whether every Mount asks the remote.
+func (r Refresh) Always() bool { return r == Refresh{} }
+
+// String returns always, never or the duration. Parse gives it back.
+func (r Refresh) String() string {
+	switch {
+	case r.Never:
+		return "never"
+	case r.Always():
+		return "always"
+	}
+	return r.Interval.String()
+}

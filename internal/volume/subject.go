@@ -1,0 +1,74 @@
+package volume
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxSubject is in bytes.
+	maxSubject = 256
+	// maxDir leaves room in a file name (255 bytes) for the prefixes and suffixes of temporary names.
+	maxDir = 200
+	// hashPrefix can't come out of the encoding, where two hexadecimal digits follow every %.
+	hashPrefix = "sha256%-"
+)
+
+// Subject says whom a clone belongs to: one trust domain. It is free text; use Dir for paths.
+type Subject string
+
+// DefaultSubject is the subject of a volume that names none.
+const DefaultSubject Subject = "default"
+
+// ParseSubject accepts 1 to 256 bytes of UTF-8 without NUL. U+FFFD is refused: JSON turns every byte that is not UTF-8
+// into it, and two subjects that differ in such bytes would become one. The error is an *OptionError for "subject".
+func ParseSubject(text string) (Subject, error) {
+	problem := ""
+	switch {
+	case text == "":
+		problem = "empty value"
+	case len(text) > maxSubject:
+		problem = "is longer than " + strconv.Itoa(maxSubject) + " bytes"
+	case !utf8.ValidString(text) || strings.ContainsRune(text, utf8.RuneError):
+		problem = "is not valid UTF-8"
+	case strings.ContainsRune(text, 0):
+		problem = "contains NUL"
+	}
+	if problem != "" {
+		return "", newOptionError(optSubject, text, problem, allowedSubject)
+	}
+	return Subject(text), nil
+}
+
+const allowedSubject = "1 to 256 bytes of UTF-8 text without NUL"
+
+// Dir returns the name of the subject's directory. Two different subjects never have the same. It consists of
+// A-Z a-z 0-9 . _ - and %, begins with a letter, a digit or %, has at most 200 bytes, and is never "trash".
+//
+// Letters, digits and - _ . stand for themselves, except that the first byte has to be a letter or a digit; every other byte
+// is % and two upper-case hexadecimal digits. What would be empty or longer than 200 bytes is "sha256%-" and the SHA-256 in hexadecimal.
+// It tells upper from lower case, so it needs a filesystem that does.
+func (s Subject) Dir() string {
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		// "trash" is what a directory of dying things is called; nobody's clones shall be mistaken for one.
+		if (alnum || i > 0 && (c == '-' || c == '_' || c == '.')) && (i > 0 || s != "trash") {
+			b.WriteByte(c)
+			continue
+		}
+		const digits = "0123456789ABCDEF"
+		b.WriteByte('%')
+		b.WriteByte(digits[c>>4])
+		b.WriteByte(digits[c&15])
+	}
+	if b.Len() == 0 || b.Len() > maxDir {
+		sum := sha256.Sum256([]byte(s))
+		return hashPrefix + hex.EncodeToString(sum[:])
+	}
+	return b.String()
+}

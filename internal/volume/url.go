@@ -1,0 +1,264 @@
+package volume
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxURL is the longest URL in bytes: more than any server accepts in its request line.
+const maxURL = 4096
+
+// URL names a remote repository. Only ParseURL makes one that means something; it has no secret in it and compares with ==.
+type URL struct {
+	scheme string // lower case
+	user   string // ssh only
+	host   string // lower case, an IPv6 address without brackets
+	port   string // digits, "" if the user gave none
+	path   string // no trailing slash; begins with one unless scp
+	scp    bool   // written user@host:path
+}
+
+// ParseURL reads https://, http://, git:// and ssh:// URLs and the scp-like form [user@]host:path, as far as the
+// schemes allow them, the scp-like form as ssh.
+//
+// Refused are: more than 4096 bytes; a user or password (ssh may have a user); a query or a fragment, since git
+// appends its own path to what it is given, after them; control characters, white space and backslashes, also
+// percent-encoded control characters; path segments . and .., also percent-encoded; hosts that are neither ASCII names nor
+// IP addresses; local paths; helpers (ext::); what begins with a dash. The error is an *OptionError for "repo".
+func ParseURL(text string, schemes Schemes) (URL, error) {
+	u, problem := parseURL(text)
+	if problem == "" && !schemes.Allows(u.scheme) {
+		problem = "has the scheme " + shown(u.scheme) + ", which is not allowed"
+		if AllSchemes().Allows(u.scheme) {
+			problem += " (the setting ALLOW_SCHEMES can add it)"
+		}
+	}
+	if problem != "" {
+		return URL{}, newOptionError(optRepo, text, problem, schemes.allowed())
+	}
+	return u, nil
+}
+
+var helperText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+.-]*::`)
+
+// parseURL leaves the question whether the scheme is allowed to its caller, except for what it can't represent.
+// The problem that it returns never contains a part of the text other than the scheme.
+func parseURL(text string) (u URL, problem string) {
+	switch {
+	case text == "":
+		return u, "empty value"
+	case len(text) > maxURL:
+		return u, "is longer than " + strconv.Itoa(maxURL) + " bytes"
+	case text[0] == '-':
+		return u, "begins with a dash"
+	case helperText.MatchString(text):
+		return u, "calls a transport helper, which is not allowed"
+	case !utf8.ValidString(text):
+		return u, "is not valid UTF-8"
+	case strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }):
+		return u, "contains white space, a control or an invisible character (a space in a path is %20)"
+	case strings.ContainsRune(text, '\\'):
+		return u, "contains a backslash"
+	}
+	if scheme, rest, ok := strings.Cut(text, "://"); ok && schemeText.MatchString(scheme) {
+		u.scheme = strings.ToLower(scheme)
+		if !AllSchemes().Allows(u.scheme) {
+			// Of an unknown scheme the rest has no known meaning; the caller refuses it by name.
+			return u, ""
+		}
+		return parseHierarchical(u, rest)
+	}
+	return parseSCP(text)
+}
+
+// parseHierarchical reads what follows scheme://.
+func parseHierarchical(u URL, rest string) (URL, string) {
+	authority, path := rest, ""
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		if u.scheme != "ssh" {
+			return u, "contains a user name, password or token: store a credential for the URL instead, and leave it out here"
+		}
+		if u.user, authority = authority[:i], authority[i+1:]; !sshUser.MatchString(u.user) {
+			return u, "has a user part that is not a plain ssh user name; a password does not belong there: store a credential instead"
+		}
+	}
+	var problem string
+	if strings.ContainsAny(rest, "?#") {
+		return u, "has a query or a fragment, which git can't use (in a path, ? is %3F and # is %23)"
+	}
+	if u.host, u.port, problem = splitHost(authority); problem != "" {
+		return u, problem
+	}
+	u.path = strings.TrimRight(path, "/")
+	decoded, err := url.PathUnescape(u.path)
+	if err != nil {
+		return u, "has a % in its path that two hexadecimal digits do not follow (a % itself is %25)"
+	}
+	return u, checkPath(decoded)
+}
+
+// sshUser keeps a user name from being an option or more than one word to ssh.
+var sshUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
+
+// parseSCP reads [user@]host:path, as git does: the colon comes before any slash.
+func parseSCP(text string) (u URL, problem string) {
+	const notURL = "is not a URL"
+	u = URL{scheme: "ssh", scp: true}
+	rest := text
+	if i := strings.IndexAny(rest, "@:/["); i >= 0 && rest[i] == '@' {
+		if u.user, rest = rest[:i], rest[i+1:]; !sshUser.MatchString(u.user) {
+			return u, notURL
+		}
+	}
+	end := strings.IndexByte(rest, ':')
+	if strings.HasPrefix(rest, "[") {
+		end = strings.IndexByte(rest, ']') + 1
+	}
+	if strings.Contains(text, "://") || end <= 0 || end == len(rest) || rest[end] != ':' || strings.ContainsRune(rest[:end], '/') {
+		return u, notURL
+	}
+	host, path := rest[:end], rest[end+1:]
+	if u.host, u.port, problem = splitHost(host); problem != "" || u.port != "" {
+		return u, notURL
+	}
+	switch {
+	case u.host == "file" || u.user == "" && AllSchemes().Allows(u.host):
+		return u, "lacks the // after the scheme"
+	case u.user == "" && strings.ContainsRune(path, '@'):
+		return u, "contains a password, or an @ in its path, which only a URL can have: ssh://host/path"
+	case strings.ContainsAny(path, "?#"):
+		return u, "contains ? or #, which only a URL can have in its path, as %3F and %23"
+	case strings.HasPrefix(path, "-"):
+		return u, "has a path that begins with a dash"
+	}
+	u.path = strings.TrimRight(path, "/")
+	return u, checkPath(u.path)
+}
+
+var hostLabel = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+
+// splitHost reads host[:port] and returns the host in lower case, an IPv6 address without its brackets.
+func splitHost(authority string) (host, port, problem string) {
+	host = authority
+	if i := strings.LastIndexByte(authority, ':'); i > strings.LastIndexByte(authority, ']') {
+		host = authority[:i]
+		n, err := strconv.ParseUint(authority[i+1:], 10, 16)
+		if err != nil || n == 0 {
+			return "", "", "has a port that is not a number from 1 to 65535"
+		}
+		port = strconv.FormatUint(n, 10)
+	}
+	if host == "" {
+		return "", "", "has no host"
+	}
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		addr, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		if err != nil || !strings.HasSuffix(inner, "]") || !addr.Is6() || addr.Zone() != "" {
+			return "", "", "has a host in brackets that is not an IPv6 address"
+		}
+		return addr.String(), port, ""
+	}
+	// 253 bytes is the longest name in DNS, 63 the longest label.
+	if len(host) > 253 {
+		return "", "", "has a host name longer than 253 bytes"
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		if !hostLabel.MatchString(label) {
+			return "", "", "has a host that is not a name of ASCII letters, digits, dashes and dots"
+		}
+	}
+	return strings.ToLower(host), port, ""
+}
+
+// checkPath judges a path without its trailing slashes, as the server will understand it: percent-decoded.
+func checkPath(path string) (problem string) {
+	if path == "" {
+		return "has no path"
+	}
+	if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "has a percent-encoded control character in its path"
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return "has a . or .. in its path"
+		}
+	}
+	return ""
+}
+
+// String returns what git is given and what origin shows: what the user wrote, with scheme and host in lower case and without
+// trailing slashes. A .git at the end stays, for some servers need it, and so does the port. Of the zero URL it is empty.
+func (u URL) String() string {
+	if u == (URL{}) {
+		return ""
+	}
+	if u.scp {
+		return u.authority("") + ":" + u.path
+	}
+	return u.scheme + "://" + u.authority(u.port) + u.path
+}
+
+// Normalized returns one text for all spellings of the same repository: a ssh:// URL for the scp-like form, without
+// a default port and without .git at the end. The ssh user and a home-relative path (host:path and ssh://host/~/path)
+// stay apart from others, since they name another repository.
+func (u URL) Normalized() string {
+	path := u.path
+	if u.scp {
+		// git decodes the path of a URL, but not this one.
+		path = strings.ReplaceAll(path, "%", "%25")
+		switch {
+		case strings.HasPrefix(path, "/"):
+		case strings.HasPrefix(path, "~"):
+			path = "/" + path
+		default:
+			path = "/~/" + path
+		}
+	}
+	// A segment that is .git as a whole is the inside of a work tree, not a spelling of its parent.
+	if short, ok := strings.CutSuffix(path, ".git"); ok && !strings.HasSuffix(short, "/") {
+		path = short
+	}
+	port := u.port
+	if port == defaultPort[u.scheme] {
+		port = ""
+	}
+	return u.scheme + "://" + u.authority(port) + path
+}
+
+var defaultPort = map[string]string{"https": "443", "http": "80", "ssh": "22", "git": "9418"}
+
+func (u URL) authority(port string) string {
+	text := u.host
+	if strings.Contains(text, ":") {
+		text = "[" + text + "]"
+	}
+	if u.user != "" {
+		text = u.user + "@" + text
+	}
+	if port != "" {
+		text += ":" + port
+	}
+	return text
+}
+
+// Hash returns the repo hash: the first 16 hexadecimal digits of the SHA-256 of Normalized.
+func (u URL) Hash() string {
+	sum := sha256.Sum256([]byte(u.Normalized()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Scheme returns the scheme in lower case; of the scp-like form it is ssh.
+func (u URL) Scheme() string { return u.scheme }
+
+// Host returns the host in lower case, without port and brackets.
+func (u URL) Host() string { return u.host }

@@ -1,0 +1,64 @@
+package workspace
+
+import (
+	_ "embed"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// cacheDirs are the directories of the cache, one a tool.
+var cacheDirs = []string{
+	"go-mod", "go-build", "npm", "pnpm", "yarn", "pip", "uv", "cargo", "maven",
+	"gradle", "bundler", "composer", "nuget", "ccache",
+}
+
+// cacheEnv is a POSIX shell script that points the tools at their directories.
+//
+//go:embed cache.env
+var cacheEnv []byte
+
+// ensureCache makes the cache of a uid below dir, and puts back what a container
+// has removed of it. Containers write there: os.Root keeps to the directory
+// whatever they have put in place of its entries, and what is there under one of
+// our names stays as it is.
+func ensureCache(dir string, uid, gid int) (string, error) {
+	path := filepath.Join(dir, strconv.Itoa(uid))
+	switch err := os.Mkdir(path, 0o755); {
+	case err == nil:
+		if err := os.Lchown(path, uid, gid); err != nil {
+			return "", err
+		}
+	case !errors.Is(err, fs.ErrExist):
+		return "", err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	for _, name := range cacheDirs {
+		switch err := root.Mkdir(name, 0o755); {
+		case errors.Is(err, fs.ErrExist):
+			continue
+		case err != nil:
+			return "", err
+		}
+		// A container that is quick enough to replace it gets what it has put
+		// there, and what it has put there belongs to it already.
+		if err := root.Lchown(name, uid, gid); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	f, err := root.OpenFile("env", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return path, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(cacheEnv)
+	return path, errors.Join(err, f.Chown(uid, gid), f.Close())
+}

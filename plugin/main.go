@@ -1,0 +1,238 @@
+// Command plugin is the volume plugin: it reads the settings, opens what is on
+// disk, answers the engine, and repairs in the background.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/driver"
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// fetchUID is the user "git" of the root filesystem, who fetches and owns the
+// stores.
+const fetchUID = 65532
+
+// places are where the plugin finds and puts things; they differ from the
+// defaults only outside of the root filesystem that it is shipped in.
+type places struct{ data, socket, git string }
+
+func main() {
+	var at places
+	flag.StringVar(&at.data, "data", "/data", "the data `directory`")
+	flag.StringVar(&at.socket, "socket", "/run/docker/plugins/repos.sock", "the `socket` that the engine calls")
+	flag.StringVar(&at.git, "git", "/usr/bin/git", "the git `program`")
+	flag.Parse()
+	log := logrus.New()
+	log.SetOutput(os.Stdout) // the engine logs stderr as errors
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	err := run(ctx, at, log)
+	stop()
+	if err != nil {
+		log.WithError(err).Error("stopped")
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends. It leaves workspaces mounted: containers go on
+// without the plugin, and the next start finds them.
+func run(ctx context.Context, at places, log *logrus.Logger) error {
+	set, err := loadSettings()
+	if err != nil {
+		return err
+	}
+	set.configure(log)
+	syscall.Umask(0o022)
+	// The engine makes a plugin's / private to root; git runs as somebody else.
+	if err := os.MkdirAll(at.data, 0o755); err != nil {
+		return err
+	}
+	for _, dir := range []string{"/", at.data} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	features, err := overlay.Probe(at.data)
+	if err != nil {
+		return err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	runner, err := git.New(git.Config{Program: at.git, UID: fetchUID, GID: fetchUID, Schemes: set.schemes.List()})
+	if err != nil {
+		return err
+	}
+	log.WithFields(logrus.Fields{
+		"volatile": features.Volatile, "metacopy": features.Metacopy, "git": runner.Confinement(),
+	}).Info("starting")
+
+	db, state, err := openMeta(at.data, strings.TrimSpace(string(boot)), log)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	bin, err := trash.Open(filepath.Join(at.data, "trash"), trash.Options{Report: reportTrash(log)})
+	if err != nil {
+		return err
+	}
+	clones, err := clone.NewManager(clone.Config{
+		Root: at.data, Boot: strings.TrimSpace(string(boot)), DB: db, Git: runner, Trash: bin, Log: log, Now: time.Now,
+	}, state)
+	if err != nil {
+		return err
+	}
+	defer clones.Close()
+	workspaces, err := workspace.NewManager(workspace.Config{
+		Root: at.data, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now,
+	}, state)
+	if err != nil {
+		return err
+	}
+	volumes, err := driver.New(driver.Config{
+		Root: at.data, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: time.Now,
+		MountWait: set.mountWait, Defaults: set.defaults, Schemes: set.schemes,
+	}, state)
+	if err != nil {
+		return err
+	}
+	clones.Background(bin.Run)
+	clones.Background(func(ctx context.Context) { sweep(ctx, log, workspaces, clones, volumes) })
+	return serve(ctx, at.socket, driver.Handler(volumes), log)
+}
+
+// sweep repairs what an earlier run left, while requests are answered already.
+func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clone.Manager, d *driver.Driver) {
+	err := errors.Join(w.Sweep(ctx), c.SweepAll(ctx), d.Sweep(ctx))
+	if err != nil && ctx.Err() == nil {
+		log.WithError(err).Warn("sweep: not everything could be repaired; the next start tries again")
+		return
+	}
+	log.Debug("sweep: done")
+}
+
+// serve answers on the socket until ctx ends, and then lets the answers that are
+// under way be written.
+func serve(ctx context.Context, socket string, h http.Handler, log *logrus.Logger) error {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		return err
+	}
+	// The database is ours, so a socket that is there is of a process that died.
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return err
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }()
+	log.WithField("socket", socket).Info("listening")
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", socket, err)
+	case <-ctx.Done():
+	}
+	log.Info("stopping: workspaces stay mounted")
+	// The engine waits 10 s after TERM.
+	wait, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	if err := server.Shutdown(wait); err != nil {
+		return server.Close()
+	}
+	return nil
+}
+
+func reportTrash(log *logrus.Logger) func(trash.Report) {
+	return func(r trash.Report) {
+		e := log.WithFields(logrus.Fields{"entry": filepath.Base(r.Entry), "removed": r.Removed})
+		if r.Err != nil {
+			e.WithError(r.Err).WithField("left", r.Left).Warn("trash: not everything could be deleted; the next start tries again")
+			return
+		}
+		e.Debug("trash: deleted")
+	}
+}
+
+// openMeta opens the database. One that is damaged is set aside, and what it
+// said is read from the manifests: never an empty start.
+func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, error) {
+	path := filepath.Join(data, "meta.db")
+	db, state, err := meta.Open(path)
+	if !errors.Is(err, meta.ErrDamaged) {
+		return db, state, err
+	}
+	aside, asideErr := meta.SetAside(path, time.Now())
+	if asideErr != nil {
+		return nil, meta.State{}, errors.Join(err, asideErr)
+	}
+	log.WithError(err).Errorf("the database is damaged: it is set aside as %s and rebuilt from the manifests", aside)
+	if db, _, err = meta.Open(path); err != nil {
+		return nil, meta.State{}, err
+	}
+	if err := rebuild(db, data, boot); err != nil {
+		return nil, meta.State{}, errors.Join(err, db.Close())
+	}
+	if err := db.Close(); err != nil {
+		return nil, meta.State{}, err
+	}
+	return meta.Open(path)
+}
+
+// rebuild fills an empty database from the manifests.
+func rebuild(db *meta.DB, data, boot string) error {
+	volumes, err := driver.Rebuild(data)
+	if err != nil {
+		return err
+	}
+	clones, err := clone.Rebuild(data)
+	if err != nil {
+		return err
+	}
+	workspaces, trees, gitLayers, err := workspace.Rebuild(data, boot)
+	if err != nil {
+		return err
+	}
+	return db.Update(func(tx *meta.Tx) error {
+		var errs []error
+		for _, v := range volumes {
+			errs = append(errs, tx.PutVolume(v))
+		}
+		for _, c := range clones {
+			errs = append(errs, tx.PutClone(c))
+		}
+		for _, w := range workspaces {
+			errs = append(errs, tx.PutWorkspace(w))
+		}
+		for _, l := range trees {
+			errs = append(errs, tx.PutTree(l))
+		}
+		for _, l := range gitLayers {
+			errs = append(errs, tx.PutGitLayer(l))
+		}
+		return errors.Join(errs...)
+	})
+}

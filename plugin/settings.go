@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/viper"
+
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// settings are the plugin's, from the environment that `docker plugin set`
+// changes. Every default is here and not only in config.json, for the engine
+// keeps the old environment when a plugin is upgraded.
+type settings struct {
+	mountWait time.Duration
+	defaults  map[string]string
+	schemes   volume.Schemes
+	level     logrus.Level
+	format    logrus.Formatter
+}
+
+// maxMountWait leaves the engine, which waits 120 s at most, time to read the
+// answer.
+const maxMountWait = 118 * time.Second
+
+// loadSettings reads and checks all settings. The error names the first one that
+// is wrong, its value and what is allowed.
+func loadSettings() (settings, error) {
+	v := viper.New()
+	v.AutomaticEnv() // a variable that is empty counts as unset
+	for key, value := range map[string]string{
+		"MOUNT_WAIT":    "110s",
+		"DEFAULT_OPTS":  "",
+		"ALLOW_SCHEMES": "",
+		"LOG_LEVEL":     "info",
+		"LOG_FORMAT":    "text",
+	} {
+		v.SetDefault(key, value)
+	}
+	var s settings
+	var err error
+	fail := func(key, allowed string, err error) (settings, error) {
+		if err != nil {
+			return settings{}, fmt.Errorf("setting %s=%q: %w", key, v.GetString(key), err)
+		}
+		return settings{}, fmt.Errorf("setting %s=%q: allowed is %s", key, v.GetString(key), allowed)
+	}
+	s.mountWait, err = time.ParseDuration(v.GetString("MOUNT_WAIT"))
+	if err != nil || s.mountWait < time.Second || s.mountWait > maxMountWait {
+		return fail("MOUNT_WAIT", fmt.Sprintf("a duration from 1s to %v", maxMountWait), nil)
+	}
+	if s.defaults, err = volume.ParseDefaults(v.GetString("DEFAULT_OPTS")); err != nil {
+		return fail("DEFAULT_OPTS", "", err)
+	}
+	if s.schemes, err = volume.ParseSchemes(v.GetString("ALLOW_SCHEMES")); err != nil {
+		return fail("ALLOW_SCHEMES", "", err)
+	}
+	levels := map[string]logrus.Level{
+		"error": logrus.ErrorLevel, "warn": logrus.WarnLevel, "info": logrus.InfoLevel, "debug": logrus.DebugLevel,
+	}
+	var ok bool
+	if s.level, ok = levels[strings.ToLower(v.GetString("LOG_LEVEL"))]; !ok {
+		return fail("LOG_LEVEL", "error, warn, info or debug", nil)
+	}
+	switch strings.ToLower(v.GetString("LOG_FORMAT")) {
+	case "text":
+		s.format = &logrus.TextFormatter{DisableColors: true, FullTimestamp: true}
+	case "json":
+		s.format = &logrus.JSONFormatter{}
+	default:
+		return fail("LOG_FORMAT", "text or json", nil)
+	}
+	return s, nil
+}
+
+// configure makes the log what the settings say.
+func (s settings) configure(log *logrus.Logger) {
+	log.SetLevel(s.level)
+	log.SetFormatter(s.format)
+}

@@ -1,0 +1,48 @@
+package rootfs
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/api/types/plugin"
+)
+
+// TestConfig holds config.json to what the engine reads, and to what the scripts here rely on.
+func TestConfig(t *testing.T) {
+	file, err := os.Open("../config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	decoder := json.NewDecoder(file)
+	decoder.DisallowUnknownFields()
+	var config plugin.Config
+	if err := decoder.Decode(&config); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, tc := range []struct{ field, got, want string }{
+		{"entrypoint", strings.Join(config.Entrypoint, " "), "/usr/bin/helmdeck-repos"},
+		{"network", config.Network.Type, "host"},
+		{"socket", config.Interface.Socket, "repos.sock"},
+		{"propagatedMount", config.PropagatedMount, "/data"},
+		// Overlays need SYS_ADMIN. Without DAC_READ_SEARCH the kernel mounts them all the same, but turns index off and gives
+		// a file another inode number when it was copied up and has left the cache.
+		{"capabilities", strings.Join(config.Linux.Capabilities, " "), "CAP_SYS_ADMIN CAP_DAC_READ_SEARCH"},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.field, tc.got, tc.want)
+		}
+	}
+	if want := "(build dev)"; !strings.Contains(config.Description, want) {
+		t.Errorf("description: got %q, want %q in it, for the identity of the build", config.Description, want)
+	}
+	for _, env := range config.Env {
+		if env.Value == nil || env.Description == "" || !slices.Equal(env.Settable, []string{"value"}) {
+			t.Errorf("env %s: got %+v, want a value that can be set, and a description", env.Name, env)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package tests
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// What one container puts into .hdcache the next one finds, whatever the first one does to its tree.
+func TestCacheIsShared(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
+
+	first := e.sleeper(t, mount(subject(t)))
+	first.sh(t, "echo one >.hdcache/npm/marker; git clean -ffdxq")
+	if got := first.sh(t, "cat .git/hdcache/npm/marker"); got != "one" {
+		t.Errorf("after git clean: got %q, want the marker", got)
+	}
+	second := e.sleeper(t, mount(subject(t)))
+	if got := second.sh(t, "cat .hdcache/npm/marker; git status --porcelain"); got != "one" {
+		t.Errorf("the second container: got %q, want the marker and a clean status", got)
+	}
+	second.sh(t, "echo two >.hdcache/pip/marker")
+	if got := first.sh(t, "cat .git/hdcache/pip/marker"); got != "two" {
+		t.Errorf("the first container: got %q, want the second's marker", got)
+	}
+	first.remove(t)
+	second.remove(t)
+	e.docker(t, "volume", "rm", subject(t))
+
+	// The cache belongs to the clone: another volume and another ref have it too.
+	got := e.sh(t, mount("", "repo="+r.url, "ref=feature/x", "subject="+subject(t)), "cat .hdcache/*/marker")
+	if got != "one\ntwo" {
+		t.Errorf("another volume: got %q, want both markers", got)
+	}
+	if got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)+"-other"), "ls .hdcache/*/marker 2>/dev/null || echo none"); got != "none" {
+		t.Errorf("another subject: got %q, want none", got)
+	}
+	// Nothing of a container but its cache outlives it, and no device or setuid program comes out of that.
+	got = e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)), "grep ' /w' /proc/self/mounts | cut -d' ' -f4")
+	for options := range strings.SplitSeq(got, "\n") {
+		if !strings.Contains(options, "nodev") || !strings.Contains(options, "nosuid") {
+			t.Errorf("mount options %q, want nodev and nosuid", options)
+		}
+	}
+}
+
+func TestCacheFolders(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)), "readlink .hdcache; ls .hdcache/")
+	want := strings.Fields(".git/hdcache go-mod go-build npm pnpm yarn pip uv cargo maven gradle bundler composer nuget ccache env")
+	there := strings.Fields(got)
+	for _, name := range want {
+		if !slices.Contains(there, name) {
+			t.Errorf(".hdcache has no %s: %q", name, there)
+		}
+	}
+}
+
+func TestCacheOff(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	m := mount("", "repo="+r.url, "cache=off", "subject="+subject(t))
+	if got := e.sh(t, m, "ls -d .hdcache .git/hdcache 2>/dev/null || echo none"); got != "none" {
+		t.Errorf("got %q, want none", got)
+	}
+}
+
+// Where the repository has a .hdcache of its own, that one is left alone.
+func TestCacheOfRepository(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	r.commit(t, "main", gitserver.Change{Path: ".hdcache", Content: "mine\n"})
+	got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)), "cat .hdcache; git status --porcelain; ls -d .git/hdcache/npm")
+	if want := "mine\n.git/hdcache/npm"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The environment file points each tool at its folder, wherever the volume is mounted.
+func TestCacheEnv(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	m := mount("", "repo="+r.url, "subject="+subject(t))
+	got := e.sh(t, m, `HDCACHE=/w/.hdcache . /w/.hdcache/env
+		sh -c 'echo $GOMODCACHE $GOCACHE $npm_config_cache $PIP_CACHE_DIR $UV_CACHE_DIR $CARGO_HOME'`)
+	want := "/w/.hdcache/go-mod /w/.hdcache/go-build /w/.hdcache/npm /w/.hdcache/pip /w/.hdcache/uv /w/.hdcache/cargo"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

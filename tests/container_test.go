@@ -1,0 +1,101 @@
+package tests
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// mount is the value of docker's --mount for a volume of the plugin at /w. The name may be empty for an anonymous one.
+func mount(name string, options ...string) string {
+	var b strings.Builder
+	b.WriteString("type=volume,volume-driver=" + pluginName + ",dst=/w")
+	if name != "" {
+		b.WriteString(",src=" + name)
+	}
+	for _, option := range options {
+		b.WriteString(",volume-opt=" + option)
+	}
+	return b.String()
+}
+
+// create makes a volume that goes with the test, unless the test has removed it.
+func (e *engine) create(t *testing.T, name string, options ...string) {
+	t.Helper()
+	e.docker(t, append([]string{"volume", "create"}, createArgs(name, options...)...)...)
+	t.Cleanup(func() { e.try("volume", "rm", "--force", name) })
+}
+
+func createArgs(name string, options ...string) []string {
+	args := []string{"--driver", pluginName}
+	for _, option := range options {
+		args = append(args, "--opt", option)
+	}
+	return append(args, name)
+}
+
+// status is the Status of a volume as `docker volume inspect` shows it.
+func (e *engine) status(t *testing.T, volume string) map[string]any {
+	t.Helper()
+	var status map[string]any
+	out := e.docker(t, "volume", "inspect", "--format", "{{json .Status}}", volume)
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		t.Fatalf("status of %s: %v: %s", volume, err, out)
+	}
+	return status
+}
+
+// volumes are the names that `docker volume ls` shows for the plugin.
+func (e *engine) volumes(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(e.docker(t, "volume", "ls", "--quiet", "--filter", "driver="+pluginName+":latest"))
+}
+
+// sh runs a script in a container of its own with the mount at /w, and returns what it prints.
+func (e *engine) sh(t *testing.T, mount, script string, flags ...string) string {
+	t.Helper()
+	return e.docker(t, shArgs(mount, script, flags...)...)
+}
+
+func shArgs(mount, script string, flags ...string) []string {
+	args := append([]string{"run", "--rm", "--network", "host", "--mount", mount}, flags...)
+	return append(args, image, "sh", "-euc", inCheckout(script))
+}
+
+// inCheckout is the script in /w. An image or a flag with /w as working directory would do as well, but the engine then
+// mounts the volume once more before, to copy what the image has there.
+func inCheckout(script string) string { return "cd /w; " + script }
+
+// container is a running one.
+type container struct {
+	engine *engine
+	id     string
+}
+
+// sleeper starts a container that does nothing, for scripts to run in. It goes with the test.
+func (e *engine) sleeper(t *testing.T, mount string, flags ...string) container {
+	t.Helper()
+	args := append([]string{"run", "--detach", "--network", "host", "--stop-signal", "KILL", "--mount", mount}, flags...)
+	c := container{e, e.docker(t, append(args, image, "sleep", "1000000")...)}
+	t.Cleanup(func() { e.try("rm", "--force", "--volumes", c.id) })
+	return c
+}
+
+// sh runs a script in the container, in /w, and returns what it prints.
+func (c container) sh(t *testing.T, script string, flags ...string) string {
+	t.Helper()
+	args := append([]string{"exec"}, flags...)
+	return c.engine.docker(t, append(args, c.id, "sh", "-euc", inCheckout(script))...)
+}
+
+// remove ends the container, with its anonymous volumes.
+func (c container) remove(t *testing.T) {
+	t.Helper()
+	c.engine.docker(t, "rm", "--force", "--volumes", c.id)
+}
+
+// running says whether the container lives.
+func (c container) running(t *testing.T) bool {
+	t.Helper()
+	return c.engine.docker(t, "inspect", "--format", "{{.State.Running}}", c.id) == "true"
+}

@@ -1,0 +1,123 @@
+package tests
+
+import (
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What cannot work is refused with the reason at once, and leaves no volume, folder, mount or process behind.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	e, r := own(t, nil), newRemote(t)
+	closed := closedPort(t)
+	before := e.dataFolders(t)
+	cases := []struct {
+		name    string
+		options []string
+		want    []string // what the message must hold
+		never   string   // what it must not
+	}{
+		{"unknown option", []string{"repo=" + r.url, "colour=red"}, []string{"colour", "repo", "ref", "subject"}, ""},
+		{"no repo", nil, []string{"repo"}, ""},
+		{"no repo but a ref", []string{"ref=main"}, []string{"repo"}, ""},
+		{"wrong mode", []string{"repo=" + r.url, "mode=wild"}, []string{"mode", "wild", "private"}, ""},
+		{"wrong cache", []string{"repo=" + r.url, "cache=maybe"}, []string{"cache", "maybe", "shared", "off"}, ""},
+		{"wrong uid", []string{"repo=" + r.url, "uid=ada"}, []string{"uid", "ada"}, ""},
+		{"wrong refresh", []string{"repo=" + r.url, "refresh=often"}, []string{"refresh", "often", "always", "never"}, ""},
+		{"missing repository", []string{"repo=" + r.URL("nothing")}, []string{r.URL("nothing"), "not found"}, ""},
+		{"missing ref", []string{"repo=" + r.url, "ref=nothing"}, []string{"nothing", r.url}, ""},
+		{"refused connection", []string{"repo=" + closed}, []string{closed, "refused"}, ""},
+		{"file", []string{"repo=file:///etc"}, []string{"file", "https"}, ""},
+		{"path", []string{"repo=/etc"}, []string{"/etc"}, ""},
+		{"program", []string{"repo=ext::sh -c id"}, []string{"ext"}, "uid=0"},
+		{"option as repo", []string{"repo=--upload-pack=x"}, []string{"--upload-pack=x"}, ""},
+		{"option as ref", []string{"repo=" + r.url, "ref=--upload-pack=x"}, []string{"ref", "--upload-pack=x"}, ""},
+		{"password", []string{"repo=https://user:hunter2@127.0.0.1/x"}, []string{"repo"}, "hunter2"},
+		{"token", []string{"repo=https://hunter2@127.0.0.1/x"}, []string{"repo"}, "hunter2"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			name := subject(t)
+			options := append([]string{"subject=" + name}, c.options...)
+			said := e.refused(t, append([]string{"volume", "create"}, createArgs(name, options...)...)...)
+			// The message repeats the command before the engine's answer.
+			_, answer, _ := strings.Cut(said, "\n")
+			for _, want := range c.want {
+				if !strings.Contains(answer, want) {
+					t.Errorf("the message does not name %q: %s", want, answer)
+				}
+			}
+			if c.never != "" && strings.Contains(answer, c.never) {
+				t.Errorf("the message tells %q: %s", c.never, answer)
+			}
+			if volumes := e.volumes(t); slices.Contains(volumes, name) {
+				t.Errorf("the volume is there: %q", volumes)
+			}
+			if dirs := e.clones(t, name); len(dirs) > 0 {
+				t.Errorf("clones are there: %q", dirs)
+			}
+			// The same without a volume before.
+			if strings.Contains(strings.Join(options, ""), ",") {
+				return
+			}
+			e.refused(t, shArgs(mount("", options...), "true")...)
+			for _, id := range strings.Fields(e.docker(t, "ps", "--all", "--quiet")) {
+				e.docker(t, "rm", "--force", "--volumes", id) // what docker run left of a container that never started
+			}
+		})
+	}
+	e.alone(t)
+	e.unmounted(t)
+	e.emptied(t, "trash")
+	e.emptied(t, "clones")
+	if got := e.dataFolders(t); !slices.Equal(got, before) {
+		t.Errorf("the plugin's data: got %q, before %q", got, before)
+	}
+	if got := e.volumes(t); len(got) != 0 {
+		t.Errorf("volumes: got %q, want none", got)
+	}
+	if log := tail(e.path("log"), 100000); strings.Contains(log, "hunter2") {
+		t.Error("the engine's log has a password")
+	}
+}
+
+// Whether a commit exists, only a fetch can tell: where Create takes it, Mount says that it is missing.
+func TestMissingCommit(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	commit := strings.Repeat("ab", 20)
+	t.Cleanup(func() { e.try("volume", "rm", "--force", subject(t)) })
+	said := e.refused(t, shArgs(mount(subject(t), "repo="+r.url, "ref="+commit, "subject="+subject(t)), "true")...)
+	if _, answer, _ := strings.Cut(said, "\n"); !strings.Contains(answer, commit) {
+		t.Errorf("the message does not name the commit: %s", answer)
+	}
+	e.reclaimed(t, subject(t))
+}
+
+// dataFolders are the names at the top of the plugin's data.
+func (e *engine) dataFolders(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir(e.data())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// closedPort is the URL of a repository at a port on which nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return "http://" + listener.Addr().String() + "/app"
+}

@@ -1,0 +1,75 @@
+// Package tests tries the product as its users have it: the real managed plugin, made by `make plugin`, in a real Docker
+// engine that the tests start, with real containers, against a real git server over HTTP.
+//
+// Nothing of the host's own engine is touched: an engine of the tests has its own data, socket, containerd and no
+// network of its own, all below one folder in /var/tmp, and what a killed run left there is cleaned up by the next.
+// The scenarios on the shared engine run in parallel, each with a subject and repositories of its own; one that kills
+// or stops something has an engine to itself. They need root, dockerd, git and busybox, and fail without.
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if err := prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, "tests:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := sharedEngine.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "tests: closing the shared engine:", err)
+		code = 1
+	}
+	os.RemoveAll(scratch)
+	os.Exit(code)
+}
+
+// prepare makes the folder of this run, or says what the machine lacks.
+func prepare() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("run them as root: they start a Docker engine")
+	}
+	for _, program := range []string{"dockerd", "docker", "containerd", "git", "busybox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%w (on Debian: docker.io, git, busybox-static)", err)
+		}
+	}
+	if err := sweep(); err != nil {
+		return err
+	}
+	return os.MkdirAll(scratch, 0o755)
+}
+
+// patience is how long the tests wait for what must happen, on a loaded machine too.
+const patience = time.Minute
+
+// eventually waits until check has nothing to complain about any more.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	if err := poll(patience, check); err != nil {
+		t.Fatalf("%s: still after %v: %v", what, patience, err)
+	}
+}
+
+// poll calls check until it succeeds, and returns its last error when that takes longer than limit.
+func poll(limit time.Duration, check func() error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); ; <-tick.C {
+		if err := check(); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// subject is a name for the clones of one test, which no other has.
+func subject(t *testing.T) string {
+	name := strings.ToLower(strings.TrimPrefix(t.Name(), "Test"))
+	return strings.NewReplacer("/", "-", "_", "-", "#", "-").Replace(name)
+}

@@ -1,0 +1,112 @@
+package tests
+
+import (
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// After a push, the next Mount has the new commit; a Mount that finds nothing new asks the server once.
+func TestNextMountHasPush(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
+	if got := parseStamp(t, e.sh(t, mount(subject(t)), printStamp)); got.Commit != r.head {
+		t.Fatalf("got %+v, want commit %s", got, r.head)
+	}
+
+	r.Reset()
+	e.sh(t, mount(subject(t)), "git status")
+	if got := r.Stats(app); got.LsRefs != 1 || got.Infos != 1 || got.Fetches != 0 {
+		t.Errorf("a mount that finds nothing new: the server saw %+v, want one ls-refs alone", got)
+	}
+
+	running := e.sleeper(t, mount(subject(t)))
+	pushed := r.commit(t, "main",
+		gitserver.Change{Path: "README.md", Content: "new\n"},
+		gitserver.Change{Path: "build.sh", Delete: true},
+		gitserver.Change{Path: "deep/er/new", Content: "new\n", Mode: "100755"},
+		gitserver.Change{Path: "docs/readme", Content: "../build.bat", Mode: "120000"})
+	other := r.commit(t, "brand-new", gitserver.Change{Path: "a", Content: "a\n"})
+
+	got := parseStamp(t, e.sh(t, mount(subject(t)), printStamp))
+	if got.Commit != pushed || got.PulledSHA != pushed || !got.Reused {
+		t.Errorf("after the push: got %+v, want commit %s, reused", got, pushed)
+	}
+	if got := running.sh(t, "git rev-parse HEAD; git status --porcelain"); got != r.head {
+		t.Errorf("the running container: got %q, want %s and nothing else", got, r.head)
+	}
+	same(t, "after the push", e.sh(t, mount(subject(t)), portrait), plain(t, r.url, "main"))
+	if got := e.sh(t, mount(subject(t)), "git rev-parse origin/brand-new"); got != other {
+		t.Errorf("origin/brand-new: got %s, want %s", got, other)
+	}
+	if got := r.Stats(app).Clones; got != 1 { // the one of the host's own git clone
+		t.Errorf("the server saw %d clones, want the host's alone", got)
+	}
+}
+
+// A branch that was rewritten and one that was deleted.
+func TestRewrittenBranch(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
+	e.sh(t, mount(subject(t)), "git status")
+
+	hostGit(t, r.Path(app), "update-ref", "refs/heads/main", r.head+"~3")
+	hostGit(t, r.Path(app), "update-ref", "-d", "refs/heads/feature/x")
+	// A branch where a folder of branches was: both names do not fit beside each other.
+	hostGit(t, r.Path(app), "update-ref", "refs/heads/feature", r.head)
+	hostGit(t, r.Path(app), "update-ref", "refs/tags/nightly", r.head+"~1")
+	same(t, "after the rewrite", e.sh(t, mount(subject(t)), portrait), plain(t, r.url, "main"))
+}
+
+// An agent's own work: commit and push from inside.
+func TestPushFromInside(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
+	got := e.sh(t, mount(subject(t)), `
+		echo mine >mine; git add mine; git commit -qm mine
+		git push -q origin main; git push -q origin HEAD:topic
+		git fetch -q; git diff --exit-code origin/main; git log -1 --format=%H origin/topic`)
+	if want := r.tip(t, "main"); got != want || want == r.head {
+		t.Errorf("pushed %s, the server has %s", got, want)
+	}
+	if got := r.Stats(app).Pushes; got != 2 {
+		t.Errorf("the server saw %d pushes, want 2", got)
+	}
+	if got := parseStamp(t, e.sh(t, mount(subject(t)), printStamp)).Commit; got != r.tip(t, "main") {
+		t.Errorf("the next mount is at %s, want %s", got, r.tip(t, "main"))
+	}
+}
+
+// Within the time of refresh, and for a commit that is there, nobody is asked.
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	cases := []struct {
+		name   string
+		option string
+		asked  bool
+	}{
+		{"always", "refresh=always", true},
+		{"within the time", "refresh=1h", false},
+		{"after the time", "refresh=1ns", true},
+		{"never", "refresh=never", false},
+		{"commit", "ref=" + r.head, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			name := subject(t)
+			e.create(t, name, "repo="+r.url, "subject="+name, c.option)
+			e.sh(t, mount(name), "git status")
+			r.Reset()
+			if got := e.sh(t, mount(name), "git rev-parse HEAD"); got != r.head {
+				t.Errorf("got %s, want %s", got, r.head)
+			}
+			if got := r.Stats(app); (got.LsRefs > 0) != c.asked || got.Fetches != 0 {
+				t.Errorf("the server saw %+v, want it asked: %v", got, c.asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,41 @@
+package tests
+
+import (
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// docker restart gives a clean tree, at the commit that the ref is at by then.
+func TestRestartContainer(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
+	c := e.sleeper(t, mount(subject(t)))
+	c.sh(t, "rm -rf src; echo mine >mine; git commit -qam mine; echo cached >.hdcache/marker")
+
+	pushed := r.commit(t, "main", gitserver.Change{Path: "new", Content: "new\n"})
+	e.docker(t, "restart", "--time", "0", c.id)
+	same(t, "after the restart", c.sh(t, portrait), plain(t, r.url, "main"))
+	if got := parseStamp(t, c.sh(t, printStamp)); got.Commit != pushed || !got.Reused {
+		t.Errorf("helmdeck.json: got %+v, want commit %s, reused", got, pushed)
+	}
+	if got := c.sh(t, "cat .hdcache/marker"); got != "cached" {
+		t.Errorf("the cache holds %q", got)
+	}
+	c.remove(t)
+	e.reclaimed(t, subject(t))
+}
+
+// One volume at two targets of one container is two trees.
+func TestTwoTargets(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
+	got := e.sh(t, mount(subject(t)), "echo mine >mine; ls /x/mine 2>/dev/null || git -C /x status --porcelain",
+		"--volume", subject(t)+":/x")
+	if got != "" {
+		t.Errorf("the second target shows %q", got)
+	}
+	e.reclaimed(t, subject(t))
+}

@@ -1,0 +1,80 @@
+package tests
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// stalled makes the server take requests and answer none, until the function that it returns is called.
+func stalled(t *testing.T, r remote) (release func()) {
+	t.Helper()
+	wait := make(chan struct{})
+	release = sync.OnceFunc(func() {
+		r.Wrap(nil)
+		close(wait)
+	})
+	t.Cleanup(release)
+	r.Wrap(gitserver.Stall(wait))
+	return release
+}
+
+// A server that never answers: the volume is there, Mount says in time what it waits for, and works when the server is
+// back. Nobody else waits with it.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	e, r := own(t, []string{"MOUNT_WAIT=5s"}), newRemote(t)
+	want := plain(t, r.url, "main")
+	release := stalled(t, r)
+
+	e.create(t, "silent", "repo="+r.url, "ref=main", "subject=silent")
+	if got := e.volumes(t); !slices.Equal(got, []string{"silent"}) {
+		t.Fatalf("volumes: got %q, want the one", got)
+	}
+	said := e.refused(t, shArgs(mount("silent"), "true")...)
+	for _, want := range []string{r.url, "background", "again"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the message does not say %q: %s", want, said)
+		}
+	}
+	if got := e.volumes(t); !slices.Equal(got, []string{"silent"}) {
+		t.Errorf("volumes after the mount: got %q, want the one", got)
+	}
+
+	other := newRemote(t)
+	same(t, "another repository meanwhile", e.sh(t, mount("", "repo="+other.url), portrait), plain(t, other.url, ""))
+
+	release()
+	var out string
+	eventually(t, "the mount after the server is back", func() (err error) {
+		out, err = e.try(shArgs(mount("silent"), portrait)...)
+		return err
+	})
+	same(t, "the mount after the server is back", out, want)
+}
+
+// A server that falls silent after the first fetch must not be waited for longer than MOUNT_WAIT.
+func TestServerFallsSilent(t *testing.T) {
+	t.Parallel()
+	e, r := own(t, []string{"MOUNT_WAIT=5s"}), newRemote(t)
+	e.create(t, "warm", "repo="+r.url, "ref=main", "subject=silent")
+	running := e.sleeper(t, mount("warm"))
+	release := stalled(t, r)
+
+	if said := e.refused(t, shArgs(mount("warm"), "true")...); !strings.Contains(said, r.url) {
+		t.Errorf("the message does not name the repository: %s", said)
+	}
+	if got := running.sh(t, "git status --porcelain"); got != "" {
+		t.Errorf("the running container: status says %q", got)
+	}
+	running.remove(t)
+	release()
+	if got := e.sh(t, mount("warm"), "git rev-parse HEAD"); got != r.head {
+		t.Errorf("after the release: got %s, want %s", got, r.head)
+	}
+	e.reclaimed(t, "silent")
+	e.alone(t)
+}

@@ -64,7 +64,8 @@ type leaseStatus struct {
 // status is what `docker volume inspect` shows. It has no secret.
 func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 	leases := []leaseStatus{}
-	reused := false
+	s := h.clone.Status()
+	reused := s.Used // of the next workspace, or of the newest
 	for _, w := range workspaces {
 		for id, n := range w.Leases {
 			leases = append(leases, leaseStatus{ID: id, Mounts: n, Commit: w.Commit, MountedAt: w.MountedAt.UTC()})
@@ -72,7 +73,6 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 		reused = w.Reused
 	}
 	slices.SortFunc(leases, func(a, b leaseStatus) int { return a.MountedAt.Compare(b.MountedAt) })
-	s := h.clone.Status()
 	r, _ := h.clone.Resolution(h.opts.Ref)
 	status := map[string]any{
 		"subject":    string(h.opts.Subject),

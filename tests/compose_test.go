@@ -41,7 +41,7 @@ func TestComposeExample(t *testing.T) {
 	if err := os.WriteFile(override, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { compose("--file", override, "down", "--volumes") })
+	t.Cleanup(func() { compose("--file", override, "down", "--volumes", "--timeout", "0") })
 	compose("--file", override, "up", "--detach")
 
 	// Every service has mounted the repository at some place, and finds a clean checkout there.
@@ -56,7 +56,7 @@ func TestComposeExample(t *testing.T) {
 	if got := r.Stats(app).Clones; got != 1 {
 		t.Errorf("the server saw %d clones, want 1", got)
 	}
-	compose("--file", override, "down", "--volumes")
+	compose("--file", override, "down", "--volumes", "--timeout", "0")
 	if got := strings.Join(e.volumes(t), " "); strings.Contains(got, project) {
 		t.Errorf("volumes: got %q, want none of the project", got)
 	}

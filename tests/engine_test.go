@@ -73,7 +73,7 @@ func own(t *testing.T, settings []string, flags ...string) *engine {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the end of the engine's log:\n%s", tail(e.path("log"), 60))
+			t.Logf("the end of the engine's log:\n%s", tail(e.path("log"), 60, telling))
 		}
 		if err := e.close(); err != nil {
 			t.Errorf("close the engine: %v", err)
@@ -94,7 +94,7 @@ func newEngine(settings []string, flags ...string) (*engine, error) {
 	}
 	for _, step := range []func() error{e.start, e.importImage, func() error { return e.install(settings) }} {
 		if err := step(); err != nil {
-			return nil, errors.Join(err, fmt.Errorf("the engine's log: %s", tail(e.path("log"), 30)), e.close())
+			return nil, errors.Join(err, fmt.Errorf("the engine's log: %s", tail(e.path("log"), 30, telling)), e.close())
 		}
 	}
 	return e, nil
@@ -246,12 +246,22 @@ func onDisk(dir string) error {
 	return nil
 }
 
-// tail is the last lines of a file, for messages.
-func tail(path string, lines int) string {
+// telling picks the lines of an engine's log that tell something: the plugin's, and complaints.
+func telling(line string) bool {
+	return strings.Contains(line, " plugin=") && strings.Contains(line, " msg=") || !strings.Contains(line, "level=info")
+}
+
+// tail is the last of the lines of a file that pick wants, for messages.
+func tail(path string, lines int, pick func(line string) bool) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	all := strings.Split(strings.TrimSpace(string(data)), "\n")
+	var all []string
+	for line := range strings.SplitSeq(strings.TrimSpace(string(data)), "\n") {
+		if pick(line) {
+			all = append(all, line)
+		}
+	}
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

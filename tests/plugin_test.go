@@ -75,7 +75,7 @@ func (e *engine) pluginPID(t *testing.T, not int) int {
 	return pid
 }
 
-// alone waits until the plugin has no children: no git is left.
+// alone waits until the plugin has no children: no git is left, not even a zombie that nobody buries.
 func (e *engine) alone(t *testing.T) {
 	t.Helper()
 	eventually(t, "the plugin's children", func() error {
@@ -83,12 +83,14 @@ func (e *engine) alone(t *testing.T) {
 		if len(pids) <= 1 {
 			return nil
 		}
-		var lines []string
+		var left []string
 		for _, pid := range pids[1:] {
 			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			lines = append(lines, strings.ReplaceAll(string(line), "\x00", " "))
+			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // tells a zombie, which has no command line
+			name, _, _ := strings.Cut(string(stat), ") ")
+			left = append(left, fmt.Sprintf("%s): %s", name, strings.ReplaceAll(string(line), "\x00", " ")))
 		}
-		return errors.New(strings.Join(lines, "; "))
+		return errors.New(strings.Join(left, "; "))
 	})
 }
 

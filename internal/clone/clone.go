@@ -54,6 +54,7 @@ func (c *Clone) gitLayerDir(id string) string { return filepath.Join(c.dir, "ref
 // Status is what Get shows of a clone.
 type Status struct {
 	Cloned    bool
+	Used      bool // a Mount was served from it: the next one reuses it
 	FetchedAt time.Time
 	State     string // absent, ready, cloning, fetching or checking out
 	Progress  string
@@ -65,7 +66,7 @@ func (c *Clone) Status() Status {
 	defer c.mu.Unlock()
 	s := Status{State: "absent"}
 	if c.rec != nil {
-		s = Status{Cloned: true, FetchedAt: c.rec.Store.FetchedAt, State: "ready"}
+		s = Status{Cloned: true, Used: !c.rec.FirstMount.IsZero(), FetchedAt: c.rec.Store.FetchedAt, State: "ready"}
 	}
 	if n := len(c.doing); n > 0 {
 		s.State, s.Progress = c.doing[n-1].state, c.doing[n-1].progress.String()

@@ -3,12 +3,8 @@ package clone
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/git"
@@ -47,7 +43,7 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 	if err := c.m.Git.Checkout(ctx, co); err != nil {
 		return false, err
 	}
-	if err := settle(ctx, c.m.Git, co); err != nil {
+	if err := git.SettleTimes(co); err != nil {
 		return false, err
 	}
 	return exists(filepath.Join(dir, CacheLink))
@@ -55,57 +51,6 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 
 // CacheLink is the name at the top of a workspace that shows the cache.
 const CacheLink = ".hdcache"
-
-const (
-	// setBack is how far the times of new files are set back: git compares whole
-	// seconds, so one would do only if the clock were read at its very start.
-	setBack = 2 * time.Second
-	// settleByTouch is the number of files up to which setting their times back
-	// and having git read them again (15 µs each) is cheaper than half a second,
-	// the mean time until the second passes.
-	settleByTouch = 20000
-)
-
-// settle makes sure that no file of a tree carries the current second, and that
-// the index is younger than all of them. Else a same-size edit in that second
-// would be invisible to git status, and every container would read all files
-// again at its first one.
-func settle(ctx context.Context, g *git.Git, co git.Checkout) error {
-	index := filepath.Join(co.Dir, git.Index)
-	n, err := git.IndexEntries(index)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // an empty commit
-	}
-	if err != nil {
-		return err
-	}
-	if n <= settleByTouch {
-		if err := touchAll(co.Dir, time.Now().Add(-setBack)); err != nil {
-			return err
-		}
-		return g.RefreshIndex(ctx, co)
-	}
-	next := time.Now().Truncate(time.Second).Add(time.Second)
-	select {
-	case <-time.After(time.Until(next)):
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return os.Chtimes(index, next, next)
-}
-
-// touchAll sets the modification time of all files and symlinks below dir. Only
-// git has written there.
-func touchAll(dir string, t time.Time) error {
-	ts := unix.NsecToTimespec(t.UnixNano())
-	times := []unix.Timespec{ts, ts}
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		return unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW)
-	})
-}
 
 // layer returns the layer of an ID, from memory or, shared with all who want it
 // at the same time, built under a temporary name and then published.

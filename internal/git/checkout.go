@@ -2,11 +2,7 @@ package git
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -26,46 +22,20 @@ const Index = ".git/index"
 // Checkout writes the files of a commit into c.Dir and their index to
 // c.Dir/.git/index. It runs as the tree's uid, in parallel.
 func (g *Git) Checkout(ctx context.Context, c Checkout) error {
-	_, err := g.run(ctx, g.worktree(c, "check out "+c.Commit,
-		"-c", "checkout.workers="+strconv.Itoa(max(1, min(runtime.NumCPU(), 8))),
-		"read-tree", "-m", "-u", c.Commit))
-	return err
-}
-
-// RefreshIndex makes the index of a checkout agree with the times of its files.
-func (g *Git) RefreshIndex(ctx context.Context, c Checkout) error {
-	_, err := g.run(ctx, g.worktree(c, "refresh the index of "+c.Commit,
-		"update-index", "-q", "--refresh"))
-	return err
-}
-
-func (g *Git) worktree(c Checkout, op string, args ...string) command {
-	return command{
-		op: op,
-		args: append([]string{
+	_, err := g.run(ctx, command{
+		op: "check out " + c.Commit,
+		args: []string{
 			"--git-dir=" + c.Store, "--work-tree=" + c.Dir,
 			"-c", "core.bare=false",
-			"-c", "index.threads=true",
-		}, args...),
+			"-c", "index.version=2",
+			"-c", "checkout.workers=" + strconv.Itoa(max(1, min(runtime.NumCPU(), 8))),
+			"read-tree", "-m", "-u", c.Commit,
+		},
 		env: []string{"GIT_INDEX_FILE=" + filepath.Join(c.Dir, Index)},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
 		read: []string{c.Store}, write: []string{c.Dir},
-	}
-}
-
-// IndexEntries returns the number of entries in an index file
-// (gitformat-index: "DIRC", version, count, each 32 bits, big endian).
-func IndexEntries(path string) (int, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	var header [12]byte
-	if _, err := io.ReadFull(f, header[:]); err != nil || string(header[:4]) != "DIRC" {
-		return 0, fmt.Errorf("%s: not an index", path)
-	}
-	return int(binary.BigEndian.Uint32(header[8:])), nil
+	})
+	return err
 }
 
 // joinNotNil is errors.Join that keeps a lone error as it is.

@@ -1,0 +1,148 @@
+package git
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// The index as git writes it here (gitformat-index, versions 2 and 3): a header
+// of 12 bytes, the entries, extensions, and a hash over all of it. An entry is 40
+// bytes of stat data, the object ID, 2 or 4 bytes of flags, the name, and 1 to 8
+// NULs up to a multiple of 8.
+const (
+	indexHeader   = 12
+	indexStat     = 40
+	flagExtended  = 0x4000 // in the first two bytes of flags
+	flagSkipTree  = 0x4000 // in the second two: not in the work tree
+	modeMask      = 0xf000
+	modeSubmodule = 0xe000
+)
+
+// setBack is how far the times of a tree's files are set back: git compares
+// whole seconds, and the clock may be read at the end of one.
+const setBack = 2 * time.Second
+
+// SettleTimes sets the modification times of all files of a checkout two seconds
+// back, and writes what lstat says of them then into its index.
+//
+// No file of a tree may carry the current second: git compares whole seconds, so
+// a same-size edit in the second of the checkout would be invisible to git
+// status, and an index as old as its files makes every container read them all
+// at its first one. git itself could refresh the index, by reading every file
+// once more, through every filter; here nothing but the times has changed.
+func SettleTimes(c Checkout) error {
+	path := filepath.Join(c.Dir, Index)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // an empty commit
+	}
+	if err != nil {
+		return err
+	}
+	sum := hash.Hash(sha1.New())
+	if len(c.Commit) == 2*sha256.Size {
+		sum = sha256.New()
+	}
+	entries, err := indexEntries(data, sum.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	dir, err := os.OpenFile(c.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	then := unix.NsecToTimespec(time.Now().Add(-setBack).UnixNano())
+
+	var g errgroup.Group
+	workers := max(1, min(runtime.NumCPU(), 8))
+	for w := range workers {
+		g.Go(func() error {
+			for i := w; i < len(entries); i += workers {
+				if err := entries[i].settle(int(dir.Fd()), then); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	body := data[:len(data)-sum.Size()]
+	sum.Write(body)
+	// In place: nobody has seen this tree yet, and it is built again when this
+	// does not come to its end.
+	return os.WriteFile(path, sum.Sum(body), 0o644)
+}
+
+// indexEntry is a file in an index.
+type indexEntry struct {
+	stat []byte // within the index's data
+	name string
+}
+
+func (e indexEntry) settle(dir int, t unix.Timespec) error {
+	if err := unix.UtimesNanoAt(dir, e.name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "utimensat", Path: e.name, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "fstatat", Path: e.name, Err: err}
+	}
+	for i, v := range []int64{st.Ctim.Sec, st.Ctim.Nsec, st.Mtim.Sec, st.Mtim.Nsec} {
+		binary.BigEndian.PutUint32(e.stat[4*i:], uint32(v))
+	}
+	return nil
+}
+
+// indexEntries finds the files in an index whose object IDs have idSize bytes.
+func indexEntries(data []byte, idSize int) ([]indexEntry, error) {
+	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
+		return nil, errors.New("not an index")
+	}
+	version := binary.BigEndian.Uint32(data[4:])
+	if version != 2 && version != 3 {
+		return nil, fmt.Errorf("index version %d is not known here", version)
+	}
+	n := binary.BigEndian.Uint32(data[8:])
+	rest := data[indexHeader : len(data)-idSize]
+	var entries []indexEntry
+	for range n {
+		if len(rest) < indexStat+idSize+2 {
+			return nil, errors.New("the index is cut short")
+		}
+		stat, flags := rest[:indexStat], rest[indexStat+idSize:]
+		head, skip := indexStat+idSize+2, false
+		if binary.BigEndian.Uint16(flags)&flagExtended != 0 {
+			if len(flags) < 4 {
+				return nil, errors.New("the index is cut short")
+			}
+			skip = binary.BigEndian.Uint16(flags[2:])&flagSkipTree != 0
+			head += 2
+		}
+		end := bytes.IndexByte(rest[head:], 0)
+		size := (head + end + 8) &^ 7
+		if end < 0 || size > len(rest) {
+			return nil, errors.New("the index is cut short")
+		}
+		mode := binary.BigEndian.Uint32(stat[24:])
+		if !skip && mode&modeMask != modeSubmodule {
+			entries = append(entries, indexEntry{stat: stat, name: string(rest[head : head+end])})
+		}
+		rest = rest[size:]
+	}
+	return entries, nil
+}

@@ -80,16 +80,15 @@ func (s scene) clean(t *testing.T) {
 func TestKillPlugin(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	for range 2 {
-		pid := s.e.pluginPID(t, 0)
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		s.e.pluginPID(t, pid)
-		s.untouched(t)
-		s.whole(t)
-		s.untouched(t)
+	// Once: an engine whose plugin dies again within half a second of its start gives it up for good.
+	pid := s.e.pluginPID(t, 0)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
+	s.e.pluginPID(t, pid)
+	s.untouched(t)
+	s.whole(t)
+	s.untouched(t)
 	s.clean(t)
 }
 

@@ -69,7 +69,6 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	e.alone(t)
 	e.unmounted(t)
 	e.emptied(t, "trash")
 	e.emptied(t, "clones")
@@ -84,6 +83,7 @@ func TestErrors(t *testing.T) {
 	}); got != "" {
 		t.Errorf("the plugin's log has a password: %s", got)
 	}
+	e.alone(t)
 }
 
 // Whether a commit exists, only a fetch can tell: where Create takes it, Mount says that it is missing.

@@ -16,7 +16,7 @@ func TestRunWithoutVolume(t *testing.T) {
 
 	for i, reused := range []bool{false, true, true} {
 		got := parseStamp(t, e.sh(t, m, printStamp))
-		if got.Reused != reused || got.Commit != r.head || got.Ref != "main" || got.Subject != subject(t) || got.Repo != r.url {
+		if got.Reused != reused || got.Commit != r.head || strings.TrimPrefix(got.Ref, "refs/heads/") != "main" || got.Subject != subject(t) || got.Repo != r.url {
 			t.Errorf("run %d: got %+v, want reused %v, commit %s", i, got, reused, r.head)
 		}
 		if slices.Contains(e.volumes(t), got.Volume) {

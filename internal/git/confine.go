@@ -52,11 +52,24 @@ func confined(cmd *exec.Cmd, c confinement) error {
 			return
 		}
 		err := cmd.Wait()
-		// Transports such as git-remote-https outlive a killed parent.
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		endGroup(cmd.Process.Pid)
 		done <- err
 	}()
 	return <-done
+}
+
+// endGroup ends what is left of a command's process group: transports such as
+// git-remote-https outlive a killed parent. In a container we are their new
+// parent then, and the only one who can reap them.
+func endGroup(group int) {
+	if err := syscall.Kill(-group, syscall.SIGKILL); err == syscall.ESRCH {
+		return // zombies count as members: nothing is left at all
+	}
+	for {
+		if _, err := syscall.Wait4(-group, nil, 0, nil); err != nil && err != syscall.EINTR {
+			return // ECHILD: all reaped, or not ours
+		}
+	}
 }
 
 // apply confines the calling thread.

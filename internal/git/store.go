@@ -32,9 +32,11 @@ type Fetch struct {
 	Progress func(Progress)
 }
 
-// Fetch brings the objects and refs of f.Refspecs into the store, all refs or
-// none, and packs the refs. A failed fetch leaves no lock file and no temporary
-// pack behind.
+// Fetch brings the objects and refs of f.Refspecs into the store and packs the
+// refs. It is not atomic for the refs: git prunes before it writes only then, and
+// a branch "a" can take the place of "a/b". After an error some refs may be new
+// and others not, which the next Fetch mends; no lock file and no temporary pack
+// is left behind.
 func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	args := []string{
 		"--git-dir=.",
@@ -43,7 +45,7 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 		"-c", "transfer.unpackLimit=1",
 		"-c", "fetch.writeCommitGraph=false",
 		"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=300",
-		"fetch", "--force", "--atomic", "--no-tags", "--no-write-fetch-head",
+		"fetch", "--force", "--no-tags", "--no-write-fetch-head",
 		"--no-auto-maintenance", "--no-recurse-submodules", "--progress",
 	}
 	if f.Prune {

@@ -61,7 +61,11 @@ type handle struct {
 }
 
 func (h *handle) spec() clone.Spec {
-	return clone.Spec{URL: h.opts.Repo, Ref: h.opts.Ref, UID: h.opts.UID, GID: h.opts.GID, Refresh: h.opts.Refresh}
+	o := h.opts
+	return clone.Spec{
+		URL: o.Repo, Ref: o.Ref, History: o.History, Files: o.Files, UID: o.UID, GID: o.GID,
+		Refresh: o.Refresh, StaleIfError: o.StaleIfError, Credential: o.Credential,
+	}
 }
 
 // New returns a Driver for the volumes of state.

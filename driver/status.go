@@ -64,7 +64,7 @@ type leaseStatus struct {
 // status is what `docker volume inspect` shows. It has no secret.
 func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 	leases := []leaseStatus{}
-	s := h.clone.Status()
+	s := h.clone.Status(h.opts.History)
 	reused := s.Used // of the next workspace, or of the newest
 	for _, w := range workspaces {
 		for id, n := range w.Leases {
@@ -73,7 +73,7 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 		reused = w.Reused
 	}
 	slices.SortFunc(leases, func(a, b leaseStatus) int { return a.MountedAt.Compare(b.MountedAt) })
-	r, _ := h.clone.Resolution(h.opts.Ref)
+	r, _ := h.clone.Resolution(h.spec())
 	status := map[string]any{
 		"subject":    string(h.opts.Subject),
 		"repo":       h.opts.Repo.String(),

@@ -3,6 +3,7 @@ package clone
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -47,7 +48,7 @@ func (c *Clone) Dir() string { return c.dir }
 // Subject returns whom the clone belongs to.
 func (c *Clone) Subject() volume.Subject { return c.subject }
 
-func (c *Clone) storeDir() string             { return filepath.Join(c.dir, "store", "full.git") }
+func (c *Clone) storeDir(name string) string  { return filepath.Join(c.dir, "store", name+".git") }
 func (c *Clone) treeDir(id string) string     { return filepath.Join(c.dir, "trees", id) }
 func (c *Clone) gitLayerDir(id string) string { return filepath.Join(c.dir, "refs", id) }
 
@@ -61,12 +62,15 @@ type Status struct {
 }
 
 // Status answers from memory.
-func (c *Clone) Status() Status {
+func (c *Clone) Status(h volume.History) Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := Status{State: "absent"}
 	if c.rec != nil {
-		s = Status{Cloned: true, Used: !c.rec.FirstMount.IsZero(), FetchedAt: c.rec.Store.FetchedAt, State: "ready"}
+		s = Status{Cloned: true, Used: !c.rec.FirstMount.IsZero(), State: "ready"}
+	}
+	if store, ok := c.storeLocked(h); ok {
+		s.FetchedAt = store.FetchedAt
 	}
 	if n := len(c.doing); n > 0 {
 		s.State, s.Progress = c.doing[n-1].state, c.doing[n-1].progress.String()
@@ -74,15 +78,33 @@ func (c *Clone) Status() Status {
 	return s
 }
 
-// Resolution returns what ref stood for when the remote was last asked.
-func (c *Clone) Resolution(ref volume.Ref) (meta.Resolution, bool) {
+// Resolution returns what s.Ref stood for when the remote was last asked.
+func (c *Clone) Resolution(s Spec) (meta.Resolution, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rec == nil {
+	store, ok := c.storeLocked(s.History)
+	if !ok {
 		return meta.Resolution{}, false
 	}
-	r, ok := c.rec.Store.Refs[ref.String()]
+	r, ok := store.Refs[s.Ref.String()]
 	return r, ok
+}
+
+// store returns a copy of a store's record; ok is false when there is none.
+func (c *Clone) store(h volume.History) (store meta.Store, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	store, ok = c.storeLocked(h)
+	store.Refs = maps.Clone(store.Refs)
+	return store, ok
+}
+
+func (c *Clone) storeLocked(h volume.History) (store meta.Store, ok bool) {
+	if c.rec == nil {
+		return meta.Store{}, false
+	}
+	store, ok = c.rec.Stores[h.Name()]
+	return store, ok
 }
 
 // Activity says what is being done for the clone, such as `cloning https://…

@@ -37,29 +37,28 @@ func storedAs(ref string) string {
 }
 
 // fetch brings all branches and tags, and extra (a full ref, HEAD or a commit)
-// if it is not empty, into the store, which it makes when there is none.
-func (c *Clone) fetch(ctx context.Context, s Spec, head, extra string) (meta.Store, []git.PackedRef, error) {
-	key := strings.Join([]string{"fetch", c.key, s.URL.String(), head, extra}, "\x00")
+// if it is not empty, into the store of s.History, which it makes when there is
+// none.
+func (c *Clone) fetch(ctx context.Context, s Spec, a Answer, extra string) (meta.Store, []git.PackedRef, error) {
+	key := strings.Join([]string{"fetch", c.key, s.History.Name(), s.URL.String(), s.Credential, a.head, extra}, "\x00")
 	f, err := share(ctx, c.m, key, func(ctx context.Context) (fetched, error) {
-		return c.fetchNow(ctx, s.URL.String(), head, extra)
+		return c.fetchNow(ctx, s, a, extra)
 	})
 	return f.store, f.refs, err
 }
 
-func (c *Clone) fetchNow(ctx context.Context, url, head, extra string) (f fetched, err error) {
+func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f fetched, err error) {
 	unlock, err := c.lock(ctx)
 	if err != nil {
 		return f, err
 	}
 	defer unlock()
-	c.mu.Lock()
-	first := c.rec == nil
-	c.mu.Unlock()
-
-	state, dir := "fetching", c.storeDir()
-	if first {
+	name, url := s.History.Name(), s.URL.String()
+	state, dir := "fetching", c.storeDir(name)
+	_, there := c.store(s.History)
+	if !there {
 		state = "cloning"
-		if dir, err = c.newStore(ctx); err != nil {
+		if dir, err = c.newStore(ctx, a.format); err != nil {
 			return f, err
 		}
 		defer func() {
@@ -77,36 +76,37 @@ func (c *Clone) fetchNow(ctx context.Context, url, head, extra string) (f fetche
 	}
 	if err := c.m.Git.Fetch(ctx, git.Fetch{
 		Store: dir, URL: url, Refspecs: refspecs, Prune: true, Progress: progress,
+		Depth: s.History.Depth, NoBlobs: s.History.NoBlobs,
 	}); err != nil {
 		return f, err
 	}
 	if f.refs, err = git.Refs(dir); err != nil {
 		return f, err
 	}
-	if first {
+	if !there {
 		if err := durable.SyncTree(dir); err != nil {
 			return f, err
 		}
-		if err := durable.Rename(dir, c.storeDir()); err != nil {
+		if err := durable.Rename(dir, c.storeDir(name)); err != nil {
 			return f, err
 		}
-		dir = c.storeDir()
+		dir = c.storeDir(name)
 	}
-	f.store, err = c.fetchedNow(url, head, began, f.refs)
+	f.store, err = c.fetchedNow(s, a, began, f.refs)
 	if err == nil {
 		c.m.Log.WithFields(map[string]any{
-			"clone": c.key, "repo": url, "refs": len(f.refs), "took": c.m.Now().Sub(began).String(),
+			"clone": c.key, "store": name, "repo": url, "refs": len(f.refs), "took": c.m.Now().Sub(began).String(),
 		}).Infof("%s: done", state)
 	}
 	return f, err
 }
 
 // fetchedNow commits what a fetch brought: where the refs that volumes name
-// stand now, and that the clone exists.
-func (c *Clone) fetchedNow(url, head string, at time.Time, refs []git.PackedRef) (meta.Store, error) {
-	sum := sha256.Sum256(append(git.FormatPackedRefs(refs), head...))
+// stand now, and that the store exists.
+func (c *Clone) fetchedNow(s Spec, a Answer, at time.Time, refs []git.PackedRef) (meta.Store, error) {
+	sum := sha256.Sum256(append(git.FormatPackedRefs(refs), a.head...))
 	store := meta.Store{
-		Snapshot: hex.EncodeToString(sum[:8]), Head: head, FetchedAt: at,
+		Format: a.format, Snapshot: hex.EncodeToString(sum[:8]), Head: a.head, FetchedAt: at,
 		Refs: make(map[string]meta.Resolution),
 	}
 	c.mu.Lock()
@@ -115,7 +115,7 @@ func (c *Clone) fetchedNow(url, head string, at time.Time, refs []git.PackedRef)
 		rec = c.rec.Copy()
 	}
 	c.mu.Unlock()
-	for word, r := range rec.Store.Refs {
+	for word, r := range rec.Stores[s.History.Name()].Refs {
 		if r.Ref == "" {
 			store.Refs[word] = r
 			continue
@@ -125,7 +125,10 @@ func (c *Clone) fetchedNow(url, head string, at time.Time, refs []git.PackedRef)
 			store.Refs[word] = newer
 		}
 	}
-	rec.Store = store
+	if rec.Stores == nil {
+		rec.Stores = make(map[string]meta.Store)
+	}
+	rec.Stores[s.History.Name()] = store
 	if err := c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
 		return meta.Store{}, err
 	}
@@ -135,12 +138,12 @@ func (c *Clone) fetchedNow(url, head string, at time.Time, refs []git.PackedRef)
 		rec.FirstMount = c.rec.FirstMount
 	}
 	c.rec = &rec
-	return rec.Copy().Store, nil
+	return rec.Copy().Stores[s.History.Name()], nil
 }
 
 // newStore makes the clone's directories and an empty store under a temporary
 // name in them.
-func (c *Clone) newStore(ctx context.Context) (string, error) {
+func (c *Clone) newStore(ctx context.Context, format string) (string, error) {
 	for _, sub := range []string{"store", "trees", "refs", "cache", "workspaces"} {
 		if err := durable.MkdirAll(filepath.Join(c.dir, sub), 0o755); err != nil {
 			return "", err
@@ -149,7 +152,7 @@ func (c *Clone) newStore(ctx context.Context) (string, error) {
 	if err := writeManifest(c.dir, Manifest{Subject: string(c.subject), Repo: c.repo, CreatedAt: c.m.Now()}); err != nil {
 		return "", err
 	}
-	dir, err := tempDir(filepath.Dir(c.storeDir()))
+	dir, err := tempDir(filepath.Join(c.dir, "store"))
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +160,7 @@ func (c *Clone) newStore(ctx context.Context) (string, error) {
 	if err := os.Chown(dir, uid, gid); err != nil {
 		return "", err
 	}
-	return dir, c.m.Git.InitStore(ctx, dir)
+	return dir, c.m.Git.InitStore(ctx, dir, format)
 }
 
 // discardStore removes what newStore made.

@@ -28,9 +28,9 @@ var errFetched = errors.New("the repository was fetched meanwhile: run it again"
 // gitLayerFor returns the git layer for a resolution of the store's refs, and
 // makes it if there is none.
 func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, snapshot string) (meta.Layer, error) {
-	id := layerID("git", gitLayerShape, snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID)
+	id := layerID("git", gitLayerShape, s.History.Name(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID)
 	return c.layer(ctx, c.gitLayers, id, c.gitLayerDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
-		l := meta.Layer{Clone: c.key, ID: id, Commit: r.Commit, Snapshot: snapshot}
+		l := meta.Layer{Clone: c.key, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
 		// A fetch replaces packed-refs and adds packs: it waits for us, so that
 		// what is shown is what one fetch left.
 		unlock, err := c.lock(ctx)
@@ -38,10 +38,11 @@ func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, snap
 			return l, err
 		}
 		defer unlock()
-		if c.store().Snapshot != snapshot {
+		store, _ := c.store(s.History)
+		if store.Snapshot != snapshot {
 			return l, errFetched
 		}
-		return l, c.buildGitLayer(dir, s, r)
+		return l, c.buildGitLayer(dir, s, r, store)
 	}, (*meta.Tx).PutGitLayer)
 }
 
@@ -58,8 +59,9 @@ func layerID(parts ...any) string {
 // branch of r checked out or its commit detached, all branches of the remote as
 // origin/*, all tags, and the store's packs as hard links. A container of
 // another uid than the packs' can't touch those, and writes into its own upper.
-func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution) error {
-	refs, err := git.Refs(c.storeDir())
+func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution, store meta.Store) error {
+	from := c.storeDir(s.History.Name())
+	refs, err := git.Refs(from)
 	if err != nil {
 		return err
 	}
@@ -72,11 +74,11 @@ func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution) error {
 	} {
 		b.mkdir(filepath.Join(top, d))
 	}
-	head := c.store().Head
+	head := store.Head
 	branch, onBranch := strings.CutPrefix(r.Ref, "refs/heads/")
 	b.file(filepath.Join(top, "packed-refs"), git.FormatPackedRefs(cloneRefs(refs)))
 	b.file(filepath.Join(top, "info/exclude"), []byte("/"+CacheLink+"\n"))
-	b.file(filepath.Join(top, "config"), gitConfig(s.URL.String(), branch, onBranch))
+	b.file(filepath.Join(top, "config"), gitConfig(s, store.Format, branch, onBranch))
 	b.file(filepath.Join(top, "description"), []byte("Unnamed repository; edit this file 'description' to name the repository.\n"))
 	if onBranch {
 		b.file(filepath.Join(top, "HEAD"), []byte("ref: "+r.Ref+"\n"))
@@ -88,7 +90,15 @@ func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution) error {
 	if short, ok := strings.CutPrefix(head, "refs/heads/"); ok && hasRef(refs, head) {
 		b.file(filepath.Join(top, "refs/remotes/origin/HEAD"), []byte("ref: refs/remotes/origin/"+short+"\n"))
 	}
-	b.linkPacks(filepath.Join(c.storeDir(), "objects/pack"), filepath.Join(top, "objects/pack"))
+	if s.History.Depth > 0 {
+		// Where the history was cut; absent if it is shorter than that.
+		if shallow, err := os.ReadFile(filepath.Join(from, "shallow")); err == nil {
+			b.file(filepath.Join(top, "shallow"), shallow)
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	b.linkPacks(filepath.Join(from, "objects/pack"), filepath.Join(top, "objects/pack"))
 	return b.err
 }
 
@@ -120,11 +130,27 @@ func hasRef(refs []git.PackedRef, name string) bool {
 // gitConfig is the configuration that `git clone` writes, and two settings of
 // ours: one commit in a repository of many packs would otherwise rewrite them
 // all into the workspace.
-func gitConfig(url, branch string, onBranch bool) []byte {
+func gitConfig(s Spec, format, branch string, onBranch bool) []byte {
 	var b bytes.Buffer
-	b.WriteString("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n")
+	var extensions string
+	if format == git.SHA256 {
+		extensions += "\tobjectFormat = sha256\n"
+	}
+	if s.History.NoBlobs {
+		extensions += "\tpartialClone = origin\n"
+	}
+	version := 0
+	if extensions != "" {
+		version = 1
+		extensions = "[extensions]\n" + extensions
+	}
+	fmt.Fprintf(&b, "[core]\n\trepositoryformatversion = %d\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n", version)
+	b.WriteString(extensions)
 	b.WriteString("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
-	fmt.Fprintf(&b, "[remote \"origin\"]\n\turl = %s\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", quoteConfig(url))
+	fmt.Fprintf(&b, "[remote \"origin\"]\n\turl = %s\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", quoteConfig(s.URL.String()))
+	if s.History.NoBlobs {
+		b.WriteString("\tpromisor = true\n\tpartialclonefilter = blob:none\n")
+	}
 	if onBranch {
 		fmt.Fprintf(&b, "[branch %s]\n\tremote = origin\n\tmerge = %s\n", quoteConfig(branch), quoteConfig("refs/heads/"+branch))
 	}
@@ -186,11 +212,11 @@ func (b *layerBuilder) linkPacks(from, to string) {
 			return err
 		}
 		for _, idx := range indexes {
-			for _, ext := range []string{".pack", ".rev", ".idx"} {
+			for _, ext := range []string{".pack", ".rev", ".promisor", ".idx"} {
 				name := strings.TrimSuffix(filepath.Base(idx), ".idx") + ext
 				err := os.Link(filepath.Join(from, name), filepath.Join(to, name))
-				if os.IsNotExist(err) && ext == ".rev" {
-					continue // git before 2.41 writes none
+				if os.IsNotExist(err) && (ext == ".rev" || ext == ".promisor") {
+					continue // git before 2.41 writes no .rev; a .promisor is of partial clones
 				}
 				if err != nil {
 					return err

@@ -54,11 +54,11 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.T
 		if err != nil {
 			return nil, err
 		}
-		snapshot := c.store().Snapshot
-		if now, ok := c.Resolution(s.Ref); ok && now.Commit != r.Commit {
+		store, _ := c.store(s.History)
+		if now, ok := c.Resolution(s); ok && now.Commit != r.Commit {
 			return nil, errFetched
 		}
-		gitLayer, err := c.gitLayerFor(ctx, s, r, snapshot)
+		gitLayer, err := c.gitLayerFor(ctx, s, r, store.Snapshot)
 		if err != nil {
 			return nil, err
 		}

@@ -15,8 +15,14 @@ import (
 type Spec struct {
 	URL      volume.URL // as this volume spells it
 	Ref      volume.Ref
+	History  volume.History
+	Files    volume.Files
 	UID, GID uint32
 	Refresh  volume.Refresh
+	// StaleIfError is how long ago the remote may last have agreed for its
+	// answer to be used when it does not answer now.
+	StaleIfError time.Duration
+	Credential   string // the name of one, or empty for the one that fits
 }
 
 // askTimeout ends a question to the remote. It is below the 30 s that the
@@ -26,8 +32,9 @@ const askTimeout = 20 * time.Second
 
 // Answer is what the remote says of a ref now.
 type Answer struct {
-	head string // the remote's default branch, full name
-	res  meta.Resolution
+	head   string // the remote's default branch, full name
+	format string // sha1 or sha256
+	res    meta.Resolution
 	// later is set when ls-refs can't tell: a commit, which the store or a
 	// fetch has to know.
 	later bool
@@ -49,7 +56,7 @@ func (c *Clone) Ask(ctx context.Context, s Spec) (*Answer, error) {
 
 // fresh returns the known resolution when s allows to use it without a question.
 func (c *Clone) fresh(s Spec) (meta.Resolution, bool) {
-	r, ok := c.Resolution(s.Ref)
+	r, ok := c.Resolution(s)
 	switch {
 	case !ok:
 		return r, false
@@ -97,7 +104,7 @@ func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	a := Answer{head: refs.Head, res: meta.Resolution{At: c.m.Now()}}
+	a := Answer{head: refs.Head, format: refs.Format, res: meta.Resolution{At: c.m.Now()}}
 	switch s.Ref.Kind() {
 	case volume.RefSHA:
 		a.later, a.res.Pulled = true, name
@@ -139,8 +146,8 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 		known = &a
 	}
 	a := *known
-	if c.agrees(s.Ref, a) {
-		r, _ := c.Resolution(s.Ref)
+	if c.agrees(s, a) {
+		r, _ := c.Resolution(s)
 		return r, nil
 	}
 	if a.later {
@@ -154,7 +161,7 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 		}
 	}
 	for try := 0; ; try++ {
-		store, refs, err := c.fetch(ctx, s, a.head, extra)
+		store, refs, err := c.fetch(ctx, s, a, extra)
 		if err != nil {
 			return meta.Resolution{}, err
 		}
@@ -173,18 +180,19 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 
 // agrees reports whether the store has what the remote says, and notes that it
 // was asked.
-func (c *Clone) agrees(ref volume.Ref, a Answer) bool {
+func (c *Clone) agrees(s Spec, a Answer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rec == nil || a.later || c.rec.Store.Head != a.head {
+	store, ok := c.storeLocked(s.History)
+	if !ok || a.later || store.Head != a.head {
 		return false
 	}
-	r, ok := c.rec.Store.Refs[ref.String()]
+	r, ok := store.Refs[s.Ref.String()]
 	if !ok || r.Ref != a.res.Ref || r.Pulled != a.res.Pulled {
 		return false
 	}
 	r.At = a.res.At
-	c.rec.Store.Refs[ref.String()] = r
+	store.Refs[s.Ref.String()] = r
 	return true
 }
 
@@ -196,15 +204,15 @@ func (c *Clone) resolveCommit(ctx context.Context, s Spec, a Answer) (meta.Resol
 	if s.Ref.Kind() == volume.RefSHA {
 		fetches = append(fetches, rev)
 	}
-	r, ok, err := c.commit(ctx, rev)
+	r, ok, err := c.commit(ctx, s, rev)
 	for _, extra := range fetches {
 		if err != nil || ok {
 			break
 		}
-		if _, _, err := c.fetch(ctx, s, a.head, extra); err != nil {
+		if _, _, err := c.fetch(ctx, s, a, extra); err != nil {
 			return meta.Resolution{}, err
 		}
-		r, ok, err = c.commit(ctx, rev)
+		r, ok, err = c.commit(ctx, s, rev)
 	}
 	switch {
 	case err != nil:
@@ -212,43 +220,40 @@ func (c *Clone) resolveCommit(ctx context.Context, s Spec, a Answer) (meta.Resol
 	case !ok:
 		return meta.Resolution{}, git.RefNotFound(s.URL.String(), s.Ref.String())
 	}
-	return c.record(s, c.store(), r)
+	store, _ := c.store(s.History)
+	return c.record(s, store, r)
 }
 
-// commit looks rev up in the store, if there is one.
-func (c *Clone) commit(ctx context.Context, rev string) (r meta.Resolution, ok bool, err error) {
-	if !c.Status().Cloned {
+// commit looks rev up in the store, if there is one, and keeps it reachable
+// there whatever becomes of the branches that hold it now.
+func (c *Clone) commit(ctx context.Context, s Spec, rev string) (r meta.Resolution, ok bool, err error) {
+	if _, ok := c.store(s.History); !ok {
 		return r, false, nil
 	}
-	id, ok, err := c.m.Git.Commit(ctx, c.storeDir(), rev)
-	return meta.Resolution{Pulled: id, Commit: id, At: c.m.Now()}, ok, err
-}
-
-// store returns a copy of the store's record.
-func (c *Clone) store() meta.Store {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rec == nil {
-		return meta.Store{}
+	dir := c.storeDir(s.History.Name())
+	id, ok, err := c.m.Git.Commit(ctx, dir, rev)
+	if ok {
+		err = c.m.Git.Keep(ctx, dir, storedAs(id), id)
 	}
-	return c.rec.Copy().Store
+	return meta.Resolution{Pulled: id, Commit: id, At: c.m.Now()}, ok, err
 }
 
 // record adds a resolution to the clone's record, unless the store has been
 // fetched again since: then it is for that fetch to say.
 func (c *Clone) record(s Spec, at meta.Store, r meta.Resolution) (meta.Resolution, error) {
 	c.mu.Lock()
-	if c.rec == nil {
+	store, ok := c.storeLocked(s.History)
+	if !ok {
 		c.mu.Unlock()
 		return r, fmt.Errorf("clone %s was removed meanwhile: run it again", c.key)
 	}
-	if c.rec.Store.Snapshot != at.Snapshot && r.Ref != "" {
-		if newer, ok := c.rec.Store.Refs[s.Ref.String()]; ok {
+	if store.Snapshot != at.Snapshot && r.Ref != "" {
+		if newer, ok := store.Refs[s.Ref.String()]; ok {
 			c.mu.Unlock()
 			return newer, nil
 		}
 	}
-	c.rec.Store.Refs[s.Ref.String()] = r
+	store.Refs[s.Ref.String()] = r
 	rec := c.rec.Copy()
 	c.mu.Unlock()
 	return r, c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) })

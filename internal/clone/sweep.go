@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/git"
@@ -36,13 +37,7 @@ func (c *Clone) sweepNow() error {
 		return err
 	}
 	defer unlock()
-	if ok, err := exists(c.storeDir()); err != nil {
-		return err
-	} else if !ok {
-		if err := c.forget(); err != nil {
-			return err
-		}
-	} else if err := git.SweepStore(c.storeDir()); err != nil {
+	if err := c.sweepStores(); err != nil {
 		return err
 	}
 	if err := c.sweepLayers("trees", c.trees, (*meta.Tx).DeleteTree); err != nil {
@@ -51,10 +46,52 @@ func (c *Clone) sweepNow() error {
 	if err := c.sweepLayers("refs", c.gitLayers, (*meta.Tx).DeleteGitLayer); err != nil {
 		return err
 	}
+	return c.trashUnless(filepath.Join(c.dir, "store"), func(name string) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.rec == nil {
+			return false
+		}
+		_, ok := c.rec.Stores[strings.TrimSuffix(name, ".git")]
+		return ok && strings.HasSuffix(name, ".git")
+	})
+}
+
+// sweepStores removes what a killed git left in the stores, and forgets those
+// that are gone.
+func (c *Clone) sweepStores() error {
 	c.mu.Lock()
-	known := c.rec != nil
+	if c.rec == nil {
+		c.mu.Unlock()
+		return c.forget()
+	}
+	rec := c.rec.Copy()
 	c.mu.Unlock()
-	return c.trashUnless(filepath.Join(c.dir, "store"), func(name string) bool { return known && name == "full.git" })
+	lost := false
+	for name := range rec.Stores {
+		ok, err := exists(c.storeDir(name))
+		if err == nil && ok {
+			err = git.SweepStore(c.storeDir(name))
+		}
+		if err != nil {
+			return err
+		}
+		if !ok {
+			delete(rec.Stores, name)
+			lost = true
+		}
+	}
+	switch {
+	case !lost:
+		return nil
+	case len(rec.Stores) == 0:
+		return c.forget()
+	}
+	c.mu.Lock()
+	c.rec = &rec
+	rec = rec.Copy()
+	c.mu.Unlock()
+	return c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) })
 }
 
 // sweepLayers drops records whose directory is gone or was never synced before
@@ -203,7 +240,7 @@ func (m *Manager) sweepStranger(key, dir string) error {
 // fetches, which costs little when the objects are there. Trees are built again.
 func Rebuild(root string) (map[string]meta.Clone, error) {
 	recs := make(map[string]meta.Clone)
-	stores, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "store", "full.git"))
+	stores, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "store", "*.git"))
 	if err != nil {
 		return nil, err
 	}
@@ -214,11 +251,15 @@ func Rebuild(root string) (map[string]meta.Clone, error) {
 			continue // the sweep removes it
 		}
 		key := filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir))
-		recs[key] = meta.Clone{
-			Key: key, Subject: man.Subject, Repo: man.Repo, CreatedAt: man.CreatedAt,
-			FirstMount: man.CreatedAt,
-			Store:      meta.Store{Refs: make(map[string]meta.Resolution)},
+		rec, ok := recs[key]
+		if !ok {
+			rec = meta.Clone{
+				Key: key, Subject: man.Subject, Repo: man.Repo, CreatedAt: man.CreatedAt,
+				FirstMount: man.CreatedAt, Stores: make(map[string]meta.Store),
+			}
+			recs[key] = rec
 		}
+		rec.Stores[strings.TrimSuffix(filepath.Base(store), ".git")] = meta.Store{Refs: make(map[string]meta.Resolution)}
 	}
 	return recs, nil
 }
@@ -320,8 +361,10 @@ func (c *Clone) unneeded(remove bool) []meta.Layer {
 		return nil
 	}
 	current := make(map[string]bool)
-	for _, r := range c.rec.Store.Refs {
-		current[r.Commit] = true
+	for _, store := range c.rec.Stores {
+		for _, r := range store.Refs {
+			current[r.Commit] = true
+		}
 	}
 	var list []meta.Layer
 	for id, l := range c.trees {
@@ -333,7 +376,7 @@ func (c *Clone) unneeded(remove bool) []meta.Layer {
 		}
 	}
 	for id, l := range c.gitLayers {
-		if !(current[l.Commit] && l.Snapshot == c.rec.Store.Snapshot) && c.users[c.gitLayerDir(id)] == 0 {
+		if !(current[l.Commit] && l.Snapshot == c.rec.Stores[l.Store].Snapshot) && c.users[c.gitLayerDir(id)] == 0 {
 			list = append(list, l)
 			if remove {
 				delete(c.gitLayers, id)

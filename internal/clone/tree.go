@@ -18,11 +18,11 @@ const treeShape = "full-1"
 // treeFor returns the tree of a commit for a uid and gid, and builds it if there
 // is none.
 func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
-	id := layerID("tree", treeShape, commit, s.UID, s.GID)
+	id := layerID("tree", treeShape, commit, s.UID, s.GID, s.Files)
 	return c.layer(ctx, c.trees, id, c.treeDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
 		_, end := c.begin("checking out", s.URL.String())
 		defer end()
-		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit}
+		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Store: s.History.Name()}
 		var err error
 		l.TracksCache, err = c.buildTree(ctx, s, commit, dir)
 		return l, err
@@ -39,7 +39,7 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 			return false, err
 		}
 	}
-	co := git.Checkout{Store: c.storeDir(), Commit: commit, Dir: dir, UID: s.UID, GID: s.GID}
+	co := git.Checkout{Store: c.storeDir(s.History.Name()), Commit: commit, Dir: dir, UID: s.UID, GID: s.GID}
 	if err := c.m.Git.Checkout(ctx, co); err != nil {
 		return false, err
 	}

@@ -11,6 +11,8 @@ type RemoteRefs struct {
 	// Head is the branch that the remote's HEAD stands for, such as
 	// "refs/heads/main"; empty when HEAD is detached or there is none.
 	Head string
+	// Format is that of the object IDs, SHA1 or SHA256.
+	Format string
 	// IDs holds object IDs by full ref name, "HEAD" among them. The commit
 	// behind an annotated tag is under its name with "^{}" appended.
 	IDs map[string]string
@@ -37,7 +39,7 @@ func (g *Git) LsRefs(ctx context.Context, url string, names ...string) (RemoteRe
 	if err != nil {
 		return RemoteRefs{}, err
 	}
-	refs := RemoteRefs{IDs: make(map[string]string)}
+	refs := RemoteRefs{Format: SHA1, IDs: make(map[string]string)}
 	err = scan(out, func(line string) error {
 		left, name, ok := strings.Cut(line, "\t")
 		if !ok {
@@ -55,6 +57,9 @@ func (g *Git) LsRefs(ctx context.Context, url string, names ...string) (RemoteRe
 				return fmt.Errorf("ls-remote %s: %q is not an object ID", url, left)
 			}
 			refs.IDs[name] = left
+			if len(left) == 64 {
+				refs.Format = SHA256
+			}
 		}
 		return nil
 	})

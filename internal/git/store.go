@@ -6,15 +6,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+)
+
+// The formats of a repository's object IDs.
+const (
+	SHA1   = "sha1"
+	SHA256 = "sha256"
 )
 
 // InitStore makes a bare repository in dir, which must be an empty directory
 // that belongs to the fetching uid.
-func (g *Git) InitStore(ctx context.Context, dir string) error {
+func (g *Git) InitStore(ctx context.Context, dir, format string) error {
 	_, err := g.run(ctx, command{
 		op:   "make a store",
-		args: []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=none", "."},
+		args: []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--object-format=" + format, "."},
 		dir:  dir, uid: g.uid, gid: g.gid, write: []string{dir},
 	})
 	return err
@@ -28,6 +35,12 @@ type Fetch struct {
 	// Prune deletes refs on the right side of the refspecs that the remote no
 	// longer has, before new ones are written.
 	Prune bool
+	// Depth, if not 0, cuts the history that many commits below the refs; the
+	// store must never have been fetched otherwise.
+	Depth int
+	// NoBlobs leaves the contents of files at the remote. A remote that does not
+	// know how sends them all the same.
+	NoBlobs bool
 	// Progress, if set, is called from the fetching goroutine.
 	Progress func(Progress)
 }
@@ -50,6 +63,12 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	}
 	if f.Prune {
 		args = append(args, "--prune")
+	}
+	if f.Depth > 0 {
+		args = append(args, "--depth="+strconv.Itoa(f.Depth), "--update-shallow")
+	}
+	if f.NoBlobs {
+		args = append(args, "--filter=blob:none")
 	}
 	args = append(append(args, "--end-of-options", f.URL), f.Refspecs...)
 	c := command{
@@ -138,6 +157,16 @@ func FormatPackedRefs(refs []PackedRef) []byte {
 		}
 	}
 	return b.Bytes()
+}
+
+// Keep makes ref name a commit of the store, so that it stays reachable.
+func (g *Git) Keep(ctx context.Context, store, ref, commit string) error {
+	_, err := g.run(ctx, command{
+		op:   "keep " + commit,
+		args: []string{"--git-dir=.", "update-ref", ref, commit},
+		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
+	})
+	return err
 }
 
 // Commit returns the full ID of the commit that rev (a full or abbreviated ID)

@@ -21,17 +21,25 @@ type Clone struct {
 	// FirstMount is when a workspace was first made of it: from then on it is
 	// reused. Zero before.
 	FirstMount time.Time `json:"first_mount,omitzero"`
-	Store      Store     `json:"store"`
+	// Stores are those that were fetched at least once, by the name of their
+	// history; never empty.
+	Stores map[string]Store `json:"stores"`
 }
 
 // Copy returns a copy that shares nothing with c.
 func (c Clone) Copy() Clone {
-	c.Store.Refs = maps.Clone(c.Store.Refs)
+	c.Stores = maps.Clone(c.Stores)
+	for name, s := range c.Stores {
+		s.Refs = maps.Clone(s.Refs)
+		c.Stores[name] = s
+	}
 	return c
 }
 
-// Store is what the last fetch brought into a clone's bare repository.
+// Store is what the last fetch brought into one of a clone's bare repositories.
 type Store struct {
+	// Format is the hash of its objects: sha1 or sha256.
+	Format    string    `json:"format"`
 	Snapshot  string    `json:"snapshot"` // identifies the refs: a hash of all of them
 	Head      string    `json:"head,omitempty"`
 	FetchedAt time.Time `json:"fetched_at"`
@@ -59,6 +67,8 @@ type Layer struct {
 	Commit string   `json:"commit"`
 	// TracksCache is set when the commit has a .hdcache of its own.
 	TracksCache bool `json:"tracks_cache,omitempty"`
+	// Store is the name of the store whose objects the layer needs.
+	Store string `json:"store"`
 	// Snapshot is, of a git layer, the refs of the store that it shows.
 	Snapshot string `json:"snapshot,omitempty"`
 	// Durable is set once the layer is known to be on disk. Until then it is

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Mode says who shares a workspace and when it is reset.
@@ -26,14 +27,18 @@ const (
 
 // Options is all that a user says about one volume.
 type Options struct {
-	Repo    URL
-	Ref     Ref
-	Subject Subject
-	Mode    Mode
-	Cache   Cache
-	UID     uint32 // owner of the files, never 4294967295
-	GID     uint32 // not derived from UID
-	Refresh Refresh
+	Repo         URL
+	Ref          Ref
+	Subject      Subject
+	Mode         Mode
+	Cache        Cache
+	UID          uint32 // owner of the files, never 4294967295
+	GID          uint32 // not derived from UID
+	Refresh      Refresh
+	StaleIfError time.Duration // how old a commit may be when the remote does not answer; 0: none will do
+	History      History
+	Files        Files
+	Credential   string // the name of a stored credential; empty: the one whose scope fits best
 }
 
 const (
@@ -46,6 +51,14 @@ const (
 	optUID     = "uid"
 	optGID     = "gid"
 	optRefresh = "refresh"
+
+	optStaleIfError = "stale_if_error"
+	optDepth        = "depth"
+	optFilter       = "filter"
+	optSparse       = "sparse"
+	optSubmodules   = "submodules"
+	optLFS          = "lfs"
+	optCredential   = "credential"
 )
 
 // option ties a name to its place in Options.
@@ -81,14 +94,45 @@ var options = []option{
 	{optRefresh,
 		func(o *Options, text string) (err error) { o.Refresh, err = parseRefresh(text); return },
 		func(o Options) string { return o.Refresh.String() }},
+	{optStaleIfError,
+		func(o *Options, text string) (err error) { o.StaleIfError, err = parseStale(text); return },
+		func(o Options) string { return o.StaleIfError.String() }},
+	{optDepth,
+		func(o *Options, text string) (err error) { o.History.Depth, err = parseDepth(text); return },
+		func(o Options) string { return formatDepth(o.History.Depth) }},
+	{optFilter,
+		func(o *Options, text string) (err error) {
+			o.History.NoBlobs, err = parseFlag(optFilter, text, filterNone, filterBlobs)
+			return
+		},
+		func(o Options) string { return formatFlag(o.History.NoBlobs, filterNone, filterBlobs) }},
+	{optSparse,
+		func(o *Options, text string) (err error) { o.Files.Sparse, err = parseSparse(text); return },
+		func(o Options) string { return string(o.Files.Sparse) }},
+	{optSubmodules,
+		func(o *Options, text string) (err error) {
+			o.Files.Submodules, err = parseSubmodules(text)
+			return
+		},
+		func(o Options) string { return o.Files.Submodules.String() }},
+	{optLFS,
+		func(o *Options, text string) (err error) {
+			o.Files.NoLFS, err = parseFlag(optLFS, text, "true", "false")
+			return
+		},
+		func(o Options) string { return formatFlag(o.Files.NoLFS, "true", "false") }},
+	{optCredential,
+		func(o *Options, text string) (err error) { o.Credential, err = parseCredential(text); return },
+		func(o Options) string { return o.Credential }},
 }
 
 // Parse reads the options of one Create. What is in given wins over defaults (ParseDefaults), and that over what is built in:
-// the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh always.
+// the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh always, stale_if_error 0s, the full
+// history and all files, lfs, no submodules, the credential whose scope fits.
 //
 // It is strict: a name that is unknown, in given or in defaults, is an error, as is a missing repo, and repo together with a url
-// that says otherwise. An empty value is an error too, but for ref, where it means the remote's HEAD, whatever the
-// default is: compose writes one for a variable that is not set. Every error is an *OptionError; of several, which one is
+// that says otherwise. An empty value is an error too, but for ref, sparse and credential, where it means that there is
+// none, whatever the default is: compose writes one for a variable that is not set. Every error is an *OptionError; of several, which one is
 // returned does not depend on chance.
 func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) {
 	if err := checkNames(given); err != nil {
@@ -187,6 +231,19 @@ func parseWord[T ~string](name, text string, allowed ...T) (T, error) {
 		problem = "empty value"
 	}
 	return "", newOptionError(name, text, problem, strings.Join(words, ", "))
+}
+
+// parseFlag accepts the word of a flag that is not set, or of one that is.
+func parseFlag(name, text, unset, set string) (bool, error) {
+	word, err := parseWord(name, text, unset, set)
+	return word == set, err
+}
+
+func formatFlag(flag bool, unset, set string) string {
+	if flag {
+		return set
+	}
+	return unset
 }
 
 // parseID reads a user or group number. 4294967295 is none: chown takes it for "leave as it is".

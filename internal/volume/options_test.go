@@ -73,7 +73,7 @@ func with0(pairs ...string) map[string]string {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const options = "; allowed: repo (or url), ref, subject, mode, cache, uid, gid, refresh"
+	const options = "; allowed: repo (or url), ref, subject, mode, cache, uid, gid, refresh, stale_if_error, depth, filter, sparse, submodules, lfs, credential"
 	const ids = "; allowed: a number from 0 to 4294967294"
 	for _, tt := range []struct {
 		given, defaults map[string]string
@@ -125,7 +125,8 @@ func TestMap(t *testing.T) {
 	}
 	want := map[string]string{
 		"repo": repo, "ref": "abcdefabcdefabcdefabcdefabcdefabcdefabcd", "subject": "default", "mode": "private",
-		"cache": "shared", "uid": "0", "gid": "0", "refresh": "5m0s",
+		"cache": "shared", "uid": "0", "gid": "0", "refresh": "5m0s", "stale_if_error": "0s", "depth": "full", "filter": "none",
+		"sparse": "", "submodules": "false", "lfs": "true", "credential": "",
 	}
 	if got := o.Map(); !maps.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

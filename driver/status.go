@@ -66,11 +66,12 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 	leases := []leaseStatus{}
 	s := h.clone.Status(h.opts.History)
 	reused := s.Used // of the next workspace, or of the newest
+	stale := false
 	for _, w := range workspaces {
 		for id, n := range w.Leases {
 			leases = append(leases, leaseStatus{ID: id, Mounts: n, Commit: w.Commit, MountedAt: w.MountedAt.UTC()})
 		}
-		reused = w.Reused
+		reused, stale = w.Reused, w.Stale
 	}
 	slices.SortFunc(leases, func(a, b leaseStatus) int { return a.MountedAt.Compare(b.MountedAt) })
 	r, _ := h.clone.Resolution(h.spec())
@@ -82,6 +83,7 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 		"commit":     r.Commit,
 		"pulled_sha": r.Pulled,
 		"reused":     reused,
+		"stale":      stale,
 		"mode":       string(h.opts.Mode),
 		"state":      s.State,
 		"progress":   s.Progress,

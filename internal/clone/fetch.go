@@ -75,7 +75,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 		refspecs = append(refspecs, "+"+extra+":"+storedAs(extra))
 	}
 	if err := c.m.Git.Fetch(ctx, git.Fetch{
-		Store: dir, URL: url, Refspecs: refspecs, Prune: true, Progress: progress,
+		Store: dir, Remote: c.remote(s), Refspecs: refspecs, Prune: true, Progress: progress,
 		Depth: s.History.Depth, NoBlobs: s.History.NoBlobs,
 	}); err != nil {
 		return f, err

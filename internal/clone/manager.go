@@ -29,6 +29,9 @@ type Config struct {
 	Trash *trash.Trash
 	Log   *logrus.Logger
 	Now   func() time.Time
+	// Credentials returns what to show to a URL for a subject: the credential of
+	// a name, or, without one, that whose scope fits best. Nil, nil is none.
+	Credentials func(url string, s volume.Subject, name string) (*git.Auth, error)
 }
 
 // Manager holds all clones. It is safe for concurrent use.

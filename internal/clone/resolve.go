@@ -49,6 +49,9 @@ func (c *Clone) Ask(ctx context.Context, s Spec) (*Answer, error) {
 	}
 	a, err := c.ask(ctx, s)
 	if err != nil {
+		if _, staleErr := c.stale(s, err); staleErr == nil {
+			return nil, nil
+		}
 		return nil, err
 	}
 	return &a, nil
@@ -81,7 +84,7 @@ func (c *Clone) ask(ctx context.Context, s Spec) (Answer, error) {
 }
 
 func (c *Clone) askShared(ctx context.Context, s Spec) (Answer, error) {
-	key := strings.Join([]string{"ask", c.key, s.URL.String(), s.Ref.String()}, "\x00")
+	key := strings.Join([]string{"ask", c.key, s.URL.String(), s.Ref.String(), s.Credential}, "\x00")
 	return share(ctx, c.m, key, func(ctx context.Context) (Answer, error) {
 		_, end := c.begin("asking", s.URL.String())
 		defer end()
@@ -89,6 +92,17 @@ func (c *Clone) askShared(ctx context.Context, s Spec) (Answer, error) {
 		defer cancel()
 		return c.askNow(ctx, s)
 	})
+}
+
+// remote returns where a volume's repository is, with the credentials of its
+// subject.
+func (c *Clone) remote(s Spec) git.Remote {
+	return git.Remote{URL: s.URL.String(), Auth: func(url string) (*git.Auth, error) {
+		if c.m.Credentials == nil {
+			return nil, nil
+		}
+		return c.m.Credentials(url, c.subject, s.Credential)
+	}}
 }
 
 func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
@@ -100,7 +114,7 @@ func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
 	case volume.RefName:
 		names = []string{"refs/heads/" + name, "refs/tags/" + name}
 	}
-	refs, err := c.m.Git.LsRefs(ctx, s.URL.String(), names...)
+	refs, err := c.m.Git.LsRefs(ctx, c.remote(s), names...)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -141,7 +155,7 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 	if known == nil {
 		a, err := c.ask(ctx, s)
 		if err != nil {
-			return meta.Resolution{}, err
+			return c.stale(s, err)
 		}
 		known = &a
 	}
@@ -163,7 +177,7 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 	for try := 0; ; try++ {
 		store, refs, err := c.fetch(ctx, s, a, extra)
 		if err != nil {
-			return meta.Resolution{}, err
+			return c.stale(s, err)
 		}
 		r, ok := lookUp(refs, a.res.Ref, c.m.Now())
 		if !ok {
@@ -176,6 +190,24 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 			return c.record(s, store, r)
 		}
 	}
+}
+
+// stale returns what the ref stood for when the remote last answered, marked as
+// such, if err says that it does not answer now and s allows one as old as that.
+// A remote that answers no is believed.
+func (c *Clone) stale(s Spec, err error) (meta.Resolution, error) {
+	switch git.KindOf(err) {
+	case git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost:
+	default:
+		return meta.Resolution{}, err
+	}
+	r, ok := c.Resolution(s)
+	if !ok || c.m.Now().Sub(r.At) > s.StaleIfError {
+		return meta.Resolution{}, err
+	}
+	c.m.Log.WithError(err).WithFields(map[string]any{"clone": c.key, "commit": r.Commit}).Warn("the remote does not answer: the last known commit is used")
+	r.Stale = true
+	return r, nil
 }
 
 // agrees reports whether the store has what the remote says, and notes that it

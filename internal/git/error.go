@@ -18,6 +18,8 @@ const (
 	KindHost        Kind = "host unknown"
 	KindRefused     Kind = "connection refused"
 	KindTLS         Kind = "tls"
+	KindHostKey     Kind = "host key not known"
+	KindRedirect    Kind = "redirected"
 	KindProtocol    Kind = "transport not allowed"
 	KindTimeout     Kind = "timeout"
 	KindServer      Kind = "server error"
@@ -29,12 +31,14 @@ const (
 
 // remedy says what to do, where that is known.
 var remedy = map[Kind]string{
-	KindAuth:        "the repository is private, or does not exist; only public repositories can be used without a credential",
+	KindAuth:        "the repository is private, or does not exist: store a credential for it, or check the one that is stored",
 	KindNotFound:    "check the spelling of the URL; a host may also answer so for a private repository",
 	KindRefNotFound: "name a branch, a tag, a full ref or a commit that the remote has",
 	KindHost:        "check the host's name, and the name servers of the machine",
 	KindRefused:     "nothing listens at that address, or a firewall is in the way",
-	KindTLS:         "the server's certificate is not trusted by the plugin",
+	KindTLS:         "the server's certificate is not trusted; add its authority to the setting CA_BUNDLE",
+	KindHostKey:     "compare the fingerprint with the one that the host's owner publishes, and store the line as a credential of kind known-hosts",
+	KindRedirect:    "if you trust that place, name it in the option repo",
 	KindTimeout:     "the remote did not answer in time; try again",
 	KindServer:      "the remote is in trouble; try again",
 	KindNoSpace:     "free space on the engine's data filesystem, or remove volumes and clones",
@@ -44,7 +48,7 @@ var remedy = map[Kind]string{
 // without a change on either side would be answered the same.
 func (k Kind) Definite() bool {
 	switch k {
-	case KindAuth, KindNotFound, KindRefNotFound, KindHost, KindRefused, KindTLS, KindProtocol:
+	case KindAuth, KindNotFound, KindRefNotFound, KindHost, KindRefused, KindTLS, KindProtocol, KindHostKey, KindRedirect:
 		return true
 	}
 	return false
@@ -88,6 +92,25 @@ func KindOf(err error) Kind {
 	return ""
 }
 
+// explainHostKey adds to an error about an unknown host key what the user needs to
+// accept it.
+func explainHostKey(ctx context.Context, url string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	line, fingerprint, scanErr := scanHostKey(ctx, url)
+	if scanErr != nil {
+		return err
+	}
+	changed := ""
+	if strings.Contains(e.Stderr, "IDENTIFICATION HAS CHANGED") {
+		changed = "it is not the key that is known: somebody may be between; "
+	}
+	e.Stderr = fmt.Sprintf("fatal: %sthe host shows %s; its line is %q", changed, fingerprint, line)
+	return err
+}
+
 func newError(op, url, stderr string, err error) *Error {
 	e := &Error{Op: op, URL: url, Kind: KindOther, Stderr: stderr, Err: err}
 	switch {
@@ -120,6 +143,8 @@ var signs = []struct {
 }{
 	{regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`), KindNoSpace},
 	{regexp.MustCompile(`transport '[^']*' not allowed`), KindProtocol},
+	{regexp.MustCompile(`(?i)host key verification failed|host key is known|host identification has changed`), KindHostKey},
+	{regexp.MustCompile(`returned error: 30\d|unable to update url base from redirection`), KindRedirect},
 	{regexp.MustCompile(`(?i)could not resolve host`), KindHost},
 	{regexp.MustCompile(`(?i)authentication failed|could not read (username|password)|returned error: 40[13]|access denied|permission denied \(`), KindAuth},
 	{regexp.MustCompile(`(?i)repository '[^']*' not found|returned error: 404|does not appear to be a git repository|repository not found`), KindNotFound},
@@ -157,6 +182,10 @@ func lastWords(stderr string) string {
 				best = rest
 			}
 		}
+	}
+	if strings.HasPrefix(best, "Could not read from remote repository") {
+		// What ssh has said before that is the reason.
+		best, _, _ = strings.Cut(strings.TrimSpace(stderr), "\n")
 	}
 	best = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

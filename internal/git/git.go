@@ -4,13 +4,19 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/http/httpproxy"
 )
 
 // Git runs git commands. It is immutable after New and safe for concurrent use.
@@ -19,6 +25,10 @@ type Git struct {
 	uid, gid uint32
 	schemes  string
 	landlock int
+	caBundle string
+	proxies  []string // environment
+	tls      *tls.Config
+	proxy    func(*http.Request) (*url.URL, error)
 }
 
 // Config says how git is run.
@@ -29,6 +39,11 @@ type Config struct {
 	UID, GID uint32
 	// Schemes are the transports that git may use, such as "https".
 	Schemes []string
+	// CABundle is a PEM file with all certificates that servers are checked
+	// against; empty means the system's.
+	CABundle string
+	// Proxies, as the variables of the same names; they hold no password.
+	HTTPProxy, HTTPSProxy, NoProxy string
 }
 
 // New returns a Git after it made sure that the program is there, and probed
@@ -44,10 +59,25 @@ func New(c Config) (*Git, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Git{
+	certificates, err := loadCA(c.CABundle)
+	if err != nil {
+		return nil, err
+	}
+	proxy := (&httpproxy.Config{HTTPProxy: c.HTTPProxy, HTTPSProxy: c.HTTPSProxy, NoProxy: c.NoProxy}).ProxyFunc()
+	g := &Git{
 		program: c.Program, uid: c.UID, gid: c.GID,
 		schemes: strings.Join(c.Schemes, ":"), landlock: abi,
-	}, nil
+		caBundle: c.CABundle, tls: certificates,
+		proxy: func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
+	}
+	for _, v := range []struct{ name, value string }{
+		{"http_proxy", c.HTTPProxy}, {"https_proxy", c.HTTPSProxy}, {"no_proxy", c.NoProxy},
+	} {
+		if v.value != "" {
+			g.proxies = append(g.proxies, v.name+"="+v.value)
+		}
+	}
+	return g, nil
 }
 
 // Confinement says in a few words how children are confined, for the log.
@@ -72,6 +102,9 @@ type command struct {
 	read     []string // directories that it may read
 	write    []string // directories that it may change
 	stderr   func(line string)
+	files    []*os.File // inherited, from descriptor 3 on
+	// cleanup, if set, is called after a failure, before another try.
+	cleanup func() error
 }
 
 const (
@@ -95,6 +128,7 @@ var baseConfig = []string{
 	"gc.auto=0",
 	"maintenance.auto=false",
 	"protocol.version=2",
+	"http.followRedirects=false",
 }
 
 func (g *Git) environment(extra []string) []string {
@@ -109,8 +143,8 @@ func (g *Git) environment(extra []string) []string {
 		"GIT_TERMINAL_PROMPT=0",
 		"GIT_ASKPASS=/bin/false",
 		"SSH_ASKPASS=/bin/false",
-		"GIT_SSH_COMMAND=ssh -F /dev/null -o BatchMode=yes",
-		"GIT_ALLOW_PROTOCOL=" + g.schemes,
+		"GIT_SSH_COMMAND=/bin/false",
+		"GIT_ALLOW_PROTOCOL=", // a command that talks to a remote sets it anew
 		"GIT_NO_REPLACE_OBJECTS=1",
 	}, extra...)
 }
@@ -134,7 +168,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, g.program, args...)
 	cmd.Env = g.environment(c.env)
 	cmd.Dir = c.dir
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = stdout, stderr, c.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:    true,
 		Pdeathsig:  syscall.SIGKILL,
@@ -154,6 +188,61 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		err = cause
 	}
 	return nil, newError(c.op, c.url, tail.String(), err)
+}
+
+// runRemote executes c, which talks to the remote's URL, with what it takes to be
+// let in there; c.url is set here, and c.args gets the URL through withURL.
+func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(url string) []string) (out []byte, err error) {
+	err = retry(ctx, func() error {
+		return g.follow(ctx, r.URL, func(url string) error {
+			out, err = g.runAt(ctx, r, url, c, withURL(url))
+			return err
+		})
+	})
+	return out, err
+}
+
+func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args []string) ([]byte, error) {
+	auth, err := r.auth(url)
+	if err != nil {
+		return nil, err
+	}
+	c.url, c.args = url, args
+	c.uid, c.gid = g.uid, g.gid
+	c.env = append([]string{"GIT_ALLOW_PROTOCOL=" + g.schemes}, c.env...)
+	c.env = append(c.env, g.proxies...)
+	var config []string
+	if g.caBundle != "" {
+		config = append(config, "http.sslCAInfo", g.caBundle)
+		c.read = append([]string{g.caBundle}, c.read...)
+	}
+	switch {
+	case isSSH(url):
+		session, err := g.newSSHSession(auth)
+		if err != nil {
+			return nil, err
+		}
+		defer session.Close()
+		c.env = append(c.env, "GIT_SSH_COMMAND="+session.command(), "GIT_SSH_VARIANT=ssh")
+		c.read = append([]string{session.dir}, c.read...)
+	case auth != nil && (auth.Password != "" || auth.Bearer != ""):
+		more, pipe, err := httpAuth(url, auth)
+		if err != nil {
+			return nil, err
+		}
+		defer pipe.Close()
+		config = append(config, more...)
+		c.files = []*os.File{pipe}
+	}
+	c.env = append(c.env, configEnv(config)...)
+	out, err := g.run(ctx, c)
+	if KindOf(err) == KindHostKey {
+		err = explainHostKey(ctx, url, err)
+	}
+	if err != nil && c.cleanup != nil {
+		err = joinNotNil(err, c.cleanup())
+	}
+	return out, err
 }
 
 // limited keeps at most max bytes and remembers that there were more. It never

@@ -3,7 +3,10 @@ package git
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // RemoteRefs is what a remote said of the refs that it was asked for.
@@ -18,23 +21,23 @@ type RemoteRefs struct {
 	IDs map[string]string
 }
 
-// LsRefs asks url for the named refs (full names) and for HEAD: one ls-refs
+// LsRefs asks a remote for the named refs (full names) and for HEAD: one ls-refs
 // request with protocol 2. Names that the remote does not have are absent.
-func (g *Git) LsRefs(ctx context.Context, url string, names ...string) (RemoteRefs, error) {
-	args := []string{
+func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (RemoteRefs, error) {
+	options := []string{
 		// A remote that takes the request and says nothing: curl ends it.
 		"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60",
-		"ls-remote", "--quiet", "--symref", "--end-of-options", url, "HEAD",
+		"ls-remote", "--quiet", "--symref", "--end-of-options",
 	}
+	patterns := []string{"HEAD"}
 	want := map[string]bool{"HEAD": true}
 	for _, n := range names {
 		// ls-remote matches the tail of a name: the answer is filtered below.
-		args = append(args, n, n+"^{}")
+		patterns = append(patterns, n, n+"^{}")
 		want[n], want[n+"^{}"] = true, true
 	}
-	out, err := g.run(ctx, command{
-		op: "ask for the refs of", url: url, args: args, dir: "/",
-		uid: g.uid, gid: g.gid,
+	out, err := g.runRemote(ctx, remote, command{op: "ask for the refs of", dir: "/"}, func(url string) []string {
+		return slices.Concat(options, []string{url}, patterns)
 	})
 	if err != nil {
 		return RemoteRefs{}, err
@@ -43,18 +46,18 @@ func (g *Git) LsRefs(ctx context.Context, url string, names ...string) (RemoteRe
 	err = scan(out, func(line string) error {
 		left, name, ok := strings.Cut(line, "\t")
 		if !ok {
-			return fmt.Errorf("ls-remote %s: unexpected line %q", url, line)
+			return fmt.Errorf("ls-remote %s: unexpected line %q", remote.URL, line)
 		}
 		if target, ok := strings.CutPrefix(left, "ref: "); ok {
 			// A remote may claim anything; only a branch can be checked out.
-			if name == "HEAD" && strings.HasPrefix(target, "refs/heads/") {
+			if _, err := volume.ParseRef(target); name == "HEAD" && err == nil && strings.HasPrefix(target, "refs/heads/") {
 				refs.Head = target
 			}
 			return nil
 		}
 		if want[name] {
 			if !isObjectID(left) {
-				return fmt.Errorf("ls-remote %s: %q is not an object ID", url, left)
+				return fmt.Errorf("ls-remote %s: %q is not an object ID", remote.URL, left)
 			}
 			refs.IDs[name] = left
 			if len(left) == 64 {

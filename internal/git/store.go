@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,7 +31,7 @@ func (g *Git) InitStore(ctx context.Context, dir, format string) error {
 // Fetch is one fetch into a store.
 type Fetch struct {
 	Store    string
-	URL      string
+	Remote   Remote
 	Refspecs []string
 	// Prune deletes refs on the right side of the refspecs that the remote no
 	// longer has, before new ones are written.
@@ -70,10 +71,9 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	if f.NoBlobs {
 		args = append(args, "--filter=blob:none")
 	}
-	args = append(append(args, "--end-of-options", f.URL), f.Refspecs...)
 	c := command{
-		op: "fetch", url: f.URL, args: args,
-		dir: f.Store, uid: g.uid, gid: g.gid, write: []string{f.Store},
+		op: "fetch", dir: f.Store, write: []string{f.Store},
+		cleanup: func() error { return SweepStore(f.Store) },
 	}
 	if f.Progress != nil {
 		c.stderr = func(line string) {
@@ -82,11 +82,14 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 			}
 		}
 	}
-	if _, err := g.run(ctx, c); err != nil {
-		return joinNotNil(err, SweepStore(f.Store))
+	_, err := g.runRemote(ctx, f.Remote, c, func(url string) []string {
+		return slices.Concat(args, []string{"--end-of-options", url}, f.Refspecs)
+	})
+	if err != nil {
+		return err
 	}
-	_, err := g.run(ctx, command{
-		op: "pack the refs of", url: f.URL,
+	_, err = g.run(ctx, command{
+		op: "pack the refs of", url: f.Remote.URL,
 		args: []string{"--git-dir=.", "pack-refs", "--all", "--prune"},
 		dir:  f.Store, uid: g.uid, gid: g.gid, write: []string{f.Store},
 	})

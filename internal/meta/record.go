@@ -54,6 +54,9 @@ type Resolution struct {
 	Pulled string    `json:"pulled"`        // the object that the remote named
 	Commit string    `json:"commit"`        // the commit behind it
 	At     time.Time `json:"at"`            // when the remote was last asked and agreed
+	// Stale is set in an answer that was given because the remote did not. It is
+	// not stored.
+	Stale bool `json:"-"`
 }
 
 // Layer is an immutable directory of a clone that workspaces stand on: a tree
@@ -94,6 +97,7 @@ type Workspace struct {
 	Commit    string         `json:"commit"`
 	Pulled    string         `json:"pulled"`
 	Reused    bool           `json:"reused"`
+	Stale     bool           `json:"stale,omitempty"`
 	Leases    map[string]int `json:"leases,omitempty"` // mount ID: how often it was mounted
 	MountedAt time.Time      `json:"mounted_at"`
 }

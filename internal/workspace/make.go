@@ -19,11 +19,12 @@ type about struct {
 	Volume  string    `json:"volume"`
 	Subject string    `json:"subject"`
 	Repo    string    `json:"repo"`
-	Ref     string    `json:"ref"`        // full name; empty when HEAD is detached at a commit
-	Commit  string    `json:"commit"`     // what is checked out
-	Reused  bool      `json:"reused"`     // the clone was there before
-	Pulled  string    `json:"pulled_sha"` // what the remote named for the ref when it was last asked
-	Time    time.Time `json:"time"`       // of the mount
+	Ref     string    `json:"ref"`             // full name; empty when HEAD is detached at a commit
+	Commit  string    `json:"commit"`          // what is checked out
+	Reused  bool      `json:"reused"`          // the clone was there before
+	Stale   bool      `json:"stale,omitempty"` // the remote did not answer: this is what it last said
+	Pulled  string    `json:"pulled_sha"`      // what the remote named for the ref when it was last asked
+	Time    time.Time `json:"time"`            // of the mount
 }
 
 // make makes the workspace's directory and mounts it. Nothing of it is synced:
@@ -45,7 +46,7 @@ func (m *Manager) make(rec meta.Workspace, r Request) error {
 	}
 	data, err := json.MarshalIndent(about{
 		Volume: rec.Volume, Subject: string(r.Options.Subject), Repo: r.Options.Repo.String(),
-		Ref: rec.Ref, Commit: rec.Commit, Reused: rec.Reused, Pulled: rec.Pulled, Time: rec.MountedAt.UTC(),
+		Ref: rec.Ref, Commit: rec.Commit, Reused: rec.Reused, Stale: rec.Stale, Pulled: rec.Pulled, Time: rec.MountedAt.UTC(),
 	}, "", "  ")
 	if err != nil {
 		return err

@@ -107,7 +107,7 @@ func (m *Manager) Open(r Request) (meta.Workspace, error) {
 	rec := meta.Workspace{
 		ID: hex.EncodeToString(id[:]), Clone: r.Clone.Key(), Volume: r.Volume,
 		Tree: r.Checkout.Tree.ID, Chain: r.Checkout.Tree.Chain, GitLayer: r.Checkout.GitLayer.ID,
-		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused,
+		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused, Stale: res.Stale,
 		Leases: map[string]int{r.LeaseID: 1}, MountedAt: m.Now(),
 	}
 	w := &workspace{rec: rec}

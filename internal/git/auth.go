@@ -1,0 +1,103 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// Remote is a repository elsewhere, and what it takes to be let in.
+type Remote struct {
+	URL string
+	// Auth returns what to show to a URL of the remote's host, or nil. It is asked
+	// again for the new URL after a redirect, so that a secret never goes to a
+	// place that its scope does not name.
+	Auth func(url string) (*Auth, error)
+}
+
+func (r Remote) auth(url string) (*Auth, error) {
+	if r.Auth == nil {
+		return nil, nil
+	}
+	return r.Auth(url)
+}
+
+// Auth is what a client shows to a server, and by what it knows the server. It is
+// never formatted: its methods for that hide it.
+type Auth struct {
+	User, Password string // basic
+	Bearer         string // instead of a password
+	SSHKey         []byte // a private key without passphrase, PEM
+	KnownHosts     []byte // lines of an OpenSSH known_hosts file
+}
+
+// String hides all of it.
+func (*Auth) String() string { return "(hidden)" }
+
+// GoString hides all of it.
+func (*Auth) GoString() string { return "(hidden)" }
+
+// credentialFD is the descriptor in the child on which the credential waits: the
+// first of exec.Cmd.ExtraFiles.
+const credentialFD = 3
+
+// credentialBlocks is how often one command can ask for its credential: once for
+// itself, and again where a server takes a connection for a new client.
+const credentialBlocks = 8
+
+// pipeRoom is what a pipe takes without a reader (pipe(7): 64 KiB).
+const pipeRoom = 60 << 10
+
+// httpAuth returns the configuration that lets git ask for a, and the pipe on
+// which it waits. The secret is in no argument, file or environment. The helper
+// is a few words of shell: it answers only for url, and only what is on the
+// descriptor.
+func httpAuth(rawURL string, a *Auth) (config []string, pipe *os.File, err error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, nil, fmt.Errorf("credential for %s: %w", rawURL, err)
+	}
+	block := "username=" + a.User + "\npassword=" + a.Password + "\n\n"
+	if a.Bearer != "" {
+		block = "capability[]=authtype\nauthtype=Bearer\ncredential=" + a.Bearer + "\n\n"
+	}
+	if strings.Count(block, "\n") != 3 && a.Bearer == "" || len(block)*2 > pipeRoom {
+		return nil, nil, errors.New("the credential contains a line break, or is too long")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer w.Close()
+	for range min(credentialBlocks, pipeRoom/len(block)) {
+		if _, err := w.WriteString(block); err != nil {
+			return nil, nil, errors.Join(err, r.Close())
+		}
+	}
+	// git says on stdin for what it asks; the section has matched host and path,
+	// and this makes sure of scheme and host once more.
+	helper := fmt.Sprintf(`!f() { [ "$1" = get ] || exit 0; p= h=; while IFS= read -r l && [ -n "$l" ]; do case $l in protocol=%s) p=1;; host=%s) h=1;; esac; done; [ "$p$h" = 11 ] || exit 0; while IFS= read -r l <&%d && [ -n "$l" ]; do printf '%%s\n' "$l"; done; }; f`,
+		shellQuote(u.Scheme), shellQuote(u.Host), credentialFD)
+	return []string{
+		"credential.useHttpPath", "true",
+		"credential." + rawURL + ".helper", helper,
+	}, r, nil
+}
+
+// shellQuote quotes for the pattern of a case.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// configEnv gives configuration through the environment, where a key may hold any
+// character. Nothing in it is secret.
+func configEnv(pairs []string) []string {
+	if len(pairs) == 0 {
+		return nil
+	}
+	env := []string{fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(pairs)/2)}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i/2, pairs[i]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i/2, pairs[i+1]))
+	}
+	return env
+}

@@ -73,7 +73,7 @@ func (d *Driver) mount(ctx context.Context, h *handle, id string) (meta.Workspac
 	wait := d.patience.left()
 	waiting, cancel := context.WithTimeoutCause(ctx, wait, errPatience)
 	defer cancel()
-	co, err := h.clone.Prepare(waiting, h.spec(), nil)
+	rec, err := d.openWorkspace(waiting, h, id)
 	if errors.Is(err, errPatience) {
 		doing := h.clone.Activity()
 		if doing == "" {
@@ -84,17 +84,35 @@ func (d *Driver) mount(ctx context.Context, h *handle, id string) (meta.Workspac
 	if err != nil {
 		return meta.Workspace{}, err
 	}
-	rec, err := d.Workspaces.Open(workspace.Request{
-		Volume: h.rec.Name, LeaseID: id, Options: h.opts, Clone: h.clone, Checkout: co,
-	})
-	if err != nil {
-		co.Release()
-		return meta.Workspace{}, err
-	}
 	if err := h.clone.Mounted(); err != nil {
 		return meta.Workspace{}, errors.Join(err, d.Workspaces.Release(h.rec.Name, id))
 	}
 	return rec, nil
+}
+
+// openWorkspace prepares a checkout and makes a workspace of it; once more if it
+// turns out that layers were lost.
+func (d *Driver) openWorkspace(ctx context.Context, h *handle, id string) (meta.Workspace, error) {
+	for healed := false; ; {
+		co, err := h.clone.Prepare(ctx, h.spec(), nil)
+		if err != nil {
+			return meta.Workspace{}, err
+		}
+		rec, err := d.Workspaces.Open(workspace.Request{
+			Volume: h.rec.Name, LeaseID: id, Options: h.opts, Clone: h.clone, Checkout: co,
+		})
+		if err == nil {
+			return rec, nil
+		}
+		co.Release()
+		if !healed {
+			var healErr error
+			if healed, healErr = h.clone.HealLayers(co); healed && healErr == nil {
+				continue
+			}
+		}
+		return meta.Workspace{}, err
+	}
 }
 
 // Unmount takes back one Mount of a lease. An ID that is not known was unmounted

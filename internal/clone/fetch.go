@@ -94,6 +94,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 	}
 	f.store, err = c.fetchedNow(s, a, began, f.refs)
 	if err == nil {
+		c.repackSoon(s)
 		c.m.Log.WithFields(map[string]any{
 			"clone": c.key, "store": name, "repo": url, "refs": len(f.refs), "took": c.m.Now().Sub(began).String(),
 		}).Infof("%s: done", state)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -36,11 +37,22 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, 
 	if err := c.Sweep(); err != nil {
 		return nil, err
 	}
+	healed := false
 	for try := 0; ; try++ {
 		co, err := c.prepare(ctx, s, known, began)
-		if !errors.Is(err, errFetched) || try == resolveTries {
-			return co, err
+		switch {
+		case errors.Is(err, errFetched) && try < resolveTries:
+			continue
+		case git.KindOf(err) == git.KindCorrupt && !healed:
+			var healErr error
+			if healed, healErr = c.healStore(ctx, s); healErr != nil {
+				return nil, errors.Join(err, healErr)
+			}
+			if healed {
+				continue
+			}
 		}
+		return co, err
 	}
 }
 

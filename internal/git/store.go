@@ -162,6 +162,27 @@ func FormatPackedRefs(refs []PackedRef) []byte {
 	return b.Bytes()
 }
 
+// Check returns what git finds wrong with a store, reading all of its objects.
+func (g *Git) Check(ctx context.Context, store string) error {
+	_, err := g.run(ctx, command{
+		op:   "check the store",
+		args: []string{"--git-dir=.", "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress"},
+		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
+	})
+	return err
+}
+
+// Repack joins small packs, so that their sizes form a geometric series: the cost
+// is that of the new objects, not of the repository. No object is dropped.
+func (g *Git) Repack(ctx context.Context, store string) error {
+	_, err := g.run(ctx, command{
+		op:   "repack the store",
+		args: []string{"--git-dir=.", "repack", "--quiet", "--geometric=2", "-d", "--no-write-bitmap-index"},
+		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
+	})
+	return err
+}
+
 // Keep makes ref name a commit of the store, so that it stays reachable.
 func (g *Git) Keep(ctx context.Context, store, ref, commit string) error {
 	_, err := g.run(ctx, command{

@@ -107,7 +107,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 func (c *Clone) fetchedNow(s Spec, a Answer, at time.Time, refs []git.PackedRef) (meta.Store, error) {
 	sum := sha256.Sum256(append(git.FormatPackedRefs(refs), a.head...))
 	store := meta.Store{
-		Format: a.format, Snapshot: hex.EncodeToString(sum[:8]), Head: a.head, FetchedAt: at,
+		Format: a.format, ClonedAt: at, Snapshot: hex.EncodeToString(sum[:8]), Head: a.head, FetchedAt: at,
 		Refs: make(map[string]meta.Resolution),
 	}
 	c.mu.Lock()
@@ -116,7 +116,11 @@ func (c *Clone) fetchedNow(s Spec, a Answer, at time.Time, refs []git.PackedRef)
 		rec = c.rec.Copy()
 	}
 	c.mu.Unlock()
-	for word, r := range rec.Stores[s.History.Name()].Refs {
+	before, ok := rec.Stores[s.History.Name()]
+	if ok {
+		store.ClonedAt = before.ClonedAt
+	}
+	for word, r := range before.Refs {
 		if r.Ref == "" {
 			store.Refs[word] = r
 			continue

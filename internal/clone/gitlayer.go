@@ -27,8 +27,9 @@ var errFetched = errors.New("the repository was fetched meanwhile: run it again"
 
 // gitLayerFor returns the git layer for a resolution of the store's refs, and
 // makes it if there is none.
-func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, snapshot string) (meta.Layer, error) {
-	id := layerID("git", gitLayerShape, s.History.Name(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID)
+func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, store meta.Store) (meta.Layer, error) {
+	snapshot := store.Snapshot
+	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID)
 	return c.layer(ctx, c.gitLayers, id, c.gitLayerDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := meta.Layer{Clone: c.key, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
 		// A fetch replaces packed-refs and adds packs: it waits for us, so that

@@ -39,7 +39,9 @@ func (c Clone) Copy() Clone {
 // Store is what the last fetch brought into one of a clone's bare repositories.
 type Store struct {
 	// Format is the hash of its objects: sha1 or sha256.
-	Format    string    `json:"format"`
+	Format string `json:"format"`
+	// ClonedAt tells a store from one that took the place of a damaged one.
+	ClonedAt  time.Time `json:"cloned_at"`
 	Snapshot  string    `json:"snapshot"` // identifies the refs: a hash of all of them
 	Head      string    `json:"head,omitempty"`
 	FetchedAt time.Time `json:"fetched_at"`

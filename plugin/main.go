@@ -97,6 +97,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	clones, err := clone.NewManager(clone.Config{
 		Root: at.data, Boot: strings.TrimSpace(string(boot)), DB: db, Git: runner, Trash: bin, Log: log, Now: time.Now,
+		Schemes: set.schemes,
 	}, state)
 	if err != nil {
 		return err

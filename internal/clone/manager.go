@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -29,6 +30,11 @@ type Config struct {
 	Trash *trash.Trash
 	Log   *logrus.Logger
 	Now   func() time.Time
+	// Schemes are those that a submodule's URL may have, as a user's.
+	Schemes volume.Schemes
+	// LookupHost returns the addresses of a submodule's or an LFS server's host; nil
+	// asks the machine's name servers.
+	LookupHost func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Credentials returns what to show to a URL for a subject: the credential of
 	// a name, or, without one, that whose scope fits best. Nil, nil is none.
 	Credentials func(url string, s volume.Subject, name string) (*git.Auth, error)

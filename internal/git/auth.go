@@ -3,6 +3,7 @@ package git
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -15,6 +16,9 @@ type Remote struct {
 	// again for the new URL after a redirect, so that a secret never goes to a
 	// place that its scope does not name.
 	Auth func(url string) (*Auth, error)
+	// Pin, if not empty, are the only addresses at which the URL's host is
+	// connected to, whatever the name servers say by then. Not for git://.
+	Pin []netip.Addr
 }
 
 func (r Remote) auth(url string) (*Auth, error) {

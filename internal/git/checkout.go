@@ -13,14 +13,21 @@ type Checkout struct {
 	Store    string
 	Commit   string
 	Dir      string // belongs to UID and GID, and so will all that is written
+	GitDir   string // where the index goes; empty: Dir/.git
 	UID, GID uint32
 }
 
-// Index is where the index of a checkout lies below its directory.
-const Index = ".git/index"
+func (c Checkout) gitDir() string {
+	if c.GitDir == "" {
+		return filepath.Join(c.Dir, ".git")
+	}
+	return c.GitDir
+}
 
-// Checkout writes the files of a commit into c.Dir and their index to
-// c.Dir/.git/index. It runs as the tree's uid, in parallel.
+func (c Checkout) index() string { return filepath.Join(c.gitDir(), "index") }
+
+// Checkout writes the files of a commit into c.Dir and their index into c.GitDir.
+// It runs as the tree's uid, in parallel.
 func (g *Git) Checkout(ctx context.Context, c Checkout) error {
 	_, err := g.run(ctx, command{
 		op: "check out " + c.Commit,
@@ -31,9 +38,9 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) error {
 			"-c", "checkout.workers=" + strconv.Itoa(max(1, min(runtime.NumCPU(), 8))),
 			"read-tree", "-m", "-u", c.Commit,
 		},
-		env: []string{"GIT_INDEX_FILE=" + filepath.Join(c.Dir, Index)},
+		env: []string{"GIT_INDEX_FILE=" + c.index()},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
-		read: []string{c.Store}, write: []string{c.Dir},
+		read: []string{c.Store}, write: []string{c.Dir, c.gitDir()},
 	})
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 )
@@ -94,12 +95,12 @@ func KindOf(err error) Kind {
 
 // explainHostKey adds to an error about an unknown host key what the user needs to
 // accept it.
-func explainHostKey(ctx context.Context, url string, err error) error {
+func explainHostKey(ctx context.Context, url string, pin []netip.Addr, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	line, fingerprint, scanErr := scanHostKey(ctx, url)
+	line, fingerprint, scanErr := scanHostKey(ctx, url, pin)
 	if scanErr != nil {
 		return err
 	}

@@ -194,7 +194,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 // let in there; c.url is set here, and c.args gets the URL through withURL.
 func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(url string) []string) (out []byte, err error) {
 	err = retry(ctx, func() error {
-		return g.follow(ctx, r.URL, func(url string) error {
+		return g.follow(ctx, r, func(url string) error {
 			out, err = g.runAt(ctx, r, url, c, withURL(url))
 			return err
 		})
@@ -211,7 +211,10 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 	c.uid, c.gid = g.uid, g.gid
 	c.env = append([]string{"GIT_ALLOW_PROTOCOL=" + g.schemes}, c.env...)
 	c.env = append(c.env, g.proxies...)
-	var config []string
+	config, err := pinConfig(url, r.Pin)
+	if err != nil {
+		return nil, err
+	}
 	if g.caBundle != "" {
 		config = append(config, "http.sslCAInfo", g.caBundle)
 		c.read = append([]string{g.caBundle}, c.read...)
@@ -223,7 +226,7 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 			return nil, err
 		}
 		defer session.Close()
-		c.env = append(c.env, "GIT_SSH_COMMAND="+session.command(), "GIT_SSH_VARIANT=ssh")
+		c.env = append(c.env, "GIT_SSH_COMMAND="+session.command()+pinSSH(url, r.Pin), "GIT_SSH_VARIANT=ssh")
 		c.read = append([]string{session.dir}, c.read...)
 	case auth != nil && (auth.Password != "" || auth.Bearer != ""):
 		more, pipe, err := httpAuth(url, auth)
@@ -237,7 +240,7 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 	c.env = append(c.env, configEnv(config)...)
 	out, err := g.run(ctx, c)
 	if KindOf(err) == KindHostKey {
-		err = explainHostKey(ctx, url, err)
+		err = explainHostKey(ctx, url, r.Pin, err)
 	}
 	if err != nil && c.cleanup != nil {
 		err = joinNotNil(err, c.cleanup())

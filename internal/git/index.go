@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"os"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -27,6 +26,7 @@ const (
 	flagExtended  = 0x4000 // in the first two bytes of flags
 	flagSkipTree  = 0x4000 // in the second two: not in the work tree
 	modeMask      = 0xf000
+	modeRegular   = 0x8000
 	modeSubmodule = 0xe000
 )
 
@@ -43,21 +43,9 @@ const setBack = 2 * time.Second
 // at its first one. git itself could refresh the index, by reading every file
 // once more, through every filter; here nothing but the times has changed.
 func SettleTimes(c Checkout) error {
-	path := filepath.Join(c.Dir, Index)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // an empty commit
-	}
-	if err != nil {
+	data, entries, err := readIndex(c)
+	if err != nil || data == nil {
 		return err
-	}
-	sum := hash.Hash(sha1.New())
-	if len(c.Commit) == 2*sha256.Size {
-		sum = sha256.New()
-	}
-	entries, err := indexEntries(data, sum.Size())
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
 	}
 	dir, err := os.OpenFile(c.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -71,6 +59,9 @@ func SettleTimes(c Checkout) error {
 	for w := range workers {
 		g.Go(func() error {
 			for i := w; i < len(entries); i += workers {
+				if !entries[i].isFile() {
+					continue
+				}
 				if err := entries[i].settle(int(dir.Fd()), then); err != nil {
 					return err
 				}
@@ -81,18 +72,56 @@ func SettleTimes(c Checkout) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	sum := c.hash()
 	body := data[:len(data)-sum.Size()]
 	sum.Write(body)
 	// In place: nobody has seen this tree yet, and it is built again when this
 	// does not come to its end.
-	return os.WriteFile(path, sum.Sum(body), 0o644)
+	return os.WriteFile(c.index(), sum.Sum(body), 0o644)
 }
 
-// indexEntry is a file in an index.
+// hash returns the hash of the repository's objects, which also ends its index.
+func (c Checkout) hash() hash.Hash {
+	if len(c.Commit) == 2*sha256.Size {
+		return sha256.New()
+	}
+	return sha1.New()
+}
+
+// readIndex returns the index of a checkout and what is in it; nil for an empty
+// commit, which has none.
+func readIndex(c Checkout) ([]byte, []indexEntry, error) {
+	data, err := os.ReadFile(c.index())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err := indexEntries(data, c.hash().Size())
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", c.index(), err)
+	}
+	return data, entries, nil
+}
+
+// indexEntry is an entry of an index.
 type indexEntry struct {
 	stat []byte // within the index's data
+	id   []byte
 	name string
+	skip bool // not in the work tree
 }
+
+func (e indexEntry) mode() uint32 { return binary.BigEndian.Uint32(e.stat[24:]) }
+
+func (e indexEntry) size() uint32 { return binary.BigEndian.Uint32(e.stat[36:]) }
+
+// isSubmodule reports whether it is a submodule's commit.
+func (e indexEntry) isSubmodule() bool { return e.mode()&modeMask == modeSubmodule }
+
+// isFile reports whether there is a file, or a symlink, in the work tree for it.
+func (e indexEntry) isFile() bool { return !e.skip && !e.isSubmodule() }
 
 func (e indexEntry) settle(dir int, t unix.Timespec) error {
 	if err := unix.UtimesNanoAt(dir, e.name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -105,10 +134,12 @@ func (e indexEntry) settle(dir int, t unix.Timespec) error {
 	for i, v := range []int64{st.Ctim.Sec, st.Ctim.Nsec, st.Mtim.Sec, st.Mtim.Nsec} {
 		binary.BigEndian.PutUint32(e.stat[4*i:], uint32(v))
 	}
+	// Not what it was where a pointer was replaced by what it points to.
+	binary.BigEndian.PutUint32(e.stat[36:], uint32(st.Size))
 	return nil
 }
 
-// indexEntries finds the files in an index whose object IDs have idSize bytes.
+// indexEntries lists what is in an index whose object IDs have idSize bytes.
 func indexEntries(data []byte, idSize int) ([]indexEntry, error) {
 	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
 		return nil, errors.New("not an index")
@@ -138,10 +169,9 @@ func indexEntries(data []byte, idSize int) ([]indexEntry, error) {
 		if end < 0 || size > len(rest) {
 			return nil, errors.New("the index is cut short")
 		}
-		mode := binary.BigEndian.Uint32(stat[24:])
-		if !skip && mode&modeMask != modeSubmodule {
-			entries = append(entries, indexEntry{stat: stat, name: string(rest[head : head+end])})
-		}
+		entries = append(entries, indexEntry{
+			stat: stat, id: rest[indexStat : indexStat+idSize], name: string(rest[head : head+end]), skip: skip,
+		})
 		rest = rest[size:]
 	}
 	return entries, nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -26,7 +27,7 @@ const infoRefs = "/info/refs"
 // no redirect here: a remote could send it, with what it carries, to any address
 // that this machine can reach. A redirect within the host is taken; one to
 // another host is told to the user, who may name that URL.
-func (g *Git) redirected(ctx context.Context, remote string) (string, error) {
+func (g *Git) redirected(ctx context.Context, remote string, pin []netip.Addr) (string, error) {
 	from, err := url.Parse(remote)
 	if err != nil {
 		return "", err
@@ -38,7 +39,7 @@ func (g *Git) redirected(ctx context.Context, remote string) (string, error) {
 		return "", err
 	}
 	client := http.Client{
-		Transport:     &http.Transport{TLSClientConfig: g.tls, Proxy: g.proxy, DisableKeepAlives: true},
+		Transport:     &http.Transport{TLSClientConfig: g.tls, Proxy: g.proxy, DisableKeepAlives: true, DialContext: pinDial(from, pin)},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(request)
@@ -65,13 +66,14 @@ func (g *Git) redirected(ctx context.Context, remote string) (string, error) {
 }
 
 // follow calls f with the remote's URL, and again with where it is redirected to.
-func (g *Git) follow(ctx context.Context, remote string, f func(url string) error) error {
+func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) error {
+	remote := r.URL
 	for range maxRedirects {
 		err := f(remote)
 		if KindOf(err) != KindRedirect {
 			return err
 		}
-		next, redirectErr := g.redirected(ctx, remote)
+		next, redirectErr := g.redirected(ctx, remote, r.Pin)
 		if redirectErr != nil {
 			if KindOf(redirectErr) == "" {
 				return errors.Join(err, redirectErr)

@@ -7,6 +7,7 @@
 //	  trees/<id>/         one layer: the files of a commit and .git/index
 //	  refs/<id>/          one git layer: .git without objects of its own, but
 //	                      hard links to the store's packs
+//	  lfs/<ab>/<id>       LFS objects by their hash, for all trees
 //	  cache/<uid>/        what .hdcache shows (package workspace)
 //	  workspaces/<id>/    (package workspace)
 //

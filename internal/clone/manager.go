@@ -103,7 +103,7 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 			m: m, key: key, dir: filepath.Join(m.Root, "clones", key),
 			subject: s, repo: repo,
 			trees: make(map[string]meta.Layer), gitLayers: make(map[string]meta.Layer),
-			users: make(map[string]int), gate: make(chan struct{}, 1),
+			users: make(map[string]int), gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1),
 		}
 		m.clones[key] = c
 	}

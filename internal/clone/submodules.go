@@ -186,6 +186,9 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 	if err := b.clone.m.Git.Checkout(ctx, co); err != nil {
 		return err
 	}
+	if err := sub.clone.fillLFS(ctx, sub.spec, b.rule, co); err != nil {
+		return err
+	}
 	if err := git.SettleTimes(co); err != nil {
 		return err
 	}

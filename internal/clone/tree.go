@@ -43,6 +43,9 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 	if err := c.m.Git.Checkout(ctx, co); err != nil {
 		return false, "", err
 	}
+	if err := c.fillLFS(ctx, s, c.rule(s), co); err != nil {
+		return false, "", err
+	}
 	if err := git.SettleTimes(co); err != nil {
 		return false, "", err
 	}

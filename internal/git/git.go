@@ -101,6 +101,7 @@ type command struct {
 	uid, gid uint32
 	read     []string // directories that it may read
 	write    []string // directories that it may change
+	stdin    []byte
 	stderr   func(line string)
 	files    []*os.File // inherited, from descriptor 3 on
 	// cleanup, if set, is called after a failure, before another try.
@@ -168,6 +169,9 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, g.program, args...)
 	cmd.Env = g.environment(c.env)
 	cmd.Dir = c.dir
+	if c.stdin != nil {
+		cmd.Stdin = bytes.NewReader(c.stdin)
+	}
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = stdout, stderr, c.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:    true,

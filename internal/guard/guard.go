@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -83,7 +84,7 @@ func (r Rule) Dial(ctx context.Context, network, address string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := r.Check(ctx, Place{Host: host, Port: port})
+	addrs, err := r.Check(ctx, Place{Host: strings.ToLower(host), Port: port})
 	if err != nil {
 		return nil, err
 	}

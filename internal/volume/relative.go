@@ -10,6 +10,16 @@ func (u URL) Port() string {
 	return defaultPort[u.scheme]
 }
 
+// OverHTTP returns where the repository is over HTTP: the URL itself if its scheme is
+// http or https, and for others the same path at the same host over https, which is
+// where git-lfs expects the large files of a repository that is fetched over ssh.
+func (u URL) OverHTTP() string {
+	if u.scheme == "https" || u.scheme == "http" {
+		return u.String()
+	}
+	return URL{scheme: "https", host: u.host, path: "/" + strings.TrimPrefix(u.path, "/")}.String()
+}
+
 // ParseRelative reads the URL of a submodule of u: one that begins with ./ or ../
 // stands, as for git, for a place beside u, and anything else is read by
 // ParseURL. It never leaves u's host. The error is an *OptionError for "repo".

@@ -55,3 +55,18 @@ func TestPort(t *testing.T) {
 		}
 	}
 }
+
+func TestOverHTTP(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://h:8443/o/r.git": "https://h:8443/o/r.git", "http://h/r": "http://h/r",
+		"git@h:o/r.git": "https://h/o/r.git", "ssh://git@h:2222/o/r": "https://h/o/r", "git://h/r": "https://h/r",
+	} {
+		u, err := ParseURL(text, AllSchemes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := u.OverHTTP(); got != want {
+			t.Errorf("%s: OverHTTP %q, want %q", text, got, want)
+		}
+	}
+}

@@ -58,7 +58,8 @@ func (r Rule) Check(ctx context.Context, p Place) ([]netip.Addr, error) {
 		return nil, fmt.Errorf("look up %q: no address", p.Host)
 	}
 	for i, a := range addrs {
-		addrs[i] = a.Unmap()
+		a = a.Unmap()
+		addrs[i] = a
 		if !Public(a) {
 			return nil, fmt.Errorf("%s is at %s: %w", p, a, ErrInside)
 		}

@@ -78,7 +78,14 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
-	runner, err := git.New(git.Config{Program: at.git, UID: fetchUID, GID: fetchUID, Schemes: set.schemes.List()})
+	certificates, err := writeCABundle(at.data, set.caBundle)
+	if err != nil {
+		return err
+	}
+	runner, err := git.New(git.Config{
+		Program: at.git, UID: fetchUID, GID: fetchUID, Schemes: set.schemes.List(), CABundle: certificates,
+		HTTPProxy: set.proxies.http, HTTPSProxy: set.proxies.https, NoProxy: set.proxies.none,
+	})
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	defer db.Close()
-	bin, err := trash.Open(filepath.Join(at.data, "trash"), trash.Options{Report: reportTrash(log)})
+	bin, err := trash.Open(filepath.Join(at.data, "trash"), reportTrash(log))
 	if err != nil {
 		return err
 	}

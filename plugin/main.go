@@ -197,9 +197,15 @@ func listen(socket string) (net.Listener, error) {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	before := syscall.Umask(0o177)
-	defer syscall.Umask(before)
-	return net.Listen("unix", socket)
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	// To connect takes the right to write, which our umask gave to nobody else.
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 func reportTrash(log *logrus.Logger) func(trash.Report) {

@@ -17,9 +17,9 @@ demo: install ## install the plugin and show the main job end to end; REPO=url R
 test: needs plugin ## all tests: units, integration (as root), end to end in an engine of their own
 	go test -race -count=1 -timeout 28m ./...
 
-fuzz: ## fuzz the parsers of what users and remotes say, a minute each; FUZZTIME=10m for longer
+fuzz: ## fuzz the parsers of what users and remotes say, about a minute each; FUZZTIME=10m for longer
 	@for target in FuzzParseURL FuzzParseRef FuzzParseOptions; do \
-		go test -run='^$$' -fuzz="^$$target$$" -fuzztime=$(or $(FUZZTIME),60s) -fuzzminimizetime=10x ./internal/volume || exit 1; \
+		go test -run='^$$' -fuzz="^$$target$$" -fuzztime=$(or $(FUZZTIME),1500000x) -fuzzminimizetime=10x ./internal/volume || exit 1; \
 	done
 
 bench: needs plugin ## measure mounts and unmounts against git itself, into build/bench.json (as root)

@@ -174,6 +174,11 @@ func (p *process) mount(name, id string) string {
 	return a.Mountpoint
 }
 
+// tryMount mounts for the error.
+func (p *process) tryMount(name, id string) error {
+	return p.call(p.t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, nil)
+}
+
 func (p *process) unmount(name, id string) {
 	p.t.Helper()
 	if err := p.call(p.t.Context(), "VolumeDriver.Unmount", volume.UnmountRequest{Name: name, ID: id}, nil); err != nil {

@@ -72,6 +72,10 @@ type command struct {
 	read     []string // directories that it may read
 	write    []string // directories that it may change
 	stderr   func(line string)
+	stdin    io.Reader
+	stdout   io.Writer // instead of what run returns; for output without a limit
+	// remote is set when the command may talk to one.
+	remote bool
 }
 
 const (
@@ -97,8 +101,15 @@ var baseConfig = []string{
 	"protocol.version=2",
 }
 
-func (g *Git) environment(extra []string) []string {
-	return append([]string{
+// environment is all that a command finds in its own. One that is not to talk to
+// a remote can't: without a transport, an object that a partial clone lacks is an
+// error, where git would fetch it as whoever happens to read it.
+func (g *Git) environment(c command) []string {
+	schemes, extra := "", []string{"GIT_NO_LAZY_FETCH=1"} // known to git 2.45 and newer
+	if c.remote {
+		schemes, extra = g.schemes, nil
+	}
+	env := append([]string{
 		"PATH=/usr/bin:/bin",
 		"HOME=/nonexistent",
 		"LC_ALL=C",
@@ -110,9 +121,10 @@ func (g *Git) environment(extra []string) []string {
 		"GIT_ASKPASS=/bin/false",
 		"SSH_ASKPASS=/bin/false",
 		"GIT_SSH_COMMAND=ssh -F /dev/null -o BatchMode=yes",
-		"GIT_ALLOW_PROTOCOL=" + g.schemes,
+		"GIT_ALLOW_PROTOCOL=" + schemes,
 		"GIT_NO_REPLACE_OBJECTS=1",
 	}, extra...)
+	return append(env, c.env...)
 }
 
 // run executes c and returns its stdout. When ctx ends first, the whole process
@@ -132,9 +144,12 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		stderr = io.MultiWriter(tail, &lines{f: c.stderr})
 	}
 	cmd := exec.CommandContext(ctx, g.program, args...)
-	cmd.Env = g.environment(c.env)
+	cmd.Env = g.environment(c)
 	cmd.Dir = c.dir
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, stdout, stderr
+	if c.stdout != nil {
+		cmd.Stdout = c.stdout
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:    true,
 		Pdeathsig:  syscall.SIGKILL,

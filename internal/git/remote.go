@@ -34,7 +34,7 @@ func (g *Git) LsRefs(ctx context.Context, url string, names ...string) (RemoteRe
 	}
 	out, err := g.run(ctx, command{
 		op: "ask for the refs of", url: url, args: args, dir: "/",
-		uid: g.uid, gid: g.gid,
+		uid: g.uid, gid: g.gid, remote: true,
 	})
 	if err != nil {
 		return RemoteRefs{}, err

@@ -139,6 +139,16 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 	if r, ok := c.fresh(s); ok {
 		return r, nil
 	}
+	if s.Ref.Kind() == volume.RefSHA {
+		r, ok, err := c.commit(ctx, s, s.Ref.String())
+		if err != nil {
+			return r, err
+		}
+		if ok {
+			store, _ := c.store(s.History)
+			return c.record(s, store, r)
+		}
+	}
 	if known == nil {
 		a, err := c.ask(ctx, s)
 		if err != nil {

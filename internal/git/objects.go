@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -85,11 +84,14 @@ func (g *Git) eachRecord(ctx context.Context, c command, end byte, f func(record
 	for err == nil && s.Scan() {
 		err = f(s.Text())
 	}
-	err = errors.Join(err, s.Err())
 	// A command that still writes is told that nobody reads.
 	r.CloseWithError(io.ErrClosedPipe)
-	if runErr := <-ran; runErr != nil {
+	runErr := <-ran
+	switch {
+	case err != nil:
+		return err
+	case runErr != nil:
 		return runErr
 	}
-	return err
+	return s.Err()
 }

@@ -13,17 +13,26 @@ import (
 
 // treeShape names how trees are built; it is part of their ID, so that trees of
 // another shape or of another way of building are other trees.
-const treeShape = "full-1"
+const treeShape = "files-2"
 
 // treeFor returns the tree of a commit for a uid and gid, and builds it if there
 // is none.
 func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
 	id := layerID("tree", treeShape, commit, s.UID, s.GID, s.Files)
 	return c.layer(ctx, c.trees, id, c.treeDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
+		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), commit)
+		if err == nil && !ok { // a tag may be of a tree or of a file
+			err = git.NoCommit(s.URL.String(), s.Ref.String())
+		}
+		if err != nil {
+			return meta.Layer{}, err
+		}
+		if err := c.bringBlobs(ctx, s, commit); err != nil {
+			return meta.Layer{}, err
+		}
 		_, end := c.begin("checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Store: s.History.Name()}
-		var err error
 		l.TracksCache, err = c.buildTree(ctx, s, commit, dir)
 		return l, err
 	}, (*meta.Tx).PutTree)
@@ -39,14 +48,17 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 			return false, err
 		}
 	}
-	co := git.Checkout{Store: c.storeDir(s.History.Name()), Commit: commit, Dir: dir, UID: s.UID, GID: s.GID}
+	co := git.Checkout{
+		Store: c.storeDir(s.History.Name()), Commit: commit, Cone: s.cone(),
+		Dir: dir, UID: s.UID, GID: s.GID,
+	}
 	if err := c.m.Git.Checkout(ctx, co); err != nil {
 		return false, err
 	}
 	if err := git.SettleTimes(co); err != nil {
 		return false, err
 	}
-	return exists(filepath.Join(dir, CacheLink))
+	return git.Tracks(co, CacheLink)
 }
 
 // CacheLink is the name at the top of a workspace that shows the cache.

@@ -43,21 +43,10 @@ const setBack = 2 * time.Second
 // at its first one. git itself could refresh the index, by reading every file
 // once more, through every filter; here nothing but the times has changed.
 func SettleTimes(c Checkout) error {
-	path := filepath.Join(c.Dir, Index)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // an empty commit
-	}
-	if err != nil {
+	sum := c.newHash()
+	data, entries, err := c.readIndex(sum.Size())
+	if err != nil || data == nil {
 		return err
-	}
-	sum := hash.Hash(sha1.New())
-	if len(c.Commit) == 2*sha256.Size {
-		sum = sha256.New()
-	}
-	entries, err := indexEntries(data, sum.Size())
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
 	}
 	dir, err := os.OpenFile(c.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -71,6 +60,9 @@ func SettleTimes(c Checkout) error {
 	for w := range workers {
 		g.Go(func() error {
 			for i := w; i < len(entries); i += workers {
+				if entries[i].absent {
+					continue
+				}
 				if err := entries[i].settle(int(dir.Fd()), then); err != nil {
 					return err
 				}
@@ -85,13 +77,51 @@ func SettleTimes(c Checkout) error {
 	sum.Write(body)
 	// In place: nobody has seen this tree yet, and it is built again when this
 	// does not come to its end.
-	return os.WriteFile(path, sum.Sum(body), 0o644)
+	return os.WriteFile(filepath.Join(c.Dir, Index), sum.Sum(body), 0o644)
+}
+
+// Tracks reports whether the commit of a checkout has a file of that name, or
+// one below it, be it in the cone or not.
+func Tracks(c Checkout, name string) (bool, error) {
+	_, entries, err := c.readIndex(c.newHash().Size())
+	for _, e := range entries {
+		if below(e.name, name) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// newHash returns the hash of the repository's format.
+func (c Checkout) newHash() hash.Hash {
+	if Format(c.Commit) == SHA256 {
+		return sha256.New()
+	}
+	return sha1.New()
+}
+
+// readIndex reads the index of a checkout; an empty commit has none.
+func (c Checkout) readIndex(idSize int) ([]byte, []indexEntry, error) {
+	path := filepath.Join(c.Dir, Index)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err := indexEntries(data, idSize)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return data, entries, nil
 }
 
 // indexEntry is a file in an index.
 type indexEntry struct {
-	stat []byte // within the index's data
-	name string
+	stat   []byte // within the index's data
+	name   string
+	absent bool // from the work tree: outside of the cone, or a submodule
 }
 
 func (e indexEntry) settle(dir int, t unix.Timespec) error {
@@ -139,9 +169,10 @@ func indexEntries(data []byte, idSize int) ([]indexEntry, error) {
 			return nil, errors.New("the index is cut short")
 		}
 		mode := binary.BigEndian.Uint32(stat[24:])
-		if !skip && mode&modeMask != modeSubmodule {
-			entries = append(entries, indexEntry{stat: stat, name: string(rest[head : head+end])})
-		}
+		entries = append(entries, indexEntry{
+			stat: stat, name: string(rest[head : head+end]),
+			absent: skip || mode&modeMask == modeSubmodule,
+		})
 		rest = rest[size:]
 	}
 	return entries, nil

@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export MIRROR CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs plugin install uninstall demo test bench lint clean
+.PHONY: help needs build rootfs plugin install uninstall demo test fuzz bench lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
@@ -16,6 +16,11 @@ demo: install ## install the plugin and show the main job end to end; REPO=url R
 
 test: needs plugin ## all tests: units, integration (as root), end to end in an engine of their own
 	go test -race -count=1 -timeout 28m ./...
+
+fuzz: ## fuzz the parsers of what users and remotes say, about a minute each; FUZZTIME=10m for longer
+	@for target in FuzzParseURL FuzzParseRef FuzzParseOptions; do \
+		go test -run='^$$' -fuzz="^$$target$$" -fuzztime=$(or $(FUZZTIME),1500000x) -fuzzminimizetime=10x ./internal/volume || exit 1; \
+	done
 
 bench: needs plugin ## measure mounts and unmounts against git itself, into build/bench.json (as root)
 	@go run -buildvcs=false ./cmd/bench

@@ -61,6 +61,10 @@ type leaseStatus struct {
 	MountedAt time.Time `json:"mounted_at"`
 }
 
+// filterMeaning says what a volume with filter=blob:none is.
+const filterMeaning = "blob:none: only the files of commits that were checked out are here; " +
+	"git in the container fetches others from the remote when it needs them, and fails where it can't reach it"
+
 // status is what `docker volume inspect` shows. It has no secret.
 func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 	leases := []leaseStatus{}
@@ -88,6 +92,9 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 		"state":      s.State,
 		"progress":   s.Progress,
 		"leases":     leases,
+	}
+	if h.opts.History.NoBlobs {
+		status["filter"] = filterMeaning
 	}
 	if !s.FetchedAt.IsZero() {
 		status["fetched_at"] = s.FetchedAt.UTC().Format(time.RFC3339)

@@ -71,17 +71,17 @@ func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
 			t.Errorf("mode %v, %v, want 0755", info.Mode(), err)
 		}
 		for _, place := range []string{dir, filepath.Join(dir, "sub")} {
-			if got := gitAs(t, uid, place, "status", "--porcelain"); got != "" {
+			if got := gitUser(t, uid, place, "status", "--porcelain"); got != "" {
 				t.Errorf("uid %s: status of %s: %q, want clean", uid, place, got)
 			}
-			if got := gitAs(t, uid, place, "config", "--list", "--local"); strings.Contains(got, "lfs") || strings.Contains(got, "filter") {
+			if got := gitUser(t, uid, place, "config", "--list", "--local"); strings.Contains(got, "lfs") || strings.Contains(got, "filter") {
 				t.Errorf("configuration: %s, want nothing of git-lfs", got)
 			}
 		}
 		if err := os.WriteFile(filepath.Join(dir, "a/small file.bin"), []byte("smalL\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if got := gitAs(t, uid, dir, "status", "--porcelain"); got != ` M "a/small file.bin"` {
+		if got := gitUser(t, uid, dir, "status", "--porcelain"); got != ` M "a/small file.bin"` {
 			t.Errorf("status after an edit of the same size: %q", got)
 		}
 		p.unmount("v"+uid, "1")

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/driver"
+	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
@@ -78,7 +81,14 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
-	runner, err := git.New(git.Config{Program: at.git, UID: fetchUID, GID: fetchUID, Schemes: set.schemes.List()})
+	certificates, err := writeCABundle(at.data, set.caBundle)
+	if err != nil {
+		return err
+	}
+	runner, err := git.New(git.Config{
+		Program: at.git, UID: fetchUID, GID: fetchUID, Schemes: set.schemes.List(), CABundle: certificates,
+		HTTPProxy: set.proxies.http, HTTPSProxy: set.proxies.https, NoProxy: set.proxies.none,
+	})
 	if err != nil {
 		return err
 	}
@@ -91,13 +101,17 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	defer db.Close()
-	bin, err := trash.Open(filepath.Join(at.data, "trash"), trash.Options{Report: reportTrash(log)})
+	bin, err := trash.Open(filepath.Join(at.data, "trash"), reportTrash(log))
+	if err != nil {
+		return err
+	}
+	credentials, err := openCredentials(at.data, log)
 	if err != nil {
 		return err
 	}
 	clones, err := clone.NewManager(clone.Config{
 		Root: at.data, Boot: strings.TrimSpace(string(boot)), DB: db, Git: runner, Trash: bin, Log: log, Now: time.Now,
-		Schemes: set.schemes,
+		Credentials: authFrom(credentials), Schemes: set.schemes,
 	}, state)
 	if err != nil {
 		return err
@@ -118,8 +132,14 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	clones.Background(bin.Run)
 	clones.Background(func(ctx context.Context) { sweep(ctx, log, workspaces, clones, volumes) })
-	return serve(ctx, at.socket, driver.Handler(volumes), log)
+	return serve(ctx, log, map[string]http.Handler{
+		at.socket: driver.Handler(volumes),
+		filepath.Join(filepath.Dir(at.socket), adminSocket): admin.Handler(admin.Config{Credentials: credentials, Log: log}),
+	})
 }
+
+// adminSocket lies beside the engine's, where root on the host can reach it.
+const adminSocket = "admin.sock"
 
 // sweep repairs what an earlier run left, while requests are answered already.
 func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clone.Manager, d *driver.Driver) {
@@ -131,40 +151,61 @@ func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clo
 	log.Debug("sweep: done")
 }
 
-// serve answers on the socket until ctx ends, and then lets the answers that are
+// serve answers on the sockets until ctx ends, and then lets the answers that are
 // under way be written.
-func serve(ctx context.Context, socket string, h http.Handler, log *logrus.Logger) error {
-	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		return err
+func serve(ctx context.Context, log *logrus.Logger, handlers map[string]http.Handler) error {
+	failed := make(chan error, len(handlers))
+	var servers []*http.Server
+	defer func() {
+		for _, s := range servers {
+			s.Close()
+		}
+	}()
+	for socket, h := range handlers {
+		l, err := listen(socket)
+		if err != nil {
+			return err
+		}
+		s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+		servers = append(servers, s)
+		go func() { failed <- fmt.Errorf("serve %s: %w", socket, s.Serve(l)) }()
 	}
-	// The database is ours, so a socket that is there is of a process that died.
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		return err
-	}
-	if err := os.Chmod(socket, 0o600); err != nil {
-		return err
-	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
-	log.WithField("socket", socket).Info("listening")
+	log.WithField("sockets", slices.Sorted(maps.Keys(handlers))).Info("listening")
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve %s: %w", socket, err)
+		return err
 	case <-ctx.Done():
 	}
 	log.Info("stopping: workspaces stay mounted")
 	// The engine waits 10 s after TERM.
 	wait, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	if err := server.Shutdown(wait); err != nil {
-		return server.Close()
+	for _, s := range servers {
+		if err := s.Shutdown(wait); err != nil {
+			log.WithError(err).Warn("stopping: requests were cut off")
+		}
 	}
 	return nil
+}
+
+// listen makes a socket that only root can connect to. One that is there is of a
+// process that died, for the database is ours.
+func listen(socket string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	// To connect takes the right to write, which our umask gave to nobody else.
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 func reportTrash(log *logrus.Logger) func(trash.Report) {

@@ -158,9 +158,14 @@ func (p *process) call(ctx context.Context, method string, request, answer any) 
 	return json.Unmarshal(data, answer)
 }
 
+// tryCreate creates for the error.
+func (p *process) tryCreate(name string, options map[string]string) error {
+	return p.call(p.t.Context(), "VolumeDriver.Create", volume.CreateRequest{Name: name, Options: options}, nil)
+}
+
 func (p *process) create(name string, options map[string]string) {
 	p.t.Helper()
-	if err := p.call(p.t.Context(), "VolumeDriver.Create", volume.CreateRequest{Name: name, Options: options}, nil); err != nil {
+	if err := p.tryCreate(name, options); err != nil {
 		p.t.Fatalf("create %q: %v", name, err)
 	}
 }
@@ -172,6 +177,11 @@ func (p *process) mount(name, id string) string {
 		p.t.Fatalf("mount %q: %v", name, err)
 	}
 	return a.Mountpoint
+}
+
+// tryMount mounts for the error.
+func (p *process) tryMount(name, id string) error {
+	return p.call(p.t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, nil)
 }
 
 func (p *process) unmount(name, id string) {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -18,9 +20,14 @@ type settings struct {
 	mountWait time.Duration
 	defaults  map[string]string
 	schemes   volume.Schemes
+	caBundle  []byte
+	proxies   proxies
 	level     logrus.Level
 	format    logrus.Formatter
 }
+
+// proxies are those of HTTP remotes, in the syntax that curl and Go share.
+type proxies struct{ http, https, none string }
 
 // maxMountWait leaves the engine, which waits 120 s at most, time to read the
 // answer.
@@ -35,6 +42,10 @@ func loadSettings() (settings, error) {
 		"MOUNT_WAIT":    "110s",
 		"DEFAULT_OPTS":  "",
 		"ALLOW_SCHEMES": "",
+		"CA_BUNDLE":     "",
+		"HTTP_PROXY":    "",
+		"HTTPS_PROXY":   "",
+		"NO_PROXY":      "",
 		"LOG_LEVEL":     "info",
 		"LOG_FORMAT":    "text",
 	} {
@@ -58,6 +69,15 @@ func loadSettings() (settings, error) {
 	if s.schemes, err = volume.ParseSchemes(v.GetString("ALLOW_SCHEMES")); err != nil {
 		return fail("ALLOW_SCHEMES", "", err)
 	}
+	if s.caBundle, err = parseCABundle(v.GetString("CA_BUNDLE")); err != nil {
+		return settings{}, fmt.Errorf("setting CA_BUNDLE: %w", err) // it is long
+	}
+	s.proxies = proxies{v.GetString("HTTP_PROXY"), v.GetString("HTTPS_PROXY"), v.GetString("NO_PROXY")}
+	for key, text := range map[string]string{"HTTP_PROXY": s.proxies.http, "HTTPS_PROXY": s.proxies.https} {
+		if err := checkProxy(text); err != nil {
+			return settings{}, fmt.Errorf("setting %s: %w", key, err)
+		}
+	}
 	levels := map[string]logrus.Level{
 		"error": logrus.ErrorLevel, "warn": logrus.WarnLevel, "info": logrus.InfoLevel, "debug": logrus.DebugLevel,
 	}
@@ -74,6 +94,22 @@ func loadSettings() (settings, error) {
 		return fail("LOG_FORMAT", "text or json", nil)
 	}
 	return s, nil
+}
+
+// checkProxy refuses what curl and Go would read differently, and a password: git
+// gets the proxy in its environment, where others of its uid can read it.
+func checkProxy(text string) error {
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return errors.New("is not a proxy's URL; allowed is http://host:port or https://host:port")
+	case u.User != nil:
+		return errors.New("contains a user name or password; a proxy that asks for one is not supported")
+	}
+	return nil
 }
 
 // configure makes the log what the settings say.

@@ -3,15 +3,16 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/docker/go-plugins-helpers/volume"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 )
 
 // work is a work tree whose commits are pushed to a server's repository.
@@ -67,9 +68,9 @@ func emptyServer(t *testing.T) *gitserver.Server {
 	return s
 }
 
-// gitAs runs git as another user, who in a container would not see the path that
+// gitUser is gitAs in a workspace, for a user who in a container would not see the path that
 // leads to dir.
-func gitAs(t *testing.T, uid, dir string, args ...string) string {
+func gitUser(t *testing.T, uid, dir string, args ...string) string {
 	t.Helper()
 	for up := filepath.Dir(dir); strings.Contains(up, "/workspaces/"); up = filepath.Dir(up) {
 		if info, err := os.Stat(up); err == nil && info.Mode().Perm() == 0o700 {
@@ -78,14 +79,11 @@ func gitAs(t *testing.T, uid, dir string, args ...string) string {
 			}
 		}
 	}
-	cmd := exec.Command("setpriv", append([]string{"--reuid=" + uid, "--regid=" + uid, "--clear-groups", "git"}, args...)...)
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1"}
-	out, err := cmd.CombinedOutput()
+	id, err := strconv.ParseUint(uid, 10, 32)
 	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+		t.Fatal(err)
 	}
-	return strings.TrimRight(string(out), "\n")
+	return gitAs(t, uint32(id), dir, args...)
 }
 
 func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
@@ -142,7 +140,7 @@ func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
 							continue
 						}
 					}
-					got := gitAs(t, tt.uid, filepath.Join(dir, place), args...)
+					got := gitUser(t, tt.uid, filepath.Join(dir, place), args...)
 					want := gitIn(t, filepath.Join(plain, place), args...)
 					got, want = strings.ReplaceAll(got, dir, "TOP"), strings.ReplaceAll(want, plain, "TOP")
 					if !slices.Equal(sortedLines(got), sortedLines(want)) {
@@ -151,10 +149,10 @@ func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
 				}
 			}
 			before := s.Stats("sub")
-			if got := gitAs(t, tt.uid, dir, tt.update...); got != "" {
+			if got := gitUser(t, tt.uid, dir, tt.update...); got != "" {
 				t.Errorf("git %s: %q, want nothing to do", strings.Join(tt.update, " "), got)
 			}
-			if got := gitAs(t, tt.uid, dir, "submodule", "status", "lib/x", "again"); !strings.HasPrefix(got, " "+first) || strings.Contains(got, "\n+") || strings.Contains(got, "\n-") {
+			if got := gitUser(t, tt.uid, dir, "submodule", "status", "lib/x", "again"); !strings.HasPrefix(got, " "+first) || strings.Contains(got, "\n+") || strings.Contains(got, "\n-") {
 				t.Errorf("submodule status: %q", got)
 			}
 			if after := s.Stats("sub"); after != before {
@@ -164,7 +162,7 @@ func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "lib/x/file"), []byte("1ne\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if got := gitAs(t, tt.uid, filepath.Join(dir, "lib/x"), "status", "--porcelain"); got != " M file" {
+			if got := gitUser(t, tt.uid, filepath.Join(dir, "lib/x"), "status", "--porcelain"); got != " M file" {
 				t.Errorf("status after an edit: %q", got)
 			}
 			for _, name := range []string{"unmapped", "later"} {
@@ -176,8 +174,6 @@ func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
 		})
 	}
 }
-
-func sortedLines(s string) []string { return slices.Sorted(strings.SplitSeq(s, "\n")) }
 
 func TestSubmodulesAreFetchedOnceAndSharedByCommits(t *testing.T) {
 	s := emptyServer(t)
@@ -285,5 +281,61 @@ func TestHostileSubmodulesAreRefused(t *testing.T) {
 	}
 	if got := other.Stats("x"); got != (gitserver.Stats{}) {
 		t.Errorf("another server on loopback was asked: %+v", got)
+	}
+}
+
+func TestSubmodulesAndLFSInOtherShapes(t *testing.T) {
+	s, lfs := emptyServer(t), new(lfsserver.Server)
+	in, out := lfs.Put("in the cone\n"), lfs.Put("out of the cone\n")
+	sub := lfsRepo(t, s, lfs, "sub")
+	first := sub.commit(map[string]string{"file": "one\n"}, nil)
+	sub.commit(map[string]string{"file": "two\n"}, nil)
+	super := lfsRepo(t, s, lfs, "super")
+	for _, option := range []string{"uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"} {
+		if err := s.Configure("super", option, "true"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	super.commit(map[string]string{"a/early": "x"}, nil)
+	super.commit(map[string]string{
+		".gitattributes": lfsserver.Attributes, "a/in.bin": in.String(), "b/out.bin": out.String(),
+		".gitmodules": section("in", "a/sub", "../sub") + section("out", "b/sub", "../sub"),
+	}, map[string]string{"a/sub": first, "b/sub": first})
+	p := start(t, scratch(t))
+	for i, tt := range []struct {
+		name, option, value string
+		sparse              bool
+	}{
+		{name: "sparse", option: "sparse", value: "a", sparse: true}, // first, to see that nothing else is fetched
+		{name: "depth", option: "depth", value: "1"},
+		{name: "filter", option: "filter", value: "blob:none"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p.create(tt.name, map[string]string{"repo": s.URL("super"), "submodules": "true", tt.option: tt.value})
+			dir := p.mount(tt.name, "1")
+			want := map[string]string{"a/in.bin": "in the cone\n", "a/sub/file": "one\n"}
+			if !tt.sparse {
+				want["b/out.bin"], want["b/sub/file"] = "out of the cone\n", "one\n"
+			} else if _, err := os.Lstat(filepath.Join(dir, "b")); err == nil {
+				t.Error("b is there, and not in the cone")
+			}
+			for path, text := range want {
+				if got := readFile(t, filepath.Join(dir, path)); got != text {
+					t.Errorf("%s: %q, want %q", path, got, text)
+				}
+			}
+			for _, place := range []string{"", "a/sub"} {
+				if got := gitIn(t, filepath.Join(dir, place), "status", "--porcelain"); got != "" {
+					t.Errorf("status in %q: %q, want clean", place, got)
+				}
+			}
+			if i == 0 && lfs.Stats(out.OID).Asked != 0 {
+				t.Error("an object out of the cone was asked for")
+			}
+			p.unmount(tt.name, "1")
+		})
+	}
+	if got := s.Stats("sub").Clones; got != 1 {
+		t.Errorf("the submodule was cloned %d times, want once", got)
 	}
 }

@@ -24,16 +24,25 @@ type fetched struct {
 }
 
 // storedAs returns the name under which the store keeps a ref of the remote.
-// Branches and tags keep theirs; what could collide with nothing of the remote's
-// is kept below refs/helmdeck.
+// Branches and tags, which every fetch brings and prunes, keep theirs. Others are
+// kept by hash: no two of them can be in each other's way as file and directory,
+// and none can be taken for what is ours.
 func storedAs(ref string) string {
-	if ref == "" || ref == "HEAD" {
+	switch {
+	case ref == "" || ref == "HEAD":
 		return "refs/helmdeck/HEAD"
-	}
-	if strings.HasPrefix(ref, "refs/") {
+	case everyFetch(ref):
 		return ref
+	case strings.HasPrefix(ref, "refs/"):
+		sum := sha256.Sum256([]byte(ref))
+		return "refs/helmdeck/refs/" + hex.EncodeToString(sum[:16])
 	}
 	return "refs/helmdeck/commits/" + ref
+}
+
+// everyFetch reports whether every fetch brings a ref.
+func everyFetch(ref string) bool {
+	return strings.HasPrefix(ref, "refs/heads/") || strings.HasPrefix(ref, "refs/tags/")
 }
 
 // fetch brings all branches and tags, and extra (a full ref, HEAD or a commit)
@@ -92,7 +101,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 		}
 		dir = c.storeDir(name)
 	}
-	f.store, err = c.fetchedNow(s, a, began, f.refs)
+	f.store, err = c.fetchedNow(s, a, extra, began, f.refs)
 	if err == nil {
 		c.repackSoon(s)
 		c.m.Log.WithFields(map[string]any{
@@ -104,7 +113,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 
 // fetchedNow commits what a fetch brought: where the refs that volumes name
 // stand now, and that the store exists.
-func (c *Clone) fetchedNow(s Spec, a Answer, at time.Time, refs []git.PackedRef) (meta.Store, error) {
+func (c *Clone) fetchedNow(s Spec, a Answer, extra string, at time.Time, refs []git.PackedRef) (meta.Store, error) {
 	sum := sha256.Sum256(append(git.FormatPackedRefs(refs), a.head...))
 	store := meta.Store{
 		Format: a.format, ClonedAt: at, Snapshot: hex.EncodeToString(sum[:8]), Head: a.head, FetchedAt: at,
@@ -121,8 +130,11 @@ func (c *Clone) fetchedNow(s Spec, a Answer, at time.Time, refs []git.PackedRef)
 		store.ClonedAt = before.ClonedAt
 	}
 	for word, r := range before.Refs {
-		if r.Ref == "" {
-			store.Refs[word] = r
+		if word == "HEAD" && r.Ref != "" {
+			r.Ref = a.head // the default branch may be another one
+		}
+		if r.Ref == "" || !everyFetch(r.Ref) && r.Ref != extra {
+			store.Refs[word] = r // a commit, or not asked for
 			continue
 		}
 		// What the remote no longer has is forgotten; the next question tells.

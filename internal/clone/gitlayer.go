@@ -1,7 +1,6 @@
 package clone
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,7 +15,7 @@ import (
 )
 
 // gitLayerShape names what a git layer holds; it is part of its ID.
-const gitLayerShape = "git-1"
+const gitLayerShape = "git-2"
 
 // CacheMount is where the cache is bound, below the top of a workspace: in .git,
 // out of the reach of an agent's `git clean -fdx`.
@@ -29,9 +28,13 @@ var errFetched = errors.New("the repository was fetched meanwhile: run it again"
 // makes it if there is none.
 func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, tree meta.Layer) (meta.Layer, error) {
 	snapshot := store.Snapshot
-	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, tree.Modules)
+	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, tree.Modules)
 	return c.layer(ctx, c.gitLayers, id, c.gitLayerDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := meta.Layer{Clone: c.key, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
+		// The tree may be of another store.
+		if err := c.bringBlobs(ctx, s, r.Commit); err != nil {
+			return l, err
+		}
 		// A fetch replaces packed-refs and adds packs: it waits for us, so that
 		// what is shown is what one fetch left.
 		unlock, err := c.lock(ctx)
@@ -62,14 +65,16 @@ func layerID(parts ...any) string {
 // buildGitLayer makes what `git clone` would have left in .git, in dir.
 func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution, store meta.Store) error {
 	b := layerBuilder{uid: int(s.UID), gid: int(s.GID)}
+	top := filepath.Join(dir, ".git")
 	b.own(dir)
-	return c.buildGitDir(&b, filepath.Join(dir, ".git"), s, r, store)
+	b.mkdir(top)
+	return c.buildGitDir(&b, top, s, r, store)
 }
 
-// buildGitDir makes what `git clone` would have left in top, which it makes too:
-// the branch of r checked out or its commit detached, all branches of the remote
-// as origin/*, all tags, and the store's packs as hard links. A container of
-// another uid than the packs' can't touch those, and writes into its own upper.
+// buildGitDir fills top with what `git clone` would have left there: the branch of
+// r checked out or its commit detached, all branches of the remote as origin/*,
+// all tags, and the store's packs as hard links. A container of another uid than
+// the packs' can't touch those, and writes into its own upper.
 func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resolution, store meta.Store) error {
 	from := c.storeDir(s.History.Name())
 	refs, err := git.Refs(from)
@@ -77,7 +82,7 @@ func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resoluti
 		return err
 	}
 	for _, d := range []string{
-		"", "hooks", "info", "objects", "objects/info", "objects/pack",
+		"hooks", "info", "objects", "objects/info", "objects/pack",
 		"refs", "refs/heads", "refs/remotes", "refs/remotes/origin", "refs/tags",
 	} {
 		b.mkdir(filepath.Join(top, d))
@@ -87,6 +92,9 @@ func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resoluti
 	b.file(filepath.Join(top, "packed-refs"), git.FormatPackedRefs(cloneRefs(refs)))
 	b.file(filepath.Join(top, "info/exclude"), []byte("/"+CacheLink+"\n"))
 	b.file(filepath.Join(top, "config"), gitConfig(s, store.Format, branch, onBranch))
+	if s.Files.Sparse != "" {
+		b.file(filepath.Join(top, "config.worktree"), []byte("[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n"))
+	}
 	b.file(filepath.Join(top, "description"), []byte("Unnamed repository; edit this file 'description' to name the repository.\n"))
 	if onBranch {
 		b.file(filepath.Join(top, "HEAD"), []byte("ref: "+r.Ref+"\n"))
@@ -133,42 +141,6 @@ func hasRef(refs []git.PackedRef, name string) bool {
 		}
 	}
 	return false
-}
-
-// gitConfig is the configuration that `git clone` writes, and two settings of
-// ours: one commit in a repository of many packs would otherwise rewrite them
-// all into the workspace.
-func gitConfig(s Spec, format, branch string, onBranch bool) []byte {
-	var b bytes.Buffer
-	var extensions string
-	if format == git.SHA256 {
-		extensions += "\tobjectFormat = sha256\n"
-	}
-	if s.History.NoBlobs {
-		extensions += "\tpartialClone = origin\n"
-	}
-	version := 0
-	if extensions != "" {
-		version = 1
-		extensions = "[extensions]\n" + extensions
-	}
-	fmt.Fprintf(&b, "[core]\n\trepositoryformatversion = %d\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n", version)
-	b.WriteString(extensions)
-	b.WriteString("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
-	fmt.Fprintf(&b, "[remote \"origin\"]\n\turl = %s\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", quoteConfig(s.URL.String()))
-	if s.History.NoBlobs {
-		b.WriteString("\tpromisor = true\n\tpartialclonefilter = blob:none\n")
-	}
-	if onBranch {
-		fmt.Fprintf(&b, "[branch %s]\n\tremote = origin\n\tmerge = %s\n", quoteConfig(branch), quoteConfig("refs/heads/"+branch))
-	}
-	return b.Bytes()
-}
-
-// quoteConfig quotes a value or the name of a subsection (git-config, Syntax).
-// Neither can hold a newline: URLs and refs are checked for it.
-func quoteConfig(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
 // layerBuilder makes files and directories that belong to a uid, and remembers
@@ -220,11 +192,14 @@ func (b *layerBuilder) linkPacks(from, to string) {
 			return err
 		}
 		for _, idx := range indexes {
-			for _, ext := range []string{".pack", ".rev", ".promisor", ".idx"} {
-				name := strings.TrimSuffix(filepath.Base(idx), ".idx") + ext
-				err := os.Link(filepath.Join(from, name), filepath.Join(to, name))
-				if os.IsNotExist(err) && (ext == ".rev" || ext == ".promisor") {
-					continue // git before 2.41 writes no .rev; a .promisor is of partial clones
+			name := strings.TrimSuffix(filepath.Base(idx), ".idx")
+			if err := b.markPromisor(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+				return err
+			}
+			for _, ext := range []string{".pack", ".rev", ".idx"} {
+				err := os.Link(filepath.Join(from, name+ext), filepath.Join(to, name+ext))
+				if os.IsNotExist(err) && ext == ".rev" {
+					continue // git before 2.41 writes none
 				}
 				if err != nil {
 					return err
@@ -233,4 +208,15 @@ func (b *layerBuilder) linkPacks(from, to string) {
 		}
 		return nil
 	})
+}
+
+// markPromisor copies the mark of a pack of a partial clone, if it has one: git
+// lets nobody but its owner read it.
+func (b *layerBuilder) markPromisor(from, to string) error {
+	data, err := os.ReadFile(from + ".promisor")
+	if os.IsNotExist(err) {
+		return nil
+	}
+	b.file(to+".promisor", data)
+	return err
 }

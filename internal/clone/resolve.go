@@ -125,6 +125,7 @@ func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
 	switch s.Ref.Kind() {
 	case volume.RefSHA:
 		a.later, a.res.Pulled = true, name
+		a.format = git.Format(name) // a remote without a HEAD says nothing of it
 		return a, nil
 	case volume.RefDefault:
 		id, ok := refs.IDs["HEAD"]
@@ -155,6 +156,16 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 	if r, ok := c.fresh(s); ok {
 		return r, nil
 	}
+	if s.Ref.Kind() == volume.RefSHA {
+		r, ok, err := c.commit(ctx, s, s.Ref.String())
+		if err != nil {
+			return r, err
+		}
+		if ok {
+			store, _ := c.store(s.History)
+			return c.record(s, store, r)
+		}
+	}
 	if known == nil {
 		a, err := c.ask(ctx, s)
 		if err != nil {
@@ -171,7 +182,7 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 		return c.resolveCommit(ctx, s, a)
 	}
 	extra := ""
-	if !strings.HasPrefix(a.res.Ref, "refs/heads/") && !strings.HasPrefix(a.res.Ref, "refs/tags/") {
+	if !everyFetch(a.res.Ref) {
 		extra = a.res.Ref
 		if extra == "" {
 			extra = "HEAD" // detached
@@ -244,16 +255,18 @@ func (c *Clone) resolveCommit(ctx context.Context, s Spec, a Answer) (meta.Resol
 		if err != nil || ok {
 			break
 		}
-		if _, _, err := c.fetch(ctx, s, a, extra); err != nil {
-			return meta.Resolution{}, err
+		if _, _, err = c.fetch(ctx, s, a, extra); err == nil {
+			r, ok, err = c.commit(ctx, s, rev)
 		}
-		r, ok, err = c.commit(ctx, s, rev)
 	}
-	switch {
-	case err != nil:
+	if err == nil && !ok {
+		err = git.RefNotFound(s.URL.String(), s.Ref.String())
+	}
+	if d := s.History.Depth; d > 0 && git.KindOf(err) == git.KindRefNotFound {
+		err = fmt.Errorf("%w; or a depth greater than %d, if the commit is further from the branches and tags than that", err, d)
+	}
+	if err != nil {
 		return meta.Resolution{}, err
-	case !ok:
-		return meta.Resolution{}, git.RefNotFound(s.URL.String(), s.Ref.String())
 	}
 	store, _ := c.store(s.History)
 	return c.record(s, store, r)

@@ -176,14 +176,18 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 	if err := realDir(b.top, path); err != nil {
 		return err
 	}
-	if err := sub.clone.buildModule(ctx, b.top, path, gitDir, sub); err != nil {
-		return err
+	owner := layerBuilder{uid: int(b.spec.UID), gid: int(b.spec.GID)}
+	if owner.mkdirs(b.top, gitDir); owner.err != nil {
+		return owner.err
 	}
 	co := git.Checkout{
 		Store: sub.clone.storeDir(sub.spec.History.Name()), Commit: sub.commit,
 		Dir: filepath.Join(b.top, path), GitDir: filepath.Join(b.top, gitDir), UID: b.spec.UID, GID: b.spec.GID,
 	}
 	if err := b.clone.m.Git.Checkout(ctx, co); err != nil {
+		return err
+	}
+	if err := sub.clone.buildModule(ctx, &owner, b.top, path, gitDir, sub); err != nil {
 		return err
 	}
 	if err := sub.clone.fillLFS(ctx, sub.spec, b.rule, co); err != nil {
@@ -202,9 +206,9 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 	return appendFile(filepath.Join(b.top, gitDir, "config"), config)
 }
 
-// buildModule makes the directory of a submodule in .git/modules, and the .git in
-// its place that names it. Both are given below top.
-func (c *Clone) buildModule(ctx context.Context, top, path, gitDir string, sub fetchedSubmodule) error {
+// buildModule fills the directory of a submodule in .git/modules, and makes the .git
+// in its place that names it. Both are given below top.
+func (c *Clone) buildModule(ctx context.Context, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
 	unlock, err := c.lock(ctx) // as for a git layer: a fetch adds packs and refs
 	if err != nil {
 		return err
@@ -214,10 +218,8 @@ func (c *Clone) buildModule(ctx context.Context, top, path, gitDir string, sub f
 	if !ok {
 		return errFetched
 	}
-	b := layerBuilder{uid: int(sub.spec.UID), gid: int(sub.spec.GID)}
 	dir := filepath.Join(top, gitDir)
-	b.mkdirs(top, filepath.Dir(gitDir))
-	if err := c.buildGitDir(&b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store); err != nil {
+	if err := c.buildGitDir(b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store); err != nil {
 		return err
 	}
 	toGitDir, err := filepath.Rel(path, gitDir)

@@ -13,17 +13,26 @@ import (
 
 // treeShape names how trees are built; it is part of their ID, so that trees of
 // another shape or of another way of building are other trees.
-const treeShape = "full-2"
+const treeShape = "files-3"
 
 // treeFor returns the tree of a commit for a uid and gid, and builds it if there
 // is none.
 func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
 	id := layerID("tree", treeShape, commit, s.UID, s.GID, s.Files, s.submoduleBase())
 	return c.layer(ctx, c.trees, id, c.treeDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
+		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), commit)
+		if err == nil && !ok { // a tag may be of a tree or of a file
+			err = git.NoCommit(s.URL.String(), s.Ref.String())
+		}
+		if err != nil {
+			return meta.Layer{}, err
+		}
+		if err := c.bringBlobs(ctx, s, commit); err != nil {
+			return meta.Layer{}, err
+		}
 		_, end := c.begin("checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Store: s.History.Name()}
-		var err error
 		l.TracksCache, l.Modules, err = c.buildTree(ctx, s, commit, dir)
 		return l, err
 	}, (*meta.Tx).PutTree)
@@ -39,7 +48,10 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 			return false, "", err
 		}
 	}
-	co := git.Checkout{Store: c.storeDir(s.History.Name()), Commit: commit, Dir: dir, UID: s.UID, GID: s.GID}
+	co := git.Checkout{
+		Store: c.storeDir(s.History.Name()), Commit: commit, Cone: s.cone(),
+		Dir: dir, UID: s.UID, GID: s.GID,
+	}
 	if err := c.m.Git.Checkout(ctx, co); err != nil {
 		return false, "", err
 	}
@@ -52,7 +64,7 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 	if modules, err = c.buildSubmodules(ctx, s, co); err != nil {
 		return false, "", err
 	}
-	tracksCache, err = exists(filepath.Join(dir, CacheLink))
+	tracksCache, err = git.Tracks(co, CacheLink)
 	return tracksCache, modules, err
 }
 

@@ -2,20 +2,31 @@ package git
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 )
 
-// Checkout is one full checkout from a store into an empty directory.
+// Checkout is one checkout from a store into a directory that holds nothing but
+// an empty .git, if that.
 type Checkout struct {
 	Store    string
 	Commit   string
+	Cone     Cone
 	Dir      string // belongs to UID and GID, and so will all that is written
-	GitDir   string // where the index goes; empty: Dir/.git
+	GitDir   string // an empty directory that belongs to them too; empty: Dir/.git
 	UID, GID uint32
 }
+
+// Index and Patterns are what a checkout leaves in its GitDir; the second one only
+// if it has a cone.
+const (
+	Index    = "index"
+	Patterns = "info/sparse-checkout"
+)
 
 func (c Checkout) gitDir() string {
 	if c.GitDir == "" {
@@ -24,25 +35,74 @@ func (c Checkout) gitDir() string {
 	return c.GitDir
 }
 
-func (c Checkout) index() string { return filepath.Join(c.gitDir(), "index") }
-
-// Checkout writes the files of a commit into c.Dir and their index into c.GitDir.
-// It runs as the tree's uid, in parallel.
-func (g *Git) Checkout(ctx context.Context, c Checkout) error {
-	_, err := g.run(ctx, command{
+// Checkout writes the files of a commit into c.Dir, their index and the patterns
+// of c.Cone. All contents must be in the store. It runs as the tree's uid, in
+// parallel, on a repository of its own that borrows the store's objects: what
+// checkouts of different shapes tell git does not meet.
+func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
+	defer func() { err = joinNotNil(err, c.removeRepository()) }()
+	if err := c.makeRepository(); err != nil {
+		return err
+	}
+	sparse := strconv.FormatBool(c.Cone != nil)
+	objects := filepath.Join(c.Store, "objects")
+	_, err = g.run(ctx, command{
 		op: "check out " + c.Commit,
 		args: []string{
-			"--git-dir=" + c.Store, "--work-tree=" + c.Dir,
+			"--git-dir=" + c.gitDir(), "--work-tree=" + c.Dir,
 			"-c", "core.bare=false",
-			"-c", "index.version=2",
+			"-c", "core.sparseCheckout=" + sparse, "-c", "core.sparseCheckoutCone=" + sparse,
+			"-c", "index.version=2", "-c", "index.sparse=false",
 			"-c", "checkout.workers=" + strconv.Itoa(max(1, min(runtime.NumCPU(), 8))),
 			"read-tree", "-m", "-u", c.Commit,
 		},
-		env: []string{"GIT_INDEX_FILE=" + c.index()},
+		env: []string{"GIT_OBJECT_DIRECTORY=" + objects},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
-		read: []string{c.Store}, write: []string{c.Dir, c.gitDir()},
+		read: []string{objects}, write: []string{c.Dir, c.gitDir()},
 	})
 	return err
+}
+
+// repository is what makes c.GitDir a repository for the time of a checkout.
+var repository = []string{"HEAD", "config", "refs"}
+
+func (c Checkout) makeRepository() error {
+	top := c.gitDir()
+	config := "[core]\n\trepositoryformatversion = 0\n"
+	if Format(c.Commit) == SHA256 {
+		config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
+	}
+	err := errors.Join(
+		os.WriteFile(filepath.Join(top, "HEAD"), []byte("ref: refs/heads/none\n"), 0o644),
+		os.WriteFile(filepath.Join(top, "config"), []byte(config), 0o644),
+		os.Mkdir(filepath.Join(top, "refs"), 0o755),
+	)
+	if err != nil || c.Cone == nil {
+		return err
+	}
+	patterns := filepath.Join(top, Patterns)
+	return errors.Join(
+		os.Mkdir(filepath.Dir(patterns), 0o755),
+		os.WriteFile(patterns, c.Cone.Patterns(), 0o644),
+		os.Chown(filepath.Dir(patterns), int(c.UID), int(c.GID)),
+		os.Chown(patterns, int(c.UID), int(c.GID)),
+	)
+}
+
+func (c Checkout) removeRepository() error {
+	var errs []error
+	for _, name := range repository {
+		errs = append(errs, os.RemoveAll(filepath.Join(c.gitDir(), name)))
+	}
+	return errors.Join(errs...)
+}
+
+// Format tells the format of a full object ID, SHA1 or SHA256, by its length.
+func Format(id string) string {
+	if len(id) == 2*sha256.Size {
+		return SHA256
+	}
+	return SHA1
 }
 
 // joinNotNil is errors.Join that keeps a lone error as it is.

@@ -16,6 +16,7 @@ const (
 	KindAuth        Kind = "authentication failed"
 	KindNotFound    Kind = "repository not found"
 	KindRefNotFound Kind = "ref not found"
+	KindNoCommit    Kind = "not a commit"
 	KindHost        Kind = "host unknown"
 	KindRefused     Kind = "connection refused"
 	KindTLS         Kind = "tls"
@@ -35,6 +36,7 @@ var remedy = map[Kind]string{
 	KindAuth:        "the repository is private, or does not exist: store a credential for it, or check the one that is stored",
 	KindNotFound:    "check the spelling of the URL; a host may also answer so for a private repository",
 	KindRefNotFound: "name a branch, a tag, a full ref or a commit that the remote has",
+	KindNoCommit:    "name a branch, or a tag of a commit",
 	KindHost:        "check the host's name, and the name servers of the machine",
 	KindRefused:     "nothing listens at that address, or a firewall is in the way",
 	KindTLS:         "the server's certificate is not trusted; add its authority to the setting CA_BUNDLE",
@@ -49,7 +51,7 @@ var remedy = map[Kind]string{
 // without a change on either side would be answered the same.
 func (k Kind) Definite() bool {
 	switch k {
-	case KindAuth, KindNotFound, KindRefNotFound, KindHost, KindRefused, KindTLS, KindProtocol, KindHostKey, KindRedirect:
+	case KindAuth, KindNotFound, KindRefNotFound, KindNoCommit, KindHost, KindRefused, KindTLS, KindProtocol, KindHostKey, KindRedirect:
 		return true
 	}
 	return false
@@ -134,6 +136,11 @@ func RefNotFound(url, ref string) error {
 	return &Error{Op: fmt.Sprintf("find ref %q at", ref), URL: url, Kind: KindRefNotFound}
 }
 
+// NoCommit is the error for a ref that the remote has, and that is no commit.
+func NoCommit(url, ref string) error {
+	return &Error{Op: fmt.Sprintf("check out ref %q of", ref), URL: url, Kind: KindNoCommit}
+}
+
 // signs are looked for in git's stderr, in this order. They are the words of
 // git 2.39 to 2.50 and of libcurl under LC_ALL=C. The remote's own words arrive
 // there too, behind "remote: ", and are not looked at: a server could
@@ -149,7 +156,7 @@ var signs = []struct {
 	{regexp.MustCompile(`(?i)could not resolve host`), KindHost},
 	{regexp.MustCompile(`(?i)authentication failed|could not read (username|password)|returned error: 40[13]|access denied|permission denied \(`), KindAuth},
 	{regexp.MustCompile(`(?i)repository '[^']*' not found|returned error: 404|does not appear to be a git repository|repository not found`), KindNotFound},
-	{regexp.MustCompile(`(?i)couldn't find remote ref|not our ref|no such remote ref|unknown revision|remote branch .* not found`), KindRefNotFound},
+	{regexp.MustCompile(`(?i)couldn't find remote ref|not our ref|unadvertised object|no such remote ref|unknown revision|remote branch .* not found`), KindRefNotFound},
 	{regexp.MustCompile(`(?i)certificate|ssl|gnutls|\btls\b`), KindTLS},
 	{regexp.MustCompile(`(?i)timed out|timeout|too slow|less than \d+ bytes/sec`), KindTimeout},
 	{regexp.MustCompile(`(?i)connection refused|failed to connect|couldn't connect|could not connect|no route to host|network is unreachable`), KindRefused},

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -101,11 +102,14 @@ type command struct {
 	uid, gid uint32
 	read     []string // directories that it may read
 	write    []string // directories that it may change
-	stdin    []byte
 	stderr   func(line string)
 	files    []*os.File // inherited, from descriptor 3 on
 	// cleanup, if set, is called after a failure, before another try.
 	cleanup func() error
+	stdin   string
+	stdout  io.Writer // instead of what run returns; for output without a limit
+	// remote is set by runAt: the command may talk to one.
+	remote bool
 }
 
 const (
@@ -132,8 +136,15 @@ var baseConfig = []string{
 	"http.followRedirects=false",
 }
 
-func (g *Git) environment(extra []string) []string {
-	return append([]string{
+// environment is all that a command finds in its own. One that is not to talk to
+// a remote can't: without a transport, an object that a partial clone lacks is an
+// error, where git would fetch it as whoever happens to read it.
+func (g *Git) environment(c command) []string {
+	schemes, extra := "", []string{"GIT_NO_LAZY_FETCH=1"} // known to git 2.45 and newer
+	if c.remote {
+		schemes, extra = g.schemes, nil
+	}
+	env := append([]string{
 		"PATH=/usr/bin:/bin",
 		"HOME=/nonexistent",
 		"LC_ALL=C",
@@ -144,10 +155,11 @@ func (g *Git) environment(extra []string) []string {
 		"GIT_TERMINAL_PROMPT=0",
 		"GIT_ASKPASS=/bin/false",
 		"SSH_ASKPASS=/bin/false",
-		"GIT_SSH_COMMAND=/bin/false",
-		"GIT_ALLOW_PROTOCOL=", // a command that talks to a remote sets it anew
+		"GIT_SSH_COMMAND=/bin/false", // runAt says otherwise, where it is for ssh
+		"GIT_ALLOW_PROTOCOL=" + schemes,
 		"GIT_NO_REPLACE_OBJECTS=1",
 	}, extra...)
+	return append(env, c.env...)
 }
 
 // run executes c and returns its stdout. When ctx ends first, the whole process
@@ -167,12 +179,13 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		stderr = io.MultiWriter(tail, &lines{f: c.stderr})
 	}
 	cmd := exec.CommandContext(ctx, g.program, args...)
-	cmd.Env = g.environment(c.env)
+	cmd.Env = g.environment(c)
 	cmd.Dir = c.dir
-	if c.stdin != nil {
-		cmd.Stdin = bytes.NewReader(c.stdin)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.stdin), stdout, stderr
+	if c.stdout != nil {
+		cmd.Stdout = c.stdout
 	}
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = stdout, stderr, c.files
+	cmd.ExtraFiles = c.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:    true,
 		Pdeathsig:  syscall.SIGKILL,
@@ -213,8 +226,8 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 	}
 	c.url, c.args = url, args
 	c.uid, c.gid = g.uid, g.gid
-	c.env = append([]string{"GIT_ALLOW_PROTOCOL=" + g.schemes}, c.env...)
-	c.env = append(c.env, g.proxies...)
+	c.remote = true
+	c.env = slices.Concat(c.env, g.proxies)
 	config, err := pinConfig(url, r.Pin)
 	if err != nil {
 		return nil, err

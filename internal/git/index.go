@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -43,7 +44,8 @@ const setBack = 2 * time.Second
 // at its first one. git itself could refresh the index, by reading every file
 // once more, through every filter; here nothing but the times has changed.
 func SettleTimes(c Checkout) error {
-	data, entries, err := readIndex(c)
+	sum := c.newHash()
+	data, entries, err := c.readIndex(sum.Size())
 	if err != nil || data == nil {
 		return err
 	}
@@ -72,35 +74,46 @@ func SettleTimes(c Checkout) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	sum := c.hash()
 	body := data[:len(data)-sum.Size()]
 	sum.Write(body)
 	// In place: nobody has seen this tree yet, and it is built again when this
 	// does not come to its end.
-	return os.WriteFile(c.index(), sum.Sum(body), 0o644)
+	return os.WriteFile(filepath.Join(c.gitDir(), Index), sum.Sum(body), 0o644)
 }
 
-// hash returns the hash of the repository's objects, which also ends its index.
-func (c Checkout) hash() hash.Hash {
-	if len(c.Commit) == 2*sha256.Size {
+// Tracks reports whether the commit of a checkout has a file of that name, or
+// one below it, be it in the cone or not.
+func Tracks(c Checkout, name string) (bool, error) {
+	_, entries, err := c.readIndex(c.newHash().Size())
+	for _, e := range entries {
+		if below(e.name, name) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// newHash returns the hash of the repository's format.
+func (c Checkout) newHash() hash.Hash {
+	if Format(c.Commit) == SHA256 {
 		return sha256.New()
 	}
 	return sha1.New()
 }
 
-// readIndex returns the index of a checkout and what is in it; nil for an empty
-// commit, which has none.
-func readIndex(c Checkout) ([]byte, []indexEntry, error) {
-	data, err := os.ReadFile(c.index())
+// readIndex reads the index of a checkout; an empty commit has none.
+func (c Checkout) readIndex(idSize int) ([]byte, []indexEntry, error) {
+	path := filepath.Join(c.gitDir(), Index)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, err := indexEntries(data, c.hash().Size())
+	entries, err := indexEntries(data, idSize)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", c.index(), err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return data, entries, nil
 }
@@ -110,7 +123,7 @@ type indexEntry struct {
 	stat []byte // within the index's data
 	id   []byte
 	name string
-	skip bool // not in the work tree
+	skip bool // outside of the cone: not in the work tree
 }
 
 func (e indexEntry) mode() uint32 { return binary.BigEndian.Uint32(e.stat[24:]) }
@@ -139,7 +152,7 @@ func (e indexEntry) settle(dir int, t unix.Timespec) error {
 	return nil
 }
 
-// indexEntries lists what is in an index whose object IDs have idSize bytes.
+// indexEntries finds the files in an index whose object IDs have idSize bytes.
 func indexEntries(data []byte, idSize int) ([]indexEntry, error) {
 	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
 		return nil, errors.New("not an index")

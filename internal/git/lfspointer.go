@@ -38,7 +38,7 @@ const (
 // there is none. In a checkout whose .gitattributes don't mention git-lfs that
 // starts no process and reads no other file.
 func (g *Git) LFSPointers(ctx context.Context, c Checkout) (pointers []LFSPointer, config string, err error) {
-	_, entries, err := readIndex(c)
+	_, entries, err := c.readIndex(c.newHash().Size())
 	if err != nil {
 		return nil, "", err
 	}
@@ -96,7 +96,7 @@ func (g *Git) filteredByLFS(ctx context.Context, c Checkout, files []LFSPointer)
 	for len(files) > 0 {
 		batch := files[:min(len(files), attributeBatch)]
 		files = files[len(batch):]
-		var stdin bytes.Buffer
+		var stdin strings.Builder
 		for _, f := range batch {
 			stdin.WriteString(f.Path + "\x00")
 		}
@@ -106,7 +106,7 @@ func (g *Git) filteredByLFS(ctx context.Context, c Checkout, files []LFSPointer)
 				"--git-dir=" + c.Store, "--work-tree=" + c.Dir, "-c", "core.bare=false",
 				"check-attr", "-z", "--stdin", "filter",
 			},
-			env: []string{"GIT_INDEX_FILE=" + c.index()}, stdin: stdin.Bytes(),
+			env: []string{"GIT_INDEX_FILE=" + filepath.Join(c.gitDir(), Index)}, stdin: stdin.String(),
 			dir: c.Dir, uid: c.UID, gid: c.GID, read: []string{c.Store, c.Dir, c.gitDir()},
 		})
 		if err != nil {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -24,74 +22,6 @@ func (g *Git) InitStore(ctx context.Context, dir, format string) error {
 		op:   "make a store",
 		args: []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--object-format=" + format, "."},
 		dir:  dir, uid: g.uid, gid: g.gid, write: []string{dir},
-	})
-	return err
-}
-
-// Fetch is one fetch into a store.
-type Fetch struct {
-	Store    string
-	Remote   Remote
-	Refspecs []string
-	// Prune deletes refs on the right side of the refspecs that the remote no
-	// longer has, before new ones are written.
-	Prune bool
-	// Depth, if not 0, cuts the history that many commits below the refs; the
-	// store must never have been fetched otherwise.
-	Depth int
-	// NoBlobs leaves the contents of files at the remote. A remote that does not
-	// know how sends them all the same.
-	NoBlobs bool
-	// Progress, if set, is called from the fetching goroutine.
-	Progress func(Progress)
-}
-
-// Fetch brings the objects and refs of f.Refspecs into the store and packs the
-// refs. It is not atomic for the refs: git prunes before it writes only then, and
-// a branch "a" can take the place of "a/b". After an error some refs may be new
-// and others not, which the next Fetch mends; no lock file and no temporary pack
-// is left behind.
-func (g *Git) Fetch(ctx context.Context, f Fetch) error {
-	args := []string{
-		"--git-dir=.",
-		// The git layers hard-link packs: nothing may be left loose.
-		"-c", "fetch.unpackLimit=1",
-		"-c", "transfer.unpackLimit=1",
-		"-c", "fetch.writeCommitGraph=false",
-		"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=300",
-		"fetch", "--force", "--no-tags", "--no-write-fetch-head",
-		"--no-auto-maintenance", "--no-recurse-submodules", "--progress",
-	}
-	if f.Prune {
-		args = append(args, "--prune")
-	}
-	if f.Depth > 0 {
-		args = append(args, "--depth="+strconv.Itoa(f.Depth), "--update-shallow")
-	}
-	if f.NoBlobs {
-		args = append(args, "--filter=blob:none")
-	}
-	c := command{
-		op: "fetch", dir: f.Store, write: []string{f.Store},
-		cleanup: func() error { return SweepStore(f.Store) },
-	}
-	if f.Progress != nil {
-		c.stderr = func(line string) {
-			if p, ok := parseProgress(line); ok {
-				f.Progress(p)
-			}
-		}
-	}
-	_, err := g.runRemote(ctx, f.Remote, c, func(url string) []string {
-		return slices.Concat(args, []string{"--end-of-options", url}, f.Refspecs)
-	})
-	if err != nil {
-		return err
-	}
-	_, err = g.run(ctx, command{
-		op: "pack the refs of", url: f.Remote.URL,
-		args: []string{"--git-dir=.", "pack-refs", "--all", "--prune"},
-		dir:  f.Store, uid: g.uid, gid: g.gid, write: []string{f.Store},
 	})
 	return err
 }

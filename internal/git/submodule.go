@@ -18,7 +18,7 @@ type Gitlink struct {
 // Gitlinks returns the submodules whose directories a checkout has made, and the
 // object ID of its .gitmodules, empty if it has none. It starts no process.
 func Gitlinks(c Checkout) (links []Gitlink, modules string, err error) {
-	_, entries, err := readIndex(c)
+	_, entries, err := c.readIndex(c.newHash().Size())
 	for _, e := range entries {
 		switch {
 		case e.isSubmodule() && !e.skip:

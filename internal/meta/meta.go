@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 const (
@@ -101,7 +102,7 @@ func Open(path string) (db *DB, state State, err error) {
 	}()
 	b, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: openTimeout, FreelistType: bbolt.FreelistMapType})
 	switch {
-	case errors.Is(err, bbolt.ErrTimeout):
+	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, State{}, ErrInUse
 	case err != nil:
 		var sys *os.PathError

@@ -22,7 +22,8 @@ type Point struct {
 
 // Mounts lists what is mounted at root or below it, of whatever type, in the
 // order in which it can be detached one by one: the deepest first, and of
-// several on one place the topmost first.
+// several on one place the topmost first. Where mounts propagate, one Detach may
+// take a second of the list along: ErrNotMounted then means that it is gone.
 func Mounts(root string) ([]Point, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

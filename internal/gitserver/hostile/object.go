@@ -18,6 +18,7 @@ type repo struct {
 	path string
 	head string
 	err  error
+	zip  *zlib.Writer
 }
 
 // Modes of tree entries.
@@ -94,7 +95,11 @@ func (r *repo) object(kind string, size int64, content func() io.Reader) string 
 		r.check(err)
 		return id
 	}
-	zip, _ := zlib.NewWriterLevel(out, zlib.BestSpeed) // the level is a valid one
+	if r.zip == nil {
+		r.zip, _ = zlib.NewWriterLevel(out, zlib.BestSpeed) // the level is a valid one
+	}
+	zip := r.zip // making one costs more than most objects do
+	zip.Reset(out)
 	_, err = io.WriteString(zip, header)
 	r.check(err)
 	_, err = io.Copy(zip, content())

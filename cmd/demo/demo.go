@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Names of what the demo makes. Only volumes with these names, and the containers that use them, are ever removed.
+const (
+	volumeName = "helmdeck-demo"
+	emptyName  = "helmdeck-demo-empty" // a volume of the engine's own, for comparison
+	first      = "helmdeck-demo-1"
+	second     = "helmdeck-demo-2"
+)
+
+// demo is one run. Its steps follow each other in the order of run.
+type demo struct {
+	docker
+	source
+	image
+	sample *sample // nil for the user's repository
+
+	reused bool          // the clone was there before
+	cold   time.Duration // create and first start, whether cold or not
+	mark   string        // what the first container leaves in the cache, of this run alone
+}
+
+// stamp is what the demo reads of .git/helmdeck.json.
+type stamp struct {
+	Volume string
+	Commit string
+	Reused bool
+}
+
+// cleanUp removes the demo's volumes, and before them the containers that use them. What is not there is no error.
+func (d *demo) cleanUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	// A container whose start was interrupted may appear while this is at work, or be on its way out.
+	const tries = 20
+	for i := 0; ; i++ {
+		err := errors.Join(
+			d.removeAll(ctx, []string{"ps", "--all", "--quiet", "--filter", "volume=" + volumeName, "--filter", "volume=" + emptyName}, "rm", "--force"),
+			d.removeAll(ctx, []string{"volume", "ls", "--quiet", "--filter", "name=^" + volumeName + "$", "--filter", "name=^" + emptyName + "$"}, "volume", "rm"),
+		)
+		if err == nil || i == tries || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// removeAll removes what a docker command lists with another one.
+func (d *demo) removeAll(ctx context.Context, list []string, remove ...string) error {
+	out, err := d.quiet(ctx, list...)
+	if err != nil || out == "" {
+		return err
+	}
+	_, err = d.quiet(ctx, append(remove, strings.Fields(out)...)...)
+	return err
+}
+
+// mount is the value of docker's --mount for a named volume.
+func mount(name string) string { return "type=volume,src=" + name + ",dst=/w" }
+
+// anonymousMount is the same for a volume that docker run makes and removes. The value is a line of CSV.
+func (s source) anonymousMount() string {
+	fields := []string{"type=volume", "volume-driver=helmdeck/repos"}
+	for _, option := range s.options() {
+		fields = append(fields, "volume-opt="+option)
+	}
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	w.Write(append(fields, "dst=/w")) // to memory
+	w.Flush()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// runArgs are the arguments for a script in a container of its own, in the mount if there is one. The script goes there
+// by itself: for --workdir the engine would mount the volume once more before, and the first look at a clone were the
+// second.
+func (d *demo) runArgs(mount string, script ...string) []string {
+	args := []string{"run", "--rm", "--network", "none"}
+	if mount != "" {
+		args = append(args, "--mount", mount)
+		script = append([]string{"cd /w"}, script...)
+	}
+	args = append(args, d.image.flags...)
+	return append(args, d.image.name, "sh", "-euc", lines(script))
+}
+
+// startArgs start a container that waits for scripts to run in it.
+func (d *demo) startArgs(name string) []string {
+	args := []string{"run", "--detach", "--name", name, "--network", "none", "--mount", mount(volumeName)}
+	args = append(args, d.image.flags...)
+	return append(args, d.image.name, "sleep", "3600")
+}
+
+// script shows a script in a running container.
+func (d *demo) script(ctx context.Context, container string, script ...string) (string, error) {
+	return d.show(ctx, "exec", "--workdir", "/w", container, "sh", "-euc", lines(script))
+}
+
+// lines is a script as it is read best: a line for each command, unless there is only one.
+func lines(script []string) string {
+	if len(script) == 1 {
+		return script[0]
+	}
+	return "\n    " + strings.Join(script, "\n    ") + "\n"
+}
+
+const printStamp = "cat .git/helmdeck.json"
+
+func parseStamp(text string) (stamp, error) {
+	var s stamp
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return s, fmt.Errorf(".git/helmdeck.json: %w: %q", err, text)
+	}
+	return s, nil
+}

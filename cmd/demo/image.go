@@ -1,0 +1,167 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"strings"
+)
+
+const (
+	imageName  = "helmdeck-demo"
+	imageLabel = "helmdeck.demo.content" // the hash of what the image was made of
+	rootfsTar  = "build/rootfs.tar"      // from make
+)
+
+// image is what the containers are made of.
+type image struct {
+	name  string
+	flags []string // of docker run, for what the image would do otherwise
+	git   bool     // it has git
+}
+
+// prepareImage makes the demo's own image if name is empty, and pulls the named one if the engine lacks it.
+func (d *demo) prepareImage(ctx context.Context, name string) error {
+	if name == "" {
+		say("Containers are made of the image %s: a shell, git, and the usual small tools. It needs no registry.", imageName)
+		d.image = image{name: imageName, git: true}
+		return d.makeImage(ctx)
+	}
+	d.image = image{name: name}
+	const ask = "{{.Config.User}},{{len .Config.Entrypoint}}"
+	config, err := d.quiet(ctx, "image", "inspect", "--format", ask, name)
+	if err != nil {
+		if _, err := d.show(ctx, "pull", "--quiet", name); err != nil {
+			return err
+		}
+		if config, err = d.quiet(ctx, "image", "inspect", "--format", ask, name); err != nil {
+			return err
+		}
+	}
+	user, entrypoint, _ := strings.Cut(config, ",")
+	if entrypoint != "0" {
+		d.image.flags = append(d.image.flags, "--entrypoint", "")
+	}
+	if user != "" {
+		d.image.flags = append(d.image.flags, "--user", "0") // whom the files belong to without the options uid and gid
+	}
+	found, err := d.quiet(ctx, d.runArgs("", "command -v git || echo none")...)
+	if err != nil {
+		return fmt.Errorf("IMAGE=%s: no shell can be run in it: %w", name, err)
+	}
+	d.image.git = found != "none"
+	say("Containers are made of the image %s.", name)
+	if !d.image.git {
+		say("It has no git, so nothing will be committed below; the checkouts are the same.")
+	}
+	return nil
+}
+
+// makeImage imports the plugin's root filesystem, which has git, with busybox. It is done already if the image was made
+// of the same files.
+func (d *demo) makeImage(ctx context.Context) error {
+	rootfs, err := os.ReadFile(rootfsTar)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: run it as make demo, which makes the file", err)
+	}
+	if err != nil {
+		return err
+	}
+	box, err := findBusybox(ctx)
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	hash.Write(rootfs)
+	hash.Write(box.program)
+	content := fmt.Sprintf("%x", hash.Sum(nil)[:8])
+
+	old, err := d.quiet(ctx, "image", "ls", "--no-trunc", "--quiet", imageName)
+	if err != nil {
+		return err
+	}
+	if old != "" {
+		has, err := d.quiet(ctx, "image", "inspect", "--format", `{{index .Config.Labels "`+imageLabel+`"}}`, imageName)
+		if err != nil || has == content {
+			return err
+		}
+		if _, err := d.quiet(ctx, "image", "rm", imageName); err != nil {
+			return err
+		}
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(box.addTo(w, bytes.NewReader(rootfs))) }()
+	defer r.Close()
+	d.print("import", "-", imageName)
+	_, err = d.feed(ctx, r, "import", "--change", "LABEL "+imageLabel+"="+content, "-", imageName)
+	return err
+}
+
+// busybox is a static program that is many tools, by the name under which it is called.
+type busybox struct {
+	program []byte
+	tools   []string
+}
+
+func findBusybox(ctx context.Context) (busybox, error) {
+	file, err := exec.LookPath("busybox")
+	if err != nil {
+		return busybox{}, fmt.Errorf("%w: make needs installs it", err)
+	}
+	program, err := os.ReadFile(file)
+	if err != nil {
+		return busybox{}, err
+	}
+	list, err := exec.CommandContext(ctx, file, "--list").Output()
+	if err != nil {
+		return busybox{}, fmt.Errorf("busybox --list: %w", err)
+	}
+	return busybox{program, strings.Fields(string(list))}, nil
+}
+
+// addTo copies a root filesystem from tar archive to tar archive and adds the tools that it lacks.
+func (b busybox) addTo(w io.Writer, rootfs io.Reader) error {
+	out := tar.NewWriter(w)
+	there := map[string]bool{"busybox": true}
+	for in := tar.NewReader(rootfs); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", rootfsTar, err)
+		}
+		if dir, name := path.Split(path.Clean(h.Name)); dir == "usr/bin/" || dir == "usr/sbin/" {
+			there[name] = true
+		}
+		if err := out.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := io.Copy(out, in); err != nil {
+			return err
+		}
+	}
+	if err := out.WriteHeader(&tar.Header{Name: "usr/bin/busybox", Mode: 0o755, Size: int64(len(b.program))}); err != nil {
+		return err
+	}
+	if _, err := out.Write(b.program); err != nil {
+		return err
+	}
+	for _, tool := range b.tools {
+		if there[tool] {
+			continue
+		}
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + tool, Linkname: "busybox", Mode: 0o777}); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}

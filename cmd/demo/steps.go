@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// createVolume makes the volume and starts the first container with it.
+func (d *demo) createVolume(ctx context.Context) error {
+	title("1. A volume for a repository and a ref")
+	say(`Creating it asks the remote whether there is such a repository and ref. If there is no clone of it yet, cloning
+begins, in the background.`)
+	args := []string{"volume", "create", "--driver", "helmdeck/repos"}
+	for _, option := range d.options() {
+		args = append(args, "--opt", option)
+	}
+	begin := time.Now()
+	if _, err := d.show(ctx, append(args, volumeName)...); err != nil {
+		return err
+	}
+	say("\nThe first container waits for the clone. .git/helmdeck.json tells what it got:")
+	out, err := d.showPatiently(ctx, d.runArgs(mount(volumeName), printStamp)...)
+	d.cold = time.Since(begin)
+	if err != nil {
+		return err
+	}
+	s, err := parseStamp(out)
+	if err != nil {
+		return err
+	}
+	d.reused = s.Reused
+	switch {
+	case d.reused && d.sample != nil && d.sample.clones() > 0:
+		return errors.New("it says that the clone was reused, but the git server has served a clone")
+	case d.reused:
+		checked("reused: true: the clone of an earlier run was there, nothing was cloned.")
+	case d.sample != nil && d.sample.clones() != 1:
+		return fmt.Errorf("the git server has served %d clones, not one", d.sample.clones())
+	default:
+		checked("reused: false: it was cloned, in %s.", seconds(d.cold))
+	}
+	return nil
+}
+
+// showPatiently is show for a command that may meet a clone at work: a large one takes longer than docker waits for a
+// mount.
+func (d *demo) showPatiently(ctx context.Context, args ...string) (string, error) {
+	for {
+		out, err := d.show(ctx, args...)
+		if err == nil || !strings.Contains(err.Error(), "continues in the background") || ctx.Err() != nil {
+			return out, err
+		}
+		say("%s\n\nSo, the same again:", indent(err.Error()))
+	}
+}
+
+// startTwo starts two containers at once with the one volume.
+func (d *demo) startTwo(ctx context.Context) error {
+	title("2. Two containers at the same time")
+	say("Both mount the same volume. Each gets a checkout of its own.")
+	var both sync.WaitGroup
+	errs := make([]error, 2)
+	for i, name := range []string{first, second} {
+		args := d.startArgs(name)
+		d.print(args...)
+		both.Go(func() { _, errs[i] = d.quiet(ctx, args...) })
+	}
+	both.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	say("\nWhat the plugin says about the volume now (Status):")
+	out, err := d.show(ctx, "volume", "inspect", volumeName)
+	if err != nil {
+		return err
+	}
+	var volumes []struct {
+		Status struct {
+			State, Commit string
+			Reused        bool
+			Leases        []struct{ ID string }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &volumes); err != nil || len(volumes) != 1 {
+		return fmt.Errorf("docker volume inspect shows %d volumes: %w", len(volumes), err)
+	}
+	status := volumes[0].Status
+	if len(status.Leases) != 2 || status.Commit == "" || !status.Reused {
+		return fmt.Errorf("status: %d leases, commit %q, reused %v; want 2 leases of a reused clone at a commit", len(status.Leases), status.Commit, status.Reused)
+	}
+	checked("two leases: each of the two containers holds a workspace of its own. state: %s.", status.State)
+	return nil
+}
+
+// change has the first container do its worst, and looks at the second one.
+func (d *demo) change(ctx context.Context) error {
+	if d.image.git {
+		title("3. The first one commits, and wrecks its checkout")
+	} else {
+		title("3. The first one wrecks its checkout")
+	}
+	d.mark = time.Now().Format("20060102-150405.000000000")
+	commit := []string{"echo mine > demo.txt"}
+	if d.image.git {
+		commit = append(commit, "git add --force demo.txt",
+			"git -c user.name=Demo -c user.email=demo@example.com commit --quiet --message mine")
+	}
+	if _, err := d.script(ctx, first, commit...); err != nil {
+		return err
+	}
+	say("\nIts dependency caches lie in .hdcache, which all containers of this clone share. It leaves something there:")
+	if _, err := d.script(ctx, first, "echo "+d.mark+" > .hdcache/pip/demo-mark"); err != nil {
+		return err
+	}
+	say("\nAnd then it deletes everything, but for a new file:")
+	wreck := []string{"rm -rf *", "echo left > rubbish.txt", "ls"}
+	clean := []string{"test ! -e demo.txt", "test ! -e rubbish.txt", "ls | wc -l"}
+	if d.image.git {
+		wreck = append(wreck, "git log --oneline --max-count 2", "git status --short | wc -l")
+		clean = append(clean[:2], "git log --oneline --max-count 1", "git status")
+	}
+	if _, err := d.script(ctx, first, wreck...); err != nil {
+		return err
+	}
+	say("\nThe second container, which runs all the while:")
+	if _, err := d.script(ctx, second, clean...); err != nil {
+		return fmt.Errorf("the second container sees the first one's files: %w", err)
+	}
+	if err := d.clean(func(script string) (string, error) {
+		return d.quiet(ctx, "exec", "--workdir", "/w", second, "sh", "-euc", script)
+	}); err != nil {
+		return fmt.Errorf("the second container: %w", err)
+	}
+	if d.image.git {
+		checked("neither the commit nor the files nor the deletions of the first one are there: its checkout is clean.")
+	} else {
+		checked("neither the files nor the deletions of the first one are there.")
+	}
+	return nil
+}
+
+// clean checks a checkout through a function that runs a script in it: HEAD where the plugin says, nothing changed.
+func (d *demo) clean(run func(script string) (string, error)) error {
+	script := "test ! -e demo.txt\ntest ! -e rubbish.txt\ntest -n \"$(ls)\"\n" + printStamp
+	if d.image.git {
+		script += "\necho\necho ---\ngit rev-parse HEAD\ngit status --porcelain"
+	}
+	out, err := run(script)
+	if err != nil {
+		return fmt.Errorf("files of another container are there, or its own are missing: %w", err)
+	}
+	text, state, _ := strings.Cut(out, "---\n")
+	s, err := parseStamp(text)
+	if err != nil {
+		return err
+	}
+	if d.image.git && state != s.Commit {
+		return fmt.Errorf("git says %q, want a clean checkout of %s", state, s.Commit)
+	}
+	return nil
+}
+
+// endBoth ends the two containers.
+func (d *demo) endBoth(ctx context.Context) error {
+	title("4. Both end")
+	say("Their workspaces go with them, in no time, however much was changed. What was not pushed is gone; the clone stays.")
+	if _, err := d.show(ctx, "rm", "--force", first, second); err != nil {
+		return err
+	}
+	out, err := d.quiet(ctx, "volume", "inspect", "--format", "{{json .Status.leases}}", volumeName)
+	if err != nil {
+		return err
+	}
+	if out != "[]" {
+		return fmt.Errorf("no container is left, but the volume has leases: %s", out)
+	}
+	checked("the volume has no lease any more.")
+	return nil
+}
+
+// startThird starts a third container, which finds a clean checkout and the first one's cache.
+func (d *demo) startThird(ctx context.Context) error {
+	title("5. A third container")
+	look := "ls | wc -l"
+	if d.image.git {
+		look = "git status"
+	}
+	out, err := d.show(ctx, d.runArgs(mount(volumeName), look, "cat .hdcache/pip/demo-mark", printStamp)...)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(out, d.mark+"\n") {
+		return fmt.Errorf("the third container does not find in .hdcache what the first one put there, %q", d.mark)
+	}
+	_, text, _ := strings.Cut(out, d.mark+"\n")
+	s, err := parseStamp(text)
+	if err != nil {
+		return err
+	}
+	if !s.Reused {
+		return errors.New("the third container's checkout says reused: false")
+	}
+	// In a container of its own, which also takes the mark away: the cache is the user's.
+	if err := d.clean(func(script string) (string, error) {
+		return d.quiet(ctx, d.runArgs(mount(volumeName), "rm .hdcache/pip/demo-mark", script)...)
+	}); err != nil {
+		return fmt.Errorf("the third container: %w", err)
+	}
+	if d.image.git {
+		checked("a clean checkout again, reused: true, and the first one's cache is there.")
+	} else {
+		checked("none of the first one's changes, reused: true, and the first one's cache is there.")
+	}
+	return nil
+}
+
+// withoutVolume runs a container in one line.
+func (d *demo) withoutVolume(ctx context.Context) error {
+	title("6. The same in one line, without a volume made before")
+	say("docker run makes a nameless volume and removes it at the end. The clone is neither made nor removed by that.")
+	out, err := d.show(ctx, d.runArgs(d.anonymousMount(), printStamp)...)
+	if err != nil {
+		return err
+	}
+	s, err := parseStamp(out)
+	if err != nil {
+		return err
+	}
+	if !s.Reused {
+		return errors.New("its checkout says reused: false, though the clone is there")
+	}
+	if _, err := d.quiet(ctx, "volume", "inspect", s.Volume); err == nil {
+		return fmt.Errorf("the volume %s is still there", s.Volume)
+	}
+	checked("reused: true, and the nameless volume is gone.")
+	if d.sample != nil {
+		want, text := 1, "one clone"
+		if d.reused {
+			want, text = 0, "no clone"
+		}
+		if got := d.sample.clones(); got != want {
+			return fmt.Errorf("the git server has served %d clones in this demo, want %d", got, want)
+		}
+		checked("the git server has served %s so far, and said %d times where %s is: the plugin asks when a volume is created and at every mount.", text, d.sample.asked(), d.ref)
+	}
+	return nil
+}
+
+// goOn ends the demo.
+func (d *demo) goOn() {
+	title("Go on with your own repository")
+	src := d.source
+	if d.sample != nil {
+		src = source{repo: "https://github.com/you/project"}
+	}
+	var create, env string
+	for _, option := range src.options() {
+		create += " --opt " + quote(option)
+		name, value, _ := strings.Cut(option, "=")
+		env += strings.ToUpper(name) + "=" + quote(value) + " "
+	}
+	image := quote(d.image.name)
+	var flags string
+	for _, flag := range d.image.flags {
+		flags += " " + quote(flag)
+	}
+	say("The plugin stays installed, and so does the clone. The demo's containers and volumes are removed.\n")
+	say("$ docker volume create --driver helmdeck/repos%s work", create)
+	say("$ docker run --rm -it --mount %s --workdir /w%s %s sh", mount("work"), flags, image)
+	say("$ docker run --rm -it --mount %s --workdir /w%s %s sh", quote(src.anonymousMount()), flags, image)
+	say("$ docker volume inspect work")
+	say("$ %sIMAGE=%s docker-compose -f examples/compose.yaml up     # or docker compose", env, image)
+	say("\nTo uninstall: make uninstall, which says what it deletes.")
+	if d.image.name == imageName {
+		say("The demo's image: docker image rm %s", imageName)
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// runs is how often a start is measured: odd, so that the median is one of them.
+const runs = 5
+
+// compareTimes puts the first start beside later ones, and those beside a volume that is an empty folder.
+func (d *demo) compareTimes(ctx context.Context) error {
+	title("7. How long it takes")
+	if _, err := d.quiet(ctx, "volume", "create", emptyName); err != nil {
+		return err
+	}
+	starts := []string{volumeName, emptyName}
+	for _, name := range starts {
+		d.print(d.timedArgs(name)...)
+	}
+	times := map[string][]time.Duration{}
+	for range runs {
+		for _, name := range starts { // in turn, so that both meet the same noise
+			begin := time.Now()
+			if _, err := d.quiet(ctx, d.timedArgs(name)...); err != nil {
+				return err
+			}
+			times[name] = append(times[name], time.Since(begin))
+		}
+	}
+	warm, empty := median(times[volumeName]), median(times[emptyName])
+
+	coldText := seconds(d.cold)
+	if d.reused {
+		coldText = "-  (the clone was there)"
+	}
+	fmt.Printf("\n    %-58s %s\n", "cold: volume create and first start, with the clone", coldText)
+	fmt.Printf("    %-58s %s\n", fmt.Sprintf("warm: start with the volume, median of %d", runs), seconds(warm))
+	fmt.Printf("    %-58s %s\n\n", fmt.Sprintf("start with an empty local volume, median of %d", runs), seconds(empty))
+	if warm <= empty {
+		say("What the checkout costs is lost in the noise of starting containers.")
+	} else {
+		say("Of the warm start %s are the checkout's; the rest is the engine, starting a container.", seconds(warm-empty))
+	}
+	return nil
+}
+
+// timedArgs start a container that ends at once.
+func (d *demo) timedArgs(volume string) []string {
+	args := append([]string{"run", "--rm", "--network", "none", "--mount", mount(volume)}, d.image.flags...)
+	return append(args, d.image.name, "true")
+}
+
+func median(times []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(times))[len(times)/2]
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }

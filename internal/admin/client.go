@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// Client calls the API. Its methods may be called concurrently. What the plugin
+// refused is an *Error; other errors are those of the connection.
+type Client struct{ http *http.Client }
+
+// Error is the plugin's answer to what it did not do.
+type Error struct {
+	Status  int // of HTTP
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Dial returns a client of the socket. It connects with each call.
+func Dial(socket string) *Client {
+	return &Client{&http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}}
+}
+
+// PutCredential stores c in the place of what has its name.
+func (c *Client) PutCredential(ctx context.Context, cred credential.Credential) error {
+	// A Credential's own JSON has no secret.
+	body := struct {
+		Kind    credential.Kind `json:"kind"`
+		Scope   string          `json:"scope"`
+		Subject volume.Subject  `json:"subject,omitempty"`
+		User    string          `json:"user,omitempty"`
+		Secret  string          `json:"secret"`
+	}{cred.Kind, cred.Scope, cred.Subject, cred.User, cred.Secret.Reveal()}
+	return c.call(ctx, http.MethodPut, "/v1/credentials/"+url.PathEscape(cred.Name), body, nil)
+}
+
+// Credentials lists what is stored, by name.
+func (c *Client) Credentials(ctx context.Context) ([]credential.Info, error) {
+	var list credentialList
+	err := c.call(ctx, http.MethodGet, "/v1/credentials", nil, &list)
+	return list.Credentials, err
+}
+
+// RemoveCredential deletes what is stored by name. If there is nothing, it is an
+// *Error with the status 404.
+func (c *Client) RemoveCredential(ctx context.Context, name string) error {
+	return c.call(ctx, http.MethodDelete, "/v1/credentials/"+url.PathEscape(name), nil, nil)
+}
+
+// call sends body, if there is one, and reads the answer into answer, if there
+// is one.
+func (c *Client) call(ctx context.Context, method, path string, body, answer any) error {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://admin"+path, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if data, err = io.ReadAll(res.Body); err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if res.StatusCode >= 300 {
+		var refused errorAnswer
+		if json.Unmarshal(data, &refused) != nil || refused.Error == "" {
+			refused.Error = "the plugin answered " + res.Status
+		}
+		return &Error{res.StatusCode, refused.Error}
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return fmt.Errorf("%s %s: malformed answer: %w", method, path, err)
+	}
+	return nil
+}

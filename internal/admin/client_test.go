@@ -1,0 +1,129 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// serve answers on a socket until the test ends. A test's own directory can be
+// too long for the name of a socket.
+func serve(t *testing.T, h http.Handler) (socket string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket = filepath.Join(dir, "admin.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
+	server.Start()
+	t.Cleanup(server.Close)
+	return socket
+}
+
+func TestClient(t *testing.T) {
+	ctx := t.Context()
+	log, logged := logger()
+	s := store(t)
+	c := Dial(serve(t, Handler(Config{Credentials: s, Log: log})))
+	if list, err := c.Credentials(ctx); err != nil || len(list) != 0 {
+		t.Errorf("got %v, %v", list, err)
+	}
+	secret := hidden + " <\"\\ü>"
+	for _, cred := range []credential.Credential{
+		{Name: "b", Kind: credential.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u", Secret: credential.NewSecret(secret)},
+		{Name: "a", Kind: credential.Bearer, Scope: "http://127.0.0.1:8080", Secret: credential.NewSecret(hidden)},
+	} {
+		if err := c.PutCredential(ctx, cred); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := volume.ParseURL("https://h/org/repo", volume.AllSchemes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.Match(u, "a/b\n", ""); err != nil || m.User != "u" || m.Secret.Reveal() != secret {
+		t.Errorf("got %+v with %q, %v", m, m.Secret.Reveal(), err)
+	}
+	want := []credential.Info{
+		{Name: "a", Kind: credential.Bearer, Scope: "http://127.0.0.1:8080"},
+		{Name: "b", Kind: credential.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u"},
+	}
+	if list, err := c.Credentials(ctx); err != nil || !reflect.DeepEqual(list, want) {
+		t.Errorf("got %+v, %v", list, err)
+	}
+	for _, tt := range []struct {
+		name   string
+		err    error
+		status int
+		want   string
+	}{
+		{"refused", c.PutCredential(ctx, credential.Credential{Name: "c", Kind: "x", Secret: credential.NewSecret(hidden)}), 400, `kind "x" is unknown`},
+		{"name", c.PutCredential(ctx, credential.Credential{Name: "a/../b?c"}), 400, `name "a/../b?c" is not`},
+		{"no name", c.PutCredential(ctx, credential.Credential{}), 404, "there is no PUT"},
+		{"dots", c.RemoveCredential(ctx, ".."), 404, "there is no DELETE"},
+		{"unknown", c.RemoveCredential(ctx, "c"), 404, `there is no credential "c"`},
+	} {
+		var refused *Error
+		if !errors.As(tt.err, &refused) || refused.Status != tt.status || !strings.Contains(refused.Error(), tt.want) {
+			t.Errorf("%s: got %#v, want %d %s", tt.name, tt.err, tt.status, tt.want)
+		}
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := c.RemoveCredential(ctx, name); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := s.List(); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+	if strings.Contains(logged.String(), hidden) {
+		t.Errorf("the log shows the secret: %s", logged)
+	}
+}
+
+// What answers may be no plugin, or nobody.
+func TestClientOfStrangers(t *testing.T) {
+	for _, tt := range []struct {
+		name, body string
+		status     int
+		want       string
+	}{
+		{"no JSON", "<html>", 502, "the plugin answered 502 Bad Gateway"},
+		{"other JSON", `{"Err": "x"}`, 500, "the plugin answered 500"},
+		{"no list", "<html>", 200, "malformed answer"},
+	} {
+		c := Dial(serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tt.status)
+			_, _ = w.Write([]byte(tt.body))
+		})))
+		if _, err := c.Credentials(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %s", tt.name, err, tt.want)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "admin.sock")
+	if err := Dial(missing).RemoveCredential(t.Context(), "a"); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("no socket: %v", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := Dial(missing).PutCredential(cancelled, credential.Credential{Name: "a", Secret: credential.NewSecret(hidden)})
+	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), hidden) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,0 +1,57 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/credential"
+)
+
+// Credentials is what the API needs of a *credential.Store.
+type Credentials interface {
+	Put(credential.Credential) error
+	List() []credential.Info
+	Remove(name string) error
+}
+
+type credentialList struct {
+	Credentials []credential.Info `json:"credentials"`
+}
+
+func (c Config) putCredential(r *http.Request) (any, error) {
+	cred, err := decode[credential.Credential](r)
+	if err != nil {
+		return nil, err
+	}
+	cred.Name = r.PathValue("name")
+	if err := c.Credentials.Put(cred); err != nil {
+		var invalid *credential.InvalidError
+		if errors.As(err, &invalid) {
+			return nil, &statusError{http.StatusBadRequest, err}
+		}
+		return nil, err
+	}
+	c.Log.WithFields(logrus.Fields{
+		"name": cred.Name, "kind": cred.Kind, "scope": cred.Scope, "subject": cred.Subject,
+	}).Info("credential stored")
+	return nil, nil
+}
+
+func (c Config) listCredentials(*http.Request) (any, error) {
+	return credentialList{c.Credentials.List()}, nil
+}
+
+func (c Config) removeCredential(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	if err := c.Credentials.Remove(name); err != nil {
+		var missing *credential.NotFoundError
+		if errors.As(err, &missing) {
+			return nil, &statusError{http.StatusNotFound, err}
+		}
+		return nil, err
+	}
+	c.Log.WithField("name", name).Info("credential removed")
+	return nil, nil
+}

@@ -1,0 +1,132 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/sirupsen/logrus"
+)
+
+// maxBody bounds a request. The largest honest one is a known_hosts file.
+const maxBody = 1 << 20
+
+// Config is what the API speaks about.
+type Config struct {
+	Credentials Credentials
+	Log         *logrus.Logger
+}
+
+// Handler returns the API.
+func Handler(c Config) http.Handler {
+	mux := http.NewServeMux()
+	for pattern, f := range map[string]route{
+		"PUT /v1/credentials/{name}":    c.putCredential,
+		"GET /v1/credentials":           c.listCredentials,
+		"DELETE /v1/credentials/{name}": c.removeCredential,
+	} {
+		mux.Handle(pattern, c.serve(f))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		// The mux knows whether it is 404 or 405, and says so in plain text.
+		none := statusOnly{header: w.Header()}
+		h.ServeHTTP(&none, r)
+		c.answer(w, r, none.status, errorAnswer{fmt.Sprintf("there is no %s %.200q here", r.Method, r.URL.Path)})
+	})
+}
+
+// route answers a request: with 200 and what it returns as JSON, with 204 if that
+// is nil, or with an error and the status of its kind.
+type route func(r *http.Request) (any, error)
+
+type errorAnswer struct {
+	Error string `json:"error"`
+}
+
+// statusError is an error that has a status other than 500.
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+
+func (e *statusError) Unwrap() error { return e.err }
+
+func (c Config) serve(f route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil {
+				c.Log.WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.Pattern, p)
+				c.answer(w, r, http.StatusInternalServerError, errorAnswer{"internal error: the plugin's log says more"})
+			}
+		}()
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		answer, err := f(r)
+		var coded *statusError
+		switch {
+		case errors.As(err, &coded):
+			c.answer(w, r, coded.status, errorAnswer{err.Error()})
+		case err != nil:
+			c.Log.WithError(err).Errorf("%s failed", r.Pattern)
+			c.answer(w, r, http.StatusInternalServerError, errorAnswer{err.Error()})
+		case answer == nil:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			c.answer(w, r, http.StatusOK, answer)
+		}
+	})
+}
+
+func (c Config) answer(w http.ResponseWriter, r *http.Request, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		c.Log.WithError(err).Debugf("answer %s", r.Pattern)
+	}
+}
+
+// decode reads the body as one T and nothing else.
+func decode[T any](r *http.Request) (T, error) {
+	var t T
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(&t)
+	if err == nil {
+		if _, more := d.Token(); more == nil {
+			err = errors.New("more than one JSON value")
+		} else if !errors.Is(more, io.EOF) {
+			err = more
+		}
+	}
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil:
+		return t, nil
+	case errors.As(err, &tooLarge):
+		return t, &statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("the request is larger than %d bytes", tooLarge.Limit)}
+	case errors.Is(err, io.EOF):
+		err = errors.New("the request has no body")
+	default:
+		err = fmt.Errorf("the request is malformed: %w", err)
+	}
+	return t, &statusError{http.StatusBadRequest, err}
+}
+
+// statusOnly keeps the status and the header of an answer.
+type statusOnly struct {
+	header http.Header
+	status int
+}
+
+func (s *statusOnly) Header() http.Header         { return s.header }
+func (s *statusOnly) WriteHeader(status int)      { s.status = status }
+func (s *statusOnly) Write(p []byte) (int, error) { return len(p), nil }

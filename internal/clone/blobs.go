@@ -1,0 +1,34 @@
+package clone
+
+import (
+	"context"
+
+	"github.com/helmdeck/repos/internal/git"
+)
+
+// cone returns the part of a commit that s checks out.
+func (s Spec) cone() git.Cone { return git.Cone(s.Files.Sparse.Dirs()) }
+
+// bringBlobs brings what a checkout of commit needs into a store without blobs:
+// in one request, by the uid that fetches, for nothing else may talk to the
+// remote. Other stores have it.
+func (c *Clone) bringBlobs(ctx context.Context, s Spec, commit string) error {
+	if !s.History.NoBlobs {
+		return nil
+	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	dir := c.storeDir(s.History.Name())
+	missing, err := c.m.Git.MissingBlobs(ctx, dir, commit, s.cone())
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	progress, end := c.begin("fetching files", s.URL.String())
+	defer end()
+	return c.m.Git.FetchObjects(ctx, git.Fetch{
+		Store: dir, Remote: c.remote(s), NoBlobs: true, Progress: progress,
+	}, missing)
+}

@@ -1,0 +1,176 @@
+package credential
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// Kind says what the secret of a credential is.
+type Kind string
+
+const (
+	HTTPS      Kind = "https"       // a password or token, sent with User as basic authentication
+	Bearer     Kind = "bearer"      // a token, sent as Authorization: Bearer
+	SSHKey     Kind = "ssh-key"     // a private key without a passphrase, OpenSSH or PEM
+	KnownHosts Kind = "known-hosts" // lines of a known_hosts file, for ssh to know the host by
+)
+
+// Credential is what a user stores. The name of the JSON form is elsewhere, in
+// the address that it is sent to.
+type Credential struct {
+	Name    string         `json:"-"`
+	Kind    Kind           `json:"kind"`
+	Scope   string         `json:"scope"`
+	Subject volume.Subject `json:"subject,omitempty"` // empty: for every subject
+	User    string         `json:"user,omitempty"`    // of the kind HTTPS, which needs one
+	Secret  Secret         `json:"secret"`
+}
+
+// Info is what may be shown of a stored credential.
+type Info struct {
+	Name    string         `json:"name"`
+	Kind    Kind           `json:"kind,omitempty"`
+	Scope   string         `json:"scope,omitempty"` // normalized
+	Subject volume.Subject `json:"subject,omitempty"`
+	User    string         `json:"user,omitempty"`
+	// Fingerprints are those of an ssh key, or of the keys by which a host is
+	// known, as ssh-keygen -l shows them: SHA256:...
+	Fingerprints []string `json:"fingerprints,omitempty"`
+	// Problem says why the file is not used. All but Name is empty then.
+	Problem string `json:"problem,omitempty"`
+}
+
+// InvalidError says what is wrong with a Credential. It has no secret in it.
+type InvalidError struct {
+	Field   string // as in JSON
+	Problem string // follows the field
+}
+
+func (e *InvalidError) Error() string { return e.Field + " " + e.Problem }
+
+func invalid(field, format string, args ...any) *InvalidError {
+	return &InvalidError{field, fmt.Sprintf(format, args...)}
+}
+
+// entry is a Credential that has been checked.
+type entry struct {
+	Credential // the scope as it was written
+	scope      scope
+	info       Info
+	knownHosts string // the lines for the scope's host
+}
+
+// check returns an *InvalidError unless all of c is as it has to be.
+func (c Credential) check() (entry, error) {
+	e := entry{Credential: c}
+	if err := checkName(c.Name); err != nil {
+		return entry{}, err
+	}
+	schemes, ok := map[Kind][]string{
+		HTTPS: {"https", "http"}, Bearer: {"https", "http"}, SSHKey: {"ssh"}, KnownHosts: {"ssh"},
+	}[c.Kind]
+	if !ok {
+		return entry{}, invalid("kind", "%.40q is unknown; allowed: %s, %s, %s, %s", c.Kind, HTTPS, Bearer, SSHKey, KnownHosts)
+	}
+	var err error
+	if e.scope, err = parseScope(c.Scope, schemes); err != nil {
+		return entry{}, err
+	}
+	if c.Subject != "" {
+		if _, err := volume.ParseSubject(string(c.Subject)); err != nil {
+			return entry{}, optionError("subject", err)
+		}
+	}
+	if err := c.checkUser(); err != nil {
+		return entry{}, err
+	}
+	var fingerprints []string
+	switch c.Kind {
+	case HTTPS, Bearer:
+		err = checkToken(c.Kind, c.Secret.Reveal())
+	case SSHKey:
+		fingerprints, err = checkKey(c.Secret.Reveal())
+	case KnownHosts:
+		e.knownHosts, fingerprints, err = checkKnownHosts(c.Secret.Reveal(), e.scope)
+	}
+	if err != nil {
+		return entry{}, err
+	}
+	e.info = Info{Name: c.Name, Kind: c.Kind, Scope: e.scope.String(), Subject: c.Subject, User: c.User, Fingerprints: fingerprints}
+	return e, nil
+}
+
+// nameText begins with a letter or a digit: a name is a file's name, and an
+// argument of commands.
+var nameText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func checkName(name string) error {
+	if !nameText.MatchString(name) {
+		return invalid("name", "%.80q is not 1 to 64 letters, digits, dots, dashes and underscores, a letter or a digit first", name)
+	}
+	return nil
+}
+
+// checkUser does not repeat the user: some write a token there.
+func (c Credential) checkUser() error {
+	switch {
+	case c.Kind == SSHKey && c.User != "":
+		return invalid("user", "belongs into the scope of an ssh key: ssh://user@host")
+	case c.Kind != HTTPS && c.User != "":
+		return invalid("user", "is only for the kind %s", HTTPS)
+	case c.Kind != HTTPS:
+		return nil
+	case c.User == "":
+		return invalid("user", "is missing; where only the token matters, any will do, such as x-access-token or oauth2")
+	case len(c.User) > 256 || strings.ContainsRune(c.User, ':') || !clean(c.User):
+		// RFC 7617: the colon ends the user.
+		return invalid("user", "is not a text of at most 256 bytes without colons, line breaks and control characters")
+	}
+	return nil
+}
+
+// maxToken is in bytes: servers take 8 to 16 KiB of headers in all.
+const maxToken = 16 << 10
+
+// bearerText is the token68 of RFC 7235.
+var bearerText = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+
+func checkToken(kind Kind, token string) error {
+	switch {
+	case token == "":
+		return invalid("secret", "is missing")
+	case len(token) > maxToken:
+		return invalid("secret", "is longer than %d bytes", maxToken)
+	case strings.Contains(token, "PRIVATE KEY-----"):
+		return invalid("secret", "is a private key: its kind is %s", SSHKey)
+	case !clean(token):
+		return invalid("secret", "has a line break, a control character, or what is not UTF-8 in it")
+	case kind == Bearer && !bearerText.MatchString(token):
+		return invalid("secret", "is not a bearer token: letters, digits and . _ ~ + / - (without the word Bearer)")
+	}
+	return nil
+}
+
+// clean refuses U+FFFD too: JSON turns what is not UTF-8 into it.
+func clean(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) })
+}
+
+// optionError makes an error about a field of what package volume says of an
+// option; its value is redacted there.
+func optionError(field string, err error) *InvalidError {
+	var option *volume.OptionError
+	if !errors.As(err, &option) {
+		return invalid(field, "can't be used: %v", err)
+	}
+	if option.Value == "" {
+		return invalid(field, "%s", option.Problem)
+	}
+	return invalid(field, "%q %s", option.Value, option.Problem)
+}

@@ -1,0 +1,120 @@
+package git
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// run runs plain git.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("git", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestOnlyFetchesReachTheRemote runs commands on a partial clone whose own configuration says where to fetch from,
+// and where plain git does.
+func TestOnlyFetchesReachTheRemote(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gitserver.Generate(filepath.Join(dir, "r.git"), gitserver.Spec{Files: 10, Commits: 2, Changes: 3}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := gitserver.Start(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Configure("r", "uploadpack.allowFilter", "true"); err != nil {
+		t.Fatal(err)
+	}
+	store := filepath.Join(dir, "store.git")
+	run(t, "clone", "-q", "--bare", "--filter=blob:none", s.URL("r"), store)
+	g, err := New(Config{Schemes: []string{"http"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit, blob := run(t, "-C", store, "rev-parse", "main"), run(t, "-C", store, "rev-parse", "main:README.md")
+	work := filepath.Join(dir, "work")
+	if err := os.MkdirAll(filepath.Join(work, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	s.Reset()
+	for _, c := range []struct {
+		name string
+		run  func() error
+	}{
+		{"look up a blob", func() error {
+			_, ok, err := g.Commit(t.Context(), store, blob)
+			if ok {
+				return fmt.Errorf("%s is a commit", blob)
+			}
+			return err
+		}},
+		{"list what is missing", func() error {
+			_, err := g.MissingBlobs(t.Context(), store, commit, nil)
+			return err
+		}},
+		{"check out", func() error {
+			return g.Checkout(t.Context(), Checkout{Store: store, Commit: commit, Dir: work})
+		}},
+	} {
+		err := c.run()
+		t.Logf("%s: %v", c.name, err)
+		if got := s.Stats("r"); got != (gitserver.Stats{}) {
+			t.Errorf("%s asked the remote: %+v", c.name, got)
+		}
+	}
+
+	// The control: plain git fetches in that store.
+	run(t, "-C", store, "cat-file", "-p", blob)
+	if s.Stats("r").Fetches == 0 {
+		t.Error("plain git did not fetch either: the test proves nothing")
+	}
+
+	// What a store of ours lacks comes in one request, and then the checkout has it all.
+	store = filepath.Join(dir, "ours.git")
+	if err := os.Mkdir(store, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.InitStore(t.Context(), store, SHA1); err != nil {
+		t.Fatal(err)
+	}
+	fetch := Fetch{Store: store, Remote: Remote{URL: s.URL("r")}, NoBlobs: true, Refspecs: []string{"+refs/heads/*:refs/heads/*"}}
+	if err := g.Fetch(t.Context(), fetch); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := g.MissingBlobs(t.Context(), store, commit, nil)
+	if err != nil || len(ids) == 0 {
+		t.Fatalf("missing: %q, %v; want some", ids, err)
+	}
+	s.Reset()
+	if err := g.FetchObjects(t.Context(), fetch, ids); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Stats("r").Fetches; got != 1 {
+		t.Errorf("%d rounds of fetching, want 1", got)
+	}
+	if ids, err := g.MissingBlobs(t.Context(), store, commit, nil); err != nil || len(ids) != 0 {
+		t.Errorf("still missing: %q, %v", ids, err)
+	}
+	fresh := filepath.Join(dir, "fresh")
+	if err := os.MkdirAll(filepath.Join(fresh, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Checkout(t.Context(), Checkout{Store: store, Commit: commit, Dir: fresh}); err != nil {
+		t.Error(err)
+	}
+}

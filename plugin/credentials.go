@@ -1,0 +1,49 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// openCredentials opens the stored credentials and says which can't be used.
+func openCredentials(data string, log *logrus.Logger) (*credential.Store, error) {
+	store, err := credential.Open(filepath.Join(data, "credentials"))
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range store.List() {
+		if c.Problem != "" {
+			log.WithField("credential", c.Name).Warnf("a stored credential can't be used: %s", c.Problem)
+		}
+	}
+	return store, nil
+}
+
+// authFrom returns what clones ask for: what to show to a URL.
+func authFrom(store *credential.Store) func(url string, s volume.Subject, name string) (*git.Auth, error) {
+	return func(url string, s volume.Subject, name string) (*git.Auth, error) {
+		u, err := volume.ParseURL(url, volume.AllSchemes())
+		if err != nil {
+			return nil, err
+		}
+		m, err := store.Match(u, s, name)
+		if err != nil {
+			return nil, err
+		}
+		a := &git.Auth{User: m.User, KnownHosts: []byte(m.KnownHosts)}
+		switch m.Kind {
+		case credential.HTTPS:
+			a.Password = m.Secret.Reveal()
+		case credential.Bearer:
+			a.Bearer = m.Secret.Reveal()
+		case credential.SSHKey:
+			a.SSHKey = []byte(m.Secret.Reveal())
+		}
+		return a, nil
+	}
+}

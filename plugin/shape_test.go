@@ -113,6 +113,14 @@ func TestDepthIsThatOfGitClone(t *testing.T) {
 	}
 }
 
+// protocol0 is a server that knows no other protocol: it serves what it has advertised.
+func protocol0(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Git-Protocol")
+		next.ServeHTTP(w, r)
+	})
+}
+
 func TestDepthAndACommitThatIsDeeper(t *testing.T) {
 	s := remote(t)
 	url := s.URL("sample")
@@ -133,13 +141,7 @@ func TestDepthAndACommitThatIsDeeper(t *testing.T) {
 		{"an abbreviated one", old[:12]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// Protocol 0 serves what it has advertised.
-			s.Wrap(func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					r.Header.Del("Git-Protocol")
-					next.ServeHTTP(w, r)
-				})
-			})
+			s.Wrap(protocol0)
 			defer s.Wrap(nil)
 			p := start(t, scratch(t))
 			p.create("v", map[string]string{"repo": url, "depth": "1", "ref": c.ref})
@@ -285,77 +287,94 @@ func TestFilterThatTheRemoteIgnores(t *testing.T) {
 	}
 }
 
+func TestFilterWithProtocol0(t *testing.T) {
+	s := remote(t)
+	s.Wrap(protocol0)
+	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, scratch(t))
+	p.create("v", map[string]string{"repo": s.URL("sample"), "filter": "blob:none"})
+	if err := p.tryMount("v", "1"); err == nil || !strings.Contains(err.Error(), "use filter=none") {
+		t.Errorf("mount: %v, want the word to use filter=none", err)
+	}
+	if err := s.Configure("sample", "uploadpack.allowAnySHA1InWant", "true"); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, p.mount("v", "2"))
+}
+
 func TestSparseIsThatOfGit(t *testing.T) {
 	s := remote(t)
 	url := s.URL("sample")
 	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ name, dirs string }{
-		{"one directory", "docs"},
-		{"a deep one", "src/area00/part01"},
-		{"several, one below another", "src/area00,src/area00/internal/part01,docs"},
-		{"one that does not exist", "docs,no/such"},
-		{"none that exists", "nowhere"},
+	for _, c := range []struct{ name, dirs, filter string }{
+		{"one directory", "docs", "none"},
+		{"a deep one", "src/area00/part01", "blob:none"},
+		{"several, one below another", "src/area00,src/area00/internal/part01,docs", "none"},
+		{"several, without blobs", "src/area00,src/area00/internal/part01,docs", "blob:none"},
+		{"one that does not exist", "docs,no/such", "blob:none"},
+		{"none that exists", "nowhere", "none"},
 	} {
-		for _, filter := range []string{"none", "blob:none"} {
-			t.Run(c.name+", filter "+filter, func(t *testing.T) {
-				p := start(t, scratch(t))
-				p.create("v", map[string]string{"repo": url, "sparse": c.dirs, "filter": filter})
-				dir := p.mount("v", "1")
-				clone := []string{"--sparse"}
-				if filter != "none" {
-					clone = append(clone, "--filter="+filter)
+		t.Run(c.name, func(t *testing.T) {
+			filter := c.filter
+			p := start(t, scratch(t))
+			p.create("v", map[string]string{"repo": url, "sparse": c.dirs, "filter": filter})
+			dir := p.mount("v", "1")
+			clone := []string{"--sparse"}
+			if filter != "none" {
+				clone = append(clone, "--filter="+filter)
+			}
+			plain := plainClone(t, url, clone...)
+			gitIn(t, plain, append([]string{"sparse-checkout", "set"}, strings.Split(c.dirs, ",")...)...)
+			clean(t, dir)
+			same(t, dir, plain, "ls-files -t", "ls-files -s", "sparse-checkout list",
+				"config core.sparseCheckout", "config core.sparseCheckoutCone", "config extensions.worktreeConfig",
+				"config core.repositoryformatversion")
+			for _, file := range []string{".git/info/sparse-checkout", ".git/config.worktree"} {
+				if got, want := content(t, dir, file), content(t, plain, file); got != want {
+					t.Errorf("%s:\n%s\nwant:\n%s", file, got, want)
 				}
-				plain := plainClone(t, url, clone...)
-				gitIn(t, plain, append([]string{"sparse-checkout", "set"}, strings.Split(c.dirs, ",")...)...)
-				clean(t, dir)
-				same(t, dir, plain, "ls-files -t", "ls-files -s", "sparse-checkout list",
-					"config core.sparseCheckout", "config core.sparseCheckoutCone", "config extensions.worktreeConfig",
-					"config core.repositoryformatversion")
-				for _, file := range []string{".git/info/sparse-checkout", ".git/config.worktree"} {
-					if got, want := content(t, dir, file), content(t, plain, file); got != want {
-						t.Errorf("%s:\n%s\nwant:\n%s", file, got, want)
-					}
+			}
+			if got, want := files(t, dir), files(t, plain); !slices.Equal(got, want) {
+				t.Errorf("files: %q, want %q", got, want)
+			}
+			if filter != "none" {
+				if got, want := missing(t, dir, "--all"), missing(t, plain, "--all"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+					t.Errorf("%d objects are missing, want the %d that git leaves", len(got), len(want))
 				}
-				if got, want := files(t, dir), files(t, plain); !slices.Equal(got, want) {
-					t.Errorf("files: %q, want %q", got, want)
+			}
+			for _, tree := range p.glob("clones/*/*/trees/*/.git") {
+				if got, want := files(t, tree), []string{"index", "info/sparse-checkout"}; !slices.Equal(got, want) {
+					t.Errorf("a tree has %q in .git, want %q", got, want)
 				}
-				if filter != "none" {
-					if got, want := missing(t, dir, "--all"), missing(t, plain, "--all"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
-						t.Errorf("%d objects are missing, want the %d that git leaves", len(got), len(want))
-					}
-				}
-				for _, tree := range p.glob("clones/*/*/trees/*/.git") {
-					if got, want := files(t, tree), []string{"index", "info/sparse-checkout"}; !slices.Equal(got, want) {
-						t.Errorf("a tree has %q in .git, want %q", got, want)
-					}
-				}
+			}
 
-				// Somebody else's tree of the same commit has everything.
-				p.create("all", map[string]string{"repo": url, "filter": filter})
-				all := p.mount("all", "1")
-				same(t, all, plainClone(t, url), "ls-files -t", "status --porcelain")
+			// Somebody else's tree of the same commit has everything.
+			p.create("all", map[string]string{"repo": url, "filter": filter})
+			all := p.mount("all", "1")
+			same(t, all, plainClone(t, url), "ls-files -t", "status --porcelain")
 
-				// An edit right after the mount is seen, and the container can have more, and all.
-				if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte("# SAMPLE\n\nA repository for trials.\n"), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				if got, want := gitIn(t, dir, "status", "--porcelain"), " M README.md"; got != want {
-					t.Errorf("status after an edit: %q, want %q", got, want)
-				}
-				gitIn(t, dir, "checkout", "-q", "README.md")
-				gitIn(t, dir, "sparse-checkout", "add", "src/area00/part00")
-				gitIn(t, plain, "sparse-checkout", "add", "src/area00/part00")
-				same(t, dir, plain, "ls-files -t", "sparse-checkout list", "status --porcelain")
-				gitIn(t, dir, "sparse-checkout", "disable")
-				gitIn(t, plain, "sparse-checkout", "disable")
-				same(t, dir, plain, "ls-files -t", "status --porcelain")
-				if got, want := files(t, dir), files(t, plain); !slices.Equal(got, want) {
-					t.Errorf("files when no longer sparse: %d, want %d", len(got), len(want))
-				}
-			})
-		}
+			// An edit right after the mount is seen, and the container can have more, and all.
+			if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte("# SAMPLE\n\nA repository for trials.\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := gitIn(t, dir, "status", "--porcelain"), " M README.md"; got != want {
+				t.Errorf("status after an edit: %q, want %q", got, want)
+			}
+			gitIn(t, dir, "checkout", "-q", "README.md")
+			gitIn(t, dir, "sparse-checkout", "add", "src/area00/part00")
+			gitIn(t, plain, "sparse-checkout", "add", "src/area00/part00")
+			same(t, dir, plain, "ls-files -t", "sparse-checkout list", "status --porcelain")
+			gitIn(t, dir, "sparse-checkout", "disable")
+			gitIn(t, plain, "sparse-checkout", "disable")
+			same(t, dir, plain, "ls-files -t", "status --porcelain")
+			if got, want := files(t, dir), files(t, plain); !slices.Equal(got, want) {
+				t.Errorf("files when no longer sparse: %d, want %d", len(got), len(want))
+			}
+		})
 	}
 }
 

@@ -224,9 +224,14 @@ func (u URL) Normalized() string {
 			path = "/~/" + path
 		}
 	}
-	// A segment that is .git as a whole is the inside of a work tree, not a spelling of its parent.
-	if short, ok := strings.CutSuffix(path, ".git"); ok && !strings.HasSuffix(short, "/") {
-		path = short
+	// A segment that is .git as a whole is the inside of a work tree, not a spelling of its parent; and what is left of
+	// ..git and ...git would be another place.
+	if short, ok := strings.CutSuffix(path, ".git"); ok {
+		switch short[strings.LastIndexByte(short, '/')+1:] {
+		case "", ".", "..":
+		default:
+			path = short
+		}
 	}
 	port := u.port
 	if port == defaultPort[u.scheme] {

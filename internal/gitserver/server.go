@@ -2,18 +2,23 @@
 // machine's own `git http-backend`, over a folder of bare repositories, with generators for what is in them.
 //
 // A caller may rely on three things. What a client gets is what git itself answers, over protocol 0 and 2, for clone,
-// fetch and push. Every request is counted as it arrives, before any fault that Wrap injects, so the counts say what a
-// client asked and not what it got. After Close no process of the server is left.
+// fetch and push, unless a Fault stands in front of it. Every request is counted and recorded as it arrives, before any
+// fault, so the counts say what a client asked and not what it got. After Close no process of the server is left.
 //
-// It serves anyone who reaches its port, without asking who they are: it listens on 127.0.0.1 alone, and it is not
-// part of the plugin.
+// A request passes, in this order, what Wrap put in front of all repositories, then what belongs to its repository:
+// the logins of Protect, the faults of Script, the handlers of Route; then git.
+//
+// It serves anyone who reaches its port, without asking who they are unless Protect says so: it listens on 127.0.0.1
+// alone, and it is not part of the plugin.
 package gitserver
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -27,33 +32,46 @@ import (
 type Server struct {
 	dir     string
 	base    string
+	ca      []byte
 	backend http.Handler
 	http    *http.Server
 	serving sync.WaitGroup
 
-	mu    sync.Mutex
-	next  http.Handler // backend, or a fault in front of it
-	stats map[string]*Stats
+	mu       sync.Mutex
+	next     http.Handler // dispatch, or a fault in front of it
+	stats    map[string]*Stats
+	requests []Request
+	rules    map[string]*rule
 }
 
 // Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close. A repository that is
 // made later is served as well. It fails when the machine has no git or no free port.
 func Start(dir string) (*Server, error) {
-	dir, err := filepath.Abs(dir)
+	s, listener, err := listen(dir)
 	if err != nil {
 		return nil, err
 	}
+	s.base = "http://" + listener.Addr().String()
+	s.serving.Go(func() { s.http.Serve(listener) })
+	return s, nil
+}
+
+// listen makes a server that does not serve yet.
+func listen(dir string) (*Server, net.Listener, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, nil, err
+	}
 	git, err := exec.LookPath("git")
 	if err != nil {
-		return nil, fmt.Errorf("git server: %w", err)
+		return nil, nil, fmt.Errorf("git server: %w", err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("git server: %w", err)
+		return nil, nil, fmt.Errorf("git server: %w", err)
 	}
 	s := &Server{
-		dir:  dir,
-		base: "http://" + listener.Addr().String(),
+		dir: dir,
 		backend: &cgi.Handler{
 			Path: git,
 			Args: []string{"http-backend"},
@@ -67,11 +85,12 @@ func Start(dir string) (*Server, error) {
 			Stderr: io.Discard, // a client that hangs up makes the backend complain; the client's test says what matters
 		},
 		stats: map[string]*Stats{},
+		rules: map[string]*rule{},
 	}
-	s.next = s.backend
-	s.http = &http.Server{Handler: s}
-	s.serving.Go(func() { s.http.Serve(listener) })
-	return s, nil
+	s.next = http.HandlerFunc(s.dispatch)
+	// What a client breaks off is logged by the server, and no news to a test.
+	s.http = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
+	return s, listener, nil
 }
 
 // URL is the address of `<dir>/<repo>.git`, without the suffix.
@@ -87,14 +106,14 @@ func (s *Server) Configure(repo, key, value string) error {
 	return err
 }
 
-// Wrap puts a handler in front of git for the requests that follow, in place of any earlier one; nil takes it away.
-// The handler sees the request with its whole body, after it was counted; Stall, Fail and Cut are such handlers.
-func (s *Server) Wrap(wrap func(next http.Handler) http.Handler) {
+// Wrap puts a fault in front of all repositories for the requests that follow, in place of any earlier one; nil takes it
+// away. It sees the request with its whole body, after it was counted.
+func (s *Server) Wrap(fault Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next = s.backend
-	if wrap != nil {
-		s.next = wrap(s.backend)
+	s.next = http.HandlerFunc(s.dispatch)
+	if fault != nil {
+		s.next = fault(s.next)
 	}
 }
 
@@ -108,11 +127,12 @@ func (s *Server) Stats(repo string) Stats {
 	return Stats{}
 }
 
-// Reset sets the counts of all repositories to zero.
+// Reset sets the counts of all repositories to zero and forgets the requests. Faults and logins stay.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.stats)
+	s.requests = nil
 }
 
 // Close hangs up on every client, also on those that a fault keeps waiting, and returns when the last git has ended.
@@ -134,17 +154,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 
-	repo, service := split(r)
-	asked, err := parse(r.Method, service, r.Header.Get("Content-Encoding"), body)
+	at := split(r)
+	asked, err := parse(r.Method, at.service, r.Header.Get("Content-Encoding"), body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	at.kind = asked.kind()
 	s.mu.Lock()
 	next := s.next
-	s.count(repo, asked)
+	s.count(at.repo, asked)
+	s.requests = append(s.requests, Request{
+		Repo: at.repo, Kind: at.kind, Method: r.Method, Host: r.Host, URI: r.RequestURI, Header: r.Header.Clone(),
+	})
 	s.mu.Unlock()
-	next.ServeHTTP(&counter{ResponseWriter: w, server: s, repo: repo}, r)
+	r = r.WithContext(context.WithValue(r.Context(), targetKey{}, at))
+	next.ServeHTTP(&counter{ResponseWriter: w, server: s, repo: at.repo}, r)
 }
 
 // count adds to a repository's counts. s.mu must be held.
@@ -155,20 +180,6 @@ func (s *Server) count(repo string, more Stats) {
 		s.stats[repo] = stats
 	}
 	stats.add(more)
-}
-
-// split cuts a request's path into the repository and the service that it asks of it.
-func split(r *http.Request) (repo, service string) {
-	path := strings.Trim(r.URL.Path, "/")
-	for _, known := range []string{"info/refs", uploadPack, receivePack} {
-		if before, ok := strings.CutSuffix(path, "/"+known); ok {
-			path, service = before, known
-		}
-	}
-	if service == "info/refs" {
-		service = r.URL.Query().Get("service")
-	}
-	return strings.TrimSuffix(path, ".git"), service
 }
 
 // counter counts the bytes of an answer's body as they are written.
@@ -201,17 +212,24 @@ func environment() []string {
 	}
 }
 
-// git runs a git command on a bare repository and returns its output. The error carries what git said.
+// git runs a git command on a bare repository and returns its output without the blanks around it. The error carries
+// what git said.
 func git(path string, stdin io.Reader, args ...string) (string, error) {
+	out, err := output(path, stdin, args...)
+	return strings.TrimSpace(string(out)), err
+}
+
+// output is git with the output as it is.
+func output(path string, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := exec.Command("git", append([]string{"--git-dir=" + path}, args...)...)
 	cmd.Env = environment()
 	cmd.Stdin = stdin
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(exit.Stderr))
+		return nil, fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(exit.Stderr))
 	}
 	if err != nil {
-		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+		return nil, fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	return out, nil
 }

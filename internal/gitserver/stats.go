@@ -35,6 +35,21 @@ func (s *Stats) add(more Stats) {
 	s.BytesOut += more.BytesOut
 }
 
+// kind is the kind of the one request that s counts.
+func (s Stats) kind() Kind {
+	switch {
+	case s.Infos > 0:
+		return Info
+	case s.LsRefs > 0:
+		return LsRefs
+	case s.Fetches > 0:
+		return Fetch
+	case s.Pushes > 0:
+		return Push
+	}
+	return Other
+}
+
 // parse says what one request asks. A body that is not git's protocol is an error.
 func parse(method, service, encoding string, body []byte) (Stats, error) {
 	if method == http.MethodGet {

@@ -1,0 +1,145 @@
+package gitserver
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// maxBand is how many bytes of a pack go into one packet.
+const maxBand = 65515
+
+// Corrupt flips the bits of one byte of every pack that is sent: the one at the offset, counted from the end when it is
+// negative, and modulo the pack's size. 0 spoils the signature, -1 the checksum, most others an object.
+func Corrupt(offset int) Fault {
+	return On(Fetch, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer := &recorder{header: w.Header(), code: http.StatusOK}
+			next.ServeHTTP(answer, r)
+			if err := spoil(answer.body.Bytes(), offset); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			w.WriteHeader(answer.code)
+			w.Write(answer.body.Bytes())
+		})
+	})
+}
+
+// spoil flips a byte of the pack in an answer of upload-pack, in place. An answer without a pack stays as it is.
+func spoil(answer []byte, offset int) error {
+	var pack [][]byte // the parts of it, in band 1
+	size := 0
+	for len(answer) > 0 {
+		line, rest, err := packet(answer)
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(line, "\x01") {
+			pack = append(pack, answer[5:4+len(line)])
+			size += len(line) - 1
+		}
+		answer = rest
+	}
+	if size == 0 {
+		return nil
+	}
+	offset = (offset%size + size) % size
+	for _, part := range pack {
+		if offset < len(part) {
+			part[offset] ^= 0xff
+			return nil
+		}
+		offset -= len(part)
+	}
+	return nil
+}
+
+// recorder keeps an answer instead of sending it.
+type recorder struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) WriteHeader(code int)        { r.code = code }
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+// SendAll answers every fetch of protocol 2 with all objects of the bare repository at path, without looking into them:
+// a server of malformed objects, which git's own would refuse to walk.
+func SendAll(path string) Fault {
+	return sendPack(func([]string) ([]byte, error) {
+		ids, err := git(path, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
+		if err != nil {
+			return nil, err
+		}
+		return packOf(path, ids)
+	})
+}
+
+// Incomplete answers every fetch of protocol 2 with a pack of the wanted objects alone: commits without their trees.
+func Incomplete(path string) Fault {
+	return sendPack(func(wants []string) ([]byte, error) { return packOf(path, strings.Join(wants, "\n")) })
+}
+
+func packOf(path, ids string) ([]byte, error) {
+	// -q, and no --revs: the objects are those of the list, and none is read for what it refers to.
+	pack, err := output(path, strings.NewReader(ids+"\n"), "pack-objects", "-q", "--stdout", "--window=0")
+	if err != nil {
+		return nil, fmt.Errorf("pack: %w", err)
+	}
+	return pack, nil
+}
+
+// sendPack answers fetches of protocol 2 with a pack that is made for the objects that a client wants.
+func sendPack(pack func(wants []string) ([]byte, error)) Fault {
+	return On(Fetch, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			wants, done, err := parseWants(r)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			content, err := pack(wants)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+			if !done { // the client would go on to say what it has: enough of that
+				w.Write(pkt([]byte("acknowledgments\n")))
+				w.Write(pkt([]byte("ready\n")))
+				io.WriteString(w, "0001")
+			}
+			w.Write(pkt([]byte("packfile\n")))
+			for len(content) > 0 {
+				n := min(len(content), maxBand)
+				w.Write(pkt(append([]byte{1}, content[:n]...)))
+				content = content[n:]
+			}
+			io.WriteString(w, "0000")
+		})
+	})
+}
+
+func parseWants(r *http.Request) (wants []string, done bool, err error) {
+	body, err := plainBody(r)
+	for len(body) > 0 && err == nil {
+		var line string
+		line, body, err = packet(body)
+		line = strings.TrimSuffix(line, "\n")
+		if id, ok := strings.CutPrefix(line, "want "); ok {
+			wants = append(wants, id)
+		}
+		done = done || line == "done"
+	}
+	return wants, done, err
+}
+
+// pkt is a pkt-line: the length in hex, these four digits included, and the content.
+func pkt(content []byte) []byte {
+	return append(fmt.Appendf(nil, "%04x", len(content)+4), content...)
+}

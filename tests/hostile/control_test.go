@@ -27,6 +27,9 @@ type control struct {
 // controlPatience bounds a control: what hangs has no other effect.
 const controlPatience = 20 * time.Second
 
+// controls is where they work.
+func controls() string { return filepath.Join(roomy.dir, "disk", "controls") }
+
 // tryControl makes the attack against the careless, and returns what it did to them.
 func (a attack) tryControl(t *testing.T) string {
 	t.Helper()
@@ -34,7 +37,7 @@ func (a attack) tryControl(t *testing.T) string {
 	if c.script == "" {
 		return c.why
 	}
-	dir := filepath.Join(scratch, "controls", a.group+"-"+a.name)
+	dir := filepath.Join(controls(), a.group+"-"+a.name)
 	work := filepath.Join(dir, "work")
 	if err := os.MkdirAll(work, 0o777); err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func prepare() error {
 		return err
 	}
 	gitVersion = strings.TrimPrefix(strings.TrimSpace(string(out)), "git version ")
-	for _, dir := range []string{"", "repos", "traps", "controls", "roomy", "narrow"} {
+	for _, dir := range []string{"", "repos", "traps", "roomy", "narrow"} {
 		if err := os.Mkdir(filepath.Join(scratch, dir), 0o777); err != nil {
 			return err
 		}
@@ -78,6 +78,10 @@ func prepare() error {
 		return err
 	}
 	if roomy, err = startPlugin(filepath.Join(scratch, "roomy"), 16<<30, 2_000_000); err != nil {
+		return err
+	}
+	// Controls check out as much as the plugin does.
+	if err := os.Mkdir(controls(), 0o777); err != nil {
 		return err
 	}
 	narrow, err = startPlugin(filepath.Join(scratch, "narrow"), 512<<20, 20_000)

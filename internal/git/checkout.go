@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"syscall"
 )
 
 // Checkout is one checkout from a store into a directory that holds nothing but
@@ -44,6 +45,8 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 	if err := c.makeRepository(); err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	sparse := strconv.FormatBool(c.Cone != nil)
 	objects := filepath.Join(c.Store, "objects")
 	_, err = g.run(ctx, command{
@@ -59,6 +62,12 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 		env: []string{"GIT_OBJECT_DIRECTORY=" + objects},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
 		read: []string{objects}, write: []string{c.Dir, c.gitDir()},
+		// git would try every other file on the full disk too.
+		stderr: func(line string) {
+			if classify(line) == KindNoSpace {
+				stop(syscall.ENOSPC)
+			}
+		},
 	})
 	return err
 }

@@ -18,6 +18,8 @@ type control struct {
 	script string
 	env    func(tr *trap) []string
 	why    string
+	// harmless says that git is not known to have fallen for it, ever: it is others who stumble.
+	harmless bool
 	// effect is what the script must bring about. None: what it does, if anything, is for the report to say.
 	effect hostile.Effect
 	// repo serves the repository and returns its address; nil is the honest one.
@@ -75,6 +77,9 @@ func (a attack) tryControl(t *testing.T) string {
 		if effects[effect] {
 			return string(effect)
 		}
+	}
+	if c.harmless {
+		return "no effect on git " + gitVersion
 	}
 	return "closed in git " + gitVersion
 }

@@ -43,10 +43,10 @@ func TestHostile(t *testing.T) {
 			names[id], mechanisms[a.abuses] = true, id
 			t.Run(id, func(t *testing.T) {
 				t.Parallel()
-				var said string
-				defer func() { out.done(i, said, t.Failed()) }()
+				var said, outcome string
+				defer func() { out.done(i, said, outcome, t.Failed()) }()
 				said = a.tryControl(t)
-				a.tryPlugin(t)
+				outcome = a.tryPlugin(t)
 			})
 		}
 	})
@@ -59,11 +59,12 @@ func TestHostile(t *testing.T) {
 // order is that of the groups in the report.
 var order = map[string]int{"url": 1, "server": 2, "repository": 3, "size": 4, "submodule": 5, "lfs": 6, "container": 7, "socket": 8}
 
-// tryPlugin makes the attack against the plugin.
-func (a attack) tryPlugin(t *testing.T) {
+// tryPlugin makes the attack against the plugin, and returns what came of it.
+func (a attack) tryPlugin(t *testing.T) string {
 	s := newScene(t, a)
 	defer s.finish()
 	a.run(s)
+	return s.outcome
 }
 
 // report prints the lines in the order of the table, each as soon as those before it are there.
@@ -71,17 +72,17 @@ type report struct {
 	mu    sync.Mutex
 	cases []attack
 	lines []string
-	next  int
+	next  int // the first one that is not printed
+	ended int
 	held  int
 	fired int
-	quiet int
 }
 
 func newReport(cases []attack) *report {
 	return &report{cases: cases, lines: make([]string, len(cases))}
 }
 
-func (r *report) done(i int, control string, failed bool) {
+func (r *report) done(i int, control, outcome string, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	verdict := "FELL"
@@ -93,17 +94,22 @@ func (r *report) done(i int, control string, failed bool) {
 	case hostile.Runs, hostile.Asks, hostile.Reads, hostile.Writes, hostile.Fails:
 		r.fired++
 		control = "control " + control
-	default:
-		r.quiet++
 	}
+	r.ended++
 	a := r.cases[i]
-	r.lines[i] = fmt.Sprintf("%s  %-10s %-28s %-24s %s", verdict, a.group, a.name, control, a.abuses)
+	r.lines[i] = fmt.Sprintf("%s  %-10s %-27s %-8s %-25s %s", verdict, a.group, a.name, outcome, control, a.abuses)
 	for ; r.next < len(r.lines) && r.lines[r.next] != ""; r.next++ {
 		fmt.Println(r.lines[r.next])
 	}
 }
 
+// count prints what could not be printed in order, for -run has left cases out, and returns the sums.
 func (r *report) count() string {
+	for ; r.next < len(r.lines); r.next++ {
+		if r.lines[r.next] != "" {
+			fmt.Println(r.lines[r.next])
+		}
+	}
 	return fmt.Sprintf("%d cases: %d held, %d fell; %d controls fired, %d have nothing to fire at or are closed in git %s",
-		len(r.cases), r.held, len(r.cases)-r.held, r.fired, r.quiet, gitVersion)
+		r.ended, r.held, r.ended-r.held, r.fired, r.ended-r.fired, gitVersion)
 }

@@ -32,7 +32,7 @@ func repositories(group string, need hostile.Need, options map[string]string) []
 			a.abuses += " (" + c.CVE + ")"
 		}
 		if c.Control == "" {
-			a.control.script = plain
+			a.control.script, a.control.harmless = plain, c.CVE == ""
 		}
 		all = append(all, a)
 	}
@@ -66,16 +66,19 @@ func mountAll(c hostile.Case, options map[string]string) func(s *scene) {
 func (s *scene) mountTwice(options map[string]string) {
 	s.Helper()
 	if err := s.create(options); err != nil {
+		s.outcome = "refused"
 		return
 	}
 	for _, id := range []string{"first", "second"} {
 		tree, err := s.mount(id)
 		if err != nil {
+			s.outcome = "refused"
 			return
 		}
 		s.isTree(tree)
 		s.unmount(id)
 	}
+	s.outcome = "mounted"
 }
 
 // isTree asserts that a workspace is nothing but files, directories and symlinks without privileges, beside a

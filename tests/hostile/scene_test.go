@@ -25,6 +25,8 @@ type scene struct {
 	volume string
 	leases []string
 	said   strings.Builder // all that the plugin has answered
+	// outcome is what the attacker got, in a word.
+	outcome string
 }
 
 func newScene(t *testing.T, a attack) *scene {
@@ -164,4 +166,3 @@ func (s *scene) untouched() {
 		s.Errorf("it has left a clone: %v", err)
 	}
 }
-

@@ -32,7 +32,7 @@ func urlAttacks() []attack {
 		why          string
 		effect       hostile.Effect
 	}
-	const valid = "needs no proof: git is not asked"
+	const valid = "no control: not git's"
 	options := []option{
 		{"ext", "a transport that is a command", "repo", "ext::sh -c touch% CANARY", cloneValue, "", hostile.Runs},
 		{"ext-upper", "the same in capitals", "repo", "EXT::sh -c touch% CANARY", cloneValue, "", hostile.None},
@@ -104,6 +104,7 @@ func urlAttacks() []attack {
 					s.Errorf("it was taken")
 					return
 				}
+				s.outcome = "refused"
 				s.untouched()
 			},
 		})

@@ -142,7 +142,8 @@ func (p *plugin) children() ([]string, error) {
 		// The name is in parentheses and may hold any character.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if fields[1] == fmt.Sprint(p.cmd.Process.Pid) {
-			left = append(left, string(stat))
+			line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+			left = append(left, string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))))
 		}
 	}
 	return left, nil

@@ -92,6 +92,9 @@ func (s *scene) isTree(tree string) {
 		if err != nil {
 			return err
 		}
+		if path == filepath.Join(tree, ".git/hdcache") {
+			return fs.SkipDir // containers may keep there what they like
+		}
 		info, err := d.Info()
 		if err != nil {
 			return err

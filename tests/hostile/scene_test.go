@@ -43,6 +43,7 @@ func newScene(t *testing.T, a attack) *scene {
 func (s *scene) call(method string, request any) (map[string]any, error) {
 	answer, err := s.plugin.call(method, request)
 	if err != nil {
+		s.Logf("%s: %.500q", method, err)
 		fmt.Fprintln(&s.said, err)
 	}
 	if answer != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -62,9 +63,10 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 		env: []string{"GIT_OBJECT_DIRECTORY=" + objects},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
 		read: []string{objects}, write: []string{c.Dir, c.gitDir()},
-		// git would try every other file on the full disk too.
+		// git does not say why it can't write a file, which is for want of space but
+		// in odd cases; it tries all the others, and fails in the end.
 		stderr: func(line string) {
-			if classify(line) == KindNoSpace {
+			if strings.HasPrefix(line, "error: unable to write file") {
 				stop(syscall.ENOSPC)
 			}
 		},

@@ -56,7 +56,7 @@ func startPlugin(dir string, bytes, files int64) (*plugin, error) {
 	defer log.Close()
 	program := cmp.Or(os.Getenv("HELMDECK_REPOS"), "../../build/helmdeck-repos")
 	cmd := exec.Command(program, "-data", p.data(), "-socket", p.socket, "-git", git)
-	cmd.Env = []string{"HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LOG_LEVEL=debug", "MOUNT_WAIT=40s"}
+	cmd.Env = []string{"HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LOG_LEVEL=debug", "MOUNT_WAIT=45s"}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return p, fmt.Errorf("%w (make build makes it)", err)

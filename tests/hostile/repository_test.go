@@ -20,6 +20,14 @@ var bombs = map[string]bool{"tree-bomb": true, "blob-bombs": true}
 // plain is the careless use where the case has none.
 const plain = `git clone -q "$REPO" w; git -C w status --short; git -C w log -1 -p; true`
 
+// careless is the same for what needs more than a checkout.
+var careless = map[hostile.Need]string{
+	hostile.Checkout:   plain,
+	hostile.Submodules: `export GIT_ALLOW_PROTOCOL=http:https:ssh:file:ext; timeout 15 git -c protocol.allow=always clone -q --recurse-submodules "$REPO" w; cat w/sub/*; git -C w status --short; true`,
+	hostile.LFS: `timeout 15 git -c filter.lfs.process='git-lfs filter-process' -c filter.lfs.smudge='git-lfs smudge -- %f' -c filter.lfs.required=true ` +
+		`-c lfs.transfer.maxretries=1 clone -q "$REPO" w; true`,
+}
+
 // repositories are the hostile repositories that need no more than a checkout, or that the options call upon.
 func repositories(group string, need hostile.Need, options map[string]string) []attack {
 	var all []attack
@@ -32,7 +40,7 @@ func repositories(group string, need hostile.Need, options map[string]string) []
 			a.abuses += " (" + c.CVE + ")"
 		}
 		if c.Control == "" {
-			a.control.script, a.control.harmless = plain, c.CVE == ""
+			a.control.script, a.control.harmless = careless[need], c.CVE == ""
 		}
 		all = append(all, a)
 	}

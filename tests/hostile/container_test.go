@@ -201,7 +201,7 @@ var dirt = []struct {
 		control: placed + deepScript + ` ); git clean -ffdxq`},
 	{name: "deep-cache", abuses: "10,000 levels of directories in the cache", script: `cd .hdcache/; ` + deepScript, why: "no control: the cache stays"},
 	{name: "closed", abuses: "directories that nobody may enter", script: `mkdir -p a/b/c && touch a/b/c/d && chmod 0 a/b/c a/b a; chmod 0 . .git`},
-	{name: "many", abuses: "200,000 empty files", script: `mkdir many; cd many; seq 1 200000 | xargs -n 5000 touch`},
+	{name: "many", abuses: "100,000 empty files", script: `mkdir many; cd many; seq 1 100000 | xargs -n 5000 touch`},
 	{name: "many-links", abuses: "60,000 hard links to one file", script: `mkdir -p many/0; cd many/0; touch 1; i=1; while [ $i -lt 500 ]; do i=$((i+1)); ln 1 $i; done; cd ..; for i in $(seq 119); do cp -al 0 $i; done`},
 	{name: "hard-links", abuses: "hard links between tracked files and .git", script: `f=$(git ls-files | head -n 1); ln -f "$f" .git/HEAD; ln -f "$f" .git/config; ln -f .git/packed-refs other`, effect: hostile.Fails},
 	{name: "sparse-file", abuses: "a file of 10 TB", script: `truncate -s 10T big; truncate -s 10T .git/objects/pack/tmp_pack_x`},

@@ -125,8 +125,8 @@ var lies = []struct {
 			})
 		}}
 	}},
-	{"zip-bomb", "an answer that unpacks to a thousand times its size", limited + `git ls-remote "$REPO" >/dev/null`, hostile.Fails, func(*trap) []gitserver.Fault {
-		return []gitserver.Fault{gitserver.On(gitserver.LsRefs, zipBomb(2<<30))}
+	{"zip-bomb", "an answer that unpacks to a thousand times its size", `ulimit -v 400000; timeout 10 git ls-remote "$REPO" >/dev/null`, hostile.Fails, func(*trap) []gitserver.Fault {
+		return []gitserver.Fault{gitserver.On(gitserver.LsRefs, zipBomb(1<<30))}
 	}},
 	{"pack-spoiled", "a pack with a changed object", `git clone -q "$REPO" w`, hostile.Fails, func(*trap) []gitserver.Fault {
 		return []gitserver.Fault{gitserver.Corrupt(200)}

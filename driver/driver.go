@@ -186,14 +186,14 @@ func (d *Driver) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	defer unlock()
-	leases := len(d.Workspaces.Leases(name))
 	d.mu.Lock()
 	h, ok := d.volumes[name]
 	if !ok {
 		d.mu.Unlock()
 		return nil
 	}
-	if n := leases + h.mounting; n > 0 {
+	// Both at once: a Mount that ends gives up the one after it has the other.
+	if n := len(d.Workspaces.Leases(name)) + h.mounting; n > 0 {
 		d.mu.Unlock()
 		return fmt.Errorf("volume %q is mounted (%d times): end its containers first", name, n)
 	}

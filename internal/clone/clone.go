@@ -166,9 +166,23 @@ func (c *Clone) Mounted() error {
 		return nil
 	}
 	c.rec.FirstMount = c.m.Now()
-	rec := c.rec.Copy()
 	c.mu.Unlock()
-	return c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) })
+	return c.save()
+}
+
+// save commits the clone's record. It is copied within the transaction, so that
+// of two at a time the later one has what both have changed.
+func (c *Clone) save() error {
+	return c.m.DB.Update(func(tx *meta.Tx) error {
+		c.mu.Lock()
+		if c.rec == nil {
+			c.mu.Unlock()
+			return nil
+		}
+		rec := c.rec.Copy()
+		c.mu.Unlock()
+		return tx.PutClone(rec)
+	})
 }
 
 // Hold keeps the layers of a workspace from being collected until Drop.

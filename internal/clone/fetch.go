@@ -110,11 +110,11 @@ func (c *Clone) fetchedNow(url, head string, at time.Time, refs []git.PackedRef)
 		Refs: make(map[string]meta.Resolution),
 	}
 	c.mu.Lock()
+	before := c.rec
 	rec := meta.Clone{Key: c.key, Subject: string(c.subject), Repo: c.repo, CreatedAt: at}
-	if c.rec != nil {
-		rec = c.rec.Copy()
+	if before != nil {
+		rec = before.Copy()
 	}
-	c.mu.Unlock()
 	for word, r := range rec.Store.Refs {
 		if r.Ref == "" {
 			store.Refs[word] = r
@@ -122,20 +122,30 @@ func (c *Clone) fetchedNow(url, head string, at time.Time, refs []git.PackedRef)
 		}
 		// What the remote no longer has is forgotten; the next question tells.
 		if newer, ok := lookUp(refs, r.Ref, at); ok {
+			// Nobody has asked about a ref that is fetched by its name alone, nor
+			// does a branch that HEAD has left speak for HEAD.
+			if !isFetchedAlways(r.Ref) || word == "HEAD" && r.Ref != head {
+				newer.At = r.At
+			}
 			store.Refs[word] = newer
 		}
 	}
 	rec.Store = store
-	if err := c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
+	c.rec = &rec
+	store = rec.Copy().Store
+	c.mu.Unlock()
+	if err := c.save(); err != nil {
+		c.mu.Lock()
+		c.rec = before
+		c.mu.Unlock()
 		return meta.Store{}, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rec != nil {
-		rec.FirstMount = c.rec.FirstMount
-	}
-	c.rec = &rec
-	return rec.Copy().Store, nil
+	return store, nil
+}
+
+// isFetchedAlways reports whether every fetch brings ref.
+func isFetchedAlways(ref string) bool {
+	return strings.HasPrefix(ref, "refs/heads/") || strings.HasPrefix(ref, "refs/tags/")
 }
 
 // newStore makes the clone's directories and an empty store under a temporary

@@ -112,21 +112,25 @@ func (c *Clone) trashUnless(dir string, keep func(name string) bool) error {
 	return err
 }
 
-// forget drops the records of a clone that has no store.
+// forget drops the records of a clone that has no store, but those of layers that
+// a workspace stands on: they are complete in themselves.
 func (c *Clone) forget() error {
 	c.mu.Lock()
 	gone := c.rec != nil
-	layers := make([]meta.Layer, 0, len(c.trees))
-	for _, l := range c.trees {
-		layers = append(layers, l)
-	}
-	gitLayers := make([]meta.Layer, 0, len(c.gitLayers))
-	for _, l := range c.gitLayers {
-		gitLayers = append(gitLayers, l)
-	}
 	c.rec = nil
-	clear(c.trees)
-	clear(c.gitLayers)
+	var layers, gitLayers []meta.Layer
+	for id, l := range c.trees {
+		if c.users[c.treeDir(id)] == 0 {
+			layers = append(layers, l)
+			delete(c.trees, id)
+		}
+	}
+	for id, l := range c.gitLayers {
+		if c.users[c.gitLayerDir(id)] == 0 {
+			gitLayers = append(gitLayers, l)
+			delete(c.gitLayers, id)
+		}
+	}
 	c.mu.Unlock()
 	if !gone {
 		return nil
@@ -169,14 +173,17 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 }
 
 // sweepStranger trashes a clone's directory that no record names, unless a
-// Prepare has begun to fill it since the start.
+// Prepare has begun to fill it since the start, or workspaces stand on it.
 func (m *Manager) sweepStranger(key, dir string) error {
-	man, err := readManifest(dir)
-	if err != nil {
-		_, err := m.Trash.Put(dir, "leftover")
-		return err
+	c := m.Lookup(key)
+	if c == nil {
+		man, err := readManifest(dir)
+		if err != nil {
+			_, err := m.Trash.Put(dir, "leftover")
+			return err
+		}
+		c = m.get(key, volume.Subject(man.Subject), man.Repo)
 	}
-	c := m.get(key, volume.Subject(man.Subject), man.Repo)
 	if err := c.Sweep(); err != nil {
 		return err
 	}
@@ -186,7 +193,7 @@ func (m *Manager) sweepStranger(key, dir string) error {
 	}
 	defer unlock()
 	c.mu.Lock()
-	wanted := c.rec != nil
+	wanted := c.rec != nil || len(c.users) > 0
 	c.mu.Unlock()
 	if wanted {
 		return nil
@@ -359,6 +366,15 @@ func (c *Clone) collect() error {
 		}
 		return nil
 	}); err != nil {
+		c.mu.Lock() // else their directories would be in the way of the next ones
+		defer c.mu.Unlock()
+		for _, l := range list {
+			if l.Snapshot != "" {
+				c.gitLayers[l.ID] = l
+			} else {
+				c.trees[l.ID] = l
+			}
+		}
 		return err
 	}
 	var errs []error

@@ -100,6 +100,10 @@ func Open(path string) (db *DB, state State, err error) {
 			err = fmt.Errorf("%w: %v", ErrDamaged, r)
 		}
 	}()
+	// Such a file bbolt would take for a new one: an empty start.
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return nil, State{}, fmt.Errorf("%w: the file is empty", ErrDamaged)
+	}
 	b, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: openTimeout, FreelistType: bbolt.FreelistMapType})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):

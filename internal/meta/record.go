@@ -36,7 +36,7 @@ type Store struct {
 	Head      string    `json:"head,omitempty"`
 	FetchedAt time.Time `json:"fetched_at"`
 	// Refs are the resolutions of the refs that volumes have named, by the
-	// volume's word for it ("" is the remote's HEAD).
+	// volume's word for it ("HEAD" is the remote's).
 	Refs map[string]Resolution `json:"refs,omitempty"`
 }
 
@@ -85,5 +85,6 @@ type Workspace struct {
 	Pulled    string         `json:"pulled"`
 	Reused    bool           `json:"reused"`
 	Leases    map[string]int `json:"leases,omitempty"` // mount ID: how often it was mounted
+	Boot      string         `json:"boot"`
 	MountedAt time.Time      `json:"mounted_at"`
 }

@@ -108,7 +108,7 @@ func (m *Manager) Open(r Request) (meta.Workspace, error) {
 		ID: hex.EncodeToString(id[:]), Clone: r.Clone.Key(), Volume: r.Volume,
 		Tree: r.Checkout.Tree.ID, Chain: r.Checkout.Tree.Chain, GitLayer: r.Checkout.GitLayer.ID,
 		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused,
-		Leases: map[string]int{r.LeaseID: 1}, MountedAt: m.Now(),
+		Leases: map[string]int{r.LeaseID: 1}, Boot: m.Clones.Boot, MountedAt: m.Now(),
 	}
 	w := &workspace{rec: rec}
 	m.mu.Lock()

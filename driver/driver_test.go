@@ -252,10 +252,8 @@ func TestManifests(t *testing.T) {
 	if err := w.writeManifest(meta.Volume{Name: "gone"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{".tmp-123", "broken.json"} {
-		if err := os.WriteFile(filepath.Join(w.manifestDir(), name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(w.manifestDir(), ".tmp-123"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if err := w.removeManifest("v"); err != nil {
 		t.Fatal(err)
@@ -270,6 +268,21 @@ func TestManifests(t *testing.T) {
 			t.Errorf("manifests %q, want %q", got, want)
 		}
 	}
+	// One that can't be read may be all that is left of a volume: it stays, and
+	// does not keep the others from being read.
+	broken := filepath.Join(w.manifestDir(), "broken.json")
+	if err := os.WriteFile(broken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), broken) {
+		t.Errorf("Sweep: %v, want an error about %s", err, broken)
+	}
+	if _, err := os.Lstat(broken); err != nil {
+		t.Error(err)
+	}
+	if recs, err := Rebuild(w.Root); len(recs) != 2 || err == nil {
+		t.Errorf("Rebuild: %+v, %v; want two volumes and an error", recs, err)
+	}
 }
 
 func TestPatience(t *testing.T) {
@@ -283,9 +296,9 @@ func TestPatience(t *testing.T) {
 		{"nobody hung up", nil, 110 * s},
 		{"a plain enable", []time.Duration{30 * s}, 28 * s},
 		{"the shortest counts", []time.Duration{60 * s, 30 * s, 90 * s}, 28 * s},
-		{"a client that was ended", []time.Duration{s, 4999 * time.Millisecond}, 110 * s},
+		{"a client that was ended", []time.Duration{s, 9999 * time.Millisecond}, 110 * s},
 		{"longer than the setting", []time.Duration{120 * s}, 110 * s},
-		{"the least", []time.Duration{5 * s}, 3 * s},
+		{"the least", []time.Duration{10 * s}, 8 * s},
 	} {
 		p := patience{most: 110 * s}
 		for _, after := range tt.hangs {

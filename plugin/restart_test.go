@@ -128,8 +128,8 @@ func TestMountsVanished(t *testing.T) {
 func TestDamagedDatabase(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		data []byte
-	}{{"garbage", []byte(strings.Repeat("garbage ", 10000))}, {"empty", nil}} {
+		data []byte // nil: the file is gone
+	}{{"garbage", []byte(strings.Repeat("garbage ", 10000))}, {"empty", []byte{}}, {"gone", nil}} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, data := remote(t), scratch(t)
 			if _, err := gitserver.Commit(s.Path("sample"), "main", gitserver.Change{Path: ".hdcache", Content: "tracked"}); err != nil {
@@ -146,14 +146,21 @@ func TestDamagedDatabase(t *testing.T) {
 			p.stop()
 
 			path := filepath.Join(p.at.data, "meta.db")
-			if err := os.WriteFile(path, tt.data, 0o600); err != nil {
+			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
 			s.Reset()
-			p = start(t, data)
-			p.waitFor("the database is damaged: it is set aside as meta.db.damaged-")
-			if aside, err := filepath.Glob(path + ".damaged-*"); err != nil || len(aside) != 1 || read(t, aside[0]) != string(tt.data) {
-				t.Errorf("set aside: %q, %v", aside, err)
+			if tt.data == nil {
+				p = start(t, data)
+			} else {
+				if err := os.WriteFile(path, tt.data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				p = start(t, data)
+				p.waitFor("the database is damaged: it is set aside as meta.db.damaged-")
+				if aside, err := filepath.Glob(path + ".damaged-*"); err != nil || len(aside) != 1 || read(t, aside[0]) != string(tt.data) {
+					t.Errorf("set aside: %q, %v", aside, err)
+				}
 			}
 			if got := p.list(); !reflect.DeepEqual(got, []string{"v", "w"}) {
 				t.Errorf("volumes %q", got)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -27,8 +28,7 @@ type Clone struct {
 	// publishing is held while a layer comes into being or goes: its directory,
 	// its record and its place in memory together.
 	publishing sync.Mutex
-	sweep      sync.Once
-	sweepOK    error
+	swept      atomic.Bool
 
 	mu        sync.Mutex // guards what follows; never held over I/O
 	rec       *meta.Clone

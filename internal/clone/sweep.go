@@ -13,16 +13,25 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// Sweep makes the clone's directories and its records agree, once: leftovers of
-// an earlier run go to the trash, records without a directory are dropped. It
-// leaves workspaces alone. Later calls return the first one's result.
-func (c *Clone) Sweep() error {
-	c.sweep.Do(func() {
-		if c.sweepOK = c.sweepNow(); c.sweepOK != nil {
-			c.sweepOK = fmt.Errorf("repair clone %s: %w", c.key, c.sweepOK)
+// Sweep makes the clone's directories and its records agree, until it has
+// succeeded once: leftovers of an earlier run go to the trash, records without a
+// directory are dropped. It leaves workspaces alone.
+func (c *Clone) Sweep(ctx context.Context) error {
+	if c.swept.Load() {
+		return nil
+	}
+	_, err := share(ctx, c.m, "sweep\x00"+c.key, func(context.Context) (struct{}, error) {
+		if c.swept.Load() {
+			return struct{}{}, nil
 		}
+		err := c.sweepNow()
+		if err != nil {
+			err = fmt.Errorf("repair clone %s: %w", c.key, err)
+		}
+		c.swept.Store(err == nil)
+		return struct{}{}, err
 	})
-	return c.sweepOK
+	return err
 }
 
 func (c *Clone) sweepNow() error {
@@ -158,7 +167,7 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		errs = append(errs, c.Sweep())
+		errs = append(errs, c.Sweep(ctx))
 	}
 	dirs, err := filepath.Glob(filepath.Join(m.Root, "clones", "*", "*"))
 	errs = append(errs, err)
@@ -167,14 +176,14 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		errs = append(errs, m.sweepStranger(key, dir))
+		errs = append(errs, m.sweepStranger(ctx, key, dir))
 	}
 	return errors.Join(errs...)
 }
 
 // sweepStranger trashes a clone's directory that no record names, unless a
 // Prepare has begun to fill it since the start, or workspaces stand on it.
-func (m *Manager) sweepStranger(key, dir string) error {
+func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 	c := m.Lookup(key)
 	if c == nil {
 		man, err := readManifest(dir)
@@ -184,7 +193,7 @@ func (m *Manager) sweepStranger(key, dir string) error {
 		}
 		c = m.get(key, volume.Subject(man.Subject), man.Repo)
 	}
-	if err := c.Sweep(); err != nil {
+	if err := c.Sweep(ctx); err != nil {
 		return err
 	}
 	unlock, err := c.lock(m.ctx)

@@ -130,7 +130,7 @@ func Open(path string) (db *DB, state State, err error) {
 
 // SetAside renames a damaged database out of the way, and returns its new name.
 func SetAside(path string, now time.Time) (string, error) {
-	aside := fmt.Sprintf("%s.damaged-%s", path, now.UTC().Format("20060102T150405"))
+	aside := fmt.Sprintf("%s.damaged-%s", path, now.UTC().Format("20060102T150405.000000000"))
 	return filepath.Base(aside), os.Rename(path, aside)
 }
 

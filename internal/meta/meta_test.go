@@ -233,7 +233,7 @@ func TestDamaged(t *testing.T) {
 				t.Fatalf("Open: %v with %d volumes; want ErrDamaged", err, len(state.Volumes))
 			}
 			aside, err := SetAside(path, time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC))
-			if want := "meta.db.damaged-20240501T120000"; err != nil || aside != want {
+			if want := "meta.db.damaged-20240501T120000.000000000"; err != nil || aside != want {
 				t.Fatalf("SetAside: %q, %v; want %q", aside, err, want)
 			}
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), aside)); err != nil {

@@ -212,8 +212,10 @@ func (m *Manager) Leases(volume string) []meta.Workspace {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var list []meta.Workspace
-	for _, w := range m.all {
-		if w.clone != nil && w.rec.Volume == volume && len(w.rec.Leases) > 0 {
+	seen := make(map[*workspace]bool)
+	for l, w := range m.leases {
+		if l.volume == volume && !seen[w] {
+			seen[w] = true
 			rec := w.rec
 			rec.Leases = maps.Clone(rec.Leases)
 			list = append(list, rec)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -31,8 +32,7 @@ type Clone struct {
 	// publishing is held while a layer comes into being or goes: its directory,
 	// its record and its place in memory together.
 	publishing sync.Mutex
-	sweep      sync.Once
-	sweepOK    error
+	swept      atomic.Bool
 
 	mu        sync.Mutex // guards what follows; never held over I/O
 	rec       *meta.Clone
@@ -191,9 +191,23 @@ func (c *Clone) Mounted() error {
 		return nil
 	}
 	c.rec.FirstMount = c.m.Now()
-	rec := c.rec.Copy()
 	c.mu.Unlock()
-	return c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) })
+	return c.save()
+}
+
+// save commits the clone's record. It is copied within the transaction, so that
+// of two at a time the later one has what both have changed.
+func (c *Clone) save() error {
+	return c.m.DB.Update(func(tx *meta.Tx) error {
+		c.mu.Lock()
+		if c.rec == nil {
+			c.mu.Unlock()
+			return nil
+		}
+		rec := c.rec.Copy()
+		c.mu.Unlock()
+		return tx.PutClone(rec)
+	})
 }
 
 // Hold keeps the layers of a workspace from being collected until Drop.

@@ -34,7 +34,7 @@ const resolveTries = 5
 // began goes on in the background.
 func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, error) {
 	began := c.m.Now()
-	if err := c.Sweep(); err != nil {
+	if err := c.Sweep(ctx); err != nil {
 		return nil, err
 	}
 	healed := false

@@ -46,7 +46,7 @@ type Store struct {
 	Head      string    `json:"head,omitempty"`
 	FetchedAt time.Time `json:"fetched_at"`
 	// Refs are the resolutions of the refs that volumes have named, by the
-	// volume's word for it ("" is the remote's HEAD).
+	// volume's word for it ("HEAD" is the remote's).
 	Refs map[string]Resolution `json:"refs,omitempty"`
 }
 
@@ -104,5 +104,6 @@ type Workspace struct {
 	Reused    bool           `json:"reused"`
 	Stale     bool           `json:"stale,omitempty"`
 	Leases    map[string]int `json:"leases,omitempty"` // mount ID: how often it was mounted
+	Boot      string         `json:"boot"`
 	MountedAt time.Time      `json:"mounted_at"`
 }

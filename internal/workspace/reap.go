@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 )
@@ -123,8 +123,9 @@ func (m *Manager) Sweep(ctx context.Context) error {
 }
 
 // Rebuild returns the records of the workspaces that the directories below root
-// hold, for a database that was lost, and of the layers that they stand on.
-// Layers are good for the boot that they were used in.
+// hold, for a database that was lost, and of the layers that they stand on: those
+// of this boot, for nothing says whether others are on disk. A manifest is not
+// synced: one that can't be read is of an earlier boot.
 func Rebuild(root, boot string) (workspaces map[string]meta.Workspace, trees, gitLayers []meta.Layer, err error) {
 	paths, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "workspaces", "*", manifestName))
 	if err != nil {
@@ -138,10 +139,14 @@ func Rebuild(root, boot string) (workspaces map[string]meta.Workspace, trees, gi
 		}
 		var w meta.Workspace
 		if err := json.Unmarshal(data, &w); err != nil {
-			return nil, nil, nil, fmt.Errorf("%s: %w", path, err)
+			continue // the sweep removes the directory
 		}
 		workspaces[w.ID] = w
-		trees = append(trees, meta.Layer{Clone: w.Clone, ID: w.Tree, Chain: w.Chain, Commit: w.Commit, Boot: boot})
+		if w.Boot != boot {
+			continue
+		}
+		_, err = os.Lstat(filepath.Join(root, "clones", w.Clone, "trees", w.Tree, clone.CacheLink))
+		trees = append(trees, meta.Layer{Clone: w.Clone, ID: w.Tree, Chain: w.Chain, Commit: w.Commit, TracksCache: err == nil, Boot: boot})
 		gitLayers = append(gitLayers, meta.Layer{Clone: w.Clone, ID: w.GitLayer, Commit: w.Commit, Snapshot: "unknown", Boot: boot})
 	}
 	return workspaces, trees, gitLayers, nil

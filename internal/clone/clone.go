@@ -214,31 +214,38 @@ func (c *Clone) save() error {
 func (c *Clone) Hold(chain []string, gitLayer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hold(chain, gitLayer)
+	c.hold(c.lower(chain, gitLayer))
 }
 
-func (c *Clone) hold(chain []string, gitLayer string) {
-	for _, dir := range c.lower(chain, gitLayer) {
+// Drop ends a Hold.
+func (c *Clone) Drop(chain []string, gitLayer string) { c.drop(c.lower(chain, gitLayer)) }
+
+// hold is called with mu held.
+func (c *Clone) hold(dirs []string) {
+	for _, dir := range dirs {
 		c.users[dir]++
+	}
+}
+
+func (c *Clone) drop(dirs []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, dir := range dirs {
+		if c.users[dir]--; c.users[dir] <= 0 {
+			delete(c.users, dir)
+		}
 	}
 }
 
 // lower returns the layer directories of a workspace, topmost first.
 func (c *Clone) lower(chain []string, gitLayer string) []string {
-	dirs := []string{c.gitLayerDir(gitLayer)}
-	for _, id := range chain {
-		dirs = append(dirs, c.treeDir(id))
-	}
-	return dirs
+	return append([]string{c.gitLayerDir(gitLayer)}, c.treeDirs(chain)...)
 }
 
-// Drop ends a Hold.
-func (c *Clone) Drop(chain []string, gitLayer string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, dir := range c.lower(chain, gitLayer) {
-		if c.users[dir]--; c.users[dir] <= 0 {
-			delete(c.users, dir)
-		}
+func (c *Clone) treeDirs(chain []string) []string {
+	dirs := make([]string, len(chain))
+	for i, id := range chain {
+		dirs[i] = c.treeDir(id)
 	}
+	return dirs
 }

@@ -209,6 +209,14 @@ func (w *world) push(branch string) string {
 	return id
 }
 
+// pushAttributes makes a commit whose tree can't stand on the one before.
+func (w *world) pushAttributes(branch, attributes string) {
+	w.t.Helper()
+	if _, err := gitserver.Commit(w.server.Path("r"), branch, gitserver.Change{Path: ".gitattributes", Content: attributes}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // asked says what arrived at the remote since the last reset.
 func (w *world) asked() (lsRefs, fetches, clones int) {
 	s := w.server.Stats("r")

@@ -204,6 +204,46 @@ func contents(t *testing.T, dir string) map[string]string {
 	return m
 }
 
+// TestCollectKeepsWhatATreeStandsOn: the trees of commits that nothing needs stay
+// while a needed one stands on their layers, and go with it.
+func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	c := w.clone(s)
+	for range 2 {
+		w.advance(time.Minute) // another content
+		w.push("main")
+		w.prepare(s).Release()
+	}
+	last := w.prepare(s)
+	if err := c.collect(); err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Sorted(slices.Values(last.Tree.Chain))
+	if got := names(t, filepath.Join(c.Dir(), "trees")); len(want) != 3 || !slices.Equal(got, want) {
+		t.Errorf("trees %q, want the chain of three %q", got, want)
+	}
+	last.Release()
+	w.restart("boot 1") // and through a restart
+	c = w.clone(s)
+	if got := w.prepare(s); !slices.Equal(got.Tree.Chain, last.Tree.Chain) {
+		t.Errorf("chain %q after a restart, want %q", got.Tree.Chain, last.Tree.Chain)
+	} else {
+		got.Release()
+	}
+	w.pushAttributes("main", "*.a text\n")
+	whole := w.prepare(s)
+	defer whole.Release()
+	if err := c.collect(); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, filepath.Join(c.Dir(), "trees")); !slices.Equal(got, []string{whole.Tree.ID}) {
+		t.Errorf("trees %q, want the whole one %q", got, whole.Tree.ID)
+	}
+}
+
 func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -213,10 +253,10 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	layers := func() (trees, refs []string) {
 		return names(t, filepath.Join(c.Dir(), "trees")), names(t, filepath.Join(c.Dir(), "refs"))
 	}
-	w.push("main")
+	w.pushAttributes("main", "*.a text\n") // a whole tree each
 	free := w.prepare(s)
 	free.Release()
-	w.push("main")
+	w.pushAttributes("main", "*.b text\n")
 	last := w.prepare(s)
 	if err := c.collect(); err != nil {
 		t.Fatal(err)

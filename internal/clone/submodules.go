@@ -193,7 +193,7 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 	if err := sub.clone.fillLFS(ctx, sub.spec, b.rule, co); err != nil {
 		return err
 	}
-	if err := git.SettleTimes(co); err != nil {
+	if err := git.SettleTimes(co, nil); err != nil {
 		return err
 	}
 	if b.spec.Files.Submodules != volume.SubmodulesRecursive {

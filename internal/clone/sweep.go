@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/helmdeck/repos/internal/durable"
@@ -121,6 +122,12 @@ func (c *Clone) sweepLayers(sub string, known map[string]meta.Layer, del func(*m
 	var void []meta.Layer
 	for id, l := range known {
 		if !there[id] || !l.Durable && l.Boot != c.m.Boot {
+			void = append(void, l)
+			delete(known, id)
+		}
+	}
+	for id, l := range known { // one that stands on what is gone
+		if slices.ContainsFunc(l.Chain, func(below string) bool { _, ok := known[below]; return !ok }) {
 			void = append(void, l)
 			delete(known, id)
 		}
@@ -386,8 +393,16 @@ func (c *Clone) unneeded(remove bool) []meta.Layer {
 		}
 	}
 	var list []meta.Layer
+	needed := make(map[string]bool) // also by a tree that stands on it
 	for id, l := range c.trees {
-		if !current[l.Commit] && c.users[c.treeDir(id)] == 0 {
+		if current[l.Commit] || c.users[c.treeDir(id)] > 0 {
+			for _, below := range l.Chain {
+				needed[below] = true
+			}
+		}
+	}
+	for id, l := range c.trees {
+		if !needed[id] {
 			list = append(list, l)
 			if remove {
 				delete(c.trees, id)

@@ -70,7 +70,7 @@ func TestSettleTimes(t *testing.T) {
 		t.Fatalf("index version %d, want 3 for this test", v)
 	}
 	now := time.Now()
-	if err := SettleTimes(Checkout{Dir: dir, Commit: git("rev-parse", "HEAD")}); err != nil {
+	if err := SettleTimes(Checkout{Dir: dir, Commit: git("rev-parse", "HEAD")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Lstat(filepath.Join(dir, "link"))
@@ -121,7 +121,7 @@ func TestIndexEntriesRefuses(t *testing.T) {
 			t.Errorf("%s: %d entries, %v; want %d", tt.name, len(got), err, tt.want)
 		}
 	}
-	if err := SettleTimes(Checkout{Dir: t.TempDir()}); err != nil {
+	if err := SettleTimes(Checkout{Dir: t.TempDir()}, nil); err != nil {
 		t.Errorf("an empty commit: %v", err)
 	}
 }

@@ -297,7 +297,7 @@ func TestCheckoutAsAnotherUID(t *testing.T) {
 	if err := g.Checkout(t.Context(), co); err != nil {
 		t.Fatal(err)
 	}
-	if err := SettleTimes(co); err != nil {
+	if err := SettleTimes(co, nil); err != nil {
 		t.Fatal(err)
 	}
 	files := gitAt(t, dir, "ls-tree", "-r", "--name-only", "-z", co.Commit)

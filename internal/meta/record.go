@@ -70,6 +70,9 @@ type Layer struct {
 	// them; it lets a tree stand on another one's layers.
 	Chain  []string `json:"chain,omitempty"`
 	Commit string   `json:"commit"`
+	// Shape is, of a tree, all that it was made from but the commit: trees of one
+	// shape can stand on each other.
+	Shape string `json:"shape,omitempty"`
 	// TracksCache is set when the commit has a .hdcache of its own.
 	TracksCache bool `json:"tracks_cache,omitempty"`
 	// Modules is, of a tree, what its submodules add to the repository's

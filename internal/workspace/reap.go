@@ -145,9 +145,25 @@ func Rebuild(root, boot string) (workspaces map[string]meta.Workspace, trees, gi
 		if w.Boot != boot {
 			continue
 		}
-		_, err = os.Lstat(filepath.Join(root, "clones", w.Clone, "trees", w.Tree, clone.CacheLink))
-		trees = append(trees, meta.Layer{Clone: w.Clone, ID: w.Tree, Chain: w.Chain, Commit: w.Commit, TracksCache: err == nil, Boot: boot})
+		for i := range w.Chain { // of those that it stands on the commits are not known
+			l := meta.Layer{Clone: w.Clone, ID: w.Chain[i], Chain: w.Chain[i:], Boot: boot}
+			if i == 0 {
+				l.Commit, l.TracksCache = w.Commit, tracksCache(filepath.Join(root, "clones", w.Clone, "trees"), w.Chain)
+			}
+			trees = append(trees, l)
+		}
 		gitLayers = append(gitLayers, meta.Layer{Clone: w.Clone, ID: w.GitLayer, Commit: w.Commit, Snapshot: "unknown", Boot: boot})
 	}
 	return workspaces, trees, gitLayers, nil
+}
+
+// tracksCache reports whether a tree has a .hdcache of the repository's: what its
+// topmost layer that says anything says, which may be a whiteout.
+func tracksCache(trees string, chain []string) bool {
+	for _, id := range chain {
+		if info, err := os.Lstat(filepath.Join(trees, id, clone.CacheLink)); err == nil {
+			return info.Mode()&os.ModeCharDevice == 0
+		}
+	}
+	return false
 }

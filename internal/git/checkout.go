@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
+	"syscall"
 )
 
 // Checkout is one checkout from a store into a directory that holds nothing but
@@ -49,6 +51,8 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 	if c.Base != "" {
 		trees = []string{c.Base, c.Commit}
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	sparse := strconv.FormatBool(c.Cone != nil)
 	objects := filepath.Join(c.Store, "objects")
 	_, err = g.run(ctx, command{
@@ -64,6 +68,13 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 		env: []string{"GIT_OBJECT_DIRECTORY=" + objects},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
 		read: []string{objects}, write: []string{c.Dir, c.gitDir()},
+		// git does not say why it can't write a file, which is for want of space but
+		// in odd cases; it tries all the others, and fails in the end.
+		stderr: func(line string) {
+			if strings.HasPrefix(line, "error: unable to write file") {
+				stop(syscall.ENOSPC)
+			}
+		},
 	})
 	return err
 }

@@ -62,7 +62,11 @@ func confined(cmd *exec.Cmd, c confinement) error {
 
 // Limits of a child, so that a hostile pack is its trouble and not the machine's.
 const (
-	maxFiles  = 4096
+	maxFiles = 4096
+	// maxMemory is what a child may have of its own; packs are mapped and do not
+	// count. To index the whole history of Linux takes a third of it, a tree of ten
+	// billion files that is a download of one kilobyte takes any amount.
+	maxMemory = 4 << 30
 	maxOOMAdj = 500 // of 1000: it goes before containers and the engine do
 )
 
@@ -71,6 +75,7 @@ const (
 func bound(pid int) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 	_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: maxFiles, Max: maxFiles}, nil)
+	_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: maxMemory, Max: maxMemory}, nil)
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(maxOOMAdj)), 0)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+	"syscall"
 )
 
 // Kind classifies a failure of git by what its user can do about it.
@@ -121,6 +122,8 @@ func newError(op, url, stderr string, err error) *Error {
 		e.Kind = KindTimeout
 	case errors.Is(err, context.Canceled):
 		e.Kind = KindCanceled
+	case errors.Is(err, syscall.ENOSPC):
+		e.Kind = KindNoSpace
 	default:
 		// What the user wrote is not a sign: a host may be called "timeout".
 		if url != "" {

@@ -1,0 +1,131 @@
+package hostile
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver/hostile"
+)
+
+func init() {
+	groups = append(groups, func() []attack { return repositories("repository", hostile.Checkout, nil) })
+}
+
+// bombs are the repositories that fill what they are given; they have cases of their own.
+var bombs = map[string]bool{"tree-bomb": true, "blob-bombs": true}
+
+// plain is the careless use where the case has none.
+const plain = `git clone -q "$REPO" w; git -C w status --short; git -C w log -1 -p; true`
+
+// careless is the same for what needs more than a checkout.
+var careless = map[hostile.Need]string{
+	hostile.Checkout:   plain,
+	hostile.Submodules: `export GIT_ALLOW_PROTOCOL=http:https:ssh:file:ext; timeout 15 git -c protocol.allow=always clone -q --recurse-submodules "$REPO" w; cat w/sub/*; git -C w status --short; true`,
+	hostile.LFS: `timeout 15 git -c filter.lfs.process='git-lfs filter-process' -c filter.lfs.smudge='git-lfs smudge -- %f' -c filter.lfs.required=true ` +
+		`-c lfs.transfer.maxretries=1 clone -q "$REPO" w; true`,
+}
+
+// repositories are the hostile repositories that need no more than a checkout, or that the options call upon.
+func repositories(group string, need hostile.Need, options map[string]string) []attack {
+	var all []attack
+	for _, c := range hostile.Cases() {
+		if c.Need != need || bombs[c.Name] {
+			continue
+		}
+		a := attack{group: group, name: c.Name, abuses: c.Abuses, control: control{script: c.Control, effect: c.Effect, repo: serve(c)}, run: mountAll(c, options)}
+		if c.CVE != "" {
+			a.abuses += " (" + c.CVE + ")"
+		}
+		if c.Control == "" {
+			a.control.script, a.control.harmless = careless[need], c.CVE == ""
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// serve builds a hostile repository and returns its address.
+func serve(c hostile.Case) func(t *testing.T, name string, tr *trap) string {
+	return func(t *testing.T, name string, tr *trap) string {
+		t.Helper()
+		if _, err := c.Build(filepath.Join(scratch, "repos"), name, tr.Bait); err != nil {
+			t.Fatal(err)
+		}
+		server.Route(name, c.Faults(server.Path(name), tr.Bait)...)
+		return server.URL(name)
+	}
+}
+
+// mountAll is what users do: a volume, and two containers one after the other.
+func mountAll(c hostile.Case, options map[string]string) func(s *scene) {
+	return func(s *scene) {
+		given := map[string]string{"repo": serve(c)(s.T, s.volume, s.trap)}
+		for name, value := range options {
+			given[name] = value
+		}
+		s.mountTwice(given)
+	}
+}
+
+// mountTwice makes the volume and mounts it twice, as far as it gets; a refusal is as good. What it gets is a tree.
+func (s *scene) mountTwice(options map[string]string) {
+	s.Helper()
+	if err := s.create(options); err != nil {
+		s.outcome = "refused"
+		return
+	}
+	for _, id := range []string{"first", "second"} {
+		tree, err := s.mount(id)
+		if err != nil {
+			s.outcome = "refused"
+			return
+		}
+		s.isTree(tree)
+		s.unmount(id)
+	}
+	s.outcome = "mounted"
+}
+
+// isTree asserts that a workspace is nothing but files, directories and symlinks without privileges, beside a
+// repository that starts nothing.
+func (s *scene) isTree(tree string) {
+	s.Helper()
+	if path := holds(tree); path != "" {
+		s.Errorf("the secret from outside is in %s", path)
+	}
+	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if path == filepath.Join(tree, ".git/hdcache") {
+			return fs.SkipDir // containers may keep there what they like
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		mode := info.Mode()
+		if kind := mode.Type(); kind != 0 && kind != fs.ModeDir && kind != fs.ModeSymlink || mode&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+			s.Errorf("%s is %v", path, mode)
+		}
+		return nil
+	})
+	if err != nil {
+		s.Errorf("walk: %v", err)
+	}
+	if hooks, err := os.ReadDir(filepath.Join(tree, ".git/hooks")); err != nil || len(hooks) > 0 {
+		s.Errorf(".git/hooks has %v, %v", hooks, err)
+	}
+	config, err := os.ReadFile(filepath.Join(tree, ".git/config"))
+	if err != nil || strings.Contains(string(config), "fsmonitor") || strings.Contains(string(config), "hooksPath") {
+		s.Errorf(".git/config is %q, %v", config, err)
+	}
+	for _, name := range []string{"", "objects", "refs", "hooks", "hdcache"} {
+		if info, err := os.Lstat(filepath.Join(tree, ".git", name)); err != nil || !info.IsDir() {
+			s.Errorf(".git/%s is no directory: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package hostile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver/hostile"
+)
+
+func init() { groups = append(groups, socketAttacks) }
+
+// The plugin that one would write first takes a name for a directory's.
+const naiveName = `mkdir -p "data/$NAME" && mkdir -p "data/$NAME/tree"`
+
+// socketAttacks are requests that no engine makes.
+func socketAttacks() []attack {
+	const none = "no control: not git's"
+	post := func(method, body string, refused bool) func(s *scene) {
+		return func(s *scene) { s.post(method, strings.NewReader(body), refused) }
+	}
+	raw := func(text string) func(s *scene) {
+		return func(s *scene) { s.raw(text) }
+	}
+	name := func(name, abuses, value, script string, effect hostile.Effect) attack {
+		body, err := json.Marshal(map[string]any{"Name": value, "Opts": map[string]string{"repo": server.URL("honest")}})
+		if err != nil {
+			panic(err) // strings can be marshalled
+		}
+		a := attack{name: name, abuses: abuses, run: post("VolumeDriver.Create", string(body), true)}
+		a.control = control{script: script, why: none, effect: effect, env: func(*trap) []string { return []string{"NAME=" + value} }}
+		return a
+	}
+	plainly := func(name, abuses string, run func(s *scene)) attack {
+		return attack{name: name, abuses: abuses, run: run, control: control{why: none}}
+	}
+	all := []attack{
+		name("name-up", "a volume whose name climbs out of the data", "../../../outside/new", naiveName, hostile.None),
+		name("name-absolute", "a volume whose name is a path", "/etc/x", "", hostile.None),
+		name("name-dots", "a volume that is called ..", "..", `mkdir -p data data/$NAME && rm -rf "data/$NAME/."; [ -d ../work/data ]`, hostile.None),
+		name("name-newline", "a volume whose name has two lines", "a\nb", "", hostile.None),
+		name("name-control", "a volume whose name clears the screen of who lists it", "a\x1b[2J", "", hostile.None),
+		name("name-long", "a volume whose name is longer than a file's", strings.Repeat("n", 300), `mkdir "$NAME"`, hostile.Fails),
+		name("name-empty", "a volume without a name: its directory is that of all", "", `mkdir -p data/other; rm -rf "data/$NAME"; [ -d data/other ]`, hostile.Fails),
+		plainly("empty", "an empty body, as an engine repeats a request", post("VolumeDriver.Mount", "", true)),
+		plainly("not-json", "a body that is no JSON", post("VolumeDriver.Create", "hello", true)),
+		plainly("cut", "a body that ends in the middle", post("VolumeDriver.Create", `{"Name":"a","Opts":{"repo`, true)),
+		plainly("kinds", "a body of other kinds", post("VolumeDriver.Create", `{"Name":{"a":[1]},"Opts":"x"}`, true)),
+		plainly("null", "a body that is null", post("VolumeDriver.Create", `null`, true)),
+		plainly("array", "a body that is a list", post("VolumeDriver.Mount", `[{"Name":"a"}]`, true)),
+		plainly("nested", "100,000 brackets", post("VolumeDriver.Create", strings.Repeat("[", 100_000), true)),
+		plainly("numbers", "a number beyond all bounds", post("VolumeDriver.Get", `{"Name":1e999999}`, true)),
+		plainly("utf8", "bytes that are no text", post("VolumeDriver.Create", "{\"Name\":\"\xff\xfe\",\"Opts\":{}}", true)),
+		plainly("nul", "a NUL in a name", post("VolumeDriver.Mount", `{"Name":"a\u0000b","ID":"x"}`, true)),
+		plainly("twice", "a name given twice, for who reads the first and checks the last", post("VolumeDriver.Create", `{"Name":"../x","Name":"..","Opts":{}}`, true)),
+		plainly("no-id", "a mount without an ID", post("VolumeDriver.Mount", `{"Name":"a"}`, true)),
+		plainly("unknown-id", "an unmount of what was never mounted", post("VolumeDriver.Unmount", `{"Name":"../..","ID":"../.."}`, false)),
+		plainly("large", "a body of 64 MiB", func(s *scene) { s.post("VolumeDriver.Create", io.LimitReader(blanks{}, 64<<20), true) }),
+		plainly("large-id", "a mount ID of 900 KB, which is written down", func(s *scene) { s.longID(strings.Repeat("i", 900_000)) }),
+		plainly("id-path", "a mount ID that is a path", func(s *scene) { s.longID("../../../../" + s.Outside + "/new") }),
+		plainly("method", "a method that does not exist", post("VolumeDriver.Exec", `{}`, true)),
+		plainly("method-up", "a path that climbs", post("../../etc/passwd", `{}`, true)),
+		plainly("garbage", "bytes that are no HTTP", raw("\x00\x01\x02\xff\xfe\r\n\r\n")),
+		plainly("smuggled", "a request with two lengths, which hides another", raw("POST /VolumeDriver.List HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nPOST /VolumeDriver.Remove HTTP/1.1\r\n\r\n")),
+		plainly("negative", "a body of a negative length", raw("POST /VolumeDriver.List HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n")),
+		plainly("chunk", "a chunk longer than memory", raw("POST /VolumeDriver.Create HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n")),
+		plainly("headers", "headers without an end", raw("POST /VolumeDriver.List HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("X-A: "+strings.Repeat("a", 1000)+"\r\n", 4000))),
+		plainly("idle", "500 connections that say nothing", func(s *scene) { s.idle(500) }),
+		{name: "other-user", abuses: "a user of the machine who is not root", run: (*scene).otherUser, control: control{
+			// A socket as net.Listen leaves it under an umask that a daemon may have.
+			script: `cd .. && rm -f s && (umask 0; timeout 5 busybox nc -lU s >got &) ; i=0; while [ ! -S s ] && [ $i -lt 100 ]; do i=$((i+1)); sleep 0.05; done
+				chmod 777 . && setpriv --reuid 65534 --clear-groups sh -c 'test -w s' && touch "$CANARY"; rm -f s`, effect: hostile.None}},
+	}
+	for i := range all {
+		all[i].group = "socket"
+	}
+	return all
+}
+
+// post sends a body as it is. What is refused has an error in its answer, in whatever form.
+func (s *scene) post(method string, body io.Reader, refused bool) {
+	s.Helper()
+	resp, err := s.plugin.client.Post("http://plugin/"+method, "", body)
+	if err != nil {
+		s.outcome = "cut off"
+		return
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		s.Errorf("answer: %v", err)
+	}
+	fmt.Fprintf(&s.said, "%s\n", data)
+	var answer map[string]any
+	if json.Unmarshal(data, &answer) == nil {
+		s.printable(method, answer)
+	}
+	if got := resp.StatusCode != http.StatusOK; got != refused {
+		s.Errorf("%s: %s: %.300s", method, resp.Status, data)
+	}
+	s.outcome = "refused"
+	if !refused {
+		s.outcome = "nothing"
+	}
+}
+
+// raw writes to the socket, and waits until the plugin has said all that it has to say.
+func (s *scene) raw(text string) {
+	s.Helper()
+	conn, err := net.Dial("unix", s.plugin.socket)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	io.WriteString(conn, text) // it may hang up before it has heard all
+	conn.(*net.UnixConn).CloseWrite()
+	answer, _ := io.ReadAll(conn)
+	s.said.Write(answer)
+	if bytes.Contains(answer, []byte("Implements")) || bytes.Contains(answer, []byte("Mountpoint")) {
+		s.Errorf("it was served: %.300q", answer)
+	}
+	s.outcome = "refused"
+}
+
+// longID mounts under an ID that is no engine's; it is text like any other.
+func (s *scene) longID(id string) {
+	s.Helper()
+	if err := s.create(map[string]string{"repo": server.URL("honest")}); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.mount(id); err != nil {
+		s.outcome = "refused"
+		return
+	}
+	s.outcome = "mounted"
+}
+
+func (s *scene) idle(n int) {
+	s.Helper()
+	for range n {
+		conn, err := net.Dial("unix", s.plugin.socket)
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if err := s.plugin.alive(); err != nil {
+		s.Errorf("with %d silent connections: %v", n, err)
+	}
+	s.outcome = "ignored"
+}
+
+// otherUser tries to reach the sockets as nobody.
+func (s *scene) otherUser() {
+	s.Helper()
+	for _, socket := range []string{s.plugin.socket, filepath.Join(filepath.Dir(s.plugin.socket), "admin.sock")} {
+		if _, err := os.Lstat(socket); err != nil {
+			s.Error(err)
+		}
+		if out, err := exec.Command("setpriv", "--reuid", "65534", "--clear-groups", "test", "-w", socket).CombinedOutput(); err == nil {
+			s.Errorf("nobody may write to %s: %s", socket, out)
+		}
+	}
+	s.outcome = "refused"
+}
+
+// blanks is white space without an end.
+type blanks struct{}
+
+func (blanks) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}

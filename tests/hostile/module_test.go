@@ -1,11 +1,54 @@
 package hostile
 
-import "github.com/helmdeck/repos/internal/gitserver/hostile"
+import (
+	"testing"
 
-func init() {
-	groups = append(groups,
-		func() []attack {
-			return repositories("submodule", hostile.Submodules, map[string]string{"submodules": "recursive"})
-		},
-		func() []attack { return repositories("lfs", hostile.LFS, map[string]string{"lfs": "true"}) })
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+)
+
+func init() { groups = append(groups, submoduleAttacks, lfsAttacks) }
+
+func submoduleAttacks() []attack {
+	return repositories("submodule", hostile.Submodules, map[string]string{"submodules": "recursive"})
+}
+
+// lfsAttacks come with a server that has the large file, which is the first line of the secret: it is the other line
+// that must stay outside.
+func lfsAttacks() []attack {
+	all := repositories("lfs", hostile.LFS, map[string]string{"lfs": "true"})
+	elsewhere := attack{group: "lfs", name: "href", abuses: "an honest .lfsconfig, and a server that sends transfers to loopback",
+		control: control{script: careless[hostile.LFS], effect: hostile.Asks}}
+	elsewhere.control.repo = func(t *testing.T, name string, tr *trap) string {
+		t.Helper()
+		pointer := lfsserver.PointerTo(hostile.Secret).String()
+		if _, err := gitserver.Generate(server.Path(name), gitserver.Spec{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := gitserver.Commit(server.Path(name), "main", gitserver.Change{Path: ".gitattributes", Content: lfsserver.Attributes},
+			gitserver.Change{Path: "model.bin", Content: pointer}); err != nil {
+			t.Fatal(err)
+		}
+		server.Route(name, largeFiles(tr.URL+"/"))
+		return server.URL(name)
+	}
+	elsewhere.run = func(s *scene) {
+		s.mountTwice(map[string]string{"repo": elsewhere.control.repo(s.T, s.volume, s.trap), "lfs": "true"})
+	}
+	all = append(all, elsewhere)
+	for i := range all {
+		all[i].prepare = func(_ *testing.T, tr *trap) { tr.secret = kept }
+	}
+	return all
+}
+
+// largeFiles serves the large file of all cases, from another address if one is given.
+func largeFiles(href string) gitserver.Fault {
+	large := new(lfsserver.Server)
+	large.Put(hostile.Secret)
+	if href != "" {
+		large.Href(href)
+	}
+	return large.Serve
 }

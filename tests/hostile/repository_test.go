@@ -54,7 +54,11 @@ func serve(c hostile.Case) func(t *testing.T, name string, tr *trap) string {
 		if _, err := c.Build(filepath.Join(scratch, "repos"), name, tr.Bait); err != nil {
 			t.Fatal(err)
 		}
-		server.Route(name, c.Faults(server.Path(name), tr.Bait)...)
+		faults := c.Faults(server.Path(name), tr.Bait)
+		if c.Need == hostile.LFS {
+			faults = append(faults, largeFiles(""))
+		}
+		server.Route(name, faults...)
 		return server.URL(name)
 	}
 }
@@ -93,7 +97,7 @@ func (s *scene) mountTwice(options map[string]string) {
 // repository that starts nothing.
 func (s *scene) isTree(tree string) {
 	s.Helper()
-	if path := holds(tree); path != "" {
+	if path := s.holds(tree); path != "" {
 		s.Errorf("the secret from outside is in %s", path)
 	}
 	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {

@@ -117,7 +117,7 @@ func (s *scene) clones() string { return s.plugin.data("clones", s.volume) }
 func (s *scene) finish() {
 	s.Helper()
 	s.call("VolumeDriver.Get", volume.GetRequest{Name: s.volume})
-	if path := holds(s.clones()); path != "" {
+	if path := s.holds(s.clones()); path != "" {
 		s.Errorf("the secret from outside is in %s", path)
 	}
 	for len(s.leases) > 0 {
@@ -137,7 +137,7 @@ func (s *scene) finish() {
 	if err := s.plugin.alive(); err != nil {
 		s.Errorf("the plugin is not alive: %v", err)
 	}
-	if strings.Contains(s.plugin.log(), secret) {
+	if strings.Contains(s.plugin.log(), s.secret) {
 		s.Errorf("the secret from outside is in the log")
 	}
 }

@@ -43,9 +43,9 @@ func socketAttacks() []attack {
 		return attack{name: name, abuses: abuses, run: run, control: control{why: none}}
 	}
 	all := []attack{
-		name("name-up", "a volume whose name climbs out of the data", "../../../outside/new", naiveName, hostile.None),
+		name("name-up", "a volume whose name climbs out of the data", "../../outside/new", naiveName, hostile.Writes),
 		name("name-absolute", "a volume whose name is a path", "/etc/x", "", hostile.None),
-		name("name-dots", "a volume that is called ..", "..", `mkdir -p data data/$NAME && rm -rf "data/$NAME/."; [ -d ../work/data ]`, hostile.None),
+		name("name-dots", "a volume that is called ..", "..", "", hostile.None),
 		name("name-newline", "a volume whose name has two lines", "a\nb", "", hostile.None),
 		name("name-control", "a volume whose name clears the screen of who lists it", "a\x1b[2J", "", hostile.None),
 		name("name-long", "a volume whose name is longer than a file's", strings.Repeat("n", 300), `mkdir "$NAME"`, hostile.Fails),
@@ -74,10 +74,7 @@ func socketAttacks() []attack {
 		plainly("chunk", "a chunk longer than memory", raw("POST /VolumeDriver.Create HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n")),
 		plainly("headers", "headers without an end", raw("POST /VolumeDriver.List HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("X-A: "+strings.Repeat("a", 1000)+"\r\n", 4000))),
 		plainly("idle", "500 connections that say nothing", func(s *scene) { s.idle(500) }),
-		{name: "other-user", abuses: "a user of the machine who is not root", run: (*scene).otherUser, control: control{
-			// A socket as net.Listen leaves it under an umask that a daemon may have.
-			script: `cd .. && rm -f s && (umask 0; timeout 5 busybox nc -lU s >got &) ; i=0; while [ ! -S s ] && [ $i -lt 100 ]; do i=$((i+1)); sleep 0.05; done
-				chmod 777 . && setpriv --reuid 65534 --clear-groups sh -c 'test -w s' && touch "$CANARY"; rm -f s`, effect: hostile.None}},
+		plainly("other-user", "a user of the machine who is not root", (*scene).otherUser),
 	}
 	for i := range all {
 		all[i].group = "socket"

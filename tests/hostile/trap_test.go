@@ -14,14 +14,15 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
 )
 
-// secret is what nothing may print or keep.
-var secret = strings.TrimSpace(hostile.Secret)
+// kept is a second line of the secret outside, which is in no repository.
+const kept = "and this is kept outside"
 
 // trap is a bait that says what was done to it.
 type trap struct {
 	hostile.Bait
 	dir    string
 	asked  *atomic.Int32
+	secret string // what nothing may print or keep
 	before string
 }
 
@@ -38,10 +39,10 @@ func newTrap(t *testing.T, dir string, prepare func(t *testing.T, tr *trap)) *tr
 	if err := os.MkdirAll(outside, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte(hostile.Secret), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte(hostile.Secret+kept+"\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	tr := &trap{Bait: hostile.Bait{Canary: filepath.Join(dir, "canary"), Outside: outside, URL: listener.URL}, dir: dir, asked: asked}
+	tr := &trap{Bait: hostile.Bait{Canary: filepath.Join(dir, "canary"), Outside: outside, URL: listener.URL}, dir: dir, asked: asked, secret: strings.TrimSpace(hostile.Secret)}
 	if prepare != nil {
 		prepare(t, tr)
 	}
@@ -77,14 +78,14 @@ func (tr *trap) effects(t *testing.T, said string) map[hostile.Effect]bool {
 	return map[hostile.Effect]bool{
 		hostile.Runs:   err == nil,
 		hostile.Asks:   tr.asked.Load() > 0,
-		hostile.Reads:  strings.Contains(said, secret),
+		hostile.Reads:  strings.Contains(said, tr.secret),
 		hostile.Writes: tr.outside(t) != tr.before,
 	}
 }
 
 // holds looks for the secret in the regular files below a directory, and returns the first that has it. Large files are
 // looked at in their beginnings only, and the directory may change meanwhile.
-func holds(dir string) (found string) {
+func (tr *trap) holds(dir string) (found string) {
 	buffer := make([]byte, 64<<10)
 	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -99,7 +100,7 @@ func holds(dir string) (found string) {
 		}
 		defer f.Close()
 		n, _ := f.Read(buffer)
-		if strings.Contains(string(buffer[:n]), secret) {
+		if strings.Contains(string(buffer[:n]), tr.secret) {
 			found = path
 			return fs.SkipAll
 		}

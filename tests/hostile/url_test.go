@@ -73,7 +73,7 @@ func urlAttacks() []attack {
 		{"ref-option", "an option in place of the ref", "ref", "--upload-pack=touch CANARY;", fetchRef, "", hostile.Runs},
 		{"ref-refspec", "a refspec in place of the ref: it writes another ref", "ref", "+refs/heads/main:refs/heads/other", fetchRef, "", hostile.None},
 		{"ref-revision", "an expression in place of the ref", "ref", "main@{upstream}", fetchRef, "", hostile.None},
-		{"ref-dotdot", "a ref that is a path", "ref", "refs/../../../../OUTSIDE/new", `mkdir -p "w/$VALUE"`, "", hostile.None},
+		{"ref-dotdot", "a ref that is a path", "ref", "refs/../../../outside/new", `mkdir -p w/refs "w/$VALUE"`, "", hostile.Writes},
 		{"ref-lock", "a ref that is another's lock", "ref", "refs/heads/main.lock", fetchRef, "", hostile.None},
 		{"ref-newline", "a newline in the ref, which is written into a file", "ref", "main\n[core]\n\tfsmonitor=touch CANARY",
 			`git init -q w && printf '[branch "x"]\n\tmerge = %s\n' "$VALUE" >>w/.git/config && git -C w status; true`, "", hostile.Runs},
@@ -87,7 +87,7 @@ func urlAttacks() []attack {
 		{"filter-option", "another filter than the one that is known", "filter", "sparse:oid=main:secret", "", valid, hostile.None},
 		{"uid-none", "the number that chown takes for none", "uid", "4294967295", "", valid, hostile.None},
 		{"uid-negative", "a negative number, which wraps to another user", "uid", "-1", "", valid, hostile.None},
-		{"credential-path", "a credential's name that is a path", "credential", "../../outside/secret", `mkdir credentials; cat "credentials/../$VALUE"`, "", hostile.None},
+		{"credential-path", "a credential's name that is a path", "credential", "../../outside/secret", `mkdir credentials; cat "credentials/$VALUE"`, "", hostile.Reads},
 		{"unknown", "an option that nobody knows", "o", "bind", "", valid, hostile.None},
 	}
 	var all []attack

@@ -190,14 +190,14 @@ func (d *Driver) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	defer unlock()
-	leases := len(d.Workspaces.Leases(name))
 	d.mu.Lock()
 	h, ok := d.volumes[name]
 	if !ok {
 		d.mu.Unlock()
 		return nil
 	}
-	if n := leases + h.mounting; n > 0 {
+	// Both at once: a Mount that ends gives up the one after it has the other.
+	if n := len(d.Workspaces.Leases(name)) + h.mounting; n > 0 {
 		d.mu.Unlock()
 		return fmt.Errorf("volume %q is mounted (%d times): end its containers first", name, n)
 	}
@@ -266,10 +266,12 @@ func (d *Driver) Sweep(ctx context.Context) error {
 // sweepManifest removes a manifest without a volume: a Create did not come to
 // its end, or a Remove.
 func (d *Driver) sweepManifest(ctx context.Context, path string) error {
+	if durable.IsTemp(filepath.Base(path)) {
+		return os.Remove(path) // of a crash
+	}
 	rec, err := readManifest(path)
 	if err != nil {
-		// No volume can be read from it: a temporary file of a crash.
-		return os.Remove(path)
+		return err // not ours to delete: it may be all that is left of a volume
 	}
 	unlock, err := d.names.Lock(ctx, rec.Name)
 	if err != nil {
@@ -297,19 +299,22 @@ func readManifest(path string) (rec meta.Volume, err error) {
 }
 
 // Rebuild returns the records of the volumes that the manifests below root hold,
-// for a database that was lost.
+// for a database that was lost. The error is about those that can't be read; the
+// others are returned all the same.
 func Rebuild(root string) ([]meta.Volume, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "volumes", "*.json"))
 	if err != nil {
 		return nil, err
 	}
 	var recs []meta.Volume
+	var errs []error
 	for _, path := range paths {
 		rec, err := readManifest(path)
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
+			continue
 		}
 		recs = append(recs, rec)
 	}
-	return recs, nil
+	return recs, errors.Join(errs...)
 }

@@ -139,9 +139,9 @@ const (
 	// patienceMargin is how long before its client a Mount gives up: enough for
 	// the answer to be written and read.
 	patienceMargin = 2 * time.Second
-	// patienceLeast is the shortest wait that is taken for a client's timeout.
-	// What hangs up earlier is a client that was ended.
-	patienceLeast = 5 * time.Second
+	// patienceLeast is the shortest wait that is taken for a client's timeout:
+	// the engine's default is 30 s. What hangs up earlier was ended.
+	patienceLeast = 10 * time.Second
 )
 
 // left returns how long a Mount may take. The engine waits 30 s after a plain

@@ -219,24 +219,29 @@ func reportTrash(log *logrus.Logger) func(trash.Report) {
 	}
 }
 
-// openMeta opens the database. One that is damaged is set aside, and what it
-// said is read from the manifests: never an empty start.
+// openMeta opens the database. One that is damaged is set aside; then, and when
+// there is none, what it should say is read from the manifests: never an empty
+// start over data that is there.
 func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, error) {
 	path := filepath.Join(data, "meta.db")
+	_, statErr := os.Lstat(path)
+	lost := errors.Is(statErr, os.ErrNotExist)
 	db, state, err := meta.Open(path)
-	if !errors.Is(err, meta.ErrDamaged) {
+	if errors.Is(err, meta.ErrDamaged) {
+		aside, asideErr := meta.SetAside(path, time.Now())
+		if asideErr != nil {
+			return nil, meta.State{}, errors.Join(err, asideErr)
+		}
+		log.WithError(err).Errorf("the database is damaged: it is set aside as %s and rebuilt from the manifests", aside)
+		lost = true
+		db, state, err = meta.Open(path)
+	}
+	if err != nil || !lost {
 		return db, state, err
 	}
-	aside, asideErr := meta.SetAside(path, time.Now())
-	if asideErr != nil {
-		return nil, meta.State{}, errors.Join(err, asideErr)
-	}
-	log.WithError(err).Errorf("the database is damaged: it is set aside as %s and rebuilt from the manifests", aside)
-	if db, _, err = meta.Open(path); err != nil {
-		return nil, meta.State{}, err
-	}
-	if err := rebuild(db, data, boot); err != nil {
-		return nil, meta.State{}, errors.Join(err, db.Close())
+	if err := rebuild(db, data, boot, log); err != nil {
+		// Not a database with half of it: the next start tries again.
+		return nil, meta.State{}, errors.Join(err, db.Close(), os.Remove(path))
 	}
 	if err := db.Close(); err != nil {
 		return nil, meta.State{}, err
@@ -245,10 +250,10 @@ func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, erro
 }
 
 // rebuild fills an empty database from the manifests.
-func rebuild(db *meta.DB, data, boot string) error {
+func rebuild(db *meta.DB, data, boot string, log *logrus.Logger) error {
 	volumes, err := driver.Rebuild(data)
 	if err != nil {
-		return err
+		log.WithError(err).Error("rebuild: volumes whose manifest can't be read are not listed")
 	}
 	clones, err := clone.Rebuild(data)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -31,8 +32,7 @@ type Clone struct {
 	// publishing is held while a layer comes into being or goes: its directory,
 	// its record and its place in memory together.
 	publishing sync.Mutex
-	sweep      sync.Once
-	sweepOK    error
+	swept      atomic.Bool
 
 	mu        sync.Mutex // guards what follows; never held over I/O
 	rec       *meta.Clone
@@ -191,40 +191,61 @@ func (c *Clone) Mounted() error {
 		return nil
 	}
 	c.rec.FirstMount = c.m.Now()
-	rec := c.rec.Copy()
 	c.mu.Unlock()
-	return c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) })
+	return c.save()
+}
+
+// save commits the clone's record. It is copied within the transaction, so that
+// of two at a time the later one has what both have changed.
+func (c *Clone) save() error {
+	return c.m.DB.Update(func(tx *meta.Tx) error {
+		c.mu.Lock()
+		if c.rec == nil {
+			c.mu.Unlock()
+			return nil
+		}
+		rec := c.rec.Copy()
+		c.mu.Unlock()
+		return tx.PutClone(rec)
+	})
 }
 
 // Hold keeps the layers of a workspace from being collected until Drop.
 func (c *Clone) Hold(chain []string, gitLayer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hold(chain, gitLayer)
+	c.hold(c.lower(chain, gitLayer))
 }
 
-func (c *Clone) hold(chain []string, gitLayer string) {
-	for _, dir := range c.lower(chain, gitLayer) {
+// Drop ends a Hold.
+func (c *Clone) Drop(chain []string, gitLayer string) { c.drop(c.lower(chain, gitLayer)) }
+
+// hold is called with mu held.
+func (c *Clone) hold(dirs []string) {
+	for _, dir := range dirs {
 		c.users[dir]++
+	}
+}
+
+func (c *Clone) drop(dirs []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, dir := range dirs {
+		if c.users[dir]--; c.users[dir] <= 0 {
+			delete(c.users, dir)
+		}
 	}
 }
 
 // lower returns the layer directories of a workspace, topmost first.
 func (c *Clone) lower(chain []string, gitLayer string) []string {
-	dirs := []string{c.gitLayerDir(gitLayer)}
-	for _, id := range chain {
-		dirs = append(dirs, c.treeDir(id))
-	}
-	return dirs
+	return append([]string{c.gitLayerDir(gitLayer)}, c.treeDirs(chain)...)
 }
 
-// Drop ends a Hold.
-func (c *Clone) Drop(chain []string, gitLayer string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, dir := range c.lower(chain, gitLayer) {
-		if c.users[dir]--; c.users[dir] <= 0 {
-			delete(c.users, dir)
-		}
+func (c *Clone) treeDirs(chain []string) []string {
+	dirs := make([]string, len(chain))
+	for i, id := range chain {
+		dirs[i] = c.treeDir(id)
 	}
+	return dirs
 }

@@ -120,16 +120,16 @@ func (c *Clone) fetchedNow(s Spec, a Answer, extra string, at time.Time, refs []
 		Refs: make(map[string]meta.Resolution),
 	}
 	c.mu.Lock()
+	before := c.rec
 	rec := meta.Clone{Key: c.key, Subject: string(c.subject), Repo: c.repo, CreatedAt: at}
-	if c.rec != nil {
-		rec = c.rec.Copy()
+	if before != nil {
+		rec = before.Copy()
 	}
-	c.mu.Unlock()
-	before, ok := rec.Stores[s.History.Name()]
+	last, ok := rec.Stores[s.History.Name()]
 	if ok {
-		store.ClonedAt = before.ClonedAt
+		store.ClonedAt = last.ClonedAt
 	}
-	for word, r := range before.Refs {
+	for word, r := range last.Refs {
 		if word == "HEAD" && r.Ref != "" {
 			r.Ref = a.head // the default branch may be another one
 		}
@@ -146,16 +146,16 @@ func (c *Clone) fetchedNow(s Spec, a Answer, extra string, at time.Time, refs []
 		rec.Stores = make(map[string]meta.Store)
 	}
 	rec.Stores[s.History.Name()] = store
-	if err := c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
+	c.rec = &rec
+	store = rec.Copy().Stores[s.History.Name()]
+	c.mu.Unlock()
+	if err := c.save(); err != nil {
+		c.mu.Lock()
+		c.rec = before
+		c.mu.Unlock()
 		return meta.Store{}, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rec != nil {
-		rec.FirstMount = c.rec.FirstMount
-	}
-	c.rec = &rec
-	return rec.Copy().Stores[s.History.Name()], nil
+	return store, nil
 }
 
 // newStore makes the clone's directories and an empty store under a temporary

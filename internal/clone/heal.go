@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
@@ -60,18 +61,28 @@ func (c *Clone) HealLayers(co *Checkout) (healed bool, err error) {
 		err = errors.Join(err, existsErr)
 		return existsErr == nil && !ok
 	}
-	dropTree := false
+	gone := make(map[string]bool) // tree layers
 	for _, id := range co.Tree.Chain {
-		dropTree = dropTree || lost(c.treeDir(id))
+		if lost(c.treeDir(id)) {
+			gone[id] = true
+		}
 	}
 	dropGit := lost(c.gitLayerDir(co.GitLayer.ID))
-	if err != nil || !dropTree && !dropGit {
+	if err != nil || len(gone) == 0 && !dropGit {
 		return false, err
 	}
+	c.mu.Lock()
+	var trees []meta.Layer
+	for _, t := range c.trees {
+		if slices.ContainsFunc(t.Chain, func(id string) bool { return gone[id] }) {
+			trees = append(trees, t)
+		}
+	}
+	c.mu.Unlock()
 	err = c.m.DB.Update(func(tx *meta.Tx) error {
 		var errs []error
-		if dropTree {
-			errs = append(errs, tx.DeleteTree(co.Tree))
+		for _, t := range trees {
+			errs = append(errs, tx.DeleteTree(t))
 		}
 		if dropGit {
 			errs = append(errs, tx.DeleteGitLayer(co.GitLayer))
@@ -82,14 +93,14 @@ func (c *Clone) HealLayers(co *Checkout) (healed bool, err error) {
 		return false, err
 	}
 	c.mu.Lock()
-	if dropTree {
-		delete(c.trees, co.Tree.ID)
+	for _, t := range trees {
+		delete(c.trees, t.ID)
 	}
 	if dropGit {
 		delete(c.gitLayers, co.GitLayer.ID)
 	}
 	c.mu.Unlock()
-	c.m.Log.WithFields(map[string]any{"clone": c.key, "tree": dropTree, "git_layer": dropGit}).Error("layers are gone: they are built again")
+	c.m.Log.WithFields(map[string]any{"clone": c.key, "trees": len(trees), "git_layer": dropGit}).Error("layers are gone: they are built again")
 	return true, nil
 }
 

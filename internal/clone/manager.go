@@ -51,6 +51,7 @@ type Manager struct {
 
 	mu     sync.Mutex
 	clones map[string]*Clone
+	closed bool
 }
 
 // NewManager returns a Manager for what state says exists.
@@ -63,6 +64,12 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	m := &Manager{Config: c, clones: make(map[string]*Clone), syncs: make(chan struct{}, 1)}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	for key, rec := range state.Clones {
+		for name, store := range rec.Stores {
+			if store.Refs == nil { // none, as the database has it
+				store.Refs = make(map[string]meta.Resolution)
+				rec.Stores[name] = store
+			}
+		}
 		m.get(key, volume.Subject(rec.Subject), rec.Repo).rec = &rec
 	}
 	for _, l := range state.Trees {
@@ -79,11 +86,28 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	return m, nil
 }
 
-// Close ends the work in the background and waits for it.
+// Close ends the work in the background and waits for it. None begins after it.
 func (m *Manager) Close() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
 	m.stop()
 	m.work.Wait()
 }
+
+// enter counts work in the background until m.work.Done, unless the Manager is
+// closed: the count must not rise while Close waits for it to fall.
+func (m *Manager) enter() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.work.Add(1)
+	return true
+}
+
+var errClosed = errors.New("the plugin is stopping: run it again")
 
 // Key returns the key of the clone of a repository for a subject.
 func Key(s volume.Subject, u volume.URL) string { return s.Dir() + "/" + u.Hash() }
@@ -128,16 +152,25 @@ func (m *Manager) all() []*Clone {
 	return list
 }
 
-// Background runs f with a context that ends when the Manager is closed.
+// Background runs f with a context that ends when the Manager is closed, and not
+// at all after that.
 func (m *Manager) Background(f func(ctx context.Context)) {
-	m.work.Go(func() { f(m.ctx) })
+	if !m.enter() {
+		return
+	}
+	go func() {
+		defer m.work.Done()
+		f(m.ctx)
+	}()
 }
 
 // share runs f once for all who ask for the same key at the same time. It
 // returns when f has, or when ctx ends; f goes on regardless.
 func share[T any](ctx context.Context, m *Manager, key string, f func(ctx context.Context) (T, error)) (T, error) {
 	answer := m.flights.DoChan(key, func() (v any, err error) {
-		m.work.Add(1)
+		if !m.enter() {
+			return nil, errClosed
+		}
 		defer m.work.Done()
 		defer func() {
 			if r := recover(); r != nil {

@@ -34,7 +34,7 @@ const resolveTries = 5
 // began goes on in the background.
 func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, error) {
 	began := c.m.Now()
-	if err := c.Sweep(); err != nil {
+	if err := c.Sweep(ctx); err != nil {
 		return nil, err
 	}
 	healed := false
@@ -92,11 +92,12 @@ func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, b
 	if _, ok := c.gitLayers[gitLayer.ID]; !ok || c.rec == nil {
 		return nil
 	}
-	c.hold(tree.Chain, gitLayer.ID)
+	lower := c.lower(tree.Chain, gitLayer.ID)
+	c.hold(lower)
 	return &Checkout{
 		Resolution: r, Tree: tree, GitLayer: gitLayer,
-		Lower:   c.lower(tree.Chain, gitLayer.ID),
+		Lower:   lower,
 		Reused:  !c.rec.FirstMount.IsZero() && c.rec.FirstMount.Before(began),
-		release: func() { c.Drop(tree.Chain, gitLayer.ID) },
+		release: func() { c.drop(lower) },
 	}
 }

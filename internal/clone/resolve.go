@@ -76,19 +76,22 @@ func (c *Clone) fresh(s Spec) (meta.Resolution, bool) {
 
 // ask shares one ls-refs question between all who ask it at the same time.
 func (c *Clone) ask(ctx context.Context, s Spec) (Answer, error) {
-	began := time.Now()
-	a, err := c.askShared(ctx, s)
-	if git.KindOf(err) == git.KindTimeout && time.Since(began) < askTimeout {
+	var ours bool
+	a, err := c.askShared(ctx, s, &ours)
+	if git.KindOf(err) == git.KindTimeout && !ours {
 		// We joined a question that was stuck at a server which may be back by
 		// now: it deserves one of our own.
-		return c.askShared(ctx, s)
+		return c.askShared(ctx, s, &ours)
 	}
 	return a, err
 }
 
-func (c *Clone) askShared(ctx context.Context, s Spec) (Answer, error) {
+// askShared sets ours when it did not join a question that was asked already; it
+// may be read when the error is the question's.
+func (c *Clone) askShared(ctx context.Context, s Spec, ours *bool) (Answer, error) {
 	key := strings.Join([]string{"ask", c.key, s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin)}, "\x00")
 	return share(ctx, c.m, key, func(ctx context.Context) (Answer, error) {
+		*ours = true
 		_, end := c.begin("asking", s.URL.String())
 		defer end()
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -216,7 +219,7 @@ func (c *Clone) stale(s Spec, err error) (meta.Resolution, error) {
 		return meta.Resolution{}, err
 	}
 	r, ok := c.Resolution(s)
-	if !ok || c.m.Now().Sub(r.At) > s.StaleIfError {
+	if !ok || s.StaleIfError == 0 || c.m.Now().Sub(r.At) > s.StaleIfError {
 		return meta.Resolution{}, err
 	}
 	c.m.Log.WithError(err).WithFields(map[string]any{"clone": c.key, "commit": r.Commit}).Warn("the remote does not answer: the last known commit is used")
@@ -302,9 +305,8 @@ func (c *Clone) record(s Spec, at meta.Store, r meta.Resolution) (meta.Resolutio
 		}
 	}
 	store.Refs[s.Ref.String()] = r
-	rec := c.rec.Copy()
 	c.mu.Unlock()
-	return r, c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) })
+	return r, c.save()
 }
 
 // lookUp finds a full ref among those of the store.

@@ -137,7 +137,7 @@ func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (fetchedSub
 	f := fetchedSubmodule{submodule: sub, clone: c, spec: Spec{
 		URL: sub.url, Ref: ref, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID, Pin: pin,
 	}}
-	if err := c.Sweep(); err != nil {
+	if err := c.Sweep(ctx); err != nil {
 		return f, sub.fail(err)
 	}
 	err = c.ensureCommit(ctx, f.spec)
@@ -193,7 +193,7 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 	if err := sub.clone.fillLFS(ctx, sub.spec, b.rule, co); err != nil {
 		return err
 	}
-	if err := git.SettleTimes(co); err != nil {
+	if err := git.SettleTimes(co, nil); err != nil {
 		return err
 	}
 	if b.spec.Files.Submodules != volume.SubmodulesRecursive {

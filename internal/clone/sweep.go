@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/helmdeck/repos/internal/durable"
@@ -14,16 +15,25 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// Sweep makes the clone's directories and its records agree, once: leftovers of
-// an earlier run go to the trash, records without a directory are dropped. It
-// leaves workspaces alone. Later calls return the first one's result.
-func (c *Clone) Sweep() error {
-	c.sweep.Do(func() {
-		if c.sweepOK = c.sweepNow(); c.sweepOK != nil {
-			c.sweepOK = fmt.Errorf("repair clone %s: %w", c.key, c.sweepOK)
+// Sweep makes the clone's directories and its records agree, until it has
+// succeeded once: leftovers of an earlier run go to the trash, records without a
+// directory are dropped. It leaves workspaces alone.
+func (c *Clone) Sweep(ctx context.Context) error {
+	if c.swept.Load() {
+		return nil
+	}
+	_, err := share(ctx, c.m, "sweep\x00"+c.key, func(context.Context) (struct{}, error) {
+		if c.swept.Load() {
+			return struct{}{}, nil
 		}
+		err := c.sweepNow()
+		if err != nil {
+			err = fmt.Errorf("repair clone %s: %w", c.key, err)
+		}
+		c.swept.Store(err == nil)
+		return struct{}{}, err
 	})
-	return c.sweepOK
+	return err
 }
 
 func (c *Clone) sweepNow() error {
@@ -116,6 +126,12 @@ func (c *Clone) sweepLayers(sub string, known map[string]meta.Layer, del func(*m
 			delete(known, id)
 		}
 	}
+	for id, l := range known { // one that stands on what is gone
+		if slices.ContainsFunc(l.Chain, func(below string) bool { _, ok := known[below]; return !ok }) {
+			void = append(void, l)
+			delete(known, id)
+		}
+	}
 	c.mu.Unlock()
 	if err := c.m.DB.Update(func(tx *meta.Tx) error {
 		for _, l := range void {
@@ -152,21 +168,25 @@ func (c *Clone) trashUnless(dir string, keep func(name string) bool) error {
 	return err
 }
 
-// forget drops the records of a clone that has no store.
+// forget drops the records of a clone that has no store, but those of layers that
+// a workspace stands on: they are complete in themselves.
 func (c *Clone) forget() error {
 	c.mu.Lock()
 	gone := c.rec != nil
-	layers := make([]meta.Layer, 0, len(c.trees))
-	for _, l := range c.trees {
-		layers = append(layers, l)
-	}
-	gitLayers := make([]meta.Layer, 0, len(c.gitLayers))
-	for _, l := range c.gitLayers {
-		gitLayers = append(gitLayers, l)
-	}
 	c.rec = nil
-	clear(c.trees)
-	clear(c.gitLayers)
+	var layers, gitLayers []meta.Layer
+	for id, l := range c.trees {
+		if c.users[c.treeDir(id)] == 0 {
+			layers = append(layers, l)
+			delete(c.trees, id)
+		}
+	}
+	for id, l := range c.gitLayers {
+		if c.users[c.gitLayerDir(id)] == 0 {
+			gitLayers = append(gitLayers, l)
+			delete(c.gitLayers, id)
+		}
+	}
 	c.mu.Unlock()
 	if !gone {
 		return nil
@@ -194,7 +214,7 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		errs = append(errs, c.Sweep())
+		errs = append(errs, c.Sweep(ctx))
 	}
 	dirs, err := filepath.Glob(filepath.Join(m.Root, "clones", "*", "*"))
 	errs = append(errs, err)
@@ -203,21 +223,24 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		errs = append(errs, m.sweepStranger(key, dir))
+		errs = append(errs, m.sweepStranger(ctx, key, dir))
 	}
 	return errors.Join(errs...)
 }
 
 // sweepStranger trashes a clone's directory that no record names, unless a
-// Prepare has begun to fill it since the start.
-func (m *Manager) sweepStranger(key, dir string) error {
-	man, err := readManifest(dir)
-	if err != nil {
-		_, err := m.Trash.Put(dir, "leftover")
-		return err
+// Prepare has begun to fill it since the start, or workspaces stand on it.
+func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
+	c := m.Lookup(key)
+	if c == nil {
+		man, err := readManifest(dir)
+		if err != nil {
+			_, err := m.Trash.Put(dir, "leftover")
+			return err
+		}
+		c = m.get(key, volume.Subject(man.Subject), man.Repo)
 	}
-	c := m.get(key, volume.Subject(man.Subject), man.Repo)
-	if err := c.Sweep(); err != nil {
+	if err := c.Sweep(ctx); err != nil {
 		return err
 	}
 	unlock, err := c.lock(m.ctx)
@@ -226,7 +249,7 @@ func (m *Manager) sweepStranger(key, dir string) error {
 	}
 	defer unlock()
 	c.mu.Lock()
-	wanted := c.rec != nil
+	wanted := c.rec != nil || len(c.users) > 0
 	c.mu.Unlock()
 	if wanted {
 		return nil
@@ -370,8 +393,16 @@ func (c *Clone) unneeded(remove bool) []meta.Layer {
 		}
 	}
 	var list []meta.Layer
+	needed := make(map[string]bool) // also by a tree that stands on it
 	for id, l := range c.trees {
-		if !current[l.Commit] && c.users[c.treeDir(id)] == 0 {
+		if current[l.Commit] || c.users[c.treeDir(id)] > 0 {
+			for _, below := range l.Chain {
+				needed[below] = true
+			}
+		}
+	}
+	for id, l := range c.trees {
+		if !needed[id] {
 			list = append(list, l)
 			if remove {
 				delete(c.trees, id)
@@ -405,6 +436,15 @@ func (c *Clone) collect() error {
 		}
 		return nil
 	}); err != nil {
+		c.mu.Lock() // else their directories would be in the way of the next ones
+		defer c.mu.Unlock()
+		for _, l := range list {
+			if l.Snapshot != "" {
+				c.gitLayers[l.ID] = l
+			} else {
+				c.trees[l.ID] = l
+			}
+		}
 		return err
 	}
 	var errs []error

@@ -18,7 +18,8 @@ const treeShape = "files-3"
 // treeFor returns the tree of a commit for a uid and gid, and builds it if there
 // is none.
 func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
-	id := layerID("tree", treeShape, commit, s.UID, s.GID, s.Files, s.submoduleBase())
+	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
+	id := layerID("tree", shape, commit)
 	return c.layer(ctx, c.trees, id, c.treeDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
 		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), commit)
 		if err == nil && !ok { // a tag may be of a tree or of a file
@@ -32,7 +33,17 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		}
 		_, end := c.begin("checking out", s.URL.String())
 		defer end()
-		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Store: s.History.Name()}
+		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
+		done, err := c.buildDelta(ctx, s, &l, dir)
+		if err == nil && done || ctx.Err() != nil {
+			return l, err
+		}
+		if err != nil {
+			c.m.Log.WithError(err).WithField("clone", c.key).Warn("a tree can't be built on the one before: it is built whole")
+			if err := empty(dir); err != nil {
+				return l, err
+			}
+		}
 		l.TracksCache, l.Modules, err = c.buildTree(ctx, s, commit, dir)
 		return l, err
 	}, (*meta.Tx).PutTree)
@@ -48,17 +59,14 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 			return false, "", err
 		}
 	}
-	co := git.Checkout{
-		Store: c.storeDir(s.History.Name()), Commit: commit, Cone: s.cone(),
-		Dir: dir, UID: s.UID, GID: s.GID,
-	}
+	co := c.checkoutOf(s, commit, dir)
 	if err := c.m.Git.Checkout(ctx, co); err != nil {
 		return false, "", err
 	}
 	if err := c.fillLFS(ctx, s, c.rule(s), co); err != nil {
 		return false, "", err
 	}
-	if err := git.SettleTimes(co); err != nil {
+	if err := git.SettleTimes(co, nil); err != nil {
 		return false, "", err
 	}
 	if modules, err = c.buildSubmodules(ctx, s, co); err != nil {
@@ -66,6 +74,13 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 	}
 	tracksCache, err = git.Tracks(co, CacheLink)
 	return tracksCache, modules, err
+}
+
+func (c *Clone) checkoutOf(s Spec, commit, dir string) git.Checkout {
+	return git.Checkout{
+		Store: c.storeDir(s.History.Name()), Commit: commit, Cone: s.cone(),
+		Dir: dir, UID: s.UID, GID: s.GID,
+	}
 }
 
 // CacheLink is the name at the top of a workspace that shows the cache.

@@ -160,18 +160,21 @@ var signs = []struct {
 	{regexp.MustCompile(`(?i)authentication failed|could not read (username|password)|returned error: 40[13]|access denied|permission denied \(`), KindAuth},
 	{regexp.MustCompile(`(?i)repository '[^']*' not found|returned error: 404|does not appear to be a git repository|repository not found`), KindNotFound},
 	{regexp.MustCompile(`(?i)couldn't find remote ref|not our ref|unadvertised object|no such remote ref|unknown revision|remote branch .* not found`), KindRefNotFound},
+	// A connection that breaks says nothing about the certificate.
+	{regexp.MustCompile(`(?i)connection reset|rpc failed|ssl_error_syscall|in the pull function|non-properly terminated|unexpected eof`), KindServer},
 	{regexp.MustCompile(`(?i)certificate|ssl|gnutls|\btls\b`), KindTLS},
 	{regexp.MustCompile(`(?i)timed out|timeout|too slow|less than \d+ bytes/sec`), KindTimeout},
 	{regexp.MustCompile(`(?i)connection refused|failed to connect|couldn't connect|could not connect|no route to host|network is unreachable`), KindRefused},
-	{regexp.MustCompile(`(?i)returned error: (5\d\d|429)|hung up unexpectedly|early eof|rpc failed|connection reset|unexpected disconnect|empty reply|transfer closed|invalid index-pack output`), KindServer},
+	{regexp.MustCompile(`(?i)returned error: (5\d\d|429)|hung up unexpectedly|early eof|unexpected disconnect|empty reply|transfer closed|invalid index-pack output`), KindServer},
 	{regexp.MustCompile(`(?i)object file .* is empty|corrupt|bad object|missing (blob|tree|commit)|unable to read tree|pack has bad|index file smaller|inflate:|loose object`), KindCorrupt},
 }
 
 func classify(stderr string) Kind {
 	var own strings.Builder
-	for line := range strings.Lines(stderr) {
+	// Progress ends with a carriage return, and git's own words go on behind it.
+	for line := range strings.FieldsFuncSeq(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		if !strings.HasPrefix(line, "remote: ") {
-			own.WriteString(line)
+			own.WriteString(line + "\n")
 		}
 	}
 	for _, s := range signs {

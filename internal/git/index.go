@@ -43,7 +43,10 @@ const setBack = 2 * time.Second
 // status, and an index as old as its files makes every container read them all
 // at its first one. git itself could refresh the index, by reading every file
 // once more, through every filter; here nothing but the times has changed.
-func SettleTimes(c Checkout) error {
+//
+// Of a checkout on top of another one only the files for which written says so
+// have new times; nil is all of them.
+func SettleTimes(c Checkout, written func(name string) bool) error {
 	sum := c.newHash()
 	data, entries, err := c.readIndex(sum.Size())
 	if err != nil || data == nil {
@@ -61,7 +64,7 @@ func SettleTimes(c Checkout) error {
 	for w := range workers {
 		g.Go(func() error {
 			for i := w; i < len(entries); i += workers {
-				if !entries[i].isFile() {
+				if !entries[i].isFile() || written != nil && !written(entries[i].name) {
 					continue
 				}
 				if err := entries[i].settle(int(dir.Fd()), then); err != nil {

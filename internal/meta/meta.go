@@ -100,6 +100,10 @@ func Open(path string) (db *DB, state State, err error) {
 			err = fmt.Errorf("%w: %v", ErrDamaged, r)
 		}
 	}()
+	// Such a file bbolt would take for a new one: an empty start.
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return nil, State{}, fmt.Errorf("%w: the file is empty", ErrDamaged)
+	}
 	b, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: openTimeout, FreelistType: bbolt.FreelistMapType})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
@@ -126,7 +130,7 @@ func Open(path string) (db *DB, state State, err error) {
 
 // SetAside renames a damaged database out of the way, and returns its new name.
 func SetAside(path string, now time.Time) (string, error) {
-	aside := fmt.Sprintf("%s.damaged-%s", path, now.UTC().Format("20060102T150405"))
+	aside := fmt.Sprintf("%s.damaged-%s", path, now.UTC().Format("20060102T150405.000000000"))
 	return filepath.Base(aside), os.Rename(path, aside)
 }
 

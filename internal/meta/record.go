@@ -46,7 +46,7 @@ type Store struct {
 	Head      string    `json:"head,omitempty"`
 	FetchedAt time.Time `json:"fetched_at"`
 	// Refs are the resolutions of the refs that volumes have named, by the
-	// volume's word for it ("" is the remote's HEAD).
+	// volume's word for it ("HEAD" is the remote's).
 	Refs map[string]Resolution `json:"refs,omitempty"`
 }
 
@@ -70,6 +70,9 @@ type Layer struct {
 	// them; it lets a tree stand on another one's layers.
 	Chain  []string `json:"chain,omitempty"`
 	Commit string   `json:"commit"`
+	// Shape is, of a tree, all that it was made from but the commit: trees of one
+	// shape can stand on each other.
+	Shape string `json:"shape,omitempty"`
 	// TracksCache is set when the commit has a .hdcache of its own.
 	TracksCache bool `json:"tracks_cache,omitempty"`
 	// Modules is, of a tree, what its submodules add to the repository's
@@ -104,5 +107,6 @@ type Workspace struct {
 	Reused    bool           `json:"reused"`
 	Stale     bool           `json:"stale,omitempty"`
 	Leases    map[string]int `json:"leases,omitempty"` // mount ID: how often it was mounted
+	Boot      string         `json:"boot"`
 	MountedAt time.Time      `json:"mounted_at"`
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,13 @@ type Features struct {
 // probeDir is a fixed name, so that what a crash leaves is found again by the
 // next Probe.
 const probeDir = ".overlay-probe"
+
+// busyTries and busyPause are how long Probe waits for others to let go of a mount
+// that they never asked for.
+const (
+	busyTries = 40
+	busyPause = 50 * time.Millisecond
+)
 
 // Probe mounts scratch overlays below dir and says what works. The error says
 // why overlays below dir are impossible and what to do. It leaves nothing
@@ -110,7 +118,14 @@ func try(dir string, s Spec, check func(dir string) error) error {
 	if check == nil {
 		return nil
 	}
-	busy, err := Busy(s.Upper, filepath.Join(dir, "scratch"))
+	scratch := filepath.Join(dir, "scratch")
+	busy, err := Busy(s.Upper, scratch)
+	// A container that starts, or a process that is forked, has a copy of the
+	// mount for a moment.
+	for try := 0; err == nil && busy && try < busyTries; try++ {
+		time.Sleep(busyPause)
+		busy, err = Busy(s.Upper, scratch)
+	}
 	if err == nil && busy {
 		err = errors.New("an overlay without a mount counts as in use")
 	}

@@ -108,7 +108,7 @@ func (m *Manager) Open(r Request) (meta.Workspace, error) {
 		ID: hex.EncodeToString(id[:]), Clone: r.Clone.Key(), Volume: r.Volume,
 		Tree: r.Checkout.Tree.ID, Chain: r.Checkout.Tree.Chain, GitLayer: r.Checkout.GitLayer.ID,
 		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused, Stale: res.Stale,
-		Leases: map[string]int{r.LeaseID: 1}, MountedAt: m.Now(),
+		Leases: map[string]int{r.LeaseID: 1}, Boot: m.Clones.Boot, MountedAt: m.Now(),
 	}
 	w := &workspace{rec: rec}
 	m.mu.Lock()
@@ -212,8 +212,10 @@ func (m *Manager) Leases(volume string) []meta.Workspace {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var list []meta.Workspace
-	for _, w := range m.all {
-		if w.clone != nil && w.rec.Volume == volume && len(w.rec.Leases) > 0 {
+	seen := make(map[*workspace]bool)
+	for l, w := range m.leases {
+		if l.volume == volume && !seen[w] {
+			seen[w] = true
 			rec := w.rec
 			rec.Leases = maps.Clone(rec.Leases)
 			list = append(list, rec)

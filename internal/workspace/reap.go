@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 )
@@ -123,8 +123,9 @@ func (m *Manager) Sweep(ctx context.Context) error {
 }
 
 // Rebuild returns the records of the workspaces that the directories below root
-// hold, for a database that was lost, and of the layers that they stand on.
-// Layers are good for the boot that they were used in.
+// hold, for a database that was lost, and of the layers that they stand on: those
+// of this boot, for nothing says whether others are on disk. A manifest is not
+// synced: one that can't be read is of an earlier boot.
 func Rebuild(root, boot string) (workspaces map[string]meta.Workspace, trees, gitLayers []meta.Layer, err error) {
 	paths, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "workspaces", "*", manifestName))
 	if err != nil {
@@ -138,11 +139,31 @@ func Rebuild(root, boot string) (workspaces map[string]meta.Workspace, trees, gi
 		}
 		var w meta.Workspace
 		if err := json.Unmarshal(data, &w); err != nil {
-			return nil, nil, nil, fmt.Errorf("%s: %w", path, err)
+			continue // the sweep removes the directory
 		}
 		workspaces[w.ID] = w
-		trees = append(trees, meta.Layer{Clone: w.Clone, ID: w.Tree, Chain: w.Chain, Commit: w.Commit, Boot: boot})
+		if w.Boot != boot {
+			continue
+		}
+		for i := range w.Chain { // of those that it stands on the commits are not known
+			l := meta.Layer{Clone: w.Clone, ID: w.Chain[i], Chain: w.Chain[i:], Boot: boot}
+			if i == 0 {
+				l.Commit, l.TracksCache = w.Commit, tracksCache(filepath.Join(root, "clones", w.Clone, "trees"), w.Chain)
+			}
+			trees = append(trees, l)
+		}
 		gitLayers = append(gitLayers, meta.Layer{Clone: w.Clone, ID: w.GitLayer, Commit: w.Commit, Snapshot: "unknown", Boot: boot})
 	}
 	return workspaces, trees, gitLayers, nil
+}
+
+// tracksCache reports whether a tree has a .hdcache of the repository's: what its
+// topmost layer that says anything says, which may be a whiteout.
+func tracksCache(trees string, chain []string) bool {
+	for _, id := range chain {
+		if info, err := os.Lstat(filepath.Join(trees, id, clone.CacheLink)); err == nil {
+			return info.Mode()&os.ModeCharDevice == 0
+		}
+	}
+	return false
 }

@@ -1,0 +1,247 @@
+package repos_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const module = "github.com/helmdeck/repos"
+
+// rank orders the packages: an import goes to a lower rank, so that arrows
+// point one way and packages of one rank do not know each other.
+var rank = map[string]int{
+	"plugin": 6,
+	"driver": 5, "janitor": 5, "internal/admin": 5,
+	"internal/workspace": 4,
+	"internal/clone":     3,
+	"internal/git":       2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
+	"internal/credential": 2,
+	"internal/durable":    1,
+	"internal/volume":     0, "internal/keylock": 0,
+}
+
+// outside says whether a package is a tool or a test around the plugin.
+func outside(dir string) bool {
+	top, _, _ := strings.Cut(dir, "/")
+	return top == "cmd" || top == "tests" || top == "rootfs" || strings.HasPrefix(dir+"/", "internal/gitserver/")
+}
+
+// source is one file of the module that is no test.
+type source struct {
+	path, dir string
+	*ast.File
+}
+
+// sources parses every Go file that is no test.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var list []source
+	set := token.NewFileSet()
+	for _, name := range files(t) {
+		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, source{path: name, dir: path.Dir(name), File: f})
+	}
+	if len(list) == 0 {
+		t.Fatal("no sources")
+	}
+	return list
+}
+
+// files lists what belongs to the project, by slash-separated path.
+func files(t *testing.T) []string {
+	t.Helper()
+	var list []string
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == ".git" || name == "build"):
+			return filepath.SkipDir
+		case d.Type().IsRegular():
+			list = append(list, filepath.ToSlash(name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// imports returns the import paths of a file by the names that it gives them.
+func (s source) imports() map[string]string {
+	m := make(map[string]string)
+	for _, i := range s.Imports {
+		full, err := strconv.Unquote(i.Path.Value)
+		if err != nil {
+			panic(err) // the parser has read it
+		}
+		name := path.Base(full)
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		m[name] = full
+	}
+	return m
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	for _, s := range sources(t) {
+		from, known := rank[s.dir]
+		if !known && !outside(s.dir) {
+			t.Errorf("%s: package %q has no place in the order of imports", s.path, s.dir)
+			continue
+		}
+		for _, full := range s.imports() {
+			to, ours := strings.CutPrefix(full, module+"/")
+			switch {
+			case !ours || outside(s.dir):
+			case outside(to):
+				t.Errorf("%s imports %s, which is for tests and tools", s.path, to)
+			case rank[to] >= from:
+				t.Errorf("%s imports %s, which is not below it", s.path, to)
+			}
+		}
+	}
+}
+
+func TestOnlyGitExecutes(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.dir == "internal/git" || outside(s.dir) {
+			continue
+		}
+		for _, full := range s.imports() {
+			if full == "os/exec" {
+				t.Errorf("%s imports os/exec", s.path)
+			}
+		}
+		s.calls(func(in, from, name string) {
+			if slices.Contains([]string{"StartProcess", "ForkExec", "Exec"}, name) && from != "" {
+				t.Errorf("%s: %s calls %s.%s", s.path, in, from, name)
+			}
+		})
+	}
+}
+
+func TestOnlyOverlayMounts(t *testing.T) {
+	mounting := []string{
+		"Mount", "Unmount", "MoveMount", "Fsmount", "Fsopen", "Fspick", "OpenTree", "MountSetattr", "PivotRoot",
+		"FsconfigCreate", "FsconfigReconfigure",
+	}
+	for _, s := range sources(t) {
+		if s.dir == "internal/overlay" || outside(s.dir) {
+			continue
+		}
+		s.calls(func(in, from, name string) {
+			if (from == "golang.org/x/sys/unix" || from == "syscall") && slices.Contains(mounting, name) {
+				t.Errorf("%s: %s calls %s.%s", s.path, in, from, name)
+			}
+		})
+	}
+}
+
+// TestOnlyDurableRenames: three renames need no durability. The trash moves
+// things up inside of what it deletes, a damaged database goes out of the way
+// before there is anything to keep, and the probe of overlayfs tries one.
+func TestOnlyDurableRenames(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.dir == "internal/durable" || outside(s.dir) {
+			continue
+		}
+		s.calls(func(in, from, name string) {
+			switch {
+			case !strings.HasPrefix(name, "Rename"), from == module+"/internal/durable":
+			case s.path == "internal/trash/remove.go", s.path == "internal/overlay/probe.go":
+			case s.dir == "internal/meta" && in == "SetAside":
+			default:
+				t.Errorf("%s: %s calls %s.%s", s.path, in, from, name)
+			}
+		})
+	}
+}
+
+// calls reports what each function of the file selects, called or not: from is
+// the import path where it is of a package, and empty where it is of a value.
+func (s source) calls(report func(in, from, name string)) {
+	imported := s.imports()
+	for _, decl := range s.Decls {
+		in := "a variable"
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			in = f.Name.Name
+		}
+		ast.Inspect(decl, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			from := ""
+			if x, ok := sel.X.(*ast.Ident); ok {
+				from = imported[x.Name]
+			}
+			report(in, from, sel.Sel.Name)
+			return true
+		})
+	}
+}
+
+func TestEveryPackageHasADoc(t *testing.T) {
+	docs := make(map[string]string)
+	for _, s := range sources(t) {
+		docs[s.dir] += s.Doc.Text()
+		if name := s.Name.Name; name != "main" && s.Doc != nil && !strings.HasPrefix(s.Doc.Text(), "Package "+name+" ") {
+			t.Errorf("%s: the package doc does not begin with %q", s.path, "Package "+name)
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(docs)) {
+		if docs[dir] == "" {
+			t.Errorf("%s: no package doc", dir)
+		}
+	}
+}
+
+// TestNoRegistryIsNamed: where packages come from is the machine's business.
+func TestNoRegistryIsNamed(t *testing.T) {
+	var hosts []string
+	for _, words := range [][]string{ // joined here, for this is a file too
+		{"proxy", "golang", "org"}, {"sum", "golang", "org"}, {"debian", "org"}, {"npmjs", "org"}, {"npmjs", "com"},
+		{"yarnpkg", "com"}, {"pypi", "org"}, {"pythonhosted", "org"}, {"crates", "io"}, {"rubygems", "org"},
+		{"maven", "org"}, {"maven", "apache", "org"}, {"gradle", "org"}, {"packagist", "org"}, {"nuget", "org"},
+		{"docker", "io"}, {"ghcr", "io"}, {"quay", "io"}, {"gcr", "io"},
+	} {
+		hosts = append(hosts, strings.Join(words, "."))
+	}
+	for _, name := range files(t) {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !utf8.Valid(data) {
+			continue
+		}
+		for _, host := range hosts {
+			if at := strings.Index(string(data), host); at >= 0 {
+				t.Errorf("%s:%d names %s", name, 1+strings.Count(string(data[:at]), "\n"), host)
+			}
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package driver
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/go-plugins-helpers/volume"
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	// No managers: what goes as far as them panics.
+	d := &Driver{Config: Config{Log: log, Now: time.Now}, volumes: map[string]*handle{"broken": {rec: meta.Volume{Name: "broken"}}}}
+	server := httptest.NewServer(Handler(d))
+	t.Cleanup(server.Close)
+	const post = http.MethodPost
+	large := `{"Name":"` + strings.Repeat("x", maxBody) + `"}`
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		want               string // in the answer
+	}{
+		{post, "/Plugin.Activate", "", 200, `{"Implements":["VolumeDriver"]}`},
+		{post, "/Plugin.Activate", "{}", 200, `VolumeDriver`},
+		{post, "/VolumeDriver.Capabilities", "", 200, `{"Capabilities":{"Scope":"local"}}`},
+		{post, "/VolumeDriver.List", "{}", 200, `"Name":"broken"`},
+		{post, "/VolumeDriver.Create", "", 500, "the request is empty"},
+		{post, "/VolumeDriver.Get", "", 500, "the request is empty"},
+		{post, "/VolumeDriver.Path", "", 500, "the request is empty"},
+		{post, "/VolumeDriver.Remove", "", 500, "the request is empty"},
+		{post, "/VolumeDriver.Mount", "", 500, "the request is empty"},
+		{post, "/VolumeDriver.Unmount", "", 500, "the request is empty"},
+		{post, "/VolumeDriver.Create", "{", 500, "the request is malformed"},
+		{post, "/VolumeDriver.Create", "[]", 500, "the request is malformed"},
+		{post, "/VolumeDriver.Create", `{"Name":1}`, 500, "the request is malformed"},
+		{post, "/VolumeDriver.Create", `{"Name":"v"} x`, 500, "the request is malformed"},
+		{post, "/VolumeDriver.Create", large, 413, "larger than 1048576 bytes"},
+		{post, "/VolumeDriver.List", large, 413, "larger than 1048576 bytes"},
+		{post, "/VolumeDriver.Create", `{"Name":""}`, 500, "is empty"},
+		{post, "/VolumeDriver.Create", `{"Name":"v","Opts":{}}`, 500, `option \"repo\": missing`},
+		{post, "/VolumeDriver.Create", `{"Name":"v","Opts":{"colour":"red"}}`, 500, `option \"colour\": unknown option`},
+		{post, "/VolumeDriver.Get", `{"Name":"nobody"}`, 500, `no volume \"nobody\"`},
+		{post, "/VolumeDriver.Path", `{"Name":"nobody"}`, 500, `no volume \"nobody\"`},
+		{post, "/VolumeDriver.Mount", `{"Name":"nobody","ID":"1"}`, 500, `no volume \"nobody\"`},
+		{post, "/VolumeDriver.Mount", `{"Name":"broken"}`, 500, "no mount ID"},
+		{post, "/VolumeDriver.Remove", `{"Name":"nobody"}`, 200, "{}"},
+		{post, "/VolumeDriver.Get", `{"Name":"broken"}`, 500, "internal error"},
+		{post, "/VolumeDriver.List", "", 200, `"Name":"broken"`}, // it goes on after a panic
+		{post, "/VolumeDriver.Prune", "{}", 404, ""},
+		{http.MethodGet, "/VolumeDriver.List", "", 405, ""},
+		{post, "/", "{}", 404, ""},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tt.method, server.URL+tt.path, strings.NewReader(tt.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Errorf("%s %.40q: %v", tt.path, tt.body, err)
+			continue
+		}
+		data, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != tt.status || !strings.Contains(string(data), tt.want) {
+			t.Errorf("%s %.40q: %d %s, want %d %s", tt.path, tt.body, resp.StatusCode, data, tt.status, tt.want)
+		}
+		if tt.want == "" {
+			continue
+		}
+		if got := resp.Header.Get("Content-Type"); got != contentType {
+			t.Errorf("%s: content type %q", tt.path, got)
+		}
+		var e volume.ErrorResponse
+		if err := json.Unmarshal(data, &e); err != nil || (e.Err != "") != (tt.status != 200) {
+			t.Errorf("%s %.40q: %s is no answer that the engine reads (%v)", tt.path, tt.body, data, err)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// features are those of the kernel, for all tests.
+var features overlay.Features
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-probe-")
+	if err == nil {
+		features, err = overlay.Probe(dir)
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// scratch returns a directory that everyone may read, on a filesystem that can
+// be an overlay's upper, and takes down what is mounted there at the end.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-driver-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		points, err := overlay.Mounts(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range points {
+			release, err := overlay.Detach(p.Path)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if err := release(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// world is a data directory with a Driver, and a remote with the repository "r".
+type world struct {
+	*Driver
+	t      *testing.T
+	server *gitserver.Server
+	close  func()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	repos := scratch(t)
+	if _, err := gitserver.Generate(filepath.Join(repos, "r.git"), gitserver.Spec{Seed: 1, Files: 40, Commits: 2, Changes: 5}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := gitserver.Start(repos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	w := &world{t: t, server: s}
+	root := filepath.Join(scratch(t), "data")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.start(root)
+	return w
+}
+
+func (w *world) start(root string) {
+	w.t.Helper()
+	program, err := exec.LookPath("git")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g, err := git.New(git.Config{Program: program, UID: 64126, GID: 64126, Schemes: []string{"http"}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	db, state, err := meta.Open(filepath.Join(root, "meta.db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	bin, err := trash.Open(filepath.Join(root, "trash"), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	clones, err := clone.NewManager(clone.Config{Root: root, Boot: "boot", DB: db, Git: g, Trash: bin, Log: log, Now: time.Now}, state)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	workspaces, err := workspace.NewManager(workspace.Config{
+		Root: root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now,
+	}, state)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	schemes, err := volume.ParseSchemes("")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.Driver, err = New(Config{
+		Root: root, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: time.Now, MountWait: time.Minute, Schemes: schemes,
+	}, state)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.close = sync.OnceFunc(func() {
+		clones.Close()
+		if err := db.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(w.close)
+}
+
+func (w *world) restart() {
+	w.t.Helper()
+	root := w.Root
+	w.close()
+	w.start(root)
+}
+
+// create makes a volume of the remote's main.
+func (w *world) create(name string, options ...string) {
+	w.t.Helper()
+	if err := w.Create(w.t.Context(), name, w.options(options...)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) options(options ...string) map[string]string {
+	m := map[string]string{"repo": w.server.URL("r"), "ref": "main"}
+	for i := 0; i < len(options); i += 2 {
+		m[options[i]] = options[i+1]
+	}
+	return m
+}
+
+func (w *world) mountOK(name, id string) string {
+	w.t.Helper()
+	dir, err := w.Mount(w.t.Context(), name, id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return dir
+}
+
+// left lists what is on disk of clones, workspaces and volumes, and what is mounted.
+func (w *world) left(below ...string) []string {
+	w.t.Helper()
+	var list []string
+	for _, dir := range below {
+		if err := filepath.WalkDir(filepath.Join(w.Root, dir), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && filepath.Base(path) != dir {
+				list = append(list, path)
+			}
+			return err
+		}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	points, err := overlay.Mounts(w.Root)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, p := range points {
+		list = append(list, "mount "+p.Path)
+	}
+	return list
+}
+
+// gate is a fault that tells of each request, and lets it pass once it is open.
+type gate struct {
+	arrived chan struct{}
+	open    chan struct{}
+}
+
+func newGate() gate { return gate{make(chan struct{}, 1000), make(chan struct{})} }
+
+func (g gate) wrap(next http.Handler) http.Handler {
+	stalled := gitserver.Stall(g.open)(next)
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		g.arrived <- struct{}{}
+		stalled.ServeHTTP(rw, r)
+	})
+}
+
+// wantErr fails unless err has all of the words; none of them means no error.
+func wantErr(t *testing.T, what string, err error, words ...string) {
+	t.Helper()
+	if (err != nil) != (len(words) > 0) {
+		t.Errorf("%s: %v, want %q", what, err, words)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v, want %q in it", what, err, word)
+		}
+	}
+}

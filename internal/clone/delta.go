@@ -1,0 +1,141 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// maxChain bounds the layers of a tree; the next one is built whole. Sixteen cost
+// a mount and a first git status next to nothing (0.4 ms against 0.2, 0.35 s
+// against 0.32 with 100,000 files), and they bound what old commits keep on disk.
+const maxChain = 16
+
+// buildDelta builds a tree on top of the one that is nearest to it, if there is
+// one: the other's layers are mounted under dir as an upper, and git moves the
+// files there from one commit to the other. What it wrote is the layer. It costs
+// what has changed, and a look at every file's times, but writes none of the
+// others. It reports whether it did; dir is empty if not.
+func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir string) (done bool, err error) {
+	if s.Files.Submodules != volume.SubmodulesNone {
+		return false, nil // each is a repository of its own
+	}
+	base, release := c.baseOf(l)
+	if base == nil {
+		return false, nil
+	}
+	defer release()
+	build, err := tempDir(filepath.Dir(dir))
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		_, trashErr := c.m.Trash.Put(build, "build")
+		err = errors.Join(err, trashErr)
+	}()
+	work, target := filepath.Join(build, "work"), filepath.Join(build, "tree")
+	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(target, 0o755), os.Chown(dir, int(s.UID), int(s.GID))); err != nil {
+		return false, err
+	}
+	spec := overlay.Spec{Source: "helmdeck-repos", Lower: c.treeDirs(base.Chain), Upper: dir, Work: work, Target: target, Volatile: true}
+	if err := overlay.Mount(spec); err != nil {
+		return false, err
+	}
+	usable, buildErr := c.moveTo(ctx, s, l, base.Commit, dir, target)
+	// The mount is gone for good before its upper becomes a lower layer.
+	free, err := overlay.Detach(target)
+	if err == nil {
+		err = free()
+	}
+	if err := errors.Join(buildErr, err); err != nil || usable {
+		if usable {
+			l.Chain = append([]string{l.ID}, base.Chain...)
+		}
+		return err == nil, err
+	}
+	return false, empty(dir)
+}
+
+// moveTo moves the checkout at target from one commit to another. It is not usable
+// when attributes have changed: they say how files are written that have not.
+func (c *Clone) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, upper, target string) (usable bool, err error) {
+	co := c.checkoutOf(s, l.Commit, target)
+	co.Base = from
+	if err := c.m.Git.Checkout(ctx, co); err != nil {
+		return false, err
+	}
+	if err := c.fillLFS(ctx, s, c.rule(s), co); err != nil {
+		return false, err
+	}
+	written, attributes, err := writtenIn(upper)
+	if err != nil || attributes {
+		return false, err
+	}
+	if err := git.SettleTimes(co, func(name string) bool { return written[name] }); err != nil {
+		return false, err
+	}
+	l.TracksCache, err = git.Tracks(co, CacheLink)
+	return err == nil, err
+}
+
+// writtenIn returns the files in an upper that only git has written to, and
+// whether a .gitattributes is among them, or a whiteout of one.
+func writtenIn(upper string) (written map[string]bool, attributes bool, err error) {
+	written = make(map[string]bool)
+	err = filepath.WalkDir(upper, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(upper, path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case name == ".git":
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		case d.Name() == ".gitattributes":
+			attributes = true
+		}
+		written[name] = true
+		return nil
+	})
+	return written, attributes, err
+}
+
+// baseOf returns the tree to build l on, the newest of the same shape if that is
+// not too deep, held until release is called.
+func (c *Clone) baseOf(l *meta.Layer) (base *meta.Layer, release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var newest time.Time
+	for _, t := range c.trees {
+		if t.Shape == l.Shape && t.Shape != "" && t.Modules == "" && t.CreatedAt.After(newest) {
+			newest, base = t.CreatedAt, &t
+		}
+	}
+	if base == nil || len(base.Chain) == maxChain {
+		return nil, nil
+	}
+	dirs := c.treeDirs(base.Chain)
+	c.hold(dirs)
+	return base, func() { c.drop(dirs) }
+}
+
+// empty removes what is in a directory that only we and git have written to.
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
+}

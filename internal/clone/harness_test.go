@@ -1,0 +1,255 @@
+package clone
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// fetcher owns the stores of these tests.
+const fetcher = 64124
+
+// world is a data directory with a Manager, and a remote with the repository "r".
+type world struct {
+	t      *testing.T
+	root   string
+	server *gitserver.Server
+	m      *Manager
+	db     *meta.DB
+	close  func()
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+// scratch returns a directory that everyone may read, on a filesystem that can
+// be an overlay's upper, and takes down what is mounted there at the end.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-clone-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		points, err := overlay.Mounts(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range points {
+			release, err := overlay.Detach(p.Path)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if err := release(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// newWorld starts a remote, and a Manager on an empty data directory.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	repos := scratch(t)
+	if _, err := gitserver.Generate(filepath.Join(repos, "r.git"), gitserver.Spec{
+		Seed: 1, Files: 60, Commits: 3, Changes: 5, Branches: []string{"feature/x"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := gitserver.Start(repos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	w := &world{t: t, root: filepath.Join(scratch(t), "data"), server: s, now: time.Now()}
+	if err := os.Mkdir(w.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.start("boot 1")
+	return w
+}
+
+// start opens what is in the data directory, as a plugin that starts in a boot.
+func (w *world) start(boot string) {
+	w.t.Helper()
+	program, err := exec.LookPath("git")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g, err := git.New(git.Config{Program: program, UID: fetcher, GID: fetcher, Schemes: []string{"http", "https"}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	bin, err := trash.Open(filepath.Join(w.root, "trash"), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	m, err := NewManager(Config{Root: w.root, Boot: boot, DB: db, Git: g, Trash: bin, Log: log, Now: w.clock}, state)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.m, w.db = m, db
+	w.close = sync.OnceFunc(func() {
+		m.Close()
+		if err := db.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(w.close)
+}
+
+// restart is close and start.
+func (w *world) restart(boot string) {
+	w.t.Helper()
+	w.close()
+	w.start(boot)
+}
+
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+func (w *world) advance(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+// spec reads options as a Create does; repo is the remote's.
+func (w *world) spec(options ...string) Spec {
+	w.t.Helper()
+	given := map[string]string{"repo": w.server.URL("r")}
+	for i := 0; i < len(options); i += 2 {
+		given[options[i]] = options[i+1]
+	}
+	o, err := volume.Parse(given, nil, volume.AllSchemes())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return Spec{URL: o.Repo, Ref: o.Ref, History: o.History, Files: o.Files, UID: o.UID, GID: o.GID, Refresh: o.Refresh, StaleIfError: o.StaleIfError}
+}
+
+func (w *world) clone(s Spec) *Clone { return w.m.Get(volume.DefaultSubject, s.URL) }
+
+// prepare fails the test on an error.
+func (w *world) prepare(s Spec) *Checkout {
+	w.t.Helper()
+	co, err := w.clone(s).Prepare(w.t.Context(), s, nil)
+	if err != nil {
+		w.t.Fatalf("prepare %q: %v", s.Ref, err)
+	}
+	return co
+}
+
+// mount mounts what a workspace would get, and returns where.
+func (w *world) mount(co *Checkout, uid int) string {
+	w.t.Helper()
+	dir := scratch(w.t)
+	for _, d := range []string{"upper", "work", "tree"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := os.Chown(filepath.Join(dir, d), uid, uid); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	target := filepath.Join(dir, "tree")
+	if err := overlay.Mount(overlay.Spec{
+		Lower: co.Lower, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), Target: target, Volatile: true,
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return target
+}
+
+// remote runs git on the remote's repository.
+func (w *world) remote(args ...string) string {
+	w.t.Helper()
+	return run(w.t, "", 0, append([]string{"--git-dir=" + w.server.Path("r")}, args...)...)
+}
+
+// push adds a commit to a branch of the remote, and returns its ID.
+func (w *world) push(branch string) string {
+	w.t.Helper()
+	id, err := gitserver.Commit(w.server.Path("r"), branch, gitserver.Change{Path: "pushed", Content: w.clock().String() + branch})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+// pushAttributes makes a commit whose tree can't stand on the one before.
+func (w *world) pushAttributes(branch, attributes string) {
+	w.t.Helper()
+	if _, err := gitserver.Commit(w.server.Path("r"), branch, gitserver.Change{Path: ".gitattributes", Content: attributes}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// asked says what arrived at the remote since the last reset.
+func (w *world) asked() (lsRefs, fetches, clones int) {
+	s := w.server.Stats("r")
+	return s.LsRefs, s.Fetches, s.Clones
+}
+
+// run runs git in dir as uid, as a container would.
+func run(t *testing.T, dir string, uid int, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "git", args...)
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
+	}
+	as(cmd, uid)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// names lists a directory; none if it is not there.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}

@@ -1,0 +1,292 @@
+package clone
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// TestEditRightAfterMount: an edit of the same size, in the second of the
+// checkout, is seen by git status; so is one that sets the time of the file back.
+func TestEditRightAfterMount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	co := w.prepare(w.spec("ref", "main"))
+	defer co.Release()
+	dir := w.mount(co, 0)
+	for _, name := range []string{"README.md", "build.sh"} {
+		path := filepath.Join(dir, name)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[0] ^= 1
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := run(t, dir, 0, "status", "--porcelain"); got != "M README.md\n M build.sh" {
+		t.Errorf("status %q", got)
+	}
+}
+
+// TestFirstStatusReadsNothing: the index is not rewritten, and no file of the
+// tree is opened.
+func TestFirstStatusReadsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, uid := range []int{0, 64777} {
+		ids := []string{"0", "64777"}[min(uid, 1)]
+		co := w.prepare(w.spec("ref", "main", "uid", ids, "gid", ids))
+		defer co.Release()
+		dir := w.mount(co, uid)
+		tree := co.Lower[len(co.Lower)-1]
+		files := strings.Split(run(t, dir, uid, "ls-files", "-z"), "\x00")
+		for _, name := range files[:len(files)-1] {
+			info, err := os.Lstat(filepath.Join(tree, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if age := time.Since(info.ModTime()); age < time.Second {
+				t.Errorf("%s is %v old", name, age)
+			}
+		}
+		if got := run(t, dir, uid, "status", "--porcelain"); got != "" {
+			t.Errorf("uid %d: status %q", uid, got)
+		}
+		if got := run(t, dir, uid, "diff-files", "--name-only"); got != "" {
+			t.Errorf("uid %d: lstat says that these have changed: %q", uid, got)
+		}
+		if _, err := os.Lstat(filepath.Join(filepath.Dir(dir), "upper/.git/index")); !os.IsNotExist(err) {
+			t.Errorf("uid %d: the index was rewritten (%v)", uid, err)
+		}
+	}
+}
+
+func TestAnotherUID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const uid = 64778
+	co := w.prepare(w.spec("ref", "main", "uid", "64778", "gid", "64778"))
+	defer co.Release()
+	dir := w.mount(co, uid)
+	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		got, pack := owner(t, path), strings.Contains(path, "/objects/pack/")
+		if want := map[bool]int{false: uid, true: fetcher}[pack]; got != want {
+			t.Errorf("%s belongs to %d, want %d", path, got, want)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "new"), []byte("x"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, uid, "add", "new")
+	run(t, dir, uid, "commit", "-qm", "mine")
+	run(t, dir, uid, "fsck", "--strict")
+	// Root's tree of the same commit is another one.
+	root := w.prepare(w.spec("ref", "main"))
+	defer root.Release()
+	if got := owner(t, filepath.Join(w.mount(root, 0), "README.md")); got != 0 {
+		t.Errorf("root's file belongs to %d", got)
+	}
+}
+
+// owner returns who owns path itself.
+func owner(t *testing.T, path string) int {
+	t.Helper()
+	out, err := exec.Command("stat", "-c", "%u", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, d := range strings.TrimSpace(string(out)) {
+		n = 10*n + int(d-'0')
+	}
+	return n
+}
+
+func TestTracksCache(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change gitserver.Change
+		want   bool
+	}{
+		{"file", gitserver.Change{Path: ".hdcache", Content: "x"}, true},
+		{"directory", gitserver.Change{Path: ".hdcache/x", Content: "x"}, true},
+		{"symlink to nowhere", gitserver.Change{Path: ".hdcache", Mode: "120000", Content: "nowhere"}, true},
+		{"deeper", gitserver.Change{Path: "sub/.hdcache", Content: "x"}, false},
+	} {
+		w := newWorld(t)
+		if _, err := gitserver.Commit(w.server.Path("r"), "main", tt.change); err != nil {
+			t.Fatal(err)
+		}
+		co := w.prepare(w.spec("ref", "main"))
+		if got := co.Tree.TracksCache; got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+		co.Release()
+	}
+}
+
+// TestPlainClone: what a container sees is what git clone gives, for a tree with
+// what trips up checkouts.
+func TestPlainClone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if _, err := gitserver.Commit(w.server.Path("r"), "main",
+		gitserver.Change{Path: "crlf.txt", Content: "a\r\nb\r\n"}, // which text=auto would store otherwise
+		gitserver.Change{Path: "deep/" + strings.Repeat("d/", 50) + "f", Content: "x"},
+		gitserver.Change{Path: "new\nline", Content: "x"},
+	); err != nil {
+		t.Fatal(err)
+	}
+	co := w.prepare(w.spec("ref", "main"))
+	defer co.Release()
+	dir, plain := w.mount(co, 0), filepath.Join(scratch(t), "plain")
+	run(t, "/", 0, "clone", "-q", w.server.URL("r"), plain)
+	for _, args := range [][]string{
+		{"rev-parse", "HEAD"}, {"symbolic-ref", "HEAD"}, {"for-each-ref"}, {"ls-files", "-s"}, {"show-ref", "-d"},
+		{"remote", "-v"}, {"branch", "-avv"}, {"log", "--all", "--format=%H %s"}, {"describe", "--tags"}, {"stash", "list"},
+		{"config", "--get-regexp", `^(remote|branch)\.`}, {"diff", "--stat", "origin/feature/x"},
+	} {
+		if got, want := run(t, dir, 0, args...), run(t, plain, 0, args...); got != want {
+			t.Errorf("git %s\n got %s\nwant %s", strings.Join(args, " "), got, want)
+		}
+	}
+	for path, want := range contents(t, plain) {
+		if got := contents(t, dir)[path]; got != want {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	}
+}
+
+// contents maps the files of a work tree to mode and content.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	m := make(map[string]string)
+	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if d != nil && d.Name() == ".git" {
+				return filepath.SkipDir
+			}
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text, _ := os.Readlink(path)
+		if info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text = string(data)
+		}
+		rel, err := filepath.Rel(dir, path)
+		m[rel] = info.Mode().String() + " " + text
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestCollectKeepsWhatATreeStandsOn: the trees of commits that nothing needs stay
+// while a needed one stands on their layers, and go with it.
+func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	c := w.clone(s)
+	for range 2 {
+		w.advance(time.Minute) // another content
+		w.push("main")
+		w.prepare(s).Release()
+	}
+	last := w.prepare(s)
+	if err := c.collect(); err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Sorted(slices.Values(last.Tree.Chain))
+	if got := names(t, filepath.Join(c.Dir(), "trees")); len(want) != 3 || !slices.Equal(got, want) {
+		t.Errorf("trees %q, want the chain of three %q", got, want)
+	}
+	last.Release()
+	w.restart("boot 1") // and through a restart
+	c = w.clone(s)
+	if got := w.prepare(s); !slices.Equal(got.Tree.Chain, last.Tree.Chain) {
+		t.Errorf("chain %q after a restart, want %q", got.Tree.Chain, last.Tree.Chain)
+	} else {
+		got.Release()
+	}
+	w.pushAttributes("main", "*.a text\n")
+	whole := w.prepare(s)
+	defer whole.Release()
+	if err := c.collect(); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, filepath.Join(c.Dir(), "trees")); !slices.Equal(got, []string{whole.Tree.ID}) {
+		t.Errorf("trees %q, want the whole one %q", got, whole.Tree.ID)
+	}
+}
+
+func TestCollectTakesWhatNothingNeeds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	held := w.prepare(s)
+	c := w.clone(s)
+	layers := func() (trees, refs []string) {
+		return names(t, filepath.Join(c.Dir(), "trees")), names(t, filepath.Join(c.Dir(), "refs"))
+	}
+	w.pushAttributes("main", "*.a text\n") // a whole tree each
+	free := w.prepare(s)
+	free.Release()
+	w.pushAttributes("main", "*.b text\n")
+	last := w.prepare(s)
+	if err := c.collect(); err != nil {
+		t.Fatal(err)
+	}
+	trees, refs := layers()
+	want := []string{held.Tree.ID, last.Tree.ID}
+	slices.Sort(want)
+	if !slices.Equal(trees, want) {
+		t.Errorf("trees %q, want the held and the last one %q", trees, want)
+	}
+	if want := []string{held.GitLayer.ID, last.GitLayer.ID}; len(refs) != 2 || !slices.Contains(refs, want[0]) || !slices.Contains(refs, want[1]) {
+		t.Errorf("git layers %q, want %q", refs, want)
+	}
+	last.Release()
+	held.Release()
+	if err := c.collect(); err != nil {
+		t.Fatal(err)
+	}
+	if trees, refs = layers(); !slices.Equal(trees, []string{last.Tree.ID}) || !slices.Equal(refs, []string{last.GitLayer.ID}) {
+		t.Errorf("trees %q and git layers %q, want those of the last commit", trees, refs)
+	}
+	w.restart("boot 1")
+	c = w.clone(s)
+	if got := len(c.unneeded(false)); got != 0 {
+		t.Errorf("%d layers that nothing needs after a restart", got)
+	}
+	w.server.Reset()
+	co := w.prepare(s)
+	defer co.Release()
+	if _, fetches, _ := w.asked(); fetches != 0 || co.Tree.ID != last.Tree.ID {
+		t.Errorf("%d fetches after a restart, tree %s; want none and %s", fetches, co.Tree.ID, last.Tree.ID)
+	}
+}

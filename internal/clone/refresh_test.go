@@ -1,0 +1,283 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.remote("rev-parse", "refs/heads/main")
+	always, hour, never := w.spec("ref", "main"), w.spec("ref", "main", "refresh", "1h"), w.spec("ref", "main", "refresh", "never")
+	commit := w.spec("ref", first)
+	second, third := "", ""
+	for _, step := range []struct {
+		name             string
+		do               func()
+		spec             Spec
+		want             *string
+		lsRefs, fetching int // what the remote is asked
+	}{
+		{"never still fetches the first time", func() {}, never, &first, 2, 1},
+		{"always asks", func() {}, always, &first, 1, 0},
+		{"a duration that has not passed", func() {}, hour, &first, 0, 0},
+		{"never, moved", func() { second = w.push("main") }, never, &first, 0, 0},
+		{"a duration that has not passed, moved", func() { w.advance(59 * time.Minute) }, hour, &first, 0, 0},
+		{"a duration that has passed", func() { w.advance(2 * time.Minute) }, hour, &second, 2, 1},
+		{"always, moved", func() { third = w.push("main") }, always, &third, 2, 1},
+		{"never takes what is there", func() {}, never, &third, 0, 0},
+		{"a commit that is there", func() {}, commit, &first, 0, 0},
+		{"a commit does not move", func() {}, commit, &first, 0, 0},
+	} {
+		step.do()
+		w.server.Reset()
+		co, err := w.clone(step.spec).Prepare(t.Context(), step.spec, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if got := co.Resolution.Commit; got != *step.want {
+			t.Errorf("%s: %s, want %s", step.name, got, *step.want)
+		}
+		if l, f, _ := w.asked(); l != step.lsRefs || f < step.fetching || step.fetching == 0 && f > 0 {
+			t.Errorf("%s: %d questions and %d fetches, want %d and %d", step.name, l, f, step.lsRefs, step.fetching)
+		}
+		co.Release()
+	}
+}
+
+// TestRefreshIsPerRef: a fetch for another ref does not make a ref look asked
+// about that it has not brought.
+func TestRefreshIsPerRef(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, ref string
+		before    func(w *world)
+		move      func(w *world) string
+	}{
+		{"pull request", "refs/pull/7/head", func(w *world) { w.push("refs/pull/7/head") }, func(w *world) string { return w.push("refs/pull/7/head") }},
+		{"HEAD renamed", "", func(*world) {}, func(w *world) string {
+			w.remote("branch", "trunk", "feature/x")
+			w.remote("symbolic-ref", "HEAD", "refs/heads/trunk")
+			return w.remote("rev-parse", "trunk")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			tt.before(w)
+			s := w.spec("ref", tt.ref, "refresh", "1h")
+			w.prepare(s).Release()
+			want := tt.move(w)
+			w.advance(50 * time.Minute)
+			w.push("feature/x")
+			w.prepare(w.spec("ref", "feature/x")).Release()
+			w.advance(20 * time.Minute)
+			co := w.prepare(s)
+			defer co.Release()
+			if got := co.Resolution.Commit; got != want {
+				t.Errorf("%s after more than an hour, want %s", got, want)
+			}
+		})
+	}
+}
+
+// gate is a fault that tells of each request, and lets it pass once it is open.
+type gate struct {
+	arrived chan struct{}
+	open    chan struct{}
+}
+
+func newGate() gate { return gate{make(chan struct{}, 1000), make(chan struct{})} }
+
+func (g gate) wrap(next http.Handler) http.Handler {
+	stalled := gitserver.Stall(g.open)(next)
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		g.arrived <- struct{}{}
+		stalled.ServeHTTP(rw, r)
+	})
+}
+
+// TestCoalescing: many who want the same at once cause one question and one clone.
+func TestCoalescing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	g := newGate()
+	w.server.Wrap(g.wrap)
+	const n = 20
+	var wg sync.WaitGroup
+	began := make(chan struct{}, n)
+	for range n {
+		wg.Go(func() {
+			began <- struct{}{}
+			co, err := w.clone(s).Prepare(t.Context(), s, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			co.Release()
+		})
+	}
+	for range n {
+		<-began
+	}
+	<-g.arrived
+	close(g.open)
+	wg.Wait()
+	if _, _, clones := w.asked(); clones != 1 {
+		t.Errorf("%d clones, want 1", clones)
+	}
+	for _, dir := range []string{"trees", "refs"} {
+		if got := names(t, filepath.Join(w.clone(s).Dir(), dir)); len(got) != 1 {
+			t.Errorf("%s: %q, want one layer", dir, got)
+		}
+	}
+}
+
+// TestCallerGoesWorkGoesOn: who hangs up gets its context's cause at once, and
+// the next one finds the work done.
+func TestCallerGoesWorkGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	a, err := c.Ask(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGate()
+	w.server.Wrap(g.wrap)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Prepare(ctx, s, a)
+		ended <- err
+	}()
+	<-g.arrived
+	if got := c.Status(volume.History{}).State; got != "cloning" {
+		t.Errorf("state %q, want cloning", got)
+	}
+	cancel(gone)
+	if err := <-ended; !errors.Is(err, gone) {
+		t.Errorf("Prepare: %v, want the context's cause", err)
+	}
+	w.server.Reset()
+	close(g.open)
+	co, err := c.Prepare(t.Context(), s, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	co.Release()
+	if got := w.server.Stats("r").Infos; got != 0 {
+		t.Errorf("%d new requests, want the fetch that was under way", got)
+	}
+	if got := c.Status(volume.History{}); got.State != "ready" || !got.Cloned || c.Activity() != "" {
+		t.Errorf("status %+v, activity %q", got, c.Activity())
+	}
+}
+
+// TestCloseEndsWhatIsStuck: a silent server does not keep the plugin from ending.
+func TestCloseEndsWhatIsStuck(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	g := newGate()
+	w.server.Wrap(g.wrap)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.clone(s).Prepare(t.Context(), s, nil)
+		ended <- err
+	}()
+	<-g.arrived
+	w.close()
+	if err := <-ended; err == nil {
+		t.Error("Prepare succeeded")
+	}
+}
+
+// TestJoinedQuestionIsStuck waits out askTimeout: who joins a question that a
+// silent server never answers asks again, and is answered when it is back.
+func TestJoinedQuestionIsStuck(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	g := newGate()
+	w.server.Wrap(g.wrap)
+	first := make(chan error, 1)
+	go func() {
+		_, err := w.clone(s).Ask(t.Context(), s)
+		first <- err
+	}()
+	<-g.arrived
+	joined := make(chan error, 1)
+	go func() {
+		_, err := w.clone(s).Ask(t.Context(), s)
+		joined <- err
+	}()
+	w.server.Wrap(nil) // it is back, for those who ask anew
+	if err := <-first; git.KindOf(err) != git.KindTimeout {
+		t.Errorf("the first: %v, want a timeout", err)
+	}
+	if err := <-joined; err != nil {
+		t.Errorf("who joined: %v", err)
+	}
+}
+
+func TestFailedFirstFetchLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		fault func(http.Handler) http.Handler
+	}{
+		{"500", gitserver.Fail(500)}, {"cut", gitserver.Cut(3000)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s := w.spec("ref", "main")
+			c := w.clone(s)
+			a, err := c.Ask(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.server.Wrap(tt.fault)
+			if _, err := c.Prepare(t.Context(), s, a); git.KindOf(err) != git.KindServer {
+				t.Errorf("Prepare: %v, want a server error", err)
+			}
+			if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+				t.Errorf("left: %q", got)
+			}
+			if got := c.Status(volume.History{}); got.Cloned || got.State != "absent" {
+				t.Errorf("status %+v", got)
+			}
+			w.server.Wrap(nil)
+			w.prepare(s).Release()
+			// A later one that fails leaves what was there.
+			w.push("main")
+			if a, err = c.Ask(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			w.server.Wrap(tt.fault)
+			if tt.name == "500" {
+				if _, err := c.Prepare(t.Context(), s, a); err == nil {
+					t.Error("Prepare succeeded")
+				}
+			}
+			if _, err := os.Stat(filepath.Join(c.Dir(), "store/full.git/packed-refs")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,268 @@
+package clone
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// TestSweep leaves in a clone's directory what crashes leave, and starts anew.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	mkdir := func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		damage  func(t *testing.T, w *world, c *Clone)
+		boot    string
+		clones  int  // first fetches that the next Prepare makes
+		rebuilt bool // its tree is built again
+	}{
+		{"nothing", func(*testing.T, *world, *Clone) {}, "boot 1", 0, false},
+		{"a build that did not end", func(t *testing.T, w *world, c *Clone) {
+			mkdir(t, filepath.Join(c.dir, "trees/.tmp-1/.git"))
+			mkdir(t, filepath.Join(c.dir, "refs/.tmp-2"))
+			mkdir(t, filepath.Join(c.dir, "store/.tmp-3"))
+		}, "boot 1", 0, false},
+		{"layers that no record names", func(t *testing.T, w *world, c *Clone) {
+			mkdir(t, filepath.Join(c.dir, "trees/0123456789abcdef"))
+			mkdir(t, filepath.Join(c.dir, "refs/0123456789abcdef"))
+		}, "boot 1", 0, false},
+		{"a fetch that was killed", func(t *testing.T, w *world, c *Clone) {
+			for _, name := range []string{"packed-refs.lock", "objects/pack/tmp_pack_x", "refs/heads/main.lock"} {
+				mkdir(t, filepath.Dir(filepath.Join(c.storeDir("full"), name)))
+				if err := os.WriteFile(filepath.Join(c.storeDir("full"), name), []byte("x"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.push("main") // has a lock in its way
+		}, "boot 1", 0, true},
+		{"a tree is gone", func(t *testing.T, w *world, c *Clone) {
+			if err := os.RemoveAll(filepath.Join(c.dir, "trees")); err != nil {
+				t.Fatal(err)
+			}
+			mkdir(t, filepath.Join(c.dir, "trees"))
+		}, "boot 1", 0, true},
+		{"the store is gone", func(t *testing.T, w *world, c *Clone) {
+			if err := os.RemoveAll(c.storeDir("full")); err != nil {
+				t.Fatal(err)
+			}
+		}, "boot 1", 1, true},
+		{"the directory is gone", func(t *testing.T, w *world, c *Clone) {
+			if err := os.RemoveAll(c.dir); err != nil {
+				t.Fatal(err)
+			}
+		}, "boot 1", 1, true},
+		{"all is gone", func(t *testing.T, w *world, c *Clone) {
+			if err := os.RemoveAll(filepath.Join(w.root, "clones")); err != nil {
+				t.Fatal(err)
+			}
+		}, "boot 1", 1, true},
+		{"the record is gone", func(t *testing.T, w *world, c *Clone) {
+			if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.key) }); err != nil {
+				t.Fatal(err)
+			}
+		}, "boot 1", 1, true},
+		{"a reboot after a sync", func(t *testing.T, w *world, c *Clone) {
+			if err := w.m.syncNow(); err != nil {
+				t.Fatal(err)
+			}
+		}, "boot 2", 0, false},
+		{"a reboot before the sync", func(t *testing.T, w *world, c *Clone) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if err := w.db.Update(func(tx *meta.Tx) error {
+				for _, l := range c.trees {
+					l.Durable = false
+					if err := tx.PutTree(l); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}, "boot 2", 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s := w.spec("ref", "main")
+			co := w.prepare(s)
+			co.Release()
+			built := co.Tree.CreatedAt
+			w.advance(time.Second)
+			if err := w.m.syncNow(); err != nil { // the one in the background may have no more to do
+				t.Fatal(err)
+			}
+			damage := w.clone(s)
+			w.m.stop()
+			w.m.work.Wait() // no sync comes in between
+			tt.damage(t, w, damage)
+			w.restart(tt.boot)
+			w.server.Reset()
+			if err := w.m.SweepAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			co = w.prepare(s)
+			defer co.Release()
+			if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+				t.Errorf("status %q", got)
+			}
+			if _, _, got := w.asked(); got != tt.clones {
+				t.Errorf("%d clones, want %d", got, tt.clones)
+			}
+			if got := !co.Tree.CreatedAt.Equal(built); got != tt.rebuilt {
+				t.Errorf("the tree was built again: %v, want %v", got, tt.rebuilt)
+			}
+			c := w.clone(s)
+			c.mu.Lock()
+			left := map[string]int{"store": 1, "trees": len(c.trees), "refs": len(c.gitLayers)}
+			c.mu.Unlock()
+			for dir, want := range left {
+				if got := names(t, filepath.Join(c.dir, dir)); len(got) != want {
+					t.Errorf("%s has %q, want %d", dir, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestSweepTrashesStrangers: what no record names goes, unless somebody stands on it.
+func TestSweepTrashesStrangers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	key := w.clone(s).key
+	for _, dir := range []string{"clones/other/0123456789abcdef/store/full.git", "clones/other/fedcba9876543210"} {
+		if err := os.MkdirAll(filepath.Join(w.root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeManifest(filepath.Join(w.root, "clones/other/fedcba9876543210"), Manifest{Subject: "other", Repo: "https://h/x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(key) }); err != nil {
+		t.Fatal(err)
+	}
+	w.restart("boot 1")
+	c := w.m.get(key, "default", s.URL.Normalized())
+	c.Hold([]string{"t"}, "g")
+	if err := w.m.SweepAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, filepath.Join(w.root, "clones")); !reflect.DeepEqual(got, []string{"default"}) {
+		t.Errorf("left: %q, want what is held", got)
+	}
+	w.restart("boot 1")
+	if err := w.m.SweepAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+		t.Errorf("left: %q", got)
+	}
+}
+
+// TestStoreIsGoneUnderAWorkspace: the layers that it stands on stay.
+func TestStoreIsGoneUnderAWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	co := w.prepare(s)
+	dir := w.mount(co, 0)
+	if err := os.RemoveAll(w.clone(s).storeDir("full")); err != nil {
+		t.Fatal(err)
+	}
+	w.restart("boot 1")
+	w.clone(s).Hold(co.Tree.Chain, co.GitLayer.ID) // as the workspace's record says
+	if err := w.m.SweepAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, lower := range co.Lower {
+		if _, err := os.Stat(lower); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := run(t, dir, 0, "status", "--porcelain"); got != "" {
+		t.Errorf("status %q", got)
+	}
+	run(t, dir, 0, "fsck", "--strict")
+	w.prepare(s).Release()
+}
+
+func TestRebuild(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	main := w.remote("rev-parse", "refs/heads/main")
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	c := w.clone(s)
+	if err := c.Mounted(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"clones/default/no-manifest/store/full.git", "clones/default/no-store/store"} {
+		if err := os.MkdirAll(filepath.Join(w.root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recs, err := Rebuild(w.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := recs[c.key]
+	if len(recs) != 1 || rec.Key != c.key || rec.Subject != "default" || rec.Repo != s.URL.Normalized() ||
+		rec.FirstMount.IsZero() || !rec.CreatedAt.Equal(w.clock().Round(0)) {
+		t.Fatalf("%+v", recs)
+	}
+	w.close()
+	if err := os.Remove(filepath.Join(w.root, "meta.db")); err != nil {
+		t.Fatal(err)
+	}
+	w.start("boot 1")
+	if err := w.db.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
+		t.Fatal(err)
+	}
+	w.restart("boot 1") // as the database gives it back
+	w.server.Reset()
+	w.advance(time.Second)
+	// A commit that the store has needs no fetch, and no record of any ref.
+	co := w.prepare(w.spec("ref", main))
+	defer co.Release()
+	if _, fetches, _ := w.asked(); fetches != 0 || !co.Reused {
+		t.Errorf("%d fetches, reused %v; want none, and true", fetches, co.Reused)
+	}
+	w.prepare(s).Release()
+	if _, _, clones := w.asked(); clones != 0 {
+		t.Errorf("%d clones, want none", clones)
+	}
+}
+
+// TestReused: a Mount is reused when another one was served before it began.
+func TestReused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	for i, want := range []bool{false, false, true} {
+		co := w.prepare(s)
+		if co.Reused != want {
+			t.Errorf("Prepare %d: reused %v, want %v", i, co.Reused, want)
+		}
+		co.Release()
+		if i == 1 {
+			if err := w.clone(s).Mounted(); err != nil {
+				t.Fatal(err)
+			}
+			w.advance(time.Second)
+			w.restart("boot 1")
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package git
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// fetcher is who fetches in these tests: a uid that nobody else runs as.
+const fetcher = 64123
+
+// newGit returns a Git for http and https that fetches as fetcher.
+func newGit(t *testing.T) *Git {
+	t.Helper()
+	program, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := New(Config{Program: program, UID: fetcher, GID: fetcher, Schemes: []string{"http", "https"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// scratch returns a directory that everyone may read, which t.TempDir is not.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-git-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// owned makes an empty directory that belongs to uid.
+func owned(t *testing.T, uid int) string {
+	t.Helper()
+	dir := filepath.Join(scratch(t), "owned")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// store makes an empty store.
+func store(t *testing.T, g *Git) string {
+	t.Helper()
+	dir := owned(t, fetcher)
+	if err := g.InitStore(t.Context(), dir, SHA1); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// remote starts a server with one small repository, "r".
+func remote(t *testing.T) *gitserver.Server {
+	t.Helper()
+	dir := scratch(t)
+	if _, err := gitserver.Generate(filepath.Join(dir, "r.git"), gitserver.Spec{
+		Seed: 1, Files: 120, Commits: 3, Changes: 5, Branches: []string{"feature/x"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := gitserver.Start(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// everything is what a fetch of all branches and tags names.
+var everything = []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
+
+// gitAt runs git on a bare repository of the test's own, and returns its output.
+func gitAt(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"--git-dir=" + dir}, args...)...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// leftovers lists what a killed git leaves in a store.
+func leftovers(t *testing.T, store string) []string {
+	t.Helper()
+	var list []string
+	if err := filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && (strings.HasSuffix(path, ".lock") || strings.HasPrefix(d.Name(), "tmp_")) {
+			list = append(list, path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// processes lists the live processes of a uid, from /proc.
+func processes(t *testing.T, uid int) []string {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended since
+		}
+		s := string(data)
+		if strings.Contains(s, fmt.Sprintf("\nUid:\t%d\t", uid)) && !strings.Contains(s, "\nState:\tZ") {
+			list = append(list, strings.TrimPrefix(strings.SplitN(s, "\n", 2)[0], "Name:\t"))
+		}
+	}
+	return list
+}

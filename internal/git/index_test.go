@@ -1,0 +1,127 @@
+package git
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func ownerOf(info os.FileInfo) string {
+	st := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%d:%d", st.Uid, st.Gid)
+}
+
+// TestSettleTimes: after it git finds every file unchanged by lstat alone, sees
+// a same-size edit in the same second, and the index is sound.
+func TestSettleTimes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	git := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("git", args...)
+		cmd.Dir = dir
+		cmd.Env = []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C",
+			"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %s: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "-q", "-b", "main")
+	for i := range 300 { // names of every length modulo 8
+		name := filepath.Join(dir, "d", strings.Repeat("x", i%200+1)+fmt.Sprint(i))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(fmt.Sprint("content ", i)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("nowhere", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	// A submodule is a directory that git leaves empty: its times do not count.
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	git("add", ".")
+	git("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",sub")
+	git("commit", "-qm", "m")
+	// Not in the work tree: an entry with extended flags, version 3.
+	gone := "d/x0"
+	git("update-index", "--skip-worktree", gone)
+	if err := os.Remove(filepath.Join(dir, gone)); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, ".git", Index))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := binary.BigEndian.Uint32(data[4:]); v != 3 {
+		t.Fatalf("index version %d, want 3 for this test", v)
+	}
+	now := time.Now()
+	if err := SettleTimes(Checkout{Dir: dir, Commit: git("rev-parse", "HEAD")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(filepath.Join(dir, "link"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if age := now.Sub(info.ModTime()); age < time.Second {
+		t.Errorf("a file is %v old", age)
+	}
+	git("fsck", "--strict") // which checks the index's hash
+	if got := git("diff-files", "--name-only"); got != "" {
+		t.Errorf("lstat says that these have changed: %s", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "d/xx1"), []byte("CONTENT 1"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := git("status", "--porcelain"); got != "M d/xx1" {
+		t.Errorf("status %q after a same-size edit", got)
+	}
+}
+
+func TestIndexEntriesRefuses(t *testing.T) {
+	t.Parallel()
+	header := func(version, n uint32) []byte {
+		b := append([]byte("DIRC"), make([]byte, 8)...)
+		binary.BigEndian.PutUint32(b[4:], version)
+		binary.BigEndian.PutUint32(b[8:], n)
+		return b
+	}
+	hash := make([]byte, 20)
+	entry := make([]byte, 62+2)
+	copy(entry[62:], "a")
+	for _, tt := range []struct {
+		name string
+		data []byte
+		want int // entries; -1 for an error
+	}{
+		{"nothing", nil, -1},
+		{"other magic", append([]byte("CRID\x00\x00\x00\x02\x00\x00\x00\x00"), hash...), -1},
+		{"version 4", append(header(4, 0), hash...), -1},
+		{"empty", append(header(2, 0), hash...), 0},
+		{"entry missing", append(header(2, 1), hash...), -1},
+		{"name without end", append(append(header(2, 1), entry[:63]...), hash...), -1},
+		{"one", append(append(header(2, 1), entry...), hash...), 1},
+	} {
+		got, err := indexEntries(tt.data, 20)
+		if (err != nil) != (tt.want < 0) || err == nil && len(got) != tt.want {
+			t.Errorf("%s: %d entries, %v; want %d", tt.name, len(got), err, tt.want)
+		}
+	}
+	if err := SettleTimes(Checkout{Dir: t.TempDir()}, nil); err != nil {
+		t.Errorf("an empty commit: %v", err)
+	}
+}

@@ -1,0 +1,187 @@
+package git
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+func TestParseProgress(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		line string
+		want Progress
+		text string
+	}{
+		{"Receiving objects:  43% (430/1000), 1.20 MiB | 3.00 MiB/s",
+			Progress{"Receiving objects", 43, "1.20 MiB", "3.00 MiB/s"}, "receiving objects 43% (1.20 MiB, 3.00 MiB/s)"},
+		{"Receiving objects: 100% (5/5), 614 bytes | 614.00 KiB/s, done.",
+			Progress{"Receiving objects", 100, "614 bytes", "614.00 KiB/s"}, "receiving objects 100% (614 bytes, 614.00 KiB/s)"},
+		{"Receiving objects:   1% (1/100), 2.80 GiB",
+			Progress{"Receiving objects", 1, "2.80 GiB", ""}, "receiving objects 1% (2.80 GiB)"},
+		{"Resolving deltas:  50% (1/2)", Progress{"Resolving deltas", 50, "", ""}, "resolving deltas 50%"},
+		{"remote: Counting objects: 12, done.", Progress{"Counting objects", -1, "", ""}, "counting objects"},
+		{"remote: Enumerating objects: 3", Progress{"Enumerating objects", -1, "", ""}, "enumerating objects"},
+		{"fatal: early EOF", Progress{}, ""},
+		{"From http://h/x", Progress{}, ""},
+		{" * [new branch] main -> main", Progress{}, ""},
+		{"", Progress{}, ""},
+	} {
+		got, ok := parseProgress(tt.line)
+		if got != tt.want || ok != (tt.text != "") || ok && got.String() != tt.text {
+			t.Errorf("parseProgress(%q) = %+v %q, %v; want %+v %q", tt.line, got, got, ok, tt.want, tt.text)
+		}
+	}
+	if got := (Progress{}).String(); got != "starting" {
+		t.Errorf("no progress: %q, want starting", got)
+	}
+}
+
+func TestLines(t *testing.T) {
+	t.Parallel()
+	var got []string
+	l := &lines{f: func(s string) { got = append(got, s) }}
+	for _, part := range []string{"a", "b\rc\n\n  \r", strings.Repeat("x", 2*maxStderr), "y\nd\n", "no end"} {
+		if n, err := l.Write([]byte(part)); n != len(part) || err != nil {
+			t.Fatalf("Write: %d, %v", n, err)
+		}
+	}
+	if want := []string{"ab", "c", "y", "d"}; !slices.Equal(got, want) {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+}
+
+func TestBoundedOutput(t *testing.T) {
+	t.Parallel()
+	l := &limited{max: 5}
+	for _, tt := range []struct {
+		write, want string
+		cut         bool
+	}{{"abc", "abc", false}, {"de", "abcde", false}, {"f", "abcde", true}, {"ghi", "abcde", true}} {
+		if n, err := l.Write([]byte(tt.write)); n != len(tt.write) || err != nil || l.buf.String() != tt.want || l.cut != tt.cut {
+			t.Errorf("limited after %q: %q cut %v (%d, %v)", tt.write, &l.buf, l.cut, n, err)
+		}
+	}
+	tl := &tail{max: 4}
+	for _, tt := range []struct{ write, want string }{{"abc", "abc"}, {"de", "bcde"}, {"0123456789", "6789"}} {
+		if n, err := tl.Write([]byte(tt.write)); n != len(tt.write) || err != nil || tl.String() != tt.want {
+			t.Errorf("tail after %q: %q (%d, %v)", tt.write, tl, n, err)
+		}
+	}
+}
+
+func TestIsObjectID(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in   string
+		want bool
+	}{
+		{strings.Repeat("a1", 20), true}, {strings.Repeat("a1", 32), true},
+		{strings.Repeat("A1", 20), false}, {strings.Repeat("g1", 20), false},
+		{"", false}, {strings.Repeat("a", 39), false}, {strings.Repeat("a", 41), false},
+	} {
+		if got := isObjectID(tt.in); got != tt.want {
+			t.Errorf("isObjectID(%q) = %v", tt.in, got)
+		}
+	}
+}
+
+func TestRefsRefuses(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{"garbage\n", "1234 refs/heads/main\n", strings.Repeat("a", 40) + "\n"} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "packed-refs"), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if refs, err := Refs(dir); err == nil {
+			t.Errorf("Refs of %q: %v, want an error", content, refs)
+		}
+	}
+	if refs, err := Refs(t.TempDir()); err != nil || len(refs) != 0 {
+		t.Errorf("Refs of an empty store: %v, %v", refs, err)
+	}
+}
+
+// TestRefsIsWhatGitSays compares Refs with for-each-ref, nested tags included.
+func TestRefsIsWhatGitSays(t *testing.T) {
+	t.Parallel()
+	g, s := newGit(t), remote(t)
+	gitAt(t, s.Path("r"), "tag", "-a", "-m", "outer", "nested", "v1.0.0")
+	gitAt(t, s.Path("r"), "tag", "-a", "-m", "outermost", "nested-twice", "nested")
+	gitAt(t, s.Path("r"), "tag", "-a", "-m", "of a tree", "tree-tag", "main^{tree}")
+	dir := store(t, g)
+	if err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything}); err != nil {
+		t.Fatal(err)
+	}
+	refs, err := Refs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := make(map[string]PackedRef)
+	var got []string
+	for _, r := range refs {
+		byName[r.Name] = r
+		got = append(got, r.ID+" "+r.Name)
+	}
+	want := strings.Split(gitAt(t, s.Path("r"), "for-each-ref", "--format=%(objectname) %(refname)"), "\n")
+	if !slices.Equal(got, want) {
+		t.Errorf("refs\n got %q\nwant %q", got, want)
+	}
+	for _, name := range []string{"v1.0.0", "nightly", "nested", "nested-twice", "tree-tag"} {
+		want := gitAt(t, s.Path("r"), "rev-parse", name+"^{}")
+		r := byName["refs/tags/"+name]
+		if r.Peeled != want && !(r.Peeled == "" && r.ID == want) {
+			t.Errorf("tag %s: %+v, want it to end at %s", name, r, want)
+		}
+	}
+	file, err := os.ReadFile(filepath.Join(dir, "packed-refs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(FormatPackedRefs(refs), file) {
+		t.Errorf("FormatPackedRefs is not what git wrote:\n%s\nwant\n%s", FormatPackedRefs(refs), file)
+	}
+}
+
+func TestLsRefs(t *testing.T) {
+	t.Parallel()
+	g, s := newGit(t), remote(t)
+	rev := func(name string) string { return gitAt(t, s.Path("r"), "for-each-ref", "--format=%(objectname)", name) }
+	before := gitAt(t, s.Path("r"), "rev-parse", "refs/heads/main~1")
+	gitAt(t, s.Path("r"), "update-ref", "refs/pull/7/head", before)
+	// The tail of a name is no match.
+	gitAt(t, s.Path("r"), "update-ref", "refs/heads/refs/heads/main", before)
+	gitAt(t, s.Path("r"), "tag", "-a", "-m", "outer", "nested", "v1.0.0")
+	s.Reset()
+	got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/main", "refs/tags/main", "refs/tags/nested", "refs/pull/7/head")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := RemoteRefs{Head: "refs/heads/main", Format: SHA1, IDs: map[string]string{
+		"HEAD": rev("refs/heads/main"), "refs/heads/main": rev("refs/heads/main"), "refs/tags/nested": rev("refs/tags/nested"),
+		"refs/tags/nested^{}": gitAt(t, s.Path("r"), "rev-parse", "v1.0.0^{}"), "refs/pull/7/head": before,
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("LsRefs\n got %v\nwant %v", got, want)
+	}
+	if st := s.Stats("r"); st.LsRefs != 1 || st.Fetches != 0 {
+		t.Errorf("the server saw %+v, want one question", st)
+	}
+	gitAt(t, s.Path("r"), "update-ref", "--no-deref", "HEAD", before)
+	if got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}); err != nil || got.Head != "" || got.IDs["HEAD"] != before {
+		t.Errorf("detached HEAD: %v, %v", got, err)
+	}
+	if _, err := gitserver.Generate(s.Path("other"), gitserver.Spec{Seed: 1, Files: 1}); err != nil {
+		t.Fatal(err)
+	}
+	gitAt(t, s.Path("other"), "symbolic-ref", "HEAD", "refs/heads/unborn")
+	if got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("other")}); err != nil || got.IDs["HEAD"] != "" {
+		t.Errorf("unborn HEAD: %v, %v", got, err)
+	}
+}

@@ -1,0 +1,173 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// entries lists a directory.
+func entries(t *testing.T, dir string) []string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func owner(t *testing.T, path string) (uid, gid int) {
+	t.Helper()
+	var st syscall.Stat_t
+	if err := syscall.Lstat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return int(st.Uid), int(st.Gid)
+}
+
+func TestEnsureCache(t *testing.T) {
+	t.Parallel()
+	want := append([]string{"env"}, cacheDirs...)
+	slices.Sort(want)
+	dir := t.TempDir()
+	path, err := ensureCache(dir, 1234, 2345)
+	if err != nil || path != filepath.Join(dir, "1234") {
+		t.Fatalf("%q, %v", path, err)
+	}
+	check := func(what string) {
+		t.Helper()
+		if _, err := ensureCache(dir, 1234, 2345); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := entries(t, path); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+		for _, name := range append([]string{"."}, want...) {
+			if uid, gid := owner(t, filepath.Join(path, name)); uid != 1234 || gid != 2345 {
+				t.Errorf("%s: %s belongs to %d:%d", what, name, uid, gid)
+			}
+		}
+	}
+	check("again")
+	if err := os.RemoveAll(filepath.Join(path, "npm")); err != nil {
+		t.Fatal(err)
+	}
+	check("one is missing")
+	for _, name := range want {
+		if err := os.RemoveAll(filepath.Join(path, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("all are missing")
+	data, err := os.ReadFile(filepath.Join(path, "env"))
+	if err != nil || string(data) != string(cacheEnv) {
+		t.Errorf("env: %q, %v", data, err)
+	}
+	// Every directory is one that env points at.
+	for _, name := range cacheDirs {
+		if !strings.Contains(string(cacheEnv), "$HDCACHE/"+name) {
+			t.Errorf("env does not name %s", name)
+		}
+	}
+	// What is there stays as it is.
+	if err := os.WriteFile(filepath.Join(path, "env"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("env was changed")
+	if data, _ := os.ReadFile(filepath.Join(path, "env")); string(data) != "mine" {
+		t.Errorf("env was put back: %q", data)
+	}
+}
+
+// TestHostileCache puts links in place of the cache's entries: nothing is made or
+// owned through them.
+func TestHostileCache(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"go-mod", "env", "ccache"} {
+		for _, target := range []string{"outside", "missing", "/etc", "../..", ".", name} {
+			dir, outside := t.TempDir(), t.TempDir()
+			path, err := ensureCache(dir, 1234, 1234)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch target {
+			case "outside":
+				target = outside
+			case "missing":
+				target = filepath.Join(outside, "new")
+			}
+			if err := os.RemoveAll(filepath.Join(path, name)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(target, filepath.Join(path, name)); err != nil {
+				t.Fatal(err)
+			}
+			etc, _ := owner(t, "/etc")
+			if _, err := ensureCache(dir, 1234, 1234); err != nil {
+				t.Errorf("%s -> %s: %v", name, target, err)
+			}
+			if got, err := os.Readlink(filepath.Join(path, name)); err != nil || got != target {
+				t.Errorf("%s -> %s: now %q, %v", name, target, got, err)
+			}
+			if got := entries(t, outside); len(got) > 0 {
+				t.Errorf("%s -> %s: made %q outside", name, target, got)
+			}
+			if uid, _ := owner(t, outside); uid != os.Getuid() {
+				t.Errorf("%s -> %s: gave the target away", name, target)
+			}
+			if uid, _ := owner(t, "/etc"); uid != etc {
+				t.Errorf("%s -> %s: gave /etc away", name, target)
+			}
+		}
+	}
+}
+
+// TestCacheIsShared: what one workspace puts there the next one finds, also after
+// a container emptied it, and whatever a git clean does.
+func TestCacheIsShared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, a := w.open("v", "1", "uid", "1234", "gid", "1234")
+	_, b := w.open("v", "2", "uid", "1234", "gid", "1234")
+	_, other := w.open("v", "3")
+	if err := os.WriteFile(filepath.Join(a, ".hdcache/go-mod/x"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(filepath.Join(b, ".hdcache/go-mod/x")); err != nil || string(data) != "x" {
+		t.Errorf("the other workspace reads %q, %v", data, err)
+	}
+	if _, err := os.Stat(filepath.Join(other, ".hdcache/go-mod/x")); !os.IsNotExist(err) {
+		t.Errorf("another uid sees it: %v", err)
+	}
+	if got := gitIn(t, a, "status", "--porcelain", "--ignored"); got != "!! .hdcache" {
+		t.Errorf("status %q", got)
+	}
+	gitIn(t, a, "clean", "-ffdxq")
+	if _, err := os.Stat(filepath.Join(b, ".hdcache/go-mod/x")); err != nil {
+		t.Errorf("after git clean: %v", err)
+	}
+	for _, e := range entries(t, filepath.Join(b, ".hdcache")) {
+		if err := os.RemoveAll(filepath.Join(b, ".hdcache", e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, c := w.open("v", "4", "uid", "1234", "gid", "1234")
+	if got := entries(t, filepath.Join(c, ".hdcache")); len(got) != len(cacheDirs)+1 {
+		t.Errorf("after rm -rf .hdcache/*: %q", got)
+	}
+	// An entry that was replaced does not keep the next workspace from its mount.
+	if err := os.RemoveAll(filepath.Join(c, ".hdcache/go-mod")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc", filepath.Join(c, ".hdcache/go-mod")); err != nil {
+		t.Fatal(err)
+	}
+	w.open("v", "5", "uid", "1234", "gid", "1234")
+}

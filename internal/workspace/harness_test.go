@@ -1,0 +1,237 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// TestMain lets the test binary be a container that has a workspace: a process in
+// a mount namespace of its own, with a copy of our mounts.
+func TestMain(m *testing.M) {
+	if root := os.Getenv("HELMDECK_TEST_HOLDER"); root != "" {
+		// Not those of other tests, which wait for theirs to be free.
+		points, err := overlay.Mounts("/var/tmp")
+		for _, p := range points {
+			if err == nil && !strings.HasPrefix(p.Path, root+"/") {
+				err = unix.Unmount(p.Path, unix.MNT_DETACH)
+			}
+		}
+		fmt.Println("holding", err)
+		io.Copy(io.Discard, os.Stdin) // until the test lets go
+		return
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-probe-")
+	if err == nil {
+		features, err = overlay.Probe(dir)
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// features are those of the kernel, for all tests.
+var features overlay.Features
+
+// world is a data directory with its managers, and a remote with the repository "r".
+type world struct {
+	t      *testing.T
+	root   string
+	server *gitserver.Server
+	m      *Manager
+	clones *clone.Manager
+	db     *meta.DB
+	trash  *trash.Trash
+	close  func()
+}
+
+// scratch returns a directory that everyone may read, on a filesystem that can
+// be an overlay's upper, and takes down what is mounted there at the end.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-workspace-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		unmountAll(t, dir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// unmountAll is what the engine does below a plugin that it disables.
+func unmountAll(t *testing.T, dir string) {
+	t.Helper()
+	points, err := overlay.Mounts(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, p := range points {
+		release, err := overlay.Detach(p.Path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	repos := scratch(t)
+	if _, err := gitserver.Generate(filepath.Join(repos, "r.git"), gitserver.Spec{Seed: 1, Files: 40, Commits: 2, Changes: 5}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := gitserver.Start(repos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	w := &world{t: t, root: filepath.Join(scratch(t), "data"), server: s}
+	if err := os.Mkdir(w.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	return w
+}
+
+// start opens what is in the data directory, as a plugin that starts.
+func (w *world) start() {
+	w.t.Helper()
+	program, err := exec.LookPath("git")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g, err := git.New(git.Config{Program: program, UID: 64125, GID: 64125, Schemes: []string{"http"}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	bin, err := trash.Open(filepath.Join(w.root, "trash"), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	clones, err := clone.NewManager(clone.Config{Root: w.root, Boot: "boot", DB: db, Git: g, Trash: bin, Log: log, Now: time.Now}, state)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now}, state)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.m, w.clones, w.db, w.trash = m, clones, db, bin
+	w.close = sync.OnceFunc(func() {
+		clones.Close()
+		if err := db.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(w.close)
+}
+
+func (w *world) restart() {
+	w.t.Helper()
+	w.close()
+	w.start()
+	if err := w.m.Sweep(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.clones.SweepAll(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// request prepares the checkout for an Open.
+func (w *world) request(name, id string, options ...string) Request {
+	w.t.Helper()
+	given := map[string]string{"repo": w.server.URL("r"), "refresh": "never"}
+	for i := 0; i < len(options); i += 2 {
+		given[options[i]] = options[i+1]
+	}
+	o, err := volume.Parse(given, nil, volume.AllSchemes())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c := w.clones.Get(o.Subject, o.Repo)
+	co, err := c.Prepare(w.t.Context(), clone.Spec{URL: o.Repo, Ref: o.Ref, UID: o.UID, GID: o.GID, Refresh: o.Refresh}, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return Request{Volume: name, LeaseID: id, Options: o, Clone: c, Checkout: co}
+}
+
+// open opens a workspace, and returns its record and where it is mounted.
+func (w *world) open(name, id string, options ...string) (meta.Workspace, string) {
+	w.t.Helper()
+	rec, err := w.m.Open(w.request(name, id, options...))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rec, w.m.Mountpoint(rec)
+}
+
+func (w *world) release(name, id string) {
+	w.t.Helper()
+	if err := w.m.Release(name, id); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// workspaces returns the names of the workspaces' directories.
+func (w *world) workspaces() []string {
+	w.t.Helper()
+	paths, err := filepath.Glob(filepath.Join(w.root, "clones/*/*/workspaces/*"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return paths
+}
+
+// records returns the workspaces that the database has.
+func (w *world) records() map[string]meta.Workspace {
+	w.t.Helper()
+	w.close()
+	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.start()
+	return state.Workspaces
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// TestUpdatesAreDeltas moves a branch through changes of every kind: each Mount is
+// the new commit, as a clone of it would be, and writes only what has changed.
+func TestUpdatesAreDeltas(t *testing.T) {
+	s := remote(t)
+	p := start(t, scratch(t))
+	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})
+	first := p.mount("v", "first")
+	trees, err := filepath.Glob(filepath.Join(p.at.data, "clones/default/*/trees"))
+	if err != nil || len(trees) != 1 {
+		t.Fatalf("trees: %q, %v", trees, err)
+	}
+	var file string // one that every commit has until it goes
+	for _, name := range strings.Split(gitIn(t, first, "ls-files"), "\n") {
+		if strings.Count(name, "/") > 1 {
+			file = name
+		}
+	}
+	dir := filepath.Dir(file)
+	type change = gitserver.Change
+	steps := []struct {
+		name    string
+		changes []change
+		whole   bool
+	}{
+		{"a file changes", []change{{Path: file, Content: "changed"}}, false},
+		{"the same size", []change{{Path: file, Content: "CHANGED"}}, false},
+		{"its mode changes", []change{{Path: file, Content: "CHANGED", Mode: "100755"}}, false},
+		{"it becomes a symlink", []change{{Path: file, Content: "nowhere", Mode: "120000"}}, false},
+		{"it goes", []change{{Path: file, Delete: true}}, false},
+		{"it is back as a directory", []change{{Path: file + "/below", Content: "x"}}, false},
+		{"its directory becomes a file", []change{{Path: dir, Delete: true}, {Path: dir, Content: "a file"}}, false},
+		{"and a directory again", []change{{Path: dir, Delete: true}, {Path: dir + "/a/b/c", Content: "x"}}, false},
+		{"a directory goes", []change{{Path: dir, Delete: true}}, false},
+		{"attributes change", []change{{Path: ".gitattributes", Content: "*.crlf text eol=crlf\n"}, {Path: "x.crlf", Content: "a\nb\n"}}, true},
+		{"a .hdcache is tracked", []change{{Path: ".hdcache", Content: "tracked"}}, false},
+		{"and no more", []change{{Path: ".hdcache", Delete: true}}, false},
+	}
+	for i := range 16 { // beyond the longest chain
+		steps = append(steps, struct {
+			name    string
+			changes []change
+			whole   bool
+		}{fmt.Sprint("update ", i), []change{{Path: "updated", Content: fmt.Sprint(i)}}, false})
+	}
+	wholes := 0
+	for i, step := range steps {
+		head, err := gitserver.Commit(s.Path("sample"), "main", step.changes...)
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		before := names(t, trees[0])
+		at := p.mount("v", fmt.Sprint(i))
+		if got := gitIn(t, at, "rev-parse", "HEAD"); got != head {
+			t.Errorf("%s: at %s, want %s", step.name, got, head)
+		}
+		if got := gitIn(t, at, "status", "--porcelain"); got != "" {
+			t.Errorf("%s: status %q", step.name, got)
+		}
+		sameAsClone(t, s.URL("sample"), at)
+		for name := range names(t, trees[0]) {
+			if !before[name] {
+				if n := countFiles(t, filepath.Join(trees[0], name)); n > 100 {
+					wholes++
+				} else if step.whole {
+					t.Errorf("%s: a layer of %d files, want a whole tree", step.name, n)
+				}
+			}
+		}
+		// An edit of the same size, at once, is seen.
+		path := filepath.Join(at, "updated")
+		if data, err := os.ReadFile(path); err == nil {
+			if err := os.WriteFile(path, []byte(strings.Repeat("z", len(data))), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got := gitIn(t, at, "status", "--porcelain"); got != " M updated" {
+				t.Errorf("%s: status after an edit %q", step.name, got)
+			}
+		}
+		p.unmount("v", fmt.Sprint(i))
+	}
+	// The attributes, and the one after the longest chain.
+	if wholes != 2 {
+		t.Errorf("%d of %d trees were built whole, want 2", wholes, len(steps))
+	}
+	if got := gitIn(t, first, "status", "--porcelain"); got != "" {
+		t.Errorf("the first workspace has changed: %q", got)
+	}
+	p.unmount("v", "first")
+}
+
+func names(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := make(map[string]bool)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			m[e.Name()] = true
+		}
+	}
+	return m
+}
+
+func countFiles(t *testing.T, dir string) (n int) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			n++
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// sameAsClone compares the files of a workspace with those of a clone.
+func sameAsClone(t *testing.T, url, dir string) {
+	t.Helper()
+	plain := filepath.Join(scratch(t), "plain")
+	gitIn(t, "/", "clone", "-q", "--branch", "main", url, plain)
+	out, err := exec.Command("diff", "-r", "--no-dereference", "--exclude=.git", "--exclude=.hdcache", plain, dir).CombinedOutput()
+	if err != nil {
+		t.Errorf("differs from a clone: %v\n%s", err, out)
+	}
+	if got, want := gitIn(t, dir, "ls-files", "-s"), gitIn(t, plain, "ls-files", "-s"); got != want {
+		t.Errorf("index differs from a clone's")
+	}
+}

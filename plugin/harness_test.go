@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/docker/go-plugins-helpers/volume"
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+// process is the whole plugin on a data directory of its own, in this process.
+type process struct {
+	t      *testing.T
+	at     places
+	client *http.Client
+	stop   func()
+	log    *watcher
+}
+
+// watcher is a log that a test can wait for and read.
+type watcher struct {
+	mu    sync.Mutex
+	lines []string
+	next  chan struct{} // closed with the next line
+}
+
+func (w *watcher) Levels() []logrus.Level { return logrus.AllLevels }
+
+func (w *watcher) Fire(e *logrus.Entry) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, fmt.Sprint(e.Level, ": ", e.Message, " ", e.Data))
+	close(w.next)
+	w.next = make(chan struct{})
+	return nil
+}
+
+// find returns the first line that has words in it, and what is closed when
+// there are more lines.
+func (w *watcher) find(words string) (line string, more <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lines {
+		if strings.Contains(l, words) {
+			return l, w.next
+		}
+	}
+	return "", w.next
+}
+
+func (w *watcher) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.lines, "\n")
+}
+
+// scratch returns a directory on a filesystem that can be an overlay's upper,
+// which /tmp may not be, readable for the fetching uid.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		points, err := overlay.Mounts(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range points {
+			release, err := overlay.Detach(p.Path)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if err := release(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// start runs the plugin on data until the test, or stop, ends it.
+func start(t *testing.T, data string) *process {
+	t.Helper()
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, log: &watcher{next: make(chan struct{})}}
+	p.at = places{data: filepath.Join(data, "data"), socket: filepath.Join(data, "repos.sock"), git: git}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	log.AddHook(p.log)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, p.at, log) }()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("plugin: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", p.log)
+		}
+	})
+	t.Cleanup(p.stop)
+	p.client = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", p.at.socket)
+		},
+	}}
+	for {
+		line, more := p.log.find("listening")
+		if line != "" {
+			return p
+		}
+		select {
+		case err := <-ended:
+			ended <- nil
+			t.Fatalf("plugin: %v", err)
+		case <-more:
+		}
+	}
+}
+
+// waitFor waits for a line of the log. The test's own timeout ends a wait for
+// what never comes.
+func (p *process) waitFor(words string) {
+	p.t.Helper()
+	for {
+		line, more := p.log.find(words)
+		if line != "" {
+			return
+		}
+		<-more
+	}
+}
+
+// call does what the engine does. The error is the answer's.
+func (p *process) call(ctx context.Context, method string, request, answer any) error {
+	body := new(bytes.Buffer)
+	if request != nil {
+		if err := json.NewEncoder(body).Encode(request); err != nil {
+			return err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, "POST", "http://plugin/"+method, body)
+	if err != nil {
+		return err
+	}
+	resp, err := p.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		var e volume.ErrorResponse
+		if err := json.Unmarshal(data, &e); err != nil {
+			return err
+		}
+		return errors.New(e.Err)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.Unmarshal(data, answer)
+}
+
+// tryCreate creates for the error.
+func (p *process) tryCreate(name string, options map[string]string) error {
+	return p.call(p.t.Context(), "VolumeDriver.Create", volume.CreateRequest{Name: name, Options: options}, nil)
+}
+
+// tryMount mounts for the error.
+func (p *process) tryMount(name, id string) error {
+	return p.call(p.t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, nil)
+}
+
+func (p *process) create(name string, options map[string]string) {
+	p.t.Helper()
+	if err := p.call(p.t.Context(), "VolumeDriver.Create", volume.CreateRequest{Name: name, Options: options}, nil); err != nil {
+		p.t.Fatalf("create %q: %v", name, err)
+	}
+}
+
+func (p *process) mount(name, id string) string {
+	p.t.Helper()
+	var a volume.MountResponse
+	if err := p.call(p.t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, &a); err != nil {
+		p.t.Fatalf("mount %q: %v", name, err)
+	}
+	return a.Mountpoint
+}
+
+func (p *process) unmount(name, id string) {
+	p.t.Helper()
+	if err := p.call(p.t.Context(), "VolumeDriver.Unmount", volume.UnmountRequest{Name: name, ID: id}, nil); err != nil {
+		p.t.Fatalf("unmount %q: %v", name, err)
+	}
+}
+
+func (p *process) get(name string) *volume.Volume {
+	p.t.Helper()
+	var a volume.GetResponse
+	if err := p.call(p.t.Context(), "VolumeDriver.Get", volume.GetRequest{Name: name}, &a); err != nil {
+		p.t.Fatalf("get %q: %v", name, err)
+	}
+	return a.Volume
+}
+
+// about reads a workspace's .git/helmdeck.json.
+func about(t *testing.T, dir string) map[string]any {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, ".git/helmdeck.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(data, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// gitIn runs git as a container would, and returns its output.
+func gitIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimRight(string(out), "\n")
+}
+
+// remote starts a git server with one repository, "sample".
+func remote(t *testing.T) *gitserver.Server {
+	t.Helper()
+	dir := scratch(t)
+	if _, err := gitserver.Generate(filepath.Join(dir, "sample.git"), gitserver.Spec{
+		Seed: 1, Files: 300, Commits: 5, Changes: 10, Branches: []string{"feature/x", "release-1.0"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := gitserver.Start(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// announce tells of each request before a fault has it.
+func announce(arrived chan<- struct{}, fault func(http.Handler) http.Handler) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		faulty := fault(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			arrived <- struct{}{}
+			faulty.ServeHTTP(w, r)
+		})
+	}
+}

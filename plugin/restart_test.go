@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/go-plugins-helpers/volume"
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+func (p *process) list() []string {
+	p.t.Helper()
+	var a volume.ListResponse
+	if err := p.call(p.t.Context(), "VolumeDriver.List", nil, &a); err != nil {
+		p.t.Fatal(err)
+	}
+	var names []string
+	for _, v := range a.Volumes {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func mounts(t *testing.T, dir string) []overlay.Point {
+	t.Helper()
+	points, err := overlay.Mounts(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return points
+}
+
+// TestRestart: volumes and leases survive, containers notice nothing, and the
+// next mount reuses the clone.
+func TestRestart(t *testing.T) {
+	s, data := remote(t), scratch(t)
+	p := start(t, data)
+	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})
+	p.create("w", map[string]string{"repo": s.URL("sample"), "ref": "v1.0.0"})
+	dir := p.mount("v", "1")
+	p.mount("v", "1") // docker cp
+	write(t, filepath.Join(dir, "mine"), "x")
+	before := p.get("v").Status["leases"]
+	p.stop()
+
+	p = start(t, data)
+	if got := p.list(); !reflect.DeepEqual(got, []string{"v", "w"}) {
+		t.Errorf("volumes %q", got)
+	}
+	if got := p.get("v"); !reflect.DeepEqual(got.Status["leases"], before) || got.Mountpoint != dir {
+		t.Errorf("leases %v at %s, want %v at %s", got.Status["leases"], got.Mountpoint, before, dir)
+	}
+	p.unmount("v", "1")
+	if got := read(t, filepath.Join(dir, "mine")); got != "x" {
+		t.Errorf("mine is %q", got)
+	}
+	p.unmount("v", "1")
+	s.Reset()
+	dir = p.mount("v", "2")
+	if got := about(t, dir)["reused"]; got != true {
+		t.Errorf("reused %v, want true", got)
+	}
+	if got := s.Stats("sample"); got.LsRefs != 1 || got.Fetches != 0 {
+		t.Errorf("the server saw %+v, want one question", got)
+	}
+	p.unmount("v", "2")
+	if got := mounts(t, data); len(got) > 0 {
+		t.Errorf("mounts left: %v", got)
+	}
+}
+
+// TestMountsVanished: the engine took all mounts away. The leases are gone, the
+// workspaces are removed, and Unmount of the old IDs succeeds.
+func TestMountsVanished(t *testing.T) {
+	s, data := remote(t), scratch(t)
+	p := start(t, data)
+	p.create("v", map[string]string{"repo": s.URL("sample")})
+	dir := p.mount("v", "1")
+	p.stop()
+	for _, m := range mounts(t, data) {
+		release, err := overlay.Detach(m.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("LOG_LEVEL", "debug")
+	p = start(t, data)
+	p.unmount("v", "1")
+	if got := p.get("v"); got.Mountpoint != "" || len(got.Status["leases"].([]any)) > 0 {
+		t.Errorf("%+v", got)
+	}
+	p.waitFor("trash: deleted map[entry:workspace-")
+	if _, err := os.Stat(filepath.Dir(dir)); !os.IsNotExist(err) {
+		t.Errorf("the workspace's directory: %v", err)
+	}
+	p.mount("v", "1")
+}
+
+// TestDamagedDatabase: it is set aside and rebuilt; volumes are still listed, a
+// mounted workspace is untouched, and the next mount works without a clone.
+func TestDamagedDatabase(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		data []byte // nil: the file is gone
+	}{{"garbage", []byte(strings.Repeat("garbage ", 10000))}, {"empty", []byte{}}, {"gone", nil}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, data := remote(t), scratch(t)
+			if _, err := gitserver.Commit(s.Path("sample"), "main", gitserver.Change{Path: ".hdcache", Content: "tracked"}); err != nil {
+				t.Fatal(err)
+			}
+			main := map[string]string{"repo": s.URL("sample"), "ref": "main"}
+			p := start(t, data)
+			p.create("v", main)
+			commit := p.mount("v", "0")
+			head := gitIn(t, commit, "rev-parse", "HEAD")
+			p.create("w", map[string]string{"repo": s.URL("sample"), "ref": head, "subject": "default"})
+			dir := p.mount("v", "1")
+			write(t, filepath.Join(dir, "mine"), "x")
+			p.stop()
+
+			path := filepath.Join(p.at.data, "meta.db")
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			s.Reset()
+			if tt.data == nil {
+				p = start(t, data)
+			} else {
+				if err := os.WriteFile(path, tt.data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				p = start(t, data)
+				p.waitFor("the database is damaged: it is set aside as meta.db.damaged-")
+				if aside, err := filepath.Glob(path + ".damaged-*"); err != nil || len(aside) != 1 || read(t, aside[0]) != string(tt.data) {
+					t.Errorf("set aside: %q, %v", aside, err)
+				}
+			}
+			if got := p.list(); !reflect.DeepEqual(got, []string{"v", "w"}) {
+				t.Errorf("volumes %q", got)
+			}
+			p.create("v", main)
+			if got := gitIn(t, dir, "status", "--porcelain"); got != "?? mine" {
+				t.Errorf("status of the mounted workspace: %q", got)
+			}
+			// First one that needs no fetch: nothing has filled the record yet.
+			for _, name := range []string{"w", "v"} {
+				next := p.mount(name, "2")
+				if got := gitIn(t, next, "status", "--porcelain"); got != "" {
+					t.Errorf("status %q", got)
+				}
+				if got := about(t, next)["reused"]; got != true {
+					t.Errorf("reused %v, want true", got)
+				}
+				p.unmount(name, "2")
+			}
+			if got := s.Stats("sample").Clones; got != 0 {
+				t.Errorf("%d clones, want none", got)
+			}
+			p.unmount("v", "1")
+			p.unmount("v", "0")
+			if got := mounts(t, data); len(got) > 0 {
+				t.Errorf("mounts left: %v", got)
+			}
+		})
+	}
+}
+
+// TestSecondInstance waits out the 5 s that a predecessor has to end.
+func TestSecondInstance(t *testing.T) {
+	data := scratch(t)
+	p := start(t, data)
+	second := p.at
+	second.socket = filepath.Join(data, "second.sock")
+	err := run(t.Context(), second, logrus.New())
+	if err == nil || !strings.Contains(err.Error(), "another instance is using it") || !strings.Contains(err.Error(), "meta.db") {
+		t.Errorf("a second instance: %v", err)
+	}
+	if got := p.list(); len(got) > 0 {
+		t.Errorf("volumes %q", got)
+	}
+	if _, err := os.Lstat(second.socket); !os.IsNotExist(err) {
+		t.Errorf("its socket: %v", err)
+	}
+}
+
+// TestEngineHangsUp: a connection that ends during a Mount takes the workspace
+// back, and the next Mount works.
+func TestEngineHangsUp(t *testing.T) {
+	s, data := remote(t), scratch(t)
+	p := start(t, data)
+	release, arrived := make(chan struct{}), make(chan struct{}, 100)
+	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})
+	p.mount("v", "0")
+	p.unmount("v", "0")
+	s.Wrap(announce(arrived, gitserver.Stall(release)))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.call(ctx, "VolumeDriver.Mount", volume.MountRequest{Name: "v", ID: "1"}, nil)
+	}()
+	<-arrived
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("Mount succeeded")
+	}
+	p.waitFor("mount: failed")
+	close(release)
+	if got := p.get("v").Status["leases"].([]any); len(got) > 0 {
+		t.Errorf("leases %v", got)
+	}
+	if got := mounts(t, data); len(got) > 0 {
+		t.Errorf("mounts left: %v", got)
+	}
+	p.mount("v", "1")
+}
+
+// TestMountWait: the setting is what a Mount keeps to.
+func TestMountWait(t *testing.T) {
+	t.Setenv("MOUNT_WAIT", "1s")
+	s := remote(t)
+	p := start(t, scratch(t))
+	release := make(chan struct{})
+	s.Wrap(gitserver.Stall(release))
+	p.create("v", map[string]string{"repo": s.URL("sample")}) // the server is silent: it is made all the same
+	err := p.call(t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: "v", ID: "1"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "not done after "+time.Second.String()) {
+		t.Errorf("Mount: %v", err)
+	}
+	close(release)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+func TestSettings(t *testing.T) {
+	for _, tt := range []struct {
+		key, value string
+		ok         func(s settings) bool // nil when it is refused
+		want       string                // in the error, besides the name and the value
+	}{
+		{"MOUNT_WAIT", "", func(s settings) bool { return s.mountWait == 110*time.Second }, ""},
+		{"MOUNT_WAIT", "25s", func(s settings) bool { return s.mountWait == 25*time.Second }, ""},
+		{"MOUNT_WAIT", "1s", func(s settings) bool { return s.mountWait == time.Second }, ""},
+		{"MOUNT_WAIT", "118s", func(s settings) bool { return s.mountWait == 118*time.Second }, ""},
+		{"MOUNT_WAIT", "119s", nil, "a duration from 1s to 1m58s"},
+		{"MOUNT_WAIT", "0", nil, "a duration from 1s to 1m58s"},
+		{"MOUNT_WAIT", "-5s", nil, "a duration from 1s to 1m58s"},
+		{"MOUNT_WAIT", "110", nil, "a duration from 1s to 1m58s"},
+		{"DEFAULT_OPTS", "", func(s settings) bool { return len(s.defaults) == 0 }, ""},
+		{"DEFAULT_OPTS", "cache=off,refresh=30s", func(s settings) bool { return s.defaults["cache"] == "off" && s.defaults["refresh"] == "30s" }, ""},
+		{"DEFAULT_OPTS", "cache=some", nil, "shared, off"},
+		{"DEFAULT_OPTS", "repo=https://h/x", nil, "can't have a default"},
+		{"ALLOW_SCHEMES", "", func(s settings) bool { return s.schemes.Allows("https") && !s.schemes.Allows("ssh") }, ""},
+		{"ALLOW_SCHEMES", "ssh", func(s settings) bool { return s.schemes.Allows("ssh") && s.schemes.Allows("http") }, ""},
+		{"ALLOW_SCHEMES", "file", nil, "git, ssh"},
+		{"ALLOW_SCHEMES", "ext", nil, "git, ssh"},
+		{"LOG_LEVEL", "", func(s settings) bool { return s.level == logrus.InfoLevel }, ""},
+		{"LOG_LEVEL", "DEBUG", func(s settings) bool { return s.level == logrus.DebugLevel }, ""},
+		{"LOG_LEVEL", "loud", nil, "error, warn, info or debug"},
+		{"LOG_FORMAT", "", func(s settings) bool { _, ok := s.format.(*logrus.TextFormatter); return ok }, ""},
+		{"LOG_FORMAT", "json", func(s settings) bool { _, ok := s.format.(*logrus.JSONFormatter); return ok }, ""},
+		{"LOG_FORMAT", "xml", nil, "text or json"},
+	} {
+		t.Run(tt.key+"="+tt.value, func(t *testing.T) {
+			t.Setenv(tt.key, tt.value)
+			s, err := loadSettings()
+			if tt.ok != nil {
+				if err != nil || !tt.ok(s) {
+					t.Errorf("%+v, %v", s, err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatalf("accepted: %+v", s)
+			}
+			for _, want := range []string{"setting " + tt.key, tt.value, tt.want} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestWrongSettingStopsTheStart: before anything is touched.
+func TestWrongSettingStopsTheStart(t *testing.T) {
+	t.Setenv("MOUNT_WAIT", "soon")
+	data := filepath.Join(t.TempDir(), "data")
+	err := run(t.Context(), places{data: data}, logrus.New())
+	if err == nil || !strings.Contains(err.Error(), `setting MOUNT_WAIT="soon"`) {
+		t.Errorf("run: %v", err)
+	}
+}

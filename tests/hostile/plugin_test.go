@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -182,12 +183,15 @@ func (p *plugin) close() error {
 	errs = append(errs, err)
 	for _, point := range points {
 		if point.Path != disk {
-			errs = append(errs, fmt.Errorf("%s is still mounted", point.Path))
+			errs = append(errs, fmt.Errorf("%s is still mounted", point.Path), unix.Unmount(point.Path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
 		}
-		errs = append(errs, unix.Unmount(point.Path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
 	}
-	if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		errs = append(errs, err)
+	if !slices.ContainsFunc(points, func(p overlay.Point) bool { return p.Path == disk }) {
+		return errors.Join(errs...) // it never came so far
+	}
+	// Not detached: what still uses it is a process that somebody has left behind.
+	if err := poll(func() error { return unix.Unmount(disk, unix.UMOUNT_NOFOLLOW) }); err != nil {
+		errs = append(errs, fmt.Errorf("unmount %s: %w", disk, err), unix.Unmount(disk, unix.MNT_DETACH))
 	}
 	return errors.Join(errs...)
 }

@@ -85,7 +85,7 @@ func start(t *testing.T, data string) *process {
 		t.Fatal(err)
 	}
 	p := &process{t: t, log: new(bytes.Buffer)}
-	p.at = places{data: filepath.Join(data, "data"), socket: filepath.Join(data, "repos.sock"), git: git}
+	p.at = places{data: filepath.Join(data, "data"), socket: filepath.Join(data, "repos.sock"), git: git, fetchUID: fetchUID}
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: p.log})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,11 +25,6 @@ type Spec struct {
 	Credential   string // the name of one, or empty for the one that fits
 }
 
-// askTimeout ends a question to the remote. It is below the 30 s that the
-// engine waits for a Mount after a plain `docker plugin enable`, so that the
-// user reads our error and not the engine's.
-const askTimeout = 20 * time.Second
-
 // Answer is what the remote says of a ref now.
 type Answer struct {
 	head   string // the remote's default branch, full name
@@ -75,7 +70,7 @@ func (c *Clone) fresh(s Spec) (meta.Resolution, bool) {
 func (c *Clone) ask(ctx context.Context, s Spec) (Answer, error) {
 	began := time.Now()
 	a, err := c.askShared(ctx, s)
-	if git.KindOf(err) == git.KindTimeout && time.Since(began) < askTimeout {
+	if git.KindOf(err) == git.KindTimeout && time.Since(began) < c.m.AskTimeout {
 		// We joined a question that was stuck at a server which may be back by
 		// now: it deserves one of our own.
 		return c.askShared(ctx, s)
@@ -88,7 +83,7 @@ func (c *Clone) askShared(ctx context.Context, s Spec) (Answer, error) {
 	return share(ctx, c.m, key, func(ctx context.Context) (Answer, error) {
 		_, end := c.begin("asking", s.URL.String())
 		defer end()
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		ctx, cancel := context.WithTimeout(ctx, c.m.AskTimeout)
 		defer cancel()
 		return c.askNow(ctx, s)
 	})

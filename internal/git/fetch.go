@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,7 +59,7 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 		"-c", "fetch.unpackLimit=1",
 		"-c", "transfer.unpackLimit=1",
 		"-c", "fetch.writeCommitGraph=false",
-		"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=300",
+		"-c", "http.lowSpeedLimit=1", "-c", fmt.Sprintf("http.lowSpeedTime=%d", max(1, int(g.stall.Seconds()))),
 	}
 	if stdin != "" {
 		// The wanted are known to be missing: there is nothing to compare.

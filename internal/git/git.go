@@ -3,6 +3,7 @@ package git
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,6 +31,7 @@ type Git struct {
 	proxies  []string // environment
 	tls      *tls.Config
 	proxy    func(*http.Request) (*url.URL, error)
+	stall    time.Duration
 }
 
 // Config says how git is run.
@@ -45,7 +47,14 @@ type Config struct {
 	CABundle string
 	// Proxies, as the variables of the same names; they hold no password.
 	HTTPProxy, HTTPSProxy, NoProxy string
+	// StallTimeout is how long a remote may send nothing at all in a fetch, not
+	// even that it is still at work, before the fetch is given up. Zero is five
+	// minutes: a server that packs a large repository says nothing for long, if it
+	// does not know how to keep a connection alive.
+	StallTimeout time.Duration
 }
+
+const defaultStallTimeout = 5 * time.Minute
 
 // New returns a Git after it made sure that the program is there, and probed
 // what the kernel offers to confine it.
@@ -68,7 +77,7 @@ func New(c Config) (*Git, error) {
 	g := &Git{
 		program: c.Program, uid: c.UID, gid: c.GID,
 		schemes: strings.Join(c.Schemes, ":"), landlock: abi,
-		caBundle: c.CABundle, tls: certificates,
+		caBundle: c.CABundle, tls: certificates, stall: cmp.Or(c.StallTimeout, defaultStallTimeout),
 		proxy: func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 	}
 	for _, v := range []struct{ name, value string }{

@@ -121,7 +121,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	clones, err := clone.NewManager(clone.Config{
 		Root: at.data, Boot: strings.TrimSpace(string(boot)), DB: db, Git: runner, Trash: bin, Log: log, Now: time.Now,
-		Credentials: authFrom(credentials), AskTimeout: at.askTimeout,
+		Credentials: authFrom(credentials), Schemes: set.schemes, AskTimeout: at.askTimeout,
 	}, state)
 	if err != nil {
 		return err

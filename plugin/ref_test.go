@@ -216,41 +216,47 @@ func TestRefsThatMove(t *testing.T) {
 			gitIn(t, s.Path("r"), "update-ref", "refs/pull/7/head/deeper", "other")
 		}, gone + `find ref "refs/pull/7/head" at`, ""},
 	} {
-		for _, shape := range []map[string]string{{}, {"depth": "1", "filter": "blob:none"}} {
-			t.Run(c.name+", depth "+shape["depth"], func(t *testing.T) {
-				s := emptyRemote(t, "sha1")
-				if err := s.Configure("r", "uploadpack.allowFilter", "true"); err != nil {
-					t.Fatal(err)
-				}
-				for _, ref := range []string{"main", "main", "other", "dir/branch", "refs/pull/7/head"} {
-					push(t, s, ref, ref+"'s")
-				}
-				gitIn(t, s.Path("r"), "tag", "tag", "main")
-				p := start(t, scratch(t))
-				shape := mapWith(shape, "repo", s.URL("r"))
-				p.create("v", mapWith(shape, "ref", c.ref))
-				p.mount("v", "1")
-				c.change(t, s)
+		t.Run(c.name, func(t *testing.T) {
+			s := emptyRemote(t, "sha1")
+			if err := s.Configure("r", "uploadpack.allowFilter", "true"); err != nil {
+				t.Fatal(err)
+			}
+			for _, ref := range []string{"main", "main", "other", "dir/branch", "refs/pull/7/head"} {
+				push(t, s, ref, ref+"'s")
+			}
+			gitIn(t, s.Path("r"), "tag", "tag", "main")
+			p := start(t, scratch(t))
+			shapes := []map[string]string{{}, {"depth": "1", "filter": "blob:none"}}
+			for i, shape := range shapes {
+				shape["repo"] = s.URL("r")
+				name := "v" + strconv.Itoa(i)
+				p.create(name, mapWith(shape, "ref", c.ref))
+				p.mount(name, "1")
+			}
+			c.change(t, s)
+			plain := plainClone(t, s.URL("r"))
+			for i, shape := range shapes {
+				name := "v" + strconv.Itoa(i)
 				if text, ok := strings.CutPrefix(c.want, gone); ok {
-					if err := p.tryMount("v", "2"); err == nil || !strings.Contains(err.Error(), text) {
-						t.Errorf("mount: %v, want %q", err, text)
+					if err := p.tryMount(name, "2"); err == nil || !strings.Contains(err.Error(), text) {
+						t.Errorf("%v: mount: %v, want %q", shape, err, text)
 					}
-					p.create("main", mapWith(shape, "ref", "main")) // the others go on
-					same(t, p.mount("main", "1"), plainClone(t, s.URL("r")), "for-each-ref", "status --porcelain")
-					return
+					p.create("main"+name, mapWith(shape, "ref", "main")) // the others go on
+					same(t, p.mount("main"+name, "1"), plain, "for-each-ref", "status --porcelain")
+					continue
 				}
-				dir := p.mount("v", "2")
+				dir := p.mount(name, "2")
 				commit := gitIn(t, s.Path("r"), "rev-parse", c.want)
 				if got, want := content(t, dir, ".git/HEAD"), headOf(c.branch, commit); got != want {
-					t.Errorf("HEAD is %q, want %q", got, want)
+					t.Errorf("%v: HEAD is %q, want %q", shape, got, want)
 				}
 				if got := gitIn(t, dir, "rev-parse", "HEAD"); got != commit {
-					t.Errorf("at %s, want %s", got, commit)
+					t.Errorf("%v: at %s, want %s", shape, got, commit)
 				}
 				clean(t, dir)
-				same(t, dir, plainClone(t, s.URL("r")), "for-each-ref refs/remotes refs/tags")
-			})
-		}
+				same(t, dir, plain, "for-each-ref refs/remotes refs/tags")
+			}
+		})
 	}
 }
 

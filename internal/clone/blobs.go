@@ -2,6 +2,7 @@ package clone
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/helmdeck/repos/internal/git"
 )
@@ -28,7 +29,13 @@ func (c *Clone) bringBlobs(ctx context.Context, s Spec, commit string) error {
 	}
 	progress, end := c.begin("fetching files", s.URL.String())
 	defer end()
-	return c.m.Git.FetchObjects(ctx, git.Fetch{
+	err = c.m.Git.FetchObjects(ctx, git.Fetch{
 		Store: dir, Remote: c.remote(s), NoBlobs: true, Progress: progress,
 	}, missing)
+	if git.KindOf(err) == git.KindRefNotFound {
+		// Over protocol 0 a remote gives what it has advertised, unless it is told
+		// otherwise.
+		return fmt.Errorf("the remote gave the history without files, and refuses the files: use filter=none: %w", err)
+	}
+	return err
 }

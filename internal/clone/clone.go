@@ -25,6 +25,9 @@ type Clone struct {
 	subject volume.Subject
 	repo    string        // the normalized URL
 	gate    chan struct{} // held with the lock file, so that only processes poll for that
+	// lfs is held while objects are fetched into the clone's LFS storage, so that
+	// each is fetched once.
+	lfs chan struct{}
 	// publishing is held while a layer comes into being or goes: its directory,
 	// its record and its place in memory together.
 	publishing sync.Mutex

@@ -3,10 +3,13 @@
 //
 //	clones/<subject>/<repo hash>/
 //	  manifest.json       what this directory is; meta.db can be rebuilt from it
-//	  store/full.git/     bare repository; belongs to the fetching uid
-//	  trees/<id>/         one layer: the files of a commit and .git/index
+//	  store/<history>.git/ bare repository, such as full.git or depth-10.git;
+//	                      belongs to the fetching uid
+//	  trees/<id>/         one layer: the files of a commit, .git/index and, of a
+//	                      sparse one, .git/info/sparse-checkout
 //	  refs/<id>/          one git layer: .git without objects of its own, but
 //	                      hard links to the store's packs
+//	  lfs/<ab>/<id>       LFS objects by their hash, for all trees
 //	  cache/<uid>/        what .hdcache shows (package workspace)
 //	  workspaces/<id>/    (package workspace)
 //

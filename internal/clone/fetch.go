@@ -49,7 +49,7 @@ func everyFetch(ref string) bool {
 // if it is not empty, into the store of s.History, which it makes when there is
 // none.
 func (c *Clone) fetch(ctx context.Context, s Spec, a Answer, extra string) (meta.Store, []git.PackedRef, error) {
-	key := strings.Join([]string{"fetch", c.key, s.History.Name(), s.URL.String(), s.Credential, a.head, extra}, "\x00")
+	key := strings.Join([]string{"fetch", c.key, s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, extra}, "\x00")
 	f, err := share(ctx, c.m, key, func(ctx context.Context) (fetched, error) {
 		return c.fetchNow(ctx, s, a, extra)
 	})

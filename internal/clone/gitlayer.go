@@ -26,9 +26,9 @@ var errFetched = errors.New("the repository was fetched meanwhile: run it again"
 
 // gitLayerFor returns the git layer for a resolution of the store's refs, and
 // makes it if there is none.
-func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, store meta.Store) (meta.Layer, error) {
+func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, tree meta.Layer) (meta.Layer, error) {
 	snapshot := store.Snapshot
-	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse)
+	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, tree.Modules)
 	return c.layer(ctx, c.gitLayers, id, c.gitLayerDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := meta.Layer{Clone: c.key, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
 		// The tree may be of another store.
@@ -46,7 +46,10 @@ func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, stor
 		if store.Snapshot != snapshot {
 			return l, errFetched
 		}
-		return l, c.buildGitLayer(dir, s, r, store)
+		if err := c.buildGitLayer(dir, s, r, store); err != nil {
+			return l, err
+		}
+		return l, appendFile(filepath.Join(dir, ".git/config"), tree.Modules)
 	}, (*meta.Tx).PutGitLayer)
 }
 
@@ -59,21 +62,27 @@ func layerID(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// buildGitLayer makes what `git clone` would have left in .git, in dir: the
-// branch of r checked out or its commit detached, all branches of the remote as
-// origin/*, all tags, and the store's packs as hard links. A container of
-// another uid than the packs' can't touch those, and writes into its own upper.
+// buildGitLayer makes what `git clone` would have left in .git, in dir.
 func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution, store meta.Store) error {
+	b := layerBuilder{uid: int(s.UID), gid: int(s.GID)}
+	top := filepath.Join(dir, ".git")
+	b.own(dir)
+	b.mkdir(top)
+	return c.buildGitDir(&b, top, s, r, store)
+}
+
+// buildGitDir fills top with what `git clone` would have left there: the branch of
+// r checked out or its commit detached, all branches of the remote as origin/*,
+// all tags, and the store's packs as hard links. A container of another uid than
+// the packs' can't touch those, and writes into its own upper.
+func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resolution, store meta.Store) error {
 	from := c.storeDir(s.History.Name())
 	refs, err := git.Refs(from)
 	if err != nil {
 		return err
 	}
-	b := layerBuilder{uid: int(s.UID), gid: int(s.GID)}
-	b.own(dir)
-	top := filepath.Join(dir, ".git")
 	for _, d := range []string{
-		"", "hooks", "info", "objects", "objects/info", "objects/pack",
+		"hooks", "info", "objects", "objects/info", "objects/pack",
 		"refs", "refs/heads", "refs/remotes", "refs/remotes/origin", "refs/tags",
 	} {
 		b.mkdir(filepath.Join(top, d))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -30,6 +31,11 @@ type Config struct {
 	Trash *trash.Trash
 	Log   *logrus.Logger
 	Now   func() time.Time
+	// Schemes are those that a submodule's URL may have, as a user's.
+	Schemes volume.Schemes
+	// LookupHost returns the addresses of a submodule's or an LFS server's host; nil
+	// asks the machine's name servers.
+	LookupHost func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Credentials returns what to show to a URL for a subject: the credential of
 	// a name, or, without one, that whose scope fits best. Nil, nil is none.
 	Credentials func(url string, s volume.Subject, name string) (*git.Auth, error)
@@ -105,7 +111,7 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 			m: m, key: key, dir: filepath.Join(m.Root, "clones", key),
 			subject: s, repo: repo,
 			trees: make(map[string]meta.Layer), gitLayers: make(map[string]meta.Layer),
-			users: make(map[string]int), gate: make(chan struct{}, 1),
+			users: make(map[string]int), gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1),
 		}
 		m.clones[key] = c
 	}

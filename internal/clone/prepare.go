@@ -70,7 +70,7 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.T
 		if now, ok := c.Resolution(s); ok && now.Commit != r.Commit {
 			return nil, errFetched
 		}
-		gitLayer, err := c.gitLayerFor(ctx, s, r, store)
+		gitLayer, err := c.gitLayerFor(ctx, s, r, store, tree)
 		if err != nil {
 			return nil, err
 		}

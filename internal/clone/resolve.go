@@ -3,6 +3,7 @@ package clone
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -23,6 +24,8 @@ type Spec struct {
 	// answer to be used when it does not answer now.
 	StaleIfError time.Duration
 	Credential   string // the name of one, or empty for the one that fits
+	// Pin, of a submodule, are the addresses of its host that were checked.
+	Pin []netip.Addr
 }
 
 // Answer is what the remote says of a ref now.
@@ -79,7 +82,7 @@ func (c *Clone) ask(ctx context.Context, s Spec) (Answer, error) {
 }
 
 func (c *Clone) askShared(ctx context.Context, s Spec) (Answer, error) {
-	key := strings.Join([]string{"ask", c.key, s.URL.String(), s.Ref.String(), s.Credential}, "\x00")
+	key := strings.Join([]string{"ask", c.key, s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin)}, "\x00")
 	return share(ctx, c.m, key, func(ctx context.Context) (Answer, error) {
 		_, end := c.begin("asking", s.URL.String())
 		defer end()
@@ -92,7 +95,7 @@ func (c *Clone) askShared(ctx context.Context, s Spec) (Answer, error) {
 // remote returns where a volume's repository is, with the credentials of its
 // subject.
 func (c *Clone) remote(s Spec) git.Remote {
-	return git.Remote{URL: s.URL.String(), Auth: func(url string) (*git.Auth, error) {
+	return git.Remote{URL: s.URL.String(), Pin: s.Pin, Auth: func(url string) (*git.Auth, error) {
 		if c.m.Credentials == nil {
 			return nil, nil
 		}

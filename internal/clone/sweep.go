@@ -46,6 +46,9 @@ func (c *Clone) sweepNow() error {
 	if err := c.sweepLayers("refs", c.gitLayers, (*meta.Tx).DeleteGitLayer); err != nil {
 		return err
 	}
+	if err := c.trashUnless(c.lfsDir(), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
+		return err
+	}
 	return c.trashUnless(filepath.Join(c.dir, "store"), func(name string) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()

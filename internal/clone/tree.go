@@ -13,12 +13,12 @@ import (
 
 // treeShape names how trees are built; it is part of their ID, so that trees of
 // another shape or of another way of building are other trees.
-const treeShape = "files-2"
+const treeShape = "files-3"
 
 // treeFor returns the tree of a commit for a uid and gid, and builds it if there
 // is none.
 func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
-	id := layerID("tree", treeShape, commit, s.UID, s.GID, s.Files)
+	id := layerID("tree", treeShape, commit, s.UID, s.GID, s.Files, s.submoduleBase())
 	return c.layer(ctx, c.trees, id, c.treeDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
 		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), commit)
 		if err == nil && !ok { // a tag may be of a tree or of a file
@@ -33,19 +33,19 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		_, end := c.begin("checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Store: s.History.Name()}
-		l.TracksCache, err = c.buildTree(ctx, s, commit, dir)
+		l.TracksCache, l.Modules, err = c.buildTree(ctx, s, commit, dir)
 		return l, err
 	}, (*meta.Tx).PutTree)
 }
 
 // buildTree checks a commit out into dir, an empty directory.
-func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (tracksCache bool, err error) {
+func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (tracksCache bool, modules string, err error) {
 	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {
-		return false, err
+		return false, "", err
 	}
 	for _, d := range []string{dir, filepath.Join(dir, ".git")} {
 		if err := os.Chown(d, int(s.UID), int(s.GID)); err != nil {
-			return false, err
+			return false, "", err
 		}
 	}
 	co := git.Checkout{
@@ -53,12 +53,19 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 		Dir: dir, UID: s.UID, GID: s.GID,
 	}
 	if err := c.m.Git.Checkout(ctx, co); err != nil {
-		return false, err
+		return false, "", err
+	}
+	if err := c.fillLFS(ctx, s, c.rule(s), co); err != nil {
+		return false, "", err
 	}
 	if err := git.SettleTimes(co); err != nil {
-		return false, err
+		return false, "", err
 	}
-	return git.Tracks(co, CacheLink)
+	if modules, err = c.buildSubmodules(ctx, s, co); err != nil {
+		return false, "", err
+	}
+	tracksCache, err = git.Tracks(co, CacheLink)
+	return tracksCache, modules, err
 }
 
 // CacheLink is the name at the top of a workspace that shows the cache.

@@ -3,6 +3,7 @@ package git
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -15,6 +16,9 @@ type Remote struct {
 	// again for the new URL after a redirect, so that a secret never goes to a
 	// place that its scope does not name.
 	Auth func(url string) (*Auth, error)
+	// Pin, if not empty, are the only addresses at which the URL's host is
+	// connected to, whatever the name servers say by then. Not for git://.
+	Pin []netip.Addr
 }
 
 func (r Remote) auth(url string) (*Auth, error) {
@@ -27,6 +31,7 @@ func (r Remote) auth(url string) (*Auth, error) {
 // Auth is what a client shows to a server, and by what it knows the server. It is
 // never formatted: its methods for that hide it.
 type Auth struct {
+	Name           string // of the credential, for errors; empty if there is none
 	User, Password string // basic
 	Bearer         string // instead of a password
 	SSHKey         []byte // a private key without passphrase, PEM

@@ -11,21 +11,29 @@ import (
 )
 
 // Checkout is one checkout from a store into a directory that holds nothing but
-// an empty .git.
+// an empty .git, if that.
 type Checkout struct {
 	Store    string
 	Commit   string
 	Cone     Cone
-	Dir      string // belongs to UID and GID with its .git, and so will all that is written
+	Dir      string // belongs to UID and GID, and so will all that is written
+	GitDir   string // an empty directory that belongs to them too; empty: Dir/.git
 	UID, GID uint32
 }
 
-// Index and Patterns are what a checkout leaves in its directory besides files;
-// the second one only if it has a cone.
+// Index and Patterns are what a checkout leaves in its GitDir; the second one only
+// if it has a cone.
 const (
-	Index    = ".git/index"
-	Patterns = ".git/info/sparse-checkout"
+	Index    = "index"
+	Patterns = "info/sparse-checkout"
 )
+
+func (c Checkout) gitDir() string {
+	if c.GitDir == "" {
+		return filepath.Join(c.Dir, ".git")
+	}
+	return c.GitDir
+}
 
 // Checkout writes the files of a commit into c.Dir, their index and the patterns
 // of c.Cone. All contents must be in the store. It runs as the tree's uid, in
@@ -41,7 +49,7 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 	_, err = g.run(ctx, command{
 		op: "check out " + c.Commit,
 		args: []string{
-			"--git-dir=" + filepath.Join(c.Dir, ".git"), "--work-tree=" + c.Dir,
+			"--git-dir=" + c.gitDir(), "--work-tree=" + c.Dir,
 			"-c", "core.bare=false",
 			"-c", "core.sparseCheckout=" + sparse, "-c", "core.sparseCheckoutCone=" + sparse,
 			"-c", "index.version=2", "-c", "index.sparse=false",
@@ -50,16 +58,16 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 		},
 		env: []string{"GIT_OBJECT_DIRECTORY=" + objects},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
-		read: []string{objects}, write: []string{c.Dir},
+		read: []string{objects}, write: []string{c.Dir, c.gitDir()},
 	})
 	return err
 }
 
-// repository is what makes c.Dir/.git a repository for the time of a checkout.
+// repository is what makes c.GitDir a repository for the time of a checkout.
 var repository = []string{"HEAD", "config", "refs"}
 
 func (c Checkout) makeRepository() error {
-	top := filepath.Join(c.Dir, ".git")
+	top := c.gitDir()
 	config := "[core]\n\trepositoryformatversion = 0\n"
 	if Format(c.Commit) == SHA256 {
 		config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
@@ -72,7 +80,7 @@ func (c Checkout) makeRepository() error {
 	if err != nil || c.Cone == nil {
 		return err
 	}
-	patterns := filepath.Join(c.Dir, Patterns)
+	patterns := filepath.Join(top, Patterns)
 	return errors.Join(
 		os.Mkdir(filepath.Dir(patterns), 0o755),
 		os.WriteFile(patterns, c.Cone.Patterns(), 0o644),
@@ -84,7 +92,7 @@ func (c Checkout) makeRepository() error {
 func (c Checkout) removeRepository() error {
 	var errs []error
 	for _, name := range repository {
-		errs = append(errs, os.RemoveAll(filepath.Join(c.Dir, ".git", name)))
+		errs = append(errs, os.RemoveAll(filepath.Join(c.gitDir(), name)))
 	}
 	return errors.Join(errs...)
 }

@@ -5,9 +5,10 @@
 // credential helpers), as the unprivileged uid that the caller names, without
 // capabilities, with no-new-privileges, confined by Landlock to the directories
 // of its task where the kernel has it, in a process group of its own that is
-// gone when the call returns. Only the transports that New was given are
-// allowed. Nothing in this package is ever pointed at a directory that a
-// container could have written.
+// gone when the call returns. Only LsRefs, Fetch and FetchObjects can talk to a
+// remote, over the transports that New was given; all others have none, so that
+// an object that is missing is an error. Nothing in this package is ever pointed
+// at a directory that a container could have written.
 //
 // Errors that come from git are *Error: they say which kind of failure it was
 // and what a user can do about it.

@@ -113,6 +113,8 @@ type command struct {
 	write    []string // directories that it may change
 	stderr   func(line string)
 	files    []*os.File // inherited, from descriptor 3 on
+	// silence, if set, is how long the child may say nothing before it is ended.
+	silence time.Duration
 	// cleanup, if set, is called after a failure, before another try.
 	cleanup func() error
 	stdin   string
@@ -138,7 +140,6 @@ var baseConfig = []string{
 	"core.hooksPath=/dev/null",
 	"core.fsmonitor=false",
 	"core.askPass=",
-	"credential.helper=",
 	"gc.auto=0",
 	"maintenance.auto=false",
 	"protocol.version=2",
@@ -187,6 +188,14 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	if c.stderr != nil {
 		stderr = io.MultiWriter(tail, &lines{f: c.stderr})
 	}
+	if c.silence > 0 {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		watch := time.AfterFunc(c.silence, func() { cancel(silentError(c.silence)) })
+		defer watch.Stop()
+		stderr = io.MultiWriter(stderr, alarm{watch, c.silence})
+	}
 	cmd := exec.CommandContext(ctx, g.program, args...)
 	cmd.Env = g.environment(c)
 	cmd.Dir = c.dir
@@ -220,7 +229,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 // let in there; c.url is set here, and c.args gets the URL through withURL.
 func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(url string) []string) (out []byte, err error) {
 	err = retry(ctx, func() error {
-		return g.follow(ctx, r.URL, func(url string) error {
+		return g.follow(ctx, r, func(url string) error {
 			out, err = g.runAt(ctx, r, url, c, withURL(url))
 			return err
 		})
@@ -231,13 +240,21 @@ func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(u
 func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args []string) ([]byte, error) {
 	auth, err := r.auth(url)
 	if err != nil {
-		return nil, err
+		return nil, &Error{Op: c.op, URL: url, Kind: KindCredential, Err: err}
 	}
 	c.url, c.args = url, args
 	c.uid, c.gid = g.uid, g.gid
 	c.remote = true
 	c.env = slices.Concat(c.env, g.proxies)
-	var config []string
+	pinned, err := pinConfig(url, r.Pin)
+	if err != nil {
+		return nil, err
+	}
+	// An empty helper takes away those that any configuration may have named.
+	config := append([]string{"credential.helper", ""}, pinned...)
+	if isHTTP(url) {
+		c.silence = 0 // curl watches the bytes themselves
+	}
 	if g.caBundle != "" {
 		config = append(config, "http.sslCAInfo", g.caBundle)
 		c.read = append([]string{g.caBundle}, c.read...)
@@ -249,7 +266,7 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 			return nil, err
 		}
 		defer session.Close()
-		c.env = append(c.env, "GIT_SSH_COMMAND="+session.command(), "GIT_SSH_VARIANT=ssh")
+		c.env = append(c.env, "GIT_SSH_COMMAND="+session.command()+pinSSH(url, r.Pin), "GIT_SSH_VARIANT=ssh")
 		c.read = append([]string{session.dir}, c.read...)
 	case auth != nil && (auth.Password != "" || auth.Bearer != ""):
 		more, pipe, err := httpAuth(url, auth)
@@ -262,13 +279,27 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 	}
 	c.env = append(c.env, configEnv(config)...)
 	out, err := g.run(ctx, c)
-	if KindOf(err) == KindHostKey {
-		err = explainHostKey(ctx, url, err)
-	}
+	g.explain(ctx, r, url, auth, err)
 	if err != nil && c.cleanup != nil {
 		err = joinNotNil(err, c.cleanup())
 	}
 	return out, err
+}
+
+// silentError is why a child was ended that said nothing for so long.
+type silentError time.Duration
+
+func (s silentError) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(s)) }
+
+// alarm puts a timer off with each write.
+type alarm struct {
+	timer *time.Timer
+	after time.Duration
+}
+
+func (a alarm) Write(p []byte) (int, error) {
+	a.timer.Reset(a.after)
+	return len(p), nil
 }
 
 // limited keeps at most max bytes and remembers that there were more. It never

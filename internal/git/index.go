@@ -27,6 +27,7 @@ const (
 	flagExtended  = 0x4000 // in the first two bytes of flags
 	flagSkipTree  = 0x4000 // in the second two: not in the work tree
 	modeMask      = 0xf000
+	modeRegular   = 0x8000
 	modeSubmodule = 0xe000
 )
 
@@ -60,7 +61,7 @@ func SettleTimes(c Checkout) error {
 	for w := range workers {
 		g.Go(func() error {
 			for i := w; i < len(entries); i += workers {
-				if entries[i].absent {
+				if !entries[i].isFile() {
 					continue
 				}
 				if err := entries[i].settle(int(dir.Fd()), then); err != nil {
@@ -77,7 +78,7 @@ func SettleTimes(c Checkout) error {
 	sum.Write(body)
 	// In place: nobody has seen this tree yet, and it is built again when this
 	// does not come to its end.
-	return os.WriteFile(filepath.Join(c.Dir, Index), sum.Sum(body), 0o644)
+	return os.WriteFile(filepath.Join(c.gitDir(), Index), sum.Sum(body), 0o644)
 }
 
 // Tracks reports whether the commit of a checkout has a file of that name, or
@@ -102,7 +103,7 @@ func (c Checkout) newHash() hash.Hash {
 
 // readIndex reads the index of a checkout; an empty commit has none.
 func (c Checkout) readIndex(idSize int) ([]byte, []indexEntry, error) {
-	path := filepath.Join(c.Dir, Index)
+	path := filepath.Join(c.gitDir(), Index)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil
@@ -117,12 +118,23 @@ func (c Checkout) readIndex(idSize int) ([]byte, []indexEntry, error) {
 	return data, entries, nil
 }
 
-// indexEntry is a file in an index.
+// indexEntry is an entry of an index.
 type indexEntry struct {
-	stat   []byte // within the index's data
-	name   string
-	absent bool // from the work tree: outside of the cone, or a submodule
+	stat []byte // within the index's data
+	id   []byte
+	name string
+	skip bool // outside of the cone: not in the work tree
 }
+
+func (e indexEntry) mode() uint32 { return binary.BigEndian.Uint32(e.stat[24:]) }
+
+func (e indexEntry) size() uint32 { return binary.BigEndian.Uint32(e.stat[36:]) }
+
+// isSubmodule reports whether it is a submodule's commit.
+func (e indexEntry) isSubmodule() bool { return e.mode()&modeMask == modeSubmodule }
+
+// isFile reports whether there is a file, or a symlink, in the work tree for it.
+func (e indexEntry) isFile() bool { return !e.skip && !e.isSubmodule() }
 
 func (e indexEntry) settle(dir int, t unix.Timespec) error {
 	if err := unix.UtimesNanoAt(dir, e.name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -135,6 +147,8 @@ func (e indexEntry) settle(dir int, t unix.Timespec) error {
 	for i, v := range []int64{st.Ctim.Sec, st.Ctim.Nsec, st.Mtim.Sec, st.Mtim.Nsec} {
 		binary.BigEndian.PutUint32(e.stat[4*i:], uint32(v))
 	}
+	// Not what it was where a pointer was replaced by what it points to.
+	binary.BigEndian.PutUint32(e.stat[36:], uint32(st.Size))
 	return nil
 }
 
@@ -168,10 +182,8 @@ func indexEntries(data []byte, idSize int) ([]indexEntry, error) {
 		if end < 0 || size > len(rest) {
 			return nil, errors.New("the index is cut short")
 		}
-		mode := binary.BigEndian.Uint32(stat[24:])
 		entries = append(entries, indexEntry{
-			stat: stat, name: string(rest[head : head+end]),
-			absent: skip || mode&modeMask == modeSubmodule,
+			stat: stat, id: rest[indexStat : indexStat+idSize], name: string(rest[head : head+end]), skip: skip,
 		})
 		rest = rest[size:]
 	}

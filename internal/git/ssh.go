@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/helmdeck/repos/internal/guard"
 )
 
 //go:embed knownhosts.txt
@@ -31,6 +34,11 @@ type sshSession struct {
 func isSSH(remote string) bool {
 	scheme, _, ok := strings.Cut(remote, "://")
 	return !ok || scheme == "ssh"
+}
+
+// isHTTP reports whether a URL is of http or https.
+func isHTTP(remote string) bool {
+	return strings.HasPrefix(remote, "https://") || strings.HasPrefix(remote, "http://")
 }
 
 // newSSHSession prepares one. Close removes it.
@@ -131,7 +139,7 @@ var errHostKey = errors.New("host key seen")
 
 // scanHostKey returns the line for a known_hosts file, and the fingerprint, of the
 // key that an ssh host shows now. It proves nothing: the user compares.
-func scanHostKey(ctx context.Context, remote string) (line, fingerprint string, err error) {
+func scanHostKey(ctx context.Context, remote string, pin []netip.Addr) (line, fingerprint string, err error) {
 	host, port := sshHost(remote)
 	if host == "" {
 		return "", "", fmt.Errorf("%s: no host", remote)
@@ -139,8 +147,7 @@ func scanHostKey(ctx context.Context, remote string) (line, fingerprint string, 
 	ctx, cancel := context.WithTimeout(ctx, hostKeyTimeout)
 	defer cancel()
 	addr := net.JoinHostPort(host, port)
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", addr)
+	conn, err := guard.DialPinned(ctx, "tcp", addr, pin)
 	if err != nil {
 		return "", "", err
 	}
@@ -150,10 +157,7 @@ func scanHostKey(ctx context.Context, remote string) (line, fingerprint string, 
 			return "", "", err
 		}
 	}
-	name := host
-	if port != "22" {
-		name = "[" + host + "]:" + port
-	}
+	name := knownAs(host, port)
 	_, _, _, err = ssh.NewClientConn(conn, addr, &ssh.ClientConfig{
 		HostKeyAlgorithms: []string{
 			ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
@@ -169,6 +173,14 @@ func scanHostKey(ctx context.Context, remote string) (line, fingerprint string, 
 		return line, fingerprint, nil
 	}
 	return "", "", err
+}
+
+// knownAs is a host's name in a known_hosts file.
+func knownAs(host, port string) string {
+	if port == "22" {
+		return host
+	}
+	return "[" + host + "]:" + port
 }
 
 // sshHost returns the host and port of an ssh URL or of user@host:path.

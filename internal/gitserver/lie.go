@@ -56,6 +56,40 @@ func ManyRefs(id string, n int) iter.Seq[Ref] {
 	}
 }
 
+// Bundle is a server of protocol 2 that offers to have its clients fetch a bundle from another address first. Clients
+// that don't know bundles, or were not told to use them, do not ask for it.
+func Bundle(uri string) Fault {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return // the client is gone
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			switch {
+			case targetOf(r).kind == Info:
+				answer := &recorder{header: w.Header(), code: http.StatusOK}
+				next.ServeHTTP(answer, r)
+				w.WriteHeader(answer.code)
+				capabilities, ok := bytes.CutSuffix(answer.body.Bytes(), []byte("0000"))
+				w.Write(capabilities)
+				if ok {
+					w.Write(pkt([]byte("bundle-uri\n")))
+					io.WriteString(w, "0000")
+				}
+			case bytes.Contains(body, []byte("command=bundle-uri")):
+				w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+				for _, line := range []string{"bundle.version=1", "bundle.mode=all", "bundle.first.uri=" + uri} {
+					w.Write(pkt([]byte(line)))
+				}
+				io.WriteString(w, "0000")
+			default:
+				next.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
 // ProtocolZero is a server that knows protocol 0 alone, whatever the client offers.
 func ProtocolZero() Fault {
 	return func(next http.Handler) http.Handler {

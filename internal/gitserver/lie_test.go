@@ -49,6 +49,37 @@ func TestAdvertiseForever(t *testing.T) {
 	s.Close()
 }
 
+func TestBundle(t *testing.T) {
+	s, _ := sample(t)
+	s.Route("app", Bundle("http://127.0.0.1:1/a bundle\n"))
+	must(t, t.TempDir(), "clone", s.URL("app"), ".")
+	ask := func(method, path, body string) string {
+		t.Helper()
+		r, err := http.NewRequest(method, s.URL("app")+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Git-Protocol", "version=2")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		content, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	if got, want := ask("GET", "/info/refs?service=git-upload-pack", ""), "000fbundle-uri\n0000"; !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want %q at its end", got, want)
+	}
+	got := ask("POST", "/git-upload-pack", "0017command=bundle-uri\n0000")
+	if want := "bundle.first.uri=http://127.0.0.1:1/a bundle\n0000"; !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want %q at its end", got, want)
+	}
+}
+
 func TestProtocolZero(t *testing.T) {
 	s, _ := sample(t)
 	s.Route("app", ProtocolZero())

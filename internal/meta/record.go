@@ -72,6 +72,9 @@ type Layer struct {
 	Commit string   `json:"commit"`
 	// TracksCache is set when the commit has a .hdcache of its own.
 	TracksCache bool `json:"tracks_cache,omitempty"`
+	// Modules is, of a tree, what its submodules add to the repository's
+	// configuration.
+	Modules string `json:"modules,omitempty"`
 	// Store is the name of the store whose objects the layer needs.
 	Store string `json:"store"`
 	// Snapshot is, of a git layer, the refs of the store that it shows.

@@ -126,7 +126,7 @@ func TestCredentialChoice(t *testing.T) {
 		{"credential=nobody", `no credential "nobody"`},
 	} {
 		s.Reset()
-		err := p.works("refused", "", "repo="+s.url, c.option)
+		err := p.works("refused-"+c.option[11:], "", "repo="+s.url, c.option)
 		if err := has(err, c.want); err != nil {
 			t.Errorf("%s: %v", c.option, err)
 		}

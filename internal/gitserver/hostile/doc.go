@@ -1,8 +1,8 @@
 // Package hostile makes repositories, and answers of servers, that attack who clones them: a table, for tests that
 // assert that an attack gets nowhere.
 //
-// A caller may rely on two things. Every repository is complete and gets to a client over gitserver, as plain git or, if
-// the case says so, by gitserver.SendAll. Where a case has a Control, plain git or a careless use of it does let the
+// A caller may rely on two things. Every repository is complete and gets to a client over gitserver, with the case's
+// Faults in front of it. Where a case has a Control, plain git or a careless use of it does let the
 // attack succeed: this package's own tests try every one of them.
 //
 // Objects are written here and not by git, which would refuse to make most of them.
@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+
+	"github.com/helmdeck/repos/internal/gitserver"
 )
 
 // Bait is what the attacks aim at, all of it set. A test makes it, hands it to Build, and looks at it afterwards.
@@ -60,14 +62,26 @@ type Case struct {
 	Abuses string // the mechanism
 	CVE    string // where it was published; empty when it was not, or is many
 	Need   Need
-	// Unwalkable says that git's own server refuses to read the objects: it takes gitserver.SendAll.
+	// Unwalkable says that git's own server refuses to read the objects: Faults sends them unread.
 	Unwalkable bool
 	// Effect is what Control, a script for sh, brings about: the positive control. It runs in an empty directory with
 	// the repository's address in $REPO and the bait in $CANARY, $OUTSIDE and $BAIT.
 	Effect  Effect
 	Control string
 
-	build func(r *repo, bait Bait)
+	build  func(r *repo, bait Bait)
+	bundle func(bait Bait) string // the address of a bundle that the server names
+}
+
+// Faults are how gitserver has to serve the repository at path, for Route; mostly none.
+func (c Case) Faults(path string, bait Bait) []gitserver.Fault {
+	switch {
+	case c.Unwalkable:
+		return []gitserver.Fault{gitserver.SendAll(path)}
+	case c.bundle != nil:
+		return []gitserver.Fault{gitserver.Bundle(c.bundle(bait))}
+	}
+	return nil
 }
 
 // Build makes the bare repository `<dir>/<name>.git`, and others whose names begin with name if the attack needs them,

@@ -86,8 +86,8 @@ func TestDelivered(t *testing.T) {
 				t.Fatal(err)
 			}
 			script := `git clone -q --bare "$REPO" b && git -C b rev-parse refs/heads/main`
+			s.Route(c.Name, c.Faults(s.Path(c.Name), trap.Bait)...)
 			if c.Unwalkable {
-				s.Route(c.Name, gitserver.SendAll(s.Path(c.Name)))
 				script = `git clone -q --bare "$REPO" b; true` // git may refuse what it got
 				if out, err := shell(s.Path(c.Name), `git cat-file --batch-all-objects --batch-check='%(objectname)' | git pack-objects -q --stdout >/dev/null`); err != nil {
 					t.Errorf("can't be packed: %v\n%s", err, out)
@@ -125,9 +125,7 @@ func TestControls(t *testing.T) {
 			if _, err := c.Build(filepath.Dir(s.Path("x")), c.Name, trap.Bait); err != nil {
 				t.Fatal(err)
 			}
-			if c.Unwalkable {
-				s.Route(c.Name, gitserver.SendAll(s.Path(c.Name)))
-			}
+			s.Route(c.Name, c.Faults(s.Path(c.Name), trap.Bait)...)
 			out, err := shell(t.TempDir(), c.Control, "REPO="+s.URL(c.Name), "CANARY="+trap.Canary, "OUTSIDE="+trap.Outside, "BAIT="+trap.URL)
 			if !trap.effects(out, err)[c.Effect] {
 				t.Errorf("it has not: %s\n%v %.2000s", c.Effect, err, out)

@@ -21,21 +21,14 @@ func refCases() []Case {
 			r.write("HEAD", "ref: refs/heads/"+name+"\n")
 		}
 	}
-	// bundle is a server that sends clients to another address for a part of the objects.
-	bundle := func(uri func(Bait) string) func(*repo, Bait) {
-		return func(r *repo, b Bait) {
-			r.files(entry{mode: file, name: "a", content: "a\n"})
-			r.write("config", "[core]\n\trepositoryformatversion = 0\n\tbare = true\n[uploadpack]\n\tadvertiseBundleURIs = true\n"+
-				"[bundle]\n\tversion = 1\n\tmode = all\n[bundle \"evil\"]\n\turi = "+value(uri(b))+"\n")
-		}
-	}
-	const bundled = `git -c transfer.bundleURI=true clone -q "$REPO" w`
+	honest := func(r *repo, _ Bait) { r.files(entry{mode: file, name: "a", content: "a\n"}) }
 	cases := []Case{
-		{Name: "bundle-loopback", Abuses: "the server has its clients fetch a bundle from loopback", Effect: Asks, Control: bundled, build: bundle(func(b Bait) string { return b.URL + "/bait" })},
-		{Name: "bundle-file", Abuses: "the server has its clients read a bundle from their disk", build: bundle(func(b Bait) string { return "file://" + b.Outside + "/secret" })},
-		{Name: "bundle-newline", Abuses: "a bundle's address with a newline tells the transport where to write", CVE: "CVE-2025-48385", build: bundle(func(b Bait) string {
-			return b.URL + "/bait\nget " + b.URL + "/bait " + b.Outside + "/new"
-		})},
+		{Name: "bundle-loopback", Abuses: "the server has its clients fetch a bundle from loopback", build: honest,
+			bundle: func(b Bait) string { return b.URL + "/bait" }},
+		{Name: "bundle-file", Abuses: "the server has its clients read a bundle from their disk", build: honest,
+			bundle: func(b Bait) string { return "file://" + b.Outside + "/secret" }},
+		{Name: "bundle-newline", Abuses: "a bundle's address with a newline tells the transport where to write", CVE: "CVE-2025-48385", build: honest,
+			bundle: func(b Bait) string { return b.URL + "/bait\nget " + b.URL + "/bait " + b.Outside + "/new" }},
 		{Name: "head-option", Abuses: "the default branch is an option", CVE: "CVE-2026-33748", build: branch("--upload-pack=x")},
 		{Name: "head-shell", Abuses: "the default branch is a command for a shell", Effect: Runs,
 			Control: plain + `; sh -c "git -C w branch --list $(git -C w symbolic-ref --short HEAD)"`, build: branch("$(touch${IFS}CANARY)")},

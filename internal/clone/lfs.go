@@ -1,0 +1,113 @@
+package clone
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/guard"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// lfsDir is where the clone keeps LFS objects, for the trees of all commits and
+// shapes.
+func (c *Clone) lfsDir() string { return filepath.Join(c.dir, "lfs") }
+
+// fillLFS turns the git-lfs pointers of a checkout into the files that they stand
+// for. What the clone lacks is fetched; an object that can't be had is an error.
+func (c *Clone) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co git.Checkout) error {
+	if s.Files.NoLFS {
+		return nil
+	}
+	pointers, config, err := c.m.Git.LFSPointers(ctx, co)
+	if err != nil || len(pointers) == 0 {
+		return err
+	}
+	if err := c.fetchLFS(ctx, s, rule, co.Store, config, pointers); err != nil {
+		return err
+	}
+	return git.FillLFS(co, c.lfsDir(), pointers)
+}
+
+// fetchLFS has the objects of pointers in the clone's storage.
+func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, store, config string, pointers []git.LFSPointer) error {
+	select {
+	case c.lfs <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-c.lfs }()
+	var missing []git.LFSPointer
+	for _, p := range pointers {
+		if ok, err := git.HasLFSObject(c.lfsDir(), p); err != nil {
+			return err
+		} else if !ok {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	endpoint, auth, err := c.lfsServer(ctx, s, store, config)
+	if err != nil {
+		return err
+	}
+	if err := durable.MkdirAll(c.lfsDir(), 0o755); err != nil {
+		return err
+	}
+	progress, end := c.begin("fetching LFS objects of", s.URL.String())
+	defer end()
+	began := c.m.Now()
+	err = c.m.Git.FetchLFS(ctx, git.LFSFetch{
+		Endpoint: endpoint, Auth: auth, Rule: rule, Storage: c.lfsDir(), Objects: missing, Progress: progress,
+	})
+	if err == nil {
+		c.m.Log.WithFields(map[string]any{
+			"clone": c.key, "server": endpoint, "objects": len(missing), "took": c.m.Now().Sub(began).String(),
+		}).Info("fetching LFS objects: done")
+	}
+	return err
+}
+
+// lfsServer returns the LFS server of a repository, and what to show there: the
+// one beside the repository with its credential, or what .lfsconfig names. That
+// is input of the repository: it gets the credential of its own URL, and none
+// that is for another host than the repository's.
+func (c *Clone) lfsServer(ctx context.Context, s Spec, store, config string) (endpoint string, auth *git.Auth, err error) {
+	given := ""
+	if config != "" {
+		if given, err = c.m.Git.LFSConfigURL(ctx, store, config); err != nil {
+			return "", nil, err
+		}
+	}
+	web := s
+	if s.URL.Scheme() != "https" && s.URL.Scheme() != "http" {
+		web.Credential = "" // it is for the other scheme
+	}
+	if given == "" {
+		url := s.URL.OverHTTP()
+		auth, err = c.auth(web, url)
+		return lfsEndpoint(url), auth, err
+	}
+	u, err := volume.ParseURL(given, volume.Schemes{})
+	if err != nil {
+		return "", nil, fmt.Errorf("the LFS server that .lfsconfig names %w", urlProblem(err))
+	}
+	if u.Host() == s.URL.Host() {
+		auth, err = c.auth(web, u.String())
+	}
+	return u.String(), auth, err
+}
+
+// auth returns the credential for a URL.
+func (c *Clone) auth(s Spec, url string) (*git.Auth, error) { return c.remote(s).Auth(url) }
+
+// lfsEndpoint is where git-lfs expects the server of a repository.
+func lfsEndpoint(url string) string {
+	if filepath.Ext(url) != ".git" {
+		url += ".git"
+	}
+	return url + "/info/lfs"
+}

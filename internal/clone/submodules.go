@@ -1,0 +1,285 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/guard"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+const (
+	// maxSubmodules and maxSubmoduleDepth bound what one commit can make us
+	// clone. The largest honest repositories have some two hundred, four deep; one
+	// whose submodule is itself has no end.
+	maxSubmodules     = 500
+	maxSubmoduleDepth = 10
+	// submoduleFetches is how many are fetched at the same time.
+	submoduleFetches = 4
+)
+
+// submoduleBase is what the submodules of a tree depend on beyond its commit: the
+// URL that relative ones are relative to.
+func (s Spec) submoduleBase() string {
+	if s.Files.Submodules == volume.SubmodulesNone {
+		return ""
+	}
+	return s.URL.String()
+}
+
+// rule is where what the repository names may lead to.
+func (c *Clone) rule(s Spec) guard.Rule {
+	return guard.Rule{Own: place(s.URL), Lookup: c.m.LookupHost}
+}
+
+func place(u volume.URL) guard.Place { return guard.Place{Host: u.Host(), Port: u.Port()} }
+
+// buildSubmodules checks the submodules of a tree out, and returns what they add
+// to the configuration of the repository. Each comes from the clone that the same
+// subject has of its URL, and is left as `git submodule update --init` leaves it:
+// files below the path with a .git that names its directory in .git/modules, where
+// it has refs, packs and index of its own.
+func (c *Clone) buildSubmodules(ctx context.Context, s Spec, co git.Checkout) (config string, err error) {
+	if s.Files.Submodules == volume.SubmodulesNone {
+		return "", nil
+	}
+	b := submoduleBuilder{clone: c, spec: s, rule: c.rule(s), top: co.Dir}
+	return b.build(ctx, parent{checkout: co, url: s.URL, gitDir: ".git"})
+}
+
+// submoduleBuilder builds the submodules of one tree.
+type submoduleBuilder struct {
+	clone *Clone // of the volume
+	spec  Spec   // of the volume
+	rule  guard.Rule
+	top   string // the tree
+	seen  atomic.Int32
+}
+
+// parent is a repository in the tree whose submodules are wanted.
+type parent struct {
+	checkout     git.Checkout
+	url          volume.URL
+	path, gitDir string // below the top of the tree
+	depth        int
+}
+
+func (b *submoduleBuilder) build(ctx context.Context, p parent) (config string, err error) {
+	links, modules, err := git.Gitlinks(p.checkout)
+	if err != nil || len(links) == 0 || modules == "" {
+		return "", err
+	}
+	sections, err := b.clone.m.Git.Submodules(ctx, p.checkout.Store, modules)
+	if err != nil {
+		return "", err
+	}
+	list, err := planSubmodules(links, sections, p.url, b.clone.m.Schemes)
+	if err != nil || len(list) == 0 {
+		return "", err
+	}
+	if p.depth == maxSubmoduleDepth {
+		return "", list[0].fail(fmt.Errorf("submodules are nested more than %d deep", maxSubmoduleDepth))
+	}
+	if b.seen.Add(int32(len(list))) > maxSubmodules {
+		return "", fmt.Errorf("the repository has more than %d submodules: use submodules=true or false, and update those that are needed in the container", maxSubmodules)
+	}
+	subs := make([]fetchedSubmodule, len(list))
+	var g errgroup.Group
+	g.SetLimit(submoduleFetches)
+	for i, sub := range list {
+		g.Go(func() (err error) {
+			subs[i], err = b.fetch(ctx, sub)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for _, sub := range subs {
+		if err := b.checkOut(ctx, p, sub); err != nil {
+			return "", sub.fail(err)
+		}
+		fmt.Fprintf(&text, "[submodule %s]\n\tactive = true\n\turl = %s\n", quoteConfig(sub.name), quoteConfig(sub.url.String()))
+	}
+	return text.String(), nil
+}
+
+// fetchedSubmodule is a submodule whose commit is in a clone.
+type fetchedSubmodule struct {
+	submodule
+	clone *Clone
+	spec  Spec
+}
+
+// fetch brings the commit of a submodule into the clone of its URL.
+func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (fetchedSubmodule, error) {
+	pin, err := b.rule.Check(ctx, place(sub.url))
+	if err != nil {
+		return fetchedSubmodule{}, sub.fail(err)
+	}
+	ref, err := volume.ParseRef(sub.commit)
+	if err != nil {
+		return fetchedSubmodule{}, sub.fail(err)
+	}
+	_, end := b.clone.begin("fetching submodule "+sub.path, sub.url.String())
+	defer end()
+	c := b.clone.m.Get(b.clone.subject, sub.url)
+	f := fetchedSubmodule{submodule: sub, clone: c, spec: Spec{
+		URL: sub.url, Ref: ref, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID, Pin: pin,
+	}}
+	if err := c.Sweep(); err != nil {
+		return f, sub.fail(err)
+	}
+	err = c.ensureCommit(ctx, f.spec)
+	if git.KindOf(err) == git.KindCorrupt {
+		healed, healErr := c.healStore(ctx, f.spec)
+		if err = errors.Join(err, healErr); healed {
+			err = c.ensureCommit(ctx, f.spec)
+		}
+	}
+	if err != nil {
+		return f, sub.fail(err)
+	}
+	return f, nil
+}
+
+// ensureCommit has the commit that s.Ref names in the store. The remote is asked
+// only if it is not.
+func (c *Clone) ensureCommit(ctx context.Context, s Spec) error {
+	if _, ok := c.fresh(s); ok {
+		return nil
+	}
+	if r, ok, err := c.commit(ctx, s, s.Ref.String()); err != nil {
+		return err
+	} else if store, there := c.store(s.History); ok && there {
+		_, err = c.record(s, store, r)
+		return err
+	}
+	_, err := c.resolve(ctx, s, nil)
+	return err
+}
+
+// checkOut puts a submodule, and with submodules=recursive those in it, into the
+// tree.
+func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSubmodule) error {
+	path, gitDir := filepath.Join(p.path, sub.path), filepath.Join(p.gitDir, "modules", sub.name)
+	if err := realDir(b.top, path); err != nil {
+		return err
+	}
+	owner := layerBuilder{uid: int(b.spec.UID), gid: int(b.spec.GID)}
+	if owner.mkdirs(b.top, gitDir); owner.err != nil {
+		return owner.err
+	}
+	co := git.Checkout{
+		Store: sub.clone.storeDir(sub.spec.History.Name()), Commit: sub.commit,
+		Dir: filepath.Join(b.top, path), GitDir: filepath.Join(b.top, gitDir), UID: b.spec.UID, GID: b.spec.GID,
+	}
+	if err := b.clone.m.Git.Checkout(ctx, co); err != nil {
+		return err
+	}
+	if err := sub.clone.buildModule(ctx, &owner, b.top, path, gitDir, sub); err != nil {
+		return err
+	}
+	if err := sub.clone.fillLFS(ctx, sub.spec, b.rule, co); err != nil {
+		return err
+	}
+	if err := git.SettleTimes(co); err != nil {
+		return err
+	}
+	if b.spec.Files.Submodules != volume.SubmodulesRecursive {
+		return nil
+	}
+	config, err := b.build(ctx, parent{checkout: co, url: sub.url, path: path, gitDir: gitDir, depth: p.depth + 1})
+	if err != nil {
+		return err
+	}
+	return appendFile(filepath.Join(b.top, gitDir, "config"), config)
+}
+
+// buildModule fills the directory of a submodule in .git/modules, and makes the .git
+// in its place that names it. Both are given below top.
+func (c *Clone) buildModule(ctx context.Context, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
+	unlock, err := c.lock(ctx) // as for a git layer: a fetch adds packs and refs
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	store, ok := c.store(sub.spec.History)
+	if !ok {
+		return errFetched
+	}
+	dir := filepath.Join(top, gitDir)
+	if err := c.buildGitDir(b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store); err != nil {
+		return err
+	}
+	toGitDir, err := filepath.Rel(path, gitDir)
+	if err != nil {
+		return err
+	}
+	toPath, err := filepath.Rel(gitDir, path)
+	if err != nil {
+		return err
+	}
+	b.file(filepath.Join(top, path, ".git"), []byte("gitdir: "+toGitDir+"\n"))
+	config := "[core]\n\tworktree = " + quoteConfig(toPath) + "\n"
+	// git makes the remote's branch before it detaches HEAD.
+	refs, err := git.Refs(c.storeDir(sub.spec.History.Name()))
+	if err != nil {
+		return err
+	}
+	for _, r := range refs {
+		if short, ok := strings.CutPrefix(r.Name, "refs/heads/"); ok && r.Name == store.Head {
+			b.mkdirs(dir, filepath.Dir(r.Name))
+			b.file(filepath.Join(dir, r.Name), []byte(r.ID+"\n"))
+			config += fmt.Sprintf("[branch %s]\n\tremote = origin\n\tmerge = %s\n", quoteConfig(short), quoteConfig(r.Name))
+		}
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return appendFile(filepath.Join(dir, "config"), config)
+}
+
+// realDir makes sure that path below top is an empty directory that no symlink
+// leads to.
+func realDir(top, path string) error {
+	dir := top
+	for part := range strings.SplitSeq(path, "/") {
+		dir = filepath.Join(dir, part)
+		info, err := os.Lstat(dir)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return fmt.Errorf("%q is no directory, but %s: a submodule can't be put there", part, info.Mode().Type())
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err == nil && len(left) > 0 {
+		err = errors.New("there are files in its place")
+	}
+	return err
+}
+
+// appendFile adds text to a file that is there.
+func appendFile(path, text string) error {
+	if text == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,140 @@
+package git
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+	"github.com/helmdeck/repos/internal/guard"
+)
+
+func TestParsePointer(t *testing.T) {
+	oid := strings.Repeat("0123456789abcdef", 4)
+	for _, tt := range []struct {
+		text string
+		want LFSPointer
+		ok   bool
+	}{
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 12\n", LFSPointer{OID: oid, Size: 12}, true},
+		{"version https://hawser.github.com/spec/v1\noid sha256:" + oid + "\nsize 0\n", LFSPointer{OID: oid}, true},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 12", LFSPointer{OID: oid, Size: 12}, true},
+		{"version https://git-lfs.github.com/spec/v1\nsize 12\noid sha256:" + oid + "\n", LFSPointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\next-0-x sha256:" + oid + "\noid sha256:" + oid + "\nsize 12\n", LFSPointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize -1\n", LFSPointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 99999999999999999999\n", LFSPointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:../" + oid[3:] + "\nsize 1\n", LFSPointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.ToUpper(oid) + "\nsize 1\n", LFSPointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid[:40] + "\nsize 1\n", LFSPointer{}, false},
+		{"version https://git-lfs.github.com/spec/v2\noid sha256:" + oid + "\nsize 1\n", LFSPointer{}, false},
+		{"", LFSPointer{}, false},
+	} {
+		if got, ok := parsePointer([]byte(tt.text)); got != tt.want || ok != tt.ok {
+			t.Errorf("parsePointer(%q) = %+v, %v, want %+v, %v", tt.text, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
+	own, other := new(gitserver.Server), new(gitserver.Server)
+	for _, s := range []**gitserver.Server{&own, &other} {
+		var err error
+		if *s, err = gitserver.Start(t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+		defer (*s).Close()
+	}
+	basic := gitserver.Login{User: "u", Password: "secret"}
+	bearer := gitserver.Login{Bearer: "secret"}
+	for _, tt := range []struct {
+		name     string
+		auth     *Auth
+		login    gitserver.Login
+		redirect bool // of the batch, to the other server
+		href     bool // downloads from the other server
+		want     string
+	}{
+		{name: "basic", auth: &Auth{User: "u", Password: "secret"}, login: basic},
+		{name: "bearer", auth: &Auth{Bearer: "secret"}, login: bearer},
+		{name: "none", login: basic, want: "authentication failed"},
+		{name: "download elsewhere", auth: &Auth{Bearer: "secret"}, login: bearer, href: true, want: "may not lead there"},
+		{name: "redirect elsewhere", auth: &Auth{Bearer: "secret"}, login: bearer, redirect: true, want: "may not lead there"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lfs := new(lfsserver.Server)
+			p := lfs.Put("content\n")
+			own.Reset()
+			own.Protect("app", tt.login)
+			own.Route("app", lfs.Serve)
+			if tt.redirect {
+				own.Route("app", gitserver.Redirect(http.StatusTemporaryRedirect, other.URL("app.git")))
+			}
+			if tt.href {
+				lfs.Href(other.URL("app.git/info/lfs/objects"))
+			}
+			f := LFSFetch{
+				Endpoint: own.URL("app.git/info/lfs"), Auth: tt.auth, Rule: guard.Rule{Own: placeOf(t, own)},
+				Storage: t.TempDir(), Objects: []LFSPointer{{Path: "f", OID: p.OID, Size: int64(p.Size)}},
+			}
+			err := runner(t).FetchLFS(t.Context(), f)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("fetch: %v, want %q", err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error shows the credential: %v", err)
+			}
+			if left, dirErr := os.ReadDir(f.Storage); dirErr != nil || (len(left) == 1) != (err == nil) {
+				t.Errorf("the storage has %v, %v after %v", left, dirErr, err)
+			}
+		})
+	}
+
+	// Where the rule lets it go elsewhere, the credential stays behind.
+	open := guard.Rule{Own: placeOf(t, other)}
+	for _, redirect := range []bool{false, true} {
+		lfs := new(lfsserver.Server)
+		p := lfs.Put("content\n")
+		lfs.Token("of the action")
+		c := runner(t).lfsClient(LFSFetch{Endpoint: own.URL("app.git/info/lfs"), Auth: &Auth{Bearer: "secret"}, Rule: open})
+		other.Reset()
+		other.Route("app", lfs.Serve)
+		a := lfsAction{Href: other.URL("app.git/info/lfs/objects/" + p.OID)}
+		if redirect {
+			a.Header = map[string]string{"X-Secret": "secret", "Authorization": "Bearer secret"}
+			front, err := gitserver.Start(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer front.Close()
+			front.Route("app", gitserver.Redirect(http.StatusFound, other.URL("app.git")))
+			a.Href = front.URL("app.git/info/lfs/objects/" + p.OID)
+			c.http.Transport = http.DefaultTransport // the front is inside too
+		}
+		response, err := c.get(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		got := other.Requests()
+		if len(got) != 1 {
+			t.Fatalf("redirect %v: the other server got %v, want one request", redirect, got)
+		}
+		for name, values := range got[0].Header {
+			if strings.Contains(strings.Join(values, ""), "secret") {
+				t.Errorf("redirect %v: the other server got %s: %s", redirect, name, values)
+			}
+		}
+	}
+}
+
+func placeOf(t *testing.T, s *gitserver.Server) guard.Place {
+	t.Helper()
+	u, err := url.Parse(s.URL(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guard.Place{Host: u.Hostname(), Port: u.Port()}
+}

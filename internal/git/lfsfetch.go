@@ -1,0 +1,166 @@
+package git
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/guard"
+)
+
+// LFSFetch brings LFS objects into a storage.
+type LFSFetch struct {
+	Endpoint string // the server's URL, such as https://host/path.git/info/lfs
+	Auth     *Auth  // what to show to that server, and to no other
+	Rule     guard.Rule
+	Storage  string // a directory
+	Objects  []LFSPointer
+	// Progress, if set, is called from several goroutines.
+	Progress func(Progress)
+}
+
+const (
+	lfsBatch     = 100 // objects in one question, as git-lfs asks
+	lfsDownloads = 4   // at the same time
+	// lfsStall ends a transfer in which nothing arrived for that long.
+	lfsStall = 60 * time.Second
+)
+
+// FetchLFS downloads the objects that the storage lacks. What arrived complete
+// and has the hash that its pointer says stays, also when another object can't be
+// had. Every connection is held to f.Rule, wherever the server's answers lead; a
+// credential goes to the server's own host and port alone.
+func (g *Git) FetchLFS(ctx context.Context, f LFSFetch) (err error) {
+	temp, err := os.MkdirTemp(f.Storage, durable.TempPrefix+"*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = joinNotNil(err, os.RemoveAll(temp)) }()
+	client := g.lfsClient(f)
+	defer client.http.CloseIdleConnections()
+	fetchErr := client.fetch(ctx, f, temp)
+	return joinNotNil(fetchErr, publishLFS(temp, f.Storage))
+}
+
+// publishLFS moves what was downloaded, and verified, into the storage.
+func publishLFS(temp, storage string) error {
+	if err := durable.SyncTree(temp); err != nil {
+		return err
+	}
+	done, err := os.ReadDir(temp)
+	if err != nil {
+		return err
+	}
+	for _, d := range done {
+		to := LFSObject(storage, d.Name())
+		if err := durable.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := durable.RenameVolatile(filepath.Join(temp, d.Name()), to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c lfsClient) fetch(ctx context.Context, f LFSFetch, temp string) error {
+	total, received := int64(0), new(atomic.Int64)
+	wanted := make(map[string]LFSPointer) // by ID: two files may have one content
+	var list []LFSPointer
+	for _, p := range f.Objects {
+		if _, ok := wanted[p.OID]; !ok {
+			wanted[p.OID] = p
+			list = append(list, p)
+			total += p.Size
+		}
+	}
+	count := func(n int64) {
+		if f.Progress != nil {
+			now := received.Add(n)
+			f.Progress(Progress{Phase: "Receiving LFS objects", Percent: int(now * 100 / max(total, 1)), Amount: fmt.Sprintf("%.2f MiB", float64(now)/(1<<20))})
+		}
+	}
+	for len(list) > 0 {
+		part := list[:min(len(list), lfsBatch)]
+		list = list[len(part):]
+		var actions map[string]lfsAction
+		if err := retry(ctx, func() (err error) {
+			actions, err = c.batch(ctx, part)
+			return err
+		}); err != nil {
+			return err
+		}
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(lfsDownloads)
+		for _, p := range part {
+			g.Go(func() error {
+				return retry(ctx, func() error { return c.download(ctx, p, actions[p.OID], filepath.Join(temp, p.OID), count) })
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// download writes an object to path. A file that is not what the pointer says
+// does not stay.
+func (c lfsClient) download(ctx context.Context, p LFSPointer, a lfsAction, path string, count func(int64)) (err error) {
+	fail := func(err error) error { return lfsObjectError(c.endpoint, p, err) }
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := time.AfterFunc(lfsStall, func() { cancel(errStalled) })
+	defer stalled.Stop()
+	response, err := c.get(ctx, a)
+	if err != nil {
+		return fail(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fail(statusError(response))
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o444)
+	if err != nil {
+		return err
+	}
+	hash, n := sha256.New(), int64(0)
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			count(-n)
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	body := io.LimitReader(response.Body, p.Size+1)
+	for buf := make([]byte, 256<<10); ; {
+		got, readErr := body.Read(buf)
+		stalled.Reset(lfsStall)
+		n += int64(got)
+		count(int64(got))
+		hash.Write(buf[:got])
+		if _, err := file.Write(buf[:got]); err != nil {
+			return err
+		}
+		if readErr == io.EOF {
+			break
+		}
+		if readErr != nil {
+			return fail(causeOf(ctx, readErr))
+		}
+	}
+	if n != p.Size || hex.EncodeToString(hash.Sum(nil)) != p.OID {
+		return fail(fmt.Errorf("the server sent another content (%d bytes, want %d)", n, p.Size))
+	}
+	return nil
+}

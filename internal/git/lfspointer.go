@@ -1,0 +1,214 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// LFSPointer is a file of a checkout whose content git-lfs keeps elsewhere.
+type LFSPointer struct {
+	Path string
+	OID  string // SHA-256 of the content, in hex
+	Size int64  // of the content, bytes
+}
+
+const (
+	attributesFile = ".gitattributes"
+	lfsConfigFile  = ".lfsconfig"
+	// A pointer has less than maxPointer bytes (git-lfs, docs/spec.md), and its
+	// three lines at least minPointer.
+	maxPointer, minPointer = 1024, 100
+	// maxAttributes is the largest .gitattributes that git itself reads.
+	maxAttributes = 100 << 20
+	// attributeBatch is how many paths are asked for at once: the answer has to
+	// fit into what is read of a command.
+	attributeBatch = 2000
+)
+
+// LFSPointers returns the files of a checkout that are git-lfs pointers and for
+// which attributes ask for git-lfs, and the object ID of the .lfsconfig, empty if
+// there is none. In a checkout whose .gitattributes don't mention git-lfs that
+// starts no process and reads no other file.
+func (g *Git) LFSPointers(ctx context.Context, c Checkout) (pointers []LFSPointer, config string, err error) {
+	_, entries, err := c.readIndex(c.newHash().Size())
+	if err != nil {
+		return nil, "", err
+	}
+	root, err := os.OpenRoot(c.Dir)
+	if err != nil {
+		return nil, "", err
+	}
+	defer root.Close()
+	if mentioned, err := mentionsLFS(root, entries); err != nil || !mentioned {
+		return nil, "", err
+	}
+	for _, e := range entries {
+		if !e.isFile() || e.mode()&modeMask != modeRegular {
+			continue
+		}
+		if e.name == lfsConfigFile {
+			config = hex.EncodeToString(e.id)
+		}
+		if e.size() < minPointer || e.size() >= maxPointer {
+			continue
+		}
+		data, err := root.ReadFile(e.name)
+		if err != nil {
+			return nil, "", err
+		}
+		if p, ok := parsePointer(data); ok {
+			p.Path = e.name
+			pointers = append(pointers, p)
+		}
+	}
+	pointers, err = g.filteredByLFS(ctx, c, pointers)
+	return pointers, config, err
+}
+
+// mentionsLFS reports whether any .gitattributes of a checkout names the filter.
+func mentionsLFS(root *os.Root, entries []indexEntry) (bool, error) {
+	for _, e := range entries {
+		if path.Base(e.name) != attributesFile || !e.isFile() || e.mode()&modeMask != modeRegular || e.size() > maxAttributes {
+			continue
+		}
+		data, err := root.ReadFile(e.name)
+		if err != nil {
+			return false, err
+		}
+		if bytes.Contains(data, []byte("filter=lfs")) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// filteredByLFS returns those of the files for which attributes ask for git-lfs.
+func (g *Git) filteredByLFS(ctx context.Context, c Checkout, files []LFSPointer) ([]LFSPointer, error) {
+	var filtered []LFSPointer
+	for len(files) > 0 {
+		batch := files[:min(len(files), attributeBatch)]
+		files = files[len(batch):]
+		var stdin strings.Builder
+		for _, f := range batch {
+			stdin.WriteString(f.Path + "\x00")
+		}
+		out, err := g.run(ctx, command{
+			op: "read the attributes of " + c.Commit,
+			args: []string{
+				"--git-dir=" + c.Store, "--work-tree=" + c.Dir, "-c", "core.bare=false",
+				"check-attr", "-z", "--stdin", "filter",
+			},
+			env: []string{"GIT_INDEX_FILE=" + filepath.Join(c.gitDir(), Index)}, stdin: stdin.String(),
+			dir: c.Dir, uid: c.UID, gid: c.GID, read: []string{c.Store, c.Dir, c.gitDir()},
+		})
+		if err != nil {
+			return nil, err
+		}
+		fields := strings.Split(string(out), "\x00") // path, "filter", value
+		if len(fields) != 3*len(batch)+1 {
+			return nil, fmt.Errorf("check-attr: %d fields for %d paths", len(fields), len(batch))
+		}
+		for i, f := range batch {
+			if fields[3*i] == f.Path && fields[3*i+2] == "lfs" {
+				filtered = append(filtered, f)
+			}
+		}
+	}
+	return filtered, nil
+}
+
+// pointerVersions are the first lines of pointers; git-lfs still reads the old ones.
+var pointerVersions = []string{
+	"version https://git-lfs.github.com/spec/v1", "version https://hawser.github.com/spec/v1", "version http://git-media.io/v/2",
+}
+
+// parsePointer reads a pointer. What is not one is no error: git-lfs leaves such
+// a file as it is. So does this with pointers that have extensions, which are
+// programs.
+func parsePointer(data []byte) (p LFSPointer, ok bool) {
+	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	if len(lines) != 3 {
+		return p, false
+	}
+	for _, v := range pointerVersions {
+		ok = ok || lines[0] == v
+	}
+	oid, hasOID := strings.CutPrefix(lines[1], "oid sha256:")
+	size, hasSize := strings.CutPrefix(lines[2], "size ")
+	n, err := strconv.ParseInt(size, 10, 64)
+	if !ok || !hasOID || !hasSize || err != nil || n < 0 || len(oid) != 64 || !isObjectID(oid) {
+		return LFSPointer{}, false
+	}
+	return LFSPointer{OID: oid, Size: n}, true
+}
+
+// LFSConfigURL returns what the repository's .lfsconfig, by its object ID, names
+// as its LFS server: unchecked, and empty if it names none.
+func (g *Git) LFSConfigURL(ctx context.Context, store, id string) (string, error) {
+	values, err := g.blobConfig(ctx, store, lfsConfigFile, id)
+	if err != nil {
+		return "", err
+	}
+	found := make(map[string]string)
+	for _, v := range values {
+		found[v.key] = v.value
+	}
+	if url := found["lfs.url"]; url != "" {
+		return url, nil
+	}
+	return found["remote.origin.lfsurl"], nil
+}
+
+// LFSObject is where a storage keeps an object.
+func LFSObject(storage, oid string) string { return filepath.Join(storage, oid[:2], oid) }
+
+// HasLFSObject reports whether a storage has an object in full.
+func HasLFSObject(storage string, p LFSPointer) (bool, error) {
+	info, err := os.Lstat(LFSObject(storage, p.OID))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Size() == p.Size, err
+}
+
+// FillLFS writes the contents of pointers, all of which the storage has, into the
+// files of a checkout, which keep their owner and mode.
+func FillLFS(c Checkout, storage string, pointers []LFSPointer) error {
+	root, err := os.OpenRoot(c.Dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, p := range pointers {
+		if err := fillLFS(root, storage, p); err != nil {
+			return fmt.Errorf("write %q from LFS object %s: %w", p.Path, p.OID, err)
+		}
+	}
+	return nil
+}
+
+func fillLFS(root *os.Root, storage string, p LFSPointer) error {
+	from, err := os.Open(LFSObject(storage, p.OID))
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := root.OpenFile(p.Path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	// The kernel copies, and where the filesystem can, shares the blocks.
+	n, err := to.ReadFrom(from)
+	if err == nil && n != p.Size {
+		err = fmt.Errorf("%d bytes, want %d", n, p.Size)
+	}
+	return errors.Join(err, to.Close())
+}

@@ -1,0 +1,68 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/helmdeck/repos/internal/guard"
+)
+
+// pinConfig returns the configuration that makes git connect to remote's host at
+// the addresses of pin alone. Behind a proxy it is the proxy that connects.
+func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
+	if len(pin) == 0 || isSSH(remote) {
+		return nil, nil
+	}
+	u, err := url.Parse(remote)
+	if err != nil {
+		return nil, err
+	}
+	port := u.Port()
+	switch {
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, fmt.Errorf("%s: a connection of %s can't be held to an address: use https", remote, u.Scheme)
+	case port == "" && u.Scheme == "https":
+		port = "443"
+	case port == "":
+		port = "80"
+	}
+	list := make([]string, len(pin))
+	for i, a := range pin {
+		list[i] = a.String()
+		if a.Is6() {
+			list[i] = "[" + list[i] + "]"
+		}
+	}
+	host := u.Hostname()
+	if strings.Contains(host, ":") {
+		return nil, nil // an address already
+	}
+	return []string{"http.curloptResolve", host + ":" + port + ":" + strings.Join(list, ",")}, nil
+}
+
+// pinSSH returns the options that make ssh connect at the first address of pin,
+// and still look for the key of the host's name.
+func pinSSH(remote string, pin []netip.Addr) string {
+	if len(pin) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" -o HostName=%s -o 'HostKeyAlias=%s'", pin[0], knownAs(sshHost(remote)))
+}
+
+// pinDial returns how an HTTP client connects: to u's host at the addresses of pin
+// alone, and elsewhere, which is a proxy, as usual. Nil is the usual way.
+func pinDial(u *url.URL, pin []netip.Addr) func(ctx context.Context, network, address string) (net.Conn, error) {
+	if len(pin) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if host, _, err := net.SplitHostPort(address); err != nil || host != u.Hostname() {
+			return guard.DialPinned(ctx, network, address, nil)
+		}
+		return guard.DialPinned(ctx, network, address, pin)
+	}
+}

@@ -1,0 +1,110 @@
+package git
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+func runner(t *testing.T) *Git {
+	t.Helper()
+	g, err := New(Config{UID: 65532, GID: 65532, Schemes: []string{"https", "http", "ssh", "git"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+
+func TestPinnedFetch(t *testing.T) {
+	s, err := gitserver.Start(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	id, err := gitserver.Commit(create(t, s, "r"), "main", gitserver.Change{Path: "f", Content: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Route("moved", gitserver.Redirect(301, "http://pinned.invalid:"+port(t, s)+"/r"))
+	// No name server knows this host: only the pin leads there, also where
+	// a redirect is asked for.
+	for _, repo := range []string{"r", "moved"} {
+		refs, err := runner(t).LsRefs(t.Context(), Remote{URL: "http://pinned.invalid:" + port(t, s) + "/" + repo, Pin: loopback}, "refs/heads/main")
+		if err != nil || refs.IDs["refs/heads/main"] != id {
+			t.Errorf("%s: %v, %v, want main at %s", repo, refs, err, id)
+		}
+	}
+	// The name leads to the server; the pin elsewhere, and it holds.
+	s.Reset()
+	for _, r := range []Remote{
+		{URL: "http://localhost:" + port(t, s) + "/r", Pin: []netip.Addr{netip.MustParseAddr("127.0.0.2")}},
+		{URL: "git://localhost:" + port(t, s) + "/r", Pin: loopback},
+	} {
+		if refs, err := runner(t).LsRefs(t.Context(), r); err == nil {
+			t.Errorf("%s pinned elsewhere: %v, want an error", r.URL, refs)
+		}
+	}
+	if got := s.Requests(); len(got) > 0 {
+		t.Errorf("pinned elsewhere, and reached the server: %v", got)
+	}
+}
+
+func create(t *testing.T, s *gitserver.Server, name string) string {
+	t.Helper()
+	if _, err := gitserver.Generate(s.Path(name), gitserver.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	return s.Path(name)
+}
+
+func port(t *testing.T, s *gitserver.Server) string {
+	t.Helper()
+	u, err := url.Parse(s.URL(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Port()
+}
+
+func TestPinConfig(t *testing.T) {
+	two := []netip.Addr{netip.MustParseAddr("140.82.112.3"), netip.MustParseAddr("2606:50c0::1")}
+	for _, tt := range []struct {
+		url  string
+		pin  []netip.Addr
+		want []string
+		err  bool
+	}{
+		{"https://h/r", nil, nil, false},
+		{"https://h/r", two, []string{"http.curloptResolve", "h:443:140.82.112.3,[2606:50c0::1]"}, false},
+		{"http://h:8080/r", two[:1], []string{"http.curloptResolve", "h:8080:140.82.112.3"}, false},
+		{"https://[2606:50c0::1]/r", two[1:], nil, false},
+		{"git@h:r", two, nil, false},
+		{"ssh://h/r", two, nil, false},
+		{"git://h/r", two, nil, true},
+	} {
+		got, err := pinConfig(tt.url, tt.pin)
+		if !slices.Equal(got, tt.want) || (err != nil) != tt.err {
+			t.Errorf("pinConfig(%q, %v) = %q, %v, want %q, error %v", tt.url, tt.pin, got, err, tt.want, tt.err)
+		}
+	}
+}
+
+func TestPinSSH(t *testing.T) {
+	addr := []netip.Addr{netip.MustParseAddr("140.82.112.3")}
+	for url, want := range map[string]string{
+		"git@h:r":           " -o HostName=140.82.112.3 -o 'HostKeyAlias=h'",
+		"ssh://git@h:2222/": " -o HostName=140.82.112.3 -o 'HostKeyAlias=[h]:2222'",
+	} {
+		if got := pinSSH(url, addr); got != want {
+			t.Errorf("pinSSH(%q) = %q, want %q", url, got, want)
+		}
+		if got := pinSSH(url, nil); got != "" {
+			t.Errorf("pinSSH(%q) without a pin = %q", url, got)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"strings"
+)
+
+// modulesFile says which submodules a commit has.
+const modulesFile = ".gitmodules"
+
+// Gitlink is a submodule's place and commit in a checkout.
+type Gitlink struct {
+	Path, Commit string
+}
+
+// Gitlinks returns the submodules whose directories a checkout has made, and the
+// object ID of its .gitmodules, empty if it has none. It starts no process.
+func Gitlinks(c Checkout) (links []Gitlink, modules string, err error) {
+	_, entries, err := c.readIndex(c.newHash().Size())
+	for _, e := range entries {
+		switch {
+		case e.isSubmodule() && !e.skip:
+			links = append(links, Gitlink{Path: e.name, Commit: hex.EncodeToString(e.id)})
+		case e.name == modulesFile && e.mode()&modeMask == modeRegular:
+			modules = hex.EncodeToString(e.id)
+		}
+	}
+	return links, modules, err
+}
+
+// Submodule is a section of .gitmodules: what the repository says, unchecked.
+type Submodule struct {
+	Name, Path, URL string
+	// Update is what `git submodule update` is to do, such as "none".
+	Update string
+}
+
+// Submodules reads a .gitmodules from the store, by its object ID: in the order
+// of the file, and of a value that is given twice the first, as git does.
+func (g *Git) Submodules(ctx context.Context, store, id string) ([]Submodule, error) {
+	values, err := g.blobConfig(ctx, store, modulesFile, id)
+	if err != nil {
+		return nil, err
+	}
+	var list []Submodule
+	index := make(map[string]int)
+	for _, v := range values {
+		rest, ok := strings.CutPrefix(v.key, "submodule.")
+		dot := strings.LastIndexByte(rest, '.')
+		if !ok || dot < 0 {
+			continue
+		}
+		name := rest[:dot]
+		i, ok := index[name]
+		if !ok {
+			i = len(list)
+			index[name] = i
+			list = append(list, Submodule{Name: name})
+		}
+		for variable, field := range map[string]*string{"path": &list[i].Path, "url": &list[i].URL, "update": &list[i].Update} {
+			if rest[dot+1:] == variable && *field == "" {
+				*field = v.value
+			}
+		}
+	}
+	return list, nil
+}
+
+// configValue is a variable in a configuration: section and variable are in lower
+// case.
+type configValue struct{ key, value string }
+
+// blobConfig reads a configuration file out of the store. It includes no other.
+func (g *Git) blobConfig(ctx context.Context, store, name, id string) ([]configValue, error) {
+	out, err := g.run(ctx, command{
+		op:   "read " + name,
+		args: []string{"--git-dir=.", "config", "--blob=" + id, "--list", "-z", "--no-includes"},
+		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var values []configValue
+	for entry := range bytes.SplitSeq(out, []byte{0}) {
+		key, value, _ := strings.Cut(string(entry), "\n")
+		if key != "" {
+			values = append(values, configValue{key, value})
+		}
+	}
+	return values, nil
+}

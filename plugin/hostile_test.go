@@ -1,0 +1,105 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/docker/go-plugins-helpers/volume"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/gitserver/hostile"
+)
+
+// TestWhatRepositoriesNameLeadsNowhere mounts every hostile repository that needs
+// submodules or git-lfs for its attack. Whether the Mount succeeds is beside the
+// point: nothing ran, nothing outside was read or written, and no other server
+// was asked.
+func TestWhatRepositoriesNameLeadsNowhere(t *testing.T) {
+	baitServer := emptyServer(t)
+	dir := t.TempDir()
+	bait := hostile.Bait{Canary: filepath.Join(dir, "canary"), Outside: filepath.Join(dir, "outside"), URL: baitServer.URL("")}
+	bait.URL = bait.URL[:len(bait.URL)-1]
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(bait.Outside, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bait.Outside, "secret"), []byte(hostile.Secret), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := emptyServer(t)
+	p := start(t, scratch(t))
+	tried := 0
+	for _, c := range hostile.Cases() {
+		if c.Need == hostile.Checkout {
+			continue
+		}
+		tried++
+		t.Run(c.Name, func(t *testing.T) {
+			if _, err := c.Build(filepath.Dir(s.Path("x")), c.Name, bait); err != nil {
+				t.Fatal(err)
+			}
+			if c.Unwalkable {
+				s.Route(c.Name, gitserver.SendAll(s.Path(c.Name)))
+			}
+			before := list(t, bait.Outside)
+			p.create(c.Name, map[string]string{"repo": s.URL(c.Name), "submodules": "recursive"})
+			var a volume.MountResponse
+			err := p.call(t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: c.Name, ID: "1"}, &a)
+			t.Logf("%v", err)
+			if err == nil {
+				for path, text := range list(t, a.Mountpoint) {
+					if text == hostile.Secret {
+						t.Errorf("the secret is in the tree, at %s", path)
+					}
+				}
+				p.unmount(c.Name, "1")
+			}
+			if _, err := os.Lstat(bait.Canary); err == nil {
+				t.Error("the canary is there")
+			}
+			if got := baitServer.Requests(); len(got) > 0 {
+				t.Errorf("another server was asked: %v", got)
+				baitServer.Reset()
+			}
+			after := list(t, bait.Outside)
+			if len(after) != len(before) || after["secret"] != hostile.Secret {
+				t.Errorf("outside has changed: %v, before %v", after, before)
+			}
+		})
+	}
+	if tried < 40 {
+		t.Errorf("%d cases, want all of them", tried)
+	}
+}
+
+// list returns what is below dir: the contents of small files by path. It follows
+// no symlink.
+func list(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		found[rel] = ""
+		info, err := d.Info()
+		if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<10 {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		found[rel] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

@@ -31,11 +31,8 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 		_, end := c.begin("checking", s.URL.String())
 		defer end()
 		damage := c.m.Git.Check(ctx, c.storeDir(name))
-		if damage == nil {
-			return false, nil
-		}
-		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
+		if git.KindOf(damage) != git.KindCorrupt {
+			return false, damage
 		}
 		c.m.Log.WithError(damage).WithFields(map[string]any{"clone": c.key, "store": name}).Error("the store is damaged: it is set aside and cloned again")
 		c.mu.Lock()
@@ -44,6 +41,9 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 		c.mu.Unlock()
 		if err := c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
 			return false, err
+		}
+		if ok, err := exists(c.storeDir(name)); err != nil || !ok {
+			return true, err
 		}
 		_, err = c.m.Trash.Put(c.storeDir(name), "damaged-store")
 		return true, err

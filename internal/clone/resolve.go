@@ -86,11 +86,18 @@ func (c *Clone) askShared(ctx context.Context, s Spec) (Answer, error) {
 	return share(ctx, c.m, key, func(ctx context.Context) (Answer, error) {
 		_, end := c.begin("asking", s.URL.String())
 		defer end()
-		ctx, cancel := context.WithTimeout(ctx, c.m.AskTimeout)
+		ctx, cancel := context.WithTimeoutCause(ctx, c.m.AskTimeout, noAnswerError(c.m.AskTimeout))
 		defer cancel()
 		return c.askNow(ctx, s)
 	})
 }
+
+// noAnswerError says for how long a remote was asked. It is a deadline's.
+type noAnswerError time.Duration
+
+func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+func (e noAnswerError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // remote returns where a volume's repository is, with the credentials of its
 // subject.
@@ -125,7 +132,7 @@ func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
 	case volume.RefDefault:
 		id, ok := refs.IDs["HEAD"]
 		if !ok {
-			return Answer{}, git.RefNotFound(s.URL.String(), "HEAD")
+			return Answer{}, git.EmptyRemote(s.URL.String())
 		}
 		a.res.Ref, a.res.Pulled, a.res.Commit = refs.Head, id, id
 		return a, nil
@@ -276,7 +283,15 @@ func (c *Clone) commit(ctx context.Context, s Spec, rev string) (r meta.Resoluti
 	dir := c.storeDir(s.History.Name())
 	id, ok, err := c.m.Git.Commit(ctx, dir, rev)
 	if ok {
-		err = c.m.Git.Keep(ctx, dir, storedAs(id), id)
+		// Not beside a fetch, which sweeps what looks like a lock that was left.
+		unlock, err := c.lock(ctx)
+		if err != nil {
+			return r, false, err
+		}
+		defer unlock()
+		if err := c.m.Git.Keep(ctx, dir, storedAs(id), id); err != nil {
+			return r, false, err
+		}
 	}
 	return meta.Resolution{Pulled: id, Commit: id, At: c.m.Now()}, ok, err
 }

@@ -72,6 +72,8 @@ type Error struct {
 	Detail string // more telling than git's words, if set
 	Remedy string // what to do, if it is not what the kind says
 	Err    error  // exit status, or the context's cause
+
+	words string // the line of Stderr that the kind was told by
 }
 
 func (e *Error) Error() string {
@@ -81,7 +83,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " %s", e.URL)
 	}
 	fmt.Fprintf(&b, ": %s", e.Kind)
-	words := lastWords(e.Stderr)
+	words := cmp.Or(printable(e.words), lastWords(e.Stderr))
 	var exit *exec.ExitError
 	switch {
 	case e.Detail != "":
@@ -119,11 +121,7 @@ func newError(op, url, stderr string, err error) *Error {
 	case errors.Is(err, context.Canceled):
 		e.Kind = KindCanceled
 	default:
-		// What the user wrote is not a sign: a host may be called "timeout".
-		if url != "" {
-			stderr = strings.ReplaceAll(stderr, strings.TrimSuffix(url, "/"), "")
-		}
-		e.Kind = classify(stderr)
+		e.Kind, e.words = classify(stderr, url)
 	}
 	return e
 }
@@ -161,19 +159,28 @@ var signs = []struct {
 	{regexp.MustCompile(`(?i)returned error: (5\d\d|429)|hung up unexpectedly|early eof|rpc failed|connection reset|unexpected disconnect|empty reply|transfer closed|connection closed by|invalid index-pack output`), KindServer},
 }
 
-func classify(stderr string) Kind {
-	var own strings.Builder
-	for line := range strings.Lines(stderr) {
+// classify returns the kind, and the line that says so, without git's prefix. What
+// the user wrote as url is not a sign: a host may be called "timeout".
+func classify(stderr, url string) (kind Kind, words string) {
+	sign := func(line string) string { return line }
+	if url = strings.TrimSuffix(url, "/"); url != "" {
+		sign = func(line string) string { return strings.ReplaceAll(line, url, "") }
+	}
+	var own []string
+	for _, line := range strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		if !strings.HasPrefix(line, "remote: ") {
-			own.WriteString(line)
+			own = append(own, strings.TrimSpace(line))
 		}
 	}
 	for _, s := range signs {
-		if s.re.MatchString(own.String()) {
-			return s.kind
+		for _, line := range own {
+			if s.re.MatchString(sign(line)) {
+				line = strings.TrimPrefix(strings.TrimPrefix(line, "fatal: "), "error: ")
+				return s.kind, line
+			}
 		}
 	}
-	return KindOther
+	return KindOther, ""
 }
 
 // lastWords returns the line of stderr that says most: the last "fatal:" or
@@ -223,6 +230,6 @@ func EmptyRemote(url string) error {
 	return &Error{
 		Op: "find the default branch of", URL: url, Kind: KindRefNotFound,
 		Detail: "its HEAD stands for no commit",
-		Remedy: "push a first commit if the repository is empty, or name a branch in the option ref",
+		Remedy: "push a first commit if the repository is empty, name a branch in the option ref, or check that the URL is a repository's",
 	}
 }

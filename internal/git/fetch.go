@@ -35,6 +35,9 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	if err := g.fetch(ctx, f, ""); err != nil {
 		return err
 	}
+	if err := g.packLoose(ctx, f.Store); err != nil {
+		return err
+	}
 	_, err := g.run(ctx, command{
 		op: "pack the refs of", url: f.Remote.URL,
 		args: []string{"--git-dir=.", "pack-refs", "--all", "--prune"},

@@ -247,7 +247,7 @@ func (p *plugin) mounts(name, commit string) error {
 	p.t.Helper()
 	dir, err := p.mount(name, "w")
 	if err != nil {
-		return fmt.Errorf("mount: %w", err)
+		return err
 	}
 	defer p.unmount(name, "w")
 	if got := gitIn(p.t, dir, "rev-parse", "HEAD"); commit != "" && got != commit {

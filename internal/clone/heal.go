@@ -14,6 +14,15 @@ import (
 // adds one, and a container's git opens the index of each for what it looks up.
 const repackAt = 40
 
+// storeLost reports whether the store that the record names is not on the disk.
+func (c *Clone) storeLost(s Spec) bool {
+	if _, ok := c.store(s.History); !ok {
+		return false
+	}
+	there, err := exists(c.storeDir(s.History.Name()))
+	return err == nil && !there
+}
+
 // healStore sets a store aside if git finds it damaged, so that the next fetch
 // clones it again. It reports whether it did: when the store is sound, what
 // looked like damage came from the remote.

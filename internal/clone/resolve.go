@@ -2,6 +2,7 @@ package clone
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -169,7 +170,7 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 		}
 	}
 	if known == nil {
-		a, err := c.ask(ctx, s)
+		a, err := c.askInTime(ctx, s)
 		if err != nil {
 			return c.stale(s, err)
 		}
@@ -206,6 +207,28 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 			return c.record(s, store, r)
 		}
 	}
+}
+
+// staleMargin is how much time is left to a Mount that gives up its question for
+// the last known commit: enough to build what it may lack of a small tree.
+const staleMargin = time.Second
+
+// askInTime is ask, but that ends before ctx does if there is an older answer that
+// s is content with.
+func (c *Clone) askInTime(ctx context.Context, s Spec) (Answer, error) {
+	deadline, ok := ctx.Deadline()
+	if r, known := c.Resolution(s); !ok || !known || c.m.Now().Sub(r.At) > s.StaleIfError {
+		return c.ask(ctx, s)
+	}
+	wait := time.Until(deadline) - staleMargin
+	asking, cancel := context.WithTimeoutCause(ctx, wait, noAnswerError(wait.Round(time.Second)))
+	defer cancel()
+	a, err := c.ask(asking, s)
+	var late noAnswerError
+	if errors.As(err, &late) && git.KindOf(err) == "" {
+		err = git.NoAnswer(s.URL.String(), err)
+	}
+	return a, err
 }
 
 // stale returns what the ref stood for when the remote last answered, marked as

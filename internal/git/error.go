@@ -225,6 +225,11 @@ func Damaged(store string, err error) error {
 	return &Error{Op: "read the store", Kind: KindCorrupt, Detail: fmt.Sprintf("%s: %v", store, err), Err: err}
 }
 
+// NoAnswer is the error for a question that nobody waits for any longer.
+func NoAnswer(url string, err error) error {
+	return &Error{Op: "ask for the refs of", URL: url, Kind: KindTimeout, Detail: err.Error(), Err: err}
+}
+
 // EmptyRemote is the error for a remote without a commit to check out.
 func EmptyRemote(url string) error {
 	return &Error{

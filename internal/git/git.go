@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
+	"golang.org/x/sys/unix"
 )
 
 // Git runs git commands. It is immutable after New and safe for concurrent use.
@@ -222,7 +223,11 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	return nil, newError(c.op, c.url, tail.String(), err)
+	failure := newError(c.op, c.url, tail.String(), err)
+	if failure.Kind == KindOther && full(c.write) {
+		failure.Kind = KindNoSpace // git does not always say why it can't write
+	}
+	return nil, failure
 }
 
 // runRemote executes c, which talks to the remote's URL, with what it takes to be
@@ -284,6 +289,20 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 		err = joinNotNil(err, c.cleanup())
 	}
 	return out, err
+}
+
+// fullBelow is how many bytes a filesystem has left that is as good as full.
+const fullBelow = 1 << 20
+
+// full reports whether one of the directories has no room for bytes or files.
+func full(dirs []string) bool {
+	for _, dir := range dirs {
+		var st unix.Statfs_t
+		if unix.Statfs(dir, &st) == nil && (st.Bavail*uint64(st.Bsize) < fullBelow || st.Files > 0 && st.Ffree == 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // silentError is why a child was ended that said nothing for so long.

@@ -31,6 +31,9 @@ func (g *Git) InitStore(ctx context.Context, dir, format string) error {
 // temporary packs. No git may be at work in the store.
 func SweepStore(store string) error {
 	return filepath.WalkDir(store, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // the store itself, or what a command has just removed
+		}
 		if err != nil {
 			return err
 		}

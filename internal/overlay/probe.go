@@ -5,8 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
+)
+
+const (
+	// probeWait is for a container that is being started beside the probe: its new
+	// mount namespace has a copy of the probe's overlay, until it has mounts of its
+	// own. The engine waits 9 s for the plugin's socket.
+	probeWait = 3 * time.Second
+	probePoll = 20 * time.Millisecond
 )
 
 // Features says what the kernel and the filesystem can do beyond what is
@@ -111,6 +120,10 @@ func try(dir string, s Spec, check func(dir string) error) error {
 		return nil
 	}
 	busy, err := Busy(s.Upper, filepath.Join(dir, "scratch"))
+	for deadline := time.Now().Add(probeWait); err == nil && busy && time.Now().Before(deadline); {
+		time.Sleep(probePoll)
+		busy, err = Busy(s.Upper, filepath.Join(dir, "scratch"))
+	}
 	if err == nil && busy {
 		err = errors.New("an overlay without a mount counts as in use")
 	}

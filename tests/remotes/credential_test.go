@@ -36,6 +36,12 @@ func TestHTTPSCredential(t *testing.T) {
 	if err := has(err, "authentication failed", s.url, "store a credential"); err != nil {
 		t.Error(err)
 	}
+	p.put(token("app", hostOf(s.url)+"/team", "hunter2"))
+	err = p.create("wrong", "repo="+s.url)
+	if err := has(err, "authentication failed", `refused the stored credential "app"`); err != nil {
+		t.Error(err)
+	}
+	told("token refused", "create: "+err.Error())
 	p.put(token("app", hostOf(s.url)+"/team", "s3cret%&'\" x"))
 	s.Reset()
 	if err := p.works("some", s.head, "repo="+s.url); err != nil {

@@ -120,6 +120,10 @@ type command struct {
 	cleanup func() error
 	stdin   string
 	stdout  io.Writer // instead of what run returns; for output without a limit
+	// talk, if set, answers what the command has written so far with what it gets
+	// on its standard input, after the line that asks for a connection. It is called
+	// until done.
+	talk func(answer []byte) (request []byte, done bool)
 	// remote is set by runAt: the command may talk to one.
 	remote bool
 }
@@ -204,6 +208,20 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	if c.stdout != nil {
 		cmd.Stdout = c.stdout
 	}
+	if c.talk != nil {
+		in, ours, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		defer in.Close()
+		dialog := &talk{limited: limited{max: maxStdout}, in: ours, reply: c.talk}
+		defer dialog.end()
+		if _, err := ours.WriteString(stateless); err != nil {
+			return nil, err
+		}
+		cmd.Stdin, cmd.Stdout = in, dialog
+		stdout = &dialog.limited
+	}
 	cmd.ExtraFiles = c.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:    true,
@@ -217,7 +235,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	if err == nil && stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", maxStdout)
 	}
-	if err == nil {
+	if err == nil || c.talk != nil && bytes.HasPrefix(stdout.buf.Bytes(), []byte("fallback\n")) {
 		return stdout.buf.Bytes(), nil
 	}
 	if cause := context.Cause(ctx); cause != nil {

@@ -2,6 +2,7 @@ package clone
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -27,11 +28,6 @@ type Spec struct {
 	// Pin, of a submodule, are the addresses of its host that were checked.
 	Pin []netip.Addr
 }
-
-// askTimeout ends a question to the remote. It is below the 30 s that the
-// engine waits for a Mount after a plain `docker plugin enable`, so that the
-// user reads our error and not the engine's.
-const askTimeout = 20 * time.Second
 
 // Answer is what the remote says of a ref now.
 type Answer struct {
@@ -94,11 +90,18 @@ func (c *Clone) askShared(ctx context.Context, s Spec, ours *bool) (Answer, erro
 		*ours = true
 		_, end := c.begin("asking", s.URL.String())
 		defer end()
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		ctx, cancel := context.WithTimeoutCause(ctx, c.m.AskTimeout, noAnswerError(c.m.AskTimeout))
 		defer cancel()
 		return c.askNow(ctx, s)
 	})
 }
+
+// noAnswerError says for how long a remote was asked. It is a deadline's.
+type noAnswerError time.Duration
+
+func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+func (e noAnswerError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // remote returns where a volume's repository is, with the credentials of its
 // subject.
@@ -133,7 +136,7 @@ func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
 	case volume.RefDefault:
 		id, ok := refs.IDs["HEAD"]
 		if !ok {
-			return Answer{}, git.RefNotFound(s.URL.String(), "HEAD")
+			return Answer{}, git.EmptyRemote(s.URL.String())
 		}
 		a.res.Ref, a.res.Pulled, a.res.Commit = refs.Head, id, id
 		return a, nil
@@ -170,7 +173,7 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 		}
 	}
 	if known == nil {
-		a, err := c.ask(ctx, s)
+		a, err := c.askInTime(ctx, s)
 		if err != nil {
 			return c.stale(s, err)
 		}
@@ -207,6 +210,28 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 			return c.record(s, store, r)
 		}
 	}
+}
+
+// staleMargin is how much time is left to a Mount that gives up its question for
+// the last known commit: enough to build what it may lack of a small tree.
+const staleMargin = time.Second
+
+// askInTime is ask, but that ends before ctx does if there is an older answer that
+// s is content with.
+func (c *Clone) askInTime(ctx context.Context, s Spec) (Answer, error) {
+	deadline, ok := ctx.Deadline()
+	if r, known := c.Resolution(s); !ok || !known || c.m.Now().Sub(r.At) > s.StaleIfError {
+		return c.ask(ctx, s)
+	}
+	wait := time.Until(deadline) - staleMargin
+	asking, cancel := context.WithTimeoutCause(ctx, wait, noAnswerError(wait.Round(time.Second)))
+	defer cancel()
+	a, err := c.ask(asking, s)
+	var late noAnswerError
+	if errors.As(err, &late) && git.KindOf(err) == "" {
+		err = git.NoAnswer(s.URL.String(), err)
+	}
+	return a, err
 }
 
 // stale returns what the ref stood for when the remote last answered, marked as
@@ -284,7 +309,15 @@ func (c *Clone) commit(ctx context.Context, s Spec, rev string) (r meta.Resoluti
 	dir := c.storeDir(s.History.Name())
 	id, ok, err := c.m.Git.Commit(ctx, dir, rev)
 	if ok {
-		err = c.m.Git.Keep(ctx, dir, storedAs(id), id)
+		// Not beside a fetch, which sweeps what looks like a lock that was left.
+		unlock, err := c.lock(ctx)
+		if err != nil {
+			return r, false, err
+		}
+		defer unlock()
+		if err := c.m.Git.Keep(ctx, dir, storedAs(id), id); err != nil {
+			return r, false, err
+		}
 	}
 	return meta.Resolution{Pulled: id, Commit: id, At: c.m.Now()}, ok, err
 }

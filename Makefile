@@ -6,16 +6,19 @@ MAKEFLAGS += --no-print-directory
 export MIRROR CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs plugin install uninstall demo test fuzz bench lint clean
+.PHONY: help needs build rootfs plugin install uninstall demo test test-remotes fuzz bench lint clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 demo: install ## install the plugin and show the main job end to end; REPO=url REF=ref IMAGE=image for your own
 	@go run -buildvcs=false ./cmd/demo
 
 test: needs plugin ## all tests: units, integration (as root), end to end in an engine of their own
 	go test -race -count=1 -timeout 28m ./...
+
+test-remotes: needs ## what a user is told when a remote, or the disk, misbehaves: one line per fault (as root)
+	@go test -C tests/remotes -count=1 -timeout 10m
 
 fuzz: ## fuzz the parsers of what users and remotes say, about a minute each; FUZZTIME=10m for longer
 	@for target in FuzzParseURL FuzzParseRef FuzzParseOptions; do \

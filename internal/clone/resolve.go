@@ -2,7 +2,6 @@ package clone
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -210,46 +209,6 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 			return c.record(s, store, r)
 		}
 	}
-}
-
-// staleMargin is how much time is left to a Mount that gives up its question for
-// the last known commit: enough to build what it may lack of a small tree.
-const staleMargin = time.Second
-
-// askInTime is ask, but that ends before ctx does if there is an older answer that
-// s is content with.
-func (c *Clone) askInTime(ctx context.Context, s Spec) (Answer, error) {
-	deadline, ok := ctx.Deadline()
-	if r, known := c.Resolution(s); !ok || !known || c.m.Now().Sub(r.At) > s.StaleIfError {
-		return c.ask(ctx, s)
-	}
-	wait := time.Until(deadline) - staleMargin
-	asking, cancel := context.WithTimeoutCause(ctx, wait, noAnswerError(wait.Round(time.Second)))
-	defer cancel()
-	a, err := c.ask(asking, s)
-	var late noAnswerError
-	if errors.As(err, &late) && git.KindOf(err) == "" {
-		err = git.NoAnswer(s.URL.String(), err)
-	}
-	return a, err
-}
-
-// stale returns what the ref stood for when the remote last answered, marked as
-// such, if err says that it does not answer now and s allows one as old as that.
-// A remote that answers no is believed.
-func (c *Clone) stale(s Spec, err error) (meta.Resolution, error) {
-	switch git.KindOf(err) {
-	case git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost:
-	default:
-		return meta.Resolution{}, err
-	}
-	r, ok := c.Resolution(s)
-	if !ok || s.StaleIfError == 0 || c.m.Now().Sub(r.At) > s.StaleIfError {
-		return meta.Resolution{}, err
-	}
-	c.m.Log.WithError(err).WithFields(map[string]any{"clone": c.key, "commit": r.Commit}).Warn("the remote does not answer: the last known commit is used")
-	r.Stale = true
-	return r, nil
 }
 
 // agrees reports whether the store has what the remote says, and notes that it

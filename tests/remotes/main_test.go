@@ -8,9 +8,12 @@ package remotes
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(m *testing.M) (code int, err error) {
+	log.SetOutput(io.Discard) // net/http/cgi complains of every client that hangs up
 	if os.Geteuid() != 0 {
 		return 1, fmt.Errorf("run them as root: they mount")
 	}
@@ -42,18 +46,25 @@ func prepare(m *testing.M) (code int, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build the plugin: %w\n%s", err, out)
 	}
-	return m.Run(), nil
+	code = m.Run()
+	slices.Sort(lines)
+	for _, line := range lines {
+		fmt.Println(line)
+	}
+	return code, nil
 }
 
-// report is held over each line.
-var report sync.Mutex
+var (
+	report sync.Mutex // guards lines
+	lines  []string
+)
 
-// told prints the line of a fault.
+// told notes the line of a fault, to be printed at the end.
 func told(fault, words string) {
 	if words == "" {
 		words = "(nothing: it works)"
 	}
 	report.Lock()
 	defer report.Unlock()
-	fmt.Printf("%-34s %s\n", fault, strings.ReplaceAll(words, "\n", " | "))
+	lines = append(lines, fmt.Sprintf("%-42s %s", fault, strings.ReplaceAll(words, "\n", " | ")))
 }

@@ -14,7 +14,8 @@ func init() {
 	groups = append(groups, func() []attack { return repositories("repository", hostile.Checkout, nil) })
 }
 
-// bombs are the repositories that fill what they are given; they have cases of their own.
+// bombs are the repositories that are left to the cases of size. That of a thousand files of zeros takes nothing but
+// time: git makes holes of zeros.
 var bombs = map[string]bool{"tree-bomb": true, "blob-bombs": true}
 
 // plain is the careless use where the case has none.

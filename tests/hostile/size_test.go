@@ -3,7 +3,10 @@ package hostile
 import (
 	"compress/gzip"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
+	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
@@ -13,23 +16,43 @@ func init() { groups = append(groups, sizeAttacks) }
 
 // sizeAttacks are small downloads that become more than the machine has: of memory, or of the narrow plugin's disk.
 func sizeAttacks() []attack {
-	scripts := map[string]string{
-		"tree-bomb": limited + `git clone -q "$REPO" w`,
+	full := attack{group: "size", name: "blobs", abuses: "twenty names for a file of 100 MiB: more than the disk has", on: func() *plugin { return narrow }}
+	full.control = control{effect: hostile.Fails, repo: manyOfOne,
 		// A small disk of its own, for it takes any.
-		"blob-bombs": `mkdir m && mount -t tmpfs -o size=64m small m
-			timeout 15 git clone -q "$REPO" m/w; code=$?; umount --lazy m; exit $code`,
+		script: `mkdir m && mount -t tmpfs -o size=256m small m && timeout 15 git clone -q "$REPO" m/w; code=$?; umount --lazy m; exit $code`}
+	full.run = func(s *scene) {
+		s.mountTwice(map[string]string{"repo": manyOfOne(s.T, s.volume, s.trap)})
+		if s.outcome != "refused" || !strings.Contains(s.said.String(), "out of disk") {
+			s.Errorf("it was %s: %s", s.outcome, s.said.String())
+		}
 	}
-	var all []attack
+	all := []attack{full}
 	for _, c := range hostile.Cases() {
-		if bombs[c.Name] {
+		if c.Name == "tree-bomb" {
 			all = append(all, attack{
-				group: "size", name: c.Name, abuses: c.Abuses, on: func() *plugin { return narrow },
-				control: control{script: scripts[c.Name], effect: hostile.Fails, repo: serve(c)},
+				group: "size", name: c.Name, abuses: c.Abuses,
+				control: control{script: limited + `git clone -q "$REPO" w`, effect: hostile.Fails, repo: serve(c)},
 				run:     mountAll(c, nil),
 			})
 		}
 	}
 	return all
+}
+
+// manyOfOne is a repository with many names for one large file, not of zeros: git makes holes of those.
+func manyOfOne(t *testing.T, name string, _ *trap) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", `
+		git init -q --bare -b main "$1" && cd "$1"
+		id=$(head -c 100M /dev/zero | tr '\0' a | git hash-object -w --stdin)
+		tree=$(for i in $(seq 10 29); do printf '100644 blob %s\t%s\n' $id $i; done | git mktree)
+		git update-ref refs/heads/main "$(git commit-tree -m begin "$tree")"`, "sh", server.Path(name))
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("a large file: %v: %s", err, out)
+	}
+	return server.URL(name)
 }
 
 // zipBomb answers ls-refs with so many bytes of refs, compressed.

@@ -6,10 +6,10 @@ MAKEFLAGS += --no-print-directory
 export MIRROR CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile fuzz bench lint clean
+.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes fuzz bench lint clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 demo: install ## install the plugin and show the main job end to end; REPO=url REF=ref IMAGE=image for your own
 	@go run -buildvcs=false ./cmd/demo
@@ -21,6 +21,9 @@ test: needs plugin ## all tests: units, integration (as root), end to end in an 
 test-hostile: needs build ## attack the plugin, a line for each case: its control and its verdict (as root)
 	@go test -c -o build/hostile.test ./tests/hostile
 	@cd tests/hostile && ../../build/hostile.test -test.timeout 10m
+
+test-remotes: needs ## what a user is told when a remote, or the disk, misbehaves: one line per fault (as root)
+	@go test -C tests/remotes -count=1 -timeout 10m
 
 fuzz: ## fuzz the parsers of what users and remotes say, about a minute each; FUZZTIME=10m for longer
 	@for target in FuzzParseURL FuzzParseRef FuzzParseOptions; do \

@@ -35,7 +35,7 @@ func authFrom(store *credential.Store) func(url string, s volume.Subject, name s
 		if err != nil {
 			return nil, err
 		}
-		a := &git.Auth{User: m.User, KnownHosts: []byte(m.KnownHosts)}
+		a := &git.Auth{Name: m.Name, User: m.User, KnownHosts: []byte(m.KnownHosts)}
 		switch m.Kind {
 		case credential.HTTPS:
 			a.Password = m.Secret.Reveal()

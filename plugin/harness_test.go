@@ -110,7 +110,7 @@ func start(t *testing.T, data string) *process {
 		t.Fatal(err)
 	}
 	p := &process{t: t, log: &watcher{next: make(chan struct{})}}
-	p.at = places{data: filepath.Join(data, "data"), socket: filepath.Join(data, "repos.sock"), git: git}
+	p.at = places{data: filepath.Join(data, "data"), socket: filepath.Join(data, "repos.sock"), git: git, fetchUID: fetchUID}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	log.AddHook(p.log)

@@ -34,15 +34,24 @@ import (
 // stores.
 const fetchUID = 65532
 
-// places are where the plugin finds and puts things; they differ from the
-// defaults only outside of the root filesystem that it is shipped in.
-type places struct{ data, socket, git string }
+// places are where the plugin finds and puts things, who fetches, and how patient
+// it is with remotes; they differ from the defaults only outside of the root
+// filesystem that it is shipped in.
+type places struct {
+	data, socket, git string
+	fetchUID          uint
+	// Zero is the default of the package that waits.
+	askTimeout, stallTimeout time.Duration
+}
 
 func main() {
 	var at places
 	flag.StringVar(&at.data, "data", "/data", "the data `directory`")
 	flag.StringVar(&at.socket, "socket", "/run/docker/plugins/repos.sock", "the `socket` that the engine calls")
 	flag.StringVar(&at.git, "git", "/usr/bin/git", "the git `program`")
+	flag.UintVar(&at.fetchUID, "fetch-uid", fetchUID, "the `uid`, and gid, that fetches and owns the stores; ssh wants one of /etc/passwd")
+	flag.DurationVar(&at.askTimeout, "ask-timeout", 0, "how long a remote may take to say where a ref stands")
+	flag.DurationVar(&at.stallTimeout, "stall-timeout", 0, "how long a remote may be silent in a fetch")
 	flag.Parse()
 	log := logrus.New()
 	log.SetOutput(os.Stdout) // the engine logs stderr as errors
@@ -86,8 +95,9 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	runner, err := git.New(git.Config{
-		Program: at.git, UID: fetchUID, GID: fetchUID, Schemes: set.schemes.List(), CABundle: certificates,
+		Program: at.git, UID: uint32(at.fetchUID), GID: uint32(at.fetchUID), Schemes: set.schemes.List(), CABundle: certificates,
 		HTTPProxy: set.proxies.http, HTTPSProxy: set.proxies.https, NoProxy: set.proxies.none,
+		StallTimeout: at.stallTimeout,
 	})
 	if err != nil {
 		return err
@@ -111,7 +121,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	clones, err := clone.NewManager(clone.Config{
 		Root: at.data, Boot: strings.TrimSpace(string(boot)), DB: db, Git: runner, Trash: bin, Log: log, Now: time.Now,
-		Credentials: authFrom(credentials), Schemes: set.schemes,
+		Credentials: authFrom(credentials), Schemes: set.schemes, AskTimeout: at.askTimeout,
 	}, state)
 	if err != nil {
 		return err

@@ -76,6 +76,10 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 			}
 		}()
 	}
+	// What an earlier git was killed over must not be in this one's way.
+	if err := git.SweepStore(dir); err != nil {
+		return f, err
+	}
 	progress, end := c.begin(state, url)
 	defer end()
 	began := c.m.Now()
@@ -114,9 +118,8 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 // fetchedNow commits what a fetch brought: where the refs that volumes name
 // stand now, and that the store exists.
 func (c *Clone) fetchedNow(s Spec, a Answer, extra string, at time.Time, refs []git.PackedRef) (meta.Store, error) {
-	sum := sha256.Sum256(append(git.FormatPackedRefs(refs), a.head...))
 	store := meta.Store{
-		Format: a.format, ClonedAt: at, Snapshot: hex.EncodeToString(sum[:8]), Head: a.head, FetchedAt: at,
+		Format: a.format, ClonedAt: at, Snapshot: snapshot(refs, a.head), Head: a.head, FetchedAt: at,
 		Refs: make(map[string]meta.Resolution),
 	}
 	c.mu.Lock()
@@ -156,6 +159,12 @@ func (c *Clone) fetchedNow(s Spec, a Answer, extra string, at time.Time, refs []
 		return meta.Store{}, err
 	}
 	return store, nil
+}
+
+// snapshot identifies the refs of a store.
+func snapshot(refs []git.PackedRef, head string) string {
+	sum := sha256.Sum256(append(git.FormatPackedRefs(refs), head...))
+	return hex.EncodeToString(sum[:8])
 }
 
 // newStore makes the clone's directories and an empty store under a temporary

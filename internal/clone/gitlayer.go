@@ -35,22 +35,53 @@ func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, stor
 		if err := c.bringBlobs(ctx, s, r.Commit); err != nil {
 			return l, err
 		}
-		// A fetch replaces packed-refs and adds packs: it waits for us, so that
-		// what is shown is what one fetch left.
-		unlock, err := c.lock(ctx)
+		// The tree may be older than what happened to the store.
+		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), r.Commit)
+		if err == nil && !ok {
+			err = c.noCommit(ctx, s, r.Commit)
+		}
 		if err != nil {
 			return l, err
 		}
-		defer unlock()
-		store, _ := c.store(s.History)
-		if store.Snapshot != snapshot {
-			return l, errFetched
-		}
-		if err := c.buildGitLayer(dir, s, r, store); err != nil {
+		err = c.fromStore(ctx, s, func(store meta.Store) error {
+			if store.Snapshot != snapshot {
+				return errFetched
+			}
+			return c.buildGitLayer(dir, s, r, store)
+		})
+		if err != nil {
 			return l, err
 		}
 		return l, appendFile(filepath.Join(dir, ".git/config"), tree.Modules)
 	}, (*meta.Tx).PutGitLayer)
+}
+
+// errRefsLost says that a store on disk has other refs than its record.
+var errRefsLost = errors.New("the refs of the store are not those of its last fetch")
+
+// fromStore calls f while nothing changes the store: a fetch, which replaces
+// packed-refs and adds packs, waits, so that what f sees is what one fetch left. If
+// it does not, they are fetched again, and the error is errFetched.
+func (c *Clone) fromStore(ctx context.Context, s Spec, f func(meta.Store) error) error {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	store, ok := c.store(s.History)
+	if !ok {
+		unlock()
+		return errFetched
+	}
+	err = f(store)
+	unlock()
+	if !errors.Is(err, errRefsLost) {
+		return err
+	}
+	c.m.Log.WithError(err).WithField("clone", c.key).Error("refs were lost: they are fetched again")
+	if _, _, err := c.fetch(ctx, s, Answer{head: store.Head, format: store.Format}, ""); err != nil {
+		return err
+	}
+	return errFetched
 }
 
 // layerID hashes what a layer is made from.
@@ -80,6 +111,9 @@ func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resoluti
 	refs, err := git.Refs(from)
 	if err != nil {
 		return err
+	}
+	if snapshot(refs, store.Head) != store.Snapshot {
+		return errRefsLost
 	}
 	for _, d := range []string{
 		"hooks", "info", "objects", "objects/info", "objects/pack",
@@ -200,6 +234,9 @@ func (b *layerBuilder) linkPacks(from, to string) {
 				err := os.Link(filepath.Join(from, name+ext), filepath.Join(to, name+ext))
 				if os.IsNotExist(err) && ext == ".rev" {
 					continue // git before 2.41 writes none
+				}
+				if os.IsNotExist(err) {
+					err = git.Damaged(from, err)
 				}
 				if err != nil {
 					return err

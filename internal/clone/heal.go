@@ -15,6 +15,15 @@ import (
 // adds one, and a container's git opens the index of each for what it looks up.
 const repackAt = 40
 
+// storeLost reports whether the store that the record names is not on the disk.
+func (c *Clone) storeLost(s Spec) bool {
+	if _, ok := c.store(s.History); !ok {
+		return false
+	}
+	there, err := exists(c.storeDir(s.History.Name()))
+	return err == nil && !there
+}
+
 // healStore sets a store aside if git finds it damaged, so that the next fetch
 // clones it again. It reports whether it did: when the store is sound, what
 // looked like damage came from the remote.
@@ -32,11 +41,8 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 		_, end := c.begin("checking", s.URL.String())
 		defer end()
 		damage := c.m.Git.Check(ctx, c.storeDir(name))
-		if damage == nil {
-			return false, nil
-		}
-		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
+		if git.KindOf(damage) != git.KindCorrupt {
+			return false, damage
 		}
 		c.m.Log.WithError(damage).WithFields(map[string]any{"clone": c.key, "store": name}).Error("the store is damaged: it is set aside and cloned again")
 		c.mu.Lock()
@@ -45,6 +51,9 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 		c.mu.Unlock()
 		if err := c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
 			return false, err
+		}
+		if ok, err := exists(c.storeDir(name)); err != nil || !ok {
+			return true, err
 		}
 		_, err = c.m.Trash.Put(c.storeDir(name), "damaged-store")
 		return true, err

@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,13 @@ type Config struct {
 	// Credentials returns what to show to a URL for a subject: the credential of
 	// a name, or, without one, that whose scope fits best. Nil, nil is none.
 	Credentials func(url string, s volume.Subject, name string) (*git.Auth, error)
+	// AskTimeout is how long a remote may take to say where a ref stands. Zero is
+	// 20 s: below the 30 s that the engine waits for a Mount after a plain
+	// `docker plugin enable`, so that the user reads our error and not the engine's.
+	AskTimeout time.Duration
 }
+
+const defaultAskTimeout = 20 * time.Second
 
 // Manager holds all clones. It is safe for concurrent use.
 type Manager struct {
@@ -61,6 +68,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 			return nil, err
 		}
 	}
+	c.AskTimeout = cmp.Or(c.AskTimeout, defaultAskTimeout)
 	m := &Manager{Config: c, clones: make(map[string]*Clone), syncs: make(chan struct{}, 1)}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	for key, rec := range state.Clones {

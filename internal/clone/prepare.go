@@ -43,7 +43,7 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, 
 		switch {
 		case errors.Is(err, errFetched) && try < resolveTries:
 			continue
-		case git.KindOf(err) == git.KindCorrupt && !healed:
+		case err != nil && !healed && (git.KindOf(err) == git.KindCorrupt || c.storeLost(s)):
 			var healErr error
 			if healed, healErr = c.healStore(ctx, s); healErr != nil {
 				return nil, errors.Join(err, healErr)

@@ -28,11 +28,6 @@ type Spec struct {
 	Pin []netip.Addr
 }
 
-// askTimeout ends a question to the remote. It is below the 30 s that the
-// engine waits for a Mount after a plain `docker plugin enable`, so that the
-// user reads our error and not the engine's.
-const askTimeout = 20 * time.Second
-
 // Answer is what the remote says of a ref now.
 type Answer struct {
 	head   string // the remote's default branch, full name
@@ -94,11 +89,18 @@ func (c *Clone) askShared(ctx context.Context, s Spec, ours *bool) (Answer, erro
 		*ours = true
 		_, end := c.begin("asking", s.URL.String())
 		defer end()
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		ctx, cancel := context.WithTimeoutCause(ctx, c.m.AskTimeout, noAnswerError(c.m.AskTimeout))
 		defer cancel()
 		return c.askNow(ctx, s)
 	})
 }
+
+// noAnswerError says for how long a remote was asked. It is a deadline's.
+type noAnswerError time.Duration
+
+func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+func (e noAnswerError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // remote returns where a volume's repository is, with the credentials of its
 // subject.
@@ -133,7 +135,7 @@ func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
 	case volume.RefDefault:
 		id, ok := refs.IDs["HEAD"]
 		if !ok {
-			return Answer{}, git.RefNotFound(s.URL.String(), "HEAD")
+			return Answer{}, git.EmptyRemote(s.URL.String())
 		}
 		a.res.Ref, a.res.Pulled, a.res.Commit = refs.Head, id, id
 		return a, nil
@@ -170,7 +172,7 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 		}
 	}
 	if known == nil {
-		a, err := c.ask(ctx, s)
+		a, err := c.askInTime(ctx, s)
 		if err != nil {
 			return c.stale(s, err)
 		}
@@ -207,24 +209,6 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 			return c.record(s, store, r)
 		}
 	}
-}
-
-// stale returns what the ref stood for when the remote last answered, marked as
-// such, if err says that it does not answer now and s allows one as old as that.
-// A remote that answers no is believed.
-func (c *Clone) stale(s Spec, err error) (meta.Resolution, error) {
-	switch git.KindOf(err) {
-	case git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost:
-	default:
-		return meta.Resolution{}, err
-	}
-	r, ok := c.Resolution(s)
-	if !ok || s.StaleIfError == 0 || c.m.Now().Sub(r.At) > s.StaleIfError {
-		return meta.Resolution{}, err
-	}
-	c.m.Log.WithError(err).WithFields(map[string]any{"clone": c.key, "commit": r.Commit}).Warn("the remote does not answer: the last known commit is used")
-	r.Stale = true
-	return r, nil
 }
 
 // agrees reports whether the store has what the remote says, and notes that it
@@ -284,7 +268,15 @@ func (c *Clone) commit(ctx context.Context, s Spec, rev string) (r meta.Resoluti
 	dir := c.storeDir(s.History.Name())
 	id, ok, err := c.m.Git.Commit(ctx, dir, rev)
 	if ok {
-		err = c.m.Git.Keep(ctx, dir, storedAs(id), id)
+		// Not beside a fetch, which sweeps what looks like a lock that was left.
+		unlock, err := c.lock(ctx)
+		if err != nil {
+			return r, false, err
+		}
+		defer unlock()
+		if err := c.m.Git.Keep(ctx, dir, storedAs(id), id); err != nil {
+			return r, false, err
+		}
 	}
 	return meta.Resolution{Pulled: id, Commit: id, At: c.m.Now()}, ok, err
 }

@@ -209,15 +209,12 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 // buildModule fills the directory of a submodule in .git/modules, and makes the .git
 // in its place that names it. Both are given below top.
 func (c *Clone) buildModule(ctx context.Context, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
-	unlock, err := c.lock(ctx) // as for a git layer: a fetch adds packs and refs
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	store, ok := c.store(sub.spec.History)
-	if !ok {
-		return errFetched
-	}
+	return c.fromStore(ctx, sub.spec, func(store meta.Store) error {
+		return c.buildModuleFrom(store, b, top, path, gitDir, sub)
+	})
+}
+
+func (c *Clone) buildModuleFrom(store meta.Store, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
 	dir := filepath.Join(top, gitDir)
 	if err := c.buildGitDir(b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store); err != nil {
 		return err

@@ -3,6 +3,7 @@ package clone
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -23,7 +24,7 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 	return c.layer(ctx, c.trees, id, c.treeDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
 		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), commit)
 		if err == nil && !ok { // a tag may be of a tree or of a file
-			err = git.NoCommit(s.URL.String(), s.Ref.String())
+			err = c.noCommit(ctx, s, commit)
 		}
 		if err != nil {
 			return meta.Layer{}, err
@@ -47,6 +48,19 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		l.TracksCache, l.Modules, err = c.buildTree(ctx, s, commit, dir)
 		return l, err
 	}, (*meta.Tx).PutTree)
+}
+
+// noCommit says why the store has no commit of this ID.
+func (c *Clone) noCommit(ctx context.Context, s Spec, id string) error {
+	dir := c.storeDir(s.History.Name())
+	ok, err := c.m.Git.Has(ctx, dir, id)
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		return git.NoCommit(s.URL.String(), s.Ref.String())
+	}
+	return git.Damaged(dir, fmt.Errorf("object %s is gone", id))
 }
 
 // buildTree checks a commit out into dir, an empty directory.

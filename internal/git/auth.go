@@ -31,6 +31,7 @@ func (r Remote) auth(url string) (*Auth, error) {
 // Auth is what a client shows to a server, and by what it knows the server. It is
 // never formatted: its methods for that hide it.
 type Auth struct {
+	Name           string // of the credential, for errors; empty if there is none
 	User, Password string // basic
 	Bearer         string // instead of a password
 	SSHKey         []byte // a private key without passphrase, PEM

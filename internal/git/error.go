@@ -1,10 +1,11 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
+	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
@@ -22,6 +23,8 @@ const (
 	KindRefused     Kind = "connection refused"
 	KindTLS         Kind = "tls"
 	KindHostKey     Kind = "host key not known"
+	KindHostChanged Kind = "host key has changed"
+	KindCredential  Kind = "credential can't be used"
 	KindRedirect    Kind = "redirected"
 	KindProtocol    Kind = "transport not allowed"
 	KindTimeout     Kind = "timeout"
@@ -42,9 +45,11 @@ var remedy = map[Kind]string{
 	KindRefused:     "nothing listens at that address, or a firewall is in the way",
 	KindTLS:         "the server's certificate is not trusted; add its authority to the setting CA_BUNDLE",
 	KindHostKey:     "compare the fingerprint with the one that the host's owner publishes, and store the line as a credential of kind known-hosts",
+	KindHostChanged: "somebody may be between you and the host: ask its owner, and only if the new key is right store its line in the place of the old one, as a credential of kind known-hosts",
 	KindRedirect:    "if you trust that place, name it in the option repo",
 	KindTimeout:     "the remote did not answer in time; try again",
 	KindServer:      "the remote is in trouble; try again",
+	KindCorrupt:     "what the remote sent, or what is on the disk, is damaged: try again, then ask the remote's owner to check the repository (git fsck)",
 	KindNoSpace:     "free space on the engine's data filesystem, or remove volumes and clones",
 }
 
@@ -52,7 +57,8 @@ var remedy = map[Kind]string{
 // without a change on either side would be answered the same.
 func (k Kind) Definite() bool {
 	switch k {
-	case KindAuth, KindNotFound, KindRefNotFound, KindNoCommit, KindHost, KindRefused, KindTLS, KindProtocol, KindHostKey, KindRedirect:
+	case KindAuth, KindNotFound, KindRefNotFound, KindNoCommit, KindHost, KindRefused, KindTLS, KindProtocol,
+		KindHostKey, KindHostChanged, KindCredential, KindRedirect:
 		return true
 	}
 	return false
@@ -64,7 +70,11 @@ type Error struct {
 	URL    string // of the remote, if one was involved; never holds a secret
 	Kind   Kind
 	Stderr string // the last words of git
+	Detail string // more telling than git's words, if set
+	Remedy string // what to do, if it is not what the kind says
 	Err    error  // exit status, or the context's cause
+
+	words string // the line of Stderr that the kind was told by
 }
 
 func (e *Error) Error() string {
@@ -74,12 +84,17 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " %s", e.URL)
 	}
 	fmt.Fprintf(&b, ": %s", e.Kind)
-	if words := lastWords(e.Stderr); words != "" {
+	words := cmp.Or(printable(e.words), lastWords(e.Stderr))
+	var exit *exec.ExitError
+	switch {
+	case e.Detail != "":
+		fmt.Fprintf(&b, " (%s)", printable(e.Detail))
+	case words != "":
 		fmt.Fprintf(&b, " (git: %s)", words)
-	} else if e.Err != nil && e.Kind == KindOther {
+	case e.Err != nil && (e.Kind == KindOther || !errors.As(e.Err, &exit)):
 		fmt.Fprintf(&b, " (%v)", e.Err)
 	}
-	if r := remedy[e.Kind]; r != "" {
+	if r := cmp.Or(e.Remedy, remedy[e.Kind]); r != "" {
 		fmt.Fprintf(&b, ": %s", r)
 	}
 	return b.String()
@@ -96,28 +111,12 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-// explainHostKey adds to an error about an unknown host key what the user needs to
-// accept it.
-func explainHostKey(ctx context.Context, url string, pin []netip.Addr, err error) error {
-	var e *Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	line, fingerprint, scanErr := scanHostKey(ctx, url, pin)
-	if scanErr != nil {
-		return err
-	}
-	changed := ""
-	if strings.Contains(e.Stderr, "IDENTIFICATION HAS CHANGED") {
-		changed = "it is not the key that is known: somebody may be between; "
-	}
-	e.Stderr = fmt.Sprintf("fatal: %sthe host shows %s; its line is %q", changed, fingerprint, line)
-	return err
-}
-
 func newError(op, url, stderr string, err error) *Error {
 	e := &Error{Op: op, URL: url, Kind: KindOther, Stderr: stderr, Err: err}
+	var silent silentError
 	switch {
+	case errors.As(err, &silent):
+		e.Kind, e.Detail = KindTimeout, silent.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Kind = KindTimeout
 	case errors.Is(err, context.Canceled):
@@ -125,11 +124,7 @@ func newError(op, url, stderr string, err error) *Error {
 	case errors.Is(err, syscall.ENOSPC):
 		e.Kind = KindNoSpace
 	default:
-		// What the user wrote is not a sign: a host may be called "timeout".
-		if url != "" {
-			stderr = strings.ReplaceAll(stderr, strings.TrimSuffix(url, "/"), "")
-		}
-		e.Kind = classify(stderr)
+		e.Kind, e.words = classify(stderr, url)
 	}
 	return e
 }
@@ -158,31 +153,39 @@ var signs = []struct {
 	{regexp.MustCompile(`returned error: 30\d|unable to update url base from redirection`), KindRedirect},
 	{regexp.MustCompile(`(?i)could not resolve host`), KindHost},
 	{regexp.MustCompile(`(?i)authentication failed|could not read (username|password)|returned error: 40[13]|access denied|permission denied \(`), KindAuth},
-	{regexp.MustCompile(`(?i)repository '[^']*' not found|returned error: 404|does not appear to be a git repository|repository not found`), KindNotFound},
+	{regexp.MustCompile(`(?i)repository '[^']*' not found|returned error: 404|does not appear to be a git repository|repository not found|not valid: is this a git repository`), KindNotFound},
 	{regexp.MustCompile(`(?i)couldn't find remote ref|not our ref|unadvertised object|no such remote ref|unknown revision|remote branch .* not found`), KindRefNotFound},
 	// A connection that breaks says nothing about the certificate.
 	{regexp.MustCompile(`(?i)connection reset|rpc failed|ssl_error_syscall|in the pull function|non-properly terminated|unexpected eof`), KindServer},
 	{regexp.MustCompile(`(?i)certificate|ssl|gnutls|\btls\b`), KindTLS},
 	{regexp.MustCompile(`(?i)timed out|timeout|too slow|less than \d+ bytes/sec`), KindTimeout},
 	{regexp.MustCompile(`(?i)connection refused|failed to connect|couldn't connect|could not connect|no route to host|network is unreachable`), KindRefused},
-	{regexp.MustCompile(`(?i)returned error: (5\d\d|429)|hung up unexpectedly|early eof|unexpected disconnect|empty reply|transfer closed|invalid index-pack output`), KindServer},
-	{regexp.MustCompile(`(?i)object file .* is empty|corrupt|bad object|missing (blob|tree|commit)|unable to read tree|pack has bad|index file smaller|inflate:|loose object`), KindCorrupt},
+	{regexp.MustCompile(`(?i)object file .* is empty|corrupt|bad (object|signature|config line)|sha1 mismatch|missing (blob|tree|commit|necessary objects)|unable to (read|find) [0-9a-f]{40}|unable to read tree|does not point to a valid object|pack has bad|index file smaller|inflate:|inflate returned|loose object|packed-refs|unterminated line|not a git repository|did not send all necessary objects|unresolved deltas`), KindCorrupt},
+	{regexp.MustCompile(`(?i)returned error: (5\d\d|429)|hung up unexpectedly|early eof|rpc failed|connection reset|unexpected disconnect|empty reply|transfer closed|connection closed by|invalid index-pack output`), KindServer},
 }
 
-func classify(stderr string) Kind {
-	var own strings.Builder
-	// Progress ends with a carriage return, and git's own words go on behind it.
-	for line := range strings.FieldsFuncSeq(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
+// classify returns the kind, and the line that says so, without git's prefix. What
+// the user wrote as url is not a sign: a host may be called "timeout".
+func classify(stderr, url string) (kind Kind, words string) {
+	sign := func(line string) string { return line }
+	if url = strings.TrimSuffix(url, "/"); url != "" {
+		sign = func(line string) string { return strings.ReplaceAll(line, url, "") }
+	}
+	var own []string
+	for _, line := range strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		if !strings.HasPrefix(line, "remote: ") {
-			own.WriteString(line + "\n")
+			own = append(own, strings.TrimSpace(line))
 		}
 	}
 	for _, s := range signs {
-		if s.re.MatchString(own.String()) {
-			return s.kind
+		for _, line := range own {
+			if s.re.MatchString(sign(line)) {
+				line = strings.TrimPrefix(strings.TrimPrefix(line, "fatal: "), "error: ")
+				return s.kind, line
+			}
 		}
 	}
-	return KindOther
+	return KindOther, ""
 }
 
 // lastWords returns the line of stderr that says most: the last "fatal:" or
@@ -201,14 +204,42 @@ func lastWords(stderr string) string {
 		// What ssh has said before that is the reason.
 		best, _, _ = strings.Cut(strings.TrimSpace(stderr), "\n")
 	}
-	best = strings.Map(func(r rune) rune {
+	return printable(best)
+}
+
+// maxWords is in bytes: a known_hosts line of an RSA key with 4096 bits, and what
+// is said about it.
+const maxWords = 1000
+
+// printable is text without control characters, and cut where it is too long.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return -1
 		}
 		return r
-	}, best)
-	if len(best) > 300 {
-		best = best[:300] + "…"
+	}, text)
+	if len(text) > maxWords {
+		text = strings.ToValidUTF8(text[:maxWords], "") + "…"
 	}
-	return best
+	return text
+}
+
+// Damaged is the error for a store that can't be read.
+func Damaged(store string, err error) error {
+	return &Error{Op: "read the store", Kind: KindCorrupt, Detail: fmt.Sprintf("%s: %v", store, err), Err: err}
+}
+
+// NoAnswer is the error for a question that nobody waits for any longer.
+func NoAnswer(url string, err error) error {
+	return &Error{Op: "ask for the refs of", URL: url, Kind: KindTimeout, Detail: err.Error(), Err: err}
+}
+
+// EmptyRemote is the error for a remote without a commit to check out.
+func EmptyRemote(url string) error {
+	return &Error{
+		Op: "find the default branch of", URL: url, Kind: KindRefNotFound,
+		Detail: "its HEAD stands for no commit",
+		Remedy: "push a first commit if the repository is empty, name a branch in the option ref, or check that the URL is a repository's",
+	}
 }

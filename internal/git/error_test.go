@@ -93,7 +93,7 @@ func TestClassify(t *testing.T) {
 		{"remote: Counting objects:  10% (1/10)\rfatal: early EOF\n", KindServer},
 		{"remote: Compressing objects: 1% (1/100)\x1b[K\rremote: timeout\nfatal: early EOF\n", KindServer},
 	} {
-		if got := classify(tt.stderr); got != tt.want {
+		if got, _ := classify(tt.stderr, "https://h/x"); got != tt.want {
 			t.Errorf("classify(%q) = %q, want %q", tt.stderr, got, tt.want)
 		}
 	}
@@ -122,7 +122,7 @@ func TestNewError(t *testing.T) {
 		}
 	}
 	long := newError("fetch", "", "fatal: "+strings.Repeat("x", 10000), exit).Error()
-	if len(long) > 400 {
+	if len(long) > maxWords+100 { // and what was attempted, and the remedy
 		t.Errorf("an error of %d bytes", len(long))
 	}
 	if got := KindOf(exit); got != "" {

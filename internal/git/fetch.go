@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,9 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	if err := g.fetch(ctx, f, ""); err != nil {
 		return err
 	}
+	if err := g.packLoose(ctx, f.Store); err != nil {
+		return err
+	}
 	_, err := g.run(ctx, command{
 		op: "pack the refs of", url: f.Remote.URL,
 		args: []string{"--git-dir=.", "pack-refs", "--all", "--prune"},
@@ -58,7 +62,7 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 		"-c", "fetch.unpackLimit=1",
 		"-c", "transfer.unpackLimit=1",
 		"-c", "fetch.writeCommitGraph=false",
-		"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=300",
+		"-c", "http.lowSpeedLimit=1", "-c", fmt.Sprintf("http.lowSpeedTime=%d", max(1, int(g.stall.Seconds()))),
 	}
 	if stdin != "" {
 		// The wanted are known to be missing: there is nothing to compare.
@@ -79,7 +83,7 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 		args = append(args, "--stdin")
 	}
 	c := command{
-		op: "fetch", dir: f.Store, write: []string{f.Store}, stdin: stdin,
+		op: "fetch", dir: f.Store, write: []string{f.Store}, stdin: stdin, silence: g.stall,
 		cleanup: func() error { return SweepStore(f.Store) },
 	}
 	if f.Progress != nil {

@@ -3,6 +3,7 @@ package git
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,6 +31,7 @@ type Git struct {
 	proxies  []string // environment
 	tls      *tls.Config
 	proxy    func(*http.Request) (*url.URL, error)
+	stall    time.Duration
 }
 
 // Config says how git is run.
@@ -45,7 +47,14 @@ type Config struct {
 	CABundle string
 	// Proxies, as the variables of the same names; they hold no password.
 	HTTPProxy, HTTPSProxy, NoProxy string
+	// StallTimeout is how long a remote may send nothing at all in a fetch, not
+	// even that it is still at work, before the fetch is given up. Zero is five
+	// minutes: a server that packs a large repository says nothing for long, if it
+	// does not know how to keep a connection alive.
+	StallTimeout time.Duration
 }
+
+const defaultStallTimeout = 5 * time.Minute
 
 // New returns a Git after it made sure that the program is there, and probed
 // what the kernel offers to confine it.
@@ -68,7 +77,7 @@ func New(c Config) (*Git, error) {
 	g := &Git{
 		program: c.Program, uid: c.UID, gid: c.GID,
 		schemes: strings.Join(c.Schemes, ":"), landlock: abi,
-		caBundle: c.CABundle, tls: certificates,
+		caBundle: c.CABundle, tls: certificates, stall: cmp.Or(c.StallTimeout, defaultStallTimeout),
 		proxy: func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 	}
 	for _, v := range []struct{ name, value string }{
@@ -104,10 +113,16 @@ type command struct {
 	write    []string // directories that it may change
 	stderr   func(line string)
 	files    []*os.File // inherited, from descriptor 3 on
+	// silence, if set, is how long the child may say nothing before it is ended.
+	silence time.Duration
 	// cleanup, if set, is called after a failure, before another try.
 	cleanup func() error
 	stdin   string
 	stdout  io.Writer // instead of what run returns; for output without a limit
+	// talk, if set, answers what the command has written so far with what it gets
+	// on its standard input, after the line that asks for a connection. It is called
+	// until done.
+	talk func(answer []byte) (request []byte, done bool)
 	// remote is set by runAt: the command may talk to one.
 	remote bool
 }
@@ -129,7 +144,6 @@ var baseConfig = []string{
 	"core.hooksPath=/dev/null",
 	"core.fsmonitor=false",
 	"core.askPass=",
-	"credential.helper=",
 	"gc.auto=0",
 	"maintenance.auto=false",
 	"protocol.version=2",
@@ -178,12 +192,34 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	if c.stderr != nil {
 		stderr = io.MultiWriter(tail, &lines{f: c.stderr})
 	}
+	if c.silence > 0 {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		watch := time.AfterFunc(c.silence, func() { cancel(silentError(c.silence)) })
+		defer watch.Stop()
+		stderr = io.MultiWriter(stderr, alarm{watch, c.silence})
+	}
 	cmd := exec.CommandContext(ctx, g.program, args...)
 	cmd.Env = g.environment(c)
 	cmd.Dir = c.dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.stdin), stdout, stderr
 	if c.stdout != nil {
 		cmd.Stdout = c.stdout
+	}
+	if c.talk != nil {
+		in, ours, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		defer in.Close()
+		dialog := &talk{limited: limited{max: maxStdout}, in: ours, reply: c.talk}
+		defer dialog.end()
+		if _, err := ours.WriteString(stateless); err != nil {
+			return nil, err
+		}
+		cmd.Stdin, cmd.Stdout = in, dialog
+		stdout = &dialog.limited
 	}
 	cmd.ExtraFiles = c.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -198,13 +234,17 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	if err == nil && stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", maxStdout)
 	}
-	if err == nil {
+	if err == nil || c.talk != nil && bytes.HasPrefix(stdout.buf.Bytes(), []byte("fallback\n")) {
 		return stdout.buf.Bytes(), nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	return nil, newError(c.op, c.url, tail.String(), err)
+	failure := newError(c.op, c.url, tail.String(), err)
+	if failure.Kind == KindOther && full(c.write) {
+		failure.Kind = KindNoSpace // git does not always say why it can't write
+	}
+	return nil, failure
 }
 
 // runRemote executes c, which talks to the remote's URL, with what it takes to be
@@ -222,15 +262,20 @@ func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(u
 func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args []string) ([]byte, error) {
 	auth, err := r.auth(url)
 	if err != nil {
-		return nil, err
+		return nil, &Error{Op: c.op, URL: url, Kind: KindCredential, Err: err}
 	}
 	c.url, c.args = url, args
 	c.uid, c.gid = g.uid, g.gid
 	c.remote = true
 	c.env = slices.Concat(c.env, g.proxies)
-	config, err := pinConfig(url, r.Pin)
+	pinned, err := pinConfig(url, r.Pin)
 	if err != nil {
 		return nil, err
+	}
+	// An empty helper takes away those that any configuration may have named.
+	config := append([]string{"credential.helper", ""}, pinned...)
+	if isHTTP(url) {
+		c.silence = 0 // curl watches the bytes themselves
 	}
 	if g.caBundle != "" {
 		config = append(config, "http.sslCAInfo", g.caBundle)
@@ -256,70 +301,11 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 	}
 	c.env = append(c.env, configEnv(config)...)
 	out, err := g.run(ctx, c)
-	if KindOf(err) == KindHostKey {
-		err = explainHostKey(ctx, url, r.Pin, err)
-	}
+	g.explain(ctx, r, url, auth, err)
 	if err != nil && c.cleanup != nil {
 		err = joinNotNil(err, c.cleanup())
 	}
 	return out, err
-}
-
-// limited keeps at most max bytes and remembers that there were more. It never
-// fails a write: a child that is cut off by EPIPE would report that instead of
-// its own trouble.
-type limited struct {
-	buf bytes.Buffer
-	max int
-	cut bool
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if room := l.max - l.buf.Len(); len(p) > room {
-		l.cut = true
-		l.buf.Write(p[:room])
-		return len(p), nil
-	}
-	return l.buf.Write(p)
-}
-
-// tail keeps the last max bytes.
-type tail struct {
-	buf []byte
-	max int
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - t.max; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string { return string(t.buf) }
-
-// lines calls f for each line, which git's progress ends with \r.
-type lines struct {
-	f   func(string)
-	buf []byte
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.buf = append(l.buf, p...)
-	for {
-		i := bytes.IndexAny(l.buf, "\r\n")
-		if i < 0 {
-			if len(l.buf) > maxStderr {
-				l.buf = l.buf[:0]
-			}
-			return len(p), nil
-		}
-		if line := strings.TrimSpace(string(l.buf[:i])); line != "" {
-			l.f(line)
-		}
-		l.buf = l.buf[i+1:]
-	}
 }
 
 // scan calls f for each line of a command's output.

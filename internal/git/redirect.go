@@ -6,8 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -18,8 +16,9 @@ import (
 // new one, and one to spare.
 const maxRedirects = 3
 
-// redirectTimeout bounds one question where a URL has gone.
-const redirectTimeout = 15 * time.Second
+// askHTTPTimeout bounds one question of our own, about where a URL has gone or
+// what is wrong with a certificate.
+const askHTTPTimeout = 15 * time.Second
 
 const infoRefs = "/info/refs"
 
@@ -27,22 +26,19 @@ const infoRefs = "/info/refs"
 // no redirect here: a remote could send it, with what it carries, to any address
 // that this machine can reach. A redirect within the host is taken; one to
 // another host is told to the user, who may name that URL.
-func (g *Git) redirected(ctx context.Context, remote string, pin []netip.Addr) (string, error) {
+//
+// The question comes with the credential for the URL, for there are remotes that
+// say nothing at all without.
+func (g *Git) redirected(ctx context.Context, r Remote, remote string) (string, error) {
 	from, err := url.Parse(remote)
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, redirectTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, remote+infoRefs+"?service=git-upload-pack", nil)
+	auth, err := r.auth(remote)
 	if err != nil {
 		return "", err
 	}
-	client := http.Client{
-		Transport:     &http.Transport{TLSClientConfig: g.tls, Proxy: g.proxy, DisableKeepAlives: true, DialContext: pinDial(from, pin)},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := client.Do(request)
+	response, err := g.askHTTP(ctx, r, remote, auth)
 	if err != nil {
 		return "", err
 	}
@@ -51,18 +47,26 @@ func (g *Git) redirected(ctx context.Context, remote string, pin []netip.Addr) (
 	if err != nil {
 		return "", fmt.Errorf("%s: answered %s without a new location", remote, response.Status)
 	}
+	return redirect(from, to)
+}
+
+// redirect returns the repository that a redirect from one URL's refs leads to, or
+// an error if it is not followed.
+func redirect(from, to *url.URL) (string, error) {
+	refused := func(detail string) (string, error) {
+		return "", &Error{Op: "ask", URL: from.String(), Kind: KindRedirect, Detail: detail}
+	}
 	path, ok := strings.CutSuffix(to.Path, infoRefs)
-	sameHost := strings.EqualFold(to.Hostname(), from.Hostname())
-	samePort := to.Port() == from.Port()
-	upgrade := from.Scheme == "http" && to.Scheme == "https" && from.Port() == "" && to.Port() == ""
+	if !ok {
+		return refused("to a place that is no repository")
+	}
 	place := url.URL{Scheme: to.Scheme, Host: to.Host, Path: path}
-	switch {
-	case !ok:
-		return "", &Error{Op: "fetch", URL: remote, Kind: KindRedirect, Stderr: "fatal: redirected to a place that is no repository"}
-	case to.User == nil && sameHost && (to.Scheme == from.Scheme && samePort || upgrade):
+	upgrade := from.Scheme == "http" && to.Scheme == "https" && portOf(from) == "80" && portOf(to) == "443"
+	same := from.Scheme == to.Scheme && portOf(from) == portOf(to)
+	if to.User == nil && strings.EqualFold(to.Hostname(), from.Hostname()) && (same || upgrade) {
 		return place.String(), nil
 	}
-	return "", &Error{Op: "fetch", URL: remote, Kind: KindRedirect, Stderr: "fatal: redirected to " + place.String()}
+	return refused("to " + place.String())
 }
 
 // follow calls f with the remote's URL, and again with where it is redirected to.
@@ -73,7 +77,7 @@ func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) er
 		if KindOf(err) != KindRedirect {
 			return err
 		}
-		next, redirectErr := g.redirected(ctx, remote, r.Pin)
+		next, redirectErr := g.redirected(ctx, r, remote)
 		if redirectErr != nil {
 			if KindOf(redirectErr) == "" {
 				return errors.Join(err, redirectErr)
@@ -82,7 +86,7 @@ func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) er
 		}
 		remote = next
 	}
-	return &Error{Op: "fetch", URL: remote, Kind: KindRedirect, Stderr: "fatal: redirected too often"}
+	return &Error{Op: "ask", URL: r.URL, Kind: KindRedirect, Detail: fmt.Sprintf("%d times, the last time from %s", maxRedirects, remote)}
 }
 
 // loadCA returns the system's certificates and those of a PEM file.

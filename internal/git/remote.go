@@ -21,14 +21,16 @@ type RemoteRefs struct {
 	IDs map[string]string
 }
 
-// LsRefs asks a remote for the named refs (full names) and for HEAD: one ls-refs
-// request with protocol 2. Names that the remote does not have are absent.
+// LsRefs asks a remote for the named refs (full names) and for HEAD: over HTTP one
+// ls-refs request, if the remote knows protocol 2, whose answer has hardly more
+// than those; else the remote lists all that it has. Names that the remote does not have are absent.
 func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (RemoteRefs, error) {
-	options := []string{
-		// A remote that takes the request and says nothing: curl ends it.
-		"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60",
-		"ls-remote", "--quiet", "--symref", "--end-of-options",
+	if isHTTP(remote.URL) {
+		if refs, ok, err := g.lsRefsHTTP(ctx, remote, names); ok || err != nil {
+			return refs, err
+		}
 	}
+	options := append(slices.Clone(askPatience), "ls-remote", "--quiet", "--symref", "--end-of-options")
 	patterns := []string{"HEAD"}
 	want := map[string]bool{"HEAD": true}
 	for _, n := range names {
@@ -36,7 +38,7 @@ func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (Remot
 		patterns = append(patterns, n, n+"^{}")
 		want[n], want[n+"^{}"] = true, true
 	}
-	out, err := g.runRemote(ctx, remote, command{op: "ask for the refs of", dir: "/"}, func(url string) []string {
+	out, err := g.runRemote(ctx, remote, command{op: askForRefs, dir: "/"}, func(url string) []string {
 		return slices.Concat(options, []string{url}, patterns)
 	})
 	if err != nil {
@@ -49,9 +51,8 @@ func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (Remot
 			return fmt.Errorf("ls-remote %s: unexpected line %q", remote.URL, line)
 		}
 		if target, ok := strings.CutPrefix(left, "ref: "); ok {
-			// A remote may claim anything; only a branch can be checked out.
-			if _, err := volume.ParseRef(target); name == "HEAD" && err == nil && strings.HasPrefix(target, "refs/heads/") {
-				refs.Head = target
+			if name == "HEAD" {
+				refs.setHead(target)
 			}
 			return nil
 		}
@@ -68,6 +69,18 @@ func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (Remot
 	})
 	return refs, err
 }
+
+// setHead takes target for the default branch. A remote may claim anything; only a
+// branch can be checked out.
+func (r *RemoteRefs) setHead(target string) {
+	if _, err := volume.ParseRef(target); err == nil && strings.HasPrefix(target, "refs/heads/") {
+		r.Head = target
+	}
+}
+
+// askPatience has curl end a question of which a remote takes the request and then
+// says nothing.
+var askPatience = []string{"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"}
 
 // isObjectID reports whether s is a full SHA-1 or SHA-256 in lower-case hex.
 func isObjectID(s string) bool {

@@ -36,6 +36,11 @@ func isSSH(remote string) bool {
 	return !ok || scheme == "ssh"
 }
 
+// isHTTP reports whether a URL is of http or https.
+func isHTTP(remote string) bool {
+	return strings.HasPrefix(remote, "https://") || strings.HasPrefix(remote, "http://")
+}
+
 // newSSHSession prepares one. Close removes it.
 func (g *Git) newSSHSession(a *Auth) (s *sshSession, err error) {
 	dir, err := os.MkdirTemp("", "helmdeck-ssh-")

@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,6 +31,9 @@ func (g *Git) InitStore(ctx context.Context, dir, format string) error {
 // temporary packs. No git may be at work in the store.
 func SweepStore(store string) error {
 	return filepath.WalkDir(store, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // the store itself, or what a command has just removed
+		}
 		if err != nil {
 			return err
 		}
@@ -65,7 +69,7 @@ func Refs(store string) ([]PackedRef, error) {
 		}
 		id, name, ok := strings.Cut(line, " ")
 		if !ok || !isObjectID(id) {
-			return fmt.Errorf("%s: unexpected line %q", filepath.Join(store, "packed-refs"), line)
+			return Damaged(store, fmt.Errorf("packed-refs has the line %q", line))
 		}
 		refs = append(refs, PackedRef{Name: name, ID: id})
 		return nil
@@ -92,14 +96,45 @@ func FormatPackedRefs(refs []PackedRef) []byte {
 	return b.Bytes()
 }
 
-// Check returns what git finds wrong with a store, reading all of its objects.
+// Check reads all of a store. It is a *Error of KindCorrupt if git finds something
+// wrong with it; any other error is about the check.
 func (g *Git) Check(ctx context.Context, store string) error {
+	if _, err := os.Lstat(store); errors.Is(err, os.ErrNotExist) {
+		return Damaged(store, err)
+	}
 	_, err := g.run(ctx, command{
 		op:   "check the store",
 		args: []string{"--git-dir=.", "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress"},
 		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
 	})
+	var e *Error
+	if errors.As(err, &e) && exitCode(err) > 0 && e.Kind != KindNoSpace {
+		e.Kind = KindCorrupt // whatever words it has for that
+	}
 	return err
+}
+
+// Has reports whether the store has an object, of whatever type.
+func (g *Git) Has(ctx context.Context, store, id string) (bool, error) {
+	_, err := g.run(ctx, command{
+		op:   "look up " + id,
+		args: []string{"--git-dir=.", "cat-file", "-e", id},
+		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
+	})
+	if exitCode(err) > 0 {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// packLoose packs objects that are none yet: what a server of plain files sends is
+// as it lies there.
+func (g *Git) packLoose(ctx context.Context, store string) error {
+	loose, err := filepath.Glob(filepath.Join(store, "objects", "[0-9a-f][0-9a-f]"))
+	if err != nil || len(loose) == 0 {
+		return err
+	}
+	return g.Repack(ctx, store)
 }
 
 // Repack joins small packs, so that their sizes form a geometric series: the cost

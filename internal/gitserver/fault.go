@@ -1,7 +1,9 @@
 package gitserver
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -144,6 +146,39 @@ func Drip(size int, rest time.Duration) Fault {
 			}}, r)
 		})
 	}
+}
+
+// Packing is a server that needs the time given before the first byte of a pack, and keeps the connection alive with
+// an empty packet at every interval, as git's own does while it counts and compresses.
+func Packing(rest, every time.Duration) Fault {
+	return On(Fetch, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer := &recorder{header: w.Header(), code: http.StatusOK}
+			next.ServeHTTP(answer, r)
+			w.WriteHeader(answer.code)
+			const mark = "packfile\n"
+			before, after, found := strings.Cut(answer.body.String(), mark)
+			if !found {
+				io.WriteString(w, before)
+				return
+			}
+			io.WriteString(w, before+mark)
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for began := time.Now(); time.Since(began) < rest; {
+				io.WriteString(w, "0005\x01")
+				if http.NewResponseController(w).Flush() != nil {
+					return
+				}
+				select {
+				case <-tick.C:
+				case <-r.Context().Done():
+					return
+				}
+			}
+			io.WriteString(w, after)
+		})
+	})
 }
 
 // pacer waits when size bytes have been written, once or every time.

@@ -34,6 +34,9 @@ type URL struct {
 // IP addresses; local paths; helpers (ext::); what begins with a dash. The error is an *OptionError for "repo".
 func ParseURL(text string, schemes Schemes) (URL, error) {
 	u, problem := parseURL(text)
+	if problem == "" && len(u.Normalized()) > maxURL { // of the scp-like form each % becomes three bytes
+		problem = "is longer than " + strconv.Itoa(maxURL) + " bytes"
+	}
 	if problem == "" && !schemes.Allows(u.scheme) {
 		problem = "has the scheme " + shown(u.scheme) + ", which is not allowed"
 		if AllSchemes().Allows(u.scheme) {

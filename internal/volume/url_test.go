@@ -135,6 +135,7 @@ func TestParseURLRefuses(t *testing.T) {
 		{"https://h/x?token=secret", "query"},
 		{"https://h/x#secret", "fragment"},
 		{"https://h?x/y", "query"},
+		{"h:x/" + strings.Repeat("%", 2000), "longer than 4096 bytes"},
 		{"https://user:secret@h/x", "store a credential"},
 		{"https://secret@h/x", "store a credential"},
 		{"https://@h/x", "store a credential"},

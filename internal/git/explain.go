@@ -1,0 +1,123 @@
+package git
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// explain adds to an error of git what its user has to know and git does not say:
+// which key a host shows, what is wrong with a certificate, which credential was
+// refused.
+func (g *Git) explain(ctx context.Context, r Remote, url string, auth *Auth, err error) {
+	var e *Error
+	if !errors.As(err, &e) {
+		return
+	}
+	switch e.Kind {
+	case KindHostKey:
+		e.explainHostKey(ctx, r, url)
+	case KindTLS:
+		g.explainTLS(ctx, r, url, e)
+	case KindAuth:
+		g.explainAuth(ctx, auth, e)
+	}
+}
+
+// explainHostKey says what it takes to accept an ssh host.
+func (e *Error) explainHostKey(ctx context.Context, r Remote, url string) {
+	if strings.Contains(e.Stderr, "IDENTIFICATION HAS CHANGED") {
+		e.Kind = KindHostChanged
+	}
+	line, fingerprint, err := scanHostKey(ctx, url, r.Pin)
+	if err != nil {
+		return // git's words are all there is
+	}
+	e.Detail = fmt.Sprintf("the host shows %s; its line is %q", fingerprint, line)
+}
+
+// explainTLS looks at the certificate again, for libcurl says the same of all that
+// can be wrong with it.
+func (g *Git) explainTLS(ctx context.Context, r Remote, remote string, e *Error) {
+	response, err := g.askHTTP(ctx, r, remote, nil)
+	if err == nil {
+		response.Body.Close()
+		return
+	}
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &unknown):
+		e.Detail = unknown.Error()
+	case errors.As(err, &name):
+		e.Detail = name.Error()
+		e.Remedy = "use the name that the certificate is for, or have the host's owner add this one to it"
+	case errors.As(err, &invalid):
+		e.Detail = invalid.Error()
+		if invalid.Reason == x509.Expired {
+			e.Remedy = "have the host's owner renew it, and check the clock of this machine"
+		}
+	}
+}
+
+// bearerSince is the version of git that learned to send bearer tokens from a
+// credential helper.
+const bearerSince = "2.46"
+
+// explainAuth says whether a credential was refused, or missing.
+func (g *Git) explainAuth(ctx context.Context, auth *Auth, e *Error) {
+	if auth == nil || auth.Name == "" {
+		return
+	}
+	e.Remedy = fmt.Sprintf("the remote refused the stored credential %q: it may have expired, or lack the right to read this repository", auth.Name)
+	if auth.Bearer == "" {
+		return
+	}
+	version, major, minor, err := g.version(ctx)
+	if err == nil && (major < 2 || major == 2 && minor < 46) {
+		e.Kind = KindCredential
+		e.Detail = fmt.Sprintf("credential %q is a bearer token, which git sends from version %s on, and this is git %s", auth.Name, bearerSince, version)
+		e.Remedy = "use the kind https, with a user"
+	}
+}
+
+// version asks git for its own.
+func (g *Git) version(ctx context.Context) (text string, major, minor int, err error) {
+	out, err := g.run(ctx, command{op: "ask for the version", args: []string{"version"}, dir: "/", uid: g.uid, gid: g.gid})
+	if err != nil {
+		return "", 0, 0, err
+	}
+	text = strings.TrimSpace(strings.TrimPrefix(string(out), "git version "))
+	_, err = fmt.Sscanf(text, "%d.%d", &major, &minor)
+	return text, major, minor, err
+}
+
+// askHTTP asks a remote for what git asks first. No redirect is followed.
+func (g *Git) askHTTP(ctx context.Context, r Remote, remote string, auth *Auth) (*http.Response, error) {
+	from, err := url.Parse(remote)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, remote+infoRefs+"?service=git-upload-pack", nil)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case auth == nil:
+	case auth.Bearer != "":
+		request.Header.Set("Authorization", "Bearer "+auth.Bearer)
+	case auth.Password != "":
+		request.SetBasicAuth(auth.User, auth.Password)
+	}
+	client := http.Client{
+		Transport:     &http.Transport{TLSClientConfig: g.tls, Proxy: g.proxy, DisableKeepAlives: true, DialContext: pinDial(from, r.Pin)},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       askHTTPTimeout,
+	}
+	return client.Do(request)
+}

@@ -1,0 +1,268 @@
+package remotes
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// fault is something that goes wrong at a remote.
+type fault struct {
+	name string
+	// repo sets it up, on a server of its own, and returns the URL to use.
+	repo    func(t *testing.T, s remote) string
+	tls     []gitserver.Flaw // with a certificate, and what is wrong with it
+	secure  bool             // with a certificate
+	disk    int64            // data on a filesystem of its own, with so many bytes
+	options []string
+	// on is who tells the user, create or mount, and words are what it says. Nothing: it works.
+	on    string
+	words []string
+}
+
+// always is a fault in front of the whole repository.
+func always(faults ...gitserver.Fault) func(*testing.T, remote) string {
+	return func(_ *testing.T, s remote) string {
+		s.Route(app, faults...)
+		return s.url
+	}
+}
+
+// times is a fault for the first requests of a kind.
+func times(n int, kind gitserver.Kind, f gitserver.Fault) func(*testing.T, remote) string {
+	return func(_ *testing.T, s remote) string {
+		s.Script(app, kind, gitserver.Repeat(n, f)...)
+		return s.url
+	}
+}
+
+// fails is a status code at every request.
+func fails(code int) func(*testing.T, remote) string { return always(gitserver.Fail(code)) }
+
+// gits runs git commands in the repository on the server first.
+func gits(commands ...string) func(*testing.T, remote) string {
+	return func(t *testing.T, s remote) string {
+		for _, c := range commands {
+			gitIn(t, s.Path(app), strings.Fields(c)...)
+		}
+		return s.url
+	}
+}
+
+var faults = []fault{
+	{name: "no fault", repo: always()},
+	{name: "port refused", repo: func(t *testing.T, s remote) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		return "http://" + l.Addr().String() + "/a/b"
+	}, on: "create", words: []string{"connection refused", "firewall"}},
+	{name: "host unknown", repo: func(*testing.T, remote) string { return "https://nowhere.invalid/a/b" },
+		on: "create", words: []string{"host unknown", "nowhere.invalid", "check the host's name"}},
+	{name: "401", repo: fails(401), on: "create", words: []string{"authentication failed", "store a credential"}},
+	{name: "403", repo: fails(403), on: "create", words: []string{"authentication failed", "403", "store a credential"}},
+	{name: "404", repo: fails(404), on: "create", words: []string{"repository not found", "check the spelling"}},
+	{name: "404 for this repository", repo: func(_ *testing.T, s remote) string { return s.URL("team/nothing") },
+		on: "create", words: []string{"repository not found", "check the spelling"}},
+	{name: "429, for ever", repo: fails(429), on: "mount", words: []string{"server error", "429", "try again"}},
+	{name: "429, then 200", repo: times(1, gitserver.Info, gitserver.Fail(429))},
+	{name: "500, for ever", repo: fails(500), on: "mount", words: []string{"server error", "500", "try again"}},
+	{name: "500, then 200", repo: times(2, gitserver.Info, gitserver.Fail(500))},
+	{name: "502, then 200", repo: times(1, gitserver.LsRefs, gitserver.Fail(502))},
+	{name: "503, then 200", repo: times(2, gitserver.Fetch, gitserver.Fail(503))},
+	{name: "stall before the first byte", repo: always(gitserver.Stall(nil)), on: "mount", words: []string{"timeout", "did not answer in time"}},
+	{name: "stall before the pack", repo: always(gitserver.On(gitserver.Fetch, gitserver.Stall(nil))),
+		on: "mount", words: []string{"timeout", "did not answer in time"}},
+	{name: "stall in the pack", repo: always(gitserver.On(gitserver.Fetch, gitserver.StallAfter(50_000, nil))),
+		on: "mount", words: []string{"timeout", "did not answer in time"}},
+	{name: "stall in the pack, once", repo: times(1, gitserver.Fetch, gitserver.StallAfter(50_000, nil))},
+	{name: "packs for long, keeps alive", repo: always(gitserver.Packing(3*stallTimeout, 500*time.Millisecond))},
+	{name: "slow drip", repo: always(gitserver.On(gitserver.Fetch, gitserver.Drip(20_000, 400*time.Millisecond)))},
+	{name: "pack cut, for ever", repo: always(gitserver.On(gitserver.Fetch, gitserver.Cut(50_000))),
+		on: "mount", words: []string{"server error", "try again"}},
+	{name: "pack cut, once", repo: times(1, gitserver.Fetch, gitserver.Cut(50_000))},
+	{name: "pack corrupt", repo: always(gitserver.Corrupt(40_000)), on: "mount", words: []string{"corrupt", "try again", "git fsck"}},
+	{name: "pack with a wrong checksum", repo: always(gitserver.Corrupt(-1)), on: "mount", words: []string{"corrupt", "try again", "git fsck"}},
+	{name: "pack incomplete", repo: func(t *testing.T, s remote) string {
+		s.Route(app, gitserver.Incomplete(s.Path(app)))
+		return s.url
+	}, on: "mount", words: []string{"corrupt", "git fsck"}},
+	{name: "repository empty", repo: func(t *testing.T, s remote) string {
+		gitIn(t, "/", "init", "-q", "--bare", s.Path("team/empty"))
+		return s.URL("team/empty")
+	}, on: "create", words: []string{"ref not found", "push a first commit"}},
+	{name: "ref missing", repo: always(), options: []string{"ref=nothing"}, on: "create", words: []string{"ref not found", `"nothing"`, "name a branch"}},
+	{name: "HEAD to nowhere", repo: gits("symbolic-ref HEAD refs/heads/gone"),
+		on: "create", words: []string{"ref not found", "HEAD", "name a branch"}},
+	{name: "HEAD to nowhere, ref named", repo: gits("symbolic-ref HEAD refs/heads/gone"), options: []string{"ref=main"}},
+	{name: "ref deleted before the fetch", repo: func(t *testing.T, s remote) string {
+		gitIn(t, s.Path(app), "update-ref", "refs/pull/7/head", "main")
+		s.Script(app, gitserver.LsRefs, nil, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if err := exec.Command("git", "-C", s.Path(app), "update-ref", "-d", "refs/pull/7/head").Run(); err != nil {
+					t.Error(err)
+				}
+				next.ServeHTTP(w, r)
+			})
+		})
+		return s.url
+	}, options: []string{"ref=refs/pull/7/head"}, on: "mount", words: []string{"ref not found", "name a branch"}},
+	{name: "TLS: authority unknown", repo: func(t *testing.T, _ remote) string { return serveTLS(t).url },
+		on: "create", words: []string{"tls", "unknown authority", "CA_BUNDLE"}},
+	{name: "TLS: authority in CA_BUNDLE", secure: true, repo: always()},
+	{name: "TLS: another host's name", secure: true, tls: []gitserver.Flaw{gitserver.WrongName}, repo: always(),
+		on: "create", words: []string{"tls", "127.0.0.1", "the name that the certificate is for"}},
+	{name: "TLS: expired", secure: true, tls: []gitserver.Flaw{gitserver.Expired}, repo: always(),
+		on: "create", words: []string{"tls", "expired", "renew it"}},
+	{name: "TLS: spoken to in plain text", secure: true, repo: func(_ *testing.T, s remote) string { return strings.Replace(s.url, "https:", "http:", 1) },
+		on: "mount", words: []string{"400"}},
+	{name: "redirect within the host", repo: func(_ *testing.T, s remote) string {
+		s.Route("team/old", gitserver.Redirect(http.StatusMovedPermanently, s.url))
+		return s.URL("team/old")
+	}},
+	{name: "redirect to another host", repo: func(t *testing.T, s remote) string {
+		other := serve(t)
+		s.Route("team/old", gitserver.Redirect(http.StatusFound, other.url))
+		return s.URL("team/old")
+	}, on: "create", words: []string{"redirected", "to http://127.0.0.1:", "if you trust that place"}},
+	{name: "redirect loop", repo: func(_ *testing.T, s remote) string {
+		s.Route("team/a", gitserver.Redirect(http.StatusFound, s.URL("team/b")))
+		s.Route("team/b", gitserver.Redirect(http.StatusFound, s.URL("team/a")))
+		return s.URL("team/a")
+	}, on: "create", words: []string{"redirected", "3 times"}},
+	{name: "redirect to no repository", repo: func(_ *testing.T, s remote) string {
+		s.Route("team/a", func(http.Handler) http.Handler { return http.RedirectHandler("/login", http.StatusFound) })
+		return s.URL("team/a")
+	}, on: "create", words: []string{"redirected", "no repository"}},
+	{name: "protocol 0", repo: always(gitserver.ProtocolZero())},
+	{name: "dumb server", repo: func(t *testing.T, s remote) string {
+		dumb, err := s.Dumb(app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Route(app, dumb)
+		return s.url
+	}},
+	{name: "dumb server, loose objects", repo: func(t *testing.T, s remote) string {
+		dumb, err := s.Dumb(app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.commit(t, "main")
+		gitIn(t, s.Path(app), "update-server-info")
+		s.Route(app, dumb)
+		return s.url
+	}},
+	{name: "a web page, and no git", repo: func(_ *testing.T, s remote) string {
+		s.Route("page", func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>hello") })
+		})
+		return s.URL("page")
+	}, on: "create", words: []string{"ref not found", "check that the URL is a repository's"}},
+	{name: "connection reset", repo: always(gitserver.Cut(0)), on: "mount", words: []string{"server error", "try again"}},
+	// A loose file for each at first: on a filesystem with a journal, for one without takes a minute.
+	{name: "100,000 refs", disk: 1 << 30, repo: func(t *testing.T, s remote) string {
+		gitIn(t, s.Path(app), "pack-refs", "--all")
+		f, err := os.OpenFile(filepath.Join(s.Path(app), "packed-refs"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := bufio.NewWriter(f)
+		for i := range 100_000 {
+			fmt.Fprintf(w, "%s refs/tags/zz/t%06d\n", s.head, i)
+		}
+		if err := errors.Join(w.Flush(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return s.url
+	}},
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	shared := start(t)
+	t.Run("each", func(t *testing.T) {
+		for i, f := range faults {
+			t.Run(f.name, func(t *testing.T) {
+				t.Parallel()
+				f.try(t, shared, fmt.Sprintf("v%d", i))
+			})
+		}
+	})
+	left(t, shared)
+}
+
+// try sets a fault up, does what a user does, and compares what he is told.
+func (f fault) try(t *testing.T, p *plugin, volume string) {
+	var r remote
+	if f.secure {
+		r = serveTLS(t, f.tls...)
+		p = start(t, "CA_BUNDLE="+string(r.CA()))
+	} else {
+		r = serve(t)
+	}
+	if f.disk > 0 {
+		p = startIn(t, smallDisk(t, f.disk))
+	}
+	url := f.repo(t, r)
+	head := gitIn(t, r.Path(app), "rev-parse", "main")
+	on, err := "create", p.create(volume, append(f.options, "repo="+url)...)
+	if err == nil {
+		on, err = "mount", p.mounts(volume, head)
+	}
+	words := ""
+	if err != nil {
+		words = on + ": " + err.Error()
+	}
+	told(f.name, words)
+	switch {
+	case f.on == "" && err != nil:
+		t.Error(err)
+	case f.on == "":
+		if got := p.status(volume)["last_error"]; got != "" {
+			t.Errorf("last_error: %q, want none", got)
+		}
+	case err == nil || f.on != on:
+		t.Errorf("%s told: %v; want it from %s", on, err, f.on)
+	default:
+		if err := has(err, f.words...); err != nil {
+			t.Error(err)
+		}
+	}
+	if err != nil && on == "mount" { // inspect says it as well
+		if err := has(fmt.Errorf("last_error: %v", p.status(volume)["last_error"]), f.words...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// left complains about what a fault left behind: temporary files, locks and processes.
+func left(t *testing.T, p *plugin) {
+	t.Helper()
+	p.until("nothing is left", func() error {
+		out, err := exec.Command("find", p.path("data/clones"), "(", "-name", "tmp_*", "-o", "-name", "*.lock", "-o", "-name", ".tmp-*", ")", "-not", "-path", "*/tree/*").Output()
+		if err != nil {
+			return err
+		}
+		if len(out) > 0 {
+			return errors.New(string(out))
+		}
+		children, err := exec.Command("pgrep", "-P", fmt.Sprint(p.cmd.Process.Pid)).Output()
+		if err == nil {
+			return fmt.Errorf("children: %s", children)
+		}
+		return nil
+	})
+}

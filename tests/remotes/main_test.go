@@ -1,0 +1,70 @@
+// Package remotes tries the plugin against remotes that misbehave, and with repositories that ask for a credential: the
+// plugin's own program on a data directory of its own, called as the engine calls it, against real git over HTTP, TLS
+// and ssh on loopback, with the faults of package gitserver in between.
+//
+// Each fault prints a line: its name, and what the user is told by `docker volume create`, by a mount, or in the
+// volume's status. A test fails when that is not what it must be. They need root, git, ssh and sshd, and fail without.
+package remotes
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// program is the plugin's, built for this run.
+var program string
+
+func TestMain(m *testing.M) {
+	code, err := prepare(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "remotes:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func prepare(m *testing.M) (code int, err error) {
+	log.SetOutput(io.Discard) // net/http/cgi complains of every client that hangs up
+	if os.Geteuid() != 0 {
+		return 1, fmt.Errorf("run them as root: they mount")
+	}
+	dir, err := os.MkdirTemp("", "helmdeck-remotes-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "helmdeck-repos")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "../../plugin")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build the plugin: %w\n%s", err, out)
+	}
+	code = m.Run()
+	slices.Sort(lines)
+	for _, line := range lines {
+		fmt.Println(line)
+	}
+	return code, nil
+}
+
+var (
+	report sync.Mutex // guards lines
+	lines  []string
+)
+
+// told notes the line of a fault, to be printed at the end.
+func told(fault, words string) {
+	if words == "" {
+		words = "(nothing: it works)"
+	}
+	report.Lock()
+	defer report.Unlock()
+	lines = append(lines, fmt.Sprintf("%-42s %s", fault, strings.ReplaceAll(words, "\n", " | ")))
+}

@@ -155,10 +155,10 @@ var signs = []struct {
 	{regexp.MustCompile(`(?i)authentication failed|could not read (username|password)|returned error: 40[13]|access denied|permission denied \(`), KindAuth},
 	{regexp.MustCompile(`(?i)repository '[^']*' not found|returned error: 404|does not appear to be a git repository|repository not found|not valid: is this a git repository`), KindNotFound},
 	{regexp.MustCompile(`(?i)couldn't find remote ref|not our ref|unadvertised object|no such remote ref|unknown revision|remote branch .* not found`), KindRefNotFound},
+	{regexp.MustCompile(`(?i)timed out|timeout|too slow|less than \d+ bytes/sec`), KindTimeout},
 	// A connection that breaks says nothing about the certificate.
 	{regexp.MustCompile(`(?i)connection reset|rpc failed|ssl_error_syscall|in the pull function|non-properly terminated|unexpected eof`), KindServer},
 	{regexp.MustCompile(`(?i)certificate|ssl|gnutls|\btls\b`), KindTLS},
-	{regexp.MustCompile(`(?i)timed out|timeout|too slow|less than \d+ bytes/sec`), KindTimeout},
 	{regexp.MustCompile(`(?i)connection refused|failed to connect|couldn't connect|could not connect|no route to host|network is unreachable`), KindRefused},
 	{regexp.MustCompile(`(?i)object file .* is empty|corrupt|bad (object|signature|config line)|sha1 mismatch|missing (blob|tree|commit|necessary objects)|unable to (read|find) [0-9a-f]{40}|unable to read tree|does not point to a valid object|pack has bad|index file smaller|inflate:|inflate returned|loose object|packed-refs|unterminated line|not a git repository|did not send all necessary objects|unresolved deltas`), KindCorrupt},
 	{regexp.MustCompile(`(?i)returned error: (5\d\d|429)|hung up unexpectedly|early eof|rpc failed|connection reset|unexpected disconnect|empty reply|transfer closed|connection closed by|invalid index-pack output`), KindServer},

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// TestPacksAreJoined: every fetch adds a pack. When they pile up the store is
+// repacked in the background; workspaces that link the old packs go on, and new
+// ones have all objects.
+func TestPacksAreJoined(t *testing.T) {
+	s := remote(t)
+	p := start(t, scratch(t))
+	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})
+	first := p.mount("v", "first")
+	const fetches = 45 // more than are left alone
+	for i := range fetches {
+		if _, err := gitserver.Commit(s.Path("sample"), "main", gitserver.Change{Path: "n", Content: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+		p.mount("v", "next")
+		p.unmount("v", "next")
+	}
+	p.waitFor("repacked")
+	packs, err := filepath.Glob(filepath.Join(p.at.data, "clones/default/*/store/full.git/objects/pack/*.pack"))
+	if err != nil || len(packs) >= fetches {
+		t.Errorf("%d packs after %d fetches, %v", len(packs), fetches, err)
+	}
+	if _, err := gitserver.Commit(s.Path("sample"), "main", gitserver.Change{Path: "n", Content: "last"}); err != nil {
+		t.Fatal(err)
+	}
+	last := p.mount("v", "last")
+	for _, dir := range []string{first, last} {
+		gitIn(t, dir, "fsck", "--full", "--strict", "--no-dangling")
+		if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
+			t.Errorf("status %q", got)
+		}
+	}
+	p.unmount("v", "first")
+	p.unmount("v", "last")
+}

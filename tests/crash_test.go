@@ -134,6 +134,7 @@ func TestKillEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.e.pluginPID(t, 0)
+	s.e.reattach(t)
 	// This engine ends the containers that it finds; where one lives on, its work must be there.
 	if s.worker.running(t) {
 		s.untouched(t)

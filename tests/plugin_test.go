@@ -127,3 +127,22 @@ func (e *engine) reclaimed(t *testing.T, subject string) {
 		e.emptied(t, "clones", subject, filepath.Base(dir), "workspaces")
 	}
 }
+
+// reattach starts the plugin anew if the engine, when it came back after it was killed, has unmounted the propagated mount
+// under the plugin that it has just started: it handles the end of the old process late, with a recursive unmount. What the
+// new process mounts then reaches nobody, and it can't see that; an operator has to do the same. The host's mount table
+// tells the two apart: as long as the propagated mount is there, nothing is done and nothing is forgiven.
+func (e *engine) reattach(t *testing.T) {
+	t.Helper()
+	dir := e.data()
+	mounts, err := mountsBelow(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(mounts, dir) {
+		return
+	}
+	t.Logf("the engine has unmounted %s under the running plugin: enabling it anew", dir)
+	e.docker(t, "plugin", "disable", "-f", pluginName)
+	e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+}

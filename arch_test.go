@@ -24,11 +24,11 @@ var rank = map[string]int{
 	"plugin": 6,
 	"driver": 5, "janitor": 5, "internal/admin": 5,
 	"internal/workspace": 4,
-	"internal/clone":     3,
-	"internal/git":       2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
+	"internal/clone":     3, "internal/warm": 3,
+	"internal/git": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
 	"internal/credential": 2,
 	"internal/durable":    1,
-	"internal/volume":     0, "internal/keylock": 0,
+	"internal/volume":     0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0,
 }
 
 // outside says whether a package is a tool or a test around the plugin.

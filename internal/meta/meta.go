@@ -6,10 +6,10 @@
 // garbage, and a record without its directory is void; the sweep of the package
 // that owns the directory repairs both.
 //
-// Schema, version 1 (values are JSON):
+// Schema, version 2 (values are JSON):
 //
 //	meta
-//	  version         "1"
+//	  version         "2"
 //	volumes
 //	  <volume name>   Volume
 //	clones
@@ -19,7 +19,14 @@
 //	gitlayers
 //	  <clone key>/<layer ID>      Layer
 //	workspaces
-//	  <workspace ID>  Workspace    with its leases
+//	  <workspace ID>  Workspace    with its leases; a discard is one in that state
+//	warmlayers
+//	  <clone key>/<layer ID>      WarmLayer
+//	warmheads
+//	  <clone key>/<head key>      WarmHead
+//
+// Version 1 had no warm layers and no heads, and its workspaces no state: one
+// without leases had ended. Open migrates it.
 //
 // A clone key is "<subject directory>/<repo hash>".
 package meta
@@ -31,6 +38,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -38,7 +46,7 @@ import (
 )
 
 const (
-	version = "1"
+	version = "2"
 	// openTimeout is how long Open waits for another process to let go of the
 	// file: a plugin that is being replaced ends well within it.
 	openTimeout = 5 * time.Second
@@ -66,6 +74,8 @@ type State struct {
 	Trees      map[string]Layer // by clone key, "/" and ID
 	GitLayers  map[string]Layer // likewise
 	Workspaces map[string]Workspace
+	WarmLayers map[string]WarmLayer // by clone key, "/" and ID
+	WarmHeads  map[string]WarmHead  // by clone key, "/" and key
 }
 
 var (
@@ -76,7 +86,11 @@ var (
 	trees        = bucket[Layer]("trees")
 	gitLayers    = bucket[Layer]("gitlayers")
 	workspaces   = bucket[Workspace]("workspaces")
-	recordBucket = []string{string(volumes), string(clones), string(trees), string(gitLayers), string(workspaces)}
+	warmLayers   = bucket[WarmLayer]("warmlayers")
+	warmHeads    = bucket[WarmHead]("warmheads")
+	recordBucket = []string{
+		string(volumes), string(clones), string(trees), string(gitLayers), string(workspaces), string(warmLayers), string(warmHeads),
+	}
 )
 
 // Open opens or creates the database at path, and returns what is in it. It
@@ -140,21 +154,43 @@ func (db *DB) prepare() error {
 		if err != nil {
 			return err
 		}
-		switch v := m.Get(versionKey); {
-		case v == nil:
-			if err := m.Put(versionKey, []byte(version)); err != nil {
-				return err
-			}
-		case string(v) != version:
-			return fmt.Errorf("%w: its schema is %q, this program's is %q", ErrVersion, v, version)
+		found := m.Get(versionKey)
+		if found != nil && !slices.Contains([]string{"1", version}, string(found)) {
+			return fmt.Errorf("%w: its schema is %q, this program's is %q", ErrVersion, found, version)
 		}
 		for _, name := range recordBucket {
 			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 				return err
 			}
 		}
-		return nil
+		if string(found) == "1" {
+			if err := migrate(tx); err != nil {
+				return fmt.Errorf("%w: %v", ErrDamaged, err)
+			}
+		}
+		if string(found) == version {
+			return nil
+		}
+		return m.Put(versionKey, []byte(version))
 	})
+}
+
+// migrate makes records of version 1 what version 2 says.
+func migrate(tx *bbolt.Tx) error {
+	all, err := workspaces.all(tx)
+	if err != nil {
+		return err
+	}
+	for id, w := range all {
+		w.Mode = "private"
+		if len(w.Leases) == 0 {
+			w.State = Ended
+		}
+		if err := workspaces.put(tx, id, w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (db *DB) load() (s State, err error) {
@@ -171,6 +207,12 @@ func (db *DB) load() (s State, err error) {
 		}
 		if err == nil {
 			s.Workspaces, err = workspaces.all(tx)
+		}
+		if err == nil {
+			s.WarmLayers, err = warmLayers.all(tx)
+		}
+		if err == nil {
+			s.WarmHeads, err = warmHeads.all(tx)
 		}
 		return err
 	})
@@ -199,6 +241,12 @@ func (t *Tx) PutGitLayer(l Layer) error       { return gitLayers.put(t.tx, l.key
 func (t *Tx) DeleteGitLayer(l Layer) error    { return gitLayers.delete(t.tx, l.key()) }
 func (t *Tx) PutWorkspace(w Workspace) error  { return workspaces.put(t.tx, w.ID, w) }
 func (t *Tx) DeleteWorkspace(id string) error { return workspaces.delete(t.tx, id) }
+func (t *Tx) PutWarmLayer(l WarmLayer) error  { return warmLayers.put(t.tx, l.key(), l) }
+func (t *Tx) DeleteWarmLayer(l WarmLayer) error {
+	return warmLayers.delete(t.tx, l.key())
+}
+func (t *Tx) PutWarmHead(h WarmHead) error    { return warmHeads.put(t.tx, h.key(), h) }
+func (t *Tx) DeleteWarmHead(h WarmHead) error { return warmHeads.delete(t.tx, h.key()) }
 
 // bucket is a named set of records of one type.
 type bucket[T any] string

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 func open(t *testing.T, path string) (*DB, State) {
@@ -27,23 +29,31 @@ func open(t *testing.T, path string) (*DB, State) {
 // full is one record of each kind with every field set.
 func full() State {
 	at := time.Date(2024, 5, 1, 12, 0, 0, 123456789, time.UTC)
+	size := Measured{disk.Size{Bytes: 1, Inodes: 2}, at}
 	return State{
 		Volumes: map[string]Volume{"v": {Name: "v", Options: map[string]string{"repo": "https://h/x", "ref": "main"}, CreatedAt: at}},
 		Clones: map[string]Clone{"s/1": {
-			Key: "s/1", Subject: "s", Repo: "https://h/x", CreatedAt: at, FirstMount: at,
+			Key: "s/1", Subject: "s", Repo: "https://h/x", CreatedAt: at, FirstMount: at, Used: at, Caches: map[string]Measured{"0": size},
 			Stores: map[string]Store{"full": {
-				Format: "sha1", ClonedAt: at, Snapshot: "abc", Head: "refs/heads/main", FetchedAt: at, Refs: map[string]Resolution{
+				Format: "sha1", ClonedAt: at, Snapshot: "abc", Head: "refs/heads/main", FetchedAt: at, Size: size, Refs: map[string]Resolution{
 					"main": {Ref: "refs/heads/main", Pulled: "1", Commit: "2", At: at}, "HEAD": {Pulled: "3", Commit: "3", At: at},
 				},
 			}},
 		}},
 		Trees: map[string]Layer{"s/1/t": {
 			Clone: "s/1", ID: "t", Chain: []string{"t", "u"}, Commit: "2", TracksCache: true, Modules: "m", Store: "full", Durable: true, Boot: "b", CreatedAt: at,
+			Used: at, Size: size,
 		}},
 		GitLayers: map[string]Layer{"s/1/g": {Clone: "s/1", ID: "g", Commit: "2", Snapshot: "abc", Boot: "b", CreatedAt: at}},
 		Workspaces: map[string]Workspace{"w": {
 			ID: "w", Clone: "s/1", Volume: "v", Tree: "t", Chain: []string{"t", "u"}, GitLayer: "g", Ref: "refs/heads/main",
 			Commit: "2", Pulled: "1", Reused: true, Leases: map[string]int{"id": 2}, Boot: "b", MountedAt: at,
+			State: Discarded, Mode: "keep", UID: 1, GID: 2, Restored: "r", EndedAt: at, Size: size, Changed: new(int64),
+			Warm: []WarmPath{{Path: "target", Head: "h", Chain: []string{"l"}, ReadOnly: true}},
+		}},
+		WarmLayers: map[string]WarmLayer{"s/1/l": {Clone: "s/1", ID: "l", Durable: true, Boot: "b", CreatedAt: at, Used: at, Size: size}},
+		WarmHeads: map[string]WarmHead{"s/1/h": {
+			Clone: "s/1", Key: "h", Path: "target", UID: 1, GID: 2, Ref: "refs/heads/main", Text: "k", Chain: []string{"l"}, MovedAt: at,
 		}},
 	}
 }
@@ -67,12 +77,18 @@ func put(s State) func(*Tx) error {
 		for _, w := range s.Workspaces {
 			errs = append(errs, tx.PutWorkspace(w))
 		}
+		for _, l := range s.WarmLayers {
+			errs = append(errs, tx.PutWarmLayer(l))
+		}
+		for _, h := range s.WarmHeads {
+			errs = append(errs, tx.PutWarmHead(h))
+		}
 		return errors.Join(errs...)
 	}
 }
 
 func empty() State {
-	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}}
+	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]WarmLayer{}, map[string]WarmHead{}}
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -106,7 +122,8 @@ func TestRoundTrip(t *testing.T) {
 	reopen(want)
 	if err := db.Update(func(tx *Tx) error {
 		return errors.Join(tx.DeleteVolume("v"), tx.DeleteClone("s/1"), tx.DeleteTree(want.Trees["s/1/t"]),
-			tx.DeleteGitLayer(want.GitLayers["s/1/g"]), tx.DeleteWorkspace("w"), tx.DeleteVolume("unknown"))
+			tx.DeleteGitLayer(want.GitLayers["s/1/g"]), tx.DeleteWorkspace("w"),
+			tx.DeleteWarmLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteVolume("unknown"))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +162,7 @@ func TestOpenNewer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meta.db")
 	db, _ := open(t, path)
-	if err := db.bolt.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(versionKey, []byte("2")) }); err != nil {
+	if err := db.bolt.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(versionKey, []byte("3")) }); err != nil {
 		t.Fatal(err)
 	}
 	db.Close()
@@ -162,6 +179,36 @@ func TestOpenNewer(t *testing.T) {
 	}
 	if string(before) != string(after) {
 		t.Error("the file has changed")
+	}
+}
+
+// TestMigrate: a workspace of version 1 had no state; one without leases had ended.
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "meta.db")
+	db, _ := open(t, path)
+	err := db.bolt.Update(func(tx *bbolt.Tx) error {
+		return errors.Join(
+			tx.Bucket(metaBucket).Put(versionKey, []byte("1")),
+			tx.DeleteBucket([]byte(warmLayers)), tx.DeleteBucket([]byte(warmHeads)),
+			tx.Bucket([]byte(workspaces)).Put([]byte("live"), []byte(`{"id":"live","clone":"s/1","leases":{"a":1}}`)),
+			tx.Bucket([]byte(workspaces)).Put([]byte("gone"), []byte(`{"id":"gone","clone":"s/1"}`)),
+		)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a migrated one is opened as it is
+		db.Close()
+		var state State
+		db, state = open(t, path)
+		want := map[string]Workspace{
+			"live": {ID: "live", Clone: "s/1", Mode: "private", Leases: map[string]int{"a": 1}},
+			"gone": {ID: "gone", Clone: "s/1", Mode: "private", State: Ended},
+		}
+		if !reflect.DeepEqual(state.Workspaces, want) {
+			t.Errorf("\n got %+v\nwant %+v", state.Workspaces, want)
+		}
 	}
 }
 

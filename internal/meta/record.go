@@ -3,7 +3,15 @@ package meta
 import (
 	"maps"
 	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
+
+// Measured is a size and when it was measured; the zero value is not measured yet.
+type Measured struct {
+	disk.Size
+	At time.Time `json:"at,omitzero"`
+}
 
 // Volume is a named handle on a clone.
 type Volume struct {
@@ -21,6 +29,11 @@ type Clone struct {
 	// FirstMount is when a workspace was first made of it: from then on it is
 	// reused. Zero before.
 	FirstMount time.Time `json:"first_mount,omitzero"`
+	// Used is when a Create or Mount last used it, to the minute or so: what the
+	// janitor calls recent. Zero is CreatedAt.
+	Used time.Time `json:"used,omitzero"`
+	// Caches are the sizes of the dependency caches, by uid.
+	Caches map[string]Measured `json:"caches,omitempty"`
 	// Stores are those that were fetched at least once, by the name of their
 	// history; never empty.
 	Stores map[string]Store `json:"stores"`
@@ -28,6 +41,7 @@ type Clone struct {
 
 // Copy returns a copy that shares nothing with c.
 func (c Clone) Copy() Clone {
+	c.Caches = maps.Clone(c.Caches)
 	c.Stores = maps.Clone(c.Stores)
 	for name, s := range c.Stores {
 		s.Refs = maps.Clone(s.Refs)
@@ -48,6 +62,8 @@ type Store struct {
 	// Refs are the resolutions of the refs that volumes have named, by the
 	// volume's word for it ("HEAD" is the remote's).
 	Refs map[string]Resolution `json:"refs,omitempty"`
+	// Size is that of the bare repository, as of the last fetch.
+	Size Measured `json:"size,omitzero"`
 }
 
 // Resolution is what a ref stood for when it was last fetched.
@@ -87,26 +103,106 @@ type Layer struct {
 	Durable   bool      `json:"durable,omitempty"`
 	Boot      string    `json:"boot"`
 	CreatedAt time.Time `json:"created_at"`
+	// Used is when a workspace last stood on it, to the minute or so. Zero is
+	// CreatedAt.
+	Used time.Time `json:"used,omitzero"`
+	// Size is what this layer alone adds: without the layers below it, and without
+	// the packs of the store that it links.
+	Size Measured `json:"size,omitzero"`
 }
 
 func (l Layer) key() string { return l.Clone + "/" + l.ID }
 
-// Workspace is a writable overlay. Leases hold it; when the last one is gone it
-// has ended, and its record stays, and keeps the layers, until the kernel says
-// that no container uses it any more.
+// WorkspaceState is where a workspace is in its life.
+type WorkspaceState string
+
+const (
+	// Live: leases hold it, or it is kept. Its overlay is mounted while the plugin
+	// runs.
+	Live WorkspaceState = ""
+	// Ended: nothing holds it any more. It stays, and keeps its layers, until the
+	// kernel says that no container uses it; then it is discarded or removed.
+	Ended WorkspaceState = "ended"
+	// Discarded: it is free, and its upper is kept so that it can be restored. A
+	// discard is a workspace in this state, and its ID is the workspace's.
+	Discarded WorkspaceState = "discarded"
+)
+
+// Workspace is a writable overlay, live or ended, or the discard that is left of
+// one.
 type Workspace struct {
-	ID        string         `json:"id"`
-	Clone     string         `json:"clone"`
-	Volume    string         `json:"volume"`
-	Tree      string         `json:"tree"`      // layer ID
-	Chain     []string       `json:"chain"`     // of the tree
-	GitLayer  string         `json:"git_layer"` // layer ID
-	Ref       string         `json:"ref,omitempty"`
-	Commit    string         `json:"commit"`
-	Pulled    string         `json:"pulled"`
-	Reused    bool           `json:"reused"`
-	Stale     bool           `json:"stale,omitempty"`
-	Leases    map[string]int `json:"leases,omitempty"` // mount ID: how often it was mounted
-	Boot      string         `json:"boot"`
-	MountedAt time.Time      `json:"mounted_at"`
+	ID    string         `json:"id"`
+	State WorkspaceState `json:"state,omitempty"`
+	// Mode is the volume's when it was made: private, shared or keep.
+	Mode     string   `json:"mode,omitempty"`
+	Clone    string   `json:"clone"`
+	Volume   string   `json:"volume"`
+	Tree     string   `json:"tree"`      // layer ID
+	Chain    []string `json:"chain"`     // of the tree
+	GitLayer string   `json:"git_layer"` // layer ID
+	// Warm are the warm paths of the volume, with the layers that the workspace
+	// stands on, if there were any.
+	Warm   []WarmPath     `json:"warm,omitempty"`
+	UID    uint32         `json:"uid,omitempty"`
+	GID    uint32         `json:"gid,omitempty"`
+	Ref    string         `json:"ref,omitempty"`
+	Commit string         `json:"commit"`
+	Pulled string         `json:"pulled"`
+	Reused bool           `json:"reused"`
+	Stale  bool           `json:"stale,omitempty"`
+	Leases map[string]int `json:"leases,omitempty"` // mount ID: how often it was mounted
+	// Restored is the ID of the discard that it was made from.
+	Restored  string    `json:"restored,omitempty"`
+	Boot      string    `json:"boot"`
+	MountedAt time.Time `json:"mounted_at"`
+	// EndedAt is when its last lease went.
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	// Size is that of its upper.
+	Size Measured `json:"size,omitzero"`
+	// Changed is, of a discard, the number of files that differ from its layers;
+	// nil until they are counted.
+	Changed *int64 `json:"changed,omitempty"`
 }
+
+// WarmPath is an untracked directory of a workspace that is carried over to the
+// next one.
+type WarmPath struct {
+	Path string `json:"path"`
+	// Head is the key of the WarmHead that the workspace may move.
+	Head string `json:"head"`
+	// Chain are the IDs of the warm layers that it stands on, topmost first; empty
+	// when there were none. A workspace may move the head only from here.
+	Chain []string `json:"chain,omitempty"`
+	// ReadOnly is set where nothing may be published (cache=readonly).
+	ReadOnly bool `json:"read_only,omitempty"`
+}
+
+// WarmLayer is a directory of a clone with build state that was promoted from a
+// workspace that has ended. It is immutable.
+type WarmLayer struct {
+	Clone     string    `json:"clone"`
+	ID        string    `json:"id"`
+	Durable   bool      `json:"durable,omitempty"`
+	Boot      string    `json:"boot"`
+	CreatedAt time.Time `json:"created_at"`
+	Used      time.Time `json:"used,omitzero"`
+	Size      Measured  `json:"size,omitzero"`
+}
+
+func (l WarmLayer) key() string { return l.Clone + "/" + l.ID }
+
+// WarmHead says on which warm layers the next workspace of its key stands.
+type WarmHead struct {
+	Clone string `json:"clone"`
+	Key   string `json:"key"` // a hash of the next five
+	Path  string `json:"path"`
+	UID   uint32 `json:"uid"`
+	GID   uint32 `json:"gid"`
+	Ref   string `json:"ref"`
+	Text  string `json:"text,omitempty"` // the volume's warm_key
+	// Chain are the IDs of its layers, topmost first; never empty.
+	Chain   []string  `json:"chain"`
+	MovedAt time.Time `json:"moved_at"`
+}
+
+func (h WarmHead) key() string { return h.Clone + "/" + h.Key }

@@ -12,8 +12,14 @@ import (
 // Mode says who shares a workspace and when it is reset.
 type Mode string
 
-// ModePrivate gives every mount a workspace of its own, which is reset when the mount ends.
-const ModePrivate Mode = "private"
+const (
+	// ModePrivate gives every mount a workspace of its own, which is reset when the mount ends.
+	ModePrivate Mode = "private"
+	// ModeShared gives all mounts of a volume one workspace, which is reset when the last of them ends.
+	ModeShared Mode = "shared"
+	// ModeKeep gives all mounts of a volume one workspace, which stays until the volume is removed.
+	ModeKeep Mode = "keep"
+)
 
 // Cache says what containers see of the clone's dependency caches.
 type Cache string

@@ -1,0 +1,13 @@
+package disk
+
+// Size is what files take: allocated bytes, and the inodes that hold them.
+type Size struct {
+	Bytes  int64 `json:"bytes"`
+	Inodes int64 `json:"inodes"`
+}
+
+// Add returns the sum of two sizes.
+func (s Size) Add(o Size) Size { return Size{s.Bytes + o.Bytes, s.Inodes + o.Inodes} }
+
+// Sub returns s less o, which may be negative.
+func (s Size) Sub(o Size) Size { return Size{s.Bytes - o.Bytes, s.Inodes - o.Inodes} }

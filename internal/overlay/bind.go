@@ -11,14 +11,22 @@ import (
 // at target. Whoever writes below target may put a link or another mount where
 // rel was: nothing on the way to rel is followed or crossed, and what is not a
 // plain directory there is an error. Binding twice at one place is an error.
-func Bind(source, target, rel string) error {
-	if err := bind(source, target, rel); err != nil {
+func Bind(source, target, rel string) error { return bindAs(source, target, rel, 0) }
+
+// BindReadOnly is Bind, read-only as well. What may mount can undo it: a
+// container with CAP_SYS_ADMIN.
+func BindReadOnly(source, target, rel string) error {
+	return bindAs(source, target, rel, unix.MOUNT_ATTR_RDONLY)
+}
+
+func bindAs(source, target, rel string, attributes uint64) error {
+	if err := bind(source, target, rel, attributes); err != nil {
 		return fmt.Errorf("bind %q at %q below %q: %w", source, rel, target, err)
 	}
 	return nil
 }
 
-func bind(source, target, rel string) error {
+func bind(source, target, rel string, attributes uint64) error {
 	if !filepath.IsLocal(rel) || rel == "." || rel != filepath.Clean(rel) {
 		return fmt.Errorf("%q is not a clean path below the mount: %w", rel, unix.EINVAL)
 	}
@@ -54,7 +62,7 @@ func bind(source, target, rel string) error {
 	}
 	defer unix.Close(mnt)
 	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
-		Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID,
+		Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | attributes,
 	}); err != nil {
 		return fmt.Errorf("mount_setattr: %w", err)
 	}

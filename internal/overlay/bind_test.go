@@ -39,6 +39,36 @@ func TestBind(t *testing.T) {
 	}
 }
 
+func TestBindReadOnly(t *testing.T) {
+	s := newSpec(t)
+	mustMount(t, s)
+	cache := filepath.Join(filepath.Dir(s.Upper), "cache")
+	mkdir(t, cache)
+	write(t, filepath.Join(cache, "f"), "x")
+	at := filepath.Join(s.Target, "a")
+	mkdir(t, at)
+	if err := BindReadOnly(cache, s.Target, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, filepath.Join(at, "f")); got != "x" {
+		t.Errorf("reads %q", got)
+	}
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(at, "f"), nil, 0o600), os.Mkdir(filepath.Join(at, "d"), 0o700), os.Remove(filepath.Join(at, "f")),
+	} {
+		if !errors.Is(err, unix.EROFS) {
+			t.Errorf("a write: %v", err)
+		}
+	}
+	write(t, filepath.Join(cache, "f"), "y") // others write on
+	if got := read(t, filepath.Join(at, "f")); got != "y" {
+		t.Errorf("reads %q", got)
+	}
+	if m := info(t, at); !hasOption(m.Options, "ro") || !hasOption(m.Options, "nodev") || !hasOption(m.Options, "nosuid") {
+		t.Errorf("options %q", m.Options)
+	}
+}
+
 func TestBindRefuses(t *testing.T) {
 	tests := []struct {
 		name    string

@@ -27,6 +27,8 @@ type Cache string
 const (
 	// CacheShared shows the cache of the clone and the uid, to read and to write.
 	CacheShared Cache = "shared"
+	// CacheReadonly shows it to read only, and warm layers, and publishes nothing.
+	CacheReadonly Cache = "readonly"
 	// CacheOff shows none.
 	CacheOff Cache = "off"
 )
@@ -38,6 +40,8 @@ type Options struct {
 	Subject      Subject
 	Mode         Mode
 	Cache        Cache
+	Warm         Warm
+	WarmKey      string // separates warm state that must not mix; empty is a key like any other
 	UID          uint32 // owner of the files, never 4294967295
 	GID          uint32 // not derived from UID
 	Refresh      Refresh
@@ -54,6 +58,8 @@ const (
 	optSubject = "subject"
 	optMode    = "mode"
 	optCache   = "cache"
+	optWarm    = "warm"
+	optWarmKey = "warm_key"
 	optUID     = "uid"
 	optGID     = "gid"
 	optRefresh = "refresh"
@@ -87,10 +93,16 @@ var options = []option{
 		func(o Options) string { return string(o.Mode) }},
 	{optCache,
 		func(o *Options, text string) (err error) {
-			o.Cache, err = parseWord(optCache, text, CacheShared, CacheOff)
+			o.Cache, err = parseWord(optCache, text, CacheShared, CacheReadonly, CacheOff)
 			return
 		},
 		func(o Options) string { return string(o.Cache) }},
+	{optWarm,
+		func(o *Options, text string) (err error) { o.Warm, err = parseWarm(text); return },
+		func(o Options) string { return string(o.Warm) }},
+	{optWarmKey,
+		func(o *Options, text string) (err error) { o.WarmKey, err = parseWarmKey(text); return },
+		func(o Options) string { return o.WarmKey }},
 	{optUID,
 		func(o *Options, text string) (err error) { o.UID, err = parseID(optUID, text); return },
 		func(o Options) string { return formatID(o.UID) }},
@@ -137,7 +149,7 @@ var options = []option{
 // history and all files, lfs, no submodules, the credential whose scope fits.
 //
 // It is strict: a name that is unknown, in given or in defaults, is an error, as is a missing repo, and repo together with a url
-// that says otherwise. An empty value is an error too, but for ref, sparse and credential, where it means that there is
+// that says otherwise. An empty value is an error too, but for ref, warm, warm_key, sparse and credential, where it means that there is
 // none, whatever the default is: compose writes one for a variable that is not set. Every error is an *OptionError; of several, which one is
 // returned does not depend on chance.
 func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) {

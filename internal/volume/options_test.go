@@ -73,7 +73,7 @@ func with0(pairs ...string) map[string]string {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const options = "; allowed: repo (or url), ref, subject, mode, cache, uid, gid, refresh, stale_if_error, depth, filter, sparse, submodules, lfs, credential"
+	const options = "; allowed: repo (or url), ref, subject, mode, cache, warm, warm_key, uid, gid, refresh, stale_if_error, depth, filter, sparse, submodules, lfs, credential"
 	const ids = "; allowed: a number from 0 to 4294967294"
 	for _, tt := range []struct {
 		given, defaults map[string]string
@@ -96,8 +96,8 @@ func TestParseRefuses(t *testing.T) {
 		{with("subject", "x"+strings.Repeat("ü", 150)), nil, `option "subject": "x` + strings.Repeat("ü", 99) + `..." is longer than 256 bytes; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
 		{with("mode", "shared"), nil, `option "mode": "shared" is not supported; allowed: private`},
 		{with("mode", ""), nil, `option "mode": empty value; allowed: private`},
-		{with("cache", "readonly"), nil, `option "cache": "readonly" is not supported; allowed: shared, off`},
-		{with("cache", "Off"), nil, `option "cache": "Off" is not supported; allowed: shared, off`},
+		{with("cache", "none"), nil, `option "cache": "none" is not supported; allowed: shared, readonly, off`},
+		{with("cache", "Off"), nil, `option "cache": "Off" is not supported; allowed: shared, readonly, off`},
 		{with("uid", "root"), nil, `option "uid": "root" is not a valid number` + ids},
 		{with("uid", "-1"), nil, `option "uid": "-1" is not a valid number` + ids},
 		{with("uid", ""), nil, `option "uid": empty value` + ids},
@@ -125,7 +125,7 @@ func TestMap(t *testing.T) {
 	}
 	want := map[string]string{
 		"repo": repo, "ref": "abcdefabcdefabcdefabcdefabcdefabcdefabcd", "subject": "default", "mode": "private",
-		"cache": "shared", "uid": "0", "gid": "0", "refresh": "5m0s", "stale_if_error": "0s", "depth": "full", "filter": "none",
+		"cache": "shared", "warm": "", "warm_key": "", "uid": "0", "gid": "0", "refresh": "5m0s", "stale_if_error": "0s", "depth": "full", "filter": "none",
 		"sparse": "", "submodules": "false", "lfs": "true", "credential": "",
 	}
 	if got := o.Map(); !maps.Equal(got, want) {
@@ -172,6 +172,7 @@ func FuzzParseOptions(f *testing.F) {
 	f.Add("subject", "a/b\n", "refs/pull/7/head")
 	f.Add("mode", "shared", "HEAD")
 	f.Add("cache", "off", "v1")
+	f.Add("warm", "node_modules,a/../b", "v1")
 	f.Add("uid", "4294967295", "abcdef0")
 	f.Add("gid", "007", "a..b")
 	f.Add("refresh", "1h", "größe")

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // History says how much of a repository's history a store holds. Each has a store of its own, for a shallow fetch into a
@@ -125,7 +124,7 @@ func parseSparse(text string) (Sparse, error) {
 	if len(text) > maxSparse {
 		return fail("is longer than " + strconv.Itoa(maxSparse) + " bytes")
 	}
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if !plain(text) {
 		return fail("contains a control character, or is not valid UTF-8")
 	}
 	var dirs []string

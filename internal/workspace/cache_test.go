@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -170,4 +171,25 @@ func TestCacheIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.open("v", "5", "uid", "1234", "gid", "1234")
+}
+
+// TestReadonlyCache: what others put there can be read, and nothing written.
+func TestReadonlyCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, first := w.open("v", "1", "cache", "readonly") // the cache is made for it all the same
+	_, shared := w.open("v", "2")
+	file := ".hdcache/go-mod/x"
+	if err := os.WriteFile(filepath.Join(shared, file), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(filepath.Join(first, file)); err != nil || string(data) != "x" {
+		t.Errorf("reads %q, %v", data, err)
+	}
+	if err := os.WriteFile(filepath.Join(first, file), nil, 0o644); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("writes: %v", err)
+	}
+	if got := gitIn(t, first, "status", "--porcelain"); got != "" {
+		t.Errorf("status %q", got)
+	}
 }

@@ -95,5 +95,9 @@ func (m *Manager) make(rec meta.Workspace, r Request) error {
 	if err != nil {
 		return fmt.Errorf("prepare the cache: %w", err)
 	}
-	return overlay.Bind(cache, m.Mountpoint(rec), clone.CacheMount)
+	bind := overlay.Bind
+	if r.Options.Cache == volume.CacheReadonly {
+		bind = overlay.BindReadOnly
+	}
+	return bind(cache, m.Mountpoint(rec), clone.CacheMount)
 }

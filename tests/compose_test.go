@@ -21,7 +21,7 @@ func TestComposeExample(t *testing.T) {
 	compose := func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command("docker-compose", append([]string{"--project-name", project, "--file", example}, args...)...)
-		cmd.Env = append(e.command().Env, env...)
+		cmd.Env = append(e.Command().Env, env...)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil {

@@ -15,7 +15,7 @@ func TestTwentyOnColdVolume(t *testing.T) {
 	r.Reset()
 
 	m := mount(subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
-	t.Cleanup(func() { e.try("volume", "rm", "--force", subject(t)) })
+	t.Cleanup(func() { e.Try("volume", "rm", "--force", subject(t)) })
 	const containers = 20
 	portraits := make([]string, containers)
 	errs := make([]error, containers)
@@ -24,7 +24,7 @@ func TestTwentyOnColdVolume(t *testing.T) {
 		all.Go(func() {
 			// A tree that another one shared would show the other's file in its status and in its list of files.
 			script := fmt.Sprintf("%s touch mine-%d; git add -A; git commit -qm %d", portrait, i, i)
-			portraits[i], errs[i] = e.try(shArgs(m, script)...)
+			portraits[i], errs[i] = e.Try(shArgs(m, script)...)
 		})
 	}
 	all.Wait()

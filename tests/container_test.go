@@ -23,7 +23,7 @@ func mount(name string, options ...string) string {
 func (e *engine) create(t *testing.T, name string, options ...string) {
 	t.Helper()
 	e.docker(t, append([]string{"volume", "create"}, createArgs(name, options...)...)...)
-	t.Cleanup(func() { e.try("volume", "rm", "--force", name) })
+	t.Cleanup(func() { e.Try("volume", "rm", "--force", name) })
 }
 
 func createArgs(name string, options ...string) []string {
@@ -77,7 +77,7 @@ func (e *engine) sleeper(t *testing.T, mount string, flags ...string) container 
 	t.Helper()
 	args := append([]string{"run", "--detach", "--network", "host", "--stop-signal", "KILL", "--mount", mount}, flags...)
 	c := container{e, e.docker(t, append(args, image, "sleep", "1000000")...)}
-	t.Cleanup(func() { e.try("rm", "--force", "--volumes", c.id) })
+	t.Cleanup(func() { e.Try("rm", "--force", "--volumes", c.id) })
 	return c
 }
 

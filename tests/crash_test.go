@@ -4,6 +4,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/dockerd"
 )
 
 // The crash tests all follow one course: a container works, something dies, and then whatever of the container lives
@@ -127,10 +129,10 @@ func TestDisablePlugin(t *testing.T) {
 func TestKillEngine(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	if err := s.e.kill(); err != nil {
+	if err := s.e.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.e.start(); err != nil {
+	if err := s.e.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s.e.pluginPID(t, 0)
@@ -149,10 +151,10 @@ func TestKillEngine(t *testing.T) {
 func TestKillEngineLiveRestore(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "--live-restore")
-	if err := s.e.kill(); err != nil {
+	if err := s.e.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.e.start(); err != nil {
+	if err := s.e.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s.e.pluginPID(t, 0)
@@ -169,13 +171,13 @@ func TestKillEngineLiveRestore(t *testing.T) {
 func TestRestartEngine(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	if err := s.e.stop(); err != nil {
+	if err := s.e.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if mounts, err := mountsBelow(s.e.path("data")); err != nil || len(mounts) > 0 {
+	if mounts, err := dockerd.MountsBelow(s.e.Path("data")); err != nil || len(mounts) > 0 {
 		t.Errorf("mounts of a stopped engine: %q, %v", mounts, err)
 	}
-	if err := s.e.start(); err != nil {
+	if err := s.e.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s.whole(t)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/dockerd"
 )
 
 // What cannot work is refused with the reason at once, and leaves no volume, folder, mount or process behind.
@@ -78,7 +80,7 @@ func TestErrors(t *testing.T) {
 	if got := e.volumes(t); len(got) != 0 {
 		t.Errorf("volumes: got %q, want none", got)
 	}
-	if got := tail(e.path("log"), 5, func(line string) bool {
+	if got := dockerd.Tail(e.Path("log"), 5, func(line string) bool {
 		return strings.Contains(line, " plugin=") && strings.Contains(line, "hunter2")
 	}); got != "" {
 		t.Errorf("the plugin's log has a password: %s", got)
@@ -91,7 +93,7 @@ func TestMissingCommit(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	commit := strings.Repeat("ab", 20)
-	t.Cleanup(func() { e.try("volume", "rm", "--force", subject(t)) })
+	t.Cleanup(func() { e.Try("volume", "rm", "--force", subject(t)) })
 	said := e.refused(t, shArgs(mount(subject(t), "repo="+r.url, "ref="+commit, "subject="+subject(t)), "true")...)
 	if _, answer, _ := strings.Cut(said, "\n"); !strings.Contains(answer, commit) {
 		t.Errorf("the message does not name the commit: %s", answer)
@@ -102,7 +104,7 @@ func TestMissingCommit(t *testing.T) {
 // dataFolders are the names at the top of the plugin's data.
 func (e *engine) dataFolders(t *testing.T) []string {
 	t.Helper()
-	entries, err := os.ReadDir(e.data())
+	entries, err := os.ReadDir(e.Data())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (e *engine) importImage() error {
 	if err != nil {
 		return err
 	}
-	_, err = e.try("import",
+	_, err = e.Try("import",
 		"--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/tmp",
 		"--change", "ENV GIT_AUTHOR_NAME=Ada GIT_AUTHOR_EMAIL=ada@example.com GIT_COMMITTER_NAME=Ada GIT_COMMITTER_EMAIL=ada@example.com",
 		tar, image)

@@ -13,7 +13,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/helmdeck/repos/tests/dockerd"
 )
 
 func TestMain(m *testing.M) {
@@ -47,24 +48,13 @@ func prepare() error {
 }
 
 // patience is how long the tests wait for what must happen, on a loaded machine too.
-const patience = time.Minute
+const patience = dockerd.Patience
 
 // eventually waits until check has nothing to complain about any more.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	if err := poll(patience, check); err != nil {
+	if err := dockerd.Poll(patience, check); err != nil {
 		t.Fatalf("%s: still after %v: %v", what, patience, err)
-	}
-}
-
-// poll calls check until it succeeds, and returns its last error when that takes longer than limit.
-func poll(limit time.Duration, check func() error) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); ; <-tick.C {
-		if err := check(); err == nil || time.Now().After(deadline) {
-			return err
-		}
 	}
 }
 

@@ -11,49 +11,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/dockerd"
 )
 
-const pluginName = "helmdeck/repos"
+const pluginName = dockerd.PluginName
 
 // pluginDir is the folder that `make plugin` fills: config.json and rootfs/.
 func pluginDir() string { return cmp.Or(os.Getenv("PLUGIN_DIR"), "../build/plugin") }
 
-// install creates the plugin in the engine and enables it with the settings.
-func (e *engine) install(settings []string) error {
-	if _, err := os.Stat(filepath.Join(pluginDir(), "config.json")); err != nil {
-		return fmt.Errorf("no plugin: run make plugin first: %w", err)
-	}
-	if _, err := e.try("plugin", "create", pluginName, pluginDir()); err != nil {
-		return err
-	}
-	if len(settings) > 0 {
-		if _, err := e.try(append([]string{"plugin", "set", pluginName}, settings...)...); err != nil {
-			return err
-		}
-	}
-	if _, err := e.try("plugin", "enable", "--timeout", "120", pluginName); err != nil {
-		return err
-	}
-	id, err := e.try("plugin", "inspect", "--format", "{{.Id}}", pluginName)
-	e.plugin = id
-	return err
-}
-
-// data is a path of the plugin's /data, as the host sees it.
-func (e *engine) data(elem ...string) string {
-	return e.path(append([]string{"data/plugins", e.plugin, "propagated-mount"}, elem...)...)
-}
-
 // pluginProcesses are the plugin's process, first, and its descendants. None while it is down.
 func (e *engine) pluginProcesses() []int {
 	var inside []int
-	for _, pid := range allProcesses() {
+	for _, pid := range dockerd.Processes() {
 		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-		if err == nil && bytes.Contains(groups, []byte(e.plugin)) {
+		if err == nil && bytes.Contains(groups, []byte(e.Plugin)) {
 			inside = append(inside, pid)
 		}
 	}
-	first := slices.IndexFunc(inside, func(pid int) bool { return !slices.Contains(inside, parent(pid)) })
+	first := slices.IndexFunc(inside, func(pid int) bool { return !slices.Contains(inside, dockerd.Parent(pid)) })
 	if first > 0 {
 		inside[0], inside[first] = inside[first], inside[0]
 	}
@@ -98,12 +74,12 @@ func (e *engine) alone(t *testing.T) {
 func (e *engine) emptied(t *testing.T, elem ...string) {
 	t.Helper()
 	eventually(t, "what is left", func() error {
-		entries, err := os.ReadDir(e.data(elem...))
+		entries, err := os.ReadDir(e.Data(elem...))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if len(entries) > 0 {
-			return fmt.Errorf("%s holds %d entries, the first %s", e.data(elem...), len(entries), entries[0].Name())
+			return fmt.Errorf("%s holds %d entries, the first %s", e.Data(elem...), len(entries), entries[0].Name())
 		}
 		return nil
 	})
@@ -112,7 +88,7 @@ func (e *engine) emptied(t *testing.T, elem ...string) {
 // clones are the folders of a subject's clones. The subject must be one whose name on disk is itself.
 func (e *engine) clones(t *testing.T, subject string) []string {
 	t.Helper()
-	dirs, err := filepath.Glob(e.data("clones", subject, "*"))
+	dirs, err := filepath.Glob(e.Data("clones", subject, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +110,8 @@ func (e *engine) reclaimed(t *testing.T, subject string) {
 // tells the two apart: as long as the propagated mount is there, nothing is done and nothing is forgiven.
 func (e *engine) reattach(t *testing.T) {
 	t.Helper()
-	dir := e.data()
-	mounts, err := mountsBelow(dir)
+	dir := e.Data()
+	mounts, err := dockerd.MountsBelow(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func TestSilentServer(t *testing.T) {
 	release()
 	var out string
 	eventually(t, "the mount after the server is back", func() (err error) {
-		out, err = e.try(shArgs(mount("silent"), portrait)...)
+		out, err = e.Try(shArgs(mount("silent"), portrait)...)
 		return err
 	})
 	same(t, "the mount after the server is back", out, want)

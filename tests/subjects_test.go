@@ -46,8 +46,8 @@ func TestSubjects(t *testing.T) {
 				}
 				return
 			}
-			t.Cleanup(func() { e.try("volume", "rm", "--force", volume) })
-			if _, err := e.try(args...); err != nil {
+			t.Cleanup(func() { e.Try("volume", "rm", "--force", volume) })
+			if _, err := e.Try(args...); err != nil {
 				// Refusing is allowed, as long as it names the option.
 				if !strings.Contains(err.Error(), "subject") {
 					t.Error(err)
@@ -74,14 +74,14 @@ func TestSubjects(t *testing.T) {
 // subjectFolders are the names below clones/, each of which must hold clones and nothing else.
 func (e *engine) subjectFolders(t *testing.T) []string {
 	t.Helper()
-	entries, err := os.ReadDir(e.data("clones"))
+	entries, err := os.ReadDir(e.Data("clones"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name())
-		clones, err := filepath.Glob(e.data("clones", entry.Name(), "*", "store"))
+		clones, err := filepath.Glob(e.Data("clones", entry.Name(), "*", "store"))
 		if err != nil || len(clones) == 0 {
 			t.Errorf("clones/%s holds no clone", entry.Name())
 		}

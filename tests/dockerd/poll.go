@@ -1,0 +1,14 @@
+package dockerd
+
+import "time"
+
+// Poll calls check until it succeeds, and returns its last error when that takes longer than limit.
+func Poll(limit time.Duration, check func() error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); ; <-tick.C {
+		if err := check(); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}

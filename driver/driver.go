@@ -17,6 +17,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
@@ -148,9 +149,11 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 	if err := d.writeManifest(rec); err != nil {
 		return err
 	}
+	failpoint.Hit("driver/create/manifest")
 	if err := d.DB.Update(func(tx *meta.Tx) error { return tx.PutVolume(rec) }); err != nil {
 		return errors.Join(err, d.removeManifest(name))
 	}
+	failpoint.Hit("driver/create/recorded")
 	d.mu.Lock()
 	d.volumes[name] = h
 	d.mu.Unlock()
@@ -209,6 +212,7 @@ func (d *Driver) Remove(ctx context.Context, name string) error {
 		d.mu.Unlock()
 		return err
 	}
+	failpoint.Hit("driver/remove/recorded")
 	d.Log.WithField("volume", name).Info("remove: done")
 	return d.removeManifest(name)
 }

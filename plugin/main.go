@@ -23,6 +23,8 @@ import (
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
@@ -86,10 +88,11 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return err
 	}
+	boot := failpoint.Boot(strings.TrimSpace(string(id)))
 	certificates, err := writeCABundle(at.data, set.caBundle)
 	if err != nil {
 		return err
@@ -106,7 +109,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		"volatile": features.Volatile, "metacopy": features.Metacopy, "git": runner.Confinement(),
 	}).Info("starting")
 
-	db, state, err := openMeta(at.data, strings.TrimSpace(string(boot)), log)
+	db, state, err := openMeta(at.data, boot, log)
 	if err != nil {
 		return err
 	}
@@ -120,7 +123,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	clones, err := clone.NewManager(clone.Config{
-		Root: at.data, Boot: strings.TrimSpace(string(boot)), DB: db, Git: runner, Trash: bin, Log: log, Now: time.Now,
+		Root: at.data, Boot: boot, DB: db, Git: runner, Trash: bin, Log: log, Now: time.Now,
 		Credentials: authFrom(credentials), Schemes: set.schemes, AskTimeout: at.askTimeout,
 	}, state)
 	if err != nil {
@@ -234,33 +237,50 @@ func reportTrash(log *logrus.Logger) func(trash.Report) {
 // start over data that is there.
 func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, error) {
 	path := filepath.Join(data, "meta.db")
-	_, statErr := os.Lstat(path)
-	lost := errors.Is(statErr, os.ErrNotExist)
-	db, state, err := meta.Open(path)
-	if errors.Is(err, meta.ErrDamaged) {
-		aside, asideErr := meta.SetAside(path, time.Now())
-		if asideErr != nil {
-			return nil, meta.State{}, errors.Join(err, asideErr)
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		if err := rebuild(data, boot, log); err != nil {
+			return nil, meta.State{}, err
 		}
-		log.WithError(err).Errorf("the database is damaged: it is set aside as %s and rebuilt from the manifests", aside)
-		lost = true
-		db, state, err = meta.Open(path)
 	}
-	if err != nil || !lost {
+	db, state, err := meta.Open(path)
+	if !errors.Is(err, meta.ErrDamaged) {
 		return db, state, err
 	}
-	if err := rebuild(db, data, boot, log); err != nil {
-		// Not a database with half of it: the next start tries again.
-		return nil, meta.State{}, errors.Join(err, db.Close(), os.Remove(path))
+	aside, asideErr := meta.SetAside(path, time.Now())
+	if asideErr != nil {
+		return nil, meta.State{}, errors.Join(err, asideErr)
 	}
-	if err := db.Close(); err != nil {
+	log.WithError(err).Errorf("the database is damaged: it is set aside as %s and rebuilt from the manifests", aside)
+	failpoint.Hit("plugin/rebuild/aside")
+	if err := rebuild(data, boot, log); err != nil {
 		return nil, meta.State{}, err
 	}
 	return meta.Open(path)
 }
 
-// rebuild fills an empty database from the manifests.
-func rebuild(db *meta.DB, data, boot string, log *logrus.Logger) error {
+// rebuild makes a database from the manifests, under a temporary name until it
+// is whole: an empty or a half one would be believed by the next start.
+func rebuild(data, boot string, log *logrus.Logger) error {
+	temp := filepath.Join(data, durable.TempPrefix+"meta.db")
+	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	db, _, err := meta.Open(temp)
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("plugin/rebuild/empty")
+	if err := errors.Join(fill(db, data, boot, log), db.Close()); err != nil {
+		return err
+	}
+	failpoint.Hit("plugin/rebuild/filled")
+	err = durable.Rename(temp, filepath.Join(data, "meta.db"))
+	failpoint.Hit("plugin/rebuild/renamed")
+	return err
+}
+
+// fill fills an empty database from the manifests.
+func fill(db *meta.DB, data, boot string, log *logrus.Logger) error {
 	volumes, err := driver.Rebuild(data)
 	if err != nil {
 		log.WithError(err).Error("rebuild: volumes whose manifest can't be read are not listed")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -93,6 +94,7 @@ func (c *Clone) collect() error {
 		}
 		return err
 	}
+	failpoint.Hit("clone/collect/recorded")
 	var errs []error
 	for _, l := range list {
 		dir := c.treeDir(l.ID)
@@ -101,6 +103,7 @@ func (c *Clone) collect() error {
 		}
 		_, err := c.m.Trash.Put(dir, "layer")
 		errs = append(errs, err)
+		failpoint.Hit("clone/collect/trashed")
 	}
 	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
@@ -49,12 +50,15 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir strin
 	if err := overlay.Mount(spec); err != nil {
 		return false, err
 	}
+	failpoint.Hit("clone/delta/mounted")
 	usable, buildErr := c.moveTo(ctx, s, l, base.Commit, dir, target)
+	failpoint.Hit("clone/delta/moved")
 	// The mount is gone for good before its upper becomes a lower layer.
 	free, err := overlay.Detach(target)
 	if err == nil {
 		err = free()
 	}
+	failpoint.Hit("clone/delta/detached")
 	if err := errors.Join(buildErr, err); err != nil || usable {
 		if usable {
 			l.Chain = append([]string{l.ID}, base.Chain...)

@@ -2,6 +2,7 @@ package clone
 
 import (
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -25,6 +26,7 @@ func (m *Manager) syncLayers() {
 		if err := m.syncNow(); err != nil {
 			m.Log.WithError(err).Warn("sync layers: they are good for this boot only")
 		}
+		failpoint.Hit("clone/sync/recorded")
 	}
 }
 
@@ -56,6 +58,7 @@ func (m *Manager) syncNow() error {
 	if err := durable.SyncFS(m.Root); err != nil {
 		return err
 	}
+	failpoint.Hit("clone/sync/synced")
 	return m.DB.Update(func(tx *meta.Tx) error {
 		for _, p := range list {
 			p.c.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -75,6 +76,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 				err = errors.Join(err, c.discardStore(dir))
 			}
 		}()
+		failpoint.Hit("clone/fetch/made")
 	}
 	// What an earlier git was killed over must not be in this one's way.
 	if err := git.SweepStore(dir); err != nil {
@@ -93,6 +95,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 	}); err != nil {
 		return f, err
 	}
+	failpoint.Hit("clone/fetch/fetched")
 	if f.refs, err = git.Refs(dir); err != nil {
 		return f, err
 	}
@@ -100,13 +103,16 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 		if err := durable.SyncTree(dir); err != nil {
 			return f, err
 		}
+		failpoint.Hit("clone/fetch/synced")
 		if err := durable.Rename(dir, c.storeDir(name)); err != nil {
 			return f, err
 		}
+		failpoint.Hit("clone/fetch/renamed")
 		dir = c.storeDir(name)
 	}
 	f.store, err = c.fetchedNow(s, a, extra, began, f.refs)
 	if err == nil {
+		failpoint.Hit("clone/fetch/recorded")
 		c.repackSoon(s)
 		c.m.Log.WithFields(map[string]any{
 			"clone": c.key, "store": name, "repo": url, "refs": len(f.refs), "took": c.m.Now().Sub(began).String(),

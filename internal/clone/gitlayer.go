@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -52,6 +53,7 @@ func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, stor
 		if err != nil {
 			return l, err
 		}
+		failpoint.Hit("clone/gitlayer/linked")
 		return l, appendFile(filepath.Join(dir, ".git/config"), tree.Modules)
 	}, (*meta.Tx).PutGitLayer)
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -52,10 +53,12 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 		if err := c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
 			return false, err
 		}
+		failpoint.Hit("clone/heal/recorded")
 		if ok, err := exists(c.storeDir(name)); err != nil || !ok {
 			return true, err
 		}
 		_, err = c.m.Trash.Put(c.storeDir(name), "damaged-store")
+		failpoint.Hit("clone/heal/aside")
 		return true, err
 	})
 }

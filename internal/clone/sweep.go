@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
@@ -50,6 +51,7 @@ func (c *Clone) sweepNow() error {
 	if err := c.sweepStores(); err != nil {
 		return err
 	}
+	failpoint.Hit("clone/sweep/stores")
 	if err := c.sweepLayers("trees", c.trees, (*meta.Tx).DeleteTree); err != nil {
 		return err
 	}
@@ -143,6 +145,7 @@ func (c *Clone) sweepLayers(sub string, known map[string]meta.Layer, del func(*m
 	}); err != nil {
 		return err
 	}
+	failpoint.Hit("clone/sweep/forgotten")
 	return c.trashUnless(filepath.Join(c.dir, sub), func(id string) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -164,6 +167,7 @@ func (c *Clone) trashUnless(dir string, keep func(name string) bool) error {
 		if _, putErr := c.m.Trash.Put(filepath.Join(dir, e.Name()), "leftover"); putErr != nil {
 			err = errors.Join(err, putErr)
 		}
+		failpoint.Hit("clone/sweep/trashed")
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -77,6 +78,7 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 	if err := c.m.Git.Checkout(ctx, co); err != nil {
 		return false, "", err
 	}
+	failpoint.Hit("clone/tree/checked-out")
 	if err := c.fillLFS(ctx, s, c.rule(s), co); err != nil {
 		return false, "", err
 	}
@@ -128,9 +130,11 @@ func (c *Clone) layer(ctx context.Context, known map[string]meta.Layer, id, dir 
 				err = errors.Join(err, trashErr)
 			}
 		}()
+		failpoint.Hit("clone/layer/made")
 		if l, err = build(ctx, temp); err != nil {
 			return l, err
 		}
+		failpoint.Hit("clone/layer/built")
 		l.Boot, l.CreatedAt = c.m.Boot, c.m.Now()
 		c.publishing.Lock()
 		defer c.publishing.Unlock()
@@ -138,10 +142,12 @@ func (c *Clone) layer(ctx context.Context, known map[string]meta.Layer, id, dir 
 		if err = durable.RenameVolatile(temp, dir); err != nil {
 			return l, err
 		}
+		failpoint.Hit("clone/layer/renamed")
 		if err = c.m.DB.Update(func(tx *meta.Tx) error { return put(tx, l) }); err != nil {
 			temp = dir
 			return l, err
 		}
+		failpoint.Hit("clone/layer/recorded")
 		c.mu.Lock()
 		known[id] = l
 		c.mu.Unlock()

@@ -43,6 +43,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/helmdeck/repos/internal/failpoint"
 )
 
 const (
@@ -149,6 +151,7 @@ func SetAside(path string, now time.Time) (string, error) {
 }
 
 func (db *DB) prepare() error {
+	defer failpoint.Hit("meta/open/committed")
 	return db.bolt.Update(func(tx *bbolt.Tx) error {
 		m, err := tx.CreateBucketIfNotExists(metaBucket)
 		if err != nil {
@@ -171,6 +174,7 @@ func (db *DB) prepare() error {
 		if string(found) == version {
 			return nil
 		}
+		failpoint.Hit("meta/open/prepared")
 		return m.Put(versionKey, []byte(version))
 	})
 }

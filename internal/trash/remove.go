@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/failpoint"
 )
 
 // remover deletes one directory, top. It never goes deeper than its children:
@@ -120,6 +122,7 @@ func (r *remover) hoist(dir int, name string) {
 		r.fail(name, err)
 		return
 	}
+	failpoint.Hit("trash/remove/hoisted")
 	r.made++
 	r.progress = true
 }

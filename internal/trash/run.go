@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/failpoint"
 )
 
 // niceness of the worker. From 15 on the kernel derives the lowest of the
@@ -37,7 +39,9 @@ func (t *Trash) work(ctx context.Context) {
 			}
 			continue
 		}
+		failpoint.Hit("trash/remove/begun")
 		r := remove(ctx, entry)
+		failpoint.Hit("trash/remove/done")
 		if r.Err != nil && ctx.Err() != nil {
 			t.unfinished(entry)
 			return

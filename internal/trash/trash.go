@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
 )
 
 // maxName leaves room for what is appended to a name; a file name has at most
@@ -81,6 +82,7 @@ func (t *Trash) Put(path, name string) (entry string, err error) {
 	if err := durable.RenameVolatile(path, entry); err != nil {
 		return "", fmt.Errorf("put into the trash: %w", err)
 	}
+	failpoint.Hit("trash/put/renamed")
 	t.add(entry)
 	return entry, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
@@ -81,6 +82,7 @@ func (m *Manager) make(rec meta.Workspace, r Request) error {
 			return err
 		}
 	}
+	failpoint.Hit("workspace/open/made")
 	if err := overlay.Mount(overlay.Spec{
 		Source: "helmdeck-repos", Lower: r.Checkout.Lower,
 		Upper: upper, Work: filepath.Join(dir, "work"), Target: m.Mountpoint(rec),
@@ -88,6 +90,7 @@ func (m *Manager) make(rec meta.Workspace, r Request) error {
 	}); err != nil {
 		return err
 	}
+	failpoint.Hit("workspace/open/mounted")
 	if !cached {
 		return nil
 	}

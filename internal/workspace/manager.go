@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
@@ -117,7 +118,9 @@ func (m *Manager) Open(r Request) (meta.Workspace, error) {
 
 	err := m.make(rec, r)
 	if err == nil {
+		failpoint.Hit("workspace/open/bound")
 		err = m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
+		failpoint.Hit("workspace/open/recorded")
 	}
 	if err != nil {
 		err = errors.Join(err, m.unmake(rec))
@@ -192,8 +195,10 @@ func (m *Manager) Release(volume, leaseID string) error {
 		m.mu.Unlock()
 		return err
 	}
+	failpoint.Hit("workspace/release/detached")
 	// That it has ended is said before anything is taken away.
 	err = m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
+	failpoint.Hit("workspace/release/recorded")
 	m.Clones.Background(func(ctx context.Context) {
 		if free != nil {
 			// Tearing the overlay down takes as long as it is dirty.

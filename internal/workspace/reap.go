@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 )
@@ -63,7 +64,9 @@ func (m *Manager) remove(w *workspace) error {
 	if err := m.DB.Update(func(tx *meta.Tx) error { return tx.DeleteWorkspace(w.rec.ID) }); err != nil {
 		return err
 	}
+	failpoint.Hit("workspace/remove/recorded")
 	_, err := m.Trash.Put(m.dir(w.rec), "workspace")
+	failpoint.Hit("workspace/remove/renamed")
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}

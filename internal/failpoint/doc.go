@@ -1,0 +1,14 @@
+// Package failpoint names the moments between two durable steps at which a test
+// lets the plugin die.
+//
+// Without the build tag "failpoints" Hit is empty and compiled to nothing: no
+// environment can make the shipped program die. With it,
+//
+//	HELMDECK_FAILPOINT=name[:n]  kills the process, as a crash would, at the n-th
+//	                             hit of the point (the first without n)
+//	HELMDECK_FAILPOINT_LOG=file  gets a line with the name of each point that was
+//	                             hit, the one that kills among them
+//	HELMDECK_BOOT=id             is what the program takes for the kernel's boot ID
+//
+// Every name is in Names, and is used at one place.
+package failpoint

@@ -1,0 +1,276 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrMoved says that a directory was moved while what is below it was read: the
+// rest of that is left out.
+var ErrMoved = errors.New("a directory was moved while it was read")
+
+// Entry is a name in a directory.
+type Entry struct {
+	// Dir is a descriptor of the directory, good until the visitor returns.
+	Dir  int
+	Name string
+	// Type is unix.DT_DIR and the like, or DT_UNKNOWN.
+	Type uint8
+	// Depth is 0 for the path that Walk was given.
+	Depth int
+}
+
+// Visitor is told what a Walk finds, by one goroutine. It may delete what it is
+// shown.
+type Visitor interface {
+	// Visit says whether to go into e, which it should for directories only.
+	Visit(e Entry) (enter bool)
+	// Leave is called when all that is below a directory was visited. It is not
+	// called for one that vanished or was moved meanwhile.
+	Leave(e Entry)
+	// Skip is called for a directory that can't be opened or, with no more of the
+	// entry than its depth, read on.
+	Skip(e Entry, err error)
+}
+
+const (
+	// window is how many directories are open, besides the top: the deepest ones.
+	window = 4
+	// batch is how much of a directory is read at once: some 400 names. After a
+	// chain of more than window directories so much is read again.
+	batch = 16 << 10
+)
+
+// walk goes down with a descriptor and up by "..", for the depth shall cost
+// neither descriptors nor path length. A directory that was closed on the way
+// down is opened again from its child and must then be the same inode: a
+// program that moves directories about can hide things, not lead us elsewhere.
+type walk struct {
+	v    Visitor
+	dev  uint64
+	free [][]byte
+	// levels are the directories from the top to where we are.
+	levels []level
+}
+
+// level is one directory on the way down.
+type level struct {
+	ino uint64
+	// at and next are the positions of the entry that we are below of, and of the
+	// one after it.
+	at, next int64
+	*reader  // nil while the directory is closed
+}
+
+// reader is an open directory.
+type reader struct {
+	fd   int
+	buf  []byte
+	rest []byte // of buf, not parsed yet
+	pos  int64  // of rest
+	name string // that we are below of
+}
+
+// dirent is what the kernel says of one name.
+type dirent struct {
+	ino      uint64
+	at, next int64
+	kind     uint8
+	name     string
+}
+
+// Walk visits path, and what is below it in no order. It follows no symbolic
+// link, enters no mount, opens nothing but directories, and takes a constant
+// number of descriptors and 32 bytes for each level. What appears or vanishes
+// meanwhile may be visited or not. The error is the context's, or that of the
+// directory that path is in. Pace may be nil.
+func Walk(ctx context.Context, path string, v Visitor, pace *Pace) error {
+	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %q: %w", filepath.Dir(path), err)
+	}
+	defer unix.Close(parent)
+	top := Entry{Dir: parent, Name: filepath.Base(path)}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !v.Visit(top) {
+		return nil
+	}
+	w := &walk{v: v}
+	defer w.close()
+	w.enter(top, 0, 0)
+	if len(w.levels) == 0 {
+		return nil
+	}
+	for {
+		if err := pace.Pause(ctx); err != nil {
+			return err
+		}
+		l := &w.levels[len(w.levels)-1]
+		d, ok, err := l.read()
+		switch {
+		case err != nil:
+			v.Skip(Entry{Depth: len(w.levels) - 1}, fmt.Errorf("read directory: %w", err))
+			fallthrough
+		case !ok:
+			if len(w.levels) == 1 {
+				v.Leave(top)
+				return nil
+			}
+			w.leave()
+		default:
+			e := Entry{Dir: l.fd, Name: d.name, Type: d.kind, Depth: len(w.levels)}
+			if v.Visit(e) {
+				w.enter(e, d.at, d.next)
+			}
+		}
+	}
+}
+
+// enter opens the directory e, and closes the one that falls out of the window.
+func (w *walk) enter(e Entry, at, next int64) {
+	fd, err := openBelow(e.Dir, e.Name)
+	if err != nil {
+		w.v.Skip(e, err)
+		return
+	}
+	dev, ino, err := identity(fd)
+	if err != nil || len(w.levels) > 0 && dev != w.dev {
+		unix.Close(fd)
+		w.v.Skip(e, errors.Join(err, unix.EXDEV))
+		return
+	}
+	w.dev = dev
+	if n := len(w.levels); n > 0 {
+		l := &w.levels[n-1]
+		l.at, l.next, l.name = at, next, e.Name
+	}
+	w.levels = append(w.levels, level{ino: ino, reader: w.reader(fd)})
+	if out := len(w.levels) - 1 - window; out > 0 { // the top stays open
+		w.drop(&w.levels[out])
+	}
+}
+
+// leave goes from a directory that is done to the one that it is in.
+func (w *walk) leave() {
+	n := len(w.levels) - 1
+	child := w.levels[n]
+	w.levels = w.levels[:n]
+	defer w.drop(&child)
+	l := &w.levels[n-1]
+	if l.reader != nil {
+		w.v.Leave(Entry{Dir: l.fd, Name: l.name, Type: unix.DT_DIR, Depth: n})
+		return
+	}
+	fd, err := unix.Openat(child.fd, "..", openFlags, 0)
+	if err == nil {
+		var dev, ino uint64
+		if dev, ino, err = identity(fd); err == nil && (dev != w.dev || ino != l.ino) {
+			err = ErrMoved
+		}
+		if err != nil {
+			unix.Close(fd)
+		}
+	}
+	if err != nil {
+		// All between here and the top are closed.
+		w.levels = w.levels[:1]
+		w.v.Skip(Entry{Depth: n - 1}, err)
+		return
+	}
+	l.reader = w.reader(fd)
+	// The name was forgotten with the directory. It is the first one there, or
+	// near it if others were made meanwhile.
+	l.seek(l.at)
+	for d, ok, err := l.read(); ok && err == nil; d, ok, err = l.read() {
+		if d.ino == child.ino {
+			w.v.Leave(Entry{Dir: l.fd, Name: d.name, Type: unix.DT_DIR, Depth: n})
+			break
+		}
+		if len(l.rest) == 0 {
+			break
+		}
+	}
+	l.seek(l.next)
+}
+
+func (w *walk) reader(fd int) *reader {
+	var buf []byte
+	if n := len(w.free); n > 0 {
+		buf, w.free = w.free[n-1], w.free[:n-1]
+	} else {
+		buf = make([]byte, batch)
+	}
+	return &reader{fd: fd, buf: buf}
+}
+
+// drop closes a directory.
+func (w *walk) drop(l *level) {
+	if l.reader != nil {
+		unix.Close(l.fd)
+		w.free = append(w.free, l.buf)
+		l.reader = nil
+	}
+}
+
+func (w *walk) close() {
+	for i := range w.levels {
+		w.drop(&w.levels[i])
+	}
+}
+
+// seek has read go on at a position that an entry had.
+func (r *reader) seek(at int64) {
+	r.rest, r.pos = nil, at
+	// An error is one of read too.
+	_, _ = unix.Seek(r.fd, at, unix.SEEK_SET)
+}
+
+// read returns the next name, and not ok after the last one.
+func (r *reader) read() (d dirent, ok bool, err error) {
+	for {
+		if len(r.rest) == 0 {
+			n, err := unix.Getdents(r.fd, r.buf)
+			if err != nil || n == 0 {
+				return dirent{}, false, err
+			}
+			r.rest = r.buf[:n]
+		}
+		// struct linux_dirent64: ino, off, reclen, type, name with a zero.
+		e := r.rest
+		size := binary.NativeEndian.Uint16(e[16:])
+		d.ino, d.at, d.next = binary.NativeEndian.Uint64(e), r.pos, int64(binary.NativeEndian.Uint64(e[8:]))
+		d.kind = e[18]
+		name, _, _ := bytes.Cut(e[19:size], []byte{0})
+		r.rest, r.pos = e[size:], d.next
+		if string(name) != "." && string(name) != ".." {
+			d.name = string(name)
+			return d, true, nil
+		}
+	}
+}
+
+func identity(fd int) (dev, ino uint64, err error) {
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	return st.Dev, st.Ino, err
+}
+
+// openFlags do not touch the time of access: measuring writes nothing.
+const openFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NOATIME | unix.O_CLOEXEC
+
+// openBelow opens the directory name of dir to be read, unless it is a link,
+// or a mount point even of the same filesystem.
+func openBelow(dir int, name string) (int, error) {
+	return unix.Openat2(dir, name, &unix.OpenHow{
+		Flags:   openFlags,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	})
+}

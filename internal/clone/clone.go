@@ -33,13 +33,14 @@ type Clone struct {
 	// its record and its place in memory together.
 	publishing sync.Mutex
 	swept      atomic.Bool
+	trees      *layerSet
+	gitLayers  *layerSet
 
-	mu        sync.Mutex // guards what follows; never held over I/O
-	rec       *meta.Clone
-	trees     map[string]meta.Layer
-	gitLayers map[string]meta.Layer
-	users     map[string]int // of layer directories
-	doing     []*activity
+	mu       sync.Mutex // guards what follows, and the layers; never held over I/O
+	rec      *meta.Clone
+	doing    []*activity
+	uses     int           // Creates, Mounts and background work on it
+	evicting chan struct{} // closed when its eviction is over; nil: there is none
 }
 
 // Key returns the clone's key, which is also its directory below clones/.
@@ -51,9 +52,7 @@ func (c *Clone) Dir() string { return c.dir }
 // Subject returns whom the clone belongs to.
 func (c *Clone) Subject() volume.Subject { return c.subject }
 
-func (c *Clone) storeDir(name string) string  { return filepath.Join(c.dir, "store", name+".git") }
-func (c *Clone) treeDir(id string) string     { return filepath.Join(c.dir, "trees", id) }
-func (c *Clone) gitLayerDir(id string) string { return filepath.Join(c.dir, "refs", id) }
+func (c *Clone) storeDir(name string) string { return filepath.Join(c.dir, "store", name+".git") }
 
 // Status is what Get shows of a clone.
 type Status struct {
@@ -214,38 +213,29 @@ func (c *Clone) save() error {
 func (c *Clone) Hold(chain []string, gitLayer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hold(c.lower(chain, gitLayer))
+	c.hold(chain, gitLayer)
 }
-
-// Drop ends a Hold.
-func (c *Clone) Drop(chain []string, gitLayer string) { c.drop(c.lower(chain, gitLayer)) }
 
 // hold is called with mu held.
-func (c *Clone) hold(dirs []string) {
-	for _, dir := range dirs {
-		c.users[dir]++
-	}
+func (c *Clone) hold(chain []string, gitLayer string) {
+	c.trees.hold(chain...)
+	c.gitLayers.hold(gitLayer)
 }
 
-func (c *Clone) drop(dirs []string) {
+// Drop ends a Hold. What nothing needs then goes in the background.
+func (c *Clone) Drop(chain []string, gitLayer string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, dir := range dirs {
-		if c.users[dir]--; c.users[dir] <= 0 {
-			delete(c.users, dir)
-		}
-	}
+	c.trees.drop(chain...)
+	c.gitLayers.drop(gitLayer)
+	c.mu.Unlock()
+	c.collectSoon()
 }
+
+// heldLocked reports whether a workspace, of whatever state, or a build stands on
+// layers of the clone.
+func (c *Clone) heldLocked() bool { return len(c.trees.users)+len(c.gitLayers.users) > 0 }
 
 // lower returns the layer directories of a workspace, topmost first.
 func (c *Clone) lower(chain []string, gitLayer string) []string {
-	return append([]string{c.gitLayerDir(gitLayer)}, c.treeDirs(chain)...)
-}
-
-func (c *Clone) treeDirs(chain []string) []string {
-	dirs := make([]string, len(chain))
-	for i, id := range chain {
-		dirs[i] = c.treeDir(id)
-	}
-	return dirs
+	return append([]string{c.gitLayers.path(gitLayer)}, c.trees.paths(chain)...)
 }

@@ -2,17 +2,18 @@ package clone
 
 import (
 	"context"
-	"errors"
 
-	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
 // collectSoon trashes, in the background, layers that nothing needs any more:
 // no workspace stands on them, and no ref that a volume has named is at their
-// commit.
+// commit. It is for whoever has made a layer, or let go of one.
 func (c *Clone) collectSoon() {
-	if len(c.unneeded(false)) == 0 {
+	c.mu.Lock()
+	n := len(c.unneeded())
+	c.mu.Unlock()
+	if n == 0 {
 		return
 	}
 	c.m.Background(func(ctx context.Context) {
@@ -25,85 +26,44 @@ func (c *Clone) collectSoon() {
 	})
 }
 
-// unneeded lists layers that nothing needs; with remove it also takes them out
-// of memory, so that no Prepare can hold them.
-func (c *Clone) unneeded(remove bool) []meta.Layer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// unneeded lists the layers that nothing needs. It is called with mu held.
+func (c *Clone) unneeded() []member {
 	if c.rec == nil {
 		return nil
 	}
+	current := c.currentCommits()
+	needed := make(map[string]bool) // also by a tree that stands on it
+	for id, l := range c.trees.known {
+		if current[l.Commit] || c.trees.users[id] > 0 {
+			for _, below := range l.Chain {
+				needed[below] = true
+			}
+		}
+	}
+	list := c.trees.members(func(l meta.Layer) bool { return !needed[l.ID] })
+	return append(list, c.gitLayers.members(func(l meta.Layer) bool {
+		return !(current[l.Commit] && l.Snapshot == c.rec.Stores[l.Store].Snapshot) && c.gitLayers.users[l.ID] == 0
+	})...)
+}
+
+// currentCommits are those at which refs are that volumes have named. It is
+// called with mu held.
+func (c *Clone) currentCommits() map[string]bool {
 	current := make(map[string]bool)
 	for _, store := range c.rec.Stores {
 		for _, r := range store.Refs {
 			current[r.Commit] = true
 		}
 	}
-	var list []meta.Layer
-	needed := make(map[string]bool) // also by a tree that stands on it
-	for id, l := range c.trees {
-		if current[l.Commit] || c.users[c.treeDir(id)] > 0 {
-			for _, below := range l.Chain {
-				needed[below] = true
-			}
-		}
-	}
-	for id, l := range c.trees {
-		if !needed[id] {
-			list = append(list, l)
-			if remove {
-				delete(c.trees, id)
-			}
-		}
-	}
-	for id, l := range c.gitLayers {
-		if !(current[l.Commit] && l.Snapshot == c.rec.Stores[l.Store].Snapshot) && c.users[c.gitLayerDir(id)] == 0 {
-			list = append(list, l)
-			if remove {
-				delete(c.gitLayers, id)
-			}
-		}
-	}
-	return list
+	return current
 }
 
 func (c *Clone) collect() error {
 	c.publishing.Lock()
 	defer c.publishing.Unlock()
-	list := c.unneeded(true)
-	if err := c.m.DB.Update(func(tx *meta.Tx) error {
-		for _, l := range list {
-			del := tx.DeleteTree
-			if l.Snapshot != "" {
-				del = tx.DeleteGitLayer
-			}
-			if err := del(l); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		c.mu.Lock() // else their directories would be in the way of the next ones
-		defer c.mu.Unlock()
-		for _, l := range list {
-			if l.Snapshot != "" {
-				c.gitLayers[l.ID] = l
-			} else {
-				c.trees[l.ID] = l
-			}
-		}
-		return err
-	}
-	failpoint.Hit("clone/collect/recorded")
-	var errs []error
-	for _, l := range list {
-		dir := c.treeDir(l.ID)
-		if l.Snapshot != "" {
-			dir = c.gitLayerDir(l.ID)
-		}
-		_, err := c.m.Trash.Put(dir, "layer")
-		errs = append(errs, err)
-		failpoint.Hit("clone/collect/trashed")
-	}
-	return errors.Join(errs...)
+	c.mu.Lock()
+	list := c.unneeded()
+	takeOut(list)
+	c.mu.Unlock()
+	return c.remove(list)
 }

@@ -46,12 +46,12 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir strin
 	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(target, 0o755), os.Chown(dir, int(s.UID), int(s.GID))); err != nil {
 		return false, err
 	}
-	spec := overlay.Spec{Source: "helmdeck-repos", Lower: c.treeDirs(base.Chain), Upper: dir, Work: work, Target: target, Volatile: true}
+	spec := overlay.Spec{Source: "helmdeck-repos", Lower: c.trees.paths(base.Chain), Upper: dir, Work: work, Target: target, Volatile: true}
 	if err := overlay.Mount(spec); err != nil {
 		return false, err
 	}
 	failpoint.Hit("clone/delta/mounted")
-	usable, buildErr := c.moveTo(ctx, s, l, base.Commit, dir, target)
+	usable, buildErr := c.moveTo(ctx, s, l, dir, target)
 	failpoint.Hit("clone/delta/moved")
 	// The mount is gone for good before its upper becomes a lower layer.
 	free, err := overlay.Detach(target)
@@ -68,11 +68,11 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir strin
 	return false, empty(dir)
 }
 
-// moveTo moves the checkout at target from one commit to another. It is not usable
+// moveTo moves the checkout at target to another commit. It is not usable
 // when attributes have changed: they say how files are written that have not.
-func (c *Clone) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, upper, target string) (usable bool, err error) {
+func (c *Clone) moveTo(ctx context.Context, s Spec, l *meta.Layer, upper, target string) (usable bool, err error) {
 	co := c.checkoutOf(s, l.Commit, target)
-	co.Base = from
+	co.Onto = true
 	if err := c.m.Git.Checkout(ctx, co); err != nil {
 		return false, err
 	}
@@ -122,7 +122,7 @@ func (c *Clone) baseOf(l *meta.Layer) (base *meta.Layer, release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var newest time.Time
-	for _, t := range c.trees {
+	for _, t := range c.trees.known {
 		if t.Shape == l.Shape && t.Shape != "" && t.Modules == "" && t.CreatedAt.After(newest) {
 			newest, base = t.CreatedAt, &t
 		}
@@ -130,9 +130,12 @@ func (c *Clone) baseOf(l *meta.Layer) (base *meta.Layer, release func()) {
 	if base == nil || len(base.Chain) == maxChain {
 		return nil, nil
 	}
-	dirs := c.treeDirs(base.Chain)
-	c.hold(dirs)
-	return base, func() { c.drop(dirs) }
+	c.trees.hold(base.Chain...)
+	return base, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.trees.drop(base.Chain...)
+	}
 }
 
 // empty removes what is in a directory that only we and git have written to.

@@ -30,24 +30,19 @@ func (m *Manager) syncLayers() {
 	}
 }
 
+// syncNow is about the layers of this boot: what an earlier one has not synced is
+// not on disk, whatever is synced now.
 func (m *Manager) syncNow() error {
 	type pending struct {
-		c     *Clone
-		known map[string]meta.Layer
-		put   func(*meta.Tx, meta.Layer) error
-		layer meta.Layer
+		c *Clone
+		member
 	}
 	var list []pending
 	for _, c := range m.all() {
 		c.mu.Lock()
-		for _, l := range c.trees {
-			if !l.Durable {
-				list = append(list, pending{c, c.trees, (*meta.Tx).PutTree, l})
-			}
-		}
-		for _, l := range c.gitLayers {
-			if !l.Durable {
-				list = append(list, pending{c, c.gitLayers, (*meta.Tx).PutGitLayer, l})
+		for _, set := range c.sets() {
+			for _, l := range set.members(func(l meta.Layer) bool { return !l.Durable && l.Boot == m.Boot }) {
+				list = append(list, pending{c, l})
 			}
 		}
 		c.mu.Unlock()
@@ -62,16 +57,16 @@ func (m *Manager) syncNow() error {
 	return m.DB.Update(func(tx *meta.Tx) error {
 		for _, p := range list {
 			p.c.mu.Lock()
-			_, there := p.known[p.layer.ID]
-			p.layer.Durable = true
-			if there {
-				p.known[p.layer.ID] = p.layer
+			l, there := p.set.known[p.ID]
+			if there = there && l.CreatedAt.Equal(p.CreatedAt); there {
+				l.Durable = true
+				p.set.known[p.ID] = l
 			}
 			p.c.mu.Unlock()
 			if !there {
 				continue
 			}
-			if err := p.put(tx, p.layer); err != nil {
+			if err := p.set.put(tx, l); err != nil {
 				return err
 			}
 		}

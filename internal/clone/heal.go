@@ -68,52 +68,37 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 func (c *Clone) HealLayers(co *Checkout) (healed bool, err error) {
 	c.publishing.Lock()
 	defer c.publishing.Unlock()
-	lost := func(dir string) bool {
-		ok, existsErr := exists(dir)
-		err = errors.Join(err, existsErr)
-		return existsErr == nil && !ok
-	}
-	gone := make(map[string]bool) // tree layers
-	for _, id := range co.Tree.Chain {
-		if lost(c.treeDir(id)) {
-			gone[id] = true
+	gone := func(set *layerSet, ids ...string) (map[string]bool, error) {
+		list := make(map[string]bool)
+		for _, id := range ids {
+			if ok, err := exists(set.path(id)); err != nil {
+				return nil, err
+			} else if !ok {
+				list[id] = true
+			}
 		}
+		return list, nil
 	}
-	dropGit := lost(c.gitLayerDir(co.GitLayer.ID))
-	if err != nil || len(gone) == 0 && !dropGit {
+	trees, err := gone(c.trees, co.Tree.Chain...)
+	if err != nil {
 		return false, err
 	}
-	c.mu.Lock()
-	var trees []meta.Layer
-	for _, t := range c.trees {
-		if slices.ContainsFunc(t.Chain, func(id string) bool { return gone[id] }) {
-			trees = append(trees, t)
-		}
-	}
-	c.mu.Unlock()
-	err = c.m.DB.Update(func(tx *meta.Tx) error {
-		var errs []error
-		for _, t := range trees {
-			errs = append(errs, tx.DeleteTree(t))
-		}
-		if dropGit {
-			errs = append(errs, tx.DeleteGitLayer(co.GitLayer))
-		}
-		return errors.Join(errs...)
-	})
+	gitLayers, err := gone(c.gitLayers, co.GitLayer.ID)
 	if err != nil {
 		return false, err
 	}
 	c.mu.Lock()
-	for _, t := range trees {
-		delete(c.trees, t.ID)
-	}
-	if dropGit {
-		delete(c.gitLayers, co.GitLayer.ID)
-	}
+	list := c.trees.members(func(l meta.Layer) bool {
+		return slices.ContainsFunc(l.Chain, func(id string) bool { return trees[id] })
+	})
+	list = append(list, c.gitLayers.members(func(l meta.Layer) bool { return gitLayers[l.ID] })...)
+	takeOut(list)
 	c.mu.Unlock()
-	c.m.Log.WithFields(map[string]any{"clone": c.key, "trees": len(trees), "git_layer": dropGit}).Error("layers are gone: they are built again")
-	return true, nil
+	if len(list) == 0 {
+		return false, nil
+	}
+	c.m.Log.WithFields(map[string]any{"clone": c.key, "layers": len(list)}).Error("layers are gone: they are built again")
+	return true, c.remove(list)
 }
 
 // repackSoon repacks a store of many packs in the background. Git layers that are

@@ -280,8 +280,11 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	}
 	w.restart("boot 1")
 	c = w.clone(s)
-	if got := len(c.unneeded(false)); got != 0 {
-		t.Errorf("%d layers that nothing needs after a restart", got)
+	c.mu.Lock()
+	left := len(c.unneeded())
+	c.mu.Unlock()
+	if left != 0 {
+		t.Errorf("%d layers that nothing needs after a restart", left)
 	}
 	w.server.Reset()
 	co := w.prepare(s)

@@ -82,12 +82,12 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	for _, l := range state.Trees {
 		if c, ok := m.clones[l.Clone]; ok {
-			c.trees[l.ID] = l
+			c.trees.known[l.ID] = l
 		}
 	}
 	for _, l := range state.GitLayers {
 		if c, ok := m.clones[l.Clone]; ok {
-			c.gitLayers[l.ID] = l
+			c.gitLayers.known[l.ID] = l
 		}
 	}
 	m.work.Go(m.syncLayers)
@@ -131,11 +131,10 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 	defer m.mu.Unlock()
 	c, ok := m.clones[key]
 	if !ok {
+		dir := filepath.Join(m.Root, "clones", key)
 		c = &Clone{
-			m: m, key: key, dir: filepath.Join(m.Root, "clones", key),
-			subject: s, repo: repo,
-			trees: make(map[string]meta.Layer), gitLayers: make(map[string]meta.Layer),
-			users: make(map[string]int), gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1),
+			m: m, key: key, dir: dir, subject: s, repo: repo, trees: newTrees(dir), gitLayers: newGitLayers(dir),
+			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1),
 		}
 		m.clones[key] = c
 	}

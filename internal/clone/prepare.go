@@ -75,7 +75,6 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.T
 			return nil, err
 		}
 		if co := c.checkout(s, r, tree, gitLayer, began); co != nil {
-			c.collectSoon()
 			return co, nil
 		}
 		// One of them was collected in between: build it again.
@@ -86,18 +85,17 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.T
 func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, began time.Time) *Checkout {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.trees[tree.ID]; !ok {
+	if _, ok := c.trees.known[tree.ID]; !ok {
 		return nil
 	}
-	if _, ok := c.gitLayers[gitLayer.ID]; !ok || c.rec == nil {
+	if _, ok := c.gitLayers.known[gitLayer.ID]; !ok || c.rec == nil {
 		return nil
 	}
-	lower := c.lower(tree.Chain, gitLayer.ID)
-	c.hold(lower)
+	c.hold(tree.Chain, gitLayer.ID)
 	return &Checkout{
 		Resolution: r, Tree: tree, GitLayer: gitLayer,
-		Lower:   lower,
+		Lower:   c.lower(tree.Chain, gitLayer.ID),
 		Reused:  !c.rec.FirstMount.IsZero() && c.rec.FirstMount.Before(began),
-		release: func() { c.drop(lower) },
+		release: func() { c.Drop(tree.Chain, gitLayer.ID) },
 	}
 }

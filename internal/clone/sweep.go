@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -52,11 +53,10 @@ func (c *Clone) sweepNow() error {
 		return err
 	}
 	failpoint.Hit("clone/sweep/stores")
-	if err := c.sweepLayers("trees", c.trees, (*meta.Tx).DeleteTree); err != nil {
-		return err
-	}
-	if err := c.sweepLayers("refs", c.gitLayers, (*meta.Tx).DeleteGitLayer); err != nil {
-		return err
+	for _, set := range c.sets() {
+		if err := c.sweepLayers(set); err != nil {
+			return err
+		}
 	}
 	if err := c.trashUnless(c.lfsDir(), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
 		return err
@@ -111,8 +111,8 @@ func (c *Clone) sweepStores() error {
 
 // sweepLayers drops records whose directory is gone or was never synced before
 // a reboot, and trashes directories that no record names.
-func (c *Clone) sweepLayers(sub string, known map[string]meta.Layer, del func(*meta.Tx, meta.Layer) error) error {
-	dirs, err := os.ReadDir(filepath.Join(c.dir, sub))
+func (c *Clone) sweepLayers(set *layerSet) error {
+	dirs, err := os.ReadDir(set.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -121,37 +121,18 @@ func (c *Clone) sweepLayers(sub string, known map[string]meta.Layer, del func(*m
 		there[d.Name()] = true
 	}
 	c.mu.Lock()
-	var void []meta.Layer
-	for id, l := range known {
-		if !there[id] || !l.Durable && l.Boot != c.m.Boot {
-			void = append(void, l)
-			delete(known, id)
-		}
-	}
-	for id, l := range known { // one that stands on what is gone
-		if slices.ContainsFunc(l.Chain, func(below string) bool { _, ok := known[below]; return !ok }) {
-			void = append(void, l)
-			delete(known, id)
-		}
-	}
+	void := set.members(func(l meta.Layer) bool { return !there[l.ID] || !l.Durable && l.Boot != c.m.Boot })
+	takeOut(void)
+	void = append(void, set.members(func(l meta.Layer) bool { // one that stands on what is gone
+		return slices.ContainsFunc(l.Chain, func(below string) bool { _, ok := set.known[below]; return !ok })
+	})...)
+	takeOut(void)
 	c.mu.Unlock()
-	if err := c.m.DB.Update(func(tx *meta.Tx) error {
-		for _, l := range void {
-			if err := del(tx, l); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
+	if err := c.m.DB.Update(func(tx *meta.Tx) error { return deleteRecords(tx, void) }); err != nil {
 		return err
 	}
 	failpoint.Hit("clone/sweep/forgotten")
-	return c.trashUnless(filepath.Join(c.dir, sub), func(id string) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		_, ok := known[id]
-		return ok
-	})
+	return c.trashUnless(set.dir, func(id string) bool { _, ok := c.find(set, id); return ok })
 }
 
 // trashUnless moves what is in dir to the trash, except what keep says.
@@ -164,12 +145,34 @@ func (c *Clone) trashUnless(dir string, keep func(name string) bool) error {
 		if keep(e.Name()) {
 			continue
 		}
-		if _, putErr := c.m.Trash.Put(filepath.Join(dir, e.Name()), "leftover"); putErr != nil {
-			err = errors.Join(err, putErr)
+		path := filepath.Join(dir, e.Name())
+		if durable.IsTemp(e.Name()) {
+			err = errors.Join(err, detachAll(path))
 		}
+		err = errors.Join(err, c.m.toTrash(path, "leftover"))
 		failpoint.Hit("clone/sweep/trashed")
 	}
 	return err
+}
+
+// detachAll detaches what is mounted at path or below it: a plugin that was killed
+// over a build leaves its overlay, and the trash deletes through no mount.
+func detachAll(path string) error {
+	points, err := overlay.Mounts(path)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range points {
+		free, err := overlay.Detach(p.Path)
+		if err == nil {
+			err = free()
+		}
+		if !errors.Is(err, overlay.ErrNotMounted) { // it went with another one
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // forget drops the records of a clone that has no store, but those of layers that
@@ -178,35 +181,17 @@ func (c *Clone) forget() error {
 	c.mu.Lock()
 	gone := c.rec != nil
 	c.rec = nil
-	var layers, gitLayers []meta.Layer
-	for id, l := range c.trees {
-		if c.users[c.treeDir(id)] == 0 {
-			layers = append(layers, l)
-			delete(c.trees, id)
-		}
+	var list []member
+	for _, set := range c.sets() {
+		list = append(list, set.members(func(l meta.Layer) bool { return set.users[l.ID] == 0 })...)
 	}
-	for id, l := range c.gitLayers {
-		if c.users[c.gitLayerDir(id)] == 0 {
-			gitLayers = append(gitLayers, l)
-			delete(c.gitLayers, id)
-		}
-	}
+	takeOut(list)
 	c.mu.Unlock()
 	if !gone {
 		return nil
 	}
 	return c.m.DB.Update(func(tx *meta.Tx) error {
-		for _, l := range layers {
-			if err := tx.DeleteTree(l); err != nil {
-				return err
-			}
-		}
-		for _, l := range gitLayers {
-			if err := tx.DeleteGitLayer(l); err != nil {
-				return err
-			}
-		}
-		return tx.DeleteClone(c.key)
+		return errors.Join(deleteRecords(tx, list), tx.DeleteClone(c.key))
 	})
 }
 
@@ -253,7 +238,7 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 	}
 	defer unlock()
 	c.mu.Lock()
-	wanted := c.rec != nil || len(c.users) > 0
+	wanted := c.rec != nil || c.heldLocked()
 	c.mu.Unlock()
 	if wanted {
 		return nil

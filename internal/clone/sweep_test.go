@@ -80,7 +80,7 @@ func TestSweep(t *testing.T) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if err := w.db.Update(func(tx *meta.Tx) error {
-				for _, l := range c.trees {
+				for _, l := range c.trees.known {
 					l.Durable = false
 					if err := tx.PutTree(l); err != nil {
 						return err
@@ -125,7 +125,7 @@ func TestSweep(t *testing.T) {
 			}
 			c := w.clone(s)
 			c.mu.Lock()
-			left := map[string]int{"store": 1, "trees": len(c.trees), "refs": len(c.gitLayers)}
+			left := map[string]int{"store": 1, "trees": len(c.trees.known), "refs": len(c.gitLayers.known)}
 			c.mu.Unlock()
 			for dir, want := range left {
 				if got := names(t, filepath.Join(c.dir, dir)); len(got) != want {

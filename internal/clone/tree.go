@@ -22,7 +22,7 @@ const treeShape = "files-3"
 func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
 	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
 	id := layerID("tree", shape, commit)
-	return c.layer(ctx, c.trees, id, c.treeDir(id), func(ctx context.Context, dir string) (meta.Layer, error) {
+	return c.layer(ctx, c.trees, id, func(ctx context.Context, dir string) (meta.Layer, error) {
 		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), commit)
 		if err == nil && !ok { // a tag may be of a tree or of a file
 			err = c.noCommit(ctx, s, commit)
@@ -48,7 +48,7 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		}
 		l.TracksCache, l.Modules, err = c.buildTree(ctx, s, commit, dir)
 		return l, err
-	}, (*meta.Tx).PutTree)
+	})
 }
 
 // noCommit says why the store has no commit of this ID.
@@ -104,54 +104,54 @@ const CacheLink = ".hdcache"
 
 // layer returns the layer of an ID, from memory or, shared with all who want it
 // at the same time, built under a temporary name and then published.
-func (c *Clone) layer(ctx context.Context, known map[string]meta.Layer, id, dir string,
-	build func(ctx context.Context, dir string) (meta.Layer, error), put func(*meta.Tx, meta.Layer) error,
-) (meta.Layer, error) {
-	find := func() (meta.Layer, bool) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		l, ok := known[id]
-		return l, ok
-	}
-	if l, ok := find(); ok {
+func (c *Clone) layer(ctx context.Context, set *layerSet, id string, build func(ctx context.Context, dir string) (meta.Layer, error)) (meta.Layer, error) {
+	if l, ok := c.find(set, id); ok {
 		return l, nil
 	}
-	return share(ctx, c.m, "layer\x00"+dir, func(ctx context.Context) (l meta.Layer, err error) {
-		if l, ok := find(); ok {
+	return share(ctx, c.m, "layer\x00"+set.path(id), func(ctx context.Context) (l meta.Layer, err error) {
+		if l, ok := c.find(set, id); ok {
 			return l, nil
 		}
-		temp, err := tempDir(filepath.Dir(dir))
+		temp, err := tempDir(set.dir)
 		if err != nil {
 			return l, err
 		}
-		defer func() {
-			if err != nil {
-				_, trashErr := c.m.Trash.Put(temp, "layer")
-				err = errors.Join(err, trashErr)
-			}
-		}()
 		failpoint.Hit("clone/layer/made")
-		if l, err = build(ctx, temp); err != nil {
-			return l, err
+		if l, err = build(ctx, temp); err == nil {
+			failpoint.Hit("clone/layer/built")
+			l.Boot, l.CreatedAt = c.m.Boot, c.m.Now()
+			err = c.publish(set, l, temp)
 		}
-		failpoint.Hit("clone/layer/built")
-		l.Boot, l.CreatedAt = c.m.Boot, c.m.Now()
-		c.publishing.Lock()
-		defer c.publishing.Unlock()
-		// Not synced: until it is durable, the record is good for this boot only.
-		if err = durable.RenameVolatile(temp, dir); err != nil {
-			return l, err
+		if err != nil {
+			return l, errors.Join(err, c.m.toTrash(temp, "layer"))
 		}
-		failpoint.Hit("clone/layer/renamed")
-		if err = c.m.DB.Update(func(tx *meta.Tx) error { return put(tx, l) }); err != nil {
-			temp = dir
-			return l, err
-		}
-		failpoint.Hit("clone/layer/recorded")
-		c.mu.Lock()
-		known[id] = l
-		c.mu.Unlock()
 		c.m.syncSoon()
+		c.collectSoon()
 		return l, nil
 	})
+}
+
+// publish makes what is in temp the directory of a layer, and then says that it
+// exists. What has that name and no record is of an earlier boot, or of a record
+// that is no more: it goes first.
+func (c *Clone) publish(set *layerSet, l meta.Layer, temp string) error {
+	c.publishing.Lock()
+	defer c.publishing.Unlock()
+	dir := set.path(l.ID)
+	if err := c.m.toTrash(dir, "leftover"); err != nil {
+		return err
+	}
+	// Not synced: until it is durable, the record is good for this boot only.
+	if err := durable.RenameVolatile(temp, dir); err != nil {
+		return err
+	}
+	failpoint.Hit("clone/layer/renamed")
+	if err := c.m.DB.Update(func(tx *meta.Tx) error { return set.put(tx, l) }); err != nil {
+		return errors.Join(err, c.m.toTrash(dir, "layer"))
+	}
+	failpoint.Hit("clone/layer/recorded")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	set.known[l.ID] = l
+	return nil
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // Checkout is one checkout from a store into a directory that holds nothing but
-// an empty .git, if that, or the checkout of Base.
+// an empty .git, if that, or the checkout of another commit.
 type Checkout struct {
 	Store    string
 	Commit   string
-	Base     string // the commit whose checkout, of the same cone, is there; empty: none
+	Onto     bool // the checkout of another commit, of the same cone, is there: it is moved
 	Cone     Cone
 	Dir      string // belongs to UID and GID, and so will all that is written
 	GitDir   string // an empty directory that belongs to them too; empty: Dir/.git
@@ -47,24 +47,21 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 	if err := c.makeRepository(); err != nil {
 		return err
 	}
-	trees := []string{c.Commit}
-	if c.Base != "" {
-		trees = []string{c.Base, c.Commit}
-	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	sparse := strconv.FormatBool(c.Cone != nil)
 	objects := filepath.Join(c.Store, "objects")
 	_, err = g.run(ctx, command{
 		op: "check out " + c.Commit,
-		args: append([]string{
+		args: []string{
 			"--git-dir=" + c.gitDir(), "--work-tree=" + c.Dir,
 			"-c", "core.bare=false",
 			"-c", "core.sparseCheckout=" + sparse, "-c", "core.sparseCheckoutCone=" + sparse,
 			"-c", "index.version=2", "-c", "index.sparse=false",
 			"-c", "checkout.workers=" + strconv.Itoa(max(1, min(runtime.NumCPU(), 8))),
-			"read-tree", "-m", "-u",
-		}, trees...),
+			// With one tree also where there is a checkout: the index says what is there.
+			"read-tree", "-m", "-u", c.Commit,
+		},
 		env: []string{"GIT_OBJECT_DIRECTORY=" + objects},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
 		read: []string{objects}, write: []string{c.Dir, c.gitDir()},
@@ -93,8 +90,8 @@ func (c Checkout) makeRepository() error {
 		os.WriteFile(filepath.Join(top, "config"), []byte(config), 0o644),
 		os.Mkdir(filepath.Join(top, "refs"), 0o755),
 	)
-	if err != nil || c.Cone == nil || c.Base != "" {
-		return err // those of the base are there
+	if err != nil || c.Cone == nil || c.Onto {
+		return err // the patterns are there
 	}
 	patterns := filepath.Join(top, Patterns)
 	return errors.Join(

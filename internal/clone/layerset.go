@@ -1,0 +1,144 @@
+package clone
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// layerSet are the layers of one kind that a clone has: its trees, or its git
+// layers. Memory, records and directories change together while Clone.publishing
+// is held; the maps are guarded by Clone.mu.
+type layerSet struct {
+	kind string // in words
+	dir  string // holds a directory for each, named by its ID
+	put  func(*meta.Tx, meta.Layer) error
+	del  func(*meta.Tx, meta.Layer) error
+
+	known map[string]meta.Layer // by ID
+	users map[string]int        // by ID: who stands on the directory
+}
+
+func newTrees(clone string) *layerSet {
+	return &layerSet{
+		kind: "tree", dir: filepath.Join(clone, "trees"), put: (*meta.Tx).PutTree, del: (*meta.Tx).DeleteTree,
+		known: make(map[string]meta.Layer), users: make(map[string]int),
+	}
+}
+
+func newGitLayers(clone string) *layerSet {
+	return &layerSet{
+		kind: "git layer", dir: filepath.Join(clone, "refs"), put: (*meta.Tx).PutGitLayer, del: (*meta.Tx).DeleteGitLayer,
+		known: make(map[string]meta.Layer), users: make(map[string]int),
+	}
+}
+
+// path returns the directory of a layer.
+func (s *layerSet) path(id string) string { return filepath.Join(s.dir, id) }
+
+// paths returns the directories of a chain.
+func (s *layerSet) paths(chain []string) []string {
+	dirs := make([]string, len(chain))
+	for i, id := range chain {
+		dirs[i] = s.path(id)
+	}
+	return dirs
+}
+
+// hold is called with Clone.mu held, as all that follow.
+func (s *layerSet) hold(ids ...string) {
+	for _, id := range ids {
+		s.users[id]++
+	}
+}
+
+func (s *layerSet) drop(ids ...string) {
+	for _, id := range ids {
+		if s.users[id]--; s.users[id] <= 0 {
+			delete(s.users, id)
+		}
+	}
+}
+
+// members returns those of the layers for which want says so; nil is all.
+func (s *layerSet) members(want func(meta.Layer) bool) []member {
+	var list []member
+	for _, l := range s.known {
+		if want == nil || want(l) {
+			list = append(list, member{s, l})
+		}
+	}
+	return list
+}
+
+// member is a layer, and the set that it is of.
+type member struct {
+	set *layerSet
+	meta.Layer
+}
+
+func (m member) path() string { return m.set.path(m.ID) }
+
+// sets are all layers of the clone.
+func (c *Clone) sets() [2]*layerSet { return [2]*layerSet{c.trees, c.gitLayers} }
+
+// find returns what is known of a layer.
+func (c *Clone) find(set *layerSet, id string) (meta.Layer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, ok := set.known[id]
+	return l, ok
+}
+
+// takeOut removes layers from memory, so that no Prepare can hold them. It is
+// called with mu held.
+func takeOut(list []member) {
+	for _, m := range list {
+		delete(m.set.known, m.ID)
+	}
+}
+
+// remove deletes layers that are out of memory: the records, which are back in
+// memory when that fails, and then the directories. It is called with publishing
+// held.
+func (c *Clone) remove(list []member) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if err := c.m.DB.Update(func(tx *meta.Tx) error { return deleteRecords(tx, list) }); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, m := range list {
+			m.set.known[m.ID] = m.Layer
+		}
+		return err
+	}
+	failpoint.Hit("clone/collect/recorded")
+	var errs []error
+	for _, m := range list {
+		errs = append(errs, c.m.toTrash(m.path(), "layer"))
+		failpoint.Hit("clone/collect/trashed")
+	}
+	return errors.Join(errs...)
+}
+
+func deleteRecords(tx *meta.Tx, list []member) error {
+	for _, m := range list {
+		if err := m.set.del(tx, m.Layer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toTrash gives a directory to the trash; one that is gone is no error.
+func (m *Manager) toTrash(path, name string) error {
+	_, err := m.Trash.Put(path, name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,120 @@
+package clone
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+// TestSweepDetachesABuild: a plugin that was killed over a delta has left its
+// overlay mounted.
+func TestSweepDetachesABuild(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	co := w.prepare(s)
+	defer co.Release()
+	trees := w.clone(s).trees
+	build, upper := filepath.Join(trees.dir, durable.TempPrefix+"build"), filepath.Join(trees.dir, durable.TempPrefix+"upper")
+	for _, dir := range []string{build, upper, filepath.Join(build, "work"), filepath.Join(build, "tree")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := overlay.Mount(overlay.Spec{
+		Lower: trees.paths(co.Tree.Chain), Upper: upper, Work: filepath.Join(build, "work"), Target: filepath.Join(build, "tree"), Volatile: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.restart("boot 1")
+	if err := w.m.SweepAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, trees.dir); len(got) != 1 || got[0] != co.Tree.ID {
+		t.Errorf("trees %q, want %q", got, co.Tree.ID)
+	}
+	if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 {
+		t.Errorf("mounted: %+v, %v", points, err)
+	}
+}
+
+// TestALayerOfAnEarlierBoot: what was not synced then is not on disk now, whatever
+// is synced since, and what is left of it is not in the way of the next one.
+func TestALayerOfAnEarlierBoot(t *testing.T) {
+	t.Parallel()
+	for _, synced := range []bool{false, true} {
+		w := newWorld(t)
+		s := w.spec("ref", "main")
+		co := w.prepare(s)
+		co.Release()
+		if err := w.m.syncNow(); err != nil {
+			t.Fatal(err)
+		}
+		w.m.stop()
+		w.m.work.Wait() // no sync comes in between
+		c := w.clone(s)
+		if err := w.db.Update(func(tx *meta.Tx) error {
+			for _, set := range c.sets() {
+				for _, l := range set.members(nil) {
+					l.Durable = false
+					if err := set.put(tx, l.Layer); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.advance(time.Second)
+		w.restart("boot 2")
+		if synced {
+			if err := w.m.syncNow(); err != nil { // before the sweep has seen the clone
+				t.Fatal(err)
+			}
+		}
+		again := w.prepare(s)
+		if again.Tree.ID != co.Tree.ID || again.Tree.Boot != "boot 2" || again.GitLayer.Boot != "boot 2" {
+			t.Errorf("tree %+v, want one of this boot", again.Tree)
+		}
+		if got := run(t, w.mount(again, 0), 0, "status", "--porcelain"); got != "" {
+			t.Errorf("status %q", got)
+		}
+		again.Release()
+	}
+}
+
+// TestPublishOverALeftover: a directory that no record names makes room.
+func TestPublishOverALeftover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	co := w.prepare(s)
+	co.Release()
+	c := w.clone(s)
+	c.mu.Lock()
+	for _, set := range c.sets() {
+		takeOut(set.members(nil)) // as if their records were gone
+	}
+	c.mu.Unlock()
+	left := filepath.Join(co.Lower[len(co.Lower)-1], "left")
+	if err := os.WriteFile(left, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	again := w.prepare(s)
+	defer again.Release()
+	if again.Tree.ID != co.Tree.ID {
+		t.Errorf("tree %s, want %s", again.Tree.ID, co.Tree.ID)
+	}
+	if _, err := os.Lstat(left); !os.IsNotExist(err) {
+		t.Errorf("the leftover is in the tree: %v", err)
+	}
+	if got := run(t, w.mount(again, 0), 0, "status", "--porcelain"); got != "" {
+		t.Errorf("status %q", got)
+	}
+}

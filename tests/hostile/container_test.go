@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/tests/daemon"
 )
 
 func init() { groups = append(groups, containerAttacks) }
@@ -26,7 +27,7 @@ func (s *scene) inside(tree, script string, privileged bool) (string, error) {
 	if !privileged {
 		args = append(args, "setpriv", "--bounding-set", engineCapabilities, "--inh-caps", "-all")
 	}
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), daemon.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", append(args, "sh", "-uc", script)...)
 	cmd.WaitDelay = time.Second

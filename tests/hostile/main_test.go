@@ -23,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -100,41 +99,4 @@ func dismantle() error {
 		errs = append(errs, server.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(scratch))...)
-}
-
-// newDisk mounts a fresh filesystem at dir, with a journal: an ext4 without one skips the inodes of files that were
-// deleted in the last minutes one by one.
-func newDisk(dir string, bytes, files int64) error {
-	image := dir + ".img"
-	f, err := os.Create(image)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Truncate(bytes), f.Close()); err != nil {
-		return err
-	}
-	for _, command := range [][]string{
-		{"mkfs.ext4", "-q", "-F", "-m", "0", "-O", "has_journal", "-N", fmt.Sprint(files), image},
-		{"mount", "-o", "loop,noinit_itable", image, dir},
-		{"mount", "--make-shared", dir}, // as an engine has its plugins' mounts
-	} {
-		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
-		}
-	}
-	return nil
-}
-
-// patience is how long the tests wait for what must happen, on a loaded machine too.
-const patience = time.Minute
-
-// poll calls check until it succeeds, and returns its last error when that takes longer than patience.
-func poll(check func() error) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
-		if err := check(); err == nil || time.Now().After(deadline) {
-			return err
-		}
-	}
 }

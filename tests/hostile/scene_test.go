@@ -14,6 +14,7 @@ import (
 	"github.com/docker/go-plugins-helpers/volume"
 
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/daemon"
 )
 
 // scene is one attack against the plugin: a volume and a subject of its own.
@@ -126,8 +127,8 @@ func (s *scene) finish() {
 	if _, err := s.call("VolumeDriver.Remove", volume.RemoveRequest{Name: s.volume}); err != nil {
 		s.Errorf("remove: %v", err)
 	}
-	if err := poll(s.reclaimed); err != nil {
-		s.Errorf("not reclaimed after %v: %v", patience, err)
+	if err := daemon.Poll(s.reclaimed); err != nil {
+		s.Errorf("not reclaimed: %v", err)
 	}
 	for effect, happened := range s.effects(s.T, s.said.String()) {
 		if happened {
@@ -137,7 +138,7 @@ func (s *scene) finish() {
 	if err := s.plugin.alive(); err != nil {
 		s.Errorf("the plugin is not alive: %v", err)
 	}
-	if strings.Contains(s.plugin.log(), s.secret) {
+	if strings.Contains(s.plugin.Log(), s.secret) {
 		s.Errorf("the secret from outside is in the log")
 	}
 }

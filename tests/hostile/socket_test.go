@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/tests/daemon"
 )
 
 func init() { groups = append(groups, socketAttacks) }
@@ -85,7 +86,7 @@ func socketAttacks() []attack {
 // post sends a body as it is. What is refused has an error in its answer, in whatever form.
 func (s *scene) post(method string, body io.Reader, refused bool) {
 	s.Helper()
-	resp, err := s.plugin.client.Post("http://plugin/"+method, "", body)
+	resp, err := s.plugin.Client.Post("http://plugin/"+method, "", body)
 	if err != nil {
 		s.outcome = "cut off"
 		return
@@ -112,12 +113,12 @@ func (s *scene) post(method string, body io.Reader, refused bool) {
 // raw writes to the socket, and waits until the plugin has said all that it has to say.
 func (s *scene) raw(text string) {
 	s.Helper()
-	conn, err := net.Dial("unix", s.plugin.socket)
+	conn, err := net.Dial("unix", s.plugin.Socket())
 	if err != nil {
 		s.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(daemon.Patience))
 	io.WriteString(conn, text) // it may hang up before it has heard all
 	conn.(*net.UnixConn).CloseWrite()
 	answer, _ := io.ReadAll(conn)
@@ -144,7 +145,7 @@ func (s *scene) longID(id string) {
 func (s *scene) idle(n int) {
 	s.Helper()
 	for range n {
-		conn, err := net.Dial("unix", s.plugin.socket)
+		conn, err := net.Dial("unix", s.plugin.Socket())
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func (s *scene) idle(n int) {
 // otherUser tries to reach the sockets as nobody.
 func (s *scene) otherUser() {
 	s.Helper()
-	for _, socket := range []string{s.plugin.socket, filepath.Join(filepath.Dir(s.plugin.socket), "admin.sock")} {
+	for _, socket := range []string{s.plugin.Socket(), filepath.Join(filepath.Dir(s.plugin.Socket()), "admin.sock")} {
 		if _, err := os.Lstat(socket); err != nil {
 			s.Error(err)
 		}

@@ -65,7 +65,7 @@ func TestHTTPSCredential(t *testing.T) {
 			t.Errorf("%s has the mode %o", path, got)
 		}
 	}
-	list, err := p.admin.Credentials(t.Context())
+	list, err := p.Admin.Credentials(t.Context())
 	if err != nil || len(list) != 1 || list[0].Name != "app" || list[0].User != "me" {
 		t.Errorf("the list: %+v, %v", list, err)
 	}
@@ -75,7 +75,7 @@ func TestHTTPSCredential(t *testing.T) {
 		t.Errorf("after a restart: %v", err)
 	}
 
-	if err := p.admin.RemoveCredential(t.Context(), "app"); err != nil {
+	if err := p.Admin.RemoveCredential(t.Context(), "app"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(p.path("data/credentials/app.json")); !errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +86,7 @@ func TestHTTPSCredential(t *testing.T) {
 		t.Errorf("after the removal: %v", err)
 	}
 	var refused *admin.Error
-	if err := p.admin.RemoveCredential(t.Context(), "app"); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+	if err := p.Admin.RemoveCredential(t.Context(), "app"); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 		t.Errorf("a second removal: %v", err)
 	}
 }

@@ -259,7 +259,7 @@ func left(t *testing.T, p *plugin) {
 		if len(out) > 0 {
 			return errors.New(string(out))
 		}
-		children, err := exec.Command("pgrep", "-P", fmt.Sprint(p.cmd.Process.Pid)).Output()
+		children, err := exec.Command("pgrep", "-P", fmt.Sprint(p.Pid())).Output()
 		if err == nil {
 			return fmt.Errorf("children: %s", children)
 		}

@@ -126,7 +126,7 @@ func TestDamage(t *testing.T) {
 					t.Errorf("%s: %v", next, err)
 				}
 				told("disk: "+c.name+", "+next, words)
-				if got := strings.Count(p.log(), "set aside"); got > 1 {
+				if got := strings.Count(p.Log(), "set aside"); got > 1 {
 					t.Errorf("%s: cloned again %d times, want once at most", next, got)
 				}
 				// Once is enough.

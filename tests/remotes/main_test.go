@@ -11,12 +11,12 @@ import (
 	"io"
 	"log"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/daemon"
 )
 
 // program is the plugin's, built for this run.
@@ -41,10 +41,8 @@ func prepare(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "helmdeck-repos")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "../../plugin")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build the plugin: %w\n%s", err, out)
+	if program, err = daemon.Build(dir); err != nil {
+		return 1, err
 	}
 	code = m.Run()
 	slices.Sort(lines)

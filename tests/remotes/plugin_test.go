@@ -1,27 +1,18 @@
 package remotes
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/docker/go-plugins-helpers/volume"
-
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/credential"
-	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/daemon"
 )
 
 // The plugin of a test is less patient than a user's. Its git is a uid with a line in /etc/passwd, which ssh asks for.
@@ -33,13 +24,8 @@ const (
 
 // plugin is the plugin's process on a data directory of its own.
 type plugin struct {
-	t        *testing.T
-	dir      string
-	settings []string
-	cmd      *exec.Cmd
-	ended    chan struct{}
-	client   *http.Client
-	admin    *admin.Client
+	*daemon.Daemon
+	t *testing.T
 }
 
 // scratch returns a directory that can hold an overlay's upper, which /tmp may not, readable for the fetching uid. At the
@@ -51,7 +37,7 @@ func scratch(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(detachAll(dir), os.RemoveAll(dir)); err != nil {
+		if err := errors.Join(daemon.DetachBelow(dir), os.RemoveAll(dir)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -61,145 +47,66 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// detachAll unmounts what is below dir.
-func detachAll(dir string) error {
-	points, err := overlay.Mounts(dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, p := range points {
-		release, err := overlay.Detach(p.Path)
-		if err == nil {
-			err = release()
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
 // start runs the plugin with settings, NAME=value, until the test or stop ends it.
 func start(t *testing.T, settings ...string) *plugin { return startIn(t, scratch(t), settings...) }
 
 // startIn is start with the data below dir.
 func startIn(t *testing.T, dir string, settings ...string) *plugin {
 	t.Helper()
-	p := &plugin{t: t, dir: dir, settings: settings}
-	p.admin = admin.Dial(p.path("run/admin.sock"))
-	p.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", p.path("run/repos.sock"))
-	}}}
-	p.run()
+	p := &plugin{t: t}
+	p.run(daemon.Config{
+		Program: program, Dir: dir,
+		Args: []string{"-fetch-uid", fmt.Sprint(fetchUID), "-ask-timeout", askTimeout.String(), "-stall-timeout", stallTimeout.String()},
+		Env:  append([]string{"LOG_LEVEL=debug", "ALLOW_SCHEMES=ssh"}, settings...),
+	})
 	t.Cleanup(func() {
 		p.stop()
 		if t.Failed() {
-			t.Logf("the plugin's log:\n%s", p.log())
+			t.Logf("the plugin's log:\n%s", p.Log())
 		}
 	})
 	return p
 }
 
 func (p *plugin) path(elem ...string) string {
-	return filepath.Join(append([]string{p.dir}, elem...)...)
-}
-
-func (p *plugin) log() string {
-	data, err := os.ReadFile(p.path("log"))
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
+	return filepath.Join(append([]string{p.Dir}, elem...)...)
 }
 
 // run starts the process and waits until it answers.
-func (p *plugin) run() {
+func (p *plugin) run(c daemon.Config) {
 	p.t.Helper()
-	log, err := os.OpenFile(p.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	d, err := daemon.Start(c)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	defer log.Close()
-	p.cmd = exec.Command(program, "-data", p.path("data"), "-socket", p.path("run/repos.sock"),
-		"-fetch-uid", fmt.Sprint(fetchUID), "-ask-timeout", askTimeout.String(), "-stall-timeout", stallTimeout.String())
-	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LOG_LEVEL=debug", "ALLOW_SCHEMES=ssh"}, p.settings...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	p.ended = make(chan struct{})
-	go func(cmd *exec.Cmd, ended chan struct{}) {
-		cmd.Wait()
-		close(ended)
-	}(p.cmd, p.ended)
-	p.until("the plugin answers", func() error {
-		select {
-		case <-p.ended:
-			p.t.Fatalf("the plugin has ended:\n%s", p.log())
-		default:
-		}
-		return p.call("Plugin.Activate", nil, nil)
-	})
+	p.Daemon = d
 }
 
 // stop ends the process in order.
 func (p *plugin) stop() {
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	<-p.ended
+	p.t.Helper()
+	select {
+	case <-p.Ended(): // it was stopped before
+		return
+	default:
+	}
+	if err := p.Stop(); err != nil {
+		p.t.Error(err)
+	}
 }
 
 func (p *plugin) restart() {
 	p.t.Helper()
 	p.stop()
-	p.run()
+	p.run(p.Config)
 }
-
-// patience is how long the tests wait for what must happen, on a loaded machine too.
-const patience = time.Minute
 
 // until waits until check has nothing to complain about.
 func (p *plugin) until(what string, check func() error) {
 	p.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("%s: still after %v: %v", what, patience, err)
-		}
+	if err := daemon.Poll(check); err != nil {
+		p.t.Fatalf("%s: %v", what, err)
 	}
-}
-
-// call does what the engine does. The error is the answer's.
-func (p *plugin) call(method string, request, answer any) error {
-	body := new(bytes.Buffer)
-	if request != nil {
-		if err := json.NewEncoder(body).Encode(request); err != nil {
-			return err
-		}
-	}
-	resp, err := p.client.Post("http://plugin/"+method, "", body)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		var e volume.ErrorResponse
-		if err := json.Unmarshal(data, &e); err != nil {
-			return err
-		}
-		return errors.New(e.Err)
-	}
-	if answer == nil {
-		return nil
-	}
-	return json.Unmarshal(data, answer)
 }
 
 func (p *plugin) create(name string, options ...string) error {
@@ -208,29 +115,27 @@ func (p *plugin) create(name string, options ...string) error {
 		key, value, _ := strings.Cut(o, "=")
 		m[key] = value
 	}
-	return p.call("VolumeDriver.Create", volume.CreateRequest{Name: name, Options: m}, nil)
+	return p.Create(p.t.Context(), name, m)
 }
 
 func (p *plugin) mount(name, id string) (dir string, err error) {
-	var a volume.MountResponse
-	err = p.call("VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, &a)
-	return a.Mountpoint, err
+	return p.Mount(p.t.Context(), name, id)
 }
 
 func (p *plugin) unmount(name, id string) {
 	p.t.Helper()
-	if err := p.call("VolumeDriver.Unmount", volume.UnmountRequest{Name: name, ID: id}, nil); err != nil {
+	if err := p.Unmount(p.t.Context(), name, id); err != nil {
 		p.t.Fatalf("unmount %q: %v", name, err)
 	}
 }
 
 func (p *plugin) status(name string) map[string]any {
 	p.t.Helper()
-	var a volume.GetResponse
-	if err := p.call("VolumeDriver.Get", volume.GetRequest{Name: name}, &a); err != nil {
+	v, err := p.Get(p.t.Context(), name)
+	if err != nil {
 		p.t.Fatalf("get %q: %v", name, err)
 	}
-	return a.Volume.Status
+	return v.Status
 }
 
 // works creates a volume, mounts it, checks that it is a clean checkout of the commit, and takes it back.
@@ -263,7 +168,7 @@ func (p *plugin) mounts(name, commit string) error {
 // put stores a credential over the admin socket.
 func (p *plugin) put(c credential.Credential) {
 	p.t.Helper()
-	if err := p.admin.PutCredential(p.t.Context(), c); err != nil {
+	if err := p.Admin.PutCredential(p.t.Context(), c); err != nil {
 		p.t.Fatalf("put credential %q: %v", c.Name, err)
 	}
 }

@@ -42,7 +42,7 @@ func (p *plugin) children() (pids []string) {
 			parents[filepath.Base(filepath.Dir(path))] = fields[1]
 		}
 	}
-	top := fmt.Sprint(p.cmd.Process.Pid)
+	top := fmt.Sprint(p.Pid())
 	for pid := range parents {
 		for at := pid; at != ""; at = parents[at] {
 			if at == top {
@@ -127,7 +127,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		}
 		told = append(told, data...)
 	}
-	list, err := p.admin.Credentials(t.Context())
+	list, err := p.Admin.Credentials(t.Context())
 	told = fmt.Appendf(told, "%+v %#v %v", list, list, err)
 	if found := hidden.in(told); len(found) > 0 {
 		t.Errorf("errors, status and list have %q: %s", found, told)

@@ -43,7 +43,7 @@ func TestSSH(t *testing.T) {
 		t.Error(err)
 	}
 
-	if err := p.admin.RemoveCredential(t.Context(), "key"); err != nil {
+	if err := p.Admin.RemoveCredential(t.Context(), "key"); err != nil {
 		t.Fatal(err)
 	}
 	err = p.create("nokey", "repo="+url)
@@ -75,7 +75,7 @@ func TestSSH(t *testing.T) {
 	}
 	told("ssh: changed host key", "create: "+err.Error())
 
-	if err := p.admin.PutCredential(t.Context(), key(s, s.LockedKey())); err == nil || !strings.Contains(err.Error(), "passphrase") {
+	if err := p.Admin.PutCredential(t.Context(), key(s, s.LockedKey())); err == nil || !strings.Contains(err.Error(), "passphrase") {
 		t.Errorf("a key with a passphrase: %v", err)
 	}
 }

@@ -157,9 +157,9 @@ func TestOnlyOverlayMounts(t *testing.T) {
 	}
 }
 
-// TestOnlyDurableRenames: three renames need no durability. The trash moves
-// things up inside of what it deletes, a damaged database goes out of the way
-// before there is anything to keep, and the probe of overlayfs tries one.
+// TestOnlyDurableRenames: two renames need no durability. A damaged database goes
+// out of the way before there is anything to keep, and the probe of overlayfs
+// tries one.
 func TestOnlyDurableRenames(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.dir == "internal/durable" || outside(s.dir) {
@@ -168,7 +168,7 @@ func TestOnlyDurableRenames(t *testing.T) {
 		s.calls(func(in, from, name string) {
 			switch {
 			case !strings.HasPrefix(name, "Rename"), from == module+"/internal/durable":
-			case s.path == "internal/trash/remove.go", s.path == "internal/overlay/probe.go":
+			case s.path == "internal/overlay/probe.go":
 			case s.dir == "internal/meta" && in == "SetAside":
 			default:
 				t.Errorf("%s: %s calls %s.%s", s.path, in, from, name)

@@ -15,6 +15,7 @@ const slice = 5 * time.Millisecond
 // A Pace serves one walk at a time; SetRest may be called at any time.
 type Pace struct {
 	rest  atomic.Int64 // rest for each work, in hundredths
+	wake  chan struct{}
 	began time.Time
 	calls int
 }
@@ -22,13 +23,19 @@ type Pace struct {
 // NewPace returns a Pace that rests percent of the time that it worked: 300 is a
 // quarter of the time at work.
 func NewPace(percent int64) *Pace {
-	p := &Pace{}
+	p := &Pace{wake: make(chan struct{}, 1)}
 	p.SetRest(percent)
 	return p
 }
 
-// SetRest changes the proportion; 0 is full speed.
-func (p *Pace) SetRest(percent int64) { p.rest.Store(percent) }
+// SetRest changes the proportion; 0 is full speed. It ends a rest.
+func (p *Pace) SetRest(percent int64) {
+	p.rest.Store(percent)
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
 
 // Pause is called before each piece of work, and rests when it is time to. The
 // error is the context's. A nil Pace never rests.
@@ -51,6 +58,7 @@ func (p *Pace) Pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
+	case <-p.wake:
 	}
 	p.began = time.Now()
 	return ctx.Err()

@@ -37,7 +37,7 @@ var Names = []string{
 	"trash/put/renamed",
 	"trash/remove/begun",
 	"trash/remove/done",
-	"trash/remove/hoisted",
+	"trash/remove/emptied",
 	"workspace/open/bound",
 	"workspace/open/made",
 	"workspace/open/mounted",

@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/disk"
+
 	"github.com/helmdeck/repos/internal/failpoint"
 )
 
@@ -13,6 +15,11 @@ import (
 // ordinary I/O priorities from it. Not the idle ones: who waits for the disk
 // within a transaction of the journal stops all others.
 const niceness = 15
+
+// rest is how long the worker rests for each time that it worked, in percent: a
+// commit of the journal has to write what it deleted, and whoever mounts
+// meanwhile waits for that commit.
+const rest = 300
 
 // Run deletes entries until ctx ends; what it is at then is gone on with by the
 // next Run or after the next Open. Only one Run at a time.
@@ -31,23 +38,31 @@ func (t *Trash) Run(ctx context.Context) {
 
 func (t *Trash) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		entry := t.next()
-		if entry == "" {
+		t.measure(ctx)
+		e := t.first()
+		if e == nil {
 			select {
 			case <-ctx.Done():
 			case <-t.wake:
 			}
 			continue
 		}
+		work := &remover{}
+		t.mu.Lock()
+		e.work = work
+		t.mu.Unlock()
 		failpoint.Hit("trash/remove/begun")
-		r := remove(ctx, entry)
+		r := work.remove(ctx, e.path, t.pace)
 		failpoint.Hit("trash/remove/done")
 		if r.Err != nil && ctx.Err() != nil {
-			t.unfinished(entry)
 			return
 		}
-		r.Entry = entry
+		var stuck disk.Size
+		if r.Err != nil {
+			stuck, _ = disk.Measure(ctx, e.path)
+		}
+		r.Entry = e.path
 		t.report(r)
-		t.done()
+		t.done(stuck)
 	}
 }

@@ -2,17 +2,20 @@ package trash
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 )
+
+// ErrForeign is reported of what is in the directory and was not put there.
+var ErrForeign = errors.New("its name is none that the trash gives: it is left alone")
 
 // maxName leaves room for what is appended to a name; a file name has at most
 // 255 bytes.
@@ -37,19 +40,30 @@ type Trash struct {
 	report func(Report)
 	// wake has the worker look at the queue again.
 	wake chan struct{}
+	pace *disk.Pace
+	rest int64 // of pace, while nobody hurries
 
 	mu    sync.Mutex
-	queue []string
-	// pending counts the entries that are queued or being deleted; idle is
-	// closed when it gets to 0.
-	pending int
+	queue []*entry // the first is the one being deleted, if any is
+	// idle is closed when the queue gets empty.
 	idle    chan struct{}
+	hurries int
+	stuck   disk.Size
+}
+
+// entry is what is to be deleted.
+type entry struct {
+	path string
+	// size is nil until it is known.
+	size *disk.Size
+	// work is set while it is deleted.
+	work *remover
 }
 
 // Open uses dir, made with mode 0700 if it is missing, and queues what an
-// earlier run left in it. Nothing is deleted before Run, which tells report, if
-// it is not nil, what became of each entry. Only one Trash may use a directory
-// at a time.
+// earlier run left in it. What Put did not name is reported and left alone.
+// Nothing is deleted before Run, which tells report, if it is not nil, what
+// became of each entry. Only one Trash may use a directory at a time.
 func Open(dir string, report func(Report)) (*Trash, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open trash: %w", err)
@@ -61,9 +75,15 @@ func Open(dir string, report func(Report)) (*Trash, error) {
 	if report == nil {
 		report = func(Report) {}
 	}
-	t := &Trash{dir: dir, report: report, wake: make(chan struct{}, 1)}
+	t := &Trash{dir: dir, report: report, wake: make(chan struct{}, 1), pace: disk.NewPace(rest), rest: rest}
 	for _, e := range entries {
-		t.add(filepath.Join(dir, e.Name()))
+		path := filepath.Join(dir, e.Name())
+		size, ours := parseName(e.Name())
+		if !ours {
+			report(Report{Entry: path, Left: 1, Err: ErrForeign})
+			continue
+		}
+		t.add(&entry{path: path, size: size})
 	}
 	return t, nil
 }
@@ -71,20 +91,26 @@ func Open(dir string, report func(Report)) (*Trash, error) {
 // Put renames path, which is on the same filesystem and which nobody uses any
 // more, into the trash and queues its deletion. It does not sync: after a loss
 // of power path may be back. The entry that it returns begins with name, one
-// path element of at most 200 bytes.
-func (t *Trash) Put(path, name string) (entry string, err error) {
+// path element of at most 200 bytes. What path takes is measured in the
+// background.
+func (t *Trash) Put(path, name string) (entry string, err error) { return t.put(path, name, nil) }
+
+// PutSized is Put of something whose size is known.
+func (t *Trash) PutSized(path, name string, size disk.Size) (entry string, err error) {
+	return t.put(path, name, &size)
+}
+
+func (t *Trash) put(path, name string, size *disk.Size) (string, error) {
 	if name == "" || len(name) > maxName || name == "." || name == ".." || strings.Contains(name, "/") {
 		return "", fmt.Errorf("put %q into the trash: name %q is not one path element of at most %d bytes", path, name, maxName)
 	}
-	var unique [8]byte
-	rand.Read(unique[:])
-	entry = filepath.Join(t.dir, name+"-"+hex.EncodeToString(unique[:]))
-	if err := durable.RenameVolatile(path, entry); err != nil {
+	e := &entry{path: filepath.Join(t.dir, entryName(name, size)), size: size}
+	if err := durable.RenameVolatile(path, e.path); err != nil {
 		return "", fmt.Errorf("put into the trash: %w", err)
 	}
 	failpoint.Hit("trash/put/renamed")
-	t.add(entry)
-	return entry, nil
+	t.add(e)
+	return e.path, nil
 }
 
 // Idle waits until every entry is deleted or reported as impossible to delete.
@@ -92,7 +118,7 @@ func (t *Trash) Put(path, name string) (entry string, err error) {
 func (t *Trash) Idle(ctx context.Context) error {
 	for {
 		t.mu.Lock()
-		pending, idle := t.pending, t.idle
+		pending, idle := len(t.queue), t.idle
 		t.mu.Unlock()
 		if pending == 0 {
 			return nil
@@ -106,13 +132,12 @@ func (t *Trash) Idle(ctx context.Context) error {
 }
 
 // add queues an entry and wakes the worker.
-func (t *Trash) add(entry string) {
+func (t *Trash) add(e *entry) {
 	t.mu.Lock()
-	if t.pending == 0 {
+	if len(t.queue) == 0 {
 		t.idle = make(chan struct{})
 	}
-	t.pending++
-	t.queue = append(t.queue, entry)
+	t.queue = append(t.queue, e)
 	t.mu.Unlock()
 	select {
 	case t.wake <- struct{}{}:
@@ -120,29 +145,24 @@ func (t *Trash) add(entry string) {
 	}
 }
 
-// done counts one entry less.
-func (t *Trash) done() {
+// done takes the first entry out of the queue; stuck is what it leaves behind.
+func (t *Trash) done(stuck disk.Size) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pending--
-	if t.pending == 0 {
+	t.stuck = t.stuck.Add(stuck)
+	t.queue[0] = nil
+	t.queue = t.queue[1:]
+	if len(t.queue) == 0 {
 		close(t.idle)
 	}
 }
 
-// next takes the first entry out of the queue; "" when it is empty.
-func (t *Trash) next() (entry string) {
+// first returns the first entry of the queue; nil when it is empty.
+func (t *Trash) first() *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.queue) > 0 {
-		entry, t.queue = t.queue[0], t.queue[1:]
+	if len(t.queue) == 0 {
+		return nil
 	}
-	return entry
-}
-
-// unfinished puts an entry back to where next took it from.
-func (t *Trash) unfinished(entry string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.queue = append([]string{entry}, t.queue...)
+	return t.queue[0]
 }

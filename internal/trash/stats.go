@@ -1,0 +1,107 @@
+package trash
+
+import (
+	"context"
+	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
+)
+
+// Stats is what the trash holds.
+type Stats struct {
+	// Entries wait to be deleted, or are being deleted.
+	Entries int
+	// Size is what they still take, as far as it is known.
+	Size disk.Size
+	// Unmeasured counts the entries whose size is not known yet.
+	Unmeasured int
+	// Stuck is what could not be deleted since Open; Size does not have it.
+	Stuck disk.Size
+}
+
+// Stats answers from memory.
+func (t *Trash) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Stats{Entries: len(t.queue), Stuck: t.stuck}
+	for _, e := range t.queue {
+		if e.size == nil {
+			s.Unmeasured++
+			continue
+		}
+		s.Size = s.Size.Add(e.left())
+	}
+	return s
+}
+
+// left is what of an entry's size is not deleted yet, taking its files for
+// equally large.
+func (e *entry) left() disk.Size {
+	if e.work == nil || e.size.Inodes == 0 {
+		return *e.size
+	}
+	inodes := max(e.size.Inodes-e.work.removed.Load(), 0)
+	return disk.Size{Bytes: int64(float64(e.size.Bytes) * float64(inodes) / float64(e.size.Inodes)), Inodes: inodes}
+}
+
+// look is how often Hurry asks whether it is enough.
+const look = 10 * time.Millisecond
+
+// Hurry deletes without rest until enough says that it is, or nothing is left to
+// delete. Enough is asked many times a second. The error is the context's.
+func (t *Trash) Hurry(ctx context.Context, enough func() bool) error {
+	t.hurry(1)
+	defer t.hurry(-1)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for !enough() {
+		t.mu.Lock()
+		pending, idle := len(t.queue), t.idle
+		t.mu.Unlock()
+		if pending == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-idle:
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func (t *Trash) hurry(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.hurries += n; t.hurries > 0 {
+		t.pace.SetRest(0)
+	} else {
+		t.pace.SetRest(t.rest)
+	}
+}
+
+// measure finds out what entries take whose size is not known, unless somebody
+// waits for their deletion.
+func (t *Trash) measure(ctx context.Context) {
+	for {
+		t.mu.Lock()
+		var next *entry
+		for _, e := range t.queue {
+			if e.size == nil {
+				next = e
+				break
+			}
+		}
+		hurried := t.hurries > 0
+		t.mu.Unlock()
+		if next == nil || hurried || ctx.Err() != nil {
+			return
+		}
+		// What can't be read counts as far as it can.
+		found, _ := disk.Query{Pace: t.pace}.Take(ctx, next.path)
+		t.mu.Lock()
+		next.size = &found.Size
+		t.mu.Unlock()
+	}
+}

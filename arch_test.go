@@ -22,7 +22,7 @@ const module = "github.com/helmdeck/repos"
 // point one way and packages of one rank do not know each other.
 var rank = map[string]int{
 	"plugin": 6,
-	"driver": 5, "janitor": 5, "internal/admin": 5,
+	"driver": 5, "internal/admin": 5, "janitor": 4,
 	"internal/workspace": 4,
 	"internal/clone":     3, "internal/warm": 3,
 	"internal/git": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,

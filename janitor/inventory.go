@@ -1,0 +1,141 @@
+package janitor
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
+)
+
+// Inventory is everything that takes space, as of now. The planner reads it and
+// changes nothing in it.
+type Inventory struct {
+	Now   time.Time
+	Space Space
+	// Trash is what is being deleted: counted as free.
+	Trash  disk.Size
+	Clones []Clone
+}
+
+// Space is a filesystem. Inodes of 0 mean that it does not count them.
+type Space struct {
+	Total disk.Size `json:"total"`
+	Free  disk.Size `json:"free"` // to us
+}
+
+// Clone is one clone, with all that is its own.
+type Clone struct {
+	Key     string
+	Subject string
+	Repo    string // for people to read
+	Made    int64  // see Stamp
+	Used    int64  // likewise
+	// Mounted is set once a workspace was made of it. Before, it is protected for
+	// Limits.Grace: its first mount is about to come.
+	Mounted bool
+	// Held says why the clone can't go as a whole; Free when it is idle.
+	Held Hold
+	// Size is what only goes with the clone: its stores and LFS objects.
+	Size  disk.Size
+	Parts []Part
+}
+
+// Part is something in a clone that is measured on its own.
+type Part struct {
+	ID     string
+	Volume string // of an upper or a discard
+	Used   int64  // of a discard: when its workspace ended
+	Size   disk.Size
+	Kind   Kind
+	Held   Hold
+	// Needed is set for a tree or a git layer that the next mount of a ref would use.
+	Needed bool
+}
+
+// Stamp is a time as inventories have it: seconds since 1970; 0 for the zero time.
+func Stamp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+// Kind is what can be evicted, and Upper.
+type Kind uint8
+
+const (
+	WholeClone Kind = iota
+	Discard
+	Tree
+	GitLayer
+	Warm
+	Cache
+	// Upper is what a workspace that is not a discard has written: it counts, and is
+	// never evicted.
+	Upper
+)
+
+var kindNames = []string{"clone", "discard", "tree", "git layer", "warm layer", "cache", "workspace"}
+
+func (k Kind) String() string { return name(kindNames, uint8(k)) }
+
+// MarshalText returns the kind's name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads a name.
+func (k *Kind) UnmarshalText(text []byte) error { return readName(kindNames, text, (*uint8)(k)) }
+
+// Hold is why something can't be evicted.
+type Hold uint8
+
+const (
+	Free       Hold = iota
+	Leased          // a container has it
+	Pending         // a Create, Mount, fetch or build is at work on it
+	Kept            // a volume with mode=keep
+	Restoring       // a volume is being made of it
+	Pinned          // a workspace or a discard stands on it
+	Busy            // by the kernel's word: a container kept it
+	Failed          // it could not be evicted a while ago
+	JustMade        // within Limits.Grace
+	ExceedsAll      // larger than the limit all by itself
+)
+
+var holdNames = []string{
+	"free", "in use by a container", "being fetched or built", "kept by its volume (mode=keep)", "being restored",
+	"a workspace or discard stands on it", "still used by a container that kept it", "its eviction failed, and is tried again later",
+	"just made", "larger than the limit on its own",
+}
+
+func (h Hold) String() string { return name(holdNames, uint8(h)) }
+
+// or returns h, or other if h is Free.
+func (h Hold) or(other Hold) Hold {
+	if h == Free {
+		return other
+	}
+	return h
+}
+
+// MarshalText returns the hold in words.
+func (h Hold) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText reads the words.
+func (h *Hold) UnmarshalText(text []byte) error { return readName(holdNames, text, (*uint8)(h)) }
+
+func name(names []string, i uint8) string {
+	if int(i) < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("unknown (%d)", i)
+}
+
+func readName(names []string, text []byte, to *uint8) error {
+	i := slices.Index(names, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is none of %q", text, names)
+	}
+	*to = uint8(i)
+	return nil
+}

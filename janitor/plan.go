@@ -1,0 +1,146 @@
+package janitor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
+)
+
+// Reason is why something is evicted.
+type Reason string
+
+const (
+	Expired        Reason = "expired"          // a discard past DISCARD_TTL
+	TTL            Reason = "ttl"              // a clone that nobody used for so long
+	Unneeded       Reason = "unneeded"         // a layer that nothing needed for so long
+	SubjectMaxSize Reason = "subject_max_size" // the limit of its subject
+	MaxSize        Reason = "max_size"         // the limit of all
+	MinFree        Reason = "min_free"         // the filesystem is too full
+	NoSpace        Reason = "enospc"           // a fetch, build or mount had no room
+	OnDemand       Reason = "on_demand"        // an operator said so
+)
+
+// Plan is what is to go, in this order, and what that can't help.
+type Plan struct {
+	Evictions []Eviction `json:"evictions"`
+	// More is set when there is more to evict than one plan holds.
+	More bool `json:"more,omitempty"`
+	// Frees is the size of all evictions.
+	Frees disk.Size `json:"frees"`
+	// Used is what counts for MAX_SIZE before the evictions: all but the trash, and
+	// but clones that exceed the limit on their own.
+	Used disk.Size `json:"used"`
+	// Trash is what is being deleted.
+	Trash disk.Size `json:"trash"`
+	Space Space     `json:"space"`
+	// Late counts what is past its time and left for the next sweeps.
+	Late int `json:"late,omitempty"`
+	// Missing are the limits that stay exceeded after the evictions.
+	Missing []Missing `json:"missing,omitempty"`
+	// Holders are what takes the space that can't be freed, largest first; filled
+	// when something is missing.
+	Holders []Holder `json:"holders,omitempty"`
+	// TooLarge are the clones that a limit has no room for even when they are alone.
+	TooLarge []TooLarge `json:"too_large,omitempty"`
+}
+
+// Eviction is one thing that is to go.
+type Eviction struct {
+	Kind    Kind      `json:"kind"`
+	Reason  Reason    `json:"reason"`
+	Subject string    `json:"subject"`
+	Clone   string    `json:"clone"`            // its key
+	ID      string    `json:"id,omitempty"`     // of a part
+	Volume  string    `json:"volume,omitempty"` // of a discard
+	Size    disk.Size `json:"size"`
+	Text    string    `json:"text"` // why, for people
+	// Unused is how long nobody used it.
+	Unused time.Duration `json:"unused_ns"`
+}
+
+// Missing is a limit that stays exceeded.
+type Missing struct {
+	Reason  Reason    `json:"reason"`
+	Subject string    `json:"subject,omitempty"`
+	Size    disk.Size `json:"size"` // by so much
+	Text    string    `json:"text"`
+}
+
+// Holder is something that takes space and can't be evicted.
+type Holder struct {
+	Clone   string    `json:"clone"`
+	Repo    string    `json:"repo"`
+	Subject string    `json:"subject"`
+	Volume  string    `json:"volume,omitempty"` // of a workspace
+	Size    disk.Size `json:"size"`
+	Held    Hold      `json:"held"`
+}
+
+func (h Holder) String() string {
+	if h.Volume != "" {
+		return fmt.Sprintf("what was written to volume %q (%s, %s)", h.Volume, Bytes(h.Size.Bytes), h.Held)
+	}
+	return fmt.Sprintf("the clone of %s for subject %q (%s, %s)", h.Repo, h.Subject, Bytes(h.Size.Bytes), h.Held)
+}
+
+// TooLarge is a clone that is larger than a limit on its own. Evicting it would
+// only have it cloned again.
+type TooLarge struct {
+	Clone   string `json:"clone"`
+	Repo    string `json:"repo"`
+	Subject string `json:"subject"`
+	Size    int64  `json:"size"` // bytes
+	Limit   int64  `json:"limit"`
+	Reason  Reason `json:"reason"` // max_size or subject_max_size
+}
+
+func (t TooLarge) String() string {
+	setting := strings.ToUpper(string(t.Reason))
+	return fmt.Sprintf("the clone of %s for subject %q takes %s, which is more than %s=%s on its own: it is not evicted for it; raise %s, or make its volumes with filter=blob:none, depth or sparse",
+		t.Repo, t.Subject, Bytes(t.Size), setting, Bytes(t.Limit), setting)
+}
+
+// holdersShown is how many holders an error names.
+const holdersShown = 3
+
+// Held says in words who holds the most.
+func Held(holders []Holder) string {
+	if len(holders) == 0 {
+		return "nothing that the plugin keeps can be freed"
+	}
+	var parts []string
+	for _, h := range holders[:min(len(holders), holdersShown)] {
+		parts = append(parts, h.String())
+	}
+	text := "held by " + strings.Join(parts, ", ")
+	if n := len(holders) - holdersShown; n > 0 {
+		text += fmt.Sprintf(", and %d more", n)
+	}
+	return text
+}
+
+// sort puts the largest first.
+func sortHolders(list []Holder) {
+	slices.SortFunc(list, func(a, b Holder) int {
+		return cmp.Or(cmp.Compare(b.Size.Bytes, a.Size.Bytes), cmp.Compare(b.Size.Inodes, a.Size.Inodes),
+			strings.Compare(a.Subject, b.Subject), strings.Compare(a.Clone, b.Clone), strings.Compare(a.Volume, b.Volume),
+			cmp.Compare(a.Held, b.Held))
+	})
+}
+
+// Bytes writes a number of bytes for people, such as 1.5 GiB.
+func Bytes(n int64) string {
+	const units = "KMGTPE"
+	if n > -1024 && n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, i := float64(n)/1024, 0
+	for ; (v >= 1024 || v <= -1024) && i < len(units)-1; i++ {
+		v /= 1024
+	}
+	return fmt.Sprintf("%.1f %ciB", v, units[i])
+}

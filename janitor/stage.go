@@ -1,0 +1,148 @@
+package janitor
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// candidates lists what may go in a stage, longest unused first.
+func (p *planner) candidates(s stage, t target) *queue {
+	switch s {
+	case stageDiscards:
+		return p.partsOf(discard, t.from, t.to, 0)
+	case stageUnneeded:
+		return p.partsOf(unneeded, t.from, t.to, 0)
+	case stageWarm:
+		return p.partsOf(warm, t.from, t.to, 0)
+	}
+	return p.idleClones(t.from, t.to, func(c *clone) bool {
+		exempt := c.exempt
+		if t.reason == SubjectMaxSize {
+			exempt = c.alone
+		}
+		return (exempt == Free) != (s == stageProtected)
+	})
+}
+
+func (p *planner) idleClones(from, to int, may func(*clone) bool) *queue {
+	var list []candidate
+	for i := from; i < to; i++ {
+		if c := &p.clones[i]; c.canGo() && may(c) {
+			list = append(list, newCandidate(p.age(c.used()), i))
+		}
+	}
+	return newQueue(list, nil)
+}
+
+// partsOf lists the parts of a class that may go, of the clones in a range, that
+// nobody used for the given time.
+func (p *planner) partsOf(c class, from, to int, unused time.Duration) *queue {
+	if from == to {
+		return newQueue(nil, nil)
+	}
+	last := &p.clones[to-1]
+	first, end := p.clones[from].first, last.first+len(last.Parts)
+	var list []candidate
+	for n := range p.items[first:end] {
+		it := &p.items[first+n]
+		if it.class != c || it.gone || duration(it.age) < unused {
+			continue
+		}
+		if owner := &p.clones[it.owner]; owner.gone || c == warm && owner.hold != Free {
+			continue
+		}
+		list = append(list, newCandidate(it.age, first+n))
+	}
+	return newQueue(list, p.part)
+}
+
+// expire evicts the discards that are past their time.
+func (p *planner) expire() {
+	total := 0
+	for i := range p.clones {
+		total += p.clones[i].discards
+	}
+	p.due(p.partsOf(discard, 0, len(p.clones), p.lim.DiscardTTL), total, p.lim.DiscardTTL, p.evictPart,
+		p.because(Expired, "it ended longer ago than DISCARD_TTL="+days(p.lim.DiscardTTL)))
+}
+
+// idle evicts the clones that nobody used for TTL.
+func (p *planner) idle() {
+	if p.lim.TTL <= 0 {
+		return
+	}
+	list := p.idleClones(0, len(p.clones), func(c *clone) bool { return duration(p.age(c.used())) >= p.lim.TTL })
+	p.due(list, len(p.clones), p.lim.TTL, p.evictClone, p.because(TTL, "nobody used it for longer than TTL="+days(p.lim.TTL)))
+}
+
+// stale evicts the layers that nothing needed for TTL: all of them, however late,
+// for nothing is lost.
+func (p *planner) stale() {
+	if p.lim.TTL <= 0 {
+		return
+	}
+	list := p.partsOf(unneeded, 0, len(p.clones), p.lim.TTL)
+	why := p.because(Unneeded, "nothing needed it for longer than TTL="+days(p.lim.TTL))
+	for c, ok := list.next(); ok && !p.full(); c, ok = list.next() {
+		p.evictPart(c.number(), why)
+	}
+}
+
+// due evicts what came due of late, and of what should have gone long ago a share
+// of the total.
+func (p *planner) due(list *queue, total int, ttl time.Duration, evict func(n uint32, why uint16), why uint16) {
+	late, most := 0, max(total/lateShare, 1)
+	for c, ok := list.next(); ok && !p.full(); c, ok = list.next() {
+		if c.age() > ttl+lateAfter {
+			if late++; late > most {
+				p.plan.Late++
+				continue
+			}
+		}
+		evict(c.number(), why)
+	}
+}
+
+// holders lists what is left of the clones that count for a limit which stays
+// exceeded, and can't go.
+func (p *planner) holders() []Holder {
+	var list []Holder
+	for i := range p.clones {
+		c := &p.clones[i]
+		if c.gone || !slices.ContainsFunc(p.plan.Missing, func(m Missing) bool {
+			return m.Reason != SubjectMaxSize || m.Subject == c.Subject
+		}) {
+			continue
+		}
+		rest := c.left
+		for n := range c.Parts {
+			part := &c.Parts[n]
+			if part.Kind != Upper && (part.Kind != Discard || p.items[c.first+n].gone) {
+				continue
+			}
+			rest = rest.Sub(part.Size)
+			list = append(list, Holder{
+				Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Volume: part.Volume, Size: part.Size, Held: part.Held.or(c.hold),
+			})
+		}
+		held := c.hold
+		if held == Free && c.discards > 0 {
+			held = Pinned
+		}
+		if held = held.or(c.exempt).or(c.alone); held != Free {
+			list = append(list, Holder{Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Size: rest, Held: held})
+		}
+	}
+	sortHolders(list)
+	return list
+}
+
+// days writes a duration for people: whole days where there are some.
+func days(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= 2*day {
+		return fmt.Sprintf("%d days", d/day)
+	}
+	return d.Round(time.Second).String()
+}

@@ -12,16 +12,10 @@ import (
 // changes nothing in it.
 type Inventory struct {
 	Now   time.Time
-	Space Space
+	Space disk.Space // the filesystem; inodes of 0 in all mean that it counts none
 	// Trash is what is being deleted: counted as free.
 	Trash  disk.Size
 	Clones []Clone
-}
-
-// Space is a filesystem. Inodes of 0 mean that it does not count them.
-type Space struct {
-	Total disk.Size `json:"total"`
-	Free  disk.Size `json:"free"` // to us
 }
 
 // Clone is one clone, with all that is its own.

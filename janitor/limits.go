@@ -69,7 +69,7 @@ func ofBytes(used, limit int64) excess {
 }
 
 // ofFree compares what is free with the share of a filesystem that has to be.
-func ofFree(s Space, free disk.Size, share float64) excess {
+func ofFree(s disk.Space, free disk.Size, share float64) excess {
 	e := excess{Size: disk.Size{Bytes: unlimited, Inodes: unlimited}}
 	one := func(total, free int64) (over, band int64) {
 		want := part(total, share)
@@ -87,7 +87,7 @@ func ofFree(s Space, free disk.Size, share float64) excess {
 func part(total int64, share float64) int64 { return int64(float64(total) * share) }
 
 // ofRoom compares what is free with what somebody needs.
-func ofRoom(s Space, free, need disk.Size) excess {
+func ofRoom(s disk.Space, free, need disk.Size) excess {
 	e := excess{Size: need.Sub(free)}
 	if s.Total.Inodes == 0 {
 		e.Inodes = unlimited
@@ -96,4 +96,4 @@ func ofRoom(s Space, free, need disk.Size) excess {
 }
 
 // Short reports whether less of a filesystem is free than has to be.
-func (l Limits) Short(s Space) bool { return l.MinFree > 0 && ofFree(s, s.Free, l.MinFree).over() }
+func (l Limits) Short(s disk.Space) bool { return l.MinFree > 0 && ofFree(s, s.Free, l.MinFree).over() }

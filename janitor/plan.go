@@ -35,8 +35,8 @@ type Plan struct {
 	// but clones that exceed the limit on their own.
 	Used disk.Size `json:"used"`
 	// Trash is what is being deleted.
-	Trash disk.Size `json:"trash"`
-	Space Space     `json:"space"`
+	Trash disk.Size  `json:"trash"`
+	Space disk.Space `json:"space"`
 	// Late counts what is past its time and left for the next sweeps.
 	Late int `json:"late,omitempty"`
 	// Missing are the limits that stay exceeded after the evictions.

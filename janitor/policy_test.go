@@ -10,10 +10,10 @@ import (
 )
 
 // big is a filesystem that limits nothing.
-var big = Space{Total: disk.Size{Bytes: 1 << 40, Inodes: 1 << 40}, Free: disk.Size{Bytes: 1 << 40, Inodes: 1 << 40}}
+var big = disk.Space{Total: disk.Size{Bytes: 1 << 40, Inodes: 1 << 40}, Free: disk.Size{Bytes: 1 << 40, Inodes: 1 << 40}}
 
-func space(total, free, totalInodes, freeInodes int64) Space {
-	return Space{Total: disk.Size{Bytes: total, Inodes: totalInodes}, Free: disk.Size{Bytes: free, Inodes: freeInodes}}
+func space(total, free, totalInodes, freeInodes int64) disk.Space {
+	return disk.Space{Total: disk.Size{Bytes: total, Inodes: totalInodes}, Free: disk.Size{Bytes: free, Inodes: freeInodes}}
 }
 
 // TestDecide has a row for each rule.
@@ -37,7 +37,7 @@ func TestDecide(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		lim     Limits
-		space   Space
+		space   disk.Space
 		trash   int64
 		scene   string
 		want    string // words, separated by commas

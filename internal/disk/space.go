@@ -10,10 +10,10 @@ import (
 type Space struct {
 	// Total is all of it. A filesystem that makes inodes as it needs them, like
 	// btrfs, says 0 of them.
-	Total Size
+	Total Size `json:"total"`
 	// Free is what users without privileges can still take: what is reserved for
 	// root is not in it, for git and most containers get ENOSPC there.
-	Free Size
+	Free Size `json:"free"`
 }
 
 // SpaceOf returns the space of the filesystem that path is on.

@@ -20,7 +20,7 @@ const (
 // discards, used within the last ten days. A seed makes the same again.
 func Inventory(clones int, seed uint64, now time.Time) janitor.Inventory {
 	r := rand.New(rand.NewPCG(seed, 1))
-	inv := janitor.Inventory{Now: now, Space: janitor.Space{
+	inv := janitor.Inventory{Now: now, Space: disk.Space{
 		Total: disk.Size{Bytes: 1 << 50, Inodes: 1 << 40}, Free: disk.Size{Bytes: 1 << 49, Inodes: 1 << 39},
 	}}
 	within := func(d time.Duration) int64 { return janitor.Stamp(now) - r.Int64N(int64(d/time.Second)) }

@@ -170,9 +170,15 @@ type WarmPath struct {
 	Path string `json:"path"`
 	// Head is the key of the WarmHead that the workspace may move.
 	Head string `json:"head"`
+	// From is the key of the head that the chain was taken from, if it is not its
+	// own: the default branch's.
+	From string `json:"from,omitempty"`
 	// Chain are the IDs of the warm layers that it stands on, topmost first; empty
 	// when there were none. A workspace may move the head only from here.
 	Chain []string `json:"chain,omitempty"`
+	// LeftOut says why the path is like any other in this workspace: nothing is
+	// stacked, and nothing published.
+	LeftOut string `json:"left_out,omitempty"`
 	// ReadOnly is set where nothing may be published (cache=readonly).
 	ReadOnly bool `json:"read_only,omitempty"`
 }
@@ -185,8 +191,9 @@ type WarmLayer struct {
 	Durable   bool      `json:"durable,omitempty"`
 	Boot      string    `json:"boot"`
 	CreatedAt time.Time `json:"created_at"`
-	Used      time.Time `json:"used,omitzero"`
 	Size      Measured  `json:"size,omitzero"`
+	// Of is, of a layer that was made by copying, the chain whose content it has.
+	Of []string `json:"of,omitempty"`
 }
 
 func (l WarmLayer) key() string { return l.Clone + "/" + l.ID }
@@ -200,9 +207,13 @@ type WarmHead struct {
 	GID   uint32 `json:"gid"`
 	Ref   string `json:"ref"`
 	Text  string `json:"text,omitempty"` // the volume's warm_key
-	// Chain are the IDs of its layers, topmost first; never empty.
+	// Chain are the IDs of its layers, topmost first. Empty: a workspace removed
+	// the directory, and the default branch's does not take its place.
 	Chain   []string  `json:"chain"`
 	MovedAt time.Time `json:"moved_at"`
+	// Used is when a workspace last stood on it, to the minute or so. Zero is
+	// MovedAt.
+	Used time.Time `json:"used,omitzero"`
 }
 
 func (h WarmHead) key() string { return h.Clone + "/" + h.Key }

@@ -40,6 +40,9 @@ type Spec struct {
 	// lower directory a redirect. An upper written with it means nothing
 	// without its lower layers, and is to be mounted with it ever after.
 	Metacopy bool
+	// Redirects makes only a rename of a lower directory a redirect, without which
+	// it fails with EXDEV.
+	Redirects bool
 }
 
 // Mount mounts the overlay, nodev and nosuid. An error has the kernel's own
@@ -177,6 +180,8 @@ func (s Spec) options() []string {
 	if s.Metacopy {
 		// The kernel refuses metacopy without redirects.
 		o = append(o, "redirect_dir=on", "metacopy=on")
+	} else if s.Redirects {
+		o = append(o, "redirect_dir=on", "metacopy=off")
 	} else {
 		o = append(o, "redirect_dir=off", "metacopy=off")
 	}

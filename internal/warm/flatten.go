@@ -1,0 +1,98 @@
+package warm
+
+import (
+	"context"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+// flattenAt is the number of layers of a head that are joined to one. With 16 paths
+// a workspace then stands on some 150 layers, and the kernel takes 500.
+const flattenAt = 8
+
+// flattenSoon joins the layers of a head in the background.
+func (m *Manager) flattenSoon(h meta.WarmHead) {
+	m.Background(func(ctx context.Context) {
+		if err := m.flatten(ctx, h); err != nil && ctx.Err() == nil {
+			m.Log.WithError(err).WithField("clone", h.Clone).Warnf("join the layers of warm path %q", h.Path)
+		}
+	})
+}
+
+// flatten copies what the layers of a head show into one. The heads that stand on
+// them stand on that one then, also those that were moved meanwhile.
+func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
+	held := []meta.WarmPath{{Path: h.Path, Chain: h.Chain}}
+	m.Hold(h.Clone, held)
+	defer m.Drop(h.Clone, held)
+	l := meta.WarmLayer{Clone: h.Clone, ID: newID(), Boot: m.Boot, Of: h.Chain}
+	temp, err := m.tempDir(h.Clone, h.Path, h.UID, h.GID)
+	if err != nil {
+		return err
+	}
+	done := false
+	defer func() {
+		if !done {
+			_, _ = m.Trash.Put(temp, "warm")
+		}
+	}()
+	if err := m.copyChain(ctx, held, h.Clone, filepath.Join(temp, path.Dir(h.Path))); err != nil {
+		return err
+	}
+	size, err := disk.Measure(ctx, filepath.Join(temp, h.Path))
+	if err != nil {
+		return err
+	}
+	l.CreatedAt, l.Size = m.Now(), meta.Measured{Size: size, At: m.Now()}
+	failpoint.Hit("warm/flatten/copied")
+	unlock, err := m.lock(ctx, h.Clone)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	ch := change{layer: &l}
+	m.mu.Lock()
+	for _, other := range m.cloneLocked(h.Clone).heads {
+		if n := len(other.Chain) - len(h.Chain); other.Path == h.Path && n >= 0 && slices.Equal(other.Chain[n:], h.Chain) {
+			other.Chain = append(slices.Clone(other.Chain[:n]), l.ID)
+			ch.heads = append(ch.heads, other)
+		}
+	}
+	m.mu.Unlock()
+	if len(ch.heads) == 0 {
+		return nil // all have moved on to something else
+	}
+	if err := durable.RenameVolatile(temp, m.layerDir(h.Clone, l.ID)); err != nil {
+		return err
+	}
+	done = true
+	failpoint.Hit("warm/flatten/renamed")
+	if err := m.commit(h.Clone, ch); err != nil {
+		return err
+	}
+	m.syncSoon()
+	return nil
+}
+
+// copyChain copies what a chain shows at its path into the directory to.
+func (m *Manager) copyChain(ctx context.Context, held []meta.WarmPath, clone, to string) error {
+	view, err := overlay.View(m.Lower(clone, held))
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	dst, err := os.Open(to)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	return copyTree(ctx, below(int(view.Fd()), held[0].Path), dst)
+}

@@ -1,0 +1,276 @@
+package warm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/trash"
+)
+
+const (
+	cloneKey = "s/c"
+	user     = 4321
+)
+
+// world is a data directory with a Manager, and a tree with two files.
+type world struct {
+	t    *testing.T
+	root string
+	tree string
+	m    *Manager
+	db   *meta.DB
+
+	work sync.WaitGroup // in the background
+	stop func()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-warm-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		points, err := overlay.Mounts(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range points {
+			detach(t, p.Path)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{t: t, root: dir, tree: filepath.Join(dir, "tree")}
+	w.mkdir(filepath.Join(dir, "clones", cloneKey))
+	w.write(filepath.Join(w.tree, "README"), "tree")
+	w.write(filepath.Join(w.tree, "web", "package.json"), "tree")
+	w.start("boot 1")
+	return w
+}
+
+// start opens what is in the data directory, as a plugin that starts in a boot.
+func (w *world) start(boot string) {
+	w.t.Helper()
+	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	bin, err := trash.Open(filepath.Join(w.root, "trash"), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	ctx, cancel := context.WithCancel(context.Background())
+	w.db = db
+	w.m = NewManager(Config{
+		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: time.Now, Wait: time.Minute,
+		Background: func(f func(context.Context)) { w.work.Go(func() { f(ctx) }) },
+	}, state)
+	w.stop = sync.OnceFunc(func() {
+		w.work.Wait()
+		cancel()
+		if err := db.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(w.stop)
+}
+
+func (w *world) restart(boot string) {
+	w.t.Helper()
+	w.stop()
+	w.start(boot)
+}
+
+// want is what the workspaces of these tests want, unless they say otherwise.
+func (w *world) want(paths ...string) Want {
+	return Want{
+		Clone: cloneKey, Paths: paths, UID: user, GID: user, Ref: "refs/heads/main", Default: "refs/heads/main", Tree: []string{w.tree},
+	}
+}
+
+// session is a workspace.
+type session struct {
+	*world
+	Ended
+	dir string // where it is mounted
+}
+
+// open makes a workspace that stands on what Take returns.
+func (w *world) open(want Want) *session {
+	w.t.Helper()
+	paths, err := w.m.Take(w.t.Context(), want)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	dir := filepath.Join(w.root, "workspaces", newID())
+	s := &session{w, Ended{
+		Clone: want.Clone, Upper: filepath.Join(dir, "upper"), UID: want.UID, GID: want.GID, Ref: want.Ref, Text: want.Text, Paths: paths,
+	}, filepath.Join(dir, "tree")}
+	w.mkdir(s.Upper, filepath.Join(dir, "work"), s.dir)
+	if err := overlay.Mount(overlay.Spec{
+		Lower: append(w.m.Lower(cloneKey, paths), want.Tree...),
+		Upper: s.Upper, Work: filepath.Join(dir, "work"), Target: s.dir, Volatile: true, Redirects: true,
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// end takes the workspace down and promotes what it wrote.
+func (s *session) end() {
+	s.t.Helper()
+	detach(s.t, s.dir)
+	if err := s.m.Promote(s.t.Context(), s.Ended); err != nil {
+		s.t.Fatal(err)
+	}
+	s.m.Drop(s.Clone, s.Paths)
+	s.work.Wait()
+}
+
+// run is a workspace from its beginning to its end.
+func (w *world) run(want Want, f func(s *session)) {
+	w.t.Helper()
+	s := w.open(want)
+	f(s)
+	s.end()
+}
+
+// has fails the test unless the directory rel of the workspace has exactly these
+// files, as "path=content" by path; links as "path->target".
+func (s *session) has(rel string, want ...string) {
+	s.t.Helper()
+	if got := list(s.t, filepath.Join(s.dir, rel)); !slices.Equal(got, want) {
+		s.t.Errorf("%s has %q, want %q", rel, got, want)
+	}
+}
+
+// sees checks what the next workspace finds.
+func (w *world) sees(want Want, rel string, files ...string) {
+	w.t.Helper()
+	w.run(want, func(s *session) { s.has(rel, files...) })
+}
+
+func (s *session) write(rel, data string) {
+	s.t.Helper()
+	s.world.write(filepath.Join(s.dir, rel), data)
+}
+
+func (s *session) remove(rel string) {
+	s.t.Helper()
+	if err := os.RemoveAll(filepath.Join(s.dir, rel)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (w *world) write(path, data string) {
+	w.t.Helper()
+	w.mkdir(filepath.Dir(path))
+	if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) mkdir(dirs ...string) {
+	w.t.Helper()
+	for _, d := range dirs {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// layers lists the directories of the layers.
+func (w *world) layers() []string {
+	w.t.Helper()
+	entries, err := os.ReadDir(w.m.dir(cloneKey))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// records returns what the database has.
+func (w *world) records() meta.State {
+	w.t.Helper()
+	w.stop()
+	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.start(w.m.Boot)
+	return state
+}
+
+// chain returns the only head's.
+func (w *world) chain() []string {
+	w.t.Helper()
+	heads := w.m.Heads(cloneKey)
+	if len(heads) != 1 {
+		w.t.Fatalf("%d heads: %+v", len(heads), heads)
+	}
+	return heads[0].Chain
+}
+
+func detach(t *testing.T, path string) {
+	t.Helper()
+	release, err := overlay.Detach(path)
+	if err == nil {
+		err = release()
+	}
+	if err != nil && !errors.Is(err, overlay.ErrNotMounted) {
+		t.Error(err)
+	}
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	var got []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) && path == dir {
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel := strings.TrimPrefix(path, dir+"/")
+		switch {
+		case d.Type().IsRegular():
+			data, err := os.ReadFile(path)
+			got = append(got, rel+"="+string(data))
+			return err
+		case d.Type() == os.ModeSymlink:
+			target, err := os.Readlink(path)
+			got = append(got, rel+"->"+target)
+			return err
+		}
+		got = append(got, rel)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}

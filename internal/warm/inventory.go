@@ -1,0 +1,88 @@
+package warm
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// Head is a head as the janitor sees it.
+type Head struct {
+	meta.WarmHead
+	// Size is that of the layers which no other head needs.
+	Size disk.Size
+	// Held is set while a workspace stands on one of these: to evict the head then
+	// frees nothing yet.
+	Held bool
+}
+
+// Heads returns the heads of a clone, the one that was used last first. It answers
+// from memory.
+func (m *Manager) Heads(clone string) []Head {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.cloneLocked(clone)
+	needed := make(map[string]int)
+	for _, h := range c.heads {
+		for _, id := range h.Chain {
+			needed[id]++
+		}
+	}
+	var list []Head
+	for _, rec := range c.heads {
+		h := Head{WarmHead: rec}
+		h.Chain = slices.Clone(rec.Chain)
+		for _, id := range rec.Chain {
+			if needed[id] == 1 {
+				h.Size = h.Size.Add(c.layers[id].Size.Size)
+			}
+			h.Held = h.Held || c.users[id] > 0
+		}
+		list = append(list, h)
+	}
+	slices.SortFunc(list, func(a, b Head) int {
+		return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.Key, b.Key))
+	})
+	return list
+}
+
+// Size returns what all warm layers of a clone take, from memory.
+func (m *Manager) Size(clone string) disk.Size {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var sum disk.Size
+	for _, l := range m.cloneLocked(clone).layers {
+		sum = sum.Add(l.Size.Size)
+	}
+	return sum
+}
+
+// Evict forgets a head, and removes its layers as far as nothing else needs them;
+// those that a workspace holds go when it does. One that is not there is no error.
+func (m *Manager) Evict(ctx context.Context, clone, key string) error {
+	unlock, err := m.lock(ctx, clone)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return m.commit(clone, change{gone: []string{key}})
+}
+
+// Forget evicts all heads of a clone: call it before the clone is removed.
+func (m *Manager) Forget(ctx context.Context, clone string) error {
+	unlock, err := m.lock(ctx, clone)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var ch change
+	m.mu.Lock()
+	for key := range m.cloneLocked(clone).heads {
+		ch.gone = append(ch.gone, key)
+	}
+	m.mu.Unlock()
+	return m.commit(clone, ch)
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/testdisk"
 )
 
 // plugin is the real program on a filesystem of its own.
@@ -29,7 +30,7 @@ func (p *plugin) data(elem ...string) string {
 // startPlugin starts the program on a fresh filesystem below dir.
 func startPlugin(dir string, bytes, files int64) (*plugin, error) {
 	p := &plugin{dir: dir}
-	err := daemon.Disk(filepath.Join(dir, "disk"), bytes, "-N", fmt.Sprint(files))
+	err := testdisk.Ext4(filepath.Join(dir, "disk"), bytes, "-N", fmt.Sprint(files))
 	if err != nil {
 		return p, err
 	}
@@ -112,5 +113,5 @@ func (p *plugin) close() error {
 	if !slices.ContainsFunc(points, func(p overlay.Point) bool { return p.Path == disk }) {
 		return errors.Join(errs...) // it never came so far
 	}
-	return errors.Join(append(errs, daemon.Eject(disk))...)
+	return errors.Join(append(errs, testdisk.Eject(disk))...)
 }

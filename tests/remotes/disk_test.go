@@ -2,12 +2,11 @@ package remotes
 
 import (
 	"encoding/base64"
-	"errors"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/testdisk"
 )
 
 // noise is a text of about so many bytes that does not compress well.
@@ -23,15 +22,9 @@ func noise(size int) string {
 // directory that it is in, and its loop device goes with it.
 func smallDisk(t *testing.T, size int64) string {
 	t.Helper()
-	dir := scratch(t)
-	file, disk := filepath.Join(dir, "disk.img"), filepath.Join(dir, "disk")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, size), os.Mkdir(disk, 0o755)); err != nil {
+	disk := filepath.Join(scratch(t), "disk")
+	if err := testdisk.Ext4(disk, size, "-i", "4096"); err != nil {
 		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"mkfs.ext4", "-q", "-F", "-m", "0", "-i", "4096", file}, {"mount", "-o", "loop", file, disk}} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v: %s", args, err, out)
-		}
 	}
 	return disk
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/testdisk"
 )
 
 // The plugin of a test is less patient than a user's. Its git is a uid with a line in /etc/passwd, which ssh asks for.
@@ -37,7 +38,7 @@ func scratch(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(daemon.DetachBelow(dir), os.RemoveAll(dir)); err != nil {
+		if err := errors.Join(testdisk.DetachBelow(dir), os.RemoveAll(dir)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -132,7 +132,11 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 	}
 	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: d.Now()}
 	h := &handle{rec: rec, opts: opts, clone: d.Clones.Get(opts.Subject, opts.Repo)}
-
+	release, err := h.clone.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	waiting, cancel := context.WithTimeoutCause(ctx, createWait, errCreateWait)
 	defer cancel()
 	answer, err := h.clone.Ask(waiting, h.spec())

@@ -42,6 +42,11 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 			d.note(h, err)
 		}
 	}()
+	release, err := h.clone.Use(ctx) // before it looks, and until the workspace holds its layers
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	rec, ok, err := d.Workspaces.Retain(name, id)
 	if err == nil && !ok {
 		rec, err = d.mount(ctx, h, id)

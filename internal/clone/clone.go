@@ -168,17 +168,42 @@ func (c *Clone) lock(ctx context.Context) (unlock func(), err error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	l := flock.New(filepath.Join(c.m.Root, "locks", strings.ReplaceAll(c.key, "/", ".")+".lock"))
+	l := c.newFlock()
 	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
 		<-c.gate
 		return nil, fmt.Errorf("lock clone %s: %w", c.key, err)
 	}
-	return func() {
-		if err := l.Close(); err != nil {
-			c.m.Log.WithError(err).Warnf("unlock clone %s", c.key)
-		}
+	return func() { c.unlock(l) }, nil
+}
+
+// tryLock is lock for who does not wait: the error is a *BusyError.
+func (c *Clone) tryLock() (unlock func(), err error) {
+	busy := &BusyError{c.key, "its lock is taken"}
+	select {
+	case c.gate <- struct{}{}:
+	default:
+		return nil, busy
+	}
+	l := c.newFlock()
+	if ok, err := l.TryLock(); err != nil || !ok {
 		<-c.gate
-	}, nil
+		if err == nil {
+			err = busy
+		}
+		return nil, err
+	}
+	return func() { c.unlock(l) }, nil
+}
+
+func (c *Clone) newFlock() *flock.Flock {
+	return flock.New(filepath.Join(c.m.Root, "locks", strings.ReplaceAll(c.key, "/", ".")+".lock"))
+}
+
+func (c *Clone) unlock(l *flock.Flock) {
+	if err := l.Close(); err != nil {
+		c.m.Log.WithError(err).Warnf("unlock clone %s", c.key)
+	}
+	<-c.gate
 }
 
 // Mounted records that a workspace was made of the clone: from now on it is
@@ -194,9 +219,10 @@ func (c *Clone) Mounted() error {
 	return c.save()
 }
 
-// save commits the clone's record. It is copied within the transaction, so that
-// of two at a time the later one has what both have changed.
-func (c *Clone) save() error {
+// save commits the records of the clone and of layers, as they are in memory. They
+// are copied within the transaction, so that of two at a time the later one has
+// what both have changed, and what is out of memory stays away.
+func (c *Clone) save(layers ...member) error {
 	return c.m.DB.Update(func(tx *meta.Tx) error {
 		c.mu.Lock()
 		if c.rec == nil {
@@ -204,7 +230,18 @@ func (c *Clone) save() error {
 			return nil
 		}
 		rec := c.rec.Copy()
+		var now []member
+		for _, m := range layers {
+			if l, ok := m.set.known[m.ID]; ok {
+				now = append(now, member{m.set, l})
+			}
+		}
 		c.mu.Unlock()
+		for _, m := range now {
+			if err := m.set.put(tx, m.Layer); err != nil {
+				return err
+			}
+		}
 		return tx.PutClone(rec)
 	})
 }

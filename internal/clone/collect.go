@@ -31,32 +31,48 @@ func (c *Clone) unneeded() []member {
 	if c.rec == nil {
 		return nil
 	}
-	current := c.currentCommits()
-	needed := make(map[string]bool) // also by a tree that stands on it
+	needs := c.needs()
+	free := func(l meta.Layer) bool { return needs[l.ID] == "" }
+	return append(c.trees.members(free), c.gitLayers.members(free)...)
+}
+
+// needs says, by ID, what needs a layer: what holds it, a ref that a volume has
+// named and that is at its commit, or a tree of that kind that stands on it. It is
+// called with mu held, of a clone that has a record.
+func (c *Clone) needs() map[string]string {
+	refs := make(map[string]string) // by commit
+	for _, store := range c.rec.Stores {
+		for word, r := range store.Refs {
+			refs[r.Commit] = "ref " + word
+		}
+	}
+	needs := make(map[string]string)
 	for id, l := range c.trees.known {
-		if current[l.Commit] || c.trees.users[id] > 0 {
-			for _, below := range l.Chain {
-				needed[below] = true
+		need := refs[l.Commit]
+		if c.trees.users[id] > 0 {
+			need = heldBy
+		}
+		if need == "" {
+			continue
+		}
+		for _, below := range l.Chain {
+			if needs[below] != heldBy {
+				needs[below] = need
 			}
 		}
 	}
-	list := c.trees.members(func(l meta.Layer) bool { return !needed[l.ID] })
-	return append(list, c.gitLayers.members(func(l meta.Layer) bool {
-		return !(current[l.Commit] && l.Snapshot == c.rec.Stores[l.Store].Snapshot) && c.gitLayers.users[l.ID] == 0
-	})...)
-}
-
-// currentCommits are those at which refs are that volumes have named. It is
-// called with mu held.
-func (c *Clone) currentCommits() map[string]bool {
-	current := make(map[string]bool)
-	for _, store := range c.rec.Stores {
-		for _, r := range store.Refs {
-			current[r.Commit] = true
+	for id, l := range c.gitLayers.known {
+		switch {
+		case c.gitLayers.users[id] > 0:
+			needs[id] = heldBy
+		case l.Snapshot == c.rec.Stores[l.Store].Snapshot:
+			needs[id] = refs[l.Commit]
 		}
 	}
-	return current
+	return needs
 }
+
+const heldBy = "a workspace, a discard or a build"
 
 func (c *Clone) collect() error {
 	c.publishing.Lock()

@@ -51,7 +51,7 @@ func everyFetch(ref string) bool {
 // none.
 func (c *Clone) fetch(ctx context.Context, s Spec, a Answer, extra string) (meta.Store, []git.PackedRef, error) {
 	key := strings.Join([]string{"fetch", c.key, s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, extra}, "\x00")
-	f, err := share(ctx, c.m, key, func(ctx context.Context) (fetched, error) {
+	f, err := shareUsing(ctx, c, key, func(ctx context.Context) (fetched, error) {
 		return c.fetchNow(ctx, s, a, extra)
 	})
 	return f.store, f.refs, err
@@ -176,10 +176,8 @@ func snapshot(refs []git.PackedRef, head string) string {
 // newStore makes the clone's directories and an empty store under a temporary
 // name in them.
 func (c *Clone) newStore(ctx context.Context, format string) (string, error) {
-	for _, sub := range []string{"store", "trees", "refs", "cache", "workspaces"} {
-		if err := durable.MkdirAll(filepath.Join(c.dir, sub), 0o755); err != nil {
-			return "", err
-		}
+	if err := c.makeDirs(); err != nil {
+		return "", err
 	}
 	if err := writeManifest(c.dir, Manifest{Subject: string(c.subject), Repo: c.repo, CreatedAt: c.m.Now()}); err != nil {
 		return "", err
@@ -195,6 +193,24 @@ func (c *Clone) newStore(ctx context.Context, format string) (string, error) {
 	return dir, c.m.Git.InitStore(ctx, dir, format)
 }
 
+// makeDirs makes the clone's directories. The subject's goes with its last clone,
+// and that may be now.
+func (c *Clone) makeDirs() (err error) {
+	for range 3 {
+		for _, sub := range cloneDirs {
+			if err = durable.MkdirAll(filepath.Join(c.dir, sub), 0o755); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+var cloneDirs = []string{"store", "trees", "refs", "cache", "workspaces"}
+
 // discardStore removes what newStore made.
 func (c *Clone) discardStore(dir string) error {
 	if ok, err := exists(dir); err != nil || !ok {
@@ -203,7 +219,7 @@ func (c *Clone) discardStore(dir string) error {
 	if _, err := c.m.Trash.Put(dir, "store"); err != nil {
 		return err
 	}
-	for _, sub := range []string{"store", "trees", "refs", "cache", "workspaces"} {
+	for _, sub := range cloneDirs {
 		// Not empty: an earlier life of this clone; the sweep looks at it.
 		_ = os.Remove(filepath.Join(c.dir, sub))
 	}

@@ -30,7 +30,7 @@ func (c *Clone) storeLost(s Spec) bool {
 // looked like damage came from the remote.
 func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) {
 	name := s.History.Name()
-	return share(ctx, c.m, "heal\x00"+c.key+"\x00"+name, func(ctx context.Context) (bool, error) {
+	return shareUsing(ctx, c, "heal\x00"+c.key+"\x00"+name, func(ctx context.Context) (bool, error) {
 		if _, ok := c.store(s.History); !ok {
 			return false, nil
 		}
@@ -110,7 +110,7 @@ func (c *Clone) repackSoon(s Spec) {
 		return // the packs of a partial clone say which objects may be missing
 	}
 	c.m.Background(func(ctx context.Context) {
-		_, err := share(ctx, c.m, "repack\x00"+dir, func(ctx context.Context) (struct{}, error) {
+		_, err := shareUsing(ctx, c, "repack\x00"+dir, func(ctx context.Context) (struct{}, error) {
 			unlock, err := c.lock(ctx)
 			if err != nil {
 				return struct{}{}, err

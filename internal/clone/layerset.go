@@ -101,6 +101,13 @@ func takeOut(list []member) {
 	}
 }
 
+// putBack undoes takeOut. It is called with mu held.
+func putBack(list []member) {
+	for _, m := range list {
+		m.set.known[m.ID] = m.Layer
+	}
+}
+
 // remove deletes layers that are out of memory: the records, which are back in
 // memory when that fails, and then the directories. It is called with publishing
 // held.
@@ -111,9 +118,7 @@ func (c *Clone) remove(list []member) error {
 	if err := c.m.DB.Update(func(tx *meta.Tx) error { return deleteRecords(tx, list) }); err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, m := range list {
-			m.set.known[m.ID] = m.Layer
-		}
+		putBack(list)
 		return err
 	}
 	failpoint.Hit("clone/collect/recorded")

@@ -39,6 +39,10 @@ type Config struct {
 	// Credentials returns what to show to a URL for a subject: the credential of
 	// a name, or, without one, that whose scope fits best. Nil, nil is none.
 	Credentials func(url string, s volume.Subject, name string) (*git.Auth, error)
+	// Evicting are called within the transaction that evicts a clone, to delete
+	// what others have recorded for it; Evicted after it, to forget it.
+	Evicting []func(tx *meta.Tx, key string) error
+	Evicted  []func(key string)
 	// AskTimeout is how long a remote may take to say where a ref stands. Zero is
 	// 20 s: below the 30 s that the engine waits for a Mount after a plain
 	// `docker plugin enable`, so that the user reads our error and not the engine's.

@@ -34,14 +34,24 @@ const resolveTries = 5
 // began goes on in the background.
 func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, error) {
 	began := c.m.Now()
+	release, err := c.Use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := c.Sweep(ctx); err != nil {
 		return nil, err
 	}
 	healed := false
 	for try := 0; ; try++ {
+		before, there := c.store(s.History)
 		co, err := c.prepare(ctx, s, known, began)
 		switch {
 		case errors.Is(err, errFetched) && try < resolveTries:
+			continue
+		case err != nil && there && try < resolveTries && !c.sameStore(s, before):
+			// Somebody has set the store aside meanwhile, for it was damaged: the
+			// error is about that one.
 			continue
 		case err != nil && !healed && (git.KindOf(err) == git.KindCorrupt || c.storeLost(s)):
 			var healErr error
@@ -54,6 +64,12 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, 
 		}
 		return co, err
 	}
+}
+
+// sameStore reports whether the store is the one that it was.
+func (c *Clone) sameStore(s Spec, before meta.Store) bool {
+	now, ok := c.store(s.History)
+	return ok && now.ClonedAt.Equal(before.ClonedAt)
 }
 
 func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.Time) (*Checkout, error) {
@@ -92,6 +108,7 @@ func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, b
 		return nil
 	}
 	c.hold(tree.Chain, gitLayer.ID)
+	c.touchLocked(tree, gitLayer)
 	return &Checkout{
 		Resolution: r, Tree: tree, GitLayer: gitLayer,
 		Lower:   c.lower(tree.Chain, gitLayer.ID),

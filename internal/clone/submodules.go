@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -53,6 +54,7 @@ func (c *Clone) buildSubmodules(ctx context.Context, s Spec, co git.Checkout) (c
 		return "", nil
 	}
 	b := submoduleBuilder{clone: c, spec: s, rule: c.rule(s), top: co.Dir}
+	defer b.release()
 	return b.build(ctx, parent{checkout: co, url: s.URL, gitDir: ".git"})
 }
 
@@ -63,6 +65,15 @@ type submoduleBuilder struct {
 	rule  guard.Rule
 	top   string // the tree
 	seen  atomic.Int32
+
+	mu       sync.Mutex
+	releases []func() // of the clones of submodules
+}
+
+func (b *submoduleBuilder) release() {
+	for _, f := range b.releases {
+		f()
+	}
 }
 
 // parent is a repository in the tree whose submodules are wanted.
@@ -134,6 +145,13 @@ func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (fetchedSub
 	_, end := b.clone.begin("fetching submodule "+sub.path, sub.url.String())
 	defer end()
 	c := b.clone.m.Get(b.clone.subject, sub.url)
+	release, err := c.Use(ctx) // until its packs are linked
+	if err != nil {
+		return fetchedSubmodule{}, sub.fail(err)
+	}
+	b.mu.Lock()
+	b.releases = append(b.releases, release)
+	b.mu.Unlock()
 	f := fetchedSubmodule{submodule: sub, clone: c, spec: Spec{
 		URL: sub.url, Ref: ref, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID, Pin: pin,
 	}}

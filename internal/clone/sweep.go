@@ -24,7 +24,7 @@ func (c *Clone) Sweep(ctx context.Context) error {
 	if c.swept.Load() {
 		return nil
 	}
-	_, err := share(ctx, c.m, "sweep\x00"+c.key, func(context.Context) (struct{}, error) {
+	_, err := shareUsing(ctx, c, "sweep\x00"+c.key, func(context.Context) (struct{}, error) {
 		if c.swept.Load() {
 			return struct{}{}, nil
 		}

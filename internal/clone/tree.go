@@ -108,7 +108,7 @@ func (c *Clone) layer(ctx context.Context, set *layerSet, id string, build func(
 	if l, ok := c.find(set, id); ok {
 		return l, nil
 	}
-	return share(ctx, c.m, "layer\x00"+set.path(id), func(ctx context.Context) (l meta.Layer, err error) {
+	return shareUsing(ctx, c, "layer\x00"+set.path(id), func(ctx context.Context) (l meta.Layer, err error) {
 		if l, ok := c.find(set, id); ok {
 			return l, nil
 		}

@@ -32,6 +32,8 @@ type Clone struct {
 	// Used is when a Create or Mount last used it, to the minute or so: what the
 	// janitor calls recent. Zero is CreatedAt.
 	Used time.Time `json:"used,omitzero"`
+	// LFS is the size of its LFS objects.
+	LFS Measured `json:"lfs,omitzero"`
 	// Caches are the sizes of the dependency caches, by uid.
 	Caches map[string]Measured `json:"caches,omitempty"`
 	// Stores are those that were fetched at least once, by the name of their

@@ -1,0 +1,184 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+// EvictClone removes everything that is kept for a clone: the records are deleted,
+// and then its directory goes to the trash as a whole. What it can't do at once it
+// does not wait for: the error is a *BusyError. A Mount that comes meanwhile waits
+// for its end and makes a new clone. A clone that there is not is no error.
+func (m *Manager) EvictClone(ctx context.Context, key string) error {
+	return m.evict(ctx, key, func(c *Clone) error {
+		c.mu.Lock()
+		rec := c.rec
+		c.rec = nil
+		var list []member
+		for _, set := range c.sets() {
+			list = append(list, set.members(nil)...)
+		}
+		takeOut(list)
+		c.mu.Unlock()
+		if err := m.DB.Update(func(tx *meta.Tx) error {
+			errs := []error{deleteRecords(tx, list), tx.DeleteClone(key)}
+			for _, evicting := range m.Evicting {
+				errs = append(errs, evicting(tx, key))
+			}
+			return errors.Join(errs...)
+		}); err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.rec = rec
+			putBack(list)
+			return err
+		}
+		for _, evicted := range m.Evicted {
+			evicted(key)
+		}
+		failpoint.Hit("clone/evict/recorded")
+		c.swept.Store(false) // if the directory stays, the next Mount must not find it
+		if err := m.toTrash(c.dir, "clone"); err != nil {
+			return err
+		}
+		failpoint.Hit("clone/evict/renamed")
+		_ = os.Remove(filepath.Dir(c.dir)) // the subject's, if this was its only clone
+		return nil
+	})
+}
+
+// EvictCache removes a clone's dependency cache of a uid, if nobody uses the clone:
+// otherwise the error is a *BusyError.
+func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
+	if uid == "" || uid != filepath.Base(uid) || uid[0] == '.' {
+		return fmt.Errorf("evict cache %q of clone %s: no such cache", uid, key)
+	}
+	return m.evict(ctx, key, func(c *Clone) error {
+		if err := m.toTrash(filepath.Join(c.dir, "cache", uid), "cache"); err != nil {
+			return err
+		}
+		failpoint.Hit("clone/evict-cache/renamed")
+		return c.SetCache(uid, meta.Measured{})
+	})
+}
+
+// SetCache notes the size of the cache of a uid; the zero value says that there is
+// none.
+func (c *Clone) SetCache(uid string, size meta.Measured) error {
+	c.mu.Lock()
+	if c.rec == nil {
+		c.mu.Unlock()
+		return nil
+	}
+	if size.At.IsZero() {
+		delete(c.rec.Caches, uid)
+	} else {
+		if c.rec.Caches == nil {
+			c.rec.Caches = make(map[string]meta.Measured)
+		}
+		c.rec.Caches[uid] = size
+	}
+	c.mu.Unlock()
+	return c.save()
+}
+
+// evict calls f while nobody uses the clone of a key or begins to.
+func (m *Manager) evict(ctx context.Context, key string, f func(*Clone) error) error {
+	c := m.Lookup(key)
+	if c == nil {
+		return ctx.Err()
+	}
+	c.mu.Lock()
+	if reason := c.busyLocked(); reason != "" {
+		c.mu.Unlock()
+		return &BusyError{key, reason}
+	}
+	over := make(chan struct{})
+	c.evicting = over
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.evicting = nil
+		close(over)
+	}()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	unlock, err := c.tryLock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c.publishing.Lock()
+	defer c.publishing.Unlock()
+	// No record says so, but the kernel has the last word.
+	if there, err := exists(c.dir); err != nil {
+		return err
+	} else if there {
+		points, err := overlay.Mounts(c.dir)
+		if err != nil {
+			return err
+		}
+		if len(points) > 0 {
+			return &BusyError{key, fmt.Sprintf("%s is mounted", points[0].Path)}
+		}
+	}
+	if err := f(c); err != nil {
+		return fmt.Errorf("evict clone %s: %w", key, err)
+	}
+	return nil
+}
+
+// EvictLayers removes trees and git layers of a clone, by ID, also such that a ref
+// is at: the next Mount builds those again. Those that are held, or that a tree
+// stands on which is not to go, stay, and the error is then a *BusyError. Unknown
+// IDs are no error.
+func (m *Manager) EvictLayers(ctx context.Context, key string, ids []string) error {
+	c := m.Lookup(key)
+	if c == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.publishing.Lock()
+	defer c.publishing.Unlock()
+	c.mu.Lock()
+	stay := make(map[string]bool)
+	for _, set := range c.sets() {
+		for id, l := range set.known {
+			if set.users[id] > 0 || !slices.Contains(ids, id) {
+				stay[id] = true
+				for _, below := range l.Chain {
+					stay[below] = true
+				}
+			}
+		}
+	}
+	var list []member
+	busy := 0
+	for _, set := range c.sets() {
+		for _, l := range set.members(func(l meta.Layer) bool { return slices.Contains(ids, l.ID) }) {
+			if stay[l.ID] {
+				busy++
+				continue
+			}
+			list = append(list, l)
+		}
+	}
+	takeOut(list)
+	c.mu.Unlock()
+	if err := c.remove(list); err != nil {
+		return fmt.Errorf("evict layers of clone %s: %w", key, err)
+	}
+	if busy > 0 {
+		return &BusyError{key, fmt.Sprintf("%d of %d layers have workspaces or trees on them", busy, busy+len(list))}
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package clone
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// wantBusy fails unless err is a *BusyError whose reason has the words in it.
+func wantBusy(t *testing.T, what string, err error, words string) {
+	t.Helper()
+	if busy, ok := errors.AsType[*BusyError](err); !ok || !strings.Contains(busy.Reason, words) {
+		t.Errorf("%s: %v, want a clone that is busy: %q", what, err, words)
+	}
+}
+
+func TestEvictClone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var evicted []string
+	w.m.Evicting = []func(*meta.Tx, string) error{func(_ *meta.Tx, key string) error {
+		evicted = append(evicted, key)
+		return nil
+	}}
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	evict := func() error { return w.m.EvictClone(t.Context(), c.key) }
+	co := w.prepare(s)
+	wantBusy(t, "held", evict(), "workspaces or discards")
+	co.Release()
+	release, err := c.Use(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantBusy(t, "used", evict(), "not done")
+	release()
+	release() // once is enough
+	unlock, err := c.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantBusy(t, "locked", evict(), "lock is taken")
+	unlock()
+	locks := names(t, filepath.Join(w.root, "locks"))
+	if len(evicted) > 0 {
+		t.Errorf("evicted %q while it was busy", evicted)
+	}
+	w.idle(c)
+	if err := evict(); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(evicted, []string{c.key}) {
+		t.Errorf("hooks were told of %q", evicted)
+	}
+	if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+		t.Errorf("left: %q", got)
+	}
+	if got := names(t, filepath.Join(w.root, "locks")); !slices.Equal(got, locks) {
+		t.Errorf("locks %q, want %q: somebody may wait for one", got, locks)
+	}
+	if got := w.m.Inventory(); len(got) > 0 {
+		t.Errorf("inventory: %+v", got)
+	}
+	if got := c.Status(s.History); got.Cloned || got.State != "absent" {
+		t.Errorf("status: %+v", got)
+	}
+	if err := errors.Join(evict(), w.m.EvictClone(t.Context(), "nobody/0"), w.m.EvictLayers(t.Context(), "nobody/0", nil)); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+	for _, restarted := range []bool{false, true} {
+		w.server.Reset()
+		co = w.prepare(s)
+		if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+			t.Errorf("status %q", got)
+		}
+		if _, _, clones := w.asked(); clones != 1 || co.Reused {
+			t.Errorf("%d clones, reused %v; want a new one", clones, co.Reused)
+		}
+		co.Release()
+		if !restarted {
+			w.idle(c)
+			if err := evict(); err != nil {
+				t.Fatal(err)
+			}
+			w.restart("boot 1")
+		}
+	}
+}
+
+// idle waits until nothing is at work on a clone in the background.
+func (w *world) idle(c *Clone) {
+	w.t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		uses := c.uses
+		c.mu.Unlock()
+		if uses == 0 {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			w.t.Fatal("the clone is still in use")
+		}
+	}
+}
+
+// TestMountDuringAnEviction: it waits, and makes a new clone.
+func TestMountDuringAnEviction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	w.prepare(s).Release()
+	began, goOn := make(chan struct{}), make(chan struct{})
+	w.m.Evicting = []func(*meta.Tx, string) error{func(*meta.Tx, string) error {
+		close(began)
+		<-goOn
+		return nil
+	}}
+	w.server.Reset()
+	w.idle(c)
+	ended := make(chan error, 2)
+	go func() { ended <- w.m.EvictClone(t.Context(), c.key) }()
+	<-began
+	wantBusy(t, "a second one", w.m.EvictClone(t.Context(), c.key), "being evicted")
+	var co *Checkout
+	go func() {
+		var err error
+		co, err = c.Prepare(t.Context(), s, nil)
+		ended <- err
+	}()
+	close(goOn)
+	if err := errors.Join(<-ended, <-ended); err != nil {
+		t.Fatal(err)
+	}
+	defer co.Release()
+	if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+		t.Errorf("status %q", got)
+	}
+	if _, _, clones := w.asked(); clones != 1 {
+		t.Errorf("%d clones, want 1", clones)
+	}
+}
+
+// TestMountsAndEvictions at once: none fails but because the other is at work.
+func TestMountsAndEvictions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	var evictions atomic.Int32
+	evict := func() {
+		for _, err := range []error{w.m.EvictClone(t.Context(), c.key), w.m.EvictCache(t.Context(), c.key, "0")} {
+			if _, busy := errors.AsType[*BusyError](err); err != nil && !busy {
+				t.Error(err)
+			} else if !busy {
+				evictions.Add(1)
+			}
+		}
+	}
+	var workers sync.WaitGroup
+	for range 3 {
+		workers.Go(func() {
+			for range 5 {
+				co, err := c.Prepare(t.Context(), s, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, dir := range co.Lower {
+					if _, err := os.Lstat(dir); err != nil {
+						t.Error(err)
+					}
+				}
+				co.Release()
+				evict()
+			}
+		})
+	}
+	workers.Wait()
+	w.idle(c)
+	evict()
+	if evictions.Load() == 0 {
+		t.Error("nothing was evicted")
+	}
+}
+
+func TestEvictLayers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	first := w.prepare(s)
+	w.advance(time.Minute)
+	w.push("main")
+	second := w.prepare(s) // on top of the first
+	evict := func(ids ...string) error { return w.m.EvictLayers(t.Context(), c.key, ids) }
+	info := w.m.Inventory()[0]
+	got := make(map[string]string)
+	for _, l := range info.Layers {
+		got[l.ID] = fmt.Sprint(l.Kind, " ", l.Held, " ", len(l.Below), " ", l.Used.Equal(w.clock()))
+	}
+	want := map[string]string{
+		first.Tree.ID: "tree true 0 true", second.Tree.ID: "tree true 1 true",
+		first.GitLayer.ID: "git layer true 0 false", second.GitLayer.ID: "git layer true 0 true",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) || info.Key != c.key || info.Subject != "default" || info.Repo != s.URL.Normalized() || !info.Used.Equal(w.clock()) {
+		t.Errorf("inventory %+v, want layers %v", info, want)
+	}
+	wantBusy(t, "held", evict(second.Tree.ID, second.GitLayer.ID), "2 of 2")
+	second.Release()
+	wantBusy(t, "half of them held", evict(first.Tree.ID, second.Tree.ID, second.GitLayer.ID), "1 of 3")
+	if got := names(t, c.trees.dir); !slices.Equal(got, []string{first.Tree.ID}) {
+		t.Errorf("trees %q, want the held one", got)
+	}
+	w.server.Reset()
+	again := w.prepare(s)
+	if _, fetches, _ := w.asked(); fetches != 0 || again.Tree.ID != second.Tree.ID {
+		t.Errorf("%d fetches, tree %s; want it built again from the store", fetches, again.Tree.ID)
+	}
+	first.Release()
+	again.Release()
+	wantBusy(t, "a tree stands on it", evict(first.Tree.ID), "1 of 1")
+	if err := evict(first.Tree.ID, second.Tree.ID, second.GitLayer.ID, "unknown"); err != nil {
+		t.Error(err)
+	}
+	if err := c.collect(); err != nil { // the first one's git layer, if that is not done yet
+		t.Fatal(err)
+	}
+	if got := append(names(t, c.trees.dir), names(t, c.gitLayers.dir)...); len(got) > 0 {
+		t.Errorf("left: %q", got)
+	}
+}
+
+func TestEvictCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	co := w.prepare(s)
+	for _, uid := range []string{"0", "7"} {
+		if err := os.MkdirAll(filepath.Join(c.dir, "cache", uid, "npm"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetCache(uid, meta.Measured{At: w.clock()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantBusy(t, "held", w.m.EvictCache(t.Context(), c.key, "7"), "workspaces")
+	co.Release()
+	for _, uid := range []string{"", ".", "..", "../store", ".x"} {
+		if err := w.m.EvictCache(t.Context(), c.key, uid); err == nil {
+			t.Errorf("cache %q was evicted", uid)
+		}
+	}
+	w.idle(c)
+	for range 2 {
+		if err := w.m.EvictCache(t.Context(), c.key, "7"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := names(t, filepath.Join(c.dir, "cache")); !slices.Equal(got, []string{"0"}) {
+		t.Errorf("caches %q, want that of 0", got)
+	}
+	w.restart("boot 1")
+	if got := w.m.Inventory()[0].Caches; len(got) != 1 {
+		t.Errorf("recorded caches: %+v", got)
+	}
+}

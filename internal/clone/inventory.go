@@ -1,0 +1,96 @@
+package clone
+
+import (
+	"slices"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// Info is what a janitor needs to know of a clone. It shares nothing with it.
+type Info struct {
+	Key, Subject, Repo string
+	CreatedAt, Used    time.Time
+	// Busy says why the clone can't be evicted now, in words; empty when it can.
+	Busy string
+	// Working is set while a Create, a Mount or work in the background uses it.
+	Working bool
+	// Stores are the sizes of its bare repositories, by their history.
+	Stores map[string]meta.Measured
+	// LFS is the size of its LFS objects.
+	LFS meta.Measured
+	// Caches are the sizes of its caches, by uid.
+	Caches map[string]meta.Measured
+	Layers []LayerInfo
+}
+
+// LayerInfo is what a janitor needs to know of a tree or a git layer.
+type LayerInfo struct {
+	ID              string
+	Kind            string // "tree" or "git layer"
+	CreatedAt, Used time.Time
+	Size            meta.Measured
+	// Held is set while a workspace, of whatever state, or a build stands on it:
+	// it can't be evicted.
+	Held bool
+	// Need says what needs it, in words: what holds it, or a ref that is at its
+	// commit, which only costs the next Mount a build if it is evicted. Empty when
+	// nothing does.
+	Need string
+	// Below are the trees that it stands on. One that another tree stands on can't
+	// be evicted without that.
+	Below []string
+}
+
+// Inventory returns what there is of all clones, from memory.
+func (m *Manager) Inventory() []Info {
+	var list []Info
+	for _, c := range m.all() {
+		if info, ok := c.info(); ok {
+			list = append(list, info)
+		}
+	}
+	return list
+}
+
+// info is not ok when there is nothing of the clone.
+func (c *Clone) info() (info Info, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rec == nil {
+		return Info{}, false
+	}
+	rec := c.rec
+	info = Info{
+		Key: c.key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
+		Busy: c.busyLocked(), Working: c.uses > 0, LFS: rec.LFS,
+		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: make(map[string]meta.Measured, len(rec.Caches)),
+	}
+	for name, s := range rec.Stores {
+		info.Stores[name] = s.Size
+	}
+	for uid, size := range rec.Caches {
+		info.Caches[uid] = size
+	}
+	needs := c.needs()
+	for _, set := range c.sets() {
+		for id, l := range set.known {
+			layer := LayerInfo{
+				ID: id, Kind: set.kind, CreatedAt: l.CreatedAt, Used: latest(l.Used, l.CreatedAt), Size: l.Size,
+				Held: set.users[id] > 0, Need: needs[id],
+			}
+			if len(l.Chain) > 1 {
+				layer.Below = slices.Clone(l.Chain[1:])
+			}
+			info.Layers = append(info.Layers, layer)
+		}
+	}
+	return info, true
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -59,6 +59,7 @@ type handle struct {
 	clone     *clone.Clone
 	mounting  int // Mounts at work
 	lastError string
+	distance  distance // of what it keeps
 }
 
 func (h *handle) spec() clone.Spec {
@@ -115,7 +116,7 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 	if err := volume.CheckName(name); err != nil {
 		return err
 	}
-	opts, err := volume.Parse(options, d.Defaults, d.Schemes)
+	opts, err := d.parse(options)
 	if err != nil {
 		return err
 	}
@@ -137,24 +138,24 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 		return err
 	}
 	defer release()
-	waiting, cancel := context.WithTimeoutCause(ctx, createWait, errCreateWait)
-	defer cancel()
-	answer, err := h.clone.Ask(waiting, h.spec())
-	switch {
-	case err == nil:
-	case ctx.Err() != nil:
-		return fmt.Errorf("create volume %q: the client hung up", name)
-	case git.KindOf(err).Definite():
-		return err
-	default:
-		h.lastError = err.Error()
-		d.Log.WithError(err).WithField("volume", name).Warn("create: the remote gave no answer; the volume is made all the same")
+	// What is restored has all that it needs: there is nothing to ask for.
+	var answer *clone.Answer
+	if opts.Restore == "" {
+		if answer, err = d.ask(ctx, h); err != nil {
+			return err
+		}
 	}
 	if err := d.writeManifest(rec); err != nil {
 		return err
 	}
 	failpoint.Hit("driver/create/manifest")
-	if err := d.DB.Update(func(tx *meta.Tx) error { return tx.PutVolume(rec) }); err != nil {
+	put := func(tx *meta.Tx) error { return tx.PutVolume(rec) }
+	if opts.Restore == "" {
+		err = d.DB.Update(put)
+	} else {
+		err = d.Workspaces.Restore(opts.Restore, name, opts, put)
+	}
+	if err != nil {
 		return errors.Join(err, d.removeManifest(name))
 	}
 	failpoint.Hit("driver/create/recorded")
@@ -162,8 +163,43 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 	d.volumes[name] = h
 	d.mu.Unlock()
 	d.Log.WithFields(logrus.Fields{"volume": name, "clone": h.clone.Key(), "ref": opts.Ref.String()}).Info("create: done")
-	d.Clones.Background(func(ctx context.Context) { d.prefetch(ctx, h, answer) })
+	if opts.Restore == "" {
+		d.Clones.Background(func(ctx context.Context) { d.prefetch(ctx, h, answer) })
+	}
 	return nil
+}
+
+// parse reads the options of a Create. Those of a restored volume are, where they
+// are not given, those that its discard was made with.
+func (d *Driver) parse(given map[string]string) (volume.Options, error) {
+	opts, err := volume.Parse(given, d.Defaults, d.Schemes)
+	if err != nil || opts.Restore == "" {
+		return opts, err
+	}
+	from, err := d.Workspaces.Discarded(opts.Restore)
+	if err != nil {
+		return volume.Options{}, err
+	}
+	return volume.ParseRestored(given, d.Defaults, from.Options, d.Schemes)
+}
+
+// ask asks the remote of a volume that is to be made whether it has the ref. The
+// error is a definite no, or that the client has gone.
+func (d *Driver) ask(ctx context.Context, h *handle) (*clone.Answer, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, createWait, errCreateWait)
+	defer cancel()
+	answer, err := h.clone.Ask(waiting, h.spec())
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("create volume %q: the client hung up", h.rec.Name)
+	case git.KindOf(err).Definite():
+		return nil, err
+	default:
+		h.lastError = err.Error()
+		d.Log.WithError(err).WithField("volume", h.rec.Name).Warn("create: the remote gave no answer; the volume is made all the same")
+	}
+	return answer, nil
 }
 
 var errCreateWait = fmt.Errorf("no answer within %v", createWait)
@@ -189,7 +225,7 @@ func (d *Driver) note(h *handle, err error) {
 	}
 }
 
-// Remove forgets a volume. Its clone stays. A volume that is not known was
+// Remove forgets a volume. Its clone stays, and what it kept becomes a discard. A volume that is not known was
 // removed already.
 func (d *Driver) Remove(ctx context.Context, name string) error {
 	unlock, err := d.names.Lock(ctx, name)
@@ -210,7 +246,7 @@ func (d *Driver) Remove(ctx context.Context, name string) error {
 	}
 	delete(d.volumes, name)
 	d.mu.Unlock()
-	if err := d.DB.Update(func(tx *meta.Tx) error { return tx.DeleteVolume(name) }); err != nil {
+	if err := d.Workspaces.End(ctx, name, func(tx *meta.Tx) error { return tx.DeleteVolume(name) }); err != nil {
 		d.mu.Lock()
 		d.volumes[name] = h
 		d.mu.Unlock()

@@ -81,6 +81,8 @@ type world struct {
 	t      *testing.T
 	server *gitserver.Server
 	close  func()
+	// maxLeases of a subject, from the next start on.
+	maxLeases int
 }
 
 func newWorld(t *testing.T) *world {
@@ -129,6 +131,7 @@ func (w *world) start(root string) {
 	}
 	workspaces, err := workspace.NewManager(workspace.Config{
 		Root: root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now,
+		DiscardTTL: time.Hour, MaxLeases: w.maxLeases, HeldWait: time.Nanosecond,
 	}, state)
 	if err != nil {
 		w.t.Fatal(err)

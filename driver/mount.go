@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
@@ -48,11 +49,12 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 	}
 	defer release()
 	rec, ok, err := d.Workspaces.Retain(name, id)
+	made := false
 	if err == nil && !ok {
-		rec, err = d.mount(ctx, h, id)
+		rec, made, err = d.mount(ctx, h, id)
 	}
 	if err == nil && ctx.Err() != nil {
-		err = errors.Join(errHungUp, d.Workspaces.Release(name, id))
+		err = errors.Join(errHungUp, d.takeBack(name, id, made))
 	}
 	if ctx.Err() != nil {
 		d.patience.hungUp(d.Now().Sub(began))
@@ -71,28 +73,57 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 
 var errHungUp = errors.New("the client hung up: the workspace was taken back")
 
-func (d *Driver) mount(ctx context.Context, h *handle, id string) (meta.Workspace, error) {
-	if !d.Schemes.Allows(h.opts.Repo.Scheme()) {
-		return meta.Workspace{}, fmt.Errorf("volume %q: the setting ALLOW_SCHEMES no longer allows %s", h.rec.Name, h.opts.Repo.Scheme())
+// takeBack undoes a Mount whose answer nobody has got: a workspace that it made to
+// be kept goes with its only lease.
+func (d *Driver) takeBack(name, id string, made bool) error {
+	err := d.Workspaces.Release(name, id)
+	if err == nil && made {
+		return d.Workspaces.EndUnused(name)
 	}
+	return err
+}
+
+// mount gives a lease its workspace; made says whether it is a new one.
+func (d *Driver) mount(ctx context.Context, h *handle, id string) (rec meta.Workspace, made bool, err error) {
+	if !d.Schemes.Allows(h.opts.Repo.Scheme()) {
+		return rec, false, fmt.Errorf("volume %q: the setting ALLOW_SCHEMES no longer allows %s", h.rec.Name, h.opts.Repo.Scheme())
+	}
+	done, err := d.Workspaces.Admit(h.clone.Key())
+	if err != nil {
+		return rec, false, fmt.Errorf("volume %q: %w", h.rec.Name, err)
+	}
+	defer done()
 	wait := d.patience.left()
 	waiting, cancel := context.WithTimeoutCause(ctx, wait, errPatience)
 	defer cancel()
-	rec, err := d.openWorkspace(waiting, h, id)
+	if h.opts.Mode != volume.ModePrivate {
+		var ok bool
+		rec, ok, err = d.Workspaces.Join(waiting, h.rec.Name, id)
+		if ok {
+			d.lookBehind(h)
+			return rec, false, nil
+		}
+		if err == nil && h.opts.Restore != "" {
+			err = fmt.Errorf("volume %q: the workspace that was restored into it is gone: remove the volume", h.rec.Name)
+		}
+	}
+	if err == nil {
+		rec, err = d.openWorkspace(waiting, h, id)
+	}
 	if errors.Is(err, errPatience) {
 		doing := h.clone.Activity()
 		if doing == "" {
 			doing = "preparing " + h.opts.Repo.String()
 		}
-		return meta.Workspace{}, fmt.Errorf("%s, not done after %v, continues in the background: run it again", doing, wait.Round(time.Second))
+		return rec, false, fmt.Errorf("%s, not done after %v, continues in the background: run it again", doing, wait.Round(time.Second))
 	}
 	if err != nil {
-		return meta.Workspace{}, err
+		return rec, false, err
 	}
 	if err := h.clone.Mounted(); err != nil {
-		return meta.Workspace{}, errors.Join(err, d.Workspaces.Release(h.rec.Name, id))
+		return rec, false, errors.Join(err, d.takeBack(h.rec.Name, id, true))
 	}
-	return rec, nil
+	return rec, true, nil
 }
 
 // openWorkspace prepares a checkout and makes a workspace of it; once more if it
@@ -103,7 +134,7 @@ func (d *Driver) openWorkspace(ctx context.Context, h *handle, id string) (meta.
 		if err != nil {
 			return meta.Workspace{}, err
 		}
-		rec, err := d.Workspaces.Open(workspace.Request{
+		rec, err := d.Workspaces.Open(ctx, workspace.Request{
 			Volume: h.rec.Name, LeaseID: id, Options: h.opts, Clone: h.clone, Checkout: co,
 		})
 		if err == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/docker/go-plugins-helpers/volume"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -93,6 +94,21 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 		"progress":   s.Progress,
 		"leases":     leases,
 	}
+	if kept, ok := d.Workspaces.Kept(h.rec.Name); ok {
+		status["kept_commit"] = kept.Commit
+		if n, known := d.behind(h, kept, r); known {
+			status["behind"] = n
+		}
+	}
+	var discards int
+	var discarded disk.Size
+	for _, w := range d.Workspaces.Discards() {
+		if w.Volume == h.rec.Name && w.Clone == h.clone.Key() {
+			discards++
+			discarded = discarded.Add(w.Size.Size)
+		}
+	}
+	status["discards"], status["discard_bytes"] = discards, discarded.Bytes
 	if h.opts.History.NoBlobs {
 		status["filter"] = filterMeaning
 	}

@@ -272,7 +272,7 @@ func (c *Clone) Drop(chain []string, gitLayer string) {
 // layers of the clone.
 func (c *Clone) heldLocked() bool { return len(c.trees.users)+len(c.gitLayers.users) > 0 }
 
-// lower returns the layer directories of a workspace, topmost first.
-func (c *Clone) lower(chain []string, gitLayer string) []string {
+// Lower returns the directories of the layers of a workspace, topmost first.
+func (c *Clone) Lower(chain []string, gitLayer string) []string {
 	return append([]string{c.gitLayers.path(gitLayer)}, c.trees.paths(chain)...)
 }

@@ -59,6 +59,7 @@ type Manager struct {
 	work    sync.WaitGroup
 	flights singleflight.Group
 	syncs   chan struct{}
+	rounds  syncRounds
 
 	mu     sync.Mutex
 	clones map[string]*Clone
@@ -74,6 +75,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	c.AskTimeout = cmp.Or(c.AskTimeout, defaultAskTimeout)
 	m := &Manager{Config: c, clones: make(map[string]*Clone), syncs: make(chan struct{}, 1)}
+	m.rounds.token = make(chan struct{}, 1)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	for key, rec := range state.Clones {
 		for name, store := range rec.Stores {
@@ -85,17 +87,31 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		m.get(key, volume.Subject(rec.Subject), rec.Repo).rec = &rec
 	}
 	for _, l := range state.Trees {
-		if c, ok := m.clones[l.Clone]; ok {
+		if c := m.known(l.Clone); c != nil {
 			c.trees.known[l.ID] = l
 		}
 	}
 	for _, l := range state.GitLayers {
-		if c, ok := m.clones[l.Clone]; ok {
+		if c := m.known(l.Clone); c != nil {
 			c.gitLayers.known[l.ID] = l
 		}
 	}
 	m.work.Go(m.syncLayers)
 	return m, nil
+}
+
+// known returns the clone of a key that the database has, also one without a
+// record: workspaces may stand on its layers still. It is nil when there is
+// nothing on disk.
+func (m *Manager) known(key string) *Clone {
+	if c := m.Lookup(key); c != nil {
+		return c
+	}
+	man, err := readManifest(filepath.Join(m.Root, "clones", key))
+	if err != nil {
+		return nil
+	}
+	return m.get(key, volume.Subject(man.Subject), man.Repo)
 }
 
 // Close ends the work in the background and waits for it. None begins after it.

@@ -111,7 +111,7 @@ func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, b
 	c.touchLocked(tree, gitLayer)
 	return &Checkout{
 		Resolution: r, Tree: tree, GitLayer: gitLayer,
-		Lower:   c.lower(tree.Chain, gitLayer.ID),
+		Lower:   c.Lower(tree.Chain, gitLayer.ID),
 		Reused:  !c.rec.FirstMount.IsZero() && c.rec.FirstMount.Before(began),
 		release: func() { c.Drop(tree.Chain, gitLayer.ID) },
 	}

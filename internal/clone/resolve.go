@@ -102,6 +102,21 @@ func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v"
 
 func (e noAnswerError) Is(target error) bool { return target == context.DeadlineExceeded }
 
+// Refresh resolves s.Ref as a Prepare would, and fetches what the store lacks of
+// it, but builds nothing.
+func (c *Clone) Refresh(ctx context.Context, s Spec) (meta.Resolution, error) {
+	if err := c.Sweep(ctx); err != nil {
+		return meta.Resolution{}, err
+	}
+	return c.resolve(ctx, s, nil)
+}
+
+// Ahead returns how many commits a commit has in its history that another one has
+// not, as far as the store of s knows.
+func (c *Clone) Ahead(ctx context.Context, s Spec, commit, of string) (int, error) {
+	return c.m.Git.Ahead(ctx, c.storeDir(s.History.Name()), commit, of)
+}
+
 // remote returns where a volume's repository is, with the credentials of its
 // subject.
 func (c *Clone) remote(s Spec) git.Remote {

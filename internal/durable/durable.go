@@ -52,6 +52,23 @@ func writeFile(path string, data []byte, perm fs.FileMode) error {
 	return syncDir(dir)
 }
 
+// WriteVolatile is WriteFile without a sync: after a loss of power path may have
+// either content, or be empty.
+func WriteVolatile(path string, data []byte, perm fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), TempPrefix+"*")
+	if err != nil {
+		return fmt.Errorf("write %q: %w", path, err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(perm), f.Close()); err == nil {
+		err = rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %q: %w", path, err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
 func fill(f *os.File, data []byte, perm fs.FileMode) error {
 	write := func() error {
 		if err := f.Chmod(perm); err != nil {
@@ -176,6 +193,9 @@ func SyncTree(path string) error {
 		return nil
 	})
 }
+
+// SyncDir remembers on disk which names are in a directory.
+func SyncDir(dir string) error { return syncDir(dir) }
 
 func syncDir(dir string) error {
 	if err := step("syncdir"); err != nil {

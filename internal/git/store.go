@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -174,4 +175,18 @@ func (g *Git) Commit(ctx context.Context, store, rev string) (id string, ok bool
 		return "", false, err
 	}
 	return strings.TrimSpace(string(out)), true, nil
+}
+
+// Ahead returns how many commits the history of one commit of the store has that
+// the history of another one has not.
+func (g *Git) Ahead(ctx context.Context, store, commit, of string) (int, error) {
+	out, err := g.run(ctx, command{
+		op:   "count the commits from " + of + " to " + commit,
+		args: []string{"--git-dir=.", "rev-list", "--count", "--end-of-options", commit, "^" + of},
+		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(out)))
 }

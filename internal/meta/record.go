@@ -153,16 +153,24 @@ type Workspace struct {
 	Reused bool           `json:"reused"`
 	Stale  bool           `json:"stale,omitempty"`
 	Leases map[string]int `json:"leases,omitempty"` // mount ID: how often it was mounted
-	// Restored is the ID of the discard that it was made from.
-	Restored  string    `json:"restored,omitempty"`
+	// Options are those of the volume, canonical, with which it was made or restored.
+	Options map[string]string `json:"options,omitempty"`
+	// Metacopy says how it is mounted, for ever: an upper means something only to
+	// the same kind of mount.
+	Metacopy bool `json:"metacopy,omitempty"`
+	// Orphan is set when its overlay was gone while leases held it: containers that
+	// outlived a disabled plugin or a killed engine may still use it.
+	Orphan bool `json:"orphan,omitempty"`
+	// Restored is set once it was a discard, and its volume made from that.
+	Restored  bool      `json:"restored,omitempty"`
 	Boot      string    `json:"boot"`
 	MountedAt time.Time `json:"mounted_at"`
 	// EndedAt is when its last lease went.
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	// Size is that of its upper.
 	Size Measured `json:"size,omitzero"`
-	// Changed is, of a discard, the number of files that differ from its layers;
-	// nil until they are counted.
+	// Changed is, of a discard, the number of files outside of .git that differ
+	// from its layers; nil until they are counted.
 	Changed *int64 `json:"changed,omitempty"`
 }
 

@@ -3,6 +3,7 @@ package overlay
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -107,6 +108,20 @@ func openDir(dir string) (int, error) {
 		return -1, fmt.Errorf("open %q: %w", dir, err)
 	}
 	return fd, nil
+}
+
+// Mounted says whether something is mounted at the directory target. One that is
+// not there has nothing mounted.
+func Mounted(target string) (bool, error) {
+	fd, err := openDir(target)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	return isMountRoot(fd)
 }
 
 // isMountRoot says whether fd is the root of a mount.

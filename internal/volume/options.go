@@ -49,6 +49,7 @@ type Options struct {
 	History      History
 	Files        Files
 	Credential   string // the name of a stored credential; empty: the one whose scope fits best
+	Restore      string // the ID of the discard that the volume starts from, with mode keep; empty: none
 }
 
 const (
@@ -71,6 +72,7 @@ const (
 	optSubmodules   = "submodules"
 	optLFS          = "lfs"
 	optCredential   = "credential"
+	optRestore      = "restore"
 )
 
 // option ties a name to its place in Options.
@@ -89,7 +91,10 @@ var options = []option{
 		func(o *Options, text string) (err error) { o.Subject, err = ParseSubject(text); return },
 		func(o Options) string { return string(o.Subject) }},
 	{optMode,
-		func(o *Options, text string) (err error) { o.Mode, err = parseWord(optMode, text, ModePrivate); return },
+		func(o *Options, text string) (err error) {
+			o.Mode, err = parseWord(optMode, text, ModePrivate, ModeShared, ModeKeep)
+			return
+		},
 		func(o Options) string { return string(o.Mode) }},
 	{optCache,
 		func(o *Options, text string) (err error) {
@@ -142,6 +147,9 @@ var options = []option{
 	{optCredential,
 		func(o *Options, text string) (err error) { o.Credential, err = parseCredential(text); return },
 		func(o Options) string { return o.Credential }},
+	{optRestore,
+		func(o *Options, text string) (err error) { o.Restore, err = parseRestore(text); return },
+		func(o Options) string { return o.Restore }},
 }
 
 // Parse reads the options of one Create. What is in given wins over defaults (ParseDefaults), and that over what is built in:
@@ -149,7 +157,7 @@ var options = []option{
 // history and all files, lfs, no submodules, the credential whose scope fits.
 //
 // It is strict: a name that is unknown, in given or in defaults, is an error, as is a missing repo, and repo together with a url
-// that says otherwise. An empty value is an error too, but for ref, warm, warm_key, sparse and credential, where it means that there is
+// that says otherwise. An empty value is an error too, but for ref, warm, warm_key, sparse, credential and restore, where it means that there is
 // none, whatever the default is: compose writes one for a variable that is not set. Every error is an *OptionError; of several, which one is
 // returned does not depend on chance.
 func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) {
@@ -166,12 +174,18 @@ func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) 
 	if err := o.setAll(given); err != nil {
 		return Options{}, err
 	}
+	if o.Restore != "" {
+		if _, ok := given[optMode]; ok && o.Mode != ModeKeep {
+			return Options{}, newOptionError(optMode, string(o.Mode), "can't be with a restore", string(ModeKeep))
+		}
+		o.Mode = ModeKeep
+	}
 	return o, nil
 }
 
 // parseDefaults returns the Options, still without a repo, of a volume that only names one.
 func parseDefaults(defaults map[string]string) (Options, error) {
-	for _, name := range []string{optRepo, optURL} {
+	for _, name := range []string{optRepo, optURL, optRestore} {
 		if _, ok := defaults[name]; ok {
 			return Options{}, newOptionError(name, "", "can't have a default", "")
 		}

@@ -52,6 +52,10 @@ func TestParse(t *testing.T) {
 		{"default", with(), with0("ref", "dev", "uid", "7"), but(func(o *Options) { o.Ref, o.UID = dev, 7 })},
 		{"given wins", with("ref", "dev", "uid", "8"), with0("ref", "main", "uid", "7"), but(func(o *Options) { o.Ref, o.UID = dev, 8 })},
 		{"empty ref", with("ref", ""), nil, plain},
+		{"shared", with("mode", "shared"), nil, but(func(o *Options) { o.Mode = ModeShared })},
+		{"keep", with("mode", "keep", "restore", ""), nil, but(func(o *Options) { o.Mode = ModeKeep })},
+		{"restore keeps", with("restore", "0123456789abcdef"), nil, but(func(o *Options) { o.Mode, o.Restore = ModeKeep, "0123456789abcdef" })},
+		{"restore keeps, whatever the default", with("restore", "0123456789abcdef"), with0("mode", "shared"), but(func(o *Options) { o.Mode, o.Restore = ModeKeep, "0123456789abcdef" })},
 		{"empty ref over a default", with("ref", ""), with0("ref", "main"), plain},
 	} {
 		got, err := Parse(tt.given, tt.defaults, Schemes{})
@@ -73,7 +77,7 @@ func with0(pairs ...string) map[string]string {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const options = "; allowed: repo (or url), ref, subject, mode, cache, warm, warm_key, uid, gid, refresh, stale_if_error, depth, filter, sparse, submodules, lfs, credential"
+	const options = "; allowed: repo (or url), ref, subject, mode, cache, warm, warm_key, uid, gid, refresh, stale_if_error, depth, filter, sparse, submodules, lfs, credential, restore"
 	const ids = "; allowed: a number from 0 to 4294967294"
 	for _, tt := range []struct {
 		given, defaults map[string]string
@@ -94,8 +98,12 @@ func TestParseRefuses(t *testing.T) {
 		{with("subject", ""), nil, `option "subject": empty value; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
 		{with("subject", strings.Repeat("x", 300)), nil, `option "subject": "` + strings.Repeat("x", 200) + `..." is longer than 256 bytes; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
 		{with("subject", "x"+strings.Repeat("ü", 150)), nil, `option "subject": "x` + strings.Repeat("ü", 99) + `..." is longer than 256 bytes; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
-		{with("mode", "shared"), nil, `option "mode": "shared" is not supported; allowed: private`},
-		{with("mode", ""), nil, `option "mode": empty value; allowed: private`},
+		{with("mode", "kept"), nil, `option "mode": "kept" is not supported; allowed: private, shared, keep`},
+		{with("mode", ""), nil, `option "mode": empty value; allowed: private, shared, keep`},
+		{with("restore", "0123456789abcdeF"), nil, `option "restore": "0123456789abcdeF" is not the ID of a discard; allowed: 16 hex digits, as GET /v1/discards on the admin socket lists them`},
+		{with("restore", "0123456789abcdef", "mode", "private"), nil, `option "mode": "private" can't be with a restore; allowed: keep`},
+		{with("restore", "0123456789abcdef", "mode", "shared"), nil, `option "mode": "shared" can't be with a restore; allowed: keep`},
+		{with(), with0("restore", "0123456789abcdef"), `option "restore": can't have a default`},
 		{with("cache", "none"), nil, `option "cache": "none" is not supported; allowed: shared, readonly, off`},
 		{with("cache", "Off"), nil, `option "cache": "Off" is not supported; allowed: shared, readonly, off`},
 		{with("uid", "root"), nil, `option "uid": "root" is not a valid number` + ids},
@@ -126,7 +134,7 @@ func TestMap(t *testing.T) {
 	want := map[string]string{
 		"repo": repo, "ref": "abcdefabcdefabcdefabcdefabcdefabcdefabcd", "subject": "default", "mode": "private",
 		"cache": "shared", "warm": "", "warm_key": "", "uid": "0", "gid": "0", "refresh": "5m0s", "stale_if_error": "0s", "depth": "full", "filter": "none",
-		"sparse": "", "submodules": "false", "lfs": "true", "credential": "",
+		"sparse": "", "submodules": "false", "lfs": "true", "credential": "", "restore": "",
 	}
 	if got := o.Map(); !maps.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

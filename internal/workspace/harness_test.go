@@ -63,6 +63,8 @@ type world struct {
 	clones *clone.Manager
 	db     *meta.DB
 	trash  *trash.Trash
+	ttl    time.Duration // of discards
+	boot   string
 	close  func()
 }
 
@@ -116,7 +118,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	w := &world{t: t, root: filepath.Join(scratch(t), "data"), server: s}
+	w := &world{t: t, root: filepath.Join(scratch(t), "data"), server: s, boot: "boot"}
 	if err := os.Mkdir(w.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -145,14 +147,15 @@ func (w *world) start() {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	clones, err := clone.NewManager(clone.Config{Root: w.root, Boot: "boot", DB: db, Git: g, Trash: bin, Log: log, Now: time.Now}, state)
+	clones, err := clone.NewManager(clone.Config{Root: w.root, Boot: w.boot, DB: db, Git: g, Trash: bin, Log: log, Now: time.Now}, state)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now}, state)
+	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: time.Nanosecond}, state)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	m.reapMax = reapFirst // tests wait for what others do in days
 	w.m, w.clones, w.db, w.trash = m, clones, db, bin
 	w.close = sync.OnceFunc(func() {
 		clones.Close()
@@ -197,7 +200,7 @@ func (w *world) request(name, id string, options ...string) Request {
 // open opens a workspace, and returns its record and where it is mounted.
 func (w *world) open(name, id string, options ...string) (meta.Workspace, string) {
 	w.t.Helper()
-	rec, err := w.m.Open(w.request(name, id, options...))
+	rec, err := w.m.Open(w.t.Context(), w.request(name, id, options...))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,70 +1,76 @@
 package workspace
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// about is .git/helmdeck.json: what a program in the container can read of the
-// workspace that it is in.
-type about struct {
-	Volume  string    `json:"volume"`
-	Subject string    `json:"subject"`
-	Repo    string    `json:"repo"`
-	Ref     string    `json:"ref"`             // full name; empty when HEAD is detached at a commit
-	Commit  string    `json:"commit"`          // what is checked out
-	Reused  bool      `json:"reused"`          // the clone was there before
-	Stale   bool      `json:"stale,omitempty"` // the remote did not answer: this is what it last said
-	Pulled  string    `json:"pulled_sha"`      // what the remote named for the ref when it was last asked
-	Time    time.Time `json:"time"`            // of the mount
-}
-
-// make makes the workspace's directory and mounts it. Nothing of it is synced:
-// it is worth nothing after a crash of the machine.
-func (m *Manager) make(rec meta.Workspace, r Request) error {
-	dir, uid, gid := m.dir(rec), int(r.Options.UID), int(r.Options.GID)
-	upper := filepath.Join(dir, "upper")
+// make makes the workspace's directory and mounts it. What is to be kept is on
+// disk when it returns; nothing of another workspace is synced, for it is worth
+// nothing after a crash of the machine.
+func (m *Manager) make(ctx context.Context, rec meta.Workspace, r Request) error {
+	dir := m.dir(rec)
 	for _, d := range []string{dir, filepath.Join(dir, "work"), filepath.Join(dir, "tree")} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return err
 		}
 	}
-	manifest, err := json.Marshal(rec)
+	if err := m.putManifest(rec, false); err != nil {
+		return err
+	}
+	if err := m.fillUpper(rec, r); err != nil {
+		return err
+	}
+	failpoint.Hit("workspace/open/made")
+	if isKept(rec) {
+		if err := m.settle(ctx, dir, r.Checkout); err != nil {
+			return err
+		}
+		failpoint.Hit("workspace/open/settled")
+	}
+	if err := m.mount(rec, r.Checkout.Lower); err != nil {
+		return err
+	}
+	failpoint.Hit("workspace/open/mounted")
+	return m.bindCache(rec, r.Clone, r.Options)
+}
+
+// settle has a new workspace on disk, with the layers that it stands on.
+func (m *Manager) settle(ctx context.Context, dir string, co *clone.Checkout) error {
+	if !co.Tree.Durable || !co.GitLayer.Durable {
+		return m.Clones.Sync(ctx) // which takes the directory along
+	}
+	return errors.Join(durable.SyncTree(dir), durable.SyncDir(filepath.Dir(dir)))
+}
+
+// fillUpper makes the upper with what is this workspace's own in it. No container
+// has seen it yet: paths in it are still ours.
+func (m *Manager) fillUpper(rec meta.Workspace, r Request) error {
+	upper := m.upper(rec)
+	data, err := aboutOf(rec, r.Options, rec.MountedAt)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, manifestName), manifest, 0o600); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(about{
-		Volume: rec.Volume, Subject: string(r.Options.Subject), Repo: r.Options.Repo.String(),
-		Ref: rec.Ref, Commit: rec.Commit, Reused: rec.Reused, Stale: rec.Stale, Pulled: rec.Pulled, Time: rec.MountedAt.UTC(),
-	}, "", "  ")
-	if err != nil {
-		return err
-	}
-	// The upper starts with what is this workspace's own. No container has seen
-	// it yet: paths in it are still ours.
-	paths := []string{"", ".git", ".git/helmdeck.json"}
+	paths := []string{"", ".git", filepath.Join(".git", aboutName)}
 	for _, d := range paths[:2] {
 		if err := os.Mkdir(filepath.Join(upper, d), 0o755); err != nil {
 			return err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(upper, ".git/helmdeck.json"), append(data, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(upper, paths[2]), data, 0o644); err != nil {
 		return err
 	}
-	cached := r.Options.Cache != volume.CacheOff
-	if cached {
+	if r.Options.Cache != volume.CacheOff {
 		if err := os.Mkdir(filepath.Join(upper, clone.CacheMount), 0o755); err != nil {
 			return err
 		}
@@ -78,28 +84,34 @@ func (m *Manager) make(rec meta.Workspace, r Request) error {
 		}
 	}
 	for _, p := range paths {
-		if err := os.Lchown(filepath.Join(upper, p), uid, gid); err != nil {
+		if err := os.Lchown(filepath.Join(upper, p), int(rec.UID), int(rec.GID)); err != nil {
 			return err
 		}
 	}
-	failpoint.Hit("workspace/open/made")
-	if err := overlay.Mount(overlay.Spec{
-		Source: "helmdeck-repos", Lower: r.Checkout.Lower,
-		Upper: upper, Work: filepath.Join(dir, "work"), Target: m.Mountpoint(rec),
-		Volatile: m.Features.Volatile, Metacopy: m.Features.Metacopy,
-	}); err != nil {
-		return err
-	}
-	failpoint.Hit("workspace/open/mounted")
-	if !cached {
+	return nil
+}
+
+// mount mounts a workspace's overlay on its lower layers, topmost first.
+func (m *Manager) mount(rec meta.Workspace, lower []string) error {
+	return overlay.Mount(overlay.Spec{
+		Source: "helmdeck-repos", Lower: lower,
+		Upper: m.upper(rec), Work: filepath.Join(m.dir(rec), "work"), Target: m.Mountpoint(rec),
+		Volatile: m.Features.Volatile && !isKept(rec), Metacopy: rec.Metacopy,
+	})
+}
+
+// bindCache binds the cache of a clone into a workspace that is mounted, if its
+// volume has one.
+func (m *Manager) bindCache(rec meta.Workspace, c *clone.Clone, o volume.Options) error {
+	if o.Cache == volume.CacheOff {
 		return nil
 	}
-	cache, err := ensureCache(filepath.Join(r.Clone.Dir(), "cache"), uid, gid)
+	cache, err := ensureCache(filepath.Join(c.Dir(), "cache"), int(rec.UID), int(rec.GID))
 	if err != nil {
 		return fmt.Errorf("prepare the cache: %w", err)
 	}
 	bind := overlay.Bind
-	if r.Options.Cache == volume.CacheReadonly {
+	if o.Cache == volume.CacheReadonly {
 		bind = overlay.BindReadOnly
 	}
 	return bind(cache, m.Mountpoint(rec), clone.CacheMount)

@@ -2,9 +2,6 @@ package workspace
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,7 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
@@ -32,39 +29,72 @@ type Config struct {
 	Features overlay.Features
 	Log      *logrus.Logger
 	Now      func() time.Time
+	// DiscardTTL is how long what was written into a workspace stays recoverable
+	// after its end. Zero: workspaces are removed at once.
+	DiscardTTL time.Duration
+	// MaxLeases is how many leases a subject may have at a time. Zero: any number.
+	MaxLeases int
+	// HeldWait is how long Join waits for a workspace that is still in use by a
+	// container without a lease. Zero is defaultHeldWait.
+	HeldWait time.Duration
 }
 
 // Manager holds all workspaces. It is safe for concurrent use, except that calls
 // for the same volume and mount ID must follow one another.
 type Manager struct {
 	Config
+	// volumes are held while the workspace that a volume shares or keeps is looked
+	// for, made, mounted, left or ended.
+	volumes keylock.Locks[string]
+	// records are held, by workspace, while its record changes.
+	records keylock.Locks[string]
+	reapMax time.Duration
 
 	mu sync.Mutex // never held over I/O
-	// all are the workspaces by ID: leased, ended, and those that Open is making.
+	// all are the workspaces by ID, also those that Open is making.
 	all    map[string]*workspace
 	leases map[lease]*workspace
+	atWork map[string]int // Mounts at work, by subject
 }
 
 // lease is one (volume, mount ID).
 type lease struct{ volume, id string }
 
+// workspace is one in memory. What is below id is guarded by Manager.mu.
 type workspace struct {
-	rec   meta.Workspace
-	clone *clone.Clone // nil while Open has not come so far
+	id string
+	// rec is replaced as a whole, by change: what it refers to never changes.
+	rec    meta.Workspace
+	clone  *clone.Clone // nil when nothing is known of its layers
+	making bool         // by Open
+	reaped bool         // it has a reaper; only one that has ended has
+	taken  bool         // by a Restore or an EvictDiscard at work
+	found  bool         // to be otherwise than its record says, by NewManager
 }
+
+// String names a workspace in the log.
+func (w *workspace) String() string { return w.id }
 
 func (m *Manager) dir(rec meta.Workspace) string {
 	return filepath.Join(m.Root, "clones", rec.Clone, "workspaces", rec.ID)
 }
+
+func (m *Manager) upper(rec meta.Workspace) string { return filepath.Join(m.dir(rec), "upper") }
 
 // Mountpoint returns where a workspace is mounted.
 func (m *Manager) Mountpoint(rec meta.Workspace) string { return filepath.Join(m.dir(rec), "tree") }
 
 // NewManager returns a Manager for the workspaces of state. Those that are no
 // longer mounted have lost their leases: their containers, if they still run,
-// kept the overlay, and nobody will get it again.
+// kept the overlay, and nobody will get it again. They have ended, but for those
+// that a volume keeps.
 func NewManager(c Config, state meta.State) (*Manager, error) {
-	m := &Manager{Config: c, all: make(map[string]*workspace), leases: make(map[lease]*workspace)}
+	if c.HeldWait == 0 {
+		c.HeldWait = defaultHeldWait
+	}
+	m := &Manager{
+		Config: c, reapMax: reapMax, all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[string]int),
+	}
 	points, err := overlay.Mounts(filepath.Join(c.Root, "clones"))
 	if err != nil {
 		return nil, err
@@ -73,157 +103,130 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	for _, p := range points {
 		mounted[p.Path] = true
 	}
+	kept := keptBy(state)
 	for id, rec := range state.Workspaces {
-		w := &workspace{rec: rec, clone: c.Clones.Lookup(rec.Clone)}
+		w := &workspace{id: id, clone: c.Clones.Lookup(rec.Clone)}
 		if w.clone != nil {
 			w.clone.Hold(rec.Chain, rec.GitLayer)
 		}
-		if !mounted[m.Mountpoint(rec)] {
-			w.rec.Leases = nil
+		if rec.State == meta.Live && !mounted[m.Mountpoint(rec)] {
+			w.found = true
+			rec.Orphan = rec.Mode == string(volume.ModeShared) && len(rec.Leases) > 0
+			rec.Leases = nil
+		}
+		if rec.State == meta.Live && len(rec.Leases) == 0 && kept[rec.Volume] != id {
+			w.found = true
+			rec.State, rec.EndedAt = meta.Ended, m.Now()
 		}
 		m.all[id] = w
-		for leaseID := range w.rec.Leases {
-			m.leases[lease{rec.Volume, leaseID}] = w
-		}
+		m.showLocked(w, rec)
 	}
 	return m, nil
 }
 
-// Request says which workspace Open makes, and for which lease.
-type Request struct {
-	Volume   string
-	LeaseID  string
-	Options  volume.Options
-	Clone    *clone.Clone
-	Checkout *clone.Checkout
+// keptBy returns the ID of the workspace that a volume keeps, by volume. It is
+// the newest one, and of the volume's own clone: a database that was rebuilt may
+// have others, for manifests are not as exact as records.
+func keptBy(state meta.State) map[string]string {
+	kept := make(map[string]string)
+	for id, rec := range state.Workspaces {
+		v, ok := state.Volumes[rec.Volume]
+		if !ok || rec.State != meta.Live || rec.Mode != string(volume.ModeKeep) {
+			continue
+		}
+		o, err := volume.Parse(v.Options, nil, volume.AllSchemes())
+		if err != nil || o.Mode != volume.ModeKeep || clone.Key(o.Subject, o.Repo) != rec.Clone {
+			continue
+		}
+		if other, ok := kept[rec.Volume]; !ok || state.Workspaces[other].MountedAt.Before(rec.MountedAt) {
+			kept[rec.Volume] = id
+		}
+	}
+	return kept
 }
 
-// Open makes a workspace, mounts it and gives it its first lease. It takes over
-// the Checkout's hold on the layers when it succeeds. An error leaves nothing
-// behind.
-func (m *Manager) Open(r Request) (meta.Workspace, error) {
-	var id [8]byte
-	rand.Read(id[:]) // never fails
-	res := r.Checkout.Resolution
-	rec := meta.Workspace{
-		ID: hex.EncodeToString(id[:]), Clone: r.Clone.Key(), Volume: r.Volume,
-		Tree: r.Checkout.Tree.ID, Chain: r.Checkout.Tree.Chain, GitLayer: r.Checkout.GitLayer.ID,
-		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused, Stale: res.Stale,
-		Leases: map[string]int{r.LeaseID: 1}, Boot: m.Clones.Boot, MountedAt: m.Now(),
+// showLocked gives a workspace another record, and its leases their places.
+func (m *Manager) showLocked(w *workspace, rec meta.Workspace) {
+	for id := range w.rec.Leases {
+		delete(m.leases, lease{w.rec.Volume, id})
 	}
-	w := &workspace{rec: rec}
-	m.mu.Lock()
-	m.all[rec.ID] = w // before its directory: the sweep leaves it alone
-	m.mu.Unlock()
+	w.rec = rec
+	w.reaped = w.reaped && rec.State == meta.Ended
+	for id := range rec.Leases {
+		m.leases[lease{rec.Volume, id}] = w
+	}
+}
 
-	err := m.make(rec, r)
-	if err == nil {
-		failpoint.Hit("workspace/open/bound")
-		err = m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
-		failpoint.Hit("workspace/open/recorded")
-	}
+// gone reports whether a workspace was removed.
+func (m *Manager) gone(w *workspace) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all[w.id] != w
+}
+
+// record returns a workspace's record as it is now.
+func (m *Manager) record(w *workspace) meta.Workspace {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return w.rec
+}
+
+// change commits what f makes of a workspace's record, in one transaction with
+// what with does, if it is not nil, and then shows it. Changes of one workspace
+// follow one another. After an error nothing has changed.
+func (m *Manager) change(w *workspace, f func(rec *meta.Workspace), with func(*meta.Tx) error) (meta.Workspace, error) {
+	unlock, err := m.records.Lock(context.Background(), w.id)
 	if err != nil {
-		err = errors.Join(err, m.unmake(rec))
+		return meta.Workspace{}, err
+	}
+	defer unlock()
+	if m.gone(w) {
+		return meta.Workspace{}, fmt.Errorf("workspace %s: %w", w, os.ErrNotExist)
+	}
+	before := m.record(w)
+	rec := before
+	rec.Leases = maps.Clone(rec.Leases)
+	f(&rec)
+	m.updateManifest(before, rec)
+	err = m.DB.Update(func(tx *meta.Tx) error {
+		if err := tx.PutWorkspace(rec); err != nil || with == nil {
+			return err
+		}
+		return with(tx)
+	})
+	if err != nil {
+		m.updateManifest(rec, before)
+		return before, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err != nil {
-		delete(m.all, rec.ID)
-		return meta.Workspace{}, err
-	}
-	w.clone = r.Clone
-	m.leases[lease{r.Volume, r.LeaseID}] = w
+	m.showLocked(w, rec)
 	return rec, nil
 }
 
-// unmake removes what make may have made.
-func (m *Manager) unmake(rec meta.Workspace) error {
-	release, err := overlay.Detach(m.Mountpoint(rec))
-	switch {
-	case err == nil:
-		defer release()
-	case !errors.Is(err, overlay.ErrNotMounted) && !errors.Is(err, os.ErrNotExist):
-		return err
-	}
-	if _, err := m.Trash.Put(m.dir(rec), "workspace"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+// Workspaces returns the records of all workspaces, also of those that are being
+// made. They are not to be changed.
+func (m *Manager) Workspaces() []meta.Workspace {
+	return m.list(func(*workspace) bool { return true })
 }
 
-// Retain counts one more Mount of a lease that is there already, as `docker cp`
-// on a running container makes it.
-func (m *Manager) Retain(volume, leaseID string) (rec meta.Workspace, ok bool, err error) {
-	m.mu.Lock()
-	w, ok := m.leases[lease{volume, leaseID}]
-	if ok {
-		w.rec.Leases = maps.Clone(w.rec.Leases)
-		w.rec.Leases[leaseID]++
-		rec = w.rec
-	}
-	m.mu.Unlock()
-	if ok {
-		err = m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
-	}
-	return rec, ok, err
-}
-
-// Release takes back one Mount of a lease. With the last one the workspace is
-// detached and has ended. A lease that is not known was released already.
-func (m *Manager) Release(volume, leaseID string) error {
-	m.mu.Lock()
-	w, ok := m.leases[lease{volume, leaseID}]
-	if !ok {
-		m.mu.Unlock()
-		return nil
-	}
-	w.rec.Leases = maps.Clone(w.rec.Leases)
-	if w.rec.Leases[leaseID]--; w.rec.Leases[leaseID] <= 0 {
-		delete(w.rec.Leases, leaseID)
-		delete(m.leases, lease{volume, leaseID})
-	}
-	rec := w.rec
-	m.mu.Unlock()
-	if len(rec.Leases) > 0 {
-		return m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
-	}
-	free, err := overlay.Detach(m.Mountpoint(rec))
-	if err != nil && !errors.Is(err, overlay.ErrNotMounted) && !errors.Is(err, os.ErrNotExist) {
-		m.mu.Lock() // the engine may ask again
-		w.rec.Leases = map[string]int{leaseID: 1}
-		m.leases[lease{volume, leaseID}] = w
-		m.mu.Unlock()
-		return err
-	}
-	failpoint.Hit("workspace/release/detached")
-	// That it has ended is said before anything is taken away.
-	err = m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
-	failpoint.Hit("workspace/release/recorded")
-	m.Clones.Background(func(ctx context.Context) {
-		if free != nil {
-			// Tearing the overlay down takes as long as it is dirty.
-			if err := free(); err != nil {
-				m.Log.WithError(err).Warn("close a detached workspace")
-			}
-		}
-		m.reap(ctx, w)
-	})
-	return err
-}
-
-// Leases returns copies of the records of a volume's leased workspaces, oldest
-// first.
+// Leases returns the records of a volume's leased workspaces, oldest first. They
+// are not to be changed.
 func (m *Manager) Leases(volume string) []meta.Workspace {
+	return m.list(func(w *workspace) bool {
+		return w.rec.Volume == volume && len(w.rec.Leases) > 0 && !w.making
+	})
+}
+
+// list returns the records of some workspaces, oldest first. which is called with
+// mu held.
+func (m *Manager) list(which func(w *workspace) bool) []meta.Workspace {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var list []meta.Workspace
-	seen := make(map[*workspace]bool)
-	for l, w := range m.leases {
-		if l.volume == volume && !seen[w] {
-			seen[w] = true
-			rec := w.rec
-			rec.Leases = maps.Clone(rec.Leases)
-			list = append(list, rec)
+	for _, w := range m.all {
+		if which(w) {
+			list = append(list, w.rec)
 		}
 	}
 	slices.SortFunc(list, func(a, b meta.Workspace) int {
@@ -232,5 +235,56 @@ func (m *Manager) Leases(volume string) []meta.Workspace {
 	return list
 }
 
-// String names a workspace in the log.
-func (w *workspace) String() string { return fmt.Sprintf("%s of volume %q", w.rec.ID, w.rec.Volume) }
+// subjectOf is what a workspace's clone has of its subject.
+func subjectOf(cloneKey string) string { return filepath.Dir(cloneKey) }
+
+// Admit counts a Mount that begins, for a clone and so for its subject, until
+// done. The error is that the subject has as many leases as it may have.
+func (m *Manager) Admit(cloneKey string) (done func(), err error) {
+	subject := subjectOf(cloneKey)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.MaxLeases > 0 {
+		volumes := make(map[string]int)
+		n := m.atWork[subject]
+		for l, w := range m.leases {
+			if subjectOf(w.rec.Clone) == subject {
+				volumes[l.volume]++
+				n++
+			}
+		}
+		if n >= m.MaxLeases {
+			return nil, fmt.Errorf("the subject has %d mounts, and the setting SUBJECT_MAX_LEASES allows %d: "+
+				"end a container of %s, or raise the setting", n, m.MaxLeases, named(volumes))
+		}
+	}
+	m.atWork[subject]++
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.atWork[subject]--; m.atWork[subject] == 0 {
+			delete(m.atWork, subject)
+		}
+	}), nil
+}
+
+// maxNamed bounds how many volumes an error names.
+const maxNamed = 5
+
+// named lists volumes with what they have.
+func named(volumes map[string]int) string {
+	if len(volumes) == 0 {
+		return "those that are being mounted"
+	}
+	text := "the volumes "
+	for i, name := range slices.Sorted(maps.Keys(volumes)) {
+		switch {
+		case i == maxNamed:
+			return text + fmt.Sprintf(" and %d more", len(volumes)-maxNamed)
+		case i > 0:
+			text += ", "
+		}
+		text += fmt.Sprintf("%q (%d)", name, volumes[name])
+	}
+	return text
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
@@ -202,20 +203,21 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// reaped waits until every workspace that has ended is gone.
+// reaped waits until every workspace that has ended is gone, or a discard.
 func reaped(t *testing.T, w *world) {
 	t.Helper()
-	w.m.mu.Lock()
-	var ended []*workspace
-	for _, ws := range w.m.all {
-		if len(ws.rec.Leases) == 0 {
-			ended = append(ended, ws)
+	eventually(t, "every ended workspace to go", func() bool {
+		return !slices.ContainsFunc(w.m.Workspaces(), func(rec meta.Workspace) bool { return rec.State == meta.Ended })
+	})
+}
+
+// eventually polls until done says so.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
 		}
-	}
-	w.m.mu.Unlock()
-	// Two at a time are no harm: the kernel is asked, and the second one finds nothing.
-	for _, ws := range ended {
-		w.m.reap(t.Context(), ws)
 	}
 }
 
@@ -243,7 +245,7 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 			w := newWorld(t)
 			r := w.request("v", "1")
 			tt.damage(t, w, &r)
-			if _, err := w.m.Open(r); err == nil {
+			if _, err := w.m.Open(t.Context(), r); err == nil {
 				t.Fatal("Open succeeded")
 			}
 			r.Checkout.Release()

@@ -1,0 +1,288 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// write writes a file of a workspace.
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// has reports whether a workspace has a file.
+func has(t *testing.T, dir, name string) bool {
+	t.Helper()
+	_, err := os.Lstat(filepath.Join(dir, name))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (w *world) unmountOK(name, id string) {
+	w.t.Helper()
+	if err := w.Unmount(w.t.Context(), name, id); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) removeOK(name string) {
+	w.t.Helper()
+	if err := w.Remove(w.t.Context(), name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// eventually polls until done says so.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// discards waits until a volume has n discards, all of them counted.
+func (w *world) discards(name string, n int) (list []workspace.Discard) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("%d discards of %s", n, name), func() bool {
+		list = nil
+		for _, d := range w.Workspaces.Discards() {
+			if d.Volume == name && d.Changed != nil {
+				list = append(list, d)
+			}
+		}
+		return len(list) == n
+	})
+	return list
+}
+
+// settled waits until no workspace is on its way to its end.
+func (w *world) settled() {
+	w.t.Helper()
+	eventually(w.t, "every ended workspace to go", func() bool {
+		for _, rec := range w.Workspaces.Workspaces() {
+			if rec.State == "ended" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (w *world) status(name string) map[string]any {
+	w.t.Helper()
+	v, err := w.Get(name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return v.Status
+}
+
+// modes are those that a test is about, each with a world of its own.
+func modes(t *testing.T, list []string, f func(t *testing.T, w *world, mode string)) {
+	t.Parallel()
+	for _, mode := range list {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create("v", "mode", mode)
+			f(t, w, mode)
+		})
+	}
+}
+
+var allModes = []string{"private", "shared", "keep"}
+
+// TestTwoContainersOneVolume: a workspace each, or one together.
+func TestTwoContainersOneVolume(t *testing.T) {
+	modes(t, allModes, func(t *testing.T, w *world, mode string) {
+		first, second := w.mountOK("v", "1"), w.mountOK("v", "2")
+		if got, want := first == second, mode != "private"; got != want {
+			t.Errorf("together: %v, want %v", got, want)
+		}
+		write(t, first, "mine", "x")
+		if got, want := has(t, second, "mine"), mode != "private"; got != want {
+			t.Errorf("the second sees what the first wrote: %v, want %v", got, want)
+		}
+		w.unmountOK("v", "1")
+		if !has(t, second, "README.md") {
+			t.Error("the second has lost its workspace")
+		}
+		leases := w.status("v")["leases"].([]leaseStatus)
+		if len(leases) != 1 || leases[0].ID != "2" {
+			t.Errorf("leases %+v", leases)
+		}
+	})
+}
+
+// TestLastContainerEnds: reset with a discard, or it stays.
+func TestLastContainerEnds(t *testing.T) {
+	modes(t, allModes, func(t *testing.T, w *world, mode string) {
+		dir := w.mountOK("v", "1")
+		write(t, dir, "mine", "x")
+		w.unmountOK("v", "1")
+		if mode == "keep" {
+			if !has(t, dir, "mine") {
+				t.Error("it did not stay")
+			}
+		} else {
+			d := w.discards("v", 1)[0]
+			if *d.Changed != 1 || d.Size.Bytes == 0 || d.Repo != w.server.URL("r") || d.Subject != "default" || d.Ref != "refs/heads/main" {
+				t.Errorf("%+v", d)
+			}
+			if got := w.status("v"); got["discards"] != 1 || got["discard_bytes"] != d.Size.Bytes {
+				t.Errorf("status %v", got)
+			}
+			if got := w.left(); len(got) > 0 {
+				t.Errorf("left %q", got)
+			}
+		}
+		next := w.mountOK("v", "2")
+		if got, want := has(t, next, "mine"), mode == "keep"; got != want {
+			t.Errorf("the next one has it: %v, want %v", got, want)
+		}
+	})
+}
+
+// TestUntouchedLeavesNothing: a workspace that was only looked at leaves no discard.
+func TestUntouchedLeavesNothing(t *testing.T) {
+	modes(t, allModes, func(t *testing.T, w *world, mode string) {
+		dir := w.mountOK("v", "1")
+		write(t, dir, ".hdcache/go-mod/x", "cache")
+		write(t, dir, ".git/index", "as git status leaves it")
+		w.unmountOK("v", "1")
+		w.removeOK("v")
+		w.settled()
+		if got := w.Workspaces.Workspaces(); len(got) > 0 {
+			t.Errorf("left: %+v", got)
+		}
+	})
+}
+
+// TestFirstMountsAtOnce: one workspace is made, whoever is first.
+func TestFirstMountsAtOnce(t *testing.T) {
+	modes(t, []string{"shared", "keep"}, func(t *testing.T, w *world, mode string) {
+		var wg sync.WaitGroup
+		dirs := make([]string, 16)
+		for i := range dirs {
+			wg.Go(func() {
+				dir, err := w.Mount(t.Context(), "v", fmt.Sprint(i))
+				if err != nil {
+					t.Error(err)
+				}
+				dirs[i] = dir
+			})
+		}
+		wg.Wait()
+		for _, dir := range dirs {
+			if dir != dirs[0] {
+				t.Errorf("mounted at %s and %s", dir, dirs[0])
+			}
+		}
+		if got := w.Workspaces.Workspaces(); len(got) != 1 || len(got[0].Leases) != len(dirs) {
+			t.Errorf("%+v", got)
+		}
+		for i := range dirs {
+			w.unmountOK("v", fmt.Sprint(i))
+		}
+		if got := len(w.Workspaces.Leases("v")); got != 0 {
+			t.Errorf("%d workspaces are leased", got)
+		}
+	})
+}
+
+// TestVolumeRemoved: what it kept becomes a discard.
+func TestVolumeRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v", "mode", "keep")
+	write(t, w.mountOK("v", "1"), "mine", "x")
+	wantErr(t, "remove", w.Remove(t.Context(), "v"), "is mounted")
+	w.unmountOK("v", "1")
+	w.removeOK("v")
+	w.discards("v", 1)
+	if got := w.left(); len(got) > 0 {
+		t.Errorf("left %q", got)
+	}
+}
+
+// TestRefMoved: who begins anew gets the new commit; what is kept stays, and says
+// how far behind it is.
+func TestRefMoved(t *testing.T) {
+	modes(t, allModes, func(t *testing.T, w *world, mode string) {
+		w.mountOK("v", "1")
+		old := w.status("v")["commit"]
+		for i := range 3 {
+			if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "new", Content: fmt.Sprint(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		second := w.mountOK("v", "2")
+		if got, want := has(t, second, "new"), mode == "private"; got != want {
+			t.Errorf("while it is mounted the next one is at the new commit: %v, want %v", got, want)
+		}
+		w.unmountOK("v", "1")
+		w.unmountOK("v", "2")
+		next := w.mountOK("v", "3")
+		if got, want := has(t, next, "new"), mode != "keep"; got != want {
+			t.Errorf("after the last the next one is at the new commit: %v, want %v", got, want)
+		}
+		if mode != "keep" {
+			return
+		}
+		eventually(t, "the status to say how far behind", func() bool {
+			s := w.status("v")
+			return s["behind"] == 3 && s["kept_commit"] == old && s["commit"] != old
+		})
+	})
+}
+
+// TestKeptNeedsNoRemote: a kept workspace is mounted while the remote is silent.
+func TestKeptNeedsNoRemote(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v", "mode", "keep")
+	write(t, w.mountOK("v", "1"), "mine", "x")
+	w.unmountOK("v", "1")
+	g := newGate()
+	w.server.Wrap(g.wrap)
+	defer close(g.open)
+	if dir := w.mountOK("v", "2"); !has(t, dir, "mine") {
+		t.Error("what was kept is gone")
+	}
+}
+
+// TestHungUpFirstMount: what a Mount made to be kept goes with it, what others
+// have written stays.
+func TestHungUpFirstMount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v", "mode", "keep", "refresh", "never")
+	w.mountOK("v", "1")
+	w.unmountOK("v", "1")
+	w.removeOK("v")
+	w.create("v", "mode", "keep", "refresh", "never")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.Mount(gone, "v", "1"); err == nil {
+		t.Error("Mount of who has gone succeeded")
+	}
+	w.settled()
+	if got := w.Workspaces.Workspaces(); len(got) > 0 {
+		t.Errorf("left %+v", got)
+	}
+}

@@ -1,0 +1,73 @@
+package workspace
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// about is .git/helmdeck.json: what a program in the container can read of the
+// workspace that it is in.
+type about struct {
+	Volume  string    `json:"volume"`
+	Subject string    `json:"subject"`
+	Repo    string    `json:"repo"`
+	Ref     string    `json:"ref"`             // full name; empty when HEAD is detached at a commit
+	Commit  string    `json:"commit"`          // what is checked out
+	Reused  bool      `json:"reused"`          // the clone was there before
+	Stale   bool      `json:"stale,omitempty"` // the remote did not answer: this is what it last said
+	Pulled  string    `json:"pulled_sha"`      // what the remote named for the ref when it was last asked
+	Time    time.Time `json:"time"`            // of the mount
+}
+
+const aboutName = "helmdeck.json"
+
+func aboutOf(rec meta.Workspace, o volume.Options, at time.Time) ([]byte, error) {
+	data, err := json.MarshalIndent(about{
+		Volume: rec.Volume, Subject: string(o.Subject), Repo: o.Repo.String(),
+		Ref: rec.Ref, Commit: rec.Commit, Reused: rec.Reused, Stale: rec.Stale, Pulled: rec.Pulled, Time: at.UTC(),
+	}, "", "  ")
+	return append(data, '\n'), err
+}
+
+// putAbout writes .git/helmdeck.json into an upper that containers have written
+// and that is not mounted. Where they have put something else in the place of
+// either, it is left alone.
+func putAbout(upper string, data []byte, uid, gid int) error {
+	top, err := unix.Open(upper, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(top)
+	dir, err := unix.Openat2(top, ".git", &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP):
+		return nil
+	case err != nil:
+		return err
+	}
+	defer unix.Close(dir)
+	switch err := unix.Unlinkat(dir, aboutName, 0); {
+	case errors.Is(err, unix.EISDIR):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	fd, err := unix.Openat(dir, aboutName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), aboutName)
+	_, err = f.Write(data)
+	return errors.Join(err, f.Chown(uid, gid), f.Close())
+}

@@ -1,0 +1,150 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// worthKeeping reports whether a workspace that has ended, and is free, leaves a
+// discard: somebody has written into it, and what was written is there.
+func (m *Manager) worthKeeping(rec meta.Workspace) (bool, error) {
+	switch {
+	case m.DiscardTTL == 0, rec.Options == nil: // of a record that has none it is not known what it is
+		return false, nil
+	case !isKept(rec) && rec.Boot != m.Clones.Boot: // it was never synced
+		return false, nil
+	}
+	touched, err := touched(m.upper(rec))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return touched, err
+}
+
+// discard makes a workspace that has ended, and is free, a discard: what is in it
+// is on disk before the record says so.
+func (m *Manager) discard(ctx context.Context, w *workspace) error {
+	// The mark that a volatile mount leaves, and stops at: the upper can't be
+	// trusted. It can, once all of it is written.
+	mark := filepath.Join(m.dir(m.record(w)), "work", "work", "incompat")
+	if err := os.RemoveAll(mark); err != nil {
+		return err
+	}
+	failpoint.Hit("workspace/discard/unmarked")
+	if err := m.Clones.Sync(ctx); err != nil {
+		return err
+	}
+	failpoint.Hit("workspace/discard/synced")
+	rec, err := m.change(w, func(rec *meta.Workspace) {
+		rec.State, rec.Orphan, rec.Changed, rec.Size = meta.Discarded, false, nil, meta.Measured{}
+	}, nil)
+	failpoint.Hit("workspace/discard/recorded")
+	if err != nil {
+		return err
+	}
+	m.Log.WithFields(map[string]any{"volume": rec.Volume, "discard": rec.ID}).Info("a workspace with changes has ended: it is kept as a discard")
+	m.measureSoon(w)
+	return nil
+}
+
+// measureSoon counts, in the background, what a discard is.
+func (m *Manager) measureSoon(w *workspace) {
+	m.Clones.Background(func(ctx context.Context) {
+		found, err := survey(ctx, m.upper(m.record(w)))
+		if err == nil {
+			_, err = m.change(w, func(rec *meta.Workspace) {
+				if rec.State == meta.Discarded {
+					rec.Changed, rec.Size = &found.Files, meta.Measured{Size: found.Size, At: m.Now()}
+				}
+			}, nil)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) && ctx.Err() == nil {
+			m.Log.WithError(err).WithField("discard", w.id).Warn("count what is in a discard: the next start tries again")
+		}
+	})
+}
+
+// Discard is what is left of a workspace that has ended, and can be restored.
+type Discard struct {
+	ID      string
+	Volume  string
+	Clone   string // its key
+	Subject string
+	Repo    string // the URL as the volume had it
+	Ref     string // full name; empty for a commit
+	Commit  string
+	EndedAt time.Time
+	// ExpiresAt is when the janitor may take it.
+	ExpiresAt time.Time
+	// Changed is the number of files outside of .git that were written or removed;
+	// nil until they are counted.
+	Changed *int64
+	// Size is that of its files; its At is zero until they are measured.
+	Size meta.Measured
+}
+
+// Discards returns all discards, oldest end first, from memory.
+func (m *Manager) Discards() []Discard {
+	recs := m.list(func(w *workspace) bool { return w.rec.State == meta.Discarded })
+	slices.SortFunc(recs, func(a, b meta.Workspace) int { return a.EndedAt.Compare(b.EndedAt) })
+	list := make([]Discard, len(recs))
+	for i, r := range recs {
+		list[i] = Discard{
+			ID: r.ID, Volume: r.Volume, Clone: r.Clone, Subject: r.Options["subject"], Repo: r.Options["repo"],
+			Ref: r.Ref, Commit: r.Commit, EndedAt: r.EndedAt, ExpiresAt: r.EndedAt.Add(m.DiscardTTL), Changed: r.Changed, Size: r.Size,
+		}
+	}
+	return list
+}
+
+// NoDiscardError says that there is no discard of an ID.
+type NoDiscardError struct{ ID string }
+
+func (e *NoDiscardError) Error() string {
+	return fmt.Sprintf("there is no discard %q: GET /v1/discards on the admin socket lists them", e.ID)
+}
+
+// InUseError says why a discard can't be taken.
+type InUseError struct{ Reason string }
+
+func (e *InUseError) Error() string { return e.Reason }
+
+// EvictDiscard deletes a discard. The error is a *NoDiscardError if there is none,
+// and an *InUseError while it is being restored.
+func (m *Manager) EvictDiscard(id string) error {
+	w, done, err := m.take(id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return m.remove(w)
+}
+
+// take lets one at a time restore or evict a discard.
+func (m *Manager) take(id string) (w *workspace, done func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w, ok := m.all[id]
+	switch {
+	case ok && w.rec.State == meta.Live && w.rec.Restored:
+		return nil, nil, &InUseError{fmt.Sprintf("discard %q was restored already: volume %q has it", id, w.rec.Volume)}
+	case !ok || w.rec.State != meta.Discarded:
+		return nil, nil, &NoDiscardError{id}
+	case w.taken:
+		return nil, nil, &InUseError{fmt.Sprintf("discard %q is just being restored or evicted", id)}
+	}
+	w.taken = true
+	return w, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		w.taken = false
+	}, nil
+}

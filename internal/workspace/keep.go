@@ -1,0 +1,200 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+func isKept(rec meta.Workspace) bool { return rec.Mode == string(volume.ModeKeep) }
+
+// Join gives a lease to the workspace that a volume shares or keeps. A kept one
+// that is not mounted, after a restart, is mounted first. It asks nobody but the
+// kernel. ok is false when there is none: then Open is to make it.
+func (m *Manager) Join(ctx context.Context, name, leaseID string) (rec meta.Workspace, ok bool, err error) {
+	unlock, err := m.volumes.Lock(ctx, name)
+	if err != nil {
+		return meta.Workspace{}, false, err
+	}
+	defer unlock()
+	return m.joinLocked(ctx, name, leaseID)
+}
+
+// joinLocked is Join with the volume's lock held.
+func (m *Manager) joinLocked(ctx context.Context, name, leaseID string) (rec meta.Workspace, ok bool, err error) {
+	w, orphans := m.find(name)
+	for _, o := range orphans {
+		if err := m.waitFree(ctx, m.record(o)); err != nil {
+			return meta.Workspace{}, false, err
+		}
+	}
+	if w == nil {
+		return meta.Workspace{}, false, nil
+	}
+	if err := m.ensureMounted(ctx, w); err != nil {
+		return meta.Workspace{}, false, err
+	}
+	rec, err = m.change(w, func(rec *meta.Workspace) {
+		if rec.Leases == nil {
+			rec.Leases = make(map[string]int)
+		}
+		rec.Leases[leaseID]++
+	}, nil)
+	return rec, err == nil, err
+}
+
+// find returns the workspace that a volume shares or keeps, if there is one, and
+// those that it has shared until their overlay was gone.
+func (m *Manager) find(name string) (w *workspace, orphans []*workspace) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, o := range m.all {
+		switch {
+		case o.rec.Volume != name || o.rec.Mode == string(volume.ModePrivate) || o.making:
+		case o.rec.State == meta.Live:
+			w = o
+		case o.rec.State == meta.Ended && o.rec.Orphan:
+			orphans = append(orphans, o)
+		}
+	}
+	return w, orphans
+}
+
+// Kept returns the record of the workspace that a volume keeps. It is not to be
+// changed.
+func (m *Manager) Kept(name string) (rec meta.Workspace, ok bool) {
+	w, _ := m.find(name)
+	if w == nil {
+		return meta.Workspace{}, false
+	}
+	rec = m.record(w)
+	return rec, isKept(rec)
+}
+
+// ensureMounted mounts a kept workspace that is not.
+func (m *Manager) ensureMounted(ctx context.Context, w *workspace) error {
+	rec := m.record(w)
+	mounted, err := overlay.Mounted(m.Mountpoint(rec))
+	if err != nil || mounted {
+		return err
+	}
+	if !isKept(rec) {
+		return fmt.Errorf("the workspace that volume %q shares is no longer mounted: end its containers, then run it again", rec.Volume)
+	}
+	if err := m.waitFree(ctx, rec); err != nil {
+		return err
+	}
+	if err := m.mountKept(w, rec); err != nil {
+		return fmt.Errorf("mount what volume %q keeps: %w", rec.Volume, err)
+	}
+	return nil
+}
+
+// mountKept mounts a kept workspace that nobody uses on exactly the layers that it
+// stands on.
+func (m *Manager) mountKept(w *workspace, rec meta.Workspace) error {
+	if w.clone == nil {
+		return errors.New("its clone is gone: " + remedyLost)
+	}
+	lower := w.clone.Lower(rec.Chain, rec.GitLayer)
+	for _, dir := range append([]string{m.upper(rec)}, lower...) {
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s is gone: %s", dir, remedyLost)
+		}
+	}
+	if rec.Metacopy && !m.Features.Metacopy {
+		return errors.New("it was written with metacopy, which this kernel lacks: start the kernel that wrote it")
+	}
+	opts, err := volume.Parse(rec.Options, nil, volume.AllSchemes())
+	if err != nil {
+		return err
+	}
+	data, err := aboutOf(rec, opts, m.Now())
+	if err != nil {
+		return err
+	}
+	if err := putAbout(m.upper(rec), data, int(rec.UID), int(rec.GID)); err != nil {
+		return fmt.Errorf("write .git/helmdeck.json: %w", err)
+	}
+	if err := m.mount(rec, lower); err != nil {
+		return err
+	}
+	// What is at the place of the cache is the containers' doing: they go without.
+	if err := m.bindCache(rec, w.clone, opts); err != nil {
+		m.Log.WithError(err).WithField("volume", rec.Volume).Warn("a kept workspace is mounted without its cache")
+	}
+	return nil
+}
+
+const remedyLost = "what the workspace had is lost; remove the volume and create it again"
+
+// End ends the workspace that a volume keeps, if there is one, in one transaction
+// with what with does. It is an error while it is leased.
+func (m *Manager) End(ctx context.Context, name string, with func(*meta.Tx) error) error {
+	unlock, err := m.volumes.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w, _ := m.find(name)
+	if w == nil {
+		return m.DB.Update(with)
+	}
+	if n := len(m.record(w).Leases); n > 0 {
+		return fmt.Errorf("the workspace of volume %q is mounted (%d times)", name, n)
+	}
+	return m.end(w, with)
+}
+
+// EndUnused ends the workspace that a volume keeps, unless it is leased, or has
+// changes of a lease that it had.
+func (m *Manager) EndUnused(name string) error {
+	unlock, err := m.volumes.Lock(context.Background(), name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w, _ := m.find(name)
+	if w == nil || len(m.record(w).Leases) > 0 {
+		return nil
+	}
+	if touched, err := touched(m.upper(m.record(w))); err != nil || touched {
+		return err
+	}
+	return m.end(w, nil)
+}
+
+const (
+	// defaultHeldWait: after the engine was killed its next start ends the
+	// containers and starts them anew, and their mounts go a moment after them.
+	defaultHeldWait = 5 * time.Second
+	heldFirst       = 20 * time.Millisecond
+)
+
+// waitFree waits until the kernel says that nobody uses a workspace that is not
+// mounted here, for as long as HeldWait.
+func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
+	waited := time.Duration(0)
+	for wait := heldFirst; ; wait *= 2 {
+		busy, err := m.busy(rec)
+		if err != nil || !busy {
+			return err
+		}
+		if waited >= m.HeldWait {
+			return fmt.Errorf("a container that outlived a disabled plugin or a killed engine still uses the workspace of volume %q, "+
+				"and one upper layer can't be mounted twice: end it (docker ps --filter volume=%s), then run it again", rec.Volume, rec.Volume)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(min(wait, m.HeldWait)):
+			waited += wait
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
+)
+
+// survey counts the files outside of .git that differ from the layers below an
+// upper that nobody uses, and what the upper takes on disk.
+func survey(ctx context.Context, upper string) (disk.Survey, error) {
+	q := disk.Query{Skip: []string{".git", clone.CacheLink}, Pace: disk.NewPace(surveyRest)}
+	return q.Take(ctx, upper)
+}
+
+// surveyRest is how long the count of a discard rests, in percent of the time that
+// it works: nobody waits for it.
+const surveyRest = 300
+
+// touched reports whether an upper that nobody uses has anything in it that its
+// workspace did not begin with and that is worth keeping: a file that was written
+// or removed, or a directory that was replaced. What git writes when it only looks
+// is none: the index, and the times of a pack. What can't be read may be worth
+// keeping.
+func touched(upper string) (bool, error) {
+	if _, err := os.Lstat(upper); err != nil {
+		return false, err
+	}
+	ctx, found := context.WithCancel(context.Background())
+	defer found()
+	v := &changeFinder{found: found}
+	err := disk.Walk(ctx, upper, v, nil)
+	if v.changed || errors.Is(err, disk.ErrMoved) {
+		return true, nil
+	}
+	return false, err
+}
+
+// changeFinder walks until it has seen a change.
+type changeFinder struct {
+	found   context.CancelFunc
+	changed bool
+	names   []string // of the directories that we are in
+}
+
+func (v *changeFinder) Visit(e disk.Entry) (enter bool) {
+	if e.Depth == 0 {
+		return true
+	}
+	v.names = append(v.names[:e.Depth-1], e.Name)
+	path := strings.Join(v.names, "/")
+	if path == clone.CacheMount {
+		return false // what a container wrote there without the mount
+	}
+	kind := e.Type
+	if kind == unix.DT_UNKNOWN {
+		kind = typeOf(e)
+	}
+	if isChange(path, kind, e) {
+		v.changed = true
+		v.found()
+		return false
+	}
+	return kind == unix.DT_DIR
+}
+
+func (v *changeFinder) Leave(disk.Entry) {}
+
+func (v *changeFinder) Skip(disk.Entry, error) { v.changed = true }
+
+// isChange reports whether something of an upper is a change.
+func isChange(path string, kind uint8, e disk.Entry) bool {
+	switch path {
+	case ".git/index", ".git/" + aboutName:
+		return kind != unix.DT_REG
+	case clone.CacheLink:
+		return kind != unix.DT_LNK
+	}
+	switch {
+	case kind == unix.DT_DIR:
+		return hasAttribute(e, "trusted.overlay.opaque")
+	case kind == unix.DT_REG && strings.HasPrefix(path, ".git/objects/pack/"):
+		return !hasAttribute(e, "trusted.overlay.metacopy")
+	}
+	return true
+}
+
+// typeOf asks for what the directory did not say.
+func typeOf(e disk.Entry) uint8 {
+	var st unix.Stat_t
+	if err := unix.Fstatat(e.Dir, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return unix.DT_UNKNOWN
+	}
+	return uint8(st.Mode & unix.S_IFMT >> 12) // which is how the types are defined
+}
+
+// hasAttribute reports whether an entry itself has an extended attribute.
+func hasAttribute(e disk.Entry, name string) bool {
+	_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", e.Dir, e.Name), name, nil)
+	return err == nil
+}

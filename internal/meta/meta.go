@@ -29,6 +29,9 @@
 // without leases had ended. Open migrates it.
 //
 // A clone key is "<subject directory>/<repo hash>".
+//
+// The file is larger than what is in it: its blocks are a reserve, so that
+// records can be deleted when the disk is full.
 package meta
 
 import (
@@ -39,6 +42,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -67,6 +71,14 @@ var (
 // DB is an open database. It is safe for concurrent use.
 type DB struct {
 	bolt *bbolt.DB
+
+	mu      sync.Mutex // never held over I/O
+	waiting []*call
+	// lead is held by the one who commits; what follows is its.
+	lead      chan struct{}
+	allocated int64     // how much of the file is known to have blocks, from its beginning
+	reserve   int64     // how much of that is to be unused
+	refused   time.Time // when the filesystem had no room for it
 }
 
 // State is everything in the database.
@@ -131,7 +143,7 @@ func Open(path string) (db *DB, state State, err error) {
 		}
 		return nil, State{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	db = &DB{bolt: b}
+	db = &DB{bolt: b, lead: make(chan struct{}, 1), reserve: reserveOf(path)}
 	if err := db.prepare(); err != nil {
 		b.Close()
 		return nil, State{}, err
@@ -141,6 +153,8 @@ func Open(path string) (db *DB, state State, err error) {
 		b.Close()
 		return nil, State{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
+	// A full disk is no reason not to start: the reserve of an earlier run is there.
+	_ = db.keep()
 	return db, state, nil
 }
 
@@ -152,6 +166,9 @@ func SetAside(path string, now time.Time) (string, error) {
 
 func (db *DB) prepare() error {
 	defer failpoint.Hit("meta/open/committed")
+	if db.prepared() {
+		return nil
+	}
 	return db.bolt.Update(func(tx *bbolt.Tx) error {
 		m, err := tx.CreateBucketIfNotExists(metaBucket)
 		if err != nil {
@@ -197,6 +214,19 @@ func migrate(tx *bbolt.Tx) error {
 	return nil
 }
 
+// prepared says whether there is nothing to prepare: a start writes nothing then.
+func (db *DB) prepared() (ok bool) {
+	err := db.bolt.View(func(tx *bbolt.Tx) error {
+		m := tx.Bucket(metaBucket)
+		ok = m != nil && string(m.Get(versionKey)) == version
+		for _, name := range recordBucket {
+			ok = ok && tx.Bucket([]byte(name)) != nil
+		}
+		return nil
+	})
+	return ok && err == nil
+}
+
 func (db *DB) load() (s State, err error) {
 	err = db.bolt.View(func(tx *bbolt.Tx) error {
 		s.Volumes, err = volumes.all(tx)
@@ -225,12 +255,6 @@ func (db *DB) load() (s State, err error) {
 
 // Close waits for transactions to end and closes the file.
 func (db *DB) Close() error { return db.bolt.Close() }
-
-// Update commits what f does, all of it or, when f fails, nothing. It returns
-// when the change is on disk.
-func (db *DB) Update(f func(tx *Tx) error) error {
-	return db.bolt.Update(func(tx *bbolt.Tx) error { return f(&Tx{tx}) })
-}
 
 // Tx is a transaction that writes. It ends with the function it is given to.
 type Tx struct{ tx *bbolt.Tx }

@@ -222,6 +222,20 @@ func TestOpenUnreadable(t *testing.T) {
 	}
 }
 
+// used closes db, and returns its file without the reserve.
+func used(t *testing.T, db *DB) []byte {
+	t.Helper()
+	path, size := db.bolt.Path(), int64(0)
+	if err := errors.Join(db.bolt.View(func(tx *bbolt.Tx) error { size = tx.Size(); return nil }), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data[:size]
+}
+
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meta.db")
@@ -235,13 +249,7 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := db.bolt.Info().PageSize
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := used(t, db)
 	garbage := func(n int) []byte {
 		b := make([]byte, n)
 		for i := range b {
@@ -309,13 +317,7 @@ func TestBitFlips(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := db.bolt.Info().PageSize
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := used(t, db)
 	damaged := 0
 	for at := range good {
 		// Where structure is: the first 256 bytes of each page, every nineteenth.

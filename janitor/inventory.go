@@ -112,6 +112,14 @@ func (h Hold) or(other Hold) Hold {
 	return h
 }
 
+// and returns what to name of two holds.
+func (h Hold) and(other Hold) Hold {
+	if h == Free || other == Free {
+		return max(h, other)
+	}
+	return min(h, other)
+}
+
 // MarshalText returns the hold in words.
 func (h Hold) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 

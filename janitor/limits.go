@@ -24,6 +24,8 @@ type Limits struct {
 	Grace time.Duration
 	// Room is how much somebody needs to be free now.
 	Room disk.Size
+	// lateDone is set when what is late has had its share in this sweep.
+	lateDone bool
 }
 
 const (

@@ -70,6 +70,18 @@ type Missing struct {
 	Text    string    `json:"text"`
 }
 
+// amount says how much is missing.
+func (m Missing) amount() string {
+	parts := []string{}
+	if m.Size.Bytes > 0 {
+		parts = append(parts, Bytes(m.Size.Bytes))
+	}
+	if m.Size.Inodes > 0 {
+		parts = append(parts, fmt.Sprintf("%d inodes", m.Size.Inodes))
+	}
+	return strings.Join(parts, " and ") + " too much"
+}
+
 // Holder is something that takes space and can't be evicted.
 type Holder struct {
 	Clone   string    `json:"clone"`

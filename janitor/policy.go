@@ -166,11 +166,11 @@ func (p *planner) look(i int) {
 		}
 		p.items[c.first+n] = item{part.Size.Bytes, part.Size.Inodes, uint32(i), p.age(part.Used), class, false}
 		// A layer under a discard goes with the clone, once the discard has gone.
-		if c.hold == Free && (part.Kind == Upper || part.Held != Pinned) {
-			c.hold = part.Held
-			if part.Kind == Upper {
-				c.hold = part.Held.or(Leased)
-			}
+		switch {
+		case part.Kind == Upper:
+			c.hold = c.hold.and(part.Held.or(Leased))
+		case part.Held != Pinned:
+			c.hold = c.hold.and(part.Held)
 		}
 	}
 	if c.hold == Free && !c.Mounted && duration(p.age(c.Made)) < p.lim.Grace {

@@ -93,6 +93,9 @@ func (p *planner) stale() {
 // of the total.
 func (p *planner) due(list *queue, total int, ttl time.Duration, evict func(n uint32, why uint16), why uint16) {
 	late, most := 0, max(total/lateShare, 1)
+	if p.lim.lateDone {
+		most = 0
+	}
 	for c, ok := list.next(); ok && !p.full(); c, ok = list.next() {
 		if c.age() > ttl+lateAfter {
 			if late++; late > most {

@@ -1,0 +1,278 @@
+package janitor
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/helmdeck/repos/internal/disk"
+)
+
+// drawInventory draws up to some 10 clones of up to three subjects.
+func drawInventory(t *rapid.T) Inventory {
+	sizes := rapid.Custom(func(t *rapid.T) disk.Size {
+		return disk.Size{Bytes: rapid.Int64Range(0, 50).Draw(t, "bytes"), Inodes: rapid.Int64Range(0, 50).Draw(t, "inodes")}
+	})
+	// Few, so that there are ties; the future; and the far past.
+	used := rapid.Map(rapid.SampledFrom([]time.Duration{
+		-400 * day, -time.Minute, 0, time.Second, time.Minute, 6 * time.Minute, time.Hour, 2 * time.Hour, 25 * time.Hour, 47 * time.Hour,
+		3 * day, 6 * day, 8 * day, 400 * day,
+	}), func(d time.Duration) int64 { return Stamp(now.Add(-d)) })
+	held := rapid.Map(rapid.IntRange(0, 20), func(n int) Hold { return max(Hold(n)-13, Free) % JustMade })
+	inv := Inventory{
+		Now: now, Trash: sizes.Draw(t, "trash"),
+		Space: disk.Space{
+			Total: disk.Size{Bytes: rapid.Int64Range(1, 2000).Draw(t, "total"), Inodes: rapid.SampledFrom([]int64{0, 1000}).Draw(t, "total inodes")},
+			Free:  disk.Size{Bytes: rapid.Int64Range(0, 300).Draw(t, "free"), Inodes: rapid.Int64Range(0, 300).Draw(t, "free inodes")},
+		},
+	}
+	for i := range rapid.IntRange(0, 10).Draw(t, "clones") {
+		subject := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "subject")
+		c := Clone{
+			Key: fmt.Sprintf("%s/%d", subject, i), Subject: subject, Made: used.Draw(t, "made"), Mounted: rapid.Bool().Draw(t, "mounted"),
+			Held: held.Draw(t, "held"), Size: sizes.Draw(t, "size"),
+		}
+		if c.Mounted {
+			c.Used = used.Draw(t, "used")
+		}
+		for n := range rapid.IntRange(0, 6).Draw(t, "parts") {
+			c.Parts = append(c.Parts, Part{
+				ID: fmt.Sprint(n), Kind: rapid.SampledFrom([]Kind{Discard, Tree, GitLayer, Warm, Cache, Upper}).Draw(t, "kind"),
+				Used: used.Draw(t, "used"), Size: sizes.Draw(t, "size"), Held: held.Draw(t, "held"), Needed: rapid.Bool().Draw(t, "needed"),
+			})
+		}
+		inv.Clones = append(inv.Clones, c)
+	}
+	return inv
+}
+
+func drawLimits(t *rapid.T) Limits {
+	limit := rapid.SampledFrom([]int64{0, 1, 50, 100, 300})
+	l := Limits{
+		TTL: rapid.SampledFrom([]time.Duration{0, 7 * day}).Draw(t, "ttl"), DiscardTTL: rapid.SampledFrom([]time.Duration{0, day}).Draw(t, "discard ttl"),
+		SubjectMaxSize: limit.Draw(t, "subject max"), MaxSize: limit.Draw(t, "max"),
+		MinFree: rapid.SampledFrom([]float64{0, .05, .3, 1}).Draw(t, "min free"), Grace: 5 * time.Minute,
+	}
+	l.Room = disk.Size{Bytes: limit.Draw(t, "room"), Inodes: limit.Draw(t, "room for inodes")}
+	return l
+}
+
+// apply returns the inventory as it is after a plan's evictions. What is not there
+// can't be evicted.
+func apply(t *rapid.T, inv Inventory, plan Plan) Inventory {
+	clones := make(map[string]*Clone)
+	for _, c := range inv.Clones {
+		c.Parts = slices.Clone(c.Parts)
+		clones[c.Key] = &c
+	}
+	for _, e := range plan.Evictions {
+		c := clones[e.Clone]
+		if c == nil || c.Subject != e.Subject {
+			t.Fatalf("%+v: no such clone", e)
+		}
+		var freed disk.Size
+		if e.Kind == WholeClone {
+			freed = c.Size
+			for _, p := range c.Parts {
+				freed = freed.Add(p.Size)
+			}
+			delete(clones, e.Clone)
+		} else {
+			i := slices.IndexFunc(c.Parts, func(p Part) bool { return p.ID == e.ID && p.Kind == e.Kind })
+			if i < 0 {
+				t.Fatalf("%+v: no such part", e)
+			}
+			freed = c.Parts[i].Size
+			c.Parts = slices.Delete(c.Parts, i, i+1)
+		}
+		if freed != e.Size {
+			t.Fatalf("%+v frees %v", e, freed)
+		}
+		inv.Trash = inv.Trash.Add(freed)
+	}
+	inv.Clones = nil
+	for _, key := range slices.Sorted(maps.Keys(clones)) {
+		inv.Clones = append(inv.Clones, *clones[key])
+	}
+	return inv
+}
+
+// TestNothingHeldIsPlanned: whatever the limits are.
+func TestNothingHeldIsPlanned(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		inv, lim := drawInventory(t), drawLimits(t)
+		plan := Decide(inv, lim)
+		gone := make(map[string]bool)
+		for _, e := range plan.Evictions {
+			for _, c := range inv.Clones {
+				if c.Key != e.Clone {
+					continue
+				}
+				for _, p := range c.Parts {
+					switch {
+					case e.Kind == WholeClone && p.Held != Free && p.Held != Pinned:
+						t.Errorf("%+v, with a part that is held: %+v", e, p)
+					case e.Kind == WholeClone && p.Kind == Upper:
+						t.Errorf("%+v, with a workspace", e)
+					case e.Kind == WholeClone && p.Kind == Discard && !gone[c.Key+"/"+p.ID]:
+						t.Errorf("%+v, with a discard that nothing was said of", e)
+					case e.ID == p.ID && (p.Held != Free || p.Kind == Upper || p.Needed && (p.Kind == Tree || p.Kind == GitLayer)):
+						t.Errorf("%+v, of %+v", e, p)
+					case e.ID == p.ID && (p.Kind == Warm || p.Kind == Cache) && c.Held != Free:
+						t.Errorf("%+v, of a clone that is held: %v", e, c.Held)
+					}
+				}
+				if e.Kind == WholeClone && c.Held != Free {
+					t.Errorf("%+v is held: %v", e, c.Held)
+				}
+			}
+			gone[e.Clone+"/"+e.ID] = true
+		}
+	})
+}
+
+// TestEveryReasonIsTrue: what expires is old enough, and what goes for a limit goes
+// because that was exceeded.
+func TestEveryReasonIsTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		inv, lim := drawInventory(t), drawLimits(t)
+		for i, plan := 0, Decide(inv, lim); i < len(plan.Evictions); i++ {
+			e := plan.Evictions[i]
+			before := apply(t, inv, Plan{Evictions: plan.Evictions[:i]})
+			var ok bool
+			switch e.Reason {
+			case Expired:
+				ok = e.Kind == Discard && e.Unused >= lim.DiscardTTL
+			case TTL:
+				ok = e.Kind == WholeClone && lim.TTL > 0 && e.Unused >= lim.TTL
+			case Unneeded:
+				ok = (e.Kind == Tree || e.Kind == GitLayer) && e.Unused >= lim.TTL
+			case SubjectMaxSize: // or above the mark below it, for something went already
+				ok = lim.SubjectMaxSize > 0 && total(before, e.Subject) > lim.SubjectMaxSize-lim.SubjectMaxSize/band
+			case MaxSize:
+				ok = lim.MaxSize > 0 && total(before, "") > lim.MaxSize-lim.MaxSize/band
+			case MinFree:
+				ok = lim.MinFree > 0 && ofFree(before.Space, before.Space.Free.Add(before.Trash), lim.MinFree).above()
+			case NoSpace:
+				ok = ofRoom(before.Space, before.Space.Free.Add(before.Trash), lim.Room).above()
+			}
+			if !ok {
+				t.Fatalf("%+v is not true of %+v", e, before)
+			}
+		}
+	})
+}
+
+// total sums up a subject, or all, in bytes.
+func total(inv Inventory, subject string) (n int64) {
+	for _, c := range inv.Clones {
+		if subject == "" || c.Subject == subject {
+			n += c.Size.Bytes
+			for _, p := range c.Parts {
+				n += p.Size.Bytes
+			}
+		}
+	}
+	return n
+}
+
+// TestLimitsHold: or what is left can't go, and the plan says by how much. A second
+// plan then finds nothing to do but what was late.
+func TestLimitsHold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		inv, lim := drawInventory(t), drawLimits(t)
+		plan := Decide(inv, lim)
+		after := apply(t, inv, plan)
+		missing := make(map[Reason]bool)
+		for _, m := range plan.Missing {
+			missing[m.Reason] = true
+			if m.Size.Bytes <= 0 && m.Size.Inodes <= 0 {
+				t.Errorf("nothing is missing: %+v", m)
+			}
+		}
+		free := after.Space.Free.Add(after.Trash)
+		if over := lim.MinFree > 0 && ofFree(after.Space, free, lim.MinFree).over(); over != missing[MinFree] {
+			t.Errorf("MIN_FREE exceeded: %v; said to be: %v", over, missing[MinFree])
+		}
+		if over := ofRoom(after.Space, free, lim.Room).over(); over != missing[NoSpace] && lim.Room != (disk.Size{}) {
+			t.Errorf("no room: %v; said to be: %v", over, missing[NoSpace])
+		}
+		tooLarge := int64(0) // these count for nobody
+		for _, l := range plan.TooLarge {
+			if l.Reason == MaxSize && slices.ContainsFunc(after.Clones, func(c Clone) bool { return c.Key == l.Clone }) {
+				tooLarge += l.Size
+			}
+		}
+		if over := total(after, "")-tooLarge > lim.MaxSize && lim.MaxSize > 0; over && !missing[MaxSize] {
+			t.Errorf("MAX_SIZE is exceeded, and nothing says so: %d", total(after, "")-tooLarge)
+		}
+		for _, c := range after.Clones {
+			if idle := clean(c); missing[MinFree] && idle {
+				t.Errorf("%+v could go", c)
+			} else if made := duration(uint32(max(Stamp(now)-c.Made, 0))); missing[MaxSize] && idle && c.Size.Bytes <= lim.MaxSize && (c.Mounted || made >= lim.Grace) &&
+				!slices.ContainsFunc(plan.TooLarge, func(l TooLarge) bool { return l.Clone == c.Key }) {
+				t.Errorf("%+v could go", c)
+			}
+		}
+		if again := Decide(after, lim); len(again.Evictions) > 0 && plan.Late == 0 {
+			t.Errorf("a second plan: %+v", again.Evictions)
+		}
+	})
+}
+
+// clean reports whether nothing in a clone is held or a discard.
+func clean(c Clone) bool {
+	return c.Held == Free && !slices.ContainsFunc(c.Parts, func(p Part) bool {
+		return p.Kind == Upper || p.Kind == Discard || p.Held != Free && p.Held != Pinned
+	})
+}
+
+// TestOrderDoesNotMatter: of clones and of their parts.
+func TestOrderDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		inv, lim := drawInventory(t), drawLimits(t)
+		want := Decide(inv, lim)
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		other := inv
+		other.Clones = slices.Clone(inv.Clones)
+		shuffle(r, other.Clones)
+		for i := range other.Clones {
+			other.Clones[i].Parts = slices.Clone(other.Clones[i].Parts)
+			shuffle(r, other.Clones[i].Parts)
+		}
+		if got := Decide(other, lim); !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	})
+}
+
+func shuffle[T any](r *rand.Rand, list []T) {
+	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+}
+
+// TestAJumpOfTheClockWipesLittle: nothing was held, and years pass at once.
+func TestAJumpOfTheClockWipesLittle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		inv, lim := drawInventory(t), drawLimits(t)
+		lim.SubjectMaxSize, lim.MaxSize, lim.MinFree, lim.Room = 0, 0, 0, disk.Size{}
+		inv.Now = inv.Now.AddDate(rapid.IntRange(2, 250).Draw(t, "years"), 0, 0)
+		clones, discards := 0, 0
+		for _, e := range Decide(inv, lim).Evictions {
+			switch e.Kind {
+			case WholeClone:
+				clones++
+			case Discard:
+				discards++
+			}
+		}
+		if clones > 1 || discards > 3 { // of 60, a twentieth
+			t.Errorf("%d clones and %d discards", clones, discards)
+		}
+	})
+}

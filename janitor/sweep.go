@@ -1,0 +1,149 @@
+package janitor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/disk"
+)
+
+// Report is what a sweep has done.
+type Report struct {
+	Began   time.Time     `json:"began"`
+	Took    time.Duration `json:"took_ns"`
+	Evicted []Eviction    `json:"evicted"`
+	Frees   disk.Size     `json:"frees"`
+	// Held counts what was planned and had come into use, Failed what could not be
+	// evicted: it is left alone for a while.
+	Held   int `json:"held,omitempty"`
+	Failed int `json:"failed,omitempty"`
+	// Left is the plan for what is left: what is missing and who holds it.
+	Left Plan `json:"left"`
+}
+
+// Plan says what a sweep would do now, and does nothing.
+func (j *Janitor) Plan(ctx context.Context) (Plan, error) {
+	unlock, err := j.lock(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	defer unlock()
+	_, plan, err := j.decide(ctx, j.Limits)
+	return plan, err
+}
+
+// Sweep evicts what is to go. One that finds nothing has read no directory. Of a
+// plan it goes on when a part fails; the error is that of the inventory or ctx.
+func (j *Janitor) Sweep(ctx context.Context) (Report, error) {
+	unlock, err := j.lock(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer unlock()
+	r, inv, err := j.sweep(ctx, j.Limits)
+	if err != nil {
+		return r, err
+	}
+	j.observe(inv, r.Left)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.last = r
+	return r, nil
+}
+
+// sweep plans and evicts until nothing more can be done, and returns the last
+// inventory. What is late gets its share once.
+func (j *Janitor) sweep(ctx context.Context, lim Limits) (r Report, inv Inventory, err error) {
+	began := time.Now()
+	defer func() { r.Took = time.Since(began) }()
+	for round := 1; ; round++ {
+		var plan Plan
+		if inv, plan, err = j.decide(ctx, lim); err != nil {
+			return r, inv, err
+		}
+		if round == 1 {
+			r.Began = inv.Now
+			j.noteLate(inv, plan)
+		}
+		done, err := j.execute(ctx, plan.Evictions, &r)
+		if err != nil {
+			return r, inv, err
+		}
+		if plan.More && done > 0 {
+			round = 1 // each of these has got somewhere
+		} else if done == 0 || round == rounds {
+			r.Left = plan
+			r.Left.Evictions, r.Left.Frees = []Eviction{}, disk.Size{}
+			return r, inv, nil
+		}
+		lim.lateDone = true
+	}
+}
+
+// decide plans. What failed a short while ago is taken for held.
+func (j *Janitor) decide(ctx context.Context, lim Limits) (Inventory, Plan, error) {
+	inv, err := j.Stock.Inventory(ctx)
+	if err != nil {
+		return inv, Plan{}, err
+	}
+	j.holdFailed(inv)
+	return inv, Decide(inv, lim), nil
+}
+
+// execute evicts, and returns how much of it was done. The error is that of ctx.
+func (j *Janitor) execute(ctx context.Context, list []Eviction, r *Report) (done int, err error) {
+	for _, e := range list {
+		if ctx.Err() != nil {
+			return done, context.Cause(ctx)
+		}
+		err := j.Stock.Evict(ctx, e)
+		switch {
+		case err == nil:
+			done++
+			r.Evicted = append(r.Evicted, e)
+			r.Frees = r.Frees.Add(e.Size)
+			j.evicted(e)
+		case errors.Is(err, ErrHeld):
+			r.Held++
+			j.Log.WithError(err).WithFields(fields(e)).Debug("janitor: it is in use by now")
+		case ctx.Err() != nil:
+			return done, context.Cause(ctx)
+		default:
+			r.Failed++
+			j.fail(e, err)
+		}
+	}
+	return done, nil
+}
+
+// evicted says what went.
+func (j *Janitor) evicted(e Eviction) {
+	j.mu.Lock()
+	delete(j.failed, keyOf(e))
+	j.mu.Unlock()
+	j.Log.WithFields(fields(e)).Infof("janitor: evicted: %s", e.Text)
+	j.events.add(eventOf(Evicted, e))
+}
+
+// noteLate says that a plan left things that are past their time.
+func (j *Janitor) noteLate(inv Inventory, plan Plan) {
+	if plan.Late == 0 {
+		return
+	}
+	j.Log.WithField("left", plan.Late).Warn("janitor: much is long past its time, as after a jump of the clock: only some of it goes in each sweep")
+	j.events.add(Event{Time: inv.Now, Type: Deferred, Text: "much is long past its time: only some of it goes in each sweep"})
+}
+
+func fields(e Eviction) logrus.Fields {
+	f := logrus.Fields{"kind": e.Kind.String(), "reason": string(e.Reason), "clone": e.Clone, "subject": e.Subject, "bytes": e.Size.Bytes}
+	if e.ID != "" {
+		f["id"] = e.ID
+	}
+	if e.Volume != "" {
+		f["volume"] = e.Volume
+	}
+	return f
+}

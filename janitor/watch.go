@@ -1,0 +1,157 @@
+package janitor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
+)
+
+// Finding is something that an operator should know of and no eviction helps.
+type Finding struct {
+	Since  time.Time `json:"since"`
+	Reason Reason    `json:"reason,omitempty"` // the limit that it is about
+	Clone  string    `json:"clone,omitempty"`
+	Volume string    `json:"volume,omitempty"`
+	ID     string    `json:"id,omitempty"` // of a workspace
+	// Size is how large it is, or how much is missing, and Growth what of it came
+	// since the sweep before.
+	Size   disk.Size `json:"size"`
+	Growth int64     `json:"growth"`
+	Text   string    `json:"text"`
+}
+
+// watch remembers what was said, so that it is said once per change.
+type watch struct {
+	named  map[string]named
+	uppers map[string]int64 // bytes as of the last sweep, by ID
+}
+
+// named is a finding as it is now, and how large it was when it was last said.
+type named struct {
+	Finding
+	said int64
+}
+
+// again is by how much something must have grown to be said again: each doubling is
+// news, each sweep is not.
+const again = 2
+
+// Findings returns what is so since the last sweep; of one volume, if it is not
+// empty.
+func (j *Janitor) Findings(volume string) []Finding {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	list := []Finding{}
+	for _, key := range slices.Sorted(maps.Keys(j.watch.named)) {
+		if f := j.watch.named[key].Finding; volume == "" || f.Volume == volume {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// observe compares what a sweep has left with what was known before, and says what
+// has changed.
+func (j *Janitor) observe(inv Inventory, left Plan) {
+	found := j.findLimits(left)
+	uppers := j.findUppers(inv, left, found)
+	var events []Event
+	j.mu.Lock()
+	for key, f := range found {
+		before, known := j.watch.named[key]
+		f.Since, f.said = inv.Now, before.said
+		if known {
+			f.Since = before.Since
+		}
+		if !known || f.Size.Bytes >= again*max(before.said, 1) {
+			f.said = f.Size.Bytes
+			events = append(events, f.event(Warning, inv.Now))
+		}
+		found[key] = f
+	}
+	for key, f := range j.watch.named {
+		if _, still := found[key]; !still {
+			events = append(events, f.event(Cleared, inv.Now))
+		}
+	}
+	j.watch = watch{found, uppers}
+	j.mu.Unlock()
+	slices.SortFunc(events, func(a, b Event) int {
+		return cmp.Or(strings.Compare(string(a.Type), string(b.Type)), strings.Compare(a.Text, b.Text))
+	})
+	for _, e := range events {
+		if e.Type == Warning {
+			j.Log.Warn("janitor: " + e.Text)
+		} else {
+			j.Log.Info("janitor: no longer so: " + e.Text)
+		}
+		j.events.add(e)
+	}
+}
+
+func (f Finding) event(t EventType, now time.Time) Event {
+	return Event{Time: now, Type: t, Reason: f.Reason, Clone: f.Clone, ID: f.ID, Volume: f.Volume, Size: f.Size, Text: f.Text}
+}
+
+// findLimits returns the limits that stay exceeded, and the clones that are too
+// large for one.
+func (j *Janitor) findLimits(left Plan) map[string]named {
+	found := make(map[string]named)
+	for _, l := range left.TooLarge {
+		found[fmt.Sprint("large ", l.Reason, " ", l.Clone)] = named{Finding: Finding{
+			Reason: l.Reason, Clone: l.Clone, Size: disk.Size{Bytes: l.Size}, Text: l.String(),
+		}}
+	}
+	for _, m := range left.Missing {
+		found[fmt.Sprint("missing ", m.Reason, " ", m.Subject)] = named{Finding: Finding{
+			Reason: m.Reason, Size: m.Size,
+			Text: fmt.Sprintf("%s: %s, and nothing more can be evicted: %s", m.Text, m.amount(), Held(left.Holders)),
+		}}
+	}
+	return found
+}
+
+// findUppers adds the volumes whose workspaces are too large, and returns the size
+// of all workspaces.
+func (j *Janitor) findUppers(inv Inventory, left Plan, found map[string]named) map[string]int64 {
+	short := slices.ContainsFunc(left.Missing, func(m Missing) bool { return m.Reason == MinFree })
+	uppers, all := make(map[string]int64), int64(0)
+	for _, c := range inv.Clones {
+		for _, p := range c.Parts {
+			if p.Kind == Upper {
+				uppers[p.ID] = p.Size.Bytes
+				all += p.Size.Bytes
+			}
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, c := range inv.Clones {
+		for _, p := range c.Parts {
+			if p.Kind != Upper {
+				continue
+			}
+			f := Finding{Clone: c.Key, Volume: p.Volume, ID: p.ID, Size: p.Size}
+			if before, ok := j.watch.uppers[p.ID]; ok {
+				f.Growth = p.Size.Bytes - before
+			}
+			wrote := fmt.Sprintf("volume %q has %s written to workspace %s, %s of it since the last sweep", p.Volume, Bytes(p.Size.Bytes), p.ID, Bytes(f.Growth))
+			if j.WarnSize > 0 && p.Size.Bytes > j.WarnSize {
+				f.Text = fmt.Sprintf("%s: more than WORKSPACE_WARN_SIZE=%s", wrote, Bytes(j.WarnSize))
+				found["upper "+p.ID] = named{Finding: f}
+			}
+			// Of the space that workspaces hold, a quarter at least.
+			if short && p.Size.Bytes > 0 && p.Size.Bytes >= all/4 {
+				f.Reason = MinFree
+				f.Text = fmt.Sprintf("%s: it holds the disk below MIN_FREE=%g%%, and eviction can't help", wrote, j.Limits.MinFree*100)
+				found["short "+p.ID] = named{Finding: f}
+			}
+		}
+	}
+	return uppers
+}

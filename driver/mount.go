@@ -9,6 +9,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -134,8 +136,10 @@ func (d *Driver) openWorkspace(ctx context.Context, h *handle, id string) (meta.
 		if err != nil {
 			return meta.Workspace{}, err
 		}
-		rec, err := d.Workspaces.Open(ctx, workspace.Request{
-			Volume: h.rec.Name, LeaseID: id, Options: h.opts, Clone: h.clone, Checkout: co,
+		rec, err := clone.WithRoom(ctx, d.Clones, disk.Size{}, func() (meta.Workspace, error) {
+			return d.Workspaces.Open(ctx, workspace.Request{
+				Volume: h.rec.Name, LeaseID: id, Options: h.opts, Clone: h.clone, Checkout: co,
+			})
 		})
 		if err == nil {
 			return rec, nil

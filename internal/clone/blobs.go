@@ -29,6 +29,7 @@ func (c *Clone) bringBlobs(ctx context.Context, s Spec, commit string) error {
 	}
 	progress, end := c.begin("fetching files", s.URL.String())
 	defer end()
+	defer c.measureSoon(s.History.Name())
 	err = c.m.Git.FetchObjects(ctx, git.Fetch{
 		Store: dir, Remote: c.remote(s), NoBlobs: true, Progress: progress,
 	}, missing)

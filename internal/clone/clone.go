@@ -39,8 +39,9 @@ type Clone struct {
 	mu       sync.Mutex // guards what follows, and the layers; never held over I/O
 	rec      *meta.Clone
 	doing    []*activity
-	uses     int           // Creates, Mounts and background work on it
-	evicting chan struct{} // closed when its eviction is over; nil: there is none
+	changed  map[string]bool // stores that are to be measured
+	uses     int             // Creates, Mounts and background work on it
+	evicting chan struct{}   // closed when its eviction is over; nil: there is none
 }
 
 // Key returns the clone's key, which is also its directory below clones/.

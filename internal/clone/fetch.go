@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
@@ -52,7 +53,7 @@ func everyFetch(ref string) bool {
 func (c *Clone) fetch(ctx context.Context, s Spec, a Answer, extra string) (meta.Store, []git.PackedRef, error) {
 	key := strings.Join([]string{"fetch", c.key, s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, extra}, "\x00")
 	f, err := shareUsing(ctx, c, key, func(ctx context.Context) (fetched, error) {
-		return c.fetchNow(ctx, s, a, extra)
+		return WithRoom(ctx, c.m, disk.Size{}, func() (fetched, error) { return c.fetchNow(ctx, s, a, extra) })
 	})
 	return f.store, f.refs, err
 }
@@ -113,6 +114,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 	f.store, err = c.fetchedNow(s, a, extra, began, f.refs)
 	if err == nil {
 		failpoint.Hit("clone/fetch/recorded")
+		c.measureSoon(name)
 		c.repackSoon(s)
 		c.m.Log.WithFields(map[string]any{
 			"clone": c.key, "store": name, "repo": url, "refs": len(f.refs), "took": c.m.Now().Sub(began).String(),
@@ -136,7 +138,7 @@ func (c *Clone) fetchedNow(s Spec, a Answer, extra string, at time.Time, refs []
 	}
 	last, ok := rec.Stores[s.History.Name()]
 	if ok {
-		store.ClonedAt = last.ClonedAt
+		store.ClonedAt, store.Size = last.ClonedAt, last.Size
 	}
 	for word, r := range last.Refs {
 		if word == "HEAD" && r.Ref != "" {

@@ -47,6 +47,10 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 		}
 		c.m.Log.WithError(damage).WithFields(map[string]any{"clone": c.key, "store": name}).Error("the store is damaged: it is set aside and cloned again")
 		c.mu.Lock()
+		if c.rec == nil {
+			c.mu.Unlock()
+			return false, nil
+		}
 		delete(c.rec.Stores, name)
 		rec := c.rec.Copy()
 		c.mu.Unlock()
@@ -119,6 +123,7 @@ func (c *Clone) repackSoon(s Spec) {
 			if err := c.m.Git.Repack(ctx, dir); err != nil {
 				return struct{}{}, errors.Join(err, git.SweepStore(dir))
 			}
+			c.measureSoon(s.History.Name())
 			c.m.Log.WithFields(map[string]any{"clone": c.key, "packs": len(packs)}).Info("repacked")
 			return struct{}{}, nil
 		})

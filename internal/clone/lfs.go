@@ -60,6 +60,7 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, store, co
 	progress, end := c.begin("fetching LFS objects of", s.URL.String())
 	defer end()
 	began := c.m.Now()
+	defer c.measureSoon(lfsObjects)
 	err = c.m.Git.FetchLFS(ctx, git.LFSFetch{
 		Endpoint: endpoint, Auth: auth, Rule: rule, Storage: c.lfsDir(), Objects: missing, Progress: progress,
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
@@ -43,6 +44,11 @@ type Config struct {
 	// what others have recorded for it; Evicted after it, to forget it.
 	Evicting []func(tx *meta.Tx, key string) error
 	Evicted  []func(key string)
+	// MakeRoom is called when the disk was full in a fetch, a build or a mount, and
+	// what was left half is in the trash: the work is done again if it succeeds. need
+	// is what it takes, as far as that is known. Its error says how much is missing
+	// and who holds it. Nil makes no room.
+	MakeRoom func(ctx context.Context, need disk.Size) error
 	// AskTimeout is how long a remote may take to say where a ref stands. Zero is
 	// 20 s: below the 30 s that the engine waits for a Mount after a plain
 	// `docker plugin enable`, so that the user reads our error and not the engine's.
@@ -60,10 +66,13 @@ type Manager struct {
 	flights singleflight.Group
 	syncs   chan struct{}
 	rounds  syncRounds
+	// measures has measureClones look at unmeasured.
+	measures chan struct{}
 
-	mu     sync.Mutex
-	clones map[string]*Clone
-	closed bool
+	mu         sync.Mutex
+	clones     map[string]*Clone
+	unmeasured map[*Clone]bool // have something that is to be measured
+	closed     bool
 }
 
 // NewManager returns a Manager for what state says exists.
@@ -74,7 +83,10 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		}
 	}
 	c.AskTimeout = cmp.Or(c.AskTimeout, defaultAskTimeout)
-	m := &Manager{Config: c, clones: make(map[string]*Clone), syncs: make(chan struct{}, 1)}
+	m := &Manager{
+		Config: c, clones: make(map[string]*Clone), syncs: make(chan struct{}, 1),
+		measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]bool),
+	}
 	m.rounds.token = make(chan struct{}, 1)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	for key, rec := range state.Clones {
@@ -97,6 +109,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		}
 	}
 	m.work.Go(m.syncLayers)
+	m.work.Go(m.measureClones)
 	return m, nil
 }
 
@@ -154,7 +167,7 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 		dir := filepath.Join(m.Root, "clones", key)
 		c = &Clone{
 			m: m, key: key, dir: dir, subject: s, repo: repo, trees: newTrees(dir), gitLayers: newGitLayers(dir),
-			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1),
+			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1), changed: make(map[string]bool),
 		}
 		m.clones[key] = c
 	}

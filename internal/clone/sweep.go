@@ -214,6 +214,9 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 		}
 		errs = append(errs, m.sweepStranger(ctx, key, dir))
 	}
+	for _, c := range m.all() {
+		c.measureRestored()
+	}
 	return errors.Join(errs...)
 }
 

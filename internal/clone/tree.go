@@ -37,7 +37,7 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		defer end()
 		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
 		done, err := c.buildDelta(ctx, s, &l, dir)
-		if err == nil && done || ctx.Err() != nil {
+		if err == nil && done || ctx.Err() != nil || NoSpace(err) {
 			return l, err
 		}
 		if err != nil {
@@ -102,9 +102,12 @@ func (c *Clone) checkoutOf(s Spec, commit, dir string) git.Checkout {
 // CacheLink is the name at the top of a workspace that shows the cache.
 const CacheLink = ".hdcache"
 
+// builder makes a layer in an empty directory, and returns its record.
+type builder = func(ctx context.Context, dir string) (meta.Layer, error)
+
 // layer returns the layer of an ID, from memory or, shared with all who want it
 // at the same time, built under a temporary name and then published.
-func (c *Clone) layer(ctx context.Context, set *layerSet, id string, build func(ctx context.Context, dir string) (meta.Layer, error)) (meta.Layer, error) {
+func (c *Clone) layer(ctx context.Context, set *layerSet, id string, build builder) (meta.Layer, error) {
 	if l, ok := c.find(set, id); ok {
 		return l, nil
 	}
@@ -112,23 +115,29 @@ func (c *Clone) layer(ctx context.Context, set *layerSet, id string, build func(
 		if l, ok := c.find(set, id); ok {
 			return l, nil
 		}
-		temp, err := tempDir(set.dir)
-		if err != nil {
-			return l, err
-		}
-		failpoint.Hit("clone/layer/made")
-		if l, err = build(ctx, temp); err == nil {
-			failpoint.Hit("clone/layer/built")
-			l.Boot, l.CreatedAt = c.m.Boot, c.m.Now()
-			err = c.publish(set, l, temp)
-		}
-		if err != nil {
-			return l, errors.Join(err, c.m.toTrash(temp, "layer"))
-		}
-		c.m.syncSoon()
-		c.collectSoon()
-		return l, nil
+		return WithRoom(ctx, c.m, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, set, build) })
 	})
+}
+
+// make builds a layer that there is not. An error leaves nothing behind.
+func (c *Clone) make(ctx context.Context, set *layerSet, build builder) (l meta.Layer, err error) {
+	temp, err := tempDir(set.dir)
+	if err != nil {
+		return l, err
+	}
+	failpoint.Hit("clone/layer/made")
+	if l, err = build(ctx, temp); err == nil {
+		failpoint.Hit("clone/layer/built")
+		l.Boot, l.CreatedAt = c.m.Boot, c.m.Now()
+		err = c.publish(set, l, temp)
+	}
+	if err != nil {
+		return l, errors.Join(err, c.m.toTrash(temp, "layer"))
+	}
+	c.m.syncSoon()
+	c.measureSoon()
+	c.collectSoon()
+	return l, nil
 }
 
 // publish makes what is in temp the directory of a layer, and then says that it

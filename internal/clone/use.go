@@ -59,10 +59,10 @@ func (c *Clone) busyLocked() string {
 	switch {
 	case c.evicting != nil:
 		return "it is being evicted"
-	case c.uses > 0:
-		return "a create, a mount or work in the background is not done"
 	case c.heldLocked():
 		return "workspaces or discards stand on it"
+	case c.uses > 0:
+		return "a create, a mount or work in the background is not done"
 	}
 	return ""
 }

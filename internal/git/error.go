@@ -121,7 +121,7 @@ func newError(op, url, stderr string, err error) *Error {
 		e.Kind = KindTimeout
 	case errors.Is(err, context.Canceled):
 		e.Kind = KindCanceled
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Kind = KindNoSpace
 	default:
 		e.Kind, e.words = classify(stderr, url)

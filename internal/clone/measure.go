@@ -1,0 +1,138 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// measureRest has measuring take a quarter of one processor at most: nobody waits
+// for a size.
+const measureRest = 300
+
+// lfsObjects stands among the names of stores for the clone's LFS objects.
+const lfsObjects = "lfs objects"
+
+// measureSoon has layers without a size measured in the background, and the stores
+// of these names, in which something has changed.
+func (c *Clone) measureSoon(stores ...string) {
+	c.mu.Lock()
+	for _, name := range stores {
+		c.changed[name] = true
+	}
+	c.mu.Unlock()
+	c.m.mu.Lock()
+	c.m.unmeasured[c] = true
+	c.m.mu.Unlock()
+	select {
+	case c.m.measures <- struct{}{}:
+	default:
+	}
+}
+
+// measureRestored asks for what an earlier run has not come to measure.
+func (c *Clone) measureRestored() {
+	var stores []string
+	c.mu.Lock()
+	if c.rec == nil {
+		c.mu.Unlock()
+		return
+	}
+	for name, s := range c.rec.Stores {
+		if s.Size.At.Before(s.FetchedAt) || s.Size.At.IsZero() {
+			stores = append(stores, name)
+		}
+	}
+	want := len(stores) + len(c.unmeasured())
+	c.mu.Unlock()
+	if want > 0 {
+		c.measureSoon(stores...)
+	}
+}
+
+// unmeasured lists the layers without a size. It is called with mu held.
+func (c *Clone) unmeasured() []member {
+	none := func(l meta.Layer) bool { return l.Size.At.IsZero() }
+	return append(c.trees.members(none), c.gitLayers.members(none)...)
+}
+
+// measureClones measures one clone after the other.
+func (m *Manager) measureClones() {
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-m.measures:
+		}
+		m.mu.Lock()
+		todo := m.unmeasured
+		m.unmeasured = make(map[*Clone]bool)
+		m.mu.Unlock()
+		for c := range todo {
+			if err := c.measure(m.ctx); err != nil && m.ctx.Err() == nil {
+				m.Log.WithError(err).WithField("clone", c.key).Warn("measure: the sizes of some things are not known")
+			}
+		}
+	}
+}
+
+// measure measures what has no size yet: each layer alone, without the packs that
+// it links, which count in their store.
+func (c *Clone) measure(ctx context.Context) error {
+	release, err := c.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	c.mu.Lock()
+	layers, changed := c.unmeasured(), c.changed
+	c.changed = make(map[string]bool)
+	c.mu.Unlock()
+	pace := disk.NewPace(measureRest)
+	var errs []error
+	take := func(path string, own bool) (meta.Measured, bool) {
+		survey, err := disk.Query{Own: own, Pace: pace}.Take(ctx, path)
+		if !errors.Is(err, os.ErrNotExist) { // it was collected
+			errs = append(errs, err)
+		}
+		return meta.Measured{Size: survey.Size, At: c.m.Now()}, err == nil
+	}
+	for _, l := range layers {
+		if size, ok := take(l.path(), true); ok {
+			c.mu.Lock()
+			if now, there := l.set.known[l.ID]; there && now.CreatedAt.Equal(l.CreatedAt) {
+				now.Size = size
+				l.set.known[l.ID] = now
+			}
+			c.mu.Unlock()
+		}
+	}
+	for name := range changed {
+		path := c.storeDir(name)
+		if name == lfsObjects {
+			path = c.lfsDir()
+		}
+		if size, ok := take(path, false); ok {
+			c.setStoreSize(name, size)
+		}
+	}
+	return errors.Join(append(errs, c.save(layers...))...)
+}
+
+func (c *Clone) setStoreSize(name string, size meta.Measured) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.rec == nil:
+	case name == lfsObjects:
+		c.rec.LFS = size
+	default:
+		if store, ok := c.rec.Stores[name]; ok {
+			store.Size = size
+			c.rec.Stores[name] = store
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package clone
+
+import (
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// idle waits until nothing is at work on a clone in the background, nor about to
+// measure it.
+func (w *world) idle(c *Clone) {
+	w.t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		left := c.uses + len(c.changed) + len(c.unmeasured())
+		c.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			w.t.Fatal("the clone is still in use")
+		}
+	}
+}
+
+// measured returns what there is of a clone once all of it has a size.
+func (w *world) measured(c *Clone) Info {
+	w.t.Helper()
+	w.idle(c)
+	info, _ := c.info()
+	return info
+}
+
+// TestSizes: what a clone takes is known, and known after a restart; packs count
+// in their store and not in the git layers that link them.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	co := w.prepare(s)
+	defer co.Release()
+	w.measured(c)
+	// Blocks that are not written yet may still become more or fewer.
+	if err := durable.SyncFS(w.root); err != nil {
+		t.Fatal(err)
+	}
+	forget := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.rec.Stores["full"] = meta.Store{}
+		for _, set := range c.sets() {
+			for id, l := range set.known {
+				l.Size = meta.Measured{}
+				set.known[id] = l
+			}
+		}
+	}
+	forget()
+	c.measureSoon("full")
+	take := func(q disk.Query, path string) disk.Size {
+		t.Helper()
+		got, err := q.Take(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Size
+	}
+	want := map[string]disk.Size{
+		co.Tree.ID: take(disk.Query{}, co.Lower[1]), co.GitLayer.ID: take(disk.Query{Own: true}, co.Lower[0]),
+	}
+	if all := take(disk.Query{}, co.Lower[0]); all.Bytes <= want[co.GitLayer.ID].Bytes {
+		t.Errorf("the git layer takes %d bytes with its packs, and %d without", all.Bytes, want[co.GitLayer.ID].Bytes)
+	}
+	check := func(what string, info Info) {
+		t.Helper()
+		for _, l := range info.Layers {
+			if l.Size.Size != want[l.ID] || l.Size.At.IsZero() {
+				t.Errorf("%s: %s: %+v, want %+v", what, l.Kind, l.Size, want[l.ID])
+			}
+		}
+		if got, want := info.Stores["full"].Size, take(disk.Query{}, c.storeDir("full")); got != want || len(info.Layers) != 2 {
+			t.Errorf("%s: store %+v, want %+v; %d layers, want 2", what, got, want, len(info.Layers))
+		}
+	}
+	check("at first", w.measured(c))
+	w.restart("boot 1")
+	c = w.clone(s)
+	check("after a restart", w.m.Inventory()[0])
+	forget() // as if the plugin had died before
+	if err := w.m.SweepAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("after a sweep", w.measured(c))
+}
+
+// TestSizeFollowsTheFetch: the store is measured again when it has grown.
+func TestSizeFollowsTheFetch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	before := w.measured(w.clone(s)).Stores["full"]
+	w.advance(time.Minute)
+	w.push("main")
+	w.prepare(s).Release()
+	if after := w.measured(w.clone(s)).Stores["full"]; after.Inodes <= before.Inodes || !after.At.After(before.At) {
+		t.Errorf("the store has %+v, and had %+v", after, before)
+	}
+}
+
+// TestRecency: use is noted once a minute, at the clone and at the layers, and
+// survives a restart.
+func TestRecency(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	for _, tt := range []struct {
+		later, want time.Duration // want is how long ago it was used
+	}{
+		{0, 0}, {usedEvery - time.Second, usedEvery - time.Second}, {time.Second, 0},
+		{-time.Hour, 0}, // the clock was wrong, and is set
+		{24 * time.Hour, 0},
+	} {
+		w.advance(tt.later)
+		w.prepare(s).Release()
+		for _, restarted := range []bool{false, true} {
+			if restarted {
+				w.restart("boot 1")
+			}
+			info := w.m.Inventory()[0]
+			used := []time.Time{info.Used}
+			for _, l := range info.Layers {
+				used = append(used, l.Used)
+			}
+			for _, at := range used {
+				if got := w.clock().Sub(at); got != tt.want && tt.later >= 0 {
+					t.Errorf("after %v, restarted %v: used %v ago, want %v", tt.later, restarted, got, tt.want)
+				}
+			}
+		}
+	}
+}

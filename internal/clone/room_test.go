@@ -1,0 +1,161 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testdisk"
+)
+
+// fullDisk is a world whose data is on a small filesystem of its own, with a
+// repository of 8 MB that does not compress.
+type fullDisk struct {
+	*world
+	ballast string
+	asked   atomic.Int32 // how often room was to be made
+}
+
+func newFullDisk(t *testing.T) *fullDisk {
+	t.Helper()
+	w := newWorld(t)
+	content := make([]byte, 8<<20)
+	for i := range content {
+		content[i] = byte(rand.Uint32())
+	}
+	if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "big", Content: string(content)}); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(scratch(t), "disk")
+	if err := testdisk.Ext4(dir, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := testdisk.Eject(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	w.close()
+	w.root = filepath.Join(dir, "data")
+	if err := os.Mkdir(w.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.start("boot 1")
+	t.Cleanup(w.close) // before the disk goes
+	return &fullDisk{world: w, ballast: filepath.Join(dir, "ballast")}
+}
+
+// fill leaves so many bytes free.
+func (w *fullDisk) fill(free int64) {
+	w.t.Helper()
+	space, err := disk.SpaceOf(w.root)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f, err := os.OpenFile(w.ballast, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 64<<10)
+	for left := space.Free.Bytes - free; left > 0; left -= int64(len(block)) {
+		if _, err := f.Write(block); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// makeRoom has room made by f, and looks that nothing half is left by then.
+func (w *fullDisk) makeRoom(f func(need disk.Size) error) {
+	w.m.MakeRoom = func(_ context.Context, need disk.Size) error {
+		w.asked.Add(1)
+		for _, pattern := range []string{"store", "trees", "refs"} {
+			left, err := filepath.Glob(filepath.Join(w.root, "clones/*/*", pattern, durable.TempPrefix+"*"))
+			if err != nil || len(left) > 0 {
+				w.t.Errorf("left half: %q, %v", left, err)
+			}
+		}
+		return f(need)
+	}
+}
+
+// room deletes the ballast, and what is in the trash.
+func (w *fullDisk) room(disk.Size) error {
+	return errors.Join(os.Remove(w.ballast), os.RemoveAll(filepath.Join(w.root, "trash")), os.Mkdir(filepath.Join(w.root, "trash"), 0o700))
+}
+
+// TestFullDisk: a fetch and a tree that have no room are done again when there is,
+// and else say what MakeRoom says.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		first []string // another checkout, while there is room
+	}{
+		{"fetch", nil},
+		{"tree", []string{"uid", "64779", "gid", "64779"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newFullDisk(t)
+			if tt.first != nil {
+				s := w.spec(append([]string{"ref", "main"}, tt.first...)...)
+				w.prepare(s).Release()
+				w.measured(w.clone(s))
+			}
+			s := w.spec("ref", "main")
+			if err := w.m.syncNow(); err != nil {
+				t.Fatal(err)
+			}
+			w.fill(3 << 20)
+			_, err := w.clone(s).Prepare(t.Context(), s, nil)
+			if !NoSpace(err) {
+				t.Fatalf("without MakeRoom: %v, want that the disk is full", err)
+			}
+			w.idle(w.clone(s))
+			held := errors.New("2 MiB are missing; volume v holds them")
+			w.makeRoom(func(disk.Size) error { return held })
+			_, err = w.clone(s).Prepare(t.Context(), s, nil)
+			if !NoSpace(err) || !errors.Is(err, held) || !strings.Contains(err.Error(), held.Error()) || w.asked.Load() != 1 {
+				t.Errorf("no room: %v, after %d attempts to make some", err, w.asked.Load())
+			}
+			w.idle(w.clone(s))
+			w.asked.Store(0)
+			w.makeRoom(func(need disk.Size) error {
+				if w.asked.Load() > 1 {
+					return held
+				}
+				if (need.Bytes > 0) != (tt.first != nil) {
+					t.Errorf("need %+v", need)
+				}
+				return nil // but has not
+			})
+			_, err = w.clone(s).Prepare(t.Context(), s, nil)
+			if !NoSpace(err) || !errors.Is(err, held) || w.asked.Load() != 2 {
+				t.Errorf("no room the second time: %v, after %d attempts to make some", err, w.asked.Load())
+			}
+			w.idle(w.clone(s))
+			w.asked.Store(0)
+			w.makeRoom(w.room)
+			co := w.prepare(s)
+			defer co.Release()
+			if w.asked.Load() != 1 {
+				t.Errorf("room was made %d times, want once", w.asked.Load())
+			}
+			if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+				t.Errorf("status %q", got)
+			}
+		})
+	}
+}

@@ -5,7 +5,8 @@
 // environment can make the shipped program die. With it,
 //
 //	HELMDECK_FAILPOINT=name[:n]  kills the process, as a crash would, at the n-th
-//	                             hit of the point (the first without n)
+//	                             hit of the point (the first without n); * is all
+//	                             points together
 //	HELMDECK_FAILPOINT_LOG=file  gets a line with the name of each point that was
 //	                             hit, the one that kills among them
 //	HELMDECK_BOOT=id             is what the program takes for the kernel's boot ID

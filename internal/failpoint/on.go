@@ -13,6 +13,9 @@ import (
 	"syscall"
 )
 
+// any is the name of all points together.
+const any = "*"
+
 var (
 	mu   sync.Mutex // guards left, and keeps lines whole
 	at   string
@@ -26,7 +29,7 @@ func init() {
 	if counted {
 		left, _ = strconv.Atoi(n)
 	}
-	if at != "" && (left < 1 || !slices.Contains(Names, at)) {
+	if at != "" && (left < 1 || at != any && !slices.Contains(Names, at)) {
 		fmt.Fprintf(os.Stderr, "HELMDECK_FAILPOINT=%q is no failpoint and its count\n", os.Getenv("HELMDECK_FAILPOINT"))
 		os.Exit(2)
 	}
@@ -45,7 +48,7 @@ func Hit(name string) {
 		fmt.Fprintln(f, name)
 		f.Close()
 	}
-	if name != at {
+	if name != at && at != any {
 		return
 	}
 	if left--; left == 0 {

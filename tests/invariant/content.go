@@ -1,0 +1,134 @@
+package invariant
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/daemon"
+)
+
+// Content says what is wrong with the files of the trees and the objects of the stores and git layers of the data
+// directory root; nil is nothing. It reads all of them, with this machine's git, which is right only where no container
+// of a stranger has written.
+func Content(root string) error {
+	d, err := read(root)
+	if err != nil {
+		return err
+	}
+	for key, c := range d.Clones {
+		for name := range c.Stores {
+			d.complete(d.path("clones", key, "store", name+".git"), "--all")
+		}
+	}
+	for _, l := range d.GitLayers {
+		d.complete(d.path("clones", l.Clone, "refs", l.ID, ".git"), "--all", "HEAD")
+	}
+	for key, t := range d.Trees {
+		if t.Commit == "" || t.Modules != "" {
+			continue // of a rebuilt database, or one with repositories of its own inside
+		}
+		if err := d.tree(t); err != nil {
+			d.failf("tree %s of commit %s: %w", key, t.Commit, err)
+		}
+	}
+	return errors.Join(d.problems...)
+}
+
+// complete checks that a repository has all objects that its refs lead to, but for those that a partial clone leaves out.
+func (d *data) complete(dir string, refs ...string) {
+	_, err := daemon.Git("/", []string{"GIT_NO_LAZY_FETCH=1"}, append([]string{"--git-dir", dir, "rev-list", "--objects", "--missing=allow-promisor", "--quiet"}, refs...)...)
+	if err != nil {
+		d.failf("%w", err)
+	}
+}
+
+// tree compares the files of a tree with its commit, as git sees them that has never seen them before.
+func (d *data) tree(t meta.Layer) error {
+	store := ""
+	for name := range d.Clones[t.Clone].Stores {
+		dir := d.path("clones", t.Clone, "store", name+".git")
+		if _, err := daemon.Git("/", nil, "--git-dir", dir, "cat-file", "-e", t.Commit+"^{tree}"); err == nil {
+			store = dir
+		}
+	}
+	if store == "" {
+		return nil // a store that was lost; the tree is complete in itself
+	}
+	var lower []string
+	for _, id := range t.Chain {
+		lower = append(lower, d.path("clones", t.Clone, "trees", id))
+	}
+	return Merged(lower, func(dir string) error {
+		sparse := false
+		if _, err := os.Lstat(filepath.Join(dir, ".git/info/sparse-checkout")); err == nil {
+			sparse = true
+		}
+		return Compare(store, dir, t.Commit, sparse)
+	})
+}
+
+// Merged has f look at layers, the topmost first, as an overlay shows them.
+func Merged(layers []string, f func(dir string) error) (err error) {
+	temp, err := os.MkdirTemp("", "helmdeck-merged-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
+	target, below := filepath.Join(temp, "target"), filepath.Join(temp, "below")
+	if err := errors.Join(os.Mkdir(target, 0o755), os.Mkdir(below, 0o755)); err != nil {
+		return err
+	}
+	// An overlay without an upper wants two layers.
+	options := "lowerdir=" + strings.Join(append(layers, below), ":")
+	if err := unix.Mount("overlay", target, "overlay", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
+		return fmt.Errorf("mount %s: %w", options, err)
+	}
+	defer func() { err = errors.Join(err, unix.Unmount(target, 0)) }()
+	return f(target)
+}
+
+// Compare says which files of dir are not those of a commit in the repository gitDir, or are not in it. Of a sparse
+// checkout files may be missing.
+func Compare(gitDir, dir, commit string, sparse bool) error {
+	temp, err := os.MkdirTemp("", "helmdeck-index-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	index := []string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}
+	run := func(args ...string) (string, error) {
+		return daemon.Git(dir, index, append([]string{"--git-dir", gitDir, "--work-tree", dir, "-c", "core.bare=false"}, args...)...)
+	}
+	// An index without times, for which git reads every file.
+	if _, err := run("read-tree", commit); err != nil {
+		return err
+	}
+	_, _ = run("update-index", "-q", "--refresh") // fails where something differs
+	changed, err := run("diff-files", "--name-status", "--ignore-submodules")
+	if err != nil {
+		return err
+	}
+	var wrong []string
+	for _, line := range strings.Split(changed, "\n") {
+		if line != "" && !(sparse && strings.HasPrefix(line, "D\t")) {
+			wrong = append(wrong, line)
+		}
+	}
+	others, err := run("ls-files", "--others")
+	if err != nil {
+		return err
+	}
+	if others != "" {
+		wrong = append(wrong, "not in the commit: "+others)
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%d files differ: %.500s", len(wrong), strings.Join(wrong, "; "))
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package invariant
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// data is a data directory and what its database says.
+type data struct {
+	root string
+	meta.State
+	problems []error
+}
+
+// read reads the database of a data directory. It reads a copy, for a plugin that runs has the file locked; one that
+// writes at the same moment may make it unreadable, which is an error like any other.
+func read(root string) (*data, error) {
+	content, err := os.ReadFile(filepath.Join(root, "meta.db"))
+	if err != nil {
+		return nil, err
+	}
+	temp, err := os.MkdirTemp("", "helmdeck-invariant-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temp)
+	path := filepath.Join(temp, "meta.db")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return nil, err
+	}
+	db, state, err := meta.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &data{root: root, State: state}, db.Close()
+}
+
+func (d *data) failf(format string, args ...any) {
+	d.problems = append(d.problems, fmt.Errorf(format, args...))
+}
+
+// path is one below the data directory.
+func (d *data) path(elem ...string) string {
+	return filepath.Join(append([]string{d.root}, elem...)...)
+}
+
+// names lists a directory, which may be missing.
+func (d *data) names(elem ...string) []string {
+	entries, err := os.ReadDir(d.path(elem...))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.failf("%w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func (d *data) exists(elem ...string) bool {
+	_, err := os.Lstat(d.path(elem...))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.failf("%w", err)
+	}
+	return err == nil
+}
+
+// split returns the clone and the ID that the key of a layer is made of.
+func split(key string) (clone, id string) {
+	at := strings.LastIndexByte(key, '/')
+	return key[:at], key[at+1:]
+}

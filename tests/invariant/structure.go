@@ -1,0 +1,214 @@
+package invariant
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+// Structure says what is wrong with the directories and records of the data directory root; nil is nothing.
+func Structure(root string) error {
+	d, err := read(root)
+	if err != nil {
+		return err
+	}
+	d.volumes()
+	for _, name := range d.names() {
+		if durable.IsTemp(name) {
+			d.failf("%s has a temporary name", d.path(name))
+		}
+	}
+	if left := d.names("trash"); len(left) > 0 {
+		d.failf("the trash has %d entries, such as %s", len(left), left[0])
+	}
+	found := make(map[string]bool)
+	for _, subject := range d.names("clones") {
+		hashes := d.names("clones", subject)
+		if len(hashes) == 0 {
+			d.failf("%s is empty", d.path("clones", subject))
+		}
+		for _, hash := range hashes {
+			found[subject+"/"+hash] = true
+			d.clone(subject + "/" + hash)
+		}
+	}
+	for key := range d.Clones {
+		if !found[key] {
+			d.failf("clone %s has no directory", key)
+		}
+	}
+	d.chains()
+	d.mounts()
+	return errors.Join(d.problems...)
+}
+
+// volumes compares the records of volumes with their manifests.
+func (d *data) volumes() {
+	manifests := make(map[string]bool)
+	for _, name := range d.names("volumes") {
+		content, err := os.ReadFile(d.path("volumes", name))
+		var v meta.Volume
+		if err == nil {
+			err = json.Unmarshal(content, &v)
+		}
+		if err != nil {
+			d.failf("manifest %s: %w", name, err)
+			continue
+		}
+		manifests[v.Name] = true
+		if _, ok := d.Volumes[v.Name]; !ok {
+			d.failf("manifest %s is of volume %q, which has no record", name, v.Name)
+		}
+	}
+	for name := range d.Volumes {
+		if !manifests[name] {
+			d.failf("volume %q has no manifest", name)
+		}
+	}
+}
+
+// clone compares what is in a clone's directory with its records.
+func (d *data) clone(key string) {
+	rec, known := d.Clones[key]
+	if !known && len(d.names("clones", key, "workspaces")) == 0 {
+		d.failf("%s has no record", d.path("clones", key))
+	}
+	stores := make(map[string]bool)
+	for name := range rec.Stores {
+		stores[name+".git"] = true
+	}
+	d.same(key, "store", stores)
+	for name := range stores {
+		for _, pattern := range []string{"*.lock", "objects/pack/tmp_*", "objects/pack/*.lock"} {
+			if left, _ := filepath.Glob(d.path("clones", key, "store", name, pattern)); len(left) > 0 {
+				d.failf("%s was left by a git that was killed", left[0])
+			}
+		}
+	}
+	d.same(key, "trees", idsOf(key, d.Trees))
+	d.same(key, "refs", idsOf(key, d.GitLayers))
+	d.same(key, "warm", idsOf(key, d.WarmLayers))
+	workspaces := make(map[string]bool)
+	for id, w := range d.Workspaces {
+		if w.Clone == key {
+			workspaces[id] = true
+		}
+	}
+	d.same(key, "workspaces", workspaces)
+	for _, sub := range d.names("clones", key) {
+		if !slices.Contains([]string{"manifest.json", "store", "trees", "refs", "warm", "lfs", "cache", "workspaces"}, sub) {
+			d.failf("%s is nothing that a clone has", d.path("clones", key, sub))
+		}
+	}
+	for _, name := range d.names("clones", key, "lfs") {
+		if durable.IsTemp(name) {
+			d.failf("%s has a temporary name", d.path("clones", key, "lfs", name))
+		}
+	}
+}
+
+// same compares the entries of a directory of a clone with the names that records give to them.
+func (d *data) same(key, sub string, recorded map[string]bool) {
+	there := make(map[string]bool)
+	for _, name := range d.names("clones", key, sub) {
+		there[name] = true
+		if !recorded[name] {
+			d.failf("%s has no record", d.path("clones", key, sub, name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		if !there[name] {
+			d.failf("%s has a record and is not there", d.path("clones", key, sub, name))
+		}
+	}
+}
+
+// idsOf returns the IDs of a clone's records.
+func idsOf[T any](key string, records map[string]T) map[string]bool {
+	ids := make(map[string]bool)
+	for full := range records {
+		if clone, id := split(full); clone == key {
+			ids[id] = true
+		}
+	}
+	return ids
+}
+
+// chains checks that all that stands on a layer finds it.
+func (d *data) chains() {
+	for key, t := range d.Trees {
+		if len(t.Chain) == 0 || t.Chain[0] != t.ID {
+			d.failf("tree %s: its chain %q does not begin with it", key, t.Chain)
+		}
+		d.stands("tree "+key, t.Clone, "trees", t.Chain...)
+	}
+	for key, h := range d.WarmHeads {
+		d.stands("warm head "+key, h.Clone, "warm", h.Chain...)
+	}
+	for id, w := range d.Workspaces {
+		d.stands("workspace "+id, w.Clone, "trees", w.Chain...)
+		d.stands("workspace "+id, w.Clone, "refs", w.GitLayer)
+		for _, p := range w.Warm {
+			d.stands("workspace "+id, w.Clone, "warm", p.Chain...)
+		}
+	}
+}
+
+func (d *data) stands(what, clone, sub string, ids ...string) {
+	for _, id := range ids {
+		if !d.exists("clones", clone, sub, id) {
+			d.failf("%s stands on %s/%s, which is gone", what, sub, id)
+		}
+	}
+}
+
+// mounts compares the mount table with the workspaces that are in use, and says which are neither in use nor kept.
+func (d *data) mounts() {
+	points, err := overlay.Mounts(d.root)
+	if err != nil {
+		d.failf("%w", err)
+		return
+	}
+	mounted := make(map[string]int)
+	for _, p := range points {
+		mounted[p.Path]++
+	}
+	root, err := filepath.EvalSymlinks(d.root)
+	if err != nil {
+		d.failf("%w", err)
+		return
+	}
+	delete(mounted, root)
+	for id, w := range d.Workspaces {
+		dir := filepath.Join(root, "clones", w.Clone, "workspaces", id)
+		tree := filepath.Join(dir, "tree")
+		used := w.State == meta.Live && (len(w.Leases) > 0 || w.Mode == "keep")
+		switch {
+		case used && mounted[tree] != 1:
+			d.failf("workspace %s of volume %q with leases %v is mounted %d times", id, w.Volume, w.Leases, mounted[tree])
+		case w.State == meta.Ended, w.State == meta.Live && !used:
+			d.failf("workspace %s of volume %q has ended and is still there", id, w.Volume)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, "upper")); err != nil {
+			d.failf("workspace %s of volume %q: %w", id, w.Volume, err)
+		}
+		if used {
+			for path := range mounted {
+				if path == tree || strings.HasPrefix(path, tree+"/") {
+					delete(mounted, path)
+				}
+			}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(mounted)) {
+		d.failf("%s is mounted and nobody's", path)
+	}
+}

@@ -1,0 +1,154 @@
+package crash
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.etcd.io/bbolt"
+)
+
+// scenario is something that the plugin does, and the points on its way. A point may have the number of the hit that
+// kills, as name:2.
+type scenario struct {
+	name     string
+	settings []string
+	// prepare is done by a run without points, which is killed then; between with no plugin running.
+	prepare, between func(w *world)
+	// do leads to the points; nil is a start. It is done again, by a run without points, to see that it can be.
+	do     func(w *world) error
+	points []string
+}
+
+// populate makes what must survive every crash.
+func (w *world) populate() {
+	w.Helper()
+	w.must(w.create("idle"), w.create("held"), w.mount("held", "h1"), w.mount("held", "h2"))
+}
+
+func (w *world) must(errs ...error) {
+	w.Helper()
+	if err := errors.Join(errs...); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// id is a mount's, another one each time that a scenario is done.
+func (w *world) id(name string) string { return name + strings.Repeat("'", w.round) }
+
+// path is one below the data directory.
+func (w *world) path(elem ...string) string {
+	return filepath.Join(append([]string{w.config.DataDir()}, elem...)...)
+}
+
+// glob returns the only path below the data directory that matches.
+func (w *world) glob(pattern string) string {
+	w.Helper()
+	paths, err := filepath.Glob(w.path(pattern))
+	if err != nil || len(paths) != 1 {
+		w.Fatalf("%s: %q, %v; want one", pattern, paths, err)
+	}
+	return paths[0]
+}
+
+// cold is the subject of clones that a scenario makes.
+const cold = "subject=cold"
+
+var scenarios = []scenario{{
+	name: "first mount",
+	do: func(w *world) error {
+		return errors.Join(w.create("new", cold), w.mount("new", w.id("n")))
+	},
+	points: []string{
+		"driver/create/manifest", "driver/create/recorded",
+		"clone/fetch/made", "clone/fetch/fetched", "clone/fetch/synced", "clone/fetch/renamed", "clone/fetch/recorded",
+		"clone/layer/made", "clone/tree/checked-out", "clone/layer/built", "clone/layer/renamed", "clone/layer/recorded",
+		"clone/layer/made:2", "clone/gitlayer/linked", "clone/layer/built:2", "clone/layer/renamed:2", "clone/layer/recorded:2",
+		"clone/sync/synced", "clone/sync/recorded",
+	},
+}, {
+	name: "another mount",
+	do:   func(w *world) error { return w.mount("idle", w.id("i")) },
+	points: []string{
+		"workspace/open/made", "workspace/open/mounted", "workspace/open/bound", "workspace/open/recorded",
+	},
+}, {
+	name: "mount of a new commit",
+	do: func(w *world) error {
+		w.push(w.round)
+		return w.mount("idle", w.id("i"))
+	},
+	points: []string{
+		"clone/delta/mounted", "clone/delta/moved", "clone/delta/detached",
+		"clone/fetch/fetched", "clone/fetch/recorded", "clone/layer/renamed", "clone/layer/renamed:2", "clone/sync/synced",
+	},
+}, {
+	name:    "unmount",
+	prepare: func(w *world) { w.must(w.mount("idle", "i")) },
+	do:      func(w *world) error { return w.unmount("idle", "i") },
+	points: []string{
+		"workspace/release/detached", "workspace/release/recorded", "workspace/remove/recorded", "workspace/remove/renamed",
+		"trash/put/renamed", "trash/remove/begun", "trash/remove/emptied", "trash/remove/done",
+	},
+}, {
+	name: "unmount of an old commit",
+	prepare: func(w *world) {
+		w.must(w.create("other", cold), w.mount("other", "o1"))
+		w.push(0)
+		w.must(w.mount("other", "o2"))
+	},
+	do:     func(w *world) error { return w.unmount("other", "o1") },
+	points: []string{"clone/collect/recorded", "clone/collect/trashed"},
+}, {
+	name:    "remove",
+	prepare: func(w *world) { w.must(w.create("old")) },
+	do:      func(w *world) error { return w.remove("old") },
+	points:  []string{"driver/remove/recorded"},
+}, {
+	name:    "start without a database",
+	between: func(w *world) { w.must(os.Remove(w.path("meta.db"))) },
+	points:  []string{"plugin/rebuild/empty", "plugin/rebuild/filled", "plugin/rebuild/renamed"},
+}, {
+	name:    "start with a damaged database",
+	between: func(w *world) { w.must(os.Truncate(w.path("meta.db"), 5000)) },
+	points:  []string{"plugin/rebuild/aside", "plugin/rebuild/filled"},
+}, {
+	name:    "start after an older version",
+	between: older,
+	points:  []string{"meta/open/prepared", "meta/open/committed"},
+}, {
+	name: "start over leftovers",
+	between: func(w *world) {
+		trees := filepath.Dir(w.glob("clones/default/*/trees/*"))
+		w.must(os.MkdirAll(filepath.Join(trees, ".tmp-1", "a/b/c"), 0o755), os.MkdirAll(filepath.Join(trees, "0123456789abcdef"), 0o755))
+	},
+	points: []string{"clone/sweep/stores", "clone/sweep/forgotten", "clone/sweep/trashed", "clone/sweep/trashed:2", "trash/remove/begun:2"},
+}, {
+	name: "mount over a damaged store",
+	prepare: func(w *world) {
+		w.must(w.create("other", cold), w.mount("other", "o1"), w.unmount("other", "o1"))
+	},
+	between: func(w *world) {
+		pack := w.glob("clones/cold/*/store/full.git/objects/pack/*.pack")
+		// Not in place: git layers link it.
+		data, err := os.ReadFile(pack)
+		w.must(err, os.Remove(pack), os.WriteFile(pack, data[:len(data)/2], 0o644))
+	},
+	do: func(w *world) error {
+		w.push(w.round)
+		return w.mount("other", w.id("o"))
+	},
+	points: []string{"clone/heal/recorded", "clone/heal/aside"},
+}}
+
+// older makes the database one of the first schema.
+func older(w *world) {
+	w.Helper()
+	db, err := bbolt.Open(w.path("meta.db"), 0o600, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("version"), []byte("1")) })
+	w.must(err, db.Close())
+}

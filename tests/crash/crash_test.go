@@ -21,11 +21,10 @@ func TestCrash(t *testing.T) {
 	for _, s := range scenarios {
 		for i, point := range s.points {
 			n++
-			name := fmt.Sprintf("c%d", n)
 			t.Run(s.name+"/"+point, func(t *testing.T) {
 				t.Parallel()
 				// Recovery is killed too where the case is the scenario's first.
-				crash(t, name, s, point, i == 0)
+				crash(t, s, point, i == 0)
 			})
 		}
 	}
@@ -44,15 +43,15 @@ func TestEveryPointIsHit(t *testing.T) {
 		}
 	}
 	for _, name := range failpoint.Names {
-		if !slices.Contains(hit, name) {
+		if !slices.Contains(hit, name) && !slices.Contains(later, name) {
 			t.Errorf("no scenario is killed at %q", name)
 		}
 	}
 }
 
-func crash(t *testing.T, name string, s scenario, point string, again bool) {
+func crash(t *testing.T, s scenario, point string, again bool) {
 	began := time.Now()
-	w := newWorld(t, name)
+	w := newWorld(t)
 	w.config.Env = append(w.config.Env, s.settings...)
 	w.start()
 	w.populate()

@@ -152,3 +152,11 @@ func older(w *world) {
 	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("version"), []byte("1")) })
 	w.must(err, db.Close())
 }
+
+// later are points that no request leads to yet.
+var later = []string{
+	"clone/evict-cache/renamed", "clone/evict/recorded", "clone/evict/renamed",
+	"warm/commit/recorded", "warm/flatten/copied", "warm/flatten/renamed", "warm/promote/moved", "warm/promote/renamed", "warm/sync/synced",
+	"workspace/discard/recorded", "workspace/discard/synced", "workspace/discard/unmarked",
+	"workspace/open/settled", "workspace/restore/recorded",
+}

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/testdisk"
 )
 
 // world is a plugin on a disk of its own, with a repository of its own, and what it has promised.
@@ -39,8 +41,12 @@ const (
 	changed = "README.md"
 )
 
-func newWorld(t *testing.T, name string) *world {
+// worlds counts those that were made, for their names.
+var worlds atomic.Int32
+
+func newWorld(t *testing.T) *world {
 	t.Helper()
+	name := fmt.Sprint("w", worlds.Add(1))
 	w := &world{
 		T: t, dir: filepath.Join(scratch, name), repo: name,
 		volumes: make(map[string]bool), leases: make(map[lease]held), unsure: make(map[any]bool),
@@ -49,7 +55,7 @@ func newWorld(t *testing.T, name string) *world {
 		t.Fatal(err)
 	}
 	disk := filepath.Join(w.dir, "disk")
-	if err := daemon.Disk(disk, 256<<20, "-N", "20000"); err != nil {
+	if err := testdisk.Ext4(disk, 256<<20, "-N", "20000"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := gitserver.Generate(server.Path(name), gitserver.Spec{Seed: 1, Files: 12, Commits: 2, Changes: 3}); err != nil {
@@ -63,7 +69,7 @@ func newWorld(t *testing.T, name string) *world {
 		if w.d != nil {
 			_ = w.d.Kill() // it may have ended
 		}
-		if err := daemon.Eject(disk); err != nil {
+		if err := testdisk.Eject(disk); err != nil {
 			t.Error(err)
 		}
 	})

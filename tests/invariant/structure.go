@@ -190,17 +190,17 @@ func (d *data) mounts() {
 	for id, w := range d.Workspaces {
 		dir := filepath.Join(root, "clones", w.Clone, "workspaces", id)
 		tree := filepath.Join(dir, "tree")
-		used := w.State == meta.Live && (len(w.Leases) > 0 || w.Mode == "keep")
-		switch {
-		case used && mounted[tree] != 1:
-			d.failf("workspace %s of volume %q with leases %v is mounted %d times", id, w.Volume, w.Leases, mounted[tree])
-		case w.State == meta.Ended, w.State == meta.Live && !used:
+		leased, kept := w.State == meta.Live && len(w.Leases) > 0, w.State == meta.Live && w.Mode == "keep"
+		switch n := mounted[tree]; {
+		case leased && n != 1, n > 1:
+			d.failf("workspace %s of volume %q with leases %v is mounted %d times", id, w.Volume, w.Leases, n)
+		case w.State == meta.Ended, w.State == meta.Live && !leased && !kept:
 			d.failf("workspace %s of volume %q has ended and is still there", id, w.Volume)
 		}
 		if _, err := os.Lstat(filepath.Join(dir, "upper")); err != nil {
 			d.failf("workspace %s of volume %q: %w", id, w.Volume, err)
 		}
-		if used {
+		if leased || kept { // what is kept is mounted by its first use, and stays so
 			for path := range mounted {
 				if path == tree || strings.HasPrefix(path, tree+"/") {
 					delete(mounted, path)

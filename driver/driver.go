@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -81,7 +83,7 @@ func New(c Config, state meta.State) (*Driver, error) {
 		}
 		d.volumes[name] = h
 	}
-	return d, os.MkdirAll(d.manifestDir(), 0o700)
+	return d, errors.Join(os.MkdirAll(d.manifestDir(), 0o700), d.removeTemps())
 }
 
 // open reads a record back. A scheme that the settings no longer allow is
@@ -291,29 +293,35 @@ func (d *Driver) Sweep(ctx context.Context) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		errs = append(errs, d.sweepManifest(ctx, filepath.Join(d.manifestDir(), e.Name())))
-	}
-	d.mu.Lock()
-	var recs []meta.Volume
-	for _, h := range d.volumes {
-		recs = append(recs, h.rec)
-	}
-	d.mu.Unlock()
-	for _, rec := range recs {
-		if _, err := os.Lstat(d.manifestPath(rec.Name)); errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, d.writeManifest(rec))
+		if !durable.IsTemp(e.Name()) { // of a Create that is at work
+			errs = append(errs, d.sweepManifest(ctx, filepath.Join(d.manifestDir(), e.Name())))
 		}
 	}
+	d.mu.Lock()
+	names := slices.Collect(maps.Keys(d.volumes))
+	d.mu.Unlock()
+	for _, name := range names {
+		errs = append(errs, d.restoreManifest(ctx, name))
+	}
 	return errors.Join(errs...)
+}
+
+// removeTemps removes what a crash has left of manifests, before there are others.
+func (d *Driver) removeTemps() error {
+	temps, err := filepath.Glob(filepath.Join(d.manifestDir(), durable.TempPrefix+"*"))
+	for _, path := range temps {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // sweepManifest removes a manifest without a volume: a Create did not come to
 // its end, or a Remove.
 func (d *Driver) sweepManifest(ctx context.Context, path string) error {
-	if durable.IsTemp(filepath.Base(path)) {
-		return os.Remove(path) // of a crash
-	}
 	rec, err := readManifest(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // removed with its volume
+	}
 	if err != nil {
 		return err // not ours to delete: it may be all that is left of a volume
 	}
@@ -326,6 +334,23 @@ func (d *Driver) sweepManifest(ctx context.Context, path string) error {
 		return nil
 	}
 	return d.removeManifest(rec.Name)
+}
+
+// restoreManifest writes the manifest of a volume that has none.
+func (d *Driver) restoreManifest(ctx context.Context, name string) error {
+	unlock, err := d.names.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h, err := d.find(name)
+	if err != nil {
+		return nil // removed meanwhile
+	}
+	if _, err := os.Lstat(d.manifestPath(name)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return d.writeManifest(h.rec)
 }
 
 func readManifest(path string) (rec meta.Volume, err error) {

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -248,11 +249,12 @@ func TestManifests(t *testing.T) {
 			t.Errorf("%+v, want %+v", rec, want)
 		}
 	}
-	// A Create or a Remove that did not come to its end, and a write.
+	// A Create or a Remove that did not come to its end, and one that is at work.
 	if err := w.writeManifest(meta.Volume{Name: "gone"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(w.manifestDir(), ".tmp-123"), nil, 0o600); err != nil {
+	temp := filepath.Join(w.manifestDir(), ".tmp-123")
+	if err := os.WriteFile(temp, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.removeManifest("v"); err != nil {
@@ -262,11 +264,18 @@ func TestManifests(t *testing.T) {
 		if err := w.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := []string{w.manifestPath("v"), w.manifestPath(strings.Repeat("long", 60))}
+		want := []string{w.manifestPath("v"), w.manifestPath(strings.Repeat("long", 60)), temp}
 		slices.Sort(want)
 		if got := w.left("volumes"); !slices.Equal(got, want) {
 			t.Errorf("manifests %q, want %q", got, want)
 		}
+	}
+	// At a start there is none at work.
+	if _, err := New(w.Config, meta.State{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(temp); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left by a start: %v", temp, err)
 	}
 	// One that can't be read may be all that is left of a volume: it stays, and
 	// does not keep the others from being read.

@@ -132,6 +132,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	defer clones.Close()
 	workspaces, err := workspace.NewManager(workspace.Config{
 		Root: at.data, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now,
+		DiscardTTL: set.discardTTL,
 	}, state)
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	clones.Background(func(ctx context.Context) { sweep(ctx, log, workspaces, clones, volumes) })
 	return serve(ctx, log, map[string]http.Handler{
 		at.socket: driver.Handler(volumes),
-		filepath.Join(filepath.Dir(at.socket), adminSocket): admin.Handler(admin.Config{Credentials: credentials, Log: log}),
+		filepath.Join(filepath.Dir(at.socket), adminSocket): admin.Handler(admin.Config{Credentials: credentials, Discards: workspaces, Log: log}),
 	})
 }
 

@@ -18,12 +18,14 @@ import (
 // keeps the old environment when a plugin is upgraded.
 type settings struct {
 	mountWait time.Duration
-	defaults  map[string]string
-	schemes   volume.Schemes
-	caBundle  []byte
-	proxies   proxies
-	level     logrus.Level
-	format    logrus.Formatter
+	// discardTTL is how long what was written stays after its workspace; 0: not at all.
+	discardTTL time.Duration
+	defaults   map[string]string
+	schemes    volume.Schemes
+	caBundle   []byte
+	proxies    proxies
+	level      logrus.Level
+	format     logrus.Formatter
 }
 
 // proxies are those of HTTP remotes, in the syntax that curl and Go share.
@@ -40,6 +42,7 @@ func loadSettings() (settings, error) {
 	v.AutomaticEnv() // a variable that is empty counts as unset
 	for key, value := range map[string]string{
 		"MOUNT_WAIT":    "110s",
+		"DISCARD_TTL":   "24h",
 		"DEFAULT_OPTS":  "",
 		"ALLOW_SCHEMES": "",
 		"CA_BUNDLE":     "",
@@ -62,6 +65,10 @@ func loadSettings() (settings, error) {
 	s.mountWait, err = time.ParseDuration(v.GetString("MOUNT_WAIT"))
 	if err != nil || s.mountWait < time.Second || s.mountWait > maxMountWait {
 		return fail("MOUNT_WAIT", fmt.Sprintf("a duration from 1s to %v", maxMountWait), nil)
+	}
+	s.discardTTL, err = time.ParseDuration(v.GetString("DISCARD_TTL"))
+	if err != nil || s.discardTTL < 0 {
+		return fail("DISCARD_TTL", "a duration such as 24h, or 0 for no discards", nil)
 	}
 	if s.defaults, err = volume.ParseDefaults(v.GetString("DEFAULT_OPTS")); err != nil {
 		return fail("DEFAULT_OPTS", "", err)

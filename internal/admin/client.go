@@ -62,6 +62,19 @@ func (c *Client) RemoveCredential(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/credentials/"+url.PathEscape(name), nil, nil)
 }
 
+// Discards lists what workspaces that have ended left behind, oldest end first.
+func (c *Client) Discards(ctx context.Context) ([]Discard, error) {
+	var list discardList
+	err := c.call(ctx, http.MethodGet, "/v1/discards", nil, &list)
+	return list.Discards, err
+}
+
+// RemoveDiscard deletes a discard. If there is none, it is an *Error with the
+// status 404; if it is being restored or was, 409.
+func (c *Client) RemoveDiscard(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, "/v1/discards/"+url.PathEscape(id), nil, nil)
+}
+
 // call sends body, if there is one, and reads the answer into answer, if there
 // is one.
 func (c *Client) call(ctx context.Context, method, path string, body, answer any) error {

@@ -49,6 +49,9 @@
 //	PUT    /v1/credentials/{name}   {"kind", "scope", "subject", "user", "secret"} → 204
 //	GET    /v1/credentials          → 200 {"credentials": [{"name", "kind", "scope", "subject", "user", "fingerprints", "problem"}]}
 //	DELETE /v1/credentials/{name}   → 204, 404
+//	GET    /v1/discards             → 200 {"discards": [{"id", "volume", "subject", "repo", "commit", "ref", "ended_at", "expires_at", "changed", "bytes", "measured_at"}]}
+//	DELETE /v1/discards/{id}        → 204, 404, 409
 //
-// Kinds and scopes are those of package credential.
+// Kinds and scopes are those of package credential. "changed" and "bytes" are null
+// until they are counted.
 package admin

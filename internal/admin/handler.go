@@ -17,6 +17,7 @@ const maxBody = 1 << 20
 // Config is what the API speaks about.
 type Config struct {
 	Credentials Credentials
+	Discards    Discards
 	Log         *logrus.Logger
 }
 
@@ -27,6 +28,8 @@ func Handler(c Config) http.Handler {
 		"PUT /v1/credentials/{name}":    c.putCredential,
 		"GET /v1/credentials":           c.listCredentials,
 		"DELETE /v1/credentials/{name}": c.removeCredential,
+		"GET /v1/discards":              c.listDiscards,
+		"DELETE /v1/discards/{id}":      c.removeDiscard,
 	} {
 		mux.Handle(pattern, c.serve(f))
 	}

@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// Discards is what the API needs of a *workspace.Manager.
+type Discards interface {
+	Discards() []workspace.Discard
+	EvictDiscard(id string) error
+}
+
+// Discard is what a workspace that has ended left behind.
+type Discard struct {
+	ID        string    `json:"id"`
+	Volume    string    `json:"volume"`
+	Subject   string    `json:"subject"`
+	Repo      string    `json:"repo"`
+	Commit    string    `json:"commit"`        // that was checked out when it began
+	Ref       string    `json:"ref,omitempty"` // full name; empty for a commit
+	EndedAt   time.Time `json:"ended_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	// Changed is the number of files outside of .git that were written or removed;
+	// null until they are counted.
+	Changed *int64 `json:"changed"`
+	// Bytes is what it takes on disk; null until it is measured.
+	Bytes      *int64     `json:"bytes"`
+	MeasuredAt *time.Time `json:"measured_at"`
+}
+
+type discardList struct {
+	Discards []Discard `json:"discards"`
+}
+
+func (c Config) listDiscards(*http.Request) (any, error) {
+	list := []Discard{}
+	for _, d := range c.Discards.Discards() {
+		out := Discard{
+			ID: d.ID, Volume: d.Volume, Subject: d.Subject, Repo: d.Repo, Commit: d.Commit, Ref: d.Ref,
+			EndedAt: d.EndedAt.UTC(), ExpiresAt: d.ExpiresAt.UTC(), Changed: d.Changed,
+		}
+		if at := d.Size.At.UTC(); !d.Size.At.IsZero() {
+			out.Bytes, out.MeasuredAt = &d.Size.Bytes, &at
+		}
+		list = append(list, out)
+	}
+	return discardList{list}, nil
+}
+
+func (c Config) removeDiscard(r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	err := c.Discards.EvictDiscard(id)
+	var missing *workspace.NoDiscardError
+	var used *workspace.InUseError
+	switch {
+	case errors.As(err, &missing):
+		return nil, &statusError{http.StatusNotFound, err}
+	case errors.As(err, &used):
+		return nil, &statusError{http.StatusConflict, err}
+	case err != nil:
+		return nil, err
+	}
+	c.Log.WithField("discard", id).Info("discard removed")
+	return nil, nil
+}

@@ -30,7 +30,7 @@ func TestSettings(t *testing.T) {
 		{"DISCARD_TTL", "24", nil, "a duration such as 24h, or 0 for no discards"},
 		{"DEFAULT_OPTS", "", func(s settings) bool { return len(s.defaults) == 0 }, ""},
 		{"DEFAULT_OPTS", "cache=off,refresh=30s", func(s settings) bool { return s.defaults["cache"] == "off" && s.defaults["refresh"] == "30s" }, ""},
-		{"DEFAULT_OPTS", "cache=some", nil, "shared, off"},
+		{"DEFAULT_OPTS", "cache=some", nil, "shared, readonly, off"},
 		{"DEFAULT_OPTS", "repo=https://h/x", nil, "can't have a default"},
 		{"ALLOW_SCHEMES", "", func(s settings) bool { return s.schemes.Allows("https") && !s.schemes.Allows("ssh") }, ""},
 		{"ALLOW_SCHEMES", "ssh", func(s settings) bool { return s.schemes.Allows("ssh") && s.schemes.Allows("http") }, ""},

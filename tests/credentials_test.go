@@ -1,11 +1,9 @@
 package tests
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/sshserver"
@@ -16,8 +14,7 @@ import (
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	e := own(t, []string{"ALLOW_SCHEMES=ssh"})
-	// By way of the process, for the path of a socket may have 107 bytes only.
-	client := admin.Dial(fmt.Sprintf("/proc/%d/root/run/docker/plugins/admin.sock", e.pluginPID(t, 0)))
+	client := e.admin(t)
 	put := func(c credential.Credential, secret string) {
 		t.Helper()
 		c.Secret = credential.NewSecret(secret)

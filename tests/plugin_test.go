@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 
@@ -95,13 +96,31 @@ func (e *engine) clones(t *testing.T, subject string) []string {
 	return dirs
 }
 
-// reclaimed waits until a subject has no mount, no workspace and no volume left; its clones stay.
+// reclaimed waits until a subject has no mount, no workspace and no volume left, and deletes its discards; its clones stay.
 func (e *engine) reclaimed(t *testing.T, subject string) {
 	t.Helper()
 	e.unmounted(t, "clones", subject)
-	for _, dir := range e.clones(t, subject) {
-		e.emptied(t, "clones", subject, filepath.Base(dir), "workspaces")
-	}
+	client := e.admin(t)
+	eventually(t, "the workspaces of subject "+subject+" to go", func() error {
+		list, err := client.Discards(t.Context())
+		for _, d := range list {
+			if d.Subject == subject {
+				err = errors.Join(err, client.RemoveDiscard(t.Context(), d.ID))
+			}
+		}
+		left, globErr := filepath.Glob(e.Data("clones", subject, "*", "workspaces", "*"))
+		if len(left) > 0 {
+			err = errors.Join(err, fmt.Errorf("%s is left", left[0]))
+		}
+		return errors.Join(err, globErr)
+	})
+}
+
+// admin is a client of the plugin's admin socket, as root on the host has one. It is by way of the process, for the path of a
+// socket may have 107 bytes only.
+func (e *engine) admin(t *testing.T) *admin.Client {
+	t.Helper()
+	return admin.Dial(fmt.Sprintf("/proc/%d/root/run/docker/plugins/admin.sock", e.pluginPID(t, 0)))
 }
 
 // reattach starts the plugin anew if the engine, when it came back after it was killed, has unmounted the propagated mount

@@ -143,8 +143,19 @@ func (s *scene) finish() {
 	}
 }
 
-// reclaimed says what is left of the case besides the clone and its caches.
+// reclaimed says what is left of the case besides the clone and its caches, and deletes its discards.
 func (s *scene) reclaimed() error {
+	discards, err := s.plugin.Admin.Discards(s.Context())
+	if err != nil {
+		return err
+	}
+	for _, d := range discards {
+		if d.Subject == s.volume {
+			if err := s.plugin.Admin.RemoveDiscard(s.Context(), d.ID); err != nil {
+				return err
+			}
+		}
+	}
 	points, err := overlay.Mounts(s.plugin.data())
 	if err != nil {
 		return err

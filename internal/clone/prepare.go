@@ -12,8 +12,10 @@ import (
 // Checkout is what a workspace stands on. It holds its layers until Release.
 type Checkout struct {
 	Resolution meta.Resolution
-	Tree       meta.Layer
-	GitLayer   meta.Layer
+	// Default is the full name of the remote's default branch; empty if it has none.
+	Default  string
+	Tree     meta.Layer
+	GitLayer meta.Layer
 	// Lower are the layers' directories, topmost first.
 	Lower []string
 	// Reused is set when an earlier Mount was already served from this clone.
@@ -108,9 +110,10 @@ func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, b
 		return nil
 	}
 	c.hold(tree.Chain, gitLayer.ID)
+	store, _ := c.storeLocked(s.History)
 	c.touchLocked(tree, gitLayer)
 	return &Checkout{
-		Resolution: r, Tree: tree, GitLayer: gitLayer,
+		Resolution: r, Default: store.Head, Tree: tree, GitLayer: gitLayer,
 		Lower:   c.Lower(tree.Chain, gitLayer.ID),
 		Reused:  !c.rec.FirstMount.IsZero() && c.rec.FirstMount.Before(began),
 		release: func() { c.Drop(tree.Chain, gitLayer.ID) },

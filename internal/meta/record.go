@@ -158,6 +158,9 @@ type Workspace struct {
 	// Metacopy says how it is mounted, for ever: an upper means something only to
 	// the same kind of mount.
 	Metacopy bool `json:"metacopy,omitempty"`
+	// Redirects says so of a mount without metacopy, which those with warm paths
+	// have: what they write must be complete in itself.
+	Redirects bool `json:"redirects,omitempty"`
 	// Orphan is set when its overlay was gone while leases held it: containers that
 	// outlived a disabled plugin or a killed engine may still use it.
 	Orphan bool `json:"orphan,omitempty"`

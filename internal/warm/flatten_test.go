@@ -144,7 +144,7 @@ func TestFlattenMeanwhile(t *testing.T) {
 	// It is gone meanwhile.
 	head = w.m.Heads(cloneKey)[0].WarmHead
 	w.m.Hold(cloneKey, late.Paths)
-	if err := w.m.Forget(t.Context(), cloneKey); err != nil {
+	if err := w.m.Evict(t.Context(), cloneKey, head.Key); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.m.flatten(t.Context(), head); err == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
@@ -76,9 +77,11 @@ func (w *world) start(boot string) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	ctx, cancel := context.WithCancel(context.Background())
+	dir := w.root
 	w.db = db
 	w.m = NewManager(Config{
 		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: time.Now, Wait: time.Minute,
+		Sync:       func(context.Context) error { return durable.SyncFS(dir) },
 		Background: func(f func(context.Context)) { w.work.Go(func() { f(ctx) }) },
 	}, state)
 	w.stop = sync.OnceFunc(func() {
@@ -120,7 +123,7 @@ func (w *world) open(want Want) *session {
 	}
 	dir := filepath.Join(w.root, "workspaces", newID())
 	s := &session{w, Ended{
-		Clone: want.Clone, Upper: filepath.Join(dir, "upper"), UID: want.UID, GID: want.GID, Ref: want.Ref, Text: want.Text, Paths: paths,
+		Clone: want.Clone, Upper: filepath.Join(dir, "upper"), UID: want.UID, GID: want.GID, Ref: want.Ref, Text: want.Text, Paths: paths, Tree: want.Tree,
 	}, filepath.Join(dir, "tree")}
 	w.mkdir(s.Upper, filepath.Join(dir, "work"), s.dir)
 	if err := overlay.Mount(overlay.Spec{

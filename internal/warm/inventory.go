@@ -3,6 +3,8 @@ package warm
 import (
 	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -71,18 +73,27 @@ func (m *Manager) Evict(ctx context.Context, clone, key string) error {
 	return m.commit(clone, change{gone: []string{key}})
 }
 
-// Forget evicts all heads of a clone: call it before the clone is removed.
-func (m *Manager) Forget(ctx context.Context, clone string) error {
-	unlock, err := m.lock(ctx, clone)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	var ch change
+// Evicting deletes, within the transaction that evicts a clone, what is recorded
+// for it; Evicted forgets it.
+func (m *Manager) Evicting(tx *meta.Tx, clone string) error {
 	m.mu.Lock()
-	for key := range m.cloneLocked(clone).heads {
-		ch.gone = append(ch.gone, key)
-	}
+	c := m.cloneLocked(clone)
+	heads, layers := maps.Clone(c.heads), maps.Clone(c.layers)
 	m.mu.Unlock()
-	return m.commit(clone, ch)
+	var errs []error
+	for _, h := range heads {
+		errs = append(errs, tx.DeleteWarmHead(h))
+	}
+	for _, l := range layers {
+		errs = append(errs, tx.DeleteWarmLayer(l))
+	}
+	return errors.Join(errs...)
+}
+
+// Evicted is called once the records of a clone are gone, and before its directory
+// is.
+func (m *Manager) Evicted(clone string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.clones, clone)
 }

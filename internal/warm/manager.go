@@ -28,6 +28,8 @@ type Config struct {
 	// Background runs a function with a context that ends when the plugin does,
 	// and waits for it then.
 	Background func(func(ctx context.Context))
+	// Sync writes everything below the root to disk.
+	Sync func(ctx context.Context) error
 	// Wait is how long a Take waits for ends of workspaces that may move its heads.
 	// Zero is 2 s: that of 50,000 files takes a quarter of it.
 	Wait time.Duration
@@ -40,8 +42,7 @@ type Manager struct {
 	Config
 	// moving is held, by clone, while heads move and layers come and go:
 	// directories, records and memory together.
-	moving  keylock.Locks[string]
-	syncing sync.Mutex // held over a sync and its record
+	moving keylock.Locks[string]
 
 	mu     sync.Mutex // never held over I/O
 	clones map[string]*clone

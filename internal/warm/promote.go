@@ -26,6 +26,8 @@ type Ended struct {
 	Ref      string // as in its Want
 	Text     string
 	Paths    []meta.WarmPath // as Take returned them
+	// Tree are the layers of the workspace that are not warm, topmost first.
+	Tree []string
 }
 
 // Promote makes what a workspace has written at its warm paths the topmost layers
@@ -39,7 +41,11 @@ func (m *Manager) Promote(ctx context.Context, e Ended) error {
 		if p.LeftOut != "" {
 			continue // an ordinary part of the workspace
 		}
-		if err := m.promote(ctx, e, p); err != nil {
+		err := m.promote(ctx, e, p)
+		if err == nil {
+			err = tidy(e, p.Path)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("warm path %q: %w", p.Path, err))
 		}
 	}
@@ -85,6 +91,36 @@ func (m *Manager) promote(ctx context.Context, e Ended, p meta.WarmPath) error {
 		return nil
 	}
 	return err
+}
+
+// tidy takes out of an upper the directories that were made for a warm path alone,
+// or their whiteouts: they are no changes of the workspace's.
+func tidy(e Ended, rel string) error {
+	for at := path.Dir(rel); at != "."; at = path.Dir(at) {
+		reason, err := leaveOut(e.Tree, at)
+		if err != nil || reason != "" {
+			return err // the tree's
+		}
+		s, err := find(e.Upper, at)
+		if err != nil || s.dir == nil {
+			return err
+		}
+		flags := 0
+		if s.state == written {
+			flags = unix.AT_REMOVEDIR
+		}
+		if s.state == written || s.state == removed {
+			err = unix.Unlinkat(int(s.dir.Fd()), s.name, flags)
+		}
+		s.dir.Close()
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // publish promotes what is at s, or says why not.

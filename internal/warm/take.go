@@ -3,6 +3,8 @@ package warm
 import (
 	"context"
 	"errors"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
@@ -26,9 +28,6 @@ type Want struct {
 // tree's, is left out. Take waits a moment for workspaces that are about to move
 // one of the heads.
 func (m *Manager) Take(ctx context.Context, w Want) ([]meta.WarmPath, error) {
-	if len(w.Paths) == 0 {
-		return nil, nil
-	}
 	leftOut := make(map[string]string)
 	for _, p := range w.Paths {
 		reason, err := leaveOut(w.Tree, p)
@@ -41,9 +40,31 @@ func (m *Manager) Take(ctx context.Context, w Want) ([]meta.WarmPath, error) {
 		}
 	}
 	m.awaitEnds(ctx, w)
-	if err := m.Sweep(ctx, w.Clone); err != nil {
-		return nil, err
+	for {
+		if err := m.Sweep(ctx, w.Clone); err != nil {
+			return nil, err
+		}
+		paths := m.choose(w, leftOut)
+		missing := slices.ContainsFunc(m.Lower(w.Clone, paths), func(dir string) bool {
+			_, err := os.Lstat(dir)
+			return err != nil
+		})
+		if !missing {
+			return paths, nil
+		}
+		// Somebody has removed them behind our back: the sweep forgets them.
+		m.Drop(w.Clone, paths)
+		m.mu.Lock()
+		m.cloneLocked(w.Clone).swept = false
+		m.mu.Unlock()
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// choose is Take for a clone that is swept, from memory.
+func (m *Manager) choose(w Want, leftOut map[string]string) []meta.WarmPath {
 	now := m.Now()
 	m.mu.Lock()
 	c := m.cloneLocked(w.Clone)
@@ -72,7 +93,7 @@ func (m *Manager) Take(ctx context.Context, w Want) ([]meta.WarmPath, error) {
 	if len(used) > 0 {
 		m.Background(func(context.Context) { m.saveUsed(w.Clone, used) })
 	}
-	return paths, nil
+	return paths
 }
 
 // usedGrain is how exact the time of the last use is kept on disk.

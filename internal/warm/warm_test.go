@@ -250,11 +250,13 @@ func TestHeld(t *testing.T) {
 	if h := w.m.Heads(cloneKey)[0]; !h.Held {
 		t.Errorf("head %+v", h)
 	}
-	if err := w.m.Forget(t.Context(), cloneKey); err != nil {
-		t.Fatal(err)
-	}
 	s.has("nm", "a=2")
 	s.end()
+	if err := w.db.Update(func(tx *meta.Tx) error { return w.m.Evicting(tx, cloneKey) }); err != nil {
+		t.Fatal(err)
+	}
+	w.m.Evicted(cloneKey)
+	w.sees(nm, "nm")
 	if state := w.records(); len(w.layers())+len(state.WarmHeads)+len(state.WarmLayers) > 0 || w.m.Size(cloneKey).Inodes != 0 {
 		t.Errorf("left: %q, %+v, %+v", w.layers(), state.WarmHeads, state.WarmLayers)
 	}

@@ -39,7 +39,8 @@ func (m *Manager) discard(ctx context.Context, w *workspace) error {
 		return err
 	}
 	failpoint.Hit("workspace/discard/unmarked")
-	if err := m.Clones.Sync(ctx); err != nil {
+	rec := m.record(w)
+	if err := errors.Join(m.Warm.Settle(ctx, rec.Clone, rec.Warm), m.Clones.Sync(ctx)); err != nil {
 		return err
 	}
 	failpoint.Hit("workspace/discard/synced")

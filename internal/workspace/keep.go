@@ -102,13 +102,13 @@ func (m *Manager) mountKept(w *workspace, rec meta.Workspace) error {
 	if w.clone == nil {
 		return errors.New("its clone is gone: " + remedyLost)
 	}
-	lower := w.clone.Lower(rec.Chain, rec.GitLayer)
+	lower := m.lower(rec, w.clone.Lower(rec.Chain, rec.GitLayer))
 	for _, dir := range append([]string{m.upper(rec)}, lower...) {
 		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("%s is gone: %s", dir, remedyLost)
 		}
 	}
-	if rec.Metacopy && !m.Features.Metacopy {
+	if (rec.Metacopy || rec.Redirects) && !m.Features.Metacopy {
 		return errors.New("it was written with metacopy, which this kernel lacks: start the kernel that wrote it")
 	}
 	opts, err := volume.Parse(rec.Options, nil, volume.AllSchemes())

@@ -33,12 +33,12 @@ func (m *Manager) make(ctx context.Context, rec meta.Workspace, r Request) error
 	}
 	failpoint.Hit("workspace/open/made")
 	if isKept(rec) {
-		if err := m.settle(ctx, dir, r.Checkout); err != nil {
+		if err := m.settle(ctx, rec, r.Checkout); err != nil {
 			return err
 		}
 		failpoint.Hit("workspace/open/settled")
 	}
-	if err := m.mount(rec, r.Checkout.Lower); err != nil {
+	if err := m.mount(rec, m.lower(rec, r.Checkout.Lower)); err != nil {
 		return err
 	}
 	failpoint.Hit("workspace/open/mounted")
@@ -46,7 +46,11 @@ func (m *Manager) make(ctx context.Context, rec meta.Workspace, r Request) error
 }
 
 // settle has a new workspace on disk, with the layers that it stands on.
-func (m *Manager) settle(ctx context.Context, dir string, co *clone.Checkout) error {
+func (m *Manager) settle(ctx context.Context, rec meta.Workspace, co *clone.Checkout) error {
+	dir := m.dir(rec)
+	if err := m.Warm.Settle(ctx, rec.Clone, rec.Warm); err != nil {
+		return err
+	}
 	if !co.Tree.Durable || !co.GitLayer.Durable {
 		return m.Clones.Sync(ctx) // which takes the directory along
 	}
@@ -96,7 +100,7 @@ func (m *Manager) mount(rec meta.Workspace, lower []string) error {
 	return overlay.Mount(overlay.Spec{
 		Source: "helmdeck-repos", Lower: lower,
 		Upper: m.upper(rec), Work: filepath.Join(m.dir(rec), "work"), Target: m.Mountpoint(rec),
-		Volatile: m.Features.Volatile && !isKept(rec), Metacopy: rec.Metacopy,
+		Volatile: m.Features.Volatile && !isKept(rec), Metacopy: rec.Metacopy, Redirects: rec.Redirects,
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/warm"
 )
 
 // Config is what a Manager works with.
@@ -43,6 +44,8 @@ type Config struct {
 // for the same volume and mount ID must follow one another.
 type Manager struct {
 	Config
+	// Warm are the warm layers that workspaces stand on.
+	Warm *warm.Manager
 	// volumes are held while the workspace that a volume shares or keeps is looked
 	// for, made, mounted, left or ended.
 	volumes keylock.Locks[string]
@@ -95,6 +98,11 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	m := &Manager{
 		Config: c, reapMax: reapMax, all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[string]int),
 	}
+	m.Warm = warm.NewManager(warm.Config{
+		Root: c.Root, Boot: c.Clones.Boot, DB: c.DB, Trash: c.Trash, Log: c.Log, Now: c.Now, Background: c.Clones.Background, Sync: c.Clones.Sync,
+	}, state)
+	c.Clones.Evicting = append(c.Clones.Evicting, m.Warm.Evicting)
+	c.Clones.Evicted = append(c.Clones.Evicted, m.Warm.Evicted)
 	points, err := overlay.Mounts(filepath.Join(c.Root, "clones"))
 	if err != nil {
 		return nil, err
@@ -109,6 +117,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		if w.clone != nil {
 			w.clone.Hold(rec.Chain, rec.GitLayer)
 		}
+		m.Warm.Hold(rec.Clone, rec.Warm)
 		if rec.State == meta.Live && !mounted[m.Mountpoint(rec)] {
 			w.found = true
 			rec.Orphan = rec.Mode == string(volume.ModeShared) && len(rec.Leases) > 0

@@ -51,12 +51,19 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused, Stale: res.Stale,
 		Leases: map[string]int{r.LeaseID: 1}, Boot: m.Clones.Boot, MountedAt: m.Now(),
 	}
+	warm, err := m.takeWarm(ctx, r)
+	if err != nil {
+		return meta.Workspace{}, err
+	}
+	if rec.Warm = warm; len(warm) > 0 {
+		rec.Metacopy, rec.Redirects = false, m.Features.Metacopy
+	}
 	w := &workspace{id: rec.ID, rec: rec, clone: r.Clone, making: true}
 	m.mu.Lock()
 	m.all[rec.ID] = w // before its directory: the sweep leaves it alone
 	m.mu.Unlock()
 
-	err := m.make(ctx, rec, r)
+	err = m.make(ctx, rec, r)
 	if err == nil {
 		failpoint.Hit("workspace/open/bound")
 		err = m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
@@ -64,6 +71,7 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 	}
 	if err != nil {
 		err = errors.Join(err, m.unmake(rec))
+		m.Warm.Drop(rec.Clone, rec.Warm)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,19 +29,24 @@ func (m *Manager) reapSoon(w *workspace, release func()) {
 	has := w.reaped
 	w.reaped = true
 	m.mu.Unlock()
+	settled := func() {}
+	if rec := m.record(w); publishes(m, rec) {
+		settled = m.Warm.Ending(rec.Clone, rec.Warm)
+	}
 	m.Clones.Background(func(ctx context.Context) {
+		defer settled()
 		release()
 		if has {
 			return
 		}
-		m.reap(ctx, w)
+		m.reap(ctx, w, settled)
 	})
 }
 
 // reap waits until the kernel says that no container uses a workspace that has
-// ended, then makes it a discard or removes it. When ctx ends first, or it fails,
-// the next start goes on with it.
-func (m *Manager) reap(ctx context.Context, w *workspace) {
+// ended, then makes it a discard or removes it. held is called when that takes
+// long. When ctx ends first, or it fails, the next start goes on with it.
+func (m *Manager) reap(ctx context.Context, w *workspace, held func()) {
 	for wait := reapFirst; ; wait = min(2*wait, m.reapMax) {
 		busy, err := m.busy(m.record(w))
 		if err == nil && !busy {
@@ -50,6 +55,7 @@ func (m *Manager) reap(ctx context.Context, w *workspace) {
 		if err != nil {
 			m.Log.WithError(err).Warnf("ask the kernel about workspace %s: it is kept", w)
 		} else if wait == 2*reapFirst {
+			held()
 			m.Log.Infof("workspace %s is still used by a container that kept it: it is removed when that ends", w)
 		}
 		select {
@@ -83,6 +89,9 @@ func (m *Manager) busy(rec meta.Workspace) (bool, error) {
 
 // bury makes a free workspace a discard if it has changes, and else removes it.
 func (m *Manager) bury(ctx context.Context, w *workspace) error {
+	if err := m.promote(ctx, w); err != nil {
+		return err
+	}
 	worth, err := m.worthKeeping(m.record(w))
 	if err != nil {
 		return err
@@ -119,5 +128,6 @@ func (m *Manager) remove(w *workspace) error {
 	if w.clone != nil {
 		w.clone.Drop(rec.Chain, rec.GitLayer)
 	}
+	m.Warm.Drop(rec.Clone, rec.Warm)
 	return err
 }

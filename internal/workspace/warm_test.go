@@ -1,0 +1,206 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// put writes a file of a workspace, with its directories.
+func put(t *testing.T, dir, rel, data string) {
+	t.Helper()
+	path := filepath.Join(dir, rel)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantFile checks the content of a file; empty: there is none.
+func wantFile(t *testing.T, dir, rel, want string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, rel))
+	if err != nil && (want != "" || !os.IsNotExist(err)) || string(data) != want {
+		t.Errorf("%s: %q, %v; want %q", rel, data, err, want)
+	}
+}
+
+// newWarmWorld returns a world with discards.
+func newWarmWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.ttl = time.Hour
+	w.restart()
+	return w
+}
+
+// end releases the last lease of a workspace and waits for what follows.
+func (w *world) end(name, id string) {
+	w.t.Helper()
+	w.release(name, id)
+	reaped(w.t, w)
+}
+
+// TestWarm: what a workspace leaves at a warm path the next one finds, git does not
+// see that it is anything else than untracked files, and it leaves no discard.
+func TestWarm(t *testing.T) {
+	t.Parallel()
+	w := newWarmWorld(t)
+	options := []string{"warm", "node_modules,web/dist"}
+	_, dir := w.open("v", "1", options...)
+	put(t, dir, "node_modules/a/index.js", "1")
+	put(t, dir, "web/dist/x", "1")
+	w.end("v", "1")
+
+	rec, dir := w.open("v", "2", options...) // waits for the first one's end
+	wantFile(t, dir, "node_modules/a/index.js", "1")
+	wantFile(t, dir, "web/dist/x", "1")
+	if got := gitIn(t, dir, "status", "--porcelain"); got != "?? web/" {
+		t.Errorf("status %q", got)
+	}
+	if rec.Metacopy || len(rec.Warm) != 2 || len(rec.Warm[0].Chain) != 1 || rec.Warm[0].LeftOut != "" {
+		t.Errorf("record %+v", rec)
+	}
+	for _, path := range []string{"node_modules/a/index.js", "web/dist/x"} {
+		if err := os.Remove(filepath.Join(dir, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, dir, "node_modules/b/index.js", "2")
+	w.end("v", "2")
+
+	_, dir = w.open("v", "3", options...)
+	wantFile(t, dir, "node_modules/a/index.js", "")
+	wantFile(t, dir, "node_modules/b/index.js", "2")
+	wantFile(t, dir, "web/dist/x", "")
+	w.end("v", "3")
+	if got := w.m.Discards(); len(got) != 0 {
+		t.Errorf("discards %+v", got)
+	}
+	if got := w.workspaces(); len(got) != 0 {
+		t.Errorf("workspaces %q", got)
+	}
+	w.restart()
+	_, dir = w.open("v", "4", options...)
+	wantFile(t, dir, "node_modules/b/index.js", "2")
+	_, other := w.open("v", "5", append(options, "warm_key", "k")...)
+	wantFile(t, other, "node_modules/b/index.js", "")
+	_, other = w.open("v", "6")
+	wantFile(t, other, "node_modules/b/index.js", "")
+}
+
+// TestWarmDirectories: a directory can be renamed in a workspace with warm paths as
+// in any other, and one of a uid that is not root owns what it made.
+func TestWarmDirectories(t *testing.T) {
+	t.Parallel()
+	w := newWarmWorld(t)
+	_, dir := w.open("v", "1", "warm", "nm", "uid", "1234", "gid", "1234")
+	files := strings.Fields(gitIn(t, dir, "ls-files"))
+	var top string
+	for _, f := range files {
+		if d, _, ok := strings.Cut(f, "/"); ok {
+			top = d
+		}
+	}
+	if top == "" {
+		t.Fatalf("no directory in %q", files)
+	}
+	if err := os.Rename(filepath.Join(dir, top), filepath.Join(dir, "moved")); err != nil {
+		t.Error(err)
+	}
+	put(t, dir, "nm/x", "x")
+	for _, name := range []string{"nm", "nm/x"} {
+		if err := os.Chown(filepath.Join(dir, name), 1234, 1234); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.end("v", "1")
+	_, dir = w.open("v", "2", "warm", "nm", "uid", "1234", "gid", "1234")
+	for _, name := range []string{"", "nm", "nm/x"} {
+		if uid, gid := owner(t, filepath.Join(dir, name)); uid != 1234 || gid != 1234 {
+			t.Errorf("%q belongs to %d:%d", name, uid, gid)
+		}
+	}
+	// What the commit has is no build state.
+	rec, _ := w.open("v", "3", "warm", top)
+	if len(rec.Warm) != 1 || rec.Warm[0].LeftOut == "" {
+		t.Errorf("record %+v", rec.Warm)
+	}
+}
+
+// TestWarmReadonly: what a job that nobody trusts leaves behind, nobody finds.
+func TestWarmReadonly(t *testing.T) {
+	t.Parallel()
+	w := newWarmWorld(t)
+	_, dir := w.open("v", "1", "warm", "nm")
+	put(t, dir, "nm/x", "good")
+	w.end("v", "1")
+	_, dir = w.open("v", "2", "warm", "nm", "cache", "readonly")
+	wantFile(t, dir, "nm/x", "good")
+	put(t, dir, "nm/x", "evil")
+	w.end("v", "2")
+	_, dir = w.open("v", "3", "warm", "nm")
+	wantFile(t, dir, "nm/x", "good")
+	w.end("v", "3")
+	if got := w.m.Discards(); len(got) != 0 {
+		t.Errorf("discards %+v", got)
+	}
+}
+
+// TestWarmKept: kept workspaces and discards stand on the layers that they began
+// with, and have their own.
+func TestWarmKept(t *testing.T) {
+	t.Parallel()
+	w := newWarmWorld(t)
+	_, dir := w.open("v", "1", "warm", "nm")
+	put(t, dir, "nm/x", "1")
+	w.end("v", "1")
+	// What a volume keeps stands on it for as long as it is kept, and is its own.
+	kept, dir := w.open("k", "1", "warm", "nm", "mode", "keep")
+	put(t, dir, "nm/y", "kept")
+	w.end("k", "1")
+	_, dir = w.open("v", "2", "warm", "nm")
+	if err := os.RemoveAll(filepath.Join(dir, "nm")); err != nil {
+		t.Fatal(err)
+	}
+	w.end("v", "2")
+	_, dir = w.open("v", "3", "warm", "nm")
+	wantFile(t, dir, "nm/x", "")
+	put(t, dir, "nm/z", "3")
+	w.end("v", "3")
+	if _, ok, err := w.m.Join(t.Context(), "k", "2"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	wantFile(t, w.m.Mountpoint(kept), "nm/x", "1")
+	wantFile(t, w.m.Mountpoint(kept), "nm/y", "kept")
+	w.release("k", "2")
+	// It is a discard with all of it.
+	if err := w.m.End(t.Context(), "k", func(*meta.Tx) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	reaped(t, w)
+	discards := w.m.Discards()
+	if len(discards) != 1 || discards[0].ID != kept.ID {
+		t.Fatalf("discards %+v", discards)
+	}
+	r := w.request("r", "1", "warm", "nm", "mode", "keep", "restore", kept.ID)
+	r.Checkout.Release()
+	if err := w.m.Restore(kept.ID, "r", r.Options, func(*meta.Tx) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	rec, ok, err := w.m.Join(t.Context(), "r", "1")
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	wantFile(t, w.m.Mountpoint(rec), "nm/x", "1")
+	wantFile(t, w.m.Mountpoint(rec), "nm/y", "kept")
+	_, dir = w.open("v", "4", "warm", "nm")
+	wantFile(t, dir, "nm/z", "3")
+	wantFile(t, dir, "nm/y", "")
+}

@@ -109,6 +109,9 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 		}
 	}
 	status["discards"], status["discard_bytes"] = discards, discarded.Bytes
+	if n := len(workspaces); n > 0 && h.opts.Warm != "" {
+		status["warm"] = d.warmStatus(workspaces[n-1])
+	}
 	if h.opts.History.NoBlobs {
 		status["filter"] = filterMeaning
 	}

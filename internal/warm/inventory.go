@@ -62,6 +62,17 @@ func (m *Manager) Size(clone string) disk.Size {
 	return sum
 }
 
+// ChainSize returns what some layers of a clone take, from memory.
+func (m *Manager) ChainSize(clone string, chain []string) disk.Size {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var sum disk.Size
+	for _, id := range chain {
+		sum = sum.Add(m.cloneLocked(clone).layers[id].Size.Size)
+	}
+	return sum
+}
+
 // Evict forgets a head, and removes its layers as far as nothing else needs them;
 // those that a workspace holds go when it does. One that is not there is no error.
 func (m *Manager) Evict(ctx context.Context, clone, key string) error {

@@ -145,6 +145,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	clones.Background(bin.Run)
+	clones.Background(workspaces.Meter)
 	clones.Background(func(ctx context.Context) { sweep(ctx, log, workspaces, clones, volumes) })
 	return serve(ctx, log, map[string]http.Handler{
 		at.socket: driver.Handler(volumes),

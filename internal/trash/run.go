@@ -2,19 +2,11 @@ package trash
 
 import (
 	"context"
-	"runtime"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 )
-
-// niceness of the worker. From 15 on the kernel derives the lowest of the
-// ordinary I/O priorities from it. Not the idle ones: who waits for the disk
-// within a transaction of the journal stops all others.
-const niceness = 15
 
 // rest is how long the worker rests for each time that it worked, in percent: a
 // commit of the journal has to write what it deleted, and whoever mounts
@@ -24,16 +16,7 @@ const rest = 300
 // Run deletes entries until ctx ends; what it is at then is gone on with by the
 // next Run or after the next Open. Only one Run at a time.
 func (t *Trash) Run(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// Never unlocked: the thread, and its priority, end with the goroutine.
-		runtime.LockOSThread()
-		// An error means ordinary priority, which is no reason not to delete.
-		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceness)
-		t.work(ctx)
-	}()
-	<-done
+	disk.Nice(func() { t.work(ctx) })
 }
 
 func (t *Trash) work(ctx context.Context) {

@@ -58,6 +58,7 @@ type Manager struct {
 	all    map[string]*workspace
 	leases map[lease]*workspace
 	atWork map[string]int // Mounts at work, by subject
+	caches map[cache]time.Time
 }
 
 // lease is one (volume, mount ID).
@@ -73,6 +74,8 @@ type workspace struct {
 	reaped bool         // it has a reaper; only one that has ended has
 	taken  bool         // by a Restore or an EvictDiscard at work
 	found  bool         // to be otherwise than its record says, by NewManager
+	// metered is when Meter last looked at its upper.
+	metered time.Time
 }
 
 // String names a workspace in the log.
@@ -97,6 +100,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	m := &Manager{
 		Config: c, reapMax: reapMax, all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[string]int),
+		caches: make(map[cache]time.Time),
 	}
 	m.Warm = warm.NewManager(warm.Config{
 		Root: c.Root, Boot: c.Clones.Boot, DB: c.DB, Trash: c.Trash, Log: c.Log, Now: c.Now, Background: c.Clones.Background, Sync: c.Clones.Sync,

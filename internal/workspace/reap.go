@@ -89,6 +89,7 @@ func (m *Manager) busy(rec meta.Workspace) (bool, error) {
 
 // bury makes a free workspace a discard if it has changes, and else removes it.
 func (m *Manager) bury(ctx context.Context, w *workspace) error {
+	m.meterCacheOf(m.record(w))
 	if err := m.promote(ctx, w); err != nil {
 		return err
 	}

@@ -1,0 +1,115 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// meter measures all that is due at now.
+func (w *world) meter(now time.Time) {
+	w.t.Helper()
+	for n := 0; w.m.meterNext(w.t.Context(), now); n++ {
+		if n > 100 {
+			w.t.Fatal("there is always more to measure")
+		}
+	}
+}
+
+// size is that of the only workspace.
+func (w *world) size() meta.Measured {
+	w.t.Helper()
+	all := w.m.Workspaces()
+	if len(all) != 1 {
+		w.t.Fatalf("%d workspaces", len(all))
+	}
+	return all[0].Size
+}
+
+func TestMeter(t *testing.T) {
+	w := newWorld(t)
+	rec, dir := w.open("v", "a")
+	cached := func() meta.Measured { return w.clones.Inventory()[0].Caches["0"] }
+	now := rec.MountedAt
+	w.meter(now.Add(upperEvery - time.Second))
+	if s := w.size(); !s.At.IsZero() {
+		t.Errorf("measured too early: %+v", s)
+	}
+	write := func(path string, bytes int) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, path), make([]byte, bytes), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("big", 10<<20)
+	write(".hdcache/npm/pack", 5<<20)
+	now = now.Add(upperEvery)
+	w.meter(now)
+	first := w.size()
+	if !first.At.Equal(now) || first.Bytes < 10<<20 || first.Bytes > 11<<20 {
+		t.Errorf("upper %+v", first)
+	}
+	if !cached().At.IsZero() {
+		t.Errorf("cache measured too early: %+v", cached())
+	}
+	write("bigger", 3<<20)
+	now = now.Add(cacheEvery)
+	w.meter(now)
+	if s := w.size(); s.Bytes-first.Bytes < 3<<20 || s.Inodes != first.Inodes+1 {
+		t.Errorf("upper %+v after %+v", s, first)
+	}
+	if c := cached(); c.Bytes < 5<<20 || !c.At.Equal(now) {
+		t.Errorf("cache %+v", c)
+	}
+	// Nothing is due, and a clock that is put back does not stop the meter.
+	if w.m.meterNext(t.Context(), now) {
+		t.Error("measured again at once")
+	}
+	now = now.Add(-365 * 24 * time.Hour)
+	w.meter(now)
+	if !w.size().At.Equal(now) {
+		t.Errorf("with the clock put back: %+v", w.size())
+	}
+
+	// When it ends its cache is measured, whenever it was before; the size of the
+	// upper is in the record.
+	write(".hdcache/npm/more", 1<<20)
+	size := w.size()
+	if _, _, err := w.m.Retain(rec.Volume, "a"); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	w.start()
+	if s := w.size(); s.Size != size.Size {
+		t.Errorf("after a restart: %+v, want %+v", s, size)
+	}
+	w.release("v", "a")
+	w.release("v", "a")
+	reaped(t, w)
+	w.meter(now)
+	if c := cached(); c.Bytes < 6<<20 {
+		t.Errorf("cache after the end: %+v", c)
+	}
+	if w.m.meterNext(t.Context(), now) || len(w.m.caches) != 0 {
+		t.Errorf("something is left to measure: %v", w.m.caches)
+	}
+}
+
+// A cache that was never measured is, at the start.
+func TestMeterFindsCaches(t *testing.T) {
+	w := newWorld(t)
+	w.open("v", "a")
+	w.release("v", "a")
+	reaped(t, w)
+	w.close()
+	w.start()
+	w.m.findCaches()
+	w.meter(time.Now())
+	if c := w.clones.Inventory()[0].Caches["0"]; c.Size == (disk.Size{}) {
+		t.Errorf("cache %+v", c)
+	}
+}

@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export MIRROR CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes test-crash fuzz bench lint clean
+.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes test-crash fuzz bench performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -33,8 +33,11 @@ fuzz: ## fuzz the parsers of what users and remotes say, about a minute each; FU
 		go test -run='^$$' -fuzz="^$$target$$" -fuzztime=$(or $(FUZZTIME),1500000x) -fuzzminimizetime=10x ./internal/volume || exit 1; \
 	done
 
-bench: needs plugin ## measure mounts and unmounts against git itself, into build/bench.json (as root)
-	@go run -buildvcs=false ./cmd/bench
+bench: needs plugin ## measure against git, git-sync and plain volumes, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,cold for less
+	@go run -buildvcs=false ./cmd/bench $(if $(FILES),-files $(FILES)) $(if $(RUNS),-runs $(RUNS)) $(if $(ROWS),-rows $(ROWS))
+
+performance: ## write docs/performance.md and its picture from build/bench.json
+	@go run -buildvcs=false ./cmd/bench -report docs
 
 lint: ## gofmt, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; } >&2

@@ -1,21 +1,28 @@
-// Command bench measures what mounts and unmounts cost, beside what git costs
-// for the same work, and checks the targets that the project has set itself.
+// Command bench measures what mounts and unmounts cost, beside what others do
+// today for the same work, and says which of the targets that the project has
+// set itself are met.
 //
-//	bench [-files 1000,10000,100000] [-dirty 0,1000,50000] [-program build/helmdeck-repos] [-out build/bench.json] [-dir /var/tmp]
+//	bench [-files 1000,10000,100000] [-runs 7] [-rows cold,warm,…] [-out build/bench.json]
+//	bench -report docs [-out build/bench.json]
 //
-// For each number of files there is a fresh, journaled ext4 filesystem on a loop
-// device, a git server in this process with its repository elsewhere, and the
-// real program, started with its data on that filesystem and driven over its
-// socket as the engine does it. All peers work on the same filesystem and ask
-// the same server. Rows that are compared are measured in turns, so that the
-// noise of the machine hits both.
+// For each number of files there is one git server in this process, over HTTP,
+// which all ask. Every group of rows has a fresh, journaled ext4 filesystem on a
+// loop device, on which nothing was deleted before, and on it the real program,
+// started with its data there and driven over its socket as the engine does it;
+// or a Docker engine of its own with the plugin in it. All peers work on that same
+// filesystem. Rows that are compared are measured in turns, so that the noise of
+// the machine hits both.
+//
+// With -report nothing is measured: the page docs/performance.md and its picture
+// are written from what an earlier run has left in -out.
 //
 // A caller may rely on this: what was mounted, started and written is gone at
 // the end, also after an error, SIGINT or SIGTERM, but for the file -out. The
-// exit code is 1 when something failed or a target was missed; what was measured
-// until then is reported nevertheless. It needs root, git, e2fsprogs and
-// the mount programs of util-linux.
+// exit code is 1 when something failed, and 0 when a target was missed; what was
+// measured until then is reported nevertheless. It needs root, git, e2fsprogs and
+// the mount programs of util-linux; dockerd, containerd, docker and a static
+// busybox for the rows with containers.
 //
-// A new row or peer is one more row in a group; a group is a function of a scene
-// in the list that groups returns.
+// A new row or peer is one more row in a group; a group is a function in the list
+// that groups returns.
 package main

@@ -29,9 +29,9 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// update is what the design without overlays does before each use of its one
+// reuse is what the design without overlays does before each use of its one
 // working tree.
-func update(ctx context.Context, dir string) error {
+func reuse(ctx context.Context, dir string) error {
 	for _, args := range [][]string{
 		{"fetch", "-q", "origin"}, {"reset", "-q", "--hard", "origin/main"}, {"clean", "-qffdx"},
 	} {
@@ -49,4 +49,9 @@ func clean(ctx context.Context, dir string) error {
 		err = fmt.Errorf("%s is not clean: %.200s", dir, out)
 	}
 	return err
+}
+
+// nulSeparated splits what git prints with -z.
+func nulSeparated(out string) []string {
+	return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,8 +29,17 @@ func main() {
 
 // config is what a run measures, and where.
 type config struct {
-	files, dirty       numbers
-	program, out, base string
+	files, dirty numbers
+	runs         int    // samples of a row; some take more
+	rows         string // names of groups with commas between them; empty for all
+	doomed       int    // files that are deleted beside mounts
+	modules      int    // files of a node_modules
+	crowd        int    // mounts at once
+	planned      int    // clones that the janitor plans for
+
+	program, plugin string
+	out, base       string
+	report          string // the directory of the page, or empty for a run
 }
 
 // run measures, reports on stdout, and says on stderr how far it is.
@@ -39,14 +49,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	flags.Var(&c.files, "files", "`numbers` of files in the repository")
 	flags.Var(&c.dirty, "dirty", "`numbers` of new files in a workspace or clone that is reset")
+	flags.IntVar(&c.runs, "runs", 7, "how often a row is measured; what is quick, more often")
+	flags.StringVar(&c.rows, "rows", "", "the `groups` of rows to measure, with commas between them: "+strings.Join(groupNames(), ","))
+	flags.IntVar(&c.doomed, "doomed", 1000000, "how many files are deleted beside mounts")
+	flags.IntVar(&c.modules, "modules", 20000, "how many files are in a node_modules")
+	flags.IntVar(&c.crowd, "crowd", 64, "how many mounts there are at once")
+	flags.IntVar(&c.planned, "clones", 100000, "how many clones the janitor plans for")
 	flags.StringVar(&c.program, "program", "build/helmdeck-repos", "the plugin's `program`")
+	flags.StringVar(&c.plugin, "plugin", "build/plugin", "the plugin as make plugin leaves it, a `directory`")
 	flags.StringVar(&c.out, "out", "build/bench.json", "the `file` for the results")
-	flags.StringVar(&c.base, "dir", "/var/tmp", "the `directory` below which to work: a sparse file of some 15 GB for 100,000 files")
+	flags.StringVar(&c.base, "dir", "/var/tmp", "the `directory` below which to work: up to 12 GB are written there for 100,000 files")
+	flags.StringVar(&c.report, "report", "", "measure nothing: write the page of the results in -out to this `directory`")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flags.Arg(0))
+	}
+	if c.report != "" {
+		return writePage(c.out, c.report)
+	}
+	if c.runs < 1 {
+		return fmt.Errorf("-runs %d: a row is measured once at least", c.runs)
+	}
+	if err := c.check(); err != nil {
+		return err
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("mounting needs root: run it as root")
@@ -62,31 +89,51 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	if ctx.Err() != nil {
-		err = errors.New("interrupted")
+		left, _ := errors.AsType[leftError](err)
+		err = errors.Join(errors.New("interrupted"), left.error)
 	}
 	r.Targets = targets(r)
 	r.print(stdout)
-	if err := errors.Join(err, r.write(c.out)); err != nil {
-		return err
+	return errors.Join(err, r.write(c.out))
+}
+
+// check fails when a group is wanted that is none.
+func (c config) check() error {
+	for _, name := range c.wanted() {
+		if !slices.Contains(groupNames(), name) {
+			return fmt.Errorf("-rows %s: no group is called %q; there are %s", c.rows, name, strings.Join(groupNames(), ", "))
+		}
 	}
-	return r.missed()
+	return nil
+}
+
+// wanted are the names of the groups to measure.
+func (c config) wanted() []string {
+	if c.rows == "" {
+		return groupNames()
+	}
+	return strings.Split(c.rows, ",")
 }
 
 // measure adds to the report what all rows take with this number of files.
 func measure(ctx context.Context, c config, files int, r *report, progress io.Writer) (err error) {
-	s, err := openScene(ctx, c, files)
+	var chosen []group
+	for _, g := range groups(c) {
+		if slices.Contains(c.wanted(), g.name) && (!g.once || files == slices.Max(c.files)) {
+			chosen = append(chosen, g)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil
+	}
+	p, err := openPlace(c, files)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w\nthe plugin's log ends with:\n%s", err, s.plugin.logTail())
-		}
-		err = errors.Join(err, s.close())
-	}()
-	for _, g := range groups(s) {
-		if err := g.measure(ctx, files, r, progress); err != nil {
-			return err
+	defer func() { err = errors.Join(err, p.close()) }()
+	for _, g := range chosen {
+		if err := g.measure(ctx, p, r, progress); err != nil {
+			return fmt.Errorf("%s: %w", g.name, err)
 		}
 	}
 	return nil

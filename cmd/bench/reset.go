@@ -2,99 +2,66 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"path/filepath"
 )
 
-const (
-	// freedWithin is how long the deletion in the background may take.
-	freedWithin = 2 * time.Minute
-	// freedSlack is what a few mounts leave behind: pages of the database and
-	// blocks of directories that have grown.
-	freedSlack = 1 << 20
-)
+// unmountRow, remountRow and dirtyRow are the names of reset's rows.
+func unmountRow(dirty int) string { return fmt.Sprintf("Unmount, %d dirty files", dirty) }
+func remountRow(dirty int) string { return fmt.Sprintf("the next Mount after %d dirty files", dirty) }
 
-// unmountRow, remountRow and freedRow are the names of reset's rows.
-func unmountRow(dirty int) string { return fmt.Sprintf("Unmount, %d new files", dirty) }
-func remountRow(dirty int) string { return fmt.Sprintf("the next Mount after %d new files", dirty) }
-
-func freedRow(dirty int) string {
-	return fmt.Sprintf("until the bytes of %d new files are free", dirty)
+func dirtyRow(dirty int) string {
+	return fmt.Sprintf("in place: fetch, reset, clean, %d dirty files", dirty)
 }
 
+// dirtBytes is the size of a dirty file.
+const dirtBytes = 1 << 10
+
 // reset is a workspace's end with new files in it, unwritten as they are when a
-// container has just made them, and what follows: the next mount while they are
-// being deleted, and the time until they are. Beside it the update in place has
-// to get rid of as many.
-func reset(s *scene, dirty int) group {
-	var before int64        // bytes used before the files were written
-	var unmounted time.Time // when Unmount was called
-	var next lease          // of the Mount after it
-	return group{n: 7, rows: []row{
-		{name: unmountRow(dirty), sample: func(ctx context.Context, _ int) (time.Duration, error) {
-			l, _, err := s.mount(ctx, "warm")
-			if err != nil {
-				return 0, err
+// container has just made them, and the next mount at once after it: together they
+// are the reset. Beside it the update in place has to get rid of as many. What the
+// workspace held stays as a discard, and is counted in the background meanwhile.
+func reset(c config, dirty int) group {
+	soil := func(ctx context.Context, dir string) error {
+		return litter(ctx, filepath.Join(dir, "out"), dirty, dirtBytes)
+	}
+	return group{
+		name: "reset", rounds: c.runs, copies: 3, dirt: (c.runs + 2) * (dirty + dirty/50),
+		prepare: func(ctx context.Context, s *scene) error {
+			if _, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("in-place")); err != nil {
+				return err
 			}
-			if err := s.disk.sync(); err != nil {
-				return 0, err
-			}
-			if before, err = s.disk.used(); err != nil {
-				return 0, err
-			}
-			if err := litter(ctx, l.dir, dirty); err != nil {
-				return 0, err
-			}
-			unmounted = time.Now()
-			return s.unmount(ctx, l)
-		}},
-		{name: remountRow(dirty), sample: func(ctx context.Context, _ int) (time.Duration, error) {
-			l, took, err := s.mount(ctx, "warm")
-			next = l
-			return took, err
-		}},
-		{name: freedRow(dirty), sample: func(ctx context.Context, _ int) (time.Duration, error) {
-			if err := s.freed(ctx, before, unmounted); err != nil {
-				return 0, err
-			}
-			took := time.Since(unmounted)
-			if err := clean(ctx, next.dir); err != nil {
-				return 0, err
-			}
-			_, err := s.unmount(ctx, next)
-			return took, err
-		}},
-		{
-			name:    fmt.Sprintf("in place: fetch, reset, clean, %d new files", dirty),
-			against: remountRow(dirty),
-			sample: func(ctx context.Context, _ int) (time.Duration, error) {
+			return s.warmUp(ctx)
+		},
+		rows: []row{
+			{name: unmountRow(dirty), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				if err := s.disk.sync(); err != nil {
+					return 0, err
+				}
+				l, _, err := s.mount(ctx, "warm")
+				if err != nil {
+					return 0, err
+				}
+				if err := soil(ctx, l.dir); err != nil {
+					_, unmountErr := s.unmount(ctx, l)
+					return 0, errors.Join(err, unmountErr)
+				}
+				return s.unmount(ctx, l)
+			}},
+			{name: remountRow(dirty), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				return s.use(ctx, "warm", func(dir string) error { return clean(ctx, dir) })
+			}},
+			{name: dirtyRow(dirty), against: []string{remountRow(dirty)}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				dir := s.peer("in-place")
 				if err := s.disk.sync(); err != nil {
 					return 0, err
 				}
-				if err := litter(ctx, dir, dirty); err != nil {
+				if err := soil(ctx, dir); err != nil {
 					return 0, err
 				}
-				return clock(func() error { return update(ctx, dir) })
-			},
+				return clock(func() error { return reuse(ctx, dir) })
+			}},
 		},
-	}}
-}
-
-// freed waits until no more bytes of the disk are used than before.
-func (s *scene) freed(ctx context.Context, before int64, since time.Time) error {
-	for {
-		used, err := s.disk.used()
-		if err != nil || used <= before+freedSlack {
-			return err
-		}
-		if time.Since(since) > freedWithin {
-			return fmt.Errorf("%d bytes are used %v after Unmount, %d were before the new files", used, freedWithin, before)
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(5 * time.Millisecond):
-		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,33 +12,54 @@ import (
 // row is one thing that is measured.
 type row struct {
 	name string
-	// against is the row of ours that this one is a peer of; empty for ours.
-	against string
-	// sample does the thing for the i-th time and returns how long it took,
-	// without what has to be done before and checked after it.
-	sample func(ctx context.Context, i int) (time.Duration, error)
+	// against are the rows of ours that this one is a peer of; none for ours.
+	against []string
+	unit    unit
+	// sample does the thing for the i-th time and returns what it took, without
+	// what has to be done before and checked after it. errEnough ends the row.
+	sample func(ctx context.Context, s *scene, i int) (float64, error)
 }
 
-// group is rows that are measured in turns, each n times.
+// errEnough says that there is nothing more to measure; no error of the run.
+var errEnough = errors.New("enough")
+
+// group is rows that are measured on one filesystem.
 type group struct {
-	n       int
-	prepare func(ctx context.Context) error // once, before the first sample; may be nil
+	name string
+	// rounds is how many samples each row has.
+	rounds int
+	// fresh has every round on a filesystem of its own.
+	fresh bool
+	// serial measures one row after the other, instead of in turns.
+	serial bool
+	// once has the group for the largest number of files only.
+	once bool
+	// needs is what the rows will write: copies of the repository's files, and
+	// other files.
+	copies, dirt int
+	// settings of the plugin, NAME=value.
+	settings []string
+	// container has an engine with the plugin in it, instead of the program.
+	container bool
+	// bare has neither program nor engine.
+	bare    bool
+	prepare func(ctx context.Context, s *scene) error // before the first sample; may be nil
 	rows    []row
 }
 
 // series is what a row took.
 type series struct {
 	Name    string    `json:"name"`
-	Against string    `json:"against,omitempty"`
+	Group   string    `json:"group"`
+	Against []string  `json:"against,omitempty"`
 	Files   int       `json:"files"`
-	Unit    string    `json:"unit"`
+	Unit    unit      `json:"unit"`
 	Samples []float64 `json:"samples"`
 	Median  float64   `json:"median"`
 }
 
-func (s *series) add(d time.Duration) {
-	s.Unit = "ms"
-	s.Samples = append(s.Samples, float64(d.Microseconds())/1000)
+func (s *series) add(v float64) {
+	s.Samples = append(s.Samples, v)
 	s.Median = median(s.Samples)
 }
 
@@ -45,44 +67,82 @@ func (s *series) max() float64 { return slices.Max(s.Samples) }
 
 // measure adds the rows' series to the report, also those that an error cut
 // short.
-func (g group) measure(ctx context.Context, files int, r *report, progress io.Writer) error {
-	if g.prepare != nil {
-		if err := g.prepare(ctx); err != nil {
-			return err
-		}
-	}
+func (g group) measure(ctx context.Context, p *place, r *report, progress io.Writer) (err error) {
 	all := make([]series, len(g.rows))
+	for j, w := range g.rows {
+		all[j] = series{Name: w.name, Group: g.name, Against: w.against, Files: p.files, Unit: w.unit}
+	}
+	var s *scene
 	defer func() {
+		if err != nil && ctx.Err() == nil {
+			err = s.explain(err)
+		}
+		err = errors.Join(err, s.close())
 		for _, s := range all {
 			if len(s.Samples) > 0 {
 				r.Rows = append(r.Rows, s)
+				fmt.Fprintf(progress, "%7d files  %s: %s\n", p.files, s.Name, s.Unit.format(s.Median))
 			}
 		}
 	}()
-	for i := range g.n {
-		for j, w := range g.rows {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
+	ended := make([]bool, len(g.rows))
+	for _, at := range g.order() {
+		if g.fresh && at.row == 0 {
+			if err := s.close(); err != nil {
+				return err
 			}
-			took, err := w.sample(ctx, i)
-			if err != nil {
-				return fmt.Errorf("%s: %w", w.name, err)
-			}
-			all[j].Name, all[j].Against, all[j].Files = w.name, w.against, files
-			all[j].add(took)
+			s = nil
 		}
-	}
-	for _, s := range all {
-		fmt.Fprintf(progress, "%7d files  %s: %s\n", files, s.Name, milliseconds(s.Median))
+		if s == nil {
+			if s, err = openScene(ctx, p, g); err != nil {
+				return err
+			}
+			if g.prepare != nil {
+				if err := g.prepare(ctx, s); err != nil {
+					return fmt.Errorf("prepare: %w", err)
+				}
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if ended[at.row] {
+			continue
+		}
+		took, err := g.rows[at.row].sample(ctx, s, at.round)
+		if errors.Is(err, errEnough) {
+			ended[at.row] = true
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", g.rows[at.row].name, err)
+		}
+		all[at.row].add(took)
 	}
 	return nil
 }
 
-// clock says how long f took.
-func clock(f func() error) (time.Duration, error) {
+// step is one sample of one row.
+type step struct{ round, row int }
+
+// order is in which order samples are taken.
+func (g group) order() (steps []step) {
+	for i := range g.rounds {
+		for j := range g.rows {
+			steps = append(steps, step{i, j})
+		}
+	}
+	if g.serial {
+		slices.SortStableFunc(steps, func(a, b step) int { return a.row - b.row })
+	}
+	return steps
+}
+
+// clock says how many milliseconds f took.
+func clock(f func() error) (float64, error) {
 	began := time.Now()
 	err := f()
-	return time.Since(began), err
+	return float64(time.Since(began).Microseconds()) / 1000, err
 }
 
 // median is the middle, or the mean of the two middle ones; of no values it is 0.

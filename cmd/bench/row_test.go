@@ -6,7 +6,8 @@ import (
 	"io"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
 )
 
 func TestMedian(t *testing.T) {
@@ -30,50 +31,123 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestGroupMeasuresInTurns(t *testing.T) {
-	var order []string
-	note := func(name string, took time.Duration) row {
-		return row{name: name, sample: func(_ context.Context, i int) (time.Duration, error) {
-			order = append(order, name)
-			return took * time.Duration(i+1), nil
-		}}
-	}
-	prepare := func(context.Context) error { order = append(order, "prepare"); return nil }
-	r := new(report)
-	g := group{n: 3, prepare: prepare, rows: []row{note("a", time.Millisecond), note("b", time.Second)}}
-	if err := g.measure(t.Context(), 7, r, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"prepare", "a", "b", "a", "b", "a", "b"}; !slices.Equal(order, want) {
-		t.Errorf("order %v, want %v", order, want)
-	}
-	for name, want := range map[string][]float64{"a": {1, 2, 3}, "b": {1000, 2000, 3000}} {
-		s := r.row(name, 7)
-		if s == nil || !slices.Equal(s.Samples, want) || s.Median != want[1] || s.max() != want[2] || s.Unit != "ms" {
-			t.Errorf("series %q: %+v, want samples %v", name, s, want)
+func TestFormat(t *testing.T) {
+	for _, test := range []struct {
+		unit  unit
+		value float64
+		want  string
+	}{
+		{ms, 0.1234, "0.12 ms"},
+		{ms, 12.34, "12.3 ms"},
+		{ms, 999.6, "1000 ms"},
+		{ms, 1234, "1.23 s"},
+		{mib, 64, "64.0 MiB"},
+		{mib, 6348.8, "6.2 GiB"},
+		{count, 0, "0"},
+		{count, 1000000, "1000000"},
+	} {
+		if got := test.unit.format(test.value); got != test.want {
+			t.Errorf("%v %s is written %q, want %q", test.value, test.unit, got, test.want)
 		}
 	}
 }
 
-func TestGroupKeepsWhatAnErrorCutsShort(t *testing.T) {
-	failure := errors.New("no more")
+// bench measures a group of rows that need nothing but a place on the disk.
+func bench(t *testing.T, g group) (*report, error) {
+	t.Helper()
+	g.bare = true
+	p := &place{files: 7, root: workDir(t)}
 	r := new(report)
-	g := group{n: 3, rows: []row{
-		{name: "a", sample: func(context.Context, int) (time.Duration, error) { return time.Second, nil }},
-		{name: "b", sample: func(_ context.Context, i int) (time.Duration, error) {
-			if i > 0 {
-				return 0, failure
-			}
-			return time.Second, nil
-		}},
-		{name: "c", sample: func(_ context.Context, i int) (time.Duration, error) { return time.Second, nil }},
+	return r, g.measure(t.Context(), p, r, io.Discard)
+}
+
+// note is a row that says when it is measured, and measures the round.
+func note(order *[]string, name string) row {
+	return row{name: name, unit: ms, sample: func(_ context.Context, _ *scene, i int) (float64, error) {
+		*order = append(*order, name)
+		return float64(i + 1), nil
 	}}
-	if err := g.measure(t.Context(), 7, r, io.Discard); !errors.Is(err, failure) {
-		t.Errorf("got %v, want %v", err, failure)
+}
+
+func TestGroupOrder(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		g    group
+		want []string
+	}{
+		{"in turns", group{rounds: 3}, []string{"prepare", "a", "b", "a", "b", "a", "b"}},
+		{"serial", group{rounds: 2, serial: true}, []string{"prepare", "a", "a", "b", "b"}},
+		{"fresh", group{rounds: 2, fresh: true}, []string{"prepare", "a", "b", "prepare", "a", "b"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var order []string
+			g := test.g
+			g.prepare = func(context.Context, *scene) error { order = append(order, "prepare"); return nil }
+			g.rows = []row{note(&order, "a"), note(&order, "b")}
+			r, err := bench(t, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(order, test.want) {
+				t.Errorf("order %v, want %v", order, test.want)
+			}
+			for _, name := range []string{"a", "b"} {
+				s := r.row(name, 7)
+				if s == nil || len(s.Samples) != g.rounds || s.Samples[0] != 1 || s.max() != float64(g.rounds) || s.Unit != ms {
+					t.Errorf("series %q: %+v, want the rounds", name, s)
+				}
+			}
+		})
 	}
-	for name, want := range map[string]int{"a": 2, "b": 1, "c": 1} {
-		if s := r.row(name, 7); s == nil || len(s.Samples) != want {
-			t.Errorf("series %q: %+v, want %d samples", name, s, want)
+}
+
+func TestGroupKeepsWhatWasMeasured(t *testing.T) {
+	failure := errors.New("no more")
+	for _, test := range []struct {
+		end  error // of row b in its second round
+		want map[string]int
+		err  error
+	}{
+		{failure, map[string]int{"a": 2, "b": 1, "c": 1}, failure},
+		{errEnough, map[string]int{"a": 3, "b": 1, "c": 3}, nil},
+	} {
+		var order []string
+		b := row{name: "b", sample: func(_ context.Context, _ *scene, i int) (float64, error) {
+			if i > 0 {
+				return 0, test.end
+			}
+			return 1, nil
+		}}
+		r, err := bench(t, group{rounds: 3, rows: []row{note(&order, "a"), b, note(&order, "c")}})
+		if !errors.Is(err, test.err) {
+			t.Errorf("after %v: error %v, want %v", test.end, err, test.err)
+		}
+		for name, want := range test.want {
+			if s := r.row(name, 7); s == nil || len(s.Samples) != want {
+				t.Errorf("after %v, series %q: %+v, want %d samples", test.end, name, s, want)
+			}
+		}
+	}
+}
+
+func TestTally(t *testing.T) {
+	const info, refs, fetch = gitserver.Info, gitserver.LsRefs, gitserver.Fetch
+	for _, test := range []struct {
+		kinds []gitserver.Kind
+		want  asked
+	}{
+		{nil, asked{}},
+		{[]gitserver.Kind{info, refs}, asked{asks: 1}},
+		{[]gitserver.Kind{info, refs, info, refs, fetch}, asked{asks: 1, fetches: 1}},
+		{[]gitserver.Kind{info, refs, info, refs, fetch, fetch}, asked{asks: 1, fetches: 1}},
+		{[]gitserver.Kind{info, info, refs, refs, fetch, refs, fetch}, asked{asks: 1, fetches: 2}},
+	} {
+		var requests []gitserver.Request
+		for _, k := range test.kinds {
+			requests = append(requests, gitserver.Request{Kind: k})
+		}
+		if got := tally(requests); got != test.want {
+			t.Errorf("%q are %+v, want %+v", test.kinds, got, test.want)
 		}
 	}
 }

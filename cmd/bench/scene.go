@@ -7,118 +7,134 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/dockerd"
 )
 
-// repo is the name of the one repository of a scene's server.
-const repo = "sample"
-
 const (
-	// copies is how often the repository's files are checked out on the disk in
-	// the end, with a few to spare: nothing is deleted before it is measured on.
-	copies = 20
 	// fileBytes is what a file takes on the disk: mostly one block, and its
 	// inode.
 	fileBytes = 6 << 10
-	// diskBytes is for the journal, packs, and the dirt of one sample beside
-	// what is still being deleted.
+	// diskBytes is for the journal, packs, and what the plugin or an engine keeps
+	// for itself.
 	diskBytes = 2 << 30
+	// diskFiles is for what is neither the repository's nor dirt.
+	diskFiles = 50000
 )
 
-// scene is all that the rows of one number of files need.
+// scene is a fresh filesystem, with the plugin on it, where a group is measured.
 type scene struct {
-	config
-	files  int
-	root   string // a directory of our own, outside of the disk
+	*place
+	root   string
 	disk   *disk
-	server *gitserver.Server
-	plugin *plugin
-	mounts int // counted for the mount IDs
+	plugin *daemon.Daemon  // nil where the group has an engine, or nothing
+	engine *dockerd.Engine // nil where it has none
+	mounts atomic.Int64    // counted for the mount IDs
 }
 
-func openScene(ctx context.Context, c config, files int) (s *scene, err error) {
-	s = &scene{config: c, files: files}
-	if s.root, err = os.MkdirTemp(c.base, "helmdeck-bench-"); err != nil {
+func openScene(ctx context.Context, p *place, g group) (*scene, error) {
+	root, err := os.MkdirTemp(p.root, "scene-")
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
-	if err := os.Chmod(s.root, 0o755); err != nil { // for the uid that fetches
-		return nil, err
+	s := &scene{place: p, root: root}
+	if err := s.open(ctx, g); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
-	if _, err := gitserver.Generate(filepath.Join(s.root, repo+".git"), gitserver.Spec{
-		Seed: 1, Files: files, Commits: 20, Changes: 20, Branches: []string{"feature/x", "release-1.0"},
-	}); err != nil {
-		return nil, err
+	return s, nil
+}
+
+func (s *scene) open(ctx context.Context, g group) error {
+	err := os.Chmod(s.root, 0o755)
+	if err != nil {
+		return err
 	}
-	if s.server, err = gitserver.Start(s.root); err != nil {
-		return nil, err
-	}
-	dirt := 0
-	for _, n := range c.dirty {
-		dirt = max(dirt, n)
-	}
-	inodes := int64(copies*files + 4*dirt + 50000)
+	inodes := int64(g.copies*s.files + g.dirt + diskFiles)
 	if s.disk, err = newDisk(ctx, s.root, inodes, inodes*fileBytes+diskBytes); err != nil {
-		return nil, err
+		return err
 	}
-	s.plugin, err = startPlugin(ctx, c.program, filepath.Join(s.disk.dir, "data"), s.root)
-	return s, err
+	switch {
+	case g.container:
+		s.engine, err = newEngine(s.disk.dir, s.place.plugin, g.settings)
+	case !g.bare:
+		s.plugin, err = daemon.Start(daemon.Config{Program: s.program, Dir: s.root, Data: s.data(), Env: g.settings})
+	}
+	return err
 }
 
 // close takes everything away, in the order in which one needs the other.
 func (s *scene) close() error {
+	if s == nil {
+		return nil
+	}
 	var errs []error
 	if s.plugin != nil {
-		errs = append(errs, s.plugin.stop())
+		errs = append(errs, s.plugin.Stop())
 	}
-	if s.server != nil {
-		errs = append(errs, s.server.Close())
+	if s.engine != nil {
+		errs = append(errs, s.engine.End())
 	}
 	if s.disk != nil {
 		if err := s.disk.close(); err != nil {
 			// Not RemoveAll: something may be mounted there still.
-			return errors.Join(append(errs, err)...)
+			return leftBehind(append(errs, err)...)
 		}
 	}
-	return errors.Join(append(errs, os.RemoveAll(s.root))...)
+	return leftBehind(append(errs, os.RemoveAll(s.root))...)
 }
 
-// url is the repository's.
-func (s *scene) url() string { return s.server.URL(repo) }
+// explain adds what the plugin or the engine has logged.
+func (s *scene) explain(err error) error {
+	switch {
+	case s == nil:
+		return err
+	case s.plugin != nil:
+		log := s.plugin.Log()
+		return fmt.Errorf("%w\nthe plugin's log ends with:\n%s", err, log[max(0, len(log)-2000):])
+	case s.engine != nil:
+		return fmt.Errorf("%w\nthe engine's log ends with:\n%s", err, dockerd.Tail(s.engine.Path("log"), 20, dockerd.Telling))
+	}
+	return err
+}
 
-// create makes a volume of the repository's main branch.
-func (s *scene) create(ctx context.Context, name, subject string) error {
-	return s.plugin.create(ctx, name, map[string]string{
-		"repo": s.url(), "ref": "main", "subject": subject, "refresh": "always",
-	})
+// data is a path of the plugin's data.
+func (s *scene) data(elem ...string) string {
+	return filepath.Join(append([]string{s.disk.dir, "data"}, elem...)...)
+}
+
+// peer is the path of a peer's directory on the disk.
+func (s *scene) peer(name string) string { return filepath.Join(s.disk.dir, name) }
+
+// create makes a volume of the repository's main branch, with more options as
+// name and value in turns.
+func (s *scene) create(ctx context.Context, name, subject string, more ...string) error {
+	options := map[string]string{"repo": s.url(), "ref": "main", "subject": subject, "refresh": "always"}
+	for i := 0; i+1 < len(more); i += 2 {
+		options[more[i]] = more[i+1]
+	}
+	return s.plugin.Create(ctx, name, options)
 }
 
 // lease is a workspace that was mounted.
 type lease struct{ volume, id, dir string }
 
-// mount mounts a volume and says how long the answer took.
-func (s *scene) mount(ctx context.Context, name string) (l lease, took time.Duration, err error) {
-	s.mounts++
-	l = lease{volume: name, id: strconv.Itoa(s.mounts)}
+// mount mounts a volume and says how many milliseconds the answer took.
+func (s *scene) mount(ctx context.Context, name string) (l lease, took float64, err error) {
+	l = lease{volume: name, id: strconv.FormatInt(s.mounts.Add(1), 10)}
 	took, err = clock(func() error {
-		l.dir, err = s.plugin.mount(ctx, name, l.id)
+		l.dir, err = s.plugin.Mount(ctx, name, l.id)
 		return err
 	})
 	return l, took, err
 }
 
-// unmount ends a lease and says how long the answer took. A mount that is there
-// still after the answer is an error.
-func (s *scene) unmount(ctx context.Context, l lease) (took time.Duration, err error) {
-	took, err = clock(func() error { return s.plugin.unmount(ctx, l.volume, l.id) })
+// unmount ends a lease and says how many milliseconds the answer took. A mount
+// that is there still after the answer is an error.
+func (s *scene) unmount(ctx context.Context, l lease) (took float64, err error) {
+	took, err = clock(func() error { return s.plugin.Unmount(ctx, l.volume, l.id) })
 	if err != nil {
 		return took, err
 	}
@@ -129,29 +145,56 @@ func (s *scene) unmount(ctx context.Context, l lease) (took time.Duration, err e
 	return took, err
 }
 
-// peer is the path of a peer's directory on the disk.
-func (s *scene) peer(name string) string { return filepath.Join(s.disk.dir, name) }
-
-// litter writes new files of 1 KB below dir, 100 to a directory, as an
-// installation of packages does.
-func litter(ctx context.Context, dir string, files int) error {
-	const perDir = 100
-	content := make([]byte, 1<<10)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(4)
-	for first := 0; first < files; first += perDir {
-		g.Go(func() error {
-			sub := filepath.Join(dir, "new", strconv.Itoa(first/perDir))
-			if err := os.MkdirAll(sub, 0o755); err != nil {
-				return err
-			}
-			for i := first; i < min(first+perDir, files) && ctx.Err() == nil; i++ {
-				if err := os.WriteFile(filepath.Join(sub, strconv.Itoa(i)), content, 0o644); err != nil {
-					return err
-				}
-			}
-			return context.Cause(ctx)
-		})
+// use mounts a volume, shows the workspace to look, which may be nil, and ends
+// it. It returns what the mount took.
+func (s *scene) use(ctx context.Context, name string, look func(dir string) error) (float64, error) {
+	l, took, err := s.mount(ctx, name)
+	if err != nil {
+		return 0, err
 	}
-	return g.Wait()
+	if look != nil {
+		err = look(l.dir)
+	}
+	_, unmountErr := s.unmount(ctx, l)
+	return took, errors.Join(err, unmountErr)
+}
+
+// warmUp makes the volume "warm" and uses it once, so that its clone is there.
+func (s *scene) warmUp(ctx context.Context) error {
+	if err := s.create(ctx, "warm", "warm"); err != nil {
+		return err
+	}
+	_, err := s.use(ctx, "warm", nil)
+	return err
+}
+
+// backgroundWait bounds what the plugin does after it has answered.
+const backgroundWait = 2 * time.Minute
+
+// until waits for something that the plugin does in the background.
+func until(ctx context.Context, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, backgroundWait, fmt.Errorf("%s: not within %v", what, backgroundWait))
+	defer cancel()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// settled waits until no ended workspace is left, and nothing in the trash.
+func (s *scene) settled(ctx context.Context) error {
+	return until(ctx, "the removal of workspaces", func() (bool, error) {
+		for _, pattern := range []string{s.data("trash", "*"), s.data("clones", "*", "*", "workspaces", "*")} {
+			if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+				return false, err
+			}
+		}
+		return true, nil
+	})
 }

@@ -3,72 +3,137 @@ package main
 import "fmt"
 
 const (
-	// The targets are for this many files, and this many new ones.
+	// The targets are for this many files, and this many dirty ones.
 	targetFiles = 100000
 	targetDirty = 50000
 	// The size may not show in a warm Mount: this is what it is compared with.
 	smallFiles = 1000
-
-	// warmFactor is three times the one question that has to be asked: one for
-	// it, and as much twice for all the rest.
-	warmFactor = 3
-	// unmountLimit, in ms, is what nobody notices when a container ends.
-	unmountLimit = 10
-	// sizeFactor leaves room for noise and for nothing that grows.
-	sizeFactor = 1.3
+	// So many mounts at once, and idle workspaces.
+	targetCrowd = 64
+	// So many files are deleted, and so many clones planned for.
+	targetDoomed  = 1000000
+	targetPlanned = 100000
 )
 
-// target is a limit and what was measured.
-type target struct {
-	Name  string  `json:"name"`
-	Limit float64 `json:"limit"`
-	Got   float64 `json:"got"`
-	Unit  string  `json:"unit"`
-	Pass  bool    `json:"pass"`
-	// Informative is set for a target whose failure is not that of the run.
-	Informative bool   `json:"informative,omitempty"`
-	Note        string `json:"note,omitempty"`
+// goal is what the project wants to see.
+type goal struct {
+	name    string
+	limit   float64
+	atLeast bool // Got has to be the limit or more; else the limit or less
+	got     func(r *report) *reading
 }
 
-// targets checks those whose rows were measured.
-func targets(r *report) []target {
-	var list []target
-	add := func(t target) {
-		t.Pass = t.Got <= t.Limit
-		list = append(list, t)
+// reading is what a run says of a goal.
+type reading struct {
+	value float64
+	unit  unit // empty for a ratio
+	note  string
+}
+
+// target is a goal and what was measured.
+type target struct {
+	Name    string  `json:"name"`
+	Limit   float64 `json:"limit"`
+	AtLeast bool    `json:"at_least,omitempty"`
+	Got     float64 `json:"got"`
+	Unit    unit    `json:"unit,omitempty"`
+	Met     bool    `json:"met"`
+	Note    string  `json:"note"`
+}
+
+// goals are all that the project has set itself.
+var goals = []goal{
+	{name: "warm Mount / git ls-remote of the same ref", limit: 1.5, got: ratio(warmMount, lsRemote)},
+	{name: "warm Mount at 100,000 files / at 1,000", limit: 1.3, got: func(r *report) *reading {
+		return divide(r.row(warmMount, targetFiles), r.row(warmMount, smallFiles))
+	}},
+	{name: "docker run, warm repository / empty local volume", limit: 1.2, got: ratio(dockerWarm, dockerEmpty)},
+	{name: "in-place reset of 50,000 dirty files / warm Mount", limit: 20, atLeast: true, got: ratio(dirtyRow(targetDirty), warmMount)},
+	{name: "git clone / warm Mount", limit: 100, atLeast: true, got: ratio(freshClone, warmMount)},
+	{name: "Unmount with 50,000 dirty files", limit: 5, got: value(unmountRow(targetDirty))},
+	{name: "cold Create + Mount / git clone", limit: 1, got: ratio(coldMount, freshClone)},
+	{name: "update by 100 files / in-place fetch, reset, clean", limit: 0.7, got: ratio(updateMount, inPlacePush)},
+	{name: "64 Mounts at once after a push: fetches", limit: 1, got: most(pushedFetches(targetCrowd))},
+	{name: "64 Mounts at once after a push: ls-refs, but that of git fetch", limit: 1, got: most(pushedAsks(targetCrowd))},
+	{name: "64 Mounts at once: ls-refs", limit: 1, got: most(crowdAsks(targetCrowd))},
+	{name: "64 Mounts at once / one warm Mount", limit: 20, got: ratio(crowdRow(targetCrowd), warmMount)},
+	{name: "64 idle workspaces on top of one", limit: 64, got: value(spaceRow(targetCrowd))},
+	{name: "plan for 100,000 clones with five layers and discards each", limit: 200, got: value(planRow(targetPlanned))},
+	{name: "memory of that plan, with what it plans for", limit: 300e6 / (1 << 20), got: value(planSpace(targetPlanned))},
+	{name: "warm Mount while a million files are deleted / before", limit: 2, got: ratio(besideRow(targetDoomed), beforeRow(targetDoomed))},
+}
+
+// ratio is a row's median over another's.
+func ratio(a, b string) func(*report) *reading {
+	return func(r *report) *reading { return divide(r.row(a, targetFiles), r.row(b, targetFiles)) }
+}
+
+func divide(a, b *series) *reading {
+	if a == nil || b == nil || b.Median == 0 {
+		return nil
 	}
-	mount, small := r.row(warmMount, targetFiles), r.row(warmMount, smallFiles)
-	if ask := r.row(lsRemote, targetFiles); mount != nil && ask != nil {
-		add(target{
-			Name:  fmt.Sprintf("%s / %s at %d files, medians", warmMount, lsRemote, targetFiles),
-			Limit: warmFactor, Got: mount.Median / ask.Median, Unit: "x",
-			Note: fmt.Sprintf("%s / %s", milliseconds(mount.Median), milliseconds(ask.Median)),
-		})
+	return &reading{value: a.Median / b.Median, note: fmt.Sprintf("%s / %s", a.Unit.format(a.Median), b.Unit.format(b.Median))}
+}
+
+// value is a row's median.
+func value(name string) func(*report) *reading {
+	return func(r *report) *reading {
+		s := r.row(name, targetFiles)
+		if s == nil {
+			return nil
+		}
+		return &reading{value: s.Median, unit: s.Unit, note: fmt.Sprintf("max of %d: %s", len(s.Samples), s.Unit.format(s.max()))}
 	}
-	if u := r.row(unmountRow(targetDirty), targetFiles); u != nil {
-		add(target{
-			Name:  fmt.Sprintf("%s, at %d files, median", u.Name, targetFiles),
-			Limit: unmountLimit, Got: u.Median, Unit: u.Unit,
-			Note: fmt.Sprintf("max of %d: %s", len(u.Samples), milliseconds(u.max())),
-		})
+}
+
+// most is a row's largest sample: for what may never be more.
+func most(name string) func(*report) *reading {
+	return func(r *report) *reading {
+		s := r.row(name, targetFiles)
+		if s == nil {
+			return nil
+		}
+		return &reading{value: s.max(), unit: s.Unit, note: fmt.Sprintf("max of %d", len(s.Samples))}
 	}
-	if mount != nil && small != nil {
-		add(target{
-			Name:  fmt.Sprintf("%s at %d files / at %d", warmMount, targetFiles, smallFiles),
-			Limit: sizeFactor, Got: mount.Median / small.Median, Unit: "x", Informative: true,
-			Note: fmt.Sprintf("%s / %s", milliseconds(mount.Median), milliseconds(small.Median)),
+}
+
+// targets checks the goals whose rows were measured.
+func targets(r *report) (list []target) {
+	for _, g := range goals {
+		got := g.got(r)
+		if got == nil {
+			continue
+		}
+		list = append(list, target{
+			Name: g.name, Limit: g.limit, AtLeast: g.atLeast, Got: got.value, Unit: got.unit, Note: got.note,
+			Met: g.atLeast && got.value >= g.limit || !g.atLeast && got.value <= g.limit,
 		})
 	}
 	return list
 }
 
+// verdict says whether the target was met.
+func (t target) verdict() string {
+	if t.Met {
+		return "met"
+	}
+	return "NOT MET"
+}
+
+// figures are what was measured and the limit.
+func (t target) figures() (got, limit string) {
+	write := t.Unit.format
+	if t.Unit == "" {
+		write = times
+	}
+	limit = "at most "
+	if t.AtLeast {
+		limit = "at least "
+	}
+	return write(t.Got), limit + write(t.Limit)
+}
+
 func (t target) String() string {
-	verdict := "PASS"
-	if !t.Pass {
-		verdict = "FAIL"
-	}
-	if t.Informative {
-		verdict += " (informative)"
-	}
-	return fmt.Sprintf("%s  %s: %.2f %s, limit %g (%s)", verdict, t.Name, t.Got, t.Unit, t.Limit, t.Note)
+	got, limit := t.figures()
+	return fmt.Sprintf("%-7s  %s: %s, %s (%s)", t.verdict(), t.Name, got, limit, t.Note)
 }

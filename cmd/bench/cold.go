@@ -1,0 +1,92 @@
+package main
+
+import "context"
+
+// cold is the first mount of a subject beside all other ways to get the files:
+// those that begin with nothing, and those that begin with a clone on the same
+// disk. Each writes as many files, so each round is on a disk of its own.
+func cold(c config) group {
+	usedByClone := 0.0
+	clone := func(name, dir string, against []string, args ...string) row {
+		return row{name: name, against: against, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+			before, err := s.disk.used()
+			if err != nil {
+				return 0, err
+			}
+			took, err := clock(func() error {
+				_, err := git(ctx, s.disk.dir, append(append([]string{"clone", "-q"}, args...), s.url(), s.peer(dir))...)
+				return err
+			})
+			if err != nil {
+				return 0, err
+			}
+			// What the next one finds: nothing to be written any more.
+			after, err := s.disk.used()
+			usedByClone = toMiB(after - before)
+			return took, err
+		}}
+	}
+	both, near := []string{coldMount, warmMount}, []string{warmMount}
+	return group{
+		name: "cold", rounds: c.runs, fresh: true, copies: 8,
+		prepare: func(ctx context.Context, s *scene) error {
+			if _, err := git(ctx, s.disk.dir, "clone", "-q", "--mirror", s.url(), s.peer("mirror")); err != nil {
+				return err
+			}
+			_, err := s.disk.used()
+			return err
+		},
+		rows: []row{
+			{name: coldMount, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				var l lease
+				took, err := clock(func() (err error) {
+					if err = s.create(ctx, "cold", "cold"); err == nil {
+						l, _, err = s.mount(ctx, "cold")
+					}
+					return err
+				})
+				if err != nil {
+					return 0, err
+				}
+				if _, err = s.unmount(ctx, l); err == nil {
+					_, err = s.disk.used()
+				}
+				return took, err
+			}},
+			clone("git clone --depth 1", "depth", both, "--depth", "1"),
+			clone("git clone --reference", "reference", near, "--reference", "mirror"),
+			clone(freshClone, "clone", both),
+			{name: cloneSpace(crowdSmall), against: []string{spaceRow(crowdSmall)}, unit: mib, sample: func(context.Context, *scene, int) (float64, error) {
+				return float64(crowdSmall-1) * usedByClone, nil
+			}},
+			{name: cloneSpace(c.crowd), against: []string{spaceRow(c.crowd)}, unit: mib, sample: func(context.Context, *scene, int) (float64, error) {
+				return float64(c.crowd-1) * usedByClone, nil
+			}},
+			{name: "git-sync's way, first sync", against: []string{coldMount}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				took, err := clock(func() error { return gitSync(ctx, s.peer("git-sync"), s.url()) })
+				if err == nil {
+					_, err = s.disk.used()
+				}
+				return took, err
+			}},
+			{name: "cp -a --reflink=auto of a clone", against: near, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				return copyTree(ctx, s, "clone", "copy")
+			}},
+		},
+	}
+}
+
+// copyTree copies a directory of the disk as one would without git.
+func copyTree(ctx context.Context, s *scene, from, to string) (float64, error) {
+	if err := s.disk.sync(); err != nil {
+		return 0, err
+	}
+	took, err := clock(func() error {
+		_, err := tool(ctx, "cp", "-a", "--reflink=auto", s.peer(from), s.peer(to))
+		return err
+	})
+	if err == nil {
+		err = s.disk.sync()
+	}
+	return took, err
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// crowdRow and pushedRow are the names of crowd's times; the others count what
+// the server was asked meanwhile.
+func crowdRow(n int) string  { return fmt.Sprintf("%d Mounts at once", n) }
+func pushedRow(n int) string { return fmt.Sprintf("%d Mounts at once, 100 files changed", n) }
+
+func crowdAsks(n int) string { return crowdRow(n) + ": ls-refs at the server" }
+func pushedAsks(n int) string {
+	return pushedRow(n) + ": ls-refs at the server, but those of git fetch"
+}
+func pushedFetches(n int) string { return pushedRow(n) + ": fetches at the server" }
+
+// atOnce is many mounts at once, of as many volumes of one subject, until the last
+// has answered: with nothing new, and after a push.
+func atOnce(c config) group {
+	var names []string
+	for i := range c.crowd {
+		names = append(names, fmt.Sprintf("crowd-%d", i))
+	}
+	var got asked // of the latest sample
+	sample := func(ctx context.Context, s *scene) (float64, error) {
+		if err := errors.Join(s.settled(ctx), s.disk.sync()); err != nil {
+			return 0, err
+		}
+		s.server.Reset()
+		var leases []lease
+		took, err := clock(func() (err error) {
+			leases, err = s.together(ctx, names)
+			return err
+		})
+		got = tally(s.server.Requests())
+		return took, errors.Join(err, s.release(ctx, leases))
+	}
+	counted := func(name string, which func() int) row {
+		return row{name: name, unit: count, sample: func(context.Context, *scene, int) (float64, error) {
+			return float64(which()), nil
+		}}
+	}
+	return group{
+		name: "crowd", rounds: c.runs, copies: 3,
+		prepare: func(ctx context.Context, s *scene) error {
+			for _, name := range names {
+				if err := s.create(ctx, name, "crowd"); err != nil {
+					return err
+				}
+			}
+			_, err := s.use(ctx, names[0], nil)
+			return err
+		},
+		rows: []row{
+			{name: crowdRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				return sample(ctx, s)
+			}},
+			counted(crowdAsks(c.crowd), func() int { return got.asks }),
+			{name: pushedRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
+				if _, err := s.push(ctx, i); err != nil {
+					return 0, err
+				}
+				return sample(ctx, s)
+			}},
+			counted(pushedAsks(c.crowd), func() int { return got.asks }),
+			counted(pushedFetches(c.crowd), func() int { return got.fetches }),
+		},
+	}
+}
+
+// together mounts volumes at once, and returns the leases when the last mount has
+// answered.
+func (s *scene) together(ctx context.Context, names []string) ([]lease, error) {
+	leases := make([]lease, len(names))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, name := range names {
+		g.Go(func() (err error) {
+			leases[i], _, err = s.mount(ctx, name)
+			return err
+		})
+	}
+	return leases, g.Wait()
+}
+
+// release ends leases.
+func (s *scene) release(ctx context.Context, leases []lease) error {
+	var errs []error
+	for _, l := range leases {
+		if l.dir != "" {
+			_, err := s.unmount(ctx, l)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// asked is what a server was asked: fetches, and questions for refs beside the
+// one with which every git fetch begins.
+type asked struct{ asks, fetches int }
+
+// tally counts requests in the order in which they came. A fetch is any number of
+// rounds in a row, for one that finds out what it shares takes several.
+func tally(requests []gitserver.Request) (a asked) {
+	fetching := false
+	for _, r := range requests {
+		switch r.Kind {
+		case gitserver.LsRefs:
+			a.asks++
+		case gitserver.Fetch:
+			if !fetching {
+				a.fetches++
+				a.asks--
+			}
+		}
+		fetching = r.Kind == gitserver.Fetch
+	}
+	return a
+}

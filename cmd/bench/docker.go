@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// docker is a container's whole life with our volume beside one with a volume of
+// the engine's own that is empty: what a user waits for.
+func docker(c config) group {
+	const often = 3
+	ours := func(name, volume string, most int, before func(ctx context.Context, s *scene, i int) (string, error)) row {
+		return row{name: name, unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
+			if i >= most {
+				return 0, errEnough
+			}
+			name := volume
+			if before != nil {
+				var err error
+				if name, err = before(ctx, s, i); err != nil {
+					return 0, err
+				}
+			}
+			if err := s.disk.sync(); err != nil {
+				return 0, err
+			}
+			took, _, err := s.container(ctx, name, "true")
+			return took, err
+		}}
+	}
+	return group{
+		name: "docker", rounds: often * c.runs, copies: c.runs + 4, container: true,
+		prepare: func(ctx context.Context, s *scene) error {
+			if err := s.volume("warm", "warm"); err != nil {
+				return err
+			}
+			if _, err := s.engine.Try("volume", "create", "empty"); err != nil {
+				return err
+			}
+			// That the files are there is seen once, and both have run once.
+			if _, out, err := s.container(ctx, "warm", "cat", "/w/README.md"); err != nil || out == "" {
+				return fmt.Errorf("README.md in the container: %q %w", out, err)
+			}
+			_, _, err := s.container(ctx, "empty", "true")
+			return err
+		},
+		rows: []row{
+			ours(dockerWarm, "warm", often*c.runs, nil),
+			{name: dockerEmpty, against: []string{dockerWarm, dockerCold, dockerPush}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				if err := s.disk.sync(); err != nil {
+					return 0, err
+				}
+				took, _, err := s.container(ctx, "empty", "true")
+				return took, err
+			}},
+			ours(dockerCold, "", c.runs, func(_ context.Context, s *scene, i int) (string, error) {
+				name := fmt.Sprintf("cold-%d", i)
+				return name, s.volume(name, name)
+			}),
+			ours(dockerPush, "", c.runs, func(ctx context.Context, s *scene, i int) (string, error) {
+				_, err := s.push(ctx, i)
+				return "warm", err
+			}),
+		},
+	}
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// gitSync does what one round of kubernetes/git-sync does, version 4, without its
+// default of depth 1: a bare repository below root, a worktree for each commit
+// beside it, and the symlink "current" to the newest, which is replaced by a
+// rename. Where nothing is new it checks what is there, as git-sync does. It
+// leaves earlier worktrees, which git-sync deletes afterwards.
+func gitSync(ctx context.Context, root, url string) error {
+	bare, current := filepath.Join(root, "bare"), filepath.Join(root, "current")
+	if err := os.Mkdir(root, 0o755); err == nil {
+		if _, err := git(ctx, root, "init", "-q", "--bare", bare); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	out, err := git(ctx, bare, "ls-remote", "-q", url, "refs/heads/main", "refs/heads/main^{}")
+	if err != nil {
+		return err
+	}
+	id, _, ok := strings.Cut(out, "\t")
+	if !ok {
+		return fmt.Errorf("%s has no branch main", url)
+	}
+	if have, err := os.Readlink(current); err == nil && have == id {
+		if err := at(ctx, current, id); err != nil {
+			return err
+		}
+		_, err := git(ctx, current, "fsck", "--no-progress", "--connectivity-only")
+		return err
+	}
+	tree := filepath.Join(root, id)
+	for _, args := range [][]string{
+		{"fetch", "-q", "--no-auto-gc", "--prune", url, "refs/heads/main"},
+		{"worktree", "add", "--force", "--detach", "--no-checkout", tree, id},
+	} {
+		if _, err := git(ctx, bare, args...); err != nil {
+			return err
+		}
+	}
+	if _, err := git(ctx, tree, "reset", "-q", "--hard", id, "--"); err != nil {
+		return err
+	}
+	fresh := current + ".new"
+	return errors.Join(os.Symlink(id, fresh), os.Rename(fresh, current))
+}
+
+// at fails when the checkout in dir is of another commit.
+func at(ctx context.Context, dir, id string) error {
+	out, err := git(ctx, dir, "rev-parse", "HEAD")
+	if err == nil && strings.TrimSpace(out) != id {
+		err = fmt.Errorf("%s is at %s, the remote at %s", dir, strings.TrimSpace(out), id)
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// repo is the name of the one repository of a place's server.
+const repo = "sample"
+
+// place is what all groups of one number of files share.
+type place struct {
+	config
+	files  int
+	root   string // a directory of our own
+	server *gitserver.Server
+}
+
+// openPlace generates the repository, with history, and serves it.
+func openPlace(c config, files int) (*place, error) {
+	root, err := os.MkdirTemp(c.base, "helmdeck-bench-")
+	if err != nil {
+		return nil, err
+	}
+	p := &place{config: c, files: files, root: root}
+	if err := p.open(); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *place) open() error {
+	if err := os.Chmod(p.root, 0o755); err != nil { // for the uid that fetches
+		return err
+	}
+	_, err := gitserver.Generate(filepath.Join(p.root, repo+".git"), gitserver.Spec{
+		Seed: 1, Files: p.files, Commits: 20, Changes: 20, Branches: []string{"feature/x", "release-1.0"},
+	})
+	if err == nil {
+		p.server, err = gitserver.Start(p.root)
+	}
+	return err
+}
+
+// close takes everything away. What a scene could not give up stays.
+func (p *place) close() error {
+	var err error
+	if p.server != nil {
+		err = p.server.Close()
+	}
+	left, globErr := filepath.Glob(filepath.Join(p.root, "scene-*"))
+	if err = errors.Join(err, globErr); err != nil || len(left) > 0 {
+		return leftBehind(err) // not RemoveAll: something may be mounted there still
+	}
+	return leftBehind(os.RemoveAll(p.root))
+}
+
+// leftError is why something could not be taken away.
+type leftError struct{ error }
+
+func leftBehind(errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return leftError{err}
+	}
+	return nil
+}
+
+// url is the repository's.
+func (p *place) url() string { return p.server.URL(repo) }

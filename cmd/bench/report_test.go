@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sample is a run with peers of one row, of two, and of one that was not measured.
+func sample() *report {
+	r := new(report)
+	for i, files := range []int{1000, 100000} {
+		slow := []float64{1, 100}[i]
+		r.put(freshClone, files, ms, []string{coldMount, warmMount}, 30*slow)
+		r.put(coldMount, files, ms, nil, 20*slow)
+		r.put(warmMount, files, ms, nil, 12)
+		r.put(lsRemote, files, ms, []string{warmMount}, 9)
+	}
+	r.put(dockerEmpty, 100000, ms, []string{dockerWarm}, 200)
+	r.Targets = targets(r)
+	return r
+}
+
+func TestTable(t *testing.T) {
+	want := []string{
+		"cold Create + Mount|20.0 ms|2.00 s",
+		"  git clone|30.0 ms (1.50x)|3.00 s (1.50x)",
+		"warm Mount|12.0 ms|12.0 ms",
+		"  git clone|30.0 ms (2.50x)|3.00 s (250x)",
+		"  git ls-remote URL REF|9.00 ms (0.75x)|9.00 ms (0.75x)",
+		"docker run, empty local volume||200 ms",
+	}
+	var got []string
+	for _, l := range sample().lines() {
+		name := l.name
+		if l.peer {
+			name = "  " + name
+		}
+		got = append(got, name+"|"+strings.Join(l.cells, "|"))
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	var out strings.Builder
+	sample().print(&out)
+	for _, text := range []string{"1,000 files", "100,000 files", "  git clone ", " targets met; for "} {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("%q is not in the table:\n%s", text, out.String())
+		}
+	}
+}
+
+func TestPageIsWrittenFromTheResults(t *testing.T) {
+	dir := t.TempDir()
+	results := filepath.Join(dir, "bench.json")
+	if err := sample().write(results); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-report", dir, "-out", results}, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, pageName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"| | 1,000 files | 100,000 files |\n", "| **warm Mount** | 12.0 ms | 12.0 ms |\n",
+		"| &nbsp;&nbsp;git clone | 30.0 ms (2.50x) | 3.00 s (250x) |\n", "](" + plotName + ")",
+		"| git clone / warm Mount | 250x (3.00 s / 12.0 ms) | at least 100x | met |\n", "make performance",
+	} {
+		if !strings.Contains(string(page), text) {
+			t.Errorf("%q is not in the page:\n%s", text, page)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, plotName)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPlot(t *testing.T) {
+	for name, r := range map[string]*report{"two sizes": sample(), "nothing": new(report)} {
+		picture := r.plot()
+		for d := xml.NewDecoder(strings.NewReader(picture)); ; {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, picture)
+			}
+		}
+		for _, bad := range []string{"NaN", "Inf", "%!"} {
+			if strings.Contains(picture, bad) {
+				t.Errorf("%s: %q is in the picture:\n%s", name, bad, picture)
+			}
+		}
+	}
+	picture := sample().plot()
+	for _, text := range []string{">100,000<", ">1 s<", "ours: warm Mount, 12.0 ms<", "git clone, 3.00 s<"} {
+		if !strings.Contains(picture, text) {
+			t.Errorf("%q is not in the picture:\n%s", text, picture)
+		}
+	}
+}
+
+func TestLabelsStayApart(t *testing.T) {
+	r := new(report)
+	for i, name := range []string{warmMount, lsRemote, inPlace, freshClone, "git clone --depth 1"} {
+		r.put(name, 1000, ms, nil, 100+float64(i)/100)
+	}
+	all := r.curves()
+	spread(all, scale{10, 1000, 400, 80})
+	for i, a := range all {
+		for _, b := range all[:i] {
+			if d := a.labelY - b.labelY; d > -labelGap+1 && d < labelGap-1 {
+				t.Errorf("labels %q and %q are %s pixels apart", a.label, b.label, strconv.FormatFloat(d, 'f', 1, 64))
+			}
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// crowdSmall is the smaller number of workspaces whose disk is measured; the
+// larger is that of the mounts at once.
+const crowdSmall = 16
+
+func spaceRow(n int) string   { return fmt.Sprintf("disk of %d idle workspaces on top of one", n) }
+func cloneSpace(n int) string { return fmt.Sprintf("disk of %d git clones on top of one, from one", n) }
+
+// space is what idle workspaces of one volume take on the disk, beyond what one of
+// them does. What clones take is measured where they are made, in cold.
+func space(c config) group {
+	var leases []lease
+	var one int64
+	grow := func(ctx context.Context, s *scene, n int) error {
+		for len(leases) < n {
+			l, _, err := s.mount(ctx, "warm")
+			if err != nil {
+				return err
+			}
+			leases = append(leases, l)
+		}
+		return nil
+	}
+	sample := func(ctx context.Context, s *scene, n int) (float64, error) {
+		if err := grow(ctx, s, n); err != nil {
+			return 0, err
+		}
+		used, err := s.disk.used()
+		return toMiB(used - one), err
+	}
+	return group{
+		name: "space", rounds: c.runs, copies: 2,
+		prepare: func(ctx context.Context, s *scene) error { return s.warmUp(ctx) },
+		rows: []row{
+			{name: spaceRow(crowdSmall), unit: mib, sample: func(ctx context.Context, s *scene, _ int) (_ float64, err error) {
+				if err := errors.Join(s.settled(ctx), grow(ctx, s, 1)); err != nil {
+					return 0, err
+				}
+				if one, err = s.disk.used(); err != nil {
+					return 0, err
+				}
+				return sample(ctx, s, crowdSmall)
+			}},
+			{name: spaceRow(c.crowd), unit: mib, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				more, err := sample(ctx, s, c.crowd)
+				err = errors.Join(err, s.release(ctx, leases))
+				leases = nil
+				return more, err
+			}},
+		},
+	}
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// status is the first git status in a workspace beside one in a clone that has
+// seen one before: the best that git can do.
+func status(c config) group {
+	look := func(ctx context.Context, dir string) (float64, error) {
+		return clock(func() error {
+			_, err := git(ctx, dir, "status", "--porcelain")
+			return err
+		})
+	}
+	return group{
+		name: "status", rounds: c.runs, copies: 3,
+		prepare: func(ctx context.Context, s *scene) error {
+			if _, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("plain")); err != nil {
+				return err
+			}
+			// In the second of the clone git can't tell that a file is unchanged, and
+			// would read all of them each time.
+			time.Sleep(time.Second)
+			if _, err := look(ctx, s.peer("plain")); err != nil {
+				return err
+			}
+			return s.warmUp(ctx)
+		},
+		rows: []row{
+			{name: firstStatus, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (took float64, err error) {
+				_, err = s.use(ctx, "warm", func(dir string) (err error) {
+					took, err = look(ctx, dir)
+					return err
+				})
+				return took, err
+			}},
+			{name: "git status in a plain clone", against: []string{firstStatus}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				return look(ctx, s.peer("plain"))
+			}},
+		},
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// line is one of the table: a row of ours, or under it one of its peers.
+type line struct {
+	name  string
+	peer  bool
+	cells []string // a median for each number of files, with the ratio to ours
+}
+
+// sizes are the numbers of files that were measured.
+func (r *report) sizes() (sizes []int) {
+	for _, s := range r.Rows {
+		if !slices.Contains(sizes, s.Files) {
+			sizes = append(sizes, s.Files)
+		}
+	}
+	slices.Sort(sizes)
+	return sizes
+}
+
+// lines are those of the table, in the order in which ours were measured first,
+// and the peers under each. A peer of two is there twice; one of none that was
+// measured comes last.
+func (r *report) lines() (lines []line) {
+	add := func(name, against string) {
+		l := line{name: name, peer: against != ""}
+		for _, files := range r.sizes() {
+			l.cells = append(l.cells, r.cell(name, against, files))
+		}
+		lines = append(lines, l)
+	}
+	var names, ours []string
+	for _, s := range r.Rows {
+		if slices.Contains(names, s.Name) {
+			continue
+		}
+		names = append(names, s.Name)
+		if len(s.Against) == 0 {
+			ours = append(ours, s.Name)
+		}
+	}
+	alone := slices.Clone(names)
+	for _, name := range ours {
+		add(name, "")
+		alone = slices.DeleteFunc(alone, func(n string) bool { return n == name })
+		for _, peer := range names {
+			if i := slices.IndexFunc(r.Rows, func(s series) bool { return s.Name == peer }); slices.Contains(r.Rows[i].Against, name) {
+				add(peer, name)
+				alone = slices.DeleteFunc(alone, func(n string) bool { return n == peer })
+			}
+		}
+	}
+	for _, name := range alone {
+		add(name, "")
+	}
+	return lines
+}
+
+func (r *report) cell(name, against string, files int) string {
+	s := r.row(name, files)
+	if s == nil {
+		return ""
+	}
+	text := s.Unit.format(s.Median)
+	if ours := r.row(against, files); ours != nil && ours.Median > 0 {
+		text += fmt.Sprintf(" (%s)", times(s.Median/ours.Median))
+	}
+	return text
+}
+
+// times writes a ratio.
+func times(ratio float64) string {
+	if ratio >= 10 {
+		return fmt.Sprintf("%.0fx", ratio)
+	}
+	return fmt.Sprintf("%.2fx", ratio)
+}
+
+// thousands writes a number with commas.
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

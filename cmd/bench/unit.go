@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// unit is what a value counts.
+type unit string
+
+const (
+	ms    unit = "ms"
+	mib   unit = "MiB"
+	count unit = "count"
+)
+
+// format writes a value as a person reads it.
+func (u unit) format(v float64) string {
+	switch {
+	case u == count:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case u == ms && v >= 1000:
+		return fmt.Sprintf("%.2f s", v/1000)
+	case u == mib && v >= 1024:
+		return fmt.Sprintf("%.1f GiB", v/1024)
+	case v >= 100:
+		return fmt.Sprintf("%.0f %s", v, u)
+	case v >= 10:
+		return fmt.Sprintf("%.1f %s", v, u)
+	}
+	return fmt.Sprintf("%.2f %s", v, u)
+}

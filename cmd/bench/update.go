@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// changes is how many files an update changes.
+const changes = 100
+
+// push adds a commit to the remote's main that changes files all over the tree,
+// and returns its id. A round is only pushed once.
+func (p *place) push(ctx context.Context, round int) (string, error) {
+	out, err := git(ctx, p.root, "--git-dir="+p.server.Path(repo), "ls-tree", "-r", "-z", "--name-only", "main", "src")
+	if err != nil {
+		return "", err
+	}
+	var commit []gitserver.Change
+	all := nulSeparated(out)
+	for i := 0; i < len(all) && len(commit) < changes; i += max(1, len(all)/changes) {
+		commit = append(commit, gitserver.Change{Path: all[i], Content: fmt.Sprintf("round %d of %s\n", round, all[i])})
+	}
+	return gitserver.Commit(p.server.Path(repo), "main", commit...)
+}
+
+// update is the first mount after a push beside the update of a working tree in
+// place, and beside a new worktree. All get the same commit.
+func update(c config) group {
+	var pushed string
+	peer := func(name, dir string, do func(ctx context.Context, dir string, s *scene) error) row {
+		return row{name: name, against: []string{updateMount}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+			if err := s.disk.sync(); err != nil {
+				return 0, err
+			}
+			return clock(func() error { return do(ctx, s.peer(dir), s) })
+		}}
+	}
+	return group{
+		name: "update", rounds: c.runs, copies: c.runs + 4,
+		prepare: func(ctx context.Context, s *scene) error {
+			if err := gitSync(ctx, s.peer("git-sync"), s.url()); err != nil {
+				return err
+			}
+			if _, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("in-place")); err != nil {
+				return err
+			}
+			return s.warmUp(ctx)
+		},
+		rows: []row{
+			{name: updateMount, unit: ms, sample: func(ctx context.Context, s *scene, i int) (_ float64, err error) {
+				if pushed, err = s.push(ctx, i); err != nil {
+					return 0, err
+				}
+				if err := s.disk.sync(); err != nil {
+					return 0, err
+				}
+				return s.use(ctx, "warm", func(dir string) error { return at(ctx, dir, pushed) })
+			}},
+			peer(inPlacePush, "in-place", func(ctx context.Context, dir string, _ *scene) error { return reuse(ctx, dir) }),
+			peer("git-sync's way, 100 files changed", "git-sync", func(ctx context.Context, dir string, s *scene) error {
+				return gitSync(ctx, dir, s.url())
+			}),
+		},
+	}
+}

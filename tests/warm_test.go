@@ -1,0 +1,117 @@
+package tests
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ended waits until no more than left workspaces of a subject are there. What it has promoted by then the next one finds;
+// and what was written at warm paths alone is no discard.
+func (e *engine) ended(t *testing.T, subject string, left int) {
+	t.Helper()
+	eventually(t, "the workspaces to end", func() error {
+		dirs, err := filepath.Glob(e.Data("clones", subject, "*", "workspaces", "*"))
+		if err == nil && len(dirs) > left {
+			err = fmt.Errorf("%d are left, such as %s", len(dirs), dirs[0])
+		}
+		return err
+	})
+}
+
+// packages lists the files below node_modules and their content.
+const packages = "cd node_modules 2>/dev/null && grep -r . . | sort || echo none"
+
+// What one container leaves in node_modules the next one finds, through several generations of what package managers do.
+func TestWarm(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	// docker's --mount takes a value with a comma in quotes.
+	m := mount("", "repo="+r.url, "subject="+subject(t)) + `,"volume-opt=warm=node_modules,web/dist"`
+	with := func(option string) string { return m + ",volume-opt=" + option }
+	run := func(m, script, want string) {
+		t.Helper()
+		if got := e.sh(t, m, script); got != want {
+			t.Errorf("%s: got %q, want %q", script, got, want)
+		}
+		e.ended(t, subject(t), 0)
+	}
+	run(m, `mkdir -p node_modules/a/lib node_modules/b node_modules/c web/dist
+		echo a1 >node_modules/a/index; echo a1 >node_modules/a/lib/x; echo b1 >node_modules/b/index; echo c1 >node_modules/c/index
+		echo 1 >web/dist/out; ln -s ../a/index node_modules/b/link`, "")
+	run(m, packages+"; cd ..; git status --porcelain web", "./a/index:a1\n./a/lib/x:a1\n./b/index:b1\n./b/link:a1\n./c/index:c1\n?? web/")
+	// Changed, replaced, removed, added: npm moves what it replaces out of the way first.
+	run(m, `echo a2 >node_modules/a/index
+		mv node_modules/b node_modules/.b-retired; mkdir node_modules/b; echo b2 >node_modules/b/main; rm -rf node_modules/.b-retired
+		rm -rf node_modules/c; mkdir node_modules/d; echo d2 >node_modules/d/index; rm -rf web/dist`, "")
+	second := "./a/index:a2\n./a/lib/x:a1\n./b/main:b2\n./d/index:d2"
+	run(m, packages+"; ls ../web 2>/dev/null || true", second)
+
+	// A job that is not trusted sees it, and leaves nothing behind.
+	run(with("cache=readonly"), `echo evil >node_modules/a/index; mkdir -p web/dist; echo evil >web/dist/out
+		echo evil >.hdcache/npm/x 2>/dev/null || echo refused`, "refused")
+	run(m, packages+"; ls ../web 2>/dev/null || true", second)
+	// What must not mix does not; a branch begins with what the default branch has.
+	run(with("warm_key=image-2"), packages, "none")
+	run(with("uid=1000"), packages, "none")
+	run(with("ref=feature/x"), packages+"; echo x >topic", second)
+	run(with("ref="+r.head), packages, second)
+	run(m, packages, second)
+
+	// A clean install replaces everything.
+	run(m, "rm -rf node_modules; mkdir node_modules; echo e3 >node_modules/e", "")
+	run(m, packages, "./e:e3")
+	run(with("ref=feature/x"), packages, second+"\n./topic:x")
+	run(m, "git clean -ffdxq", "")
+	run(m, packages, "none")
+}
+
+// Of two containers that run at the same time the one that ends first is carried over.
+func TestWarmTogether(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	volume := subject(t)
+	e.create(t, volume, "repo="+r.url, "subject="+subject(t), "warm=node_modules", "uid=1000", "gid=1000")
+	first, second := e.sleeper(t, mount(volume), "--user", "1000:1000"), e.sleeper(t, mount(volume), "--user", "1000:1000")
+	first.sh(t, "mkdir node_modules; echo 1 >node_modules/first")
+	second.sh(t, "mkdir node_modules; echo 2 >node_modules/second")
+	second.remove(t)
+	e.ended(t, subject(t), 1)
+	first.remove(t)
+	e.ended(t, subject(t), 0)
+	third := e.sleeper(t, mount(volume), "--user", "1000:1000")
+	if got := third.sh(t, packages+"; touch node_modules; git status --porcelain"); got != "./second:2" {
+		t.Errorf("got %q, want what ended first", got)
+	}
+	status := fmt.Sprint(e.status(t, volume)["warm"])
+	if !strings.Contains(status, "path:node_modules") || !strings.Contains(status, "layers:1") {
+		t.Errorf("status %s", status)
+	}
+	third.remove(t)
+	e.docker(t, "volume", "rm", volume)
+}
+
+// With CAP_SYS_ADMIN too, what a container leaves at a warm path that is no plain directory of its own is not carried over.
+func TestWarmHostile(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	m := mount("", "repo="+r.url, "subject="+subject(t), "warm=node_modules")
+	e.sh(t, m, "mkdir node_modules; echo good >node_modules/x")
+	e.ended(t, subject(t), 0)
+	for name, script := range map[string]string{
+		"a link":      "rm -rf node_modules; ln -s /etc node_modules",
+		"a device":    "echo evil >node_modules/x; mknod node_modules/null c 1 3",
+		"a hard link": "echo evil >node_modules/x; ln node_modules/x ../w/twin",
+		"a whiteout":  "echo evil >node_modules/x; mknod node_modules/y c 0 0 2>/dev/null; mknod node_modules/z b 7 0",
+		"an attribute": `echo evil >node_modules/x; mkdir node_modules/d
+			setfattr -n trusted.overlay.redirect -v /.git node_modules/d 2>/dev/null; mknod node_modules/null c 1 3`,
+	} {
+		e.sh(t, m, "set +e; "+script+"; true", "--cap-add", "SYS_ADMIN")
+		e.reclaimed(t, subject(t))
+		if got := e.sh(t, m, packages); got != "./x:good" {
+			t.Errorf("after %s: got %q", name, got)
+		}
+		e.ended(t, subject(t), 0)
+	}
+}

@@ -40,15 +40,15 @@ func (c *Clone) unneeded() []member {
 // named and that is at its commit, or a tree of that kind that stands on it. It is
 // called with mu held, of a clone that has a record.
 func (c *Clone) needs() map[string]string {
-	refs := make(map[string]string) // by commit
-	for _, store := range c.rec.Stores {
-		for word, r := range store.Refs {
-			refs[r.Commit] = "ref " + word
-		}
-	}
+	refs := c.refs()
 	needs := make(map[string]string)
 	for id, l := range c.trees.known {
 		need := refs[l.Commit]
+		if len(l.Chain) > 1 {
+			if _, flat := c.flatLocked(l.Shape, l.Commit); flat {
+				need = "" // mounts take that one
+			}
+		}
 		if c.trees.users[id] > 0 {
 			need = heldBy
 		}
@@ -70,6 +70,18 @@ func (c *Clone) needs() map[string]string {
 		}
 	}
 	return needs
+}
+
+// refs names, by commit, a ref that a volume has named and that is there. It is
+// called with mu held, of a clone that has a record.
+func (c *Clone) refs() map[string]string {
+	refs := make(map[string]string)
+	for _, store := range c.rec.Stores {
+		for word, r := range store.Refs {
+			refs[r.Commit] = "ref " + word
+		}
+	}
+	return refs
 }
 
 const heldBy = "a workspace, a discard or a build"

@@ -68,6 +68,10 @@ type Manager struct {
 	rounds  syncRounds
 	// measures has measureClones look at unmeasured.
 	measures chan struct{}
+	// flattening is held by the one that flattens a tree.
+	flattening  chan struct{}
+	flattenAt   int   // the constants; smaller ones in tests
+	flattenFrom int64 // likewise
 
 	mu         sync.Mutex
 	clones     map[string]*Clone
@@ -86,6 +90,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	m := &Manager{
 		Config: c, clones: make(map[string]*Clone), syncs: make(chan struct{}, 1),
 		measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]bool),
+		flattening: make(chan struct{}, 1), flattenAt: flattenAt, flattenFrom: flattenFrom,
 	}
 	m.rounds.token = make(chan struct{}, 1)
 	m.ctx, m.stop = context.WithCancel(context.Background())
@@ -167,7 +172,7 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 		dir := filepath.Join(m.Root, "clones", key)
 		c = &Clone{
 			m: m, key: key, dir: dir, subject: s, repo: repo, trees: newTrees(dir), gitLayers: newGitLayers(dir),
-			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1), changed: make(map[string]bool),
+			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1), changed: make(map[string]bool), built: make(map[string]Spec),
 		}
 		m.clones[key] = c
 	}

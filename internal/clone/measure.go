@@ -119,6 +119,7 @@ func (c *Clone) measure(ctx context.Context) error {
 			c.setStoreSize(name, size)
 		}
 	}
+	c.flattenSoon()
 	return errors.Join(append(errs, c.save(layers...))...)
 }
 

@@ -22,6 +22,9 @@ const treeShape = "files-3"
 func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
 	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
 	id := layerID("tree", shape, commit)
+	if l, ok := c.find(c.trees, flatID(shape, commit)); ok {
+		return l, nil
+	}
 	return c.layer(ctx, c.trees, id, func(ctx context.Context, dir string) (meta.Layer, error) {
 		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), commit)
 		if err == nil && !ok { // a tag may be of a tree or of a file
@@ -37,6 +40,7 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		defer end()
 		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
 		done, err := c.buildDelta(ctx, s, &l, dir)
+		c.flattenLater(s, l)
 		if err == nil && done || ctx.Err() != nil || NoSpace(err) {
 			return l, err
 		}

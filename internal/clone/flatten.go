@@ -1,0 +1,117 @@
+package clone
+
+import (
+	"context"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+const (
+	// flattenAt is the length of a chain from which its tree is built again, whole.
+	// Sixteen layers cost a mount and a first git status next to nothing (0.4 ms
+	// against 0.2, 0.35 s against 0.32 with 100,000 files).
+	flattenAt = 16
+	// flattenFrom is what the layers above the lowest one take at least, in bytes,
+	// before their weight is a reason: below there is nothing to gain.
+	flattenFrom = 16 << 20
+	// maxChain bounds a chain that nothing has flattened: overlayfs takes 500 layers,
+	// 200 on older kernels, and a workspace adds some of its own.
+	maxChain = 64
+)
+
+// flatID is the ID of a tree that was built whole although there was one of the
+// same shape and commit, on top of others. It is a layer beside that one: mounts
+// take it from then on, and the others go when nothing stands on them any more.
+func flatID(shape, commit string) string { return layerID("tree", "flat", shape, commit) }
+
+// flatLocked returns the flat tree of a shape and commit.
+func (c *Clone) flatLocked(shape, commit string) (meta.Layer, bool) {
+	l, ok := c.trees.known[flatID(shape, commit)]
+	return l, ok
+}
+
+// heavyLocked reports whether a tree is to be flattened: its chain is long, or what
+// it has on top of the lowest layer weighs more than half of that.
+func (c *Clone) heavyLocked(t meta.Layer) bool {
+	n := len(t.Chain)
+	if n < 2 || n >= c.m.flattenAt {
+		return n >= c.m.flattenAt
+	}
+	base := c.trees.known[t.Chain[n-1]]
+	var above int64
+	for _, id := range t.Chain[:n-1] {
+		above += c.trees.known[id].Size.Bytes
+	}
+	return !base.Size.At.IsZero() && above >= c.m.flattenFrom && above > base.Size.Bytes/2
+}
+
+// flattenLater has a tree that is being built looked at once it has a size.
+func (c *Clone) flattenLater(s Spec, tree meta.Layer) {
+	if len(tree.Chain) < 2 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.built[tree.ID] = s
+}
+
+// flattenSoon flattens in the background what is to be flattened.
+func (c *Clone) flattenSoon() {
+	for t, s := range c.toFlatten() {
+		c.m.Background(func(ctx context.Context) {
+			if err := c.flatten(ctx, s, *t); err != nil && ctx.Err() == nil {
+				c.m.Log.WithError(err).WithField("clone", c.key).Warn("flatten a tree: its layers stay")
+			}
+		})
+	}
+}
+
+// toFlatten takes those of the trees that were built lately and have a size, and
+// returns which of them are to be built again whole: that are heavy, and that a ref
+// is at.
+func (c *Clone) toFlatten() map[*meta.Layer]Spec {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make(map[*meta.Layer]Spec)
+	for id, s := range c.built {
+		t, ok := c.trees.known[id]
+		if !ok || t.Size.At.IsZero() {
+			continue // not yet
+		}
+		delete(c.built, id)
+		if c.rec != nil && c.refs()[t.Commit] != "" && c.heavyLocked(t) {
+			list[&t] = s
+		}
+	}
+	return list
+}
+
+// flatten builds a tree again, whole, one at a time. No room is made for it: it only saves some.
+func (c *Clone) flatten(ctx context.Context, s Spec, t meta.Layer) error {
+	select {
+	case c.m.flattening <- struct{}{}:
+		defer func() { <-c.m.flattening }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	id := flatID(t.Shape, t.Commit)
+	flat, err := shareUsing(ctx, c, "layer\x00"+c.trees.path(id), func(ctx context.Context) (meta.Layer, error) {
+		if l, ok := c.find(c.trees, id); ok {
+			return l, nil
+		}
+		return c.make(ctx, c.trees, func(ctx context.Context, dir string) (meta.Layer, error) {
+			l := t
+			l.ID, l.Chain, l.Durable, l.Size = id, []string{id}, false, meta.Measured{}
+			if err := c.bringBlobs(ctx, s, t.Commit); err != nil {
+				return l, err
+			}
+			var err error
+			l.TracksCache, l.Modules, err = c.buildTree(ctx, s, t.Commit, dir)
+			return l, err
+		})
+	})
+	if err == nil {
+		c.m.Log.WithFields(map[string]any{"clone": c.key, "tree": flat.ID, "layers": len(t.Chain)}).Info("flattened a tree")
+	}
+	return err
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
@@ -75,17 +76,18 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	set.configure(log)
 	syscall.Umask(0o022)
-	// The engine makes a plugin's / private to root; git runs as somebody else.
-	if err := os.MkdirAll(at.data, 0o755); err != nil {
+	if err := claim(at.data); err != nil {
 		return err
 	}
+	// The engine makes a plugin's / private to root; git runs as somebody else.
 	for _, dir := range []string{"/", at.data} {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			return err
 		}
 	}
-	features, err := overlay.Probe(at.data)
-	if err != nil {
+	reserve := disk.NewReserve(filepath.Join(at.data, reserveFile))
+	var features overlay.Features
+	if err := reserve.Retry(func() (err error) { features, err = overlay.Probe(at.data); return err }); err != nil {
 		return err
 	}
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -93,8 +95,8 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	boot := failpoint.Boot(strings.TrimSpace(string(id)))
-	certificates, err := writeCABundle(at.data, set.caBundle)
-	if err != nil {
+	var certificates string
+	if err := reserve.Retry(func() (err error) { certificates, err = writeCABundle(at.data, set.caBundle); return err }); err != nil {
 		return err
 	}
 	runner, err := git.New(git.Config{
@@ -118,6 +120,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
+	bin.Use(reserve)
 	credentials, err := openCredentials(at.data, log)
 	if err != nil {
 		return err

@@ -48,6 +48,7 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 )
 
@@ -143,7 +144,7 @@ func Open(path string) (db *DB, state State, err error) {
 		}
 		return nil, State{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	db = &DB{bolt: b, lead: make(chan struct{}, 1), reserve: reserveOf(path)}
+	db = &DB{bolt: b, lead: make(chan struct{}, 1), reserve: disk.ReserveFor(filepath.Dir(path))}
 	if err := db.prepare(); err != nil {
 		b.Close()
 		return nil, State{}, err

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
@@ -69,20 +67,30 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A database whose reserve finds no room says so, and has it when there is room.
+// A database whose reserve finds no room works without, and has one later.
 func TestReserveLater(t *testing.T) {
 	t.Parallel()
 	dir := testdisk.Small(t, testdisk.Filesystems[0].Make)
 	db, _ := open(t, filepath.Join(dir, "meta.db"))
 	db.allocated, db.reserve = 0, 1<<30
-	if err := db.Reserve(); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("a reserve larger than the disk: %v", err)
+	update := func() {
+		t.Helper()
+		if err := db.Update(func(tx *Tx) error { return tx.PutVolume(Volume{Name: "v"}) }); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := db.Update(func(tx *Tx) error { return tx.PutVolume(Volume{Name: "v"}) }); err != nil {
-		t.Errorf("without a reserve: %v", err)
+	update()
+	if db.refused.IsZero() || db.allocated != 0 {
+		t.Error("a reserve larger than the disk was given")
 	}
-	db.reserve = minReserve
-	if err := db.Reserve(); err != nil || db.allocated < minReserve {
-		t.Errorf("allocated %d: %v", db.allocated, err)
+	db.reserve = 1 << 20
+	update()
+	if db.allocated != 0 {
+		t.Error("asked again at once")
+	}
+	db.refused = db.refused.Add(-reserveRetry)
+	update()
+	if db.allocated < db.reserve {
+		t.Errorf("allocated %d", db.allocated)
 	}
 }

@@ -2,6 +2,7 @@ package trash
 
 import (
 	"context"
+	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 
@@ -19,15 +20,24 @@ func (t *Trash) Run(ctx context.Context) {
 	disk.Nice(func() { t.work(ctx) })
 }
 
+// refill is how often the worker looks whether there is room for the reserve when
+// nothing is to be deleted.
+const refill = time.Minute
+
 func (t *Trash) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		t.measure(ctx)
 		e := t.first()
 		if e == nil {
+			// No room is no news: it is tried again.
+			_ = t.reserve.Fill()
+			timer := time.NewTimer(refill)
 			select {
 			case <-ctx.Done():
 			case <-t.wake:
+			case <-timer.C:
 			}
+			timer.Stop()
 			continue
 		}
 		work := &remover{}

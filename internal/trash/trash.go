@@ -38,6 +38,9 @@ type Report struct {
 type Trash struct {
 	dir    string
 	report func(Report)
+	// reserve is given up when there is no room for what deletion takes; nil for
+	// none.
+	reserve *disk.Reserve
 	// wake has the worker look at the queue again.
 	wake chan struct{}
 	pace *disk.Pace
@@ -105,13 +108,21 @@ func (t *Trash) put(path, name string, size *disk.Size) (string, error) {
 		return "", fmt.Errorf("put %q into the trash: name %q is not one path element of at most %d bytes", path, name, maxName)
 	}
 	e := &entry{path: filepath.Join(t.dir, entryName(name, size)), size: size}
-	if err := durable.RenameVolatile(path, e.path); err != nil {
+	if err := t.Retry(func() error { return durable.RenameVolatile(path, e.path) }); err != nil {
 		return "", fmt.Errorf("put into the trash: %w", err)
 	}
 	failpoint.Hit("trash/put/renamed")
 	t.add(e)
 	return e.path, nil
 }
+
+// Use has r given up when the disk is full, and filled again once there is room. It
+// is to be called before Run.
+func (t *Trash) Use(r *disk.Reserve) { t.reserve = r }
+
+// Retry calls f, a step of a removal that may need a block, and on a full disk
+// once more with the reserve given up.
+func (t *Trash) Retry(f func() error) error { return t.reserve.Retry(f) }
 
 // Idle waits until every entry is deleted or reported as impossible to delete.
 // The error is the context's.

@@ -78,7 +78,11 @@ func (m *Manager) busy(rec meta.Workspace) (bool, error) {
 	if _, err := os.Lstat(upper); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	busy, err := overlay.Busy(upper, filepath.Join(m.dir(rec), "probe"))
+	var busy bool
+	err := m.Trash.Retry(func() (err error) {
+		busy, err = overlay.Busy(upper, filepath.Join(m.dir(rec), "probe"))
+		return err
+	})
 	if errors.Is(err, os.ErrNotExist) {
 		if _, gone := os.Lstat(upper); errors.Is(gone, os.ErrNotExist) {
 			return false, nil // it was free, and another has removed it meanwhile

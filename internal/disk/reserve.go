@@ -1,0 +1,107 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// The bounds of a reserve, which is a share of its filesystem: enough for the
+// directories and records that removing something takes.
+const (
+	reserveShare = 64
+	minReserve   = 256 << 10
+	maxReserve   = 16 << 20
+)
+
+// ReserveFor returns how many bytes to hold back on the filesystem of path for
+// what has to be written when it is full.
+func ReserveFor(path string) int64 {
+	space, err := SpaceOf(path)
+	if err != nil {
+		return minReserve
+	}
+	return min(max(space.Total.Bytes/reserveShare, minReserve), maxReserve)
+}
+
+// Allocate gives the file at path, which is made with mode 0600 if it is missing,
+// blocks for its first size bytes, and that length at least. On a filesystem that
+// can't it does nothing.
+func Allocate(path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("reserve %d bytes in %q: %w", size, path, err)
+	}
+	return nil
+}
+
+// Reserve is a file that holds blocks until what frees others needs them. Its
+// methods may be called concurrently; a nil Reserve holds nothing.
+type Reserve struct {
+	path string
+	mu   sync.Mutex
+	held bool
+}
+
+// NewReserve returns the reserve at path. It holds what it held in an earlier run.
+func NewReserve(path string) *Reserve {
+	info, err := os.Lstat(path)
+	return &Reserve{path: path, held: err == nil && info.Size() > 0}
+}
+
+// Fill has it hold its blocks again, if twice as many are free.
+func (r *Reserve) Fill() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held {
+		return nil
+	}
+	size := ReserveFor(filepath.Dir(r.path))
+	space, err := SpaceOf(filepath.Dir(r.path))
+	if err != nil || space.Free.Bytes < 2*size {
+		return err
+	}
+	if err := Allocate(r.path, size); err != nil {
+		return errors.Join(err, os.Truncate(r.path, 0))
+	}
+	r.held = true
+	return nil
+}
+
+// Retry calls f. If there is no room for it, it gives up what it holds and calls f
+// once more.
+func (r *Reserve) Retry(f func() error) error {
+	err := f()
+	if r == nil || !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	r.mu.Lock()
+	held := r.held
+	if held {
+		if terr := os.Truncate(r.path, 0); terr != nil {
+			r.mu.Unlock()
+			return errors.Join(err, terr)
+		}
+		r.held = false
+	}
+	r.mu.Unlock()
+	// Another one may have given it up meanwhile: f is called either way.
+	return f()
+}

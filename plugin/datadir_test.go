@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestClaim(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		files []string
+		want  string // of the error
+	}{
+		{"missing", nil, ""},
+		{"a new filesystem", []string{"lost+found/"}, ""},
+		{"a start that died", []string{".tmp-123"}, ""},
+		{"of an earlier version", []string{"clones/", "trash/", "ca-bundle.pem", "meta.db"}, ""},
+		{"without its database", []string{"clones/", "volumes/"}, ""},
+		{"somebody's", []string{"photos/"}, `"photos"`},
+		{"somebody's trash", []string{"trash/"}, `"trash"`},
+		{"marked", []string{markerFile, "photos/"}, ""},
+		{"a directory for a mark", []string{markerFile + "/", "clones/"}, "is no file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			for _, name := range tt.files {
+				path := filepath.Join(dir, name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasSuffix(name, "/") {
+					if err := os.Mkdir(path, 0o755); err != nil {
+						t.Fatal(err)
+					}
+				} else if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := claim(dir)
+			if tt.want == "" {
+				if err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				if info, err := os.Stat(filepath.Join(dir, markerFile)); err != nil || !info.Mode().IsRegular() {
+					t.Errorf("no mark: %v", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("error %v, want %q with the directory", err, tt.want)
+			}
+			if got, err := os.ReadDir(dir); err != nil || len(got) != len(tt.files) {
+				t.Errorf("it has %v now, %v", got, err)
+			}
+		})
+	}
+}

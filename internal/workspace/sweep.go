@@ -12,8 +12,8 @@ import (
 
 // Sweep commits what NewManager has found, gives those that have ended their
 // reapers, and removes directories that no record names: their Open never
-// answered. It returns when all is begun; what a container still uses is waited
-// for in the background.
+// answered. It has warm layers swept too. It returns when all is begun; what a
+// container still uses is waited for in the background.
 func (m *Manager) Sweep(ctx context.Context) error {
 	dirs, err := filepath.Glob(filepath.Join(m.Root, "clones", "*", "*", "workspaces", "*"))
 	if err != nil {
@@ -65,6 +65,7 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	for _, w := range rest {
 		errs = append(errs, m.sweepLasting(w))
 	}
+	errs = append(errs, m.Warm.SweepAll(ctx))
 	return errors.Join(errs...)
 }
 

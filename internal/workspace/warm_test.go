@@ -86,7 +86,14 @@ func TestWarm(t *testing.T) {
 	if got := w.workspaces(); len(got) != 0 {
 		t.Errorf("workspaces %q", got)
 	}
+	stray := filepath.Join(w.root, "clones", rec.Clone, "warm", ".tmp-stray")
+	if err := os.Mkdir(stray, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	w.restart()
+	if _, err := os.Lstat(stray); !os.IsNotExist(err) {
+		t.Errorf("what a killed promotion left is there: %v", err)
+	}
 	_, dir = w.open("v", "4", options...)
 	wantFile(t, dir, "node_modules/b/index.js", "2")
 	_, other := w.open("v", "5", append(options, "warm_key", "k")...)

@@ -115,3 +115,34 @@ func TestWarmHostile(t *testing.T) {
 		e.ended(t, subject(t), 0)
 	}
 }
+
+// The layers of many generations are joined by the plugin, with the rights that it has there, and show the same.
+func TestWarmGenerations(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	m := mount("", "repo="+r.url, "subject="+subject(t), "warm=node_modules", "uid=1000", "gid=1001")
+	user := []string{"--user", "1000:1001"}
+	e.sh(t, m, `mkdir -p node_modules/closed; echo secret >node_modules/closed/x; ln -s closed/x node_modules/link; chmod 4700 node_modules/closed/x
+		echo linked >node_modules/one; ln node_modules/one node_modules/two; mkfifo node_modules/fifo
+		TZ=UTC touch -t 202001020304.05 node_modules/one node_modules/closed; chmod 500 node_modules/closed`, user...)
+	e.ended(t, subject(t), 0)
+	const generations = 12
+	for i := range generations {
+		e.sh(t, m, fmt.Sprintf("rm -f node_modules/n*; echo %d >node_modules/n%d", i, i), user...)
+		e.ended(t, subject(t), 0)
+	}
+	eventually(t, "the layers to be joined", func() error {
+		layers, err := filepath.Glob(e.Data("clones", subject(t), "*", "warm", "*"))
+		if err == nil && len(layers) >= 8 {
+			err = fmt.Errorf("%d layers", len(layers))
+		}
+		return err
+	})
+	got := e.sh(t, m, `cd node_modules; stat -c '%n %a %u:%g %h %Y' closed closed/x one; ls; cat closed/x n* two`, user...)
+	want := fmt.Sprintf("closed 500 1000:1001 2 1577934245\nclosed/x 4700 1000:1001 1 %%\none 644 1000:1001 2 1577934245\n"+
+		"closed\nlink\nn%d\none\ntwo\nsecret\n%d\nlinked", generations-1, generations-1)
+	before, after, _ := strings.Cut(want, "%")
+	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,122 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// spoil damages the packs of a store, not those that are linked elsewhere.
+func spoil(t *testing.T, store string) {
+	t.Helper()
+	packs, err := filepath.Glob(filepath.Join(store, "objects/pack/*.pack"))
+	if err != nil || len(packs) == 0 {
+		t.Fatalf("packs: %q, %v", packs, err)
+	}
+	for _, pack := range packs {
+		data, err := os.ReadFile(pack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 40; i < len(data); i += 97 {
+			data[i] ^= 0x55
+		}
+		if err := errors.Join(os.Remove(pack), os.WriteFile(pack, data, 0o444)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMountsMeetDamage at once: one of them sets the store aside, which takes it
+// from under the others. All work in the end, and it is cloned again once.
+func TestMountsMeetDamage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	c := w.clone(s)
+	for range 3 {
+		spoil(t, c.storeDir("full"))
+		w.server.Reset()
+		var mounts sync.WaitGroup
+		for i := range 6 {
+			id := fmt.Sprint(64800 + i) // a tree of its own
+			s := w.spec("ref", "main", "uid", id, "gid", id)
+			mounts.Go(func() {
+				co, err := c.Prepare(t.Context(), s, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				co.Release()
+			})
+		}
+		mounts.Wait()
+		if _, _, clones := w.asked(); clones != 1 {
+			t.Errorf("%d clones, want 1", clones)
+		}
+		// The next round is to build them all again.
+		w.advance(time.Second)
+		w.push("main")
+	}
+}
+
+// TestDamageThatIsMended: a Mount meets the damage of a store that another one has
+// set aside and cloned again by the time that it says so.
+func TestDamageThatIsMended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	main := w.remote("rev-parse", "refs/heads/main")
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	c := w.clone(s)
+	late := w.spec("ref", "main", "uid", "64801", "gid", "64801")
+	tree := c.trees.path(layerID("tree", layerID(treeShape, late.UID, late.GID, late.Files, late.submoduleBase()), main))
+	mended := make(chan struct{})
+	var mounts sync.WaitGroup
+	building := make(chan struct{})
+	mounts.Go(func() {
+		_, err := share(t.Context(), w.m, "layer\x00"+tree, func(context.Context) (meta.Layer, error) {
+			close(building)
+			<-mended
+			return meta.Layer{}, git.Damaged("the store that was", errors.New("spoilt"))
+		})
+		if git.KindOf(err) != git.KindCorrupt {
+			t.Errorf("the build: %v", err)
+		}
+	})
+	<-building
+	w.server.Reset()
+	mounts.Go(func() {
+		co, err := c.Prepare(t.Context(), late, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		co.Release()
+	})
+	for began := time.Now(); ; time.Sleep(time.Millisecond) { // until it has begun
+		if asked, _, _ := w.asked(); asked > 0 {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal("the remote is not asked")
+		}
+	}
+	w.advance(time.Second)
+	spoil(t, c.storeDir("full"))
+	if healed, err := c.healStore(t.Context(), s); !healed || err != nil {
+		t.Fatalf("healed %v, %v", healed, err)
+	}
+	w.prepare(s).Release()
+	close(mended)
+	mounts.Wait()
+}

@@ -125,7 +125,7 @@ func (w *world) start(root string) {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	clones, err := clone.NewManager(clone.Config{Root: root, Boot: "boot", DB: db, Git: g, Trash: bin, Log: log, Now: time.Now}, state)
+	clones, err := clone.NewManager(clone.Config{AskTimeout: 5 * time.Minute, Root: root, Boot: "boot", DB: db, Git: g, Trash: bin, Log: log, Now: time.Now}, state)
 	if err != nil {
 		w.t.Fatal(err)
 	}

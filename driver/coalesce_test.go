@@ -1,0 +1,165 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// waiting counts the goroutines that wait in a function for others.
+func waiting(function string) (n int) {
+	buf := make([]byte, 16<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+		header, calls, _ := strings.Cut(stack, "\n")
+		if strings.Contains(header, "[select") && strings.Contains(calls, function+"(") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestMountsShareAQuestion: 64 Mounts of one ref at once ask the remote once, and
+// fetch once when it has moved. Not parallel, for it counts goroutines.
+func TestMountsShareAQuestion(t *testing.T) {
+	const mounts = 64
+	w := newWorld(t)
+	w.patience.most = 5 * time.Minute
+	w.create("v")
+	w.mountOK("v", "first")
+	w.unmountOK("v", "first")
+	eventually(t, "the Create's own fetch", func() bool { return !w.Clones.Inventory()[0].Working })
+	for _, tt := range []struct {
+		name  string
+		moved bool
+		// A git fetch is a handshake, a question for refs of its own, and the rest.
+		want gitserver.Stats
+	}{
+		{"nothing new", false, gitserver.Stats{Infos: 1, LsRefs: 1}},
+		{"a new commit", true, gitserver.Stats{Infos: 2, LsRefs: 2, Fetches: 1}},
+	} {
+		if tt.moved {
+			if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "new", Content: "x"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g := newGate()
+		w.server.Route("r", g.wrap)
+		w.server.Reset()
+		var wg sync.WaitGroup
+		dirs := make([]string, mounts)
+		for i := range mounts {
+			wg.Go(func() {
+				var err error
+				if dirs[i], err = w.Mount(t.Context(), "v", fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		<-g.arrived
+		eventually(t, "64 Mounts wait for the answer", func() bool {
+			return waiting("clone.(*Clone).askShared") == mounts
+		})
+		close(g.open)
+		wg.Wait()
+		got := w.server.Stats("r")
+		got.BytesOut = 0
+		if got != tt.want {
+			t.Errorf("%s: the server saw %+v, want %+v", tt.name, got, tt.want)
+		}
+		for i, dir := range dirs {
+			if _, err := os.Lstat(filepath.Join(dir, "new")); (err == nil) != tt.moved {
+				t.Errorf("%s: mount %d: %v", tt.name, i, err)
+			}
+			wantErr(t, "unmount", w.Unmount(t.Context(), "v", fmt.Sprint(i)))
+		}
+	}
+}
+
+// TestASlowRemoteDelaysNobodyElse: while the remote of one clone answers nothing,
+// or sends no pack, other clones are mounted, and everything is listed.
+func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		kind  gitserver.Kind
+		state string
+	}{
+		{"no answer", gitserver.LsRefs, "asking"},
+		{"no pack", gitserver.Fetch, "cloning"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.patience.most = 5 * time.Minute
+			if _, err := gitserver.Generate(w.server.Path("slow"), gitserver.Spec{Seed: 2, Files: 20, Commits: 1}); err != nil {
+				t.Fatal(err)
+			}
+			w.create("other")
+			w.create("slow", "repo", w.server.URL("slow"), "refresh", "never")
+			eventually(t, "the Creates' own fetches", func() bool {
+				list := w.Clones.Inventory()
+				return len(list) == 2 && !list[0].Working && !list[1].Working
+			})
+			// Everything that follows ends at once, or never.
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			g := newGate()
+			w.server.Route("slow", gitserver.On(tt.kind, g.wrap))
+			// Another subject's clone of the same repository: nothing of it is there.
+			ended := make(chan error, 1)
+			go func() {
+				err := w.Create(ctx, "stalled", w.options("repo", w.server.URL("slow"), "subject", "s"))
+				if err == nil {
+					_, err = w.Mount(ctx, "stalled", "1")
+				}
+				ended <- err
+			}()
+			<-g.arrived
+			for i := range 3 { // twice from what is there, and at a new commit
+				if i == 2 {
+					if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "new", Content: "x"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, name := range []string{"other", "slow"} {
+					dir, err := w.Mount(ctx, name, fmt.Sprint(i))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := os.Lstat(filepath.Join(dir, "new")); (err == nil) != (i == 2 && name == "other") {
+						t.Errorf("%s, mount %d: %v", name, i, err)
+					}
+				}
+				if got := w.List(); len(got) < 2 {
+					t.Errorf("List: %+v", got)
+				}
+				for _, name := range []string{"other", "slow"} {
+					if v, err := w.Get(name); err != nil || v.Status["state"] != "ready" {
+						t.Errorf("Get: %+v, %v", v, err)
+					}
+				}
+			}
+			eventually(t, "the volume is there", func() bool { _, err := w.Get("stalled"); return err == nil })
+			if v, err := w.Get("stalled"); err != nil || v.Status["state"] != tt.state {
+				t.Errorf("Get of the stalled one: %+v, %v; want it %s", v, err, tt.state)
+			}
+			for _, name := range []string{"other", "slow"} {
+				for i := range 3 {
+					wantErr(t, "unmount", w.Unmount(ctx, name, fmt.Sprint(i)))
+				}
+				wantErr(t, "remove", w.Remove(ctx, name))
+			}
+			close(g.open)
+			wantErr(t, "the stalled Mount", <-ended)
+		})
+	}
+}

@@ -15,18 +15,29 @@ import (
 
 // worthKeeping reports whether a workspace that has ended, and is free, leaves a
 // discard: somebody has written into it, and what was written is there.
-func (m *Manager) worthKeeping(rec meta.Workspace) (bool, error) {
+func (m *Manager) worthKeeping(w *workspace) (bool, error) {
+	rec := m.record(w)
 	switch {
 	case m.DiscardTTL == 0, rec.Options == nil: // of a record that has none it is not known what it is
 		return false, nil
 	case !isKept(rec) && rec.Boot != m.Clones.Boot: // it was never synced
 		return false, nil
 	}
-	touched, err := touched(m.upper(rec))
+	touched, err := m.touched(w)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	return touched, err
+}
+
+// touched reports whether a workspace that nobody uses has changes.
+func (m *Manager) touched(w *workspace) (bool, error) {
+	rec := m.record(w)
+	var lower []string
+	if w.clone != nil {
+		lower = m.lower(rec, w.clone.Lower(rec.Chain, rec.GitLayer))
+	}
+	return touched(m.upper(rec), lower)
 }
 
 // discard makes a workspace that has ended, and is free, a discard: what is in it

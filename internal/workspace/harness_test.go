@@ -200,7 +200,12 @@ func (w *world) request(name, id string, options ...string) Request {
 // open opens a workspace, and returns its record and where it is mounted.
 func (w *world) open(name, id string, options ...string) (meta.Workspace, string) {
 	w.t.Helper()
-	rec, err := w.m.Open(w.t.Context(), w.request(name, id, options...))
+	r := w.request(name, id, options...)
+	// What is kept is of a volume; others are not looked for.
+	if err := w.db.Update(func(tx *meta.Tx) error { return tx.PutVolume(meta.Volume{Name: name, Options: r.Options.Map()}) }); err != nil {
+		w.t.Fatal(err)
+	}
+	rec, err := w.m.Open(w.t.Context(), r)
 	if err != nil {
 		w.t.Fatal(err)
 	}

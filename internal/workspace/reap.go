@@ -97,7 +97,7 @@ func (m *Manager) bury(ctx context.Context, w *workspace) error {
 	if err := m.promote(ctx, w); err != nil {
 		return err
 	}
-	worth, err := m.worthKeeping(m.record(w))
+	worth, err := m.worthKeeping(w)
 	if err != nil {
 		return err
 	}

@@ -27,15 +27,16 @@ const surveyRest = 300
 // touched reports whether an upper that nobody uses has anything in it that its
 // workspace did not begin with and that is worth keeping: a file that was written
 // or removed, or a directory that was replaced. What git writes when it only looks
-// is none: the index, and the times of a pack. What can't be read may be worth
-// keeping.
-func touched(upper string) (bool, error) {
+// is none: the index, and the times of a pack; nor is an empty directory, as the
+// engine makes it for a mount within. What can't be read may be worth keeping.
+// lower are the layers below.
+func touched(upper string, lower []string) (bool, error) {
 	if _, err := os.Lstat(upper); err != nil {
 		return false, err
 	}
 	ctx, found := context.WithCancel(context.Background())
 	defer found()
-	v := &changeFinder{found: found}
+	v := &changeFinder{found: found, lower: lower}
 	err := disk.Walk(ctx, upper, v, nil)
 	if v.changed || errors.Is(err, disk.ErrMoved) {
 		return true, nil
@@ -46,6 +47,7 @@ func touched(upper string) (bool, error) {
 // changeFinder walks until it has seen a change.
 type changeFinder struct {
 	found   context.CancelFunc
+	lower   []string
 	changed bool
 	names   []string // of the directories that we are in
 }
@@ -63,7 +65,7 @@ func (v *changeFinder) Visit(e disk.Entry) (enter bool) {
 	if kind == unix.DT_UNKNOWN {
 		kind = typeOf(e)
 	}
-	if isChange(path, kind, e) {
+	if v.isChange(path, kind, e) {
 		v.changed = true
 		v.found()
 		return false
@@ -76,7 +78,7 @@ func (v *changeFinder) Leave(disk.Entry) {}
 func (v *changeFinder) Skip(disk.Entry, error) { v.changed = true }
 
 // isChange reports whether something of an upper is a change.
-func isChange(path string, kind uint8, e disk.Entry) bool {
+func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 	switch path {
 	case ".git/index", ".git/" + aboutName:
 		return kind != unix.DT_REG
@@ -85,11 +87,28 @@ func isChange(path string, kind uint8, e disk.Entry) bool {
 	}
 	switch {
 	case kind == unix.DT_DIR:
-		return hasAttribute(e, "trusted.overlay.opaque")
+		return hasAttribute(e, "trusted.overlay.opaque") && v.hides(path)
 	case kind == unix.DT_REG && strings.HasPrefix(path, ".git/objects/pack/"):
 		return !hasAttribute(e, "trusted.overlay.metacopy")
 	}
 	return true
+}
+
+// hides reports whether there is something below a directory that shows nothing of
+// the layers: a new one shows nothing either.
+func (v *changeFinder) hides(path string) bool {
+	for _, dir := range v.lower {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return true
+		}
+		_, err = root.Lstat(path)
+		root.Close()
+		if !errors.Is(err, os.ErrNotExist) {
+			return true
+		}
+	}
+	return false
 }
 
 // typeOf asks for what the directory did not say.

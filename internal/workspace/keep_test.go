@@ -1,0 +1,390 @@
+package workspace
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+// join gives a lease to the workspace that a volume has, and returns its record and
+// where it is mounted.
+func (w *world) join(name, id string) (meta.Workspace, string) {
+	w.t.Helper()
+	rec, ok, err := w.m.Join(w.t.Context(), name, id)
+	if err != nil || !ok {
+		w.t.Fatalf("Join: %v, %v", ok, err)
+	}
+	return rec, w.m.Mountpoint(rec)
+}
+
+// refused fails unless err has all of the words.
+func refused(t *testing.T, what string, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s succeeded, want an error with %q", what, words)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v, want %q in it", what, err, word)
+		}
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// content is what a file has; empty if there is none.
+func content(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// mountOptions are what the kernel shows of the mount at dir.
+func mountOptions(t *testing.T, dir string) string {
+	t.Helper()
+	for line := range strings.Lines(content(t, "/proc/self/mountinfo")) {
+		if strings.Contains(line, " "+dir+" ") {
+			return line
+		}
+	}
+	t.Fatalf("nothing is mounted at %s", dir)
+	return ""
+}
+
+// TestKept: a kept workspace outlives its leases, the plugin's process, the mounts
+// and the boot, on the same layers, and is never volatile.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made, dir := w.open("v", "1", "mode", "keep", "ref", "main", "uid", "1234", "gid", "1234")
+	write(t, filepath.Join(dir, "mine"), "x")
+	write(t, filepath.Join(dir, "README.md"), "changed")
+	gitIn(t, dir, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "mine")
+	head := gitIn(t, dir, "rev-parse", "HEAD")
+	w.release("v", "1")
+	if got, _ := filepath.Glob(filepath.Join(w.root, "trash/*")); len(got) > 0 {
+		t.Errorf("in the trash: %q", got)
+	}
+	for _, tt := range []struct {
+		event string
+		do    func()
+	}{
+		{"nothing", func() {}},
+		{"the plugin was started anew", func() { w.restart() }},
+		{"all mounts have gone", func() { w.close(); unmountAll(t, w.root); w.restart() }},
+		{"they have gone while leased", func() { w.join("v", "old"); w.close(); unmountAll(t, w.root); w.restart() }},
+		{"the machine was", func() { w.close(); unmountAll(t, w.root); w.boot += "+"; w.restart() }},
+		{"the remote has moved, and gone", func() { w.push(); w.server.Close(); w.restart() }},
+	} {
+		id := tt.event
+		tt.do()
+		if kept, ok := w.m.Kept("v"); !ok || kept.ID != made.ID || len(kept.Leases) > 0 {
+			t.Errorf("%s: kept %+v, %v", id, kept, ok)
+		}
+		rec, dir := w.join("v", id)
+		if rec.ID != made.ID || len(rec.Leases) != 1 {
+			t.Errorf("%s: joined %+v", id, rec)
+		}
+		if content(t, filepath.Join(dir, "mine")) != "x" || gitIn(t, dir, "rev-parse", "HEAD") != head || gitIn(t, dir, "status", "--porcelain") != "?? mine" {
+			t.Errorf("%s: %q", id, gitIn(t, dir, "status"))
+		}
+		if line := mountOptions(t, dir); strings.Contains(line, "volatile") {
+			t.Errorf("%s: mounted as %s", id, line)
+		}
+		if _, err := os.Stat(filepath.Join(dir, ".hdcache/go-mod")); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		for _, l := range rec.Chain {
+			if _, err := os.Stat(filepath.Join(w.root, "clones", rec.Clone, "trees", l)); err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		w.release("v", id)
+	}
+}
+
+// push moves the remote's main.
+func (w *world) push() {
+	w.t.Helper()
+	if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "pushed", Content: "x"}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestKeptIsDurable: the layers of a kept workspace are, when its record says that
+// it exists.
+func TestKeptIsDurable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rec, _ := w.open("v", "1", "mode", "keep")
+	w.close()
+	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, id := range rec.Chain {
+		if l := state.Trees[rec.Clone+"/"+id]; !l.Durable {
+			t.Errorf("tree %+v", l)
+		}
+	}
+	if l := state.GitLayers[rec.Clone+"/"+rec.GitLayer]; !l.Durable {
+		t.Errorf("git layer %+v", l)
+	}
+}
+
+// TestHeldWorkspace: one that a container still has, without a mount that we see,
+// is refused, and taken when the container has ended. Not parallel: the holder
+// would keep the workspaces of other tests, too.
+func TestHeldWorkspace(t *testing.T) {
+	for _, mode := range []string{"shared", "keep"} {
+		w := newWorld(t)
+		made, dir := w.open("v", "1", "mode", mode)
+		write(t, filepath.Join(dir, "mine"), "x")
+		h := hold(t, w.root, dir)
+		w.close()
+		unmountAll(t, w.root)
+		w.restart()
+		for range 2 {
+			_, _, err := w.m.Join(t.Context(), "v", "2")
+			refused(t, mode+": Join", err, `volume "v"`, "a container that outlived", "docker ps --filter volume=v", "run it again")
+			w.restart()
+		}
+		w.open("other", "1", "mode", mode) // is of no concern
+		w.release("v", "1")                // the engine's late Unmount
+		h.end()
+		var rec meta.Workspace
+		eventually(t, "the workspace to be free", func() bool {
+			var ok bool
+			var err error
+			rec, ok, err = w.m.Join(t.Context(), "v", "2")
+			return err == nil && ok == (mode == "keep")
+		})
+		if mode == "keep" && (rec.ID != made.ID || content(t, filepath.Join(w.m.Mountpoint(rec), "mine")) != "x") {
+			t.Errorf("joined %+v", rec)
+		}
+		if mode == "shared" {
+			if rec, _ := w.open("v", "2", "mode", mode); rec.ID == made.ID {
+				t.Error("what had ended was shared again")
+			}
+		}
+	}
+}
+
+// TestKeptLost: what is missing is said, and the volume can be removed.
+func TestKeptLost(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		lose func(w *world, rec meta.Workspace) string
+	}{
+		{"a tree", func(w *world, rec meta.Workspace) string {
+			return filepath.Join(w.root, "clones", rec.Clone, "trees", rec.Tree)
+		}},
+		{"the git layer", func(w *world, rec meta.Workspace) string {
+			return filepath.Join(w.root, "clones", rec.Clone, "refs", rec.GitLayer)
+		}},
+		{"the upper", func(w *world, rec meta.Workspace) string { return w.m.upper(rec) }},
+		{"all of it", func(w *world, rec meta.Workspace) string { return w.m.dir(rec) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			rec, dir := w.open("v", "1", "mode", "keep")
+			write(t, filepath.Join(dir, "mine"), "x")
+			w.release("v", "1")
+			w.close()
+			unmountAll(t, w.root)
+			lost := tt.lose(w, rec)
+			if err := os.RemoveAll(lost); err != nil {
+				t.Fatal(err)
+			}
+			w.restart()
+			_, _, err := w.m.Join(t.Context(), "v", "2")
+			refused(t, "Join", err, `volume "v"`, lost, "is gone", "remove the volume and create it again")
+			if err := w.m.End(t.Context(), "v", func(*meta.Tx) error { return nil }); err != nil {
+				t.Error(err)
+			}
+			reaped(t, w)
+			if _, ok := w.m.Kept("v"); ok {
+				t.Error("it is still kept")
+			}
+		})
+	}
+}
+
+// TestKeptOfAnotherKernel: an upper that was written with metacopy is not mounted
+// without.
+func TestKeptOfAnotherKernel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if !features.Metacopy {
+		t.Fatal("this kernel has no metacopy")
+	}
+	w.open("v", "1", "mode", "keep")
+	w.close()
+	unmountAll(t, w.root)
+	w.restart()
+	w.m.Features.Metacopy = false
+	_, _, err := w.m.Join(t.Context(), "v", "2")
+	refused(t, "Join", err, "metacopy", "this kernel lacks")
+}
+
+// TestKeptWithoutItsCache: whatever a container has put where the cache is bound,
+// the workspace is mounted, and nothing outside of it is touched.
+func TestKeptWithoutItsCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rec, _ := w.open("v", "1", "mode", "keep")
+	w.release("v", "1")
+	outside := scratch(t)
+	for _, replace := range []func(path string) error{
+		func(path string) error { return os.Symlink(outside, path) },
+		func(path string) error { return os.WriteFile(path, nil, 0o644) },
+		func(path string) error { return nil },
+	} {
+		w.close()
+		unmountAll(t, w.root)
+		cache := filepath.Join(w.m.upper(rec), ".git/hdcache")
+		if err := errors.Join(os.RemoveAll(cache), replace(cache)); err != nil {
+			t.Fatal(err)
+		}
+		w.restart()
+		_, dir := w.join("v", "2")
+		if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
+			t.Errorf("status %q", got)
+		}
+		if got := entries(t, outside); len(got) > 0 {
+			t.Errorf("outside: %q", got)
+		}
+		w.release("v", "2")
+	}
+}
+
+// TestKeptAbout: helmdeck.json is written anew at each mount of the overlay, and
+// nothing that a container has put in its place is followed.
+func TestKeptAbout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rec, _ := w.open("v", "1", "mode", "keep", "uid", "1234", "gid", "2345")
+	w.release("v", "1")
+	outside := filepath.Join(scratch(t), "file")
+	write(t, outside, "mine")
+	for _, tt := range []struct {
+		name    string
+		replace func(git string) error
+		there   bool
+	}{
+		{"as it was", func(string) error { return nil }, true},
+		{"removed", func(git string) error { return os.Remove(filepath.Join(git, aboutName)) }, true},
+		{"a link", func(git string) error {
+			return errors.Join(os.Remove(filepath.Join(git, aboutName)), os.Symlink(outside, filepath.Join(git, aboutName)))
+		}, true},
+		{"another name of a file", func(git string) error {
+			return errors.Join(os.Remove(filepath.Join(git, aboutName)), os.Link(outside, filepath.Join(git, aboutName)))
+		}, true},
+		{"a pipe", func(git string) error {
+			return errors.Join(os.Remove(filepath.Join(git, aboutName)), syscall.Mkfifo(filepath.Join(git, aboutName), 0o644))
+		}, true},
+		{"a directory", func(git string) error {
+			return errors.Join(os.Remove(filepath.Join(git, aboutName)), os.Mkdir(filepath.Join(git, aboutName), 0o755))
+		}, false},
+		{".git is a link", func(git string) error {
+			return errors.Join(os.RemoveAll(git), os.Symlink(filepath.Dir(outside), git))
+		}, false},
+		{"no .git", func(git string) error { return os.Remove(git) }, false},
+	} {
+		w.close()
+		unmountAll(t, w.root)
+		if err := tt.replace(filepath.Join(w.m.upper(rec), ".git")); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		w.restart()
+		_, dir := w.join("v", "2")
+		path := filepath.Join(dir, ".git", aboutName)
+		info, err := os.Lstat(path)
+		if err == nil && info.Mode().IsRegular() != tt.there {
+			t.Errorf("%s: %v", tt.name, info.Mode())
+		}
+		if tt.there {
+			var got about
+			if err := json.Unmarshal([]byte(content(t, path)), &got); err != nil || got.Volume != "v" || got.Commit != rec.Commit {
+				t.Errorf("%s: %+v, %v", tt.name, got, err)
+			}
+			if uid, gid := owner(t, path); uid != 1234 || gid != 2345 {
+				t.Errorf("%s: belongs to %d:%d", tt.name, uid, gid)
+			}
+		}
+		if got := content(t, outside); got != "mine" {
+			t.Errorf("%s: the file outside has %q", tt.name, got)
+		}
+		w.release("v", "2")
+	}
+}
+
+// TestSharedVanished: a shared workspace whose mount has gone under a running
+// plugin is not given to anybody.
+func TestSharedVanished(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.open("v", "1", "mode", "shared")
+	unmountAll(t, w.root)
+	_, _, err := w.m.Join(t.Context(), "v", "2")
+	refused(t, "Join", err, `volume "v"`, "no longer mounted", "end its containers")
+	w.release("v", "1")
+	reaped(t, w)
+	if _, ok, err := w.m.Join(t.Context(), "v", "2"); ok || err != nil {
+		t.Errorf("Join: %v, %v", ok, err)
+	}
+}
+
+// TestEnd: a kept workspace can't be ended while it is leased, and what is to
+// happen with its end happens also where there is none.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.open("v", "1", "mode", "keep")
+	calls := 0
+	with := func(*meta.Tx) error { calls++; return nil }
+	refused(t, "End", w.m.End(t.Context(), "v", with), `volume "v" is mounted`)
+	w.release("v", "1")
+	refused(t, "End", w.m.End(t.Context(), "v", func(*meta.Tx) error { return io.ErrUnexpectedEOF }), io.ErrUnexpectedEOF.Error())
+	if _, ok := w.m.Kept("v"); !ok || calls != 0 {
+		t.Errorf("kept: %v, %d calls", ok, calls)
+	}
+	eventually(t, "the failed end to be over", func() bool {
+		_, ok, err := w.m.Join(t.Context(), "v", "2")
+		return ok && err == nil
+	})
+	w.release("v", "2")
+	for range 2 {
+		if err := w.m.End(t.Context(), "v", with); err != nil {
+			t.Error(err)
+		}
+	}
+	if calls != 2 {
+		t.Errorf("%d calls, want 2", calls)
+	}
+	reaped(t, w)
+	if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 || len(w.workspaces()) > 0 {
+		t.Errorf("left: %v, %v, %q", points, err, w.workspaces())
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // features are those of the kernel, for all tests.
@@ -42,37 +43,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// scratch returns a directory that everyone may read, on a filesystem that can
-// be an overlay's upper, and takes down what is mounted there at the end.
 func scratch(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-driver-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		points, err := overlay.Mounts(dir)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, p := range points {
-			release, err := overlay.Detach(p.Path)
-			if err != nil {
-				t.Error(err)
-				continue
-			}
-			if err := release(); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return testdir.New(t, "driver")
 }
 
 // world is a data directory with a Driver, and a remote with the repository "r".

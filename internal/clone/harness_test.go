@@ -19,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // fetcher owns the stores of these tests.
@@ -37,37 +38,9 @@ type world struct {
 	now time.Time
 }
 
-// scratch returns a directory that everyone may read, on a filesystem that can
-// be an overlay's upper, and takes down what is mounted there at the end.
 func scratch(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-clone-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		points, err := overlay.Mounts(dir)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, p := range points {
-			release, err := overlay.Detach(p.Path)
-			if err != nil {
-				t.Error(err)
-				continue
-			}
-			if err := release(); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return testdir.New(t, "clone")
 }
 
 // newWorld starts a remote, and a Manager on an empty data directory.

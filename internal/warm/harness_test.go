@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 const (
@@ -39,22 +40,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-warm-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		points, err := overlay.Mounts(dir)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, p := range points {
-			detach(t, p.Path)
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := testdir.New(t, "warm")
 	w := &world{t: t, root: dir, tree: filepath.Join(dir, "tree")}
 	w.mkdir(filepath.Join(dir, "clones", cloneKey))
 	w.write(filepath.Join(w.tree, "README"), "tree")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // keeping is a world whose workspaces leave discards.
@@ -168,7 +169,7 @@ func TestDiscardLasts(t *testing.T) {
 	w.open("v", "2", "ref", "main", "refresh", "always")
 	for _, again := range []func(){
 		func() { w.restart() },
-		func() { w.close(); unmountAll(t, w.root); w.boot = "another"; w.restart() },
+		func() { w.close(); testdir.Unmount(t, w.root); w.boot = "another"; w.restart() },
 		func() { w.rebuild() },
 	} {
 		again()
@@ -306,7 +307,7 @@ func TestNoDiscard(t *testing.T) {
 		rec, dir := w.open("v", "1")
 		write(t, filepath.Join(dir, "mine"), "x")
 		w.close()
-		unmountAll(t, w.root)
+		testdir.Unmount(t, w.root)
 		tt.do(w)
 		w.restart()
 		reaped(t, w)

@@ -22,6 +22,7 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // TestMain lets the test binary be a container that has a workspace: a process in
@@ -68,43 +69,9 @@ type world struct {
 	close  func()
 }
 
-// scratch returns a directory that everyone may read, on a filesystem that can
-// be an overlay's upper, and takes down what is mounted there at the end.
 func scratch(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-workspace-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		unmountAll(t, dir)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// unmountAll is what the engine does below a plugin that it disables.
-func unmountAll(t *testing.T, dir string) {
-	t.Helper()
-	points, err := overlay.Mounts(dir)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, p := range points {
-		release, err := overlay.Detach(p.Path)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if err := release(); err != nil {
-			t.Error(err)
-		}
-	}
+	return testdir.New(t, "workspace")
 }
 
 func newWorld(t *testing.T) *world {

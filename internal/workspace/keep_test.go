@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // join gives a lease to the workspace that a volume has, and returns its record and
@@ -89,9 +90,9 @@ func TestKept(t *testing.T) {
 	}{
 		{"nothing", func() {}},
 		{"the plugin was started anew", func() { w.restart() }},
-		{"all mounts have gone", func() { w.close(); unmountAll(t, w.root); w.restart() }},
-		{"they have gone while leased", func() { w.join("v", "old"); w.close(); unmountAll(t, w.root); w.restart() }},
-		{"the machine was", func() { w.close(); unmountAll(t, w.root); w.boot += "+"; w.restart() }},
+		{"all mounts have gone", func() { w.close(); testdir.Unmount(t, w.root); w.restart() }},
+		{"they have gone while leased", func() { w.join("v", "old"); w.close(); testdir.Unmount(t, w.root); w.restart() }},
+		{"the machine was", func() { w.close(); testdir.Unmount(t, w.root); w.boot += "+"; w.restart() }},
 		{"the remote has moved, and gone", func() { w.push(); w.server.Close(); w.restart() }},
 	} {
 		id := tt.event
@@ -161,7 +162,7 @@ func TestHeldWorkspace(t *testing.T) {
 		write(t, filepath.Join(dir, "mine"), "x")
 		h := hold(t, w.root, dir)
 		w.close()
-		unmountAll(t, w.root)
+		testdir.Unmount(t, w.root)
 		w.restart()
 		for range 2 {
 			_, _, err := w.m.Join(t.Context(), "v", "2")
@@ -212,7 +213,7 @@ func TestKeptLost(t *testing.T) {
 			write(t, filepath.Join(dir, "mine"), "x")
 			w.release("v", "1")
 			w.close()
-			unmountAll(t, w.root)
+			testdir.Unmount(t, w.root)
 			lost := tt.lose(w, rec)
 			if err := os.RemoveAll(lost); err != nil {
 				t.Fatal(err)
@@ -241,7 +242,7 @@ func TestKeptOfAnotherKernel(t *testing.T) {
 	}
 	w.open("v", "1", "mode", "keep")
 	w.close()
-	unmountAll(t, w.root)
+	testdir.Unmount(t, w.root)
 	w.restart()
 	w.m.Features.Metacopy = false
 	_, _, err := w.m.Join(t.Context(), "v", "2")
@@ -262,7 +263,7 @@ func TestKeptWithoutItsCache(t *testing.T) {
 		func(path string) error { return nil },
 	} {
 		w.close()
-		unmountAll(t, w.root)
+		testdir.Unmount(t, w.root)
 		cache := filepath.Join(w.m.upper(rec), ".git/hdcache")
 		if err := errors.Join(os.RemoveAll(cache), replace(cache)); err != nil {
 			t.Fatal(err)
@@ -313,7 +314,7 @@ func TestKeptAbout(t *testing.T) {
 		{"no .git", func(git string) error { return os.Remove(git) }, false},
 	} {
 		w.close()
-		unmountAll(t, w.root)
+		testdir.Unmount(t, w.root)
 		if err := tt.replace(filepath.Join(w.m.upper(rec), ".git")); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
@@ -346,7 +347,7 @@ func TestSharedVanished(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.open("v", "1", "mode", "shared")
-	unmountAll(t, w.root)
+	testdir.Unmount(t, w.root)
 	_, _, err := w.m.Join(t.Context(), "v", "2")
 	refused(t, "Join", err, `volume "v"`, "no longer mounted", "end its containers")
 	w.release("v", "1")

@@ -17,6 +17,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // gitIn runs git in dir, as a container would.
@@ -313,7 +314,7 @@ func TestBusyUpperIsKept(t *testing.T) {
 		h := hold(t, w.root, dir)
 		if vanished { // the plugin was disabled by force, or the engine was killed
 			w.close()
-			unmountAll(t, w.root)
+			testdir.Unmount(t, w.root)
 			w.restart()
 		} else {
 			w.release("v", "1")

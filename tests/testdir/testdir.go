@@ -1,0 +1,51 @@
+// Package testdir gives tests directories in which overlays can be mounted.
+package testdir
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+// New returns a directory that everyone may read, on a filesystem that can be an
+// overlay's upper; what says whose it is, in its name. At the end of the test what
+// is mounted there is taken down, and it is removed.
+func New(t *testing.T, what string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-"+what+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		Unmount(t, dir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Unmount takes down all mounts below a directory, as the engine does below a
+// plugin that it disables.
+func Unmount(t *testing.T, dir string) {
+	t.Helper()
+	points, err := overlay.Mounts(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, p := range points {
+		release, err := overlay.Detach(p.Path)
+		if err == nil {
+			err = release()
+		}
+		// One Detach may take another mount along, where mounts propagate.
+		if err != nil && !errors.Is(err, overlay.ErrNotMounted) {
+			t.Error(err)
+		}
+	}
+}

@@ -286,3 +286,80 @@ func TestHungUpFirstMount(t *testing.T) {
 		t.Errorf("left %+v", got)
 	}
 }
+
+// TestDockerRestart: Unmount, then Mount with another ID, as `docker restart` does.
+func TestDockerRestart(t *testing.T) {
+	modes(t, allModes, func(t *testing.T, w *world, mode string) {
+		dir := w.mountOK("v", "1")
+		write(t, dir, "mine", "x")
+		w.unmountOK("v", "1")
+		dir = w.mountOK("v", "2")
+		if got, want := has(t, dir, "mine"), mode == "keep"; got != want {
+			t.Errorf("alone: goes on %v, want %v", got, want)
+		}
+		// Not the last one: what is shared is not reset.
+		write(t, dir, "mine", "x")
+		other := w.mountOK("v", "3")
+		w.unmountOK("v", "2")
+		dir = w.mountOK("v", "4")
+		if got, want := has(t, dir, "mine"), mode != "private"; got != want {
+			t.Errorf("beside another: goes on %v, want %v", got, want)
+		}
+		if got, want := dir == other, mode != "private"; got != want {
+			t.Errorf("together with the other: %v, want %v", got, want)
+		}
+	})
+}
+
+// TestDockerCp: into a running container with its ID, into a stopped one with IDs
+// of their own.
+func TestDockerCp(t *testing.T) {
+	modes(t, allModes, func(t *testing.T, w *world, mode string) {
+		dir := w.mountOK("v", "1")
+		if again := w.mountOK("v", "1"); again != dir {
+			t.Errorf("while it runs: at %s, want %s", again, dir)
+		}
+		write(t, dir, "running", "x")
+		w.unmountOK("v", "1")
+		if !has(t, dir, "running") {
+			t.Error("the container has lost its workspace")
+		}
+		w.unmountOK("v", "1")
+		for _, id := range []string{"cp 1", "cp 2"} {
+			dir = w.mountOK("v", id)
+			if got, want := has(t, dir, "running"), mode == "keep"; got != want {
+				t.Errorf("when it is stopped: sees what was there: %v, want %v", got, want)
+			}
+			write(t, dir, "stopped", "x")
+			w.unmountOK("v", id)
+		}
+		dir = w.mountOK("v", "2")
+		if got, want := has(t, dir, "stopped"), mode == "keep"; got != want {
+			t.Errorf("the next start sees what was copied: %v, want %v", got, want)
+		}
+		if mode != "keep" {
+			w.discards("v", 3)
+		}
+	})
+}
+
+// TestSubjectMaxLeases: the setting is said, and who has them.
+func TestSubjectMaxLeases(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.maxLeases = 2
+	w.restart()
+	w.create("v")
+	w.create("w", "mode", "shared")
+	w.create("other", "subject", "other")
+	w.mountOK("v", "1")
+	w.mountOK("w", "1")
+	w.mountOK("w", "1") // docker cp
+	for _, name := range []string{"v", "w"} {
+		_, err := w.Mount(t.Context(), name, "2")
+		wantErr(t, "mount", err, fmt.Sprintf("volume %q", name), "2 mounts", "SUBJECT_MAX_LEASES allows 2", `"v" (1), "w" (1)`)
+	}
+	w.mountOK("other", "1")
+	w.unmountOK("v", "1")
+	w.mountOK("w", "2")
+}

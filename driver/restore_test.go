@@ -1,0 +1,200 @@
+package driver
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// inside runs git as a container would.
+func inside(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// lose makes a workspace with a commit, an untracked file and a removed one, ends
+// it, and returns the ID of its discard and its commit.
+func (w *world) lose(name string) (id, head string) {
+	w.t.Helper()
+	dir := w.mountOK(name, "lost")
+	write(w.t, dir, "README.md", "changed")
+	inside(w.t, dir, "commit", "-qam", "mine")
+	write(w.t, dir, "untracked", "x")
+	if err := os.RemoveAll(filepath.Join(dir, "src")); err != nil {
+		w.t.Fatal(err)
+	}
+	head = inside(w.t, dir, "rev-parse", "HEAD")
+	before := len(w.Workspaces.Discards())
+	w.unmountOK(name, "lost")
+	list := w.discards(name, before+1)
+	return list[before].ID, head
+}
+
+// TestRestore: all of it, with options that were not said taken from where it
+// comes from; the remote is not needed; with its volume it goes back.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v", "uid", "1234", "gid", "2345", "cache", "off")
+	id, head := w.lose("v")
+	w.removeOK("v")
+	g := newGate()
+	w.server.Wrap(g.wrap)
+	defer close(g.open)
+	again := map[string]string{"repo": w.server.URL("r"), "restore": id}
+	for round := range 3 {
+		if err := w.Create(t.Context(), "again", again); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "the same Create again", w.Create(t.Context(), "again", again))
+		wantErr(t, "another one of it", w.Create(t.Context(), "twice", again), id, "was restored already", `volume "again" has it`)
+		if round == 1 {
+			w.restart()
+		}
+		s := w.status("again")
+		if s["mode"] != "keep" || s["discards"] != 0 || s["kept_commit"] == "" {
+			t.Errorf("status %v", s)
+		}
+		dir := w.mountOK("again", "1")
+		if inside(t, dir, "rev-parse", "HEAD") != head || !has(t, dir, "untracked") || has(t, dir, "src") {
+			t.Errorf("restored: %s", inside(t, dir, "status"))
+		}
+		if has(t, dir, ".hdcache") {
+			t.Error("the cache was not taken from the discard's options")
+		}
+		data, err := os.ReadFile(filepath.Join(dir, ".git/helmdeck.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var about map[string]any
+		if err := json.Unmarshal(data, &about); err != nil || about["volume"] != "again" {
+			t.Errorf("helmdeck.json: %s, %v", data, err)
+		}
+		write(t, dir, "more", "x")
+		w.unmountOK("again", "1")
+		w.removeOK("again")
+		if d := w.discards("again", 1)[0]; d.ID != id {
+			t.Errorf("the discard of the restored volume is %+v", d)
+		}
+	}
+}
+
+// TestRestoreRefused: nothing of it leaves a volume behind, or takes the discard.
+func TestRestoreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v", "uid", "1234", "gid", "1234", "subject", "s")
+	id, _ := w.lose("v")
+	live := w.mountOK("v", "1")
+	url := w.server.URL("r")
+	for _, tt := range []struct {
+		name  string
+		opts  map[string]string
+		words []string
+	}{
+		{"unknown", map[string]string{"restore": "0123456789abcdef"}, []string{`no discard "0123456789abcdef"`, "/v1/discards"}},
+		{"no ID", map[string]string{"restore": "../../x"}, []string{"restore", "16 hex digits"}},
+		{"not ended", map[string]string{"restore": filepath.Base(filepath.Dir(live))}, []string{"no discard"}},
+		{"another subject", map[string]string{"restore": id, "subject": "other"}, []string{"subject", `"other" is not that of the discard`, "s"}},
+		{"the default subject", map[string]string{"restore": id, "subject": "default"}, []string{"subject", "is not that of the discard"}},
+		{"another repository", map[string]string{"restore": id, "repo": w.server.URL("x"), "subject": "s"}, []string{"repo", "is not that of the discard", url}},
+		{"another uid", map[string]string{"restore": id, "uid": "7", "subject": "s"}, []string{"uid", `"7" is not that of the discard`, "1234", "left out"}},
+		{"another ref", map[string]string{"restore": id, "ref": "nightly", "subject": "s"}, []string{"ref", `"nightly"`, "main"}},
+		{"private", map[string]string{"restore": id, "mode": "private", "subject": "s"}, []string{"mode", `"private" can't be with a restore`, "keep"}},
+		{"shared", map[string]string{"restore": id, "mode": "shared", "subject": "s"}, []string{"mode", "keep"}},
+	} {
+		opts := map[string]string{"repo": url}
+		maps.Copy(opts, tt.opts)
+		wantErr(t, tt.name, w.Create(t.Context(), "new", opts), tt.words...)
+	}
+	// What can't be recorded has not happened.
+	if err := w.DB.Close(); err != nil {
+		t.Fatal(err)
+	}
+	good := map[string]string{"repo": url, "restore": id, "subject": "s", "refresh": "never"}
+	if err := w.Create(t.Context(), "new", good); err == nil {
+		t.Error("Create without a database succeeded")
+	}
+	for _, restarted := range []bool{false, true} {
+		if restarted {
+			root := w.Root
+			w.Clones.Close()
+			w.start(root)
+		}
+		if got := w.List(); len(got) != 1 {
+			t.Errorf("volumes %+v", got)
+		}
+		if got := w.left("volumes"); len(got) != 3 { // the one of v, and its two mounts
+			t.Errorf("left %q", got)
+		}
+		w.discards("v", 1)
+	}
+	if err := w.Create(t.Context(), "new", good); err != nil {
+		t.Fatal(err)
+	}
+	w.mountOK("new", "1")
+	w.unmountOK("new", "1")
+}
+
+// TestRestoredIsGone: a volume whose workspace is not there says so, instead of
+// beginning anew.
+func TestRestoredIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v")
+	id, _ := w.lose("v")
+	w.create("new", "restore", id)
+	root := w.Root
+	w.close()
+	db, _, err := meta.Open(filepath.Join(root, "meta.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(func(tx *meta.Tx) error { return tx.DeleteWorkspace(id) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.start(root)
+	_, err = w.Mount(t.Context(), "new", "1")
+	wantErr(t, "mount", err, `volume "new"`, "restored into it is gone", "remove the volume")
+	w.removeOK("new")
+}
+
+// TestDiscardsOfOthers: what a volume of the same name has left of another
+// repository is not its own.
+func TestDiscardsOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v")
+	w.lose("v")
+	if s := w.status("v"); s["discards"] != 1 || s["discard_bytes"] == int64(0) {
+		t.Errorf("status %v", s)
+	}
+	w.removeOK("v")
+	w.create("v", "subject", "other")
+	if s := w.status("v"); s["discards"] != 0 || s["discard_bytes"] != int64(0) {
+		t.Errorf("status %v", s)
+	}
+	for _, d := range w.Workspaces.Discards() {
+		if got := d.ExpiresAt.Sub(d.EndedAt); got != time.Hour {
+			t.Errorf("expires after %v", got)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -63,6 +64,7 @@ type Janitor struct {
 	busy   chan struct{} // held by whoever plans and evicts
 	nudges chan struct{}
 	events ring
+	made   atomic.Int64 // how often MakeRoom has evicted something
 
 	mu     sync.Mutex // never held over I/O
 	failed map[string]failure

@@ -311,22 +311,22 @@ func TestMakeRoom(t *testing.T) {
 		err         string // a part
 	}{
 		{"there is some by now", 60, 0, 50, held, "", ""},
-		{"there is some by now, and nobody knows how much is needed", 100, 0, 0, held, "", ""},
 		{"in the trash", 10, 100, 50, held, "", ""},
 		{"by eviction", 10, 0, 50, "t/a 1h 100\n t/b 2h 95", "t/b", ""},
 		{"as much as is needed", 10, 0, 150, "t/a 1h 100\n t/b 2h 95", "t/b, t/a", ""},
-		{"less than MIN_FREE, and enough", 10, 0, 50, "t/b 2h 45\n" + held, "t/b", ""},
-		{"less than is needed", 10, 0, 150, "t/b 2h 45\n" + held, "t/b",
-			`95 B more has to be free, and nothing more can be evicted (held by the clone of https://host/t/a for subject "t" (300 B, in use by a container), what was written to volume "vwork" (200 B, in use by a container))`},
-		{"some, where nobody knows how much is needed", 10, 0, 0, "t/b 2h 45\n" + held, "t/b", ""},
-		{"none, where nobody knows how much is needed", 10, 0, 0, held, "", "90 B more has to be free"},
+		{"some, and less than is needed", 10, 0, 150, "t/b 2h 45\n" + held, "t/b", ""},
+		{"none, and less than is needed", 10, 0, 150, held, "",
+			`10 B are free, 140 B are missing, and nothing more can be evicted (held by the clone of https://host/t/a for subject "t" (300 B, in use by a container), what was written to volume "vwork" (200 B, in use by a container))`},
+		{"nobody knows how much is needed: MIN_FREE", 10, 0, 0, "t/a 1h 100\n t/b 2h 95", "t/b", ""},
+		{"nobody knows how much is needed: what is free was not enough", 50, 70, 0, "t/a 1h 100\n t/b 2h 115\n t/c 3h 10", "t/c, t/b", ""},
+		{"nobody knows how much is needed, and nothing can go", 50, 70, 0, held, "", "120 B are free, 120 B are missing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j, s, _ := open(t, Config{Limits: Limits{TTL: 7 * day, DiscardTTL: day, MinFree: .1}}, tt.scene)
+				j, s, _ := open(t, Config{Limits: Limits{TTL: 7 * day, DiscardTTL: day}}, tt.scene)
 				s.inv.Space.Free.Bytes, s.inv.Trash.Bytes = tt.free, tt.trash
-				if tt.name == "there is some by now" {
-					j.Limits.MinFree = 0
+				if tt.need == 0 {
+					j.Limits.MinFree = .1
 				}
 				err := j.MakeRoom(t.Context(), disk.Size{Bytes: tt.need})
 				var full *RoomError
@@ -336,9 +336,35 @@ func TestMakeRoom(t *testing.T) {
 				if got := s.attempts(); got != tt.want {
 					t.Errorf("evicted %q, want %q", got, tt.want)
 				}
+				if space, _ := s.Space(); err == nil && tt.want != "" && (s.inv.Trash.Bytes != 0 || space.Free.Bytes <= tt.free) {
+					t.Errorf("what was evicted is not free yet: %+v", s.inv)
+				}
 			})
 		})
 	}
+}
+
+// TestMakeRoomForManyAtOnce evicts once.
+func TestMakeRoomForManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 100\n t/b 2h 100\n t/c 3h 100\n t/d 3h 100")
+		s.inv.Space.Free.Bytes = 50
+		unlock, _ := j.lock(t.Context())
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := j.MakeRoom(t.Context(), disk.Size{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		unlock()
+		all.Wait()
+		if got := s.attempts(); got != "t/c" {
+			t.Errorf("evicted %s", got)
+		}
+	})
 }
 
 // TestMakeRoomWaitsItsTurn: for a sweep that is at work, and not longer than its
@@ -353,7 +379,7 @@ func TestMakeRoomWaitsItsTurn(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		unlock()
-		if err := j.MakeRoom(t.Context(), disk.Size{}); err != nil {
+		if err := j.MakeRoom(t.Context(), disk.Size{Bytes: 1}); err != nil {
 			t.Errorf("got %v", err)
 		}
 	})

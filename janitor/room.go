@@ -10,20 +10,18 @@ import (
 
 // RoomError says that there is no room, and why.
 type RoomError struct {
-	Missing disk.Size // so much more has to be free
+	Free    disk.Size
+	Missing disk.Size // so much more should be free
 	Holders []Holder  // who has what can't be freed, largest first
 }
 
 func (e *RoomError) Error() string {
-	return fmt.Sprintf("the disk is full: %s more has to be free, and nothing more can be evicted (%s): end containers, remove volumes with mode=keep, or give the disk more room",
-		e.amount(), Held(e.Holders))
-}
-
-func (e *RoomError) amount() string {
+	free, missing := Bytes(e.Free.Bytes), Bytes(e.Missing.Bytes)
 	if e.Missing.Bytes <= 0 {
-		return fmt.Sprintf("%d inodes", e.Missing.Inodes)
+		free, missing = fmt.Sprint(e.Free.Inodes, " inodes"), fmt.Sprint(e.Missing.Inodes, " inodes")
 	}
-	return Bytes(e.Missing.Bytes)
+	return fmt.Sprintf("the disk is full: %s are free, %s are missing, and nothing more can be evicted (%s): end containers, remove volumes with mode=keep, or give the disk more room",
+		free, missing, Held(e.Holders))
 }
 
 // leastRoom is the share of the filesystem that is made free for somebody who does
@@ -31,59 +29,64 @@ func (e *RoomError) amount() string {
 const leastRoom = 0.01
 
 // MakeRoom frees space for somebody who got ENOSPC, and returns when it is free: at
-// least need, and MinFree of the filesystem if that can be had. The error is a
-// *RoomError where there is less than need, or, if need is zero, where nothing could
-// be freed at all; else that of ctx or the stock.
+// least need. Where need is zero, for nobody knows it, that is twice of what is free
+// once the trash is empty, for that was not enough; and MinFree at least. The error is
+// a *RoomError where there is less and nothing could be evicted; else that of ctx or
+// the stock.
 func (j *Janitor) MakeRoom(ctx context.Context, need disk.Size) error {
+	asked := j.made.Load()
 	unlock, err := j.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	before, err := j.Stock.Space()
-	if err != nil {
-		return err
-	}
-	lim := j.Limits
-	lim.Room = j.want(before, need)
-	if !ofRoom(before, before.Free, lim.Room).over() {
-		return nil // somebody else has made it
-	}
-	r, _, err := j.sweep(ctx, lim)
-	if err != nil {
-		return err
+	known := need != (disk.Size{})
+	if !known && j.made.Load() != asked {
+		return nil // for others, while this waited for its turn
 	}
 	enough := func() bool {
 		s, err := j.Stock.Space()
-		return err == nil && !ofRoom(s, s.Free, lim.Room).over()
+		return err == nil && known && !ofRoom(s, s.Free, need).over()
 	}
 	if err := j.Stock.Hurry(ctx, enough); err != nil {
 		return err
 	}
-	after, err := j.Stock.Space()
+	space, err := j.Stock.Space()
 	if err != nil {
 		return err
 	}
-	least := ofRoom(after, after.Free, need)
-	if need == (disk.Size{}) && len(r.Evicted) == 0 && after.Free.Bytes <= before.Free.Bytes && after.Free.Inodes <= before.Free.Inodes {
-		least = ofRoom(after, after.Free, lim.Room)
+	if !known {
+		need = j.guess(space)
+		known = true
 	}
-	if !least.over() {
-		return nil
+	lim := j.Limits
+	lim.Room = need
+	r, _, err := j.sweep(ctx, lim)
+	if err != nil {
+		return err
 	}
-	return &RoomError{least.missing(), r.Left.Holders}
+	if err := j.Stock.Hurry(ctx, enough); err != nil {
+		return err
+	}
+	if len(r.Evicted) > 0 {
+		j.made.Add(1)
+	}
+	if space, err = j.Stock.Space(); err != nil {
+		return err
+	}
+	if e := ofRoom(space, space.Free, need); e.over() && len(r.Evicted) == 0 {
+		return &RoomError{space.Free, e.missing(), r.Left.Holders}
+	}
+	return nil
 }
 
-// want is how much is to be free in all.
-func (j *Janitor) want(s disk.Space, need disk.Size) disk.Size {
+// guess is how much should be free for somebody who does not know what is needed.
+func (j *Janitor) guess(s disk.Space) disk.Size {
 	share := j.Limits.MinFree
 	if share <= 0 {
 		share = leastRoom
 	}
-	return disk.Size{
-		Bytes:  max(need.Bytes, part(s.Total.Bytes, share)),
-		Inodes: max(need.Inodes, part(s.Total.Inodes, share)),
-	}
+	return disk.Size{Bytes: max(2*s.Free.Bytes, part(s.Total.Bytes, share)), Inodes: part(s.Total.Inodes, share)}
 }
 
 // EvictClone evicts one clone because somebody says so: its next mount starts

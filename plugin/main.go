@@ -45,6 +45,14 @@ type places struct {
 	fetchUID          uint
 	// Zero is the default of the package that waits.
 	askTimeout, stallTimeout time.Duration
+	now                      func() time.Time // nil: the machine's
+}
+
+func (p places) clock() func() time.Time {
+	if p.now == nil {
+		return time.Now
+	}
+	return p.now
 }
 
 func main() {
@@ -126,7 +134,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	clones, err := clone.NewManager(clone.Config{
-		Root: at.data, Boot: boot, DB: db, Git: runner, Trash: bin, Log: log, Now: time.Now,
+		Root: at.data, Boot: boot, DB: db, Git: runner, Trash: bin, Log: log, Now: at.clock(),
 		Credentials: authFrom(credentials), Schemes: set.schemes, AskTimeout: at.askTimeout,
 	}, state)
 	if err != nil {
@@ -134,25 +142,33 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	defer clones.Close()
 	workspaces, err := workspace.NewManager(workspace.Config{
-		Root: at.data, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now,
-		DiscardTTL: set.discardTTL,
+		Root: at.data, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: at.clock(),
+		DiscardTTL: set.limits.DiscardTTL, MaxLeases: set.limits.subjectMaxLeases,
 	}, state)
 	if err != nil {
 		return err
 	}
 	volumes, err := driver.New(driver.Config{
-		Root: at.data, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: time.Now,
+		Root: at.data, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: at.clock(),
 		MountWait: set.mountWait, Defaults: set.defaults, Schemes: set.schemes,
 	}, state)
 	if err != nil {
 		return err
 	}
+	swept := make(chan struct{})
+	keeper := newJanitor(set.limits, &stock{at.data, clones, workspaces, bin, at.clock(), swept}, log)
 	clones.Background(bin.Run)
 	clones.Background(workspaces.Meter)
-	clones.Background(func(ctx context.Context) { sweep(ctx, log, workspaces, clones, volumes) })
+	clones.Background(func(ctx context.Context) {
+		sweep(ctx, log, workspaces, clones, volumes)
+		close(swept)
+	})
+	clones.Background(keeper.Run)
 	return serve(ctx, log, map[string]http.Handler{
 		at.socket: driver.Handler(volumes),
-		filepath.Join(filepath.Dir(at.socket), adminSocket): admin.Handler(admin.Config{Credentials: credentials, Discards: workspaces, Log: log}),
+		filepath.Join(filepath.Dir(at.socket), adminSocket): admin.Handler(admin.Config{
+			Credentials: credentials, Discards: workspaces, Janitor: keeper, Log: log,
+		}),
 	})
 }
 

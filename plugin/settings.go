@@ -18,14 +18,13 @@ import (
 // keeps the old environment when a plugin is upgraded.
 type settings struct {
 	mountWait time.Duration
-	// discardTTL is how long what was written stays after its workspace; 0: not at all.
-	discardTTL time.Duration
-	defaults   map[string]string
-	schemes    volume.Schemes
-	caBundle   []byte
-	proxies    proxies
-	level      logrus.Level
-	format     logrus.Formatter
+	limits    limits
+	defaults  map[string]string
+	schemes   volume.Schemes
+	caBundle  []byte
+	proxies   proxies
+	level     logrus.Level
+	format    logrus.Formatter
 }
 
 // proxies are those of HTTP remotes, in the syntax that curl and Go share.
@@ -42,7 +41,6 @@ func loadSettings() (settings, error) {
 	v.AutomaticEnv() // a variable that is empty counts as unset
 	for key, value := range map[string]string{
 		"MOUNT_WAIT":    "110s",
-		"DISCARD_TTL":   "24h",
 		"DEFAULT_OPTS":  "",
 		"ALLOW_SCHEMES": "",
 		"CA_BUNDLE":     "",
@@ -52,6 +50,9 @@ func loadSettings() (settings, error) {
 		"LOG_LEVEL":     "info",
 		"LOG_FORMAT":    "text",
 	} {
+		v.SetDefault(key, value)
+	}
+	for key, value := range limitDefaults {
 		v.SetDefault(key, value)
 	}
 	var s settings
@@ -66,9 +67,9 @@ func loadSettings() (settings, error) {
 	if err != nil || s.mountWait < time.Second || s.mountWait > maxMountWait {
 		return fail("MOUNT_WAIT", fmt.Sprintf("a duration from 1s to %v", maxMountWait), nil)
 	}
-	s.discardTTL, err = time.ParseDuration(v.GetString("DISCARD_TTL"))
-	if err != nil || s.discardTTL < 0 {
-		return fail("DISCARD_TTL", "a duration such as 24h, or 0 for no discards", nil)
+	var wrong, allowed string
+	if s.limits, wrong, allowed = loadLimits(v); wrong != "" {
+		return fail(wrong, allowed, nil)
 	}
 	if s.defaults, err = volume.ParseDefaults(v.GetString("DEFAULT_OPTS")); err != nil {
 		return fail("DEFAULT_OPTS", "", err)

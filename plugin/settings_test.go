@@ -9,12 +9,34 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
+// settingCase is a value of a setting.
+type settingCase struct {
+	key, value string
+	ok         func(s settings) bool // nil when it is refused
+	want       string                // in the error, besides the name and the value
+}
+
+func (c settingCase) run(t *testing.T) {
+	t.Setenv(c.key, c.value)
+	s, err := loadSettings()
+	if c.ok != nil {
+		if err != nil || !c.ok(s) {
+			t.Errorf("%+v, %v", s, err)
+		}
+		return
+	}
+	if err == nil {
+		t.Fatalf("accepted: %+v", s)
+	}
+	for _, want := range []string{"setting " + c.key, c.value, c.want} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q in it", err, want)
+		}
+	}
+}
+
 func TestSettings(t *testing.T) {
-	for _, tt := range []struct {
-		key, value string
-		ok         func(s settings) bool // nil when it is refused
-		want       string                // in the error, besides the name and the value
-	}{
+	for _, tt := range []settingCase{
 		{"MOUNT_WAIT", "", func(s settings) bool { return s.mountWait == 110*time.Second }, ""},
 		{"MOUNT_WAIT", "25s", func(s settings) bool { return s.mountWait == 25*time.Second }, ""},
 		{"MOUNT_WAIT", "1s", func(s settings) bool { return s.mountWait == time.Second }, ""},
@@ -23,11 +45,6 @@ func TestSettings(t *testing.T) {
 		{"MOUNT_WAIT", "0", nil, "a duration from 1s to 1m58s"},
 		{"MOUNT_WAIT", "-5s", nil, "a duration from 1s to 1m58s"},
 		{"MOUNT_WAIT", "110", nil, "a duration from 1s to 1m58s"},
-		{"DISCARD_TTL", "", func(s settings) bool { return s.discardTTL == 24*time.Hour }, ""},
-		{"DISCARD_TTL", "0", func(s settings) bool { return s.discardTTL == 0 }, ""},
-		{"DISCARD_TTL", "90m", func(s settings) bool { return s.discardTTL == 90*time.Minute }, ""},
-		{"DISCARD_TTL", "-1h", nil, "a duration such as 24h, or 0 for no discards"},
-		{"DISCARD_TTL", "24", nil, "a duration such as 24h, or 0 for no discards"},
 		{"DEFAULT_OPTS", "", func(s settings) bool { return len(s.defaults) == 0 }, ""},
 		{"DEFAULT_OPTS", "cache=off,refresh=30s", func(s settings) bool { return s.defaults["cache"] == "off" && s.defaults["refresh"] == "30s" }, ""},
 		{"DEFAULT_OPTS", "cache=some", nil, "shared, readonly, off"},
@@ -43,24 +60,7 @@ func TestSettings(t *testing.T) {
 		{"LOG_FORMAT", "json", func(s settings) bool { _, ok := s.format.(*logrus.JSONFormatter); return ok }, ""},
 		{"LOG_FORMAT", "xml", nil, "text or json"},
 	} {
-		t.Run(tt.key+"="+tt.value, func(t *testing.T) {
-			t.Setenv(tt.key, tt.value)
-			s, err := loadSettings()
-			if tt.ok != nil {
-				if err != nil || !tt.ok(s) {
-					t.Errorf("%+v, %v", s, err)
-				}
-				return
-			}
-			if err == nil {
-				t.Fatalf("accepted: %+v", s)
-			}
-			for _, want := range []string{"setting " + tt.key, tt.value, tt.want} {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v, want %q in it", err, want)
-				}
-			}
-		})
+		t.Run(tt.key+"="+tt.value, tt.run)
 	}
 }
 

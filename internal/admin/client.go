@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/janitor"
 )
 
 // Client calls the API. Its methods may be called concurrently. What the plugin
@@ -73,6 +75,47 @@ func (c *Client) Discards(ctx context.Context) ([]Discard, error) {
 // status 404; if it is being restored or was, 409.
 func (c *Client) RemoveDiscard(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/discards/"+url.PathEscape(id), nil, nil)
+}
+
+// PlanSweep says what a sweep of the janitor would evict now, and why.
+func (c *Client) PlanSweep(ctx context.Context) (plan janitor.Plan, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/janitor/plan", nil, &plan)
+	return plan, err
+}
+
+// Sweep has the janitor sweep, and returns what it has evicted.
+func (c *Client) Sweep(ctx context.Context) (report janitor.Report, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/janitor/sweep", nil, &report)
+	return report, err
+}
+
+// Events lists what the janitor did and found since the plugin's start, oldest
+// first: the last 1000.
+func (c *Client) Events(ctx context.Context) ([]janitor.Event, error) {
+	var list eventList
+	err := c.call(ctx, http.MethodGet, "/v1/janitor/events", nil, &list)
+	return list.Events, err
+}
+
+// JanitorStats returns the janitor's figures since the plugin's start.
+func (c *Client) JanitorStats(ctx context.Context) (stats janitor.Stats, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/janitor/stats", nil, &stats)
+	return stats, err
+}
+
+// Clones lists the clones, largest first.
+func (c *Client) Clones(ctx context.Context) ([]janitor.CloneInfo, error) {
+	var list cloneList
+	err := c.call(ctx, http.MethodGet, "/v1/clones", nil, &list)
+	return list.Clones, err
+}
+
+// EvictClone evicts a clone by its key: its next mount clones again. If there is
+// none, it is an *Error with the status 404; while something of it is in use, or
+// discards stand on it, 409.
+func (c *Client) EvictClone(ctx context.Context, key string) error {
+	subject, hash, _ := strings.Cut(key, "/")
+	return c.call(ctx, http.MethodDelete, "/v1/clones/"+url.PathEscape(subject)+"/"+url.PathEscape(hash), nil, nil)
 }
 
 // call sends body, if there is one, and reads the answer into answer, if there

@@ -51,6 +51,12 @@
 //	DELETE /v1/credentials/{name}   → 204, 404
 //	GET    /v1/discards             → 200 {"discards": [{"id", "volume", "subject", "repo", "commit", "ref", "ended_at", "expires_at", "changed", "bytes", "measured_at"}]}
 //	DELETE /v1/discards/{id}        → 204, 404, 409
+//	GET    /v1/clones               → 200 {"clones": [{"clone", "subject", "repo", "used", "size", "parts", "held"}]}
+//	DELETE /v1/clones/{subject}/{hash} → 204, 404, 409: evicts what "clone" names
+//	GET    /v1/janitor/plan         → 200, a Plan of package janitor: what a sweep would evict, and why
+//	POST   /v1/janitor/sweep        → 200, a Report: what it has evicted, and who holds what is missing
+//	GET    /v1/janitor/events       → 200 {"events": [{"time", "type", "kind", "reason", "subject", "clone", "id", "volume", "size", "text"}]}
+//	GET    /v1/janitor/stats        → 200, Stats: counts by kind and reason, findings, the last sweep
 //
 // Kinds and scopes are those of package credential. "changed" and "bytes" are null
 // until they are counted.

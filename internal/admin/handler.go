@@ -18,6 +18,7 @@ const maxBody = 1 << 20
 type Config struct {
 	Credentials Credentials
 	Discards    Discards
+	Janitor     Janitor
 	Log         *logrus.Logger
 }
 
@@ -30,6 +31,13 @@ func Handler(c Config) http.Handler {
 		"DELETE /v1/credentials/{name}": c.removeCredential,
 		"GET /v1/discards":              c.listDiscards,
 		"DELETE /v1/discards/{id}":      c.removeDiscard,
+
+		"GET /v1/janitor/plan":               c.planJanitor,
+		"POST /v1/janitor/sweep":             c.sweepJanitor,
+		"GET /v1/janitor/events":             c.listEvents,
+		"GET /v1/janitor/stats":              c.janitorStats,
+		"GET /v1/clones":                     c.listClones,
+		"DELETE /v1/clones/{subject}/{hash}": c.evictClone,
 	} {
 		mux.Handle(pattern, c.serve(f))
 	}

@@ -11,6 +11,8 @@ import (
 type Info struct {
 	Key, Subject, Repo string
 	CreatedAt, Used    time.Time
+	// Mounted is set once a Mount was served from it.
+	Mounted bool
 	// Busy says why the clone can't be evicted now, in words; empty when it can.
 	Busy string
 	// Working is set while a Create, a Mount or work in the background uses it.
@@ -63,7 +65,7 @@ func (c *Clone) info() (info Info, ok bool) {
 	rec := c.rec
 	info = Info{
 		Key: c.key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
-		Busy: c.busyLocked(), Working: c.uses > 0, LFS: rec.LFS,
+		Mounted: !rec.FirstMount.IsZero(), Busy: c.busyLocked(), Working: c.uses > 0, LFS: rec.LFS,
 		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: make(map[string]meta.Measured, len(rec.Caches)),
 	}
 	for name, s := range rec.Stores {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+func TestLimits(t *testing.T) {
+	const gib = 1 << 30
+	for _, tt := range []settingCase{
+		{"TTL", "", func(s settings) bool { return s.limits.TTL == 14*24*time.Hour }, ""},
+		{"TTL", "0", func(s settings) bool { return s.limits.TTL == 0 }, ""},
+		{"TTL", "90m", func(s settings) bool { return s.limits.TTL == 90*time.Minute }, ""},
+		{"TTL", "14d", nil, "0 for no limit, or a duration such as 336h or 90m"},
+		{"TTL", "-1h", nil, "0 for no limit, or a duration such as 336h or 90m"},
+		{"MAX_SIZE", "", func(s settings) bool { return s.limits.MaxSize == 20*gib }, ""},
+		{"MAX_SIZE", "0", func(s settings) bool { return s.limits.MaxSize == 0 }, ""},
+		{"MAX_SIZE", "512B", func(s settings) bool { return s.limits.MaxSize == 512 }, ""},
+		{"MAX_SIZE", "1KiB", func(s settings) bool { return s.limits.MaxSize == 1024 }, ""},
+		{"MAX_SIZE", "300MiB", func(s settings) bool { return s.limits.MaxSize == 300<<20 }, ""},
+		{"MAX_SIZE", "1.5TiB", func(s settings) bool { return s.limits.MaxSize == 1536*gib }, ""},
+		{"MAX_SIZE", "20GB", nil, "a size such as 20GiB, with B, KiB, MiB, GiB or TiB"},
+		{"MAX_SIZE", "20G", nil, "a size such as 20GiB"},
+		{"MAX_SIZE", "20", nil, "a size such as 20GiB"},
+		{"MAX_SIZE", "-1GiB", nil, "a size such as 20GiB"},
+		{"MAX_SIZE", "1e3GiB", nil, "a size such as 20GiB"},
+		{"MAX_SIZE", "20GiBB", nil, "a size such as 20GiB"},
+		{"MAX_SIZE", "GiB", nil, "a size such as 20GiB"},
+		{"MAX_SIZE", "99999999TiB", nil, "a size such as 20GiB"},
+		{"MAX_SIZE", "NaN", nil, "a size such as 20GiB"},
+		{"MAX_SIZE", "unlimited", nil, "0 for no limit"},
+		{"SUBJECT_MAX_SIZE", "", func(s settings) bool { return s.limits.SubjectMaxSize == 0 }, ""},
+		{"SUBJECT_MAX_SIZE", "2GiB", func(s settings) bool { return s.limits.SubjectMaxSize == 2*gib }, ""},
+		{"SUBJECT_MAX_SIZE", "lots", nil, "a size such as 20GiB"},
+		{"WORKSPACE_WARN_SIZE", "", func(s settings) bool { return s.limits.warnSize == 10*gib }, ""},
+		{"WORKSPACE_WARN_SIZE", "0", func(s settings) bool { return s.limits.warnSize == 0 }, ""},
+		{"WORKSPACE_WARN_SIZE", "x", nil, "a size such as 20GiB"},
+		{"MIN_FREE", "", func(s settings) bool { return s.limits.MinFree == .05 }, ""},
+		{"MIN_FREE", "0", func(s settings) bool { return s.limits.MinFree == 0 }, ""},
+		{"MIN_FREE", "0%", func(s settings) bool { return s.limits.MinFree == 0 }, ""},
+		{"MIN_FREE", "12.5%", func(s settings) bool { return s.limits.MinFree == .125 }, ""},
+		{"MIN_FREE", "90%", func(s settings) bool { return s.limits.MinFree == .9 }, ""},
+		{"MIN_FREE", "91%", nil, "a share of the disk from 0% to 90%"},
+		{"MIN_FREE", "-1%", nil, "a share of the disk from 0% to 90%"},
+		{"MIN_FREE", "NaN%", nil, "a share of the disk from 0% to 90%"},
+		{"MIN_FREE", "5", nil, "a share of the disk from 0% to 90%"},
+		{"MIN_FREE", "5GiB", nil, "a share of the disk from 0% to 90%"},
+		{"SUBJECT_MAX_LEASES", "", func(s settings) bool { return s.limits.subjectMaxLeases == 0 }, ""},
+		{"SUBJECT_MAX_LEASES", "16", func(s settings) bool { return s.limits.subjectMaxLeases == 16 }, ""},
+		{"SUBJECT_MAX_LEASES", "-1", nil, "0 for no limit, or a number of mounts"},
+		{"SUBJECT_MAX_LEASES", "many", nil, "0 for no limit, or a number of mounts"},
+		{"SWEEP_INTERVAL", "", func(s settings) bool { return s.limits.sweepInterval == 5*time.Minute }, ""},
+		{"SWEEP_INTERVAL", "0", func(s settings) bool { return s.limits.sweepInterval == 0 }, ""},
+		{"SWEEP_INTERVAL", "30s", func(s settings) bool { return s.limits.sweepInterval == 30*time.Second }, ""},
+		{"SWEEP_INTERVAL", "often", nil, "a duration such as 5m"},
+		{"DISCARD_TTL", "", func(s settings) bool { return s.limits.DiscardTTL == 24*time.Hour }, ""},
+		{"DISCARD_TTL", "0", func(s settings) bool { return s.limits.DiscardTTL == 0 }, ""},
+		{"DISCARD_TTL", "90m", func(s settings) bool { return s.limits.DiscardTTL == 90*time.Minute }, ""},
+		{"DISCARD_TTL", "-1h", nil, "a duration such as 24h"},
+		{"DISCARD_TTL", "24", nil, "a duration such as 24h"},
+	} {
+		t.Run(tt.key+"="+tt.value, tt.run)
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/janitor"
+)
+
+// stock is what the janitor looks after: the clones with their workspaces and
+// discards, and the trash.
+type stock struct {
+	data       string
+	clones     *clone.Manager
+	workspaces *workspace.Manager
+	bin        *trash.Trash
+	now        func() time.Time
+	// swept is closed when the start's sweep is over: before, what an earlier run
+	// left looks busy, or is not known yet.
+	swept <-chan struct{}
+}
+
+// Inventory answers from memory.
+func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
+	select {
+	case <-s.swept:
+	case <-ctx.Done():
+		return janitor.Inventory{}, context.Cause(ctx)
+	}
+	space, err := s.Space()
+	if err != nil {
+		return janitor.Inventory{}, err
+	}
+	inv := janitor.Inventory{Now: s.now(), Space: space, Trash: s.bin.Stats().Size}
+	infos := s.clones.Inventory()
+	at := make(map[string]int, len(infos))
+	for _, info := range infos {
+		at[info.Key] = len(inv.Clones)
+		inv.Clones = append(inv.Clones, cloneOf(info))
+	}
+	for _, w := range s.workspaces.Workspaces() {
+		i, ok := at[w.Clone]
+		if !ok { // its store is lost: what stands on its layers does not need that
+			i = len(inv.Clones)
+			at[w.Clone] = i
+			inv.Clones = append(inv.Clones, janitor.Clone{
+				Key: w.Clone, Subject: w.Options["subject"], Repo: w.Options["repo"], Made: janitor.Stamp(w.MountedAt), Mounted: true,
+			})
+		}
+		c, p := &inv.Clones[i], partOf(w)
+		c.Used = max(c.Used, p.Used)
+		c.Parts = append(c.Parts, p)
+	}
+	for i, info := range infos { // what is busy without a workspace is at work
+		if c := &inv.Clones[i]; info.Busy != "" && c.Held == janitor.Free && !hasWorkspace(c) {
+			c.Held = janitor.Pending
+		}
+	}
+	return inv, nil
+}
+
+func hasWorkspace(c *janitor.Clone) bool {
+	for _, p := range c.Parts {
+		if p.Kind == janitor.Upper || p.Kind == janitor.Discard {
+			return true
+		}
+	}
+	return false
+}
+
+// cloneOf is a clone without its workspaces.
+func cloneOf(info clone.Info) janitor.Clone {
+	c := janitor.Clone{
+		Key: info.Key, Subject: info.Subject, Repo: info.Repo, Made: janitor.Stamp(info.CreatedAt), Used: janitor.Stamp(info.Used),
+		Mounted: info.Mounted, Size: info.LFS.Size, Parts: make([]janitor.Part, 0, len(info.Layers)+len(info.Caches)+1),
+	}
+	if info.Working {
+		c.Held = janitor.Pending
+	}
+	for _, size := range info.Stores {
+		c.Size = c.Size.Add(size.Size)
+	}
+	// What a tree stands on goes after it.
+	used := make(map[string]int64)
+	for _, l := range info.Layers {
+		for depth, id := range l.Below {
+			used[id] = max(used[id], janitor.Stamp(l.Used)+int64(depth)+1)
+		}
+	}
+	for _, l := range info.Layers {
+		p := janitor.Part{
+			Kind: janitor.Tree, ID: l.ID, Used: max(used[l.ID], janitor.Stamp(l.Used)), Size: l.Size.Size, Needed: l.Need != "",
+		}
+		if l.Kind != "tree" {
+			p.Kind = janitor.GitLayer
+		}
+		if l.Held {
+			p.Held = janitor.Pinned
+		}
+		c.Parts = append(c.Parts, p)
+	}
+	for uid, size := range info.Caches {
+		c.Parts = append(c.Parts, janitor.Part{Kind: janitor.Cache, ID: uid, Used: janitor.Stamp(info.Used), Size: size.Size})
+	}
+	return c
+}
+
+// partOf is a workspace, or a discard.
+func partOf(w meta.Workspace) janitor.Part {
+	p := janitor.Part{Kind: janitor.Upper, ID: w.ID, Volume: w.Volume, Used: janitor.Stamp(w.MountedAt), Size: w.Size.Size}
+	switch {
+	case w.State == meta.Discarded:
+		p.Kind, p.Used = janitor.Discard, janitor.Stamp(w.EndedAt)
+	case w.State == meta.Ended:
+		p.Held = janitor.Busy
+	case len(w.Leases) > 0:
+		p.Held = janitor.Leased
+	case w.Mode == "keep":
+		p.Held = janitor.Kept
+	default:
+		p.Held = janitor.Pending
+	}
+	return p
+}
+
+// Evict removes one thing.
+func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
+	var err error
+	switch e.Kind {
+	case janitor.WholeClone:
+		err = s.clones.EvictClone(ctx, e.Clone)
+	case janitor.Tree, janitor.GitLayer:
+		err = s.clones.EvictLayers(ctx, e.Clone, []string{e.ID})
+	case janitor.Cache:
+		err = s.clones.EvictCache(ctx, e.Clone, e.ID)
+	case janitor.Discard:
+		err = s.workspaces.EvictDiscard(e.ID)
+	default:
+		err = fmt.Errorf("a %s can't be evicted", e.Kind)
+	}
+	var busy *clone.BusyError
+	var inUse *workspace.InUseError
+	var gone *workspace.NoDiscardError
+	switch {
+	case errors.As(err, &gone):
+		return nil
+	case errors.As(err, &busy), errors.As(err, &inUse):
+		return fmt.Errorf("%w: %w", janitor.ErrHeld, err)
+	}
+	return err
+}
+
+// Space is that of the filesystem that the data is on.
+func (s *stock) Space() (disk.Space, error) { return disk.SpaceOf(s.data) }
+
+// Hurry deletes what is in the trash.
+func (s *stock) Hurry(ctx context.Context, enough func() bool) error { return s.bin.Hurry(ctx, enough) }

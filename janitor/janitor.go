@@ -103,15 +103,16 @@ func (j *Janitor) Run(ctx context.Context) {
 		poll = t.C
 	}
 	var calm patience
-	for sweep := true; ; {
+	for sweep, late := true, true; ; {
 		if sweep {
-			j.sweepOnce(ctx)
+			j.sweepOnce(ctx, late)
 		}
-		sweep = true
+		sweep, late = true, false
 		select {
 		case <-ctx.Done():
 			return
 		case <-scheduled:
+			late = true
 		case <-j.nudges:
 		case <-poll:
 			sweep = j.short(&calm)
@@ -120,10 +121,12 @@ func (j *Janitor) Run(ctx context.Context) {
 }
 
 // sweepOnce sweeps, has the trash deleted without rest while less is free than has
-// to be, and rests.
-func (j *Janitor) sweepOnce(ctx context.Context) {
+// to be, and rests. What is late goes only where late is set.
+func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
 	began := time.Now()
-	if _, err := j.Sweep(ctx); err != nil && ctx.Err() == nil {
+	lim := j.Limits
+	lim.lateDone = !late
+	if _, err := j.sweepFor(ctx, lim); err != nil && ctx.Err() == nil {
 		j.Log.WithError(err).Warn("janitor: sweep failed; the next one tries again")
 	}
 	rest := max(restShare*time.Since(began), restLeast)

@@ -154,7 +154,7 @@ func TestRunSweeps(t *testing.T) {
 		{"at once", func(t *testing.T, j *Janitor, s *shelf) {}, "t/old"},
 		{"on schedule", func(t *testing.T, j *Janitor, s *shelf) {
 			s.attempts()
-			s.set(func() { s.inv.Clones[0].Used -= 20 * 24 * 3600 })
+			s.set(func() { s.inv.Clones[0].Used -= 14 * 24 * 3600 })
 			after(9 * time.Minute)
 			if got := s.attempts(); got != "" {
 				t.Errorf("too early: %s", got)
@@ -164,7 +164,7 @@ func TestRunSweeps(t *testing.T) {
 		{"after a nudge", func(t *testing.T, j *Janitor, s *shelf) {
 			after(time.Second)
 			s.attempts()
-			s.set(func() { s.inv.Clones[0].Used -= 20 * 24 * 3600 })
+			s.set(func() { s.inv.Clones[0].Used -= 14 * 24 * 3600 })
 			j.Nudge()
 			j.Nudge()
 			synctest.Wait()
@@ -181,6 +181,19 @@ func TestRunSweeps(t *testing.T) {
 			}
 			s.attempts()
 		}, ""},
+		{"after nudges without what is late", func(t *testing.T, j *Janitor, s *shelf) {
+			after(time.Second)
+			s.attempts()
+			s.set(func() { s.inv.Clones[0].Used -= 2000 * 24 * 3600 })
+			for range 20 {
+				j.Nudge()
+				after(time.Second)
+			}
+			if got := s.attempts(); got != "" {
+				t.Errorf("evicted %s", got)
+			}
+			after(10 * time.Minute)
+		}, "t/new"},
 		{"when the disk is getting full", func(t *testing.T, j *Janitor, s *shelf) {
 			after(time.Second)
 			s.attempts()
@@ -206,7 +219,7 @@ func TestRunSweeps(t *testing.T) {
 		}, ""},
 		{"again after an error", func(t *testing.T, j *Janitor, s *shelf) {
 			s.attempts()
-			s.set(func() { s.inv.Clones[0].Used -= 20 * 24 * 3600; s.broken = errors.New("no inventory") })
+			s.set(func() { s.inv.Clones[0].Used -= 14 * 24 * 3600; s.broken = errors.New("no inventory") })
 			after(10 * time.Minute)
 			s.set(func() { s.broken = nil })
 			after(10 * time.Minute)

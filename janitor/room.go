@@ -60,7 +60,7 @@ func (j *Janitor) MakeRoom(ctx context.Context, need disk.Size) error {
 		known = true
 	}
 	lim := j.Limits
-	lim.Room = need
+	lim.Room, lim.lateDone = need, true
 	r, _, err := j.sweep(ctx, lim)
 	if err != nil {
 		return err

@@ -35,15 +35,17 @@ func (j *Janitor) Plan(ctx context.Context) (Plan, error) {
 	return plan, err
 }
 
-// Sweep evicts what is to go. One that finds nothing has read no directory. Of a
+// Sweep evicts what is to go, and of what is late a share. One that finds nothing has read no directory. Of a
 // plan it goes on when a part fails; the error is that of the inventory or ctx.
-func (j *Janitor) Sweep(ctx context.Context) (Report, error) {
+func (j *Janitor) Sweep(ctx context.Context) (Report, error) { return j.sweepFor(ctx, j.Limits) }
+
+func (j *Janitor) sweepFor(ctx context.Context, lim Limits) (Report, error) {
 	unlock, err := j.lock(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	defer unlock()
-	r, inv, err := j.sweep(ctx, j.Limits)
+	r, inv, err := j.sweep(ctx, lim)
 	if err != nil {
 		return r, err
 	}

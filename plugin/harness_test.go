@@ -105,12 +105,19 @@ func scratch(t *testing.T) string {
 // start runs the plugin on data until the test, or stop, ends it.
 func start(t *testing.T, data string) *process {
 	t.Helper()
+	return startWith(t, data, func(*places) {})
+}
+
+// startWith is start with other places than a test's usual ones.
+func startWith(t *testing.T, data string, change func(*places)) *process {
+	t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &process{t: t, log: &watcher{next: make(chan struct{})}}
 	p.at = places{data: filepath.Join(data, "data"), socket: filepath.Join(data, "repos.sock"), git: git, fetchUID: fetchUID}
+	change(&p.at)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	log.AddHook(p.log)

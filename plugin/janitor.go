@@ -3,11 +3,15 @@ package main
 import (
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/janitor"
 )
 
-// newJanitor returns the janitor that the settings describe. It does nothing by
-// itself until it runs.
-func newJanitor(l limits, s *stock, log *logrus.Logger) *janitor.Janitor {
-	return janitor.New(janitor.Config{Stock: s, Limits: l.Limits, Interval: l.sweepInterval, WarnSize: l.warnSize, Log: log})
+// newJanitor returns the janitor that the settings describe, which does nothing by
+// itself until it runs, and its stock, which is to be opened.
+func newJanitor(l limits, at places, bin *trash.Trash, log *logrus.Logger) (*janitor.Janitor, *stock) {
+	goods := &stock{data: at.data, bin: bin, now: at.clock(), opened: make(chan struct{})}
+	return janitor.New(janitor.Config{
+		Stock: goods, Limits: l.Limits, Interval: l.sweepInterval, WarnSize: l.warnSize, Log: log,
+	}), goods
 }

@@ -46,6 +46,8 @@ type places struct {
 	// Zero is the default of the package that waits.
 	askTimeout, stallTimeout time.Duration
 	now                      func() time.Time // nil: the machine's
+	// idle has the janitor do nothing but what it is asked for.
+	idle bool
 }
 
 func (p places) clock() func() time.Time {
@@ -133,9 +135,11 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
+	keeper, goods := newJanitor(set.limits, at, bin, log)
 	clones, err := clone.NewManager(clone.Config{
 		Root: at.data, Boot: boot, DB: db, Git: runner, Trash: bin, Log: log, Now: at.clock(),
 		Credentials: authFrom(credentials), Schemes: set.schemes, AskTimeout: at.askTimeout,
+		MakeRoom: keeper.MakeRoom, Measured: keeper.Nudge,
 	}, state)
 	if err != nil {
 		return err
@@ -155,15 +159,15 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
-	swept := make(chan struct{})
-	keeper := newJanitor(set.limits, &stock{at.data, clones, workspaces, bin, at.clock(), swept}, log)
 	clones.Background(bin.Run)
 	clones.Background(workspaces.Meter)
 	clones.Background(func(ctx context.Context) {
 		sweep(ctx, log, workspaces, clones, volumes)
-		close(swept)
+		goods.open(clones, workspaces)
 	})
-	clones.Background(keeper.Run)
+	if !at.idle {
+		clones.Background(keeper.Run)
+	}
 	return serve(ctx, log, map[string]http.Handler{
 		at.socket: driver.Handler(volumes),
 		filepath.Join(filepath.Dir(at.socket), adminSocket): admin.Handler(admin.Config{

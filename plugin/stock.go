@@ -17,20 +17,26 @@ import (
 // stock is what the janitor looks after: the clones with their workspaces and
 // discards, and the trash.
 type stock struct {
-	data       string
+	data string
+	bin  *trash.Trash
+	now  func() time.Time
+
+	opened     chan struct{} // closed by open
 	clones     *clone.Manager
 	workspaces *workspace.Manager
-	bin        *trash.Trash
-	now        func() time.Time
-	// swept is closed when the start's sweep is over: before, what an earlier run
-	// left looks busy, or is not known yet.
-	swept <-chan struct{}
+}
+
+// open is called when the start's sweep is over: before, what an earlier run left
+// looks busy, or is not known yet, and the janitor waits.
+func (s *stock) open(c *clone.Manager, w *workspace.Manager) {
+	s.clones, s.workspaces = c, w
+	close(s.opened)
 }
 
 // Inventory answers from memory.
 func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 	select {
-	case <-s.swept:
+	case <-s.opened:
 	case <-ctx.Done():
 		return janitor.Inventory{}, context.Cause(ctx)
 	}
@@ -43,7 +49,9 @@ func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 	at := make(map[string]int, len(infos))
 	for _, info := range infos {
 		at[info.Key] = len(inv.Clones)
-		inv.Clones = append(inv.Clones, cloneOf(info))
+		c := cloneOf(info)
+		s.addWarm(&c)
+		inv.Clones = append(inv.Clones, c)
 	}
 	for _, w := range s.workspaces.Workspaces() {
 		i, ok := at[w.Clone]
@@ -112,6 +120,21 @@ func cloneOf(info clone.Info) janitor.Clone {
 	return c
 }
 
+// addWarm adds a clone's warm layers, by their heads. What more than one head needs
+// goes with the clone.
+func (s *stock) addWarm(c *janitor.Clone) {
+	rest := s.workspaces.Warm.Size(c.Key)
+	for _, h := range s.workspaces.Warm.Heads(c.Key) {
+		p := janitor.Part{Kind: janitor.Warm, ID: h.Key, Used: janitor.Stamp(h.Used), Size: h.Size}
+		if h.Held {
+			p.Held = janitor.Pinned
+		}
+		rest = rest.Sub(h.Size)
+		c.Parts = append(c.Parts, p)
+	}
+	c.Size = c.Size.Add(rest)
+}
+
 // partOf is a workspace, or a discard.
 func partOf(w meta.Workspace) janitor.Part {
 	p := janitor.Part{Kind: janitor.Upper, ID: w.ID, Volume: w.Volume, Used: janitor.Stamp(w.MountedAt), Size: w.Size.Size}
@@ -140,6 +163,8 @@ func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 		err = s.clones.EvictLayers(ctx, e.Clone, []string{e.ID})
 	case janitor.Cache:
 		err = s.clones.EvictCache(ctx, e.Clone, e.ID)
+	case janitor.Warm:
+		err = s.workspaces.Warm.Evict(ctx, e.Clone, e.ID)
 	case janitor.Discard:
 		err = s.workspaces.EvictDiscard(e.ID)
 	default:

@@ -49,6 +49,9 @@ type Config struct {
 	// is what it takes, as far as that is known. Its error says how much is missing
 	// and who holds it. Nil makes no room.
 	MakeRoom func(ctx context.Context, need disk.Size) error
+	// Measured is called when something was measured that a fetch or a build made.
+	// It must not block. Nil is not called.
+	Measured func()
 	// AskTimeout is how long a remote may take to say where a ref stands. Zero is
 	// 20 s: below the 30 s that the engine waits for a Mount after a plain
 	// `docker plugin enable`, so that the user reads our error and not the engine's.

@@ -76,6 +76,9 @@ func (m *Manager) measureClones() {
 				m.Log.WithError(err).WithField("clone", c.key).Warn("measure: the sizes of some things are not known")
 			}
 		}
+		if m.Measured != nil {
+			m.Measured()
+		}
 	}
 }
 

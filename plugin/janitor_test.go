@@ -1,0 +1,341 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/admin"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/janitor"
+	"github.com/helmdeck/repos/tests/daemon"
+)
+
+// budget is the plugin with a clock that can be set, and a remote.
+type budget struct {
+	*process
+	server *gitserver.Server
+	data   string
+	ahead  atomic.Int64 // of the machine's clock
+	idle   bool         // nothing is swept but on demand
+	admin  *admin.Client
+}
+
+// newBudget starts the plugin with settings, as name=value. Where it is idle, only
+// the test sweeps.
+func newBudget(t *testing.T, idle bool, settings ...string) *budget {
+	t.Helper()
+	b := &budget{server: remote(t), data: scratch(t), idle: idle}
+	b.start(t, settings...)
+	return b
+}
+
+// start starts it again, with other settings; before, it is stopped.
+func (b *budget) start(t *testing.T, settings ...string) {
+	t.Helper()
+	if b.process != nil {
+		b.stop()
+	}
+	for _, s := range append([]string{"SWEEP_INTERVAL=0", "MIN_FREE=0", "MAX_SIZE=0"}, settings...) {
+		name, value, _ := strings.Cut(s, "=")
+		t.Setenv(name, value)
+	}
+	b.process = startWith(t, b.data, func(at *places) {
+		at.idle = b.idle
+		at.now = func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
+	})
+	b.admin = admin.Dial(filepath.Join(filepath.Dir(b.at.socket), adminSocket))
+}
+
+// pass lets time pass.
+func (b *budget) pass(d time.Duration) { b.ahead.Add(int64(d)) }
+
+// use creates a volume of a subject's own clone, mounts it, writes, and unmounts it.
+func (b *budget) use(subject string, write bool) {
+	b.t.Helper()
+	b.create(subject, map[string]string{"repo": b.server.URL("sample"), "subject": subject, "cache": "off"})
+	dir := b.mount(subject, "1")
+	if write {
+		b.write(dir)
+	}
+	b.unmount(subject, "1")
+}
+
+func (b *budget) write(dir string) {
+	b.t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "work"), []byte("work"), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// settled returns the clones by subject, once all has a size and nothing is at work.
+func (b *budget) settled() map[string]janitor.CloneInfo {
+	b.t.Helper()
+	clones := make(map[string]janitor.CloneInfo)
+	b.poll(func() error {
+		list, err := b.admin.Clones(b.t.Context())
+		if err != nil {
+			return err
+		}
+		clear(clones)
+		for _, c := range list {
+			clones[c.Subject] = c
+			if c.Size.Bytes == 0 || c.Parts["tree"].Bytes == 0 || c.Parts["git layer"].Bytes == 0 || c.Held == janitor.Pending || c.Held == janitor.Busy {
+				return fmt.Errorf("not settled: %+v", c)
+			}
+		}
+		discards, err := b.admin.Discards(b.t.Context())
+		if i := slices.IndexFunc(discards, func(d admin.Discard) bool { return d.Bytes == nil }); i >= 0 {
+			return fmt.Errorf("not measured: %+v", discards[i])
+		}
+		return err
+	})
+	return clones
+}
+
+func (b *budget) poll(check func() error) {
+	b.t.Helper()
+	if err := daemon.Poll(check); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// sweep sweeps, and returns what went as `reason kind subject`.
+func (b *budget) sweep() []string {
+	b.t.Helper()
+	r, err := b.admin.Sweep(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if r.Failed > 0 {
+		b.t.Errorf("failed: %+v", r)
+	}
+	return inWords(r.Evicted)
+}
+
+func inWords(list []janitor.Eviction) []string {
+	words := []string{}
+	for _, e := range list {
+		words = append(words, fmt.Sprint(e.Reason, " ", e.Kind, " ", e.Subject))
+	}
+	return words
+}
+
+func (b *budget) expect(what string, got []string, want ...string) {
+	b.t.Helper()
+	if !slices.Equal(got, want) {
+		b.t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+// TestTTL: what nobody uses goes, discards first; what is used, kept or needed for
+// these stays. A plan says so before.
+func TestTTL(t *testing.T) {
+	b := newBudget(t, true, "TTL=336h", "DISCARD_TTL=24h")
+	b.use("idle", false)
+	b.use("worked", true)
+	b.create("used", map[string]string{"repo": b.server.URL("sample"), "subject": "used"})
+	b.mount("used", "1")
+	b.create("kept", map[string]string{"repo": b.server.URL("sample"), "subject": "kept", "mode": "keep"})
+	b.write(b.mount("kept", "1"))
+	b.unmount("kept", "1")
+	if n := len(b.settled()); n != 4 {
+		t.Fatalf("%d clones", n)
+	}
+	b.expect("at once", b.sweep())
+
+	b.pass(25 * time.Hour)
+	plan, err := b.admin.PlanSweep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.expect("plan after a day", inWords(plan.Evictions), "expired discard worked")
+	if discards, err := b.admin.Discards(t.Context()); err != nil || len(discards) != 1 {
+		t.Errorf("a plan did something: %v, %v", discards, err)
+	}
+	b.expect("after a day", b.sweep(), "expired discard worked")
+
+	b.pass(14*24*time.Hour - 25*time.Hour)
+	b.expect("after two weeks", b.sweep(), "ttl clone idle", "ttl clone worked")
+	clones := b.settled()
+	if len(clones) != 2 || clones["used"].Held != janitor.Leased || clones["kept"].Held != janitor.Kept {
+		t.Errorf("left: %+v", clones)
+	}
+	if data, err := os.ReadFile(filepath.Join(b.mount("kept", "2"), "work")); string(data) != "work" {
+		t.Errorf("kept: %q, %v", data, err)
+	}
+
+	// A volume whose clone was evicted clones again.
+	before := b.server.Stats("sample").Clones
+	if a := about(t, b.mount("idle", "2")); a["reused"] != false || b.server.Stats("sample").Clones != before+1 {
+		t.Errorf("idle: %v, %d clones", a, b.server.Stats("sample").Clones-before)
+	}
+	var evicted int
+	events, err := b.admin.Events(t.Context())
+	for _, e := range events {
+		if e.Type == janitor.Evicted && e.Size.Bytes > 0 && e.Text != "" {
+			evicted++
+		}
+	}
+	if err != nil || evicted != 3 {
+		t.Errorf("%d evictions among %+v, %v", evicted, events, err)
+	}
+}
+
+// TestAJumpOfTheClock: years pass at once, and little goes.
+func TestAJumpOfTheClock(t *testing.T) {
+	b := newBudget(t, true)
+	for i := range 4 {
+		b.use(fmt.Sprint(i), true)
+	}
+	b.settled()
+	b.pass(10 * 365 * 24 * time.Hour)
+	b.expect("after ten years", b.sweep(), "expired discard 0", "ttl clone 0")
+	b.expect("sweeping again", b.sweep(), "expired discard 1", "ttl clone 1")
+	b.mount("2", "2") // it says that it is used
+	b.expect("a third time", b.sweep(), "expired discard 2")
+	b.expect("a fourth time", b.sweep(), "expired discard 3", "ttl clone 3")
+	b.expect("a fifth time", b.sweep())
+}
+
+// TestMaxSize: discards go first, then the clones that were not used for the
+// longest time, until the limit holds.
+func TestMaxSize(t *testing.T) {
+	b := newBudget(t, false)
+	for i := range 4 {
+		b.use(fmt.Sprint(i), i == 3)
+		b.pass(time.Hour)
+	}
+	var total int64
+	for _, c := range b.settled() {
+		total += c.Size.Bytes
+	}
+	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", total*6/10))
+	b.settled()
+	b.sweep() // also one that waits for the start's
+	stats, err := b.admin.JanitorStats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := b.admin.Events(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range events {
+		got = append(got, fmt.Sprint(e.Type, " ", e.Reason, " ", e.Kind, " ", e.Subject))
+	}
+	b.expect("max size", got, "evicted max_size discard 3", "evicted max_size clone 0", "evicted max_size clone 1")
+	if len(stats.Counts) != 2 || stats.Last.Left.Used.Bytes > total*6/10 || len(stats.Last.Left.Missing) > 0 {
+		t.Errorf("%+v", stats)
+	}
+	if _, err := os.Stat(filepath.Join(b.at.data, "clones", "0")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of an evicted clone's subject: %v", err)
+	}
+}
+
+// TestSubjectMaxSize: a subject above its limit loses its own clones alone.
+func TestSubjectMaxSize(t *testing.T) {
+	b := newBudget(t, false)
+	other := scratch(t)
+	if _, err := gitserver.Generate(filepath.Join(other, "sample.git"), gitserver.Spec{Seed: 2, Files: 300, Commits: 5, Changes: 10}); err != nil {
+		t.Fatal(err)
+	}
+	second, err := gitserver.Start(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { second.Close() })
+	b.use("modest", false)
+	b.pass(time.Hour)
+	b.use("greedy", false)
+	b.pass(time.Hour)
+	b.create("more", map[string]string{"repo": second.URL("sample"), "subject": "greedy"})
+	b.mount("more", "1")
+	var largest int64
+	for _, c := range b.settled() {
+		largest = max(largest, c.Size.Bytes)
+	}
+	b.start(t, fmt.Sprintf("SUBJECT_MAX_SIZE=%dB", largest*15/10))
+	b.sweep()
+	events, err := b.admin.Events(t.Context())
+	if err != nil || len(events) != 1 || events[0].Subject != "greedy" || events[0].Reason != janitor.SubjectMaxSize {
+		t.Errorf("%+v, %v", events, err)
+	}
+	clones, err := b.admin.Clones(t.Context())
+	if err != nil || len(clones) != 2 {
+		t.Errorf("left: %+v, %v", clones, err)
+	}
+}
+
+// TestStartFresh: refused while somebody uses the clone or discards stand on it.
+func TestStartFresh(t *testing.T) {
+	b := newBudget(t, false)
+	b.create("v", map[string]string{"repo": b.server.URL("sample"), "subject": "team a"})
+	b.write(b.mount("v", "1"))
+	key := b.settled()["team a"].Clone
+	refused := func(words string) {
+		t.Helper()
+		var answer *admin.Error
+		if err := b.admin.EvictClone(t.Context(), key); !errors.As(err, &answer) || answer.Status != 409 || !strings.Contains(answer.Message, words) {
+			t.Errorf("got %v, want %q", err, words)
+		}
+	}
+	refused("in use by a container")
+	b.unmount("v", "1")
+	b.poll(func() error {
+		discards, err := b.admin.Discards(t.Context())
+		if err == nil && len(discards) == 0 {
+			err = errors.New("no discard yet")
+		}
+		return err
+	})
+	b.settled()
+	refused("1 discards stand on it")
+	discards, err := b.admin.Discards(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.admin.RemoveDiscard(t.Context(), discards[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	b.settled()
+	if err := b.admin.EvictClone(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if clones, err := b.admin.Clones(t.Context()); err != nil || len(clones) != 0 {
+		t.Errorf("left: %+v, %v", clones, err)
+	}
+	var answer *admin.Error
+	if err := b.admin.EvictClone(t.Context(), key); !errors.As(err, &answer) || answer.Status != 404 {
+		t.Errorf("twice: %v", err)
+	}
+	if a := about(t, b.mount("v", "2")); a["reused"] != false || b.server.Stats("sample").Clones != 2 {
+		t.Errorf("not fresh: %v, %d clones", a, b.server.Stats("sample").Clones)
+	}
+}
+
+// TestSubjectMaxLeases names who has the leases.
+func TestSubjectMaxLeases(t *testing.T) {
+	b := newBudget(t, false, "SUBJECT_MAX_LEASES=2")
+	for _, name := range []string{"v", "w"} {
+		b.create(name, map[string]string{"repo": b.server.URL("sample")})
+	}
+	b.create("other", map[string]string{"repo": b.server.URL("sample"), "subject": "other"})
+	b.mount("v", "1")
+	b.mount("v", "2")
+	for _, name := range []string{"v", "w"} {
+		if err := b.tryMount(name, "3"); err == nil || !strings.Contains(err.Error(), `SUBJECT_MAX_LEASES allows 2: end a container of the volumes "v" (2)`) {
+			t.Errorf("a third: %v", err)
+		}
+	}
+	b.mount("other", "1")
+	b.unmount("v", "1")
+	b.mount("w", "3")
+}

@@ -5,6 +5,8 @@ import "github.com/helmdeck/repos/internal/meta"
 // warmStatus is what Status shows of a warm path of the newest workspace.
 type warmStatus struct {
 	Path string `json:"path"`
+	// Head is the key of what the workspace may move: equal ones share it.
+	Head string `json:"head"`
 	// Layers are how many the workspace found, Bytes what they take.
 	Layers int   `json:"layers"`
 	Bytes  int64 `json:"bytes"`
@@ -21,7 +23,7 @@ func (d *Driver) warmStatus(w meta.Workspace) []warmStatus {
 	list := []warmStatus{}
 	for _, p := range w.Warm {
 		list = append(list, warmStatus{
-			Path: p.Path, Layers: len(p.Chain), Bytes: d.Workspaces.Warm.ChainSize(w.Clone, p.Chain).Bytes,
+			Path: p.Path, Head: p.Head, Layers: len(p.Chain), Bytes: d.Workspaces.Warm.ChainSize(w.Clone, p.Chain).Bytes,
 			Fallback: p.From != "", ReadOnly: p.ReadOnly, LeftOut: p.LeftOut,
 		})
 	}

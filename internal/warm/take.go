@@ -40,7 +40,7 @@ func (m *Manager) Take(ctx context.Context, w Want) ([]meta.WarmPath, error) {
 		}
 	}
 	m.awaitEnds(ctx, w)
-	for {
+	for try := 0; ; try++ {
 		if err := m.Sweep(ctx, w.Clone); err != nil {
 			return nil, err
 		}
@@ -57,11 +57,13 @@ func (m *Manager) Take(ctx context.Context, w Want) ([]meta.WarmPath, error) {
 		m.mu.Lock()
 		m.cloneLocked(w.Clone).swept = false
 		m.mu.Unlock()
-		if err := ctx.Err(); err != nil {
-			return nil, err
+		if err := ctx.Err(); err != nil || try > 0 {
+			return nil, errors.Join(errLost, err)
 		}
 	}
 }
+
+var errLost = errors.New("layers are gone that a head stands on")
 
 // choose is Take for a clone that is swept, from memory.
 func (m *Manager) choose(w Want, leftOut map[string]string) []meta.WarmPath {

@@ -211,3 +211,36 @@ func TestWarmKept(t *testing.T) {
 	wantFile(t, dir, "nm/z", "3")
 	wantFile(t, dir, "nm/y", "")
 }
+
+// TestWarmOutlived: a container that outlives its lease holds nobody up, and what it
+// leaves is carried over when it has ended, if nobody else's was meanwhile. Not
+// parallel: the holder would keep the workspaces of other tests, too.
+func TestWarmOutlived(t *testing.T) {
+	for _, overtaken := range []bool{false, true} {
+		w := newWarmWorld(t)
+		rec, dir := w.open("v", "1", "warm", "nm")
+		put(t, dir, "nm/x", "outlived")
+		h := hold(t, w.root, dir)
+		w.release("v", "1")
+		other, dir := w.open("v", "2", "warm", "nm")
+		wantFile(t, dir, "nm/x", "")
+		if overtaken {
+			put(t, dir, "nm/y", "overtook")
+		}
+		w.release("v", "2")
+		eventually(t, "the other one to go", func() bool {
+			_, err := os.Lstat(w.m.dir(other))
+			return os.IsNotExist(err)
+		})
+		wantFile(t, w.m.upper(rec), "nm/x", "outlived")
+		h.end()
+		reaped(t, w)
+		_, dir = w.open("v", "3", "warm", "nm")
+		if overtaken {
+			wantFile(t, dir, "nm/x", "")
+			wantFile(t, dir, "nm/y", "overtook")
+		} else {
+			wantFile(t, dir, "nm/x", "outlived")
+		}
+	}
+}

@@ -168,7 +168,7 @@ func (d *demo) clean(run func(script string) (string, error)) error {
 // endBoth ends the two containers.
 func (d *demo) endBoth(ctx context.Context) error {
 	title("4. Both end")
-	say("Their workspaces go with them, in no time, however much was changed. What was not pushed is gone; the clone stays.")
+	say("Their workspaces go with them, in no time, however much was changed. What was not pushed can be restored for a day; the clone stays.")
 	if _, err := d.show(ctx, "rm", "--force", first, second); err != nil {
 		return err
 	}

@@ -18,13 +18,47 @@ import (
 // a workspace then stands on some 150 layers, and the kernel takes 500.
 const flattenAt = 8
 
-// flattenSoon joins the layers of a head in the background.
-func (m *Manager) flattenSoon(h meta.WarmHead) {
+// flattenSoon joins the layers of a head in the background, unless that is being
+// done: what is promoted meanwhile is looked at in the end.
+func (m *Manager) flattenSoon(clone, key string) {
+	m.mu.Lock()
+	begun := m.flattening[clone+"/"+key]
+	m.flattening[clone+"/"+key] = true
+	m.mu.Unlock()
+	if begun {
+		return
+	}
 	m.Background(func(ctx context.Context) {
-		if err := m.flatten(ctx, h); err != nil && ctx.Err() == nil {
-			m.Log.WithError(err).WithField("clone", h.Clone).Warnf("join the layers of warm path %q", h.Path)
+		for {
+			h, ok := m.tooLong(clone, key, nil)
+			if !ok {
+				return
+			}
+			if err := m.flatten(ctx, h); err != nil {
+				if ctx.Err() == nil {
+					m.Log.WithError(err).WithField("clone", clone).Warnf("join the layers of warm path %q: the next promotion tries again", h.Path)
+				}
+				m.tooLong(clone, key, err)
+				return
+			}
 		}
 	})
+}
+
+// tooLong returns a head that is to be flattened, with the layers that are to be
+// joined: the lowest, which nobody moves. Where there is none, or after an error,
+// nothing is being flattened any more.
+func (m *Manager) tooLong(clone, key string, err error) (h meta.WarmHead, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h, ok = m.cloneLocked(clone).heads[key]
+	n := len(h.Chain) - flattenAt
+	if !ok || n < 0 || err != nil {
+		delete(m.flattening, clone+"/"+key)
+		return meta.WarmHead{}, false
+	}
+	h.Chain = h.Chain[n:]
+	return h, true
 }
 
 // flatten copies what the layers of a head show into one. The heads that stand on

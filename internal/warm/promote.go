@@ -158,7 +158,7 @@ func (m *Manager) publish(ctx context.Context, e Ended, p meta.WarmPath, s spot)
 	}
 	m.syncSoon()
 	if len(h.Chain) >= flattenAt {
-		m.flattenSoon(h)
+		m.flattenSoon(h.Clone, h.Key)
 	}
 	return "", nil
 }

@@ -13,6 +13,10 @@ import (
 // has some 30 levels; paths with more than 2,000 can't be named.
 const maxDepth = 256
 
+// maxLinked bounds the memory for files with several names, of which a container
+// can make millions.
+const maxLinked = 1 << 18
+
 // verify looks at all that is in a directory that a container has written, and
 // says why it can't be a layer: empty if it can. The size is that of what it has
 // seen.
@@ -61,7 +65,9 @@ func (v *verifier) Visit(e disk.Entry) bool {
 	default:
 		v.links[st.Ino] = left - 1
 	}
-	v.reason, v.err = judge(e, &st)
+	if v.reason, v.err = judge(e, &st); len(v.links) > maxLinked {
+		v.reason = fmt.Sprintf("more than %d files in it have several names", maxLinked)
+	}
 	return dir && v.reason == "" && v.err == nil
 }
 

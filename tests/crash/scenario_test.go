@@ -24,7 +24,13 @@ type scenario struct {
 // populate makes what must survive every crash.
 func (w *world) populate() {
 	w.Helper()
-	w.must(w.create("idle"), w.create("held"), w.mount("held", "h1"), w.mount("held", "h2"))
+	w.must(
+		w.create("idle"),
+		w.create("held"), w.mount("held", "h1"), w.mount("held", "h2"),
+		w.keep("keeping", "k1"), w.keep("kept", "k2"), w.unmount("kept", "k2"),
+		w.create("done"), w.mount("done", "d"), w.unmount("done", "d"),
+	)
+	w.settle()
 }
 
 func (w *world) must(errs ...error) {
@@ -51,6 +57,12 @@ func (w *world) glob(pattern string) string {
 	}
 	return paths[0]
 }
+
+// done is the text of a discard that there always is.
+const done = "written by done for d\n"
+
+// warm is the option of volumes with build state.
+const warm = "warm=node_modules"
 
 // cold is the subject of clones that a scenario makes.
 const cold = "subject=cold"
@@ -85,7 +97,7 @@ var scenarios = []scenario{{
 	},
 }, {
 	name:    "unmount",
-	prepare: func(w *world) { w.must(w.mount("idle", "i")) },
+	prepare: func(w *world) { w.must(w.visit("idle", "i")) },
 	do:      func(w *world) error { return w.unmount("idle", "i") },
 	points: []string{
 		"workspace/release/detached", "workspace/release/recorded", "workspace/remove/recorded", "workspace/remove/renamed",
@@ -100,6 +112,36 @@ var scenarios = []scenario{{
 	},
 	do:     func(w *world) error { return w.unmount("other", "o1") },
 	points: []string{"clone/collect/recorded", "clone/collect/trashed"},
+}, {
+	name:    "unmount after work",
+	prepare: func(w *world) { w.must(w.mount("idle", "i")) },
+	do:      func(w *world) error { return w.unmount("idle", "i") },
+	points: []string{
+		"workspace/discard/unmarked", "workspace/discard/synced", "workspace/discard/recorded",
+		"workspace/release/detached", "workspace/release/recorded",
+	},
+}, {
+	name:   "first mount of a kept one",
+	do:     func(w *world) error { return w.keep("new", w.id("n")) },
+	points: []string{"workspace/open/made", "workspace/open/settled", "workspace/open/bound", "workspace/open/recorded"},
+}, {
+	name:    "remove of a kept one",
+	prepare: func(w *world) { w.must(w.keep("old", "o"), w.unmount("old", "o")) },
+	do:      func(w *world) error { return w.remove("old") },
+	points:  []string{"driver/remove/recorded", "workspace/discard/recorded"},
+}, {
+	name:   "restore",
+	do:     func(w *world) error { return errors.Join(w.restore("restored", done), w.mount("restored", w.id("r"))) },
+	points: []string{"driver/create/manifest", "workspace/restore/recorded", "driver/create/recorded"},
+}, {
+	name:   "delete a discard",
+	do:     func(w *world) error { return w.forget(done) },
+	points: []string{"workspace/remove/recorded", "workspace/remove/renamed", "trash/remove/begun", "trash/remove/emptied"},
+}, {
+	name:    "unmount of build state",
+	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.build("warm", "w0")) },
+	do:      func(w *world) error { return w.build("warm", w.id("w")) },
+	points:  []string{"warm/promote/moved", "warm/promote/renamed", "warm/commit/recorded", "warm/sync/synced"},
 }, {
 	name:    "remove",
 	prepare: func(w *world) { w.must(w.create("old")) },
@@ -156,7 +198,4 @@ func older(w *world) {
 // later are points that no request leads to yet.
 var later = []string{
 	"clone/evict-cache/renamed", "clone/evict/recorded", "clone/evict/renamed",
-	"warm/commit/recorded", "warm/flatten/copied", "warm/flatten/renamed", "warm/promote/moved", "warm/promote/renamed", "warm/sync/synced",
-	"workspace/discard/recorded", "workspace/discard/synced", "workspace/discard/unmarked",
-	"workspace/open/settled", "workspace/restore/recorded",
 }

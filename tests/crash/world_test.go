@@ -1,16 +1,20 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdisk"
@@ -23,17 +27,21 @@ type world struct {
 	repo   string // of the server
 	config daemon.Config
 	d      *daemon.Daemon // the run that is on
-	// volumes are those that were answered to exist; unsure what was asked for since.
-	volumes map[string]bool
-	leases  map[lease]held
-	unsure  map[any]bool
-	round   int // how often the case has done what it does
+	// volumes, leases, kept and discards are those that were answered to exist; unsure is what was asked for since: a
+	// volume's name, or a lease.
+	volumes  map[string]bool
+	leases   map[lease]held
+	kept     map[string]string // the text that a volume keeps
+	discards map[string]bool   // texts that were in a workspace when it was unmounted
+	built    map[string]bool   // texts that were build state
+	unsure   map[any]bool
+	round    int // how often the case has done what it does
 }
 
 type lease struct{ volume, id string }
 
 // held is a workspace that was answered to be mounted.
-type held struct{ dir, commit string }
+type held struct{ dir, commit, text string }
 
 // The file that each workspace is given, and the one of the repository that is changed in each.
 const (
@@ -49,7 +57,8 @@ func newWorld(t *testing.T) *world {
 	name := fmt.Sprint("w", worlds.Add(1))
 	w := &world{
 		T: t, dir: filepath.Join(scratch, name), repo: name,
-		volumes: make(map[string]bool), leases: make(map[lease]held), unsure: make(map[any]bool),
+		volumes: make(map[string]bool), leases: make(map[lease]held), kept: make(map[string]string),
+		discards: make(map[string]bool), built: make(map[string]bool), unsure: make(map[any]bool),
 	}
 	if err := os.Mkdir(w.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -61,7 +70,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := gitserver.Generate(server.Path(name), gitserver.Spec{Seed: 1, Files: 12, Commits: 2, Changes: 3}); err != nil {
 		t.Fatal(err)
 	}
-	w.config = daemon.Config{Program: program, Dir: w.dir, Data: filepath.Join(disk, "data"), Env: []string{"LOG_LEVEL=debug"}}
+	w.config = daemon.Config{Program: program, Dir: w.dir, Data: filepath.Join(disk, "data"), Env: []string{"LOG_LEVEL=debug", "DISCARD_TTL=24h"}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the plugin's log:\n%s", w.config.Log())
@@ -129,6 +138,31 @@ func (w *world) create(name string, options ...string) error {
 	return nil
 }
 
+// restore makes a volume of a discard, which is none from then on.
+func (w *world) restore(name, text string) error {
+	found, err := w.found()
+	if err != nil || found[text] == nil {
+		return fmt.Errorf("no discard with %q: %w", text, err)
+	}
+	w.unsure[name] = true
+	if err := w.create(name, "mode=keep", "restore="+found[text].ID); err != nil {
+		return err
+	}
+	delete(w.discards, text)
+	w.kept[name] = text
+	return nil
+}
+
+// forget deletes a discard.
+func (w *world) forget(text string) error {
+	found, err := w.found()
+	delete(w.discards, text)
+	if err != nil || found[text] == nil {
+		return err
+	}
+	return w.d.Admin.RemoveDiscard(context.Background(), found[text].ID)
+}
+
 // remove removes a volume, which must not be there from then on.
 func (w *world) remove(name string) error {
 	w.unsure[name] = true
@@ -137,45 +171,103 @@ func (w *world) remove(name string) error {
 	}
 	delete(w.unsure, name)
 	delete(w.volumes, name)
+	if text, ok := w.kept[name]; ok {
+		w.discards[text] = true
+		delete(w.kept, name)
+	}
 	return nil
 }
 
-// mount mounts a volume and works in it: what it has written must be there as long as it is mounted.
+// mount mounts a volume and works in it: what it has written must be there as long as it is mounted, and be a discard
+// after that, unless the volume keeps it.
 func (w *world) mount(volume, id string) error {
 	l := lease{volume, id}
 	w.unsure[l] = true
-	dir, err := w.d.Mount(context.Background(), volume, id)
+	h, err := w.enter(l)
+	if err != nil {
+		return err
+	}
+	h.text = cmp.Or(w.kept[volume], "written by "+volume+" for "+id+"\n")
+	for _, name := range []string{mine, changed} {
+		if err := os.WriteFile(filepath.Join(h.dir, name), []byte(h.text), 0o644); err != nil {
+			return err
+		}
+	}
+	delete(w.unsure, l)
+	w.leases[l] = h
+	return nil
+}
+
+// visit mounts a volume and writes nothing.
+func (w *world) visit(volume, id string) error {
+	l := lease{volume, id}
+	w.unsure[l] = true
+	h, err := w.enter(l)
 	if err != nil {
 		return err
 	}
 	delete(w.unsure, l)
+	w.leases[l] = h
+	return nil
+}
+
+// enter mounts a volume and checks what is in it: the commit, or what the volume keeps.
+func (w *world) enter(l lease) (held, error) {
+	dir, err := w.d.Mount(context.Background(), l.volume, l.id)
+	if err != nil {
+		return held{}, err
+	}
 	commit, err := daemon.Git(dir, nil, "rev-parse", "HEAD")
 	if err != nil {
+		return held{}, err
+	}
+	h := held{dir: dir, commit: commit, text: w.kept[l.volume]}
+	if err := errors.Join(intact(h), w.warm(dir)); err != nil {
+		return h, fmt.Errorf("workspace of volume %q: %w", l.volume, err)
+	}
+	return h, nil
+}
+
+// build leaves build state in a workspace, two files that belong together, and ends it.
+func (w *world) build(volume, id string) error {
+	if err := w.mount(volume, id); err != nil {
 		return err
 	}
-	w.leases[l] = held{dir, commit}
-	if err := invariant.Compare(filepath.Join(dir, ".git"), dir, commit, false); err != nil && !onlyCacheLink(err) {
-		return fmt.Errorf("a new workspace: %w", err)
-	}
-	return w.work(l)
-}
-
-// onlyCacheLink says whether what differs in a workspace is the link to the cache, which is no file of the commit.
-func onlyCacheLink(err error) bool {
-	return strings.HasSuffix(err.Error(), "1 files differ: not in the commit: .hdcache")
-}
-
-// work writes into a leased workspace.
-func (w *world) work(l lease) error {
-	dir := w.leases[l].dir
+	h := w.leases[lease{volume, id}]
+	w.built[h.text] = true
+	dir := filepath.Join(h.dir, "node_modules", "pkg")
 	return errors.Join(
-		os.WriteFile(filepath.Join(dir, mine), []byte(text(l)), 0o644),
-		os.WriteFile(filepath.Join(dir, changed), []byte(text(l)), 0o644),
-	)
+		os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, "a"), []byte(h.text), 0o644), os.WriteFile(filepath.Join(dir, "b"), []byte(h.text), 0o644),
+		os.WriteFile(filepath.Join(dir, fmt.Sprint("of-", id)), nil, 0o644),
+		w.unmount(volume, id))
 }
 
-// text is what is written for a lease.
-func text(l lease) string { return "written by " + l.volume + " for " + l.id + "\n" }
+// warm says what is wrong with the build state in a new workspace, if there is some.
+func (w *world) warm(dir string) error {
+	dir = filepath.Join(dir, "node_modules", "pkg")
+	if _, err := os.Lstat(dir); err != nil {
+		return nil
+	}
+	a, err := os.ReadFile(filepath.Join(dir, "a"))
+	b, err2 := os.ReadFile(filepath.Join(dir, "b"))
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	if string(a) != string(b) || !w.built[string(a)] {
+		return fmt.Errorf("build state %q and %q, want both of one of %q", a, b, slices.Collect(maps.Keys(w.built)))
+	}
+	return nil
+}
+
+// keep makes a volume that keeps its workspace, with something in it.
+func (w *world) keep(volume, id string) error {
+	err := errors.Join(w.create(volume, "mode=keep"), w.mount(volume, id))
+	if err == nil {
+		w.kept[volume] = w.leases[lease{volume, id}].text
+	}
+	return err
+}
 
 // unmount takes a mount back.
 func (w *world) unmount(volume, id string) error {
@@ -185,6 +277,9 @@ func (w *world) unmount(volume, id string) error {
 		return err
 	}
 	delete(w.unsure, l)
+	if h, ok := w.leases[l]; ok && h.text != "" && w.kept[volume] == "" {
+		w.discards[h.text] = true
+	}
 	delete(w.leases, l)
 	return nil
 }
@@ -214,49 +309,83 @@ func (w *world) promises() error {
 			errs = append(errs, fmt.Errorf("volume %q was lost", name))
 		}
 	}
+	found, err := w.found()
+	errs = append(errs, err)
+	for text := range w.discards {
+		if found[text] == nil {
+			errs = append(errs, fmt.Errorf("the discard with %q was lost", text))
+		}
+	}
+	for name, text := range w.kept {
+		if rec := found[text]; rec == nil || !w.unsure[name] && (rec.Volume != name || rec.State != meta.Live) {
+			errs = append(errs, fmt.Errorf("what volume %q keeps, %q, was lost: %+v", name, text, rec))
+		}
+	}
 	for l, h := range w.leases {
-		if !w.unsure[l] {
-			errs = append(errs, w.intact(l, h))
+		if err := intact(h); err != nil && !(w.unsure[l] && (found[h.text] != nil || h.text == "")) {
+			errs = append(errs, fmt.Errorf("%v: %w", l, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// intact says what is wrong with a leased workspace.
-func (w *world) intact(l lease, h held) error {
-	for _, name := range []string{mine, changed} {
-		got, err := os.ReadFile(filepath.Join(h.dir, name))
-		if err != nil || string(got) != text(l) {
-			return fmt.Errorf("%s of %v: got %q, %v", name, l, got, err)
+// found returns the discards, and what volumes keep, by the text that is in them.
+func (w *world) found() (map[string]*meta.Workspace, error) {
+	state, err := invariant.State(w.config.DataDir())
+	list := make(map[string]*meta.Workspace)
+	for _, rec := range state.Workspaces {
+		if rec.State != meta.Discarded && rec.Mode != "keep" {
+			continue
+		}
+		err = errors.Join(err, invariant.Discard(w.config.DataDir(), rec, func(dir string) error {
+			text, err := os.ReadFile(filepath.Join(dir, mine))
+			if err != nil {
+				return nil // nothing was written there
+			}
+			list[string(text)] = &rec
+			if err := intact(held{dir, rec.Commit, string(text)}); err != nil {
+				return fmt.Errorf("workspace %s of volume %q: %w", rec.ID, rec.Volume, err)
+			}
+			return nil
+		}))
+	}
+	return list, err
+}
+
+// intact says what is wrong with a workspace: what is not as in its commit, but for its text, the link to the cache and
+// build state.
+func intact(h held) error {
+	list, err := invariant.Differences(filepath.Join(h.dir, ".git"), h.dir, h.commit)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(line string) bool {
+		return line == "?\t.hdcache" || strings.HasPrefix(line, "?\tnode_modules/")
+	})
+	var want []string
+	if h.text != "" {
+		want = []string{"M\t" + changed, "?\t" + mine}
+		for _, name := range []string{mine, changed} {
+			got, err := os.ReadFile(filepath.Join(h.dir, name))
+			if err != nil || string(got) != h.text {
+				return fmt.Errorf("%s: got %q, %v, want %q", name, got, err, h.text)
+			}
 		}
 	}
-	commit, err := daemon.Git(h.dir, nil, "rev-parse", "HEAD")
-	if err == nil && commit != h.commit {
-		err = fmt.Errorf("HEAD of %v is %s, want %s", l, commit, h.commit)
+	if !slices.Equal(list, want) {
+		return fmt.Errorf("differences %q, want %q", list, want)
 	}
-	if err != nil {
-		return err
-	}
-	status, err := daemon.Git(h.dir, nil, "status", "--porcelain")
-	if want := " M " + changed + "\n?? " + mine; err == nil && status != want {
-		err = fmt.Errorf("status of %v: got %q, want %q", l, status, want)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = daemon.Git(h.dir, nil, "fsck", "--connectivity-only", "--no-dangling")
+	_, err = daemon.Git(h.dir, nil, "--git-dir", ".git", "fsck", "--connectivity-only", "--no-dangling")
 	return err
 }
 
 // finish takes all back that was promised, and checks that nothing is left of it.
 func (w *world) finish() {
 	w.Helper()
-	for _, m := range []map[lease]bool{w.allLeases()} {
-		for l := range m {
-			for range 3 { // a mount that was not answered counts too
-				if err := w.unmount(l.volume, l.id); err != nil {
-					w.Errorf("unmount %v: %v", l, err)
-				}
+	for l := range w.allLeases() {
+		for range 3 { // a mount that was not answered counts too
+			if err := w.unmount(l.volume, l.id); err != nil {
+				w.Errorf("unmount %v: %v", l, err)
 			}
 		}
 	}
@@ -266,6 +395,9 @@ func (w *world) finish() {
 		}
 	}
 	w.settle()
+	if err := w.promises(); err != nil { // what was written is in the discards
+		w.Errorf("at the end: %v", err)
+	}
 	if err := w.d.Stop(); err != nil {
 		w.Error(err)
 	}

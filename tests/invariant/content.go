@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -65,11 +66,17 @@ func (d *data) tree(t meta.Layer) error {
 		lower = append(lower, d.path("clones", t.Clone, "trees", id))
 	}
 	return Merged(lower, func(dir string) error {
-		sparse := false
-		if _, err := os.Lstat(filepath.Join(dir, ".git/info/sparse-checkout")); err == nil {
-			sparse = true
+		wrong, err := Differences(store, dir, t.Commit)
+		if err != nil {
+			return err
 		}
-		return Compare(store, dir, t.Commit, sparse)
+		if _, err := os.Lstat(filepath.Join(dir, ".git/info/sparse-checkout")); err == nil {
+			wrong = slices.DeleteFunc(wrong, func(line string) bool { return strings.HasPrefix(line, "D\t") })
+		}
+		if len(wrong) > 0 {
+			return fmt.Errorf("%d files differ: %.500q", len(wrong), wrong)
+		}
+		return nil
 	})
 }
 
@@ -93,12 +100,12 @@ func Merged(layers []string, f func(dir string) error) (err error) {
 	return f(target)
 }
 
-// Compare says which files of dir are not those of a commit in the repository gitDir, or are not in it. Of a sparse
-// checkout files may be missing.
-func Compare(gitDir, dir, commit string, sparse bool) error {
+// Differences lists what is not as in a commit of the repository gitDir: D, M or ? (not in the commit), a tab, and the
+// path of a file below dir. Every file is read, and none is ignored.
+func Differences(gitDir, dir, commit string) ([]string, error) {
 	temp, err := os.MkdirTemp("", "helmdeck-index-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(temp)
 	index := []string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}
@@ -107,28 +114,27 @@ func Compare(gitDir, dir, commit string, sparse bool) error {
 	}
 	// An index without times, for which git reads every file.
 	if _, err := run("read-tree", commit); err != nil {
-		return err
+		return nil, err
 	}
 	_, _ = run("update-index", "-q", "--refresh") // fails where something differs
 	changed, err := run("diff-files", "--name-status", "--ignore-submodules")
 	if err != nil {
-		return err
-	}
-	var wrong []string
-	for _, line := range strings.Split(changed, "\n") {
-		if line != "" && !(sparse && strings.HasPrefix(line, "D\t")) {
-			wrong = append(wrong, line)
-		}
+		return nil, err
 	}
 	others, err := run("ls-files", "--others")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if others != "" {
-		wrong = append(wrong, "not in the commit: "+others)
+	var list []string
+	for _, line := range strings.Split(changed, "\n") {
+		if line != "" {
+			list = append(list, line)
+		}
 	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("%d files differ: %.500s", len(wrong), strings.Join(wrong, "; "))
+	for _, name := range strings.Split(others, "\n") {
+		if name != "" {
+			list = append(list, "?\t"+name)
+		}
 	}
-	return nil
+	return list, nil
 }

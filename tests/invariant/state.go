@@ -41,6 +41,30 @@ func read(root string) (*data, error) {
 	return &data{root: root, State: state}, db.Close()
 }
 
+// State returns what the database of the data directory root says.
+func State(root string) (meta.State, error) {
+	d, err := read(root)
+	if err != nil {
+		return meta.State{}, err
+	}
+	return d.State, nil
+}
+
+// Discard has f look at what is kept of a workspace that has ended, as its container saw it.
+func Discard(root string, w meta.Workspace, f func(dir string) error) error {
+	clone := filepath.Join(root, "clones", w.Clone)
+	layers := []string{filepath.Join(clone, "workspaces", w.ID, "upper"), filepath.Join(clone, "refs", w.GitLayer)}
+	for _, p := range w.Warm {
+		for _, id := range p.Chain {
+			layers = append(layers, filepath.Join(clone, "warm", id))
+		}
+	}
+	for _, id := range w.Chain {
+		layers = append(layers, filepath.Join(clone, "trees", id))
+	}
+	return Merged(layers, f)
+}
+
 func (d *data) failf(format string, args ...any) {
 	d.problems = append(d.problems, fmt.Errorf(format, args...))
 }

@@ -54,7 +54,7 @@ func crash(t *testing.T, s scenario, point string, again bool) {
 	w := newWorld(t)
 	w.config.Env = append(w.config.Env, s.settings...)
 	w.start()
-	w.populate()
+	w.populate(s.bare)
 	if s.prepare != nil {
 		s.prepare(w)
 	}
@@ -64,6 +64,9 @@ func crash(t *testing.T, s scenario, point string, again bool) {
 	}
 
 	w.die(s, point)
+	if s.powerLoss {
+		w.losePower()
+	}
 	restarts := 0
 	for ; again && w.dieRepairing(restarts+1); restarts++ {
 	}
@@ -77,11 +80,11 @@ func crash(t *testing.T, s scenario, point string, again bool) {
 		if err := s.do(w); err != nil {
 			t.Errorf("done again: %v", err)
 		}
+		w.settle()
 		if err := w.promises(); err != nil {
 			t.Errorf("done again: %v", err)
 		}
 	}
-	w.settle()
 	if err := invariant.Content(w.config.DataDir()); err != nil {
 		t.Errorf("the content: %v", err)
 	}

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,19 +15,24 @@ import (
 type scenario struct {
 	name     string
 	settings []string
+	bare     bool // without what older versions do not have
 	// prepare is done by a run without points, which is killed then; between with no plugin running.
 	prepare, between func(w *world)
 	// do leads to the points; nil is a start. It is done again, by a run without points, to see that it can be.
-	do     func(w *world) error
-	points []string
+	do func(w *world) error
+	// powerLoss says that after the crash the machine is off and on again.
+	powerLoss bool
+	points    []string
 }
 
 // populate makes what must survive every crash.
-func (w *world) populate() {
+func (w *world) populate(bare bool) {
 	w.Helper()
+	w.must(w.create("idle"), w.create("held"), w.mount("held", "h1"), w.mount("held", "h2"))
+	if bare {
+		return
+	}
 	w.must(
-		w.create("idle"),
-		w.create("held"), w.mount("held", "h1"), w.mount("held", "h2"),
 		w.keep("keeping", "k1"), w.keep("kept", "k2"), w.unmount("kept", "k2"),
 		w.create("done"), w.mount("done", "d"), w.unmount("done", "d"),
 	)
@@ -88,13 +94,44 @@ var scenarios = []scenario{{
 }, {
 	name: "mount of a new commit",
 	do: func(w *world) error {
-		w.push(w.round)
+		w.push(fmt.Sprint(w.round))
 		return w.mount("idle", w.id("i"))
 	},
 	points: []string{
 		"clone/delta/mounted", "clone/delta/moved", "clone/delta/detached",
 		"clone/fetch/fetched", "clone/fetch/recorded", "clone/layer/renamed", "clone/layer/renamed:2", "clone/sync/synced",
 	},
+}, {
+	name: "flatten of heavy layers",
+	do: func(w *world) error {
+		w.push(strings.Repeat(fmt.Sprintln("pushed", w.round), 2<<20))
+		return w.mount("idle", w.id("i"))
+	},
+	points: []string{"clone/layer/made:3", "clone/layer/built:3", "clone/layer/renamed:3", "clone/layer/recorded:3"},
+}, {
+	name: "power loss at a first mount", powerLoss: true,
+	do: func(w *world) error {
+		return errors.Join(w.create("new", cold), w.mount("new", w.id("n")))
+	},
+	points: []string{
+		"clone/fetch/renamed", "clone/layer/recorded", "clone/layer/recorded:2", "clone/sync/synced", "clone/sync/recorded", "workspace/open/recorded",
+	},
+}, {
+	name: "power loss at a new commit", powerLoss: true,
+	do: func(w *world) error {
+		w.push(fmt.Sprint(w.round))
+		return w.mount("idle", w.id("i"))
+	},
+	points: []string{"clone/delta/moved", "clone/layer/recorded", "clone/layer/recorded:2"},
+}, {
+	name: "power loss at build state", powerLoss: true,
+	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.build("warm", "w0")); w.settle() },
+	do:      func(w *world) error { return w.build("warm", w.id("w")) },
+	points:  []string{"warm/commit/recorded", "warm/sync/synced"},
+}, {
+	name: "power loss at a kept one", powerLoss: true,
+	do:     func(w *world) error { return w.keep("new", w.id("n")) },
+	points: []string{"workspace/open/settled", "workspace/open/recorded"},
 }, {
 	name:    "unmount",
 	prepare: func(w *world) { w.must(w.visit("idle", "i")) },
@@ -106,8 +143,8 @@ var scenarios = []scenario{{
 }, {
 	name: "unmount of an old commit",
 	prepare: func(w *world) {
-		w.must(w.create("other", cold), w.mount("other", "o1"))
-		w.push(0)
+		w.must(w.create("other", cold), w.visit("other", "o1"))
+		w.push("0")
 		w.must(w.mount("other", "o2"))
 	},
 	do:     func(w *world) error { return w.unmount("other", "o1") },
@@ -143,6 +180,17 @@ var scenarios = []scenario{{
 	do:      func(w *world) error { return w.build("warm", w.id("w")) },
 	points:  []string{"warm/promote/moved", "warm/promote/renamed", "warm/commit/recorded", "warm/sync/synced"},
 }, {
+	name: "flatten of build state",
+	prepare: func(w *world) {
+		w.must(w.create("warm", cold, warm))
+		for i := range 7 {
+			w.must(w.build("warm", fmt.Sprint("w", i)))
+			w.settle()
+		}
+	},
+	do:     func(w *world) error { return w.build("warm", w.id("w")) },
+	points: []string{"warm/flatten/copied", "warm/flatten/renamed", "warm/commit/recorded:2"},
+}, {
 	name:    "remove",
 	prepare: func(w *world) { w.must(w.create("old")) },
 	do:      func(w *world) error { return w.remove("old") },
@@ -157,6 +205,7 @@ var scenarios = []scenario{{
 	points:  []string{"plugin/rebuild/aside", "plugin/rebuild/filled"},
 }, {
 	name:    "start after an older version",
+	bare:    true,
 	between: older,
 	points:  []string{"meta/open/prepared", "meta/open/committed"},
 }, {
@@ -178,7 +227,7 @@ var scenarios = []scenario{{
 		w.must(err, os.Remove(pack), os.WriteFile(pack, data[:len(data)/2], 0o644))
 	},
 	do: func(w *world) error {
-		w.push(w.round)
+		w.push(fmt.Sprint(w.round))
 		return w.mount("other", w.id("o"))
 	},
 	points: []string{"clone/heal/recorded", "clone/heal/aside"},

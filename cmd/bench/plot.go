@@ -12,7 +12,7 @@ import (
 // The picture's size and the place of its axes, in pixels.
 const (
 	plotWidth, plotHeight = 860, 520
-	plotLeft, plotRight   = 74, 600
+	plotLeft, plotRight   = 74, 580
 	plotTop, plotBottom   = 84, 456
 	labelGap              = 19 // between the labels at the right
 )
@@ -35,7 +35,7 @@ func (r *report) curves() []*curve {
 		{row: warmMount, label: "ours: warm Mount", color: "#2f81f7", ours: true},
 		{row: lsRemote, label: "git ls-remote alone", color: "#8b949e"},
 		{row: inPlace, label: "in place: fetch, reset, clean", color: "#2da44e"},
-		{row: "git-sync's way, nothing new", label: "git-sync's way (one tree for all)", color: "#1b9aaa"},
+		{row: "git-sync's way, nothing new", label: "git-sync's way", color: "#1b9aaa"},
 		{row: "git clone --reference", label: "git clone --reference", color: "#d4a72c"},
 		{row: freshClone, label: "git clone", color: "#cf222e"},
 		{row: "git clone --depth 1", label: "git clone --depth 1", color: "#bc4c00"},
@@ -64,9 +64,9 @@ func (r *report) plot() string {
 	if len(files) == 0 {
 		files, took = []float64{1000}, []float64{1}
 	}
-	// Whole decades upwards; to the sides a little air, also for one size alone.
+	// A little air to the sides, also for one size alone.
 	x := scale{slices.Min(files) / 1.2, slices.Max(files) * 1.2, plotLeft, plotRight}
-	y := scale{math.Pow(10, math.Floor(math.Log10(slices.Min(took)))), math.Pow(10, math.Ceil(math.Log10(slices.Max(took)*1.01))), plotBottom, plotTop}
+	y := scale{below(slices.Min(took)), math.Pow(10, math.Ceil(math.Log10(slices.Max(took)*1.01))), plotBottom, plotTop}
 
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="Time until a workspace is ready over the number of files">
@@ -82,18 +82,21 @@ text { fill: #f0f6fc } .note, .tick { fill: #9198a1 } .page { fill: #0d1117 } .g
 }
 </style>
 <rect class="page" width="%d" height="%d" rx="8"/>
-<text class="title" x="24" y="34">A clean workspace at the remote’s newest commit, nothing new</text>
+<text class="title" x="24" y="34">A clean workspace, when the remote has nothing new</text>
 <text class="note" x="24" y="56">median time until it is ready, over the number of files in the repository; both axes logarithmic</text>
 `, plotWidth, plotHeight, plotWidth, plotHeight, plotWidth, plotHeight)
-	for decade := y.from; decade <= y.to*1.001; decade *= 10 {
+	for decade := math.Pow(10, math.Floor(math.Log10(y.from))); decade <= y.to*1.001; decade *= 10 {
 		for _, m := range []float64{2, 5} {
-			if v := decade * m; v < y.to {
+			if v := decade * m; v > y.from && v < y.to {
 				fmt.Fprintf(&b, `<path class="minor" d="M%d %.1fH%d"/>`+"\n", plotLeft, y.at(v), plotRight)
 			}
 		}
-		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fH%d"/><text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
-			plotLeft, y.at(decade), plotRight, plotLeft-8, y.at(decade)+4.5, tick(decade))
+		if decade >= y.from {
+			fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fH%d"/><text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
+				plotLeft, y.at(decade), plotRight, plotLeft-8, y.at(decade)+4.5, tick(decade))
+		}
 	}
+	fmt.Fprintf(&b, `<path class="grid" d="M%d %dH%d"/>`+"\n", plotLeft, plotBottom, plotRight)
 	for _, n := range r.sizes() {
 		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %dV%d"/><text class="tick" x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
 			x.at(float64(n)), plotTop, plotBottom, x.at(float64(n)), plotBottom+22, thousands(n))
@@ -154,6 +157,20 @@ type scale struct {
 
 func (s scale) at(v float64) float64 {
 	return s.pixel + (s.toPixel-s.pixel)*math.Log(v/s.from)/math.Log(s.to/s.from)
+}
+
+// below is the next lower number of 1, 2 or 5 and zeros.
+func below(v float64) float64 {
+	decade := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, m := range []float64{5, 2} {
+		if m*decade < v {
+			return m * decade
+		}
+	}
+	if decade < v {
+		return decade
+	}
+	return decade / 2
 }
 
 // tick writes a decade of milliseconds.

@@ -39,15 +39,7 @@ func update(c config) group {
 	}
 	return group{
 		name: "update", rounds: c.runs, copies: c.runs + 4,
-		prepare: func(ctx context.Context, s *scene) error {
-			if err := gitSync(ctx, s.peer("git-sync"), s.url()); err != nil {
-				return err
-			}
-			if _, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("in-place")); err != nil {
-				return err
-			}
-			return s.warmUp(ctx)
-		},
+		prepare: prepareRivals,
 		rows: []row{
 			{name: updateMount, unit: ms, sample: func(ctx context.Context, s *scene, i int) (_ float64, err error) {
 				if pushed, err = s.push(ctx, i); err != nil {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// modulesDir is what every web project has in its work tree and never in git.
+const modulesDir = "node_modules"
+
+func modulesRow(n int) string { return fmt.Sprintf("warm Mount with a node_modules of %d files", n) }
+
+// modules is a mount that finds an earlier workspace's dependencies in place,
+// beside copying them into a clone.
+func modules(c config) group {
+	whole := func(dir string) (bool, error) {
+		found, err := os.ReadDir(filepath.Join(dir, modulesDir))
+		if os.IsNotExist(err) {
+			return false, nil
+		}
+		return len(found) == (c.modules+99)/100, err
+	}
+	return group{
+		name: "modules", rounds: c.runs, copies: 2, dirt: (c.runs + 4) * (c.modules + c.modules/50),
+		prepare: func(ctx context.Context, s *scene) error {
+			if err := litter(ctx, s.peer(modulesDir), c.modules, dirtBytes); err != nil {
+				return err
+			}
+			if err := s.create(ctx, "modules", "modules", "warm", modulesDir); err != nil {
+				return err
+			}
+			if _, err := s.use(ctx, "modules", func(dir string) error {
+				return litter(ctx, filepath.Join(dir, modulesDir), c.modules, dirtBytes)
+			}); err != nil {
+				return err
+			}
+			return until(ctx, "the promotion of "+modulesDir, func() (ok bool, err error) {
+				_, err = s.use(ctx, "modules", func(dir string) (err error) {
+					ok, err = whole(dir)
+					return err
+				})
+				return ok, err
+			})
+		},
+		rows: []row{
+			{name: modulesRow(c.modules), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				if err := s.disk.sync(); err != nil {
+					return 0, err
+				}
+				return s.use(ctx, "modules", func(dir string) error {
+					if ok, err := whole(dir); err != nil || !ok {
+						return fmt.Errorf("%s of %s is not the one that was left: %w", modulesDir, dir, err)
+					}
+					return nil
+				})
+			}},
+			{name: "cp -a --reflink=auto of that node_modules", against: []string{modulesRow(c.modules)}, unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
+				return copyTree(ctx, s, modulesDir, fmt.Sprintf("modules-%d", i))
+			}},
+		},
+	}
+}

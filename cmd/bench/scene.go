@@ -33,6 +33,7 @@ type scene struct {
 	plugin *daemon.Daemon  // nil where the group has an engine, or nothing
 	engine *dockerd.Engine // nil where it has none
 	mounts atomic.Int64    // counted for the mount IDs
+	last   []func() error  // what is done before the disk goes
 }
 
 func openScene(ctx context.Context, p *place, g group) (*scene, error) {
@@ -77,6 +78,9 @@ func (s *scene) close() error {
 	if s.engine != nil {
 		errs = append(errs, s.engine.End())
 	}
+	for _, f := range s.last {
+		errs = append(errs, f())
+	}
 	if s.disk != nil {
 		if err := s.disk.close(); err != nil {
 			// Not RemoveAll: something may be mounted there still.
@@ -85,6 +89,9 @@ func (s *scene) close() error {
 	}
 	return leftBehind(append(errs, os.RemoveAll(s.root))...)
 }
+
+// onClose has something done when the plugin has ended.
+func (s *scene) onClose(f func() error) { s.last = append(s.last, f) }
 
 // explain adds what the plugin or the engine has logged.
 func (s *scene) explain(err error) error {

@@ -24,7 +24,7 @@ func groups(c config) []group {
 	for _, n := range c.dirty {
 		list = append(list, reset(c, n))
 	}
-	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c))
+	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c))
 }
 
 // groupNames are the names that -rows takes.

@@ -60,6 +60,7 @@ var goals = []goal{
 	{name: "64 idle workspaces on top of one", limit: 64, got: value(spaceRow(targetCrowd))},
 	{name: "plan for 100,000 clones with five layers and discards each", limit: 200, got: value(planRow(targetPlanned))},
 	{name: "memory of that plan, with what it plans for", limit: 300e6 / (1 << 20), got: value(planSpace(targetPlanned))},
+	{name: "a sweep that finds nothing: directories read", limit: 0, got: most(sweepReadRow)},
 	{name: "warm Mount while a million files are deleted / before", limit: 2, got: ratio(besideRow(targetDoomed), beforeRow(targetDoomed))},
 }
 

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	sweepRow     = "a sweep that finds nothing"
+	sweepReadRow = sweepRow + ": directories that it reads"
+	// quiet is how long nobody reads a directory once the plugin has measured and
+	// counted what there was to measure.
+	quiet = time.Second
+)
+
+// sweep is the janitor's round over clones, a leased workspace and a discard, none
+// of which is to go.
+func sweep(c config) group {
+	var w watch = -1
+	return group{
+		name: "sweep", rounds: c.runs, once: true, copies: 3, dirt: 10000,
+		prepare: func(ctx context.Context, s *scene) error {
+			for _, subject := range []string{"warm", "other"} {
+				if err := s.create(ctx, subject, subject); err != nil {
+					return err
+				}
+				if _, err := s.use(ctx, subject, func(dir string) error {
+					return litter(ctx, filepath.Join(dir, "out"), 1000, dirtBytes)
+				}); err != nil {
+					return err
+				}
+			}
+			l, _, err := s.mount(ctx, "warm")
+			if err != nil {
+				return err
+			}
+			if err := litter(ctx, filepath.Join(l.dir, "out"), 1000, dirtBytes); err != nil {
+				return err
+			}
+			if w, err = newWatch(s.disk.dir); err != nil {
+				return err
+			}
+			s.onClose(w.close)
+			// One that counts nothing would be no witness.
+			if _, err := os.ReadDir(s.data("clones")); err != nil {
+				return err
+			}
+			if n, err := w.read(); err != nil || n == 0 {
+				return fmt.Errorf("of a directory that was read the kernel reported %d: %w", n, err)
+			}
+			since := time.Now()
+			return until(ctx, "the end of measuring", func() (bool, error) {
+				n, err := w.read()
+				if n > 0 {
+					since = time.Now()
+				}
+				return time.Since(since) > quiet, err
+			})
+		},
+		rows: []row{
+			{name: sweepRow, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				if _, err := w.read(); err != nil {
+					return 0, err
+				}
+				return clock(func() error {
+					report, err := s.plugin.Admin.Sweep(ctx)
+					if err == nil && len(report.Evicted) > 0 {
+						err = errors.New("the sweep has found something")
+					}
+					return err
+				})
+			}},
+			{name: sweepReadRow, unit: count, sample: func(context.Context, *scene, int) (float64, error) {
+				n, err := w.read()
+				return float64(n), err
+			}},
+		},
+	}
+}

@@ -32,8 +32,9 @@ func TestMain(m *testing.M) {
 		// Not those of other tests, which wait for theirs to be free.
 		points, err := overlay.Mounts("/var/tmp")
 		for _, p := range points {
-			if err == nil && !strings.HasPrefix(p.Path, root+"/") {
-				err = unix.Unmount(p.Path, unix.MNT_DETACH)
+			if !strings.HasPrefix(p.Path, root+"/") {
+				// One that hides another, as engines have them, takes it along.
+				_ = unix.Unmount(p.Path, unix.MNT_DETACH)
 			}
 		}
 		fmt.Println("holding", err)

@@ -82,6 +82,7 @@ func New(c Config, state meta.State) (*Driver, error) {
 			return nil, fmt.Errorf("record of volume %q: %w", name, err)
 		}
 		d.volumes[name] = h
+		h.clone.Name(h.spec())
 	}
 	return d, errors.Join(os.MkdirAll(d.manifestDir(), 0o700), d.removeTemps())
 }
@@ -161,6 +162,7 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 		return errors.Join(err, d.removeManifest(name))
 	}
 	failpoint.Hit("driver/create/recorded")
+	h.clone.Name(h.spec())
 	d.mu.Lock()
 	d.volumes[name] = h
 	d.mu.Unlock()
@@ -255,6 +257,7 @@ func (d *Driver) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	failpoint.Hit("driver/remove/recorded")
+	h.clone.Forget(h.spec())
 	d.Log.WithField("volume", name).Info("remove: done")
 	return d.removeManifest(name)
 }

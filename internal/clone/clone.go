@@ -40,6 +40,7 @@ type Clone struct {
 	rec      *meta.Clone
 	doing    []*activity
 	changed  map[string]bool // stores that are to be measured
+	named    map[word]int    // by volumes
 	built    map[string]Spec // trees that may have to be flattened, by ID
 	uses     int             // Creates, Mounts and background work on it
 	evicting chan struct{}   // closed when its eviction is over; nil: there is none

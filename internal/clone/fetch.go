@@ -153,6 +153,7 @@ func (c *Clone) fetchedNow(s Spec, a Answer, extra string, at time.Time, refs []
 			store.Refs[word] = newer
 		}
 	}
+	c.fade(s.History.Name(), store.Refs)
 	if rec.Stores == nil {
 		rec.Stores = make(map[string]meta.Store)
 	}

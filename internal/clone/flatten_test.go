@@ -43,7 +43,7 @@ func TestFlatten(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.m.flattenAt, w.m.flattenFrom = tt.at, tt.from
+			w.m.flattenAt = 1000
 			s := w.spec("ref", "main")
 			c := w.clone(s)
 			w.prepare(s).Release()
@@ -62,6 +62,13 @@ func TestFlatten(t *testing.T) {
 				t.Fatalf("chain %q, want %d", deep.Tree.Chain, tt.layers)
 			}
 			before := w.mount(deep, 0)
+			w.idle(c)
+			// Only now, for it could be done before the last one is held.
+			c.mu.Lock()
+			w.m.flattenAt, w.m.flattenFrom = tt.at, tt.from
+			c.mu.Unlock()
+			c.flattenLater(s, deep.Tree)
+			c.measureSoon()
 			flat := w.flat(c, deep.Tree)
 			w.server.Reset()
 			co := w.prepare(s)

@@ -175,7 +175,7 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 		dir := filepath.Join(m.Root, "clones", key)
 		c = &Clone{
 			m: m, key: key, dir: dir, subject: s, repo: repo, trees: newTrees(dir), gitLayers: newGitLayers(dir),
-			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1), changed: make(map[string]bool), built: make(map[string]Spec),
+			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1), changed: make(map[string]bool), built: make(map[string]Spec), named: make(map[word]int),
 		}
 		m.clones[key] = c
 	}

@@ -1,6 +1,8 @@
 package clone
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -61,6 +63,13 @@ func TestSizes(t *testing.T) {
 	}
 	forget()
 	c.measureSoon("full")
+	if err := os.MkdirAll(filepath.Join(c.lfsDir(), "ab"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c.lfsDir(), "ab", "object"), make([]byte, 100_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.measureSoon(lfsObjects)
 	take := func(q disk.Query, path string) disk.Size {
 		t.Helper()
 		got, err := q.Take(t.Context(), path)
@@ -87,6 +96,9 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	check("at first", w.measured(c))
+	if got := w.measured(c).LFS; got.Inodes != 3 || got.Bytes < 100_000 {
+		t.Errorf("LFS objects take %+v, want 3 inodes and 100,000 bytes at least", got)
+	}
 	w.restart("boot 1")
 	c = w.clone(s)
 	check("after a restart", w.m.Inventory()[0])

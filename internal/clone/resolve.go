@@ -105,6 +105,11 @@ func (e noAnswerError) Is(target error) bool { return target == context.Deadline
 // Refresh resolves s.Ref as a Prepare would, and fetches what the store lacks of
 // it, but builds nothing.
 func (c *Clone) Refresh(ctx context.Context, s Spec) (meta.Resolution, error) {
+	release, err := c.Use(ctx)
+	if err != nil {
+		return meta.Resolution{}, err
+	}
+	defer release()
 	if err := c.Sweep(ctx); err != nil {
 		return meta.Resolution{}, err
 	}
@@ -312,6 +317,7 @@ func (c *Clone) record(s Spec, at meta.Store, r meta.Resolution) (meta.Resolutio
 		}
 	}
 	store.Refs[s.Ref.String()] = r
+	c.fade(s.History.Name(), store.Refs)
 	c.mu.Unlock()
 	return r, c.save()
 }

@@ -151,6 +151,8 @@ func TestSweepTrashesStrangers(t *testing.T) {
 	if err := writeManifest(filepath.Join(w.root, "clones/other/fedcba9876543210"), Manifest{Subject: "other", Repo: "https://h/x"}); err != nil {
 		t.Fatal(err)
 	}
+	w.m.stop()
+	w.m.work.Wait() // nothing in the background writes it again
 	if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(key) }); err != nil {
 		t.Fatal(err)
 	}

@@ -85,6 +85,7 @@ func TestClassify(t *testing.T) {
 		{"fatal: remote error: upload-pack: not our ref 1234\n", KindRefNotFound},
 		{"fatal: couldn't find remote ref refs/pull/7/head\n", KindRefNotFound},
 		{"fatal: write error: No space left on device\nfatal: index-pack failed\n", KindNoSpace},
+		{"fatal: unable to create temporary file '/s/objects/pack/tmp_pack_XXXXXX': Disk quota exceeded\n", KindNoSpace},
 		{"error: object file objects/12/34 is empty\nfatal: loose object 1234 is corrupt\n", KindCorrupt},
 		// The remote's own words choose nothing.
 		{"remote: Repository not found.\nfatal: early EOF\n", KindServer},

@@ -285,7 +285,7 @@ func httpKind(err error) Kind {
 		return KindTimeout
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return KindRefused
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return KindNoSpace
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return KindServer

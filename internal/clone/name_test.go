@@ -1,0 +1,49 @@
+package clone
+
+import (
+	"testing"
+	"time"
+)
+
+// TestRefsFade: a day after it was asked for, a ref that no volume names is
+// forgotten, and does not keep its tree; what a volume names does.
+func TestRefsFade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	main, named, job := w.spec("ref", "main"), w.spec("ref", w.remote("rev-parse", "main~2")), w.spec("ref", w.remote("rev-parse", "main~1"))
+	c := w.clone(main)
+	for _, s := range []Spec{main, named, named, job} {
+		c.Name(s)
+		w.prepare(s).Release()
+	}
+	c.Forget(named) // by one of two volumes
+	w.advance(refFades + time.Second)
+	check := func(when string, want bool) {
+		t.Helper()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, tt := range []struct {
+			s    Spec
+			want bool
+		}{{main, true}, {named, true}, {job, want}} {
+			r, known := c.rec.Stores["full"].Refs[tt.s.Ref.String()]
+			needed := c.refs()[r.Commit] != ""
+			if known != tt.want || needed != tt.want {
+				t.Errorf("%s: ref %s is known: %v, its tree needed: %v; want %v", when, tt.s.Ref, known, needed, tt.want)
+			}
+		}
+	}
+	w.push("main")
+	w.prepare(main).Release()
+	check("named", true)
+	c.Forget(job)
+	check("not named, and nothing has happened", true)
+	w.prepare(w.spec("ref", w.remote("rev-parse", "feature/x"))).Release()
+	check("after another commit", false)
+	w.prepare(job).Release()
+	check("asked for again", true)
+	w.advance(refFades + time.Second)
+	w.push("main")
+	w.prepare(main).Release()
+	check("after a fetch", false)
+}

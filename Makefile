@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export MIRROR CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes test-crash fuzz bench performance lint clean
+.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes test-crash test-soak fuzz bench performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -27,6 +27,9 @@ test-remotes: needs ## what a user is told when a remote, or the disk, misbehave
 
 test-crash: needs ## kill the plugin at each of its failpoints and check what the next start makes of it: one line per point (as root)
 	@go test -C tests/crash -count=1 -timeout 10m
+
+test-soak: needs ## work at random on 30 clones with room for a third of them; DURATION=1h for longer than 5 minutes (as root)
+	@go test -C tests/soak -count=1 -timeout 0 -args -duration $(or $(DURATION),5m)
 
 fuzz: ## fuzz the parsers of what users and remotes say, about a minute each; FUZZTIME=10m for longer
 	@for target in FuzzParseURL FuzzParseRef FuzzParseOptions; do \

@@ -1,0 +1,318 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/janitor"
+	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/testdisk"
+)
+
+// What five minutes have at least, and others in proportion.
+const (
+	clones       = 30
+	workers      = 16
+	leastMounts  = 2000
+	leastEvicted = 100
+)
+
+// longest is how much longer than it was asked for a run may take to do its work, on a busy machine.
+const longest = 15 * time.Minute
+
+// soak is a plugin at work.
+type soak struct {
+	*testing.T
+	d      *daemon.Daemon
+	config daemon.Config
+	repos  []*repo
+	keeps  [kept]string // what the volume of a worker keeps; its own
+	mounts atomic.Int64
+	limit  int64 // MAX_SIZE
+
+	mu       sync.Mutex
+	discards map[string]string // the text of each workspace that has ended with one, by ID
+	lost     []string          // IDs of discards that were gone when they were asked for
+	evicted  map[string]bool   // IDs of what the janitor says it has evicted
+}
+
+func TestSoak(t *testing.T) {
+	s := &soak{T: t, discards: make(map[string]string), evicted: make(map[string]bool)}
+	s.prepare()
+	began := time.Now()
+	open, err := invariant.Descriptors(s.d.Pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	var all sync.WaitGroup
+	for n := range workers {
+		w := &worker{soak: s, n: n, rand: rand.New(rand.NewPCG(uint64(n), 5))}
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if err := w.work(); err != nil {
+					stop(fmt.Errorf("worker %d, step %d: %w", n, w.step, err))
+				}
+			}
+		})
+	}
+	share := duration.Seconds() / (5 * time.Minute).Seconds()
+	samples := 0
+	for ctx.Err() == nil {
+		if err := s.sample(); err != nil {
+			stop(err)
+		}
+		samples++
+		took := time.Since(began)
+		if took >= *duration && float64(s.mounts.Load()) >= share*leastMounts && float64(s.evictions()) >= share*leastEvicted {
+			stop(context.Canceled)
+		}
+		if took > *duration+longest {
+			stop(fmt.Errorf("only %d mounts and %d evictions in %v", s.mounts.Load(), s.evictions(), took))
+		}
+	}
+	all.Wait()
+	if err := context.Cause(ctx); err != context.Canceled {
+		t.Fatal(err)
+	}
+	fmt.Printf("%d mounts, %d evictions in %v; the budget of %d KiB held in %d samples\n",
+		s.mounts.Load(), s.evictions(), time.Since(began).Round(time.Second), s.limit>>10, samples)
+	s.finish(open)
+}
+
+// prepare starts the plugin, has it clone everything, and starts it again with room for a third of that.
+func (s *soak) prepare() {
+	s.Helper()
+	disk, repositories := filepath.Join(scratch, "disk"), filepath.Join(scratch, "repos")
+	if err := errors.Join(os.Mkdir(repositories, 0o755), testdisk.Ext4(disk, 2<<30)); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		if s.Failed() {
+			log := s.config.Log()
+			s.Logf("the end of the plugin's log:\n%s", log[max(0, len(log)-20_000):])
+		}
+		if s.d != nil {
+			_ = s.d.Kill() // it may have ended
+		}
+		if err := testdisk.Eject(disk); err != nil {
+			s.Error(err)
+		}
+	})
+	server, err := gitserver.Start(repositories)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { server.Close() })
+	for n := range clones {
+		r, err := newRepo(server, n)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.repos = append(s.repos, r)
+	}
+	s.config = daemon.Config{Program: program, Dir: scratch, Data: filepath.Join(disk, "data"), Env: []string{"MAX_SIZE=0", "MIN_FREE=0"}}
+	s.start()
+	first := &worker{soak: s, n: workers, rand: rand.New(rand.NewPCG(0, 0))}
+	for _, r := range s.repos {
+		name, err := first.volume(r, "private", nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		dir, err := first.mount(name, "first")
+		if err := errors.Join(err, r.check(dir, 1), s.d.Unmount(s.Context(), name, "first")); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.settle()
+	sizes, err := s.sizes()
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, size := range sizes {
+		s.limit += size / 3
+	}
+	if err := s.d.Stop(); err != nil {
+		s.Fatal(err)
+	}
+	s.mounts.Store(0)
+	s.config.Env = []string{fmt.Sprintf("MAX_SIZE=%dB", s.limit), "MIN_FREE=0", "SWEEP_INTERVAL=5s"}
+	s.start()
+}
+
+func (s *soak) start() {
+	s.Helper()
+	d, err := daemon.Start(s.config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.d = d
+}
+
+// settle waits until the plugin has done what it does in the background.
+func (s *soak) settle() {
+	s.Helper()
+	if err := daemon.Poll(func() error { return invariant.Structure(s.config.DataDir()) }); err != nil {
+		s.Fatalf("the data: %v", err)
+	}
+}
+
+// discarded notes that a workspace ends, if something was written there.
+func (s *soak) discarded(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, mine))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.discards[idOf(dir)] = string(text)
+	return err
+}
+
+// idOf returns the ID of a workspace, which is that of its discard.
+func idOf(dir string) string { return filepath.Base(filepath.Dir(dir)) }
+
+// claim takes a discard for oneself.
+func (s *soak) claim(id string) (text string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, ok = s.discards[id]
+	delete(s.discards, id)
+	return text, ok
+}
+
+func (s *soak) mustBeEvicted(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = append(s.lost, id)
+}
+
+// sample has the janitor sweep, and checks what is on the disk then, and what it says about it.
+func (s *soak) sample() error {
+	began := time.Now()
+	if _, err := s.d.Admin.Sweep(context.Background()); err != nil {
+		return err
+	}
+	sizes, err := s.sizes()
+	if err != nil {
+		return err
+	}
+	var total, allowed int64
+	for _, r := range s.repos {
+		total += sizes[r.name]
+		if r.untouchable(began) {
+			allowed += sizes[r.name]
+		}
+	}
+	allowed += s.limit
+	if total > allowed+allowed/10 {
+		return fmt.Errorf("%d KiB are taken after a sweep, %d KiB are the budget with what is untouchable", total>>10, allowed>>10)
+	}
+	return s.note()
+}
+
+// note remembers what the janitor says it has evicted.
+func (s *soak) note() error {
+	events, err := s.d.Admin.Events(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range events {
+		if e.Type == janitor.Evicted && e.ID != "" {
+			s.evicted[e.ID] = true
+		}
+	}
+	return err
+}
+
+// evictions counts what the janitor has evicted since the start.
+func (s *soak) evictions() (n int64) {
+	stats, err := s.d.Admin.JanitorStats(context.Background())
+	if err != nil {
+		s.Error(err)
+	}
+	for _, c := range stats.Counts {
+		if c.Type == janitor.Evicted {
+			n += c.Times
+		}
+	}
+	return n
+}
+
+// finish ends everything, and looks at what is left.
+func (s *soak) finish(open int) {
+	s.Helper()
+	s.settle()
+	if err := s.note(); err != nil {
+		s.Error(err)
+	}
+	data := s.config.DataDir()
+	if err := invariant.Content(data); err != nil {
+		s.Errorf("the content: %v", err)
+	}
+	state, err := invariant.State(data)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for id, text := range s.discards {
+		switch rec, ok := state.Workspaces[id]; {
+		case ok && rec.State == meta.Discarded:
+			if err := invariant.Discard(data, rec, func(dir string) error { return reads(dir, text) }); err != nil {
+				s.Errorf("discard %s: %v", id, err)
+			}
+		case ok || !s.evicted[id]:
+			s.Errorf("discard %s with %q is gone, and nobody has evicted it: %+v", id, text, rec)
+		}
+	}
+	for _, id := range s.lost {
+		if !s.evicted[id] {
+			s.Errorf("discard %s could not be restored, and nobody has evicted it", id)
+		}
+	}
+	for n, text := range s.keeps {
+		if text == "" {
+			continue
+		}
+		w := &worker{soak: s, n: n, rand: rand.New(rand.NewPCG(0, 0)), step: -1}
+		if err := w.keep(); err != nil {
+			s.Errorf("what worker %d keeps: %v", n, err)
+		}
+	}
+	list, err := s.d.List(s.Context())
+	if err != nil {
+		s.Error(err)
+	}
+	for _, v := range list {
+		if err := s.d.Remove(s.Context(), v.Name); err != nil {
+			s.Error(err)
+		}
+	}
+	s.settle()
+	if err := daemon.Poll(func() error {
+		left, err := invariant.Descriptors(s.d.Pid())
+		if err == nil && left > open+workers { // connections of ours, which are kept open
+			err = fmt.Errorf("the plugin has %d descriptors, and had %d when it began", left, open)
+		}
+		return errors.Join(err, invariant.Leaks(scratch, s.d.Pid()))
+	}); err != nil {
+		s.Error(err)
+	}
+	if err := s.d.Stop(); err != nil {
+		s.Error(err)
+	}
+	s.d = nil
+	if err := invariant.Structure(data); err != nil {
+		s.Errorf("at the end: %v", err)
+	}
+}

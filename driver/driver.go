@@ -38,6 +38,9 @@ type Config struct {
 	MountWait  time.Duration     // how long a Mount may take
 	Defaults   map[string]string // options that a volume has unless it says otherwise
 	Schemes    volume.Schemes
+	// Warnings says what an operator should know of a volume and its clone's size,
+	// from memory. Nil says nothing.
+	Warnings func(volume, cloneKey string) []string
 }
 
 // Driver holds the volumes. It is safe for concurrent use.

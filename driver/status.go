@@ -7,7 +7,6 @@ import (
 
 	"github.com/docker/go-plugins-helpers/volume"
 
-	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -100,15 +99,7 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 			status["behind"] = n
 		}
 	}
-	var discards int
-	var discarded disk.Size
-	for _, w := range d.Workspaces.Discards() {
-		if w.Volume == h.rec.Name && w.Clone == h.clone.Key() {
-			discards++
-			discarded = discarded.Add(w.Size.Size)
-		}
-	}
-	status["discards"], status["discard_bytes"] = discards, discarded.Bytes
+	d.sizes(h, status)
 	if n := len(workspaces); n > 0 && h.opts.Warm != "" {
 		status["warm"] = d.warmStatus(workspaces[n-1])
 	}

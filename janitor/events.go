@@ -104,7 +104,7 @@ func (j *Janitor) Stats() Stats {
 	j.events.mu.Lock()
 	counts := append([]Count{}, j.events.counts...)
 	j.events.mu.Unlock()
-	findings := j.Findings("")
+	findings := j.Findings()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return Stats{Counts: counts, Findings: findings, Last: j.last}

@@ -41,16 +41,13 @@ type named struct {
 // news, each sweep is not.
 const again = 2
 
-// Findings returns what is so since the last sweep; of one volume, if it is not
-// empty.
-func (j *Janitor) Findings(volume string) []Finding {
+// Findings returns what the last sweep found.
+func (j *Janitor) Findings() []Finding {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	list := []Finding{}
 	for _, key := range slices.Sorted(maps.Keys(j.watch.named)) {
-		if f := j.watch.named[key].Finding; volume == "" || f.Volume == volume {
-			list = append(list, f)
-		}
+		list = append(list, j.watch.named[key].Finding)
 	}
 	return list
 }

@@ -15,3 +15,16 @@ func newJanitor(l limits, at places, bin *trash.Trash, log *logrus.Logger) (*jan
 		Stock: goods, Limits: l.Limits, Interval: l.sweepInterval, WarnSize: l.warnSize, Log: log,
 	}), goods
 }
+
+// warningsOf returns what Status says of what the janitor has found.
+func warningsOf(keeper *janitor.Janitor) func(volume, cloneKey string) []string {
+	return func(volume, cloneKey string) []string {
+		list := []string{}
+		for _, f := range keeper.Findings() {
+			if f.Volume == volume || f.Volume == "" && f.Clone == cloneKey {
+				list = append(list, f.Text)
+			}
+		}
+		return list
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/janitor"
@@ -338,4 +340,83 @@ func TestSubjectMaxLeases(t *testing.T) {
 	b.mount("other", "1")
 	b.unmount("v", "1")
 	b.mount("w", "3")
+}
+
+// TestStatus: inspect shows sizes with the time of their measurement, and a volume
+// that has too much written to it is named, once.
+func TestStatus(t *testing.T) {
+	b := newBudget(t, true, "WORKSPACE_WARN_SIZE=1MiB")
+	b.create("v", map[string]string{"repo": b.server.URL("sample")})
+	dir := b.mount("v", "1")
+	if got := b.get("v").Status["warnings"]; fmt.Sprint(got) != "[]" {
+		t.Errorf("warned of nothing: %v", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 3<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.pass(10 * time.Minute) // what is in use is measured every 30 s, and its cache every 5 minutes
+	b.poll(func() error {
+		status := b.get("v").Status
+		for _, name := range []string{"store", "tree", "cache", "workspace"} {
+			if status[name+"_bytes"] == 0.0 || status[name+"_measured_at"] == nil || name == "workspace" && status[name+"_bytes"].(float64) < 3<<20 {
+				return fmt.Errorf("%s is not measured: %v", name, status)
+			}
+		}
+		return nil
+	})
+	for range 2 {
+		b.expect("sweep", b.sweep())
+	}
+	warnings, _ := b.get("v").Status["warnings"].([]any)
+	if len(warnings) != 1 || !strings.Contains(fmt.Sprint(warnings), `volume "v" has 3.`) || !strings.Contains(fmt.Sprint(warnings), "more than WORKSPACE_WARN_SIZE=1.0 MiB") {
+		t.Errorf("warnings: %v", warnings)
+	}
+	events, err := b.admin.Events(t.Context())
+	if err != nil || len(events) != 1 || events[0].Type != janitor.Warning || events[0].Volume != "v" || events[0].Size.Bytes < 3<<20 {
+		t.Errorf("events: %+v, %v", events, err)
+	}
+	if line, _ := b.log.find("more than WORKSPACE_WARN_SIZE"); !strings.HasPrefix(line, "warning: ") {
+		t.Errorf("the log has no warning: %q", line)
+	}
+}
+
+// TestASweepThatFindsNothingReadsNothing: no directory, and no file.
+func TestASweepThatFindsNothingReadsNothing(t *testing.T) {
+	b := newBudget(t, true)
+	for i := range 3 {
+		b.use(fmt.Sprint(i), true)
+	}
+	b.settled()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	watched := 0
+	if err := filepath.WalkDir(filepath.Join(b.at.data, "clones"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		watched++
+		_, err = unix.InotifyAddWatch(fd, path, unix.IN_OPEN|unix.IN_ACCESS)
+		return err
+	}); err != nil || watched < 30 {
+		t.Fatalf("%d directories: %v", watched, err)
+	}
+	buf := make([]byte, 1<<16)
+	for { // of the walk itself
+		if _, err := unix.Read(fd, buf); err != nil {
+			break
+		}
+	}
+	b.expect("sweep", b.sweep())
+	if n, err := unix.Read(fd, buf); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("something was read: %d bytes of events, %v", n, err)
+	}
+	if _, err := os.ReadDir(filepath.Join(b.at.data, "clones")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Read(fd, buf); n <= 0 || err != nil {
+		t.Errorf("a read would not have been seen: %v", err)
+	}
 }

@@ -155,6 +155,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	volumes, err := driver.New(driver.Config{
 		Root: at.data, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: at.clock(),
 		MountWait: set.mountWait, Defaults: set.defaults, Schemes: set.schemes,
+		Warnings: warningsOf(keeper),
 	}, state)
 	if err != nil {
 		return err

@@ -48,15 +48,15 @@ type LayerInfo struct {
 func (m *Manager) Inventory() []Info {
 	var list []Info
 	for _, c := range m.all() {
-		if info, ok := c.info(); ok {
+		if info, ok := c.Info(); ok {
 			list = append(list, info)
 		}
 	}
 	return list
 }
 
-// info is not ok when there is nothing of the clone.
-func (c *Clone) info() (info Info, ok bool) {
+// Info describes one clone, from memory. It is not ok when there is nothing of it.
+func (c *Clone) Info() (info Info, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rec == nil {

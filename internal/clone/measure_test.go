@@ -32,7 +32,7 @@ func (w *world) idle(c *Clone) {
 func (w *world) measured(c *Clone) Info {
 	w.t.Helper()
 	w.idle(c)
-	info, _ := c.info()
+	info, _ := c.Info()
 	return info
 }
 

@@ -70,6 +70,14 @@ func (c *Clone) busyLocked() string {
 // usedEvery is how coarse the times of use are: recency is a matter of days.
 const usedEvery = time.Minute
 
+// Touch notes that the clone is used now, as at the end of a workspace, which may
+// have lasted for weeks.
+func (c *Clone) Touch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.touchLocked(meta.Layer{}, meta.Layer{})
+}
+
 // touchLocked notes that a workspace is about to stand on the layers. The records
 // are written in the background.
 func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {

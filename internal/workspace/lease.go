@@ -68,6 +68,9 @@ func (m *Manager) end(w *workspace, with func(*meta.Tx) error) error {
 		m.Clones.Background(func(context.Context) { release() })
 		return err
 	}
+	if w.clone != nil {
+		w.clone.Touch()
+	}
 	m.reapSoon(w, release)
 	return nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"os"
 	"testing"
 	"time"
 )
@@ -60,5 +62,29 @@ func TestLimits(t *testing.T) {
 		{"DISCARD_TTL", "24", nil, "a duration such as 24h"},
 	} {
 		t.Run(tt.key+"="+tt.value, tt.run)
+	}
+}
+
+// TestConfigHasTheLimits: an operator finds them in config.json, with the defaults
+// that the binary has.
+func TestConfigHasTheLimits(t *testing.T) {
+	data, err := os.ReadFile("../config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Env []struct{ Name, Value string }
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		t.Fatal(err)
+	}
+	listed := make(map[string]string)
+	for _, e := range config.Env {
+		listed[e.Name] = e.Value
+	}
+	for name, value := range limitDefaults {
+		if listed[name] != value {
+			t.Errorf("%s is %q in config.json, %q in the binary", name, listed[name], value)
+		}
 	}
 }

@@ -38,6 +38,11 @@ func (c Checkout) gitDir() string {
 	return c.GitDir
 }
 
+// parallelFrom is from how many files on a checkout is parallel. With git's own 100
+// an update of as many takes 12 ms instead of 9: starting workers costs more than
+// they save.
+const parallelFrom = "300"
+
 // Checkout writes the files of a commit into c.Dir, their index and the patterns
 // of c.Cone. All contents must be in the store. It runs as the tree's uid, in
 // parallel, on a repository of its own that borrows the store's objects: what
@@ -59,6 +64,7 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 			"-c", "core.sparseCheckout=" + sparse, "-c", "core.sparseCheckoutCone=" + sparse,
 			"-c", "index.version=2", "-c", "index.sparse=false",
 			"-c", "checkout.workers=" + strconv.Itoa(max(1, min(runtime.NumCPU(), 8))),
+			"-c", "checkout.thresholdForParallelism=" + parallelFrom,
 			// With one tree also where there is a checkout: the index says what is there.
 			"read-tree", "-m", "-u", c.Commit,
 		},

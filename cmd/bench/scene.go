@@ -53,7 +53,7 @@ func (s *scene) open(ctx context.Context, g group) error {
 	if err != nil {
 		return err
 	}
-	inodes := int64(g.copies*s.files + g.dirt + diskFiles)
+	inodes := int64(g.copies*s.files+g.dirt+diskFiles) * 5 / 4 // or the janitor would see a full disk
 	if s.disk, err = newDisk(ctx, s.root, inodes, inodes*fileBytes+diskBytes); err != nil {
 		return err
 	}

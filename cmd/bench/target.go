@@ -57,6 +57,7 @@ var goals = []goal{
 	{name: "64 Mounts at once after a push: ls-refs, but that of git fetch", limit: 1, got: most(pushedAsks(targetCrowd))},
 	{name: "64 Mounts at once: ls-refs", limit: 1, got: most(crowdAsks(targetCrowd))},
 	{name: "64 Mounts at once / one warm Mount", limit: 20, got: ratio(crowdRow(targetCrowd), warmMount)},
+	{name: "64 Mounts at once after a push / one warm Mount", limit: 20, got: ratio(pushedRow(targetCrowd), warmMount)},
 	{name: "64 idle workspaces on top of one", limit: 64, got: value(spaceRow(targetCrowd))},
 	{name: "plan for 100,000 clones with five layers and discards each", limit: 200, got: value(planRow(targetPlanned))},
 	{name: "memory of that plan, with what it plans for", limit: 300e6 / (1 << 20), got: value(planSpace(targetPlanned))},

@@ -24,31 +24,26 @@ func view(lower []string) (*os.File, error) {
 	if len(lower) < 2 {
 		return nil, errors.New("the kernel takes no fewer than two")
 	}
+	f, err := viewOf(lower, fsContext.setLower)
+	if errors.Is(err, errNoDescriptors) {
+		return viewOf(lower, fsContext.setLowerString)
+	}
+	return f, err
+}
+
+// viewOf has set tell the kernel the layers, and what it returns called when the
+// kernel has them.
+func viewOf(lower []string, set func(c fsContext, lower []string) (done func(), err error)) (*os.File, error) {
 	c, err := openContext("view")
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
-	for _, l := range lower {
-		if err = c.setDir("lowerdir+", l); err != nil {
-			break
-		}
-	}
-	if errors.Is(err, errNoDescriptors) { // kernels before 6.13
-		var fds []string
-		for _, l := range lower {
-			fd, err := openDir(l)
-			if err != nil {
-				return nil, err
-			}
-			defer unix.Close(fd) // open until create
-			fds = append(fds, procPath(fd))
-		}
-		err = c.setOption("lowerdir=" + strings.Join(fds, ":"))
-	}
+	done, err := set(c, lower)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	for _, o := range []string{"index=off", "nfs_export=off", "metacopy=off", "redirect_dir=off"} {
 		if err := c.setOption(o); err != nil {
 			return nil, err
@@ -62,4 +57,38 @@ func view(lower []string) (*os.File, error) {
 		return nil, c.explain("fsmount", err)
 	}
 	return os.NewFile(uintptr(mnt), "overlay view"), nil
+}
+
+func (c fsContext) setLower(lower []string) (done func(), err error) {
+	for _, l := range lower {
+		if err := c.setDir("lowerdir+", l); err != nil {
+			return nil, err
+		}
+	}
+	return func() {}, nil
+}
+
+// setLowerString names the layers through /proc/self/fd, for kernels before 6.13.
+// An option has at most 255 bytes: there is room for some 12 layers.
+func (c fsContext) setLowerString(lower []string) (done func(), err error) {
+	var names []string
+	var fds []int
+	done = func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}
+	for _, l := range lower {
+		fd, err := openDir(l)
+		if err != nil {
+			done()
+			return nil, err
+		}
+		fds, names = append(fds, fd), append(names, procPath(fd))
+	}
+	if err := c.setOption("lowerdir=" + strings.Join(names, ":")); err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
 }

@@ -14,7 +14,21 @@ func TestView(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustDetach(t, s.Target)
-	v, err := View([]string{s.Upper, s.Lower[0]})
+	layers := []string{s.Upper, s.Lower[0]}
+	for name, view := range map[string]func() (*os.File, error){
+		"descriptors": func() (*os.File, error) { return View(layers) },
+		"strings":     func() (*os.File, error) { return viewOf(layers, fsContext.setLowerString) },
+	} {
+		t.Run(name, func(t *testing.T) { checkView(t, s, view) })
+	}
+	if _, err := View(s.Lower); err == nil {
+		t.Error("one layer: no error")
+	}
+}
+
+func checkView(t *testing.T, s Spec, view func() (*os.File, error)) {
+	t.Helper()
+	v, err := view()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +44,6 @@ func TestView(t *testing.T) {
 	}
 	if err := v.Close(); err != nil {
 		t.Error(err)
-	}
-	if _, err := View(s.Lower); err == nil {
-		t.Error("one layer: no error")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // waiting counts the goroutines that wait in a function for others.
@@ -36,7 +37,7 @@ func TestMountsShareAQuestion(t *testing.T) {
 	w.create("v")
 	w.mountOK("v", "first")
 	w.unmountOK("v", "first")
-	eventually(t, "the Create's own fetch", func() bool { return !w.Clones.Inventory()[0].Working })
+	testdir.Eventually(t, "the Create's own fetch", func() bool { return !w.Clones.Inventory()[0].Working })
 	for _, tt := range []struct {
 		name  string
 		moved bool
@@ -65,7 +66,7 @@ func TestMountsShareAQuestion(t *testing.T) {
 			})
 		}
 		<-g.arrived
-		eventually(t, "64 Mounts wait for the answer", func() bool {
+		testdir.Eventually(t, "64 Mounts wait for the answer", func() bool {
 			return waiting("clone.(*Clone).askShared") == mounts
 		})
 		close(g.open)
@@ -105,7 +106,7 @@ func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
 			}
 			w.create("other")
 			w.create("slow", "repo", w.server.URL("slow"), "refresh", "never")
-			eventually(t, "the Creates' own fetches", func() bool {
+			testdir.Eventually(t, "the Creates' own fetches", func() bool {
 				list := w.Clones.Inventory()
 				return len(list) == 2 && !list[0].Working && !list[1].Working
 			})
@@ -148,7 +149,7 @@ func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
 					}
 				}
 			}
-			eventually(t, "the volume is there", func() bool { _, err := w.Get("stalled"); return err == nil })
+			testdir.Eventually(t, "the volume is there", func() bool { _, err := w.Get("stalled"); return err == nil })
 			if v, err := w.Get("stalled"); err != nil || v.Status["state"] != tt.state {
 				t.Errorf("Get of the stalled one: %+v, %v; want it %s", v, err, tt.state)
 			}

@@ -104,7 +104,7 @@ func (w *world) start(root string) {
 	}
 	workspaces, err := workspace.NewManager(workspace.Config{
 		Root: root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now,
-		DiscardTTL: time.Hour, MaxLeases: w.maxLeases, HeldWait: time.Nanosecond,
+		DiscardTTL: time.Hour, MaxLeases: w.maxLeases, HeldWait: 2 * time.Minute,
 	}, state)
 	if err != nil {
 		w.t.Fatal(err)

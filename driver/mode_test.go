@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // write writes a file of a workspace.
@@ -45,20 +45,10 @@ func (w *world) removeOK(name string) {
 	}
 }
 
-// eventually polls until done says so.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // discards waits until a volume has n discards, all of them counted.
 func (w *world) discards(name string, n int) (list []workspace.Discard) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%d discards of %s", n, name), func() bool {
+	testdir.Eventually(w.t, fmt.Sprintf("%d discards of %s", n, name), func() bool {
 		list = nil
 		for _, d := range w.Workspaces.Discards() {
 			if d.Volume == name && d.Changed != nil {
@@ -73,7 +63,7 @@ func (w *world) discards(name string, n int) (list []workspace.Discard) {
 // settled waits until no workspace is on its way to its end.
 func (w *world) settled() {
 	w.t.Helper()
-	eventually(w.t, "every ended workspace to go", func() bool {
+	testdir.Eventually(w.t, "every ended workspace to go", func() bool {
 		for _, rec := range w.Workspaces.Workspaces() {
 			if rec.State == "ended" {
 				return false
@@ -244,7 +234,7 @@ func TestRefMoved(t *testing.T) {
 		if mode != "keep" {
 			return
 		}
-		eventually(t, "the status to say how far behind", func() bool {
+		testdir.Eventually(t, "the status to say how far behind", func() bool {
 			s := w.status("v")
 			return s["behind"] == 3 && s["kept_commit"] == old && s["commit"] != old
 		})
@@ -362,4 +352,35 @@ func TestSubjectMaxLeases(t *testing.T) {
 	w.mountOK("other", "1")
 	w.unmountOK("v", "1")
 	w.mountOK("w", "2")
+}
+
+// TestSlowFirstMount: who waits for the first mount of a volume keeps nobody else
+// waiting, and gets the same workspace.
+func TestSlowFirstMount(t *testing.T) {
+	modes(t, []string{"shared", "keep"}, func(t *testing.T, w *world, mode string) {
+		w.create("other", "refresh", "never")
+		w.mountOK("other", "0")
+		g := newGate()
+		w.server.Wrap(g.wrap)
+		dirs := make(chan string, 2)
+		for i := range cap(dirs) {
+			go func() {
+				dir, err := w.Mount(t.Context(), "v", fmt.Sprint(i))
+				if err != nil {
+					t.Error(err)
+				}
+				dirs <- dir
+			}()
+		}
+		<-g.arrived
+		if s := w.status("v"); len(s["leases"].([]leaseStatus)) != 0 || len(w.List()) != 2 {
+			t.Errorf("status %v", s)
+		}
+		w.mountOK("other", "1") // is of the same clone
+		wantErr(t, "remove", w.Remove(t.Context(), "v"), "is mounted")
+		close(g.open)
+		if first, second := <-dirs, <-dirs; first != second || first == "" {
+			t.Errorf("mounted at %q and %q", first, second)
+		}
+	})
 }

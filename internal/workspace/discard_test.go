@@ -36,7 +36,7 @@ func (w *world) discard(name string) Discard {
 // discardOf waits until a discard is counted.
 func (w *world) discardOf(id string) (d Discard) {
 	w.t.Helper()
-	eventually(w.t, "the discard to be counted", func() bool {
+	testdir.Eventually(w.t, "the discard to be counted", func() bool {
 		list := w.m.Discards()
 		i := slices.IndexFunc(list, func(d Discard) bool { return d.ID == id && d.Changed != nil && !d.Size.At.IsZero() })
 		if i >= 0 {

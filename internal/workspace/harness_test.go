@@ -66,6 +66,7 @@ type world struct {
 	db     *meta.DB
 	trash  *trash.Trash
 	ttl    time.Duration // of discards
+	held   time.Duration // the HeldWait: engines beside the tests have copies of mounts for a moment
 	boot   string
 	close  func()
 }
@@ -86,7 +87,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	w := &world{t: t, root: filepath.Join(scratch(t), "data"), server: s, boot: "boot"}
+	w := &world{t: t, root: filepath.Join(scratch(t), "data"), server: s, boot: "boot", held: 2 * time.Minute}
 	if err := os.Mkdir(w.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: time.Nanosecond}, state)
+	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held}, state)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -175,13 +175,14 @@ const (
 	// containers and starts them anew, and their mounts go a moment after them.
 	defaultHeldWait = 5 * time.Second
 	heldFirst       = 20 * time.Millisecond
+	heldMost        = 250 * time.Millisecond
 )
 
 // waitFree waits until the kernel says that nobody uses a workspace that is not
 // mounted here, for as long as HeldWait.
 func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
 	waited := time.Duration(0)
-	for wait := heldFirst; ; wait *= 2 {
+	for wait := heldFirst; ; wait = min(2*wait, heldMost) {
 		busy, err := m.busy(rec)
 		if err != nil || !busy {
 			return err
@@ -193,7 +194,7 @@ func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(min(wait, m.HeldWait)):
+		case <-time.After(wait):
 			waited += wait
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
@@ -158,6 +159,7 @@ func TestKeptIsDurable(t *testing.T) {
 func TestHeldWorkspace(t *testing.T) {
 	for _, mode := range []string{"shared", "keep"} {
 		w := newWorld(t)
+		w.held = time.Nanosecond
 		made, dir := w.open("v", "1", "mode", mode)
 		write(t, filepath.Join(dir, "mine"), "x")
 		h := hold(t, w.root, dir)
@@ -173,7 +175,7 @@ func TestHeldWorkspace(t *testing.T) {
 		w.release("v", "1")                // the engine's late Unmount
 		h.end()
 		var rec meta.Workspace
-		eventually(t, "the workspace to be free", func() bool {
+		testdir.Eventually(t, "the workspace to be free", func() bool {
 			var ok bool
 			var err error
 			rec, ok, err = w.m.Join(t.Context(), "v", "2")
@@ -371,7 +373,7 @@ func TestEnd(t *testing.T) {
 	if _, ok := w.m.Kept("v"); !ok || calls != 0 {
 		t.Errorf("kept: %v, %d calls", ok, calls)
 	}
-	eventually(t, "the failed end to be over", func() bool {
+	testdir.Eventually(t, "the failed end to be over", func() bool {
 		_, ok, err := w.m.Join(t.Context(), "v", "2")
 		return ok && err == nil
 	})

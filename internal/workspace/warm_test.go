@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // put writes a file of a workspace, with its directories.
@@ -228,7 +229,7 @@ func TestWarmOutlived(t *testing.T) {
 			put(t, dir, "nm/y", "overtook")
 		}
 		w.release("v", "2")
-		eventually(t, "the other one to go", func() bool {
+		testdir.Eventually(t, "the other one to go", func() bool {
 			_, err := os.Lstat(w.m.dir(other))
 			return os.IsNotExist(err)
 		})

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
@@ -207,19 +206,9 @@ func TestReset(t *testing.T) {
 // reaped waits until every workspace that has ended is gone, or a discard.
 func reaped(t *testing.T, w *world) {
 	t.Helper()
-	eventually(t, "every ended workspace to go", func() bool {
+	testdir.Eventually(t, "every ended workspace to go", func() bool {
 		return !slices.ContainsFunc(w.m.Workspaces(), func(rec meta.Workspace) bool { return rec.State == meta.Ended })
 	})
-}
-
-// eventually polls until done says so.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 func TestFailedOpenLeavesNothing(t *testing.T) {

@@ -1,10 +1,12 @@
-// Package testdir gives tests directories in which overlays can be mounted.
+// Package testdir gives tests directories in which overlays can be mounted, and
+// the patience that what happens there takes on a loaded machine.
 package testdir
 
 import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/helmdeck/repos/internal/overlay"
 )
@@ -46,6 +48,16 @@ func Unmount(t *testing.T, dir string) {
 		// One Detach may take another mount along, where mounts propagate.
 		if err != nil && !errors.Is(err, overlay.ErrNotMounted) {
 			t.Error(err)
+		}
+	}
+}
+
+// Eventually polls until done says so, and fails the test after two minutes.
+func Eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
 		}
 	}
 }

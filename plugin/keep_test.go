@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/admin"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// TestLostDatabaseKeeps: with the database go neither what volumes keep, nor
+// discards, nor what was restored; nor do they when all mounts have gone with it.
+func TestLostDatabaseKeeps(t *testing.T) {
+	s, data := remote(t), scratch(t)
+	p := start(t, data)
+	p.create("kept", map[string]string{"repo": s.URL("sample"), "ref": "main", "mode": "keep"})
+	write(t, filepath.Join(p.mount("kept", "1"), "mine"), "kept")
+	p.unmount("kept", "1")
+	p.create("lost", map[string]string{"repo": s.URL("sample"), "ref": "main"})
+	var ids []string
+	for _, text := range []string{"restored", "discarded"} {
+		write(t, filepath.Join(p.mount("lost", text), "mine"), text)
+		p.unmount("lost", text)
+		ids = append(ids, p.discards(t, len(ids)+1)[len(ids)].ID)
+	}
+	p.create("restored", map[string]string{"repo": s.URL("sample"), "restore": ids[0]})
+	p.stop()
+	testdir.Unmount(t, data)
+	if err := os.Remove(filepath.Join(p.at.data, "meta.db")); err != nil {
+		t.Fatal(err)
+	}
+
+	p = start(t, data)
+	for name, want := range map[string]string{"kept": "kept", "restored": "restored"} {
+		dir := p.mount(name, "2")
+		if got := read(t, filepath.Join(dir, "mine")); got != want {
+			t.Errorf("%s has %q", name, got)
+		}
+		if got := gitIn(t, dir, "status", "--porcelain"); got != "?? mine" {
+			t.Errorf("%s: status %q", name, got)
+		}
+		p.unmount(name, "2")
+	}
+	if d := p.discards(t, 1)[0]; d.ID != ids[1] || d.Volume != "lost" {
+		t.Errorf("discard %+v", d)
+	}
+	if err := admin.Dial(filepath.Join(data, adminSocket)).RemoveDiscard(t.Context(), ids[1]); err != nil {
+		t.Error(err)
+	}
+	p.discards(t, 0)
+}
+
+// discards waits until there are n, oldest end first, all of them counted.
+func (p *process) discards(t *testing.T, n int) []admin.Discard {
+	t.Helper()
+	client := admin.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
+	var list []admin.Discard
+	testdir.Eventually(t, "the discards", func() bool {
+		var err error
+		if list, err = client.Discards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range list {
+			if d.Changed == nil {
+				return false
+			}
+		}
+		return len(list) == n
+	})
+	return list
+}

@@ -60,5 +60,9 @@ func writeCABundle(data string, bundle []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path, durable.WriteFile(path, bytes.Join([][]byte{system, bundle}, []byte("\n")), 0o644)
+	want := bytes.Join([][]byte{system, bundle}, []byte("\n"))
+	if got, err := os.ReadFile(path); err == nil && bytes.Equal(got, want) {
+		return path, nil // a full disk takes no other
+	}
+	return path, durable.WriteFile(path, want, 0o644)
 }

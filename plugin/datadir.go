@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/overlay"
 )
 
 const (
@@ -17,6 +21,8 @@ const (
 	// one without.
 	markerFile = ".helmdeck-repos"
 	markerText = "Everything in this directory belongs to the volume plugin helmdeck/repos, which deletes what it has no use for.\n"
+	// featuresFile has what the last probe of overlayfs found.
+	featuresFile = ".overlay-features"
 	// reserveFile holds blocks for what has to be written to free others.
 	reserveFile = "reserve"
 )
@@ -59,4 +65,27 @@ func claim(dir string) error {
 		return nil // a full disk has to start; the next start marks it
 	}
 	return err
+}
+
+// probe says what overlayfs can do in the data directory. On a full disk that has
+// no room to try it, that is what the last start has found.
+func probe(dir string, reserve *disk.Reserve) (f overlay.Features, err error) {
+	path := filepath.Join(dir, featuresFile)
+	known, _ := os.ReadFile(path)
+	err = reserve.Retry(func() (err error) { f, err = overlay.Probe(dir); return err })
+	if errors.Is(err, unix.ENOSPC) && json.Unmarshal(known, &f) == nil {
+		return f, nil
+	}
+	if err != nil {
+		return overlay.Features{}, err
+	}
+	found, err := json.Marshal(f)
+	if err != nil || bytes.Equal(found, known) {
+		return f, err
+	}
+	err = durable.WriteFile(path, found, 0o644)
+	if errors.Is(err, unix.ENOSPC) {
+		err = nil
+	}
+	return f, err
 }

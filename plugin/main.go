@@ -28,7 +28,6 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/workspace"
 )
@@ -96,8 +95,8 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		}
 	}
 	reserve := disk.NewReserve(filepath.Join(at.data, reserveFile))
-	var features overlay.Features
-	if err := reserve.Retry(func() (err error) { features, err = overlay.Probe(at.data); return err }); err != nil {
+	features, err := probe(at.data, reserve)
+	if err != nil {
 		return err
 	}
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

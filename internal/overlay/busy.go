@@ -29,12 +29,21 @@ func Busy(upper, scratch string) (bool, error) {
 	return busy, nil
 }
 
+// PrepareBusy makes what Busy needs in scratch. Without it Busy does, and fails on
+// a full disk; with it, it needs no room.
+func PrepareBusy(scratch string) error {
+	for _, dir := range []string{"", "lower", "work"} {
+		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 func probeBusy(upper, scratch string) (bool, error) {
 	lower, work := filepath.Join(scratch, "lower"), filepath.Join(scratch, "work")
-	for _, dir := range []string{scratch, lower, work} {
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return false, err
-		}
+	if err := PrepareBusy(scratch); err != nil {
+		return false, err
 	}
 	dir, err := unix.Open(scratch, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -77,6 +86,10 @@ func probeBusy(upper, scratch string) (bool, error) {
 	err = c.create()
 	if errors.Is(err, unix.EBUSY) {
 		return true, nil
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		// The kernel looks at the upper before it writes anything: it is free.
+		return false, nil
 	}
 	return false, err
 }

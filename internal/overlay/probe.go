@@ -31,13 +31,16 @@ const (
 )
 
 // Probe mounts scratch overlays below dir and says what works. The error says
-// why overlays below dir are impossible and what to do. It leaves nothing
-// behind. Only one Probe of a directory may run at a time.
+// why overlays below dir are impossible and what to do, or that there was no room
+// to find out: ENOSPC. It leaves nothing behind. Only one Probe of a directory may run at a time.
 func Probe(dir string) (Features, error) {
 	root := filepath.Join(dir, probeDir)
 	f, err := probe(root)
 	if cerr := removeProbe(root); err == nil && cerr != nil {
 		return Features{}, fmt.Errorf("probe overlay in %q: %w", dir, cerr)
+	}
+	if noRoom(err) {
+		return Features{}, fmt.Errorf("probe overlay in %q: %w: %w", dir, unix.ENOSPC, err)
 	}
 	if err != nil {
 		return Features{}, fmt.Errorf("overlay mounts do not work in %q: %w: %s", dir, err, remedy(dir, err))
@@ -55,12 +58,26 @@ func probe(root string) (Features, error) {
 	var f Features
 	// Volatile first: without it each unmount below would sync the whole
 	// filesystem.
-	f.Volatile = try(filepath.Join(root, "volatile"), Spec{Volatile: true}, nil) == nil
+	err := try(filepath.Join(root, "volatile"), Spec{Volatile: true}, nil)
+	if noRoom(err) {
+		return Features{}, err
+	}
+	f.Volatile = err == nil
 	if err := try(filepath.Join(root, "basic"), Spec{Volatile: f.Volatile}, checkBasics); err != nil {
 		return Features{}, err
 	}
-	f.Metacopy = try(filepath.Join(root, "metacopy"), Spec{Volatile: f.Volatile, Metacopy: true}, checkMetacopy) == nil
+	err = try(filepath.Join(root, "metacopy"), Spec{Volatile: f.Volatile, Metacopy: true}, checkMetacopy)
+	if noRoom(err) {
+		return Features{}, err
+	}
+	f.Metacopy = err == nil
 	return f, nil
+}
+
+// noRoom reports whether a test failed because the disk is full, which says nothing
+// of what works. An overlay whose work directory finds no room is read-only.
+func noRoom(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
 }
 
 // removeProbe removes what is at root, mounts included.

@@ -19,6 +19,8 @@ type remover struct {
 	full     int   // directories that were not empty when they were left, likewise
 	err      error // the first of this pass
 	progress bool  // in this pass
+	// enough, if it is not nil, is called after a bite.
+	enough func()
 }
 
 // remove deletes the file or directory at path with all that is below. It goes
@@ -75,7 +77,9 @@ func (r *remover) Skip(e disk.Entry, err error) {
 func (r *remover) deleted(e disk.Entry, err error) (full bool) {
 	switch {
 	case err == nil:
-		r.removed.Add(1)
+		if r.removed.Add(1) == bite && r.enough != nil {
+			r.enough()
+		}
 		r.progress = true
 	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
 		return true
@@ -91,4 +95,16 @@ func (r *remover) fail(name string, err error) {
 	if r.err == nil {
 		r.err = fmt.Errorf("delete %q: %w", name, err)
 	}
+}
+
+// bite is how many files nibble deletes.
+const bite = 64
+
+// nibble deletes some of what is at path, to have room for its new name, and
+// reports whether there was anything.
+func nibble(path string) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r := &remover{enough: cancel}
+	return r.remove(ctx, path, nil).Removed > 0
 }

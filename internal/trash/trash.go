@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
@@ -95,7 +97,8 @@ func Open(dir string, report func(Report)) (*Trash, error) {
 // more, into the trash and queues its deletion. It does not sync: after a loss
 // of power path may be back. The entry that it returns begins with name, one
 // path element of at most 200 bytes. What path takes is measured in the
-// background.
+// background. On a disk that has no room for the entry, some of path is deleted
+// first.
 func (t *Trash) Put(path, name string) (entry string, err error) { return t.put(path, name, nil) }
 
 // PutSized is Put of something whose size is known.
@@ -108,7 +111,14 @@ func (t *Trash) put(path, name string, size *disk.Size) (string, error) {
 		return "", fmt.Errorf("put %q into the trash: name %q is not one path element of at most %d bytes", path, name, maxName)
 	}
 	e := &entry{path: filepath.Join(t.dir, entryName(name, size)), size: size}
-	if err := t.Retry(func() error { return durable.RenameVolatile(path, e.path) }); err != nil {
+	rename := func() error { return durable.RenameVolatile(path, e.path) }
+	err := t.Retry(rename)
+	for errors.Is(err, unix.ENOSPC) && nibble(path) {
+		if err = rename(); errors.Is(err, unix.ENOENT) {
+			return e.path, nil // there was no more of it
+		}
+	}
+	if err != nil {
 		return "", fmt.Errorf("put into the trash: %w", err)
 	}
 	failpoint.Hit("trash/put/renamed")

@@ -25,6 +25,10 @@ func (m *Manager) make(ctx context.Context, rec meta.Workspace, r Request) error
 			return err
 		}
 	}
+	// While there is room: it has to end on a full disk too.
+	if err := overlay.PrepareBusy(filepath.Join(dir, "probe")); err != nil {
+		return err
+	}
 	if err := m.putManifest(rec, false); err != nil {
 		return err
 	}

@@ -83,9 +83,13 @@ func DetachBelow(dir string) error {
 	return errors.Join(errs...)
 }
 
-// Fill takes every block that is left on a filesystem with a file at path, which must not be there.
+// Fill takes every block that is left on a filesystem with a file at path, which must not be there. Where there is not
+// even room for the file, none is made.
 func Fill(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, unix.ENOSPC) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/docker/go-plugins-helpers/volume"
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/testdisk"
+)
+
+// smallDisk returns a directory to start the plugin on, whose data is on a small
+// filesystem of its own, mounted at the second one.
+func smallDisk(t *testing.T, fs func(string) error) (base, data string) {
+	t.Helper()
+	base = scratch(t)
+	data = filepath.Join(base, "data")
+	if err := fs(data); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := testdisk.Eject(data); err != nil {
+			t.Error(err)
+		}
+	})
+	return base, data
+}
+
+// onSmallDisks runs a test on each of the filesystems that can be filled.
+func onSmallDisks(t *testing.T, f func(t *testing.T, base, data string)) {
+	for _, fs := range testdisk.Filesystems {
+		t.Run(fs.Name, func(t *testing.T) {
+			base, data := smallDisk(t, fs.Make)
+			f(t, base, data)
+		})
+	}
+}
+
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	if err := daemon.Poll(check); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// full is what every error for want of room says.
+var full = regexp.MustCompile(`no space left|out of disk`)
+
+// occupy takes all of the disk that is left, and returns what took it.
+func occupy(t *testing.T, data, name string) (path string) {
+	t.Helper()
+	path = filepath.Join(data, name)
+	if err := testdisk.Fill(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// vacate deletes what occupy made, if there was room for it.
+func vacate(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fillUp writes until the disk is full, as a container does that gets out of hand.
+func fillUp(dir string) error {
+	f, err := os.Create(filepath.Join(dir, "out-of-hand"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for chunk := 1 << 20; chunk > 0; {
+		_, err := f.Write(make([]byte, chunk))
+		switch {
+		case errors.Is(err, unix.ENOSPC):
+			chunk /= 2
+		case err != nil:
+			return err
+		}
+	}
+	if err := f.Sync(); err != nil && !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	return nil
+}
+
+// A full disk starts, its volumes can be asked for and removed, what filled it can
+// be ended and deleted, and all of it works again when there is room.
+func TestFullDiskStarts(t *testing.T) {
+	t.Setenv("DISCARD_TTL", "0")
+	server := remote(t)
+	onSmallDisks(t, func(t *testing.T, base, data string) {
+		p := start(t, base)
+		options := map[string]string{"repo": server.URL("sample")}
+		for _, name := range []string{"v", "w", "gone"} {
+			p.create(name, options)
+		}
+		dir := p.mount("v", "a")
+		if err := os.WriteFile(filepath.Join(dir, "work"), []byte("precious"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := fillUp(dir); err != nil {
+			t.Fatal(err)
+		}
+		filled := occupy(t, data, "fill")
+		p.stop()
+		// Somebody has written where the reserve was given up.
+		if err := os.Truncate(filepath.Join(data, reserveFile), 0); err != nil {
+			t.Fatal(err)
+		}
+		eaten := occupy(t, data, "eaten")
+		p = start(t, base)
+		for _, name := range []string{"v", "w", "gone"} {
+			p.get(name)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "work")); err != nil || string(got) != "precious" {
+			t.Errorf("the work of a container on the full disk: %q, %v", got, err)
+		}
+		if err := p.call(t.Context(), "VolumeDriver.Remove", volume.RemoveRequest{Name: "gone"}, nil); err != nil {
+			t.Errorf("remove a volume on the full disk: %v", err)
+		}
+		before, err := disk.SpaceOf(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.unmount("v", "a")
+		eventually(t, func() error {
+			after, err := disk.SpaceOf(data)
+			if err == nil && after.Free.Bytes-before.Free.Bytes < 100<<20 {
+				err = fmt.Errorf("%d bytes are free after the workspace has ended, %d before", after.Free.Bytes, before.Free.Bytes)
+			}
+			return err
+		})
+		dir = p.mount("w", "b")
+		if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
+			t.Errorf("a workspace after the full disk is not clean: %s", got)
+		}
+		p.unmount("w", "b")
+		vacate(t, filled, eaten)
+		eventually(t, func() error { return invariant.Structure(data) })
+	})
+}
+
+// Whatever a disk becomes full in, a fetch, a checkout, a workspace, a commit of the
+// database or the trash: the error says that it is full, nothing half is left, and
+// all works once there is room.
+func TestFullDiskAtEveryStep(t *testing.T) {
+	t.Setenv("DISCARD_TTL", "0")
+	server := remote(t)
+	onSmallDisks(t, func(t *testing.T, base, data string) {
+		p := start(t, base)
+		options := func(i int) map[string]string {
+			return map[string]string{"repo": server.URL("sample"), "subject": fmt.Sprint("s", i)}
+		}
+		// What there was before has no part in it.
+		p.create("before", options(-1))
+		before := p.mount("before", "a")
+		first := occupy(t, data, "fill")
+		info, err := os.Stat(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, failed, worked := info.Size(), 0, 0
+		fills := []string{first}
+		for i, room := range []int64{0, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20} {
+			fills = append(fills, occupy(t, data, fmt.Sprint("fill-", i)))
+			size -= room
+			if err := os.Truncate(first, size); err != nil {
+				t.Fatal(err)
+			}
+			name := fmt.Sprint("v", i)
+			err := p.tryCreate(name, options(i))
+			if err == nil {
+				if err = p.tryMount(name, "a"); err == nil {
+					worked++
+					p.unmount(name, "a")
+				}
+			}
+			if err != nil {
+				failed++
+				if !full.MatchString(err.Error()) {
+					t.Errorf("with %d bytes left: %v; want that the disk is full", room, err)
+				}
+			}
+			p.get("before")
+		}
+		if failed == 0 || worked == 0 {
+			t.Errorf("%d failed, %d worked: the room is not what it should be", failed, worked)
+		}
+		if got := gitIn(t, before, "status", "--porcelain"); got != "" {
+			t.Errorf("a workspace of before is not clean: %s", got)
+		}
+		p.unmount("before", "a")
+		vacate(t, fills...)
+		p.create("after", options(1000))
+		if got := gitIn(t, p.mount("after", "a"), "status", "--porcelain"); got != "" {
+			t.Errorf("a workspace of after is not clean: %s", got)
+		}
+		p.unmount("after", "a")
+		p.stop()
+		p = start(t, base)
+		eventually(t, func() error { return invariant.Structure(data) })
+		if err := invariant.Content(data); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A container fills the disk while others mount: they get what they asked for or an
+// error that says why not; when it ends there is room again.
+func TestContainerFillsTheDisk(t *testing.T) {
+	t.Setenv("DISCARD_TTL", "0")
+	server := remote(t)
+	onSmallDisks(t, func(t *testing.T, base, data string) {
+		p := start(t, base)
+		options := map[string]string{"repo": server.URL("sample")}
+		p.create("hungry", options)
+		p.create("other", options)
+		p.create("late", options)
+		dir := p.mount("hungry", "a")
+		other := p.mount("other", "first") // the clone is there
+		wrote := make(chan error, 1)
+		go func() { wrote <- fillUp(dir) }()
+		for i, writing := 0, true; writing; i++ {
+			select {
+			case err := <-wrote:
+				if err != nil {
+					t.Fatal(err)
+				}
+				writing = false
+			default:
+			}
+			id := fmt.Sprint(i)
+			switch err := p.tryMount("other", id); {
+			case err == nil:
+				p.unmount("other", id)
+			case !full.MatchString(err.Error()):
+				t.Errorf("mount %d: %v; want that the disk is full", i, err)
+			}
+		}
+		if err := p.tryMount("late", "a"); err == nil {
+			p.unmount("late", "a")
+		} else if !full.MatchString(err.Error()) {
+			t.Errorf("on the full disk: %v", err)
+		}
+		if got := gitIn(t, other, "rev-parse", "HEAD"); len(got) != 40 {
+			t.Errorf("a container beside it reads %q", got)
+		}
+		p.unmount("other", "first")
+		p.unmount("hungry", "a")
+		eventually(t, func() error { return p.tryMount("late", "b") })
+		p.unmount("late", "b")
+		eventually(t, func() error { return invariant.Structure(data) })
+		if strings.Contains(p.log.String(), "panic") {
+			t.Error("something panicked")
+		}
+	})
+}

@@ -42,7 +42,7 @@ func (r *report) page() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", name, strings.Join(l.cells, " | "))
 	}
-	fmt.Fprintf(&b, "\n## Targets\n\n%s, at %s files.\n\n| target | measured | limit | |\n| --- | ---: | ---: | --- |\n", r.verdict(), thousands(targetFiles))
+	fmt.Fprintf(&b, "\n## Targets\n\nThey are for %s files. %s.\n\n| target | measured | limit | |\n| --- | ---: | ---: | --- |\n", thousands(targetFiles), r.verdict())
 	for _, t := range r.Targets {
 		got, limit := t.figures()
 		fmt.Fprintf(&b, "| %s | %s (%s) | %s | %s |\n", t.Name, got, t.Note, limit, t.verdict())

@@ -114,7 +114,7 @@ func (r *report) verdict() string {
 	}
 	text := fmt.Sprintf("%d of %d targets met", met, len(r.Targets))
 	if missing := len(goals) - len(r.Targets); missing > 0 {
-		text += fmt.Sprintf("; for %d the rows were not measured", missing)
+		text += fmt.Sprintf("; %d more need rows that were not measured, at %s files", missing, thousands(targetFiles))
 	}
 	return text
 }

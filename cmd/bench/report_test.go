@@ -48,7 +48,7 @@ func TestTable(t *testing.T) {
 	}
 	var out strings.Builder
 	sample().print(&out)
-	for _, text := range []string{"1,000 files", "100,000 files", "  git clone ", " targets met; for "} {
+	for _, text := range []string{"1,000 files", "100,000 files", "  git clone ", " targets met; "} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("%q is not in the table:\n%s", text, out.String())
 		}
@@ -120,5 +120,20 @@ func TestLabelsStayApart(t *testing.T) {
 				t.Errorf("labels %q and %q are %s pixels apart", a.label, b.label, strconv.FormatFloat(d, 'f', 1, 64))
 			}
 		}
+	}
+}
+
+// TestPageOfTheProjectIsCurrent: what surrounds the figures is the program's.
+func TestPageOfTheProjectIsCurrent(t *testing.T) {
+	page, err := os.ReadFile("../../docs/" + pageName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(pageHead, "![")
+	if !strings.HasPrefix(string(page), head) || !strings.HasSuffix(string(page), pageFoot) {
+		t.Errorf("docs/%s is older than its text: run make performance", pageName)
+	}
+	if _, err := os.Stat("../../docs/" + plotName); err != nil {
+		t.Error(err)
 	}
 }

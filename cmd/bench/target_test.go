@@ -66,7 +66,7 @@ func TestTargets(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	r := &report{Targets: []target{{Met: true}, {}, {Met: true}}}
-	if got, want := r.verdict(), "2 of 3 targets met; for "; !strings.HasPrefix(got, want) {
+	if got, want := r.verdict(), "2 of 3 targets met; "; !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q at its beginning", got, want)
 	}
 	r.Targets = make([]target, len(goals))

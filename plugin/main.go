@@ -6,14 +6,10 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,10 +20,8 @@ import (
 	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/workspace"
 )
@@ -176,9 +170,6 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	})
 }
 
-// adminSocket lies beside the engine's, where root on the host can reach it.
-const adminSocket = "admin.sock"
-
 // sweep repairs what an earlier run left, while requests are answered already.
 func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clone.Manager, d *driver.Driver) {
 	err := errors.Join(w.Sweep(ctx), c.SweepAll(ctx), d.Sweep(ctx))
@@ -187,63 +178,6 @@ func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clo
 		return
 	}
 	log.Debug("sweep: done")
-}
-
-// serve answers on the sockets until ctx ends, and then lets the answers that are
-// under way be written.
-func serve(ctx context.Context, log *logrus.Logger, handlers map[string]http.Handler) error {
-	failed := make(chan error, len(handlers))
-	var servers []*http.Server
-	defer func() {
-		for _, s := range servers {
-			s.Close()
-		}
-	}()
-	for socket, h := range handlers {
-		l, err := listen(socket)
-		if err != nil {
-			return err
-		}
-		s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-		servers = append(servers, s)
-		go func() { failed <- fmt.Errorf("serve %s: %w", socket, s.Serve(l)) }()
-	}
-	log.WithField("sockets", slices.Sorted(maps.Keys(handlers))).Info("listening")
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	log.Info("stopping: workspaces stay mounted")
-	// The engine waits 10 s after TERM.
-	wait, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	for _, s := range servers {
-		if err := s.Shutdown(wait); err != nil {
-			log.WithError(err).Warn("stopping: requests were cut off")
-		}
-	}
-	return nil
-}
-
-// listen makes a socket that only root can connect to. One that is there is of a
-// process that died, for the database is ours.
-func listen(socket string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	// To connect takes the right to write, which our umask gave to nobody else.
-	if err := os.Chmod(socket, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }
 
 func reportTrash(log *logrus.Logger) func(trash.Report) {
@@ -255,86 +189,4 @@ func reportTrash(log *logrus.Logger) func(trash.Report) {
 		}
 		e.Debug("trash: deleted")
 	}
-}
-
-// openMeta opens the database. One that is damaged is set aside; then, and when
-// there is none, what it should say is read from the manifests: never an empty
-// start over data that is there.
-func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, error) {
-	path := filepath.Join(data, "meta.db")
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		if err := rebuild(data, boot, log); err != nil {
-			return nil, meta.State{}, err
-		}
-	}
-	db, state, err := meta.Open(path)
-	if !errors.Is(err, meta.ErrDamaged) {
-		return db, state, err
-	}
-	aside, asideErr := meta.SetAside(path, time.Now())
-	if asideErr != nil {
-		return nil, meta.State{}, errors.Join(err, asideErr)
-	}
-	log.WithError(err).Errorf("the database is damaged: it is set aside as %s and rebuilt from the manifests", aside)
-	failpoint.Hit("plugin/rebuild/aside")
-	if err := rebuild(data, boot, log); err != nil {
-		return nil, meta.State{}, err
-	}
-	return meta.Open(path)
-}
-
-// rebuild makes a database from the manifests, under a temporary name until it
-// is whole: an empty or a half one would be believed by the next start.
-func rebuild(data, boot string, log *logrus.Logger) error {
-	temp := filepath.Join(data, durable.TempPrefix+"meta.db")
-	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	db, _, err := meta.Open(temp)
-	if err != nil {
-		return err
-	}
-	failpoint.Hit("plugin/rebuild/empty")
-	if err := errors.Join(fill(db, data, boot, log), db.Close()); err != nil {
-		return err
-	}
-	failpoint.Hit("plugin/rebuild/filled")
-	err = durable.Rename(temp, filepath.Join(data, "meta.db"))
-	failpoint.Hit("plugin/rebuild/renamed")
-	return err
-}
-
-// fill fills an empty database from the manifests.
-func fill(db *meta.DB, data, boot string, log *logrus.Logger) error {
-	volumes, err := driver.Rebuild(data)
-	if err != nil {
-		log.WithError(err).Error("rebuild: volumes whose manifest can't be read are not listed")
-	}
-	clones, err := clone.Rebuild(data)
-	if err != nil {
-		return err
-	}
-	workspaces, trees, gitLayers, err := workspace.Rebuild(data, boot)
-	if err != nil {
-		return err
-	}
-	return db.Update(func(tx *meta.Tx) error {
-		var errs []error
-		for _, v := range volumes {
-			errs = append(errs, tx.PutVolume(v))
-		}
-		for _, c := range clones {
-			errs = append(errs, tx.PutClone(c))
-		}
-		for _, w := range workspaces {
-			errs = append(errs, tx.PutWorkspace(w))
-		}
-		for _, l := range trees {
-			errs = append(errs, tx.PutTree(l))
-		}
-		for _, l := range gitLayers {
-			errs = append(errs, tx.PutGitLayer(l))
-		}
-		return errors.Join(errs...)
-	})
 }

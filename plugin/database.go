@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/driver"
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// openMeta opens the database. One that is damaged is set aside; then, and when
+// there is none, what it should say is read from the manifests: never an empty
+// start over data that is there.
+func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, error) {
+	path := filepath.Join(data, "meta.db")
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		if err := rebuild(data, boot, log); err != nil {
+			return nil, meta.State{}, err
+		}
+	}
+	db, state, err := meta.Open(path)
+	if !errors.Is(err, meta.ErrDamaged) {
+		return db, state, err
+	}
+	aside, asideErr := meta.SetAside(path, time.Now())
+	if asideErr != nil {
+		return nil, meta.State{}, errors.Join(err, asideErr)
+	}
+	log.WithError(err).Errorf("the database is damaged: it is set aside as %s and rebuilt from the manifests", aside)
+	failpoint.Hit("plugin/rebuild/aside")
+	if err := rebuild(data, boot, log); err != nil {
+		return nil, meta.State{}, err
+	}
+	return meta.Open(path)
+}
+
+// rebuild makes a database from the manifests, under a temporary name until it
+// is whole: an empty or a half one would be believed by the next start.
+func rebuild(data, boot string, log *logrus.Logger) error {
+	temp := filepath.Join(data, durable.TempPrefix+"meta.db")
+	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	db, _, err := meta.Open(temp)
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("plugin/rebuild/empty")
+	if err := errors.Join(fill(db, data, boot, log), db.Close()); err != nil {
+		return err
+	}
+	failpoint.Hit("plugin/rebuild/filled")
+	err = durable.Rename(temp, filepath.Join(data, "meta.db"))
+	failpoint.Hit("plugin/rebuild/renamed")
+	return err
+}
+
+// fill fills an empty database from the manifests.
+func fill(db *meta.DB, data, boot string, log *logrus.Logger) error {
+	volumes, err := driver.Rebuild(data)
+	if err != nil {
+		log.WithError(err).Error("rebuild: volumes whose manifest can't be read are not listed")
+	}
+	clones, err := clone.Rebuild(data)
+	if err != nil {
+		return err
+	}
+	workspaces, trees, gitLayers, err := workspace.Rebuild(data, boot)
+	if err != nil {
+		return err
+	}
+	return db.Update(func(tx *meta.Tx) error {
+		var errs []error
+		for _, v := range volumes {
+			errs = append(errs, tx.PutVolume(v))
+		}
+		for _, c := range clones {
+			errs = append(errs, tx.PutClone(c))
+		}
+		for _, w := range workspaces {
+			errs = append(errs, tx.PutWorkspace(w))
+		}
+		for _, l := range trees {
+			errs = append(errs, tx.PutTree(l))
+		}
+		for _, l := range gitLayers {
+			errs = append(errs, tx.PutGitLayer(l))
+		}
+		return errors.Join(errs...)
+	})
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// adminSocket lies beside the engine's, where root on the host can reach it.
+const adminSocket = "admin.sock"
+
+// serve answers on the sockets until ctx ends, and then lets the answers that are
+// under way be written.
+func serve(ctx context.Context, log *logrus.Logger, handlers map[string]http.Handler) error {
+	failed := make(chan error, len(handlers))
+	var servers []*http.Server
+	defer func() {
+		for _, s := range servers {
+			s.Close()
+		}
+	}()
+	for socket, h := range handlers {
+		l, err := listen(socket)
+		if err != nil {
+			return err
+		}
+		s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+		servers = append(servers, s)
+		go func() { failed <- fmt.Errorf("serve %s: %w", socket, s.Serve(l)) }()
+	}
+	log.WithField("sockets", slices.Sorted(maps.Keys(handlers))).Info("listening")
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	log.Info("stopping: workspaces stay mounted")
+	// The engine waits 10 s after TERM.
+	wait, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	for _, s := range servers {
+		if err := s.Shutdown(wait); err != nil {
+			log.WithError(err).Warn("stopping: requests were cut off")
+		}
+	}
+	return nil
+}
+
+// listen makes a socket that only root can connect to. One that is there is of a
+// process that died, for the database is ours.
+func listen(socket string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	// To connect takes the right to write, which our umask gave to nobody else.
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}

@@ -28,21 +28,27 @@ func (m *Manager) EvictClone(ctx context.Context, key string) error {
 		}
 		takeOut(list)
 		c.mu.Unlock()
+		var others []func(*meta.Tx) error
+		var undos []func()
+		for _, evicting := range m.Evicting {
+			del, undo := evicting(key)
+			others, undos = append(others, del), append(undos, undo)
+		}
 		if err := m.DB.Update(func(tx *meta.Tx) error {
 			errs := []error{deleteRecords(tx, list), tx.DeleteClone(key)}
-			for _, evicting := range m.Evicting {
-				errs = append(errs, evicting(tx, key))
+			for _, del := range others {
+				errs = append(errs, del(tx))
 			}
 			return errors.Join(errs...)
 		}); err != nil {
+			for _, undo := range undos {
+				undo()
+			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.rec = rec
 			putBack(list)
 			return err
-		}
-		for _, evicted := range m.Evicted {
-			evicted(key)
 		}
 		failpoint.Hit("clone/evict/recorded")
 		c.swept.Store(false) // if the directory stays, the next Mount must not find it

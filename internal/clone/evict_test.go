@@ -27,9 +27,11 @@ func TestEvictClone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var evicted []string
-	w.m.Evicting = []func(*meta.Tx, string) error{func(_ *meta.Tx, key string) error {
+	undone := 0
+	refused := errors.New("refused")
+	w.m.Evicting = []func(string) (func(*meta.Tx) error, func()){func(key string) (func(*meta.Tx) error, func()) {
 		evicted = append(evicted, key)
-		return nil
+		return func(*meta.Tx) error { return refused }, func() { undone++ }
 	}}
 	s := w.spec("ref", "main")
 	c := w.clone(s)
@@ -56,10 +58,17 @@ func TestEvictClone(t *testing.T) {
 		t.Errorf("evicted %q while it was busy", evicted)
 	}
 	w.idle(c)
+	if err := evict(); !errors.Is(err, refused) || undone != 1 {
+		t.Errorf("a transaction that fails: %v, undone %d times", err, undone)
+	}
+	if info := w.m.Inventory()[0]; info.Busy != "" || len(info.Layers) != 2 || len(info.Stores) != 1 {
+		t.Errorf("after a transaction that failed: %+v", info)
+	}
+	refused, evicted = nil, nil
 	if err := evict(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(evicted, []string{c.key}) {
+	if !slices.Equal(evicted, []string{c.key}) || undone != 1 {
 		t.Errorf("hooks were told of %q", evicted)
 	}
 	if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
@@ -105,10 +114,10 @@ func TestMountDuringAnEviction(t *testing.T) {
 	c := w.clone(s)
 	w.prepare(s).Release()
 	began, goOn := make(chan struct{}), make(chan struct{})
-	w.m.Evicting = []func(*meta.Tx, string) error{func(*meta.Tx, string) error {
+	w.m.Evicting = []func(string) (func(*meta.Tx) error, func()){func(string) (func(*meta.Tx) error, func()) {
 		close(began)
 		<-goOn
-		return nil
+		return func(*meta.Tx) error { return nil }, func() {}
 	}}
 	w.server.Reset()
 	w.idle(c)

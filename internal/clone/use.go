@@ -35,6 +35,15 @@ func (c *Clone) Use(ctx context.Context) (release func(), err error) {
 	}
 }
 
+// Use is Clone.Use of a clone's key, for those who know no more of it.
+func (m *Manager) Use(ctx context.Context, key string) (release func(), err error) {
+	c := m.Lookup(key)
+	if c == nil {
+		return func() {}, nil // nothing to be evicted
+	}
+	return c.Use(ctx)
+}
+
 // shareUsing is share for work on the clone's directory: it may go on when nobody
 // who has begun it still waits, so it uses the clone itself.
 func shareUsing[T any](ctx context.Context, c *Clone, key string, f func(ctx context.Context) (T, error)) (T, error) {

@@ -29,6 +29,12 @@ func (m *Manager) flattenSoon(clone, key string) {
 		return
 	}
 	m.Background(func(ctx context.Context) {
+		release, err := m.Use(ctx, clone)
+		if err != nil {
+			m.tooLong(clone, key, err)
+			return
+		}
+		defer release()
 		for {
 			h, ok := m.tooLong(clone, key, nil)
 			if !ok {

@@ -69,6 +69,7 @@ func (w *world) start(boot string) {
 		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: time.Now, Wait: time.Minute,
 		Sync:       func(context.Context) error { return durable.SyncFS(dir) },
 		Background: func(f func(context.Context)) { w.work.Go(func() { f(ctx) }) },
+		Use:        func(context.Context, string) (func(), error) { return func() {}, nil },
 	}, state)
 	w.stop = sync.OnceFunc(func() {
 		w.work.Wait()

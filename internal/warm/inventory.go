@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -84,27 +83,26 @@ func (m *Manager) Evict(ctx context.Context, clone, key string) error {
 	return m.commit(clone, change{gone: []string{key}})
 }
 
-// Evicting deletes, within the transaction that evicts a clone, what is recorded
-// for it; Evicted forgets it.
-func (m *Manager) Evicting(tx *meta.Tx, clone string) error {
-	m.mu.Lock()
-	c := m.cloneLocked(clone)
-	heads, layers := maps.Clone(c.heads), maps.Clone(c.layers)
-	m.mu.Unlock()
-	var errs []error
-	for _, h := range heads {
-		errs = append(errs, tx.DeleteWarmHead(h))
-	}
-	for _, l := range layers {
-		errs = append(errs, tx.DeleteWarmLayer(l))
-	}
-	return errors.Join(errs...)
-}
-
-// Evicted is called once the records of a clone are gone, and before its directory
-// is.
-func (m *Manager) Evicted(clone string) {
+// Evicting takes what there is of a clone out of memory, while nobody uses it. It
+// returns what deletes the records, and what undoes the first if that fails.
+func (m *Manager) Evicting(clone string) (del func(*meta.Tx) error, undo func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	c := m.cloneLocked(clone)
 	delete(m.clones, clone)
+	del = func(tx *meta.Tx) error {
+		var errs []error
+		for _, h := range c.heads {
+			errs = append(errs, tx.DeleteWarmHead(h))
+		}
+		for _, l := range c.layers {
+			errs = append(errs, tx.DeleteWarmLayer(l))
+		}
+		return errors.Join(errs...)
+	}
+	return del, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.clones[clone] = c
+	}
 }

@@ -28,6 +28,8 @@ type Config struct {
 	// Background runs a function with a context that ends when the plugin does,
 	// and waits for it then.
 	Background func(func(ctx context.Context))
+	// Use keeps a clone from being evicted until release is called.
+	Use func(ctx context.Context, clone string) (release func(), err error)
 	// Sync writes everything below the root to disk.
 	Sync func(ctx context.Context) error
 	// Wait is how long a Take waits for ends of workspaces that may move its heads.

@@ -103,10 +103,9 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		caches: make(map[cache]time.Time),
 	}
 	m.Warm = warm.NewManager(warm.Config{
-		Root: c.Root, Boot: c.Clones.Boot, DB: c.DB, Trash: c.Trash, Log: c.Log, Now: c.Now, Background: c.Clones.Background, Sync: c.Clones.Sync,
+		Root: c.Root, Boot: c.Clones.Boot, DB: c.DB, Trash: c.Trash, Log: c.Log, Now: c.Now, Background: c.Clones.Background, Use: c.Clones.Use, Sync: c.Clones.Sync,
 	}, state)
 	c.Clones.Evicting = append(c.Clones.Evicting, m.Warm.Evicting)
-	c.Clones.Evicted = append(c.Clones.Evicted, m.Warm.Evicted)
 	points, err := overlay.Mounts(filepath.Join(c.Root, "clones"))
 	if err != nil {
 		return nil, err

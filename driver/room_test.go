@@ -1,0 +1,73 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testdisk"
+)
+
+// TestMountWithoutInodes: a Mount that finds everything built and no inode for its
+// workspace has room made, once, and else says what is missing.
+func TestMountWithoutInodes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.close()
+	dir := filepath.Join(scratch(t), "disk")
+	if err := testdisk.Ext4(dir, 64<<20, "-N", "2048"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := testdisk.Eject(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	root, fill := filepath.Join(dir, "data"), filepath.Join(dir, "fill")
+	if err := errors.Join(os.Mkdir(root, 0o755), os.Mkdir(fill, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	w.start(root)
+	t.Cleanup(w.close) // before the disk goes
+	w.create("v")
+	w.mountOK("v", "first")
+	w.unmountOK("v", "first")
+	testdir.Eventually(t, "the end of what goes on in the background", func() bool {
+		info := w.Clones.Inventory()[0]
+		return info.Busy == ""
+	})
+	for i := 0; ; i++ {
+		err := os.WriteFile(filepath.Join(fill, fmt.Sprint(i)), nil, 0o600)
+		if clone.NoSpace(err) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := 0
+	held := errors.New("10 inodes are missing; volume x holds them")
+	w.Clones.MakeRoom = func(context.Context, disk.Size) error {
+		asked++
+		return held
+	}
+	_, err := w.Mount(t.Context(), "v", "1")
+	wantErr(t, "mount without room", err, "no space left", held.Error())
+	if got := w.Workspaces.Leases("v"); asked != 1 || len(got) > 0 {
+		t.Errorf("room was to be made %d times, leases %+v; want once, and none", asked, got)
+	}
+	w.Clones.MakeRoom = func(context.Context, disk.Size) error {
+		asked++
+		return os.RemoveAll(fill)
+	}
+	if _, err := os.Lstat(filepath.Join(w.mountOK("v", "2"), "README.md")); err != nil || asked != 2 {
+		t.Errorf("mount: %v; room was made %d times", err, asked-1)
+	}
+	w.unmountOK("v", "2")
+}

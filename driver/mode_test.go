@@ -333,27 +333,6 @@ func TestDockerCp(t *testing.T) {
 	})
 }
 
-// TestSubjectMaxLeases: the setting is said, and who has them.
-func TestSubjectMaxLeases(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.maxLeases = 2
-	w.restart()
-	w.create("v")
-	w.create("w", "mode", "shared")
-	w.create("other", "subject", "other")
-	w.mountOK("v", "1")
-	w.mountOK("w", "1")
-	w.mountOK("w", "1") // docker cp
-	for _, name := range []string{"v", "w"} {
-		_, err := w.Mount(t.Context(), name, "2")
-		wantErr(t, "mount", err, fmt.Sprintf("volume %q", name), "2 mounts", "SUBJECT_MAX_LEASES allows 2", `"v" (1), "w" (1)`)
-	}
-	w.mountOK("other", "1")
-	w.unmountOK("v", "1")
-	w.mountOK("w", "2")
-}
-
 // TestSlowFirstMount: who waits for the first mount of a volume keeps nobody else
 // waiting, and gets the same workspace.
 func TestSlowFirstMount(t *testing.T) {
@@ -383,4 +362,19 @@ func TestSlowFirstMount(t *testing.T) {
 			t.Errorf("mounted at %q and %q", first, second)
 		}
 	})
+}
+
+// TestSharedAsksOnce: only who makes the workspace asks the remote.
+func TestSharedAsksOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v", "mode", "shared")
+	w.mountOK("v", "1") // after which what Create began in the background may still be asking
+	w.close()
+	w.start(w.Root)
+	w.server.Reset()
+	w.mountOK("v", "2")
+	if got := w.server.Stats("r"); got.LsRefs != 0 || got.Fetches != 0 {
+		t.Errorf("the server saw %+v", got)
+	}
 }

@@ -102,7 +102,9 @@ func (d *Driver) mount(ctx context.Context, h *handle, id string) (rec meta.Work
 		var ok bool
 		rec, ok, err = d.Workspaces.Join(waiting, h.rec.Name, id)
 		if ok {
-			d.lookBehind(h)
+			if h.opts.Mode == volume.ModeKeep {
+				d.lookBehind(h)
+			}
 			return rec, false, nil
 		}
 		if err == nil && h.opts.Restore != "" {

@@ -1,13 +1,18 @@
 package crash
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/helmdeck/repos/internal/admin"
+	"github.com/helmdeck/repos/tests/daemon"
 )
 
 // scenario is something that the plugin does, and the points on its way. A point may have the number of the hit that
@@ -175,6 +180,24 @@ var scenarios = []scenario{{
 	do:     func(w *world) error { return w.forget(done) },
 	points: []string{"workspace/remove/recorded", "workspace/remove/renamed", "trash/remove/begun", "trash/remove/emptied"},
 }, {
+	name:    "evict a clone",
+	prepare: func(w *world) { w.must(w.create("other", cold), w.visit("other", "o"), w.unmount("other", "o")) },
+	do: func(w *world) error {
+		return errors.Join(w.evict(), w.visit("other", w.id("o")), w.unmount("other", w.id("o")))
+	},
+	points: []string{"clone/evict/recorded", "trash/put/renamed", "clone/evict/renamed", "trash/remove/begun", "trash/remove/emptied"},
+}, {
+	// One clone is in use, and the other's cache is the next to go.
+	name: "evict a cache",
+	bare: true, settings: []string{"MAX_SIZE=8MiB", "DISCARD_TTL=0"},
+	prepare: func(w *world) {
+		w.must(w.fill("held", "h1", 4<<20), w.create("other", cold), w.visit("other", "o"), w.unmount("other", "o"))
+	},
+	do: func(w *world) error {
+		return errors.Join(w.visit("other", w.id("o")), w.fill("other", w.id("o"), 5<<20), w.unmount("other", w.id("o")), w.sweepCache())
+	},
+	points: []string{"clone/evict-cache/renamed"},
+}, {
 	name:    "unmount of build state",
 	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.build("warm", "w0")) },
 	do:      func(w *world) error { return w.build("warm", w.id("w")) },
@@ -244,7 +267,45 @@ func older(w *world) {
 	w.must(err, db.Close())
 }
 
-// later are points that no request leads to yet.
-var later = []string{
-	"clone/evict-cache/renamed", "clone/evict/recorded", "clone/evict/renamed",
+// evict deletes the cold clone, once nothing is at work on it.
+func (w *world) evict() error {
+	return daemon.Poll(func() error {
+		paths, err := filepath.Glob(w.path("clones/cold/*"))
+		if err != nil || len(paths) == 0 {
+			return err // it went in the run before
+		}
+		err = w.d.Admin.EvictClone(context.Background(), "cold/"+filepath.Base(paths[0]))
+		var refused *admin.Error
+		if errors.As(err, &refused) && refused.Status == http.StatusConflict {
+			return err
+		}
+		return final(err)
+	})
+}
+
+// sweepCache has the janitor sweep until it has evicted the cache of the cold clone, which is to be measured first.
+func (w *world) sweepCache() error {
+	return daemon.Poll(func() error {
+		if _, err := w.d.Admin.Sweep(context.Background()); err != nil {
+			return final(err)
+		}
+		if paths, err := filepath.Glob(w.path("clones/cold/*/cache/0")); err != nil || len(paths) > 0 {
+			return fmt.Errorf("%q is there: %w", paths, err)
+		}
+		return nil
+	})
+}
+
+// final has a poll end, well or not.
+func final(err error) error {
+	if err == nil {
+		return nil
+	}
+	return daemon.Final(err)
+}
+
+// fill writes so many bytes into the cache.
+func (w *world) fill(volume, id string, bytes int) error {
+	path := filepath.Join(w.leases[lease{volume, id}].dir, ".hdcache", "npm", "large")
+	return os.WriteFile(path, make([]byte, bytes), 0o644)
 }

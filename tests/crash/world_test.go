@@ -35,7 +35,8 @@ type world struct {
 	discards map[string]bool   // texts that were in a workspace when it was unmounted
 	built    map[string]bool   // texts that were build state
 	unsure   map[any]bool
-	round    int // how often the case has done what it does
+	forgets  bool // there are no discards
+	round    int  // how often the case has done what it does
 }
 
 type lease struct{ volume, id string }
@@ -277,7 +278,7 @@ func (w *world) unmount(volume, id string) error {
 		return err
 	}
 	delete(w.unsure, l)
-	if h, ok := w.leases[l]; ok && h.text != "" && w.kept[volume] == "" {
+	if h, ok := w.leases[l]; ok && h.text != "" && w.kept[volume] == "" && !w.forgets {
 		w.discards[h.text] = true
 	}
 	delete(w.leases, l)

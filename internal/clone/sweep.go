@@ -214,6 +214,11 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 		}
 		errs = append(errs, m.sweepStranger(ctx, key, dir))
 	}
+	subjects, err := filepath.Glob(filepath.Join(m.Root, "clones", "*"))
+	errs = append(errs, err)
+	for _, dir := range subjects {
+		_ = os.Remove(dir) // not empty: it has clones
+	}
 	for _, c := range m.all() {
 		c.measureRestored()
 	}

@@ -143,7 +143,7 @@ func TestSweepTrashesStrangers(t *testing.T) {
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	key := w.clone(s).key
-	for _, dir := range []string{"clones/other/0123456789abcdef/store/full.git", "clones/other/fedcba9876543210"} {
+	for _, dir := range []string{"clones/other/0123456789abcdef/store/full.git", "clones/other/fedcba9876543210", "clones/empty"} {
 		if err := os.MkdirAll(filepath.Join(w.root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}

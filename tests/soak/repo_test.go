@@ -25,8 +25,9 @@ type repo struct {
 	mu      sync.Mutex
 	commits []string // of main, oldest first
 	trees   map[string]tree
-	// working counts who may have the clone in use, and worked is when the last one ended: it is not to be evicted.
-	working int
+	// working are those who may have the clone in use, with the number of commits when they began, and worked is when
+	// the last one ended: it is not to be evicted.
+	working map[*int]bool
 	worked  time.Time
 	keeping bool // a volume keeps a workspace of it
 }
@@ -37,7 +38,7 @@ type tree map[string]string
 // newRepo makes a repository and knows what a checkout of it has, from git itself.
 func newRepo(server *gitserver.Server, n int) (*repo, error) {
 	name := fmt.Sprint("s", n)
-	r := &repo{name: name, path: server.Path(name), url: server.URL(name), trees: make(map[string]tree)}
+	r := &repo{name: name, path: server.Path(name), url: server.URL(name), trees: make(map[string]tree), working: make(map[*int]bool)}
 	if _, err := gitserver.Generate(r.path, gitserver.Spec{Seed: uint64(n), Files: 30, Commits: 2, Changes: 5}); err != nil {
 		return nil, err
 	}
@@ -80,22 +81,28 @@ func (r *repo) push(content string) error {
 	return nil
 }
 
-// newest is the number of commits that were pushed for sure.
+// newest is the number of commits that a mount must know of: those that were there when the first of those began who
+// are at work now, for mounts at the same time ask the remote together.
 func (r *repo) newest() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.commits)
+	n := len(r.commits)
+	for began := range r.working {
+		n = min(n, *began)
+	}
+	return n
 }
 
 // use says that the clone may be in use until done is called.
 func (r *repo) use() (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.working++
+	began := len(r.commits)
+	r.working[&began] = true
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.working--
+		delete(r.working, &began)
 		r.worked = time.Now()
 	}
 }
@@ -104,7 +111,7 @@ func (r *repo) use() (done func()) {
 func (r *repo) untouchable(since time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.working > 0 || r.keeping || !r.worked.Before(since)
+	return len(r.working) > 0 || r.keeping || !r.worked.Before(since)
 }
 
 // check says what in a workspace is not as in its commit, which must be one of the newest, but for own files. A new

@@ -165,11 +165,12 @@ func (p *planner) look(i int) {
 			class = never
 		}
 		p.items[c.first+n] = item{part.Size.Bytes, part.Size.Inodes, uint32(i), p.age(part.Used), class, false}
-		// A layer under a discard goes with the clone, once the discard has gone.
+		// A layer under a discard goes with the clone, once the discard has gone; and
+		// so does what could not be evicted alone.
 		switch {
 		case part.Kind == Upper:
 			c.hold = c.hold.and(part.Held.or(Leased))
-		case part.Held != Pinned:
+		case part.Held != Pinned && part.Held != Failed:
 			c.hold = c.hold.and(part.Held)
 		}
 	}

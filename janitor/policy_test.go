@@ -65,6 +65,8 @@ func TestDecide(t *testing.T) {
 		{"a clone past TTL whose eviction failed", week, big, 0, "t/a 8d 10 failed", "", ""},
 		{"a clone past TTL with an upper", week, big, 0, "t/a 8d 10; upper u 1h 1", "", ""},
 		{"a clone past TTL with a part that is held", week, big, 0, "t/a 8d 10; cache c 8d 1 busy", "", ""},
+		{"a clone past TTL with a part whose eviction failed", week, big, 0, "t/a 8d 10; warm w 8d 1 failed", "ttl t/a", ""},
+		{"a clone past TTL with a discard whose eviction failed", week, big, 0, "t/a 8d 10; discard d 8d 1 failed", "", ""},
 		{"a clone past TTL with a discard before its time", week, big, 0, "t/a 8d 10; tree x 8d 1 pinned; discard d 1h 1", "", ""},
 		{"a clone past TTL goes with its last discard", week, big, 0, "t/a 8d 10; tree x 8d 1 pinned; discard d 25h 1", "expired t/a/d, ttl t/a", ""},
 		{"a new clone has been used when it was made", week, big, 0, "t/a 8d 10 new\n t/b 6d 10 new", "ttl t/a", ""},

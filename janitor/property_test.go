@@ -116,7 +116,7 @@ func TestNothingHeldIsPlanned(t *testing.T) {
 				}
 				for _, p := range c.Parts {
 					switch {
-					case e.Kind == WholeClone && p.Held != Free && p.Held != Pinned:
+					case e.Kind == WholeClone && p.Held != Free && p.Held != Pinned && p.Held != Failed:
 						t.Errorf("%+v, with a part that is held: %+v", e, p)
 					case e.Kind == WholeClone && p.Kind == Upper:
 						t.Errorf("%+v, with a workspace", e)
@@ -229,7 +229,7 @@ func TestLimitsHold(t *testing.T) {
 // clean reports whether nothing in a clone is held or a discard.
 func clean(c Clone) bool {
 	return c.Held == Free && !slices.ContainsFunc(c.Parts, func(p Part) bool {
-		return p.Kind == Upper || p.Kind == Discard || p.Held != Free && p.Held != Pinned
+		return p.Kind == Upper || p.Kind == Discard || p.Held != Free && p.Held != Pinned && p.Held != Failed
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
@@ -151,7 +152,8 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 			return err
 		}
 	}
-	if err := d.writeManifest(rec); err != nil {
+	write := func() (struct{}, error) { return struct{}{}, d.writeManifest(rec) }
+	if _, err := clone.WithRoom(ctx, d.Clones, disk.Size{}, write); err != nil {
 		return err
 	}
 	failpoint.Hit("driver/create/manifest")

@@ -253,8 +253,8 @@ func TestContainerFillsTheDisk(t *testing.T) {
 		}
 		if err := p.tryMount("late", "a"); err == nil {
 			p.unmount("late", "a")
-		} else if !full.MatchString(err.Error()) {
-			t.Errorf("on the full disk: %v", err)
+		} else if !full.MatchString(err.Error()) || !strings.Contains(err.Error(), " missing") || !strings.Contains(err.Error(), `"hungry"`) {
+			t.Errorf("on the full disk: %v; want how much is missing and who has it", err)
 		}
 		if got := gitIn(t, other, "rev-parse", "HEAD"); len(got) != 40 {
 			t.Errorf("a container beside it reads %q", got)
@@ -267,5 +267,26 @@ func TestContainerFillsTheDisk(t *testing.T) {
 		if strings.Contains(p.log.String(), "panic") {
 			t.Error("something panicked")
 		}
+	})
+}
+
+// A mount on a disk that is full of what can be evicted gets its room.
+func TestFullDiskMakesRoom(t *testing.T) {
+	server := remote(t)
+	onSmallDisks(t, func(t *testing.T, base, data string) {
+		p := start(t, base)
+		options := map[string]string{"repo": server.URL("sample")}
+		p.create("hungry", options)
+		if err := fillUp(p.mount("hungry", "a")); err != nil {
+			t.Fatal(err)
+		}
+		p.unmount("hungry", "a")
+		options["subject"] = "another"
+		// Until the kernel says that the workspace is free, it can't be evicted.
+		eventually(t, func() error { return p.tryCreate("late", options) })
+		eventually(t, func() error { return p.tryMount("late", "a") })
+		p.waitFor("evicted")
+		p.unmount("late", "a")
+		eventually(t, func() error { return invariant.Structure(data) })
 	})
 }

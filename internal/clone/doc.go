@@ -14,7 +14,8 @@
 //	  workspaces/<id>/    (package workspace)
 //
 // A caller may rely on this: a layer never changes once Prepare has returned
-// it, and is not deleted before the Checkout is released. Fetches and builds go
+// it, and is not deleted before the Checkout is released; a clone that somebody
+// uses (Use), or whose layers somebody holds, is not evicted. Fetches and builds go
 // on in the background when the caller's context ends, so that the next Prepare
 // finds them done; concurrent callers share them. The state that Status shows
 // is in memory and is never held while something is read, run or written.

@@ -140,6 +140,11 @@ func (m *Manager) EvictDiscard(id string) error {
 	return m.remove(w)
 }
 
+// notYet is about a workspace that may become a discard.
+func notYet(id string) error {
+	return &InUseError{fmt.Sprintf("workspace %q has just ended, or a container still uses it: run it again when it is listed", id)}
+}
+
 // take lets one at a time restore or evict a discard.
 func (m *Manager) take(id string) (w *workspace, done func(), err error) {
 	m.mu.Lock()
@@ -148,6 +153,8 @@ func (m *Manager) take(id string) (w *workspace, done func(), err error) {
 	switch {
 	case ok && w.rec.State == meta.Live && w.rec.Restored:
 		return nil, nil, &InUseError{fmt.Sprintf("discard %q was restored already: volume %q has it", id, w.rec.Volume)}
+	case ok && w.rec.State == meta.Ended:
+		return nil, nil, notYet(id)
 	case !ok || w.rec.State != meta.Discarded:
 		return nil, nil, &NoDiscardError{id}
 	case w.taken:

@@ -168,6 +168,11 @@ func TestHeldWorkspace(t *testing.T) {
 		w.restart()
 		for range 2 {
 			_, _, err := w.m.Join(t.Context(), "v", "2")
+			if ended := mode == "shared"; ended {
+				_, err := w.m.Discarded(made.ID)
+				refused(t, "Discarded", err, made.ID, "a container still uses it")
+				refused(t, "Evict", w.m.EvictDiscard(made.ID), "a container still uses it")
+			}
 			refused(t, mode+": Join", err, `volume "v"`, "a container that outlived", "docker ps --filter volume=v", "run it again")
 			w.restart()
 		}

@@ -13,12 +13,16 @@ import (
 
 // Discarded returns the record of a discard, which is not to be changed, or, if it
 // was restored, of the workspace that it has become. The error is a
-// *NoDiscardError if there is neither.
+// *NoDiscardError if there is neither, and an *InUseError while it is on its way.
 func (m *Manager) Discarded(id string) (meta.Workspace, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if w, ok := m.all[id]; ok && (w.rec.State == meta.Discarded || w.rec.State == meta.Live && w.rec.Restored) {
+	w, ok := m.all[id]
+	switch {
+	case ok && (w.rec.State == meta.Discarded || w.rec.State == meta.Live && w.rec.Restored):
 		return w.rec, nil
+	case ok && w.rec.State == meta.Ended:
+		return meta.Workspace{}, notYet(id)
 	}
 	return meta.Workspace{}, &NoDiscardError{id}
 }

@@ -9,10 +9,7 @@
 package crash
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,51 +21,29 @@ import (
 )
 
 var (
-	// scratch holds everything of this run: open to the fetching uid, and short, for it is in the paths of sockets.
-	scratch string
-	// program is the plugin's, with its failpoints.
-	program string
+	scratch string // holds everything of this run
+	program string // the plugin's, with its failpoints
 	server  *gitserver.Server
 )
 
 func TestMain(m *testing.M) {
-	code, err := prepare(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "crash:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func prepare(m *testing.M) (code int, err error) {
-	log.SetOutput(io.Discard) // net/http/cgi complains of every client that hangs up
-	if os.Geteuid() != 0 {
-		return 1, errors.New("run the tests as root: they mount")
-	}
-	if scratch, err = os.MkdirTemp("/var/tmp", "hd-crash-"); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	if err := os.Chmod(scratch, 0o755); err != nil {
-		return 1, err
-	}
-	if program, err = daemon.Build(scratch, "failpoints"); err != nil {
-		return 1, err
-	}
-	repositories := filepath.Join(scratch, "repos")
-	if err := os.Mkdir(repositories, 0o755); err != nil {
-		return 1, err
-	}
-	if server, err = gitserver.Start(repositories); err != nil {
-		return 1, err
-	}
-	defer server.Close()
-	code = m.Run()
-	slices.Sort(lines)
-	for _, line := range lines {
-		fmt.Println(line)
-	}
-	return code, nil
+	daemon.Main("crash", []string{"failpoints"}, func(dir, built string) (code int, err error) {
+		scratch, program = dir, built
+		repositories := filepath.Join(scratch, "repos")
+		if err := os.Mkdir(repositories, 0o755); err != nil {
+			return 1, err
+		}
+		if server, err = gitserver.Start(repositories); err != nil {
+			return 1, err
+		}
+		defer server.Close()
+		code = m.Run()
+		slices.Sort(lines)
+		for _, line := range lines {
+			fmt.Println(line)
+		}
+		return code, nil
+	})
 }
 
 var (

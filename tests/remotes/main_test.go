@@ -8,9 +8,6 @@ package remotes
 
 import (
 	"fmt"
-	"io"
-	"log"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,33 +20,15 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	code, err := prepare(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "remotes:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func prepare(m *testing.M) (code int, err error) {
-	log.SetOutput(io.Discard) // net/http/cgi complains of every client that hangs up
-	if os.Geteuid() != 0 {
-		return 1, fmt.Errorf("run them as root: they mount")
-	}
-	dir, err := os.MkdirTemp("", "helmdeck-remotes-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	if program, err = daemon.Build(dir); err != nil {
-		return 1, err
-	}
-	code = m.Run()
-	slices.Sort(lines)
-	for _, line := range lines {
-		fmt.Println(line)
-	}
-	return code, nil
+	daemon.Main("remotes", nil, func(_, built string) (int, error) {
+		program = built
+		code := m.Run()
+		slices.Sort(lines)
+		for _, line := range lines {
+			fmt.Println(line)
+		}
+		return code, nil
+	})
 }
 
 var (

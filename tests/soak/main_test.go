@@ -6,12 +6,7 @@
 package soak
 
 import (
-	"errors"
 	"flag"
-	"fmt"
-	"io"
-	"log"
-	"os"
 	"testing"
 	"time"
 
@@ -21,35 +16,14 @@ import (
 var duration = flag.Duration("duration", 15*time.Second, "how long to work at least")
 
 var (
-	// scratch holds everything of this run: open to the fetching uid, and short, for it is in the paths of sockets.
-	scratch string
-	program string
+	scratch string // holds everything of this run
+	program string // the plugin's
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code, err := prepare(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func prepare(m *testing.M) (code int, err error) {
-	log.SetOutput(io.Discard) // net/http/cgi complains of every client that hangs up
-	if os.Geteuid() != 0 {
-		return 1, errors.New("run the tests as root: they mount")
-	}
-	if scratch, err = os.MkdirTemp("/var/tmp", "hd-soak-"); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	if err := os.Chmod(scratch, 0o755); err != nil {
-		return 1, err
-	}
-	if program, err = daemon.Build(scratch); err != nil {
-		return 1, err
-	}
-	return m.Run(), nil
+	daemon.Main("soak", nil, func(dir, built string) (int, error) {
+		scratch, program = dir, built
+		return m.Run(), nil
+	})
 }

@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+)
+
+// Main runs the tests of a package that starts the program, built with tags, and ends the process with the code of run.
+// scratch is a directory for all of them, open to the fetching uid, and short, for it is in the paths of sockets.
+func Main(name string, tags []string, run func(scratch, program string) (code int, err error)) {
+	code, err := prepared(name, tags, run)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func prepared(name string, tags []string, run func(scratch, program string) (int, error)) (code int, err error) {
+	log.SetOutput(io.Discard) // net/http/cgi complains of every client that hangs up
+	if os.Geteuid() != 0 {
+		return 1, errors.New("run the tests as root: they mount")
+	}
+	scratch, err := os.MkdirTemp("/var/tmp", "hd-"+name+"-")
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	if err := os.Chmod(scratch, 0o755); err != nil {
+		return 1, err
+	}
+	program, err := Build(scratch, tags...)
+	if err != nil {
+		return 1, err
+	}
+	return run(scratch, program)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/janitor"
+	"github.com/helmdeck/repos/tests/testdisk"
+)
+
+// TestRoom: on a disk that a container has filled, mounts get the room of clones
+// that nobody uses; when there are none left, the error names who holds it.
+func TestRoom(t *testing.T) {
+	base, _ := smallDisk(t, testdisk.Filesystems[0].Make)
+	b := &budget{server: remote(t), data: base, idle: true}
+	b.start(t, "DISCARD_TTL=0")
+	const idle = 3
+	for i := range idle {
+		b.use(fmt.Sprint(i), false)
+	}
+	b.create("hungry", map[string]string{"repo": b.server.URL("sample"), "subject": "hungry", "cache": "off"})
+	dir := b.mount("hungry", "1")
+	b.settled()
+	for i, room := 0, int64(256<<10); ; i++ {
+		if err := fillUp(dir); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(10 * time.Minute)
+		b.poll(func() error {
+			if n, _ := b.get("hungry").Status["workspace_bytes"].(float64); n < 50<<20 {
+				return fmt.Errorf("what was written is not measured: %v", n)
+			}
+			return nil
+		})
+		// Enough for the records, and for a part of the clone.
+		file := filepath.Join(dir, "out-of-hand")
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(file, info.Size()-room); err != nil {
+			t.Fatal(err)
+		}
+		name := fmt.Sprint("new", i)
+		if err := b.tryCreate(name, map[string]string{"repo": b.server.URL("sample"), "subject": name, "cache": "off"}); err != nil {
+			if room *= 2; !full.MatchString(err.Error()) || room > 1<<20 {
+				t.Fatal(err)
+			}
+			continue
+		}
+		err = b.tryMount(name, "1")
+		if err == nil {
+			if i > 2*idle {
+				t.Fatalf("%d mounts on a full disk, and room for %d", i, idle)
+			}
+			continue
+		}
+		for _, want := range []string{"the disk is full", "are missing, and nothing more can be evicted", `what was written to volume "hungry" (`} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("mount %d: got %v, want %q in it", i, err, want)
+			}
+		}
+		break
+	}
+	events, err := b.admin.Events(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	went := make(map[string]bool)
+	for _, e := range events {
+		if e.Type == janitor.Evicted && e.Reason == janitor.NoSpace && e.Kind != nil && *e.Kind == janitor.WholeClone {
+			went[e.Subject] = true
+		}
+	}
+	for i := range idle {
+		if !went[fmt.Sprint(i)] {
+			t.Errorf("clone %d was not evicted: %+v", i, events)
+		}
+	}
+	b.unmount("hungry", "1")
+	b.use("after", false)
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/invariant"
 )
 
 // scenario is something that the plugin does, and the points on its way. A point may have the number of the hit that
@@ -107,7 +108,8 @@ var scenarios = []scenario{{
 		"clone/fetch/fetched", "clone/fetch/recorded", "clone/layer/renamed", "clone/layer/renamed:2", "clone/sync/synced",
 	},
 }, {
-	name: "flatten of heavy layers",
+	name:    "flatten of heavy layers",
+	prepare: func(w *world) { w.measured() }, // weights are compared
 	do: func(w *world) error {
 		w.push(strings.Repeat(fmt.Sprintln("pushed", w.round), 2<<20))
 		return w.mount("idle", w.id("i"))
@@ -302,6 +304,20 @@ func final(err error) error {
 		return nil
 	}
 	return daemon.Final(err)
+}
+
+// measured waits until the sizes of all trees are known.
+func (w *world) measured() {
+	w.Helper()
+	w.must(daemon.Poll(func() error {
+		state, err := invariant.State(w.config.DataDir())
+		for key, t := range state.Trees {
+			if t.Size.At.IsZero() {
+				err = fmt.Errorf("tree %s is not measured", key)
+			}
+		}
+		return err
+	}))
 }
 
 // fill writes so many bytes into the cache.

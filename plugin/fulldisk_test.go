@@ -211,7 +211,7 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 		}
 		p.unmount("after", "a")
 		p.stop()
-		p = start(t, base)
+		start(t, base)
 		eventually(t, func() error { return invariant.Structure(data) })
 		if err := invariant.Content(data); err != nil {
 			t.Error(err)

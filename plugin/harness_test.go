@@ -20,8 +20,13 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/testdir"
 )
+
+func TestMain(m *testing.M) {
+	os.Setenv("MIN_FREE", "0") // how full this machine's disk is, is no part of a test
+	m.Run()
+}
 
 // process is the whole plugin on a data directory of its own, in this process.
 type process struct {
@@ -73,33 +78,7 @@ func (w *watcher) String() string {
 // which /tmp may not be, readable for the fetching uid.
 func scratch(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		points, err := overlay.Mounts(dir)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, p := range points {
-			release, err := overlay.Detach(p.Path)
-			if err != nil {
-				t.Error(err)
-				continue
-			}
-			if err := release(); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+	return testdir.New(t, "plugin")
 }
 
 // start runs the plugin on data until the test, or stop, ends it.

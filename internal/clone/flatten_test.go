@@ -11,19 +11,18 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // flat waits for the flat tree beside one.
 func (w *world) flat(c *Clone, t meta.Layer) meta.Layer {
 	w.t.Helper()
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		if l, ok := c.find(c.trees, flatID(t.Shape, t.Commit)); ok {
-			return l
-		}
-		if time.Since(began) > time.Minute {
-			w.t.Fatal("the tree is not flattened")
-		}
-	}
+	var flat meta.Layer
+	testdir.Eventually(w.t, "the flat tree", func() (ok bool) {
+		flat, ok = c.find(c.trees, flatID(t.Shape, t.Commit))
+		return ok
+	})
+	return flat
 }
 
 // TestFlatten: a long chain, or a heavy one, is replaced in the background. The new
@@ -119,7 +118,6 @@ func TestFlatten(t *testing.T) {
 			co.Release()
 			w.idle(c)
 			w.restart("boot 1")
-			c = w.clone(s)
 			co = w.prepare(s)
 			if co.Tree.ID != flat.ID {
 				t.Errorf("after a restart: tree %s, want %s", co.Tree.ID, flat.ID)

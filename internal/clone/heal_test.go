@@ -12,6 +12,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // spoil damages the packs of a store, not those that are linked elsewhere.
@@ -103,14 +104,10 @@ func TestDamageThatIsMended(t *testing.T) {
 		}
 		co.Release()
 	})
-	for began := time.Now(); ; time.Sleep(time.Millisecond) { // until it has begun
-		if asked, _, _ := w.asked(); asked > 0 {
-			break
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("the remote is not asked")
-		}
-	}
+	testdir.Eventually(t, "the question of the second mount", func() bool {
+		asked, _, _ := w.asked()
+		return asked > 0
+	})
 	w.advance(time.Second)
 	spoil(t, c.storeDir("full"))
 	if healed, err := c.healStore(t.Context(), s); !healed || err != nil {

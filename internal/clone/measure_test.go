@@ -9,23 +9,18 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // idle waits until nothing is at work on a clone in the background, nor about to
 // measure it.
 func (w *world) idle(c *Clone) {
 	w.t.Helper()
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+	testdir.Eventually(w.t, "an idle clone", func() bool {
 		c.mu.Lock()
-		left := c.uses + len(c.changed) + len(c.unmeasured())
-		c.mu.Unlock()
-		if left == 0 {
-			return
-		}
-		if time.Since(began) > time.Minute {
-			w.t.Fatal("the clone is still in use")
-		}
-	}
+		defer c.mu.Unlock()
+		return c.uses+len(c.changed)+len(c.unmeasured()) == 0
+	})
 }
 
 // measured returns what there is of a clone once all of it has a size.

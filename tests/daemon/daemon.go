@@ -40,7 +40,7 @@ type Config struct {
 	Data string   // the data directory; empty is data in Dir
 	Git  string   // empty is that of PATH
 	Args []string // beside those for the paths
-	Env  []string // NAME=value, beside PATH and HOME
+	Env  []string // NAME=value, beside PATH, HOME and MIN_FREE=0
 }
 
 // DataDir is the data directory.
@@ -114,7 +114,8 @@ func Run(c Config) (*Daemon, error) {
 		},
 	}}
 	d.cmd = exec.Command(c.Program, append([]string{"-data", c.DataDir(), "-socket", c.Socket(), "-git", c.Git}, c.Args...)...)
-	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/"}, c.Env...)
+	// How full this machine's disk is, is no part of a test.
+	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/", "MIN_FREE=0"}, c.Env...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	// A terminal's SIGINT is not for it.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -119,9 +119,19 @@ func (c *Clone) layer(ctx context.Context, set *layerSet, id string, build build
 		if l, ok := c.find(set, id); ok {
 			return l, nil
 		}
-		return WithRoom(ctx, c.m, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, set, build) })
+		for range resolveTries {
+			l, err = WithRoom(ctx, c.m, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, set, build) })
+			if !errors.Is(err, errBaseGone) {
+				break
+			}
+		}
+		return l, err
 	})
 }
+
+// errBaseGone says that a tree was built on one that was evicted before it was
+// done: nothing holds that one between the build and the publication.
+var errBaseGone = errors.New("the layers that it was built on were evicted meanwhile: run it again")
 
 // make builds a layer that there is not. An error leaves nothing behind.
 func (c *Clone) make(ctx context.Context, set *layerSet, build builder) (l meta.Layer, err error) {
@@ -150,6 +160,11 @@ func (c *Clone) make(ctx context.Context, set *layerSet, build builder) (l meta.
 func (c *Clone) publish(set *layerSet, l meta.Layer, temp string) error {
 	c.publishing.Lock()
 	defer c.publishing.Unlock()
+	for _, below := range l.Chain {
+		if _, ok := c.find(set, below); !ok && below != l.ID {
+			return errBaseGone
+		}
+	}
 	dir := set.path(l.ID)
 	if err := c.m.toTrash(dir, "leftover"); err != nil {
 		return err

@@ -63,7 +63,8 @@ type handle struct {
 	rec       meta.Volume
 	opts      volume.Options
 	clone     *clone.Clone
-	mounting  int // Mounts at work
+	mounting  int  // Mounts at work
+	removing  bool // a Remove is at work
 	lastError string
 	distance  distance // of what it keeps
 }
@@ -253,12 +254,16 @@ func (d *Driver) Remove(ctx context.Context, name string) error {
 		d.mu.Unlock()
 		return fmt.Errorf("volume %q is mounted (%d times): end its containers first", name, n)
 	}
-	delete(d.volumes, name)
+	h.removing = true // but still there: the engine forgets a volume whose Get fails once
 	d.mu.Unlock()
-	if err := d.Workspaces.End(ctx, name, func(tx *meta.Tx) error { return tx.DeleteVolume(name) }); err != nil {
-		d.mu.Lock()
-		d.volumes[name] = h
-		d.mu.Unlock()
+	err = d.Workspaces.End(ctx, name, func(tx *meta.Tx) error { return tx.DeleteVolume(name) })
+	d.mu.Lock()
+	h.removing = false
+	if err == nil {
+		delete(d.volumes, name)
+	}
+	d.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	failpoint.Hit("driver/remove/recorded")

@@ -35,6 +35,10 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 		d.mu.Unlock()
 		return "", fmt.Errorf("no volume %q", name)
 	}
+	if h.removing {
+		d.mu.Unlock()
+		return "", fmt.Errorf("volume %q is being removed", name)
+	}
 	h.mounting++
 	d.mu.Unlock()
 	defer func() {
@@ -90,7 +94,7 @@ func (d *Driver) mount(ctx context.Context, h *handle, id string) (rec meta.Work
 	if !d.Schemes.Allows(h.opts.Repo.Scheme()) {
 		return rec, false, fmt.Errorf("volume %q: the setting ALLOW_SCHEMES no longer allows %s", h.rec.Name, h.opts.Repo.Scheme())
 	}
-	done, err := d.Workspaces.Admit(h.clone.Key())
+	done, err := d.Workspaces.Admit(h.clone.Key(), h.rec.Name, id)
 	if err != nil {
 		return rec, false, fmt.Errorf("volume %q: %w", h.rec.Name, err)
 	}

@@ -21,6 +21,20 @@ const adminSocket = "admin.sock"
 // serve answers on the sockets until ctx ends, and then lets the answers that are
 // under way be written.
 func serve(ctx context.Context, log *logrus.Logger, handlers map[string]http.Handler) error {
+	listeners := make(map[string]net.Listener)
+	defer func() {
+		for _, l := range listeners {
+			l.Close() // again, if its server has
+		}
+	}()
+	// All before the first answer: who got that one finds the others.
+	for socket := range handlers {
+		l, err := listen(socket)
+		if err != nil {
+			return err
+		}
+		listeners[socket] = l
+	}
 	failed := make(chan error, len(handlers))
 	var servers []*http.Server
 	defer func() {
@@ -28,12 +42,8 @@ func serve(ctx context.Context, log *logrus.Logger, handlers map[string]http.Han
 			s.Close()
 		}
 	}()
-	for socket, h := range handlers {
-		l, err := listen(socket)
-		if err != nil {
-			return err
-		}
-		s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	for socket, l := range listeners {
+		s := &http.Server{Handler: handlers[socket], ReadHeaderTimeout: 10 * time.Second}
 		servers = append(servers, s)
 		go func() { failed <- fmt.Errorf("serve %s: %w", socket, s.Serve(l)) }()
 	}

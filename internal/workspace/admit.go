@@ -5,24 +5,30 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"sync"
 )
 
 // subjectOf is what a workspace's clone has of its subject.
 func subjectOf(cloneKey string) string { return filepath.Dir(cloneKey) }
 
-// Admit counts a Mount that begins, for a clone and so for its subject, until
-// done. The error is that the subject has as many leases as it may have.
-func (m *Manager) Admit(cloneKey string) (done func(), err error) {
+// Admit counts a Mount that begins, for a clone and so for its subject, until done;
+// with the lease that it makes it counts once. Mounts of one lease are not to be at
+// work at the same time. The error is that the subject has as many leases as it may
+// have.
+func (m *Manager) Admit(cloneKey, volume, leaseID string) (done func(), err error) {
 	subject := subjectOf(cloneKey)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.MaxLeases > 0 {
 		volumes := make(map[string]int)
-		n := m.atWork[subject]
+		n := 0
 		for l, w := range m.leases {
 			if subjectOf(w.rec.Clone) == subject {
 				volumes[l.volume]++
+				n++
+			}
+		}
+		for l, of := range m.atWork {
+			if _, leased := m.leases[l]; !leased && of == subject {
 				n++
 			}
 		}
@@ -31,14 +37,13 @@ func (m *Manager) Admit(cloneKey string) (done func(), err error) {
 				"end a container of %s, or raise the setting", n, m.MaxLeases, named(volumes))
 		}
 	}
-	m.atWork[subject]++
-	return sync.OnceFunc(func() {
+	l := lease{volume, leaseID}
+	m.atWork[l] = subject
+	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.atWork[subject]--; m.atWork[subject] == 0 {
-			delete(m.atWork, subject)
-		}
-	}), nil
+		delete(m.atWork, l)
+	}, nil
 }
 
 // maxNamed bounds how many volumes an error names.

@@ -12,23 +12,34 @@ func TestAdmit(t *testing.T) {
 	rec, _ := w.open("v", "1")
 	w.open("w", "1", "mode", "shared")
 	w.join("w", "2")
-	_, err := w.m.Admit(rec.Clone)
+	_, err := w.m.Admit(rec.Clone, "v", "2")
 	refused(t, "Admit", err, "3 mounts", "SUBJECT_MAX_LEASES", "allows 3", `"v" (1), "w" (2)`, "end a container")
-	done, err := w.m.Admit("other/clone")
+	done, err := w.m.Admit("other/clone", "v", "2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	done()
 	w.release("v", "1")
-	if done, err = w.m.Admit(rec.Clone); err != nil {
+	if done, err = w.m.Admit(rec.Clone, "v", "3"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.m.Admit(rec.Clone); err == nil {
+	if _, err := w.m.Admit(rec.Clone, "v", "4"); err == nil {
 		t.Error("a mount at work does not count")
 	}
+	w.open("v", "3") // what the mount at work makes
+	if n := len(w.m.atWork); n != 1 {
+		t.Errorf("%d mounts at work", n)
+	}
+	_, err = w.m.Admit(rec.Clone, "v", "4")
+	refused(t, "Admit beside a mount that has its lease", err, "3 mounts")
+	w.release("w", "2")
+	if also, err := w.m.Admit(rec.Clone, "v", "4"); err != nil {
+		t.Errorf("a mount that has its lease counts twice: %v", err)
+	} else {
+		also()
+	}
 	done()
-	done()
-	if done, err = w.m.Admit(rec.Clone); err != nil {
+	if done, err = w.m.Admit(rec.Clone, "v", "4"); err != nil {
 		t.Error(err)
 	}
 	done()

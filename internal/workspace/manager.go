@@ -57,7 +57,7 @@ type Manager struct {
 	// all are the workspaces by ID, also those that Open is making.
 	all    map[string]*workspace
 	leases map[lease]*workspace
-	atWork map[string]int // Mounts at work, by subject
+	atWork map[lease]string // the subjects of Mounts at work
 	caches map[cache]time.Time
 }
 
@@ -99,7 +99,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		c.HeldWait = defaultHeldWait
 	}
 	m := &Manager{
-		Config: c, reapMax: reapMax, all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[string]int),
+		Config: c, reapMax: reapMax, all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[lease]string),
 		caches: make(map[cache]time.Time),
 	}
 	m.Warm = warm.NewManager(warm.Config{

@@ -19,6 +19,9 @@ const (
 	// a killed engine, and it may run for days.
 	reapFirst = 100 * time.Millisecond
 	reapMax   = 15 * time.Second
+	// failedMax bounds the wait after a failure, which costs more to try again, and
+	// a line in the log.
+	failedMax = 5 * time.Minute
 )
 
 // reapSoon gives a workspace that has ended its reaper, unless it has one: there
@@ -45,16 +48,26 @@ func (m *Manager) reapSoon(w *workspace, release func()) {
 
 // reap waits until the kernel says that no container uses a workspace that has
 // ended, then makes it a discard or removes it. held is called when that takes
-// long. When ctx ends first, or it fails, the next start goes on with it.
+// long. What fails, on a full disk say, is tried again, for until it is gone an
+// ended workspace holds its layers and its clone. When ctx ends first, the next
+// start goes on with it.
 func (m *Manager) reap(ctx context.Context, w *workspace, held func()) {
-	for wait := reapFirst; ; wait = min(2*wait, m.reapMax) {
+	most := m.reapMax
+	for wait := reapFirst; ; wait = min(2*wait, most) {
 		busy, err := m.busy(m.record(w))
 		if err == nil && !busy {
-			break
+			if err = m.bury(ctx, w); err == nil {
+				return
+			}
 		}
-		if err != nil {
-			m.Log.WithError(err).Warnf("ask the kernel about workspace %s: it is kept", w)
-		} else if wait == 2*reapFirst {
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			held()
+			most = failedMax
+			m.Log.WithError(err).Warnf("workspace %s has ended and can't be removed: it is kept, and tried again", w)
+		case wait == 2*reapFirst:
 			held()
 			m.Log.Infof("workspace %s is still used by a container that kept it: it is removed when that ends", w)
 		}
@@ -63,12 +76,6 @@ func (m *Manager) reap(ctx context.Context, w *workspace, held func()) {
 			return
 		case <-time.After(wait):
 		}
-	}
-	if err := m.bury(ctx, w); err != nil && ctx.Err() == nil {
-		m.Log.WithError(err).Warnf("remove workspace %s: the next sweep tries again", w)
-		m.mu.Lock()
-		w.reaped = false
-		m.mu.Unlock()
 	}
 }
 
@@ -93,6 +100,9 @@ func (m *Manager) busy(rec meta.Workspace) (bool, error) {
 
 // bury makes a free workspace a discard if it has changes, and else removes it.
 func (m *Manager) bury(ctx context.Context, w *workspace) error {
+	if m.gone(w) {
+		return nil
+	}
 	m.meterCacheOf(m.record(w))
 	if err := m.promote(ctx, w); err != nil {
 		return err

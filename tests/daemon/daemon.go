@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -56,6 +57,26 @@ func (c Config) Log() string {
 		return err.Error()
 	}
 	return string(data)
+}
+
+// EmptyTrash waits until the trash is empty, as long as it gets emptier: it is deleted slowly.
+func (c Config) EmptyTrash() error {
+	for most := math.MaxInt; most > 0; {
+		if err := Poll(func() error {
+			entries, err := os.ReadDir(filepath.Join(c.DataDir(), "trash"))
+			switch {
+			case err != nil:
+				return err
+			case len(entries) >= most:
+				return fmt.Errorf("the trash has %d entries, such as %s", len(entries), entries[0])
+			}
+			most = len(entries)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Daemon is a run of the program.

@@ -90,16 +90,12 @@ func (p *plugin) children() ([]string, error) {
 func (p *plugin) close() error {
 	var errs []error
 	if p.Daemon != nil {
-		errs = append(errs, daemon.Poll(func() error {
+		errs = append(errs, p.EmptyTrash(), daemon.Poll(func() error {
 			left, err := p.children()
 			if len(left) > 0 {
 				err = fmt.Errorf("the plugin still has children: %q", left)
 			}
-			entries, readErr := os.ReadDir(p.data("trash"))
-			if len(entries) > 0 {
-				err = errors.Join(err, fmt.Errorf("%d entries are still in the trash, such as %s", len(entries), entries[0]))
-			}
-			return errors.Join(err, readErr)
+			return err
 		}), p.Stop())
 	}
 	disk := filepath.Join(p.dir, "disk")

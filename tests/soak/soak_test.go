@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -171,25 +170,6 @@ func (s *soak) settle() {
 	}
 }
 
-// emptied waits until the trash is empty, as long as it gets emptier: it is deleted slowly.
-func (s *soak) emptied() {
-	s.Helper()
-	for most := math.MaxInt; most > 0; {
-		if err := daemon.Poll(func() error {
-			entries, err := os.ReadDir(filepath.Join(s.config.DataDir(), "trash"))
-			if err == nil && len(entries) >= most {
-				err = fmt.Errorf("the trash has %d entries", len(entries))
-			}
-			if err == nil {
-				most = len(entries)
-			}
-			return err
-		}); err != nil {
-			s.Fatal(err)
-		}
-	}
-}
-
 // discarded notes that a workspace ends, if something was written there.
 func (s *soak) discarded(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, mine))
@@ -274,7 +254,9 @@ func (s *soak) evictions() (n int64) {
 // finish ends everything, and looks at what is left.
 func (s *soak) finish(open int) {
 	s.Helper()
-	s.emptied()
+	if err := s.config.EmptyTrash(); err != nil {
+		s.Fatal(err)
+	}
 	s.settle()
 	if err := s.note(); err != nil {
 		s.Error(err)

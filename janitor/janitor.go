@@ -50,8 +50,8 @@ const (
 	// something calls for one.
 	restShare = 10
 	restLeast = 100 * time.Millisecond
-	// hurryMost is how long a sweep waits for the trash, which is deleted in the
-	// background all the same.
+	// hurryMost is how long a sweep, or who needs room, waits for the trash at a time:
+	// it is deleted in the background all the same, and what is in it may be stuck.
 	hurryMost = time.Minute
 	// rounds is how often a sweep plans: discards that have gone make layers free
 	// that they stood on, and sizes in records are not quite those on disk.
@@ -131,9 +131,7 @@ func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
 	}
 	rest := max(restShare*time.Since(began), restLeast)
 	if j.Limits.MinFree > 0 {
-		hurry, cancel := context.WithTimeout(ctx, hurryMost)
-		defer cancel()
-		_ = j.Stock.Hurry(hurry, func() bool { // an error is that of the context
+		_ = j.hurry(ctx, func() bool { // an error is that of the context
 			s, err := j.Stock.Space()
 			return err != nil || !j.Limits.Short(s)
 		})
@@ -142,6 +140,17 @@ func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
 	case <-ctx.Done():
 	case <-time.After(rest):
 	}
+}
+
+// hurry has the trash deleted until enough says so, nothing is left, or hurryMost has
+// passed. The error is that of ctx.
+func (j *Janitor) hurry(ctx context.Context, enough func() bool) error {
+	bounded, cancel := context.WithTimeout(ctx, hurryMost)
+	defer cancel()
+	if err := j.Stock.Hurry(bounded, enough); err != nil && bounded.Err() == nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // short reports whether a poll should be followed by a sweep.

@@ -29,6 +29,7 @@ type shelf struct {
 	polled int
 	hurry  int
 	broken error // of Inventory
+	stuck  bool  // nothing in the trash can be deleted
 }
 
 func (s *shelf) Inventory(ctx context.Context) (Inventory, error) {
@@ -79,9 +80,15 @@ func (s *shelf) Hurry(ctx context.Context, enough func() bool) error {
 	if enough() {
 		return nil
 	}
+	if s.stuck {
+		<-ctx.Done()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hurry++
+	if s.stuck {
+		return ctx.Err()
+	}
 	s.inv.Space.Free = s.inv.Space.Free.Add(s.inv.Trash)
 	s.inv.Trash = disk.Size{}
 	return ctx.Err()
@@ -394,6 +401,26 @@ func TestMakeRoomWaitsItsTurn(t *testing.T) {
 		unlock()
 		if err := j.MakeRoom(t.Context(), disk.Size{Bytes: 1}); err != nil {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestMakeRoomBesideStuckTrash: it waits for the trash, and not for ever, and evicts.
+func TestMakeRoomBesideStuckTrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: .1}}, "t/a 1h 100")
+		s.inv.Space.Free.Bytes, s.stuck = 10, true
+		began := time.Now()
+		if err := j.MakeRoom(context.WithoutCancel(t.Context()), disk.Size{}); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 2*hurryMost || s.attempts() != "t/a" {
+			t.Errorf("took %v", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), hurryMost/2)
+		defer cancel()
+		if err := j.MakeRoom(ctx, disk.Size{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want that the caller has no more time", err)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (j *Janitor) MakeRoom(ctx context.Context, need disk.Size) error {
 		s, err := j.Stock.Space()
 		return err == nil && known && !ofRoom(s, s.Free, need).over()
 	}
-	if err := j.Stock.Hurry(ctx, enough); err != nil {
+	if err := j.hurry(ctx, enough); err != nil {
 		return err
 	}
 	space, err := j.Stock.Space()
@@ -65,7 +65,7 @@ func (j *Janitor) MakeRoom(ctx context.Context, need disk.Size) error {
 	if err != nil {
 		return err
 	}
-	if err := j.Stock.Hurry(ctx, enough); err != nil {
+	if err := j.hurry(ctx, enough); err != nil {
 		return err
 	}
 	if len(r.Evicted) > 0 {

@@ -15,7 +15,7 @@ import (
 
 // worthKeeping reports whether a workspace that has ended, and is free, leaves a
 // discard: somebody has written into it, and what was written is there.
-func (m *Manager) worthKeeping(w *workspace) (bool, error) {
+func (m *Manager) worthKeeping(ctx context.Context, w *workspace) (bool, error) {
 	rec := m.record(w)
 	switch {
 	case m.DiscardTTL == 0, rec.Options == nil: // of a record that has none it is not known what it is
@@ -23,7 +23,7 @@ func (m *Manager) worthKeeping(w *workspace) (bool, error) {
 	case !isKept(rec) && rec.Boot != m.Clones.Boot: // it was never synced
 		return false, nil
 	}
-	touched, err := m.touched(w)
+	touched, err := m.touched(ctx, w)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -31,13 +31,13 @@ func (m *Manager) worthKeeping(w *workspace) (bool, error) {
 }
 
 // touched reports whether a workspace that nobody uses has changes.
-func (m *Manager) touched(w *workspace) (bool, error) {
+func (m *Manager) touched(ctx context.Context, w *workspace) (bool, error) {
 	rec := m.record(w)
 	var lower []string
 	if w.clone != nil {
 		lower = m.lower(rec, w.clone.Lower(rec.Chain, rec.GitLayer))
 	}
-	return touched(m.upper(rec), lower)
+	return touched(ctx, m.upper(rec), lower)
 }
 
 // discard makes a workspace that has ended, and is free, a discard: what is in it

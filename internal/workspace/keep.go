@@ -164,7 +164,7 @@ func (m *Manager) EndUnused(name string) error {
 	if w == nil || len(m.record(w).Leases) > 0 {
 		return nil
 	}
-	if touched, err := m.touched(w); err != nil || touched {
+	if touched, err := m.touched(context.Background(), w); err != nil || touched {
 		return err
 	}
 	return m.end(w, nil)

@@ -107,7 +107,7 @@ func (m *Manager) bury(ctx context.Context, w *workspace) error {
 	if err := m.promote(ctx, w); err != nil {
 		return err
 	}
-	worth, err := m.worthKeeping(w)
+	worth, err := m.worthKeeping(ctx, w)
 	if err != nil {
 		return err
 	}

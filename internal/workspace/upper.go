@@ -28,36 +28,56 @@ const surveyRest = 300
 // workspace did not begin with and that is worth keeping: a file that was written
 // or removed, or a directory that was replaced. What git writes when it only looks
 // is none: the index, and the times of a pack; nor is an empty directory, as the
-// engine makes it for a mount within. What can't be read may be worth keeping.
-// lower are the layers below.
-func touched(upper string, lower []string) (bool, error) {
+// engine makes it for a mount within. What can't be read, or takes too long to be
+// looked for in the layers below, may be worth keeping. lower are these layers.
+func touched(ctx context.Context, upper string, lower []string) (bool, error) {
 	if _, err := os.Lstat(upper); err != nil {
 		return false, err
 	}
-	ctx, found := context.WithCancel(context.Background())
+	ctx, found := context.WithCancel(ctx)
 	defer found()
 	v := &changeFinder{found: found, lower: lower}
-	err := disk.Walk(ctx, upper, v, nil)
+	var err error
+	disk.Nice(func() { err = disk.Walk(ctx, upper, v, disk.NewPace(touchedRest)) })
 	if v.changed || errors.Is(err, disk.ErrMoved) {
 		return true, nil
 	}
 	return false, err
 }
 
+const (
+	// touchedRest is as surveyRest: a little, for the next Mount of a volume may
+	// wait for it. What has no changes but few files never rests.
+	touchedRest = 100
+	// maxSpecial is how deep lies what is looked at by its path: .git/objects/pack/x.
+	maxSpecial = 4
+	// maxKnown is how deep directories are known by name: a container makes them as
+	// deep as it likes, with names of 255 bytes.
+	maxKnown = 16
+	// maxLooks is how often a lower layer is looked into: some 50 ms.
+	maxLooks = 10_000
+)
+
 // changeFinder walks until it has seen a change.
 type changeFinder struct {
 	found   context.CancelFunc
 	lower   []string
 	changed bool
-	names   []string // of the directories that we are in
+	names   []string // of the directories that we are in, the first maxKnown
+	looks   int      // into lower layers
 }
 
 func (v *changeFinder) Visit(e disk.Entry) (enter bool) {
 	if e.Depth == 0 {
 		return true
 	}
-	v.names = append(v.names[:e.Depth-1], e.Name)
-	path := strings.Join(v.names, "/")
+	if e.Depth <= maxKnown {
+		v.names = append(v.names[:e.Depth-1], e.Name)
+	}
+	path := ""
+	if e.Depth <= maxSpecial {
+		path = strings.Join(v.names, "/")
+	}
 	if path == clone.CacheMount {
 		return false // what a container wrote there without the mount
 	}
@@ -87,7 +107,7 @@ func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 	}
 	switch {
 	case kind == unix.DT_DIR:
-		return hasAttribute(e, "trusted.overlay.opaque") && v.hides(path)
+		return hasAttribute(e, "trusted.overlay.opaque") && v.hides(e)
 	case kind == unix.DT_REG && strings.HasPrefix(path, ".git/objects/pack/"):
 		return !hasAttribute(e, "trusted.overlay.metacopy")
 	}
@@ -96,8 +116,15 @@ func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 
 // hides reports whether there is something below a directory that shows nothing of
 // the layers: a new one shows nothing either.
-func (v *changeFinder) hides(path string) bool {
+func (v *changeFinder) hides(e disk.Entry) bool {
+	if e.Depth > maxKnown {
+		return true
+	}
+	path := strings.Join(v.names, "/")
 	for _, dir := range v.lower {
+		if v.looks++; v.looks > maxLooks {
+			return true
+		}
 		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return true

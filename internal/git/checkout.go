@@ -56,6 +56,7 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 	defer stop(nil)
 	sparse := strconv.FormatBool(c.Cone != nil)
 	objects := filepath.Join(c.Store, "objects")
+	write := []string{c.Dir, c.gitDir()}
 	_, err = g.run(ctx, command{
 		op: "check out " + c.Commit,
 		args: []string{
@@ -70,11 +71,11 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
 		},
 		env: []string{"GIT_OBJECT_DIRECTORY=" + objects},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
-		read: []string{objects}, write: []string{c.Dir, c.gitDir()},
-		// git does not say why it can't write a file, which is for want of space but
-		// in odd cases; it tries all the others, and fails in the end.
+		read: []string{objects}, write: write,
+		// git does not say why it can't write a file; it tries all the others, and
+		// fails in the end, which nobody waits for where the disk is full.
 		stderr: func(line string) {
-			if strings.HasPrefix(line, "error: unable to write file") {
+			if strings.HasPrefix(line, "error: unable to write file") && full(write) {
 				stop(syscall.ENOSPC)
 			}
 		},

@@ -111,7 +111,9 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-func newError(op, url, stderr string, err error) *Error {
+// newError tells the kind of a failure. filled says whether the command has found its
+// filesystem full.
+func newError(op, url, stderr string, err error, filled bool) *Error {
 	e := &Error{Op: op, URL: url, Kind: KindOther, Stderr: stderr, Err: err}
 	var silent silentError
 	switch {
@@ -124,7 +126,7 @@ func newError(op, url, stderr string, err error) *Error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Kind = KindNoSpace
 	default:
-		e.Kind, e.words = classify(stderr, url)
+		e.Kind, e.words = classify(stderr, url, filled)
 	}
 	return e
 }
@@ -142,12 +144,14 @@ func NoCommit(url, ref string) error {
 // signs are looked for in git's stderr, in this order. They are the words of
 // git 2.39 to 2.50 and of libcurl under LC_ALL=C. The remote's own words arrive
 // there too, behind "remote: ", and are not looked at: a server could
-// otherwise choose the kind.
+// otherwise choose the kind. The ssh client's arrive as they are, and the server's
+// with them, and so does the name of a tracked file: so that the disk is full is
+// not believed on anybody's word.
 var signs = []struct {
 	re   *regexp.Regexp
 	kind Kind
 }{
-	{regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`), KindNoSpace},
+	{regexp.MustCompile(`(?i)no space left on device|disk quota exceeded|^error: unable to write file`), KindNoSpace},
 	{regexp.MustCompile(`transport '[^']*' not allowed`), KindProtocol},
 	{regexp.MustCompile(`(?i)host key verification failed|host key is known|host identification has changed`), KindHostKey},
 	{regexp.MustCompile(`returned error: 30\d|unable to update url base from redirection`), KindRedirect},
@@ -166,7 +170,10 @@ var signs = []struct {
 
 // classify returns the kind, and the line that says so, without git's prefix. What
 // the user wrote as url is not a sign: a host may be called "timeout".
-func classify(stderr, url string) (kind Kind, words string) {
+//
+// Of what a remote says is wrong, behind "fatal: remote error: ", only that counts
+// which it can also say with its answer.
+func classify(stderr, url string, filled bool) (kind Kind, words string) {
 	sign := func(line string) string { return line }
 	if url = strings.TrimSuffix(url, "/"); url != "" {
 		sign = func(line string) string { return strings.ReplaceAll(line, url, "") }
@@ -178,7 +185,13 @@ func classify(stderr, url string) (kind Kind, words string) {
 		}
 	}
 	for _, s := range signs {
+		if s.kind == KindNoSpace && !filled {
+			continue
+		}
 		for _, line := range own {
+			if strings.HasPrefix(line, "fatal: remote error: ") && !s.kind.remotes() {
+				continue
+			}
 			if s.re.MatchString(sign(line)) {
 				line = strings.TrimPrefix(strings.TrimPrefix(line, "fatal: "), "error: ")
 				return s.kind, line
@@ -187,6 +200,9 @@ func classify(stderr, url string) (kind Kind, words string) {
 	}
 	return KindOther, ""
 }
+
+// remotes reports whether a kind is for the remote to say.
+func (k Kind) remotes() bool { return k == KindAuth || k == KindNotFound || k == KindRefNotFound }
 
 // lastWords returns the line of stderr that says most: the last "fatal:" or
 // "error:" of git, without control characters, which a remote could send.

@@ -3,8 +3,11 @@ package git
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -64,7 +67,7 @@ func TestClassify(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		stderr string
-		want   Kind
+		want   Kind // on a disk that is full
 	}{
 		{"", KindOther},
 		{"fatal: something new\n", KindOther},
@@ -87,16 +90,65 @@ func TestClassify(t *testing.T) {
 		{"fatal: write error: No space left on device\nfatal: index-pack failed\n", KindNoSpace},
 		{"fatal: unable to create temporary file '/s/objects/pack/tmp_pack_XXXXXX': Disk quota exceeded\n", KindNoSpace},
 		{"error: object file objects/12/34 is empty\nfatal: loose object 1234 is corrupt\n", KindCorrupt},
-		// The remote's own words choose nothing.
+		{"error: unable to write file big\n", KindNoSpace},
+		// The remote's own words choose nothing but what its answer could say too.
+		{"fatal: remote error: access denied or repository not exported: /x\n", KindAuth},
+		{"fatal: remote error: No space left on device\n", KindOther},
+		{"fatal: remote error: object file x is empty, packed-refs corrupt\n", KindOther},
 		{"remote: Repository not found.\nfatal: early EOF\n", KindServer},
 		{"remote: no space left on device\nfatal: the remote end hung up unexpectedly\n", KindServer},
 		// Its progress ends with a carriage return, and git goes on behind it.
 		{"remote: Counting objects:  10% (1/10)\rfatal: early EOF\n", KindServer},
 		{"remote: Compressing objects: 1% (1/100)\x1b[K\rremote: timeout\nfatal: early EOF\n", KindServer},
 	} {
-		if got, _ := classify(tt.stderr, "https://h/x"); got != tt.want {
+		if got, _ := classify(tt.stderr, "https://h/x", true); got != tt.want {
 			t.Errorf("classify(%q) = %q, want %q", tt.stderr, got, tt.want)
 		}
+		want := tt.want
+		if want == KindNoSpace {
+			want = KindOther // words are not enough
+		}
+		if got, _ := classify(tt.stderr, "https://h/x", false); got != want {
+			t.Errorf("classify(%q) = %q on a disk that is not full, want %q", tt.stderr, got, want)
+		}
+	}
+}
+
+// TestRemoteSaysNoSpace: it is not to choose what is evicted here.
+func TestRemoteSaysNoSpace(t *testing.T) {
+	t.Parallel()
+	g, s := newGit(t), remote(t)
+	const words = "No space left on device"
+	dir := store(t, g)
+	s.Wrap(gitserver.On(gitserver.Fetch, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+			fmt.Fprintf(w, "%04xERR %s", len("0000ERR ")+len(words), words)
+		})
+	}))
+	err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything})
+	if got := KindOf(err); got != KindOther || !strings.Contains(err.Error(), "remote error: "+words) {
+		t.Errorf("got %v, of kind %q", err, got)
+	}
+}
+
+// TestFilled: what a command has deleted since counts.
+func TestFilled(t *testing.T) {
+	t.Parallel()
+	dirs := []string{scratch(t)}
+	for _, tt := range []struct {
+		wrote int64
+		want  bool
+	}{
+		{0, false}, {1 << 20, false}, {1 << 60, true},
+	} {
+		if got := filled(dirs, tt.wrote); got != tt.want {
+			t.Errorf("filled after %d bytes: %v", tt.wrote, got)
+		}
+	}
+	cmd := exec.Command("sh", "-c", `(head -c 3000000 /dev/zero > "$0"; rm "$0"); true`, filepath.Join(dirs[0], "f"))
+	if err := cmd.Run(); err != nil || wrote(cmd) < 3_000_000 {
+		t.Errorf("%v; %d bytes are known to be written", err, wrote(cmd))
 	}
 }
 
@@ -117,12 +169,12 @@ func TestNewError(t *testing.T) {
 		{"control characters", "", "fatal: a\x1b[31mb\x07c\n", exit, KindOther, "fetch: failed (git: a[31mbc)"},
 		{"last fatal line", "", "error: first\nfatal: second\nhint: third\n", exit, KindOther, "fetch: failed (git: second)"},
 	} {
-		e := newError("fetch", tt.url, tt.stderr, tt.err)
+		e := newError("fetch", tt.url, tt.stderr, tt.err, false)
 		if e.Kind != tt.want || !strings.HasPrefix(e.Error(), tt.text) || !errors.Is(e, tt.err) {
 			t.Errorf("%s: kind %q, %q; want %q, %q", tt.name, e.Kind, e, tt.want, tt.text)
 		}
 	}
-	long := newError("fetch", "", "fatal: "+strings.Repeat("x", 10000), exit).Error()
+	long := newError("fetch", "", "fatal: "+strings.Repeat("x", 10000), exit, false).Error()
 	if len(long) > maxWords+100 { // and what was attempted, and the remedy
 		t.Errorf("an error of %d bytes", len(long))
 	}

@@ -240,7 +240,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	failure := newError(c.op, c.url, tail.String(), err)
+	failure := newError(c.op, c.url, tail.String(), err, filled(c.write, wrote(cmd)))
 	if failure.Kind == KindOther && full(c.write) {
 		failure.Kind = KindNoSpace // git does not always say why it can't write
 	}

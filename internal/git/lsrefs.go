@@ -31,7 +31,7 @@ func (g *Git) lsRefsHTTP(ctx context.Context, remote Remote, names []string) (re
 	var said remoteError
 	switch {
 	case errors.As(err, &said):
-		err = newError(askForRefs, remote.URL, said.Error(), err)
+		err = newError(askForRefs, remote.URL, said.Error(), err, false)
 	case err != nil:
 		err = &Error{Op: askForRefs, URL: remote.URL, Kind: KindServer, Detail: err.Error(), Err: err}
 	}

@@ -3,24 +3,43 @@ package git
 import (
 	"bytes"
 	"fmt"
+	"os/exec"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // fullBelow is how many bytes a filesystem has left that is as good as full.
 const fullBelow = 1 << 20
 
 // full reports whether one of the directories has no room for bytes or files.
-func full(dirs []string) bool {
-	for _, dir := range dirs {
-		var st unix.Statfs_t
-		if unix.Statfs(dir, &st) == nil && (st.Bavail*uint64(st.Bsize) < fullBelow || st.Files > 0 && st.Ffree == 0) {
-			return true
-		}
+func full(dirs []string) bool { return filled(dirs, 0) }
+
+// filled reports whether a command that wrote so many bytes to the directories may
+// well have found one of them full: it is, or what the command wrote, which git has
+// deleted since, is half of what is free now.
+func filled(dirs []string, wrote int64) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		s, err := disk.SpaceOf(dir)
+		return err == nil && (s.Free.Bytes < max(fullBelow, 2*wrote) || s.Total.Inodes > 0 && s.Free.Inodes == 0)
+	})
+}
+
+// wrote returns how many bytes a command and what it waited for wrote to disks; zero
+// where the kernel does not count them.
+func wrote(cmd *exec.Cmd) int64 {
+	if cmd.ProcessState == nil {
+		return 0 // never started
 	}
-	return false
+	const block = 512
+	usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if usage == nil {
+		return 0
+	}
+	return usage.Oublock * block
 }
 
 // silentError is why a child was ended that said nothing for so long.

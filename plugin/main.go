@@ -183,7 +183,11 @@ func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clo
 func reportTrash(log *logrus.Logger) func(trash.Report) {
 	return func(r trash.Report) {
 		e := log.WithFields(logrus.Fields{"entry": filepath.Base(r.Entry), "removed": r.Removed})
-		if r.Err != nil {
+		switch {
+		case errors.Is(r.Err, trash.ErrLater):
+			e.WithError(r.Err).Warn("trash: an entry does not get empty; a container may hold it and write into it")
+			return
+		case r.Err != nil:
 			e.WithError(r.Err).WithField("left", r.Left).Warn("trash: not everything could be deleted; the next start tries again")
 			return
 		}

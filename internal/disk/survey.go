@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +13,17 @@ import (
 // maxLinked bounds the memory for inodes with several links. Beyond, each link
 // counts its share.
 const maxLinked = 1 << 18
+
+// Budget is how long a walk of what one container writes may take while others
+// wait, rests included.
+const Budget = time.Minute
+
+// ErrBudget says that there is more than could be looked at in time.
+var ErrBudget = errors.New("there is too much to be measured in time")
+
+// AtLeast says of an error of Take that there was no other trouble than what
+// containers can make: what was found is good, and there is more.
+func AtLeast(err error) bool { return errors.Is(err, ErrMoved) || errors.Is(err, ErrBudget) }
 
 // Query says what a Survey counts.
 type Query struct {
@@ -23,6 +35,8 @@ type Query struct {
 	Skip []string
 	// Pace may be nil.
 	Pace *Pace
+	// Budget is how long it may take; then the error is ErrBudget. 0 is no bound.
+	Budget time.Duration
 }
 
 // Survey is what was found below a path.
@@ -38,7 +52,16 @@ type Survey struct {
 // it returns with ErrMoved or with another error is what it had found.
 func (q Query) Take(ctx context.Context, path string) (Survey, error) {
 	s := &surveyor{query: q, linked: make(map[uint64]struct{}), skip: []*node{newNode(q.Skip)}}
-	err := Walk(ctx, path, s, q.Pace)
+	walk := ctx
+	if q.Budget != 0 {
+		var cancel context.CancelFunc
+		walk, cancel = context.WithTimeout(ctx, q.Budget)
+		defer cancel()
+	}
+	err := Walk(walk, path, s, q.Pace)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = ErrBudget
+	}
 	if err == nil {
 		err = s.err
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -280,6 +281,22 @@ func TestMeasure(t *testing.T) {
 	}
 	if _, err := Measure(t.Context(), filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("missing: %v", err)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Query{Budget: -1}.Take(t.Context(), dir)
+	if !errors.Is(err, ErrBudget) || !AtLeast(err) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := (Query{Budget: 24 * time.Hour}).Take(t.Context(), dir); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (Query{Budget: -1}).Take(ctx, dir); !errors.Is(err, context.Canceled) || AtLeast(err) {
+		t.Errorf("canceled: got %v", err)
 	}
 }
 

@@ -23,23 +23,34 @@ type remover struct {
 	enough func()
 }
 
+// passes is how often one turn goes over an entry: what is left after so many was
+// made meanwhile.
+const passes = 3
+
 // remove deletes the file or directory at path with all that is below. It goes
 // over it until all is gone, or a pass changes nothing: one may leave some that
-// the next can do, for reading a directory while it changes may miss names.
-// Report comes without the entry.
+// the next can do, for reading a directory while it changes may miss names. After
+// so many passes the error is ErrLater. Report comes without the entry.
 func (r *remover) remove(ctx context.Context, path string, pace *disk.Pace) Report {
-	for {
+	return r.removeBy(ctx, path, r, pace)
+}
+
+// removeBy is remove with a visitor that tells r.
+func (r *remover) removeBy(ctx context.Context, path string, v disk.Visitor, pace *disk.Pace) Report {
+	for pass := 1; ; pass++ {
 		r.left, r.full, r.err, r.progress = 0, 0, nil, false
-		if err := disk.Walk(ctx, path, r, pace); err != nil {
+		if err := disk.Walk(ctx, path, v, pace); err != nil {
 			r.fail(path, err)
 			r.progress = false
 		}
-		if r.left+r.full > 0 && !r.progress {
-			if r.left == 0 {
-				r.fail(path, unix.ENOTEMPTY)
-			}
-		} else if r.left+r.full > 0 {
+		switch {
+		case r.left+r.full == 0:
+		case r.progress && pass < passes:
 			continue
+		case r.progress:
+			r.err = later(r.err)
+		case r.left == 0:
+			r.fail(path, unix.ENOTEMPTY)
 		}
 		return Report{Removed: int(r.removed.Load()), Left: r.left, Err: r.err}
 	}

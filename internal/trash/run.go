@@ -2,6 +2,7 @@ package trash
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -21,17 +22,18 @@ func (t *Trash) Run(ctx context.Context) {
 }
 
 // refill is how often the worker looks whether there is room for the reserve when
-// nothing is to be deleted.
+// nothing is to be deleted, or what is has to wait.
 const refill = time.Minute
 
 func (t *Trash) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		t.measure(ctx)
-		e := t.first()
+		work := &remover{}
+		e, turn, end, wait := t.next(ctx, work)
 		if e == nil {
 			// No room is no news: it is tried again.
 			_ = t.reserve.Fill()
-			timer := time.NewTimer(refill)
+			timer := time.NewTimer(min(refill, wait))
 			select {
 			case <-ctx.Done():
 			case <-t.wake:
@@ -40,22 +42,30 @@ func (t *Trash) work(ctx context.Context) {
 			timer.Stop()
 			continue
 		}
-		work := &remover{}
-		t.mu.Lock()
-		e.work = work
-		t.mu.Unlock()
 		failpoint.Hit("trash/remove/begun")
-		r := work.remove(ctx, e.path, t.pace)
+		r := work.remove(turn, e.path, t.pace)
+		over := turn.Err() != nil
+		end()
 		failpoint.Hit("trash/remove/done")
 		if r.Err != nil && ctx.Err() != nil {
 			return
 		}
+		r.Entry = e.path
+		if r.Err != nil && over && !errors.Is(r.Err, ErrLater) {
+			r.Err = later(r.Err)
+		}
+		if errors.Is(r.Err, ErrLater) {
+			if e.fresh() { // it is said once
+				t.report(r)
+			}
+			t.putBack(e)
+			continue
+		}
 		var stuck disk.Size
 		if r.Err != nil {
-			stuck, _ = disk.Measure(ctx, e.path)
+			stuck = t.sizeOf(ctx, e.path)
 		}
-		r.Entry = e.path
 		t.report(r)
-		t.done(stuck)
+		t.done(e, stuck)
 	}
 }

@@ -11,7 +11,8 @@ import (
 type Stats struct {
 	// Entries wait to be deleted, or are being deleted.
 	Entries int
-	// Size is what they still take, as far as it is known.
+	// Size is what they still take, as far as it is known; 0 of those that could not
+	// be emptied in their turn, for what is written to them is not free.
 	Size disk.Size
 	// Unmeasured counts the entries whose size is not known yet.
 	Unmeasured int
@@ -48,7 +49,8 @@ func (e *entry) left() disk.Size {
 const look = 10 * time.Millisecond
 
 // Hurry deletes without rest until enough says that it is, or nothing is left to
-// delete. Enough is asked many times a second. The error is the context's.
+// delete but what had its turn. Enough is asked many times a second. The error is
+// the context's.
 func (t *Trash) Hurry(ctx context.Context, enough func() bool) error {
 	t.hurry(1)
 	defer t.hurry(-1)
@@ -56,7 +58,7 @@ func (t *Trash) Hurry(ctx context.Context, enough func() bool) error {
 	defer tick.Stop()
 	for !enough() {
 		t.mu.Lock()
-		pending, idle := len(t.queue), t.idle
+		pending, idle := t.pending(), t.idle
 		t.mu.Unlock()
 		if pending == 0 {
 			return nil
@@ -98,10 +100,15 @@ func (t *Trash) measure(ctx context.Context) {
 		if next == nil || hurried || ctx.Err() != nil {
 			return
 		}
-		// What can't be read counts as far as it can.
-		found, _ := disk.Query{Pace: t.pace}.Take(ctx, next.path)
+		size := t.sizeOf(ctx, next.path)
 		t.mu.Lock()
-		next.size = &found.Size
+		next.size = &size
 		t.mu.Unlock()
 	}
+}
+
+// sizeOf measures an entry. What can't be read, in time, does not count.
+func (t *Trash) sizeOf(ctx context.Context, path string) disk.Size {
+	found, _ := disk.Query{Pace: t.pace, Budget: disk.Budget}.Take(ctx, path)
+	return found.Size
 }

@@ -71,7 +71,7 @@ func TestStats(t *testing.T) {
 		t.Errorf("measured: got %+v, want %+v", got, want)
 	}
 	// Half of it is gone.
-	e := tr.first()
+	e := tr.queue[0]
 	e.size, e.work = &disk.Size{Bytes: 1000, Inodes: 4}, &remover{}
 	e.work.removed.Store(3)
 	if got, want := e.left(), (disk.Size{Bytes: 250, Inodes: 1}); got != want {

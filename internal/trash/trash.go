@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,11 +28,12 @@ const maxName = 200
 type Report struct {
 	// Entry is the path that Put returned.
 	Entry string
-	// Removed counts the files and directories that were deleted.
+	// Removed counts the files and directories that were deleted in its turn.
 	Removed int
 	// Left counts those that could not be, without what is below them.
 	Left int
-	// Err is nil when the entry is gone, else the first reason why it is not.
+	// Err is nil when the entry is gone, else the first reason why it is not; an
+	// ErrLater is followed by another report.
 	Err error
 }
 
@@ -47,10 +49,15 @@ type Trash struct {
 	wake chan struct{}
 	pace *disk.Pace
 	rest int64 // of pace, while nobody hurries
+	turn time.Duration
+	// pause is how long an entry that was put back rests the first time.
+	pause time.Duration
 
 	mu    sync.Mutex
-	queue []*entry // the first is the one being deleted, if any is
-	// idle is closed when the queue gets empty.
+	queue []*entry
+	// yield ends the turn of an entry that was put back, while it has one.
+	yield context.CancelFunc
+	// idle is closed when nothing is pending.
 	idle    chan struct{}
 	hurries int
 	stuck   disk.Size
@@ -63,6 +70,9 @@ type entry struct {
 	size *disk.Size
 	// work is set while it is deleted.
 	work *remover
+	// pause is how long it rests before it is due again; 0 until it was put back.
+	pause time.Duration
+	due   time.Time
 }
 
 // Open uses dir, made with mode 0700 if it is missing, and queues what an
@@ -80,7 +90,7 @@ func Open(dir string, report func(Report)) (*Trash, error) {
 	if report == nil {
 		report = func(Report) {}
 	}
-	t := &Trash{dir: dir, report: report, wake: make(chan struct{}, 1), pace: disk.NewPace(rest), rest: rest}
+	t := &Trash{dir: dir, report: report, wake: make(chan struct{}, 1), pace: disk.NewPace(rest), rest: rest, turn: firstTurn, pause: firstPause}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		size, ours := parseName(e.Name())
@@ -134,12 +144,12 @@ func (t *Trash) Use(r *disk.Reserve) { t.reserve = r }
 // once more with the reserve given up.
 func (t *Trash) Retry(f func() error) error { return t.reserve.Retry(f) }
 
-// Idle waits until every entry is deleted or reported as impossible to delete.
-// The error is the context's.
+// Idle waits until every entry is deleted or reported as impossible to delete,
+// for now or for good. The error is the context's.
 func (t *Trash) Idle(ctx context.Context) error {
 	for {
 		t.mu.Lock()
-		pending, idle := len(t.queue), t.idle
+		pending, idle := t.pending(), t.idle
 		t.mu.Unlock()
 		if pending == 0 {
 			return nil
@@ -155,8 +165,11 @@ func (t *Trash) Idle(ctx context.Context) error {
 // add queues an entry and wakes the worker.
 func (t *Trash) add(e *entry) {
 	t.mu.Lock()
-	if len(t.queue) == 0 {
+	if t.pending() == 0 {
 		t.idle = make(chan struct{})
+	}
+	if t.yield != nil {
+		t.yield()
 	}
 	t.queue = append(t.queue, e)
 	t.mu.Unlock()
@@ -164,26 +177,4 @@ func (t *Trash) add(e *entry) {
 	case t.wake <- struct{}{}:
 	default:
 	}
-}
-
-// done takes the first entry out of the queue; stuck is what it leaves behind.
-func (t *Trash) done(stuck disk.Size) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.stuck = t.stuck.Add(stuck)
-	t.queue[0] = nil
-	t.queue = t.queue[1:]
-	if len(t.queue) == 0 {
-		close(t.idle)
-	}
-}
-
-// first returns the first entry of the queue; nil when it is empty.
-func (t *Trash) first() *entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.queue) == 0 {
-		return nil
-	}
-	return t.queue[0]
 }

@@ -20,7 +20,8 @@ type Stock interface {
 	// known for what it is.
 	Inventory(ctx context.Context) (Inventory, error)
 	// Evict removes what e names, or says that it is held by now: an error that is
-	// ErrHeld. What it frees may be in the trash first.
+	// ErrHeld. What it frees may be in the trash first: Inventory counts it there from
+	// then on, or the next plan would evict as much again.
 	Evict(ctx context.Context, e Eviction) error
 	// Space says what the filesystem has: a system call.
 	Space() (disk.Space, error)

@@ -40,11 +40,12 @@ func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 	case <-ctx.Done():
 		return janitor.Inventory{}, context.Cause(ctx)
 	}
+	going := s.bin.Stats().Size // first: what goes meanwhile counts twice rather than not at all
 	space, err := s.Space()
 	if err != nil {
 		return janitor.Inventory{}, err
 	}
-	inv := janitor.Inventory{Now: s.now(), Space: space, Trash: s.bin.Stats().Size}
+	inv := janitor.Inventory{Now: s.now(), Space: space, Trash: going}
 	infos := s.clones.Inventory()
 	at := make(map[string]int, len(infos))
 	for _, info := range infos {

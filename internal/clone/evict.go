@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
@@ -27,12 +28,13 @@ func (m *Manager) EvictClone(ctx context.Context, key string) error {
 			list = append(list, set.members(nil)...)
 		}
 		takeOut(list)
+		size := sizeOf(rec, list)
 		c.mu.Unlock()
 		var others []func(*meta.Tx) error
 		var undos []func()
 		for _, evicting := range m.Evicting {
-			del, undo := evicting(key)
-			others, undos = append(others, del), append(undos, undo)
+			theirs, del, undo := evicting(key)
+			size, others, undos = size.Add(theirs), append(others, del), append(undos, undo)
 		}
 		if err := m.DB.Update(func(tx *meta.Tx) error {
 			errs := []error{deleteRecords(tx, list), tx.DeleteClone(key)}
@@ -52,13 +54,31 @@ func (m *Manager) EvictClone(ctx context.Context, key string) error {
 		}
 		failpoint.Hit("clone/evict/recorded")
 		c.swept.Store(false) // if the directory stays, the next Mount must not find it
-		if err := m.toTrash(c.dir, "clone"); err != nil {
+		if err := m.sizedToTrash(c.dir, "clone", size); err != nil {
 			return err
 		}
 		failpoint.Hit("clone/evict/renamed")
 		_ = os.Remove(filepath.Dir(c.dir)) // the subject's, if this was its only clone
 		return nil
 	})
+}
+
+// sizeOf is what a clone takes that has these layers, as far as it was measured; rec
+// may be nil.
+func sizeOf(rec *meta.Clone, list []member) (sum disk.Size) {
+	if rec != nil {
+		sum = rec.LFS.Size
+		for _, s := range rec.Stores {
+			sum = sum.Add(s.Size.Size)
+		}
+		for _, size := range rec.Caches {
+			sum = sum.Add(size.Size)
+		}
+	}
+	for _, l := range list {
+		sum = sum.Add(l.Size.Size)
+	}
+	return sum
 }
 
 // EvictCache removes a clone's dependency cache of a uid, if nobody uses the clone:
@@ -68,7 +88,13 @@ func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 		return fmt.Errorf("evict cache %q of clone %s: no such cache", uid, key)
 	}
 	return m.evict(ctx, key, func(c *Clone) error {
-		if err := m.toTrash(filepath.Join(c.dir, "cache", uid), "cache"); err != nil {
+		c.mu.Lock()
+		var size disk.Size
+		if c.rec != nil {
+			size = c.rec.Caches[uid].Size
+		}
+		c.mu.Unlock()
+		if err := m.sizedToTrash(filepath.Join(c.dir, "cache", uid), "cache", size); err != nil {
 			return err
 		}
 		failpoint.Hit("clone/evict-cache/renamed")

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -30,9 +31,10 @@ func TestEvictClone(t *testing.T) {
 	var evicted []string
 	undone := 0
 	refused := errors.New("refused")
-	w.m.Evicting = []func(string) (func(*meta.Tx) error, func()){func(key string) (func(*meta.Tx) error, func()) {
+	theirs := disk.Size{Bytes: 1 << 40, Inodes: 1}
+	w.m.Evicting = []func(string) (disk.Size, func(*meta.Tx) error, func()){func(key string) (disk.Size, func(*meta.Tx) error, func()) {
 		evicted = append(evicted, key)
-		return func(*meta.Tx) error { return refused }, func() { undone++ }
+		return theirs, func(*meta.Tx) error { return refused }, func() { undone++ }
 	}}
 	s := w.spec("ref", "main")
 	c := w.clone(s)
@@ -66,8 +68,9 @@ func TestEvictClone(t *testing.T) {
 		t.Errorf("after a transaction that failed: %+v", info)
 	}
 	refused, evicted = nil, nil
-	if err := evict(); err != nil {
-		t.Fatal(err)
+	want := w.takes(c).Add(theirs)
+	if got := w.trashed(evict); got != want {
+		t.Errorf("%+v more in the trash, want all that was known of it: %+v", got, want)
 	}
 	if !slices.Equal(evicted, []string{c.key}) || undone != 1 {
 		t.Errorf("hooks were told of %q", evicted)
@@ -107,6 +110,41 @@ func TestEvictClone(t *testing.T) {
 	}
 }
 
+// takes is what the inventory says that a clone takes.
+func (w *world) takes(c *Clone) (sum disk.Size) {
+	w.t.Helper()
+	info := w.measured(c)
+	sum = info.LFS.Size
+	for _, s := range info.Stores {
+		sum = sum.Add(s.Size)
+	}
+	for _, s := range info.Caches {
+		sum = sum.Add(s.Size)
+	}
+	for _, l := range info.Layers {
+		if l.Size.Bytes == 0 {
+			w.t.Errorf("not measured: %+v", l)
+		}
+		sum = sum.Add(l.Size.Size)
+	}
+	return sum
+}
+
+// trashed returns how much more the trash says to hold once f has evicted something.
+// A janitor that plans on sees nothing else of it.
+func (w *world) trashed(f func() error) disk.Size {
+	w.t.Helper()
+	before := w.m.Trash.Stats()
+	if err := f(); err != nil {
+		w.t.Fatal(err)
+	}
+	after := w.m.Trash.Stats()
+	if after.Unmeasured != before.Unmeasured {
+		w.t.Errorf("%d entries in the trash have no size", after.Unmeasured-before.Unmeasured)
+	}
+	return after.Size.Sub(before.Size)
+}
+
 // TestMountDuringAnEviction: it waits, and makes a new clone.
 func TestMountDuringAnEviction(t *testing.T) {
 	t.Parallel()
@@ -115,10 +153,10 @@ func TestMountDuringAnEviction(t *testing.T) {
 	c := w.clone(s)
 	w.prepare(s).Release()
 	began, goOn := make(chan struct{}), make(chan struct{})
-	w.m.Evicting = []func(string) (func(*meta.Tx) error, func()){func(string) (func(*meta.Tx) error, func()) {
+	w.m.Evicting = []func(string) (disk.Size, func(*meta.Tx) error, func()){func(string) (disk.Size, func(*meta.Tx) error, func()) {
 		close(began)
 		<-goOn
-		return func(*meta.Tx) error { return nil }, func() {}
+		return disk.Size{}, func(*meta.Tx) error { return nil }, func() {}
 	}}
 	w.server.Reset()
 	w.idle(c)
@@ -224,11 +262,13 @@ func TestEvictLayers(t *testing.T) {
 	first.Release()
 	again.Release()
 	wantBusy(t, "a tree stands on it", evict(first.Tree.ID), "1 of 1")
-	if err := evict(first.Tree.ID, second.Tree.ID, second.GitLayer.ID, "unknown"); err != nil {
-		t.Error(err)
-	}
 	if err := c.collect(); err != nil { // the first one's git layer, if that is not done yet
 		t.Fatal(err)
+	}
+	was := w.takes(c)
+	gone := w.trashed(func() error { return evict(first.Tree.ID, second.Tree.ID, second.GitLayer.ID, "unknown") })
+	if want := was.Sub(w.takes(c)); gone != want || want.Bytes == 0 {
+		t.Errorf("%+v more in the trash, want %+v", gone, want)
 	}
 	if got := append(names(t, c.trees.dir), names(t, c.gitLayers.dir)...); len(got) > 0 {
 		t.Errorf("left: %q", got)
@@ -265,11 +305,12 @@ func TestEvictCache(t *testing.T) {
 	s := w.spec("ref", "main")
 	c := w.clone(s)
 	co := w.prepare(s)
+	size := disk.Size{Bytes: 1 << 40, Inodes: 2}
 	for _, uid := range []string{"0", "7"} {
 		if err := os.MkdirAll(filepath.Join(c.dir, "cache", uid, "npm"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.SetCache(uid, meta.Measured{At: w.clock()}); err != nil {
+		if err := c.SetCache(uid, meta.Measured{Size: size, At: w.clock()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -281,9 +322,9 @@ func TestEvictCache(t *testing.T) {
 		}
 	}
 	w.idle(c)
-	for range 2 {
-		if err := w.m.EvictCache(t.Context(), c.key, "7"); err != nil {
-			t.Fatal(err)
+	for _, want := range []disk.Size{size, {}} {
+		if got := w.trashed(func() error { return w.m.EvictCache(t.Context(), c.key, "7") }); got != want {
+			t.Errorf("%+v more in the trash, want %+v", got, want)
 		}
 	}
 	if got := names(t, filepath.Join(c.dir, "cache")); !slices.Equal(got, []string{"0"}) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -124,7 +125,7 @@ func (c *Clone) remove(list []member) error {
 	failpoint.Hit("clone/collect/recorded")
 	var errs []error
 	for _, m := range list {
-		errs = append(errs, c.m.toTrash(m.path(), "layer"))
+		errs = append(errs, c.m.sizedToTrash(m.path(), "layer", m.Size.Size))
 		failpoint.Hit("clone/collect/trashed")
 	}
 	return errors.Join(errs...)
@@ -140,8 +141,12 @@ func deleteRecords(tx *meta.Tx, list []member) error {
 }
 
 // toTrash gives a directory to the trash; one that is gone is no error.
-func (m *Manager) toTrash(path, name string) error {
-	_, err := m.Trash.Put(path, name)
+func (m *Manager) toTrash(path, name string) error { return m.sizedToTrash(path, name, disk.Size{}) }
+
+// sizedToTrash is toTrash of something whose size is known, or zero. What the janitor
+// evicts has to count as trash at once, or its next plan would evict as much again.
+func (m *Manager) sizedToTrash(path, name string, size disk.Size) error {
+	_, err := m.Trash.PutSized(path, name, size)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

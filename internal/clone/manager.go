@@ -41,9 +41,10 @@ type Config struct {
 	// a name, or, without one, that whose scope fits best. Nil, nil is none.
 	Credentials func(url string, s volume.Subject, name string) (*git.Auth, error)
 	// Evicting are called when a clone is evicted, to take what others know of it out
-	// of memory. They return what deletes their records, in the same transaction and
-	// as often as that is tried, and what undoes the first if it fails.
-	Evicting []func(key string) (del func(*meta.Tx) error, undo func())
+	// of memory. They return what that takes in the clone's directory, what deletes
+	// their records, in the same transaction and as often as that is tried, and what
+	// undoes the first if it fails.
+	Evicting []func(key string) (size disk.Size, del func(*meta.Tx) error, undo func())
 	// MakeRoom is called when the disk was full in a fetch, a build or a mount, and
 	// what was left half is in the trash: the work is done again if it succeeds. need
 	// is what it takes, as far as that is known. Its error says how much is missing

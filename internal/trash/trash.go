@@ -109,14 +109,17 @@ func Open(dir string, report func(Report)) (*Trash, error) {
 // path element of at most 200 bytes. What path takes is measured in the
 // background. On a disk that has no room for the entry, some of path is deleted
 // first.
-func (t *Trash) Put(path, name string) (entry string, err error) { return t.put(path, name, nil) }
-
-// PutSized is Put of something whose size is known.
-func (t *Trash) PutSized(path, name string, size disk.Size) (entry string, err error) {
-	return t.put(path, name, &size)
+func (t *Trash) Put(path, name string) (entry string, err error) {
+	return t.PutSized(path, name, disk.Size{})
 }
 
-func (t *Trash) put(path, name string, size *disk.Size) (string, error) {
+// PutSized is Put of something whose size is known already: the trash counts it at
+// once, and does not measure it. Zero is not known.
+func (t *Trash) PutSized(path, name string, known disk.Size) (string, error) {
+	var size *disk.Size
+	if known != (disk.Size{}) {
+		size = &known
+	}
 	if name == "" || len(name) > maxName || name == "." || name == ".." || strings.Contains(name, "/") {
 		return "", fmt.Errorf("put %q into the trash: name %q is not one path element of at most %d bytes", path, name, maxName)
 	}

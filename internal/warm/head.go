@@ -71,7 +71,7 @@ func (m *Manager) commit(clone string, ch change) error {
 		}
 		failpoint.Hit("warm/commit/recorded")
 	}
-	return m.trashStrays(clone)
+	return m.trashStrays(clone, void)
 }
 
 // takeUnneeded takes the layers that no head and no workspace needs out of memory.

@@ -54,8 +54,11 @@ func (m *Manager) Heads(clone string) []Head {
 func (m *Manager) Size(clone string) disk.Size {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var sum disk.Size
-	for _, l := range m.cloneLocked(clone).layers {
+	return m.cloneLocked(clone).size()
+}
+
+func (c *clone) size() (sum disk.Size) {
+	for _, l := range c.layers {
 		sum = sum.Add(l.Size.Size)
 	}
 	return sum
@@ -84,8 +87,9 @@ func (m *Manager) Evict(ctx context.Context, clone, key string) error {
 }
 
 // Evicting takes what there is of a clone out of memory, while nobody uses it. It
-// returns what deletes the records, and what undoes the first if that fails.
-func (m *Manager) Evicting(clone string) (del func(*meta.Tx) error, undo func()) {
+// returns what that takes, what deletes the records, and what undoes the first if that
+// fails.
+func (m *Manager) Evicting(clone string) (size disk.Size, del func(*meta.Tx) error, undo func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.cloneLocked(clone)
@@ -100,7 +104,7 @@ func (m *Manager) Evicting(clone string) (del func(*meta.Tx) error, undo func())
 		}
 		return errors.Join(errs...)
 	}
-	return del, func() {
+	return c.size(), del, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.clones[clone] = c

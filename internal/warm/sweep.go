@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/meta"
 )
 
 // Sweep makes the records and the directories of a clone agree, until it has
@@ -57,11 +59,15 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 // trashStrays removes the directories of layers that have no record, unless a
 // workspace that was found after the database was lost stands on them. It is
 // called with the clone's lock held: nothing is in the making but copies, under
-// temporary names.
-func (m *Manager) trashStrays(clone string) error {
+// temporary names. The sizes of void, which were layers until now, count at once.
+func (m *Manager) trashStrays(clone string, void []meta.WarmLayer) error {
 	entries, err := os.ReadDir(m.dir(clone))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
+	}
+	sizes := make(map[string]disk.Size)
+	for _, l := range void {
+		sizes[l.ID] = l.Size.Size
 	}
 	for _, e := range entries {
 		m.mu.Lock()
@@ -72,7 +78,7 @@ func (m *Manager) trashStrays(clone string) error {
 		if keep {
 			continue
 		}
-		_, putErr := m.Trash.Put(filepath.Join(m.dir(clone), e.Name()), "warm")
+		_, putErr := m.Trash.PutSized(filepath.Join(m.dir(clone), e.Name()), "warm", sizes[e.Name()])
 		err = errors.Join(err, putErr)
 	}
 	return err

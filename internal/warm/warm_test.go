@@ -252,12 +252,16 @@ func TestHeld(t *testing.T) {
 	}
 	s.has("nm", "a=2")
 	s.end()
-	_, undo := w.m.Evicting(cloneKey)
+	_, _, undo := w.m.Evicting(cloneKey)
 	undo()
-	if got := len(w.m.Heads(cloneKey)); got != 1 {
-		t.Errorf("%d heads after an eviction that failed, want 1", got)
+	heads := w.m.Heads(cloneKey)
+	if len(heads) != 1 {
+		t.Fatalf("%d heads after an eviction that failed, want 1", len(heads))
 	}
-	del, _ := w.m.Evicting(cloneKey)
+	size, del, _ := w.m.Evicting(cloneKey)
+	if size != heads[0].Size || size.Inodes == 0 {
+		t.Errorf("a clone's warm layers take %+v, want %+v", size, heads[0].Size)
+	}
 	for range 2 { // a transaction may be tried again
 		if err := w.db.Update(del); err != nil {
 			t.Fatal(err)
@@ -266,6 +270,23 @@ func TestHeld(t *testing.T) {
 	w.sees(nm, "nm")
 	if state := w.records(); len(w.layers())+len(state.WarmHeads)+len(state.WarmLayers) > 0 || w.m.Size(cloneKey).Inodes != 0 {
 		t.Errorf("left: %q, %+v, %+v", w.layers(), state.WarmHeads, state.WarmLayers)
+	}
+}
+
+// TestEvictedCountsAtOnce: what goes with a head is in the trash with its size.
+func TestEvictedCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nm := w.want("nm")
+	w.run(nm, func(s *session) { s.write("nm/a", "1") })
+	w.run(nm, func(s *session) { s.write("nm/b", "2") })
+	h, before := w.m.Heads(cloneKey)[0], w.m.Trash.Stats()
+	if err := w.m.Evict(t.Context(), cloneKey, h.Key); err != nil {
+		t.Fatal(err)
+	}
+	after := w.m.Trash.Stats()
+	if got := after.Size.Sub(before.Size); got != h.Size || got.Inodes == 0 || after.Unmeasured != before.Unmeasured {
+		t.Errorf("%+v more in the trash, want the head's %+v", got, h.Size)
 	}
 }
 

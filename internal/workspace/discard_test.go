@@ -155,8 +155,12 @@ func TestEvictDiscard(t *testing.T) {
 			t.Errorf("%q: %v, want that there is none", id, err)
 		}
 	}
+	before := w.trash.Stats().Size
 	if err := w.m.EvictDiscard(d.ID); err != nil {
 		t.Fatal(err)
+	}
+	if got := w.trash.Stats().Size.Sub(before); got != d.Size.Size || got.Bytes == 0 {
+		t.Errorf("%+v more in the trash, want the discard's %+v at once", got, d.Size.Size)
 	}
 	if err := w.m.EvictDiscard(d.ID); !errors.As(err, &missing) {
 		t.Errorf("again: %v", err)

@@ -132,7 +132,7 @@ func (m *Manager) remove(w *workspace) error {
 		return err
 	}
 	failpoint.Hit("workspace/remove/recorded")
-	_, err = m.Trash.Put(m.dir(rec), "workspace")
+	_, err = m.Trash.PutSized(m.dir(rec), "workspace", rec.Size.Size)
 	failpoint.Hit("workspace/remove/renamed")
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil

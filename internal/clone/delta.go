@@ -19,23 +19,34 @@ import (
 // one: the other's layers are mounted under dir as an upper, and git moves the
 // files there from one commit to the other. What it wrote is the layer. It costs
 // what has changed, and a look at every file's times, but writes none of the
-// others. It reports whether it did; dir is empty if not.
+// others. It reports whether it did, and then what l stands on is held; if not,
+// the tree can be built whole in dir once that is empty. Done with an error is for
+// good: dir may be part of a mount.
 func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir string) (done bool, err error) {
 	if s.Files.Submodules != volume.SubmodulesNone {
 		return false, nil // each is a repository of its own
 	}
-	base, release := c.baseOf(l)
+	base := c.baseOf(l)
 	if base == nil {
 		return false, nil
 	}
-	defer release()
+	defer func() {
+		if !done || err != nil {
+			c.letGo(c.trees, base.Chain...)
+		}
+	}()
 	build, err := tempDir(filepath.Dir(dir))
 	if err != nil {
 		return false, err
 	}
+	mounted := false
 	defer func() {
-		_, trashErr := c.m.Trash.Put(build, "build")
-		err = errors.Join(err, trashErr)
+		if mounted {
+			return // the next start's sweep detaches it first
+		}
+		if _, err := c.m.Trash.Put(build, "build"); err != nil {
+			c.m.Log.WithError(err).WithField("clone", c.key).Warn("what a build leaves stays until the next start")
+		}
 	}()
 	work, target := filepath.Join(build, "work"), filepath.Join(build, "tree")
 	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(target, 0o755), os.Chown(dir, int(s.UID), int(s.GID))); err != nil {
@@ -45,22 +56,28 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir strin
 	if err := overlay.Mount(spec); err != nil {
 		return false, err
 	}
+	mounted = true
 	failpoint.Hit("clone/delta/mounted")
-	usable, buildErr := c.moveTo(ctx, s, l, dir, target)
+	usable, err := c.moveTo(ctx, s, l, dir, target)
 	failpoint.Hit("clone/delta/moved")
 	// The mount is gone for good before its upper becomes a lower layer.
-	free, err := overlay.Detach(target)
-	if err == nil {
-		err = free()
+	free, detachErr := overlay.Detach(target)
+	if detachErr == nil {
+		detachErr = free()
 	}
+	if detachErr != nil {
+		return true, errors.Join(err, detachErr)
+	}
+	mounted = false
 	failpoint.Hit("clone/delta/detached")
-	if err := errors.Join(buildErr, err); err != nil || usable {
-		if usable {
-			l.Chain = append([]string{l.ID}, base.Chain...)
-		}
-		return err == nil, err
+	if err != nil {
+		return false, err
 	}
-	return false, empty(dir)
+	if !usable {
+		return false, empty(dir)
+	}
+	l.Chain = append([]string{l.ID}, base.Chain...)
+	return true, nil
 }
 
 // moveTo moves the checkout at target to another commit. It is not usable
@@ -112,8 +129,8 @@ func writtenIn(upper string) (written map[string]bool, attributes bool, err erro
 }
 
 // baseOf returns the tree to build l on, the newest of the same shape if that is
-// not too deep, held until release is called.
-func (c *Clone) baseOf(l *meta.Layer) (base *meta.Layer, release func()) {
+// not too deep. Its chain is held.
+func (c *Clone) baseOf(l *meta.Layer) (base *meta.Layer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var newest time.Time
@@ -123,14 +140,10 @@ func (c *Clone) baseOf(l *meta.Layer) (base *meta.Layer, release func()) {
 		}
 	}
 	if base == nil || len(base.Chain) >= maxChain {
-		return nil, nil
+		return nil
 	}
 	c.trees.hold(base.Chain...)
-	return base, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.trees.drop(base.Chain...)
-	}
+	return base
 }
 
 // empty removes what is in a directory that only we and git have written to.

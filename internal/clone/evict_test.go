@@ -1,7 +1,6 @@
 package clone
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -272,30 +271,6 @@ func TestEvictLayers(t *testing.T) {
 	}
 	if got := append(names(t, c.trees.dir), names(t, c.gitLayers.dir)...); len(got) > 0 {
 		t.Errorf("left: %q", got)
-	}
-}
-
-// TestBaseIsEvictedMeanwhile builds a tree on another one that goes before it is published: it is built again.
-func TestBaseIsEvictedMeanwhile(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	s := w.spec("ref", "main")
-	c := w.clone(s)
-	co := w.prepare(s)
-	co.Release()
-	tries := 0
-	l, err := c.layer(t.Context(), c.trees, "new", func(context.Context, string) (meta.Layer, error) {
-		l := meta.Layer{Clone: c.key, ID: "new", Chain: []string{"new"}}
-		if tries++; tries == 1 {
-			l.Chain = append(l.Chain, co.Tree.Chain...)
-			if err := w.m.EvictLayers(t.Context(), c.key, []string{co.Tree.ID}); err != nil {
-				t.Error(err)
-			}
-		}
-		return l, nil
-	})
-	if err != nil || tries != 2 || !slices.Equal(l.Chain, []string{"new"}) {
-		t.Errorf("layer %+v, %v after %d tries; want one that stands on nothing after two", l, err, tries)
 	}
 }
 

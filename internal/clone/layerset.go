@@ -64,6 +64,13 @@ func (s *layerSet) drop(ids ...string) {
 	}
 }
 
+// letGo ends a hold of layers. It is called without mu held.
+func (c *Clone) letGo(set *layerSet, ids ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	set.drop(ids...)
+}
+
 // members returns those of the layers for which want says so; nil is all.
 func (s *layerSet) members(want func(meta.Layer) bool) []member {
 	var list []member

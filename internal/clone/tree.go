@@ -39,20 +39,27 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		_, end := c.begin("checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
-		done, err := c.buildDelta(ctx, s, &l, dir)
-		c.flattenLater(s, l)
-		if err == nil && done || ctx.Err() != nil || NoSpace(err) {
-			return l, err
-		}
-		if err != nil {
-			c.m.Log.WithError(err).WithField("clone", c.key).Warn("a tree can't be built on the one before: it is built whole")
-			if err := empty(dir); err != nil {
-				return l, err
-			}
-		}
-		l.TracksCache, l.Modules, err = c.buildTree(ctx, s, commit, dir)
+		err = c.fillTree(ctx, s, &l, dir)
 		return l, err
 	})
+}
+
+// fillTree makes the files of l's commit in dir, an empty directory: on top of
+// another tree, or else all of them.
+func (c *Clone) fillTree(ctx context.Context, s Spec, l *meta.Layer, dir string) error {
+	done, err := c.buildDelta(ctx, s, l, dir)
+	if done || err != nil && (ctx.Err() != nil || NoSpace(err)) {
+		c.flattenLater(s, *l)
+		return err
+	}
+	if err != nil {
+		c.m.Log.WithError(err).WithField("clone", c.key).Warn("a tree can't be built on the one before: it is built whole")
+		if err := empty(dir); err != nil {
+			return err
+		}
+	}
+	l.TracksCache, l.Modules, err = c.buildTree(ctx, s, l.Commit, dir)
+	return err
 }
 
 // noCommit says why the store has no commit of this ID.
@@ -106,7 +113,8 @@ func (c *Clone) checkoutOf(s Spec, commit, dir string) git.Checkout {
 // CacheLink is the name at the top of a workspace that shows the cache.
 const CacheLink = ".hdcache"
 
-// builder makes a layer in an empty directory, and returns its record.
+// builder makes a layer in an empty directory, and returns its record. What that
+// stands on is held, and let go of once it is published.
 type builder = func(ctx context.Context, dir string) (meta.Layer, error)
 
 // layer returns the layer of an ID, from memory or, shared with all who want it
@@ -119,19 +127,9 @@ func (c *Clone) layer(ctx context.Context, set *layerSet, id string, build build
 		if l, ok := c.find(set, id); ok {
 			return l, nil
 		}
-		for range resolveTries {
-			l, err = WithRoom(ctx, c.m, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, set, build) })
-			if !errors.Is(err, errBaseGone) {
-				break
-			}
-		}
-		return l, err
+		return WithRoom(ctx, c.m, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, set, build) })
 	})
 }
-
-// errBaseGone says that a tree was built on one that was evicted before it was
-// done: nothing holds that one between the build and the publication.
-var errBaseGone = errors.New("the layers that it was built on were evicted meanwhile: run it again")
 
 // make builds a layer that there is not. An error leaves nothing behind.
 func (c *Clone) make(ctx context.Context, set *layerSet, build builder) (l meta.Layer, err error) {
@@ -144,6 +142,9 @@ func (c *Clone) make(ctx context.Context, set *layerSet, build builder) (l meta.
 		failpoint.Hit("clone/layer/built")
 		l.Boot, l.CreatedAt = c.m.Boot, c.m.Now()
 		err = c.publish(set, l, temp)
+	}
+	if len(l.Chain) > 1 {
+		c.letGo(set, l.Chain[1:]...)
 	}
 	if err != nil {
 		return l, errors.Join(err, c.m.toTrash(temp, "layer"))
@@ -160,11 +161,6 @@ func (c *Clone) make(ctx context.Context, set *layerSet, build builder) (l meta.
 func (c *Clone) publish(set *layerSet, l meta.Layer, temp string) error {
 	c.publishing.Lock()
 	defer c.publishing.Unlock()
-	for _, below := range l.Chain {
-		if _, ok := c.find(set, below); !ok && below != l.ID {
-			return errBaseGone
-		}
-	}
 	dir := set.path(l.ID)
 	if err := c.m.toTrash(dir, "leftover"); err != nil {
 		return err

@@ -1,0 +1,148 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// next pushes a commit that takes a file away and brings it into the store. It
+// returns the record of the commit's tree, which is not built.
+func (w *world) next(s Spec) meta.Layer {
+	w.t.Helper()
+	w.advance(time.Minute)
+	if _, err := gitserver.Commit(w.server.Path("r"), "main",
+		gitserver.Change{Path: "pushed", Content: "x"}, gitserver.Change{Path: "README.md", Delete: true},
+	); err != nil {
+		w.t.Fatal(err)
+	}
+	c := w.clone(s)
+	r, err := c.Refresh(w.t.Context(), s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
+	id := layerID("tree", shape, r.Commit)
+	return meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: r.Commit, Shape: shape, Store: s.History.Name()}
+}
+
+// wantClean mounts a checkout that has length layers, of what next has pushed.
+func (w *world) wantClean(co *Checkout, length int) {
+	w.t.Helper()
+	dir := w.mount(co, 0)
+	if got := run(w.t, dir, 0, "status", "--porcelain"); got != "" || len(co.Tree.Chain) != length {
+		w.t.Errorf("status %q of %d layers, want %d and no change", got, len(co.Tree.Chain), length)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "README.md")); !os.IsNotExist(err) {
+		w.t.Errorf("a file that the commit took away: %v", err)
+	}
+}
+
+// TestBaseStaysWhileBuiltOn: what a tree is built on stays until it is published,
+// whoever wants it gone.
+func TestBaseStaysWhileBuiltOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	co := w.prepare(s)
+	co.Release()
+	c, next := w.clone(s), w.next(s)
+	l, err := c.layer(t.Context(), c.trees, next.ID, func(ctx context.Context, dir string) (meta.Layer, error) {
+		l := next
+		err := c.fillTree(ctx, s, &l, dir)
+		if err := c.collect(); err != nil { // no ref is at its commit any more
+			t.Error(err)
+		}
+		var busy *BusyError
+		if err := w.m.EvictLayers(ctx, c.key, []string{co.Tree.ID}); !errors.As(err, &busy) {
+			t.Errorf("evict what a tree is being built on: %v, want a BusyError", err)
+		}
+		return l, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{next.ID, co.Tree.ID}; !slices.Equal(l.Chain, want) {
+		t.Errorf("chain %q, want %q", l.Chain, want)
+	}
+	c.mu.Lock()
+	if c.heldLocked() {
+		t.Errorf("held after the build: %v", c.trees.users)
+	}
+	c.mu.Unlock()
+	again := w.prepare(s)
+	defer again.Release()
+	w.wantClean(again, 2)
+}
+
+// TestBaseIsGone: a tree that can't be built on another one is built whole, and
+// stands on nothing.
+func TestBaseIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	co := w.prepare(s)
+	co.Release()
+	c := w.clone(s)
+	w.next(s)
+	if err := os.RemoveAll(c.trees.path(co.Tree.ID)); err != nil {
+		t.Fatal(err)
+	}
+	again := w.prepare(s)
+	defer again.Release()
+	w.wantClean(again, 1)
+}
+
+// TestBuildIsNotTrashed: what a build leaves can't go to the trash. The tree is
+// good, and the next start's sweep takes the rest.
+func TestBuildIsNotTrashed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	w.next(s)
+	bin := filepath.Join(w.root, "trash")
+	if err := os.Rename(bin, bin+".away"); err != nil {
+		t.Fatal(err)
+	}
+	co := w.prepare(s)
+	w.wantClean(co, 2)
+	co.Release()
+	trees := w.clone(s).trees.dir
+	if got := names(t, trees); !slices.ContainsFunc(got, durable.IsTemp) {
+		t.Errorf("trees %q, want also what the build left", got)
+	}
+	if err := os.Rename(bin+".away", bin); err != nil {
+		t.Fatal(err)
+	}
+	w.restart("boot 1")
+	if err := w.m.SweepAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, trees); slices.ContainsFunc(got, durable.IsTemp) {
+		t.Errorf("trees %q after a sweep", got)
+	}
+}
+
+// TestTreeIsCancelled: a build that is given up is an error, not an empty tree.
+func TestTreeIsCancelled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	l := w.next(s)
+	l.Shape = "another" // there is nothing to build on
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.clone(s).fillTree(ctx, s, &l, scratch(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that it was cancelled", err)
+	}
+}

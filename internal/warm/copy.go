@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -15,10 +14,12 @@ import (
 )
 
 // copyTree copies the directory from, with all that is below, into the directory
-// dst: with modes, owners, times, links and attributes of users. Sockets, FIFOs
-// and devices, which build state does not mean, are left out.
-func copyTree(ctx context.Context, from string, dst *os.File) error {
-	c := &copier{links: make(map[uint64]string)}
+// dst: with modes, owners, times, links, holes and attributes of users. Sockets,
+// FIFOs and devices, which build state does not mean, are left out. The error is
+// errTooMuch once more than room bytes would have been copied. Files with several
+// names have one in links too, a directory of the same filesystem.
+func copyTree(ctx context.Context, from string, dst, links *os.File, room int64) error {
+	c := &copier{ctx: ctx, links: int(links.Fd()), room: room}
 	c.levels = []level{{fd: int(dst.Fd())}}
 	err := disk.Walk(ctx, from, c, nil)
 	return errors.Join(err, c.err, c.up(0))
@@ -27,9 +28,14 @@ func copyTree(ctx context.Context, from string, dst *os.File) error {
 // copier has the directories open that it is in, of which verify has bounded the
 // number.
 type copier struct {
+	ctx    context.Context
 	levels []level
-	links  map[uint64]string // by inode: where its first name is, from the top
-	err    error
+	// links has a name for each inode that has several: in memory they would take
+	// hundreds of bytes each, and there may be millions.
+	links int
+	room  int64 // bytes that may still be copied
+	buf   []byte
+	err   error
 }
 
 // level is a directory that is being filled; the first is the one that was given.
@@ -65,36 +71,31 @@ func (c *copier) visit(e disk.Entry) (enter bool, err error) {
 	default:
 		return false, nil
 	}
+	linked := strconv.FormatUint(st.Ino, 10)
 	if st.Nlink > 1 {
-		if first, ok := c.links[st.Ino]; ok {
-			err := unix.Linkat(c.levels[0].fd, first, dst, e.Name, 0)
-			if !errors.Is(err, unix.ENAMETOOLONG) {
-				return false, err
-			}
-		} else {
-			c.links[st.Ino] = c.path(e.Name)
+		if err := unix.Linkat(c.links, linked, dst, e.Name, 0); !isNoLink(err) {
+			return false, err
 		}
 	}
 	if kind(&st) == unix.S_IFLNK {
 		err = copyLink(e, dst)
 	} else {
-		err = copyFile(e, dst, &st)
+		err = c.copyFile(e, dst, st.Size)
 	}
-	if err != nil {
-		return false, err
+	if err == nil {
+		err = dress(e.Dir, dst, e.Name, &st)
 	}
-	return false, dress(e.Dir, dst, e.Name, &st)
+	if err == nil && st.Nlink > 1 {
+		// Where there is a name already, it has all the links that it can have.
+		if err = unix.Linkat(dst, e.Name, c.links, linked, 0); errors.Is(err, unix.EEXIST) {
+			err = nil
+		}
+	}
+	return false, err
 }
 
-// path names what is in the directory that is being filled, from the top.
-func (c *copier) path(name string) string {
-	var b strings.Builder
-	for _, l := range c.levels[1:] {
-		b.WriteString(l.name)
-		b.WriteByte('/')
-	}
-	return b.String() + name
-}
+// isNoLink says that there is no file to link to, or that it has too many links.
+func isNoLink(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EMLINK) }
 
 // down makes a directory and goes into it.
 func (c *copier) down(e disk.Entry, st unix.Stat_t) error {
@@ -134,7 +135,7 @@ func copyLink(e disk.Entry, dst int) error {
 	return unix.Symlinkat(string(buf[:n]), dst, e.Name)
 }
 
-func copyFile(e disk.Entry, dst int, st *unix.Stat_t) error {
+func (c *copier) copyFile(e disk.Entry, dst int, size int64) error {
 	fd, err := unix.Openat(e.Dir, e.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -146,8 +147,7 @@ func copyFile(e disk.Entry, dst int, st *unix.Stat_t) error {
 		return err
 	}
 	out := os.NewFile(uintptr(fd), e.Name)
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	return errors.Join(c.copyData(out, in, size), out.Close())
 }
 
 // dress gives name in dst what name in src has besides its content. The owner

@@ -2,10 +2,13 @@ package warm
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
@@ -18,14 +21,21 @@ import (
 // a workspace then stands on some 150 layers, and the kernel takes 500.
 const flattenAt = 8
 
+// joinAgain is how long after a failure the layers of a head are joined again: it
+// may cost a copy of all, and the next promotions don't change why it failed.
+const joinAgain = time.Hour
+
 // flattenSoon joins the layers of a head in the background, unless that is being
-// done: what is promoted meanwhile is looked at in the end.
+// done, or has just failed: what is promoted meanwhile is looked at in the end.
 func (m *Manager) flattenSoon(clone, key string) {
 	m.mu.Lock()
-	begun := m.flattening[clone+"/"+key]
-	m.flattening[clone+"/"+key] = true
+	f := m.flattening[clone+"/"+key]
+	wait := f.begun || m.Now().Before(f.again)
+	if !wait {
+		m.flattening[clone+"/"+key] = flattening{begun: true}
+	}
 	m.mu.Unlock()
-	if begun {
+	if wait {
 		return
 	}
 	m.Background(func(ctx context.Context) {
@@ -42,7 +52,7 @@ func (m *Manager) flattenSoon(clone, key string) {
 			}
 			if err := m.flatten(ctx, h); err != nil {
 				if ctx.Err() == nil {
-					m.Log.WithError(err).WithField("clone", clone).Warnf("join the layers of warm path %q: the next promotion tries again", h.Path)
+					m.Log.WithError(err).WithField("clone", clone).Warnf("join the layers of warm path %q: a promotion in an hour tries again", h.Path)
 				}
 				m.tooLong(clone, key, err)
 				return
@@ -59,7 +69,13 @@ func (m *Manager) tooLong(clone, key string, err error) (h meta.WarmHead, ok boo
 	defer m.mu.Unlock()
 	h, ok = m.cloneLocked(clone).heads[key]
 	n := len(h.Chain) - flattenAt
-	if !ok || n < 0 || err != nil {
+	if err != nil {
+		now := m.Now()
+		maps.DeleteFunc(m.flattening, func(_ string, f flattening) bool { return !f.begun && !now.Before(f.again) })
+		m.flattening[clone+"/"+key] = flattening{again: now.Add(joinAgain)}
+		return meta.WarmHead{}, false
+	}
+	if !ok || n < 0 {
 		delete(m.flattening, clone+"/"+key)
 		return meta.WarmHead{}, false
 	}
@@ -73,6 +89,10 @@ func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 	held := []meta.WarmPath{{Path: h.Path, Chain: h.Chain}}
 	m.Hold(h.Clone, held)
 	defer m.Drop(h.Clone, held)
+	room, err := m.roomFor(h)
+	if err != nil {
+		return err
+	}
 	l := meta.WarmLayer{Clone: h.Clone, ID: newID(), Boot: m.Boot, Of: h.Chain}
 	temp, err := m.tempDir(h.Clone, h.Path, h.UID, h.GID)
 	if err != nil {
@@ -84,7 +104,7 @@ func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 			_, _ = m.Trash.Put(temp, "warm")
 		}
 	}()
-	if err := m.copyChain(ctx, held, h.Clone, filepath.Join(temp, path.Dir(h.Path))); err != nil {
+	if err := m.copyChain(ctx, held, h.Clone, filepath.Join(temp, path.Dir(h.Path)), room); err != nil {
 		return err
 	}
 	size, err := disk.Measure(ctx, filepath.Join(temp, h.Path))
@@ -122,8 +142,28 @@ func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 	return nil
 }
 
-// copyChain copies what a chain shows at its path into the directory to.
-func (m *Manager) copyChain(ctx context.Context, held []meta.WarmPath, clone, to string) error {
+// spare is the share of a filesystem that joining layers leaves free.
+const spare = 64
+
+// roomFor returns how many bytes joining the layers of a head may copy, or why it
+// may not. It is more than they take by what compression saved.
+func (m *Manager) roomFor(h meta.WarmHead) (int64, error) {
+	space, err := disk.SpaceOf(m.Root)
+	if err != nil {
+		return 0, err
+	}
+	size := m.ChainSize(h.Clone, h.Chain)
+	left := space.Free.Sub(size)
+	if left.Bytes < space.Total.Bytes/spare || left.Inodes < space.Total.Inodes/spare && space.Total.Inodes > 0 {
+		return 0, fmt.Errorf("its layers take %d bytes and %d inodes, and of %d and %d that are free a part has to stay: make room on the disk",
+			size.Bytes, size.Inodes, space.Free.Bytes, space.Free.Inodes)
+	}
+	return 2*size.Bytes + 64<<20, nil
+}
+
+// copyChain copies what a chain shows at its path into the directory to, if it is
+// no more than room bytes.
+func (m *Manager) copyChain(ctx context.Context, held []meta.WarmPath, clone, to string, room int64) error {
 	view, err := overlay.View(m.Lower(clone, held))
 	if err != nil {
 		return err
@@ -134,5 +174,17 @@ func (m *Manager) copyChain(ctx context.Context, held []meta.WarmPath, clone, to
 		return err
 	}
 	defer dst.Close()
-	return copyTree(ctx, below(int(view.Fd()), held[0].Path), dst)
+	names, err := os.MkdirTemp(to, ".links-*")
+	if err != nil {
+		return err
+	}
+	links, err := os.Open(names)
+	if err != nil {
+		return err
+	}
+	defer links.Close()
+	if err := copyTree(ctx, below(int(view.Fd()), held[0].Path), dst, links, room); err != nil {
+		return err // it goes with the rest
+	}
+	return os.RemoveAll(names)
 }

@@ -49,8 +49,14 @@ type Manager struct {
 	mu     sync.Mutex // never held over I/O
 	clones map[string]*clone
 	ending map[string]*end // by clone and head key
-	// flattening are the heads, likewise, whose layers are being joined.
-	flattening map[string]bool
+	// flattening are the heads, likewise, whose layers are being joined, or could
+	// not be.
+	flattening map[string]flattening
+}
+
+type flattening struct {
+	begun bool
+	again time.Time // after a failure
 }
 
 // clone is what there is of one clone; guarded by Manager.mu.
@@ -65,7 +71,7 @@ type clone struct {
 // NewManager returns a Manager for what state says exists.
 func NewManager(c Config, state meta.State) *Manager {
 	c.Wait = cmp.Or(c.Wait, defaultWait)
-	m := &Manager{Config: c, clones: make(map[string]*clone), ending: make(map[string]*end), flattening: make(map[string]bool)}
+	m := &Manager{Config: c, clones: make(map[string]*clone), ending: make(map[string]*end), flattening: make(map[string]flattening)}
 	for _, l := range state.WarmLayers {
 		m.cloneLocked(l.Clone).layers[l.ID] = l
 	}

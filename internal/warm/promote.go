@@ -235,6 +235,7 @@ func (m *Manager) refuse(e Ended, p meta.WarmPath) string {
 		return "another workspace has moved it on in the meantime"
 	}
 	if len(h.Chain) >= maxChain {
+		m.flattenSoon(h.Clone, h.Key) // no promotion would
 		return "its layers have not been joined yet"
 	}
 	return ""

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -71,7 +72,7 @@ func (m *Manager) discard(ctx context.Context, w *workspace) error {
 func (m *Manager) measureSoon(w *workspace) {
 	m.Clones.Background(func(ctx context.Context) {
 		found, err := survey(ctx, m.upper(m.record(w)))
-		if err == nil {
+		if err == nil || disk.AtLeast(err) {
 			_, err = m.change(w, func(rec *meta.Workspace) {
 				if rec.State == meta.Discarded {
 					rec.Changed, rec.Size = &found.Files, meta.Measured{Size: found.Size, At: m.Now()}
@@ -97,7 +98,8 @@ type Discard struct {
 	// ExpiresAt is when the janitor may take it.
 	ExpiresAt time.Time
 	// Changed is the number of files outside of .git that were written or removed;
-	// nil until they are counted.
+	// nil until they are counted. With millions of files it is a part of them, and so
+	// is Size.
 	Changed *int64
 	// Size is that of its files; its At is zero until they are measured.
 	Size meta.Measured

@@ -58,7 +58,7 @@ type Manager struct {
 	all    map[string]*workspace
 	leases map[lease]*workspace
 	atWork map[lease]string // the subjects of Mounts at work
-	caches map[cache]time.Time
+	caches map[cache]turn
 }
 
 // lease is one (volume, mount ID).
@@ -75,7 +75,7 @@ type workspace struct {
 	taken  bool         // by a Restore or an EvictDiscard at work
 	found  bool         // to be otherwise than its record says, by NewManager
 	// metered is when Meter last looked at its upper.
-	metered time.Time
+	metered turn
 }
 
 // String names a workspace in the log.
@@ -100,7 +100,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	m := &Manager{
 		Config: c, reapMax: reapMax, all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[lease]string),
-		caches: make(map[cache]time.Time),
+		caches: make(map[cache]turn),
 	}
 	m.Warm = warm.NewManager(warm.Config{
 		Root: c.Root, Boot: c.Clones.Boot, DB: c.DB, Trash: c.Trash, Log: c.Log, Now: c.Now, Background: c.Clones.Background, Use: c.Clones.Use, Sync: c.Clones.Sync,

@@ -19,11 +19,32 @@ const (
 	cacheEvery = 5 * time.Minute
 	// meterRest is how long Meter rests for each time that it walked, and meterIdle
 	// how long it does nothing for each walk, rests included, at least meterGap: some
-	// 2% of the time are left for walking.
+	// 2% of the time are left for walking. A walk of more than meterLong is what one
+	// container can make it, with names that cost nothing: what is over has only that
+	// thing wait.
 	meterRest = 300 // percent
 	meterIdle = 12
 	meterGap  = time.Second
+	meterLong = time.Second
 )
+
+// turn is when something was measured.
+type turn struct {
+	at   time.Time // zero for never
+	cost time.Duration
+	soon bool // measured again before it is due
+}
+
+// idle is how long it is not measured again for what that cost.
+func (t turn) idle() time.Duration { return meterIdle * t.cost }
+
+// every is how long after one turn comes the next; usual when it costs little.
+func (t turn) every(usual time.Duration) time.Duration {
+	if t.soon {
+		usual = 0
+	}
+	return max(usual, t.idle())
+}
 
 // cache is one of the dependency caches.
 type cache struct {
@@ -39,8 +60,13 @@ func (m *Manager) Meter(ctx context.Context) {
 	disk.Nice(func() {
 		for ctx.Err() == nil {
 			begun := time.Now()
-			m.meterNext(ctx, m.Now())
-			timer := time.NewTimer(max(meterGap, meterIdle*time.Since(begun)))
+			now := m.Now()
+			w, c, due := m.meterNext(ctx, now)
+			cost := time.Since(begun)
+			if due {
+				m.charge(w, c, cost)
+			}
+			timer := time.NewTimer(max(meterGap, meterIdle*min(cost, meterLong)))
 			select {
 			case <-ctx.Done():
 			case <-timer.C:
@@ -66,17 +92,19 @@ func (m *Manager) findCaches() {
 	}
 }
 
-// meterCacheOf has the cache of a workspace measured next.
+// meterCacheOf has the cache of a workspace measured soon.
 func (m *Manager) meterCacheOf(rec meta.Workspace) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.caches[cache{rec.Clone, rec.UID}] = time.Time{}
+	key := cache{rec.Clone, rec.UID}
+	t := m.caches[key]
+	t.soon = true
+	m.caches[key] = t
 }
 
-// meterNext measures what has waited longest, if anything is due, and reports
-// whether it was.
-func (m *Manager) meterNext(ctx context.Context, now time.Time) bool {
-	w, c, due := m.due(now)
+// meterNext measures what has waited longest, and returns it, if anything is due.
+func (m *Manager) meterNext(ctx context.Context, now time.Time) (w *workspace, c cache, due bool) {
+	w, c, due = m.due(now)
 	switch {
 	case !due:
 	case w != nil:
@@ -84,7 +112,20 @@ func (m *Manager) meterNext(ctx context.Context, now time.Time) bool {
 	default:
 		m.meterCache(ctx, now, c)
 	}
-	return due
+	return w, c, due
+}
+
+// charge notes what it took to measure a workspace, or else a cache.
+func (m *Manager) charge(w *workspace, c cache, cost time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w != nil {
+		w.metered.cost = cost
+		return
+	}
+	t := m.caches[c]
+	t.cost = cost
+	m.caches[c] = t
 }
 
 // due returns a workspace, or else a cache, and notes that it is being measured.
@@ -112,30 +153,32 @@ func (m *Manager) due(now time.Time) (w *workspace, c cache, ok bool) {
 		key := cache{x.rec.Clone, x.rec.UID}
 		used[key] = true
 		if _, known := m.caches[key]; !known {
-			m.caches[key] = x.rec.MountedAt
+			m.caches[key] = turn{at: x.rec.MountedAt}
 		}
-		since := x.metered
+		since := x.metered.at
 		if since.IsZero() {
 			since = x.rec.MountedAt
 		}
-		if waits(since, upperEvery) {
+		if waits(since, x.metered.every(upperEvery)) {
 			w = x
 		}
 	}
-	for key, at := range m.caches {
-		if !used[key] && !at.IsZero() {
-			delete(m.caches, key) // measured since the last one that used it ended
+	for key, t := range m.caches {
+		if !used[key] && !t.soon { // measured since the last one that used it ended
+			if past := now.Sub(t.at); past < 0 || past >= t.idle() {
+				delete(m.caches, key)
+			}
 			continue
 		}
-		if waits(at, cacheEvery) {
+		if waits(t.at, t.every(cacheEvery)) {
 			w, c = nil, key
 		}
 	}
 	switch {
 	case w != nil:
-		w.metered = now
+		w.metered = turn{at: now}
 	case ok:
-		m.caches[c] = now
+		m.caches[c] = turn{at: now}
 	}
 	return w, c, ok
 }
@@ -179,9 +222,9 @@ func (m *Manager) meterCache(ctx context.Context, now time.Time, key cache) {
 
 // read measures what containers may be writing to.
 func (m *Manager) read(ctx context.Context, now time.Time, path string) (size meta.Measured, ok bool) {
-	found, err := disk.Query{Pace: disk.NewPace(meterRest)}.Take(ctx, path)
+	found, err := disk.Query{Pace: disk.NewPace(meterRest), Budget: disk.Budget}.Take(ctx, path)
 	switch {
-	case err == nil, errors.Is(err, disk.ErrMoved): // then it is at least that
+	case err == nil, disk.AtLeast(err):
 		return meta.Measured{Size: found.Size, At: now}, true
 	case !errors.Is(err, os.ErrNotExist) && ctx.Err() == nil:
 		m.Log.WithError(err).Warn("measure what containers write")

@@ -13,11 +13,18 @@ import (
 // meter measures all that is due at now.
 func (w *world) meter(now time.Time) {
 	w.t.Helper()
-	for n := 0; w.m.meterNext(w.t.Context(), now); n++ {
+	for n := 0; w.meterNext(now); n++ {
 		if n > 100 {
 			w.t.Fatal("there is always more to measure")
 		}
 	}
+}
+
+// meterNext reports whether anything was due.
+func (w *world) meterNext(now time.Time) bool {
+	w.t.Helper()
+	_, _, due := w.m.meterNext(w.t.Context(), now)
+	return due
 }
 
 // size is that of the only workspace.
@@ -66,7 +73,7 @@ func TestMeter(t *testing.T) {
 		t.Errorf("cache %+v", c)
 	}
 	// Nothing is due, and a clock that is put back does not stop the meter.
-	if w.m.meterNext(t.Context(), now) {
+	if w.meterNext(now) {
 		t.Error("measured again at once")
 	}
 	now = now.Add(-365 * 24 * time.Hour)
@@ -94,7 +101,7 @@ func TestMeter(t *testing.T) {
 	if c := cached(); c.Bytes < 6<<20 {
 		t.Errorf("cache after the end: %+v", c)
 	}
-	if w.m.meterNext(t.Context(), now) || len(w.m.caches) != 0 {
+	if w.meterNext(now) || len(w.m.caches) != 0 {
 		t.Errorf("something is left to measure: %v", w.m.caches)
 	}
 }
@@ -111,5 +118,57 @@ func TestMeterFindsCaches(t *testing.T) {
 	w.meter(time.Now())
 	if c := w.clones.Inventory()[0].Caches["0"]; c.Size == (disk.Size{}) {
 		t.Errorf("cache %+v", c)
+	}
+}
+
+// What is dear to measure has only itself wait, also when its workspaces end and
+// begin.
+func TestMeterCharges(t *testing.T) {
+	w := newWorld(t)
+	rec, _ := w.open("dear", "a")
+	w.open("cheap", "a")
+	sizes := func() (dear, cheap meta.Measured) {
+		for _, r := range w.m.Workspaces() {
+			if r.Volume == rec.Volume {
+				dear = r.Size
+			} else {
+				cheap = r.Size
+			}
+		}
+		return dear, cheap
+	}
+	key := cache{rec.Clone, rec.UID}
+	cached := func() meta.Measured { return w.clones.Inventory()[0].Caches["0"] }
+	begin := rec.MountedAt.Add(cacheEvery + time.Minute) // the other one was mounted later
+	w.meter(begin)
+	const cost = time.Hour
+	w.m.charge(w.m.all[rec.ID], cache{}, cost)
+	w.m.charge(nil, key, cost)
+	w.m.meterCacheOf(rec)
+	now := begin.Add(cacheEvery)
+	w.meter(now)
+	if dear, cheap := sizes(); !dear.At.Equal(begin) || !cheap.At.Equal(now) || !cached().At.Equal(begin) {
+		t.Errorf("measured at %v, %v, cache %v; want %v, %v, %v", dear.At, cheap.At, cached().At, begin, now, begin)
+	}
+	now = begin.Add(meterIdle * cost)
+	w.meter(now)
+	if dear, cheap := sizes(); !dear.At.Equal(now) || !cheap.At.Equal(now) || !cached().At.Equal(now) {
+		t.Errorf("measured at %v, %v, cache %v; want %v", dear.At, cheap.At, cached().At, now)
+	}
+	w.m.charge(nil, key, cost)
+	for _, v := range []string{"dear", "cheap"} {
+		w.release(v, "a")
+	}
+	reaped(t, w)
+	last := now
+	now = now.Add(cacheEvery)
+	w.meter(now)
+	if !cached().At.Equal(last) {
+		t.Errorf("the cache was measured at %v", cached().At)
+	}
+	now = last.Add(meterIdle * cost)
+	w.meter(now)
+	if !cached().At.Equal(now) || w.meterNext(now) || len(w.m.caches) != 0 {
+		t.Errorf("the cache was measured at %v, left to measure: %v", cached().At, w.m.caches)
 	}
 }

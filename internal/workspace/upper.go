@@ -16,7 +16,7 @@ import (
 // survey counts the files outside of .git that differ from the layers below an
 // upper that nobody uses, and what the upper takes on disk.
 func survey(ctx context.Context, upper string) (disk.Survey, error) {
-	q := disk.Query{Skip: []string{".git", clone.CacheLink}, Pace: disk.NewPace(surveyRest)}
+	q := disk.Query{Skip: []string{".git", clone.CacheLink}, Pace: disk.NewPace(surveyRest), Budget: disk.Budget}
 	return q.Take(ctx, upper)
 }
 

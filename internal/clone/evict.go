@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/trash"
 )
 
 // EvictClone removes everything that is kept for a clone: the records are deleted,
@@ -54,12 +55,35 @@ func (m *Manager) EvictClone(ctx context.Context, key string) error {
 		}
 		failpoint.Hit("clone/evict/recorded")
 		c.swept.Store(false) // if the directory stays, the next Mount must not find it
-		if err := m.sizedToTrash(c.dir, "clone", size); err != nil {
-			return err
+		err := c.trash(size)
+		if err != nil {
+			m.Background(func(ctx context.Context) { trash.Again(ctx, func() error { return m.trashLeft(ctx, key, size) }) })
 		}
-		failpoint.Hit("clone/evict/renamed")
-		_ = os.Remove(filepath.Dir(c.dir)) // the subject's, if this was its only clone
-		return nil
+		return err
+	})
+}
+
+// trash trashes the clone's directory.
+func (c *Clone) trash(size disk.Size) error {
+	if err := c.m.sizedToTrash(c.dir, "clone", size); err != nil {
+		return err
+	}
+	failpoint.Hit("clone/evict/renamed")
+	_ = os.Remove(filepath.Dir(c.dir)) // the subject's, if this was its only clone
+	return nil
+}
+
+// trashLeft trashes the directory of a clone that has no records any more, unless a
+// Mount has made a new clone in it.
+func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) error {
+	return m.evict(ctx, key, func(c *Clone) error {
+		c.mu.Lock()
+		anew := c.rec != nil || len(c.trees.known)+len(c.gitLayers.known) > 0
+		c.mu.Unlock()
+		if anew {
+			return nil
+		}
+		return c.trash(size)
 	})
 }
 

@@ -12,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // wantBusy fails unless err is a *BusyError whose reason has the words in it.
@@ -142,6 +145,62 @@ func (w *world) trashed(f func() error) disk.Size {
 		w.t.Errorf("%d entries in the trash have no size", after.Unmeasured-before.Unmeasured)
 	}
 	return after.Size.Sub(before.Size)
+}
+
+// TestTrashedLater: what could not be renamed when its record went is trashed as soon
+// as it can be, but not what has taken its place.
+func TestTrashedLater(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		evict func(w *world, c *Clone, tree string) error
+		left  func(w *world, c *Clone, tree member) error
+		what  func(c *Clone, tree string) string
+	}{
+		{
+			"layer", func(w *world, c *Clone, tree string) error {
+				return w.m.EvictLayers(w.t.Context(), c.key, []string{tree})
+			},
+			func(w *world, c *Clone, tree member) error { return c.trashLeft(tree) },
+			func(c *Clone, tree string) string { return c.trees.path(tree) },
+		},
+		{
+			"clone", func(w *world, c *Clone, tree string) error { return w.m.EvictClone(w.t.Context(), c.key) },
+			func(w *world, c *Clone, tree member) error { return w.m.trashLeft(w.t.Context(), c.key, disk.Size{}) },
+			func(c *Clone, tree string) string { return c.dir },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s := w.spec("ref", "main")
+			c, co := w.clone(s), w.prepare(s)
+			co.Release()
+			w.idle(c)
+			allow := testdir.Refuse(t, filepath.Join(w.root, "trash"))
+			if err := tt.evict(w, c, co.Tree.ID); !errors.Is(err, unix.EXDEV) {
+				t.Fatalf("evicted: %v", err)
+			}
+			path := tt.what(c, co.Tree.ID)
+			if _, err := os.Stat(path); err != nil {
+				t.Fatal(err)
+			}
+			allow()
+			testdir.Eventually(t, "it to be trashed", func() bool {
+				_, err := os.Stat(path)
+				return errors.Is(err, os.ErrNotExist)
+			})
+			again := w.prepare(s)
+			again.Release()
+			w.idle(c)
+			if err := tt.left(w, c, member{c.trees, again.Tree}); err != nil || again.Tree.ID != co.Tree.ID {
+				t.Errorf("a try with a new one: %v, tree %s instead of %s", err, again.Tree.ID, co.Tree.ID)
+			}
+			if _, err := os.Stat(c.trees.path(again.Tree.ID)); err != nil {
+				t.Errorf("the new one: %v", err)
+			}
+		})
+	}
 }
 
 // TestMountDuringAnEviction: it waits, and makes a new clone.

@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/trash"
 )
 
 // layerSet are the layers of one kind that a clone has: its trees, or its git
@@ -132,10 +134,29 @@ func (c *Clone) remove(list []member) error {
 	failpoint.Hit("clone/collect/recorded")
 	var errs []error
 	for _, m := range list {
-		errs = append(errs, c.m.sizedToTrash(m.path(), "layer", m.Size.Size))
+		err := c.m.sizedToTrash(m.path(), "layer", m.Size.Size)
+		if err != nil {
+			c.m.Background(func(ctx context.Context) { trash.Again(ctx, func() error { return c.trashLeft(m) }) })
+		}
+		errs = append(errs, err)
 		failpoint.Hit("clone/collect/trashed")
 	}
 	return errors.Join(errs...)
+}
+
+// trashLeft trashes the directory of a layer that has no record any more, unless it
+// was built again: the new one has the same ID.
+func (c *Clone) trashLeft(m member) error {
+	c.publishing.Lock()
+	defer c.publishing.Unlock()
+	c.mu.Lock()
+	_, known := m.set.known[m.ID]
+	known = known || m.set.users[m.ID] > 0
+	c.mu.Unlock()
+	if known {
+		return nil
+	}
+	return c.m.sizedToTrash(m.path(), "layer", m.Size.Size)
 }
 
 func deleteRecords(tx *meta.Tx, list []member) error {

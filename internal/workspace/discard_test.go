@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -171,6 +173,20 @@ func TestEvictDiscard(t *testing.T) {
 	if _, ok := w.records()[d.ID]; ok {
 		t.Error("its record is left")
 	}
+}
+
+// TestTrashedLater: the directory of a discard that could not be renamed when its
+// record went is trashed as soon as it can be.
+func TestTrashedLater(t *testing.T) {
+	t.Parallel()
+	w := keeping(t)
+	d := w.discard("v")
+	allow := testdir.Refuse(t, filepath.Join(w.root, "trash"))
+	if err := w.m.EvictDiscard(d.ID); !errors.Is(err, unix.EXDEV) || len(w.workspaces()) != 1 {
+		t.Fatalf("evicted: %v; left: %q", err, w.workspaces())
+	}
+	allow()
+	testdir.Eventually(t, "it to be trashed", func() bool { return len(w.workspaces()) == 0 })
 }
 
 // TestSweepDiscards: a discard without its directory is forgotten, and manifests

@@ -10,6 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/trash"
 )
 
 const (
@@ -132,11 +133,17 @@ func (m *Manager) remove(w *workspace) error {
 		return err
 	}
 	failpoint.Hit("workspace/remove/recorded")
-	_, err = m.Trash.PutSized(m.dir(rec), "workspace", rec.Size.Size)
-	failpoint.Hit("workspace/remove/renamed")
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
+	toTrash := func() error {
+		_, err := m.Trash.PutSized(m.dir(rec), "workspace", rec.Size.Size)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
 	}
+	if err = toTrash(); err != nil { // nobody else gets its ID
+		m.Clones.Background(func(ctx context.Context) { trash.Again(ctx, toTrash) })
+	}
+	failpoint.Hit("workspace/remove/renamed")
 	m.mu.Lock()
 	delete(m.all, w.id)
 	m.mu.Unlock()

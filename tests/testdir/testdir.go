@@ -5,8 +5,11 @@ package testdir
 import (
 	"errors"
 	"os"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/overlay"
 )
@@ -60,4 +63,19 @@ func Eventually(t *testing.T, what string, done func() bool) {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
+}
+
+// Refuse has every rename into a directory fail with EXDEV until allow is called.
+func Refuse(t *testing.T, dir string) (allow func()) {
+	t.Helper()
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	allow = sync.OnceFunc(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(allow)
+	return allow
 }

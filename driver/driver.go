@@ -154,7 +154,7 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 		}
 	}
 	write := func() (struct{}, error) { return struct{}{}, d.writeManifest(rec) }
-	if _, err := clone.WithRoom(ctx, d.Clones, disk.Size{}, write); err != nil {
+	if _, err := clone.WithRoom(ctx, h.clone, disk.Size{}, write); err != nil {
 		return err
 	}
 	failpoint.Hit("driver/create/manifest")

@@ -142,7 +142,7 @@ func (d *Driver) openWorkspace(ctx context.Context, h *handle, id string) (meta.
 		if err != nil {
 			return meta.Workspace{}, err
 		}
-		rec, err := clone.WithRoom(ctx, d.Clones, disk.Size{}, func() (meta.Workspace, error) {
+		rec, err := clone.WithRoom(ctx, h.clone, disk.Size{}, func() (meta.Workspace, error) {
 			return d.Workspaces.Open(ctx, workspace.Request{
 				Volume: h.rec.Name, LeaseID: id, Options: h.opts, Clone: h.clone, Checkout: co,
 			})

@@ -53,7 +53,7 @@ func TestMountWithoutInodes(t *testing.T) {
 	}
 	asked := 0
 	held := errors.New("10 inodes are missing; volume x holds them")
-	w.Clones.MakeRoom = func(context.Context, disk.Size) error {
+	w.Clones.MakeRoom = func(context.Context, string, disk.Size) error {
 		asked++
 		return held
 	}
@@ -62,7 +62,7 @@ func TestMountWithoutInodes(t *testing.T) {
 	if got := w.Workspaces.Leases("v"); asked != 1 || len(got) > 0 {
 		t.Errorf("room was to be made %d times, leases %+v; want once, and none", asked, got)
 	}
-	w.Clones.MakeRoom = func(context.Context, disk.Size) error {
+	w.Clones.MakeRoom = func(context.Context, string, disk.Size) error {
 		asked++
 		return os.RemoveAll(fill)
 	}

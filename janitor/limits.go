@@ -24,6 +24,8 @@ type Limits struct {
 	Grace time.Duration
 	// Room is how much somebody needs to be free now.
 	Room disk.Size
+	// guessedFor is the subject that Room is guessed for, on a disk that is not full.
+	guessedFor *string
 	// lateDone is set when what is late has had its share in this sweep, or when the
 	// sweep is not one of those on schedule: these may come by the thousand.
 	lateDone bool

@@ -20,7 +20,11 @@ func Decide(inv Inventory, lim Limits) Plan {
 	p.subjects()
 	p.relieve(p.all(MaxSize, stageIdle, func() excess { return ofBytes(p.used.Bytes, lim.MaxSize) }, lim.MaxSize > 0))
 	p.relieve(p.all(MinFree, stageProtected, func() excess { return ofFree(inv.Space, p.free(), lim.MinFree) }, lim.MinFree > 0))
-	p.relieve(p.all(NoSpace, stageProtected, func() excess { return ofRoom(inv.Space, p.free(), lim.Room) }, lim.Room != disk.Size{}))
+	room := p.all(NoSpace, stageProtected, func() excess { return ofRoom(inv.Space, p.free(), lim.Room) }, lim.Room != disk.Size{})
+	if lim.guessedFor != nil {
+		room.last, room.discardsOf = stageIdle, lim.guessedFor
+	}
+	p.relieve(room)
 	if len(p.plan.Missing) > 0 {
 		p.plan.Holders = p.holders()
 	}
@@ -279,6 +283,8 @@ type target struct {
 	last     stage
 	excess   func() excess
 	active   bool
+	// discardsOf is the only subject whose discards may go; nil: all may.
+	discardsOf *string
 }
 
 func (p *planner) all(r Reason, last stage, e func() excess, active bool) target {

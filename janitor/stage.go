@@ -10,7 +10,11 @@ import (
 func (p *planner) candidates(s stage, t target) *queue {
 	switch s {
 	case stageDiscards:
-		return p.partsOf(discard, t.from, t.to, 0)
+		from, to := t.from, t.to
+		if t.discardsOf != nil {
+			from, to = p.of(*t.discardsOf)
+		}
+		return p.partsOf(discard, from, to, 0)
 	case stageUnneeded:
 		return p.partsOf(unneeded, t.from, t.to, 0)
 	case stageWarm:
@@ -23,6 +27,17 @@ func (p *planner) candidates(s stage, t target) *queue {
 		}
 		return (exempt == Free) != (s == stageProtected)
 	})
+}
+
+// of returns the clones of a subject, which follow one another.
+func (p *planner) of(subject string) (from, to int) {
+	is := func(c clone) bool { return c.Subject == subject }
+	if from = slices.IndexFunc(p.clones, is); from < 0 {
+		return 0, 0
+	}
+	for to = from; to < len(p.clones) && is(p.clones[to]); to++ {
+	}
+	return from, to
 }
 
 func (p *planner) idleClones(from, to int, may func(*clone) bool) *queue {

@@ -16,12 +16,13 @@ func newJanitor(l limits, at places, bin *trash.Trash, log *logrus.Logger) (*jan
 	}), goods
 }
 
-// warningsOf returns what Status says of what the janitor has found.
+// warningsOf returns what Status says of what the janitor has found: only of the
+// volume and its own clone, for others may be another subject's.
 func warningsOf(keeper *janitor.Janitor) func(volume, cloneKey string) []string {
 	return func(volume, cloneKey string) []string {
 		list := []string{}
 		for _, f := range keeper.Findings() {
-			if f.Volume == volume || f.Volume == "" && f.Clone == cloneKey {
+			if f.Clone == cloneKey && (f.Volume == volume || f.Volume == "") {
 				list = append(list, f.Text)
 			}
 		}

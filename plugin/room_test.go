@@ -13,7 +13,8 @@ import (
 )
 
 // TestRoom: on a disk that a container has filled, mounts get the room of clones
-// that nobody uses; when there are none left, the error names who holds it.
+// that nobody uses; when there are none left, the log names who holds it, and the error
+// does not, for that is another subject.
 func TestRoom(t *testing.T) {
 	base, _ := smallDisk(t, testdisk.Filesystems[0].Make)
 	b := &budget{server: remote(t), data: base, idle: true}
@@ -59,10 +60,16 @@ func TestRoom(t *testing.T) {
 			}
 			continue
 		}
-		for _, want := range []string{"the disk is full", "are missing, and nothing more can be evicted", `what was written to volume "hungry" (`} {
+		for _, want := range []string{"the disk is full", "are missing, and nothing more can be evicted", "of others: the plugin's log says whose"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("mount %d: got %v, want %q in it", i, err, want)
 			}
+		}
+		if strings.Contains(err.Error(), "hungry") {
+			t.Errorf("mount %d: %v names another subject", i, err)
+		}
+		if want := `what was written to volume "hungry" (`; !strings.Contains(strings.ReplaceAll(b.log.String(), `\"`, `"`), want) {
+			t.Errorf("the log does not say %q", want)
 		}
 		break
 	}

@@ -53,7 +53,7 @@ func everyFetch(ref string) bool {
 func (c *Clone) fetch(ctx context.Context, s Spec, a Answer, extra string) (meta.Store, []git.PackedRef, error) {
 	key := strings.Join([]string{"fetch", c.key, s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, extra}, "\x00")
 	f, err := shareUsing(ctx, c, key, func(ctx context.Context) (fetched, error) {
-		return WithRoom(ctx, c.m, disk.Size{}, func() (fetched, error) { return c.fetchNow(ctx, s, a, extra) })
+		return WithRoom(ctx, c, disk.Size{}, func() (fetched, error) { return c.fetchNow(ctx, s, a, extra) })
 	})
 	return f.store, f.refs, err
 }

@@ -48,8 +48,8 @@ type Config struct {
 	// MakeRoom is called when the disk was full in a fetch, a build or a mount, and
 	// what was left half is in the trash: the work is done again if it succeeds. need
 	// is what it takes, as far as that is known. Its error says how much is missing
-	// and who holds it. Nil makes no room.
-	MakeRoom func(ctx context.Context, need disk.Size) error
+	// and what of the subject's holds it, and names no other. Nil makes no room.
+	MakeRoom func(ctx context.Context, subject string, need disk.Size) error
 	// Measured is called when something was measured that a fetch or a build made.
 	// It must not block. Nil is not called.
 	Measured func()

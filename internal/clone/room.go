@@ -17,22 +17,24 @@ func NoSpace(err error) bool {
 }
 
 // WithRoom calls f, and if the disk is full, once more after room was made for
-// need, as far as that is known. f leaves nothing half behind. When there is still
-// no room the error says so, with what Config.MakeRoom has to say.
-func WithRoom[T any](ctx context.Context, m *Manager, need disk.Size, f func() (T, error)) (T, error) {
+// need, as far as that is known, on behalf of the clone's subject. f leaves nothing
+// half behind. When there is still no room the error says so, with what
+// Config.MakeRoom has to say.
+func WithRoom[T any](ctx context.Context, c *Clone, need disk.Size, f func() (T, error)) (T, error) {
+	m, subject := c.m, string(c.subject)
 	v, err := f()
 	if m.MakeRoom == nil || !NoSpace(err) {
 		return v, err
 	}
 	m.Log.WithError(err).Warn("the disk is full: room is made")
-	if roomErr := m.MakeRoom(ctx, need); roomErr != nil {
+	if roomErr := m.MakeRoom(ctx, subject, need); roomErr != nil {
 		return v, fmt.Errorf("%w; %w", err, roomErr)
 	}
 	if v, err = f(); !NoSpace(err) {
 		return v, err
 	}
 	// What was free has gone to others meanwhile: who has it is for MakeRoom to say.
-	if roomErr := m.MakeRoom(ctx, need); roomErr != nil {
+	if roomErr := m.MakeRoom(ctx, subject, need); roomErr != nil {
 		return v, fmt.Errorf("%w; %w", err, roomErr)
 	}
 	return v, err

@@ -78,8 +78,11 @@ func (w *fullDisk) fill(free int64) {
 
 // makeRoom has room made by f, and looks that nothing half is left by then.
 func (w *fullDisk) makeRoom(f func(need disk.Size) error) {
-	w.m.MakeRoom = func(_ context.Context, need disk.Size) error {
+	w.m.MakeRoom = func(_ context.Context, subject string, need disk.Size) error {
 		w.asked.Add(1)
+		if want := string(w.clone(w.spec("ref", "main")).subject); subject != want {
+			w.t.Errorf("room for subject %q, want %q", subject, want)
+		}
 		for _, pattern := range []string{"store", "trees", "refs"} {
 			left, err := filepath.Glob(filepath.Join(w.root, "clones/*/*", pattern, durable.TempPrefix+"*"))
 			if err != nil || len(left) > 0 {

@@ -127,7 +127,7 @@ func (c *Clone) layer(ctx context.Context, set *layerSet, id string, build build
 		if l, ok := c.find(set, id); ok {
 			return l, nil
 		}
-		return WithRoom(ctx, c.m, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, set, build) })
+		return WithRoom(ctx, c, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, set, build) })
 	})
 }
 

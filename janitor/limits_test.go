@@ -90,7 +90,7 @@ func TestWhatEachLimitTakes(t *testing.T) {
 		NoSpace:        "d x g w c clone",
 	} {
 		inv := scene(t, text)
-		inv.Space = space(1000, 100, 0, 0)
+		inv.Space = space(1000, 840, 0, 0) // all of it is needed, and enough
 		if got := ids(Decide(inv, pressed[reason])); got != want {
 			t.Errorf("%s: got %s, want %s", reason, got, want)
 		}
@@ -117,7 +117,7 @@ func TestEveryHoldHolds(t *testing.T) {
 		for held := Leased; held <= Failed; held++ {
 			for n, id := range []string{"d", "x", "g", "w", "c", "u"} {
 				inv := scene(t, text)
-				inv.Space = space(1000, 100, 0, 0)
+				inv.Space = space(1000, 850, 0, 0)
 				c := &inv.Clones[0]
 				c.Parts[n].Held = held
 				if id != "u" { // which holds its clone whatever it is said to be
@@ -135,7 +135,7 @@ func TestEveryHoldHolds(t *testing.T) {
 				}
 			}
 			inv := scene(t, text)
-			inv.Space = space(1000, 100, 0, 0)
+			inv.Space = space(1000, 850, 0, 0)
 			inv.Clones[0].Held, inv.Clones[0].Parts = held, inv.Clones[0].Parts[:5]
 			if got := ids(Decide(inv, lim)); strings.ContainsAny(got, "wc") { // w, c, and clone
 				t.Errorf("%s: %s go of a clone that is held: %s", reason, got, held)

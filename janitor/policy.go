@@ -299,7 +299,11 @@ func (p *planner) relieve(t target) {
 	}
 	text := t.text(p)
 	why := p.because(t.reason, text)
-	for s := stageDiscards; s <= t.last && t.excess().above(); s++ {
+	first := stageDiscards
+	if t.last == stageProtected && t.excess().less(p.evictable()).over() {
+		first = stageUnneeded // work is not lost for what can't be reached
+	}
+	for s := first; s <= t.last && t.excess().above(); s++ {
 		list := p.candidates(s, t)
 		for c, ok := list.next(); ok; c, ok = list.next() {
 			e, n := t.excess(), c.number()

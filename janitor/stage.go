@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // candidates lists what may go in a stage, longest unused first.
@@ -27,6 +29,32 @@ func (p *planner) candidates(s stage, t target) *queue {
 		}
 		return (exempt == Free) != (s == stageProtected)
 	})
+}
+
+// evictable is what is freed when all goes that may.
+func (p *planner) evictable() (all disk.Size) {
+	for i := range p.clones {
+		c := &p.clones[i]
+		if c.gone {
+			continue
+		}
+		var parts disk.Size
+		discards := 0
+		for _, it := range p.items[c.first : c.first+len(c.Parts)] {
+			if it.gone || it.class == never || it.class == warm && c.hold != Free {
+				continue
+			}
+			parts = parts.Add(disk.Size{Bytes: it.bytes, Inodes: it.inodes})
+			if it.class == discard {
+				discards++
+			}
+		}
+		if c.hold == Free && discards == c.discards {
+			parts = c.left
+		}
+		all = all.Add(parts)
+	}
+	return all
 }
 
 // of returns the clones of a subject, which follow one another.

@@ -156,8 +156,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	clones.Background(bin.Run)
 	clones.Background(workspaces.Meter)
 	clones.Background(func(ctx context.Context) {
-		sweep(ctx, log, workspaces, clones, volumes)
-		goods.open(clones, workspaces)
+		sweep(ctx, log, workspaces, clones, volumes, goods)
 	})
 	if !at.idle {
 		clones.Background(keeper.Run)
@@ -170,9 +169,12 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	})
 }
 
-// sweep repairs what an earlier run left, while requests are answered already.
-func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clone.Manager, d *driver.Driver) {
-	err := errors.Join(w.Sweep(ctx), c.SweepAll(ctx), d.Sweep(ctx))
+// sweep repairs what an earlier run left, while requests are answered already. The
+// janitor does not wait for the volumes: one that is being mounted may take long.
+func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clone.Manager, d *driver.Driver, goods *stock) {
+	err := errors.Join(w.Sweep(ctx), c.SweepAll(ctx))
+	goods.open(c, w)
+	err = errors.Join(err, d.Sweep(ctx))
 	if err != nil && ctx.Err() == nil {
 		log.WithError(err).Warn("sweep: not everything could be repaired; the next start tries again")
 		return

@@ -26,8 +26,8 @@ type stock struct {
 	workspaces *workspace.Manager
 }
 
-// open is called when the start's sweep is over: before, what an earlier run left
-// looks busy, or is not known yet, and the janitor waits.
+// open is called when the start's sweep of workspaces and clones is over: before,
+// what an earlier run left looks busy, or is not known yet, and the janitor waits.
 func (s *stock) open(c *clone.Manager, w *workspace.Manager) {
 	s.clones, s.workspaces = c, w
 	close(s.opened)

@@ -105,22 +105,33 @@ func (m *Manager) syncNow() error {
 	if len(list) == 0 {
 		return nil
 	}
-	return m.DB.Update(func(tx *meta.Tx) error {
-		for _, p := range list {
-			p.c.mu.Lock()
-			l, there := p.set.known[p.ID]
-			if there = there && l.CreatedAt.Equal(p.CreatedAt); there {
-				l.Durable = true
-				p.set.known[p.ID] = l
-			}
-			p.c.mu.Unlock()
-			if !there {
-				continue
-			}
-			if err := p.set.put(tx, l); err != nil {
+	var now []pendingLayer
+	err := m.DB.Update(func(tx *meta.Tx) error {
+		now = setDurable(list, true) // here, so that no save that comes next puts back what was
+		for _, p := range now {
+			if err := p.set.put(tx, p.Layer); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		setDurable(now, false) // no record says so: the next sync tries again
+	}
+	return err
+}
+
+// setDurable notes in memory whether layers are durable. It returns those that are
+// still there, as they are now.
+func setDurable(list []pendingLayer, durable bool) (there []pendingLayer) {
+	for _, p := range list {
+		p.c.mu.Lock()
+		if l, ok := p.set.known[p.ID]; ok && l.CreatedAt.Equal(p.CreatedAt) {
+			l.Durable = durable
+			p.set.known[p.ID] = l
+			there = append(there, pendingLayer{p.c, member{p.set, l}})
+		}
+		p.c.mu.Unlock()
+	}
+	return there
 }

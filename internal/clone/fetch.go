@@ -105,6 +105,10 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 			return f, err
 		}
 		failpoint.Hit("clone/fetch/synced")
+		// What has that name and no record was to be set aside, and could not be.
+		if err := c.m.toTrash(c.storeDir(name), "leftover"); err != nil {
+			return f, err
+		}
 		if err := durable.Rename(dir, c.storeDir(name)); err != nil {
 			return f, err
 		}

@@ -51,10 +51,15 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 			c.mu.Unlock()
 			return false, nil
 		}
+		store := c.rec.Stores[name]
 		delete(c.rec.Stores, name)
-		rec := c.rec.Copy()
 		c.mu.Unlock()
-		if err := c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
+		if err := c.save(); err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.rec != nil {
+				c.rec.Stores[name] = store // it is still to be set aside
+			}
 			return false, err
 		}
 		failpoint.Hit("clone/heal/recorded")

@@ -117,3 +117,49 @@ func TestDamageThatIsMended(t *testing.T) {
 	close(mended)
 	mounts.Wait()
 }
+
+// TestHealIsNotRecorded: a damaged store stays known until the record says that it
+// is set aside, and the next Mount does that.
+func TestHealIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	w.idle(w.clone(s))
+	c := w.clone(s)
+	spoil(t, c.storeDir("full"))
+	setKey := func(key string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.rec.Key = key
+	}
+	setKey("") // the database takes no such record
+	if healed, err := c.healStore(t.Context(), s); healed || err == nil {
+		t.Errorf("healed %v, %v; want an error", healed, err)
+	}
+	setKey(c.key)
+	if _, ok := c.store(s.History); !ok {
+		t.Error("the store is forgotten")
+	}
+	if healed, err := c.healStore(t.Context(), s); !healed || err != nil {
+		t.Errorf("healed %v, %v", healed, err)
+	}
+	w.prepare(s).Release()
+}
+
+// TestHealIsNotSetAside: a store that no record names, for it could not go to the
+// trash, is in no clone's way.
+func TestHealIsNotSetAside(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	c := w.clone(s)
+	spoil(t, c.storeDir("full"))
+	c.mu.Lock()
+	delete(c.rec.Stores, "full")
+	c.mu.Unlock()
+	co := w.prepare(s)
+	defer co.Release()
+	run(t, w.mount(co, 0), 0, "fsck", "--strict")
+}

@@ -240,13 +240,16 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 	if err := c.Sweep(ctx); err != nil {
 		return err
 	}
-	unlock, err := c.lock(m.ctx)
+	unlock, err := c.tryLock()
+	if busy := (*BusyError)(nil); errors.As(err, &busy) {
+		return nil // it is being filled, which may take long
+	}
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	c.mu.Lock()
-	wanted := c.rec != nil || c.heldLocked()
+	wanted := c.rec != nil || c.heldLocked() || c.uses > 0
 	c.mu.Unlock()
 	if wanted {
 		return nil

@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // TestSweep leaves in a clone's directory what crashes leave, and starts anew.
@@ -266,5 +268,46 @@ func TestReused(t *testing.T) {
 			w.advance(time.Second)
 			w.restart("boot 1")
 		}
+	}
+}
+
+// TestSweepWaitsForNoFetch: one of a clone that there is, and a first one.
+func TestSweepWaitsForNoFetch(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{false, true} {
+		w := newWorld(t)
+		s := w.spec("ref", "main")
+		c := w.clone(s)
+		if first {
+			if err := errors.Join(c.Sweep(t.Context()), c.makeDirs()); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			w.prepare(s).Release()
+			w.restart("boot 1")
+			c = w.clone(s)
+			w.prepare(s).Release()
+		}
+		release, err := c.Use(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock, err := c.lock(t.Context()) // as a fetch does, for as long as it takes
+		if err != nil {
+			t.Fatal(err)
+		}
+		swept := make(chan error, 1)
+		go func() { swept <- w.m.SweepAll(t.Context()) }()
+		testdir.Eventually(t, "the end of the sweep", func() bool { return len(swept) == 1 })
+		unlock()
+		// The mount is not done yet.
+		if err := errors.Join(<-swept, w.m.SweepAll(t.Context())); err != nil {
+			t.Error(err)
+		}
+		release()
+		if got := names(t, c.dir); len(got) == 0 {
+			t.Errorf("first %v: what a mount fills is gone", first)
+		}
+		w.close()
 	}
 }

@@ -49,21 +49,33 @@ func (m *Manager) settle(ctx context.Context, wanted func(meta.WarmLayer) bool) 
 		return err
 	}
 	failpoint.Hit("warm/sync/synced")
-	return m.DB.Update(func(tx *meta.Tx) error {
+	var now []meta.WarmLayer
+	err := m.DB.Update(func(tx *meta.Tx) error {
+		now = m.setDurable(list, true)
 		var errs []error
-		for _, l := range list {
-			l.Durable = true
-			m.mu.Lock()
-			c := m.cloneLocked(l.Clone)
-			_, there := c.layers[l.ID]
-			if there {
-				c.layers[l.ID] = l
-			}
-			m.mu.Unlock()
-			if there {
-				errs = append(errs, tx.PutWarmLayer(l))
-			}
+		for _, l := range now {
+			errs = append(errs, tx.PutWarmLayer(l))
 		}
 		return errors.Join(errs...)
 	})
+	if err != nil {
+		m.setDurable(now, false) // no record says so: the next one tries again
+	}
+	return err
+}
+
+// setDurable notes in memory whether layers are durable. It returns those that are
+// still there, as they are now.
+func (m *Manager) setDurable(list []meta.WarmLayer, durable bool) (there []meta.WarmLayer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range list {
+		layers := m.cloneLocked(l.Clone).layers
+		if now, ok := layers[l.ID]; ok && now.CreatedAt.Equal(l.CreatedAt) {
+			now.Durable = durable
+			layers[l.ID] = now
+			there = append(there, now)
+		}
+	}
+	return there
 }

@@ -380,15 +380,15 @@ func readManifest(path string) (rec meta.Volume, err error) {
 	return rec, nil
 }
 
-// Rebuild returns the records of the volumes that the manifests below root hold,
-// for a database that was lost. The error is about those that can't be read; the
+// Rebuild returns the records of the volumes, by name, that the manifests below root
+// hold, for a database that was lost. The error is about those that can't be read; the
 // others are returned all the same.
-func Rebuild(root string) ([]meta.Volume, error) {
+func Rebuild(root string) (map[string]meta.Volume, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "volumes", "*.json"))
 	if err != nil {
 		return nil, err
 	}
-	var recs []meta.Volume
+	recs := make(map[string]meta.Volume)
 	var errs []error
 	for _, path := range paths {
 		rec, err := readManifest(path)
@@ -396,7 +396,7 @@ func Rebuild(root string) ([]meta.Volume, error) {
 			errs = append(errs, err)
 			continue
 		}
-		recs = append(recs, rec)
+		recs[rec.Name] = rec
 	}
 	return recs, errors.Join(errs...)
 }

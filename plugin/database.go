@@ -65,35 +65,15 @@ func rebuild(data, boot string, log *logrus.Logger) error {
 
 // fill fills an empty database from the manifests.
 func fill(db *meta.DB, data, boot string, log *logrus.Logger) error {
-	volumes, err := driver.Rebuild(data)
+	state, err := workspace.Rebuild(data, boot)
 	if err != nil {
+		return err
+	}
+	if state.Clones, err = clone.Rebuild(data); err != nil {
+		return err
+	}
+	if state.Volumes, err = driver.Rebuild(data); err != nil {
 		log.WithError(err).Error("rebuild: volumes whose manifest can't be read are not listed")
 	}
-	clones, err := clone.Rebuild(data)
-	if err != nil {
-		return err
-	}
-	workspaces, trees, gitLayers, err := workspace.Rebuild(data, boot)
-	if err != nil {
-		return err
-	}
-	return db.Update(func(tx *meta.Tx) error {
-		var errs []error
-		for _, v := range volumes {
-			errs = append(errs, tx.PutVolume(v))
-		}
-		for _, c := range clones {
-			errs = append(errs, tx.PutClone(c))
-		}
-		for _, w := range workspaces {
-			errs = append(errs, tx.PutWorkspace(w))
-		}
-		for _, l := range trees {
-			errs = append(errs, tx.PutTree(l))
-		}
-		for _, l := range gitLayers {
-			errs = append(errs, tx.PutGitLayer(l))
-		}
-		return errors.Join(errs...)
-	})
+	return db.Update(func(tx *meta.Tx) error { return tx.Put(state) })
 }

@@ -277,6 +277,23 @@ func (t *Tx) DeleteWarmLayer(l WarmLayer) error {
 func (t *Tx) PutWarmHead(h WarmHead) error    { return warmHeads.put(t.tx, h.key(), h) }
 func (t *Tx) DeleteWarmHead(h WarmHead) error { return warmHeads.delete(t.tx, h.key()) }
 
+// Put writes every record of s.
+func (t *Tx) Put(s State) error {
+	return errors.Join(
+		putAll(s.Volumes, t.PutVolume), putAll(s.Clones, t.PutClone), putAll(s.Trees, t.PutTree), putAll(s.GitLayers, t.PutGitLayer),
+		putAll(s.Workspaces, t.PutWorkspace), putAll(s.WarmLayers, t.PutWarmLayer), putAll(s.WarmHeads, t.PutWarmHead),
+	)
+}
+
+func putAll[T any](records map[string]T, put func(T) error) error {
+	for _, r := range records {
+		if err := put(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // bucket is a named set of records of one type.
 type bucket[T any] string
 

@@ -59,33 +59,7 @@ func full() State {
 }
 
 // put writes every record of s.
-func put(s State) func(*Tx) error {
-	return func(tx *Tx) error {
-		var errs []error
-		for _, v := range s.Volumes {
-			errs = append(errs, tx.PutVolume(v))
-		}
-		for _, c := range s.Clones {
-			errs = append(errs, tx.PutClone(c))
-		}
-		for _, l := range s.Trees {
-			errs = append(errs, tx.PutTree(l))
-		}
-		for _, l := range s.GitLayers {
-			errs = append(errs, tx.PutGitLayer(l))
-		}
-		for _, w := range s.Workspaces {
-			errs = append(errs, tx.PutWorkspace(w))
-		}
-		for _, l := range s.WarmLayers {
-			errs = append(errs, tx.PutWarmLayer(l))
-		}
-		for _, h := range s.WarmHeads {
-			errs = append(errs, tx.PutWarmHead(h))
-		}
-		return errors.Join(errs...)
-	}
-}
+func put(s State) func(*Tx) error { return func(tx *Tx) error { return tx.Put(s) } }
 
 func empty() State {
 	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]WarmLayer{}, map[string]WarmHead{}}

@@ -49,22 +49,24 @@ func lasts(rec meta.Workspace) bool { return isKept(rec) || rec.State == meta.Di
 // of this boot, and those of workspaces that last; nothing says whether others are
 // on disk. Not all manifests are synced: one that can't be read is of an earlier
 // boot.
-func Rebuild(root, boot string) (workspaces map[string]meta.Workspace, trees, gitLayers []meta.Layer, err error) {
+func Rebuild(root, boot string) (meta.State, error) {
+	state := meta.State{
+		Workspaces: make(map[string]meta.Workspace), Trees: make(map[string]meta.Layer), GitLayers: make(map[string]meta.Layer),
+	}
 	paths, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "workspaces", "*", manifestName))
 	if err != nil {
-		return nil, nil, nil, err
+		return state, err
 	}
-	workspaces = make(map[string]meta.Workspace)
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return nil, nil, nil, err
+			return state, err
 		}
 		var w meta.Workspace
 		if err := json.Unmarshal(data, &w); err != nil {
 			continue // the sweep removes the directory
 		}
-		workspaces[w.ID] = w
+		state.Workspaces[w.ID] = w
 		if w.Boot != boot && !lasts(w) {
 			continue
 		}
@@ -73,13 +75,25 @@ func Rebuild(root, boot string) (workspaces map[string]meta.Workspace, trees, gi
 			if i == 0 {
 				l.Commit, l.TracksCache = w.Commit, tracksCache(filepath.Join(root, "clones", w.Clone, "trees"), w.Chain)
 			}
-			trees = append(trees, l)
+			addLayer(state.Trees, l)
 		}
-		gitLayers = append(gitLayers, meta.Layer{
+		addLayer(state.GitLayers, meta.Layer{
 			Clone: w.Clone, ID: w.GitLayer, Commit: w.Commit, Snapshot: "unknown", Boot: boot, Durable: lasts(w),
 		})
 	}
-	return workspaces, trees, gitLayers, nil
+	return state, nil
+}
+
+// addLayer adds what a workspace knows of a layer to what others do.
+func addLayer(layers map[string]meta.Layer, l meta.Layer) {
+	key := l.Clone + "/" + l.ID
+	if other, ok := layers[key]; ok {
+		l.Durable = l.Durable || other.Durable
+		if l.Commit == "" {
+			l.Commit, l.TracksCache = other.Commit, other.TracksCache
+		}
+	}
+	layers[key] = l
 }
 
 // tracksCache reports whether a tree has a .hdcache of the repository's: what its

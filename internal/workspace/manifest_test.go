@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -22,36 +23,38 @@ func (w *world) rebuild() {
 	if err := errors.Join(db.Close(), os.Remove(path)); err != nil {
 		w.t.Fatal(err)
 	}
-	workspaces, trees, gitLayers, err := Rebuild(w.root, w.boot)
+	rebuilt, err := Rebuild(w.root, w.boot)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	rebuilt.Volumes, rebuilt.Clones = state.Volumes, state.Clones // as others rebuild them
 	if db, _, err = meta.Open(path); err != nil {
 		w.t.Fatal(err)
 	}
-	err = db.Update(func(tx *meta.Tx) error {
-		var errs []error
-		for _, v := range state.Volumes { // which the driver rebuilds
-			errs = append(errs, tx.PutVolume(v))
-		}
-		for _, c := range state.Clones { // which package clone does
-			errs = append(errs, tx.PutClone(c))
-		}
-		for _, rec := range workspaces {
-			errs = append(errs, tx.PutWorkspace(rec))
-		}
-		for _, l := range trees {
-			errs = append(errs, tx.PutTree(l))
-		}
-		for _, l := range gitLayers {
-			errs = append(errs, tx.PutGitLayer(l))
-		}
-		return errors.Join(errs...)
-	})
+	err = db.Update(func(tx *meta.Tx) error { return tx.Put(rebuilt) })
 	if err := errors.Join(err, db.Close()); err != nil {
 		w.t.Fatal(err)
 	}
 	w.restart()
+}
+
+// TestRebuiltLayers: a layer is what all workspaces that stand on it know of it,
+// whichever is read first.
+func TestRebuiltLayers(t *testing.T) {
+	t.Parallel()
+	lasting := meta.Layer{Clone: "s/1", ID: "t", Boot: "b", Durable: true}
+	known := meta.Layer{Clone: "s/1", ID: "t", Boot: "b", Commit: "c", TracksCache: true}
+	want := known
+	want.Durable = true
+	for _, order := range [][]meta.Layer{{lasting, known}, {known, lasting}} {
+		layers := make(map[string]meta.Layer)
+		for _, l := range order {
+			addLayer(layers, l)
+		}
+		if got := layers["s/1/t"]; len(layers) != 1 || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", layers, want)
+		}
+	}
 }
 
 // TestRebuildKept: a lost database costs neither what is kept, nor the leases of

@@ -419,18 +419,18 @@ func TestRebuild(t *testing.T) {
 		boot   string
 		layers int
 	}{{"boot", 1}, {"another", 0}} {
-		workspaces, trees, gitLayers, err := Rebuild(w.root, tt.boot)
+		state, err := Rebuild(w.root, tt.boot)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := workspaces[rec.ID]
-		if len(workspaces) != 1 || got.Leases["1"] != 1 || got.Tree != rec.Tree || !got.MountedAt.Equal(rec.MountedAt) {
-			t.Errorf("%s: %+v, want %+v", tt.boot, workspaces, rec)
+		got := state.Workspaces[rec.ID]
+		if len(state.Workspaces) != 1 || got.Leases["1"] != 1 || got.Tree != rec.Tree || !got.MountedAt.Equal(rec.MountedAt) {
+			t.Errorf("%s: %+v, want %+v", tt.boot, state.Workspaces, rec)
 		}
-		if len(trees) != tt.layers || len(gitLayers) != tt.layers {
-			t.Errorf("%s: %d trees and %d git layers, want %d", tt.boot, len(trees), len(gitLayers), tt.layers)
+		if len(state.Trees) != tt.layers || len(state.GitLayers) != tt.layers {
+			t.Errorf("%s: %d trees and %d git layers, want %d", tt.boot, len(state.Trees), len(state.GitLayers), tt.layers)
 		}
-		for _, l := range trees {
+		for _, l := range state.Trees {
 			if l.ID != rec.Tree || !l.TracksCache || l.Boot != "boot" || l.Durable || !slices.Equal(l.Chain, rec.Chain) {
 				t.Errorf("tree %+v", l)
 			}

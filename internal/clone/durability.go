@@ -3,6 +3,7 @@ package clone
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
@@ -17,6 +18,10 @@ func (m *Manager) syncSoon() {
 	}
 }
 
+// syncAfter is how long after they were made layers are synced: the Mount that had
+// them made commits some records still, each of which would wait behind the sync.
+const syncAfter = time.Second
+
 // syncLayers makes layers durable: one syncfs for all that wait, and then their
 // records say so.
 func (m *Manager) syncLayers() {
@@ -25,6 +30,11 @@ func (m *Manager) syncLayers() {
 		case <-m.ctx.Done():
 			return
 		case <-m.syncs:
+		}
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-time.After(syncAfter):
 		}
 		if len(m.pendingLayers()) == 0 {
 			continue

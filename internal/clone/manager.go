@@ -118,6 +118,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		}
 	}
 	m.work.Go(m.syncLayers)
+	m.syncSoon() // what an earlier run has not come to
 	m.work.Go(m.measureClones)
 	return m, nil
 }

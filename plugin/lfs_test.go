@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/docker/go-plugins-helpers/volume"
@@ -29,6 +30,15 @@ func readFile(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+func inode(t *testing.T, path string) uint64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Ino
 }
 
 func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
@@ -93,7 +103,22 @@ func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
 		t.Errorf("the small object was downloaded %d times, want once for each of two clones", got)
 	}
 
+	// Submodules have a tree built whole; without them it stands on the one before.
+	p.create("delta", map[string]string{"repo": s.URL("app")})
+	before := inode(t, filepath.Join(p.mount("delta", "before"), "a/big.bin"))
 	w.commit(map[string]string{"c.bin": three.String()}, nil)
+	delta := p.mount("delta", "after")
+	if readFile(t, filepath.Join(delta, "c.bin")) != "later\n" || readFile(t, filepath.Join(delta, "a/big.bin")) != string(big) {
+		t.Error("files of a tree that stands on another one are not what they should be")
+	}
+	if after := inode(t, filepath.Join(delta, "a/big.bin")); after != before {
+		t.Errorf("a file that has not changed has inode %d, and had %d: its tree does not stand on the one before", after, before)
+	}
+	if got := gitUser(t, "0", delta, "status", "--porcelain"); got != "" {
+		t.Errorf("status %q, want clean", got)
+	}
+	p.unmount("delta", "before")
+	p.unmount("delta", "after")
 	dir := p.mount("v0", "2")
 	if got := readFile(t, filepath.Join(dir, "c.bin")); got != "later\n" {
 		t.Errorf("after a push: %q", got)

@@ -3,10 +3,9 @@ package clone
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
+	"slices"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
@@ -16,19 +15,18 @@ import (
 )
 
 // buildDelta builds a tree on top of the one that is nearest to it, if there is
-// one: the other's layers are mounted under dir as an upper, and git moves the
-// files there from one commit to the other. What it wrote is the layer. It costs
-// what has changed, and a look at every file's times, but writes none of the
-// others. It reports whether it did, and then what l stands on is held; if not,
+// one: the other's layers are mounted under dir as an upper, and the checkout there
+// is moved from one commit to the other. What that wrote is the layer. It costs what
+// has changed, and an index. It reports whether it did, and then what l stands on is held; if not,
 // the tree can be built whole in dir once that is empty. Done with an error is for
 // good: dir may be part of a mount.
-func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir string) (done bool, err error) {
+func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir string) (done bool, err error) {
 	if s.Files.Submodules != volume.SubmodulesNone {
 		return false, nil // each is a repository of its own
 	}
-	base := c.baseOf(l)
-	if base == nil {
-		return false, nil
+	base, err := c.baseOf(ctx, l)
+	if base == nil || err != nil {
+		return false, err
 	}
 	defer func() {
 		if !done || err != nil {
@@ -58,7 +56,7 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir strin
 	}
 	mounted = true
 	failpoint.Hit("clone/delta/mounted")
-	usable, err := c.moveTo(ctx, s, l, dir, target)
+	err = c.moveTo(ctx, s, l, base.Commit, root, target)
 	failpoint.Hit("clone/delta/moved")
 	// The mount is gone for good before its upper becomes a lower layer.
 	free, detachErr := overlay.Detach(target)
@@ -70,80 +68,79 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir strin
 	}
 	mounted = false
 	failpoint.Hit("clone/delta/detached")
+	if errors.Is(err, git.ErrUnlike) {
+		return false, empty(dir)
+	}
 	if err != nil {
 		return false, err
-	}
-	if !usable {
-		return false, empty(dir)
 	}
 	l.Chain = append([]string{l.ID}, base.Chain...)
 	return true, nil
 }
 
-// moveTo moves the checkout at target to another commit. It is not usable
-// when attributes have changed: they say how files are written that have not.
-func (c *Clone) moveTo(ctx context.Context, s Spec, l *meta.Layer, upper, target string) (usable bool, err error) {
+// moveTo moves the checkout of a commit at target to l's.
+func (c *Clone) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, root, target string) error {
 	co := c.checkoutOf(s, l.Commit, target)
-	co.Onto = true
-	if err := c.m.Git.Checkout(ctx, co); err != nil {
-		return false, err
+	ix, err := c.m.Git.Move(ctx, co, from, root)
+	if err != nil {
+		return err
 	}
-	if err := c.fillLFS(ctx, s, c.rule(s), co); err != nil {
-		return false, err
+	if err := c.fillLFS(ctx, s, c.rule(s), co, ix); err != nil {
+		return err
 	}
-	written, attributes, err := writtenIn(upper)
-	if err != nil || attributes {
-		return false, err
-	}
-	if err := git.SettleTimes(co, func(name string) bool { return written[name] }); err != nil {
-		return false, err
-	}
-	l.TracksCache, err = git.Tracks(co, CacheLink)
-	return err == nil, err
+	l.TracksCache = ix.Tracks(CacheLink)
+	return ix.Settle()
 }
 
-// writtenIn returns the files in an upper that only git has written to, and
-// whether a .gitattributes is among them, or a whiteout of one.
-func writtenIn(upper string) (written map[string]bool, attributes bool, err error) {
-	written = make(map[string]bool)
-	err = filepath.WalkDir(upper, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+// maxUnknown is how many trees of commits that a store does not know are passed
+// over, for each costs a git.
+const maxUnknown = 4
+
+// baseOf returns the tree to build l on, the newest of the same shape of whose
+// commit l's store knows, if there is one and it is not too deep. Its chain is held.
+func (c *Clone) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) {
+	unknown := 0
+	for _, t := range c.sameShape(l) {
+		if t.Store != l.Store { // which has other commits
+			if unknown == maxUnknown {
+				continue
+			}
+			ok, err := c.m.Git.Has(ctx, c.storeDir(l.Store), t.Commit)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				unknown++
+				continue
+			}
 		}
-		name, err := filepath.Rel(upper, path)
-		if err != nil {
-			return err
+		if len(t.Chain) >= maxChain {
+			return nil, nil
 		}
-		switch {
-		case name == ".git":
-			return fs.SkipDir
-		case d.IsDir():
-			return nil
-		case d.Name() == ".gitattributes":
-			attributes = true
+		c.mu.Lock()
+		_, ok := c.trees.known[t.ID]
+		if ok {
+			c.trees.hold(t.Chain...)
 		}
-		written[name] = true
-		return nil
-	})
-	return written, attributes, err
+		c.mu.Unlock()
+		if ok {
+			return &t, nil
+		}
+	}
+	return nil, nil
 }
 
-// baseOf returns the tree to build l on, the newest of the same shape if that is
-// not too deep. Its chain is held.
-func (c *Clone) baseOf(l *meta.Layer) (base *meta.Layer) {
+// sameShape returns the trees that l can be built on, the newest first.
+func (c *Clone) sameShape(l *meta.Layer) (list []meta.Layer) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	var newest time.Time
 	for _, t := range c.trees.known {
-		if t.Shape == l.Shape && t.Shape != "" && t.Modules == "" && t.CreatedAt.After(newest) {
-			newest, base = t.CreatedAt, &t
+		if t.Shape == l.Shape && t.Shape != "" && t.Modules == "" {
+			list = append(list, t)
 		}
 	}
-	if base == nil || len(base.Chain) >= maxChain {
-		return nil
-	}
-	c.trees.hold(base.Chain...)
-	return base
+	c.mu.Unlock()
+	slices.SortFunc(list, func(a, b meta.Layer) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return list
 }
 
 // empty removes what is in a directory that only we and git have written to.

@@ -34,6 +34,16 @@ func (w *world) next(s Spec) meta.Layer {
 	return meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: r.Commit, Shape: shape, Store: s.History.Name()}
 }
 
+// rootTree returns the ID of the tree of l's commit.
+func (w *world) rootTree(s Spec, l meta.Layer) string {
+	w.t.Helper()
+	id, ok, err := w.m.Git.Tree(w.t.Context(), w.clone(s).storeDir(l.Store), l.Commit)
+	if err != nil || !ok {
+		w.t.Fatalf("tree of %s: %v, %v", l.Commit, ok, err)
+	}
+	return id
+}
+
 // wantClean mounts a checkout that has length layers, of what next has pushed.
 func (w *world) wantClean(co *Checkout, length int) {
 	w.t.Helper()
@@ -57,7 +67,7 @@ func TestBaseStaysWhileBuiltOn(t *testing.T) {
 	c, next := w.clone(s), w.next(s)
 	l, err := c.layer(t.Context(), c.trees, next.ID, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := next
-		err := c.fillTree(ctx, s, &l, dir)
+		err := c.fillTree(ctx, s, &l, w.rootTree(s, l), dir)
 		if err := c.collect(); err != nil { // no ref is at its commit any more
 			t.Error(err)
 		}
@@ -101,6 +111,36 @@ func TestBaseIsGone(t *testing.T) {
 	w.wantClean(again, 1)
 }
 
+// TestBaseIsOfAnotherStore: a tree is built on one of another history if its own
+// store knows the commit, else on an older one or whole.
+func TestBaseIsOfAnotherStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	full, shallow := w.spec("ref", "main"), w.spec("ref", "main", "depth", "1")
+	w.push("main") // a commit that no other branch and no tag is at
+	for _, step := range []struct {
+		name  string
+		s     Spec
+		layer int // of the chain
+	}{
+		{"the first", full, 1},
+		{"a store of one commit, which does not know that one", shallow, 1},
+		{"a store of all commits knows both", full, 2},
+		{"a store of one commit knows its own", shallow, 2},
+	} {
+		co := w.prepare(step.s)
+		if len(co.Tree.Chain) != step.layer {
+			t.Errorf("%s: a chain of %d, want %d", step.name, len(co.Tree.Chain), step.layer)
+		}
+		if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+			t.Errorf("%s: status %q", step.name, got)
+		}
+		co.Release()
+		w.advance(time.Minute)
+		w.push("main")
+	}
+}
+
 // TestBuildIsNotTrashed: what a build leaves can't go to the trash. The tree is
 // good, and the next start's sweep takes the rest.
 func TestBuildIsNotTrashed(t *testing.T) {
@@ -142,7 +182,7 @@ func TestTreeIsCancelled(t *testing.T) {
 	l.Shape = "another" // there is nothing to build on
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.clone(s).fillTree(ctx, s, &l, scratch(t)); !errors.Is(err, context.Canceled) {
+	if err := w.clone(s).fillTree(ctx, s, &l, w.rootTree(s, l), scratch(t)); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that it was cancelled", err)
 	}
 }

@@ -17,11 +17,11 @@ func (c *Clone) lfsDir() string { return filepath.Join(c.dir, "lfs") }
 
 // fillLFS turns the git-lfs pointers of a checkout into the files that they stand
 // for. What the clone lacks is fetched; an object that can't be had is an error.
-func (c *Clone) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co git.Checkout) error {
+func (c *Clone) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co git.Checkout, ix *git.Index) error {
 	if s.Files.NoLFS {
 		return nil
 	}
-	pointers, config, err := c.m.Git.LFSPointers(ctx, co)
+	pointers, config, err := c.m.Git.LFSPointers(ctx, ix)
 	if err != nil || len(pointers) == 0 {
 		return err
 	}

@@ -26,7 +26,7 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		return l, nil
 	}
 	return c.layer(ctx, c.trees, id, func(ctx context.Context, dir string) (meta.Layer, error) {
-		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), commit)
+		root, ok, err := c.m.Git.Tree(ctx, c.storeDir(s.History.Name()), commit)
 		if err == nil && !ok { // a tag may be of a tree or of a file
 			err = c.noCommit(ctx, s, commit)
 		}
@@ -39,15 +39,15 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		_, end := c.begin("checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
-		err = c.fillTree(ctx, s, &l, dir)
+		err = c.fillTree(ctx, s, &l, root, dir)
 		return l, err
 	})
 }
 
-// fillTree makes the files of l's commit in dir, an empty directory: on top of
-// another tree, or else all of them.
-func (c *Clone) fillTree(ctx context.Context, s Spec, l *meta.Layer, dir string) error {
-	done, err := c.buildDelta(ctx, s, l, dir)
+// fillTree makes the files of l's commit, whose tree object is root, in dir, an
+// empty directory: on top of another tree, or else all of them.
+func (c *Clone) fillTree(ctx context.Context, s Spec, l *meta.Layer, root, dir string) error {
+	done, err := c.buildDelta(ctx, s, l, root, dir)
 	if done || err != nil && (ctx.Err() != nil || NoSpace(err)) {
 		c.flattenLater(s, *l)
 		return err
@@ -62,9 +62,16 @@ func (c *Clone) fillTree(ctx context.Context, s Spec, l *meta.Layer, dir string)
 	return err
 }
 
-// noCommit says why the store has no commit of this ID.
+// noCommit says why the store has no commit of this ID, or not its tree.
 func (c *Clone) noCommit(ctx context.Context, s Spec, id string) error {
 	dir := c.storeDir(s.History.Name())
+	_, isCommit, err := c.m.Git.Commit(ctx, dir, id)
+	if err != nil {
+		return err
+	}
+	if isCommit {
+		return git.Damaged(dir, fmt.Errorf("the tree of %s is gone", id))
+	}
 	ok, err := c.m.Git.Has(ctx, dir, id)
 	switch {
 	case err != nil:
@@ -86,21 +93,19 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 		}
 	}
 	co := c.checkoutOf(s, commit, dir)
-	if err := c.m.Git.Checkout(ctx, co); err != nil {
+	ix, err := c.m.Git.Checkout(ctx, co)
+	if err != nil {
 		return false, "", err
 	}
 	failpoint.Hit("clone/tree/checked-out")
-	if err := c.fillLFS(ctx, s, c.rule(s), co); err != nil {
+	if err := c.fillLFS(ctx, s, c.rule(s), co, ix); err != nil {
 		return false, "", err
 	}
-	if err := git.SettleTimes(co, nil); err != nil {
+	if err := ix.Settle(); err != nil {
 		return false, "", err
 	}
-	if modules, err = c.buildSubmodules(ctx, s, co); err != nil {
-		return false, "", err
-	}
-	tracksCache, err = git.Tracks(co, CacheLink)
-	return tracksCache, modules, err
+	modules, err = c.buildSubmodules(ctx, s, co, ix)
+	return ix.Tracks(CacheLink), modules, err
 }
 
 func (c *Clone) checkoutOf(s Spec, commit, dir string) git.Checkout {

@@ -5,30 +5,31 @@ import (
 	"crypto/sha256"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Checkout is one checkout from a store into a directory that holds nothing but
-// an empty .git, if that, or the checkout of another commit.
+// an empty .git, if that.
 type Checkout struct {
 	Store    string
 	Commit   string
-	Onto     bool // the checkout of another commit, of the same cone, is there: it is moved
 	Cone     Cone
 	Dir      string // belongs to UID and GID, and so will all that is written
 	GitDir   string // an empty directory that belongs to them too; empty: Dir/.git
 	UID, GID uint32
 }
 
-// Index and Patterns are what a checkout leaves in its GitDir; the second one only
-// if it has a cone.
+// IndexFile and Patterns are what a checkout leaves in its GitDir; the second one
+// only if it has a cone.
 const (
-	Index    = "index"
-	Patterns = "info/sparse-checkout"
+	IndexFile = "index"
+	Patterns  = "info/sparse-checkout"
 )
 
 func (c Checkout) gitDir() string {
@@ -38,40 +39,118 @@ func (c Checkout) gitDir() string {
 	return c.GitDir
 }
 
-// parallelFrom is from how many files on a checkout is parallel. With git's own 100
-// an update of as many takes 12 ms instead of 9: starting workers costs more than
-// they save.
-const parallelFrom = "300"
+// filesPerWriter is how many files a process that writes them is worth: starting
+// one, which reads the index, costs as much as to write some hundred.
+const filesPerWriter = 500
 
 // Checkout writes the files of a commit into c.Dir, their index and the patterns
-// of c.Cone. All contents must be in the store. It runs as the tree's uid, in
-// parallel, on a repository of its own that borrows the store's objects: what
-// checkouts of different shapes tell git does not meet.
-func (g *Git) Checkout(ctx context.Context, c Checkout) (err error) {
+// of c.Cone. All contents must be in the store. It runs as the tree's uid, on a
+// repository of its own that borrows the store's objects: what checkouts of
+// different shapes tell git does not meet. The index is not complete before it is
+// settled.
+func (g *Git) Checkout(ctx context.Context, c Checkout) (ix *Index, err error) {
 	defer func() { err = joinNotNil(err, c.removeRepository()) }()
-	if err := c.makeRepository(); err != nil {
+	if err := errors.Join(c.makeRepository(), c.writePatterns()); err != nil {
+		return nil, err
+	}
+	if err := g.runIn(ctx, c, IndexFile, "", "read-tree", "-m", c.Commit); err != nil {
+		return nil, err
+	}
+	if ix, err = c.readIndex(IndexFile); err != nil {
+		return nil, err
+	}
+	ix.leaveOut(c.Cone)
+	return ix, g.writeFiles(ctx, c, IndexFile, ix.names())
+}
+
+// leaveOut takes the files outside of a cone out of the work tree.
+func (ix *Index) leaveOut(cone Cone) {
+	if cone == nil {
+		return
+	}
+	selected := cone.selector()
+	for i, e := range ix.entries {
+		if !selected(e.name) {
+			ix.entries[i] = e.skipped()
+		}
+	}
+}
+
+// names returns what is in the work tree, by name.
+func (ix *Index) names() (names []string) {
+	for _, e := range ix.entries {
+		if !e.skip {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}
+
+// writeFiles writes files of an index, sorted, into the work tree, in the place of
+// what is there. Several processes do it, each its own part: git's own workers report
+// every file to one parent, and with two processors are no faster than one process.
+func (g *Git) writeFiles(ctx context.Context, c Checkout, index string, names []string) error {
+	first, parts := splitNames(names, max(1, min(len(names)/filesPerWriter, runtime.NumCPU()+1, 8)))
+	if err := g.writePart(ctx, c, index, first); err != nil {
 		return err
 	}
+	work, ctx := errgroup.WithContext(ctx)
+	for _, part := range parts {
+		work.Go(func() error { return g.writePart(ctx, c, index, part) })
+	}
+	return work.Wait()
+}
+
+// splitNames splits names, which are sorted, into parts that may be written at the
+// same time, once those of first are. These are the .gitattributes, for git reads
+// them from the work tree, and must not find half of one; and the first name of each
+// part, for of two processes that make one directory at the same time one fails: all
+// directories that two parts have in common are above the first name of the later.
+func splitNames(names []string, n int) (first []string, parts [][]string) {
+	var rest []string
+	for _, name := range names {
+		if path.Base(name) == attributesFile {
+			first = append(first, name)
+		} else {
+			rest = append(rest, name)
+		}
+	}
+	for i := range n {
+		part := rest[len(rest)*i/n : len(rest)*(i+1)/n]
+		if n > 1 && len(part) > 0 {
+			first, part = append(first, part[0]), part[1:]
+		}
+		parts = append(parts, part)
+	}
+	return first, parts
+}
+
+func (g *Git) writePart(ctx context.Context, c Checkout, index string, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	var stdin strings.Builder
+	for _, name := range names {
+		stdin.WriteString(name)
+		stdin.WriteByte(0)
+	}
+	return g.runIn(ctx, c, index, stdin.String(), "checkout-index", "--force", "-z", "--stdin")
+}
+
+// runIn runs a command of git in the repository of a checkout, as the tree's uid.
+func (g *Git) runIn(ctx context.Context, c Checkout, index, stdin string, args ...string) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	sparse := strconv.FormatBool(c.Cone != nil)
 	objects := filepath.Join(c.Store, "objects")
 	write := []string{c.Dir, c.gitDir()}
-	_, err = g.run(ctx, command{
+	_, err := g.run(ctx, command{
 		op: "check out " + c.Commit,
-		args: []string{
-			"--git-dir=" + c.gitDir(), "--work-tree=" + c.Dir,
-			"-c", "core.bare=false",
-			"-c", "core.sparseCheckout=" + sparse, "-c", "core.sparseCheckoutCone=" + sparse,
-			"-c", "index.version=2", "-c", "index.sparse=false",
-			"-c", "checkout.workers=" + strconv.Itoa(max(1, min(runtime.NumCPU(), 8))),
-			"-c", "checkout.thresholdForParallelism=" + parallelFrom,
-			// With one tree also where there is a checkout: the index says what is there.
-			"read-tree", "-m", "-u", c.Commit,
-		},
-		env: []string{"GIT_OBJECT_DIRECTORY=" + objects},
+		args: append([]string{
+			"--git-dir=" + c.gitDir(), "--work-tree=" + c.Dir, "-c", "core.bare=false", "-c", "index.version=2",
+		}, args...),
+		env: []string{"GIT_OBJECT_DIRECTORY=" + objects, "GIT_INDEX_FILE=" + filepath.Join(c.gitDir(), index)},
 		dir: c.Dir, uid: c.UID, gid: c.GID,
-		read: []string{objects}, write: write,
+		read: []string{objects}, write: write, stdin: stdin,
 		// git does not say why it can't write a file; it tries all the others, and
 		// fails in the end, which nobody waits for where the disk is full.
 		stderr: func(line string) {
@@ -92,15 +171,19 @@ func (c Checkout) makeRepository() error {
 	if Format(c.Commit) == SHA256 {
 		config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
 	}
-	err := errors.Join(
+	return errors.Join(
 		os.WriteFile(filepath.Join(top, "HEAD"), []byte("ref: refs/heads/none\n"), 0o644),
 		os.WriteFile(filepath.Join(top, "config"), []byte(config), 0o644),
 		os.Mkdir(filepath.Join(top, "refs"), 0o755),
 	)
-	if err != nil || c.Cone == nil || c.Onto {
-		return err // the patterns are there
+}
+
+// writePatterns says in the repository what the cone is.
+func (c Checkout) writePatterns() error {
+	if c.Cone == nil {
+		return nil
 	}
-	patterns := filepath.Join(top, Patterns)
+	patterns := filepath.Join(c.gitDir(), Patterns)
 	return errors.Join(
 		os.Mkdir(filepath.Dir(patterns), 0o755),
 		os.WriteFile(patterns, c.Cone.Patterns(), 0o644),

@@ -1,16 +1,19 @@
 package git
 
 import (
-	"bytes"
+	"bufio"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,80 +23,66 @@ import (
 // The index as git writes it here (gitformat-index, versions 2 and 3): a header
 // of 12 bytes, the entries, extensions, and a hash over all of it. An entry is 40
 // bytes of stat data, the object ID, 2 or 4 bytes of flags, the name, and 1 to 8
-// NULs up to a multiple of 8.
+// NULs up to a multiple of 8. An extension is 4 letters and the size of what
+// follows; a lower-case first letter says that who
+// does not know it must not read the index.
 const (
-	indexHeader   = 12
-	indexStat     = 40
-	flagExtended  = 0x4000 // in the first two bytes of flags
-	flagSkipTree  = 0x4000 // in the second two: not in the work tree
-	modeMask      = 0xf000
-	modeRegular   = 0x8000
-	modeSubmodule = 0xe000
+	indexHeader    = 12
+	indexStat      = 40
+	indexVersion   = 2
+	indexExtended  = 3      // the version with entries that have 4 bytes of flags
+	flagExtended   = 0x4000 // in the first two bytes of flags
+	flagSkipTree   = 0x4000 // in the second two: not in the work tree
+	extensionCache = "TREE"
+	modeMask       = 0xf000
+	modeRegular    = 0x8000
+	modeSubmodule  = 0xe000
 )
 
-// setBack is how far the times of a tree's files are set back: git compares
-// whole seconds, and the clock may be read at the end of one.
-const setBack = 2 * time.Second
+// maxIndex bounds what is read of an index: two million files or more, several times
+// those of the largest repositories that are not one company's everything.
+const maxIndex = 256 << 20
 
-// SettleTimes sets the modification times of all files of a checkout two seconds
-// back, and writes what lstat says of them then into its index.
-//
-// No file of a tree may carry the current second: git compares whole seconds, so
-// a same-size edit in the second of the checkout would be invisible to git
-// status, and an index as old as its files makes every container read them all
-// at its first one. git itself could refresh the index, by reading every file
-// once more, through every filter; here nothing but the times has changed.
-//
-// Of a checkout on top of another one only the files for which written says so
-// have new times; nil is all of them.
-func SettleTimes(c Checkout, written func(name string) bool) error {
-	sum := c.newHash()
-	data, entries, err := c.readIndex(sum.Size())
-	if err != nil || data == nil {
-		return err
-	}
-	dir, err := os.OpenFile(c.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	then := unix.NsecToTimespec(time.Now().Add(-setBack).UnixNano())
-
-	var g errgroup.Group
-	workers := max(1, min(runtime.NumCPU(), 8))
-	for w := range workers {
-		g.Go(func() error {
-			for i := w; i < len(entries); i += workers {
-				if !entries[i].isFile() || written != nil && !written(entries[i].name) {
-					continue
-				}
-				if err := entries[i].settle(int(dir.Fd()), then); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	body := data[:len(data)-sum.Size()]
-	sum.Write(body)
-	// In place: nobody has seen this tree yet, and it is built again when this
-	// does not come to its end.
-	return os.WriteFile(filepath.Join(c.gitDir(), Index), sum.Sum(body), 0o644)
+// Index is the index of a checkout, in memory: what it is of, and which of its
+// files were written. It is not safe for concurrent use.
+type Index struct {
+	checkout Checkout
+	entries  []indexEntry    // by name
+	dirs     *treeCache      // nil: not known
+	written  map[string]bool // nil: all
 }
 
-// Tracks reports whether the commit of a checkout has a file of that name, or
-// one below it, be it in the cone or not.
-func Tracks(c Checkout, name string) (bool, error) {
-	_, entries, err := c.readIndex(c.newHash().Size())
-	for _, e := range entries {
-		if below(e.name, name) {
-			return true, nil
-		}
+// indexEntry is an entry of an index.
+type indexEntry struct {
+	raw  []byte // as it is in the file
+	id   []byte // within raw
+	name string
+	skip bool // outside of the cone: not in the work tree
+}
+
+func (e indexEntry) mode() uint32 { return binary.BigEndian.Uint32(e.raw[24:]) }
+
+// isSubmodule reports whether it is a submodule's commit.
+func (e indexEntry) isSubmodule() bool { return e.mode()&modeMask == modeSubmodule }
+
+// isFile reports whether there is a file, or a symlink, in the work tree for it.
+func (e indexEntry) isFile() bool { return !e.skip && !e.isSubmodule() }
+
+// isRegular reports whether there is a regular file in the work tree for it.
+func (e indexEntry) isRegular() bool { return !e.skip && e.mode()&modeMask == modeRegular }
+
+// skipped is the entry as it is when its file is not in the work tree.
+func (e indexEntry) skipped() indexEntry {
+	if e.skip {
+		return e
 	}
-	return false, err
+	head := indexStat + len(e.id)
+	raw := slices.Clone(e.raw[:head])
+	raw = binary.BigEndian.AppendUint16(raw, binary.BigEndian.Uint16(e.raw[head:])|flagExtended)
+	raw = binary.BigEndian.AppendUint16(raw, flagSkipTree)
+	raw = append(raw, e.name...)
+	raw = append(raw, make([]byte, 8-len(raw)%8)...)
+	return indexEntry{raw: raw, id: raw[indexStat:head], name: e.name, skip: true}
 }
 
 // newHash returns the hash of the repository's format.
@@ -104,91 +93,211 @@ func (c Checkout) newHash() hash.Hash {
 	return sha1.New()
 }
 
-// readIndex reads the index of a checkout; an empty commit has none.
-func (c Checkout) readIndex(idSize int) ([]byte, []indexEntry, error) {
-	path := filepath.Join(c.gitDir(), Index)
+// readIndex reads an index of a checkout's repository.
+func (c Checkout) readIndex(name string) (*Index, error) {
+	path := filepath.Join(c.gitDir(), name)
+	info, err := os.Lstat(path)
+	if err == nil && info.Size() > maxIndex {
+		err = fmt.Errorf("the commit %s has too many files: their index takes %d MiB, allowed are %d", c.Commit, info.Size()>>20, maxIndex>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
 	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil, nil
-	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	entries, err := indexEntries(data, idSize)
+	ix, err := parseIndex(data, c.newHash().Size())
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return data, entries, nil
+	ix.checkout = c
+	return ix, nil
 }
 
-// indexEntry is an entry of an index.
-type indexEntry struct {
-	stat []byte // within the index's data
-	id   []byte
-	name string
-	skip bool // outside of the cone: not in the work tree
-}
-
-func (e indexEntry) mode() uint32 { return binary.BigEndian.Uint32(e.stat[24:]) }
-
-func (e indexEntry) size() uint32 { return binary.BigEndian.Uint32(e.stat[36:]) }
-
-// isSubmodule reports whether it is a submodule's commit.
-func (e indexEntry) isSubmodule() bool { return e.mode()&modeMask == modeSubmodule }
-
-// isFile reports whether there is a file, or a symlink, in the work tree for it.
-func (e indexEntry) isFile() bool { return !e.skip && !e.isSubmodule() }
-
-func (e indexEntry) settle(dir int, t unix.Timespec) error {
-	if err := unix.UtimesNanoAt(dir, e.name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return &os.PathError{Op: "utimensat", Path: e.name, Err: err}
-	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return &os.PathError{Op: "fstatat", Path: e.name, Err: err}
-	}
-	for i, v := range []int64{st.Ctim.Sec, st.Ctim.Nsec, st.Mtim.Sec, st.Mtim.Nsec} {
-		binary.BigEndian.PutUint32(e.stat[4*i:], uint32(v))
-	}
-	// Not what it was where a pointer was replaced by what it points to.
-	binary.BigEndian.PutUint32(e.stat[36:], uint32(st.Size))
-	return nil
-}
-
-// indexEntries finds the files in an index whose object IDs have idSize bytes.
-func indexEntries(data []byte, idSize int) ([]indexEntry, error) {
+// parseIndex reads an index whose object IDs have idSize bytes. It keeps data.
+func parseIndex(data []byte, idSize int) (*Index, error) {
 	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
 		return nil, errors.New("not an index")
 	}
 	version := binary.BigEndian.Uint32(data[4:])
-	if version != 2 && version != 3 {
+	if version != indexVersion && version != indexExtended {
 		return nil, fmt.Errorf("index version %d is not known here", version)
 	}
 	n := binary.BigEndian.Uint32(data[8:])
-	rest := data[indexHeader : len(data)-idSize]
-	var entries []indexEntry
+	all := string(data) // one copy, for the names of all entries
+	at, end := indexHeader, len(data)-idSize
+	ix := &Index{entries: make([]indexEntry, 0, min(int(n), len(data)/(indexStat+idSize)))}
 	for range n {
-		if len(rest) < indexStat+idSize+2 {
+		id := at + indexStat
+		name := id + idSize + 2
+		if name > end {
 			return nil, errors.New("the index is cut short")
 		}
-		stat, flags := rest[:indexStat], rest[indexStat+idSize:]
-		head, skip := indexStat+idSize+2, false
-		if binary.BigEndian.Uint16(flags)&flagExtended != 0 {
-			if len(flags) < 4 {
+		skip := false
+		if binary.BigEndian.Uint16(data[name-2:])&flagExtended != 0 {
+			if name += 2; name > end {
 				return nil, errors.New("the index is cut short")
 			}
-			skip = binary.BigEndian.Uint16(flags[2:])&flagSkipTree != 0
-			head += 2
+			skip = binary.BigEndian.Uint16(data[name-2:])&flagSkipTree != 0
 		}
-		end := bytes.IndexByte(rest[head:], 0)
-		size := (head + end + 8) &^ 7
-		if end < 0 || size > len(rest) {
+		length := strings.IndexByte(all[name:end], 0)
+		next := at + (name-at+length+8)&^7
+		if length < 0 || next > end {
 			return nil, errors.New("the index is cut short")
 		}
-		entries = append(entries, indexEntry{
-			stat: stat, id: rest[indexStat : indexStat+idSize], name: string(rest[head : head+end]), skip: skip,
+		ix.entries = append(ix.entries, indexEntry{
+			raw: data[at:next:next], id: data[id : id+idSize], name: all[name : name+length], skip: skip,
 		})
-		rest = rest[size:]
+		at = next
 	}
-	return entries, nil
+	return ix, ix.parseExtensions(data[at:end], idSize)
+}
+
+func (ix *Index) parseExtensions(data []byte, idSize int) (err error) {
+	for len(data) > 0 {
+		if len(data) < 8 || uint64(len(data)-8) < uint64(binary.BigEndian.Uint32(data[4:])) {
+			return errors.New("the index is cut short")
+		}
+		name, size := string(data[:4]), int(binary.BigEndian.Uint32(data[4:]))
+		switch {
+		case name == extensionCache:
+			if ix.dirs, err = parseTreeCache(data[8:8+size], idSize); err != nil {
+				return err
+			}
+		case name[0] < 'A' || name[0] > 'Z':
+			return fmt.Errorf("index extension %q is not known here", name)
+		}
+		data = data[8+size:]
+	}
+	return nil
+}
+
+// encode writes the index as git would.
+func (ix *Index) encode(to io.Writer) error {
+	sum := ix.checkout.newHash()
+	w := bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<20)
+	word := func(n int) { w.Write(binary.BigEndian.AppendUint32(nil, uint32(n))) }
+	version := indexVersion
+	if slices.ContainsFunc(ix.entries, func(e indexEntry) bool { return e.skip }) {
+		version = indexExtended
+	}
+	w.WriteString("DIRC")
+	word(version)
+	word(len(ix.entries))
+	for _, e := range ix.entries {
+		w.Write(e.raw)
+	}
+	if cache := ix.dirs.bytes(); cache != nil {
+		w.WriteString(extensionCache)
+		word(len(cache))
+		w.Write(cache)
+	}
+	if err := w.Flush(); err != nil { // or of a write before
+		return err
+	}
+	_, err := to.Write(sum.Sum(nil))
+	return err
+}
+
+// write makes the file of the index, a new one: what is there may be another layer's.
+// Nobody has seen this tree yet, and it is built again when this does not come to
+// its end.
+func (ix *Index) write() error {
+	c := ix.checkout
+	path := filepath.Join(c.gitDir(), IndexFile)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ix.encode(f), f.Chown(int(c.UID), int(c.GID)), f.Close())
+}
+
+// Tracks reports whether the commit of a checkout has a file of that name, or
+// one below it, be it in the cone or not.
+func (ix *Index) Tracks(name string) bool {
+	dir := name + "/"
+	return slices.ContainsFunc(ix.entries, func(e indexEntry) bool { return e.name == name || strings.HasPrefix(e.name, dir) })
+}
+
+// wrote reports whether an entry's file was written by the checkout.
+func (ix *Index) wrote(e indexEntry) bool {
+	return e.isFile() && (ix.written == nil || ix.written[e.name])
+}
+
+const (
+	// setBack is how far the times of a tree's files are set back: git compares
+	// whole seconds, and the clock may be read at the end of one.
+	setBack = 2 * time.Second
+	// clockTick is how far the time that the kernel gives a file may be behind the
+	// clock: less than a tick, of which there are at least 100 a second.
+	clockTick = 20 * time.Millisecond
+)
+
+// Settle sets the times of those files two seconds back that the checkout has
+// written in the current second, and writes the index, with what lstat says of all
+// that were written.
+//
+// No file of a tree may carry the current second: git compares whole seconds, so
+// a same-size edit in the second of the checkout would be invisible to git
+// status, and an index as old as its files makes every container read them all
+// at its first one. git itself could refresh the index, by reading every file
+// once more, through every filter; here nothing but the times has changed.
+func (ix *Index) Settle() error {
+	c := ix.checkout
+	dir, err := os.OpenFile(c.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	now := time.Now()
+	var g errgroup.Group
+	workers := max(1, min(runtime.NumCPU(), 8))
+	for w := range workers {
+		g.Go(func() error {
+			for i := w; i < len(ix.entries); i += workers {
+				if !ix.wrote(ix.entries[i]) {
+					continue
+				}
+				if err := ix.entries[i].settle(int(dir.Fd()), now); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ix.write()
+}
+
+// settle notes what lstat says of the entry's file, which is older than now then.
+func (e indexEntry) settle(dir int, now time.Time) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("fstatat %q: %w", e.name, err)
+	}
+	if st.Mtim.Sec >= now.Add(-clockTick).Unix() {
+		t := unix.NsecToTimespec(now.Add(-setBack).UnixNano())
+		if err := unix.UtimesNanoAt(dir, e.name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("utimensat %q: %w", e.name, err)
+		}
+		if err := unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("fstatat %q: %w", e.name, err)
+		}
+	}
+	// gitformat-index; what is larger than its field is cut off there too.
+	for i, v := range []uint32{
+		uint32(st.Ctim.Sec), uint32(st.Ctim.Nsec), uint32(st.Mtim.Sec), uint32(st.Mtim.Nsec), uint32(st.Dev), uint32(st.Ino),
+	} {
+		binary.BigEndian.PutUint32(e.raw[4*i:], v)
+	}
+	for i, v := range []uint32{st.Uid, st.Gid, uint32(st.Size)} { // after the mode
+		binary.BigEndian.PutUint32(e.raw[28+4*i:], v)
+	}
+	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func ownerOf(info os.FileInfo) string {
@@ -17,9 +19,9 @@ func ownerOf(info os.FileInfo) string {
 	return fmt.Sprintf("%d:%d", st.Uid, st.Gid)
 }
 
-// TestSettleTimes: after it git finds every file unchanged by lstat alone, sees
+// TestSettle: after it git finds every file unchanged by lstat alone, sees
 // a same-size edit in the same second, and the index is sound.
-func TestSettleTimes(t *testing.T) {
+func TestSettle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	git := func(args ...string) string {
@@ -62,7 +64,7 @@ func TestSettleTimes(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, gone)); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, ".git", Index))
+	data, err := os.ReadFile(filepath.Join(dir, ".git", IndexFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,15 +72,31 @@ func TestSettleTimes(t *testing.T) {
 		t.Fatalf("index version %d, want 3 for this test", v)
 	}
 	now := time.Now()
-	if err := SettleTimes(Checkout{Dir: dir, Commit: git("rev-parse", "HEAD")}, nil); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Lstat(filepath.Join(dir, "link"))
+	ix, err := Checkout{Dir: dir, Commit: git("rev-parse", "HEAD")}.readIndex(IndexFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if age := now.Sub(info.ModTime()); age < time.Second {
-		t.Errorf("a file is %v old", age)
+	later, err := unix.TimeToTimespec(now.Add(time.Hour)) // whenever the second turns
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range ix.entries {
+		path := filepath.Join(dir, e.name)
+		if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{later, later}, unix.AT_SYMLINK_NOFOLLOW); err != nil && !e.skip {
+			t.Fatal(err)
+		}
+	}
+	if err := ix.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"link", "d/xx1"} {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.ModTime().Unix() >= now.Unix() {
+			t.Errorf("%s is of %v, not before the second of %v", name, info.ModTime(), now)
+		}
 	}
 	git("fsck", "--strict") // which checks the index's hash
 	if got := git("diff-files", "--name-only"); got != "" {
@@ -92,7 +110,7 @@ func TestSettleTimes(t *testing.T) {
 	}
 }
 
-func TestIndexEntriesRefuses(t *testing.T) {
+func TestParseIndex(t *testing.T) {
 	t.Parallel()
 	header := func(version, n uint32) []byte {
 		b := append([]byte("DIRC"), make([]byte, 8)...)
@@ -115,13 +133,21 @@ func TestIndexEntriesRefuses(t *testing.T) {
 		{"entry missing", append(header(2, 1), hash...), -1},
 		{"name without end", append(append(header(2, 1), entry[:63]...), hash...), -1},
 		{"one", append(append(header(2, 1), entry...), hash...), 1},
+		{"extension that may be ignored", append(append(header(2, 0), "ABCD\x00\x00\x00\x01x"...), hash...), 0},
+		{"extension that may not be ignored", append(append(header(2, 0), "link\x00\x00\x00\x01x"...), hash...), -1},
+		{"extension cut short", append(append(header(2, 0), "ABCD\x00\x00\x00\x02x"...), hash...), -1},
+		{"cache of trees", append(append(append(header(2, 0), "TREE\x00\x00\x00\x19\x000 0\n"...), hash...), hash...), 0},
+		{"cache of trees that is not known", append(append(header(2, 0), "TREE\x00\x00\x00\x06\x00-1 0\n"...), hash...), 0},
+		{"cache of trees cut short", append(append(append(header(2, 0), "TREE\x00\x00\x00\x18\x000 0\n"...), hash[1:]...), hash...), -1},
+		{"cache of trees with less than it says", append(append(append(header(2, 0), "TREE\x00\x00\x00\x19\x000 1\n"...), hash...), hash...), -1},
+		{"cache of trees with more than it says", append(append(append(header(2, 0), "TREE\x00\x00\x00\x1a\x000 0\n"...), append(hash, 0)...), hash...), -1},
 	} {
-		got, err := indexEntries(tt.data, 20)
-		if (err != nil) != (tt.want < 0) || err == nil && len(got) != tt.want {
-			t.Errorf("%s: %d entries, %v; want %d", tt.name, len(got), err, tt.want)
+		ix, err := parseIndex(tt.data, 20)
+		if (err != nil) != (tt.want < 0) || err == nil && len(ix.entries) != tt.want {
+			t.Errorf("%s: %+v, %v; want %d entries", tt.name, ix, err, tt.want)
 		}
 	}
-	if err := SettleTimes(Checkout{Dir: t.TempDir()}, nil); err != nil {
-		t.Errorf("an empty commit: %v", err)
+	if _, err := (Checkout{Dir: t.TempDir()}).readIndex(IndexFile); err == nil {
+		t.Error("no error for an index that is not there")
 	}
 }

@@ -33,31 +33,31 @@ const (
 	attributeBatch = 2000
 )
 
-// LFSPointers returns the files of a checkout that are git-lfs pointers and for
-// which attributes ask for git-lfs, and the object ID of the .lfsconfig, empty if
-// there is none. In a checkout whose .gitattributes don't mention git-lfs that
-// starts no process and reads no other file.
-func (g *Git) LFSPointers(ctx context.Context, c Checkout) (pointers []LFSPointer, config string, err error) {
-	_, entries, err := c.readIndex(c.newHash().Size())
-	if err != nil {
-		return nil, "", err
-	}
-	root, err := os.OpenRoot(c.Dir)
+// LFSPointers returns the files that a checkout has written that are git-lfs
+// pointers and for which attributes ask for git-lfs, and the object ID of the
+// .lfsconfig, empty if there is none. In a checkout whose .gitattributes don't
+// mention git-lfs that starts no process and reads no other file.
+func (g *Git) LFSPointers(ctx context.Context, ix *Index) (pointers []LFSPointer, config string, err error) {
+	root, err := os.OpenRoot(ix.checkout.Dir)
 	if err != nil {
 		return nil, "", err
 	}
 	defer root.Close()
-	if mentioned, err := mentionsLFS(root, entries); err != nil || !mentioned {
+	if mentioned, err := mentionsLFS(root, ix.entries); err != nil || !mentioned {
 		return nil, "", err
 	}
-	for _, e := range entries {
-		if !e.isFile() || e.mode()&modeMask != modeRegular {
-			continue
-		}
-		if e.name == lfsConfigFile {
+	for _, e := range ix.entries {
+		if e.name == lfsConfigFile && e.isRegular() {
 			config = hex.EncodeToString(e.id)
 		}
-		if e.size() < minPointer || e.size() >= maxPointer {
+		if !e.isRegular() || !ix.wrote(e) {
+			continue
+		}
+		info, err := root.Lstat(e.name)
+		if err != nil {
+			return nil, "", err
+		}
+		if info.Size() < minPointer || info.Size() >= maxPointer {
 			continue
 		}
 		data, err := root.ReadFile(e.name)
@@ -69,14 +69,19 @@ func (g *Git) LFSPointers(ctx context.Context, c Checkout) (pointers []LFSPointe
 			pointers = append(pointers, p)
 		}
 	}
-	pointers, err = g.filteredByLFS(ctx, c, pointers)
+	pointers, err = g.filteredByLFS(ctx, ix.checkout, pointers)
 	return pointers, config, err
 }
 
 // mentionsLFS reports whether any .gitattributes of a checkout names the filter.
 func mentionsLFS(root *os.Root, entries []indexEntry) (bool, error) {
 	for _, e := range entries {
-		if path.Base(e.name) != attributesFile || !e.isFile() || e.mode()&modeMask != modeRegular || e.size() > maxAttributes {
+		if path.Base(e.name) != attributesFile || !e.isRegular() {
+			continue
+		}
+		if info, err := root.Lstat(e.name); err != nil {
+			return false, err
+		} else if info.Size() > maxAttributes {
 			continue
 		}
 		data, err := root.ReadFile(e.name)
@@ -106,7 +111,7 @@ func (g *Git) filteredByLFS(ctx context.Context, c Checkout, files []LFSPointer)
 				"--git-dir=" + c.Store, "--work-tree=" + c.Dir, "-c", "core.bare=false",
 				"check-attr", "-z", "--stdin", "filter",
 			},
-			env: []string{"GIT_INDEX_FILE=" + filepath.Join(c.gitDir(), Index)}, stdin: stdin.String(),
+			env: []string{"GIT_INDEX_FILE=" + filepath.Join(c.gitDir(), IndexFile)}, stdin: stdin.String(),
 			dir: c.Dir, uid: c.UID, gid: c.GID, read: []string{c.Store, c.Dir, c.gitDir()},
 		})
 		if err != nil {

@@ -163,9 +163,20 @@ func (g *Git) Keep(ctx context.Context, store, ref, commit string) error {
 // names in the store; ok is false when the store does not have it, when it is
 // ambiguous, or when it is no commit.
 func (g *Git) Commit(ctx context.Context, store, rev string) (id string, ok bool, err error) {
+	return g.lookUp(ctx, store, rev, "^{commit}")
+}
+
+// Tree returns the ID of the tree of a commit that the store has; ok is false when
+// it does not have it, or when it is no commit.
+func (g *Git) Tree(ctx context.Context, store, commit string) (id string, ok bool, err error) {
+	return g.lookUp(ctx, store, commit, "^{commit}^{tree}")
+}
+
+// lookUp returns the ID of the object that rev and what follows it lead to.
+func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok bool, err error) {
 	out, err := g.run(ctx, command{
 		op:   "look up " + rev,
-		args: []string{"--git-dir=.", "rev-parse", "--verify", "--quiet", "--end-of-options", rev + "^{commit}"},
+		args: []string{"--git-dir=.", "rev-parse", "--verify", "--quiet", "--end-of-options", rev + to},
 		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
 	})
 	if exitCode(err) == 1 {

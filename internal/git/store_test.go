@@ -294,10 +294,11 @@ func TestCheckoutAsAnotherUID(t *testing.T) {
 		t.Fatal(err)
 	}
 	co := Checkout{Store: dir, Commit: gitAt(t, dir, "rev-parse", "refs/heads/main"), Dir: tree, UID: uid, GID: uid}
-	if err := g.Checkout(t.Context(), co); err != nil {
+	ix, err := g.Checkout(t.Context(), co)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := SettleTimes(co, nil); err != nil {
+	if err := ix.Settle(); err != nil {
 		t.Fatal(err)
 	}
 	files := gitAt(t, dir, "ls-tree", "-r", "--name-only", "-z", co.Commit)

@@ -17,9 +17,8 @@ type Gitlink struct {
 
 // Gitlinks returns the submodules whose directories a checkout has made, and the
 // object ID of its .gitmodules, empty if it has none. It starts no process.
-func Gitlinks(c Checkout) (links []Gitlink, modules string, err error) {
-	_, entries, err := c.readIndex(c.newHash().Size())
-	for _, e := range entries {
+func (ix *Index) Gitlinks() (links []Gitlink, modules string) {
+	for _, e := range ix.entries {
 		switch {
 		case e.isSubmodule() && !e.skip:
 			links = append(links, Gitlink{Path: e.name, Commit: hex.EncodeToString(e.id)})
@@ -27,7 +26,7 @@ func Gitlinks(c Checkout) (links []Gitlink, modules string, err error) {
 			modules = hex.EncodeToString(e.id)
 		}
 	}
-	return links, modules, err
+	return links, modules
 }
 
 // Submodule is a section of .gitmodules: what the repository says, unchecked.

@@ -68,7 +68,8 @@ func TestOnlyFetchesReachTheRemote(t *testing.T) {
 			return err
 		}},
 		{"check out", func() error {
-			return g.Checkout(t.Context(), Checkout{Store: store, Commit: commit, Dir: work})
+			_, err := g.Checkout(t.Context(), Checkout{Store: store, Commit: commit, Dir: work})
+			return err
 		}},
 	} {
 		err := c.run()
@@ -114,7 +115,7 @@ func TestOnlyFetchesReachTheRemote(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(fresh, ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Checkout(t.Context(), Checkout{Store: store, Commit: commit, Dir: fresh}); err != nil {
+	if _, err := g.Checkout(t.Context(), Checkout{Store: store, Commit: commit, Dir: fresh}); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,0 +1,229 @@
+package git
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// treeCache is the cache of tree objects in an index (gitformat-index, extension
+// TREE): which object a directory is as long as nothing below it is changed. With
+// it git status and git commit read only the trees of directories that were.
+type treeCache struct {
+	files int    // entries of the index in it and below
+	id    []byte // of its tree
+	dirs  map[string]*treeCache
+}
+
+// parseTreeCache reads the extension. It is nil when not all directories are known
+// there, which is not what a checkout leaves.
+func parseTreeCache(data []byte, idSize int) (*treeCache, error) {
+	p := treeCacheParser{data: data, idSize: idSize, whole: true}
+	_, t := p.next()
+	switch {
+	case p.failed || len(p.data) > 0:
+		return nil, errors.New("the index's cache of trees is damaged")
+	case !p.whole:
+		return nil, nil
+	}
+	return t, nil
+}
+
+type treeCacheParser struct {
+	data          []byte
+	idSize        int
+	whole, failed bool
+}
+
+// next reads a directory and those in it: its name and NUL, the number of files,
+// a space, the number of directories, a line feed, and its ID if the first number
+// is not negative.
+func (p *treeCacheParser) next() (string, *treeCache) {
+	name, rest, ok := bytes.Cut(p.data, []byte{0})
+	files, rest, ok2 := bytes.Cut(rest, []byte{' '})
+	dirs, rest, ok3 := bytes.Cut(rest, []byte{'\n'})
+	n, err := strconv.Atoi(string(files))
+	m, err2 := strconv.Atoi(string(dirs))
+	if p.failed || !ok || !ok2 || !ok3 || err != nil || err2 != nil {
+		p.failed = true
+		return "", nil
+	}
+	t := &treeCache{files: n}
+	if p.whole = p.whole && n >= 0; n >= 0 {
+		if len(rest) < p.idSize {
+			p.failed = true
+			return "", nil
+		}
+		t.id, rest = rest[:p.idSize], rest[p.idSize:]
+	}
+	p.data = rest
+	for range m {
+		name, dir := p.next()
+		if p.failed {
+			return "", nil
+		}
+		t.add(name, dir)
+	}
+	return string(name), t
+}
+
+func (t *treeCache) add(name string, dir *treeCache) {
+	if t.dirs == nil {
+		t.dirs = make(map[string]*treeCache)
+	}
+	t.dirs[name] = dir
+}
+
+// bytes returns the extension's content, nil for none.
+func (t *treeCache) bytes() []byte {
+	if t == nil {
+		return nil
+	}
+	return t.append(nil, "")
+}
+
+// append adds a directory and those in it, which git sorts by the length of their
+// names first.
+func (t *treeCache) append(out []byte, name string) []byte {
+	out = fmt.Appendf(out, "%s\x00%d %d\n", name, t.files, len(t.dirs))
+	out = append(out, t.id...)
+	for _, name := range slices.SortedFunc(maps.Keys(t.dirs), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	}) {
+		out = t.dirs[name].append(out, name)
+	}
+	return out
+}
+
+// set notes the tree of a directory. That above it has to be there.
+func (t *treeCache) set(dir string, id []byte) bool {
+	above, name := t.above(dir)
+	if above == nil {
+		return false
+	}
+	if d, ok := above.dirs[name]; ok {
+		d.id = id
+	} else {
+		above.add(name, &treeCache{id: id})
+	}
+	return true
+}
+
+// remove forgets a directory and those below it.
+func (t *treeCache) remove(dir string) {
+	if above, name := t.above(dir); above != nil {
+		delete(above.dirs, name)
+	}
+}
+
+// above returns the directory that another one is in, nil if it is not there, and
+// the last part of the other's name.
+func (t *treeCache) above(dir string) (*treeCache, string) {
+	for {
+		name, rest, ok := strings.Cut(dir, "/")
+		if !ok || t == nil {
+			return t, name
+		}
+		t, dir = t.dirs[name], rest
+	}
+}
+
+// count adds n files to the directories above a file, those that are there.
+func (t *treeCache) count(file string, n int) {
+	for t != nil {
+		t.files += n
+		dir, rest, ok := strings.Cut(file, "/")
+		if !ok {
+			return
+		}
+		t, file = t.dirs[dir], rest
+	}
+}
+
+// verify reports whether a directory, whose entries begin with those given, has the
+// tree that it is said to have, and those of the directories in it for which
+// changed says so; name is the directory's, with a slash, and "" for the top. What
+// is in a tree that an index can't hold does not pass: a name twice, a name that is
+// both a file and a directory, a directory without files, a mode of old.
+func (t *treeCache) verify(c Checkout, name string, entries []indexEntry, changed func(dir string) bool) error {
+	fail := func() error { return fmt.Errorf("the index does not add up to the tree of %q in %s", name, c.Commit) }
+	if t.files < 0 || t.files > len(entries) {
+		return fail()
+	}
+	entries = entries[:t.files]
+	var tree []byte
+	seen, last := 0, ""
+	for len(entries) > 0 {
+		e := entries[0]
+		rest, ok := strings.CutPrefix(e.name, name)
+		if !ok {
+			return fail()
+		}
+		file, _, isDir := strings.Cut(rest, "/")
+		if file == last || isDir && t.dirs[file] == nil || !isDir && t.dirs[file] != nil {
+			return fail()
+		}
+		last = file
+		if !isDir {
+			tree = append(fmt.Appendf(tree, "%o %s\x00", e.mode(), file), e.id...)
+			entries = entries[1:]
+			continue
+		}
+		seen++
+		dir := t.dirs[file]
+		if dir.files <= 0 || dir.files > len(entries) {
+			return fail()
+		}
+		if full := name + file; changed(full) {
+			if err := dir.verify(c, full+"/", entries, changed); err != nil {
+				return err
+			}
+		}
+		tree = append(fmt.Appendf(tree, "40000 %s\x00", file), dir.id...)
+		entries = entries[dir.files:]
+	}
+	sum := c.newHash()
+	fmt.Fprintf(sum, "tree %d\x00", len(tree))
+	sum.Write(tree)
+	if seen != len(t.dirs) || !bytes.Equal(sum.Sum(nil), t.id) {
+		return fail()
+	}
+	return nil
+}
+
+// change has the cache of trees say what they are after a change, in the commit
+// with that tree.
+func (t *treeCache) change(ch changes, tree string) error {
+	id, err := hex.DecodeString(tree)
+	if err != nil {
+		return err
+	}
+	t.id = id
+	for _, dir := range ch.goneDirs {
+		t.remove(dir)
+	}
+	for _, d := range ch.dirs { // those above come first
+		id, err := hex.DecodeString(d.id)
+		if err != nil {
+			return err
+		}
+		if !t.set(d.name, id) {
+			return fmt.Errorf("the directory above %q is not known", d.name)
+		}
+	}
+	for name := range ch.gone {
+		t.count(name, -1)
+	}
+	for _, a := range ch.added {
+		if a.fresh {
+			t.count(a.name, 1)
+		}
+	}
+	return nil
+}

@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -108,4 +110,42 @@ func TestRebuildKept(t *testing.T) {
 		t.Error("what a volume without a record kept is kept")
 	}
 	w.discardOf(d.ID)
+}
+
+func TestRebuild(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: ".hdcache", Content: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	rec, _ := w.open("v", "1")
+	// A loss of power leaves manifests that were never written.
+	broken := filepath.Join(w.root, "clones", rec.Clone, "workspaces", "broken")
+	if err := os.Mkdir(broken, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(broken, manifestName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		boot   string
+		layers int
+	}{{"boot", 1}, {"another", 0}} {
+		state, err := Rebuild(w.root, tt.boot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := state.Workspaces[rec.ID]
+		if len(state.Workspaces) != 1 || got.Leases["1"] != 1 || got.Tree != rec.Tree || !got.MountedAt.Equal(rec.MountedAt) {
+			t.Errorf("%s: %+v, want %+v", tt.boot, state.Workspaces, rec)
+		}
+		if len(state.Trees) != tt.layers || len(state.GitLayers) != tt.layers {
+			t.Errorf("%s: %d trees and %d git layers, want %d", tt.boot, len(state.Trees), len(state.GitLayers), tt.layers)
+		}
+		for _, l := range state.Trees {
+			if l.ID != rec.Tree || !l.TracksCache || l.Boot != "boot" || l.Durable || !slices.Equal(l.Chain, rec.Chain) {
+				t.Errorf("tree %+v", l)
+			}
+		}
+	}
 }

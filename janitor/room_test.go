@@ -1,0 +1,132 @@
+package janitor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
+)
+
+func TestMakeRoom(t *testing.T) {
+	held := "t/a 1h 300 leased; upper u 1h 200 leased vwork"
+	for _, tt := range []struct {
+		name        string
+		free, trash int64
+		need        int64
+		scene       string
+		want        string // evicted
+		err         string // a part
+	}{
+		{"there is some by now", 60, 0, 50, held, "", ""},
+		{"in the trash", 10, 100, 50, held, "", ""},
+		{"by eviction", 10, 0, 50, "t/a 1h 100\n t/b 2h 95", "t/b", ""},
+		{"as much as is needed", 10, 0, 150, "t/a 1h 100\n t/b 2h 95", "t/b, t/a", ""},
+		{"some, and less than is needed", 10, 0, 150, "t/b 2h 45\n" + held, "t/b", ""},
+		{"none, and less than is needed", 10, 0, 150, held, "",
+			`10 B are free, 140 B are missing, and nothing more can be evicted (held by the clone of https://host/t/a for subject "t" (300 B, in use by a container), what was written to volume "vwork" (200 B, in use by a container))`},
+		{"nobody knows how much is needed: MIN_FREE", 10, 0, 0, "t/a 1h 100\n t/b 2h 95", "t/b", ""},
+		{"nobody knows how much is needed: what is free was not enough", 50, 70, 0, "t/a 1h 100\n t/b 2h 115\n t/c 3h 10", "t/c, t/b", ""},
+		{"nobody knows how much is needed, and nothing can go", 50, 70, 0, held, "", "120 B are free, 100 B are missing"},
+		{"nobody knows how much is needed: MIN_FREE more at most", 500, 0, 0, "t/a 1h 50\n t/b 2h 60\n o/c 3h 50", "o/c, t/b", ""},
+		{"a guess takes the subject's own discards", 500, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1h 10; discard d 1h 100", "t/a/d", ""},
+		{"and others' where the disk is full", 5, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1h 10 leased", "o/a/o", ""},
+		{"and else no others', and nothing just made", 500, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1m 300 new", "",
+			`(held by the clone of https://host/t/a for subject "t" (300 B, just made), and 310 B of others: the plugin's log says whose)`},
+		{"who holds it is said to none but an operator", 10, 0, 150, "o/secret 1h 300 leased; upper u 1h 200 leased vsecret", "",
+			"(held by 500 B of others: the plugin's log says whose)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j, s, log := open(t, Config{Limits: Limits{TTL: 7 * day, DiscardTTL: day, Grace: 5 * time.Minute}}, tt.scene)
+				s.inv.Space.Free.Bytes, s.inv.Trash.Bytes = tt.free, tt.trash
+				if tt.need == 0 {
+					j.Limits.MinFree = .1
+				}
+				err := j.MakeRoom(t.Context(), "t", disk.Size{Bytes: tt.need})
+				var full *RoomError
+				if tt.err == "" && err != nil || tt.err != "" && (!errors.As(err, &full) || !strings.Contains(err.Error(), tt.err)) {
+					t.Errorf("got %v, want %q", err, tt.err)
+				}
+				if full != nil {
+					events := j.Events()
+					if last := events[len(events)-1]; last.Type != Warning || !strings.HasSuffix(last.Text, full.Full()) || !strings.Contains(log.String(), full.Full()) ||
+						strings.Contains(tt.scene, "secret") && (strings.Contains(err.Error(), "secret") || !strings.Contains(full.Full(), "vsecret")) {
+						t.Errorf("the operator is told %+v and %s", last, log)
+					}
+				}
+				if got := s.attempts(); got != tt.want {
+					t.Errorf("evicted %q, want %q", got, tt.want)
+				}
+				if space, _ := s.Space(); err == nil && tt.want != "" && (s.inv.Trash.Bytes != 0 || space.Free.Bytes <= tt.free) {
+					t.Errorf("what was evicted is not free yet: %+v", s.inv)
+				}
+			})
+		})
+	}
+}
+
+// TestMakeRoomForManyAtOnce evicts once.
+func TestMakeRoomForManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 100\n t/b 2h 100\n t/c 3h 100\n t/d 3h 100")
+		s.inv.Space.Free.Bytes = 50
+		unlock, _ := j.lock(t.Context())
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := j.MakeRoom(t.Context(), "t", disk.Size{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		unlock()
+		all.Wait()
+		if got := s.attempts(); got != "t/c" {
+			t.Errorf("evicted %s", got)
+		}
+	})
+}
+
+// TestMakeRoomWaitsItsTurn: for a sweep that is at work, and not longer than its
+// context.
+func TestMakeRoomWaitsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, _, _ := open(t, Config{Limits: Limits{DiscardTTL: day}}, "")
+		unlock, _ := j.lock(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := j.MakeRoom(ctx, "t", disk.Size{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		unlock()
+		if err := j.MakeRoom(t.Context(), "t", disk.Size{Bytes: 1}); err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestMakeRoomBesideStuckTrash: it waits for the trash, and not for ever, and evicts.
+func TestMakeRoomBesideStuckTrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: .1}}, "t/a 1h 100")
+		s.inv.Space.Free.Bytes, s.stuck = 10, true
+		began := time.Now()
+		if err := j.MakeRoom(context.WithoutCancel(t.Context()), "t", disk.Size{}); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 2*hurryMost || s.attempts() != "t/a" {
+			t.Errorf("took %v", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), hurryMost/2)
+		defer cancel()
+		if err := j.MakeRoom(ctx, "t", disk.Size{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want that the caller has no more time", err)
+		}
+	})
+}

@@ -39,9 +39,15 @@ func (c Checkout) gitDir() string {
 	return c.GitDir
 }
 
-// filesPerWriter is how many files a process that writes them is worth: starting
-// one, which reads the index, costs as much as to write some hundred.
-const filesPerWriter = 500
+const (
+	// filesPerWriter is how many files a process that writes them is worth: starting
+	// one, which reads the index, costs as much as to write some hundred.
+	filesPerWriter = 500
+	// maxWriters bounds them, and maxLoaded the entries that all of them have in
+	// memory, at some 200 bytes each.
+	maxWriters = 8
+	maxLoaded  = 2_000_000
+)
 
 // Checkout writes the files of a commit into c.Dir, their index and the patterns
 // of c.Cone. All contents must be in the store. It runs as the tree's uid, on a
@@ -60,7 +66,7 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (ix *Index, err error) {
 		return nil, err
 	}
 	ix.leaveOut(c.Cone)
-	return ix, g.writeFiles(ctx, c, IndexFile, ix.names())
+	return ix, g.writeFiles(ctx, c, IndexFile, ix)
 }
 
 // leaveOut takes the files outside of a cone out of the work tree.
@@ -86,13 +92,18 @@ func (ix *Index) names() (names []string) {
 	return names
 }
 
-// writeFiles writes files of an index, sorted, into the work tree, in the place of
-// what is there. Several processes do it, each its own part: git's own workers report
-// every file to one parent, and with two processors are no faster than one process.
-func (g *Git) writeFiles(ctx context.Context, c Checkout, index string, names []string) error {
-	first, parts := splitNames(names, max(1, min(len(names)/filesPerWriter, runtime.NumCPU()+1, 8)))
-	if err := g.writePart(ctx, c, index, first); err != nil {
-		return err
+// writeFiles writes the files of an index, which is also in the file of that name,
+// into the work tree, in the place of what is there. Several processes do it, each its
+// own part: git's own workers report every file to one parent, and with two processors
+// are no faster than one process.
+func (g *Git) writeFiles(ctx context.Context, c Checkout, index string, ix *Index) error {
+	names := ix.names()
+	writers := min(len(names)/filesPerWriter, runtime.NumCPU()+1, maxWriters, maxLoaded/max(1, len(ix.entries)))
+	attributes, first, parts := splitNames(names, max(1, writers))
+	for _, part := range [][]string{attributes, first} {
+		if err := g.writePart(ctx, c, index, part); err != nil {
+			return err
+		}
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {
@@ -102,15 +113,15 @@ func (g *Git) writeFiles(ctx context.Context, c Checkout, index string, names []
 }
 
 // splitNames splits names, which are sorted, into parts that may be written at the
-// same time, once those of first are. These are the .gitattributes, for git reads
-// them from the work tree, and must not find half of one; and the first name of each
-// part, for of two processes that make one directory at the same time one fails: all
-// directories that two parts have in common are above the first name of the later.
-func splitNames(names []string, n int) (first []string, parts [][]string) {
+// same time, once the others are. The .gitattributes go before all, for git reads
+// them from the work tree, and must not find half of one. Then goes the first name of
+// each part, for of two processes that make one directory at the same time one fails:
+// all directories that two parts have in common are above the first name of the later.
+func splitNames(names []string, n int) (attributes, first []string, parts [][]string) {
 	var rest []string
 	for _, name := range names {
 		if path.Base(name) == attributesFile {
-			first = append(first, name)
+			attributes = append(attributes, name)
 		} else {
 			rest = append(rest, name)
 		}
@@ -122,7 +133,7 @@ func splitNames(names []string, n int) (first []string, parts [][]string) {
 		}
 		parts = append(parts, part)
 	}
-	return first, parts
+	return attributes, first, parts
 }
 
 func (g *Git) writePart(ctx context.Context, c Checkout, index string, names []string) error {

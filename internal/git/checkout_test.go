@@ -44,11 +44,11 @@ func TestSplitNames(t *testing.T) {
 		first []string
 		parts [][]string
 	}{
-		{1, []string{"a/.gitattributes"}, [][]string{{"a/b/1", "a/b/2", "a/b/3", "a/c/1", "b"}}},
-		{2, []string{"a/.gitattributes", "a/b/1", "a/b/3"}, [][]string{{"a/b/2"}, {"a/c/1", "b"}}},
+		{1, nil, [][]string{{"a/b/1", "a/b/2", "a/b/3", "a/c/1", "b"}}},
+		{2, []string{"a/b/1", "a/b/3"}, [][]string{{"a/b/2"}, {"a/c/1", "b"}}},
 	} {
-		first, parts := splitNames(names, tt.n)
-		if !slices.Equal(first, tt.first) || !reflect.DeepEqual(parts, tt.parts) {
+		attributes, first, parts := splitNames(names, tt.n)
+		if !slices.Equal(attributes, names[:1]) || !slices.Equal(first, tt.first) || !reflect.DeepEqual(parts, tt.parts) {
 			t.Errorf("%d parts: %q and %q, want %q and %q", tt.n, first, parts, tt.first, tt.parts)
 		}
 	}

@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,21 +12,24 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
 // ErrUnlike is why a checkout is not moved to a commit that is better checked out
 // whole: it changes a .gitattributes, which says how files are written that have not
-// changed, or the two differ in more than a move is worth.
+// changed, or there is one that is a link, or the two differ in more than a move is
+// worth.
 var ErrUnlike = errors.New("the commits are too different")
 
-// What is kept of a comparison: a tree of ten billion files can be a download of one
-// kilobyte.
+// What a comparison may take, and what is kept of it: a tree of ten billion files can
+// be a download of one kilobyte. git says nothing before it has compared all.
 const (
-	maxChanges     = 200_000
+	maxChanges     = 200_000  // files and directories
 	maxChangeBytes = 32 << 20 // of names
 	maxName        = 4096     // of one: longer ones can't be checked out
+	compareTimeout = 20 * time.Second
 )
 
 // movedIndex holds, while a checkout is moved, the entries that are new.
@@ -57,7 +61,7 @@ func (g *Git) Move(ctx context.Context, c Checkout, from, tree string) (ix *Inde
 		return nil, ErrUnlike
 	}
 	ix.written = make(map[string]bool)
-	if ch.records == 0 {
+	if ch.records == 0 && hex.EncodeToString(ix.dirs.id) == tree {
 		return ix, nil
 	}
 	defer func() { err = joinNotNil(err, c.removeRepository()) }()
@@ -84,7 +88,7 @@ func (g *Git) Move(ctx context.Context, c Checkout, from, tree string) (ix *Inde
 	if len(added.entries) == 0 {
 		return ix, nil
 	}
-	if err := g.writeFiles(ctx, c, movedIndex, added.names()); err != nil {
+	if err := g.writeFiles(ctx, c, movedIndex, added); err != nil {
 		return nil, err
 	}
 	return ix, os.Remove(filepath.Join(c.gitDir(), movedIndex))
@@ -133,6 +137,8 @@ const (
 
 // changes asks the store what is different in c.Commit from another commit.
 func (g *Git) changes(ctx context.Context, c Checkout, from string) (changes, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, compareTimeout, ErrUnlike)
+	defer cancel()
 	ch := changes{gone: make(map[string]bool)}
 	selected := c.Cone.selector()
 	var fields []string // of the record before the path: modes, IDs, status

@@ -163,6 +163,7 @@ func TestMoveRefuses(t *testing.T) {
 		{"a name twice", from, "", and(raw("100644", "z", x), raw("100644", "z", y)), "refuses some of the names"},
 		{"an empty directory", from, "", and(raw("40000", "z", none)), "does not add up"},
 		{"a mode of old", from, "", and(raw("100664", "z", x)), "does not add up"},
+		{"a mode of old instead", and(raw("100644", "z", x)), "", and(raw("100664", "z", x)), "does not add up"},
 		{"a name was twice", and(raw("100644", "z", x), raw("100644", "z", x)), "", oneZ, "does not add up"},
 		{"a name was twice, with two contents", and(raw("100644", "z", x), raw("100644", "z", y)), "", oneZ, "does not add up"},
 		{"a directory was twice", and(raw("40000", "q", inner), raw("40000", "q", inner)), "", and(raw("40000", "q", inner)), "does not add up"},

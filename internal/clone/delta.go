@@ -17,9 +17,9 @@ import (
 // buildDelta builds a tree on top of the one that is nearest to it, if there is
 // one: the other's layers are mounted under dir as an upper, and the checkout there
 // is moved from one commit to the other. What that wrote is the layer. It costs what
-// has changed, and an index. It reports whether it did, and then what l stands on is held; if not,
-// the tree can be built whole in dir once that is empty. Done with an error is for
-// good: dir may be part of a mount.
+// has changed, and an index. It reports whether it did, and then what l stands on is
+// held; if not, the tree can be built whole in dir once that is empty. Done with an
+// error is for good: dir may be part of a mount.
 func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir string) (done bool, err error) {
 	if s.Files.Submodules != volume.SubmodulesNone {
 		return false, nil // each is a repository of its own

@@ -146,8 +146,8 @@ func (t *treeCache) count(file string, n int) {
 	}
 }
 
-// verify reports whether a directory, whose entries begin with those given, has the
-// tree that it is said to have, and those of the directories in it for which
+// verify checks that a directory, whose entries begin with those given, has the tree
+// that it is said to have, and so have those of the directories in it for which
 // changed says so; name is the directory's, with a slash, and "" for the top. What
 // is in a tree that an index can't hold does not pass: a name twice, a name that is
 // both a file and a directory, a directory without files, a mode of old.

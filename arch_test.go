@@ -28,7 +28,7 @@ var rank = map[string]int{
 	"internal/git": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
 	"internal/credential": 2,
 	"internal/durable":    1,
-	"internal/volume":     0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0,
+	"internal/volume":     0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/work": 0,
 }
 
 // outside says whether a package is a tool or a test around the plugin.

@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
@@ -132,6 +133,8 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 		}
 		return nil
 	}
+	owner := work.Owner{Name: fmt.Sprintf("volume %q", name)}
+	ctx = work.WithOwner(ctx, work.Owner{Name: owner.Name, Urgent: true})
 	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: d.Now()}
 	h := &handle{rec: rec, opts: opts, clone: d.Clones.Get(opts.Subject, opts.Repo)}
 	release, err := h.clone.Use(ctx)
@@ -167,7 +170,7 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 	d.mu.Unlock()
 	d.Log.WithFields(logrus.Fields{"volume": name, "clone": h.clone.Key(), "ref": opts.Ref.String()}).Info("create: done")
 	if opts.Restore == "" {
-		d.Clones.Background(func(ctx context.Context) { d.prefetch(ctx, h, answer) })
+		d.Clones.Background(func(ctx context.Context) { d.prefetch(work.WithOwner(ctx, owner), h, answer) })
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
@@ -24,6 +25,7 @@ var errPatience = errors.New("not done in time")
 // go on.
 func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string, err error) {
 	began := d.Now()
+	ctx = work.WithOwner(ctx, work.Owner{Name: fmt.Sprintf("a mount of volume %q", name), Urgent: true})
 	unlock, err := d.mounts.Lock(ctx, lease{name, id})
 	if err != nil {
 		return "", err

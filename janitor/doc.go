@@ -22,6 +22,6 @@
 //	trees and git layers that nothing needs
 //	warm layers and caches of idle clones
 //	idle clones
-//	idle clones that were just made or are larger than the limit: only for
-//	MIN_FREE and for room
+//	idle clones that were just made or are larger than the limit, and clones that
+//	only work which nobody waits for keeps: only for MIN_FREE and for room
 package janitor

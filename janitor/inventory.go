@@ -86,7 +86,7 @@ type Hold uint8
 const (
 	Free       Hold = iota
 	Leased          // a container has it
-	Pending         // a Create, Mount, fetch or build is at work on it
+	Pending         // a Create or a Mount waits for it
 	Kept            // a volume with mode=keep
 	Restoring       // a volume is being made of it
 	Pinned          // a workspace or a discard stands on it
@@ -94,12 +94,13 @@ const (
 	Failed          // it could not be evicted a while ago
 	JustMade        // within Limits.Grace
 	ExceedsAll      // larger than the limit all by itself
+	Working         // a fetch or a build is at work on it, and nobody waits for that
 )
 
 var holdNames = []string{
 	"free", "in use by a container", "being fetched or built", "kept by its volume (mode=keep)", "being restored",
 	"a workspace or discard stands on it", "still used by a container that kept it", "its eviction failed, and is tried again later",
-	"just made", "larger than the limit on its own",
+	"just made", "larger than the limit on its own", "being fetched or built, while nobody waits for it",
 }
 
 func (h Hold) String() string { return name(holdNames, uint8(h)) }

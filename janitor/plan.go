@@ -62,6 +62,13 @@ type Eviction struct {
 	Unused time.Duration `json:"unused_ns"`
 }
 
+// Stops reports whether the eviction of a clone cancels work on it that nobody waits
+// for, or, on demand, that somebody waits for: a limit on sizes is no reason to, a
+// full disk is.
+func (e Eviction) Stops() bool {
+	return e.Reason == MinFree || e.Reason == NoSpace || e.Reason == OnDemand
+}
+
 // Missing is a limit that stays exceeded.
 type Missing struct {
 	Reason  Reason    `json:"reason"`

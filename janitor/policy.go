@@ -212,6 +212,10 @@ func (c *clone) used() int64 { return max(c.Used, c.Made) }
 // that is not gone does: it stands on the clone's layers.
 func (c *clone) canGo() bool { return !c.gone && c.hold == Free && c.discards == 0 }
 
+// canStop reports whether only work that nobody waits for keeps the clone. Its
+// eviction cancels that.
+func (c *clone) canStop() bool { return !c.gone && c.hold == Working && c.discards == 0 }
+
 // because returns a reason for evictPart and evictClone.
 func (p *planner) because(r Reason, text string) uint16 {
 	p.why = append(p.why, why{r, text})

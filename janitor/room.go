@@ -130,8 +130,9 @@ func guess(s disk.Space, least disk.Size) disk.Size {
 }
 
 // EvictClone evicts one clone because somebody says so: its next mount starts
-// fresh. It is refused with the reason while something of it is held; its discards
-// are kept, so they are a reason too. A clone that there is not is an error.
+// fresh. Work on it is cancelled, and Mounts that wait for that fail. It is refused
+// with the reason while a workspace stands on it; its discards are kept, so they are
+// a reason too. An unknown clone is an error.
 func (j *Janitor) EvictClone(ctx context.Context, key string) error {
 	unlock, err := j.lock(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (j *Janitor) EvictClone(ctx context.Context, key string) error {
 	p := newPlanner(Inventory{Now: inv.Now, Clones: inv.Clones[i : i+1]}, Limits{})
 	c := &p.clones[0]
 	switch {
-	case c.hold != Free:
+	case c.hold != Free && c.hold != Pending && c.hold != Working:
 		return fmt.Errorf("evict clone %q: %w: %s", key, ErrHeld, c.hold)
 	case c.discards > 0:
 		return fmt.Errorf("evict clone %q: %w: %d discards stand on it; restore or remove them first", key, ErrHeld, c.discards)

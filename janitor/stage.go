@@ -23,6 +23,9 @@ func (p *planner) candidates(s stage, t target) *queue {
 		return p.partsOf(warm, t.from, t.to, 0)
 	}
 	return p.idleClones(t.from, t.to, func(c *clone) bool {
+		if c.canStop() {
+			return s == stageProtected
+		}
 		exempt := c.exempt
 		if t.reason == SubjectMaxSize {
 			exempt = c.alone
@@ -49,7 +52,7 @@ func (p *planner) evictable() (all disk.Size) {
 				discards++
 			}
 		}
-		if c.hold == Free && discards == c.discards {
+		if (c.hold == Free || c.hold == Working) && discards == c.discards {
 			parts = c.left
 		}
 		all = all.Add(parts)
@@ -71,7 +74,7 @@ func (p *planner) of(subject string) (from, to int) {
 func (p *planner) idleClones(from, to int, may func(*clone) bool) *queue {
 	var list []candidate
 	for i := from; i < to; i++ {
-		if c := &p.clones[i]; c.canGo() && may(c) {
+		if c := &p.clones[i]; (c.canGo() || c.canStop()) && may(c) {
 			list = append(list, newCandidate(p.age(c.used()), i))
 		}
 	}
@@ -115,7 +118,7 @@ func (p *planner) idle() {
 	if p.lim.TTL <= 0 {
 		return
 	}
-	list := p.idleClones(0, len(p.clones), func(c *clone) bool { return duration(p.age(c.used())) >= p.lim.TTL })
+	list := p.idleClones(0, len(p.clones), func(c *clone) bool { return c.canGo() && duration(p.age(c.used())) >= p.lim.TTL })
 	p.due(list, len(p.clones), p.lim.TTL, p.evictClone, p.because(TTL, "nobody used it for longer than TTL="+days(p.lim.TTL)))
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // lfsRepo makes a repository whose large files are at lfs.
-func lfsRepo(t *testing.T, s *gitserver.Server, lfs *lfsserver.Server, name string) work {
+func lfsRepo(t *testing.T, s *gitserver.Server, lfs *lfsserver.Server, name string) pusher {
 	t.Helper()
 	w := newRepo(t, s, name)
 	s.Route(name, lfs.Serve)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
@@ -105,7 +107,8 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	runner, err := git.New(git.Config{
 		Program: at.git, UID: uint32(at.fetchUID), GID: uint32(at.fetchUID), Schemes: set.schemes.List(), CABundle: certificates,
 		HTTPProxy: set.proxies.http, HTTPSProxy: set.proxies.https, NoProxy: set.proxies.none,
-		StallTimeout: at.stallTimeout,
+		StallTimeout: at.stallTimeout, WorkTimeout: set.timeouts.work, FetchTimeout: set.timeouts.fetch,
+		Scheduler: work.NewScheduler(work.DefaultLimits(runtime.NumCPU())),
 	})
 	if err != nil {
 		return err

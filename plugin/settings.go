@@ -18,6 +18,7 @@ import (
 // keeps the old environment when a plugin is upgraded.
 type settings struct {
 	mountWait time.Duration
+	timeouts  timeouts
 	limits    limits
 	defaults  map[string]string
 	schemes   volume.Schemes
@@ -27,12 +28,18 @@ type settings struct {
 	format    logrus.Formatter
 }
 
+// timeouts are how long one piece of work may take.
+type timeouts struct{ work, fetch time.Duration }
+
 // proxies are those of HTTP remotes, in the syntax that curl and Go share.
 type proxies struct{ http, https, none string }
 
 // maxMountWait leaves the engine, which waits 120 s at most, time to read the
 // answer.
 const maxMountWait = 118 * time.Second
+
+// maxTimeout bounds the time limits of work: every piece of work has an end.
+const maxTimeout = 24 * time.Hour
 
 // loadSettings reads and checks all settings. The error names the first one that
 // is wrong, its value and what is allowed.
@@ -41,6 +48,8 @@ func loadSettings() (settings, error) {
 	v.AutomaticEnv() // a variable that is empty counts as unset
 	for key, value := range map[string]string{
 		"MOUNT_WAIT":    "110s",
+		"WORK_TIMEOUT":  "10m",
+		"FETCH_TIMEOUT": "2h",
 		"DEFAULT_OPTS":  "",
 		"ALLOW_SCHEMES": "",
 		"CA_BUNDLE":     "",
@@ -66,6 +75,11 @@ func loadSettings() (settings, error) {
 	s.mountWait, err = time.ParseDuration(v.GetString("MOUNT_WAIT"))
 	if err != nil || s.mountWait < time.Second || s.mountWait > maxMountWait {
 		return fail("MOUNT_WAIT", fmt.Sprintf("a duration from 1s to %v", maxMountWait), nil)
+	}
+	for key, to := range map[string]*time.Duration{"WORK_TIMEOUT": &s.timeouts.work, "FETCH_TIMEOUT": &s.timeouts.fetch} {
+		if *to, err = time.ParseDuration(v.GetString(key)); err != nil || *to < time.Second || *to > maxTimeout {
+			return fail(key, fmt.Sprintf("a duration from 1s to %v", maxTimeout), nil)
+		}
 	}
 	var wrong, allowed string
 	if s.limits, wrong, allowed = loadLimits(v); wrong != "" {

@@ -68,7 +68,7 @@ func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 		c.Parts = append(c.Parts, p)
 	}
 	for i, info := range infos { // what is busy without a workspace is at work
-		if c := &inv.Clones[i]; info.Busy != "" && c.Held == janitor.Free && !hasWorkspace(c) {
+		if c := &inv.Clones[i]; info.Busy != "" && !info.Working && c.Held == janitor.Free && !hasWorkspace(c) {
 			c.Held = janitor.Pending
 		}
 	}
@@ -90,8 +90,11 @@ func cloneOf(info clone.Info) janitor.Clone {
 		Key: info.Key, Subject: info.Subject, Repo: info.Repo, Made: janitor.Stamp(info.CreatedAt), Used: janitor.Stamp(info.Used),
 		Mounted: info.Mounted, Size: info.LFS.Size, Parts: make([]janitor.Part, 0, len(info.Layers)+len(info.Caches)+1),
 	}
-	if info.Working {
+	switch {
+	case info.Attended:
 		c.Held = janitor.Pending
+	case info.Working:
+		c.Held = janitor.Working
 	}
 	for _, size := range info.Stores {
 		c.Size = c.Size.Add(size.Size)
@@ -159,7 +162,7 @@ func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 	var err error
 	switch e.Kind {
 	case janitor.WholeClone:
-		err = s.clones.EvictClone(ctx, e.Clone)
+		err = s.clones.EvictClone(ctx, e.Clone, e.Stops())
 	case janitor.Tree, janitor.GitLayer:
 		err = s.clones.EvictLayers(ctx, e.Clone, []string{e.ID})
 	case janitor.Cache:

@@ -15,25 +15,25 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 )
 
-// work is a work tree whose commits are pushed to a server's repository.
-type work struct {
+// pusher is a work tree whose commits are pushed to a server's repository.
+type pusher struct {
 	t   *testing.T
 	dir string
 	url string
 }
 
 // newRepo makes an empty repository on the server.
-func newRepo(t *testing.T, s *gitserver.Server, name string) work {
+func newRepo(t *testing.T, s *gitserver.Server, name string) pusher {
 	t.Helper()
 	gitIn(t, "/", "init", "-q", "--bare", "--initial-branch=main", s.Path(name))
-	w := work{t, filepath.Join(t.TempDir(), name), s.URL(name)}
+	w := pusher{t, filepath.Join(t.TempDir(), name), s.URL(name)}
 	gitIn(t, "/", "init", "-q", "--initial-branch=main", w.dir)
 	return w
 }
 
 // commit writes files (contents by path), stages them and gitlinks (commits by
 // path), pushes main, and returns the commit.
-func (w work) commit(files, gitlinks map[string]string) string {
+func (w pusher) commit(files, gitlinks map[string]string) string {
 	w.t.Helper()
 	for path, text := range files {
 		full := filepath.Join(w.dir, path)

@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Clone is everything kept for one (subject, repository). It is safe for
@@ -43,6 +44,9 @@ type Clone struct {
 	named    map[word]int    // by volumes
 	built    map[string]Spec // trees that may have to be flattened, by ID
 	uses     int             // Creates, Mounts and background work on it
+	attended int             // of these, those that somebody waits for
+	tasks    map[*task]bool  // of these, those that can be cancelled
+	unused   chan struct{}   // closed by the last of them, if an eviction waits for that
 	evicting chan struct{}   // closed when its eviction is over; nil: there is none
 }
 
@@ -78,7 +82,11 @@ func (c *Clone) Status(h volume.History) Status {
 		s.FetchedAt = store.FetchedAt
 	}
 	if n := len(c.doing); n > 0 {
-		s.State, s.Progress = c.doing[n-1].state, c.doing[n-1].progress.String()
+		last := c.doing[n-1]
+		s.State, s.Progress = last.state, last.progress.String()
+		if last.job != nil && last.job.Queued() {
+			s.Progress = "waiting for its turn behind other work"
+		}
 	}
 	return s
 }
@@ -120,6 +128,9 @@ func (c *Clone) Activity() string {
 	var parts []string
 	for _, a := range c.doing {
 		s := a.state + " " + a.url
+		if a.job != nil && a.job.Queued() {
+			s = "waiting for its turn behind other work: " + s
+		}
 		if a.hasProgress {
 			s += ": " + a.progress.String()
 		}
@@ -130,14 +141,15 @@ func (c *Clone) Activity() string {
 
 // activity is work on a clone that takes long enough to be asked about.
 type activity struct {
+	job         *work.Job // may be nil
 	state, url  string
 	progress    git.Progress
 	hasProgress bool
 }
 
-// begin announces an activity until end is called.
-func (c *Clone) begin(state, url string) (progress func(git.Progress), end func()) {
-	a := &activity{state: state, url: url}
+// begin announces an activity of the job of ctx until end is called.
+func (c *Clone) begin(ctx context.Context, state, url string) (progress func(git.Progress), end func()) {
+	a := &activity{job: work.JobOf(ctx), state: state, url: url}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.doing = append(c.doing, a)

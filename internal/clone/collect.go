@@ -17,7 +17,7 @@ func (c *Clone) collectSoon() {
 		return
 	}
 	c.m.Background(func(ctx context.Context) {
-		_, err := share(ctx, c.m, "collect\x00"+c.key, func(context.Context) (struct{}, error) {
+		_, err := share(ctx, c, "collect\x00"+c.key, func(context.Context) (struct{}, error) {
 			return struct{}{}, c.collect()
 		})
 		if err != nil && ctx.Err() == nil {

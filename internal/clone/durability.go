@@ -24,22 +24,22 @@ const syncAfter = time.Second
 
 // syncLayers makes layers durable: one syncfs for all that wait, and then their
 // records say so.
-func (m *Manager) syncLayers() {
+func (m *Manager) syncLayers(ctx context.Context) {
 	for {
 		select {
-		case <-m.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-m.syncs:
 		}
 		select {
-		case <-m.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-time.After(syncAfter):
 		}
 		if len(m.pendingLayers()) == 0 {
 			continue
 		}
-		if err := m.Sync(m.ctx); err != nil && m.ctx.Err() == nil {
+		if err := m.Sync(ctx); err != nil && ctx.Err() == nil {
 			m.Log.WithError(err).Warn("sync layers: they are good for this boot only")
 		}
 		failpoint.Hit("clone/sync/recorded")

@@ -7,20 +7,24 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // EvictClone removes everything that is kept for a clone: the records are deleted,
-// and then its directory goes to the trash as a whole. What it can't do at once it
-// does not wait for: the error is a *BusyError. A Mount that comes meanwhile waits
-// for its end and makes a new clone. A clone that there is not is no error.
-func (m *Manager) EvictClone(ctx context.Context, key string) error {
-	return m.evict(ctx, key, func(c *Clone) error {
+// and then its directory goes to the trash as a whole. A clone that is in use stays:
+// the error is a *BusyError. With stop, work on it is no reason to stay: it is
+// cancelled, its processes are ended, and whoever waits for it gets an error. A Mount
+// that comes meanwhile waits for the end of the eviction and makes a new clone. An
+// unknown clone is not an error.
+func (m *Manager) EvictClone(ctx context.Context, key string, stop bool) error {
+	return m.evict(ctx, key, stop, func(c *Clone) error {
 		c.mu.Lock()
 		rec := c.rec
 		c.rec = nil
@@ -76,7 +80,7 @@ func (c *Clone) trash(size disk.Size) error {
 // trashLeft trashes the directory of a clone that has no records any more, unless a
 // Mount has made a new clone in it.
 func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) error {
-	return m.evict(ctx, key, func(c *Clone) error {
+	return m.evict(ctx, key, false, func(c *Clone) error {
 		c.mu.Lock()
 		anew := c.rec != nil || len(c.trees.known)+len(c.gitLayers.known) > 0
 		c.mu.Unlock()
@@ -111,7 +115,7 @@ func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 	if uid == "" || uid != filepath.Base(uid) || uid[0] == '.' {
 		return fmt.Errorf("evict cache %q of clone %s: no such cache", uid, key)
 	}
-	return m.evict(ctx, key, func(c *Clone) error {
+	return m.evict(ctx, key, false, func(c *Clone) error {
 		c.mu.Lock()
 		var size disk.Size
 		if c.rec != nil {
@@ -146,26 +150,39 @@ func (c *Clone) SetCache(uid string, size meta.Measured) error {
 	return c.save()
 }
 
-// evict calls f while nobody uses the clone of a key or begins to.
-func (m *Manager) evict(ctx context.Context, key string, f func(*Clone) error) error {
+// stopWait is how long an eviction waits for the work that it has cancelled: git has
+// five seconds between TERM and KILL.
+const stopWait = 15 * time.Second
+
+// evict calls f while nobody uses the clone of a key or begins to. With stop it
+// cancels the tasks of the clone first.
+func (m *Manager) evict(ctx context.Context, key string, stop bool, f func(*Clone) error) error {
 	c := m.Lookup(key)
 	if c == nil {
 		return ctx.Err()
 	}
 	c.mu.Lock()
-	if reason := c.busyLocked(); reason != "" {
+	if reason := c.busyLocked(); reason != "" && (!stop || c.evicting != nil || c.heldLocked()) {
 		c.mu.Unlock()
 		return &BusyError{key, reason}
 	}
+	if c.beganLocked(work.JobOf(ctx)) {
+		c.mu.Unlock()
+		return &BusyError{key, "it is the one that needs room"}
+	}
 	over := make(chan struct{})
 	c.evicting = over
+	unused := c.cancelLocked()
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.evicting = nil
+		c.evicting, c.unused = nil, nil
 		close(over)
 	}()
+	if err := c.waitUnused(ctx, unused); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -190,6 +207,54 @@ func (m *Manager) evict(ctx context.Context, key string, f func(*Clone) error) e
 	}
 	if err := f(c); err != nil {
 		return fmt.Errorf("evict clone %s: %w", key, err)
+	}
+	return nil
+}
+
+// cancelLocked cancels the tasks of the clone, and returns a channel that is closed
+// when nobody uses the clone any more; nil if nobody does now.
+func (c *Clone) cancelLocked() <-chan struct{} {
+	if c.uses == 0 {
+		return nil
+	}
+	for t := range c.tasks {
+		t.cancel(errEvicted)
+	}
+	c.unused = make(chan struct{})
+	return c.unused
+}
+
+// beganLocked reports whether a job is a task of the clone.
+func (c *Clone) beganLocked(job *work.Job) bool {
+	for t := range c.tasks {
+		if job != nil && t.job == job {
+			return true
+		}
+	}
+	return false
+}
+
+// waitUnused waits until unused is closed. The error is a *BusyError if that takes too
+// long, or if a workspace stands on the clone by then.
+func (c *Clone) waitUnused(ctx context.Context, unused <-chan struct{}) error {
+	if unused == nil {
+		return nil
+	}
+	timer := time.NewTimer(stopWait)
+	defer timer.Stop()
+	select {
+	case <-unused:
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.heldLocked():
+		return &BusyError{c.key, "a workspace was made of it meanwhile"}
+	case c.uses > 0:
+		return &BusyError{c.key, "it was told to stop, and is not done: " + c.usesLocked()}
 	}
 	return nil
 }

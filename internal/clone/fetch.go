@@ -83,7 +83,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 	if err := git.SweepStore(dir); err != nil {
 		return f, err
 	}
-	progress, end := c.begin(state, url)
+	progress, end := c.begin(ctx, state, url)
 	defer end()
 	began := c.m.Now()
 	refspecs := []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}

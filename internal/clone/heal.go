@@ -39,7 +39,7 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 			return false, err
 		}
 		defer unlock()
-		_, end := c.begin("checking", s.URL.String())
+		_, end := c.begin(ctx, "checking", s.URL.String())
 		defer end()
 		damage := c.m.Git.Check(ctx, c.storeDir(name))
 		if git.KindOf(damage) != git.KindCorrupt {

@@ -85,7 +85,7 @@ func TestDamageThatIsMended(t *testing.T) {
 	var mounts sync.WaitGroup
 	building := make(chan struct{})
 	mounts.Go(func() {
-		_, err := share(t.Context(), w.m, "layer\x00"+tree, func(context.Context) (meta.Layer, error) {
+		_, err := share(t.Context(), c, "layer\x00"+tree, func(context.Context) (meta.Layer, error) {
 			close(building)
 			<-mended
 			return meta.Layer{}, git.Damaged("the store that was", errors.New("spoilt"))

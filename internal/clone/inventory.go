@@ -15,8 +15,9 @@ type Info struct {
 	Mounted bool
 	// Busy says why the clone can't be evicted now, in words; empty when it can.
 	Busy string
-	// Working is set while a Create, a Mount or work in the background uses it.
-	Working bool
+	// Working is set while a Create, a Mount or work in the background uses it, and
+	// Attended if somebody waits for that.
+	Working, Attended bool
 	// Stores are the sizes of its bare repositories, by their history.
 	Stores map[string]meta.Measured
 	// LFS is the size of its LFS objects.
@@ -55,17 +56,21 @@ func (m *Manager) Inventory() []Info {
 	return list
 }
 
-// Info describes one clone, from memory. It is not ok when there is nothing of it.
+// Info describes one clone, from memory. It is not ok when there is nothing of it, and
+// nothing is being made.
 func (c *Clone) Info() (info Info, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rec == nil {
-		return Info{}, false
-	}
 	rec := c.rec
+	if rec == nil {
+		if len(c.tasks) == 0 {
+			return Info{}, false
+		}
+		rec = &meta.Clone{Subject: string(c.subject), Repo: c.repo, CreatedAt: c.m.Now()} // being cloned
+	}
 	info = Info{
 		Key: c.key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
-		Mounted: !rec.FirstMount.IsZero(), Busy: c.busyLocked(), Working: c.uses > 0, LFS: rec.LFS,
+		Mounted: !rec.FirstMount.IsZero(), Busy: c.busyLocked(), Working: c.uses > 0, Attended: c.attended > 0, LFS: rec.LFS,
 		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: make(map[string]meta.Measured, len(rec.Caches)),
 	}
 	for name, s := range rec.Stores {
@@ -73,6 +78,9 @@ func (c *Clone) Info() (info Info, ok bool) {
 	}
 	for uid, size := range rec.Caches {
 		info.Caches[uid] = size
+	}
+	if c.rec == nil {
+		return info, true
 	}
 	needs := c.needs()
 	for _, set := range c.sets() {

@@ -55,8 +55,7 @@ func TestALayerOfAnEarlierBoot(t *testing.T) {
 		if err := w.m.syncNow(); err != nil {
 			t.Fatal(err)
 		}
-		w.m.stop()
-		w.m.work.Wait() // no sync comes in between
+		w.m.Close() // no sync comes in between
 		c := w.clone(s)
 		if err := w.db.Update(func(tx *meta.Tx) error {
 			for _, set := range c.sets() {

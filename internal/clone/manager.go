@@ -4,16 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
@@ -21,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Config is what a Manager works with.
@@ -64,12 +62,9 @@ const defaultAskTimeout = 20 * time.Second
 // Manager holds all clones. It is safe for concurrent use.
 type Manager struct {
 	Config
-	ctx     context.Context // of the work in the background
-	stop    context.CancelFunc
-	work    sync.WaitGroup
-	flights singleflight.Group
-	syncs   chan struct{}
-	rounds  syncRounds
+	work   *work.Group
+	syncs  chan struct{}
+	rounds syncRounds
 	// measures has measureClones look at unmeasured.
 	measures chan struct{}
 	// flattening is held by the one that flattens a tree.
@@ -80,7 +75,6 @@ type Manager struct {
 	mu         sync.Mutex
 	clones     map[string]*Clone
 	unmeasured map[*Clone]bool // have something that is to be measured
-	closed     bool
 }
 
 // NewManager returns a Manager for what state says exists.
@@ -92,12 +86,11 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	c.AskTimeout = cmp.Or(c.AskTimeout, defaultAskTimeout)
 	m := &Manager{
-		Config: c, clones: make(map[string]*Clone), syncs: make(chan struct{}, 1),
+		Config: c, work: work.NewGroup(), clones: make(map[string]*Clone), syncs: make(chan struct{}, 1),
 		measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]bool),
 		flattening: make(chan struct{}, 1), flattenAt: flattenAt, flattenFrom: flattenFrom,
 	}
 	m.rounds.token = make(chan struct{}, 1)
-	m.ctx, m.stop = context.WithCancel(context.Background())
 	for key, rec := range state.Clones {
 		for name, store := range rec.Stores {
 			if store.Refs == nil { // none, as the database has it
@@ -117,9 +110,9 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 			c.gitLayers.known[l.ID] = l
 		}
 	}
-	m.work.Go(m.syncLayers)
+	m.Background(m.syncLayers)
 	m.syncSoon() // what an earlier run has not come to
-	m.work.Go(m.measureClones)
+	m.Background(m.measureClones)
 	return m, nil
 }
 
@@ -138,27 +131,7 @@ func (m *Manager) known(key string) *Clone {
 }
 
 // Close ends the work in the background and waits for it. None begins after it.
-func (m *Manager) Close() {
-	m.mu.Lock()
-	m.closed = true
-	m.mu.Unlock()
-	m.stop()
-	m.work.Wait()
-}
-
-// enter counts work in the background until m.work.Done, unless the Manager is
-// closed: the count must not rise while Close waits for it to fall.
-func (m *Manager) enter() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return false
-	}
-	m.work.Add(1)
-	return true
-}
-
-var errClosed = errors.New("the plugin is stopping: run it again")
+func (m *Manager) Close() { m.work.Close() }
 
 // Key returns the key of the clone of a repository for a subject.
 func Key(s volume.Subject, u volume.URL) string { return s.Dir() + "/" + u.Hash() }
@@ -177,7 +150,7 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 		dir := filepath.Join(m.Root, "clones", key)
 		c = &Clone{
 			m: m, key: key, dir: dir, subject: s, repo: repo, trees: newTrees(dir), gitLayers: newGitLayers(dir),
-			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1), changed: make(map[string]bool), built: make(map[string]Spec), named: make(map[word]int),
+			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1), changed: make(map[string]bool), tasks: make(map[*task]bool), built: make(map[string]Spec), named: make(map[word]int),
 		}
 		m.clones[key] = c
 	}
@@ -203,44 +176,9 @@ func (m *Manager) all() []*Clone {
 }
 
 // Background runs f with a context that ends when the Manager is closed, and not
-// at all after that.
-func (m *Manager) Background(f func(ctx context.Context)) {
-	if !m.enter() {
-		return
-	}
-	go func() {
-		defer m.work.Done()
-		f(m.ctx)
-	}()
-}
-
-// share runs f once for all who ask for the same key at the same time. It
-// returns when f has, or when ctx ends; f goes on regardless.
-func share[T any](ctx context.Context, m *Manager, key string, f func(ctx context.Context) (T, error)) (T, error) {
-	answer := m.flights.DoChan(key, func() (v any, err error) {
-		if !m.enter() {
-			return nil, errClosed
-		}
-		defer m.work.Done()
-		defer func() {
-			if r := recover(); r != nil {
-				m.Log.WithField("stack", string(debug.Stack())).Errorf("panic in %q: %v", key, r)
-				err = fmt.Errorf("internal error: %v", r)
-			}
-		}()
-		return f(m.ctx)
-	})
-	var none T
-	select {
-	case r := <-answer:
-		if r.Err != nil {
-			return none, r.Err
-		}
-		return r.Val.(T), nil
-	case <-ctx.Done():
-		return none, context.Cause(ctx)
-	}
-}
+// at all after that. The work of that context belongs to the plugin, unless f says
+// otherwise.
+func (m *Manager) Background(f func(ctx context.Context)) { m.work.Go("the plugin", f) }
 
 // tempDir makes a directory in which something of dir is built, to be renamed
 // into being.

@@ -60,10 +60,10 @@ func (c *Clone) unmeasured() []member {
 }
 
 // measureClones measures one clone after the other.
-func (m *Manager) measureClones() {
+func (m *Manager) measureClones(ctx context.Context) {
 	for {
 		select {
-		case <-m.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-m.measures:
 		}
@@ -72,7 +72,7 @@ func (m *Manager) measureClones() {
 		m.unmeasured = make(map[*Clone]bool)
 		m.mu.Unlock()
 		for c := range todo {
-			if err := c.measure(m.ctx); err != nil && m.ctx.Err() == nil {
+			if err := c.measure(ctx); err != nil && ctx.Err() == nil {
 				m.Log.WithError(err).WithField("clone", c.key).Warn("measure: the sizes of some things are not known")
 			}
 		}
@@ -90,6 +90,12 @@ func (c *Clone) measure(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	ctx, done, err := c.start(ctx)
+	if err != nil {
+		c.measureSoon() // unless it is evicted
+		return nil
+	}
+	defer done()
 	c.mu.Lock()
 	layers, changed := c.unmeasured(), c.changed
 	c.changed = make(map[string]bool)

@@ -85,9 +85,9 @@ func (c *Clone) ask(ctx context.Context, s Spec) (Answer, error) {
 // may be read when the error is the question's.
 func (c *Clone) askShared(ctx context.Context, s Spec, ours *bool) (Answer, error) {
 	key := strings.Join([]string{"ask", c.key, s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin)}, "\x00")
-	return share(ctx, c.m, key, func(ctx context.Context) (Answer, error) {
+	return shareUsing(ctx, c, key, func(ctx context.Context) (Answer, error) {
 		*ours = true
-		_, end := c.begin("asking", s.URL.String())
+		_, end := c.begin(ctx, "asking", s.URL.String())
 		defer end()
 		ctx, cancel := context.WithTimeoutCause(ctx, c.m.AskTimeout, noAnswerError(c.m.AskTimeout))
 		defer cancel()

@@ -24,11 +24,11 @@ func (c *Clone) Sweep(ctx context.Context) error {
 	if c.swept.Load() {
 		return nil
 	}
-	_, err := shareUsing(ctx, c, "sweep\x00"+c.key, func(context.Context) (struct{}, error) {
+	_, err := shareUsing(ctx, c, "sweep\x00"+c.key, func(ctx context.Context) (struct{}, error) {
 		if c.swept.Load() {
 			return struct{}{}, nil
 		}
-		err := c.sweepNow()
+		err := c.sweepNow(ctx)
 		if err != nil {
 			err = fmt.Errorf("repair clone %s: %w", c.key, err)
 		}
@@ -38,13 +38,13 @@ func (c *Clone) Sweep(ctx context.Context) error {
 	return err
 }
 
-func (c *Clone) sweepNow() error {
+func (c *Clone) sweepNow(ctx context.Context) error {
 	if ok, err := exists(c.dir); err != nil {
 		return err
 	} else if !ok {
 		return c.forget()
 	}
-	unlock, err := c.lock(c.m.ctx)
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -106,8 +106,7 @@ func TestSweep(t *testing.T) {
 				t.Fatal(err)
 			}
 			damage := w.clone(s)
-			w.m.stop()
-			w.m.work.Wait() // no sync comes in between
+			w.m.Close()
 			tt.damage(t, w, damage)
 			w.restart(tt.boot)
 			w.server.Reset()
@@ -153,8 +152,7 @@ func TestSweepTrashesStrangers(t *testing.T) {
 	if err := writeManifest(filepath.Join(w.root, "clones/other/fedcba9876543210"), Manifest{Subject: "other", Repo: "https://h/x"}); err != nil {
 		t.Fatal(err)
 	}
-	w.m.stop()
-	w.m.work.Wait() // nothing in the background writes it again
+	w.m.Close()
 	if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(key) }); err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		if err := c.bringBlobs(ctx, s, commit); err != nil {
 			return meta.Layer{}, err
 		}
-		_, end := c.begin("checking out", s.URL.String())
+		_, end := c.begin(ctx, "checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
 		err = c.fillTree(ctx, s, &l, root, dir)

@@ -2,11 +2,15 @@ package clone
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Use keeps the clone from being evicted until release is called. It is for
@@ -18,13 +22,8 @@ func (c *Clone) Use(ctx context.Context) (release func(), err error) {
 		c.mu.Lock()
 		evicting := c.evicting
 		if evicting == nil {
-			c.uses++
-			c.mu.Unlock()
-			return sync.OnceFunc(func() {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				c.uses--
-			}), nil
+			defer c.mu.Unlock()
+			return c.useLocked(work.Attended(ctx)), nil
 		}
 		c.mu.Unlock()
 		select {
@@ -33,6 +32,27 @@ func (c *Clone) Use(ctx context.Context) (release func(), err error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// useLocked counts a use until release is called; attended says that somebody waits
+// for it.
+func (c *Clone) useLocked(attended bool) (release func()) {
+	count := func(n int) {
+		c.uses += n
+		if attended {
+			c.attended += n
+		}
+	}
+	count(1)
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		count(-1)
+		if c.uses == 0 && c.unused != nil {
+			close(c.unused)
+			c.unused = nil
+		}
+	})
 }
 
 // Use is Clone.Use of a clone's key, for those who know no more of it.
@@ -44,18 +64,59 @@ func (m *Manager) Use(ctx context.Context, key string) (release func(), err erro
 	return c.Use(ctx)
 }
 
-// shareUsing is share for work on the clone's directory: it may go on when nobody
-// who has begun it still waits, so it uses the clone itself.
+// share runs f once for all who ask for the same key at the same time. It
+// returns when f has, or when ctx ends; f goes on regardless, as work of the clone's
+// subject.
+func share[T any](ctx context.Context, c *Clone, key string, f func(ctx context.Context) (T, error)) (T, error) {
+	report := func(err error) { c.m.Log.WithField("clone", c.key).Error(err) }
+	return work.Share(ctx, c.m.work, key, report, func(ctx context.Context) (T, error) {
+		work.JobOf(ctx).Subject = string(c.subject)
+		return f(ctx)
+	})
+}
+
+// shareUsing is share for a task of the clone: it may go on when nobody who has
+// begun it still waits, so it uses the clone itself.
 func shareUsing[T any](ctx context.Context, c *Clone, key string, f func(ctx context.Context) (T, error)) (T, error) {
-	return share(ctx, c.m, key, func(ctx context.Context) (T, error) {
-		release, err := c.Use(ctx)
+	return share(ctx, c, key, func(ctx context.Context) (T, error) {
+		ctx, done, err := c.start(ctx)
 		if err != nil {
 			var none T
 			return none, err
 		}
-		defer release()
+		defer done()
 		return f(ctx)
 	})
+}
+
+// task is work on a clone that an eviction can cancel.
+type task struct {
+	job    *work.Job
+	cancel context.CancelCauseFunc
+}
+
+// errEvicted is why a task was cancelled, or not begun.
+var errEvicted = errors.New("the clone was evicted meanwhile: run it again")
+
+// start begins a task, which uses the clone until done is called. It does not wait
+// for an eviction: that may be waiting for whoever begins the task.
+func (c *Clone) start(ctx context.Context) (_ context.Context, done func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.evicting != nil {
+		return ctx, nil, errEvicted
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := &task{work.JobOf(ctx), cancel}
+	c.tasks[t] = true
+	release := c.useLocked(false)
+	return ctx, func() {
+		c.mu.Lock()
+		delete(c.tasks, t)
+		c.mu.Unlock()
+		release()
+		cancel(nil)
+	}, nil
 }
 
 // BusyError says why something of a clone can't be evicted now.
@@ -71,9 +132,24 @@ func (c *Clone) busyLocked() string {
 	case c.heldLocked():
 		return "workspaces or discards stand on it"
 	case c.uses > 0:
-		return "a create, a mount or work in the background is not done"
+		return c.usesLocked()
 	}
 	return ""
+}
+
+// usesLocked says in words who uses the clone.
+func (c *Clone) usesLocked() string {
+	var list []string
+	for t := range c.tasks {
+		if t.job != nil {
+			list = append(list, fmt.Sprintf("work for %s, since %s", t.job.Owner, t.job.Began.UTC().Format(time.RFC3339)))
+		}
+	}
+	if len(list) == 0 {
+		return "a create, a mount or work in the background is not done"
+	}
+	slices.Sort(list)
+	return strings.Join(slices.Compact(list), "; ")
 }
 
 // usedEvery is how coarse the times of use are: recency is a matter of days.

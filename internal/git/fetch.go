@@ -83,7 +83,7 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 		args = append(args, "--stdin")
 	}
 	c := command{
-		op: "fetch", dir: f.Store, write: []string{f.Store}, stdin: stdin, silence: g.stall,
+		op: "fetch", dir: f.Store, write: []string{f.Store}, stdin: stdin, silence: g.stall, fetches: true,
 		cleanup: func() error { return SweepStore(f.Store) },
 	}
 	if f.Progress != nil {

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
+
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Git runs git commands. It is immutable after New and safe for concurrent use.
@@ -32,6 +34,9 @@ type Git struct {
 	tls      *tls.Config
 	proxy    func(*http.Request) (*url.URL, error)
 	stall    time.Duration
+
+	scheduler                 *work.Scheduler
+	workTimeout, fetchTimeout time.Duration
 }
 
 // Config says how git is run.
@@ -52,6 +57,11 @@ type Config struct {
 	// minutes: a server that packs a large repository says nothing for long, if it
 	// does not know how to keep a connection alive.
 	StallTimeout time.Duration
+	// Scheduler says when heavy commands may run; nil: at once.
+	Scheduler *work.Scheduler
+	// WorkTimeout is how long one piece of local work may take, once it runs, and
+	// FetchTimeout how long a fetch may. Zero is ten minutes, and two hours.
+	WorkTimeout, FetchTimeout time.Duration
 }
 
 const defaultStallTimeout = 5 * time.Minute
@@ -78,7 +88,8 @@ func New(c Config) (*Git, error) {
 		program: c.Program, uid: c.UID, gid: c.GID,
 		schemes: strings.Join(c.Schemes, ":"), landlock: abi,
 		caBundle: c.CABundle, tls: certificates, stall: cmp.Or(c.StallTimeout, defaultStallTimeout),
-		proxy: func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
+		proxy:     func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
+		scheduler: c.Scheduler, workTimeout: cmp.Or(c.WorkTimeout, defaultWorkTimeout), fetchTimeout: cmp.Or(c.FetchTimeout, defaultFetchTimeout),
 	}
 	for _, v := range []struct{ name, value string }{
 		{"http_proxy", c.HTTPProxy}, {"https_proxy", c.HTTPSProxy}, {"no_proxy", c.NoProxy},
@@ -125,6 +136,13 @@ type command struct {
 	talk func(answer []byte) (request []byte, done bool)
 	// remote is set by runAt: the command may talk to one.
 	remote bool
+	// heavy has the command wait for a processor, and large for the end of other large
+	// commands. They are for commands that do not talk to a remote.
+	heavy, large bool
+	// asks says that the command only asks a remote for its refs.
+	asks bool
+	// fetches says that the command receives a pack, and says how far it is.
+	fetches bool
 }
 
 const (
@@ -180,6 +198,11 @@ func (g *Git) environment(c command) []string {
 // group is asked to end, then killed; either way nothing of it is left when run
 // returns.
 func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
+	ctx, done, err := g.schedule(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	args := make([]string, 0, 2*len(baseConfig)+len(c.args))
 	for _, kv := range baseConfig {
 		args = append(args, "-c", kv)
@@ -189,6 +212,17 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	stdout := &limited{max: maxStdout}
 	tail := &tail{max: maxStderr}
 	stderr := io.Writer(tail)
+	pause := &gate{ctx: ctx, scheduler: g.scheduler}
+	defer func() { pause.slot.Release() }()
+	if c.fetches {
+		said := c.stderr
+		c.stderr = func(line string) {
+			pause.line(line)
+			if said != nil {
+				said(line)
+			}
+		}
+	}
 	if c.stderr != nil {
 		stderr = io.MultiWriter(tail, &lines{f: c.stderr})
 	}
@@ -198,7 +232,8 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		defer cancel(nil)
 		watch := time.AfterFunc(c.silence, func() { cancel(silentError(c.silence)) })
 		defer watch.Stop()
-		stderr = io.MultiWriter(stderr, alarm{watch, c.silence})
+		pause.silence = &alarm{watch, c.silence}
+		stderr = io.MultiWriter(stderr, pause.silence)
 	}
 	cmd := exec.CommandContext(ctx, g.program, args...)
 	cmd.Env = g.environment(c)
@@ -227,10 +262,11 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		Pdeathsig:  syscall.SIGKILL,
 		Credential: &syscall.Credential{Uid: c.uid, Gid: c.gid},
 	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Cancel = func() error { return terminate(cmd) }
+	pause.cmd = cmd
 	cmd.WaitDelay = stopGrace
 
-	err := confined(cmd, confinement{abi: g.landlock, read: c.read, write: c.write})
+	err = confined(cmd, confinement{abi: g.landlock, read: c.read, write: c.write})
 	if err == nil && stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", maxStdout)
 	}
@@ -250,6 +286,15 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 // runRemote executes c, which talks to the remote's URL, with what it takes to be
 // let in there; c.url is set here, and c.args gets the URL through withURL.
 func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(url string) []string) (out []byte, err error) {
+	kind := work.Fetch
+	if c.asks {
+		kind = work.Question
+	}
+	ctx, done, err := g.scheduleRemote(ctx, kind, c.op, r.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	err = retry(ctx, func() error {
 		return g.follow(ctx, r, func(url string) error {
 			out, err = g.runAt(ctx, r, url, c, withURL(url))

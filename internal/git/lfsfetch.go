@@ -17,6 +17,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/guard"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // LFSFetch brings LFS objects into a storage.
@@ -42,6 +43,11 @@ const (
 // had. Every connection is held to f.Rule, wherever the server's answers lead; a
 // credential goes to the server's own host and port alone.
 func (g *Git) FetchLFS(ctx context.Context, f LFSFetch) (err error) {
+	ctx, done, err := g.scheduleRemote(ctx, work.Fetch, "fetch the LFS objects of", f.Endpoint)
+	if err != nil {
+		return err
+	}
+	defer done()
 	temp, err := os.MkdirTemp(f.Storage, durable.TempPrefix+"*")
 	if err != nil {
 		return err

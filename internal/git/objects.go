@@ -6,19 +6,63 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
+// maxBlobs bounds the files that are fetched by ID, as an index of more could not be
+// checked out.
+const maxBlobs = 2_000_000
+
+var errManyBlobs = fmt.Errorf("more than %d files are missing", maxBlobs)
+
 // MissingBlobs returns the IDs of the files in a commit's cone whose contents the
-// store does not have, each once.
+// store does not have, each once. Its cost is that of the objects in the store, not
+// of the paths that they make: ten trees can make 10^15 of these.
 func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone Cone) ([]string, error) {
-	ids, err := g.blobs(ctx, store, commit, cone)
-	if err != nil || len(ids) == 0 {
+	if cone == nil {
+		return g.missingBelow(ctx, store, []string{commit + "^{tree}"})
+	}
+	trees, files, err := g.coneTops(ctx, store, commit, cone)
+	if err != nil {
 		return nil, err
 	}
-	var missing []string
+	missing, err := g.missingOf(ctx, store, files)
+	if err != nil || len(trees) == 0 {
+		return missing, err
+	}
+	below, err := g.missingBelow(ctx, store, trees)
+	missing = append(missing, below...)
+	slices.Sort(missing)
+	return slices.Compact(missing), err
+}
+
+// missingBelow returns the IDs of the files below trees that the store does not have.
+func (g *Git) missingBelow(ctx context.Context, store string, trees []string) (missing []string, err error) {
 	err = g.eachRecord(ctx, command{
-		op:    "look for the files of " + commit,
+		op: "look for the files of " + trees[0], heavy: true,
+		args:  []string{"--git-dir=.", "rev-list", "--objects", "--no-walk", "--quiet", "--missing=print", "--stdin"},
+		stdin: strings.Join(trees, "\n") + "\n",
+		dir:   store, uid: g.uid, gid: g.gid, read: []string{store},
+	}, '\n', func(line string) error {
+		if id, ok := strings.CutPrefix(line, "?"); ok {
+			missing = append(missing, id)
+		}
+		if len(missing) > maxBlobs {
+			return errManyBlobs
+		}
+		return nil
+	})
+	return missing, err
+}
+
+// missingOf returns those of some objects that the store does not have.
+func (g *Git) missingOf(ctx context.Context, store string, ids []string) (missing []string, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	err = g.eachRecord(ctx, command{
+		op: "look for files", heavy: true,
 		args:  []string{"--git-dir=.", "cat-file", "--batch-check=%(objectname)"},
 		stdin: strings.Join(ids, "\n") + "\n",
 		dir:   store, uid: g.uid, gid: g.gid, read: []string{store},
@@ -31,27 +75,44 @@ func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone Cone)
 	return missing, err
 }
 
-// blobs lists the IDs of the files in a commit's cone, each once.
-func (g *Git) blobs(ctx context.Context, store, commit string, cone Cone) ([]string, error) {
-	var ids []string
-	seen, selected := make(map[string]bool), cone.selector()
-	err := g.eachRecord(ctx, command{
-		op:   "list the files of " + commit,
-		args: []string{"--git-dir=.", "ls-tree", "-r", "-z", "--full-tree", commit},
-		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
-	}, 0, func(entry string) error {
-		info, name, ok := strings.Cut(entry, "\t")
-		fields := strings.Fields(info) // mode, type, ID
-		if !ok || len(fields) != 3 || !isObjectID(fields[2]) {
-			return fmt.Errorf("ls-tree %s: unexpected entry %q", commit, entry)
-		}
-		if id := fields[2]; fields[1] == "blob" && !seen[id] && selected(name) {
-			seen[id] = true
-			ids = append(ids, id)
-		}
-		return nil
-	})
-	return ids, err
+// coneTops returns the IDs of the trees of which a cone has everything, and of the
+// files that lie directly in the directories above them.
+func (g *Git) coneTops(ctx context.Context, store, commit string, cone Cone) (trees, files []string, err error) {
+	roots := cone.roots()
+	list := func(dirs ...string) error {
+		return g.eachRecord(ctx, command{
+			op: "list the files of " + commit, heavy: true,
+			args: append([]string{"--git-dir=.", "ls-tree", "-z", "--full-tree", commit, "--"}, dirs...),
+			dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
+		}, 0, func(entry string) error {
+			info, name, ok := strings.Cut(entry, "\t")
+			fields := strings.Fields(info) // mode, type, ID
+			if !ok || len(fields) != 3 || !isObjectID(fields[2]) {
+				return fmt.Errorf("ls-tree %s: unexpected entry %q", commit, entry)
+			}
+			switch _, found := slices.BinarySearch(roots, name); {
+			case fields[1] == "blob":
+				files = append(files, fields[2])
+			case fields[1] == "tree" && found:
+				trees = append(trees, fields[2])
+			}
+			if len(files) > maxBlobs {
+				return errManyBlobs
+			}
+			return nil
+		})
+	}
+	if err := list(); err != nil {
+		return nil, nil, err
+	}
+	var above []string
+	for _, dir := range cone.parents() {
+		above = append(above, dir+"/")
+	}
+	if len(above) > 0 {
+		err = list(above...)
+	}
+	return trees, files, err
 }
 
 // maxRecord bounds one record: a path is at most 4 KiB on Linux, and a tree that

@@ -104,7 +104,7 @@ func (g *Git) Check(ctx context.Context, store string) error {
 		return Damaged(store, err)
 	}
 	_, err := g.run(ctx, command{
-		op:   "check the store",
+		op: "check the store", heavy: true,
 		args: []string{"--git-dir=.", "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress"},
 		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
 	})
@@ -142,7 +142,7 @@ func (g *Git) packLoose(ctx context.Context, store string) error {
 // is that of the new objects, not of the repository. No object is dropped.
 func (g *Git) Repack(ctx context.Context, store string) error {
 	_, err := g.run(ctx, command{
-		op:   "repack the store",
+		op: "repack the store", heavy: true,
 		args: []string{"--git-dir=.", "repack", "--quiet", "--geometric=2", "-d", "--no-write-bitmap-index"},
 		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
 	})
@@ -192,7 +192,7 @@ func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok 
 // the history of another one has not.
 func (g *Git) Ahead(ctx context.Context, store, commit, of string) (int, error) {
 	out, err := g.run(ctx, command{
-		op:   "count the commits from " + of + " to " + commit,
+		op: "count the commits from " + of + " to " + commit, heavy: true,
 		args: []string{"--git-dir=.", "rev-list", "--count", "--end-of-options", commit, "^" + of},
 		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
 	})

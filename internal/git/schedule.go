@@ -1,0 +1,97 @@
+package git
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// How long git may work on one thing, unless the settings say otherwise. A checkout
+// of a million files takes two minutes; the history of the largest public
+// repositories arrives in less than an hour.
+const (
+	defaultWorkTimeout  = 10 * time.Minute
+	defaultFetchTimeout = 2 * time.Hour
+)
+
+// schedule waits until a command may run, and returns a context that ends when it
+// must be done. Call done at its end.
+func (g *Git) schedule(ctx context.Context, c command) (_ context.Context, done func(), err error) {
+	if c.remote {
+		return ctx, func() {}, nil // by runRemote, for all tries
+	}
+	var slot *work.Slot
+	if c.heavy {
+		if slot, err = g.scheduler.Acquire(ctx, work.CPU, c.large); err != nil {
+			return ctx, nil, newError(c.op, c.url, "", err, false)
+		}
+	}
+	ctx, cancel := g.limitWork(ctx)
+	return ctx, func() { cancel(); slot.Release() }, nil
+}
+
+// limitWork bounds the time of local work.
+func (g *Git) limitWork(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, g.workTimeout, &work.LimitError{Setting: "WORK_TIMEOUT", Limit: g.workTimeout})
+}
+
+// scheduleRemote is schedule for what talks to a remote.
+func (g *Git) scheduleRemote(ctx context.Context, kind work.Kind, op, url string) (_ context.Context, done func(), err error) {
+	slot, err := g.scheduler.Acquire(ctx, kind, false)
+	if err != nil {
+		return ctx, nil, newError(op, url, "", err, false)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, g.fetchTimeout, &work.LimitError{Setting: "FETCH_TIMEOUT", Limit: g.fetchTimeout})
+	return ctx, func() { cancel(); slot.Release() }, nil
+}
+
+// largePack is the size of a pack from which resolving its deltas is a large job, as
+// git says it while it receives: index-pack keeps some 100 bytes an object, and bases
+// up to core.deltaBaseCacheLimit.
+const largePack = "GiB"
+
+// gate has a fetch wait for a processor when it has received a pack. Until then a
+// fetch waits for the remote, and works as much as the remote has sent; what comes
+// then, the resolution of deltas, is for processors alone, and a pack of a megabyte
+// can ask for any amount of it.
+type gate struct {
+	ctx       context.Context
+	scheduler *work.Scheduler
+	cmd       *exec.Cmd
+	silence   *alarm // put off while the command is stopped; may be nil
+	large     bool
+	slot      *work.Slot
+}
+
+// line looks at what git says on its standard error. It stops git's process group
+// while there is no slot.
+func (t *gate) line(line string) {
+	if strings.HasPrefix(line, "Receiving objects") {
+		t.large = t.large || strings.Contains(line, largePack)
+	}
+	if t.slot != nil || !strings.HasPrefix(line, "Resolving deltas") {
+		return
+	}
+	if t.slot = t.scheduler.Try(t.ctx, work.CPU, t.large); t.slot != nil {
+		return
+	}
+	if t.silence != nil {
+		t.silence.timer.Stop()
+		defer t.silence.timer.Reset(t.silence.after)
+	}
+	// An error is that the group has ended by itself.
+	_ = syscall.Kill(-t.cmd.Process.Pid, syscall.SIGSTOP)
+	t.slot, _ = t.scheduler.Acquire(t.ctx, work.CPU, t.large) // without one, the context has ended, and git is ended for it
+	_ = syscall.Kill(-t.cmd.Process.Pid, syscall.SIGCONT)
+}
+
+// terminate asks a command's process group to end, also when it is stopped.
+func terminate(cmd *exec.Cmd) error {
+	err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
+	return err
+}

@@ -85,7 +85,7 @@ func (g *Group) Go(owner string, f func(ctx context.Context)) {
 func Share[T any](ctx context.Context, g *Group, key string, report func(error), f func(ctx context.Context) (T, error)) (T, error) {
 	var none T
 	owner := ownerOf(ctx)
-	fl, err := g.fly(key, owner, func(ctx context.Context) (v any, err error) {
+	fl, leave, err := g.fly(key, owner, func(ctx context.Context) (v any, err error) {
 		defer func() {
 			if r := recover(); r != nil {
 				err = fmt.Errorf("internal error: %v", r)
@@ -97,7 +97,6 @@ func Share[T any](ctx context.Context, g *Group, key string, report func(error),
 	if err != nil {
 		return none, err
 	}
-	leave := fl.job.join(owner.Urgent)
 	defer leave()
 	select {
 	case <-fl.done:
@@ -110,18 +109,20 @@ func Share[T any](ctx context.Context, g *Group, key string, report func(error),
 	return fl.value.(T), nil
 }
 
-// fly returns the flight of a key that is under way, or begins one.
-func (g *Group) fly(key string, owner Owner, f func(ctx context.Context) (any, error)) (*flight, error) {
+// fly joins the flight of a key that is under way, or begins one, until leave is
+// called.
+func (g *Group) fly(key string, owner Owner, f func(ctx context.Context) (any, error)) (_ *flight, leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if fl, ok := g.flights[key]; ok {
-		return fl, nil
+		return fl, fl.job.join(owner.Urgent), nil
 	}
 	if !g.enterLocked() {
-		return nil, ErrClosed
+		return nil, nil, ErrClosed
 	}
 	fl := &flight{job: &Job{Owner: owner.Name, Began: time.Now()}, done: make(chan struct{})}
 	g.flights[key] = fl
+	leave = fl.job.join(owner.Urgent) // before the work asks how urgent it is
 	go func() {
 		defer g.running.Done()
 		fl.value, fl.err = f(WithJob(g.ctx, fl.job))
@@ -130,5 +131,5 @@ func (g *Group) fly(key string, owner Owner, f func(ctx context.Context) (any, e
 		g.mu.Unlock()
 		close(fl.done)
 	}()
-	return fl, nil
+	return fl, leave, nil
 }

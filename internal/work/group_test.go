@@ -1,0 +1,108 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+func ignore(error) {}
+
+func TestShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup()
+		defer g.Close()
+		var runs atomic.Int32
+		finish := make(chan struct{})
+		f := func(context.Context) (int, error) {
+			<-finish
+			return int(runs.Add(1)), nil
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if v, err := Share(t.Context(), g, "key", ignore, f); v != 1 || err != nil {
+					t.Errorf("got %d, %v", v, err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(finish)
+		all.Wait()
+		if v, err := Share(t.Context(), g, "key", ignore, f); v != 2 || err != nil {
+			t.Errorf("after that: %d, %v, want a run of its own", v, err)
+		}
+	})
+}
+
+// TestWorkOutlivesItsCallers: and knows of each whether it still waits.
+func TestWorkOutlivesItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup()
+		ctx, cancel := context.WithCancelCause(WithOwner(t.Context(), Owner{Name: "a mount", Urgent: true}))
+		hungUp := errors.New("hung up")
+		var job *Job
+		var ended error
+		done := make(chan error)
+		go func() {
+			_, err := Share(ctx, g, "key", ignore, func(ctx context.Context) (int, error) {
+				job = JobOf(ctx)
+				<-ctx.Done()
+				ended = ctx.Err()
+				return 0, ended
+			})
+			done <- err
+		}()
+		synctest.Wait()
+		if !job.Urgent() || !job.Wanted() || job.Owner != "a mount" {
+			t.Errorf("with a caller: %+v", job)
+		}
+		cancel(hungUp)
+		if err := <-done; err != hungUp {
+			t.Errorf("the caller got %v", err)
+		}
+		synctest.Wait()
+		if job.Urgent() || job.Wanted() || ended != nil {
+			t.Errorf("without a caller: %+v, ended: %v", job, ended)
+		}
+		g.Close()
+		if ended == nil {
+			t.Error("Close did not wait for the work")
+		}
+		if _, err := Share(t.Context(), g, "key", ignore, func(context.Context) (int, error) { return 1, nil }); err != ErrClosed {
+			t.Errorf("after Close: %v", err)
+		}
+		g.Go("the plugin", func(context.Context) { t.Error("work began after Close") })
+		synctest.Wait()
+	})
+}
+
+// TestNestedWorkBelongsToTheOuterOwner: and is as urgent as that.
+func TestNestedWorkBelongsToTheOuterOwner(t *testing.T) {
+	g := NewGroup()
+	defer g.Close()
+	ctx := WithOwner(t.Context(), Owner{Name: "a mount", Urgent: true})
+	inner, err := Share(ctx, g, "outer", ignore, func(ctx context.Context) (Owner, error) {
+		return Share(ctx, g, "inner", ignore, func(ctx context.Context) (Owner, error) {
+			j := JobOf(ctx)
+			return Owner{j.Owner, j.Urgent()}, nil
+		})
+	})
+	if want := (Owner{"a mount", true}); inner != want || err != nil {
+		t.Errorf("got %+v, %v, want %+v", inner, err, want)
+	}
+}
+
+func TestAPanicIsAnError(t *testing.T) {
+	g := NewGroup()
+	defer g.Close()
+	var reported error
+	_, err := Share(t.Context(), g, "key", func(err error) { reported = err }, func(context.Context) (int, error) { panic("oops") })
+	if err == nil || !strings.Contains(err.Error(), "oops") || reported == nil || !strings.Contains(reported.Error(), "group_test.go") {
+		t.Errorf("got %v, reported %v", err, reported)
+	}
+}

@@ -1,0 +1,233 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// limits are small ones, the same for each kind.
+func limits(slots, perSubject, overdue int) [3]Limits {
+	l := Limits{Slots: slots, PerSubject: perSubject, Overdue: overdue, Quantum: 10 * time.Second}
+	return [3]Limits{l, l, l}
+}
+
+// as returns a context of a job of a subject.
+func as(t *testing.T, subject string) context.Context {
+	return WithJob(t.Context(), &Job{Subject: subject})
+}
+
+func urgent(t *testing.T, subject string) context.Context {
+	j := &Job{Subject: subject}
+	j.join(true)
+	return WithJob(t.Context(), j)
+}
+
+func acquire(t *testing.T, s *Scheduler, ctx context.Context, large bool) *Slot {
+	t.Helper()
+	slot, err := s.Acquire(ctx, CPU, large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slot
+}
+
+// queue has requests wait in the order of a list, and records the order in which they
+// are granted.
+type queue struct {
+	mu      sync.Mutex
+	granted []string
+	all     sync.WaitGroup
+}
+
+func (q *queue) add(s *Scheduler, name string, ctx context.Context, large bool) {
+	q.all.Go(func() {
+		slot, err := s.Acquire(ctx, CPU, large)
+		if err != nil {
+			name = "error: " + err.Error()
+		}
+		q.mu.Lock()
+		q.granted = append(q.granted, name)
+		q.mu.Unlock()
+		time.Sleep(time.Second) // the work, on the test's clock
+		slot.Release()
+	})
+	synctest.Wait()
+}
+
+func (q *queue) want(t *testing.T, want ...string) {
+	t.Helper()
+	q.all.Wait()
+	if !slices.Equal(q.granted, want) {
+		t.Errorf("granted %q, want %q", q.granted, want)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewScheduler(limits(1, 1, 0))
+		first := acquire(t, s, as(t, "x"), false)
+		var q queue
+		q.add(s, "a1", as(t, "a"), false)
+		q.add(s, "a2", as(t, "a"), false)
+		q.add(s, "b1", as(t, "b"), false)
+		q.add(s, "a urgent", urgent(t, "a"), false)
+		q.add(s, "c urgent", urgent(t, "c"), false)
+		first.Release()
+		// Urgent ones, then in turns: b has had none when a has had one.
+		q.want(t, "a urgent", "c urgent", "b1", "a1", "a2")
+		if p := &s.pools[CPU]; len(p.subject) != 0 || len(p.held) != 0 || len(p.waiting) != 0 {
+			t.Errorf("left: %+v", p)
+		}
+	})
+}
+
+func TestASubjectNeverHasAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for k, l := range DefaultLimits(1) {
+			if l.PerSubject >= l.Slots {
+				t.Errorf("kind %d: one subject may take all %d slots", k, l.Slots)
+			}
+		}
+		s := NewScheduler(limits(3, 2, 0))
+		slots := []*Slot{acquire(t, s, as(t, "a"), false), acquire(t, s, as(t, "a"), false)}
+		if s.Try(as(t, "a"), CPU, false) != nil {
+			t.Error("a third slot for one subject")
+		}
+		other := s.Try(as(t, "b"), CPU, false)
+		if other == nil {
+			t.Fatal("no slot for another subject")
+		}
+		if s.Try(as(t, "a"), Fetch, false) == nil {
+			t.Error("slots of another kind are taken too")
+		}
+		other.Release()
+		other.Release() // counts once
+		if s.Try(as(t, "a"), CPU, false) != nil {
+			t.Error("a third slot after a double release")
+		}
+		for _, slot := range slots {
+			slot.Release()
+		}
+	})
+}
+
+func TestLargeJobsRunOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewScheduler(limits(3, 3, 0))
+		large := acquire(t, s, as(t, "a"), true)
+		if s.Try(as(t, "b"), CPU, true) != nil || s.Try(as(t, "b"), Fetch, true) != nil {
+			t.Error("two large jobs at a time")
+		}
+		small := acquire(t, s, as(t, "b"), false) // goes by
+		large.Release()
+		if s.Try(as(t, "b"), CPU, true) == nil {
+			t.Error("no large job after the end of the other")
+		}
+		small.Release()
+	})
+}
+
+// TestOverdue: subjects whose work never ends make the others wait for a quantum, not
+// for ever, and only so many of them.
+func TestOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewScheduler(limits(2, 1, 2))
+		began := time.Now()
+		for _, subject := range []string{"a", "b", "c", "d"} {
+			acquire(t, s, as(t, subject), false)
+		}
+		// c and d came in the place of a and b; there is no place for a fifth before one ends.
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("waited %v, want a quantum", took)
+		}
+		ctx, cancel := context.WithTimeout(as(t, "e"), time.Hour)
+		defer cancel()
+		if _, err := s.Acquire(ctx, CPU, false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a fifth: %v", err)
+		}
+		// A subject's own overdue slots count for it.
+		if s.Try(as(t, "a"), CPU, false) != nil {
+			t.Error("a second slot of a subject")
+		}
+	})
+}
+
+func TestAWaiterThatGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewScheduler(limits(1, 1, 0))
+		slot := acquire(t, s, as(t, "a"), false)
+		ctx, cancel := context.WithCancelCause(as(t, "b"))
+		stopped := errors.New("stopped")
+		done := make(chan error)
+		go func() {
+			_, err := s.Acquire(ctx, CPU, false)
+			done <- err
+		}()
+		synctest.Wait()
+		if !JobOf(ctx).Queued() {
+			t.Error("a job that waits does not say so")
+		}
+		cancel(stopped)
+		if err := <-done; err != stopped {
+			t.Errorf("got %v, want the cause", err)
+		}
+		if JobOf(ctx).Queued() {
+			t.Error("a job that gave up still waits")
+		}
+		slot.Release()
+		if s.Try(as(t, "c"), CPU, false) == nil {
+			t.Error("the slot is gone")
+		}
+	})
+}
+
+// TestEveryGrantIsWithinTheLimits has many subjects ask at the same time.
+func TestEveryGrantIsWithinTheLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewScheduler(limits(3, 2, 1))
+		var mu sync.Mutex
+		held, most, large := map[string]int{}, 0, 0
+		var all sync.WaitGroup
+		for i := range 300 {
+			subject := string(rune('a' + i%5))
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(as(t, subject), time.Duration(i)*time.Second)
+				defer cancel()
+				slot, err := s.Acquire(ctx, CPU, i%7 == 0)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				held[subject]++
+				if slot.large {
+					large++
+				}
+				sum := 0
+				for _, n := range held {
+					sum += n
+				}
+				if most = max(most, sum); held[subject] > 2 || large > 1 {
+					t.Errorf("subject %s has %d, %d large", subject, held[subject], large)
+				}
+				mu.Unlock()
+				time.Sleep(time.Duration(i%13) * time.Second)
+				mu.Lock()
+				held[subject]--
+				if slot.large {
+					large--
+				}
+				mu.Unlock()
+				slot.Release()
+			})
+		}
+		all.Wait()
+		if most != 4 { // three, and one in the place of an overdue one
+			t.Errorf("at most %d at a time, want 4", most)
+		}
+	})
+}

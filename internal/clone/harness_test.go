@@ -33,6 +33,8 @@ type world struct {
 	m      *Manager
 	db     *meta.DB
 	close  func()
+	// git is added to how git is run; it counts from the next start.
+	git git.Config
 
 	mu  sync.Mutex
 	now time.Time
@@ -72,7 +74,9 @@ func (w *world) start(boot string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	g, err := git.New(git.Config{Program: program, UID: fetcher, GID: fetcher, Schemes: []string{"http", "https"}})
+	config := w.git
+	config.Program, config.UID, config.GID, config.Schemes = program, fetcher, fetcher, []string{"http", "https"}
+	g, err := git.New(config)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,0 +1,183 @@
+package clone
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// stall has the remote fall silent in the middle of each pack, and says when it has a
+// request for one.
+func (w *world) stall() (asked <-chan struct{}) {
+	requests := make(chan struct{}, 100)
+	silent := gitserver.StallAfter(200, nil)
+	w.server.Wrap(gitserver.On(gitserver.Fetch, func(next http.Handler) http.Handler {
+		next = silent(next)
+		return http.HandlerFunc(func(response http.ResponseWriter, r *http.Request) {
+			requests <- struct{}{}
+			next.ServeHTTP(response, r)
+		})
+	}))
+	return requests
+}
+
+// children returns the directories in /proc of the processes at work on a clone, which
+// they have as their working directory.
+func (w *world) children(c *Clone) (list []string) {
+	w.t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, link := range links {
+		if dir, err := os.Readlink(link); err == nil && strings.HasPrefix(dir, c.Dir()+"/") {
+			list = append(list, filepath.Dir(link))
+		}
+	}
+	return list
+}
+
+// TestEvictionCancelsWork: work that nobody waits for any more goes on, and goes with
+// the clone when that is to go.
+func TestEvictionCancelsWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	asked := w.stall()
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	ctx, cancel := context.WithCancel(work.WithOwner(t.Context(), work.Owner{Name: "a mount", Urgent: true}))
+	prepared := make(chan error, 2)
+	prepare := func(ctx context.Context) {
+		_, err := c.Prepare(ctx, s, nil)
+		prepared <- err
+	}
+	go prepare(ctx)
+	<-asked
+	if info, ok := c.Info(); !ok || !info.Working || !info.Attended || !strings.Contains(info.Busy, "work for a mount, since ") {
+		t.Errorf("while a mount waits: %+v, %v", info, ok)
+	}
+	cancel()
+	if err := <-prepared; !errors.Is(err, context.Canceled) {
+		t.Fatalf("a mount that gave up: %v", err)
+	}
+	if info, ok := c.Info(); !ok || !info.Working || info.Attended {
+		t.Errorf("when it has given up: %+v, %v", info, ok)
+	}
+	if len(w.children(c)) == 0 {
+		t.Error("the fetch has ended with its caller")
+	}
+	wantBusy(t, "without stop", w.m.EvictClone(t.Context(), c.key, false), "work for a mount")
+	// Somebody waits for it again, and is told.
+	go prepare(work.WithOwner(t.Context(), work.Owner{Name: "another mount", Urgent: true}))
+	testdir.Eventually(t, "the mount waits", func() bool { info, _ := c.Info(); return info.Attended })
+	if err := w.m.EvictClone(t.Context(), c.key, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-prepared; !errors.Is(err, errEvicted) {
+		t.Errorf("a mount of a clone that was evicted: %v", err)
+	}
+	if left := w.children(c); len(left) > 0 {
+		t.Errorf("processes that are left: %q", left)
+	}
+	if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+		t.Errorf("directories that are left: %q", got)
+	}
+	if info, ok := c.Info(); ok {
+		t.Errorf("it is still there: %+v", info)
+	}
+	w.server.Wrap(nil)
+	w.prepare(s).Release()
+}
+
+// TestWhoNeedsRoomIsNotEvictedForIt: a task that makes room does not wait for its own end.
+func TestWhoNeedsRoomIsNotEvictedForIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.clone(w.spec("ref", "main"))
+	_, err := shareUsing(t.Context(), c, "task", func(ctx context.Context) (int, error) {
+		return 0, w.m.EvictClone(ctx, c.key, true)
+	})
+	wantBusy(t, "by itself", err, "needs room")
+}
+
+// TestAFetchHasAnEnd: also when the remote never says no.
+func TestAFetchHasAnEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.git.FetchTimeout = 2 * time.Second
+	w.restart("boot 1")
+	w.stall()
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	_, err := c.Prepare(t.Context(), s, nil)
+	var limit *work.LimitError
+	if !errors.As(err, &limit) || !strings.Contains(err.Error(), "FETCH_TIMEOUT=2s") {
+		t.Errorf("got %v, want that FETCH_TIMEOUT has passed", err)
+	}
+	if left := w.children(c); len(left) > 0 {
+		t.Errorf("processes that are left: %q", left)
+	}
+	if info, ok := c.Info(); ok {
+		t.Errorf("the clone is still held: %+v", info)
+	}
+}
+
+// TestWaitingForATurn: a fetch that has received its pack, and a checkout, wait until
+// there is a processor for them, and say so.
+func TestWaitingForATurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := work.Limits{Slots: 1, PerSubject: 1}
+	scheduler := work.NewScheduler([3]work.Limits{work.CPU: one, work.Fetch: one, work.Question: one})
+	w.git.Scheduler = scheduler
+	w.restart("boot 1")
+	slot, err := scheduler.Acquire(work.WithJob(t.Context(), &work.Job{Subject: "another"}), work.CPU, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two contents of which one is sent as a delta.
+	random := make([]byte, 32<<10)
+	rand.NewChaCha8([32]byte{}).Read(random)
+	for _, end := range []string{"1", "2"} {
+		change := gitserver.Change{Path: "large", Content: hex.EncodeToString(random) + end}
+		if _, err := gitserver.Commit(w.server.Path("r"), "main", change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	prepared := make(chan error, 1)
+	go func() {
+		co, err := c.Prepare(t.Context(), s, nil)
+		if err == nil {
+			co.Release()
+		}
+		prepared <- err
+	}()
+	testdir.Eventually(t, "the fetch waits", func() bool {
+		return strings.HasPrefix(c.Activity(), "waiting for its turn behind other work: cloning ")
+	})
+	if got := c.Status(s.History); got.State != "cloning" || !strings.Contains(got.Progress, "waiting for its turn") {
+		t.Errorf("status: %+v", got)
+	}
+	for _, p := range w.children(c) {
+		if stat, err := os.ReadFile(filepath.Join(p, "stat")); err == nil && !strings.Contains(string(stat), ") T ") {
+			t.Errorf("a process that goes on: %s", stat)
+		}
+	}
+	slot.Release()
+	if err := <-prepared; err != nil {
+		t.Fatal(err)
+	}
+}

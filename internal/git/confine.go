@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -18,10 +17,12 @@ import (
 // the end of the process.
 func init() { runtime.LockOSThread() }
 
-// confinement is what a child may touch beyond the system's programs.
+// confinement is what a child may touch beyond the system's programs, and how much
+// it may take.
 type confinement struct {
 	abi         int // of Landlock; 0: the kernel has none
 	read, write []string
+	limits      limits
 }
 
 // systemRead is what git, its transports and the resolver read.
@@ -41,10 +42,14 @@ var systemWrite = []string{"/dev/null"}
 // thread. Start and Wait belong to the same thread, for Pdeathsig fires at the
 // end of the thread that forked, not of the process.
 func confined(cmd *exec.Cmd, c confinement) error {
+	if err := c.limits.wrap(cmd); err != nil {
+		return fmt.Errorf("limit %s: %w", cmd.Path, err)
+	}
+	started, offered := make(chan int, 1), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked
-		if err := c.apply(); err != nil {
+		if err := errors.Join(c.limits.yield(), c.apply()); err != nil {
 			done <- fmt.Errorf("confine git: %w", err)
 			return
 		}
@@ -52,31 +57,20 @@ func confined(cmd *exec.Cmd, c confinement) error {
 			done <- err
 			return
 		}
-		bound(cmd.Process.Pid)
+		started <- cmd.Process.Pid
+		<-offered // before Wait, after which the ID may be another process's
 		err := cmd.Wait()
 		endGroup(cmd.Process.Pid)
 		done <- err
 	}()
-	return <-done
-}
-
-// Limits of a child, so that a hostile pack is its trouble and not the machine's.
-const (
-	maxFiles = 4096
-	// maxMemory is what a child may have of its own; packs are mapped and do not
-	// count. To index the whole history of Linux takes a third of it, a tree of ten
-	// billion files that is a download of one kilobyte takes any amount.
-	maxMemory = 4 << 30
-	maxOOMAdj = 500 // of 1000: it goes before containers and the engine do
-)
-
-// bound limits a child's resources. That a limit can't be set is no reason to
-// stop: the child may have ended already.
-func bound(pid int) {
-	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
-	_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: maxFiles, Max: maxFiles}, nil)
-	_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: maxMemory, Max: maxMemory}, nil)
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(maxOOMAdj)), 0)
+	select {
+	case pid := <-started:
+		offer(pid)
+		close(offered)
+		return <-done
+	case err := <-done:
+		return err
+	}
 }
 
 // endGroup ends what is left of a command's process group: transports such as

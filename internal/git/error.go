@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -31,6 +32,7 @@ const (
 	KindServer      Kind = "server error"
 	KindNoSpace     Kind = "out of disk"
 	KindCorrupt     Kind = "corrupt"
+	KindLimit       Kind = "too much work"
 	KindCanceled    Kind = "canceled"
 	KindOther       Kind = "failed"
 )
@@ -50,6 +52,7 @@ var remedy = map[Kind]string{
 	KindTimeout:     "the remote did not answer in time; try again",
 	KindServer:      "the remote is in trouble; try again",
 	KindCorrupt:     "what the remote sent, or what is on the disk, is damaged: try again, then ask the remote's owner to check the repository (git fsck)",
+	KindLimit:       "have less of the repository with the options depth, filter=blob:none or sparse, or give the machine more",
 	KindNoSpace:     "free space on the engine's data filesystem, or remove volumes and clones",
 }
 
@@ -131,6 +134,16 @@ func newError(op, url, stderr string, err error, filled bool) *Error {
 	return e
 }
 
+// explainLimit says which limit the command has run into, if it was one. It must
+// have ended on its own.
+func (e *Error) explainLimit(l limits, state *os.ProcessState) {
+	if said := l.exceeded(state, e.Stderr); said != "" {
+		e.Kind, e.Detail = KindLimit, said
+	} else if e.Kind == KindLimit {
+		e.Detail = l.outOfMemory()
+	}
+}
+
 // RefNotFound is the error for a ref that the remote does not have.
 func RefNotFound(url, ref string) error {
 	return &Error{Op: fmt.Sprintf("find ref %q at", ref), URL: url, Kind: KindRefNotFound}
@@ -151,6 +164,7 @@ var signs = []struct {
 	re   *regexp.Regexp
 	kind Kind
 }{
+	{regexp.MustCompile(`(?i)^(fatal|error): (out of memory\b|[a-z]+: out of memory|unable to create \w*thread|.*: cannot allocate memory$)|^fatal error: .*(out of memory|cannot allocate memory)`), KindLimit},
 	{regexp.MustCompile(`(?i)no space left on device|disk quota exceeded|^error: unable to write file`), KindNoSpace},
 	{regexp.MustCompile(`transport '[^']*' not allowed`), KindProtocol},
 	{regexp.MustCompile(`(?i)host key verification failed|host key is known|host identification has changed`), KindHostKey},

@@ -37,6 +37,8 @@ type Git struct {
 
 	scheduler                 *work.Scheduler
 	workTimeout, fetchTimeout time.Duration
+	memory            int64 // bytes that a child may have
+	workCPU, fetchCPU time.Duration
 }
 
 // Config says how git is run.
@@ -62,6 +64,12 @@ type Config struct {
 	// WorkTimeout is how long one piece of local work may take, once it runs, and
 	// FetchTimeout how long a fetch may. Zero is ten minutes, and two hours.
 	WorkTimeout, FetchTimeout time.Duration
+	// Memory is how many bytes of its own a process may have that runs for a
+	// repository; zero is 4 GiB.
+	Memory int64
+	// WorkCPU and FetchCPU are how much processor time such a process may take in
+	// local work and in a fetch; zero is 10 and 30 minutes. Seconds are rounded up.
+	WorkCPU, FetchCPU time.Duration
 }
 
 const defaultStallTimeout = 5 * time.Minute
@@ -91,6 +99,7 @@ func New(c Config) (*Git, error) {
 		proxy:     func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 		scheduler: c.Scheduler, workTimeout: cmp.Or(c.WorkTimeout, defaultWorkTimeout), fetchTimeout: cmp.Or(c.FetchTimeout, defaultFetchTimeout),
 	}
+	g.setLimits(c)
 	for _, v := range []struct{ name, value string }{
 		{"http_proxy", c.HTTPProxy}, {"https_proxy", c.HTTPSProxy}, {"no_proxy", c.NoProxy},
 	} {
@@ -134,13 +143,14 @@ type command struct {
 	// on its standard input, after the line that asks for a connection. It is called
 	// until done.
 	talk func(answer []byte) (request []byte, done bool)
+	// question is set for a command that takes milliseconds and that a Mount waits
+	// for: it runs at the plugin's own priority and may take less.
+	question bool
 	// remote is set by runAt: the command may talk to one.
 	remote bool
 	// heavy has the command wait for a processor, and large for the end of other large
 	// commands. They are for commands that do not talk to a remote.
 	heavy, large bool
-	// asks says that the command only asks a remote for its refs.
-	asks bool
 	// fetches says that the command receives a pack, and says how far it is.
 	fetches bool
 }
@@ -266,17 +276,19 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	pause.cmd = cmd
 	cmd.WaitDelay = stopGrace
 
-	err = confined(cmd, confinement{abi: g.landlock, read: c.read, write: c.write})
+	limits := g.limitsOf(c)
+	err = confined(cmd, confinement{abi: g.landlock, read: c.read, write: c.write, limits: limits})
 	if err == nil && stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", maxStdout)
 	}
 	if err == nil || c.talk != nil && bytes.HasPrefix(stdout.buf.Bytes(), []byte("fallback\n")) {
 		return stdout.buf.Bytes(), nil
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
+	cause := context.Cause(ctx)
+	failure := newError(c.op, c.url, tail.String(), cmp.Or(cause, err), filled(c.write, wrote(cmd)))
+	if cause == nil {
+		failure.explainLimit(limits, cmd.ProcessState)
 	}
-	failure := newError(c.op, c.url, tail.String(), err, filled(c.write, wrote(cmd)))
 	if failure.Kind == KindOther && full(c.write) {
 		failure.Kind = KindNoSpace // git does not always say why it can't write
 	}
@@ -287,7 +299,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 // let in there; c.url is set here, and c.args gets the URL through withURL.
 func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(url string) []string) (out []byte, err error) {
 	kind := work.Fetch
-	if c.asks {
+	if c.question {
 		kind = work.Question
 	}
 	ctx, done, err := g.scheduleRemote(ctx, kind, c.op, r.URL)

@@ -16,7 +16,7 @@ import (
 // protocol 2 through git's own transport, which logs in and connects as in a
 // fetch. ok is false when the remote does not know that protocol.
 func (g *Git) lsRefsHTTP(ctx context.Context, remote Remote, names []string) (refs RemoteRefs, ok bool, err error) {
-	c := command{op: askForRefs, dir: "/", asks: true, talk: func(advertised []byte) ([]byte, bool) { return lsRefsRequest(advertised, names) }}
+	c := command{op: askForRefs, question: true, dir: "/", talk: func(advertised []byte) ([]byte, bool) { return lsRefsRequest(advertised, names) }}
 	out, err := g.runRemote(ctx, remote, c, func(url string) []string {
 		scheme, _, _ := strings.Cut(url, "://")
 		return append(slices.Clone(askPatience), "remote-"+scheme, "origin", url)

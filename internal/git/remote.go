@@ -38,7 +38,7 @@ func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (Remot
 		patterns = append(patterns, n, n+"^{}")
 		want[n], want[n+"^{}"] = true, true
 	}
-	out, err := g.runRemote(ctx, remote, command{op: askForRefs, dir: "/", asks: true}, func(url string) []string {
+	out, err := g.runRemote(ctx, remote, command{op: askForRefs, question: true, dir: "/"}, func(url string) []string {
 		return slices.Concat(options, []string{url}, patterns)
 	})
 	if err != nil {

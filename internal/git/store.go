@@ -109,7 +109,7 @@ func (g *Git) Check(ctx context.Context, store string) error {
 		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
 	})
 	var e *Error
-	if errors.As(err, &e) && exitCode(err) > 0 && e.Kind != KindNoSpace {
+	if errors.As(err, &e) && exitCode(err) > 0 && e.Kind != KindNoSpace && e.Kind != KindLimit {
 		e.Kind = KindCorrupt // whatever words it has for that
 	}
 	return err
@@ -118,11 +118,11 @@ func (g *Git) Check(ctx context.Context, store string) error {
 // Has reports whether the store has an object, of whatever type.
 func (g *Git) Has(ctx context.Context, store, id string) (bool, error) {
 	_, err := g.run(ctx, command{
-		op:   "look up " + id,
+		op: "look up " + id, question: true,
 		args: []string{"--git-dir=.", "cat-file", "-e", id},
 		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
 	})
-	if exitCode(err) > 0 {
+	if exitCode(err) > 0 && KindOf(err) != KindLimit {
 		return false, nil
 	}
 	return err == nil, err
@@ -152,7 +152,7 @@ func (g *Git) Repack(ctx context.Context, store string) error {
 // Keep makes ref name a commit of the store, so that it stays reachable.
 func (g *Git) Keep(ctx context.Context, store, ref, commit string) error {
 	_, err := g.run(ctx, command{
-		op:   "keep " + commit,
+		op: "keep " + commit, question: true,
 		args: []string{"--git-dir=.", "update-ref", ref, commit},
 		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
 	})
@@ -175,7 +175,7 @@ func (g *Git) Tree(ctx context.Context, store, commit string) (id string, ok boo
 // lookUp returns the ID of the object that rev and what follows it lead to.
 func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok bool, err error) {
 	out, err := g.run(ctx, command{
-		op:   "look up " + rev,
+		op: "look up " + rev, question: true,
 		args: []string{"--git-dir=.", "rev-parse", "--verify", "--quiet", "--end-of-options", rev + to},
 		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
 	})

@@ -1,0 +1,190 @@
+package git
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// withoutSysResource runs the calling test in a process that lacks
+// CAP_SYS_RESOURCE, as the shipped plugin does, and reports whether it is that
+// process.
+func withoutSysResource(t *testing.T) bool {
+	t.Helper()
+	const variable = "HELMDECK_TEST_UNPRIVILEGED"
+	if os.Getenv(variable) != "" {
+		return true
+	}
+	type result struct {
+		out []byte
+		err error
+	}
+	ended := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the bounding set is the thread's
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0); err != nil {
+			ended <- result{nil, err}
+			return
+		}
+		cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.count=1")
+		cmd.Env = append(os.Environ(), variable+"=1")
+		out, err := cmd.CombinedOutput()
+		ended <- result{out, err}
+	}()
+	if r := <-ended; r.err != nil {
+		t.Errorf("%v\n%s", r.err, r.out)
+	}
+	return false
+}
+
+func TestChildIsLimitedWithoutSysResource(t *testing.T) {
+	if !withoutSysResource(t) {
+		return
+	}
+	out := runScript(t, "cat /proc/self/limits")
+	for _, want := range []string{
+		"Max cpu time 600 605 seconds",
+		"Max data size 4294967296 4294967296 bytes",
+		"Max core file size 0 0 bytes",
+		"Max open files 4096 4096 files",
+	} {
+		found := false
+		for line := range strings.Lines(out) {
+			found = found || strings.Join(strings.Fields(line), " ") == want
+		}
+		if !found {
+			t.Errorf("no line %q in\n%s", want, out)
+		}
+	}
+}
+
+func TestKernelEndsChildrenFirst(t *testing.T) {
+	if !withoutSysResource(t) {
+		return
+	}
+	// The score is raised after the start, so the script waits for it.
+	out := runScript(t, `n=0
+until read -r score < /proc/self/oom_score_adj && [ "$score" = 500 ] || [ $n = 100000 ]; do n=$((n+1)); done
+sh -c 'cat /proc/self/oom_score_adj'`)
+	if got := strings.TrimSpace(out); got != "500" {
+		t.Errorf("the score of a child's child: %s, want 500", got)
+	}
+}
+
+// niceOf returns the nice value that a command runs at.
+func niceOf(t *testing.T, c command) int {
+	t.Helper()
+	g, dir := script(t, "cat /proc/self/stat")
+	c.op, c.dir, c.uid, c.gid, c.read = "try", "/", g.uid, g.gid, []string{dir, "/proc"}
+	out, err := g.run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(out), ") ") // the name may have spaces
+	n, err := strconv.Atoi(strings.Fields(rest)[16])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestHeavyWorkGivesWay(t *testing.T) {
+	t.Parallel()
+	if got := niceOf(t, command{}) - niceOf(t, command{question: true}); got != heavyNice {
+		t.Errorf("work runs %d below a question, want %d", got, heavyNice)
+	}
+}
+
+// TestLimitIsNamed runs into each limit, as the command itself and as a process
+// that the command has started.
+func TestLimitIsNamed(t *testing.T) {
+	t.Parallel()
+	const (
+		spin   = "while :; do :; done"
+		asGit  = `; s=$?; echo "error: index-pack died of signal $((s-128))" >&2; echo "fatal: fetch-pack: invalid index-pack output" >&2; exit 128`
+		second = "it takes more than 1s of processor time"
+	)
+	for _, tt := range []struct{ name, text, want string }{
+		{"processor time", spin, second},
+		{"processor time of a child", "sh -c '" + spin + "'" + asGit, second},
+		{"processor time, the signal is ignored", "trap '' XCPU; " + spin, second},
+		{"killed", "kill -KILL $$", "the kernel ended it, as it does when memory is short"},
+		{"a child is killed", "sh -c 'kill -KILL $$'" + asGit, "the kernel ended it, as it does when memory is short"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g, dir := script(t, tt.text)
+			g.workCPU = time.Second
+			_, err := g.run(t.Context(), command{op: "try", dir: "/", uid: g.uid, gid: g.gid, read: []string{dir}})
+			var e *Error
+			if !errors.As(err, &e) || e.Kind != KindLimit || e.Detail != tt.want {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestWordsAloneAreNoLimit(t *testing.T) {
+	t.Parallel()
+	g, dir := script(t, `echo "error: index-pack died of signal 24" >&2; exit 128`)
+	_, err := g.run(t.Context(), command{op: "try", dir: "/", uid: g.uid, gid: g.gid, read: []string{dir}})
+	if got := KindOf(err); got != KindOther {
+		t.Errorf("got %v, want %q: no processor time was used", err, KindOther)
+	}
+}
+
+// hugeBlob puts a file of so many zeros into a store, and returns its ID.
+func hugeBlob(t *testing.T, store string, bytes int64) string {
+	t.Helper()
+	path := filepath.Join(scratch(t), "zeros")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, bytes); err != nil {
+		t.Fatal(err)
+	}
+	id := gitAt(t, store, "-c", "core.compression=1", "hash-object", "-w", "--no-filters", path)
+	if err := chownAll(store); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// chownAll gives all of a store to the fetcher.
+func chownAll(store string) error {
+	return filepath.WalkDir(store, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, fetcher, fetcher))
+	})
+}
+
+// TestLimitIsNoDamage has git itself run into the limits while it checks a store.
+func TestLimitIsNoDamage(t *testing.T) {
+	t.Parallel()
+	g := newGit(t)
+	dir := store(t, g)
+	hugeBlob(t, dir, 400<<20) // inflating and hashing it takes more than a second
+	for _, tt := range []struct {
+		memory int64
+		cpu    time.Duration
+		want   string
+	}{
+		{64 << 20, time.Minute, "it takes more than 64 MiB of memory"},
+		{defaultMemory, 500 * time.Millisecond, "it takes more than 500ms of processor time"}, // a second, as limits go
+	} {
+		limited := *g
+		limited.memory, limited.workCPU = tt.memory, tt.cpu
+		err := limited.Check(t.Context(), dir)
+		var e *Error
+		if !errors.As(err, &e) || e.Kind != KindLimit || e.Detail != tt.want {
+			t.Errorf("got %v, want %q", err, tt.want)
+		}
+	}
+}

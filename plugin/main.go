@@ -107,7 +107,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	runner, err := git.New(git.Config{
 		Program: at.git, UID: uint32(at.fetchUID), GID: uint32(at.fetchUID), Schemes: set.schemes.List(), CABundle: certificates,
 		HTTPProxy: set.proxies.http, HTTPSProxy: set.proxies.https, NoProxy: set.proxies.none,
-		StallTimeout: at.stallTimeout, WorkTimeout: set.timeouts.work, FetchTimeout: set.timeouts.fetch,
+		StallTimeout: at.stallTimeout, Memory: limitMemory(log), WorkTimeout: set.timeouts.work, FetchTimeout: set.timeouts.fetch,
 		Scheduler: work.NewScheduler(work.DefaultLimits(runtime.NumCPU())),
 	})
 	if err != nil {
@@ -158,6 +158,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	clones.Background(bin.Run)
 	clones.Background(workspaces.Meter)
+	clones.Background(trim)
 	clones.Background(func(ctx context.Context) {
 		sweep(ctx, log, workspaces, clones, volumes, goods)
 	})

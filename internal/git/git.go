@@ -68,7 +68,8 @@ type Config struct {
 	// repository; zero is 4 GiB.
 	Memory int64
 	// WorkCPU and FetchCPU are how much processor time such a process may take in
-	// local work and in a fetch; zero is 10 and 30 minutes. Seconds are rounded up.
+	// local work and in a fetch; zero is as long as the work may take, and 30 minutes
+	// at most for a fetch. Seconds are rounded up.
 	WorkCPU, FetchCPU time.Duration
 }
 

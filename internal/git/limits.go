@@ -27,8 +27,6 @@ const (
 	// questionCPU is for what a waiting Mount's answer is made of. A question takes
 	// milliseconds, and askTimeout ends it after as many seconds.
 	questionCPU = 20 * time.Second
-	// defaultWorkCPU is as long as local work may take by the clock.
-	defaultWorkCPU = 10 * time.Minute
 	// defaultFetchCPU is for index-pack: one processor resolves the ten million
 	// objects of Linux in some ten minutes.
 	defaultFetchCPU = 30 * time.Minute
@@ -150,6 +148,6 @@ func (l limits) outOfMemory() string {
 // setLimits completes g with the limits of c.
 func (g *Git) setLimits(c Config) {
 	g.memory = cmp.Or(c.Memory, defaultMemory)
-	g.workCPU = cmp.Or(c.WorkCPU, defaultWorkCPU)
-	g.fetchCPU = cmp.Or(c.FetchCPU, defaultFetchCPU)
+	g.workCPU = cmp.Or(c.WorkCPU, g.workTimeout)
+	g.fetchCPU = cmp.Or(c.FetchCPU, min(defaultFetchCPU, g.fetchTimeout))
 }

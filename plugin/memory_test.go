@@ -1,0 +1,41 @@
+package main
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSharesOf(t *testing.T) {
+	const mib, gib = 1 << 20, 1 << 30
+	for _, tt := range []struct {
+		total int64
+		want  shares
+	}{
+		{256 * mib, shares{own: 128 * mib, child: 256 * mib}},
+		{3 * gib, shares{own: 384 * mib, child: gib}},
+		{64 * gib, shares{own: gib, child: 4 * gib}},
+	} {
+		if got := sharesOf(tt.total); got != tt.want {
+			t.Errorf("of %d: %+v, want %+v", tt.total, got, tt.want)
+		}
+	}
+}
+
+func TestMemoryGoesBack(t *testing.T) {
+	garbage := make([][]byte, 0, 100)
+	for range 100 {
+		garbage = append(garbage, make([]byte, 1<<20))
+	}
+	before := held()
+	runtime.KeepAlive(garbage)
+	synctest.Test(t, func(t *testing.T) {
+		go trim(t.Context())
+		time.Sleep(trimInterval + 1)
+		synctest.Wait()
+	})
+	if after := held(); after+90<<20 > before {
+		t.Errorf("held %d MiB, and %d MiB afterwards", before>>20, after>>20)
+	}
+}

@@ -18,10 +18,18 @@
 // room that a fetch or a build asks for), within each stage what was not used for
 // the longest time first:
 //
+//	idle clones that exceed SUBJECT_MAX_SIZE or MAX_SIZE on their own, each after its
+//	discards: only for that limit
 //	discards
 //	trees and git layers that nothing needs
 //	warm layers and caches of idle clones
 //	idle clones
-//	idle clones that were just made or are larger than the limit, and clones that
-//	only work which nobody waits for keeps: only for MIN_FREE and for room
+//	idle clones that were just made, or just used and are larger than a limit on
+//	their own, and clones that only work keeps for which nobody waits: only for
+//	MIN_FREE and for room
+//
+// A clone that exceeds a limit on its own is an exception while it is in use, and for
+// Limits.Grace after its last use: what of it can't go does not count, so nothing of
+// others is evicted for it. Whenever nothing is in use, kept, or in its grace period,
+// a plan brings all clones below the limits in bytes.
 package janitor

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 )
@@ -66,6 +67,58 @@ func TestFindings(t *testing.T) {
 		if left := j.Findings(); len(left) != 1 {
 			t.Errorf("not cleared: %+v", left)
 		}
+	})
+}
+
+// TestAnEvictionForItsSizeIsAFinding: for a day, also while the clone is there again.
+func TestAnEvictionForItsSizeIsAFinding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MaxSize: 400, Grace: 10 * time.Minute}}, "t/big 1m 450\n t/small 1h 300")
+		const text = `the clone of https://host/t/big for subject "t" takes 450 B, which is more than MAX_SIZE=400 B on its own: ` +
+			`it is evicted when nobody has used it for 10m0s, and its next mount clones again; ` +
+			`raise MAX_SIZE, or make its volumes with filter=blob:none, depth or sparse`
+		step := func(what, evicted, finding string, events int) {
+			t.Helper()
+			if _, err := j.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.attempts(); got != evicted {
+				t.Errorf("%s: evicted %q, want %q", what, got, evicted)
+			}
+			var got string
+			for _, f := range j.Findings() {
+				got += f.Text
+				if f.Clone != "t/big" || f.Reason != MaxSize || f.Size.Bytes != 450 {
+					t.Errorf("%s: %+v", what, f)
+				}
+			}
+			if got != finding {
+				t.Errorf("%s: found %q, want %q", what, got, finding)
+			}
+			if n := len(j.Events()); n != events {
+				t.Errorf("%s: %d events, want %d: %+v", what, n, events, j.Events())
+			}
+		}
+		clone := s.inv.Clones[0]
+		step("just used", "", text, 1)
+		time.Sleep(9 * time.Minute)
+		step("idle", "t/big", text, 2)
+		for _, e := range j.Events()[1:] {
+			if e.Type != Evicted || e.Text != text {
+				t.Errorf("%+v", e)
+			}
+		}
+		time.Sleep(time.Hour)
+		step("gone", "", text, 2)
+		clone.Size, clone.Used = disk.Size{}, Stamp(time.Now())
+		s.set(func() { s.inv.Clones = append(s.inv.Clones, clone) })
+		step("cloned again, not measured yet", "", text, 2)
+		s.set(func() { s.inv.Clones[1].Size.Bytes = 450 })
+		step("measured", "", text, 2)
+		time.Sleep(10 * time.Minute)
+		step("idle again", "t/big", text, 3)
+		time.Sleep(day)
+		step("a day later", "", "", 4)
 	})
 }
 

@@ -93,14 +93,14 @@ const (
 	Busy            // by the kernel's word: a container kept it
 	Failed          // it could not be evicted a while ago
 	JustMade        // within Limits.Grace
-	ExceedsAll      // larger than the limit all by itself
+	ExceedsAll      // likewise, and larger than the limit all by itself
 	Working         // a fetch or a build is at work on it, and nobody waits for that
 )
 
 var holdNames = []string{
 	"free", "in use by a container", "being fetched or built", "kept by its volume (mode=keep)", "being restored",
 	"a workspace or discard stands on it", "still used by a container that kept it", "its eviction failed, and is tried again later",
-	"just made", "larger than the limit on its own", "being fetched or built, while nobody waits for it",
+	"just made", "larger than the limit on its own, and just used", "being fetched or built, while nobody waits for it",
 }
 
 func (h Hold) String() string { return name(holdNames, uint8(h)) }

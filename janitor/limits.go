@@ -20,7 +20,8 @@ type Limits struct {
 	// MinFree is the share of the filesystem, 0 to 1, that stays free, bytes and
 	// inodes alike, whoever has taken the rest.
 	MinFree float64
-	// Grace is how long a clone is protected that no workspace was made of yet.
+	// Grace is how long a clone is protected that no workspace was made of yet, and
+	// after its last use one that exceeds a limit on its own.
 	Grace time.Duration
 	// Room is how much somebody needs to be free now.
 	Room disk.Size

@@ -32,7 +32,7 @@ type Plan struct {
 	// Frees is the size of all evictions.
 	Frees disk.Size `json:"frees"`
 	// Used is what counts for MAX_SIZE before the evictions: all but the trash, and
-	// but clones that exceed the limit on their own.
+	// but what is in use of clones that exceed the limit on their own.
 	Used disk.Size `json:"used"`
 	// Trash is what is being deleted.
 	Trash disk.Size  `json:"trash"`
@@ -58,6 +58,9 @@ type Eviction struct {
 	Volume  string    `json:"volume,omitempty"` // of a discard
 	Size    disk.Size `json:"size"`
 	Text    string    `json:"text"` // why, for people
+	// TooLarge is set for a clone that a limit has no room for even when it is alone,
+	// and for its discards.
+	TooLarge bool `json:"too_large,omitempty"`
 	// Unused is how long nobody used it.
 	Unused time.Duration `json:"unused_ns"`
 }
@@ -106,8 +109,8 @@ func (h Holder) String() string {
 	return fmt.Sprintf("the clone of %s for subject %q (%s, %s)", h.Repo, h.Subject, Bytes(h.Size.Bytes), h.Held)
 }
 
-// TooLarge is a clone that is larger than a limit on its own. Evicting it would
-// only have it cloned again.
+// TooLarge is a clone that is larger than a limit on its own. It is the exception
+// while it is in use, and for Grace after that; then it goes before all others.
 type TooLarge struct {
 	Clone   string `json:"clone"`
 	Repo    string `json:"repo"`
@@ -115,12 +118,14 @@ type TooLarge struct {
 	Size    int64  `json:"size"` // bytes
 	Limit   int64  `json:"limit"`
 	Reason  Reason `json:"reason"` // max_size or subject_max_size
+	// Grace is how long it stays after its last use.
+	Grace time.Duration `json:"grace_ns"`
 }
 
 func (t TooLarge) String() string {
 	setting := strings.ToUpper(string(t.Reason))
-	return fmt.Sprintf("the clone of %s for subject %q takes %s, which is more than %s=%s on its own: it is not evicted for it; raise %s, or make its volumes with filter=blob:none, depth or sparse",
-		t.Repo, t.Subject, Bytes(t.Size), setting, Bytes(t.Limit), setting)
+	return fmt.Sprintf("the clone of %s for subject %q takes %s, which is more than %s=%s on its own: it is evicted when nobody has used it for %v, and its next mount clones again; raise %s, or make its volumes with filter=blob:none, depth or sparse",
+		t.Repo, t.Subject, Bytes(t.Size), setting, Bytes(t.Limit), t.Grace, setting)
 }
 
 // holdersShown is how many holders an error names.

@@ -18,7 +18,9 @@ func Decide(inv Inventory, lim Limits) Plan {
 	p.idle()
 	p.stale()
 	p.subjects()
-	p.relieve(p.all(MaxSize, stageIdle, func() excess { return ofBytes(p.used.Bytes, lim.MaxSize) }, lim.MaxSize > 0))
+	whole := p.all(MaxSize, stageIdle, func() excess { return ofBytes(p.used.Bytes, lim.MaxSize) }, lim.MaxSize > 0)
+	whole.bytes = lim.MaxSize
+	p.relieve(whole)
 	p.relieve(p.all(MinFree, stageProtected, func() excess { return ofFree(inv.Space, p.free(), lim.MinFree) }, lim.MinFree > 0))
 	room := p.all(NoSpace, stageProtected, func() excess { return ofRoom(inv.Space, p.free(), lim.Room) }, lim.Room != disk.Size{})
 	if lim.guessedFor != nil {
@@ -40,7 +42,10 @@ const mostEvictions = 10_000
 type stage int
 
 const (
-	stageDiscards stage = iota
+	// stageTooLarge has the idle clones that exceed a limit in bytes on their own, each
+	// after its discards. Each that goes is reason enough: without it the others fit.
+	stageTooLarge stage = iota
+	stageDiscards
 	stageUnneeded
 	stageWarm
 	stageIdle
@@ -57,8 +62,8 @@ type planner struct {
 	plan Plan
 
 	clones []clone
-	items  []item // the parts
-	used   disk.Size
+	items  []item    // the parts
+	used   disk.Size // what counts for MAX_SIZE
 	freed  disk.Size
 	going  []going
 	why    []why
@@ -94,8 +99,9 @@ type going struct {
 
 // why is what evictions have in common.
 type why struct {
-	reason Reason
-	text   string
+	reason   Reason
+	text     string
+	tooLarge bool // the eviction is that of a TooLarge, or of a discard that stands on it
 }
 
 // clone is what the planner knows of one.
@@ -104,11 +110,20 @@ type clone struct {
 	first    int       // the number of its first part
 	left     disk.Size // all that is there
 	core     disk.Size // what every mount needs
+	own      disk.Size // what goes with the clone alone, or once the clone is idle
 	discards int       // that are there
 	hold     Hold      // its own, or one of a part that it can't go with
-	exempt   Hold      // JustMade or ExceedsAll: not for MAX_SIZE
+	exempt   Hold      // JustMade or ExceedsAll: it does not go for MAX_SIZE
 	alone    Hold      // likewise for SUBJECT_MAX_SIZE
 	gone     bool
+}
+
+// counted is what counts for a limit that the clone is exempt from in this way.
+func (c *clone) counted(exempt Hold) disk.Size {
+	if exempt == ExceedsAll {
+		return c.left.Sub(c.own)
+	}
+	return c.left
 }
 
 func newPlanner(inv Inventory, lim Limits) *planner {
@@ -122,10 +137,7 @@ func newPlanner(inv Inventory, lim Limits) *planner {
 	for i := range p.clones {
 		c := &p.clones[i]
 		p.look(i)
-		p.used = p.used.Add(c.left)
-		if c.exempt == ExceedsAll {
-			p.used = p.used.Sub(c.core)
-		}
+		p.used = p.used.Add(c.counted(c.exempt))
 	}
 	p.plan.Used, p.plan.Trash, p.plan.Space = p.used, inv.Trash, inv.Space
 	return p
@@ -147,7 +159,7 @@ func inOrder(clones []Clone) []*Clone {
 // look sums up a clone.
 func (p *planner) look(i int) {
 	c := &p.clones[i]
-	c.left, c.core, c.hold = c.Size, c.Size, c.Held
+	c.left, c.core, c.own, c.hold = c.Size, c.Size, c.Size, c.Held
 	for n := range c.Parts {
 		part := &c.Parts[n]
 		c.left = c.left.Add(part.Size)
@@ -168,13 +180,16 @@ func (p *planner) look(i int) {
 		if part.Held != Free {
 			class = never
 		}
+		if class == never || class == warm {
+			c.own = c.own.Add(part.Size)
+		}
 		p.items[c.first+n] = item{part.Size.Bytes, part.Size.Inodes, uint32(i), p.age(part.Used), class, false}
 		// A layer under a discard goes with the clone, once the discard has gone; and
-		// so does what could not be evicted alone.
+		// so does what could not be evicted alone, but for a discard.
 		switch {
 		case part.Kind == Upper:
 			c.hold = c.hold.and(part.Held.or(Leased))
-		case part.Held != Pinned && part.Held != Failed:
+		case part.Kind == Discard || part.Held != Pinned && part.Held != Failed:
 			c.hold = c.hold.and(part.Held)
 		}
 	}
@@ -185,16 +200,29 @@ func (p *planner) look(i int) {
 	c.alone = p.tooLarge(c, SubjectMaxSize, p.lim.SubjectMaxSize, c.alone)
 }
 
-// tooLarge returns ExceedsAll for a clone that a limit has no room for even when it
-// is alone, and otherwise what else exempts it.
+// tooLarge names a clone that a limit has no room for even when it is alone. It
+// returns ExceedsAll while the clone is in use or was a moment ago, and otherwise
+// what else exempts it.
 func (p *planner) tooLarge(c *clone, r Reason, limit int64, otherwise Hold) Hold {
-	if limit <= 0 || c.core.Bytes <= limit {
+	if !c.exceeds(limit) {
 		return otherwise
 	}
-	p.plan.TooLarge = append(p.plan.TooLarge, TooLarge{
-		Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Size: c.core.Bytes, Limit: limit, Reason: r,
-	})
-	return ExceedsAll
+	p.plan.TooLarge = append(p.plan.TooLarge, p.describeTooLarge(c, r, limit))
+	// Between two mounts that follow one another it stays, or each would clone again.
+	if c.hold != Free || duration(p.age(c.used())) < p.lim.Grace {
+		return ExceedsAll
+	}
+	return otherwise
+}
+
+// exceeds reports whether a limit in bytes has no room for the clone even when it
+// is alone. A limit of 0 has room for all.
+func (c *clone) exceeds(limit int64) bool { return limit > 0 && c.core.Bytes > limit }
+
+func (p *planner) describeTooLarge(c *clone, r Reason, limit int64) TooLarge {
+	return TooLarge{
+		Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Size: c.core.Bytes, Limit: limit, Reason: r, Grace: p.lim.Grace,
+	}
 }
 
 // age is how many seconds ago something was; what lies in the future was now.
@@ -208,17 +236,9 @@ func (p *planner) free() disk.Size { return p.inv.Space.Free.Add(p.inv.Trash).Ad
 // used is when somebody last used the clone.
 func (c *clone) used() int64 { return max(c.Used, c.Made) }
 
-// canGo reports whether nothing speaks against evicting the whole clone. A discard
-// that is not gone does: it stands on the clone's layers.
-func (c *clone) canGo() bool { return !c.gone && c.hold == Free && c.discards == 0 }
-
-// canStop reports whether only work that nobody waits for keeps the clone. Its
-// eviction cancels that.
-func (c *clone) canStop() bool { return !c.gone && c.hold == Working && c.discards == 0 }
-
 // because returns a reason for evictPart and evictClone.
 func (p *planner) because(r Reason, text string) uint16 {
-	p.why = append(p.why, why{r, text})
+	p.why = append(p.why, why{reason: r, text: text})
 	return uint16(len(p.why) - 1)
 }
 
@@ -241,11 +261,15 @@ func (p *planner) evictPart(n uint32, why uint16) {
 	it := &p.items[n]
 	c, size := &p.clones[it.owner], disk.Size{Bytes: it.bytes, Inodes: it.inodes}
 	it.gone = true
+	before := c.counted(c.exempt)
 	c.left = c.left.Sub(size)
-	if it.class == discard {
+	switch it.class {
+	case discard:
 		c.discards--
+	case warm:
+		c.own = c.own.Sub(size)
 	}
-	p.used, p.freed = p.used.Sub(size), p.freed.Add(size)
+	p.used, p.freed = p.used.Sub(before.Sub(c.counted(c.exempt))), p.freed.Add(size)
 	p.going = append(p.going, going{n, why, false})
 }
 
@@ -253,10 +277,7 @@ func (p *planner) evictPart(n uint32, why uint16) {
 func (p *planner) evictClone(n uint32, why uint16) {
 	c := &p.clones[n]
 	c.gone = true
-	if c.exempt == ExceedsAll {
-		p.used = p.used.Add(c.core) // it was not counted
-	}
-	p.used, p.freed = p.used.Sub(c.left), p.freed.Add(c.left)
+	p.used, p.freed = p.used.Sub(c.counted(c.exempt)), p.freed.Add(c.left)
 	p.going = append(p.going, going{n, why, true})
 }
 
@@ -264,7 +285,8 @@ func (p *planner) evictClone(n uint32, why uint16) {
 func (p *planner) evictions() []Eviction {
 	list := make([]Eviction, len(p.going))
 	for i, g := range p.going {
-		e := Eviction{Reason: p.why[g.why].reason, Text: p.why[g.why].text}
+		why := p.why[g.why]
+		e := Eviction{Reason: why.reason, Text: why.text, TooLarge: why.tooLarge}
 		if g.whole {
 			c := &p.clones[g.n]
 			e.Kind, e.Subject, e.Clone, e.Size, e.Unused = WholeClone, c.Subject, c.Key, c.left, duration(p.age(c.used()))
@@ -282,6 +304,7 @@ func (p *planner) evictions() []Eviction {
 // target is a limit and what may go for it.
 type target struct {
 	reason   Reason
+	bytes    int64 // the limit, if it is one of bytes
 	subject  string
 	from, to int // clones
 	last     stage
@@ -295,6 +318,14 @@ func (p *planner) all(r Reason, last stage, e func() excess, active bool) target
 	return target{reason: r, to: len(p.clones), last: last, excess: e, active: active}
 }
 
+// exempt says why the limit has a clone stay; Free if it does not.
+func (t target) exempt(c *clone) Hold {
+	if t.reason == SubjectMaxSize {
+		return c.alone
+	}
+	return c.exempt
+}
+
 // relieve evicts, stage by stage and by least recent use, until the mark below the
 // limit is reached; and says what is missing if the limit is still exceeded then.
 func (p *planner) relieve(t target) {
@@ -304,6 +335,9 @@ func (p *planner) relieve(t target) {
 	text := t.text(p)
 	why := p.because(t.reason, text)
 	first := stageDiscards
+	if t.bytes > 0 {
+		first = stageTooLarge
+	}
 	if t.last == stageProtected && t.excess().less(p.evictable()).over() {
 		first = stageUnneeded // work is not lost for what can't be reached
 	}
@@ -317,6 +351,10 @@ func (p *planner) relieve(t target) {
 			if p.full() {
 				return
 			}
+			if s == stageTooLarge {
+				p.evictTooLarge(n, t)
+				continue
+			}
 			if s < stageIdle {
 				p.evictPart(n, why)
 				continue
@@ -328,10 +366,28 @@ func (p *planner) relieve(t target) {
 			}
 			p.evictClone(n, why)
 		}
+		if s == stageTooLarge && !t.excess().over() {
+			return // without these the others are within the limit: none goes for the mark
+		}
 	}
 	if e := t.excess(); e.over() {
 		p.plan.Missing = append(p.plan.Missing, Missing{Reason: t.reason, Subject: t.subject, Size: e.missing(), Text: text})
 	}
+}
+
+// evictTooLarge plans the eviction of a clone that exceeds the limit on its own,
+// and before of its discards, without which it can't go.
+func (p *planner) evictTooLarge(n uint32, t target) {
+	why := p.because(t.reason, p.describeTooLarge(&p.clones[n], t.reason, t.bytes).String())
+	p.why[why].tooLarge = true
+	discards := p.partsOf(discard, int(n), int(n)+1, 0, nil)
+	for d, ok := discards.next(); ok; d, ok = discards.next() {
+		if p.full() {
+			return
+		}
+		p.evictPart(d.number(), why)
+	}
+	p.evictClone(n, why)
 }
 
 // text says how a limit is exceeded.
@@ -361,15 +417,12 @@ func (p *planner) subjects() {
 		to, used := from, int64(0)
 		for ; to < len(p.clones) && p.clones[to].Subject == subject; to++ {
 			if c := &p.clones[to]; !c.gone {
-				used += c.left.Bytes
-				if c.alone == ExceedsAll {
-					used -= c.core.Bytes
-				}
+				used += c.counted(c.alone).Bytes
 			}
 		}
 		before := p.freed.Bytes
 		p.relieve(target{
-			reason: SubjectMaxSize, subject: subject, from: from, to: to, last: stageIdle, active: true,
+			reason: SubjectMaxSize, bytes: p.lim.SubjectMaxSize, subject: subject, from: from, to: to, last: stageIdle, active: true,
 			excess: func() excess { return ofBytes(used-(p.freed.Bytes-before), p.lim.SubjectMaxSize) },
 		})
 		from = to

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 )
@@ -111,11 +112,25 @@ func TestDecide(t *testing.T) {
 		{"a clone just made, nothing else", max100, big, 0, "t/a 1m 90 new\n t/b 1m 20 leased", "", "max_size 10"},
 		{"a clone made a while ago", max100, big, 0, "t/a 6m 90 new\n t/b 30s 20", "max_size t/a", ""},
 		{"a clone just mounted has no grace", max100, big, 0, "t/a 1m 90\n t/b 30s 20", "max_size t/a", ""},
-		{"a clone larger than the limit is not evicted, and evicts nobody", max100, big, 0, "t/a 2h 101\n t/b 3h 99", "", ""},
-		{"its needed layers are its own", max100, big, 0, "t/a 2h 50; tree x 2h 51 needed\n t/b 3h 99", "", ""},
+		{"a clone larger than the limit goes first", max100, big, 0, "t/a 2h 101\n t/b 3h 99; discard d 9h 1", "max_size t/a", ""},
+		{"each that is", max100, big, 0, "t/a 2h 101\n t/b 1h 20\n t/c 3h 200\n t/d 9h 70", "max_size t/c, max_size t/a", ""},
+		{"and then what else is too much", max100, big, 0, "t/a 2h 101\n t/b 3h 60\n t/c 4h 60", "max_size t/a, max_size t/c", ""},
+		{"its discards go before it, and no others", max100, big, 0,
+			"t/a 2h 101; discard d 2h 5; discard e 3h 5; tree x 3h 5 pinned\n t/b 3h 50; discard f 9h 5", "max_size t/a/e, max_size t/a/d, max_size t/a", ""},
+		{"its needed layers are its own", max100, big, 0, "t/a 2h 50; tree x 2h 51 needed\n t/b 3h 99", "max_size t/a", ""},
 		{"its caches are not", max100, big, 0, "t/a 2h 60; cache c 2h 60", "max_size t/a/c", ""},
 		{"it goes by TTL", max100, big, 0, "t/a 8d 101\n t/b 3h 99", "ttl t/a", ""},
-		{"the others have the limit to themselves", max100, big, 0, "t/a 2h 101\n t/b 3h 60\n t/c 4h 60", "max_size t/c", ""},
+		{"between two mounts it stays, and evicts nobody", max100, big, 0,
+			"t/a 299s 101; cache c 9h 99; warm w 9h 99\n t/b 3h 99", "", ""},
+		{"likewise before the first", max100, big, 0, "t/a 1m 101 new\n t/b 3h 99", "", ""},
+		{"after a while it goes", max100, big, 0, "t/a 5m 101; cache c 1s 99; warm w 1s 99\n t/b 3h 99", "max_size t/a", ""},
+		{"in use it stays, and evicts nobody", max100, big, 0,
+			"t/a 2h 101; upper u 2h 500 leased; cache c 9h 99; warm w 9h 99 pinned; tree x 9h 99 needed pinned\n t/b 3h 99", "", ""},
+		{"its discards and what nothing needs count all the same", max100, big, 0,
+			"t/a 2h 101 leased; discard d 2h 5; tree x 3h 5\n t/b 3h 99", "max_size t/a/d, max_size t/a/x", ""},
+		{"kept likewise", max100, big, 0, "t/a 2h 101; upper u 2h 50 kept\n t/b 3h 99", "", ""},
+		{"with a discard that is being restored likewise", max100, big, 0, "t/a 2h 101; discard d 2h 5 restoring\n t/b 3h 99", "", ""},
+		{"with a discard that could not be evicted likewise", max100, big, 0, "t/a 2h 101; discard d 2h 5 failed; discard e 2h 1\n t/b 3h 99", "", ""},
 
 		// SUBJECT_MAX_SIZE.
 		{"a subject above its limit", subject100, big, 0, "a/1 1h 60\n a/2 2h 60\n b/1 9h 90", "subject_max_size a/2", ""},
@@ -123,7 +138,10 @@ func TestDecide(t *testing.T) {
 		{"two subjects above", subject100, big, 0, "b/1 1h 60\n a/1 1h 60\n a/2 2h 60\n b/2 2h 60", "subject_max_size a/2, subject_max_size b/2", ""},
 		{"a subject's stages", subject100, big, 0, "a/1 1h 60; discard d 1h 10\n a/2 2h 30; cache c 2h 15\n b/1 9h 90; discard d 9h 9", "subject_max_size a/1/d, subject_max_size a/2/c", ""},
 		{"a subject that holds too much", subject100, big, 0, "a/1 1h 60 leased; upper u 1h 60 leased vx\n b/1 2h 50", "", "subject_max_size 20"},
-		{"a clone larger than its subject's limit", subject100, big, 0, "a/1 2h 101\n a/2 3h 60", "", ""},
+		{"a clone larger than its subject's limit", subject100, big, 0, "a/1 2h 101\n a/2 3h 60\n b/1 1h 101", "subject_max_size a/1, subject_max_size b/1", ""},
+		{"that is in use", subject100, big, 0, "a/1 2h 101 leased; cache c 2h 70\n a/2 3h 60", "", ""},
+		{"that was a moment ago", subject100, big, 0, "a/1 4m 101; cache c 2h 70\n a/2 3h 60", "", ""},
+		{"that counts for all", limit(func(l *Limits) { l.SubjectMaxSize, l.MaxSize = 100, 160 }), big, 0, "a/1 4m 101\n b/1 3h 60", "max_size b/1", ""},
 		{"a subject before all", limit(func(l *Limits) { l.SubjectMaxSize, l.MaxSize = 100, 150 }), big, 0,
 			"a/1 1h 60\n a/2 2h 60\n b/1 9h 81\n c/1 8h 10", "subject_max_size a/2, max_size b/1", ""},
 		{"TTL before all", max100, big, 0, "t/a 8d 50\n t/b 2h 60", "ttl t/a", ""},
@@ -139,7 +157,8 @@ func TestDecide(t *testing.T) {
 		{"nor where more of it is held", free10, space(1000, 10, 0, 0), 0, "t/a 1h 100; discard d 1h 10; discard e 1h 10 restoring", "", "min_free 90"},
 		{"it goes if that helps", free10, space(1000, 10, 0, 0), 0, "t/a 1h 80; discard d 1h 10\n o/hungry 1h 5 leased; upper u 1h 900 leased", "min_free t/a/d, min_free t/a", ""},
 		{"what can't be reached in inodes likewise", free10, space(1000, 500, 100, 5), 0, "t/a 1h 500/2; discard d 1h 10/2", "", "min_free 0"},
-		{"a clone larger than MAX_SIZE goes for it", limit(func(l *Limits) { l.MinFree, l.MaxSize = 0.1, 100 }), space(1000, 10, 0, 0), 0, "t/a 1h 110\n t/b 2h 20", "min_free t/b, min_free t/a", ""},
+		{"a clone larger than MAX_SIZE that was just used goes for it, last", limit(func(l *Limits) { l.MinFree, l.MaxSize = 0.1, 100 }), space(1000, 10, 0, 0), 0,
+			"t/a 1m 110; cache c 1m 1\n t/b 2s 20", "min_free t/a/c, min_free t/b, min_free t/a", ""},
 		{"a clone just made goes for it, last", free10, space(1000, 50, 0, 0), 0, "t/a 1m 110 new\n t/b 2s 20", "min_free t/b, min_free t/a", ""},
 		{"a leased one does not", free10, space(1000, 50, 0, 0), 0, "t/a 1m 110 leased\n t/b 2s 20 kept\n t/c 9h 9 pending\n t/d 9h 9 restoring\n t/e 9h 9 busy", "", "min_free 50"},
 		{"MAX_SIZE before MIN_FREE", limit(func(l *Limits) { l.MinFree, l.MaxSize = 0.1, 100 }), space(1000, 60, 0, 0), 0, "t/a 1h 60\n t/b 2h 60", "max_size t/b", ""},
@@ -189,7 +208,7 @@ func TestDecide(t *testing.T) {
 func TestTexts(t *testing.T) {
 	inv := scene(t, "a/1 9d 90; discard d 30h 5\n a/2 2d 2000 leased; tree x 8d 70; upper u 1h 1100 leased vwork\n b/1 2h 600")
 	inv.Space = space(10_000, 100, 1000, 10)
-	p := Decide(inv, Limits{TTL: 7 * day, DiscardTTL: day, SubjectMaxSize: 1024, MaxSize: 2048, MinFree: .5, Room: disk.Size{Bytes: 9000, Inodes: 1}})
+	p := Decide(inv, Limits{TTL: 7 * day, DiscardTTL: day, SubjectMaxSize: 1024, MaxSize: 2048, Grace: 10 * time.Minute, MinFree: .5, Room: disk.Size{Bytes: 9000, Inodes: 1}})
 	var got []string
 	for _, e := range p.Evictions {
 		got = append(got, e.Text)
@@ -206,11 +225,10 @@ func TestTexts(t *testing.T) {
 		"nobody used it for longer than TTL=7 days",
 		"nothing needed it for longer than TTL=7 days",
 		"the clones take 3.6 KiB, MAX_SIZE is 2.0 KiB",
-		`the clones of subject "a" take 1.1 KiB, SUBJECT_MAX_SIZE is 1.0 KiB`,
 		"the clones take 3.6 KiB, MAX_SIZE is 2.0 KiB",
 		"865 B and 14 inodes of 9.8 KiB and 1000 are free, MIN_FREE is 50%",
 		"8.8 KiB and 1 inodes are needed, 865 B and 14 are free",
-		`the clone of https://host/a/2 for subject "a" takes 2.0 KiB, which is more than SUBJECT_MAX_SIZE=1.0 KiB on its own: it is not evicted for it; raise SUBJECT_MAX_SIZE, or make its volumes with filter=blob:none, depth or sparse`,
+		`the clone of https://host/a/2 for subject "a" takes 2.0 KiB, which is more than SUBJECT_MAX_SIZE=1.0 KiB on its own: it is evicted when nobody has used it for 10m0s, and its next mount clones again; raise SUBJECT_MAX_SIZE, or make its volumes with filter=blob:none, depth or sparse`,
 		`held by the clone of https://host/a/2 for subject "a" (2.0 KiB, in use by a container), what was written to volume "vwork" (1.1 KiB, in use by a container)`,
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -11,26 +11,26 @@ import (
 // candidates lists what may go in a stage, longest unused first.
 func (p *planner) candidates(s stage, t target) *queue {
 	switch s {
+	case stageTooLarge:
+		return p.idleClones(t.from, t.to, func(c *clone) bool { return c.exceeds(t.bytes) && t.exempt(c) == Free })
 	case stageDiscards:
 		from, to := t.from, t.to
 		if t.discardsOf != nil {
 			from, to = p.of(*t.discardsOf)
 		}
-		return p.partsOf(discard, from, to, 0)
+		return p.partsOf(discard, from, to, 0, nil)
 	case stageUnneeded:
-		return p.partsOf(unneeded, t.from, t.to, 0)
+		return p.partsOf(unneeded, t.from, t.to, 0, nil)
 	case stageWarm:
-		return p.partsOf(warm, t.from, t.to, 0)
+		return p.partsOf(warm, t.from, t.to, 0, func(c *clone) bool {
+			return c.hold == Free && (t.bytes == 0 || t.exempt(c) != ExceedsAll) // which does not count
+		})
 	}
-	return p.idleClones(t.from, t.to, func(c *clone) bool {
-		if c.canStop() {
-			return s == stageProtected
+	return p.clonesWhere(t.from, t.to, func(c *clone) bool {
+		if c.hold == Working {
+			return s == stageProtected && c.discards == 0
 		}
-		exempt := c.exempt
-		if t.reason == SubjectMaxSize {
-			exempt = c.alone
-		}
-		return (exempt == Free) != (s == stageProtected)
+		return c.hold == Free && c.discards == 0 && (t.exempt(c) == Free) != (s == stageProtected)
 	})
 }
 
@@ -71,19 +71,26 @@ func (p *planner) of(subject string) (from, to int) {
 	return from, to
 }
 
+// idleClones lists the clones in a range that nothing holds, of those that may says.
+// A discard holds none, and has to go before its clone: it stands on its layers.
 func (p *planner) idleClones(from, to int, may func(*clone) bool) *queue {
+	return p.clonesWhere(from, to, func(c *clone) bool { return c.hold == Free && may(c) })
+}
+
+// clonesWhere lists the clones in a range that may says.
+func (p *planner) clonesWhere(from, to int, may func(*clone) bool) *queue {
 	var list []candidate
 	for i := from; i < to; i++ {
-		if c := &p.clones[i]; (c.canGo() || c.canStop()) && may(c) {
+		if c := &p.clones[i]; !c.gone && may(c) {
 			list = append(list, newCandidate(p.age(c.used()), i))
 		}
 	}
 	return newQueue(list, nil)
 }
 
-// partsOf lists the parts of a class that may go, of the clones in a range, that
-// nobody used for the given time.
-func (p *planner) partsOf(c class, from, to int, unused time.Duration) *queue {
+// partsOf lists the parts of a class that may go, that nobody used for the given
+// time, of the clones in a range: those that may says, or all where it is nil.
+func (p *planner) partsOf(c class, from, to int, unused time.Duration, may func(*clone) bool) *queue {
 	if from == to {
 		return newQueue(nil, nil)
 	}
@@ -95,7 +102,7 @@ func (p *planner) partsOf(c class, from, to int, unused time.Duration) *queue {
 		if it.class != c || it.gone || duration(it.age) < unused {
 			continue
 		}
-		if owner := &p.clones[it.owner]; owner.gone || c == warm && owner.hold != Free {
+		if owner := &p.clones[it.owner]; owner.gone || may != nil && !may(owner) {
 			continue
 		}
 		list = append(list, newCandidate(it.age, first+n))
@@ -109,7 +116,7 @@ func (p *planner) expire() {
 	for i := range p.clones {
 		total += p.clones[i].discards
 	}
-	p.due(p.partsOf(discard, 0, len(p.clones), p.lim.DiscardTTL), total, p.lim.DiscardTTL, p.evictPart,
+	p.due(p.partsOf(discard, 0, len(p.clones), p.lim.DiscardTTL, nil), total, p.lim.DiscardTTL, p.evictPart,
 		p.because(Expired, "it ended longer ago than DISCARD_TTL="+days(p.lim.DiscardTTL)))
 }
 
@@ -118,7 +125,9 @@ func (p *planner) idle() {
 	if p.lim.TTL <= 0 {
 		return
 	}
-	list := p.idleClones(0, len(p.clones), func(c *clone) bool { return c.canGo() && duration(p.age(c.used())) >= p.lim.TTL })
+	list := p.idleClones(0, len(p.clones), func(c *clone) bool {
+		return c.discards == 0 && duration(p.age(c.used())) >= p.lim.TTL
+	})
 	p.due(list, len(p.clones), p.lim.TTL, p.evictClone, p.because(TTL, "nobody used it for longer than TTL="+days(p.lim.TTL)))
 }
 
@@ -128,7 +137,7 @@ func (p *planner) stale() {
 	if p.lim.TTL <= 0 {
 		return
 	}
-	list := p.partsOf(unneeded, 0, len(p.clones), p.lim.TTL)
+	list := p.partsOf(unneeded, 0, len(p.clones), p.lim.TTL, nil)
 	why := p.because(Unneeded, "nothing needed it for longer than TTL="+days(p.lim.TTL))
 	for c, ok := list.next(); ok && !p.full(); c, ok = list.next() {
 		p.evictPart(c.number(), why)

@@ -49,7 +49,7 @@ func (j *Janitor) sweepFor(ctx context.Context, lim Limits) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	j.observe(inv, r.Left)
+	j.observe(inv, r)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.last = r

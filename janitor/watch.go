@@ -35,11 +35,17 @@ type watch struct {
 type named struct {
 	Finding
 	said int64
+	// until is when something that has gone is forgotten; zero: it is there.
+	until time.Time
 }
 
 // again is by how much something must have grown to be said again: each doubling is
 // news, each sweep is not.
 const again = 2
+
+// rememberTooLarge is how long the eviction of a clone that is too large is a
+// finding. Without it nothing would say why each mount of a volume clones again.
+const rememberTooLarge = 24 * time.Hour
 
 // Findings returns what the last sweep found.
 func (j *Janitor) Findings() []Finding {
@@ -52,13 +58,25 @@ func (j *Janitor) Findings() []Finding {
 	return list
 }
 
-// observe compares what a sweep has left with what was known before, and says what
-// has changed.
-func (j *Janitor) observe(inv Inventory, left Plan) {
-	found := j.findLimits(left)
-	uppers := j.findUppers(inv, left, found)
+// observe compares what a sweep has done and left with what was known before, and
+// says what has changed. inv is of after the sweep.
+func (j *Janitor) observe(inv Inventory, r Report) {
+	found := j.findLimits(r.Left)
+	for _, e := range r.Evicted {
+		if e.TooLarge && e.Kind == WholeClone {
+			found[keyTooLarge(e.Reason, e.Clone)] = named{
+				Finding: Finding{Reason: e.Reason, Clone: e.Clone, Size: e.Size, Text: e.Text}, until: inv.Now.Add(rememberTooLarge),
+			}
+		}
+	}
+	uppers := j.findUppers(inv, r.Left, found)
 	var events []Event
 	j.mu.Lock()
+	for key, f := range j.watch.named {
+		if _, still := found[key]; !still && inv.Now.Before(f.until) {
+			found[key] = f
+		}
+	}
 	for key, f := range found {
 		before, known := j.watch.named[key]
 		f.Since, f.said = inv.Now, before.said
@@ -100,7 +118,7 @@ func (f Finding) event(t EventType, now time.Time) Event {
 func (j *Janitor) findLimits(left Plan) map[string]named {
 	found := make(map[string]named)
 	for _, l := range left.TooLarge {
-		found[fmt.Sprint("large ", l.Reason, " ", l.Clone)] = named{Finding: Finding{
+		found[keyTooLarge(l.Reason, l.Clone)] = named{Finding: Finding{
 			Reason: l.Reason, Clone: l.Clone, Size: disk.Size{Bytes: l.Size}, Text: l.String(),
 		}}
 	}
@@ -112,6 +130,8 @@ func (j *Janitor) findLimits(left Plan) map[string]named {
 	}
 	return found
 }
+
+func keyTooLarge(r Reason, clone string) string { return fmt.Sprint("large ", r, " ", clone) }
 
 // findUppers adds the volumes whose workspaces are too large, and returns the size
 // of all workspaces.

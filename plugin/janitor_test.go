@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/go-plugins-helpers/volume"
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/admin"
@@ -239,6 +240,46 @@ func TestMaxSize(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(b.at.data, "clones", "0")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory of an evicted clone's subject: %v", err)
+	}
+}
+
+// TestTheCapIsACap: clones that are larger than MAX_SIZE on their own stay while they
+// are in use, and for a while after that. Then they go, and Status says why.
+func TestTheCapIsACap(t *testing.T) {
+	b := newBudget(t, true)
+	for _, subject := range []string{"worked", "removed", "mounted"} {
+		b.use(subject, subject == "worked")
+		b.pass(time.Minute)
+	}
+	if err := b.call(t.Context(), "VolumeDriver.Remove", volume.RemoveRequest{Name: "removed"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	smallest := int64(1 << 60)
+	for _, c := range b.settled() {
+		smallest = min(smallest, c.Size.Bytes-c.Parts["discard"].Bytes)
+	}
+	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", smallest/2))
+	b.mount("mounted", "2")
+	b.expect("between two mounts", b.sweep())
+	b.pass(11 * time.Minute)
+	b.expect("when nobody has used them for a while", b.sweep(),
+		"max_size discard worked", "max_size clone worked", "max_size clone removed")
+	if clones := b.settled(); len(clones) != 1 || clones["mounted"].Held != janitor.Leased {
+		t.Errorf("left: %+v", clones)
+	}
+	for _, name := range []string{"mounted", "worked"} {
+		warnings := fmt.Sprint(b.get(name).Status["warnings"])
+		if !strings.Contains(warnings, "on its own: it is evicted when nobody has used it for 10m0s, and its next mount clones again") {
+			t.Errorf("%s: warnings %s", name, warnings)
+		}
+	}
+	b.unmount("mounted", "2")
+	b.settled()
+	b.expect("at the end of a long use", b.sweep())
+	b.pass(11 * time.Minute)
+	b.expect("and a while after that", b.sweep(), "max_size clone mounted")
+	if list, err := b.admin.Clones(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("left: %+v, %v", list, err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Kind classifies a failure of git by what its user can do about it.
@@ -119,7 +121,10 @@ func KindOf(err error) Kind {
 func newError(op, url, stderr string, err error, filled bool) *Error {
 	e := &Error{Op: op, URL: url, Kind: KindOther, Stderr: stderr, Err: err}
 	var silent silentError
+	var limit *work.LimitError
 	switch {
+	case errors.As(err, &limit):
+		e.Kind, e.Detail = KindLimit, limit.Error()
 	case errors.As(err, &silent):
 		e.Kind, e.Detail = KindTimeout, silent.Error()
 	case errors.Is(err, context.DeadlineExceeded):

@@ -37,8 +37,8 @@ type Git struct {
 
 	scheduler                 *work.Scheduler
 	workTimeout, fetchTimeout time.Duration
-	memory            int64 // bytes that a child may have
-	workCPU, fetchCPU time.Duration
+	memory                    int64 // bytes that a child may have
+	workCPU, fetchCPU         time.Duration
 }
 
 // Config says how git is run.

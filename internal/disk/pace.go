@@ -16,8 +16,11 @@ const slice = 5 * time.Millisecond
 type Pace struct {
 	rest  atomic.Int64 // rest for each work, in hundredths
 	wake  chan struct{}
-	began time.Time
 	calls int
+	// since is when it last looked at the clock; zero while it is stopped.
+	since time.Time
+	// worked is the time at work since the last rest, in this walk and those before.
+	worked time.Duration
 }
 
 // NewPace returns a Pace that rests percent of the time that it worked: 300 is a
@@ -38,28 +41,49 @@ func (p *Pace) SetRest(percent int64) {
 }
 
 // Pause is called before each piece of work, and rests when it is time to. The
-// error is the context's. A nil Pace never rests.
+// first call after a stop starts the clock. The error is the context's. A nil Pace
+// never rests.
 func (p *Pace) Pause(ctx context.Context) error {
-	if p == nil || p.rest.Load() == 0 {
+	if p == nil {
+		return ctx.Err()
+	}
+	rest := p.rest.Load()
+	if rest == 0 { // work at full speed is not rested for later
+		p.since, p.worked, p.calls = time.Time{}, 0, 0
 		return ctx.Err()
 	}
 	if p.calls++; p.calls%16 != 1 {
 		return ctx.Err()
 	}
-	worked := time.Since(p.began)
-	if p.began.IsZero() || worked < slice {
-		if p.began.IsZero() {
-			p.began = time.Now()
-		}
+	p.count()
+	p.since = time.Now()
+	if p.worked < slice {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(worked * time.Duration(p.rest.Load()) / 100)
+	timer := time.NewTimer(p.worked * time.Duration(rest) / 100)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	case <-p.wake:
 	}
-	p.began = time.Now()
+	p.since, p.worked = time.Now(), 0
 	return ctx.Err()
+}
+
+// stop ends the work of a walk: the time until the next one is not work. A nil Pace
+// does nothing.
+func (p *Pace) stop() {
+	if p == nil {
+		return
+	}
+	p.count()
+	p.since, p.calls = time.Time{}, 0
+}
+
+// count adds the time since it last looked at the clock to the work.
+func (p *Pace) count() {
+	if !p.since.IsZero() {
+		p.worked += time.Since(p.since)
+	}
 }

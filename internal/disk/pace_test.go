@@ -1,6 +1,9 @@
 package disk
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,3 +32,51 @@ func TestPaceRestsInProportion(t *testing.T) {
 		}
 	})
 }
+
+// Time between two walks is not work, nor is what was done at full speed.
+func TestPaceCountsWorkAlone(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 40 {
+		must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace(300)
+		walk := func(each time.Duration) time.Duration {
+			began := time.Now()
+			must(t, Walk(t.Context(), dir, slowVisitor(each), p))
+			return time.Since(began)
+		}
+		walk(0) // a rest after NewPace would end at once
+		for range 5 {
+			time.Sleep(20 * time.Second)
+			if got := walk(0); got != 0 {
+				t.Errorf("after 20 s without work a walk that takes no time rested %v", got)
+			}
+		}
+		p.SetRest(0)
+		if got, want := walk(time.Second), 41*time.Second; got != want {
+			t.Errorf("at full speed it took %v, want %v", got, want)
+		}
+		p.SetRest(300)
+		walk(0)
+		// Walks that are each shorter than a slice rest too, at last.
+		began := time.Now()
+		for range 400 {
+			walk(time.Millisecond / 10)
+		}
+		worked := 400 * 41 * time.Millisecond / 10
+		if got := time.Since(began) - worked; got < 2*worked || got > 4*worked {
+			t.Errorf("rested %v of %v of work in short walks, want about three times as long", got, worked)
+		}
+	})
+}
+
+// slowVisitor takes so long for each entry.
+type slowVisitor time.Duration
+
+func (v slowVisitor) Visit(e Entry) bool {
+	time.Sleep(time.Duration(v))
+	return e.Depth == 0
+}
+func (slowVisitor) Leave(Entry)       {}
+func (slowVisitor) Skip(Entry, error) {}

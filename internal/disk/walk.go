@@ -103,6 +103,7 @@ func Walk(ctx context.Context, path string, v Visitor, pace *Pace) error {
 	if !v.Visit(top) {
 		return nil
 	}
+	defer pace.stop()
 	w := &walk{v: v}
 	defer w.close()
 	w.enter(top, 0, 0)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
-
 	"github.com/helmdeck/repos/internal/failpoint"
 )
 
@@ -42,30 +41,38 @@ func (t *Trash) work(ctx context.Context) {
 			timer.Stop()
 			continue
 		}
-		failpoint.Hit("trash/remove/begun")
-		r := work.remove(turn, e.path, t.pace)
-		over := turn.Err() != nil
+		t.delete(ctx, turn, e)
 		end()
-		failpoint.Hit("trash/remove/done")
-		if r.Err != nil && ctx.Err() != nil {
+	}
+}
+
+// delete gives an entry its turn, and says what becomes of it.
+func (t *Trash) delete(ctx, turn context.Context, e *entry) {
+	failpoint.Hit("trash/remove/begun")
+	r := e.work.remove(turn, e.path, t.pace)
+	over := turn.Err() != nil
+	failpoint.Hit("trash/remove/done")
+	if r.Err != nil && ctx.Err() != nil {
+		return
+	}
+	r.Entry = e.path
+	if r.Err != nil && over && !errors.Is(r.Err, ErrLater) {
+		if t.goOn(e) {
 			return
 		}
-		r.Entry = e.path
-		if r.Err != nil && over && !errors.Is(r.Err, ErrLater) {
-			r.Err = later(r.Err)
-		}
-		if errors.Is(r.Err, ErrLater) {
-			if e.fresh() { // it is said once
-				t.report(r)
-			}
-			t.putBack(e)
-			continue
-		}
-		var stuck disk.Size
-		if r.Err != nil {
-			stuck = t.sizeOf(ctx, e.path)
-		}
-		t.report(r)
-		t.done(e, stuck)
+		r.Err = later(r.Err)
 	}
+	if errors.Is(r.Err, ErrLater) {
+		if e.fresh() { // it is said once
+			t.report(r)
+		}
+		t.putBack(e)
+		return
+	}
+	var stuck disk.Size
+	if r.Err != nil {
+		stuck = t.sizeOf(ctx, e.path)
+	}
+	t.report(r)
+	t.done(e, stuck)
 }

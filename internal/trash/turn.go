@@ -10,8 +10,9 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// ErrLater is reported once of an entry that can't be emptied in its turn, for
-// somebody still writes into it, or it is very large.
+// ErrLater is reported once of an entry that can't be emptied in its turn, because
+// somebody still writes into it, or because it is very deep. An entry that is only
+// large has several turns.
 var ErrLater = errors.New("not empty after its turn: it is tried again when nothing else is to be deleted")
 
 // later is an ErrLater because of err, which may be nil.
@@ -23,8 +24,8 @@ func later(err error) error {
 }
 
 // A container may have handed a directory to another one that writes to it when it
-// is in the trash already. So an entry has a turn, and is put back after that: it
-// goes on only while no other waits, and rests more and more.
+// is in the trash already. So an entry has a turn, and one that may be filled is put
+// back after that: it goes on only while no other waits, and rests more and more.
 const (
 	// firstTurn is good for some 3 million files, with rests.
 	firstTurn = 2 * time.Minute
@@ -71,6 +72,25 @@ func (t *Trash) next(ctx context.Context, work *remover) (e *entry, turn context
 		t.yield = nil
 		cancel()
 	}, 0
+}
+
+// goOn has an entry whose turn is over, but which is only large, wait behind the
+// others for another turn. As long as less of it was deleted than was measured,
+// nothing says that somebody fills it: what is left of it counts as to be freed. It
+// returns false if nothing was deleted, or too much, or if the size is not known.
+func (t *Trash) goOn(e *entry) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !e.fresh() || e.size == nil || e.work.removed.Load() == 0 {
+		return false
+	}
+	left := e.left()
+	if left.Inodes == 0 {
+		return false
+	}
+	e.size, e.work = &left, nil
+	t.queue = append(slices.DeleteFunc(t.queue, func(q *entry) bool { return q == e }), e)
+	return true
 }
 
 // putBack ends the turn of an entry that is not empty. Somebody may be filling it:

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -112,4 +113,88 @@ func TestTurnYields(t *testing.T) {
 		t.Errorf("next is %+v", e)
 	}
 	end()
+}
+
+// An entry that takes longer than a turn is not taken for one that somebody fills:
+// it waits behind the others for its next turn, and counts as to be freed.
+func TestLargeEntryGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	var reps reports
+	tr := open(t, dir, reps.add)
+	victim := tree(t)
+	wide(t, victim, 197) // 200 with what it has
+	large, err := tr.PutSized(victim, "large", disk.Size{Bytes: 200 << 10, Inodes: 200})
+	must(t, err)
+	small := put(t, tr, tree(t), "small")
+	work := &remover{}
+	e, turn, end, _ := tr.next(t.Context(), work)
+	work.enough = end // its turn is over after a bite
+	tr.delete(t.Context(), turn, e)
+	end()
+	tr.measure(t.Context())
+	if got := reps.take(); len(got) > 0 {
+		t.Errorf("reports %+v, want none", got)
+	}
+	smallSize, err := disk.Measure(t.Context(), small)
+	must(t, err)
+	left := disk.Size{Bytes: (200 - bite) << 10, Inodes: 200 - bite}
+	if got, want := tr.Stats(), (Stats{Entries: 2, Size: left.Add(smallSize)}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	run(t, tr)
+	idle(t, tr)
+	wantNames(t, dir)
+	want := []Report{{Entry: small, Removed: 3}, {Entry: large, Removed: 200 - bite}}
+	if got := reps.take(); !slices.Equal(got, want) {
+		t.Errorf("reports %+v, want %+v", got, want)
+	}
+}
+
+// An entry of which more is deleted than was measured is filled by somebody.
+func TestFilledEntryDoesNotGoOn(t *testing.T) {
+	var reps reports
+	tr := open(t, t.TempDir(), reps.add)
+	tr.pause = 24 * time.Hour
+	victim := tree(t)
+	wide(t, victim, 197)
+	_, err := tr.PutSized(victim, "filled", disk.Size{Bytes: 1 << 10, Inodes: bite})
+	must(t, err)
+	work := &remover{}
+	e, turn, end, _ := tr.next(t.Context(), work)
+	work.enough = end
+	tr.delete(t.Context(), turn, e)
+	end()
+	if got := reps.take(); len(got) != 1 || !errors.Is(got[0].Err, ErrLater) {
+		t.Errorf("reports %+v, want ErrLater", got)
+	}
+	if got, want := tr.Stats(), (Stats{Entries: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// Idle time between entries makes no deletion longer.
+func TestNoRestAfterIdleTime(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var reps reports
+		tr := open(t, dir, reps.add)
+		stop := run(t, tr)
+		defer stop()
+		for range 4 {
+			time.Sleep(20 * time.Second)
+			victim := tree(t)
+			wide(t, victim, 100)
+			began := time.Now()
+			put(t, tr, victim, "ws")
+			idle(t, tr)
+			if got := time.Since(began); got > time.Second { // no time passes in system calls here
+				t.Errorf("a deletion took %v", got)
+			}
+		}
+		for _, r := range reps.take() {
+			if r.Err != nil {
+				t.Errorf("report %+v", r)
+			}
+		}
+	})
 }

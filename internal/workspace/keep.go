@@ -12,7 +12,8 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-func isKept(rec meta.Workspace) bool { return rec.Mode == string(volume.ModeKeep) }
+func isKept(rec meta.Workspace) bool    { return rec.Mode == string(volume.ModeKeep) }
+func isPrivate(rec meta.Workspace) bool { return rec.Mode == string(volume.ModePrivate) }
 
 // Join gives a lease to the workspace that a volume shares or keeps. A kept one
 // that is not mounted, after a restart, is mounted first. It asks nobody but the
@@ -29,6 +30,17 @@ func (m *Manager) Join(ctx context.Context, name, leaseID string) (rec meta.Work
 // joinLocked is Join with the volume's lock held.
 func (m *Manager) joinLocked(ctx context.Context, name, leaseID string) (rec meta.Workspace, ok bool, err error) {
 	w, orphans := m.find(name)
+	mounted := false
+	if w != nil {
+		mounted, err = overlay.Mounted(m.Mountpoint(m.record(w)))
+		if err == nil && !mounted && len(m.record(w).Leases) > 0 {
+			err = m.lose(w)
+			w, orphans = m.find(name)
+		}
+	}
+	if err != nil {
+		return meta.Workspace{}, false, err
+	}
 	for _, o := range orphans {
 		if err := m.waitFree(ctx, m.record(o)); err != nil {
 			return meta.Workspace{}, false, err
@@ -37,8 +49,10 @@ func (m *Manager) joinLocked(ctx context.Context, name, leaseID string) (rec met
 	if w == nil {
 		return meta.Workspace{}, false, nil
 	}
-	if err := m.ensureMounted(ctx, w); err != nil {
-		return meta.Workspace{}, false, err
+	if !mounted {
+		if err := m.mountKept(ctx, w); err != nil {
+			return meta.Workspace{}, false, err
+		}
 	}
 	rec, err = m.change(w, func(rec *meta.Workspace) {
 		if rec.Leases == nil {
@@ -77,28 +91,21 @@ func (m *Manager) Kept(name string) (rec meta.Workspace, ok bool) {
 	return rec, isKept(rec)
 }
 
-// ensureMounted mounts a kept workspace that is not.
-func (m *Manager) ensureMounted(ctx context.Context, w *workspace) error {
+// mountKept mounts a kept workspace, as soon as nobody uses it, on exactly the
+// layers that it stands on.
+func (m *Manager) mountKept(ctx context.Context, w *workspace) error {
 	rec := m.record(w)
-	mounted, err := overlay.Mounted(m.Mountpoint(rec))
-	if err != nil || mounted {
-		return err
-	}
-	if !isKept(rec) {
-		return fmt.Errorf("the workspace that volume %q shares is no longer mounted: end its containers, then run it again", rec.Volume)
-	}
 	if err := m.waitFree(ctx, rec); err != nil {
 		return err
 	}
-	if err := m.mountKept(w, rec); err != nil {
+	if err := m.mountAgain(w, rec); err != nil {
 		return fmt.Errorf("mount what volume %q keeps: %w", rec.Volume, err)
 	}
 	return nil
 }
 
-// mountKept mounts a kept workspace that nobody uses on exactly the layers that it
-// stands on.
-func (m *Manager) mountKept(w *workspace, rec meta.Workspace) error {
+// mountAgain is mountKept of one that nobody uses.
+func (m *Manager) mountAgain(w *workspace, rec meta.Workspace) error {
 	if w.clone == nil {
 		return errors.New("its clone is gone: " + remedyLost)
 	}

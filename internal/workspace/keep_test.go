@@ -348,22 +348,6 @@ func TestKeptAbout(t *testing.T) {
 	}
 }
 
-// TestSharedVanished: a shared workspace whose mount has gone under a running
-// plugin is not given to anybody.
-func TestSharedVanished(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.open("v", "1", "mode", "shared")
-	testdir.Unmount(t, w.root)
-	_, _, err := w.m.Join(t.Context(), "v", "2")
-	refused(t, "Join", err, `volume "v"`, "no longer mounted", "end its containers")
-	w.release("v", "1")
-	reaped(t, w)
-	if _, ok, err := w.m.Join(t.Context(), "v", "2"); ok || err != nil {
-		t.Errorf("Join: %v, %v", ok, err)
-	}
-}
-
 // TestEnd: a kept workspace can't be ended while it is leased, and what is to
 // happen with its end happens also where there is none.
 func TestEnd(t *testing.T) {

@@ -2,14 +2,19 @@ package workspace
 
 import (
 	"context"
+	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
 // Retain counts one more Mount of a lease that is there already, as `docker cp`
-// on a running container makes it.
+// on a running container makes it. ok is false when there is none, or when what it
+// leased is no longer mounted: then Join or Open is to give it another workspace.
 func (m *Manager) Retain(volume, leaseID string) (rec meta.Workspace, ok bool, err error) {
 	m.mu.Lock()
 	w, ok := m.leases[lease{volume, leaseID}]
@@ -17,8 +22,41 @@ func (m *Manager) Retain(volume, leaseID string) (rec meta.Workspace, ok bool, e
 	if !ok {
 		return meta.Workspace{}, false, nil
 	}
+	rec = m.record(w)
+	mounted, err := overlay.Mounted(m.Mountpoint(rec))
+	if err == nil && !mounted && isPrivate(rec) { // Join does it for the others, under their lock
+		err = m.lose(w)
+	}
+	if err != nil || !mounted {
+		return meta.Workspace{}, false, err
+	}
 	rec, err = m.change(w, func(rec *meta.Workspace) { rec.Leases[leaseID]++ }, nil)
 	return rec, true, err
+}
+
+// lost takes from the record of a live workspace the leases that it had while it
+// was mounted: their containers, if they still run, kept the overlay, and nobody
+// will get it again. It has ended, unless its volume keeps it.
+func lost(rec *meta.Workspace, kept bool, now time.Time) {
+	rec.Orphan = rec.Mode == string(volume.ModeShared) && len(rec.Leases) > 0
+	rec.Leases = nil
+	if !kept {
+		rec.State, rec.EndedAt = meta.Ended, now
+	}
+}
+
+// lose commits that a workspace is no longer mounted. A caller holds the volume's
+// lock, unless the workspace is private.
+func (m *Manager) lose(w *workspace) error {
+	rec, err := m.change(w, func(rec *meta.Workspace) { lost(rec, isKept(*rec), m.Now()) }, nil)
+	if err != nil {
+		return err
+	}
+	m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID}).Warn("a workspace is no longer mounted: its leases are lost")
+	if rec.State == meta.Ended {
+		m.reapSoon(w, func() {})
+	}
+	return nil
 }
 
 // Release takes back one Mount of a lease. With the last one the workspace has
@@ -27,7 +65,7 @@ func (m *Manager) Retain(volume, leaseID string) (rec meta.Workspace, ok bool, e
 func (m *Manager) Release(name, leaseID string) error {
 	m.mu.Lock()
 	w, ok := m.leases[lease{name, leaseID}]
-	private := ok && w.rec.Mode == string(volume.ModePrivate)
+	private := ok && isPrivate(w.rec)
 	m.mu.Unlock()
 	if !ok {
 		return nil
@@ -51,26 +89,26 @@ func (m *Manager) Release(name, leaseID string) error {
 	return m.end(w, nil)
 }
 
-// end detaches a workspace and commits that it has ended, together with what with
-// does, if it is not nil. After an error it may be called again.
+// end commits that a workspace has ended, together with what with does, if it is
+// not nil, and then detaches it: after an error it is leased and mounted as before,
+// and end may be called again.
 func (m *Manager) end(w *workspace, with func(*meta.Tx) error) error {
-	release, err := m.detach(m.record(w))
-	if err != nil {
-		return err
-	}
-	failpoint.Hit("workspace/release/detached")
-	// That it has ended is said before anything is taken away.
-	_, err = m.change(w, func(rec *meta.Workspace) {
+	rec, err := m.change(w, func(rec *meta.Workspace) {
 		rec.State, rec.EndedAt, rec.Leases = meta.Ended, m.Now(), nil
 	}, with)
 	failpoint.Hit("workspace/release/recorded")
 	if err != nil {
-		m.Clones.Background(func(context.Context) { release() })
 		return err
 	}
 	if w.clone != nil {
 		w.clone.Touch()
 	}
+	release, err := m.detach(rec)
+	if err != nil { // the reaper tries again
+		m.Log.WithError(err).WithField("workspace", rec.ID).Warn("detach a workspace that has ended")
+		release = func() {}
+	}
+	failpoint.Hit("workspace/release/detached")
 	m.reapSoon(w, release)
 	return nil
 }

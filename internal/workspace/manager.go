@@ -91,9 +91,7 @@ func (m *Manager) upper(rec meta.Workspace) string { return filepath.Join(m.dir(
 func (m *Manager) Mountpoint(rec meta.Workspace) string { return filepath.Join(m.dir(rec), "tree") }
 
 // NewManager returns a Manager for the workspaces of state. Those that are no
-// longer mounted have lost their leases: their containers, if they still run,
-// kept the overlay, and nobody will get it again. They have ended, but for those
-// that a volume keeps.
+// longer mounted have lost their leases.
 func NewManager(c Config, state meta.State) (*Manager, error) {
 	if c.HeldWait == 0 {
 		c.HeldWait = defaultHeldWait
@@ -123,8 +121,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		m.Warm.Hold(rec.Clone, rec.Warm)
 		if rec.State == meta.Live && !mounted[m.Mountpoint(rec)] {
 			w.found = true
-			rec.Orphan = rec.Mode == string(volume.ModeShared) && len(rec.Leases) > 0
-			rec.Leases = nil
+			lost(&rec, kept[rec.Volume] == id, m.Now())
 		}
 		if rec.State == meta.Live && len(rec.Leases) == 0 && kept[rec.Volume] != id {
 			w.found = true

@@ -55,7 +55,12 @@ func (m *Manager) reapSoon(w *workspace, release func()) {
 func (m *Manager) reap(ctx context.Context, w *workspace, held func()) {
 	most := m.reapMax
 	for wait := reapFirst; ; wait = min(2*wait, most) {
-		busy, err := m.busy(m.record(w))
+		busy := false
+		release, err := m.detach(m.record(w)) // if it failed before
+		if err == nil {
+			release()
+			busy, err = m.busy(m.record(w))
+		}
 		if err == nil && !busy {
 			if err = m.bury(ctx, w); err == nil {
 				return

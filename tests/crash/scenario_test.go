@@ -144,7 +144,7 @@ var scenarios = []scenario{{
 	prepare: func(w *world) { w.must(w.visit("idle", "i")) },
 	do:      func(w *world) error { return w.unmount("idle", "i") },
 	points: []string{
-		"workspace/release/detached", "workspace/release/recorded", "workspace/remove/recorded", "workspace/remove/renamed",
+		"workspace/release/recorded", "workspace/release/detached", "workspace/remove/recorded", "workspace/remove/renamed",
 		"trash/put/renamed", "trash/remove/begun", "trash/remove/emptied", "trash/remove/done",
 	},
 }, {
@@ -162,7 +162,7 @@ var scenarios = []scenario{{
 	do:      func(w *world) error { return w.unmount("idle", "i") },
 	points: []string{
 		"workspace/discard/unmarked", "workspace/discard/synced", "workspace/discard/recorded",
-		"workspace/release/detached", "workspace/release/recorded",
+		"workspace/release/recorded", "workspace/release/detached",
 	},
 }, {
 	name:   "first mount of a kept one",

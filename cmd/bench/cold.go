@@ -29,7 +29,7 @@ func cold(c config) group {
 	both, near := []string{coldMount, warmMount}, []string{warmMount}
 	return group{
 		name: "cold", rounds: c.runs, fresh: true, copies: 8,
-		prepare: func(ctx context.Context, s *scene) error {
+		rivals: func(ctx context.Context, s *scene) error {
 			if _, err := git(ctx, s.disk.dir, "clone", "-q", "--mirror", s.url(), s.peer("mirror")); err != nil {
 				return err
 			}

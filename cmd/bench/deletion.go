@@ -13,40 +13,48 @@ func besideRow(n int) string { return fmt.Sprintf("warm Mount while %d files are
 // deletion is a warm mount while the plugin deletes what another workspace held,
 // beside the same before that.
 func deletion(c config) group {
-	const rounds = 3
+	const often = 3
 	var full lease
 	mount := func(ctx context.Context, s *scene) (float64, error) { return s.use(ctx, "warm", nil) }
 	var empty int64 // inodes in use before the files were made
+	fill := func(ctx context.Context, s *scene) (err error) {
+		// Whatever an earlier turn has left to delete.
+		if err := s.settled(ctx); err != nil {
+			return err
+		}
+		if full, _, err = s.mount(ctx, "warm"); err != nil {
+			return err
+		}
+		if empty, err = s.disk.inodes(); err != nil {
+			return err
+		}
+		return errors.Join(litter(ctx, filepath.Join(full.dir, "out"), c.doomed, 0), s.disk.sync())
+	}
 	// left is how many of the files are there still.
 	left := func(s *scene) (int64, error) {
 		inodes, err := s.disk.inodes()
 		return inodes - empty, err
 	}
 	return group{
-		name: "deletion", rounds: rounds * c.runs, serial: true, once: true, copies: 2, dirt: c.doomed + c.doomed/50,
+		name: "deletion", rounds: often * c.runs, serial: true, once: true, copies: 2, dirt: c.doomed + c.doomed/50,
 		// Otherwise the files stay for a day, as a discard.
 		settings: []string{"DISCARD_TTL=0"},
-		prepare: func(ctx context.Context, s *scene) (err error) {
-			if err := s.warmUp(ctx); err != nil {
-				return err
-			}
-			if full, _, err = s.mount(ctx, "warm"); err != nil {
-				return err
-			}
-			if empty, err = s.disk.inodes(); err != nil {
-				return err
-			}
-			return errors.Join(litter(ctx, filepath.Join(full.dir, "out"), c.doomed, 0), s.disk.sync())
-		},
+		prepare:  warmUp,
 		rows: []row{
 			{name: beforeRow(c.doomed), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				if full.dir == "" {
+					if err := fill(ctx, s); err != nil {
+						return 0, err
+					}
+				}
 				return mount(ctx, s)
 			}},
-			{name: besideRow(c.doomed), unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
-				if i == 0 {
+			{name: besideRow(c.doomed), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				if full.dir != "" {
 					if _, err := s.unmount(ctx, full); err != nil {
 						return 0, err
 					}
+					full = lease{}
 					if err := until(ctx, "the deletion's beginning", func() (bool, error) {
 						n, err := left(s)
 						return n < int64(c.doomed), err

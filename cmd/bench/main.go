@@ -40,6 +40,14 @@ type config struct {
 	program, plugin string
 	out, base       string
 	report          string // the directory of the page, or empty for a run
+	against         string // the commit to compare with, or empty
+}
+
+// againstDefaults are the defaults of flags with -against, where they differ:
+// every row is measured nine times for each of three builds, in less than 25
+// minutes on two cores.
+var againstDefaults = map[string]string{
+	"files": "100000", "runs": "9", "dirty": "0,50000", "doomed": "50000", "out": "build/bench-against.json",
 }
 
 // run measures, reports on stdout, and says on stderr how far it is.
@@ -57,14 +65,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&c.planned, "clones", 100000, "how many clones the janitor plans for")
 	flags.StringVar(&c.program, "program", "build/helmdeck-repos", "the plugin's `program`")
 	flags.StringVar(&c.plugin, "plugin", "build/plugin", "the plugin as make plugin leaves it, a `directory`")
-	flags.StringVar(&c.out, "out", "build/bench.json", "the `file` for the results")
+	flags.StringVar(&c.out, "out", "build/bench.json", "the `file` for the results; with -against build/bench-against.json")
 	flags.StringVar(&c.base, "dir", "/var/tmp", "the `directory` below which to work: up to 12 GB are written there for 100,000 files")
 	flags.StringVar(&c.report, "report", "", "measure nothing: write the page of the results in -out to this `directory`")
+	flags.StringVar(&c.against, "against", "", "compare with the build of this `commit`, in turns: -runs is the number of turns, 9 by default")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flags.Arg(0))
+	}
+	if c.report != "" && c.against != "" {
+		return errors.New("-report and -against: the page is of a run without -against")
+	}
+	if c.against != "" {
+		given := map[string]bool{}
+		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		for name, value := range againstDefaults {
+			if given[name] {
+				continue
+			}
+			if err := flags.Set(name, value); err != nil {
+				return err
+			}
+		}
 	}
 	if c.report != "" {
 		return writePage(c.out, c.report)
@@ -77,6 +101,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("mounting needs root: run it as root")
+	}
+	if c.against != "" {
+		return compareBuilds(ctx, c, stdout, stderr)
 	}
 	r, err := newReport(ctx)
 	if err != nil {
@@ -115,14 +142,22 @@ func (c config) wanted() []string {
 	return strings.Split(c.rows, ",")
 }
 
-// measure adds to the report what all rows take with this number of files.
-func measure(ctx context.Context, c config, files int, r *report, progress io.Writer) (err error) {
-	var chosen []group
+// has says whether a group is to be measured.
+func (c config) has(name string) bool { return slices.Contains(c.wanted(), name) }
+
+// chosen are the groups to measure with this number of files.
+func (c config) chosen(files int) (chosen []group) {
 	for _, g := range groups(c) {
-		if slices.Contains(c.wanted(), g.name) && (!g.once || files == slices.Max(c.files)) {
+		if c.has(g.name) && (!g.once || files == slices.Max(c.files)) {
 			chosen = append(chosen, g)
 		}
 	}
+	return chosen
+}
+
+// measure adds to the report what all rows take with this number of files.
+func measure(ctx context.Context, c config, files int, r *report, progress io.Writer) (err error) {
+	chosen := c.chosen(files)
 	if len(chosen) == 0 {
 		return nil
 	}

@@ -24,10 +24,10 @@ func modules(c config) group {
 	}
 	return group{
 		name: "modules", rounds: c.runs, copies: 2, dirt: (c.runs + 4) * (c.modules + c.modules/50),
+		rivals: func(ctx context.Context, s *scene) error {
+			return litter(ctx, s.peer(modulesDir), c.modules, dirtBytes)
+		},
 		prepare: func(ctx context.Context, s *scene) error {
-			if err := litter(ctx, s.peer(modulesDir), c.modules, dirtBytes); err != nil {
-				return err
-			}
 			if err := s.create(ctx, "modules", "modules", "warm", modulesDir); err != nil {
 				return err
 			}

@@ -28,12 +28,11 @@ func reset(c config, dirty int) group {
 	}
 	return group{
 		name: "reset", rounds: c.runs, copies: 3, dirt: (c.runs + 2) * (dirty + dirty/50),
-		prepare: func(ctx context.Context, s *scene) error {
-			if _, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("in-place")); err != nil {
-				return err
-			}
-			return s.warmUp(ctx)
+		rivals: func(ctx context.Context, s *scene) error {
+			_, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("in-place"))
+			return err
 		},
+		prepare: warmUp,
 		rows: []row{
 			{name: unmountRow(dirty), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				if err := s.disk.sync(); err != nil {

@@ -15,6 +15,8 @@ type row struct {
 	// against are the rows of ours that this one is a peer of; none for ours.
 	against []string
 	unit    unit
+	// every has the row measured in each n-th round only; 0 is in each.
+	every int
 	// sample does the thing for the i-th time and returns what it took, without
 	// what has to be done before and checked after it. errEnough ends the row.
 	sample func(ctx context.Context, s *scene, i int) (float64, error)
@@ -42,9 +44,11 @@ type group struct {
 	// container has an engine with the plugin in it, instead of the program.
 	container bool
 	// bare has neither program nor engine.
-	bare    bool
-	prepare func(ctx context.Context, s *scene) error // before the first sample; may be nil
-	rows    []row
+	bare bool
+	// rivals prepares what the peers need, and prepare, which runs after it, what
+	// ours need, both before the first sample; both may be nil.
+	rivals, prepare func(ctx context.Context, s *scene) error
+	rows            []row
 }
 
 // series is what a row took.
@@ -94,11 +98,14 @@ func (g group) measure(ctx context.Context, p *place, r *report, progress io.Wri
 			s = nil
 		}
 		if s == nil {
-			if s, err = openScene(ctx, p, g); err != nil {
+			if s, err = openScene(ctx, p, g, nil); err != nil {
 				return err
 			}
-			if g.prepare != nil {
-				if err := g.prepare(ctx, s); err != nil {
+			for _, prepare := range []func(context.Context, *scene) error{g.rivals, g.prepare} {
+				if prepare == nil {
+					continue
+				}
+				if err := prepare(ctx, s); err != nil {
 					return fmt.Errorf("prepare: %w", err)
 				}
 			}
@@ -128,8 +135,10 @@ type step struct{ round, row int }
 // order is in which order samples are taken.
 func (g group) order() (steps []step) {
 	for i := range g.rounds {
-		for j := range g.rows {
-			steps = append(steps, step{i, j})
+		for j, w := range g.rows {
+			if w.every == 0 || i%w.every == 0 {
+				steps = append(steps, step{i, j})
+			}
 		}
 	}
 	if g.serial {

@@ -30,18 +30,21 @@ type scene struct {
 	*place
 	root   string
 	disk   *disk
+	shared bool            // the disk is another's, who closes it
 	plugin *daemon.Daemon  // nil where the group has an engine, or nothing
 	engine *dockerd.Engine // nil where it has none
 	mounts atomic.Int64    // counted for the mount IDs
 	last   []func() error  // what is done before the disk goes
 }
 
-func openScene(ctx context.Context, p *place, g group) (*scene, error) {
+// openScene opens a scene on a disk of its own, or on shared, which the caller
+// closes after the scene. It prepares nothing.
+func openScene(ctx context.Context, p *place, g group, shared *disk) (*scene, error) {
 	root, err := os.MkdirTemp(p.root, "scene-")
 	if err != nil {
 		return nil, err
 	}
-	s := &scene{place: p, root: root}
+	s := &scene{place: p, root: root, disk: shared, shared: shared != nil}
 	if err := s.open(ctx, g); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -53,9 +56,10 @@ func (s *scene) open(ctx context.Context, g group) error {
 	if err != nil {
 		return err
 	}
-	inodes := int64(g.copies*s.files+g.dirt+diskFiles) * 5 / 4 // or the janitor would see a full disk
-	if s.disk, err = newDisk(ctx, s.root, inodes, inodes*fileBytes+diskBytes); err != nil {
-		return err
+	if s.disk == nil {
+		if s.disk, err = g.newDisk(ctx, s.root, s.files, 1); err != nil {
+			return err
+		}
 	}
 	switch {
 	case g.container:
@@ -64,6 +68,12 @@ func (s *scene) open(ctx context.Context, g group) error {
 		s.plugin, err = daemon.Start(daemon.Config{Program: s.program, Dir: s.root, Data: s.data(), Env: g.settings})
 	}
 	return err
+}
+
+// newDisk makes the filesystem for so many scenes of the group.
+func (g group) newDisk(ctx context.Context, base string, files, scenes int) (*disk, error) {
+	inodes := int64((g.copies*files+g.dirt+diskFiles)*scenes) * 5 / 4 // or the janitor would see a full disk
+	return newDisk(ctx, base, inodes, inodes*fileBytes+diskBytes)
 }
 
 // close takes everything away, in the order in which one needs the other.
@@ -81,7 +91,7 @@ func (s *scene) close() error {
 	for _, f := range s.last {
 		errs = append(errs, f())
 	}
-	if s.disk != nil {
+	if s.disk != nil && !s.shared {
 		if err := s.disk.close(); err != nil {
 			// Not RemoveAll: something may be mounted there still.
 			return leftBehind(append(errs, err)...)
@@ -167,7 +177,7 @@ func (s *scene) use(ctx context.Context, name string, look func(dir string) erro
 }
 
 // warmUp makes the volume "warm" and uses it once, so that its clone is there.
-func (s *scene) warmUp(ctx context.Context) error {
+func warmUp(ctx context.Context, s *scene) error {
 	if err := s.create(ctx, "warm", "warm"); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func space(c config) group {
 	}
 	return group{
 		name: "space", rounds: c.runs, copies: 2,
-		prepare: func(ctx context.Context, s *scene) error { return s.warmUp(ctx) },
+		prepare: warmUp,
 		rows: []row{
 			{name: spaceRow(crowdSmall), unit: mib, sample: func(ctx context.Context, s *scene, _ int) (_ float64, err error) {
 				if err := errors.Join(s.settled(ctx), grow(ctx, s, 1)); err != nil {

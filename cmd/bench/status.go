@@ -16,18 +16,17 @@ func status(c config) group {
 	}
 	return group{
 		name: "status", rounds: c.runs, copies: 3,
-		prepare: func(ctx context.Context, s *scene) error {
+		rivals: func(ctx context.Context, s *scene) error {
 			if _, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("plain")); err != nil {
 				return err
 			}
 			// In the second of the clone git can't tell that a file is unchanged, and
 			// would read all of them each time.
 			time.Sleep(time.Second)
-			if _, err := look(ctx, s.peer("plain")); err != nil {
-				return err
-			}
-			return s.warmUp(ctx)
+			_, err := look(ctx, s.peer("plain"))
+			return err
 		},
+		prepare: warmUp,
 		rows: []row{
 			{name: firstStatus, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (took float64, err error) {
 				_, err = s.use(ctx, "warm", func(dir string) (err error) {

@@ -39,7 +39,7 @@ func update(c config) group {
 	}
 	return group{
 		name: "update", rounds: c.runs, copies: c.runs + 4,
-		prepare: prepareRivals,
+		rivals: prepareRivals, prepare: warmUp,
 		rows: []row{
 			{name: updateMount, unit: ms, sample: func(ctx context.Context, s *scene, i int) (_ float64, err error) {
 				if pushed, err = s.push(ctx, i); err != nil {

@@ -8,10 +8,7 @@ import "context"
 func warm(c config) group {
 	const often = 3 // what takes milliseconds is measured this many times as often
 	peer := func(name string, do func(ctx context.Context, s *scene) error) row {
-		return row{name: name, against: []string{warmMount}, unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
-			if i >= c.runs {
-				return 0, errEnough
-			}
+		return row{name: name, against: []string{warmMount}, unit: ms, every: often, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 			if err := s.disk.sync(); err != nil {
 				return 0, err
 			}
@@ -20,7 +17,7 @@ func warm(c config) group {
 	}
 	return group{
 		name: "warm", rounds: often * c.runs, copies: 4,
-		prepare: prepareRivals,
+		rivals: prepareRivals, prepare: warmUp,
 		rows: []row{
 			{name: warmMount, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				if err := s.disk.sync(); err != nil {
@@ -42,14 +39,12 @@ func warm(c config) group {
 	}
 }
 
-// prepareRivals has everybody's first time behind them: the directories "git-sync"
-// and "in-place", and the volume "warm".
+// prepareRivals has the peers' first time behind them: the directories "git-sync"
+// and "in-place".
 func prepareRivals(ctx context.Context, s *scene) error {
 	if err := gitSync(ctx, s.peer("git-sync"), s.url()); err != nil {
 		return err
 	}
-	if _, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("in-place")); err != nil {
-		return err
-	}
-	return s.warmUp(ctx)
+	_, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("in-place"))
+	return err
 }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// build is one build of the plugin, compiled from one commit.
+type build struct {
+	name     string
+	program  string   // the plugin's program
+	plugin   string   // the plugin's directory, as make plugin leaves it
+	bench    string   // this commit's cmd/bench, which holds its planner
+	settings []string // names of the settings that config.json declares
+}
+
+// knows says whether the build has all of these settings, NAME=value.
+func (b build) knows(settings []string) error {
+	for _, s := range settings {
+		name, _, _ := strings.Cut(s, "=")
+		found := false
+		for _, have := range b.settings {
+			found = found || have == name
+		}
+		if !found {
+			return fmt.Errorf("%s has no setting %s", b.name, name)
+		}
+	}
+	return nil
+}
+
+// builds returns the three builds that a comparison measures: this one, the
+// other commit's, and a copy of the other's as control. It compiles below dir,
+// outside the repository, so that an interrupted run leaves no second module
+// there.
+func builds(ctx context.Context, c config, commit, dir string) ([]build, error) {
+	out, err := git(ctx, ".", "-c", "safe.directory=*", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, err
+	}
+	top, source := strings.TrimSpace(out), filepath.Join(dir, "source")
+	if err := export(ctx, top, commit, source); err != nil {
+		return nil, err
+	}
+	this := build{name: "this build", program: c.program, plugin: c.plugin, bench: filepath.Join(dir, "bench-this")}
+	other := build{
+		name: "the build of " + c.against, program: filepath.Join(dir, "other"), plugin: filepath.Join(dir, "plugin-other"),
+		bench: filepath.Join(dir, "bench-other"),
+	}
+	control := other
+	control.name = "the second build of " + c.against
+	control.program, control.plugin = filepath.Join(dir, "control"), filepath.Join(dir, "plugin-control")
+	if this.settings, err = settings(filepath.Join(top, "config.json")); err != nil {
+		return nil, err
+	}
+	if other.settings, err = settings(filepath.Join(source, "config.json")); err != nil {
+		return nil, err
+	}
+	control.settings = other.settings
+	for _, one := range []struct{ in, out, path string }{
+		{source, other.program, "plugin"}, {source, control.program, "plugin"},
+		{source, other.bench, "cmd/bench"}, {top, this.bench, "cmd/bench"},
+	} {
+		if err := compile(ctx, one.in, one.out, one.path); err != nil {
+			return nil, err
+		}
+	}
+	if c.has("docker") {
+		for _, b := range []build{other, control} {
+			if err := assemble(ctx, c.plugin, b, filepath.Join(source, "config.json")); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return []build{this, other, control}, os.RemoveAll(source)
+}
+
+// export writes the files of a commit of the repository at top into dir, which it
+// makes.
+func export(ctx context.Context, top, commit, dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	tar := dir + ".tar"
+	if _, err := git(ctx, top, "-c", "safe.directory=*", "archive", "--format=tar", "-o", tar, commit); err != nil {
+		return err
+	}
+	_, err := tool(ctx, "tar", "-C", dir, "-xf", tar)
+	return errors.Join(err, os.Remove(tar))
+}
+
+// resolve returns the full ID of a commit of the repository in the working
+// directory.
+func resolve(ctx context.Context, name string) (string, error) {
+	out, err := git(ctx, ".", "-c", "safe.directory=*", "rev-parse", "--verify", "--end-of-options", name+"^{commit}")
+	return strings.TrimSpace(out), err
+}
+
+// compile builds a program of the module in dir as make build does.
+func compile(ctx context.Context, dir, out, path string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./"+path)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's SIGINT is for us
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s in %s: %w\n%s", path, dir, err, said)
+	}
+	return nil
+}
+
+// assemble makes the plugin's directory of a build: the root filesystem of from
+// with the build's program and the config.json of its commit.
+func assemble(ctx context.Context, from string, b build, config string) error {
+	for _, args := range [][]string{
+		{"cp", "-a", from, b.plugin},
+		{"install", "-m", "755", b.program, filepath.Join(b.plugin, "rootfs/usr/bin/helmdeck-repos")},
+		{"install", "-m", "644", config, filepath.Join(b.plugin, "config.json")},
+	} {
+		if _, err := tool(ctx, args[0], args[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settings returns the names of the settings in a config.json.
+func settings(path string) (names []string, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var declared struct {
+		Env []struct{ Name string }
+	}
+	if err := json.Unmarshal(data, &declared); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, e := range declared.Env {
+		names = append(names, e.Name)
+	}
+	return names, nil
+}

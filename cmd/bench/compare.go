@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// comparison is what bench-against.json holds.
+type comparison struct {
+	Date    time.Time  `json:"date"`
+	Machine machine    `json:"machine"`
+	Against string     `json:"against"` // the commit's ID
+	Turns   int        `json:"turns"`
+	Rows    []contrast `json:"rows"`
+	Notes   []string   `json:"notes,omitempty"` // why a group was not measured
+
+	builds   []build
+	progress io.Writer
+}
+
+// compareBuilds measures the rows of this build, of another commit's, and of a
+// copy of that as control, in turns. An error of a row says that it is slower
+// than before.
+func compareBuilds(ctx context.Context, c config, stdout, progress io.Writer) (err error) {
+	commit, err := resolve(ctx, c.against)
+	if err != nil {
+		return err
+	}
+	r, err := newReport(ctx)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(c.base, "helmdeck-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.Chmod(dir, 0o755); err != nil { // for the uid that fetches
+		return err
+	}
+	m := &comparison{Date: r.Date, Machine: r.Machine, Against: commit, Turns: c.runs, progress: progress}
+	fmt.Fprintf(progress, "compiling %s\n", commit)
+	if m.builds, err = builds(ctx, c, commit, dir); err != nil {
+		return err
+	}
+	for _, files := range c.files {
+		if err = m.measure(ctx, c, files); err != nil {
+			err = fmt.Errorf("%d files: %w", files, err)
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		left, _ := errors.AsType[leftError](err)
+		err = errors.Join(errors.New("interrupted"), left.error)
+	}
+	m.print(stdout)
+	for _, row := range m.Rows {
+		if row.Verdict == failed {
+			err = errors.Join(err, fmt.Errorf("%s, %d files: %s of its former time, at most %s", row.Name, row.Files, times(row.Ratio), times(slower)))
+		}
+	}
+	return errors.Join(err, m.write(c.out))
+}
+
+// measure compares all groups with this number of files. Each build has a
+// repository and a server of its own, because a push is for one of them.
+func (m *comparison) measure(ctx context.Context, c config, files int) (err error) {
+	var places []*place
+	defer func() {
+		for _, p := range places {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	var all [][]group // of each build, for they have state
+	for _, b := range m.builds {
+		own := c
+		own.program, own.plugin = b.program, b.plugin
+		p, err := openPlace(own, files)
+		if err != nil {
+			return err
+		}
+		places, all = append(places, p), append(all, own.chosen(files))
+	}
+	for i := range all[0] {
+		l := &lap{comparison: m, places: places, turns: c.runs}
+		for k := range m.builds {
+			l.groups = append(l.groups, all[k][i].ours())
+		}
+		if len(l.groups[0].rows) == 0 {
+			continue
+		}
+		if err := l.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", l.groups[0].name, err)
+		}
+	}
+	return nil
+}
+
+// ours is the group without peers, and without what is no time. A cold docker run
+// is left out: it is cold's row with an engine around it, and 27 more of them take
+// four minutes.
+func (g group) ours() group {
+	rows := g.rows
+	g.rows, g.rivals = nil, nil
+	for _, w := range rows {
+		if len(w.against) == 0 && w.unit == ms && w.name != dockerCold {
+			g.rows = append(g.rows, w)
+		}
+	}
+	// The other copies were the peers'.
+	g.copies = min(g.copies, 4)
+	return g
+}
+
+// print writes the table.
+func (m *comparison) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\nagainst %s, %d turns\n\n", (&report{Date: m.Date, Machine: m.Machine}).head(), m.Against, m.Turns)
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "median\tfiles\tbefore\tnow\tnow/before\tcontrol/before\tslower in\t")
+	for _, c := range m.Rows {
+		fmt.Fprintln(tab, strings.Join(c.cells(), "\t"))
+	}
+	tab.Flush()
+	fmt.Fprintln(w)
+	for _, note := range m.Notes {
+		fmt.Fprintln(w, note)
+	}
+	fmt.Fprintln(w, verdictOf(m.Rows))
+}
+
+// write writes the file for machines.
+func (m *comparison) write(path string) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(data, '\n'), 0o644)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+)
+
+const (
+	// slower is how many times its former time a row may take.
+	slower = 1.1
+	// judged is the time, in milliseconds, from which a row is judged: of less, a
+	// tenth is what the scheduler of a busy machine takes.
+	judged = 2
+)
+
+// contrast is a row measured in turns on three builds: this one, the one before,
+// and a copy of the one before as control. The values of a turn have the same
+// index; a turn in which a build has no value is not among them.
+type contrast struct {
+	Name    string    `json:"name"`
+	Group   string    `json:"group"`
+	Files   int       `json:"files"`
+	Unit    unit      `json:"unit"`
+	This    []float64 `json:"this"`
+	Before  []float64 `json:"before"`
+	Control []float64 `json:"control"`
+	// Ratio is this build over the one before, and Noise the control over the one
+	// before: 1 but for what the measurement cannot tell apart.
+	Ratio   float64 `json:"ratio"`
+	Noise   float64 `json:"noise"`
+	Slower  int     `json:"slower_turns"` // turns in which this build was slower
+	Verdict verdict `json:"verdict"`
+}
+
+// verdict is what a contrast says of a row.
+type verdict string
+
+const (
+	held       verdict = "ok"
+	failed     verdict = "SLOWER"
+	noisy      verdict = "NOISY"
+	unjudged   verdict = "under 2 ms"
+	unmeasured verdict = "NOT MEASURED"
+)
+
+// judge computes the ratios and the verdict.
+//
+// The ratios are medians of the turns' ratios, not ratios of medians: a turn's
+// values were taken within seconds, so that a machine that gets slower for some
+// turns changes both sides of each ratio.
+//
+// A row fails when its ratio exceeds the limit. When two copies of one build
+// differ by more than the limit, in either direction, the measurement cannot see a
+// tenth: then the row fails only if its ratio exceeds the limit even after the
+// copies' difference is granted to it, and is noisy, which is neither held nor
+// failed, at any lower ratio. A row is judged when either build takes long enough,
+// so that one that becomes slow is not overlooked because it was fast.
+func (c *contrast) judge() {
+	var ratios, noises []float64
+	c.Slower = 0
+	for i := range c.This {
+		// A clock that reads 0 has a resolution of a microsecond.
+		before := max(c.Before[i], 0.001)
+		ratios, noises = append(ratios, c.This[i]/before), append(noises, c.Control[i]/before)
+		if c.This[i] > c.Before[i] {
+			c.Slower++
+		}
+	}
+	c.Ratio, c.Noise = median(ratios), median(noises)
+	off := max(c.Noise, 1/max(c.Noise, 0.001))
+	switch {
+	case len(c.This) == 0:
+		c.Verdict = unmeasured
+	case max(median(c.This), median(c.Before)) <= judged:
+		c.Verdict = unjudged
+	case off <= slower && c.Ratio > slower, c.Ratio > slower*off:
+		c.Verdict = failed
+	case off > slower:
+		c.Verdict = noisy
+	default:
+		c.Verdict = held
+	}
+}
+
+// cells are the contrast as a line of the table.
+func (c *contrast) cells() []string {
+	if c.Verdict == unmeasured {
+		return []string{c.Name, thousands(c.Files), "", "", "", "", "", string(c.Verdict)}
+	}
+	return []string{
+		c.Name, thousands(c.Files), c.Unit.format(median(c.Before)), c.Unit.format(median(c.This)), times(c.Ratio), times(c.Noise),
+		fmt.Sprintf("%d of %d", c.Slower, len(c.This)), string(c.Verdict),
+	}
+}
+
+// turn is the order in which the builds are measured in the i-th turn. In any
+// three turns in a row, from the first, each build is once at each place, and in
+// six each follows each other one equally often.
+func turn(i int) [3]int {
+	return [...][3]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}}[i%6]
+}
+
+// verdictOf says what all rows are together, worst first.
+func verdictOf(rows []contrast) string {
+	n := map[verdict]int{}
+	for _, c := range rows {
+		n[cmp.Or(c.Verdict, unmeasured)]++
+	}
+	text := fmt.Sprintf("%d rows: %d more than 10%% slower, %d ok, %d under 2 ms", len(rows), n[failed], n[held], n[unjudged])
+	if n[noisy] > 0 {
+		text += fmt.Sprintf("\nNOISY: %d rows are undecided, because two copies of one build differ by more than 10%%: measure them again on a quieter machine", n[noisy])
+	}
+	if n[unmeasured] > 0 {
+		text += fmt.Sprintf("\nNOT MEASURED: %d rows, see above", n[unmeasured])
+	}
+	return text
+}

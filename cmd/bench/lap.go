@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// lap measures one group on all builds in turns, on one filesystem.
+type lap struct {
+	*comparison
+	groups []group // the same group for each build
+	places []*place
+	turns  int
+
+	root   string
+	disk   *disk
+	scenes []*scene
+	rounds int // of each scene
+}
+
+// buildError is why a build other than this one could not be measured.
+type buildError struct{ error }
+
+// run adds the rows to the comparison. A group that another build cannot do, such
+// as an older one without the feature, is noted as not measured: there is nothing
+// that it could be slower than.
+func (l *lap) run(ctx context.Context) (err error) {
+	g := l.groups[0]
+	rows := make([]contrast, len(g.rows))
+	for j, w := range g.rows {
+		rows[j] = contrast{Name: w.name, Group: g.name, Files: l.places[0].files, Unit: w.unit}
+	}
+	defer func() {
+		var other buildError
+		if ctx.Err() == nil && errors.As(err, &other) {
+			l.Notes = append(l.Notes, fmt.Sprintf("%s, %d files: %v", g.name, l.places[0].files, err))
+			err = nil
+		}
+		err = errors.Join(err, l.close())
+		for j := range rows {
+			rows[j].judge()
+			fmt.Fprintf(l.progress, "%s\n", strings.Join(rows[j].cells(), "  "))
+		}
+		l.Rows = append(l.Rows, rows...)
+	}()
+	for _, b := range l.builds {
+		if err := b.knows(g.settings); err != nil {
+			return buildError{err}
+		}
+	}
+	for i := range l.turns {
+		if (g.fresh || i == 0) && !g.bare {
+			if err := l.open(ctx, turn(i)); err != nil {
+				return err
+			}
+		}
+		var got [3][]float64
+		for _, k := range turn(i) {
+			if got[k], err = l.measure(ctx, k); err != nil {
+				return l.blame(k, err)
+			}
+		}
+		l.rounds += l.perTurn()
+		for j := range rows {
+			if got[0][j] > 0 && got[1][j] > 0 && got[2][j] > 0 {
+				rows[j].This = append(rows[j].This, got[0][j])
+				rows[j].Before = append(rows[j].Before, got[1][j])
+				rows[j].Control = append(rows[j].Control, got[2][j])
+			}
+		}
+	}
+	return nil
+}
+
+// perTurn is how many rounds a turn has: rows that take milliseconds have several
+// in each.
+func (l *lap) perTurn() int { return l.groups[0].rounds / l.turns }
+
+// blame names the build that failed, with its log.
+func (l *lap) blame(k int, err error) error {
+	if k < len(l.scenes) {
+		err = l.scenes[k].explain(err)
+	}
+	err = fmt.Errorf("%s: %w", l.builds[k].name, err)
+	if k > 0 {
+		return buildError{err}
+	}
+	return err
+}
+
+// open makes a filesystem with a scene of each build on it, and prepares them.
+func (l *lap) open(ctx context.Context, order [3]int) (err error) {
+	if err := l.close(); err != nil {
+		return err
+	}
+	l.rounds = 0
+	p := l.places[0]
+	if l.root, err = os.MkdirTemp(p.root, "scene-"); err != nil {
+		return err
+	}
+	if err := os.Chmod(l.root, 0o755); err != nil {
+		return err
+	}
+	if l.disk, err = l.groups[0].newDisk(ctx, l.root, p.files, len(l.builds)); err != nil {
+		return err
+	}
+	l.scenes = make([]*scene, len(l.builds))
+	for _, k := range order {
+		part := &disk{dir: filepath.Join(l.disk.dir, strconv.Itoa(k))}
+		if err := os.Mkdir(part.dir, 0o755); err != nil {
+			return err
+		}
+		if l.scenes[k], err = openScene(ctx, l.places[k], l.groups[k], part); err != nil {
+			return l.blame(k, err)
+		}
+		if prepare := l.groups[k].prepare; prepare != nil {
+			if err := prepare(ctx, l.scenes[k]); err != nil {
+				return l.blame(k, fmt.Errorf("prepare: %w", err))
+			}
+		}
+	}
+	return nil
+}
+
+// close takes the scenes away, and then their disk.
+func (l *lap) close() error {
+	var errs []error
+	for _, s := range l.scenes {
+		errs = append(errs, s.close())
+	}
+	l.scenes = nil
+	if l.disk != nil {
+		errs = append(errs, l.disk.close())
+		l.disk = nil
+	}
+	if l.root == "" {
+		return leftBehind(errs...)
+	}
+	if err := leftBehind(errs...); err != nil {
+		return err // not RemoveAll: something may be mounted there still
+	}
+	err := os.RemoveAll(l.root)
+	l.root = ""
+	return leftBehind(err)
+}
+
+// measure measures the rows of a build in one turn, and returns the median of
+// each; 0 where there was nothing to measure.
+func (l *lap) measure(ctx context.Context, k int) ([]float64, error) {
+	g := l.groups[k]
+	if g.bare {
+		return l.builds[k].plan(ctx, l.places[k], g)
+	}
+	s := l.scenes[k]
+	// What the build measured before has in the background is not this one's.
+	for _, other := range l.scenes {
+		if err := other.idle(ctx); err != nil {
+			return nil, err
+		}
+	}
+	all := make([][]float64, len(g.rows))
+	g.rounds = l.perTurn()
+	for _, at := range g.order() {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		took, err := g.rows[at.row].sample(ctx, s, l.rounds+at.round)
+		if errors.Is(err, errEnough) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", g.rows[at.row].name, err)
+		}
+		all[at.row] = append(all[at.row], took)
+	}
+	medians := make([]float64, len(all))
+	for j, values := range all {
+		medians[j] = median(values)
+	}
+	return medians, nil
+}
+
+// plan has the build's own cmd/bench measure a group that needs no plugin but
+// the planner, which is linked into that program.
+func (b build) plan(ctx context.Context, p *place, g group) ([]float64, error) {
+	out := filepath.Join(p.root, "plan.json")
+	if _, err := tool(ctx, b.bench, "-rows", g.name, "-files", "1", "-runs", "1",
+		"-clones", strconv.Itoa(p.planned), "-dir", p.root, "-out", out); err != nil {
+		return nil, err
+	}
+	r, err := read(out)
+	if err != nil {
+		return nil, err
+	}
+	medians := make([]float64, len(g.rows))
+	for j, w := range g.rows {
+		s := r.row(w.name, 1)
+		if s == nil {
+			return nil, fmt.Errorf("row %q was not measured", w.name)
+		}
+		medians[j] = s.Median
+	}
+	return medians, os.Remove(out)
+}
+
+const (
+	// calm is how long a plugin without work uses no time of the processor that
+	// the kernel counts, in ticks of 10 ms.
+	calm = 100 * time.Millisecond
+	// calmWait bounds the wait for it: a plugin that never rests is measured so.
+	calmWait = 20 * time.Second
+)
+
+// idle waits until neither the plugin nor its children use the processor, as when
+// its work in the background has ended. An engine is not waited for.
+func (s *scene) idle(ctx context.Context) error {
+	if s == nil || s.plugin == nil {
+		return nil
+	}
+	since, last := time.Now(), ""
+	for deadline := since.Add(calmWait); time.Since(since) < calm && time.Now().Before(deadline); {
+		now, err := processor(s.plugin.Pid())
+		if err != nil {
+			return fmt.Errorf("the plugin: %w", err)
+		}
+		if now != last {
+			since, last = time.Now(), now
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// processor is what a process and its children, running and ended, have used of
+// the processor, as text that changes whenever they use it.
+func processor(pid int) (string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	// After the name, which is in parentheses: utime, stime, cutime and cstime are
+	// the 12th to 15th field, proc_pid_stat(5) counts the two before it.
+	_, rest, _ := strings.Cut(string(data), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 15 {
+		return "", fmt.Errorf("/proc/%d/stat: %q", pid, data)
+	}
+	used := strings.Join(fields[11:15], " ")
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return "", err
+	}
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // the thread may have ended
+		for _, child := range strings.Fields(string(children)) {
+			id, err := strconv.Atoi(child)
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", list, err)
+			}
+			more, _ := processor(id) // it may have ended
+			used += fmt.Sprintf(", %d: %s", id, more)
+		}
+	}
+	return used, nil
+}

@@ -14,7 +14,10 @@ import (
 // none of them finds.
 func TestWritersShareDirectories(t *testing.T) {
 	t.Parallel()
-	g := newGit(t)
+	withBothGits(t, testWritersShareDirectories)
+}
+
+func testWritersShareDirectories(t *testing.T, g *Git) {
 	dir := store(t, g)
 	w := trees{t, dir}
 	files, id := make(map[string]string), w.blob("x\n")
@@ -23,7 +26,7 @@ func TestWritersShareDirectories(t *testing.T) {
 	}
 	commit := w.commit(files)
 	for range 10 {
-		co := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, scratch(t), "x")}
+		co := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, scratchIn(t, g.root), "x")}
 		ix, err := g.Checkout(t.Context(), co)
 		if err == nil {
 			err = ix.Settle()
@@ -58,7 +61,10 @@ func TestSplitNames(t *testing.T) {
 // it lacks.
 func TestMissingObjects(t *testing.T) {
 	t.Parallel()
-	g := newGit(t)
+	withBothGits(t, testMissingObjects)
+}
+
+func testMissingObjects(t *testing.T, g *Git) {
 	for _, lacks := range []string{"^{tree}", ":d", ":d/f"} {
 		dir := store(t, g)
 		w := trees{t, dir}
@@ -67,7 +73,7 @@ func TestMissingObjects(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, "objects", id[:2], id[2:])); err != nil {
 			t.Fatal(err)
 		}
-		_, err := g.Checkout(t.Context(), Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, scratch(t), "x")})
+		_, err := g.Checkout(t.Context(), Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, scratchIn(t, g.root), "x")})
 		if KindOf(err) != KindCorrupt {
 			t.Errorf("without %s: %v, of kind %q, want %q", lacks, err, KindOf(err), KindCorrupt)
 		}
@@ -78,7 +84,10 @@ func TestMissingObjects(t *testing.T) {
 // attributes say.
 func TestWritersKnowAttributes(t *testing.T) {
 	t.Parallel()
-	g := newGit(t)
+	withBothGits(t, testWritersKnowAttributes)
+}
+
+func testWritersKnowAttributes(t *testing.T, g *Git) {
 	dir := store(t, g)
 	w := trees{t, dir}
 	id := w.blob("one\ntwo\n")
@@ -89,7 +98,7 @@ func TestWritersKnowAttributes(t *testing.T) {
 	for i := range 3 * filesPerWriter {
 		files[fmt.Sprintf("%d/z/%d", i%10, i)] = "100644 " + id
 	}
-	co := Checkout{Store: dir, Commit: w.commit(files), Dir: checkoutDir(t, scratch(t), "x")}
+	co := Checkout{Store: dir, Commit: w.commit(files), Dir: checkoutDir(t, scratchIn(t, g.root), "x")}
 	if _, err := g.Checkout(t.Context(), co); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -20,7 +21,8 @@ func init() { runtime.LockOSThread() }
 // confinement is what a child may touch beyond the system's programs, and how much
 // it may take.
 type confinement struct {
-	abi         int // of Landlock; 0: the kernel has none
+	abi         int    // of Landlock; 0: the kernel has none
+	root        string // where the system's files are; empty: /
 	read, write []string
 	limits      limits
 }
@@ -164,17 +166,18 @@ func (c confinement) landlock() error {
 	defer unix.Close(int(fd))
 	all := handled(c.abi)
 	for _, grant := range []struct {
+		root     string
 		paths    []string
 		access   uint64
 		optional bool
 	}{
-		{systemRead, accessRead, true},
-		{systemWrite, accessFile, false},
-		{c.read, accessRead, false},
-		{c.write, all, false},
+		{c.root, systemRead, accessRead, true},
+		{c.root, systemWrite, accessFile, false},
+		{"", c.read, accessRead, false},
+		{"", c.write, all, false},
 	} {
 		for _, path := range grant.paths {
-			err := allow(int(fd), path, grant.access&all)
+			err := allow(int(fd), filepath.Join(grant.root, path), grant.access&all)
 			if err != nil && !(grant.optional && errors.Is(err, os.ErrNotExist)) {
 				return fmt.Errorf("landlock %s: %w", path, err)
 			}

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -26,6 +27,7 @@ import (
 // Git runs git commands. It is immutable after New and safe for concurrent use.
 type Git struct {
 	program  string
+	root     string
 	uid, gid uint32
 	schemes  string
 	landlock int
@@ -45,6 +47,10 @@ type Git struct {
 type Config struct {
 	// Program is the path of git; empty means the one found in /usr/bin or /bin.
 	Program string
+	// Root, if it is not empty, is the directory that git has as its root, in which
+	// Program is found, and where all paths that it is given have to mean the same:
+	// for tests with the git of the plugin's own root filesystem.
+	Root string
 	// UID and GID are who fetches and owns the stores; not root in production.
 	UID, GID uint32
 	// Schemes are the transports that git may use, such as "https".
@@ -81,7 +87,7 @@ func New(c Config) (*Git, error) {
 	if c.Program == "" {
 		c.Program = "/usr/bin/git"
 	}
-	if _, err := exec.LookPath(c.Program); err != nil {
+	if _, err := exec.LookPath(filepath.Join(c.Root, c.Program)); err != nil {
 		return nil, fmt.Errorf("git is not installed: %w", err)
 	}
 	abi, err := landlockABI()
@@ -94,7 +100,7 @@ func New(c Config) (*Git, error) {
 	}
 	proxy := (&httpproxy.Config{HTTPProxy: c.HTTPProxy, HTTPSProxy: c.HTTPSProxy, NoProxy: c.NoProxy}).ProxyFunc()
 	g := &Git{
-		program: c.Program, uid: c.UID, gid: c.GID,
+		program: c.Program, root: c.Root, uid: c.UID, gid: c.GID,
 		schemes: strings.Join(c.Schemes, ":"), landlock: abi,
 		caBundle: c.CABundle, tls: certificates, stall: cmp.Or(c.StallTimeout, defaultStallTimeout),
 		proxy:     func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
@@ -271,6 +277,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:    true,
 		Pdeathsig:  syscall.SIGKILL,
+		Chroot:     g.root,
 		Credential: &syscall.Credential{Uid: c.uid, Gid: c.gid},
 	}
 	cmd.Cancel = func() error { return terminate(cmd) }
@@ -278,7 +285,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	cmd.WaitDelay = stopGrace
 
 	limits := g.limitsOf(c)
-	err = confined(cmd, confinement{abi: g.landlock, read: c.read, write: c.write, limits: limits})
+	err = confined(cmd, confinement{abi: g.landlock, root: g.root, read: c.read, write: c.write, limits: limits})
 	if err == nil && stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", maxStdout)
 	}

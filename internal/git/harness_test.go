@@ -10,29 +10,45 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testroot"
 )
 
 // fetcher is who fetches in these tests: a uid that nobody else runs as.
 const fetcher = 64123
 
 // newGit returns a Git for http and https that fetches as fetcher.
-func newGit(t *testing.T) *Git {
+func newGit(t *testing.T) *Git { return newGitIn(t, "") }
+
+// newGitIn is newGit with the git of a root filesystem.
+func newGitIn(t *testing.T, root string) *Git {
 	t.Helper()
-	program, err := exec.LookPath("git")
-	if err != nil {
-		t.Fatal(err)
+	program := "/usr/bin/git"
+	if root == "" {
+		var err error
+		if program, err = exec.LookPath("git"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	g, err := New(Config{Program: program, UID: fetcher, GID: fetcher, Schemes: []string{"http", "https"}})
+	g, err := New(Config{Program: program, Root: root, UID: fetcher, GID: fetcher, Schemes: []string{"http", "https"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
+// withBothGits runs a test with the machine's git and with the one that is shipped.
+func withBothGits(t *testing.T, f func(t *testing.T, g *Git)) {
+	t.Run("machine", func(t *testing.T) { f(t, newGit(t)) })
+	t.Run("rootfs", func(t *testing.T) { f(t, newGitIn(t, testroot.New(t))) })
+}
+
 // scratch returns a directory that everyone may read, which t.TempDir is not.
-func scratch(t *testing.T) string {
+func scratch(t *testing.T) string { return scratchIn(t, "") }
+
+// scratchIn is scratch in a root filesystem.
+func scratchIn(t *testing.T, root string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-git-")
+	dir, err := os.MkdirTemp(filepath.Join(root, "/var/tmp"), "helmdeck-git-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +64,11 @@ func scratch(t *testing.T) string {
 }
 
 // owned makes an empty directory that belongs to uid.
-func owned(t *testing.T, uid int) string {
+func owned(t *testing.T, uid int) string { return ownedIn(t, "", uid) }
+
+func ownedIn(t *testing.T, root string, uid int) string {
 	t.Helper()
-	dir := filepath.Join(scratch(t), "owned")
+	dir := filepath.Join(scratchIn(t, root), "owned")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +81,7 @@ func owned(t *testing.T, uid int) string {
 // store makes an empty store.
 func store(t *testing.T, g *Git) string {
 	t.Helper()
-	dir := owned(t, fetcher)
+	dir := ownedIn(t, g.root, fetcher)
 	if err := g.InitStore(t.Context(), dir, SHA1); err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,11 @@ import (
 
 // TestCheckoutsAreGits: a checkout, and one that was moved from any other commit,
 // are what git alone makes of the commit, to the last byte of the index.
-func TestCheckoutsAreGits(t *testing.T) {
-	g := newGit(t)
+func TestCheckoutsAreGits(t *testing.T) { withBothGits(t, testCheckoutsAreGits) }
+
+func testCheckoutsAreGits(t *testing.T, g *Git) {
 	dir, n := store(t, g), 0
-	scratch := scratch(t)
+	scratch := scratchIn(t, g.root)
 	var infos []string
 	w := trees{t, dir}
 	for _, content := range []string{"", "one\n", "two\n", "a/b"} {

@@ -85,6 +85,7 @@ func (c *Clone) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, root, t
 	if err != nil {
 		return err
 	}
+	c.warnUnencoded(l.Commit, ix)
 	if err := c.fillLFS(ctx, s, c.rule(s), co, ix); err != nil {
 		return err
 	}

@@ -115,7 +115,10 @@ func TestBaseIsGone(t *testing.T) {
 // store knows the commit, else on an older one or whole.
 func TestBaseIsOfAnotherStore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	withBothGits(t, testBaseIsOfAnotherStore)
+}
+
+func testBaseIsOfAnotherStore(t *testing.T, w *world) {
 	full, shallow := w.spec("ref", "main"), w.spec("ref", "main", "depth", "1")
 	w.push("main") // a commit that no other branch and no tag is at
 	for _, step := range []struct {

@@ -41,102 +41,103 @@ func TestFlatten(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.m.flattenAt = 1000
-			s := w.spec("ref", "main")
-			c := w.clone(s)
-			w.prepare(s).Release()
-			for i := 1; i < tt.layers; i++ {
-				w.advance(time.Minute) // another content
-				if _, err := gitserver.Commit(w.server.Path("r"), "main",
-					gitserver.Change{Path: "heavy", Content: strings.Repeat(w.clock().String(), 20_000)}); err != nil {
+			withBothGits(t, func(t *testing.T, w *world) {
+				w.m.flattenAt = 1000
+				s := w.spec("ref", "main")
+				c := w.clone(s)
+				w.prepare(s).Release()
+				for i := 1; i < tt.layers; i++ {
+					w.advance(time.Minute) // another content
+					if _, err := gitserver.Commit(w.server.Path("r"), "main",
+						gitserver.Change{Path: "heavy", Content: strings.Repeat(w.clock().String(), 20_000)}); err != nil {
+						t.Fatal(err)
+					}
+					if i+1 < tt.layers {
+						w.prepare(s).Release()
+					}
+				}
+				deep := w.prepare(s)
+				if len(deep.Tree.Chain) != tt.layers {
+					t.Fatalf("chain %q, want %d", deep.Tree.Chain, tt.layers)
+				}
+				before := w.mount(deep, 0)
+				w.idle(c)
+				// Only now, for it could be done before the last one is held.
+				c.mu.Lock()
+				w.m.flattenAt, w.m.flattenFrom = tt.at, tt.from
+				c.mu.Unlock()
+				c.flattenLater(s, deep.Tree)
+				c.measureSoon()
+				flat := w.flat(c, deep.Tree)
+				w.server.Reset()
+				co := w.prepare(s)
+				if co.Tree.ID != flat.ID || !slices.Equal(co.Tree.Chain, []string{flat.ID}) || co.GitLayer.ID != deep.GitLayer.ID {
+					t.Fatalf("a mount stands on %+v, want the flat %s", co.Tree, flat.ID)
+				}
+				dir := w.mount(co, 0)
+				if !maps.Equal(contents(t, before), contents(t, dir)) {
+					t.Error("the flat tree has other files")
+				}
+				index, err := os.Stat(filepath.Join(c.trees.path(flat.ID), ".git/index"))
+				if err != nil {
 					t.Fatal(err)
 				}
-				if i+1 < tt.layers {
-					w.prepare(s).Release()
-				}
-			}
-			deep := w.prepare(s)
-			if len(deep.Tree.Chain) != tt.layers {
-				t.Fatalf("chain %q, want %d", deep.Tree.Chain, tt.layers)
-			}
-			before := w.mount(deep, 0)
-			w.idle(c)
-			// Only now, for it could be done before the last one is held.
-			c.mu.Lock()
-			w.m.flattenAt, w.m.flattenFrom = tt.at, tt.from
-			c.mu.Unlock()
-			c.flattenLater(s, deep.Tree)
-			c.measureSoon()
-			flat := w.flat(c, deep.Tree)
-			w.server.Reset()
-			co := w.prepare(s)
-			if co.Tree.ID != flat.ID || !slices.Equal(co.Tree.Chain, []string{flat.ID}) || co.GitLayer.ID != deep.GitLayer.ID {
-				t.Fatalf("a mount stands on %+v, want the flat %s", co.Tree, flat.ID)
-			}
-			dir := w.mount(co, 0)
-			if !maps.Equal(contents(t, before), contents(t, dir)) {
-				t.Error("the flat tree has other files")
-			}
-			index, err := os.Stat(filepath.Join(c.trees.path(flat.ID), ".git/index"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := filepath.WalkDir(c.trees.path(flat.ID), func(path string, d os.DirEntry, err error) error {
-				if err != nil || d.IsDir() || d.Name() == "index" {
+				if err := filepath.WalkDir(c.trees.path(flat.ID), func(path string, d os.DirEntry, err error) error {
+					if err != nil || d.IsDir() || d.Name() == "index" {
+						return err
+					}
+					info, err := d.Info()
+					if err == nil && info.ModTime().Unix() >= index.ModTime().Unix() {
+						t.Errorf("%s carries the second of the index", path)
+					}
 					return err
+				}); err != nil {
+					t.Fatal(err)
 				}
-				info, err := d.Info()
-				if err == nil && info.ModTime().Unix() >= index.ModTime().Unix() {
-					t.Errorf("%s carries the second of the index", path)
+				for _, at := range []string{before, dir} {
+					if got := run(t, at, 0, "diff-files", "--name-only"); got != "" {
+						t.Errorf("lstat says that these have changed: %q", got)
+					}
+					if got := run(t, at, 0, "status", "--porcelain"); got != "" {
+						t.Errorf("status %q", got)
+					}
+					if _, err := os.Lstat(filepath.Join(filepath.Dir(at), "upper/.git/index")); !os.IsNotExist(err) {
+						t.Errorf("the index was rewritten (%v)", err)
+					}
 				}
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-			for _, at := range []string{before, dir} {
-				if got := run(t, at, 0, "diff-files", "--name-only"); got != "" {
-					t.Errorf("lstat says that these have changed: %q", got)
+				// What stands on the chain keeps it; then it goes.
+				if err := c.collect(); err != nil {
+					t.Fatal(err)
 				}
-				if got := run(t, at, 0, "status", "--porcelain"); got != "" {
+				if got := names(t, c.trees.dir); len(got) != tt.layers+1 {
+					t.Errorf("trees %q, want the chain and the flat one", got)
+				}
+				deep.Release()
+				if err := c.collect(); err != nil {
+					t.Fatal(err)
+				}
+				if got := names(t, c.trees.dir); !slices.Equal(got, []string{flat.ID}) {
+					t.Errorf("trees %q, want the flat one %s", got, flat.ID)
+				}
+				co.Release()
+				w.idle(c)
+				w.restart("boot 1")
+				co = w.prepare(s)
+				if co.Tree.ID != flat.ID {
+					t.Errorf("after a restart: tree %s, want %s", co.Tree.ID, flat.ID)
+				}
+				co.Release()
+				w.advance(time.Minute)
+				w.push("main")
+				co = w.prepare(s)
+				defer co.Release()
+				if want := []string{co.Tree.ID, flat.ID}; !slices.Equal(co.Tree.Chain, want) {
+					t.Errorf("the next tree stands on %q, want %q", co.Tree.Chain, want)
+				}
+				if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
 					t.Errorf("status %q", got)
 				}
-				if _, err := os.Lstat(filepath.Join(filepath.Dir(at), "upper/.git/index")); !os.IsNotExist(err) {
-					t.Errorf("the index was rewritten (%v)", err)
-				}
-			}
-			// What stands on the chain keeps it; then it goes.
-			if err := c.collect(); err != nil {
-				t.Fatal(err)
-			}
-			if got := names(t, c.trees.dir); len(got) != tt.layers+1 {
-				t.Errorf("trees %q, want the chain and the flat one", got)
-			}
-			deep.Release()
-			if err := c.collect(); err != nil {
-				t.Fatal(err)
-			}
-			if got := names(t, c.trees.dir); !slices.Equal(got, []string{flat.ID}) {
-				t.Errorf("trees %q, want the flat one %s", got, flat.ID)
-			}
-			co.Release()
-			w.idle(c)
-			w.restart("boot 1")
-			co = w.prepare(s)
-			if co.Tree.ID != flat.ID {
-				t.Errorf("after a restart: tree %s, want %s", co.Tree.ID, flat.ID)
-			}
-			co.Release()
-			w.advance(time.Minute)
-			w.push("main")
-			co = w.prepare(s)
-			defer co.Release()
-			if want := []string{co.Tree.ID, flat.ID}; !slices.Equal(co.Tree.Chain, want) {
-				t.Errorf("the next tree stands on %q, want %q", co.Tree.Chain, want)
-			}
-			if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
-				t.Errorf("status %q", got)
-			}
+			})
 		})
 	}
 }

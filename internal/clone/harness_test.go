@@ -20,6 +20,7 @@ import (
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testroot"
 )
 
 // fetcher owns the stores of these tests.
@@ -33,7 +34,8 @@ type world struct {
 	m      *Manager
 	db     *meta.DB
 	close  func()
-	// git is added to how git is run; it counts from the next start.
+	// git is added to how git is run; it counts from the next start. Root is the root
+	// filesystem whose git works here; empty: the machine's.
 	git git.Config
 
 	mu  sync.Mutex
@@ -45,8 +47,21 @@ func scratch(t *testing.T) string {
 	return testdir.New(t, "clone")
 }
 
+// withBothGits runs a test in a world with the machine's git, and in one with that
+// of the plugin's root filesystem.
+func withBothGits(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Run("machine", func(t *testing.T) { f(t, newWorld(t)) })
+	t.Run("rootfs", func(t *testing.T) { f(t, newWorldIn(t, testroot.New(t))) })
+}
+
 // newWorld starts a remote, and a Manager on an empty data directory.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldIn(t, "")
+}
+
+// newWorldIn is newWorld with the git of a root filesystem, and the data below it.
+func newWorldIn(t *testing.T, system string) *world {
 	t.Helper()
 	repos := scratch(t)
 	if _, err := gitserver.Generate(filepath.Join(repos, "r.git"), gitserver.Spec{
@@ -59,7 +74,11 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	w := &world{t: t, root: filepath.Join(scratch(t), "data"), server: s, now: time.Now()}
+	data := scratch(t)
+	if system != "" {
+		data = testdir.NewIn(t, filepath.Join(system, "var/tmp"), "clone")
+	}
+	w := &world{t: t, git: git.Config{Root: system}, root: filepath.Join(data, "data"), server: s, now: time.Now()}
 	if err := os.Mkdir(w.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -70,12 +89,14 @@ func newWorld(t *testing.T) *world {
 // start opens what is in the data directory, as a plugin that starts in a boot.
 func (w *world) start(boot string) {
 	w.t.Helper()
-	program, err := exec.LookPath("git")
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	config := w.git
-	config.Program, config.UID, config.GID, config.Schemes = program, fetcher, fetcher, []string{"http", "https"}
+	config.Program, config.UID, config.GID, config.Schemes = "/usr/bin/git", fetcher, fetcher, []string{"http", "https"}
+	if config.Root == "" {
+		var err error
+		if config.Program, err = exec.LookPath("git"); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	g, err := git.New(config)
 	if err != nil {
 		w.t.Fatal(err)

@@ -16,7 +16,10 @@ import (
 // checkout, is seen by git status; so is one that sets the time of the file back.
 func TestEditRightAfterMount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	withBothGits(t, testEditRightAfterMount)
+}
+
+func testEditRightAfterMount(t *testing.T, w *world) {
 	co := w.prepare(w.spec("ref", "main"))
 	defer co.Release()
 	dir := w.mount(co, 0)
@@ -40,7 +43,10 @@ func TestEditRightAfterMount(t *testing.T) {
 // tree is opened.
 func TestFirstStatusReadsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	withBothGits(t, testFirstStatusReadsNothing)
+}
+
+func testFirstStatusReadsNothing(t *testing.T, w *world) {
 	for _, uid := range []int{0, 64777} {
 		ids := []string{"0", "64777"}[min(uid, 1)]
 		co := w.prepare(w.spec("ref", "main", "uid", ids, "gid", ids))
@@ -72,7 +78,10 @@ func TestFirstStatusReadsNothing(t *testing.T) {
 
 func TestAnotherUID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	withBothGits(t, testAnotherUID)
+}
+
+func testAnotherUID(t *testing.T, w *world) {
 	const uid = 64778
 	co := w.prepare(w.spec("ref", "main", "uid", "64778", "gid", "64778"))
 	defer co.Release()
@@ -145,11 +154,16 @@ func TestTracksCache(t *testing.T) {
 // what trips up checkouts.
 func TestPlainClone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	withBothGits(t, testPlainClone)
+}
+
+func testPlainClone(t *testing.T, w *world) {
 	if _, err := gitserver.Commit(w.server.Path("r"), "main",
 		gitserver.Change{Path: "crlf.txt", Content: "a\r\nb\r\n"}, // which text=auto would store otherwise
 		gitserver.Change{Path: "deep/" + strings.Repeat("d/", 50) + "f", Content: "x"},
 		gitserver.Change{Path: "new\nline", Content: "x"},
+		gitserver.Change{Path: ".gitattributes", Content: "* text=auto\n*.u16 working-tree-encoding=UTF-16\n*.sjis working-tree-encoding=SHIFT-JIS eol=crlf\n"},
+		gitserver.Change{Path: "text.u16", Content: "日本語\n"}, gitserver.Change{Path: "text.sjis", Content: "日本語\n"},
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -207,6 +207,7 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 	if err != nil {
 		return err
 	}
+	sub.clone.warnUnencoded(sub.commit, ix)
 	if err := sub.clone.buildModule(ctx, &owner, b.top, path, gitDir, sub); err != nil {
 		return err
 	}

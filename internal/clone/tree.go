@@ -98,6 +98,7 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 		return false, "", err
 	}
 	failpoint.Hit("clone/tree/checked-out")
+	c.warnUnencoded(commit, ix)
 	if err := c.fillLFS(ctx, s, c.rule(s), co, ix); err != nil {
 		return false, "", err
 	}
@@ -106,6 +107,15 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 	}
 	modules, err = c.buildSubmodules(ctx, s, co, ix)
 	return ix.Tracks(CacheLink), modules, err
+}
+
+// warnUnencoded logs which files of a commit git has not written in the encoding that
+// attributes ask for. git clone says so too, and leaves the same.
+func (c *Clone) warnUnencoded(commit string, ix *git.Index) {
+	if files := ix.Unencoded(); len(files) > 0 {
+		c.m.Log.WithFields(map[string]any{"clone": c.key, "commit": commit, "files": fmt.Sprint(files)}).
+			Warn("files could not be written in their working-tree-encoding: they are as the commit has them")
+	}
 }
 
 func (c *Clone) checkoutOf(s Spec, commit, dir string) git.Checkout {

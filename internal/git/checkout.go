@@ -59,7 +59,7 @@ func (g *Git) Checkout(ctx context.Context, c Checkout) (ix *Index, err error) {
 	if err := errors.Join(c.makeRepository(), c.writePatterns()); err != nil {
 		return nil, err
 	}
-	if err := g.runIn(ctx, c, IndexFile, "", "read-tree", "-m", c.Commit); err != nil {
+	if err := g.runIn(ctx, c, IndexFile, "", nil, "read-tree", "-m", c.Commit); err != nil {
 		return nil, err
 	}
 	if ix, err = c.readIndex(IndexFile); err != nil {
@@ -100,16 +100,20 @@ func (g *Git) writeFiles(ctx context.Context, c Checkout, index string, ix *Inde
 	names := ix.names()
 	writers := min(len(names)/filesPerWriter, runtime.NumCPU()+1, maxWriters, maxLoaded/max(1, len(ix.entries)))
 	attributes, first, parts := splitNames(names, max(1, writers))
+	var encoded encodings
 	for _, part := range [][]string{attributes, first} {
-		if err := g.writePart(ctx, c, index, part); err != nil {
+		if err := g.writePart(ctx, c, index, part, &encoded); err != nil {
 			return err
 		}
 	}
-	work, ctx := errgroup.WithContext(ctx)
+	work, workCtx := errgroup.WithContext(ctx)
 	for _, part := range parts {
-		work.Go(func() error { return g.writePart(ctx, c, index, part) })
+		work.Go(func() error { return g.writePart(workCtx, c, index, part, &encoded) })
 	}
-	return work.Wait()
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	return g.checkEncoded(ctx, c, ix, &encoded)
 }
 
 // splitNames splits names, which are sorted, into parts that may be written at the
@@ -136,7 +140,7 @@ func splitNames(names []string, n int) (attributes, first []string, parts [][]st
 	return attributes, first, parts
 }
 
-func (g *Git) writePart(ctx context.Context, c Checkout, index string, names []string) error {
+func (g *Git) writePart(ctx context.Context, c Checkout, index string, names []string, encoded *encodings) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -145,11 +149,12 @@ func (g *Git) writePart(ctx context.Context, c Checkout, index string, names []s
 		stdin.WriteString(name)
 		stdin.WriteByte(0)
 	}
-	return g.runIn(ctx, c, index, stdin.String(), "checkout-index", "--force", "-z", "--stdin")
+	return g.runIn(ctx, c, index, stdin.String(), encoded.said, "checkout-index", "--force", "-z", "--stdin")
 }
 
 // runIn runs a command of git in the repository of a checkout, as the tree's uid.
-func (g *Git) runIn(ctx context.Context, c Checkout, index, stdin string, args ...string) error {
+// said, if set, is called with each line of its stderr.
+func (g *Git) runIn(ctx context.Context, c Checkout, index, stdin string, said func(line string), args ...string) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	objects := filepath.Join(c.Store, "objects")
@@ -167,6 +172,9 @@ func (g *Git) runIn(ctx context.Context, c Checkout, index, stdin string, args .
 		stderr: func(line string) {
 			if strings.HasPrefix(line, "error: unable to write file") && full(write) {
 				stop(syscall.ENOSPC)
+			}
+			if said != nil {
+				said(line)
 			}
 		},
 	})

@@ -50,6 +50,8 @@ type Index struct {
 	entries  []indexEntry    // by name
 	dirs     *treeCache      // nil: not known
 	written  map[string]bool // nil: all
+	// unencoded are the first of the files that git could not encode.
+	unencoded []Unencoded
 }
 
 // indexEntry is an entry of an index.

@@ -91,6 +91,7 @@ func (g *Git) Move(ctx context.Context, c Checkout, from, tree string) (ix *Inde
 	if err := g.writeFiles(ctx, c, movedIndex, added); err != nil {
 		return nil, err
 	}
+	ix.unencoded = added.unencoded
 	return ix, os.Remove(filepath.Join(c.gitDir(), movedIndex))
 }
 
@@ -194,7 +195,7 @@ func (g *Git) newEntries(ctx context.Context, c Checkout, ch changes) (*Index, e
 	for _, a := range ch.added {
 		stdin.WriteString(a.info + "\t" + a.name + "\x00")
 	}
-	if err := g.runIn(ctx, c, movedIndex, stdin.String(), "update-index", "-z", "--index-info"); err != nil {
+	if err := g.runIn(ctx, c, movedIndex, stdin.String(), nil, "update-index", "-z", "--index-info"); err != nil {
 		return nil, err
 	}
 	added, err := c.readIndex(movedIndex)

@@ -280,13 +280,16 @@ func TestCommit(t *testing.T) {
 
 func TestCheckoutAsAnotherUID(t *testing.T) {
 	t.Parallel()
-	g, s := newGit(t), remote(t)
-	dir := store(t, g)
+	withBothGits(t, testCheckoutAsAnotherUID)
+}
+
+func testCheckoutAsAnotherUID(t *testing.T, g *Git) {
+	s, dir := remote(t), store(t, g)
 	if err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything}); err != nil {
 		t.Fatal(err)
 	}
 	const uid = fetcher + 7
-	tree := owned(t, uid)
+	tree := ownedIn(t, g.root, uid)
 	if err := os.Mkdir(filepath.Join(tree, ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,13 @@ import (
 // is mounted there is taken down, and it is removed.
 func New(t *testing.T, what string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-"+what+"-")
+	return NewIn(t, "/var/tmp", what)
+}
+
+// NewIn is New below a directory that is there.
+func NewIn(t *testing.T, parent, what string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(parent, "helmdeck-"+what+"-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,163 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/tests/testroot"
+)
+
+// encoded makes a commit with a file for each encoding, named by its number, which
+// holds what all of them can say, and returns the names too.
+func encoded(w trees, content string, encodings ...string) (commit string, names []string) {
+	files := make(map[string]string)
+	id, attributes := w.blob(content), ""
+	for i, e := range encodings {
+		name := fmt.Sprint("f", i)
+		attributes += name + " working-tree-encoding=" + e + "\n"
+		files[name] = "100644 " + id
+		names = append(names, name)
+	}
+	files[attributesFile] = "100644 " + w.blob(attributes)
+	return w.commit(files), names
+}
+
+// TestEncodings: files are in the encodings that attributes ask for, as the
+// machine's git writes them, whichever git writes them here.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	withBothGits(t, func(t *testing.T, g *Git) {
+		dir := store(t, g)
+		w := trees{t, dir}
+		for _, tt := range []struct {
+			content   string
+			encodings []string
+		}{
+			{"plain\nascii\n", []string{
+				"UTF-16", "UTF-16LE", "UTF-16BE", "UTF-16LE-BOM", "UTF-32", "UTF-32LE", "UTF-7", "ISO-8859-1", "ISO-8859-15", "latin1",
+				"CP1252", "WINDOWS-1251", "KOI8-R", "SHIFT-JIS", "SJIS", "CP932", "EUC-JP", "ISO-2022-JP", "ISO-2022-CN-EXT", "GBK", "GB18030",
+				"BIG5", "BIG5-HKSCS", "EUC-KR", "CP949", "JOHAB", "IBM037", "MACINTOSH", "TIS-620", "VISCII", "ARMSCII-8", "utf16", "us-ascii",
+			}},
+			{"日本語\n", []string{"UTF-16", "UTF-32", "SHIFT-JIS", "EUC-JP", "ISO-2022-JP", "CP932", "GB18030"}},
+			{"grüße\n", []string{"UTF-16LE-BOM", "ISO-8859-1", "CP1252", "IBM850"}},
+			{"", []string{"UTF-16", "SHIFT-JIS"}},
+		} {
+			commit, names := encoded(w, tt.content, tt.encodings...)
+			root := scratchIn(t, g.root)
+			plain := checkoutDir(t, root, "plain")
+			plainCheckout(t, w, plain, commit, nil)
+			co := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, root, "ours")}
+			ix, err := g.Checkout(t.Context(), co)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := ix.Unencoded(); got != nil {
+				t.Errorf("%q was not encoded: %v", tt.content, got)
+			}
+			for i, name := range names {
+				want, err := os.ReadFile(filepath.Join(plain, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := os.ReadFile(filepath.Join(co.Dir, name))
+				if err != nil || string(got) != string(want) {
+					t.Errorf("%q in %s: %q, %v; git's is %q", tt.content, tt.encodings[i], got, err, want)
+				}
+			}
+		}
+	})
+}
+
+// TestUnencoded: a file that can't be encoded is as git leaves it, and is named; one
+// that git could encode if its converters were there is an error that names it.
+func TestUnencoded(t *testing.T) {
+	t.Parallel()
+	root := testroot.New(t)
+	g := newGitIn(t, root)
+	dir := store(t, g)
+	w := trees{t, dir}
+	commit, names := encoded(w, "\U0001f600\n", "UTF-16", "SHIFT-JIS", "FOO")
+	check := func(from string) (*Index, error) {
+		co := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, scratchIn(t, root), "x")}
+		if from == "" {
+			return g.Checkout(t.Context(), co)
+		}
+		co.Commit = from
+		ix, err := g.Checkout(t.Context(), co)
+		if err == nil {
+			err = ix.Settle()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		co.Commit = commit
+		return g.Move(t.Context(), co, from, w.git("", nil, "rev-parse", commit+"^{tree}"))
+	}
+	// The other commit has the same attributes and no file.
+	attributes := w.git("", nil, "rev-parse", commit+":"+attributesFile)
+	empty := w.commit(map[string]string{attributesFile: "100644 " + attributes})
+	want := []Unencoded{{names[1], "SHIFT-JIS"}, {names[2], "FOO"}}
+	for _, from := range []string{"", empty} {
+		ix, err := check(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ix.Unencoded(); !slices.Equal(got, want) {
+			t.Errorf("from %q: not encoded %v, want %v", from, got, want)
+		}
+		for i, content := range []string{"\xff\xfe\x3d\xd8\x00\xde\n\x00", "\U0001f600\n", "\U0001f600\n"} {
+			if got, err := os.ReadFile(filepath.Join(ix.checkout.Dir, names[i])); err != nil || string(got) != content {
+				t.Errorf("from %q: %s has %q, %v, want %q", from, names[i], got, err, content)
+			}
+		}
+		if left, err := os.ReadDir(filepath.Join(ix.checkout.Dir, ".git")); err != nil || len(left) != 1 {
+			t.Errorf("from %q: left in .git: %v, %v", from, left, err)
+		}
+	}
+	modules, err := filepath.Glob(filepath.Join(root, "usr/lib/*/gconv"))
+	if err != nil || len(modules) != 1 {
+		t.Fatalf("modules of iconv: %q, %v", modules, err)
+	}
+	if err := os.Rename(modules[0], modules[0]+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"", empty} {
+		_, err := check(from)
+		for _, words := range []string{`"f0"`, `"UTF-16"`, "glibc"} {
+			if err == nil || !strings.Contains(err.Error(), words) {
+				t.Errorf("without converters, from %q: %v, want %s in it", from, err, words)
+			}
+		}
+	}
+}
+
+// TestEncodingsSaid: what is kept of git's words is bounded, and so are names that
+// look like words.
+func TestEncodingsSaid(t *testing.T) {
+	t.Parallel()
+	var e encodings
+	for _, line := range []string{
+		"error: unable to write file x", "error: failed to encode 'a' from UTF-8 to B", "error: failed to encode 'it' from UTF-8 to X' from UTF-8 to Y",
+		"error: failed to encode 'cut", "remote: error: failed to encode 'a' from UTF-8 to B",
+	} {
+		e.said(line)
+	}
+	want := []Unencoded{{"a", "B"}, {"it' from UTF-8 to X", "Y"}, {"cut", ""}}
+	if !slices.Equal(e.failed, want) {
+		t.Errorf("got %q, want %q", e.failed, want)
+	}
+	for range 3 * maxUnencoded {
+		e.said("error: failed to encode 'a' from UTF-8 to B")
+	}
+	if len(e.failed) != maxUnencoded {
+		t.Errorf("%d are kept, want %d", len(e.failed), maxUnencoded)
+	}
+	if err := new(Git).checkEncoded(context.Background(), Checkout{}, &Index{}, new(encodings)); err != nil {
+		t.Errorf("nothing failed: %v", err)
+	}
+}

@@ -72,10 +72,13 @@ func redirect(from, to *url.URL) (string, error) {
 // follow calls f with the remote's URL, and again with where it is redirected to.
 func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) error {
 	remote := r.URL
-	for range maxRedirects {
+	for followed := 0; ; followed++ {
 		err := f(remote)
 		if KindOf(err) != KindRedirect {
 			return err
+		}
+		if followed == maxRedirects {
+			return &Error{Op: "ask", URL: r.URL, Kind: KindRedirect, Detail: fmt.Sprintf("more than %d times, the last time from %s", maxRedirects, remote)}
 		}
 		next, redirectErr := g.redirected(ctx, r, remote)
 		if redirectErr != nil {
@@ -86,7 +89,6 @@ func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) er
 		}
 		remote = next
 	}
-	return &Error{Op: "ask", URL: r.URL, Kind: KindRedirect, Detail: fmt.Sprintf("%d times, the last time from %s", maxRedirects, remote)}
 }
 
 // loadCA returns the system's certificates and those of a PEM file.

@@ -1,9 +1,13 @@
 package git
 
 import (
+	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
 )
 
 func TestRedirect(t *testing.T) {
@@ -40,5 +44,23 @@ func TestRedirect(t *testing.T) {
 		if err != nil && (KindOf(err) != KindRedirect || strings.Contains(err.Error(), "u:p")) {
 			t.Errorf("%s to %s: %v", c.from, c.to, err)
 		}
+	}
+}
+
+// TestFollow: three redirects in a row are followed, and a fourth is not.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	g, s := newGit(t), remote(t)
+	for i, to := range []string{"r", "old-1", "old-2", "old-3"} {
+		s.Route(fmt.Sprint("old-", i+1), gitserver.Redirect(http.StatusMovedPermanently, s.URL(to)))
+	}
+	for n := 1; n <= maxRedirects; n++ {
+		if refs, err := g.LsRefs(t.Context(), Remote{URL: s.URL(fmt.Sprint("old-", n))}); err != nil || refs.Head != "refs/heads/main" {
+			t.Errorf("%d redirects: %+v, %v", n, refs, err)
+		}
+	}
+	_, err := g.LsRefs(t.Context(), Remote{URL: s.URL("old-4")})
+	if KindOf(err) != KindRedirect || !strings.Contains(err.Error(), "more than 3 times") {
+		t.Errorf("4 redirects: %v", err)
 	}
 }

@@ -146,10 +146,9 @@ type command struct {
 	cleanup func() error
 	stdin   string
 	stdout  io.Writer // instead of what run returns; for output without a limit
-	// talk, if set, answers what the command has written so far with what it gets
-	// on its standard input, after the line that asks for a connection. It is called
-	// until done.
-	talk func(answer []byte) (request []byte, done bool)
+	// talk, if set, returns the standard output of a command that writes its
+	// standard input itself, after the line that asks for a connection.
+	talk func(in *os.File) *talk
 	// question is set for a command that takes milliseconds and that a Mount waits
 	// for: it runs at the plugin's own priority and may take less.
 	question bool
@@ -259,19 +258,19 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	if c.stdout != nil {
 		cmd.Stdout = c.stdout
 	}
+	var dialog *talk
 	if c.talk != nil {
 		in, ours, err := os.Pipe()
 		if err != nil {
 			return nil, err
 		}
 		defer in.Close()
-		dialog := &talk{limited: limited{max: maxStdout}, in: ours, reply: c.talk}
+		dialog = c.talk(ours)
 		defer dialog.end()
 		if _, err := ours.WriteString(stateless); err != nil {
 			return nil, err
 		}
 		cmd.Stdin, cmd.Stdout = in, dialog
-		stdout = &dialog.limited
 	}
 	cmd.ExtraFiles = c.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -286,10 +285,17 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 
 	limits := g.limitsOf(c)
 	err = confined(cmd, confinement{abi: g.landlock, root: g.root, read: c.read, write: c.write, limits: limits})
+	switch {
+	case dialog == nil:
+	case dialog.err != nil:
+		return nil, dialog.err
+	case dialog.state == talkFallback:
+		return nil, nil // the helper ends with an error then
+	}
 	if err == nil && stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", maxStdout)
 	}
-	if err == nil || c.talk != nil && bytes.HasPrefix(stdout.buf.Bytes(), []byte("fallback\n")) {
+	if err == nil {
 		return stdout.buf.Bytes(), nil
 	}
 	cause := context.Cause(ctx)

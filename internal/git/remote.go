@@ -2,7 +2,6 @@ package git
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,11 +18,16 @@ type RemoteRefs struct {
 	// IDs holds object IDs by full ref name, "HEAD" among them. The commit
 	// behind an annotated tag is under its name with "^{}" appended.
 	IDs map[string]string
+	// More is set when there are more refs below a name that ends with a slash than
+	// IDs has of them.
+	More bool
 }
 
 // LsRefs asks a remote for the named refs (full names) and for HEAD: over HTTP one
 // ls-refs request, if the remote knows protocol 2, whose answer has hardly more
-// than those; else the remote lists all that it has. Names that the remote does not have are absent.
+// than those; else the remote lists all that it has. A name that ends with a slash
+// stands for all refs below it, up to MaxListed. Names that the remote does not
+// have are absent. The memory that it takes does not depend on the answer.
 func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (RemoteRefs, error) {
 	if isHTTP(remote.URL) {
 		if refs, ok, err := g.lsRefsHTTP(ctx, remote, names); ok || err != nil {
@@ -32,42 +36,23 @@ func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (Remot
 	}
 	options := append(slices.Clone(askPatience), "ls-remote", "--quiet", "--symref", "--end-of-options")
 	patterns := []string{"HEAD"}
-	want := map[string]bool{"HEAD": true}
 	for _, n := range names {
-		// ls-remote matches the tail of a name: the answer is filtered below.
-		patterns = append(patterns, n, n+"^{}")
-		want[n], want[n+"^{}"] = true, true
+		// ls-remote matches the tail of a name: lsRemote looks at all of it.
+		if strings.HasSuffix(n, "/") {
+			patterns = append(patterns, n+"*")
+		} else {
+			patterns = append(patterns, n, n+peeledSuffix)
+		}
 	}
-	out, err := g.runRemote(ctx, remote, command{op: askForRefs, question: true, dir: "/"}, func(url string) []string {
+	var out lsRemote
+	_, err := g.runRemote(ctx, remote, command{op: askForRefs, question: true, dir: "/", stdout: &out}, func(url string) []string {
+		out = lsRemote{refCollector: newRefCollector(names)} // of an earlier try there may be some
 		return slices.Concat(options, []string{url}, patterns)
 	})
-	if err != nil {
-		return RemoteRefs{}, err
+	if out.err != nil {
+		return RemoteRefs{}, badAnswer(remote, out.err)
 	}
-	refs := RemoteRefs{Format: SHA1, IDs: make(map[string]string)}
-	err = scan(out, func(line string) error {
-		left, name, ok := strings.Cut(line, "\t")
-		if !ok {
-			return fmt.Errorf("ls-remote %s: unexpected line %q", remote.URL, line)
-		}
-		if target, ok := strings.CutPrefix(left, "ref: "); ok {
-			if name == "HEAD" {
-				refs.setHead(target)
-			}
-			return nil
-		}
-		if want[name] {
-			if !isObjectID(left) {
-				return fmt.Errorf("ls-remote %s: %q is not an object ID", remote.URL, left)
-			}
-			refs.IDs[name] = left
-			if len(left) == 64 {
-				refs.Format = SHA256
-			}
-		}
-		return nil
-	})
-	return refs, err
+	return out.refs, err
 }
 
 // setHead takes target for the default branch. A remote may claim anything; only a

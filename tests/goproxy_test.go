@@ -67,7 +67,7 @@ func TestGoModulesAreDownloadedOnce(t *testing.T) {
 		"--env", "GOPROXY="+proxy, "--env", "GONOSUMDB=*", "--env", "GOFLAGS=-mod=mod", "--env", "GOTOOLCHAIN=local",
 		"--env", "CGO_ENABLED=0")
 	m := mount("", "repo="+r.url, "ref=main", "subject="+subject(t))
-	const build = `HDCACHE=/w/.hdcache . /w/.hdcache/env; cd hello; exec "$GOROOT/bin/go" run . 2>&1`
+	const build = `HDCACHE=/w/.git/hdcache . /w/.git/hdcache/env; git clean -fdxq; cd hello; exec "$GOROOT/bin/go" run . 2>&1`
 
 	for i, downloads := range []bool{true, false} {
 		requests.Store(0)

@@ -113,8 +113,8 @@ func (d *demo) change(ctx context.Context) error {
 	if _, err := d.script(ctx, first, commit...); err != nil {
 		return err
 	}
-	say("\nIts dependency caches lie in .hdcache, which all containers of this clone share. It leaves something there:")
-	if _, err := d.script(ctx, first, "echo "+d.mark+" > .hdcache/pip/demo-mark"); err != nil {
+	say("\nIts dependency caches lie in .git/hdcache, which all containers of this clone share. It leaves something there:")
+	if _, err := d.script(ctx, first, "echo "+d.mark+" > .git/hdcache/pip/demo-mark"); err != nil {
 		return err
 	}
 	say("\nAnd then it deletes everything, but for a new file:")
@@ -190,12 +190,12 @@ func (d *demo) startThird(ctx context.Context) error {
 	if d.image.git {
 		look = "git status"
 	}
-	out, err := d.show(ctx, d.runArgs(mount(volumeName), look, "cat .hdcache/pip/demo-mark", printStamp)...)
+	out, err := d.show(ctx, d.runArgs(mount(volumeName), look, "cat .git/hdcache/pip/demo-mark", printStamp)...)
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(out, d.mark+"\n") {
-		return fmt.Errorf("the third container does not find in .hdcache what the first one put there, %q", d.mark)
+		return fmt.Errorf("the third container does not find in .git/hdcache what the first one put there, %q", d.mark)
 	}
 	_, text, _ := strings.Cut(out, d.mark+"\n")
 	s, err := parseStamp(text)
@@ -207,7 +207,7 @@ func (d *demo) startThird(ctx context.Context) error {
 	}
 	// In a container of its own, which also takes the mark away: the cache is the user's.
 	if err := d.clean(func(script string) (string, error) {
-		return d.quiet(ctx, d.runArgs(mount(volumeName), "rm .hdcache/pip/demo-mark", script)...)
+		return d.quiet(ctx, d.runArgs(mount(volumeName), "rm .git/hdcache/pip/demo-mark", script)...)
 	}); err != nil {
 		return fmt.Errorf("the third container: %w", err)
 	}

@@ -2,8 +2,12 @@ package workspace
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -171,6 +175,134 @@ func TestCacheIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.open("v", "5", "uid", "1234", "gid", "1234")
+}
+
+// variables returns what env exports when a shell sources it as line says.
+func variables(t *testing.T, dir, line string) map[string]string {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", line+"; env")
+	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+	all := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), "="); name != "PATH" && name != "PWD" && name != "HDCACHE" && name != "_" {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// TestCacheSurvivesGit: what env has named before an agent cleans up is the cache
+// after that, by the line of the README and by the one that it had before.
+func TestCacheSurvivesGit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i, tt := range []struct {
+		name string
+		do   func(dir string)
+	}{
+		{"clean", func(dir string) { gitIn(t, dir, "clean", "-fdxq") }},
+		{"clean, also of repositories", func(dir string) { gitIn(t, dir, "clean", "-ffdxq") }},
+		{"stash", func(dir string) {
+			put(t, dir, "new", "new")
+			gitIn(t, dir, "-c", "user.name=a", "-c", "user.email=a@b", "stash", "push", "-q", "-u")
+			put(t, dir, "new", "again")
+			gitIn(t, dir, "-c", "user.name=a", "-c", "user.email=a@b", "stash", "push", "-q", "-a")
+		}},
+		{"another work tree", func(dir string) {
+			other := filepath.Join(t.TempDir(), "other")
+			gitIn(t, dir, "worktree", "add", "-q", other)
+			gitIn(t, other, "clean", "-ffdxq")
+			gitIn(t, dir, "worktree", "remove", "--force", other)
+		}},
+		{"gc", func(dir string) { gitIn(t, dir, "gc", "-q", "--prune=now") }},
+		{"a repository in a subdirectory", func(dir string) {
+			put(t, dir, "sub/x", "x")
+			sub := filepath.Join(dir, "sub")
+			gitIn(t, sub, "init", "-q")
+			gitIn(t, sub, "clean", "-ffdxq")
+		}},
+		{"all of them removed", func(dir string) {
+			for _, e := range entries(t, dir) {
+				if e != ".git" {
+					if err := os.RemoveAll(filepath.Join(dir, e)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			gitIn(t, dir, "reset", "-q", "--hard")
+		}},
+	} {
+		for _, path := range []string{"/.git/hdcache", "/.hdcache"} {
+			id := fmt.Sprint(i, path)
+			rec, dir := w.open("v", id)
+			cache := filepath.Join(w.root, "clones", rec.Clone, "cache/0")
+			vars := variables(t, dir, fmt.Sprintf("HDCACHE=%[1]s . %[1]s/env", dir+path))
+			if len(vars) < len(cacheDirs) {
+				t.Errorf("%s: env says %v", path, vars)
+			}
+			tt.do(dir)
+			for name, value := range vars {
+				if name == "BUNDLE_GLOBAL_GEM_CACHE" { // "true"
+					continue
+				}
+				value = strings.TrimPrefix(value, "-Dmaven.repo.local=")
+				// Tools make what is missing.
+				if err := os.MkdirAll(value, 0o755); err != nil {
+					t.Errorf("%s, %s: %s: %v", tt.name, path, name, err)
+				}
+				put(t, value, name, id)
+				wantFile(t, cache, filepath.Join(filepath.Base(value), name), id)
+			}
+			w.release("v", id)
+		}
+	}
+}
+
+// TestCacheVariablesAreDocumented: the README's table and the example for compose say
+// what env says, of a volume at /w.
+func TestCacheVariablesAreDocumented(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put(t, dir, "env", string(cacheEnv))
+	want := variables(t, dir, "HDCACHE=/w/.git/hdcache . ./env")
+	text := func(path string) string {
+		data, err := os.ReadFile(filepath.Join("../..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	table, example := make(map[string]string), make(map[string]string)
+	quoted := regexp.MustCompile("`([^`]+)`")
+	_, rows, _ := strings.Cut(text("README.md"), "| for | variable | value |\n")
+	for row := range strings.Lines(rows) {
+		cells := strings.Split(row, "|")
+		if len(cells) != 5 {
+			break // the table has ended
+		}
+		names, values := quoted.FindAllStringSubmatch(cells[2], -1), quoted.FindAllStringSubmatch(cells[3], -1)
+		for i, name := range names {
+			table[name[1]] = values[min(i, len(values)-1)][1]
+		}
+	}
+	_, environment, _ := strings.Cut(text("examples/compose.yaml"), "    environment:")
+	for line := range strings.Lines(environment) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && strings.HasPrefix(line, "      ") {
+			example[name] = strings.Trim(value, `"`)
+		} else if strings.TrimSpace(line) == "" {
+			break
+		}
+	}
+	if !maps.Equal(table, want) {
+		t.Errorf("the README says\n%v, env says\n%v", table, want)
+	}
+	if !maps.Equal(example, want) {
+		t.Errorf("the example says\n%v, env says\n%v", example, want)
+	}
 }
 
 // TestReadonlyCache: what others put there can be read, and nothing written.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 )
 
@@ -80,6 +81,25 @@ func SendAll(path string) Fault {
 	})
 }
 
+// Frozen is SendAll with a pack that is made once, now: a server of large or hostile repositories that costs next to
+// nothing, as if it were another machine.
+func Frozen(path string) (Fault, error) {
+	ids, err := git(path, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
+	if err != nil {
+		return nil, err
+	}
+	pack, err := packOf(path, ids)
+	if err != nil {
+		return nil, err
+	}
+	return sendPack(func([]string) ([]byte, error) { return pack, nil }), nil
+}
+
+// SendFile answers every fetch of protocol 2 with the file at path as the pack.
+func SendFile(path string) Fault {
+	return sendPack(func([]string) ([]byte, error) { return os.ReadFile(path) })
+}
+
 // Incomplete answers every fetch of protocol 2 with a pack of the wanted objects alone: commits without their trees.
 func Incomplete(path string) Fault {
 	return sendPack(func(wants []string) ([]byte, error) { return packOf(path, strings.Join(wants, "\n")) })
@@ -108,13 +128,7 @@ func sendPack(pack func(wants []string) ([]byte, error)) Fault {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}
-			w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-			if !done { // the client would go on to say what it has: enough of that
-				w.Write(pkt([]byte("acknowledgments\n")))
-				w.Write(pkt([]byte("ready\n")))
-				io.WriteString(w, "0001")
-			}
-			w.Write(pkt([]byte("packfile\n")))
+			beginPack(w, done)
 			for len(content) > 0 {
 				n := min(len(content), maxBand)
 				w.Write(pkt(append([]byte{1}, content[:n]...)))
@@ -123,6 +137,17 @@ func sendPack(pack func(wants []string) ([]byte, error)) Fault {
 			io.WriteString(w, "0000")
 		})
 	})
+}
+
+// beginPack writes what comes before a pack; done is what parseWants says.
+func beginPack(w http.ResponseWriter, done bool) {
+	w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+	if !done { // the client would go on to say what it has: enough of that
+		w.Write(pkt([]byte("acknowledgments\n")))
+		w.Write(pkt([]byte("ready\n")))
+		io.WriteString(w, "0001")
+	}
+	w.Write(pkt([]byte("packfile\n")))
 }
 
 func parseWants(r *http.Request) (wants []string, done bool, err error) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -35,6 +36,8 @@ func Build(dir string, tags ...string) (string, error) {
 
 // Config says what to run.
 type Config struct {
+	// Under is a command that executes the program, in its own process, with what follows; mostly none.
+	Under   []string
 	Program string
 	// Dir holds the sockets below run/, which bounds its length to some 80 bytes, and the log, which runs append to.
 	Dir  string
@@ -134,7 +137,8 @@ func Run(c Config) (*Daemon, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", c.Socket())
 		},
 	}}
-	d.cmd = exec.Command(c.Program, append([]string{"-data", c.DataDir(), "-socket", c.Socket(), "-git", c.Git}, c.Args...)...)
+	command := slices.Concat(c.Under, []string{c.Program, "-data", c.DataDir(), "-socket", c.Socket(), "-git", c.Git}, c.Args)
+	d.cmd = exec.Command(command[0], command[1:]...)
 	// How full this machine's disk is, is no part of a test.
 	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/", "MIN_FREE=0"}, c.Env...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log

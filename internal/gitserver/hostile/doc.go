@@ -71,6 +71,7 @@ type Case struct {
 
 	build  func(r *repo, bait Bait)
 	bundle func(bait Bait) string // the address of a bundle that the server names
+	sends  string                 // a file of the repository that the server sends as the pack of every fetch
 }
 
 // Faults are how gitserver has to serve the repository at path, for Route; mostly none.
@@ -78,6 +79,8 @@ func (c Case) Faults(path string, bait Bait) []gitserver.Fault {
 	switch {
 	case c.Unwalkable:
 		return []gitserver.Fault{gitserver.SendAll(path)}
+	case c.sends != "":
+		return []gitserver.Fault{gitserver.SendFile(filepath.Join(path, c.sends))}
 	case c.bundle != nil:
 		return []gitserver.Fault{gitserver.Bundle(c.bundle(bait))}
 	}

@@ -1,0 +1,62 @@
+package hostile
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"testing"
+)
+
+// Every bomb is small to send, and arrives: git itself takes a download of it without a look into its trees.
+func TestBombsAreSmall(t *testing.T) {
+	s := start(t)
+	for _, c := range Bombs() {
+		t.Run(c.Name, func(t *testing.T) {
+			head, err := c.Build(filepath.Dir(s.Path("x")), c.Name, Bait{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var size int64
+			if err := filepath.WalkDir(s.Path(c.Name), func(_ string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				info, err := d.Info()
+				if err == nil {
+					size += info.Size()
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d bytes", size)
+			if size > 2<<20 {
+				t.Errorf("it takes %d bytes, want 2 MiB at most", size)
+			}
+			if c.sends != "" {
+				return // it would take hours
+			}
+			s.Route(c.Name, c.Faults(s.Path(c.Name), Bait{})...)
+			out, err := shell(t.TempDir(), `git -c gc.auto=0 clone -q --bare "$REPO" b && git -C b rev-parse refs/heads/main`, "REPO="+s.URL(c.Name))
+			if err != nil || out != head+"\n" {
+				t.Errorf("got %v %q, want %s", err, out, head)
+			}
+		})
+	}
+}
+
+// A small pack of deltas is one that git accepts, so that a large one is refused for its size or not at all.
+func TestDeltasAreValid(t *testing.T) {
+	dir := t.TempDir()
+	r := create(filepath.Join(dir, "deltas.git"))
+	const n = 60
+	r.deltas(20<<20, n) // a whole copy and a part
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	out, err := shell(dir, `git init -q --bare b && git -C b index-pack --strict --stdin <deltas.git/`+bombPack+` >/dev/null &&
+		git -C b cat-file -e "$HEAD^{tree}" && git show-index <$(ls b/objects/pack/*.idx) | wc -l`, "HEAD="+r.head)
+	if want := fmt.Sprintln(n + 4); err != nil || out != want {
+		t.Errorf("got %v %q, want %s objects", err, out, want)
+	}
+}

@@ -1,0 +1,121 @@
+package shipped
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroup is a memory cgroup of version 1 or 2.
+type cgroup struct {
+	dir string
+	v2  bool
+}
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// newCgroup makes a group that may have so many bytes, below that of this process, or, where that may not have groups
+// below it, below the root.
+func newCgroup(name string, limit int64) (*cgroup, error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	g := &cgroup{}
+	base, parent := "", ""
+	for line := range strings.Lines(string(own)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(fields) != 3:
+		case strings.Contains(","+fields[1]+",", ",memory,"):
+			base, parent, g.v2 = filepath.Join(cgroupRoot, "memory"), fields[2], false
+		case fields[0] == "0" && base == "":
+			base, parent, g.v2 = cgroupRoot, fields[2], true
+		}
+	}
+	if base == "" {
+		return nil, errors.New("no memory controller")
+	}
+	var errs []error
+	for _, above := range []string{filepath.Join(base, parent), base} {
+		g.dir = filepath.Join(above, name)
+		if g.v2 {
+			// Groups with processes of their own can't give a controller to those below.
+			if err := os.WriteFile(filepath.Join(above, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		err := os.Mkdir(g.dir, 0o755)
+		if err == nil {
+			if err = g.set(limit); err == nil {
+				return g, nil
+			}
+			err = errors.Join(err, os.Remove(g.dir))
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (g *cgroup) set(limit int64) error {
+	name := "memory.limit_in_bytes"
+	if g.v2 {
+		name = "memory.max"
+	}
+	return os.WriteFile(filepath.Join(g.dir, name), []byte(strconv.FormatInt(limit, 10)), 0)
+}
+
+// procs are the IDs of the processes in it.
+func (g *cgroup) procs() ([]int, error) {
+	data, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
+	var pids []int
+	for _, word := range strings.Fields(string(data)) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, err
+}
+
+// kills is how many processes in it the kernel has killed for want of memory.
+func (g *cgroup) kills() (int, error) {
+	name := "memory.oom_control"
+	if g.v2 {
+		name = "memory.events"
+	}
+	data, err := os.ReadFile(filepath.Join(g.dir, name))
+	for line := range strings.Lines(string(data)) {
+		if word, n, ok := strings.Cut(strings.TrimSpace(line), " "); ok && word == "oom_kill" {
+			return strconv.Atoi(n)
+		}
+	}
+	return 0, err
+}
+
+// remove kills what is left in it, all of it the plugin's, and removes it.
+func (g *cgroup) remove() error {
+	err := error(unix.EBUSY)
+	for deadline := time.Now().Add(30 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		pids, readErr := g.procs()
+		if readErr != nil {
+			return readErr
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+		}
+		err = os.Remove(g.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the memory cgroup: %w", err)
+	}
+	return nil
+}

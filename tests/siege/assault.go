@@ -1,0 +1,121 @@
+package siege
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/helmdeck/repos/janitor"
+	"github.com/helmdeck/repos/tests/daemon"
+)
+
+// Volume is one of an attacker.
+type Volume struct {
+	Name    string
+	Options map[string]string
+}
+
+// Assault is an attack under way on a plugin.
+type Assault struct {
+	d       *daemon.Daemon
+	volumes []Volume
+	wait    sync.WaitGroup
+
+	mu      sync.Mutex
+	got     map[string]int // the first lines of what was answered
+	mounted map[string]bool
+}
+
+// Begin creates and mounts all volumes at once, and returns at once.
+func Begin(d *daemon.Daemon, volumes []Volume) *Assault {
+	a := &Assault{d: d, volumes: volumes, got: make(map[string]int), mounted: make(map[string]bool)}
+	for _, v := range volumes {
+		a.wait.Go(func() { a.note(v.Name, a.one(v)) })
+	}
+	return a
+}
+
+const mountID = "attack"
+
+func (a *Assault) one(v Volume) error {
+	if err := answered(func(ctx context.Context) error { return a.d.Create(ctx, v.Name, v.Options) }); err != nil {
+		return err
+	}
+	return answered(func(ctx context.Context) error { _, err := a.d.Mount(ctx, v.Name, mountID); return err })
+}
+
+func (a *Assault) note(volume string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.mounted[volume] = true
+		a.got["mounted"]++
+		return
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	a.got[strings.ReplaceAll(line, volume, "VOLUME")]++
+}
+
+// Wait returns when all have got an answer.
+func (a *Assault) Wait() { a.wait.Wait() }
+
+// Got is what the attacker was answered: the most frequent first line, and how many got another.
+func (a *Assault) Got() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	lines := slices.SortedFunc(maps.Keys(a.got), func(x, y string) int { return a.got[y] - a.got[x] })
+	if len(lines) == 0 {
+		return "nothing yet"
+	}
+	text := fmt.Sprintf("%d of %d: %.160s", a.got[lines[0]], len(a.volumes), lines[0])
+	if len(lines) > 1 {
+		text += fmt.Sprintf(" (and %d other answers, such as %.100s)", len(lines)-1, lines[1])
+	}
+	return text
+}
+
+// End waits for all answers, ends what was mounted, and removes the volumes.
+func (a *Assault) End() error {
+	a.Wait()
+	var errs []error
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, v := range a.volumes {
+		all.Go(func() {
+			err := error(nil)
+			if a.mounted[v.Name] {
+				err = answered(func(ctx context.Context) error { return a.d.Unmount(ctx, v.Name, mountID) })
+			}
+			err = errors.Join(err, answered(func(ctx context.Context) error { return a.d.Remove(ctx, v.Name) }))
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Attackers is how the subjects of all attackers begin.
+const Attackers = "attacker-"
+
+// Attacked says whether a clone is an attacker's.
+func Attacked(c janitor.CloneInfo) bool { return strings.HasPrefix(c.Subject, Attackers) }
+
+// Delete deletes the clones of all attackers, as an operator does, once each. One that is gone meanwhile is not an error.
+func Delete(d *daemon.Daemon) error {
+	return answered(func(ctx context.Context) error {
+		clones, err := d.Admin.Clones(ctx)
+		errs := []error{err}
+		for _, c := range clones {
+			if Attacked(c) {
+				errs = append(errs, notGone(d.Admin.EvictClone(ctx, c.Clone)))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}

@@ -1,0 +1,116 @@
+package siege
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/daemon"
+)
+
+// answerWait is how long an answer of the plugin is waited for, so that no plugin can hang a test: longer than any
+// MOUNT_WAIT that the tests set.
+const answerWait = 40 * time.Second
+
+// Victim is a subject that mounts a small repository of its own server all the time.
+type Victim struct {
+	Subject string
+	server  *gitserver.Server
+	volume  string
+	ids     atomic.Int64
+}
+
+// NewVictim starts a server in dir, which must be there, with a small repository.
+func NewVictim(dir string) (*Victim, error) {
+	server, err := gitserver.Start(dir)
+	if err != nil {
+		return nil, err
+	}
+	v := &Victim{Subject: "victim", server: server, volume: "victim"}
+	if _, err := gitserver.Generate(server.Path("small"), gitserver.Spec{Seed: 7, Files: 50, Commits: 3, Changes: 5}); err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	return v, nil
+}
+
+// Close ends the server.
+func (v *Victim) Close() error { return v.server.Close() }
+
+// Warm creates the volume and mounts it until ctx ends, and returns what each Mount took. The first, which clones, does
+// not count. A mount or unmount that fails ends it.
+func (v *Victim) Warm(ctx context.Context, d *daemon.Daemon) (mounts Sample, err error) {
+	if err := v.create(d, v.volume, "small"); err != nil {
+		return nil, err
+	}
+	if _, err := v.mount(d, v.volume); err != nil {
+		return nil, err
+	}
+	for ctx.Err() == nil {
+		took, err := v.mount(d, v.volume)
+		if err != nil {
+			return mounts, err
+		}
+		mounts = append(mounts, took)
+	}
+	return mounts, nil
+}
+
+// Cold mounts repositories that the plugin does not have, one after the other until ctx ends, and returns what each
+// Mount took, at least one.
+func (v *Victim) Cold(ctx context.Context, d *daemon.Daemon) (mounts Sample, err error) {
+	for len(mounts) == 0 || ctx.Err() == nil {
+		name := fmt.Sprint("cold-", v.ids.Add(1))
+		if err := os.Symlink(v.server.Path("small"), v.server.Path(name)); err != nil {
+			return mounts, err
+		}
+		if err := v.create(d, name, name); err != nil {
+			return mounts, err
+		}
+		took, err := v.mount(d, name)
+		if err != nil {
+			return mounts, err
+		}
+		mounts = append(mounts, took)
+		if err := answered(func(ctx context.Context) error { return d.Remove(ctx, name) }); err != nil {
+			return mounts, err
+		}
+	}
+	return mounts, nil
+}
+
+func (v *Victim) create(d *daemon.Daemon, volume, repo string) error {
+	return answered(func(ctx context.Context) error {
+		return d.Create(ctx, volume, map[string]string{"repo": v.server.URL(repo), "subject": v.Subject})
+	})
+}
+
+// mount mounts a volume and ends that again, and returns what the Mount took.
+func (v *Victim) mount(d *daemon.Daemon, volume string) (took time.Duration, err error) {
+	id := fmt.Sprint("victim-", v.ids.Add(1))
+	began := time.Now()
+	if err := answered(func(ctx context.Context) error { _, err := d.Mount(ctx, volume, id); return err }); err != nil {
+		return 0, fmt.Errorf("mount %s: %w", volume, err)
+	}
+	took = time.Since(began)
+	if err := answered(func(ctx context.Context) error { return d.Unmount(ctx, volume, id) }); err != nil {
+		return 0, fmt.Errorf("unmount %s: %w", volume, err)
+	}
+	return took, nil
+}
+
+// answered calls f with a context that ends when the plugin takes too long for an answer.
+func answered(f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), answerWait, fmt.Errorf("no answer within %v", answerWait))
+	defer cancel()
+	if err := f(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	return nil
+}

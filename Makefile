@@ -37,8 +37,8 @@ fuzz: ## fuzz the parsers of what users and remotes say, about a minute each; FU
 		go test -run='^$$' -fuzz="^$$target$$" -fuzztime=$(or $(FUZZTIME),1500000x) -fuzzminimizetime=10x ./internal/volume || exit 1; \
 	done
 
-bench: needs plugin ## measure against git, git-sync and plain volumes, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,cold for less
-	@go run -buildvcs=false ./cmd/bench $(if $(FILES),-files $(FILES)) $(if $(RUNS),-runs $(RUNS)) $(if $(ROWS),-rows $(ROWS))
+bench: needs plugin ## measure against git, git-sync and plain volumes, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,cold for less; AGAINST=commit to compare with its build in turns
+	@go run -buildvcs=false ./cmd/bench $(if $(FILES),-files $(FILES)) $(if $(RUNS),-runs $(RUNS)) $(if $(ROWS),-rows $(ROWS)) $(if $(AGAINST),-against $(AGAINST))
 
 performance: ## write docs/performance.md and its picture from build/bench.json
 	@go run -buildvcs=false ./cmd/bench -report docs

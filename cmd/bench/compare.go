@@ -133,7 +133,7 @@ func (m *comparison) print(w io.Writer) {
 	for _, note := range m.Notes {
 		fmt.Fprintln(w, note)
 	}
-	fmt.Fprintln(w, verdictOf(m.Rows))
+	fmt.Fprintln(w, summary(m.Rows))
 }
 
 // write writes the file for machines.

@@ -1,9 +1,6 @@
 package main
 
-import (
-	"cmp"
-	"fmt"
-)
+import "fmt"
 
 const (
 	// slower is how many times its former time a row may take.
@@ -15,7 +12,7 @@ const (
 
 // contrast is a row measured in turns on three builds: this one, the one before,
 // and a copy of the one before as control. The values of a turn have the same
-// index; a turn in which a build has no value is not among them.
+// index; a turn in which a build has no value, or 0, is not among them.
 type contrast struct {
 	Name    string    `json:"name"`
 	Group   string    `json:"group"`
@@ -59,21 +56,19 @@ func (c *contrast) judge() {
 	var ratios, noises []float64
 	c.Slower = 0
 	for i := range c.This {
-		// A clock that reads 0 has a resolution of a microsecond.
-		before := max(c.Before[i], 0.001)
-		ratios, noises = append(ratios, c.This[i]/before), append(noises, c.Control[i]/before)
+		ratios, noises = append(ratios, c.This[i]/c.Before[i]), append(noises, c.Control[i]/c.Before[i])
 		if c.This[i] > c.Before[i] {
 			c.Slower++
 		}
 	}
 	c.Ratio, c.Noise = median(ratios), median(noises)
-	off := max(c.Noise, 1/max(c.Noise, 0.001))
+	off := max(c.Noise, 1/c.Noise)
 	switch {
 	case len(c.This) == 0:
 		c.Verdict = unmeasured
 	case max(median(c.This), median(c.Before)) <= judged:
 		c.Verdict = unjudged
-	case off <= slower && c.Ratio > slower, c.Ratio > slower*off:
+	case c.Ratio > slower && off <= slower, c.Ratio > slower*off:
 		c.Verdict = failed
 	case off > slower:
 		c.Verdict = noisy
@@ -100,11 +95,11 @@ func turn(i int) [3]int {
 	return [...][3]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}}[i%6]
 }
 
-// verdictOf says what all rows are together, worst first.
-func verdictOf(rows []contrast) string {
+// summary counts the verdicts, worst first.
+func summary(rows []contrast) string {
 	n := map[verdict]int{}
 	for _, c := range rows {
-		n[cmp.Or(c.Verdict, unmeasured)]++
+		n[c.Verdict]++
 	}
 	text := fmt.Sprintf("%d rows: %d more than 10%% slower, %d ok, %d under 2 ms", len(rows), n[failed], n[held], n[unjudged])
 	if n[noisy] > 0 {

@@ -179,6 +179,8 @@ func TestWrongArguments(t *testing.T) {
 		{"more", `"more"`},
 		{"-rows warm,lukewarm", `"lukewarm"`},
 		{"-runs 0", "-runs 0"},
+		{"-report docs -against HEAD", "-against"},
+		{"-against nonexistent -rows plan", "nonexistent"},
 		{"-report docs -out /nonexistent/bench.json", "make bench"},
 	} {
 		var stdout, stderr bytes.Buffer

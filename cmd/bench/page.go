@@ -72,6 +72,7 @@ const pageFoot = `
 $ make bench                                  # all of it, as root: less than 20 minutes on two cores, up to 12 GB in /var/tmp
 $ make bench FILES=1000 RUNS=3                # a quick look
 $ make bench FILES=100000 ROWS=warm,update    # some groups of rows; a wrong name lists them
+$ make bench AGAINST=main                     # the plugin alone, beside that commit's build: nine turns with 100,000 files, into build/bench-against.json
 $ make performance                            # this page and its picture, from build/bench.json
 ` + "```" + `
 

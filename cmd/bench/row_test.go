@@ -101,6 +101,21 @@ func TestGroupOrder(t *testing.T) {
 	}
 }
 
+func TestRowOfEverySecondRound(t *testing.T) {
+	for _, test := range []struct {
+		serial bool
+		want   []step
+	}{
+		{false, []step{{0, 0}, {0, 1}, {1, 0}, {2, 0}, {2, 1}}},
+		{true, []step{{0, 0}, {1, 0}, {2, 0}, {0, 1}, {2, 1}}},
+	} {
+		g := group{rounds: 3, serial: test.serial, rows: []row{{}, {every: 2}}}
+		if got := g.order(); !slices.Equal(got, test.want) {
+			t.Errorf("serial %v: order %v, want %v", test.serial, got, test.want)
+		}
+	}
+}
+
 func TestGroupKeepsWhatWasMeasured(t *testing.T) {
 	failure := errors.New("no more")
 	for _, test := range []struct {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,8 +24,9 @@ type LFSPointer struct {
 const (
 	attributesFile = ".gitattributes"
 	lfsConfigFile  = ".lfsconfig"
-	// A pointer has less than maxPointer bytes (git-lfs, docs/spec.md), and its
-	// three lines at least minPointer.
+	// A pointer has less than maxPointer bytes, line ends and blank lines included
+	// (git-lfs, docs/spec.md): of more, git-lfs reads the first, and takes the rest for
+	// another request. Its three lines have at least minPointer.
 	maxPointer, minPointer = 1024, 100
 	// maxAttributes is the largest .gitattributes that git itself reads.
 	maxAttributes = 100 << 20
@@ -130,29 +132,41 @@ func (g *Git) filteredByLFS(ctx context.Context, c Checkout, files []LFSPointer)
 	return filtered, nil
 }
 
-// pointerVersions are the first lines of pointers; git-lfs still reads the old ones.
+// pointerVersions are of pointers; git-lfs still reads the old ones.
 var pointerVersions = []string{
-	"version https://git-lfs.github.com/spec/v1", "version https://hawser.github.com/spec/v1", "version http://git-media.io/v/2",
+	"https://git-lfs.github.com/spec/v1", "https://hawser.github.com/spec/v1", "http://git-media.io/v/2",
 }
 
-// parsePointer reads a pointer. What is not one is no error: git-lfs leaves such
-// a file as it is. So does this with pointers that have extensions, which are
-// programs.
+// pointerKeys begin the lines of a pointer, in this order.
+var pointerKeys = []string{"version", "oid", "size"}
+
+// parsePointer reads a pointer as git-lfs's smudge filter does, which is given the
+// file as it is in the work tree, after all conversions of git's own. So its lines
+// may end with CRLF, there may be blank ones, and white space around all of it. A
+// file that is not a pointer is not an error: git-lfs leaves it as it is. This does
+// so also with pointers that have extensions, which are programs.
 func parsePointer(data []byte) (p LFSPointer, ok bool) {
-	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
-	if len(lines) != 3 {
-		return p, false
+	values := make([]string, 0, len(pointerKeys))
+	for line := range strings.SplitSeq(string(bytes.TrimSpace(data)), "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		if line == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(line, " ")
+		if len(values) == len(pointerKeys) || key != pointerKeys[len(values)] {
+			return LFSPointer{}, false
+		}
+		values = append(values, value)
 	}
-	for _, v := range pointerVersions {
-		ok = ok || lines[0] == v
-	}
-	oid, hasOID := strings.CutPrefix(lines[1], "oid sha256:")
-	size, hasSize := strings.CutPrefix(lines[2], "size ")
-	n, err := strconv.ParseInt(size, 10, 64)
-	if !ok || !hasOID || !hasSize || err != nil || n < 0 || len(oid) != 64 || !isObjectID(oid) {
+	if len(values) != len(pointerKeys) || !slices.Contains(pointerVersions, values[0]) {
 		return LFSPointer{}, false
 	}
-	return LFSPointer{OID: oid, Size: n}, true
+	oid, ok := strings.CutPrefix(values[1], "sha256:")
+	size, err := strconv.ParseInt(values[2], 10, 64)
+	if !ok || err != nil || size < 0 || len(oid) != 64 || !isObjectID(oid) {
+		return LFSPointer{}, false
+	}
+	return LFSPointer{OID: oid, Size: size}, true
 }
 
 // LFSConfigURL returns what the repository's .lfsconfig, by its object ID, names
@@ -175,8 +189,12 @@ func (g *Git) LFSConfigURL(ctx context.Context, store, id string) (string, error
 // LFSObject is where a storage keeps an object.
 func LFSObject(storage, oid string) string { return filepath.Join(storage, oid[:2], oid) }
 
-// HasLFSObject reports whether a storage has an object in full.
+// HasLFSObject reports whether a storage has an object in full. A pointer of no bytes
+// needs none, whatever its ID.
 func HasLFSObject(storage string, p LFSPointer) (bool, error) {
+	if p.Size == 0 {
+		return true, nil
+	}
 	info, err := os.Lstat(LFSObject(storage, p.OID))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -201,6 +219,9 @@ func FillLFS(c Checkout, storage string, pointers []LFSPointer) error {
 }
 
 func fillLFS(root *os.Root, storage string, p LFSPointer) error {
+	if p.Size == 0 {
+		return root.WriteFile(p.Path, nil, 0)
+	}
 	from, err := os.Open(LFSObject(storage, p.OID))
 	if err != nil {
 		return err

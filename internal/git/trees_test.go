@@ -124,8 +124,8 @@ func state(t rapidT, dir string) (list []string) {
 	return append(list, fmt.Sprintf("%q", encoded.Bytes()))
 }
 
-// plainCheckout is what git alone makes of a commit.
-func plainCheckout(t rapidT, w trees, dir, commit string, cone Cone) {
+// plainCheckout is what git alone makes of a commit, with more configuration.
+func plainCheckout(t rapidT, w trees, dir, commit string, cone Cone, config ...string) {
 	t.Helper()
 	sparse := fmt.Sprint(cone != nil)
 	top := filepath.Join(dir, ".git")
@@ -142,10 +142,13 @@ func plainCheckout(t rapidT, w trees, dir, commit string, cone Cone) {
 	if err := os.MkdirAll(filepath.Join(top, "refs"), 0o755); err != nil {
 		t.Fatalf("%v", err)
 	}
-	cmd := exec.Command("git", "-c", "core.sparseCheckout="+sparse, "-c", "core.sparseCheckoutCone="+sparse,
-		"-c", "index.version=2", "-c", "index.sparse=false", "read-tree", "-m", "-u", commit)
+	var args []string
+	for _, c := range append(config, "core.sparseCheckout="+sparse, "core.sparseCheckoutCone="+sparse, "index.version=2", "index.sparse=false") {
+		args = append(args, "-c", c)
+	}
+	cmd := exec.Command("git", append(args, "read-tree", "-m", "-u", commit)...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_OBJECT_DIRECTORY=" + filepath.Join(w.store, "objects")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_OBJECT_DIRECTORY=" + filepath.Join(w.store, "objects")}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("read-tree: %v: %s", err, out)
 	}

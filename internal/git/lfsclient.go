@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/helmdeck/repos/internal/guard"
 )
@@ -25,16 +26,24 @@ type lfsClient struct {
 	endpoint string
 	auth     *Auth
 	http     *http.Client
+	limits   lfsLimits
+}
+
+// lfsLimits bound every request, whatever the server sends.
+type lfsLimits struct {
+	silence         time.Duration // nothing arrives for that long
+	batch, transfer time.Duration // a question, a download in all
 }
 
 func (g *Git) lfsClient(f LFSFetch) lfsClient {
+	limits := lfsLimits{silence: min(g.stall, lfsStall), batch: lfsBatchTotal, transfer: lfsTransferTotal}
 	direct := &http.Transport{
 		DialContext: f.Rule.Dial, TLSClientConfig: g.tls.Clone(), ForceAttemptHTTP2: true,
-		MaxIdleConnsPerHost: lfsDownloads, ResponseHeaderTimeout: lfsStall,
+		MaxIdleConnsPerHost: lfsDownloads, ResponseHeaderTimeout: limits.silence,
 	}
 	proxied := direct.Clone()
 	proxied.DialContext, proxied.Proxy = nil, g.proxy
-	return lfsClient{endpoint: f.Endpoint, auth: f.Auth, http: &http.Client{
+	return lfsClient{endpoint: f.Endpoint, auth: f.Auth, limits: limits, http: &http.Client{
 		Transport:     lfsTransport{direct: direct, proxied: proxied, proxy: g.proxy, rule: f.Rule},
 		CheckRedirect: checkLFSRedirect,
 	}}
@@ -115,6 +124,8 @@ type lfsAction struct {
 // batch asks for the places of objects. One that the server does not have is an
 // error.
 func (c lfsClient) batch(ctx context.Context, objects []LFSPointer) (map[string]lfsAction, error) {
+	watch := newWatch(ctx, c.limits.silence, c.limits.batch)
+	defer watch.stop()
 	type object struct {
 		OID  string `json:"oid"`
 		Size int64  `json:"size"`
@@ -129,7 +140,7 @@ func (c lfsClient) batch(ctx context.Context, objects []LFSPointer) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint+"/objects/batch", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(watch.ctx, http.MethodPost, c.endpoint+"/objects/batch", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +149,7 @@ func (c lfsClient) batch(ctx context.Context, objects []LFSPointer) (map[string]
 	c.authorize(request)
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, lfsError(c.endpoint, err)
+		return nil, lfsError(c.endpoint, watch.cause(err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -155,8 +166,8 @@ func (c lfsClient) batch(ctx context.Context, objects []LFSPointer) (map[string]
 			}
 		}
 	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxBatch)).Decode(&answer); err != nil {
-		return nil, lfsError(c.endpoint, fmt.Errorf("the answer is not one of an LFS server: %w", err))
+	if err := json.NewDecoder(io.LimitReader(watch.body(response), maxBatch)).Decode(&answer); err != nil {
+		return nil, lfsError(c.endpoint, watch.cause(fmt.Errorf("the answer is not one of an LFS server: %w", err)))
 	}
 	if answer.Transfer != "" && answer.Transfer != "basic" {
 		return nil, lfsError(c.endpoint, fmt.Errorf("the server offers the transfer %q only", answer.Transfer))
@@ -227,16 +238,6 @@ func (s httpStatus) Error() string {
 
 func statusError(r *http.Response) error { return httpStatus{r.StatusCode} }
 
-var errStalled = fmt.Errorf("nothing arrived for %v", lfsStall)
-
-// causeOf prefers the reason why ctx ended to what came of it.
-func causeOf(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
-}
-
 // lfsError is a failure of an LFS server.
 func lfsError(endpoint string, err error) error {
 	return &Error{Op: "fetch the LFS objects from", URL: endpoint, Kind: httpKind(err), Stderr: "fatal: " + lfsWords(err), Err: err}
@@ -266,6 +267,7 @@ func httpKind(err error) Kind {
 	_, isVerify := errors.AsType[x509.UnknownAuthorityError](err)
 	_, isName := errors.AsType[x509.HostnameError](err)
 	netErr, isNet := errors.AsType[net.Error](err)
+	_, isSilent := errors.AsType[silentError](err)
 	switch {
 	case errors.Is(err, guard.ErrInside):
 		return KindOther
@@ -281,7 +283,7 @@ func httpKind(err error) Kind {
 		return KindHost
 	case isVerify || isName:
 		return KindTLS
-	case errors.Is(err, errStalled), errors.Is(err, context.DeadlineExceeded), isNet && netErr.Timeout():
+	case isSilent, errors.Is(err, context.DeadlineExceeded), isNet && netErr.Timeout():
 		return KindTimeout
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return KindRefused

@@ -34,8 +34,13 @@ type LFSFetch struct {
 const (
 	lfsBatch     = 100 // objects in one question, as git-lfs asks
 	lfsDownloads = 4   // at the same time
-	// lfsStall ends a transfer in which nothing arrived for that long.
+	// lfsStall ends a request to which nothing arrived for that long.
 	lfsStall = 60 * time.Second
+	// lfsBatchTotal and lfsTransferTotal end one that is not complete after that long:
+	// an answer of at most maxBatch, and an object of any size, which gets the time
+	// that a fetch gets.
+	lfsBatchTotal    = 5 * time.Minute
+	lfsTransferTotal = 2 * time.Hour
 )
 
 // FetchLFS downloads the objects that the storage lacks. What arrived complete
@@ -125,13 +130,11 @@ func (c lfsClient) fetch(ctx context.Context, f LFSFetch, temp string) error {
 // does not stay.
 func (c lfsClient) download(ctx context.Context, p LFSPointer, a lfsAction, path string, count func(int64)) (err error) {
 	fail := func(err error) error { return lfsObjectError(c.endpoint, p, err) }
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stalled := time.AfterFunc(lfsStall, func() { cancel(errStalled) })
-	defer stalled.Stop()
-	response, err := c.get(ctx, a)
+	watch := newWatch(ctx, c.limits.silence, c.limits.transfer)
+	defer watch.stop()
+	response, err := c.get(watch.ctx, a)
 	if err != nil {
-		return fail(err)
+		return fail(watch.cause(err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -148,10 +151,9 @@ func (c lfsClient) download(ctx context.Context, p LFSPointer, a lfsAction, path
 			err = errors.Join(err, os.Remove(path))
 		}
 	}()
-	body := io.LimitReader(response.Body, p.Size+1)
+	body := io.LimitReader(watch.body(response), p.Size+1)
 	for buf := make([]byte, 256<<10); ; {
 		got, readErr := body.Read(buf)
-		stalled.Reset(lfsStall)
 		n += int64(got)
 		count(int64(got))
 		hash.Write(buf[:got])
@@ -162,7 +164,7 @@ func (c lfsClient) download(ctx context.Context, p LFSPointer, a lfsAction, path
 			break
 		}
 		if readErr != nil {
-			return fail(causeOf(ctx, readErr))
+			return fail(watch.cause(readErr))
 		}
 	}
 	if n != p.Size || hex.EncodeToString(hash.Sum(nil)) != p.OID {

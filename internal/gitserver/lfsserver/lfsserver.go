@@ -18,6 +18,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Pointer is what git keeps in place of a file.
@@ -50,7 +51,17 @@ type Server struct {
 	objects map[string]*object
 	href    string
 	token   string
+	hang    map[Step]time.Duration
 }
+
+// Step is a point at which Hang has the server stop.
+type Step int
+
+const (
+	Batch    Step = iota + 1 // the answer to a batch, after its headers
+	Download                 // the answer to a download, after its headers
+	Verify                   // the same, after all of the content, which the client verifies when the answer ends
+)
 
 type object struct {
 	content []byte
@@ -117,6 +128,48 @@ func (s *Server) Token(token string) {
 	s.token = token
 }
 
+// Hang has answers send nothing more from a step on, or with a pause a byte after each, for ever: until the client is
+// gone. A negative pause takes that back.
+func (s *Server) Hang(at Step, pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hang == nil {
+		s.hang = map[Step]time.Duration{}
+	}
+	if s.hang[at] = pause; pause < 0 {
+		delete(s.hang, at)
+	}
+}
+
+// hangs hangs an answer, if it is to, and reports whether it did.
+func (s *Server) hangs(w http.ResponseWriter, r *http.Request, at Step) bool {
+	s.mu.Lock()
+	pause, ok := s.hang[at]
+	s.mu.Unlock()
+	if !ok {
+		return false
+	}
+	var drip <-chan time.Time
+	if pause > 0 {
+		ticker := time.NewTicker(pause)
+		defer ticker.Stop()
+		drip = ticker.C
+	}
+	for {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return true // the client is gone
+		}
+		select {
+		case <-r.Context().Done():
+			return true
+		case <-drip:
+			if _, err := w.Write([]byte(" ")); err != nil {
+				return true
+			}
+		}
+	}
+}
+
 // Stats is what clients did with an object since the start.
 func (s *Server) Stats(oid string) Stats {
 	s.mu.Lock()
@@ -172,6 +225,10 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, repo string) {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		return
 	}
+	w.Header().Set("Content-Type", "application/vnd.git-lfs+json")
+	if s.hangs(w, r, Batch) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	base := s.href
@@ -202,7 +259,6 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, repo string) {
 			e.Actions = map[string]action{"download": to}
 		}
 	}
-	w.Header().Set("Content-Type", "application/vnd.git-lfs+json")
 	json.NewEncoder(w).Encode(map[string]any{"transfer": "basic", "objects": asked.Objects})
 }
 
@@ -221,7 +277,11 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request, oid string) {
 		http.NotFound(w, r)
 	default:
 		w.Header().Set("Content-Type", "application/octet-stream")
+		if s.hangs(w, r, Download) {
+			return
+		}
 		w.Write(content)
+		s.hangs(w, r, Verify)
 	}
 }
 

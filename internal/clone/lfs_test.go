@@ -1,0 +1,43 @@
+package clone
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+)
+
+// TestSilentLFSServer: an LFS server that sends headers and then nothing is an error
+// of the mount, and the clone can be evicted then: nothing is at work in it.
+func TestSilentLFSServer(t *testing.T) {
+	t.Parallel()
+	for name, step := range map[string]lfsserver.Step{"batch": lfsserver.Batch, "download": lfsserver.Download, "verify": lfsserver.Verify} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.close()
+			w.git.StallTimeout = 300 * time.Millisecond
+			w.start("boot 1")
+			lfs := new(lfsserver.Server)
+			if _, _, err := lfs.Commit(w.server.Path("r"), "main", map[string]string{"model.bin": "content\n"}); err != nil {
+				t.Fatal(err)
+			}
+			w.server.Route("r", lfs.Serve)
+			lfs.Hang(step, 0)
+			s := w.spec("ref", "main")
+			c := w.clone(s)
+			_, err := c.Prepare(t.Context(), s, nil)
+			if git.KindOf(err) != git.KindTimeout || !strings.Contains(err.Error(), "nothing came for 300ms") {
+				t.Errorf("error %v, want that nothing came", err)
+			}
+			w.idle(c)
+			if err := w.m.EvictClone(t.Context(), c.key, false); err != nil {
+				t.Errorf("the clone can't be evicted: %v", err)
+			}
+			lfs.Hang(step, -1)
+			w.prepare(s).Release()
+		})
+	}
+}

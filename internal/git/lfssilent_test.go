@@ -1,0 +1,65 @@
+package git
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+	"github.com/helmdeck/repos/internal/guard"
+)
+
+// TestLFSServerIsSilent: a server that stops at any step, or sends a little for ever,
+// is given up, and the error says why.
+func TestLFSServerIsSilent(t *testing.T) {
+	t.Parallel()
+	const never, often, soon = time.Hour, 5 * time.Millisecond, 300 * time.Millisecond
+	for _, tt := range []struct {
+		name   string
+		step   lfsserver.Step
+		pause  time.Duration
+		size   int64 // that the pointer says, if not the object's
+		limits lfsLimits
+		want   string
+		kind   Kind
+	}{
+		{"batch", lfsserver.Batch, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
+		{"download", lfsserver.Download, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
+		{"verify", lfsserver.Verify, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
+		{"batch that drips", lfsserver.Batch, often, 0, lfsLimits{never, soon, never}, "not complete after 300ms", KindOther},
+		{"download that drips", lfsserver.Download, often, 1 << 40, lfsLimits{never, never, soon}, "not complete after 300ms", KindOther},
+		{"more than the object", lfsserver.Verify, often, 0, lfsLimits{never, never, never}, "another content", KindOther},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := gitserver.Start(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			lfs := new(lfsserver.Server)
+			p := lfs.Put("content\n")
+			s.Route("app", lfs.Serve)
+			lfs.Hang(tt.step, tt.pause)
+			size := max(tt.size, int64(p.Size))
+			f := LFSFetch{
+				Endpoint: s.URL("app.git/info/lfs"), Rule: guard.Rule{Own: placeOf(t, s)}, Storage: t.TempDir(),
+				Objects: []LFSPointer{{Path: "f", OID: p.OID, Size: size}},
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			client, temp := runner(t).lfsClient(f), t.TempDir()
+			client.limits = tt.limits
+			err = client.fetch(ctx, f, temp)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), s.URL("app")) || KindOf(err) != tt.kind {
+				t.Errorf("%v, of kind %q, want %q of kind %q", err, KindOf(err), tt.want, tt.kind)
+			}
+			if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+				t.Errorf("left: %v, %v", left, err)
+			}
+		})
+	}
+}

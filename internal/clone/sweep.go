@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,8 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 	if ok, err := exists(c.dir); err != nil {
 		return err
 	} else if !ok {
+		c.publishing.Lock()
+		defer c.publishing.Unlock()
 		return c.forget()
 	}
 	unlock, err := c.lock(ctx)
@@ -49,6 +52,8 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	c.publishing.Lock()
+	defer c.publishing.Unlock()
 	if err := c.sweepStores(); err != nil {
 		return err
 	}
@@ -80,10 +85,10 @@ func (c *Clone) sweepStores() error {
 		c.mu.Unlock()
 		return c.forget()
 	}
-	rec := c.rec.Copy()
+	names := slices.Collect(maps.Keys(c.rec.Stores))
 	c.mu.Unlock()
-	lost := false
-	for name := range rec.Stores {
+	var lost []string
+	for _, name := range names {
 		ok, err := exists(c.storeDir(name))
 		if err == nil && ok {
 			err = git.SweepStore(c.storeDir(name))
@@ -92,21 +97,30 @@ func (c *Clone) sweepStores() error {
 			return err
 		}
 		if !ok {
-			delete(rec.Stores, name)
-			lost = true
+			lost = append(lost, name)
 		}
 	}
 	switch {
-	case !lost:
+	case len(lost) == 0:
 		return nil
-	case len(rec.Stores) == 0:
+	case len(lost) == len(names):
 		return c.forget()
 	}
 	c.mu.Lock()
-	c.rec = &rec
-	rec = rec.Copy()
+	before := maps.Clone(c.rec.Stores)
+	for _, name := range lost {
+		delete(c.rec.Stores, name)
+	}
 	c.mu.Unlock()
-	return c.m.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) })
+	err := c.save()
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, name := range lost {
+			c.rec.Stores[name] = before[name] // the next sweep tries again
+		}
+	}
+	return err
 }
 
 // sweepLayers drops records whose directory is gone or was never synced before
@@ -129,6 +143,9 @@ func (c *Clone) sweepLayers(set *layerSet) error {
 	takeOut(void)
 	c.mu.Unlock()
 	if err := c.m.DB.Update(func(tx *meta.Tx) error { return deleteRecords(tx, void) }); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		putBack(void) // the next sweep tries again
 		return err
 	}
 	failpoint.Hit("clone/sweep/forgotten")
@@ -176,10 +193,12 @@ func detachAll(path string) error {
 }
 
 // forget drops the records of a clone that has no store, but those of layers that
-// a workspace stands on: they are complete in themselves.
+// a workspace stands on: they are complete in themselves. The clone itself may have
+// had no record: then those of its layers are what is left of it. It is called with
+// publishing held.
 func (c *Clone) forget() error {
 	c.mu.Lock()
-	gone := c.rec != nil
+	rec := c.rec
 	c.rec = nil
 	var list []member
 	for _, set := range c.sets() {
@@ -187,12 +206,19 @@ func (c *Clone) forget() error {
 	}
 	takeOut(list)
 	c.mu.Unlock()
-	if !gone {
+	if rec == nil && len(list) == 0 {
 		return nil
 	}
-	return c.m.DB.Update(func(tx *meta.Tx) error {
+	err := c.m.DB.Update(func(tx *meta.Tx) error {
 		return errors.Join(deleteRecords(tx, list), tx.DeleteClone(c.key))
 	})
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.rec = rec
+		putBack(list) // the next sweep tries again
+	}
+	return err
 }
 
 // SweepAll sweeps every clone, and trashes directories below clones/ that are

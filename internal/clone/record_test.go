@@ -1,0 +1,171 @@
+package clone
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// state returns what the database has.
+func (w *world) state() meta.State {
+	w.t.Helper()
+	w.close()
+	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	return state
+}
+
+// A sweep of layers whose clone has no record deletes their records too.
+func TestSweepForgetsLayersWithoutClone(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []string{"record", "record and directory"} {
+		t.Run(gone, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s := w.spec("ref", "main")
+			w.prepare(s).Release()
+			c := w.clone(s)
+			w.m.stop()
+			w.m.work.Wait() // nothing in the background writes it again
+			if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.key) }); err != nil {
+				t.Fatal(err)
+			}
+			w.restart("boot 1")
+			c = w.m.Lookup(c.key)
+			if c == nil || len(c.trees.known) == 0 {
+				t.Fatal("the layers are not known")
+			}
+			if gone == "record and directory" {
+				if err := os.RemoveAll(c.dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.m.SweepAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			state := w.state()
+			if len(state.Trees)+len(state.GitLayers)+len(state.Clones) > 0 {
+				t.Errorf("the database has trees %v, git layers %v and clones %v, want none", state.Trees, state.GitLayers, state.Clones)
+			}
+		})
+	}
+}
+
+// A sweep whose commit fails has changed nothing in memory, so that the next one
+// does it.
+func TestSweepThatFails(t *testing.T) {
+	t.Parallel()
+	for _, lose := range []string{"store/full.git", "store/depth-1.git", "trees"} {
+		t.Run(filepath.Base(lose), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s := w.spec("ref", "main")
+			w.prepare(s).Release()
+			w.prepare(w.spec("ref", "main", "depth", "1")).Release()
+			w.restart("boot 1")
+			c := w.clone(s)
+			if err := os.RemoveAll(filepath.Join(c.dir, lose)); err != nil {
+				t.Fatal(err)
+			}
+			if lose == "store/full.git" {
+				if err := os.RemoveAll(c.storeDir("depth-1")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			memory := func() (trees, gitLayers int, stores map[string]meta.Store) {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				if c.rec != nil {
+					stores = c.rec.Copy().Stores
+				}
+				return len(c.trees.known), len(c.gitLayers.known), stores
+			}
+			trees, gitLayers, stores := memory()
+			if err := w.db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Sweep(t.Context()); err == nil {
+				t.Fatal("Sweep succeeded without a database")
+			}
+			gotTrees, gotGitLayers, gotStores := memory()
+			if gotTrees != trees || gotGitLayers != gitLayers || !reflect.DeepEqual(gotStores, stores) {
+				t.Errorf("after a failure: %d trees, %d git layers, stores %v; want %d, %d, %v",
+					gotTrees, gotGitLayers, gotStores, trees, gitLayers, stores)
+			}
+		})
+	}
+}
+
+// The record that a sweep commits is no other goroutine's to write. It is the race
+// detector that finds fault.
+func TestSweepRaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	w.prepare(w.spec("ref", "main", "depth", "1")).Release()
+	c := w.clone(s)
+	r, ok := c.Resolution(s)
+	if !ok {
+		t.Fatal("no resolution")
+	}
+	store, _ := c.store(s.History)
+	writers := []func(){
+		func() { c.agrees(s, Answer{head: store.Head, format: store.Format, res: r}) },
+		func() {
+			if err := c.SetCache("0", meta.Measured{At: w.clock()}); err != nil {
+				t.Error(err)
+			}
+		},
+		func() { c.setStoreSize("full", meta.Measured{At: w.clock()}) },
+		func() { c.Info(); c.Status(s.History); c.Resolution(s) },
+	}
+	for range 20 {
+		w.advance(time.Minute)
+		c.Touch()
+		c.mu.Lock()
+		c.rec.Stores["lost"] = meta.Store{Refs: map[string]meta.Resolution{}}
+		c.mu.Unlock()
+		c.swept.Store(false)
+		var swept atomic.Bool
+		var atWork sync.WaitGroup
+		for _, write := range writers {
+			atWork.Go(func() {
+				for !swept.Load() {
+					write()
+				}
+			})
+		}
+		err := c.Sweep(t.Context())
+		swept.Store(true)
+		atWork.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, lost := c.recordOf(t).Stores["lost"]; lost {
+			t.Fatal("the lost store is still there")
+		}
+	}
+}
+
+// recordOf returns a copy of a clone's record.
+func (c *Clone) recordOf(t *testing.T) meta.Clone {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rec == nil {
+		t.Fatal("the clone has no record")
+	}
+	return c.rec.Copy()
+}

@@ -293,28 +293,3 @@ func TestManifests(t *testing.T) {
 		t.Errorf("Rebuild: %+v, %v; want two volumes and an error", recs, err)
 	}
 }
-
-func TestPatience(t *testing.T) {
-	t.Parallel()
-	const s = time.Second
-	for _, tt := range []struct {
-		name  string
-		hangs []time.Duration
-		want  time.Duration
-	}{
-		{"nobody hung up", nil, 110 * s},
-		{"a plain enable", []time.Duration{30 * s}, 28 * s},
-		{"the shortest counts", []time.Duration{60 * s, 30 * s, 90 * s}, 28 * s},
-		{"a client that was ended", []time.Duration{s, 9999 * time.Millisecond}, 110 * s},
-		{"longer than the setting", []time.Duration{120 * s}, 110 * s},
-		{"the least", []time.Duration{10 * s}, 8 * s},
-	} {
-		p := patience{most: 110 * s}
-		for _, after := range tt.hangs {
-			p.hungUp(after)
-		}
-		if got := p.left(); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -64,8 +63,11 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 	if err == nil && ctx.Err() != nil {
 		err = errors.Join(errHungUp, d.takeBack(name, id, made))
 	}
+	now := d.Now()
 	if ctx.Err() != nil {
-		d.patience.hungUp(d.Now().Sub(began))
+		d.patience.hungUp(lease{name, id}, now.Sub(began), now)
+	} else {
+		d.patience.waited(now.Sub(began))
 	}
 	if err != nil {
 		d.Log.WithError(err).WithField("volume", name).Warn("mount: failed")
@@ -101,7 +103,7 @@ func (d *Driver) mount(ctx context.Context, h *handle, id string) (rec meta.Work
 		return rec, false, fmt.Errorf("volume %q: %w", h.rec.Name, err)
 	}
 	defer done()
-	wait := d.patience.left()
+	wait := d.patience.left(d.Now())
 	waiting, cancel := context.WithTimeoutCause(ctx, wait, errPatience)
 	defer cancel()
 	if h.opts.Mode != volume.ModePrivate {
@@ -173,42 +175,4 @@ func (d *Driver) Unmount(ctx context.Context, name, id string) error {
 	}
 	defer unlock()
 	return d.Workspaces.Release(name, id)
-}
-
-// patience knows how long clients wait for a Mount.
-type patience struct {
-	most time.Duration // the setting
-
-	mu   sync.Mutex
-	seen time.Duration // the shortest wait after which one hung up; 0: none did
-}
-
-const (
-	// patienceMargin is how long before its client a Mount gives up: enough for
-	// the answer to be written and read.
-	patienceMargin = 2 * time.Second
-	// patienceLeast is the shortest wait that is taken for a client's timeout:
-	// the engine's default is 30 s. What hangs up earlier was ended.
-	patienceLeast = 10 * time.Second
-)
-
-// left returns how long a Mount may take. The engine waits 30 s after a plain
-// `docker plugin enable` and 120 s otherwise, and does not say which; the plugin
-// is started anew when that changes, so it is learned anew too.
-func (p *patience) left() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.seen > 0 {
-		return min(p.most, p.seen-patienceMargin)
-	}
-	return p.most
-}
-
-// hungUp notes that a client did not wait longer than this.
-func (p *patience) hungUp(after time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if after >= patienceLeast && (p.seen == 0 || after < p.seen) {
-		p.seen = after
-	}
 }

@@ -42,7 +42,6 @@ type Clone struct {
 	doing    []*activity
 	changed  map[string]bool // stores that are to be measured
 	named    map[word]int    // by volumes
-	built    map[string]Spec // trees that may have to be flattened, by ID
 	uses     int             // Creates, Mounts and background work on it
 	attended int             // of these, those that somebody waits for
 	tasks    map[*task]bool  // of these, those that can be cancelled

@@ -45,14 +45,15 @@ func (c *Clone) heavyLocked(t meta.Layer) bool {
 	return !base.Size.At.IsZero() && above >= c.m.flattenFrom && above > base.Size.Bytes/2
 }
 
-// flattenLater has a tree that is being built looked at once it has a size.
+// flattenLater has a tree that is being built looked at once it has a size. It is
+// forgotten if the build fails, and when the tree goes.
 func (c *Clone) flattenLater(s Spec, tree meta.Layer) {
 	if len(tree.Chain) < 2 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.built[tree.ID] = s
+	c.trees.built[tree.ID] = s
 }
 
 // flattenSoon flattens in the background what is to be flattened.
@@ -73,12 +74,12 @@ func (c *Clone) toFlatten() map[*meta.Layer]Spec {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make(map[*meta.Layer]Spec)
-	for id, s := range c.built {
+	for id, s := range c.trees.built {
 		t, ok := c.trees.known[id]
 		if !ok || t.Size.At.IsZero() {
 			continue // not yet
 		}
-		delete(c.built, id)
+		delete(c.trees.built, id)
 		if c.rec != nil && c.refs()[t.Commit] != "" && c.heavyLocked(t) {
 			list[&t] = s
 		}

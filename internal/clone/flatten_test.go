@@ -1,6 +1,8 @@
 package clone
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -201,5 +203,55 @@ func TestFlattenWhatIsNeeded(t *testing.T) {
 		if got := c.toFlatten(); len(got) != want {
 			t.Errorf("tree %d: %d to flatten, want %d", i, len(got), want)
 		}
+	}
+}
+
+// TestFlattenForgetsWhatIsGone: a tree that goes before it has a size is not looked
+// at any more, nor is one whose build has failed.
+func TestFlattenForgetsWhatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.m.flattenAt = 1000
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	w.prepare(s).Release()
+	w.advance(time.Minute)
+	w.push("main")
+	deep := w.prepare(s)
+	if len(deep.Tree.Chain) != 2 {
+		t.Fatalf("chain %q, want 2", deep.Tree.Chain)
+	}
+	deep.Release()
+	w.idle(c)
+	listed := func() []string {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.Collect(maps.Keys(c.trees.built))
+	}
+	unmeasure := func() {
+		c.mu.Lock()
+		l := c.trees.known[deep.Tree.ID]
+		l.Size = meta.Measured{}
+		c.trees.known[l.ID] = l
+		c.mu.Unlock()
+		c.flattenLater(s, l)
+	}
+	unmeasure()
+	if got := listed(); len(got) != 1 {
+		t.Fatalf("listed: %q, want the tree", got)
+	}
+	if err := w.m.EvictLayers(t.Context(), c.key, []string{deep.Tree.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(); len(got) > 0 {
+		t.Errorf("after its end: %q", got)
+	}
+	failed := errors.New("it can't be built")
+	_, err := c.make(t.Context(), c.trees, func(context.Context, string) (meta.Layer, error) {
+		c.flattenLater(s, deep.Tree)
+		return meta.Layer{ID: deep.Tree.ID}, failed
+	})
+	if got := listed(); len(got) > 0 || !errors.Is(err, failed) {
+		t.Errorf("after a build that failed: %q, %v", got, err)
 	}
 }

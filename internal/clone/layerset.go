@@ -23,12 +23,13 @@ type layerSet struct {
 
 	known map[string]meta.Layer // by ID
 	users map[string]int        // by ID: who stands on the directory
+	built map[string]Spec       // of trees, by ID: may have to be flattened
 }
 
 func newTrees(clone string) *layerSet {
 	return &layerSet{
 		kind: "tree", dir: filepath.Join(clone, "trees"), put: (*meta.Tx).PutTree, del: (*meta.Tx).DeleteTree,
-		known: make(map[string]meta.Layer), users: make(map[string]int),
+		known: make(map[string]meta.Layer), users: make(map[string]int), built: make(map[string]Spec),
 	}
 }
 
@@ -108,6 +109,7 @@ func (c *Clone) find(set *layerSet, id string) (meta.Layer, bool) {
 func takeOut(list []member) {
 	for _, m := range list {
 		delete(m.set.known, m.ID)
+		delete(m.set.built, m.ID)
 	}
 }
 

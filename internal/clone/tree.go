@@ -162,6 +162,9 @@ func (c *Clone) make(ctx context.Context, set *layerSet, build builder) (l meta.
 		c.letGo(set, l.Chain[1:]...)
 	}
 	if err != nil {
+		c.mu.Lock()
+		delete(set.built, l.ID)
+		c.mu.Unlock()
 		return l, errors.Join(err, c.m.toTrash(temp, "layer"))
 	}
 	c.m.syncSoon()

@@ -66,6 +66,41 @@ func TestGenerations(t *testing.T) {
 	w.sees(nm, "node_modules", "f=f4")
 }
 
+// TestHardLinksOfALayerSplit: two names of one file are two files once one of them is
+// written to in place, as the README says. What is replaced is not concerned. (With
+// index=on they would stay one in that workspace alone: what it promotes has no
+// index. The file would have a name outside of the upper too, so it would be
+// dropped; and the kernel would not say any more whether the upper is in use.)
+func TestHardLinksOfALayerSplit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nm := w.want("nm")
+	link := func(s *session, name string) {
+		t.Helper()
+		if err := os.Link(filepath.Join(s.dir, "nm/a"), filepath.Join(s.dir, "nm", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.run(nm, func(s *session) {
+		s.write("nm/a", "1")
+		link(s, "b")
+		s.write("nm/a", "2") // both, in the workspace that has linked them
+		s.has("nm", "a=2", "b=2")
+	})
+	w.run(nm, func(s *session) {
+		s.has("nm", "a=2", "b=2")
+		s.write("nm/a", "3")
+		s.has("nm", "a=3", "b=2")
+		link(s, "c")
+	})
+	w.run(nm, func(s *session) {
+		s.has("nm", "a=3", "b=2", "c=3")
+		s.remove("nm/a")
+		s.write("nm/a", "4")
+	})
+	w.sees(nm, "nm", "a=4", "b=2", "c=3")
+}
+
 // TestUpperAfterwards: warm paths are no changes of the workspace's, the rest is.
 func TestUpperAfterwards(t *testing.T) {
 	t.Parallel()

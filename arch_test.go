@@ -217,6 +217,34 @@ func TestEveryPackageHasADoc(t *testing.T) {
 	}
 }
 
+// TestDependenciesAreDocumented: the table of docs/design.md has the modules that
+// go.mod requires directly, without github.com/, and no other.
+func TestDependenciesAreDocumented(t *testing.T) {
+	read := func(name string) string {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	var want, got []string
+	_, direct, _ := strings.Cut(read("go.mod"), "require (\n")
+	direct, _, _ = strings.Cut(direct, "\n)")
+	for line := range strings.Lines(direct) {
+		want = append(want, strings.TrimPrefix(strings.Fields(line)[0], "github.com/"))
+	}
+	_, table, _ := strings.Cut(read("docs/design.md"), "| module | for |\n| --- | --- |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.Lines(table) {
+		got = append(got, strings.Split(strings.TrimSpace(strings.Split(row, "|")[1]), ", ")...)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/design.md has\n%q, go.mod has\n%q", got, want)
+	}
+}
+
 // TestNoRegistryIsNamed: where packages come from is the machine's business.
 func TestNoRegistryIsNamed(t *testing.T) {
 	var hosts []string

@@ -29,8 +29,8 @@ test-remotes: needs ## what a user is told when a remote, or the disk, misbehave
 test-crash: needs ## kill the plugin at each of its failpoints and check what the next start makes of it: one line per point (as root)
 	@go test -C tests/crash -count=1 -timeout 10m
 
-test-soak: needs ## work at random on 30 clones with room for a third of them; DURATION=1h for longer than 5 minutes (as root)
-	@go test -C tests/soak -count=1 -timeout 0 -args -duration $(or $(DURATION),5m)
+test-soak: needs plugin ## work at random on 30 clones with room for a third of them; DURATION=1h for longer than 5 minutes; HOSTILE=1 beside a hostile subject instead (as root)
+	@go test -C tests/soak -count=1 -timeout 0 -run '^$(if $(HOSTILE),TestSiege,TestSoak)$$' -args -duration $(or $(DURATION),5m)
 
 fuzz: ## fuzz the parsers of what users and remotes say, about a minute each; FUZZTIME=10m for longer
 	@for target in FuzzParseURL FuzzParseRef FuzzParseOptions; do \

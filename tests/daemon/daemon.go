@@ -22,12 +22,13 @@ import (
 // Patience is how long to wait for what must happen, on a loaded machine too: a bound to fail at, not a measure.
 const Patience = 2 * time.Minute
 
-// Build compiles the plugin's program with build tags into dir, and returns its path. It is to be called below the
-// module's root.
+// Build compiles the plugin's program with build tags into dir, static as it ships, and returns its path. It is to be
+// called below the module's root.
 func Build(dir string, tags ...string) (string, error) {
 	program := filepath.Join(dir, "helmdeck-repos")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", program,
-		"github.com/helmdeck/repos/plugin").CombinedOutput()
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", program, "github.com/helmdeck/repos/plugin")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the plugin: %w\n%s", err, out)
 	}

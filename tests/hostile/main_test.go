@@ -11,6 +11,12 @@
 // workspace, nothing in the trash. Containers are processes of root in a mount namespace of their own with the
 // capabilities that an engine gives, or with all of them where the case says "privileged".
 //
+// TestResources has the attacks that cost work (tests/siege). They are made one after the other, against the plugin as it
+// ships, in a memory cgroup of 3 GiB, beside a victim that mounts all the time: a case holds when the victim's mounts take
+// at most 3 times as long in the median, and 10 times at most, as in the same run without an attack, the plugin is the
+// same process as before, and half a minute after the attacker's volumes were removed and its clones deleted no process,
+// no lock and no pinned clone of theirs is left.
+//
 // The tests need root and loop devices, and fail without. `make test-hostile` prints a line per case.
 package hostile
 

@@ -26,19 +26,21 @@ const (
 	// quietTime is how long the victim is measured alone before each attack. All that was measured alone so far counts:
 	// the longest of a few seconds says little.
 	quietTime = 3 * time.Second
-	// attackTime is how long it is measured beside an attack at least; longer than MOUNT_WAIT, so that also what goes on
+	mountWait = 8 * time.Second
+	// attackTime is how long it is measured beside an attack at least; longer than mountWait, so that also what goes on
 	// after the attackers have got their answer is seen.
-	attackTime = 14 * time.Second
+	attackTime = mountWait + 3*time.Second
 	// leftTime is how long after the end of an attack something of it may still be there.
 	leftTime = 30 * time.Second
 
-	workTimeout  = 20 * time.Second
-	fetchTimeout = 25 * time.Second
+	// The limits are short, so that the tests see them; but all that is honest here takes less.
+	workTimeout  = 30 * time.Second
+	fetchTimeout = 20 * time.Second
 )
 
-// resourceSettings are those of the plugin that is attacked. The limits are short, so that the tests see them.
+// resourceSettings are those of the plugin that is attacked.
 func resourceSettings() []string {
-	return []string{"MOUNT_WAIT=10s", fmt.Sprint("WORK_TIMEOUT=", workTimeout), fmt.Sprint("FETCH_TIMEOUT=", fetchTimeout)}
+	return []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", workTimeout), fmt.Sprint("FETCH_TIMEOUT=", fetchTimeout)}
 }
 
 // siegeMemory is what the plugin's cgroup may have.
@@ -107,9 +109,9 @@ func (r *resources) attack(t *testing.T, a siege.Attack) {
 	}
 	kills := p.Kills()
 
-	ctx, cancel := context.WithTimeout(t.Context(), attackTime)
+	ctx, cancel := context.WithTimeout(t.Context(), attackTime+a.Longer)
 	defer cancel()
-	assault := siege.Begin(p.Daemon, volumes)
+	assault := siege.Begin(ctx, p.Daemon, volumes, mountWait)
 	warm, cold, victimErr := r.measure(ctx, a)
 	assault.Wait()
 	ended := time.Now()
@@ -119,9 +121,9 @@ func (r *resources) attack(t *testing.T, a siege.Attack) {
 	if a.Alone {
 		after += max(workTimeout, fetchTimeout)
 	} else {
-		deleteErr = siege.Delete(p.Daemon)
+		deleteErr = assault.Delete()
 	}
-	leftErr := left(t.Context(), p, after)
+	leftErr := p.AwaitEnd(t.Context(), after, siege.Attacked)
 	took := time.Since(ended)
 
 	var fell []string
@@ -231,23 +233,4 @@ func within(quiet, attacked siege.Sample) error {
 		return fmt.Errorf("the maximum is %.1f times the quiet one, want %d at most", siege.Times(attacked.Max(), quiet.Max()), mostMax)
 	}
 	return nil
-}
-
-// left waits until nothing of the attacks is left, and says what still is after so long.
-func left(ctx context.Context, p *shipped.Plugin, patience time.Duration) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
-		asking, cancel := context.WithTimeout(ctx, patience)
-		err := p.Left(asking, siege.Attacked)
-		cancel()
-		select {
-		case <-p.Ended():
-			return err
-		default:
-		}
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-	}
 }

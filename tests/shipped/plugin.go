@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
@@ -206,6 +207,25 @@ func (p *Plugin) Left(ctx context.Context, interest func(janitor.CloneInfo) bool
 		}
 	}
 	return errors.Join(append(errs, err, lockErr, cloneErr)...)
+}
+
+// AwaitEnd waits until nothing is Left, or so long, and says what still is.
+func (p *Plugin) AwaitEnd(ctx context.Context, patience time.Duration, interest func(janitor.CloneInfo) bool) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		asking, cancel := context.WithTimeout(ctx, patience)
+		err := p.Left(asking, interest)
+		cancel()
+		select {
+		case <-p.Ended():
+			return err
+		default:
+		}
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // PeakRSS is the most memory that the plugin's own process has had since it began, or since the last ResetPeak, in bytes.

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/helmdeck/repos/internal/admin"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
 )
@@ -30,34 +34,44 @@ type Assault struct {
 	mounted map[string]bool
 }
 
-// Begin creates and mounts all volumes at once, and returns at once.
-func Begin(d *daemon.Daemon, volumes []Volume) *Assault {
+// Begin creates and mounts all volumes at once, and returns at once. Who is told that the work goes on asks again, while
+// an answer within mountWait can be expected before the context's deadline.
+func Begin(ctx context.Context, d *daemon.Daemon, volumes []Volume, mountWait time.Duration) *Assault {
 	a := &Assault{d: d, volumes: volumes, got: make(map[string]int), mounted: make(map[string]bool)}
 	for _, v := range volumes {
-		a.wait.Go(func() { a.note(v.Name, a.one(v)) })
+		a.wait.Go(func() { a.note(v, a.one(ctx, v, mountWait)) })
 	}
 	return a
 }
 
 const mountID = "attack"
 
-func (a *Assault) one(v Volume) error {
+// goesOn is in the answer to a Mount whose work is not done.
+const goesOn = "continues in the background"
+
+func (a *Assault) one(ctx context.Context, v Volume, mountWait time.Duration) error {
 	if err := answered(func(ctx context.Context) error { return a.d.Create(ctx, v.Name, v.Options) }); err != nil {
 		return err
 	}
-	return answered(func(ctx context.Context) error { _, err := a.d.Mount(ctx, v.Name, mountID); return err })
+	end, _ := ctx.Deadline()
+	for {
+		err := answered(func(ctx context.Context) error { _, err := a.d.Mount(ctx, v.Name, mountID); return err })
+		if err == nil || !strings.Contains(err.Error(), goesOn) || time.Until(end) < mountWait {
+			return err
+		}
+	}
 }
 
-func (a *Assault) note(volume string, err error) {
+func (a *Assault) note(v Volume, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
-		a.mounted[volume] = true
+		a.mounted[v.Name] = true
 		a.got["mounted"]++
 		return
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	a.got[strings.ReplaceAll(line, volume, "VOLUME")]++
+	a.got[strings.NewReplacer(v.Options["repo"], "REPO", v.Name, "VOLUME").Replace(line)]++
 }
 
 // Wait returns when all have got an answer.
@@ -106,14 +120,28 @@ const Attackers = "attacker-"
 // Attacked says whether a clone is an attacker's.
 func Attacked(c janitor.CloneInfo) bool { return strings.HasPrefix(c.Subject, Attackers) }
 
-// Delete deletes the clones of all attackers, as an operator does, once each. One that is gone meanwhile is not an error.
-func Delete(d *daemon.Daemon) error {
+// Delete deletes the clones of the attack, as an operator does: those that are listed, and those whose names are known
+// from the volumes, for a clone that is still being fetched must be known to an operator too. That there is none is not
+// an error.
+func (a *Assault) Delete() error {
 	return answered(func(ctx context.Context) error {
-		clones, err := d.Admin.Clones(ctx)
+		clones, err := a.d.Admin.Clones(ctx)
 		errs := []error{err}
+		keys := make(map[string]bool)
 		for _, c := range clones {
 			if Attacked(c) {
-				errs = append(errs, notGone(d.Admin.EvictClone(ctx, c.Clone)))
+				keys[c.Clone] = true
+			}
+		}
+		for _, v := range a.volumes {
+			u, err := volume.ParseURL(v.Options["repo"], volume.Schemes{})
+			errs = append(errs, err)
+			keys[v.Options["subject"]+"/"+u.Hash()] = true
+		}
+		for key := range keys {
+			err := a.d.Admin.EvictClone(ctx, key)
+			if e, ok := errors.AsType[*admin.Error](err); !ok || e.Status != http.StatusNotFound {
+				errs = append(errs, err)
 			}
 		}
 		return errors.Join(errs...)

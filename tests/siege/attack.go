@@ -3,14 +3,12 @@ package siege
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
@@ -21,6 +19,8 @@ type Attack struct {
 	Name, Abuses string
 	// ColdToo says that the victim's cold mounts count too.
 	ColdToo bool
+	// Longer is how much longer than others it takes until it hurts: git itself needs that for the names.
+	Longer time.Duration
 	// Alone says that nobody deletes the clones: all must end within its limits.
 	Alone bool
 
@@ -45,7 +45,7 @@ func Attacks() []Attack {
 		return func(s *Stage) (base, error) { return s.small(faults...) }
 	}
 	return []Attack{
-		{Name: "many-names", Abuses: "3.1 million names in 9 KB, of which sparse takes 1,761; six subjects", subjects: 6, volumes: 1,
+		{Name: "many-names", Abuses: "3.1 million names in 9 KB, of which sparse takes 1,761; six subjects", subjects: 6, volumes: 1, Longer: 30 * time.Second,
 			options: map[string]string{"sparse": "000"}, base: bomb("many-names")},
 		{Name: "endless-names", Abuses: "10^15 names in 2 KB with filter=blob:none; two subjects", subjects: 2, volumes: 1,
 			options: map[string]string{"filter": "blob:none"}, base: bomb("endless-names")},
@@ -205,12 +205,4 @@ func large(where lfsserver.Where) func(s *Stage) (base, error) {
 		b.faults = []gitserver.Fault{lfsserver.Hang(where), objects.Serve}
 		return b, err
 	}
-}
-
-// notGone leaves out that there is no such clone.
-func notGone(err error) error {
-	if e, ok := errors.AsType[*admin.Error](err); ok && e.Status == http.StatusNotFound {
-		return nil
-	}
-	return err
 }

@@ -39,7 +39,8 @@ type soak struct {
 	repos  []*repo
 	keeps  [kept]string // what the volume of a worker keeps; its own
 	mounts atomic.Int64
-	limit  int64 // MAX_SIZE
+	limit  int64                     // MAX_SIZE
+	timed  func(mount time.Duration) // nil: nobody wants to know
 
 	mu       sync.Mutex
 	discards map[string]string // the text of each workspace that has ended with one, by ID

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/helmdeck/repos/tests/daemon"
 )
@@ -221,9 +222,13 @@ func (w *worker) recreate() error {
 }
 
 func (w *worker) mount(name, id string) (string, error) {
+	began := time.Now()
 	dir, err := w.d.Mount(context.Background(), name, id)
 	if err != nil {
 		return "", fmt.Errorf("mount %q: %w", name, err)
+	}
+	if w.timed != nil {
+		w.timed(time.Since(began))
 	}
 	w.mounts.Add(1)
 	return dir, nil

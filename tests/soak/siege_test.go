@@ -1,0 +1,252 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/shipped"
+	"github.com/helmdeck/repos/tests/siege"
+)
+
+const (
+	honest = 8 // subjects, each with a repository, and as many workers
+	// quietPart is the share of the duration in which nobody attacks.
+	quietPart = 4
+	// gone is how long after the end of an attack something of it may still be there.
+	gone = 30 * time.Second
+	// mountWait is what is honest takes at most beside an attack.
+	mountWait = 30 * time.Second
+	// attackTime is how long an attack lasts at least; up to twice as long.
+	attackTime = 8 * time.Second
+)
+
+// besieged is a plugin as it ships with honest workers and one that is not.
+type besieged struct {
+	*soak
+	plugin *shipped.Plugin
+	stage  *siege.Stage
+
+	mu       sync.Mutex
+	attacked bool
+	quiet    siege.Sample
+	beside   siege.Sample
+	attacks  []string
+	problems []error // the first of them
+	failed   int     // honest ones
+}
+
+// TestSiege has honest subjects mount, write, verify and unmount, first alone and then beside a hostile one. It prints
+// what their mounts took.
+func TestSiege(t *testing.T) {
+	b := &besieged{soak: &soak{T: t, discards: make(map[string]string), evicted: make(map[string]bool)}}
+	b.prepare()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), *duration)
+	defer cancel()
+	var all sync.WaitGroup
+	for n := range honest {
+		w := &worker{soak: b.soak, n: n, rand: rand.New(rand.NewPCG(uint64(n), 6))}
+		all.Go(func() {
+			for ctx.Err() == nil && b.alive() {
+				if err := w.honest(); err != nil {
+					b.problem(true, fmt.Errorf("honest worker %d, step %d: %w", n, w.step, err))
+				}
+			}
+		})
+	}
+	// Half of the quiet time, for the clones' sake, does not count.
+	sleep(ctx, *duration/quietPart/2)
+	b.phase(func() { b.quiet = nil })
+	sleep(ctx, *duration/quietPart/2)
+	b.phase(func() { b.attacked = true })
+	enemy := rand.New(rand.NewPCG(uint64(began.UnixNano()), 7))
+	for ctx.Err() == nil && b.alive() {
+		b.attack(ctx, enemy)
+	}
+	all.Wait()
+	b.finishSiege()
+	fmt.Printf("%d honest subjects: %d mounts alone: p50 %v p99 %v max %v; %d beside %d attacks in %v: p50 %v p99 %v max %v; %d failed; plugin peak %d MiB, %d killed for memory; attacks:%s\n",
+		honest, len(b.quiet), round(b.quiet.P50()), round(b.quiet.P99()), round(b.quiet.Max()),
+		len(b.beside), len(b.attacks), time.Since(began).Round(time.Second), round(b.beside.P50()), round(b.beside.P99()), round(b.beside.Max()),
+		b.failed, b.plugin.PeakRSS()>>20, b.plugin.Kills(), strings.Join(b.attacks, ""))
+	for _, err := range b.problems {
+		t.Error(err)
+	}
+}
+
+func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+
+// sleep is the pace of the run, not a wait for something.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// prepare starts the servers and the plugin.
+func (b *besieged) prepare() {
+	b.Helper()
+	dir := filepath.Join(scratch, "siege")
+	repositories, stage := filepath.Join(dir, "repos"), filepath.Join(dir, "stage")
+	if err := errors.Join(os.MkdirAll(repositories, 0o755), os.MkdirAll(stage, 0o755)); err != nil {
+		b.Fatal(err)
+	}
+	server, err := gitserver.Start(repositories)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { server.Close() })
+	if b.stage, err = siege.NewStage(stage); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { b.stage.Close() })
+	for n := range honest {
+		r, err := newRepo(server, n)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.repos = append(b.repos, r)
+	}
+	b.plugin, err = shipped.Start(shipped.Config{
+		Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "p"), Bytes: 64 << 30, Files: 8_000_000, Memory: 3 << 30,
+		Env: []string{fmt.Sprint("MOUNT_WAIT=", mountWait), "WORK_TIMEOUT=1m", "FETCH_TIMEOUT=1m", "MIN_FREE=5%", "DISCARD_TTL=1m"},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if b.Failed() {
+			log := b.plugin.Log()
+			b.Logf("the end of the plugin's log:\n%s", log[max(0, len(log)-10_000):])
+		}
+		if err := b.plugin.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	if b.plugin.NoCgroup != nil {
+		fmt.Printf("NO MEMORY CGROUP on this machine: the plugin has all of its memory: %v\n", b.plugin.NoCgroup)
+	}
+	b.d, b.config = b.plugin.Daemon, b.plugin.Config
+	b.d.Client.Timeout = daemon.Patience // a plugin that hangs is a failure, and not the end of the test
+	b.timed = b.note
+}
+
+// note adds what an honest mount took.
+func (b *besieged) note(took time.Duration) {
+	b.phase(func() {
+		if b.attacked {
+			b.beside = append(b.beside, took)
+		} else {
+			b.quiet = append(b.quiet, took)
+		}
+	})
+}
+
+func (b *besieged) phase(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+}
+
+// problem notes what should not have been, the first twenty of it.
+func (b *besieged) problem(honest bool, err error) {
+	b.phase(func() {
+		if honest {
+			b.failed++
+		}
+		if len(b.problems) < 20 {
+			b.problems = append(b.problems, err)
+		}
+	})
+}
+
+// alive says whether the plugin is the process that was started.
+func (b *besieged) alive() bool {
+	select {
+	case <-b.plugin.Ended():
+		return false
+	default:
+		return true
+	}
+}
+
+// honest does one honest thing at random.
+func (w *worker) honest() error {
+	w.step++
+	switch p := w.rand.IntN(100); {
+	case p < 80:
+		return w.private()
+	case p < 90:
+		return w.shared()
+	case p < 95:
+		return errors.Join(w.pick().push(w.text()), w.private())
+	}
+	return w.recreate()
+}
+
+// attack makes one attack at random, and mostly has an operator delete what is left of it.
+func (b *besieged) attack(ctx context.Context, random *rand.Rand) {
+	all := siege.Attacks()
+	a := all[random.IntN(len(all))]
+	volumes, err := b.stage.Volumes(a)
+	if err != nil {
+		b.problem(false, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, attackTime+time.Duration(random.Int64N(int64(attackTime))))
+	defer cancel()
+	assault := siege.Begin(ctx, b.d, volumes, mountWait)
+	<-ctx.Done()
+	errs := []error{assault.End()}
+	if !a.Alone && random.IntN(3) > 0 {
+		errs = append(errs, assault.Delete())
+	}
+	if err := errors.Join(errs...); err != nil {
+		b.problem(false, fmt.Errorf("the end of %s: %w", a.Name, err))
+	}
+	b.phase(func() { b.attacks = append(b.attacks, " "+a.Name) })
+}
+
+// finishSiege looks at what is left, when what nobody deleted has had its time.
+func (b *besieged) finishSiege() {
+	b.Helper()
+	if err := b.plugin.Alive(b.Context()); err != nil {
+		b.Error(err)
+		return
+	}
+	list, err := b.d.List(b.Context())
+	if err != nil {
+		b.Error(err)
+	}
+	for _, v := range list {
+		if err := b.d.Remove(b.Context(), v.Name); err != nil {
+			b.Error(err)
+		}
+	}
+	if err := b.plugin.AwaitEnd(b.Context(), time.Minute+gone, siege.Attacked); err != nil {
+		b.Errorf("left: %v", err)
+	}
+	if err := daemon.Poll(func() error {
+		points, err := overlay.Mounts(b.config.DataDir())
+		for _, p := range points {
+			if p.Path != b.config.DataDir() {
+				err = errors.Join(err, fmt.Errorf("%s is mounted", p.Path))
+			}
+		}
+		return err
+	}); err != nil {
+		b.Errorf("left: %v", err)
+	}
+}

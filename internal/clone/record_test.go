@@ -36,8 +36,7 @@ func TestSweepForgetsLayersWithoutClone(t *testing.T) {
 			s := w.spec("ref", "main")
 			w.prepare(s).Release()
 			c := w.clone(s)
-			w.m.stop()
-			w.m.work.Wait() // nothing in the background writes it again
+			w.m.Close()
 			if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.key) }); err != nil {
 				t.Fatal(err)
 			}

@@ -31,6 +31,7 @@ import (
 var features overlay.Features
 
 func TestMain(m *testing.M) {
+	git.ServeJob()
 	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-probe-")
 	if err == nil {
 		features, err = overlay.Probe(dir)

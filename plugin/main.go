@@ -53,6 +53,7 @@ func (p places) clock() func() time.Time {
 }
 
 func main() {
+	git.ServeJob()
 	var at places
 	flag.StringVar(&at.data, "data", "/data", "the data `directory`")
 	flag.StringVar(&at.socket, "socket", "/run/docker/plugins/repos.sock", "the `socket` that the engine calls")

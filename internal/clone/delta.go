@@ -81,16 +81,13 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir
 // moveTo moves the checkout of a commit at target to l's.
 func (c *Clone) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, root, target string) error {
 	co := c.checkoutOf(s, l.Commit, target)
-	ix, err := c.m.Git.Move(ctx, co, from, root)
+	found, err := c.m.Git.Move(ctx, co, from, root)
 	if err != nil {
 		return err
 	}
-	c.warnUnencoded(l.Commit, ix)
-	if err := c.fillLFS(ctx, s, c.rule(s), co, ix); err != nil {
-		return err
-	}
-	l.TracksCache = ix.Tracks(CacheLink)
-	return ix.Settle()
+	c.warnUnencoded(l.Commit, found)
+	l.TracksCache = found.Tracked
+	return c.fillLFS(ctx, s, c.rule(s), co, found)
 }
 
 // maxUnknown is how many trees of commits that a store does not know are passed

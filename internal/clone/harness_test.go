@@ -23,6 +23,12 @@ import (
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
+// TestMain lets the test binary be the program that checks out.
+func TestMain(m *testing.M) {
+	git.ServeJob()
+	os.Exit(m.Run())
+}
+
 // fetcher owns the stores of these tests.
 const fetcher = 64124
 
@@ -78,7 +84,7 @@ func newWorldIn(t *testing.T, system string) *world {
 	if system != "" {
 		data = testdir.NewIn(t, filepath.Join(system, "var/tmp"), "clone")
 	}
-	w := &world{t: t, git: git.Config{Root: system}, root: filepath.Join(data, "data"), server: s, now: time.Now()}
+	w := &world{t: t, git: git.Config{Root: system, Self: testroot.Self(system)}, root: filepath.Join(data, "data"), server: s, now: time.Now()}
 	if err := os.Mkdir(w.root, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -17,22 +17,18 @@ func (c *Clone) lfsDir() string { return filepath.Join(c.dir, "lfs") }
 
 // fillLFS turns the git-lfs pointers of a checkout into the files that they stand
 // for. What the clone lacks is fetched; an object that can't be had is an error.
-func (c *Clone) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co git.Checkout, ix *git.Index) error {
-	if s.Files.NoLFS {
+func (c *Clone) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co git.Checkout, found git.Found) error {
+	if len(found.Pointers) == 0 {
 		return nil
 	}
-	pointers, config, err := c.m.Git.LFSPointers(ctx, ix)
-	if err != nil || len(pointers) == 0 {
+	if err := c.fetchLFS(ctx, s, rule, found.LFSURL, found.Pointers); err != nil {
 		return err
 	}
-	if err := c.fetchLFS(ctx, s, rule, co.Store, config, pointers); err != nil {
-		return err
-	}
-	return git.FillLFS(co, c.lfsDir(), pointers)
+	return c.m.Git.FillLFS(ctx, co, c.lfsDir(), found.Pointers)
 }
 
 // fetchLFS has the objects of pointers in the clone's storage.
-func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, store, config string, pointers []git.LFSPointer) error {
+func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given string, pointers []git.LFSPointer) error {
 	select {
 	case c.lfs <- struct{}{}:
 	case <-ctx.Done():
@@ -50,7 +46,7 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, store, co
 	if len(missing) == 0 {
 		return nil
 	}
-	endpoint, auth, err := c.lfsServer(ctx, s, store, config)
+	endpoint, auth, err := c.lfsServer(s, given)
 	if err != nil {
 		return err
 	}
@@ -73,16 +69,11 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, store, co
 }
 
 // lfsServer returns the LFS server of a repository, and what to show there: the
-// one beside the repository with its credential, or what .lfsconfig names. That
+// one beside the repository with its credential, or the given one, that .lfsconfig
+// names. That
 // is input of the repository: it gets the credential of its own URL, and none
 // that is for another host than the repository's.
-func (c *Clone) lfsServer(ctx context.Context, s Spec, store, config string) (endpoint string, auth *git.Auth, err error) {
-	given := ""
-	if config != "" {
-		if given, err = c.m.Git.LFSConfigURL(ctx, store, config); err != nil {
-			return "", nil, err
-		}
-	}
+func (c *Clone) lfsServer(s Spec, given string) (endpoint string, auth *git.Auth, err error) {
 	web := s
 	if s.URL.Scheme() != "https" && s.URL.Scheme() != "http" {
 		web.Credential = "" // it is for the other scheme

@@ -49,13 +49,13 @@ func place(u volume.URL) guard.Place { return guard.Place{Host: u.Host(), Port: 
 // subject has of its URL, and is left as `git submodule update --init` leaves it:
 // files below the path with a .git that names its directory in .git/modules, where
 // it has refs, packs and index of its own.
-func (c *Clone) buildSubmodules(ctx context.Context, s Spec, co git.Checkout, ix *git.Index) (config string, err error) {
+func (c *Clone) buildSubmodules(ctx context.Context, s Spec, co git.Checkout, found git.Found) (config string, err error) {
 	if s.Files.Submodules == volume.SubmodulesNone {
 		return "", nil
 	}
 	b := submoduleBuilder{clone: c, spec: s, rule: c.rule(s), top: co.Dir}
 	defer b.release()
-	return b.build(ctx, parent{checkout: co, index: ix, url: s.URL, gitDir: ".git"})
+	return b.build(ctx, parent{found: found, url: s.URL, gitDir: ".git"})
 }
 
 // submoduleBuilder builds the submodules of one tree.
@@ -78,23 +78,14 @@ func (b *submoduleBuilder) release() {
 
 // parent is a repository in the tree whose submodules are wanted.
 type parent struct {
-	checkout     git.Checkout
-	index        *git.Index
+	found        git.Found
 	url          volume.URL
 	path, gitDir string // below the top of the tree
 	depth        int
 }
 
 func (b *submoduleBuilder) build(ctx context.Context, p parent) (config string, err error) {
-	links, modules := p.index.Gitlinks()
-	if len(links) == 0 || modules == "" {
-		return "", nil
-	}
-	sections, err := b.clone.m.Git.Submodules(ctx, p.checkout.Store, modules)
-	if err != nil {
-		return "", err
-	}
-	list, err := planSubmodules(links, sections, p.url, b.clone.m.Schemes)
+	list, err := planSubmodules(p.found.Gitlinks, p.found.Submodules, p.url, b.clone.m.Schemes)
 	if err != nil || len(list) == 0 {
 		return "", err
 	}
@@ -202,25 +193,23 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 	co := git.Checkout{
 		Store: sub.clone.storeDir(sub.spec.History.Name()), Commit: sub.commit,
 		Dir: filepath.Join(b.top, path), GitDir: filepath.Join(b.top, gitDir), UID: b.spec.UID, GID: b.spec.GID,
+		NoLFS: b.spec.Files.NoLFS, Submodules: b.spec.Files.Submodules == volume.SubmodulesRecursive,
 	}
-	ix, err := b.clone.m.Git.Checkout(ctx, co)
+	found, err := b.clone.m.Git.Checkout(ctx, co)
 	if err != nil {
 		return err
 	}
-	sub.clone.warnUnencoded(sub.commit, ix)
+	sub.clone.warnUnencoded(sub.commit, found)
 	if err := sub.clone.buildModule(ctx, &owner, b.top, path, gitDir, sub); err != nil {
 		return err
 	}
-	if err := sub.clone.fillLFS(ctx, sub.spec, b.rule, co, ix); err != nil {
-		return err
-	}
-	if err := ix.Settle(); err != nil {
+	if err := sub.clone.fillLFS(ctx, sub.spec, b.rule, co, found); err != nil {
 		return err
 	}
 	if b.spec.Files.Submodules != volume.SubmodulesRecursive {
 		return nil
 	}
-	config, err := b.build(ctx, parent{checkout: co, index: ix, url: sub.url, path: path, gitDir: gitDir, depth: p.depth + 1})
+	config, err := b.build(ctx, parent{found: found, url: sub.url, path: path, gitDir: gitDir, depth: p.depth + 1})
 	if err != nil {
 		return err
 	}

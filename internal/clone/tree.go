@@ -11,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // treeShape names how trees are built; it is part of their ID, so that trees of
@@ -93,27 +94,24 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (trac
 		}
 	}
 	co := c.checkoutOf(s, commit, dir)
-	ix, err := c.m.Git.Checkout(ctx, co)
+	found, err := c.m.Git.Checkout(ctx, co)
 	if err != nil {
 		return false, "", err
 	}
 	failpoint.Hit("clone/tree/checked-out")
-	c.warnUnencoded(commit, ix)
-	if err := c.fillLFS(ctx, s, c.rule(s), co, ix); err != nil {
+	c.warnUnencoded(commit, found)
+	if err := c.fillLFS(ctx, s, c.rule(s), co, found); err != nil {
 		return false, "", err
 	}
-	if err := ix.Settle(); err != nil {
-		return false, "", err
-	}
-	modules, err = c.buildSubmodules(ctx, s, co, ix)
-	return ix.Tracks(CacheLink), modules, err
+	modules, err = c.buildSubmodules(ctx, s, co, found)
+	return found.Tracked, modules, err
 }
 
 // warnUnencoded logs which files of a commit git has not written in the encoding that
 // attributes ask for. git clone says so too, and leaves the same.
-func (c *Clone) warnUnencoded(commit string, ix *git.Index) {
-	if files := ix.Unencoded(); len(files) > 0 {
-		c.m.Log.WithFields(map[string]any{"clone": c.key, "commit": commit, "files": fmt.Sprint(files)}).
+func (c *Clone) warnUnencoded(commit string, found git.Found) {
+	if len(found.Unencoded) > 0 {
+		c.m.Log.WithFields(map[string]any{"clone": c.key, "commit": commit, "files": fmt.Sprint(found.Unencoded)}).
 			Warn("files could not be written in their working-tree-encoding: they are as the commit has them")
 	}
 }
@@ -122,6 +120,7 @@ func (c *Clone) checkoutOf(s Spec, commit, dir string) git.Checkout {
 	return git.Checkout{
 		Store: c.storeDir(s.History.Name()), Commit: commit, Cone: s.cone(),
 		Dir: dir, UID: s.UID, GID: s.GID,
+		Tracks: CacheLink, NoLFS: s.Files.NoLFS, Submodules: s.Files.Submodules != volume.SubmodulesNone,
 	}
 }
 

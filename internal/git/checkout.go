@@ -23,6 +23,10 @@ type Checkout struct {
 	Dir      string // belongs to UID and GID, and so will all that is written
 	GitDir   string // an empty directory that belongs to them too; empty: Dir/.git
 	UID, GID uint32
+
+	Tracks     string // a name: Found.Tracked says whether the commit has it
+	NoLFS      bool   // pointers of git-lfs are not looked for
+	Submodules bool   // submodules are
 }
 
 // IndexFile and Patterns are what a checkout leaves in its GitDir; the second one
@@ -49,18 +53,26 @@ const (
 	maxLoaded  = 2_000_000
 )
 
-// Checkout writes the files of a commit into c.Dir, their index and the patterns
-// of c.Cone. All contents must be in the store. It runs as the tree's uid, on a
-// repository of its own that borrows the store's objects: what checkouts of
-// different shapes tell git does not meet. The index is not complete before it is
-// settled.
-func (g *Git) Checkout(ctx context.Context, c Checkout) (ix *Index, err error) {
+// checkOut writes the files of a commit into c.Dir, their index and the patterns of
+// c.Cone, in a repository of its own that borrows the store's objects: what checkouts
+// of different shapes tell git does not meet. The index is not complete before it is
+// settled. If that is a large one, it makes the file alone, and fails with errLarge; as
+// a large job it goes on from there.
+func (g *Git) checkOut(ctx context.Context, c Checkout, large bool) (ix *Index, err error) {
 	defer func() { err = joinNotNil(err, c.removeRepository()) }()
 	if err := errors.Join(c.makeRepository(), c.writePatterns()); err != nil {
 		return nil, err
 	}
-	if err := g.runIn(ctx, c, IndexFile, "", nil, "read-tree", "-m", c.Commit); err != nil {
-		return nil, err
+	if !large {
+		if err := g.runIn(ctx, c, IndexFile, "", nil, "read-tree", "-m", c.Commit); err != nil {
+			return nil, err
+		}
+		switch size, err := c.indexSize(); {
+		case err != nil:
+			return nil, err
+		case size > largeIndex:
+			return nil, errLarge
+		}
 	}
 	if ix, err = c.readIndex(IndexFile); err != nil {
 		return nil, err
@@ -75,9 +87,9 @@ func (ix *Index) leaveOut(cone Cone) {
 		return
 	}
 	selected := cone.selector()
-	for i, e := range ix.entries {
-		if !selected(e.name) {
-			ix.entries[i] = e.skipped()
+	for i := range ix.entries {
+		if e := &ix.entries[i]; !selected(e.name) {
+			e.skip = true
 		}
 	}
 }
@@ -203,12 +215,11 @@ func (c Checkout) writePatterns() error {
 		return nil
 	}
 	patterns := filepath.Join(c.gitDir(), Patterns)
-	return errors.Join(
-		os.Mkdir(filepath.Dir(patterns), 0o755),
-		os.WriteFile(patterns, c.Cone.Patterns(), 0o644),
-		os.Chown(filepath.Dir(patterns), int(c.UID), int(c.GID)),
-		os.Chown(patterns, int(c.UID), int(c.GID)),
-	)
+	err := os.Mkdir(filepath.Dir(patterns), 0o755)
+	if errors.Is(err, os.ErrExist) { // of the process that made the index
+		err = nil
+	}
+	return errors.Join(err, os.WriteFile(patterns, c.Cone.Patterns(), 0o644))
 }
 
 func (c Checkout) removeRepository() error {

@@ -21,6 +21,7 @@ func init() { runtime.LockOSThread() }
 // confinement is what a child may touch beyond the system's programs, and how much
 // it may take.
 type confinement struct {
+	inherited   bool   // this process is confined: there is nothing to add
 	abi         int    // of Landlock; 0: the kernel has none
 	root        string // where the system's files are; empty: /
 	read, write []string
@@ -44,13 +45,19 @@ var systemWrite = []string{"/dev/null"}
 // thread. Start and Wait belong to the same thread, for Pdeathsig fires at the
 // end of the thread that forked, not of the process.
 func confined(cmd *exec.Cmd, c confinement) error {
-	if err := c.limits.wrap(cmd); err != nil {
-		return fmt.Errorf("limit %s: %w", cmd.Path, err)
+	if !c.inherited {
+		if err := c.limits.wrap(cmd); err != nil {
+			return fmt.Errorf("limit %s: %w", cmd.Path, err)
+		}
 	}
 	started, offered := make(chan int, 1), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked
+		if c.inherited {
+			done <- cmd.Run()
+			return
+		}
 		if err := errors.Join(c.limits.yield(), c.apply()); err != nil {
 			done <- fmt.Errorf("confine git: %w", err)
 			return
@@ -75,9 +82,17 @@ func confined(cmd *exec.Cmd, c confinement) error {
 	}
 }
 
-// endGroup ends what is left of a command's process group: transports such as
-// git-remote-https outlive a killed parent. In a container we are their new
-// parent then, and the only one who can reap them.
+// adopt makes this process the parent of what its children leave behind, as it is in
+// a container of its own anyway: so endGroup can wait for them.
+func adopt() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	return nil
+}
+
+// endGroup ends what is left of a command's process group, and waits for it:
+// transports such as git-remote-https outlive a killed parent.
 func endGroup(group int) {
 	if err := syscall.Kill(-group, syscall.SIGKILL); err == syscall.ESRCH {
 		return // zombies count as members: nothing is left at all

@@ -97,7 +97,3 @@ func (g *Git) checkEncoded(ctx context.Context, c Checkout, ix *Index, e *encodi
 	ix.unencoded = e.failed
 	return err
 }
-
-// Unencoded returns the first of the files that a checkout has written, and that
-// git could not encode.
-func (ix *Index) Unencoded() []Unencoded { return ix.unencoded }

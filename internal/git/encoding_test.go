@@ -52,11 +52,11 @@ func TestEncodings(t *testing.T) {
 			plain := checkoutDir(t, root, "plain")
 			plainCheckout(t, w, plain, commit, nil)
 			co := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, root, "ours")}
-			ix, err := g.Checkout(t.Context(), co)
+			found, err := g.Checkout(t.Context(), co)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := ix.Unencoded(); got != nil {
+			if got := found.Unencoded; got != nil {
 				t.Errorf("%q was not encoded: %v", tt.content, got)
 			}
 			for i, name := range names {
@@ -82,17 +82,15 @@ func TestUnencoded(t *testing.T) {
 	dir := store(t, g)
 	w := trees{t, dir}
 	commit, names := encoded(w, "\U0001f600\n", "UTF-16", "SHIFT-JIS", "FOO")
-	check := func(from string) (*Index, error) {
-		co := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, scratchIn(t, root), "x")}
+	var at string
+	check := func(from string) (Found, error) {
+		at = checkoutDir(t, scratchIn(t, root), "x")
+		co := Checkout{Store: dir, Commit: commit, Dir: at}
 		if from == "" {
 			return g.Checkout(t.Context(), co)
 		}
 		co.Commit = from
-		ix, err := g.Checkout(t.Context(), co)
-		if err == nil {
-			err = ix.Settle()
-		}
-		if err != nil {
+		if _, err := g.Checkout(t.Context(), co); err != nil {
 			t.Fatal(err)
 		}
 		co.Commit = commit
@@ -103,19 +101,19 @@ func TestUnencoded(t *testing.T) {
 	empty := w.commit(map[string]string{attributesFile: "100644 " + attributes})
 	want := []Unencoded{{names[1], "SHIFT-JIS"}, {names[2], "FOO"}}
 	for _, from := range []string{"", empty} {
-		ix, err := check(from)
+		found, err := check(from)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ix.Unencoded(); !slices.Equal(got, want) {
+		if got := found.Unencoded; !slices.Equal(got, want) {
 			t.Errorf("from %q: not encoded %v, want %v", from, got, want)
 		}
 		for i, content := range []string{"\xff\xfe\x3d\xd8\x00\xde\n\x00", "\U0001f600\n", "\U0001f600\n"} {
-			if got, err := os.ReadFile(filepath.Join(ix.checkout.Dir, names[i])); err != nil || string(got) != content {
+			if got, err := os.ReadFile(filepath.Join(at, names[i])); err != nil || string(got) != content {
 				t.Errorf("from %q: %s has %q, %v, want %q", from, names[i], got, err, content)
 			}
 		}
-		if left, err := os.ReadDir(filepath.Join(ix.checkout.Dir, ".git")); err != nil || len(left) != 1 {
+		if left, err := os.ReadDir(filepath.Join(at, ".git")); err != nil || len(left) != 1 {
 			t.Errorf("from %q: left in .git: %v, %v", from, left, err)
 		}
 	}

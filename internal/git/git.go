@@ -28,6 +28,8 @@ import (
 type Git struct {
 	program  string
 	root     string
+	self     string
+	confined bool // this process is, and so are its children
 	uid, gid uint32
 	schemes  string
 	landlock int
@@ -51,6 +53,9 @@ type Config struct {
 	// Program is found, and where all paths that it is given have to mean the same:
 	// for tests with the git of the plugin's own root filesystem.
 	Root string
+	// Self is the program that checks out, this one: its main calls ServeJob first.
+	// Empty means /proc/self/exe. With Root it has to be there.
+	Self string
 	// UID and GID are who fetches and owns the stores; not root in production.
 	UID, GID uint32
 	// Schemes are the transports that git may use, such as "https".
@@ -90,6 +95,9 @@ func New(c Config) (*Git, error) {
 	if _, err := exec.LookPath(filepath.Join(c.Root, c.Program)); err != nil {
 		return nil, fmt.Errorf("git is not installed: %w", err)
 	}
+	if err := adopt(); err != nil {
+		return nil, err
+	}
 	abi, err := landlockABI()
 	if err != nil {
 		return nil, err
@@ -100,7 +108,7 @@ func New(c Config) (*Git, error) {
 	}
 	proxy := (&httpproxy.Config{HTTPProxy: c.HTTPProxy, HTTPSProxy: c.HTTPSProxy, NoProxy: c.NoProxy}).ProxyFunc()
 	g := &Git{
-		program: c.Program, root: c.Root, uid: c.UID, gid: c.GID,
+		program: c.Program, root: c.Root, self: cmp.Or(c.Self, ownProgram), uid: c.UID, gid: c.GID,
 		schemes: strings.Join(c.Schemes, ":"), landlock: abi,
 		caBundle: c.CABundle, tls: certificates, stall: cmp.Or(c.StallTimeout, defaultStallTimeout),
 		proxy:     func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
@@ -159,6 +167,9 @@ type command struct {
 	heavy, large bool
 	// fetches says that the command receives a pack, and says how far it is.
 	fetches bool
+	// job is set for a job of this program: args are all that it is called with, and
+	// it may answer more than git.
+	job *jobRun
 }
 
 const (
@@ -219,13 +230,19 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		return nil, err
 	}
 	defer done()
-	args := make([]string, 0, 2*len(baseConfig)+len(c.args))
-	for _, kv := range baseConfig {
-		args = append(args, "-c", kv)
+	program, args, stdout := g.program, []string(nil), &limited{max: maxStdout}
+	if c.job != nil {
+		program, stdout.max = jobProgram, maxJobAnswer
+		if g.root != "" {
+			program = g.self // there is no /proc
+		}
+	} else {
+		for _, kv := range baseConfig {
+			args = append(args, "-c", kv)
+		}
 	}
 	args = append(args, c.args...)
 
-	stdout := &limited{max: maxStdout}
 	tail := &tail{max: maxStderr}
 	stderr := io.Writer(tail)
 	pause := &gate{ctx: ctx, scheduler: g.scheduler}
@@ -251,7 +268,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		pause.silence = &alarm{watch, c.silence}
 		stderr = io.MultiWriter(stderr, pause.silence)
 	}
-	cmd := exec.CommandContext(ctx, g.program, args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = g.environment(c)
 	cmd.Dir = c.dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.stdin), stdout, stderr
@@ -283,8 +300,13 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	pause.cmd = cmd
 	cmd.WaitDelay = stopGrace
 
+	if g.confined {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // in our process group
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	}
+
 	limits := g.limitsOf(c)
-	err = confined(cmd, confinement{abi: g.landlock, root: g.root, read: c.read, write: c.write, limits: limits})
+	err = confined(cmd, confinement{inherited: g.confined, abi: g.landlock, root: g.root, read: c.read, write: c.write, limits: limits})
 	switch {
 	case dialog == nil:
 	case dialog.err != nil:
@@ -293,13 +315,17 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		return nil, nil // the helper ends with an error then
 	}
 	if err == nil && stdout.cut {
-		err = fmt.Errorf("more than %d bytes of output", maxStdout)
+		err = fmt.Errorf("more than %d bytes of output", stdout.max)
+	}
+	words := tail.String()
+	if c.job != nil {
+		words, err = c.job.judge(stdout.buf.Bytes(), words, err)
 	}
 	if err == nil {
 		return stdout.buf.Bytes(), nil
 	}
 	cause := context.Cause(ctx)
-	failure := newError(c.op, c.url, tail.String(), cmp.Or(cause, err), filled(c.write, wrote(cmd)))
+	failure := newError(c.op, c.url, words, cmp.Or(cause, err), filled(c.write, wrote(cmd)))
 	if cause == nil {
 		failure.explainLimit(limits, cmd.ProcessState)
 	}

@@ -13,6 +13,12 @@ import (
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
+// TestMain lets the test binary be the program that checks out.
+func TestMain(m *testing.M) {
+	ServeJob()
+	os.Exit(m.Run())
+}
+
 // fetcher is who fetches in these tests: a uid that nobody else runs as.
 const fetcher = 64123
 
@@ -29,7 +35,7 @@ func newGitIn(t *testing.T, root string) *Git {
 			t.Fatal(err)
 		}
 	}
-	g, err := New(Config{Program: program, Root: root, UID: fetcher, GID: fetcher, Schemes: []string{"http", "https"}})
+	g, err := New(Config{Program: program, Root: root, Self: testroot.Self(root), UID: fetcher, GID: fetcher, Schemes: []string{"http", "https"}})
 	if err != nil {
 		t.Fatal(err)
 	}

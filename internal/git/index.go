@@ -2,6 +2,7 @@ package git
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/binary"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -54,13 +56,20 @@ type Index struct {
 	unencoded []Unencoded
 }
 
-// indexEntry is an entry of an index.
+// indexEntry is an entry of an index. There can be millions, so it holds nothing
+// twice.
 type indexEntry struct {
 	raw  []byte // as it is in the file
-	id   []byte // within raw
-	name string
-	skip bool // outside of the cone: not in the work tree
+	name string // shares raw's memory: nothing writes there
+	head uint8  // bytes before the flags
+	skip bool   // outside of the cone: not in the work tree
 }
+
+// id returns the object ID, within raw.
+func (e indexEntry) id() []byte { return e.raw[indexStat:e.head] }
+
+// flags returns the first two bytes of flags.
+func (e indexEntry) flags() uint16 { return binary.BigEndian.Uint16(e.raw[e.head:]) }
 
 func (e indexEntry) mode() uint32 { return binary.BigEndian.Uint32(e.raw[24:]) }
 
@@ -73,18 +82,18 @@ func (e indexEntry) isFile() bool { return !e.skip && !e.isSubmodule() }
 // isRegular reports whether there is a regular file in the work tree for it.
 func (e indexEntry) isRegular() bool { return !e.skip && e.mode()&modeMask == modeRegular }
 
-// skipped is the entry as it is when its file is not in the work tree.
-func (e indexEntry) skipped() indexEntry {
-	if e.skip {
-		return e
+// encoded is the entry as it is in a file: raw, or with another byte of flags that
+// says that its file is not in the work tree.
+func (e indexEntry) encoded() []byte {
+	if !e.skip || e.flags()&flagExtended != 0 {
+		return e.raw
 	}
-	head := indexStat + len(e.id)
-	raw := slices.Clone(e.raw[:head])
-	raw = binary.BigEndian.AppendUint16(raw, binary.BigEndian.Uint16(e.raw[head:])|flagExtended)
+	raw := make([]byte, 0, len(e.raw)+8)
+	raw = append(raw, e.raw[:e.head]...)
+	raw = binary.BigEndian.AppendUint16(raw, e.flags()|flagExtended)
 	raw = binary.BigEndian.AppendUint16(raw, flagSkipTree)
 	raw = append(raw, e.name...)
-	raw = append(raw, make([]byte, 8-len(raw)%8)...)
-	return indexEntry{raw: raw, id: raw[indexStat:head], name: e.name, skip: true}
+	return append(raw, make([]byte, 8-len(raw)%8)...)
 }
 
 // newHash returns the hash of the repository's format.
@@ -93,6 +102,18 @@ func (c Checkout) newHash() hash.Hash {
 		return sha256.New()
 	}
 	return sha1.New()
+}
+
+// indexSize returns how many bytes the index of a checkout has, zero if there is none.
+func (c Checkout) indexSize() (int64, error) {
+	info, err := os.Lstat(filepath.Join(c.gitDir(), IndexFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
 // readIndex reads an index of a checkout's repository.
@@ -127,12 +148,10 @@ func parseIndex(data []byte, idSize int) (*Index, error) {
 		return nil, fmt.Errorf("index version %d is not known here", version)
 	}
 	n := binary.BigEndian.Uint32(data[8:])
-	all := string(data) // one copy, for the names of all entries
 	at, end := indexHeader, len(data)-idSize
 	ix := &Index{entries: make([]indexEntry, 0, min(int(n), len(data)/(indexStat+idSize)))}
 	for range n {
-		id := at + indexStat
-		name := id + idSize + 2
+		name := at + indexStat + idSize + 2
 		if name > end {
 			return nil, errors.New("the index is cut short")
 		}
@@ -143,13 +162,13 @@ func parseIndex(data []byte, idSize int) (*Index, error) {
 			}
 			skip = binary.BigEndian.Uint16(data[name-2:])&flagSkipTree != 0
 		}
-		length := strings.IndexByte(all[name:end], 0)
+		length := bytes.IndexByte(data[name:end], 0)
 		next := at + (name-at+length+8)&^7
 		if length < 0 || next > end {
 			return nil, errors.New("the index is cut short")
 		}
 		ix.entries = append(ix.entries, indexEntry{
-			raw: data[at:next:next], id: data[id : id+idSize], name: all[name : name+length], skip: skip,
+			raw: data[at:next:next], name: unsafe.String(&data[name], length), head: uint8(indexStat + idSize), skip: skip,
 		})
 		at = next
 	}
@@ -188,7 +207,7 @@ func (ix *Index) encode(to io.Writer) error {
 	word(version)
 	word(len(ix.entries))
 	for _, e := range ix.entries {
-		w.Write(e.raw)
+		w.Write(e.encoded())
 	}
 	if cache := ix.dirs.bytes(); cache != nil {
 		w.WriteString(extensionCache)
@@ -215,7 +234,7 @@ func (ix *Index) write() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(ix.encode(f), f.Chown(int(c.UID), int(c.GID)), f.Close())
+	return errors.Join(ix.encode(f), f.Close())
 }
 
 // Tracks reports whether the commit of a checkout has a file of that name, or

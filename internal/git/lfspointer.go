@@ -50,7 +50,7 @@ func (g *Git) LFSPointers(ctx context.Context, ix *Index) (pointers []LFSPointer
 	}
 	for _, e := range ix.entries {
 		if e.name == lfsConfigFile && e.isRegular() {
-			config = hex.EncodeToString(e.id)
+			config = hex.EncodeToString(e.id())
 		}
 		if !e.isRegular() || !ix.wrote(e) {
 			continue
@@ -202,9 +202,9 @@ func HasLFSObject(storage string, p LFSPointer) (bool, error) {
 	return err == nil && info.Size() == p.Size, err
 }
 
-// FillLFS writes the contents of pointers, all of which the storage has, into the
+// fillFiles writes the contents of pointers, all of which the storage has, into the
 // files of a checkout, which keep their owner and mode.
-func FillLFS(c Checkout, storage string, pointers []LFSPointer) error {
+func fillFiles(c Checkout, storage string, pointers []LFSPointer) error {
 	root, err := os.OpenRoot(c.Dir)
 	if err != nil {
 		return err

@@ -45,20 +45,16 @@ func TestLFSIsGitLFSs(t *testing.T) {
 		plainCheckout(t, w, plain, commit, nil, "filter.lfs.process=git-lfs filter-process", "filter.lfs.required=true", "lfs.storage="+lfs)
 
 		co := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, root, "checkout")}
-		ix, err := g.Checkout(t.Context(), co)
+		found, err := g.Checkout(t.Context(), co)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pointers, _, err := g.LFSPointers(t.Context(), ix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range pointers {
+		for _, p := range found.Pointers {
 			if ok, err := HasLFSObject(storage, p); !ok || err != nil {
 				t.Fatalf("%+v is none of the objects: %v", p, err)
 			}
 		}
-		if err := FillLFS(co, storage, pointers); err != nil {
+		if err := g.FillLFS(t.Context(), co, storage, found.Pointers); err != nil {
 			t.Fatal(err)
 		}
 		filled := 0

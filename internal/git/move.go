@@ -35,15 +35,13 @@ const (
 // movedIndex holds, while a checkout is moved, the entries that are new.
 const movedIndex = "index.moved"
 
-// Move turns the checkout of another commit, from, that is in c.Dir, of the same
-// cone and settled, into that of c.Commit, whose tree has the ID tree. It costs what
-// has changed, and to read and write the index. After an error what is in c.Dir is
-// of no use.
+// move turns the checkout of another commit, from, into that of c.Commit, whose tree
+// has the ID tree. The index is not complete before it is settled.
 //
 // git says what has changed, which of it may be in an index, and writes it; the
 // index is put together here, for git would read all trees. That it is the commit's
 // is known by the hashes of the trees that have changed.
-func (g *Git) Move(ctx context.Context, c Checkout, from, tree string) (ix *Index, err error) {
+func (g *Git) move(ctx context.Context, c Checkout, from, tree string) (ix *Index, err error) {
 	var ch changes
 	var both errgroup.Group
 	both.Go(func() (err error) {
@@ -136,7 +134,7 @@ const (
 	dirMode = "040000"
 )
 
-// changes asks the store what is different in c.Commit from another commit.
+// changes asks git what is different in c.Commit from another commit.
 func (g *Git) changes(ctx context.Context, c Checkout, from string) (changes, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compareTimeout, ErrUnlike)
 	defer cancel()
@@ -146,7 +144,7 @@ func (g *Git) changes(ctx context.Context, c Checkout, from string) (changes, er
 	err := g.eachRecord(ctx, command{
 		op:   fmt.Sprintf("compare %s with %s", c.Commit, from),
 		args: []string{"--git-dir=.", "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", from, c.Commit},
-		dir:  c.Store, uid: g.uid, gid: g.gid, read: []string{c.Store},
+		dir:  c.Store, uid: c.UID, gid: c.GID, read: []string{c.Store},
 	}, 0, func(record string) error {
 		if fields == nil {
 			if fields = strings.Fields(strings.TrimPrefix(record, ":")); len(fields) != 5 {

@@ -69,19 +69,13 @@ func testCheckoutsAreGits(t *testing.T, g *Git) {
 		want := state(t, plain)
 
 		whole := Checkout{Store: dir, Commit: to, Cone: cone, Dir: checkoutDir(t, root, "whole")}
-		ix, err := g.Checkout(t.Context(), whole)
-		if err == nil {
-			err = ix.Settle()
-		}
+		_, err := g.Checkout(t.Context(), whole)
 		if got := state(t, whole.Dir); err != nil || !slices.Equal(got, want) {
 			t.Errorf("whole: %v\n%s\nwant:\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 
 		moved := Checkout{Store: dir, Commit: from, Cone: cone, Dir: checkoutDir(t, root, "moved")}
-		if ix, err = g.Checkout(t.Context(), moved); err == nil {
-			err = ix.Settle()
-		}
-		if err != nil {
+		if _, err = g.Checkout(t.Context(), moved); err != nil {
 			t.Fatalf("from: %v", err)
 		}
 		moved.Commit = to
@@ -89,9 +83,7 @@ func testCheckoutsAreGits(t *testing.T, g *Git) {
 		if err != nil || !ok {
 			t.Fatalf("tree of %s: %v, %v", to, ok, err)
 		}
-		if ix, err = g.Move(t.Context(), moved, from, tree); err == nil {
-			err = ix.Settle()
-		}
+		_, err = g.Move(t.Context(), moved, from, tree)
 		if got := state(t, moved.Dir); err != nil || !slices.Equal(got, want) {
 			t.Errorf("moved: %v\n%s\nwant:\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
@@ -174,10 +166,7 @@ func TestMoveRefuses(t *testing.T) {
 		{"a base that the store lacks", strings.Repeat("1", 40), from, from, "1111"},
 	} {
 		co := Checkout{Store: dir, Commit: cmp.Or(tt.is, tt.from), Dir: checkoutDir(t, scratch(t), "x")}
-		ix, err := g.Checkout(t.Context(), co)
-		if err == nil {
-			err = ix.Settle()
-		}
+		_, err := g.Checkout(t.Context(), co)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}

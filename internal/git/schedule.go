@@ -21,8 +21,8 @@ const (
 // schedule waits until a command may run, and returns a context that ends when it
 // must be done. Call done at its end.
 func (g *Git) schedule(ctx context.Context, c command) (_ context.Context, done func(), err error) {
-	if c.remote {
-		return ctx, func() {}, nil // by runRemote, for all tries
+	if c.remote || g.confined {
+		return ctx, func() {}, nil // by runRemote, for all tries, or with the job
 	}
 	var slot *work.Slot
 	if c.heavy {

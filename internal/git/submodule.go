@@ -21,9 +21,9 @@ func (ix *Index) Gitlinks() (links []Gitlink, modules string) {
 	for _, e := range ix.entries {
 		switch {
 		case e.isSubmodule() && !e.skip:
-			links = append(links, Gitlink{Path: e.name, Commit: hex.EncodeToString(e.id)})
+			links = append(links, Gitlink{Path: e.name, Commit: hex.EncodeToString(e.id())})
 		case e.name == modulesFile && e.mode()&modeMask == modeRegular:
-			modules = hex.EncodeToString(e.id)
+			modules = hex.EncodeToString(e.id())
 		}
 	}
 	return links, modules

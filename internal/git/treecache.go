@@ -171,7 +171,7 @@ func (t *treeCache) verify(c Checkout, name string, entries []indexEntry, change
 		}
 		last = file
 		if !isDir {
-			tree = append(fmt.Appendf(tree, "%o %s\x00", e.mode(), file), e.id...)
+			tree = append(fmt.Appendf(tree, "%o %s\x00", e.mode(), file), e.id()...)
 			entries = entries[1:]
 			continue
 		}

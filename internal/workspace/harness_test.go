@@ -28,6 +28,7 @@ import (
 // TestMain lets the test binary be a container that has a workspace: a process in
 // a mount namespace of its own, with a copy of our mounts.
 func TestMain(m *testing.M) {
+	git.ServeJob()
 	if root := os.Getenv("HELMDECK_TEST_HOLDER"); root != "" {
 		// Not those of other tests, which wait for theirs to be free.
 		points, err := overlay.Mounts("/var/tmp")

@@ -54,7 +54,36 @@ func New(t *testing.T) string {
 	if err := os.Symlink("/", filepath.Join(root, root)); err != nil {
 		t.Fatal(err)
 	}
+	install(t, root)
 	return root
+}
+
+// self is where the test's own program is in a root filesystem.
+const self = "usr/bin/self"
+
+// Self returns the path of the test's own program in a root filesystem that New has made; without one it is empty.
+func Self(root string) string {
+	if root == "" {
+		return ""
+	}
+	return filepath.Join(root, self)
+}
+
+// install puts the test's own program into a root filesystem. A link would not be enough: it may be of another
+// filesystem, or in a directory that is root's alone.
+func install(t *testing.T, root string) {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(Self(root), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // find returns the path of the archive.

@@ -1,0 +1,165 @@
+package git
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// errLarge is why a job has stopped at an index.
+var errLarge = errors.New("the index is large")
+
+// ServeJob does the job of a process that Git has started of its own program, and
+// ends that process. In every other one it returns at once. The main of a program
+// that checks out, and the TestMain of its tests, call it before they do anything else.
+func ServeJob() {
+	if len(os.Args) != 2 || os.Args[1] != jobFlag {
+		return
+	}
+	if err := serveJob(); err != nil {
+		fmt.Fprintln(os.Stderr, "fatal error:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func serveJob() error {
+	limitMemory()
+	unix.CloseOnExec(jobDescriptor)
+	exceeded := make(chan os.Signal, 1)
+	signal.Notify(exceeded, syscall.SIGXCPU)
+	go func() {
+		<-exceeded
+		os.Exit(128 + int(syscall.SIGXCPU)) // as a shell says it
+	}()
+	// git is asked to end, and waited for, before this process ends.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var j job
+	d := json.NewDecoder(os.Stdin)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&j); err != nil {
+		return fmt.Errorf("read the job: %w", err)
+	}
+	var a answer
+	g := &Git{program: j.Git, uid: j.UID, gid: j.GID, confined: true}
+	switch found, err := g.do(ctx, j); {
+	case errors.Is(err, errLarge):
+		a.Large = true
+	case err != nil:
+		a.Failure = failureOf(err)
+	default:
+		a = found.answer()
+	}
+	w := bufio.NewWriter(os.Stdout)
+	return errors.Join(json.NewEncoder(w).Encode(a), w.Flush())
+}
+
+// limitMemory has the garbage collector keep below the limit that this process has:
+// what it can't map is its end.
+func limitMemory() {
+	var limit unix.Rlimit
+	const most = 1 << 40 // no limit
+	if err := unix.Getrlimit(unix.RLIMIT_DATA, &limit); err == nil && limit.Cur < most {
+		debug.SetMemoryLimit(int64(limit.Cur / 4 * 3))
+	}
+}
+
+// do does a job.
+func (g *Git) do(ctx context.Context, j job) (f Found, err error) {
+	c := j.checkout()
+	var ix *Index
+	switch j.Do {
+	case doCheckout:
+		ix, err = g.checkOut(ctx, c, j.Large)
+	case doMove:
+		ix, err = g.move(ctx, c, j.From, j.Tree)
+	case doFill:
+		return f, c.fill(string(j.Storage), fromWire(j.Pointers))
+	default:
+		err = fmt.Errorf("unknown job %q", j.Do)
+	}
+	if err != nil {
+		return f, err
+	}
+	if f, err = g.find(ctx, ix); err != nil {
+		return f, err
+	}
+	return f, ix.Settle()
+}
+
+// find returns what there is in a checkout.
+func (g *Git) find(ctx context.Context, ix *Index) (f Found, err error) {
+	c, config, modules := ix.checkout, "", ""
+	f.Unencoded = ix.unencoded
+	f.Tracked = c.Tracks != "" && ix.Tracks(c.Tracks)
+	if !c.NoLFS {
+		if f.Pointers, config, err = g.LFSPointers(ctx, ix); err != nil {
+			return f, err
+		}
+	}
+	if config != "" && len(f.Pointers) > 0 {
+		if f.LFSURL, err = g.LFSConfigURL(ctx, c.Store, config); err != nil {
+			return f, err
+		}
+	}
+	if c.Submodules {
+		f.Gitlinks, modules = ix.Gitlinks()
+	}
+	if modules != "" && len(f.Gitlinks) > 0 {
+		if f.Submodules, err = g.Submodules(ctx, c.Store, modules); err != nil {
+			return f, err
+		}
+	}
+	if err := f.check(); err != nil {
+		return Found{}, fmt.Errorf("the commit %s: %w", c.Commit, err)
+	}
+	return f, nil
+}
+
+// fill writes the contents of pointers into their files, and what lstat says of those
+// into the index.
+func (c Checkout) fill(storage string, pointers []LFSPointer) error {
+	ix, err := c.readIndex(IndexFile)
+	if err != nil {
+		return err
+	}
+	if err := fillFiles(c, storage, pointers); err != nil {
+		return err
+	}
+	ix.written = make(map[string]bool, len(pointers))
+	for _, p := range pointers {
+		ix.written[p.Path] = true
+	}
+	return ix.Settle()
+}
+
+// failureOf says what an error is.
+func failureOf(err error) *failure {
+	f := &failure{
+		Unlike: errors.Is(err, ErrUnlike), Text: octets(err.Error()),
+		Full: KindOf(err) == KindNoSpace || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT),
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		f.Stderr = octets(e.Stderr)
+		if e.Err != nil {
+			f.Text = octets(cmp.Or(e.Detail, e.Err.Error()))
+		}
+		if exit, ok := errors.AsType[*exec.ExitError](e.Err); ok {
+			if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+				f.Signal = int(status.Signal())
+			}
+		}
+	}
+	return f
+}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
+	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -84,13 +85,18 @@ type Config struct {
 	WorkCPU, FetchCPU time.Duration
 }
 
+const (
+	defaultProgram = "/usr/bin/git"
+	programDir     = "/usr/lib/git-core" // of the default program, in Debian
+)
+
 const defaultStallTimeout = 5 * time.Minute
 
 // New returns a Git after it made sure that the program is there, and probed
 // what the kernel offers to confine it.
 func New(c Config) (*Git, error) {
 	if c.Program == "" {
-		c.Program = "/usr/bin/git"
+		c.Program = defaultProgram
 	}
 	if _, err := exec.LookPath(filepath.Join(c.Root, c.Program)); err != nil {
 		return nil, fmt.Errorf("git is not installed: %w", err)
@@ -142,6 +148,7 @@ type command struct {
 	url      string // for errors
 	args     []string
 	env      []string // on top of the built environment
+	config   []string // keys and values, in the environment too
 	dir      string
 	uid, gid uint32
 	read     []string // directories that it may read
@@ -221,6 +228,34 @@ func (g *Git) environment(c command) []string {
 	return append(env, c.env...)
 }
 
+// invocation returns what executes c, and the configuration for its environment. A
+// transport is executed itself, which saves the run of git around it: more than
+// the shell costs that limits it.
+func (g *Git) invocation(c command) (program string, args, config []string) {
+	if c.job != nil {
+		if g.root != "" {
+			return g.self, c.args, nil // there is no /proc
+		}
+		return jobProgram, c.args, nil
+	}
+	for _, kv := range baseConfig {
+		args = append(args, "-c", kv)
+	}
+	args = append(args, c.args...)
+	rest := args
+	for len(rest) > 1 && rest[0] == "-c" {
+		key, value, _ := strings.Cut(rest[1], "=")
+		config = append(config, key, value)
+		rest = rest[2:]
+	}
+	if len(rest) > 0 && strings.HasPrefix(rest[0], "remote-") && g.program == defaultProgram {
+		if transport := filepath.Join(programDir, "git-"+rest[0]); unix.Access(filepath.Join(g.root, transport), unix.X_OK) == nil {
+			return transport, rest[1:], append(config, c.config...)
+		}
+	}
+	return g.program, args, c.config
+}
+
 // run executes c and returns its stdout. When ctx ends first, the whole process
 // group is asked to end, then killed; either way nothing of it is left when run
 // returns.
@@ -230,19 +265,11 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		return nil, err
 	}
 	defer done()
-	program, args, stdout := g.program, []string(nil), &limited{max: maxStdout}
+	program, args, config := g.invocation(c)
+	stdout := &limited{max: maxStdout}
 	if c.job != nil {
-		program, stdout.max = jobProgram, maxJobAnswer
-		if g.root != "" {
-			program = g.self // there is no /proc
-		}
-	} else {
-		for _, kv := range baseConfig {
-			args = append(args, "-c", kv)
-		}
+		stdout.max = maxJobAnswer
 	}
-	args = append(args, c.args...)
-
 	tail := &tail{max: maxStderr}
 	stderr := io.Writer(tail)
 	pause := &gate{ctx: ctx, scheduler: g.scheduler}
@@ -269,7 +296,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		stderr = io.MultiWriter(stderr, pause.silence)
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = g.environment(c)
+	cmd.Env = append(g.environment(c), configEnv(config)...)
 	cmd.Dir = c.dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.stdin), stdout, stderr
 	if c.stdout != nil {
@@ -396,7 +423,7 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 		config = append(config, more...)
 		c.files = []*os.File{pipe}
 	}
-	c.env = append(c.env, configEnv(config)...)
+	c.config = config
 	out, err := g.run(ctx, c)
 	g.explain(ctx, r, url, auth, err)
 	if err != nil && c.cleanup != nil {

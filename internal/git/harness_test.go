@@ -23,10 +23,10 @@ func TestMain(m *testing.M) {
 const fetcher = 64123
 
 // newGit returns a Git for http and https that fetches as fetcher.
-func newGit(t *testing.T) *Git { return newGitIn(t, "") }
+func newGit(t testing.TB) *Git { return newGitIn(t, "") }
 
 // newGitIn is newGit with the git of a root filesystem.
-func newGitIn(t *testing.T, root string) *Git {
+func newGitIn(t testing.TB, root string) *Git {
 	t.Helper()
 	program := "/usr/bin/git"
 	if root == "" {
@@ -49,10 +49,10 @@ func withBothGits(t *testing.T, f func(t *testing.T, g *Git)) {
 }
 
 // scratch returns a directory that everyone may read, which t.TempDir is not.
-func scratch(t *testing.T) string { return scratchIn(t, "") }
+func scratch(t testing.TB) string { return scratchIn(t, "") }
 
 // scratchIn is scratch in a root filesystem.
-func scratchIn(t *testing.T, root string) string {
+func scratchIn(t testing.TB, root string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(filepath.Join(root, "/var/tmp"), "helmdeck-git-")
 	if err != nil {
@@ -95,7 +95,7 @@ func store(t *testing.T, g *Git) string {
 }
 
 // remote starts a server with one small repository, "r".
-func remote(t *testing.T) *gitserver.Server {
+func remote(t testing.TB) *gitserver.Server {
 	t.Helper()
 	dir := scratch(t)
 	if _, err := gitserver.Generate(filepath.Join(dir, "r.git"), gitserver.Spec{

@@ -200,6 +200,10 @@ var baseConfig = []string{
 	"maintenance.auto=false",
 	"protocol.version=2",
 	"http.followRedirects=false",
+	// One job, one processor: alone on two, index-pack of 125,000 objects (34 MB, 300
+	// commits) takes 1.35 s with one thread and 1.5 s with two, which wait for each
+	// other.
+	"pack.threads=1",
 }
 
 // environment is all that a command finds in its own. One that is not to talk to

@@ -1,0 +1,75 @@
+package tests
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestChildrenAreLimited looks at a git of the real plugin while it waits for a
+// remote that does not answer.
+func TestChildrenAreLimited(t *testing.T) {
+	t.Parallel()
+	e := shared(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	url := "http://" + silent.Addr().String() + "/silent"
+	created := make(chan error, 1)
+	go func() {
+		_, err := e.Try(append([]string{"volume", "create"}, createArgs("limited", "repo="+url, "subject="+subject(t))...)...)
+		created <- err
+	}()
+	t.Cleanup(func() { e.Try("volume", "rm", "--force", "limited") })
+	eventually(t, "the limits of a git", func() error {
+		dir, err := processOf(url)
+		if err != nil {
+			return err
+		}
+		limits, err := os.ReadFile(filepath.Join(dir, "limits"))
+		if err != nil {
+			return err
+		}
+		score, err := os.ReadFile(filepath.Join(dir, "oom_score_adj"))
+		if err != nil {
+			return err
+		}
+		text := strings.Join(strings.Fields(string(limits)), " ")
+		for _, want := range []string{"Max cpu time 20 25 seconds", "Max core file size 0 0 bytes", "Max open files 4096 4096 files"} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("no %q in %s", want, limits)
+			}
+		}
+		if strings.Contains(text, "Max data size unlimited") {
+			return fmt.Errorf("no limit of memory in %s", limits)
+		}
+		if got := strings.TrimSpace(string(score)); got != "500" {
+			return fmt.Errorf("its OOM score is %s, want 500", got)
+		}
+		return nil
+	})
+	silent.Close()
+	if err := <-created; err != nil {
+		t.Error(err)
+	}
+}
+
+// processOf returns the directory in /proc of the transport that asks a URL.
+func processOf(url string) (string, error) {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return "", err
+	}
+	for _, path := range all {
+		line, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(line), "git-remote-http") && strings.HasSuffix(string(line), "\x00"+url+"\x00") {
+			return filepath.Dir(path), nil
+		}
+	}
+	return "", fmt.Errorf("no process asks %s", url)
+}

@@ -53,7 +53,6 @@ func TestChildrenAreLimited(t *testing.T) {
 		}
 		return nil
 	})
-	silent.Close()
 	if err := <-created; err != nil {
 		t.Error(err)
 	}

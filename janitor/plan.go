@@ -32,7 +32,7 @@ type Plan struct {
 	// Frees is the size of all evictions.
 	Frees disk.Size `json:"frees"`
 	// Used is what counts for MAX_SIZE before the evictions: all but the trash, and
-	// but what is in use of clones that exceed the limit on their own.
+	// without what can't go of clones that exceed the limit on their own.
 	Used disk.Size `json:"used"`
 	// Trash is what is being deleted.
 	Trash disk.Size  `json:"trash"`
@@ -107,25 +107,6 @@ func (h Holder) String() string {
 		return fmt.Sprintf("what was written to volume %q (%s, %s)", h.Volume, Bytes(h.Size.Bytes), h.Held)
 	}
 	return fmt.Sprintf("the clone of %s for subject %q (%s, %s)", h.Repo, h.Subject, Bytes(h.Size.Bytes), h.Held)
-}
-
-// TooLarge is a clone that is larger than a limit on its own. It is the exception
-// while it is in use, and for Grace after that; then it goes before all others.
-type TooLarge struct {
-	Clone   string `json:"clone"`
-	Repo    string `json:"repo"`
-	Subject string `json:"subject"`
-	Size    int64  `json:"size"` // bytes
-	Limit   int64  `json:"limit"`
-	Reason  Reason `json:"reason"` // max_size or subject_max_size
-	// Grace is how long it stays after its last use.
-	Grace time.Duration `json:"grace_ns"`
-}
-
-func (t TooLarge) String() string {
-	setting := strings.ToUpper(string(t.Reason))
-	return fmt.Sprintf("the clone of %s for subject %q takes %s, which is more than %s=%s on its own: it is evicted when nobody has used it for %v, and its next mount clones again; raise %s, or make its volumes with filter=blob:none, depth or sparse",
-		t.Repo, t.Subject, Bytes(t.Size), setting, Bytes(t.Limit), t.Grace, setting)
 }
 
 // holdersShown is how many holders an error names.

@@ -43,7 +43,7 @@ type stage int
 
 const (
 	// stageTooLarge has the idle clones that exceed a limit in bytes on their own, each
-	// after its discards. Each that goes is reason enough: without it the others fit.
+	// after its discards.
 	stageTooLarge stage = iota
 	stageDiscards
 	stageUnneeded
@@ -200,31 +200,6 @@ func (p *planner) look(i int) {
 	c.alone = p.tooLarge(c, SubjectMaxSize, p.lim.SubjectMaxSize, c.alone)
 }
 
-// tooLarge names a clone that a limit has no room for even when it is alone. It
-// returns ExceedsAll while the clone is in use or was a moment ago, and otherwise
-// what else exempts it.
-func (p *planner) tooLarge(c *clone, r Reason, limit int64, otherwise Hold) Hold {
-	if !c.exceeds(limit) {
-		return otherwise
-	}
-	p.plan.TooLarge = append(p.plan.TooLarge, p.describeTooLarge(c, r, limit))
-	// Between two mounts that follow one another it stays, or each would clone again.
-	if c.hold != Free || duration(p.age(c.used())) < p.lim.Grace {
-		return ExceedsAll
-	}
-	return otherwise
-}
-
-// exceeds reports whether a limit in bytes has no room for the clone even when it
-// is alone. A limit of 0 has room for all.
-func (c *clone) exceeds(limit int64) bool { return limit > 0 && c.core.Bytes > limit }
-
-func (p *planner) describeTooLarge(c *clone, r Reason, limit int64) TooLarge {
-	return TooLarge{
-		Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Size: c.core.Bytes, Limit: limit, Reason: r, Grace: p.lim.Grace,
-	}
-}
-
 // age is how many seconds ago something was; what lies in the future was now.
 func (p *planner) age(at int64) uint32 { return uint32(min(max(p.now-at, 0), math.MaxUint32)) }
 
@@ -367,27 +342,12 @@ func (p *planner) relieve(t target) {
 			p.evictClone(n, why)
 		}
 		if s == stageTooLarge && !t.excess().over() {
-			return // without these the others are within the limit: none goes for the mark
+			return // the others are within the limit: none of them goes for the mark
 		}
 	}
 	if e := t.excess(); e.over() {
 		p.plan.Missing = append(p.plan.Missing, Missing{Reason: t.reason, Subject: t.subject, Size: e.missing(), Text: text})
 	}
-}
-
-// evictTooLarge plans the eviction of a clone that exceeds the limit on its own,
-// and before of its discards, without which it can't go.
-func (p *planner) evictTooLarge(n uint32, t target) {
-	why := p.because(t.reason, p.describeTooLarge(&p.clones[n], t.reason, t.bytes).String())
-	p.why[why].tooLarge = true
-	discards := p.partsOf(discard, int(n), int(n)+1, 0, nil)
-	for d, ok := discards.next(); ok; d, ok = discards.next() {
-		if p.full() {
-			return
-		}
-		p.evictPart(d.number(), why)
-	}
-	p.evictClone(n, why)
 }
 
 // text says how a limit is exceeded.

@@ -1,0 +1,66 @@
+package janitor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// TooLarge is a clone that is larger than a limit on its own. It is the exception
+// while it is in use, and for Grace after that; then it goes before all others.
+type TooLarge struct {
+	Clone   string `json:"clone"`
+	Repo    string `json:"repo"`
+	Subject string `json:"subject"`
+	Size    int64  `json:"size"` // bytes
+	Limit   int64  `json:"limit"`
+	Reason  Reason `json:"reason"` // max_size or subject_max_size
+	// Grace is how long it stays after its last use.
+	Grace time.Duration `json:"grace_ns"`
+}
+
+func (t TooLarge) String() string {
+	setting := strings.ToUpper(string(t.Reason))
+	return fmt.Sprintf("the clone of %s for subject %q takes %s, which is more than %s=%s on its own: it is evicted when nobody has used it for %v, and its next mount clones again; raise %s, or make its volumes with filter=blob:none, depth or sparse",
+		t.Repo, t.Subject, Bytes(t.Size), setting, Bytes(t.Limit), t.Grace, setting)
+}
+
+// tooLarge names a clone that a limit has no room for even when it is alone. It
+// returns ExceedsAll while the clone is in use or was a moment ago, and otherwise
+// what else exempts it.
+func (p *planner) tooLarge(c *clone, r Reason, limit int64, otherwise Hold) Hold {
+	if !c.exceeds(limit) {
+		return otherwise
+	}
+	p.plan.TooLarge = append(p.plan.TooLarge, p.describeTooLarge(c, r, limit))
+	// Between two mounts that follow one another it stays, or each would clone again.
+	if c.hold != Free || duration(p.age(c.used())) < p.lim.Grace {
+		return ExceedsAll
+	}
+	return otherwise
+}
+
+// exceeds reports whether a limit in bytes has no room for the clone even when it
+// is alone. A limit of 0 has room for all.
+func (c *clone) exceeds(limit int64) bool { return limit > 0 && c.core.Bytes > limit }
+
+func (p *planner) describeTooLarge(c *clone, r Reason, limit int64) TooLarge {
+	return TooLarge{
+		Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Size: c.core.Bytes, Limit: limit, Reason: r, Grace: p.lim.Grace,
+	}
+}
+
+// evictTooLarge plans the eviction of a clone that exceeds the limit on its own,
+// and before of its discards, without which it can't go.
+func (p *planner) evictTooLarge(n uint32, t target) {
+	why := p.because(t.reason, p.describeTooLarge(&p.clones[n], t.reason, t.bytes).String())
+	p.why[why].tooLarge = true
+	discards := p.partsOf(discard, int(n), int(n)+1, 0, nil)
+	for d, ok := discards.next(); ok; d, ok = discards.next() {
+		if p.full() {
+			return
+		}
+		p.evictPart(d.number(), why)
+	}
+	p.evictClone(n, why)
+}

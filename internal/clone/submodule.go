@@ -23,8 +23,9 @@ func (s submodule) fail(err error) error {
 
 // planSubmodules matches the submodules of a commit's tree with the sections of
 // its .gitmodules, and refuses those whose name, path or URL could be an attack.
-// As with git, a submodule without a section is left as an empty directory, and so
-// is one that is not to be updated. Relative URLs are those of places beside base.
+// A submodule without a section is left as an empty directory, as by git clone
+// --recurse-submodules (which within submodules stops there); so is one that is not
+// to be updated. Relative URLs are those of places beside base.
 func planSubmodules(links []git.Gitlink, sections []git.Submodule, base volume.URL, schemes volume.Schemes) ([]submodule, error) {
 	byPath := make(map[string]git.Submodule)
 	for _, s := range sections {

@@ -183,3 +183,35 @@ func TestAuthorities(t *testing.T) {
 		t.Errorf("got %d authorities, want the 100 and more that Debian trusts", count)
 	}
 }
+
+// TestConverters: every module that glibc's iconv may load is there.
+func TestConverters(t *testing.T) {
+	dirs, err := filepath.Glob(filepath.Join(testroot.New(t), "usr/lib/*/gconv"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("directories of converters: %q, %v; want one", dirs, err)
+	}
+	configs, err := filepath.Glob(filepath.Join(dirs[0], "gconv-modules.d/*.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, config := range append(configs, filepath.Join(dirs[0], "gconv-modules")) {
+		data, err := os.ReadFile(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			fields := strings.Fields(line) // module, from, to, file, cost
+			if len(fields) < 4 || fields[0] != "module" {
+				continue
+			}
+			count++
+			if _, err := os.Stat(filepath.Join(dirs[0], fields[3]+".so")); err != nil {
+				t.Errorf("%s to %s: %v", fields[1], fields[2], err)
+			}
+		}
+	}
+	if count < 400 {
+		t.Errorf("got %d conversions, want those of all of glibc's encodings", count)
+	}
+}

@@ -73,53 +73,54 @@ func TestSubmodulesWithoutASection(t *testing.T) {
 		{"no URL", "[submodule \"sub\"]\n\tpath = lib/sub\n", "no URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			if tt.modules != "" {
-				if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: ".gitmodules", Content: tt.modules}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			w.remote("read-tree", "main")
-			w.remote("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",lib/sub")
-			w.remote("update-ref", "refs/heads/main", w.remote("commit-tree", "-p", "main", "-m", "m", w.remote("write-tree")))
-			plain := filepath.Join(scratch(t), "plain")
-			clone := exec.Command("git", "clone", "-q", "--recurse-submodules", w.server.URL("r"), plain)
-			clone.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1"}
-			if out, err := clone.CombinedOutput(); (err == nil) != (tt.want == "") {
-				t.Fatalf("git clone: %v: %s", err, out)
-			}
-			for _, value := range []string{"true", "recursive"} {
-				s := w.spec("ref", "main", "submodules", value)
-				co, err := w.clone(s).Prepare(t.Context(), s, nil)
-				if tt.want != "" {
-					if err == nil || !strings.Contains(err.Error(), tt.want) {
-						t.Errorf("submodules=%s: %v, want %q", value, err, tt.want)
-					}
-					continue
-				}
-				if err != nil {
-					t.Fatalf("submodules=%s: %v", value, err)
-				}
-				defer co.Release()
-				dir := w.mount(co, 0)
-				if !maps.Equal(contents(t, dir), contents(t, plain)) {
-					t.Errorf("submodules=%s: other files than those of git clone", value)
-				}
-				for _, at := range []string{dir, plain} {
-					if left := names(t, filepath.Join(at, "lib")); !slices.Equal(left, []string{"sub"}) {
-						t.Errorf("submodules=%s: %s/lib has %q, want the submodule's directory", value, at, left)
-					}
-					if left := names(t, filepath.Join(at, "lib/sub")); len(left) > 0 {
-						t.Errorf("submodules=%s: the directory in %s has %q", value, at, left)
-					}
-					if got := run(t, at, 0, "status", "--porcelain"); got != "" {
-						t.Errorf("submodules=%s: status of %s: %q", value, at, got)
-					}
-					if got := run(t, at, 0, "submodule", "update", "--recursive"); got != "" {
-						t.Errorf("submodules=%s: update in %s: %q, want nothing to do", value, at, got)
+			withBothGits(t, func(t *testing.T, w *world) {
+				if tt.modules != "" {
+					if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: ".gitmodules", Content: tt.modules}); err != nil {
+						t.Fatal(err)
 					}
 				}
-			}
+				w.remote("read-tree", "main")
+				w.remote("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",lib/sub")
+				w.remote("update-ref", "refs/heads/main", w.remote("commit-tree", "-p", "main", "-m", "m", w.remote("write-tree")))
+				plain := filepath.Join(scratch(t), "plain")
+				clone := exec.Command("git", "clone", "-q", "--recurse-submodules", w.server.URL("r"), plain)
+				clone.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1"}
+				if out, err := clone.CombinedOutput(); (err == nil) != (tt.want == "") {
+					t.Fatalf("git clone: %v: %s", err, out)
+				}
+				for _, value := range []string{"true", "recursive"} {
+					s := w.spec("ref", "main", "submodules", value)
+					co, err := w.clone(s).Prepare(t.Context(), s, nil)
+					if tt.want != "" {
+						if err == nil || !strings.Contains(err.Error(), tt.want) {
+							t.Errorf("submodules=%s: %v, want %q", value, err, tt.want)
+						}
+						continue
+					}
+					if err != nil {
+						t.Fatalf("submodules=%s: %v", value, err)
+					}
+					defer co.Release()
+					dir := w.mount(co, 0)
+					if !maps.Equal(contents(t, dir), contents(t, plain)) {
+						t.Errorf("submodules=%s: other files than those of git clone", value)
+					}
+					for _, at := range []string{dir, plain} {
+						if left := names(t, filepath.Join(at, "lib")); !slices.Equal(left, []string{"sub"}) {
+							t.Errorf("submodules=%s: %s/lib has %q, want the submodule's directory", value, at, left)
+						}
+						if left := names(t, filepath.Join(at, "lib/sub")); len(left) > 0 {
+							t.Errorf("submodules=%s: the directory in %s has %q", value, at, left)
+						}
+						if got := run(t, at, 0, "status", "--porcelain"); got != "" {
+							t.Errorf("submodules=%s: status of %s: %q", value, at, got)
+						}
+						if got := run(t, at, 0, "submodule", "update", "--recursive"); got != "" {
+							t.Errorf("submodules=%s: update in %s: %q, want nothing to do", value, at, got)
+						}
+					}
+				}
+			})
 		})
 	}
 }

@@ -36,13 +36,13 @@ type lfsLimits struct {
 }
 
 func (g *Git) lfsClient(f LFSFetch) lfsClient {
-	limits := lfsLimits{silence: min(g.stall, lfsStall), batch: lfsBatchTotal, transfer: lfsTransferTotal}
 	direct := &http.Transport{
 		DialContext: f.Rule.Dial, TLSClientConfig: g.tls.Clone(), ForceAttemptHTTP2: true,
-		MaxIdleConnsPerHost: lfsDownloads, ResponseHeaderTimeout: limits.silence,
+		MaxIdleConnsPerHost: lfsDownloads,
 	}
 	proxied := direct.Clone()
 	proxied.DialContext, proxied.Proxy = nil, g.proxy
+	limits := lfsLimits{silence: min(g.stall, lfsStall), batch: lfsBatchTotal, transfer: lfsTransferTotal}
 	return lfsClient{endpoint: f.Endpoint, auth: f.Auth, limits: limits, http: &http.Client{
 		Transport:     lfsTransport{direct: direct, proxied: proxied, proxy: g.proxy, rule: f.Rule},
 		CheckRedirect: checkLFSRedirect,

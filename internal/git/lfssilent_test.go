@@ -26,6 +26,7 @@ func TestLFSServerIsSilent(t *testing.T) {
 		want   string
 		kind   Kind
 	}{
+		{"no headers", lfsserver.Asked, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
 		{"batch", lfsserver.Batch, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
 		{"download", lfsserver.Download, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
 		{"verify", lfsserver.Verify, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// watch bounds a request over HTTP: how long nothing may arrive, and how long it may
-// take in all. net/http has no limit of the first kind for a body, and its Timeout
-// does not say which of the two it was.
+// watch bounds a request over HTTP: how long nothing may arrive, up to the headers of
+// the last answer and then in its body, and how long it may take in all. net/http has
+// no limit of the first kind for a body, and its Timeout does not say what it was.
 type watch struct {
 	ctx     context.Context // of the request
 	cancel  context.CancelCauseFunc
@@ -19,8 +19,8 @@ type watch struct {
 	silence time.Duration
 }
 
-// newWatch begins to watch a request that is to be made with the context that it
-// returns, and is stopped at its end.
+// newWatch begins to watch a request that is to be made with the watch's context.
+// Call stop at its end.
 func newWatch(ctx context.Context, silence, total time.Duration) *watch {
 	w := &watch{silence: silence}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)

@@ -58,7 +58,8 @@ type Server struct {
 type Step int
 
 const (
-	Batch    Step = iota + 1 // the answer to a batch, after its headers
+	Asked    Step = iota + 1 // any request, before its headers
+	Batch                    // the answer to a batch, after its headers
 	Download                 // the answer to a download, after its headers
 	Verify                   // the same, after all of the content, which the client verifies when the answer ends
 )
@@ -149,6 +150,7 @@ func (s *Server) hangs(w http.ResponseWriter, r *http.Request, at Step) bool {
 	if !ok {
 		return false
 	}
+	io.Copy(io.Discard, r.Body) // only then is it noticed that the client is gone
 	var drip <-chan time.Time
 	if pause > 0 {
 		ticker := time.NewTicker(pause)
@@ -156,8 +158,10 @@ func (s *Server) hangs(w http.ResponseWriter, r *http.Request, at Step) bool {
 		drip = ticker.C
 	}
 	for {
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			return true // the client is gone
+		if at != Asked {
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				return true // the client is gone
+			}
 		}
 		select {
 		case <-r.Context().Done():
@@ -181,6 +185,9 @@ func (s *Server) Stats(oid string) Stats {
 func (s *Server) Serve(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		repo, rest, ok := strings.Cut(r.URL.Path, "/info/lfs/")
+		if ok && s.hangs(w, r, Asked) {
+			return
+		}
 		oid, isObject := strings.CutPrefix(rest, "objects/")
 		switch {
 		case !ok:

@@ -40,13 +40,15 @@ type Clone struct {
 	mu       sync.Mutex // guards what follows, and the layers; never held over I/O
 	rec      *meta.Clone
 	doing    []*activity
-	changed  map[string]bool // stores that are to be measured
-	named    map[word]int    // by volumes
-	uses     int             // Creates, Mounts and background work on it
-	attended int             // of these, those that somebody waits for
-	tasks    map[*task]bool  // of these, those that can be cancelled
-	unused   chan struct{}   // closed by the last of them, if an eviction waits for that
-	evicting chan struct{}   // closed when its eviction is over; nil: there is none
+	changed  map[string]bool    // stores that are to be measured
+	named    map[word]int       // by volumes
+	aligned  map[string]aligned // by the name of the store
+	settling map[string]int     // commits that are prepared whatever their refs are at
+	uses     int                // Creates, Mounts and background work on it
+	attended int                // of these, those that somebody waits for
+	tasks    map[*task]bool     // of these, those that can be cancelled
+	unused   chan struct{}      // closed by the last of them, if an eviction waits for that
+	evicting chan struct{}      // closed when its eviction is over; nil: there is none
 }
 
 // Key returns the clone's key, which is also its directory below clones/.

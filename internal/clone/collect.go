@@ -72,7 +72,8 @@ func (c *Clone) needs() map[string]string {
 	return needs
 }
 
-// refs names, by commit, a ref that a volume has named and that is there. It is
+// refs names, by commit, a ref that a volume has named and that is there, or the
+// Prepare that settles for the commit. It is
 // called with mu held, of a clone that has a record.
 func (c *Clone) refs() map[string]string {
 	refs := make(map[string]string)
@@ -80,6 +81,9 @@ func (c *Clone) refs() map[string]string {
 		for word, r := range store.Refs {
 			refs[r.Commit] = "ref " + word
 		}
+	}
+	for commit := range c.settling {
+		refs[commit] = heldBy
 	}
 	return refs
 }

@@ -130,7 +130,9 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 // fetchedNow commits what a fetch brought: where the refs that volumes name
 // stand now, and that the store exists.
 func (c *Clone) fetchedNow(s Spec, a Answer, extra string, at time.Time, refs []git.PackedRef) (meta.Store, error) {
+	l := listingOf(refs)
 	store := meta.Store{
+		RefCount: len(l), RefSum: l.sum(),
 		Format: a.format, ClonedAt: at, Snapshot: snapshot(refs, a.head), Head: a.head, FetchedAt: at,
 		Refs: make(map[string]meta.Resolution),
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/helmdeck/repos/internal/failpoint"
@@ -123,6 +124,11 @@ func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resoluti
 	} {
 		b.mkdir(filepath.Join(top, d))
 	}
+	// A Prepare that has settled for its commit may find the ref elsewhere: the clone
+	// looks as it would have at that moment.
+	if now, ok := lookUp(refs, r.Ref, r.At); ok && now.Commit != r.Commit {
+		refs = resolvedAs(refs, r)
+	}
 	head := store.Head
 	branch, onBranch := strings.CutPrefix(r.Ref, "refs/heads/")
 	b.file(filepath.Join(top, "packed-refs"), git.FormatPackedRefs(cloneRefs(refs)))
@@ -168,6 +174,20 @@ func cloneRefs(refs []git.PackedRef) []git.PackedRef {
 		}
 	}
 	return list
+}
+
+// resolvedAs returns refs with the one that r is of where it stood then.
+func resolvedAs(refs []git.PackedRef, r meta.Resolution) []git.PackedRef {
+	refs = slices.Clone(refs)
+	for i := range refs {
+		if refs[i].Name == r.Ref {
+			refs[i] = git.PackedRef{Name: r.Ref, ID: r.Pulled}
+			if r.Commit != r.Pulled {
+				refs[i].Peeled = r.Commit
+			}
+		}
+	}
+	return refs
 }
 
 func hasRef(refs []git.PackedRef, name string) bool {

@@ -151,6 +151,7 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 		c = &Clone{
 			m: m, key: key, dir: dir, subject: s, repo: repo, trees: newTrees(dir), gitLayers: newGitLayers(dir),
 			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1), changed: make(map[string]bool), tasks: make(map[*task]bool), named: make(map[word]int),
+			aligned: make(map[string]aligned), settling: make(map[string]int),
 		}
 		m.clones[key] = c
 	}

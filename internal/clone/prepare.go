@@ -26,9 +26,17 @@ type Checkout struct {
 // Release lets go of the layers. Call it once.
 func (co *Checkout) Release() { co.release() }
 
-// resolveTries bounds how often Prepare starts over because a fetch for another
-// volume came between the resolution and the git layer.
-const resolveTries = 5
+const (
+	// resolveTries bounds how often Prepare starts over.
+	resolveTries = 5
+	// settleAfter is how often a fetch for another volume may come between the
+	// resolution and the git layer until Prepare settles for the commit that it has:
+	// a tree is built for each, and a ref may move faster than that.
+	settleAfter = 2
+	// settleTries bounds how often the git layer of that commit, which takes
+	// milliseconds, is begun anew because of a fetch.
+	settleTries = 50
+)
 
 // Prepare resolves s.Ref, fetches what the store lacks and builds the layers
 // that are missing, and returns them held. It asks the remote, unless it is given
@@ -44,12 +52,14 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, 
 	if err := c.Sweep(ctx); err != nil {
 		return nil, err
 	}
-	healed := false
+	healed, fetched := false, 0
 	for try := 0; ; try++ {
 		before, there := c.store(s.History)
-		co, err := c.prepare(ctx, s, known, began)
+		co, err := c.prepare(ctx, s, known, began, fetched >= settleAfter)
 		switch {
 		case errors.Is(err, errFetched) && try < resolveTries:
+			fetched++
+			known = nil // older than the fetch, maybe
 			continue
 		case err != nil && there && try < resolveTries && !c.sameStore(s, before):
 			// Somebody has set the store aside meanwhile, for it was damaged: the
@@ -74,28 +84,59 @@ func (c *Clone) sameStore(s Spec, before meta.Store) bool {
 	return ok && now.ClonedAt.Equal(before.ClonedAt)
 }
 
-func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.Time) (*Checkout, error) {
-	r, err := c.resolve(ctx, s, known)
+// prepare does not mind, if settle is set, that the ref has moved since it was
+// resolved.
+func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.Time, settle bool) (*Checkout, error) {
+	r, a, err := c.resolve(ctx, s, known)
 	if err != nil {
 		return nil, err
 	}
-	for {
+	fetch, err := c.align(ctx, s, a)
+	if err != nil && !(settle && errors.Is(err, errFetched)) {
+		return nil, err
+	}
+	if settle {
+		defer c.settle(r.Commit)()
+	}
+	for try := 0; ; try++ {
 		tree, err := c.treeFor(ctx, s, r.Commit)
 		if err != nil {
 			return nil, err
 		}
 		store, _ := c.store(s.History)
-		if now, ok := c.Resolution(s); ok && now.Commit != r.Commit {
+		if now, ok := c.Resolution(s); ok && now.Commit != r.Commit && !settle {
 			return nil, errFetched
 		}
 		gitLayer, err := c.gitLayerFor(ctx, s, r, store, tree)
+		if settle && errors.Is(err, errFetched) && try < settleTries {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		if co := c.checkout(s, r, tree, gitLayer, began); co != nil {
+			if fetch {
+				// Not before: it holds the lock for long.
+				c.fetchOthers(ctx, s, *a)
+			}
 			return co, nil
 		}
 		// One of them was collected in between: build it again.
+	}
+}
+
+// settle keeps the layers of a commit from being collected until done is called,
+// though no ref may be at it.
+func (c *Clone) settle(commit string) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settling[commit]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.settling[commit]--; c.settling[commit] == 0 {
+			delete(c.settling, commit)
+		}
 	}
 }
 

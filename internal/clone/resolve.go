@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,10 @@ type Answer struct {
 	// later is set when ls-refs can't tell: a commit, which the store or a
 	// fetch has to know.
 	later bool
+	// listed are all branches and tags, and sum identifies them; empty if they were
+	// not asked for. snapshot is that of the store at the question.
+	listed        listing
+	sum, snapshot string
 }
 
 // Ask asks the remote about s.Ref. When what is known is fresh enough there is no
@@ -66,7 +71,8 @@ func (c *Clone) fresh(s Spec) (meta.Resolution, bool) {
 	case s.Refresh.Never:
 		return r, true
 	}
-	return r, c.m.Now().Sub(r.At) < s.Refresh.Interval
+	age := c.m.Now().Sub(r.At) // of a clock that went back nothing is known
+	return r, age >= 0 && age < s.Refresh.Interval
 }
 
 // ask shares one ls-refs question between all who ask it at the same time.
@@ -84,14 +90,17 @@ func (c *Clone) ask(ctx context.Context, s Spec) (Answer, error) {
 // askShared sets ours when it did not join a question that was asked already; it
 // may be read when the error is the question's.
 func (c *Clone) askShared(ctx context.Context, s Spec, ours *bool) (Answer, error) {
-	key := strings.Join([]string{"ask", c.key, s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin)}, "\x00")
+	listFor, list := c.lists(s)
+	key := strings.Join([]string{"ask", c.key, s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), listFor}, "\x00")
 	return shareUsing(ctx, c, key, func(ctx context.Context) (Answer, error) {
 		*ours = true
 		_, end := c.begin(ctx, "asking", s.URL.String())
 		defer end()
 		ctx, cancel := context.WithTimeoutCause(ctx, c.m.AskTimeout, noAnswerError(c.m.AskTimeout))
 		defer cancel()
-		return c.askNow(ctx, s)
+		a, err := c.askNow(ctx, s, list)
+		a.snapshot = listFor
+		return a, err
 	})
 }
 
@@ -113,7 +122,8 @@ func (c *Clone) Refresh(ctx context.Context, s Spec) (meta.Resolution, error) {
 	if err := c.Sweep(ctx); err != nil {
 		return meta.Resolution{}, err
 	}
-	return c.resolve(ctx, s, nil)
+	r, _, err := c.resolve(ctx, s, nil)
+	return r, err
 }
 
 // Ahead returns how many commits a commit has in its history that another one has
@@ -133,7 +143,8 @@ func (c *Clone) remote(s Spec) git.Remote {
 	}}
 }
 
-func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
+// askNow asks for all branches and tags too if list is set.
+func (c *Clone) askNow(ctx context.Context, s Spec, list bool) (Answer, error) {
 	var names []string
 	name := s.Ref.String()
 	switch s.Ref.Kind() {
@@ -142,11 +153,20 @@ func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
 	case volume.RefName:
 		names = []string{"refs/heads/" + name, "refs/tags/" + name}
 	}
-	refs, err := c.m.Git.LsRefs(ctx, c.remote(s), names...)
+	asked := names
+	if list {
+		asked = append(slices.Clone(everything), names...)
+	}
+	refs, err := c.m.Git.LsRefs(ctx, c.remote(s), asked...)
 	if err != nil {
 		return Answer{}, err
 	}
 	a := Answer{head: refs.Head, format: refs.Format, res: meta.Resolution{At: c.m.Now()}}
+	if l, ok := listingIn(refs); list && refs.More {
+		a.sum = tooMany
+	} else if list && ok {
+		a.listed, a.sum = l, l.sum()
+	}
 	switch s.Ref.Kind() {
 	case volume.RefSHA:
 		a.later, a.res.Pulled = true, name
@@ -176,11 +196,32 @@ func (c *Clone) askNow(ctx context.Context, s Spec) (Answer, error) {
 	return Answer{}, git.RefNotFound(s.URL.String(), name)
 }
 
-// resolve returns what s.Ref stands for now, with its commit in the store.
-func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolution, error) {
+// resolve returns what s.Ref stands for now, with its commit in the store, and the
+// answer of the remote if the record agreed with it.
+func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolution, *Answer, error) {
 	if r, ok := c.fresh(s); ok {
-		return r, nil
+		return r, nil, nil
 	}
+	if s.Ref.Kind() != volume.RefSHA {
+		if known == nil {
+			a, err := c.askInTime(ctx, s)
+			if err != nil {
+				r, err := c.stale(s, err)
+				return r, nil, err
+			}
+			known = &a
+		}
+		if c.agrees(s, *known) {
+			r, _ := c.Resolution(s)
+			return r, known, nil
+		}
+	}
+	r, err := c.bring(ctx, s, known)
+	return r, nil, err
+}
+
+// bring is resolve of what the store does not have, or may not have.
+func (c *Clone) bring(ctx context.Context, s Spec, known *Answer) (meta.Resolution, error) {
 	if s.Ref.Kind() == volume.RefSHA {
 		r, ok, err := c.commit(ctx, s, s.Ref.String())
 		if err != nil {
@@ -199,10 +240,6 @@ func (c *Clone) resolve(ctx context.Context, s Spec, known *Answer) (meta.Resolu
 		known = &a
 	}
 	a := *known
-	if c.agrees(s, a) {
-		r, _ := c.Resolution(s)
-		return r, nil
-	}
 	if a.later {
 		return c.resolveCommit(ctx, s, a)
 	}

@@ -175,7 +175,7 @@ func (c *Clone) ensureCommit(ctx context.Context, s Spec) error {
 		_, err = c.record(s, store, r)
 		return err
 	}
-	_, err := c.resolve(ctx, s, nil)
+	_, _, err := c.resolve(ctx, s, nil)
 	return err
 }
 

@@ -2,6 +2,7 @@ package failpoint
 
 // Names are all points, by the package and the work that they are in.
 var Names = []string{
+	"clone/align/written",
 	"clone/collect/recorded",
 	"clone/collect/trashed",
 	"clone/delta/detached",

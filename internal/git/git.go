@@ -183,8 +183,8 @@ const (
 	// stopGrace is how long a child has between TERM, which lets git remove its
 	// lock files and temporary packs, and KILL.
 	stopGrace = 5 * time.Second
-	// maxStdout bounds what is read from a command. The largest honest answer
-	// is an ls-refs of a few names: a remote that sends more is not honest.
+	// maxStdout bounds what run returns. What may be larger, such as an answer of a
+	// remote, is read while it comes.
 	maxStdout = 8 << 20
 	// maxStderr is the tail of stderr that is kept for the error.
 	maxStderr = 8 << 10

@@ -57,8 +57,12 @@ type Store struct {
 	// Format is the hash of its objects: sha1 or sha256.
 	Format string `json:"format"`
 	// ClonedAt tells a store from one that took the place of a damaged one.
-	ClonedAt  time.Time `json:"cloned_at"`
-	Snapshot  string    `json:"snapshot"` // identifies the refs: a hash of all of them
+	ClonedAt time.Time `json:"cloned_at"`
+	Snapshot string    `json:"snapshot"` // identifies the refs: a hash of all of them
+	// RefCount is the number of branches and tags, and RefSum a hash of them, which
+	// is compared with what the remote lists. Empty in the record of an older version.
+	RefCount  int       `json:"ref_count,omitempty"`
+	RefSum    string    `json:"ref_sum,omitempty"`
 	Head      string    `json:"head,omitempty"`
 	FetchedAt time.Time `json:"fetched_at"`
 	// Refs are the resolutions of the refs that volumes have named, by the

@@ -108,6 +108,13 @@ var scenarios = []scenario{{
 		"clone/fetch/fetched", "clone/fetch/recorded", "clone/layer/renamed", "clone/layer/renamed:2", "clone/sync/synced",
 	},
 }, {
+	name: "mount beside a new branch",
+	do: func(w *world) error {
+		w.branch(fmt.Sprint("new-", w.round))
+		return w.mount("idle", w.id("i"))
+	},
+	points: []string{"clone/align/written"},
+}, {
 	name:    "flatten of heavy layers",
 	prepare: func(w *world) { w.measured() }, // weights are compared
 	do: func(w *world) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -289,6 +290,15 @@ func (w *world) push(content string) {
 	w.Helper()
 	if _, err := gitserver.Commit(server.Path(w.repo), "main", gitserver.Change{Path: "pushed.txt", Content: content}); err != nil {
 		w.Fatal(err)
+	}
+}
+
+// branch makes a branch at a commit of main, which every clone has.
+func (w *world) branch(name string) {
+	w.Helper()
+	cmd := exec.Command("git", "--git-dir="+server.Path(w.repo), "update-ref", "refs/heads/"+name, "refs/heads/main")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.Fatalf("%v: %s", err, out)
 	}
 }
 

@@ -1,0 +1,311 @@
+package clone
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// listing holds the IDs of branches and tags by full name. A tag's ID decides what
+// the tag stands for, so that is no part of it.
+type listing map[string]string
+
+// listingOf returns the branches and tags of a store.
+func listingOf(refs []git.PackedRef) listing {
+	l := make(listing)
+	for _, r := range refs {
+		if everyFetch(r.Name) {
+			l[r.Name] = r.ID
+		}
+	}
+	return l
+}
+
+// listingIn returns the branches and tags in an answer; ok is false when it has a
+// name that git would not store.
+func listingIn(refs git.RemoteRefs) (l listing, ok bool) {
+	l = make(listing)
+	for name, id := range refs.IDs {
+		if !everyFetch(name) || strings.HasSuffix(name, "^{}") {
+			continue
+		}
+		if _, err := volume.ParseRef(name); err != nil {
+			return nil, false
+		}
+		l[name] = id
+	}
+	return l, true
+}
+
+// sum identifies a listing.
+func (l listing) sum() string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		fmt.Fprintf(h, "%s %s\n", l[name], name)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// everything are the names by which a question asks for all branches and tags.
+var everything = []string{"refs/heads/", "refs/tags/"}
+
+// tooMany is the sum of a listing that is too long to be compared.
+const tooMany = "too many"
+
+// lists reports whether a question for s asks for all branches and tags too, and
+// for which refs of the store.
+func (c *Clone) lists(s Spec) (snapshot string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	store, ok := c.storeLocked(s.History)
+	return store.Snapshot, ok && store.RefCount <= git.MaxListed
+}
+
+// aligned is what became of the last listing of a remote that a store lacks
+// objects of. The zero value is nothing.
+type aligned struct {
+	fetching bool
+	sum      string
+	snapshot string // of the store after the fetch
+	at       time.Time
+}
+
+// alignAgain is how long a listing that a fetch did not bring is left alone: a
+// remote may name what it does not give.
+const alignAgain = time.Minute
+
+// align makes the branches and tags of the store those that the remote lists,
+// where the store has their objects. It reports whether others are to be fetched.
+// It is called with the answer that agreed with the record about the ref of s, or
+// nil. The error is errFetched if the store was fetched since the question.
+//
+// While such a fetch goes on nothing is aligned: it holds the lock, and a Mount is
+// not to wait for it.
+func (c *Clone) align(ctx context.Context, s Spec, a *Answer) (fetch bool, err error) {
+	if a == nil || a.sum == "" {
+		return false, nil
+	}
+	name := s.History.Name()
+	c.mu.Lock()
+	store, ok := c.storeLocked(s.History)
+	last := c.aligned[name]
+	c.mu.Unlock()
+	age := c.m.Now().Sub(last.at)
+	switch {
+	case !ok || store.RefSum == a.sum || last.fetching:
+		return false, nil
+	case last.sum == a.sum && last.snapshot == store.Snapshot && age >= 0 && age < alignAgain:
+		return false, nil
+	case a.sum == tooMany:
+		return true, nil
+	}
+	key := strings.Join([]string{"align", c.key, name, a.snapshot, a.sum}, "\x00")
+	fetch, err = shareUsing(ctx, c, key, func(ctx context.Context) (lacks bool, err error) {
+		err = c.fromStore(ctx, s, func(store meta.Store) error {
+			lacks, err = c.alignNow(ctx, s, *a, store)
+			return err
+		})
+		return lacks, err
+	})
+	if err == nil || errors.Is(err, errFetched) || git.KindOf(err) == git.KindCorrupt || ctx.Err() != nil {
+		return fetch, err
+	}
+	// The ref of the volume is right, and it can be checked out.
+	c.m.Log.WithError(err).WithField("clone", c.key).Warn("the other branches and tags can't be updated: they are those of the last fetch")
+	return false, nil
+}
+
+// alignNow is called with the clone's lock held.
+func (c *Clone) alignNow(ctx context.Context, s Spec, a Answer, store meta.Store) (lacks bool, err error) {
+	switch {
+	case store.RefSum == a.sum:
+		return false, nil // it was done meanwhile
+	case store.Snapshot != a.snapshot:
+		return false, errFetched // nobody knows which is newer
+	}
+	dir := c.storeDir(s.History.Name())
+	refs, err := git.Refs(dir)
+	if err != nil {
+		return false, err
+	}
+	if snapshot(refs, store.Head) != store.Snapshot {
+		return false, errRefsLost
+	}
+	next, lacks, err := c.adopt(ctx, s, refs, a.listed)
+	if err != nil {
+		return false, err
+	}
+	if !slices.Equal(next, refs) {
+		if err := c.m.Git.WriteRefs(dir, next); err != nil {
+			return false, err
+		}
+		failpoint.Hit("clone/align/written")
+	} else if store.RefSum != "" {
+		return lacks, nil
+	}
+	return lacks, c.recordRefs(s, a, next)
+}
+
+// connectedWithin bounds how long a Mount looks whether refs can be adopted; what
+// takes longer is left to a fetch.
+const connectedWithin = 2 * time.Second
+
+// adopt returns refs with the branches and tags of l instead of those that there
+// are. Of one whose objects the store lacks, which adopt reports, it keeps what
+// there is.
+func (c *Clone) adopt(ctx context.Context, s Spec, refs []git.PackedRef, l listing) (next []git.PackedRef, lacks bool, err error) {
+	there := make(map[string]git.PackedRef)
+	for _, r := range refs {
+		if everyFetch(r.Name) {
+			there[r.Name] = r
+		} else {
+			next = append(next, r)
+		}
+	}
+	var moved, ids []string
+	for name, id := range l {
+		if there[name].ID != id {
+			moved, ids = append(moved, name), append(ids, id)
+		}
+	}
+	known := make(map[string]git.Object)
+	if len(moved) > 0 {
+		if known, err = c.known(ctx, s, ids); err != nil {
+			return nil, false, err
+		}
+	}
+	for name, id := range l {
+		r, ok := there[name]
+		if r.ID != id {
+			object, has := known[id]
+			if has && (object.Type == "commit" || strings.HasPrefix(name, "refs/tags/")) {
+				r, ok = git.PackedRef{Name: name, ID: id, Peeled: object.Peeled}, true
+			} else {
+				lacks = true
+			}
+		}
+		if ok {
+			next = append(next, r)
+		}
+	}
+	slices.SortFunc(next, func(a, b git.PackedRef) int { return strings.Compare(a.Name, b.Name) })
+	if collide(next) {
+		return refs, true, nil // git's to refuse
+	}
+	return next, lacks, nil
+}
+
+// known returns those of the objects that the store has, with all that they lead
+// to.
+func (c *Clone) known(ctx context.Context, s Spec, ids []string) (map[string]git.Object, error) {
+	dir := c.storeDir(s.History.Name())
+	known, err := c.m.Git.Known(ctx, dir, ids)
+	if err != nil || len(known) == 0 {
+		return nil, err
+	}
+	within, cancel := context.WithTimeout(ctx, connectedWithin)
+	defer cancel()
+	connected, err := c.m.Git.Connected(within, dir, slices.Collect(maps.Keys(known)), s.History.NoBlobs)
+	if within.Err() != nil && ctx.Err() == nil {
+		return nil, nil
+	}
+	if err != nil || !connected {
+		return nil, err
+	}
+	return known, nil
+}
+
+// collide reports whether one of the refs is in another one's way as file and
+// directory.
+func collide(refs []git.PackedRef) bool {
+	names := make(map[string]bool)
+	for _, r := range refs {
+		names[r.Name] = true
+	}
+	for name := range names {
+		for i, b := range []byte(name) {
+			if b == '/' && names[name[:i]] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// recordRefs commits that the store has refs now, and where those stand that
+// volumes name.
+func (c *Clone) recordRefs(s Spec, a Answer, refs []git.PackedRef) error {
+	name := s.History.Name()
+	c.mu.Lock()
+	before, ok := c.storeLocked(s.History)
+	if !ok {
+		c.mu.Unlock()
+		return errFetched
+	}
+	l, store := listingOf(refs), before
+	store.Snapshot = snapshot(refs, before.Head)
+	store.RefCount, store.RefSum = len(l), l.sum()
+	store.Refs = make(map[string]meta.Resolution)
+	for word, r := range before.Refs {
+		id, listed := a.listed[r.Ref]
+		if now, ok := lookUp(refs, r.Ref, a.res.At); listed && ok && now.Pulled == id {
+			r = now
+		}
+		if listed || r.Ref == "" || !everyFetch(r.Ref) {
+			store.Refs[word] = r
+		}
+	}
+	c.rec.Stores[name] = store
+	c.mu.Unlock()
+	if err := c.save(); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.rec != nil {
+			c.rec.Stores[name] = before
+		}
+		return err
+	}
+	c.m.Log.WithFields(map[string]any{"clone": c.key, "store": name, "refs": len(refs)}).Info("branches and tags are as the remote lists them")
+	return nil
+}
+
+// fetchOthers fetches in the background what the store lacks of the branches and
+// tags in an answer, for the next mount.
+func (c *Clone) fetchOthers(ctx context.Context, s Spec, a Answer) {
+	name := s.History.Name()
+	release, err := c.Use(ctx)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	store, ok := c.storeLocked(s.History)
+	if !ok || c.aligned[name].fetching || store.RefSum == a.sum { // somebody else does or did it
+		c.mu.Unlock()
+		release()
+		return
+	}
+	c.aligned[name] = aligned{fetching: true}
+	c.mu.Unlock()
+	c.m.Background(func(ctx context.Context) {
+		defer release()
+		_, _, err := c.fetch(ctx, s, a, "")
+		c.mu.Lock()
+		store, _ := c.storeLocked(s.History)
+		c.aligned[name] = aligned{sum: a.sum, snapshot: store.Snapshot, at: c.m.Now()}
+		c.mu.Unlock()
+		if err != nil && ctx.Err() == nil {
+			c.m.Log.WithError(err).WithField("clone", c.key).Warn("fetch the other branches and tags")
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/helmdeck/repos/internal/durable"
+)
+
+// Object is one that a store has.
+type Object struct {
+	Type   string // commit, tree, blob or tag
+	Peeled string // of a tag: the object behind it, through all tags
+}
+
+// Known looks objects up by their full IDs. Those that the store does not have are
+// absent, and so are tags of an object that it does not have.
+func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string]Object, error) {
+	var question strings.Builder
+	for _, id := range ids {
+		fmt.Fprintf(&question, "%s\n%s%s\n", id, id, peeledSuffix)
+	}
+	out, err := g.run(ctx, command{
+		op:    "look up objects",
+		args:  []string{"--git-dir=.", "cat-file", "--batch-check=%(objectname) %(objecttype)"},
+		stdin: question.String(),
+		dir:   store, uid: g.uid, gid: g.gid, read: []string{store},
+	})
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]Object)
+	line := 0
+	err = scan(out, func(answer string) error {
+		asked := line / 2
+		peeled := line%2 == 1
+		line++
+		if asked >= len(ids) {
+			return fmt.Errorf("cat-file: unexpected line %q", answer)
+		}
+		id, kind, _ := strings.Cut(answer, " ")
+		o, ok := known[ids[asked]]
+		switch {
+		case !peeled && id == ids[asked] && kind != "missing":
+			known[id] = Object{Type: kind}
+		case !peeled || !ok || o.Type != "tag":
+		case !isObjectID(id):
+			delete(known, ids[asked]) // what the tag is of is missing
+		default:
+			known[ids[asked]] = Object{Type: "tag", Peeled: id}
+		}
+		return nil
+	})
+	return known, err
+}
+
+// Connected reports whether the store has all that objects lead to, as git fetch
+// does before it names them. What it cut off, of a store that is not whole, and
+// what it left at the remote does not count.
+func (g *Git) Connected(ctx context.Context, store string, ids []string, noBlobs bool) (bool, error) {
+	args := []string{"--git-dir=."}
+	if noBlobs {
+		args = append(args, "-c", "remote.origin.promisor=true", "-c", "remote.origin.partialclonefilter=blob:none")
+	}
+	args = append(args, "rev-list", "--objects", "--quiet", "--stdin")
+	if noBlobs {
+		args = append(args, "--exclude-promisor-objects")
+	}
+	_, err := g.run(ctx, command{
+		op:    "follow objects",
+		args:  append(args, "--not", "--all"),
+		stdin: strings.Join(ids, "\n") + "\n",
+		dir:   store, uid: g.uid, gid: g.gid, read: []string{store},
+	})
+	if exitCode(err) > 0 {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// WriteRefs makes refs, sorted by name, the store's packed-refs, as git would: a
+// crash leaves the one or the other, and a lock file that SweepStore removes. No
+// git may be at work in the store.
+func (g *Git) WriteRefs(store string, refs []PackedRef) error {
+	path := filepath.Join(store, "packed-refs")
+	lock := path + ".lock"
+	if err := os.Remove(lock); err != nil && !errors.Is(err, os.ErrNotExist) { // a killed git's
+		return err
+	}
+	f, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("write the refs of a store: %w", err)
+	}
+	_, err = f.Write(FormatPackedRefs(refs))
+	err = errors.Join(err, f.Chown(int(g.uid), int(g.gid)), f.Sync(), f.Close())
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the refs of a store: %w", err), os.Remove(lock))
+	}
+	return durable.Rename(lock, path)
+}

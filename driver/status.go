@@ -8,6 +8,7 @@ import (
 	"github.com/docker/go-plugins-helpers/volume"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/workspace"
 )
 
 // Get describes a volume, from memory.
@@ -102,6 +103,11 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 	d.sizes(h, status)
 	if n := len(workspaces); n > 0 && h.opts.Warm != "" {
 		status["warm"] = d.warmStatus(workspaces[n-1])
+	}
+	if n := len(workspaces); n > 0 {
+		if why := workspace.NotUsed(workspaces[n-1]); why != nil {
+			status["not_used"] = why
+		}
 	}
 	if h.opts.History.NoBlobs {
 		status["filter"] = filterMeaning

@@ -168,6 +168,9 @@ type Workspace struct {
 	// Orphan is set when its overlay was gone while leases held it: containers that
 	// outlived a disabled plugin or a killed engine may still use it.
 	Orphan bool `json:"orphan,omitempty"`
+	// NoCache says why it was mounted again without the cache that its volume asks
+	// for; empty if it has it.
+	NoCache string `json:"no_cache,omitempty"`
 	// Restored is set once it was a discard, and its volume made from that.
 	Restored  bool      `json:"restored,omitempty"`
 	Boot      string    `json:"boot"`

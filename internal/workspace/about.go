@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -25,25 +26,56 @@ type about struct {
 	Stale   bool      `json:"stale,omitempty"` // the remote did not answer: this is what it last said
 	Pulled  string    `json:"pulled_sha"`      // what the remote named for the ref when it was last asked
 	Time    time.Time `json:"time"`            // of the mount
+	// NotUsed says, by path, why the cache or a warm directory is not there.
+	NotUsed map[string]string `json:"not_used,omitempty"`
 }
 
 const aboutName = "helmdeck.json"
+
+// noWarmLayers says why a workspace found nothing at a warm path that it may use.
+const noWarmLayers = "none was carried over yet: it is found by ref or default branch, uid, gid and warm_key"
+
+// NotUsed says why a workspace does not have its cache or its warm directories, by
+// their paths in it. It is nil if it has all that its volume asks for. Containers
+// read it: it names nothing of the host.
+func NotUsed(rec meta.Workspace) map[string]string {
+	why := make(map[string]string)
+	switch {
+	case rec.Options["cache"] == string(volume.CacheOff):
+		why[clone.CacheMount] = "the volume has cache=off"
+	case rec.NoCache != "":
+		why[clone.CacheMount] = rec.NoCache
+	}
+	for _, p := range rec.Warm {
+		switch {
+		case p.LeftOut != "":
+			why[p.Path] = p.LeftOut
+		case len(p.Chain) == 0:
+			why[p.Path] = noWarmLayers
+		}
+	}
+	if len(why) == 0 {
+		return nil
+	}
+	return why
+}
 
 func aboutOf(rec meta.Workspace, o volume.Options, at time.Time) ([]byte, error) {
 	data, err := json.MarshalIndent(about{
 		Volume: rec.Volume, Subject: string(o.Subject), Repo: o.Repo.String(),
 		Ref: rec.Ref, Commit: rec.Commit, Reused: rec.Reused, Stale: rec.Stale, Pulled: rec.Pulled, Time: at.UTC(),
+		NotUsed: NotUsed(rec),
 	}, "", "  ")
 	return append(data, '\n'), err
 }
 
 // putAbout writes .git/helmdeck.json into an upper that containers have written
-// and that is not mounted. Where they have put something else in the place of
-// either, it is left alone.
-func putAbout(upper string, data []byte, uid, gid int) error {
-	top, err := unix.Open(upper, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// and that is not mounted, or through its mount. Where they have put something else in the place of
+// either, it is left alone, and nothing is written.
+func putAbout(root string, data []byte, uid, gid int) (written bool, err error) {
+	top, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unix.Close(top)
 	dir, err := unix.Openat2(top, ".git", &unix.OpenHow{
@@ -52,22 +84,22 @@ func putAbout(upper string, data []byte, uid, gid int) error {
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP):
-		return nil
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	}
 	defer unix.Close(dir)
 	switch err := unix.Unlinkat(dir, aboutName, 0); {
 	case errors.Is(err, unix.EISDIR):
-		return nil
+		return false, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
+		return false, err
 	}
 	fd, err := unix.Openat(dir, aboutName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 	if err != nil {
-		return err
+		return false, err
 	}
 	f := os.NewFile(uintptr(fd), aboutName)
 	_, err = f.Write(data)
-	return errors.Join(err, f.Chown(uid, gid), f.Close())
+	return true, errors.Join(err, f.Chown(uid, gid), f.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
@@ -122,12 +123,11 @@ func (m *Manager) mountAgain(w *workspace, rec meta.Workspace) error {
 	if err != nil {
 		return err
 	}
-	data, err := aboutOf(rec, opts, m.Now())
+	before := rec.NoCache
+	rec.NoCache = ""
+	said, err := m.sayAbout(m.upper(rec), rec, opts)
 	if err != nil {
 		return err
-	}
-	if err := putAbout(m.upper(rec), data, int(rec.UID), int(rec.GID)); err != nil {
-		return fmt.Errorf("write .git/helmdeck.json: %w", err)
 	}
 	if err := m.mount(rec, lower); err != nil {
 		return err
@@ -135,8 +135,34 @@ func (m *Manager) mountAgain(w *workspace, rec meta.Workspace) error {
 	// What is at the place of the cache is the containers' doing: they go without.
 	if err := m.bindCache(rec, w.clone, opts); err != nil {
 		m.Log.WithError(err).WithField("volume", rec.Volume).Warn("a kept workspace is mounted without its cache")
+		rec.NoCache = noCache
+		if said { // through the mount: the upper is in use
+			if _, err := m.sayAbout(m.Mountpoint(rec), rec, opts); err != nil {
+				m.Log.WithError(err).WithField("volume", rec.Volume).Warn("say that a kept workspace has no cache")
+			}
+		}
 	}
-	return nil
+	if rec.NoCache == before {
+		return nil
+	}
+	_, err = m.change(w, func(now *meta.Workspace) { now.NoCache = rec.NoCache }, nil)
+	return err
+}
+
+// noCache is what a container can read of a cache that could not be bound; the log
+// has the error, which names paths of the host.
+const noCache = "it could not be mounted at " + clone.CacheMount + ", which has to be a directory: the plugin's log says more"
+
+// sayAbout writes .git/helmdeck.json anew in dir: see putAbout.
+func (m *Manager) sayAbout(dir string, rec meta.Workspace, o volume.Options) (written bool, err error) {
+	data, err := aboutOf(rec, o, m.Now())
+	if err == nil {
+		written, err = putAbout(dir, data, int(rec.UID), int(rec.GID))
+	}
+	if err != nil {
+		return false, fmt.Errorf("write .git/helmdeck.json: %w", err)
+	}
+	return written, nil
 }
 
 const remedyLost = "what the workspace had is lost; remove the volume and create it again"

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"syscall"
 	"testing"
@@ -35,7 +36,7 @@ func TestOpen(t *testing.T) {
 	if !got.Time.Equal(want.Time) {
 		t.Errorf("time %v, want %v", got.Time, want.Time)
 	}
-	if got.Time = want.Time; got != want {
+	if got.Time = want.Time; !reflect.DeepEqual(got, want) {
 		t.Errorf("helmdeck.json\n got %+v\nwant %+v", got, want)
 	}
 	for _, name := range []string{".", ".git", ".git/helmdeck.json", ".hdcache", ".git/hdcache", "README.md"} {

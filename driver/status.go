@@ -11,7 +11,8 @@ import (
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
-// Get describes a volume, from memory.
+// Get describes a volume, from memory, but for where it is mounted: there the kernel
+// is asked.
 func (d *Driver) Get(name string) (*volume.Volume, error) {
 	h, err := d.find(name)
 	if err != nil {
@@ -51,7 +52,7 @@ func (d *Driver) mountpoint(leases []meta.Workspace) string {
 	if len(leases) == 0 {
 		return ""
 	}
-	return d.Workspaces.Mountpoint(leases[len(leases)-1])
+	return d.Workspaces.MountedAt(leases[len(leases)-1])
 }
 
 // leaseStatus is what Status shows of a lease.

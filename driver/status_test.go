@@ -1,8 +1,11 @@
 package driver
 
 import (
+	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // Status says why the newest workspace has no cache, or nothing at a warm path.
@@ -27,5 +30,32 @@ func TestStatusSaysWhatIsNotUsed(t *testing.T) {
 	}
 	if got := plain.Status["not_used"]; !reflect.DeepEqual(got, nil) {
 		t.Errorf("not used by a volume that has all: %v", got)
+	}
+}
+
+// Neither Get nor Path names a directory where nothing is mounted.
+func TestStatusNamesNoEmptyDirectory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v")
+	dir := w.mountOK("v", "1")
+	where := func() [2]string {
+		t.Helper()
+		v, err := w.Get("v")
+		path, pathErr := w.Path("v")
+		if err := errors.Join(err, pathErr); err != nil {
+			t.Fatal(err)
+		}
+		return [2]string{v.Mountpoint, path}
+	}
+	if got, want := where(), [2]string{dir, dir}; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	testdir.Unmount(t, w.Root)
+	if got, want := where(), [2]string{}; got != want {
+		t.Errorf("after its mount has gone: got %q, want %q", got, want)
+	}
+	if again := w.mountOK("v", "1"); again == dir {
+		t.Errorf("a Mount was answered with %q, which is not mounted", again)
 	}
 }

@@ -26,7 +26,9 @@ var step = func(op string) error { return nil }
 
 // WriteFile gives path the content data and the permissions perm, whatever
 // the umask. A file that is there is replaced; what has it open keeps the old
-// one. After an error the file is as it was.
+// one. After an error the file is as it was, unless the sync of its directory, the
+// last step, failed: then path has the new content, and a loss of power may bring
+// the old one back.
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	if err := writeFile(path, data, perm); err != nil {
 		return fmt.Errorf("write %q: %w", path, err)

@@ -90,6 +90,15 @@ func (m *Manager) upper(rec meta.Workspace) string { return filepath.Join(m.dir(
 // Mountpoint returns where a workspace is mounted.
 func (m *Manager) Mountpoint(rec meta.Workspace) string { return filepath.Join(m.dir(rec), "tree") }
 
+// MountedAt returns where a workspace is mounted; empty if it is not there any more.
+func (m *Manager) MountedAt(rec meta.Workspace) string {
+	dir := m.Mountpoint(rec)
+	if mounted, err := overlay.Mounted(dir); err != nil || !mounted {
+		return ""
+	}
+	return dir
+}
+
 // NewManager returns a Manager for the workspaces of state. Those that are no
 // longer mounted have lost their leases.
 func NewManager(c Config, state meta.State) (*Manager, error) {

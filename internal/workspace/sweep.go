@@ -78,7 +78,12 @@ func (m *Manager) sweepLasting(w *workspace) error {
 	}
 	if _, err := os.Lstat(m.upper(rec)); errors.Is(err, os.ErrNotExist) && rec.State == meta.Discarded {
 		m.Log.WithField("discard", rec.ID).Warn("the directory of a discard is gone: it is forgotten")
-		return m.EvictDiscard(rec.ID)
+		err := m.EvictDiscard(rec.ID)
+		none, inUse := (*NoDiscardError)(nil), (*InUseError)(nil)
+		if errors.As(err, &none) || errors.As(err, &inUse) {
+			return nil // it is just being evicted
+		}
+		return err
 	}
 	data, err := os.ReadFile(filepath.Join(m.dir(rec), manifestName))
 	var man meta.Workspace

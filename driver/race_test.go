@@ -1,0 +1,140 @@
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// Mounts, fetches, sweeps, measurements, evictions and questions at the same time:
+// the race detector finds fault. What was mounted is checked by its users.
+func TestRaces(t *testing.T) {
+	t.Parallel()
+	const (
+		mounts = 4 // of each volume and user
+		pause  = 25 * time.Millisecond
+	)
+	w := newWorld(t)
+	volumes := map[string][]string{
+		"private": {"warm", "node_modules"},
+		"shared":  {"mode", "shared", "depth", "1"},
+		"keep":    {"mode", "keep", "sparse", "docs"},
+		"default": {"refresh", "1h"},
+	}
+	for name, options := range volumes {
+		w.create(name, options...)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var background sync.WaitGroup
+	background.Go(func() { w.Workspaces.Trash.Run(ctx) })
+	background.Go(func() { w.Workspaces.Meter(ctx) })
+
+	var users, others sync.WaitGroup
+	var over atomic.Bool
+	// besides does something again and again, with pauses, while there are users.
+	besides := func(do func(round int) error) {
+		others.Go(func() {
+			for round := 0; !over.Load(); round++ {
+				if err := do(round); err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(pause)
+			}
+		})
+	}
+	besides(func(round int) error { // pushes, with time to mount in between
+		time.Sleep(10 * pause)
+		_, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "pushed", Content: strconv.Itoa(round)})
+		return err
+	})
+	besides(func(int) error {
+		for _, info := range w.Clones.Inventory() {
+			var ids []string
+			for _, l := range info.Layers {
+				ids = append(ids, l.ID)
+			}
+			errs := []error{w.Clones.EvictLayers(ctx, info.Key, ids), w.Clones.EvictCache(ctx, info.Key, "0"), w.Clones.EvictClone(ctx, info.Key)}
+			for _, h := range w.Workspaces.Warm.Heads(info.Key) {
+				_ = w.Workspaces.Warm.Evict(ctx, info.Key, h.Key) // in use, or gone
+			}
+			for _, err := range errs {
+				if busy := (*clone.BusyError)(nil); err != nil && !errors.As(err, &busy) {
+					return err
+				}
+			}
+		}
+		for _, d := range w.Workspaces.Discards() {
+			none, inUse := (*workspace.NoDiscardError)(nil), (*workspace.InUseError)(nil)
+			if err := w.Workspaces.EvictDiscard(d.ID); err != nil && !errors.As(err, &none) && !errors.As(err, &inUse) {
+				return err
+			}
+		}
+		return nil
+	})
+	besides(func(int) error {
+		return errors.Join(w.Workspaces.Sweep(ctx), w.Clones.SweepAll(ctx), w.Sweep(ctx), w.Clones.Sync(ctx))
+	})
+	besides(func(int) error { // as what is answered is encoded
+		answers := []any{w.List(), w.Clones.Inventory(), w.Workspaces.Workspaces(), w.Workspaces.Discards()}
+		for name := range volumes {
+			v, err := w.Get(name)
+			if err != nil {
+				return err
+			}
+			answers = append(answers, v)
+		}
+		_, err := json.Marshal(answers)
+		return err
+	})
+	var mounted [4]atomic.Int64
+	i := 0
+	for name := range volumes {
+		n := &mounted[i]
+		i++
+		for _, user := range []string{"a", "b"} {
+			users.Go(func() {
+				for round := range mounts {
+					id := fmt.Sprint(user, round)
+					dir, err := w.Mount(ctx, name, id)
+					if err != nil {
+						continue // its ref moves all the time
+					}
+					n.Add(1)
+					if _, err := os.Stat(filepath.Join(dir, ".git", "helmdeck.json")); err != nil {
+						t.Errorf("what is mounted for %s is no workspace: %v", name, err)
+					}
+					if err := errors.Join(os.MkdirAll(filepath.Join(dir, "node_modules"), 0o755),
+						os.WriteFile(filepath.Join(dir, "node_modules", id), []byte(id), 0o644)); err != nil {
+						t.Errorf("write into %s: %v", name, err)
+					}
+					if err := w.Unmount(ctx, name, id); err != nil {
+						t.Errorf("unmount %s: %v", name, err)
+					}
+				}
+			})
+		}
+	}
+	users.Wait()
+	over.Store(true)
+	others.Wait()
+	cancel()
+	background.Wait()
+	for i := range mounted {
+		if mounted[i].Load() == 0 {
+			t.Errorf("a volume was never mounted: %d", i)
+		}
+	}
+}

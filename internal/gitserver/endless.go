@@ -9,7 +9,7 @@ import (
 // Counting answers every fetch of protocol 2 with progress for ever: a line at every interval, and never a pack.
 func Counting(every time.Duration) Fault {
 	return endless(every, func(n int) []byte {
-		return pkt(fmt.Appendf(nil, "\x02remote: Counting objects: %d\r", n))
+		return pkt(fmt.Appendf(nil, "\x02Counting objects: %d\r", n))
 	})
 }
 

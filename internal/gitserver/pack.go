@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 )
 
 // maxBand is how many bytes of a pack go into one packet.
@@ -93,6 +95,40 @@ func Frozen(path string) (Fault, error) {
 		return nil, err
 	}
 	return sendPack(func([]string) ([]byte, error) { return pack, nil }), nil
+}
+
+// Remember answers a question about refs as it answered the first who asked it, for one repository by many names: a
+// server that costs next to nothing, like Frozen. Fetches pass.
+func Remember() Fault {
+	var mu sync.Mutex
+	known := make(map[string]*recorder)
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			at := targetOf(r)
+			if at.kind != Info && at.kind != LsRefs {
+				next.ServeHTTP(w, r)
+				return
+			}
+			body, err := plainBody(r)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			key := fmt.Sprintln(at.rest, r.URL.RawQuery, r.Header.Get("Git-Protocol"), string(body))
+			mu.Lock()
+			answer := known[key]
+			if answer == nil {
+				answer = &recorder{header: make(http.Header), code: http.StatusOK}
+				next.ServeHTTP(answer, r)
+				known[key] = answer
+			}
+			mu.Unlock()
+			maps.Copy(w.Header(), answer.header)
+			w.WriteHeader(answer.code)
+			w.Write(answer.body.Bytes())
+		})
+	}
 }
 
 // SendFile answers every fetch of protocol 2 with the file at path as the pack.

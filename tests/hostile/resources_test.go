@@ -23,9 +23,10 @@ const (
 )
 
 const (
-	// quietTime is how long the victim is measured alone before each attack. All that was measured alone so far counts:
-	// the longest of a few seconds says little.
-	quietTime = 3 * time.Second
+	// quietTime is how long the victim is measured alone before each attack, and after it. The median is that of both,
+	// for what else the machine does changes; the maximum is that of all that was measured alone so far, for the longest
+	// of a few seconds says little.
+	quietTime = 2 * time.Second
 	mountWait = 8 * time.Second
 	// attackTime is how long it is measured beside an attack at least; longer than mountWait, so that also what goes on
 	// after the attackers have got their answer is seen.
@@ -48,12 +49,11 @@ const siegeMemory = 3 << 30
 
 // resources is the group of the attacks that cost work: one after the other, for each is measured.
 type resources struct {
-	stage  *siege.Stage
-	victim *siege.Victim
-	plugin *shipped.Plugin
-	runs   int
-	quiet  siege.Sample
-	cold   siege.Sample // the quiet ones
+	stage   *siege.Stage
+	victim  *siege.Victim
+	plugin  *shipped.Plugin
+	runs    int
+	longest time.Duration // of the victim's mounts when it was alone
 }
 
 // TestResources makes every attack that costs work, and prints a line for each and a count.
@@ -91,41 +91,83 @@ func TestResources(t *testing.T) {
 	fmt.Printf("%d cases of resources: %d held, %d fell\n", cases, held, cases-held)
 }
 
+// outcome is what one attack brought.
+type outcome struct {
+	warm, cold           siege.Sample // the victim's mounts beside it
+	quiet, quietCold     siege.Sample // and before and after
+	victim, end, deleted error
+	left                 error
+	patience             time.Duration // with what is left
+	clean                time.Duration // until nothing was
+	peak                 int64         // of the plugin's memory, in bytes
+	kills                int
+	got                  string
+}
+
 // attack makes one attack and prints its line. A plugin that fell is not used again.
 func (r *resources) attack(t *testing.T, a siege.Attack) {
 	if err := r.needPlugin(); err != nil {
 		t.Fatal(err)
 	}
-	volumes, err := r.stage.Volumes(a)
+	o, err := r.make(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := r.plugin
-	if err := r.measureQuiet(a); err != nil {
-		t.Fatalf("the victim alone: %v", err)
+	if r.report(t, a, o) {
+		return
 	}
-	if err := p.ResetPeak(); err != nil {
+	log := r.plugin.Log()
+	t.Logf("the end of the plugin's log:\n%s", log[max(0, len(log)-5000):])
+	if err := r.closePlugin(); err != nil {
 		t.Fatal(err)
 	}
-	kills := p.Kills()
+}
 
-	ctx, cancel := context.WithTimeout(t.Context(), attackTime+a.Longer)
+// make makes the attack. The error is one of the test's own, or of a victim that is alone.
+func (r *resources) make(ctx context.Context, a siege.Attack) (o outcome, err error) {
+	volumes, err := r.stage.Volumes(a)
+	if err != nil {
+		return o, err
+	}
+	if o.quiet, o.quietCold, err = r.alone(a); err != nil {
+		return o, fmt.Errorf("the victim alone: %w", err)
+	}
+	p := r.plugin
+	if err := p.ResetPeak(); err != nil {
+		return o, err
+	}
+	kills := p.Kills()
+	watched, stop := context.WithCancel(ctx)
+	defer stop()
+	go p.WatchPeak(watched)
+	during, cancel := context.WithTimeout(ctx, attackTime+a.Longer)
 	defer cancel()
-	assault := siege.Begin(ctx, p.Daemon, volumes, mountWait)
-	warm, cold, victimErr := r.measure(ctx, a)
+	assault := siege.Begin(during, p.Daemon, volumes, mountWait)
+	o.warm, o.cold, o.victim = r.measure(during, a)
 	assault.Wait()
 	ended := time.Now()
-	endErr := assault.End()
-	after := leftTime
-	var deleteErr error
+	o.end, o.patience = assault.End(), leftTime
 	if a.Alone {
-		after += max(workTimeout, fetchTimeout)
+		o.patience += max(workTimeout, fetchTimeout)
 	} else {
-		deleteErr = assault.Delete()
+		o.deleted = assault.Delete()
 	}
-	leftErr := p.AwaitEnd(t.Context(), after, siege.Attacked)
-	took := time.Since(ended)
+	o.left = p.AwaitEnd(ctx, o.patience, siege.Attacked)
+	o.clean, o.got, o.peak, o.kills = time.Since(ended), assault.Got(), p.PeakRSS(), p.Kills()-kills
+	if o.left == nil && o.victim == nil {
+		warm, cold, err := r.alone(a)
+		if err != nil {
+			return o, fmt.Errorf("the victim alone, afterwards: %w", err)
+		}
+		o.quiet, o.quietCold = append(o.quiet, warm...), append(o.quietCold, cold...)
+	}
+	r.longest = max(r.longest, o.quiet.Max())
+	return o, nil
+}
 
+// report prints the line of an attack, and says whether it held.
+func (r *resources) report(t *testing.T, a siege.Attack, o outcome) (held bool) {
+	t.Helper()
 	var fell []string
 	check := func(what string, err error) {
 		if err != nil {
@@ -133,36 +175,31 @@ func (r *resources) attack(t *testing.T, a siege.Attack) {
 			fell = append(fell, fmt.Sprintf("%s: %.160s", what, strings.ReplaceAll(err.Error(), "\n", "; ")))
 		}
 	}
-	check("the plugin", p.Alive(t.Context()))
-	check("the victim", victimErr)
-	figures := "mount p50 " + siege.Beside(r.quiet.P50(), warm.P50()) + " max " + siege.Beside(r.quiet.Max(), warm.Max())
-	check("the victim", within(r.quiet, warm))
+	check("the plugin", r.plugin.Alive(t.Context()))
+	check("the victim", o.victim)
+	figures, err := compare("mount", o.quiet.P50(), r.longest, o.warm)
+	check("the victim", err)
 	if a.ColdToo {
-		figures += ", cold p50 " + siege.Beside(r.cold.P50(), cold.P50()) + " max " + siege.Beside(r.cold.Max(), cold.Max())
-		check("the victim's cold mounts", within(r.cold, cold))
+		cold, err := compare(", cold mount", o.quietCold.P50(), o.quietCold.Max(), o.cold)
+		check("the victim, cold", err)
+		figures += cold
 	}
-	check("unmount and remove", endErr)
-	check("delete", deleteErr)
-	check(fmt.Sprintf("left after %v", after), leftErr)
-	verdict, clean := "held", fmt.Sprintf("clean after %.1f s", took.Seconds())
+	check("unmount and remove", o.end)
+	check("delete", o.deleted)
+	check(fmt.Sprintf("left after %v", o.patience), o.left)
+	verdict, clean := "held", fmt.Sprintf("clean after %.1f s", o.clean.Seconds())
 	if len(fell) > 0 {
 		verdict = "FELL"
-		if leftErr != nil {
-			clean = "not clean"
-		}
+	}
+	if o.left != nil {
+		clean = "not clean"
 	}
 	fmt.Printf("%s  %-10s %-16s %s; plugin peak %d MiB, %d killed for memory, %s; attacker got %s; %s\n",
-		verdict, "resources", a.Name, figures, p.PeakRSS()>>20, p.Kills()-kills, clean, assault.Got(), a.Abuses)
+		verdict, "resources", a.Name, figures, o.peak>>20, o.kills, clean, o.got, a.Abuses)
 	for _, line := range fell {
 		fmt.Printf("      because %s\n", line)
 	}
-	if len(fell) > 0 {
-		log := p.Log()
-		t.Logf("the end of the plugin's log:\n%s", log[max(0, len(log)-5000):])
-		if err := r.closePlugin(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return len(fell) == 0
 }
 
 // needPlugin starts a plugin if there is none.
@@ -194,20 +231,11 @@ func (r *resources) closePlugin() error {
 	return err
 }
 
-// measureQuiet adds to the quiet samples.
-func (r *resources) measureQuiet(a siege.Attack) error {
+// alone measures the victim without an attack: the cold mounts beside the warm ones, as beside an attack.
+func (r *resources) alone(a siege.Attack) (warm, cold siege.Sample, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), quietTime)
 	defer cancel()
-	warm, err := r.victim.Warm(ctx, r.plugin.Daemon)
-	r.quiet = append(r.quiet, warm...)
-	if err != nil || !a.ColdToo {
-		return err
-	}
-	// Beside the warm ones, as they are measured later.
-	ctx, cancel = context.WithTimeout(context.Background(), quietTime)
-	defer cancel()
-	_, r.cold, err = r.measure(ctx, a)
-	return err
+	return r.measure(ctx, a)
 }
 
 // measure has the victim mount until ctx ends.
@@ -222,15 +250,16 @@ func (r *resources) measure(ctx context.Context, a siege.Attack) (warm, cold sie
 	return warm, cold, errors.Join(err, coldErr)
 }
 
-// within says what the victim has lost beyond what it may.
-func within(quiet, attacked siege.Sample) error {
+// compare shows the victim's figures beside the quiet ones, and says what it has lost beyond what it may.
+func compare(what string, quietMedian, quietMax time.Duration, attacked siege.Sample) (figures string, err error) {
+	median, most := siege.Times(attacked.P50(), quietMedian), siege.Times(attacked.Max(), quietMax)
 	switch {
 	case len(attacked) == 0:
-		return errors.New("nothing was mounted")
-	case siege.Times(attacked.P50(), quiet.P50()) > mostMedian:
-		return fmt.Errorf("the median is %.1f times the quiet one, want %d at most", siege.Times(attacked.P50(), quiet.P50()), mostMedian)
-	case siege.Times(attacked.Max(), quiet.Max()) > mostMax:
-		return fmt.Errorf("the maximum is %.1f times the quiet one, want %d at most", siege.Times(attacked.Max(), quiet.Max()), mostMax)
+		err = errors.New("nothing was mounted")
+	case median > mostMedian:
+		err = fmt.Errorf("the median is %.1f times the quiet one, want %d at most", median, mostMedian)
+	case most > mostMax:
+		err = fmt.Errorf("the maximum is %.1f times the quiet one, want %d at most", most, mostMax)
 	}
-	return nil
+	return fmt.Sprintf("%s p50 %s max %s", what, siege.Beside(quietMedian, attacked.P50()), siege.Beside(quietMax, attacked.Max())), err
 }

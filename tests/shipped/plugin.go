@@ -2,6 +2,7 @@ package shipped
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,6 +37,7 @@ type Plugin struct {
 	config Config
 	root   *root
 	group  *cgroup
+	peak   atomic.Int64
 	// NoCgroup says why there is no memory cgroup; nil if there is one.
 	NoCgroup error
 }
@@ -113,7 +116,7 @@ func (p *Plugin) Alive(ctx context.Context) error {
 	return p.Call(ctx, "Plugin.Activate", nil, nil)
 }
 
-// Children are the command lines of the processes that the plugin has started, and those of theirs, that are there.
+// Children are the command lines, sorted, of the processes that the plugin has started, and those of theirs, that are there.
 func (p *Plugin) Children() ([]string, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -147,13 +150,26 @@ func (p *Plugin) Children() ([]string, error) {
 	}
 	var left []string
 	for pid, ok := range found {
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if ok && err == nil {
-			left = append(left, strings.TrimSpace(string(bytes.ReplaceAll(line, []byte{0}, []byte(" ")))))
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); ok && err == nil {
+			left = append(left, short(string(line)))
 		}
 	}
 	slices.Sort(left)
 	return left, nil
+}
+
+// short is a command line without the settings of git. One that has ended, and that nobody has waited for, has none.
+func short(line string) string {
+	var words []string
+	args := strings.Split(strings.TrimRight(line, "\x00"), "\x00")
+	for i := 0; i < len(args); i++ {
+		if args[i] == "-c" {
+			i++
+			continue
+		}
+		words = append(words, args[i])
+	}
+	return cmp.Or(strings.Join(words, " "), "a zombie")
 }
 
 // Locks are the files of locks/ that the plugin holds a lock of.
@@ -193,18 +209,17 @@ var unheld = []janitor.Hold{janitor.Free, janitor.JustMade, janitor.ExceedsAll}
 func (p *Plugin) Left(ctx context.Context, interest func(janitor.CloneInfo) bool) error {
 	var errs []error
 	children, err := p.Children()
-	for _, c := range children {
-		errs = append(errs, fmt.Errorf("a process: %.100s", c))
+	if len(children) > 0 {
+		errs = append(errs, fmt.Errorf("%d processes, such as %.100s", len(children), children[len(children)-1]))
 	}
 	locks, lockErr := p.Locks()
-	for _, l := range locks {
-		errs = append(errs, fmt.Errorf("a lock: %s", l))
+	if len(locks) > 0 {
+		errs = append(errs, fmt.Errorf("%d locks, such as %s", len(locks), locks[0]))
 	}
 	clones, cloneErr := p.Admin.Clones(ctx)
-	for _, c := range clones {
-		if !slices.Contains(unheld, c.Held) && interest(c) {
-			errs = append(errs, fmt.Errorf("a pinned clone: %s is %s", c.Clone, c.Held))
-		}
+	pinned := slices.DeleteFunc(clones, func(c janitor.CloneInfo) bool { return slices.Contains(unheld, c.Held) || !interest(c) })
+	if len(pinned) > 0 {
+		errs = append(errs, fmt.Errorf("%d pinned clones, such as %s: %s", len(pinned), pinned[0].Clone, pinned[0].Held))
 	}
 	return errors.Join(append(errs, err, lockErr, cloneErr)...)
 }
@@ -228,16 +243,30 @@ func (p *Plugin) AwaitEnd(ctx context.Context, patience time.Duration, interest 
 	}
 }
 
-// PeakRSS is the most memory that the plugin's own process has had since it began, or since the last ResetPeak, in bytes.
+// WatchPeak notes PeakRSS until ctx ends, for a plugin that may be killed meanwhile.
+func (p *Plugin) WatchPeak(ctx context.Context) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		p.PeakRSS()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// PeakRSS is the most memory that the plugin's own process has had since it began, or since the last ResetPeak, in bytes;
+// of one that has ended, what was last seen.
 func (p *Plugin) PeakRSS() int64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
 	for line := range strings.Lines(string(status)) {
 		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
 			kib, _ := strconv.ParseInt(f[1], 10, 64)
-			return kib << 10
+			p.peak.Store(kib << 10)
 		}
 	}
-	return 0 // it has ended
+	return p.peak.Load()
 }
 
 // ResetPeak has PeakRSS begin anew.

@@ -164,7 +164,7 @@ func (s *Stage) bomb(c hostile.Case) (base, error) {
 		return b, err // git itself must answer
 	}
 	fault, err := gitserver.Frozen(path)
-	b.faults = []gitserver.Fault{fault}
+	b.faults = []gitserver.Fault{gitserver.Remember(), fault}
 	return b, err
 }
 
@@ -185,7 +185,7 @@ func (s *Stage) big() (base, error) {
 		return b, err
 	}
 	fault, err := gitserver.Frozen(s.server.Path(b.repo))
-	b.faults = []gitserver.Fault{fault}
+	b.faults = []gitserver.Fault{gitserver.Remember(), fault}
 	return b, err
 }
 

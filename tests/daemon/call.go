@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 
 	"github.com/docker/go-plugins-helpers/volume"
 )
@@ -26,7 +27,10 @@ func (d *Daemon) Create(ctx context.Context, name string, options map[string]str
 func (d *Daemon) Mount(ctx context.Context, name, id string) (dir string, err error) {
 	var a volume.MountResponse
 	err = d.Call(ctx, "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, &a)
-	return a.Mountpoint, err
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(d.Root, a.Mountpoint), nil
 }
 
 // Unmount takes back one Mount.

@@ -39,6 +39,7 @@ func Build(dir string, tags ...string) (string, error) {
 type Config struct {
 	// Under is a command that executes the program, in its own process, with what follows; mostly none.
 	Under   []string
+	Root    string // what the program takes for /, if Under has it so
 	Program string
 	// Dir holds the sockets below run/, which bounds its length to some 80 bytes, and the log, which runs append to.
 	Dir  string

@@ -27,10 +27,10 @@ const (
 	// for what else the machine does changes; the maximum is that of all that was measured alone so far, for the longest
 	// of a few seconds says little.
 	quietTime = 2 * time.Second
-	mountWait = 8 * time.Second
+	mountWait = 7 * time.Second
 	// attackTime is how long it is measured beside an attack at least; longer than mountWait, so that also what goes on
 	// after the attackers have got their answer is seen.
-	attackTime = mountWait + 3*time.Second
+	attackTime = mountWait + 2*time.Second
 	// leftTime is how long after the end of an attack something of it may still be there.
 	leftTime = 30 * time.Second
 

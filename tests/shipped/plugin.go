@@ -73,7 +73,7 @@ func Start(c Config) (p *Plugin, err error) {
 		under = append([]string{"sh", "-ec", `echo $$ >"$0"; exec "$@"`, filepath.Join(p.group.dir, "cgroup.procs")}, under...)
 	}
 	p.Daemon, err = daemon.Start(daemon.Config{
-		Under: under, Program: "/usr/bin/helmdeck-repos", Dir: c.Dir, Data: filepath.Join(dir, "data"), Env: c.Env,
+		Under: under, Root: dir, Program: "/usr/bin/helmdeck-repos", Dir: c.Dir, Data: filepath.Join(dir, "data"), Env: c.Env,
 		Args: []string{"-data", "/data", "-socket", "/run/docker/plugins/repos.sock", "-git", "/usr/bin/git"},
 	})
 	return p, err

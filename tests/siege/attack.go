@@ -45,6 +45,7 @@ func Attacks() []Attack {
 		return func(s *Stage) (base, error) { return s.small(faults...) }
 	}
 	return []Attack{
+		{Name: "honest", Abuses: "nothing: eight clones of a small repository, the control", subjects: 1, volumes: 8, base: small()},
 		{Name: "many-names", Abuses: "3.1 million names in 9 KB, of which sparse takes 1,761; six subjects", subjects: 6, volumes: 1, Longer: 30 * time.Second,
 			options: map[string]string{"sparse": "000"}, base: bomb("many-names")},
 		{Name: "endless-names", Abuses: "10^15 names in 2 KB with filter=blob:none; two subjects", subjects: 2, volumes: 1,

@@ -40,10 +40,10 @@ func (p *Pace) SetRest(percent int64) {
 	}
 }
 
-// Pause is called before each piece of work, and rests when it is time to. The
+// pause is called before each piece of work, and rests when it is time to. The
 // first call after a stop starts the clock. The error is the context's. A nil Pace
 // never rests.
-func (p *Pace) Pause(ctx context.Context) error {
+func (p *Pace) pause(ctx context.Context) error {
 	if p == nil {
 		return ctx.Err()
 	}

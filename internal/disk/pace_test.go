@@ -15,7 +15,7 @@ func TestPaceRestsInProportion(t *testing.T) {
 			began := time.Now()
 			for range 1600 {
 				time.Sleep(time.Millisecond)
-				must(t, p.Pause(t.Context()))
+				must(t, p.pause(t.Context()))
 			}
 			return time.Since(began) - 1600*time.Millisecond
 		}

@@ -18,12 +18,12 @@ const maxLinked = 1 << 18
 // wait, rests included.
 const Budget = time.Minute
 
-// ErrBudget says that there is more than could be looked at in time.
-var ErrBudget = errors.New("there is too much to be measured in time")
+// errBudget says that there is more than could be looked at in time.
+var errBudget = errors.New("there is too much to be measured in time")
 
 // AtLeast says of an error of Take that there was no other trouble than what
 // containers can make: what was found is good, and there is more.
-func AtLeast(err error) bool { return errors.Is(err, ErrMoved) || errors.Is(err, ErrBudget) }
+func AtLeast(err error) bool { return errors.Is(err, ErrMoved) || errors.Is(err, errBudget) }
 
 // Query says what a Survey counts.
 type Query struct {
@@ -35,7 +35,7 @@ type Query struct {
 	Skip []string
 	// Pace may be nil.
 	Pace *Pace
-	// Budget is how long it may take; then the error is ErrBudget. 0 is no bound.
+	// Budget is how long it may take; then AtLeast says so of the error. 0 is no bound.
 	Budget time.Duration
 }
 
@@ -60,7 +60,7 @@ func (q Query) Take(ctx context.Context, path string) (Survey, error) {
 	}
 	err := Walk(walk, path, s, q.Pace)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = ErrBudget
+		err = errBudget
 	}
 	if err == nil {
 		err = s.err

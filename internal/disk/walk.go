@@ -111,7 +111,7 @@ func Walk(ctx context.Context, path string, v Visitor, pace *Pace) error {
 		return nil
 	}
 	for {
-		if err := pace.Pause(ctx); err != nil {
+		if err := pace.pause(ctx); err != nil {
 			return err
 		}
 		l := &w.levels[len(w.levels)-1]

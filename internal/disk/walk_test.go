@@ -287,7 +287,7 @@ func TestMeasure(t *testing.T) {
 func TestBudget(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Query{Budget: -1}.Take(t.Context(), dir)
-	if !errors.Is(err, ErrBudget) || !AtLeast(err) {
+	if !errors.Is(err, errBudget) || !AtLeast(err) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := (Query{Budget: 24 * time.Hour}).Take(t.Context(), dir); err != nil {

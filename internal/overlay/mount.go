@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrMounted is in the error of a Mount whose target is a mount point already.
-var ErrMounted = errors.New("is a mount point already")
+// errMounted is in the error of a Mount whose target is a mount point already.
+var errMounted = errors.New("is a mount point already")
 
 // maxNames bounds the bytes of all layer paths together. They are one line in
 // mountinfo, which the engine and its runtime read, on the host as well, with
@@ -73,7 +73,7 @@ func mount(s Spec) error {
 	if mounted {
 		// The root of the mount on top is what openDir finds: a second mount
 		// would hide it, and one Detach would no longer be enough.
-		return ErrMounted
+		return errMounted
 	}
 	err = mountDescriptors(s, target)
 	if errors.Is(err, errNoDescriptors) {

@@ -242,7 +242,7 @@ func TestMountRefuses(t *testing.T) {
 			first.Upper, first.Work = s.Upper+"1", s.Work+"1"
 			mkdir(t, first.Upper, first.Work)
 			mustMount(t, first)
-		}, "", ErrMounted},
+		}, "", errMounted},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestForeignNames(t *testing.T) {
 	idle(t, tr)
 	wantNames(t, dir, "precious")
 	wantNames(t, filepath.Join(dir, "precious"), "work")
-	if got := reps.take(); len(got) != 2 || got[0].Entry != filepath.Join(dir, "precious") || !errors.Is(got[0].Err, ErrForeign) || got[1].Err != nil {
+	if got := reps.take(); len(got) != 2 || got[0].Entry != filepath.Join(dir, "precious") || !errors.Is(got[0].Err, errForeign) || got[1].Err != nil {
 		t.Errorf("reports %+v", got)
 	}
 }

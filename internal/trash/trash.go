@@ -17,8 +17,8 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 )
 
-// ErrForeign is reported of what is in the directory and was not put there.
-var ErrForeign = errors.New("its name is none that the trash gives: it is left alone")
+// errForeign is reported of what is in the directory and was not put there.
+var errForeign = errors.New("its name is none that the trash gives: it is left alone")
 
 // maxName leaves room for what is appended to a name; a file name has at most
 // 255 bytes.
@@ -95,7 +95,7 @@ func Open(dir string, report func(Report)) (*Trash, error) {
 		path := filepath.Join(dir, e.Name())
 		size, ours := parseName(e.Name())
 		if !ours {
-			report(Report{Entry: path, Left: 1, Err: ErrForeign})
+			report(Report{Entry: path, Left: 1, Err: errForeign})
 			continue
 		}
 		t.add(&entry{path: path, size: size})

@@ -31,15 +31,15 @@ func parseRefresh(text string) (Refresh, error) {
 	return Refresh{Interval: d}, nil
 }
 
-// Always reports whether every Mount asks the remote.
-func (r Refresh) Always() bool { return r == Refresh{} }
+// always reports whether every Mount asks the remote.
+func (r Refresh) always() bool { return r == Refresh{} }
 
 // String returns always, never or the duration. Parse gives it back.
 func (r Refresh) String() string {
 	switch {
 	case r.Never:
 		return "never"
-	case r.Always():
+	case r.always():
 		return "always"
 	}
 	return r.Interval.String()

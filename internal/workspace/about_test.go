@@ -1,0 +1,51 @@
+package workspace
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// notUsed returns what a workspace's helmdeck.json says of it.
+func notUsed(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	var a about
+	if err := json.Unmarshal([]byte(content(t, filepath.Join(dir, ".git", aboutName))), &a); err != nil {
+		t.Fatal(err)
+	}
+	return a.NotUsed
+}
+
+// TestNotUsed: helmdeck.json says why the cache or a warm directory is missing.
+func TestNotUsed(t *testing.T) {
+	t.Parallel()
+	w := newWarmWorld(t)
+	if rec, dir := w.open("plain", "1"); len(notUsed(t, dir)) > 0 || NotUsed(rec) != nil {
+		t.Errorf("nothing is missing: %q", notUsed(t, dir))
+	}
+	tracked, _, _ := strings.Cut(gitIn(t, w.mountpointOf("plain"), "-c", "core.quotePath=false", "ls-tree", "-d", "--name-only", "HEAD"), "\n")
+	options := []string{"cache", "off", "warm", "node_modules," + tracked}
+	_, dir := w.open("v", "1", options...)
+	got := notUsed(t, dir)
+	if len(got) != 3 || got[".git/hdcache"] != "the volume has cache=off" || got["node_modules"] != noWarmLayers ||
+		got[tracked] != "the commit has it" {
+		t.Errorf("not used: %q", got)
+	}
+	put(t, dir, "node_modules/x", "1")
+	w.end("v", "1")
+	_, dir = w.open("v", "2", options...)
+	if got := notUsed(t, dir); len(got) != 2 || got["node_modules"] != "" {
+		t.Errorf("the next one does not use: %q", got)
+	}
+}
+
+// mountpointOf returns where the workspace of a volume with one lease is mounted.
+func (w *world) mountpointOf(name string) string {
+	w.t.Helper()
+	leases := w.m.Leases(name)
+	if len(leases) != 1 {
+		w.t.Fatalf("%d workspaces, want one", len(leases))
+	}
+	return w.m.Mountpoint(leases[0])
+}

@@ -1,8 +1,6 @@
 package clone
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -36,110 +34,109 @@ func TestFlatten(t *testing.T) {
 		name   string
 		at     int
 		from   int64
-		layers int // with which it is flattened
+		layers int                     // with which it is flattened
+		world  func(*testing.T) *world // with the machine's git, or that of the root filesystem
 	}{
-		{"by length", 3, flattenFrom, 3},
-		{"by weight", 100, 1, 2},
+		{"by length", 3, flattenFrom, 3, newWorld},
+		{"by weight", 100, 1, 2, newWorld},
+		{"by length, rootfs", 3, flattenFrom, 3, newShippedWorld},
+		{"by weight, rootfs", 100, 1, 2, newShippedWorld},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			withBothGits(t, func(t *testing.T, w *world) {
-				w.m.flattenAt = 1000
-				s := w.spec("ref", "main")
-				c := w.clone(s)
-				w.prepare(s).Release()
-				for i := 1; i < tt.layers; i++ {
-					w.advance(time.Minute) // another content
-					if _, err := gitserver.Commit(w.server.Path("r"), "main",
-						gitserver.Change{Path: "heavy", Content: strings.Repeat(w.clock().String(), 20_000)}); err != nil {
-						t.Fatal(err)
-					}
-					if i+1 < tt.layers {
-						w.prepare(s).Release()
-					}
-				}
-				deep := w.prepare(s)
-				if len(deep.Tree.Chain) != tt.layers {
-					t.Fatalf("chain %q, want %d", deep.Tree.Chain, tt.layers)
-				}
-				before := w.mount(deep, 0)
-				w.idle(c)
-				// Only now, for it could be done before the last one is held.
-				c.mu.Lock()
-				w.m.flattenAt, w.m.flattenFrom = tt.at, tt.from
-				c.mu.Unlock()
-				c.flattenLater(s, deep.Tree)
-				c.measureSoon()
-				flat := w.flat(c, deep.Tree)
-				w.server.Reset()
-				co := w.prepare(s)
-				if co.Tree.ID != flat.ID || !slices.Equal(co.Tree.Chain, []string{flat.ID}) || co.GitLayer.ID != deep.GitLayer.ID {
-					t.Fatalf("a mount stands on %+v, want the flat %s", co.Tree, flat.ID)
-				}
-				dir := w.mount(co, 0)
-				if !maps.Equal(contents(t, before), contents(t, dir)) {
-					t.Error("the flat tree has other files")
-				}
-				index, err := os.Stat(filepath.Join(c.trees.path(flat.ID), ".git/index"))
-				if err != nil {
+			w := tt.world(t)
+			w.m.flattenAt = 1000
+			s := w.spec("ref", "main")
+			c := w.clone(s)
+			w.prepare(s).Release()
+			for i := 1; i < tt.layers; i++ {
+				w.advance(time.Minute) // another content
+				if _, err := gitserver.Commit(w.server.Path("r"), "main",
+					gitserver.Change{Path: "heavy", Content: strings.Repeat(w.clock().String(), 20_000)}); err != nil {
 					t.Fatal(err)
 				}
-				if err := filepath.WalkDir(c.trees.path(flat.ID), func(path string, d os.DirEntry, err error) error {
-					if err != nil || d.IsDir() || d.Name() == "index" {
-						return err
-					}
-					info, err := d.Info()
-					if err == nil && info.ModTime().Unix() >= index.ModTime().Unix() {
-						t.Errorf("%s carries the second of the index", path)
-					}
+				if i+1 < tt.layers {
+					w.prepare(s).Release()
+				}
+			}
+			deep := w.prepare(s)
+			if len(deep.Tree.Chain) != tt.layers {
+				t.Fatalf("chain %q, want %d", deep.Tree.Chain, tt.layers)
+			}
+			before := w.mount(deep, 0)
+			w.idle(c)
+			// Only now, for it could be done before the last one is held.
+			c.mu.Lock()
+			w.m.flattenAt, w.m.flattenFrom = tt.at, tt.from
+			c.mu.Unlock()
+			c.flattenLater(s, deep.Tree)
+			c.measureSoon()
+			flat := w.flat(c, deep.Tree)
+			built := time.Now()
+			w.server.Reset()
+			co := w.prepare(s)
+			if co.Tree.ID != flat.ID || !slices.Equal(co.Tree.Chain, []string{flat.ID}) || co.GitLayer.ID != deep.GitLayer.ID {
+				t.Fatalf("a mount stands on %+v, want the flat %s", co.Tree, flat.ID)
+			}
+			dir := w.mount(co, 0)
+			if !maps.Equal(contents(t, before), contents(t, dir)) {
+				t.Error("the flat tree has other files")
+			}
+			if err := filepath.WalkDir(c.trees.path(flat.ID), func(path string, d os.DirEntry, err error) error {
+				if err != nil || d.IsDir() || d.Name() == "index" {
 					return err
-				}); err != nil {
-					t.Fatal(err)
 				}
-				for _, at := range []string{before, dir} {
-					if got := run(t, at, 0, "diff-files", "--name-only"); got != "" {
-						t.Errorf("lstat says that these have changed: %q", got)
-					}
-					if got := run(t, at, 0, "status", "--porcelain"); got != "" {
-						t.Errorf("status %q", got)
-					}
-					if _, err := os.Lstat(filepath.Join(filepath.Dir(at), "upper/.git/index")); !os.IsNotExist(err) {
-						t.Errorf("the index was rewritten (%v)", err)
-					}
+				info, err := d.Info()
+				if err == nil && info.ModTime().Unix() >= built.Unix() {
+					t.Errorf("%s is of %v, which is the second of %v", path, info.ModTime(), built)
 				}
-				// What stands on the chain keeps it; then it goes.
-				if err := c.collect(); err != nil {
-					t.Fatal(err)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			for _, at := range []string{before, dir} {
+				if got := run(t, at, 0, "diff-files", "--name-only"); got != "" {
+					t.Errorf("lstat says that these have changed: %q", got)
 				}
-				if got := names(t, c.trees.dir); len(got) != tt.layers+1 {
-					t.Errorf("trees %q, want the chain and the flat one", got)
-				}
-				deep.Release()
-				if err := c.collect(); err != nil {
-					t.Fatal(err)
-				}
-				if got := names(t, c.trees.dir); !slices.Equal(got, []string{flat.ID}) {
-					t.Errorf("trees %q, want the flat one %s", got, flat.ID)
-				}
-				co.Release()
-				w.idle(c)
-				w.restart("boot 1")
-				co = w.prepare(s)
-				if co.Tree.ID != flat.ID {
-					t.Errorf("after a restart: tree %s, want %s", co.Tree.ID, flat.ID)
-				}
-				co.Release()
-				w.advance(time.Minute)
-				w.push("main")
-				co = w.prepare(s)
-				defer co.Release()
-				if want := []string{co.Tree.ID, flat.ID}; !slices.Equal(co.Tree.Chain, want) {
-					t.Errorf("the next tree stands on %q, want %q", co.Tree.Chain, want)
-				}
-				if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+				if got := run(t, at, 0, "status", "--porcelain"); got != "" {
 					t.Errorf("status %q", got)
 				}
-			})
+				if _, err := os.Lstat(filepath.Join(filepath.Dir(at), "upper/.git/index")); !os.IsNotExist(err) {
+					t.Errorf("the index was rewritten (%v)", err)
+				}
+			}
+			// What stands on the chain keeps it; then it goes.
+			if err := c.collect(); err != nil {
+				t.Fatal(err)
+			}
+			if got := names(t, c.trees.dir); len(got) != tt.layers+1 {
+				t.Errorf("trees %q, want the chain and the flat one", got)
+			}
+			deep.Release()
+			if err := c.collect(); err != nil {
+				t.Fatal(err)
+			}
+			if got := names(t, c.trees.dir); !slices.Equal(got, []string{flat.ID}) {
+				t.Errorf("trees %q, want the flat one %s", got, flat.ID)
+			}
+			co.Release()
+			w.idle(c)
+			w.restart("boot 1")
+			co = w.prepare(s)
+			if co.Tree.ID != flat.ID {
+				t.Errorf("after a restart: tree %s, want %s", co.Tree.ID, flat.ID)
+			}
+			co.Release()
+			w.advance(time.Minute)
+			w.push("main")
+			co = w.prepare(s)
+			defer co.Release()
+			if want := []string{co.Tree.ID, flat.ID}; !slices.Equal(co.Tree.Chain, want) {
+				t.Errorf("the next tree stands on %q, want %q", co.Tree.Chain, want)
+			}
+			if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+				t.Errorf("status %q", got)
+			}
 		})
 	}
 }
@@ -203,55 +200,5 @@ func TestFlattenWhatIsNeeded(t *testing.T) {
 		if got := c.toFlatten(); len(got) != want {
 			t.Errorf("tree %d: %d to flatten, want %d", i, len(got), want)
 		}
-	}
-}
-
-// TestFlattenForgetsWhatIsGone: a tree that goes before it has a size is not looked
-// at any more, nor is one whose build has failed.
-func TestFlattenForgetsWhatIsGone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.m.flattenAt = 1000
-	s := w.spec("ref", "main")
-	c := w.clone(s)
-	w.prepare(s).Release()
-	w.advance(time.Minute)
-	w.push("main")
-	deep := w.prepare(s)
-	if len(deep.Tree.Chain) != 2 {
-		t.Fatalf("chain %q, want 2", deep.Tree.Chain)
-	}
-	deep.Release()
-	w.idle(c)
-	listed := func() []string {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return slices.Collect(maps.Keys(c.trees.built))
-	}
-	unmeasure := func() {
-		c.mu.Lock()
-		l := c.trees.known[deep.Tree.ID]
-		l.Size = meta.Measured{}
-		c.trees.known[l.ID] = l
-		c.mu.Unlock()
-		c.flattenLater(s, l)
-	}
-	unmeasure()
-	if got := listed(); len(got) != 1 {
-		t.Fatalf("listed: %q, want the tree", got)
-	}
-	if err := w.m.EvictLayers(t.Context(), c.key, []string{deep.Tree.ID}); err != nil {
-		t.Fatal(err)
-	}
-	if got := listed(); len(got) > 0 {
-		t.Errorf("after its end: %q", got)
-	}
-	failed := errors.New("it can't be built")
-	_, err := c.make(t.Context(), c.trees, func(context.Context, string) (meta.Layer, error) {
-		c.flattenLater(s, deep.Tree)
-		return meta.Layer{ID: deep.Tree.ID}, failed
-	})
-	if got := listed(); len(got) > 0 || !errors.Is(err, failed) {
-		t.Errorf("after a build that failed: %q, %v", got, err)
 	}
 }

@@ -57,7 +57,13 @@ func scratch(t *testing.T) string {
 // of the plugin's root filesystem.
 func withBothGits(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Run("machine", func(t *testing.T) { f(t, newWorld(t)) })
-	t.Run("rootfs", func(t *testing.T) { f(t, newWorldIn(t, testroot.New(t))) })
+	t.Run("rootfs", func(t *testing.T) { f(t, newShippedWorld(t)) })
+}
+
+// newShippedWorld is newWorld with the git of the plugin's root filesystem.
+func newShippedWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldIn(t, testroot.New(t))
 }
 
 // newWorld starts a remote, and a Manager on an empty data directory.

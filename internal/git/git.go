@@ -350,7 +350,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	}
 	words := tail.String()
 	if c.job != nil {
-		words, err = c.job.judge(stdout.buf.Bytes(), words, err)
+		words, err = c.job.judge(stdout.buf.Bytes(), err)
 	}
 	if err == nil {
 		return stdout.buf.Bytes(), nil

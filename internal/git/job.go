@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
+	"regexp"
 	"syscall"
 )
 
@@ -113,7 +113,7 @@ func (g *Git) runOnce(ctx context.Context, c Checkout, j job) (answer, error) {
 	_, err = g.run(ctx, command{
 		op: "check out " + c.Commit, heavy: true, large: j.Large,
 		job: run, args: []string{jobFlag}, files: []*os.File{self}, stdin: string(stdin),
-		env: []string{"GOTRACEBACK=none"}, // or the first line, which says why, is lost
+		stderr: run.said, env: []string{"GOTRACEBACK=none"},
 		dir: c.Dir, uid: c.UID, gid: c.GID, read: read, write: []string{c.Dir, c.gitDir()},
 	})
 	return run.answer, err
@@ -122,14 +122,15 @@ func (g *Git) runOnce(ctx context.Context, c Checkout, j job) (answer, error) {
 // jobRun is a job that is being done.
 type jobRun struct {
 	checkout Checkout
+	crash    string // why the process has ended
 	answer   answer
 }
 
 // judge takes what a job's process has written and how it ended, and returns what it
 // says of git's words, and the error.
-func (r *jobRun) judge(stdout []byte, stderr string, err error) (words string, _ error) {
+func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
 	if err != nil {
-		return crashed(stderr, err)
+		return r.crashed(err)
 	}
 	d := json.NewDecoder(bytes.NewReader(stdout))
 	d.DisallowUnknownFields()
@@ -159,19 +160,27 @@ func (r *jobRun) judge(stdout []byte, stderr string, err error) (words string, _
 	return words, errors.New(printable(cmp.Or(string(f.Text), "it failed")))
 }
 
+// said takes a line of the stderr of a job's process. Go's runtime says first why it
+// ends, and more than what is kept of stderr after that.
+func (r *jobRun) said(line string) {
+	if r.crash == "" && crash.MatchString(line) {
+		r.crash = line
+	}
+}
+
+var (
+	crash    = regexp.MustCompile(`^(panic: |fatal error: |runtime|flag provided but not defined)`)
+	noMemory = regexp.MustCompile(`^(fatal error: |runtime).*(out of memory|cannot allocate memory|pthread_create failed|failed to create new OS thread)`)
+)
+
 // crashed is what to say of a job's process that did not come to its end. Its stderr is
 // not git's, and says nothing of the store.
-func crashed(stderr string, err error) (words string, _ error) {
-	const fatal = "fatal error: " // of Go's runtime
-	for line := range strings.Lines(stderr) {
-		line = strings.TrimSpace(line)
-		switch {
-		case !strings.HasPrefix(line, fatal) && !strings.HasPrefix(line, "panic: ") && !strings.HasPrefix(line, "flag provided"):
-		case strings.HasPrefix(line, fatal) && (strings.Contains(line, "out of memory") || strings.Contains(line, "cannot allocate memory")):
-			return fatal + "out of memory", fmt.Errorf("the process that checks out has no memory: %w", err)
-		default:
-			return "", fmt.Errorf("the process that checks out crashed: %w: %s", err, printable(line))
-		}
+func (r *jobRun) crashed(err error) (words string, _ error) {
+	switch {
+	case noMemory.MatchString(r.crash):
+		return "fatal error: out of memory", err
+	case r.crash != "":
+		return "", fmt.Errorf("the process that checks out crashed: %w: %s", err, printable(r.crash))
 	}
 	return "", fmt.Errorf("the process that checks out crashed: %w", err)
 }

@@ -119,6 +119,27 @@ func (c *Clone) start(ctx context.Context) (_ context.Context, done func(), err 
 	}, nil
 }
 
+// Heavy is for heavy work in the background on the clone of a key: a task, which waits
+// for its turn, and whose context ends when the task is cancelled or out of time. Call
+// done at its end.
+func (m *Manager) Heavy(ctx context.Context, key, op string) (_ context.Context, done func(), err error) {
+	c := m.Lookup(key)
+	if c == nil {
+		return ctx, nil, errEvicted
+	}
+	ctx = work.WithJob(ctx, &work.Job{Owner: "the plugin", Subject: string(c.subject), Began: time.Now()})
+	ctx, end, err := c.start(ctx)
+	if err != nil {
+		return ctx, nil, err
+	}
+	ctx, release, err := m.Git.Schedule(ctx, op)
+	if err != nil {
+		end()
+		return ctx, nil, err
+	}
+	return ctx, func() { release(); end() }, nil
+}
+
 // BusyError says why something of a clone can't be evicted now.
 type BusyError struct{ Clone, Reason string }
 

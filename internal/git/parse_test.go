@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -105,6 +106,24 @@ func TestRefsRefuses(t *testing.T) {
 	}
 	if refs, err := Refs(t.TempDir()); err != nil || len(refs) != 0 {
 		t.Errorf("Refs of an empty store: %v, %v", refs, err)
+	}
+}
+
+// TestRefsAreBounded: the plugin reads them into its memory, so a remote must not be
+// able to fill that.
+func TestRefsAreBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, err := os.Create(filepath.Join(dir, "packed-refs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(file.Truncate(1<<30), file.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Refs(dir); KindOf(err) != KindLimit || !strings.Contains(err.Error(), "more than 32 MiB") {
+		t.Errorf("a gigabyte of refs: %v", err)
 	}
 }
 

@@ -30,13 +30,15 @@ func (g *Git) schedule(ctx context.Context, c command) (_ context.Context, done 
 			return ctx, nil, newError(c.op, c.url, "", err, false)
 		}
 	}
-	ctx, cancel := g.limitWork(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, g.workTimeout, &work.LimitError{Setting: "WORK_TIMEOUT", Limit: g.workTimeout})
 	return ctx, func() { cancel(); slot.Release() }, nil
 }
 
-// limitWork bounds the time of local work.
-func (g *Git) limitWork(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, g.workTimeout, &work.LimitError{Setting: "WORK_TIMEOUT", Limit: g.workTimeout})
+// Schedule is for heavy local work that is not git's: it waits until that may run, and
+// returns a context that ends when it must be done. Call done at its end. The error is
+// the cause of ctx, as an *Error.
+func (g *Git) Schedule(ctx context.Context, op string) (_ context.Context, done func(), err error) {
+	return g.schedule(ctx, command{op: op, heavy: true})
 }
 
 // scheduleRemote is schedule for what talks to a remote.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -49,15 +50,31 @@ func SweepStore(store string) error {
 	})
 }
 
+// maxRefBytes bounds the refs of a store, which the plugin has in memory while it makes
+// a git layer, with some four times as much: half a million refs. The largest public
+// repositories have some ten thousand branches and tags.
+const maxRefBytes = 32 << 20
+
 // Refs returns the content of the store's packed-refs, which after Fetch is all
-// of its refs, fully peeled and sorted.
+// of its refs, fully peeled and sorted. More than 32 MiB are a *Error of KindLimit.
 func Refs(store string) ([]PackedRef, error) {
-	data, err := os.ReadFile(filepath.Join(store, "packed-refs"))
+	f, err := os.Open(filepath.Join(store, "packed-refs"))
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRefBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxRefBytes:
+		return nil, &Error{
+			Op: "read the refs of the store", Kind: KindLimit, Detail: fmt.Sprintf("the branches and tags take more than %d MiB", maxRefBytes>>20),
+			Remedy: "delete branches and tags at the remote",
+		}
 	}
 	var refs []PackedRef
 	err = scan(data, func(line string) error {

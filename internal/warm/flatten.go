@@ -104,7 +104,7 @@ func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 			_, _ = m.Trash.Put(temp, "warm")
 		}
 	}()
-	if err := m.copyChain(ctx, held, h.Clone, filepath.Join(temp, path.Dir(h.Path)), room); err != nil {
+	if err := m.copyInTurn(ctx, held, h.Clone, filepath.Join(temp, path.Dir(h.Path)), room); err != nil {
 		return err
 	}
 	size, err := disk.Measure(ctx, filepath.Join(temp, h.Path))
@@ -159,6 +159,16 @@ func (m *Manager) roomFor(h meta.WarmHead) (int64, error) {
 			size.Bytes, size.Inodes, space.Free.Bytes, space.Free.Inodes)
 	}
 	return 2*size.Bytes + 64<<20, nil
+}
+
+// copyInTurn is copyChain as heavy work.
+func (m *Manager) copyInTurn(ctx context.Context, held []meta.WarmPath, clone, to string, room int64) error {
+	ctx, done, err := m.Heavy(ctx, clone, "join warm layers")
+	if err != nil {
+		return err
+	}
+	defer done()
+	return m.copyChain(ctx, held, clone, to, room)
 }
 
 // copyChain copies what a chain shows at its path into the directory to, if it is

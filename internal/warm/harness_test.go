@@ -70,6 +70,9 @@ func (w *world) start(boot string) {
 		Sync:       func(context.Context) error { return durable.SyncFS(dir) },
 		Background: func(f func(context.Context)) { w.work.Go(func() { f(ctx) }) },
 		Use:        func(context.Context, string) (func(), error) { return func() {}, nil },
+		Heavy: func(ctx context.Context, _, _ string) (context.Context, func(), error) {
+			return ctx, func() {}, nil
+		},
 	}, state)
 	w.stop = sync.OnceFunc(func() {
 		w.work.Wait()

@@ -30,6 +30,9 @@ type Config struct {
 	Background func(func(ctx context.Context))
 	// Use keeps a clone from being evicted until release is called.
 	Use func(ctx context.Context, clone string) (release func(), err error)
+	// Heavy waits until heavy work on a clone may run, and returns a context that ends
+	// when it must be done. done is called at its end.
+	Heavy func(ctx context.Context, clone, op string) (_ context.Context, done func(), err error)
 	// Sync writes everything below the root to disk.
 	Sync func(ctx context.Context) error
 	// Wait is how long a Take waits for ends of workspaces that may move its heads.

@@ -111,6 +111,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	m.Warm = warm.NewManager(warm.Config{
 		Root: c.Root, Boot: c.Clones.Boot, DB: c.DB, Trash: c.Trash, Log: c.Log, Now: c.Now, Background: c.Clones.Background, Use: c.Clones.Use, Sync: c.Clones.Sync,
+		Heavy: c.Clones.Heavy,
 	}, state)
 	c.Clones.Evicting = append(c.Clones.Evicting, m.Warm.Evicting)
 	points, err := overlay.Mounts(filepath.Join(c.Root, "clones"))

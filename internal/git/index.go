@@ -41,6 +41,10 @@ const (
 	modeSubmodule  = 0xe000
 )
 
+// indexMemory is how many bytes a process takes for each of an index that it reads, at
+// most, with what it took before.
+const indexMemory = 3
+
 // maxIndex bounds what is read of an index: two million files or more, several times
 // those of the largest repositories that are not one company's everything.
 const maxIndex = 256 << 20
@@ -122,6 +126,9 @@ func (c Checkout) readIndex(name string) (*Index, error) {
 	info, err := os.Lstat(path)
 	if err == nil && info.Size() > maxIndex {
 		err = fmt.Errorf("the commit %s has too many files: their index takes %d MiB, allowed are %d", c.Commit, info.Size()>>20, maxIndex>>20)
+	}
+	if err == nil && info.Size() > memoryLimit()/indexMemory {
+		err = errMemory
 	}
 	if err != nil {
 		return nil, err

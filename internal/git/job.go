@@ -154,6 +154,9 @@ func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
 	if f.Full { // a hint, as git's words are
 		words = syscall.ENOSPC.Error() + "\n" + words
 	}
+	if f.Memory {
+		words = outOfMemory + "\n" + words
+	}
 	if f.Signal != 0 { // as git says it of what it executes
 		words += fmt.Sprintf("\ngit died of signal %d\n", f.Signal)
 	}
@@ -168,6 +171,9 @@ func (r *jobRun) said(line string) {
 	}
 }
 
+// outOfMemory is how a program of Go says it.
+const outOfMemory = "fatal error: out of memory"
+
 var (
 	crash    = regexp.MustCompile(`^(panic: |fatal error: |runtime|flag provided but not defined)`)
 	noMemory = regexp.MustCompile(`^(fatal error: |runtime).*(out of memory|cannot allocate memory|pthread_create failed|failed to create new OS thread)`)
@@ -178,7 +184,7 @@ var (
 func (r *jobRun) crashed(err error) (words string, _ error) {
 	switch {
 	case noMemory.MatchString(r.crash):
-		return "fatal error: out of memory", err
+		return outOfMemory, err
 	case r.crash != "":
 		return "", fmt.Errorf("the process that checks out crashed: %w: %s", err, printable(r.crash))
 	}

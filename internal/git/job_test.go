@@ -72,6 +72,7 @@ func TestJobFails(t *testing.T) {
 		{"it does not get on", say(`{"Large":true}`), KindOther, "get on"},
 		{"a full disk that is not full", say(`{"Failure":{"Full":true}}`), KindOther, "failed"},
 		{"git was killed", say(`{"Failure":{"Signal":9}}`), KindLimit, "memory is short"},
+		{"too little memory for the index", say(`{"Failure":{"Memory":true}}`), KindLimit, "MiB of memory"},
 		{"git has no memory", say(fmt.Sprintf(`{"Failure":{"Stderr":%q}}`, b64("fatal: Out of memory, malloc failed\n"))), KindLimit, "MiB of memory"},
 		{"git says that the store is damaged", say(fmt.Sprintf(`{"Failure":{"Stderr":%q}}`, b64("fatal: bad object "+id+"\n"))), KindCorrupt, id},
 	} {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -16,8 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errLarge is why a job has stopped at an index.
-var errLarge = errors.New("the index is large")
+var (
+	// errLarge is why a job has stopped at an index.
+	errLarge = errors.New("the index is large")
+	// errMemory is why a job does not read an index: Go's runtime has no error for
+	// memory that it does not get, only many ways to crash.
+	errMemory = errors.New("there is not enough memory for the index")
+)
 
 // ServeJob does the job of a process that Git has started of its own program, and
 // ends that process. In every other one it returns at once. The main of a program
@@ -68,11 +74,18 @@ func serveJob() error {
 // limitMemory has the garbage collector keep below the limit that this process has:
 // what it can't map is its end.
 func limitMemory() {
-	var limit unix.Rlimit
-	const most = 1 << 40 // no limit
-	if err := unix.Getrlimit(unix.RLIMIT_DATA, &limit); err == nil && limit.Cur < most {
-		debug.SetMemoryLimit(int64(limit.Cur / 4 * 3))
+	if limit := memoryLimit(); limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit / 4 * 3)
 	}
+}
+
+// memoryLimit returns how many bytes of its own this process may have.
+func memoryLimit() int64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_DATA, &limit); err != nil || limit.Cur > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(limit.Cur)
 }
 
 // do does a job.
@@ -147,7 +160,7 @@ func (c Checkout) fill(storage string, pointers []LFSPointer) error {
 // failureOf says what an error is.
 func failureOf(err error) *failure {
 	f := &failure{
-		Unlike: errors.Is(err, ErrUnlike), Text: octets(err.Error()),
+		Unlike: errors.Is(err, ErrUnlike), Memory: errors.Is(err, errMemory), Text: octets(err.Error()),
 		Full: KindOf(err) == KindNoSpace || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT),
 	}
 	if e, ok := errors.AsType[*Error](err); ok {

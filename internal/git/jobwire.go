@@ -112,6 +112,7 @@ type answer struct {
 type failure struct {
 	Unlike bool
 	Full   bool   // a filesystem was
+	Memory bool   // there is not enough
 	Signal int    // that has ended git
 	Stderr octets // of git
 	Text   octets

@@ -149,10 +149,13 @@ func (r *resources) make(ctx context.Context, a siege.Attack) (o outcome, err er
 	o.end, o.patience = assault.End(), leftTime
 	if a.Alone {
 		o.patience += max(workTimeout, fetchTimeout)
-	} else {
-		o.deleted = assault.Delete()
 	}
-	o.left = p.AwaitEnd(ctx, o.patience, siege.Attacked)
+	afterwards, cancel := context.WithTimeout(ctx, o.patience)
+	defer cancel()
+	if !a.Alone {
+		o.deleted = assault.Delete(afterwards)
+	}
+	o.left = p.AwaitEnd(afterwards, siege.Attacked)
 	o.clean, o.got, o.peak, o.kills = time.Since(ended), assault.Got(), p.PeakRSS(), p.Kills()-kills
 	if o.left == nil && o.victim == nil {
 		warm, cold, err := r.alone(a)

@@ -224,24 +224,29 @@ func (p *Plugin) Left(ctx context.Context, interest func(janitor.CloneInfo) bool
 	return errors.Join(append(errs, err, lockErr, cloneErr)...)
 }
 
-// AwaitEnd waits until nothing is Left, or so long, and says what still is.
-func (p *Plugin) AwaitEnd(ctx context.Context, patience time.Duration, interest func(janitor.CloneInfo) bool) error {
+// AwaitEnd waits until nothing is Left, or until ctx ends, and says what still is. It looks at least once.
+func (p *Plugin) AwaitEnd(ctx context.Context, interest func(janitor.CloneInfo) bool) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
-		asking, cancel := context.WithTimeout(ctx, patience)
+	for {
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 		err := p.Left(asking, interest)
 		cancel()
+		if err == nil {
+			return nil
+		}
 		select {
+		case <-tick.C:
 		case <-p.Ended():
 			return err
-		default:
-		}
-		if err == nil || time.Now().After(deadline) {
+		case <-ctx.Done():
 			return err
 		}
 	}
 }
+
+// answerWait is how long a list of the clones may take, which needs no work.
+const answerWait = 10 * time.Second
 
 // WatchPeak notes PeakRSS until ctx ends, for a plugin that may be killed meanwhile.
 func (p *Plugin) WatchPeak(ctx context.Context) {

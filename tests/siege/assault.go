@@ -121,9 +121,25 @@ const Attackers = "attacker-"
 func Attacked(c janitor.CloneInfo) bool { return strings.HasPrefix(c.Subject, Attackers) }
 
 // Delete deletes the clones of the attack, as an operator does: those that are listed, and those whose names are known
-// from the volumes, for a clone that is still being fetched must be known to an operator too. That there is none is not
-// an error.
-func (a *Assault) Delete() error {
+// from the volumes, for a clone that is still being fetched must be known to an operator too. It tries again until ctx
+// ends, for a workspace that has just ended may still be free only in a moment. That there is no clone is not an error.
+func (a *Assault) Delete(ctx context.Context) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := a.delete()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (a *Assault) delete() error {
 	return answered(func(ctx context.Context) error {
 		clones, err := a.d.Admin.Clones(ctx)
 		errs := []error{err}

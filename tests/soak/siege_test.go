@@ -25,6 +25,8 @@ const (
 	quietPart = 4
 	// gone is how long after the end of an attack something of it may still be there.
 	gone = 30 * time.Second
+	// limit is the longest that work may take that nobody deletes.
+	limit = time.Minute
 	// mountWait is what is honest takes at most beside an attack.
 	mountWait = 30 * time.Second
 	// attackTime is how long an attack lasts at least; up to twice as long.
@@ -121,7 +123,7 @@ func (b *besieged) prepare() {
 	}
 	b.plugin, err = shipped.Start(shipped.Config{
 		Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "p"), Bytes: 64 << 30, Files: 8_000_000, Memory: 3 << 30,
-		Env: []string{fmt.Sprint("MOUNT_WAIT=", mountWait), "WORK_TIMEOUT=1m", "FETCH_TIMEOUT=1m", "MIN_FREE=5%", "DISCARD_TTL=1m"},
+		Env: []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", limit), fmt.Sprint("FETCH_TIMEOUT=", limit), "MIN_FREE=5%", "DISCARD_TTL=1m"},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -211,7 +213,9 @@ func (b *besieged) attack(ctx context.Context, random *rand.Rand) {
 	<-ctx.Done()
 	errs := []error{assault.End()}
 	if !a.Alone && random.IntN(3) > 0 {
-		errs = append(errs, assault.Delete())
+		afterwards, cancel := context.WithTimeout(b.Context(), gone)
+		defer cancel()
+		errs = append(errs, assault.Delete(afterwards))
 	}
 	if err := errors.Join(errs...); err != nil {
 		b.problem(false, fmt.Errorf("the end of %s: %w", a.Name, err))
@@ -235,7 +239,9 @@ func (b *besieged) finishSiege() {
 			b.Error(err)
 		}
 	}
-	if err := b.plugin.AwaitEnd(b.Context(), time.Minute+gone, siege.Attacked); err != nil {
+	ctx, cancel := context.WithTimeout(b.Context(), limit+gone)
+	defer cancel()
+	if err := b.plugin.AwaitEnd(ctx, siege.Attacked); err != nil {
 		b.Errorf("left: %v", err)
 	}
 	if err := daemon.Poll(func() error {

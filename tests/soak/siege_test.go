@@ -73,8 +73,14 @@ func TestSiege(t *testing.T) {
 	sleep(ctx, *duration/quietPart/2)
 	b.phase(func() { b.attacked = true })
 	enemy := rand.New(rand.NewPCG(uint64(began.UnixNano()), 7))
+	var next []siege.Attack // each of them once, in another order every time
 	for ctx.Err() == nil && b.alive() {
-		b.attack(ctx, enemy)
+		if len(next) == 0 {
+			next = siege.Attacks()
+			enemy.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
+		}
+		b.attack(ctx, next[0], enemy)
+		next = next[1:]
 	}
 	all.Wait()
 	b.finishSiege()
@@ -198,10 +204,8 @@ func (w *worker) honest() error {
 	return w.recreate()
 }
 
-// attack makes one attack at random, and mostly has an operator delete what is left of it.
-func (b *besieged) attack(ctx context.Context, random *rand.Rand) {
-	all := siege.Attacks()
-	a := all[random.IntN(len(all))]
+// attack makes an attack for a while, and mostly has an operator delete what is left of it.
+func (b *besieged) attack(ctx context.Context, a siege.Attack, random *rand.Rand) {
 	volumes, err := b.stage.Volumes(a)
 	if err != nil {
 		b.problem(false, err)

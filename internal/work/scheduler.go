@@ -40,9 +40,10 @@ func DefaultLimits(processors int) [3]Limits {
 		// A job of a Mount is done in seconds. One that takes longer than ten makes
 		// way for others, at the cost of one more process for each of these.
 		CPU: {Slots: cpu, PerSubject: cpu - 1, Overdue: 4 * cpu, Quantum: 10 * time.Second},
-		// A fetch is some three processes, which mostly wait; a minute is longer than
-		// most take.
-		Fetch: {Slots: 16, PerSubject: 8, Overdue: 48, Quantum: time.Minute},
+		// A fetch is some three processes. They mostly wait, but on loopback, or when many
+		// packs arrive at a time, they keep a processor as busy as the remote is fast, so
+		// the limits follow the processors. A minute is longer than most take.
+		Fetch: {Slots: 8 * cpu, PerSubject: 2 * cpu, Overdue: 24 * cpu, Quantum: time.Minute},
 		// A question is one process, and is given up after 20 s.
 		Question: {Slots: 64, PerSubject: 32, Overdue: 64, Quantum: 10 * time.Second},
 	}

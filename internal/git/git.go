@@ -336,7 +336,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	}
 
-	limits := g.limitsOf(c)
+	limits := g.limitsOf(ctx, c)
 	err = confined(cmd, confinement{inherited: g.confined, abi: g.landlock, root: g.root, read: c.read, write: c.write, limits: limits})
 	switch {
 	case dialog == nil:

@@ -2,6 +2,7 @@ package git
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,8 +35,13 @@ const (
 	// Linux. A tree of ten billion files, which is a download of one kilobyte, takes
 	// any amount.
 	defaultMemory = 4 << 30
-	// heavyNice leaves nine tenths of a busy processor to what a Mount waits for.
-	heavyNice = 10
+	// The first heavy command of a subject is nicer than the plugin by heavyNice, which
+	// leaves three quarters of a busy processor to a question. Each one more that the
+	// subject has at that time is nicer by niceStep, a third of the processor of the one
+	// before, so that many commands of one subject do not outweigh the one of another.
+	heavyNice = 5
+	niceStep  = 5
+	nicest    = 19
 	// killAfter is how long after SIGXCPU, which ends git and names the reason, a
 	// process is killed that ignores it.
 	killAfter = 5 * time.Second
@@ -46,9 +52,12 @@ const (
 	oomScore = 500
 )
 
-// limitsOf returns the limits of a command.
-func (g *Git) limitsOf(c command) limits {
-	l := limits{cpu: g.workCPU, memory: g.memory, nice: heavyNice}
+// niceOf is how much nicer a heavy command is that holds a slot of this share.
+func niceOf(share int) int { return min(heavyNice+niceStep*(share-1), nicest) }
+
+// limitsOf returns the limits of a command whose context has its slot.
+func (g *Git) limitsOf(ctx context.Context, c command) limits {
+	l := limits{cpu: g.workCPU, memory: g.memory, nice: niceOf(shareOf(ctx))}
 	switch {
 	case c.question:
 		l.cpu, l.nice = questionCPU, 0

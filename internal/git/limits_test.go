@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,8 +80,8 @@ sh -c 'cat /proc/self/oom_score_adj'`)
 	}
 }
 
-// niceOf returns the nice value that a command runs at.
-func niceOf(t *testing.T, c command) int {
+// niceness returns the nice value that a command runs at.
+func niceness(t *testing.T, c command) int {
 	t.Helper()
 	g, dir := script(t, "cat /proc/self/stat")
 	c.op, c.dir, c.uid, c.gid, c.read = "try", "/", g.uid, g.gid, []string{dir, "/proc"}
@@ -98,10 +99,20 @@ func niceOf(t *testing.T, c command) int {
 
 func TestHeavyWorkGivesWay(t *testing.T) {
 	t.Parallel()
-	const nicest = 19
-	question, work := niceOf(t, command{question: true}), niceOf(t, command{})
+	question, work := niceness(t, command{question: true}), niceness(t, command{})
 	if want := min(question+heavyNice, nicest); work != want {
 		t.Errorf("work has the nice value %d and a question %d, want %d for work", work, question, want)
+	}
+}
+
+func TestNicer(t *testing.T) {
+	t.Parallel()
+	var got []int
+	for share := range 6 {
+		got = append(got, niceOf(share+1))
+	}
+	if want := []int{5, 10, 15, 19, 19, 19}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -31,7 +31,25 @@ func (g *Git) schedule(ctx context.Context, c command) (_ context.Context, done 
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.workTimeout, &work.LimitError{Setting: "WORK_TIMEOUT", Limit: g.workTimeout})
-	return ctx, func() { cancel(); slot.Release() }, nil
+	return withShare(ctx, slot), func() { cancel(); slot.Release() }, nil
+}
+
+type shareKey struct{}
+
+// withShare returns a context for the commands that run in a slot, which may be nil.
+func withShare(ctx context.Context, slot *work.Slot) context.Context {
+	if slot == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, shareKey{}, slot.Share())
+}
+
+// shareOf returns the share of the slot of a context, or 1.
+func shareOf(ctx context.Context) int {
+	if n, ok := ctx.Value(shareKey{}).(int); ok {
+		return n
+	}
+	return 1
 }
 
 // Schedule is for heavy local work that is not git's: it waits until that may run, and
@@ -48,7 +66,7 @@ func (g *Git) scheduleRemote(ctx context.Context, kind work.Kind, op, url string
 		return ctx, nil, newError(op, url, "", err, false)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.fetchTimeout, &work.LimitError{Setting: "FETCH_TIMEOUT", Limit: g.fetchTimeout})
-	return ctx, func() { cancel(); slot.Release() }, nil
+	return withShare(ctx, slot), func() { cancel(); slot.Release() }, nil
 }
 
 // largePack is the size of a pack from which resolving its deltas is a large job, as

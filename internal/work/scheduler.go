@@ -81,9 +81,15 @@ type Slot struct {
 	kind    Kind
 	subject string
 	large   bool
+	share   int
 	since   time.Time
 	once    sync.Once
 }
+
+// Share is how many slots to compute and to fetch the slot's subject had when this
+// one was granted, this one included: the more, the less of the machine is due to it.
+// Without a Scheduler it is 1.
+func (slot *Slot) Share() int { return max(slot.share, 1) }
 
 type request struct {
 	job     *Job
@@ -256,6 +262,11 @@ func (s *Scheduler) grant(p *pool, i int, now time.Time) {
 	a.granted = s.seq
 	if r.slot.large {
 		s.large = true
+	}
+	for _, k := range []Kind{CPU, Fetch} {
+		if a, ok := s.pools[k].subject[r.slot.subject]; ok {
+			r.slot.share += a.held
+		}
 	}
 	close(r.granted)
 }

@@ -116,6 +116,23 @@ func TestASubjectNeverHasAll(t *testing.T) {
 	})
 }
 
+// TestSlotShare: a slot says how much its subject has already, of what keeps the machine busy.
+func TestSlotShare(t *testing.T) {
+	s := NewScheduler(limits(9, 9, 0))
+	var got []int
+	for _, k := range []Kind{Question, Fetch, Question, Fetch, CPU} {
+		got = append(got, s.Try(as(t, "a"), k, false).Share())
+	}
+	got = append(got, s.Try(as(t, "b"), CPU, false).Share())
+	if want := []int{1, 1, 1, 2, 3, 1}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	var none *Scheduler
+	if got := none.Try(as(t, "a"), CPU, false).Share(); got != 1 {
+		t.Errorf("without a scheduler: %d", got)
+	}
+}
+
 func TestLargeJobsRunOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewScheduler(limits(3, 3, 0))

@@ -66,7 +66,7 @@ func TestRaces(t *testing.T) {
 			for _, l := range info.Layers {
 				ids = append(ids, l.ID)
 			}
-			errs := []error{w.Clones.EvictLayers(ctx, info.Key, ids), w.Clones.EvictCache(ctx, info.Key, "0"), w.Clones.EvictClone(ctx, info.Key, false)}
+			errs := []error{w.Clones.EvictLayers(ctx, info.Key, ids), w.Clones.EvictCache(ctx, info.Key, "0"), w.Clones.EvictClone(ctx, info.Key, clone.StopNothing)}
 			for _, h := range w.Workspaces.Warm.Heads(info.Key) {
 				_ = w.Workspaces.Warm.Evict(ctx, info.Key, h.Key) // in use, or gone
 			}

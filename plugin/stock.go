@@ -157,12 +157,23 @@ func partOf(w meta.Workspace) janitor.Part {
 	return p
 }
 
+// stopOf returns which work the eviction of a clone cancels.
+func stopOf(e janitor.Eviction) clone.Stop {
+	switch {
+	case e.Reason == janitor.OnDemand:
+		return clone.StopAll
+	case e.Stops():
+		return clone.StopUnattended
+	}
+	return clone.StopNothing
+}
+
 // Evict removes one thing.
 func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 	var err error
 	switch e.Kind {
 	case janitor.WholeClone:
-		err = s.clones.EvictClone(ctx, e.Clone, e.Stops())
+		err = s.clones.EvictClone(ctx, e.Clone, stopOf(e))
 	case janitor.Tree, janitor.GitLayer:
 		err = s.clones.EvictLayers(ctx, e.Clone, []string{e.ID})
 	case janitor.Cache:

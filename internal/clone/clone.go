@@ -45,7 +45,7 @@ type Clone struct {
 	aligned  map[string]aligned // by the name of the store
 	settling map[string]int     // commits that are prepared whatever their refs are at
 	uses     int                // Creates, Mounts and background work on it
-	attended int                // of these, those that somebody waits for
+	users    map[work.Party]int // of these, whose they are, as far as that is known
 	tasks    map[*task]bool     // of these, those that can be cancelled
 	unused   chan struct{}      // closed by the last of them, if an eviction waits for that
 	evicting chan struct{}      // closed when its eviction is over; nil: there is none

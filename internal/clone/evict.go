@@ -17,13 +17,22 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
+// Stop says which work on a clone is no reason for it to stay.
+type Stop int
+
+const (
+	StopNothing    Stop = iota // none
+	StopUnattended             // work that nobody waits for by then
+	StopAll                    // also what a Mount waits for
+)
+
 // EvictClone removes everything that is kept for a clone: the records are deleted,
 // and then its directory goes to the trash as a whole. A clone that is in use stays:
-// the error is a *BusyError. With stop, work on it is no reason to stay: it is
+// the error is a *BusyError. Work that stop names is no reason to stay: it is
 // cancelled, its processes are ended, and whoever waits for it gets an error. A Mount
 // that comes meanwhile waits for the end of the eviction and makes a new clone. An
 // unknown clone is not an error.
-func (m *Manager) EvictClone(ctx context.Context, key string, stop bool) error {
+func (m *Manager) EvictClone(ctx context.Context, key string, stop Stop) error {
 	return m.evict(ctx, key, stop, func(c *Clone) error {
 		c.mu.Lock()
 		rec := c.rec
@@ -80,7 +89,7 @@ func (c *Clone) trash(size disk.Size) error {
 // trashLeft trashes the directory of a clone that has no records any more, unless a
 // Mount has made a new clone in it.
 func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) error {
-	return m.evict(ctx, key, false, func(c *Clone) error {
+	return m.evict(ctx, key, StopNothing, func(c *Clone) error {
 		c.mu.Lock()
 		anew := c.rec != nil || len(c.trees.known)+len(c.gitLayers.known) > 0
 		c.mu.Unlock()
@@ -115,7 +124,7 @@ func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 	if uid == "" || uid != filepath.Base(uid) || uid[0] == '.' {
 		return fmt.Errorf("evict cache %q of clone %s: no such cache", uid, key)
 	}
-	return m.evict(ctx, key, false, func(c *Clone) error {
+	return m.evict(ctx, key, StopNothing, func(c *Clone) error {
 		c.mu.Lock()
 		var size disk.Size
 		if c.rec != nil {
@@ -154,19 +163,20 @@ func (c *Clone) SetCache(uid string, size meta.Measured) error {
 // five seconds between TERM and KILL.
 const stopWait = 15 * time.Second
 
-// evict calls f while nobody uses the clone of a key or begins to. With stop it
-// cancels the tasks of the clone first.
-func (m *Manager) evict(ctx context.Context, key string, stop bool, f func(*Clone) error) error {
+// evict calls f while nobody uses the clone of a key or begins to. It
+// cancels the tasks of the clone first if stop says so.
+func (m *Manager) evict(ctx context.Context, key string, stop Stop, f func(*Clone) error) error {
 	c := m.Lookup(key)
 	if c == nil {
 		return ctx.Err()
 	}
 	c.mu.Lock()
-	if reason := c.busyLocked(); reason != "" && (!stop || c.evicting != nil || c.heldLocked()) {
+	stops := stop == StopAll || stop == StopUnattended && !c.attendedLocked()
+	if reason := c.busyLocked(); reason != "" && (!stops || c.evicting != nil || c.heldLocked()) {
 		c.mu.Unlock()
 		return &BusyError{key, reason}
 	}
-	if c.beganLocked(work.JobOf(ctx)) {
+	if c.users[work.PartyOf(ctx)] > 0 {
 		c.mu.Unlock()
 		return &BusyError{key, "it is the one that needs room"}
 	}
@@ -222,16 +232,6 @@ func (c *Clone) cancelLocked() <-chan struct{} {
 	}
 	c.unused = make(chan struct{})
 	return c.unused
-}
-
-// beganLocked reports whether a job is a task of the clone.
-func (c *Clone) beganLocked(job *work.Job) bool {
-	for t := range c.tasks {
-		if job != nil && t.job == job {
-			return true
-		}
-	}
-	return false
 }
 
 // waitUnused waits until unused is closed. The error is a *BusyError if that takes too

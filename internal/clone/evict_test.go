@@ -40,7 +40,7 @@ func TestEvictClone(t *testing.T) {
 	}}
 	s := w.spec("ref", "main")
 	c := w.clone(s)
-	evict := func() error { return w.m.EvictClone(t.Context(), c.key, false) }
+	evict := func() error { return w.m.EvictClone(t.Context(), c.key, StopNothing) }
 	co := w.prepare(s)
 	wantBusy(t, "held", evict(), "workspaces or discards")
 	co.Release()
@@ -89,7 +89,7 @@ func TestEvictClone(t *testing.T) {
 	if got := c.Status(s.History); got.Cloned || got.State != "absent" {
 		t.Errorf("status: %+v", got)
 	}
-	if err := errors.Join(evict(), w.m.EvictClone(t.Context(), "nobody/0", false), w.m.EvictLayers(t.Context(), "nobody/0", nil)); err != nil {
+	if err := errors.Join(evict(), w.m.EvictClone(t.Context(), "nobody/0", StopNothing), w.m.EvictLayers(t.Context(), "nobody/0", nil)); err != nil {
 		t.Errorf("once more: %v", err)
 	}
 	for _, restarted := range []bool{false, true} {
@@ -165,7 +165,7 @@ func TestTrashedLater(t *testing.T) {
 			func(c *Clone, tree string) string { return c.trees.path(tree) },
 		},
 		{
-			"clone", func(w *world, c *Clone, tree string) error { return w.m.EvictClone(w.t.Context(), c.key, false) },
+			"clone", func(w *world, c *Clone, tree string) error { return w.m.EvictClone(w.t.Context(), c.key, StopNothing) },
 			func(w *world, c *Clone, tree member) error { return w.m.trashLeft(w.t.Context(), c.key, disk.Size{}) },
 			func(c *Clone, tree string) string { return c.dir },
 		},
@@ -219,9 +219,9 @@ func TestMountDuringAnEviction(t *testing.T) {
 	w.server.Reset()
 	w.idle(c)
 	ended := make(chan error, 2)
-	go func() { ended <- w.m.EvictClone(t.Context(), c.key, false) }()
+	go func() { ended <- w.m.EvictClone(t.Context(), c.key, StopNothing) }()
 	<-began
-	wantBusy(t, "a second one", w.m.EvictClone(t.Context(), c.key, false), "being evicted")
+	wantBusy(t, "a second one", w.m.EvictClone(t.Context(), c.key, StopNothing), "being evicted")
 	var co *Checkout
 	go func() {
 		var err error
@@ -249,7 +249,7 @@ func TestMountsAndEvictions(t *testing.T) {
 	c := w.clone(s)
 	var evictions atomic.Int32
 	evict := func() {
-		for _, err := range []error{w.m.EvictClone(t.Context(), c.key, false), w.m.EvictCache(t.Context(), c.key, "0")} {
+		for _, err := range []error{w.m.EvictClone(t.Context(), c.key, StopNothing), w.m.EvictCache(t.Context(), c.key, "0")} {
 			if _, busy := errors.AsType[*BusyError](err); err != nil && !busy {
 				t.Error(err)
 			} else if !busy {

@@ -70,7 +70,7 @@ func (c *Clone) Info() (info Info, ok bool) {
 	}
 	info = Info{
 		Key: c.key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
-		Mounted: !rec.FirstMount.IsZero(), Busy: c.busyLocked(), Working: c.uses > 0, Attended: c.attended > 0, LFS: rec.LFS,
+		Mounted: !rec.FirstMount.IsZero(), Busy: c.busyLocked(), Working: c.uses > 0, Attended: c.attendedLocked(), LFS: rec.LFS,
 		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: make(map[string]meta.Measured, len(rec.Caches)),
 	}
 	for name, s := range rec.Stores {

@@ -33,7 +33,7 @@ func TestSilentLFSServer(t *testing.T) {
 				t.Errorf("error %v, want that nothing came", err)
 			}
 			w.idle(c)
-			if err := w.m.EvictClone(t.Context(), c.key, false); err != nil {
+			if err := w.m.EvictClone(t.Context(), c.key, StopNothing); err != nil {
 				t.Errorf("the clone can't be evicted: %v", err)
 			}
 			lfs.Hang(step, -1)

@@ -77,11 +77,11 @@ func TestEvictionCancelsWork(t *testing.T) {
 	if len(w.children(c)) == 0 {
 		t.Error("the fetch has ended with its caller")
 	}
-	wantBusy(t, "without stop", w.m.EvictClone(t.Context(), c.key, false), "work for a mount")
+	wantBusy(t, "without stop", w.m.EvictClone(t.Context(), c.key, StopNothing), "work for a mount")
 	// Somebody waits for it again, and is told.
 	go prepare(work.WithOwner(t.Context(), work.Owner{Name: "another mount", Urgent: true}))
 	testdir.Eventually(t, "the mount waits", func() bool { info, _ := c.Info(); return info.Attended })
-	if err := w.m.EvictClone(t.Context(), c.key, true); err != nil {
+	if err := w.m.EvictClone(t.Context(), c.key, StopAll); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-prepared; !errors.Is(err, errEvicted) {
@@ -106,7 +106,7 @@ func TestWhoNeedsRoomIsNotEvictedForIt(t *testing.T) {
 	w := newWorld(t)
 	c := w.clone(w.spec("ref", "main"))
 	_, err := shareUsing(t.Context(), c, "task", func(ctx context.Context) (int, error) {
-		return 0, w.m.EvictClone(ctx, c.key, true)
+		return 0, w.m.EvictClone(ctx, c.key, StopAll)
 	})
 	wantBusy(t, "by itself", err, "needs room")
 }
@@ -179,5 +179,57 @@ func TestWaitingForATurn(t *testing.T) {
 	slot.Release()
 	if err := <-prepared; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestWhoUsesACloneDoesNotWaitForItsEviction, because that waits for the user's end: a
+// Mount that an eviction meets between two of its steps is told at once.
+func TestWhoUsesACloneDoesNotWaitForItsEviction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	w.prepare(s).Release()
+	w.idle(c)
+	ctx := work.WithOwner(t.Context(), work.Owner{Name: "a mount", Urgent: true})
+	release, err := c.Use(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	wantBusy(t, "by its user", w.m.EvictClone(ctx, c.key, StopAll), "needs room")
+	evicted := make(chan error, 1)
+	go func() { evicted <- w.m.EvictClone(t.Context(), c.key, StopAll) }()
+	testdir.Eventually(t, "the eviction waits", func() bool { info, _ := c.Info(); return info.Busy == "it is being evicted" })
+	if _, err := c.Prepare(ctx, s, nil); !errors.Is(err, errEvicted) {
+		t.Errorf("prepare: %v, want that the clone was evicted", err)
+	}
+	release()
+	if err := <-evicted; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnEvictionForSpaceDoesNotCancelAMount that came when it was planned already.
+func TestAnEvictionForSpaceDoesNotCancelAMount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	asked := w.stall()
+	s := w.spec("ref", "main")
+	c := w.clone(s)
+	ctx, cancel := context.WithCancel(work.WithOwner(t.Context(), work.Owner{Name: "a mount", Urgent: true}))
+	prepared := make(chan error, 1)
+	go func() {
+		_, err := c.Prepare(ctx, s, nil)
+		prepared <- err
+	}()
+	<-asked
+	wantBusy(t, "while a mount waits", w.m.EvictClone(t.Context(), c.key, StopUnattended), "work for a mount")
+	cancel()
+	if err := <-prepared; !errors.Is(err, context.Canceled) {
+		t.Errorf("prepare: %v", err)
+	}
+	if err := w.m.EvictClone(t.Context(), c.key, StopUnattended); err != nil {
+		t.Error(err)
 	}
 }

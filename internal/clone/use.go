@@ -16,16 +16,22 @@ import (
 // Use keeps the clone from being evicted until release is called. It is for
 // whoever is about to look at the clone: a Create, a Mount, work in the
 // background. It waits while an eviction is under way, which is short; what it
-// then finds may be nothing. The error is the context's cause.
+// then finds may be nothing. Who uses the clone already does not wait, because the
+// eviction waits for its end: the error says that the clone was evicted. Otherwise
+// it is the context's cause.
 func (c *Clone) Use(ctx context.Context) (release func(), err error) {
+	user := work.PartyOf(ctx)
 	for {
 		c.mu.Lock()
-		evicting := c.evicting
+		evicting, again := c.evicting, c.users[user] > 0
 		if evicting == nil {
 			defer c.mu.Unlock()
-			return c.useLocked(work.Attended(ctx)), nil
+			return c.useLocked(user), nil
 		}
 		c.mu.Unlock()
+		if again {
+			return nil, errEvicted
+		}
 		select {
 		case <-evicting:
 		case <-ctx.Done():
@@ -34,13 +40,16 @@ func (c *Clone) Use(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// useLocked counts a use until release is called; attended says that somebody waits
-// for it.
-func (c *Clone) useLocked(attended bool) (release func()) {
+// useLocked counts a use until release is called. Nobody in particular, the zero
+// Party, may be many.
+func (c *Clone) useLocked(user work.Party) (release func()) {
 	count := func(n int) {
 		c.uses += n
-		if attended {
-			c.attended += n
+		if user == (work.Party{}) {
+			return
+		}
+		if c.users[user] += n; c.users[user] == 0 {
+			delete(c.users, user)
 		}
 	}
 	count(1)
@@ -53,6 +62,16 @@ func (c *Clone) useLocked(attended bool) (release func()) {
 			c.unused = nil
 		}
 	})
+}
+
+// attendedLocked reports whether somebody waits for a use of the clone.
+func (c *Clone) attendedLocked() bool {
+	for user := range c.users {
+		if user.Urgent() {
+			return true
+		}
+	}
+	return false
 }
 
 // Use is Clone.Use of a clone's key, for those who know no more of it.
@@ -109,7 +128,7 @@ func (c *Clone) start(ctx context.Context) (_ context.Context, done func(), err 
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := &task{work.JobOf(ctx), cancel}
 	c.tasks[t] = true
-	release := c.useLocked(false)
+	release := c.useLocked(work.PartyOf(ctx))
 	return ctx, func() {
 		c.mu.Lock()
 		delete(c.tasks, t)

@@ -80,12 +80,11 @@ func (g *Group) Go(owner string, f func(ctx context.Context)) {
 // Share runs f once for all who ask for the same key at the same time. It returns
 // when f has, or when ctx ends, with its cause; f goes on regardless, with a context
 // that carries its Job and ends when the Group is closed. The work belongs to the
-// owner of the first caller's context, and is urgent while an urgent caller waits.
+// party of the first caller's context, and is urgent while an urgent caller waits.
 // A panic in f is the error of all callers, and is given to report.
 func Share[T any](ctx context.Context, g *Group, key string, report func(error), f func(ctx context.Context) (T, error)) (T, error) {
 	var none T
-	owner := ownerOf(ctx)
-	fl, leave, err := g.fly(key, owner, func(ctx context.Context) (v any, err error) {
+	fl, leave, err := g.fly(key, PartyOf(ctx), func(ctx context.Context) (v any, err error) {
 		defer func() {
 			if r := recover(); r != nil {
 				err = fmt.Errorf("internal error: %v", r)
@@ -111,18 +110,18 @@ func Share[T any](ctx context.Context, g *Group, key string, report func(error),
 
 // fly joins the flight of a key that is under way, or begins one, until leave is
 // called.
-func (g *Group) fly(key string, owner Owner, f func(ctx context.Context) (any, error)) (_ *flight, leave func(), err error) {
+func (g *Group) fly(key string, caller Party, f func(ctx context.Context) (any, error)) (_ *flight, leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if fl, ok := g.flights[key]; ok {
-		return fl, fl.job.join(owner.Urgent), nil
+		return fl, fl.job.join(caller), nil
 	}
 	if !g.enterLocked() {
 		return nil, nil, ErrClosed
 	}
-	fl := &flight{job: &Job{Owner: owner.Name, Began: time.Now()}, done: make(chan struct{})}
+	fl := &flight{job: &Job{Owner: caller.name(), Began: time.Now()}, done: make(chan struct{})}
 	g.flights[key] = fl
-	leave = fl.job.join(owner.Urgent) // before the work asks how urgent it is
+	leave = fl.job.join(caller) // before the work asks how urgent it is
 	go func() {
 		defer g.running.Done()
 		fl.value, fl.err = f(WithJob(g.ctx, fl.job))

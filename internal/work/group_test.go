@@ -106,3 +106,39 @@ func TestAPanicIsAnError(t *testing.T) {
 		t.Errorf("got %v, reported %v", err, reported)
 	}
 }
+
+// TestUrgencyOfAPart: a piece of work that a job waits for is as urgent as the job is
+// at each moment, not as it was at the beginning.
+func TestUrgencyOfAPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup()
+		defer g.Close()
+		var inner *Job
+		finish := make(chan struct{})
+		part := func(ctx context.Context) (int, error) {
+			inner = JobOf(ctx)
+			<-finish
+			return 1, nil
+		}
+		whole := func(ctx context.Context) (int, error) { return Share(ctx, g, "part", ignore, part) }
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = Share(t.Context(), g, "whole", ignore, whole) })
+		synctest.Wait()
+		if inner.Urgent() {
+			t.Error("it is urgent before anybody waits")
+		}
+		ctx, giveUp := context.WithCancel(WithOwner(t.Context(), Owner{Name: "a mount", Urgent: true}))
+		all.Go(func() { _, _ = Share(ctx, g, "whole", ignore, whole) })
+		synctest.Wait()
+		if !inner.Urgent() {
+			t.Error("it is not urgent while a mount waits for the whole")
+		}
+		giveUp()
+		synctest.Wait()
+		if inner.Urgent() || !inner.Wanted() {
+			t.Errorf("when the mount has given up: urgent %v, wanted %v", inner.Urgent(), inner.Wanted())
+		}
+		close(finish)
+		all.Wait()
+	})
+}

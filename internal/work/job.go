@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -21,32 +22,88 @@ type Job struct {
 	Subject string // whose slots it takes
 	Began   time.Time
 
-	urgent  atomic.Int32 // urgent callers who wait for it
-	callers atomic.Int32 // all callers who wait for it
-	queued  atomic.Int32 // slots that it waits for
+	queued atomic.Int32 // slots that it waits for
+
+	mu      sync.Mutex
+	callers map[Party]int // who wait for it
 }
 
-// Urgent reports whether an urgent caller waits for the job.
-func (j *Job) Urgent() bool { return j.urgent.Load() > 0 }
+// Urgent reports whether an urgent caller waits for the job: of a caller that is a job
+// itself, whether one waits for that now.
+func (j *Job) Urgent() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for p := range j.callers {
+		if p.Urgent() {
+			return true
+		}
+	}
+	return false
+}
 
 // Wanted reports whether any caller still waits for the job.
-func (j *Job) Wanted() bool { return j.callers.Load() > 0 }
+func (j *Job) Wanted() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.callers) > 0
+}
 
 // Queued reports whether the job waits for its turn.
 func (j *Job) Queued() bool { return j.queued.Load() > 0 }
 
 // join counts a caller until leave is called.
-func (j *Job) join(urgent bool) (leave func()) {
-	j.callers.Add(1)
-	if urgent {
-		j.urgent.Add(1)
+func (j *Job) join(p Party) (leave func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.callers == nil {
+		j.callers = make(map[Party]int)
 	}
+	j.callers[p]++
 	return func() {
-		j.callers.Add(-1)
-		if urgent {
-			j.urgent.Add(-1)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.callers[p]--; j.callers[p] == 0 {
+			delete(j.callers, p)
 		}
 	}
+}
+
+// Party is for whom the work of a context is done: an owner, or the job that it is a
+// part of. The zero Party is nobody in particular. Parties are equal if their
+// contexts come from the same WithOwner or WithJob.
+type Party struct {
+	owner *Owner
+	job   *Job
+}
+
+// PartyOf returns for whom the work of a context is done.
+func PartyOf(ctx context.Context) Party {
+	if o, _ := ctx.Value(ownerKey{}).(*Owner); o != nil {
+		return Party{owner: o}
+	}
+	return Party{job: JobOf(ctx)}
+}
+
+// Urgent reports whether somebody waits for the party's work now.
+func (p Party) Urgent() bool {
+	switch {
+	case p.owner != nil:
+		return p.owner.Urgent
+	case p.job != nil:
+		return p.job.Urgent()
+	}
+	return false
+}
+
+// name is the owner's; of a job, that of who began it.
+func (p Party) name() string {
+	switch {
+	case p.owner != nil:
+		return p.owner.Name
+	case p.job != nil:
+		return p.job.Owner
+	}
+	return "the plugin"
 }
 
 type ownerKey struct{}
@@ -55,23 +112,8 @@ type jobKey struct{}
 
 // WithOwner returns a context whose work belongs to o.
 func WithOwner(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, ownerKey{}, o)
+	return context.WithValue(ctx, ownerKey{}, &o)
 }
-
-// ownerOf returns who the work of a context belongs to. Work that is begun by a job
-// belongs to that job's owner, and is as urgent as that job is now.
-func ownerOf(ctx context.Context) Owner {
-	if o, ok := ctx.Value(ownerKey{}).(Owner); ok {
-		return o
-	}
-	if j := JobOf(ctx); j != nil {
-		return Owner{Name: j.Owner, Urgent: j.Urgent()}
-	}
-	return Owner{Name: "the plugin"}
-}
-
-// Attended reports whether somebody waits for the work of a context.
-func Attended(ctx context.Context) bool { return ownerOf(ctx).Urgent }
 
 // WithJob returns a context for the work of j.
 func WithJob(ctx context.Context, j *Job) context.Context {

@@ -23,7 +23,7 @@ func as(t *testing.T, subject string) context.Context {
 
 func urgent(t *testing.T, subject string) context.Context {
 	j := &Job{Subject: subject}
-	j.join(true)
+	j.join(Party{owner: &Owner{Urgent: true}})
 	return WithJob(t.Context(), j)
 }
 

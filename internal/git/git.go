@@ -277,7 +277,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 	tail := &tail{max: maxStderr}
 	stderr := io.Writer(tail)
 	pause := &gate{ctx: ctx, scheduler: g.scheduler}
-	defer func() { pause.slot.Release() }()
+	defer pause.end()
 	if c.fetches {
 		said := c.stderr
 		c.stderr = func(line string) {
@@ -296,7 +296,7 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 		defer cancel(nil)
 		watch := time.AfterFunc(c.silence, func() { cancel(silentError(c.silence)) })
 		defer watch.Stop()
-		pause.silence = &alarm{watch, c.silence}
+		pause.ctx, pause.silence = ctx, &alarm{timer: watch, after: c.silence}
 		stderr = io.MultiWriter(stderr, pause.silence)
 	}
 	cmd := exec.CommandContext(ctx, program, args...)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -51,11 +52,33 @@ func (s silentError) Error() string { return fmt.Sprintf("nothing came for %v", 
 type alarm struct {
 	timer *time.Timer
 	after time.Duration
+
+	mu     sync.Mutex
+	paused bool
 }
 
-func (a alarm) Write(p []byte) (int, error) {
-	a.timer.Reset(a.after)
+func (a *alarm) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.paused {
+		a.timer.Reset(a.after)
+	}
 	return len(p), nil
+}
+
+// pause has the timer rest until goOn.
+func (a *alarm) pause() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.paused = true
+	a.timer.Stop()
+}
+
+func (a *alarm) goOn() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.paused = false
+	a.timer.Reset(a.after)
 }
 
 // limited keeps at most max bytes and remembers that there were more. It never

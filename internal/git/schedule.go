@@ -4,6 +4,7 @@ import (
 	"context"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -79,34 +80,69 @@ const largePack = "GiB"
 // then, the resolution of deltas, is for processors alone, and a pack of a megabyte
 // can ask for any amount of it.
 type gate struct {
-	ctx       context.Context
+	ctx       context.Context // the command's
 	scheduler *work.Scheduler
 	cmd       *exec.Cmd
-	silence   *alarm // put off while the command is stopped; may be nil
+	silence   *alarm // paused while the command is stopped; may be nil
 	large     bool
+	passed    bool // or waits
+	leave     context.CancelFunc
+	waiting   sync.WaitGroup
 	slot      *work.Slot
 }
 
-// line looks at what git says on its standard error. It stops git's process group
-// while there is no slot.
+// line looks at what git says on its standard error. It has git's process group stopped
+// while there is no slot. It does not wait itself: a command that has ended by then
+// is done when its output was read.
 func (t *gate) line(line string) {
 	if strings.HasPrefix(line, "Receiving objects") {
 		t.large = t.large || strings.Contains(line, largePack)
 	}
-	if t.slot != nil || !strings.HasPrefix(line, "Resolving deltas") {
+	if t.passed || !strings.HasPrefix(line, "Resolving deltas") {
 		return
 	}
-	if t.slot = t.scheduler.Try(t.ctx, work.CPU, t.large); t.slot != nil {
+	t.passed = true
+	if t.slot = t.scheduler.Try(t.ctx, work.CPU, t.large); t.slot != nil || !t.signal(syscall.SIGSTOP) {
+		return
+	}
+	if t.ctx.Err() != nil { // it was asked to end before it was stopped
+		t.signal(syscall.SIGCONT)
 		return
 	}
 	if t.silence != nil {
-		t.silence.timer.Stop()
-		defer t.silence.timer.Reset(t.silence.after)
+		t.silence.pause()
 	}
-	// An error is that the group has ended by itself.
-	_ = syscall.Kill(-t.cmd.Process.Pid, syscall.SIGSTOP)
-	t.slot, _ = t.scheduler.Acquire(t.ctx, work.CPU, t.large) // without one, the context has ended, and git is ended for it
-	_ = syscall.Kill(-t.cmd.Process.Pid, syscall.SIGCONT)
+	var ctx context.Context
+	ctx, t.leave = context.WithCancel(t.ctx)
+	t.waiting.Go(func() {
+		slot, err := t.scheduler.Acquire(ctx, work.CPU, t.large)
+		if err != nil {
+			return // git has ended, or terminate has it go on
+		}
+		t.slot = slot
+		if t.silence != nil {
+			t.silence.goOn()
+		}
+		t.signal(syscall.SIGCONT)
+	})
+}
+
+// end is called when the command has ended.
+func (t *gate) end() {
+	if t.leave != nil {
+		t.leave()
+	}
+	t.waiting.Wait()
+	t.slot.Release()
+}
+
+// signal sends a signal to the command's process group. It reports false when the
+// command has ended: its ID may be another group's by now.
+func (t *gate) signal(s syscall.Signal) bool {
+	if err := t.cmd.Process.Signal(syscall.Signal(0)); err != nil {
+		return false
+	}
+	return syscall.Kill(-t.cmd.Process.Pid, s) == nil
 }
 
 // terminate asks a command's process group to end, also when it is stopped.

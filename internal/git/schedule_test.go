@@ -1,0 +1,132 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// scarce returns a Scheduler with one slot of a kind for each subject, and takes all of
+// one kind until the test ends.
+func scarce(t *testing.T, k work.Kind) *work.Scheduler {
+	t.Helper()
+	one := work.Limits{Slots: 1, PerSubject: 1}
+	s := work.NewScheduler([3]work.Limits{one, one, one})
+	slot, err := s.Acquire(work.WithJob(t.Context(), &work.Job{Subject: "another"}), k, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(slot.Release)
+	return s
+}
+
+// fifo makes a FIFO that everybody may write to, and opens it.
+func fifo(t *testing.T, path string, flags int) *os.File {
+	t.Helper()
+	if err := errors.Join(syscall.Mkfifo(path, 0o666), os.Chmod(path, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, flags, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// TestStoppedBeforeItsTurn: nothing is left of a command whose context ends while it
+// waits, stopped, for a processor.
+func TestStoppedBeforeItsTurn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, text string
+		cause      error
+		want       Kind
+	}{
+		{"cancelled", "sleep 1000", context.Canceled, KindCanceled},
+		{"out of time", "sleep 1000 & wait", &work.LimitError{Setting: "FETCH_TIMEOUT", Limit: time.Hour}, KindLimit},
+		{"all ignore TERM", "trap '' TERM; sleep 1000 & sleep 1000; sleep 1000", context.Canceled, KindCanceled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := owned(t, fetcher)
+			alive := filepath.Join(dir, "alive")
+			group := fifo(t, alive, os.O_RDONLY|syscall.O_NONBLOCK)
+			g, scriptDir := script(t, fmt.Sprintf("exec 9> %s\necho 'Resolving deltas:   0%% (0/9)' >&2\n%s\n", alive, tt.text))
+			g.scheduler = scarce(t, work.CPU)
+			job := &work.Job{Subject: "test"}
+			ctx, cancel := context.WithCancelCause(work.WithJob(t.Context(), job))
+			defer cancel(nil)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := g.run(ctx, command{
+					op: "try", dir: "/", uid: g.uid, gid: g.gid, read: []string{scriptDir}, write: []string{dir},
+					remote: true, fetches: true, silence: time.Hour,
+				})
+				ended <- err
+			}()
+			for !job.Queued() {
+				if len(ended) > 0 {
+					t.Fatalf("it does not wait: %v", <-ended)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			cancel(tt.cause)
+			if err := <-ended; KindOf(err) != tt.want {
+				t.Errorf("run: %v, want the kind %q", err, tt.want)
+			}
+			if _, err := group.Read(make([]byte, 1)); err == nil || err.Error() != "EOF" {
+				t.Errorf("wait for the group: %v, want EOF", err)
+			}
+			if job.Queued() {
+				t.Error("its job still waits")
+			}
+		})
+	}
+}
+
+// TestGateOfACommandThatHasEnded: what a command has said last may be read when it has
+// ended. There is nothing to stop then, and nothing to wait for.
+func TestGateOfACommandThatHasEnded(t *testing.T) {
+	t.Parallel()
+	g, dir := script(t, `setsid sh -c "while [ -d /proc/$$ ]; do :; done; echo 'Resolving deltas: 100% (9/9)' >&2" & exit 0`)
+	g.scheduler = scarce(t, work.CPU)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := g.run(ctx, command{
+		op: "try", dir: "/", uid: g.uid, gid: g.gid, read: []string{dir, "/proc"}, remote: true, fetches: true,
+	}); err != nil {
+		t.Errorf("a command that has done its work: %v", err)
+	}
+}
+
+// TestAlarmPauses: not even the line that was read last puts it off while it pauses.
+func TestAlarmPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rung := false
+		a := &alarm{timer: time.AfterFunc(time.Minute, func() { rung = true }), after: time.Minute}
+		a.pause()
+		if _, err := a.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // on the test's clock
+		synctest.Wait()
+		if rung {
+			t.Error("it rang in a pause")
+		}
+		a.goOn()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !rung {
+			t.Error("it does not ring after a pause")
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -231,5 +232,29 @@ func TestAnEvictionForSpaceDoesNotCancelAMount(t *testing.T) {
 	}
 	if err := w.m.EvictClone(t.Context(), c.key, StopUnattended); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAQuestionThatDoesNotGetItsTurn says so, and does not blame the remote.
+func TestAQuestionThatDoesNotGetItsTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := work.Limits{Slots: 1, PerSubject: 1}
+	scheduler := work.NewScheduler([3]work.Limits{work.CPU: one, work.Fetch: one, work.Question: one})
+	w.git.Scheduler = scheduler
+	w.restart("boot 1")
+	w.m.AskTimeout = 100 * time.Millisecond
+	slot, err := scheduler.Acquire(work.WithJob(t.Context(), &work.Job{Subject: "another"}), work.Question, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slot.Release()
+	s := w.spec("ref", "main")
+	_, err = w.clone(s).Prepare(t.Context(), s, nil)
+	if git.KindOf(err) != git.KindTimeout || !strings.Contains(err.Error(), "waited for its turn behind other work") || strings.Contains(err.Error(), "did not answer") {
+		t.Errorf("got %v, want that the question waited for its turn", err)
+	}
+	if lsRefs, _, _ := w.asked(); lsRefs != 0 {
+		t.Errorf("%d questions", lsRefs)
 	}
 }

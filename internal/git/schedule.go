@@ -28,7 +28,7 @@ func (g *Git) schedule(ctx context.Context, c command) (_ context.Context, done 
 	var slot *work.Slot
 	if c.heavy {
 		if slot, err = g.scheduler.Acquire(ctx, work.CPU, c.large); err != nil {
-			return ctx, nil, newError(c.op, c.url, "", err, false)
+			return ctx, nil, queueError(c.op, c.url, err)
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.workTimeout, &work.LimitError{Setting: "WORK_TIMEOUT", Limit: g.workTimeout})
@@ -64,10 +64,20 @@ func (g *Git) Schedule(ctx context.Context, op string) (_ context.Context, done 
 func (g *Git) scheduleRemote(ctx context.Context, kind work.Kind, op, url string) (_ context.Context, done func(), err error) {
 	slot, err := g.scheduler.Acquire(ctx, kind, false)
 	if err != nil {
-		return ctx, nil, newError(op, url, "", err, false)
+		return ctx, nil, queueError(op, url, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.fetchTimeout, &work.LimitError{Setting: "FETCH_TIMEOUT", Limit: g.fetchTimeout})
 	return withShare(ctx, slot), func() { cancel(); slot.Release() }, nil
+}
+
+// queueError is the error about what ended before its turn, whose cause is err: nothing
+// was asked of a remote.
+func queueError(op, url string, err error) error {
+	e := newError(op, url, "", err, false)
+	if e.Kind == KindTimeout {
+		e.Detail, e.Remedy = "it waited for its turn behind other work", "the remote was not asked; try again when less is under way"
+	}
+	return e
 }
 
 // largePack is the size of a pack from which resolving its deltas is a large job, as

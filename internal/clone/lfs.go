@@ -58,7 +58,8 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given str
 	began := c.m.Now()
 	defer c.measureSoon(lfsObjects)
 	err = c.m.Git.FetchLFS(ctx, git.LFSFetch{
-		Endpoint: endpoint, Auth: auth, Rule: rule, Storage: c.lfsDir(), Objects: missing, Progress: progress,
+		Endpoint: endpoint, Auth: auth, Covers: func(url string) bool { return c.sameAuth(s, auth, url) },
+		Rule: rule, Storage: c.lfsDir(), Objects: missing, Progress: progress,
 	})
 	if err == nil {
 		c.m.Log.WithFields(map[string]any{
@@ -74,10 +75,7 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given str
 // is input of the repository: it gets the credential of its own URL, and none
 // that is for another host than the repository's.
 func (c *Clone) lfsServer(s Spec, given string) (endpoint string, auth *git.Auth, err error) {
-	web := s
-	if s.URL.Scheme() != "https" && s.URL.Scheme() != "http" {
-		web.Credential = "" // it is for the other scheme
-	}
+	web := s.overHTTP()
 	if given == "" {
 		url := s.URL.OverHTTP()
 		auth, err = c.auth(web, url)
@@ -91,6 +89,21 @@ func (c *Clone) lfsServer(s Spec, given string) (endpoint string, auth *git.Auth
 		auth, err = c.auth(web, u.String())
 	}
 	return u.String(), auth, err
+}
+
+// overHTTP returns s without a credential that is for the other scheme.
+func (s Spec) overHTTP() Spec {
+	if s.URL.Scheme() != "https" && s.URL.Scheme() != "http" {
+		s.Credential = ""
+	}
+	return s
+}
+
+// sameAuth reports whether a URL is to be shown what its server's endpoint is: a scope
+// may name a part of a host.
+func (c *Clone) sameAuth(s Spec, auth *git.Auth, url string) bool {
+	a, err := c.auth(s.overHTTP(), url)
+	return err == nil && a != nil && auth != nil && a.Name == auth.Name
 }
 
 // auth returns the credential for a URL.

@@ -15,22 +15,15 @@ type Match struct {
 	Kind   Kind   // HTTPS, Bearer, SSHKey, or empty if there is none
 	User   string // of HTTPS
 	Secret Secret // the password or token; of SSHKey the content of its file
-	Scope  string // of the credential, normalized, for logs: see Covers
+	Scope  string // of the credential, normalized, for logs
 	// KnownHosts are lines of a known_hosts file about the URL's host. They
 	// come with or without a credential.
 	KnownHosts string
-
-	scope scope
 }
 
-// Covers says whether the secret may be sent to u. Ask before it is sent
-// anywhere but to the URL that was matched: a submodule, an LFS endpoint, a
-// redirect. Without a secret the answer is no.
-func (m Match) Covers(u volume.URL) bool {
-	return m.Kind != "" && m.scope.covers(scopeOf(u))
-}
-
-// Match returns what u is to be read with on behalf of subject.
+// Match returns what u is to be read with on behalf of subject. It is asked again
+// before a secret is sent anywhere but to u: to a submodule, an LFS server, or where a
+// redirect leads.
 //
 // With a name it is that credential, or an error that says why it can't be. With
 // an empty name it is the one with the longest path in its scope; of those, one
@@ -69,7 +62,7 @@ func (s *Store) Match(u volume.URL, subject volume.Subject, name string) (Match,
 func (e *entry) isFor(subject volume.Subject) bool { return e.Subject == "" || e.Subject == subject }
 
 func (e *entry) match() Match {
-	return Match{Name: e.Name, Kind: e.Kind, User: e.User, Secret: e.Secret, Scope: e.info.Scope, scope: e.scope}
+	return Match{Name: e.Name, Kind: e.Kind, User: e.User, Secret: e.Secret, Scope: e.info.Scope}
 }
 
 // refuses says why a credential that was named is not for u. The subject comes

@@ -105,31 +105,8 @@ func TestMatch(t *testing.T) {
 			t.Errorf("%s as %q with %q: got %q and hosts %q, %v, want %q and %q", tt.url, tt.subject, tt.name, m.Name, m.KnownHosts, err, tt.want, tt.hosts)
 			continue
 		}
-		if found := tt.want != ""; m.Covers(parse(t, tt.url)) != found || (m.Secret.Reveal() != "") != found || (m.Kind != "") != found || (m.Scope != "") != found {
+		if found := tt.want != ""; (m.Secret.Reveal() != "") != found || (m.Kind != "") != found || (m.Scope != "") != found {
 			t.Errorf("%s: got %+v", tt.url, m)
 		}
-	}
-}
-
-func TestMatchCovers(t *testing.T) {
-	s := open(t, t.TempDir())
-	put(t, s, Credential{Name: "c", Kind: HTTPS, Scope: "https://h/org", User: "me", Secret: NewSecret(hidden)})
-	m, err := s.Match(parse(t, "https://h/org/repo"), "x", "")
-	if err != nil || m.Kind != HTTPS || m.User != "me" || m.Secret.Reveal() != hidden || m.Scope != "https://h/org" {
-		t.Fatalf("got %+v, %v", m, err)
-	}
-	for url, want := range map[string]bool{
-		"https://h/org/repo.git/info/lfs": true,
-		"https://h/org/submodule":         true,
-		"https://h/other":                 false,
-		"https://cdn.h/org/repo":          false,
-		"http://h/org/repo":               false,
-	} {
-		if got := m.Covers(parse(t, url)); got != want {
-			t.Errorf("%s: got %v, want %v", url, got, want)
-		}
-	}
-	if (Match{}).Covers(parse(t, "https://h/org/repo")) || m.Covers(volume.URL{}) {
-		t.Error("nothing covers something")
 	}
 }

@@ -130,6 +130,51 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 	}
 }
 
+// TestLFSCredentialsStayInTheirScope: what an LFS server names on its own host need not
+// be a place that the credential is for.
+func TestLFSCredentialsStayInTheirScope(t *testing.T) {
+	s, err := gitserver.Start(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	auth := &Auth{User: "u", Password: "secret"}
+	c := runner(t).lfsClient(LFSFetch{
+		Endpoint: s.URL("team/app.git/info/lfs"), Auth: auth, Rule: guard.Rule{Own: placeOf(t, s)},
+		Covers: func(url string) bool { return strings.HasPrefix(url, s.URL("team/")) && !strings.Contains(url, "?") },
+	})
+	s.Route("team/moved", gitserver.Redirect(http.StatusFound, s.URL("other/app.git")))
+	for path, want := range map[string]bool{
+		"team/app.git/info/lfs/objects/x?a=b": true,
+		"other/app.git/info/lfs/objects/x":    false,
+		"team/moved/info/lfs/objects/x":       false, // and it leads to the other one
+	} {
+		s.Reset()
+		response, err := c.get(t.Context(), lfsAction{Href: s.URL(path)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		list := s.Requests()
+		last := list[len(list)-1]
+		if got := last.Header.Get("Authorization") != ""; got != want {
+			t.Errorf("%s, in the end %s: the credential was sent: %v, want %v", path, last.URI, got, want)
+		}
+	}
+	// What the server gave for the object is the server's to send.
+	s.Reset()
+	response, err := c.get(t.Context(), lfsAction{Href: s.URL("team/moved/info/lfs/objects/x"), Header: map[string]string{"Authorization": "Bearer theirs"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	for _, r := range s.Requests() {
+		if got := r.Header.Get("Authorization"); got != "Bearer theirs" {
+			t.Errorf("%s: got %q", r.URI, got)
+		}
+	}
+}
+
 func placeOf(t *testing.T, s *gitserver.Server) guard.Place {
 	t.Helper()
 	u, err := url.Parse(s.URL(""))

@@ -25,6 +25,7 @@ import (
 type lfsClient struct {
 	endpoint string
 	auth     *Auth
+	covers   func(url string) bool // of an LFSFetch
 	http     *http.Client
 	limits   lfsLimits
 }
@@ -43,10 +44,12 @@ func (g *Git) lfsClient(f LFSFetch) lfsClient {
 	proxied := direct.Clone()
 	proxied.DialContext, proxied.Proxy = nil, g.proxy
 	limits := lfsLimits{silence: min(g.stall, lfsStall), batch: lfsBatchTotal, transfer: lfsTransferTotal}
-	return lfsClient{endpoint: f.Endpoint, auth: f.Auth, limits: limits, http: &http.Client{
+	c := lfsClient{endpoint: f.Endpoint, auth: f.Auth, covers: f.Covers, limits: limits}
+	c.http = &http.Client{
 		Transport:     lfsTransport{direct: direct, proxied: proxied, proxy: g.proxy, rule: f.Rule},
-		CheckRedirect: checkLFSRedirect,
-	}}
+		CheckRedirect: c.checkRedirect,
+	}
+	return c
 }
 
 // lfsTransport holds every request to the rule: the connection itself, or, where
@@ -77,10 +80,11 @@ func (t lfsTransport) CloseIdleConnections() {
 	t.proxied.CloseIdleConnections()
 }
 
-// checkLFSRedirect lets nothing but the question itself go to another server: not
-// a login, and not what the first server gave for itself. A redirect must not
-// lead from https to http.
-func checkLFSRedirect(r *http.Request, via []*http.Request) error {
+// checkRedirect lets nothing but the question itself go to another server: not
+// a login, and not what the first server gave for itself. The credential goes to no
+// place that it is not for, on the same server neither. A redirect must not lead from
+// https to http.
+func (c lfsClient) checkRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return errors.New("redirected too often")
 	}
@@ -90,6 +94,11 @@ func checkLFSRedirect(r *http.Request, via []*http.Request) error {
 	}
 	if !sameServer(r.URL, last) {
 		r.Header = http.Header{"Accept": r.Header.Values("Accept"), "Content-Type": r.Header.Values("Content-Type")}
+	}
+	own := http.Request{Header: make(http.Header)}
+	c.authorize(&own)
+	if r.Header.Get("Authorization") == own.Header.Get("Authorization") && !c.isFor(r.URL) {
+		r.Header.Del("Authorization")
 	}
 	return nil
 }
@@ -206,8 +215,14 @@ func (c lfsClient) authorize(r *http.Request) {
 	}
 }
 
+// isFor reports whether the credential may be shown to a URL of its server.
+func (c lfsClient) isFor(u *url.URL) bool {
+	place := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
+	return c.covers == nil || c.covers(place.String())
+}
+
 // get asks for an object with the header that the server gave for it; with the
-// credential only if that server is the one that it is for, and gave none.
+// credential only if the place is one that it is for, and the server gave none.
 func (c lfsClient) get(ctx context.Context, a lfsAction) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Href, nil)
 	if err != nil {
@@ -220,7 +235,7 @@ func (c lfsClient) get(ctx context.Context, a lfsAction) (*http.Response, error)
 	if request.URL.Scheme != "https" && (request.URL.Scheme != "http" || endpoint.Scheme == "https") {
 		return nil, fmt.Errorf("the server sends its clients from %s to %q", endpoint.Scheme, request.URL.Scheme)
 	}
-	if sameServer(request.URL, endpoint) {
+	if sameServer(request.URL, endpoint) && c.isFor(request.URL) {
 		c.authorize(request)
 	}
 	for name, value := range a.Header {

@@ -24,9 +24,12 @@ import (
 type LFSFetch struct {
 	Endpoint string // the server's URL, such as https://host/path.git/info/lfs
 	Auth     *Auth  // what to show to that server, and to no other
-	Rule     guard.Rule
-	Storage  string // a directory
-	Objects  []LFSPointer
+	// Covers reports whether Auth is for a URL of that server, which its answers name;
+	// nil: for all of them.
+	Covers  func(url string) bool
+	Rule    guard.Rule
+	Storage string // a directory
+	Objects []LFSPointer
 	// Progress, if set, is called from several goroutines.
 	Progress func(Progress)
 }
@@ -46,7 +49,7 @@ const (
 // FetchLFS downloads the objects that the storage lacks. What arrived complete
 // and has the hash that its pointer says stays, also when another object can't be
 // had. Every connection is held to f.Rule, wherever the server's answers lead; a
-// credential goes to the server's own host and port alone.
+// credential goes to the server's own host and port alone, and only where f.Covers says.
 func (g *Git) FetchLFS(ctx context.Context, f LFSFetch) (err error) {
 	ctx, done, err := g.scheduleRemote(ctx, work.Fetch, "fetch the LFS objects of", f.Endpoint)
 	if err != nil {

@@ -27,7 +27,8 @@ func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone Cone)
 	if err != nil {
 		return nil, err
 	}
-	missing, err := g.missingOf(ctx, store, files)
+	slices.Sort(files)
+	missing, err := g.missingOf(ctx, store, slices.Compact(files))
 	if err != nil || len(trees) == 0 {
 		return missing, err
 	}
@@ -82,7 +83,7 @@ func (g *Git) coneTops(ctx context.Context, store, commit string, cone Cone) (tr
 	list := func(dirs ...string) error {
 		return g.eachRecord(ctx, command{
 			op: "list the files of " + commit, heavy: true,
-			args: append([]string{"--git-dir=.", "ls-tree", "-z", "--full-tree", commit, "--"}, dirs...),
+			args: append([]string{"--git-dir=.", "--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"}, dirs...),
 			dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
 		}, 0, func(entry string) error {
 			info, name, ok := strings.Cut(entry, "\t")

@@ -1,0 +1,105 @@
+package git
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// missingNames are of files and directories, among them those that git quotes, that a
+// pathspec gives a meaning, and of which one begins another.
+var missingNames = []string{"a", "a-b", "a b", `q"q`, "n\nl", "\xff\xfe", ":(top)d", ":x", "ä", "z"}
+
+// TestMissingBlobsAreThoseOfLsTree: over random repositories whose trees share parts, and
+// random cones of directories, files, links and submodules that there are or not.
+func TestMissingBlobsAreThoseOfLsTree(t *testing.T) {
+	withBothGits(t, func(t *testing.T, g *Git) {
+		for seed := range uint64(12) {
+			for _, format := range []string{SHA1, SHA256} {
+				testMissingBlobs(t, g, format, rand.New(rand.NewPCG(seed, 0)))
+			}
+		}
+	})
+}
+
+func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
+	t.Helper()
+	dir := ownedIn(t, g.root, fetcher)
+	if err := g.InitStore(t.Context(), dir, format); err != nil {
+		t.Fatal(err)
+	}
+	w := trees{t, dir}
+	missing := make(map[string]bool)
+	var blobs []string
+	for i := range 12 {
+		id := w.blob(fmt.Sprint("content ", i))
+		blobs = append(blobs, id)
+		if i%2 == 0 {
+			missing[id] = true
+		}
+	}
+	ids := map[string][]string{"100644": blobs, "100755": blobs, "120000": blobs, "160000": {strings.Repeat("12", len(blobs[0])/2)}}
+	for range 10 { // of those that there are
+		var entries []string
+		for _, name := range missingNames {
+			mode := []string{"40000", "40000", "40000", "100644", "100644", "100755", "120000", "160000", ""}[random.IntN(9)]
+			if len(ids[mode]) == 0 {
+				continue
+			}
+			id, err := hex.DecodeString(ids[mode][random.IntN(len(ids[mode]))])
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries = append(entries, mode+" "+name+"\x00"+string(id))
+		}
+		slices.SortFunc(entries, func(a, b string) int { return strings.Compare(sortName(a), sortName(b)) })
+		ids["40000"] = append(ids["40000"], w.git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--stdin"))
+	}
+	commit := w.git("", nil, "commit-tree", "-m", "m", ids["40000"][len(ids["40000"])-1])
+	for id := range missing {
+		if err := os.Remove(filepath.Join(dir, "objects", id[:2], id[2:])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := w.git("", nil, "ls-tree", "-r", "-z", "--full-tree", commit)
+	for i := range 8 {
+		var cone Cone // at first everything
+		for range min(i, 3) {
+			var parts []string
+			for range 1 + random.IntN(3) {
+				parts = append(parts, missingNames[random.IntN(len(missingNames))])
+			}
+			cone = append(cone, strings.Join(parts, "/"))
+		}
+		selected := cone.selector()
+		want := []string{}
+		for entry := range strings.SplitSeq(strings.Trim(listed, "\x00"), "\x00") {
+			info, name, _ := strings.Cut(entry, "\t")
+			if id := info[strings.LastIndex(info, " ")+1:]; missing[id] && selected(name) {
+				want = append(want, id)
+			}
+		}
+		slices.Sort(want)
+		want = slices.Compact(want)
+		got, err := g.MissingBlobs(t.Context(), dir, commit, cone)
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s, cone %q: missing %q, %v, want %q", format, cone, got, err, want)
+		}
+	}
+}
+
+// sortName is the name of a raw entry as git sorts it: a directory's ends with a slash.
+func sortName(entry string) string {
+	mode, rest, _ := strings.Cut(entry, " ")
+	name, _, _ := strings.Cut(rest, "\x00")
+	if mode == "40000" {
+		name += "/"
+	}
+	return name
+}

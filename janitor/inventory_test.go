@@ -67,7 +67,7 @@ func scene(t *testing.T, text string) Inventory {
 
 var (
 	kindWords = []string{"clone", "discard", "tree", "git", "warm", "cache", "upper"}
-	holdWords = []string{"free", "leased", "pending", "kept", "restoring", "pinned", "busy", "failed"}
+	holdWords = []string{"free", "leased", "pending", "kept", "restoring", "pinned", "busy", "failed", "just made", "exceeds all", "working"}
 )
 
 func hold(t *testing.T, word string) Hold {

@@ -161,6 +161,10 @@ func TestDecide(t *testing.T) {
 			"t/a 1m 110; cache c 1m 1\n t/b 2s 20", "min_free t/a/c, min_free t/b, min_free t/a", ""},
 		{"a clone just made goes for it, last", free10, space(1000, 50, 0, 0), 0, "t/a 1m 110 new\n t/b 2s 20", "min_free t/b, min_free t/a", ""},
 		{"a leased one does not", free10, space(1000, 50, 0, 0), 0, "t/a 1m 110 leased\n t/b 2s 20 kept\n t/c 9h 9 pending\n t/d 9h 9 restoring\n t/e 9h 9 busy", "", "min_free 50"},
+		{"work that nobody waits for goes for it, last, and a needed one does not", free10, space(1000, 50, 0, 0), 0, "t/a 9h 30 working\n t/b 2s 20\n t/c 9h 9 pending", "min_free t/b, min_free t/a", ""},
+		{"work is no reason for MAX_SIZE", max100, big, 0, "t/a 9h 90 working\n t/b 1h 60\n t/c 2h 60", "max_size t/c, max_size t/b", ""},
+		{"nor for TTL", week, big, 0, "t/a 8d 110 working", "", ""},
+		{"work on a clone with a discard goes on", free10, space(1000, 50, 0, 0), 0, "t/a 9h 200 working; discard d 1h 1 restoring", "", "min_free 50"},
 		{"MAX_SIZE before MIN_FREE", limit(func(l *Limits) { l.MinFree, l.MaxSize = 0.1, 100 }), space(1000, 60, 0, 0), 0, "t/a 1h 60\n t/b 2h 60", "max_size t/b", ""},
 
 		// Room.

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/docker/go-plugins-helpers/volume"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/janitor"
+	"github.com/helmdeck/repos/tests/testdisk"
+)
+
+// TestWorkThatNobodyWaitsFor goes on beside the limits on sizes and age, and ends, with
+// its clone, for MIN_FREE.
+func TestWorkThatNobodyWaitsFor(t *testing.T) {
+	const evicted = "min_free clone slow"
+	for _, tt := range []struct {
+		name     string
+		settings []string
+		want     bool
+	}{
+		{"MAX_SIZE and TTL", []string{"MAX_SIZE=1B", "TTL=1h", "DISCARD_TTL=0"}, false},
+		{"MIN_FREE", []string{"MIN_FREE=90%", "DISCARD_TTL=0"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			base, _ := smallDisk(t, testdisk.Filesystems[0].Make)
+			b := &budget{server: remote(t), data: base, idle: true}
+			b.start(t, tt.settings...)
+			b.use("slow", false)
+			b.create("hungry", map[string]string{"repo": b.server.URL("sample"), "subject": "hungry", "cache": "off"})
+			dir := b.mount("hungry", "1")
+			b.settled()
+			if err := fillUp(dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := gitserver.Commit(b.server.Path("sample"), "main", gitserver.Change{Path: "new", Content: "new"}); err != nil {
+				t.Fatal(err)
+			}
+			asked := make(chan struct{}, 100)
+			silent := gitserver.StallAfter(10, nil)
+			b.server.Wrap(gitserver.On(gitserver.Fetch, func(next http.Handler) http.Handler {
+				next = silent(next)
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					asked <- struct{}{}
+					next.ServeHTTP(w, r)
+				})
+			}))
+			ctx, giveUp := context.WithCancel(t.Context())
+			mounted := make(chan error, 1)
+			go func() { mounted <- b.call(ctx, "VolumeDriver.Mount", volume.MountRequest{Name: "slow", ID: "2"}, nil) }()
+			<-asked
+			held := func(want janitor.Hold) {
+				t.Helper()
+				b.poll(func() error {
+					list, err := b.admin.Clones(t.Context())
+					i := slices.IndexFunc(list, func(c janitor.CloneInfo) bool { return c.Subject == "slow" })
+					if err != nil || i < 0 || list[i].Held != want {
+						return fmt.Errorf("held is not %v: %+v, %v", want, list, err)
+					}
+					return nil
+				})
+			}
+			held(janitor.Pending)
+			if got := b.sweep(); slices.Contains(got, evicted) {
+				t.Errorf("while a mount waits: %q", got)
+			}
+			giveUp()
+			if err := <-mounted; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			held(janitor.Working)
+			b.pass(3 * time.Hour)
+			if got := b.sweep(); slices.Contains(got, evicted) != tt.want || !tt.want && slices.ContainsFunc(got, func(s string) bool {
+				return s == "ttl clone slow" || s == "max_size clone slow"
+			}) {
+				t.Errorf("when it has given up: %q, want %q in it: %v", got, evicted, tt.want)
+			}
+			if !tt.want {
+				held(janitor.Working)
+			}
+		})
+	}
+}

@@ -113,8 +113,9 @@ func (g *Git) runOnce(ctx context.Context, c Checkout, j job) (answer, error) {
 	_, err = g.run(ctx, command{
 		op: "check out " + c.Commit, heavy: true, large: j.Large,
 		job: run, args: []string{jobFlag}, files: []*os.File{self}, stdin: string(stdin),
-		stderr: run.said, env: []string{"GOTRACEBACK=none"},
-		dir: c.Dir, uid: c.UID, gid: c.GID, read: read, write: []string{c.Dir, c.gitDir()},
+		stderr: run.said,
+		env:    []string{"GOTRACEBACK=none"}, // or the first line, which says why, is lost
+		dir:    c.Dir, uid: c.UID, gid: c.GID, read: read, write: []string{c.Dir, c.gitDir()},
 	})
 	return run.answer, err
 }
@@ -129,6 +130,9 @@ type jobRun struct {
 // judge takes what a job's process has written and how it ended, and returns what it
 // says of git's words, and the error.
 func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
+	if err == nil && r.crash != "" {
+		err = errors.New("it says so, and goes on")
+	}
 	if err != nil {
 		return r.crashed(err)
 	}
@@ -175,7 +179,7 @@ func (r *jobRun) said(line string) {
 const outOfMemory = "fatal error: out of memory"
 
 var (
-	crash    = regexp.MustCompile(`^(panic: |fatal error: |runtime|flag provided but not defined)`)
+	crash    = regexp.MustCompile(`^(panic: |fatal error: |runtime|flag provided but not defined|WARNING: DATA RACE)`)
 	noMemory = regexp.MustCompile(`^(fatal error: |runtime).*(out of memory|cannot allocate memory|pthread_create failed|failed to create new OS thread)`)
 )
 

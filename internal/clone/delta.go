@@ -99,6 +99,9 @@ const maxUnknown = 4
 func (c *Clone) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) {
 	unknown := 0
 	for _, t := range c.sameShape(l) {
+		if t.Modules != "" { // each is a repository of its own
+			continue
+		}
 		if t.Store != l.Store { // which has other commits
 			if unknown == maxUnknown {
 				continue
@@ -115,24 +118,29 @@ func (c *Clone) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) 
 		if len(t.Chain) >= maxChain {
 			return nil, nil
 		}
-		c.mu.Lock()
-		_, ok := c.trees.known[t.ID]
-		if ok {
-			c.trees.hold(t.Chain...)
-		}
-		c.mu.Unlock()
-		if ok {
+		if c.holdTree(t) {
 			return &t, nil
 		}
 	}
 	return nil, nil
 }
 
-// sameShape returns the trees that l can be built on, the newest first.
+// holdTree holds the layers of a tree, and reports whether it is still there.
+func (c *Clone) holdTree(t meta.Layer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.trees.known[t.ID]
+	if ok {
+		c.trees.hold(t.Chain...)
+	}
+	return ok
+}
+
+// sameShape returns the trees of l's shape, the newest first.
 func (c *Clone) sameShape(l *meta.Layer) (list []meta.Layer) {
 	c.mu.Lock()
 	for _, t := range c.trees.known {
-		if t.Shape == l.Shape && t.Shape != "" && t.Modules == "" {
+		if t.Shape == l.Shape && t.Shape != "" {
 			list = append(list, t)
 		}
 	}

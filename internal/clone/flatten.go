@@ -106,8 +106,12 @@ func (c *Clone) flatten(ctx context.Context, s Spec, t meta.Layer) error {
 			if err := c.bringBlobs(ctx, s, t.Commit); err != nil {
 				return l, err
 			}
-			var err error
-			l.TracksCache, l.Modules, err = c.buildTree(ctx, s, t.Commit, dir)
+			var like layers
+			if c.holdTree(t) {
+				defer c.letGo(c.trees, t.Chain...)
+				like = c.trees.paths(t.Chain)
+			}
+			err := c.buildTree(ctx, s, &l, like, dir)
 			return l, err
 		})
 	})

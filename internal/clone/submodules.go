@@ -49,11 +49,11 @@ func place(u volume.URL) guard.Place { return guard.Place{Host: u.Host(), Port: 
 // subject has of its URL, and is left as `git submodule update --init` leaves it:
 // files below the path with a .git that names its directory in .git/modules, where
 // it has refs, packs and index of its own.
-func (c *Clone) buildSubmodules(ctx context.Context, s Spec, co git.Checkout, found git.Found) (config string, err error) {
+func (c *Clone) buildSubmodules(ctx context.Context, s Spec, co git.Checkout, like layers, found git.Found) (config string, err error) {
 	if s.Files.Submodules == volume.SubmodulesNone {
 		return "", nil
 	}
-	b := submoduleBuilder{clone: c, spec: s, rule: c.rule(s), top: co.Dir}
+	b := submoduleBuilder{clone: c, spec: s, rule: c.rule(s), top: co.Dir, like: like}
 	defer b.release()
 	return b.build(ctx, parent{found: found, url: s.URL, gitDir: ".git"})
 }
@@ -64,6 +64,7 @@ type submoduleBuilder struct {
 	spec  Spec   // of the volume
 	rule  guard.Rule
 	top   string // the tree
+	like  layers // of another tree, which has the times of files that are the same
 	seen  atomic.Int32
 
 	mu       sync.Mutex
@@ -195,6 +196,7 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 		Dir: filepath.Join(b.top, path), GitDir: filepath.Join(b.top, gitDir), UID: b.spec.UID, GID: b.spec.GID,
 		NoLFS: b.spec.Files.NoLFS, Submodules: b.spec.Files.Submodules == volume.SubmodulesRecursive,
 	}
+	co.Like = b.like.reference(path, gitDir)
 	found, err := b.clone.m.Git.Checkout(ctx, co)
 	if err != nil {
 		return err
@@ -229,7 +231,7 @@ func (c *Clone) buildModuleFrom(store meta.Store, b *layerBuilder, top, path, gi
 	if err := c.buildGitDir(b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store); err != nil {
 		return err
 	}
-	toGitDir, err := filepath.Rel(path, gitDir)
+	link, err := gitFile(path, gitDir)
 	if err != nil {
 		return err
 	}
@@ -237,7 +239,7 @@ func (c *Clone) buildModuleFrom(store meta.Store, b *layerBuilder, top, path, gi
 	if err != nil {
 		return err
 	}
-	b.file(filepath.Join(top, path, ".git"), []byte("gitdir: "+toGitDir+"\n"))
+	b.file(filepath.Join(top, path, ".git"), []byte(link))
 	config := "[core]\n\tworktree = " + quoteConfig(toPath) + "\n"
 	// git makes the remote's branch before it detaches HEAD.
 	refs, err := git.Refs(c.storeDir(sub.spec.History.Name()))

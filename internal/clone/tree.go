@@ -59,8 +59,13 @@ func (c *Clone) fillTree(ctx context.Context, s Spec, l *meta.Layer, root, dir s
 			return err
 		}
 	}
-	l.TracksCache, l.Modules, err = c.buildTree(ctx, s, l.Commit, dir)
-	return err
+	for _, t := range c.sameShape(l) {
+		if c.holdTree(t) {
+			defer c.letGo(c.trees, t.Chain...)
+			return c.buildTree(ctx, s, l, c.trees.paths(t.Chain), dir)
+		}
+	}
+	return c.buildTree(ctx, s, l, nil, dir)
 }
 
 // noCommit says why the store has no commit of this ID, or not its tree.
@@ -83,28 +88,31 @@ func (c *Clone) noCommit(ctx context.Context, s Spec, id string) error {
 	return git.Damaged(dir, fmt.Errorf("object %s is gone", id))
 }
 
-// buildTree checks a commit out into dir, an empty directory.
-func (c *Clone) buildTree(ctx context.Context, s Spec, commit, dir string) (tracksCache bool, modules string, err error) {
+// buildTree checks l's commit out into dir, an empty directory. Files that are the
+// same in another tree of the shape, like, have the times that they have there.
+func (c *Clone) buildTree(ctx context.Context, s Spec, l *meta.Layer, like layers, dir string) error {
 	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {
-		return false, "", err
+		return err
 	}
 	for _, d := range []string{dir, filepath.Join(dir, ".git")} {
 		if err := os.Chown(d, int(s.UID), int(s.GID)); err != nil {
-			return false, "", err
+			return err
 		}
 	}
-	co := c.checkoutOf(s, commit, dir)
+	co := c.checkoutOf(s, l.Commit, dir)
+	co.Like = like.reference("", ".git")
 	found, err := c.m.Git.Checkout(ctx, co)
 	if err != nil {
-		return false, "", err
+		return err
 	}
 	failpoint.Hit("clone/tree/checked-out")
-	c.warnUnencoded(commit, found)
+	c.warnUnencoded(l.Commit, found)
 	if err := c.fillLFS(ctx, s, c.rule(s), co, found); err != nil {
-		return false, "", err
+		return err
 	}
-	modules, err = c.buildSubmodules(ctx, s, co, found)
-	return found.Tracked, modules, err
+	l.TracksCache = found.Tracked
+	l.Modules, err = c.buildSubmodules(ctx, s, co, like, found)
+	return err
 }
 
 // warnUnencoded logs which files of a commit git has not written in the encoding that

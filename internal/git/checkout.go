@@ -23,6 +23,9 @@ type Checkout struct {
 	Dir      string // belongs to UID and GID, and so will all that is written
 	GitDir   string // an empty directory that belongs to them too; empty: Dir/.git
 	UID, GID uint32
+	// Like is where a file that is the same has the time that it gets. Only
+	// Git.Checkout uses it.
+	Like Reference
 
 	Tracks     string // a name: Found.Tracked says whether the commit has it
 	NoLFS      bool   // pointers of git-lfs are not looked for

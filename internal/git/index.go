@@ -49,6 +49,8 @@ const indexMemory = 3
 // those of the largest repositories that are not one company's everything.
 const maxIndex = 256 << 20
 
+var errCutShort = errors.New("the index is cut short")
+
 // Index is the index of a checkout, in memory: what it is of, and which of its
 // files were written. It is not safe for concurrent use.
 type Index struct {
@@ -76,6 +78,26 @@ func (e indexEntry) id() []byte { return e.raw[indexStat:e.head] }
 func (e indexEntry) flags() uint16 { return binary.BigEndian.Uint16(e.raw[e.head:]) }
 
 func (e indexEntry) mode() uint32 { return binary.BigEndian.Uint32(e.raw[24:]) }
+
+// mtime returns the modification time, in nanoseconds since 1970; 0: not known.
+func (e indexEntry) mtime() int64 {
+	return int64(binary.BigEndian.Uint32(e.raw[8:]))*1e9 + int64(binary.BigEndian.Uint32(e.raw[12:]))
+}
+
+// size returns the low bits of the size that the file has.
+func (e indexEntry) size() uint32 { return binary.BigEndian.Uint32(e.raw[36:]) }
+
+// take copies time and size of another entry, for Settle.
+func (e indexEntry) take(of indexEntry) {
+	copy(e.raw[8:16], of.raw[8:16])
+	copy(e.raw[36:40], of.raw[36:40])
+}
+
+// forget undoes take.
+func (e indexEntry) forget() {
+	clear(e.raw[8:16])
+	clear(e.raw[36:40])
+}
 
 // isSubmodule reports whether it is a submodule's commit.
 func (e indexEntry) isSubmodule() bool { return e.mode()&modeMask == modeSubmodule }
@@ -158,34 +180,44 @@ func parseIndex(data []byte, idSize int) (*Index, error) {
 	at, end := indexHeader, len(data)-idSize
 	ix := &Index{entries: make([]indexEntry, 0, min(int(n), len(data)/(indexStat+idSize)))}
 	for range n {
-		name := at + indexStat + idSize + 2
-		if name > end {
-			return nil, errors.New("the index is cut short")
+		e, ok := entryAt(data[:end], at, idSize)
+		if !ok {
+			return nil, errCutShort
 		}
-		skip := false
-		if binary.BigEndian.Uint16(data[name-2:])&flagExtended != 0 {
-			if name += 2; name > end {
-				return nil, errors.New("the index is cut short")
-			}
-			skip = binary.BigEndian.Uint16(data[name-2:])&flagSkipTree != 0
-		}
-		length := bytes.IndexByte(data[name:end], 0)
-		next := at + (name-at+length+8)&^7
-		if length < 0 || next > end {
-			return nil, errors.New("the index is cut short")
-		}
-		ix.entries = append(ix.entries, indexEntry{
-			raw: data[at:next:next], name: unsafe.String(&data[name], length), head: uint8(indexStat + idSize), skip: skip,
-		})
-		at = next
+		ix.entries = append(ix.entries, e)
+		at += len(e.raw)
 	}
 	return ix, ix.parseExtensions(data[at:end], idSize)
+}
+
+// entryAt returns the entry that begins at an offset; ok is false if it does not end
+// within data. It keeps data.
+func entryAt(data []byte, at, idSize int) (e indexEntry, ok bool) {
+	name := at + indexStat + idSize + 2
+	if name > len(data) {
+		return e, false
+	}
+	skip := false
+	if binary.BigEndian.Uint16(data[name-2:])&flagExtended != 0 {
+		if name += 2; name > len(data) {
+			return e, false
+		}
+		skip = binary.BigEndian.Uint16(data[name-2:])&flagSkipTree != 0
+	}
+	length := bytes.IndexByte(data[name:], 0)
+	next := at + (name-at+length+8)&^7
+	if length < 0 || next > len(data) {
+		return e, false
+	}
+	return indexEntry{
+		raw: data[at:next:next], name: unsafe.String(&data[name], length), head: uint8(indexStat + idSize), skip: skip,
+	}, true
 }
 
 func (ix *Index) parseExtensions(data []byte, idSize int) (err error) {
 	for len(data) > 0 {
 		if len(data) < 8 || uint64(len(data)-8) < uint64(binary.BigEndian.Uint32(data[4:])) {
-			return errors.New("the index is cut short")
+			return errCutShort
 		}
 		name, size := string(data[:4]), int(binary.BigEndian.Uint32(data[4:]))
 		switch {
@@ -265,9 +297,9 @@ const (
 	clockTick = 20 * time.Millisecond
 )
 
-// Settle sets the times of those files two seconds back that the checkout has
-// written in the current second, and writes the index, with what lstat says of all
-// that were written.
+// Settle gives the files that the checkout has written the times that their entries
+// have already, sets those two seconds back that are of the current second then, and
+// writes the index, with what lstat says of all that were written.
 //
 // No file of a tree may carry the current second: git compares whole seconds, so
 // a same-size edit in the second of the checkout would be invisible to git
@@ -309,8 +341,16 @@ func (e indexEntry) settle(dir int, now time.Time) error {
 	if err := unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("fstatat %q: %w", e.name, err)
 	}
-	if st.Mtim.Sec >= now.Add(-clockTick).Unix() {
+	current := now.Add(-clockTick).Unix()
+	taken := e.mtime()
+	// One that is not in the past is of a clock that was wrong: git and make need one
+	// that is.
+	take := taken != 0 && taken/int64(time.Second) < current
+	if take || st.Mtim.Sec >= current {
 		t := unix.NsecToTimespec(now.Add(-setBack).UnixNano())
+		if take {
+			t = unix.NsecToTimespec(taken)
+		}
 		if err := unix.UtimesNanoAt(dir, e.name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return fmt.Errorf("utimensat %q: %w", e.name, err)
 		}

@@ -109,6 +109,9 @@ func (g *Git) runOnce(ctx context.Context, c Checkout, j job) (answer, error) {
 	if j.Storage != "" {
 		read = append(read, string(j.Storage))
 	}
+	if j.Do == doCheckout {
+		read = append(read, c.Like.paths()...)
+	}
 	run := &jobRun{checkout: c}
 	_, err = g.run(ctx, command{
 		op: "check out " + c.Commit, heavy: true, large: j.Large,

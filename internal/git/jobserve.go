@@ -110,6 +110,9 @@ func (g *Git) do(ctx context.Context, j job) (f Found, err error) {
 	if f, err = g.find(ctx, ix); err != nil {
 		return f, err
 	}
+	if j.Do == doCheckout && c.Like.Index != "" {
+		ix.takeTimes(f.Pointers)
+	}
 	return f, ix.Settle()
 }
 

@@ -62,6 +62,8 @@ type job struct {
 	Cone               []octets
 	Whole              bool // there is no cone
 	UID, GID           uint32
+	LikeIndex          octets
+	LikeDirs           []octets
 	Tracks             octets
 	NoLFS, Submodules  bool
 
@@ -78,6 +80,10 @@ func (j job) of(g *Git, c Checkout) job {
 	for _, dir := range c.Cone {
 		j.Cone = append(j.Cone, octets(dir))
 	}
+	j.LikeIndex = octets(c.Like.Index)
+	for _, dir := range c.Like.Dirs {
+		j.LikeDirs = append(j.LikeDirs, octets(dir))
+	}
 	j.Tracks, j.NoLFS, j.Submodules = octets(c.Tracks), c.NoLFS, c.Submodules
 	return j
 }
@@ -85,7 +91,10 @@ func (j job) of(g *Git, c Checkout) job {
 func (j job) checkout() Checkout {
 	c := Checkout{
 		Store: string(j.Store), Dir: string(j.Dir), GitDir: string(j.GitDir), Commit: j.Commit, UID: j.UID, GID: j.GID,
-		Tracks: string(j.Tracks), NoLFS: j.NoLFS, Submodules: j.Submodules,
+		Like: Reference{Index: string(j.LikeIndex)}, Tracks: string(j.Tracks), NoLFS: j.NoLFS, Submodules: j.Submodules,
+	}
+	for _, dir := range j.LikeDirs {
+		c.Like.Dirs = append(c.Like.Dirs, string(dir))
 	}
 	if !j.Whole {
 		c.Cone = Cone{}

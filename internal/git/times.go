@@ -1,0 +1,210 @@
+package git
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// Reference is another checkout of the same repository, by the same uid, with the same
+// cone and NoLFS. Nothing changes it while it is used. The zero value is none.
+type Reference struct {
+	Index string
+	Dirs  []string // what the checkout's directory is made of, the topmost layer first
+}
+
+func (r Reference) paths() []string {
+	if r.Index == "" {
+		return nil
+	}
+	return append([]string{r.Index}, r.Dirs...)
+}
+
+// takeTimes gives the entries of files that are the same in the reference the times
+// that they have there, for Settle: so make and others do not take every file of a tree
+// that was checked out whole for a new one.
+//
+// A file is the same if its mode and object ID are, and no .gitattributes that may say
+// how it is written has changed. Where one has, its bytes are compared: that costs
+// less than to write them did. The pointers of git-lfs are filled later: where one has
+// changed, they have their own times.
+//
+// A reference that can't be read is no error: all files have their own times then.
+func (ix *Index) takeTimes(pointers []LFSPointer) {
+	changed, err := ix.match()
+	if err != nil {
+		for _, e := range ix.entries {
+			e.forget()
+		}
+		return
+	}
+	sizes := make(map[string]int64, len(pointers))
+	for _, p := range pointers {
+		sizes[p.Path] = p.Size
+	}
+	var compare []indexEntry
+	for _, e := range ix.entries {
+		if e.mtime() == 0 {
+			continue
+		}
+		size, isPointer := sizes[e.name]
+		reached := e.isRegular() && reaches(changed, e.name)
+		switch {
+		case isPointer && (reached || e.size() != uint32(size)):
+			e.forget()
+		case reached && !isPointer:
+			compare = append(compare, e)
+		}
+	}
+	ix.compare(compare)
+}
+
+// match gives the entries that are in the index of the reference, with the same mode
+// and object ID, the time and size of there. It returns the directories whose
+// .gitattributes are not the same.
+func (ix *Index) match() (changed map[string]bool, err error) {
+	data, unmap, err := mapFile(ix.checkout.Like.Index)
+	if err != nil {
+		return nil, err
+	}
+	defer unmap()
+	idSize := ix.checkout.newHash().Size()
+	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
+		return nil, errors.New("not an index")
+	}
+	changed = make(map[string]bool)
+	note := func(e indexEntry) {
+		if path.Base(e.name) == attributesFile {
+			changed[strings.Clone(path.Dir(e.name))] = true
+		}
+	}
+	rest, at := ix.entries, indexHeader
+	for range binary.BigEndian.Uint32(data[8:]) {
+		other, ok := entryAt(data[:len(data)-idSize], at, idSize)
+		if !ok {
+			return nil, errCutShort
+		}
+		at += len(other.raw)
+		for len(rest) > 0 && rest[0].name < other.name {
+			note(rest[0])
+			rest = rest[1:]
+		}
+		if len(rest) == 0 || rest[0].name != other.name {
+			note(other)
+			continue
+		}
+		e := rest[0]
+		rest = rest[1:]
+		if e.mode() != other.mode() || !bytes.Equal(e.id(), other.id()) || e.skip != other.skip {
+			note(e)
+		} else if e.isFile() {
+			e.take(other)
+		}
+	}
+	for _, e := range rest {
+		note(e)
+	}
+	return changed, nil
+}
+
+// mapFile maps a file into memory, for it may be as large as an index of our own, of
+// which there is one in memory already.
+func mapFile(name string) (data []byte, unmap func() error, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if info.Size() == 0 || info.Size() > maxIndex {
+		return nil, nil, errors.New("not an index")
+	}
+	data, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	return data, func() error { return unix.Munmap(data) }, err
+}
+
+// reaches reports whether a file is in one of the directories, or below it.
+func reaches(dirs map[string]bool, name string) bool {
+	for len(dirs) > 0 && name != "." {
+		if name = path.Dir(name); dirs[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// compare has those of the entries forget their times whose files are not the same as
+// in the reference.
+func (ix *Index) compare(entries []indexEntry) {
+	var g errgroup.Group
+	workers := max(1, min(runtime.NumCPU(), 8))
+	for w := range workers {
+		g.Go(func() error {
+			var a, b [64 << 10]byte
+			for i := w; i < len(entries); i += workers {
+				if e := entries[i]; !ix.same(e, a[:], b[:]) {
+					e.forget()
+				}
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // there is none
+}
+
+// same reports whether the file of an entry, which has the time and size that the one
+// of the reference has, is the same as that. It uses a and b, which are of one length.
+func (ix *Index) same(e indexEntry, a, b []byte) bool {
+	f, err := os.Open(filepath.Join(ix.checkout.Dir, e.name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || uint32(info.Size()) != e.size() {
+		return false
+	}
+	other, err := ix.checkout.Like.open(e.name)
+	if err != nil {
+		return false
+	}
+	defer other.Close()
+	was, err := other.Stat()
+	if err != nil || was.Size() != info.Size() || was.ModTime().UnixNano() != e.mtime() {
+		return false
+	}
+	for {
+		n, err := io.ReadFull(f, a)
+		m, otherErr := io.ReadFull(other, b)
+		if n != m || !bytes.Equal(a[:n], b[:m]) || err != otherErr {
+			return false
+		}
+		if err != nil {
+			return err == io.EOF || err == io.ErrUnexpectedEOF
+		}
+	}
+}
+
+// open opens a file that is in the reference's index: it is in the topmost layer that
+// has one of that name.
+func (r Reference) open(name string) (f *os.File, err error) {
+	err = os.ErrNotExist
+	for _, dir := range r.Dirs {
+		if f, err = os.Open(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	return f, err
+}

@@ -1,0 +1,88 @@
+package clone
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// TestSubmodulesKeepTimes: so do files of a submodule, unless another one has its
+// place; and nothing is held afterwards.
+func TestSubmodulesKeepTimes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"sub", "other"} {
+		if _, err := gitserver.Commit(w.server.Path("r"), name, gitserver.Change{Path: "same", Content: "same\n"}, gitserver.Change{Path: "moved", Content: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Submodules are branches of the repository itself.
+	commit := func(modules string, paths map[string]string) {
+		t.Helper()
+		if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: ".gitmodules", Content: modules}); err != nil {
+			t.Fatal(err)
+		}
+		w.remote("read-tree", "main")
+		for path, branch := range paths {
+			w.remote("update-index", "--add", "--cacheinfo", "160000,"+w.remote("rev-parse", branch)+","+path)
+		}
+		w.remote("update-ref", "refs/heads/main", w.remote("commit-tree", "-p", "main", "-m", "m", w.remote("write-tree")))
+	}
+	section := func(name, path string) string {
+		return "[submodule \"" + name + "\"]\n\tpath = " + path + "\n\turl = ./\n"
+	}
+	s := w.spec("ref", "main", "submodules", "true")
+	c := w.clone(s)
+	build := func() meta.Layer {
+		t.Helper()
+		w.advance(time.Minute)
+		co := w.prepare(s)
+		co.Release()
+		return co.Tree
+	}
+	modified := func(l meta.Layer, name string) time.Time {
+		t.Helper()
+		info, err := os.Lstat(filepath.Join(c.trees.path(l.ID), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.ModTime()
+	}
+	commit(section("one", "a")+section("two", "b"), map[string]string{"a": "sub", "b": "sub"})
+	first := build()
+	if names := names(t, filepath.Join(c.trees.path(first.ID), ".git/modules")); len(names) != 2 {
+		t.Fatalf("submodules %q, want two", names)
+	}
+	w.remote("update-ref", "refs/heads/keep", "main") // and its tree stays
+	hold := w.prepare(w.spec("ref", "keep", "submodules", "true"))
+	commit(section("one", "a")+section("two", "b"), map[string]string{"a": "other"})
+	second := build()
+	for name, same := range map[string]bool{"README.md": true, "a/same": true, "a/moved": false, "b/same": true, "b/moved": true} {
+		if got := modified(second, name).Equal(modified(first, name)); got != same {
+			t.Errorf("%s has the same time: %v, want %v", name, got, same)
+		}
+	}
+	// The repositories change places.
+	hold.Release()
+	hold = w.prepare(s)
+	defer hold.Release()
+	commit(section("one", "b")+section("two", "a"), nil)
+	third := build()
+	for name, same := range map[string]bool{"README.md": true, "a/same": false, "b/same": false} {
+		if got := modified(third, name).Equal(modified(second, name)); got != same {
+			t.Errorf("with other names %s has the same time: %v, want %v", name, got, same)
+		}
+	}
+	w.idle(c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, n := range c.trees.users {
+		if id != second.ID || n != 1 {
+			t.Errorf("%d users of tree %s", n, id)
+		}
+	}
+}

@@ -338,24 +338,29 @@ func (ix *Index) Settle() error {
 // settle notes what lstat says of the entry's file, which is older than now then.
 func (e indexEntry) settle(dir int, now time.Time) error {
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fmt.Errorf("fstatat %q: %w", e.name, err)
+	stat := func() error {
+		if err := unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("fstatat %q: %w", e.name, err)
+		}
+		return nil
 	}
 	current := now.Add(-clockTick).Unix()
-	taken := e.mtime()
-	// One that is not in the past is of a clock that was wrong: git and make need one
-	// that is.
-	take := taken != 0 && taken/int64(time.Second) < current
-	if take || st.Mtim.Sec >= current {
-		t := unix.NsecToTimespec(now.Add(-setBack).UnixNano())
-		if take {
-			t = unix.NsecToTimespec(taken)
+	to := e.mtime()
+	// One that is not in the past is of a clock that was wrong.
+	has := to != 0 && to/int64(time.Second) < current
+	if !has {
+		to = now.Add(-setBack).UnixNano()
+		if err := stat(); err != nil {
+			return err
 		}
+	}
+	if has || st.Mtim.Sec >= current {
+		t := unix.NsecToTimespec(to)
 		if err := unix.UtimesNanoAt(dir, e.name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return fmt.Errorf("utimensat %q: %w", e.name, err)
 		}
-		if err := unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return fmt.Errorf("fstatat %q: %w", e.name, err)
+		if err := stat(); err != nil {
+			return err
 		}
 	}
 	// gitformat-index; what is larger than its field is cut off there too.

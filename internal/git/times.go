@@ -51,21 +51,26 @@ func (ix *Index) takeTimes(pointers []LFSPointer) {
 	for _, p := range pointers {
 		sizes[p.Path] = p.Size
 	}
-	var compare []indexEntry
-	for _, e := range ix.entries {
-		if e.mtime() == 0 {
-			continue
-		}
-		size, isPointer := sizes[e.name]
-		reached := e.isRegular() && reaches(changed, e.name)
-		switch {
-		case isPointer && (reached || e.size() != uint32(size)):
-			e.forget()
-		case reached && !isPointer:
-			compare = append(compare, e)
-		}
+	var g errgroup.Group
+	workers := max(1, min(runtime.NumCPU(), 8))
+	for w := range workers {
+		g.Go(func() error {
+			var a, b [64 << 10]byte
+			for i := w; i < len(ix.entries); i += workers {
+				e := ix.entries[i]
+				if e.mtime() == 0 {
+					continue
+				}
+				size, isPointer := sizes[e.name]
+				mayDiffer := e.isRegular() && reaches(changed, e.name)
+				if isPointer && (mayDiffer || e.size() != uint32(size)) || !isPointer && mayDiffer && !ix.same(e, a[:], b[:]) {
+					e.forget()
+				}
+			}
+			return nil
+		})
 	}
-	ix.compare(compare)
+	_ = g.Wait() // there is no error
 }
 
 // match gives the entries that are in the index of the reference, with the same mode
@@ -143,25 +148,6 @@ func reaches(dirs map[string]bool, name string) bool {
 		}
 	}
 	return false
-}
-
-// compare has those of the entries forget their times whose files are not the same as
-// in the reference.
-func (ix *Index) compare(entries []indexEntry) {
-	var g errgroup.Group
-	workers := max(1, min(runtime.NumCPU(), 8))
-	for w := range workers {
-		g.Go(func() error {
-			var a, b [64 << 10]byte
-			for i := w; i < len(entries); i += workers {
-				if e := entries[i]; !ix.same(e, a[:], b[:]) {
-					e.forget()
-				}
-			}
-			return nil
-		})
-	}
-	_ = g.Wait() // there is none
 }
 
 // same reports whether the file of an entry, which has the time and size that the one

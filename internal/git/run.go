@@ -1,0 +1,230 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// run executes c and returns its stdout. When ctx ends first, the whole process
+// group is asked to end, then killed; either way nothing of it is left when run
+// returns.
+func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
+	ctx, done, err := g.schedule(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	r := g.execution(ctx, c)
+	defer r.close()
+	if c.talk != nil {
+		if err := r.converse(); err != nil {
+			return nil, err
+		}
+	}
+	err = confined(r.cmd, confinement{
+		inherited: g.confined, abi: g.landlock, root: g.root, read: c.read, write: c.write, limits: r.limits,
+	})
+	return r.result(err)
+}
+
+// execution is a command that is being executed.
+type execution struct {
+	command
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	cmd    *exec.Cmd
+	limits limits
+	stdout *limited
+	stderr *tail
+	alarm  *alarm // nil where nobody watches for silence
+	gate   *gate
+	in     *os.File // of dialog
+	dialog *talk    // nil for most
+}
+
+// execution prepares the execution of a command.
+func (g *Git) execution(ctx context.Context, c command) *execution {
+	r := &execution{command: c, limits: g.limitsOf(ctx, c), stdout: &limited{max: maxStdout}, stderr: &tail{max: maxStderr}}
+	if c.job != nil {
+		r.stdout.max = maxJobAnswer
+	}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	if c.silence > 0 {
+		r.alarm = &alarm{timer: time.AfterFunc(c.silence, func() { r.cancel(silentError(c.silence)) }), after: c.silence}
+	}
+	program, args, config := g.invocation(c)
+	r.cmd = exec.CommandContext(r.ctx, program, args...)
+	r.cmd.Env = append(g.environment(c), configEnv(config)...)
+	r.cmd.Dir = c.dir
+	r.cmd.ExtraFiles = c.files
+	r.gate = &gate{ctx: r.ctx, scheduler: g.scheduler, cmd: r.cmd, silence: r.alarm}
+	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = strings.NewReader(c.stdin), r.stdout, r.listeners()
+	if c.stdout != nil {
+		r.cmd.Stdout = c.stdout
+	}
+	r.cmd.WaitDelay = stopGrace
+	if g.confined { // in our process group, as who we are
+		r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
+		return r
+	}
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid:    true,
+		Pdeathsig:  syscall.SIGKILL,
+		Chroot:     g.root,
+		Credential: &syscall.Credential{Uid: c.uid, Gid: c.gid},
+	}
+	r.cmd.Cancel = func() error { return terminate(r.cmd) }
+	return r
+}
+
+// listeners returns what takes the standard error of the command.
+func (r *execution) listeners() io.Writer {
+	list := []io.Writer{r.stderr}
+	if r.fetches {
+		list = append(list, &lines{f: r.gate.line})
+	}
+	if r.command.stderr != nil {
+		list = append(list, &lines{f: r.command.stderr})
+	}
+	if r.alarm != nil {
+		list = append(list, r.alarm)
+	}
+	return io.MultiWriter(list...)
+}
+
+// converse connects a command that is asked over its standard input.
+func (r *execution) converse() error {
+	in, ours, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	r.in, r.dialog = in, r.talk(ours)
+	r.cmd.Stdin, r.cmd.Stdout = in, r.dialog
+	_, err = ours.WriteString(stateless)
+	return err
+}
+
+// close ends what belongs to an execution.
+func (r *execution) close() {
+	if r.dialog != nil {
+		r.dialog.end()
+		r.in.Close()
+	}
+	r.gate.end()
+	if r.alarm != nil {
+		r.alarm.pause()
+	}
+	r.cancel(nil)
+}
+
+// result returns the output of a command that has ended with err, or what its failure
+// means.
+func (r *execution) result(err error) ([]byte, error) {
+	switch {
+	case r.dialog == nil:
+	case r.dialog.err != nil:
+		return nil, r.dialog.err
+	case r.dialog.state == talkFallback:
+		return nil, nil // the helper ends with an error then
+	}
+	if err == nil && r.stdout.cut {
+		err = fmt.Errorf("more than %d bytes of output", r.stdout.max)
+	}
+	words := r.stderr.String()
+	if r.job != nil {
+		words, err = r.job.judge(r.stdout.buf.Bytes(), err)
+	}
+	if err == nil {
+		return r.stdout.buf.Bytes(), nil
+	}
+	cause := context.Cause(r.ctx)
+	failure := newError(r.op, r.url, words, cmp.Or(cause, err), filled(r.write, wrote(r.cmd)))
+	if cause == nil {
+		failure.explainLimit(r.limits, r.cmd.ProcessState)
+	}
+	if failure.Kind == KindOther && full(r.write) {
+		failure.Kind = KindNoSpace // git does not always say why it can't write
+	}
+	return nil, failure
+}
+
+// runRemote executes c, which talks to the remote's URL, with what it takes to be
+// let in there; c.url is set here, and c.args gets the URL through withURL.
+func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(url string) []string) (out []byte, err error) {
+	kind := work.Fetch
+	if c.question {
+		kind = work.Question
+	}
+	ctx, done, err := g.scheduleRemote(ctx, kind, c.op, r.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	err = retry(ctx, func() error {
+		return g.follow(ctx, r, func(url string) error {
+			out, err = g.runAt(ctx, r, url, c, withURL(url))
+			return err
+		})
+	})
+	return out, err
+}
+
+func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args []string) ([]byte, error) {
+	auth, err := r.auth(url)
+	if err != nil {
+		return nil, &Error{Op: c.op, URL: url, Kind: KindCredential, Err: err}
+	}
+	c.url, c.args = url, args
+	c.uid, c.gid = g.uid, g.gid
+	c.remote = true
+	c.env = slices.Concat(c.env, g.proxies)
+	pinned, err := pinConfig(url, r.Pin)
+	if err != nil {
+		return nil, err
+	}
+	// An empty helper takes away those that any configuration may have named.
+	config := append([]string{"credential.helper", ""}, pinned...)
+	if isHTTP(url) {
+		c.silence = 0 // curl watches the bytes themselves
+	}
+	if g.caBundle != "" {
+		config = append(config, "http.sslCAInfo", g.caBundle)
+		c.read = append([]string{g.caBundle}, c.read...)
+	}
+	switch {
+	case isSSH(url):
+		session, err := g.newSSHSession(auth)
+		if err != nil {
+			return nil, err
+		}
+		defer session.Close()
+		c.env = append(c.env, "GIT_SSH_COMMAND="+session.command()+pinSSH(url, r.Pin), "GIT_SSH_VARIANT=ssh")
+		c.read = append([]string{session.dir}, c.read...)
+	case auth != nil && (auth.Password != "" || auth.Bearer != ""):
+		more, pipe, err := httpAuth(url, auth)
+		if err != nil {
+			return nil, err
+		}
+		defer pipe.Close()
+		config = append(config, more...)
+		c.files = []*os.File{pipe}
+	}
+	c.config = config
+	out, err := g.run(ctx, c)
+	g.explain(ctx, r, url, auth, err)
+	if err != nil && c.cleanup != nil {
+		err = joinNotNil(err, c.cleanup())
+	}
+	return out, err
+}

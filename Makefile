@@ -21,7 +21,7 @@ test: needs plugin ## all tests: units, integration (as root), end to end in an 
 # The test's own program prints as it goes; "go test" would keep it to itself when all is well.
 test-hostile: needs plugin ## attack the plugin, a line for each case: its control and its verdict (as root)
 	@go test -c -o build/hostile.test ./tests/hostile
-	@cd tests/hostile && ../../build/hostile.test -test.timeout 20m
+	@cd tests/hostile && ../../build/hostile.test -test.timeout 20m -exact
 
 test-remotes: needs ## what a user is told when a remote, or the disk, misbehaves: one line per fault (as root)
 	@go test -C tests/remotes -count=1 -timeout 10m

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -74,7 +75,8 @@ func (g *Git) checkOut(ctx context.Context, c Checkout, large bool) (ix *Index, 
 		case err != nil:
 			return nil, err
 		case size > largeIndex:
-			return nil, errLarge
+			// Now, because the job may wait for its turn as a large one for long.
+			return nil, cmp.Or(writeOutFile(filepath.Join(c.gitDir(), IndexFile)), errLarge)
 		}
 	}
 	if ix, err = c.readIndex(IndexFile); err != nil {

@@ -273,7 +273,7 @@ func (ix *Index) write() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(ix.encode(f), f.Close())
+	return errors.Join(ix.encode(&steadyFile{File: f}), f.Close())
 }
 
 // Tracks reports whether the commit of a checkout has a file of that name, or

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,11 +23,26 @@ const (
 	mostMax    = 10
 )
 
+// exact says that these hold as they are, as make test-hostile has it. Among other tests there is room for what else the
+// machine does.
+var exact = flag.Bool("exact", false, "hold the victim's figures to their limits, and not to twice as much")
+
+// room is the factor of the limits that the victim is held to.
+func room() float64 {
+	if *exact {
+		return 1
+	}
+	return 2
+}
+
 const (
 	// quietTime is how long the victim is measured alone before each attack, and after it. The median is that of both,
 	// for what else the machine does changes; the maximum is that of all that was measured alone so far, for the longest
 	// of a few seconds says little.
 	quietTime = 2 * time.Second
+	// firstTime is how long the victim is measured alone before the first attack: as long as beside the longest, for the
+	// longest of a few mounts is no measure for the longest of many.
+	firstTime = 30 * time.Second
 	mountWait = 7 * time.Second
 	// attackTime is how long it is measured beside an attack at least; longer than mountWait, so that also what goes on
 	// after the attackers have got their answer is seen.
@@ -129,7 +145,11 @@ func (r *resources) make(ctx context.Context, a siege.Attack) (o outcome, err er
 	if err != nil {
 		return o, err
 	}
-	if o.quiet, o.quietCold, err = r.alone(a); err != nil {
+	quiet := quietTime
+	if r.longest == 0 {
+		quiet = firstTime
+	}
+	if o.quiet, o.quietCold, err = r.alone(a, quiet); err != nil {
 		return o, fmt.Errorf("the victim alone: %w", err)
 	}
 	p := r.plugin
@@ -158,7 +178,7 @@ func (r *resources) make(ctx context.Context, a siege.Attack) (o outcome, err er
 	o.left = p.AwaitEnd(afterwards, siege.Attacked)
 	o.clean, o.got, o.peak, o.kills = time.Since(ended), assault.Got(), p.PeakRSS(), p.Kills()-kills
 	if o.left == nil && o.victim == nil {
-		warm, cold, err := r.alone(a)
+		warm, cold, err := r.alone(a, quietTime)
 		if err != nil {
 			return o, fmt.Errorf("the victim alone, afterwards: %w", err)
 		}
@@ -234,9 +254,9 @@ func (r *resources) closePlugin() error {
 	return err
 }
 
-// alone measures the victim without an attack: the cold mounts beside the warm ones, as beside an attack.
-func (r *resources) alone(a siege.Attack) (warm, cold siege.Sample, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), quietTime)
+// alone measures the victim for a time without an attack: the cold mounts beside the warm ones, as beside an attack.
+func (r *resources) alone(a siege.Attack, long time.Duration) (warm, cold siege.Sample, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
 	return r.measure(ctx, a)
 }
@@ -259,10 +279,10 @@ func compare(what string, quietMedian, quietMax time.Duration, attacked siege.Sa
 	switch {
 	case len(attacked) == 0:
 		err = errors.New("nothing was mounted")
-	case median > mostMedian:
-		err = fmt.Errorf("the median is %.1f times the quiet one, want %d at most", median, mostMedian)
-	case most > mostMax:
-		err = fmt.Errorf("the maximum is %.1f times the quiet one, want %d at most", most, mostMax)
+	case median > mostMedian*room():
+		err = fmt.Errorf("the median is %.1f times the quiet one, want %.0f at most", median, mostMedian*room())
+	case most > mostMax*room():
+		err = fmt.Errorf("the maximum is %.1f times the quiet one, want %.0f at most", most, mostMax*room())
 	}
 	return fmt.Sprintf("%s p50 %s max %s", what, siege.Beside(quietMedian, attacked.P50()), siege.Beside(quietMax, attacked.Max())), err
 }

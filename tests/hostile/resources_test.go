@@ -23,11 +23,11 @@ const (
 	mostMax    = 10
 )
 
-// exact says that these hold as they are, as make test-hostile has it. Among other tests there is room for what else the
-// machine does.
-var exact = flag.Bool("exact", false, "hold the victim's figures to their limits, and not to twice as much")
+// exact says that these hold as they are, as make test-hostile has it. Among other tests the median may be twice as much,
+// and the maximum is only shown: one mount that the machine holds up says nothing of the plugin.
+var exact = flag.Bool("exact", false, "hold the victim's figures to their limits")
 
-// room is the factor of the limits that the victim is held to.
+// room is the factor of the limit that the median is held to.
 func room() float64 {
 	if *exact {
 		return 1
@@ -281,8 +281,8 @@ func compare(what string, quietMedian, quietMax time.Duration, attacked siege.Sa
 		err = errors.New("nothing was mounted")
 	case median > mostMedian*room():
 		err = fmt.Errorf("the median is %.1f times the quiet one, want %.0f at most", median, mostMedian*room())
-	case most > mostMax*room():
-		err = fmt.Errorf("the maximum is %.1f times the quiet one, want %.0f at most", most, mostMax*room())
+	case *exact && most > mostMax:
+		err = fmt.Errorf("the maximum is %.1f times the quiet one, want %d at most", most, mostMax)
 	}
 	return fmt.Sprintf("%s p50 %s max %s", what, siege.Beside(quietMedian, attacked.P50()), siege.Beside(quietMax, attacked.Max())), err
 }

@@ -233,7 +233,7 @@ func (r *resources) needPlugin() error {
 	r.runs++
 	p, err := shipped.Start(shipped.Config{
 		Program: cmp.Or(os.Getenv("HELMDECK_REPOS"), "../../build/helmdeck-repos"), Filesystem: "../../build/plugin/rootfs",
-		Dir: filepath.Join(scratch, fmt.Sprint("siege", r.runs)), Bytes: 64 << 30, Files: 6_000_000, Memory: siegeMemory, Env: resourceSettings(),
+		Dir: filepath.Join(scratch, fmt.Sprint("siege", r.runs)), Memory: siegeMemory, Env: resourceSettings(),
 	})
 	if err != nil {
 		return err

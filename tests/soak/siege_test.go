@@ -128,7 +128,7 @@ func (b *besieged) prepare() {
 		b.repos = append(b.repos, r)
 	}
 	b.plugin, err = shipped.Start(shipped.Config{
-		Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "p"), Bytes: 64 << 30, Files: 8_000_000, Memory: 3 << 30,
+		Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "p"), Memory: 3 << 30,
 		Env: []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", limit), fmt.Sprint("FETCH_TIMEOUT=", limit), "MIN_FREE=5%", "DISCARD_TTL=1m"},
 	})
 	if err != nil {

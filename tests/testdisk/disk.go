@@ -3,6 +3,7 @@ package testdisk
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,10 +45,23 @@ func newDisk(dir string, bytes int64, options string, mkfs []string) error {
 	return nil
 }
 
+// Directory makes dir, and a shared mount of it: a part of the disk that it is on, for Eject like a disk.
+func Directory(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, command := range [][]string{{"mount", "--bind", dir, dir}, {"mount", "--make-shared", dir}} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
+		}
+	}
+	return nil
+}
+
 // unmountWait is how long the kernel may take to give up a filesystem whose users have ended.
 const unmountWait = 2 * time.Minute
 
-// Eject unmounts what is mounted below dir, and then dir, and deletes the image. That dir stays in use is an error: a
+// Eject unmounts what is mounted below dir, and then dir, and deletes the image if it has one. That dir stays in use is an error: a
 // process or a mount was left behind somewhere.
 func Eject(dir string) error {
 	errs := []error{DetachBelow(dir)}
@@ -58,7 +72,10 @@ func Eject(dir string) error {
 	if err != nil {
 		errs = append(errs, fmt.Errorf("unmount %s: %w", dir, err), unix.Unmount(dir, unix.MNT_DETACH))
 	}
-	return errors.Join(append(errs, os.Remove(dir+".img"))...)
+	if err := os.Remove(dir + ".img"); !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // DetachBelow unmounts what is mounted below dir, but not at it.

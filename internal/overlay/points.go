@@ -1,0 +1,200 @@
+package overlay
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// pointsOptions bound the tmpfs of the mount points. Directories take inodes and no
+// blocks: there are more inodes than a mount namespace may have mounts
+// (fs.mount-max, 100,000).
+const pointsOptions = "size=64k,nr_inodes=131072,mode=0700"
+
+// errNoPoints says that no tmpfs is mounted where the mount points should be.
+var errNoPoints = errors.New("no tmpfs is mounted there")
+
+// pointsMu keeps two callers from mounting one tmpfs over another.
+var pointsMu sync.Mutex
+
+// MountPoints mounts a tmpfs at dir, which it makes, unless there is one. Only mount
+// points belong in it: in a mount namespace that does not see the tmpfs the path of a
+// mount point does not exist, so that nobody takes an empty directory for the mount.
+func MountPoints(dir string) error {
+	pointsMu.Lock()
+	defer pointsMu.Unlock()
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	fd, err := openPoints(dir)
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if !errors.Is(err, errNoPoints) {
+		return err
+	}
+	const flags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
+	if err := unix.Mount("helmdeck-repos", dir, "tmpfs", flags, pointsOptions); err != nil {
+		return fmt.Errorf("mount a tmpfs at %q: %w", dir, err)
+	}
+	return nil
+}
+
+// MakePoint makes the directory name in the tmpfs at dir, which it mounts if there is
+// none. It never makes one in the directory under the tmpfs. A mount point that
+// exists is not an error.
+func MakePoint(dir, name string) error {
+	if err := MountPoints(dir); err != nil {
+		return err
+	}
+	fd, err := openPoints(dir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Mkdirat(fd, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make the mount point %q in %q: %w", name, dir, err)
+	}
+	return nil
+}
+
+// openPoints opens the root of the tmpfs at dir. The descriptor keeps the tmpfs, and
+// with it what Unmounted waits for: it is to be closed at once.
+func openPoints(dir string) (int, error) {
+	fd, err := openDir(dir)
+	if err != nil {
+		return -1, err
+	}
+	mounted, err := isMountRoot(fd)
+	var st unix.Statfs_t
+	if err == nil {
+		err = unix.Fstatfs(fd, &st)
+	}
+	switch {
+	case err != nil:
+	case !mounted:
+		err = errNoPoints
+	case st.Type != unix.TMPFS_MAGIC:
+		err = errors.New("something else than the plugin's tmpfs is mounted there: unmount it")
+	default:
+		return fd, nil
+	}
+	unix.Close(fd)
+	return -1, fmt.Errorf("mount points in %q: %w", dir, err)
+}
+
+// Shared reports whether what is mounted in the tmpfs at dir reaches a mount
+// namespace besides this one; it does not when there is no such tmpfs. It asks with a
+// mount: the kernel copies that to each peer of the tmpfs, and a mount that is made a
+// slave has a peer as its master, or none if there is none.
+func Shared(dir string) (bool, error) {
+	shared, err := sharedPoints(dir)
+	if errors.Is(err, errNoPoints) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask whether mounts in %q reach another mount namespace: %w", dir, err)
+	}
+	return shared, nil
+}
+
+func sharedPoints(dir string) (bool, error) {
+	at, remove, err := scratchPoint(dir)
+	if err != nil {
+		return false, err
+	}
+	defer remove()
+	mnt, err := emptyMount()
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(mnt)
+	if err := attach(mnt, at); err != nil {
+		return false, err
+	}
+	defer unix.Unmount(procPath(mnt), unix.MNT_DETACH)
+	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_SLAVE}); err != nil {
+		return false, fmt.Errorf("mount_setattr: %w", err)
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(mnt, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
+		return false, fmt.Errorf("statx: %w", err)
+	}
+	infos, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		found := uint64(m.ID) == st.Mnt_id
+		return !found, found
+	})
+	// No longer in the mount table: the tmpfs was unmounted meanwhile.
+	return len(infos) == 1 && strings.Contains(infos[0].Optional, "master:"), err
+}
+
+// emptyMount makes a mount of a new filesystem, attached nowhere. A bind of the tmpfs
+// would be a peer of the tmpfs itself.
+func emptyMount() (int, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("fsopen tmpfs: %w", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, fmt.Errorf("create a tmpfs: %w", err)
+	}
+	mnt, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("fsmount: %w", err)
+	}
+	return mnt, nil
+}
+
+// scratchPoint makes and opens a mount point of a name of its own.
+func scratchPoint(dir string) (at int, remove func(), err error) {
+	points, err := openPoints(dir)
+	if err != nil {
+		return -1, nil, err
+	}
+	name := ".probe-" + rand.Text()
+	if err := unix.Mkdirat(points, name, 0o700); err != nil {
+		unix.Close(points)
+		return -1, nil, fmt.Errorf("make a mount point in %q: %w", dir, err)
+	}
+	at, err = unix.Openat(points, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	remove = func() {
+		unix.Close(at)
+		_ = unix.Unlinkat(points, name, unix.AT_REMOVEDIR)
+		unix.Close(points)
+	}
+	if err != nil {
+		remove()
+		return -1, nil, fmt.Errorf("open %q: %w", filepath.Join(dir, name), err)
+	}
+	return at, remove, nil
+}
+
+// Unmounted returns a channel that is closed when the filesystem at dir is mounted in
+// no mount namespace any more, or when stop was called.
+func Unmounted(dir string) (gone <-chan struct{}, stop func() error, err error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch %q: %w", dir, err)
+	}
+	f := os.NewFile(uintptr(fd), "inotify")
+	// IN_UNMOUNT comes unasked, but a mask must not be empty.
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE_SELF|unix.IN_ONLYDIR); err != nil {
+		f.Close()
+		return nil, nil, fmt.Errorf("watch %q: %w", dir, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = f.Read(make([]byte, 4096)) // the first event is the end, and so is stop
+	}()
+	return ended, f.Close, nil
+}

@@ -36,6 +36,9 @@ type Config struct {
 	// Warnings says what an operator should know of a volume and its clone's size,
 	// from memory. Nil says nothing.
 	Warnings func(volume, cloneKey string) []string
+	// Reached says why a mount that was made now would reach no container. Nil: it
+	// does.
+	Reached func() error
 }
 
 // Driver holds the volumes. It is safe for concurrent use.

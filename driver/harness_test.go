@@ -175,7 +175,7 @@ func (w *world) left(below ...string) []string {
 			w.t.Fatal(err)
 		}
 	}
-	points, err := overlay.Mounts(w.Root)
+	points, err := testdir.Mounts(w.Root)
 	if err != nil {
 		w.t.Fatal(err)
 	}

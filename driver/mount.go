@@ -55,13 +55,18 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 		return "", err
 	}
 	defer release()
-	rec, ok, err := d.Workspaces.Retain(name, id)
+	rec, ok, err := d.Workspaces.Retain(ctx, name, id)
 	made := false
 	if err == nil && !ok {
 		rec, made, err = d.mount(ctx, h, id)
 	}
 	if err == nil && ctx.Err() != nil {
 		err = errors.Join(errHungUp, d.takeBack(name, id, made))
+	}
+	if err == nil && d.Reached != nil {
+		if err = d.Reached(); err != nil {
+			err = errors.Join(err, d.takeBack(name, id, made))
+		}
 	}
 	now := d.Now()
 	if ctx.Err() != nil {

@@ -109,7 +109,7 @@ func TestRestoreRefused(t *testing.T) {
 	}{
 		{"unknown", map[string]string{"restore": "0123456789abcdef"}, []string{`no discard "0123456789abcdef"`, "/v1/discards"}},
 		{"no ID", map[string]string{"restore": "../../x"}, []string{"restore", "16 hex digits"}},
-		{"not ended", map[string]string{"restore": filepath.Base(filepath.Dir(live))}, []string{"no discard"}},
+		{"not ended", map[string]string{"restore": filepath.Base(live)}, []string{"no discard"}},
 		{"another subject", map[string]string{"restore": id, "subject": "other"}, []string{"subject", `"other" is not that of the discard`, "s"}},
 		{"the default subject", map[string]string{"restore": id, "subject": "default"}, []string{"subject", "is not that of the discard"}},
 		{"another repository", map[string]string{"restore": id, "repo": w.server.URL("x"), "subject": "s"}, []string{"repo", "is not that of the discard", url}},

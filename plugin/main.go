@@ -43,6 +43,9 @@ type places struct {
 	now                      func() time.Time // nil: the machine's
 	// idle has the janitor do nothing but what it is asked for.
 	idle bool
+	// managed says that an engine runs this process as a managed plugin: it is in a
+	// mount namespace of its own, and the engine starts it anew when it ends.
+	managed bool
 }
 
 func (p places) clock() func() time.Time {
@@ -60,17 +63,33 @@ func main() {
 	flag.StringVar(&at.git, "git", "/usr/bin/git", "the git `program`")
 	flag.UintVar(&at.fetchUID, "fetch-uid", fetchUID, "the `uid`, and gid, that fetches and owns the stores; ssh wants one of /etc/passwd")
 	flag.DurationVar(&at.askTimeout, "ask-timeout", 0, "how long a remote may take to say where a ref stands")
+	flag.BoolVar(&at.managed, "managed", false, "the engine runs this as a managed plugin, and starts it anew when it ends")
 	flag.DurationVar(&at.stallTimeout, "stall-timeout", 0, "how long a remote may be silent in a fetch")
 	flag.Parse()
 	log := logrus.New()
 	log.SetOutput(os.Stdout) // the engine logs stderr as errors
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := run(ctx, at, log)
-	stop()
 	if err != nil {
 		log.WithError(err).Error("stopped")
+		if at.managed && !errors.Is(err, errAnew) {
+			awaitDisable(ctx, log)
+		}
+	}
+	stop()
+	if err != nil {
 		os.Exit(1)
 	}
+}
+
+// awaitDisable waits for the engine's SIGTERM after a start that failed, as with a
+// wrong setting. The engine would start a process that ends anew for some ten seconds,
+// and an enable after the setting was corrected would meet one of these.
+func awaitDisable(ctx context.Context, log *logrus.Logger) {
+	if ctx.Err() == nil {
+		log.Info("waiting for the engine to disable the plugin; correct what is wrong, then enable it")
+	}
+	<-ctx.Done()
 }
 
 // run serves until ctx ends. It leaves workspaces mounted: containers go on
@@ -114,6 +133,10 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
+	mounts, err := newReach(at, log, reserve)
+	if err != nil {
+		return err
+	}
 	log.WithFields(logrus.Fields{
 		"volatile": features.Volatile, "metacopy": features.Metacopy, "git": runner.Confinement(),
 	}).Info("starting")
@@ -144,7 +167,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	defer clones.Close()
 	workspaces, err := workspace.NewManager(workspace.Config{
 		Root: at.data, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: at.clock(),
-		DiscardTTL: set.limits.DiscardTTL, MaxLeases: set.limits.subjectMaxLeases,
+		DiscardTTL: set.limits.DiscardTTL, MaxLeases: set.limits.subjectMaxLeases, Doubt: at.managed,
 	}, state)
 	if err != nil {
 		return err
@@ -152,13 +175,14 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	volumes, err := driver.New(driver.Config{
 		Root: at.data, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: at.clock(),
 		MountWait: set.mountWait, Defaults: set.defaults, Schemes: set.schemes,
-		Warnings: warningsOf(keeper),
+		Warnings: warningsOf(keeper), Reached: mounts.check,
 	}, state)
 	if err != nil {
 		return err
 	}
 	clones.Background(bin.Run)
 	clones.Background(workspaces.Meter)
+	clones.Background(workspaces.Verify)
 	clones.Background(trim)
 	clones.Background(func(ctx context.Context) {
 		sweep(ctx, log, workspaces, clones, volumes, goods)
@@ -166,7 +190,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if !at.idle {
 		clones.Background(keeper.Run)
 	}
-	return serve(ctx, log, map[string]http.Handler{
+	return serve(ctx, log, mounts.lost, map[string]http.Handler{
 		at.socket: driver.Handler(volumes),
 		filepath.Join(filepath.Dir(at.socket), adminSocket): admin.Handler(admin.Config{
 			Credentials: credentials, Discards: workspaces, Janitor: keeper, Log: log,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 func (p *process) list() []string {
@@ -47,7 +48,7 @@ func read(t *testing.T, path string) string {
 
 func mounts(t *testing.T, dir string) []overlay.Point {
 	t.Helper()
-	points, err := overlay.Mounts(dir)
+	points, err := testdir.Mounts(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +102,11 @@ func TestMountsVanished(t *testing.T) {
 	p.create("v", map[string]string{"repo": s.URL("sample")})
 	dir := p.mount("v", "1")
 	p.stop()
-	for _, m := range mounts(t, data) {
-		release, err := overlay.Detach(m.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := release(); err != nil {
-			t.Fatal(err)
-		}
+	own, err := filepath.Glob(filepath.Join(p.at.data, "clones/*/*/workspaces", filepath.Base(dir)))
+	if err != nil || len(own) != 1 {
+		t.Fatalf("the workspace's directory: %q, %v", own, err)
 	}
+	testdir.Unmount(t, data)
 	t.Setenv("LOG_LEVEL", "debug")
 	p = start(t, data)
 	p.unmount("v", "1")
@@ -117,7 +114,7 @@ func TestMountsVanished(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	p.waitFor("trash: deleted map[entry:workspace-")
-	if _, err := os.Stat(filepath.Dir(dir)); !os.IsNotExist(err) {
+	if _, err := os.Stat(own[0]); !os.IsNotExist(err) {
 		t.Errorf("the workspace's directory: %v", err)
 	}
 	p.mount("v", "1")

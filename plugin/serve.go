@@ -18,9 +18,10 @@ import (
 // adminSocket lies beside the engine's, where root on the host can reach it.
 const adminSocket = "admin.sock"
 
-// serve answers on the sockets until ctx ends, and then lets the answers that are
-// under way be written.
-func serve(ctx context.Context, log *logrus.Logger, handlers map[string]http.Handler) error {
+// serve answers on the sockets until ctx ends, or lost is closed, and then lets the
+// answers that are under way be written. An error is one of errAnew, but for a socket
+// that can't be made.
+func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handlers map[string]http.Handler) error {
 	listeners := make(map[string]net.Listener)
 	defer func() {
 		for _, l := range listeners {
@@ -45,24 +46,28 @@ func serve(ctx context.Context, log *logrus.Logger, handlers map[string]http.Han
 	for socket, l := range listeners {
 		s := &http.Server{Handler: handlers[socket], ReadHeaderTimeout: 10 * time.Second}
 		servers = append(servers, s)
-		go func() { failed <- fmt.Errorf("serve %s: %w", socket, s.Serve(l)) }()
+		go func() { failed <- fmt.Errorf("serve %s: %w: %w", socket, s.Serve(l), errAnew) }()
 	}
 	log.WithField("sockets", slices.Sorted(maps.Keys(handlers))).Info("listening")
+	var err error
+	limit := 3 * time.Second // the engine waits 10 s after TERM
 	select {
 	case err := <-failed:
 		return err
+	case <-lost:
+		// Mounts that wait for a clone would get the same answer.
+		err, limit = errUnreached, time.Second
 	case <-ctx.Done():
 	}
 	log.Info("stopping: workspaces stay mounted")
-	// The engine waits 10 s after TERM.
-	wait, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	wait, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for _, s := range servers {
 		if err := s.Shutdown(wait); err != nil {
 			log.WithError(err).Warn("stopping: requests were cut off")
 		}
 	}
-	return nil
+	return err
 }
 
 // listen makes a socket that only root can connect to. One that is there is of a

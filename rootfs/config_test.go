@@ -25,7 +25,7 @@ func TestConfig(t *testing.T) {
 	}
 
 	for _, tc := range []struct{ field, got, want string }{
-		{"entrypoint", strings.Join(config.Entrypoint, " "), "/usr/bin/helmdeck-repos"},
+		{"entrypoint", strings.Join(config.Entrypoint, " "), "/usr/bin/helmdeck-repos -managed"},
 		{"network", config.Network.Type, "host"},
 		{"socket", config.Interface.Socket, "repos.sock"},
 		{"propagatedMount", config.PropagatedMount, "/data"},

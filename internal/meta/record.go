@@ -168,6 +168,9 @@ type Workspace struct {
 	// Orphan is set when its overlay was gone while leases held it: containers that
 	// outlived a disabled plugin or a killed engine may still use it.
 	Orphan bool `json:"orphan,omitempty"`
+	// Lost are the mount IDs of the leases that a private workspace has lost: their
+	// containers may still use it.
+	Lost []string `json:"lost,omitempty"`
 	// NoCache says why it was mounted again without the cache that its volume asks
 	// for; empty if it has it.
 	NoCache string `json:"no_cache,omitempty"`

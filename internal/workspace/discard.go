@@ -57,7 +57,7 @@ func (m *Manager) discard(ctx context.Context, w *workspace) error {
 	}
 	failpoint.Hit("workspace/discard/synced")
 	rec, err := m.change(w, func(rec *meta.Workspace) {
-		rec.State, rec.Orphan, rec.Changed, rec.Size = meta.Discarded, false, nil, meta.Measured{}
+		rec.State, rec.Orphan, rec.Lost, rec.Changed, rec.Size = meta.Discarded, false, nil, nil, meta.Measured{}
 	}, nil)
 	failpoint.Hit("workspace/discard/recorded")
 	if err != nil {

@@ -5,10 +5,11 @@
 //	  manifest.json   the record, for a database that was lost
 //	  upper/          what the container writes
 //	  work/           the kernel's
-//	  tree/           the mount point
 //	  probe/          scratch for asking the kernel whether upper is in use
 //	clones/<subject>/<repo hash>/cache/<uid>/
 //	                  the dependency caches, bound at .git/hdcache
+//	mnt/              a tmpfs
+//	  <id>/           where a workspace is mounted
 //
 // A workspace is in one of three states:
 //

@@ -14,7 +14,6 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -394,7 +393,7 @@ func TestEnd(t *testing.T) {
 		t.Errorf("%d calls, want 2", calls)
 	}
 	reaped(t, w)
-	if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 || len(w.workspaces()) > 0 {
+	if points, err := testdir.Mounts(w.root); err != nil || len(points) > 0 || len(w.workspaces()) > 0 {
 		t.Errorf("left: %v, %v, %q", points, err, w.workspaces())
 	}
 }

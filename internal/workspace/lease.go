@@ -2,6 +2,8 @@ package workspace
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -14,24 +16,45 @@ import (
 
 // Retain counts one more Mount of a lease that is there already, as `docker cp`
 // on a running container makes it. ok is false when there is none, or when what it
-// leased is no longer mounted: then Join or Open is to give it another workspace.
-func (m *Manager) Retain(volume, leaseID string) (rec meta.Workspace, ok bool, err error) {
-	m.mu.Lock()
-	w, ok := m.leases[lease{volume, leaseID}]
-	m.mu.Unlock()
-	if !ok {
-		return meta.Workspace{}, false, nil
-	}
-	rec = m.record(w)
-	mounted, err := overlay.Mounted(m.Mountpoint(rec))
-	if err == nil && !mounted && isPrivate(rec) { // Join does it for the others, under their lock
-		err = m.lose(w)
-	}
-	if err != nil || !mounted {
+// leased is no longer mounted, or no container has it any more: then Join or Open is
+// to give it another workspace. But while the container of a private workspace that
+// has lost this lease still has it, that is the error.
+func (m *Manager) Retain(ctx context.Context, volume, leaseID string) (rec meta.Workspace, ok bool, err error) {
+	l := lease{volume, leaseID}
+	if err := m.verify(ctx, l); err != nil {
 		return meta.Workspace{}, false, err
 	}
-	rec, err = m.change(w, func(rec *meta.Workspace) { rec.Leases[leaseID]++ }, nil)
-	return rec, true, err
+	if w := m.leased(l); w != nil {
+		rec = m.record(w)
+		mounted, err := overlay.Mounted(m.Mountpoint(rec))
+		if err == nil && !mounted && isPrivate(rec) { // Join does it for the others, under their lock
+			err = m.lose(w)
+		}
+		if err == nil && mounted {
+			rec, err = m.change(w, func(rec *meta.Workspace) {
+				if ok = rec.Leases[leaseID] > 0; ok { // nobody has ended it meanwhile
+					rec.Leases[leaseID]++
+				}
+			}, nil)
+		}
+		if err != nil || ok {
+			return rec, ok, err
+		}
+	}
+	m.mu.Lock()
+	orphan := m.orphans[l]
+	m.mu.Unlock()
+	if orphan == nil {
+		return meta.Workspace{}, false, nil
+	}
+	return meta.Workspace{}, false, m.waitFree(ctx, m.record(orphan))
+}
+
+// leased returns the workspace of a lease; nil if there is none.
+func (m *Manager) leased(l lease) *workspace {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leases[l]
 }
 
 // lost takes from the record of a live workspace the leases that it had while it
@@ -39,6 +62,9 @@ func (m *Manager) Retain(volume, leaseID string) (rec meta.Workspace, ok bool, e
 // will get it again. It has ended, unless its volume keeps it.
 func lost(rec *meta.Workspace, kept bool, now time.Time) {
 	rec.Orphan = rec.Mode == string(volume.ModeShared) && len(rec.Leases) > 0
+	if isPrivate(*rec) {
+		rec.Lost = slices.Sorted(maps.Keys(rec.Leases))
+	}
 	rec.Leases = nil
 	if !kept {
 		rec.State, rec.EndedAt = meta.Ended, now
@@ -79,11 +105,14 @@ func (m *Manager) Release(name, leaseID string) error {
 	}
 	rec := m.record(w)
 	if len(rec.Leases) > 1 || rec.Leases[leaseID] > 1 || isKept(rec) {
-		_, err := m.change(w, func(rec *meta.Workspace) {
+		rec, err := m.change(w, func(rec *meta.Workspace) {
 			if rec.Leases[leaseID]--; rec.Leases[leaseID] <= 0 {
 				delete(rec.Leases, leaseID)
 			}
 		}, nil)
+		if err == nil && m.onlyInherited(rec) {
+			m.Clones.Background(func(ctx context.Context) { m.verifyLater(ctx, w, m.HeldWait) })
+		}
 		return err
 	}
 	return m.end(w, nil)

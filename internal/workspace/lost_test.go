@@ -64,7 +64,7 @@ func TestFailedRelease(t *testing.T) {
 				}
 			}
 			mend()
-			rec, ok, err := w.m.Retain("v", "1")
+			rec, ok, err := w.m.Retain(t.Context(), "v", "1")
 			if err != nil || !ok || rec.ID != made.ID {
 				t.Fatalf("Retain: %+v, %v, %v", rec, ok, err)
 			}
@@ -124,7 +124,7 @@ func TestMountVanished(t *testing.T) {
 			made, dir := w.open("v", "1", "mode", mode)
 			write(t, filepath.Join(dir, "mine"), "x")
 			testdir.Unmount(t, w.root)
-			if rec, ok, err := w.m.Retain("v", "1"); ok || err != nil {
+			if rec, ok, err := w.m.Retain(t.Context(), "v", "1"); ok || err != nil {
 				t.Fatalf("Retain: %+v, %v, %v", rec, ok, err)
 			}
 			if mode != "private" {
@@ -190,7 +190,7 @@ func TestReaperDetaches(t *testing.T) {
 	}
 	w.m.reapSoon(ws, func() {})
 	reaped(t, w)
-	if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 || len(w.workspaces()) > 0 {
+	if points, err := testdir.Mounts(w.root); err != nil || len(points) > 0 || len(w.workspaces()) > 0 {
 		t.Errorf("left: %v, %v, %q", points, err, w.workspaces())
 	}
 }

@@ -20,7 +20,7 @@ import (
 // nothing after a crash of the machine.
 func (m *Manager) make(ctx context.Context, rec meta.Workspace, r Request) error {
 	dir := m.dir(rec)
-	for _, d := range []string{dir, filepath.Join(dir, "work"), filepath.Join(dir, "tree")} {
+	for _, d := range []string{dir, filepath.Join(dir, "work")} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return err
 		}
@@ -101,6 +101,9 @@ func (m *Manager) fillUpper(rec meta.Workspace, r Request) error {
 
 // mount mounts a workspace's overlay on its lower layers, topmost first.
 func (m *Manager) mount(rec meta.Workspace, lower []string) error {
+	if err := overlay.MakePoint(PointsDir(m.Root), rec.ID); err != nil {
+		return err
+	}
 	return overlay.Mount(overlay.Spec{
 		Source: "helmdeck-repos", Lower: lower,
 		Upper: m.upper(rec), Work: filepath.Join(m.dir(rec), "work"), Target: m.Mountpoint(rec),

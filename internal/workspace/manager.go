@@ -35,9 +35,13 @@ type Config struct {
 	DiscardTTL time.Duration
 	// MaxLeases is how many leases a subject may have at a time. Zero: any number.
 	MaxLeases int
-	// HeldWait is how long Join waits for a workspace that is still in use by a
-	// container without a lease. Zero is defaultHeldWait.
+	// HeldWait is how long Join and Retain wait for a workspace that is still in use
+	// by a container without a lease. Zero is defaultHeldWait.
 	HeldWait time.Duration
+	// Doubt says that the leases of an earlier process are believed only while a
+	// container has the workspace. It takes a Docker engine that gives containers
+	// mounts that receive what is mounted here: a managed plugin's.
+	Doubt bool
 }
 
 // Manager holds all workspaces. It is safe for concurrent use, except that calls
@@ -52,13 +56,18 @@ type Manager struct {
 	// records are held, by workspace, while its record changes.
 	records keylock.Locks[string]
 	reapMax time.Duration
+	holders func(target, points string) (int, error) // overlay.Holders, but in tests
 
 	mu sync.Mutex // never held over I/O
 	// all are the workspaces by ID, also those that Open is making.
 	all    map[string]*workspace
 	leases map[lease]*workspace
-	atWork map[lease]string // the subjects of Mounts at work
-	caches map[cache]turn
+	// inherited are, of the Mounts of leases, those that an earlier process answered.
+	inherited map[lease]inheritance
+	// orphans are private workspaces that have lost their lease, until they are free.
+	orphans map[lease]*workspace
+	atWork  map[lease]string // the subjects of Mounts at work
+	caches  map[cache]turn
 }
 
 // lease is one (volume, mount ID).
@@ -87,8 +96,13 @@ func (m *Manager) dir(rec meta.Workspace) string {
 
 func (m *Manager) upper(rec meta.Workspace) string { return filepath.Join(m.dir(rec), "upper") }
 
+// PointsDir is the directory of all mount points, in a tmpfs, below a data directory.
+func PointsDir(root string) string { return filepath.Join(root, "mnt") }
+
 // Mountpoint returns where a workspace is mounted.
-func (m *Manager) Mountpoint(rec meta.Workspace) string { return filepath.Join(m.dir(rec), "tree") }
+func (m *Manager) Mountpoint(rec meta.Workspace) string {
+	return filepath.Join(PointsDir(m.Root), rec.ID)
+}
 
 // MountedAt returns where a workspace is mounted; empty if it is not there any more.
 func (m *Manager) MountedAt(rec meta.Workspace) string {
@@ -107,20 +121,16 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	m := &Manager{
 		Config: c, reapMax: reapMax, all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[lease]string),
-		caches: make(map[cache]turn),
+		inherited: make(map[lease]inheritance), orphans: make(map[lease]*workspace), caches: make(map[cache]turn), holders: overlay.Holders,
 	}
 	m.Warm = warm.NewManager(warm.Config{
 		Root: c.Root, Boot: c.Clones.Boot, DB: c.DB, Trash: c.Trash, Log: c.Log, Now: c.Now, Background: c.Clones.Background, Use: c.Clones.Use, Sync: c.Clones.Sync,
 		Heavy: c.Clones.Heavy,
 	}, state)
 	c.Clones.Evicting = append(c.Clones.Evicting, m.Warm.Evicting)
-	points, err := overlay.Mounts(filepath.Join(c.Root, "clones"))
+	mounted, err := m.mounted()
 	if err != nil {
 		return nil, err
-	}
-	mounted := make(map[string]bool)
-	for _, p := range points {
-		mounted[p.Path] = true
 	}
 	kept := keptBy(state)
 	for id, rec := range state.Workspaces {
@@ -129,7 +139,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 			w.clone.Hold(rec.Chain, rec.GitLayer)
 		}
 		m.Warm.Hold(rec.Clone, rec.Warm)
-		if rec.State == meta.Live && !mounted[m.Mountpoint(rec)] {
+		if rec.State == meta.Live && !mounted[id] {
 			w.found = true
 			lost(&rec, kept[rec.Volume] == id, m.Now())
 		}
@@ -139,6 +149,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		}
 		m.all[id] = w
 		m.showLocked(w, rec)
+		m.inherit(rec)
 	}
 	return m, nil
 }
@@ -167,12 +178,36 @@ func keptBy(state meta.State) map[string]string {
 // showLocked gives a workspace another record, and its leases their places.
 func (m *Manager) showLocked(w *workspace, rec meta.Workspace) {
 	for id := range w.rec.Leases {
-		delete(m.leases, lease{w.rec.Volume, id})
+		l := lease{w.rec.Volume, id}
+		delete(m.leases, l)
+		if in, ok := m.inherited[l]; ok {
+			in.mounts = min(in.mounts, rec.Leases[id])
+			m.inherited[l] = in
+		}
+		if m.inherited[l].mounts == 0 {
+			delete(m.inherited, l)
+		}
 	}
+	m.dropLostLocked(w)
 	w.rec = rec
 	w.reaped = w.reaped && rec.State == meta.Ended
 	for id := range rec.Leases {
 		m.leases[lease{rec.Volume, id}] = w
+	}
+	for _, id := range rec.Lost {
+		l := lease{rec.Volume, id}
+		if o := m.orphans[l]; o == nil || o.rec.MountedAt.Before(rec.MountedAt) {
+			m.orphans[l] = w
+		}
+	}
+}
+
+// dropLostLocked takes the places of the leases that a workspace has lost.
+func (m *Manager) dropLostLocked(w *workspace) {
+	for _, id := range w.rec.Lost {
+		if l := (lease{w.rec.Volume, id}); m.orphans[l] == w {
+			delete(m.orphans, l)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func TestRebuildKept(t *testing.T) {
 	w.release("kept", "1")
 	shared, _ := w.open("shared", "1", "mode", "shared")
 	w.join("shared", "2")
-	if _, _, err := w.m.Retain("shared", "2"); err != nil {
+	if _, _, err := w.m.Retain(t.Context(), "shared", "2"); err != nil {
 		t.Fatal(err)
 	}
 	d := w.discard("v")

@@ -86,7 +86,7 @@ func TestMeter(t *testing.T) {
 	// upper is in the record.
 	write(".hdcache/npm/more", 1<<20)
 	size := w.size()
-	if _, _, err := w.m.Retain(rec.Volume, "a"); err != nil {
+	if _, _, err := w.m.Retain(t.Context(), rec.Volume, "a"); err != nil {
 		t.Fatal(err)
 	}
 	w.close()

@@ -97,10 +97,15 @@ func (m *Manager) unmake(rec meta.Workspace) error {
 	return nil
 }
 
-// detach takes a workspace's overlay out of the mount table, if it is there.
-// Tearing it down, which takes as long as it is dirty, is left to release.
+// detach takes a workspace's overlay out of the mount table, if it is there, and its
+// mount point away. Tearing the overlay down, which takes as long as it is dirty, is
+// left to release.
 func (m *Manager) detach(rec meta.Workspace) (release func(), err error) {
-	free, err := overlay.Detach(m.Mountpoint(rec))
+	point := m.Mountpoint(rec)
+	free, err := overlay.Detach(point)
+	if err == nil || errors.Is(err, overlay.ErrNotMounted) {
+		_ = os.Remove(point) // an empty directory that is left is nobody's
+	}
 	switch {
 	case errors.Is(err, overlay.ErrNotMounted) || errors.Is(err, os.ErrNotExist):
 		return func() {}, nil

@@ -151,6 +151,7 @@ func (m *Manager) remove(w *workspace) error {
 	failpoint.Hit("workspace/remove/renamed")
 	m.mu.Lock()
 	delete(m.all, w.id)
+	m.dropLostLocked(w)
 	m.mu.Unlock()
 	if w.clone != nil {
 		w.clone.Drop(rec.Chain, rec.GitLayer)

@@ -105,7 +105,7 @@ func TestCacheOptions(t *testing.T) {
 func TestLeasesAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if _, ok, err := w.m.Retain("v", "1"); ok || err != nil {
+	if _, ok, err := w.m.Retain(t.Context(), "v", "1"); ok || err != nil {
 		t.Errorf("Retain of an unknown lease: %v, %v", ok, err)
 	}
 	w.release("v", "1") // of an unknown lease
@@ -114,10 +114,10 @@ func TestLeasesAreCounted(t *testing.T) {
 	if rec.ID == other.ID || dir == otherDir {
 		t.Fatal("two leases share a workspace")
 	}
-	if _, ok, err := w.m.Retain("other", "1"); ok || err != nil {
+	if _, ok, err := w.m.Retain(t.Context(), "other", "1"); ok || err != nil {
 		t.Errorf("Retain for another volume: %v, %v", ok, err)
 	}
-	again, ok, err := w.m.Retain("v", "1")
+	again, ok, err := w.m.Retain(t.Context(), "v", "1")
 	if err != nil || !ok || again.ID != rec.ID || again.Leases["1"] != 2 {
 		t.Fatalf("Retain: %+v, %v, %v", again, ok, err)
 	}
@@ -141,10 +141,10 @@ func TestLeasesAreCounted(t *testing.T) {
 	if got := ids(); !slices.Equal(got, []string{other.ID}) {
 		t.Errorf("leased: %q, want the other one", got)
 	}
-	if got := entries(t, filepath.Dir(filepath.Dir(otherDir))); !slices.Contains(got, other.ID) {
+	if got := entries(t, filepath.Dir(w.m.dir(other))); !slices.Contains(got, other.ID) {
 		t.Errorf("workspaces %q", got)
 	}
-	if points, err := overlay.Mounts(w.root); err != nil || len(points) != 2 {
+	if points, err := testdir.Mounts(w.root); err != nil || len(points) != 2 {
 		t.Errorf("mounts %v, %v; want those of the other one", points, err)
 	}
 }
@@ -228,7 +228,7 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 			if got := w.workspaces(); len(got) > 0 {
 				t.Errorf("left: %q", got)
 			}
-			if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 {
+			if points, err := testdir.Mounts(w.root); err != nil || len(points) > 0 {
 				t.Errorf("mounts left: %v, %v", points, err)
 			}
 			if got := w.m.Leases("v"); len(got) > 0 || len(w.m.all) > 0 {
@@ -282,7 +282,7 @@ func TestBusyUpperIsKept(t *testing.T) {
 	for _, vanished := range []bool{false, true} {
 		w := newWorld(t)
 		rec, dir := w.open("v", "1")
-		upper := filepath.Join(filepath.Dir(dir), "upper")
+		upper := w.m.upper(rec)
 		if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +338,7 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rec, dir := w.open("v", "1")
-	if _, _, err := w.m.Retain("v", "1"); err != nil {
+	if _, _, err := w.m.Retain(t.Context(), "v", "1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o644); err != nil {
@@ -354,7 +354,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%q, %v", data, err)
 	}
 	w.release("v", "1")
-	if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 {
+	if points, err := testdir.Mounts(w.root); err != nil || len(points) > 0 {
 		t.Errorf("mounts left: %v, %v", points, err)
 	}
 	reaped(t, w)
@@ -381,7 +381,7 @@ func TestSweepWithoutRecords(t *testing.T) {
 	if got := w.workspaces(); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
-	if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 {
+	if points, err := testdir.Mounts(w.root); err != nil || len(points) > 0 {
 		t.Errorf("mounts left: %v, %v", points, err)
 	}
 }

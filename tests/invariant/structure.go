@@ -186,10 +186,12 @@ func (d *data) mounts() {
 		d.failf("%w", err)
 		return
 	}
-	delete(mounted, root)
+	for _, own := range []string{root, filepath.Join(root, "mnt")} { // the latter is a tmpfs
+		delete(mounted, own)
+	}
 	for id, w := range d.Workspaces {
 		dir := filepath.Join(root, "clones", w.Clone, "workspaces", id)
-		tree := filepath.Join(dir, "tree")
+		tree := filepath.Join(root, "mnt", id)
 		leased, kept := w.State == meta.Live && len(w.Leases) > 0, w.State == meta.Live && w.Mode == "keep"
 		switch n := mounted[tree]; {
 		case leased && n != 1, n > 1:

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/shipped"
 	"github.com/helmdeck/repos/tests/siege"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 const (
@@ -249,7 +249,7 @@ func (b *besieged) finishSiege() {
 		b.Errorf("left: %v", err)
 	}
 	if err := daemon.Poll(func() error {
-		points, err := overlay.Mounts(b.config.DataDir())
+		points, err := testdir.Mounts(b.config.DataDir())
 		for _, p := range points {
 			if p.Path != b.config.DataDir() {
 				err = errors.Join(err, fmt.Errorf("%s is mounted", p.Path))

@@ -184,7 +184,7 @@ func (s *soak) discarded(dir string) error {
 }
 
 // idOf returns the ID of a workspace, which is that of its discard.
-func idOf(dir string) string { return filepath.Base(filepath.Dir(dir)) }
+func idOf(dir string) string { return filepath.Base(dir) }
 
 // claim takes a discard for oneself.
 func (s *soak) claim(id string) (text string, ok bool) {

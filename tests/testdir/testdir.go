@@ -5,6 +5,7 @@ package testdir
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -59,6 +60,15 @@ func Unmount(t *testing.T, dir string) {
 			t.Error(err)
 		}
 	}
+}
+
+// Mounts lists what is mounted at a directory or below it, but for the tmpfs that a
+// plugin has for its mount points as long as its data directory is in use.
+func Mounts(dir string) ([]overlay.Point, error) {
+	points, err := overlay.Mounts(dir)
+	return slices.DeleteFunc(points, func(p overlay.Point) bool {
+		return p.Type == "tmpfs" && p.Source == "helmdeck-repos"
+	}), err
 }
 
 // Eventually polls until done says so, and fails the test after two minutes.

@@ -1,0 +1,214 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+// When the engine and the plugin are killed together, the next start finds all
+// overlays mounted and all leases in the records, and no Unmount will come for the
+// containers that the engine then ends. Nothing but the mounts tells that from the
+// death of the plugin alone: so a lease of an earlier process is believed only while
+// a container has the workspace (Config.Doubt).
+
+// inheritance is what of a lease an earlier process has given.
+type inheritance struct {
+	mounts int  // that it answered
+	asked  bool // a Mount was: the container lived
+}
+
+const (
+	// verifyWait is how long a Mount waits for the mounts of a container that the
+	// engine has just ended: they go a moment after it.
+	verifyWait  = 500 * time.Millisecond
+	verifyPause = 50 * time.Millisecond
+	// verifyFirst and verifyLast bound the waits, each three times as long as the one
+	// before, after which all that is inherited is looked at. An engine that starts
+	// may take minutes to end its containers (--stop-timeout).
+	verifyFirst = 10 * time.Second
+	verifyLast  = 15 * time.Minute
+)
+
+// inherit notes the leases of a record that was read at the start.
+func (m *Manager) inherit(rec meta.Workspace) {
+	if !m.Doubt {
+		return
+	}
+	for id, n := range rec.Leases {
+		m.inherited[lease{rec.Volume, id}] = inheritance{mounts: n}
+	}
+}
+
+// onlyInherited reports whether a workspace has leases, all of an earlier process.
+func (m *Manager) onlyInherited(rec meta.Workspace) bool {
+	own, inherited := m.ownLeases(rec)
+	return len(own) == 0 && len(inherited) > 0
+}
+
+// verify comes before a Mount of a lease is answered: if an earlier process gave the
+// lease, and no container has the workspace any more, it takes from the workspace all
+// that is inherited. Where the kernel can't tell, a workspace without another lease
+// loses this one and is unmounted: then it can tell whether the workspace is free.
+func (m *Manager) verify(ctx context.Context, l lease) error {
+	m.mu.Lock()
+	w := m.leases[l]
+	in, ok := m.inherited[l]
+	if ok {
+		m.inherited[l] = inheritance{in.mounts, true}
+	}
+	m.mu.Unlock()
+	if !ok || w == nil {
+		return nil
+	}
+	wait := verifyWait
+	if in.asked {
+		wait = 0
+	}
+	held, err := m.heldAfter(ctx, w, wait)
+	switch {
+	case errors.Is(err, overlay.ErrUnknown):
+		if len(m.record(w).Leases) > 1 {
+			return nil
+		}
+		return m.disown(w, true)
+	case errors.Is(err, overlay.ErrNotMounted), errors.Is(err, fs.ErrNotExist):
+		return nil // it has lost its leases
+	case err != nil || held:
+		return err
+	}
+	return m.disown(w, false)
+}
+
+// Verify takes from workspaces, a while after the start, what is inherited and no
+// container has, until nothing is left to ask, or ctx ends.
+func (m *Manager) Verify(ctx context.Context) {
+	for wait := verifyFirst; wait <= verifyLast; wait *= 3 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if !m.verifyAll(ctx) {
+			return
+		}
+	}
+}
+
+// verifyAll looks at all workspaces with something inherited, and reports whether
+// there were any.
+func (m *Manager) verifyAll(ctx context.Context) bool {
+	m.mu.Lock()
+	all := make(map[*workspace]bool)
+	for l := range m.inherited {
+		if w := m.leases[l]; w != nil {
+			all[w] = true
+		}
+	}
+	m.mu.Unlock()
+	for w := range all {
+		m.verifyLater(ctx, w, 0)
+	}
+	return len(all) > 0
+}
+
+// verifyLater is verify of all leases of a workspace, while no Mount waits.
+func (m *Manager) verifyLater(ctx context.Context, w *workspace, wait time.Duration) {
+	held, err := m.heldAfter(ctx, w, wait)
+	if err == nil && !held {
+		err = m.disown(w, false)
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, overlay.ErrUnknown) {
+		m.Log.WithError(err).WithField("workspace", w.id).Debug("ask whether a container has a workspace")
+	}
+}
+
+// heldAfter reports whether a container has a workspace that is mounted. It waits so
+// long for the answer no.
+func (m *Manager) heldAfter(ctx context.Context, w *workspace, wait time.Duration) (bool, error) {
+	for waited := time.Duration(0); ; waited += verifyPause {
+		n, err := m.holders(m.Mountpoint(m.record(w)), PointsDir(m.Root))
+		if err != nil || n == 0 || waited >= wait {
+			return n > 0, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-time.After(verifyPause):
+		}
+	}
+}
+
+// disown takes from a workspace what is inherited of its leases. One that has none
+// left then has ended, unless its volume keeps it; that one is unmounted if asked for.
+func (m *Manager) disown(w *workspace, unmount bool) error {
+	rec := m.record(w)
+	if !isPrivate(rec) { // so that nobody joins what is being left
+		unlock, err := m.volumes.Lock(context.Background(), rec.Volume)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	var gone []lease
+	rec, err := m.change(w, func(rec *meta.Workspace) {
+		var left map[string]int
+		if left, gone = m.ownLeases(*rec); len(left) > 0 {
+			rec.Leases = left
+		} else if len(gone) > 0 {
+			lost(rec, isKept(*rec), m.Now())
+		}
+	}, nil)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	m.mu.Lock()
+	for _, l := range gone {
+		delete(m.inherited, l)
+	}
+	m.mu.Unlock()
+	m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": len(gone)}).
+		Warn("no container has what an earlier start has mounted: these leases are lost")
+	ended := rec.State == meta.Ended
+	if len(rec.Leases) > 0 || !ended && !unmount {
+		return nil
+	}
+	release, err := m.detach(rec)
+	if !ended {
+		if err == nil {
+			release()
+		}
+		return err
+	}
+	if err != nil { // the reaper tries again
+		m.Log.WithError(err).WithField("workspace", rec.ID).Warn("detach a workspace that has ended")
+		release = func() {}
+	}
+	m.reapSoon(w, release)
+	return nil
+}
+
+// ownLeases returns what this process gave of a record's leases, and the leases of
+// which an earlier one gave something.
+func (m *Manager) ownLeases(rec meta.Workspace) (own map[string]int, inherited []lease) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own = make(map[string]int)
+	for id, n := range rec.Leases {
+		l := lease{rec.Volume, id}
+		earlier := m.inherited[l].mounts
+		if earlier > 0 {
+			inherited = append(inherited, l)
+		}
+		if n > earlier {
+			own[id] = n - earlier
+		}
+	}
+	return own, inherited
+}

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -90,6 +91,11 @@ func TestKillPlugin(t *testing.T) {
 	s.e.pluginPID(t, pid)
 	s.untouched(t)
 	s.whole(t)
+	for range 2 {
+		out := filepath.Join(t.TempDir(), "out")
+		s.e.docker(t, "cp", s.worker.id+":/w/dirty", out)
+		wantFile(t, out, "dirty\n")
+	}
 	s.untouched(t)
 	s.clean(t)
 }
@@ -136,7 +142,8 @@ func TestKillEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.e.pluginPID(t, 0)
-	s.e.reattach(t)
+	// The engine may have unmounted the plugin's mounts under it: then the first mounts say so.
+	s.e.right(t, "after the start", mount("busy"), portrait, s.plain)
 	// This engine ends the containers that it finds; where one lives on, its work must be there.
 	if s.worker.running(t) {
 		s.untouched(t)

@@ -99,7 +99,7 @@ func (e *engine) clones(t *testing.T, subject string) []string {
 // reclaimed waits until a subject has no mount, no workspace and no volume left, and deletes its discards; its clones stay.
 func (e *engine) reclaimed(t *testing.T, subject string) {
 	t.Helper()
-	e.unmounted(t, "clones", subject)
+	e.unmounted(t, subject)
 	client := e.admin(t)
 	eventually(t, "the workspaces of subject "+subject+" to go", func() error {
 		list, err := client.Discards(t.Context())
@@ -121,23 +121,4 @@ func (e *engine) reclaimed(t *testing.T, subject string) {
 func (e *engine) admin(t *testing.T) *admin.Client {
 	t.Helper()
 	return admin.Dial(fmt.Sprintf("/proc/%d/root/run/docker/plugins/admin.sock", e.pluginPID(t, 0)))
-}
-
-// reattach starts the plugin anew if the engine, when it came back after it was killed, has unmounted the propagated mount
-// under the plugin that it has just started: it handles the end of the old process late, with a recursive unmount. What the
-// new process mounts then reaches nobody, and it can't see that; an operator has to do the same. The host's mount table
-// tells the two apart: as long as the propagated mount is there, nothing is done and nothing is forgiven.
-func (e *engine) reattach(t *testing.T) {
-	t.Helper()
-	dir := e.Data()
-	mounts, err := dockerd.MountsBelow(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if slices.Contains(mounts, dir) {
-		return
-	}
-	t.Logf("the engine has unmounted %s under the running plugin: enabling it anew", dir)
-	e.docker(t, "plugin", "disable", "-f", pluginName)
-	e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
@@ -99,7 +100,7 @@ func (p *plugin) close() error {
 		}), p.Stop())
 	}
 	disk := filepath.Join(p.dir, "disk")
-	points, err := overlay.Mounts(disk)
+	points, err := testdir.Mounts(disk)
 	errs = append(errs, err)
 	for _, point := range points {
 		if point.Path != disk {

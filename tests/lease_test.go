@@ -1,0 +1,149 @@
+package tests
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// leases are those that `docker volume inspect` shows, each with its count.
+func (e *engine) leases(t *testing.T, volume string) []any {
+	t.Helper()
+	list, ok := e.status(t, volume)["leases"].([]any)
+	if !ok {
+		t.Fatalf("status of %s has no leases", volume)
+	}
+	return list
+}
+
+// killAll kills the engine and the plugin at once, as when the machine's service manager ends all that belongs to the engine.
+// Containers go on until the engine is there again.
+func (e *engine) killAll(t *testing.T) {
+	t.Helper()
+	pid := e.pluginPID(t, 0)
+	if err := e.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The engine and the plugin are killed together, and the engine starts containers again with their old mount IDs: a private
+// one gets a new workspace, and nothing of the time before is leased.
+func TestKillEngineAndPlugin(t *testing.T) {
+	t.Parallel()
+	e, r := own(t, nil), newRemote(t)
+	want := plain(t, r.url, "main")
+	again, gone := map[string]container{}, map[string]container{}
+	modes := []string{"private", "shared", "keep"}
+	for _, mode := range modes {
+		e.create(t, mode, "repo="+r.url, "ref=main", "mode="+mode, "subject=leases")
+		again[mode] = e.sleeper(t, mount(mode), "--restart", "always")
+		gone[mode] = e.sleeper(t, mount(mode))
+		again[mode].sh(t, work)
+	}
+	for round := range 2 {
+		e.killAll(t)
+		if err := e.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for _, mode := range modes {
+			what := fmt.Sprintf("round %d, %s", round, mode)
+			c := again[mode]
+			eventually(t, what+": the container to run again", func() error {
+				if !c.running(t) {
+					return fmt.Errorf("it does not")
+				}
+				return nil
+			})
+			if mode == "keep" {
+				if got := c.sh(t, proof); got != shown {
+					t.Errorf("%s: got %q, want %q", what, got, shown)
+				}
+			} else {
+				same(t, what, c.sh(t, portrait), want)
+				c.sh(t, work)
+			}
+			eventually(t, what+": the leases of containers that are gone", func() error {
+				if list := e.leases(t, mode); len(list) != 1 || list[0].(map[string]any)["mounts"] != 1.0 {
+					return fmt.Errorf("%v", list)
+				}
+				return nil
+			})
+			if gone[mode].running(t) {
+				t.Errorf("%s: the container without a restart policy runs", what)
+			}
+		}
+	}
+	for _, mode := range modes {
+		again[mode].remove(t)
+		gone[mode].remove(t)
+		if list := e.leases(t, mode); len(list) > 0 {
+			t.Errorf("%s: leases are left: %v", mode, list)
+		}
+		e.docker(t, "volume", "rm", mode)
+	}
+	e.reclaimed(t, "leases")
+	e.unmounted(t)
+	e.emptied(t, "trash")
+}
+
+// Where the containers outlive both, their leases do too.
+func TestKillEngineAndPluginLiveRestore(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "--live-restore")
+	s.e.killAll(t)
+	if err := s.e.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.e.pluginPID(t, 0)
+	if !s.worker.running(t) {
+		t.Fatal("the container did not live on")
+	}
+	s.untouched(t)
+	s.whole(t)
+	s.e.copiesOwn(t, s.worker)
+	s.clean(t)
+}
+
+// copiesOwn checks that docker cp on a worker gives its own file, or an error that says why not.
+func (e *engine) copiesOwn(t *testing.T, worker container) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	if _, err := e.Try("cp", worker.id+":/w/README.md", out); err != nil {
+		if !strings.Contains(err.Error(), "a container that outlived a disabled plugin") {
+			t.Errorf("docker cp: %v", err)
+		}
+		return
+	}
+	wantFile(t, out, "changed\n")
+}
+
+// After the plugin was disabled by force a running container's workspace is out of its reach: docker cp says so, in both
+// directions and each time, and nobody else's files change hands.
+func TestCopyAfterDisable(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.e.docker(t, "plugin", "disable", "--force", pluginName)
+	s.e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+	for range 2 {
+		for _, args := range [][]string{{"cp", s.worker.id + ":/w/README.md", "-"}, {"cp", "/etc/hostname", s.worker.id + ":/w/given"}} {
+			if said := s.e.refused(t, args...); !strings.Contains(said, "a container that outlived a disabled plugin") {
+				t.Errorf("docker %q says %s", args, said)
+			}
+		}
+	}
+	if list := s.e.leases(t, "busy"); len(list) > 0 {
+		t.Errorf("leases: %v", list)
+	}
+	s.untouched(t)
+	s.whole(t)
+	s.e.docker(t, "restart", "--time", "0", s.worker.id)
+	same(t, "restarted", s.worker.sh(t, portrait), s.plain)
+	s.worker.sh(t, work)
+	s.e.copiesOwn(t, s.worker)
+	s.clean(t)
+}

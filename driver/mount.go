@@ -22,6 +22,11 @@ var errPatience = errors.New("not done in time")
 // Mount gives a lease its workspace and returns where it is mounted. When ctx
 // ends, because the client hung up, the workspace is taken back; clone and fetch
 // go on.
+//
+// To a Mount of a lease that a container has already (docker cp) the engine takes an
+// error for the end of the container: it sends an Unmount and forgets the mount ID, and
+// the next docker cp would come with a new one and get a new workspace. So a workspace
+// that is out of reach is answered with a path that the engine does not find.
 func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string, err error) {
 	began := d.Now()
 	ctx = work.WithOwner(ctx, work.Owner{Name: fmt.Sprintf("a mount of volume %q", name), Urgent: true})
@@ -55,17 +60,22 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 		return "", err
 	}
 	defer release()
-	rec, ok, err := d.Workspaces.Retain(ctx, name, id)
+	rec, retained, err := d.Workspaces.Retain(ctx, name, id)
+	if errors.Is(err, workspace.ErrHeld) {
+		d.note(h, err)
+		d.Log.WithError(err).WithField("volume", name).Warn("mount: the answer is a path that does not exist")
+		return d.Workspaces.NoMountpoint(), nil
+	}
 	made := false
-	if err == nil && !ok {
+	if err == nil && !retained {
 		rec, made, err = d.mount(ctx, h, id)
 	}
 	if err == nil && ctx.Err() != nil {
 		err = errors.Join(errHungUp, d.takeBack(name, id, made))
 	}
 	if err == nil && d.Reached != nil {
-		if err = d.Reached(); err != nil {
-			err = errors.Join(err, d.takeBack(name, id, made))
+		if lost := d.Reached(); lost != nil && !retained {
+			err = errors.Join(lost, d.takeBack(name, id, made))
 		}
 	}
 	now := d.Now()

@@ -90,10 +90,14 @@ func TestLostMounts(t *testing.T) {
 		running[mode].sh(t, work)
 	}
 	e.sh(t, mount("keep-idle"), "echo kept >kept")
-	for _, first := range modes { // the mode of the Mount that notices
+	for _, first := range append([]string{"docker cp"}, modes...) { // what notices
 		before := e.pluginPID(t, 0)
 		e.sever(t)
-		if said := e.refused(t, shArgs(mount(first+"-idle"), "true")...); !strings.Contains(said, lostMounts) {
+		args, says := shArgs(mount(first+"-idle"), "true"), lostMounts
+		if first == "docker cp" {
+			args, says = []string{"cp", running["private"].id + ":/w/README.md", "-"}, "no such file or directory"
+		}
+		if said := e.refused(t, args...); !strings.Contains(said, says) {
 			t.Errorf("%s: the first mount says %s", first, said)
 		}
 		e.pluginPID(t, before)
@@ -105,8 +109,7 @@ func TestLostMounts(t *testing.T) {
 				t.Errorf("%s: the running container: got %q, want %q", mode, got, shown)
 			}
 			// Nobody gets what it has a second time.
-			script := []string{"cp", running[mode].id + ":/w/README.md", "-"}
-			if said := e.refused(t, script...); !strings.Contains(said, "a container that outlived a disabled plugin") {
+			if said := e.refused(t, "cp", running[mode].id+":/w/README.md", "-"); !strings.Contains(said, "a container that outlived a disabled plugin") {
 				t.Errorf("%s: docker cp says %s", mode, said)
 			}
 		}

@@ -69,6 +69,7 @@ type world struct {
 	ttl    time.Duration // of discards
 	held   time.Duration // the HeldWait: engines beside the tests have copies of mounts for a moment
 	boot   string
+	doubt  bool
 	close  func()
 }
 
@@ -121,7 +122,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held}, state)
+	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held, Doubt: w.doubt}, state)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -80,8 +80,13 @@ func (m *Manager) verify(ctx context.Context, l lease) error {
 		return m.disown(w, true)
 	case errors.Is(err, overlay.ErrNotMounted), errors.Is(err, fs.ErrNotExist):
 		return nil // it has lost its leases
-	case err != nil || held:
-		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil: // the lease is believed
+		m.Log.WithError(err).WithField("volume", l.volume).Warn("ask whether a container still has its workspace")
+		return nil
+	case held:
+		return nil
 	}
 	return m.disown(w, false)
 }

@@ -211,6 +211,10 @@ const (
 	heldMost        = 250 * time.Millisecond
 )
 
+// ErrHeld is in the error about a workspace that is not mounted here, and that a
+// container still has.
+var ErrHeld = errors.New("a container that outlived a disabled plugin or a killed engine still uses the workspace")
+
 // waitFree waits until the kernel says that nobody uses a workspace that is not
 // mounted here, for as long as HeldWait.
 func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
@@ -221,8 +225,8 @@ func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
 			return err
 		}
 		if waited >= m.HeldWait {
-			return fmt.Errorf("a container that outlived a disabled plugin or a killed engine still uses the workspace of volume %q, "+
-				"and one upper layer can't be mounted twice: end it (docker ps --filter volume=%s), then run it again", rec.Volume, rec.Volume)
+			return fmt.Errorf("%w of volume %q, and one upper layer can't be mounted twice: "+
+				"end it (docker ps --filter volume=%s), then run it again", ErrHeld, rec.Volume, rec.Volume)
 		}
 		select {
 		case <-ctx.Done():

@@ -104,6 +104,12 @@ func (m *Manager) Mountpoint(rec meta.Workspace) string {
 	return filepath.Join(PointsDir(m.Root), rec.ID)
 }
 
+// NoMountpoint returns a path below which nothing is ever mounted, in the words of
+// ErrHeld.
+func (m *Manager) NoMountpoint() string {
+	return filepath.Join(PointsDir(m.Root), ErrHeld.Error())
+}
+
 // MountedAt returns where a workspace is mounted; empty if it is not there any more.
 func (m *Manager) MountedAt(rec meta.Workspace) string {
 	dir := m.Mountpoint(rec)

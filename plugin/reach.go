@@ -9,7 +9,6 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/internal/workspace"
 )
 
 // errAnew is in an error after which the process is to end at once: the engine starts
@@ -37,7 +36,7 @@ type reach struct {
 // newReach mounts the tmpfs of the mount points. In a managed plugin the error is
 // errUnreached if it reaches nobody.
 func newReach(at places, log *logrus.Logger, reserve *disk.Reserve) (*reach, error) {
-	r := &reach{dir: workspace.PointsDir(at.data), log: log}
+	r := &reach{dir: overlay.PointsDir(at.data), log: log}
 	if err := reserve.Retry(func() error { return overlay.MountPoints(r.dir) }); err != nil {
 		return nil, err
 	}

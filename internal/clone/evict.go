@@ -204,21 +204,41 @@ func (m *Manager) evict(ctx context.Context, key string, stop Stop, f func(*Clon
 	c.publishing.Lock()
 	defer c.publishing.Unlock()
 	// No record says so, but the kernel has the last word.
-	if there, err := exists(c.dir); err != nil {
+	if at, err := c.mounted(); err != nil {
 		return err
-	} else if there {
-		points, err := overlay.Mounts(c.dir)
-		if err != nil {
-			return err
-		}
-		if len(points) > 0 {
-			return &BusyError{key, fmt.Sprintf("%s is mounted", points[0].Path)}
-		}
+	} else if at != "" {
+		return &BusyError{key, fmt.Sprintf("%s is mounted", at)}
 	}
 	if err := f(c); err != nil {
 		return fmt.Errorf("evict clone %s: %w", key, err)
 	}
 	return nil
+}
+
+// mounted returns where something of the clone is mounted: a workspace, or what a
+// killed build has left; empty if nothing is.
+func (c *Clone) mounted() (at string, err error) {
+	if there, err := exists(c.dir); err != nil || !there {
+		return "", err
+	}
+	points, err := overlay.Mounts(c.dir)
+	if err != nil {
+		return "", err
+	}
+	if len(points) > 0 {
+		return points[0].Path, nil
+	}
+	workspaces, err := os.ReadDir(filepath.Join(c.dir, "workspaces"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	for _, e := range workspaces {
+		at := filepath.Join(overlay.PointsDir(c.m.Root), e.Name())
+		if mounted, err := overlay.Mounted(at); err != nil || mounted {
+			return at, err
+		}
+	}
+	return "", nil
 }
 
 // cancelLocked cancels the tasks of the clone, and returns a channel that is closed

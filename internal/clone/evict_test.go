@@ -16,6 +16,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -24,6 +25,29 @@ func wantBusy(t *testing.T, what string, err error, words string) {
 	t.Helper()
 	if busy, ok := errors.AsType[*BusyError](err); !ok || !strings.Contains(busy.Reason, words) {
 		t.Errorf("%s: %v, want a clone that is busy: %q", what, err, words)
+	}
+}
+
+// mountWorkspace mounts something where a workspace of the clone is that no record has.
+func (w *world) mountWorkspace(c *Clone, id string) (unmount func()) {
+	w.t.Helper()
+	own, points, dir := filepath.Join(c.dir, "workspaces", id), overlay.PointsDir(w.root), scratch(w.t)
+	if err := errors.Join(os.Mkdir(own, 0o700), overlay.MakePoint(points, id)); err != nil {
+		w.t.Fatal(err)
+	}
+	s := overlay.Spec{Lower: []string{filepath.Join(dir, "lower")}, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), Target: filepath.Join(points, id)}
+	if err := errors.Join(os.Mkdir(s.Lower[0], 0o755), os.Mkdir(s.Upper, 0o755), os.Mkdir(s.Work, 0o755), overlay.Mount(s)); err != nil {
+		w.t.Fatal(err)
+	}
+	return func() {
+		w.t.Helper()
+		release, err := overlay.Detach(s.Target)
+		if err == nil {
+			err = errors.Join(release(), os.Remove(own))
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 
@@ -58,6 +82,9 @@ func TestEvictClone(t *testing.T) {
 	}
 	wantBusy(t, "locked", evict(), "lock is taken")
 	unlock()
+	unmount := w.mountWorkspace(c, "unrecorded")
+	wantBusy(t, "mounted", evict(), "mnt/unrecorded is mounted")
+	unmount()
 	locks := names(t, filepath.Join(w.root, "locks"))
 	if len(evicted) > 0 {
 		t.Errorf("evicted %q while it was busy", evicted)

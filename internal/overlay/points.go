@@ -19,6 +19,9 @@ import (
 // (fs.mount-max, 100,000).
 const pointsOptions = "size=64k,nr_inodes=131072,mode=0700"
 
+// PointsDir is where the mount points of workspaces are below a data directory.
+func PointsDir(root string) string { return filepath.Join(root, "mnt") }
+
 // errNoPoints says that no tmpfs is mounted where the mount points should be.
 var errNoPoints = errors.New("no tmpfs is mounted there")
 

@@ -138,7 +138,7 @@ func (m *Manager) verifyLater(ctx context.Context, w *workspace, wait time.Durat
 // long for the answer no.
 func (m *Manager) heldAfter(ctx context.Context, w *workspace, wait time.Duration) (bool, error) {
 	for waited := time.Duration(0); ; waited += verifyPause {
-		n, err := m.holders(m.Mountpoint(m.record(w)), PointsDir(m.Root))
+		n, err := m.holders(m.Mountpoint(m.record(w)), overlay.PointsDir(m.Root))
 		if err != nil || n == 0 || waited >= wait {
 			return n > 0, err
 		}

@@ -279,7 +279,7 @@ func TestInheritedMounts(t *testing.T) {
 	w.start()
 	made, dir := w.open("v", "1")
 	script := `mount --bind "$1" "$2" && umount -l "$3" && echo && cat`
-	c := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh", dir, t.TempDir(), PointsDir(w.root))
+	c := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh", dir, t.TempDir(), overlay.PointsDir(w.root))
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ func TestMountsOfEarlierVersion(t *testing.T) {
 		if err := overlay.Move(dir, old); err != nil {
 			t.Fatal(err)
 		}
-		testdir.Unmount(t, PointsDir(w.root))
+		testdir.Unmount(t, overlay.PointsDir(w.root))
 		w.restart()
 		rec, ok := w.retain("1")
 		if !ok || rec.ID != made.ID {
@@ -353,15 +353,15 @@ func TestTidyPoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rec, _ := w.open("v", "1")
-	if err := overlay.MakePoint(PointsDir(w.root), "left"); err != nil {
+	if err := overlay.MakePoint(overlay.PointsDir(w.root), "left"); err != nil {
 		t.Fatal(err)
 	}
 	w.restart()
-	if got := entries(t, PointsDir(w.root)); !slices.Equal(got, []string{rec.ID}) {
+	if got := entries(t, overlay.PointsDir(w.root)); !slices.Equal(got, []string{rec.ID}) {
 		t.Errorf("mount points %q, want that of the workspace", got)
 	}
 	w.release("v", "1")
-	if got := entries(t, PointsDir(w.root)); len(got) > 0 {
+	if got := entries(t, overlay.PointsDir(w.root)); len(got) > 0 {
 		t.Errorf("mount points %q, want none", got)
 	}
 }

@@ -101,7 +101,7 @@ func (m *Manager) fillUpper(rec meta.Workspace, r Request) error {
 
 // mount mounts a workspace's overlay on its lower layers, topmost first.
 func (m *Manager) mount(rec meta.Workspace, lower []string) error {
-	if err := overlay.MakePoint(PointsDir(m.Root), rec.ID); err != nil {
+	if err := overlay.MakePoint(overlay.PointsDir(m.Root), rec.ID); err != nil {
 		return err
 	}
 	return overlay.Mount(overlay.Spec{

@@ -96,18 +96,15 @@ func (m *Manager) dir(rec meta.Workspace) string {
 
 func (m *Manager) upper(rec meta.Workspace) string { return filepath.Join(m.dir(rec), "upper") }
 
-// PointsDir is the directory of all mount points, in a tmpfs, below a data directory.
-func PointsDir(root string) string { return filepath.Join(root, "mnt") }
-
 // Mountpoint returns where a workspace is mounted.
 func (m *Manager) Mountpoint(rec meta.Workspace) string {
-	return filepath.Join(PointsDir(m.Root), rec.ID)
+	return filepath.Join(overlay.PointsDir(m.Root), rec.ID)
 }
 
 // NoMountpoint returns a path below which nothing is ever mounted, in the words of
 // ErrHeld.
 func (m *Manager) NoMountpoint() string {
-	return filepath.Join(PointsDir(m.Root), ErrHeld.Error())
+	return filepath.Join(overlay.PointsDir(m.Root), ErrHeld.Error())
 }
 
 // MountedAt returns where a workspace is mounted; empty if it is not there any more.

@@ -36,7 +36,7 @@ func (m *Manager) mounted() (map[string]bool, error) {
 			}
 			mounted[id] = true
 		}
-		if filepath.Dir(p.Path) == PointsDir(root) {
+		if filepath.Dir(p.Path) == overlay.PointsDir(root) {
 			mounted[filepath.Base(p.Path)] = true
 		}
 	}
@@ -46,12 +46,12 @@ func (m *Manager) mounted() (map[string]bool, error) {
 // tidy removes the mount points on which nothing is mounted: a process that died has
 // left them.
 func (m *Manager) tidy() error {
-	entries, err := os.ReadDir(PointsDir(m.Root))
+	entries, err := os.ReadDir(overlay.PointsDir(m.Root))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range entries {
-		path := filepath.Join(PointsDir(m.Root), e.Name())
+		path := filepath.Join(overlay.PointsDir(m.Root), e.Name())
 		if removeErr := os.Remove(path); !errors.Is(removeErr, unix.EBUSY) {
 			err = errors.Join(err, removeErr)
 		}
@@ -60,10 +60,10 @@ func (m *Manager) tidy() error {
 }
 
 func (m *Manager) move(from, id string) error {
-	if err := overlay.MakePoint(PointsDir(m.Root), id); err != nil {
+	if err := overlay.MakePoint(overlay.PointsDir(m.Root), id); err != nil {
 		return err
 	}
-	if err := overlay.Move(from, filepath.Join(PointsDir(m.Root), id)); err != nil {
+	if err := overlay.Move(from, filepath.Join(overlay.PointsDir(m.Root), id)); err != nil {
 		return err
 	}
 	_ = os.Remove(from) // it goes with its workspace anyway

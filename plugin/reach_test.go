@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// host starts a process in a mount namespace of its own whose mounts are peers of those
+// here, as the engine's are of a plugin's. end ends the namespace, without an unmount.
+func host(t *testing.T, script string) (end func()) {
+	t.Helper()
+	cmd := exec.Command("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", "echo && cat && "+script)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", script, err)
+		}
+	}
+}
+
+// managed is a place for a managed plugin whose data directory is a shared mount.
+func managed(t *testing.T) places {
+	t.Helper()
+	dir := scratch(t)
+	data := filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []uintptr{unix.MS_BIND, unix.MS_PRIVATE, unix.MS_SHARED} {
+		if err := unix.Mount(data, data, "", how, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return places{data: data, socket: filepath.Join(dir, "repos.sock"), git: "/usr/bin/git", fetchUID: fetchUID, managed: true}
+}
+
+// A start whose mounts would reach nobody is over at once, and leaves the socket to the
+// next one; the same outside of an engine is none of this.
+func TestUnreachedStart(t *testing.T) {
+	at := managed(t)
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	if err := run(t.Context(), at, log); !errors.Is(err, errUnreached) || !errors.Is(err, errAnew) {
+		t.Errorf("run: %v", err)
+	}
+	if _, err := os.Lstat(at.socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket: %v", err)
+	}
+	at.managed = false
+	r, err := newReach(at, log, nil)
+	if err != nil || r.check() != nil || r.lost != nil {
+		t.Errorf("a process on the host: %+v, %v", r, err)
+	}
+}
+
+// A Mount that reaches nobody is taken back, and the plugin ends; so it does when the
+// engine unmounts what it mounts.
+func TestLostReach(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	at := managed(t)
+	end := host(t, "true")
+	r, err := newReach(at, log, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.check(); err != nil {
+		t.Errorf("with an engine: %v", err)
+	}
+	end()
+	if err := r.check(); !errors.Is(err, errLost) || !strings.Contains(err.Error(), "run it again") {
+		t.Errorf("without one: %v", err)
+	}
+	<-r.lost
+	err = serve(t.Context(), log, r.lost, nil)
+	if !errors.Is(err, errUnreached) {
+		t.Errorf("serve: %v", err)
+	}
+
+	at = managed(t)
+	end = host(t, "umount -l "+overlay.PointsDir(at.data))
+	if r, err = newReach(at, log, nil); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	testdir.Eventually(t, "the end of the tmpfs to be noticed", func() bool {
+		select {
+		case <-r.lost:
+			return true
+		default:
+			return false
+		}
+	})
+}

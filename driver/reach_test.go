@@ -1,0 +1,95 @@
+package driver
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// A Mount that would reach nobody is an error and leaves nothing, but to one that has
+// its workspace already, which the engine takes for the container's end.
+func TestMountThatReachesNobody(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("the mounts are lost")
+	for _, mode := range []string{"private", "shared", "keep"} {
+		w := newWorld(t)
+		w.create("v", "mode", mode)
+		w.Reached = func() error { return lost }
+		if dir, err := w.Mount(t.Context(), "v", "1"); !errors.Is(err, lost) {
+			t.Errorf("%s: Mount: %q, %v", mode, dir, err)
+		}
+		if got := w.Workspaces.Leases("v"); len(got) > 0 {
+			t.Errorf("%s: leases %+v", mode, got)
+		}
+		if rec, ok := w.Workspaces.Kept("v"); ok {
+			t.Errorf("%s: it keeps %+v", mode, rec)
+		}
+		testdir.Eventually(t, "the workspace to go", func() bool { return len(w.Workspaces.Workspaces()) == 0 })
+		if points, err := testdir.Mounts(w.Root); err != nil || len(points) > 0 {
+			t.Errorf("%s: mounted: %v, %v", mode, points, err)
+		}
+
+		w.Reached = nil
+		dir := w.mountOK("v", "1")
+		if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		w.Reached = func() error { return lost }
+		if again, err := w.Mount(t.Context(), "v", "1"); err != nil || again != dir {
+			t.Errorf("%s: docker cp: %q, %v, want %q", mode, again, err, dir)
+		}
+		if mode != "private" {
+			if dir, err := w.Mount(t.Context(), "v", "2"); !errors.Is(err, lost) {
+				t.Errorf("%s: another Mount: %q, %v", mode, dir, err)
+			}
+		}
+		leases := w.Workspaces.Leases("v")
+		if len(leases) != 1 || len(leases[0].Leases) != 1 || leases[0].Leases["1"] != 2 {
+			t.Errorf("%s: leases %+v", mode, leases)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, "mine")); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
+// A container has a private workspace that is out of reach: Mounts with its ID get a
+// path that does not exist, in words that say why, and others a workspace.
+func TestMountOutOfReach(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v")
+	f, err := os.Open(w.mountOK("v", "1")) // as a container keeps it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	testdir.Unmount(t, w.Root)
+	w.Workspaces.HeldWait = 1
+	for range 2 {
+		path := w.mountOK("v", "1")
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(path, "a container that outlived a disabled plugin") {
+			t.Errorf("Mount answers %q: %v", path, err)
+		}
+		if err := w.Unmount(t.Context(), "v", "1"); err != nil {
+			t.Error(err)
+		}
+		if got := w.Workspaces.Leases("v"); len(got) > 0 {
+			t.Errorf("leases %+v", got)
+		}
+	}
+	v, err := w.Get("v")
+	if err != nil || !strings.Contains(v.Status["last_error"].(string), "end it (docker ps") {
+		t.Errorf("%+v, %v", v, err)
+	}
+	w.mountOK("v", "2")
+	f.Close()
+	testdir.Eventually(t, "the old workspace to be free", func() bool {
+		_, err := os.Lstat(filepath.Join(w.mountOK("v", "1"), ".git/helmdeck.json"))
+		return err == nil
+	})
+}

@@ -43,8 +43,9 @@ type places struct {
 	now                      func() time.Time // nil: the machine's
 	// idle has the janitor do nothing but what it is asked for.
 	idle bool
-	// managed says that an engine runs this process as a managed plugin: it is in a
-	// mount namespace of its own, and the engine starts it anew when it ends.
+	// managed says that an engine runs this process as a managed plugin: it has a root
+	// directory and a mount namespace of its own, and the engine starts it anew when it
+	// ends. A service of the host has the host's.
 	managed bool
 }
 
@@ -53,6 +54,17 @@ func (p places) clock() func() time.Time {
 		return time.Now
 	}
 	return p.now
+}
+
+// openForGit lets others into the data directory, because git does not run as root,
+// and into the root directory of a managed plugin, which the engine makes private.
+func (p places) openForGit() error {
+	if p.managed {
+		if err := os.Chmod("/", 0o755); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(p.data, 0o755)
 }
 
 func main() {
@@ -104,11 +116,8 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err := claim(at.data); err != nil {
 		return err
 	}
-	// The engine makes a plugin's / private to root; git runs as somebody else.
-	for _, dir := range []string{"/", at.data} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			return err
-		}
+	if err := at.openForGit(); err != nil {
+		return err
 	}
 	reserve := disk.NewReserve(filepath.Join(at.data, reserveFile))
 	features, err := probe(at.data, reserve)

@@ -33,6 +33,9 @@ type Config struct {
 	MountWait  time.Duration     // how long a Mount may take
 	Defaults   map[string]string // options that a volume has unless it says otherwise
 	Schemes    volume.Schemes
+	// SharePrivate gives a private workspace to a runtime too that does not tell its
+	// containers apart, which then share it.
+	SharePrivate bool
 	// Warnings says what an operator should know of a volume and its clone's size,
 	// from memory. Nil says nothing.
 	Warnings func(volume, cloneKey string) []string

@@ -89,6 +89,9 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 		return "", err
 	}
 	d.note(h, nil)
+	if id == podmanID {
+		d.Log.WithField("volume", name).Info("mount: " + oneMount)
+	}
 	d.Log.WithFields(logrus.Fields{
 		"volume": name, "workspace": rec.ID, "commit": rec.Commit, "reused": rec.Reused,
 		"took": d.Now().Sub(began).String(),
@@ -112,6 +115,9 @@ func (d *Driver) takeBack(name, id string, made bool) error {
 func (d *Driver) mount(ctx context.Context, h *handle, id string) (rec meta.Workspace, made bool, err error) {
 	if !d.Schemes.Allows(h.opts.Repo.Scheme()) {
 		return rec, false, fmt.Errorf("volume %q: the setting ALLOW_SCHEMES no longer allows %s", h.rec.Name, h.opts.Repo.Scheme())
+	}
+	if err := d.checkIDs(h, id); err != nil {
+		return rec, false, err
 	}
 	done, err := d.Workspaces.Admit(h.clone.Key(), h.rec.Name, id)
 	if err != nil {

@@ -110,6 +110,9 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 			status["not_used"] = why
 		}
 	}
+	if hasOneMount(workspaces) {
+		status["runtime"] = oneMount
+	}
 	if h.opts.History.NoBlobs {
 		status["filter"] = filterMeaning
 	}

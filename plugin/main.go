@@ -183,7 +183,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	volumes, err := driver.New(driver.Config{
 		Root: at.data, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: at.clock(),
-		MountWait: set.mountWait, Defaults: set.defaults, Schemes: set.schemes,
+		MountWait: set.mountWait, Defaults: set.defaults, Schemes: set.schemes, SharePrivate: set.sharePrivate,
 		Warnings: warningsOf(keeper), Reached: mounts.check,
 	}, state)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,10 +23,12 @@ type settings struct {
 	limits    limits
 	defaults  map[string]string
 	schemes   volume.Schemes
-	caBundle  []byte
-	proxies   proxies
-	level     logrus.Level
-	format    logrus.Formatter
+	// sharePrivate is ALLOW_SHARED_PRIVATE.
+	sharePrivate bool
+	caBundle     []byte
+	proxies      proxies
+	level        logrus.Level
+	format       logrus.Formatter
 }
 
 // timeouts are how long one piece of work may take.
@@ -47,17 +50,18 @@ func loadSettings() (settings, error) {
 	v := viper.New()
 	v.AutomaticEnv() // a variable that is empty counts as unset
 	for key, value := range map[string]string{
-		"MOUNT_WAIT":    "110s",
-		"WORK_TIMEOUT":  "10m",
-		"FETCH_TIMEOUT": "2h",
-		"DEFAULT_OPTS":  "",
-		"ALLOW_SCHEMES": "",
-		"CA_BUNDLE":     "",
-		"HTTP_PROXY":    "",
-		"HTTPS_PROXY":   "",
-		"NO_PROXY":      "",
-		"LOG_LEVEL":     "info",
-		"LOG_FORMAT":    "text",
+		"MOUNT_WAIT":           "110s",
+		"WORK_TIMEOUT":         "10m",
+		"FETCH_TIMEOUT":        "2h",
+		"DEFAULT_OPTS":         "",
+		"ALLOW_SCHEMES":        "",
+		"ALLOW_SHARED_PRIVATE": "false",
+		"CA_BUNDLE":            "",
+		"HTTP_PROXY":           "",
+		"HTTPS_PROXY":          "",
+		"NO_PROXY":             "",
+		"LOG_LEVEL":            "info",
+		"LOG_FORMAT":           "text",
 	} {
 		v.SetDefault(key, value)
 	}
@@ -90,6 +94,9 @@ func loadSettings() (settings, error) {
 	}
 	if s.schemes, err = volume.ParseSchemes(v.GetString("ALLOW_SCHEMES")); err != nil {
 		return fail("ALLOW_SCHEMES", "", err)
+	}
+	if s.sharePrivate, err = strconv.ParseBool(v.GetString("ALLOW_SHARED_PRIVATE")); err != nil {
+		return fail("ALLOW_SHARED_PRIVATE", "true or false", nil)
 	}
 	if s.caBundle, err = parseCABundle(v.GetString("CA_BUNDLE")); err != nil {
 		return settings{}, fmt.Errorf("setting CA_BUNDLE: %w", err) // it is long

@@ -1,0 +1,53 @@
+package driver
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPodmanPrivate: Podman's ID tells no containers apart, so nothing is private
+// with it, unless the setting says that this is all right.
+func TestPodmanPrivate(t *testing.T) {
+	w := newWorld(t)
+	w.create("v")
+	_, err := w.Mount(t.Context(), "v", podmanID)
+	wantErr(t, "a private volume", err, `volume "v"`, "mode=shared", "mode=keep", "ALLOW_SHARED_PRIVATE=true")
+	if got := w.Workspaces.Leases("v"); len(got) > 0 {
+		t.Errorf("leases: %v, want none", got)
+	}
+	if _, said := w.status("v")["runtime"]; said {
+		t.Error("Status has a runtime, but no mount is of Podman")
+	}
+
+	docker := strings.Repeat("2f73349c", 8) // of the same form; docker cp sends that of the container once more
+	w.mountOK("v", docker)
+	w.mountOK("v", docker)
+
+	w.SharePrivate = true
+	one := w.mountOK("v", podmanID)
+	if two := w.mountOK("v", podmanID); two != one {
+		t.Errorf("Podman's second mount is at %s, the first at %s", two, one)
+	}
+	if got, _ := w.status("v")["runtime"].(string); !strings.Contains(got, "share one workspace") {
+		t.Errorf("Status has the runtime %q", got)
+	}
+	for range 2 {
+		w.unmountOK("v", docker)
+		w.unmountOK("v", podmanID)
+	}
+	w.removeOK("v")
+}
+
+// TestPodmanShared: what is shared by its mode needs no setting.
+func TestPodmanShared(t *testing.T) {
+	w := newWorld(t)
+	for _, mode := range []string{"shared", "keep"} {
+		w.create(mode, "mode", mode)
+		w.mountOK(mode, podmanID)
+		if got, _ := w.status(mode)["runtime"].(string); !strings.Contains(got, "Podman") {
+			t.Errorf("%s: Status has the runtime %q", mode, got)
+		}
+		w.unmountOK(mode, podmanID)
+		w.removeOK(mode)
+	}
+}

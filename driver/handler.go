@@ -66,11 +66,20 @@ func Handler(d *Driver) http.Handler {
 	return mux
 }
 
+// errRepeated answers a request without a body: the engine repeats what the plugin
+// had begun when its process died, but has sent the body already.
+var errRepeated = errors.New("the plugin was restarted while it was at work on this: run it again " +
+	"(the engine has repeated the request, which is empty then)")
+
+// ErrStopping is the cause with which the contexts of requests end that a plugin
+// which stops does not finish. It is their answer.
+var ErrStopping = errors.New("the plugin was stopped while it was at work on this: run it again when the plugin is enabled")
+
 // decoded reads the body as a T before it calls f.
 func decoded[T any](f func(ctx context.Context, request *T) (any, error)) func(context.Context, []byte) (any, error) {
 	return func(ctx context.Context, body []byte) (any, error) {
 		if len(body) == 0 {
-			return nil, errors.New("the request is empty (the engine repeats a request so after a lost connection): run it again")
+			return nil, errRepeated
 		}
 		var r T
 		if err := json.Unmarshal(body, &r); err != nil {
@@ -107,6 +116,9 @@ func serve(log *logrus.Logger, f func(ctx context.Context, body []byte) (any, er
 		default:
 			if answer, err = f(r.Context(), body); err != nil {
 				status = http.StatusInternalServerError
+				if errors.Is(context.Cause(r.Context()), ErrStopping) {
+					err = ErrStopping
+				}
 			}
 		}
 		if err != nil {

@@ -13,10 +13,21 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/driver"
 )
 
 // adminSocket lies beside the engine's, where root on the host can reach it.
 const adminSocket = "admin.sock"
+
+const (
+	// stopWait is how long requests may go on after TERM: most take milliseconds.
+	// Those that wait, for a clone or for a remote, then get an error: without one the
+	// engine tries to reach a plugin that is gone for 20 s, and has nothing to say.
+	stopWait = time.Second
+	// stopMost is when the rest is cut off. The engine waits 10 s after TERM.
+	stopMost = 4 * time.Second
+)
 
 // serve answers on the sockets until ctx ends, or lost is closed, and then lets the
 // answers that are under way be written. An error is one of errAnew, but for a socket
@@ -37,6 +48,8 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 		listeners[socket] = l
 	}
 	failed := make(chan error, len(handlers))
+	requests, interrupt := context.WithCancelCause(context.Background())
+	defer interrupt(nil)
 	var servers []*http.Server
 	defer func() {
 		for _, s := range servers {
@@ -44,23 +57,26 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 		}
 	}()
 	for socket, l := range listeners {
-		s := &http.Server{Handler: handlers[socket], ReadHeaderTimeout: 10 * time.Second}
+		s := &http.Server{
+			Handler: handlers[socket], ReadHeaderTimeout: 10 * time.Second,
+			BaseContext: func(net.Listener) context.Context { return requests },
+		}
 		servers = append(servers, s)
 		go func() { failed <- fmt.Errorf("serve %s: %w: %w", socket, s.Serve(l), errAnew) }()
 	}
 	log.WithField("sockets", slices.Sorted(maps.Keys(handlers))).Info("listening")
 	var err error
-	limit := 3 * time.Second // the engine waits 10 s after TERM
 	select {
 	case err := <-failed:
 		return err
 	case <-lost:
-		// Mounts that wait for a clone would get the same answer.
-		err, limit = errUnreached, time.Second
+		err = errUnreached
 	case <-ctx.Done():
 	}
 	log.Info("stopping: workspaces stay mounted")
-	wait, cancel := context.WithTimeout(context.Background(), limit)
+	timer := time.AfterFunc(stopWait, func() { interrupt(driver.ErrStopping) })
+	defer timer.Stop()
+	wait, cancel := context.WithTimeout(context.Background(), stopMost)
 	defer cancel()
 	for _, s := range servers {
 		if err := s.Shutdown(wait); err != nil {

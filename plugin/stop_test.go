@@ -1,0 +1,31 @@
+package main
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// TestStopAnswersMounts: a Mount that waits for its remote when the plugin stops gets
+// an error that says so, and not the end of its connection.
+func TestStopAnswersMounts(t *testing.T) {
+	s := remote(t)
+	p := start(t, scratch(t))
+	p.create("v", map[string]string{"repo": s.URL("sample")})
+	p.mount("v", "1")
+	wait, arrived := make(chan struct{}), make(chan struct{}, 100)
+	release := sync.OnceFunc(func() { close(wait) })
+	t.Cleanup(release)
+	s.Script("sample", gitserver.LsRefs, announce(arrived, gitserver.Stall(wait)))
+	answer := make(chan error)
+	go func() { answer <- p.tryMount("v", "2") }()
+	<-arrived // the Mount asks
+	p.stop()
+	err := <-answer
+	if err == nil || !strings.Contains(err.Error(), "run it again when the plugin is enabled") {
+		t.Errorf("mount: %v", err)
+	}
+	release()
+}

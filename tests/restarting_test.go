@@ -1,0 +1,79 @@
+package tests
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// What the plugin is at work on when its process ends is answered with what to do; what comes while it is down waits for it.
+func TestPluginEndsDuringMount(t *testing.T) {
+	t.Parallel()
+	e, r := own(t, nil), newRemote(t)
+	e.create(t, "slow", "repo="+r.url, "ref=main", "subject=slow")
+	e.sh(t, mount("slow"), "true") // so that the next one does nothing but ask the remote
+	for _, c := range []struct {
+		name string
+		end  func()
+		want string
+	}{
+		{"killed", func() {
+			if err := syscall.Kill(e.pluginPID(t, 0), syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}, "was restarted while it was at work on this: run it again"},
+		{"disabled", func() { e.docker(t, "plugin", "disable", "--force", pluginName) }, "run it again when the plugin is enabled"},
+	} {
+		pid := e.pluginPID(t, 0)
+		asked, release := asking(t, r)
+		answer := make(chan error, 1)
+		go func() {
+			_, err := e.Try(shArgs(mount("slow"), "true")...)
+			answer <- err
+		}()
+		<-asked
+		c.end()
+		if err := <-answer; err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		release()
+		if c.name == "disabled" {
+			e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+		}
+		e.pluginPID(t, pid)
+		for _, id := range strings.Fields(e.docker(t, "ps", "--all", "--quiet")) {
+			e.docker(t, "rm", "--force", id) // what docker run left of a container that never started
+		}
+	}
+	pid := e.pluginPID(t, 0)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "a mount while the plugin is down", e.sh(t, mount("slow"), portrait), plain(t, r.url, "main"))
+	e.pluginPID(t, pid)
+	e.docker(t, "volume", "rm", "slow")
+	e.reclaimed(t, "slow")
+}
+
+// asking makes the server answer nothing until release is called; asked tells of each request.
+func asking(t *testing.T, r remote) (asked <-chan struct{}, release func()) {
+	t.Helper()
+	arrived, wait := make(chan struct{}, 1000), make(chan struct{})
+	release = sync.OnceFunc(func() {
+		r.Wrap(nil)
+		close(wait)
+	})
+	t.Cleanup(release)
+	r.Wrap(func(next http.Handler) http.Handler {
+		stalled := gitserver.Stall(wait)(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			arrived <- struct{}{}
+			stalled.ServeHTTP(w, req)
+		})
+	})
+	return arrived, release
+}

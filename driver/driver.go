@@ -36,6 +36,7 @@ type Config struct {
 	// SharePrivate gives a private workspace to a runtime too that does not tell its
 	// containers apart, which then share it.
 	SharePrivate bool
+	Remap        *Remap // of the engine; nil: none that is known of
 	// Warnings says what an operator should know of a volume and its clone's size,
 	// from memory. Nil says nothing.
 	Warnings func(volume, cloneKey string) []string

@@ -110,6 +110,9 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 			status["not_used"] = why
 		}
 	}
+	if d.Remap != nil {
+		status["userns_remap"] = d.Remap.status(h.opts.UID, h.opts.GID)
+	}
 	if hasOneMount(workspaces) {
 		status["runtime"] = oneMount
 	}

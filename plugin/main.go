@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"net/http"
 	"os"
 	"os/signal"
@@ -23,6 +24,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -124,6 +126,15 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
+	if set.context != "" {
+		if err := overlay.CheckContext(at.data, set.context); err != nil {
+			return fmt.Errorf("setting SELINUX_CONTEXT=%q: %w", set.context, err)
+		}
+	}
+	remap, err := findRemap(at.data)
+	if err != nil {
+		return err
+	}
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return err
@@ -175,7 +186,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	defer clones.Close()
 	workspaces, err := workspace.NewManager(workspace.Config{
-		Root: at.data, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: at.clock(),
+		Root: at.data, DB: db, Trash: bin, Clones: clones, Features: features, Context: set.context, Log: log, Now: at.clock(),
 		DiscardTTL: set.limits.DiscardTTL, MaxLeases: set.limits.subjectMaxLeases, Doubt: at.managed,
 	}, state)
 	if err != nil {
@@ -183,7 +194,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	volumes, err := driver.New(driver.Config{
 		Root: at.data, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: at.clock(),
-		MountWait: set.mountWait, Defaults: set.defaults, Schemes: set.schemes, SharePrivate: set.sharePrivate,
+		MountWait: set.mountWait, Defaults: set.defaults, Schemes: set.schemes, SharePrivate: set.sharePrivate, Remap: remap,
 		Warnings: warningsOf(keeper), Reached: mounts.check,
 	}, state)
 	if err != nil {

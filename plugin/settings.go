@@ -25,6 +25,7 @@ type settings struct {
 	schemes   volume.Schemes
 	// sharePrivate is ALLOW_SHARED_PRIVATE.
 	sharePrivate bool
+	context      string // SELinux
 	caBundle     []byte
 	proxies      proxies
 	level        logrus.Level
@@ -56,6 +57,7 @@ func loadSettings() (settings, error) {
 		"DEFAULT_OPTS":         "",
 		"ALLOW_SCHEMES":        "",
 		"ALLOW_SHARED_PRIVATE": "false",
+		"SELINUX_CONTEXT":      "",
 		"CA_BUNDLE":            "",
 		"HTTP_PROXY":           "",
 		"HTTPS_PROXY":          "",
@@ -97,6 +99,10 @@ func loadSettings() (settings, error) {
 	}
 	if s.sharePrivate, err = strconv.ParseBool(v.GetString("ALLOW_SHARED_PRIVATE")); err != nil {
 		return fail("ALLOW_SHARED_PRIVATE", "true or false", nil)
+	}
+	s.context = v.GetString("SELINUX_CONTEXT")
+	if err := checkContext(s.context); err != nil {
+		return fail("SELINUX_CONTEXT", "", err)
 	}
 	if s.caBundle, err = parseCABundle(v.GetString("CA_BUNDLE")); err != nil {
 		return settings{}, fmt.Errorf("setting CA_BUNDLE: %w", err) // it is long

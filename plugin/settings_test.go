@@ -28,7 +28,7 @@ func (c settingCase) run(t *testing.T) {
 	if err == nil {
 		t.Fatalf("accepted: %+v", s)
 	}
-	for _, want := range []string{"setting " + c.key, c.value, c.want} {
+	for _, want := range []string{"setting " + c.key, strings.TrimSpace(c.value), c.want} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q in it", err, want)
 		}
@@ -61,6 +61,12 @@ func TestSettings(t *testing.T) {
 		{"ALLOW_SHARED_PRIVATE", "", func(s settings) bool { return !s.sharePrivate }, ""},
 		{"ALLOW_SHARED_PRIVATE", "true", func(s settings) bool { return s.sharePrivate }, ""},
 		{"ALLOW_SHARED_PRIVATE", "maybe", nil, "true or false"},
+		{"SELINUX_CONTEXT", "", func(s settings) bool { return s.context == "" }, ""},
+		{"SELINUX_CONTEXT", "system_u:object_r:container_file_t:s0", func(s settings) bool { return s.context == "system_u:object_r:container_file_t:s0" }, ""},
+		{"SELINUX_CONTEXT", "system_u:object_r:container_file_t:s0:c1,c2", nil, "without categories"},
+		{"SELINUX_CONTEXT", "system_u:object_r:container_file_t:s0,xino=on", nil, "is not an SELinux context"},
+		{"SELINUX_CONTEXT", "a:b:c:s0\n", nil, "is not an SELinux context"},
+		{"SELINUX_CONTEXT", "container_file_t", nil, "is not an SELinux context"},
 		{"LOG_LEVEL", "", func(s settings) bool { return s.level == logrus.InfoLevel }, ""},
 		{"LOG_LEVEL", "DEBUG", func(s settings) bool { return s.level == logrus.DebugLevel }, ""},
 		{"LOG_LEVEL", "loud", nil, "error, warn, info or debug"},

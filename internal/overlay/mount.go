@@ -43,6 +43,9 @@ type Spec struct {
 	// Redirects makes only a rename of a lower directory a redirect, without which
 	// it fails with EXDEV.
 	Redirects bool
+	// Context is the SELinux context of everything in the overlay, whatever the
+	// layers say; empty leaves it to them. A kernel without SELinux refuses it.
+	Context string
 }
 
 // Mount mounts the overlay, nodev and nosuid. An error has the kernel's own
@@ -187,6 +190,9 @@ func (s Spec) options() []string {
 	}
 	if s.Volatile {
 		o = append(o, "volatile")
+	}
+	if s.Context != "" {
+		o = append(o, "context="+s.Context)
 	}
 	return o
 }

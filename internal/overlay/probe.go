@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -192,8 +194,19 @@ func checkMetacopy(dir string) error {
 	return nil
 }
 
+// inUserNamespace reports whether this process is known to be in another user
+// namespace than the initial one, which alone maps all IDs to themselves.
+func inUserNamespace() bool {
+	data, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && !slices.Equal(strings.Fields(string(data)), []string{"0", "0", "4294967295"})
+}
+
 // remedy guesses, after a failure, at the reason that a user can act on.
 func remedy(dir string, err error) string {
+	if inUserNamespace() {
+		return "this process is in a user namespace, as with a rootless engine, where the kernel allows no overlay of the kind that is " +
+			"needed (trusted attributes, an index), and where nothing can grant it: use an engine that runs as root"
+	}
 	const elsewhere = "put the data on a local filesystem such as ext4 or xfs"
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) == nil {
@@ -210,7 +223,7 @@ func remedy(dir string, err error) string {
 	}
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return "it takes CAP_SYS_ADMIN outside of a user namespace: grant it"
+		return "it takes CAP_SYS_ADMIN: grant it"
 	case errors.Is(err, unix.ENODEV):
 		return "the kernel has no overlayfs: modprobe overlay on the host"
 	case errors.Is(err, unix.ENOSYS):

@@ -1,10 +1,13 @@
 package overlay
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -78,6 +81,50 @@ func TestProbeWithoutCapability(t *testing.T) {
 	err := <-errs
 	if err == nil || !strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
 		t.Errorf("got %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+// TestProbeInUserNamespace: where root is not the host's, nothing can be granted.
+func TestProbeInUserNamespace(t *testing.T) {
+	const variable = "PROBE_DIR"
+	if dir := os.Getenv(variable); dir != "" { // the other process
+		_, err := Probe(dir)
+		fmt.Println(err)
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), variable+"="+t.TempDir())
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 65536}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: ids, GidMappings: ids}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "in a user namespace, as with a rootless engine") || strings.Contains(string(out), "grant it\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestContext: the option reaches the kernel. One that runs without SELinux refuses it by name, and the error says why.
+func TestContext(t *testing.T) {
+	const context = "system_u:object_r:container_file_t:s0"
+	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil {
+		s := newSpec(t)
+		s.Context = context
+		mustMount(t, s)
+		label := make([]byte, 256)
+		n, err := unix.Lgetxattr(filepath.Join(s.Target, "."), "security.selinux", label)
+		if err != nil || strings.TrimRight(string(label[:n]), "\x00") != context {
+			t.Errorf("label %q, %v; want %q", label[:max(n, 0)], err, context)
+		}
+		return
+	}
+	dir := t.TempDir()
+	err := CheckContext(dir, context)
+	for _, want := range []string{"context=" + context, "this kernel runs without SELinux"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("left: %v, %v", entries, err)

@@ -108,6 +108,7 @@ func (m *Manager) mount(rec meta.Workspace, lower []string) error {
 		Source: "helmdeck-repos", Lower: lower,
 		Upper: m.upper(rec), Work: filepath.Join(m.dir(rec), "work"), Target: m.Mountpoint(rec),
 		Volatile: m.Features.Volatile && !isKept(rec), Metacopy: rec.Metacopy, Redirects: rec.Redirects,
+		Context: m.Context,
 	})
 }
 

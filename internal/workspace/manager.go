@@ -28,8 +28,10 @@ type Config struct {
 	Trash    *trash.Trash
 	Clones   *clone.Manager
 	Features overlay.Features
-	Log      *logrus.Logger
-	Now      func() time.Time
+	// Context is the SELinux context of the workspaces' overlays; empty: none.
+	Context string
+	Log     *logrus.Logger
+	Now     func() time.Time
 	// DiscardTTL is how long what was written into a workspace stays recoverable
 	// after its end. Zero: workspaces are removed at once.
 	DiscardTTL time.Duration

@@ -1,0 +1,62 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// With --userns-remap root of a container is somebody else outside: uid and gid say who, and Status says it to those who
+// have not said it.
+func TestUsernsRemap(t *testing.T) { // not parallel: it has another dockerd in PATH
+	const base = "231072"
+	remapping(t, base)
+	e, r := own(t, nil, "--userns-remap=nobody:nogroup"), newRemote(t)
+	sh := func(volume, script string) string {
+		t.Helper()
+		return e.docker(t, "run", "--rm", "--network", "none", "--mount", mount(volume), image, "sh", "-euc", inCheckout(script))
+	}
+
+	e.create(t, "right", "repo="+r.url, "ref=main", "uid="+base, "gid="+base)
+	same(t, "with the uid of the mapped root", sh("right", portrait), plain(t, r.url, "main"))
+	got := sh("right", "stat -c %u:%g README.md .git/config; echo mine >mine; git add mine; git commit -qm mine; touch .git/hdcache/npm/x; git status --porcelain")
+	if got != "0:0\n0:0" {
+		t.Errorf("got %q, want files of root and a clean status", got)
+	}
+	if got := fmt.Sprint(e.status(t, "right")["userns_remap"]); !strings.Contains(got, base+":"+base) || strings.Contains(got, "no container has") {
+		t.Errorf("status: %s", got)
+	}
+
+	e.create(t, "wrong", "repo="+r.url, "ref=main")
+	if got := sh("wrong", "stat -c %u:%g README.md; touch mine 2>/dev/null || echo refused"); got != "65534:65534\nrefused" {
+		t.Errorf("without uid and gid: got %q", got)
+	}
+	if got := fmt.Sprint(e.status(t, "wrong")["userns_remap"]); !strings.Contains(got, "create it with uid="+base+" and gid="+base) {
+		t.Errorf("status: %s", got)
+	}
+}
+
+// remapping puts a dockerd into PATH that finds a range of IDs for nobody, in a mount namespace of its own: the host's
+// files stay as they are.
+func remapping(t *testing.T, base string) {
+	t.Helper()
+	dir := t.TempDir()
+	program, err := exec.LookPath("dockerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"subuid": "nobody:" + base + ":65536\n", "subgid": "nogroup:" + base + ":65536\n",
+		"dockerd": fmt.Sprintf(`#!/bin/sh
+exec unshare --mount sh -ec 'for f in subuid subgid; do mount --bind "$0/$f" "/etc/$f"; done; exec "$@"' %q %q "$@"
+`, dir, program),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}

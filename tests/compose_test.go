@@ -34,7 +34,7 @@ func TestComposeExample(t *testing.T) {
 		t.Fatal("the example has no services")
 	}
 	override := filepath.Join(t.TempDir(), "network.yaml")
-	text := "version: \"3.7\"\nservices:\n"
+	text := "services:\n"
 	for _, service := range services {
 		text += fmt.Sprintf("  %s:\n    network_mode: host\n", service)
 	}

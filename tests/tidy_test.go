@@ -1,0 +1,61 @@
+package tests
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The README's lines list the plugin's volumes, and remove what `docker container prune` leaves: anonymous volumes, and no
+// other.
+func TestTidyUp(t *testing.T) {
+	t.Parallel()
+	e, r := own(t, nil), newRemote(t)
+	e.create(t, "named", "repo="+r.url, "subject="+subject(t))
+	e.docker(t, "run", "--network", "host", "--mount", mount("", "repo="+r.url, "subject="+subject(t)), image, "true")
+	busy := e.sleeper(t, mount("", "repo="+r.url, "subject="+subject(t)))
+	inUse := parseStamp(t, busy.sh(t, printStamp)).Volume
+	e.docker(t, "container", "prune", "--force")
+
+	list := readmeLine(t, "docker volume ls --filter driver=")
+	if got := len(strings.Fields(e.shell(t, list+" --quiet"))); got != 3 {
+		t.Errorf("%s: %d volumes, want the named one, the one in use and the one that prune has left", list, got)
+	}
+	e.shell(t, readmeLine(t, "docker volume ls --quiet --filter driver="))
+	got, want := e.volumes(t), []string{"named", inUse}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("volumes: got %q, want %q", got, want)
+	}
+}
+
+// readmeLine is the line of the README that begins so.
+func readmeLine(t *testing.T, begin string) string {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(readme)) {
+		if strings.HasPrefix(line, begin) {
+			return strings.TrimSpace(line)
+		}
+	}
+	t.Fatalf("the README has no line that begins with %q", begin)
+	return ""
+}
+
+// shell runs a line as a user types it, with the engine as docker's.
+func (e *engine) shell(t *testing.T, line string) string {
+	t.Helper()
+	cmd := e.Command()
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-ec", line}
+	cmd.Err = nil
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -26,7 +26,7 @@ var errPatience = errors.New("not done in time")
 // To a Mount of a lease that a container has already (docker cp) the engine takes an
 // error for the end of the container: it sends an Unmount and forgets the mount ID, and
 // the next docker cp would come with a new one and get a new workspace. So a workspace
-// that is out of reach is answered with a path that the engine does not find.
+// that is out of reach is answered with a path that can't exist, and that says why.
 func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string, err error) {
 	began := d.Now()
 	ctx = work.WithOwner(ctx, work.Owner{Name: fmt.Sprintf("a mount of volume %q", name), Urgent: true})
@@ -63,8 +63,8 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 	rec, retained, err := d.Workspaces.Retain(ctx, name, id)
 	if errors.Is(err, workspace.ErrHeld) {
 		d.note(h, err)
-		d.Log.WithError(err).WithField("volume", name).Warn("mount: the answer is a path that does not exist")
-		return d.Workspaces.NoMountpoint(), nil
+		d.Log.WithError(err).WithField("volume", name).Warn("mount: the answer is a path that can't exist")
+		return d.Workspaces.NoMountpoint(rec, err), nil
 	}
 	made := false
 	if err == nil && !retained {
@@ -73,8 +73,14 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 	if err == nil && ctx.Err() != nil {
 		err = errors.Join(errHungUp, d.takeBack(name, id, made))
 	}
+	if err == nil {
+		mountpoint = d.Workspaces.Mountpoint(rec)
+	}
 	if err == nil && d.Reached != nil {
-		if lost := d.Reached(); lost != nil && !retained {
+		switch lost := d.Reached(); {
+		case lost != nil && retained:
+			mountpoint = d.Workspaces.NoMountpoint(rec, lost)
+		case lost != nil:
 			err = errors.Join(lost, d.takeBack(name, id, made))
 		}
 	}
@@ -96,7 +102,7 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 		"volume": name, "workspace": rec.ID, "commit": rec.Commit, "reused": rec.Reused,
 		"took": d.Now().Sub(began).String(),
 	}).Info("mount: done")
-	return d.Workspaces.Mountpoint(rec), nil
+	return mountpoint, nil
 }
 
 var errHungUp = errors.New("the client hung up: the workspace was taken back")

@@ -18,7 +18,7 @@ import (
 // on a running container makes it. ok is false when there is none, or when what it
 // leased is no longer mounted, or no container has it any more: then Join or Open is
 // to give it another workspace. But while the container of a private workspace that
-// has lost this lease still has it, the error is ErrHeld.
+// has lost this lease still has it, the error is ErrHeld, and rec that workspace's.
 func (m *Manager) Retain(ctx context.Context, volume, leaseID string) (rec meta.Workspace, ok bool, err error) {
 	l := lease{volume, leaseID}
 	if err := m.verify(ctx, l); err != nil {
@@ -47,7 +47,8 @@ func (m *Manager) Retain(ctx context.Context, volume, leaseID string) (rec meta.
 	if orphan == nil {
 		return meta.Workspace{}, false, nil
 	}
-	return meta.Workspace{}, false, m.waitFree(ctx, m.record(orphan))
+	rec = m.record(orphan)
+	return rec, false, m.waitFree(ctx, rec)
 }
 
 // leased returns the workspace of a lease; nil if there is none.

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/keylock"
@@ -103,10 +105,12 @@ func (m *Manager) Mountpoint(rec meta.Workspace) string {
 	return filepath.Join(overlay.PointsDir(m.Root), rec.ID)
 }
 
-// NoMountpoint returns a path below which nothing is ever mounted, in the words of
-// ErrHeld.
-func (m *Manager) NoMountpoint() string {
-	return filepath.Join(overlay.PointsDir(m.Root), ErrHeld.Error())
+// NoMountpoint returns a path that can't exist, because it leads through a file, and
+// that ends with the words of why: the engine's error names the path. It would take one
+// that merely does not exist for a file that is missing in the container.
+func (m *Manager) NoMountpoint(rec meta.Workspace, why error) string {
+	words := strings.ReplaceAll(why.Error(), "/", " ")
+	return filepath.Join(m.dir(rec), manifestName, strings.ToValidUTF8(words[:min(len(words), unix.NAME_MAX)], ""))
 }
 
 // MountedAt returns where a workspace is mounted; empty if it is not there any more.

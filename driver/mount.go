@@ -62,6 +62,9 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 	defer release()
 	rec, retained, err := d.Workspaces.Retain(ctx, name, id)
 	if errors.Is(err, workspace.ErrHeld) {
+		if lost := d.reached(); lost != nil {
+			err = lost // which is why it is not mounted any more
+		}
 		d.note(h, err)
 		d.Log.WithError(err).WithField("volume", name).Warn("mount: the answer is a path that can't exist")
 		return d.Workspaces.NoMountpoint(rec, err), nil
@@ -75,9 +78,7 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 	}
 	if err == nil {
 		mountpoint = d.Workspaces.Mountpoint(rec)
-	}
-	if err == nil && d.Reached != nil {
-		switch lost := d.Reached(); {
+		switch lost := d.reached(); {
 		case lost != nil && retained:
 			mountpoint = d.Workspaces.NoMountpoint(rec, lost)
 		case lost != nil:
@@ -103,6 +104,14 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 		"took": d.Now().Sub(began).String(),
 	}).Info("mount: done")
 	return mountpoint, nil
+}
+
+// reached says why no mount reaches a container now; nil if they do.
+func (d *Driver) reached() error {
+	if d.Reached == nil {
+		return nil
+	}
+	return d.Reached()
 }
 
 var errHungUp = errors.New("the client hung up: the workspace was taken back")

@@ -29,6 +29,9 @@ func TestComposeExample(t *testing.T) {
 		}
 		return stdout.String()
 	}
+	if text, err := os.ReadFile(example); err != nil || strings.Contains(string(text), "\nversion:") {
+		t.Errorf("%v; the example has a version, which compose 2 warns about at every command", err)
+	}
 	services := strings.Fields(compose("config", "--services"))
 	if len(services) == 0 {
 		t.Fatal("the example has no services")

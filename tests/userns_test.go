@@ -48,8 +48,9 @@ func remapping(t *testing.T, base string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ids := "nobody:" + base + ":65536\n" // by the user's name in both
 	for name, text := range map[string]string{
-		"subuid": "nobody:" + base + ":65536\n", "subgid": "nogroup:" + base + ":65536\n",
+		"subuid": ids, "subgid": ids,
 		"dockerd": fmt.Sprintf(`#!/bin/sh
 exec unshare --mount sh -ec 'for f in subuid subgid; do mount --bind "$0/$f" "/etc/$f"; done; exec "$@"' %q %q "$@"
 `, dir, program),

@@ -35,7 +35,7 @@ var sharedEngine lazyEngine
 
 func shared(t *testing.T) *engine {
 	t.Helper()
-	sharedEngine.once.Do(func() { sharedEngine.engine, sharedEngine.err = newEngine(nil) })
+	sharedEngine.once.Do(func() { sharedEngine.engine, sharedEngine.err = newEngine(dockerd.New, nil) })
 	if sharedEngine.err != nil {
 		t.Fatal(sharedEngine.err)
 	}
@@ -52,7 +52,16 @@ func (l *lazyEngine) close() error {
 // own starts an engine for one test. The settings (NAME=value) are the plugin's.
 func own(t *testing.T, settings []string, flags ...string) *engine {
 	t.Helper()
-	e, err := newEngine(settings, flags...)
+	return ownOf(t, dockerd.New, settings, flags...)
+}
+
+// starter is dockerd.New or NewApart.
+type starter func(dir string, flags ...string) (*dockerd.Engine, error)
+
+// ownOf is own with an engine that start starts.
+func ownOf(t *testing.T, start starter, settings []string, flags ...string) *engine {
+	t.Helper()
+	e, err := newEngine(start, settings, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +77,8 @@ func own(t *testing.T, settings []string, flags ...string) *engine {
 }
 
 // newEngine starts an engine, and installs the test's image and the plugin.
-func newEngine(settings []string, flags ...string) (*engine, error) {
-	started, err := dockerd.New(filepath.Join(scratch, strconv.Itoa(int(engines.Add(1)))), flags...)
+func newEngine(start starter, settings []string, flags ...string) (*engine, error) {
+	started, err := start(filepath.Join(scratch, strconv.Itoa(int(engines.Add(1)))), flags...)
 	if err != nil {
 		return nil, err
 	}

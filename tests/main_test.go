@@ -36,6 +36,9 @@ func prepare() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("run them as root: they start a Docker engine")
 	}
+	if err := dockerd.Choose(); err != nil {
+		return err
+	}
 	for _, program := range []string{"dockerd", "docker", "containerd", "git", "busybox"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%w (on Debian: docker.io, git, busybox-static)", err)

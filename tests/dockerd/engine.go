@@ -4,7 +4,7 @@
 // A caller may rely on this: nothing of the host's own engine is touched, all of an engine is below the one directory that
 // it is given, and Close leaves nothing of it: no process, no mount, no file; Remove does the same for an engine whose
 // owner was killed. The methods of an Engine are not for concurrent use, except Try and Command. It needs root, dockerd,
-// containerd and docker.
+// containerd and docker: the machine's, or those that Choose finds.
 package dockerd
 
 import (
@@ -37,11 +37,20 @@ type Engine struct {
 	flags  []string
 	server *exec.Cmd
 	exited chan struct{}
+
+	// containerd is the one apart, nil where the engine has one of its own.
+	containerd      *exec.Cmd
+	containerdEnded chan struct{}
 }
 
 // New starts an engine in dir, which it makes, with more flags of dockerd's. An error leaves nothing behind.
 func New(dir string, flags ...string) (*Engine, error) {
-	e := &Engine{dir: dir, flags: flags}
+	return (&Engine{dir: dir, flags: flags}).begin()
+}
+
+// begin makes the engine's directory, does what comes before its first start, and starts it. After an error nothing is
+// left.
+func (e *Engine) begin(before ...func() error) (*Engine, error) {
 	if err := errors.Join(os.MkdirAll(e.Path("config"), 0o755), onDisk(e.dir)); err != nil {
 		return nil, err
 	}
@@ -49,8 +58,10 @@ func New(dir string, flags ...string) (*Engine, error) {
 	if err := os.WriteFile(e.Path("daemon.json"), []byte("{}"), 0o644); err != nil {
 		return nil, err
 	}
-	if err := e.Start(); err != nil {
-		return nil, errors.Join(err, fmt.Errorf("the engine's log: %s", Tail(e.Path("log"), 30, Telling)), e.Close())
+	for _, step := range append(before, e.Start) {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, fmt.Errorf("the engine's log: %s", Tail(e.Path("log"), 30, Telling)), e.Close())
+		}
 	}
 	return e, nil
 }
@@ -127,7 +138,7 @@ func (e *Engine) Stop() error {
 }
 
 // Kill ends the engine with SIGKILL, and then its containerd, on which the next start would stumble, even on a pid file
-// that names a zombie. Containers and the plugin go on.
+// that names a zombie; a containerd apart is left. Containers and the plugin go on.
 func (e *Engine) Kill() error {
 	e.server.Process.Kill()
 	<-e.exited
@@ -158,7 +169,7 @@ func (e *Engine) End() error {
 		}
 		e.Try("plugin", "disable", "--force", PluginName)
 	}
-	return errors.Join(e.Stop(), free(e.dir))
+	return errors.Join(e.Stop(), e.stopContainerd(), free(e.dir))
 }
 
 // Try runs the docker command against the engine as a user types it, and returns its output. The error carries what

@@ -1,0 +1,104 @@
+package dockerd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// NewApart is New with a containerd that is no child of the engine, as a service manager starts it: Kill and Stop leave
+// it, and the containers' shims, alone.
+func NewApart(dir string, flags ...string) (*Engine, error) {
+	e := &Engine{dir: dir, flags: append([]string{"--containerd", dir + "/containerd.sock"}, flags...)}
+	return e.begin(e.startContainerd)
+}
+
+// startContainerd starts the containerd apart and waits until it listens.
+func (e *Engine) startContainerd() error {
+	config := fmt.Sprintf(`version = 2
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+address = %q
+[plugins."io.containerd.internal.v1.opt"]
+path = %q
+`, e.Path("containerd"), e.Path("exec-containerd"), e.Path("containerd.sock"), e.Path("containerd/opt"))
+	if err := os.WriteFile(e.Path("containerd.toml"), []byte(config), 0o644); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(e.Path("containerd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	e.containerd = exec.Command("containerd", "--config", e.Path("containerd.toml"))
+	e.containerd.Stdout, e.containerd.Stderr = log, log
+	e.containerd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := e.containerd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func(c *exec.Cmd) {
+		c.Wait()
+		close(ended)
+	}(e.containerd)
+	e.containerdEnded = ended
+	return Poll(Patience, func() error {
+		select {
+		case <-ended:
+			return errors.New("containerd has ended: " + Tail(e.Path("containerd.log"), 5, Telling))
+		default:
+		}
+		c, err := net.Dial("unix", e.Path("containerd.sock"))
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+}
+
+// stopContainerd ends the containerd apart, in order or after Patience by force.
+func (e *Engine) stopContainerd() error {
+	if e.containerdEnded == nil {
+		return nil
+	}
+	if err := e.containerd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-e.containerdEnded:
+	case <-time.After(Patience):
+		e.containerd.Process.Kill()
+		<-e.containerdEnded
+	}
+	return nil
+}
+
+// PowerOff ends everything of the engine at once and takes its mounts and what a machine has in memory away, as the
+// loss of power does. The next Start is the one after the boot; the kernel's boot ID stays the same.
+func (e *Engine) PowerOff() error {
+	if e.containerdEnded != nil {
+		e.containerd.Process.Kill()
+		<-e.containerdEnded
+		e.containerdEnded = nil
+	}
+	e.server.Process.Kill()
+	<-e.exited
+	if err := free(e.dir); err != nil {
+		return err
+	}
+	for _, volatile := range []string{"exec", "exec-containerd", "containerd.sock", "sock", "pid"} {
+		if err := os.RemoveAll(e.Path(volatile)); err != nil {
+			return err
+		}
+	}
+	if e.containerd != nil {
+		return e.startContainerd()
+	}
+	return nil
+}

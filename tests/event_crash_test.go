@@ -1,0 +1,101 @@
+package tests
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/helmdeck/repos/tests/dockerd"
+)
+
+// The engine treats the end of an earlier plugin's process late after a crash, and under load it can unmount what the
+// new one has mounted: this is why these happen so often. `make test-engines` says how often on which engine.
+const manyRounds = 50
+
+func TestEventPluginKilled(t *testing.T) {
+	event{rounds: 5, happen: func(t *testing.T, s *stage) {
+		s.killPlugin(t)
+		s.e.pluginPID(t, 0)
+		s.untouched(t)
+		s.copies(t)
+		s.visit(t)
+		s.restart(t)
+	}}.run(t)
+}
+
+// Its containerd dies with it, as where dockerd has started it.
+func TestEventEngineKilled(t *testing.T) {
+	event{rounds: manyRounds, happen: (*stage).crash}.run(t)
+}
+
+// Its containerd lives on, as where both are services.
+func TestEventEngineKilledContainerdApart(t *testing.T) {
+	event{rounds: manyRounds, start: dockerd.NewApart, happen: (*stage).crash}.run(t)
+}
+
+func TestEventEngineAndPluginKilled(t *testing.T) {
+	event{rounds: manyRounds, happen: crashWithPlugin}.run(t)
+}
+
+func TestEventEngineAndPluginKilledContainerdApart(t *testing.T) {
+	event{rounds: manyRounds, start: dockerd.NewApart, happen: crashWithPlugin}.run(t)
+}
+
+func crashWithPlugin(t *testing.T, s *stage) {
+	if err := syscall.Kill(s.e.pluginPID(t, 0), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.crash(t)
+}
+
+// crash ends the engine without live-restore: the containers are started again when it comes back.
+func (s *stage) crash(t *testing.T) {
+	t.Helper()
+	s.again(t, s.e.Kill)
+}
+
+// again ends the engine and starts it: containers that are to be restarted always are there again.
+func (s *stage) again(t *testing.T, end func() error) {
+	t.Helper()
+	if err := errors.Join(end(), s.e.Start()); err != nil {
+		t.Fatal(err)
+	}
+	s.visit(t)
+	s.started(t, modes...)
+}
+
+// With live-restore the containers outlive the engine's end, whichever it is.
+func TestEventLiveRestore(t *testing.T) {
+	odd := false
+	event{rounds: 10, flags: []string{"--live-restore"}, happen: func(t *testing.T, s *stage) {
+		end := s.e.Kill
+		if odd = !odd; odd {
+			end = s.e.Stop
+		}
+		if err := errors.Join(end(), s.e.Start()); err != nil {
+			t.Fatal(err)
+		}
+		s.untouched(t)
+		s.copies(t)
+		s.visit(t)
+		s.untouched(t)
+		s.restart(t)
+	}}.run(t)
+}
+
+// A stop in order, as by a service manager, before a reboot too.
+func TestEventEngineRestarted(t *testing.T) {
+	event{rounds: 10, happen: func(t *testing.T, s *stage) {
+		s.again(t, func() error {
+			err := s.e.Stop()
+			if mounts, listErr := dockerd.MountsBelow(s.e.Path("data")); listErr != nil || len(mounts) > 0 {
+				t.Errorf("mounts of a stopped engine: %q, %v", mounts, listErr)
+			}
+			return err
+		})
+	}}.run(t)
+}
+
+func TestEventPowerLost(t *testing.T) {
+	event{rounds: 10, happen: func(t *testing.T, s *stage) { s.again(t, s.e.PowerOff) }}.run(t)
+}

@@ -1,0 +1,101 @@
+package tests
+
+import (
+	"flag"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/helmdeck/repos/tests/dockerd"
+)
+
+// maxRounds is what `make test-engines` gives: the events take hours on all engines, and are left out without.
+var maxRounds = flag.Int("rounds", 0, "how often an event happens at most, under load; on a quiet machine a fifth of that; 0 leaves the events out")
+
+// event is something that happens to an engine, or to the plugin in it, while containers use volumes of all modes.
+//
+// Whatever it is, this holds after each round: every container that started has seen the right tree, by content, and the
+// workspace that its mode promises; containers that lived on have what they had; the leases are those of the running
+// containers; and in the end there is no lease, mount, volume, workspace or process left.
+type event struct {
+	// rounds is how often it happens, under load.
+	rounds int
+	// start starts the engine; nil is dockerd.New.
+	start starter
+	// flags are dockerd's.
+	flags []string
+	// happen makes it happen once, and checks what is its own about it.
+	happen func(t *testing.T, s *stage)
+}
+
+// run has the event happen on a quiet machine and under load. An engine on which a round failed is not used again; after
+// three of them the others would tell nothing new.
+func (ev event) run(t *testing.T) {
+	if *maxRounds == 0 {
+		t.Skip("it takes long: make test-engines does it, on all engines")
+	}
+	if ev.start == nil {
+		ev.start = dockerd.New
+	}
+	rounds := min(ev.rounds, *maxRounds)
+	t.Run("quiet", func(t *testing.T) { ev.repeat(t, (rounds+4)/5) })
+	t.Run("loaded", func(t *testing.T) {
+		busy(t)
+		ev.repeat(t, rounds)
+	})
+}
+
+func (ev event) repeat(t *testing.T, rounds int) {
+	done, failed := 0, 0
+	var refused []string
+	for done < rounds && failed < 3 {
+		t.Run("engine", func(t *testing.T) {
+			s := newStage(t, ev)
+			for done < rounds {
+				done++
+				ok := t.Run(fmt.Sprintf("round%d", done), func(t *testing.T) {
+					ev.happen(t, s)
+					s.judge(t)
+				})
+				if !ok {
+					failed++
+					return
+				}
+			}
+			s.clean(t)
+			refused = append(refused, s.refused...)
+		})
+	}
+	t.Logf("%d rounds of %d held; refused and then right: %d starts", done-failed, done, len(refused))
+	if len(refused) > 0 {
+		t.Logf("the last refusal: %s", refused[len(refused)-1])
+	}
+}
+
+// busy keeps two processors busy until the test ends, or its process.
+func busy(t *testing.T) {
+	stop := make(chan struct{})
+	var loops sync.WaitGroup
+	for range 2 {
+		loops.Go(func() {
+			runtime.LockOSThread() // Pdeathsig fires at the end of the thread
+			defer runtime.UnlockOSThread()
+			cmd := exec.Command("sh", "-c", "while :; do :; done")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err := cmd.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+			<-stop
+			cmd.Process.Kill()
+			cmd.Wait()
+		})
+	}
+	t.Cleanup(func() {
+		close(stop)
+		loops.Wait()
+	})
+}

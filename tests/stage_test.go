@@ -1,0 +1,258 @@
+package tests
+
+import (
+	"crypto/sha1"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/tests/dockerd"
+	"github.com/helmdeck/repos/tests/invariant"
+)
+
+// stage is an engine for events. One container per mode stays and is started again by the engine (steady); others come
+// and go on volumes of their own, because a shared or kept workspace is that of all its containers.
+type stage struct {
+	e     *engine
+	r     remote
+	plain string // the portrait of a right tree
+	out   string // where containers write what they see, on the host
+
+	steady map[string]container
+	// seen is how many looks of a container's name were judged.
+	seen map[string]int
+	// refused is what the engine said of starts that were tried again.
+	refused []string
+}
+
+// modes are those of volumes; a steady container has its mode as its name, and so has its volume.
+var modes = []string{"private", "shared", "keep"}
+
+// visited is the volume of the containers that come and go, whose names end in "-new".
+func visited(mode string) string {
+	if mode == "private" {
+		return mode
+	}
+	return mode + "-new"
+}
+
+// look is what every container does first: it appends to /out/$NAME the sum of the portrait, and how many looks this
+// workspace has seen: one, unless it is a kept one.
+const look = `
+	cd /w
+	{ ` + portrait + ` } >/out/$NAME.portrait 2>&1 || true
+	looks=$(($(cat .git/looks 2>/dev/null || echo 0) + 1))
+	echo $looks 2>/dev/null >.git/looks || true
+	echo $(sha1sum </out/$NAME.portrait | cut -c-40) $looks >>/out/$NAME
+`
+
+func newStage(t *testing.T, ev event) *stage {
+	t.Helper()
+	var dir string
+	t.Cleanup(func() { // after the engine's end
+		if dir == "" {
+			return
+		}
+		eventually(t, "the engine's processes", func() error { return invariant.Leaks(dir) })
+		if left, err := dockerd.MountsBelow(dir); err != nil || len(left) > 0 {
+			t.Errorf("mounts after the engine's end: %q, %v", left, err)
+		}
+	})
+	e := ownOf(t, ev.start, nil, ev.flags...)
+	dir = e.Path()
+	s := &stage{e: e, r: newRemote(t), out: t.TempDir(), steady: map[string]container{}, seen: map[string]int{}}
+	s.plain = plain(t, s.r.url, "main")
+	for _, mode := range modes {
+		for _, name := range slices.Compact([]string{mode, visited(mode)}) {
+			s.e.create(t, name, "repo="+s.r.url, "ref=main", "subject=event", "mode="+mode)
+		}
+		args := append([]string{"run", "--detach", "--restart", "always"}, s.args(mode, mode)...)
+		s.steady[mode] = container{s.e, s.e.docker(t, append(args, look+"exec sleep 1000000")...)}
+	}
+	s.started(t, modes...)
+	s.visit(t)
+	s.judge(t)
+	return s
+}
+
+// args are those of docker run that every container has, up to its script.
+func (s *stage) args(name, volume string) []string {
+	return []string{"--network", "host", "--stop-signal", "KILL", "--env", "NAME=" + name, "--volume", s.out + ":/out",
+		"--mount", mount(volume), image, "sh", "-c"}
+}
+
+// looks are what the containers of a name have written.
+func (s *stage) looks(t *testing.T, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.out, name))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[:strings.Count(string(text), "\n")]
+}
+
+// started waits until each of the containers has started once more than was judged, and runs.
+func (s *stage) started(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		eventually(t, "the start of container "+name, func() error {
+			state, err := s.e.Try("inspect", "--format", "{{.State.Status}} {{.State.Error}}", s.steady[name].id)
+			if err != nil || strings.TrimSpace(state) != "running" || len(s.looks(t, name)) <= s.seen[name] {
+				return fmt.Errorf("it is %s, %v, and has looked %d times, of which %d were judged", state, err, len(s.looks(t, name)), s.seen[name])
+			}
+			return nil
+		})
+	}
+}
+
+// visit runs a new container of each mode, again while the engine refuses to start it, and loses none that has started.
+func (s *stage) visit(t *testing.T) {
+	t.Helper()
+	for _, mode := range modes {
+		s.visitOn(t, mode)
+	}
+}
+
+func (s *stage) visitOn(t *testing.T, mode string) {
+	t.Helper()
+	name := mode + "-new"
+	before := len(s.looks(t, name))
+	eventually(t, "the start of a new container on "+visited(mode), func() error {
+		_, err := s.e.Try(append(append([]string{"run", "--rm"}, s.args(name, visited(mode))...), look)...)
+		if err != nil {
+			_, said, _ := strings.Cut(err.Error(), "\n")
+			s.refused = append(s.refused, said[max(0, len(said)-400):])
+		}
+		return err
+	})
+	if got := len(s.looks(t, name)); got != before+1 {
+		t.Errorf("new containers on %s looked %d times, want once", visited(mode), got-before)
+	}
+}
+
+// judge checks what all containers that have started since the last time saw, and that the leases are those of the steady
+// containers.
+func (s *stage) judge(t *testing.T) {
+	t.Helper()
+	want := fmt.Sprintf("%x", sha1.Sum([]byte(s.plain+"\n")))
+	for _, mode := range modes {
+		for _, name := range []string{mode, mode + "-new"} {
+			looks := s.looks(t, name)
+			for i := s.seen[name]; i < len(looks); i++ {
+				sum, number, _ := strings.Cut(looks[i], " ")
+				first := "1"
+				if mode == "keep" {
+					first = fmt.Sprint(i + 1)
+				}
+				if sum != want {
+					text, err := os.ReadFile(filepath.Join(s.out, name+".portrait"))
+					t.Errorf("WRONG TREE: start %d of %s (its last portrait: %v)", i+1, name, err)
+					same(t, name, strings.TrimSuffix(string(text), "\n"), s.plain)
+				}
+				if number != first {
+					t.Errorf("WRONG WORKSPACE: start %d of %s is look %s at its workspace, want %s", i+1, name, number, first)
+				}
+			}
+			s.seen[name] = len(looks)
+		}
+	}
+	for _, mode := range modes {
+		s.leased(t, mode, 1)
+		if visited(mode) != mode {
+			s.leased(t, visited(mode), 0)
+		}
+	}
+}
+
+// leased waits until a volume has as many leases.
+func (s *stage) leased(t *testing.T, volume string, want int) {
+	t.Helper()
+	eventually(t, "the leases of "+volume, func() error {
+		out, err := s.e.Try("volume", "inspect", "--format", "{{json .Status.leases}}", volume)
+		if err != nil {
+			return err
+		}
+		var leases []any
+		if err := json.Unmarshal([]byte(out), &leases); err != nil {
+			return err
+		}
+		if len(leases) != want {
+			return fmt.Errorf("%s, want %d", out, want)
+		}
+		return nil
+	})
+}
+
+// untouched checks that the steady containers live and have what they had.
+func (s *stage) untouched(t *testing.T) {
+	t.Helper()
+	for _, mode := range modes {
+		c := s.steady[mode]
+		if got, want := len(s.looks(t, mode)), s.seen[mode]; got != want || !c.running(t) {
+			t.Errorf("container %s: %d starts, want %d, running %v", mode, got, want, c.running(t))
+			continue
+		}
+		want := "1"
+		if mode == "keep" {
+			want = fmt.Sprint(s.seen[mode])
+		}
+		if got := c.sh(t, "cat .git/looks"); got != want {
+			t.Errorf("WRONG WORKSPACE: container %s, which lives on, sees %q, want %q", mode, got, want)
+		}
+		same(t, "container "+mode+", which lives on,", c.sh(t, portrait), s.plain)
+	}
+}
+
+// restart starts the steady containers anew, as after an event that took the plugin's mounts from them.
+func (s *stage) restart(t *testing.T) {
+	t.Helper()
+	for _, mode := range modes {
+		s.e.docker(t, "restart", "--time", "0", s.steady[mode].id)
+	}
+	s.started(t, modes...)
+}
+
+// copies checks that docker cp on the steady containers reads and writes their own workspace, or fails.
+func (s *stage) copies(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, mode := range modes {
+		c, own, given := s.steady[mode], mode+"'s own\n", mode+"'s given\n"
+		c.sh(t, "printf %s\\\\n \""+strings.TrimSpace(own)+"\" >.git/own")
+		out, in := filepath.Join(dir, mode+"-out"), filepath.Join(dir, mode+"-in")
+		if _, err := s.e.Try("cp", c.id+":/w/.git/own", out); err != nil {
+			t.Logf("docker cp from %s: %v", mode, err)
+		} else {
+			wantFile(t, out, own)
+		}
+		if err := os.WriteFile(in, []byte(given), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.e.Try("cp", in, c.id+":/w/.git/given"); err != nil {
+			t.Logf("docker cp to %s: %v", mode, err)
+		} else if got := c.sh(t, "cat .git/given"); got+"\n" != given {
+			t.Errorf("WRONG WORKSPACE: what docker cp gave to %s reads %q, want %q", mode, got, given)
+		}
+	}
+}
+
+// clean removes everything and checks that nothing is left.
+func (s *stage) clean(t *testing.T) {
+	t.Helper()
+	for _, mode := range slices.Sorted(maps.Keys(s.steady)) {
+		s.steady[mode].remove(t)
+	}
+	s.e.docker(t, append([]string{"volume", "rm"}, s.e.volumes(t)...)...)
+	if got := s.e.volumes(t); len(got) != 0 {
+		t.Errorf("volumes: got %q, want none", got)
+	}
+	s.e.reclaimed(t, "event")
+	s.e.emptied(t, "trash")
+	s.e.alone(t)
+	eventually(t, "the plugin's data", func() error { return invariant.Structure(s.e.Data()) })
+}

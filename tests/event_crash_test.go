@@ -25,12 +25,12 @@ func TestEventPluginKilled(t *testing.T) {
 
 // Its containerd dies with it, as where dockerd has started it.
 func TestEventEngineKilled(t *testing.T) {
-	event{rounds: manyRounds, happen: (*stage).crash}.run(t)
+	event{rounds: manyRounds, happen: crash}.run(t)
 }
 
 // Its containerd lives on, as where both are services.
 func TestEventEngineKilledContainerdApart(t *testing.T) {
-	event{rounds: manyRounds, start: dockerd.NewApart, happen: (*stage).crash}.run(t)
+	event{rounds: manyRounds, start: dockerd.NewApart, happen: crash}.run(t)
 }
 
 func TestEventEngineAndPluginKilled(t *testing.T) {
@@ -45,12 +45,11 @@ func crashWithPlugin(t *testing.T, s *stage) {
 	if err := syscall.Kill(s.e.pluginPID(t, 0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	s.crash(t)
+	crash(t, s)
 }
 
 // crash ends the engine without live-restore: the containers are started again when it comes back.
-func (s *stage) crash(t *testing.T) {
-	t.Helper()
+func crash(t *testing.T, s *stage) {
 	s.again(t, s.e.Kill)
 }
 

@@ -151,7 +151,7 @@ func (s *stage) judge(t *testing.T) {
 				}
 				if sum != want {
 					text, err := os.ReadFile(filepath.Join(s.out, name+".portrait"))
-					t.Errorf("WRONG TREE: start %d of %s (its last portrait: %v)", i+1, name, err)
+					t.Errorf("WRONG TREE: start %d of %s (%s; its last portrait: %v)", i+1, name, s.reach(t), err)
 					same(t, name, strings.TrimSuffix(string(text), "\n"), s.plain)
 				}
 				if number != first {
@@ -169,6 +169,19 @@ func (s *stage) judge(t *testing.T) {
 	}
 }
 
+// reach says whether the plugin's mounts can reach the host.
+func (s *stage) reach(t *testing.T) string {
+	t.Helper()
+	mounts, err := dockerd.MountsBelow(s.e.Data())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(mounts, s.e.Data()) {
+		return "the host has the propagated mount"
+	}
+	return "the host has lost the propagated mount"
+}
+
 // leased waits until a volume has as many leases.
 func (s *stage) leased(t *testing.T, volume string, want int) {
 	t.Helper()
@@ -177,11 +190,11 @@ func (s *stage) leased(t *testing.T, volume string, want int) {
 		if err != nil {
 			return err
 		}
-		var leases []any
+		var leases []struct{ Mounts int }
 		if err := json.Unmarshal([]byte(out), &leases); err != nil {
 			return err
 		}
-		if len(leases) != want {
+		if len(leases) != want || want == 1 && leases[0].Mounts != 1 {
 			return fmt.Errorf("%s, want %d", out, want)
 		}
 		return nil

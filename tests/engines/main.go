@@ -1,0 +1,188 @@
+// Command engines tries the plugin on Docker engines of several releases, each unpacked below build/engines by fetch:
+// the end-to-end tests, the assertions of the engine's own tests of volume drivers, and the events (tests/event_test.go),
+// each on a quiet machine and under load. It prints a line for each cell as it is done and, at the end, the table
+// engine × scenario and what deviates. A cell that is empty or not held is a failure.
+//
+//	-rounds N     how often an event happens at most; on 20.10 it is 20, because all of its crashes have held so far
+//	-engines A,B  these engines alone
+//	-run REGEXP   these rows alone
+//
+// Only one runs on a machine at a time, as root. All that the tests print is kept in build/engines/<version>.log.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+const (
+	dir    = "build/engines"
+	binary = "build/engines.test"
+	// oldest has fewer rounds.
+	oldest, oldestRounds = "20.10", 20
+)
+
+// row is a scenario: tests that make one cell on each engine.
+type row struct {
+	name string
+	// run and skip are the tests, as the flags of a test's program take them.
+	run, skip string
+	// event says that the row is one of the two subtests of an event.
+	event bool
+}
+
+func main() {
+	rounds := flag.Int("rounds", 50, "how often an event happens at most")
+	only := flag.String("engines", "", "the `versions` of the engines, separated by commas; empty: all")
+	match := flag.String("run", "", "a regular `expression` of the names of the rows; empty: all")
+	flag.Parse()
+	runtime.LockOSThread() // a child's Pdeathsig fires at the end of the thread that started it
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *rounds, *only, *match); err != nil {
+		fmt.Fprintln(os.Stderr, "engines:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, rounds int, only, match string) error {
+	engines, err := versions(only)
+	if err != nil {
+		return err
+	}
+	wanted, err := regexp.Compile(match)
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", "test", "-buildvcs=false", "-c", "-o", binary, "./tests")
+	build.Stdout, build.Stderr = os.Stdout, os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("build the tests: %w", err)
+	}
+	rows, err := scenarios(ctx)
+	if err != nil {
+		return err
+	}
+	rows = slices.DeleteFunc(rows, func(r row) bool { return !wanted.MatchString(r.name) })
+	if len(rows) == 0 {
+		return fmt.Errorf("no row matches %q", match)
+	}
+	t := table{engines: engines, rows: rows, cells: map[[2]string]cell{}}
+	for _, engine := range engines {
+		if err := t.column(ctx, engine, rounds); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return t.print()
+}
+
+// versions are the engines that are unpacked, the oldest first.
+func versions(only string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "usr/sbin/dockerd"))
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, path := range paths {
+		all = append(all, strings.Split(path, "/")[2])
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		var x, y float64
+		fmt.Sscan(a, &x)
+		fmt.Sscan(b, &y)
+		return int(100 * (x - y))
+	})
+	if only != "" {
+		wanted := strings.Split(only, ",")
+		for _, name := range wanted {
+			if !slices.Contains(all, name) {
+				return nil, fmt.Errorf("no engine %q: %s has %q", name, dir, all)
+			}
+		}
+		all = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(wanted, name) })
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s has no engine: run tests/engines/fetch", dir)
+	}
+	return all, nil
+}
+
+// scenarios are the rows: those of all tests that are no event, and two of each event.
+func scenarios(ctx context.Context) ([]row, error) {
+	list := exec.CommandContext(ctx, "../"+binary, "-test.list", "^TestEvent")
+	list.Dir, list.Stderr = "tests", os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the events: %w", err)
+	}
+	const driver = "^Test(External)?Volume(Driver|CLI)"
+	rows := []row{
+		{name: "end to end", run: "^Test", skip: "^TestEvent|" + driver},
+		{name: "moby's volume driver suite", run: driver},
+	}
+	for _, test := range strings.Fields(string(out)) {
+		for _, load := range []string{"quiet", "loaded"} {
+			rows = append(rows, row{name: words(test) + ", " + load, run: "^" + test + "$/^" + load + "$", event: true})
+		}
+	}
+	return rows, nil
+}
+
+// words are those of an event's name: TestEventPluginKilled is "plugin killed".
+func words(test string) string {
+	apart := regexp.MustCompile(`[A-Z]`).ReplaceAllString(strings.TrimPrefix(test, "TestEvent"), " $0")
+	return strings.ToLower(strings.TrimSpace(apart))
+}
+
+// column fills the cells of an engine.
+func (t *table) column(ctx context.Context, engine string, rounds int) error {
+	log, err := os.Create(filepath.Join(dir, engine+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if engine == oldest {
+		rounds = min(rounds, oldestRounds)
+	}
+	for _, r := range t.rows {
+		if ctx.Err() != nil {
+			return nil
+		}
+		args := []string{"-test.v", "-test.timeout", "6h", "-test.run", r.run}
+		if r.skip != "" {
+			args = append(args, "-test.skip", r.skip)
+		}
+		if r.event {
+			args = append(args, "-rounds", fmt.Sprint(rounds))
+		}
+		c := t.try(ctx, engine, r, args, log)
+		t.cells[[2]string{engine, r.name}] = c
+		fmt.Printf("%-6s %-55s %s\n", engine, r.name, c)
+	}
+	return nil
+}
+
+// try runs the tests of one cell.
+func (t *table) try(ctx context.Context, engine string, r row, args []string, log io.Writer) cell {
+	cmd := exec.CommandContext(ctx, "../"+binary, args...)
+	cmd.Dir = "tests"
+	cmd.Env = append(os.Environ(), "ENGINE=../"+filepath.Join(dir, engine))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	fmt.Fprintf(log, "\n===== %s\n%s", r.name, out)
+	return read(string(out), r.event, err)
+}

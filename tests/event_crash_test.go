@@ -2,7 +2,6 @@ package tests
 
 import (
 	"errors"
-	"syscall"
 	"testing"
 
 	"github.com/helmdeck/repos/tests/dockerd"
@@ -42,10 +41,10 @@ func TestEventEngineAndPluginKilledContainerdApart(t *testing.T) {
 }
 
 func crashWithPlugin(t *testing.T, s *stage) {
-	if err := syscall.Kill(s.e.pluginPID(t, 0), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	crash(t, s)
+	s.again(t, func() error {
+		s.e.killAll(t)
+		return nil
+	})
 }
 
 // crash ends the engine without live-restore: the containers are started again when it comes back.

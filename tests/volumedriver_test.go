@@ -29,13 +29,6 @@ func driverVolume(t *testing.T, e *engine, r remote) string {
 	return mount(subject(t))
 }
 
-// leases are those of a volume.
-func (e *engine) leases(t *testing.T, volume string) []any {
-	t.Helper()
-	leases, _ := e.status(t, volume)["leases"].([]any)
-	return leases
-}
-
 // mounted is how many Mounts of a volume the plugin has answered, by its log. Only tests with an engine or a volume
 // of their own know what else is in it.
 func (e *engine) mounted(t *testing.T, volume string) int {

@@ -3,7 +3,7 @@
 // each on a quiet machine and under load. It prints a line for each cell as it is done and, at the end, the table
 // engine × scenario and what deviates. A cell that is empty or not held is a failure.
 //
-//	-rounds N     how often an event happens at most; on 20.10 it is 20, because all of its crashes have held so far
+//	-rounds N     how often an event happens at most; on 20.10 it is 20 at most
 //	-engines A,B  these engines alone
 //	-run REGEXP   these rows alone
 //

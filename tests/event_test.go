@@ -57,8 +57,9 @@ func (ev event) repeat(t *testing.T, rounds int) {
 			for done < rounds {
 				done++
 				ok := t.Run(fmt.Sprintf("round%d", done), func(t *testing.T) {
+					defer s.judge(t) // also what containers saw before a step that failed
 					ev.happen(t, s)
-					s.judge(t)
+					s.leases(t)
 				})
 				if !ok {
 					failed++

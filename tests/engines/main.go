@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -100,12 +101,7 @@ func versions(only string) ([]string, error) {
 	for _, path := range paths {
 		all = append(all, strings.Split(path, "/")[2])
 	}
-	slices.SortFunc(all, func(a, b string) int {
-		var x, y float64
-		fmt.Sscan(a, &x)
-		fmt.Sscan(b, &y)
-		return int(100 * (x - y))
-	})
+	slices.SortFunc(all, func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) })
 	if only != "" {
 		wanted := strings.Split(only, ",")
 		for _, name := range wanted {
@@ -119,6 +115,15 @@ func versions(only string) ([]string, error) {
 		return nil, fmt.Errorf("%s has no engine: run tests/engines/fetch", dir)
 	}
 	return all, nil
+}
+
+// numbers are those of a version.
+func numbers(version string) (list []int) {
+	for _, part := range strings.Split(version, ".") {
+		n, _ := strconv.Atoi(part)
+		list = append(list, n)
+	}
+	return list
 }
 
 // scenarios are the rows: those of all tests that are no event, and two of each event.

@@ -74,7 +74,7 @@ func Start(c Config) (p *Plugin, err error) {
 	}
 	p.Daemon, err = daemon.Start(daemon.Config{
 		Under: under, Root: dir, Program: "/usr/bin/helmdeck-repos", Dir: c.Dir, Data: filepath.Join(dir, "data"), Env: c.Env,
-		Args: []string{"-managed", "-data", "/data", "-socket", "/run/docker/plugins/repos.sock", "-git", "/usr/bin/git"},
+		Args: []string{"-data", "/data", "-socket", "/run/docker/plugins/repos.sock", "-git", "/usr/bin/git"},
 	})
 	return p, err
 }

@@ -21,7 +21,7 @@ func (s *stage) killPlugin(t *testing.T) {
 	s.e.pluginPID(t, pid)
 }
 
-// What the plugin mounts reaches the host no more, without any crash: an engine that unmounts late leaves it like this.
+// The plugin's mounts reach the host no more, without any crash: an engine that unmounts late leaves it like this.
 // A container is refused, or has its tree.
 func TestEventMountsSevered(t *testing.T) {
 	event{rounds: 5, happen: func(t *testing.T, s *stage) {

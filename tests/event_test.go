@@ -17,7 +17,7 @@ var maxRounds = flag.Int("rounds", 0, "how often an event happens at most, under
 
 // event is something that happens to an engine, or to the plugin in it, while containers use volumes of all modes.
 //
-// Whatever it is, this holds after each round: every container that started has seen the right tree, by content, and the
+// After each round of any event this holds: every container that started has seen the right tree, by content, and the
 // workspace that its mode promises; containers that lived on have what they had; the leases are those of the running
 // containers; and in the end there is no lease, mount, volume, workspace or process left.
 type event struct {

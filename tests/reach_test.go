@@ -75,7 +75,7 @@ func (e *engine) right(t *testing.T, what, mount, script, want string) {
 	same(t, what, out, want)
 }
 
-// What the plugin mounts reaches nobody any more: no container starts on an empty directory, the plugin starts anew and
+// The plugin's mounts reach nobody any more: no container starts on an empty directory, the plugin starts anew and
 // works, what runs goes on, and what a volume keeps is there.
 func TestLostMounts(t *testing.T) {
 	t.Parallel()

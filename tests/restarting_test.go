@@ -10,7 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// What the plugin is at work on when its process ends is answered with what to do; what comes while it is down waits for it.
+// Requests that the plugin is at work on when its process ends are answered with what to do; those that come while it is down wait.
 func TestPluginEndsDuringMount(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// What the engine's own tests of volume drivers (moby: docker_cli_external_volume_driver_test.go) demand of a driver is
+// The demands of the engine's own tests of volume drivers (moby: docker_cli_external_volume_driver_test.go) on a driver are
 // demanded of this one here, under the same names. Those that have no test here:
 //
 //	RetryNotImmediatelyExists  a driver that appears while a container waits for it. The engine does this for a

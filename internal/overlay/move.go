@@ -49,7 +49,7 @@ func move(from, to string) error {
 			return err
 		}
 	}
-	// What is unmounted in a shared mount is unmounted in all copies of it.
+	// An unmount in a shared mount is one in all copies of it.
 	if err := unix.MountSetattr(source, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
 		return fmt.Errorf("mount_setattr: %w", err)
 	}

@@ -104,7 +104,7 @@ func TestPoints(t *testing.T) {
 	if err != nil || len(points) != 2 {
 		t.Errorf("mounted: %v, %v, want the tmpfs and the overlay", points, err)
 	}
-	// Who does not see the tmpfs finds no mount point.
+	// A process that does not see the tmpfs finds no mount point.
 	mustDetach(t, p.points)
 	if left, err := os.ReadDir(p.points); err != nil || len(left) > 0 {
 		t.Errorf("under the tmpfs: %v, %v, want nothing", left, err)

@@ -348,7 +348,7 @@ func TestMountsOfEarlierVersion(t *testing.T) {
 	}
 }
 
-// What a process that died has left in the tmpfs goes with the next start.
+// The next start removes the mount points that a process that died has left.
 func TestTidyPoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -35,7 +35,7 @@ func TestSharedByDefault(t *testing.T) {
 	h.ok("volume", "rm", "v")
 }
 
-// What is private can't be kept private, so it is refused.
+// A private volume can't be kept private, so it is refused.
 func TestPrivateIsRefused(t *testing.T) {
 	h := start(t)
 	h.create("v", "mode=private")

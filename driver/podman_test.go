@@ -38,7 +38,7 @@ func TestPodmanPrivate(t *testing.T) {
 	w.removeOK("v")
 }
 
-// TestPodmanShared: what is shared by its mode needs no setting.
+// TestPodmanShared: volumes with mode=shared need no setting.
 func TestPodmanShared(t *testing.T) {
 	w := newWorld(t)
 	for _, mode := range []string{"shared", "keep"} {

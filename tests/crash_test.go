@@ -38,6 +38,19 @@ func newScene(t *testing.T, flags ...string) scene {
 	return s
 }
 
+// livesOn starts an engine with live-restore anew: its containers have outlived it.
+func (s scene) livesOn(t *testing.T) {
+	t.Helper()
+	if err := s.e.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.e.pluginPID(t, 0)
+	if !s.worker.running(t) {
+		t.Fatal("the container did not live on")
+	}
+	s.untouched(t)
+}
+
 // whole checks the volume list and that a second container gets a clean tree, with the cache of the first.
 func (s scene) whole(t *testing.T) {
 	t.Helper()
@@ -123,9 +136,9 @@ func TestKillPluginWhileCloning(t *testing.T) {
 func TestDisablePlugin(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.e.docker(t, "plugin", "disable", "--force", pluginName)
+	s.e.disable(t)
 	s.untouched(t)
-	s.e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+	s.e.enable(t)
 	s.untouched(t)
 	s.whole(t)
 	s.untouched(t)
@@ -161,14 +174,7 @@ func TestKillEngineLiveRestore(t *testing.T) {
 	if err := s.e.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.e.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.e.pluginPID(t, 0)
-	if !s.worker.running(t) {
-		t.Fatal("the container did not live on")
-	}
-	s.untouched(t)
+	s.livesOn(t)
 	s.whole(t)
 	s.untouched(t)
 	s.clean(t)

@@ -40,8 +40,8 @@ func TestEventMountsSevered(t *testing.T) {
 // Running containers keep a detached workspace, and docker cp on them finds that or nothing.
 func TestEventDisabledAndEnabled(t *testing.T) {
 	event{rounds: 5, happen: func(t *testing.T, s *stage) {
-		s.disable(t)
-		s.enable(t)
+		s.e.disable(t)
+		s.e.enable(t)
 		s.untouched(t)
 		s.copies(t)
 		s.untouched(t)
@@ -53,7 +53,7 @@ func TestEventDisabledAndEnabled(t *testing.T) {
 // A wrong value is given, the plugin does not start, the right one is given: the first enable works.
 func TestEventWrongSetting(t *testing.T) {
 	event{rounds: 20, happen: func(t *testing.T, s *stage) {
-		s.disable(t)
+		s.e.disable(t)
 		s.failToEnable(t)
 		s.correct(t)
 		s.restart(t)
@@ -64,7 +64,7 @@ func TestEventWrongSetting(t *testing.T) {
 // As a user does who does not understand: the same enable several times.
 func TestEventEnableRepeated(t *testing.T) {
 	event{rounds: 5, happen: func(t *testing.T, s *stage) {
-		s.disable(t)
+		s.e.disable(t)
 		for range 3 {
 			s.failToEnable(t)
 		}
@@ -72,16 +72,6 @@ func TestEventEnableRepeated(t *testing.T) {
 		s.visit(t)
 		s.restart(t)
 	}}.run(t)
-}
-
-func (s *stage) disable(t *testing.T) {
-	t.Helper()
-	s.e.docker(t, "plugin", "disable", "--force", pluginName)
-}
-
-func (s *stage) enable(t *testing.T) {
-	t.Helper()
-	s.e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
 }
 
 func (s *stage) failToEnable(t *testing.T) {

@@ -38,7 +38,6 @@ func TestKillEngineAndPlugin(t *testing.T) {
 	e, r := own(t, nil), newRemote(t)
 	want := plain(t, r.url, "main")
 	again, gone := map[string]container{}, map[string]container{}
-	modes := []string{"private", "shared", "keep"}
 	for _, mode := range modes {
 		e.create(t, mode, "repo="+r.url, "ref=main", "mode="+mode, "subject=leases")
 		again[mode] = e.sleeper(t, mount(mode), "--restart", "always")
@@ -96,14 +95,7 @@ func TestKillEngineAndPluginLiveRestore(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "--live-restore")
 	s.e.killAll(t)
-	if err := s.e.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.e.pluginPID(t, 0)
-	if !s.worker.running(t) {
-		t.Fatal("the container did not live on")
-	}
-	s.untouched(t)
+	s.livesOn(t)
 	s.whole(t)
 	s.e.copiesOwn(t, s.worker)
 	s.clean(t)
@@ -127,8 +119,8 @@ func (e *engine) copiesOwn(t *testing.T, worker container) {
 func TestCopyAfterDisable(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.e.docker(t, "plugin", "disable", "--force", pluginName)
-	s.e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+	s.e.disable(t)
+	s.e.enable(t)
 	for range 2 {
 		for _, args := range [][]string{{"cp", s.worker.id + ":/w/README.md", "-"}, {"cp", "/etc/hostname", s.worker.id + ":/w/given"}} {
 			if said := s.e.refused(t, args...); !strings.Contains(said, "a container that outlived a disabled plugin") {

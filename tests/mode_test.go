@@ -75,8 +75,8 @@ func TestKeptVolume(t *testing.T) {
 	goesOn("after docker cp")
 
 	// The container keeps what it has, and nobody gets it a second time meanwhile.
-	e.docker(t, "plugin", "disable", "-f", pluginName)
-	e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+	e.disable(t)
+	e.enable(t)
 	if said := e.refused(t, "run", "--rm", "--network", "none", "--mount", mount(name), image, "true"); !strings.Contains(said, "a container that outlived a disabled plugin") {
 		t.Errorf("beside a container that was left over: %s", said)
 	}

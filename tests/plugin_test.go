@@ -52,6 +52,18 @@ func (e *engine) pluginPID(t *testing.T, not int) int {
 	return pid
 }
 
+// disable disables the plugin by force, as under running containers.
+func (e *engine) disable(t *testing.T) {
+	t.Helper()
+	e.docker(t, "plugin", "disable", "--force", pluginName)
+}
+
+// enable enables the plugin at the first try, with a timeout as make install gives it.
+func (e *engine) enable(t *testing.T) {
+	t.Helper()
+	e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+}
+
 // alone waits until the plugin has no children: no git is left, not even a zombie that nobody buries.
 func (e *engine) alone(t *testing.T) {
 	t.Helper()

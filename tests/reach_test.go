@@ -81,7 +81,6 @@ func TestLostMounts(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	want := plain(t, r.url, "main")
-	modes := []string{"private", "shared", "keep"}
 	running := map[string]container{}
 	for _, mode := range modes {
 		e.create(t, mode, "repo="+r.url, "ref=main", "mode="+mode, "subject=reach")

@@ -26,7 +26,7 @@ func TestPluginEndsDuringMount(t *testing.T) {
 				t.Error(err)
 			}
 		}, "was restarted while it was at work on this: run it again"},
-		{"disabled", func() { e.docker(t, "plugin", "disable", "--force", pluginName) }, "run it again when the plugin is enabled"},
+		{"disabled", func() { e.disable(t) }, "run it again when the plugin is enabled"},
 	} {
 		pid := e.pluginPID(t, 0)
 		asked, release := asking(t, r)
@@ -42,7 +42,7 @@ func TestPluginEndsDuringMount(t *testing.T) {
 		}
 		release()
 		if c.name == "disabled" {
-			e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+			e.enable(t)
 		}
 		e.pluginPID(t, pid)
 		for _, id := range strings.Fields(e.docker(t, "ps", "--all", "--quiet")) {

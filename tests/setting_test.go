@@ -16,7 +16,7 @@ func TestWrongSetting(t *testing.T) {
 		{"MOUNT_WAIT=never", `setting MOUNT_WAIT=\\\"never\\\": allowed is`, "MOUNT_WAIT=20s"},
 		{"LOG_LEVEL=loud", `setting LOG_LEVEL=\\\"loud\\\": allowed is`, "LOG_LEVEL=info"},
 	} {
-		e.docker(t, "plugin", "disable", "--force", pluginName)
+		e.disable(t)
 		e.docker(t, "plugin", "set", pluginName, tc.wrong)
 		e.refused(t, "plugin", "enable", "--timeout", "120", pluginName)
 		log, err := os.ReadFile(e.Path("log"))
@@ -24,7 +24,7 @@ func TestWrongSetting(t *testing.T) {
 			t.Errorf("the engine's log does not say %s: %v", tc.said, err)
 		}
 		e.docker(t, "plugin", "set", pluginName, tc.right)
-		e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+		e.enable(t)
 		same(t, "after "+tc.wrong, e.sh(t, mount("v"), portrait), want)
 	}
 	e.docker(t, "volume", "rm", "v")

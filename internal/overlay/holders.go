@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnknown says that this kernel can't tell who has an overlay, or that there is
-// nothing in the overlay to ask with.
+// ErrUnknown is in the error of Holders before Linux 6.8, and for an overlay without a
+// file or directory to ask with.
 var ErrUnknown = errors.New("the kernel can't tell who has it")
 
 // statxMntIDUnique (Linux 6.8) asks for the ID of a mount that is never used again.

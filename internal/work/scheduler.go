@@ -39,7 +39,7 @@ func DefaultLimits(processors int) [3]Limits {
 	return [3]Limits{
 		// A job of a small repository is done within a second. One that takes longer than
 		// three makes way for others, at the cost of one more process for each of these:
-		// who comes behind the jobs of six subjects waits some ten seconds.
+		// a job behind those of six subjects waits some ten seconds.
 		CPU: {Slots: cpu, PerSubject: cpu - 1, Overdue: 4 * cpu, Quantum: 3 * time.Second},
 		// A fetch is some three processes. They mostly wait, but on loopback, or when many
 		// packs arrive at a time, they keep a processor as busy as the remote is fast, so

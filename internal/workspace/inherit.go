@@ -154,15 +154,13 @@ func (m *Manager) heldAfter(ctx context.Context, w *workspace, wait time.Duratio
 // left then has ended, unless its volume keeps it; that one is unmounted if asked for.
 func (m *Manager) disown(w *workspace, unmount bool) error {
 	rec := m.record(w)
-	if !isPrivate(rec) { // so that nobody joins what is being left
-		unlock, err := m.volumes.Lock(context.Background(), rec.Volume)
-		if err != nil {
-			return err
-		}
-		defer unlock()
+	unlock, err := m.lockJoins(rec.Volume, isPrivate(rec))
+	if err != nil {
+		return err
 	}
+	defer unlock()
 	var gone []lease
-	rec, err := m.change(w, func(rec *meta.Workspace) {
+	rec, err = m.change(w, func(rec *meta.Workspace) {
 		var left map[string]int
 		if left, gone = m.ownLeases(*rec); len(left) > 0 {
 			rec.Leases = left
@@ -180,22 +178,16 @@ func (m *Manager) disown(w *workspace, unmount bool) error {
 	m.mu.Unlock()
 	m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": len(gone)}).
 		Warn("no container has what an earlier start has mounted: these leases are lost")
-	ended := rec.State == meta.Ended
-	if len(rec.Leases) > 0 || !ended && !unmount {
-		return nil
-	}
-	release, err := m.detach(rec)
-	if !ended {
-		if err == nil {
-			release()
+	switch {
+	case rec.State == meta.Ended:
+		m.reapSoon(w, m.detachEnded(rec))
+	case len(rec.Leases) == 0 && unmount:
+		release, err := m.detach(rec)
+		if err != nil {
+			return err
 		}
-		return err
+		release()
 	}
-	if err != nil { // the reaper tries again
-		m.Log.WithError(err).WithField("workspace", rec.ID).Warn("detach a workspace that has ended")
-		release = func() {}
-	}
-	m.reapSoon(w, release)
 	return nil
 }
 

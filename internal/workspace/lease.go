@@ -97,13 +97,11 @@ func (m *Manager) Release(name, leaseID string) error {
 	if !ok {
 		return nil
 	}
-	if !private { // so that nobody joins what is being left
-		unlock, err := m.volumes.Lock(context.Background(), name)
-		if err != nil {
-			return err
-		}
-		defer unlock()
+	unlock, err := m.lockJoins(name, private)
+	if err != nil {
+		return err
 	}
+	defer unlock()
 	rec := m.record(w)
 	if len(rec.Leases) > 1 || rec.Leases[leaseID] > 1 || isKept(rec) {
 		rec, err := m.change(w, func(rec *meta.Workspace) {
@@ -133,12 +131,28 @@ func (m *Manager) end(w *workspace, with func(*meta.Tx) error) error {
 	if w.clone != nil {
 		w.clone.Touch()
 	}
-	release, err := m.detach(rec)
-	if err != nil { // the reaper tries again
-		m.Log.WithError(err).WithField("workspace", rec.ID).Warn("detach a workspace that has ended")
-		release = func() {}
-	}
+	release := m.detachEnded(rec)
 	failpoint.Hit("workspace/release/detached")
 	m.reapSoon(w, release)
 	return nil
+}
+
+// lockJoins keeps everybody from joining a workspace of a volume until unlock, because
+// it may be about to end. Nobody joins a private one.
+func (m *Manager) lockJoins(volume string, private bool) (unlock func(), err error) {
+	if private {
+		return func() {}, nil
+	}
+	return m.volumes.Lock(context.Background(), volume)
+}
+
+// detachEnded is detach of a workspace that has ended. When it fails, the reaper tries
+// again.
+func (m *Manager) detachEnded(rec meta.Workspace) (release func()) {
+	release, err := m.detach(rec)
+	if err != nil {
+		m.Log.WithError(err).WithField("workspace", rec.ID).Warn("detach a workspace that has ended")
+		return func() {}
+	}
+	return release
 }

@@ -33,14 +33,13 @@ func newDisk(dir string, bytes int64, options string, mkfs []string) error {
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, bytes)); err != nil {
 		return err
 	}
-	for _, command := range [][]string{
+	err := run(
 		append(mkfs, image),
-		{"mount", "-o", "loop," + options, image, dir}, // the loop device goes with the mount
-		{"mount", "--make-shared", dir},
-	} {
-		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out), os.Remove(image))
-		}
+		[]string{"mount", "-o", "loop," + options, image, dir}, // the loop device goes with the mount
+		[]string{"mount", "--make-shared", dir},
+	)
+	if err != nil {
+		return errors.Join(err, os.Remove(image))
 	}
 	return nil
 }
@@ -50,7 +49,12 @@ func Directory(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, command := range [][]string{{"mount", "--bind", dir, dir}, {"mount", "--make-shared", dir}} {
+	return run([]string{"mount", "--bind", dir, dir}, []string{"mount", "--make-shared", dir})
+}
+
+// run runs commands one after the other, until one fails.
+func run(commands ...[]string) error {
+	for _, command := range commands {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
 		}
@@ -61,8 +65,8 @@ func Directory(dir string) error {
 // unmountWait is how long the kernel may take to give up a filesystem whose users have ended.
 const unmountWait = 2 * time.Minute
 
-// Eject unmounts what is mounted below dir, and then dir, and deletes the image if it has one. That dir stays in use is an error: a
-// process or a mount was left behind somewhere.
+// Eject unmounts what is mounted below dir, and then dir, and deletes the image if it has one. That dir stays in use is an
+// error: a process or a mount was left behind somewhere.
 func Eject(dir string) error {
 	errs := []error{DetachBelow(dir)}
 	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)

@@ -17,17 +17,24 @@ func TestComposeExample(t *testing.T) {
 	e, r := shared(t), newRemote(t)
 	const example = "../examples/compose.yaml"
 	project := strings.ReplaceAll(subject(t), "-", "")
-	env := []string{"REPO=" + r.url, "REF=main", "IMAGE=" + image, "SUBJECT=" + subject(t)}
-	compose := func(args ...string) string {
-		t.Helper()
+	ref := "main"
+	try := func(args ...string) (string, error) {
 		cmd := exec.Command("docker-compose", append([]string{"--project-name", project, "--file", example}, args...)...)
-		cmd.Env = append(e.Command().Env, env...)
+		cmd.Env = append(e.Command().Env, "REPO="+r.url, "REF="+ref, "IMAGE="+image, "SUBJECT="+subject(t))
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil {
-			t.Fatalf("docker-compose %q: %v\n%s%s", args, err, stdout.String(), stderr.String())
+			return "", fmt.Errorf("docker-compose %q: %w\n%s%s", args, err, stdout.String(), stderr.String())
 		}
-		return stdout.String()
+		return stdout.String(), nil
+	}
+	compose := func(args ...string) string {
+		t.Helper()
+		out, err := try(args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
 	}
 	if text, err := os.ReadFile(example); err != nil || strings.Contains(string(text), "\nversion:") {
 		t.Errorf("%v; the example has a version, which compose 2 warns about at every command", err)
@@ -46,10 +53,15 @@ func TestComposeExample(t *testing.T) {
 	}
 	t.Cleanup(func() { compose("--file", override, "down", "--volumes", "--timeout", "0") })
 	compose("--file", override, "up", "--detach")
+	compose("--file", override, "up", "--detach") // nothing has changed
 
-	// Every service has mounted the repository at some place, and finds a clean checkout there.
+	// Every service has mounted the repository at some place, and finds a checkout there.
+	container := func(service string) string {
+		t.Helper()
+		return strings.TrimSpace(compose("--file", override, "ps", "--quiet", service))
+	}
 	for _, service := range services {
-		id := strings.TrimSpace(compose("--file", override, "ps", "--quiet", service))
+		id := container(service)
 		mounts := strings.Fields(e.docker(t, "inspect", "--format",
 			`{{range .Mounts}}{{if eq .Driver "`+pluginName+`:latest"}}{{.Destination}} {{end}}{{end}}`, id))
 		if len(mounts) == 0 {
@@ -58,6 +70,26 @@ func TestComposeExample(t *testing.T) {
 	}
 	if got := r.Stats(app).Clones; got != 1 {
 		t.Errorf("the server saw %d clones, want 1", got)
+	}
+
+	// Options that change in the file change no volume: some versions refuse, some ask, some say nothing. "down" and "up" do.
+	head := func() string {
+		t.Helper()
+		return e.docker(t, "exec", container(services[0]), "cat", ".git/HEAD")
+	}
+	before := head()
+	ref = "feature/x"
+	_, err := try("--file", override, "up", "--detach", "--timeout", "0")
+	if got := head(); got != before {
+		t.Errorf("changed options, %v: HEAD is %q, want %q as before", err, got, before)
+	}
+	if err != nil && !strings.Contains(err.Error(), "remove the existing volume") {
+		t.Errorf("changed options: %v", err)
+	}
+	compose("--file", override, "down", "--volumes", "--timeout", "0")
+	compose("--file", override, "up", "--detach")
+	if got, want := head(), "ref: refs/heads/feature/x"; got != want {
+		t.Errorf("down and up with changed options: HEAD is %q, want %q", got, want)
 	}
 	compose("--file", override, "down", "--volumes", "--timeout", "0")
 	if got := strings.Join(e.volumes(t), " "); strings.Contains(got, project) {

@@ -25,8 +25,8 @@ type Clone struct {
 	key     string
 	dir     string
 	subject volume.Subject
-	repo    string        // the normalized URL
-	gate    chan struct{} // held with the lock file, so that only processes poll for that
+	repo    string    // the normalized URL
+	gate    work.Lock // held with the lock file, so that only processes poll for that
 	// lfs is held while objects are fetched into the clone's LFS storage, so that
 	// each is fetched once.
 	lfs chan struct{}
@@ -179,47 +179,45 @@ const lockRetry = 50 * time.Millisecond
 // and deleted, and is never unlinked, so that nobody waits for a lock on a file
 // that is gone.
 func (c *Clone) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case c.gate <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	release, err := c.gate.Acquire(ctx)
+	if err != nil {
+		return nil, err
 	}
 	l := c.newFlock()
 	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
-		<-c.gate
+		release()
 		return nil, fmt.Errorf("lock clone %s: %w", c.key, err)
 	}
-	return func() { c.unlock(l) }, nil
+	return func() { c.unlock(l, release) }, nil
 }
 
-// tryLock is lock for who does not wait: the error is a *BusyError.
+// tryLock is lock without waiting: if the lock is taken, the error is a *BusyError.
 func (c *Clone) tryLock() (unlock func(), err error) {
 	busy := &BusyError{c.key, "its lock is taken"}
-	select {
-	case c.gate <- struct{}{}:
-	default:
+	release, ok := c.gate.Try()
+	if !ok {
 		return nil, busy
 	}
 	l := c.newFlock()
 	if ok, err := l.TryLock(); err != nil || !ok {
-		<-c.gate
+		release()
 		if err == nil {
 			err = busy
 		}
 		return nil, err
 	}
-	return func() { c.unlock(l) }, nil
+	return func() { c.unlock(l, release) }, nil
 }
 
 func (c *Clone) newFlock() *flock.Flock {
 	return flock.New(filepath.Join(c.m.Root, "locks", strings.ReplaceAll(c.key, "/", ".")+".lock"))
 }
 
-func (c *Clone) unlock(l *flock.Flock) {
+func (c *Clone) unlock(l *flock.Flock, release func()) {
 	if err := l.Close(); err != nil {
 		c.m.Log.WithError(err).Warnf("unlock clone %s", c.key)
 	}
-	<-c.gate
+	release()
 }
 
 // Mounted records that a workspace was made of the clone: from now on it is

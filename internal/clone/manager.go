@@ -150,7 +150,7 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 		dir := filepath.Join(m.Root, "clones", key)
 		c = &Clone{
 			m: m, key: key, dir: dir, subject: s, repo: repo, trees: newTrees(dir), gitLayers: newGitLayers(dir),
-			gate: make(chan struct{}, 1), lfs: make(chan struct{}, 1), changed: make(map[string]bool), tasks: make(map[*task]bool), users: make(map[work.Party]int), named: make(map[word]int),
+			lfs: make(chan struct{}, 1), changed: make(map[string]bool), tasks: make(map[*task]bool), users: make(map[work.Party]int), named: make(map[word]int),
 			aligned: make(map[string]aligned), settling: make(map[string]int),
 		}
 		m.clones[key] = c

@@ -51,8 +51,11 @@ func (j *Job) Wanted() bool {
 // Queued reports whether the job waits for its turn.
 func (j *Job) Queued() bool { return j.queued.Load() > 0 }
 
-// join counts a caller until leave is called.
+// join counts a caller until leave is called. A nil Job counts nobody.
 func (j *Job) join(p Party) (leave func()) {
+	if j == nil {
+		return func() {}
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.callers == nil {

@@ -1,0 +1,157 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// caller returns a context of a party with a job of its own.
+func caller(ctx context.Context, urgent bool) (context.Context, *Job) {
+	j := &Job{}
+	j.join(PartyOf(WithOwner(ctx, Owner{Name: "a caller", Urgent: urgent})))
+	return WithJob(ctx, j), j
+}
+
+// TestLockLendsUrgency: to whoever holds it, for as long as an urgent party waits.
+func TestLockLendsUrgency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Lock
+		quiet, holder := caller(t.Context(), false)
+		unlock, err := l.Acquire(quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		var all sync.WaitGroup
+		wait := func(name string, ctx context.Context) {
+			all.Go(func() {
+				unlock, err := l.Acquire(ctx)
+				if err != nil {
+					order = append(order, name+": "+err.Error())
+					return
+				}
+				order = append(order, name)
+				unlock()
+			})
+			synctest.Wait()
+		}
+		other, next := caller(t.Context(), false)
+		wait("quiet", other)
+		if holder.Urgent() {
+			t.Error("the holder is urgent before an urgent party waits")
+		}
+		urgent, _ := caller(t.Context(), true)
+		gone, giveUp := context.WithCancelCause(urgent)
+		wait("gone", gone)
+		if !holder.Urgent() || next.Urgent() {
+			t.Errorf("an urgent party waits: the holder is urgent: %v, who waits too: %v", holder.Urgent(), next.Urgent())
+		}
+		giveUp(errors.New("hung up"))
+		synctest.Wait()
+		if holder.Urgent() {
+			t.Error("the holder is urgent after the urgent party has given up")
+		}
+		wait("urgent", urgent)
+		if _, ok := l.Try(); ok {
+			t.Error("Try took a lock that is held")
+		}
+		unlock()
+		all.Wait()
+		if want := []string{"gone: hung up", "urgent", "quiet"}; !slices.Equal(order, want) {
+			t.Errorf("order %q, want %q", order, want)
+		}
+		if len(holder.callers) != 1 || len(next.callers) != 1 { // their own
+			t.Errorf("left behind: %v, %v", holder.callers, next.callers)
+		}
+		if unlock, ok := l.Try(); !ok {
+			t.Error("the lock is held in the end")
+		} else {
+			unlock()
+		}
+	})
+}
+
+// TestLockPassesUrgencyOn: the next holder has it then.
+func TestLockPassesUrgencyOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Lock
+		first, _ := caller(t.Context(), true)
+		unlock, err := l.Acquire(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		quiet, job := caller(t.Context(), false)
+		got := make(chan func())
+		go func() {
+			unlock, _ := l.Acquire(quiet)
+			got <- unlock
+		}()
+		synctest.Wait()
+		unlock()
+		unlock = <-got
+		late, _ := caller(t.Context(), true)
+		go func() {
+			unlock, _ := l.Acquire(late)
+			got <- unlock
+		}()
+		synctest.Wait()
+		if !job.Urgent() {
+			t.Error("the second holder is not urgent, and an urgent party waits")
+		}
+		unlock()
+		(<-got)()
+	})
+}
+
+// TestMountBehindAFetch: a fetch that nobody waits for holds a clone's lock, and waits
+// for its turn behind other mounts. When a mount needs the lock, the fetch is one of them.
+func TestMountBehindAFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := Limits{Slots: 1, PerSubject: 1}
+		s := NewScheduler([3]Limits{one, one, one})
+		var l Lock
+		busy, _ := caller(t.Context(), true)
+		slot, err := s.Acquire(busy, Fetch, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var order []string
+		var all sync.WaitGroup
+		fetch := func(name string, ctx context.Context, l *Lock) {
+			all.Go(func() {
+				unlock, err := l.Acquire(ctx)
+				if err != nil {
+					t.Error(err)
+				}
+				defer unlock()
+				slot, err := s.Acquire(ctx, Fetch, false)
+				if err != nil {
+					t.Error(err)
+				}
+				defer slot.Release()
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, name)
+			})
+			synctest.Wait()
+		}
+		quiet, _ := caller(t.Context(), false)
+		fetch("the fetch", quiet, &l)
+		for range 3 {
+			other, _ := caller(t.Context(), true)
+			fetch("another's mount", other, new(Lock))
+		}
+		mount, _ := caller(t.Context(), true)
+		fetch("the mount", mount, &l)
+		slot.Release()
+		all.Wait()
+		if order[0] != "the fetch" {
+			t.Errorf("order %q, want the fetch first", order)
+		}
+	})
+}

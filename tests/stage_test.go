@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/helmdeck/repos/tests/dockerd"
@@ -254,28 +255,33 @@ func (s *stage) restart(t *testing.T) {
 	s.started(t, modes...)
 }
 
-// copies checks that docker cp on the steady containers reads and writes their own workspace, or fails.
+// copies checks that docker cp on the steady containers reads and writes their own workspace, or fails. All at once,
+// because a failure takes its time after the plugin's start.
 func (s *stage) copies(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
+	var all sync.WaitGroup
 	for _, mode := range modes {
 		c, own, given := s.steady[mode], mode+"'s own\n", mode+"'s given\n"
 		c.sh(t, "printf %s\\\\n \""+strings.TrimSpace(own)+"\" >.git/own")
 		out, in := filepath.Join(dir, mode+"-out"), filepath.Join(dir, mode+"-in")
-		if _, err := s.e.Try("cp", c.id+":/w/.git/own", out); err != nil {
-			t.Logf("docker cp from %s: %v", mode, err)
-		} else {
-			wantFile(t, out, own)
-		}
 		if err := os.WriteFile(in, []byte(given), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.e.Try("cp", in, c.id+":/w/.git/given"); err != nil {
-			t.Logf("docker cp to %s: %v", mode, err)
-		} else if got := c.sh(t, "cat .git/given"); got+"\n" != given {
-			t.Errorf("WRONG WORKSPACE: what docker cp gave to %s reads %q, want %q", mode, got, given)
-		}
+		all.Go(func() {
+			if _, err := s.e.Try("cp", c.id+":/w/.git/own", out); err != nil {
+				t.Logf("docker cp from %s: %v", mode, err)
+			} else if got, err := os.ReadFile(out); err != nil || string(got) != own {
+				t.Errorf("WRONG WORKSPACE: docker cp from %s reads %q, %v, want %q", mode, got, err, own)
+			}
+			if _, err := s.e.Try("cp", in, c.id+":/w/.git/given"); err != nil {
+				t.Logf("docker cp to %s: %v", mode, err)
+			} else if got, err := s.e.Try("exec", c.id, "cat", "/w/.git/given"); err != nil || got != given {
+				t.Errorf("WRONG WORKSPACE: what docker cp gave to %s reads %q, %v, want %q", mode, got, err, given)
+			}
+		})
 	}
+	all.Wait()
 }
 
 // clean removes everything and checks that nothing is left.

@@ -204,11 +204,16 @@ func (m *Manager) EndUnused(name string) error {
 }
 
 const (
-	// defaultHeldWait: after the engine was killed its next start ends the
-	// containers and starts them anew, and their mounts go a moment after them.
 	defaultHeldWait = 5 * time.Second
-	heldFirst       = 20 * time.Millisecond
-	heldMost        = 250 * time.Millisecond
+	// heldAtStart is, in HeldWaits, how long after the start waits go on at least. An
+	// engine that was killed ends its containers when it comes back, and starts each of
+	// them once: one that is refused stays down. The kernel lets go of the workspaces
+	// after the containers' end, late on a loaded disk: whoever is the last to unmount
+	// an overlay syncs its filesystem first, and other containers that are being started
+	// have copies of the mounts too.
+	heldAtStart = 6
+	heldFirst   = 20 * time.Millisecond
+	heldMost    = 250 * time.Millisecond
 )
 
 // ErrHeld is in the error about a workspace that is not mounted here, and that a
@@ -216,15 +221,15 @@ const (
 var ErrHeld = errors.New("a container that outlived a disabled plugin or a killed engine still uses the workspace")
 
 // waitFree waits until the kernel says that nobody uses a workspace that is not
-// mounted here, for as long as HeldWait.
+// mounted here, for as long as HeldWait, or longer after the start.
 func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
-	waited := time.Duration(0)
+	most, waited := max(m.HeldWait, heldAtStart*m.HeldWait-time.Since(m.started)), time.Duration(0)
 	for wait := heldFirst; ; wait = min(2*wait, heldMost) {
 		busy, err := m.busy(rec)
 		if err != nil || !busy {
 			return err
 		}
-		if waited >= m.HeldWait {
+		if waited >= most {
 			return fmt.Errorf("%w of volume %q, and one upper layer can't be mounted twice: "+
 				"end it (docker ps --filter volume=%s), then run it again", ErrHeld, rec.Volume, rec.Volume)
 		}

@@ -40,7 +40,8 @@ type Config struct {
 	// MaxLeases is how many leases a subject may have at a time. Zero: any number.
 	MaxLeases int
 	// HeldWait is how long Join and Retain wait for a workspace that is still in use
-	// by a container without a lease. Zero is defaultHeldWait.
+	// by a container without a lease; until six times as long after the start they wait
+	// in any case. Zero is 5 s.
 	HeldWait time.Duration
 	// Doubt says that the leases of an earlier process are believed only while a
 	// container has the workspace. It takes a Docker engine that gives containers
@@ -60,6 +61,7 @@ type Manager struct {
 	// records are held, by workspace, while its record changes.
 	records keylock.Locks[string]
 	reapMax time.Duration
+	started time.Time
 	holders func(target, points string) (int, error) // overlay.Holders, but in tests
 
 	mu sync.Mutex // never held over I/O
@@ -129,7 +131,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		c.HeldWait = defaultHeldWait
 	}
 	m := &Manager{
-		Config: c, reapMax: reapMax, all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[lease]string),
+		Config: c, reapMax: reapMax, started: time.Now(), all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[lease]string),
 		inherited: make(map[lease]inheritance), orphans: make(map[lease]*workspace), caches: make(map[cache]turn), holders: overlay.Holders,
 	}
 	m.Warm = warm.NewManager(warm.Config{

@@ -13,7 +13,7 @@ import (
 )
 
 // maxRounds is what `make test-engines` gives: the events take hours on all engines, and `make test` leaves them out.
-var maxRounds = flag.Int("rounds", 1, "how often an event happens at most, under load; on a quiet machine a fifth of that")
+var maxRounds = flag.Int("rounds", 1, "how often an event happens at most: a fifth of them on a quiet machine, the others under load")
 
 // event is something that happens to an engine, or to the plugin in it, while containers use volumes of all modes.
 //
@@ -21,7 +21,7 @@ var maxRounds = flag.Int("rounds", 1, "how often an event happens at most, under
 // workspace that its mode promises; containers that lived on have what they had; the leases are those of the running
 // containers; and in the end there is no lease, mount, volume, workspace or process left.
 type event struct {
-	// rounds is how often it happens, under load.
+	// rounds is how often it happens.
 	rounds int
 	// start starts the engine; nil is dockerd.New.
 	start starter
@@ -38,10 +38,11 @@ func (ev event) run(t *testing.T) {
 		ev.start = dockerd.New
 	}
 	rounds := min(ev.rounds, *maxRounds)
-	t.Run("quiet", func(t *testing.T) { ev.repeat(t, (rounds+4)/5) })
+	quiet := (rounds + 4) / 5
+	t.Run("quiet", func(t *testing.T) { ev.repeat(t, quiet) })
 	t.Run("loaded", func(t *testing.T) {
 		busy(t)
-		ev.repeat(t, rounds)
+		ev.repeat(t, max(rounds-quiet, 1))
 	})
 }
 

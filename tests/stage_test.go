@@ -276,7 +276,7 @@ func (s *stage) copies(t *testing.T) {
 			}
 			if _, err := s.e.Try("cp", in, c.id+":/w/.git/given"); err != nil {
 				t.Logf("docker cp to %s: %v", mode, err)
-			} else if got, err := s.e.Try("exec", c.id, "cat", "/w/.git/given"); err != nil || got != given {
+			} else if got, err := s.e.Try("exec", c.id, "cat", "/w/.git/given"); err != nil || got+"\n" != given {
 				t.Errorf("WRONG WORKSPACE: what docker cp gave to %s reads %q, %v, want %q", mode, got, err, given)
 			}
 		})

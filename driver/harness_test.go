@@ -57,6 +57,8 @@ type world struct {
 	close  func()
 	// maxLeases of a subject, from the next start on.
 	maxLeases int
+	// doubt of inherited leases, from the next start on.
+	doubt bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -105,7 +107,7 @@ func (w *world) start(root string) {
 	}
 	workspaces, err := workspace.NewManager(workspace.Config{
 		Root: root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now,
-		DiscardTTL: time.Hour, MaxLeases: w.maxLeases, HeldWait: 2 * time.Minute,
+		DiscardTTL: time.Hour, MaxLeases: w.maxLeases, HeldWait: 2 * time.Minute, Doubt: w.doubt,
 	}, state)
 	if err != nil {
 		w.t.Fatal(err)

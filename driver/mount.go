@@ -201,8 +201,21 @@ func (d *Driver) openWorkspace(ctx context.Context, h *handle, id string) (meta.
 	}
 }
 
+// errKeepID is the answer to an Unmount that is done. The engine logs it when a
+// container ends, and drops it after a docker cp.
+var errKeepID = errors.New("it is unmounted; this answer is for an engine that began to count mounts when it started, after this one: so it keeps the mount ID")
+
 // Unmount takes back one Mount of a lease. An ID that is not known was unmounted
 // already.
+//
+// An engine counts the Mounts of an ID, and forgets the ID when an Unmount brings the
+// count to zero. With live-restore one of version 20.10.24 counts from zero those of a
+// container that has outlived another engine: after a docker cp it would forget the ID
+// of the running container. The next docker cp would come with a new ID and get a new
+// workspace, and nobody would unmount the old one. An Unmount that is answered with an
+// error is not counted, and keeps the ID. So the first one of each such lease is: from
+// then on the engine's count is right. Later engines count right from the start; by one
+// more they never forget the ID, and the container's next start comes with it again.
 func (d *Driver) Unmount(ctx context.Context, name, id string) error {
 	// Not ctx: an engine that hangs up will not ask again, and the work is short.
 	unlock, err := d.mounts.Lock(context.WithoutCancel(ctx), lease{name, id})
@@ -210,5 +223,11 @@ func (d *Driver) Unmount(ctx context.Context, name, id string) error {
 		return err
 	}
 	defer unlock()
-	return d.Workspaces.Release(name, id)
+	if err := d.Workspaces.Release(name, id); err != nil {
+		return err
+	}
+	if d.Workspaces.Count(name, id) {
+		return errKeepID
+	}
+	return nil
 }

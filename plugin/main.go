@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -210,11 +209,16 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if !at.idle {
 		clones.Background(keeper.Run)
 	}
-	return serve(ctx, log, mounts.lost, map[string]http.Handler{
-		at.socket: driver.Handler(volumes),
-		filepath.Join(filepath.Dir(at.socket), adminSocket): admin.Handler(admin.Config{
+	taken := func() {
+		if workspaces.EngineStarted() {
+			clones.Background(workspaces.Verify)
+		}
+	}
+	return serve(ctx, log, mounts.lost, map[string]endpoint{
+		at.socket: {driver.Handler(volumes), taken},
+		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: admin.Handler(admin.Config{
 			Credentials: credentials, Discards: workspaces, Janitor: keeper, Log: log,
-		}),
+		})},
 	})
 }
 

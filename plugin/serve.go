@@ -29,10 +29,17 @@ const (
 	stopMost = 4 * time.Second
 )
 
+// endpoint is what is served on a socket.
+type endpoint struct {
+	http.Handler
+	// taken, if not nil, is called when a client has taken this process up (watched).
+	taken func()
+}
+
 // serve answers on the sockets until ctx ends, or lost is closed, and then lets the
 // answers that are under way be written. An error is one of errAnew, but for a socket
 // that can't be made.
-func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handlers map[string]http.Handler) error {
+func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handlers map[string]endpoint) error {
 	listeners := make(map[string]net.Listener)
 	defer func() {
 		for _, l := range listeners {
@@ -40,10 +47,13 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 		}
 	}()
 	// All before the first answer: who got that one finds the others.
-	for socket := range handlers {
+	for socket, e := range handlers {
 		l, err := listen(socket)
 		if err != nil {
 			return err
+		}
+		if e.taken != nil {
+			l = &watched{Listener: l, taken: e.taken}
 		}
 		listeners[socket] = l
 	}
@@ -58,7 +68,7 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 	}()
 	for socket, l := range listeners {
 		s := &http.Server{
-			Handler: handlers[socket], ReadHeaderTimeout: 10 * time.Second,
+			Handler: handlers[socket].Handler, ReadHeaderTimeout: 10 * time.Second,
 			BaseContext: func(net.Listener) context.Context { return requests },
 		}
 		servers = append(servers, s)

@@ -17,11 +17,15 @@ import (
 // containers that the engine then ends. Nothing but the mounts tells that from the
 // death of the plugin alone: so a lease of an earlier process is believed only while
 // a container has the workspace (Config.Doubt).
+//
+// With live-restore the plugin outlives the engine. The next one sends no Unmount for
+// containers that have ended meanwhile, so it inherits leases as a process does.
 
-// inheritance is what of a lease an earlier process has given.
+// inheritance is what of a lease an earlier process, or an earlier engine, has given.
 type inheritance struct {
-	mounts int  // that it answered
-	asked  bool // a Mount was: the container lived
+	mounts int  // that were answered
+	asked  bool // a Mount was, or need not be: the container lived
+	ours   bool // this process gave it, to an earlier engine
 }
 
 const (
@@ -46,22 +50,59 @@ func (m *Manager) inherit(rec meta.Workspace) {
 	}
 }
 
-// onlyInherited reports whether a workspace has leases, all of an earlier process.
+// EngineStarted notes that an engine has taken this process up, for which it may be
+// another one than before: it inherits all leases, and has counted none. It reports
+// whether that is news of any, and Verify has something to do.
+func (m *Manager) EngineStarted() bool {
+	if !m.Doubt {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.uncounted = make(map[lease]bool)
+	news := false
+	for l, w := range m.leases {
+		m.uncounted[l] = true
+		if _, ok := m.inherited[l]; !ok {
+			// Not to be waited for: it is long ago that a container ended while the engine was away.
+			m.inherited[l] = inheritance{mounts: w.rec.Leases[l.id], asked: true, ours: true}
+			news = true
+		}
+	}
+	for l := range m.orphans {
+		m.uncounted[l] = true
+	}
+	return news
+}
+
+// Count reports, once, that the engine may have a count of a lease that is too small
+// by the Mounts of before its start.
+func (m *Manager) Count(volume, leaseID string) (uncounted bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := lease{volume, leaseID}
+	uncounted = m.uncounted[l]
+	delete(m.uncounted, l)
+	return uncounted
+}
+
+// onlyInherited reports whether a workspace has leases, all of them inherited.
 func (m *Manager) onlyInherited(rec meta.Workspace) bool {
 	own, inherited := m.ownLeases(rec)
 	return len(own) == 0 && len(inherited) > 0
 }
 
-// verify comes before a Mount of a lease is answered: if an earlier process gave the
-// lease, and no container has the workspace any more, it takes from the workspace all
+// verify comes before a Mount of a lease is answered: if the lease is inherited, and
+// no container has the workspace any more, it takes from the workspace all
 // that is inherited. Where the kernel can't tell, a workspace without another lease
-// loses this one and is unmounted: then it can tell whether the workspace is free.
+// loses this one and is unmounted: then it can tell whether the workspace is free. A
+// lease of this process is believed then: that its engine has ended says little.
 func (m *Manager) verify(ctx context.Context, l lease) error {
 	m.mu.Lock()
 	w := m.leases[l]
 	in, ok := m.inherited[l]
 	if ok {
-		m.inherited[l] = inheritance{in.mounts, true}
+		m.inherited[l] = inheritance{in.mounts, true, in.ours}
 	}
 	m.mu.Unlock()
 	if !ok || w == nil {
@@ -74,7 +115,7 @@ func (m *Manager) verify(ctx context.Context, l lease) error {
 	held, err := m.heldAfter(ctx, w, wait)
 	switch {
 	case errors.Is(err, overlay.ErrUnknown):
-		if len(m.record(w).Leases) > 1 {
+		if in.ours || len(m.record(w).Leases) > 1 {
 			return nil
 		}
 		return m.disown(w, true)
@@ -91,8 +132,8 @@ func (m *Manager) verify(ctx context.Context, l lease) error {
 	return m.disown(w, false)
 }
 
-// Verify takes from workspaces, a while after the start, what is inherited and no
-// container has, until nothing is left to ask, or ctx ends.
+// Verify takes from workspaces, a while after the start of this process or of the
+// engine, what is inherited and no container has, until nothing is left to ask, or ctx ends.
 func (m *Manager) Verify(ctx context.Context) {
 	for wait := verifyFirst; wait <= verifyLast; wait *= 3 {
 		select {
@@ -191,8 +232,8 @@ func (m *Manager) disown(w *workspace, unmount bool) error {
 	return nil
 }
 
-// ownLeases returns what this process gave of a record's leases, and the leases of
-// which an earlier one gave something.
+// ownLeases returns what of a record's leases is not inherited, and the leases of
+// which something is.
 func (m *Manager) ownLeases(rec meta.Workspace) (own map[string]int, inherited []lease) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

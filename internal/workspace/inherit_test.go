@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -363,5 +364,49 @@ func TestTidyPoints(t *testing.T) {
 	w.release("v", "1")
 	if got := entries(t, overlay.PointsDir(w.root)); len(got) > 0 {
 		t.Errorf("mount points %q, want none", got)
+	}
+}
+
+// An engine that finds this process alive inherits the leases of the one before: those of containers that live
+// are as they were, also where the kernel can't tell, and those that nobody has any more go.
+func TestEngineStarted(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		for _, n := range []int64{1, 0, -1} {
+			t.Run(fmt.Sprint(mode, n), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.doubt = true
+				w.restart()
+				c := &containers{}
+				c.n.Store(n)
+				w.m.holders = c.holders
+				made, _ := w.open("v", "1", "mode", mode)
+				if w.m.verifyAll(t.Context()) || w.m.Count("v", "1") {
+					t.Error("something is inherited, or uncounted, of this engine")
+				}
+				if !w.m.EngineStarted() || w.m.EngineStarted() {
+					t.Error("the lease is not news once")
+				}
+				rec, ok := w.retain("1")
+				if ok != (n != 0) || ok && rec.ID != made.ID {
+					t.Errorf("Retain: %+v, %v", rec, ok)
+				}
+				if !w.m.Count("v", "1") || w.m.Count("v", "1") {
+					t.Error("the lease is not uncounted once")
+				}
+				if n == 0 {
+					w.wantCounts("of nobody", nil)
+					return
+				}
+				w.release("v", "1")
+				w.wantCounts("copied", map[string]int{"1": 1})
+				w.release("v", "1")
+				w.wantCounts("in the end", nil)
+				if w.m.verifyAll(t.Context()) {
+					t.Error("something is inherited still")
+				}
+			})
+		}
 	}
 }

@@ -43,8 +43,8 @@ type Config struct {
 	// by a container without a lease; until six times as long after the start they wait
 	// in any case. Zero is 5 s.
 	HeldWait time.Duration
-	// Doubt says that the leases of an earlier process are believed only while a
-	// container has the workspace. It takes a Docker engine that gives containers
+	// Doubt says that the leases of an earlier process, or engine, are believed only
+	// while a container has the workspace. It takes a Docker engine that gives containers
 	// mounts that receive what is mounted here: a managed plugin's.
 	Doubt bool
 }
@@ -68,8 +68,11 @@ type Manager struct {
 	// all are the workspaces by ID, also those that Open is making.
 	all    map[string]*workspace
 	leases map[lease]*workspace
-	// inherited are, of the Mounts of leases, those that an earlier process answered.
+	// inherited are, of the Mounts of leases, those that an earlier process answered,
+	// or that an earlier engine asked for.
 	inherited map[lease]inheritance
+	// uncounted are leases of before the engine's start with no Unmount since.
+	uncounted map[lease]bool
 	// orphans are private workspaces that have lost their lease, until they are free.
 	orphans map[lease]*workspace
 	atWork  map[lease]string // the subjects of Mounts at work

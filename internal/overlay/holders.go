@@ -3,8 +3,9 @@ package overlay
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
+	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,21 +17,30 @@ var ErrUnknown = errors.New("the kernel can't tell who has it")
 // statxMntIDUnique (Linux 6.8) asks for the ID of a mount that is never used again.
 const statxMntIDUnique = 0x4000
 
-// holderTries is how often a count is taken: mounts that others make meanwhile count
-// too, and only the least is right.
-const holderTries = 8
+// holderTries is how often a count is taken.
+const holderTries = 32
+
+// counting is held while something is counted here: the mounts that one count makes are
+// in the other's way.
+var counting sync.Mutex
 
 // Holders returns how many mounts, in whatever mount namespace, receive what is
 // mounted below the overlay at target, beyond those that come with the tmpfs at
 // points (MountPoints) in which target lies: one for each container that the Docker
 // engine has given the overlay, as long as the container does not change the
-// propagation of its mount. It can be too high for a moment while others mount.
+// propagation of its mount. It can be too high while others mount.
 //
-// It asks by binding a file of the overlay onto itself, a few microseconds at a time:
-// the kernel numbers all mounts in turn, so two numbers tell how many copies were made
-// between. The error is ErrUnknown before Linux 6.8, and for an empty overlay.
+// It asks by binding a file of the overlay onto itself, for microseconds: the kernel
+// numbers all mounts in turn, so two numbers tell how many copies were made between. All
+// in all that takes a millisecond or more. The error is ErrUnknown before Linux 6.8, and
+// for an empty overlay.
 func Holders(target, points string) (int, error) {
+	counting.Lock()
+	defer counting.Unlock()
 	n, err := holders(target, points)
+	if n == 0 && err == nil { // a container would lose its workspace: ask twice
+		n, err = holders(target, points)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("ask who has %q: %w", target, err)
 	}
@@ -48,17 +58,29 @@ func holders(target, points string) (int, error) {
 		return 0, err
 	}
 	defer remove()
-	here, there := uint64(math.MaxUint64), uint64(math.MaxUint64)
+	// Each number of the overlay is compared with those beside that were taken just before
+	// and after it, because processes that are being started in mount namespaces of their
+	// own have copies of all mounts for a moment, and are in both numbers. Single numbers
+	// are wrong: too high by the mounts that others make meanwhile, or too low by a copy
+	// whose namespace is about to end. So the median is believed.
+	before, err := copies(beside)
+	var counts []int
 	for range holderTries {
-		for at, least := range map[int]*uint64{beside: &here, in: &there} {
-			n, err := copies(at)
-			if err != nil {
-				return 0, err
-			}
-			*least = min(*least, n)
+		var there, after uint64
+		if err == nil {
+			there, err = copies(in)
 		}
+		if err == nil {
+			after, err = copies(beside)
+		}
+		if err != nil {
+			return 0, err
+		}
+		counts = append(counts, int(there)-int(min(before, after)))
+		before = after
 	}
-	return int(max(there, here) - here), nil
+	slices.Sort(counts)
+	return max(counts[holderTries/2], 0), nil
 }
 
 // copies returns how many copies the kernel makes of a mount at the open file at.

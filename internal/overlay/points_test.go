@@ -2,12 +2,14 @@ package overlay
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -241,6 +243,36 @@ func TestHolders(t *testing.T) {
 	if _, err := Holders(p.target, p.points); !errors.Is(err, ErrNotMounted) {
 		t.Errorf("not mounted: %v", err)
 	}
+}
+
+// TestHoldersAmongOthers: a container that lives is seen, whatever namespaces come and go meanwhile.
+func TestHoldersAmongOthers(t *testing.T) {
+	p := newPlugin(t)
+	host := unshare(t, "unchanged")
+	c := unshare(t, "slave")
+	at := t.TempDir()
+	c.run("mount --bind " + p.target + " " + at + " && umount -l " + p.points)
+	ctx, stop := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				if out, err := exec.Command("unshare", "--mount", "--propagation", "unchanged", "true").CombinedOutput(); err != nil {
+					t.Errorf("unshare: %v: %s", err, out)
+					return
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		if n, err := Holders(p.target, p.points); err != nil || n < 1 {
+			t.Errorf("count %d: %d, %v, want 1 or more", i, n, err)
+			break
+		}
+	}
+	stop()
+	others.Wait()
+	host.run("true")
 }
 
 // TestMove: a container goes on, with what is bound in its copy.

@@ -25,7 +25,6 @@ import (
 type inheritance struct {
 	mounts int  // that were answered
 	asked  bool // a Mount was, or need not be: the container lived
-	ours   bool // this process gave it, to an earlier engine
 }
 
 const (
@@ -65,7 +64,7 @@ func (m *Manager) EngineStarted() bool {
 		m.uncounted[l] = true
 		if _, ok := m.inherited[l]; !ok {
 			// Not to be waited for: it is long ago that a container ended while the engine was away.
-			m.inherited[l] = inheritance{mounts: w.rec.Leases[l.id], asked: true, ours: true}
+			m.inherited[l] = inheritance{mounts: w.rec.Leases[l.id], asked: true}
 			news = true
 		}
 	}
@@ -95,14 +94,13 @@ func (m *Manager) onlyInherited(rec meta.Workspace) bool {
 // verify comes before a Mount of a lease is answered: if the lease is inherited, and
 // no container has the workspace any more, it takes from the workspace all
 // that is inherited. Where the kernel can't tell, a workspace without another lease
-// loses this one and is unmounted: then it can tell whether the workspace is free. A
-// lease of this process is believed then: that its engine has ended says little.
+// loses this one and is unmounted: then it can tell whether the workspace is free.
 func (m *Manager) verify(ctx context.Context, l lease) error {
 	m.mu.Lock()
 	w := m.leases[l]
 	in, ok := m.inherited[l]
 	if ok {
-		m.inherited[l] = inheritance{in.mounts, true, in.ours}
+		m.inherited[l] = inheritance{in.mounts, true}
 	}
 	m.mu.Unlock()
 	if !ok || w == nil {
@@ -115,7 +113,7 @@ func (m *Manager) verify(ctx context.Context, l lease) error {
 	held, err := m.heldAfter(ctx, w, wait)
 	switch {
 	case errors.Is(err, overlay.ErrUnknown):
-		if in.ours || len(m.record(w).Leases) > 1 {
+		if len(m.record(w).Leases) > 1 {
 			return nil
 		}
 		return m.disown(w, true)

@@ -368,7 +368,7 @@ func TestTidyPoints(t *testing.T) {
 }
 
 // An engine that finds this process alive inherits the leases of the one before: those of containers that live
-// are as they were, also where the kernel can't tell, and those that nobody has any more go.
+// are as they were, and those that nobody has any more go; where the kernel can't tell, all.
 func TestEngineStarted(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -389,13 +389,13 @@ func TestEngineStarted(t *testing.T) {
 					t.Error("the lease is not news once")
 				}
 				rec, ok := w.retain("1")
-				if ok != (n != 0) || ok && rec.ID != made.ID {
+				if ok != (n > 0) || ok && rec.ID != made.ID {
 					t.Errorf("Retain: %+v, %v", rec, ok)
 				}
 				if !w.m.Count("v", "1") || w.m.Count("v", "1") {
 					t.Error("the lease is not uncounted once")
 				}
-				if n == 0 {
+				if n <= 0 {
 					w.wantCounts("of nobody", nil)
 					return
 				}

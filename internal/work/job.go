@@ -2,6 +2,8 @@ package work
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,15 +32,18 @@ type Job struct {
 
 // Urgent reports whether an urgent caller waits for the job: of a caller that is a job
 // itself, whether one waits for that now.
-func (j *Job) Urgent() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for p := range j.callers {
-		if p.Urgent() {
-			return true
-		}
+func (j *Job) Urgent() bool { return j.urgentBut(nil) }
+
+// urgentBut is Urgent without what was looked at: a part of a job may wait for a Lock that
+// another part of it holds.
+func (j *Job) urgentBut(seen []*Job) bool {
+	if slices.Contains(seen, j) {
+		return false
 	}
-	return false
+	j.mu.Lock()
+	callers := slices.Collect(maps.Keys(j.callers))
+	j.mu.Unlock()
+	return slices.ContainsFunc(callers, func(p Party) bool { return p.urgentBut(append(seen, j)) })
 }
 
 // Wanted reports whether any caller still waits for the job.
@@ -88,12 +93,14 @@ func PartyOf(ctx context.Context) Party {
 }
 
 // Urgent reports whether somebody waits for the party's work now.
-func (p Party) Urgent() bool {
+func (p Party) Urgent() bool { return p.urgentBut(nil) }
+
+func (p Party) urgentBut(seen []*Job) bool {
 	switch {
 	case p.owner != nil:
 		return p.owner.Urgent
 	case p.job != nil:
-		return p.job.Urgent()
+		return p.job.urgentBut(seen)
 	}
 	return false
 }

@@ -155,3 +155,33 @@ func TestMountBehindAFetch(t *testing.T) {
 		}
 	})
 }
+
+// TestLockOfParts: parts of one job exclude each other like any others, also one that the job waits for.
+func TestLockOfParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup()
+		defer g.Close()
+		var l Lock
+		whole, job := caller(t.Context(), false)
+		unlock, err := l.Acquire(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func(ctx context.Context) (int, error) {
+			unlock, err := l.Acquire(ctx)
+			if err == nil {
+				unlock()
+			}
+			return 0, err
+		}
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = take(whole) })
+		all.Go(func() { _, _ = Share(whole, g, "part", ignore, take) })
+		synctest.Wait()
+		if job.Urgent() {
+			t.Error("it is urgent, and waits for itself alone")
+		}
+		unlock()
+		all.Wait()
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/tests/dockerd"
+	"github.com/helmdeck/repos/tests/invariant"
 )
 
 // scratchPrefix begins the names of all folders of these tests; the owner's pid follows.
@@ -65,6 +66,12 @@ func ownOf(t *testing.T, start starter, settings []string, flags ...string) *eng
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.closeAfter(t)
+	return e
+}
+
+// closeAfter ends the engine with the test.
+func (e *engine) closeAfter(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the end of the engine's log:\n%s", dockerd.Tail(e.Path("log"), 60, dockerd.Telling))
@@ -73,18 +80,32 @@ func ownOf(t *testing.T, start starter, settings []string, flags ...string) *eng
 			t.Errorf("close the engine: %v", err)
 		}
 	})
-	return e
+}
+
+// leavesNothing checks after the engine's end, when it is called before closeAfter, that no process and no mount is left.
+func (e *engine) leavesNothing(t *testing.T) {
+	t.Cleanup(func() {
+		eventually(t, "the engine's processes", func() error { return invariant.Leaks(e.Path()) })
+		if left, err := dockerd.MountsBelow(e.Path()); err != nil || len(left) > 0 {
+			t.Errorf("mounts after the engine's end: %q, %v", left, err)
+		}
+	})
 }
 
 // newEngine starts an engine, and installs the test's image and the plugin.
 func newEngine(start starter, settings []string, flags ...string) (*engine, error) {
+	return begin(start, flags, (*engine).importImage, func(e *engine) error { return e.Install(pluginDir(), settings...) })
+}
+
+// begin starts an engine and takes the first steps with it. After an error nothing is left.
+func begin(start starter, flags []string, steps ...func(*engine) error) (*engine, error) {
 	started, err := start(filepath.Join(scratch, strconv.Itoa(int(engines.Add(1)))), flags...)
 	if err != nil {
 		return nil, err
 	}
 	e := &engine{started}
-	for _, step := range []func() error{e.importImage, func() error { return e.Install(pluginDir(), settings...) }} {
-		if err := step(); err != nil {
+	for _, step := range steps {
+		if err := step(e); err != nil {
 			log := dockerd.Tail(e.Path("log"), 30, dockerd.Telling)
 			return nil, errors.Join(err, fmt.Errorf("the engine's log: %s", log), e.Close())
 		}

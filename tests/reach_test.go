@@ -21,14 +21,12 @@ const lostMounts = "the engine has lost this plugin's mounts, it starts anew: ru
 func (e *engine) sever(t *testing.T) {
 	t.Helper()
 	pid := e.pluginPID(t, 0)
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
-		result <- inMountsOf(pid, func() error {
+	err := onThread(func() error {
+		return inMountsOf(pid, func() error {
 			return errors.Join(unix.Mount("", "/data", "", unix.MS_PRIVATE, ""), unix.Mount("", "/data", "", unix.MS_SHARED, ""))
 		})
-	}()
-	if err := <-result; err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	points := e.Data("mnt")
@@ -44,6 +42,16 @@ func (e *engine) sever(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// onThread calls f on a thread that nothing else runs on, before or after: f may take it to other namespaces.
+func onThread(f func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		result <- f()
+	}()
+	return <-result
 }
 
 // inMountsOf calls f in the mount namespace of a process. The thread stays there.

@@ -54,18 +54,12 @@ const look = `
 
 func newStage(t *testing.T, ev event) *stage {
 	t.Helper()
-	var dir string
-	t.Cleanup(func() { // after the engine's end
-		if dir == "" {
-			return
-		}
-		eventually(t, "the engine's processes", func() error { return invariant.Leaks(dir) })
-		if left, err := dockerd.MountsBelow(dir); err != nil || len(left) > 0 {
-			t.Errorf("mounts after the engine's end: %q, %v", left, err)
-		}
-	})
-	e := ownOf(t, ev.start, nil, ev.flags...)
-	dir = e.Path()
+	e, err := newEngine(ev.start, nil, ev.flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.leavesNothing(t)
+	e.closeAfter(t)
 	s := &stage{e: e, r: newRemote(t), out: t.TempDir(), steady: map[string]container{}, seen: map[string]int{}}
 	s.plain = plain(t, s.r.url, "main")
 	for _, mode := range modes {

@@ -34,16 +34,22 @@ func TestTidyUp(t *testing.T) {
 // readmeLine is the line of the README that begins so.
 func readmeLine(t *testing.T, begin string) string {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
+	return lineOf(t, "../README.md", begin)
+}
+
+// lineOf is the line of a file that begins so.
+func lineOf(t *testing.T, file, begin string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(readme)) {
+	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, begin) {
 			return strings.TrimSpace(line)
 		}
 	}
-	t.Fatalf("the README has no line that begins with %q", begin)
+	t.Fatalf("%s has no line that begins with %q", file, begin)
 	return ""
 }
 

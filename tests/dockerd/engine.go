@@ -33,10 +33,11 @@ type Engine struct {
 	// Plugin is the ID of the plugin that Install has installed.
 	Plugin string
 
-	dir    string
-	flags  []string
-	server *exec.Cmd
-	exited chan struct{}
+	dir     string
+	network string // the file of the network namespace to run in; empty: this process's
+	flags   []string
+	server  *exec.Cmd
+	exited  chan struct{}
 
 	// containerd is the one apart, nil where the engine has one of its own.
 	containerd      *exec.Cmd
@@ -46,6 +47,11 @@ type Engine struct {
 // New starts an engine in dir, which it makes, with more flags of dockerd's. An error leaves nothing behind.
 func New(dir string, flags ...string) (*Engine, error) {
 	return (&Engine{dir: dir, flags: flags}).begin()
+}
+
+// NewIn is New in the network namespace of a file, with this process's mounts as any other.
+func NewIn(network, dir string, flags ...string) (*Engine, error) {
+	return (&Engine{dir: dir, network: network, flags: flags}).begin()
 }
 
 // begin makes the engine's directory, does what comes before its first start, and starts it. After an error nothing is
@@ -78,11 +84,15 @@ func (e *Engine) Start() error {
 		return err
 	}
 	defer log.Close()
-	e.server = exec.Command("dockerd", append([]string{
-		"--config-file", e.Path("daemon.json"), "--host", "unix://" + e.Path("sock"),
+	command := []string{"dockerd"}
+	if e.network != "" {
+		command = []string{"nsenter", "--net=" + e.network, "dockerd"}
+	}
+	command = append(command,
+		"--config-file", e.Path("daemon.json"), "--host", "unix://"+e.Path("sock"),
 		"--data-root", e.Path("data"), "--exec-root", e.Path("exec"), "--pidfile", e.Path("pid"),
-		"--bridge=none", "--iptables=false",
-	}, e.flags...)...)
+		"--bridge=none", "--iptables=false")
+	e.server = exec.Command(command[0], append(command[1:], e.flags...)...)
 	e.server.Stdout, e.server.Stderr = log, log
 	// A Ctrl-C in the terminal is for the tests, which stop the engine in order.
 	e.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -25,6 +25,11 @@ func (e *Engine) Install(dir string, settings ...string) error {
 	if _, err := e.Try("plugin", "enable", "--timeout", "120", PluginName); err != nil {
 		return err
 	}
+	return e.Installed()
+}
+
+// Installed takes the ID of a plugin that the caller has installed.
+func (e *Engine) Installed() error {
 	id, err := e.Try("plugin", "inspect", "--format", "{{.Id}}", PluginName)
 	e.Plugin = id
 	return err

@@ -15,7 +15,7 @@ import (
 func TestSwarm(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
-	e.docker(t, "swarm", "init", "--advertise-addr", "127.0.0.1", "--listen-addr", "127.0.0.1:"+freePort(t))
+	e.initSwarm(t, "--advertise-addr", "127.0.0.1", "--listen-addr", "127.0.0.1:"+freePort(t))
 	for _, c := range []struct {
 		name, source string
 		volumes      []string
@@ -84,20 +84,40 @@ func TestSwarm(t *testing.T) {
 	e.reclaimed(t, "swarm")
 }
 
-// tasks waits until a service has so many containers: running ones, or, for none, any.
-func (e *engine) tasks(t *testing.T, service string, n int) {
+// initSwarm makes the engine the manager of a swarm, and shows its tasks when the test has failed.
+func (e *engine) initSwarm(t *testing.T, flags ...string) {
 	t.Helper()
+	e.docker(t, append([]string{"swarm", "init"}, flags...)...)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		if services, err := e.Try("service", "ls", "--quiet"); err == nil && services != "" {
+			out, err := e.Try(append([]string{"service", "ps", "--no-trunc", "--format", "{{.Name}} on {{.Node}}: {{.CurrentState}} {{.Error}}"}, strings.Fields(services)...)...)
+			t.Logf("the swarm's tasks (%v):\n%s", err, out)
+		}
+	})
+}
+
+// tasks waits until a service has so many containers on this node: running ones, or, for none, any.
+func (e *engine) tasks(t *testing.T, service string, n int) []container {
+	t.Helper()
+	var list []container
 	args := []string{"ps", "--quiet", "--filter", "label=com.docker.swarm.service.name=" + service}
 	if n == 0 {
 		args = append(args, "--all")
 	}
 	eventually(t, "the tasks of "+service, func() error {
-		if got := len(strings.Fields(e.docker(t, args...))); got != n {
-			out, _ := e.Try("service", "ps", "--no-trunc", "--format", "{{.CurrentState}} {{.Error}}", service)
-			return fmt.Errorf("%d containers, want %d: %s", got, n, out)
+		list = nil
+		for _, id := range strings.Fields(e.docker(t, args...)) {
+			list = append(list, container{e, id})
+		}
+		if len(list) != n {
+			return fmt.Errorf("%d containers, want %d", len(list), n)
 		}
 		return nil
 	})
+	return list
 }
 
 // removed removes a volume as soon as nobody uses it.

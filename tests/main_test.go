@@ -4,7 +4,7 @@
 // Nothing of the host's own engine is touched: an engine of the tests has its own data, socket, containerd and no
 // network of its own, all below one folder in /var/tmp, and what a killed run left there is cleaned up by the next.
 // The scenarios on the shared engine run in parallel, each with a subject and repositories of its own; one that kills
-// or stops something has an engine to itself. They need root, dockerd, git and busybox, and fail without.
+// or stops something has an engine to itself. They need root, dockerd and what make needs installs, and fail without.
 package tests
 
 import (
@@ -39,9 +39,9 @@ func prepare() error {
 	if err := dockerd.Choose(); err != nil {
 		return err
 	}
-	for _, program := range []string{"dockerd", "docker", "containerd", "git", "busybox"} {
+	for _, program := range []string{"dockerd", "docker", "containerd", "git", "busybox", "ip"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%w (on Debian: docker.io, git, busybox-static)", err)
+			return fmt.Errorf("%w (on Debian: docker.io, git, busybox-static, iproute2)", err)
 		}
 	}
 	if err := sweep(); err != nil {

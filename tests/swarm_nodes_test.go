@@ -63,12 +63,13 @@ func newSwarm(t *testing.T) *swarm {
 	return s
 }
 
-// install installs the plugin on all nodes by the commands of docs/runtimes.md, from a registry that the manager runs.
+// install installs the plugin on all nodes: by the commands of docs/runtimes.md, from a registry that the manager runs, and on
+// the last one as make install does.
 func (s *swarm) install(t *testing.T) {
 	t.Helper()
 	program, err := exec.LookPath("docker-registry")
 	if err != nil {
-		program = abs(t, "../build/tools/usr/bin/docker-registry")
+		program = abs(t, "../build/tools/usr/bin/docker-registry") // where make needs puts it
 	}
 	address := nodeAddress(0) + ":5000"
 	config := filepath.Join(t.TempDir(), "registry.yml")
@@ -76,8 +77,9 @@ func (s *swarm) install(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	registry := s.manager.docker(t, "run", "--detach", "--network", "host", "--stop-signal", "KILL", "--volume", program+":/bin/registry:ro",
-		"--volume", config+":/registry.yml:ro", image, "/bin/registry", "serve", "/registry.yml")
+	registry := s.manager.docker(t, "run", "--detach", "--network", "host", "--stop-signal", "KILL",
+		"--mount", "type=bind,readonly,dst=/bin/registry,src="+program,
+		"--mount", "type=bind,readonly,dst=/registry.yml,src="+config, image, "/bin/registry", "serve", "/registry.yml")
 
 	line := func(begin string) string {
 		text := lineOf(t, "../docs/runtimes.md", begin)
@@ -89,11 +91,14 @@ func (s *swarm) install(t *testing.T) {
 		return err
 	})
 	s.manager.docker(t, "plugin", "rm", address+"/"+pluginName)
-	for _, e := range s.nodes {
+	for _, e := range s.nodes[:2] {
 		e.shell(t, line("docker plugin install ")+" MIN_FREE=0")
 		if err := e.Installed(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := s.nodes[2].Install(pluginDir()); err != nil {
+		t.Fatal(err)
 	}
 	s.manager.docker(t, "rm", "--force", "--volumes", registry)
 }

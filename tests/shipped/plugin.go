@@ -17,6 +17,7 @@ import (
 
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
@@ -264,12 +265,8 @@ func (p *Plugin) WatchPeak(ctx context.Context) {
 // PeakRSS is the most memory that the plugin's own process has had since it began, or since the last ResetPeak, in bytes;
 // of one that has ended, what was last seen.
 func (p *Plugin) PeakRSS() int64 {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
-	for line := range strings.Lines(string(status)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
-			kib, _ := strconv.ParseInt(f[1], 10, 64)
-			p.peak.Store(kib << 10)
-		}
+	if kib, err := invariant.Status(p.Pid(), "VmHWM"); err == nil {
+		p.peak.Store(kib << 10)
 	}
 	return p.peak.Load()
 }

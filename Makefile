@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export MIRROR CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes test-crash test-soak test-engines fuzz bench performance lint clean
+.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz bench performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -31,6 +31,9 @@ test-crash: needs ## kill the plugin at each of its failpoints and check what th
 
 test-soak: needs plugin ## work at random on 30 clones with room for a third of them; DURATION=1h for longer than 5 minutes; HOSTILE=1 beside a hostile subject instead (as root)
 	@go test -C tests/soak -count=1 -timeout 0 -run '^$(if $(HOSTILE),TestSiege,TestSoak)$$' -args -duration $(or $(DURATION),5m)
+
+test-load: needs plugin ## start and stop 100 containers in a loop on 10 clones while branches move, in an engine of its own: no error, no leak; DURATION=3m for less than 10 minutes (as root)
+	@go test -C tests -count=1 -timeout 0 -run '^TestLoad$$' -args -load $(or $(DURATION),10m)
 
 test-engines: needs plugin ## all end-to-end tests, and crashes for many rounds, on Docker Engine of three Debian releases: one table; ROUNDS=2 for less, ENGINES=28.5 ROWS=regexp for some (as root)
 	@tests/engines/fetch

@@ -9,14 +9,12 @@ import (
 	"testing"
 )
 
-// portrait prints all that tells one checkout from another: commit, branch, refs, remotes, status, index, and the names,
-// modes and contents of the files. The plugin's own link is left out. It ends with git's own check.
-const portrait = `
+// treePortrait prints all that tells the tree of one commit of a branch from another: commit, branch, status, index, and the
+// names, modes and contents of the files. The plugin's own link is left out.
+const treePortrait = `
 	export LC_ALL=C
 	echo "commit $(git rev-parse HEAD)"
 	echo "branch $(git symbolic-ref -q HEAD || echo none)"
-	git for-each-ref --format='ref %(refname) %(objectname) %(symref)'
-	git config --get-regexp '^(remote|branch)\.' | sort
 	git status --porcelain --branch
 	git ls-files --stage
 	find . -mindepth 1 -path ./.git -prune -o -name .hdcache -prune -o ! -type l -print0 | sort -z | xargs -0 stat -c 'mode %a %n'
@@ -24,6 +22,12 @@ const portrait = `
 	find . -path ./.git -prune -o -name .hdcache -prune -o -type l -print | sort | while read -r link; do
 		echo "link $link $(readlink "$link")"
 	done
+`
+
+// portrait prints all that tells one checkout from another: its tree, all refs, and remotes. It ends with git's own check.
+const portrait = treePortrait + `
+	git for-each-ref --format='ref %(refname) %(objectname) %(symref)'
+	git config --get-regexp '^(remote|branch)\.' | sort
 	git fsck --full --no-dangling --no-progress
 	echo whole
 `
@@ -50,7 +54,14 @@ func hostScript(t *testing.T, dir, script string, args ...string) string {
 // checked out after the clone, and the branch removed, so that it is as with a tag.
 func plain(t *testing.T, url, ref string) string {
 	t.Helper()
+	return plainly(t, url, ref, portrait)
+}
+
+// plainly is what a script prints in a plain clone.
+func plainly(t *testing.T, url, ref, script string) string {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "plain")
+	defer os.RemoveAll(dir)
 	args := []string{"clone", "--quiet", "--config", "advice.detachedHead=false"}
 	isCommit := len(ref) == 40
 	if ref != "" && !isCommit {
@@ -61,7 +72,7 @@ func plain(t *testing.T, url, ref string) string {
 		hostGit(t, dir, "checkout", "--quiet", "--detach", ref)
 		hostGit(t, dir, "branch", "--quiet", "--delete", "--force", "main")
 	}
-	return hostScript(t, dir, portrait)
+	return hostScript(t, dir, script)
 }
 
 // same fails with the first lines in which two portraits differ.

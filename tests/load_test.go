@@ -1,0 +1,217 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/siege"
+)
+
+// loadTime is what `make test-load` gives. A load of less than a minute is of fewer containers, because all must start twice.
+var loadTime = flag.Duration("load", 15*time.Second, "how long containers start and stop at least")
+
+const (
+	loadClones = 10
+	// loadHands is how many slots are at work at a time. The containers of the others run.
+	loadHands = 8
+	// loadWarmUp is how long the figures may grow: until then clones get their chains of trees, and buffers their size.
+	loadWarmUp = time.Minute
+)
+
+// loadBranches are the branches that move.
+var loadBranches = []string{"main", "release-1.0"}
+
+// load is an engine on which containers start and stop all the time.
+type load struct {
+	*testing.T
+	e          *engine
+	out        string // where containers write what they see, on the host
+	containers int
+	branches   []*branch
+	pid        int // of the plugin
+	// network is a container whose network the others use. With one of its own each, the end of many at a time can lock
+	// up an engine before 20.10.27 (libnetwork: getSvcRecords against processEndpointDelete).
+	network string
+
+	mu       sync.Mutex
+	starts   int
+	runs     siege.Sample // what each docker run took
+	problems int
+
+	took                       time.Duration
+	samples                    samples
+	before, after              []int64        // what the gauges show when nothing runs
+	goroutines, goroutinesLeft map[string]int // likewise
+}
+
+// TestLoad has a hundred containers run on ten clones, starts and stops them in a loop, and moves the branches meanwhile.
+// Each start must succeed, and each container see its commit's tree, by content. Afterwards mounts, descriptors, goroutines
+// and directories are as before, and the plugin's memory has not grown.
+func TestLoad(t *testing.T) {
+	l := &load{T: t, out: t.TempDir(), containers: 100}
+	if *loadTime < time.Minute {
+		l.containers = 20
+	}
+	l.prepare()
+	l.before = l.quiet()
+	l.goroutines = l.quit()
+	l.pid = l.e.pluginPID(t, l.pid)
+	defer l.print()
+	l.run()
+	l.samples.flat(t)
+	l.after = l.quiet()
+	if got := l.e.pluginPID(t, 0); got != l.pid {
+		t.Fatalf("the plugin has ended: its process was %d, and is %d", l.pid, got)
+	}
+	for i, g := range gauges {
+		if g.left >= 0 && l.after[i] > l.before[i]+g.left {
+			t.Errorf("%s: %d after the load, %d before", g.name, l.after[i], l.before[i])
+		}
+	}
+	l.goroutinesLeft = l.quit()
+	sameGoroutines(t, l.goroutines, l.goroutinesLeft)
+}
+
+// prepare starts the engine, and has the plugin clone everything.
+func (l *load) prepare() {
+	l.Helper()
+	// Discards end soon, so that the number of directories is the same at all times.
+	l.e = own(l.T, []string{"DISCARD_TTL=5s", "SWEEP_INTERVAL=5s"})
+	for n := range loadClones {
+		r := newRemote(l.T)
+		for _, name := range loadBranches {
+			b := &branch{name: name, remote: r, subject: fmt.Sprint("load", n)}
+			b.push(l.T) // no two repositories have the same commit from now on
+			l.branches = append(l.branches, b)
+			l.e.sh(l.T, mount("", b.options()...), "git status")
+		}
+	}
+	l.pid = l.e.pluginPID(l.T, 0)
+}
+
+// run has the containers start and stop until the time is over and all have started twice, while branches move.
+func (l *load) run() {
+	l.Helper()
+	ctx, stop := context.WithCancel(l.Context())
+	l.network = l.e.docker(l.T, "run", "--detach", "--network", "host", "--stop-signal", "KILL", image, "sleep", "1000000")
+	slots := make(chan *slot, l.containers)
+	for n := range l.containers * 4 / 5 { // one of four has two
+		slots <- newSlot(l, n)
+	}
+	var hands sync.WaitGroup
+	defer hands.Wait()
+	defer stop()
+	for range loadHands {
+		hands.Go(func() {
+			for ctx.Err() == nil {
+				s := <-slots
+				if err := s.step(); err != nil && l.problem(s, err) {
+					stop()
+				}
+				slots <- s
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(0, 0))
+	began := time.Now()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for ctx.Err() == nil && (time.Since(began) < *loadTime || l.started() < 2*l.containers) {
+		l.branches[random.IntN(len(l.branches))].push(l.T)
+		l.samples = append(l.samples, l.sample(time.Since(began)))
+		<-tick.C
+	}
+	l.took = time.Since(began)
+	stop()
+	hands.Wait()
+	close(slots)
+	for s := range slots {
+		hands.Go(func() {
+			if err := s.end(); err != nil {
+				l.problem(s, err)
+			}
+		})
+	}
+	hands.Wait()
+	l.e.docker(l.T, "rm", "--force", l.network)
+}
+
+// problem says what should not have been, and returns whether that is enough of it.
+func (l *load) problem(s *slot, err error) (enough bool) {
+	l.Errorf("slot %d, %s, step %d: %v", s.n, s.kind, s.steps, err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.problems++
+	return l.problems >= 10
+}
+
+// start notes a start, and what it took if it was a docker run.
+func (l *load) start(run time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.starts++
+	if run > 0 {
+		l.runs = append(l.runs, run)
+	}
+}
+
+func (l *load) started() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.starts
+}
+
+// quiet waits until nothing is left of any container, and returns what the gauges show then.
+func (l *load) quiet() []int64 {
+	l.Helper()
+	eventually(l.T, "containers and volumes", func() error {
+		containers, err := l.e.Try("ps", "--all", "--quiet")
+		volumes, volErr := l.e.Try("volume", "ls", "--quiet")
+		if left := strings.Fields(containers + " " + volumes); len(left) > 0 {
+			err = errors.Join(err, fmt.Errorf("left: %q", left))
+		}
+		return errors.Join(err, volErr)
+	})
+	for _, b := range l.branches {
+		l.e.reclaimed(l.T, b.subject)
+	}
+	l.e.unmounted(l.T)
+	l.e.emptied(l.T, "trash")
+	l.e.alone(l.T)
+	eventually(l.T, "the plugin's data", func() error { return invariant.Structure(l.e.Data()) })
+	return l.sample(0).values
+}
+
+// print shows the figures, also when a check has failed.
+func (l *load) print() {
+	if len(l.samples) == 0 {
+		return
+	}
+	pushes := 0
+	for _, b := range l.branches {
+		pushes += len(b.commits) - 1
+	}
+	fmt.Printf("%d containers on %d clones for %v: %d starts, %.1f/s; docker run %d times: p50 %v p99 %v longest %v; %d pushes; %d problems\n",
+		l.containers, loadClones, l.took.Round(time.Second), l.starts, float64(l.starts)/l.took.Seconds(),
+		len(l.runs), l.runs.P50().Round(time.Millisecond), l.runs.P99().Round(time.Millisecond), l.runs.Max().Round(time.Millisecond),
+		pushes, l.problems)
+	const row = "%-34s %8v %8v %8v %8v %8v\n"
+	fmt.Printf(row, "of the plugin", "before", "begin", "middle", "end", "after")
+	for i, g := range gauges {
+		var after any = ""
+		if l.after != nil {
+			after = l.after[i]
+		}
+		first, middle, last := l.samples.at(i)
+		fmt.Printf(row, g.name, l.before[i], first, middle, last, after)
+	}
+	fmt.Printf(row, "goroutines", sum(l.goroutines), "", "", "", sum(l.goroutinesLeft))
+}

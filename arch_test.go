@@ -21,11 +21,12 @@ const module = "github.com/helmdeck/repos"
 // rank orders the packages: an import goes to a lower rank, so that arrows
 // point one way and packages of one rank do not know each other.
 var rank = map[string]int{
-	"plugin": 6,
-	"driver": 5, "internal/admin": 5, "janitor": 4,
-	"internal/workspace": 4,
-	"internal/clone":     3, "internal/warm": 3,
-	"internal/git": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
+	"plugin": 7,
+	"driver": 6, "internal/admin": 6, "janitor": 5,
+	"internal/workspace": 5,
+	"internal/clone":     4, "internal/warm": 4,
+	"internal/layer": 3,
+	"internal/git":   2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
 	"internal/credential": 2,
 	"internal/durable":    1,
 	"internal/volume":     0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/work": 0,

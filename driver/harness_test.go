@@ -19,10 +19,12 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
 	"github.com/helmdeck/repos/tests/testdir"
 )
@@ -101,7 +103,12 @@ func (w *world) start(root string) {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	clones, err := clone.NewManager(clone.Config{AskTimeout: 5 * time.Minute, Root: root, Boot: "boot", DB: db, Git: g, Trash: bin, Log: log, Now: time.Now}, state)
+	background := work.NewGroup()
+	layers := layer.New(layer.Config{
+		Root: root, Boot: "boot", DB: db, Trash: bin, Log: log, Now: time.Now,
+		Background: background.Go,
+	}, state)
+	clones, err := clone.NewManager(clone.Config{AskTimeout: 5 * time.Minute, Store: layers, Work: background, Git: g}, state)
 	if err != nil {
 		w.t.Fatal(err)
 	}

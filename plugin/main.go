@@ -23,6 +23,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/work"
@@ -175,9 +176,13 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	keeper, goods := newJanitor(set.limits, at, bin, log)
+	background := work.NewGroup()
+	layers := layer.New(layer.Config{
+		Root: at.data, Boot: boot, DB: db, Trash: bin, Log: log, Now: at.clock(),
+		Background: background.Go,
+	}, state)
 	clones, err := clone.NewManager(clone.Config{
-		Root: at.data, Boot: boot, DB: db, Git: runner, Trash: bin, Log: log, Now: at.clock(),
-		Credentials: authFrom(credentials), Schemes: set.schemes, AskTimeout: at.askTimeout,
+		Store: layers, Work: background, Git: runner, Credentials: authFrom(credentials), Schemes: set.schemes, AskTimeout: at.askTimeout,
 		MakeRoom: keeper.MakeRoom, Measured: keeper.Nudge,
 	}, state)
 	if err != nil {

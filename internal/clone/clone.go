@@ -2,6 +2,7 @@ package clone
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
@@ -29,20 +31,17 @@ type Clone struct {
 	gate    work.Lock // held with the lock file, so that only processes poll for that
 	// lfs is held while objects are fetched into the clone's LFS storage, so that
 	// each is fetched once.
-	lfs chan struct{}
-	// publishing is held while a layer comes into being or goes: its directory,
-	// its record and its place in memory together.
-	publishing sync.Mutex
-	swept      atomic.Bool
-	trees      *layerSet
-	gitLayers  *layerSet
+	lfs    chan struct{}
+	swept  atomic.Bool
+	layers *layer.Set
 
-	mu       sync.Mutex // guards what follows, and the layers; never held over I/O
+	mu       sync.Mutex // guards what follows; never held over I/O
 	rec      *meta.Clone
 	doing    []*activity
 	changed  map[string]bool    // stores that are to be measured
 	named    map[word]int       // by volumes
 	aligned  map[string]aligned // by the name of the store
+	built    map[string]Spec    // by the ID of a tree: it may have to be flattened
 	settling map[string]int     // commits that are prepared whatever their refs are at
 	uses     int                // Creates, Mounts and background work on it
 	users    map[work.Party]int // of these, whose they are, as far as that is known
@@ -236,7 +235,7 @@ func (c *Clone) Mounted() error {
 // save commits the records of the clone and of layers, as they are in memory. They
 // are copied within the transaction, so that of two at a time the later one has
 // what both have changed, and what is out of memory stays away.
-func (c *Clone) save(layers ...member) error {
+func (c *Clone) save(layers ...meta.Layer) error {
 	return c.m.DB.Update(func(tx *meta.Tx) error {
 		c.mu.Lock()
 		if c.rec == nil {
@@ -244,49 +243,32 @@ func (c *Clone) save(layers ...member) error {
 			return nil
 		}
 		rec := c.rec.Copy()
-		var now []member
-		for _, m := range layers {
-			if l, ok := m.set.known[m.ID]; ok {
-				now = append(now, member{m.set, l})
-			}
-		}
 		c.mu.Unlock()
-		for _, m := range now {
-			if err := m.set.put(tx, m.Layer); err != nil {
-				return err
-			}
-		}
-		return tx.PutClone(rec)
+		return errors.Join(c.layers.Save(tx, layers...), tx.PutClone(rec))
 	})
 }
 
+// kinds are those of the layers that are made here. Warm ones are another package's.
+var kinds = []meta.Kind{meta.Tree, meta.GitLayer}
+
 // Hold keeps the layers of a workspace from being collected until Drop.
 func (c *Clone) Hold(chain []string, gitLayer string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hold(chain, gitLayer)
-}
-
-// hold is called with mu held.
-func (c *Clone) hold(chain []string, gitLayer string) {
-	c.trees.hold(chain...)
-	c.gitLayers.hold(gitLayer)
+	c.layers.Hold(meta.Tree, chain...)
+	c.layers.Hold(meta.GitLayer, gitLayer)
 }
 
 // Drop ends a Hold. What nothing needs then goes in the background.
 func (c *Clone) Drop(chain []string, gitLayer string) {
-	c.mu.Lock()
-	c.trees.drop(chain...)
-	c.gitLayers.drop(gitLayer)
-	c.mu.Unlock()
+	c.layers.Drop(meta.Tree, chain...)
+	c.layers.Drop(meta.GitLayer, gitLayer)
 	c.collectSoon()
 }
 
-// heldLocked reports whether a workspace, of whatever state, or a build stands on
-// layers of the clone.
-func (c *Clone) heldLocked() bool { return len(c.trees.users)+len(c.gitLayers.users) > 0 }
+// held reports whether a workspace, of whatever state, or a build stands on layers of
+// the clone.
+func (c *Clone) held() bool { return c.layers.InUse(kinds...) }
 
 // Lower returns the directories of the layers of a workspace, topmost first.
 func (c *Clone) Lower(chain []string, gitLayer string) []string {
-	return append([]string{c.gitLayers.path(gitLayer)}, c.trees.paths(chain)...)
+	return append(c.layers.Lower(meta.GitLayer, gitLayer), c.layers.Lower(meta.Tree, chain...)...)
 }

@@ -2,6 +2,7 @@ package clone
 
 import (
 	"context"
+	"slices"
 
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -17,8 +18,8 @@ func (c *Clone) collectSoon() {
 		return
 	}
 	c.m.Background(func(ctx context.Context) {
-		_, err := share(ctx, c, "collect\x00"+c.key, func(context.Context) (struct{}, error) {
-			return struct{}{}, c.collect()
+		_, err := share(ctx, c, "collect\x00"+c.key, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, c.collect(ctx)
 		})
 		if err != nil && ctx.Err() == nil {
 			c.m.Log.WithError(err).WithField("clone", c.key).Warn("collect layers")
@@ -27,13 +28,12 @@ func (c *Clone) collectSoon() {
 }
 
 // unneeded lists the layers that nothing needs. It is called with mu held.
-func (c *Clone) unneeded() []member {
+func (c *Clone) unneeded() []meta.Layer {
 	if c.rec == nil {
 		return nil
 	}
 	needs := c.needs()
-	free := func(l meta.Layer) bool { return needs[l.ID] == "" }
-	return append(c.trees.members(free), c.gitLayers.members(free)...)
+	return slices.DeleteFunc(c.layers.List(kinds...), func(l meta.Layer) bool { return needs[l.ID] != "" })
 }
 
 // needs says, by ID, what needs a layer: what holds it, a ref that a volume has
@@ -42,31 +42,26 @@ func (c *Clone) unneeded() []member {
 func (c *Clone) needs() map[string]string {
 	refs := c.refs()
 	needs := make(map[string]string)
-	for id, l := range c.trees.known {
+	for _, l := range c.layers.List(kinds...) {
 		need := refs[l.Commit]
+		if l.Kind == meta.GitLayer && l.Snapshot != c.rec.Stores[l.Store].Snapshot {
+			need = ""
+		}
 		if len(l.Chain) > 1 {
-			if _, flat := c.flatLocked(l.Shape, l.Commit); flat {
+			if _, flat := c.flat(l.Shape, l.Commit); flat {
 				need = "" // mounts take that one
 			}
 		}
-		if c.trees.users[id] > 0 {
+		if c.layers.Held(l.Kind, l.ID) {
 			need = heldBy
 		}
 		if need == "" {
 			continue
 		}
-		for _, below := range l.Chain {
-			if needs[below] != heldBy {
-				needs[below] = need
+		for _, id := range l.Stack() {
+			if needs[id] != heldBy {
+				needs[id] = need
 			}
-		}
-	}
-	for id, l := range c.gitLayers.known {
-		switch {
-		case c.gitLayers.users[id] > 0:
-			needs[id] = heldBy
-		case l.Snapshot == c.rec.Stores[l.Store].Snapshot:
-			needs[id] = refs[l.Commit]
 		}
 	}
 	return needs
@@ -90,12 +85,16 @@ func (c *Clone) refs() map[string]string {
 
 const heldBy = "a workspace, a discard or a build"
 
-func (c *Clone) collect() error {
-	c.publishing.Lock()
-	defer c.publishing.Unlock()
+func (c *Clone) collect(ctx context.Context) error {
+	unlock, err := c.layers.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	c.mu.Lock()
 	list := c.unneeded()
-	takeOut(list)
 	c.mu.Unlock()
-	return c.remove(list)
+	list = c.layers.Take(list)
+	c.forgetBuilt(list)
+	return c.layers.Remove(list)
 }

@@ -30,10 +30,10 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir
 	}
 	defer func() {
 		if !done || err != nil {
-			c.letGo(c.trees, base.Chain...)
+			c.layers.Drop(meta.Tree, base.Chain...)
 		}
 	}()
-	build, err := tempDir(filepath.Dir(dir))
+	build, err := c.layers.Temp(meta.Tree)
 	if err != nil {
 		return false, err
 	}
@@ -42,7 +42,7 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir
 		if mounted {
 			return // the next start's sweep detaches it first
 		}
-		if _, err := c.m.Trash.Put(build, "build"); err != nil {
+		if err := c.layers.Discard(build); err != nil {
 			c.m.Log.WithError(err).WithField("clone", c.key).Warn("what a build leaves stays until the next start")
 		}
 	}()
@@ -50,7 +50,7 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir
 	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(target, 0o755), os.Chown(dir, int(s.UID), int(s.GID))); err != nil {
 		return false, err
 	}
-	spec := overlay.Spec{Source: "helmdeck-repos", Lower: c.trees.paths(base.Chain), Upper: dir, Work: work, Target: target, Volatile: true}
+	spec := overlay.Spec{Source: "helmdeck-repos", Lower: c.layers.Lower(meta.Tree, base.Chain...), Upper: dir, Work: work, Target: target, Volatile: true}
 	if err := overlay.Mount(spec); err != nil {
 		return false, err
 	}
@@ -118,33 +118,16 @@ func (c *Clone) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) 
 		if len(t.Chain) >= maxChain {
 			return nil, nil
 		}
-		if c.holdTree(t) {
+		if c.layers.HoldKnown(t) {
 			return &t, nil
 		}
 	}
 	return nil, nil
 }
 
-// holdTree holds the layers of a tree, and reports whether it is still there.
-func (c *Clone) holdTree(t meta.Layer) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.trees.known[t.ID]
-	if ok {
-		c.trees.hold(t.Chain...)
-	}
-	return ok
-}
-
 // sameShape returns the trees of l's shape, the newest first.
 func (c *Clone) sameShape(l *meta.Layer) (list []meta.Layer) {
-	c.mu.Lock()
-	for _, t := range c.trees.known {
-		if t.Shape == l.Shape && t.Shape != "" {
-			list = append(list, t)
-		}
-	}
-	c.mu.Unlock()
+	list = slices.DeleteFunc(c.layers.List(meta.Tree), func(t meta.Layer) bool { return t.Shape != l.Shape || t.Shape == "" })
 	slices.SortFunc(list, func(a, b meta.Layer) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	return list
 }

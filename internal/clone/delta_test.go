@@ -31,7 +31,7 @@ func (w *world) next(s Spec) meta.Layer {
 	}
 	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
 	id := layerID("tree", shape, r.Commit)
-	return meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: r.Commit, Shape: shape, Store: s.History.Name()}
+	return meta.Layer{Kind: meta.Tree, Clone: c.key, ID: id, Chain: []string{id}, Commit: r.Commit, Shape: shape, Store: s.History.Name()}
 }
 
 // rootTree returns the ID of the tree of l's commit.
@@ -65,10 +65,10 @@ func TestBaseStaysWhileBuiltOn(t *testing.T) {
 	co := w.prepare(s)
 	co.Release()
 	c, next := w.clone(s), w.next(s)
-	l, err := c.layer(t.Context(), c.trees, next.ID, func(ctx context.Context, dir string) (meta.Layer, error) {
+	l, err := c.layer(t.Context(), meta.Tree, next.ID, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := next
 		err := c.fillTree(ctx, s, &l, w.rootTree(s, l), dir)
-		if err := c.collect(); err != nil { // no ref is at its commit any more
+		if err := c.collect(t.Context()); err != nil { // no ref is at its commit any more
 			t.Error(err)
 		}
 		var busy *BusyError
@@ -83,11 +83,9 @@ func TestBaseStaysWhileBuiltOn(t *testing.T) {
 	if want := []string{next.ID, co.Tree.ID}; !slices.Equal(l.Chain, want) {
 		t.Errorf("chain %q, want %q", l.Chain, want)
 	}
-	c.mu.Lock()
-	if c.heldLocked() {
-		t.Errorf("held after the build: %v", c.trees.users)
+	if c.held() {
+		t.Error("held after the build")
 	}
-	c.mu.Unlock()
 	again := w.prepare(s)
 	defer again.Release()
 	w.wantClean(again, 2)
@@ -103,7 +101,7 @@ func TestBaseIsGone(t *testing.T) {
 	co.Release()
 	c := w.clone(s)
 	w.next(s)
-	if err := os.RemoveAll(c.trees.path(co.Tree.ID)); err != nil {
+	if err := os.RemoveAll(c.dirOf(meta.Tree, co.Tree.ID)); err != nil {
 		t.Fatal(err)
 	}
 	again := w.prepare(s)
@@ -159,7 +157,7 @@ func TestBuildIsNotTrashed(t *testing.T) {
 	co := w.prepare(s)
 	w.wantClean(co, 2)
 	co.Release()
-	trees := w.clone(s).trees.dir
+	trees := w.clone(s).dirOf(meta.Tree, "")
 	if got := names(t, trees); !slices.ContainsFunc(got, durable.IsTemp) {
 		t.Errorf("trees %q, want also what the build left", got)
 	}

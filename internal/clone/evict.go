@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -37,33 +36,23 @@ func (m *Manager) EvictClone(ctx context.Context, key string, stop Stop) error {
 		c.mu.Lock()
 		rec := c.rec
 		c.rec = nil
-		var list []member
-		for _, set := range c.sets() {
-			list = append(list, set.members(nil)...)
-		}
-		takeOut(list)
-		size := sizeOf(rec, list)
+		clear(c.built)
 		c.mu.Unlock()
-		var others []func(*meta.Tx) error
+		list := c.layers.List()
+		size := sizeOf(rec, list)
+		also := []func(*meta.Tx) error{func(tx *meta.Tx) error { return tx.DeleteClone(key) }}
 		var undos []func()
 		for _, evicting := range m.Evicting {
-			theirs, del, undo := evicting(key)
-			size, others, undos = size.Add(theirs), append(others, del), append(undos, undo)
+			del, undo := evicting(key)
+			also, undos = append(also, del), append(undos, undo)
 		}
-		if err := m.DB.Update(func(tx *meta.Tx) error {
-			errs := []error{deleteRecords(tx, list), tx.DeleteClone(key)}
-			for _, del := range others {
-				errs = append(errs, del(tx))
-			}
-			return errors.Join(errs...)
-		}); err != nil {
+		if err := c.layers.Forget(list, also...); err != nil {
 			for _, undo := range undos {
 				undo()
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.rec = rec
-			putBack(list)
 			return err
 		}
 		failpoint.Hit("clone/evict/recorded")
@@ -78,7 +67,7 @@ func (m *Manager) EvictClone(ctx context.Context, key string, stop Stop) error {
 
 // trash trashes the clone's directory.
 func (c *Clone) trash(size disk.Size) error {
-	if err := c.m.sizedToTrash(c.dir, "clone", size); err != nil {
+	if err := c.m.Trash.Clear(c.dir, "clone", size); err != nil {
 		return err
 	}
 	failpoint.Hit("clone/evict/renamed")
@@ -91,9 +80,9 @@ func (c *Clone) trash(size disk.Size) error {
 func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) error {
 	return m.evict(ctx, key, StopNothing, func(c *Clone) error {
 		c.mu.Lock()
-		anew := c.rec != nil || len(c.trees.known)+len(c.gitLayers.known) > 0
+		anew := c.rec != nil
 		c.mu.Unlock()
-		if anew {
+		if anew || len(c.layers.List()) > 0 {
 			return nil
 		}
 		return c.trash(size)
@@ -102,7 +91,7 @@ func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) err
 
 // sizeOf is what a clone takes that has these layers, as far as it was measured; rec
 // may be nil.
-func sizeOf(rec *meta.Clone, list []member) (sum disk.Size) {
+func sizeOf(rec *meta.Clone, list []meta.Layer) (sum disk.Size) {
 	if rec != nil {
 		sum = rec.LFS.Size
 		for _, s := range rec.Stores {
@@ -131,7 +120,7 @@ func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 			size = c.rec.Caches[uid].Size
 		}
 		c.mu.Unlock()
-		if err := m.sizedToTrash(filepath.Join(c.dir, "cache", uid), "cache", size); err != nil {
+		if err := m.Trash.Clear(filepath.Join(c.dir, "cache", uid), "cache", size); err != nil {
 			return err
 		}
 		failpoint.Hit("clone/evict-cache/renamed")
@@ -172,7 +161,7 @@ func (m *Manager) evict(ctx context.Context, key string, stop Stop, f func(*Clon
 	}
 	c.mu.Lock()
 	stops := stop == StopAll || stop == StopUnattended && !c.attendedLocked()
-	if reason := c.busyLocked(); reason != "" && (!stops || c.evicting != nil || c.heldLocked()) {
+	if reason := c.busyLocked(); reason != "" && (!stops || c.evicting != nil || c.held()) {
 		c.mu.Unlock()
 		return &BusyError{key, reason}
 	}
@@ -201,8 +190,11 @@ func (m *Manager) evict(ctx context.Context, key string, stop Stop, f func(*Clon
 		return err
 	}
 	defer unlock()
-	c.publishing.Lock()
-	defer c.publishing.Unlock()
+	unlockLayers, err := c.layers.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlockLayers()
 	// No record says so, but the kernel has the last word.
 	if at, err := c.mounted(); err != nil {
 		return err
@@ -271,7 +263,7 @@ func (c *Clone) waitUnused(ctx context.Context, unused <-chan struct{}) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.heldLocked():
+	case c.held():
 		return &BusyError{c.key, "a workspace was made of it meanwhile"}
 	case c.uses > 0:
 		return &BusyError{c.key, "it was told to stop, and is not done: " + c.usesLocked()}
@@ -288,38 +280,17 @@ func (m *Manager) EvictLayers(ctx context.Context, key string, ids []string) err
 	if c == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	c.publishing.Lock()
-	defer c.publishing.Unlock()
-	c.mu.Lock()
-	stay := make(map[string]bool)
-	for _, set := range c.sets() {
-		for id, l := range set.known {
-			if set.users[id] > 0 || !slices.Contains(ids, id) {
-				stay[id] = true
-				for _, below := range l.Chain {
-					stay[below] = true
-				}
-			}
-		}
+	unlock, err := c.layers.Lock(ctx)
+	if err != nil {
+		return err
 	}
-	var list []member
-	busy := 0
-	for _, set := range c.sets() {
-		for _, l := range set.members(func(l meta.Layer) bool { return slices.Contains(ids, l.ID) }) {
-			if stay[l.ID] {
-				busy++
-				continue
-			}
-			list = append(list, l)
-		}
-	}
-	takeOut(list)
-	c.mu.Unlock()
-	if err := c.remove(list); err != nil {
+	defer unlock()
+	gone, stayed, err := c.layers.Evict(ids, kinds...)
+	if err != nil {
 		return fmt.Errorf("evict layers of clone %s: %w", key, err)
 	}
-	if busy > 0 {
-		return &BusyError{key, fmt.Sprintf("%d of %d layers have workspaces or trees on them", busy, busy+len(list))}
+	if stayed > 0 {
+		return &BusyError{key, fmt.Sprintf("%d of %d layers have workspaces or trees on them", stayed, stayed+gone)}
 	}
 	return nil
 }

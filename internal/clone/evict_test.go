@@ -57,15 +57,22 @@ func TestEvictClone(t *testing.T) {
 	var evicted []string
 	undone := 0
 	refused := errors.New("refused")
-	theirs := disk.Size{Bytes: 1 << 40, Inodes: 1}
-	w.m.Evicting = []func(string) (disk.Size, func(*meta.Tx) error, func()){func(key string) (disk.Size, func(*meta.Tx) error, func()) {
+	w.m.Evicting = []func(string) (func(*meta.Tx) error, func()){func(key string) (func(*meta.Tx) error, func()) {
 		evicted = append(evicted, key)
-		return theirs, func(*meta.Tx) error { return refused }, func() { undone++ }
+		return func(*meta.Tx) error { return refused }, func() { undone++ }
 	}}
 	s := w.spec("ref", "main")
 	c := w.clone(s)
 	evict := func() error { return w.m.EvictClone(t.Context(), c.key, StopNothing) }
 	co := w.prepare(s)
+	theirs := disk.Size{Bytes: 1 << 40, Inodes: 1} // of a layer that another package has made
+	temp, err := c.layers.Temp(meta.WarmLayer)
+	if err == nil {
+		_, err = c.layers.Publish(meta.Layer{Kind: meta.WarmLayer, ID: "w", Size: meta.Measured{Size: theirs, At: w.clock()}}, temp)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	wantBusy(t, "held", evict(), "workspaces or discards")
 	co.Release()
 	release, err := c.Use(t.Context())
@@ -181,19 +188,19 @@ func TestTrashedLater(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		evict func(w *world, c *Clone, tree string) error
-		left  func(w *world, c *Clone, tree member) error
+		left  func(w *world, c *Clone) error
 		what  func(c *Clone, tree string) string
 	}{
 		{
 			"layer", func(w *world, c *Clone, tree string) error {
 				return w.m.EvictLayers(w.t.Context(), c.key, []string{tree})
 			},
-			func(w *world, c *Clone, tree member) error { return c.trashLeft(tree) },
-			func(c *Clone, tree string) string { return c.trees.path(tree) },
+			nil, // which internal/layer tests
+			func(c *Clone, tree string) string { return c.dirOf(meta.Tree, tree) },
 		},
 		{
 			"clone", func(w *world, c *Clone, tree string) error { return w.m.EvictClone(w.t.Context(), c.key, StopNothing) },
-			func(w *world, c *Clone, tree member) error { return w.m.trashLeft(w.t.Context(), c.key, disk.Size{}) },
+			func(w *world, c *Clone) error { return w.m.trashLeft(w.t.Context(), c.key, disk.Size{}) },
 			func(c *Clone, tree string) string { return c.dir },
 		},
 	} {
@@ -220,10 +227,16 @@ func TestTrashedLater(t *testing.T) {
 			again := w.prepare(s)
 			again.Release()
 			w.idle(c)
-			if err := tt.left(w, c, member{c.trees, again.Tree}); err != nil || again.Tree.ID != co.Tree.ID {
-				t.Errorf("a try with a new one: %v, tree %s instead of %s", err, again.Tree.ID, co.Tree.ID)
+			if again.Tree.ID != co.Tree.ID {
+				t.Errorf("tree %s instead of %s", again.Tree.ID, co.Tree.ID)
 			}
-			if _, err := os.Stat(c.trees.path(again.Tree.ID)); err != nil {
+			if tt.left == nil {
+				return
+			}
+			if err := tt.left(w, c); err != nil {
+				t.Errorf("a try with a new one: %v", err)
+			}
+			if _, err := os.Stat(c.dirOf(meta.Tree, again.Tree.ID)); err != nil {
 				t.Errorf("the new one: %v", err)
 			}
 		})
@@ -238,10 +251,10 @@ func TestMountDuringAnEviction(t *testing.T) {
 	c := w.clone(s)
 	w.prepare(s).Release()
 	began, goOn := make(chan struct{}), make(chan struct{})
-	w.m.Evicting = []func(string) (disk.Size, func(*meta.Tx) error, func()){func(string) (disk.Size, func(*meta.Tx) error, func()) {
+	w.m.Evicting = []func(string) (func(*meta.Tx) error, func()){func(string) (func(*meta.Tx) error, func()) {
 		close(began)
 		<-goOn
-		return disk.Size{}, func(*meta.Tx) error { return nil }, func() {}
+		return func(*meta.Tx) error { return nil }, func() {}
 	}}
 	w.server.Reset()
 	w.idle(c)
@@ -336,7 +349,7 @@ func TestEvictLayers(t *testing.T) {
 	wantBusy(t, "held", evict(second.Tree.ID, second.GitLayer.ID), "2 of 2")
 	second.Release()
 	wantBusy(t, "half of them held", evict(first.Tree.ID, second.Tree.ID, second.GitLayer.ID), "1 of 3")
-	if got := names(t, c.trees.dir); !slices.Equal(got, []string{first.Tree.ID}) {
+	if got := names(t, c.dirOf(meta.Tree, "")); !slices.Equal(got, []string{first.Tree.ID}) {
 		t.Errorf("trees %q, want the held one", got)
 	}
 	w.server.Reset()
@@ -347,7 +360,7 @@ func TestEvictLayers(t *testing.T) {
 	first.Release()
 	again.Release()
 	wantBusy(t, "a tree stands on it", evict(first.Tree.ID), "1 of 1")
-	if err := c.collect(); err != nil { // the first one's git layer, if that is not done yet
+	if err := c.collect(t.Context()); err != nil { // the first one's git layer, if that is not done yet
 		t.Fatal(err)
 	}
 	was := w.takes(c)
@@ -355,7 +368,7 @@ func TestEvictLayers(t *testing.T) {
 	if want := was.Sub(w.takes(c)); gone != want || want.Bytes == 0 {
 		t.Errorf("%+v more in the trash, want %+v", gone, want)
 	}
-	if got := append(names(t, c.trees.dir), names(t, c.gitLayers.dir)...); len(got) > 0 {
+	if got := append(names(t, c.dirOf(meta.Tree, "")), names(t, c.dirOf(meta.GitLayer, ""))...); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
 }

@@ -106,7 +106,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 		}
 		failpoint.Hit("clone/fetch/synced")
 		// What has that name and no record was to be set aside, and could not be.
-		if err := c.m.toTrash(c.storeDir(name), "leftover"); err != nil {
+		if err := c.m.Trash.Clear(c.storeDir(name), "leftover", disk.Size{}); err != nil {
 			return f, err
 		}
 		if err := durable.Rename(dir, c.storeDir(name)); err != nil {
@@ -191,8 +191,11 @@ func (c *Clone) newStore(ctx context.Context, format string) (string, error) {
 	if err := writeManifest(c.dir, Manifest{Subject: string(c.subject), Repo: c.repo, CreatedAt: c.m.Now()}); err != nil {
 		return "", err
 	}
-	dir, err := tempDir(filepath.Join(c.dir, "store"))
+	dir, err := os.MkdirTemp(filepath.Join(c.dir, "store"), durable.TempPrefix+"*")
 	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
 		return "", err
 	}
 	uid, gid := c.m.Git.Owner()
@@ -218,7 +221,7 @@ func (c *Clone) makeDirs() (err error) {
 	return err
 }
 
-var cloneDirs = []string{"store", "trees", "refs", "cache", "workspaces"}
+var cloneDirs = []string{"store", "cache", "workspaces"}
 
 // discardStore removes what newStore made.
 func (c *Clone) discardStore(dir string) error {

@@ -24,24 +24,20 @@ const (
 // take it from then on, and the others go when nothing stands on them any more.
 func flatID(shape, commit string) string { return layerID("tree", "flat", shape, commit) }
 
-// flatLocked returns the flat tree of a shape and commit.
-func (c *Clone) flatLocked(shape, commit string) (meta.Layer, bool) {
-	l, ok := c.trees.known[flatID(shape, commit)]
-	return l, ok
+// flat returns the flat tree of a shape and commit.
+func (c *Clone) flat(shape, commit string) (meta.Layer, bool) {
+	return c.layers.Get(meta.Tree, flatID(shape, commit))
 }
 
-// heavyLocked reports whether a tree is to be flattened: its chain is long, or what
+// heavy reports whether a tree is to be flattened: its chain is long, or what
 // it has on top of the lowest layer weighs more than half of that.
-func (c *Clone) heavyLocked(t meta.Layer) bool {
+func (c *Clone) heavy(t meta.Layer) bool {
 	n := len(t.Chain)
 	if n < 2 || n >= c.m.flattenAt {
 		return n >= c.m.flattenAt
 	}
-	base := c.trees.known[t.Chain[n-1]]
-	var above int64
-	for _, id := range t.Chain[:n-1] {
-		above += c.trees.known[id].Size.Bytes
-	}
+	base, _ := c.layers.Get(meta.Tree, t.Chain[n-1])
+	above := c.layers.SizeOf(meta.Tree, t.Chain[:n-1]...).Bytes
 	return !base.Size.At.IsZero() && above >= c.m.flattenFrom && above > base.Size.Bytes/2
 }
 
@@ -53,7 +49,15 @@ func (c *Clone) flattenLater(s Spec, tree meta.Layer) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.trees.built[tree.ID] = s
+	c.built[tree.ID] = s
+}
+
+func (c *Clone) forgetBuilt(list []meta.Layer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range list {
+		delete(c.built, l.ID)
+	}
 }
 
 // flattenSoon flattens in the background what is to be flattened.
@@ -74,13 +78,13 @@ func (c *Clone) toFlatten() map[*meta.Layer]Spec {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make(map[*meta.Layer]Spec)
-	for id, s := range c.trees.built {
-		t, ok := c.trees.known[id]
+	for id, s := range c.built {
+		t, ok := c.layers.Get(meta.Tree, id)
 		if !ok || t.Size.At.IsZero() {
 			continue // not yet
 		}
-		delete(c.trees.built, id)
-		if c.rec != nil && c.refs()[t.Commit] != "" && c.heavyLocked(t) {
+		delete(c.built, id)
+		if c.rec != nil && c.refs()[t.Commit] != "" && c.heavy(t) {
 			list[&t] = s
 		}
 	}
@@ -96,20 +100,20 @@ func (c *Clone) flatten(ctx context.Context, s Spec, t meta.Layer) error {
 		return context.Cause(ctx)
 	}
 	id := flatID(t.Shape, t.Commit)
-	flat, err := shareUsing(ctx, c, "layer\x00"+c.trees.path(id), func(ctx context.Context) (meta.Layer, error) {
-		if l, ok := c.find(c.trees, id); ok {
+	flat, err := shareUsing(ctx, c, c.building(meta.Tree, id), func(ctx context.Context) (meta.Layer, error) {
+		if l, ok := c.layers.Get(meta.Tree, id); ok {
 			return l, nil
 		}
-		return c.make(ctx, c.trees, func(ctx context.Context, dir string) (meta.Layer, error) {
+		return c.make(ctx, meta.Tree, func(ctx context.Context, dir string) (meta.Layer, error) {
 			l := t
-			l.ID, l.Chain, l.Durable, l.Size = id, []string{id}, false, meta.Measured{}
+			l.ID, l.Chain, l.Size = id, []string{id}, meta.Measured{}
 			if err := c.bringBlobs(ctx, s, t.Commit); err != nil {
 				return l, err
 			}
 			var like layers
-			if c.holdTree(t) {
-				defer c.letGo(c.trees, t.Chain...)
-				like = c.trees.paths(t.Chain)
+			if c.layers.HoldKnown(t) {
+				defer c.layers.Drop(meta.Tree, t.Chain...)
+				like = c.layers.Lower(meta.Tree, t.Chain...)
 			}
 			err := c.buildTree(ctx, s, &l, like, dir)
 			return l, err

@@ -19,7 +19,7 @@ func (w *world) flat(c *Clone, t meta.Layer) meta.Layer {
 	w.t.Helper()
 	var flat meta.Layer
 	testdir.Eventually(w.t, "the flat tree", func() (ok bool) {
-		flat, ok = c.find(c.trees, flatID(t.Shape, t.Commit))
+		flat, ok = c.flat(t.Shape, t.Commit)
 		return ok
 	})
 	return flat
@@ -82,7 +82,7 @@ func TestFlatten(t *testing.T) {
 			if !maps.Equal(contents(t, before), contents(t, dir)) {
 				t.Error("the flat tree has other files")
 			}
-			if err := filepath.WalkDir(c.trees.path(flat.ID), func(path string, d os.DirEntry, err error) error {
+			if err := filepath.WalkDir(c.dirOf(meta.Tree, flat.ID), func(path string, d os.DirEntry, err error) error {
 				if err != nil || d.IsDir() || d.Name() == "index" {
 					return err
 				}
@@ -106,17 +106,17 @@ func TestFlatten(t *testing.T) {
 				}
 			}
 			// What stands on the chain keeps it; then it goes.
-			if err := c.collect(); err != nil {
+			if err := c.collect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := names(t, c.trees.dir); len(got) != tt.layers+1 {
+			if got := names(t, c.dirOf(meta.Tree, "")); len(got) != tt.layers+1 {
 				t.Errorf("trees %q, want the chain and the flat one", got)
 			}
 			deep.Release()
-			if err := c.collect(); err != nil {
+			if err := c.collect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := names(t, c.trees.dir); !slices.Equal(got, []string{flat.ID}) {
+			if got := names(t, c.dirOf(meta.Tree, "")); !slices.Equal(got, []string{flat.ID}) {
 				t.Errorf("trees %q, want the flat one %s", got, flat.ID)
 			}
 			co.Release()
@@ -154,7 +154,7 @@ func TestFlattenOverALeftover(t *testing.T) {
 	w.push("main")
 	deep := w.prepare(s)
 	defer deep.Release()
-	left := filepath.Join(c.trees.path(flatID(deep.Tree.Shape, deep.Tree.Commit)), "left")
+	left := filepath.Join(c.dirOf(meta.Tree, flatID(deep.Tree.Shape, deep.Tree.Commit)), "left")
 	if err := os.MkdirAll(left, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,8 @@ var errFetched = errors.New("the repository was fetched meanwhile: run it again"
 func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, tree meta.Layer) (meta.Layer, error) {
 	snapshot := store.Snapshot
 	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, tree.Modules)
-	return c.layer(ctx, c.gitLayers, id, func(ctx context.Context, dir string) (meta.Layer, error) {
-		l := meta.Layer{Clone: c.key, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
+	return c.layer(ctx, meta.GitLayer, id, func(ctx context.Context, dir string) (meta.Layer, error) {
+		l := meta.Layer{Kind: meta.GitLayer, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
 		// The tree may be of another store.
 		if err := c.bringBlobs(ctx, s, r.Commit); err != nil {
 			return l, err

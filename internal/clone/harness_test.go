@@ -15,10 +15,12 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testroot"
 )
@@ -123,7 +125,12 @@ func (w *world) start(boot string) {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	m, err := NewManager(Config{Root: w.root, Boot: boot, DB: db, Git: g, Trash: bin, Log: log, Now: w.clock}, state)
+	background := work.NewGroup()
+	layers := layer.New(layer.Config{
+		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: w.clock,
+		Background: background.Go,
+	}, state)
+	m, err := NewManager(Config{Store: layers, Work: background, Git: g}, state)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -171,6 +178,9 @@ func (w *world) spec(options ...string) Spec {
 }
 
 func (w *world) clone(s Spec) *Clone { return w.m.Get(volume.DefaultSubject, s.URL) }
+
+// dirOf returns the directory of a layer, or that of its kind.
+func (c *Clone) dirOf(k meta.Kind, id string) string { return c.layers.Lower(k, id)[0] }
 
 // prepare fails the test on an error.
 func (w *world) prepare(s Spec) *Checkout {

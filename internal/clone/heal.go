@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/meta"
 )
 
 // repackAt is the number of packs from which a store is repacked: every fetch
@@ -72,42 +70,21 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 	})
 }
 
-// HealLayers forgets the layers of a checkout whose directories are gone, so that
-// the next Prepare builds them again. It reports whether there were any.
-func (c *Clone) HealLayers(co *Checkout) (healed bool, err error) {
-	c.publishing.Lock()
-	defer c.publishing.Unlock()
-	gone := func(set *layerSet, ids ...string) (map[string]bool, error) {
-		list := make(map[string]bool)
-		for _, id := range ids {
-			if ok, err := exists(set.path(id)); err != nil {
-				return nil, err
-			} else if !ok {
-				list[id] = true
-			}
-		}
-		return list, nil
-	}
-	trees, err := gone(c.trees, co.Tree.Chain...)
+// HealLayers forgets the layers whose directories are gone, so that the next Prepare
+// builds them again. It reports whether there were any.
+func (c *Clone) HealLayers(ctx context.Context) (healed bool, err error) {
+	unlock, err := c.layers.Lock(ctx)
 	if err != nil {
 		return false, err
 	}
-	gitLayers, err := gone(c.gitLayers, co.GitLayer.ID)
-	if err != nil {
+	defer unlock()
+	list, err := c.layers.Void(kinds...)
+	if err != nil || len(list) == 0 {
 		return false, err
-	}
-	c.mu.Lock()
-	list := c.trees.members(func(l meta.Layer) bool {
-		return slices.ContainsFunc(l.Chain, func(id string) bool { return trees[id] })
-	})
-	list = append(list, c.gitLayers.members(func(l meta.Layer) bool { return gitLayers[l.ID] })...)
-	takeOut(list)
-	c.mu.Unlock()
-	if len(list) == 0 {
-		return false, nil
 	}
 	c.m.Log.WithFields(map[string]any{"clone": c.key, "layers": len(list)}).Error("layers are gone: they are built again")
-	return true, c.remove(list)
+	c.forgetBuilt(list)
+	return true, c.layers.Remove(list)
 }
 
 // repackSoon repacks a store of many packs in the background. Git layers that are

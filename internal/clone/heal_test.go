@@ -80,12 +80,12 @@ func TestDamageThatIsMended(t *testing.T) {
 	w.prepare(s).Release()
 	c := w.clone(s)
 	late := w.spec("ref", "main", "uid", "64801", "gid", "64801")
-	tree := c.trees.path(layerID("tree", layerID(treeShape, late.UID, late.GID, late.Files, late.submoduleBase()), main))
+	tree := layerID("tree", layerID(treeShape, late.UID, late.GID, late.Files, late.submoduleBase()), main)
 	mended := make(chan struct{})
 	var mounts sync.WaitGroup
 	building := make(chan struct{})
 	mounts.Go(func() {
-		_, err := share(t.Context(), c, "layer\x00"+tree, func(context.Context) (meta.Layer, error) {
+		_, err := share(t.Context(), c, c.building(meta.Tree, tree), func(context.Context) (meta.Layer, error) {
 			close(building)
 			<-mended
 			return meta.Layer{}, git.Damaged("the store that was", errors.New("spoilt"))

@@ -83,17 +83,11 @@ func (c *Clone) Info() (info Info, ok bool) {
 		return info, true
 	}
 	needs := c.needs()
-	for _, set := range c.sets() {
-		for id, l := range set.known {
-			layer := LayerInfo{
-				ID: id, Kind: set.kind, CreatedAt: l.CreatedAt, Used: latest(l.Used, l.CreatedAt), Size: l.Size,
-				Held: set.users[id] > 0, Need: needs[id],
-			}
-			if len(l.Chain) > 1 {
-				layer.Below = slices.Clone(l.Chain[1:])
-			}
-			info.Layers = append(info.Layers, layer)
-		}
+	for _, l := range c.layers.List(kinds...) {
+		info.Layers = append(info.Layers, LayerInfo{
+			ID: l.ID, Kind: string(l.Kind), CreatedAt: l.CreatedAt, Used: latest(l.Used, l.CreatedAt), Size: l.Size,
+			Held: c.layers.Held(l.Kind, l.ID), Need: needs[l.ID], Below: slices.Clone(l.Stack()[1:]),
+		})
 	}
 	return info, true
 }

@@ -233,7 +233,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 		w.prepare(s).Release()
 	}
 	last := w.prepare(s)
-	if err := c.collect(); err != nil {
+	if err := c.collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := slices.Sorted(slices.Values(last.Tree.Chain))
@@ -251,7 +251,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 	w.pushAttributes("main", "*.a text\n")
 	whole := w.prepare(s)
 	defer whole.Release()
-	if err := c.collect(); err != nil {
+	if err := c.collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, filepath.Join(c.Dir(), "trees")); !slices.Equal(got, []string{whole.Tree.ID}) {
@@ -273,7 +273,7 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	free.Release()
 	w.pushAttributes("main", "*.b text\n")
 	last := w.prepare(s)
-	if err := c.collect(); err != nil {
+	if err := c.collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	trees, refs := layers()
@@ -287,7 +287,7 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	}
 	last.Release()
 	held.Release()
-	if err := c.collect(); err != nil {
+	if err := c.collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if trees, refs = layers(); !slices.Equal(trees, []string{last.Tree.ID}) || !slices.Equal(refs, []string{last.GitLayer.ID}) {

@@ -19,15 +19,15 @@ func TestSweepDetachesABuild(t *testing.T) {
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
 	defer co.Release()
-	trees := w.clone(s).trees
-	build, upper := filepath.Join(trees.dir, durable.TempPrefix+"build"), filepath.Join(trees.dir, durable.TempPrefix+"upper")
+	trees := w.clone(s).dirOf(meta.Tree, "")
+	build, upper := filepath.Join(trees, durable.TempPrefix+"build"), filepath.Join(trees, durable.TempPrefix+"upper")
 	for _, dir := range []string{build, upper, filepath.Join(build, "work"), filepath.Join(build, "tree")} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := overlay.Mount(overlay.Spec{
-		Lower: trees.paths(co.Tree.Chain), Upper: upper, Work: filepath.Join(build, "work"), Target: filepath.Join(build, "tree"), Volatile: true,
+		Lower: co.Lower[1:], Upper: upper, Work: filepath.Join(build, "work"), Target: filepath.Join(build, "tree"), Volatile: true,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestSweepDetachesABuild(t *testing.T) {
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, trees.dir); len(got) != 1 || got[0] != co.Tree.ID {
+	if got := names(t, trees); len(got) != 1 || got[0] != co.Tree.ID {
 		t.Errorf("trees %q, want %q", got, co.Tree.ID)
 	}
 	if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 {
@@ -52,18 +52,16 @@ func TestALayerOfAnEarlierBoot(t *testing.T) {
 		s := w.spec("ref", "main")
 		co := w.prepare(s)
 		co.Release()
-		if err := w.m.syncNow(); err != nil {
+		if err := w.m.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.m.Close() // no sync comes in between
 		c := w.clone(s)
 		if err := w.db.Update(func(tx *meta.Tx) error {
-			for _, set := range c.sets() {
-				for _, l := range set.members(nil) {
-					l.Durable = false
-					if err := set.put(tx, l.Layer); err != nil {
-						return err
-					}
+			for _, l := range c.layers.List() {
+				l.Durable = false
+				if err := tx.PutLayer(l); err != nil {
+					return err
 				}
 			}
 			return nil
@@ -73,7 +71,7 @@ func TestALayerOfAnEarlierBoot(t *testing.T) {
 		w.advance(time.Second)
 		w.restart("boot 2")
 		if synced {
-			if err := w.m.syncNow(); err != nil { // before the sweep has seen the clone
+			if err := w.m.Sync(t.Context()); err != nil { // before the sweep has seen the clone
 				t.Fatal(err)
 			}
 		}
@@ -96,11 +94,7 @@ func TestPublishOverALeftover(t *testing.T) {
 	co := w.prepare(s)
 	co.Release()
 	c := w.clone(s)
-	c.mu.Lock()
-	for _, set := range c.sets() {
-		takeOut(set.members(nil)) // as if their records were gone
-	}
-	c.mu.Unlock()
+	c.layers.Take(c.layers.List()) // as if their records were gone
 	left := filepath.Join(co.Lower[len(co.Lower)-1], "left")
 	if err := os.WriteFile(left, nil, 0o644); err != nil {
 		t.Fatal(err)

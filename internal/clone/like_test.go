@@ -46,7 +46,7 @@ func TestSubmodulesKeepTimes(t *testing.T) {
 	}
 	modified := func(l meta.Layer, name string) time.Time {
 		t.Helper()
-		info, err := os.Lstat(filepath.Join(c.trees.path(l.ID), name))
+		info, err := os.Lstat(filepath.Join(c.dirOf(meta.Tree, l.ID), name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestSubmodulesKeepTimes(t *testing.T) {
 	}
 	commit(section("one", "a")+section("two", "b"), map[string]string{"a": "sub", "b": "sub"})
 	first := build()
-	if names := names(t, filepath.Join(c.trees.path(first.ID), ".git/modules")); len(names) != 2 {
+	if names := names(t, filepath.Join(c.dirOf(meta.Tree, first.ID), ".git/modules")); len(names) != 2 {
 		t.Fatalf("submodules %q, want two", names)
 	}
 	w.remote("update-ref", "refs/heads/keep", "main") // and its tree stays
@@ -83,11 +83,14 @@ func TestSubmodulesKeepTimes(t *testing.T) {
 		}
 	}
 	w.idle(c)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, n := range c.trees.users {
-		if id != second.ID || n != 1 {
-			t.Errorf("%d users of tree %s", n, id)
+	for _, l := range c.layers.List(meta.Tree) {
+		if held := c.layers.Held(meta.Tree, l.ID); held != (l.ID == second.ID) {
+			t.Errorf("tree %s is held: %v", l.ID, held)
 		}
 	}
+	c.layers.Drop(meta.Tree, second.ID) // once is enough
+	if c.layers.Held(meta.Tree, second.ID) {
+		t.Error("the tree is held several times")
+	}
+	c.layers.Hold(meta.Tree, second.ID)
 }

@@ -10,26 +10,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
 
 // Config is what a Manager works with.
 type Config struct {
-	Root  string // the data directory
-	Boot  string // the kernel's boot ID
-	DB    *meta.DB
-	Git   *git.Git
-	Trash *trash.Trash
-	Log   *logrus.Logger
-	Now   func() time.Time
+	*layer.Store // whose Run it calls
+	// Work is all that is done in the background. Close ends it.
+	Work *work.Group
+	Git  *git.Git
 	// Schemes are those that a submodule's URL may have, as a user's.
 	Schemes volume.Schemes
 	// LookupHost returns the addresses of a submodule's or an LFS server's host; nil
@@ -39,10 +33,10 @@ type Config struct {
 	// a name, or, without one, that whose scope fits best. Nil, nil is none.
 	Credentials func(url string, s volume.Subject, name string) (*git.Auth, error)
 	// Evicting are called when a clone is evicted, to take what others know of it out
-	// of memory. They return what that takes in the clone's directory, what deletes
-	// their records, in the same transaction and as often as that is tried, and what
-	// undoes the first if it fails.
-	Evicting []func(key string) (size disk.Size, del func(*meta.Tx) error, undo func())
+	// of memory. They return what deletes their records, but those of layers, in the
+	// same transaction and as often as that is tried, and what undoes the first if it
+	// fails.
+	Evicting []func(key string) (del func(*meta.Tx) error, undo func())
 	// MakeRoom is called when the disk was full in a fetch, a build or a mount, and
 	// what was left half is in the trash: the work is done again if it succeeds. need
 	// is what it takes, as far as that is known. Its error says how much is missing
@@ -62,9 +56,6 @@ const defaultAskTimeout = 20 * time.Second
 // Manager holds all clones. It is safe for concurrent use.
 type Manager struct {
 	Config
-	work   *work.Group
-	syncs  chan struct{}
-	rounds syncRounds
 	// measures has measureClones look at unmeasured.
 	measures chan struct{}
 	// flattening is held by the one that flattens a tree.
@@ -86,11 +77,9 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	c.AskTimeout = cmp.Or(c.AskTimeout, defaultAskTimeout)
 	m := &Manager{
-		Config: c, work: work.NewGroup(), clones: make(map[string]*Clone), syncs: make(chan struct{}, 1),
-		measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]bool),
+		Config: c, clones: make(map[string]*Clone), measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]bool),
 		flattening: make(chan struct{}, 1), flattenAt: flattenAt, flattenFrom: flattenFrom,
 	}
-	m.rounds.token = make(chan struct{}, 1)
 	for key, rec := range state.Clones {
 		for name, store := range rec.Stores {
 			if store.Refs == nil { // none, as the database has it
@@ -100,38 +89,30 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		}
 		m.get(key, volume.Subject(rec.Subject), rec.Repo).rec = &rec
 	}
-	for _, l := range state.Trees {
-		if c := m.known(l.Clone); c != nil {
-			c.trees.known[l.ID] = l
+	for _, layers := range []map[string]meta.Layer{state.Trees, state.GitLayers} {
+		for _, l := range layers {
+			m.learn(l.Clone)
 		}
 	}
-	for _, l := range state.GitLayers {
-		if c := m.known(l.Clone); c != nil {
-			c.gitLayers.known[l.ID] = l
-		}
-	}
-	m.Background(m.syncLayers)
-	m.syncSoon() // what an earlier run has not come to
+	m.Background(m.Run)
 	m.Background(m.measureClones)
 	return m, nil
 }
 
-// known returns the clone of a key that the database has, also one without a
-// record: workspaces may stand on its layers still. It is nil when there is
-// nothing on disk.
-func (m *Manager) known(key string) *Clone {
-	if c := m.Lookup(key); c != nil {
-		return c
+// learn has Lookup find the clone of layers that the database has, also one without a
+// record: workspaces may stand on them still. It does not when there is nothing on
+// disk.
+func (m *Manager) learn(key string) {
+	if m.Lookup(key) != nil {
+		return
 	}
-	man, err := readManifest(filepath.Join(m.Root, "clones", key))
-	if err != nil {
-		return nil
+	if man, err := readManifest(filepath.Join(m.Root, "clones", key)); err == nil {
+		m.get(key, volume.Subject(man.Subject), man.Repo)
 	}
-	return m.get(key, volume.Subject(man.Subject), man.Repo)
 }
 
 // Close ends the work in the background and waits for it. None begins after it.
-func (m *Manager) Close() { m.work.Close() }
+func (m *Manager) Close() { m.Work.Close() }
 
 // Key returns the key of the clone of a repository for a subject.
 func Key(s volume.Subject, u volume.URL) string { return s.Dir() + "/" + u.Hash() }
@@ -149,7 +130,7 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 	if !ok {
 		dir := filepath.Join(m.Root, "clones", key)
 		c = &Clone{
-			m: m, key: key, dir: dir, subject: s, repo: repo, trees: newTrees(dir), gitLayers: newGitLayers(dir),
+			m: m, key: key, dir: dir, subject: s, repo: repo, layers: m.Set(key), built: make(map[string]Spec),
 			lfs: make(chan struct{}, 1), changed: make(map[string]bool), tasks: make(map[*task]bool), users: make(map[work.Party]int), named: make(map[word]int),
 			aligned: make(map[string]aligned), settling: make(map[string]int),
 		}
@@ -174,21 +155,6 @@ func (m *Manager) all() []*Clone {
 		list = append(list, c)
 	}
 	return list
-}
-
-// Background runs f with a context that ends when the Manager is closed, and not
-// at all after that. The work of that context belongs to the plugin, unless f says
-// otherwise.
-func (m *Manager) Background(f func(ctx context.Context)) { m.work.Go("the plugin", f) }
-
-// tempDir makes a directory in which something of dir is built, to be renamed
-// into being.
-func tempDir(dir string) (string, error) {
-	temp, err := os.MkdirTemp(dir, durable.TempPrefix+"*")
-	if err != nil {
-		return "", err
-	}
-	return temp, os.Chmod(temp, 0o755)
 }
 
 // exists reports whether path is there, without following a symlink.

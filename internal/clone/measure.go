@@ -46,17 +46,11 @@ func (c *Clone) measureRestored() {
 			stores = append(stores, name)
 		}
 	}
-	want := len(stores) + len(c.unmeasured())
+	want := len(stores) + len(c.layers.Unmeasured())
 	c.mu.Unlock()
 	if want > 0 {
 		c.measureSoon(stores...)
 	}
-}
-
-// unmeasured lists the layers without a size. It is called with mu held.
-func (c *Clone) unmeasured() []member {
-	none := func(l meta.Layer) bool { return l.Size.At.IsZero() }
-	return append(c.trees.members(none), c.gitLayers.members(none)...)
 }
 
 // measureClones measures one clone after the other.
@@ -97,35 +91,23 @@ func (c *Clone) measure(ctx context.Context) error {
 	}
 	defer done()
 	c.mu.Lock()
-	layers, changed := c.unmeasured(), c.changed
+	changed := c.changed
 	c.changed = make(map[string]bool)
 	c.mu.Unlock()
 	pace := disk.NewPace(measureRest)
-	var errs []error
-	take := func(path string, own bool) (meta.Measured, bool) {
-		survey, err := disk.Query{Own: own, Pace: pace}.Take(ctx, path)
-		if !errors.Is(err, os.ErrNotExist) { // it was collected
-			errs = append(errs, err)
-		}
-		return meta.Measured{Size: survey.Size, At: c.m.Now()}, err == nil
-	}
-	for _, l := range layers {
-		if size, ok := take(l.path(), true); ok {
-			c.mu.Lock()
-			if now, there := l.set.known[l.ID]; there && now.CreatedAt.Equal(l.CreatedAt) {
-				now.Size = size
-				l.set.known[l.ID] = now
-			}
-			c.mu.Unlock()
-		}
-	}
+	layers, err := c.layers.Measure(ctx, pace)
+	errs := []error{err}
 	for name := range changed {
 		path := c.storeDir(name)
 		if name == lfsObjects {
 			path = c.lfsDir()
 		}
-		if size, ok := take(path, false); ok {
-			c.setStoreSize(name, size)
+		survey, err := disk.Query{Pace: pace}.Take(ctx, path)
+		switch {
+		case err == nil:
+			c.setStoreSize(name, meta.Measured{Size: survey.Size, At: c.m.Now()})
+		case !errors.Is(err, os.ErrNotExist): // it was set aside
+			errs = append(errs, err)
 		}
 	}
 	c.flattenSoon()

@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,7 +20,7 @@ func (w *world) idle(c *Clone) {
 	testdir.Eventually(w.t, "an idle clone", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.uses+len(c.changed)+len(c.unmeasured()) == 0
+		return c.uses+len(c.changed)+len(c.layers.Unmeasured()) == 0
 	})
 }
 
@@ -46,15 +47,24 @@ func TestSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	forget := func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.rec.Stores["full"] = meta.Store{}
-		for _, set := range c.sets() {
-			for id, l := range set.known {
+		t.Helper()
+		w.m.Close()
+		if err := w.db.Update(func(tx *meta.Tx) error {
+			rec := c.recordOf(t)
+			store := rec.Stores["full"]
+			store.Size = meta.Measured{}
+			rec.Stores["full"] = store
+			errs := []error{tx.PutClone(rec)}
+			for _, l := range c.layers.List() {
 				l.Size = meta.Measured{}
-				set.known[id] = l
+				errs = append(errs, tx.PutLayer(l))
 			}
+			return errors.Join(errs...)
+		}); err != nil {
+			t.Fatal(err)
 		}
+		w.restart("boot 1")
+		c = w.clone(s)
 	}
 	forget()
 	c.measureSoon("full")

@@ -144,13 +144,13 @@ func (c *Clone) settle(commit string) (done func()) {
 func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, began time.Time) *Checkout {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.trees.known[tree.ID]; !ok {
+	if c.rec == nil || !c.layers.HoldKnown(tree) {
 		return nil
 	}
-	if _, ok := c.gitLayers.known[gitLayer.ID]; !ok || c.rec == nil {
+	if !c.layers.HoldKnown(gitLayer) {
+		c.layers.Drop(meta.Tree, tree.Chain...)
 		return nil
 	}
-	c.hold(tree.Chain, gitLayer.ID)
 	store, _ := c.storeLocked(s.History)
 	c.touchLocked(tree, gitLayer)
 	return &Checkout{

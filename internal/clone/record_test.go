@@ -42,7 +42,7 @@ func TestSweepForgetsLayersWithoutClone(t *testing.T) {
 			}
 			w.restart("boot 1")
 			c = w.m.Lookup(c.key)
-			if c == nil || len(c.trees.known) == 0 {
+			if c == nil || len(c.layers.List(meta.Tree)) == 0 {
 				t.Fatal("the layers are not known")
 			}
 			if gone == "record and directory" {
@@ -88,7 +88,7 @@ func TestSweepThatFails(t *testing.T) {
 				if c.rec != nil {
 					stores = c.rec.Copy().Stores
 				}
-				return len(c.trees.known), len(c.gitLayers.known), stores
+				return len(c.layers.List(meta.Tree)), len(c.layers.List(meta.GitLayer)), stores
 			}
 			trees, gitLayers, stores := memory()
 			if err := w.db.Close(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
 )
 
 // NoSpace reports whether err says that the disk, or a quota, is full.
@@ -49,7 +50,7 @@ func (c *Clone) sizeOfNext() disk.Size {
 	if c.rec == nil {
 		return size
 	}
-	for _, l := range c.trees.known {
+	for _, l := range c.layers.List(meta.Tree) {
 		if l.Size.Bytes > size.Bytes {
 			size = l.Size.Size
 		}

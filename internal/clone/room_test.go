@@ -118,7 +118,7 @@ func TestFullDisk(t *testing.T) {
 				w.measured(w.clone(s))
 			}
 			s := w.spec("ref", "main")
-			if err := w.m.syncNow(); err != nil {
+			if err := w.m.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			w.fill(3 << 20)

@@ -14,7 +14,6 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -40,33 +39,44 @@ func (c *Clone) Sweep(ctx context.Context) error {
 }
 
 func (c *Clone) sweepNow(ctx context.Context) error {
-	if ok, err := exists(c.dir); err != nil {
+	there, err := exists(c.dir)
+	if err != nil {
 		return err
-	} else if !ok {
-		c.publishing.Lock()
-		defer c.publishing.Unlock()
-		return c.forget()
 	}
-	unlock, err := c.lock(ctx)
+	if there {
+		unlock, err := c.lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	unlock, err := c.layers.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	c.publishing.Lock()
-	defer c.publishing.Unlock()
+	if !there {
+		return c.forget()
+	}
 	if err := c.sweepStores(); err != nil {
 		return err
 	}
 	failpoint.Hit("clone/sweep/stores")
-	for _, set := range c.sets() {
-		if err := c.sweepLayers(set); err != nil {
-			return err
-		}
+	void, err := c.layers.Void(kinds...)
+	if err == nil {
+		err = c.layers.Forget(void)
 	}
-	if err := c.trashUnless(c.lfsDir(), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
+	if err != nil {
 		return err
 	}
-	return c.trashUnless(filepath.Join(c.dir, "store"), func(name string) bool {
+	failpoint.Hit("clone/sweep/forgotten")
+	if err := c.layers.TrashStrays(kinds...); err != nil {
+		return err
+	}
+	if err := c.m.TrashUnless(c.lfsDir(), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
+		return err
+	}
+	return c.m.TrashUnless(filepath.Join(c.dir, "store"), func(name string) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.rec == nil {
@@ -123,100 +133,25 @@ func (c *Clone) sweepStores() error {
 	return err
 }
 
-// sweepLayers drops records whose directory is gone or was never synced before
-// a reboot, and trashes directories that no record names.
-func (c *Clone) sweepLayers(set *layerSet) error {
-	dirs, err := os.ReadDir(set.dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	there := make(map[string]bool)
-	for _, d := range dirs {
-		there[d.Name()] = true
-	}
-	c.mu.Lock()
-	void := set.members(func(l meta.Layer) bool { return !there[l.ID] || !l.Durable && l.Boot != c.m.Boot })
-	takeOut(void)
-	void = append(void, set.members(func(l meta.Layer) bool { // one that stands on what is gone
-		return slices.ContainsFunc(l.Chain, func(below string) bool { _, ok := set.known[below]; return !ok })
-	})...)
-	takeOut(void)
-	c.mu.Unlock()
-	if err := c.m.DB.Update(func(tx *meta.Tx) error { return deleteRecords(tx, void) }); err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		putBack(void) // the next sweep tries again
-		return err
-	}
-	failpoint.Hit("clone/sweep/forgotten")
-	return c.trashUnless(set.dir, func(id string) bool { _, ok := c.find(set, id); return ok })
-}
-
-// trashUnless moves what is in dir to the trash, except what keep says.
-func (c *Clone) trashUnless(dir string, keep func(name string) bool) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		if keep(e.Name()) {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
-		if durable.IsTemp(e.Name()) {
-			err = errors.Join(err, detachAll(path))
-		}
-		err = errors.Join(err, c.m.toTrash(path, "leftover"))
-		failpoint.Hit("clone/sweep/trashed")
-	}
-	return err
-}
-
-// detachAll detaches what is mounted at path or below it: a plugin that was killed
-// over a build leaves its overlay, and the trash deletes through no mount.
-func detachAll(path string) error {
-	points, err := overlay.Mounts(path)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, p := range points {
-		free, err := overlay.Detach(p.Path)
-		if err == nil {
-			err = free()
-		}
-		if !errors.Is(err, overlay.ErrNotMounted) { // it went with another one
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // forget drops the records of a clone that has no store, but those of layers that
 // a workspace stands on: they are complete in themselves. The clone itself may have
 // had no record: then those of its layers are what is left of it. It is called with
-// publishing held.
+// the lock of the layers held.
 func (c *Clone) forget() error {
 	c.mu.Lock()
 	rec := c.rec
 	c.rec = nil
-	var list []member
-	for _, set := range c.sets() {
-		list = append(list, set.members(func(l meta.Layer) bool { return set.users[l.ID] == 0 })...)
-	}
-	takeOut(list)
+	clear(c.built)
 	c.mu.Unlock()
+	list := c.layers.Take(c.layers.List(kinds...))
 	if rec == nil && len(list) == 0 {
 		return nil
 	}
-	err := c.m.DB.Update(func(tx *meta.Tx) error {
-		return errors.Join(deleteRecords(tx, list), tx.DeleteClone(c.key))
-	})
+	err := c.layers.Forget(list, func(tx *meta.Tx) error { return tx.DeleteClone(c.key) })
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.rec = rec
-		putBack(list) // the next sweep tries again
+		c.rec = rec // the next sweep tries again
 	}
 	return err
 }
@@ -275,7 +210,7 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 	}
 	defer unlock()
 	c.mu.Lock()
-	wanted := c.rec != nil || c.heldLocked() || c.uses > 0
+	wanted := c.rec != nil || c.held() || c.uses > 0
 	c.mu.Unlock()
 	if wanted {
 		return nil

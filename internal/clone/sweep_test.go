@@ -74,17 +74,15 @@ func TestSweep(t *testing.T) {
 			}
 		}, "boot 1", 1, true},
 		{"a reboot after a sync", func(t *testing.T, w *world, c *Clone) {
-			if err := w.m.syncNow(); err != nil {
+			if err := w.m.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}, "boot 2", 0, false},
 		{"a reboot before the sync", func(t *testing.T, w *world, c *Clone) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
 			if err := w.db.Update(func(tx *meta.Tx) error {
-				for _, l := range c.trees.known {
+				for _, l := range c.layers.List(meta.Tree) {
 					l.Durable = false
-					if err := tx.PutTree(l); err != nil {
+					if err := tx.PutLayer(l); err != nil {
 						return err
 					}
 				}
@@ -102,7 +100,7 @@ func TestSweep(t *testing.T) {
 			co.Release()
 			built := co.Tree.CreatedAt
 			w.advance(time.Second)
-			if err := w.m.syncNow(); err != nil { // the one in the background may have no more to do
+			if err := w.m.Sync(t.Context()); err != nil { // the one in the background may have no more to do
 				t.Fatal(err)
 			}
 			damage := w.clone(s)
@@ -125,9 +123,7 @@ func TestSweep(t *testing.T) {
 				t.Errorf("the tree was built again: %v, want %v", got, tt.rebuilt)
 			}
 			c := w.clone(s)
-			c.mu.Lock()
-			left := map[string]int{"store": 1, "trees": len(c.trees.known), "refs": len(c.gitLayers.known)}
-			c.mu.Unlock()
+			left := map[string]int{"store": 1, "trees": len(c.layers.List(meta.Tree)), "refs": len(c.layers.List(meta.GitLayer))}
 			for dir, want := range left {
 				if got := names(t, filepath.Join(c.dir, dir)); len(got) != want {
 					t.Errorf("%s has %q, want %d", dir, got, want)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
-	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
@@ -23,10 +23,10 @@ const treeShape = "files-3"
 func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
 	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
 	id := layerID("tree", shape, commit)
-	if l, ok := c.find(c.trees, flatID(shape, commit)); ok {
+	if l, ok := c.flat(shape, commit); ok {
 		return l, nil
 	}
-	return c.layer(ctx, c.trees, id, func(ctx context.Context, dir string) (meta.Layer, error) {
+	return c.layer(ctx, meta.Tree, id, func(ctx context.Context, dir string) (meta.Layer, error) {
 		root, ok, err := c.m.Git.Tree(ctx, c.storeDir(s.History.Name()), commit)
 		if err == nil && !ok { // a tag may be of a tree or of a file
 			err = c.noCommit(ctx, s, commit)
@@ -39,7 +39,7 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		}
 		_, end := c.begin(ctx, "checking out", s.URL.String())
 		defer end()
-		l := meta.Layer{Clone: c.key, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
+		l := meta.Layer{Kind: meta.Tree, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
 		err = c.fillTree(ctx, s, &l, root, dir)
 		return l, err
 	})
@@ -60,9 +60,9 @@ func (c *Clone) fillTree(ctx context.Context, s Spec, l *meta.Layer, root, dir s
 		}
 	}
 	for _, t := range c.sameShape(l) {
-		if c.holdTree(t) {
-			defer c.letGo(c.trees, t.Chain...)
-			return c.buildTree(ctx, s, l, c.trees.paths(t.Chain), dir)
+		if c.layers.HoldKnown(t) {
+			defer c.layers.Drop(meta.Tree, t.Chain...)
+			return c.buildTree(ctx, s, l, c.layers.Lower(meta.Tree, t.Chain...), dir)
 		}
 	}
 	return c.buildTree(ctx, s, l, nil, dir)
@@ -141,66 +141,51 @@ type builder = func(ctx context.Context, dir string) (meta.Layer, error)
 
 // layer returns the layer of an ID, from memory or, shared with all who want it
 // at the same time, built under a temporary name and then published.
-func (c *Clone) layer(ctx context.Context, set *layerSet, id string, build builder) (meta.Layer, error) {
-	if l, ok := c.find(set, id); ok {
+func (c *Clone) layer(ctx context.Context, k meta.Kind, id string, build builder) (meta.Layer, error) {
+	if l, ok := c.layers.Get(k, id); ok {
 		return l, nil
 	}
-	return shareUsing(ctx, c, "layer\x00"+set.path(id), func(ctx context.Context) (l meta.Layer, err error) {
-		if l, ok := c.find(set, id); ok {
+	return shareUsing(ctx, c, c.building(k, id), func(ctx context.Context) (l meta.Layer, err error) {
+		if l, ok := c.layers.Get(k, id); ok {
 			return l, nil
 		}
-		return WithRoom(ctx, c, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, set, build) })
+		return WithRoom(ctx, c, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, k, build) })
 	})
 }
 
+// building is the key of the build of a layer.
+func (c *Clone) building(k meta.Kind, id string) string {
+	return strings.Join([]string{"layer", c.key, string(k), id}, "\x00")
+}
+
 // make builds a layer that there is not. An error leaves nothing behind.
-func (c *Clone) make(ctx context.Context, set *layerSet, build builder) (l meta.Layer, err error) {
-	temp, err := tempDir(set.dir)
+func (c *Clone) make(ctx context.Context, k meta.Kind, build builder) (l meta.Layer, err error) {
+	temp, err := c.layers.Temp(k)
 	if err != nil {
 		return l, err
 	}
 	failpoint.Hit("clone/layer/made")
 	if l, err = build(ctx, temp); err == nil {
 		failpoint.Hit("clone/layer/built")
-		l.Boot, l.CreatedAt = c.m.Boot, c.m.Now()
-		err = c.publish(set, l, temp)
+		l, err = c.publish(ctx, l, temp)
 	}
 	if len(l.Chain) > 1 {
-		c.letGo(set, l.Chain[1:]...)
+		c.layers.Drop(k, l.Chain[1:]...)
 	}
 	if err != nil {
-		c.mu.Lock()
-		delete(set.built, l.ID)
-		c.mu.Unlock()
-		return l, errors.Join(err, c.m.toTrash(temp, "layer"))
+		c.forgetBuilt([]meta.Layer{l})
+		return l, errors.Join(err, c.layers.Discard(temp))
 	}
-	c.m.syncSoon()
 	c.measureSoon()
 	c.collectSoon()
 	return l, nil
 }
 
-// publish makes what is in temp the directory of a layer, and then says that it
-// exists. What has that name and no record is of an earlier boot, or of a record
-// that is no more: it goes first.
-func (c *Clone) publish(set *layerSet, l meta.Layer, temp string) error {
-	c.publishing.Lock()
-	defer c.publishing.Unlock()
-	dir := set.path(l.ID)
-	if err := c.m.toTrash(dir, "leftover"); err != nil {
-		return err
+func (c *Clone) publish(ctx context.Context, l meta.Layer, temp string) (meta.Layer, error) {
+	unlock, err := c.layers.Lock(ctx)
+	if err != nil {
+		return l, err
 	}
-	// Not synced: until it is durable, the record is good for this boot only.
-	if err := durable.RenameVolatile(temp, dir); err != nil {
-		return err
-	}
-	failpoint.Hit("clone/layer/renamed")
-	if err := c.m.DB.Update(func(tx *meta.Tx) error { return set.put(tx, l) }); err != nil {
-		return errors.Join(err, c.m.toTrash(dir, "layer"))
-	}
-	failpoint.Hit("clone/layer/recorded")
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	set.known[l.ID] = l
-	return nil
+	defer unlock()
+	return c.layers.Publish(l, temp)
 }

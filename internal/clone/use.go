@@ -88,7 +88,7 @@ func (m *Manager) Use(ctx context.Context, key string) (release func(), err erro
 // subject.
 func share[T any](ctx context.Context, c *Clone, key string, f func(ctx context.Context) (T, error)) (T, error) {
 	report := func(err error) { c.m.Log.WithField("clone", c.key).Error(err) }
-	return work.Share(ctx, c.m.work, key, report, func(ctx context.Context) (T, error) {
+	return work.Share(ctx, c.m.Work, key, report, func(ctx context.Context) (T, error) {
 		work.JobOf(ctx).Subject = string(c.subject)
 		return f(ctx)
 	})
@@ -169,7 +169,7 @@ func (c *Clone) busyLocked() string {
 	switch {
 	case c.evicting != nil:
 		return "it is being evicted"
-	case c.heldLocked():
+	case c.held():
 		return "workspaces or discards stand on it"
 	case c.uses > 0:
 		return c.usesLocked()
@@ -211,18 +211,7 @@ func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {
 	if c.rec != nil && old(c.rec.Used) {
 		c.rec.Used, stale = now, true
 	}
-	var list []member
-	touch := func(set *layerSet, id string) {
-		if l, ok := set.known[id]; ok && old(l.Used) {
-			l.Used = now
-			set.known[id] = l
-			list = append(list, member{set, l})
-		}
-	}
-	for _, id := range tree.Chain {
-		touch(c.trees, id)
-	}
-	touch(c.gitLayers, gitLayer.ID)
+	list := append(c.layers.Touch(now, old, meta.Tree, tree.Chain...), c.layers.Touch(now, old, meta.GitLayer, gitLayer.ID)...)
 	if !stale && len(list) == 0 {
 		return
 	}

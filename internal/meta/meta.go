@@ -21,7 +21,7 @@
 //	workspaces
 //	  <workspace ID>  Workspace    with its leases; a discard is one in that state
 //	warmlayers
-//	  <clone key>/<layer ID>      WarmLayer
+//	  <clone key>/<layer ID>      Layer
 //	warmheads
 //	  <clone key>/<head key>      WarmHead
 //
@@ -89,8 +89,8 @@ type State struct {
 	Trees      map[string]Layer // by clone key, "/" and ID
 	GitLayers  map[string]Layer // likewise
 	Workspaces map[string]Workspace
-	WarmLayers map[string]WarmLayer // by clone key, "/" and ID
-	WarmHeads  map[string]WarmHead  // by clone key, "/" and key
+	WarmLayers map[string]Layer    // by clone key, "/" and ID
+	WarmHeads  map[string]WarmHead // by clone key, "/" and key
 }
 
 var (
@@ -101,8 +101,9 @@ var (
 	trees        = bucket[Layer]("trees")
 	gitLayers    = bucket[Layer]("gitlayers")
 	workspaces   = bucket[Workspace]("workspaces")
-	warmLayers   = bucket[WarmLayer]("warmlayers")
+	warmLayers   = bucket[Layer]("warmlayers")
 	warmHeads    = bucket[WarmHead]("warmheads")
+	layers       = map[Kind]bucket[Layer]{Tree: trees, GitLayer: gitLayers, WarmLayer: warmLayers}
 	recordBucket = []string{
 		string(volumes), string(clones), string(trees), string(gitLayers), string(workspaces), string(warmLayers), string(warmHeads),
 	}
@@ -235,16 +236,16 @@ func (db *DB) load() (s State, err error) {
 			s.Clones, err = clones.all(tx)
 		}
 		if err == nil {
-			s.Trees, err = trees.all(tx)
+			s.Trees, err = allLayers(tx, Tree)
 		}
 		if err == nil {
-			s.GitLayers, err = gitLayers.all(tx)
+			s.GitLayers, err = allLayers(tx, GitLayer)
 		}
 		if err == nil {
 			s.Workspaces, err = workspaces.all(tx)
 		}
 		if err == nil {
-			s.WarmLayers, err = warmLayers.all(tx)
+			s.WarmLayers, err = allLayers(tx, WarmLayer)
 		}
 		if err == nil {
 			s.WarmHeads, err = warmHeads.all(tx)
@@ -252,6 +253,16 @@ func (db *DB) load() (s State, err error) {
 		return err
 	})
 	return s, err
+}
+
+// allLayers returns the layers of a kind, which know it.
+func allLayers(tx *bbolt.Tx, k Kind) (map[string]Layer, error) {
+	all, err := layers[k].all(tx)
+	for key, l := range all {
+		l.Kind = k
+		all[key] = l
+	}
+	return all, err
 }
 
 // Close waits for transactions to end and closes the file.
@@ -264,24 +275,18 @@ func (t *Tx) PutVolume(v Volume) error        { return volumes.put(t.tx, v.Name,
 func (t *Tx) DeleteVolume(name string) error  { return volumes.delete(t.tx, name) }
 func (t *Tx) PutClone(c Clone) error          { return clones.put(t.tx, c.Key, c) }
 func (t *Tx) DeleteClone(key string) error    { return clones.delete(t.tx, key) }
-func (t *Tx) PutTree(l Layer) error           { return trees.put(t.tx, l.key(), l) }
-func (t *Tx) DeleteTree(l Layer) error        { return trees.delete(t.tx, l.key()) }
-func (t *Tx) PutGitLayer(l Layer) error       { return gitLayers.put(t.tx, l.key(), l) }
-func (t *Tx) DeleteGitLayer(l Layer) error    { return gitLayers.delete(t.tx, l.key()) }
+func (t *Tx) PutLayer(l Layer) error          { return layers[l.Kind].put(t.tx, l.key(), l) }
+func (t *Tx) DeleteLayer(l Layer) error       { return layers[l.Kind].delete(t.tx, l.key()) }
 func (t *Tx) PutWorkspace(w Workspace) error  { return workspaces.put(t.tx, w.ID, w) }
 func (t *Tx) DeleteWorkspace(id string) error { return workspaces.delete(t.tx, id) }
-func (t *Tx) PutWarmLayer(l WarmLayer) error  { return warmLayers.put(t.tx, l.key(), l) }
-func (t *Tx) DeleteWarmLayer(l WarmLayer) error {
-	return warmLayers.delete(t.tx, l.key())
-}
 func (t *Tx) PutWarmHead(h WarmHead) error    { return warmHeads.put(t.tx, h.key(), h) }
 func (t *Tx) DeleteWarmHead(h WarmHead) error { return warmHeads.delete(t.tx, h.key()) }
 
 // Put writes every record of s.
 func (t *Tx) Put(s State) error {
 	return errors.Join(
-		putAll(s.Volumes, t.PutVolume), putAll(s.Clones, t.PutClone), putAll(s.Trees, t.PutTree), putAll(s.GitLayers, t.PutGitLayer),
-		putAll(s.Workspaces, t.PutWorkspace), putAll(s.WarmLayers, t.PutWarmLayer), putAll(s.WarmHeads, t.PutWarmHead),
+		putAll(s.Volumes, t.PutVolume), putAll(s.Clones, t.PutClone), putAll(s.Trees, t.PutLayer), putAll(s.GitLayers, t.PutLayer),
+		putAll(s.Workspaces, t.PutWorkspace), putAll(s.WarmLayers, t.PutLayer), putAll(s.WarmHeads, t.PutWarmHead),
 	)
 }
 

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -41,17 +42,17 @@ func full() State {
 			}},
 		}},
 		Trees: map[string]Layer{"s/1/t": {
-			Clone: "s/1", ID: "t", Chain: []string{"t", "u"}, Commit: "2", TracksCache: true, Modules: "m", Store: "full", Durable: true, Boot: "b", CreatedAt: at,
+			Kind: Tree, Clone: "s/1", ID: "t", Chain: []string{"t", "u"}, Commit: "2", TracksCache: true, Modules: "m", Store: "full", Durable: true, Boot: "b", CreatedAt: at,
 			Used: at, Size: size,
 		}},
-		GitLayers: map[string]Layer{"s/1/g": {Clone: "s/1", ID: "g", Commit: "2", Snapshot: "abc", Boot: "b", CreatedAt: at}},
+		GitLayers: map[string]Layer{"s/1/g": {Kind: GitLayer, Clone: "s/1", ID: "g", Commit: "2", Snapshot: "abc", Boot: "b", CreatedAt: at}},
 		Workspaces: map[string]Workspace{"w": {
 			ID: "w", Clone: "s/1", Volume: "v", Tree: "t", Chain: []string{"t", "u"}, GitLayer: "g", Ref: "refs/heads/main",
 			Commit: "2", Pulled: "1", Reused: true, Leases: map[string]int{"id": 2}, Boot: "b", MountedAt: at,
 			State: Discarded, Mode: "keep", UID: 1, GID: 2, Restored: true, Options: map[string]string{"ref": "main"}, Metacopy: true, Redirects: true, Orphan: true, EndedAt: at, Size: size, Changed: new(int64),
 			Warm: []WarmPath{{Path: "target", Head: "h", From: "g", Chain: []string{"l"}, LeftOut: "why", ReadOnly: true}},
 		}},
-		WarmLayers: map[string]WarmLayer{"s/1/l": {Clone: "s/1", ID: "l", Durable: true, Boot: "b", CreatedAt: at, Size: size, Of: []string{"m"}}},
+		WarmLayers: map[string]Layer{"s/1/l": {Kind: WarmLayer, Clone: "s/1", ID: "l", Durable: true, Boot: "b", CreatedAt: at, Size: size, Of: []string{"m"}}},
 		WarmHeads: map[string]WarmHead{"s/1/h": {
 			Clone: "s/1", Key: "h", Path: "target", UID: 1, GID: 2, Ref: "refs/heads/main", Text: "k", Chain: []string{"l"}, MovedAt: at, Used: at,
 		}},
@@ -62,7 +63,7 @@ func full() State {
 func put(s State) func(*Tx) error { return func(tx *Tx) error { return tx.Put(s) } }
 
 func empty() State {
-	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]WarmLayer{}, map[string]WarmHead{}}
+	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]Layer{}, map[string]WarmHead{}}
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -95,13 +96,75 @@ func TestRoundTrip(t *testing.T) {
 	}
 	reopen(want)
 	if err := db.Update(func(tx *Tx) error {
-		return errors.Join(tx.DeleteVolume("v"), tx.DeleteClone("s/1"), tx.DeleteTree(want.Trees["s/1/t"]),
-			tx.DeleteGitLayer(want.GitLayers["s/1/g"]), tx.DeleteWorkspace("w"),
-			tx.DeleteWarmLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteVolume("unknown"))
+		return errors.Join(tx.DeleteVolume("v"), tx.DeleteClone("s/1"), tx.DeleteLayer(want.Trees["s/1/t"]),
+			tx.DeleteLayer(want.GitLayers["s/1/g"]), tx.DeleteWorkspace("w"),
+			tx.DeleteLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteVolume("unknown"))
 	}); err != nil {
 		t.Fatal(err)
 	}
 	reopen(empty())
+}
+
+// TestLayersOfBefore: layers are read, and written, as when those of each kind had a
+// type of their own.
+func TestLayersOfBefore(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "meta.db")
+	db, _ := open(t, path)
+	before := map[string]map[string]string{
+		"trees": {"s/1/t": `{"clone":"s/1","id":"t","chain":["t","u"],"commit":"2","tracks_cache":true,"modules":"m","store":"full",` +
+			`"durable":true,"boot":"b","created_at":"2024-05-01T12:00:00.123456789Z","used":"2024-05-01T12:00:00.123456789Z",` +
+			`"size":{"bytes":1,"inodes":2,"at":"2024-05-01T12:00:00.123456789Z"}}`},
+		"gitlayers": {
+			"s/1/g": `{"clone":"s/1","id":"g","commit":"2","store":"","snapshot":"abc","boot":"b","created_at":"2024-05-01T12:00:00.123456789Z"}`,
+		},
+		"warmlayers": {"s/1/l": `{"clone":"s/1","id":"l","durable":true,"boot":"b","created_at":"2024-05-01T12:00:00.123456789Z",` +
+			`"size":{"bytes":1,"inodes":2,"at":"2024-05-01T12:00:00.123456789Z"},"of":["m"]}`},
+	}
+	if err := db.bolt.Update(func(tx *bbolt.Tx) error {
+		for bucket, records := range before {
+			for key, data := range records {
+				if err := tx.Bucket([]byte(bucket)).Put([]byte(key), []byte(data)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	db, got := open(t, path)
+	want := full()
+	if !reflect.DeepEqual(got.Trees, want.Trees) || !reflect.DeepEqual(got.GitLayers, want.GitLayers) || !reflect.DeepEqual(got.WarmLayers, want.WarmLayers) {
+		t.Errorf("\n got %+v\n     %+v\n     %+v\nwant %+v\n     %+v\n     %+v", got.Trees, got.GitLayers, got.WarmLayers,
+			want.Trees, want.GitLayers, want.WarmLayers)
+	}
+	if err := db.Update(put(got)); err != nil {
+		t.Fatal(err)
+	}
+	fields := func(data []byte) map[string]any {
+		m := make(map[string]any)
+		if err := json.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m["store"] == "" { // which may be left out
+			delete(m, "store")
+		}
+		return m
+	}
+	if err := db.bolt.View(func(tx *bbolt.Tx) error {
+		for bucket, records := range before {
+			for key, data := range records {
+				if now := tx.Bucket([]byte(bucket)).Get([]byte(key)); !reflect.DeepEqual(fields(now), fields([]byte(data))) {
+					t.Errorf("%s %s is written as\n%s, and was\n%s", bucket, key, now, data)
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestCopySharesNothing(t *testing.T) {

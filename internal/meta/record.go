@@ -83,15 +83,38 @@ type Resolution struct {
 	Stale bool `json:"-"`
 }
 
-// Layer is an immutable directory of a clone that workspaces stand on: a tree
-// or a git layer.
+// Kind is a kind of layer, in words.
+type Kind string
+
+const (
+	Tree      Kind = "tree"
+	GitLayer  Kind = "git layer"
+	WarmLayer Kind = "warm layer" // build state that was promoted from a workspace that has ended
+)
+
+// Layer is an immutable directory of a clone that workspaces stand on.
 type Layer struct {
+	Kind  Kind   `json:"-"` // which the bucket says
 	Clone string `json:"clone"`
-	ID    string `json:"id"`
+	ID    string `json:"id"` // unique in its kind
+	// Durable is set once the layer is known to be on disk. Until then it is
+	// good for this boot only.
+	Durable   bool      `json:"durable,omitempty"`
+	Boot      string    `json:"boot"`
+	CreatedAt time.Time `json:"created_at"`
+	// Used is, of a tree and a git layer, when a workspace last stood on it, to the
+	// minute or so. Zero is CreatedAt.
+	Used time.Time `json:"used,omitzero"`
+	// Size is what this layer alone adds: without the layers below it, and without
+	// the packs of the store that it links.
+	Size Measured `json:"size,omitzero"`
 	// Chain are the directories of a tree, topmost first, the layer's own among
 	// them; it lets a tree stand on another one's layers.
-	Chain  []string `json:"chain,omitempty"`
-	Commit string   `json:"commit"`
+	Chain []string `json:"chain,omitempty"`
+	// Commit is that of a tree or a git layer, and Store the name of the store whose
+	// objects it needs.
+	Commit string `json:"commit,omitempty"`
+	Store  string `json:"store,omitempty"`
 	// Shape is, of a tree, all that it was made from but the commit: trees of one
 	// shape can stand on each other.
 	Shape string `json:"shape,omitempty"`
@@ -100,24 +123,22 @@ type Layer struct {
 	// Modules is, of a tree, what its submodules add to the repository's
 	// configuration.
 	Modules string `json:"modules,omitempty"`
-	// Store is the name of the store whose objects the layer needs.
-	Store string `json:"store"`
 	// Snapshot is, of a git layer, the refs of the store that it shows.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Durable is set once the layer is known to be on disk. Until then it is
-	// good for this boot only.
-	Durable   bool      `json:"durable,omitempty"`
-	Boot      string    `json:"boot"`
-	CreatedAt time.Time `json:"created_at"`
-	// Used is when a workspace last stood on it, to the minute or so. Zero is
-	// CreatedAt.
-	Used time.Time `json:"used,omitzero"`
-	// Size is what this layer alone adds: without the layers below it, and without
-	// the packs of the store that it links.
-	Size Measured `json:"size,omitzero"`
+	// Of is, of a warm layer that was made by copying, the chain whose content it
+	// has.
+	Of []string `json:"of,omitempty"`
 }
 
 func (l Layer) key() string { return l.Clone + "/" + l.ID }
+
+// Stack returns the IDs of the layer and of those that it stands on, topmost first.
+func (l Layer) Stack() []string {
+	if len(l.Chain) > 0 {
+		return l.Chain
+	}
+	return []string{l.ID}
+}
 
 // WorkspaceState is where a workspace is in its life.
 type WorkspaceState string
@@ -205,21 +226,6 @@ type WarmPath struct {
 	// ReadOnly is set where nothing may be published (cache=readonly).
 	ReadOnly bool `json:"read_only,omitempty"`
 }
-
-// WarmLayer is a directory of a clone with build state that was promoted from a
-// workspace that has ended. It is immutable.
-type WarmLayer struct {
-	Clone     string    `json:"clone"`
-	ID        string    `json:"id"`
-	Durable   bool      `json:"durable,omitempty"`
-	Boot      string    `json:"boot"`
-	CreatedAt time.Time `json:"created_at"`
-	Size      Measured  `json:"size,omitzero"`
-	// Of is, of a layer that was made by copying, the chain whose content it has.
-	Of []string `json:"of,omitempty"`
-}
-
-func (l WarmLayer) key() string { return l.Clone + "/" + l.ID }
 
 // WarmHead says on which warm layers the next workspace of its key stands.
 type WarmHead struct {

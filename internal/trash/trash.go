@@ -139,6 +139,15 @@ func (t *Trash) PutSized(path, name string, known disk.Size) (string, error) {
 	return e.path, nil
 }
 
+// Clear is PutSized of what may be gone already, which is no error.
+func (t *Trash) Clear(path, name string, known disk.Size) error {
+	_, err := t.PutSized(path, name, known)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // Use has r given up when the disk is full, and filled again once there is room. It
 // is to be called before Run.
 func (t *Trash) Use(r *disk.Reserve) { t.reserve = r }

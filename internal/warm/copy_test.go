@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/meta"
 )
 
 // joined promotes f's work and what it takes for the layers to be joined.
@@ -49,7 +50,7 @@ func TestFlattenSparse(t *testing.T) {
 	if got := w.chain(); len(got) != 1 {
 		t.Fatalf("%d layers", len(got))
 	}
-	dir := filepath.Join(w.m.layerDir(cloneKey, w.chain()[0]), "nm")
+	dir := filepath.Join(w.dirOf(w.chain()[0]), "nm")
 	for _, name := range []string{"empty", "sparse"} {
 		if st, err := stat(unix.AT_FDCWD, filepath.Join(dir, name)); err != nil || st.Size != size || st.Blocks*512 > 1<<20 {
 			t.Errorf("%s: %d bytes in %d blocks, %v", name, st.Size, st.Blocks, err)
@@ -96,7 +97,7 @@ func TestFlattenLinks(t *testing.T) {
 	if got := w.chain(); len(got) != 1 {
 		t.Fatalf("%d layers", len(got))
 	}
-	layer := w.m.layerDir(cloneKey, w.chain()[0])
+	layer := w.dirOf(w.chain()[0])
 	if st, err := stat(unix.AT_FDCWD, filepath.Join(layer, "nm/x")); err != nil || st.Nlink != 3 {
 		t.Errorf("%d names, %v", st.Nlink, err)
 	}
@@ -168,11 +169,20 @@ func TestFlattenFails(t *testing.T) {
 	w.run(nm, func(s *session) { s.write("nm/0", "0") })
 	first := w.chain()[0]
 	measure := func(size disk.Size) {
-		w.m.mu.Lock()
-		defer w.m.mu.Unlock()
-		l := w.m.clones[cloneKey].layers[first]
+		t.Helper()
+		layers := w.m.Set(cloneKey)
+		l, _ := layers.Get(meta.WarmLayer, first)
 		l.Size.Size = size
-		w.m.clones[cloneKey].layers[first] = l
+		temp, err := layers.Temp(meta.WarmLayer)
+		if err == nil {
+			err = errors.Join(os.Remove(temp), os.Rename(w.dirOf(first), temp))
+		}
+		if err == nil {
+			_, err = layers.Publish(l, temp)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	measure(disk.Size{Bytes: 1 << 60, Inodes: 2})
 	for i := 1; i <= maxChain; i++ {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
@@ -93,17 +92,11 @@ func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 	if err != nil {
 		return err
 	}
-	l := meta.WarmLayer{Clone: h.Clone, ID: newID(), Boot: m.Boot, Of: h.Chain}
 	temp, err := m.tempDir(h.Clone, h.Path, h.UID, h.GID)
 	if err != nil {
 		return err
 	}
-	done := false
-	defer func() {
-		if !done {
-			_, _ = m.Trash.Put(temp, "warm")
-		}
-	}()
+	defer func() { _ = m.Set(h.Clone).Discard(temp) }()
 	if err := m.copyInTurn(ctx, held, h.Clone, filepath.Join(temp, path.Dir(h.Path)), room); err != nil {
 		return err
 	}
@@ -111,14 +104,14 @@ func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 	if err != nil {
 		return err
 	}
-	l.CreatedAt, l.Size = m.Now(), meta.Measured{Size: size, At: m.Now()}
 	failpoint.Hit("warm/flatten/copied")
 	unlock, err := m.lock(ctx, h.Clone)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	ch := change{layer: &l}
+	l := meta.Layer{Kind: meta.WarmLayer, ID: newID(), Of: h.Chain, Size: meta.Measured{Size: size, At: m.Now()}}
+	ch := change{layer: &l, temp: temp}
 	m.mu.Lock()
 	for _, other := range m.cloneLocked(h.Clone).heads {
 		if n := len(other.Chain) - len(h.Chain); other.Path == h.Path && n >= 0 && slices.Equal(other.Chain[n:], h.Chain) {
@@ -130,16 +123,7 @@ func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 	if len(ch.heads) == 0 {
 		return nil // all have moved on to something else
 	}
-	if err := durable.RenameVolatile(temp, m.layerDir(h.Clone, l.ID)); err != nil {
-		return err
-	}
-	done = true
-	failpoint.Hit("warm/flatten/renamed")
-	if err := m.commit(h.Clone, ch); err != nil {
-		return err
-	}
-	m.syncSoon()
-	return nil
+	return m.commit(h.Clone, ch)
 }
 
 // spare is the share of a filesystem that joining layers leaves free.

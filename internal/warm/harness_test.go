@@ -14,7 +14,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
@@ -63,13 +63,14 @@ func (w *world) start(boot string) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	ctx, cancel := context.WithCancel(context.Background())
-	dir := w.root
 	w.db = db
-	w.m = NewManager(Config{
-		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: time.Now, Wait: time.Minute,
-		Sync:       func(context.Context) error { return durable.SyncFS(dir) },
+	layers := layer.New(layer.Config{
+		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: time.Now,
 		Background: func(f func(context.Context)) { w.work.Go(func() { f(ctx) }) },
-		Use:        func(context.Context, string) (func(), error) { return func() {}, nil },
+	}, state)
+	w.m = NewManager(Config{
+		Store: layers, Wait: time.Minute,
+		Use: func(context.Context, string) (func(), error) { return func() {}, nil },
 		Heavy: func(ctx context.Context, _, _ string) (context.Context, func(), error) {
 			return ctx, func() {}, nil
 		},
@@ -125,7 +126,8 @@ func (w *world) open(want Want) *session {
 	return s
 }
 
-// end takes the workspace down and promotes what it wrote.
+// end takes the workspace down and promotes what it wrote. It is synced then, as Run
+// would.
 func (s *session) end() {
 	s.t.Helper()
 	detach(s.t, s.dir)
@@ -134,6 +136,9 @@ func (s *session) end() {
 	}
 	s.m.Drop(s.Clone, s.Paths)
 	s.work.Wait()
+	if err := s.m.Sync(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // run is a workspace from its beginning to its end.
@@ -188,10 +193,13 @@ func (w *world) mkdir(dirs ...string) {
 	}
 }
 
+// dirOf returns the directory of a layer, or that of all.
+func (w *world) dirOf(id string) string { return w.m.Set(cloneKey).Lower(meta.WarmLayer, id)[0] }
+
 // layers lists the directories of the layers.
 func (w *world) layers() []string {
 	w.t.Helper()
-	entries, err := os.ReadDir(w.m.dir(cloneKey))
+	entries, err := os.ReadDir(w.dirOf(""))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		w.t.Fatal(err)
 	}

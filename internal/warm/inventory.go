@@ -38,9 +38,9 @@ func (m *Manager) Heads(clone string) []Head {
 		h.Chain = slices.Clone(rec.Chain)
 		for _, id := range rec.Chain {
 			if needed[id] == 1 {
-				h.Size = h.Size.Add(c.layers[id].Size.Size)
+				h.Size = h.Size.Add(c.layers.SizeOf(meta.WarmLayer, id))
 			}
-			h.Held = h.Held || c.users[id] > 0
+			h.Held = h.Held || c.layers.Held(meta.WarmLayer, id)
 		}
 		list = append(list, h)
 	}
@@ -51,14 +51,8 @@ func (m *Manager) Heads(clone string) []Head {
 }
 
 // Size returns what all warm layers of a clone take, from memory.
-func (m *Manager) Size(clone string) disk.Size {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.cloneLocked(clone).size()
-}
-
-func (c *clone) size() (sum disk.Size) {
-	for _, l := range c.layers {
+func (m *Manager) Size(clone string) (sum disk.Size) {
+	for _, l := range m.Set(clone).List(meta.WarmLayer) {
 		sum = sum.Add(l.Size.Size)
 	}
 	return sum
@@ -66,13 +60,7 @@ func (c *clone) size() (sum disk.Size) {
 
 // ChainSize returns what some layers of a clone take, from memory.
 func (m *Manager) ChainSize(clone string, chain []string) disk.Size {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var sum disk.Size
-	for _, id := range chain {
-		sum = sum.Add(m.cloneLocked(clone).layers[id].Size.Size)
-	}
-	return sum
+	return m.Set(clone).SizeOf(meta.WarmLayer, chain...)
 }
 
 // Evict forgets a head, and removes its layers as far as nothing else needs them;
@@ -83,13 +71,18 @@ func (m *Manager) Evict(ctx context.Context, clone, key string) error {
 		return err
 	}
 	defer unlock()
-	return m.commit(clone, change{gone: []string{key}})
+	m.mu.Lock()
+	h, ok := m.cloneLocked(clone).heads[key]
+	m.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return m.commit(clone, change{gone: []meta.WarmHead{h}})
 }
 
-// Evicting takes what there is of a clone out of memory, while nobody uses it. It
-// returns what that takes, what deletes the records, and what undoes the first if that
-// fails.
-func (m *Manager) Evicting(clone string) (size disk.Size, del func(*meta.Tx) error, undo func()) {
+// Evicting takes the heads of a clone out of memory, while nobody uses it. It returns
+// what deletes their records, and what undoes the first if that fails.
+func (m *Manager) Evicting(clone string) (del func(*meta.Tx) error, undo func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.cloneLocked(clone)
@@ -99,12 +92,9 @@ func (m *Manager) Evicting(clone string) (size disk.Size, del func(*meta.Tx) err
 		for _, h := range c.heads {
 			errs = append(errs, tx.DeleteWarmHead(h))
 		}
-		for _, l := range c.layers {
-			errs = append(errs, tx.DeleteWarmLayer(l))
-		}
 		return errors.Join(errs...)
 	}
-	return c.size(), del, func() {
+	return del, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.clones[clone] = c

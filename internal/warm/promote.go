@@ -140,9 +140,7 @@ func (m *Manager) publish(ctx context.Context, e Ended, p meta.WarmPath, s spot)
 	if reason := m.refuse(e, p); reason != "" {
 		return reason, nil
 	}
-	l := meta.WarmLayer{
-		Clone: e.Clone, ID: newID(), Boot: m.Boot, CreatedAt: m.Now(), Size: meta.Measured{Size: size, At: m.Now()},
-	}
+	l := meta.Layer{Kind: meta.WarmLayer, ID: newID(), Size: meta.Measured{Size: size, At: m.Now()}}
 	h, _ := m.head(e, p)
 	h.Chain = slices.Insert(slices.Clone(h.Chain), 0, l.ID)
 	if s.opaque {
@@ -150,54 +148,42 @@ func (m *Manager) publish(ctx context.Context, e Ended, p meta.WarmPath, s spot)
 	} else if !m.known(e.Clone, h.Chain[1:]) {
 		return "a layer that it lies on was lost", nil
 	}
-	if err := m.take(l, e, p, s.path()); err != nil {
+	temp, err := m.take(e, p, s.path())
+	if err != nil {
 		return "", err
 	}
-	if err := m.commit(e.Clone, change{layer: &l, heads: []meta.WarmHead{h}}); err != nil {
-		return "", err
+	if err := m.commit(e.Clone, change{layer: &l, temp: temp, heads: []meta.WarmHead{h}}); err != nil {
+		return "", errors.Join(err, m.Set(e.Clone).Discard(temp))
 	}
-	m.syncSoon()
 	if len(h.Chain) >= flattenAt {
 		m.flattenSoon(h.Clone, h.Key)
 	}
 	return "", nil
 }
 
-// take renames what is at from into a layer. Between its steps it has no record:
-// a crash leaves it to the sweep.
-func (m *Manager) take(l meta.WarmLayer, e Ended, p meta.WarmPath, from string) error {
-	temp, err := m.tempDir(e.Clone, p.Path, e.UID, e.GID)
-	if err != nil {
-		return err
+// take renames what is at from into a layer in the making. It has no record yet: a
+// crash leaves it to the sweep.
+func (m *Manager) take(e Ended, p meta.WarmPath, from string) (temp string, err error) {
+	if temp, err = m.tempDir(e.Clone, p.Path, e.UID, e.GID); err != nil {
+		return "", err
 	}
 	if err := durable.RenameVolatile(from, filepath.Join(temp, p.Path)); err != nil {
-		return errors.Join(err, os.RemoveAll(temp))
+		return "", errors.Join(err, m.Set(e.Clone).Discard(temp))
 	}
 	failpoint.Hit("warm/promote/moved")
-	if err := durable.RenameVolatile(temp, m.layerDir(e.Clone, l.ID)); err != nil {
-		_, trashErr := m.Trash.Put(temp, "warm")
-		return errors.Join(err, trashErr)
-	}
-	failpoint.Hit("warm/promote/renamed")
-	return nil
+	return temp, nil
 }
 
 // tempDir makes a directory for a layer in the making, with the directories that
 // rel is in. They show what a checkout's do: overlayfs takes mode and owner of a
 // directory from the topmost layer that has it.
 func (m *Manager) tempDir(clone, rel string, uid, gid uint32) (string, error) {
-	dir := m.dir(clone)
-	if err := durable.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	temp, err := os.MkdirTemp(dir, durable.TempPrefix+"*")
+	temp, err := m.Set(clone).Temp(meta.WarmLayer)
 	if err != nil {
 		return "", err
 	}
-	err = os.Chmod(temp, 0o755)
 	at := temp
-	parents := strings.Split(path.Dir(rel), "/")
-	for _, name := range parents {
+	for name := range strings.SplitSeq(path.Dir(rel), "/") {
 		if err != nil || name == "." {
 			break
 		}
@@ -205,7 +191,7 @@ func (m *Manager) tempDir(clone, rel string, uid, gid uint32) (string, error) {
 		err = errors.Join(os.Mkdir(at, 0o755), os.Chmod(at, 0o755), os.Chown(at, int(uid), int(gid)))
 	}
 	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(temp))
+		return "", errors.Join(err, m.Set(clone).Discard(temp))
 	}
 	return temp, nil
 }
@@ -266,18 +252,15 @@ func (m *Manager) head(e Ended, p meta.WarmPath) (h meta.WarmHead, ok bool) {
 // known reports whether all layers of a chain have records: those of before a loss
 // of the database have none.
 func (m *Manager) known(clone string, chain []string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	layers := m.cloneLocked(clone).layers
-	return !slices.ContainsFunc(chain, func(id string) bool { _, ok := layers[id]; return !ok })
+	return !slices.ContainsFunc(chain, func(id string) bool { _, ok := m.Set(clone).Get(meta.WarmLayer, id); return !ok })
 }
 
 // expand puts the chains that were joined in the place of the layers made of them.
 func (c *clone) expand(chain []string) []string {
 	var list []string
 	for _, id := range chain {
-		if of := c.layers[id].Of; len(of) > 0 {
-			list = append(list, of...)
+		if l, _ := c.layers.Get(meta.WarmLayer, id); len(l.Of) > 0 {
+			list = append(list, l.Of...)
 		} else {
 			list = append(list, id)
 		}

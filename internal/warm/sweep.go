@@ -3,12 +3,8 @@ package warm
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 
-	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -32,56 +28,15 @@ func (m *Manager) Sweep(ctx context.Context, clone string) error {
 
 // SweepAll sweeps the clones that have warm layers, on disk or by their records.
 func (m *Manager) SweepAll(ctx context.Context) error {
-	dirs, err := filepath.Glob(filepath.Join(m.Root, "clones", "*", "*", "warm"))
+	keys, err := m.Owners(meta.WarmLayer)
 	if err != nil {
 		return err
 	}
-	keys := make(map[string]bool)
-	for _, dir := range dirs {
-		key, err := filepath.Rel(filepath.Join(m.Root, "clones"), filepath.Dir(dir))
-		if err != nil {
-			return err
-		}
-		keys[key] = true
-	}
-	m.mu.Lock()
-	for key := range m.clones {
-		keys[key] = true
-	}
-	m.mu.Unlock()
 	var errs []error
-	for key := range keys {
+	for _, key := range keys {
 		errs = append(errs, m.Sweep(ctx, key))
 	}
 	return errors.Join(errs...)
-}
-
-// trashStrays removes the directories of layers that have no record, unless a
-// workspace that was found after the database was lost stands on them. It is
-// called with the clone's lock held: nothing is in the making but copies, under
-// temporary names. The sizes of void, which were layers until now, count at once.
-func (m *Manager) trashStrays(clone string, void []meta.WarmLayer) error {
-	entries, err := os.ReadDir(m.dir(clone))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	sizes := make(map[string]disk.Size)
-	for _, l := range void {
-		sizes[l.ID] = l.Size.Size
-	}
-	for _, e := range entries {
-		m.mu.Lock()
-		c := m.cloneLocked(clone)
-		_, known := c.layers[e.Name()]
-		keep := known || c.users[e.Name()] > 0 || c.swept && durable.IsTemp(e.Name())
-		m.mu.Unlock()
-		if keep {
-			continue
-		}
-		_, putErr := m.Trash.PutSized(filepath.Join(m.dir(clone), e.Name()), "warm", sizes[e.Name()])
-		err = errors.Join(err, putErr)
-	}
-	return err
 }
 
 // sweep makes the records and the directories of a clone agree, once. It is
@@ -94,25 +49,16 @@ func (m *Manager) sweep(clone string) error {
 	if swept {
 		return nil
 	}
-	there := make(map[string]bool)
-	entries, err := os.ReadDir(m.dir(clone))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	lost, err := c.layers.Void(meta.WarmLayer)
+	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		there[e.Name()] = true
+	ch := change{lost: lost}
+	good := func(id string) bool {
+		_, ok := c.layers.Get(meta.WarmLayer, id)
+		return ok && !slices.ContainsFunc(lost, func(l meta.Layer) bool { return l.ID == id })
 	}
 	m.mu.Lock()
-	var ch change
-	good := func(id string) bool {
-		l, ok := c.layers[id]
-		return ok && there[id] && (l.Durable || l.Boot == m.Boot)
-	}
-	for id := range c.layers {
-		if !good(id) {
-			ch.lost = append(ch.lost, id)
-		}
-	}
 	for _, h := range c.heads {
 		// What is below a layer that was lost was a head once, and good.
 		n := len(h.Chain)
@@ -122,7 +68,7 @@ func (m *Manager) sweep(clone string) error {
 		switch {
 		case n == 0:
 		case n == len(h.Chain):
-			ch.gone = append(ch.gone, h.Key)
+			ch.gone = append(ch.gone, h)
 		default:
 			h.Chain = slices.Clone(h.Chain[n:])
 			ch.heads = append(ch.heads, h)
@@ -130,6 +76,9 @@ func (m *Manager) sweep(clone string) error {
 	}
 	m.mu.Unlock()
 	if err := m.commit(clone, ch); err != nil {
+		return err
+	}
+	if err := c.layers.TrashStrays(meta.WarmLayer); err != nil {
 		return err
 	}
 	m.mu.Lock()

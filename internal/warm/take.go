@@ -90,10 +90,10 @@ func (m *Manager) choose(w Want, leftOut map[string]string) []meta.WarmPath {
 		}
 		paths = append(paths, p)
 	}
-	m.holdLocked(w.Clone, paths)
+	c.layers.Hold(meta.WarmLayer, ids(paths)...)
 	m.mu.Unlock()
 	if len(used) > 0 {
-		m.Background(func(context.Context) { m.saveUsed(w.Clone, used) })
+		m.Background(func(ctx context.Context) { m.saveUsed(ctx, w.Clone, used) })
 	}
 	return paths
 }
@@ -101,22 +101,26 @@ func (m *Manager) choose(w Want, leftOut map[string]string) []meta.WarmPath {
 // usedGrain is how exact the time of the last use is kept on disk.
 const usedGrain = time.Minute
 
-// saveUsed commits heads as they are in memory, within the transaction: it may
-// come after one that moved them.
-func (m *Manager) saveUsed(clone string, keys []string) {
-	err := m.DB.Update(func(tx *meta.Tx) error {
-		var errs []error
-		for _, key := range keys {
-			m.mu.Lock()
-			h, ok := m.cloneLocked(clone).heads[key]
-			m.mu.Unlock()
-			if ok {
-				errs = append(errs, tx.PutWarmHead(h))
+// saveUsed commits heads as they are in memory. None moves meanwhile: what is in
+// memory would be older than its record for a moment.
+func (m *Manager) saveUsed(ctx context.Context, clone string, keys []string) {
+	unlock, err := m.lock(ctx, clone)
+	if err == nil {
+		defer unlock()
+		err = m.DB.Update(func(tx *meta.Tx) error {
+			var errs []error
+			for _, key := range keys {
+				m.mu.Lock()
+				h, ok := m.cloneLocked(clone).heads[key]
+				m.mu.Unlock()
+				if ok {
+					errs = append(errs, tx.PutWarmHead(h))
+				}
 			}
-		}
-		return errors.Join(errs...)
-	})
-	if err != nil {
+			return errors.Join(errs...)
+		})
+	}
+	if err != nil && ctx.Err() == nil {
 		m.Log.WithError(err).Warn("save when warm layers were used")
 	}
 }

@@ -287,20 +287,19 @@ func TestHeld(t *testing.T) {
 	}
 	s.has("nm", "a=2")
 	s.end()
-	_, _, undo := w.m.Evicting(cloneKey)
+	_, undo := w.m.Evicting(cloneKey)
 	undo()
 	heads := w.m.Heads(cloneKey)
 	if len(heads) != 1 {
 		t.Fatalf("%d heads after an eviction that failed, want 1", len(heads))
 	}
-	size, del, _ := w.m.Evicting(cloneKey)
-	if size != heads[0].Size || size.Inodes == 0 {
+	if size := w.m.Size(cloneKey); size != heads[0].Size || size.Inodes == 0 {
 		t.Errorf("a clone's warm layers take %+v, want %+v", size, heads[0].Size)
 	}
-	for range 2 { // a transaction may be tried again
-		if err := w.db.Update(del); err != nil {
-			t.Fatal(err)
-		}
+	del, _ := w.m.Evicting(cloneKey)
+	layers := w.m.Set(cloneKey)
+	if err := layers.Forget(layers.List(), del, del); err != nil { // a transaction may be tried again
+		t.Fatal(err)
 	}
 	w.sees(nm, "nm")
 	if state := w.records(); len(w.layers())+len(state.WarmHeads)+len(state.WarmLayers) > 0 || w.m.Size(cloneKey).Inodes != 0 {
@@ -340,14 +339,14 @@ func TestRestart(t *testing.T) {
 	w.sees(nm, "nm", "0=x", "1=x", "2=x")
 	chain := w.chain()
 	if err := w.db.Update(func(tx *meta.Tx) error {
-		return tx.PutWarmLayer(meta.WarmLayer{Clone: cloneKey, ID: chain[1], Boot: "boot 2"})
+		return tx.PutLayer(meta.Layer{Kind: meta.WarmLayer, Clone: cloneKey, ID: chain[1], Boot: "boot 2"})
 	}); err != nil {
 		t.Fatal(err)
 	}
 	w.restart("boot 2")
 	w.sees(nm, "nm", "0=x", "1=x", "2=x")
 	if err := w.db.Update(func(tx *meta.Tx) error {
-		return tx.PutWarmLayer(meta.WarmLayer{Clone: cloneKey, ID: chain[1], Boot: "boot 1"})
+		return tx.PutLayer(meta.Layer{Kind: meta.WarmLayer, Clone: cloneKey, ID: chain[1], Boot: "boot 1"})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -357,8 +356,8 @@ func TestRestart(t *testing.T) {
 		t.Errorf("layers %q, want %q", got, chain[2:])
 	}
 	// Directories that are gone, and strange ones.
-	w.mkdir(filepath.Join(w.m.dir(cloneKey), "stranger"), filepath.Join(w.m.dir(cloneKey), ".tmp-1", "nm"))
-	if err := os.RemoveAll(w.m.layerDir(cloneKey, chain[2])); err != nil {
+	w.mkdir(w.dirOf("stranger"), filepath.Join(w.dirOf(".tmp-1"), "nm"))
+	if err := os.RemoveAll(w.dirOf(chain[2])); err != nil {
 		t.Fatal(err)
 	}
 	w.restart("boot 3")

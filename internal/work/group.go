@@ -65,15 +65,15 @@ func (g *Group) enterLocked() bool {
 	return true
 }
 
-// Go runs f on behalf of owner, with a context that ends when the Group is closed, and
-// not at all after that.
-func (g *Group) Go(owner string, f func(ctx context.Context)) {
+// Go runs f with a context that ends when the Group is closed, and not at all after
+// that. The work of that context belongs to the plugin, unless f says otherwise.
+func (g *Group) Go(f func(ctx context.Context)) {
 	if !g.enter() {
 		return
 	}
 	go func() {
 		defer g.running.Done()
-		f(WithOwner(g.ctx, Owner{Name: owner}))
+		f(WithOwner(g.ctx, Owner{Name: "the plugin"}))
 	}()
 }
 

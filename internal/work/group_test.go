@@ -76,7 +76,7 @@ func TestWorkOutlivesItsCallers(t *testing.T) {
 		if _, err := Share(t.Context(), g, "key", ignore, func(context.Context) (int, error) { return 1, nil }); err != ErrClosed {
 			t.Errorf("after Close: %v", err)
 		}
-		g.Go("the plugin", func(context.Context) { t.Error("work began after Close") })
+		g.Go(func(context.Context) { t.Error("work began after Close") })
 		synctest.Wait()
 	})
 }

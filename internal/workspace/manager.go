@@ -137,10 +137,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		Config: c, reapMax: reapMax, started: time.Now(), all: make(map[string]*workspace), leases: make(map[lease]*workspace), atWork: make(map[lease]string),
 		inherited: make(map[lease]inheritance), orphans: make(map[lease]*workspace), caches: make(map[cache]turn), holders: overlay.Holders,
 	}
-	m.Warm = warm.NewManager(warm.Config{
-		Root: c.Root, Boot: c.Clones.Boot, DB: c.DB, Trash: c.Trash, Log: c.Log, Now: c.Now, Background: c.Clones.Background, Use: c.Clones.Use, Sync: c.Clones.Sync,
-		Heavy: c.Clones.Heavy,
-	}, state)
+	m.Warm = warm.NewManager(warm.Config{Store: c.Clones.Store, Use: c.Clones.Use, Heavy: c.Clones.Heavy}, state)
 	c.Clones.Evicting = append(c.Clones.Evicting, m.Warm.Evicting)
 	mounted, err := m.mounted()
 	if err != nil {

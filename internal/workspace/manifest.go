@@ -7,6 +7,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -71,14 +72,14 @@ func Rebuild(root, boot string) (meta.State, error) {
 			continue
 		}
 		for i := range w.Chain { // of those that it stands on the commits are not known
-			l := meta.Layer{Clone: w.Clone, ID: w.Chain[i], Chain: w.Chain[i:], Boot: boot, Durable: lasts(w)}
+			l := meta.Layer{Kind: meta.Tree, Clone: w.Clone, ID: w.Chain[i], Chain: w.Chain[i:], Boot: boot, Durable: lasts(w)}
 			if i == 0 {
-				l.Commit, l.TracksCache = w.Commit, tracksCache(filepath.Join(root, "clones", w.Clone, "trees"), w.Chain)
+				l.Commit, l.TracksCache = w.Commit, tracksCache(layer.Lower(root, w.Clone, meta.Tree, w.Chain...))
 			}
 			addLayer(state.Trees, l)
 		}
 		addLayer(state.GitLayers, meta.Layer{
-			Clone: w.Clone, ID: w.GitLayer, Commit: w.Commit, Snapshot: "unknown", Boot: boot, Durable: lasts(w),
+			Kind: meta.GitLayer, Clone: w.Clone, ID: w.GitLayer, Commit: w.Commit, Snapshot: "unknown", Boot: boot, Durable: lasts(w),
 		})
 	}
 	return state, nil
@@ -98,9 +99,9 @@ func addLayer(layers map[string]meta.Layer, l meta.Layer) {
 
 // tracksCache reports whether a tree has a .hdcache of the repository's: what its
 // topmost layer that says anything says, which may be a whiteout.
-func tracksCache(trees string, chain []string) bool {
-	for _, id := range chain {
-		if info, err := os.Lstat(filepath.Join(trees, id, clone.CacheLink)); err == nil {
+func tracksCache(lower []string) bool {
+	for _, dir := range lower {
+		if info, err := os.Lstat(filepath.Join(dir, clone.CacheLink)); err == nil {
 			return info.Mode()&os.ModeCharDevice == 0
 		}
 	}

@@ -87,9 +87,9 @@ var scenarios = []scenario{{
 	points: []string{
 		"driver/create/manifest", "driver/create/recorded",
 		"clone/fetch/made", "clone/fetch/fetched", "clone/fetch/synced", "clone/fetch/renamed", "clone/fetch/recorded",
-		"clone/layer/made", "clone/tree/checked-out", "clone/layer/built", "clone/layer/renamed", "clone/layer/recorded",
-		"clone/layer/made:2", "clone/gitlayer/linked", "clone/layer/built:2", "clone/layer/renamed:2", "clone/layer/recorded:2",
-		"clone/sync/synced", "clone/sync/recorded",
+		"clone/layer/made", "clone/tree/checked-out", "clone/layer/built", "layer/publish/renamed", "layer/publish/recorded",
+		"clone/layer/made:2", "clone/gitlayer/linked", "clone/layer/built:2", "layer/publish/renamed:2", "layer/publish/recorded:2",
+		"layer/sync/synced", "layer/sync/recorded",
 	},
 }, {
 	name: "another mount",
@@ -105,7 +105,7 @@ var scenarios = []scenario{{
 	},
 	points: []string{
 		"clone/delta/mounted", "clone/delta/moved", "clone/delta/detached",
-		"clone/fetch/fetched", "clone/fetch/recorded", "clone/layer/renamed", "clone/layer/renamed:2", "clone/sync/synced",
+		"clone/fetch/fetched", "clone/fetch/recorded", "layer/publish/renamed", "layer/publish/renamed:2", "layer/sync/synced",
 	},
 }, {
 	name: "mount beside a new branch",
@@ -121,14 +121,14 @@ var scenarios = []scenario{{
 		w.push(strings.Repeat(fmt.Sprintln("pushed", w.round), 2<<20))
 		return w.mount("idle", w.id("i"))
 	},
-	points: []string{"clone/layer/made:3", "clone/layer/built:3", "clone/layer/renamed:3", "clone/layer/recorded:3"},
+	points: []string{"clone/layer/made:3", "clone/layer/built:3", "layer/publish/renamed:3", "layer/publish/recorded:3"},
 }, {
 	name: "power loss at a first mount", powerLoss: true,
 	do: func(w *world) error {
 		return errors.Join(w.create("new", cold), w.mount("new", w.id("n")))
 	},
 	points: []string{
-		"clone/fetch/renamed", "clone/layer/recorded", "clone/layer/recorded:2", "clone/sync/synced", "clone/sync/recorded", "workspace/open/recorded",
+		"clone/fetch/renamed", "layer/publish/recorded", "layer/publish/recorded:2", "layer/sync/synced", "layer/sync/recorded", "workspace/open/recorded",
 	},
 }, {
 	name: "power loss at a new commit", powerLoss: true,
@@ -136,12 +136,12 @@ var scenarios = []scenario{{
 		w.push(fmt.Sprint(w.round))
 		return w.mount("idle", w.id("i"))
 	},
-	points: []string{"clone/delta/moved", "clone/layer/recorded", "clone/layer/recorded:2"},
+	points: []string{"clone/delta/moved", "layer/publish/recorded", "layer/publish/recorded:2"},
 }, {
 	name: "power loss at build state", powerLoss: true,
 	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.build("warm", "w0")); w.settle() },
 	do:      func(w *world) error { return w.build("warm", w.id("w")) },
-	points:  []string{"warm/commit/recorded", "warm/sync/synced"},
+	points:  []string{"layer/publish/recorded", "layer/sync/synced"},
 }, {
 	name: "power loss at a kept one", powerLoss: true,
 	do:     func(w *world) error { return w.keep("new", w.id("n")) },
@@ -162,7 +162,7 @@ var scenarios = []scenario{{
 		w.must(w.mount("other", "o2"))
 	},
 	do:     func(w *world) error { return w.unmount("other", "o1") },
-	points: []string{"clone/collect/recorded", "clone/collect/trashed"},
+	points: []string{"layer/remove/recorded", "layer/remove/trashed"},
 }, {
 	name:    "unmount after work",
 	prepare: func(w *world) { w.must(w.mount("idle", "i")) },
@@ -210,7 +210,7 @@ var scenarios = []scenario{{
 	name:    "unmount of build state",
 	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.build("warm", "w0")) },
 	do:      func(w *world) error { return w.build("warm", w.id("w")) },
-	points:  []string{"warm/promote/moved", "warm/promote/renamed", "warm/commit/recorded", "warm/sync/synced"},
+	points:  []string{"warm/promote/moved", "layer/publish/renamed", "layer/publish/recorded", "layer/sync/synced"},
 }, {
 	name: "flatten of build state",
 	prepare: func(w *world) {
@@ -221,7 +221,7 @@ var scenarios = []scenario{{
 		}
 	},
 	do:     func(w *world) error { return w.build("warm", w.id("w")) },
-	points: []string{"warm/flatten/copied", "warm/flatten/renamed", "warm/commit/recorded:2"},
+	points: []string{"warm/flatten/copied", "layer/publish/renamed:2", "layer/publish/recorded:2"},
 }, {
 	name:    "remove",
 	prepare: func(w *world) { w.must(w.create("old")) },
@@ -246,7 +246,7 @@ var scenarios = []scenario{{
 		trees := filepath.Dir(w.glob("clones/default/*/trees/*"))
 		w.must(os.MkdirAll(filepath.Join(trees, ".tmp-1", "a/b/c"), 0o755), os.MkdirAll(filepath.Join(trees, "0123456789abcdef"), 0o755))
 	},
-	points: []string{"clone/sweep/stores", "clone/sweep/forgotten", "clone/sweep/trashed", "clone/sweep/trashed:2", "trash/remove/begun:2"},
+	points: []string{"clone/sweep/stores", "clone/sweep/forgotten", "layer/sweep/trashed", "layer/sweep/trashed:2", "trash/remove/begun:2"},
 }, {
 	name: "mount over a damaged store",
 	prepare: func(w *world) {

@@ -1,0 +1,98 @@
+package layer
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/trash"
+)
+
+// Config is what a Store works with.
+type Config struct {
+	Root  string // the data directory
+	Boot  string // the kernel's boot ID
+	DB    *meta.DB
+	Trash *trash.Trash
+	Log   *logrus.Logger
+	Now   func() time.Time
+	// Background runs a function with a context that ends when the plugin does, and
+	// waits for it then.
+	Background func(func(ctx context.Context))
+}
+
+// Store holds the layers of a data directory. It is safe for concurrent use.
+type Store struct {
+	Config
+	syncs  chan struct{} // has Run sync
+	rounds rounds
+
+	mu   sync.Mutex // never held over I/O
+	sets map[string]*Set
+}
+
+// dirs are the directories of an owner that have its layers, by kind.
+var dirs = map[meta.Kind]string{meta.Tree: "trees", meta.GitLayer: "refs", meta.WarmLayer: "warm"}
+
+// New returns a Store for what state says exists. Run has to be called.
+func New(c Config, state meta.State) *Store {
+	s := &Store{Config: c, syncs: make(chan struct{}, 1), rounds: rounds{token: make(chan struct{}, 1)}, sets: make(map[string]*Set)}
+	for _, layers := range []map[string]meta.Layer{state.Trees, state.GitLayers, state.WarmLayers} {
+		for _, l := range layers {
+			s.Set(l.Clone).known[nameOf(l)] = l
+		}
+	}
+	s.syncSoon() // what an earlier run has not come to
+	return s
+}
+
+// Set returns the layers of an owner, which may have none.
+func (s *Store) Set(owner string) *Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set, ok := s.sets[owner]
+	if !ok {
+		set = &Set{store: s, owner: owner, changing: make(chan struct{}, 1), known: make(map[name]meta.Layer), users: make(map[name]int)}
+		s.sets[owner] = set
+	}
+	return set
+}
+
+func (s *Store) all() []*Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.sets))
+}
+
+// Owners returns who may have layers of a kind: who is known, or has a directory for
+// them; some twice.
+func (s *Store) Owners(k meta.Kind) ([]string, error) {
+	owners, err := filepath.Glob(dirOf(s.Root, "*/*", k))
+	for i, dir := range owners {
+		owners[i] = strings.TrimPrefix(filepath.Dir(dir), filepath.Join(s.Root, "clones")+"/")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.AppendSeq(owners, maps.Keys(s.sets)), err
+}
+
+func dirOf(root, owner string, k meta.Kind) string {
+	return filepath.Join(root, "clones", owner, dirs[k])
+}
+
+// Lower returns the directories of layers of one kind below a data directory, for the
+// overlay.
+func Lower(root, owner string, k meta.Kind, ids ...string) []string {
+	lower := make([]string, len(ids))
+	for i, id := range ids {
+		lower[i] = filepath.Join(dirOf(root, owner, k), id)
+	}
+	return lower
+}

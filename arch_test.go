@@ -30,7 +30,7 @@ var rank = map[string]int{
 	"internal/credential": 2,
 	"internal/durable":    1,
 	"internal/volume":     0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/work": 0,
-	"internal/memory": 0,
+	"internal/memory": 0, "internal/gitindex": 0,
 }
 
 // outside says whether a package is a tool or a test around the plugin.

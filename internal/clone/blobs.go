@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // cone returns the part of a commit that s checks out.
-func (s Spec) cone() git.Cone { return git.Cone(s.Files.Sparse.Dirs()) }
+func (s Spec) cone() gitindex.Cone { return gitindex.Cone(s.Files.Sparse.Dirs()) }
 
 // bringBlobs brings what a checkout of commit needs into a store without blobs:
 // in one request, by the uid that fetches, for nothing else may talk to the

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // Checkout is one checkout from a store into a directory that holds nothing but
@@ -20,7 +22,7 @@ import (
 type Checkout struct {
 	Store    string
 	Commit   string
-	Cone     Cone
+	Cone     gitindex.Cone
 	Dir      string // belongs to UID and GID, and so will all that is written
 	GitDir   string // an empty directory that belongs to them too; empty: Dir/.git
 	UID, GID uint32
@@ -82,31 +84,8 @@ func (g *Git) checkOut(ctx context.Context, c Checkout, large bool) (ix *Index, 
 	if ix, err = c.readIndex(IndexFile); err != nil {
 		return nil, err
 	}
-	ix.leaveOut(c.Cone)
+	ix.LeaveOut(c.Cone)
 	return ix, g.writeFiles(ctx, c, IndexFile, ix)
-}
-
-// leaveOut takes the files outside of a cone out of the work tree.
-func (ix *Index) leaveOut(cone Cone) {
-	if cone == nil {
-		return
-	}
-	selected := cone.selector()
-	for i := range ix.entries {
-		if e := &ix.entries[i]; !selected(e.name) {
-			e.skip = true
-		}
-	}
-}
-
-// names returns what is in the work tree, by name.
-func (ix *Index) names() (names []string) {
-	for _, e := range ix.entries {
-		if !e.skip {
-			names = append(names, e.name)
-		}
-	}
-	return names
 }
 
 // writeFiles writes the files of an index, which is also in the file of that name,
@@ -114,8 +93,8 @@ func (ix *Index) names() (names []string) {
 // own part: git's own workers report every file to one parent, and with two processors
 // are no faster than one process.
 func (g *Git) writeFiles(ctx context.Context, c Checkout, index string, ix *Index) error {
-	names := ix.names()
-	writers := min(len(names)/filesPerWriter, runtime.NumCPU()+1, maxWriters, maxLoaded/max(1, len(ix.entries)))
+	names := ix.Names()
+	writers := min(len(names)/filesPerWriter, runtime.NumCPU()+1, maxWriters, maxLoaded/max(1, len(ix.Entries)))
 	attributes, first, parts := splitNames(names, max(1, writers))
 	var encoded encodings
 	for _, part := range [][]string{attributes, first} {
@@ -141,7 +120,7 @@ func (g *Git) writeFiles(ctx context.Context, c Checkout, index string, ix *Inde
 func splitNames(names []string, n int) (attributes, first []string, parts [][]string) {
 	var rest []string
 	for _, name := range names {
-		if path.Base(name) == attributesFile {
+		if path.Base(name) == gitindex.Attributes {
 			attributes = append(attributes, name)
 		} else {
 			rest = append(rest, name)

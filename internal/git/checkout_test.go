@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // TestWritersShareDirectories: several processes write files below directories that
@@ -104,7 +106,7 @@ func testWritersKnowAttributes(t *testing.T, g *Git) {
 			want = "one\r\ntwo\r\n"
 		}
 		data, err := os.ReadFile(filepath.Join(co.Dir, name))
-		if err != nil || filepath.Base(name) != attributesFile && string(data) != want {
+		if err != nil || filepath.Base(name) != gitindex.Attributes && string(data) != want {
 			t.Errorf("%s: %q, %v; want %q", name, data, err, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
@@ -23,7 +24,7 @@ func encoded(w trees, content string, encodings ...string) (commit string, names
 		files[name] = "100644 " + id
 		names = append(names, name)
 	}
-	files[attributesFile] = "100644 " + w.blob(attributes)
+	files[gitindex.Attributes] = "100644 " + w.blob(attributes)
 	return w.commit(files), names
 }
 
@@ -97,8 +98,8 @@ func TestUnencoded(t *testing.T) {
 		return g.Move(t.Context(), co, from, w.git("", nil, "rev-parse", commit+"^{tree}"))
 	}
 	// The other commit has the same attributes and no file.
-	attributes := w.git("", nil, "rev-parse", commit+":"+attributesFile)
-	empty := w.commit(map[string]string{attributesFile: "100644 " + attributes})
+	attributes := w.git("", nil, "rev-parse", commit+":"+gitindex.Attributes)
+	empty := w.commit(map[string]string{gitindex.Attributes: "100644 " + attributes})
 	want := []Unencoded{{names[1], "SHIFT-JIS"}, {names[2], "FOO"}}
 	for _, from := range []string{"", empty} {
 		found, err := check(from)

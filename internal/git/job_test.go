@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -206,7 +207,7 @@ func TestManyNames(t *testing.T) {
 			t.Errorf("%s: the plugin has allocated %d KiB", name, got>>10)
 		}
 	}
-	c := Checkout{Store: dir, Commit: from, Cone: Cone{"none"}, Dir: checkoutDir(t, scratch(t), "x"), Tracks: "many/n00"}
+	c := Checkout{Store: dir, Commit: from, Cone: gitindex.Cone{"none"}, Dir: checkoutDir(t, scratch(t), "x"), Tracks: "many/n00"}
 
 	// A large job waits for the one that is under way, a small one does not.
 	slot, err := g.scheduler.Acquire(t.Context(), work.CPU, true)

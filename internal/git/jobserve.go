@@ -120,7 +120,7 @@ func (g *Git) do(ctx context.Context, j job) (f Found, err error) {
 func (g *Git) find(ctx context.Context, ix *Index) (f Found, err error) {
 	c, config, modules := ix.checkout, "", ""
 	f.Unencoded = ix.unencoded
-	f.Tracked = c.Tracks != "" && ix.Tracks(c.Tracks)
+	f.Tracked = c.Tracks != "" && ix.Has(c.Tracks)
 	if !c.NoLFS {
 		if f.Pointers, config, err = g.LFSPointers(ctx, ix); err != nil {
 			return f, err

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // octets is a string that need not be UTF-8, as the names in a repository: JSON has it
@@ -97,7 +99,7 @@ func (j job) checkout() Checkout {
 		c.Like.Dirs = append(c.Like.Dirs, string(dir))
 	}
 	if !j.Whole {
-		c.Cone = Cone{}
+		c.Cone = gitindex.Cone{}
 		for _, dir := range j.Cone {
 			c.Cone = append(c.Cone, string(dir))
 		}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // LFSPointer is a file of a checkout whose content git-lfs keeps elsewhere.
@@ -22,8 +24,7 @@ type LFSPointer struct {
 }
 
 const (
-	attributesFile = ".gitattributes"
-	lfsConfigFile  = ".lfsconfig"
+	lfsConfigFile = ".lfsconfig"
 	// A pointer has less than maxPointer bytes, line ends and blank lines included
 	// (git-lfs, docs/spec.md): of more, git-lfs reads the first, and takes the rest for
 	// another request. Its three lines have at least minPointer.
@@ -45,29 +46,29 @@ func (g *Git) LFSPointers(ctx context.Context, ix *Index) (pointers []LFSPointer
 		return nil, "", err
 	}
 	defer root.Close()
-	if mentioned, err := mentionsLFS(root, ix.entries); err != nil || !mentioned {
+	if mentioned, err := mentionsLFS(root, ix.Entries); err != nil || !mentioned {
 		return nil, "", err
 	}
-	for _, e := range ix.entries {
-		if e.name == lfsConfigFile && e.isRegular() {
-			config = hex.EncodeToString(e.id())
+	for _, e := range ix.Entries {
+		if e.Name() == lfsConfigFile && e.IsRegular() {
+			config = hex.EncodeToString(e.ID())
 		}
-		if !e.isRegular() || !ix.wrote(e) {
+		if !e.IsRegular() || !ix.wrote(e) {
 			continue
 		}
-		info, err := root.Lstat(e.name)
+		info, err := root.Lstat(e.Name())
 		if err != nil {
 			return nil, "", err
 		}
 		if info.Size() < minPointer || info.Size() >= maxPointer {
 			continue
 		}
-		data, err := root.ReadFile(e.name)
+		data, err := root.ReadFile(e.Name())
 		if err != nil {
 			return nil, "", err
 		}
 		if p, ok := parsePointer(data); ok {
-			p.Path = e.name
+			p.Path = e.Name()
 			pointers = append(pointers, p)
 		}
 	}
@@ -76,17 +77,17 @@ func (g *Git) LFSPointers(ctx context.Context, ix *Index) (pointers []LFSPointer
 }
 
 // mentionsLFS reports whether any .gitattributes of a checkout names the filter.
-func mentionsLFS(root *os.Root, entries []indexEntry) (bool, error) {
+func mentionsLFS(root *os.Root, entries []gitindex.Entry) (bool, error) {
 	for _, e := range entries {
-		if path.Base(e.name) != attributesFile || !e.isRegular() {
+		if path.Base(e.Name()) != gitindex.Attributes || !e.IsRegular() {
 			continue
 		}
-		if info, err := root.Lstat(e.name); err != nil {
+		if info, err := root.Lstat(e.Name()); err != nil {
 			return false, err
 		} else if info.Size() > maxAttributes {
 			continue
 		}
-		data, err := root.ReadFile(e.name)
+		data, err := root.ReadFile(e.Name())
 		if err != nil {
 			return false, err
 		}

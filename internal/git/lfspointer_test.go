@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // TestLFSIsGitLFSs: what becomes of a pointer is what git makes of it with git-lfs
@@ -38,7 +40,7 @@ func TestLFSIsGitLFSs(t *testing.T) {
 			attributes += name + " " + attribute + "\n"
 			names, how = append(names, name), append(how, fmt.Sprintf("%s: %.300q of %d bytes", attribute, text, len(text)))
 		}
-		files[attributesFile] = "100644 " + w.blob(attributes)
+		files[gitindex.Attributes] = "100644 " + w.blob(attributes)
 		commit := w.commit(files)
 
 		plain := checkoutDir(t, root, "plain")

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // missingNames are of files and directories, among them those that git quotes, that a
@@ -68,7 +70,7 @@ func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
 	}
 	listed := w.git("", nil, "ls-tree", "-r", "-z", "--full-tree", commit)
 	for i := range 8 {
-		var cone Cone // at first everything
+		var cone gitindex.Cone // at first everything
 		for range min(i, 3) {
 			var parts []string
 			for range 1 + random.IntN(3) {
@@ -76,7 +78,7 @@ func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
 			}
 			cone = append(cone, strings.Join(parts, "/"))
 		}
-		selected := cone.selector()
+		selected := cone.Selector()
 		want := []string{}
 		for entry := range strings.SplitSeq(strings.Trim(listed, "\x00"), "\x00") {
 			info, name, _ := strings.Cut(entry, "\t")

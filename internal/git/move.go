@@ -10,11 +10,12 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // ErrUnlike is why a checkout is not moved to a commit that is better checked out
@@ -42,7 +43,7 @@ const movedIndex = "index.moved"
 // index is put together here, for git would read all trees. That it is the commit's
 // is known by the hashes of the trees that have changed.
 func (g *Git) move(ctx context.Context, c Checkout, from, tree string) (ix *Index, err error) {
-	var ch changes
+	var ch gitindex.Changes
 	var both errgroup.Group
 	both.Go(func() (err error) {
 		ch, err = g.changes(ctx, c, from)
@@ -55,11 +56,13 @@ func (g *Git) move(ctx context.Context, c Checkout, from, tree string) (ix *Inde
 	if err := both.Wait(); err != nil {
 		return nil, err
 	}
-	if ix.dirs == nil || ix.hasOddAttributes() {
+	// git takes what is in the index for the content of a .gitattributes that is a link,
+	// say, and the index of what is new does not have it.
+	if ix.Tree() == nil || ix.HasOddAttributes() {
 		return nil, ErrUnlike
 	}
 	ix.written = make(map[string]bool)
-	if ch.records == 0 && hex.EncodeToString(ix.dirs.id) == tree {
+	if ch.Records == 0 && hex.EncodeToString(ix.Tree()) == tree {
 		return ix, nil
 	}
 	defer func() { err = joinNotNil(err, c.removeRepository()) }()
@@ -70,20 +73,17 @@ func (g *Git) move(ctx context.Context, c Checkout, from, tree string) (ix *Inde
 	if err != nil {
 		return nil, err
 	}
-	gone, err := ix.replace(ch, added)
+	gone, err := ix.Apply(&ch, added.Index, tree)
 	if err != nil {
 		return nil, err
 	}
-	if err := ix.dirs.change(ch, tree); err != nil {
-		return nil, err
-	}
-	if err := ix.dirs.verify(c, "", ix.entries, ch.changed()); err != nil {
-		return nil, err
+	for _, e := range added.Entries {
+		ix.written[e.Name()] = true
 	}
 	if err := removeFiles(ctx, c.Dir, gone); err != nil {
 		return nil, err
 	}
-	if len(added.entries) == 0 {
+	if len(added.Entries) == 0 {
 		return ix, nil
 	}
 	if err := g.writeFiles(ctx, c, movedIndex, added); err != nil {
@@ -93,107 +93,39 @@ func (g *Git) move(ctx context.Context, c Checkout, from, tree string) (ix *Inde
 	return ix, os.Remove(filepath.Join(c.gitDir(), movedIndex))
 }
 
-// hasOddAttributes reports whether a .gitattributes is a link, say: git takes what is
-// in the index for its content then, and that of what is new does not have it.
-func (ix *Index) hasOddAttributes() bool {
-	return slices.ContainsFunc(ix.entries, func(e indexEntry) bool {
-		return strings.HasSuffix(e.name, attributesFile) && path.Base(e.name) == attributesFile && e.isFile() && !e.isRegular()
-	})
-}
-
-// changes is what is different in one commit's tree from another's.
-type changes struct {
-	records, bytes int
-	gone           map[string]bool // files that are there no more
-	added          []addition
-	fresh          int // how many of those are new
-	goneDirs       []string
-	dirs           []changedDir
-}
-
-// addition is a file that is new or another one.
-type addition struct {
-	name, info string // mode and ID, as update-index reads them
-	fresh      bool
-}
-
-// changedDir is a directory that is new or another one.
-type changedDir struct{ name, id string }
-
-// changed returns a function that reports whether a directory is new or another one.
-func (ch changes) changed() func(dir string) bool {
-	dirs := make(map[string]bool)
-	for _, d := range ch.dirs {
-		dirs[d.name] = true
-	}
-	return func(dir string) bool { return dirs[dir] }
-}
-
-const (
-	noMode  = "000000"
-	dirMode = "040000"
-)
-
 // changes asks git what is different in c.Commit from another commit.
-func (g *Git) changes(ctx context.Context, c Checkout, from string) (changes, error) {
+func (g *Git) changes(ctx context.Context, c Checkout, from string) (ch gitindex.Changes, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compareTimeout, ErrUnlike)
 	defer cancel()
-	ch := changes{gone: make(map[string]bool)}
-	selected := c.Cone.selector()
-	var fields []string // of the record before the path: modes, IDs, status
-	err := g.eachRecord(ctx, command{
+	selected := c.Cone.Selector()
+	info := "" // of the record, before its path
+	err = g.eachRecord(ctx, command{
 		op:   fmt.Sprintf("compare %s with %s", c.Commit, from),
 		args: []string{"--git-dir=.", "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", from, c.Commit},
 		dir:  c.Store, uid: c.UID, gid: c.GID, read: []string{c.Store},
-	}, 0, func(record string) error {
-		if fields == nil {
-			if fields = strings.Fields(strings.TrimPrefix(record, ":")); len(fields) != 5 {
-				return fmt.Errorf("diff-tree: unexpected record %q", record)
-			}
+	}, 0, func(field string) error {
+		if info == "" {
+			info = field
 			return nil
 		}
-		ch.add(record, fields[0], fields[1], fields[3])
-		fields = nil
-		if ch.records > maxChanges || ch.bytes > maxChangeBytes || len(record) > maxName ||
-			path.Base(record) == attributesFile && selected(record) {
-			return ErrUnlike
+		err := ch.Add(info, field)
+		info = ""
+		if err == nil && (ch.Records > maxChanges || ch.Bytes > maxChangeBytes || len(field) > maxName ||
+			path.Base(field) == gitindex.Attributes && selected(field)) {
+			err = ErrUnlike
 		}
-		return nil
+		return err
 	})
 	return ch, err
 }
 
-func (ch *changes) add(name, oldMode, newMode, id string) {
-	ch.records++
-	ch.bytes += len(name)
-	wasFile, isFile := oldMode != noMode && oldMode != dirMode, newMode != noMode && newMode != dirMode
-	switch {
-	case newMode == dirMode:
-		ch.dirs = append(ch.dirs, changedDir{name, id})
-	case oldMode == dirMode:
-		ch.goneDirs = append(ch.goneDirs, name)
-	}
-	switch {
-	case isFile:
-		ch.added = append(ch.added, addition{name: name, info: newMode + " " + id, fresh: !wasFile})
-		if !wasFile {
-			ch.fresh++
-		}
-	case wasFile:
-		ch.gone[name] = true
-	}
-}
-
 // newEntries has git make an index of what is new, as far as it may be in one.
-func (g *Git) newEntries(ctx context.Context, c Checkout, ch changes) (*Index, error) {
-	if len(ch.added) == 0 {
-		return &Index{checkout: c}, nil
+func (g *Git) newEntries(ctx context.Context, c Checkout, ch gitindex.Changes) (*Index, error) {
+	n, info := ch.Files()
+	if n == 0 {
+		return &Index{Index: &gitindex.Index{}, checkout: c}, nil
 	}
-	var stdin strings.Builder
-	for _, a := range ch.added {
-		stdin.WriteString(a.info + "\t" + a.name + "\x00")
-	}
-	if err := g.runIn(ctx, c, movedIndex, stdin.String(), nil, "update-index", "-z", "--index-info"); err != nil {
+	if err := g.runIn(ctx, c, movedIndex, info, nil, "update-index", "-z", "--index-info"); err != nil {
 		return nil, err
 	}
 	added, err := c.readIndex(movedIndex)
@@ -201,42 +133,11 @@ func (g *Git) newEntries(ctx context.Context, c Checkout, ch changes) (*Index, e
 	if err != nil && !none {
 		return nil, err
 	}
-	if none || len(added.entries) != len(ch.added) {
+	if none || len(added.Entries) != n {
 		return nil, fmt.Errorf("git refuses some of the names in %s", c.Commit)
 	}
-	added.leaveOut(c.Cone)
+	added.LeaveOut(c.Cone)
 	return added, nil
-}
-
-// replace takes out of an index what is gone, and puts in what is new. It returns
-// the files that are to be removed. An error says that it is not the index that the
-// changes are of.
-func (ix *Index) replace(ch changes, added *Index) (gone []string, err error) {
-	entries := make([]indexEntry, 0, len(ix.entries)+len(added.entries))
-	rest, removed, replaced := added.entries, 0, 0
-	for _, e := range ix.entries {
-		for len(rest) > 0 && rest[0].name < e.name {
-			entries, rest = append(entries, rest[0]), rest[1:]
-		}
-		switch {
-		case len(rest) > 0 && rest[0].name == e.name:
-			replaced++ // by what the next round begins with
-		case ch.gone[e.name]:
-			if removed++; !e.skip {
-				gone = append(gone, e.name)
-			}
-		default:
-			entries = append(entries, e)
-		}
-	}
-	ix.entries = append(entries, rest...)
-	if removed != len(ch.gone) || replaced != len(added.entries)-ch.fresh {
-		return nil, errors.New("the index is of another commit")
-	}
-	for _, e := range added.entries {
-		ix.written[e.name] = true
-	}
-	return gone, nil
 }
 
 // removeFiles removes files, and the directories that are empty then.

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // TestCheckoutsAreGits: a checkout, and one that was moved from any other commit,
@@ -37,7 +39,7 @@ func testCheckoutsAreGits(t *testing.T, g *Git) {
 		for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID).Draw(t, "names") {
 			clash := false
 			for other := range files {
-				clash = clash || below(name, other) || below(other, name)
+				clash = clash || strings.HasPrefix(name+"/", other+"/") || strings.HasPrefix(other+"/", name+"/")
 			}
 			if !clash {
 				files[name] = rapid.SampledFrom(infos).Draw(t, name)
@@ -48,7 +50,7 @@ func testCheckoutsAreGits(t *testing.T, g *Git) {
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		w := trees{t, dir}
-		cone := rapid.SampledFrom([]Cone{nil, nil, {"a"}, {"a/b", "b"}, {"none"}}).Draw(t, "cone")
+		cone := rapid.SampledFrom([]gitindex.Cone{nil, nil, {"a"}, {"a/b", "b"}, {"none"}}).Draw(t, "cone")
 		files := draw.Draw(t, "from")
 		from := w.commit(files)
 		if rapid.Bool().Draw(t, "few changes") {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // maxBlobs bounds the files that are fetched by ID, as an index of more could not be
@@ -19,7 +21,7 @@ var errManyBlobs = fmt.Errorf("more than %d files are missing", maxBlobs)
 // MissingBlobs returns the IDs of the files in a commit's cone whose contents the
 // store does not have, each once. Its cost is that of the objects in the store, not
 // of the paths that they make: ten trees can make 10^15 of these.
-func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone Cone) ([]string, error) {
+func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone gitindex.Cone) ([]string, error) {
 	if cone == nil {
 		return g.missingBelow(ctx, store, []string{commit + "^{tree}"})
 	}
@@ -78,8 +80,8 @@ func (g *Git) missingOf(ctx context.Context, store string, ids []string) (missin
 
 // coneTops returns the IDs of the trees of which a cone has everything, and of the
 // files that lie directly in the directories above them.
-func (g *Git) coneTops(ctx context.Context, store, commit string, cone Cone) (trees, files []string, err error) {
-	roots := cone.roots()
+func (g *Git) coneTops(ctx context.Context, store, commit string, cone gitindex.Cone) (trees, files []string, err error) {
+	roots := cone.Roots()
 	list := func(dirs ...string) error {
 		return g.eachRecord(ctx, command{
 			op: "list the files of " + commit, heavy: true,
@@ -107,7 +109,7 @@ func (g *Git) coneTops(ctx context.Context, store, commit string, cone Cone) (tr
 		return nil, nil, err
 	}
 	var above []string
-	for _, dir := range cone.parents() {
+	for _, dir := range cone.Parents() {
 		above = append(above, dir+"/")
 	}
 	if len(above) > 0 {

@@ -18,12 +18,12 @@ type Gitlink struct {
 // Gitlinks returns the submodules whose directories a checkout has made, and the
 // object ID of its .gitmodules, empty if it has none. It starts no process.
 func (ix *Index) Gitlinks() (links []Gitlink, modules string) {
-	for _, e := range ix.entries {
+	for _, e := range ix.Entries {
 		switch {
-		case e.isSubmodule() && !e.skip:
-			links = append(links, Gitlink{Path: e.name, Commit: hex.EncodeToString(e.id())})
-		case e.name == modulesFile && e.mode()&modeMask == modeRegular:
-			modules = hex.EncodeToString(e.id())
+		case e.IsSubmodule():
+			links = append(links, Gitlink{Path: e.Name(), Commit: hex.EncodeToString(e.ID())})
+		case e.Name() == modulesFile && e.IsBlob():
+			modules = hex.EncodeToString(e.ID())
 		}
 	}
 	return links, modules

@@ -2,17 +2,17 @@ package git
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // Reference is another checkout of the same repository, by the same uid, with the same
@@ -42,8 +42,8 @@ func (r Reference) paths() []string {
 func (ix *Index) takeTimes(pointers []LFSPointer) {
 	changed, err := ix.match()
 	if err != nil {
-		for _, e := range ix.entries {
-			e.forget()
+		for _, e := range ix.Entries {
+			e.Forget()
 		}
 		return
 	}
@@ -56,15 +56,15 @@ func (ix *Index) takeTimes(pointers []LFSPointer) {
 	for w := range workers {
 		g.Go(func() error {
 			var a, b [64 << 10]byte
-			for i := w; i < len(ix.entries); i += workers {
-				e := ix.entries[i]
-				if e.mtime() == 0 {
+			for i := w; i < len(ix.Entries); i += workers {
+				e := ix.Entries[i]
+				if e.Mtime() == 0 {
 					continue
 				}
-				size, isPointer := sizes[e.name]
-				mayDiffer := e.isRegular() && reaches(changed, e.name)
-				if isPointer && (mayDiffer || e.size() != uint32(size)) || !isPointer && mayDiffer && !ix.same(e, a[:], b[:]) {
-					e.forget()
+				size, isPointer := sizes[e.Name()]
+				mayDiffer := e.IsRegular() && reaches(changed, e.Name())
+				if isPointer && (mayDiffer || e.Size() != uint32(size)) || !isPointer && mayDiffer && !ix.same(e, a[:], b[:]) {
+					e.Forget()
 				}
 			}
 			return nil
@@ -73,52 +73,14 @@ func (ix *Index) takeTimes(pointers []LFSPointer) {
 	_ = g.Wait() // there is no error
 }
 
-// match gives the entries that are in the index of the reference, with the same mode
-// and object ID, the time and size of there. It returns the directories whose
-// .gitattributes are not the same.
+// match has the index take what it has in common with that of the reference.
 func (ix *Index) match() (changed map[string]bool, err error) {
 	data, unmap, err := mapFile(ix.checkout.Like.Index)
 	if err != nil {
 		return nil, err
 	}
 	defer unmap()
-	idSize := ix.checkout.newHash().Size()
-	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
-		return nil, errors.New("not an index")
-	}
-	changed = make(map[string]bool)
-	note := func(e indexEntry) {
-		if path.Base(e.name) == attributesFile {
-			changed[strings.Clone(path.Dir(e.name))] = true
-		}
-	}
-	rest, at := ix.entries, indexHeader
-	for range binary.BigEndian.Uint32(data[8:]) {
-		other, ok := entryAt(data[:len(data)-idSize], at, idSize)
-		if !ok {
-			return nil, errCutShort
-		}
-		at += len(other.raw)
-		for len(rest) > 0 && rest[0].name < other.name {
-			note(rest[0])
-			rest = rest[1:]
-		}
-		if len(rest) == 0 || rest[0].name != other.name {
-			note(other)
-			continue
-		}
-		e := rest[0]
-		rest = rest[1:]
-		if e.mode() != other.mode() || !bytes.Equal(e.id(), other.id()) || e.skip != other.skip {
-			note(e)
-		} else if e.isFile() {
-			e.take(other)
-		}
-	}
-	for _, e := range rest {
-		note(e)
-	}
-	return changed, nil
+	return ix.Match(data)
 }
 
 // mapFile maps a file into memory, for it may be as large as an index of our own, of
@@ -152,23 +114,23 @@ func reaches(dirs map[string]bool, name string) bool {
 
 // same reports whether the file of an entry, which has the time and size that the one
 // of the reference has, is the same as that. It uses a and b, which are of one length.
-func (ix *Index) same(e indexEntry, a, b []byte) bool {
-	f, err := os.Open(filepath.Join(ix.checkout.Dir, e.name))
+func (ix *Index) same(e gitindex.Entry, a, b []byte) bool {
+	f, err := os.Open(filepath.Join(ix.checkout.Dir, e.Name()))
 	if err != nil {
 		return false
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || uint32(info.Size()) != e.size() {
+	if err != nil || uint32(info.Size()) != e.Size() {
 		return false
 	}
-	other, err := ix.checkout.Like.open(e.name)
+	other, err := ix.checkout.Like.open(e.Name())
 	if err != nil {
 		return false
 	}
 	defer other.Close()
 	was, err := other.Stat()
-	if err != nil || was.Size() != info.Size() || was.ModTime().UnixNano() != e.mtime() {
+	if err != nil || was.Size() != info.Size() || was.ModTime().UnixNano() != e.Mtime() {
 		return false
 	}
 	for {

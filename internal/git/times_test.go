@@ -2,7 +2,6 @@ package git
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -61,20 +60,20 @@ func testTakeTimes(t *testing.T, g *Git) {
 		t.Fatal(err)
 	}
 	then := time.Now().Add(-time.Hour)
-	for _, e := range ix.entries {
+	for _, e := range ix.Entries {
 		// Settle notes the times that the files have when the entries have none.
-		e.forget()
+		e.Forget()
 		ts := unix.NsecToTimespec(then.UnixNano())
-		if err := unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(was.Dir, e.name), []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		if err := unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(was.Dir, e.Name()), []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := ix.Settle(); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range ix.entries {
-		if e.name == "future" { // as if the clock had gone back since
-			binary.BigEndian.PutUint32(e.raw[8:], uint32(time.Now().Add(time.Hour).Unix()))
+	for _, e := range ix.Entries {
+		if e.Name() == "future" { // as if the clock had gone back since
+			e.SetStat(&unix.Stat_t{Mtim: unix.Timespec{Sec: time.Now().Add(time.Hour).Unix()}, Size: int64(e.Size())})
 		}
 	}
 	if err := ix.write(); err != nil {
@@ -156,13 +155,13 @@ func testTakeTimes(t *testing.T, g *Git) {
 // stale lists the files of which an index does not say what lstat does.
 func stale(t *testing.T, ix *Index) (list []string) {
 	t.Helper()
-	for _, e := range ix.entries {
-		info, err := os.Lstat(filepath.Join(ix.checkout.Dir, e.name))
+	for _, e := range ix.Entries {
+		info, err := os.Lstat(filepath.Join(ix.checkout.Dir, e.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.mtime() != info.ModTime().UnixNano() || e.size() != uint32(info.Size()) {
-			list = append(list, e.name)
+		if e.Mtime() != info.ModTime().UnixNano() || e.Size() != uint32(info.Size()) {
+			list = append(list, e.Name())
 		}
 	}
 	return list

@@ -2,13 +2,16 @@ package git
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/gitindex"
 )
 
 // trees makes commits in a store from what they hold.
@@ -108,24 +111,23 @@ func state(t rapidT, dir string) (list []string) {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	for _, e := range ix.entries {
-		if info, err := os.Lstat(filepath.Join(dir, e.name)); !e.isFile() {
+	for _, e := range ix.Entries {
+		if info, err := os.Lstat(filepath.Join(dir, e.Name())); !e.IsFile() {
 			// a submodule, or outside of the cone
-		} else if err != nil || binary.BigEndian.Uint32(e.raw[36:]) != uint32(info.Size()) || binary.BigEndian.Uint32(e.raw[8:]) != uint32(info.ModTime().Unix()) {
-			t.Fatalf("the index does not know %q as it is: %v", e.name, err)
+		} else if err != nil || e.Size() != uint32(info.Size()) || e.Mtime()/1e9 != info.ModTime().Unix() {
+			t.Fatalf("the index does not know %q as it is: %v", e.Name(), err)
 		}
-		copy(e.raw[:24], make([]byte, 24))   // times, device, inode
-		copy(e.raw[28:40], make([]byte, 12)) // uid, gid, size
+		e.SetStat(&unix.Stat_t{})
 	}
 	var encoded bytes.Buffer
-	if err := ix.encode(&encoded); err != nil {
+	if err := ix.Encode(&encoded); err != nil {
 		t.Fatalf("%v", err)
 	}
 	return append(list, fmt.Sprintf("%q", encoded.Bytes()))
 }
 
 // plainCheckout is what git alone makes of a commit, with more configuration.
-func plainCheckout(t rapidT, w trees, dir, commit string, cone Cone, config ...string) {
+func plainCheckout(t rapidT, w trees, dir, commit string, cone gitindex.Cone, config ...string) {
 	t.Helper()
 	sparse := fmt.Sprint(cone != nil)
 	top := filepath.Join(dir, ".git")

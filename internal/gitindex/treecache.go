@@ -1,9 +1,8 @@
-package git
+package gitindex
 
 import (
 	"bytes"
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,7 +24,7 @@ type treeCache struct {
 // there, which is not what a checkout leaves.
 func parseTreeCache(data []byte, idSize int) (*treeCache, error) {
 	p := treeCacheParser{data: data, idSize: idSize, whole: true}
-	_, t := p.next()
+	_, t := p.next(maxDepth)
 	switch {
 	case p.failed || len(p.data) > 0:
 		return nil, errors.New("the index's cache of trees is damaged")
@@ -34,6 +33,10 @@ func parseTreeCache(data []byte, idSize int) (*treeCache, error) {
 	}
 	return t, nil
 }
+
+// maxDepth is how many directories may be in one another: twice as many as git goes down
+// (core.maxTreeDepth).
+const maxDepth = 4096
 
 type treeCacheParser struct {
 	data          []byte
@@ -44,13 +47,13 @@ type treeCacheParser struct {
 // next reads a directory and those in it: its name and NUL, the number of files,
 // a space, the number of directories, a line feed, and its ID if the first number
 // is not negative.
-func (p *treeCacheParser) next() (string, *treeCache) {
+func (p *treeCacheParser) next(depth int) (string, *treeCache) {
 	name, rest, ok := bytes.Cut(p.data, []byte{0})
 	files, rest, ok2 := bytes.Cut(rest, []byte{' '})
 	dirs, rest, ok3 := bytes.Cut(rest, []byte{'\n'})
 	n, err := strconv.Atoi(string(files))
 	m, err2 := strconv.Atoi(string(dirs))
-	if p.failed || !ok || !ok2 || !ok3 || err != nil || err2 != nil {
+	if p.failed || !ok || !ok2 || !ok3 || err != nil || err2 != nil || depth == 0 {
 		p.failed = true
 		return "", nil
 	}
@@ -64,7 +67,7 @@ func (p *treeCacheParser) next() (string, *treeCache) {
 	}
 	p.data = rest
 	for range m {
-		name, dir := p.next()
+		name, dir := p.next(depth - 1)
 		if p.failed {
 			return "", nil
 		}
@@ -147,12 +150,12 @@ func (t *treeCache) count(file string, n int) {
 }
 
 // verify checks that a directory, whose entries begin with those given, has the tree
-// that it is said to have, and so have those of the directories in it for which
-// changed says so; name is the directory's, with a slash, and "" for the top. What
+// that it is said to have, and so have those of the directories in it that
+// have changed; name is the directory's, with a slash, and "" for the top. What
 // is in a tree that an index can't hold does not pass: a name twice, a name that is
 // both a file and a directory, a directory without files, a mode of old.
-func (t *treeCache) verify(c Checkout, name string, entries []indexEntry, changed func(dir string) bool) error {
-	fail := func() error { return fmt.Errorf("the index does not add up to the tree of %q in %s", name, c.Commit) }
+func (t *treeCache) verify(name string, entries []Entry, idSize int, changed map[string]bool) error {
+	fail := func() error { return fmt.Errorf("the index does not add up to the tree of %q", name) }
 	if t.files < 0 || t.files > len(entries) {
 		return fail()
 	}
@@ -171,7 +174,7 @@ func (t *treeCache) verify(c Checkout, name string, entries []indexEntry, change
 		}
 		last = file
 		if !isDir {
-			tree = append(fmt.Appendf(tree, "%o %s\x00", e.mode(), file), e.id()...)
+			tree = append(fmt.Appendf(tree, "%o %s\x00", e.mode(), file), e.ID()...)
 			entries = entries[1:]
 			continue
 		}
@@ -180,50 +183,19 @@ func (t *treeCache) verify(c Checkout, name string, entries []indexEntry, change
 		if dir.files <= 0 || dir.files > len(entries) {
 			return fail()
 		}
-		if full := name + file; changed(full) {
-			if err := dir.verify(c, full+"/", entries, changed); err != nil {
+		if full := name + file; changed[full] {
+			if err := dir.verify(full+"/", entries, idSize, changed); err != nil {
 				return err
 			}
 		}
 		tree = append(fmt.Appendf(tree, "40000 %s\x00", file), dir.id...)
 		entries = entries[dir.files:]
 	}
-	sum := c.newHash()
+	sum := newHash(idSize)
 	fmt.Fprintf(sum, "tree %d\x00", len(tree))
 	sum.Write(tree)
 	if seen != len(t.dirs) || !bytes.Equal(sum.Sum(nil), t.id) {
 		return fail()
-	}
-	return nil
-}
-
-// change has the cache of trees say what they are after a change, in the commit
-// with that tree.
-func (t *treeCache) change(ch changes, tree string) error {
-	id, err := hex.DecodeString(tree)
-	if err != nil {
-		return err
-	}
-	t.id = id
-	for _, dir := range ch.goneDirs {
-		t.remove(dir)
-	}
-	for _, d := range ch.dirs { // those above come first
-		id, err := hex.DecodeString(d.id)
-		if err != nil {
-			return err
-		}
-		if !t.set(d.name, id) {
-			return fmt.Errorf("the directory above %q is not known", d.name)
-		}
-	}
-	for name := range ch.gone {
-		t.count(name, -1)
-	}
-	for _, a := range ch.added {
-		if a.fresh {
-			t.count(a.name, 1)
-		}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package git
+package gitindex
 
 import (
 	"path"
@@ -11,8 +11,8 @@ import (
 // is everything.
 type Cone []string
 
-// roots returns the directories that are not below another one, sorted.
-func (c Cone) roots() []string {
+// Roots returns the directories that are not below another one, sorted.
+func (c Cone) Roots() []string {
 	var roots []string
 	for _, dir := range slices.Sorted(slices.Values(c)) {
 		if !slices.ContainsFunc(roots, func(r string) bool { return below(dir, r) }) {
@@ -22,12 +22,16 @@ func (c Cone) roots() []string {
 	return roots
 }
 
-func below(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+// below reports whether a name is that of a directory, or of something in it.
+func below(name, dir string) bool {
+	rest, ok := strings.CutPrefix(name, dir)
+	return ok && (rest == "" || rest[0] == '/')
+}
 
-// parents returns the directories above the roots, sorted, without the top.
-func (c Cone) parents() []string {
+// Parents returns the directories above the roots, sorted, without the top.
+func (c Cone) Parents() []string {
 	var parents []string
-	for _, root := range c.roots() {
+	for _, root := range c.Roots() {
 		for dir := path.Dir(root); dir != "."; dir = path.Dir(dir) {
 			parents = append(parents, dir)
 		}
@@ -41,21 +45,21 @@ func (c Cone) parents() []string {
 func (c Cone) Patterns() []byte {
 	var b strings.Builder
 	b.WriteString("/*\n!/*/\n")
-	for _, dir := range c.parents() {
+	for _, dir := range c.Parents() {
 		b.WriteString("/" + dir + "/\n!/" + dir + "/*/\n")
 	}
-	for _, dir := range c.roots() {
+	for _, dir := range c.Roots() {
 		b.WriteString("/" + dir + "/\n")
 	}
 	return []byte(b.String())
 }
 
-// selector returns a function that reports whether a file is selected.
-func (c Cone) selector() func(file string) bool {
+// Selector returns a function that reports whether a file is selected.
+func (c Cone) Selector() func(file string) bool {
 	if c == nil {
 		return func(string) bool { return true }
 	}
-	roots, parents := c.roots(), c.parents()
+	roots, parents := c.Roots(), c.Parents()
 	return func(file string) bool {
 		dir := path.Dir(file)
 		if dir == "." {

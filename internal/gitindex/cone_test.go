@@ -1,4 +1,4 @@
-package git
+package gitindex
 
 import (
 	"slices"
@@ -38,7 +38,7 @@ func TestConeSelector(t *testing.T) {
 		{Cone{"none"}, []string{"top"}},
 		{Cone{"top"}, []string{"top"}},
 	} {
-		selected := c.cone.selector()
+		selected := c.cone.Selector()
 		got := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !selected(f) })
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%q selects %q, want %q", c.cone, got, c.want)

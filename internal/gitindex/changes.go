@@ -1,0 +1,155 @@
+package gitindex
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Changes is what is different in one commit's tree from another's. The zero value is
+// nothing.
+type Changes struct {
+	Records int // files and directories
+	Bytes   int // of their names
+
+	gone     map[string]bool // files that are there no more
+	added    []addition
+	fresh    int // how many of those are new
+	goneDirs []string
+	dirs     []changedDir // those above come first
+}
+
+// addition is a file that is new or another one.
+type addition struct {
+	name, info string // mode and ID, as update-index reads them
+	fresh      bool
+}
+
+// changedDir is a directory that is new or another one.
+type changedDir struct{ name, id string }
+
+const (
+	noMode  = "000000"
+	dirMode = "040000"
+)
+
+// Add takes a record of git diff-tree -r -t --raw --no-renames --no-abbrev, in git's
+// order: a colon, modes, IDs and status, and then the path.
+func (ch *Changes) Add(info, name string) error {
+	fields := strings.Fields(strings.TrimPrefix(info, ":"))
+	if len(fields) != 5 {
+		return fmt.Errorf("diff-tree: unexpected record %q", info)
+	}
+	oldMode, newMode, id := fields[0], fields[1], fields[3]
+	ch.Records++
+	ch.Bytes += len(name)
+	wasFile, isFile := oldMode != noMode && oldMode != dirMode, newMode != noMode && newMode != dirMode
+	switch {
+	case newMode == dirMode:
+		ch.dirs = append(ch.dirs, changedDir{name, id})
+	case oldMode == dirMode:
+		ch.goneDirs = append(ch.goneDirs, name)
+	}
+	switch {
+	case isFile:
+		ch.added = append(ch.added, addition{name: name, info: newMode + " " + id, fresh: !wasFile})
+		if !wasFile {
+			ch.fresh++
+		}
+	case wasFile:
+		if ch.gone == nil {
+			ch.gone = make(map[string]bool)
+		}
+		ch.gone[name] = true
+	}
+	return nil
+}
+
+// Files returns how many files are new or others, and those as git update-index -z
+// --index-info reads them.
+func (ch *Changes) Files() (n int, info string) {
+	var b strings.Builder
+	for _, a := range ch.added {
+		b.WriteString(a.info + "\t" + a.name + "\x00")
+	}
+	return len(ch.added), b.String()
+}
+
+// Apply turns an index into that of a commit whose tree has the ID tree, in hex, by what
+// is different there, of which added has the files that are new or others. It returns the
+// files that are no longer in the work tree. An error says that the index is not that of
+// the commit which the changes are from, or that the new one would not add up to the
+// tree: the index is of no use then.
+func (ix *Index) Apply(ch *Changes, added *Index, tree string) (gone []string, err error) {
+	if ix.trees == nil {
+		return nil, errors.New("the index does not say which trees it is of")
+	}
+	if gone, err = ix.replace(ch, added.Entries); err != nil {
+		return nil, err
+	}
+	if err := ix.trees.change(ch, tree); err != nil {
+		return nil, err
+	}
+	changed := make(map[string]bool, len(ch.dirs))
+	for _, d := range ch.dirs {
+		changed[d.name] = true
+	}
+	return gone, ix.trees.verify("", ix.Entries, ix.idSize, changed)
+}
+
+// replace takes out of an index what is gone, and puts in what is new. It returns the
+// files that are to be removed.
+func (ix *Index) replace(ch *Changes, added []Entry) (gone []string, err error) {
+	entries := make([]Entry, 0, len(ix.Entries)+len(added))
+	rest, removed, replaced := added, 0, 0
+	for _, e := range ix.Entries {
+		for len(rest) > 0 && rest[0].name < e.name {
+			entries, rest = append(entries, rest[0]), rest[1:]
+		}
+		switch {
+		case len(rest) > 0 && rest[0].name == e.name:
+			replaced++ // by what the next round begins with
+		case ch.gone[e.name]:
+			if removed++; !e.skip {
+				gone = append(gone, e.name)
+			}
+		default:
+			entries = append(entries, e)
+		}
+	}
+	ix.Entries = append(entries, rest...)
+	if removed != len(ch.gone) || replaced != len(added)-ch.fresh {
+		return nil, errors.New("the index is of another commit")
+	}
+	return gone, nil
+}
+
+// change has the cache of trees say what they are after a change, in the commit with
+// that tree.
+func (t *treeCache) change(ch *Changes, tree string) (err error) {
+	if t.id, err = hex.DecodeString(tree); err != nil {
+		return err
+	}
+	for _, dir := range ch.goneDirs {
+		t.remove(dir)
+	}
+	for _, d := range ch.dirs {
+		id, err := hex.DecodeString(d.id)
+		if err != nil {
+			return err
+		}
+		if !t.set(d.name, id) {
+			return fmt.Errorf("the directory above %q is not known", d.name)
+		}
+	}
+	for name := range ch.gone {
+		t.count(name, -1)
+	}
+	for _, a := range ch.added {
+		if a.fresh {
+			t.count(a.name, 1)
+		}
+	}
+	return nil
+}

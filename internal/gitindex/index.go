@@ -1,0 +1,331 @@
+package gitindex
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// An index is a header of 12 bytes, the entries, extensions, and a hash over all of it.
+// An entry is 40 bytes of stat data, the object ID, 2 or 4 bytes of flags, the name, and
+// 1 to 8 NULs up to a multiple of 8. An extension is 4 letters and the size of what
+// follows; a lower-case first letter says that a reader that does not know it must not
+// read the index.
+const (
+	indexHeader    = 12
+	indexStat      = 40
+	indexVersion   = 2
+	indexExtended  = 3      // the version with entries that have 4 bytes of flags
+	flagExtended   = 0x4000 // in the first two bytes of flags
+	flagSkipTree   = 0x4000 // in the second two: not in the work tree
+	extensionCache = "TREE"
+	modeMask       = 0xf000
+	modeRegular    = 0x8000
+	modeSubmodule  = 0xe000
+)
+
+// Attributes is the name of the files that say how other files are written.
+const Attributes = ".gitattributes"
+
+var (
+	errNoIndex  = errors.New("not an index")
+	errCutShort = errors.New("the index is cut short")
+)
+
+// Index is an index in memory. It is not safe for concurrent use.
+type Index struct {
+	Entries []Entry // by name
+	trees   *treeCache
+	idSize  int
+}
+
+// Entry is an entry of an index: a reference to its data, of which a copy is the same
+// entry. There can be millions, so it holds nothing twice.
+type Entry struct {
+	raw  []byte // as it is in the file
+	name string // shares raw's memory: nothing writes there
+	head uint8  // bytes before the flags
+	skip bool
+}
+
+// Name returns the path of the entry's file.
+func (e Entry) Name() string { return e.name }
+
+// ID returns the object ID, of which nothing may be changed.
+func (e Entry) ID() []byte { return e.raw[indexStat:e.head] }
+
+// flags returns the first two bytes of flags.
+func (e Entry) flags() uint16 { return binary.BigEndian.Uint16(e.raw[e.head:]) }
+
+func (e Entry) mode() uint32 { return binary.BigEndian.Uint32(e.raw[24:]) }
+
+// Mtime returns the modification time, in nanoseconds since 1970; 0: not known.
+func (e Entry) Mtime() int64 {
+	return int64(binary.BigEndian.Uint32(e.raw[8:]))*1e9 + int64(binary.BigEndian.Uint32(e.raw[12:]))
+}
+
+// Size returns the low 32 bits of the size that the file has.
+func (e Entry) Size() uint32 { return binary.BigEndian.Uint32(e.raw[36:]) }
+
+// SetStat notes what lstat says of the file. A number that is larger than its field is
+// cut off there, as git does.
+func (e Entry) SetStat(st *unix.Stat_t) {
+	for i, v := range []uint32{
+		uint32(st.Ctim.Sec), uint32(st.Ctim.Nsec), uint32(st.Mtim.Sec), uint32(st.Mtim.Nsec), uint32(st.Dev), uint32(st.Ino),
+	} {
+		binary.BigEndian.PutUint32(e.raw[4*i:], v)
+	}
+	for i, v := range []uint32{st.Uid, st.Gid, uint32(st.Size)} { // after the mode
+		binary.BigEndian.PutUint32(e.raw[28+4*i:], v)
+	}
+}
+
+// take copies the modification time and the size of another entry.
+func (e Entry) take(of Entry) {
+	copy(e.raw[8:16], of.raw[8:16])
+	copy(e.raw[36:40], of.raw[36:40])
+}
+
+// Forget clears the modification time and the size.
+func (e Entry) Forget() {
+	clear(e.raw[8:16])
+	clear(e.raw[36:40])
+}
+
+// IsSubmodule reports whether the entry is the commit of a submodule in the work tree.
+func (e Entry) IsSubmodule() bool { return !e.skip && e.mode()&modeMask == modeSubmodule }
+
+// IsFile reports whether the work tree has a file, or a symlink, for the entry.
+func (e Entry) IsFile() bool { return !e.skip && e.mode()&modeMask != modeSubmodule }
+
+// IsRegular reports whether the work tree has a regular file for the entry.
+func (e Entry) IsRegular() bool { return !e.skip && e.IsBlob() }
+
+// IsBlob reports whether the entry is of a regular file, in the work tree or not.
+func (e Entry) IsBlob() bool { return e.mode()&modeMask == modeRegular }
+
+// encoded is the entry as it is in a file: raw, or with two more bytes of flags that say
+// that its file is not in the work tree.
+func (e Entry) encoded() []byte {
+	if !e.skip || e.flags()&flagExtended != 0 {
+		return e.raw
+	}
+	raw := make([]byte, 0, len(e.raw)+8)
+	raw = append(raw, e.raw[:e.head]...)
+	raw = binary.BigEndian.AppendUint16(raw, e.flags()|flagExtended)
+	raw = binary.BigEndian.AppendUint16(raw, flagSkipTree)
+	raw = append(raw, e.name...)
+	return append(raw, make([]byte, 8-len(raw)%8)...)
+}
+
+// newHash returns the hash whose sums are object IDs of that size.
+func newHash(idSize int) hash.Hash {
+	if idSize == sha256.Size {
+		return sha256.New()
+	}
+	return sha1.New()
+}
+
+// Parse reads an index whose object IDs have idSize bytes, 20 or 32. It keeps data. It
+// does not verify the hash over it.
+func Parse(data []byte, idSize int) (*Index, error) {
+	n, data, err := open(data, idSize)
+	if err != nil {
+		return nil, err
+	}
+	ix := &Index{Entries: make([]Entry, 0, min(int(n), len(data)/(indexStat+idSize))), idSize: idSize}
+	for range n {
+		e, ok := next(data, idSize)
+		if !ok {
+			return nil, errCutShort
+		}
+		ix.Entries = append(ix.Entries, e)
+		data = data[len(e.raw):]
+	}
+	return ix, ix.parseExtensions(data)
+}
+
+// open returns how many entries an index has, and what follows its header.
+func open(data []byte, idSize int) (n uint32, rest []byte, err error) {
+	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
+		return 0, nil, errNoIndex
+	}
+	if v := binary.BigEndian.Uint32(data[4:]); v != indexVersion && v != indexExtended {
+		return 0, nil, fmt.Errorf("index version %d is not known here", v)
+	}
+	return binary.BigEndian.Uint32(data[8:]), data[indexHeader : len(data)-idSize], nil
+}
+
+// next returns the entry that data begins with; ok is false if it does not end there. It
+// keeps data.
+func next(data []byte, idSize int) (e Entry, ok bool) {
+	name := indexStat + idSize + 2
+	if name > len(data) {
+		return e, false
+	}
+	skip := false
+	if binary.BigEndian.Uint16(data[name-2:])&flagExtended != 0 {
+		if name += 2; name > len(data) {
+			return e, false
+		}
+		skip = binary.BigEndian.Uint16(data[name-2:])&flagSkipTree != 0
+	}
+	length := bytes.IndexByte(data[name:], 0)
+	end := (name + length + 8) &^ 7
+	if length < 0 || end > len(data) {
+		return e, false
+	}
+	return Entry{
+		raw: data[:end:end], name: unsafe.String(&data[name], length), head: uint8(indexStat + idSize), skip: skip,
+	}, true
+}
+
+func (ix *Index) parseExtensions(data []byte) (err error) {
+	for len(data) > 0 {
+		if len(data) < 8 || uint64(len(data)-8) < uint64(binary.BigEndian.Uint32(data[4:])) {
+			return errCutShort
+		}
+		name, size := string(data[:4]), int(binary.BigEndian.Uint32(data[4:]))
+		switch {
+		case name == extensionCache:
+			if ix.trees, err = parseTreeCache(data[8:8+size], ix.idSize); err != nil {
+				return err
+			}
+		case name[0] < 'A' || name[0] > 'Z':
+			return fmt.Errorf("index extension %q is not known here", name)
+		}
+		data = data[8+size:]
+	}
+	return nil
+}
+
+// Encode writes the index as git would.
+func (ix *Index) Encode(to io.Writer) error {
+	sum := newHash(ix.idSize)
+	w := bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<20)
+	word := func(n int) { w.Write(binary.BigEndian.AppendUint32(nil, uint32(n))) }
+	version := indexVersion
+	if slices.ContainsFunc(ix.Entries, func(e Entry) bool { return e.skip }) {
+		version = indexExtended
+	}
+	w.WriteString("DIRC")
+	word(version)
+	word(len(ix.Entries))
+	for _, e := range ix.Entries {
+		w.Write(e.encoded())
+	}
+	if cache := ix.trees.bytes(); cache != nil {
+		w.WriteString(extensionCache)
+		word(len(cache))
+		w.Write(cache)
+	}
+	if err := w.Flush(); err != nil { // or of a write before
+		return err
+	}
+	_, err := to.Write(sum.Sum(nil))
+	return err
+}
+
+// Tree returns the ID of the tree that the index is of, nil if the index does not say
+// which.
+func (ix *Index) Tree() []byte {
+	if ix.trees == nil {
+		return nil
+	}
+	return ix.trees.id
+}
+
+// Has reports whether the index has a file of that name, or one below it, in the work
+// tree or not.
+func (ix *Index) Has(name string) bool {
+	return slices.ContainsFunc(ix.Entries, func(e Entry) bool { return below(e.name, name) })
+}
+
+// HasOddAttributes reports whether the work tree has a .gitattributes that is not a
+// regular file.
+func (ix *Index) HasOddAttributes() bool {
+	return slices.ContainsFunc(ix.Entries, func(e Entry) bool { return isAttributes(e.name) && e.IsFile() && !e.IsRegular() })
+}
+
+func isAttributes(name string) bool {
+	return strings.HasSuffix(name, Attributes) && path.Base(name) == Attributes
+}
+
+// LeaveOut takes the files outside of a cone out of the work tree.
+func (ix *Index) LeaveOut(cone Cone) {
+	if cone == nil {
+		return
+	}
+	selected := cone.Selector()
+	for i := range ix.Entries {
+		if e := &ix.Entries[i]; !selected(e.name) {
+			e.skip = true
+		}
+	}
+}
+
+// Names returns what is in the work tree, by name.
+func (ix *Index) Names() (names []string) {
+	for _, e := range ix.Entries {
+		if !e.skip {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}
+
+// Match gives the entries that another index, of the same format, has with the same mode
+// and object ID, and in its work tree too, the modification time and the size that they
+// have there. It returns the directories whose .gitattributes are not the same in both.
+// It does not keep data.
+func (ix *Index) Match(data []byte) (changed map[string]bool, err error) {
+	n, data, err := open(data, ix.idSize)
+	if err != nil {
+		return nil, err
+	}
+	changed = make(map[string]bool)
+	note := func(e Entry) {
+		if isAttributes(e.name) {
+			changed[strings.Clone(path.Dir(e.name))] = true
+		}
+	}
+	rest := ix.Entries
+	for range n {
+		other, ok := next(data, ix.idSize)
+		if !ok {
+			return nil, errCutShort
+		}
+		data = data[len(other.raw):]
+		for len(rest) > 0 && rest[0].name < other.name {
+			note(rest[0])
+			rest = rest[1:]
+		}
+		if len(rest) == 0 || rest[0].name != other.name {
+			note(other)
+			continue
+		}
+		e := rest[0]
+		rest = rest[1:]
+		if e.mode() != other.mode() || !bytes.Equal(e.ID(), other.ID()) || e.skip != other.skip {
+			note(e)
+		} else if e.IsFile() {
+			e.take(other)
+		}
+	}
+	for _, e := range rest {
+		note(e)
+	}
+	return changed, nil
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
@@ -33,7 +34,7 @@ import (
 var features overlay.Features
 
 func TestMain(m *testing.M) {
-	git.ServeJob()
+	checkout.ServeJob()
 	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-probe-")
 	if err == nil {
 		features, err = overlay.Probe(dir)

@@ -19,13 +19,13 @@ import (
 	"github.com/docker/go-plugins-helpers/volume"
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
 func TestMain(m *testing.M) {
-	git.ServeJob()
+	checkout.ServeJob()
 	os.Setenv("MIN_FREE", "0") // how full this machine's disk is, is no part of a test
 	m.Run()
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/admin"
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
@@ -70,7 +71,7 @@ func (p places) openForGit() error {
 }
 
 func main() {
-	git.ServeJob()
+	checkout.ServeJob()
 	var at places
 	flag.StringVar(&at.data, "data", "/data", "the data `directory`")
 	flag.StringVar(&at.socket, "socket", "/run/docker/plugins/repos.sock", "the `socket` that the engine calls")

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/failpoint"
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
@@ -68,7 +68,7 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir
 	}
 	mounted = false
 	failpoint.Hit("clone/delta/detached")
-	if errors.Is(err, git.ErrUnlike) {
+	if errors.Is(err, checkout.ErrUnlike) {
 		return false, empty(dir)
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir
 // moveTo moves the checkout of a commit at target to l's.
 func (c *Clone) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, root, target string) error {
 	co := c.checkoutOf(s, l.Commit, target)
-	found, err := c.m.Git.Move(ctx, co, from, root)
+	found, err := checkout.Move(ctx, c.m.Git, co, from, root)
 	if err != nil {
 		return err
 	}

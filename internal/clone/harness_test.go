@@ -13,6 +13,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/layer"
@@ -27,7 +28,7 @@ import (
 
 // TestMain lets the test binary be the program that checks out.
 func TestMain(m *testing.M) {
-	git.ServeJob()
+	checkout.ServeJob()
 	os.Exit(m.Run())
 }
 

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/guard"
+	"github.com/helmdeck/repos/internal/lfs"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -17,27 +19,27 @@ func (c *Clone) lfsDir() string { return filepath.Join(c.dir, "lfs") }
 
 // fillLFS turns the git-lfs pointers of a checkout into the files that they stand
 // for. What the clone lacks is fetched; an object that can't be had is an error.
-func (c *Clone) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co git.Checkout, found git.Found) error {
+func (c *Clone) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co checkout.Spec, found checkout.Found) error {
 	if len(found.Pointers) == 0 {
 		return nil
 	}
 	if err := c.fetchLFS(ctx, s, rule, found.LFSURL, found.Pointers); err != nil {
 		return err
 	}
-	return c.m.Git.FillLFS(ctx, co, c.lfsDir(), found.Pointers)
+	return checkout.Fill(ctx, c.m.Git, co, c.lfsDir(), found.Pointers)
 }
 
 // fetchLFS has the objects of pointers in the clone's storage.
-func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given string, pointers []git.LFSPointer) error {
+func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given string, pointers []lfs.Pointer) error {
 	select {
 	case c.lfs <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	defer func() { <-c.lfs }()
-	var missing []git.LFSPointer
+	var missing []lfs.Pointer
 	for _, p := range pointers {
-		if ok, err := git.HasLFSObject(c.lfsDir(), p); err != nil {
+		if ok, err := lfs.Has(c.lfsDir(), p); err != nil {
 			return err
 		} else if !ok {
 			missing = append(missing, p)
@@ -57,10 +59,10 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given str
 	defer end()
 	began := c.m.Now()
 	defer c.measureSoon(lfsObjects)
-	err = c.m.Git.FetchLFS(ctx, git.LFSFetch{
+	err = lfs.Fetch{
 		Endpoint: endpoint, Auth: auth, Covers: func(url string) bool { return c.sameAuth(s, auth, url) },
 		Rule: rule, Storage: c.lfsDir(), Objects: missing, Progress: progress,
-	})
+	}.Run(ctx, c.m.Git)
 	if err == nil {
 		c.m.Log.WithFields(map[string]any{
 			"clone": c.key, "server": endpoint, "objects": len(missing), "took": c.m.Now().Sub(began).String(),

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -26,8 +26,8 @@ func (s submodule) fail(err error) error {
 // A submodule without a section is left as an empty directory, as by git clone
 // --recurse-submodules (which within submodules stops there); so is one that is not
 // to be updated. Relative URLs are those of places beside base.
-func planSubmodules(links []git.Gitlink, sections []git.Submodule, base volume.URL, schemes volume.Schemes) ([]submodule, error) {
-	byPath := make(map[string]git.Submodule)
+func planSubmodules(links []checkout.Gitlink, sections []checkout.Submodule, base volume.URL, schemes volume.Schemes) ([]submodule, error) {
+	byPath := make(map[string]checkout.Submodule)
 	for _, s := range sections {
 		byPath[s.Path] = s // of two for one path, git takes the last
 	}

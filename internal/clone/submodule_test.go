@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -20,33 +20,33 @@ func TestPlanSubmodules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := func(paths ...string) (links []git.Gitlink) {
+	link := func(paths ...string) (links []checkout.Gitlink) {
 		for _, p := range paths {
-			links = append(links, git.Gitlink{Path: p, Commit: "c"})
+			links = append(links, checkout.Gitlink{Path: p, Commit: "c"})
 		}
 		return links
 	}
 	for _, tt := range []struct {
 		name     string
-		links    []git.Gitlink
-		sections []git.Submodule
+		links    []checkout.Gitlink
+		sections []checkout.Submodule
 		want     string // name path URL, or what the error says
 	}{
-		{"relative", link("a"), []git.Submodule{{Name: "n", Path: "a", URL: "../s"}}, "[n a https://h/o/s]"},
-		{"another host", link("a"), []git.Submodule{{Name: "n/m", Path: "a", URL: "https://g/s"}}, "[n/m a https://g/s]"},
-		{"without a section", link("a", "b"), []git.Submodule{{Name: "b", Path: "b", URL: "../b"}}, "[b b https://h/o/b]"},
-		{"section without a submodule", link(), []git.Submodule{{Name: "../..", Path: "a", URL: "ext::x"}}, "[]"},
-		{"not to be updated", link("a"), []git.Submodule{{Name: "a", Path: "a", URL: "../a", Update: "none"}}, "[]"},
-		{"update by a command", link("a"), []git.Submodule{{Name: "a", Path: "a", URL: "../a", Update: "!touch x"}}, "[a a https://h/o/a]"},
-		{"two sections for a path", link("a"), []git.Submodule{{Name: "m", Path: "a", URL: "../m"}, {Name: "n", Path: "a", URL: "../n"}}, "[n a https://h/o/n]"},
-		{"prefix that is no directory", link("a", "ab"), []git.Submodule{{Name: "a", Path: "a", URL: "../a"}, {Name: "ab", Path: "ab", URL: "../a"}}, "[a a https://h/o/a ab ab https://h/o/a]"},
-		{"name within another", link("a", "b"), []git.Submodule{{Name: "x", Path: "a", URL: "../a"}, {Name: "x/modules/y", Path: "b", URL: "../b"}}, "lies within that of"},
-		{"no URL", link("a"), []git.Submodule{{Name: "a", Path: "a"}}, "no URL"},
-		{"empty name", link("a"), []git.Submodule{{Path: "a", URL: "../a"}}, "empty"},
-		{"name of .GIT", link("a"), []git.Submodule{{Name: "x/.GIT", Path: "a", URL: "../a"}}, ".git"},
-		{"backslashes", link("a"), []git.Submodule{{Name: `x\..\y`, Path: "a", URL: "../a"}}, ".."},
-		{"absolute", link("a"), []git.Submodule{{Name: "/etc", Path: "a", URL: "../a"}}, "empty"},
-		{"tab", link("a\t"), []git.Submodule{{Name: "a", Path: "a\t", URL: "../a"}}, "control"},
+		{"relative", link("a"), []checkout.Submodule{{Name: "n", Path: "a", URL: "../s"}}, "[n a https://h/o/s]"},
+		{"another host", link("a"), []checkout.Submodule{{Name: "n/m", Path: "a", URL: "https://g/s"}}, "[n/m a https://g/s]"},
+		{"without a section", link("a", "b"), []checkout.Submodule{{Name: "b", Path: "b", URL: "../b"}}, "[b b https://h/o/b]"},
+		{"section without a submodule", link(), []checkout.Submodule{{Name: "../..", Path: "a", URL: "ext::x"}}, "[]"},
+		{"not to be updated", link("a"), []checkout.Submodule{{Name: "a", Path: "a", URL: "../a", Update: "none"}}, "[]"},
+		{"update by a command", link("a"), []checkout.Submodule{{Name: "a", Path: "a", URL: "../a", Update: "!touch x"}}, "[a a https://h/o/a]"},
+		{"two sections for a path", link("a"), []checkout.Submodule{{Name: "m", Path: "a", URL: "../m"}, {Name: "n", Path: "a", URL: "../n"}}, "[n a https://h/o/n]"},
+		{"prefix that is no directory", link("a", "ab"), []checkout.Submodule{{Name: "a", Path: "a", URL: "../a"}, {Name: "ab", Path: "ab", URL: "../a"}}, "[a a https://h/o/a ab ab https://h/o/a]"},
+		{"name within another", link("a", "b"), []checkout.Submodule{{Name: "x", Path: "a", URL: "../a"}, {Name: "x/modules/y", Path: "b", URL: "../b"}}, "lies within that of"},
+		{"no URL", link("a"), []checkout.Submodule{{Name: "a", Path: "a"}}, "no URL"},
+		{"empty name", link("a"), []checkout.Submodule{{Path: "a", URL: "../a"}}, "empty"},
+		{"name of .GIT", link("a"), []checkout.Submodule{{Name: "x/.GIT", Path: "a", URL: "../a"}}, ".git"},
+		{"backslashes", link("a"), []checkout.Submodule{{Name: `x\..\y`, Path: "a", URL: "../a"}}, ".."},
+		{"absolute", link("a"), []checkout.Submodule{{Name: "/etc", Path: "a", URL: "../a"}}, "empty"},
+		{"tab", link("a\t"), []checkout.Submodule{{Name: "a", Path: "a\t", URL: "../a"}}, "control"},
 	} {
 		list, err := planSubmodules(tt.links, tt.sections, base, volume.Schemes{})
 		got := []string{}

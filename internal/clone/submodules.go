@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/guard"
 	"github.com/helmdeck/repos/internal/meta"
@@ -49,7 +50,7 @@ func place(u volume.URL) guard.Place { return guard.Place{Host: u.Host(), Port: 
 // subject has of its URL, and is left as `git submodule update --init` leaves it:
 // files below the path with a .git that names its directory in .git/modules, where
 // it has refs, packs and index of its own.
-func (c *Clone) buildSubmodules(ctx context.Context, s Spec, co git.Checkout, like layers, found git.Found) (config string, err error) {
+func (c *Clone) buildSubmodules(ctx context.Context, s Spec, co checkout.Spec, like layers, found checkout.Found) (config string, err error) {
 	if s.Files.Submodules == volume.SubmodulesNone {
 		return "", nil
 	}
@@ -79,7 +80,7 @@ func (b *submoduleBuilder) release() {
 
 // parent is a repository in the tree whose submodules are wanted.
 type parent struct {
-	found        git.Found
+	found        checkout.Found
 	url          volume.URL
 	path, gitDir string // below the top of the tree
 	depth        int
@@ -191,13 +192,13 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 	if owner.mkdirs(b.top, gitDir); owner.err != nil {
 		return owner.err
 	}
-	co := git.Checkout{
+	co := checkout.Spec{
 		Store: sub.clone.storeDir(sub.spec.History.Name()), Commit: sub.commit,
 		Dir: filepath.Join(b.top, path), GitDir: filepath.Join(b.top, gitDir), UID: b.spec.UID, GID: b.spec.GID,
 		NoLFS: b.spec.Files.NoLFS, Submodules: b.spec.Files.Submodules == volume.SubmodulesRecursive,
 	}
 	co.Like = b.like.reference(path, gitDir)
-	found, err := b.clone.m.Git.Checkout(ctx, co)
+	found, err := checkout.Make(ctx, b.clone.m.Git, co)
 	if err != nil {
 		return err
 	}

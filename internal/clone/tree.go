@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
@@ -101,7 +102,7 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, l *meta.Layer, like layer
 	}
 	co := c.checkoutOf(s, l.Commit, dir)
 	co.Like = like.reference("", ".git")
-	found, err := c.m.Git.Checkout(ctx, co)
+	found, err := checkout.Make(ctx, c.m.Git, co)
 	if err != nil {
 		return err
 	}
@@ -117,15 +118,15 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, l *meta.Layer, like layer
 
 // warnUnencoded logs which files of a commit git has not written in the encoding that
 // attributes ask for. git clone says so too, and leaves the same.
-func (c *Clone) warnUnencoded(commit string, found git.Found) {
+func (c *Clone) warnUnencoded(commit string, found checkout.Found) {
 	if len(found.Unencoded) > 0 {
 		c.m.Log.WithFields(map[string]any{"clone": c.key, "commit": commit, "files": fmt.Sprint(found.Unencoded)}).
 			Warn("files could not be written in their working-tree-encoding: they are as the commit has them")
 	}
 }
 
-func (c *Clone) checkoutOf(s Spec, commit, dir string) git.Checkout {
-	return git.Checkout{
+func (c *Clone) checkoutOf(s Spec, commit, dir string) checkout.Spec {
+	return checkout.Spec{
 		Store: c.storeDir(s.History.Name()), Commit: commit, Cone: s.cone(),
 		Dir: dir, UID: s.UID, GID: s.GID,
 		Tracks: CacheLink, NoLFS: s.Files.NoLFS, Submodules: s.Files.Submodules != volume.SubmodulesNone,

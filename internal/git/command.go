@@ -14,25 +14,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// command is one run of git.
-type command struct {
-	op       string // for errors: what was attempted
-	url      string // for errors
-	args     []string
-	env      []string // on top of the built environment
-	config   []string // keys and values, in the environment too
-	dir      string
-	uid, gid uint32
-	read     []string // directories that it may read
-	write    []string // directories that it may change
-	stderr   func(line string)
-	files    []*os.File // inherited, from descriptor 3 on
+// Command is one run of git.
+type Command struct {
+	Op       string   // what is attempted, for errors
+	Args     []string // of git
+	Env      []string // on top of the built environment
+	Dir      string
+	UID, GID uint32
+	Read     []string // directories that it may read
+	Write    []string // directories that it may change
+	Stdin    string
+	// Stderr, if set, is called with each line of the standard error.
+	Stderr func(line string)
+	// Heavy has the command wait for a processor, and Large for the end of other large
+	// commands. They are for commands that do not talk to a remote.
+	Heavy, Large bool
+	// Judge, if set, has the program Config.Self executed instead of git. It is called
+	// with the standard output, of MaxOutput bytes at most, and with how the process
+	// ended, and returns the words by which a failure is classified, as git's are, and the
+	// error. Both of its arguments are the process's to choose.
+	Judge     func(stdout []byte, err error) (words string, _ error)
+	MaxOutput int
+
+	url    string     // for errors
+	config []string   // keys and values, in the environment too
+	files  []*os.File // inherited, from descriptor 3 on
 	// silence, if set, is how long the child may say nothing before it is ended.
 	silence time.Duration
 	// cleanup, if set, is called after a failure, before another try.
 	cleanup func() error
-	stdin   string
-	stdout  io.Writer // instead of what run returns; for output without a limit
+	stdout  io.Writer // instead of what Run returns; for output without a limit
 	// talk, if set, returns the standard output of a command that writes its
 	// standard input itself, after the line that asks for a connection.
 	talk func(in *os.File) *talk
@@ -41,21 +52,20 @@ type command struct {
 	question bool
 	// remote is set by runAt: the command may talk to one.
 	remote bool
-	// heavy has the command wait for a processor, and large for the end of other large
-	// commands. They are for commands that do not talk to a remote.
-	heavy, large bool
 	// fetches says that the command receives a pack, and says how far it is.
 	fetches bool
-	// job is set for a job of this program: args are all that it is called with, and
-	// it may answer more than git.
-	job *jobRun
 }
 
+// How the program Config.Self is executed: by a descriptor, because a path can be
+// another file's by now, or in a directory that is root's alone.
 const (
-	// stopGrace is how long a child has between TERM, which lets git remove its
-	// lock files and temporary packs, and KILL.
-	stopGrace = 5 * time.Second
-	// maxStdout bounds what run returns. What may be larger, such as an answer of a
+	ownProgram     = "/proc/self/exe"
+	SelfDescriptor = 3 // it stays open in the child
+	selfProgram    = "/proc/self/fd/3"
+)
+
+const (
+	// maxStdout bounds what Run returns. What may be larger, such as an answer of a
 	// remote, is read while it comes.
 	maxStdout = 8 << 20
 	// maxStderr is the tail of stderr that is kept for the error.
@@ -81,7 +91,7 @@ var baseConfig = []string{
 // environment is all that a command finds in its own. One that is not to talk to
 // a remote can't: without a transport, an object that a partial clone lacks is an
 // error, where git would fetch it as whoever happens to read it.
-func (g *Git) environment(c command) []string {
+func (g *Git) environment(c Command) []string {
 	schemes, extra := "", []string{"GIT_NO_LAZY_FETCH=1"} // known to git 2.45 and newer
 	if c.remote {
 		schemes, extra = g.schemes, nil
@@ -101,23 +111,23 @@ func (g *Git) environment(c command) []string {
 		"GIT_ALLOW_PROTOCOL=" + schemes,
 		"GIT_NO_REPLACE_OBJECTS=1",
 	}, extra...)
-	return append(env, c.env...)
+	return append(env, c.Env...)
 }
 
 // invocation returns what executes c, and the configuration for its environment. A
 // transport is executed itself, which saves the run of git around it: more than
 // the shell costs that limits it.
-func (g *Git) invocation(c command) (program string, args, config []string) {
-	if c.job != nil {
+func (g *Git) invocation(c Command) (program string, args, config []string) {
+	if c.Judge != nil {
 		if g.root != "" {
-			return g.self, c.args, nil // there is no /proc
+			return g.self, c.Args, nil // there is no /proc
 		}
-		return jobProgram, c.args, nil
+		return selfProgram, c.Args, nil
 	}
 	for _, kv := range baseConfig {
 		args = append(args, "-c", kv)
 	}
-	args = append(args, c.args...)
+	args = append(args, c.Args...)
 	rest := args
 	for len(rest) > 1 && rest[0] == "-c" {
 		key, value, _ := strings.Cut(rest[1], "=")

@@ -2,10 +2,8 @@
 //
 // A caller may rely on this: every command runs with an environment built from
 // nothing (no system, global or user configuration, no hooks, no prompts, no
-// credential helpers), as the unprivileged uid that the caller names, without
-// capabilities, with no-new-privileges, confined by Landlock to the directories
-// of its task where the kernel has it, in a process group of its own that is
-// gone when the call returns. Only LsRefs, Fetch and FetchObjects can talk to a
+// credential helpers), as the unprivileged uid that the caller names, in a sandbox
+// (internal/sandbox) that has the directories of its task alone. Only LsRefs, Fetch and FetchObjects can talk to a
 // remote, over the transports that New was given; all others have none, so that
 // an object that is missing is an error. Nothing in this package is ever pointed
 // at a directory that a container could have written.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/helmdeck/repos/internal/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -89,11 +90,11 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " %s", e.URL)
 	}
 	fmt.Fprintf(&b, ": %s", e.Kind)
-	words := cmp.Or(printable(e.words), lastWords(e.Stderr))
+	words := cmp.Or(Printable(e.words), lastWords(e.Stderr))
 	var exit *exec.ExitError
 	switch {
 	case e.Detail != "":
-		fmt.Fprintf(&b, " (%s)", printable(e.Detail))
+		fmt.Fprintf(&b, " (%s)", Printable(e.Detail))
 	case words != "":
 		fmt.Fprintf(&b, " (git: %s)", words)
 	case e.Err != nil && (e.Kind == KindOther || !errors.As(e.Err, &exit)):
@@ -106,6 +107,16 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Signal returns the signal that ended git, 0 if none did.
+func (e *Error) Signal() syscall.Signal {
+	if exit, ok := errors.AsType[*exec.ExitError](e.Err); ok {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return status.Signal()
+		}
+	}
+	return 0
+}
 
 // KindOf returns the kind of the *Error in err, or "" when there is none.
 func KindOf(err error) Kind {
@@ -120,7 +131,7 @@ func KindOf(err error) Kind {
 // filesystem full.
 func newError(op, url, stderr string, err error, filled bool) *Error {
 	e := &Error{Op: op, URL: url, Kind: KindOther, Stderr: stderr, Err: err}
-	var silent silentError
+	var silent SilentError
 	var limit *work.LimitError
 	switch {
 	case errors.As(err, &limit):
@@ -141,11 +152,11 @@ func newError(op, url, stderr string, err error, filled bool) *Error {
 
 // explainLimit says which limit the command has run into, if it was one. It must
 // have ended on its own.
-func (e *Error) explainLimit(l limits, state *os.ProcessState) {
-	if said := l.exceeded(state, e.Stderr); said != "" {
+func (e *Error) explainLimit(l sandbox.Limits, state *os.ProcessState) {
+	if said := l.Exceeded(state, e.Stderr); said != "" {
 		e.Kind, e.Detail = KindLimit, said
 	} else if e.Kind == KindLimit {
-		e.Detail = l.outOfMemory()
+		e.Detail = l.OutOfMemory()
 	}
 }
 
@@ -239,15 +250,15 @@ func lastWords(stderr string) string {
 		// What ssh has said before that is the reason.
 		best, _, _ = strings.Cut(strings.TrimSpace(stderr), "\n")
 	}
-	return printable(best)
+	return Printable(best)
 }
 
 // maxWords is in bytes: a known_hosts line of an RSA key with 4096 bits, and what
 // is said about it.
 const maxWords = 1000
 
-// printable is text without control characters, and cut where it is too long.
-func printable(text string) string {
+// Printable is text without control characters, and cut where it is too long.
+func Printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return -1

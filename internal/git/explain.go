@@ -88,7 +88,7 @@ func (g *Git) explainAuth(ctx context.Context, auth *Auth, e *Error) {
 
 // version asks git for its own.
 func (g *Git) version(ctx context.Context) (text string, major, minor int, err error) {
-	out, err := g.run(ctx, command{op: "ask for the version", question: true, args: []string{"version"}, dir: "/", uid: g.uid, gid: g.gid})
+	out, err := g.Run(ctx, Command{Op: "ask for the version", question: true, Args: []string{"version"}, Dir: "/", UID: g.uid, GID: g.gid})
 	if err != nil {
 		return "", 0, 0, err
 	}

@@ -38,10 +38,10 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	if err := g.packLoose(ctx, f.Store); err != nil {
 		return err
 	}
-	_, err := g.run(ctx, command{
-		op: "pack the refs of", url: f.Remote.URL,
-		args: []string{"--git-dir=.", "pack-refs", "--all", "--prune"},
-		dir:  f.Store, uid: g.uid, gid: g.gid, write: []string{f.Store},
+	_, err := g.Run(ctx, Command{
+		Op: "pack the refs of", url: f.Remote.URL,
+		Args: []string{"--git-dir=.", "pack-refs", "--all", "--prune"},
+		Dir:  f.Store, UID: g.uid, GID: g.gid, Write: []string{f.Store},
 	})
 	return err
 }
@@ -82,12 +82,12 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 	if stdin != "" {
 		args = append(args, "--stdin")
 	}
-	c := command{
-		op: "fetch", dir: f.Store, write: []string{f.Store}, stdin: stdin, silence: g.stall, fetches: true,
+	c := Command{
+		Op: "fetch", Dir: f.Store, Write: []string{f.Store}, Stdin: stdin, silence: g.stall, fetches: true,
 		cleanup: func() error { return SweepStore(f.Store) },
 	}
 	if f.Progress != nil {
-		c.stderr = func(line string) {
+		c.Stderr = func(line string) {
 			if p, ok := parseProgress(line); ok {
 				f.Progress(p)
 			}

@@ -13,23 +13,24 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 
+	"github.com/helmdeck/repos/internal/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
 
 // Git runs git commands. It is immutable after New and safe for concurrent use.
 type Git struct {
-	program  string
-	root     string
-	self     string
-	confined bool // this process is, and so are its children
-	uid, gid uint32
-	schemes  string
-	landlock int
-	caBundle string
-	proxies  []string // environment
-	tls      *tls.Config
-	proxy    func(*http.Request) (*url.URL, error)
-	stall    time.Duration
+	program   string
+	root      string
+	self      string
+	sandbox   *sandbox.Sandbox
+	inherited bool // from the process that started this one, with its turn and its time
+	uid, gid  uint32
+	schemes   string
+	caBundle  string
+	proxies   []string // environment
+	tls       *tls.Config
+	proxy     func(*http.Request) (*url.URL, error)
+	stall     time.Duration
 
 	scheduler                 *work.Scheduler
 	workTimeout, fetchTimeout time.Duration
@@ -45,8 +46,8 @@ type Config struct {
 	// Program is found, and where all paths that it is given have to mean the same:
 	// for tests with the git of the plugin's own root filesystem.
 	Root string
-	// Self is the program that checks out, this one: its main calls ServeJob first.
-	// Empty means /proc/self/exe. With Root it has to be there.
+	// Self is the program that a Command with a Judge executes; empty means this one,
+	// /proc/self/exe. With Root it has to be there.
 	Self string
 	// UID and GID are who fetches and owns the stores; not root in production.
 	UID, GID uint32
@@ -92,10 +93,7 @@ func New(c Config) (*Git, error) {
 	if _, err := exec.LookPath(filepath.Join(c.Root, c.Program)); err != nil {
 		return nil, fmt.Errorf("git is not installed: %w", err)
 	}
-	if err := adopt(); err != nil {
-		return nil, err
-	}
-	abi, err := landlockABI()
+	box, err := sandbox.New(c.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +104,7 @@ func New(c Config) (*Git, error) {
 	proxy := (&httpproxy.Config{HTTPProxy: c.HTTPProxy, HTTPSProxy: c.HTTPSProxy, NoProxy: c.NoProxy}).ProxyFunc()
 	g := &Git{
 		program: c.Program, root: c.Root, self: cmp.Or(c.Self, ownProgram), uid: c.UID, gid: c.GID,
-		schemes: strings.Join(c.Schemes, ":"), landlock: abi,
+		schemes: strings.Join(c.Schemes, ":"), sandbox: box,
 		caBundle: c.CABundle, tls: certificates, stall: cmp.Or(c.StallTimeout, defaultStallTimeout),
 		proxy:     func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 		scheduler: c.Scheduler, workTimeout: cmp.Or(c.WorkTimeout, defaultWorkTimeout), fetchTimeout: cmp.Or(c.FetchTimeout, defaultFetchTimeout),
@@ -122,13 +120,23 @@ func New(c Config) (*Git, error) {
 	return g, nil
 }
 
-// Confinement says in a few words how children are confined, for the log.
-func (g *Git) Confinement() string {
-	if g.landlock == 0 {
-		return "uid, no capabilities, no-new-privileges (this kernel has no Landlock)"
-	}
-	return fmt.Sprintf("uid, no capabilities, no-new-privileges, Landlock ABI %d", g.landlock)
+// Inherit returns a Git for a process that is the child of a Command, and confined as
+// such: its own children are in its process group, and have no more rights.
+func Inherit(program string) *Git {
+	return &Git{program: program, sandbox: sandbox.Inherited(), inherited: true}
 }
+
+// HTTP returns what a client of HTTP is to use: certificates, of which nil are the
+// system's, the proxy for a request, and how long a remote may send nothing.
+func (g *Git) HTTP() (*tls.Config, func(*http.Request) (*url.URL, error), time.Duration) {
+	return g.tls, g.proxy, g.stall
+}
+
+// Program returns the path of git.
+func (g *Git) Program() string { return g.program }
+
+// Confinement says in a few words how children are confined, for the log.
+func (g *Git) Confinement() string { return g.sandbox.String() }
 
 // Owner returns the uid and gid that fetch, and to which stores belong.
 func (g *Git) Owner() (uid, gid int) { return int(g.uid), int(g.gid) }

@@ -10,14 +10,9 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testroot"
 )
-
-// TestMain lets the test binary be the program that checks out.
-func TestMain(m *testing.M) {
-	ServeJob()
-	os.Exit(m.Run())
-}
 
 // fetcher is who fetches in these tests: a uid that nobody else runs as.
 const fetcher = 64123
@@ -35,7 +30,7 @@ func newGitIn(t testing.TB, root string) *Git {
 			t.Fatal(err)
 		}
 	}
-	g, err := New(Config{Program: program, Root: root, Self: testroot.Self(root), UID: fetcher, GID: fetcher, Schemes: []string{"http", "https"}})
+	g, err := New(Config{Program: program, Root: root, UID: fetcher, GID: fetcher, Schemes: []string{"http", "https"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,46 +43,14 @@ func withBothGits(t *testing.T, f func(t *testing.T, g *Git)) {
 	t.Run("rootfs", func(t *testing.T) { f(t, newGitIn(t, testroot.New(t))) })
 }
 
-// scratch returns a directory that everyone may read, which t.TempDir is not.
-func scratch(t testing.TB) string { return scratchIn(t, "") }
+func scratch(t testing.TB) string { return testgit.Scratch(t, "") }
 
-// scratchIn is scratch in a root filesystem.
-func scratchIn(t testing.TB, root string) string {
-	t.Helper()
-	dir, err := os.MkdirTemp(filepath.Join(root, "/var/tmp"), "helmdeck-git-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// owned makes an empty directory that belongs to uid.
-func owned(t *testing.T, uid int) string { return ownedIn(t, "", uid) }
-
-func ownedIn(t *testing.T, root string, uid int) string {
-	t.Helper()
-	dir := filepath.Join(scratchIn(t, root), "owned")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(dir, uid, uid); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
+func owned(t testing.TB, uid int) string { return testgit.Owned(t, "", uid) }
 
 // store makes an empty store.
 func store(t *testing.T, g *Git) string {
 	t.Helper()
-	dir := ownedIn(t, g.root, fetcher)
+	dir := testgit.Owned(t, g.root, fetcher)
 	if err := g.InitStore(t.Context(), dir, SHA1); err != nil {
 		t.Fatal(err)
 	}

@@ -3,89 +3,20 @@ package git
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// withoutSysResource runs the calling test in a process that lacks
-// CAP_SYS_RESOURCE, as the shipped plugin does, and reports whether it is that
-// process.
-func withoutSysResource(t *testing.T) bool {
-	t.Helper()
-	const variable = "HELMDECK_TEST_UNPRIVILEGED"
-	if os.Getenv(variable) != "" {
-		return true
-	}
-	type result struct {
-		out []byte
-		err error
-	}
-	ended := make(chan result)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the bounding set is the thread's
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0); err != nil {
-			ended <- result{nil, err}
-			return
-		}
-		cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.count=1")
-		cmd.Env = append(os.Environ(), variable+"=1")
-		out, err := cmd.CombinedOutput()
-		ended <- result{out, err}
-	}()
-	if r := <-ended; r.err != nil {
-		t.Errorf("%v\n%s", r.err, r.out)
-	}
-	return false
-}
-
-func TestChildIsLimitedWithoutSysResource(t *testing.T) {
-	if !withoutSysResource(t) {
-		return
-	}
-	out := runScript(t, "cat /proc/self/limits")
-	for _, want := range []string{
-		"Max cpu time 600 605 seconds",
-		"Max data size 4294967296 4294967296 bytes",
-		"Max core file size 0 0 bytes",
-		"Max open files 4096 4096 files",
-	} {
-		found := false
-		for line := range strings.Lines(out) {
-			found = found || strings.Join(strings.Fields(line), " ") == want
-		}
-		if !found {
-			t.Errorf("no line %q in\n%s", want, out)
-		}
-	}
-}
-
-func TestKernelEndsChildrenFirst(t *testing.T) {
-	if !withoutSysResource(t) {
-		return
-	}
-	// The score is raised after the start, so the script waits for it.
-	out := runScript(t, `n=0
-until read -r score < /proc/self/oom_score_adj && [ "$score" = 500 ] || [ $n = 100000 ]; do n=$((n+1)); done
-sh -c 'cat /proc/self/oom_score_adj'`)
-	if got := strings.TrimSpace(out); got != "500" {
-		t.Errorf("the score of a child's child: %s, want 500", got)
-	}
-}
-
 // niceness returns the nice value that a command runs at.
-func niceness(t *testing.T, c command) int {
+func niceness(t *testing.T, c Command) int {
 	t.Helper()
 	g, dir := script(t, "cat /proc/self/stat")
-	c.op, c.dir, c.uid, c.gid, c.read = "try", "/", g.uid, g.gid, []string{dir, "/proc"}
-	out, err := g.run(t.Context(), c)
+	c.Op, c.Dir, c.UID, c.GID, c.Read = "try", "/", g.uid, g.gid, []string{dir, "/proc"}
+	out, err := g.Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +30,7 @@ func niceness(t *testing.T, c command) int {
 
 func TestHeavyWorkGivesWay(t *testing.T) {
 	t.Parallel()
-	question, work := niceness(t, command{question: true}), niceness(t, command{})
+	question, work := niceness(t, Command{question: true}), niceness(t, Command{})
 	if want := min(question+heavyNice, nicest); work != want {
 		t.Errorf("work has the nice value %d and a question %d, want %d for work", work, question, want)
 	}
@@ -136,7 +67,7 @@ func TestLimitIsNamed(t *testing.T) {
 			t.Parallel()
 			g, dir := script(t, tt.text)
 			g.workCPU = time.Second
-			_, err := g.run(t.Context(), command{op: "try", dir: "/", uid: g.uid, gid: g.gid, read: []string{dir}})
+			_, err := g.Run(t.Context(), Command{Op: "try", Dir: "/", UID: g.uid, GID: g.gid, Read: []string{dir}})
 			var e *Error
 			if !errors.As(err, &e) || e.Kind != KindLimit || e.Detail != tt.want {
 				t.Errorf("got %v, want %q", err, tt.want)
@@ -148,7 +79,7 @@ func TestLimitIsNamed(t *testing.T) {
 func TestWordsAloneAreNoLimit(t *testing.T) {
 	t.Parallel()
 	g, dir := script(t, `echo "error: index-pack died of signal 24" >&2; exit 128`)
-	_, err := g.run(t.Context(), command{op: "try", dir: "/", uid: g.uid, gid: g.gid, read: []string{dir}})
+	_, err := g.Run(t.Context(), Command{Op: "try", Dir: "/", UID: g.uid, GID: g.gid, Read: []string{dir}})
 	if got := KindOf(err); got != KindOther {
 		t.Errorf("got %v, want %q: no processor time was used", err, KindOther)
 	}

@@ -17,7 +17,7 @@ import (
 // fetch. ok is false when the remote does not know that protocol.
 func (g *Git) lsRefsHTTP(ctx context.Context, remote Remote, names []string) (refs RemoteRefs, ok bool, err error) {
 	var t *talk
-	c := command{op: askForRefs, question: true, dir: "/", talk: func(in *os.File) *talk {
+	c := Command{Op: askForRefs, question: true, Dir: "/", talk: func(in *os.File) *talk {
 		t = newTalk(in, names)
 		return t
 	}}
@@ -179,7 +179,7 @@ func lsRefsRequest(format string, names []string) []byte {
 // add reads a line: an object ID, a name, and attributes.
 func (t *talk) add(line string) error {
 	words := strings.Split(line, " ")
-	if len(words) < 2 || !isObjectID(words[0]) {
+	if len(words) < 2 || !IsObjectID(words[0]) {
 		return fmt.Errorf("the remote named a ref by %q", line)
 	}
 	id, name := words[0], words[1]
@@ -190,7 +190,7 @@ func (t *talk) add(line string) error {
 		if target, ok := strings.CutPrefix(attribute, "symref-target:"); ok && name == "HEAD" {
 			t.refs.setHead(target)
 		}
-		if peeled, ok := strings.CutPrefix(attribute, "peeled:"); ok && isObjectID(peeled) {
+		if peeled, ok := strings.CutPrefix(attribute, "peeled:"); ok && IsObjectID(peeled) {
 			t.refs.IDs[name+peeledSuffix] = peeled
 		}
 	}

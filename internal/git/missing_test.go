@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // missingNames are of files and directories, among them those that git quotes, that a
@@ -31,15 +32,15 @@ func TestMissingBlobsAreThoseOfLsTree(t *testing.T) {
 
 func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
 	t.Helper()
-	dir := ownedIn(t, g.root, fetcher)
+	dir := testgit.Owned(t, g.root, fetcher)
 	if err := g.InitStore(t.Context(), dir, format); err != nil {
 		t.Fatal(err)
 	}
-	w := trees{t, dir}
+	w := testgit.Trees{T: t, Store: dir}
 	missing := make(map[string]bool)
 	var blobs []string
 	for i := range 12 {
-		id := w.blob(fmt.Sprint("content ", i))
+		id := w.Blob(fmt.Sprint("content ", i))
 		blobs = append(blobs, id)
 		if i%2 == 0 {
 			missing[id] = true
@@ -60,15 +61,15 @@ func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
 			entries = append(entries, mode+" "+name+"\x00"+string(id))
 		}
 		slices.SortFunc(entries, func(a, b string) int { return strings.Compare(sortName(a), sortName(b)) })
-		ids["40000"] = append(ids["40000"], w.git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--stdin"))
+		ids["40000"] = append(ids["40000"], w.Git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--stdin"))
 	}
-	commit := w.git("", nil, "commit-tree", "-m", "m", ids["40000"][len(ids["40000"])-1])
+	commit := w.Git("", nil, "commit-tree", "-m", "m", ids["40000"][len(ids["40000"])-1])
 	for id := range missing {
 		if err := os.Remove(filepath.Join(dir, "objects", id[:2], id[2:])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	listed := w.git("", nil, "ls-tree", "-r", "-z", "--full-tree", commit)
+	listed := w.Git("", nil, "ls-tree", "-r", "-z", "--full-tree", commit)
 	for i := range 8 {
 		var cone gitindex.Cone // at first everything
 		for range min(i, 3) {

@@ -42,11 +42,11 @@ func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone gitin
 
 // missingBelow returns the IDs of the files below trees that the store does not have.
 func (g *Git) missingBelow(ctx context.Context, store string, trees []string) (missing []string, err error) {
-	err = g.eachRecord(ctx, command{
-		op: "look for the files of " + trees[0], heavy: true,
-		args:  []string{"--git-dir=.", "rev-list", "--objects", "--no-walk", "--quiet", "--missing=print", "--stdin"},
-		stdin: strings.Join(trees, "\n") + "\n",
-		dir:   store, uid: g.uid, gid: g.gid, read: []string{store},
+	err = g.EachRecord(ctx, Command{
+		Op: "look for the files of " + trees[0], Heavy: true,
+		Args:  []string{"--git-dir=.", "rev-list", "--objects", "--no-walk", "--quiet", "--missing=print", "--stdin"},
+		Stdin: strings.Join(trees, "\n") + "\n",
+		Dir:   store, UID: g.uid, GID: g.gid, Read: []string{store},
 	}, '\n', func(line string) error {
 		if id, ok := strings.CutPrefix(line, "?"); ok {
 			missing = append(missing, id)
@@ -64,11 +64,11 @@ func (g *Git) missingOf(ctx context.Context, store string, ids []string) (missin
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	err = g.eachRecord(ctx, command{
-		op: "look for files", heavy: true,
-		args:  []string{"--git-dir=.", "cat-file", "--batch-check=%(objectname)"},
-		stdin: strings.Join(ids, "\n") + "\n",
-		dir:   store, uid: g.uid, gid: g.gid, read: []string{store},
+	err = g.EachRecord(ctx, Command{
+		Op: "look for files", Heavy: true,
+		Args:  []string{"--git-dir=.", "cat-file", "--batch-check=%(objectname)"},
+		Stdin: strings.Join(ids, "\n") + "\n",
+		Dir:   store, UID: g.uid, GID: g.gid, Read: []string{store},
 	}, '\n', func(line string) error {
 		if id, ok := strings.CutSuffix(line, " missing"); ok {
 			missing = append(missing, id)
@@ -83,14 +83,14 @@ func (g *Git) missingOf(ctx context.Context, store string, ids []string) (missin
 func (g *Git) coneTops(ctx context.Context, store, commit string, cone gitindex.Cone) (trees, files []string, err error) {
 	roots := cone.Roots()
 	list := func(dirs ...string) error {
-		return g.eachRecord(ctx, command{
-			op: "list the files of " + commit, heavy: true,
-			args: append([]string{"--git-dir=.", "--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"}, dirs...),
-			dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
+		return g.EachRecord(ctx, Command{
+			Op: "list the files of " + commit, Heavy: true,
+			Args: append([]string{"--git-dir=.", "--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"}, dirs...),
+			Dir:  store, UID: g.uid, GID: g.gid, Read: []string{store},
 		}, 0, func(entry string) error {
 			info, name, ok := strings.Cut(entry, "\t")
 			fields := strings.Fields(info) // mode, type, ID
-			if !ok || len(fields) != 3 || !isObjectID(fields[2]) {
+			if !ok || len(fields) != 3 || !IsObjectID(fields[2]) {
 				return fmt.Errorf("ls-tree %s: unexpected entry %q", commit, entry)
 			}
 			switch _, found := slices.BinarySearch(roots, name); {
@@ -122,14 +122,14 @@ func (g *Git) coneTops(ctx context.Context, store, commit string, cone gitindex.
 // holds a longer one can't be checked out.
 const maxRecord = 1 << 20
 
-// eachRecord runs c and calls f for each record of its output, which may be
-// larger than what run returns.
-func (g *Git) eachRecord(ctx context.Context, c command, end byte, f func(record string) error) error {
+// EachRecord runs c and calls f for each record of its output, which may be
+// larger than what Run returns.
+func (g *Git) EachRecord(ctx context.Context, c Command, end byte, f func(record string) error) error {
 	r, w := io.Pipe()
 	c.stdout = w
 	ran := make(chan error, 1)
 	go func() {
-		_, err := g.run(ctx, c)
+		_, err := g.Run(ctx, c)
 		w.Close()
 		ran <- err
 	}()

@@ -16,8 +16,8 @@ import (
 // fullBelow is how many bytes a filesystem has left that is as good as full.
 const fullBelow = 1 << 20
 
-// full reports whether one of the directories has no room for bytes or files.
-func full(dirs []string) bool { return filled(dirs, 0) }
+// Full reports whether one of the directories has no room for bytes or files.
+func Full(dirs []string) bool { return filled(dirs, 0) }
 
 // filled reports whether a command that wrote so many bytes to the directories may
 // well have found one of them full: it is, or what the command wrote, which git has
@@ -43,10 +43,10 @@ func wrote(cmd *exec.Cmd) int64 {
 	return usage.Oublock * block
 }
 
-// silentError is why a child was ended that said nothing for so long.
-type silentError time.Duration
+// SilentError is why a child, or a request, was ended of which nothing came for so long.
+type SilentError time.Duration
 
-func (s silentError) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(s)) }
+func (s SilentError) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(s)) }
 
 // alarm puts a timer off with each write.
 type alarm struct {

@@ -87,8 +87,8 @@ func TestIsObjectID(t *testing.T) {
 		{strings.Repeat("A1", 20), false}, {strings.Repeat("g1", 20), false},
 		{"", false}, {strings.Repeat("a", 39), false}, {strings.Repeat("a", 41), false},
 	} {
-		if got := isObjectID(tt.in); got != tt.want {
-			t.Errorf("isObjectID(%q) = %v", tt.in, got)
+		if got := IsObjectID(tt.in); got != tt.want {
+			t.Errorf("IsObjectID(%q) = %v", tt.in, got)
 		}
 	}
 }

@@ -21,14 +21,8 @@ func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := u.Port()
-	switch {
-	case u.Scheme != "https" && u.Scheme != "http":
+	if u.Scheme != "https" && u.Scheme != "http" {
 		return nil, fmt.Errorf("%s: a connection of %s can't be held to an address: use https", remote, u.Scheme)
-	case port == "" && u.Scheme == "https":
-		port = "443"
-	case port == "":
-		port = "80"
 	}
 	list := make([]string, len(pin))
 	for i, a := range pin {
@@ -41,7 +35,7 @@ func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
 	if strings.Contains(host, ":") {
 		return nil, nil // an address already
 	}
-	return []string{"http.curloptResolve", host + ":" + port + ":" + strings.Join(list, ",")}, nil
+	return []string{"http.curloptResolve", host + ":" + guard.PlaceOf(u).Port + ":" + strings.Join(list, ",")}, nil
 }
 
 // pinSSH returns the options that make ssh connect at the first address of pin,

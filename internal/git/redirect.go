@@ -10,11 +10,13 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/helmdeck/repos/internal/guard"
 )
 
-// maxRedirects is how many steps are followed: http to https, an old name to a
+// MaxRedirects is how many steps are followed: http to https, an old name to a
 // new one, and one to spare.
-const maxRedirects = 3
+const MaxRedirects = 3
 
 // askHTTPTimeout bounds one question of our own, about where a URL has gone or
 // what is wrong with a certificate.
@@ -61,9 +63,10 @@ func redirect(from, to *url.URL) (string, error) {
 		return refused("to a place that is no repository")
 	}
 	place := url.URL{Scheme: to.Scheme, Host: to.Host, Path: path}
-	upgrade := from.Scheme == "http" && to.Scheme == "https" && portOf(from) == "80" && portOf(to) == "443"
-	same := from.Scheme == to.Scheme && portOf(from) == portOf(to)
-	if to.User == nil && strings.EqualFold(to.Hostname(), from.Hostname()) && (same || upgrade) {
+	a, b := guard.PlaceOf(from), guard.PlaceOf(to)
+	upgrade := from.Scheme == "http" && to.Scheme == "https" && a.Port == "80" && b.Port == "443"
+	same := from.Scheme == to.Scheme && a.Port == b.Port
+	if to.User == nil && a.Host == b.Host && (same || upgrade) {
 		return place.String(), nil
 	}
 	return refused("to " + place.String())
@@ -77,8 +80,8 @@ func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) er
 		if KindOf(err) != KindRedirect {
 			return err
 		}
-		if followed == maxRedirects {
-			return &Error{Op: "ask", URL: r.URL, Kind: KindRedirect, Detail: fmt.Sprintf("more than %d times, the last time from %s", maxRedirects, remote)}
+		if followed == MaxRedirects {
+			return &Error{Op: "ask", URL: r.URL, Kind: KindRedirect, Detail: fmt.Sprintf("more than %d times, the last time from %s", MaxRedirects, remote)}
 		}
 		next, redirectErr := g.redirected(ctx, r, remote)
 		if redirectErr != nil {

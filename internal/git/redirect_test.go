@@ -54,7 +54,7 @@ func TestFollow(t *testing.T) {
 	for i, to := range []string{"r", "old-1", "old-2", "old-3"} {
 		s.Route(fmt.Sprint("old-", i+1), gitserver.Redirect(http.StatusMovedPermanently, s.URL(to)))
 	}
-	for n := 1; n <= maxRedirects; n++ {
+	for n := 1; n <= MaxRedirects; n++ {
 		if refs, err := g.LsRefs(t.Context(), Remote{URL: s.URL(fmt.Sprint("old-", n))}); err != nil || refs.Head != "refs/heads/main" {
 			t.Errorf("%d redirects: %+v, %v", n, refs, err)
 		}

@@ -118,7 +118,7 @@ func (l *lsRemote) add(line string) error {
 		}
 		return nil
 	}
-	if !isObjectID(left) {
+	if !IsObjectID(left) {
 		return fmt.Errorf("ls-remote has %q for an object ID", left)
 	}
 	if tag, ok := strings.CutSuffix(name, peeledSuffix); ok {

@@ -24,11 +24,11 @@ func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string
 	for _, id := range ids {
 		fmt.Fprintf(&question, "%s\n%s%s\n", id, id, peeledSuffix)
 	}
-	out, err := g.run(ctx, command{
-		op:    "look up objects",
-		args:  []string{"--git-dir=.", "cat-file", "--batch-check=%(objectname) %(objecttype)"},
-		stdin: question.String(),
-		dir:   store, uid: g.uid, gid: g.gid, read: []string{store},
+	out, err := g.Run(ctx, Command{
+		Op:    "look up objects",
+		Args:  []string{"--git-dir=.", "cat-file", "--batch-check=%(objectname) %(objecttype)"},
+		Stdin: question.String(),
+		Dir:   store, UID: g.uid, GID: g.gid, Read: []string{store},
 	})
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string
 		case !peeled && id == ids[asked] && kind != "missing":
 			known[id] = Object{Type: kind}
 		case !peeled || !ok || o.Type != "tag":
-		case !isObjectID(id):
+		case !IsObjectID(id):
 			delete(known, ids[asked]) // what the tag is of is missing
 		default:
 			known[ids[asked]] = Object{Type: "tag", Peeled: id}
@@ -70,11 +70,11 @@ func (g *Git) Connected(ctx context.Context, store string, ids []string, noBlobs
 	if noBlobs {
 		args = append(args, "--exclude-promisor-objects")
 	}
-	_, err := g.run(ctx, command{
-		op:    "follow objects",
-		args:  append(args, "--not", "--all"),
-		stdin: strings.Join(ids, "\n") + "\n",
-		dir:   store, uid: g.uid, gid: g.gid, read: []string{store},
+	_, err := g.Run(ctx, Command{
+		Op:    "follow objects",
+		Args:  append(args, "--not", "--all"),
+		Stdin: strings.Join(ids, "\n") + "\n",
+		Dir:   store, UID: g.uid, GID: g.gid, Read: []string{store},
 	})
 	if exitCode(err) > 0 {
 		return false, nil

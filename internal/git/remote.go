@@ -45,7 +45,7 @@ func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (Remot
 		}
 	}
 	var out lsRemote
-	_, err := g.runRemote(ctx, remote, command{op: askForRefs, question: true, dir: "/", stdout: &out}, func(url string) []string {
+	_, err := g.runRemote(ctx, remote, Command{Op: askForRefs, question: true, Dir: "/", stdout: &out}, func(url string) []string {
 		out = lsRemote{refCollector: newRefCollector(names)} // of an earlier try there may be some
 		return slices.Concat(options, []string{url}, patterns)
 	})
@@ -67,8 +67,8 @@ func (r *RemoteRefs) setHead(target string) {
 // says nothing.
 var askPatience = []string{"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"}
 
-// isObjectID reports whether s is a full SHA-1 or SHA-256 in lower-case hex.
-func isObjectID(s string) bool {
+// IsObjectID reports whether s is a full SHA-1 or SHA-256 in lower-case hex.
+func IsObjectID(s string) bool {
 	if len(s) != 40 && len(s) != 64 {
 		return false
 	}

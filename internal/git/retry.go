@@ -21,8 +21,8 @@ const (
 	retryFirst = 400 * time.Millisecond
 )
 
-// retry calls f until it succeeds, fails for good, or ctx ends.
-func retry(ctx context.Context, f func() error) error {
+// Retry calls f until it succeeds, fails for good, or ctx ends.
+func Retry(ctx context.Context, f func() error) error {
 	wait := retryFirst
 	for try := 0; ; try++ {
 		err := f()

@@ -3,22 +3,31 @@ package git
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/helmdeck/repos/internal/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// run executes c and returns its stdout. When ctx ends first, the whole process
-// group is asked to end, then killed; either way nothing of it is left when run
+// Run executes c and returns its stdout. When ctx ends first, the whole process
+// group is asked to end, then killed; either way nothing of it is left when Run
 // returns.
-func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
+func (g *Git) Run(ctx context.Context, c Command) ([]byte, error) {
+	if c.Judge != nil {
+		self, err := os.Open(g.self)
+		if err != nil {
+			return nil, err
+		}
+		defer self.Close()
+		c.files, c.Read = []*os.File{self}, append([]string{g.self, g.program}, c.Read...)
+	}
 	ctx, done, err := g.schedule(ctx, c)
 	if err != nil {
 		return nil, err
@@ -31,19 +40,17 @@ func (g *Git) run(ctx context.Context, c command) ([]byte, error) {
 			return nil, err
 		}
 	}
-	err = confined(r.cmd, confinement{
-		inherited: g.confined, abi: g.landlock, root: g.root, read: c.read, write: c.write, limits: r.limits,
-	})
+	err = g.sandbox.Run(r.cmd, sandbox.Task{UID: c.UID, GID: c.GID, Read: c.Read, Write: c.Write, Limits: r.limits})
 	return r.result(err)
 }
 
 // execution is a command that is being executed.
 type execution struct {
-	command
+	Command
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	cmd    *exec.Cmd
-	limits limits
+	limits sandbox.Limits
 	stdout *limited
 	stderr *tail
 	alarm  *alarm // nil where nobody watches for silence
@@ -53,38 +60,25 @@ type execution struct {
 }
 
 // execution prepares the execution of a command.
-func (g *Git) execution(ctx context.Context, c command) *execution {
-	r := &execution{command: c, limits: g.limitsOf(ctx, c), stdout: &limited{max: maxStdout}, stderr: &tail{max: maxStderr}}
-	if c.job != nil {
-		r.stdout.max = maxJobAnswer
+func (g *Git) execution(ctx context.Context, c Command) *execution {
+	r := &execution{Command: c, limits: g.limitsOf(ctx, c), stdout: &limited{max: maxStdout}, stderr: &tail{max: maxStderr}}
+	if c.MaxOutput > 0 {
+		r.stdout.max = c.MaxOutput
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	if c.silence > 0 {
-		r.alarm = &alarm{timer: time.AfterFunc(c.silence, func() { r.cancel(silentError(c.silence)) }), after: c.silence}
+		r.alarm = &alarm{timer: time.AfterFunc(c.silence, func() { r.cancel(SilentError(c.silence)) }), after: c.silence}
 	}
 	program, args, config := g.invocation(c)
 	r.cmd = exec.CommandContext(r.ctx, program, args...)
 	r.cmd.Env = append(g.environment(c), configEnv(config)...)
-	r.cmd.Dir = c.dir
+	r.cmd.Dir = c.Dir
 	r.cmd.ExtraFiles = c.files
 	r.gate = &gate{ctx: r.ctx, scheduler: g.scheduler, cmd: r.cmd, silence: r.alarm}
-	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = strings.NewReader(c.stdin), r.stdout, r.listeners()
+	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = strings.NewReader(c.Stdin), r.stdout, r.listeners()
 	if c.stdout != nil {
 		r.cmd.Stdout = c.stdout
 	}
-	r.cmd.WaitDelay = stopGrace
-	if g.confined { // in our process group, as who we are
-		r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
-		return r
-	}
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setpgid:    true,
-		Pdeathsig:  syscall.SIGKILL,
-		Chroot:     g.root,
-		Credential: &syscall.Credential{Uid: c.uid, Gid: c.gid},
-	}
-	r.cmd.Cancel = func() error { return terminate(r.cmd) }
 	return r
 }
 
@@ -94,8 +88,8 @@ func (r *execution) listeners() io.Writer {
 	if r.fetches {
 		list = append(list, &lines{f: r.gate.line})
 	}
-	if r.command.stderr != nil {
-		list = append(list, &lines{f: r.command.stderr})
+	if r.Stderr != nil {
+		list = append(list, &lines{f: r.Stderr})
 	}
 	if r.alarm != nil {
 		list = append(list, r.alarm)
@@ -142,36 +136,36 @@ func (r *execution) result(err error) ([]byte, error) {
 		err = fmt.Errorf("more than %d bytes of output", r.stdout.max)
 	}
 	words := r.stderr.String()
-	if r.job != nil {
-		words, err = r.job.judge(r.stdout.buf.Bytes(), err)
+	if r.Judge != nil {
+		words, err = r.Judge(r.stdout.buf.Bytes(), err)
 	}
 	if err == nil {
 		return r.stdout.buf.Bytes(), nil
 	}
 	cause := context.Cause(r.ctx)
-	failure := newError(r.op, r.url, words, cmp.Or(cause, err), filled(r.write, wrote(r.cmd)))
+	failure := newError(r.Op, r.url, words, cmp.Or(cause, err), filled(r.Write, wrote(r.cmd)))
 	if cause == nil {
 		failure.explainLimit(r.limits, r.cmd.ProcessState)
 	}
-	if failure.Kind == KindOther && full(r.write) {
+	if failure.Kind == KindOther && Full(r.Write) {
 		failure.Kind = KindNoSpace // git does not always say why it can't write
 	}
 	return nil, failure
 }
 
 // runRemote executes c, which talks to the remote's URL, with what it takes to be
-// let in there; c.url is set here, and c.args gets the URL through withURL.
-func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(url string) []string) (out []byte, err error) {
+// let in there; c.url is set here, and c.Args gets the URL through withURL.
+func (g *Git) runRemote(ctx context.Context, r Remote, c Command, withURL func(url string) []string) (out []byte, err error) {
 	kind := work.Fetch
 	if c.question {
 		kind = work.Question
 	}
-	ctx, done, err := g.scheduleRemote(ctx, kind, c.op, r.URL)
+	ctx, done, err := g.scheduleRemote(ctx, kind, c.Op, r.URL)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	err = retry(ctx, func() error {
+	err = Retry(ctx, func() error {
 		return g.follow(ctx, r, func(url string) error {
 			out, err = g.runAt(ctx, r, url, c, withURL(url))
 			return err
@@ -180,15 +174,15 @@ func (g *Git) runRemote(ctx context.Context, r Remote, c command, withURL func(u
 	return out, err
 }
 
-func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args []string) ([]byte, error) {
+func (g *Git) runAt(ctx context.Context, r Remote, url string, c Command, args []string) ([]byte, error) {
 	auth, err := r.auth(url)
 	if err != nil {
-		return nil, &Error{Op: c.op, URL: url, Kind: KindCredential, Err: err}
+		return nil, &Error{Op: c.Op, URL: url, Kind: KindCredential, Err: err}
 	}
-	c.url, c.args = url, args
-	c.uid, c.gid = g.uid, g.gid
+	c.url, c.Args = url, args
+	c.UID, c.GID = g.uid, g.gid
 	c.remote = true
-	c.env = slices.Concat(c.env, g.proxies)
+	c.Env = slices.Concat(c.Env, g.proxies)
 	pinned, err := pinConfig(url, r.Pin)
 	if err != nil {
 		return nil, err
@@ -200,7 +194,7 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 	}
 	if g.caBundle != "" {
 		config = append(config, "http.sslCAInfo", g.caBundle)
-		c.read = append([]string{g.caBundle}, c.read...)
+		c.Read = append([]string{g.caBundle}, c.Read...)
 	}
 	switch {
 	case isSSH(url):
@@ -209,8 +203,8 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 			return nil, err
 		}
 		defer session.Close()
-		c.env = append(c.env, "GIT_SSH_COMMAND="+session.command()+pinSSH(url, r.Pin), "GIT_SSH_VARIANT=ssh")
-		c.read = append([]string{session.dir}, c.read...)
+		c.Env = append(c.Env, "GIT_SSH_COMMAND="+session.command()+pinSSH(url, r.Pin), "GIT_SSH_VARIANT=ssh")
+		c.Read = append([]string{session.dir}, c.Read...)
 	case auth != nil && (auth.Password != "" || auth.Bearer != ""):
 		more, pipe, err := httpAuth(url, auth)
 		if err != nil {
@@ -221,10 +215,10 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c command, args [
 		c.files = []*os.File{pipe}
 	}
 	c.config = config
-	out, err := g.run(ctx, c)
+	out, err := g.Run(ctx, c)
 	g.explain(ctx, r, url, auth, err)
 	if err != nil && c.cleanup != nil {
-		err = joinNotNil(err, c.cleanup())
+		err = errors.Join(err, c.cleanup())
 	}
 	return out, err
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/helmdeck/repos/internal/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -21,14 +22,14 @@ const (
 
 // schedule waits until a command may run, and returns a context that ends when it
 // must be done. Call done at its end.
-func (g *Git) schedule(ctx context.Context, c command) (_ context.Context, done func(), err error) {
-	if c.remote || g.confined {
+func (g *Git) schedule(ctx context.Context, c Command) (_ context.Context, done func(), err error) {
+	if c.remote || g.inherited {
 		return ctx, func() {}, nil // by runRemote, for all tries, or with the job
 	}
 	var slot *work.Slot
-	if c.heavy {
-		if slot, err = g.scheduler.Acquire(ctx, work.CPU, c.large); err != nil {
-			return ctx, nil, queueError(c.op, c.url, err)
+	if c.Heavy {
+		if slot, err = g.scheduler.Acquire(ctx, work.CPU, c.Large); err != nil {
+			return ctx, nil, queueError(c.Op, c.url, err)
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.workTimeout, &work.LimitError{Setting: "WORK_TIMEOUT", Limit: g.workTimeout})
@@ -57,7 +58,12 @@ func shareOf(ctx context.Context) int {
 // returns a context that ends when it must be done. Call done at its end. The error is
 // the cause of ctx, as an *Error.
 func (g *Git) Schedule(ctx context.Context, op string) (_ context.Context, done func(), err error) {
-	return g.schedule(ctx, command{op: op, heavy: true})
+	return g.schedule(ctx, Command{Op: op, Heavy: true})
+}
+
+// ScheduleFetch is Schedule for what fetches from a remote, and is not git's.
+func (g *Git) ScheduleFetch(ctx context.Context, op, url string) (_ context.Context, done func(), err error) {
+	return g.scheduleRemote(ctx, work.Fetch, op, url)
 }
 
 // scheduleRemote is schedule for what talks to a remote.
@@ -112,11 +118,11 @@ func (t *gate) line(line string) {
 		return
 	}
 	t.passed = true
-	if t.slot = t.scheduler.Try(t.ctx, work.CPU, t.large); t.slot != nil || !t.signal(syscall.SIGSTOP) {
+	if t.slot = t.scheduler.Try(t.ctx, work.CPU, t.large); t.slot != nil || !sandbox.Signal(t.cmd, syscall.SIGSTOP) {
 		return
 	}
 	if t.ctx.Err() != nil { // it was asked to end before it was stopped
-		t.signal(syscall.SIGCONT)
+		sandbox.Signal(t.cmd, syscall.SIGCONT)
 		return
 	}
 	if t.silence != nil {
@@ -127,13 +133,13 @@ func (t *gate) line(line string) {
 	t.waiting.Go(func() {
 		slot, err := t.scheduler.Acquire(ctx, work.CPU, t.large)
 		if err != nil {
-			return // git has ended, or terminate has it go on
+			return // git has ended, or it was asked to end, and goes on
 		}
 		t.slot = slot
 		if t.silence != nil {
 			t.silence.goOn()
 		}
-		t.signal(syscall.SIGCONT)
+		sandbox.Signal(t.cmd, syscall.SIGCONT)
 	})
 }
 
@@ -144,20 +150,4 @@ func (t *gate) end() {
 	}
 	t.waiting.Wait()
 	t.slot.Release()
-}
-
-// signal sends a signal to the command's process group. It reports false when the
-// command has ended: its ID may be another group's by now.
-func (t *gate) signal(s syscall.Signal) bool {
-	if err := t.cmd.Process.Signal(syscall.Signal(0)); err != nil {
-		return false
-	}
-	return syscall.Kill(-t.cmd.Process.Pid, s) == nil
-}
-
-// terminate asks a command's process group to end, also when it is stopped.
-func terminate(cmd *exec.Cmd) error {
-	err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
-	return err
 }

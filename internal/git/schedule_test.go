@@ -67,8 +67,8 @@ func TestStoppedBeforeItsTurn(t *testing.T) {
 			defer cancel(nil)
 			ended := make(chan error, 1)
 			go func() {
-				_, err := g.run(ctx, command{
-					op: "try", dir: "/", uid: g.uid, gid: g.gid, read: []string{scriptDir}, write: []string{dir},
+				_, err := g.Run(ctx, Command{
+					Op: "try", Dir: "/", UID: g.uid, GID: g.gid, Read: []string{scriptDir}, Write: []string{dir},
 					remote: true, fetches: true, silence: time.Hour,
 				})
 				ended <- err
@@ -101,8 +101,8 @@ func TestGateOfACommandThatHasEnded(t *testing.T) {
 	g.scheduler = scarce(t, work.CPU)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := g.run(ctx, command{
-		op: "try", dir: "/", uid: g.uid, gid: g.gid, read: []string{dir, "/proc"}, remote: true, fetches: true,
+	if _, err := g.Run(ctx, Command{
+		Op: "try", Dir: "/", UID: g.uid, GID: g.gid, Read: []string{dir, "/proc"}, remote: true, fetches: true,
 	}); err != nil {
 		t.Errorf("a command that has done its work: %v", err)
 	}

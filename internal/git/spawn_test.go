@@ -16,7 +16,7 @@ func BenchmarkQuestion(b *testing.B) {
 func BenchmarkSpawn(b *testing.B) {
 	g := newGit(b)
 	for b.Loop() {
-		if _, err := g.run(b.Context(), command{op: "try", args: []string{"version"}, dir: "/", uid: g.uid, gid: g.gid}); err != nil {
+		if _, err := g.Run(b.Context(), Command{Op: "try", Args: []string{"version"}, Dir: "/", UID: g.uid, GID: g.gid}); err != nil {
 			b.Fatal(err)
 		}
 	}

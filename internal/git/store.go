@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,13 +19,21 @@ const (
 	SHA256 = "sha256"
 )
 
+// Format tells the format of a full object ID, SHA1 or SHA256, by its length.
+func Format(id string) string {
+	if len(id) == 2*sha256.Size {
+		return SHA256
+	}
+	return SHA1
+}
+
 // InitStore makes a bare repository in dir, which must be an empty directory
 // that belongs to the fetching uid.
 func (g *Git) InitStore(ctx context.Context, dir, format string) error {
-	_, err := g.run(ctx, command{
-		op:   "make a store",
-		args: []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--object-format=" + format, "."},
-		dir:  dir, uid: g.uid, gid: g.gid, write: []string{dir},
+	_, err := g.Run(ctx, Command{
+		Op:   "make a store",
+		Args: []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--object-format=" + format, "."},
+		Dir:  dir, UID: g.uid, GID: g.gid, Write: []string{dir},
 	})
 	return err
 }
@@ -86,7 +95,7 @@ func Refs(store string) ([]PackedRef, error) {
 			return nil
 		}
 		id, name, ok := strings.Cut(line, " ")
-		if !ok || !isObjectID(id) {
+		if !ok || !IsObjectID(id) {
 			return Damaged(store, fmt.Errorf("packed-refs has the line %q", line))
 		}
 		refs = append(refs, PackedRef{Name: name, ID: id})
@@ -120,10 +129,10 @@ func (g *Git) Check(ctx context.Context, store string) error {
 	if _, err := os.Lstat(store); errors.Is(err, os.ErrNotExist) {
 		return Damaged(store, err)
 	}
-	_, err := g.run(ctx, command{
-		op: "check the store", heavy: true,
-		args: []string{"--git-dir=.", "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress"},
-		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
+	_, err := g.Run(ctx, Command{
+		Op: "check the store", Heavy: true,
+		Args: []string{"--git-dir=.", "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress"},
+		Dir:  store, UID: g.uid, GID: g.gid, Write: []string{store},
 	})
 	var e *Error
 	if errors.As(err, &e) && exitCode(err) > 0 && e.Kind != KindNoSpace && e.Kind != KindLimit {
@@ -134,10 +143,10 @@ func (g *Git) Check(ctx context.Context, store string) error {
 
 // Has reports whether the store has an object, of whatever type.
 func (g *Git) Has(ctx context.Context, store, id string) (bool, error) {
-	_, err := g.run(ctx, command{
-		op: "look up " + id, question: true,
-		args: []string{"--git-dir=.", "cat-file", "-e", id},
-		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
+	_, err := g.Run(ctx, Command{
+		Op: "look up " + id, question: true,
+		Args: []string{"--git-dir=.", "cat-file", "-e", id},
+		Dir:  store, UID: g.uid, GID: g.gid, Read: []string{store},
 	})
 	if exitCode(err) > 0 && KindOf(err) != KindLimit {
 		return false, nil
@@ -158,20 +167,20 @@ func (g *Git) packLoose(ctx context.Context, store string) error {
 // Repack joins small packs, so that their sizes form a geometric series: the cost
 // is that of the new objects, not of the repository. No object is dropped.
 func (g *Git) Repack(ctx context.Context, store string) error {
-	_, err := g.run(ctx, command{
-		op: "repack the store", heavy: true,
-		args: []string{"--git-dir=.", "repack", "--quiet", "--geometric=2", "-d", "--no-write-bitmap-index"},
-		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
+	_, err := g.Run(ctx, Command{
+		Op: "repack the store", Heavy: true,
+		Args: []string{"--git-dir=.", "repack", "--quiet", "--geometric=2", "-d", "--no-write-bitmap-index"},
+		Dir:  store, UID: g.uid, GID: g.gid, Write: []string{store},
 	})
 	return err
 }
 
 // Keep makes ref name a commit of the store, so that it stays reachable.
 func (g *Git) Keep(ctx context.Context, store, ref, commit string) error {
-	_, err := g.run(ctx, command{
-		op: "keep " + commit, question: true,
-		args: []string{"--git-dir=.", "update-ref", ref, commit},
-		dir:  store, uid: g.uid, gid: g.gid, write: []string{store},
+	_, err := g.Run(ctx, Command{
+		Op: "keep " + commit, question: true,
+		Args: []string{"--git-dir=.", "update-ref", ref, commit},
+		Dir:  store, UID: g.uid, GID: g.gid, Write: []string{store},
 	})
 	return err
 }
@@ -191,10 +200,10 @@ func (g *Git) Tree(ctx context.Context, store, commit string) (id string, ok boo
 
 // lookUp returns the ID of the object that rev and what follows it lead to.
 func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok bool, err error) {
-	out, err := g.run(ctx, command{
-		op: "look up " + rev, question: true,
-		args: []string{"--git-dir=.", "rev-parse", "--verify", "--quiet", "--end-of-options", rev + to},
-		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
+	out, err := g.Run(ctx, Command{
+		Op: "look up " + rev, question: true,
+		Args: []string{"--git-dir=.", "rev-parse", "--verify", "--quiet", "--end-of-options", rev + to},
+		Dir:  store, UID: g.uid, GID: g.gid, Read: []string{store},
 	})
 	if exitCode(err) == 1 {
 		return "", false, nil
@@ -208,10 +217,10 @@ func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok 
 // Ahead returns how many commits the history of one commit of the store has that
 // the history of another one has not.
 func (g *Git) Ahead(ctx context.Context, store, commit, of string) (int, error) {
-	out, err := g.run(ctx, command{
-		op: "count the commits from " + of + " to " + commit, heavy: true,
-		args: []string{"--git-dir=.", "rev-list", "--count", "--end-of-options", commit, "^" + of},
-		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
+	out, err := g.Run(ctx, Command{
+		Op: "count the commits from " + of + " to " + commit, Heavy: true,
+		Args: []string{"--git-dir=.", "rev-list", "--count", "--end-of-options", commit, "^" + of},
+		Dir:  store, UID: g.uid, GID: g.gid, Read: []string{store},
 	})
 	if err != nil {
 		return 0, err

@@ -2,7 +2,6 @@ package git
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -275,45 +274,5 @@ func TestCommit(t *testing.T) {
 	}
 	if _, _, err := g.Commit(t.Context(), filepath.Dir(dir), main); err == nil {
 		t.Error("no error for what is no store")
-	}
-}
-
-func TestCheckoutAsAnotherUID(t *testing.T) {
-	t.Parallel()
-	withBothGits(t, testCheckoutAsAnotherUID)
-}
-
-func testCheckoutAsAnotherUID(t *testing.T, g *Git) {
-	s, dir := remote(t), store(t, g)
-	if err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything}); err != nil {
-		t.Fatal(err)
-	}
-	const uid = fetcher + 7
-	tree := ownedIn(t, g.root, uid)
-	if err := os.Mkdir(filepath.Join(tree, ".git"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(filepath.Join(tree, ".git"), uid, uid); err != nil {
-		t.Fatal(err)
-	}
-	co := Checkout{Store: dir, Commit: gitAt(t, dir, "rev-parse", "refs/heads/main"), Dir: tree, UID: uid, GID: uid}
-	if _, err := g.Checkout(t.Context(), co); err != nil {
-		t.Fatal(err)
-	}
-	files := gitAt(t, dir, "ls-tree", "-r", "--name-only", "-z", co.Commit)
-	count := 0
-	for name := range strings.SplitSeq(strings.TrimRight(files, "\x00"), "\x00") {
-		count++
-		info, err := os.Lstat(filepath.Join(tree, name))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if got := ownerOf(info); got != fmt.Sprintf("%d:%d", uid, uid) {
-			t.Errorf("%s belongs to %s", name, got)
-		}
-	}
-	if count < 120 {
-		t.Errorf("%d files, want all", count)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -22,6 +23,19 @@ import (
 // Place is a server: a host name or an IP address without brackets, in lower
 // case, and a port.
 type Place struct{ Host, Port string }
+
+// PlaceOf returns the place of an HTTP URL.
+func PlaceOf(u *url.URL) Place {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	return Place{Host: strings.ToLower(u.Hostname()), Port: port}
+}
 
 func (p Place) String() string { return net.JoinHostPort(p.Host, p.Port) }
 

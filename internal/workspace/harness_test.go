@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
@@ -30,7 +31,7 @@ import (
 // TestMain lets the test binary be a container that has a workspace: a process in
 // a mount namespace of its own, with a copy of our mounts.
 func TestMain(m *testing.M) {
-	git.ServeJob()
+	checkout.ServeJob()
 	if root := os.Getenv("HELMDECK_TEST_HOLDER"); root != "" {
 		// Not those of other tests, which wait for theirs to be free.
 		points, err := overlay.Mounts("/var/tmp")

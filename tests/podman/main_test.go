@@ -8,14 +8,14 @@ package podman
 import (
 	"testing"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
 var scratch, program string
 
 func TestMain(m *testing.M) {
-	git.ServeJob()
+	checkout.ServeJob()
 	daemon.Main("podman", nil, func(dir, built string) (int, error) {
 		scratch, program = dir, built
 		return m.Run(), nil

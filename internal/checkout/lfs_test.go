@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"crypto/sha256"
@@ -12,51 +12,53 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/lfs"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestLFSIsGitLFSs: what becomes of a pointer is what git makes of it with git-lfs
 // as its filter, for random attributes and spellings.
 func TestLFSIsGitLFSs(t *testing.T) {
 	t.Parallel()
-	withBothGits(t, func(t *testing.T, g *Git) {
+	withBothGits(t, func(t *testing.T, g tester) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
 		dir := store(t, g)
-		w := trees{t, dir}
-		root := scratchIn(t, g.root)
-		storage, lfs := filepath.Join(root, "ours"), filepath.Join(root, "git-lfs")
+		w := testgit.Trees{T: t, Store: dir}
+		root := testgit.Scratch(t, g.root)
+		storage, theirs := filepath.Join(root, "ours"), filepath.Join(root, "git-lfs")
 		files, attributes := make(map[string]string), ""
 		var names, how []string
 		for i := range 400 {
 			name := fmt.Sprintf("d%d/f%d", i%7, i)
 			p, content := newPointer(r, i)
 			if p.Size > 0 {
-				putFile(t, LFSObject(storage, p.OID), content)
-				putFile(t, filepath.Join(lfs, "objects", p.OID[:2], p.OID[2:4], p.OID), content)
+				putFile(t, lfs.Object(storage, p.OID), content)
+				putFile(t, filepath.Join(theirs, "objects", p.OID[:2], p.OID[2:4], p.OID), content)
 			}
 			text, attribute := spell(r, p), drawAttributes(r)
-			files[name] = "100644 " + w.blob(text)
+			files[name] = "100644 " + w.Blob(text)
 			attributes += name + " " + attribute + "\n"
 			names, how = append(names, name), append(how, fmt.Sprintf("%s: %.300q of %d bytes", attribute, text, len(text)))
 		}
-		files[gitindex.Attributes] = "100644 " + w.blob(attributes)
-		commit := w.commit(files)
+		files[gitindex.Attributes] = "100644 " + w.Blob(attributes)
+		commit := w.Commit(files)
 
 		plain := checkoutDir(t, root, "plain")
-		plainCheckout(t, w, plain, commit, nil, "filter.lfs.process=git-lfs filter-process", "filter.lfs.required=true", "lfs.storage="+lfs)
+		plainCheckout(t, w, plain, commit, nil, "filter.lfs.process=git-lfs filter-process", "filter.lfs.required=true", "lfs.storage="+theirs)
 
-		co := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, root, "checkout")}
-		found, err := g.Checkout(t.Context(), co)
+		co := Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, root, "checkout")}
+		found, err := g.make(t.Context(), co)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range found.Pointers {
-			if ok, err := HasLFSObject(storage, p); !ok || err != nil {
+			if ok, err := lfs.Has(storage, p); !ok || err != nil {
 				t.Fatalf("%+v is none of the objects: %v", p, err)
 			}
 		}
-		if err := g.FillLFS(t.Context(), co, storage, found.Pointers); err != nil {
+		if err := g.fill(t.Context(), co, storage, found.Pointers); err != nil {
 			t.Fatal(err)
 		}
 		filled := 0
@@ -80,10 +82,10 @@ func TestLFSIsGitLFSs(t *testing.T) {
 }
 
 // newPointer returns a pointer and its content, which no other has.
-func newPointer(r *rand.Rand, i int) (LFSPointer, string) {
+func newPointer(r *rand.Rand, i int) (lfs.Pointer, string) {
 	content := fmt.Sprintf("content %d\n", i)
 	sum := sha256.Sum256([]byte(content))
-	p := LFSPointer{OID: hex.EncodeToString(sum[:]), Size: int64(len(content))}
+	p := lfs.Pointer{OID: hex.EncodeToString(sum[:]), Size: int64(len(content))}
 	if r.IntN(15) == 0 {
 		p.Size = 0 // which needs no object
 	}
@@ -122,7 +124,7 @@ func drawAttributes(r *rand.Rand) string {
 }
 
 // spell returns the file of a pointer, in one of many spellings, good and bad.
-func spell(r *rand.Rand, p LFSPointer) string {
+func spell(r *rand.Rand, p lfs.Pointer) string {
 	end := pick(r, "\n", "\r\n", "\r\r\n", "\r")
 	if r.IntN(3) == 0 {
 		end = "\r\n"
@@ -164,12 +166,12 @@ func spell(r *rand.Rand, p LFSPointer) string {
 		text += pick(r, "   ", "\t\n", "\u0085", "\u3000\n", "\x00", "$Id$")
 	case 2: // up to the largest
 		fill := pick(r, "\n", "\r\n", " ", "x")
-		text += strings.Repeat(fill, max(0, r.IntN(maxPointer)-len(text))/len(fill))
+		text += strings.Repeat(fill, max(0, r.IntN(lfs.MaxPointer)-len(text))/len(fill))
 	case 3: // git-lfs fails for a larger one that begins with a pointer
 		text = "x" + text + strings.Repeat("\n", r.IntN(5000))
 	}
-	if len(text)+strings.Count(text, "\n") >= maxPointer && text[0] != 'x' {
-		return text[:maxPointer/2] // conversions could make it too large
+	if len(text)+strings.Count(text, "\n") >= lfs.MaxPointer && text[0] != 'x' {
+		return text[:lfs.MaxPointer/2] // conversions could make it too large
 	}
 	return text
 }

@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
@@ -41,7 +42,7 @@ func TestOnlyFetchesReachTheRemote(t *testing.T) {
 	}
 	store := filepath.Join(dir, "store.git")
 	run(t, "clone", "-q", "--bare", "--filter=blob:none", s.URL("r"), store)
-	g, err := New(Config{Schemes: []string{"http"}})
+	g, err := git.New(git.Config{Schemes: []string{"http"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestOnlyFetchesReachTheRemote(t *testing.T) {
 			return err
 		}},
 		{"check out", func() error {
-			_, err := g.Checkout(t.Context(), Checkout{Store: store, Commit: commit, Dir: work})
+			_, err := Make(t.Context(), g, Spec{Store: store, Commit: commit, Dir: work})
 			return err
 		}},
 	} {
@@ -90,10 +91,10 @@ func TestOnlyFetchesReachTheRemote(t *testing.T) {
 	if err := os.Mkdir(store, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.InitStore(t.Context(), store, SHA1); err != nil {
+	if err := g.InitStore(t.Context(), store, git.SHA1); err != nil {
 		t.Fatal(err)
 	}
-	fetch := Fetch{Store: store, Remote: Remote{URL: s.URL("r")}, NoBlobs: true, Refspecs: []string{"+refs/heads/*:refs/heads/*"}}
+	fetch := git.Fetch{Store: store, Remote: git.Remote{URL: s.URL("r")}, NoBlobs: true, Refspecs: []string{"+refs/heads/*:refs/heads/*"}}
 	if err := g.Fetch(t.Context(), fetch); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func TestOnlyFetchesReachTheRemote(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(fresh, ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Checkout(t.Context(), Checkout{Store: store, Commit: commit, Dir: fresh}); err != nil {
+	if _, err := Make(t.Context(), g, Spec{Store: store, Commit: commit, Dir: fresh}); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"encoding/binary"
@@ -7,17 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-func ownerOf(info os.FileInfo) string {
-	st := info.Sys().(*syscall.Stat_t)
-	return fmt.Sprintf("%d:%d", st.Uid, st.Gid)
-}
 
 // TestSettle: after it git finds every file unchanged by lstat alone, sees
 // a same-size edit in the same second, and the index is sound.
@@ -72,7 +66,7 @@ func TestSettle(t *testing.T) {
 		t.Fatalf("index version %d, want 3 for this test", v)
 	}
 	now := time.Now()
-	ix, err := Checkout{Dir: dir, Commit: git("rev-parse", "HEAD")}.readIndex(IndexFile)
+	ix, err := Spec{Dir: dir, Commit: git("rev-parse", "HEAD")}.readIndex(IndexFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +80,7 @@ func TestSettle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := ix.Settle(); err != nil {
+	if err := ix.settle(); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"link", "d/xx1"} {

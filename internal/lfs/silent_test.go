@@ -1,4 +1,4 @@
-package git
+package lfs
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/guard"
@@ -22,17 +23,17 @@ func TestLFSServerIsSilent(t *testing.T) {
 		step   lfsserver.Step
 		pause  time.Duration
 		size   int64 // that the pointer says, if not the object's
-		limits lfsLimits
+		limits limits
 		want   string
-		kind   Kind
+		kind   git.Kind
 	}{
-		{"no headers", lfsserver.Asked, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
-		{"batch", lfsserver.Batch, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
-		{"download", lfsserver.Download, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
-		{"verify", lfsserver.Verify, 0, 0, lfsLimits{soon, never, never}, "nothing came for 300ms", KindTimeout},
-		{"batch that drips", lfsserver.Batch, often, 0, lfsLimits{never, soon, never}, "not complete after 300ms", KindOther},
-		{"download that drips", lfsserver.Download, often, 1 << 40, lfsLimits{never, never, soon}, "not complete after 300ms", KindOther},
-		{"more than the object", lfsserver.Verify, often, 0, lfsLimits{never, never, never}, "another content", KindOther},
+		{"no headers", lfsserver.Asked, 0, 0, limits{soon, never, never}, "nothing came for 300ms", git.KindTimeout},
+		{"batch", lfsserver.Batch, 0, 0, limits{soon, never, never}, "nothing came for 300ms", git.KindTimeout},
+		{"download", lfsserver.Download, 0, 0, limits{soon, never, never}, "nothing came for 300ms", git.KindTimeout},
+		{"verify", lfsserver.Verify, 0, 0, limits{soon, never, never}, "nothing came for 300ms", git.KindTimeout},
+		{"batch that drips", lfsserver.Batch, often, 0, limits{never, soon, never}, "not complete after 300ms", git.KindOther},
+		{"download that drips", lfsserver.Download, often, 1 << 40, limits{never, never, soon}, "not complete after 300ms", git.KindOther},
+		{"more than the object", lfsserver.Verify, often, 0, limits{never, never, never}, "another content", git.KindOther},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -46,17 +47,17 @@ func TestLFSServerIsSilent(t *testing.T) {
 			s.Route("app", lfs.Serve)
 			lfs.Hang(tt.step, tt.pause)
 			size := max(tt.size, int64(p.Size))
-			f := LFSFetch{
+			f := Fetch{
 				Endpoint: s.URL("app.git/info/lfs"), Rule: guard.Rule{Own: placeOf(t, s)}, Storage: t.TempDir(),
-				Objects: []LFSPointer{{Path: "f", OID: p.OID, Size: size}},
+				Objects: []Pointer{{Path: "f", OID: p.OID, Size: size}},
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			client, temp := runner(t).lfsClient(f), t.TempDir()
+			client, temp := newClient(newGit(t), f), t.TempDir()
 			client.limits = tt.limits
 			err = client.fetch(ctx, f, temp)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), s.URL("app")) || KindOf(err) != tt.kind {
-				t.Errorf("%v, of kind %q, want %q of kind %q", err, KindOf(err), tt.want, tt.kind)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), s.URL("app")) || git.KindOf(err) != tt.kind {
+				t.Errorf("%v, of kind %q, want %q of kind %q", err, git.KindOf(err), tt.want, tt.kind)
 			}
 			if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 				t.Errorf("left: %v, %v", left, err)

@@ -1,4 +1,8 @@
-package git
+// Package sandbox runs a program as another uid, without capabilities, with
+// no-new-privileges, within limits of what it may take, confined by Landlock to the
+// directories of its task where the kernel has it, in a process group of its own that is
+// gone when the call returns.
+package sandbox
 
 import (
 	"errors"
@@ -8,25 +12,53 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// The main goroutine stays on the process's first thread, so that no other
-// goroutine ever locks, and confines for good, the thread whose end would be
-// the end of the process.
-func init() { runtime.LockOSThread() }
-
-// confinement is what a child may touch beyond the system's programs, and how much
-// it may take.
-type confinement struct {
-	inherited   bool   // this process is confined: there is nothing to add
-	abi         int    // of Landlock; 0: the kernel has none
-	root        string // where the system's files are; empty: /
-	read, write []string
-	limits      limits
+// Sandbox is where programs run. It is immutable, and safe for concurrent use.
+type Sandbox struct {
+	inherited bool   // this process is confined: there is nothing to add
+	abi       int    // of Landlock; 0: the kernel has none
+	root      string // where the system's files are; empty: /
 }
+
+// New probes what the kernel offers to confine a child, and makes this process the parent
+// of what its children leave behind, as it is in a container of its own anyway: so Run can
+// wait for them. The root directory of children is root; empty means this process's.
+func New(root string) (*Sandbox, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	abi, err := landlockABI()
+	return &Sandbox{abi: abi, root: root}, err
+}
+
+// Inherited is the sandbox of a process that runs in one itself: its children are in its
+// process group, and have no more rights.
+func Inherited() *Sandbox { return &Sandbox{inherited: true} }
+
+// String says in a few words how children are confined, for the log.
+func (s *Sandbox) String() string {
+	if s.abi == 0 {
+		return "uid, no capabilities, no-new-privileges (this kernel has no Landlock)"
+	}
+	return fmt.Sprintf("uid, no capabilities, no-new-privileges, Landlock ABI %d", s.abi)
+}
+
+// Task says what a child may touch beyond the system's programs, and how much it may
+// take. In an inherited sandbox all of it is the parent's.
+type Task struct {
+	UID, GID    uint32
+	Read, Write []string // directories, or files
+	Limits      Limits
+}
+
+// stopGrace is how long a child has between TERM, which lets git remove its lock files
+// and temporary packs, and KILL.
+const stopGrace = 5 * time.Second
 
 // systemRead is what git, its transports and the resolver read.
 var systemRead = []string{
@@ -39,39 +71,38 @@ var systemRead = []string{
 // systemWrite is what they write besides their task's own directories.
 var systemWrite = []string{"/dev/null"}
 
-// confined starts cmd from a thread that gave up everything that it does not
-// need, and waits for it. The thread can't be given back to the scheduler after
-// that: the goroutine ends while it is locked to it, and the runtime ends the
-// thread. Start and Wait belong to the same thread, for Pdeathsig fires at the
-// end of the thread that forked, not of the process.
-func confined(cmd *exec.Cmd, c confinement) error {
-	if !c.inherited {
-		if err := c.limits.wrap(cmd); err != nil {
-			return fmt.Errorf("limit %s: %w", cmd.Path, err)
-		}
-	}
-	started, offered := make(chan int, 1), make(chan struct{})
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		if c.inherited {
-			done <- cmd.Run()
-			return
-		}
-		if err := errors.Join(c.limits.yield(), c.apply()); err != nil {
-			done <- fmt.Errorf("confine git: %w", err)
-			return
+// Run runs a command that was made with a context, and returns what its Wait does. When
+// the context ends first, the whole process group is asked to end, then killed; either
+// way nothing of it is left when Run returns.
+func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
+	cmd.WaitDelay = stopGrace
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started, offered, done := make(chan int, 1), make(chan struct{}), make(chan error, 1)
+	run := func() error {
+		if err := errors.Join(t.Limits.yield(), s.confine(t)); err != nil {
+			return fmt.Errorf("confine the child: %w", err)
 		}
 		if err := cmd.Start(); err != nil {
-			done <- err
-			return
+			return err
 		}
 		started <- cmd.Process.Pid
 		<-offered // before Wait, after which the ID may be another process's
 		err := cmd.Wait()
 		endGroup(cmd.Process.Pid)
-		done <- err
-	}()
+		return err
+	}
+	if s.inherited { // in our process group, as who we are
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		run = cmd.Run
+	} else {
+		cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Chroot = true, s.root
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: t.UID, Gid: t.GID}
+		cmd.Cancel = func() error { return terminate(cmd) }
+		if err := t.Limits.wrap(cmd); err != nil {
+			return fmt.Errorf("limit %s: %w", cmd.Path, err)
+		}
+	}
+	onThread(func() { done <- run() })
 	select {
 	case pid := <-started:
 		offer(pid)
@@ -82,13 +113,42 @@ func confined(cmd *exec.Cmd, c confinement) error {
 	}
 }
 
-// adopt makes this process the parent of what its children leave behind, as it is in
-// a container of its own anyway: so endGroup can wait for them.
-func adopt() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become the parent of orphans: %w", err)
-	}
-	return nil
+// onThread calls f in a goroutine that has a thread to itself, which ends with it: the
+// thread can't be given back to the scheduler when it gave up what it does not need.
+// Start and Wait belong to the same thread, because Pdeathsig fires at the end of the
+// thread that forked, not of the process.
+//
+// It is never the process's first thread, which does not end, and whose rights the kernel
+// takes for the process's: a goroutine that is on it holds it until f is done elsewhere.
+func onThread(f func()) {
+	go func() {
+		runtime.LockOSThread() // and not unlocked, so the thread ends
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			runtime.LockOSThread()
+			f()
+		}()
+		<-done
+		runtime.UnlockOSThread()
+	}()
+}
+
+// terminate asks a command's process group to end, also when it is stopped.
+func terminate(cmd *exec.Cmd) error {
+	err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
+	return err
+}
+
+// Signal sends a signal to the process group of a command that runs here, or has. It
+// reports false when the command has ended: its ID may be another group's by now.
+func Signal(cmd *exec.Cmd, sig syscall.Signal) bool {
+	return cmd.Process.Signal(syscall.Signal(0)) == nil && syscall.Kill(-cmd.Process.Pid, sig) == nil
 }
 
 // endGroup ends what is left of a command's process group, and waits for it:
@@ -104,8 +164,8 @@ func endGroup(group int) {
 	}
 }
 
-// apply confines the calling thread.
-func (c confinement) apply() error {
+// confine confines the calling thread.
+func (s *Sandbox) confine(t Task) error {
 	for cap := uintptr(0); cap <= unix.CAP_LAST_CAP; cap++ {
 		// EINVAL: the kernel is older than this capability.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, cap, 0, 0, 0); err != nil && err != unix.EINVAL {
@@ -127,10 +187,10 @@ func (c confinement) apply() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no-new-privileges: %w", err)
 	}
-	if c.abi == 0 {
+	if s.abi == 0 {
 		return nil
 	}
-	return c.landlock()
+	return s.landlock(t)
 }
 
 // landlockABI returns the version of Landlock that the kernel offers, 0 for none.
@@ -167,10 +227,10 @@ func handled(abi int) uint64 {
 	return rights
 }
 
-func (c confinement) landlock() error {
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled(c.abi)}
+func (s *Sandbox) landlock(t Task) error {
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled(s.abi)}
 	size := unsafe.Sizeof(attr.Handled_access_fs) // the first version's struct
-	if c.abi >= 6 {
+	if s.abi >= 6 {
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 		size = unsafe.Offsetof(attr.Scoped) + unsafe.Sizeof(attr.Scoped)
 	}
@@ -179,17 +239,17 @@ func (c confinement) landlock() error {
 		return fmt.Errorf("landlock ruleset: %w", errno)
 	}
 	defer unix.Close(int(fd))
-	all := handled(c.abi)
+	all := handled(s.abi)
 	for _, grant := range []struct {
 		root     string
 		paths    []string
 		access   uint64
 		optional bool
 	}{
-		{c.root, systemRead, accessRead, true},
-		{c.root, systemWrite, accessFile, false},
-		{"", c.read, accessRead, false},
-		{"", c.write, all, false},
+		{s.root, systemRead, accessRead, true},
+		{s.root, systemWrite, accessFile, false},
+		{"", t.Read, accessRead, false},
+		{"", t.Write, all, false},
 	} {
 		for _, path := range grant.paths {
 			err := allow(int(fd), filepath.Join(grant.root, path), grant.access&all)

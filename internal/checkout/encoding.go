@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/helmdeck/repos/internal/git"
 )
 
 // Unencoded is a file that git could not write in the encoding that the attribute
@@ -65,7 +67,7 @@ const (
 // findConverters returns an error if git can't convert from an encoding that every
 // complete system knows. Then a file that could not be encoded would be right
 // elsewhere, and what git did about it must not pass for a checkout.
-func (g *Git) findConverters(ctx context.Context, c Checkout) error {
+func (g runner) findConverters(ctx context.Context, c Spec) error {
 	path := filepath.Join(c.gitDir(), probeAttributes)
 	if err := os.WriteFile(path, []byte("* working-tree-encoding=UTF-16\n"), 0o644); err != nil {
 		return err
@@ -83,14 +85,14 @@ func (g *Git) findConverters(ctx context.Context, c Checkout) error {
 
 // checkEncoded says of an index what git could not encode of its files, or fails if
 // that is for want of converters.
-func (g *Git) checkEncoded(ctx context.Context, c Checkout, ix *Index, e *encodings) error {
+func (g runner) checkEncoded(ctx context.Context, c Spec, ix *index, e *encodings) error {
 	if len(e.failed) == 0 {
 		return nil
 	}
 	err := g.findConverters(ctx, c)
 	if errors.Is(err, errNoConverters) {
-		err = &Error{
-			Op: "check out " + c.Commit, Kind: KindOther, Err: err,
+		err = &git.Error{
+			Op: "check out " + c.Commit, Kind: git.KindOther, Err: err,
 			Detail: fmt.Sprintf("%q can't be written in the encoding %q: %v", e.failed[0].Path, e.failed[0].Encoding, err),
 		}
 	}

@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"crypto/sha256"
@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/lfs"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestTakeTimes: what is the same as in the reference has the time that it has there.
@@ -18,43 +21,43 @@ func TestTakeTimes(t *testing.T) {
 	withBothGits(t, testTakeTimes)
 }
 
-func testTakeTimes(t *testing.T, g *Git) {
-	dir, top := store(t, g), scratchIn(t, g.root)
-	w := trees{t, dir}
+func testTakeTimes(t *testing.T, g tester) {
+	dir, top := store(t, g), testgit.Scratch(t, g.root)
+	w := testgit.Trees{T: t, Store: dir}
 	const object = "what git-lfs keeps\n"
 	sum := sha256.Sum256([]byte(object))
 	oid := hex.EncodeToString(sum[:])
-	pointer := w.blob(fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", oid, len(object)))
+	pointer := w.Blob(fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", oid, len(object)))
 	storage := filepath.Join(top, "lfs")
-	if err := os.MkdirAll(filepath.Dir(LFSObject(storage, oid)), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(lfs.Object(storage, oid)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(LFSObject(storage, oid), []byte(object), 0o644); err != nil {
+	if err := os.WriteFile(lfs.Object(storage, oid), []byte(object), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	checkOut := func(name, commit string, like Reference) Checkout {
+	checkOut := func(name, commit string, like Reference) Spec {
 		t.Helper()
-		c := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, top, name), Like: like}
-		f, err := g.Checkout(t.Context(), c)
+		c := Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, top, name), Like: like}
+		f, err := g.make(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := g.FillLFS(t.Context(), c, storage, f.Pointers); err != nil {
+		if err := g.fill(t.Context(), c, storage, f.Pointers); err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	text, other, link := w.blob("text\n"), w.blob("TEXT\n"), w.blob("same")
-	lfs := w.blob("*.bin filter=lfs -text\n")
+	text, other, link := w.Blob("text\n"), w.Blob("TEXT\n"), w.Blob("same")
+	lfs := w.Blob("*.bin filter=lfs -text\n")
 	files := map[string]string{
 		".gitattributes": "100644 " + lfs, "same": "100644 " + text, "content": "100644 " + text, "mode": "100644 " + text,
 		"link": "120000 " + link, "x.bin": "100644 " + pointer, "future": "100644 " + text,
-		"d/.gitattributes": "100644 " + w.blob("none text\n"), "d/same": "100644 " + text, "d/lower": "100644 " + text,
+		"d/.gitattributes": "100644 " + w.Blob("none text\n"), "d/same": "100644 " + text, "d/lower": "100644 " + text,
 		"d/link": "120000 " + link, "d/crlf": "100644 " + text, "d/x.bin": "100644 " + pointer, "d/deep/f": "100644 " + text,
-		"gone/.gitattributes": "100644 " + w.blob("f eol=crlf\n"), "gone/f": "100644 " + text, "gone/same": "100644 " + text,
+		"gone/.gitattributes": "100644 " + w.Blob("f eol=crlf\n"), "gone/f": "100644 " + text, "gone/same": "100644 " + text,
 		"come/f": "100644 " + text, "come/same": "100644 " + text, "dx": "100644 " + text, "old": "100644 " + text,
 	}
-	was := checkOut("was", w.commit(files), Reference{})
+	was := checkOut("was", w.Commit(files), Reference{})
 	ix, err := was.readIndex(IndexFile)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +71,7 @@ func testTakeTimes(t *testing.T, g *Git) {
 			t.Fatal(err)
 		}
 	}
-	if err := ix.Settle(); err != nil {
+	if err := ix.settle(); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range ix.Entries {
@@ -89,14 +92,14 @@ func testTakeTimes(t *testing.T, g *Git) {
 	}
 	for name, info := range map[string]string{
 		"content": "100644 " + other, "mode": "100755 " + text,
-		"d/.gitattributes":    "100644 " + w.blob("none text\ncrlf eol=crlf\n"),
-		"come/.gitattributes": "100644 " + w.blob("f eol=crlf\n"), "fresh": "100644 " + text,
+		"d/.gitattributes":    "100644 " + w.Blob("none text\ncrlf eol=crlf\n"),
+		"come/.gitattributes": "100644 " + w.Blob("f eol=crlf\n"), "fresh": "100644 " + text,
 	} {
 		files[name] = info
 	}
 	delete(files, "gone/.gitattributes")
 	delete(files, "old")
-	commit := w.commit(files)
+	commit := w.Commit(files)
 	same := []string{
 		".gitattributes", "same", "link", "x.bin", "d/same", "d/lower", "d/link", "d/deep/f", "gone/same", "come/same", "dx",
 	}
@@ -153,7 +156,7 @@ func testTakeTimes(t *testing.T, g *Git) {
 }
 
 // stale lists the files of which an index does not say what lstat does.
-func stale(t *testing.T, ix *Index) (list []string) {
+func stale(t *testing.T, ix *index) (list []string) {
 	t.Helper()
 	for _, e := range ix.Entries {
 		info, err := os.Lstat(filepath.Join(ix.checkout.Dir, e.Name()))

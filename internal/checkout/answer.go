@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"bytes"
@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/lfs"
 )
 
 // octets is a string that need not be UTF-8, as the names in a repository: JSON has it
@@ -48,65 +49,6 @@ func (l *atMost[T]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// What a job can be to do.
-const (
-	doCheckout = "check out"
-	doMove     = "move"
-	doFill     = "fill"
-)
-
-// job is what a process is given to do.
-type job struct {
-	Do                 string
-	Git                string // the program
-	Store, Dir, GitDir octets
-	Commit             string
-	Cone               []octets
-	Whole              bool // there is no cone
-	UID, GID           uint32
-	LikeIndex          octets
-	LikeDirs           []octets
-	Tracks             octets
-	NoLFS, Submodules  bool
-
-	Large      bool   // the index is large; of a checkout it is there already
-	From, Tree string // to move
-	Storage    octets // to fill
-	Pointers   []wirePointer
-}
-
-// of returns the job on a checkout.
-func (j job) of(g *Git, c Checkout) job {
-	j.Git, j.Store, j.Dir, j.GitDir = g.program, octets(c.Store), octets(c.Dir), octets(c.GitDir)
-	j.Commit, j.Whole, j.UID, j.GID = c.Commit, c.Cone == nil, c.UID, c.GID
-	for _, dir := range c.Cone {
-		j.Cone = append(j.Cone, octets(dir))
-	}
-	j.LikeIndex = octets(c.Like.Index)
-	for _, dir := range c.Like.Dirs {
-		j.LikeDirs = append(j.LikeDirs, octets(dir))
-	}
-	j.Tracks, j.NoLFS, j.Submodules = octets(c.Tracks), c.NoLFS, c.Submodules
-	return j
-}
-
-func (j job) checkout() Checkout {
-	c := Checkout{
-		Store: string(j.Store), Dir: string(j.Dir), GitDir: string(j.GitDir), Commit: j.Commit, UID: j.UID, GID: j.GID,
-		Like: Reference{Index: string(j.LikeIndex)}, Tracks: string(j.Tracks), NoLFS: j.NoLFS, Submodules: j.Submodules,
-	}
-	for _, dir := range j.LikeDirs {
-		c.Like.Dirs = append(c.Like.Dirs, string(dir))
-	}
-	if !j.Whole {
-		c.Cone = gitindex.Cone{}
-		for _, dir := range j.Cone {
-			c.Cone = append(c.Cone, string(dir))
-		}
-	}
-	return c
-}
-
 // answer is what a process says when it has done its job.
 type answer struct {
 	Failure    *failure `json:",omitempty"`
@@ -144,16 +86,16 @@ type wireSubmodule struct{ Name, Path, URL, Update octets }
 
 type wireUnencoded struct{ Path, Encoding octets }
 
-func toWire(pointers []LFSPointer) (list []wirePointer) {
+func toWire(pointers []lfs.Pointer) (list []wirePointer) {
 	for _, p := range pointers {
 		list = append(list, wirePointer{octets(p.Path), p.OID, p.Size})
 	}
 	return list
 }
 
-func fromWire(pointers []wirePointer) (list []LFSPointer) {
+func fromWire(pointers []wirePointer) (list []lfs.Pointer) {
 	for _, p := range pointers {
-		list = append(list, LFSPointer{string(p.Path), p.OID, p.Size})
+		list = append(list, lfs.Pointer{Path: string(p.Path), OID: p.OID, Size: p.Size})
 	}
 	return list
 }
@@ -189,18 +131,18 @@ func (a answer) found() Found {
 
 // check returns an error if an answer holds what git would not have let into an index,
 // or what no job gives.
-func (a answer) check(c Checkout) error {
+func (a answer) check(c Spec) error {
 	if err := a.found().check(); err != nil {
 		return err
 	}
 	for _, p := range a.Pointers {
-		if !isLocal(p.Path) || len(p.OID) != 2*sha256.Size || !isObjectID(p.OID) || p.Size < 0 {
-			return fmt.Errorf("%q is no pointer of git-lfs", printable(string(p.Path)))
+		if !isLocal(p.Path) || len(p.OID) != 2*sha256.Size || !git.IsObjectID(p.OID) || p.Size < 0 {
+			return fmt.Errorf("%q is no pointer of git-lfs", git.Printable(string(p.Path)))
 		}
 	}
 	for _, l := range a.Gitlinks {
-		if !isLocal(l.Path) || len(l.Commit) != len(c.Commit) || !isObjectID(l.Commit) {
-			return fmt.Errorf("%q is no submodule", printable(string(l.Path)))
+		if !isLocal(l.Path) || len(l.Commit) != len(c.Commit) || !git.IsObjectID(l.Commit) {
+			return fmt.Errorf("%q is no submodule", git.Printable(string(l.Path)))
 		}
 	}
 	return nil

@@ -1,9 +1,8 @@
-package git
+package checkout
 
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"os"
 	"path"
@@ -14,12 +13,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
 )
 
-// Checkout is one checkout from a store into a directory that holds nothing but
+// Spec is one checkout from a store into a directory that holds nothing but
 // an empty .git, if that.
-type Checkout struct {
+type Spec struct {
 	Store    string
 	Commit   string
 	Cone     gitindex.Cone
@@ -27,7 +27,7 @@ type Checkout struct {
 	GitDir   string // an empty directory that belongs to them too; empty: Dir/.git
 	UID, GID uint32
 	// Like is where a file that is the same has the time that it gets. Only
-	// Git.Checkout uses it.
+	// Make uses it.
 	Like Reference
 
 	Tracks     string // a name: Found.Tracked says whether the commit has it
@@ -42,7 +42,7 @@ const (
 	Patterns  = "info/sparse-checkout"
 )
 
-func (c Checkout) gitDir() string {
+func (c Spec) gitDir() string {
 	if c.GitDir == "" {
 		return filepath.Join(c.Dir, ".git")
 	}
@@ -64,8 +64,8 @@ const (
 // of different shapes tell git does not meet. The index is not complete before it is
 // settled. If that is a large one, it makes the file alone, and fails with errLarge; as
 // a large job it goes on from there.
-func (g *Git) checkOut(ctx context.Context, c Checkout, large bool) (ix *Index, err error) {
-	defer func() { err = joinNotNil(err, c.removeRepository()) }()
+func (g runner) checkOut(ctx context.Context, c Spec, large bool) (ix *index, err error) {
+	defer func() { err = errors.Join(err, c.removeRepository()) }()
 	if err := errors.Join(c.makeRepository(), c.writePatterns()); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (g *Git) checkOut(ctx context.Context, c Checkout, large bool) (ix *Index, 
 // into the work tree, in the place of what is there. Several processes do it, each its
 // own part: git's own workers report every file to one parent, and with two processors
 // are no faster than one process.
-func (g *Git) writeFiles(ctx context.Context, c Checkout, index string, ix *Index) error {
+func (g runner) writeFiles(ctx context.Context, c Spec, index string, ix *index) error {
 	names := ix.Names()
 	writers := min(len(names)/filesPerWriter, runtime.NumCPU()+1, maxWriters, maxLoaded/max(1, len(ix.Entries)))
 	attributes, first, parts := splitNames(names, max(1, writers))
@@ -136,7 +136,7 @@ func splitNames(names []string, n int) (attributes, first []string, parts [][]st
 	return attributes, first, parts
 }
 
-func (g *Git) writePart(ctx context.Context, c Checkout, index string, names []string, encoded *encodings) error {
+func (g runner) writePart(ctx context.Context, c Spec, index string, names []string, encoded *encodings) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -150,23 +150,23 @@ func (g *Git) writePart(ctx context.Context, c Checkout, index string, names []s
 
 // runIn runs a command of git in the repository of a checkout, as the tree's uid.
 // said, if set, is called with each line of its stderr.
-func (g *Git) runIn(ctx context.Context, c Checkout, index, stdin string, said func(line string), args ...string) error {
+func (g runner) runIn(ctx context.Context, c Spec, index, stdin string, said func(line string), args ...string) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	objects := filepath.Join(c.Store, "objects")
 	write := []string{c.Dir, c.gitDir()}
-	_, err := g.run(ctx, command{
-		op: "check out " + c.Commit,
-		args: append([]string{
+	_, err := g.Run(ctx, git.Command{
+		Op: "check out " + c.Commit,
+		Args: append([]string{
 			"--git-dir=" + c.gitDir(), "--work-tree=" + c.Dir, "-c", "core.bare=false", "-c", "index.version=2",
 		}, args...),
-		env: []string{"GIT_OBJECT_DIRECTORY=" + objects, "GIT_INDEX_FILE=" + filepath.Join(c.gitDir(), index)},
-		dir: c.Dir, uid: c.UID, gid: c.GID,
-		read: []string{objects}, write: write, stdin: stdin,
+		Env: []string{"GIT_OBJECT_DIRECTORY=" + objects, "GIT_INDEX_FILE=" + filepath.Join(c.gitDir(), index)},
+		Dir: c.Dir, UID: c.UID, GID: c.GID,
+		Read: []string{objects}, Write: write, Stdin: stdin,
 		// git does not say why it can't write a file; it tries all the others, and
 		// fails in the end, which nobody waits for where the disk is full.
-		stderr: func(line string) {
-			if strings.HasPrefix(line, "error: unable to write file") && full(write) {
+		Stderr: func(line string) {
+			if strings.HasPrefix(line, "error: unable to write file") && git.Full(write) {
 				stop(syscall.ENOSPC)
 			}
 			if said != nil {
@@ -180,10 +180,10 @@ func (g *Git) runIn(ctx context.Context, c Checkout, index, stdin string, said f
 // repository is what makes c.GitDir a repository for the time of a checkout.
 var repository = []string{"HEAD", "config", "refs"}
 
-func (c Checkout) makeRepository() error {
+func (c Spec) makeRepository() error {
 	top := c.gitDir()
 	config := "[core]\n\trepositoryformatversion = 0\n"
-	if Format(c.Commit) == SHA256 {
+	if git.Format(c.Commit) == git.SHA256 {
 		config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
 	}
 	return errors.Join(
@@ -194,7 +194,7 @@ func (c Checkout) makeRepository() error {
 }
 
 // writePatterns says in the repository what the cone is.
-func (c Checkout) writePatterns() error {
+func (c Spec) writePatterns() error {
 	if c.Cone == nil {
 		return nil
 	}
@@ -206,26 +206,10 @@ func (c Checkout) writePatterns() error {
 	return errors.Join(err, os.WriteFile(patterns, c.Cone.Patterns(), 0o644))
 }
 
-func (c Checkout) removeRepository() error {
+func (c Spec) removeRepository() error {
 	var errs []error
 	for _, name := range repository {
 		errs = append(errs, os.RemoveAll(filepath.Join(c.gitDir(), name)))
 	}
 	return errors.Join(errs...)
-}
-
-// Format tells the format of a full object ID, SHA1 or SHA256, by its length.
-func Format(id string) string {
-	if len(id) == 2*sha256.Size {
-		return SHA256
-	}
-	return SHA1
-}
-
-// joinNotNil is errors.Join that keeps a lone error as it is.
-func joinNotNil(err, other error) error {
-	if other == nil {
-		return err
-	}
-	return errors.Join(err, other)
 }

@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"cmp"
@@ -14,19 +14,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestCheckoutsAreGits: a checkout, and one that was moved from any other commit,
 // are what git alone makes of the commit, to the last byte of the index.
 func TestCheckoutsAreGits(t *testing.T) { withBothGits(t, testCheckoutsAreGits) }
 
-func testCheckoutsAreGits(t *testing.T, g *Git) {
+func testCheckoutsAreGits(t *testing.T, g tester) {
 	dir, n := store(t, g), 0
-	scratch := scratchIn(t, g.root)
+	scratch := testgit.Scratch(t, g.root)
 	var infos []string
-	w := trees{t, dir}
+	w := testgit.Trees{T: t, Store: dir}
 	for _, content := range []string{"", "one\n", "two\n", "a/b"} {
-		id := w.blob(content)
+		id := w.Blob(content)
 		infos = append(infos, "100644 "+id, "100755 "+id)
 		if content != "" {
 			infos = append(infos, "120000 "+id)
@@ -49,10 +50,10 @@ func testCheckoutsAreGits(t *testing.T, g *Git) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		n++
-		w := trees{t, dir}
+		w := testgit.Trees{T: t, Store: dir}
 		cone := rapid.SampledFrom([]gitindex.Cone{nil, nil, {"a"}, {"a/b", "b"}, {"none"}}).Draw(t, "cone")
 		files := draw.Draw(t, "from")
-		from := w.commit(files)
+		from := w.Commit(files)
 		if rapid.Bool().Draw(t, "few changes") {
 			for name := range files {
 				if rapid.IntRange(0, 3).Draw(t, "change "+name) == 0 {
@@ -62,7 +63,7 @@ func testCheckoutsAreGits(t *testing.T, g *Git) {
 		} else {
 			files = draw.Draw(t, "to")
 		}
-		to := w.commit(files)
+		to := w.Commit(files)
 		root := filepath.Join(scratch, fmt.Sprint(n))
 		defer os.RemoveAll(root)
 
@@ -70,14 +71,14 @@ func testCheckoutsAreGits(t *testing.T, g *Git) {
 		plainCheckout(t, w, plain, to, cone)
 		want := state(t, plain)
 
-		whole := Checkout{Store: dir, Commit: to, Cone: cone, Dir: checkoutDir(t, root, "whole")}
-		_, err := g.Checkout(t.Context(), whole)
+		whole := Spec{Store: dir, Commit: to, Cone: cone, Dir: checkoutDir(t, root, "whole")}
+		_, err := g.make(t.Context(), whole)
 		if got := state(t, whole.Dir); err != nil || !slices.Equal(got, want) {
 			t.Errorf("whole: %v\n%s\nwant:\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 
-		moved := Checkout{Store: dir, Commit: from, Cone: cone, Dir: checkoutDir(t, root, "moved")}
-		if _, err = g.Checkout(t.Context(), moved); err != nil {
+		moved := Spec{Store: dir, Commit: from, Cone: cone, Dir: checkoutDir(t, root, "moved")}
+		if _, err = g.make(t.Context(), moved); err != nil {
 			t.Fatalf("from: %v", err)
 		}
 		moved.Commit = to
@@ -85,7 +86,7 @@ func testCheckoutsAreGits(t *testing.T, g *Git) {
 		if err != nil || !ok {
 			t.Fatalf("tree of %s: %v, %v", to, ok, err)
 		}
-		_, err = g.Move(t.Context(), moved, from, tree)
+		_, err = g.move(t.Context(), moved, from, tree)
 		if got := state(t, moved.Dir); err != nil || !slices.Equal(got, want) {
 			t.Errorf("moved: %v\n%s\nwant:\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
@@ -108,8 +109,8 @@ func TestMoveRefuses(t *testing.T) {
 	t.Parallel()
 	g := newGit(t)
 	dir := store(t, g)
-	w := trees{t, dir}
-	x, y, link := w.blob("x\n"), w.blob("y\n"), w.blob("/etc")
+	w := testgit.Trees{T: t, Store: dir}
+	x, y, link := w.Blob("x\n"), w.Blob("y\n"), w.Blob("/etc")
 	raw := func(mode, name, id string) string {
 		b, err := hex.DecodeString(id)
 		if err != nil {
@@ -118,7 +119,7 @@ func TestMoveRefuses(t *testing.T) {
 		return mode + " " + name + "\x00" + string(b)
 	}
 	tree := func(entries ...string) string {
-		return w.git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
+		return w.Git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
 	}
 	inner, none := tree(raw("100644", "f", y)), tree()
 	wide := none // a million directories
@@ -134,11 +135,11 @@ func TestMoveRefuses(t *testing.T) {
 	with := func(name, info string) string {
 		files := maps.Clone(base)
 		files[name] = info
-		return w.commit(files)
+		return w.Commit(files)
 	}
-	from := w.commit(base)
+	from := w.Commit(base)
 	entries := []string{raw("100644", attributes, x), raw("100644", "a", x), raw("120000", "link", link)}
-	and := func(more ...string) string { return w.commitTree(slices.Concat(entries, more)...) }
+	and := func(more ...string) string { return w.CommitTree(slices.Concat(entries, more)...) }
 	oneZ := and(raw("100644", "z", x))
 	for _, tt := range []struct {
 		name     string
@@ -148,7 +149,7 @@ func TestMoveRefuses(t *testing.T) {
 	}{
 		{"attributes change", from, "", with(attributes, plain+y), "too different"},
 		{"attributes come", from, "", with("d/"+attributes, plain+y), "too different"},
-		{"attributes are a link, and others change", with("d/"+attributes, "120000 "+link), "", w.commit(map[string]string{"d/" + attributes: "120000 " + link}), "too different"},
+		{"attributes are a link, and others change", with("d/"+attributes, "120000 "+link), "", w.Commit(map[string]string{"d/" + attributes: "120000 " + link}), "too different"},
 		{"a million directories", from, "", and(raw("40000", "w", wide)), "too different"},
 		{"a name of 5000 bytes", from, "", and(raw("100644", strings.Repeat("n", 5000), x)), "too different"},
 		{"a .git", from, "", and(raw("40000", ".git", inner)), "refuses some of the names"},
@@ -164,16 +165,16 @@ func TestMoveRefuses(t *testing.T) {
 		{"a directory was twice", and(raw("40000", "q", inner), raw("40000", "q", inner)), "", and(raw("40000", "q", inner)), "does not add up"},
 		{"a file was a directory too", and(raw("100644", "q", x), raw("40000", "q", inner)), "", and(raw("100644", "q", x)), "does not add up"},
 		{"another base with more", with("b", plain+y), from, from, "the index is of another commit"},
-		{"another base with other files", with("b", plain+y), w.commit(map[string]string{"b": plain + x}), oneZ, "of another commit"},
+		{"another base with other files", with("b", plain+y), w.Commit(map[string]string{"b": plain + x}), oneZ, "of another commit"},
 		{"a base that the store lacks", strings.Repeat("1", 40), from, from, "1111"},
 	} {
-		co := Checkout{Store: dir, Commit: cmp.Or(tt.is, tt.from), Dir: checkoutDir(t, scratch(t), "x")}
-		_, err := g.Checkout(t.Context(), co)
+		co := Spec{Store: dir, Commit: cmp.Or(tt.is, tt.from), Dir: checkoutDir(t, testgit.Scratch(t, ""), "x")}
+		_, err := g.make(t.Context(), co)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		co.Commit = tt.to
-		_, err = g.Move(t.Context(), co, tt.from, w.git("", nil, "rev-parse", tt.to+"^{tree}"))
+		_, err = g.move(t.Context(), co, tt.from, w.Git("", nil, "rev-parse", tt.to+"^{tree}"))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}

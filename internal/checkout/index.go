@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"crypto/sha1"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
 )
 
@@ -24,26 +25,26 @@ const indexMemory = 3
 // those of the largest repositories that are not one company's everything.
 const maxIndex = 256 << 20
 
-// Index is the index of a checkout: what it is of, and which of its files were written.
+// index is the index of a checkout: what it is of, and which of its files were written.
 // It is not safe for concurrent use.
-type Index struct {
+type index struct {
 	*gitindex.Index
-	checkout Checkout
+	checkout Spec
 	written  map[string]bool // nil: all
 	// unencoded are the first of the files that git could not encode.
 	unencoded []Unencoded
 }
 
 // idSize returns how many bytes an object ID of the repository has.
-func (c Checkout) idSize() int {
-	if Format(c.Commit) == SHA256 {
+func (c Spec) idSize() int {
+	if git.Format(c.Commit) == git.SHA256 {
 		return sha256.Size
 	}
 	return sha1.Size
 }
 
 // indexSize returns how many bytes the index of a checkout has, zero if there is none.
-func (c Checkout) indexSize() (int64, error) {
+func (c Spec) indexSize() (int64, error) {
 	info, err := os.Lstat(filepath.Join(c.gitDir(), IndexFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
@@ -55,7 +56,7 @@ func (c Checkout) indexSize() (int64, error) {
 }
 
 // readIndex reads an index of a checkout's repository.
-func (c Checkout) readIndex(name string) (*Index, error) {
+func (c Spec) readIndex(name string) (*index, error) {
 	path := filepath.Join(c.gitDir(), name)
 	info, err := os.Lstat(path)
 	if err == nil && info.Size() > maxIndex {
@@ -75,13 +76,13 @@ func (c Checkout) readIndex(name string) (*Index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &Index{Index: ix, checkout: c}, nil
+	return &index{Index: ix, checkout: c}, nil
 }
 
 // write makes the file of the index, a new one: what is there may be another layer's.
 // Nobody has seen this tree yet, and it is built again when this does not come to
 // its end.
-func (ix *Index) write() error {
+func (ix *index) write() error {
 	c := ix.checkout
 	path := filepath.Join(c.gitDir(), IndexFile)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -95,7 +96,7 @@ func (ix *Index) write() error {
 }
 
 // wrote reports whether an entry's file was written by the checkout.
-func (ix *Index) wrote(e gitindex.Entry) bool {
+func (ix *index) wrote(e gitindex.Entry) bool {
 	return e.IsFile() && (ix.written == nil || ix.written[e.Name()])
 }
 
@@ -108,7 +109,7 @@ const (
 	clockTick = 20 * time.Millisecond
 )
 
-// Settle gives the files that the checkout has written the times that their entries
+// settle gives the files that the checkout has written the times that their entries
 // have already, sets those two seconds back that are of the current second then, and
 // writes the index, with what lstat says of all that were written.
 //
@@ -117,7 +118,7 @@ const (
 // status, and an index as old as its files makes every container read them all
 // at its first one. git itself could refresh the index, by reading every file
 // once more, through every filter; here nothing but the times has changed.
-func (ix *Index) Settle() error {
+func (ix *index) settle() error {
 	c := ix.checkout
 	dir, err := os.OpenFile(c.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -133,7 +134,7 @@ func (ix *Index) Settle() error {
 				if !ix.wrote(ix.Entries[i]) {
 					continue
 				}
-				if err := settle(int(dir.Fd()), ix.Entries[i], now); err != nil {
+				if err := settleFile(int(dir.Fd()), ix.Entries[i], now); err != nil {
 					return err
 				}
 			}
@@ -146,8 +147,8 @@ func (ix *Index) Settle() error {
 	return ix.write()
 }
 
-// settle notes what lstat says of an entry's file, which is older than now then.
-func settle(dir int, e gitindex.Entry, now time.Time) error {
+// settleFile notes what lstat says of an entry's file, which is older than now then.
+func settleFile(dir int, e gitindex.Entry, now time.Time) error {
 	var st unix.Stat_t
 	stat := func() error {
 		if err := unix.Fstatat(dir, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

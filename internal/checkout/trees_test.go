@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"bytes"
@@ -12,65 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// trees makes commits in a store from what they hold.
-type trees struct {
-	t     rapidT
-	store string
-}
-
-// rapidT is what *testing.T and *rapid.T have in common.
-type rapidT interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-// git runs git in the store and returns its output.
-func (w trees) git(stdin string, env []string, args ...string) string {
-	w.t.Helper()
-	cmd := exec.Command("git", append([]string{"--git-dir=" + w.store}, args...)...)
-	cmd.Stdin = strings.NewReader(stdin)
-	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
-	}, env...)
-	out, err := cmd.Output()
-	if err != nil {
-		w.t.Fatalf("git %s: %v", strings.Join(args, " "), err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-func (w trees) blob(content string) string {
-	return w.git(content, nil, "hash-object", "-w", "--stdin")
-}
-
-// commit makes one of files, each with its mode and object ID, and returns it.
-func (w trees) commit(files map[string]string) string {
-	w.t.Helper()
-	index := filepath.Join(w.store, "index.test")
-	defer os.Remove(index)
-	env := []string{"GIT_INDEX_FILE=" + index}
-	var stdin strings.Builder
-	for name, info := range files {
-		fmt.Fprintf(&stdin, "%s\t%s\x00", info, name)
-	}
-	w.git("", env, "read-tree", "--empty")
-	w.git(stdin.String(), env, "update-index", "-z", "--index-info")
-	return w.git("", nil, "commit-tree", "-m", "m", w.git("", env, "write-tree"))
-}
-
-// commitTree makes a commit of a tree that git itself would not make: raw entries,
-// each "mode name", NUL and ID.
-func (w trees) commitTree(entries ...string) string {
-	w.t.Helper()
-	tree := w.git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
-	return w.git("", nil, "commit-tree", "-m", "m", tree)
-}
-
 // checkoutDir makes the directories of a checkout below dir.
-func checkoutDir(t rapidT, dir, name string) string {
+func checkoutDir(t testgit.T, dir, name string) string {
 	t.Helper()
 	dir = filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Join(dir, ".git"), 0o755); err != nil {
@@ -81,7 +27,7 @@ func checkoutDir(t rapidT, dir, name string) string {
 
 // state is what there is in a checkout: files by name, with mode and content, and
 // the index but for what it says of the files' times and places.
-func state(t rapidT, dir string) (list []string) {
+func state(t testgit.T, dir string) (list []string) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -107,7 +53,7 @@ func state(t rapidT, dir string) (list []string) {
 	}); err != nil {
 		t.Fatalf("%v", err)
 	}
-	ix, err := Checkout{Dir: dir}.readIndex(IndexFile)
+	ix, err := Spec{Dir: dir}.readIndex(IndexFile)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -127,7 +73,7 @@ func state(t rapidT, dir string) (list []string) {
 }
 
 // plainCheckout is what git alone makes of a commit, with more configuration.
-func plainCheckout(t rapidT, w trees, dir, commit string, cone gitindex.Cone, config ...string) {
+func plainCheckout(t testgit.T, w testgit.Trees, dir, commit string, cone gitindex.Cone, config ...string) {
 	t.Helper()
 	sparse := fmt.Sprint(cone != nil)
 	top := filepath.Join(dir, ".git")
@@ -150,7 +96,7 @@ func plainCheckout(t rapidT, w trees, dir, commit string, cone gitindex.Cone, co
 	}
 	cmd := exec.Command("git", append(args, "read-tree", "-m", "-u", commit)...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_OBJECT_DIRECTORY=" + filepath.Join(w.store, "objects")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_OBJECT_DIRECTORY=" + filepath.Join(w.Store, "objects")}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("read-tree: %v: %s", err, out)
 	}

@@ -1,4 +1,4 @@
-package git
+package lfs
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/helmdeck/repos/internal/git"
 )
 
 // watch bounds a request over HTTP: how long nothing may arrive, up to the headers of
@@ -24,7 +26,7 @@ type watch struct {
 func newWatch(ctx context.Context, silence, total time.Duration) *watch {
 	w := &watch{silence: silence}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
-	w.silent = time.AfterFunc(silence, func() { w.cancel(silentError(silence)) })
+	w.silent = time.AfterFunc(silence, func() { w.cancel(git.SilentError(silence)) })
 	w.late = time.AfterFunc(total, func() { w.cancel(lateError(total)) })
 	return w
 }

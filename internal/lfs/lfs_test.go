@@ -1,4 +1,4 @@
-package git
+package lfs
 
 import (
 	"net/http"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/guard"
@@ -16,24 +17,24 @@ func TestParsePointer(t *testing.T) {
 	oid := strings.Repeat("0123456789abcdef", 4)
 	for _, tt := range []struct {
 		text string
-		want LFSPointer
+		want Pointer
 		ok   bool
 	}{
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 12\n", LFSPointer{OID: oid, Size: 12}, true},
-		{"version https://hawser.github.com/spec/v1\noid sha256:" + oid + "\nsize 0\n", LFSPointer{OID: oid}, true},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 12", LFSPointer{OID: oid, Size: 12}, true},
-		{"version https://git-lfs.github.com/spec/v1\nsize 12\noid sha256:" + oid + "\n", LFSPointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\next-0-x sha256:" + oid + "\noid sha256:" + oid + "\nsize 12\n", LFSPointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize -1\n", LFSPointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 99999999999999999999\n", LFSPointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:../" + oid[3:] + "\nsize 1\n", LFSPointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.ToUpper(oid) + "\nsize 1\n", LFSPointer{}, false},
-		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid[:40] + "\nsize 1\n", LFSPointer{}, false},
-		{"version https://git-lfs.github.com/spec/v2\noid sha256:" + oid + "\nsize 1\n", LFSPointer{}, false},
-		{"", LFSPointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 12\n", Pointer{OID: oid, Size: 12}, true},
+		{"version https://hawser.github.com/spec/v1\noid sha256:" + oid + "\nsize 0\n", Pointer{OID: oid}, true},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 12", Pointer{OID: oid, Size: 12}, true},
+		{"version https://git-lfs.github.com/spec/v1\nsize 12\noid sha256:" + oid + "\n", Pointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\next-0-x sha256:" + oid + "\noid sha256:" + oid + "\nsize 12\n", Pointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize -1\n", Pointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid + "\nsize 99999999999999999999\n", Pointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:../" + oid[3:] + "\nsize 1\n", Pointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.ToUpper(oid) + "\nsize 1\n", Pointer{}, false},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:" + oid[:40] + "\nsize 1\n", Pointer{}, false},
+		{"version https://git-lfs.github.com/spec/v2\noid sha256:" + oid + "\nsize 1\n", Pointer{}, false},
+		{"", Pointer{}, false},
 	} {
-		if got, ok := parsePointer([]byte(tt.text)); got != tt.want || ok != tt.ok {
-			t.Errorf("parsePointer(%q) = %+v, %v, want %+v, %v", tt.text, got, ok, tt.want, tt.ok)
+		if got, ok := Parse([]byte(tt.text)); got != tt.want || ok != tt.ok {
+			t.Errorf("Parse(%q) = %+v, %v, want %+v, %v", tt.text, got, ok, tt.want, tt.ok)
 		}
 	}
 }
@@ -51,17 +52,17 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 	bearer := gitserver.Login{Bearer: "secret"}
 	for _, tt := range []struct {
 		name     string
-		auth     *Auth
+		auth     *git.Auth
 		login    gitserver.Login
 		redirect bool // of the batch, to the other server
 		href     bool // downloads from the other server
 		want     string
 	}{
-		{name: "basic", auth: &Auth{User: "u", Password: "secret"}, login: basic},
-		{name: "bearer", auth: &Auth{Bearer: "secret"}, login: bearer},
+		{name: "basic", auth: &git.Auth{User: "u", Password: "secret"}, login: basic},
+		{name: "bearer", auth: &git.Auth{Bearer: "secret"}, login: bearer},
 		{name: "none", login: basic, want: "authentication failed"},
-		{name: "download elsewhere", auth: &Auth{Bearer: "secret"}, login: bearer, href: true, want: "may not lead there"},
-		{name: "redirect elsewhere", auth: &Auth{Bearer: "secret"}, login: bearer, redirect: true, want: "may not lead there"},
+		{name: "download elsewhere", auth: &git.Auth{Bearer: "secret"}, login: bearer, href: true, want: "may not lead there"},
+		{name: "redirect elsewhere", auth: &git.Auth{Bearer: "secret"}, login: bearer, redirect: true, want: "may not lead there"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			lfs := new(lfsserver.Server)
@@ -75,11 +76,11 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 			if tt.href {
 				lfs.Href(other.URL("app.git/info/lfs/objects"))
 			}
-			f := LFSFetch{
+			f := Fetch{
 				Endpoint: own.URL("app.git/info/lfs"), Auth: tt.auth, Rule: guard.Rule{Own: placeOf(t, own)},
-				Storage: t.TempDir(), Objects: []LFSPointer{{Path: "f", OID: p.OID, Size: int64(p.Size)}},
+				Storage: t.TempDir(), Objects: []Pointer{{Path: "f", OID: p.OID, Size: int64(p.Size)}},
 			}
-			err := runner(t).FetchLFS(t.Context(), f)
+			err := f.Run(t.Context(), newGit(t))
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("fetch: %v, want %q", err, tt.want)
 			}
@@ -98,10 +99,10 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 		lfs := new(lfsserver.Server)
 		p := lfs.Put("content\n")
 		lfs.Token("of the action")
-		c := runner(t).lfsClient(LFSFetch{Endpoint: own.URL("app.git/info/lfs"), Auth: &Auth{Bearer: "secret"}, Rule: open})
+		c := newClient(newGit(t), Fetch{Endpoint: own.URL("app.git/info/lfs"), Auth: &git.Auth{Bearer: "secret"}, Rule: open})
 		other.Reset()
 		other.Route("app", lfs.Serve)
-		a := lfsAction{Href: other.URL("app.git/info/lfs/objects/" + p.OID)}
+		a := action{Href: other.URL("app.git/info/lfs/objects/" + p.OID)}
 		if redirect {
 			a.Header = map[string]string{"X-Secret": "secret", "Authorization": "Bearer secret"}
 			front, err := gitserver.Start(t.TempDir())
@@ -138,8 +139,8 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	auth := &Auth{User: "u", Password: "secret"}
-	c := runner(t).lfsClient(LFSFetch{
+	auth := &git.Auth{User: "u", Password: "secret"}
+	c := newClient(newGit(t), Fetch{
 		Endpoint: s.URL("team/app.git/info/lfs"), Auth: auth, Rule: guard.Rule{Own: placeOf(t, s)},
 		Covers: func(url string) bool { return strings.HasPrefix(url, s.URL("team/")) && !strings.Contains(url, "?") },
 	})
@@ -150,7 +151,7 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 		"team/moved/info/lfs/objects/x":       false, // and it leads to the other one
 	} {
 		s.Reset()
-		response, err := c.get(t.Context(), lfsAction{Href: s.URL(path)})
+		response, err := c.get(t.Context(), action{Href: s.URL(path)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +164,7 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 	}
 	// What the server gave for the object is the server's to send.
 	s.Reset()
-	response, err := c.get(t.Context(), lfsAction{Href: s.URL("team/moved/info/lfs/objects/x"), Header: map[string]string{"Authorization": "Bearer theirs"}})
+	response, err := c.get(t.Context(), action{Href: s.URL("team/moved/info/lfs/objects/x"), Header: map[string]string{"Authorization": "Bearer theirs"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,11 +176,21 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 	}
 }
 
+// newGit returns a Git, for its settings.
+func newGit(t *testing.T) *git.Git {
+	t.Helper()
+	g, err := git.New(git.Config{UID: 65532, GID: 65532, Schemes: []string{"https", "http"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 func placeOf(t *testing.T, s *gitserver.Server) guard.Place {
 	t.Helper()
 	u, err := url.Parse(s.URL(""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return guard.Place{Host: u.Hostname(), Port: u.Port()}
+	return guard.PlaceOf(u)
 }

@@ -1,22 +1,26 @@
-package git
+package checkout
 
 import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
+	"strings"
 	"syscall"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/lfs"
 )
 
 // A checkout reads in bulk what a repository says: its index, its cache of trees, a
 // comparison of two commits, attributes, pointers of git-lfs, .gitmodules. So it is
 // the job of a process of this program, confined and limited like git: what it takes
-// and how it ends is that process's. The job comes as JSON on its stdin and the answer
+// and how it ends is that process's. The job comes on its stdin and the answer
 // as JSON on its stdout. An answer is judged like git's output: as input of whoever
 // made the repository.
 
@@ -30,20 +34,34 @@ const (
 	maxGitlinks  = 10_000
 	maxJobAnswer = 32 << 20
 
-	jobFlag    = "-git-job" // no flag of any program, so that one without ServeJob fails
-	ownProgram = "/proc/self/exe"
-	// jobProgram is how a job's process is executed: by a descriptor, because a path
-	// can be another file's by now, or in a directory that is root's alone.
-	jobDescriptor = 3
-	jobProgram    = "/proc/self/fd/3"
+	jobFlag = "-git-job" // no flag of any program, so that one without ServeJob fails
 )
+
+// What a job can be to do.
+const (
+	doCheckout = "check out"
+	doMove     = "move"
+	doFill     = "fill"
+)
+
+// job is what a process is given to do.
+type job struct {
+	Do, Git string // Git is the program
+	Spec    Spec
+	Whole   bool // there is no cone, which gob takes for an empty one
+	Large   bool // the index is large; of a checkout it is there already
+
+	From, Tree string // to move
+	Storage    string // to fill
+	Pointers   []lfs.Pointer
+}
 
 // Found is what there is in a checkout.
 type Found struct {
-	Tracked bool // the commit has a file with the name Checkout.Tracks, or one below it, in the cone or not
+	Tracked bool // the commit has a file with the name Spec.Tracks, or one below it, in the cone or not
 	// Pointers are the files that were written for which git-lfs has to be asked, of
 	// the server LFSURL: unchecked, and empty if .lfsconfig names none.
-	Pointers []LFSPointer
+	Pointers []lfs.Pointer
 	LFSURL   string
 	// Gitlinks are the directories of submodules, and Submodules the sections of
 	// .gitmodules: what the repository says, unchecked.
@@ -53,81 +71,77 @@ type Found struct {
 	Unencoded []Unencoded
 }
 
-// Checkout writes the files of a commit into c.Dir, their index and the patterns of
+// Make writes the files of a commit into c.Dir, their index and the patterns of
 // c.Cone. All contents must be in the store. It runs as the tree's uid. After an
 // error what is in c.Dir is of no use.
-func (g *Git) Checkout(ctx context.Context, c Checkout) (Found, error) {
-	return g.runJob(ctx, c, job{Do: doCheckout})
+func Make(ctx context.Context, g *git.Git, c Spec) (Found, error) {
+	return runJob(ctx, g, job{Do: doCheckout, Spec: c})
 }
 
 // Move turns the checkout of another commit, from, that is in c.Dir and of the same
 // cone, into that of c.Commit, whose tree has the ID tree. It costs what has changed,
 // and to read and write the index. After an error what is in c.Dir is of no use; if
 // that is ErrUnlike, the commit is better checked out whole.
-func (g *Git) Move(ctx context.Context, c Checkout, from, tree string) (Found, error) {
-	return g.runJob(ctx, c, job{Do: doMove, From: from, Tree: tree})
+func Move(ctx context.Context, g *git.Git, c Spec, from, tree string) (Found, error) {
+	return runJob(ctx, g, job{Do: doMove, Spec: c, From: from, Tree: tree})
 }
 
-// FillLFS writes the contents of pointers, all of which the storage has, into the
+// Fill writes the contents of pointers, all of which the storage has, into the
 // files of a checkout, which keep their owner and mode.
-func (g *Git) FillLFS(ctx context.Context, c Checkout, storage string, pointers []LFSPointer) error {
-	_, err := g.runJob(ctx, c, job{Do: doFill, Storage: octets(storage), Pointers: toWire(pointers)})
+func Fill(ctx context.Context, g *git.Git, c Spec, storage string, pointers []lfs.Pointer) error {
+	_, err := runJob(ctx, g, job{Do: doFill, Spec: c, Storage: storage, Pointers: pointers})
 	return err
 }
 
 // runJob runs a job, and once more, as a large one, if it has made a large index.
-func (g *Git) runJob(ctx context.Context, c Checkout, j job) (Found, error) {
+func runJob(ctx context.Context, g *git.Git, j job) (Found, error) {
+	j.Git, j.Whole = g.Program(), j.Spec.Cone == nil
 	for {
-		size, err := c.indexSize()
+		size, err := j.Spec.indexSize()
 		if err != nil {
 			return Found{}, err
 		}
 		j.Large = size > largeIndex
-		a, err := g.runOnce(ctx, c, j)
+		a, err := runOnce(ctx, g, j)
 		switch {
 		case err != nil:
 			return Found{}, err
 		case !a.Large:
 			return a.found(), nil
 		case j.Large || j.Do != doCheckout:
-			return Found{}, &Error{Op: "check out " + c.Commit, Kind: KindOther, Err: errors.New("its process does not get on")}
+			return Found{}, &git.Error{Op: "check out " + j.Spec.Commit, Kind: git.KindOther, Err: errors.New("its process does not get on")}
 		}
 	}
 }
 
-func (g *Git) runOnce(ctx context.Context, c Checkout, j job) (answer, error) {
-	stdin, err := json.Marshal(j.of(g, c))
-	if err != nil {
+func runOnce(ctx context.Context, g *git.Git, j job) (answer, error) {
+	var stdin strings.Builder
+	if err := gob.NewEncoder(&stdin).Encode(j); err != nil {
 		return answer{}, err
 	}
-	self, err := os.Open(g.self)
-	if err != nil {
-		return answer{}, err
-	}
-	defer self.Close()
-	read := []string{g.self, g.program, c.Store}
+	c := j.Spec
+	read := []string{c.Store}
 	if j.Storage != "" {
-		read = append(read, string(j.Storage))
+		read = append(read, j.Storage)
 	}
 	if j.Do == doCheckout {
 		read = append(read, c.Like.paths()...)
 	}
-	run := &jobRun{checkout: c}
-	_, err = g.run(ctx, command{
-		op: "check out " + c.Commit, heavy: true, large: j.Large,
-		job: run, args: []string{jobFlag}, files: []*os.File{self}, stdin: string(stdin),
-		stderr: run.said,
-		env:    []string{"GOTRACEBACK=none"}, // or the first line, which says why, is lost
-		dir:    c.Dir, uid: c.UID, gid: c.GID, read: read, write: []string{c.Dir, c.gitDir()},
+	run := &jobRun{spec: c}
+	_, err := g.Run(ctx, git.Command{
+		Op: "check out " + c.Commit, Heavy: true, Large: j.Large,
+		Judge: run.judge, MaxOutput: maxJobAnswer, Args: []string{jobFlag}, Stdin: stdin.String(), Stderr: run.said,
+		Env: []string{"GOTRACEBACK=none"}, // or the first line, which says why, is lost
+		Dir: c.Dir, UID: c.UID, GID: c.GID, Read: read, Write: []string{c.Dir, c.gitDir()},
 	})
 	return run.answer, err
 }
 
 // jobRun is a job that is being done.
 type jobRun struct {
-	checkout Checkout
-	crash    string // why the process has ended
-	answer   answer
+	spec   Spec
+	crash  string // why the process has ended
+	answer answer
 }
 
 // judge takes what a job's process has written and how it ended, and returns what it
@@ -142,7 +156,7 @@ func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
 	d := json.NewDecoder(bytes.NewReader(stdout))
 	d.DisallowUnknownFields()
 	if err = d.Decode(&r.answer); err == nil {
-		err = r.answer.check(r.checkout)
+		err = r.answer.check(r.spec)
 	}
 	if _, more := d.Token(); err == nil && more != io.EOF {
 		err = errors.New("there is more than one answer")
@@ -167,7 +181,7 @@ func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
 	if f.Signal != 0 { // as git says it of what it executes
 		words += fmt.Sprintf("\ngit died of signal %d\n", f.Signal)
 	}
-	return words, errors.New(printable(cmp.Or(string(f.Text), "it failed")))
+	return words, errors.New(git.Printable(cmp.Or(string(f.Text), "it failed")))
 }
 
 // said takes a line of the stderr of a job's process. Go's runtime says first why it
@@ -193,7 +207,7 @@ func (r *jobRun) crashed(err error) (words string, _ error) {
 	case noMemory.MatchString(r.crash):
 		return outOfMemory, err
 	case r.crash != "":
-		return "", fmt.Errorf("the process that checks out crashed: %w: %s", err, printable(r.crash))
+		return "", fmt.Errorf("the process that checks out crashed: %w: %s", err, git.Printable(r.crash))
 	}
 	return "", fmt.Errorf("the process that checks out crashed: %w", err)
 }

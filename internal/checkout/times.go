@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/lfs"
 )
 
 // Reference is another checkout of the same repository, by the same uid, with the same
@@ -30,7 +31,7 @@ func (r Reference) paths() []string {
 }
 
 // takeTimes gives the entries of files that are the same in the reference the times
-// that they have there, for Settle: so make and others do not take every file of a tree
+// that they have there, for settle: so make and others do not take every file of a tree
 // that was checked out whole for a new one.
 //
 // A file is the same if its mode and object ID are, and no .gitattributes that may say
@@ -39,7 +40,7 @@ func (r Reference) paths() []string {
 // changed, they have their own times.
 //
 // A reference that can't be read is no error: all files have their own times then.
-func (ix *Index) takeTimes(pointers []LFSPointer) {
+func (ix *index) takeTimes(pointers []lfs.Pointer) {
 	changed, err := ix.match()
 	if err != nil {
 		for _, e := range ix.Entries {
@@ -74,7 +75,7 @@ func (ix *Index) takeTimes(pointers []LFSPointer) {
 }
 
 // match has the index take what it has in common with that of the reference.
-func (ix *Index) match() (changed map[string]bool, err error) {
+func (ix *index) match() (changed map[string]bool, err error) {
 	data, unmap, err := mapFile(ix.checkout.Like.Index)
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func reaches(dirs map[string]bool, name string) bool {
 
 // same reports whether the file of an entry, which has the time and size that the one
 // of the reference has, is the same as that. It uses a and b, which are of one length.
-func (ix *Index) same(e gitindex.Entry, a, b []byte) bool {
+func (ix *index) same(e gitindex.Entry, a, b []byte) bool {
 	f, err := os.Open(filepath.Join(ix.checkout.Dir, e.Name()))
 	if err != nil {
 		return false

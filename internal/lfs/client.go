@@ -1,4 +1,4 @@
-package git
+package lfs
 
 import (
 	"bytes"
@@ -11,56 +11,59 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/guard"
 )
 
-// lfsClient speaks the batch API of git-lfs (docs/api/batch.md there).
+// client speaks the batch API of git-lfs (docs/api/batch.md there).
 //
 // It is not the git-lfs program, for that follows the server's answers to any
 // address: an object's URL, and every redirect, is the server's to choose.
-type lfsClient struct {
+type client struct {
 	endpoint string
-	auth     *Auth
-	covers   func(url string) bool // of an LFSFetch
+	auth     *git.Auth
+	covers   func(url string) bool // of an Fetch
 	http     *http.Client
-	limits   lfsLimits
+	limits   limits
 }
 
-// lfsLimits bound every request, whatever the server sends.
-type lfsLimits struct {
+// limits bound every request, whatever the server sends.
+type limits struct {
 	silence         time.Duration // nothing arrives for that long
 	batch, transfer time.Duration // a question, a download in all
 }
 
-func (g *Git) lfsClient(f LFSFetch) lfsClient {
+func newClient(g *git.Git, f Fetch) client {
+	certificates, proxy, stall := g.HTTP()
 	direct := &http.Transport{
-		DialContext: f.Rule.Dial, TLSClientConfig: g.tls.Clone(), ForceAttemptHTTP2: true,
-		MaxIdleConnsPerHost: lfsDownloads,
+		DialContext: f.Rule.Dial, TLSClientConfig: certificates.Clone(), ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: downloads,
 	}
 	proxied := direct.Clone()
-	proxied.DialContext, proxied.Proxy = nil, g.proxy
-	limits := lfsLimits{silence: min(g.stall, lfsStall), batch: lfsBatchTotal, transfer: lfsTransferTotal}
-	c := lfsClient{endpoint: f.Endpoint, auth: f.Auth, covers: f.Covers, limits: limits}
+	proxied.DialContext, proxied.Proxy = nil, proxy
+	c := client{
+		endpoint: f.Endpoint, auth: f.Auth, covers: f.Covers,
+		limits: limits{silence: min(stall, maxStall), batch: batchTotal, transfer: transferTotal},
+	}
 	c.http = &http.Client{
-		Transport:     lfsTransport{direct: direct, proxied: proxied, proxy: g.proxy, rule: f.Rule},
+		Transport:     transport{direct: direct, proxied: proxied, proxy: proxy, rule: f.Rule},
 		CheckRedirect: c.checkRedirect,
 	}
 	return c
 }
 
-// lfsTransport holds every request to the rule: the connection itself, or, where
+// transport holds every request to the rule: the connection itself, or, where
 // a proxy makes that, the name.
-type lfsTransport struct {
+type transport struct {
 	direct, proxied *http.Transport
 	proxy           func(*http.Request) (*url.URL, error)
 	rule            guard.Rule
 }
 
-func (t lfsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	via, err := t.proxy(r)
 	if err != nil {
 		return nil, err
@@ -68,14 +71,14 @@ func (t lfsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if via == nil {
 		return t.direct.RoundTrip(r)
 	}
-	if _, err := t.rule.Check(r.Context(), guard.Place{Host: strings.ToLower(r.URL.Hostname()), Port: portOf(r.URL)}); err != nil {
+	if _, err := t.rule.Check(r.Context(), guard.PlaceOf(r.URL)); err != nil {
 		return nil, err
 	}
 	return t.proxied.RoundTrip(r)
 }
 
 // CloseIdleConnections is called by the client's method of that name.
-func (t lfsTransport) CloseIdleConnections() {
+func (t transport) CloseIdleConnections() {
 	t.direct.CloseIdleConnections()
 	t.proxied.CloseIdleConnections()
 }
@@ -84,8 +87,8 @@ func (t lfsTransport) CloseIdleConnections() {
 // a login, and not what the first server gave for itself. The credential goes to no
 // place that it is not for, on the same server neither. A redirect must not lead from
 // https to http.
-func (c lfsClient) checkRedirect(r *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects {
+func (c client) checkRedirect(r *http.Request, via []*http.Request) error {
+	if len(via) > git.MaxRedirects {
 		return errors.New("redirected too often")
 	}
 	last := via[len(via)-1].URL
@@ -104,35 +107,25 @@ func (c lfsClient) checkRedirect(r *http.Request, via []*http.Request) error {
 }
 
 func sameServer(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
-}
-
-func portOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "https":
-		return "443"
-	}
-	return "80"
+	return a.Scheme == b.Scheme && guard.PlaceOf(a) == guard.PlaceOf(b)
 }
 
 const (
-	lfsType = "application/vnd.git-lfs+json"
+	mediaType = "application/vnd.git-lfs+json"
 	// maxBatch bounds an answer: a hundred objects, a few KiB of URL and header
 	// each.
 	maxBatch = 4 << 20
 )
 
-// lfsAction is where an object can be had.
-type lfsAction struct {
+// action is where an object can be had.
+type action struct {
 	Href   string            `json:"href"`
 	Header map[string]string `json:"header"`
 }
 
 // batch asks for the places of objects. One that the server does not have is an
 // error.
-func (c lfsClient) batch(ctx context.Context, objects []LFSPointer) (map[string]lfsAction, error) {
+func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action, error) {
 	watch := newWatch(ctx, c.limits.silence, c.limits.batch)
 	defer watch.stop()
 	type object struct {
@@ -153,22 +146,22 @@ func (c lfsClient) batch(ctx context.Context, objects []LFSPointer) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept", lfsType)
-	request.Header.Set("Content-Type", lfsType)
+	request.Header.Set("Accept", mediaType)
+	request.Header.Set("Content-Type", mediaType)
 	c.authorize(request)
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, lfsError(c.endpoint, watch.cause(err))
+		return nil, serverError(c.endpoint, watch.cause(err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, lfsError(c.endpoint, statusError(response))
+		return nil, serverError(c.endpoint, statusError(response))
 	}
 	var answer struct {
 		Transfer string
 		Objects  []struct {
 			OID     string
-			Actions struct{ Download *lfsAction }
+			Actions struct{ Download *action }
 			Error   *struct {
 				Code    int
 				Message string
@@ -176,12 +169,12 @@ func (c lfsClient) batch(ctx context.Context, objects []LFSPointer) (map[string]
 		}
 	}
 	if err := json.NewDecoder(io.LimitReader(watch.body(response), maxBatch)).Decode(&answer); err != nil {
-		return nil, lfsError(c.endpoint, watch.cause(fmt.Errorf("the answer is not one of an LFS server: %w", err)))
+		return nil, serverError(c.endpoint, watch.cause(fmt.Errorf("the answer is not one of an LFS server: %w", err)))
 	}
 	if answer.Transfer != "" && answer.Transfer != "basic" {
-		return nil, lfsError(c.endpoint, fmt.Errorf("the server offers the transfer %q only", answer.Transfer))
+		return nil, serverError(c.endpoint, fmt.Errorf("the server offers the transfer %q only", answer.Transfer))
 	}
-	actions := make(map[string]lfsAction)
+	actions := make(map[string]action)
 	problems := make(map[string]error)
 	for _, o := range answer.Objects {
 		switch {
@@ -199,13 +192,13 @@ func (c lfsClient) batch(ctx context.Context, objects []LFSPointer) (map[string]
 		if problem == nil {
 			problem = errors.New("the server does not offer it")
 		}
-		return nil, lfsObjectError(c.endpoint, p, problem)
+		return nil, objectError(c.endpoint, p, problem)
 	}
 	return actions, nil
 }
 
 // authorize shows the credential.
-func (c lfsClient) authorize(r *http.Request) {
+func (c client) authorize(r *http.Request) {
 	switch {
 	case c.auth == nil:
 	case c.auth.Bearer != "":
@@ -216,14 +209,14 @@ func (c lfsClient) authorize(r *http.Request) {
 }
 
 // isFor reports whether the credential may be shown to a URL of its server.
-func (c lfsClient) isFor(u *url.URL) bool {
+func (c client) isFor(u *url.URL) bool {
 	place := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	return c.covers == nil || c.covers(place.String())
 }
 
 // get asks for an object with the header that the server gave for it; with the
 // credential only if the place is one that it is for, and the server gave none.
-func (c lfsClient) get(ctx context.Context, a lfsAction) (*http.Response, error) {
+func (c client) get(ctx context.Context, a action) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Href, nil)
 	if err != nil {
 		return nil, err
@@ -253,22 +246,22 @@ func (s httpStatus) Error() string {
 
 func statusError(r *http.Response) error { return httpStatus{r.StatusCode} }
 
-// lfsError is a failure of an LFS server.
-func lfsError(endpoint string, err error) error {
-	return &Error{Op: "fetch the LFS objects from", URL: endpoint, Kind: httpKind(err), Stderr: "fatal: " + lfsWords(err), Err: err}
+// serverError is a failure of an LFS server.
+func serverError(endpoint string, err error) error {
+	return &git.Error{Op: "fetch the LFS objects from", URL: endpoint, Kind: httpKind(err), Stderr: "fatal: " + wordsOf(err), Err: err}
 }
 
-// lfsObjectError is a failure of one object.
-func lfsObjectError(endpoint string, p LFSPointer, err error) error {
-	return &Error{
+// objectError is a failure of one object.
+func objectError(endpoint string, p Pointer, err error) error {
+	return &git.Error{
 		Op: fmt.Sprintf("fetch LFS object %s of %q (lfs=false leaves pointers) from", p.OID, p.Path), URL: endpoint,
-		Kind: httpKind(err), Stderr: "fatal: " + lfsWords(err), Err: err,
+		Kind: httpKind(err), Stderr: "fatal: " + wordsOf(err), Err: err,
 	}
 }
 
-// lfsWords leaves out the URL that net/http puts before an error: an object's may
+// wordsOf leaves out the URL that net/http puts before an error: an object's may
 // hold a signature.
-func lfsWords(err error) string {
+func wordsOf(err error) string {
 	if bad, ok := errors.AsType[*url.Error](err); ok {
 		err = bad.Err
 	}
@@ -276,36 +269,36 @@ func lfsWords(err error) string {
 }
 
 // httpKind classifies a failure of a request.
-func httpKind(err error) Kind {
+func httpKind(err error) git.Kind {
 	status, isStatus := errors.AsType[httpStatus](err)
 	_, isDNS := errors.AsType[*net.DNSError](err)
 	_, isVerify := errors.AsType[x509.UnknownAuthorityError](err)
 	_, isName := errors.AsType[x509.HostnameError](err)
 	netErr, isNet := errors.AsType[net.Error](err)
-	_, isSilent := errors.AsType[silentError](err)
+	_, isSilent := errors.AsType[git.SilentError](err)
 	switch {
 	case errors.Is(err, guard.ErrInside):
-		return KindOther
+		return git.KindOther
 	case isStatus && (status.code == http.StatusUnauthorized || status.code == http.StatusForbidden):
-		return KindAuth
+		return git.KindAuth
 	case isStatus && (status.code >= 500 || status.code == http.StatusTooManyRequests):
-		return KindServer
+		return git.KindServer
 	case isStatus:
-		return KindOther
+		return git.KindOther
 	case errors.Is(err, context.Canceled):
-		return KindCanceled
+		return git.KindCanceled
 	case isDNS:
-		return KindHost
+		return git.KindHost
 	case isVerify || isName:
-		return KindTLS
+		return git.KindTLS
 	case isSilent, errors.Is(err, context.DeadlineExceeded), isNet && netErr.Timeout():
-		return KindTimeout
+		return git.KindTimeout
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return KindRefused
+		return git.KindRefused
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return KindNoSpace
+		return git.KindNoSpace
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return KindServer
+		return git.KindServer
 	}
-	return KindOther
+	return git.KindOther
 }

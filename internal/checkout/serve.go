@@ -1,20 +1,24 @@
-package git
+package checkout
 
 import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/lfs"
 )
 
 var (
@@ -25,7 +29,7 @@ var (
 	errMemory = errors.New("there is not enough memory for the index")
 )
 
-// ServeJob does the job of a process that Git has started of its own program, and
+// ServeJob does the job of a process that was started of the plugin's own program, and
 // ends that process. In every other one it returns at once. The main of a program
 // that checks out, and the TestMain of its tests, call it before they do anything else.
 func ServeJob() {
@@ -43,7 +47,7 @@ func ServeJob() {
 
 func serveJob() error {
 	limitMemory()
-	unix.CloseOnExec(jobDescriptor)
+	unix.CloseOnExec(git.SelfDescriptor)
 	exceeded := make(chan os.Signal, 1)
 	signal.Notify(exceeded, syscall.SIGXCPU)
 	go func() {
@@ -54,13 +58,14 @@ func serveJob() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	var j job
-	d := json.NewDecoder(os.Stdin)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&j); err != nil {
+	if err := gob.NewDecoder(os.Stdin).Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
+	if !j.Whole && j.Spec.Cone == nil {
+		j.Spec.Cone = gitindex.Cone{}
+	}
 	var a answer
-	g := &Git{program: j.Git, uid: j.UID, gid: j.GID, confined: true}
+	g := runner{git.Inherit(j.Git)}
 	switch found, err := g.do(ctx, j); {
 	case errors.Is(err, errLarge):
 		a.Large = true
@@ -90,17 +95,20 @@ func memoryLimit() int64 {
 	return int64(limit.Cur)
 }
 
+// runner does the job in its process.
+type runner struct{ *git.Git }
+
 // do does a job.
-func (g *Git) do(ctx context.Context, j job) (f Found, err error) {
-	c := j.checkout()
-	var ix *Index
+func (g runner) do(ctx context.Context, j job) (f Found, err error) {
+	c := j.Spec
+	var ix *index
 	switch j.Do {
 	case doCheckout:
 		ix, err = g.checkOut(ctx, c, j.Large)
 	case doMove:
 		ix, err = g.move(ctx, c, j.From, j.Tree)
 	case doFill:
-		return f, c.fill(string(j.Storage), fromWire(j.Pointers))
+		return f, c.fill(j.Storage, j.Pointers)
 	default:
 		err = fmt.Errorf("unknown job %q", j.Do)
 	}
@@ -113,29 +121,29 @@ func (g *Git) do(ctx context.Context, j job) (f Found, err error) {
 	if j.Do == doCheckout && c.Like.Index != "" {
 		ix.takeTimes(f.Pointers)
 	}
-	return f, ix.Settle()
+	return f, ix.settle()
 }
 
 // find returns what there is in a checkout.
-func (g *Git) find(ctx context.Context, ix *Index) (f Found, err error) {
+func (g runner) find(ctx context.Context, ix *index) (f Found, err error) {
 	c, config, modules := ix.checkout, "", ""
 	f.Unencoded = ix.unencoded
 	f.Tracked = c.Tracks != "" && ix.Has(c.Tracks)
 	if !c.NoLFS {
-		if f.Pointers, config, err = g.LFSPointers(ctx, ix); err != nil {
+		if f.Pointers, config, err = g.lfsPointers(ctx, ix); err != nil {
 			return f, err
 		}
 	}
 	if config != "" && len(f.Pointers) > 0 {
-		if f.LFSURL, err = g.LFSConfigURL(ctx, c.Store, config); err != nil {
+		if f.LFSURL, err = g.lfsConfigURL(ctx, c.Store, config); err != nil {
 			return f, err
 		}
 	}
 	if c.Submodules {
-		f.Gitlinks, modules = ix.Gitlinks()
+		f.Gitlinks, modules = ix.gitlinks()
 	}
 	if modules != "" && len(f.Gitlinks) > 0 {
-		if f.Submodules, err = g.Submodules(ctx, c.Store, modules); err != nil {
+		if f.Submodules, err = g.submodules(ctx, c.Store, modules); err != nil {
 			return f, err
 		}
 	}
@@ -147,36 +155,31 @@ func (g *Git) find(ctx context.Context, ix *Index) (f Found, err error) {
 
 // fill writes the contents of pointers into their files, and what lstat says of those
 // into the index.
-func (c Checkout) fill(storage string, pointers []LFSPointer) error {
+func (c Spec) fill(storage string, pointers []lfs.Pointer) error {
 	ix, err := c.readIndex(IndexFile)
 	if err != nil {
 		return err
 	}
-	if err := fillFiles(c, storage, pointers); err != nil {
+	if err := lfs.Fill(c.Dir, storage, pointers); err != nil {
 		return err
 	}
 	ix.written = make(map[string]bool, len(pointers))
 	for _, p := range pointers {
 		ix.written[p.Path] = true
 	}
-	return ix.Settle()
+	return ix.settle()
 }
 
 // failureOf says what an error is.
 func failureOf(err error) *failure {
 	f := &failure{
 		Unlike: errors.Is(err, ErrUnlike), Memory: errors.Is(err, errMemory), Text: octets(err.Error()),
-		Full: KindOf(err) == KindNoSpace || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT),
+		Full: git.KindOf(err) == git.KindNoSpace || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT),
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		f.Stderr = octets(e.Stderr)
+	if e, ok := errors.AsType[*git.Error](err); ok {
+		f.Stderr, f.Signal = octets(e.Stderr), int(e.Signal())
 		if e.Err != nil {
 			f.Text = octets(cmp.Or(e.Detail, e.Err.Error()))
-		}
-		if exit, ok := errors.AsType[*exec.ExitError](e.Err); ok {
-			if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-				f.Signal = int(status.Signal())
-			}
 		}
 	}
 	return f

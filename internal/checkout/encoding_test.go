@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"context"
@@ -9,32 +9,34 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
 // encoded makes a commit with a file for each encoding, named by its number, which
 // holds what all of them can say, and returns the names too.
-func encoded(w trees, content string, encodings ...string) (commit string, names []string) {
+func encoded(w testgit.Trees, content string, encodings ...string) (commit string, names []string) {
 	files := make(map[string]string)
-	id, attributes := w.blob(content), ""
+	id, attributes := w.Blob(content), ""
 	for i, e := range encodings {
 		name := fmt.Sprint("f", i)
 		attributes += name + " working-tree-encoding=" + e + "\n"
 		files[name] = "100644 " + id
 		names = append(names, name)
 	}
-	files[gitindex.Attributes] = "100644 " + w.blob(attributes)
-	return w.commit(files), names
+	files[gitindex.Attributes] = "100644 " + w.Blob(attributes)
+	return w.Commit(files), names
 }
 
 // TestEncodings: files are in the encodings that attributes ask for, as the
 // machine's git writes them, whichever git writes them here.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
-	withBothGits(t, func(t *testing.T, g *Git) {
+	withBothGits(t, func(t *testing.T, g tester) {
 		dir := store(t, g)
-		w := trees{t, dir}
+		w := testgit.Trees{T: t, Store: dir}
 		for _, tt := range []struct {
 			content   string
 			encodings []string
@@ -49,11 +51,11 @@ func TestEncodings(t *testing.T) {
 			{"", []string{"UTF-16", "SHIFT-JIS"}},
 		} {
 			commit, names := encoded(w, tt.content, tt.encodings...)
-			root := scratchIn(t, g.root)
+			root := testgit.Scratch(t, g.root)
 			plain := checkoutDir(t, root, "plain")
 			plainCheckout(t, w, plain, commit, nil)
-			co := Checkout{Store: dir, Commit: commit, Dir: checkoutDir(t, root, "ours")}
-			found, err := g.Checkout(t.Context(), co)
+			co := Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, root, "ours")}
+			found, err := g.make(t.Context(), co)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,27 +81,27 @@ func TestEncodings(t *testing.T) {
 func TestUnencoded(t *testing.T) {
 	t.Parallel()
 	root := testroot.New(t)
-	g := newGitIn(t, root)
+	g := newGitWith(t, git.Config{Program: "/usr/bin/git", Root: root})
 	dir := store(t, g)
-	w := trees{t, dir}
+	w := testgit.Trees{T: t, Store: dir}
 	commit, names := encoded(w, "\U0001f600\n", "UTF-16", "SHIFT-JIS", "FOO")
 	var at string
 	check := func(from string) (Found, error) {
-		at = checkoutDir(t, scratchIn(t, root), "x")
-		co := Checkout{Store: dir, Commit: commit, Dir: at}
+		at = checkoutDir(t, testgit.Scratch(t, root), "x")
+		co := Spec{Store: dir, Commit: commit, Dir: at}
 		if from == "" {
-			return g.Checkout(t.Context(), co)
+			return g.make(t.Context(), co)
 		}
 		co.Commit = from
-		if _, err := g.Checkout(t.Context(), co); err != nil {
+		if _, err := g.make(t.Context(), co); err != nil {
 			t.Fatal(err)
 		}
 		co.Commit = commit
-		return g.Move(t.Context(), co, from, w.git("", nil, "rev-parse", commit+"^{tree}"))
+		return g.move(t.Context(), co, from, w.Git("", nil, "rev-parse", commit+"^{tree}"))
 	}
 	// The other commit has the same attributes and no file.
-	attributes := w.git("", nil, "rev-parse", commit+":"+gitindex.Attributes)
-	empty := w.commit(map[string]string{gitindex.Attributes: "100644 " + attributes})
+	attributes := w.Git("", nil, "rev-parse", commit+":"+gitindex.Attributes)
+	empty := w.Commit(map[string]string{gitindex.Attributes: "100644 " + attributes})
 	want := []Unencoded{{names[1], "SHIFT-JIS"}, {names[2], "FOO"}}
 	for _, from := range []string{"", empty} {
 		found, err := check(from)
@@ -156,7 +158,7 @@ func TestEncodingsSaid(t *testing.T) {
 	if len(e.failed) != maxUnencoded {
 		t.Errorf("%d are kept, want %d", len(e.failed), maxUnencoded)
 	}
-	if err := new(Git).checkEncoded(context.Background(), Checkout{}, &Index{}, new(encodings)); err != nil {
+	if err := new(runner).checkEncoded(context.Background(), Spec{}, &index{}, new(encodings)); err != nil {
 		t.Errorf("nothing failed: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package git
+package lfs
 
 import (
 	"context"
@@ -16,42 +16,43 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/guard"
-	"github.com/helmdeck/repos/internal/work"
 )
 
-// LFSFetch brings LFS objects into a storage.
-type LFSFetch struct {
-	Endpoint string // the server's URL, such as https://host/path.git/info/lfs
-	Auth     *Auth  // what to show to that server, and to no other
+// Fetch is one download of objects into a storage.
+type Fetch struct {
+	Endpoint string    // the server's URL, such as https://host/path.git/info/lfs
+	Auth     *git.Auth // what to show to that server, and to no other
 	// Covers reports whether Auth is for a URL of that server, which its answers name;
 	// nil: for all of them.
 	Covers  func(url string) bool
 	Rule    guard.Rule
 	Storage string // a directory
-	Objects []LFSPointer
+	Objects []Pointer
 	// Progress, if set, is called from several goroutines.
-	Progress func(Progress)
+	Progress func(git.Progress)
 }
 
 const (
-	lfsBatch     = 100 // objects in one question, as git-lfs asks
-	lfsDownloads = 4   // at the same time
-	// lfsStall ends a request to which nothing arrived for that long.
-	lfsStall = 60 * time.Second
-	// lfsBatchTotal and lfsTransferTotal end one that is not complete after that long:
+	batchSize = 100 // objects in one question, as git-lfs asks
+	downloads = 4   // at the same time
+	// maxStall ends a request to which nothing arrived for that long.
+	maxStall = 60 * time.Second
+	// batchTotal and transferTotal end one that is not complete after that long:
 	// an answer of at most maxBatch, and an object of any size, which gets the time
 	// that a fetch gets.
-	lfsBatchTotal    = 5 * time.Minute
-	lfsTransferTotal = 2 * time.Hour
+	batchTotal    = 5 * time.Minute
+	transferTotal = 2 * time.Hour
 )
 
-// FetchLFS downloads the objects that the storage lacks. What arrived complete
-// and has the hash that its pointer says stays, also when another object can't be
-// had. Every connection is held to f.Rule, wherever the server's answers lead; a
-// credential goes to the server's own host and port alone, and only where f.Covers says.
-func (g *Git) FetchLFS(ctx context.Context, f LFSFetch) (err error) {
-	ctx, done, err := g.scheduleRemote(ctx, work.Fetch, "fetch the LFS objects of", f.Endpoint)
+// Run downloads the objects that the storage lacks. What arrived complete and has the
+// hash that its pointer says stays, also when another object can't be had. Every
+// connection is held to f.Rule, wherever the server's answers lead; a credential goes to
+// the server's own host and port alone, and only where f.Covers says. An error of the
+// server is a *git.Error.
+func (f Fetch) Run(ctx context.Context, g *git.Git) (err error) {
+	ctx, done, err := g.ScheduleFetch(ctx, "fetch the LFS objects of", f.Endpoint)
 	if err != nil {
 		return err
 	}
@@ -60,15 +61,15 @@ func (g *Git) FetchLFS(ctx context.Context, f LFSFetch) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = joinNotNil(err, os.RemoveAll(temp)) }()
-	client := g.lfsClient(f)
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
+	client := newClient(g, f)
 	defer client.http.CloseIdleConnections()
 	fetchErr := client.fetch(ctx, f, temp)
-	return joinNotNil(fetchErr, publishLFS(temp, f.Storage))
+	return errors.Join(fetchErr, publish(temp, f.Storage))
 }
 
-// publishLFS moves what was downloaded, and verified, into the storage.
-func publishLFS(temp, storage string) error {
+// publish moves what was downloaded, and verified, into the storage.
+func publish(temp, storage string) error {
 	if err := durable.SyncTree(temp); err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func publishLFS(temp, storage string) error {
 		return err
 	}
 	for _, d := range done {
-		to := LFSObject(storage, d.Name())
+		to := Object(storage, d.Name())
 		if err := durable.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
@@ -88,10 +89,10 @@ func publishLFS(temp, storage string) error {
 	return nil
 }
 
-func (c lfsClient) fetch(ctx context.Context, f LFSFetch, temp string) error {
+func (c client) fetch(ctx context.Context, f Fetch, temp string) error {
 	total, received := int64(0), new(atomic.Int64)
-	wanted := make(map[string]LFSPointer) // by ID: two files may have one content
-	var list []LFSPointer
+	wanted := make(map[string]Pointer) // by ID: two files may have one content
+	var list []Pointer
 	for _, p := range f.Objects {
 		if _, ok := wanted[p.OID]; !ok {
 			wanted[p.OID] = p
@@ -102,24 +103,24 @@ func (c lfsClient) fetch(ctx context.Context, f LFSFetch, temp string) error {
 	count := func(n int64) {
 		if f.Progress != nil {
 			now := received.Add(n)
-			f.Progress(Progress{Phase: "Receiving LFS objects", Percent: int(now * 100 / max(total, 1)), Amount: fmt.Sprintf("%.2f MiB", float64(now)/(1<<20))})
+			f.Progress(git.Progress{Phase: "Receiving LFS objects", Percent: int(now * 100 / max(total, 1)), Amount: fmt.Sprintf("%.2f MiB", float64(now)/(1<<20))})
 		}
 	}
 	for len(list) > 0 {
-		part := list[:min(len(list), lfsBatch)]
+		part := list[:min(len(list), batchSize)]
 		list = list[len(part):]
-		var actions map[string]lfsAction
-		if err := retry(ctx, func() (err error) {
+		var actions map[string]action
+		if err := git.Retry(ctx, func() (err error) {
 			actions, err = c.batch(ctx, part)
 			return err
 		}); err != nil {
 			return err
 		}
 		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(lfsDownloads)
+		g.SetLimit(downloads)
 		for _, p := range part {
 			g.Go(func() error {
-				return retry(ctx, func() error { return c.download(ctx, p, actions[p.OID], filepath.Join(temp, p.OID), count) })
+				return git.Retry(ctx, func() error { return c.download(ctx, p, actions[p.OID], filepath.Join(temp, p.OID), count) })
 			})
 		}
 		if err := g.Wait(); err != nil {
@@ -131,8 +132,8 @@ func (c lfsClient) fetch(ctx context.Context, f LFSFetch, temp string) error {
 
 // download writes an object to path. A file that is not what the pointer says
 // does not stay.
-func (c lfsClient) download(ctx context.Context, p LFSPointer, a lfsAction, path string, count func(int64)) (err error) {
-	fail := func(err error) error { return lfsObjectError(c.endpoint, p, err) }
+func (c client) download(ctx context.Context, p Pointer, a action, path string, count func(int64)) (err error) {
+	fail := func(err error) error { return objectError(c.endpoint, p, err) }
 	watch := newWatch(ctx, c.limits.silence, c.limits.transfer)
 	defer watch.stop()
 	response, err := c.get(watch.ctx, a)

@@ -1,4 +1,4 @@
-package git
+package checkout
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
 )
 
@@ -42,7 +43,7 @@ const movedIndex = "index.moved"
 // git says what has changed, which of it may be in an index, and writes it; the
 // index is put together here, for git would read all trees. That it is the commit's
 // is known by the hashes of the trees that have changed.
-func (g *Git) move(ctx context.Context, c Checkout, from, tree string) (ix *Index, err error) {
+func (g runner) move(ctx context.Context, c Spec, from, tree string) (ix *index, err error) {
 	var ch gitindex.Changes
 	var both errgroup.Group
 	both.Go(func() (err error) {
@@ -65,7 +66,7 @@ func (g *Git) move(ctx context.Context, c Checkout, from, tree string) (ix *Inde
 	if ch.Records == 0 && hex.EncodeToString(ix.Tree()) == tree {
 		return ix, nil
 	}
-	defer func() { err = joinNotNil(err, c.removeRepository()) }()
+	defer func() { err = errors.Join(err, c.removeRepository()) }()
 	if err := c.makeRepository(); err != nil {
 		return nil, err
 	}
@@ -94,15 +95,15 @@ func (g *Git) move(ctx context.Context, c Checkout, from, tree string) (ix *Inde
 }
 
 // changes asks git what is different in c.Commit from another commit.
-func (g *Git) changes(ctx context.Context, c Checkout, from string) (ch gitindex.Changes, err error) {
+func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.Changes, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compareTimeout, ErrUnlike)
 	defer cancel()
 	selected := c.Cone.Selector()
 	info := "" // of the record, before its path
-	err = g.eachRecord(ctx, command{
-		op:   fmt.Sprintf("compare %s with %s", c.Commit, from),
-		args: []string{"--git-dir=.", "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", from, c.Commit},
-		dir:  c.Store, uid: c.UID, gid: c.GID, read: []string{c.Store},
+	err = g.EachRecord(ctx, git.Command{
+		Op:   fmt.Sprintf("compare %s with %s", c.Commit, from),
+		Args: []string{"--git-dir=.", "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", from, c.Commit},
+		Dir:  c.Store, UID: c.UID, GID: c.GID, Read: []string{c.Store},
 	}, 0, func(field string) error {
 		if info == "" {
 			info = field
@@ -120,10 +121,10 @@ func (g *Git) changes(ctx context.Context, c Checkout, from string) (ch gitindex
 }
 
 // newEntries has git make an index of what is new, as far as it may be in one.
-func (g *Git) newEntries(ctx context.Context, c Checkout, ch gitindex.Changes) (*Index, error) {
+func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes) (*index, error) {
 	n, info := ch.Files()
 	if n == 0 {
-		return &Index{Index: &gitindex.Index{}, checkout: c}, nil
+		return &index{Index: &gitindex.Index{}, checkout: c}, nil
 	}
 	if err := g.runIn(ctx, c, movedIndex, info, nil, "update-index", "-z", "--index-info"); err != nil {
 		return nil, err

@@ -1,10 +1,12 @@
-package git
+package checkout
 
 import (
 	"bytes"
 	"context"
 	"encoding/hex"
 	"strings"
+
+	"github.com/helmdeck/repos/internal/git"
 )
 
 // modulesFile says which submodules a commit has.
@@ -15,9 +17,9 @@ type Gitlink struct {
 	Path, Commit string
 }
 
-// Gitlinks returns the submodules whose directories a checkout has made, and the
+// gitlinks returns the submodules whose directories a checkout has made, and the
 // object ID of its .gitmodules, empty if it has none. It starts no process.
-func (ix *Index) Gitlinks() (links []Gitlink, modules string) {
+func (ix *index) gitlinks() (links []Gitlink, modules string) {
 	for _, e := range ix.Entries {
 		switch {
 		case e.IsSubmodule():
@@ -36,9 +38,9 @@ type Submodule struct {
 	Update string
 }
 
-// Submodules reads a .gitmodules from the store, by its object ID: in the order
+// submodules reads a .gitmodules from the store, by its object ID: in the order
 // of the file, and of a value that is given twice the first, as git does.
-func (g *Git) Submodules(ctx context.Context, store, id string) ([]Submodule, error) {
+func (g runner) submodules(ctx context.Context, store, id string) ([]Submodule, error) {
 	values, err := g.blobConfig(ctx, store, modulesFile, id)
 	if err != nil {
 		return nil, err
@@ -72,11 +74,11 @@ func (g *Git) Submodules(ctx context.Context, store, id string) ([]Submodule, er
 type configValue struct{ key, value string }
 
 // blobConfig reads a configuration file out of the store. It includes no other.
-func (g *Git) blobConfig(ctx context.Context, store, name, id string) ([]configValue, error) {
-	out, err := g.run(ctx, command{
-		op:   "read " + name,
-		args: []string{"--git-dir=.", "config", "--blob=" + id, "--list", "-z", "--no-includes"},
-		dir:  store, uid: g.uid, gid: g.gid, read: []string{store},
+func (g runner) blobConfig(ctx context.Context, store, name, id string) ([]configValue, error) {
+	out, err := g.Run(ctx, git.Command{
+		Op:   "read " + name,
+		Args: []string{"--git-dir=.", "config", "--blob=" + id, "--list", "-z", "--no-includes"},
+		Dir:  store, Read: []string{store},
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,152 @@
+package checkout
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/tests/testgit"
+)
+
+// TestWritersShareDirectories: several processes write files below directories that
+// none of them finds.
+func TestWritersShareDirectories(t *testing.T) {
+	t.Parallel()
+	withBothGits(t, testWritersShareDirectories)
+}
+
+func testWritersShareDirectories(t *testing.T, g tester) {
+	dir := store(t, g)
+	w := testgit.Trees{T: t, Store: dir}
+	files, id := make(map[string]string), w.Blob("x\n")
+	for i := range 4 * filesPerWriter {
+		files[fmt.Sprintf("src/main/java/com/example/%d/%d", i/1000, i)] = "100644 " + id
+	}
+	commit := w.Commit(files)
+	for range 10 {
+		co := Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, testgit.Scratch(t, g.root), "x")}
+		if _, err := g.make(t.Context(), co); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSplitNames: what is written first is what the parts have in common, and what
+// says how they are written.
+func TestSplitNames(t *testing.T) {
+	t.Parallel()
+	names := []string{"a/.gitattributes", "a/b/1", "a/b/2", "a/b/3", "a/c/1", "b"}
+	for _, tt := range []struct {
+		n     int
+		first []string
+		parts [][]string
+	}{
+		{1, nil, [][]string{{"a/b/1", "a/b/2", "a/b/3", "a/c/1", "b"}}},
+		{2, []string{"a/b/1", "a/b/3"}, [][]string{{"a/b/2"}, {"a/c/1", "b"}}},
+	} {
+		attributes, first, parts := splitNames(names, tt.n)
+		if !slices.Equal(attributes, names[:1]) || !slices.Equal(first, tt.first) || !reflect.DeepEqual(parts, tt.parts) {
+			t.Errorf("%d parts: %q and %q, want %q and %q", tt.n, first, parts, tt.first, tt.parts)
+		}
+	}
+}
+
+// TestMissingObjects: a store that lacks what a checkout needs is corrupt, whatever
+// it lacks.
+func TestMissingObjects(t *testing.T) {
+	t.Parallel()
+	withBothGits(t, testMissingObjects)
+}
+
+func testMissingObjects(t *testing.T, g tester) {
+	for _, lacks := range []string{"^{tree}", ":d", ":d/f"} {
+		dir := store(t, g)
+		w := testgit.Trees{T: t, Store: dir}
+		commit := w.Commit(map[string]string{"d/f": "100644 " + w.Blob("x\n")})
+		id := w.Git("", nil, "rev-parse", commit+lacks)
+		if err := os.Remove(filepath.Join(dir, "objects", id[:2], id[2:])); err != nil {
+			t.Fatal(err)
+		}
+		_, err := g.make(t.Context(), Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, testgit.Scratch(t, g.root), "x")})
+		if git.KindOf(err) != git.KindCorrupt {
+			t.Errorf("without %s: %v, of kind %q, want %q", lacks, err, git.KindOf(err), git.KindCorrupt)
+		}
+	}
+}
+
+// TestWritersKnowAttributes: several processes write the files, each as the
+// attributes say.
+func TestWritersKnowAttributes(t *testing.T) {
+	t.Parallel()
+	withBothGits(t, testWritersKnowAttributes)
+}
+
+func testWritersKnowAttributes(t *testing.T, g tester) {
+	dir := store(t, g)
+	w := testgit.Trees{T: t, Store: dir}
+	id := w.Blob("one\ntwo\n")
+	files := map[string]string{
+		".gitattributes":     "100644 " + w.Blob("* text\n"),
+		"9/z/.gitattributes": "100644 " + w.Blob("* eol=crlf\n"),
+	}
+	for i := range 3 * filesPerWriter {
+		files[fmt.Sprintf("%d/z/%d", i%10, i)] = "100644 " + id
+	}
+	co := Spec{Store: dir, Commit: w.Commit(files), Dir: checkoutDir(t, testgit.Scratch(t, g.root), "x")}
+	if _, err := g.make(t.Context(), co); err != nil {
+		t.Fatal(err)
+	}
+	for name := range files {
+		want := "one\ntwo\n"
+		if strings.HasPrefix(name, "9/") {
+			want = "one\r\ntwo\r\n"
+		}
+		data, err := os.ReadFile(filepath.Join(co.Dir, name))
+		if err != nil || filepath.Base(name) != gitindex.Attributes && string(data) != want {
+			t.Errorf("%s: %q, %v; want %q", name, data, err, want)
+		}
+	}
+}
+
+// TestCheckoutAsAnotherUID: all files belong to the uid and gid of the tree.
+func TestCheckoutAsAnotherUID(t *testing.T) {
+	t.Parallel()
+	withBothGits(t, testCheckoutAsAnotherUID)
+}
+
+func testCheckoutAsAnotherUID(t *testing.T, g tester) {
+	dir := store(t, g)
+	w := testgit.Trees{T: t, Store: dir}
+	files, id := make(map[string]string), w.Blob("x\n")
+	for i := range 120 {
+		files[fmt.Sprintf("d%d/f%d", i%7, i)] = "100644 " + id
+	}
+	const uid = fetcher + 7
+	co := Spec{Store: dir, Commit: w.Commit(files), Dir: testgit.Owned(t, g.root, uid), UID: uid, GID: uid}
+	if err := os.Mkdir(filepath.Join(co.Dir, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(filepath.Join(co.Dir, ".git"), uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.make(t.Context(), co); err != nil {
+		t.Fatal(err)
+	}
+	for name := range files {
+		info, err := os.Lstat(filepath.Join(co.Dir, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != uid || st.Gid != uid {
+			t.Errorf("%s belongs to %d:%d", name, st.Uid, st.Gid)
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package checkout
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/testgit"
+)
+
+// withSelf returns a Git whose jobs are a script's, which finds the job on its
+// standard input.
+func withSelf(t *testing.T, text string) tester {
+	t.Helper()
+	return newGitWith(t, git.Config{Self: testgit.Script(t, text)})
+}
+
+// TestJobFails: how a job's process ends and what it says is input. None of it says
+// that the store is damaged, and nothing in it leads out of the checkout.
+func TestJobFails(t *testing.T) {
+	t.Parallel()
+	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	id := strings.Repeat("1", 40)
+	pointer := func(path, oid string) string {
+		return fmt.Sprintf(`{"Pointers":[{"Path":%q,"OID":%q,"Size":1}]}`, b64(path), oid)
+	}
+	link := func(path, id string) string {
+		return fmt.Sprintf(`{"Gitlinks":[{"Path":%q,"Commit":%q}]}`, b64(path), id)
+	}
+	many := func(name string, n int) string {
+		return fmt.Sprintf(`echo '{"%s":[' && yes '{},' | head -n %d && echo '{}]}'`, name, n)
+	}
+	oid := strings.Repeat("a", 64)
+	say := func(s string) string { return "printf %s '" + s + "'" }
+	for _, tt := range []struct {
+		name, script string
+		kind         git.Kind
+		want         string
+	}{
+		{"a panic with git's words", "echo 'panic: loose object is corrupt' >&2; exit 2", git.KindOther, "crashed"},
+		{"words without a panic", "echo 'fatal: bad object: corrupt' >&2; exit 1", git.KindOther, "crashed"},
+		{"no memory", "echo 'fatal error: runtime: cannot allocate memory' >&2; exit 2", git.KindLimit, "MiB of memory"},
+		{"killed", "kill -KILL $$", git.KindLimit, "memory is short"},
+		{"aborted", "kill -ABRT $$", git.KindOther, "crashed"},
+		{"a program that does not serve jobs", "echo 'flag provided but not defined: -git-job' >&2; exit 2", git.KindOther, "not defined"},
+		{"nothing", "true", git.KindOther, "garbage"},
+		{"no JSON", say("not JSON"), git.KindOther, "garbage"},
+		{"another type", say(`{"Tracked":[]}`), git.KindOther, "garbage"},
+		{"an unknown field", say(`{"Other":1}`), git.KindOther, "garbage"},
+		{"an unknown field in a list", say(`{"Pointers":[{"Other":1}]}`), git.KindOther, "garbage"},
+		{"two answers", say(`{}{}`), git.KindOther, "garbage"},
+		{"no end", "yes | head -c 40000000", git.KindOther, "bytes of output"},
+		{"too many pointers", many("Pointers", maxPointers+1), git.KindOther, "more than"},
+		{"too many submodules", many("Gitlinks", maxGitlinks+1), git.KindOther, "more than"},
+		{"too many sections", many("Submodules", maxGitlinks+1), git.KindOther, "more than"},
+		{"a pointer outside", say(pointer("../x", oid)), git.KindOther, "garbage"},
+		{"an absolute pointer", say(pointer("/etc/passwd", oid)), git.KindOther, "garbage"},
+		{"an object outside", say(pointer("x", "../../"+oid[6:])), git.KindOther, "garbage"},
+		{"a short object", say(pointer("x", "a")), git.KindOther, "garbage"},
+		{"a submodule outside", say(link("a/../../x", id)), git.KindOther, "garbage"},
+		{"a submodule's commit that is none", say(link("x", "-"+id[1:])), git.KindOther, "garbage"},
+		{"it does not get on", say(`{"Large":true}`), git.KindOther, "get on"},
+		{"a full disk that is not full", say(`{"Failure":{"Full":true}}`), git.KindOther, "failed"},
+		{"git was killed", say(`{"Failure":{"Signal":9}}`), git.KindLimit, "memory is short"},
+		{"too little memory for the index", say(`{"Failure":{"Memory":true}}`), git.KindLimit, "MiB of memory"},
+		{"git has no memory", say(fmt.Sprintf(`{"Failure":{"Stderr":%q}}`, b64("fatal: Out of memory, malloc failed\n"))), git.KindLimit, "MiB of memory"},
+		{"git says that the store is damaged", say(fmt.Sprintf(`{"Failure":{"Stderr":%q}}`, b64("fatal: bad object "+id+"\n"))), git.KindCorrupt, id},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := withSelf(t, "cat >/dev/null\n"+tt.script)
+			c := Spec{Store: store(t, g), Commit: id, Dir: checkoutDir(t, testgit.Scratch(t, ""), "x")}
+			if tt.want == "get on" { // it was a large job already
+				if err := os.Truncate(emptyFile(t, filepath.Join(c.Dir, ".git", IndexFile)), largeIndex+1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f, err := g.make(t.Context(), c)
+			if err == nil || git.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), id) {
+				t.Errorf("%+v, %v, of kind %q; want %q, of kind %q", f, err, git.KindOf(err), tt.want, tt.kind)
+			}
+		})
+	}
+}
+
+func emptyFile(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestNothingIsLeftOfAJob ends a job whose git runs, in every way.
+func TestNothingIsLeftOfAJob(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, git string
+		canceled  bool
+		want      git.Kind
+	}{
+		{"git ends at TERM", "exec sleep 1000", true, git.KindCanceled},
+		{"git ignores TERM", "trap '' TERM; sleep 1000 & sleep 1000 & wait; wait", true, git.KindCanceled},
+		{"the job is killed", "kill -KILL $PPID; exec sleep 1000", false, git.KindLimit},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGit(t)
+			c := Spec{Store: store(t, g), Commit: strings.Repeat("1", 40), Dir: testgit.Owned(t, "", fetcher), UID: fetcher, GID: fetcher}
+			c.GitDir = c.Dir
+			alive, began := filepath.Join(c.Dir, "alive"), filepath.Join(c.Dir, "began")
+			for _, fifo := range []string{alive, began} {
+				if err := syscall.Mkfifo(fifo, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chmod(fifo, 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// Open for both, as a FIFO's open would wait for the other side.
+			first, err := os.OpenFile(began, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer first.Close()
+			group, err := os.OpenFile(alive, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer group.Close()
+			g = newGitWith(t, git.Config{Program: testgit.Script(t, fmt.Sprintf("exec 9> %s\necho x > %s\n%s\n", alive, began, tt.git))})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := g.make(ctx, c)
+				ended <- err
+			}()
+			if _, err := first.Read(make([]byte, 2)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.canceled {
+				cancel()
+			}
+			if err := <-ended; git.KindOf(err) != tt.want {
+				t.Errorf("checkout: %v, of kind %q, want %q", err, git.KindOf(err), tt.want)
+			}
+			if _, err := group.Read(make([]byte, 1)); err == nil || err.Error() != "EOF" {
+				t.Errorf("wait for the processes: %v, want EOF", err)
+			}
+		})
+	}
+}
+
+// TestManyNames: a repository of a kilobyte has a million names. What they take is
+// the job's, not the plugin's; a job that is not to have it fails with an error, and
+// jobs of that size wait for each other.
+func TestManyNames(t *testing.T) {
+	const parents = 8 << 20 // bytes; the index alone has 72 MB
+	scheduler := work.NewScheduler(work.DefaultLimits(4))
+	g := newGitWith(t, git.Config{Scheduler: scheduler})
+	dir := store(t, g)
+	w := testgit.Trees{T: t, Store: dir}
+	raw := func(mode, name, id string) string {
+		b, err := hex.DecodeString(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mode + " " + name + "\x00" + string(b)
+	}
+	tree := func(n int, mode, id string, more ...string) string {
+		for i := range n {
+			more = append(more, raw(mode, fmt.Sprintf("n%02d", i), id))
+		}
+		return w.Git(strings.Join(more, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
+	}
+	many := tree(100, "40000", tree(100, "40000", tree(100, "100644", w.Blob("x\n"))))
+	commit := func(content string) (commit, root string) {
+		root = tree(0, "", "", raw("100644", "f", w.Blob(content)), raw("40000", "many", many))
+		return w.Git("", nil, "commit-tree", "-m", "m", root), root
+	}
+	from, _ := commit("one\n")
+	to, root := commit("two\n")
+	measured := func(name string, f func() error) {
+		t.Helper()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := f()
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > parents {
+			t.Errorf("%s: the plugin has allocated %d KiB", name, got>>10)
+		}
+	}
+	c := Spec{Store: dir, Commit: from, Cone: gitindex.Cone{"none"}, Dir: checkoutDir(t, testgit.Scratch(t, ""), "x"), Tracks: "many/n00"}
+
+	// A large job waits for the one that is under way, a small one does not.
+	slot, err := scheduler.Acquire(t.Context(), work.CPU, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &work.Job{Owner: "test"}
+	ended := make(chan error, 1)
+	measured("check out", func() error {
+		var found Found
+		go func() {
+			var err error
+			found, err = g.make(work.WithJob(t.Context(), job), c)
+			ended <- err
+		}()
+		for made := false; !made; runtime.Gosched() {
+			if !job.Queued() {
+				continue
+			}
+			size, err := c.indexSize()
+			if err != nil {
+				return err
+			}
+			made = size > largeIndex
+		}
+		slot.Release()
+		err := <-ended
+		if err == nil && !found.Tracked {
+			err = fmt.Errorf("%s is not found", c.Tracks)
+		}
+		return err
+	})
+	c.Commit = to
+	measured("move", func() error {
+		_, err := g.move(t.Context(), c, from, root)
+		return err
+	})
+	if data, err := os.ReadFile(filepath.Join(c.Dir, "f")); string(data) != "two\n" {
+		t.Errorf("f is %q, %v", data, err)
+	}
+
+	// Enough for the program to start, not for the index.
+	g = newGitWith(t, git.Config{Memory: 192 << 20, Scheduler: scheduler})
+	c.Commit, root = commit("three\n")
+	_, err = g.move(t.Context(), c, to, root)
+	if git.KindOf(err) != git.KindLimit || !strings.Contains(err.Error(), "192 MiB of memory") || !strings.Contains(err.Error(), c.Commit) {
+		t.Errorf("move with little memory: %v, of kind %q", err, git.KindOf(err))
+	}
+	c.Dir = checkoutDir(t, testgit.Scratch(t, ""), "y")
+	_, err = g.make(t.Context(), c)
+	if git.KindOf(err) != git.KindLimit || !strings.Contains(err.Error(), "192 MiB of memory") || !strings.Contains(err.Error(), c.Commit) {
+		t.Errorf("checkout with little memory: %v, of kind %q", err, git.KindOf(err))
+	}
+}

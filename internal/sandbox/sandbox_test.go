@@ -1,0 +1,205 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/tests/testgit"
+)
+
+// fetcher is who the children of these tests are: a uid that nobody else runs as.
+const fetcher = 64126
+
+// runScript runs a script, which may write to directories, and returns its output.
+func runScript(t *testing.T, text string, write ...string) string {
+	t.Helper()
+	out, err := runScriptIn(t.Context(), testgit.Script(t, text), write...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+func runScriptIn(ctx context.Context, program string, write ...string) (string, error) {
+	box, err := New("")
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Dir, cmd.Env, cmd.Stdout = "/", []string{"PATH=/usr/bin:/bin"}, &out
+	err = box.Run(cmd, Task{
+		UID: fetcher, GID: fetcher + 1, Read: []string{filepath.Dir(program), "/proc"}, Write: write,
+		Limits: Limits{CPU: 10 * time.Minute, Memory: 4 << 30},
+	})
+	return out.String(), err
+}
+
+func TestChildHasNoPrivileges(t *testing.T) {
+	t.Parallel()
+	status := make(map[string]string)
+	for line := range strings.Lines(runScript(t, "cat /proc/self/status")) {
+		name, value, _ := strings.Cut(line, ":")
+		status[name] = strings.Join(strings.Fields(value), " ")
+	}
+	uid, gid, none := strconv.Itoa(fetcher), strconv.Itoa(fetcher+1), "0000000000000000"
+	for _, tt := range []struct{ name, want string }{
+		{"Uid", strings.Join([]string{uid, uid, uid, uid}, " ")},
+		{"Gid", strings.Join([]string{gid, gid, gid, gid}, " ")},
+		{"Groups", ""},
+		{"CapInh", none}, {"CapPrm", none}, {"CapEff", none}, {"CapBnd", none}, {"CapAmb", none},
+		{"NoNewPrivs", "1"},
+	} {
+		if got, ok := status[tt.name]; !ok || got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestParentKeepsItsPrivileges: no thread that stays is confined, and the first one, which
+// never ends, is none of those on which children are started.
+func TestParentKeepsItsPrivileges(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		thread := make(chan int)
+		onThread(func() { thread <- unix.Gettid() })
+		if <-thread == os.Getpid() {
+			t.Fatal("the first thread is used")
+		}
+	}
+	runScript(t, "true")
+	status, err := os.ReadFile("/proc/self/status") // of the first thread
+	if err != nil || !strings.Contains(string(status), "NoNewPrivs:\t0") {
+		t.Errorf("the first thread is confined: %v\n%s", err, status)
+	}
+	if err := os.WriteFile(filepath.Join(t.TempDir(), "x"), nil, 0o600); err != nil {
+		t.Errorf("the test itself is confined: %v", err)
+	}
+}
+
+func TestChildLeadsItsProcessGroup(t *testing.T) {
+	t.Parallel()
+	fields := strings.Fields(runScript(t, "cat /proc/$$/stat"))
+	if len(fields) < 5 || fields[0] != fields[4] {
+		t.Errorf("process %v, want one that leads its group", fields)
+	}
+	if own := strconv.Itoa(syscall.Getpgrp()); fields[4] == own {
+		t.Errorf("it is in our group %s", own)
+	}
+}
+
+func TestChildSeesItsGrantsOnly(t *testing.T) {
+	t.Parallel()
+	abi, err := landlockABI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if abi == 0 {
+		t.Fatal("this kernel has no Landlock: the test says nothing")
+	}
+	other, mine := testgit.Scratch(t, ""), testgit.Owned(t, "", fetcher)
+	if err := os.Chmod(other, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(other, "secret"), []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// Everything here is allowed by its mode: only Landlock refuses.
+	for _, tt := range []struct {
+		what string
+		want bool
+	}{
+		{"cat /etc/passwd", true},
+		{"cat /usr/bin/env", true},
+		{"cat /dev/null", true},
+		{"echo x > /dev/null", true},
+		{"echo x > " + mine + "/file && cat " + mine + "/file && rm " + mine + "/file", true},
+		{"cat " + other + "/secret", false},
+		{"ls " + other, false},
+		{"echo x > " + other + "/new", false},
+		{"echo x > " + other + "/secret", false},
+		{"echo x > /var/tmp/helmdeck-git-outside", false},
+		{"ls /var/tmp", false},
+		{"cat /etc/fstab", false},
+		{"cat /etc/os-release.d", false},
+		{"ln " + mine + "/../owned /var/tmp/x", false},
+	} {
+		// A redirection that fails ends the shell, so that it needs one of its own.
+		out := runScript(t, fmt.Sprintf("if (%s) >&2; then echo yes; else echo no; fi", tt.what), mine)
+		if got := strings.TrimSpace(out) == "yes"; got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.what, got, tt.want)
+		}
+	}
+}
+
+// TestNothingIsLeftOfAStoppedCommand ends commands in every way; the group has
+// a pipe open as long as one of it lives.
+func TestNothingIsLeftOfAStoppedCommand(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, text string
+		canceled   bool
+	}{
+		{"the leader ends at TERM", "sleep 1000", true},
+		{"all ignore TERM", "trap '' TERM; sleep 1000 & sleep 1000 & wait; wait", true},
+		{"a child ignores TERM", "(trap '' TERM; sleep 1000; sleep 1000) & wait", true},
+		{"the leader ends first", "(trap '' TERM HUP; sleep 1000) >/dev/null 2>&1 & true", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := testgit.Owned(t, "", fetcher)
+			alive, began := filepath.Join(dir, "alive"), filepath.Join(dir, "began")
+			for _, fifo := range []string{alive, began} {
+				if err := syscall.Mkfifo(fifo, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chmod(fifo, 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// Open for both, as a FIFO's open would wait for the other side.
+			first, err := os.OpenFile(began, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer first.Close()
+			group, err := os.OpenFile(alive, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer group.Close()
+
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			program := testgit.Script(t, fmt.Sprintf("exec 9> %s\necho x > %s\n%s\n", alive, began, tt.text))
+			ended := make(chan error, 1)
+			go func() {
+				_, err := runScriptIn(ctx, program, dir)
+				ended <- err
+			}()
+			if _, err := first.Read(make([]byte, 2)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.canceled {
+				cancel()
+			}
+			err = <-ended
+			if (err != nil) != tt.canceled {
+				t.Errorf("run: %v", err)
+			}
+			if _, err := group.Read(make([]byte, 1)); err == nil || err.Error() != "EOF" {
+				t.Errorf("wait for the group: %v, want EOF", err)
+			}
+		})
+	}
+}

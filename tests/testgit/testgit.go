@@ -1,0 +1,115 @@
+// Package testgit has what tests of git have in common: directories that another uid may use, programs in git's place, and
+// commits of any trees.
+package testgit
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Trees makes commits in a store from what they hold.
+type Trees struct {
+	T     T
+	Store string
+}
+
+// T is what *testing.T and *rapid.T have in common.
+type T interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// Git runs git in the store and returns its output.
+func (w Trees) Git(stdin string, env []string, args ...string) string {
+	w.T.Helper()
+	cmd := exec.Command("git", append([]string{"--git-dir=" + w.Store}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
+	}, env...)
+	out, err := cmd.Output()
+	if err != nil {
+		w.T.Fatalf("git %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Blob writes a file's content, and returns its ID.
+func (w Trees) Blob(content string) string {
+	return w.Git(content, nil, "hash-object", "-w", "--stdin")
+}
+
+// Commit makes one of files, each with its mode and object ID, and returns it.
+func (w Trees) Commit(files map[string]string) string {
+	w.T.Helper()
+	index := filepath.Join(w.Store, "index.test")
+	defer os.Remove(index)
+	env := []string{"GIT_INDEX_FILE=" + index}
+	var stdin strings.Builder
+	for name, info := range files {
+		fmt.Fprintf(&stdin, "%s\t%s\x00", info, name)
+	}
+	w.Git("", env, "read-tree", "--empty")
+	w.Git(stdin.String(), env, "update-index", "-z", "--index-info")
+	return w.Git("", nil, "commit-tree", "-m", "m", w.Git("", env, "write-tree"))
+}
+
+// CommitTree makes a commit of a tree that git itself would not make: raw entries,
+// each "mode name", NUL and ID.
+func (w Trees) CommitTree(entries ...string) string {
+	w.T.Helper()
+	tree := w.Git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
+	return w.Git("", nil, "commit-tree", "-m", "m", tree)
+}
+
+// Scratch returns a directory that everyone may read, which t.TempDir is not, in a root
+// filesystem; root may be empty.
+func Scratch(t testing.TB, root string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(filepath.Join(root, "/var/tmp"), "helmdeck-git-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Owned makes an empty directory that belongs to uid.
+func Owned(t testing.TB, root string, uid int) string {
+	t.Helper()
+	dir := filepath.Join(Scratch(t, root), "owned")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Script makes a program of a shell script, alone in a directory, and returns its path.
+func Script(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(Scratch(t, ""), "program")
+	// No child that is started meanwhile may have it open for writing when it is executed.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -81,11 +81,24 @@ func (g runner) checkOut(ctx context.Context, c Spec, large bool) (ix *index, er
 			return nil, cmp.Or(writeOutFile(filepath.Join(c.gitDir(), IndexFile)), errLarge)
 		}
 	}
-	if ix, err = c.readIndex(IndexFile); err != nil {
+	if ix, err = c.readIndex(IndexFile); errors.Is(err, errFormat) {
+		ix, err = g.listIndex(ctx, c)
+	}
+	if err != nil {
 		return nil, err
 	}
 	ix.LeaveOut(c.Cone)
 	return ix, g.writeFiles(ctx, c, IndexFile, ix)
+}
+
+// listIndex has git read an index that can't be read here. It has no cache of trees then:
+// the next commit is checked out whole, too.
+func (g runner) listIndex(ctx context.Context, c Spec) (*index, error) {
+	ix := &index{Index: gitindex.New(c.idSize()), checkout: c}
+	return ix, g.EachRecord(ctx, g.command(c, IndexFile, "ls-files", "-z", "--stage"), 0, func(entry string) error {
+		info, name, _ := strings.Cut(entry, "\t")
+		return ix.Add(info, name)
+	})
 }
 
 // writeFiles writes the files of an index, which is also in the file of that name,
@@ -148,32 +161,37 @@ func (g runner) writePart(ctx context.Context, c Spec, index string, names []str
 	return g.runIn(ctx, c, index, stdin.String(), encoded.said, "checkout-index", "--force", "-z", "--stdin")
 }
 
-// runIn runs a command of git in the repository of a checkout, as the tree's uid.
-// said, if set, is called with each line of its stderr.
-func (g runner) runIn(ctx context.Context, c Spec, index, stdin string, said func(line string), args ...string) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+// command is one of git in the repository of a checkout, as the tree's uid.
+func (g runner) command(c Spec, index string, args ...string) git.Command {
 	objects := filepath.Join(c.Store, "objects")
-	write := []string{c.Dir, c.gitDir()}
-	_, err := g.Run(ctx, git.Command{
+	return git.Command{
 		Op: "check out " + c.Commit,
 		Args: append([]string{
 			"--git-dir=" + c.gitDir(), "--work-tree=" + c.Dir, "-c", "core.bare=false", "-c", "index.version=2",
 		}, args...),
 		Env: []string{"GIT_OBJECT_DIRECTORY=" + objects, "GIT_INDEX_FILE=" + filepath.Join(c.gitDir(), index)},
 		Dir: c.Dir, UID: c.UID, GID: c.GID,
-		Read: []string{objects}, Write: write, Stdin: stdin,
-		// git does not say why it can't write a file; it tries all the others, and
-		// fails in the end, which nobody waits for where the disk is full.
-		Stderr: func(line string) {
-			if strings.HasPrefix(line, "error: unable to write file") && git.Full(write) {
-				stop(syscall.ENOSPC)
-			}
-			if said != nil {
-				said(line)
-			}
-		},
-	})
+		Read: []string{objects}, Write: []string{c.Dir, c.gitDir()},
+	}
+}
+
+// runIn runs such a command. said, if set, is called with each line of its stderr.
+func (g runner) runIn(ctx context.Context, c Spec, index, stdin string, said func(line string), args ...string) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	run := g.command(c, index, args...)
+	run.Stdin = stdin
+	// git does not say why it can't write a file; it tries all the others, and
+	// fails in the end, which nobody waits for where the disk is full.
+	run.Stderr = func(line string) {
+		if strings.HasPrefix(line, "error: unable to write file") && git.Full(run.Write) {
+			stop(syscall.ENOSPC)
+		}
+		if said != nil {
+			said(line)
+		}
+	}
+	_, err := g.Run(ctx, run)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package checkout
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -147,6 +148,57 @@ func testCheckoutAsAnotherUID(t *testing.T, g tester) {
 		}
 		if st := info.Sys().(*syscall.Stat_t); st.Uid != uid || st.Gid != uid {
 			t.Errorf("%s belongs to %d:%d", name, st.Uid, st.Gid)
+		}
+	}
+}
+
+// TestUnknownIndex: when git makes an index of a format that is not known here, the
+// checkout is whole and right, and is not moved: the next commit is checked out whole too.
+func TestUnknownIndex(t *testing.T) {
+	t.Parallel()
+	// Of two formats: one is another version, the other has an extension that must be known.
+	for _, format := range []string{"--index-version=4", "--split-index"} {
+		g := newGitWith(t, git.Config{Program: testgit.Script(t, `git "$@" || exit
+for a; do
+	case $a in --git-dir=*) dir=$a;; read-tree) made=1;; esac
+done
+[ -z "$made" ] || exec git "$dir" -c core.bare=false update-index `+format+"\n")})
+		dir := store(t, newGit(t))
+		w := testgit.Trees{T: t, Store: dir}
+		text, link := w.Blob("text\n"), w.Blob("a/f")
+		files := map[string]string{
+			"a/f": "100644 " + text, "a/x": "100755 " + text, "b/f": "100644 " + text, "b/" + strings.Repeat("n", 5000/25): "100644 " + text,
+			"link": "120000 " + link, "ü": "100644 " + text, "sub": "160000 " + strings.Repeat("1", 40),
+		}
+		commit := w.Commit(files)
+		for i, cone := range []gitindex.Cone{nil, {"a"}} {
+			root := testgit.Scratch(t, "")
+			plain := checkoutDir(t, root, "plain")
+			plainCheckout(t, w, plain, commit, cone)
+			c := Spec{Store: dir, Commit: commit, Cone: cone, Dir: checkoutDir(t, root, "ours"), Tracks: "b", Submodules: true}
+			found, err := g.make(t.Context(), c)
+			if err != nil {
+				t.Fatalf("%s: %v", format, err)
+			}
+			if !found.Tracked || len(found.Gitlinks) != 1 {
+				t.Errorf("%s, cone %q: found %+v", format, cone, found)
+			}
+			got, want := state(t, c.Dir), state(t, plain)
+			last := len(want) - 1 // the index: ours has no cache of trees
+			if !slices.Equal(got[:len(got)-1], want[:last]) {
+				t.Errorf("%s, cone %q:\n%s\nwant:\n%s", format, cone, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			c.Commit = w.Commit(map[string]string{"a/f": fmt.Sprintf("100644 %s", w.Blob(fmt.Sprint(i)))})
+			if _, err := g.move(t.Context(), c, commit, w.Git("", nil, "rev-parse", c.Commit+"^{tree}")); !errors.Is(err, ErrUnlike) {
+				t.Errorf("%s, cone %q: move: %v, want %v", format, cone, err, ErrUnlike)
+			}
+			list := func(dir string) string { // write-tree makes a cache of trees
+				env := []string{"GIT_INDEX_FILE=" + filepath.Join(dir, ".git", IndexFile)}
+				return w.Git("", env, "ls-files", "-t", "--stage", "-v") + w.Git("", env, "write-tree")
+			}
+			if got, want := list(c.Dir), list(plain); got != want {
+				t.Errorf("%s, cone %q: the index has\n%s\nwant:\n%s", format, cone, got, want)
+			}
 		}
 	}
 }

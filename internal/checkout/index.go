@@ -35,6 +35,9 @@ type index struct {
 	unencoded []Unencoded
 }
 
+// errFormat is why an index can't be read here that git may well read.
+var errFormat = errors.New("the index has another format")
+
 // idSize returns how many bytes an object ID of the repository has.
 func (c Spec) idSize() int {
 	if git.Format(c.Commit) == git.SHA256 {
@@ -74,7 +77,7 @@ func (c Spec) readIndex(name string) (*index, error) {
 	}
 	ix, err := gitindex.Parse(data, c.idSize())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%w: %s: %w", errFormat, path, err)
 	}
 	return &index{Index: ix, checkout: c}, nil
 }

@@ -124,7 +124,7 @@ func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.C
 func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes) (*index, error) {
 	n, info := ch.Files()
 	if n == 0 {
-		return &index{Index: &gitindex.Index{}, checkout: c}, nil
+		return &index{Index: gitindex.New(c.idSize()), checkout: c}, nil
 	}
 	if err := g.runIn(ctx, c, movedIndex, info, nil, "update-index", "-z", "--index-info"); err != nil {
 		return nil, err

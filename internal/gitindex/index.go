@@ -6,12 +6,14 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -29,6 +31,7 @@ const (
 	indexVersion   = 2
 	indexExtended  = 3      // the version with entries that have 4 bytes of flags
 	flagExtended   = 0x4000 // in the first two bytes of flags
+	flagLength     = 0x0fff // of the name, or more, in the first two
 	flagSkipTree   = 0x4000 // in the second two: not in the work tree
 	extensionCache = "TREE"
 	modeMask       = 0xf000
@@ -208,6 +211,32 @@ func (ix *Index) parseExtensions(data []byte) (err error) {
 		}
 		data = data[8+size:]
 	}
+	return nil
+}
+
+// New returns an index without entries, whose object IDs have idSize bytes.
+func New(idSize int) *Index { return &Index{idSize: idSize} }
+
+// Add appends an entry, of which nothing is known but what git ls-files --stage says: its
+// mode, object ID and stage, and its path.
+func (ix *Index) Add(info, name string) error {
+	fields := strings.Fields(info)
+	if len(fields) != 3 || fields[2] != "0" || name == "" {
+		return fmt.Errorf("ls-files: unexpected entry %q of %q", info, name)
+	}
+	mode, err := strconv.ParseUint(fields[0], 8, 16)
+	id, idErr := hex.DecodeString(fields[1])
+	if err != nil || idErr != nil || len(id) != ix.idSize {
+		return fmt.Errorf("ls-files: unexpected entry %q of %q", info, name)
+	}
+	raw := make([]byte, indexStat, indexStat+len(id)+2+len(name)+8)
+	binary.BigEndian.PutUint32(raw[24:], uint32(mode))
+	raw = append(raw, id...)
+	raw = binary.BigEndian.AppendUint16(raw, uint16(min(len(name), flagLength)))
+	raw = append(raw, name...)
+	raw = append(raw, make([]byte, 8-len(raw)%8)...)
+	e, _ := next(raw, ix.idSize) // it has been made for that
+	ix.Entries = append(ix.Entries, e)
 	return nil
 }
 

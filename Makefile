@@ -39,9 +39,11 @@ test-engines: needs plugin ## all end-to-end tests, and crashes for many rounds,
 	@tests/engines/fetch
 	@go run -buildvcs=false ./tests/engines $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(ENGINES),-engines $(ENGINES)) $(if $(ROWS),-run '$(ROWS)')
 
-fuzz: ## fuzz the parsers of what users and remotes say, about a minute each; FUZZTIME=10m for longer
-	@for target in FuzzParseURL FuzzParseRef FuzzParseOptions; do \
-		go test -run='^$$' -fuzz="^$$target$$" -fuzztime=$(or $(FUZZTIME),1500000x) -fuzzminimizetime=10x ./internal/volume || exit 1; \
+fuzz: ## fuzz the parsers of what users, remotes and repositories say, at most about a minute each; FUZZTIME=10m for longer
+	@for target in volume.FuzzParseURL.1500000x volume.FuzzParseRef.1500000x volume.FuzzParseOptions.1500000x \
+		gitindex.FuzzParse.150000x lfs.FuzzParsePointer.100000x; do \
+		set -- $$(echo $$target | tr . ' '); \
+		go test -run='^$$' -fuzz="^$$2$$" -fuzztime=$(or $(FUZZTIME),$$3) -fuzzminimizetime=10x ./internal/$$1 || exit 1; \
 	done
 
 bench: needs plugin ## measure against git, git-sync and plain volumes, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,cold for less; AGAINST=commit to compare with its build in turns

@@ -71,7 +71,9 @@ func (p *treeCacheParser) next(depth int) (string, *treeCache) {
 		if p.failed {
 			return "", nil
 		}
-		t.add(name, dir)
+		if p.whole { // or nothing of it is kept
+			t.add(name, dir)
+		}
 	}
 	return string(name), t
 }

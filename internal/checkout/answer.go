@@ -8,30 +8,16 @@ import (
 	"path/filepath"
 
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/lfs"
 )
 
-// octets is a string that need not be UTF-8, as the names in a repository: JSON has it
-// as base64.
-type octets string
-
-func (o octets) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(o)) }
-
-func (o *octets) UnmarshalJSON(data []byte) error {
-	var b []byte
-	err := json.Unmarshal(data, &b)
-	*o = octets(b)
-	return err
-}
-
-// atMost is a list that is decoded up to maxListed elements.
-type atMost[T any] []T
+// list is a list that is decoded up to maxListed elements.
+type list[T any] []T
 
 // maxListed is more than any list of an answer may have, so that one with too many is
 // told by what it is a list of.
 const maxListed = maxPointers + 1
 
-func (l *atMost[T]) UnmarshalJSON(data []byte) error {
+func (l *list[T]) UnmarshalJSON(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if _, err := d.Token(); err != nil || string(data) == "null" {
@@ -51,88 +37,25 @@ func (l *atMost[T]) UnmarshalJSON(data []byte) error {
 
 // answer is what a process says when it has done its job.
 type answer struct {
-	Failure    *failure `json:",omitempty"`
-	Large      bool     // the index is made, and is large
-	Tracked    bool
-	Pointers   atMost[wirePointer]
-	LFSURL     octets
-	Gitlinks   atMost[wireGitlink]
-	Submodules atMost[wireSubmodule]
-	Unencoded  atMost[wireUnencoded]
+	Failure *failure `json:",omitempty"`
+	Large   bool     // the index is made, and is large
+	Found
 }
 
 // failure is an error of a job.
 type failure struct {
 	Unlike bool
-	Full   bool   // a filesystem was
-	Memory bool   // there is not enough
-	Signal int    // that has ended git
-	Stderr octets // of git
-	Text   octets
-}
-
-type wirePointer struct {
-	Path octets
-	OID  string
-	Size int64
-}
-
-type wireGitlink struct {
-	Path   octets
-	Commit string
-}
-
-type wireSubmodule struct{ Name, Path, URL, Update octets }
-
-type wireUnencoded struct{ Path, Encoding octets }
-
-func toWire(pointers []lfs.Pointer) (list []wirePointer) {
-	for _, p := range pointers {
-		list = append(list, wirePointer{octets(p.Path), p.OID, p.Size})
-	}
-	return list
-}
-
-func fromWire(pointers []wirePointer) (list []lfs.Pointer) {
-	for _, p := range pointers {
-		list = append(list, lfs.Pointer{Path: string(p.Path), OID: p.OID, Size: p.Size})
-	}
-	return list
-}
-
-// answer is what a job found, as it says it.
-func (f Found) answer() answer {
-	a := answer{Tracked: f.Tracked, Pointers: toWire(f.Pointers), LFSURL: octets(f.LFSURL)}
-	for _, l := range f.Gitlinks {
-		a.Gitlinks = append(a.Gitlinks, wireGitlink{octets(l.Path), l.Commit})
-	}
-	for _, s := range f.Submodules {
-		a.Submodules = append(a.Submodules, wireSubmodule{octets(s.Name), octets(s.Path), octets(s.URL), octets(s.Update)})
-	}
-	for _, u := range f.Unencoded {
-		a.Unencoded = append(a.Unencoded, wireUnencoded{octets(u.Path), octets(u.Encoding)})
-	}
-	return a
-}
-
-func (a answer) found() Found {
-	f := Found{Tracked: a.Tracked, Pointers: fromWire(a.Pointers), LFSURL: string(a.LFSURL)}
-	for _, l := range a.Gitlinks {
-		f.Gitlinks = append(f.Gitlinks, Gitlink{string(l.Path), l.Commit})
-	}
-	for _, s := range a.Submodules {
-		f.Submodules = append(f.Submodules, Submodule{string(s.Name), string(s.Path), string(s.URL), string(s.Update)})
-	}
-	for _, u := range a.Unencoded {
-		f.Unencoded = append(f.Unencoded, Unencoded{string(u.Path), string(u.Encoding)})
-	}
-	return f
+	Full   bool     // a filesystem was
+	Memory bool     // there is not enough
+	Signal int      // that has ended git
+	Stderr git.Text // of git
+	Text   git.Text
 }
 
 // check returns an error if an answer holds what git would not have let into an index,
 // or what no job gives.
 func (a answer) check(c Spec) error {
-	if err := a.found().check(); err != nil {
+	if err := a.Found.check(); err != nil {
 		return err
 	}
 	for _, p := range a.Pointers {
@@ -149,7 +72,7 @@ func (a answer) check(c Spec) error {
 }
 
 // isLocal reports whether a name can be that of a file in a work tree.
-func isLocal(name octets) bool {
+func isLocal(name git.Text) bool {
 	return filepath.IsLocal(string(name)) && filepath.Clean(string(name)) == string(name) && len(name) <= maxName && name != "."
 }
 

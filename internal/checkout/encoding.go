@@ -17,7 +17,7 @@ import (
 // content is not UTF-8 or has characters that the encoding lacks. It has the bytes
 // of the commit, and git does not fail for it.
 type Unencoded struct {
-	Path, Encoding string // as git prints them
+	Path, Encoding git.Text // as git prints them
 }
 
 func (u Unencoded) String() string { return fmt.Sprintf("%q (%q)", u.Path, u.Encoding) }
@@ -43,9 +43,9 @@ func (e *encodings) said(line string) {
 	if !ok {
 		return
 	}
-	u := Unencoded{Path: rest} // of a name with a line end, its first line
+	u := Unencoded{Path: git.Text(rest)} // of a name with a line end, its first line
 	if i := strings.LastIndex(rest, encodeFromTo); i >= 0 {
-		u = Unencoded{Path: rest[:i], Encoding: rest[i+len(encodeFromTo):]}
+		u = Unencoded{Path: git.Text(rest[:i]), Encoding: git.Text(rest[i+len(encodeFromTo):])}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -102,7 +102,7 @@ func TestUnencoded(t *testing.T) {
 	// The other commit has the same attributes and no file.
 	attributes := w.Git("", nil, "rev-parse", commit+":"+gitindex.Attributes)
 	empty := w.Commit(map[string]string{gitindex.Attributes: "100644 " + attributes})
-	want := []Unencoded{{names[1], "SHIFT-JIS"}, {names[2], "FOO"}}
+	want := list[Unencoded]{{git.Text(names[1]), "SHIFT-JIS"}, {git.Text(names[2]), "FOO"}}
 	for _, from := range []string{"", empty} {
 		found, err := check(from)
 		if err != nil {

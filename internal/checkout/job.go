@@ -61,14 +61,14 @@ type Found struct {
 	Tracked bool // the commit has a file with the name Spec.Tracks, or one below it, in the cone or not
 	// Pointers are the files that were written for which git-lfs has to be asked, of
 	// the server LFSURL: unchecked, and empty if .lfsconfig names none.
-	Pointers []lfs.Pointer
-	LFSURL   string
+	Pointers list[lfs.Pointer]
+	LFSURL   git.Text
 	// Gitlinks are the directories of submodules, and Submodules the sections of
 	// .gitmodules: what the repository says, unchecked.
-	Gitlinks   []Gitlink
-	Submodules []Submodule
+	Gitlinks   list[Gitlink]
+	Submodules list[Submodule]
 	// Unencoded are the first of the files that git could not encode.
-	Unencoded []Unencoded
+	Unencoded list[Unencoded]
 }
 
 // Make writes the files of a commit into c.Dir, their index and the patterns of
@@ -107,7 +107,7 @@ func runJob(ctx context.Context, g *git.Git, j job) (Found, error) {
 		case err != nil:
 			return Found{}, err
 		case !a.Large:
-			return a.found(), nil
+			return a.Found, nil
 		case j.Large || j.Do != doCheckout:
 			return Found{}, &git.Error{Op: "check out " + j.Spec.Commit, Kind: git.KindOther, Err: errors.New("its process does not get on")}
 		}

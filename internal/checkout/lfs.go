@@ -56,7 +56,7 @@ func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Poin
 			return nil, "", err
 		}
 		if p, ok := lfs.Parse(data); ok {
-			p.Path = e.Name()
+			p.Path = git.Text(e.Name())
 			pointers = append(pointers, p)
 		}
 	}
@@ -94,7 +94,7 @@ func (g runner) filteredByLFS(ctx context.Context, c Spec, files []lfs.Pointer) 
 		files = files[len(batch):]
 		var stdin strings.Builder
 		for _, f := range batch {
-			stdin.WriteString(f.Path + "\x00")
+			stdin.WriteString(string(f.Path) + "\x00")
 		}
 		out, err := g.Run(ctx, git.Command{
 			Op: "read the attributes of " + c.Commit,
@@ -113,7 +113,7 @@ func (g runner) filteredByLFS(ctx context.Context, c Spec, files []lfs.Pointer) 
 			return nil, fmt.Errorf("check-attr: %d fields for %d paths", len(fields), len(batch))
 		}
 		for i, f := range batch {
-			if fields[3*i] == f.Path && fields[3*i+2] == "lfs" {
+			if fields[3*i] == string(f.Path) && fields[3*i+2] == "lfs" {
 				filtered = append(filtered, f)
 			}
 		}
@@ -123,14 +123,14 @@ func (g runner) filteredByLFS(ctx context.Context, c Spec, files []lfs.Pointer) 
 
 // lfsConfigURL returns what the repository's .lfsconfig, by its object ID, names
 // as its LFS server: unchecked, and empty if it names none.
-func (g runner) lfsConfigURL(ctx context.Context, store, id string) (string, error) {
+func (g runner) lfsConfigURL(ctx context.Context, store, id string) (git.Text, error) {
 	values, err := g.blobConfig(ctx, store, lfsConfigFile, id)
 	if err != nil {
 		return "", err
 	}
-	found := make(map[string]string)
+	found := make(map[string]git.Text)
 	for _, v := range values {
-		found[v.key] = v.value
+		found[v.key] = git.Text(v.value)
 	}
 	if url := found["lfs.url"]; url != "" {
 		return url, nil

@@ -72,7 +72,7 @@ func serveJob() error {
 	case err != nil:
 		a.Failure = failureOf(err)
 	default:
-		a = found.answer()
+		a.Found = found
 	}
 	w := bufio.NewWriter(os.Stdout)
 	return errors.Join(json.NewEncoder(w).Encode(a), w.Flush())
@@ -165,7 +165,7 @@ func (c Spec) fill(storage string, pointers []lfs.Pointer) error {
 	}
 	ix.written = make(map[string]bool, len(pointers))
 	for _, p := range pointers {
-		ix.written[p.Path] = true
+		ix.written[string(p.Path)] = true
 	}
 	return ix.settle()
 }
@@ -173,13 +173,13 @@ func (c Spec) fill(storage string, pointers []lfs.Pointer) error {
 // failureOf says what an error is.
 func failureOf(err error) *failure {
 	f := &failure{
-		Unlike: errors.Is(err, ErrUnlike), Memory: errors.Is(err, errMemory), Text: octets(err.Error()),
+		Unlike: errors.Is(err, ErrUnlike), Memory: errors.Is(err, errMemory), Text: git.Text(err.Error()),
 		Full: git.KindOf(err) == git.KindNoSpace || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT),
 	}
 	if e, ok := errors.AsType[*git.Error](err); ok {
-		f.Stderr, f.Signal = octets(e.Stderr), int(e.Signal())
+		f.Stderr, f.Signal = git.Text(e.Stderr), int(e.Signal())
 		if e.Err != nil {
-			f.Text = octets(cmp.Or(e.Detail, e.Err.Error()))
+			f.Text = git.Text(cmp.Or(e.Detail, e.Err.Error()))
 		}
 	}
 	return f

@@ -14,7 +14,8 @@ const modulesFile = ".gitmodules"
 
 // Gitlink is a submodule's place and commit in a checkout.
 type Gitlink struct {
-	Path, Commit string
+	Path   git.Text
+	Commit string
 }
 
 // gitlinks returns the submodules whose directories a checkout has made, and the
@@ -23,7 +24,7 @@ func (ix *index) gitlinks() (links []Gitlink, modules string) {
 	for _, e := range ix.Entries {
 		switch {
 		case e.IsSubmodule():
-			links = append(links, Gitlink{Path: e.Name(), Commit: hex.EncodeToString(e.ID())})
+			links = append(links, Gitlink{Path: git.Text(e.Name()), Commit: hex.EncodeToString(e.ID())})
 		case e.Name() == modulesFile && e.IsBlob():
 			modules = hex.EncodeToString(e.ID())
 		}
@@ -33,9 +34,9 @@ func (ix *index) gitlinks() (links []Gitlink, modules string) {
 
 // Submodule is a section of .gitmodules: what the repository says, unchecked.
 type Submodule struct {
-	Name, Path, URL string
+	Name, Path, URL git.Text
 	// Update is what `git submodule update` is to do, such as "none".
-	Update string
+	Update git.Text
 }
 
 // submodules reads a .gitmodules from the store, by its object ID: in the order
@@ -58,11 +59,11 @@ func (g runner) submodules(ctx context.Context, store, id string) ([]Submodule, 
 		if !ok {
 			i = len(list)
 			index[name] = i
-			list = append(list, Submodule{Name: name})
+			list = append(list, Submodule{Name: git.Text(name)})
 		}
-		for variable, field := range map[string]*string{"path": &list[i].Path, "url": &list[i].URL, "update": &list[i].Update} {
+		for variable, field := range map[string]*git.Text{"path": &list[i].Path, "url": &list[i].URL, "update": &list[i].Update} {
 			if rest[dot+1:] == variable && *field == "" {
-				*field = v.value
+				*field = git.Text(v.value)
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func (ix *index) takeTimes(pointers []lfs.Pointer) {
 	}
 	sizes := make(map[string]int64, len(pointers))
 	for _, p := range pointers {
-		sizes[p.Path] = p.Size
+		sizes[string(p.Path)] = p.Size
 	}
 	var g errgroup.Group
 	workers := max(1, min(runtime.NumCPU(), 8))

@@ -23,7 +23,7 @@ func (c *Clone) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co checkou
 	if len(found.Pointers) == 0 {
 		return nil
 	}
-	if err := c.fetchLFS(ctx, s, rule, found.LFSURL, found.Pointers); err != nil {
+	if err := c.fetchLFS(ctx, s, rule, string(found.LFSURL), found.Pointers); err != nil {
 		return err
 	}
 	return checkout.Fill(ctx, c.m.Git, co, c.lfsDir(), found.Pointers)

@@ -29,15 +29,15 @@ func (s submodule) fail(err error) error {
 func planSubmodules(links []checkout.Gitlink, sections []checkout.Submodule, base volume.URL, schemes volume.Schemes) ([]submodule, error) {
 	byPath := make(map[string]checkout.Submodule)
 	for _, s := range sections {
-		byPath[s.Path] = s // of two for one path, git takes the last
+		byPath[string(s.Path)] = s // of two for one path, git takes the last
 	}
 	var list []submodule
 	for _, link := range links {
-		section, ok := byPath[link.Path]
+		section, ok := byPath[string(link.Path)]
 		if !ok || section.Update == "none" {
 			continue
 		}
-		sub := submodule{name: section.Name, path: link.Path, commit: link.Commit}
+		sub := submodule{name: string(section.Name), path: string(link.Path), commit: link.Commit}
 		if problem := checkSubmodulePath(sub.path); problem != "" {
 			return nil, fmt.Errorf("submodule %q: its path %s", sub.path, problem)
 		}
@@ -48,7 +48,7 @@ func planSubmodules(links []checkout.Gitlink, sections []checkout.Submodule, bas
 			return nil, fmt.Errorf("submodule %q: .gitmodules gives no URL for it", sub.path)
 		}
 		var err error
-		if sub.url, err = base.ParseRelative(section.URL, schemes); err != nil {
+		if sub.url, err = base.ParseRelative(string(section.URL), schemes); err != nil {
 			return nil, fmt.Errorf("submodule %q: its URL %w", sub.path, urlProblem(err))
 		}
 		list = append(list, sub)

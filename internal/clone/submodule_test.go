@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/checkout"
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -22,7 +23,7 @@ func TestPlanSubmodules(t *testing.T) {
 	}
 	link := func(paths ...string) (links []checkout.Gitlink) {
 		for _, p := range paths {
-			links = append(links, checkout.Gitlink{Path: p, Commit: "c"})
+			links = append(links, checkout.Gitlink{Path: git.Text(p), Commit: "c"})
 		}
 		return links
 	}

@@ -253,24 +253,6 @@ func lastWords(stderr string) string {
 	return Printable(best)
 }
 
-// maxWords is in bytes: a known_hosts line of an RSA key with 4096 bits, and what
-// is said about it.
-const maxWords = 1000
-
-// Printable is text without control characters, and cut where it is too long.
-func Printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return -1
-		}
-		return r
-	}, text)
-	if len(text) > maxWords {
-		text = strings.ToValidUTF8(text[:maxWords], "") + "…"
-	}
-	return text
-}
-
 // Damaged is the error for a store that can't be read.
 func Damaged(store string, err error) error {
 	return &Error{Op: "read the store", Kind: KindCorrupt, Detail: fmt.Sprintf("%s: %v", store, err), Err: err}

@@ -109,7 +109,9 @@ func New(c Config) (*Git, error) {
 		proxy:     func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 		scheduler: c.Scheduler, workTimeout: cmp.Or(c.WorkTimeout, defaultWorkTimeout), fetchTimeout: cmp.Or(c.FetchTimeout, defaultFetchTimeout),
 	}
-	g.setLimits(c)
+	g.memory = cmp.Or(c.Memory, defaultMemory)
+	g.workCPU = cmp.Or(c.WorkCPU, g.workTimeout)
+	g.fetchCPU = cmp.Or(c.FetchCPU, min(defaultFetchCPU, g.fetchTimeout))
 	for _, v := range []struct{ name, value string }{
 		{"http_proxy", c.HTTPProxy}, {"https_proxy", c.HTTPSProxy}, {"no_proxy", c.NoProxy},
 	} {

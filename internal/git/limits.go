@@ -1,7 +1,6 @@
 package git
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -41,11 +40,4 @@ func (g *Git) limitsOf(ctx context.Context, c Command) sandbox.Limits {
 		l.CPU = g.fetchCPU
 	}
 	return l
-}
-
-// setLimits completes g with the limits of c.
-func (g *Git) setLimits(c Config) {
-	g.memory = cmp.Or(c.Memory, defaultMemory)
-	g.workCPU = cmp.Or(c.WorkCPU, g.workTimeout)
-	g.fetchCPU = cmp.Or(c.FetchCPU, min(defaultFetchCPU, g.fetchTimeout))
 }

@@ -66,11 +66,3 @@ func (r *RemoteRefs) setHead(target string) {
 // askPatience has curl end a question of which a remote takes the request and then
 // says nothing.
 var askPatience = []string{"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"}
-
-// IsObjectID reports whether s is a full SHA-1 or SHA-256 in lower-case hex.
-func IsObjectID(s string) bool {
-	if len(s) != 40 && len(s) != 64 {
-		return false
-	}
-	return strings.Trim(s, "0123456789abcdef") == ""
-}

@@ -198,7 +198,7 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c Command, args [
 	}
 	switch {
 	case isSSH(url):
-		session, err := g.newSSHSession(auth)
+		session, err := newSSHSession(g.uid, g.gid, auth)
 		if err != nil {
 			return nil, err
 		}

@@ -42,7 +42,7 @@ func isHTTP(remote string) bool {
 }
 
 // newSSHSession prepares one. Close removes it.
-func (g *Git) newSSHSession(a *Auth) (s *sshSession, err error) {
+func newSSHSession(uid, gid uint32, a *Auth) (s *sshSession, err error) {
 	dir, err := os.MkdirTemp("", "helmdeck-ssh-")
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (g *Git) newSSHSession(a *Auth) (s *sshSession, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if err := os.Chown(dir, int(g.uid), int(g.gid)); err != nil {
+	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
 		return nil, err
 	}
 	known := publicHosts
@@ -77,7 +77,7 @@ func (g *Git) newSSHSession(a *Auth) (s *sshSession, err error) {
 	if s.agent, err = net.Listen("unix", s.agentSocket()); err != nil {
 		return nil, err
 	}
-	if err := os.Chown(s.agentSocket(), int(g.uid), int(g.gid)); err != nil {
+	if err := os.Chown(s.agentSocket(), int(uid), int(gid)); err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(s.agentSocket(), 0o600); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Pointer is a file of a checkout whose content git-lfs keeps elsewhere.
 type Pointer struct {
-	Path string
+	Path git.Text
 	OID  string // SHA-256 of the content, in hex
 	Size int64  // of the content, bytes
 }
@@ -96,14 +96,14 @@ func Fill(dir, storage string, pointers []Pointer) error {
 
 func fill(root *os.Root, storage string, p Pointer) error {
 	if p.Size == 0 {
-		return root.WriteFile(p.Path, nil, 0)
+		return root.WriteFile(string(p.Path), nil, 0)
 	}
 	from, err := os.Open(Object(storage, p.OID))
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := root.OpenFile(p.Path, os.O_WRONLY|os.O_TRUNC, 0)
+	to, err := root.OpenFile(string(p.Path), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
 	}

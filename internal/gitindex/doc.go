@@ -2,7 +2,7 @@
 // versions 2 and 3): its entries, its cache of trees, and which of its files a cone
 // leaves out of the work tree.
 //
-// It opens no file and starts no process. What it reads may be anything: a parser
-// returns an error, and takes memory in proportion to its input. What Encode writes is
-// what git would write, to the last byte.
+// It opens no file and starts no process. Its input may be anything: Parse returns an
+// error then, and takes memory in proportion to the input. Encode writes the bytes that
+// git would write.
 package gitindex

@@ -46,8 +46,8 @@ const (
 	transferTotal = 2 * time.Hour
 )
 
-// Run downloads the objects that the storage lacks. What arrived complete and has the
-// hash that its pointer says stays, also when another object can't be had. Every
+// Run downloads the objects that the storage lacks. An object that arrived complete and
+// has the hash that its pointer says stays, also when another one can't be had. Every
 // connection is held to f.Rule, wherever the server's answers lead; a credential goes to
 // the server's own host and port alone, and only where f.Covers says. An error of the
 // server is a *git.Error.

@@ -33,6 +33,9 @@ func Detach(target string) (release func() error, err error) {
 	}
 	if err == nil {
 		err = unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) { // another Detach was faster
+			err = ErrNotMounted
+		}
 	}
 	if err != nil {
 		unix.Close(fd)

@@ -40,7 +40,7 @@ test-engines: needs plugin ## all end-to-end tests, and crashes for many rounds,
 	@go run -buildvcs=false ./tests/engines $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(ENGINES),-engines $(ENGINES)) $(if $(ROWS),-run '$(ROWS)')
 
 fuzz: ## fuzz the parsers of what users, remotes and repositories say, at most about a minute each; FUZZTIME=10m for longer
-	@for target in volume.FuzzParseURL.1500000x volume.FuzzParseRef.1500000x volume.FuzzParseOptions.1500000x \
+	@for target in volume.FuzzParseURL.1500000x volume.FuzzParseRef.1500000x volume.FuzzParseOptions.300000x \
 		gitindex.FuzzParse.150000x lfs.FuzzParsePointer.100000x; do \
 		set -- $$(echo $$target | tr . ' '); \
 		go test -run='^$$' -fuzz="^$$2$$" -fuzztime=$(or $(FUZZTIME),$$3) -fuzzminimizetime=10x ./internal/$$1 || exit 1; \

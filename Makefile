@@ -14,9 +14,13 @@ help: ## list the targets
 demo: install ## install the plugin and show the main job end to end; REPO=url REF=ref IMAGE=image for your own
 	@go run -buildvcs=false ./cmd/demo
 
-# One package at a time: several start engines and use all processors as it is. Events are for test-engines: they take hours.
+# What is below tests runs one package at a time: several start engines, or measure what others notice. Events are for
+# test-engines: they take hours. A failure of one half does not hide the other's.
 test: needs plugin ## all tests: units, integration (as root), end to end in an engine of their own
-	go test -race -count=1 -timeout 28m -p 1 -skip '^TestEvent[A-Z]' ./...
+	@failed=0; \
+	go test -race -count=1 -timeout 28m -p 2 $$(go list ./... | grep -v /tests) || failed=1; \
+	go test -race -count=1 -timeout 28m -p 1 -skip '^TestEvent[A-Z]' ./tests/... || failed=1; \
+	exit $$failed
 
 # The test's own program prints as it goes; "go test" would keep it to itself when all is well.
 test-hostile: needs plugin ## attack the plugin, a line for each case: its control and its verdict (as root)

@@ -8,9 +8,12 @@
 package tests
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,6 +25,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "tests:", err)
 		os.Exit(1)
 	}
+	flag.Parse()
+	if !given("test.parallel") {
+		// The scenarios wait for engines more than they compute.
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			fmt.Fprintln(os.Stderr, "tests:", err)
+			os.Exit(1)
+		}
+	}
 	code := m.Run()
 	if err := sharedEngine.close(); err != nil {
 		fmt.Fprintln(os.Stderr, "tests: closing the shared engine:", err)
@@ -29,6 +40,12 @@ func TestMain(m *testing.M) {
 	}
 	os.RemoveAll(scratch)
 	os.Exit(code)
+}
+
+// given reports whether the command line has a flag.
+func given(name string) (ok bool) {
+	flag.Visit(func(f *flag.Flag) { ok = ok || f.Name == name })
+	return ok
 }
 
 // prepare makes the folder of this run, or says what the machine lacks.

@@ -49,6 +49,11 @@ func onThread(f func() error) error {
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread() // but the main one does not end, and would stay in the namespace
+			result <- onThread(f)
+			return
+		}
 		result <- f()
 	}()
 	return <-result

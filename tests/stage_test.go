@@ -29,6 +29,8 @@ type stage struct {
 	seen map[string]int
 	// refused is what the engine said of starts that were tried again.
 	refused []string
+	// panics is how often the engine ended in a panic when it started.
+	panics int
 }
 
 // modes are those of volumes; a steady container has its mode as its name, and so has its volume.
@@ -99,7 +101,7 @@ func (s *stage) started(t *testing.T, names ...string) {
 		eventually(t, "the start of container "+name, func() error {
 			state, err := s.e.Try("inspect", "--format", "{{.State.Status}} {{.State.Error}}", s.steady[name].id)
 			if err != nil || strings.TrimSpace(state) != "running" || len(s.looks(t, name)) <= s.seen[name] {
-				return fmt.Errorf("it is %s, %v, and has looked %d times, of which %d were judged; mounts elsewhere: %s", state, err, len(s.looks(t, name)), s.seen[name], s.elsewhere())
+				return fmt.Errorf("it is %s, %v, and has looked %d times, of which %d were judged; mounts: %s", state, err, len(s.looks(t, name)), s.seen[name], mountsEverywhere())
 			}
 			return nil
 		})
@@ -123,7 +125,7 @@ func (s *stage) visitOn(t *testing.T, mode string) {
 		if err != nil {
 			_, said, _ := strings.Cut(err.Error(), "\n")
 			s.refused = append(s.refused, said[max(0, len(said)-400):])
-			return fmt.Errorf("%s (mounts elsewhere: %s)", said, s.elsewhere())
+			return fmt.Errorf("%s (mounts: %s)", said, mountsEverywhere())
 		}
 		return nil
 	})
@@ -181,24 +183,6 @@ func (s *stage) reach(t *testing.T) string {
 		return "the host has the propagated mount"
 	}
 	return "the host has lost the propagated mount"
-}
-
-// elsewhere are the processes of other mount namespaces that have mounts of the engine: they hold what it has unmounted.
-func (s *stage) elsewhere() string {
-	own, _ := os.Readlink("/proc/self/ns/mnt")
-	var list []string
-	for _, pid := range dockerd.Processes() {
-		dir := fmt.Sprintf("/proc/%d", pid)
-		if ns, err := os.Readlink(dir + "/ns/mnt"); err != nil || ns == own {
-			continue
-		}
-		mounts, _ := os.ReadFile(dir + "/mountinfo")
-		if n := strings.Count(string(mounts), s.e.Path()+"/"); n > 0 {
-			line, _ := os.ReadFile(dir + "/cmdline")
-			list = append(list, fmt.Sprintf("%d mounts in process %d: %.120s", n, pid, strings.ReplaceAll(string(line), "\x00", " ")))
-		}
-	}
-	return strings.Join(list, "; ")
 }
 
 // leased waits until a volume has as many leases.

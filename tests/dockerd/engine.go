@@ -12,7 +12,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -38,6 +40,7 @@ type Engine struct {
 	flags   []string
 	server  *exec.Cmd
 	exited  chan struct{}
+	began   int64 // where the log of the server begins
 
 	// containerd is the one apart, nil where the engine has one of its own.
 	containerd      *exec.Cmd
@@ -84,6 +87,9 @@ func (e *Engine) Start() error {
 		return err
 	}
 	defer log.Close()
+	if e.began, err = log.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
 	command := []string{"dockerd"}
 	if e.network != "" {
 		command = []string{"nsenter", "--net=" + e.network, "dockerd"}
@@ -105,6 +111,22 @@ func (e *Engine) Start() error {
 		close(exited)
 	}(e.server, e.exited)
 	return Poll(Patience, e.Ping)
+}
+
+// Panicked reports whether the engine has ended in a panic since Start.
+func (e *Engine) Panicked() bool {
+	select {
+	case <-e.exited:
+	default:
+		return false
+	}
+	log, err := os.Open(e.Path("log"))
+	if err != nil {
+		return false
+	}
+	defer log.Close()
+	text, _ := io.ReadAll(io.NewSectionReader(log, e.began, math.MaxInt64-e.began))
+	return bytes.Contains(text, []byte("\npanic: "))
 }
 
 // Ping asks the engine's API for a sign of life.

@@ -11,7 +11,9 @@ type cell struct {
 	done, held int
 	// what is held: rounds or tests.
 	unit string
-	err  error // the program's
+	// panics is how often the engine ended in a panic, and was started again.
+	panics int
+	err    error // the program's
 	// lines are the first ones that complain.
 	lines []string
 }
@@ -22,6 +24,8 @@ func (c cell) String() string {
 	switch {
 	case c.done == 0:
 		return "EMPTY"
+	case c.ok() && c.panics > 0:
+		return fmt.Sprintf("held, %d %s (the engine panicked: %d)", c.done, c.unit, c.panics)
 	case c.ok():
 		return fmt.Sprintf("held, %d %s", c.done, c.unit)
 	case c.held < c.done:
@@ -32,7 +36,7 @@ func (c cell) String() string {
 }
 
 var (
-	counted  = regexp.MustCompile(`(?m)^ *event_test\.go:\d+: (\d+) rounds of (\d+) held`)
+	counted  = regexp.MustCompile(`(?m)^ *event_test\.go:\d+: (\d+) rounds of (\d+) held.*the engine panicked: (\d+) times`)
 	verdict  = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
 	complain = regexp.MustCompile(`(?m)^ +\w+_test\.go:\d+: .*$|^panic: .*$|^tests: .*$`)
 )
@@ -52,6 +56,7 @@ func read(out string, event bool, err error) cell {
 		if n := counted.FindStringSubmatch(out); n != nil {
 			fmt.Sscan(n[1], &c.held)
 			fmt.Sscan(n[2], &c.done)
+			fmt.Sscan(n[3], &c.panics)
 		}
 	}
 	if !c.ok() {

@@ -31,17 +31,25 @@ var pointsMu sync.Mutex
 // MountPoints mounts a tmpfs at dir, which it makes, unless there is one. Only mount
 // points belong in it: in a mount namespace that does not see the tmpfs the path of a
 // mount point does not exist, so that nobody takes an empty directory for the mount.
+//
+// Another mount namespace may still have the tmpfs of an earlier process at dir, with
+// mount points of the same names in it: a new tmpfs would reach it beneath that one, out
+// of sight. So dir is made anew. The kernel drops what other namespaces have mounted on a
+// directory that is removed.
 func MountPoints(dir string) error {
 	pointsMu.Lock()
 	defer pointsMu.Unlock()
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
 	fd, err := openPoints(dir)
 	if err == nil {
 		return unix.Close(fd)
 	}
-	if !errors.Is(err, errNoPoints) {
+	if !errors.Is(err, errNoPoints) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	const flags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC

@@ -21,9 +21,10 @@ import (
 // mount points and one overlay at mnt/ws.
 type plugin struct{ dir, points, target string }
 
-func newPlugin(t *testing.T) plugin {
+func newPlugin(t *testing.T) plugin { return newPluginOf(t, newSpec(t)) }
+
+func newPluginOf(t *testing.T, s Spec) plugin {
 	t.Helper()
-	s := newSpec(t)
 	dir := filepath.Dir(s.Target)
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
@@ -362,5 +363,49 @@ func TestMove(t *testing.T) {
 		if err := Move(from, to); !errors.Is(err, ErrNotMounted) {
 			t.Errorf("again: %v", err)
 		}
+	}
+}
+
+// TestOldPoints: where the host still has the tmpfs of before, on which this process has no grip any more, it sees the
+// new one all the same, and not the directory of a workspace of the same name in the old one; and the old overlay is free.
+func TestOldPoints(t *testing.T) {
+	s := newSpec(t)
+	p := newPluginOf(t, s)
+	host := unshare(t, "unchanged")
+	// The plugin's directory as it is bound anew for another process of the plugin: a peer of the host's, without the tmpfs.
+	again := t.TempDir()
+	if err := unix.Mount(p.dir, again, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(again, unix.MNT_DETACH) })
+	propagate(t, p.dir, unix.MS_PRIVATE|unix.MS_REC)
+	mustDetach(t, p.dir)
+	points := filepath.Join(again, "mnt")
+	if got := host.run("ls -A " + p.points); got != "ws" {
+		t.Fatalf("the host sees %q before", got)
+	}
+	if err := MakePoint(points, "ws"); err != nil {
+		t.Fatal(err)
+	}
+	n := newSpec(t)
+	if err := os.WriteFile(filepath.Join(n.Upper, "new"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.Target = filepath.Join(points, "ws")
+	mustMount(t, n)
+	if shared, err := Shared(points); err != nil || !shared {
+		t.Errorf("shared: %v, %v", shared, err)
+	}
+	if got := host.run("ls -A " + p.target + " | grep new"); got != "new" {
+		t.Errorf("in the workspace the host sees %q, want the new overlay", got)
+	}
+	scratch := filepath.Join(filepath.Dir(s.Upper), "scratch")
+	busy, err := Busy(s.Upper, scratch)
+	for try := 0; err == nil && busy && try < 100; try++ { // processes that others start have copies for a moment
+		time.Sleep(50 * time.Millisecond)
+		busy, err = Busy(s.Upper, scratch)
+	}
+	if err != nil || busy {
+		t.Errorf("the old overlay is in use: %v, %v", busy, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/workspace"
 	"github.com/helmdeck/repos/tests/testdir"
 )
@@ -65,7 +66,7 @@ func (w *world) settled() {
 	w.t.Helper()
 	testdir.Eventually(w.t, "every ended workspace to go", func() bool {
 		for _, rec := range w.Workspaces.Workspaces() {
-			if rec.State == "ended" {
+			if rec.Phase == meta.Ended {
 				return false
 			}
 		}

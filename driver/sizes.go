@@ -53,7 +53,7 @@ func (d *Driver) sizes(h *handle, status map[string]any) {
 		if w.Volume != h.rec.Name || w.Clone != h.clone.Key() {
 			continue
 		}
-		if w.State == meta.Discarded {
+		if w.Phase == meta.Discarded {
 			discards++
 			discard.add(w.Size)
 		} else {

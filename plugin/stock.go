@@ -143,9 +143,9 @@ func (s *stock) addWarm(c *janitor.Clone) {
 func partOf(w meta.Workspace) janitor.Part {
 	p := janitor.Part{Kind: janitor.Upper, ID: w.ID, Volume: w.Volume, Used: janitor.Stamp(w.MountedAt), Size: w.Size.Size}
 	switch {
-	case w.State == meta.Discarded:
+	case w.Phase == meta.Discarded:
 		p.Kind, p.Used = janitor.Discard, janitor.Stamp(w.EndedAt)
-	case w.State == meta.Ended:
+	case w.Phase == meta.Ended:
 		p.Held = janitor.Busy
 	case len(w.Leases) > 0:
 		p.Held = janitor.Leased

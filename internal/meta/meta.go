@@ -207,7 +207,7 @@ func migrate(tx *bbolt.Tx) error {
 	for id, w := range all {
 		w.Mode = "private"
 		if len(w.Leases) == 0 {
-			w.State = Ended
+			w.Phase = Ended
 		}
 		if err := workspaces.put(tx, id, w); err != nil {
 			return err
@@ -271,13 +271,18 @@ func (db *DB) Close() error { return db.bolt.Close() }
 // Tx is a transaction that writes. It ends with the function it is given to.
 type Tx struct{ tx *bbolt.Tx }
 
-func (t *Tx) PutVolume(v Volume) error        { return volumes.put(t.tx, v.Name, v) }
-func (t *Tx) DeleteVolume(name string) error  { return volumes.delete(t.tx, name) }
-func (t *Tx) PutClone(c Clone) error          { return clones.put(t.tx, c.Key, c) }
-func (t *Tx) DeleteClone(key string) error    { return clones.delete(t.tx, key) }
-func (t *Tx) PutLayer(l Layer) error          { return layers[l.Kind].put(t.tx, l.key(), l) }
-func (t *Tx) DeleteLayer(l Layer) error       { return layers[l.Kind].delete(t.tx, l.key()) }
-func (t *Tx) PutWorkspace(w Workspace) error  { return workspaces.put(t.tx, w.ID, w) }
+func (t *Tx) PutVolume(v Volume) error       { return volumes.put(t.tx, v.Name, v) }
+func (t *Tx) DeleteVolume(name string) error { return volumes.delete(t.tx, name) }
+func (t *Tx) PutClone(c Clone) error         { return clones.put(t.tx, c.Key, c) }
+func (t *Tx) DeleteClone(key string) error   { return clones.delete(t.tx, key) }
+func (t *Tx) PutLayer(l Layer) error         { return layers[l.Kind].put(t.tx, l.key(), l) }
+func (t *Tx) DeleteLayer(l Layer) error      { return layers[l.Kind].delete(t.tx, l.key()) }
+func (t *Tx) PutWorkspace(w Workspace) error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	return workspaces.put(t.tx, w.ID, w)
+}
 func (t *Tx) DeleteWorkspace(id string) error { return workspaces.delete(t.tx, id) }
 func (t *Tx) PutWarmHead(h WarmHead) error    { return warmHeads.put(t.tx, h.key(), h) }
 func (t *Tx) DeleteWarmHead(h WarmHead) error { return warmHeads.delete(t.tx, h.key()) }

@@ -49,9 +49,9 @@ func full() State {
 		Workspaces: map[string]Workspace{"w": {
 			ID: "w", Clone: "s/1", Volume: "v", Tree: "t", Chain: []string{"t", "u"}, GitLayer: "g", Ref: "refs/heads/main",
 			Commit: "2", Pulled: "1", Reused: true, Leases: map[string]int{"id": 2}, Boot: "b", MountedAt: at,
-			State: Discarded, Mode: "keep", UID: 1, GID: 2, Restored: true, Options: map[string]string{"ref": "main"}, Metacopy: true, Redirects: true, Orphan: true, EndedAt: at, Size: size, Changed: new(int64),
+			Mode: "keep", UID: 1, GID: 2, Restored: true, Options: map[string]string{"ref": "main"}, Metacopy: true, Redirects: true, Orphan: true, EndedAt: at, Size: size, Changed: new(int64),
 			Warm: []WarmPath{{Path: "target", Head: "h", From: "g", Chain: []string{"l"}, LeftOut: "why", ReadOnly: true}},
-		}},
+		}, "d": {ID: "d", Phase: Discarded}},
 		WarmLayers: map[string]Layer{"s/1/l": {Kind: WarmLayer, Clone: "s/1", ID: "l", Durable: true, Boot: "b", CreatedAt: at, Size: size, Of: []string{"m"}}},
 		WarmHeads: map[string]WarmHead{"s/1/h": {
 			Clone: "s/1", Key: "h", Path: "target", UID: 1, GID: 2, Ref: "refs/heads/main", Text: "k", Chain: []string{"l"}, MovedAt: at, Used: at,
@@ -97,7 +97,7 @@ func TestRoundTrip(t *testing.T) {
 	reopen(want)
 	if err := db.Update(func(tx *Tx) error {
 		return errors.Join(tx.DeleteVolume("v"), tx.DeleteClone("s/1"), tx.DeleteLayer(want.Trees["s/1/t"]),
-			tx.DeleteLayer(want.GitLayers["s/1/g"]), tx.DeleteWorkspace("w"),
+			tx.DeleteLayer(want.GitLayers["s/1/g"]), tx.DeleteWorkspace("w"), tx.DeleteWorkspace("d"),
 			tx.DeleteLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteVolume("unknown"))
 	}); err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestMigrate(t *testing.T) {
 		db, state = open(t, path)
 		want := map[string]Workspace{
 			"live": {ID: "live", Clone: "s/1", Mode: "private", Leases: map[string]int{"a": 1}},
-			"gone": {ID: "gone", Clone: "s/1", Mode: "private", State: Ended},
+			"gone": {ID: "gone", Clone: "s/1", Mode: "private", Phase: Ended},
 		}
 		if !reflect.DeepEqual(state.Workspaces, want) {
 			t.Errorf("\n got %+v\nwant %+v", state.Workspaces, want)
@@ -408,5 +408,24 @@ func TestConcurrentUpdates(t *testing.T) {
 	db.Close()
 	if _, state := open(t, path); len(state.Volumes) != n/2 {
 		t.Errorf("%d volumes, want %d", len(state.Volumes), n/2)
+	}
+}
+
+// A workspace that can't be has no record.
+func TestImpossibleWorkspaces(t *testing.T) {
+	db, _ := open(t, filepath.Join(t.TempDir(), "meta.db"))
+	for phase, allowed := range map[Phase]struct{ free, leased bool }{
+		Making: {false, false}, Mounted: {true, true}, Parked: {true, false}, Ended: {true, false}, Discarded: {true, false},
+	} {
+		for _, leases := range []map[string]int{nil, {"id": 1}} {
+			want := allowed.free
+			if leases != nil {
+				want = allowed.leased
+			}
+			w := Workspace{ID: "w", Phase: phase, Leases: leases}
+			if err := db.Update(func(tx *Tx) error { return tx.PutWorkspace(w) }); (err == nil) != want {
+				t.Errorf("%s with leases %v: %v, want a record: %v", phase, leases, err, want)
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
@@ -140,26 +141,52 @@ func (l Layer) Stack() []string {
 	return []string{l.ID}
 }
 
-// WorkspaceState is where a workspace is in its life.
-type WorkspaceState string
+// Phase is where a workspace is in its life. Package workspace has the table of its
+// transitions.
+type Phase string
 
 const (
-	// Live: leases hold it, or it is kept. Its overlay is mounted while the plugin
-	// runs.
-	Live WorkspaceState = ""
-	// Ended: nothing holds it any more. It stays, and keeps its layers, until the
-	// kernel says that no container uses it; then it is discarded or removed.
-	Ended WorkspaceState = "ended"
-	// Discarded: it is free, and its upper is kept so that it can be restored. A
-	// discard is a workspace in this state, and its ID is the workspace's.
-	Discarded WorkspaceState = "discarded"
+	// Making: its directory is being made. No record on disk has this phase.
+	Making Phase = "making"
+	// Mounted: its overlay is mounted. Only a mounted workspace has leases, and one
+	// without leases is kept by its volume.
+	Mounted Phase = ""
+	// Parked: its volume keeps it, and its overlay is not mounted.
+	Parked Phase = "parked"
+	// Ended: no volume and no lease holds it. It and its layers stay until the kernel
+	// says that no container uses it; then it is discarded or removed.
+	Ended Phase = "ended"
+	// Discarded: no container uses it, and its upper is kept so that it can be restored.
+	// A discard is a workspace in this phase, and its ID is the workspace's.
+	Discarded Phase = "discarded"
 )
 
-// Workspace is a writable overlay, live or ended, or the discard that is left of
-// one.
+// String names a phase in errors and logs.
+func (p Phase) String() string {
+	if p == Mounted {
+		return "mounted"
+	}
+	return string(p)
+}
+
+// check refuses a workspace that can't be.
+func (w Workspace) check() error {
+	switch {
+	case w.Phase == Making:
+		return fmt.Errorf("workspace %s is being made: it has no record yet", w.ID)
+	case w.Phase != Mounted && len(w.Leases) > 0:
+		return fmt.Errorf("workspace %s is %s: it can't have leases", w.ID, w.Phase)
+	}
+	return nil
+}
+
+// Live reports whether a lease or a volume holds a workspace of this phase.
+func (p Phase) Live() bool { return p == Mounted || p == Parked }
+
+// Workspace is a writable overlay, or the discard that is left of one.
 type Workspace struct {
-	ID    string         `json:"id"`
-	State WorkspaceState `json:"state,omitempty"`
+	ID    string `json:"id"`
+	Phase Phase  `json:"state,omitempty"`
 	// Mode is the volume's when it was made: private, shared or keep.
 	Mode     string   `json:"mode,omitempty"`
 	Clone    string   `json:"clone"`

@@ -39,7 +39,7 @@ func TestBuryIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	testdir.Eventually(t, "the discard", func() bool {
-		list := w.m.list(func(x *workspace) bool { return x.id == rec.ID && x.rec.State == meta.Discarded })
+		list := w.m.list(func(x *workspace) bool { return x.id == rec.ID && x.rec.Phase == meta.Discarded })
 		return len(list) == 1
 	})
 }

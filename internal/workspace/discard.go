@@ -56,8 +56,9 @@ func (m *Manager) discard(ctx context.Context, w *workspace) error {
 		return err
 	}
 	failpoint.Hit("workspace/discard/synced")
-	rec, err := m.change(w, func(rec *meta.Workspace) {
-		rec.State, rec.Orphan, rec.Lost, rec.Changed, rec.Size = meta.Discarded, false, nil, nil, meta.Measured{}
+	rec, err := m.change(w, func(rec *meta.Workspace) error {
+		rec.Phase, rec.Orphan, rec.Lost, rec.Changed, rec.Size = meta.Discarded, false, nil, nil, meta.Measured{}
+		return nil
 	}, nil)
 	failpoint.Hit("workspace/discard/recorded")
 	if err != nil {
@@ -73,10 +74,11 @@ func (m *Manager) measureSoon(w *workspace) {
 	m.Clones.Background(func(ctx context.Context) {
 		found, err := survey(ctx, m.upper(m.record(w)))
 		if err == nil || disk.AtLeast(err) {
-			_, err = m.change(w, func(rec *meta.Workspace) {
-				if rec.State == meta.Discarded {
+			_, err = m.change(w, func(rec *meta.Workspace) error {
+				if rec.Phase == meta.Discarded {
 					rec.Changed, rec.Size = &found.Files, meta.Measured{Size: found.Size, At: m.Now()}
 				}
+				return nil
 			}, nil)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) && ctx.Err() == nil {
@@ -107,7 +109,7 @@ type Discard struct {
 
 // Discards returns all discards, oldest end first, from memory.
 func (m *Manager) Discards() []Discard {
-	recs := m.list(func(w *workspace) bool { return w.rec.State == meta.Discarded })
+	recs := m.list(func(w *workspace) bool { return w.rec.Phase == meta.Discarded })
 	slices.SortFunc(recs, func(a, b meta.Workspace) int { return a.EndedAt.Compare(b.EndedAt) })
 	list := make([]Discard, len(recs))
 	for i, r := range recs {
@@ -132,40 +134,36 @@ type InUseError struct{ Reason string }
 func (e *InUseError) Error() string { return e.Reason }
 
 // EvictDiscard deletes a discard. The error is a *NoDiscardError if there is none,
-// and an *InUseError while it is being restored.
+// and an *InUseError if it was restored.
 func (m *Manager) EvictDiscard(id string) error {
-	w, done, err := m.take(id)
+	w, err := m.lookUp(id)
 	if err != nil {
 		return err
 	}
-	defer done()
-	return m.remove(w)
+	return m.remove(w, true)
 }
 
-// notYet is about a workspace that may become a discard.
-func notYet(id string) error {
-	return &InUseError{fmt.Sprintf("workspace %q has just ended, or a container still uses it: run it again when it is listed", id)}
-}
-
-// take lets one at a time restore or evict a discard.
-func (m *Manager) take(id string) (w *workspace, done func(), err error) {
+// lookUp returns the workspace of an ID. The error is a *NoDiscardError.
+func (m *Manager) lookUp(id string) (*workspace, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w, ok := m.all[id]
-	switch {
-	case ok && w.rec.State == meta.Live && w.rec.Restored:
-		return nil, nil, &InUseError{fmt.Sprintf("discard %q was restored already: volume %q has it", id, w.rec.Volume)}
-	case ok && w.rec.State == meta.Ended:
-		return nil, nil, notYet(id)
-	case !ok || w.rec.State != meta.Discarded:
-		return nil, nil, &NoDiscardError{id}
-	case w.taken:
-		return nil, nil, &InUseError{fmt.Sprintf("discard %q is just being restored or evicted", id)}
+	if !ok {
+		return nil, &NoDiscardError{id}
 	}
-	w.taken = true
-	return w, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		w.taken = false
-	}, nil
+	return w, nil
+}
+
+// isDiscard says why a workspace is not a discard: the error is an *InUseError if it
+// was one, or may become one.
+func isDiscard(rec meta.Workspace) error {
+	switch {
+	case rec.Phase == meta.Discarded:
+		return nil
+	case rec.Phase == meta.Ended:
+		return &InUseError{fmt.Sprintf("workspace %q has just ended, or a container still uses it: run it again when it is listed", rec.ID)}
+	case rec.Phase.Live() && rec.Restored:
+		return &InUseError{fmt.Sprintf("discard %q was restored already: volume %q has it", rec.ID, rec.Volume)}
+	}
+	return &NoDiscardError{rec.ID}
 }

@@ -11,19 +11,21 @@
 //	mnt/              a tmpfs
 //	  <id>/           where a workspace is mounted
 //
-// A workspace is in one of three states:
+// A workspace is in one phase, the same in memory and in the database (transitions):
 //
-//	       Open           last Release         free, with changes
-//	(none) ────▶ live ──────────────▶ ended ───────────────────▶ discarded
-//	              ▲   End: of a kept    │ free, without changes    │  │ EvictDiscard
-//	              │                     ▼                          │  ▼
-//	              │                   (none)                       │ (none)
-//	              └────────────────────────────────────────────────┘ Restore
+//	       Open             last Release           free, with changes
+//	making ────▶ mounted ──────────────────▶ ended ───────────────────▶ discarded
+//	              │   ▲                      ▲  │ free, without changes    │  │
+//	  overlay gone│   │Join       volume     │  ▼                          │  ▼ EvictDiscard
+//	              ▼   │           removed    │ (none)                      │ (none)
+//	             parked ─────────────────────┘                             │
+//	              ▲                         Restore                        │
+//	              └────────────────────────────────────────────────────────┘
 //
-// Free is the kernel's word: no mount of the upper is left in any namespace. A
-// workspace that volumes keep is live without leases, too, and then may not be
-// mounted, after a restart; it is mounted again by the next Join. All others live
-// as long as their leases.
+// Free means that the kernel has no mount of the upper left in any namespace. Only a
+// mounted workspace has leases. One without leases is kept by its volume: it stays
+// mounted, and is parked when its overlay is gone, after a restart for one. All others
+// live as long as their leases.
 //
 // A caller may rely on this: Open, Join and Release cost the same whatever the
 // size of the repository and however dirty the workspace; an upper is touched

@@ -199,13 +199,16 @@ func (m *Manager) disown(w *workspace, unmount bool) error {
 	}
 	defer unlock()
 	var gone []lease
-	rec, err = m.change(w, func(rec *meta.Workspace) {
+	rec, err = m.change(w, func(rec *meta.Workspace) error {
 		var left map[string]int
-		if left, gone = m.ownLeases(*rec); len(left) > 0 {
+		switch left, gone = m.ownLeases(*rec); {
+		case len(gone) == 0:
+		case len(left) > 0 || isKept(*rec) && !unmount: // that one stays mounted
 			rec.Leases = left
-		} else if len(gone) > 0 {
+		default:
 			lost(rec, isKept(*rec), m.Now())
 		}
+		return nil
 	}, nil)
 	if err != nil || len(gone) == 0 {
 		return err
@@ -218,9 +221,9 @@ func (m *Manager) disown(w *workspace, unmount bool) error {
 	m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": len(gone)}).
 		Warn("no container has what an earlier start has mounted: these leases are lost")
 	switch {
-	case rec.State == meta.Ended:
+	case rec.Phase == meta.Ended:
 		m.reapSoon(w, m.detachEnded(rec))
-	case len(rec.Leases) == 0 && unmount:
+	case rec.Phase == meta.Parked:
 		release, err := m.detach(rec)
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ func (m *Manager) joinLocked(ctx context.Context, name, leaseID string) (rec met
 	mounted := false
 	if w != nil {
 		mounted, err = overlay.Mounted(m.Mountpoint(m.record(w)))
-		if err == nil && !mounted && len(m.record(w).Leases) > 0 {
+		if err == nil && !mounted && m.record(w).Phase == meta.Mounted {
 			err = m.lose(w)
 			w, orphans = m.find(name)
 		}
@@ -50,16 +50,19 @@ func (m *Manager) joinLocked(ctx context.Context, name, leaseID string) (rec met
 	if w == nil {
 		return meta.Workspace{}, false, nil
 	}
+	noCache := m.record(w).NoCache
 	if !mounted {
-		if err := m.mountKept(ctx, w); err != nil {
+		if noCache, err = m.mountKept(ctx, w); err != nil {
 			return meta.Workspace{}, false, err
 		}
 	}
-	rec, err = m.change(w, func(rec *meta.Workspace) {
+	rec, err = m.change(w, func(rec *meta.Workspace) error {
 		if rec.Leases == nil {
 			rec.Leases = make(map[string]int)
 		}
+		rec.Phase, rec.NoCache = meta.Mounted, noCache
 		rec.Leases[leaseID]++
+		return nil
 	}, nil)
 	return rec, err == nil, err
 }
@@ -71,10 +74,10 @@ func (m *Manager) find(name string) (w *workspace, orphans []*workspace) {
 	defer m.mu.Unlock()
 	for _, o := range m.all {
 		switch {
-		case o.rec.Volume != name || o.rec.Mode == string(volume.ModePrivate) || o.making:
-		case o.rec.State == meta.Live:
+		case o.rec.Volume != name || o.rec.Mode == string(volume.ModePrivate):
+		case o.rec.Phase.Live():
 			w = o
-		case o.rec.State == meta.Ended && o.rec.Orphan:
+		case o.rec.Phase == meta.Ended && o.rec.Orphan:
 			orphans = append(orphans, o)
 		}
 	}
@@ -92,66 +95,62 @@ func (m *Manager) Kept(name string) (rec meta.Workspace, ok bool) {
 	return rec, isKept(rec)
 }
 
-// mountKept mounts a kept workspace, as soon as nobody uses it, on exactly the
-// layers that it stands on.
-func (m *Manager) mountKept(ctx context.Context, w *workspace) error {
+// mountKept mounts a parked workspace, as soon as nobody uses it, on exactly the
+// layers that it stands on. It returns why the workspace has no cache; empty if it has
+// what its volume asks for.
+func (m *Manager) mountKept(ctx context.Context, w *workspace) (noCache string, err error) {
 	rec := m.record(w)
 	if err := m.waitFree(ctx, rec); err != nil {
-		return err
+		return "", err
 	}
-	if err := m.mountAgain(w, rec); err != nil {
-		return fmt.Errorf("mount what volume %q keeps: %w", rec.Volume, err)
+	if noCache, err = m.mountAgain(w, rec); err != nil {
+		return "", fmt.Errorf("mount what volume %q keeps: %w", rec.Volume, err)
 	}
-	return nil
+	return noCache, nil
 }
 
 // mountAgain is mountKept of one that nobody uses.
-func (m *Manager) mountAgain(w *workspace, rec meta.Workspace) error {
+func (m *Manager) mountAgain(w *workspace, rec meta.Workspace) (noCache string, err error) {
 	if w.clone == nil {
-		return errors.New("its clone is gone: " + remedyLost)
+		return "", errors.New("its clone is gone: " + remedyLost)
 	}
 	lower := m.lower(rec, w.clone.Lower(rec.Chain, rec.GitLayer))
 	for _, dir := range append([]string{m.upper(rec)}, lower...) {
 		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%s is gone: %s", dir, remedyLost)
+			return "", fmt.Errorf("%s is gone: %s", dir, remedyLost)
 		}
 	}
 	if (rec.Metacopy || rec.Redirects) && !m.Features.Metacopy {
-		return errors.New("it was written with metacopy, which this kernel lacks: start the kernel that wrote it")
+		return "", errors.New("it was written with metacopy, which this kernel lacks: start the kernel that wrote it")
 	}
 	opts, err := volume.Parse(rec.Options, nil, volume.AllSchemes())
 	if err != nil {
-		return err
+		return "", err
 	}
-	before := rec.NoCache
 	rec.NoCache = ""
 	said, err := m.sayAbout(m.upper(rec), rec, opts)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := m.mount(rec, lower); err != nil {
-		return err
+		return "", err
 	}
 	// What is at the place of the cache is the containers' doing: they go without.
 	if err := m.bindCache(rec, w.clone, opts); err != nil {
 		m.Log.WithError(err).WithField("volume", rec.Volume).Warn("a kept workspace is mounted without its cache")
-		rec.NoCache = noCache
+		rec.NoCache = cacheMisplaced
 		if said { // through the mount: the upper is in use
 			if _, err := m.sayAbout(m.Mountpoint(rec), rec, opts); err != nil {
 				m.Log.WithError(err).WithField("volume", rec.Volume).Warn("say that a kept workspace has no cache")
 			}
 		}
 	}
-	if rec.NoCache == before {
-		return nil
-	}
-	_, err = m.change(w, func(now *meta.Workspace) { now.NoCache = rec.NoCache }, nil)
-	return err
+	return rec.NoCache, nil
 }
 
-// noCache is what a container can read of a cache that could not be bound; the log
+// cacheMisplaced is what a container can read of a cache that could not be bound; the log
 // has the error, which names paths of the host.
-const noCache = "it could not be mounted at " + clone.CacheMount + ", which has to be a directory: the plugin's log says more"
+const cacheMisplaced = "it could not be mounted at " + clone.CacheMount + ", which has to be a directory: the plugin's log says more"
 
 // sayAbout writes .git/helmdeck.json anew in dir: see putAbout.
 func (m *Manager) sayAbout(dir string, rec meta.Workspace, o volume.Options) (written bool, err error) {

@@ -283,10 +283,10 @@ func TestKeptWithoutItsCache(t *testing.T) {
 		if got := entries(t, outside); len(got) > 0 {
 			t.Errorf("outside: %q", got)
 		}
-		if got, want := notUsed(t, dir), map[string]string{".git/hdcache": noCache}; !maps.Equal(got, want) {
+		if got, want := notUsed(t, dir), map[string]string{".git/hdcache": cacheMisplaced}; !maps.Equal(got, want) {
 			t.Errorf("not used: %q, want %q", got, want)
 		}
-		if rec, _ := w.m.Kept("v"); rec.NoCache != noCache {
+		if rec, _ := w.m.Kept("v"); rec.NoCache != cacheMisplaced {
 			t.Errorf("its record says %q", rec.NoCache)
 		}
 		w.release("v", "2")

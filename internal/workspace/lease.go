@@ -31,10 +31,11 @@ func (m *Manager) Retain(ctx context.Context, volume, leaseID string) (rec meta.
 			err = m.lose(w)
 		}
 		if err == nil && mounted {
-			rec, err = m.change(w, func(rec *meta.Workspace) {
+			rec, err = m.change(w, func(rec *meta.Workspace) error {
 				if ok = rec.Leases[leaseID] > 0; ok { // nobody has ended it meanwhile
 					rec.Leases[leaseID]++
 				}
+				return nil
 			}, nil)
 		}
 		if err != nil || ok {
@@ -58,29 +59,34 @@ func (m *Manager) leased(l lease) *workspace {
 	return m.leases[l]
 }
 
-// lost takes from the record of a live workspace the leases that it had while it
-// was mounted: their containers, if they still run, kept the overlay, and nobody
-// will get it again. It has ended, unless its volume keeps it.
+// lost takes from the record of a mounted workspace its leases, because its overlay is
+// gone: their containers, if they still run, kept it, and nobody will get it again. The
+// workspace has ended, unless its volume keeps it.
 func lost(rec *meta.Workspace, kept bool, now time.Time) {
 	rec.Orphan = rec.Mode == string(volume.ModeShared) && len(rec.Leases) > 0
 	if isPrivate(*rec) {
 		rec.Lost = slices.Sorted(maps.Keys(rec.Leases))
 	}
-	rec.Leases = nil
+	rec.Leases, rec.Phase = nil, meta.Parked
 	if !kept {
-		rec.State, rec.EndedAt = meta.Ended, now
+		rec.Phase, rec.EndedAt = meta.Ended, now
 	}
 }
 
 // lose commits that a workspace is no longer mounted. A caller holds the volume's
 // lock, unless the workspace is private.
 func (m *Manager) lose(w *workspace) error {
-	rec, err := m.change(w, func(rec *meta.Workspace) { lost(rec, isKept(*rec), m.Now()) }, nil)
+	leases := 0
+	rec, err := m.change(w, func(rec *meta.Workspace) error {
+		leases = len(rec.Leases)
+		lost(rec, isKept(*rec), m.Now())
+		return nil
+	}, nil)
 	if err != nil {
 		return err
 	}
-	m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID}).Warn("a workspace is no longer mounted: its leases are lost")
-	if rec.State == meta.Ended {
+	m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": leases}).Warn("a workspace is no longer mounted: its leases are lost")
+	if rec.Phase == meta.Ended {
 		m.reapSoon(w, func() {})
 	}
 	return nil
@@ -104,10 +110,11 @@ func (m *Manager) Release(name, leaseID string) error {
 	defer unlock()
 	rec := m.record(w)
 	if len(rec.Leases) > 1 || rec.Leases[leaseID] > 1 || isKept(rec) {
-		rec, err := m.change(w, func(rec *meta.Workspace) {
+		rec, err := m.change(w, func(rec *meta.Workspace) error {
 			if rec.Leases[leaseID]--; rec.Leases[leaseID] <= 0 {
 				delete(rec.Leases, leaseID)
 			}
+			return nil
 		}, nil)
 		if err == nil && m.onlyInherited(rec) {
 			m.Clones.Background(func(ctx context.Context) { m.verifyLater(ctx, w, m.HeldWait) })
@@ -117,12 +124,13 @@ func (m *Manager) Release(name, leaseID string) error {
 	return m.end(w, nil)
 }
 
-// end commits that a workspace has ended, together with what with does, if it is
+// end commits that a live workspace has ended, together with what with does, if it is
 // not nil, and then detaches it: after an error it is leased and mounted as before,
 // and end may be called again.
 func (m *Manager) end(w *workspace, with func(*meta.Tx) error) error {
-	rec, err := m.change(w, func(rec *meta.Workspace) {
-		rec.State, rec.EndedAt, rec.Leases = meta.Ended, m.Now(), nil
+	rec, err := m.change(w, func(rec *meta.Workspace) error {
+		rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, m.Now(), nil
+		return nil
 	}, with)
 	failpoint.Hit("workspace/release/recorded")
 	if err != nil {

@@ -184,7 +184,10 @@ func TestReaperDetaches(t *testing.T) {
 	w.m.mu.Lock()
 	ws := w.m.all[made.ID]
 	w.m.mu.Unlock()
-	_, err := w.m.change(ws, func(rec *meta.Workspace) { rec.State, rec.EndedAt, rec.Leases = meta.Ended, w.m.Now(), nil }, nil)
+	_, err := w.m.change(ws, func(rec *meta.Workspace) error {
+		rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, w.m.Now(), nil
+		return nil
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,10 +88,8 @@ type workspace struct {
 	// rec is replaced as a whole, by change: what it refers to never changes.
 	rec    meta.Workspace
 	clone  *clone.Clone // nil when nothing is known of its layers
-	making bool         // by Open
 	reaped bool         // it has a reaper; only one that has ended has
-	taken  bool         // by a Restore or an EvictDiscard at work
-	found  bool         // to be otherwise than its record says, by NewManager
+	found  bool         // by NewManager, in another phase than its record says
 	// metered is when Meter last looked at its upper.
 	metered turn
 }
@@ -150,14 +148,17 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 			w.clone.Hold(rec.Chain, rec.GitLayer)
 		}
 		m.Warm.Hold(rec.Clone, rec.Warm)
-		if rec.State == meta.Live && !mounted[id] {
-			w.found = true
+		before := rec.Phase
+		switch {
+		case rec.Phase == meta.Mounted && !mounted[id]:
 			lost(&rec, kept[rec.Volume] == id, m.Now())
+		case rec.Phase == meta.Parked && mounted[id]:
+			rec.Phase = meta.Mounted // a Join has not come to record it
 		}
-		if rec.State == meta.Live && len(rec.Leases) == 0 && kept[rec.Volume] != id {
-			w.found = true
-			rec.State, rec.EndedAt = meta.Ended, m.Now()
+		if rec.Phase.Live() && len(rec.Leases) == 0 && kept[rec.Volume] != id {
+			rec.Phase, rec.EndedAt = meta.Ended, m.Now()
 		}
+		w.found = rec.Phase != before
 		m.all[id] = w
 		m.showLocked(w, rec)
 		m.inherit(rec)
@@ -172,7 +173,7 @@ func keptBy(state meta.State) map[string]string {
 	kept := make(map[string]string)
 	for id, rec := range state.Workspaces {
 		v, ok := state.Volumes[rec.Volume]
-		if !ok || rec.State != meta.Live || rec.Mode != string(volume.ModeKeep) {
+		if !ok || !rec.Phase.Live() || rec.Mode != string(volume.ModeKeep) {
 			continue
 		}
 		o, err := volume.Parse(v.Options, nil, volume.AllSchemes())
@@ -201,7 +202,7 @@ func (m *Manager) showLocked(w *workspace, rec meta.Workspace) {
 	}
 	m.dropLostLocked(w)
 	w.rec = rec
-	w.reaped = w.reaped && rec.State == meta.Ended
+	w.reaped = w.reaped && rec.Phase == meta.Ended
 	for id := range rec.Leases {
 		m.leases[lease{rec.Volume, id}] = w
 	}
@@ -238,8 +239,8 @@ func (m *Manager) record(w *workspace) meta.Workspace {
 
 // change commits what f makes of a workspace's record, in one transaction with
 // what with does, if it is not nil, and then shows it. Changes of one workspace
-// follow one another. After an error nothing has changed.
-func (m *Manager) change(w *workspace, f func(rec *meta.Workspace), with func(*meta.Tx) error) (meta.Workspace, error) {
+// follow one another. After an error, which may be f's, nothing has changed.
+func (m *Manager) change(w *workspace, f func(rec *meta.Workspace) error, with func(*meta.Tx) error) (meta.Workspace, error) {
 	unlock, err := m.records.Lock(context.Background(), w.id)
 	if err != nil {
 		return meta.Workspace{}, err
@@ -251,7 +252,12 @@ func (m *Manager) change(w *workspace, f func(rec *meta.Workspace), with func(*m
 	before := m.record(w)
 	rec := before
 	rec.Leases = maps.Clone(rec.Leases)
-	f(&rec)
+	if err := f(&rec); err != nil {
+		return before, err
+	}
+	if err := checkTransition(before, rec); err != nil {
+		return before, err
+	}
 	m.updateManifest(before, rec)
 	err = m.DB.Update(func(tx *meta.Tx) error {
 		if err := tx.PutWorkspace(rec); err != nil || with == nil {
@@ -279,7 +285,7 @@ func (m *Manager) Workspaces() []meta.Workspace {
 // are not to be changed.
 func (m *Manager) Leases(volume string) []meta.Workspace {
 	return m.list(func(w *workspace) bool {
-		return w.rec.Volume == volume && len(w.rec.Leases) > 0 && !w.making
+		return w.rec.Volume == volume && len(w.rec.Leases) > 0
 	})
 }
 

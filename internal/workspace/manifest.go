@@ -32,10 +32,10 @@ func (m *Manager) putManifest(rec meta.Workspace, synced bool) error {
 // failure is no more than logged: manifests are for the day when the database is
 // lost, and the disk may be full.
 func (m *Manager) updateManifest(before, rec meta.Workspace) {
-	if rec.State == meta.Ended {
+	if rec.Phase == meta.Ended {
 		return
 	}
-	synced := before.State != rec.State || before.Volume != rec.Volume
+	synced := before.Phase.Live() != rec.Phase.Live() || before.Volume != rec.Volume
 	if err := m.putManifest(rec, synced); err != nil {
 		m.Log.WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
 	}
@@ -43,7 +43,7 @@ func (m *Manager) updateManifest(before, rec meta.Workspace) {
 
 // lasts reports whether a workspace outlasts the machine's halt: its record says so
 // only once it is on disk, with all layers that it stands on.
-func lasts(rec meta.Workspace) bool { return isKept(rec) || rec.State == meta.Discarded }
+func lasts(rec meta.Workspace) bool { return isKept(rec) || rec.Phase == meta.Discarded }
 
 // Rebuild returns the records of the workspaces that the directories below root
 // hold, for a database that was lost, and of the layers that they stand on: those

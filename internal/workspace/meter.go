@@ -147,7 +147,7 @@ func (m *Manager) due(now time.Time) (w *workspace, c cache, ok bool) {
 	}
 	used := make(map[cache]bool)
 	for _, x := range m.all {
-		if x.making || x.rec.State == meta.Discarded {
+		if x.rec.Phase == meta.Making || x.rec.Phase == meta.Discarded {
 			continue
 		}
 		key := cache{x.rec.Clone, x.rec.UID}
@@ -197,7 +197,7 @@ func (m *Manager) meterUpper(ctx context.Context, now time.Time, w *workspace) {
 	defer unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if w.rec.State != meta.Discarded {
+	if w.rec.Phase != meta.Discarded {
 		w.rec.Size = size
 	}
 }

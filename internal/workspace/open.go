@@ -58,7 +58,8 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 	if rec.Warm = warm; len(warm) > 0 {
 		rec.Metacopy, rec.Redirects = false, m.Features.Metacopy
 	}
-	w := &workspace{id: rec.ID, rec: rec, clone: r.Clone, making: true}
+	w := &workspace{id: rec.ID, rec: rec, clone: r.Clone}
+	w.rec.Phase, w.rec.Leases = meta.Making, nil
 	m.mu.Lock()
 	m.all[rec.ID] = w // before its directory: the sweep leaves it alone
 	m.mu.Unlock()
@@ -79,7 +80,6 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 		delete(m.all, rec.ID)
 		return meta.Workspace{}, err
 	}
-	w.making = false
 	m.showLocked(w, rec)
 	return rec, nil
 }

@@ -118,22 +118,30 @@ func (m *Manager) bury(ctx context.Context, w *workspace) error {
 		return err
 	}
 	if !worth {
-		return m.remove(w)
+		return m.remove(w, false)
 	}
 	return m.discard(ctx, w)
 }
 
-// remove forgets a workspace that nobody uses.
-func (m *Manager) remove(w *workspace) error {
+// remove forgets a workspace that nobody uses. A discard alone is to be removed if
+// asked for: the error of another one is isDiscard's.
+func (m *Manager) remove(w *workspace, discard bool) error {
 	unlock, err := m.records.Lock(context.Background(), w.id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if m.gone(w) {
-		return nil
-	}
 	rec := m.record(w)
+	switch {
+	case m.gone(w) && discard:
+		return &NoDiscardError{w.id}
+	case m.gone(w):
+		return nil
+	case discard:
+		if err := isDiscard(rec); err != nil {
+			return err
+		}
+	}
 	if err := m.DB.Update(func(tx *meta.Tx) error { return tx.DeleteWorkspace(w.id) }); err != nil {
 		return err
 	}

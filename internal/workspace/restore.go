@@ -19,30 +19,36 @@ func (m *Manager) Discarded(id string) (meta.Workspace, error) {
 	defer m.mu.Unlock()
 	w, ok := m.all[id]
 	switch {
-	case ok && (w.rec.State == meta.Discarded || w.rec.State == meta.Live && w.rec.Restored):
+	case !ok:
+		return meta.Workspace{}, &NoDiscardError{id}
+	case w.rec.Phase.Live() && w.rec.Restored:
 		return w.rec, nil
-	case ok && w.rec.State == meta.Ended:
-		return meta.Workspace{}, notYet(id)
 	}
-	return meta.Workspace{}, &NoDiscardError{id}
+	return w.rec, isDiscard(w.rec)
 }
 
 // Restore makes a discard the workspace that a new volume keeps, in one
 // transaction with what with does. It is mounted by the volume's first Join, on
 // the layers that it stood on. After an error it is a discard as before.
 func (m *Manager) Restore(id, name string, o volume.Options, with func(*meta.Tx) error) error {
-	w, done, err := m.take(id)
+	w, err := m.lookUp(id)
 	if err != nil {
 		return err
 	}
-	defer done()
-	if err := m.complete(w); err != nil {
-		return fmt.Errorf("restore discard %q: %w", id, err)
-	}
-	_, err = m.change(w, func(rec *meta.Workspace) {
-		rec.State, rec.Mode, rec.Restored = meta.Live, string(volume.ModeKeep), true
+	_, err = m.change(w, func(rec *meta.Workspace) error {
+		if err := isDiscard(*rec); err != nil {
+			return err
+		}
+		if err := m.complete(w); err != nil {
+			return fmt.Errorf("restore discard %q: %w", id, err)
+		}
+		rec.Phase, rec.Mode, rec.Restored = meta.Parked, string(volume.ModeKeep), true
 		rec.Volume, rec.Options, rec.EndedAt, rec.Changed = name, o.Map(), time.Time{}, nil
+		return nil
 	}, with)
+	if err != nil && m.gone(w) {
+		return &NoDiscardError{id}
+	}
 	failpoint.Hit("workspace/restore/recorded")
 	return err
 }

@@ -29,7 +29,7 @@ func (m *Manager) Sweep(ctx context.Context) error {
 				return err
 			}
 			// It holds no layers.
-			m.all[id] = &workspace{id: id, rec: meta.Workspace{ID: id, Clone: key, State: meta.Ended}}
+			m.all[id] = &workspace{id: id, rec: meta.Workspace{ID: id, Clone: key, Phase: meta.Ended}}
 		}
 	}
 	for _, w := range m.all {
@@ -38,8 +38,8 @@ func (m *Manager) Sweep(ctx context.Context) error {
 			w.found = false
 		}
 		switch {
-		case w.making || w.reaped:
-		case w.rec.State == meta.Ended:
+		case w.rec.Phase == meta.Making || w.reaped:
+		case w.rec.Phase == meta.Ended:
 			ended = append(ended, w)
 		default:
 			rest = append(rest, w)
@@ -48,7 +48,7 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	m.mu.Unlock()
 	var errs []error
 	for _, w := range found {
-		_, err := m.change(w, func(*meta.Workspace) {}, nil)
+		_, err := m.change(w, func(*meta.Workspace) error { return nil }, nil)
 		errs = append(errs, err)
 	}
 	for _, w := range ended {
@@ -76,7 +76,7 @@ func (m *Manager) sweepLasting(w *workspace) error {
 	if !lasts(rec) {
 		return nil
 	}
-	if _, err := os.Lstat(m.upper(rec)); errors.Is(err, os.ErrNotExist) && rec.State == meta.Discarded {
+	if _, err := os.Lstat(m.upper(rec)); errors.Is(err, os.ErrNotExist) && rec.Phase == meta.Discarded {
 		m.Log.WithField("discard", rec.ID).Warn("the directory of a discard is gone: it is forgotten")
 		err := m.EvictDiscard(rec.ID)
 		none, inUse := (*NoDiscardError)(nil), (*InUseError)(nil)
@@ -87,12 +87,12 @@ func (m *Manager) sweepLasting(w *workspace) error {
 	}
 	data, err := os.ReadFile(filepath.Join(m.dir(rec), manifestName))
 	var man meta.Workspace
-	if err != nil || json.Unmarshal(data, &man) != nil || man.State != rec.State || man.Volume != rec.Volume || man.Mode != rec.Mode {
+	if err != nil || json.Unmarshal(data, &man) != nil || man.Phase.Live() != rec.Phase.Live() || man.Volume != rec.Volume || man.Mode != rec.Mode {
 		if err := m.putManifest(rec, true); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	if rec.State == meta.Discarded && rec.Changed == nil {
+	if rec.Phase == meta.Discarded && rec.Changed == nil {
 		m.measureSoon(w)
 	}
 	return nil

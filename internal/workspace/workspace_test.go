@@ -193,7 +193,7 @@ func TestReset(t *testing.T) {
 func reaped(t *testing.T, w *world) {
 	t.Helper()
 	testdir.Eventually(t, "every ended workspace to go", func() bool {
-		return !slices.ContainsFunc(w.m.Workspaces(), func(rec meta.Workspace) bool { return rec.State == meta.Ended })
+		return !slices.ContainsFunc(w.m.Workspaces(), func(rec meta.Workspace) bool { return rec.Phase == meta.Ended })
 	})
 }
 

@@ -41,7 +41,7 @@ func (w *world) losePower() {
 		}
 	}
 	for _, ws := range state.Workspaces {
-		if ws.State != meta.Discarded && ws.Mode != "keep" {
+		if ws.Phase != meta.Discarded && ws.Mode != "keep" {
 			w.must(spoil(filepath.Join(clones, ws.Clone, "workspaces", ws.ID, "upper")))
 		}
 	}

@@ -39,7 +39,7 @@ func (w *world) promises() error {
 		}
 	}
 	for name, text := range w.kept {
-		if rec := found[text]; rec == nil || !w.unsure[name] && (rec.Volume != name || rec.State != meta.Live) {
+		if rec := found[text]; rec == nil || !w.unsure[name] && (rec.Volume != name || !rec.Phase.Live()) {
 			errs = append(errs, fmt.Errorf("what volume %q keeps, %q, was lost: %+v", name, text, rec))
 		}
 	}
@@ -56,7 +56,7 @@ func (w *world) found() (map[string]*meta.Workspace, error) {
 	state, err := invariant.State(w.config.DataDir())
 	list := make(map[string]*meta.Workspace)
 	for _, rec := range state.Workspaces {
-		if rec.State != meta.Discarded && rec.Mode != "keep" {
+		if rec.Phase != meta.Discarded && rec.Mode != "keep" {
 			continue
 		}
 		err = errors.Join(err, invariant.Discard(w.config.DataDir(), rec, func(dir string) error {

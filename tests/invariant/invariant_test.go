@@ -83,16 +83,16 @@ func (s *scene) one(pattern string) string {
 }
 
 // workspace is the directory of that in a state.
-func (s *scene) workspace(state meta.WorkspaceState) string {
+func (s *scene) workspace(phase meta.Phase) string {
 	s.Helper()
 	all, err := State(s.data)
 	s.must(err)
 	for _, w := range all.Workspaces {
-		if w.State == state {
+		if w.Phase == phase {
 			return filepath.Join(s.data, "clones", w.Clone, "workspaces", w.ID)
 		}
 	}
-	s.Fatalf("no workspace in state %q", state)
+	s.Fatalf("no workspace in phase %q", phase)
 	return ""
 }
 

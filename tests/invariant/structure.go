@@ -192,17 +192,18 @@ func (d *data) mounts() {
 	for id, w := range d.Workspaces {
 		dir := filepath.Join(root, "clones", w.Clone, "workspaces", id)
 		tree := filepath.Join(root, "mnt", id)
-		leased, kept := w.State == meta.Live && len(w.Leases) > 0, w.State == meta.Live && w.Mode == "keep"
-		switch n := mounted[tree]; {
-		case leased && n != 1, n > 1:
-			d.failf("workspace %s of volume %q with leases %v is mounted %d times", id, w.Volume, w.Leases, n)
-		case w.State == meta.Ended, w.State == meta.Live && !leased && !kept:
+		leased, kept := len(w.Leases) > 0, w.Phase.Live() && w.Mode == "keep"
+		n := mounted[tree]
+		switch {
+		case w.Phase == meta.Mounted && n != 1, w.Phase != meta.Mounted && n > 0:
+			d.failf("workspace %s of volume %q is %s, with leases %v: it is mounted %d times", id, w.Volume, w.Phase, w.Leases, n)
+		case w.Phase == meta.Ended, w.Phase.Live() && !leased && !kept:
 			d.failf("workspace %s of volume %q has ended and is still there", id, w.Volume)
 		}
 		if _, err := os.Lstat(filepath.Join(dir, "upper")); err != nil {
 			d.failf("workspace %s of volume %q: %w", id, w.Volume, err)
 		}
-		if leased || kept { // what is kept is mounted by its first use, and stays so
+		if w.Phase == meta.Mounted {
 			for path := range mounted {
 				if path == tree || strings.HasPrefix(path, tree+"/") {
 					delete(mounted, path)

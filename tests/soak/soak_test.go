@@ -272,7 +272,7 @@ func (s *soak) finish(open int) {
 	}
 	for id, text := range s.discards {
 		switch rec, ok := state.Workspaces[id]; {
-		case ok && rec.State == meta.Discarded:
+		case ok && rec.Phase == meta.Discarded:
 			if err := invariant.Discard(data, rec, func(dir string) error { return reads(dir, text) }); err != nil {
 				s.Errorf("discard %s: %v", id, err)
 			}

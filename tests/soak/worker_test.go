@@ -184,7 +184,7 @@ func (w *worker) restore() error {
 	}
 	defer r.use()()
 	name, err := w.volume(r, "restored-"+d.ID, map[string]string{"mode": "keep", "restore": d.ID})
-	if daemon.IsRefused(err) && (strings.Contains(err.Error(), "no discard") || strings.Contains(err.Error(), "being restored or evicted")) {
+	if daemon.IsRefused(err) && strings.Contains(err.Error(), "no discard") {
 		w.mustBeEvicted(d.ID)
 		return nil
 	}

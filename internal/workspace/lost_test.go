@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,8 +25,11 @@ func (w *world) breakDB() (mend func()) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.t.Cleanup(func() { db.Close() })
-		w.m.DB = db
+		w.m.DB, w.close = db, sync.OnceFunc(func() {
+			w.clones.Close()
+			db.Close()
+		})
+		w.t.Cleanup(w.close)
 	}
 }
 

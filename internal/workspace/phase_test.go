@@ -1,0 +1,68 @@
+package workspace
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// Each pair of phases is either in the table or refused.
+func TestTransitions(t *testing.T) {
+	phases := []meta.Phase{meta.Making, meta.Mounted, meta.Parked, meta.Ended, meta.Discarded}
+	allowed := map[[2]meta.Phase]bool{
+		{meta.Making, meta.Mounted}: true, {meta.Mounted, meta.Parked}: true, {meta.Mounted, meta.Ended}: true,
+		{meta.Parked, meta.Mounted}: true, {meta.Parked, meta.Ended}: true, {meta.Ended, meta.Discarded}: true,
+		{meta.Discarded, meta.Parked}: true,
+	}
+	for _, from := range phases {
+		for _, to := range phases {
+			err := checkTransition(meta.Workspace{ID: "w", Phase: from}, meta.Workspace{ID: "w", Phase: to})
+			if want := from == to || allowed[[2]meta.Phase{from, to}]; (err == nil) != want {
+				t.Errorf("from %s to %s: %v, want it allowed: %v", from, to, err, want)
+			}
+		}
+	}
+}
+
+// A Join that has mounted a parked workspace and could not commit it leaves it parked and mounted: the next Join, and
+// the next start, take it as mounted.
+func TestParkedAndMounted(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		w := newWorld(t)
+		made, dir := w.open("v", "1", "mode", "keep")
+		write(t, filepath.Join(dir, "mine"), "x")
+		w.release("v", "1")
+		w.close()
+		testdir.Unmount(t, w.root)
+		w.restart()
+		phase := func(want meta.Phase) {
+			t.Helper()
+			if rec, ok := w.m.Kept("v"); !ok || rec.ID != made.ID || rec.Phase != want || w.records()[made.ID].Phase != want {
+				t.Fatalf("kept: %+v, %v, want phase %s", rec, ok, want)
+			}
+		}
+		phase(meta.Parked)
+		mend := w.breakDB()
+		if _, ok, err := w.m.Join(t.Context(), "v", "2"); ok || err == nil {
+			t.Fatalf("Join without a database: %v, %v", ok, err)
+		}
+		mend()
+		if rec, _ := w.m.Kept("v"); rec.Phase != meta.Parked || w.m.MountedAt(rec) == "" {
+			t.Fatalf("phase %s, mounted at %q", rec.Phase, w.m.MountedAt(rec))
+		}
+		if restart {
+			w.restart()
+			phase(meta.Mounted)
+		}
+		rec, ok, err := w.m.Join(t.Context(), "v", "2")
+		if err != nil || !ok {
+			t.Fatalf("Join: %v, %v", ok, err)
+		}
+		w.wantMounted(rec, "x")
+		w.release("v", "2")
+		phase(meta.Mounted)
+	}
+}

@@ -7,14 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bind attaches the directory source, nodev and nosuid, at rel below the mount
-// at target. Whoever writes below target may put a link or another mount where
-// rel was: nothing on the way to rel is followed or crossed, and what is not a
-// plain directory there is an error. Binding twice at one place is an error.
+// Bind attaches the directory source, nodev and nosuid, at rel below the mount at target.
+// A container may replace any part of rel by a link or a mount: Bind follows no link and
+// crosses no mount below target, and returns an error unless rel is a plain directory.
+// Binding twice at one place is an error.
 func Bind(source, target, rel string) error { return bindAs(source, target, rel, 0) }
 
-// BindReadOnly is Bind, read-only as well. What may mount can undo it: a
-// container with CAP_SYS_ADMIN.
+// BindReadOnly is Bind, read-only. A container with CAP_SYS_ADMIN can undo the latter.
 func BindReadOnly(source, target, rel string) error {
 	return bindAs(source, target, rel, unix.MOUNT_ATTR_RDONLY)
 }
@@ -66,6 +65,6 @@ func bind(source, target, rel string, attributes uint64) error {
 	}); err != nil {
 		return fmt.Errorf("mount_setattr: %w", err)
 	}
-	// Onto the descriptor, not onto a path that may have changed since.
+	// Attach to the descriptor, because the path may have changed since.
 	return attach(mnt, at)
 }

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Busy asks the kernel whether an overlay, in any mount namespace, still has
-// upper: ours, or one that only a container kept. Nothing is mounted by it.
+// Busy asks the kernel whether any overlay, in any mount namespace, still uses upper:
+// ours, or one that only a container holds. It mounts nothing.
 //
-// The kernel refuses the upper of another overlay only under index=on, which
-// writes into upper's attributes which lower and work directory it is with.
-// So these two are kept in scratch: a directory on upper's filesystem, made if
-// it is missing, that belongs to this upper alone, as long as upper lives
-// (with another one the error is ESTALE). Renaming either is harmless.
+// The kernel refuses an upper that is in use only with index=on, which records upper's
+// lower directory and work directory in its attributes. Busy keeps these two in scratch,
+// a directory on upper's filesystem that it makes if it is missing. Use the same scratch
+// for upper's whole life, and for no other upper: otherwise the error is ESTALE. Renaming
+// either is harmless.
 //
-// EBUSY, and only that, is true. A kept upper can be mounted as before after
-// it was asked about.
+// The result is true only if the kernel answers EBUSY. Asking does not change how upper
+// can be mounted.
 func Busy(upper, scratch string) (bool, error) {
 	busy, err := probeBusy(upper, scratch)
 	if err != nil {
@@ -29,8 +29,8 @@ func Busy(upper, scratch string) (bool, error) {
 	return busy, nil
 }
 
-// PrepareBusy makes what Busy needs in scratch. Without it Busy does, and fails on
-// a full disk; with it, it needs no room.
+// PrepareBusy makes the directories that Busy needs in scratch, so that Busy also works
+// on a full disk.
 func PrepareBusy(scratch string) error {
 	for _, dir := range []string{"", "lower", "work"} {
 		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -50,12 +50,12 @@ func probeBusy(upper, scratch string) (bool, error) {
 		return false, fmt.Errorf("open %q: %w", scratch, err)
 	}
 	defer unix.Close(dir)
-	// Two probes of one upper would take each other for a user of it.
+	// Two probes of one upper would each report the other as a user.
 	if err := unix.Flock(dir, unix.LOCK_EX); err != nil {
 		return false, fmt.Errorf("flock %q: %w", scratch, err)
 	}
-	// Without volatile the end of the probe would sync the whole filesystem.
-	// This is the mark that a volatile mount leaves, and stops at.
+	// The probe is volatile, because its end would otherwise sync the whole filesystem. A
+	// volatile mount leaves this mark, and the next one fails if it exists.
 	if err := os.RemoveAll(filepath.Join(work, "work", "incompat")); err != nil {
 		return false, err
 	}
@@ -65,14 +65,14 @@ func probeBusy(upper, scratch string) (bool, error) {
 		return false, err
 	}
 	defer c.close()
-	// As strings, which every kernel takes here, and through /proc/self/fd,
-	// for an option is limited to 255 bytes.
+	// As strings, which every kernel accepts here, and through /proc/self/fd, because an
+	// option has at most 255 bytes.
 	for _, o := range []struct{ key, dir string }{{"lowerdir", lower}, {"upperdir", upper}, {"workdir", work}} {
 		fd, err := openDir(o.dir)
 		if err != nil {
 			return false, err
 		}
-		// Open until create: older kernels look the path up only then.
+		// Keep it open until create: older kernels look the path up only then.
 		defer unix.Close(fd)
 		if err := c.setOption(o.key + "=" + procPath(fd)); err != nil {
 			return false, err
@@ -88,7 +88,7 @@ func probeBusy(upper, scratch string) (bool, error) {
 		return true, nil
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		// The kernel looks at the upper before it writes anything: it is free.
+		// The kernel checks the upper before it writes anything, so upper is free.
 		return false, nil
 	}
 	return false, err

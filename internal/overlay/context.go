@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNoDescriptors says that this kernel, or its overlayfs, does not take
-// layers as descriptors.
+// errNoDescriptors means that this kernel, or its overlayfs, does not accept layers as
+// descriptors.
 var errNoDescriptors = errors.New("the kernel takes no layers as descriptors")
 
-// fsContext is an overlay in the making: the descriptor of fsopen(2).
+// fsContext is a descriptor of fsopen(2), with which an overlay is configured.
 type fsContext struct{ fd int }
 
 func openContext(src string) (fsContext, error) {
@@ -32,8 +32,8 @@ func openContext(src string) (fsContext, error) {
 
 func (c fsContext) close() { unix.Close(c.fd) }
 
-// setDir hands a layer over as a descriptor; the kernel takes a reference of
-// its own, so that the number of layers is not limited by our descriptors.
+// setDir passes a layer as a descriptor. The kernel takes its own reference, so our limit
+// on descriptors does not limit the layers.
 func (c fsContext) setDir(key, dir string) error {
 	fd, err := openDir(dir)
 	if err != nil {
@@ -45,9 +45,9 @@ func (c fsContext) setDir(key, dir string) error {
 		return nil
 	}
 	explained := c.explain(fmt.Sprintf("%s=%s", key, dir), err)
-	// Kernels with the old context answer EOPNOTSUPP, those before 6.13
-	// EINVAL, and EBADF where O_PATH was not taken yet. EINVAL also is the
-	// answer to a bad layer: mount(2) will then say so once more.
+	// Kernels with the old mount API for overlayfs return EOPNOTSUPP, those before 6.13
+	// EINVAL, or EBADF if they don't accept O_PATH. EINVAL can also mean a bad layer:
+	// mount(2) will then report that.
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w: %w", errNoDescriptors, explained)
 	}
@@ -69,8 +69,7 @@ func (c fsContext) setOption(o string) error {
 	return nil
 }
 
-// create makes the superblock. It lives as long as the descriptor or a mount
-// of it.
+// create makes the superblock, which lives as long as the descriptor or a mount of it.
 func (c fsContext) create() error {
 	if err := unix.FsconfigCreate(c.fd); err != nil {
 		return c.explain("create", err)
@@ -78,8 +77,8 @@ func (c fsContext) create() error {
 	return nil
 }
 
-// explain adds what the kernel left in the context's log: one message for
-// each read, "e ", "w " or "i " in front.
+// explain adds the messages in the context's log. Each read returns one, with the prefix
+// "e ", "w " or "i ".
 func (c fsContext) explain(what string, err error) error {
 	var words []string
 	buf := make([]byte, 4096)
@@ -100,8 +99,8 @@ func (c fsContext) explain(what string, err error) error {
 	return fmt.Errorf("%s: %w: %s", what, err, strings.Join(words, "; "))
 }
 
-// openDir opens a directory for its place in the tree alone, and follows no
-// link at the end of the path. On a mount point it is the mount's root.
+// openDir opens a directory with O_PATH, without following a link at the end of the path.
+// At a mount point it opens the root of the topmost mount.
 func openDir(dir string) (int, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -110,8 +109,8 @@ func openDir(dir string) (int, error) {
 	return fd, nil
 }
 
-// Mounted says whether something is mounted at the directory target. One that is
-// not there has nothing mounted.
+// Mounted reports whether something is mounted at the directory target. It returns false
+// if target does not exist.
 func Mounted(target string) (bool, error) {
 	fd, err := openDir(target)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +123,7 @@ func Mounted(target string) (bool, error) {
 	return isMountRoot(fd)
 }
 
-// isMountRoot says whether fd is the root of a mount.
+// isMountRoot reports whether fd is the root of a mount.
 func isMountRoot(fd int) (bool, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &st); err != nil {

@@ -8,20 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotMounted is in the error of a Detach or Bind whose target is a
-// directory without a mount on it.
+// ErrNotMounted is wrapped by the error of Detach, Bind or Move if the target is a
+// directory but not a mount point.
 var ErrNotMounted = errors.New("is not a mount point")
 
-// Detach takes the mount at target out of the mount table, with everything
-// that is mounted below it. Who works in it goes on undisturbed.
+// Detach removes the mount at target, and everything mounted below it, from the mount
+// table. Processes that use it go on undisturbed.
 //
-// The kernel takes an overlay down when its last holder is gone, and that can
-// take seconds. So Detach stays a holder itself, which makes it return at
-// once, until release is called: call it off the request path. release may be
-// called more than once.
+// The kernel tears an overlay down when its last reference is dropped, which can take
+// seconds. So that Detach returns at once, it keeps a reference until release is called:
+// call it off the request path. release may be called more than once.
 //
-// Where nothing is mounted the error is ErrNotMounted, where there is no
-// directory fs.ErrNotExist.
+// The error is ErrNotMounted if nothing is mounted at target, and fs.ErrNotExist if
+// target does not exist.
 func Detach(target string) (release func() error, err error) {
 	fd, err := openDir(target)
 	if err != nil {
@@ -33,7 +32,7 @@ func Detach(target string) (release func() error, err error) {
 	}
 	if err == nil {
 		err = unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EINVAL) { // another Detach was faster
+		if errors.Is(err, unix.EINVAL) { // a concurrent Detach was faster
 			err = ErrNotMounted
 		}
 	}

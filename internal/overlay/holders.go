@@ -10,35 +10,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnknown is in the error of Holders before Linux 6.8, and for an overlay without a
-// file or directory to ask with.
+// ErrUnknown is wrapped by Holders' error before Linux 6.8, and for an overlay without
+// any file or directory.
 var ErrUnknown = errors.New("the kernel can't tell who has it")
 
-// statxMntIDUnique (Linux 6.8) asks for the ID of a mount that is never used again.
+// statxMntIDUnique (Linux 6.8) asks for a mount ID that is never reused.
 const statxMntIDUnique = 0x4000
 
-// holderTries is how often a count is taken.
+// holderTries is how many times Holders counts.
 const holderTries = 32
 
-// counting is held while something is counted here: the mounts that one count makes are
-// in the other's way.
+// counting serializes counts, because each sees the mounts that the other makes.
 var counting sync.Mutex
 
-// Holders returns how many mounts, in whatever mount namespace, receive what is
-// mounted below the overlay at target, beyond those that come with the tmpfs at
-// points (MountPoints) in which target lies: one for each container that the Docker
-// engine has given the overlay, as long as the container does not change the
-// propagation of its mount. It can be too high while others mount.
+// Holders returns how many copies of the overlay at target exist in all mount namespaces,
+// beyond those that come with the tmpfs at points (MountPoints) that target is in: one
+// for each container that the Docker engine gave the overlay, unless the container
+// changed the propagation of its mount. It can be too high while others mount.
 //
-// It asks by binding a file of the overlay onto itself, for microseconds: the kernel
-// numbers all mounts in turn, so two numbers tell how many copies were made between. All
-// in all that takes a millisecond or more. The error is ErrUnknown before Linux 6.8, and
-// for an empty overlay.
+// It binds a file of the overlay onto itself, for microseconds: the kernel numbers all
+// mounts consecutively, so two numbers tell how many copies were made in between. A call
+// takes a millisecond or more. The error is ErrUnknown before Linux 6.8, and for an empty
+// overlay.
 func Holders(target, points string) (int, error) {
 	counting.Lock()
 	defer counting.Unlock()
 	n, err := holders(target, points)
-	if n == 0 && err == nil { // a container would lose its workspace: ask twice
+	if n == 0 && err == nil { // a wrong 0 costs a container its workspace: ask twice
 		n, err = holders(target, points)
 	}
 	if err != nil {
@@ -58,11 +56,11 @@ func holders(target, points string) (int, error) {
 		return 0, err
 	}
 	defer remove()
-	// Each number of the overlay is compared with those beside that were taken just before
-	// and after it, because processes that are being started in mount namespaces of their
-	// own have copies of all mounts for a moment, and are in both numbers. Single numbers
-	// are wrong: too high by the mounts that others make meanwhile, or too low by a copy
-	// whose namespace is about to end. So the median is believed.
+	// Each count in the overlay is compared with the counts beside it taken just before
+	// and just after, because a process that starts in a new mount namespace briefly has
+	// copies of all mounts, and is in both. A single count can be wrong: too high by
+	// mounts that others make meanwhile, or too low by a copy whose namespace is about to
+	// end. So the median is used.
 	before, err := copies(beside)
 	var counts []int
 	for range holderTries {
@@ -83,7 +81,7 @@ func holders(target, points string) (int, error) {
 	return max(counts[holderTries/2], 0), nil
 }
 
-// copies returns how many copies the kernel makes of a mount at the open file at.
+// copies returns how many copies the kernel makes of a mount on the open file at.
 func copies(at int) (uint64, error) {
 	clone := func() (fd int, id uint64, err error) {
 		fd, err = unix.OpenTree(at, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -100,7 +98,7 @@ func copies(at int) (uint64, error) {
 		return 0, err
 	}
 	defer unix.Close(mnt)
-	// A peer of the overlay's own mount would get a copy itself.
+	// As a peer of the overlay's mount it would get a copy itself.
 	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
 		return 0, fmt.Errorf("mount_setattr: %w", err)
 	}
@@ -127,12 +125,12 @@ func uniqueID(fd int) (uint64, error) {
 	return st.Mnt_id, nil
 }
 
-// maxInside bounds how many names of a directory are looked at.
+// maxInside is how many names openInside tries.
 const maxInside = 64
 
-// openInside opens something in the overlay at target to bind onto itself: the file
-// that every workspace begins with or, where a container has removed that, a file or
-// directory at the top.
+// openInside opens a file of the overlay at target that can be bound onto itself: the one
+// that every workspace starts with or, if a container removed it, a file or directory at
+// the top.
 func openInside(target string) (int, error) {
 	root, err := openDir(target)
 	if err != nil {

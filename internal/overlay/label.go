@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 )
 
-// CheckContext mounts a scratch overlay below dir as Mount does with an SELinux
-// context, and returns why the kernel refuses it. It leaves nothing behind, and may
-// not run beside Probe.
+// CheckContext mounts a scratch overlay below dir with an SELinux context, and returns
+// the kernel's error. It leaves nothing behind, and must not run concurrently with Probe.
 func CheckContext(dir, context string) error {
 	root := filepath.Join(dir, probeDir)
 	err := removeProbe(root)

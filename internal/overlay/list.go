@@ -13,23 +13,23 @@ import (
 type Point struct {
 	// Path is the mount point, absolute.
 	Path string
-	// Source is what the mount was given as its source.
+	// Source is the source that the mount was made with.
 	Source string
-	// Type is the filesystem's: "overlay" for those of Mount, that of the
-	// bound directory for those of Bind.
+	// Type is the filesystem's type: "overlay" after Mount, the bound directory's after
+	// Bind.
 	Type string
 }
 
-// Mounts lists what is mounted at root or below it, of whatever type, in the
-// order in which it can be detached one by one: the deepest first, and of
-// several on one place the topmost first. Where mounts propagate, one Detach may
-// take a second of the list along: ErrNotMounted then means that it is gone.
+// Mounts lists all mounts at root and below it, of any type, in an order in which they
+// can be detached one by one: the deepest first, and of several at one place the topmost
+// first. Where mounts propagate, one Detach may remove another one on the list too: its
+// own Detach then returns ErrNotMounted.
 func Mounts(root string) ([]Point, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}
-	// mountinfo names real paths.
+	// mountinfo has paths without symbolic links.
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}

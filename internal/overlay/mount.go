@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errMounted is in the error of a Mount whose target is a mount point already.
+// errMounted is wrapped by Mount's error if the target is already a mount point.
 var errMounted = errors.New("is a mount point already")
 
-// maxNames bounds the bytes of all layer paths together. They are one line in
-// mountinfo, which the engine and its runtime read, on the host as well, with
-// a parser that fails at the first line above 64 KiB.
+// maxNames is the limit in bytes on all layer paths together. They form one line of
+// mountinfo, and the parser that the engine and its runtime use, also on the host, fails
+// at the first line above 64 KiB.
 const maxNames = 60 << 10
 
 // Spec describes one overlay.
@@ -26,30 +26,29 @@ type Spec struct {
 	// 500 (the kernel's limit; some 200 on kernels before 6.13), with at most
 	// 60 KiB of paths.
 	Lower []string
-	// Upper takes what is written, Work is the kernel's own. Both are on one
-	// filesystem. The same Upper mounted twice at once is corrupted, and the
-	// kernel does not refuse it: ask Busy.
+	// Upper receives the writes, Work belongs to the kernel. Both are on one filesystem.
+	// Mounting one Upper twice at the same time corrupts it, and the kernel does not
+	// refuse that: call Busy first.
 	Upper, Work string
 	// Target is the directory to mount on.
 	Target string
-	// Volatile leaves out every sync, those of a process inside as well. After
-	// a crash the upper is worth nothing; it can be mounted again only when
-	// Work was emptied.
+	// Volatile omits every sync, including those that a process inside asks for. After a
+	// crash the upper is worthless, and can be mounted again only after Work was emptied.
 	Volatile bool
-	// Metacopy makes a change of metadata copy no data up, and a rename of a
-	// lower directory a redirect. An upper written with it means nothing
-	// without its lower layers, and is to be mounted with it ever after.
+	// With Metacopy a change of metadata copies no data up, and renaming a lower
+	// directory writes a redirect. An upper written with it is meaningless without its
+	// lower layers, and must always be mounted with it.
 	Metacopy bool
-	// Redirects makes only a rename of a lower directory a redirect, without which
-	// it fails with EXDEV.
+	// With Redirects, renaming a lower directory writes a redirect, as with Metacopy;
+	// without either it fails with EXDEV.
 	Redirects bool
-	// Context is the SELinux context of everything in the overlay, whatever the
-	// layers say; empty leaves it to them. A kernel without SELinux refuses it.
+	// Context is the SELinux context of everything in the overlay, and overrides those of
+	// the layers; if empty, theirs apply. A kernel without SELinux refuses it.
 	Context string
 }
 
-// Mount mounts the overlay, nodev and nosuid. An error has the kernel's own
-// words where the kernel gives them.
+// Mount mounts the overlay, nodev and nosuid. An error includes the kernel's own message,
+// if there is one.
 func Mount(s Spec) error {
 	if err := mount(s); err != nil {
 		return fmt.Errorf("mount overlay at %q: %w", s.Target, err)
@@ -74,8 +73,8 @@ func mount(s Spec) error {
 		return err
 	}
 	if mounted {
-		// The root of the mount on top is what openDir finds: a second mount
-		// would hide it, and one Detach would no longer be enough.
+		// A second mount would hide this one, and a single Detach would no longer be
+		// enough.
 		return errMounted
 	}
 	err = mountDescriptors(s, target)
@@ -88,8 +87,8 @@ func mount(s Spec) error {
 	return err
 }
 
-// mountDescriptors hands the layers over as descriptors, which Linux 6.13 and
-// later take: no limit on paths, no character that needs an escape.
+// mountDescriptors passes the layers as descriptors, which Linux 6.13 and later accept,
+// so paths have no limit and need no escapes.
 func mountDescriptors(s Spec, target int) error {
 	c, err := openContext(s.Source)
 	if err != nil {
@@ -131,9 +130,9 @@ func attach(mnt, target int) error {
 	return nil
 }
 
-// mountString mounts with mount(2) for kernels before 6.13. The layers are
-// named through /proc/self/fd, for mount(2) cuts its options at a page without
-// a word, and a colon or a comma in a path would need an escape.
+// mountString mounts with mount(2) for kernels before 6.13. The layers are named through
+// /proc/self/fd, because mount(2) silently cuts its options at a page, and a colon or a
+// comma in a path would need an escape.
 func mountString(s Spec, target int) error {
 	var fds []int
 	defer func() {
@@ -176,8 +175,8 @@ func mountString(s Spec, target int) error {
 	return nil
 }
 
-// options are those that name no directory. All are said aloud, for their
-// defaults are a matter of how the kernel was configured.
+// options returns the options that name no directory. All are explicit, because their
+// defaults depend on the kernel's configuration.
 func (s Spec) options() []string {
 	o := []string{"index=off", "nfs_export=off"}
 	if s.Metacopy {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Move takes what is mounted at from, and below it, to the mount point to; what a
-// Move that died left of that is done. The copies of the mount that containers have
-// stay as they are, with what is mounted in them.
+// Move moves the mount at from, and those below it, to the directory to. It completes a
+// Move that a crash interrupted. The copies that containers have are not affected, nor
+// are the mounts in them.
 func Move(from, to string) error {
 	if err := move(from, to); err != nil {
 		return fmt.Errorf("move the mount at %q to %q: %w", from, to, err)
@@ -39,7 +39,7 @@ func move(from, to string) error {
 		return err
 	}
 	if !there {
-		// Not MS_MOVE, which the kernel refuses where mounts propagate.
+		// Not MS_MOVE, because the kernel refuses it for shared mounts.
 		mnt, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
 			return fmt.Errorf("open_tree: %w", err)
@@ -49,7 +49,7 @@ func move(from, to string) error {
 			return err
 		}
 	}
-	// An unmount in a shared mount is one in all copies of it.
+	// Unmounting a shared mount would unmount all its copies.
 	if err := unix.MountSetattr(source, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
 		return fmt.Errorf("mount_setattr: %w", err)
 	}

@@ -14,28 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pointsOptions bound the tmpfs of the mount points. Directories take inodes and no
-// blocks: there are more inodes than a mount namespace may have mounts
-// (fs.mount-max, 100,000).
+// pointsOptions bound the tmpfs of the mount points. Directories take inodes but no
+// blocks, and there are more inodes than a mount namespace may have mounts (fs.mount-max,
+// 100,000).
 const pointsOptions = "size=64k,nr_inodes=131072,mode=0700"
 
-// PointsDir is where the mount points of workspaces are below a data directory.
+// PointsDir returns the directory of the workspaces' mount points in the data directory
+// root.
 func PointsDir(root string) string { return filepath.Join(root, "mnt") }
 
-// errNoPoints says that no tmpfs is mounted where the mount points should be.
+// errNoPoints means that the tmpfs for the mount points is not mounted.
 var errNoPoints = errors.New("no tmpfs is mounted there")
 
-// pointsMu keeps two callers from mounting one tmpfs over another.
+// pointsMu prevents two callers from mounting one tmpfs over another.
 var pointsMu sync.Mutex
 
-// MountPoints mounts a tmpfs at dir, which it makes, unless there is one. Only mount
-// points belong in it: in a mount namespace that does not see the tmpfs the path of a
-// mount point does not exist, so that nobody takes an empty directory for the mount.
+// MountPoints makes dir and mounts a tmpfs there, unless one is mounted. Only mount
+// points belong in it. In a mount namespace without the tmpfs a mount point's path does
+// not exist, so an empty directory can't be mistaken for the mount.
 //
 // Another mount namespace may still have the tmpfs of an earlier process at dir, with
-// mount points of the same names in it: a new tmpfs would reach it beneath that one, out
-// of sight. So dir is made anew. The kernel drops what other namespaces have mounted on a
-// directory that is removed.
+// mount points of the same names in it. The kernel would tuck the new tmpfs beneath that
+// one, out of sight. So MountPoints removes dir and makes it again: the kernel unmounts
+// whatever other namespaces have mounted on a directory that is removed.
 func MountPoints(dir string) error {
 	pointsMu.Lock()
 	defer pointsMu.Unlock()
@@ -59,9 +60,9 @@ func MountPoints(dir string) error {
 	return nil
 }
 
-// MakePoint makes the directory name in the tmpfs at dir, which it mounts if there is
-// none. It never makes one in the directory under the tmpfs. A mount point that
-// exists is not an error.
+// MakePoint makes the directory name in the tmpfs at dir, after mounting that if
+// necessary. It never makes one in the directory under the tmpfs. An existing mount point
+// is not an error.
 func MakePoint(dir, name string) error {
 	if err := MountPoints(dir); err != nil {
 		return err
@@ -77,8 +78,8 @@ func MakePoint(dir, name string) error {
 	return nil
 }
 
-// openPoints opens the root of the tmpfs at dir. The descriptor keeps the tmpfs, and
-// with it what Unmounted waits for: it is to be closed at once.
+// openPoints opens the root of the tmpfs at dir. The descriptor keeps the tmpfs alive,
+// and so delays Unmounted: close it soon.
 func openPoints(dir string) (int, error) {
 	fd, err := openDir(dir)
 	if err != nil {
@@ -102,10 +103,9 @@ func openPoints(dir string) (int, error) {
 	return -1, fmt.Errorf("mount points in %q: %w", dir, err)
 }
 
-// Shared reports whether what is mounted in the tmpfs at dir reaches a mount
-// namespace besides this one; it does not when there is no such tmpfs. It asks with a
-// mount: the kernel copies that to each peer of the tmpfs, and a mount that is made a
-// slave has a peer as its master, or none if there is none.
+// Shared reports whether mounts in the tmpfs at dir propagate to another mount namespace;
+// false if the tmpfs is not mounted. It tries a mount, which the kernel copies to each
+// peer of the tmpfs, and makes it a slave: it then has a master only if it has peers.
 func Shared(dir string) (bool, error) {
 	shared, err := sharedPoints(dir)
 	if errors.Is(err, errNoPoints) {
@@ -143,12 +143,12 @@ func sharedPoints(dir string) (bool, error) {
 		found := uint64(m.ID) == st.Mnt_id
 		return !found, found
 	})
-	// No longer in the mount table: the tmpfs was unmounted meanwhile.
+	// It is missing from the mount table if the tmpfs was unmounted meanwhile.
 	return len(infos) == 1 && strings.Contains(infos[0].Optional, "master:"), err
 }
 
-// emptyMount makes a mount of a new filesystem, attached nowhere. A bind of the tmpfs
-// would be a peer of the tmpfs itself.
+// emptyMount makes a detached mount of a new filesystem. A bind of the tmpfs would be a
+// peer of the tmpfs itself.
 func emptyMount() (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -165,7 +165,7 @@ func emptyMount() (int, error) {
 	return mnt, nil
 }
 
-// scratchPoint makes and opens a mount point of a name of its own.
+// scratchPoint makes and opens a mount point with a unique name.
 func scratchPoint(dir string) (at int, remove func(), err error) {
 	points, err := openPoints(dir)
 	if err != nil {
@@ -189,15 +189,15 @@ func scratchPoint(dir string) (at int, remove func(), err error) {
 	return at, remove, nil
 }
 
-// Unmounted returns a channel that is closed when the filesystem at dir is mounted in
-// no mount namespace any more, or when stop was called.
+// Unmounted returns a channel that is closed when no mount namespace has the filesystem
+// at dir mounted any more, or when stop is called.
 func Unmounted(dir string) (gone <-chan struct{}, stop func() error, err error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch %q: %w", dir, err)
 	}
 	f := os.NewFile(uintptr(fd), "inotify")
-	// IN_UNMOUNT comes unasked, but a mask must not be empty.
+	// IN_UNMOUNT need not be asked for, but the mask must not be empty.
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE_SELF|unix.IN_ONLYDIR); err != nil {
 		f.Close()
 		return nil, nil, fmt.Errorf("watch %q: %w", dir, err)
@@ -205,7 +205,7 @@ func Unmounted(dir string) (gone <-chan struct{}, stop func() error, err error) 
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = f.Read(make([]byte, 4096)) // the first event is the end, and so is stop
+		_, _ = f.Read(make([]byte, 4096)) // returns at the first event, or when stop closes f
 	}()
 	return ended, f.Close, nil
 }

@@ -12,29 +12,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Features says what the kernel and the filesystem can do beyond what is
-// indispensable.
+// Features are the optional abilities of the kernel and the filesystem.
 type Features struct {
-	// Volatile: Spec.Volatile works.
+	// Volatile reports whether Spec.Volatile works.
 	Volatile bool
-	// Metacopy: Spec.Metacopy works, redirects included.
+	// Metacopy reports whether Spec.Metacopy works, redirects included.
 	Metacopy bool
 }
 
-// probeDir is a fixed name, so that what a crash leaves is found again by the
-// next Probe.
+// probeDir is a fixed name, so that the next Probe finds and removes the leftovers of a
+// crash.
 const probeDir = ".overlay-probe"
 
-// busyTries and busyPause are how long Probe waits for others to let go of a mount
-// that they never asked for.
+// busyTries and busyPause bound how long Probe waits for other processes to drop
+// accidental copies of its mount.
 const (
 	busyTries = 40
 	busyPause = 50 * time.Millisecond
 )
 
-// Probe mounts scratch overlays below dir and says what works. The error says
-// why overlays below dir are impossible and what to do, or that there was no room
-// to find out: ENOSPC. It leaves nothing behind. Only one Probe of a directory may run at a time.
+// Probe mounts scratch overlays below dir and reports what works. The error says why overlays
+// below dir are impossible and what to do, or is ENOSPC if the disk is too full to tell. It
+// leaves nothing behind. Only one Probe of a directory may run at a time.
 func Probe(dir string) (Features, error) {
 	root := filepath.Join(dir, probeDir)
 	f, err := probe(root)
@@ -58,7 +57,7 @@ func probe(root string) (Features, error) {
 		return Features{}, err
 	}
 	var f Features
-	// Volatile first: without it each unmount below would sync the whole
+	// Volatile comes first: without it each unmount below would sync the whole
 	// filesystem.
 	err := try(filepath.Join(root, "volatile"), Spec{Volatile: true}, nil)
 	if noRoom(err) {
@@ -76,13 +75,14 @@ func probe(root string) (Features, error) {
 	return f, nil
 }
 
-// noRoom reports whether a test failed because the disk is full, which says nothing
-// of what works. An overlay whose work directory finds no room is read-only.
+// noRoom reports whether a test failed because the disk is full, which says nothing about
+// what works. The kernel mounts an overlay read-only if there is no room for its work
+// directory.
 func noRoom(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
 }
 
-// removeProbe removes what is at root, mounts included.
+// removeProbe deletes root, mounts included.
 func removeProbe(root string) error {
 	if _, err := os.Lstat(root); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -94,7 +94,7 @@ func removeProbe(root string) error {
 	for _, m := range mounts {
 		release, err := Detach(m.Path)
 		if errors.Is(err, ErrNotMounted) {
-			continue // went along with another, see Mounts
+			continue // removed together with another one, see Mounts
 		}
 		if err != nil {
 			return err
@@ -106,8 +106,8 @@ func removeProbe(root string) error {
 	return os.RemoveAll(root)
 }
 
-// try mounts an overlay in the new directory dir, with a file and a directory
-// in its lower layer, and has check look at it.
+// try mounts an overlay in the new directory dir, with a file and a directory in its
+// lower layer, and calls check, which may be nil.
 func try(dir string, s Spec, check func(dir string) error) error {
 	s.Source = "probe"
 	s.Lower = []string{filepath.Join(dir, "lower")}
@@ -139,8 +139,8 @@ func try(dir string, s Spec, check func(dir string) error) error {
 	}
 	scratch := filepath.Join(dir, "scratch")
 	busy, err := Busy(s.Upper, scratch)
-	// A container that starts, or a process that is forked, has a copy of the
-	// mount for a moment.
+	// A container that starts, or a process that forks, briefly holds a copy of the
+	// mount.
 	for try := 0; err == nil && busy && try < busyTries; try++ {
 		time.Sleep(busyPause)
 		busy, err = Busy(s.Upper, scratch)
@@ -151,10 +151,10 @@ func try(dir string, s Spec, check func(dir string) error) error {
 	return err
 }
 
-// checkBasics does what every workspace needs.
+// checkBasics tries what every workspace needs.
 func checkBasics(dir string) error {
 	tree, upper := filepath.Join(dir, "tree"), filepath.Join(dir, "upper")
-	// An overlay whose upper is not up to it is mounted, but read-only.
+	// With an unsuitable upper the kernel mounts the overlay read-only.
 	if err := os.WriteFile(filepath.Join(tree, "new"), []byte("data"), 0o600); err != nil {
 		return err
 	}
@@ -178,8 +178,8 @@ func checkBasics(dir string) error {
 	return err
 }
 
-// checkMetacopy looks for the effects: a kernel that cannot do it for this
-// filesystem mounts without a word.
+// checkMetacopy checks the effects, because a kernel that can't do it on this filesystem
+// mounts without an error.
 func checkMetacopy(dir string) error {
 	tree, upper := filepath.Join(dir, "tree"), filepath.Join(dir, "upper")
 	if err := os.Chmod(filepath.Join(tree, "file"), 0o644); err != nil {
@@ -194,14 +194,14 @@ func checkMetacopy(dir string) error {
 	return nil
 }
 
-// inUserNamespace reports whether this process is known to be in another user
-// namespace than the initial one, which alone maps all IDs to themselves.
+// inUserNamespace reports whether this process is known to be outside of the initial user
+// namespace, the only one that maps every ID to itself.
 func inUserNamespace() bool {
 	data, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && !slices.Equal(strings.Fields(string(data)), []string{"0", "0", "4294967295"})
 }
 
-// remedy guesses, after a failure, at the reason that a user can act on.
+// remedy guesses why overlays failed, and says what a user can do.
 func remedy(dir string, err error) string {
 	if inUserNamespace() {
 		return "this process is in a user namespace, as with a rootless engine, where the kernel allows no overlay of the kind that is " +

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// View merges layers, topmost first and at least two, to be read. The mount is
-// attached nowhere: the descriptor of its root (O_PATH) is all there is, and
-// closing it takes the mount down. So a crash leaves none behind.
+// View mounts a read-only merge of at least two layers, topmost first. The mount is not
+// attached anywhere: closing the returned descriptor of its root (O_PATH) unmounts it, so
+// a crash leaves none behind.
 func View(lower []string) (*os.File, error) {
 	f, err := view(lower)
 	if err != nil {
@@ -31,8 +31,7 @@ func view(lower []string) (*os.File, error) {
 	return f, err
 }
 
-// viewOf has set tell the kernel the layers, and what it returns called when the
-// kernel has them.
+// viewOf calls set to add the layers, and done once the mount exists.
 func viewOf(lower []string, set func(c fsContext, lower []string) (done func(), err error)) (*os.File, error) {
 	c, err := openContext("view")
 	if err != nil {
@@ -68,8 +67,8 @@ func (c fsContext) setLower(lower []string) (done func(), err error) {
 	return func() {}, nil
 }
 
-// setLowerString names the layers through /proc/self/fd, for kernels before 6.13.
-// An option has at most 255 bytes: there is room for some 12 layers.
+// setLowerString names the layers through /proc/self/fd, for kernels before 6.13. An
+// option has at most 255 bytes, enough for about 12 layers.
 func (c fsContext) setLowerString(lower []string) (done func(), err error) {
 	var names []string
 	var fds []int

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// niceness from 15 on has the kernel derive the lowest of the ordinary I/O
-// priorities from it. Not the idle ones: who waits for the disk within a
-// transaction of the journal stops all others.
+// niceness 15 and above gives a thread the lowest best-effort I/O priority. The idle
+// class would be wrong: a thread that waits for the disk within a journal transaction
+// blocks all others.
 const niceness = 15
 
 // Nice calls f on a thread of low priority, and returns when f has. Goroutines
@@ -19,7 +19,7 @@ func Nice(f func()) {
 		defer close(done)
 		// Never unlocked: the thread, and its priority, end with the goroutine.
 		runtime.LockOSThread()
-		// An error means ordinary priority, which is no reason not to work.
+		// After an error f runs with ordinary priority.
 		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceness)
 		f()
 	}()

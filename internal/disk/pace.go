@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// slice is how long a paced walk works before it rests: a system call that waits
-// for the disk may make it longer, and the rest with it.
+// slice is how long a paced walk works before it rests. A system call that waits for the
+// disk makes that, and the rest, longer.
 const slice = 5 * time.Millisecond
 
-// Pace has what goes over many files leave the disk and the processor to others:
-// it rests in proportion to the time that it worked. The zero value never rests.
-// A Pace serves one walk at a time; SetRest may be called at any time.
+// Pace slows a walk down, to leave the disk and the processor to others: it rests in
+// proportion to the time worked. The zero value never rests. A Pace serves one walk at a
+// time; SetRest may be called at any time.
 type Pace struct {
-	rest  atomic.Int64 // rest for each work, in hundredths
+	rest  atomic.Int64 // in percent of the time worked
 	wake  chan struct{}
 	calls int
-	// since is when it last looked at the clock; zero while it is stopped.
+	// since is when count was last called; zero while stopped.
 	since time.Time
-	// worked is the time at work since the last rest, in this walk and those before.
+	// worked is the working time since the last rest, also that of earlier walks.
 	worked time.Duration
 }
 
-// NewPace returns a Pace that rests percent of the time that it worked: 300 is a
-// quarter of the time at work.
+// NewPace returns a Pace that rests percent of the time worked: with 300 it works a
+// quarter of the time.
 func NewPace(percent int64) *Pace {
 	p := &Pace{wake: make(chan struct{}, 1)}
 	p.SetRest(percent)
 	return p
 }
 
-// SetRest changes the proportion; 0 is full speed. It ends a rest.
+// SetRest changes the percentage, 0 for full speed, and ends a current rest.
 func (p *Pace) SetRest(percent int64) {
 	p.rest.Store(percent)
 	select {
@@ -40,15 +40,14 @@ func (p *Pace) SetRest(percent int64) {
 	}
 }
 
-// pause is called before each piece of work, and rests when it is time to. The
-// first call after a stop starts the clock. The error is the context's. A nil Pace
-// never rests.
+// pause is called before each step, and rests when a slice is over. The first call after
+// stop starts the clock. The error is the context's. A nil Pace never rests.
 func (p *Pace) pause(ctx context.Context) error {
 	if p == nil {
 		return ctx.Err()
 	}
 	rest := p.rest.Load()
-	if rest == 0 { // work at full speed is not rested for later
+	if rest == 0 { // work at full speed needs no rest later
 		p.since, p.worked, p.calls = time.Time{}, 0, 0
 		return ctx.Err()
 	}
@@ -71,8 +70,8 @@ func (p *Pace) pause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stop ends the work of a walk: the time until the next one is not work. A nil Pace
-// does nothing.
+// stop ends a walk: the time until the next one does not count as work. A nil Pace does
+// nothing.
 func (p *Pace) stop() {
 	if p == nil {
 		return
@@ -81,7 +80,7 @@ func (p *Pace) stop() {
 	p.since, p.calls = time.Time{}, 0
 }
 
-// count adds the time since it last looked at the clock to the work.
+// count adds the time since the last count to worked.
 func (p *Pace) count() {
 	if !p.since.IsZero() {
 		p.worked += time.Since(p.since)

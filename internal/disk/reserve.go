@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bounds of a reserve, which is a share of its filesystem: enough for the
-// directories and records that removing something takes.
+// A reserve is a share of its filesystem, within bounds: enough for the directories and
+// records that a removal writes.
 const (
 	reserveShare = 64
 	minReserve   = 256 << 10
 	maxReserve   = 16 << 20
 )
 
-// ReserveFor returns how many bytes to hold back on the filesystem of path for
-// what has to be written when it is full.
+// ReserveFor returns how many bytes to reserve on the filesystem of path, for removals
+// when it is full.
 func ReserveFor(path string) int64 {
 	space, err := SpaceOf(path)
 	if err != nil {
@@ -28,9 +28,8 @@ func ReserveFor(path string) int64 {
 	return min(max(space.Total.Bytes/reserveShare, minReserve), maxReserve)
 }
 
-// Allocate gives the file at path, which is made with mode 0600 if it is missing,
-// blocks for its first size bytes, and that length at least. On a filesystem that
-// can't it does nothing.
+// Allocate allocates the first size bytes of the file at path, which it makes with mode
+// 0600 if it is missing. On a filesystem without fallocate it does nothing.
 func Allocate(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -49,21 +48,21 @@ func Allocate(path string, size int64) error {
 	return nil
 }
 
-// Reserve is a file that holds blocks until what frees others needs them. Its
-// methods may be called concurrently; a nil Reserve holds nothing.
+// Reserve is a file that holds blocks until a removal needs them. Its methods may be
+// called concurrently; a nil Reserve holds nothing.
 type Reserve struct {
 	path string
 	mu   sync.Mutex
 	held bool
 }
 
-// NewReserve returns the reserve at path. It holds what it held in an earlier run.
+// NewReserve returns the reserve at path, which still holds the blocks of an earlier run.
 func NewReserve(path string) *Reserve {
 	info, err := os.Lstat(path)
 	return &Reserve{path: path, held: err == nil && info.Size() > 0}
 }
 
-// Fill has it hold its blocks again, if twice as many are free.
+// Fill allocates the blocks again, if twice as many are free.
 func (r *Reserve) Fill() error {
 	if r == nil {
 		return nil
@@ -85,8 +84,8 @@ func (r *Reserve) Fill() error {
 	return nil
 }
 
-// Retry calls f. If there is no room for it, it gives up what it holds and calls f
-// once more.
+// Retry calls f. If that fails for lack of room, it releases the blocks and calls f once
+// more.
 func (r *Reserve) Retry(f func() error) error {
 	err := f()
 	if r == nil || !errors.Is(err, unix.ENOSPC) {
@@ -102,6 +101,6 @@ func (r *Reserve) Retry(f func() error) error {
 		r.held = false
 	}
 	r.mu.Unlock()
-	// Another one may have given it up meanwhile: f is called either way.
+	// Call f again in any case, because another Retry may have released the blocks.
 	return f()
 }

@@ -1,6 +1,6 @@
 package disk
 
-// Size is what files take: allocated bytes, and the inodes that hold them.
+// Size is what files take: allocated bytes and inodes.
 type Size struct {
 	Bytes  int64 `json:"bytes"`
 	Inodes int64 `json:"inodes"`
@@ -9,5 +9,5 @@ type Size struct {
 // Add returns the sum of two sizes.
 func (s Size) Add(o Size) Size { return Size{s.Bytes + o.Bytes, s.Inodes + o.Inodes} }
 
-// Sub returns s less o, which may be negative.
+// Sub returns s minus o, which may be negative.
 func (s Size) Sub(o Size) Size { return Size{s.Bytes - o.Bytes, s.Inodes - o.Inodes} }

@@ -6,13 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is what a filesystem has.
+// Space is the capacity of a filesystem.
 type Space struct {
-	// Total is all of it. A filesystem that makes inodes as it needs them, like
-	// btrfs, says 0 of them.
+	// Total has 0 inodes on filesystems that make them as needed, such as btrfs.
 	Total Size `json:"total"`
-	// Free is what users without privileges can still take: what is reserved for
-	// root is not in it, for git and most containers get ENOSPC there.
+	// Free is what users without privileges can still take. It excludes what is reserved
+	// for root, because git and most containers get ENOSPC there.
 	Free Size `json:"free"`
 }
 

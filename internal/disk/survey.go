@@ -10,46 +10,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinked bounds the memory for inodes with several links. Beyond, each link
-// counts its share.
+// maxLinked bounds how many inodes with several links are remembered. Each link of
+// further ones counts as a fraction.
 const maxLinked = 1 << 18
 
-// Budget is how long a walk of what one container writes may take while others
-// wait, rests included.
+// Budget is how long measuring the files of one container may take while others wait,
+// rests included.
 const Budget = time.Minute
 
-// errBudget says that there is more than could be looked at in time.
+// errBudget means that a Query's Budget ended before the walk.
 var errBudget = errors.New("there is too much to be measured in time")
 
-// AtLeast says of an error of Take that there was no other trouble than what
-// containers can make: what was found is good, and there is more.
+// AtLeast reports whether an error of Take is one that a container can cause: the Survey
+// is a lower bound then.
 func AtLeast(err error) bool { return errors.Is(err, ErrMoved) || errors.Is(err, errBudget) }
 
-// Query says what a Survey counts.
+// Query says what Take counts.
 type Query struct {
-	// Own leaves out files that have other links: those of a git layer to the
-	// packs of its store.
+	// Own excludes files that have other links, such as a git layer's links to the packs
+	// of its store.
 	Own bool
-	// Skip are paths below the directory, like "a/b", with all that is in them,
-	// that Files leaves out. Size has them.
+	// Skip lists paths below the directory, such as "a/b", that Files excludes with all
+	// that is in them. Size includes them.
 	Skip []string
 	// Pace may be nil.
 	Pace *Pace
-	// Budget is how long it may take; then AtLeast says so of the error. 0 is no bound.
+	// Budget is how long Take may take, 0 for any time. AtLeast is true for the error
+	// when it ends.
 	Budget time.Duration
 }
 
-// Survey is what was found below a path.
+// Survey is the result of Take.
 type Survey struct {
-	// Size is of the path and all below: allocated blocks, each inode once.
+	// Size is that of the path and all below: allocated blocks, each inode once.
 	Size
-	// Files counts names of all that is no directory. In the upper of an overlay
-	// these are the files that differ; a whiteout is one.
+	// Files counts the names that are not directories. In the upper of an overlay these
+	// are the changed files; a whiteout counts as one.
 	Files int64
 }
 
-// Take surveys path, a directory that a program may be writing to: see Walk. What
-// it returns with ErrMoved or with another error is what it had found.
+// Take walks path, which a program may be writing to: see Walk. The Survey that it
+// returns with an error is what it counted until then.
 func (q Query) Take(ctx context.Context, path string) (Survey, error) {
 	s := &surveyor{query: q, linked: make(map[uint64]struct{}), skip: []*node{newNode(q.Skip)}}
 	walk := ctx
@@ -71,8 +72,7 @@ func (q Query) Take(ctx context.Context, path string) (Survey, error) {
 	return s.total(), err
 }
 
-// Measure returns what path and all below take: allocated blocks, each inode
-// once.
+// Measure returns the size of path and all below: allocated blocks, each inode once.
 func Measure(ctx context.Context, path string) (Size, error) {
 	s, err := Query{}.Take(ctx, path)
 	return s.Size, err
@@ -83,13 +83,13 @@ type surveyor struct {
 	found  Survey
 	linked map[uint64]struct{}
 	shared struct{ bytes, inodes float64 }
-	// skip are the nodes of the directories from the top to where we are, as far
-	// as a path to skip may lie below.
+	// skip has the nodes of the directories on the way from the top to the current one,
+	// as far as they lead to a path to skip.
 	skip []*node
 	err  error // the first
 }
 
-// node is a directory on the way to what is to be skipped.
+// node is a directory on the way to a path to skip.
 type node struct {
 	all   bool // to be skipped itself
 	below map[string]*node
@@ -131,7 +131,7 @@ func (s *surveyor) Visit(e Entry) bool {
 	return dir
 }
 
-// add counts an inode, if it is the first time.
+// add counts an inode, unless it was counted before.
 func (s *surveyor) add(st *unix.Statx_t, dir bool) {
 	size := Size{int64(st.Blocks) * 512, 1}
 	if !dir && st.Nlink > 1 {
@@ -150,8 +150,7 @@ func (s *surveyor) add(st *unix.Statx_t, dir bool) {
 	s.found.Size = s.found.Add(size)
 }
 
-// skipped says whether e is, or is below, what is to be skipped, and remembers
-// where we are.
+// skipped reports whether e is a path to skip or below one, and updates s.skip.
 func (s *surveyor) skipped(e Entry) bool {
 	s.skip = s.skip[:min(len(s.skip), e.Depth)]
 	last := s.skip[len(s.skip)-1]
@@ -162,7 +161,7 @@ func (s *surveyor) skipped(e Entry) bool {
 	return last.all
 }
 
-// total is what was found, with the shares.
+// total returns the counts, with the fractions.
 func (s *surveyor) total() Survey {
 	found := s.found
 	found.Size = found.Add(Size{int64(s.shared.bytes + 0.5), int64(s.shared.inodes + 0.5)})
@@ -173,7 +172,7 @@ func (s *surveyor) Leave(Entry) {}
 
 func (s *surveyor) Skip(e Entry, err error) { s.failed(e, err) }
 
-// failed remembers an error, unless it is one of what changes under us.
+// failed records an error, unless a concurrent change or a mount explains it.
 func (s *surveyor) failed(e Entry, err error) {
 	gone := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 	mount := errors.Is(err, unix.EXDEV)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrMoved says that a directory was moved while what is below it was read: the
-// rest of that is left out.
+// ErrMoved means that a directory was moved while it was read: the walk skipped the rest
+// of it.
 var ErrMoved = errors.New("a directory was moved while it was read")
 
 // Entry is a name in a directory.
@@ -26,31 +26,30 @@ type Entry struct {
 	Depth int
 }
 
-// Visitor is told what a Walk finds, by one goroutine. It may delete what it is
-// shown.
+// Visitor is called by Walk, from one goroutine. It may delete what it visits.
 type Visitor interface {
-	// Visit says whether to go into e, which it should for directories only.
+	// Visit reports whether to enter e, which should be a directory then.
 	Visit(e Entry) (enter bool)
-	// Leave is called when all that is below a directory was visited. It is not
-	// called for one that vanished or was moved meanwhile.
+	// Leave is called after all entries of a directory were visited, unless the directory
+	// vanished or was moved meanwhile.
 	Leave(e Entry)
-	// Skip is called for a directory that can't be opened or, with no more of the
-	// entry than its depth, read on.
+	// Skip is called for a directory that can't be opened, or, with an entry that has
+	// only its depth, for one that can't be read on.
 	Skip(e Entry, err error)
 }
 
 const (
-	// window is how many directories are open, besides the top: the deepest ones.
+	// window is how many directories, the deepest ones, are open besides the top.
 	window = 4
-	// batch is how much of a directory is read at once: some 400 names. After a
-	// chain of more than window directories so much is read again.
+	// batch is how many bytes of a directory are read at once: some 400 names. After
+	// going more than window directories down, so much is read again on the way up.
 	batch = 16 << 10
 )
 
-// walk goes down with a descriptor and up by "..", for the depth shall cost
-// neither descriptors nor path length. A directory that was closed on the way
-// down is opened again from its child and must then be the same inode: a
-// program that moves directories about can hide things, not lead us elsewhere.
+// walk goes down by descriptor and up by "..", so that depth costs neither descriptors
+// nor path length. A directory that was closed on the way down is opened again from its
+// child, and must be the same inode: a program that moves directories can hide files, but
+// not lead the walk elsewhere.
 type walk struct {
 	v    Visitor
 	dev  uint64
@@ -62,8 +61,8 @@ type walk struct {
 // level is one directory on the way down.
 type level struct {
 	ino uint64
-	// at and next are the positions of the entry that we are below of, and of the
-	// one after it.
+	// at and next are the positions of the entry that was entered, and of the one after
+	// it.
 	at, next int64
 	*reader  // nil while the directory is closed
 }
@@ -74,10 +73,10 @@ type reader struct {
 	buf  []byte
 	rest []byte // of buf, not parsed yet
 	pos  int64  // of rest
-	name string // that we are below of
+	name string // of the entry that was entered
 }
 
-// dirent is what the kernel says of one name.
+// dirent is a directory entry as the kernel returns it.
 type dirent struct {
 	ino      uint64
 	at, next int64
@@ -85,11 +84,11 @@ type dirent struct {
 	name     string
 }
 
-// Walk visits path, and what is below it in no order. It follows no symbolic
-// link, enters no mount, opens nothing but directories, and takes a constant
-// number of descriptors and 32 bytes for each level. What appears or vanishes
-// meanwhile may be visited or not. The error is the context's, or that of the
-// directory that path is in. Pace may be nil.
+// Walk visits path and all that is below it, in no particular order. It follows no
+// symbolic link, enters no mount, opens nothing but directories, and needs a constant
+// number of descriptors and 32 bytes for each level. It may or may not visit entries that
+// appear or vanish meanwhile. The error is the context's, or that of opening the parent
+// of path. pace may be nil.
 func Walk(ctx context.Context, path string, v Visitor, pace *Pace) error {
 	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -159,7 +158,7 @@ func (w *walk) enter(e Entry, at, next int64) {
 	}
 }
 
-// leave goes from a directory that is done to the one that it is in.
+// leave returns from a finished directory to its parent.
 func (w *walk) leave() {
 	n := len(w.levels) - 1
 	child := w.levels[n]
@@ -181,14 +180,14 @@ func (w *walk) leave() {
 		}
 	}
 	if err != nil {
-		// All between here and the top are closed.
+		// All directories between here and the top are closed.
 		w.levels = w.levels[:1]
 		w.v.Skip(Entry{Depth: n - 1}, err)
 		return
 	}
 	l.reader = w.reader(fd)
-	// The name was forgotten with the directory. It is the first one there, or
-	// near it if others were made meanwhile.
+	// The child's name was dropped when the directory was closed. It is the first one at
+	// this position, or near it if others were made meanwhile.
 	l.seek(l.at)
 	for d, ok, err := l.read(); ok && err == nil; d, ok, err = l.read() {
 		if d.ino == child.ino {
@@ -227,14 +226,14 @@ func (w *walk) close() {
 	}
 }
 
-// seek has read go on at a position that an entry had.
+// seek makes read continue at the position of an entry.
 func (r *reader) seek(at int64) {
 	r.rest, r.pos = nil, at
-	// An error is one of read too.
+	// read will return an error too.
 	_, _ = unix.Seek(r.fd, at, unix.SEEK_SET)
 }
 
-// read returns the next name, and not ok after the last one.
+// read returns the next entry; ok is false after the last one.
 func (r *reader) read() (d dirent, ok bool, err error) {
 	for {
 		if len(r.rest) == 0 {
@@ -264,11 +263,11 @@ func identity(fd int) (dev, ino uint64, err error) {
 	return st.Dev, st.Ino, err
 }
 
-// openFlags do not touch the time of access: measuring writes nothing.
+// openFlags leave access times alone, so that measuring writes nothing.
 const openFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NOATIME | unix.O_CLOEXEC
 
-// openBelow opens the directory name of dir to be read, unless it is a link,
-// or a mount point even of the same filesystem.
+// openBelow opens the directory name in dir for reading, unless it is a link or a mount
+// point, even one of the same filesystem.
 func openBelow(dir int, name string) (int, error) {
 	return unix.Openat2(dir, name, &unix.OpenHow{
 		Flags:   openFlags,

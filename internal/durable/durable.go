@@ -11,24 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TempPrefix begins the name of everything that is not in being yet. Build a
-// directory below a name of this kind, on the filesystem and best in the
-// directory where it will be (os.MkdirTemp(dir, TempPrefix+"*")), then Rename
-// it.
+// TempPrefix begins the name of everything that is incomplete. Build a directory under
+// such a name, on the same filesystem and best in the same parent directory
+// (os.MkdirTemp(dir, TempPrefix+"*")), then Rename it.
 const TempPrefix = ".tmp-"
 
-// IsTemp says whether name, the last element of a path, is a temporary one.
+// IsTemp reports whether name, the last element of a path, is a temporary one.
 func IsTemp(name string) bool { return strings.HasPrefix(name, TempPrefix) }
 
-// step is called before each operation on the filesystem that matters to a
-// crash; tests crash or fail there.
+// step is called before each operation that a crash could interrupt; tests crash or fail
+// there.
 var step = func(op string) error { return nil }
 
-// WriteFile gives path the content data and the permissions perm, whatever
-// the umask. A file that is there is replaced; what has it open keeps the old
-// one. After an error the file is as it was, unless the sync of its directory, the
-// last step, failed: then path has the new content, and a loss of power may bring
-// the old one back.
+// WriteFile writes data to path with the permissions perm, whatever the umask. It
+// replaces an existing file; a process that has that open keeps the old content. After an
+// error the file is unchanged, unless the last step, syncing its directory, failed: then
+// path has the new content, but a power loss may bring the old one back.
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	if err := writeFile(path, data, perm); err != nil {
 		return fmt.Errorf("write %q: %w", path, err)
@@ -54,8 +52,8 @@ func writeFile(path string, data []byte, perm fs.FileMode) error {
 	return syncDir(dir)
 }
 
-// WriteVolatile is WriteFile without a sync: after a loss of power path may have
-// either content, or be empty.
+// WriteVolatile is WriteFile without a sync: after a power loss path may have either
+// content, or be empty.
 func WriteVolatile(path string, data []byte, perm fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), TempPrefix+"*")
 	if err != nil {
@@ -90,13 +88,12 @@ func fill(f *os.File, data []byte, perm fs.FileMode) error {
 	return errors.Join(write(), f.Close())
 }
 
-// Rename makes old's file or directory be new, on the same filesystem, and
-// remembers that on disk. A file replaces a file; a directory at new is
-// fs.ErrExist. What is inside of a directory is not synced: call SyncFS before
-// if it has to last.
+// Rename renames the file or directory old to new, on the same filesystem, and syncs both
+// parents. A file replaces a file; if new is a directory the error is fs.ErrExist. Rename
+// does not sync the content of a directory: call SyncFS before if it must survive a power
+// loss.
 //
-// After an error of the sync at its end the rename is done all the same, but
-// a loss of power may undo it.
+// If the sync at the end fails, the rename has happened, but a power loss may undo it.
 func Rename(old, new string) error {
 	if err := rename(old, new); err != nil {
 		return err
@@ -111,8 +108,8 @@ func Rename(old, new string) error {
 	return syncDir(from)
 }
 
-// RenameVolatile is Rename without a sync, for the request path: after a loss
-// of power either name may be there, never both or none.
+// RenameVolatile is Rename without a sync, for the request path: after a power loss
+// exactly one of the two names exists.
 func RenameVolatile(old, new string) error { return rename(old, new) }
 
 func rename(old, new string) error {
@@ -122,9 +119,9 @@ func rename(old, new string) error {
 	return os.Rename(old, new)
 }
 
-// MkdirAll makes path and the parents that are missing, all with perm
-// whatever the umask, and remembers those that it made on disk. A directory
-// that is there stays as it is; anything else is an error.
+// MkdirAll makes path and its missing parents with the permissions perm, whatever the
+// umask, and syncs what it made. An existing directory is not changed; anything else at
+// path is an error.
 func MkdirAll(path string, perm fs.FileMode) error {
 	path = filepath.Clean(path)
 	info, err := os.Stat(path)
@@ -146,7 +143,7 @@ func MkdirAll(path string, perm fs.FileMode) error {
 	}
 	switch err := os.Mkdir(path, perm); {
 	case errors.Is(err, fs.ErrExist):
-		// Another one was faster, and may not have synced it yet.
+		// A concurrent call was faster, and may not have synced it yet.
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
 			return errors.Join(fmt.Errorf("make directory %q: %w", path, unix.ENOTDIR), err)
 		}
@@ -160,8 +157,7 @@ func MkdirAll(path string, perm fs.FileMode) error {
 	return syncDir(parent)
 }
 
-// SyncFS writes everything that the filesystem of path, a directory, has
-// pending to disk. It can take seconds.
+// SyncFS syncs the whole filesystem that path, a directory, is on. It can take seconds.
 func SyncFS(path string) error {
 	d, err := openDir(path)
 	if err != nil {
@@ -174,9 +170,8 @@ func SyncFS(path string) error {
 	return nil
 }
 
-// SyncTree remembers on disk all regular files and directories at path and
-// below. It costs a sync each: for a few files, where SyncFS would wait for the
-// writes of everyone else.
+// SyncTree syncs all regular files and directories at path and below, one by one. Use it
+// for a few files, because SyncFS also waits for everyone else's writes.
 func SyncTree(path string) error {
 	return filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -196,7 +191,7 @@ func SyncTree(path string) error {
 	})
 }
 
-// SyncDir remembers on disk which names are in a directory.
+// SyncDir syncs the names in a directory.
 func SyncDir(dir string) error { return syncDir(dir) }
 
 func syncDir(dir string) error {
@@ -210,7 +205,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// openDir refuses what is no directory: opening a FIFO would wait for ever.
+// openDir fails on anything but a directory, because opening a FIFO would block.
 func openDir(dir string) (*os.File, error) {
 	return os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 }

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// againFirst and againMax bound the wait between two tries.
+// againFirst and againMax bound the pause between two calls.
 const (
 	againFirst = 100 * time.Millisecond
 	againMax   = 5 * time.Minute
 )
 
-// Again tries something until it succeeds, or ctx ends: what could not be put into the
-// trash after its record went, and would otherwise take space until the next start
-// without counting anywhere. Its path may be in use again by then: that is for f to
-// know.
+// Again calls f with growing pauses until it succeeds or ctx ends. Use it for a path that
+// could not be put into the trash after its record was deleted: it would otherwise take
+// space, uncounted, until the next start. f must check whether the path is in use again.
 func Again(ctx context.Context, f func() error) {
 	for wait := againFirst; ; wait = min(2*wait, againMax) {
 		select {

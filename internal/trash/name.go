@@ -23,7 +23,8 @@ func entryName(name string, size *disk.Size) string {
 	return name + "-" + hex.EncodeToString(unique[:])
 }
 
-// parseName says whether an entry was named by entryName, and with what size.
+// parseName reports whether entryName made the name, and returns its size, nil if it has
+// none.
 func parseName(entry string) (size *disk.Size, ours bool) {
 	m := entryPattern.FindStringSubmatch(entry)
 	if m == nil {

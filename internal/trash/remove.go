@@ -12,30 +12,30 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 )
 
-// remover is the Visitor that deletes what it is shown.
+// remover is a disk.Visitor that deletes what it visits.
 type remover struct {
 	removed  atomic.Int64
 	left     int   // in this pass
-	full     int   // directories that were not empty when they were left, likewise
+	full     int   // directories of this pass that were not empty at the end
 	err      error // the first of this pass
 	progress bool  // in this pass
-	// enough, if it is not nil, is called after a bite.
+	// enough, if it is not nil, is called after some files.
 	enough func()
 }
 
-// passes is how often one turn goes over an entry: what is left after so many was
-// made meanwhile.
+// passes is how many passes one turn makes over an entry: what is left then was added
+// meanwhile.
 const passes = 3
 
-// remove deletes the file or directory at path with all that is below. It goes
-// over it until all is gone, or a pass changes nothing: one may leave some that
-// the next can do, for reading a directory while it changes may miss names. After
-// so many passes the error is ErrLater. Report comes without the entry.
+// remove deletes the file or directory at path with all that is below. It makes several
+// passes, because reading a directory while it changes can miss names, until all is gone
+// or a pass deletes nothing. After the last pass the error is ErrLater. The Report does
+// not name the entry.
 func (r *remover) remove(ctx context.Context, path string, pace *disk.Pace) Report {
 	return r.removeBy(ctx, path, r, pace)
 }
 
-// removeBy is remove with a visitor that tells r.
+// removeBy is remove with a visitor that reports to r.
 func (r *remover) removeBy(ctx context.Context, path string, v disk.Visitor, pace *disk.Pace) Report {
 	for pass := 1; ; pass++ {
 		r.left, r.full, r.err, r.progress = 0, 0, nil, false
@@ -83,12 +83,12 @@ func (r *remover) Skip(e disk.Entry, err error) {
 	}
 }
 
-// deleted takes what a deletion returned, and says whether it is a directory that
-// is not empty.
+// deleted records the result of a deletion, and reports whether e is a directory that is
+// not empty.
 func (r *remover) deleted(e disk.Entry, err error) (full bool) {
 	switch {
 	case err == nil:
-		if r.removed.Add(1) == bite && r.enough != nil {
+		if r.removed.Add(1) == someFiles && r.enough != nil {
 			r.enough()
 		}
 		r.progress = true
@@ -108,12 +108,12 @@ func (r *remover) fail(name string, err error) {
 	}
 }
 
-// bite is how many files nibble deletes.
-const bite = 64
+// someFiles is how many files deleteSome deletes.
+const someFiles = 64
 
-// nibble deletes some of what is at path, to have room for its new name, and
-// reports whether there was anything.
-func nibble(path string) bool {
+// deleteSome deletes some files of path, to make room for its new name, and reports
+// whether it deleted any.
+func deleteSome(path string) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r := &remover{enough: cancel}

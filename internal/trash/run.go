@@ -9,19 +9,17 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 )
 
-// rest is how long the worker rests for each time that it worked, in percent: a
-// commit of the journal has to write what it deleted, and whoever mounts
-// meanwhile waits for that commit.
+// rest is how long the worker rests, in percent of the time that it worked. A commit of
+// the journal has to write the deletions, and mounts wait for that commit.
 const rest = 300
 
-// Run deletes entries until ctx ends; what it is at then is gone on with by the
-// next Run or after the next Open. Only one Run at a time.
+// Run deletes entries until ctx ends. The next Run, or the next Open, continues with an
+// unfinished one. Only one Run at a time.
 func (t *Trash) Run(ctx context.Context) {
 	disk.Nice(func() { t.work(ctx) })
 }
 
-// refill is how often the worker looks whether there is room for the reserve when
-// nothing is to be deleted, or what is has to wait.
+// refill is how often the worker tries to fill the reserve while no entry is due.
 const refill = time.Minute
 
 func (t *Trash) work(ctx context.Context) {
@@ -30,7 +28,7 @@ func (t *Trash) work(ctx context.Context) {
 		work := &remover{}
 		e, turn, end, wait := t.next(ctx, work)
 		if e == nil {
-			// No room is no news: it is tried again.
+			// An error means that there is no room yet: try again later.
 			_ = t.reserve.Fill()
 			timer := time.NewTimer(min(refill, wait))
 			select {
@@ -46,7 +44,7 @@ func (t *Trash) work(ctx context.Context) {
 	}
 }
 
-// delete gives an entry its turn, and says what becomes of it.
+// delete gives an entry its turn, and reports the result.
 func (t *Trash) delete(ctx, turn context.Context, e *entry) {
 	failpoint.Hit("trash/remove/begun")
 	r := e.work.remove(turn, e.path, t.pace)
@@ -57,16 +55,16 @@ func (t *Trash) delete(ctx, turn context.Context, e *entry) {
 	}
 	r.Entry = e.path
 	if r.Err != nil && over && !errors.Is(r.Err, ErrLater) {
-		if t.goOn(e) {
+		if t.requeue(e) {
 			return
 		}
 		r.Err = later(r.Err)
 	}
 	if errors.Is(r.Err, ErrLater) {
-		if e.fresh() { // it is said once
+		if e.fresh() { // report it once
 			t.report(r)
 		}
-		t.putBack(e)
+		t.postpone(e)
 		return
 	}
 	var stuck disk.Size

@@ -9,18 +9,18 @@ import (
 
 // Stats is what the trash holds.
 type Stats struct {
-	// Entries wait to be deleted, or are being deleted.
+	// Entries counts those that wait for deletion or are being deleted.
 	Entries int
-	// Size is what they still take, as far as it is known; 0 of those that could not
-	// be emptied in their turn, for what is written to them is not free.
+	// Size is what they still take, as far as it is known; 0 for postponed ones, because
+	// they may be growing.
 	Size disk.Size
 	// Unmeasured counts the entries whose size is not known yet.
 	Unmeasured int
-	// Stuck is what could not be deleted since Open; Size does not have it.
+	// Stuck is what could not be deleted since Open; Size does not include it.
 	Stuck disk.Size
 }
 
-// Stats answers from memory.
+// Stats does no I/O.
 func (t *Trash) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,8 +35,8 @@ func (t *Trash) Stats() Stats {
 	return s
 }
 
-// left is what of an entry's size is not deleted yet, taking its files for
-// equally large.
+// left estimates how much of an entry is not deleted yet, as if all its files had the
+// same size.
 func (e *entry) left() disk.Size {
 	if e.work == nil || e.size.Inodes == 0 {
 		return *e.size
@@ -45,16 +45,15 @@ func (e *entry) left() disk.Size {
 	return disk.Size{Bytes: int64(float64(e.size.Bytes) * float64(inodes) / float64(e.size.Inodes)), Inodes: inodes}
 }
 
-// look is how often Hurry asks whether it is enough.
-const look = 10 * time.Millisecond
+// poll is how often Hurry calls enough.
+const poll = 10 * time.Millisecond
 
-// Hurry deletes without rest until enough says that it is, or nothing is left to
-// delete but what had its turn. Enough is asked many times a second. The error is
-// the context's.
+// Hurry makes the worker delete without rest until enough returns true, or only postponed
+// entries are left. It calls enough many times a second. The error is the context's.
 func (t *Trash) Hurry(ctx context.Context, enough func() bool) error {
 	t.hurry(1)
 	defer t.hurry(-1)
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for !enough() {
 		t.mu.Lock()
@@ -83,8 +82,7 @@ func (t *Trash) hurry(n int) {
 	}
 }
 
-// measure finds out what entries take whose size is not known, unless somebody
-// waits for their deletion.
+// measure measures the entries of unknown size, unless a Hurry waits for their deletion.
 func (t *Trash) measure(ctx context.Context) {
 	for {
 		t.mu.Lock()
@@ -107,7 +105,7 @@ func (t *Trash) measure(ctx context.Context) {
 	}
 }
 
-// sizeOf measures an entry. What can't be read, in time, does not count.
+// sizeOf measures an entry, without what can't be read in time.
 func (t *Trash) sizeOf(ctx context.Context, path string) disk.Size {
 	found, _ := disk.Query{Pace: t.pace, Budget: disk.Budget}.Take(ctx, path)
 	return found.Size

@@ -17,23 +17,23 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 )
 
-// errForeign is reported of what is in the directory and was not put there.
+// errForeign is reported for a file in the directory that Put did not make.
 var errForeign = errors.New("its name is none that the trash gives: it is left alone")
 
-// maxName leaves room for what is appended to a name; a file name has at most
-// 255 bytes.
+// maxName is in bytes. A file name has at most 255: the rest is for the size and the
+// random suffix.
 const maxName = 200
 
 // Report says what became of an entry.
 type Report struct {
 	// Entry is the path that Put returned.
 	Entry string
-	// Removed counts the files and directories that were deleted in its turn.
+	// Removed counts the files and directories deleted so far.
 	Removed int
-	// Left counts those that could not be, without what is below them.
+	// Left counts those that could not be deleted, without what is below them.
 	Left int
-	// Err is nil when the entry is gone, else the first reason why it is not; an
-	// ErrLater is followed by another report.
+	// Err is nil if the entry is gone, else the first error. Another report follows an
+	// ErrLater.
 	Err error
 }
 
@@ -42,43 +42,42 @@ type Report struct {
 type Trash struct {
 	dir    string
 	report func(Report)
-	// reserve is given up when there is no room for what deletion takes; nil for
-	// none.
+	// reserve is released when deletion itself runs out of room; may be nil.
 	reserve *disk.Reserve
-	// wake has the worker look at the queue again.
+	// wake makes the worker look at the queue again.
 	wake chan struct{}
 	pace *disk.Pace
-	rest int64 // of pace, while nobody hurries
+	rest int64 // of pace, outside of Hurry
 	turn time.Duration
-	// pause is how long an entry that was put back rests the first time.
+	// pause is how long a postponed entry rests the first time.
 	pause time.Duration
 
 	mu    sync.Mutex
 	queue []*entry
-	// yield ends the turn of an entry that was put back, while it has one.
+	// yield ends the turn of a postponed entry, while it has one.
 	yield context.CancelFunc
-	// idle is closed when nothing is pending.
+	// idle is closed while nothing is pending.
 	idle    chan struct{}
 	hurries int
 	stuck   disk.Size
 }
 
-// entry is what is to be deleted.
+// entry is a file or directory to be deleted.
 type entry struct {
 	path string
 	// size is nil until it is known.
 	size *disk.Size
-	// work is set while it is deleted.
+	// work is set while the entry is being deleted.
 	work *remover
-	// pause is how long it rests before it is due again; 0 until it was put back.
+	// pause is how long it rests until it is due again; 0 if it was never postponed.
 	pause time.Duration
 	due   time.Time
 }
 
-// Open uses dir, made with mode 0700 if it is missing, and queues what an
-// earlier run left in it. What Put did not name is reported and left alone.
-// Nothing is deleted before Run, which tells report, if it is not nil, what
-// became of each entry. Only one Trash may use a directory at a time.
+// Open returns the trash in dir, which it makes with mode 0700 if it is missing, and
+// queues what an earlier run left there. A name that Put does not give is reported and
+// left alone. Run deletes the entries and calls report, which may be nil, for each. Only
+// one Trash may use a directory at a time.
 func Open(dir string, report func(Report)) (*Trash, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open trash: %w", err)
@@ -103,18 +102,17 @@ func Open(dir string, report func(Report)) (*Trash, error) {
 	return t, nil
 }
 
-// Put renames path, which is on the same filesystem and which nobody uses any
-// more, into the trash and queues its deletion. It does not sync: after a loss
-// of power path may be back. The entry that it returns begins with name, one
-// path element of at most 200 bytes. What path takes is measured in the
-// background. On a disk that has no room for the entry, some of path is deleted
-// first.
+// Put renames path into the trash and queues its deletion. path must be on the same
+// filesystem, and unused. Put does not sync: after a power loss path may be back. The
+// name of the returned entry begins with name, one path element of at most 200 bytes. The
+// size is measured in the background. If the disk has no room for the entry, Put deletes
+// some of path first.
 func (t *Trash) Put(path, name string) (entry string, err error) {
 	return t.PutSized(path, name, disk.Size{})
 }
 
-// PutSized is Put of something whose size is known already: the trash counts it at
-// once, and does not measure it. Zero is not known.
+// PutSized is Put with a known size, which the trash counts at once instead of measuring
+// it. The zero Size means unknown.
 func (t *Trash) PutSized(path, name string, known disk.Size) (string, error) {
 	var size *disk.Size
 	if known != (disk.Size{}) {
@@ -126,9 +124,9 @@ func (t *Trash) PutSized(path, name string, known disk.Size) (string, error) {
 	e := &entry{path: filepath.Join(t.dir, entryName(name, size)), size: size}
 	rename := func() error { return durable.RenameVolatile(path, e.path) }
 	err := t.Retry(rename)
-	for errors.Is(err, unix.ENOSPC) && nibble(path) {
+	for errors.Is(err, unix.ENOSPC) && deleteSome(path) {
 		if err = rename(); errors.Is(err, unix.ENOENT) {
-			return e.path, nil // there was no more of it
+			return e.path, nil // nothing is left of it
 		}
 	}
 	if err != nil {
@@ -139,7 +137,7 @@ func (t *Trash) PutSized(path, name string, known disk.Size) (string, error) {
 	return e.path, nil
 }
 
-// Clear is PutSized of what may be gone already, which is no error.
+// Clear is PutSized, but a missing path is not an error.
 func (t *Trash) Clear(path, name string, known disk.Size) error {
 	_, err := t.PutSized(path, name, known)
 	if errors.Is(err, os.ErrNotExist) {
@@ -148,16 +146,16 @@ func (t *Trash) Clear(path, name string, known disk.Size) error {
 	return err
 }
 
-// Use has r given up when the disk is full, and filled again once there is room. It
-// is to be called before Run.
+// Use makes the trash release r when the disk is full, and fill it again when there is
+// room. Call it before Run.
 func (t *Trash) Use(r *disk.Reserve) { t.reserve = r }
 
-// Retry calls f, a step of a removal that may need a block, and on a full disk
-// once more with the reserve given up.
+// Retry calls f, a step of a removal that may need a block. If the disk is full it
+// releases the reserve and calls f again.
 func (t *Trash) Retry(f func() error) error { return t.reserve.Retry(f) }
 
-// Idle waits until every entry is deleted or reported as impossible to delete,
-// for now or for good. The error is the context's.
+// Idle waits until every entry is deleted or reported with an error. It returns the
+// context's error.
 func (t *Trash) Idle(ctx context.Context) error {
 	for {
 		t.mu.Lock()

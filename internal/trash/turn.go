@@ -10,12 +10,12 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// ErrLater is reported once of an entry that can't be emptied in its turn, because
-// somebody still writes into it, or because it is very deep. An entry that is only
-// large has several turns.
+// ErrLater is reported once for an entry that can't be emptied in its turn, because
+// somebody still writes to it or because it is very deep. An entry that is only large
+// gets several turns.
 var ErrLater = errors.New("not empty after its turn: it is tried again when nothing else is to be deleted")
 
-// later is an ErrLater because of err, which may be nil.
+// later returns an ErrLater caused by err, which may be nil.
 func later(err error) error {
 	if err == nil {
 		return ErrLater
@@ -23,24 +23,25 @@ func later(err error) error {
 	return fmt.Errorf("%w: %w", ErrLater, err)
 }
 
-// A container may have handed a directory to another one that writes to it when it
-// is in the trash already. So an entry has a turn, and one that may be filled is put
-// back after that: it goes on only while no other waits, and rests more and more.
+// A container may have passed a descriptor of a directory to another one, which still
+// writes to it in the trash. So deletion is limited to a turn, and an entry that may be
+// growing is postponed: from then on it is worked on only while no other waits, and with
+// growing pauses.
 const (
-	// firstTurn is good for some 3 million files, with rests.
+	// firstTurn is enough for some 3 million files, rests included.
 	firstTurn = 2 * time.Minute
-	// laterTurn is for what is very deep, of which nothing is deleted before the
-	// bottom is reached; in firstTurns. Others don't wait for it to end.
+	// laterTurn, in firstTurns, is for very deep entries, where nothing is deleted before
+	// the bottom is reached. A new entry ends such a turn.
 	laterTurn  = 15
 	firstPause = time.Second
 	mostPause  = 5 * time.Minute
 )
 
-// fresh says that an entry has not been put back.
+// fresh reports whether an entry was never postponed.
 func (e *entry) fresh() bool { return e.pause == 0 }
 
-// next begins the turn of an entry, which work is to delete until the context of
-// the turn ends. Without one it returns after how long to ask again.
+// next begins the turn of an entry: work deletes it until the turn's context ends. If no
+// entry is due, e is nil and wait says when to ask again.
 func (t *Trash) next(ctx context.Context, work *remover) (e *entry, turn context.Context, end func(), wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,11 +75,11 @@ func (t *Trash) next(ctx context.Context, work *remover) (e *entry, turn context
 	}, 0
 }
 
-// goOn has an entry whose turn is over, but which is only large, wait behind the
-// others for another turn. As long as less of it was deleted than was measured,
-// nothing says that somebody fills it: what is left of it counts as to be freed. It
-// returns false if nothing was deleted, or too much, or if the size is not known.
-func (t *Trash) goOn(e *entry) bool {
+// requeue puts an entry that is only large at the end of the queue for another turn.
+// While fewer files were deleted than were measured, nothing suggests that somebody adds
+// more, so the rest still counts as about to be freed. It returns false if nothing was
+// deleted, or more than was measured, or if the size is unknown.
+func (t *Trash) requeue(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !e.fresh() || e.size == nil || e.work.removed.Load() == 0 {
@@ -93,9 +94,9 @@ func (t *Trash) goOn(e *entry) bool {
 	return true
 }
 
-// putBack ends the turn of an entry that is not empty. Somebody may be filling it:
-// none of it counts as to be freed.
-func (t *Trash) putBack(e *entry) {
+// postpone ends the turn of an entry that is not empty. Somebody may be adding files, so
+// none of it counts as about to be freed.
+func (t *Trash) postpone(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.remove(e)
@@ -108,7 +109,7 @@ func (t *Trash) putBack(e *entry) {
 	e.size, e.due = &disk.Size{}, time.Now().Add(e.pause)
 }
 
-// done ends the turn of an entry for good; stuck is what it leaves behind.
+// done removes an entry from the queue; stuck is the size of what could not be deleted.
 func (t *Trash) done(e *entry, stuck disk.Size) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +125,7 @@ func (t *Trash) remove(e *entry) {
 	}
 }
 
-// pending counts the entries that had no turn yet, or have their first. The caller
-// holds mu.
+// pending counts the entries that were never postponed. The caller holds mu.
 func (t *Trash) pending() int {
 	n := 0
 	for _, e := range t.queue {

@@ -80,7 +80,7 @@ func TestOthersGoFirst(t *testing.T) {
 	}
 }
 
-// The turn of an entry that was put back ends when another one comes, and it rests
+// The turn of an entry that was postponed ends when another one comes, and it rests
 // longer each time.
 func TestTurnYields(t *testing.T) {
 	tr := open(t, t.TempDir(), nil)
@@ -88,7 +88,7 @@ func TestTurnYields(t *testing.T) {
 	put(t, tr, tree(t), "large")
 	large, _, end, _ := tr.next(t.Context(), &remover{})
 	end()
-	tr.putBack(large)
+	tr.postpone(large)
 	if e, _, _, wait := tr.next(t.Context(), &remover{}); e != nil || wait != refill {
 		t.Errorf("while it rests: %v, wait %v", e, wait)
 	}
@@ -103,7 +103,7 @@ func TestTurnYields(t *testing.T) {
 	}
 	end()
 	large.pause = time.Second
-	tr.putBack(large)
+	tr.postpone(large)
 	if large.pause != 2*time.Second {
 		t.Errorf("it rests %v", large.pause)
 	}
@@ -128,7 +128,7 @@ func TestLargeEntryGoesOn(t *testing.T) {
 	small := put(t, tr, tree(t), "small")
 	work := &remover{}
 	e, turn, end, _ := tr.next(t.Context(), work)
-	work.enough = end // its turn is over after a bite
+	work.enough = end // its turn is over after some files
 	tr.delete(t.Context(), turn, e)
 	end()
 	tr.measure(t.Context())
@@ -137,14 +137,14 @@ func TestLargeEntryGoesOn(t *testing.T) {
 	}
 	smallSize, err := disk.Measure(t.Context(), small)
 	must(t, err)
-	left := disk.Size{Bytes: (200 - bite) << 10, Inodes: 200 - bite}
+	left := disk.Size{Bytes: (200 - someFiles) << 10, Inodes: 200 - someFiles}
 	if got, want := tr.Stats(), (Stats{Entries: 2, Size: left.Add(smallSize)}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	run(t, tr)
 	idle(t, tr)
 	wantNames(t, dir)
-	want := []Report{{Entry: small, Removed: 3}, {Entry: large, Removed: 200 - bite}}
+	want := []Report{{Entry: small, Removed: 3}, {Entry: large, Removed: 200 - someFiles}}
 	if got := reps.take(); !slices.Equal(got, want) {
 		t.Errorf("reports %+v, want %+v", got, want)
 	}
@@ -157,7 +157,7 @@ func TestFilledEntryDoesNotGoOn(t *testing.T) {
 	tr.pause = 24 * time.Hour
 	victim := tree(t)
 	wide(t, victim, 197)
-	_, err := tr.PutSized(victim, "filled", disk.Size{Bytes: 1 << 10, Inodes: bite})
+	_, err := tr.PutSized(victim, "filled", disk.Size{Bytes: 1 << 10, Inodes: someFiles})
 	must(t, err)
 	work := &remover{}
 	e, turn, end, _ := tr.next(t.Context(), work)

@@ -1,6 +1,6 @@
 package failpoint
 
-// Names are all points, by the package and the work that they are in.
+// Names lists all points as package/operation/step.
 var Names = []string{
 	"clone/align/written",
 	"clone/delta/detached",

@@ -2,8 +2,8 @@
 
 package failpoint
 
-// Hit says that the process has come to a point.
+// Hit marks a failpoint.
 func Hit(string) {}
 
-// Boot returns the boot ID that the program is to go by: the kernel's.
+// Boot returns the boot ID that the program should use: the kernel's.
 func Boot(kernel string) string { return kernel }

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// any is the name of all points together.
+// any stands for all points together.
 const any = "*"
 
 var (
@@ -30,13 +30,12 @@ func init() {
 		left, _ = strconv.Atoi(n)
 	}
 	if at != "" && (left < 1 || at != any && !slices.Contains(Names, at)) {
-		fmt.Fprintf(os.Stderr, "HELMDECK_FAILPOINT=%q is no failpoint and its count\n", os.Getenv("HELMDECK_FAILPOINT"))
+		fmt.Fprintf(os.Stderr, "HELMDECK_FAILPOINT=%q is not a failpoint[:n]\n", os.Getenv("HELMDECK_FAILPOINT"))
 		os.Exit(2)
 	}
 }
 
-// Hit says that the process has come to a point, and ends it there if the
-// environment says so.
+// Hit marks a failpoint, and kills the process there if the environment says so.
 func Hit(name string) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -53,10 +52,10 @@ func Hit(name string) {
 	}
 	if left--; left == 0 {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // until the signal is here
+		select {} // until the signal arrives
 	}
 }
 
-// Boot returns the boot ID that the program is to go by: that of the
-// environment, or the kernel's.
+// Boot returns the boot ID that the program should use: the environment's, or else the
+// kernel's.
 func Boot(kernel string) string { return cmp.Or(os.Getenv("HELMDECK_BOOT"), kernel) }

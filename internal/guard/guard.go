@@ -1,12 +1,11 @@
 // Package guard says which places on the network a repository may lead to.
 //
-// The plugin is on the host's network: what a repository names (a submodule, an
-// LFS endpoint, where that one redirects to) must not reach what only this machine
-// can. A caller may rely on this: an address that Check returns, and the one that
-// Dial connects to, is a public one, or that of the volume's own server; every
-// address of a name was looked at, and the one that is used is one of those, so
-// that a second answer of the name servers changes nothing. It is safe for
-// concurrent use.
+// The plugin is on the host's network: a URL in a repository (of a submodule or an LFS
+// endpoint, or a redirect from there) must not reach servers that only this machine can
+// reach. The addresses that Check returns, and those that Dial connects to, are public,
+// or those of the volume's own server. All addresses of a name are checked, and only
+// checked ones are used, so a different second answer of the name servers has no effect.
+// The package is safe for concurrent use.
 package guard
 
 import (
@@ -39,27 +38,25 @@ func PlaceOf(u *url.URL) Place {
 
 func (p Place) String() string { return net.JoinHostPort(p.Host, p.Port) }
 
-// Rule is what holds for one volume.
+// Rule applies to one volume.
 type Rule struct {
-	// Own is the volume's own server, which its user has named: it may be
-	// anywhere.
+	// Own is the volume's own server. It may be anywhere, because the user named it.
 	Own Place
 	// Lookup returns the addresses of a name; nil asks the machine's name servers.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
-// ErrInside says that a place is not one that a repository may lead to.
+// ErrInside means that a repository may not lead to a place.
 var ErrInside = errors.New("a repository may not lead there: only the server of the volume's own URL may be at a loopback, private, link-local or reserved address")
 
-// lookupTimeout bounds one question to the name servers, and dialTimeout one try
-// to connect.
+// lookupTimeout bounds one DNS lookup, dialTimeout one attempt to connect.
 const (
 	lookupTimeout = 10 * time.Second
 	dialTimeout   = 15 * time.Second
 )
 
-// Check returns the addresses of a place that may be connected to, and none for
-// the volume's own. One address that is inside is enough to refuse the name.
+// Check returns the addresses of a place, or none for the volume's own server. It refuses
+// a name if any of its addresses is not public.
 func (r Rule) Check(ctx context.Context, p Place) ([]netip.Addr, error) {
 	if p == r.Own {
 		return nil, nil
@@ -93,7 +90,7 @@ func (r Rule) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// Dial connects to host:port, as http.Transport wants it.
+// Dial connects to host:port. It is for http.Transport.DialContext.
 func (r Rule) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -106,8 +103,8 @@ func (r Rule) Dial(ctx context.Context, network, address string) (net.Conn, erro
 	return DialPinned(ctx, network, address, addrs)
 }
 
-// DialPinned connects to the port of address at the first of addrs that answers;
-// without any, to address itself.
+// DialPinned connects to the port of address at the first of addrs that answers. If addrs
+// is empty it connects to address.
 func DialPinned(ctx context.Context, network, address string, addrs []netip.Addr) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}
 	if len(addrs) == 0 {
@@ -128,9 +125,9 @@ func DialPinned(ctx context.Context, network, address string, addrs []netip.Addr
 	return nil, errors.Join(errs...)
 }
 
-// inside are the ranges that no public server has (IANA's special-purpose address
-// registries), and those that carry another address in them, which a gateway
-// beside us could unpack.
+// inside are the ranges without public servers (IANA's special-purpose address
+// registries), and those that embed another address, which a nearby gateway could
+// translate.
 var inside = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
@@ -147,7 +144,7 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// Public reports whether an address can be a public server's.
+// Public reports whether a can be the address of a public server.
 func Public(a netip.Addr) bool {
 	a = a.Unmap()
 	if !a.IsValid() || a.Zone() != "" {

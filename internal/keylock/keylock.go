@@ -1,8 +1,7 @@
-// Package keylock has locks by key that can be waited for with a context.
+// Package keylock provides locks by key, whose Lock takes a context.
 //
-// A caller may rely on this: holders of different keys never wait for each
-// other, and a key that nobody holds or waits for takes no memory. Waiters are
-// not served in any order.
+// Holders of different keys never wait for each other, and a key that nobody holds or
+// waits for takes no memory. Waiters are served in no particular order.
 package keylock
 
 import (
@@ -22,7 +21,8 @@ type lock struct {
 	users int // holder and waiters
 }
 
-// Lock waits until nobody holds key, or ctx ends; then the error is ctx's cause.
+// Lock waits until nobody holds key. If ctx ends before, the error is ctx's cause. unlock
+// may be called more than once.
 func (l *Locks[K]) Lock(ctx context.Context, key K) (unlock func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {

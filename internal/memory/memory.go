@@ -1,5 +1,5 @@
-// Package memory tells how much memory this process has: of the machine, or of the
-// control group that it runs in, if that has less.
+// Package memory reports how much memory this process may use: the machine's, or that of
+// its control group if that is less.
 package memory
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Limit returns how many bytes this process and its children may have together.
+// Limit returns how many bytes this process and its children may use together.
 func Limit() (int64, error) { return limit(os.DirFS("/")) }
 
 // Places below the root of the file system.
@@ -62,9 +62,9 @@ func limit(root fs.FS) (int64, error) {
 	return least, nil
 }
 
-// leastOf returns the least limit of a group and of those above it. In a container
-// the path may be the host's, and the root of the hierarchy the container's own
-// group: a group that can't be seen has no limit of its own here.
+// leastOf returns the lowest limit of a group and of its ancestors. In a container the
+// path may be the host's while the root of the hierarchy is the container's own group: a
+// group that can't be seen counts as unlimited.
 func leastOf(root fs.FS, hierarchy, group, file string) (int64, error) {
 	least := int64(math.MaxInt64)
 	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
@@ -79,7 +79,7 @@ func leastOf(root fs.FS, hierarchy, group, file string) (int64, error) {
 	}
 }
 
-// read returns the limit in a file, math.MaxInt64 if there is none.
+// read returns the limit in a file, or math.MaxInt64 if there is none.
 func read(root fs.FS, name string) (int64, error) {
 	data, err := fs.ReadFile(root, name)
 	text := string(bytes.TrimSpace(data))

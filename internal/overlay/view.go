@@ -22,7 +22,7 @@ func View(lower []string) (*os.File, error) {
 
 func view(lower []string) (*os.File, error) {
 	if len(lower) < 2 {
-		return nil, errors.New("the kernel takes no fewer than two")
+		return nil, errors.New("the kernel needs at least two")
 	}
 	f, err := viewOf(lower, fsContext.setLower)
 	if errors.Is(err, errNoDescriptors) {

@@ -18,7 +18,7 @@ import (
 )
 
 // errForeign is reported for a file in the directory that Put did not make.
-var errForeign = errors.New("its name is none that the trash gives: it is left alone")
+var errForeign = errors.New("not a name that the trash gives: it is left alone")
 
 // maxName is in bytes. A file name has at most 255: the rest is for the size and the
 // random suffix.

@@ -3,11 +3,11 @@ package volume
 import "strings"
 
 // ParseDefaults reads the setting DEFAULT_OPTS: name=value pairs separated by commas or newlines, such as
-// "cache=off,refresh=30s". Space around a name or a value is dropped, empty pairs are ignored; a value can't contain a comma
-// or a newline. The result is for Parse.
+// "cache=off,refresh=30s". It drops space around names and values and ignores empty pairs; a value can't contain a
+// comma or a newline. The result is for Parse.
 //
-// Names and values are checked as Parse does. A default for repo or url, and a name that comes twice, are errors too, all of
-// them *OptionError.
+// It checks names and values as Parse does. A default for repo, url or restore, and a repeated name, are errors
+// too. Every error is an *OptionError.
 func ParseDefaults(text string) (map[string]string, error) {
 	defaults := map[string]string{}
 	for pair := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == '\n' }) {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxName is the longest volume name in bytes: that of a file's name.
+// maxName is the longest volume name in bytes, that of a file name.
 const maxName = 255
 
 // CheckName returns an error unless name can be the name of a volume: 1 to 255 bytes of UTF-8 without slashes and control

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// shownBytes bounds how much of a value an error repeats: a request may be 1 MiB, an error is one line.
+// shownBytes is how much of a value an error repeats. A request may have 1 MiB, an error should be one
+// line.
 const shownBytes = 200
 
-// OptionError says which option was wrong, how, and what would be right. Option and Value are safe to show:
-// they were redacted when the error was made.
+// OptionError says which option is wrong, why, and what is allowed. Option and Value are redacted.
 type OptionError struct {
 	Option  string // as the user spelled it
 	Value   string // redacted and cut; empty if there is none to show
@@ -34,8 +34,8 @@ func (e *OptionError) Error() string {
 	return b.String()
 }
 
-// newOptionError is the only maker of an OptionError, so that nothing gets around the redaction. The option's name is
-// redacted too: the docker CLI makes a name of a URL that was given without "repo=" before it.
+// newOptionError is the only function that makes an OptionError, so that every one is redacted, the option's name
+// too: the docker CLI takes a URL without "repo=" before it for a name.
 func newOptionError(option, value, problem, allowed string) *OptionError {
 	if option == optRepo || option == optURL {
 		value = redact(value)
@@ -43,7 +43,7 @@ func newOptionError(option, value, problem, allowed string) *OptionError {
 	return &OptionError{Option: shown(option), Value: shown(value), Problem: problem, Allowed: allowed}
 }
 
-// shown makes text fit for an error: redacted if it looks like a URL, and cut at a rune's boundary.
+// shown prepares text for an error: it redacts what looks like a URL, and cuts at a rune boundary.
 func shown(text string) string {
 	if strings.Contains(text, "://") {
 		text = redact(text)
@@ -60,9 +60,8 @@ func shown(text string) string {
 
 var schemeText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
-// redact hides what may be a secret in something that was meant as a URL. It sees what did not parse, so it guesses
-// on the safe side: all before the last @ goes, and an authority stays only if it is a host and a port. Redacting
-// twice changes nothing.
+// redact hides possible secrets in a text that was meant as a URL. The text may not parse, so it hides too much
+// rather than too little: all before the last @, and an authority that is not a host and a port. It is idempotent.
 func redact(text string) string {
 	const stars = "***"
 	prefix, rest, isURL := "", text, false

@@ -25,15 +25,15 @@ const (
 type Cache string
 
 const (
-	// CacheShared shows the cache of the clone and the uid, to read and to write.
+	// CacheShared mounts the cache of the clone and the uid, writable.
 	CacheShared Cache = "shared"
-	// CacheReadonly shows it to read only, and warm layers, and publishes nothing.
+	// CacheReadonly mounts it read-only, and uses warm layers but publishes none.
 	CacheReadonly Cache = "readonly"
-	// CacheOff shows none.
+	// CacheOff mounts no cache.
 	CacheOff Cache = "off"
 )
 
-// Options is all that a user says about one volume.
+// Options are the options of one volume.
 type Options struct {
 	Repo         URL
 	Ref          Ref
@@ -41,11 +41,11 @@ type Options struct {
 	Mode         Mode
 	Cache        Cache
 	Warm         Warm
-	WarmKey      string // separates warm state that must not mix; empty is a key like any other
+	WarmKey      string // separates warm state that must not mix; may be empty
 	UID          uint32 // owner of the files, never 4294967295
 	GID          uint32 // not derived from UID
 	Refresh      Refresh
-	StaleIfError time.Duration // how old a commit may be when the remote does not answer; 0: none will do
+	StaleIfError time.Duration // maximum age of a commit used when the remote does not answer; 0: never
 	History      History
 	Files        Files
 	Credential   string // the name of a stored credential; empty: the one whose scope fits best
@@ -75,14 +75,15 @@ const (
 	optRestore      = "restore"
 )
 
-// option ties a name to its place in Options.
+// option sets and gets one field of Options by name.
 type option struct {
 	name string
 	set  func(o *Options, text string) error
 	get  func(o Options) string
 }
 
-// options holds all options but repo, which alone needs the schemes and has two names, in the order in which they are checked and shown.
+// options has all options in the order in which they are checked and shown, except repo, which needs the schemes
+// and has two names.
 var options = []option{
 	{optRef,
 		func(o *Options, text string) (err error) { o.Ref, err = ParseRef(text); return },
@@ -152,14 +153,14 @@ var options = []option{
 		func(o Options) string { return o.Restore }},
 }
 
-// Parse reads the options of one Create. What is in given wins over defaults (ParseDefaults), and that over what is built in:
-// the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh always, stale_if_error 0s, the full
-// history and all files, lfs, no submodules, the credential whose scope fits.
+// Parse reads the options of one Create. Those given override defaults (ParseDefaults), which override the built-in
+// ones: the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh always,
+// stale_if_error 0s, the full history and all files, lfs, no submodules, the credential whose scope fits.
 //
-// It is strict: a name that is unknown, in given or in defaults, is an error, as is a missing repo, and repo together with a url
-// that says otherwise. An empty value is an error too, but for ref, warm, warm_key, sparse, credential and restore, where it means that there is
-// none, whatever the default is: compose writes one for a variable that is not set. Every error is an *OptionError; of several, which one is
-// returned does not depend on chance.
+// It is strict: an unknown name, in given or in defaults, is an error, as is a missing repo, or a url that differs
+// from repo. An empty value is an error too, except for ref, warm, warm_key, sparse, credential and restore, where
+// it means none, whatever the default: compose passes one for an unset variable. Every error is an *OptionError;
+// the same input always returns the same error.
 func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) {
 	if err := checkNames(given); err != nil {
 		return Options{}, err
@@ -183,7 +184,8 @@ func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) 
 	return o, nil
 }
 
-// parseDefaults returns the Options, still without a repo, of a volume that only names one.
+// parseDefaults returns the Options of a volume that gives nothing but a repo, without the
+// repo.
 func parseDefaults(defaults map[string]string) (Options, error) {
 	for _, name := range []string{optRepo, optURL, optRestore} {
 		if _, ok := defaults[name]; ok {
@@ -208,7 +210,7 @@ func (o *Options) setAll(values map[string]string) error {
 	return nil
 }
 
-// checkNames refuses names that no option has. The values of such are not shown: nobody knows what they hold.
+// checkNames refuses unknown names. Its error does not show their values, because they may be secret.
 func checkNames(values map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if name == optRepo || name == optURL || slices.ContainsFunc(options, func(opt option) bool { return opt.name == name }) {
@@ -223,7 +225,7 @@ func checkNames(values map[string]string) error {
 	return nil
 }
 
-// parseRepo reads repo or url, under the name that the user chose.
+// parseRepo reads repo or url. An error has the name that the user chose.
 func parseRepo(given map[string]string, schemes Schemes) (URL, error) {
 	var found URL
 	for _, name := range []string{optRepo, optURL} {
@@ -265,7 +267,7 @@ func parseWord[T ~string](name, text string, allowed ...T) (T, error) {
 	return "", newOptionError(name, text, problem, strings.Join(words, ", "))
 }
 
-// parseFlag accepts the word of a flag that is not set, or of one that is.
+// parseFlag accepts the words for a flag that is not set and for one that is.
 func parseFlag(name, text, unset, set string) (bool, error) {
 	word, err := parseWord(name, text, unset, set)
 	return word == set, err
@@ -278,7 +280,8 @@ func formatFlag(flag bool, unset, set string) string {
 	return unset
 }
 
-// parseID reads a user or group number. 4294967295 is none: chown takes it for "leave as it is".
+// parseID reads a user or group number. 4294967295 is not one: chown takes it for "leave as it
+// is".
 func parseID(name, text string) (uint32, error) {
 	const none = 1<<32 - 1
 	n, err := strconv.ParseUint(text, 10, 32)
@@ -294,8 +297,8 @@ func parseID(name, text string) (uint32, error) {
 
 func formatID(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
-// Map returns every option by its name in its canonical form, as it is shown to the user and stored: a copy, without secrets, that
-// does not depend on any default. Parse gives o back from it, whatever the defaults are.
+// Map returns every option by name in its canonical form, as it is stored and shown to the user. It has no secrets,
+// and Parse returns o for it, whatever the defaults.
 func (o Options) Map() map[string]string {
 	m := map[string]string{optRepo: o.Repo.String()}
 	for _, opt := range options {
@@ -304,8 +307,8 @@ func (o Options) Map() map[string]string {
 	return m
 }
 
-// Diff lists what differs between o, which exists, and p, which was asked for, in words: ref: "main" here, "dev" given.
-// Two spellings of one repository are not a difference. It is empty if none is.
+// Diff lists the differences between o, which exists, and p, which was requested, as text: ref: "main" here, "dev"
+// given. Two spellings of one repository are not a difference.
 func (o Options) Diff(p Options) []string {
 	var list []string
 	add := func(name, here, given string) {

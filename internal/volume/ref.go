@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxRef is the longest ref in bytes: four times what a file name, and so most servers' refs, can have.
+// maxRef is the longest ref in bytes: four times the limit of file names, and so of most servers' refs.
 const maxRef = 1024
 
 // RefKind says how a Ref is to be looked up.
@@ -24,7 +24,7 @@ const (
 	RefName
 )
 
-// Ref says which commit of a repository is wanted. The zero Ref is the remote's HEAD. Refs compare with ==.
+// Ref names a commit of a repository. The zero Ref is the remote's HEAD. Refs can be compared with ==.
 type Ref struct {
 	kind RefKind
 	name string
@@ -37,8 +37,8 @@ var (
 
 // ParseRef reads a branch, a tag, a full ref or a SHA. The empty text and HEAD mean the remote's HEAD.
 //
-// Refused is what git check-ref-format refuses, and also: a leading dash, what is not valid UTF-8, and more than 1024
-// bytes. The error is an *OptionError for "ref".
+// It refuses what git check-ref-format refuses, and also a leading dash, invalid UTF-8, and more than 1024 bytes.
+// The error is an *OptionError for "ref".
 func ParseRef(text string) (Ref, error) {
 	if text == "" || text == "HEAD" {
 		return Ref{}, nil
@@ -57,7 +57,8 @@ func ParseRef(text string) (Ref, error) {
 
 const allowedRef = "a branch, a tag, a full ref such as refs/pull/7/head, a SHA, HEAD"
 
-// checkRef is git check-ref-format --allow-onelevel (see its manual), with a limit.
+// checkRef implements git check-ref-format --allow-onelevel (see its manual), with a
+// limit on the length.
 func checkRef(name string) (problem string) {
 	switch {
 	case len(name) > maxRef:
@@ -98,7 +99,8 @@ func checkRef(name string) (problem string) {
 // Kind says how to look the ref up.
 func (r Ref) Kind() RefKind { return r.kind }
 
-// String returns the ref as the user wrote it, a SHA in lower case, and HEAD for the remote's HEAD. ParseRef gives it back.
+// String returns the ref as the user wrote it, a SHA in lower case, and HEAD for the remote's HEAD. ParseRef
+// returns r for it.
 func (r Ref) String() string {
 	if r.kind == RefDefault {
 		return "HEAD"
@@ -106,6 +108,6 @@ func (r Ref) String() string {
 	return r.name
 }
 
-// MaybeAbbrev reports whether a RefName can also be read as an abbreviated SHA: 7 to 63 hexadecimal digits. A branch
-// or a tag of that name comes first.
+// MaybeAbbrev reports whether a RefName can also be read as an abbreviated SHA: 7 to 63 hexadecimal digits. A
+// branch or a tag of that name takes precedence.
 func (r Ref) MaybeAbbrev() bool { return r.kind == RefName && abbrevSHA.MatchString(r.name) }

@@ -2,10 +2,10 @@ package volume
 
 import "time"
 
-// Refresh says how old the last answer of the remote about a ref may be before a Mount asks again. The zero Refresh
-// asks always. It has no field for that, so that no two values mean the same.
+// Refresh says how old the remote's last answer about a ref may be before a Mount asks again. The zero Refresh
+// always asks; there is no field for that, so that no two values mean the same.
 type Refresh struct {
-	Never    bool          // what is there is good enough, however old; the first Mount still fetches
+	Never    bool          // only the first Mount fetches
 	Interval time.Duration // not negative; 0 if Never
 }
 
@@ -34,7 +34,7 @@ func parseRefresh(text string) (Refresh, error) {
 // always reports whether every Mount asks the remote.
 func (r Refresh) always() bool { return r == Refresh{} }
 
-// String returns always, never or the duration. Parse gives it back.
+// String returns always, never or the duration, as Parse reads it.
 func (r Refresh) String() string {
 	switch {
 	case r.Never:

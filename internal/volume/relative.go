@@ -2,7 +2,7 @@ package volume
 
 import "strings"
 
-// Port returns the port: the one that the URL gives, or its scheme's.
+// Port returns the URL's port, or its scheme's default.
 func (u URL) Port() string {
 	if u.port != "" {
 		return u.port
@@ -10,9 +10,9 @@ func (u URL) Port() string {
 	return defaultPort[u.scheme]
 }
 
-// OverHTTP returns where the repository is over HTTP: the URL itself if its scheme is
-// http or https, and for others the same path at the same host over https, which is
-// where git-lfs expects the large files of a repository that is fetched over ssh.
+// OverHTTP returns the repository's HTTP URL: the URL itself if its scheme is http or
+// https, else the same host and path over https, where git-lfs expects the objects of a
+// repository that is fetched over ssh.
 func (u URL) OverHTTP() string {
 	if u.scheme == "https" || u.scheme == "http" {
 		return u.String()
@@ -20,9 +20,9 @@ func (u URL) OverHTTP() string {
 	return URL{scheme: "https", host: u.host, path: "/" + strings.TrimPrefix(u.path, "/")}.String()
 }
 
-// ParseRelative reads the URL of a submodule of u: one that begins with ./ or ../
-// stands, as for git, for a place beside u, and anything else is read by
-// ParseURL. It never leaves u's host. The error is an *OptionError for "repo".
+// ParseRelative reads the URL of a submodule of u. As in git, one that begins with ./ or
+// ../ is relative to u, and stays on u's host; ParseURL reads any other. The error is an
+// *OptionError for "repo".
 func (u URL) ParseRelative(text string, schemes Schemes) (URL, error) {
 	if !strings.HasPrefix(text, "./") && !strings.HasPrefix(text, "../") {
 		return ParseURL(text, schemes)

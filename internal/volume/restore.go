@@ -16,12 +16,13 @@ func parseRestore(text string) (string, error) {
 	return "", newOptionError(optRestore, text, "is not the ID of a discard", "16 hex digits, as GET /v1/discards on the admin socket lists them")
 }
 
-// free are the options that a restored volume may have otherwise than the one whose discard it starts from: they say how
-// the remote is asked, and not what the workspace is.
-var free = []string{optRefresh, optStaleIfError, optCredential, optMode, optRestore}
+// mayDiffer lists the options that need not be those of the discarded volume: they say how to ask the remote, not
+// what the workspace is.
+var mayDiffer = []string{optRefresh, optStaleIfError, optCredential, optMode, optRestore}
 
-// ParseRestored is Parse for a volume that starts from what another one with the options from, a Map, has left. What is not
-// given is taken from there, but the subject. What is given must be the same, but for how the remote is asked.
+// ParseRestored is Parse for a volume that restores a discard of a volume with the options from, a Map. It takes
+// options that are not given from there, except the subject. Those that are given must be the same, except the ones
+// that say how to ask the remote.
 func ParseRestored(given, defaults, from map[string]string, schemes Schemes) (Options, error) {
 	inherited := maps.Clone(from)
 	for _, name := range []string{optRepo, optURL, optMode, optRestore, optSubject} {
@@ -42,7 +43,7 @@ func ParseRestored(given, defaults, from map[string]string, schemes Schemes) (Op
 		return Options{}, newOptionError(optRepo, o.Repo.String(), "is not that of the discard", was.Repo.String())
 	}
 	for _, opt := range options {
-		if is, want := opt.get(o), opt.get(was); is != want && !slices.Contains(free, opt.name) {
+		if is, want := opt.get(o), opt.get(was); is != want && !slices.Contains(mayDiffer, opt.name) {
 			return Options{}, newOptionError(opt.name, is, "is not that of the discard", want+" (an option that is left out is taken from there)")
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Schemes says which URL schemes are allowed. The zero value allows https and http, which always are.
-// A helper (ext::, fd::) and file are in no Schemes.
+// Schemes is a set of allowed URL schemes. The zero value has https and http, which are always
+// allowed. Helpers (ext::, fd::) and file never are.
 type Schemes struct {
 	ssh, git bool
 }
 
-// AllSchemes allows every scheme that this package knows. It is for reading back what was stored: a record outlives
-// a change of ALLOW_SCHEMES, and must still be listed. What is fetched is checked against the setting, with Allows.
+// AllSchemes allows every scheme that this package knows. Use it to read stored records, because a record must stay
+// readable after a change of ALLOW_SCHEMES. Check with Allows before a fetch.
 func AllSchemes() Schemes { return Schemes{ssh: true, git: true} }
 
 // ParseSchemes reads the setting ALLOW_SCHEMES: schemes in addition to https and http, separated by commas or white
@@ -33,7 +33,7 @@ func ParseSchemes(text string) (Schemes, error) {
 	return s, nil
 }
 
-// List returns the allowed schemes in lower case, https first, in an order that does not change.
+// List returns the allowed schemes in lower case, https first, in a fixed order.
 func (s Schemes) List() []string {
 	list := []string{"https", "http"}
 	if s.git {
@@ -48,7 +48,7 @@ func (s Schemes) List() []string {
 // Allows reports whether scheme, in lower case, is allowed.
 func (s Schemes) Allows(scheme string) bool { return slices.Contains(s.List(), scheme) }
 
-// allowed is what an error about a URL says is accepted.
+// allowed describes the accepted URLs in an error.
 func (s Schemes) allowed() string {
 	return "a URL such as https://host/path, its scheme one of " + strings.Join(s.List(), ", ")
 }

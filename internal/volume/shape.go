@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// History says how much of a repository's history a store holds. Each has a store of its own, for a shallow fetch into a
-// full one cuts it. The zero History is all of it.
+// History says how much of a repository's history a store holds. Each has its own store, because a shallow fetch
+// into a full store truncates it. The zero History is all of it.
 type History struct {
 	Depth   int  // commits from the tips of branches and tags; 0: all
-	NoBlobs bool // the contents of files that no checkout has needed stay at the remote (filter blob:none)
+	NoBlobs bool // file contents are fetched when a checkout needs them (filter blob:none)
 }
 
 const (
@@ -21,7 +21,7 @@ const (
 	filterBlobs = "blob:none"
 )
 
-// Name names the store of this history: full, depth-10, blob-none, depth-10-blob-none.
+// Name returns the store's name: full, depth-10, blob-none, depth-10-blob-none.
 func (h History) Name() string {
 	var parts []string
 	if h.Depth > 0 {
@@ -36,16 +36,16 @@ func (h History) Name() string {
 	return strings.Join(parts, "-")
 }
 
-// Files says which files of a commit a tree holds, and how they are filled in. The zero Files is all of them, without
-// those of submodules.
+// Files says which files of a commit a tree holds, and how they are filled in. The zero Files is all files of the
+// commit, without submodules.
 type Files struct {
 	Sparse     Sparse
 	Submodules Submodules
-	NoLFS      bool // pointers stay pointers where attributes ask for git-lfs
+	NoLFS      bool // git-lfs pointers are not replaced by their objects
 }
 
-// Sparse is a list of directories, sorted and separated by commas: as in git's cone mode, a tree holds them with all that
-// is below, and the files that lie directly in each directory above. Empty: everything.
+// Sparse is a sorted, comma-separated list of directories: as in git's cone mode, a tree holds all that is below
+// them, and the files directly in each of their parent directories. Empty: everything.
 type Sparse string
 
 // Dirs returns the directories, nil for everything.
@@ -76,7 +76,7 @@ func parseSubmodules(text string) (Submodules, error) {
 }
 
 const (
-	// maxDepth is git's own word for all: above it a depth is no depth.
+	// maxDepth is below 2^31-1, which means all history to git.
 	maxDepth      = 1<<31 - 2
 	maxSparse     = 4096
 	allowedDepth  = "full, a number of commits from 1"
@@ -113,7 +113,8 @@ func parseStale(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseSparse takes what git sparse-checkout takes in cone mode: names of directories, no patterns.
+// parseSparse accepts what git sparse-checkout accepts in cone mode: names of directories, no
+// patterns.
 func parseSparse(text string) (Sparse, error) {
 	if text == "" {
 		return "", nil
@@ -148,7 +149,7 @@ var credentialName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func parseCredential(text string) (string, error) {
 	if text != "" && !credentialName.MatchString(text) {
-		// What was typed may be the secret itself.
+		// The user may have given the secret itself.
 		return "", newOptionError(optCredential, "", "is not the name of a credential", "1 to 64 letters, digits, dots, dashes and underscores")
 	}
 	return text, nil

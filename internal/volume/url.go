@@ -15,7 +15,7 @@ import (
 // maxURL is the longest URL in bytes: more than any server accepts in its request line.
 const maxURL = 4096
 
-// URL names a remote repository. Only ParseURL makes one that means something; it has no secret in it and compares with ==.
+// URL is the URL of a remote repository, made by ParseURL. It contains no secret, and can be compared with ==.
 type URL struct {
 	scheme string // lower case
 	user   string // ssh only
@@ -25,16 +25,16 @@ type URL struct {
 	scp    bool   // written user@host:path
 }
 
-// ParseURL reads https://, http://, git:// and ssh:// URLs and the scp-like form [user@]host:path, as far as the
-// schemes allow them, the scp-like form as ssh.
+// ParseURL reads https://, http://, git:// and ssh:// URLs, and the scp-like form [user@]host:path as ssh, if
+// schemes allows them.
 //
-// Refused are: more than 4096 bytes; a user or password (ssh may have a user); a query or a fragment, since git
-// appends its own path to what it is given, after them; control characters, white space and backslashes, also
-// percent-encoded control characters; path segments . and .., also percent-encoded; hosts that are neither ASCII names nor
-// IP addresses; local paths; helpers (ext::); what begins with a dash. The error is an *OptionError for "repo".
+// It refuses: more than 4096 bytes; a user or password (ssh may have a user); a query or a fragment, because git
+// appends its own path after them; control characters, white space and backslashes, also percent-encoded control
+// characters; path segments . and .., also percent-encoded; hosts that are neither ASCII names nor IP addresses;
+// local paths; helpers (ext::); a leading dash. The error is an *OptionError for "repo".
 func ParseURL(text string, schemes Schemes) (URL, error) {
 	u, problem := parseURL(text)
-	if problem == "" && len(u.Normalized()) > maxURL { // of the scp-like form each % becomes three bytes
+	if problem == "" && len(u.Normalized()) > maxURL { // in the scp-like form each % becomes three bytes
 		problem = "is longer than " + strconv.Itoa(maxURL) + " bytes"
 	}
 	if problem == "" && !schemes.Allows(u.scheme) {
@@ -51,8 +51,8 @@ func ParseURL(text string, schemes Schemes) (URL, error) {
 
 var helperText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+.-]*::`)
 
-// parseURL leaves the question whether the scheme is allowed to its caller, except for what it can't represent.
-// The problem that it returns never contains a part of the text other than the scheme.
+// parseURL does not check whether the scheme is allowed: the caller must. The problem contains no part of the
+// text except the scheme.
 func parseURL(text string) (u URL, problem string) {
 	switch {
 	case text == "":
@@ -73,7 +73,7 @@ func parseURL(text string) (u URL, problem string) {
 	if scheme, rest, ok := strings.Cut(text, "://"); ok && schemeText.MatchString(scheme) {
 		u.scheme = strings.ToLower(scheme)
 		if !AllSchemes().Allows(u.scheme) {
-			// Of an unknown scheme the rest has no known meaning; the caller refuses it by name.
+			// The caller refuses the unknown scheme, so the rest does not matter.
 			return u, ""
 		}
 		return parseHierarchical(u, rest)
@@ -110,10 +110,10 @@ func parseHierarchical(u URL, rest string) (URL, string) {
 	return u, checkPath(decoded)
 }
 
-// sshUser keeps a user name from being an option or more than one word to ssh.
+// sshUser matches user names that ssh can't take for an option or for several words.
 var sshUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
 
-// parseSCP reads [user@]host:path, as git does: the colon comes before any slash.
+// parseSCP reads [user@]host:path. As in git, the colon comes before any slash.
 func parseSCP(text string) (u URL, problem string) {
 	const notURL = "is not a URL"
 	u = URL{scheme: "ssh", scp: true}
@@ -171,7 +171,7 @@ func splitHost(authority string) (host, port, problem string) {
 		}
 		return addr.String(), port, ""
 	}
-	// 253 bytes is the longest name in DNS, 63 the longest label.
+	// DNS allows names of at most 253 bytes and labels of at most 63.
 	if len(host) > 253 {
 		return "", "", "has a host name longer than 253 bytes"
 	}
@@ -183,7 +183,7 @@ func splitHost(authority string) (host, port, problem string) {
 	return strings.ToLower(host), port, ""
 }
 
-// checkPath judges a path without its trailing slashes, as the server will understand it: percent-decoded.
+// checkPath checks a path as the server will read it: percent-decoded, without trailing slashes.
 func checkPath(path string) (problem string) {
 	if path == "" {
 		return "has no path"
@@ -199,8 +199,9 @@ func checkPath(path string) (problem string) {
 	return ""
 }
 
-// String returns what git is given and what origin shows: what the user wrote, with scheme and host in lower case and without
-// trailing slashes. A .git at the end stays, for some servers need it, and so does the port. Of the zero URL it is empty.
+// String returns the URL for git and for origin: as the user wrote it, with scheme and host in lower case and
+// without trailing slashes. It keeps the port, and a .git at the end because some servers need it. For the zero URL
+// it returns "".
 func (u URL) String() string {
 	if u == (URL{}) {
 		return ""
@@ -211,13 +212,13 @@ func (u URL) String() string {
 	return u.scheme + "://" + u.authority(u.port) + u.path
 }
 
-// Normalized returns one text for all spellings of the same repository: a ssh:// URL for the scp-like form, without
-// a default port and without .git at the end. The ssh user and a home-relative path (host:path and ssh://host/~/path)
-// stay apart from others, since they name another repository.
+// Normalized returns the same text for all spellings of a repository: an ssh:// URL for the scp-like form, without
+// a default port and without .git at the end. The ssh user and a home-relative path (host:path and
+// ssh://host/~/path) make a difference, because they name another repository.
 func (u URL) Normalized() string {
 	path := u.path
 	if u.scp {
-		// git decodes the path of a URL, but not this one.
+		// git does not percent-decode the path of this form.
 		path = strings.ReplaceAll(path, "%", "%25")
 		switch {
 		case strings.HasPrefix(path, "/"):
@@ -227,8 +228,8 @@ func (u URL) Normalized() string {
 			path = "/~/" + path
 		}
 	}
-	// A segment that is .git as a whole is the inside of a work tree, not a spelling of its parent; and what is left of
-	// ..git and ...git would be another place.
+	// Keep a whole segment .git, which is inside a work tree, and ..git and ...git, whose rest would be another
+	// path.
 	if short, ok := strings.CutSuffix(path, ".git"); ok {
 		switch short[strings.LastIndexByte(short, '/')+1:] {
 		case "", ".", "..":
@@ -265,7 +266,7 @@ func (u URL) Hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Scheme returns the scheme in lower case; of the scp-like form it is ssh.
+// Scheme returns the scheme in lower case, ssh for the scp-like form.
 func (u URL) Scheme() string { return u.scheme }
 
 // Host returns the host in lower case, without port and brackets.

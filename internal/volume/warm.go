@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Warm is a list of directories, sorted and separated by commas: untracked build state that is carried over from one
-// workspace to the next. None lies in another. Empty: none.
+// Warm is a sorted, comma-separated list of directories, none inside of another: untracked build state that is
+// carried over from one workspace to the next. Empty: none.
 type Warm string
 
 // Paths returns the directories, nil for none.
@@ -21,7 +21,7 @@ func (w Warm) Paths() []string {
 }
 
 const (
-	// maxWarm bounds the layers of a workspace: each path brings up to 8, and the kernel takes 500.
+	// maxWarm bounds the layers of a workspace: each path adds up to 8, and the kernel allows 500.
 	maxWarm = 16
 	// maxWarmPath and maxWarmKey keep a record small.
 	maxWarmPath    = 255
@@ -30,7 +30,7 @@ const (
 	allowedWarmKey = "up to 256 bytes of UTF-8 text without control characters"
 )
 
-// parseWarm takes directories below the top of the workspace. What lies in .git or in the cache is not the workspace's.
+// parseWarm accepts directories below the top of the workspace, outside of .git and the cache.
 func parseWarm(text string) (Warm, error) {
 	if text == "" {
 		return "", nil

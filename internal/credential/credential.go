@@ -18,35 +18,35 @@ const (
 	HTTPS      Kind = "https"       // a password or token, sent with User as basic authentication
 	Bearer     Kind = "bearer"      // a token, sent as Authorization: Bearer
 	SSHKey     Kind = "ssh-key"     // a private key without a passphrase, OpenSSH or PEM
-	KnownHosts Kind = "known-hosts" // lines of a known_hosts file, for ssh to know the host by
+	KnownHosts Kind = "known-hosts" // lines of a known_hosts file, by which ssh verifies the host
 )
 
-// Credential is what a user stores. The name of the JSON form is elsewhere, in
-// the address that it is sent to.
+// Credential is a credential as the user stores it. Name is not in its JSON, but in the
+// URL of the request.
 type Credential struct {
 	Name    string         `json:"-"`
 	Kind    Kind           `json:"kind"`
 	Scope   string         `json:"scope"`
 	Subject volume.Subject `json:"subject,omitempty"` // empty: for every subject
-	User    string         `json:"user,omitempty"`    // of the kind HTTPS, which needs one
+	User    string         `json:"user,omitempty"`    // required for HTTPS, else empty
 	Secret  Secret         `json:"secret"`
 }
 
-// Info is what may be shown of a stored credential.
+// Info is a stored credential without its secret.
 type Info struct {
 	Name    string         `json:"name"`
 	Kind    Kind           `json:"kind,omitempty"`
 	Scope   string         `json:"scope,omitempty"` // normalized
 	Subject volume.Subject `json:"subject,omitempty"`
 	User    string         `json:"user,omitempty"`
-	// Fingerprints are those of an ssh key, or of the keys by which a host is
-	// known, as ssh-keygen -l shows them: SHA256:...
+	// Fingerprints are those of an ssh key, or of a known host's keys, as ssh-keygen -l
+	// shows them: SHA256:...
 	Fingerprints []string `json:"fingerprints,omitempty"`
 	// Problem says why the file is not used. All but Name is empty then.
 	Problem string `json:"problem,omitempty"`
 }
 
-// InvalidError says what is wrong with a Credential. It has no secret in it.
+// InvalidError says what is wrong with a Credential. It contains no secret.
 type InvalidError struct {
 	Field   string // as in JSON
 	Problem string // follows the field
@@ -60,13 +60,13 @@ func invalid(field, format string, args ...any) *InvalidError {
 
 // entry is a Credential that has been checked.
 type entry struct {
-	Credential // the scope as it was written
+	Credential // with the scope as the user wrote it
 	scope      scope
 	info       Info
 	knownHosts string // the lines for the scope's host
 }
 
-// check returns an *InvalidError unless all of c is as it has to be.
+// check returns an *InvalidError unless c is valid.
 func (c Credential) check() (entry, error) {
 	e := entry{Credential: c}
 	if err := checkName(c.Name); err != nil {
@@ -106,8 +106,8 @@ func (c Credential) check() (entry, error) {
 	return e, nil
 }
 
-// nameText begins with a letter or a digit: a name is a file's name, and an
-// argument of commands.
+// nameText begins with a letter or a digit, because a name is also a file name and a
+// command's argument.
 var nameText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func checkName(name string) error {
@@ -117,7 +117,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkUser does not repeat the user: some write a token there.
+// checkUser does not repeat the user in errors, because it may be a token.
 func (c Credential) checkUser() error {
 	switch {
 	case c.Kind == SSHKey && c.User != "":
@@ -157,13 +157,13 @@ func checkToken(kind Kind, token string) error {
 	return nil
 }
 
-// clean refuses U+FFFD too: JSON turns what is not UTF-8 into it.
+// clean also refuses U+FFFD, by which JSON decoding replaces what is not UTF-8.
 func clean(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) })
 }
 
-// optionError makes an error about a field of what package volume says of an
-// option; its value is redacted there.
+// optionError turns an error of package volume about an option, which is redacted, into
+// one about a field.
 func optionError(field string, err error) *InvalidError {
 	var option *volume.OptionError
 	if !errors.As(err, &option) {

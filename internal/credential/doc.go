@@ -1,13 +1,12 @@
-// Package credential keeps what is needed to read private repositories: tokens,
-// ssh keys and known hosts, each stored by a name, scoped to a URL prefix and,
-// if wanted, to one subject.
+// Package credential stores what is needed to read private repositories: tokens, ssh keys
+// and known hosts, each with a name, scoped to a URL prefix and, if wanted, to one
+// subject.
 //
-// A caller may rely on this: Match returns a secret for a URL only if scheme,
-// host and port of the credential's scope are exactly those of the URL and its
-// path is a prefix of the URL's on / boundaries, and only if the credential is
-// for every subject or for the one that asks, named or not. No error, and no way
-// of printing or encoding an exported type of this package, shows a secret; only
-// Secret.Reveal does. Match and List answer from memory.
+// Match returns a secret for a URL only if scheme, host and port of the credential's
+// scope are exactly those of the URL, its path is a prefix of the URL's on / boundaries,
+// and the credential is for every subject or for the one that asks; also when it is
+// named. Secrets are shown by Secret.Reveal only: not by errors, nor by printing or
+// encoding any exported type of this package. Match and List do no I/O.
 //
 // # Scopes
 //
@@ -16,13 +15,12 @@
 //	ssh://[user@]host[:port][/path]    ssh-key; also written [user@]host:path
 //	ssh://host[:port]                  known-hosts
 //
-// A scope without a path is for the whole host. A secret crosses the network in
-// clear text only if its scope itself says http://: one for https:// is never
-// sent over http. An ssh scope without a user is for all users of that host; a path
-// that begins at the user's home (host:org) is compared as if it began at the root
-// (ssh://host/org), for hosting services do not tell them apart and the key proves
-// the same user in both. Paths are compared as they are written, byte by byte, but
-// for a .git at the end.
+// A scope without a path covers the whole host. A secret crosses the network in clear
+// text only if its scope is an http:// URL: one for https:// is never sent over http. An
+// ssh scope without a user covers all users of that host. A path relative to the user's
+// home (host:org) is compared as if it were absolute (ssh://host/org), because hosting
+// services do not distinguish them and the key proves the same user in both. Paths are
+// compared byte by byte, except for a .git at the end.
 //
 // # On disk
 //
@@ -30,6 +28,6 @@
 //
 //	<name>.json    {"name", "kind", "scope", "subject", "user", "secret"}
 //
-// A file that can't be read as that stays as it is until its name is put or
-// removed; List says what is wrong with it. Other files are left alone.
+// A file that can't be read in this form is not changed until its name is put or removed;
+// List says what is wrong with it. Other files are left alone.
 package credential

@@ -9,26 +9,26 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// Match is what a URL is read with. The zero Match reads a public repository.
+// Match is the credential and the known hosts for a URL. The zero Match reads a public
+// repository.
 type Match struct {
 	Name   string // of the credential, for logs; empty if there is none
-	Kind   Kind   // HTTPS, Bearer, SSHKey, or empty if there is none
-	User   string // of HTTPS
-	Secret Secret // the password or token; of SSHKey the content of its file
+	Kind   Kind   // HTTPS, Bearer or SSHKey; empty without a credential
+	User   string // only for HTTPS
+	Secret Secret // the password or token; for SSHKey the key file's content
 	Scope  string // of the credential, normalized, for logs
-	// KnownHosts are lines of a known_hosts file about the URL's host. They
-	// come with or without a credential.
+	// KnownHosts are the lines of known_hosts for the URL's host, also without a
+	// credential.
 	KnownHosts string
 }
 
-// Match returns what u is to be read with on behalf of subject. It is asked again
-// before a secret is sent anywhere but to u: to a submodule, an LFS server, or where a
-// redirect leads.
+// Match returns how to read u on behalf of subject. Call it again before a secret is sent
+// to another URL: a submodule's, an LFS server's, or the target of a redirect.
 //
-// With a name it is that credential, or an error that says why it can't be. With
-// an empty name it is the one with the longest path in its scope; of those, one
-// of the subject before one for every subject, one whose scope names the ssh user
-// before one that does not, and then the first by name. None is no error.
+// With a name it returns that credential, or an error that says why it can't be used.
+// With an empty name it returns the one with the longest path in its scope; among those
+// it prefers one of the subject to one for every subject, then one whose scope names the
+// ssh user, then the first by name. If there is none, that is not an error.
 func (s *Store) Match(u volume.URL, subject volume.Subject, name string) (Match, error) {
 	entries := *s.entries.Load()
 	url := scopeOf(u)
@@ -65,8 +65,8 @@ func (e *entry) match() Match {
 	return Match{Name: e.Name, Kind: e.Kind, User: e.User, Secret: e.Secret, Scope: e.info.Scope}
 }
 
-// refuses says why a credential that was named is not for u. The subject comes
-// first: whose it is not is told nothing else about it.
+// refuses returns why the credential that was named can't be used for u. It checks the
+// subject first, so that other subjects learn nothing else about it.
 func (e *entry) refuses(u volume.URL, subject volume.Subject, name string) error {
 	switch {
 	case e == nil:
@@ -83,12 +83,12 @@ func (e *entry) refuses(u volume.URL, subject volume.Subject, name string) error
 	return nil
 }
 
-// better is negative if a is to be taken rather than b, and 0 if it is all the
-// same. Both cover the same URL, so that the longer path is the closer one.
+// better is negative if a is preferred to b, and 0 if neither is. Both cover the same
+// URL, so the longer path is the closer one.
 func better(a, b *entry) int {
 	return cmp.Or(
 		cmp.Compare(len(b.scope.path), len(a.scope.path)),
-		cmp.Compare(len(b.Subject), len(a.Subject)), // the same, or empty
+		cmp.Compare(len(b.Subject), len(a.Subject)), // equal subjects, or empty
 		cmp.Compare(len(b.scope.user), len(a.scope.user)),
 	)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// scope is a URL prefix. Of a URL it is the URL itself.
+// scope is a URL prefix, or a whole URL.
 type scope struct {
 	scheme, user string
 	host         string // with the port, if it is not the scheme's default; an IPv6 address in brackets
 	path         string // empty, or beginning with a slash; no .git at its end
 }
 
-// forms are what a user may write, by scheme.
+// forms has an example of a scope for each scheme.
 var forms = map[string]string{"https": "https://host/path", "http": "http://host/path", "ssh": "ssh://user@host/path"}
 
 func parseScope(text string, schemes []string) (scope, error) {
@@ -26,7 +26,7 @@ func parseScope(text string, schemes []string) (scope, error) {
 	u, err := volume.ParseURL(text, volume.AllSchemes())
 	s := scopeOf(u)
 	if err != nil {
-		// What has no path is no URL of a repository, but of a host.
+		// A scope for a whole host has no path, so it is not the URL of a repository.
 		host, hostErr := volume.ParseURL(strings.TrimRight(text, "/")+"/_", volume.AllSchemes())
 		if s = scopeOf(host); hostErr != nil || s.path != "/_" {
 			e := optionError("scope", err)
@@ -57,8 +57,8 @@ func scopeOf(u volume.URL) scope {
 	return scope{scheme: scheme, user: user, host: host, path: path}
 }
 
-// covers says whether u begins with s. Below r.git is the inside of the
-// repository r, such as its LFS endpoint.
+// covers reports whether s is a prefix of u. The scope of the repository r also covers
+// what is below r.git, such as its LFS endpoint.
 func (s scope) covers(u scope) bool {
 	if s.scheme != u.scheme || s.host != u.host || s.user != "" && s.user != u.user {
 		return false

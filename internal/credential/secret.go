@@ -7,22 +7,22 @@ import (
 	"io"
 )
 
-// redacted stands for every secret, the empty one too.
+// redacted replaces every secret, also the empty one.
 const redacted = "[redacted]"
 
-// Secret is a text that shows itself to nobody but Reveal: all verbs of fmt, and
-// encoders to JSON and text, get "[redacted]". From JSON it is read as it is.
+// Secret is a text that only Reveal returns: all verbs of fmt, and encoders to JSON and
+// text, get "[redacted]". Decoding JSON sets the real text.
 type Secret struct {
-	// A pointer, for fmt can't call methods on what is in an unexported field
-	// of somebody else's type, and prints the address then.
+	// A pointer, because fmt can't call methods on an unexported field of another type:
+	// it then prints the address.
 	text *string
 }
 
-// NewSecret hides text.
+// NewSecret returns text as a Secret.
 func NewSecret(text string) Secret { return Secret{&text} }
 
-// Reveal returns the text. Call it where the text leaves for its remote, or for
-// its file, and nowhere else.
+// Reveal returns the text. Call it only where the text is sent to its remote or written
+// to its file.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
@@ -40,7 +40,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(redacted) }
 
-// UnmarshalJSON reads a JSON string. Its error does not repeat what it read.
+// UnmarshalJSON reads a JSON string. Its error does not repeat the input.
 func (s *Secret) UnmarshalJSON(data []byte) error {
 	var text *string
 	if err := json.Unmarshal(data, &text); err != nil || text == nil {

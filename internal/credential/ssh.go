@@ -14,14 +14,13 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// maxFile is in bytes: more than any key, and than a host's lines.
+// maxFile, in bytes, is more than any key, or a host's known_hosts lines, has.
 const maxFile = 256 << 10
 
-// keyTypes are what every ssh of today uses: DSA is gone, ML-DSA is too new.
+// keyTypes are those that every current ssh supports: DSA is gone, ML-DSA is too new.
 var keyTypes = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoRSA, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521}
 
-// checkKey returns the fingerprint of a private key that ssh can use without
-// asking anybody.
+// checkKey returns the fingerprint of a private key, which must not need a passphrase.
 func checkKey(text string) ([]string, error) {
 	if text == "" || len(text) > maxFile {
 		return nil, invalid("secret", "is not a private key: it has %d bytes", len(text))
@@ -44,13 +43,14 @@ func checkKey(text string) ([]string, error) {
 	return []string{ssh.FingerprintSHA256(signer.PublicKey())}, nil
 }
 
-// keyFile is a key as ssh wants its file: with line feeds, and one at the end.
+// keyFile returns a key in the form that ssh needs: line feeds instead of CRLF, and one
+// at the end.
 func keyFile(text string) string {
 	return strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n") + "\n"
 }
 
-// checkKnownHosts returns those lines of text that are about the scope's host,
-// and the fingerprints of the keys that they trust.
+// checkKnownHosts returns the lines of text for the scope's host, and the fingerprints of
+// the keys that they trust.
 func checkKnownHosts(text string, s scope) (lines string, fingerprints []string, err error) {
 	if s.user != "" || s.path != "" {
 		return "", nil, invalid("scope", "of known hosts is a host: ssh://%s", s.host)
@@ -85,8 +85,8 @@ func checkKnownHosts(text string, s scope) (lines string, fingerprints []string,
 	return b.String(), fingerprints, nil
 }
 
-// about says whether the first field of a line, split at its commas, stands for
-// host, which is written as in such a file: host, or [host]:port.
+// about reports whether the patterns of a line match host, which has the form of a
+// known_hosts file: host or [host]:port.
 func about(patterns []string, host string) bool {
 	found := false
 	for _, p := range patterns {

@@ -19,7 +19,7 @@ import (
 
 const extension = ".json"
 
-// record is the file of a credential: the one form that has the secret in it.
+// record is a credential's file, the only form with the secret in clear text.
 type record struct {
 	Name    string         `json:"name"`
 	Kind    Kind           `json:"kind"`
@@ -29,23 +29,23 @@ type record struct {
 	Secret  string         `json:"secret"`
 }
 
-// NotFoundError says that nothing is stored by a name.
+// NotFoundError means that no credential has that name.
 type NotFoundError struct{ Name string }
 
 func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no credential %.80q", e.Name)
 }
 
-// Store is the credentials of one directory. All methods may be called
-// concurrently; there is one Store for a directory.
+// Store has the credentials of one directory, which no other Store may use. All methods
+// may be called concurrently.
 type Store struct {
 	dir     string
-	writing sync.Mutex                        // held over changes on disk and of entries
-	entries atomic.Pointer[map[string]*entry] // never changed, but replaced
+	writing sync.Mutex                        // held while the directory and entries change
+	entries atomic.Pointer[map[string]*entry] // replaced as a whole, never changed
 }
 
-// Open makes the directory if there is none, and reads it into memory. A file
-// that can't be used is no error: see Info.Problem.
+// Open makes the directory if it is missing, and reads it into memory. A file that can't
+// be used is not an error: see Info.Problem.
 func Open(dir string) (*Store, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func Open(dir string) (*Store, error) {
 		name, ok := strings.CutSuffix(f.Name(), extension)
 		switch {
 		case durable.IsTemp(f.Name()):
-			// Of a Put that was interrupted, with a secret in it.
+			// An interrupted Put left it, with a secret.
 			if err := os.Remove(path); err != nil {
 				return nil, err
 			}
@@ -106,8 +106,8 @@ func load(path string, f fs.DirEntry, name string) (entry, error) {
 	return e, nil
 }
 
-// Put stores c on disk, in the place of what has its name. It is an
-// *InvalidError if something is wrong with c; after any error all is as it was.
+// Put stores c on disk and replaces any credential of that name. The error is an
+// *InvalidError if c is invalid; after any error nothing has changed.
 func (s *Store) Put(c Credential) error {
 	if c.Kind == SSHKey && c.Secret.Reveal() != "" {
 		c.Secret = NewSecret(keyFile(c.Secret.Reveal()))
@@ -131,7 +131,7 @@ func (s *Store) Put(c Credential) error {
 	return nil
 }
 
-// Remove deletes a credential, also one whose file can't be used. It is a
+// Remove deletes a credential, also one whose file can't be used. The error is a
 // *NotFoundError if there is none.
 func (s *Store) Remove(name string) error {
 	s.writing.Lock()
@@ -148,7 +148,7 @@ func (s *Store) Remove(name string) error {
 	return durable.SyncTree(s.dir)
 }
 
-// List returns what is stored, by name.
+// List returns all credentials, sorted by name.
 func (s *Store) List() []Info {
 	entries := *s.entries.Load()
 	list := make([]Info, 0, len(entries))

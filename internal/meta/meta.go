@@ -1,10 +1,9 @@
-// Package meta keeps the records of what exists in a BoltDB file.
+// Package meta keeps records of all that exists, in a BoltDB file.
 //
-// The file is the truth, the directories are a cache of it. What a record says
-// is on disk before the record is committed; a record is gone before what it
-// describes is deleted. So after a crash a directory without a record is
-// garbage, and a record without its directory is void; the sweep of the package
-// that owns the directory repairs both.
+// The file is the truth, the directories are a cache of it. A directory is on disk before
+// its record is committed, and its record is deleted before the directory is. So after a
+// crash a directory without a record is garbage, and a record without its directory is
+// void; the package that owns the directory repairs both in its sweep.
 //
 // Schema, version 2 (values are JSON):
 //
@@ -25,13 +24,13 @@
 //	warmheads
 //	  <clone key>/<head key>      WarmHead
 //
-// Version 1 had no warm layers and no heads, and its workspaces no state: one
+// In version 1 there were no warm layers and heads, and workspaces had no state: one
 // without leases had ended. Open migrates it.
 //
 // A clone key is "<subject directory>/<repo hash>".
 //
-// The file is larger than what is in it: its blocks are a reserve, so that
-// records can be deleted when the disk is full.
+// The file has more blocks than its data needs: a reserve, so that records can be deleted
+// when the disk is full.
 package meta
 
 import (
@@ -54,16 +53,16 @@ import (
 
 const (
 	version = "2"
-	// openTimeout is how long Open waits for another process to let go of the
-	// file: a plugin that is being replaced ends well within it.
+	// openTimeout is how long Open waits for another process to close the file: a plugin
+	// that is being replaced ends much sooner.
 	openTimeout = 5 * time.Second
 )
 
 var (
 	// ErrInUse is returned by Open while another process has the file open.
 	ErrInUse = errors.New("another instance is using it")
-	// ErrDamaged is returned by Open for a file that is no database, or whose
-	// records can't be read.
+	// ErrDamaged is returned by Open for a file that is not a database, or whose records
+	// can't be read.
 	ErrDamaged = errors.New("damaged")
 	// ErrVersion is returned by Open for a file of a newer schema.
 	ErrVersion = errors.New("made by a newer version")
@@ -75,11 +74,11 @@ type DB struct {
 
 	mu      sync.Mutex // never held over I/O
 	waiting []*call
-	// lead is held by the one who commits; what follows is its.
+	// lead is held by the goroutine that commits, and guards the fields below.
 	lead      chan struct{}
-	allocated int64     // how much of the file is known to have blocks, from its beginning
-	reserve   int64     // how much of that is to be unused
-	refused   time.Time // when the filesystem had no room for it
+	allocated int64     // bytes at the start of the file that have blocks
+	reserve   int64     // bytes of that to keep unused
+	refused   time.Time // when the filesystem last had no room for the reserve
 }
 
 // State is everything in the database.
@@ -109,17 +108,16 @@ var (
 	}
 )
 
-// Open opens or creates the database at path, and returns what is in it. It
-// waits 5 s for another process to close it, then fails with ErrInUse. A file
-// that can't be read fails with ErrDamaged: SetAside and a new Open start over.
+// Open opens or creates the database at path, and returns its content. It waits 5 s for
+// another process to close it, then fails with ErrInUse. If the file can't be read the
+// error is ErrDamaged: call SetAside and Open again to start over.
 func Open(path string) (db *DB, state State, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("open database %s: %w", path, err)
 		}
 	}()
-	// A page that is not what it should be makes bbolt panic, and a file that is
-	// shorter than it says faults in the memory map.
+	// bbolt panics on a damaged page, and a truncated file faults in the memory map.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	var b *bbolt.DB
 	defer func() {
@@ -130,7 +128,7 @@ func Open(path string) (db *DB, state State, err error) {
 			err = fmt.Errorf("%w: %v", ErrDamaged, r)
 		}
 	}()
-	// Such a file bbolt would take for a new one: an empty start.
+	// bbolt would take an empty file for a new database, and lose all records.
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		return nil, State{}, fmt.Errorf("%w: the file is empty", ErrDamaged)
 	}
@@ -155,7 +153,7 @@ func Open(path string) (db *DB, state State, err error) {
 		b.Close()
 		return nil, State{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	// A full disk is no reason not to start: the reserve of an earlier run is there.
+	// Start on a full disk too: the reserve of an earlier run is still there.
 	_ = db.keep()
 	return db, state, nil
 }
@@ -198,7 +196,7 @@ func (db *DB) prepare() error {
 	})
 }
 
-// migrate makes records of version 1 what version 2 says.
+// migrate converts the records of version 1 to version 2.
 func migrate(tx *bbolt.Tx) error {
 	all, err := workspaces.all(tx)
 	if err != nil {
@@ -216,7 +214,7 @@ func migrate(tx *bbolt.Tx) error {
 	return nil
 }
 
-// prepared says whether there is nothing to prepare: a start writes nothing then.
+// prepared reports whether prepare has nothing to write.
 func (db *DB) prepared() (ok bool) {
 	err := db.bolt.View(func(tx *bbolt.Tx) error {
 		m := tx.Bucket(metaBucket)
@@ -255,7 +253,7 @@ func (db *DB) load() (s State, err error) {
 	return s, err
 }
 
-// allLayers returns the layers of a kind, which know it.
+// allLayers returns the layers of a kind, with Kind set.
 func allLayers(tx *bbolt.Tx, k Kind) (map[string]Layer, error) {
 	all, err := layers[k].all(tx)
 	for key, l := range all {
@@ -265,10 +263,10 @@ func allLayers(tx *bbolt.Tx, k Kind) (map[string]Layer, error) {
 	return all, err
 }
 
-// Close waits for transactions to end and closes the file.
+// Close waits until all transactions have ended and closes the file.
 func (db *DB) Close() error { return db.bolt.Close() }
 
-// Tx is a transaction that writes. It ends with the function it is given to.
+// Tx is a write transaction. It is valid until the function that got it returns.
 type Tx struct{ tx *bbolt.Tx }
 
 func (t *Tx) PutVolume(v Volume) error       { return volumes.put(t.tx, v.Name, v) }

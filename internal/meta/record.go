@@ -8,7 +8,8 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// Measured is a size and when it was measured; the zero value is not measured yet.
+// Measured is a size and the time of its measurement; the zero value means not measured
+// yet.
 type Measured struct {
 	disk.Size
 	At time.Time `json:"at,omitzero"`
@@ -27,17 +28,17 @@ type Clone struct {
 	Subject   string    `json:"subject"`
 	Repo      string    `json:"repo"` // the normalized URL
 	CreatedAt time.Time `json:"created_at"`
-	// FirstMount is when a workspace was first made of it: from then on it is
-	// reused. Zero before.
+	// FirstMount is when the first workspace was made from it, zero before; later ones
+	// count as reused.
 	FirstMount time.Time `json:"first_mount,omitzero"`
-	// Used is when a Create or Mount last used it, to the minute or so: what the
-	// janitor calls recent. Zero is CreatedAt.
+	// Used is when a Create or Mount last used it, to about a minute; for the
+	// janitor; zero means CreatedAt.
 	Used time.Time `json:"used,omitzero"`
 	// LFS is the size of its LFS objects.
 	LFS Measured `json:"lfs,omitzero"`
 	// Caches are the sizes of the dependency caches, by uid.
 	Caches map[string]Measured `json:"caches,omitempty"`
-	// Stores are those that were fetched at least once, by the name of their
+	// Stores has the stores that were fetched at least once, by the name of their
 	// history; never empty.
 	Stores map[string]Store `json:"stores"`
 }
@@ -53,87 +54,85 @@ func (c Clone) Copy() Clone {
 	return c
 }
 
-// Store is what the last fetch brought into one of a clone's bare repositories.
+// Store is the state of one of a clone's bare repositories after its last fetch.
 type Store struct {
-	// Format is the hash of its objects: sha1 or sha256.
+	// Format is the hash function of its objects: sha1 or sha256.
 	Format string `json:"format"`
-	// ClonedAt tells a store from one that took the place of a damaged one.
+	// ClonedAt distinguishes a store from one that replaced it after damage.
 	ClonedAt time.Time `json:"cloned_at"`
 	Snapshot string    `json:"snapshot"` // identifies the refs: a hash of all of them
-	// RefCount is the number of branches and tags, and RefSum a hash of them, which
-	// is compared with what the remote lists. Empty in the record of an older version.
+	// RefCount is the number of branches and tags, and RefSum a hash of them, to compare
+	// with the remote's list. Empty in records of older versions.
 	RefCount  int       `json:"ref_count,omitempty"`
 	RefSum    string    `json:"ref_sum,omitempty"`
 	Head      string    `json:"head,omitempty"`
 	FetchedAt time.Time `json:"fetched_at"`
-	// Refs are the resolutions of the refs that volumes have named, by the
-	// volume's word for it ("HEAD" is the remote's).
+	// Refs are the resolutions of the refs that volumes named, by the volume's name for
+	// it ("HEAD" is the remote's).
 	Refs map[string]Resolution `json:"refs,omitempty"`
-	// Size is that of the bare repository, as of the last fetch.
+	// Size is the size of the bare repository after the last fetch.
 	Size Measured `json:"size,omitzero"`
 }
 
-// Resolution is what a ref stood for when it was last fetched.
+// Resolution is what a ref pointed to when it was last fetched.
 type Resolution struct {
 	Ref    string    `json:"ref,omitempty"` // full name; empty for a commit
-	Pulled string    `json:"pulled"`        // the object that the remote named
-	Commit string    `json:"commit"`        // the commit behind it
-	At     time.Time `json:"at"`            // when the remote was last asked and agreed
-	// Stale is set in an answer that was given because the remote did not. It is
+	Pulled string    `json:"pulled"`        // the object that the remote listed
+	Commit string    `json:"commit"`        // the commit that Pulled is, or, as a tag, points to
+	At     time.Time `json:"at"`            // when the remote last confirmed it
+	// Stale is set if the remote did not answer and the stored resolution is used. It is
 	// not stored.
 	Stale bool `json:"-"`
 }
 
-// Kind is a kind of layer, in words.
+// Kind is a kind of layer.
 type Kind string
 
 const (
 	Tree      Kind = "tree"
 	GitLayer  Kind = "git layer"
-	WarmLayer Kind = "warm layer" // build state that was promoted from a workspace that has ended
+	WarmLayer Kind = "warm layer" // build state promoted from an ended workspace
 )
 
-// Layer is an immutable directory of a clone that workspaces stand on.
+// Layer is an immutable directory of a clone that workspaces use as a lower layer.
 type Layer struct {
-	Kind  Kind   `json:"-"` // which the bucket says
+	Kind  Kind   `json:"-"` // known from the bucket
 	Clone string `json:"clone"`
 	ID    string `json:"id"` // unique in its kind
-	// Durable is set once the layer is known to be on disk. Until then it is
-	// good for this boot only.
+	// Durable is set once the layer was synced to disk. Until then it is valid for this
+	// boot only.
 	Durable   bool      `json:"durable,omitempty"`
 	Boot      string    `json:"boot"`
 	CreatedAt time.Time `json:"created_at"`
-	// Used is, of a tree and a git layer, when a workspace last stood on it, to the
-	// minute or so. Zero is CreatedAt.
+	// Used is when a workspace last used a tree or git layer, to about a minute; zero
+	// means CreatedAt.
 	Used time.Time `json:"used,omitzero"`
-	// Size is what this layer alone adds: without the layers below it, and without
-	// the packs of the store that it links.
+	// Size is that of this layer alone, without those below it and without the store's
+	// packs that it links.
 	Size Measured `json:"size,omitzero"`
-	// Chain are the directories of a tree, topmost first, the layer's own among
-	// them; it lets a tree stand on another one's layers.
+	// Chain has the layer IDs of a tree, topmost first, its own included; so a tree can
+	// be a delta on another one.
 	Chain []string `json:"chain,omitempty"`
-	// Commit is that of a tree or a git layer, and Store the name of the store whose
-	// objects it needs.
+	// Commit is the commit of a tree or a git layer, and Store the name of the store
+	// whose objects it needs.
 	Commit string `json:"commit,omitempty"`
 	Store  string `json:"store,omitempty"`
-	// Shape is, of a tree, all that it was made from but the commit: trees of one
-	// shape can stand on each other.
+	// Shape identifies all that a tree was made from except the commit: trees of one
+	// shape can share layers.
 	Shape string `json:"shape,omitempty"`
 	// TracksCache is set when the commit has a .hdcache of its own.
 	TracksCache bool `json:"tracks_cache,omitempty"`
-	// Modules is, of a tree, what its submodules add to the repository's
-	// configuration.
+	// Modules is what a tree's submodules add to the repository's configuration.
 	Modules string `json:"modules,omitempty"`
-	// Snapshot is, of a git layer, the refs of the store that it shows.
+	// Snapshot identifies the store's refs that a git layer has.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Of is, of a warm layer that was made by copying, the chain whose content it
-	// has.
+	// Of is the chain that a warm layer was copied from, if it was.
 	Of []string `json:"of,omitempty"`
 }
 
 func (l Layer) key() string { return l.Clone + "/" + l.ID }
 
-// Stack returns the IDs of the layer and of those that it stands on, topmost first.
+// Stack returns the IDs of the layer and of those below it, topmost first.
 func (l Layer) Stack() []string {
 	if len(l.Chain) > 0 {
 		return l.Chain
@@ -187,15 +186,15 @@ func (p Phase) Live() bool { return p == Mounted || p == Parked }
 type Workspace struct {
 	ID    string `json:"id"`
 	Phase Phase  `json:"state,omitempty"`
-	// Mode is the volume's when it was made: private, shared or keep.
+	// Mode is the volume's mode when the workspace was made: private, shared or keep.
 	Mode     string   `json:"mode,omitempty"`
 	Clone    string   `json:"clone"`
 	Volume   string   `json:"volume"`
 	Tree     string   `json:"tree"`      // layer ID
 	Chain    []string `json:"chain"`     // of the tree
 	GitLayer string   `json:"git_layer"` // layer ID
-	// Warm are the warm paths of the volume, with the layers that the workspace
-	// stands on, if there were any.
+	// Warm are the warm paths of the volume, with the layers that the workspace uses, if
+	// there were any.
 	Warm   []WarmPath     `json:"warm,omitempty"`
 	UID    uint32         `json:"uid,omitempty"`
 	GID    uint32         `json:"gid,omitempty"`
@@ -204,34 +203,34 @@ type Workspace struct {
 	Pulled string         `json:"pulled"`
 	Reused bool           `json:"reused"`
 	Stale  bool           `json:"stale,omitempty"`
-	Leases map[string]int `json:"leases,omitempty"` // mount ID: how often it was mounted
-	// Options are those of the volume, canonical, with which it was made or restored.
+	Leases map[string]int `json:"leases,omitempty"` // number of mounts by mount ID
+	// Options are the volume's canonical options with which it was made or restored.
 	Options map[string]string `json:"options,omitempty"`
-	// Metacopy says how it is mounted, for ever: an upper means something only to
-	// the same kind of mount.
+	// Metacopy is the mount's option, which never changes, because the upper is valid
+	// only with it.
 	Metacopy bool `json:"metacopy,omitempty"`
-	// Redirects says so of a mount without metacopy, which those with warm paths
-	// have: what they write must be complete in itself.
+	// Redirects is the option of a mount without metacopy, as with warm paths: their
+	// content must be complete without the lower layers.
 	Redirects bool `json:"redirects,omitempty"`
-	// Orphan is set when its overlay was gone while leases held it: containers that
+	// Orphan is set when its overlay was unmounted while it had leases: containers that
 	// outlived a disabled plugin or a killed engine may still use it.
 	Orphan bool `json:"orphan,omitempty"`
-	// Lost are the mount IDs of the leases that a private workspace has lost: their
-	// containers may still use it.
+	// Lost are the mount IDs of a private workspace's lost leases: their containers may
+	// still use it.
 	Lost []string `json:"lost,omitempty"`
-	// NoCache says why it was mounted again without the cache that its volume asks
-	// for; empty if it has it.
+	// NoCache says why it was mounted again without the cache that its volume asks for;
+	// empty if it has the cache.
 	NoCache string `json:"no_cache,omitempty"`
-	// Restored is set once it was a discard, and its volume made from that.
+	// Restored is set if its volume was made by restoring this workspace as a discard.
 	Restored  bool      `json:"restored,omitempty"`
 	Boot      string    `json:"boot"`
 	MountedAt time.Time `json:"mounted_at"`
-	// EndedAt is when its last lease went.
+	// EndedAt is when its last lease ended.
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// Size is that of its upper.
+	// Size is the size of its upper.
 	Size Measured `json:"size,omitzero"`
-	// Changed is, of a discard, the number of files outside of .git that differ
-	// from its layers; nil until they are counted.
+	// Changed is the number of files of a discard, outside of .git, that differ from its
+	// layers; nil until they are counted.
 	Changed *int64 `json:"changed,omitempty"`
 }
 
@@ -241,34 +240,32 @@ type WarmPath struct {
 	Path string `json:"path"`
 	// Head is the key of the WarmHead that the workspace may move.
 	Head string `json:"head"`
-	// From is the key of the head that the chain was taken from, if it is not its
-	// own: the default branch's.
+	// From is the key of the default branch's head, if the chain was taken from there.
 	From string `json:"from,omitempty"`
-	// Chain are the IDs of the warm layers that it stands on, topmost first; empty
-	// when there were none. A workspace may move the head only from here.
+	// Chain has the IDs of the warm layers below it, topmost first; empty if there were
+	// none. A workspace may move the head only if its chain is still this one.
 	Chain []string `json:"chain,omitempty"`
-	// LeftOut says why the path is like any other in this workspace: nothing is
-	// stacked, and nothing published.
+	// LeftOut says why the path is not warm in this workspace: it has no warm layers, and
+	// is not published.
 	LeftOut string `json:"left_out,omitempty"`
-	// ReadOnly is set where nothing may be published (cache=readonly).
+	// ReadOnly is set if the path must not be published (cache=readonly).
 	ReadOnly bool `json:"read_only,omitempty"`
 }
 
-// WarmHead says on which warm layers the next workspace of its key stands.
+// WarmHead says which warm layers the next workspace of its key gets.
 type WarmHead struct {
 	Clone string `json:"clone"`
-	Key   string `json:"key"` // a hash of the next five
+	Key   string `json:"key"` // a hash of the five fields below
 	Path  string `json:"path"`
 	UID   uint32 `json:"uid"`
 	GID   uint32 `json:"gid"`
 	Ref   string `json:"ref"`
 	Text  string `json:"text,omitempty"` // the volume's warm_key
-	// Chain are the IDs of its layers, topmost first. Empty: a workspace removed
-	// the directory, and the default branch's does not take its place.
+	// Chain has the IDs of its layers, topmost first. Empty: a workspace removed the
+	// directory, and that of the default branch does not replace it.
 	Chain   []string  `json:"chain"`
 	MovedAt time.Time `json:"moved_at"`
-	// Used is when a workspace last stood on it, to the minute or so. Zero is
-	// MovedAt.
+	// Used is when a workspace last used it, to about a minute; zero means MovedAt.
 	Used time.Time `json:"used,omitzero"`
 }
 

@@ -8,16 +8,15 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// BoltDB writes every change to other pages than those it replaces, so deleting
-// takes room too: pages at the end of the file, whose blocks are given to it in
-// advance. A change takes some 20 KB, a thousand deletions at once a few MB, and
-// the pages that it frees are those of the next one.
+// BoltDB never overwrites pages, so deleting takes room too: pages at the end of the
+// file, whose blocks are allocated in advance. A change takes some 20 KB, a thousand
+// deletions at once a few MB, and the next change reuses the pages that it frees.
 
-// reserveRetry is how long no reserve is asked for after there was no room.
+// reserveRetry is how long keep waits after there was no room.
 const reserveRetry = time.Minute
 
-// keep extends the blocks of the file when less than half of the reserve is left.
-// It has db.lead, or db is new. The error is that of the filesystem.
+// keep allocates more blocks when less than half of the reserve is left. The caller holds
+// db.lead, unless db is new. The error is the filesystem's.
 func (db *DB) keep() error {
 	var used int64
 	if err := db.bolt.View(func(tx *bbolt.Tx) error { used = tx.Size(); return nil }); err != nil {

@@ -6,19 +6,18 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// call is a change that waits to be committed.
+// call is a pending change.
 type call struct {
 	f    func(tx *Tx) error
 	done chan error // one answer
 }
 
-// errAlone is the answer to a call that has to be made on its own.
+// errAlone tells a call that it needs a transaction of its own.
 var errAlone = errors.New("alone")
 
-// Update commits what f does, all of it or, when f fails, nothing. It returns
-// when the change is on disk. Changes that come while another one is being
-// committed share the next commit; so f may be called twice, and by another
-// goroutine, with nothing kept of the first call.
+// Update commits the changes that f makes: all of them or, if f fails, none. It returns
+// when they are on disk. Concurrent changes share a commit, so another goroutine may call
+// f, and f may be called twice, the first call without effect.
 func (db *DB) Update(f func(tx *Tx) error) error {
 	c := &call{f: f, done: make(chan error, 1)}
 	db.mu.Lock()
@@ -34,7 +33,7 @@ func (db *DB) Update(f func(tx *Tx) error) error {
 		db.mu.Unlock()
 		db.commit(batch)
 		<-db.lead
-		err = <-c.done // by us, or by the one before us
+		err = <-c.done // from this commit, or the one before
 	}
 	if err == errAlone {
 		return db.bolt.Update(func(tx *bbolt.Tx) error { return f(&Tx{tx}) })
@@ -42,8 +41,8 @@ func (db *DB) Update(f func(tx *Tx) error) error {
 	return err
 }
 
-// commit makes one commit of all calls, or tells each to make its own when one of
-// them fails. It has db.lead.
+// commit commits all calls together, or, if one fails, tells each to commit on its own.
+// The caller holds db.lead.
 func (db *DB) commit(batch []*call) {
 	if len(batch) == 0 {
 		return
@@ -56,7 +55,7 @@ func (db *DB) commit(batch []*call) {
 		c.done <- err
 	}
 	if err == nil {
-		// Without a reserve we go on as long as there is room.
+		// Without a reserve, go on while there is room.
 		_ = db.keep()
 	}
 }
@@ -64,7 +63,7 @@ func (db *DB) commit(batch []*call) {
 func (db *DB) try(batch []*call) (err error) {
 	defer func() {
 		if recover() != nil {
-			err = errAlone // it panics once more where it belongs
+			err = errAlone // it will panic again in its own Update
 		}
 	}()
 	return db.bolt.Update(func(tx *bbolt.Tx) error {

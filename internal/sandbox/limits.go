@@ -13,34 +13,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound what a child may take, so that a hostile repository is its own
-// trouble and not the machine's. They are set before the program is executed, and
-// every process that it starts has them too, each for itself.
+// Limits bound the resources of a child, so that a hostile repository can't harm the
+// machine. They are set before the program is executed, and apply to each process that it
+// starts, separately.
 type Limits struct {
 	CPU    time.Duration // of processor time
 	Memory int64         // bytes of its own; mapped packs do not count
-	Nice   int           // is added to the plugin's own nice value
+	Nice   int           // added to the plugin's own nice value
 }
 
 const (
-	// killAfter is how long after SIGXCPU, which ends git and names the reason, a
-	// process is killed that ignores it.
+	// killAfter is the time between SIGXCPU, which ends git and names the reason, and
+	// SIGKILL.
 	killAfter = 5 * time.Second
-	// maxFiles is more than git opens: a descriptor for each of 40 packs and their
+	// maxFiles is more than git needs: a descriptor for each of 40 packs and their
 	// indexes.
 	maxFiles = 4096
-	// oomScore is of 1000: the kernel ends a child before containers and the engine.
+	// oomScore, out of 1000, makes the kernel kill a child before containers and the
+	// engine.
 	oomScore = 500
 )
 
-// limiter sets the limits of its own process and becomes the program that is
-// named after them. It takes a process that is the child already: the plugin has
-// no CAP_SYS_RESOURCE, so it can't limit a process of another uid, and a limit that
-// is set after the start comes too late for what was forked before.
+// limiter sets the limits of its own process and then executes the program. The child
+// itself must do that: the plugin has no CAP_SYS_RESOURCE, so it can't limit a process of
+// another uid, and a limit set after the start misses what was forked before.
 const limiter = `ulimit -c 0; ulimit -n $1; ulimit -d $2; ulimit -S -t $3; ulimit -H -t $4; shift 4; exec "$@"`
 
-// wrap has cmd run under the limits. Nobody can raise a hard limit: where the
-// plugin's own is lower, that one holds.
+// wrap changes cmd to run under the limits. A hard limit can't be raised: if the plugin's
+// own is lower, it applies.
 func (l Limits) wrap(cmd *exec.Cmd) error {
 	const kilobyte = 1024
 	seconds := uint64((l.CPU + time.Second - 1) / time.Second)
@@ -65,7 +65,7 @@ func (l Limits) wrap(cmd *exec.Cmd) error {
 	return nil
 }
 
-// yield makes the calling thread, and what it starts, give way to others.
+// yield raises the nice value of the calling thread and of what it starts.
 func (l Limits) yield() error {
 	if l.Nice == 0 {
 		return nil
@@ -74,20 +74,19 @@ func (l Limits) yield() error {
 	if err != nil {
 		return err
 	}
-	own := 20 - prio // the system call's own way to say it
+	own := 20 - prio // the system call returns 20 minus nice
 	return unix.Setpriority(unix.PRIO_PROCESS, 0, own+l.Nice)
 }
 
-// offer makes the kernel end a process, and what it starts from now on, before
-// others when memory is short. It is called by a thread that is not confined,
-// because Landlock allows no write to /proc. The process may have ended, which is
-// not an error.
-func offer(pid int) {
+// preferOOM makes the kernel kill a process, and what it starts from now on, before
+// others when memory is short. Call it on a thread that is not confined, because Landlock
+// allows no write to /proc. It is not an error if the process has ended.
+func preferOOM(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(oomScore)), 0)
 }
 
-// Exceeded returns the limit that a failed command has run into, in the words of
-// an error, or "". state is nil when the command was never started.
+// Exceeded returns which limit a failed command exceeded, as an error text, or "". state
+// is nil if the command was never started.
 func (l Limits) Exceeded(state *os.ProcessState, stderr string) string {
 	if state == nil {
 		return ""
@@ -97,13 +96,13 @@ func (l Limits) Exceeded(state *os.ProcessState, stderr string) string {
 		return ""
 	}
 	itself := func(s syscall.Signal) bool { return status.Signaled() && status.Signal() == s }
-	// A shell, and git for what it executes, end with 128 and the signal.
+	// A shell, and git for its children, exit with 128 plus the signal.
 	child := func(s syscall.Signal) bool {
 		return status.ExitStatus() == 128+int(s) || strings.Contains(stderr, fmt.Sprintf(" died of signal %d\n", s))
 	}
-	// A remote's words may be among stderr. They are believed only if they can be
-	// so: a process's time has that of its children in it. Half, because a limit
-	// counts ticks, which may be more than what was used.
+	// stderr may contain text of the remote, so check it against the processor time,
+	// which includes that of children. Half of the limit, because the limit counts ticks,
+	// which may be more than the time used.
 	used := state.UserTime() + state.SystemTime()
 	killed := itself(syscall.SIGKILL) || child(syscall.SIGKILL)
 	switch {
@@ -115,7 +114,7 @@ func (l Limits) Exceeded(state *os.ProcessState, stderr string) string {
 	return ""
 }
 
-// OutOfMemory says that a command was refused more memory.
+// OutOfMemory returns the error text for a command that was refused more memory.
 func (l Limits) OutOfMemory() string {
 	return fmt.Sprintf("it takes more than %d MiB of memory", l.Memory>>20)
 }

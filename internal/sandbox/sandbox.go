@@ -1,7 +1,7 @@
 // Package sandbox runs a program as another uid, without capabilities, with
-// no-new-privileges, within limits of what it may take, confined by Landlock to the
-// directories of its task where the kernel has it, in a process group of its own that is
-// gone when the call returns.
+// no-new-privileges, under resource limits, confined by Landlock, if the kernel has it,
+// to the directories of its task, in its own process group, which has ended when the call
+// returns.
 package sandbox
 
 import (
@@ -20,14 +20,14 @@ import (
 
 // Sandbox is where programs run. It is immutable, and safe for concurrent use.
 type Sandbox struct {
-	inherited bool   // this process is confined: there is nothing to add
-	abi       int    // of Landlock; 0: the kernel has none
-	root      string // where the system's files are; empty: /
+	inherited bool   // this process is confined already
+	abi       int    // Landlock's version; 0: the kernel has none
+	root      string // root directory of children; empty: /
 }
 
-// New probes what the kernel offers to confine a child, and makes this process the parent
-// of what its children leave behind, as it is in a container of its own anyway: so Run can
-// wait for them. The root directory of children is root; empty means this process's.
+// New finds out how the kernel can confine a child, and makes this process the subreaper
+// of its descendants, so that Run can wait for them. The root directory of children is
+// root; empty means this process's.
 func New(root string) (*Sandbox, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become the parent of orphans: %w", err)
@@ -36,11 +36,11 @@ func New(root string) (*Sandbox, error) {
 	return &Sandbox{abi: abi, root: root}, err
 }
 
-// Inherited is the sandbox of a process that runs in one itself: its children are in its
-// process group, and have no more rights.
+// Inherited returns the sandbox of a process that runs in one: its children stay in its
+// process group, and have the same rights.
 func Inherited() *Sandbox { return &Sandbox{inherited: true} }
 
-// String says in a few words how children are confined, for the log.
+// String describes for the log how children are confined.
 func (s *Sandbox) String() string {
 	if s.abi == 0 {
 		return "uid, no capabilities, no-new-privileges (this kernel has no Landlock)"
@@ -48,19 +48,19 @@ func (s *Sandbox) String() string {
 	return fmt.Sprintf("uid, no capabilities, no-new-privileges, Landlock ABI %d", s.abi)
 }
 
-// Task says what a child may touch beyond the system's programs, and how much it may
-// take. In an inherited sandbox all of it is the parent's.
+// Task says which files a child may use besides the system's programs, and its limits. An
+// inherited sandbox ignores it.
 type Task struct {
 	UID, GID    uint32
 	Read, Write []string // directories, or files
 	Limits      Limits
 }
 
-// stopGrace is how long a child has between TERM, which lets git remove its lock files
-// and temporary packs, and KILL.
+// stopGrace is the time between TERM, on which git removes its lock files and temporary
+// packs, and KILL.
 const stopGrace = 5 * time.Second
 
-// systemRead is what git, its transports and the resolver read.
+// systemRead lists what git, its transports and the resolver read.
 var systemRead = []string{
 	"/usr", "/bin", "/lib", "/lib64",
 	"/etc/ssl", "/etc/ca-certificates", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
@@ -68,16 +68,16 @@ var systemRead = []string{
 	"/etc/ld.so.cache", "/dev/urandom",
 }
 
-// systemWrite is what they write besides their task's own directories.
+// systemWrite lists what they write besides the task's own directories.
 var systemWrite = []string{"/dev/null"}
 
-// Run runs a command that was made with a context, and returns what its Wait does. When
-// the context ends first, the whole process group is asked to end, then killed; either
-// way nothing of it is left when Run returns.
+// Run runs a command that was made with a context, and returns the result of its Wait. If
+// the context ends first, the process group gets TERM, then KILL. In any case no process
+// of the group is left when Run returns.
 func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
 	cmd.WaitDelay = stopGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started, offered, done := make(chan int, 1), make(chan struct{}), make(chan error, 1)
+	started, scored, done := make(chan int, 1), make(chan struct{}), make(chan error, 1)
 	run := func() error {
 		if err := errors.Join(t.Limits.yield(), s.confine(t)); err != nil {
 			return fmt.Errorf("confine the child: %w", err)
@@ -86,12 +86,12 @@ func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
 			return err
 		}
 		started <- cmd.Process.Pid
-		<-offered // before Wait, after which the ID may be another process's
+		<-scored // must precede Wait, after which the ID may be reused
 		err := cmd.Wait()
 		endGroup(cmd.Process.Pid)
 		return err
 	}
-	if s.inherited { // in our process group, as who we are
+	if s.inherited { // same process group and uid
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		run = cmd.Run
 	} else {
@@ -105,24 +105,24 @@ func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
 	onThread(func() { done <- run() })
 	select {
 	case pid := <-started:
-		offer(pid)
-		close(offered)
+		preferOOM(pid)
+		close(scored)
 		return <-done
 	case err := <-done:
 		return err
 	}
 }
 
-// onThread calls f in a goroutine that has a thread to itself, which ends with it: the
-// thread can't be given back to the scheduler when it gave up what it does not need.
-// Start and Wait belong to the same thread, because Pdeathsig fires at the end of the
-// thread that forked, not of the process.
+// onThread calls f in a goroutine with its own thread, which ends with it: a thread that
+// dropped its rights can't be returned to the scheduler. Start and Wait must run on the
+// same thread, because Pdeathsig fires when the thread that forked ends, not the process.
 //
-// It is never the process's first thread, which does not end, and whose rights the kernel
-// takes for the process's: a goroutine that is on it holds it until f is done elsewhere.
+// The first thread of the process must not run f, because it does not end, and the kernel
+// takes its rights for those of the process. A goroutine that happens to be on it blocks
+// it while f runs on another.
 func onThread(f func()) {
 	go func() {
-		runtime.LockOSThread() // and not unlocked, so the thread ends
+		runtime.LockOSThread() // never unlocked, so the thread ends
 		if unix.Gettid() != unix.Getpid() {
 			f()
 			return
@@ -138,24 +138,24 @@ func onThread(f func()) {
 	}()
 }
 
-// terminate asks a command's process group to end, also when it is stopped.
+// terminate sends TERM to a command's process group, and continues it if it is stopped.
 func terminate(cmd *exec.Cmd) error {
 	err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
 	return err
 }
 
-// Signal sends a signal to the process group of a command that runs here, or has. It
-// reports false when the command has ended: its ID may be another group's by now.
+// Signal sends a signal to the process group of a command that Run started. It returns
+// false if the command has ended, because its ID may be reused.
 func Signal(cmd *exec.Cmd, sig syscall.Signal) bool {
 	return cmd.Process.Signal(syscall.Signal(0)) == nil && syscall.Kill(-cmd.Process.Pid, sig) == nil
 }
 
-// endGroup ends what is left of a command's process group, and waits for it:
+// endGroup kills what is left of a command's process group, and waits for it, because
 // transports such as git-remote-https outlive a killed parent.
 func endGroup(group int) {
 	if err := syscall.Kill(-group, syscall.SIGKILL); err == syscall.ESRCH {
-		return // zombies count as members: nothing is left at all
+		return // zombies count as members, so nothing is left
 	}
 	for {
 		if _, err := syscall.Wait4(-group, nil, 0, nil); err != nil && err != syscall.EINTR {
@@ -193,7 +193,7 @@ func (s *Sandbox) confine(t Task) error {
 	return s.landlock(t)
 }
 
-// landlockABI returns the version of Landlock that the kernel offers, 0 for none.
+// landlockABI returns the kernel's Landlock version, 0 for none.
 func landlockABI() (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {
@@ -212,7 +212,7 @@ const (
 	accessV1   = unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1 // all rights of the first version
 )
 
-// handled returns the file system rights that this version knows.
+// handled returns the file system rights of a Landlock version.
 func handled(abi int) uint64 {
 	rights := uint64(accessV1)
 	if abi >= 2 {
@@ -264,8 +264,8 @@ func (s *Sandbox) landlock(t Task) error {
 	return nil
 }
 
-// allow adds a rule for path and what is below it; of a file, only the rights
-// that a file can have.
+// allow adds a rule for path and what is below it. A file gets only the rights that apply
+// to files.
 func allow(ruleset int, path string, access uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -44,7 +44,7 @@ func (ix *index) takeTimes(pointers []lfs.Pointer) {
 	changed, err := ix.match()
 	if err != nil {
 		for _, e := range ix.Entries {
-			e.Forget()
+			e.ClearStat()
 		}
 		return
 	}
@@ -65,7 +65,7 @@ func (ix *index) takeTimes(pointers []lfs.Pointer) {
 				size, isPointer := sizes[e.Name()]
 				mayDiffer := e.IsRegular() && reaches(changed, e.Name())
 				if isPointer && (mayDiffer || e.Size() != uint32(size)) || !isPointer && mayDiffer && !ix.same(e, a[:], b[:]) {
-					e.Forget()
+					e.ClearStat()
 				}
 			}
 			return nil

@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// Changes is what is different in one commit's tree from another's. The zero value is
-// nothing.
+// Changes is the difference between the trees of two commits. The zero value is no
+// difference.
 type Changes struct {
 	Records int // files and directories
 	Bytes   int // of their names
 
-	gone     map[string]bool // files that are there no more
+	gone     map[string]bool // removed files
 	added    []addition
-	fresh    int // how many of those are new
+	fresh    int // how many of added are new
 	goneDirs []string
-	dirs     []changedDir // those above come first
+	dirs     []changedDir // parents come first
 }
 
-// addition is a file that is new or another one.
+// addition is a new or modified file.
 type addition struct {
 	name, info string // mode and ID, as update-index reads them
 	fresh      bool
 }
 
-// changedDir is a directory that is new or another one.
+// changedDir is a new or modified directory.
 type changedDir struct{ name, id string }
 
 const (
@@ -34,8 +34,8 @@ const (
 	dirMode = "040000"
 )
 
-// Add takes a record of git diff-tree -r -t --raw --no-renames --no-abbrev, in git's
-// order: a colon, modes, IDs and status, and then the path.
+// Add adds a record of git diff-tree -r -t --raw --no-renames --no-abbrev, in git's
+// order: info is the colon, modes, IDs and status, name the path.
 func (ch *Changes) Add(info, name string) error {
 	fields := strings.Fields(strings.TrimPrefix(info, ":"))
 	if len(fields) != 5 {
@@ -66,8 +66,8 @@ func (ch *Changes) Add(info, name string) error {
 	return nil
 }
 
-// Files returns how many files are new or others, and those as git update-index -z
-// --index-info reads them.
+// Files returns the number of new and modified files, and the input for git update-index
+// -z --index-info that lists them.
 func (ch *Changes) Files() (n int, info string) {
 	var b strings.Builder
 	for _, a := range ch.added {
@@ -76,11 +76,11 @@ func (ch *Changes) Files() (n int, info string) {
 	return len(ch.added), b.String()
 }
 
-// Apply turns an index into that of a commit whose tree has the ID tree, in hex, by what
-// is different there, of which added has the files that are new or others. It returns the
-// files that are no longer in the work tree. An error says that the index is not that of
-// the commit which the changes are from, or that the new one would not add up to the
-// tree: the index is of no use then.
+// Apply changes the index to that of a commit whose tree has the ID tree, in hex. ch is
+// the difference to that commit, and added has its new and modified files. Apply returns
+// the files that are no longer in the work tree. It fails if the index is not that of the
+// commit that ch starts from, or if the result does not match tree: the index must not be
+// used then.
 func (ix *Index) Apply(ch *Changes, added *Index, tree string) (gone []string, err error) {
 	if ix.trees == nil {
 		return nil, errors.New("the index does not say which trees it is of")
@@ -98,8 +98,8 @@ func (ix *Index) Apply(ch *Changes, added *Index, tree string) (gone []string, e
 	return gone, ix.trees.verify("", ix.Entries, ix.idSize, changed)
 }
 
-// replace takes out of an index what is gone, and puts in what is new. It returns the
-// files that are to be removed.
+// replace removes the removed files from the index and inserts added. It returns the
+// files to remove from the work tree.
 func (ix *Index) replace(ch *Changes, added []Entry) (gone []string, err error) {
 	entries := make([]Entry, 0, len(ix.Entries)+len(added))
 	rest, removed, replaced := added, 0, 0
@@ -109,7 +109,7 @@ func (ix *Index) replace(ch *Changes, added []Entry) (gone []string, err error) 
 		}
 		switch {
 		case len(rest) > 0 && rest[0].name == e.name:
-			replaced++ // by what the next round begins with
+			replaced++ // the next iteration inserts rest[0]
 		case ch.gone[e.name]:
 			if removed++; !e.skip {
 				gone = append(gone, e.name)
@@ -125,8 +125,7 @@ func (ix *Index) replace(ch *Changes, added []Entry) (gone []string, err error) 
 	return gone, nil
 }
 
-// change has the cache of trees say what they are after a change, in the commit with
-// that tree.
+// change updates the cache to the trees of the commit with the tree ID tree.
 func (t *treeCache) change(ch *Changes, tree string) (err error) {
 	if t.id, err = hex.DecodeString(tree); err != nil {
 		return err

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Cone is a selection of files as in git's cone mode: all that is below the
-// directories, and the files that lie directly in each directory above one. Nil
-// is everything.
+// Cone selects files as git's cone mode does: all that is below the directories, and the
+// files directly in each of their parent directories. Nil selects everything.
 type Cone []string
 
 // Roots returns the directories that are not below another one, sorted.
@@ -22,7 +21,7 @@ func (c Cone) Roots() []string {
 	return roots
 }
 
-// below reports whether a name is that of a directory, or of something in it.
+// below reports whether name is dir, or below it.
 func below(name, dir string) bool {
 	rest, ok := strings.CutPrefix(name, dir)
 	return ok && (rest == "" || rest[0] == '/')
@@ -40,8 +39,8 @@ func (c Cone) Parents() []string {
 	return slices.Compact(parents)
 }
 
-// Patterns returns the content of info/sparse-checkout, as git sparse-checkout
-// set writes it. No directory may hold a character that patterns give a meaning.
+// Patterns returns the content of info/sparse-checkout, as git sparse-checkout set writes
+// it. No directory may contain a character that is special in patterns.
 func (c Cone) Patterns() []byte {
 	var b strings.Builder
 	b.WriteString("/*\n!/*/\n")

@@ -20,11 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An index is a header of 12 bytes, the entries, extensions, and a hash over all of it.
-// An entry is 40 bytes of stat data, the object ID, 2 or 4 bytes of flags, the name, and
-// 1 to 8 NULs up to a multiple of 8. An extension is 4 letters and the size of what
-// follows; a lower-case first letter says that a reader that does not know it must not
-// read the index.
+// An index is a header of 12 bytes, the entries, extensions, and a hash of all that. An
+// entry is 40 bytes of stat data, the object ID, 2 or 4 bytes of flags, the name, and 1
+// to 8 NULs up to a multiple of 8. An extension is 4 letters, its size, and its data. If
+// the first letter is lower-case, a reader that does not know the extension must not read
+// the index.
 const (
 	indexHeader    = 12
 	indexStat      = 40
@@ -39,7 +39,7 @@ const (
 	modeSubmodule  = 0xe000
 )
 
-// Attributes is the name of the files that say how other files are written.
+// Attributes is the name of git's attributes files.
 const Attributes = ".gitattributes"
 
 var (
@@ -54,11 +54,11 @@ type Index struct {
 	idSize  int
 }
 
-// Entry is an entry of an index: a reference to its data, of which a copy is the same
-// entry. There can be millions, so it holds nothing twice.
+// Entry is an entry of an index. It refers to the index's data: a copy is the same entry.
+// There can be millions, so it holds nothing twice.
 type Entry struct {
-	raw  []byte // as it is in the file
-	name string // shares raw's memory: nothing writes there
+	raw  []byte // as in the file
+	name string // shares raw's memory, and is never written to
 	head uint8  // bytes before the flags
 	skip bool
 }
@@ -66,7 +66,7 @@ type Entry struct {
 // Name returns the path of the entry's file.
 func (e Entry) Name() string { return e.name }
 
-// ID returns the object ID, of which nothing may be changed.
+// ID returns the object ID, which the caller must not modify.
 func (e Entry) ID() []byte { return e.raw[indexStat:e.head] }
 
 // flags returns the first two bytes of flags.
@@ -74,16 +74,16 @@ func (e Entry) flags() uint16 { return binary.BigEndian.Uint16(e.raw[e.head:]) }
 
 func (e Entry) mode() uint32 { return binary.BigEndian.Uint32(e.raw[24:]) }
 
-// Mtime returns the modification time, in nanoseconds since 1970; 0: not known.
+// Mtime returns the modification time in nanoseconds since 1970, 0 if unknown.
 func (e Entry) Mtime() int64 {
 	return int64(binary.BigEndian.Uint32(e.raw[8:]))*1e9 + int64(binary.BigEndian.Uint32(e.raw[12:]))
 }
 
-// Size returns the low 32 bits of the size that the file has.
+// Size returns the low 32 bits of the file's size.
 func (e Entry) Size() uint32 { return binary.BigEndian.Uint32(e.raw[36:]) }
 
-// SetStat notes what lstat says of the file. A number that is larger than its field is
-// cut off there, as git does.
+// SetStat sets the file's stat data. Like git, it truncates numbers that are too large
+// for their field.
 func (e Entry) SetStat(st *unix.Stat_t) {
 	for i, v := range []uint32{
 		uint32(st.Ctim.Sec), uint32(st.Ctim.Nsec), uint32(st.Mtim.Sec), uint32(st.Mtim.Nsec), uint32(st.Dev), uint32(st.Ino),
@@ -95,14 +95,14 @@ func (e Entry) SetStat(st *unix.Stat_t) {
 	}
 }
 
-// take copies the modification time and the size of another entry.
-func (e Entry) take(of Entry) {
+// copyStat copies the modification time and the size of another entry.
+func (e Entry) copyStat(of Entry) {
 	copy(e.raw[8:16], of.raw[8:16])
 	copy(e.raw[36:40], of.raw[36:40])
 }
 
-// Forget clears the modification time and the size.
-func (e Entry) Forget() {
+// ClearStat clears the modification time and the size.
+func (e Entry) ClearStat() {
 	clear(e.raw[8:16])
 	clear(e.raw[36:40])
 }
@@ -116,11 +116,11 @@ func (e Entry) IsFile() bool { return !e.skip && e.mode()&modeMask != modeSubmod
 // IsRegular reports whether the work tree has a regular file for the entry.
 func (e Entry) IsRegular() bool { return !e.skip && e.IsBlob() }
 
-// IsBlob reports whether the entry is of a regular file, in the work tree or not.
+// IsBlob reports whether the entry is a regular file, in the work tree or not.
 func (e Entry) IsBlob() bool { return e.mode()&modeMask == modeRegular }
 
-// encoded is the entry as it is in a file: raw, or with two more bytes of flags that say
-// that its file is not in the work tree.
+// encoded returns the entry as written to a file: raw, or with two more bytes of flags
+// that say that its file is not in the work tree.
 func (e Entry) encoded() []byte {
 	if !e.skip || e.flags()&flagExtended != 0 {
 		return e.raw
@@ -133,7 +133,7 @@ func (e Entry) encoded() []byte {
 	return append(raw, make([]byte, 8-len(raw)%8)...)
 }
 
-// newHash returns the hash whose sums are object IDs of that size.
+// newHash returns the hash for object IDs of idSize bytes.
 func newHash(idSize int) hash.Hash {
 	if idSize == sha256.Size {
 		return sha256.New()
@@ -141,8 +141,8 @@ func newHash(idSize int) hash.Hash {
 	return sha1.New()
 }
 
-// Parse reads an index whose object IDs have idSize bytes, 20 or 32. It keeps data. It
-// does not verify the hash over it.
+// Parse reads an index whose object IDs have idSize bytes, 20 or 32. It retains data, and
+// does not verify its hash.
 func Parse(data []byte, idSize int) (*Index, error) {
 	n, data, err := open(data, idSize)
 	if err != nil {
@@ -160,7 +160,8 @@ func Parse(data []byte, idSize int) (*Index, error) {
 	return ix, ix.parseExtensions(data)
 }
 
-// open returns how many entries an index has, and what follows its header.
+// open checks an index's header, and returns the number of entries and the data after the
+// header.
 func open(data []byte, idSize int) (n uint32, rest []byte, err error) {
 	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
 		return 0, nil, errNoIndex
@@ -171,8 +172,8 @@ func open(data []byte, idSize int) (n uint32, rest []byte, err error) {
 	return binary.BigEndian.Uint32(data[8:]), data[indexHeader : len(data)-idSize], nil
 }
 
-// next returns the entry that data begins with; ok is false if it does not end there. It
-// keeps data.
+// next returns the first entry of data, which it retains; ok is false if the entry is
+// incomplete.
 func next(data []byte, idSize int) (e Entry, ok bool) {
 	name := indexStat + idSize + 2
 	if name > len(data) {
@@ -217,8 +218,8 @@ func (ix *Index) parseExtensions(data []byte) (err error) {
 // New returns an index without entries, whose object IDs have idSize bytes.
 func New(idSize int) *Index { return &Index{idSize: idSize} }
 
-// Add appends an entry, of which nothing is known but what git ls-files --stage says: its
-// mode, object ID and stage, and its path.
+// Add appends an entry without stat data: info is its mode, object ID and stage, as git
+// ls-files --stage prints them, name its path.
 func (ix *Index) Add(info, name string) error {
 	fields := strings.Fields(info)
 	if len(fields) != 3 || fields[2] != "0" || name == "" {
@@ -235,7 +236,7 @@ func (ix *Index) Add(info, name string) error {
 	raw = binary.BigEndian.AppendUint16(raw, uint16(min(len(name), flagLength)))
 	raw = append(raw, name...)
 	raw = append(raw, make([]byte, 8-len(raw)%8)...)
-	e, _ := next(raw, ix.idSize) // it has been made for that
+	e, _ := next(raw, ix.idSize) // can't fail
 	ix.Entries = append(ix.Entries, e)
 	return nil
 }
@@ -260,15 +261,14 @@ func (ix *Index) Encode(to io.Writer) error {
 		word(len(cache))
 		w.Write(cache)
 	}
-	if err := w.Flush(); err != nil { // or of a write before
+	if err := w.Flush(); err != nil { // also that of an earlier write
 		return err
 	}
 	_, err := to.Write(sum.Sum(nil))
 	return err
 }
 
-// Tree returns the ID of the tree that the index is of, nil if the index does not say
-// which.
+// Tree returns the ID of the index's tree, nil if the index does not have it.
 func (ix *Index) Tree() []byte {
 	if ix.trees == nil {
 		return nil
@@ -292,7 +292,7 @@ func isAttributes(name string) bool {
 	return strings.HasSuffix(name, Attributes) && path.Base(name) == Attributes
 }
 
-// LeaveOut takes the files outside of a cone out of the work tree.
+// LeaveOut marks the files outside of a cone as not in the work tree.
 func (ix *Index) LeaveOut(cone Cone) {
 	if cone == nil {
 		return
@@ -305,7 +305,7 @@ func (ix *Index) LeaveOut(cone Cone) {
 	}
 }
 
-// Names returns what is in the work tree, by name.
+// Names returns the sorted names of the files in the work tree.
 func (ix *Index) Names() (names []string) {
 	for _, e := range ix.Entries {
 		if !e.skip {
@@ -315,10 +315,9 @@ func (ix *Index) Names() (names []string) {
 	return names
 }
 
-// Match gives the entries that another index, of the same format, has with the same mode
-// and object ID, and in its work tree too, the modification time and the size that they
-// have there. It returns the directories whose .gitattributes are not the same in both.
-// It does not keep data.
+// Match copies modification times and sizes from another index of the same format, for
+// files that are in both work trees with the same mode and object ID. It returns the
+// directories whose .gitattributes differ. It does not retain data.
 func (ix *Index) Match(data []byte) (changed map[string]bool, err error) {
 	n, data, err := open(data, ix.idSize)
 	if err != nil {
@@ -350,7 +349,7 @@ func (ix *Index) Match(data []byte) (changed map[string]bool, err error) {
 		if e.mode() != other.mode() || !bytes.Equal(e.ID(), other.ID()) || e.skip != other.skip {
 			note(e)
 		} else if e.IsFile() {
-			e.take(other)
+			e.copyStat(other)
 		}
 	}
 	for _, e := range rest {

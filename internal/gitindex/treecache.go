@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// treeCache is the cache of tree objects in an index (gitformat-index, extension
-// TREE): which object a directory is as long as nothing below it is changed. With
-// it git status and git commit read only the trees of directories that were.
+// treeCache is a directory in the index's cache of tree objects (gitformat-index,
+// extension TREE): the ID of its tree while nothing below it changes. With it, git status
+// and git commit read only the trees of changed directories.
 type treeCache struct {
-	files int    // entries of the index in it and below
+	files int    // entries of the index below it
 	id    []byte // of its tree
 	dirs  map[string]*treeCache
 }
 
-// parseTreeCache reads the extension. It is nil when not all directories are known
-// there, which is not what a checkout leaves.
+// parseTreeCache reads the extension. It returns nil if some directories are missing,
+// which does not happen after a checkout.
 func parseTreeCache(data []byte, idSize int) (*treeCache, error) {
 	p := treeCacheParser{data: data, idSize: idSize, whole: true}
 	_, t := p.next(maxDepth)
@@ -34,8 +34,7 @@ func parseTreeCache(data []byte, idSize int) (*treeCache, error) {
 	return t, nil
 }
 
-// maxDepth is how many directories may be in one another: twice as many as git goes down
-// (core.maxTreeDepth).
+// maxDepth bounds nested directories: twice git's limit (core.maxTreeDepth).
 const maxDepth = 4096
 
 type treeCacheParser struct {
@@ -44,9 +43,8 @@ type treeCacheParser struct {
 	whole, failed bool
 }
 
-// next reads a directory and those in it: its name and NUL, the number of files,
-// a space, the number of directories, a line feed, and its ID if the first number
-// is not negative.
+// next reads a directory and its subdirectories: name, NUL, number of files, space,
+// number of subdirectories, line feed, and the ID unless the first number is negative.
 func (p *treeCacheParser) next(depth int) (string, *treeCache) {
 	name, rest, ok := bytes.Cut(p.data, []byte{0})
 	files, rest, ok2 := bytes.Cut(rest, []byte{' '})
@@ -71,7 +69,7 @@ func (p *treeCacheParser) next(depth int) (string, *treeCache) {
 		if p.failed {
 			return "", nil
 		}
-		if p.whole { // or nothing of it is kept
+		if p.whole { // otherwise nothing is kept
 			t.add(name, dir)
 		}
 	}
@@ -93,8 +91,8 @@ func (t *treeCache) bytes() []byte {
 	return t.append(nil, "")
 }
 
-// append adds a directory and those in it, which git sorts by the length of their
-// names first.
+// append encodes a directory and its subdirectories, which git sorts by the length of
+// their names first.
 func (t *treeCache) append(out []byte, name string) []byte {
 	out = fmt.Appendf(out, "%s\x00%d %d\n", name, t.files, len(t.dirs))
 	out = append(out, t.id...)
@@ -106,7 +104,7 @@ func (t *treeCache) append(out []byte, name string) []byte {
 	return out
 }
 
-// set notes the tree of a directory. That above it has to be there.
+// set sets the tree ID of a directory. It returns false if the parent is unknown.
 func (t *treeCache) set(dir string, id []byte) bool {
 	above, name := t.above(dir)
 	if above == nil {
@@ -120,15 +118,15 @@ func (t *treeCache) set(dir string, id []byte) bool {
 	return true
 }
 
-// remove forgets a directory and those below it.
+// remove removes a directory and those below it.
 func (t *treeCache) remove(dir string) {
 	if above, name := t.above(dir); above != nil {
 		delete(above.dirs, name)
 	}
 }
 
-// above returns the directory that another one is in, nil if it is not there, and
-// the last part of the other's name.
+// above returns the parent of a directory, nil if it is unknown, and the last element of
+// the directory's name.
 func (t *treeCache) above(dir string) (*treeCache, string) {
 	for {
 		name, rest, ok := strings.Cut(dir, "/")
@@ -139,7 +137,7 @@ func (t *treeCache) above(dir string) (*treeCache, string) {
 	}
 }
 
-// count adds n files to the directories above a file, those that are there.
+// count adds n to the number of files of all known directories above a file.
 func (t *treeCache) count(file string, n int) {
 	for t != nil {
 		t.files += n
@@ -151,11 +149,10 @@ func (t *treeCache) count(file string, n int) {
 	}
 }
 
-// verify checks that a directory, whose entries begin with those given, has the tree
-// that it is said to have, and so have those of the directories in it that
-// have changed; name is the directory's, with a slash, and "" for the top. What
-// is in a tree that an index can't hold does not pass: a name twice, a name that is
-// both a file and a directory, a directory without files, a mode of old.
+// verify checks the tree ID of a directory, and those of the changed directories below
+// it. Its files are the first t.files entries; name is its path with a trailing slash, ""
+// for the top. It fails for trees that an index can't represent: a repeated name, a name
+// that is both a file and a directory, a directory without files, an obsolete mode.
 func (t *treeCache) verify(name string, entries []Entry, idSize int, changed map[string]bool) error {
 	fail := func() error { return fmt.Errorf("the index does not add up to the tree of %q", name) }
 	if t.files < 0 || t.files > len(entries) {

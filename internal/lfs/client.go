@@ -18,22 +18,22 @@ import (
 	"github.com/helmdeck/repos/internal/guard"
 )
 
-// client speaks the batch API of git-lfs (docs/api/batch.md there).
+// client is a client of the batch API of git-lfs (docs/api/batch.md there).
 //
-// It is not the git-lfs program, for that follows the server's answers to any
-// address: an object's URL, and every redirect, is the server's to choose.
+// It replaces the git-lfs program, because that connects to any address that the server
+// chooses by an object's URL or a redirect.
 type client struct {
 	endpoint string
 	auth     *git.Auth
-	covers   func(url string) bool // of an Fetch
+	covers   func(url string) bool // Fetch.Covers
 	http     *http.Client
 	limits   limits
 }
 
 // limits bound every request, whatever the server sends.
 type limits struct {
-	silence         time.Duration // nothing arrives for that long
-	batch, transfer time.Duration // a question, a download in all
+	silence         time.Duration // without data
+	batch, transfer time.Duration // total time of a batch request and of a download
 }
 
 func newClient(g *git.Git, f Fetch) client {
@@ -55,8 +55,8 @@ func newClient(g *git.Git, f Fetch) client {
 	return c
 }
 
-// transport holds every request to the rule: the connection itself, or, where
-// a proxy makes that, the name.
+// transport applies the rule to every request: to the address it connects to or, behind a
+// proxy, to the host's name.
 type transport struct {
 	direct, proxied *http.Transport
 	proxy           func(*http.Request) (*url.URL, error)
@@ -77,16 +77,15 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.proxied.RoundTrip(r)
 }
 
-// CloseIdleConnections is called by the client's method of that name.
+// CloseIdleConnections implements http.Client.CloseIdleConnections.
 func (t transport) CloseIdleConnections() {
 	t.direct.CloseIdleConnections()
 	t.proxied.CloseIdleConnections()
 }
 
-// checkRedirect lets nothing but the question itself go to another server: not
-// a login, and not what the first server gave for itself. The credential goes to no
-// place that it is not for, on the same server neither. A redirect must not lead from
-// https to http.
+// checkRedirect removes the credential, and headers that the first server gave, from a
+// request to another server. On the same server it also removes the credential from URLs
+// that it is not for. A redirect must not lead from https to http.
 func (c client) checkRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) > git.MaxRedirects {
 		return errors.New("redirected too often")
@@ -112,18 +111,18 @@ func sameServer(a, b *url.URL) bool {
 
 const (
 	mediaType = "application/vnd.git-lfs+json"
-	// maxBatch bounds an answer: a hundred objects, a few KiB of URL and header
-	// each.
+	// maxBatch bounds a batch response: a hundred objects, each with a few KiB of URL and
+	// headers.
 	maxBatch = 4 << 20
 )
 
-// action is where an object can be had.
+// action says how to download an object.
 type action struct {
 	Href   string            `json:"href"`
 	Header map[string]string `json:"header"`
 }
 
-// batch asks for the places of objects. One that the server does not have is an
+// batch asks the server how to download objects. An object that it does not have is an
 // error.
 func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action, error) {
 	watch := newWatch(ctx, c.limits.silence, c.limits.batch)
@@ -197,7 +196,7 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 	return actions, nil
 }
 
-// authorize shows the credential.
+// authorize adds the credential.
 func (c client) authorize(r *http.Request) {
 	switch {
 	case c.auth == nil:
@@ -208,14 +207,14 @@ func (c client) authorize(r *http.Request) {
 	}
 }
 
-// isFor reports whether the credential may be shown to a URL of its server.
+// isFor reports whether the credential may be sent to a URL of its server.
 func (c client) isFor(u *url.URL) bool {
 	place := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	return c.covers == nil || c.covers(place.String())
 }
 
-// get asks for an object with the header that the server gave for it; with the
-// credential only if the place is one that it is for, and the server gave none.
+// get requests an object with the headers that the server gave for it, and with the
+// credential if that is for the URL and those headers have none.
 func (c client) get(ctx context.Context, a action) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Href, nil)
 	if err != nil {
@@ -237,7 +236,7 @@ func (c client) get(ctx context.Context, a action) (*http.Response, error) {
 	return c.http.Do(request)
 }
 
-// httpStatus is an answer that is not what was asked for.
+// httpStatus is an unexpected response status.
 type httpStatus struct{ code int }
 
 func (s httpStatus) Error() string {
@@ -246,29 +245,29 @@ func (s httpStatus) Error() string {
 
 func statusError(r *http.Response) error { return httpStatus{r.StatusCode} }
 
-// serverError is a failure of an LFS server.
+// serverError makes the error for a failure of an LFS server.
 func serverError(endpoint string, err error) error {
-	return &git.Error{Op: "fetch the LFS objects from", URL: endpoint, Kind: httpKind(err), Stderr: "fatal: " + wordsOf(err), Err: err}
+	return &git.Error{Op: "fetch the LFS objects from", URL: endpoint, Kind: httpKind(err), Stderr: "fatal: " + textOf(err), Err: err}
 }
 
-// objectError is a failure of one object.
+// objectError makes the error for a failure of one object.
 func objectError(endpoint string, p Pointer, err error) error {
 	return &git.Error{
 		Op: fmt.Sprintf("fetch LFS object %s of %q (lfs=false leaves pointers) from", p.OID, p.Path), URL: endpoint,
-		Kind: httpKind(err), Stderr: "fatal: " + wordsOf(err), Err: err,
+		Kind: httpKind(err), Stderr: "fatal: " + textOf(err), Err: err,
 	}
 }
 
-// wordsOf leaves out the URL that net/http puts before an error: an object's may
-// hold a signature.
-func wordsOf(err error) string {
+// textOf returns err's text without the URL that net/http adds, because an object's URL
+// may contain a signature.
+func textOf(err error) string {
 	if bad, ok := errors.AsType[*url.Error](err); ok {
 		err = bad.Err
 	}
 	return err.Error()
 }
 
-// httpKind classifies a failure of a request.
+// httpKind classifies the failure of a request.
 func httpKind(err error) git.Kind {
 	status, isStatus := errors.AsType[httpStatus](err)
 	_, isDNS := errors.AsType[*net.DNSError](err)

@@ -1,7 +1,7 @@
-// Package lfs reads the pointers of git-lfs, downloads the objects that they stand for
-// into a storage, and writes those into files.
+// Package lfs reads the pointers of git-lfs, downloads their objects into a storage, and
+// replaces pointers by their content.
 //
-// A caller may rely on this: an object in a storage has the hash that is its name; no
-// connection is made to a place that the caller's rule does not allow, whatever the
-// server says; each request has a limit of silence, and one in all.
+// The name of an object in a storage is its hash, which was verified. Connections go only
+// to places that the caller's rule allows, whatever the server says. Each request has a
+// limit on silence, and one on its total time.
 package lfs

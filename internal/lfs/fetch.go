@@ -23,9 +23,9 @@ import (
 // Fetch is one download of objects into a storage.
 type Fetch struct {
 	Endpoint string    // the server's URL, such as https://host/path.git/info/lfs
-	Auth     *git.Auth // what to show to that server, and to no other
-	// Covers reports whether Auth is for a URL of that server, which its answers name;
-	// nil: for all of them.
+	Auth     *git.Auth // the credential for that server, and for no other
+	// Covers reports whether Auth may be sent to a URL of that server; nil: to all of
+	// them.
 	Covers  func(url string) bool
 	Rule    guard.Rule
 	Storage string // a directory
@@ -35,22 +35,22 @@ type Fetch struct {
 }
 
 const (
-	batchSize = 100 // objects in one question, as git-lfs asks
+	batchSize = 100 // objects in one batch request, as git-lfs does
 	downloads = 4   // at the same time
-	// maxStall ends a request to which nothing arrived for that long.
+	// maxStall is how long nothing may arrive before a request is ended.
 	maxStall = 60 * time.Second
-	// batchTotal and transferTotal end one that is not complete after that long:
-	// an answer of at most maxBatch, and an object of any size, which gets the time
-	// that a fetch gets.
+	// batchTotal and transferTotal bound the total time of a request: for a batch
+	// response of at most maxBatch bytes, and for an object of any size, which gets as
+	// long as a fetch.
 	batchTotal    = 5 * time.Minute
 	transferTotal = 2 * time.Hour
 )
 
-// Run downloads the objects that the storage lacks. An object that arrived complete and
-// has the hash that its pointer says stays, also when another one can't be had. Every
-// connection is held to f.Rule, wherever the server's answers lead; a credential goes to
-// the server's own host and port alone, and only where f.Covers says. An error of the
-// server is a *git.Error.
+// Run downloads f.Objects into the storage. It keeps each object that arrived complete
+// and with the right hash, even if another one fails. Every connection must satisfy
+// f.Rule, wherever the server redirects to. It sends the credential only to the server's
+// own host and port, and only where f.Covers allows. An error of the server is a
+// *git.Error.
 func (f Fetch) Run(ctx context.Context, g *git.Git) (err error) {
 	ctx, done, err := g.ScheduleFetch(ctx, "fetch the LFS objects of", f.Endpoint)
 	if err != nil {
@@ -68,7 +68,7 @@ func (f Fetch) Run(ctx context.Context, g *git.Git) (err error) {
 	return errors.Join(fetchErr, publish(temp, f.Storage))
 }
 
-// publish moves what was downloaded, and verified, into the storage.
+// publish moves verified downloads into the storage.
 func publish(temp, storage string) error {
 	if err := durable.SyncTree(temp); err != nil {
 		return err
@@ -91,7 +91,7 @@ func publish(temp, storage string) error {
 
 func (c client) fetch(ctx context.Context, f Fetch, temp string) error {
 	total, received := int64(0), new(atomic.Int64)
-	wanted := make(map[string]Pointer) // by ID: two files may have one content
+	wanted := make(map[string]Pointer) // by ID: files may have the same content
 	var list []Pointer
 	for _, p := range f.Objects {
 		if _, ok := wanted[p.OID]; !ok {
@@ -130,8 +130,8 @@ func (c client) fetch(ctx context.Context, f Fetch, temp string) error {
 	return nil
 }
 
-// download writes an object to path. A file that is not what the pointer says
-// does not stay.
+// download writes an object to path, and removes the file again if it does not match the
+// pointer.
 func (c client) download(ctx context.Context, p Pointer, a action, path string, count func(int64)) (err error) {
 	fail := func(err error) error { return objectError(c.endpoint, p, err) }
 	watch := newWatch(ctx, c.limits.silence, c.limits.transfer)

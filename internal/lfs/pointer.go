@@ -13,7 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 )
 
-// Pointer is a file of a checkout whose content git-lfs keeps elsewhere.
+// Pointer is a file of a checkout whose content is a git-lfs object.
 type Pointer struct {
 	Path git.Text
 	OID  string // SHA-256 of the content, in hex
@@ -21,23 +21,23 @@ type Pointer struct {
 }
 
 // A pointer has less than MaxPointer bytes, line ends and blank lines included (git-lfs,
-// docs/spec.md): of more, git-lfs reads the first, and takes the rest for another request.
-// Its three lines have at least MinPointer.
+// docs/spec.md): git-lfs takes what follows for the next request. Its three lines have at
+// least MinPointer bytes.
 const MaxPointer, MinPointer = 1024, 100
 
-// pointerVersions are of pointers; git-lfs still reads the old ones.
+// pointerVersions are the versions that git-lfs reads, old ones included.
 var pointerVersions = []string{
 	"https://git-lfs.github.com/spec/v1", "https://hawser.github.com/spec/v1", "http://git-media.io/v/2",
 }
 
-// pointerKeys begin the lines of a pointer, in this order.
+// pointerKeys are the keys of a pointer's lines, in this order.
 var pointerKeys = []string{"version", "oid", "size"}
 
-// Parse reads a pointer as git-lfs's smudge filter does, which is given the
-// file as it is in the work tree, after all conversions of git's own. So its lines
-// may end with CRLF, there may be blank ones, and white space around all of it. A
-// file that is not a pointer is not an error: git-lfs leaves it as it is. This does
-// so also with pointers that have extensions, which are programs.
+// Parse reads a pointer as git-lfs's smudge filter does, which gets the file after all of
+// git's own conversions. So lines may end with CRLF, and blank lines and surrounding
+// white space are allowed. ok is false if data is not a pointer: like git-lfs, callers
+// must leave such a file alone. That includes pointers with extensions, because those are
+// programs.
 func Parse(data []byte) (p Pointer, ok bool) {
 	values := make([]string, 0, len(pointerKeys))
 	for line := range strings.SplitSeq(string(bytes.TrimSpace(data)), "\n") {
@@ -62,11 +62,11 @@ func Parse(data []byte) (p Pointer, ok bool) {
 	return Pointer{OID: oid, Size: size}, true
 }
 
-// Object is where a storage keeps an object.
+// Object returns the path of an object in a storage.
 func Object(storage, oid string) string { return filepath.Join(storage, oid[:2], oid) }
 
-// Has reports whether a storage has an object in full. A pointer of no bytes
-// needs none, whatever its ID.
+// Has reports whether a storage has the complete object of p. An empty pointer needs no
+// object, whatever its ID.
 func Has(storage string, p Pointer) (bool, error) {
 	if p.Size == 0 {
 		return true, nil
@@ -78,8 +78,8 @@ func Has(storage string, p Pointer) (bool, error) {
 	return err == nil && info.Size() == p.Size, err
 }
 
-// Fill writes the contents of pointers, all of which the storage has, into the files of a
-// work tree, which keep their owner and mode.
+// Fill writes the objects of pointers into their files in the work tree dir, which keep
+// owner and mode. The storage must have all of them.
 func Fill(dir, storage string, pointers []Pointer) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -107,7 +107,7 @@ func fill(root *os.Root, storage string, p Pointer) error {
 	if err != nil {
 		return err
 	}
-	// The kernel copies, and where the filesystem can, shares the blocks.
+	// The kernel copies the data, or shares the blocks if the filesystem can.
 	n, err := to.ReadFrom(from)
 	if err == nil && n != p.Size {
 		err = fmt.Errorf("%d bytes, want %d", n, p.Size)

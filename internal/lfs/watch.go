@@ -10,9 +10,10 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 )
 
-// watch bounds a request over HTTP: how long nothing may arrive, up to the headers of
-// the last answer and then in its body, and how long it may take in all. net/http has
-// no limit of the first kind for a body, and its Timeout does not say what it was.
+// watch bounds an HTTP request: how long nothing may arrive, before the headers of the
+// last response and then in its body, and how long it may take in total. net/http has no
+// limit of the first kind for a body, and the error of its Timeout does not say which
+// limit it was.
 type watch struct {
 	ctx     context.Context // of the request
 	cancel  context.CancelCauseFunc
@@ -21,8 +22,8 @@ type watch struct {
 	silence time.Duration
 }
 
-// newWatch begins to watch a request that is to be made with the watch's context.
-// Call stop at its end.
+// newWatch starts the timers of a request, which must use the context of the watch. Call
+// stop at its end.
 func newWatch(ctx context.Context, silence, total time.Duration) *watch {
 	w := &watch{silence: silence}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
@@ -37,7 +38,7 @@ func (w *watch) stop() {
 	w.cancel(nil)
 }
 
-// cause prefers the reason why the request was ended to what came of it.
+// cause returns why the watch ended the request, or err if it did not.
 func (w *watch) cause(err error) error {
 	if cause := context.Cause(w.ctx); cause != nil {
 		return cause
@@ -45,8 +46,7 @@ func (w *watch) cause(err error) error {
 	return err
 }
 
-// body returns the body of an answer that has just arrived, to be read instead of
-// the answer's own.
+// body returns a reader for the response's body that resets the silence timer.
 func (w *watch) body(r *http.Response) io.Reader {
 	w.silent.Reset(w.silence)
 	return watchedBody{w, r.Body}
@@ -65,8 +65,8 @@ func (b watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lateError is why a request was ended that kept something coming. Another try would
-// take as long.
+// lateError ends a request that exceeds its total time. It is not retried, because that
+// would take as long.
 type lateError time.Duration
 
 func (l lateError) Error() string {

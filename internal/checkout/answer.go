@@ -10,11 +10,11 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 )
 
-// list is a list that is decoded up to maxListed elements.
+// list is a slice whose decoding fails after maxListed elements.
 type list[T any] []T
 
-// maxListed is more than any list of an answer may have, so that one with too many is
-// told by what it is a list of.
+// maxListed is more than any list of an answer may have, so that check can say which list
+// is too long.
 const maxListed = maxPointers + 1
 
 func (l *list[T]) UnmarshalJSON(data []byte) error {
@@ -35,48 +35,48 @@ func (l *list[T]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// answer is what a process says when it has done its job.
+// answer is the output of a job's process.
 type answer struct {
 	Failure *failure `json:",omitempty"`
-	Large   bool     // the index is made, and is large
+	Large   bool     // the index was made, and is large
 	Found
 }
 
 // failure is an error of a job.
 type failure struct {
 	Unlike bool
-	Full   bool     // a filesystem was
-	Memory bool     // there is not enough
-	Signal int      // that has ended git
+	Full   bool     // a filesystem is full
+	Memory bool     // not enough memory
+	Signal int      // that ended git
 	Stderr git.Text // of git
 	Text   git.Text
 }
 
-// check returns an error if an answer holds what git would not have let into an index,
-// or what no job gives.
+// check returns an error for an answer that no correct job gives, such as names that git
+// refuses in an index.
 func (a answer) check(c Spec) error {
 	if err := a.Found.check(); err != nil {
 		return err
 	}
 	for _, p := range a.Pointers {
 		if !isLocal(p.Path) || len(p.OID) != 2*sha256.Size || !git.IsObjectID(p.OID) || p.Size < 0 {
-			return fmt.Errorf("%q is no pointer of git-lfs", git.Printable(string(p.Path)))
+			return fmt.Errorf("%q is not a git-lfs pointer", git.Printable(string(p.Path)))
 		}
 	}
 	for _, l := range a.Gitlinks {
 		if !isLocal(l.Path) || len(l.Commit) != len(c.Commit) || !git.IsObjectID(l.Commit) {
-			return fmt.Errorf("%q is no submodule", git.Printable(string(l.Path)))
+			return fmt.Errorf("%q is not a submodule", git.Printable(string(l.Path)))
 		}
 	}
 	return nil
 }
 
-// isLocal reports whether a name can be that of a file in a work tree.
+// isLocal reports whether name can be the path of a file in a work tree.
 func isLocal(name git.Text) bool {
 	return filepath.IsLocal(string(name)) && filepath.Clean(string(name)) == string(name) && len(name) <= maxName && name != "."
 }
 
-// check returns an error if there is more than the plugin deals with.
+// check returns an error if a list is longer than the plugin supports.
 func (f Found) check() error {
 	switch {
 	case len(f.Pointers) > maxPointers:

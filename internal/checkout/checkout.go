@@ -17,26 +17,25 @@ import (
 	"github.com/helmdeck/repos/internal/gitindex"
 )
 
-// Spec is one checkout from a store into a directory that holds nothing but
-// an empty .git, if that.
+// Spec is one checkout from a store into a directory that is empty, except for an empty
+// .git.
 type Spec struct {
 	Store    string
 	Commit   string
 	Cone     gitindex.Cone
-	Dir      string // belongs to UID and GID, and so will all that is written
-	GitDir   string // an empty directory that belongs to them too; empty: Dir/.git
+	Dir      string // belongs to UID and GID, as all files in it will
+	GitDir   string // an empty directory that belongs to UID and GID too; "": Dir/.git
 	UID, GID uint32
-	// Like is where a file that is the same has the time that it gets. Only
-	// Make uses it.
+	// Like has the times for files that are the same there. Only Make uses it.
 	Like Reference
 
-	Tracks     string // a name: Found.Tracked says whether the commit has it
-	NoLFS      bool   // pointers of git-lfs are not looked for
-	Submodules bool   // submodules are
+	Tracks     string // a path: Found.Tracked reports whether the commit has it
+	NoLFS      bool   // do not look for git-lfs pointers
+	Submodules bool   // look for submodules
 }
 
-// IndexFile and Patterns are what a checkout leaves in its GitDir; the second one
-// only if it has a cone.
+// IndexFile and, with a cone, Patterns are the files that a checkout writes into its
+// GitDir.
 const (
 	IndexFile = "index"
 	Patterns  = "info/sparse-checkout"
@@ -50,20 +49,20 @@ func (c Spec) gitDir() string {
 }
 
 const (
-	// filesPerWriter is how many files a process that writes them is worth: starting
-	// one, which reads the index, costs as much as to write some hundred.
+	// filesPerWriter is the least number of files for each writing process: starting one,
+	// which reads the index, costs as much as writing some hundred files.
 	filesPerWriter = 500
-	// maxWriters bounds them, and maxLoaded the entries that all of them have in
-	// memory, at some 200 bytes each.
+	// maxWriters bounds the number of these processes, and maxLoaded the entries that all
+	// of them have in memory, with some 200 bytes each.
 	maxWriters = 8
 	maxLoaded  = 2_000_000
 )
 
 // checkOut writes the files of a commit into c.Dir, their index and the patterns of
-// c.Cone, in a repository of its own that borrows the store's objects: what checkouts
-// of different shapes tell git does not meet. The index is not complete before it is
-// settled. If that is a large one, it makes the file alone, and fails with errLarge; as
-// a large job it goes on from there.
+// c.Cone. It uses a temporary repository that borrows the store's objects, so that
+// checkouts of different shapes do not share configuration. The caller must call settle
+// to complete the index. If the index is large, checkOut only writes its file and fails
+// with errLarge; called again with large set, it continues from there.
 func (g runner) checkOut(ctx context.Context, c Spec, large bool) (ix *index, err error) {
 	defer func() { err = errors.Join(err, c.removeRepository()) }()
 	if err := errors.Join(c.makeRepository(), c.writePatterns()); err != nil {
@@ -77,7 +76,7 @@ func (g runner) checkOut(ctx context.Context, c Spec, large bool) (ix *index, er
 		case err != nil:
 			return nil, err
 		case size > largeIndex:
-			// Now, because the job may wait for its turn as a large one for long.
+			// Sync it now, because the large job may wait long for its turn.
 			return nil, cmp.Or(writeOutFile(filepath.Join(c.gitDir(), IndexFile)), errLarge)
 		}
 	}
@@ -91,8 +90,8 @@ func (g runner) checkOut(ctx context.Context, c Spec, large bool) (ix *index, er
 	return ix, g.writeFiles(ctx, c, IndexFile, ix)
 }
 
-// listIndex has git read an index that can't be read here. It has no cache of trees then:
-// the next commit is checked out whole, too.
+// listIndex makes git read an index of another format. The result has no cache of trees,
+// so the next commit is checked out in full, too.
 func (g runner) listIndex(ctx context.Context, c Spec) (*index, error) {
 	ix := &index{Index: gitindex.New(c.idSize()), checkout: c}
 	return ix, g.EachRecord(ctx, g.command(c, IndexFile, "ls-files", "-z", "--stage"), 0, func(entry string) error {
@@ -101,10 +100,10 @@ func (g runner) listIndex(ctx context.Context, c Spec) (*index, error) {
 	})
 }
 
-// writeFiles writes the files of an index, which is also in the file of that name,
-// into the work tree, in the place of what is there. Several processes do it, each its
-// own part: git's own workers report every file to one parent, and with two processors
-// are no faster than one process.
+// writeFiles writes the files of ix, which is also in the file index, into the work tree,
+// and replaces existing ones. Several processes each write a part: git's own workers
+// report every file to one parent, and with two processors are no faster than one
+// process.
 func (g runner) writeFiles(ctx context.Context, c Spec, index string, ix *index) error {
 	names := ix.Names()
 	writers := min(len(names)/filesPerWriter, runtime.NumCPU()+1, maxWriters, maxLoaded/max(1, len(ix.Entries)))
@@ -125,11 +124,11 @@ func (g runner) writeFiles(ctx context.Context, c Spec, index string, ix *index)
 	return g.checkEncoded(ctx, c, ix, &encoded)
 }
 
-// splitNames splits names, which are sorted, into parts that may be written at the
-// same time, once the others are. The .gitattributes go before all, for git reads
-// them from the work tree, and must not find half of one. Then goes the first name of
-// each part, for of two processes that make one directory at the same time one fails:
-// all directories that two parts have in common are above the first name of the later.
+// splitNames splits sorted names into parts that can be written concurrently, after
+// attributes and then first. The .gitattributes come before all others, because git reads
+// them from the work tree, and must not find half of one. first has the first name of
+// each part, because concurrent mkdir calls race: all directories that two parts share
+// are parents of the later part's first name.
 func splitNames(names []string, n int) (attributes, first []string, parts [][]string) {
 	var rest []string
 	for _, name := range names {
@@ -158,10 +157,10 @@ func (g runner) writePart(ctx context.Context, c Spec, index string, names []str
 		stdin.WriteString(name)
 		stdin.WriteByte(0)
 	}
-	return g.runIn(ctx, c, index, stdin.String(), encoded.said, "checkout-index", "--force", "-z", "--stdin")
+	return g.runIn(ctx, c, index, stdin.String(), encoded.line, "checkout-index", "--force", "-z", "--stdin")
 }
 
-// command is one of git in the repository of a checkout, as the tree's uid.
+// command returns a command of git in the repository of a checkout, as the tree's uid.
 func (g runner) command(c Spec, index string, args ...string) git.Command {
 	objects := filepath.Join(c.Store, "objects")
 	return git.Command{
@@ -175,27 +174,27 @@ func (g runner) command(c Spec, index string, args ...string) git.Command {
 	}
 }
 
-// runIn runs such a command. said, if set, is called with each line of its stderr.
-func (g runner) runIn(ctx context.Context, c Spec, index, stdin string, said func(line string), args ...string) error {
+// runIn runs such a command, and calls onStderr, if set, with each line of its stderr.
+func (g runner) runIn(ctx context.Context, c Spec, index, stdin string, onStderr func(line string), args ...string) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	run := g.command(c, index, args...)
 	run.Stdin = stdin
-	// git does not say why it can't write a file; it tries all the others, and
-	// fails in the end, which nobody waits for where the disk is full.
+	// git does not say why it can't write a file, tries all others, and fails at the end.
+	// If the disk is full, stop it at once.
 	run.Stderr = func(line string) {
 		if strings.HasPrefix(line, "error: unable to write file") && git.Full(run.Write) {
 			stop(syscall.ENOSPC)
 		}
-		if said != nil {
-			said(line)
+		if onStderr != nil {
+			onStderr(line)
 		}
 	}
 	_, err := g.Run(ctx, run)
 	return err
 }
 
-// repository is what makes c.GitDir a repository for the time of a checkout.
+// repository lists what makes c.GitDir a repository during a checkout.
 var repository = []string{"HEAD", "config", "refs"}
 
 func (c Spec) makeRepository() error {
@@ -211,14 +210,14 @@ func (c Spec) makeRepository() error {
 	)
 }
 
-// writePatterns says in the repository what the cone is.
+// writePatterns writes the cone's patterns.
 func (c Spec) writePatterns() error {
 	if c.Cone == nil {
 		return nil
 	}
 	patterns := filepath.Join(c.gitDir(), Patterns)
 	err := os.Mkdir(filepath.Dir(patterns), 0o755)
-	if errors.Is(err, os.ErrExist) { // of the process that made the index
+	if errors.Is(err, os.ErrExist) { // from the process that made the index
 		err = nil
 	}
 	return errors.Join(err, os.WriteFile(patterns, c.Cone.Patterns(), 0o644))

@@ -12,21 +12,20 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 )
 
-// Unencoded is a file that git could not write in the encoding that the attribute
-// working-tree-encoding names, because iconv knows no such encoding, or because the
-// content is not UTF-8 or has characters that the encoding lacks. It has the bytes
-// of the commit, and git does not fail for it.
+// Unencoded is a file that git could not write in the encoding of its attribute
+// working-tree-encoding, because iconv does not know the encoding, the content is not
+// UTF-8, or the encoding lacks a character. git writes the bytes of the commit instead,
+// and does not fail.
 type Unencoded struct {
-	Path, Encoding git.Text // as git prints them
+	Path, Encoding git.Text // as printed by git
 }
 
 func (u Unencoded) String() string { return fmt.Sprintf("%q (%q)", u.Path, u.Encoding) }
 
-// maxUnencoded is how many such files are named: a repository can have any number.
+// maxUnencoded bounds how many such files are reported.
 const maxUnencoded = 10
 
-// encodings collects what git says of files that it could not encode. It is safe for
-// concurrent use.
+// encodings collects the files that git could not encode. It is safe for concurrent use.
 type encodings struct {
 	mu     sync.Mutex
 	failed []Unencoded
@@ -37,13 +36,13 @@ const (
 	encodeFromTo = "' from UTF-8 to "
 )
 
-// said takes a line of git's stderr.
-func (e *encodings) said(line string) {
+// line handles a line of git's stderr.
+func (e *encodings) line(line string) {
 	rest, ok := strings.CutPrefix(line, encodeFailed)
 	if !ok {
 		return
 	}
-	u := Unencoded{Path: git.Text(rest)} // of a name with a line end, its first line
+	u := Unencoded{Path: git.Text(rest)} // only the first line of a name with a line end
 	if i := strings.LastIndex(rest, encodeFromTo); i >= 0 {
 		u = Unencoded{Path: git.Text(rest[:i]), Encoding: git.Text(rest[i+len(encodeFromTo):])}
 	}
@@ -54,26 +53,26 @@ func (e *encodings) said(line string) {
 	}
 }
 
-// errNoConverters is the system's fault, not the file's.
+// errNoConverters means that the system is incomplete: it is not the file's fault.
 var errNoConverters = errors.New("git finds no converters: the modules of glibc's iconv are missing from the system that git runs in")
 
-// probeAttributes is a file in the repository of a checkout, for a moment; there is
-// no probeIndex.
+// probeAttributes is a temporary file in the repository of a checkout. probeIndex never
+// exists.
 const (
 	probeAttributes = "attributes.probe"
 	probeIndex      = "index.probe"
 )
 
 // findConverters returns an error if git can't convert from an encoding that every
-// complete system knows. Then a file that could not be encoded would be right
-// elsewhere, and what git did about it must not pass for a checkout.
+// complete system knows: then a file that could not be encoded may be fine elsewhere, and
+// the checkout must fail.
 func (g runner) findConverters(ctx context.Context, c Spec) error {
 	path := filepath.Join(c.gitDir(), probeAttributes)
 	if err := os.WriteFile(path, []byte("* working-tree-encoding=UTF-16\n"), 0o644); err != nil {
 		return err
 	}
 	missing := false
-	// Not in the work tree, and without its index: their attributes come first.
+	// Use neither the work tree nor its index, because their attributes take precedence.
 	err := g.runIn(ctx, c, probeIndex, "\xff\xfea\x00", func(line string) {
 		missing = missing || strings.HasPrefix(line, encodeFailed)
 	}, "--work-tree="+c.gitDir(), "-c", "core.attributesFile="+path, "hash-object", "--stdin", "--path=probe")
@@ -83,8 +82,7 @@ func (g runner) findConverters(ctx context.Context, c Spec) error {
 	return err
 }
 
-// checkEncoded says of an index what git could not encode of its files, or fails if
-// that is for want of converters.
+// checkEncoded sets ix.unencoded, or fails if converters are missing.
 func (g runner) checkEncoded(ctx context.Context, c Spec, ix *index, e *encodings) error {
 	if len(e.failed) == 0 {
 		return nil

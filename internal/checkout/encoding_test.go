@@ -146,14 +146,14 @@ func TestEncodingsSaid(t *testing.T) {
 		"error: unable to write file x", "error: failed to encode 'a' from UTF-8 to B", "error: failed to encode 'it' from UTF-8 to X' from UTF-8 to Y",
 		"error: failed to encode 'cut", "remote: error: failed to encode 'a' from UTF-8 to B",
 	} {
-		e.said(line)
+		e.line(line)
 	}
 	want := []Unencoded{{"a", "B"}, {"it' from UTF-8 to X", "Y"}, {"cut", ""}}
 	if !slices.Equal(e.failed, want) {
 		t.Errorf("got %q, want %q", e.failed, want)
 	}
 	for range 3 * maxUnencoded {
-		e.said("error: failed to encode 'a' from UTF-8 to B")
+		e.line("error: failed to encode 'a' from UTF-8 to B")
 	}
 	if len(e.failed) != maxUnencoded {
 		t.Errorf("%d are kept, want %d", len(e.failed), maxUnencoded)

@@ -17,28 +17,28 @@ import (
 	"github.com/helmdeck/repos/internal/gitindex"
 )
 
-// indexMemory is how many bytes a process takes for each of an index that it reads, at
-// most, with what it took before.
+// indexMemory is the most memory that a process needs, per byte of an index that it
+// reads.
 const indexMemory = 3
 
-// maxIndex bounds what is read of an index: two million files or more, several times
-// those of the largest repositories that are not one company's everything.
+// maxIndex bounds the size of an index: enough for two million files, several times those
+// of the largest repositories that are not a company's monorepo.
 const maxIndex = 256 << 20
 
-// index is the index of a checkout: what it is of, and which of its files were written.
-// It is not safe for concurrent use.
+// index is the index of a checkout, with the files that it wrote. It is not safe for
+// concurrent use.
 type index struct {
 	*gitindex.Index
 	checkout Spec
 	written  map[string]bool // nil: all
-	// unencoded are the first of the files that git could not encode.
+	// unencoded are the first maxUnencoded files that git could not encode.
 	unencoded []Unencoded
 }
 
-// errFormat is why an index can't be read here that git may well read.
+// errFormat means that package gitindex can't read an index, though git might.
 var errFormat = errors.New("the index has another format")
 
-// idSize returns how many bytes an object ID of the repository has.
+// idSize returns the length of the repository's object IDs in bytes.
 func (c Spec) idSize() int {
 	if git.Format(c.Commit) == git.SHA256 {
 		return sha256.Size
@@ -46,7 +46,7 @@ func (c Spec) idSize() int {
 	return sha1.Size
 }
 
-// indexSize returns how many bytes the index of a checkout has, zero if there is none.
+// indexSize returns the size of the checkout's index in bytes, zero if there is none.
 func (c Spec) indexSize() (int64, error) {
 	info, err := os.Lstat(filepath.Join(c.gitDir(), IndexFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -58,7 +58,7 @@ func (c Spec) indexSize() (int64, error) {
 	return info.Size(), nil
 }
 
-// readIndex reads an index of a checkout's repository.
+// readIndex reads an index in the checkout's GitDir.
 func (c Spec) readIndex(name string) (*index, error) {
 	path := filepath.Join(c.gitDir(), name)
 	info, err := os.Lstat(path)
@@ -82,9 +82,9 @@ func (c Spec) readIndex(name string) (*index, error) {
 	return &index{Index: ix, checkout: c}, nil
 }
 
-// write makes the file of the index, a new one: what is there may be another layer's.
-// Nobody has seen this tree yet, and it is built again when this does not come to
-// its end.
+// write writes the index to a new file, because the old one may be a hard link of another
+// layer's. It need not be atomic: nobody has seen this tree yet, and after a failure it
+// is built again.
 func (ix *index) write() error {
 	c := ix.checkout
 	path := filepath.Join(c.gitDir(), IndexFile)
@@ -104,23 +104,22 @@ func (ix *index) wrote(e gitindex.Entry) bool {
 }
 
 const (
-	// setBack is how far the times of a tree's files are set back: git compares
-	// whole seconds, and the clock may be read at the end of one.
+	// setBack is how far the times of a tree's files are set back: git compares whole
+	// seconds, and the clock may be at the end of one.
 	setBack = 2 * time.Second
-	// clockTick is how far the time that the kernel gives a file may be behind the
-	// clock: less than a tick, of which there are at least 100 a second.
+	// clockTick is how far a file's time may lag behind the clock: less than a tick of
+	// the kernel, of which there are at least 100 per second.
 	clockTick = 20 * time.Millisecond
 )
 
-// settle gives the files that the checkout has written the times that their entries
-// have already, sets those two seconds back that are of the current second then, and
-// writes the index, with what lstat says of all that were written.
+// settle sets the times of the files that the checkout wrote to those in their entries,
+// if any, sets files of the current second two seconds back, and writes the index with
+// the stat data of all files that were written.
 //
-// No file of a tree may carry the current second: git compares whole seconds, so
-// a same-size edit in the second of the checkout would be invisible to git
-// status, and an index as old as its files makes every container read them all
-// at its first one. git itself could refresh the index, by reading every file
-// once more, through every filter; here nothing but the times has changed.
+// No file of a tree may have a time in the current second: git compares whole seconds, so
+// git status would miss a same-size edit in the second of the checkout, and with an index
+// as old as its files the first git status of every container reads all files. git could
+// refresh the index itself, but would read every file again, through every filter.
 func (ix *index) settle() error {
 	c := ix.checkout
 	dir, err := os.OpenFile(c.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -150,7 +149,7 @@ func (ix *index) settle() error {
 	return ix.write()
 }
 
-// settleFile notes what lstat says of an entry's file, which is older than now then.
+// settleFile makes an entry's file older than now, and stores its stat data in the entry.
 func settleFile(dir int, e gitindex.Entry, now time.Time) error {
 	var st unix.Stat_t
 	stat := func() error {
@@ -161,7 +160,7 @@ func settleFile(dir int, e gitindex.Entry, now time.Time) error {
 	}
 	current := now.Add(-clockTick).Unix()
 	to := e.Mtime()
-	// One that is not in the past is of a clock that was wrong.
+	// A time that is not in the past comes from a wrong clock.
 	has := to != 0 && to/int64(time.Second) < current
 	if !has {
 		to = now.Add(-setBack).UnixNano()

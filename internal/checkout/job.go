@@ -17,83 +17,82 @@ import (
 	"github.com/helmdeck/repos/internal/lfs"
 )
 
-// A checkout reads in bulk what a repository says: its index, its cache of trees, a
-// comparison of two commits, attributes, pointers of git-lfs, .gitmodules. So it is
-// the job of a process of this program, confined and limited like git: what it takes
-// and how it ends is that process's. The job comes on its stdin and the answer
-// as JSON on its stdout. An answer is judged like git's output: as input of whoever
-// made the repository.
+// A checkout reads large untrusted data: the index, its cache of trees, a comparison of
+// two commits, attributes, pointers of git-lfs, .gitmodules. So a process of this
+// program, confined and limited like git, does that job, and can exhaust or crash only
+// itself. It reads the job from stdin and writes the answer as JSON to stdout. The answer
+// is checked like git's output: it may be controlled by whoever made the repository.
 
 const (
-	// largeIndex is how many bytes an index has, of some 300,000 files, that only one
-	// job reads at a time: it takes three times as much.
+	// largeIndex is the size in bytes, with some 300,000 files, from which only one job
+	// at a time reads an index: reading takes three times as much memory.
 	largeIndex = 32 << 20
-	// maxPointers and maxGitlinks bound the lists that are an answer's, and maxJobAnswer
-	// its bytes, among them those of 100,000 pointers with names of 150 bytes.
+	// maxPointers and maxGitlinks bound the lists of an answer. maxJobAnswer bounds its
+	// bytes: enough for 100,000 pointers with names of 150 bytes.
 	maxPointers  = 100_000
 	maxGitlinks  = 10_000
 	maxJobAnswer = 32 << 20
 
-	jobFlag = "-git-job" // no flag of any program, so that one without ServeJob fails
+	jobFlag = "-git-job" // unknown to every program, so that one without ServeJob fails
 )
 
-// What a job can be to do.
+// The values of job.Do.
 const (
 	doCheckout = "check out"
 	doMove     = "move"
 	doFill     = "fill"
 )
 
-// job is what a process is given to do.
+// job is the input of a job's process.
 type job struct {
 	Do, Git string // Git is the program
 	Spec    Spec
-	Whole   bool // there is no cone, which gob takes for an empty one
-	Large   bool // the index is large; of a checkout it is there already
+	Whole   bool // the cone is nil, which gob does not distinguish from empty
+	Large   bool // the index is large; a checkout has written it already
 
-	From, Tree string // to move
-	Storage    string // to fill
+	From, Tree string // for doMove
+	Storage    string // for doFill
 	Pointers   []lfs.Pointer
 }
 
-// Found is what there is in a checkout.
+// Found describes the result of a checkout.
 type Found struct {
-	Tracked bool // the commit has a file with the name Spec.Tracks, or one below it, in the cone or not
-	// Pointers are the files that were written for which git-lfs has to be asked, of
-	// the server LFSURL: unchecked, and empty if .lfsconfig names none.
+	Tracked bool // the commit has Spec.Tracks or a file below it, in the cone or not
+	// Pointers are the written files that are git-lfs pointers. LFSURL is the server that
+	// .lfsconfig names, unchecked; empty if there is none.
 	Pointers list[lfs.Pointer]
 	LFSURL   git.Text
 	// Gitlinks are the directories of submodules, and Submodules the sections of
-	// .gitmodules: what the repository says, unchecked.
+	// .gitmodules, unchecked.
 	Gitlinks   list[Gitlink]
 	Submodules list[Submodule]
-	// Unencoded are the first of the files that git could not encode.
+	// Unencoded are the first maxUnencoded files that git could not encode.
 	Unencoded list[Unencoded]
 }
 
-// Make writes the files of a commit into c.Dir, their index and the patterns of
-// c.Cone. All contents must be in the store. It runs as the tree's uid. After an
-// error what is in c.Dir is of no use.
+// Make writes the files of a commit into c.Dir, their index and the patterns of c.Cone,
+// as the tree's uid. All objects must be in the store. After an error the content of
+// c.Dir is unusable.
 func Make(ctx context.Context, g *git.Git, c Spec) (Found, error) {
 	return runJob(ctx, g, job{Do: doCheckout, Spec: c})
 }
 
-// Move turns the checkout of another commit, from, that is in c.Dir and of the same
-// cone, into that of c.Commit, whose tree has the ID tree. It costs what has changed,
-// and to read and write the index. After an error what is in c.Dir is of no use; if
-// that is ErrUnlike, the commit is better checked out whole.
+// Move turns the checkout of the commit from in c.Dir, with the same cone, into that of
+// c.Commit, whose tree has the ID tree. Its cost is proportional to the changes, plus
+// reading and writing the index. After an error the content of c.Dir is unusable; if the
+// error is ErrUnlike, use Make instead.
 func Move(ctx context.Context, g *git.Git, c Spec, from, tree string) (Found, error) {
 	return runJob(ctx, g, job{Do: doMove, Spec: c, From: from, Tree: tree})
 }
 
-// Fill writes the contents of pointers, all of which the storage has, into the
-// files of a checkout, which keep their owner and mode.
+// Fill writes the objects of pointers into the files of a checkout, which keep owner and
+// mode. The storage must have all of them.
 func Fill(ctx context.Context, g *git.Git, c Spec, storage string, pointers []lfs.Pointer) error {
 	_, err := runJob(ctx, g, job{Do: doFill, Spec: c, Storage: storage, Pointers: pointers})
 	return err
 }
 
-// runJob runs a job, and once more, as a large one, if it has made a large index.
+// runJob runs a job. If that made a large index, runJob runs it again as a large job.
 func runJob(ctx context.Context, g *git.Git, j job) (Found, error) {
 	j.Git, j.Whole = g.Program(), j.Spec.Cone == nil
 	for {
@@ -109,7 +108,8 @@ func runJob(ctx context.Context, g *git.Git, j job) (Found, error) {
 		case !a.Large:
 			return a.Found, nil
 		case j.Large || j.Do != doCheckout:
-			return Found{}, &git.Error{Op: "check out " + j.Spec.Commit, Kind: git.KindOther, Err: errors.New("its process does not get on")}
+			err := errors.New("its process makes no progress")
+			return Found{}, &git.Error{Op: "check out " + j.Spec.Commit, Kind: git.KindOther, Err: err}
 		}
 	}
 }
@@ -130,25 +130,25 @@ func runOnce(ctx context.Context, g *git.Git, j job) (answer, error) {
 	run := &jobRun{spec: c}
 	_, err := g.Run(ctx, git.Command{
 		Op: "check out " + c.Commit, Heavy: true, Large: j.Large,
-		Judge: run.judge, MaxOutput: maxJobAnswer, Args: []string{jobFlag}, Stdin: stdin.String(), Stderr: run.said,
-		Env: []string{"GOTRACEBACK=none"}, // or the first line, which says why, is lost
+		Judge: run.judge, MaxOutput: maxJobAnswer, Args: []string{jobFlag}, Stdin: stdin.String(), Stderr: run.line,
+		Env: []string{"GOTRACEBACK=none"}, // a trace would push the reason, in the first line, out of stderr
 		Dir: c.Dir, UID: c.UID, GID: c.GID, Read: read, Write: []string{c.Dir, c.gitDir()},
 	})
 	return run.answer, err
 }
 
-// jobRun is a job that is being done.
+// jobRun is one run of a job.
 type jobRun struct {
 	spec   Spec
-	crash  string // why the process has ended
+	crash  string // the runtime's reason why the process ended
 	answer answer
 }
 
-// judge takes what a job's process has written and how it ended, and returns what it
-// says of git's words, and the error.
+// judge decodes and checks the output of a job's process that ended with err. It returns
+// git's stderr, for the classification of the error, and the error.
 func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
 	if err == nil && r.crash != "" {
-		err = errors.New("it says so, and goes on")
+		err = errors.New("it printed that, but did not end")
 	}
 	if err != nil {
 		return r.crashed(err)
@@ -172,27 +172,27 @@ func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
 		return "", ErrUnlike
 	}
 	words = string(f.Stderr)
-	if f.Full { // a hint, as git's words are
+	if f.Full { // classified like git's own message
 		words = syscall.ENOSPC.Error() + "\n" + words
 	}
 	if f.Memory {
 		words = outOfMemory + "\n" + words
 	}
-	if f.Signal != 0 { // as git says it of what it executes
+	if f.Signal != 0 { // as git reports it for its children
 		words += fmt.Sprintf("\ngit died of signal %d\n", f.Signal)
 	}
 	return words, errors.New(git.Printable(cmp.Or(string(f.Text), "it failed")))
 }
 
-// said takes a line of the stderr of a job's process. Go's runtime says first why it
-// ends, and more than what is kept of stderr after that.
-func (r *jobRun) said(line string) {
+// line handles a line of a job's stderr. Go's runtime first prints why it ends, and then
+// more than is kept of stderr.
+func (r *jobRun) line(line string) {
 	if r.crash == "" && crash.MatchString(line) {
 		r.crash = line
 	}
 }
 
-// outOfMemory is how a program of Go says it.
+// outOfMemory is the message of Go's runtime.
 const outOfMemory = "fatal error: out of memory"
 
 var (
@@ -200,8 +200,8 @@ var (
 	noMemory = regexp.MustCompile(`^(fatal error: |runtime).*(out of memory|cannot allocate memory|pthread_create failed|failed to create new OS thread)`)
 )
 
-// crashed is what to say of a job's process that did not come to its end. Its stderr is
-// not git's, and says nothing of the store.
+// crashed returns the error for a job's process that crashed. Its stderr is not git's,
+// and says nothing about the store.
 func (r *jobRun) crashed(err error) (words string, _ error) {
 	switch {
 	case noMemory.MatchString(r.crash):

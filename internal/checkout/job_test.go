@@ -69,7 +69,7 @@ func TestJobFails(t *testing.T) {
 		{"a short object", say(pointer("x", "a")), git.KindOther, "garbage"},
 		{"a submodule outside", say(link("a/../../x", id)), git.KindOther, "garbage"},
 		{"a submodule's commit that is none", say(link("x", "-"+id[1:])), git.KindOther, "garbage"},
-		{"it does not get on", say(`{"Large":true}`), git.KindOther, "get on"},
+		{"it makes no progress", say(`{"Large":true}`), git.KindOther, "no progress"},
 		{"a full disk that is not full", say(`{"Failure":{"Full":true}}`), git.KindOther, "failed"},
 		{"git was killed", say(`{"Failure":{"Signal":9}}`), git.KindLimit, "memory is short"},
 		{"too little memory for the index", say(`{"Failure":{"Memory":true}}`), git.KindLimit, "MiB of memory"},

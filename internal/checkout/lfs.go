@@ -19,15 +19,14 @@ const (
 	lfsConfigFile = ".lfsconfig"
 	// maxAttributes is the largest .gitattributes that git itself reads.
 	maxAttributes = 100 << 20
-	// attributeBatch is how many paths are asked for at once: the answer has to
-	// fit into what is read of a command.
+	// attributeBatch is the number of paths in one check-attr call, whose output must fit
+	// into the limit on a command's stdout.
 	attributeBatch = 2000
 )
 
-// lfsPointers returns the files that a checkout has written that are git-lfs
-// pointers and for which attributes ask for git-lfs, and the object ID of the
-// .lfsconfig, empty if there is none. In a checkout whose .gitattributes don't
-// mention git-lfs that starts no process and reads no other file.
+// lfsPointers returns the files that the checkout wrote that are git-lfs pointers and
+// have the git-lfs attribute, and the object ID of .lfsconfig, empty if there is none. If
+// no .gitattributes mentions git-lfs, it starts no process and reads no other file.
 func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Pointer, config string, err error) {
 	root, err := os.OpenRoot(ix.checkout.Dir)
 	if err != nil {
@@ -64,7 +63,8 @@ func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Poin
 	return pointers, config, err
 }
 
-// mentionsLFS reports whether any .gitattributes of a checkout names the filter.
+// mentionsLFS reports whether any .gitattributes of a checkout mentions the git-lfs
+// filter.
 func mentionsLFS(root *os.Root, entries []gitindex.Entry) (bool, error) {
 	for _, e := range entries {
 		if path.Base(e.Name()) != gitindex.Attributes || !e.IsRegular() {
@@ -86,7 +86,7 @@ func mentionsLFS(root *os.Root, entries []gitindex.Entry) (bool, error) {
 	return false, nil
 }
 
-// filteredByLFS returns those of the files for which attributes ask for git-lfs.
+// filteredByLFS returns the files with the git-lfs attribute.
 func (g runner) filteredByLFS(ctx context.Context, c Spec, files []lfs.Pointer) ([]lfs.Pointer, error) {
 	var filtered []lfs.Pointer
 	for len(files) > 0 {
@@ -121,8 +121,8 @@ func (g runner) filteredByLFS(ctx context.Context, c Spec, files []lfs.Pointer) 
 	return filtered, nil
 }
 
-// lfsConfigURL returns what the repository's .lfsconfig, by its object ID, names
-// as its LFS server: unchecked, and empty if it names none.
+// lfsConfigURL returns the LFS server that .lfsconfig, given by its object ID, names:
+// unchecked, and empty if there is none.
 func (g runner) lfsConfigURL(ctx context.Context, store, id string) (git.Text, error) {
 	values, err := g.blobConfig(ctx, store, lfsConfigFile, id)
 	if err != nil {

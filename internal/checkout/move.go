@@ -19,30 +19,28 @@ import (
 	"github.com/helmdeck/repos/internal/gitindex"
 )
 
-// ErrUnlike is why a checkout is not moved to a commit that is better checked out
-// whole: it changes a .gitattributes, which says how files are written that have not
-// changed, or there is one that is a link, or the two differ in more than a move is
-// worth.
+// ErrUnlike means that a checkout can't be moved to a commit, which must be checked out
+// in full: a .gitattributes changes, which affects unchanged files, or is a symlink, or
+// the commits differ too much.
 var ErrUnlike = errors.New("the commits are too different")
 
-// What a comparison may take, and what is kept of it: a tree of ten billion files can
-// be a download of one kilobyte. git says nothing before it has compared all.
+// Limits of a comparison: a tree of ten billion files can be a download of one kilobyte,
+// and git prints nothing before it has compared everything.
 const (
 	maxChanges     = 200_000  // files and directories
-	maxChangeBytes = 32 << 20 // of names
-	maxName        = 4096     // of one: longer ones can't be checked out
+	maxChangeBytes = 32 << 20 // of their names
+	maxName        = 4096     // bytes of a path: longer ones can't be checked out
 	compareTimeout = 20 * time.Second
 )
 
-// movedIndex holds, while a checkout is moved, the entries that are new.
+// movedIndex is the file with the new entries while a checkout is moved.
 const movedIndex = "index.moved"
 
-// move turns the checkout of another commit, from, into that of c.Commit, whose tree
-// has the ID tree. The index is not complete before it is settled.
+// move implements Move. The caller must call settle to complete the index.
 //
-// git says what has changed, which of it may be in an index, and writes it; the
-// index is put together here, for git would read all trees. That it is the commit's
-// is known by the hashes of the trees that have changed.
+// git lists the changes, checks which names an index may have, and writes the files. move
+// itself updates the index, because git would read all trees, and verifies it by the
+// hashes of the changed trees.
 func (g runner) move(ctx context.Context, c Spec, from, tree string) (ix *index, err error) {
 	var ch gitindex.Changes
 	var both errgroup.Group
@@ -57,8 +55,8 @@ func (g runner) move(ctx context.Context, c Spec, from, tree string) (ix *index,
 	if err := both.Wait(); err != nil {
 		return nil, err
 	}
-	// git takes what is in the index for the content of a .gitattributes that is a link,
-	// say, and the index of what is new does not have it.
+	// If a .gitattributes is a symlink, say, git reads it from the index, and the index
+	// of the new entries does not have it.
 	if ix.Tree() == nil || ix.HasOddAttributes() {
 		return nil, ErrUnlike
 	}
@@ -94,12 +92,12 @@ func (g runner) move(ctx context.Context, c Spec, from, tree string) (ix *index,
 	return ix, os.Remove(filepath.Join(c.gitDir(), movedIndex))
 }
 
-// changes asks git what is different in c.Commit from another commit.
+// changes returns the difference from another commit to c.Commit.
 func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.Changes, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compareTimeout, ErrUnlike)
 	defer cancel()
 	selected := c.Cone.Selector()
-	info := "" // of the record, before its path
+	info := "" // the record's first field, before its path
 	err = g.EachRecord(ctx, git.Command{
 		Op:   fmt.Sprintf("compare %s with %s", c.Commit, from),
 		Args: []string{"--git-dir=.", "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", from, c.Commit},
@@ -120,7 +118,7 @@ func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.C
 	return ch, err
 }
 
-// newEntries has git make an index of what is new, as far as it may be in one.
+// newEntries makes git write an index of the new entries. It fails if git refuses a name.
 func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes) (*index, error) {
 	n, info := ch.Files()
 	if n == 0 {
@@ -141,7 +139,7 @@ func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes) (*i
 	return added, nil
 }
 
-// removeFiles removes files, and the directories that are empty then.
+// removeFiles removes files, and their parent directories that become empty.
 func removeFiles(ctx context.Context, dir string, names []string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -169,8 +167,8 @@ func removeFiles(ctx context.Context, dir string, names []string) error {
 	return nil
 }
 
-// withoutPath is an error of the system alone: the name in it is a repository's, and
-// could be anything.
+// withoutPath returns err without its path, which comes from the repository and could be
+// anything.
 func withoutPath(err error) error {
 	if bad, ok := errors.AsType[*os.PathError](err); ok {
 		return bad.Err

@@ -22,16 +22,16 @@ import (
 )
 
 var (
-	// errLarge is why a job has stopped at an index.
+	// errLarge means that a job stopped because its index is large.
 	errLarge = errors.New("the index is large")
-	// errMemory is why a job does not read an index: Go's runtime has no error for
-	// memory that it does not get, only many ways to crash.
+	// errMemory means that there is not enough memory to read the index. The check comes
+	// before the read, because Go's runtime crashes when it runs out of memory.
 	errMemory = errors.New("there is not enough memory for the index")
 )
 
-// ServeJob does the job of a process that was started of the plugin's own program, and
-// ends that process. In every other one it returns at once. The main of a program
-// that checks out, and the TestMain of its tests, call it before they do anything else.
+// ServeJob does the job and exits, if this process was started for one. Otherwise it
+// returns at once. The main of a program that checks out, and the TestMain of its tests,
+// must call it first.
 func ServeJob() {
 	if len(os.Args) != 2 || os.Args[1] != jobFlag {
 		return
@@ -40,8 +40,8 @@ func ServeJob() {
 		fmt.Fprintln(os.Stderr, "fatal error:", err)
 		syscall.Exit(1)
 	}
-	// Not os.Exit, with which the race detector waits a second. Its words are enough: judge
-	// looks for them.
+	// Not os.Exit, which waits a second under the race detector. Its report is enough,
+	// because judge looks for it.
 	syscall.Exit(0)
 }
 
@@ -52,9 +52,9 @@ func serveJob() error {
 	signal.Notify(exceeded, syscall.SIGXCPU)
 	go func() {
 		<-exceeded
-		os.Exit(128 + int(syscall.SIGXCPU)) // as a shell says it
+		os.Exit(128 + int(syscall.SIGXCPU)) // as a shell does
 	}()
-	// git is asked to end, and waited for, before this process ends.
+	// At SIGTERM, stop git and wait for it before this process ends.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	var j job
@@ -78,15 +78,15 @@ func serveJob() error {
 	return errors.Join(json.NewEncoder(w).Encode(a), w.Flush())
 }
 
-// limitMemory has the garbage collector keep below the limit that this process has:
-// what it can't map is its end.
+// limitMemory makes the garbage collector stay below this process's limit, because a
+// failing mmap crashes it.
 func limitMemory() {
 	if limit := memoryLimit(); limit < math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 4 * 3)
 	}
 }
 
-// memoryLimit returns how many bytes of its own this process may have.
+// memoryLimit returns this process's limit on private memory in bytes.
 func memoryLimit() int64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_DATA, &limit); err != nil || limit.Cur > math.MaxInt64 {
@@ -95,7 +95,7 @@ func memoryLimit() int64 {
 	return int64(limit.Cur)
 }
 
-// runner does the job in its process.
+// runner does a job inside its process.
 type runner struct{ *git.Git }
 
 // do does a job.
@@ -115,7 +115,7 @@ func (g runner) do(ctx context.Context, j job) (f Found, err error) {
 	if err != nil {
 		return f, err
 	}
-	if f, err = g.find(ctx, ix); err != nil {
+	if f, err = g.inspect(ctx, ix); err != nil {
 		return f, err
 	}
 	if j.Do == doCheckout && c.Like.Index != "" {
@@ -124,8 +124,8 @@ func (g runner) do(ctx context.Context, j job) (f Found, err error) {
 	return f, ix.settle()
 }
 
-// find returns what there is in a checkout.
-func (g runner) find(ctx context.Context, ix *index) (f Found, err error) {
+// inspect describes a checkout.
+func (g runner) inspect(ctx context.Context, ix *index) (f Found, err error) {
 	c, config, modules := ix.checkout, "", ""
 	f.Unencoded = ix.unencoded
 	f.Tracked = c.Tracks != "" && ix.Has(c.Tracks)
@@ -153,8 +153,8 @@ func (g runner) find(ctx context.Context, ix *index) (f Found, err error) {
 	return f, nil
 }
 
-// fill writes the contents of pointers into their files, and what lstat says of those
-// into the index.
+// fill writes the objects of pointers into their files, and the stat data of those into
+// the index.
 func (c Spec) fill(storage string, pointers []lfs.Pointer) error {
 	ix, err := c.readIndex(IndexFile)
 	if err != nil {
@@ -170,7 +170,7 @@ func (c Spec) fill(storage string, pointers []lfs.Pointer) error {
 	return ix.settle()
 }
 
-// failureOf says what an error is.
+// failureOf converts an error.
 func failureOf(err error) *failure {
 	f := &failure{
 		Unlike: errors.Is(err, ErrUnlike), Memory: errors.Is(err, errMemory), Text: git.Text(err.Error()),

@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// steadyEvery is how many bytes of a large file are written to the disk at a time.
+// steadyEvery is how many bytes of a large file are synced at a time.
 const steadyEvery = 4 << 20
 
-// steadyFile is a file that is written to the disk while it is written, at half of the
-// disk's speed. The index of three million files is 250 MB: what of it waits in memory
-// is written all at once at the next sync, whosever that is, and the commits of all
-// subjects wait behind it. Six such indexes made the longest mount of another subject
-// take 0.9 to 1.4 s; written like this, 0.1 s.
+// steadyFile syncs a file while it is written, at half of the disk's speed. The index of
+// three million files has 250 MB: the next sync of anybody would write all dirty pages at
+// once, and delay the commits of all subjects. With six such indexes the longest mount of
+// another subject took 0.9 to 1.4 s; written like this, 0.1 s.
 type steadyFile struct {
 	*os.File
 	written, steady int64
@@ -31,20 +30,20 @@ func (f *steadyFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// writeOut writes a range of a file to the disk, and rests as long as that took.
+// writeOut syncs a range of a file, and sleeps as long as that took.
 func writeOut(f *os.File, from, to int64) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	began := time.Now()
 	err := unix.SyncFileRange(int(f.Fd()), from, to-from, all)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ESPIPE) {
-		return nil // not for this filesystem
+		return nil // not supported by this filesystem
 	}
 	time.Sleep(time.Since(began))
 	return err
 }
 
-// writeOutFile does for a file that is there, such as git's own large index, what
-// steadyFile does for one that is being written.
+// writeOutFile syncs an existing file, such as git's own large index, as steadyFile does
+// while writing.
 func writeOutFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 )
 
-// modulesFile says which submodules a commit has.
+// modulesFile lists the submodules of a commit.
 const modulesFile = ".gitmodules"
 
-// Gitlink is a submodule's place and commit in a checkout.
+// Gitlink is a submodule's path and commit in a checkout.
 type Gitlink struct {
 	Path   git.Text
 	Commit string
 }
 
-// gitlinks returns the submodules whose directories a checkout has made, and the
-// object ID of its .gitmodules, empty if it has none. It starts no process.
+// gitlinks returns the submodules whose directories the checkout made, and the object ID
+// of its .gitmodules, empty if it has none. It starts no process.
 func (ix *index) gitlinks() (links []Gitlink, modules string) {
 	for _, e := range ix.Entries {
 		switch {
@@ -32,15 +32,15 @@ func (ix *index) gitlinks() (links []Gitlink, modules string) {
 	return links, modules
 }
 
-// Submodule is a section of .gitmodules: what the repository says, unchecked.
+// Submodule is a section of .gitmodules, unchecked.
 type Submodule struct {
 	Name, Path, URL git.Text
-	// Update is what `git submodule update` is to do, such as "none".
+	// Update is the strategy of `git submodule update`, such as "none".
 	Update git.Text
 }
 
-// submodules reads a .gitmodules from the store, by its object ID: in the order
-// of the file, and of a value that is given twice the first, as git does.
+// submodules reads a .gitmodules from the store by its object ID, in the order of the
+// file. As in git, the first of repeated values counts.
 func (g runner) submodules(ctx context.Context, store, id string) ([]Submodule, error) {
 	values, err := g.blobConfig(ctx, store, modulesFile, id)
 	if err != nil {
@@ -70,11 +70,11 @@ func (g runner) submodules(ctx context.Context, store, id string) ([]Submodule, 
 	return list, nil
 }
 
-// configValue is a variable in a configuration: section and variable are in lower
+// configValue is a variable of a configuration; section and variable name are in lower
 // case.
 type configValue struct{ key, value string }
 
-// blobConfig reads a configuration file out of the store. It includes no other.
+// blobConfig reads a configuration file from the store, without includes.
 func (g runner) blobConfig(ctx context.Context, store, name, id string) ([]configValue, error) {
 	out, err := g.Run(ctx, git.Command{
 		Op:   "read " + name,

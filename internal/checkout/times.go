@@ -16,11 +16,11 @@ import (
 	"github.com/helmdeck/repos/internal/lfs"
 )
 
-// Reference is another checkout of the same repository, by the same uid, with the same
-// cone and NoLFS. Nothing changes it while it is used. The zero value is none.
+// Reference is another checkout of the same repository with the same uid, cone and NoLFS.
+// It must not change while it is used. The zero value means none.
 type Reference struct {
 	Index string
-	Dirs  []string // what the checkout's directory is made of, the topmost layer first
+	Dirs  []string // the checkout's layers, topmost first
 }
 
 func (r Reference) paths() []string {
@@ -30,16 +30,16 @@ func (r Reference) paths() []string {
 	return append([]string{r.Index}, r.Dirs...)
 }
 
-// takeTimes gives the entries of files that are the same in the reference the times
-// that they have there, for settle: so make and others do not take every file of a tree
-// that was checked out whole for a new one.
+// takeTimes gives the entries of files that are the same in the reference their times
+// there, for settle, so that make and other tools do not take every file for a new one
+// after a full checkout.
 //
-// A file is the same if its mode and object ID are, and no .gitattributes that may say
-// how it is written has changed. Where one has, its bytes are compared: that costs
-// less than to write them did. The pointers of git-lfs are filled later: where one has
-// changed, they have their own times.
+// A file is the same if its mode and object ID are, and no .gitattributes that may apply
+// to it has changed. If one has, takeTimes compares the bytes, which costs less than
+// writing them did. Pointers of git-lfs, which are filled later, then keep their own
+// times.
 //
-// A reference that can't be read is no error: all files have their own times then.
+// If the reference can't be read, all files keep their own times.
 func (ix *index) takeTimes(pointers []lfs.Pointer) {
 	changed, err := ix.match()
 	if err != nil {
@@ -71,10 +71,10 @@ func (ix *index) takeTimes(pointers []lfs.Pointer) {
 			return nil
 		})
 	}
-	_ = g.Wait() // there is no error
+	_ = g.Wait() // never fails
 }
 
-// match has the index take what it has in common with that of the reference.
+// match copies times and sizes from the reference's index: see gitindex.Index.Match.
 func (ix *index) match() (changed map[string]bool, err error) {
 	data, unmap, err := mapFile(ix.checkout.Like.Index)
 	if err != nil {
@@ -84,8 +84,8 @@ func (ix *index) match() (changed map[string]bool, err error) {
 	return ix.Match(data)
 }
 
-// mapFile maps a file into memory, for it may be as large as an index of our own, of
-// which there is one in memory already.
+// mapFile maps a file into memory, because it may be as large as our own index, which is
+// in memory already.
 func mapFile(name string) (data []byte, unmap func() error, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -103,7 +103,7 @@ func mapFile(name string) (data []byte, unmap func() error, err error) {
 	return data, func() error { return unix.Munmap(data) }, err
 }
 
-// reaches reports whether a file is in one of the directories, or below it.
+// reaches reports whether one of the directories is above a file.
 func reaches(dirs map[string]bool, name string) bool {
 	for len(dirs) > 0 && name != "." {
 		if name = path.Dir(name); dirs[name] {
@@ -113,8 +113,8 @@ func reaches(dirs map[string]bool, name string) bool {
 	return false
 }
 
-// same reports whether the file of an entry, which has the time and size that the one
-// of the reference has, is the same as that. It uses a and b, which are of one length.
+// same reports whether the file of an entry, which has the reference's time and size, has
+// the same content there. It uses the buffers a and b, which have the same length.
 func (ix *index) same(e gitindex.Entry, a, b []byte) bool {
 	f, err := os.Open(filepath.Join(ix.checkout.Dir, e.Name()))
 	if err != nil {
@@ -146,8 +146,7 @@ func (ix *index) same(e gitindex.Entry, a, b []byte) bool {
 	}
 }
 
-// open opens a file that is in the reference's index: it is in the topmost layer that
-// has one of that name.
+// open opens a file of the reference in the topmost layer that has it.
 func (r Reference) open(name string) (f *os.File, err error) {
 	err = os.ErrNotExist
 	for _, dir := range r.Dirs {

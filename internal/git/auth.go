@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// Remote is a repository elsewhere, and what it takes to be let in.
+// Remote is a remote repository, with its credentials.
 type Remote struct {
 	URL string
-	// Auth returns what to show to a URL of the remote's host, or nil. It is asked
-	// again for the new URL after a redirect, so that a secret never goes to a
-	// place that its scope does not name.
+	// Auth returns the credential for a URL of the remote's host, or nil. It is called
+	// again after a redirect, so that a secret is never sent outside of its scope.
 	Auth func(url string) (*Auth, error)
-	// Pin, if not empty, are the only addresses at which the URL's host is
-	// connected to, whatever the name servers say by then. Not for git://.
+	// Pin, if not empty, has the only addresses used for the URL's host, whatever the
+	// name servers say by then. Not for git://.
 	Pin []netip.Addr
 }
 
@@ -28,8 +27,8 @@ func (r Remote) auth(url string) (*Auth, error) {
 	return r.Auth(url)
 }
 
-// Auth is what a client shows to a server, and by what it knows the server. It is
-// never formatted: its methods for that hide it.
+// Auth is a credential, and the known hosts to verify the server by. Formatting it shows
+// nothing.
 type Auth struct {
 	Name           string // of the credential, for errors; empty if there is none
 	User, Password string // basic
@@ -38,27 +37,26 @@ type Auth struct {
 	KnownHosts     []byte // lines of an OpenSSH known_hosts file
 }
 
-// String hides all of it.
+// String hides the credential.
 func (*Auth) String() string { return "(hidden)" }
 
-// GoString hides all of it.
+// GoString hides the credential.
 func (*Auth) GoString() string { return "(hidden)" }
 
-// credentialFD is the descriptor in the child on which the credential waits: the
-// first of exec.Cmd.ExtraFiles.
+// credentialFD is the child's descriptor for the credential: the first of
+// exec.Cmd.ExtraFiles.
 const credentialFD = 3
 
-// credentialBlocks is how often one command can ask for its credential: once for
-// itself, and again where a server takes a connection for a new client.
+// credentialBlocks is how often one command can ask for its credential: once, and again
+// if a server treats a new connection as a new client.
 const credentialBlocks = 8
 
-// pipeRoom is what a pipe takes without a reader (pipe(7): 64 KiB).
+// pipeRoom is how many bytes fit into a pipe without a reader (pipe(7): 64 KiB).
 const pipeRoom = 60 << 10
 
-// httpAuth returns the configuration that lets git ask for a, and the pipe on
-// which it waits. The secret is in no argument, file or environment. The helper
-// is a few words of shell: it answers only for url, and only what is on the
-// descriptor.
+// httpAuth returns the configuration for a credential helper, and the pipe that it reads
+// a from. The secret is in no argument, file or environment. The helper is a short shell
+// function, which answers only for rawURL and with what is in the pipe.
 func httpAuth(rawURL string, a *Auth) (config []string, pipe *os.File, err error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -81,8 +79,8 @@ func httpAuth(rawURL string, a *Auth) (config []string, pipe *os.File, err error
 			return nil, nil, errors.Join(err, r.Close())
 		}
 	}
-	// git says on stdin for what it asks; the section has matched host and path,
-	// and this makes sure of scheme and host once more.
+	// git writes its request to the helper's stdin. The configuration section has matched
+	// host and path; check scheme and host once more.
 	helper := fmt.Sprintf(`!f() { [ "$1" = get ] || exit 0; p= h=; while IFS= read -r l && [ -n "$l" ]; do case $l in protocol=%s) p=1;; host=%s) h=1;; esac; done; [ "$p$h" = 11 ] || exit 0; while IFS= read -r l <&%d && [ -n "$l" ]; do printf '%%s\n' "$l"; done; }; f`,
 		shellQuote(u.Scheme), shellQuote(u.Host), credentialFD)
 	return []string{
@@ -91,11 +89,11 @@ func httpAuth(rawURL string, a *Auth) (config []string, pipe *os.File, err error
 	}, r, nil
 }
 
-// shellQuote quotes for the pattern of a case.
+// shellQuote quotes s for the pattern of a shell case.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// configEnv gives configuration through the environment, where a key may hold any
-// character. Nothing in it is secret.
+// configEnv returns the environment variables that pass configuration, in which a key may
+// have any character. Nothing in it is secret.
 func configEnv(pairs []string) []string {
 	if len(pairs) == 0 {
 		return nil

@@ -16,9 +16,9 @@ import (
 
 // Command is one run of git.
 type Command struct {
-	Op       string   // what is attempted, for errors
+	Op       string   // the operation, for errors
 	Args     []string // of git
-	Env      []string // on top of the built environment
+	Env      []string // added to the basic environment
 	Dir      string
 	UID, GID uint32
 	Read     []string // directories that it may read
@@ -26,38 +26,39 @@ type Command struct {
 	Stdin    string
 	// Stderr, if set, is called with each line of the standard error.
 	Stderr func(line string)
-	// Heavy has the command wait for a processor, and Large for the end of other large
-	// commands. They are for commands that do not talk to a remote.
+	// A Heavy command waits for a slot, and a Large one also for the end of other large
+	// commands. Neither is for commands that talk to a remote.
 	Heavy, Large bool
-	// Judge, if set, has the program Config.Self executed instead of git. It is called
-	// with the standard output, of MaxOutput bytes at most, and with how the process
-	// ended, and returns the words by which a failure is classified, as git's are, and the
-	// error. Both of its arguments are the process's to choose.
+	// If Judge is set, the command executes Config.Self instead of git. Judge is called
+	// with the stdout, of at most MaxOutput bytes, and the error of the process, which
+	// both are untrusted, and returns the text that classifies a failure, as git's stderr
+	// does, and the error.
 	Judge     func(stdout []byte, err error) (words string, _ error)
 	MaxOutput int
 
 	url    string     // for errors
 	config []string   // keys and values, in the environment too
-	files  []*os.File // inherited, from descriptor 3 on
-	// silence, if set, is how long the child may say nothing before it is ended.
+	files  []*os.File // passed as descriptors from 3
+	// silence, if set, is how long the child may write nothing to stderr before it is
+	// ended.
 	silence time.Duration
 	// cleanup, if set, is called after a failure, before another try.
 	cleanup func() error
 	stdout  io.Writer // instead of what Run returns; for output without a limit
-	// talk, if set, returns the standard output of a command that writes its
-	// standard input itself, after the line that asks for a connection.
+	// talk, if set, returns the writer for the command's stdout, which itself writes to
+	// the command's stdin after the line stateless.
 	talk func(in *os.File) *talk
-	// question is set for a command that takes milliseconds and that a Mount waits
-	// for: it runs at the plugin's own priority and may take less.
+	// question is set for a command that takes milliseconds and that a Mount waits for:
+	// it runs at the plugin's own priority, with lower limits.
 	question bool
-	// remote is set by runAt: the command may talk to one.
+	// remote is set by runAt: the command may talk to a remote.
 	remote bool
-	// fetches says that the command receives a pack, and says how far it is.
+	// fetches is set for a command that receives a pack and prints its progress.
 	fetches bool
 }
 
-// How the program Config.Self is executed: by a descriptor, because a path can be
-// another file's by now, or in a directory that is root's alone.
+// Config.Self is executed by descriptor, because its path may have been replaced, or may
+// be in a directory that only root can enter.
 const (
 	ownProgram     = "/proc/self/exe"
 	SelfDescriptor = 3 // it stays open in the child
@@ -65,15 +66,15 @@ const (
 )
 
 const (
-	// maxStdout bounds what Run returns. What may be larger, such as an answer of a
-	// remote, is read while it comes.
+	// maxStdout bounds what Run returns. Larger outputs, such as a remote's answer, are
+	// read as a stream.
 	maxStdout = 8 << 20
-	// maxStderr is the tail of stderr that is kept for the error.
+	// maxStderr is how much of the end of stderr is kept for the error.
 	maxStderr = 8 << 10
 )
 
-// baseConfig is given to every command: no configuration of a store can switch
-// on what would run another program.
+// baseConfig is given to every command, so that no configuration of a store can make it
+// run another program.
 var baseConfig = []string{
 	"core.hooksPath=/dev/null",
 	"core.fsmonitor=false",
@@ -82,15 +83,15 @@ var baseConfig = []string{
 	"maintenance.auto=false",
 	"protocol.version=2",
 	"http.followRedirects=false",
-	// One job, one processor: alone on two, index-pack of 125,000 objects (34 MB, 300
-	// commits) takes 1.35 s with one thread and 1.5 s with two, which wait for each
-	// other.
+	// One processor per command: on an idle machine with two, index-pack of 125,000
+	// objects (34 MB, 300 commits) takes 1.35 s with one thread and 1.5 s with two, which
+	// wait for each other.
 	"pack.threads=1",
 }
 
-// environment is all that a command finds in its own. One that is not to talk to
-// a remote can't: without a transport, an object that a partial clone lacks is an
-// error, where git would fetch it as whoever happens to read it.
+// environment returns the whole environment of a command. A local command has no
+// transport, so a missing object of a partial clone is an error: git would otherwise
+// fetch it as the uid that reads it.
 func (g *Git) environment(c Command) []string {
 	schemes, extra := "", []string{"GIT_NO_LAZY_FETCH=1"} // known to git 2.45 and newer
 	if c.remote {
@@ -107,20 +108,20 @@ func (g *Git) environment(c Command) []string {
 		"GIT_TERMINAL_PROMPT=0",
 		"GIT_ASKPASS=/bin/false",
 		"SSH_ASKPASS=/bin/false",
-		"GIT_SSH_COMMAND=/bin/false", // runAt says otherwise, where it is for ssh
+		"GIT_SSH_COMMAND=/bin/false", // runAt overrides it for ssh
 		"GIT_ALLOW_PROTOCOL=" + schemes,
 		"GIT_NO_REPLACE_OBJECTS=1",
 	}, extra...)
 	return append(env, c.Env...)
 }
 
-// invocation returns what executes c, and the configuration for its environment. A
-// transport is executed itself, which saves the run of git around it: more than
-// the shell costs that limits it.
+// invocation returns the program and arguments of c, and the configuration for its
+// environment. It executes a transport helper directly, which saves starting git: more
+// than the cost of the shell that sets the limits.
 func (g *Git) invocation(c Command) (program string, args, config []string) {
 	if c.Judge != nil {
 		if g.root != "" {
-			return g.self, c.Args, nil // there is no /proc
+			return g.self, c.Args, nil // Root has no /proc
 		}
 		return selfProgram, c.Args, nil
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Kind classifies a failure of git by what its user can do about it.
+// Kind classifies a failure of git by what the user can do about it.
 type Kind string
 
 const (
@@ -40,7 +40,7 @@ const (
 	KindOther       Kind = "failed"
 )
 
-// remedy says what to do, where that is known.
+// remedy says what to do, if that is known.
 var remedy = map[Kind]string{
 	KindAuth:        "the repository is private, or does not exist: store a credential for it, or check the one that is stored",
 	KindNotFound:    "check the spelling of the URL; a host may also answer so for a private repository",
@@ -59,8 +59,8 @@ var remedy = map[Kind]string{
 	KindNoSpace:     "free space on the engine's data filesystem, or remove volumes and clones",
 }
 
-// Definite reports whether the remote has given its answer: asking again
-// without a change on either side would be answered the same.
+// Definite reports whether the failure is definite: another try would fail in the same
+// way until something changes on either side.
 func (k Kind) Definite() bool {
 	switch k {
 	case KindAuth, KindNotFound, KindRefNotFound, KindNoCommit, KindHost, KindRefused, KindTLS, KindProtocol,
@@ -72,15 +72,15 @@ func (k Kind) Definite() bool {
 
 // Error is a command of git that failed.
 type Error struct {
-	Op     string // what was attempted, such as "ask the remote for its refs"
-	URL    string // of the remote, if one was involved; never holds a secret
+	Op     string // the operation, such as "ask the remote for its refs"
+	URL    string // of the remote, if one was involved; without secrets
 	Kind   Kind
-	Stderr string // the last words of git
-	Detail string // more telling than git's words, if set
-	Remedy string // what to do, if it is not what the kind says
+	Stderr string // the end of git's stderr
+	Detail string // shown instead of git's message, if set
+	Remedy string // what to do, if not that of the kind
 	Err    error  // exit status, or the context's cause
 
-	words string // the line of Stderr that the kind was told by
+	words string // the line of Stderr that determined the kind
 }
 
 func (e *Error) Error() string {
@@ -127,8 +127,8 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-// newError tells the kind of a failure. filled says whether the command has found its
-// filesystem full.
+// newError classifies a failure. filled is set if the command may have filled its
+// filesystem.
 func newError(op, url, stderr string, err error, filled bool) *Error {
 	e := &Error{Op: op, URL: url, Kind: KindOther, Stderr: stderr, Err: err}
 	var silent SilentError
@@ -150,8 +150,8 @@ func newError(op, url, stderr string, err error, filled bool) *Error {
 	return e
 }
 
-// explainLimit says which limit the command has run into, if it was one. It must
-// have ended on its own.
+// explainLimit sets kind and detail if the command exceeded a limit. The plugin must not
+// have ended the command.
 func (e *Error) explainLimit(l sandbox.Limits, state *os.ProcessState) {
 	if said := l.Exceeded(state, e.Stderr); said != "" {
 		e.Kind, e.Detail = KindLimit, said
@@ -160,22 +160,21 @@ func (e *Error) explainLimit(l sandbox.Limits, state *os.ProcessState) {
 	}
 }
 
-// RefNotFound is the error for a ref that the remote does not have.
+// RefNotFound returns the error for a ref that the remote does not have.
 func RefNotFound(url, ref string) error {
 	return &Error{Op: fmt.Sprintf("find ref %q at", ref), URL: url, Kind: KindRefNotFound}
 }
 
-// NoCommit is the error for a ref that the remote has, and that is no commit.
+// NoCommit returns the error for a remote's ref that does not point to a commit.
 func NoCommit(url, ref string) error {
 	return &Error{Op: fmt.Sprintf("check out ref %q of", ref), URL: url, Kind: KindNoCommit}
 }
 
-// signs are looked for in git's stderr, in this order. They are the words of
-// git 2.39 to 2.50 and of libcurl under LC_ALL=C. The remote's own words arrive
-// there too, behind "remote: ", and are not looked at: a server could
-// otherwise choose the kind. The ssh client's arrive as they are, and the server's
-// with them, and so does the name of a tracked file: so that the disk is full is
-// not believed on anybody's word.
+// signs are matched against git's stderr, in this order. They are messages of git 2.39 to
+// 2.50 and of libcurl under LC_ALL=C. Lines with the prefix "remote: " are the remote's
+// and ignored, because a server could otherwise choose the kind. Messages of the ssh
+// client, and through it of the server, and names of tracked files have no prefix: so a
+// full disk needs other evidence too.
 var signs = []struct {
 	re   *regexp.Regexp
 	kind Kind
@@ -198,11 +197,11 @@ var signs = []struct {
 	{regexp.MustCompile(`(?i)returned error: (5\d\d|429)|hung up unexpectedly|early eof|rpc failed|connection reset|unexpected disconnect|empty reply|transfer closed|connection closed by|invalid index-pack output`), KindServer},
 }
 
-// classify returns the kind, and the line that says so, without git's prefix. What
-// the user wrote as url is not a sign: a host may be called "timeout".
+// classify returns the kind and the line that determines it, without git's prefix. It
+// ignores url in the lines, because a host may be called "timeout".
 //
-// Of what a remote says is wrong, behind "fatal: remote error: ", only that counts
-// which it can also say with its answer.
+// Lines with "fatal: remote error: " are the remote's: they can determine only kinds that
+// the remote may choose anyway.
 func classify(stderr, url string, filled bool) (kind Kind, words string) {
 	sign := func(line string) string { return line }
 	if url = strings.TrimSuffix(url, "/"); url != "" {
@@ -231,11 +230,11 @@ func classify(stderr, url string, filled bool) (kind Kind, words string) {
 	return KindOther, ""
 }
 
-// remotes reports whether a kind is for the remote to say.
+// remotes reports whether a remote's error message may choose the kind.
 func (k Kind) remotes() bool { return k == KindAuth || k == KindNotFound || k == KindRefNotFound }
 
-// lastWords returns the line of stderr that says most: the last "fatal:" or
-// "error:" of git, without control characters, which a remote could send.
+// lastWords returns the most useful line of stderr: the last "fatal:" or "error:" of git,
+// without control characters, which a remote could send.
 func lastWords(stderr string) string {
 	var best string
 	for _, line := range strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -247,27 +246,27 @@ func lastWords(stderr string) string {
 		}
 	}
 	if strings.HasPrefix(best, "Could not read from remote repository") {
-		// What ssh has said before that is the reason.
+		// The reason is in ssh's line before that.
 		best, _, _ = strings.Cut(strings.TrimSpace(stderr), "\n")
 	}
 	return Printable(best)
 }
 
-// Damaged is the error for a store that can't be read.
+// Damaged returns the error for a store that can't be read.
 func Damaged(store string, err error) error {
 	return &Error{Op: "read the store", Kind: KindCorrupt, Detail: fmt.Sprintf("%s: %v", store, err), Err: err}
 }
 
-// NoAnswer is the error for a question that nobody waits for any longer.
+// NoAnswer returns the error for a question that got no answer in time.
 func NoAnswer(url string, err error) error {
 	return &Error{Op: "ask for the refs of", URL: url, Kind: KindTimeout, Detail: err.Error(), Err: err}
 }
 
-// EmptyRemote is the error for a remote without a commit to check out.
+// EmptyRemote returns the error for a remote without a commit to check out.
 func EmptyRemote(url string) error {
 	return &Error{
 		Op: "find the default branch of", URL: url, Kind: KindRefNotFound,
-		Detail: "its HEAD stands for no commit",
+		Detail: "its HEAD does not point to a commit",
 		Remedy: "push a first commit if the repository is empty, name a branch in the option ref, or check that the URL is a repository's",
 	}
 }

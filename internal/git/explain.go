@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// explain adds to an error of git what its user has to know and git does not say:
-// which key a host shows, what is wrong with a certificate, which credential was
-// refused.
+// explain adds to an error of git what the user needs to know: which key a host presents,
+// what is wrong with a certificate, which credential was refused.
 func (g *Git) explain(ctx context.Context, r Remote, url string, auth *Auth, err error) {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -28,20 +27,20 @@ func (g *Git) explain(ctx context.Context, r Remote, url string, auth *Auth, err
 	}
 }
 
-// explainHostKey says what it takes to accept an ssh host.
+// explainHostKey adds the host's key, which the user can store.
 func (e *Error) explainHostKey(ctx context.Context, r Remote, url string) {
 	if strings.Contains(e.Stderr, "IDENTIFICATION HAS CHANGED") {
 		e.Kind = KindHostChanged
 	}
 	line, fingerprint, err := scanHostKey(ctx, url, r.Pin)
 	if err != nil {
-		return // git's words are all there is
+		return // git's message must do
 	}
 	e.Detail = fmt.Sprintf("the host shows %s; its line is %q", fingerprint, line)
 }
 
-// explainTLS looks at the certificate again, for libcurl says the same of all that
-// can be wrong with it.
+// explainTLS verifies the certificate again, because libcurl has the same message for all
+// problems.
 func (g *Git) explainTLS(ctx context.Context, r Remote, remote string, e *Error) {
 	response, err := g.askHTTP(ctx, r, remote, nil)
 	if err == nil {
@@ -65,11 +64,11 @@ func (g *Git) explainTLS(ctx context.Context, r Remote, remote string, e *Error)
 	}
 }
 
-// bearerSince is the version of git that learned to send bearer tokens from a
-// credential helper.
+// bearerSince is the first version of git that sends bearer tokens from a credential
+// helper.
 const bearerSince = "2.46"
 
-// explainAuth says whether a credential was refused, or missing.
+// explainAuth names the credential that was refused.
 func (g *Git) explainAuth(ctx context.Context, auth *Auth, e *Error) {
 	if auth == nil || auth.Name == "" {
 		return
@@ -86,7 +85,7 @@ func (g *Git) explainAuth(ctx context.Context, auth *Auth, e *Error) {
 	}
 }
 
-// version asks git for its own.
+// version returns git's version.
 func (g *Git) version(ctx context.Context) (text string, major, minor int, err error) {
 	out, err := g.Run(ctx, Command{Op: "ask for the version", question: true, Args: []string{"version"}, Dir: "/", UID: g.uid, GID: g.gid})
 	if err != nil {
@@ -97,7 +96,7 @@ func (g *Git) version(ctx context.Context) (text string, major, minor int, err e
 	return text, major, minor, err
 }
 
-// askHTTP asks a remote for what git asks first. No redirect is followed.
+// askHTTP sends git's first request to a remote. It follows no redirect.
 func (g *Git) askHTTP(ctx context.Context, r Remote, remote string, auth *Auth) (*http.Response, error) {
 	from, err := url.Parse(remote)
 	if err != nil {

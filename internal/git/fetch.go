@@ -13,24 +13,23 @@ type Fetch struct {
 	Store    string
 	Remote   Remote
 	Refspecs []string
-	// Prune deletes refs on the right side of the refspecs that the remote no
-	// longer has, before new ones are written.
+	// Prune deletes refs on the right side of the refspecs that the remote does not have
+	// any more, before it writes new ones.
 	Prune bool
-	// Depth, if not 0, cuts the history that many commits below the refs; the
-	// store must never have been fetched otherwise.
+	// Depth, if not 0, truncates the history that many commits below the refs; all
+	// fetches into a store must use the same depth.
 	Depth int
-	// NoBlobs leaves the contents of files at the remote. A remote that does not
-	// know how sends them all the same.
+	// NoBlobs omits file contents. A remote without support for filters sends them all
+	// the same.
 	NoBlobs bool
 	// Progress, if set, is called from the fetching goroutine.
 	Progress func(Progress)
 }
 
-// Fetch brings the objects and refs of f.Refspecs into the store and packs the
-// refs. It is not atomic for the refs: git prunes before it writes only then, and
-// a branch "a" can take the place of "a/b". After an error some refs may be new
-// and others not, which the next Fetch mends; no lock file and no temporary pack
-// is left behind.
+// Fetch fetches the objects and refs of f.Refspecs into the store and packs the refs. It
+// does not update the refs atomically, because only then git prunes before it writes, so
+// that a branch "a" can replace "a/b". After an error some refs may be updated and others
+// not, which the next Fetch repairs; no lock files and temporary packs are left behind.
 func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	if err := g.fetch(ctx, f, ""); err != nil {
 		return err
@@ -46,26 +45,26 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	return err
 }
 
-// FetchObjects brings objects by their IDs into a store that was fetched with
-// NoBlobs, in one request. No ref names them: they are in packs that git
-// counts as the remote's. Refspecs, Prune and Depth of f are not used.
+// FetchObjects fetches objects by their IDs into a store that was fetched with NoBlobs,
+// in one request. They need no refs, because they are in promisor packs. Refspecs, Prune
+// and Depth of f are not used.
 func (g *Git) FetchObjects(ctx context.Context, f Fetch, ids []string) error {
 	f.Refspecs, f.Prune, f.Depth = nil, false, 0
 	return g.fetch(ctx, f, strings.Join(ids, "\n")+"\n")
 }
 
-// fetch runs git fetch; stdin, if set, holds more refspecs, one a line.
+// fetch runs git fetch; stdin, if set, has more refspecs, one per line.
 func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 	args := []string{
 		"--git-dir=.",
-		// The git layers hard-link packs: nothing may be left loose.
+		// Keep no loose objects, because git layers hard-link packs only.
 		"-c", "fetch.unpackLimit=1",
 		"-c", "transfer.unpackLimit=1",
 		"-c", "fetch.writeCommitGraph=false",
 		"-c", "http.lowSpeedLimit=1", "-c", fmt.Sprintf("http.lowSpeedTime=%d", max(1, int(g.stall.Seconds()))),
 	}
 	if stdin != "" {
-		// The wanted are known to be missing: there is nothing to compare.
+		// The objects are known to be missing: there is nothing to negotiate.
 		args = append(args, "-c", "fetch.negotiationAlgorithm=noop")
 	}
 	args = append(args, "fetch", "--force", "--no-tags", "--no-write-fetch-head",
@@ -96,9 +95,9 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 	_, err := g.runRemote(ctx, f.Remote, c, func(url string) []string {
 		var config []string
 		if f.NoBlobs {
-			// A remote with a name, which no other command knows: a filtered fetch
-			// from a URL would make the remote a part of the store's configuration,
-			// and every command there would fetch what it does not find.
+			// Use a named remote, which only this command knows: a filtered fetch from a
+			// URL would store the remote in the configuration, and then every command
+			// would fetch missing objects.
 			config = []string{
 				"-c", "remote.origin.url=" + url,
 				"-c", "remote.origin.promisor=true", "-c", "remote.origin.partialclonefilter=blob:none",

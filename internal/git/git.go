@@ -23,7 +23,7 @@ type Git struct {
 	root      string
 	self      string
 	sandbox   *sandbox.Sandbox
-	inherited bool // from the process that started this one, with its turn and its time
+	inherited bool // this process is a Command's child, with its slot and its limits
 	uid, gid  uint32
 	schemes   string
 	caBundle  string
@@ -34,46 +34,44 @@ type Git struct {
 
 	scheduler                 *work.Scheduler
 	workTimeout, fetchTimeout time.Duration
-	memory                    int64 // bytes that a child may have
+	memory                    int64 // limit for a child, in bytes
 	workCPU, fetchCPU         time.Duration
 }
 
-// Config says how git is run.
+// Config configures New.
 type Config struct {
 	// Program is the path of git; empty means the one found in /usr/bin or /bin.
 	Program string
-	// Root, if it is not empty, is the directory that git has as its root, in which
-	// Program is found, and where all paths that it is given have to mean the same:
-	// for tests with the git of the plugin's own root filesystem.
+	// Root, if not empty, is the root directory of git, in which Program is looked up and
+	// where all paths that git gets must mean the same: for tests with the git of the
+	// plugin's root filesystem.
 	Root string
 	// Self is the program that a Command with a Judge executes; empty means this one,
-	// /proc/self/exe. With Root it has to be there.
+	// /proc/self/exe. It must exist in Root.
 	Self string
-	// UID and GID are who fetches and owns the stores; not root in production.
+	// UID and GID fetch and own the stores; not root in production.
 	UID, GID uint32
 	// Schemes are the transports that git may use, such as "https".
 	Schemes []string
-	// CABundle is a PEM file with all certificates that servers are checked
-	// against; empty means the system's.
+	// CABundle is a PEM file with all trusted certificates; empty means the system's.
 	CABundle string
-	// Proxies, as the variables of the same names; they hold no password.
+	// Proxies, as in the environment variables of these names, without passwords.
 	HTTPProxy, HTTPSProxy, NoProxy string
-	// StallTimeout is how long a remote may send nothing at all in a fetch, not
-	// even that it is still at work, before the fetch is given up. Zero is five
-	// minutes: a server that packs a large repository says nothing for long, if it
-	// does not know how to keep a connection alive.
+	// StallTimeout ends a fetch after the remote has sent nothing, not even a keep-alive,
+	// for so long. Zero means five minutes: a server without keep-alives is silent for
+	// long while it packs a large repository.
 	StallTimeout time.Duration
-	// Scheduler says when heavy commands may run; nil: at once.
+	// Scheduler decides when heavy commands may run; nil: at once.
 	Scheduler *work.Scheduler
-	// WorkTimeout is how long one piece of local work may take, once it runs, and
-	// FetchTimeout how long a fetch may. Zero is ten minutes, and two hours.
+	// WorkTimeout limits one local command, and FetchTimeout a fetch with all its tries,
+	// from when it has its slot. Zero means ten minutes, and two hours.
 	WorkTimeout, FetchTimeout time.Duration
-	// Memory is how many bytes of its own a process may have that runs for a
-	// repository; zero is 4 GiB.
+	// Memory limits the private memory of each process that runs for a repository, in
+	// bytes; zero means 4 GiB.
 	Memory int64
-	// WorkCPU and FetchCPU are how much processor time such a process may take in
-	// local work and in a fetch; zero is as long as the work may take, and 30 minutes
-	// at most for a fetch. Seconds are rounded up.
+	// WorkCPU and FetchCPU limit the processor time of such a process in local work and
+	// in a fetch, rounded up to seconds; zero means WorkTimeout, and FetchTimeout but at
+	// most 30 minutes.
 	WorkCPU, FetchCPU time.Duration
 }
 
@@ -84,8 +82,7 @@ const (
 
 const defaultStallTimeout = 5 * time.Minute
 
-// New returns a Git after it made sure that the program is there, and probed
-// what the kernel offers to confine it.
+// New checks that the program exists, and how the kernel can confine it.
 func New(c Config) (*Git, error) {
 	if c.Program == "" {
 		c.Program = defaultProgram
@@ -122,14 +119,14 @@ func New(c Config) (*Git, error) {
 	return g, nil
 }
 
-// Inherit returns a Git for a process that is the child of a Command, and confined as
-// such: its own children are in its process group, and have no more rights.
+// Inherit returns a Git for a process that is the confined child of a Command: its own
+// children stay in its process group, and have the same rights.
 func Inherit(program string) *Git {
 	return &Git{program: program, sandbox: sandbox.Inherited(), inherited: true}
 }
 
-// HTTP returns what a client of HTTP is to use: certificates, of which nil are the
-// system's, the proxy for a request, and how long a remote may send nothing.
+// HTTP returns the settings for HTTP clients: certificates (nil means the system's), the
+// proxy for a request, and how long a remote may send nothing.
 func (g *Git) HTTP() (*tls.Config, func(*http.Request) (*url.URL, error), time.Duration) {
 	return g.tls, g.proxy, g.stall
 }
@@ -137,8 +134,8 @@ func (g *Git) HTTP() (*tls.Config, func(*http.Request) (*url.URL, error), time.D
 // Program returns the path of git.
 func (g *Git) Program() string { return g.program }
 
-// Confinement says in a few words how children are confined, for the log.
+// Confinement describes for the log how children are confined.
 func (g *Git) Confinement() string { return g.sandbox.String() }
 
-// Owner returns the uid and gid that fetch, and to which stores belong.
+// Owner returns the uid and gid that fetch and own the stores.
 func (g *Git) Owner() (uid, gid int) { return int(g.uid), int(g.gid) }

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// lsRefsHTTP asks with ref prefixes, so that a remote of 100,000 refs names only
-// those that are wanted: git ls-remote has it send all, and picks. It speaks
-// protocol 2 through git's own transport, which logs in and connects as in a
-// fetch. ok is false when the remote does not know that protocol.
+// lsRefsHTTP sends ref prefixes, so that a remote with 100,000 refs lists only the wanted
+// ones: git ls-remote would receive all and filter. It speaks protocol 2 through git's
+// own transport helper, which connects and authenticates as in a fetch. ok is false if
+// the remote does not support that protocol.
 func (g *Git) lsRefsHTTP(ctx context.Context, remote Remote, names []string) (refs RemoteRefs, ok bool, err error) {
 	var t *talk
 	c := Command{Op: askForRefs, question: true, Dir: "/", talk: func(in *os.File) *talk {
@@ -44,45 +44,44 @@ func (g *Git) lsRefsHTTP(ctx context.Context, remote Remote, names []string) (re
 
 const askForRefs = "ask for the refs of"
 
-// badAnswer is the error about an answer that can't be used.
+// badAnswer returns the error for an invalid answer of the remote.
 func badAnswer(remote Remote, err error) error {
 	return &Error{Op: askForRefs, URL: remote.URL, Kind: KindServer, Detail: err.Error(), Err: err}
 }
 
-// stateless is what a transport helper is told first. It answers with an empty
-// line and what the server can do, or that it can't speak for that server.
+// stateless is the first command to a transport helper. The helper answers with an empty
+// line and the server's capabilities, or with fallback.
 const stateless = "stateless-connect git-upload-pack\n"
 
-// fallback is the answer of a helper that can't.
+// fallback is the answer of a helper that can't connect statelessly to the server.
 const fallback = "fallback\n"
 
-// talk is the standard output of a helper that is asked for refs when it has said
-// what the server can do, over its standard input. It reads the answer while it
-// comes, and keeps only the refs that were asked for.
+// talk parses the stdout of a transport helper: when the server's capabilities have
+// arrived it writes the request for refs to the helper's stdin, in, and then keeps the
+// refs that were asked for. It reads the answer as a stream.
 type talk struct {
 	refCollector
 	in     *os.File
 	state  talkState
-	format string // the line with the format of the server's objects
-	err    error  // why the rest of the answer is not read
+	format string // the server's object-format capability line
+	err    error  // the answer is invalid
 }
 
 type talkState int
 
 const (
-	talkBegun    talkState = iota // nothing was read
-	talkAble                      // what the server can do comes
-	talkAsked                     // refs come
-	talkDone                      // all refs have come
-	talkFallback                  // the helper can't speak for the server
+	talkBegun    talkState = iota // nothing read yet
+	talkAble                      // reading the server's capabilities
+	talkAsked                     // reading refs
+	talkDone                      // all refs were read
+	talkFallback                  // the helper can't connect to the server
 )
 
 func newTalk(in *os.File, names []string) *talk {
 	return &talk{in: in, refCollector: newRefCollector(names)}
 }
 
-// Write fails when the answer can't be used: the helper has no reader then, and
-// ends.
+// Write fails if the answer is invalid: the helper then loses its reader, and ends.
 func (t *talk) Write(p []byte) (int, error) {
 	if t.err == nil {
 		t.err = t.refCollector.read(p, t.next)
@@ -93,8 +92,8 @@ func (t *talk) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// next reads what data begins with and returns what is left of it; all of it when
-// it is not complete.
+// next reads the first element of data and returns the rest, or all of data if the
+// element is incomplete.
 func (t *talk) next(data []byte) (rest []byte, err error) {
 	switch t.state {
 	case talkBegun:
@@ -127,9 +126,9 @@ func (t *talk) next(data []byte) (rest []byte, err error) {
 		err = t.add(line)
 	case line == flushPacket:
 		t.state = talkAsked
-		// It fits into the pipe: the names are few, and what was written before has
-		// been read.
-		_, _ = t.in.Write(lsRefsRequest(t.format, t.names)) // a helper that has ended says why
+		// This does not block: the request fits into the pipe, which is empty, because
+		// the names are few.
+		_, _ = t.in.Write(lsRefsRequest(t.format, t.names)) // if the helper has ended, its error says why
 		t.end()
 	case strings.HasPrefix(line, "object-format="):
 		t.format = line
@@ -157,8 +156,8 @@ func (t *talk) answer() (RemoteRefs, error) {
 	return t.refs, nil
 }
 
-// lsRefsRequest returns the question for HEAD and names; format is the line about
-// it that the server sent, if any.
+// lsRefsRequest returns the ls-refs request for HEAD and names; format is the server's
+// object-format line, if any.
 func lsRefsRequest(format string, names []string) []byte {
 	var b bytes.Buffer
 	packet := func(line string) { fmt.Fprintf(&b, "%04x%s\n", len(line)+5, line) }
@@ -176,7 +175,7 @@ func lsRefsRequest(format string, names []string) []byte {
 	return b.Bytes()
 }
 
-// add reads a line: an object ID, a name, and attributes.
+// add parses a line: an object ID, a name, and attributes.
 func (t *talk) add(line string) error {
 	words := strings.Split(line, " ")
 	if len(words) < 2 || !IsObjectID(words[0]) {
@@ -197,20 +196,20 @@ func (t *talk) add(line string) error {
 	return nil
 }
 
-// remoteError is what a server says instead of an answer.
+// remoteError is an error message that a server sends instead of an answer.
 type remoteError string
 
 func (e remoteError) Error() string { return "fatal: remote error: " + string(e) }
 
-// flushPacket stands for the end of a list; no line is like that.
+// flushPacket represents a flush packet, the end of a list; no line can equal it.
 const flushPacket = "\x00flush"
 
-// errCut says that an answer ends in the middle.
+// errCut means that an answer is incomplete.
 var errCut = errors.New("the remote's answer is cut short")
 
-// cutPacket cuts the first pkt-line off: four hex digits of length, these included,
-// and the line, of which a line feed is cut off. The error is errCut when data does
-// not have all of it.
+// cutPacket splits off the first pkt-line: four hex digits with the length, including
+// these, and the line, whose trailing line feed it removes. The error is errCut if the
+// pkt-line is incomplete.
 func cutPacket(data []byte) (line string, rest []byte, err error) {
 	if len(data) < 4 {
 		return "", nil, errCut

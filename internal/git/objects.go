@@ -12,15 +12,14 @@ import (
 	"github.com/helmdeck/repos/internal/gitindex"
 )
 
-// maxBlobs bounds the files that are fetched by ID, as an index of more could not be
-// checked out.
+// maxBlobs bounds the files fetched by ID: an index of more could not be checked out.
 const maxBlobs = 2_000_000
 
 var errManyBlobs = fmt.Errorf("more than %d files are missing", maxBlobs)
 
-// MissingBlobs returns the IDs of the files in a commit's cone whose contents the
-// store does not have, each once. Its cost is that of the objects in the store, not
-// of the paths that they make: ten trees can make 10^15 of these.
+// MissingBlobs returns the IDs of the files in a commit's cone whose contents the store
+// does not have, each once. Its cost is proportional to the objects in the store, not to
+// the paths: ten trees can make 10^15 of these.
 func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone gitindex.Cone) ([]string, error) {
 	if cone == nil {
 		return g.missingBelow(ctx, store, []string{commit + "^{tree}"})
@@ -40,7 +39,7 @@ func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone gitin
 	return slices.Compact(missing), err
 }
 
-// missingBelow returns the IDs of the files below trees that the store does not have.
+// missingBelow returns the IDs of the missing files below trees.
 func (g *Git) missingBelow(ctx context.Context, store string, trees []string) (missing []string, err error) {
 	err = g.EachRecord(ctx, Command{
 		Op: "look for the files of " + trees[0], Heavy: true,
@@ -59,7 +58,7 @@ func (g *Git) missingBelow(ctx context.Context, store string, trees []string) (m
 	return missing, err
 }
 
-// missingOf returns those of some objects that the store does not have.
+// missingOf returns the IDs that the store does not have.
 func (g *Git) missingOf(ctx context.Context, store string, ids []string) (missing []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -78,8 +77,8 @@ func (g *Git) missingOf(ctx context.Context, store string, ids []string) (missin
 	return missing, err
 }
 
-// coneTops returns the IDs of the trees of which a cone has everything, and of the
-// files that lie directly in the directories above them.
+// coneTops returns the IDs of the trees that are completely in a cone, and of the files
+// directly in their parent directories.
 func (g *Git) coneTops(ctx context.Context, store, commit string, cone gitindex.Cone) (trees, files []string, err error) {
 	roots := cone.Roots()
 	list := func(dirs ...string) error {
@@ -118,12 +117,12 @@ func (g *Git) coneTops(ctx context.Context, store, commit string, cone gitindex.
 	return trees, files, err
 }
 
-// maxRecord bounds one record: a path is at most 4 KiB on Linux, and a tree that
-// holds a longer one can't be checked out.
+// maxRecord bounds one record: a path has at most 4 KiB on Linux, and a tree with a
+// longer one can't be checked out.
 const maxRecord = 1 << 20
 
-// EachRecord runs c and calls f for each record of its output, which may be
-// larger than what Run returns.
+// EachRecord runs c and calls f for each record of its output, each ended by the byte
+// end. The output may be larger than what Run returns.
 func (g *Git) EachRecord(ctx context.Context, c Command, end byte, f func(record string) error) error {
 	r, w := io.Pipe()
 	c.stdout = w
@@ -140,7 +139,7 @@ func (g *Git) EachRecord(ctx context.Context, c Command, end byte, f func(record
 			return i + 1, data[:i], nil
 		}
 		if atEOF && len(data) > 0 {
-			return 0, nil, io.ErrUnexpectedEOF // git ends every record
+			return 0, nil, io.ErrUnexpectedEOF // git terminates every record
 		}
 		return 0, nil, nil
 	})
@@ -148,7 +147,7 @@ func (g *Git) EachRecord(ctx context.Context, c Command, end byte, f func(record
 	for err == nil && s.Scan() {
 		err = f(s.Text())
 	}
-	// A command that still writes is told that nobody reads.
+	// Make a command that still writes fail with EPIPE.
 	r.CloseWithError(io.ErrClosedPipe)
 	runErr := <-ran
 	switch {

@@ -13,15 +13,15 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// fullBelow is how many bytes a filesystem has left that is as good as full.
+// A filesystem with less than fullBelow free bytes counts as full.
 const fullBelow = 1 << 20
 
-// Full reports whether one of the directories has no room for bytes or files.
+// Full reports whether one of the directories has no room for data or files.
 func Full(dirs []string) bool { return filled(dirs, 0) }
 
-// filled reports whether a command that wrote so many bytes to the directories may
-// well have found one of them full: it is, or what the command wrote, which git has
-// deleted since, is half of what is free now.
+// filled reports whether a command that wrote so many bytes may have filled the
+// filesystem of one of the directories: it is full, or was with these bytes, which git
+// may have deleted since.
 func filled(dirs []string, wrote int64) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		s, err := disk.SpaceOf(dir)
@@ -29,8 +29,8 @@ func filled(dirs []string, wrote int64) bool {
 	})
 }
 
-// wrote returns how many bytes a command and what it waited for wrote to disks; zero
-// where the kernel does not count them.
+// wrote returns how many bytes a command and its children wrote to disks; zero if the
+// kernel does not count them.
 func wrote(cmd *exec.Cmd) int64 {
 	if cmd.ProcessState == nil {
 		return 0 // never started
@@ -43,12 +43,12 @@ func wrote(cmd *exec.Cmd) int64 {
 	return usage.Oublock * block
 }
 
-// SilentError is why a child, or a request, was ended of which nothing came for so long.
+// SilentError ends a child, or a request, that sent nothing for so long.
 type SilentError time.Duration
 
 func (s SilentError) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(s)) }
 
-// alarm puts a timer off with each write.
+// alarm resets a timer with each write.
 type alarm struct {
 	timer *time.Timer
 	after time.Duration
@@ -66,7 +66,7 @@ func (a *alarm) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pause has the timer rest until goOn.
+// pause stops the timer until resume.
 func (a *alarm) pause() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,16 +74,15 @@ func (a *alarm) pause() {
 	a.timer.Stop()
 }
 
-func (a *alarm) goOn() {
+func (a *alarm) resume() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.paused = false
 	a.timer.Reset(a.after)
 }
 
-// limited keeps at most max bytes and remembers that there were more. It never
-// fails a write: a child that is cut off by EPIPE would report that instead of
-// its own trouble.
+// limited keeps at most max bytes, and sets cut if there are more. Its writes never fail,
+// because a child would report EPIPE instead of its own error.
 type limited struct {
 	buf bytes.Buffer
 	max int
@@ -115,7 +114,7 @@ func (t *tail) Write(p []byte) (int, error) {
 
 func (t *tail) String() string { return string(t.buf) }
 
-// lines calls f for each line, which git's progress ends with \r.
+// lines calls f for each line. git's progress lines end with \r.
 type lines struct {
 	f   func(string)
 	buf []byte

@@ -11,8 +11,8 @@ import (
 	"github.com/helmdeck/repos/internal/guard"
 )
 
-// pinConfig returns the configuration that makes git connect to remote's host at
-// the addresses of pin alone. Behind a proxy it is the proxy that connects.
+// pinConfig returns the configuration that makes git connect to remote's host only at the
+// addresses in pin. Behind a proxy it has no effect, because the proxy connects.
 func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
 	if len(pin) == 0 || isSSH(remote) {
 		return nil, nil
@@ -38,8 +38,8 @@ func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
 	return []string{"http.curloptResolve", host + ":" + guard.PlaceOf(u).Port + ":" + strings.Join(list, ",")}, nil
 }
 
-// pinSSH returns the options that make ssh connect at the first address of pin,
-// and still look for the key of the host's name.
+// pinSSH returns the options that make ssh connect to the first address in pin, and still
+// verify the key by the host's name.
 func pinSSH(remote string, pin []netip.Addr) string {
 	if len(pin) == 0 {
 		return ""
@@ -47,8 +47,8 @@ func pinSSH(remote string, pin []netip.Addr) string {
 	return fmt.Sprintf(" -o HostName=%s -o 'HostKeyAlias=%s'", pin[0], knownAs(sshHost(remote)))
 }
 
-// pinDial returns how an HTTP client connects: to u's host at the addresses of pin
-// alone, and elsewhere, which is a proxy, as usual. Nil is the usual way.
+// pinDial returns the dial function of an HTTP client: it connects to u's host only at
+// the addresses in pin, and to other hosts (proxies) as usual. Nil means the default.
 func pinDial(u *url.URL, pin []netip.Addr) func(ctx context.Context, network, address string) (net.Conn, error) {
 	if len(pin) == 0 {
 		return nil

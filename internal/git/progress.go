@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Progress is how far a fetch is, in git's own words.
+// Progress is the progress of a fetch, as git prints it.
 type Progress struct {
 	Phase   string // such as "Receiving objects"
-	Percent int    // of the phase, in objects; -1 when git gives none
+	Percent int    // of the phase's objects; -1 if git prints none
 	Amount  string // received so far, such as "1.20 GiB"; may be empty
 	Rate    string // such as "3.50 MiB/s"; may be empty
 }
@@ -37,7 +37,7 @@ func (p Progress) String() string {
 var progressLine = regexp.MustCompile(
 	`^(?:remote: )?([A-Z][a-z]+(?: [a-z]+)*): +(?:(\d+)% \(\d+/\d+\)|\d+)(?:, ([\d.]+ (?:bytes|[KMGT]iB))(?: \| ([\d.]+ (?:bytes|[KMGT]iB)/s))?)?`)
 
-// parseProgress reads one line of git's stderr.
+// parseProgress parses one line of git's stderr.
 func parseProgress(line string) (Progress, bool) {
 	m := progressLine.FindStringSubmatch(line)
 	if m == nil {

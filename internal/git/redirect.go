@@ -14,23 +14,21 @@ import (
 	"github.com/helmdeck/repos/internal/guard"
 )
 
-// MaxRedirects is how many steps are followed: http to https, an old name to a
+// MaxRedirects bounds how many redirects are followed: http to https, an old name to a
 // new one, and one to spare.
 const MaxRedirects = 3
 
-// askHTTPTimeout bounds one question of our own, about where a URL has gone or
-// what is wrong with a certificate.
+// askHTTPTimeout bounds one request of askHTTP.
 const askHTTPTimeout = 15 * time.Second
 
 const infoRefs = "/info/refs"
 
-// redirected asks an HTTP remote where it sends its clients. git itself follows
-// no redirect here: a remote could send it, with what it carries, to any address
-// that this machine can reach. A redirect within the host is taken; one to
-// another host is told to the user, who may name that URL.
+// redirected returns where an HTTP remote redirects to. git itself follows no redirects
+// here, because a remote could redirect it, with its credential, to any address that this
+// machine can reach. A redirect within the host is followed; one to another host is an
+// error that names the URL, which the user may then use.
 //
-// The question comes with the credential for the URL, for there are remotes that
-// say nothing at all without.
+// The request has the credential for the URL, because some remotes do not answer without.
 func (g *Git) redirected(ctx context.Context, r Remote, remote string) (string, error) {
 	from, err := url.Parse(remote)
 	if err != nil {
@@ -52,8 +50,8 @@ func (g *Git) redirected(ctx context.Context, r Remote, remote string) (string, 
 	return redirect(from, to)
 }
 
-// redirect returns the repository that a redirect from one URL's refs leads to, or
-// an error if it is not followed.
+// redirect returns the repository's new URL, or an error if the redirect must not be
+// followed.
 func redirect(from, to *url.URL) (string, error) {
 	refused := func(detail string) (string, error) {
 		return "", &Error{Op: "ask", URL: from.String(), Kind: KindRedirect, Detail: detail}
@@ -72,7 +70,7 @@ func redirect(from, to *url.URL) (string, error) {
 	return refused("to " + place.String())
 }
 
-// follow calls f with the remote's URL, and again with where it is redirected to.
+// follow calls f with the remote's URL, and again with each URL that it is redirected to.
 func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) error {
 	remote := r.URL
 	for followed := 0; ; followed++ {

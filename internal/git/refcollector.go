@@ -8,27 +8,28 @@ import (
 )
 
 const (
-	// MaxListed is how many refs LsRefs returns for names that end with a slash.
-	// They are compared at every mount: 200 take some 14 KB of an answer, which a
-	// mount does not notice.
+	// MaxListed is how many refs LsRefs returns for names that end with a slash. They are
+	// compared at every mount: 200 take some 14 KB of an answer, which does not slow a
+	// mount.
 	MaxListed = 200
-	// maxListedBytes bounds the names of these, of 300 bytes on average.
+	// maxListedBytes bounds their names, with some 300 bytes on average.
 	maxListedBytes = 64 << 10
-	// maxAnswer bounds the answer that is read, of which little is kept. A remote
-	// that knows no prefixes, or has very many refs below one, sends all: this is a
-	// million of them. One that never ends is left here.
+	// maxAnswer bounds the size of an answer, of which little is kept. It is enough for a
+	// million refs, from a remote that ignores prefixes or has that many below one. A
+	// larger answer may never end.
 	maxAnswer = 128 << 20
-	// peeledSuffix marks, behind the name of an annotated tag, what it stands for.
+	// peeledSuffix follows the name of an annotated tag to denote the object that it
+	// points to.
 	peeledSuffix = "^{}"
 )
 
-// refCollector keeps what was asked for of an answer of any length.
+// refCollector keeps the requested refs of an answer of any length.
 type refCollector struct {
 	names  []string
 	refs   RemoteRefs
 	listed int // refs below names that end with a slash
-	bytes  int // of their names
-	size   int // bytes of the answer that were read
+	bytes  int // size of their names
+	size   int // bytes read of the answer
 	rest   []byte
 }
 
@@ -36,7 +37,7 @@ func newRefCollector(names []string) refCollector {
 	return refCollector{names: names, refs: RemoteRefs{Format: SHA1, IDs: make(map[string]string)}}
 }
 
-// read calls next with the unread bytes until it leaves them as they are.
+// read calls next with the unread bytes until next consumes nothing.
 func (c *refCollector) read(p []byte, next func(data []byte) (rest []byte, err error)) error {
 	if c.size += len(p); c.size > maxAnswer {
 		return fmt.Errorf("the remote's answer has more than %d MiB", maxAnswer>>20)
@@ -56,7 +57,7 @@ func (c *refCollector) read(p []byte, next func(data []byte) (rest []byte, err e
 	return nil
 }
 
-// note keeps the ID of a ref if it was asked for, and reports whether it did.
+// note stores the ID of a ref if it was requested, and reports whether it did.
 func (c *refCollector) note(name, id string) bool {
 	asked := name == "HEAD" || slices.Contains(c.names, name)
 	if slices.ContainsFunc(c.names, func(n string) bool { return strings.HasSuffix(n, "/") && strings.HasPrefix(name, n) }) {
@@ -74,17 +75,17 @@ func (c *refCollector) note(name, id string) bool {
 	return asked
 }
 
-// maxLine bounds a line of ls-remote: longer than any name of a ref that a server
-// can keep.
+// maxLine bounds a line of ls-remote: it is longer than any ref name that a server can
+// store.
 const maxLine = 64 << 10
 
-// lsRemote is the standard output of git ls-remote --symref.
+// lsRemote parses the stdout of git ls-remote --symref.
 type lsRemote struct {
 	refCollector
 	err error
 }
 
-// Write fails when the answer can't be used: git has no reader then, and ends.
+// Write fails if the answer is invalid: git then loses its reader, and ends.
 func (l *lsRemote) Write(p []byte) (int, error) {
 	if l.err == nil {
 		l.err = l.read(p, l.next)
@@ -106,7 +107,7 @@ func (l *lsRemote) next(data []byte) (rest []byte, err error) {
 	return data[end+1:], l.add(string(data[:end]))
 }
 
-// add reads a line: an object ID or what a symbolic ref stands for, and a name.
+// add parses a line: an object ID or the target of a symbolic ref, and a name.
 func (l *lsRemote) add(line string) error {
 	left, name, ok := strings.Cut(line, "\t")
 	if !ok {

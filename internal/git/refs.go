@@ -11,14 +11,14 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 )
 
-// Object is one that a store has.
+// Object is an object of a store.
 type Object struct {
 	Type   string // commit, tree, blob or tag
-	Peeled string // of a tag: the object behind it, through all tags
+	Peeled string // for a tag: the object that it finally points to
 }
 
-// Known looks objects up by their full IDs. Those that the store does not have are
-// absent, and so are tags of an object that it does not have.
+// Known looks objects up by their full IDs. The result does not have missing objects, nor
+// tags of missing objects.
 func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string]Object, error) {
 	var question strings.Builder
 	for _, id := range ids {
@@ -49,7 +49,7 @@ func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string
 			known[id] = Object{Type: kind}
 		case !peeled || !ok || o.Type != "tag":
 		case !IsObjectID(id):
-			delete(known, ids[asked]) // what the tag is of is missing
+			delete(known, ids[asked]) // the tag's object is missing
 		default:
 			known[ids[asked]] = Object{Type: "tag", Peeled: id}
 		}
@@ -58,9 +58,9 @@ func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string
 	return known, err
 }
 
-// Connected reports whether the store has all that objects lead to, as git fetch
-// does before it names them. What it cut off, of a store that is not whole, and
-// what it left at the remote does not count.
+// Connected reports whether the store has all objects that are reachable from ids, as git
+// fetch checks before it updates refs. It ignores what a shallow or a filtered fetch
+// omitted.
 func (g *Git) Connected(ctx context.Context, store string, ids []string, noBlobs bool) (bool, error) {
 	args := []string{"--git-dir=."}
 	if noBlobs {
@@ -82,13 +82,13 @@ func (g *Git) Connected(ctx context.Context, store string, ids []string, noBlobs
 	return err == nil, err
 }
 
-// WriteRefs makes refs, sorted by name, the store's packed-refs, as git would: a
-// crash leaves the one or the other, and a lock file that SweepStore removes. No
-// git may be at work in the store.
+// WriteRefs replaces the store's packed-refs by refs, which must be sorted by name. As
+// with git, a crash leaves the old or the new file, and maybe a lock file that SweepStore
+// removes. No git may run in the store.
 func (g *Git) WriteRefs(store string, refs []PackedRef) error {
 	path := filepath.Join(store, "packed-refs")
 	lock := path + ".lock"
-	if err := os.Remove(lock); err != nil && !errors.Is(err, os.ErrNotExist) { // a killed git's
+	if err := os.Remove(lock); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a killed git
 		return err
 	}
 	f, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)

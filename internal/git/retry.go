@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-// Transient reports whether asking the same again may be answered otherwise.
-// Authentication, missing repositories and refs, and whatever the remote has
-// said in so many words are not: they fail at once, as themselves.
+// Transient reports whether another try may succeed.
 func (k Kind) Transient() bool { return k == KindServer || k == KindTimeout }
 
 const (
-	// retries bounds how often a transient failure is tried again. With the
-	// waits below that is some three seconds: a server that restarts is back by
-	// then, and one that is down is for the caller to tell.
+	// retries bounds the tries after a transient failure. With the waits below they take
+	// some three seconds, enough for a server that restarts.
 	retries = 3
-	// retryFirst is the wait before the second try; it doubles, and each is
-	// spread by half so that many clients don't come back at once.
+	// retryFirst is the wait before the second try. It doubles each time, and is
+	// randomized by half, so that many clients don't come back at once.
 	retryFirst = 400 * time.Millisecond
 )
 
-// Retry calls f until it succeeds, fails for good, or ctx ends.
+// Retry calls f until it succeeds, fails with an error that is not Transient, or ctx
+// ends.
 func Retry(ctx context.Context, f func() error) error {
 	wait := retryFirst
 	for try := 0; ; try++ {

@@ -16,9 +16,8 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Run executes c and returns its stdout. When ctx ends first, the whole process
-// group is asked to end, then killed; either way nothing of it is left when Run
-// returns.
+// Run executes c and returns its stdout. If ctx ends first, the process group gets TERM,
+// then KILL. In any case no process of the group is left when Run returns.
 func (g *Git) Run(ctx context.Context, c Command) ([]byte, error) {
 	if c.Judge != nil {
 		self, err := os.Open(g.self)
@@ -44,7 +43,7 @@ func (g *Git) Run(ctx context.Context, c Command) ([]byte, error) {
 	return r.result(err)
 }
 
-// execution is a command that is being executed.
+// execution is one run of a Command.
 type execution struct {
 	Command
 	ctx    context.Context
@@ -53,9 +52,9 @@ type execution struct {
 	limits sandbox.Limits
 	stdout *limited
 	stderr *tail
-	alarm  *alarm // nil where nobody watches for silence
+	alarm  *alarm // nil without a limit on silence
 	gate   *gate
-	in     *os.File // of dialog
+	in     *os.File // the child's end of dialog's pipe
 	dialog *talk    // nil for most
 }
 
@@ -82,7 +81,7 @@ func (g *Git) execution(ctx context.Context, c Command) *execution {
 	return r
 }
 
-// listeners returns what takes the standard error of the command.
+// listeners returns the writer for the command's stderr.
 func (r *execution) listeners() io.Writer {
 	list := []io.Writer{r.stderr}
 	if r.fetches {
@@ -97,7 +96,7 @@ func (r *execution) listeners() io.Writer {
 	return io.MultiWriter(list...)
 }
 
-// converse connects a command that is asked over its standard input.
+// converse connects a command that reads requests from its stdin.
 func (r *execution) converse() error {
 	in, ours, err := os.Pipe()
 	if err != nil {
@@ -109,7 +108,7 @@ func (r *execution) converse() error {
 	return err
 }
 
-// close ends what belongs to an execution.
+// close releases the resources of an execution.
 func (r *execution) close() {
 	if r.dialog != nil {
 		r.dialog.end()
@@ -122,15 +121,14 @@ func (r *execution) close() {
 	r.cancel(nil)
 }
 
-// result returns the output of a command that has ended with err, or what its failure
-// means.
+// result returns the output of a command that ended with err, or a classified error.
 func (r *execution) result(err error) ([]byte, error) {
 	switch {
 	case r.dialog == nil:
 	case r.dialog.err != nil:
 		return nil, r.dialog.err
 	case r.dialog.state == talkFallback:
-		return nil, nil // the helper ends with an error then
+		return nil, nil // the helper's error is expected
 	}
 	if err == nil && r.stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", r.stdout.max)
@@ -148,13 +146,13 @@ func (r *execution) result(err error) ([]byte, error) {
 		failure.explainLimit(r.limits, r.cmd.ProcessState)
 	}
 	if failure.Kind == KindOther && Full(r.Write) {
-		failure.Kind = KindNoSpace // git does not always say why it can't write
+		failure.Kind = KindNoSpace // git does not always say why a write failed
 	}
 	return nil, failure
 }
 
-// runRemote executes c, which talks to the remote's URL, with what it takes to be
-// let in there; c.url is set here, and c.Args gets the URL through withURL.
+// runRemote executes c, which talks to the remote, with the credential for its URL,
+// retries and redirects. It sets c.url, and c.Args to withURL of the URL.
 func (g *Git) runRemote(ctx context.Context, r Remote, c Command, withURL func(url string) []string) (out []byte, err error) {
 	kind := work.Fetch
 	if c.question {
@@ -187,10 +185,10 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c Command, args [
 	if err != nil {
 		return nil, err
 	}
-	// An empty helper takes away those that any configuration may have named.
+	// An empty helper removes those of any configuration.
 	config := append([]string{"credential.helper", ""}, pinned...)
 	if isHTTP(url) {
-		c.silence = 0 // curl watches the bytes themselves
+		c.silence = 0 // curl has its own limit (http.lowSpeedTime)
 	}
 	if g.caBundle != "" {
 		config = append(config, "http.sslCAInfo", g.caBundle)

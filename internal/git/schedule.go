@@ -12,19 +12,18 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// How long git may work on one thing, unless the settings say otherwise. A checkout
-// of a million files takes two minutes; the history of the largest public
-// repositories arrives in less than an hour.
+// Default limits. A checkout of a million files takes two minutes; fetching the history
+// of the largest public repositories takes less than an hour.
 const (
 	defaultWorkTimeout  = 10 * time.Minute
 	defaultFetchTimeout = 2 * time.Hour
 )
 
-// schedule waits until a command may run, and returns a context that ends when it
-// must be done. Call done at its end.
+// schedule waits until a command may run, and returns a context with its time limit. Call
+// done when the command has ended.
 func (g *Git) schedule(ctx context.Context, c Command) (_ context.Context, done func(), err error) {
 	if c.remote || g.inherited {
-		return ctx, func() {}, nil // by runRemote, for all tries, or with the job
+		return ctx, func() {}, nil // runRemote does it for all tries, or the parent process did
 	}
 	var slot *work.Slot
 	if c.Heavy {
@@ -46,7 +45,7 @@ func withShare(ctx context.Context, slot *work.Slot) context.Context {
 	return context.WithValue(ctx, shareKey{}, slot.Share())
 }
 
-// shareOf returns the share of the slot of a context, or 1.
+// shareOf returns the share of the slot in ctx, 1 if there is none.
 func shareOf(ctx context.Context) int {
 	if n, ok := ctx.Value(shareKey{}).(int); ok {
 		return n
@@ -54,19 +53,19 @@ func shareOf(ctx context.Context) int {
 	return 1
 }
 
-// Schedule is for heavy local work that is not git's: it waits until that may run, and
-// returns a context that ends when it must be done. Call done at its end. The error is
-// the cause of ctx, as an *Error.
+// Schedule waits until heavy local work other than git may run, and returns a context
+// with its time limit. Call done when the work has ended. The error is the cause of ctx,
+// as an *Error.
 func (g *Git) Schedule(ctx context.Context, op string) (_ context.Context, done func(), err error) {
 	return g.schedule(ctx, Command{Op: op, Heavy: true})
 }
 
-// ScheduleFetch is Schedule for what fetches from a remote, and is not git's.
+// ScheduleFetch is Schedule for fetches from a remote other than git's.
 func (g *Git) ScheduleFetch(ctx context.Context, op, url string) (_ context.Context, done func(), err error) {
 	return g.scheduleRemote(ctx, work.Fetch, op, url)
 }
 
-// scheduleRemote is schedule for what talks to a remote.
+// scheduleRemote is schedule for work that talks to a remote.
 func (g *Git) scheduleRemote(ctx context.Context, kind work.Kind, op, url string) (_ context.Context, done func(), err error) {
 	slot, err := g.scheduler.Acquire(ctx, kind, false)
 	if err != nil {
@@ -76,8 +75,8 @@ func (g *Git) scheduleRemote(ctx context.Context, kind work.Kind, op, url string
 	return withShare(ctx, slot), func() { cancel(); slot.Release() }, nil
 }
 
-// queueError is the error about what ended before its turn, whose cause is err: nothing
-// was asked of a remote.
+// queueError returns the error for work whose context ended with err while it waited for
+// a slot: the remote was not asked.
 func queueError(op, url string, err error) error {
 	e := newError(op, url, "", err, false)
 	if e.Kind == KindTimeout {
@@ -86,30 +85,28 @@ func queueError(op, url string, err error) error {
 	return e
 }
 
-// largePack is the size of a pack from which resolving its deltas is a large job, as
-// git says it while it receives: index-pack keeps some 100 bytes an object, and bases
-// up to core.deltaBaseCacheLimit.
+// largePack is in git's progress of a pack so large that resolving its deltas is a large
+// job: index-pack keeps some 100 bytes per object, and bases up to
+// core.deltaBaseCacheLimit.
 const largePack = "GiB"
 
-// gate has a fetch wait for a processor when it has received a pack. Until then a
-// fetch waits for the remote, and works as much as the remote has sent; what comes
-// then, the resolution of deltas, is for processors alone, and a pack of a megabyte
-// can ask for any amount of it.
+// gate makes a fetch wait for a processor slot when it has received its pack. Until then
+// its work is bounded by what the remote sends. Then it resolves deltas, which needs only
+// the processor, and any amount of it even for a pack of a megabyte.
 type gate struct {
 	ctx       context.Context // the command's
 	scheduler *work.Scheduler
 	cmd       *exec.Cmd
 	silence   *alarm // paused while the command is stopped; may be nil
 	large     bool
-	passed    bool // or waits
+	passed    bool // resolving has begun, or waits for a slot
 	leave     context.CancelFunc
 	waiting   sync.WaitGroup
 	slot      *work.Slot
 }
 
-// line looks at what git says on its standard error. It has git's process group stopped
-// while there is no slot. It does not wait itself: a command that has ended by then
-// is done when its output was read.
+// line handles a line of git's stderr. It stops git's process group until there is a
+// slot. It does not wait itself, because Wait returns only when all of stderr was read.
 func (t *gate) line(line string) {
 	if strings.HasPrefix(line, "Receiving objects") {
 		t.large = t.large || strings.Contains(line, largePack)
@@ -121,7 +118,7 @@ func (t *gate) line(line string) {
 	if t.slot = t.scheduler.Try(t.ctx, work.CPU, t.large); t.slot != nil || !sandbox.Signal(t.cmd, syscall.SIGSTOP) {
 		return
 	}
-	if t.ctx.Err() != nil { // it was asked to end before it was stopped
+	if t.ctx.Err() != nil { // it got TERM before it was stopped
 		sandbox.Signal(t.cmd, syscall.SIGCONT)
 		return
 	}
@@ -133,11 +130,11 @@ func (t *gate) line(line string) {
 	t.waiting.Go(func() {
 		slot, err := t.scheduler.Acquire(ctx, work.CPU, t.large)
 		if err != nil {
-			return // git has ended, or it was asked to end, and goes on
+			return // git has ended, or terminate continued it
 		}
 		t.slot = slot
 		if t.silence != nil {
-			t.silence.goOn()
+			t.silence.resume()
 		}
 		sandbox.Signal(t.cmd, syscall.SIGCONT)
 	})

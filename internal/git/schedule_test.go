@@ -122,7 +122,7 @@ func TestAlarmPauses(t *testing.T) {
 		if rung {
 			t.Error("it rang in a pause")
 		}
-		a.goOn()
+		a.resume()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !rung {

@@ -22,26 +22,25 @@ import (
 //go:embed knownhosts.txt
 var publicHosts []byte
 
-// sshSession is what one command needs to speak ssh: a directory with a
-// known_hosts file and, where there is a key, the socket of an agent that holds
-// it. The key is in our memory alone.
+// sshSession is what one command needs for ssh: a directory with a known_hosts file and,
+// if there is a key, the socket of an agent with it. The key is only in our memory.
 type sshSession struct {
 	dir   string
 	agent net.Listener
 }
 
-// isSSH reports whether a URL, or an scp-like form, is of ssh.
+// isSSH reports whether a URL is an ssh URL or has the scp-like form.
 func isSSH(remote string) bool {
 	scheme, _, ok := strings.Cut(remote, "://")
 	return !ok || scheme == "ssh"
 }
 
-// isHTTP reports whether a URL is of http or https.
+// isHTTP reports whether a URL's scheme is http or https.
 func isHTTP(remote string) bool {
 	return strings.HasPrefix(remote, "https://") || strings.HasPrefix(remote, "http://")
 }
 
-// newSSHSession prepares one. Close removes it.
+// newSSHSession starts a session. The caller must call Close.
 func newSSHSession(uid, gid uint32, a *Auth) (s *sshSession, err error) {
 	dir, err := os.MkdirTemp("", "helmdeck-ssh-")
 	if err != nil {
@@ -103,7 +102,7 @@ func (s *sshSession) serve(ring agent.Agent) {
 func (s *sshSession) knownHosts() string  { return filepath.Join(s.dir, "known_hosts") }
 func (s *sshSession) agentSocket() string { return filepath.Join(s.dir, "agent") }
 
-// Close ends the agent and removes the directory.
+// Close stops the agent and removes the directory.
 func (s *sshSession) Close() error {
 	var err error
 	if s.agent != nil {
@@ -112,8 +111,8 @@ func (s *sshSession) Close() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// command returns what git runs for ssh: no configuration, no other keys, no
-// other way in, no forwarding, and a host that is not known is an error.
+// command returns git's ssh command: without configuration, other keys, other
+// authentication methods and forwarding. An unknown host is an error.
 func (s *sshSession) command() string {
 	options := []string{
 		"BatchMode=yes", "StrictHostKeyChecking=yes", "UpdateHostKeys=no",
@@ -131,14 +130,14 @@ func (s *sshSession) command() string {
 	return "ssh -F /dev/null -o " + strings.Join(options, " -o ")
 }
 
-// hostKeyTimeout bounds the connection that only asks for a host's key.
+// hostKeyTimeout bounds scanHostKey.
 const hostKeyTimeout = 10 * time.Second
 
-// errHostKey ends the handshake that scanHostKey begins.
+// errHostKey ends the handshake of scanHostKey.
 var errHostKey = errors.New("host key seen")
 
-// scanHostKey returns the line for a known_hosts file, and the fingerprint, of the
-// key that an ssh host shows now. It proves nothing: the user compares.
+// scanHostKey returns the known_hosts line and the fingerprint of the key that an ssh
+// host presents. It does not verify the key: the user must compare it.
 func scanHostKey(ctx context.Context, remote string, pin []netip.Addr) (line, fingerprint string, err error) {
 	host, port := sshHost(remote)
 	if host == "" {
@@ -175,7 +174,7 @@ func scanHostKey(ctx context.Context, remote string, pin []netip.Addr) (line, fi
 	return "", "", err
 }
 
-// knownAs is a host's name in a known_hosts file.
+// knownAs returns a host's name in a known_hosts file.
 func knownAs(host, port string) string {
 	if port == "22" {
 		return host

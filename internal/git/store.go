@@ -19,7 +19,7 @@ const (
 	SHA256 = "sha256"
 )
 
-// Format tells the format of a full object ID, SHA1 or SHA256, by its length.
+// Format returns the format of a full object ID, SHA1 or SHA256, by its length.
 func Format(id string) string {
 	if len(id) == 2*sha256.Size {
 		return SHA256
@@ -27,8 +27,8 @@ func Format(id string) string {
 	return SHA1
 }
 
-// InitStore makes a bare repository in dir, which must be an empty directory
-// that belongs to the fetching uid.
+// InitStore makes a bare repository in dir, an empty directory that belongs to the
+// fetching uid.
 func (g *Git) InitStore(ctx context.Context, dir, format string) error {
 	_, err := g.Run(ctx, Command{
 		Op:   "make a store",
@@ -38,12 +38,12 @@ func (g *Git) InitStore(ctx context.Context, dir, format string) error {
 	return err
 }
 
-// SweepStore removes what a killed git leaves in a store: lock files and
-// temporary packs. No git may be at work in the store.
+// SweepStore removes what a killed git leaves in a store: lock files and temporary packs.
+// No git may run in the store.
 func SweepStore(store string) error {
 	return filepath.WalkDir(store, func(path string, d os.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
-			return nil // the store itself, or what a command has just removed
+			return nil // the store itself, or a file that a command just removed
 		}
 		if err != nil {
 			return err
@@ -59,13 +59,13 @@ func SweepStore(store string) error {
 	})
 }
 
-// maxRefBytes bounds the refs of a store, which the plugin has in memory while it makes
-// a git layer, with some four times as much: half a million refs. The largest public
-// repositories have some ten thousand branches and tags.
+// maxRefBytes bounds a store's refs, which take some four times as much memory while the
+// plugin makes a git layer: half a million refs. The largest public repositories have
+// some ten thousand branches and tags.
 const maxRefBytes = 32 << 20
 
-// Refs returns the content of the store's packed-refs, which after Fetch is all
-// of its refs, fully peeled and sorted. More than 32 MiB are a *Error of KindLimit.
+// Refs returns the store's packed-refs, which after Fetch has all refs, fully peeled and
+// sorted. If it has more than 32 MiB, the error is an *Error of KindLimit.
 func Refs(store string) ([]PackedRef, error) {
 	f, err := os.Open(filepath.Join(store, "packed-refs"))
 	if os.IsNotExist(err) {
@@ -107,10 +107,11 @@ func Refs(store string) ([]PackedRef, error) {
 // PackedRef is one ref of a store.
 type PackedRef struct {
 	Name, ID string
-	Peeled   string // of an annotated tag: the object behind it, through all tags
+	Peeled   string // for an annotated tag: the object that it finally points to
 }
 
-// FormatPackedRefs returns refs, sorted by name, as a packed-refs file.
+// FormatPackedRefs returns the content of a packed-refs file with refs, which must be
+// sorted by name.
 func FormatPackedRefs(refs []PackedRef) []byte {
 	var b bytes.Buffer
 	b.WriteString("# pack-refs with: peeled fully-peeled sorted \n")
@@ -123,8 +124,8 @@ func FormatPackedRefs(refs []PackedRef) []byte {
 	return b.Bytes()
 }
 
-// Check reads all of a store. It is a *Error of KindCorrupt if git finds something
-// wrong with it; any other error is about the check.
+// Check verifies all of a store. The error is an *Error of KindCorrupt if the store is
+// damaged; any other error means that the check failed.
 func (g *Git) Check(ctx context.Context, store string) error {
 	if _, err := os.Lstat(store); errors.Is(err, os.ErrNotExist) {
 		return Damaged(store, err)
@@ -136,12 +137,12 @@ func (g *Git) Check(ctx context.Context, store string) error {
 	})
 	var e *Error
 	if errors.As(err, &e) && exitCode(err) > 0 && e.Kind != KindNoSpace && e.Kind != KindLimit {
-		e.Kind = KindCorrupt // whatever words it has for that
+		e.Kind = KindCorrupt // whatever its message
 	}
 	return err
 }
 
-// Has reports whether the store has an object, of whatever type.
+// Has reports whether the store has an object, of any type.
 func (g *Git) Has(ctx context.Context, store, id string) (bool, error) {
 	_, err := g.Run(ctx, Command{
 		Op: "look up " + id, question: true,
@@ -154,8 +155,8 @@ func (g *Git) Has(ctx context.Context, store, id string) (bool, error) {
 	return err == nil, err
 }
 
-// packLoose packs objects that are none yet: what a server of plain files sends is
-// as it lies there.
+// packLoose packs loose objects, if there are any: a server of plain files (dumb HTTP)
+// sends those that it has.
 func (g *Git) packLoose(ctx context.Context, store string) error {
 	loose, err := filepath.Glob(filepath.Join(store, "objects", "[0-9a-f][0-9a-f]"))
 	if err != nil || len(loose) == 0 {
@@ -164,8 +165,8 @@ func (g *Git) packLoose(ctx context.Context, store string) error {
 	return g.Repack(ctx, store)
 }
 
-// Repack joins small packs, so that their sizes form a geometric series: the cost
-// is that of the new objects, not of the repository. No object is dropped.
+// Repack joins small packs, so that pack sizes form a geometric series: its cost is
+// proportional to the new objects, not to the repository. No object is dropped.
 func (g *Git) Repack(ctx context.Context, store string) error {
 	_, err := g.Run(ctx, Command{
 		Op: "repack the store", Heavy: true,
@@ -175,7 +176,7 @@ func (g *Git) Repack(ctx context.Context, store string) error {
 	return err
 }
 
-// Keep makes ref name a commit of the store, so that it stays reachable.
+// Keep points ref to a commit of the store, so that it stays reachable.
 func (g *Git) Keep(ctx context.Context, store, ref, commit string) error {
 	_, err := g.Run(ctx, Command{
 		Op: "keep " + commit, question: true,
@@ -185,20 +186,19 @@ func (g *Git) Keep(ctx context.Context, store, ref, commit string) error {
 	return err
 }
 
-// Commit returns the full ID of the commit that rev (a full or abbreviated ID)
-// names in the store; ok is false when the store does not have it, when it is
-// ambiguous, or when it is no commit.
+// Commit returns the full ID of the commit rev, a full or abbreviated ID; ok is false if
+// the store does not have it, or if it is ambiguous or not a commit.
 func (g *Git) Commit(ctx context.Context, store, rev string) (id string, ok bool, err error) {
 	return g.lookUp(ctx, store, rev, "^{commit}")
 }
 
-// Tree returns the ID of the tree of a commit that the store has; ok is false when
-// it does not have it, or when it is no commit.
+// Tree returns the ID of a commit's tree; ok is false if the store does not have the
+// commit, or if it is not a commit.
 func (g *Git) Tree(ctx context.Context, store, commit string) (id string, ok bool, err error) {
 	return g.lookUp(ctx, store, commit, "^{commit}^{tree}")
 }
 
-// lookUp returns the ID of the object that rev and what follows it lead to.
+// lookUp returns the ID of the object rev with the suffix to.
 func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok bool, err error) {
 	out, err := g.Run(ctx, Command{
 		Op: "look up " + rev, question: true,
@@ -214,8 +214,7 @@ func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok 
 	return strings.TrimSpace(string(out)), true, nil
 }
 
-// Ahead returns how many commits the history of one commit of the store has that
-// the history of another one has not.
+// Ahead returns how many commits are in the history of commit but not in that of of.
 func (g *Git) Ahead(ctx context.Context, store, commit, of string) (int, error) {
 	out, err := g.Run(ctx, Command{
 		Op: "count the commits from " + of + " to " + commit, Heavy: true,

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Text is what a repository says, such as a name, which need not be UTF-8: JSON has it as
+// Text is text of a repository, such as a name, that need not be UTF-8. In JSON it is
 // base64.
 type Text string
 
@@ -18,11 +18,11 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// maxWords is in bytes: a known_hosts line of an RSA key with 4096 bits, and what
-// is said about it.
+// maxWords, in bytes, is enough for a message with the known_hosts line of a 4096-bit RSA
+// key.
 const maxWords = 1000
 
-// Printable is text without control characters, and cut where it is too long.
+// Printable returns text without control characters, truncated if it is too long.
 func Printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

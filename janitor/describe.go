@@ -10,16 +10,16 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// ErrNoClone is returned for a clone that there is not.
+// ErrNoClone is returned for an unknown clone.
 var ErrNoClone = errors.New("there is no clone")
 
-// CloneInfo is a clone as people see it.
+// CloneInfo describes a clone to people.
 type CloneInfo struct {
 	Clone   string    `json:"clone"` // its key
 	Subject string    `json:"subject"`
 	Repo    string    `json:"repo"`
 	Used    time.Time `json:"used"`
-	// Size is all of it; Parts are sums by kind. What they leave is the stores.
+	// Size is the total; Parts has the sums by kind. The rest are stores and LFS objects.
 	Size  disk.Size            `json:"size"`
 	Parts map[string]disk.Size `json:"parts"`
 	Held  Hold                 `json:"held"`

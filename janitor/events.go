@@ -7,18 +7,18 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// EventType is what happened.
+// EventType is the type of an Event.
 type EventType string
 
 const (
 	Evicted    EventType = "evicted"
 	NotEvicted EventType = "failed"
-	Deferred   EventType = "deferred" // by the bound on what is late
-	Warning    EventType = "warning"  // a Finding has come, or has changed
-	Cleared    EventType = "cleared"  // a Finding has gone
+	Deferred   EventType = "deferred" // late parts are left for later sweeps
+	Warning    EventType = "warning"  // a Finding is new, or has grown
+	Cleared    EventType = "cleared"  // a Finding is resolved
 )
 
-// Event is a record of what the janitor did or found.
+// Event records what the janitor did or found.
 type Event struct {
 	Time    time.Time `json:"time"`
 	Type    EventType `json:"type"`
@@ -39,7 +39,7 @@ func eventOf(t EventType, e Eviction) Event {
 	}
 }
 
-// Count is how often something happened, and of which size it was.
+// Count is the number and total size of events of one type, kind and reason.
 type Count struct {
 	Type   EventType `json:"type"`
 	Kind   *Kind     `json:"kind,omitempty"`
@@ -48,15 +48,15 @@ type Count struct {
 	Size   disk.Size `json:"size"`
 }
 
-// eventsKept bounds the memory of events, to some 300 KB.
+// eventsKept bounds the memory for events to some 300 KB.
 const eventsKept = 1000
 
-// ring keeps the last events, and counts all.
+// ring keeps the last events, and counts all events.
 type ring struct {
 	mu     sync.Mutex
-	list   []Event // from next on the oldest
+	list   []Event // the oldest is at next
 	next   int
-	counts []Count // few: a linear search
+	counts []Count // few, so searched linearly
 }
 
 func (r *ring) add(e Event) {
@@ -92,14 +92,14 @@ func (j *Janitor) Events() []Event {
 	return append(append([]Event{}, r.list[r.next:]...), r.list[:r.next]...)
 }
 
-// Stats are figures since the start, and what the last sweep found.
+// Stats has counts since the start, and the results of the last sweep.
 type Stats struct {
 	Counts   []Count   `json:"counts"`
 	Findings []Finding `json:"findings"`
 	Last     Report    `json:"last"`
 }
 
-// Stats returns figures for metrics.
+// Stats returns the janitor's statistics.
 func (j *Janitor) Stats() Stats {
 	j.events.mu.Lock()
 	counts := append([]Count{}, j.events.counts...)

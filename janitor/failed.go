@@ -4,26 +4,26 @@ import (
 	"time"
 )
 
-// failure is an eviction that did not succeed.
+// failure counts the failures of an eviction.
 type failure struct {
 	times int
 	until time.Time // not tried again before
 }
 
 const (
-	// failedFirst and failedMost bound the wait before what failed is tried again:
-	// whatever is wrong with one directory, it must not take a sweep's time.
+	// failedFirst and failedMost bound the backoff after a failed eviction, so that one
+	// broken directory does not take the time of every sweep.
 	failedFirst = 5 * time.Minute
 	failedMost  = 24 * time.Hour
 )
 
-// keyOf identifies what an eviction is about.
+// keyOf identifies the object of an eviction.
 func keyOf(e Eviction) string { return key(e.Clone, e.Kind, e.ID) }
 
 func key(clone string, k Kind, id string) string { return clone + "\x00" + k.String() + "\x00" + id }
 
-// fail says what could not be evicted, and leaves it alone for a while.
-func (j *Janitor) fail(e Eviction, err error) {
+// recordFailure reports a failed eviction, and delays the next try.
+func (j *Janitor) recordFailure(e Eviction, err error) {
 	j.mu.Lock()
 	f := j.failed[keyOf(e)]
 	f.until = time.Now().Add(min(failedFirst<<min(f.times, 16), failedMost))
@@ -36,8 +36,8 @@ func (j *Janitor) fail(e Eviction, err error) {
 	j.events.add(event)
 }
 
-// holdFailed marks in an inventory what failed a short while ago. Those that are
-// no longer there are forgotten.
+// holdFailed marks the parts of an inventory whose eviction failed recently, and forgets
+// the failures of others.
 func (j *Janitor) holdFailed(inv Inventory) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

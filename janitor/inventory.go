@@ -8,34 +8,33 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// Inventory is everything that takes space, as of now. The planner reads it and
-// changes nothing in it.
+// Inventory is everything that takes space now. The planner does not modify it.
 type Inventory struct {
 	Now   time.Time
-	Space disk.Space // the filesystem; inodes of 0 in all mean that it counts none
-	// Trash is what is being deleted: counted as free.
+	Space disk.Space // of the filesystem; 0 total inodes: it does not count them
+	// Trash is what is being deleted. It counts as free.
 	Trash  disk.Size
 	Clones []Clone
 }
 
-// Clone is one clone, with all that is its own.
+// Clone is one clone with its parts.
 type Clone struct {
 	Key     string
 	Subject string
-	Repo    string // for people to read
+	Repo    string // for people
 	Made    int64  // see Stamp
 	Used    int64  // likewise
-	// Mounted is set once a workspace was made of it. Before, it is protected for
-	// Limits.Grace: its first mount is about to come.
+	// Mounted is set once it had a workspace. Before that it is protected for
+	// Limits.Grace, because its first mount is probably about to come.
 	Mounted bool
-	// Held says why the clone can't go as a whole; Free when it is idle.
+	// Held says why the clone can't be evicted as a whole; Free if it is idle.
 	Held Hold
-	// Size is what only goes with the clone: its stores and LFS objects.
+	// Size is what is evicted only with the clone: its stores and LFS objects.
 	Size  disk.Size
 	Parts []Part
 }
 
-// Part is something in a clone that is measured on its own.
+// Part is a part of a clone that is measured on its own.
 type Part struct {
 	ID     string
 	Volume string // of an upper or a discard
@@ -47,7 +46,7 @@ type Part struct {
 	Needed bool
 }
 
-// Stamp is a time as inventories have it: seconds since 1970; 0 for the zero time.
+// Stamp returns a time as inventories have it: seconds since 1970; 0 for the zero time.
 func Stamp(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -55,7 +54,7 @@ func Stamp(t time.Time) int64 {
 	return t.Unix()
 }
 
-// Kind is what can be evicted, and Upper.
+// Kind is the kind of a part, or WholeClone.
 type Kind uint8
 
 const (
@@ -65,8 +64,8 @@ const (
 	GitLayer
 	Warm
 	Cache
-	// Upper is what a workspace that is not a discard has written: it counts, and is
-	// never evicted.
+	// Upper is what a workspace other than a discard has written: it counts, and is never
+	// evicted.
 	Upper
 )
 
@@ -87,14 +86,14 @@ const (
 	Free       Hold = iota
 	Leased          // a container has it
 	Pending         // a Create or a Mount waits for it
-	Kept            // a volume with mode=keep
+	Kept            // by a volume with mode=keep
 	Restoring       // a volume is being made of it
-	Pinned          // a workspace or a discard stands on it
-	Busy            // by the kernel's word: a container kept it
-	Failed          // it could not be evicted a while ago
+	Pinned          // a workspace or a discard uses it as a layer
+	Busy            // the kernel says that a container still uses it
+	Failed          // a recent eviction failed
 	JustMade        // within Limits.Grace
-	ExceedsAll      // likewise, and larger than the limit all by itself
-	Working         // a fetch or a build is at work on it, and nobody waits for that
+	ExceedsAll      // used within Limits.Grace, and larger than the limit on its own
+	Working         // a fetch or a build that nobody waits for works on it
 )
 
 var holdNames = []string{
@@ -113,7 +112,7 @@ func (h Hold) or(other Hold) Hold {
 	return h
 }
 
-// and returns what to name of two holds.
+// and returns the hold to report if both apply.
 func (h Hold) and(other Hold) Hold {
 	if h == Free || other == Free {
 		return max(h, other)
@@ -121,10 +120,10 @@ func (h Hold) and(other Hold) Hold {
 	return min(h, other)
 }
 
-// MarshalText returns the hold in words.
+// MarshalText returns the hold's text.
 func (h Hold) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText reads the words.
+// UnmarshalText reads a hold's text.
 func (h *Hold) UnmarshalText(text []byte) error { return readName(holdNames, text, (*uint8)(h)) }
 
 func name(names []string, i uint8) string {

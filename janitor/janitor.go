@@ -13,59 +13,60 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// Stock is what a Janitor looks after. Its methods are called one at a time, but
-// for Space, and answer from memory, but for Evict and Hurry.
+// Stock is what a Janitor manages. Its methods, except Space, are called one at a time.
+// Evict and Hurry take time, the others do not.
 type Stock interface {
-	// Inventory says what there is. It waits until what an earlier run left is
-	// known for what it is.
+	// Inventory returns what exists. It waits until the leftovers of an earlier run are
+	// known.
 	Inventory(ctx context.Context) (Inventory, error)
-	// Evict removes what e names, or says that it is held by now: an error that is
-	// ErrHeld. What it frees may be in the trash first: Inventory counts it there from
-	// then on, or the next plan would evict as much again.
+	// Evict removes what e names. The error is ErrHeld if it has come into use. If it is
+	// moved to the trash, Inventory must count it there at once, because otherwise the
+	// next plan would evict as much again.
 	Evict(ctx context.Context, e Eviction) error
-	// Space says what the filesystem has: a system call.
+	// Space returns the space of the filesystem, by a system call.
 	Space() (disk.Space, error)
-	// Hurry deletes what is in the trash until enough says so, or nothing is left.
+	// Hurry deletes the trash until enough returns true or nothing is left.
 	Hurry(ctx context.Context, enough func() bool) error
 }
 
-// ErrHeld is why something that was planned to go stays: it has come into use.
+// ErrHeld means that something can't be evicted because it has come into use.
 var ErrHeld = errors.New("it is in use")
 
-// Config is what a Janitor works with.
+// Config configures New.
 type Config struct {
 	Stock  Stock
 	Limits Limits
-	// Interval is how often it sweeps; zero: only when something says so.
+	// Interval is how often Run sweeps; zero: only after a Nudge or when the disk is
+	// full.
 	Interval time.Duration
-	// WarnSize is how much a volume may have written before it is named; 0: any.
+	// WarnSize is how many bytes a volume may write before a warning; 0: any.
 	WarnSize int64
 	Log      *logrus.Logger
 }
 
 const (
-	// pollEvery is how often the free space is looked at between sweeps, where
-	// MinFree is set: a statfs of microseconds. A fast disk takes 5 GB in that time.
+	// pollEvery is how often Run checks the free space between sweeps if MinFree is set:
+	// a statfs of microseconds. A fast disk can receive 5 GB in that time.
 	pollEvery = 5 * time.Second
-	// restShare and restLeast bound what sweeps take of a processor, however often
-	// something calls for one.
+	// restShare and restLeast bound the processor time of sweeps, however many Nudges
+	// there are.
 	restShare = 10
 	restLeast = 100 * time.Millisecond
-	// hurryMost is how long a sweep, or who needs room, waits for the trash at a time:
-	// it is deleted in the background all the same, and what is in it may be stuck.
+	// hurryMost is how long a sweep or MakeRoom waits for the trash: it is deleted in the
+	// background anyway, and some of it may be impossible to delete.
 	hurryMost = time.Minute
-	// rounds is how often a sweep plans: discards that have gone make layers free
-	// that they stood on, and sizes in records are not quite those on disk.
+	// rounds is how many plans a sweep makes: evicting discards frees their layers for
+	// eviction, and recorded sizes are not exact.
 	rounds = 4
 )
 
 // Janitor keeps a Stock within its limits. Its methods may be called concurrently.
 type Janitor struct {
 	Config
-	busy   chan struct{} // held by whoever plans and evicts
+	busy   chan struct{} // held while planning and evicting
 	nudges chan struct{}
 	events ring
-	made   atomic.Int64 // how often MakeRoom has evicted something
+	made   atomic.Int64 // number of MakeRoom calls that evicted something
 
 	mu     sync.Mutex // never held over I/O
 	failed map[string]failure
@@ -73,7 +74,7 @@ type Janitor struct {
 	last   Report
 }
 
-// New returns a Janitor that does nothing by itself until Run.
+// New returns a Janitor. It does nothing on its own before Run.
 func New(c Config) *Janitor {
 	return &Janitor{
 		Config: c, busy: make(chan struct{}, 1), nudges: make(chan struct{}, 1),
@@ -81,7 +82,7 @@ func New(c Config) *Janitor {
 	}
 }
 
-// Nudge has Run sweep soon: something has grown. It never blocks.
+// Nudge makes Run sweep soon, because something has grown. It never blocks.
 func (j *Janitor) Nudge() {
 	select {
 	case j.nudges <- struct{}{}:
@@ -103,7 +104,7 @@ func (j *Janitor) Run(ctx context.Context) {
 		defer t.Stop()
 		poll = t.C
 	}
-	var calm patience
+	var wait backoff
 	for sweep, late := true, true; ; {
 		if sweep {
 			j.sweepOnce(ctx, late)
@@ -116,13 +117,13 @@ func (j *Janitor) Run(ctx context.Context) {
 			late = true
 		case <-j.nudges:
 		case <-poll:
-			sweep = j.short(&calm)
+			sweep = j.short(&wait)
 		}
 	}
 }
 
-// sweepOnce sweeps, has the trash deleted without rest while less is free than has
-// to be, and rests. What is late goes only where late is set.
+// sweepOnce sweeps, makes the trash hurry while less than MinFree is free, and rests. It
+// evicts late parts only if late is set.
 func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
 	began := time.Now()
 	lim := j.Limits
@@ -132,7 +133,7 @@ func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
 	}
 	rest := max(restShare*time.Since(began), restLeast)
 	if j.Limits.MinFree > 0 {
-		_ = j.hurry(ctx, func() bool { // an error is that of the context
+		_ = j.hurry(ctx, func() bool { // the error is the context's
 			s, err := j.Stock.Space()
 			return err != nil || !j.Limits.Short(s)
 		})
@@ -143,8 +144,8 @@ func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
 	}
 }
 
-// hurry has the trash deleted until enough says so, nothing is left, or hurryMost has
-// passed. The error is that of ctx.
+// hurry makes the trash hurry until enough returns true, nothing is left, or hurryMost
+// has passed. The error is that of ctx.
 func (j *Janitor) hurry(ctx context.Context, enough func() bool) error {
 	bounded, cancel := context.WithTimeout(ctx, hurryMost)
 	defer cancel()
@@ -155,22 +156,22 @@ func (j *Janitor) hurry(ctx context.Context, enough func() bool) error {
 }
 
 // short reports whether a poll should be followed by a sweep.
-func (j *Janitor) short(calm *patience) bool {
+func (j *Janitor) short(wait *backoff) bool {
 	s, err := j.Stock.Space()
 	if err != nil {
 		j.Log.WithError(err).Warn("janitor: look at the free space")
 		return false
 	}
-	return calm.now(j.Limits.Short(s), cmp.Or(j.Interval, time.Hour))
+	return wait.due(j.Limits.Short(s), cmp.Or(j.Interval, time.Hour))
 }
 
-// patience doubles the wait between sweeps while they do not help.
-type patience struct{ polls, wait int }
+// backoff doubles the wait between sweeps while they do not help.
+type backoff struct{ polls, wait int }
 
-// now reports whether this poll is one to act on.
-func (p *patience) now(short bool, most time.Duration) bool {
+// due reports whether to sweep after this poll.
+func (p *backoff) due(short bool, most time.Duration) bool {
 	if !short {
-		*p = patience{}
+		*p = backoff{}
 		return false
 	}
 	if p.polls > 0 {
@@ -182,7 +183,7 @@ func (p *patience) now(short bool, most time.Duration) bool {
 	return true
 }
 
-// lock makes the caller the only one who plans and evicts.
+// lock waits for the right to plan and evict.
 func (j *Janitor) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case j.busy <- struct{}{}:

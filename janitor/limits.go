@@ -7,49 +7,47 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// Limits are what an operator allows. Zero means no limit, except where said.
+// Limits are set by the operator. Zero means no limit, unless a field says otherwise.
 type Limits struct {
-	// TTL is how long an idle clone stays.
+	// TTL is how long an idle clone is kept.
 	TTL time.Duration
-	// DiscardTTL is how long a discard stays; zero: not at all.
+	// DiscardTTL is how long a discard is kept; zero: not at all.
 	DiscardTTL time.Duration
 	// SubjectMaxSize bounds the clones of each subject, in bytes.
 	SubjectMaxSize int64
 	// MaxSize bounds all clones together, in bytes.
 	MaxSize int64
-	// MinFree is the share of the filesystem, 0 to 1, that stays free, bytes and
-	// inodes alike, whoever has taken the rest.
+	// MinFree is the share of the filesystem's bytes and inodes, 0 to 1, to keep free,
+	// whoever uses the rest.
 	MinFree float64
-	// Grace is how long a clone is protected that no workspace was made of yet, and
-	// after its last use one that exceeds a limit on its own.
+	// Grace is how long a clone without a first mount is protected, and, after its last
+	// use, one that exceeds a limit on its own.
 	Grace time.Duration
-	// Room is how much somebody needs to be free now.
+	// Room is how much must be free now for somebody who needs it.
 	Room disk.Size
-	// guessedFor is the subject that Room is guessed for, on a disk that is not full.
+	// guessedFor is set to the subject if Room is a guess and the disk is not full.
 	guessedFor *string
-	// lateDone is set when what is late has had its share in this sweep, or when the
-	// sweep is not one of those on schedule: these may come by the thousand.
+	// lateDone is set if this sweep must not evict late parts: it has done so already, or
+	// is not a scheduled one, because there may be thousands of these.
 	lateDone bool
 }
 
 const (
-	// band is how far below a limit eviction goes once the limit is passed, as a
-	// share of it: a tenth, so that not every fetch on a full disk is followed by an
-	// eviction. (MinFree goes as far above.)
+	// Once a limit is exceeded, eviction continues to a mark 1/band below it, so that not
+	// every fetch on a full disk leads to an eviction. For MinFree the mark is as far
+	// above.
 	band = 10
-	// lateAfter is how long after its time something is due that was not noticed: no
-	// sweep is so rare. The plugin was off, a setting has changed, or the clock has
-	// jumped.
+	// A part is late if it has been due for lateAfter, longer than any interval between
+	// sweeps: the plugin was off, a setting was changed, or the clock jumped.
 	lateAfter = 24 * time.Hour
-	// lateShare is how much of what is late goes in one sweep: a twentieth, at least
-	// one. After a jump of the clock by years, that leaves hours in which what is
-	// used says so.
+	// One sweep evicts 1/lateShare of the total, at least one, of late parts. So after
+	// the clock has jumped by years, there are hours in which new uses protect parts.
 	lateShare = 20
-	// unlimited is less than any excess.
+	// unlimited is lower than any excess.
 	unlimited = math.MinInt64 / 4
 )
 
-// excess is by how much a limit is exceeded; negative is what is left.
+// excess is by how much a limit is exceeded; if negative, the room left.
 type excess struct {
 	disk.Size
 	band disk.Size
@@ -61,20 +59,20 @@ func (e excess) over() bool { return e.Bytes > 0 || e.Inodes > 0 }
 // above reports whether the mark below the limit is exceeded.
 func (e excess) above() bool { return e.Bytes > -e.band.Bytes || e.Inodes > -e.band.Inodes }
 
-// less returns e after s was freed.
+// less returns e after freeing s.
 func (e excess) less(s disk.Size) excess { return excess{e.Sub(s), e.band} }
 
-// missing is the positive part.
+// missing returns the positive part.
 func (e excess) missing() disk.Size {
 	return disk.Size{Bytes: max(e.Bytes, 0), Inodes: max(e.Inodes, 0)}
 }
 
-// ofBytes compares what is used with a limit in bytes.
+// ofBytes compares used bytes with a limit.
 func ofBytes(used, limit int64) excess {
 	return excess{disk.Size{Bytes: used - limit, Inodes: unlimited}, disk.Size{Bytes: limit / band}}
 }
 
-// ofFree compares what is free with the share of a filesystem that has to be.
+// ofFree compares free space with the share of a filesystem that must be free.
 func ofFree(s disk.Space, free disk.Size, share float64) excess {
 	e := excess{Size: disk.Size{Bytes: unlimited, Inodes: unlimited}}
 	one := func(total, free int64) (over, band int64) {
@@ -92,7 +90,7 @@ func ofFree(s disk.Space, free disk.Size, share float64) excess {
 
 func part(total int64, share float64) int64 { return int64(float64(total) * share) }
 
-// ofRoom compares what is free with what somebody needs.
+// ofRoom compares free space with what somebody needs.
 func ofRoom(s disk.Space, free, need disk.Size) excess {
 	e := excess{Size: need.Sub(free)}
 	if s.Total.Inodes == 0 {
@@ -101,5 +99,5 @@ func ofRoom(s disk.Space, free, need disk.Size) excess {
 	return e
 }
 
-// Short reports whether less of a filesystem is free than has to be.
+// Short reports whether less than MinFree is free.
 func (l Limits) Short(s disk.Space) bool { return l.MinFree > 0 && ofFree(s, s.Free, l.MinFree).over() }

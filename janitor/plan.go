@@ -15,40 +15,40 @@ type Reason string
 
 const (
 	Expired        Reason = "expired"          // a discard past DISCARD_TTL
-	TTL            Reason = "ttl"              // a clone that nobody used for so long
-	Unneeded       Reason = "unneeded"         // a layer that nothing needed for so long
-	SubjectMaxSize Reason = "subject_max_size" // the limit of its subject
-	MaxSize        Reason = "max_size"         // the limit of all
+	TTL            Reason = "ttl"              // a clone unused for TTL
+	Unneeded       Reason = "unneeded"         // a layer unneeded for TTL
+	SubjectMaxSize Reason = "subject_max_size" // its subject exceeds its limit
+	MaxSize        Reason = "max_size"         // all clones together exceed their limit
 	MinFree        Reason = "min_free"         // the filesystem is too full
 	NoSpace        Reason = "enospc"           // a fetch, build or mount had no room
-	OnDemand       Reason = "on_demand"        // an operator said so
+	OnDemand       Reason = "on_demand"        // an operator requested it
 )
 
-// Plan is what is to go, in this order, and what that can't help.
+// Plan lists evictions, in their order, and what they can't solve.
 type Plan struct {
 	Evictions []Eviction `json:"evictions"`
 	// More is set when there is more to evict than one plan holds.
 	More bool `json:"more,omitempty"`
 	// Frees is the size of all evictions.
 	Frees disk.Size `json:"frees"`
-	// Used is what counts for MAX_SIZE before the evictions: all but the trash, and
-	// without what can't go of clones that exceed the limit on their own.
+	// Used is the size counted for MAX_SIZE before the evictions: without the trash, and
+	// without the parts that can't be evicted of clones that exceed the limit on their
+	// own.
 	Used disk.Size `json:"used"`
 	// Trash is what is being deleted.
 	Trash disk.Size  `json:"trash"`
 	Space disk.Space `json:"space"`
-	// Late counts what is past its time and left for the next sweeps.
+	// Late counts what is late and left for the next sweeps.
 	Late int `json:"late,omitempty"`
 	// Missing are the limits that stay exceeded after the evictions.
 	Missing []Missing `json:"missing,omitempty"`
-	// Holders are what takes the space that can't be freed, largest first; filled
-	// when something is missing.
+	// Holders lists what can't be freed, largest first, if something is missing.
 	Holders []Holder `json:"holders,omitempty"`
-	// TooLarge are the clones that a limit has no room for even when they are alone.
+	// TooLarge lists the clones that exceed a limit on their own.
 	TooLarge []TooLarge `json:"too_large,omitempty"`
 }
 
-// Eviction is one thing that is to go.
+// Eviction is the eviction of one clone or part.
 type Eviction struct {
 	Kind    Kind      `json:"kind"`
 	Reason  Reason    `json:"reason"`
@@ -58,16 +58,14 @@ type Eviction struct {
 	Volume  string    `json:"volume,omitempty"` // of a discard
 	Size    disk.Size `json:"size"`
 	Text    string    `json:"text"` // why, for people
-	// TooLarge is set for a clone that a limit has no room for even when it is alone,
-	// and for its discards.
+	// TooLarge is set for a clone that exceeds a limit on its own, and for its discards.
 	TooLarge bool `json:"too_large,omitempty"`
-	// Unused is how long nobody used it.
+	// Unused is the time since its last use.
 	Unused time.Duration `json:"unused_ns"`
 }
 
-// Stops reports whether the eviction of a clone cancels work on it that nobody waits
-// for, or, on demand, that somebody waits for: a limit on sizes is no reason to, a
-// full disk is.
+// Stops reports whether the eviction of a clone cancels work on it that nobody waits for
+// (on demand, all work): a full disk is a reason for that, a limit on sizes is not.
 func (e Eviction) Stops() bool {
 	return e.Reason == MinFree || e.Reason == NoSpace || e.Reason == OnDemand
 }
@@ -76,11 +74,11 @@ func (e Eviction) Stops() bool {
 type Missing struct {
 	Reason  Reason    `json:"reason"`
 	Subject string    `json:"subject,omitempty"`
-	Size    disk.Size `json:"size"` // by so much
+	Size    disk.Size `json:"size"` // of the excess
 	Text    string    `json:"text"`
 }
 
-// amount says how much is missing.
+// amount formats the size.
 func (m Missing) amount() string {
 	parts := []string{}
 	if m.Size.Bytes > 0 {
@@ -112,7 +110,7 @@ func (h Holder) String() string {
 // holdersShown is how many holders an error names.
 const holdersShown = 3
 
-// Held says in words who holds the most.
+// Held describes the largest holders.
 func Held(holders []Holder) string {
 	if len(holders) == 0 {
 		return "nothing that the plugin keeps can be freed"
@@ -128,7 +126,7 @@ func Held(holders []Holder) string {
 	return text
 }
 
-// sort puts the largest first.
+// sortHolders sorts the largest first.
 func sortHolders(list []Holder) {
 	slices.SortFunc(list, func(a, b Holder) int {
 		return cmp.Or(cmp.Compare(b.Size.Bytes, a.Size.Bytes), cmp.Compare(b.Size.Inodes, a.Size.Inodes),
@@ -137,7 +135,7 @@ func sortHolders(list []Holder) {
 	})
 }
 
-// Bytes writes a number of bytes for people, such as 1.5 GiB.
+// Bytes formats a number of bytes for people, such as 1.5 GiB.
 func Bytes(n int64) string {
 	const units = "KMGTPE"
 	if n > -1024 && n < 1024 {

@@ -10,8 +10,8 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// Decide plans what goes so that the limits hold. It takes about 0.2 s for a
-// million parts.
+// Decide plans evictions so that the limits hold. It takes about 0.2 s for a million
+// parts.
 func Decide(inv Inventory, lim Limits) Plan {
 	p := newPlanner(inv, lim)
 	p.expire()
@@ -34,43 +34,42 @@ func Decide(inv Inventory, lim Limits) Plan {
 	return p.plan
 }
 
-// mostEvictions bounds a plan. Each is a transaction of a few milliseconds: after
-// so many the facts are old, and a new plan is better.
+// mostEvictions bounds a plan. Each eviction is a transaction of a few milliseconds:
+// after so many the inventory is outdated, and a new plan is better.
 const mostEvictions = 10_000
 
-// stage is a step in which things go when a limit is exceeded.
+// stage is a step of the eviction for an exceeded limit.
 type stage int
 
 const (
-	// stageTooLarge has the idle clones that exceed a limit in bytes on their own, each
+	// stageTooLarge evicts idle clones that exceed a limit in bytes on their own, each
 	// after its discards.
 	stageTooLarge stage = iota
 	stageDiscards
 	stageUnneeded
 	stageWarm
 	stageIdle
-	// stageProtected has the idle clones that stageIdle leaves.
+	// stageProtected evicts the idle clones that stageIdle spares.
 	stageProtected
 )
 
-// planner has the clones in order of subject and key, numbered so, and their parts
-// numbered through in that order.
+// planner numbers the clones in the order of their keys, and the parts of all clones in
+// that order.
 type planner struct {
 	inv  Inventory
 	lim  Limits
 	now  int64
 	plan Plan
 
-	clones []clone
-	items  []item    // the parts
-	used   disk.Size // what counts for MAX_SIZE
-	freed  disk.Size
-	going  []going
-	why    []why
+	clones    []clone
+	items     []item    // the parts
+	used      disk.Size // counted for MAX_SIZE
+	freed     disk.Size
+	decisions []decision
+	why       []why
 }
 
-// item is what the planner wants to know of a part when it passes over a million of
-// them.
+// item is the planner's compact view of a part, because there may be a million.
 type item struct {
 	bytes, inodes int64
 	owner         uint32 // its clone
@@ -79,46 +78,46 @@ type item struct {
 	gone          bool
 }
 
-// class says when a part may go.
+// class says when a part may be evicted.
 type class uint8
 
 const (
-	never class = iota // it is held, or goes only with its clone
+	never class = iota // held, or evicted only with its clone
 	discard
 	unneeded
 	warm // if its clone is idle
 )
 
-// going is an eviction that is decided: of a part, or of a clone with all that is
-// left of it.
-type going struct {
+// decision is a planned eviction: of a part, or of a clone with its remaining parts.
+type decision struct {
 	n     uint32
 	why   uint16
 	whole bool
 }
 
-// why is what evictions have in common.
+// why is the reason that several evictions share.
 type why struct {
 	reason   Reason
 	text     string
-	tooLarge bool // the eviction is that of a TooLarge, or of a discard that stands on it
+	tooLarge bool // evicts a TooLarge clone, or one of its discards
 }
 
-// clone is what the planner knows of one.
+// clone is the planner's state of a clone.
 type clone struct {
 	*Clone
 	first    int       // the number of its first part
-	left     disk.Size // all that is there
-	core     disk.Size // what every mount needs
-	own      disk.Size // what goes with the clone alone, or once the clone is idle
-	discards int       // that are there
-	hold     Hold      // its own, or one of a part that it can't go with
-	exempt   Hold      // JustMade or ExceedsAll: it does not go for MAX_SIZE
+	left     disk.Size // its remaining size
+	core     disk.Size // what every mount needs: stores, LFS objects, needed layers
+	own      disk.Size // what is evicted only with the clone, or only while it is idle
+	discards int       // remaining discards
+	hold     Hold      // its own, or that of a part that prevents its eviction
+	exempt   Hold      // JustMade or ExceedsAll: not evicted for MAX_SIZE
 	alone    Hold      // likewise for SUBJECT_MAX_SIZE
 	gone     bool
 }
 
-// counted is what counts for a limit that the clone is exempt from in this way.
+// counted returns the clone's size as counted for a limit from which it is exempt in this
+// way.
 func (c *clone) counted(exempt Hold) disk.Size {
 	if exempt == ExceedsAll {
 		return c.left.Sub(c.own)
@@ -136,14 +135,14 @@ func newPlanner(inv Inventory, lim Limits) *planner {
 	p.items = make([]item, parts)
 	for i := range p.clones {
 		c := &p.clones[i]
-		p.look(i)
+		p.summarize(i)
 		p.used = p.used.Add(c.counted(c.exempt))
 	}
 	p.plan.Used, p.plan.Trash, p.plan.Space = p.used, inv.Trash, inv.Space
 	return p
 }
 
-// inOrder returns the clones by key, so that those of a subject follow one another.
+// inOrder returns the clones sorted by key, so that those of a subject are adjacent.
 func inOrder(clones []Clone) []*Clone {
 	list := make([]*Clone, len(clones))
 	for i := range clones {
@@ -156,8 +155,8 @@ func inOrder(clones []Clone) []*Clone {
 	return list
 }
 
-// look sums up a clone.
-func (p *planner) look(i int) {
+// summarize computes the totals of a clone and its items.
+func (p *planner) summarize(i int) {
 	c := &p.clones[i]
 	c.left, c.core, c.own, c.hold = c.Size, c.Size, c.Size, c.Held
 	for n := range c.Parts {
@@ -184,8 +183,8 @@ func (p *planner) look(i int) {
 			c.own = c.own.Add(part.Size)
 		}
 		p.items[c.first+n] = item{part.Size.Bytes, part.Size.Inodes, uint32(i), p.age(part.Used), class, false}
-		// A layer under a discard goes with the clone, once the discard has gone; and
-		// so does what could not be evicted alone, but for a discard.
+		// A layer below a discard is evicted with the clone, after the discard; so is a
+		// part whose own eviction failed, unless it is a discard.
 		switch {
 		case part.Kind == Upper:
 			c.hold = c.hold.and(part.Held.or(Leased))
@@ -200,34 +199,34 @@ func (p *planner) look(i int) {
 	c.alone = p.tooLarge(c, SubjectMaxSize, p.lim.SubjectMaxSize, c.alone)
 }
 
-// age is how many seconds ago something was; what lies in the future was now.
+// age returns how many seconds ago a stamp was, 0 for one in the future.
 func (p *planner) age(at int64) uint32 { return uint32(min(max(p.now-at, 0), math.MaxUint32)) }
 
 func duration(age uint32) time.Duration { return time.Duration(age) * time.Second }
 
-// free is what will be free.
+// free returns how much will be free after the trash and the planned evictions.
 func (p *planner) free() disk.Size { return p.inv.Space.Free.Add(p.inv.Trash).Add(p.freed) }
 
-// used is when somebody last used the clone.
+// used returns when the clone was last used.
 func (c *clone) used() int64 { return max(c.Used, c.Made) }
 
-// because returns a reason for evictPart and evictClone.
+// because adds a reason, and returns its index for evictPart and evictClone.
 func (p *planner) because(r Reason, text string) uint16 {
 	p.why = append(p.why, why{reason: r, text: text})
 	return uint16(len(p.why) - 1)
 }
 
-// part returns what a candidate of the parts stands for, and its clone's number.
+// part returns the part of a candidate, and its clone's number.
 func (p *planner) part(n candidate) (owner uint32, part *Part) {
 	owner = p.items[n.number()].owner
 	c := &p.clones[owner]
 	return owner, &c.Parts[int(n.number())-c.first]
 }
 
-// full reports whether the plan has as many evictions as it may. Then nothing is
-// said of what is missing.
+// full reports whether the plan has mostEvictions. Such a plan does not say what is
+// missing.
 func (p *planner) full() bool {
-	p.plan.More = p.plan.More || len(p.going) >= mostEvictions
+	p.plan.More = p.plan.More || len(p.decisions) >= mostEvictions
 	return p.plan.More
 }
 
@@ -245,7 +244,7 @@ func (p *planner) evictPart(n uint32, why uint16) {
 		c.own = c.own.Sub(size)
 	}
 	p.used, p.freed = p.used.Sub(before.Sub(c.counted(c.exempt))), p.freed.Add(size)
-	p.going = append(p.going, going{n, why, false})
+	p.decisions = append(p.decisions, decision{n, why, false})
 }
 
 // evictClone plans the eviction of a clone with all its parts.
@@ -253,13 +252,13 @@ func (p *planner) evictClone(n uint32, why uint16) {
 	c := &p.clones[n]
 	c.gone = true
 	p.used, p.freed = p.used.Sub(c.counted(c.exempt)), p.freed.Add(c.left)
-	p.going = append(p.going, going{n, why, true})
+	p.decisions = append(p.decisions, decision{n, why, true})
 }
 
-// evictions spells out what is decided.
+// evictions returns the decisions as Evictions.
 func (p *planner) evictions() []Eviction {
-	list := make([]Eviction, len(p.going))
-	for i, g := range p.going {
+	list := make([]Eviction, len(p.decisions))
+	for i, g := range p.decisions {
 		why := p.why[g.why]
 		e := Eviction{Reason: why.reason, Text: why.text, TooLarge: why.tooLarge}
 		if g.whole {
@@ -276,16 +275,16 @@ func (p *planner) evictions() []Eviction {
 	return list
 }
 
-// target is a limit and what may go for it.
+// target is a limit and what may be evicted for it.
 type target struct {
 	reason   Reason
-	bytes    int64 // the limit, if it is one of bytes
+	bytes    int64 // the limit, if it is in bytes
 	subject  string
-	from, to int // clones
+	from, to int // range of clones
 	last     stage
 	excess   func() excess
 	active   bool
-	// discardsOf is the only subject whose discards may go; nil: all may.
+	// discardsOf is the only subject whose discards may be evicted; nil: all.
 	discardsOf *string
 }
 
@@ -293,7 +292,7 @@ func (p *planner) all(r Reason, last stage, e func() excess, active bool) target
 	return target{reason: r, to: len(p.clones), last: last, excess: e, active: active}
 }
 
-// exempt says why the limit has a clone stay; Free if it does not.
+// exempt returns why a clone is exempt from the limit; Free if it is not.
 func (t target) exempt(c *clone) Hold {
 	if t.reason == SubjectMaxSize {
 		return c.alone
@@ -301,8 +300,8 @@ func (t target) exempt(c *clone) Hold {
 	return c.exempt
 }
 
-// relieve evicts, stage by stage and by least recent use, until the mark below the
-// limit is reached; and says what is missing if the limit is still exceeded then.
+// relieve evicts stage by stage, least recently used first, until the mark below the
+// limit is reached. If the limit is still exceeded then, it adds to Missing.
 func (p *planner) relieve(t target) {
 	if !t.active || !t.excess().over() {
 		return
@@ -314,7 +313,7 @@ func (p *planner) relieve(t target) {
 		first = stageTooLarge
 	}
 	if t.last == stageProtected && t.excess().less(p.evictable()).over() {
-		first = stageUnneeded // work is not lost for what can't be reached
+		first = stageUnneeded // no discards for a goal out of reach
 	}
 	for s := first; s <= t.last && t.excess().above(); s++ {
 		list := p.candidates(s, t)
@@ -334,15 +333,15 @@ func (p *planner) relieve(t target) {
 				p.evictPart(n, why)
 				continue
 			}
-			// A clone is dear: it does not go for the mark alone if that would be
-			// overshot by it.
+			// A clone is expensive: don't evict it for the mark alone if that overshoots
+			// the mark.
 			if !e.over() && !e.less(p.clones[n].left).above() {
 				return
 			}
 			p.evictClone(n, why)
 		}
 		if s == stageTooLarge && !t.excess().over() {
-			return // the others are within the limit: none of them goes for the mark
+			return // the others are within the limit: evict none of them for the mark
 		}
 	}
 	if e := t.excess(); e.over() {
@@ -350,7 +349,7 @@ func (p *planner) relieve(t target) {
 	}
 }
 
-// text says how a limit is exceeded.
+// text describes how the limit is exceeded.
 func (t target) text(p *planner) string {
 	s := p.inv.Space
 	free := p.free()
@@ -367,7 +366,7 @@ func (t target) text(p *planner) string {
 	}
 }
 
-// subjects keeps each subject below its limit. Its clones follow one another.
+// subjects applies the limit of each subject, whose clones are adjacent.
 func (p *planner) subjects() {
 	if p.lim.SubjectMaxSize <= 0 {
 		return

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// candidate is a number that sorts by least recent use: how long ago it was in the
-// high half, the longest time first, and in the low half the number of the part or
-// the clone.
+// candidate is a number that sorts by least recent use: the high half is the inverted
+// age, the low half the number of the part or clone.
 type candidate uint64
 
 func newCandidate(age uint32, n int) candidate {
@@ -21,13 +20,13 @@ func (c candidate) number() uint32 { return uint32(c) }
 
 func (c candidate) age() time.Duration { return duration(math.MaxUint32 - uint32(c>>32)) }
 
-// queue hands out candidates, longest unused first. It is a heap, for a plan takes
+// queue returns candidates, least recently used first. It is a heap, because a plan takes
 // few of many.
 type queue struct {
 	heap []candidate
-	// run are those at the front that differ in nothing but a part's place in the
-	// inventory; name tells which clone and part one is, and is nil where places
-	// say nothing.
+	// run has the first candidates of equal age and owner, sorted independently of their
+	// order in the inventory. name returns the clone and part of a candidate, and is nil
+	// for a queue of clones, whose order is fixed.
 	run  []candidate
 	name func(candidate) (owner uint32, part *Part)
 }
@@ -40,7 +39,7 @@ func newQueue(list []candidate, name func(candidate) (uint32, *Part)) *queue {
 	return q
 }
 
-// next takes the first; ok is false when there is none.
+// next removes the first candidate; ok is false if there is none.
 func (q *queue) next() (c candidate, ok bool) {
 	if len(q.run) == 0 {
 		if len(q.heap) == 0 {
@@ -55,7 +54,7 @@ func (q *queue) next() (c candidate, ok bool) {
 	return c, true
 }
 
-// ties adds to the run what was used in the same second and is of the same clone.
+// ties adds to run the candidates of the same second and clone.
 func (q *queue) ties() {
 	first := q.run[0]
 	owner, _ := q.name(first)

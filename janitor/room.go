@@ -8,13 +8,13 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// RoomError says that there is no room, and why. What Error says is for a subject:
-// it names nobody else, nor what they have.
+// RoomError means that there is no room. Error is for the subject: it names no other
+// subject, nor what that has.
 type RoomError struct {
 	Subject string
 	Free    disk.Size
-	Missing disk.Size // so much more should be free
-	Holders []Holder  // who has what can't be freed, largest first
+	Missing disk.Size // how much more must be free
+	Holders []Holder  // of what can't be freed, largest first
 }
 
 func (e *RoomError) Error() string {
@@ -37,7 +37,7 @@ func (e *RoomError) Error() string {
 	return e.text(fmt.Sprintf("%s, and %s %s", Held(own), Bytes(others), whose))
 }
 
-// Full is Error for an operator: it names all who hold the most.
+// Full is Error for an operator: it names the largest holders of all subjects.
 func (e *RoomError) Full() string { return e.text(Held(e.Holders)) }
 
 func (e *RoomError) text(held string) string {
@@ -49,15 +49,14 @@ func (e *RoomError) text(held string) string {
 		free, missing, held)
 }
 
-// leastRoom is the share of the filesystem that is made free for somebody who does
-// not know how much is needed, where MinFree says nothing.
+// leastRoom is the share of the filesystem to free for an unknown need if MinFree is not
+// set.
 const leastRoom = 0.01
 
-// MakeRoom frees space for a subject that got ENOSPC, and returns when it is free: at
-// least need. Where need is zero, for nobody knows it, it is guessed; unless the disk
-// can be seen to be full, no discards of other subjects go for a guess, and no clones
-// that a mount is about to need. The error is a *RoomError where there is less and nothing could be evicted; else that of
-// ctx or the stock.
+// MakeRoom frees at least need for a subject that got ENOSPC, and returns when it is free. If need is zero, which
+// means unknown, it is guessed; then, unless the disk is visibly full, MakeRoom evicts no discards of other
+// subjects and no protected clones. The error is a *RoomError if there is less and nothing could be evicted;
+// otherwise that of ctx or the stock.
 func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) error {
 	asked := j.made.Load()
 	unlock, err := j.lock(ctx)
@@ -67,7 +66,7 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 	defer unlock()
 	known := need != (disk.Size{})
 	if !known && j.made.Load() != asked {
-		return nil // for others, while this waited for its turn
+		return nil // another call made room while this one waited
 	}
 	enough := func() bool {
 		s, err := j.Stock.Space()
@@ -113,7 +112,7 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 	return nil
 }
 
-// leastRoom is how much should be free at least: the disk is full with less.
+// leastRoom returns the free space below which the disk counts as full.
 func (j *Janitor) leastRoom(s disk.Space) disk.Size {
 	share := j.Limits.MinFree
 	if share <= 0 {
@@ -122,17 +121,16 @@ func (j *Janitor) leastRoom(s disk.Space) disk.Size {
 	return disk.Size{Bytes: part(s.Total.Bytes, share), Inodes: part(s.Total.Inodes, share)}
 }
 
-// guess is how much should be free for somebody who does not know what is needed.
-// What was free was not enough, so it is twice that, but at most the least room more:
-// nobody's word for it has all go that is not in use.
+// guess returns how much should be free for an unknown need. What is free was not enough,
+// so it is twice that, but at most least more, so that an unproven need does not evict
+// everything.
 func guess(s disk.Space, least disk.Size) disk.Size {
 	return disk.Size{Bytes: max(least.Bytes, min(2*s.Free.Bytes, s.Free.Bytes+least.Bytes)), Inodes: least.Inodes}
 }
 
-// EvictClone evicts one clone because somebody says so: its next mount starts
-// fresh. Work on it is cancelled, and Mounts that wait for that fail. It is refused
-// with the reason while a workspace stands on it; its discards are kept, so they are
-// a reason too. An unknown clone is an error.
+// EvictClone evicts one clone on demand: its next mount clones again. Work on it is
+// cancelled, and Mounts that wait for that fail. The error is ErrHeld, with the reason,
+// if a workspace uses it or it has discards, and ErrNoClone for an unknown clone.
 func (j *Janitor) EvictClone(ctx context.Context, key string) error {
 	unlock, err := j.lock(ctx)
 	if err != nil {
@@ -155,7 +153,7 @@ func (j *Janitor) EvictClone(ctx context.Context, key string) error {
 	case c.discards > 0:
 		return fmt.Errorf("evict clone %q: %w: %d discards stand on it; restore or remove them first", key, ErrHeld, c.discards)
 	}
-	p.evictClone(0, p.because(OnDemand, "an operator said so"))
+	p.evictClone(0, p.because(OnDemand, "an operator requested it"))
 	e := p.evictions()[0]
 	if err := j.Stock.Evict(ctx, e); err != nil {
 		return fmt.Errorf("evict clone %q: %w", key, err)
@@ -164,7 +162,7 @@ func (j *Janitor) EvictClone(ctx context.Context, key string) error {
 	return nil
 }
 
-// Clones lists what there is, largest first.
+// Clones lists the clones, largest first.
 func (j *Janitor) Clones(ctx context.Context) ([]CloneInfo, error) {
 	inv, err := j.Stock.Inventory(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// candidates lists what may go in a stage, longest unused first.
+// candidates lists what may be evicted in a stage, least recently used first.
 func (p *planner) candidates(s stage, t target) *queue {
 	switch s {
 	case stageTooLarge:
@@ -23,7 +23,8 @@ func (p *planner) candidates(s stage, t target) *queue {
 		return p.partsOf(unneeded, t.from, t.to, 0, nil)
 	case stageWarm:
 		return p.partsOf(warm, t.from, t.to, 0, func(c *clone) bool {
-			return c.hold == Free && (t.bytes == 0 || t.exempt(c) != ExceedsAll) // which does not count
+			// Warm parts of a clone that exceeds a limit on its own do not count for it.
+			return c.hold == Free && (t.bytes == 0 || t.exempt(c) != ExceedsAll)
 		})
 	}
 	return p.clonesWhere(t.from, t.to, func(c *clone) bool {
@@ -34,7 +35,7 @@ func (p *planner) candidates(s stage, t target) *queue {
 	})
 }
 
-// evictable is what is freed when all goes that may.
+// evictable returns how much would be freed by evicting everything that may be.
 func (p *planner) evictable() (all disk.Size) {
 	for i := range p.clones {
 		c := &p.clones[i]
@@ -60,7 +61,7 @@ func (p *planner) evictable() (all disk.Size) {
 	return all
 }
 
-// of returns the clones of a subject, which follow one another.
+// of returns the range of a subject's clones.
 func (p *planner) of(subject string) (from, to int) {
 	is := func(c clone) bool { return c.Subject == subject }
 	if from = slices.IndexFunc(p.clones, is); from < 0 {
@@ -71,13 +72,14 @@ func (p *planner) of(subject string) (from, to int) {
 	return from, to
 }
 
-// idleClones lists the clones in a range that nothing holds, of those that may says.
-// A discard holds none, and has to go before its clone: it stands on its layers.
+// idleClones lists the clones in a range that nothing holds and for which may is true.
+// Discards do not hold a clone, but must be evicted before it, because they use its
+// layers.
 func (p *planner) idleClones(from, to int, may func(*clone) bool) *queue {
 	return p.clonesWhere(from, to, func(c *clone) bool { return c.hold == Free && may(c) })
 }
 
-// clonesWhere lists the clones in a range that may says.
+// clonesWhere lists the clones in a range for which may is true.
 func (p *planner) clonesWhere(from, to int, may func(*clone) bool) *queue {
 	var list []candidate
 	for i := from; i < to; i++ {
@@ -88,8 +90,8 @@ func (p *planner) clonesWhere(from, to int, may func(*clone) bool) *queue {
 	return newQueue(list, nil)
 }
 
-// partsOf lists the parts of a class that may go, that nobody used for the given
-// time, of the clones in a range: those that may says, or all where it is nil.
+// partsOf lists the parts of a class, unused for at least the given time, of the clones
+// in a range for which may is true; nil means all.
 func (p *planner) partsOf(c class, from, to int, unused time.Duration, may func(*clone) bool) *queue {
 	if from == to {
 		return newQueue(nil, nil)
@@ -110,7 +112,7 @@ func (p *planner) partsOf(c class, from, to int, unused time.Duration, may func(
 	return newQueue(list, p.part)
 }
 
-// expire evicts the discards that are past their time.
+// expire evicts expired discards.
 func (p *planner) expire() {
 	total := 0
 	for i := range p.clones {
@@ -120,7 +122,7 @@ func (p *planner) expire() {
 		p.because(Expired, "it ended longer ago than DISCARD_TTL="+days(p.lim.DiscardTTL)))
 }
 
-// idle evicts the clones that nobody used for TTL.
+// idle evicts clones unused for TTL.
 func (p *planner) idle() {
 	if p.lim.TTL <= 0 {
 		return
@@ -131,8 +133,8 @@ func (p *planner) idle() {
 	p.due(list, len(p.clones), p.lim.TTL, p.evictClone, p.because(TTL, "nobody used it for longer than TTL="+days(p.lim.TTL)))
 }
 
-// stale evicts the layers that nothing needed for TTL: all of them, however late,
-// for nothing is lost.
+// stale evicts layers unneeded for TTL: all of them, however late, because no data is
+// lost.
 func (p *planner) stale() {
 	if p.lim.TTL <= 0 {
 		return
@@ -144,8 +146,7 @@ func (p *planner) stale() {
 	}
 }
 
-// due evicts what came due of late, and of what should have gone long ago a share
-// of the total.
+// due evicts what is due, but of late parts only a share of the total.
 func (p *planner) due(list *queue, total int, ttl time.Duration, evict func(n uint32, why uint16), why uint16) {
 	late, most := 0, max(total/lateShare, 1)
 	if p.lim.lateDone {
@@ -162,8 +163,7 @@ func (p *planner) due(list *queue, total int, ttl time.Duration, evict func(n ui
 	}
 }
 
-// holders lists what is left of the clones that count for a limit which stays
-// exceeded, and can't go.
+// holders lists what can't be evicted and counts for a limit that stays exceeded.
 func (p *planner) holders() []Holder {
 	var list []Holder
 	for i := range p.clones {
@@ -196,7 +196,7 @@ func (p *planner) holders() []Holder {
 	return list
 }
 
-// days writes a duration for people: whole days where there are some.
+// days formats a duration for people: in whole days from two days on.
 func days(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= 2*day {

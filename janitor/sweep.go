@@ -10,21 +10,21 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// Report is what a sweep has done.
+// Report is the result of a sweep.
 type Report struct {
 	Began   time.Time     `json:"began"`
 	Took    time.Duration `json:"took_ns"`
 	Evicted []Eviction    `json:"evicted"`
 	Frees   disk.Size     `json:"frees"`
-	// Held counts what was planned and had come into use, Failed what could not be
-	// evicted: it is left alone for a while.
+	// Held counts the planned evictions that a new use prevented, Failed those that
+	// failed.
 	Held   int `json:"held,omitempty"`
 	Failed int `json:"failed,omitempty"`
-	// Left is the plan for what is left: what is missing and who holds it.
+	// Left is the plan after the sweep: what is missing and who holds it.
 	Left Plan `json:"left"`
 }
 
-// Plan says what a sweep would do now, and does nothing.
+// Plan returns what a sweep would do now, without doing it.
 func (j *Janitor) Plan(ctx context.Context) (Plan, error) {
 	unlock, err := j.lock(ctx)
 	if err != nil {
@@ -35,8 +35,8 @@ func (j *Janitor) Plan(ctx context.Context) (Plan, error) {
 	return plan, err
 }
 
-// Sweep evicts what is to go, and of what is late a share. One that finds nothing has read no directory. Of a
-// plan it goes on when a part fails; the error is that of the inventory or ctx.
+// Sweep evicts what a plan says, of late parts only a share. If there is nothing to evict it reads no
+// directory. It continues after a failed eviction; the error is that of the inventory or ctx.
 func (j *Janitor) Sweep(ctx context.Context) (Report, error) { return j.sweepFor(ctx, j.Limits) }
 
 func (j *Janitor) sweepFor(ctx context.Context, lim Limits) (Report, error) {
@@ -56,8 +56,8 @@ func (j *Janitor) sweepFor(ctx context.Context, lim Limits) (Report, error) {
 	return r, nil
 }
 
-// sweep plans and evicts until nothing more can be done, and returns the last
-// inventory. What is late gets its share once.
+// sweep plans and evicts until nothing more can be evicted, and returns the last
+// inventory. The share of late parts is evicted once.
 func (j *Janitor) sweep(ctx context.Context, lim Limits) (r Report, inv Inventory, err error) {
 	began := time.Now()
 	defer func() { r.Took = time.Since(began) }()
@@ -75,7 +75,7 @@ func (j *Janitor) sweep(ctx context.Context, lim Limits) (r Report, inv Inventor
 			return r, inv, err
 		}
 		if plan.More && done > 0 {
-			round = 1 // each of these has got somewhere
+			round = 1 // the plan was full, and made progress
 		} else if done == 0 || round == rounds {
 			r.Left = plan
 			r.Left.Evictions, r.Left.Frees = []Eviction{}, disk.Size{}
@@ -85,7 +85,7 @@ func (j *Janitor) sweep(ctx context.Context, lim Limits) (r Report, inv Inventor
 	}
 }
 
-// decide plans. What failed a short while ago is taken for held.
+// decide makes a plan. It treats recently failed evictions as held.
 func (j *Janitor) decide(ctx context.Context, lim Limits) (Inventory, Plan, error) {
 	inv, err := j.Stock.Inventory(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (j *Janitor) decide(ctx context.Context, lim Limits) (Inventory, Plan, erro
 	return inv, Decide(inv, lim), nil
 }
 
-// execute evicts, and returns how much of it was done. The error is that of ctx.
+// execute evicts, and returns the number of evictions done. The error is that of ctx.
 func (j *Janitor) execute(ctx context.Context, list []Eviction, r *Report) (done int, err error) {
 	for _, e := range list {
 		if ctx.Err() != nil {
@@ -115,13 +115,13 @@ func (j *Janitor) execute(ctx context.Context, list []Eviction, r *Report) (done
 			return done, context.Cause(ctx)
 		default:
 			r.Failed++
-			j.fail(e, err)
+			j.recordFailure(e, err)
 		}
 	}
 	return done, nil
 }
 
-// evicted says what went.
+// evicted reports an eviction.
 func (j *Janitor) evicted(e Eviction) {
 	j.mu.Lock()
 	delete(j.failed, keyOf(e))
@@ -130,7 +130,7 @@ func (j *Janitor) evicted(e Eviction) {
 	j.events.add(eventOf(Evicted, e))
 }
 
-// noteLate says that a plan left things that are past their time.
+// noteLate reports that a plan leaves late parts for later sweeps.
 func (j *Janitor) noteLate(inv Inventory, plan Plan) {
 	if plan.Late == 0 {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TooLarge is a clone that is larger than a limit on its own. It is the exception
-// while it is in use, and for Grace after that; then it goes before all others.
+// TooLarge is a clone that is larger than a limit on its own. It is exempt while it is in
+// use, and for Grace after that; then it is evicted before all others.
 type TooLarge struct {
 	Clone   string `json:"clone"`
 	Repo    string `json:"repo"`
@@ -15,7 +15,7 @@ type TooLarge struct {
 	Size    int64  `json:"size"` // bytes
 	Limit   int64  `json:"limit"`
 	Reason  Reason `json:"reason"` // max_size or subject_max_size
-	// Grace is how long it stays after its last use.
+	// Grace is how long it is exempt after its last use.
 	Grace time.Duration `json:"grace_ns"`
 }
 
@@ -25,23 +25,23 @@ func (t TooLarge) String() string {
 		t.Repo, t.Subject, Bytes(t.Size), setting, Bytes(t.Limit), t.Grace, setting)
 }
 
-// tooLarge names a clone that a limit has no room for even when it is alone. It
-// returns ExceedsAll while the clone is in use or was a moment ago, and otherwise
-// what else exempts it.
+// tooLarge adds a clone to the plan's TooLarge if it exceeds a limit on its own. It
+// returns ExceedsAll if it does and is in use or was used within Grace, and otherwise the
+// argument.
 func (p *planner) tooLarge(c *clone, r Reason, limit int64, otherwise Hold) Hold {
 	if !c.exceeds(limit) {
 		return otherwise
 	}
 	p.plan.TooLarge = append(p.plan.TooLarge, p.describeTooLarge(c, r, limit))
-	// Between two mounts that follow one another it stays, or each would clone again.
+	// It stays between successive mounts, because otherwise each would clone again.
 	if c.hold != Free || duration(p.age(c.used())) < p.lim.Grace {
 		return ExceedsAll
 	}
 	return otherwise
 }
 
-// exceeds reports whether a limit in bytes has no room for the clone even when it
-// is alone. A limit of 0 has room for all.
+// exceeds reports whether the clone on its own exceeds a limit in bytes. A limit of 0 is
+// none.
 func (c *clone) exceeds(limit int64) bool { return limit > 0 && c.core.Bytes > limit }
 
 func (p *planner) describeTooLarge(c *clone, r Reason, limit int64) TooLarge {
@@ -50,8 +50,8 @@ func (p *planner) describeTooLarge(c *clone, r Reason, limit int64) TooLarge {
 	}
 }
 
-// evictTooLarge plans the eviction of a clone that exceeds the limit on its own,
-// and before of its discards, without which it can't go.
+// evictTooLarge plans the eviction of a clone that exceeds the limit on its own, after
+// that of its discards, which hold it.
 func (p *planner) evictTooLarge(n uint32, t target) {
 	why := p.because(t.reason, p.describeTooLarge(&p.clones[n], t.reason, t.bytes).String())
 	p.why[why].tooLarge = true

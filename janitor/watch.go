@@ -11,43 +11,42 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// Finding is something that an operator should know of and no eviction helps.
+// Finding is a problem that eviction can't solve, for the operator.
 type Finding struct {
 	Since  time.Time `json:"since"`
-	Reason Reason    `json:"reason,omitempty"` // the limit that it is about
+	Reason Reason    `json:"reason,omitempty"` // the limit concerned
 	Clone  string    `json:"clone,omitempty"`
 	Volume string    `json:"volume,omitempty"`
 	ID     string    `json:"id,omitempty"` // of a workspace
-	// Size is how large it is, or how much is missing, and Growth what of it came
-	// since the sweep before.
+	// Size is how large it is, or how much is missing, and Growth how much it grew since
+	// the sweep before.
 	Size   disk.Size `json:"size"`
 	Growth int64     `json:"growth"`
 	Text   string    `json:"text"`
 }
 
-// watch remembers what was said, so that it is said once per change.
+// watch remembers the findings, so that each is logged once per change.
 type watch struct {
 	named  map[string]named
 	uppers map[string]int64 // bytes as of the last sweep, by ID
 }
 
-// named is a finding as it is now, and how large it was when it was last said.
+// named is a finding, and its size when it was last logged.
 type named struct {
 	Finding
-	said int64
-	// until is when something that has gone is forgotten; zero: it is there.
+	logged int64
+	// until is when a past finding is forgotten; zero: it is current.
 	until time.Time
 }
 
-// again is by how much something must have grown to be said again: each doubling is
-// news, each sweep is not.
-const again = 2
+// logAgain is the factor by which a finding must grow to be logged again.
+const logAgain = 2
 
-// rememberTooLarge is how long the eviction of a clone that is too large is a
-// finding. Without it nothing would say why each mount of a volume clones again.
+// rememberTooLarge is how long the eviction of a clone that is too large is a finding,
+// because otherwise nothing would explain why each mount of a volume clones again.
 const rememberTooLarge = 24 * time.Hour
 
-// Findings returns what the last sweep found.
+// Findings returns the findings of the last sweep.
 func (j *Janitor) Findings() []Finding {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -58,8 +57,8 @@ func (j *Janitor) Findings() []Finding {
 	return list
 }
 
-// observe compares what a sweep has done and left with what was known before, and
-// says what has changed. inv is of after the sweep.
+// observe updates the findings after a sweep, and logs what has changed. inv is the
+// inventory after the sweep.
 func (j *Janitor) observe(inv Inventory, r Report) {
 	found := j.findLimits(r.Left)
 	for _, e := range r.Evicted {
@@ -79,12 +78,12 @@ func (j *Janitor) observe(inv Inventory, r Report) {
 	}
 	for key, f := range found {
 		before, known := j.watch.named[key]
-		f.Since, f.said = inv.Now, before.said
+		f.Since, f.logged = inv.Now, before.logged
 		if known {
 			f.Since = before.Since
 		}
-		if !known || f.Size.Bytes >= again*max(before.said, 1) {
-			f.said = f.Size.Bytes
+		if !known || f.Size.Bytes >= logAgain*max(before.logged, 1) {
+			f.logged = f.Size.Bytes
 			events = append(events, f.event(Warning, inv.Now))
 		}
 		found[key] = f
@@ -113,7 +112,7 @@ func (f Finding) event(t EventType, now time.Time) Event {
 	return Event{Time: now, Type: t, Reason: f.Reason, Clone: f.Clone, ID: f.ID, Volume: f.Volume, Size: f.Size, Text: f.Text}
 }
 
-// findLimits returns the limits that stay exceeded, and the clones that are too
+// findLimits returns findings for limits that stay exceeded, and for clones that are too
 // large for one.
 func (j *Janitor) findLimits(left Plan) map[string]named {
 	found := make(map[string]named)
@@ -133,8 +132,8 @@ func (j *Janitor) findLimits(left Plan) map[string]named {
 
 func keyTooLarge(r Reason, clone string) string { return fmt.Sprint("large ", r, " ", clone) }
 
-// findUppers adds the volumes whose workspaces are too large, and returns the size
-// of all workspaces.
+// findUppers adds findings for workspaces that are too large, and returns the size of
+// each workspace by ID.
 func (j *Janitor) findUppers(inv Inventory, left Plan, found map[string]named) map[string]int64 {
 	short := slices.ContainsFunc(left.Missing, func(m Missing) bool { return m.Reason == MinFree })
 	uppers, all := make(map[string]int64), int64(0)
@@ -162,7 +161,7 @@ func (j *Janitor) findUppers(inv Inventory, left Plan, found map[string]named) m
 				f.Text = fmt.Sprintf("%s: more than WORKSPACE_WARN_SIZE=%s", wrote, Bytes(j.WarnSize))
 				found["upper "+p.ID] = named{Finding: f}
 			}
-			// Of the space that workspaces hold, a quarter at least.
+			// Report a workspace with at least a quarter of the space of all workspaces.
 			if short && p.Size.Bytes > 0 && p.Size.Bytes >= all/4 {
 				f.Reason = MinFree
 				f.Text = fmt.Sprintf("%s: it holds the disk below MIN_FREE=%g%%, and eviction can't help", wrote, j.Limits.MinFree*100)

@@ -16,11 +16,11 @@ import (
 	"github.com/helmdeck/repos/janitor"
 )
 
-// Client calls the API. Its methods may be called concurrently. What the plugin
-// refused is an *Error; other errors are those of the connection.
+// Client calls the API. Its methods may be called concurrently. If the plugin refuses a
+// request the error is an *Error; other errors are those of the connection.
 type Client struct{ http *http.Client }
 
-// Error is the plugin's answer to what it did not do.
+// Error is an error response of the plugin.
 type Error struct {
 	Status  int // of HTTP
 	Message string
@@ -28,7 +28,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Dial returns a client of the socket. It connects with each call.
+// Dial returns a client of the socket. Every call makes a connection.
 func Dial(socket string) *Client {
 	return &Client{&http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -38,7 +38,7 @@ func Dial(socket string) *Client {
 	}}}
 }
 
-// PutCredential stores c in the place of what has its name.
+// PutCredential stores c, and replaces any credential of that name.
 func (c *Client) PutCredential(ctx context.Context, cred credential.Credential) error {
 	// A Credential's own JSON has no secret.
 	body := struct {
@@ -51,46 +51,45 @@ func (c *Client) PutCredential(ctx context.Context, cred credential.Credential) 
 	return c.call(ctx, http.MethodPut, "/v1/credentials/"+url.PathEscape(cred.Name), body, nil)
 }
 
-// Credentials lists what is stored, by name.
+// Credentials lists the credentials, sorted by name.
 func (c *Client) Credentials(ctx context.Context) ([]credential.Info, error) {
 	var list credentialList
 	err := c.call(ctx, http.MethodGet, "/v1/credentials", nil, &list)
 	return list.Credentials, err
 }
 
-// RemoveCredential deletes what is stored by name. If there is nothing, it is an
-// *Error with the status 404.
+// RemoveCredential deletes a credential. If there is none, the error is an *Error with
+// the status 404.
 func (c *Client) RemoveCredential(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/credentials/"+url.PathEscape(name), nil, nil)
 }
 
-// Discards lists what workspaces that have ended left behind, oldest end first.
+// Discards lists the discards, the one that ended first before all others.
 func (c *Client) Discards(ctx context.Context) ([]Discard, error) {
 	var list discardList
 	err := c.call(ctx, http.MethodGet, "/v1/discards", nil, &list)
 	return list.Discards, err
 }
 
-// RemoveDiscard deletes a discard. If there is none, it is an *Error with the
-// status 404; if it is being restored or was, 409.
+// RemoveDiscard deletes a discard. The error is an *Error with the status 404 if there is
+// none, and 409 if it is being restored or was.
 func (c *Client) RemoveDiscard(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/discards/"+url.PathEscape(id), nil, nil)
 }
 
-// PlanSweep says what a sweep of the janitor would evict now, and why.
+// PlanSweep returns what a sweep of the janitor would evict now, and why.
 func (c *Client) PlanSweep(ctx context.Context) (plan janitor.Plan, err error) {
 	err = c.call(ctx, http.MethodGet, "/v1/janitor/plan", nil, &plan)
 	return plan, err
 }
 
-// Sweep has the janitor sweep, and returns what it has evicted.
+// Sweep makes the janitor sweep, and returns what it evicted.
 func (c *Client) Sweep(ctx context.Context) (report janitor.Report, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/janitor/sweep", nil, &report)
 	return report, err
 }
 
-// Events lists what the janitor did and found since the plugin's start, oldest
-// first: the last 1000.
+// Events returns the janitor's last 1000 events since the plugin's start, oldest first.
 func (c *Client) Events(ctx context.Context) ([]janitor.Event, error) {
 	var list eventList
 	err := c.call(ctx, http.MethodGet, "/v1/janitor/events", nil, &list)
@@ -110,16 +109,15 @@ func (c *Client) Clones(ctx context.Context) ([]janitor.CloneInfo, error) {
 	return list.Clones, err
 }
 
-// EvictClone evicts a clone by its key: its next mount clones again. If there is
-// none, it is an *Error with the status 404; while something of it is in use, or
-// discards stand on it, 409.
+// EvictClone evicts a clone by its key: its next mount clones again. The error is an
+// *Error with the status 404 if there is none, and 409 if a part of it is in use or it
+// has discards.
 func (c *Client) EvictClone(ctx context.Context, key string) error {
 	subject, hash, _ := strings.Cut(key, "/")
 	return c.call(ctx, http.MethodDelete, "/v1/clones/"+url.PathEscape(subject)+"/"+url.PathEscape(hash), nil, nil)
 }
 
-// call sends body, if there is one, and reads the answer into answer, if there
-// is one.
+// call sends body, if not nil, and decodes the response into answer, if not nil.
 func (c *Client) call(ctx context.Context, method, path string, body, answer any) error {
 	var data []byte
 	if body != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/helmdeck/repos/internal/credential"
 )
 
-// Credentials is what the API needs of a *credential.Store.
+// Credentials is the part of *credential.Store that the API uses.
 type Credentials interface {
 	Put(credential.Credential) error
 	List() []credential.Info

@@ -8,26 +8,26 @@ import (
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
-// Discards is what the API needs of a *workspace.Manager.
+// Discards is the part of *workspace.Manager that the API uses.
 type Discards interface {
 	Discards() []workspace.Discard
 	EvictDiscard(id string) error
 }
 
-// Discard is what a workspace that has ended left behind.
+// Discard is a discard as the API returns it.
 type Discard struct {
 	ID        string    `json:"id"`
 	Volume    string    `json:"volume"`
 	Subject   string    `json:"subject"`
 	Repo      string    `json:"repo"`
-	Commit    string    `json:"commit"`        // that was checked out when it began
+	Commit    string    `json:"commit"`        // checked out when the workspace was made
 	Ref       string    `json:"ref,omitempty"` // full name; empty for a commit
 	EndedAt   time.Time `json:"ended_at"`
 	ExpiresAt time.Time `json:"expires_at"`
-	// Changed is the number of files outside of .git that were written or removed;
-	// null until they are counted.
+	// Changed is the number of files outside of .git that were written or removed; nil
+	// until they are counted.
 	Changed *int64 `json:"changed"`
-	// Bytes is what it takes on disk; null until it is measured.
+	// Bytes is its size on disk; nil until it is measured.
 	Bytes      *int64     `json:"bytes"`
 	MeasuredAt *time.Time `json:"measured_at"`
 }

@@ -1,27 +1,26 @@
-// Package admin is what the operator of the plugin says to it: an HTTP API on a
-// unix socket beside that of the volume protocol, and its client.
+// Package admin is the operator's interface to the plugin: an HTTP API on a unix socket
+// beside that of the volume protocol, and its client.
 //
-// A caller may rely on this: who may open the socket may do everything, for its
-// permissions (0600, root) are the only ones that are checked; a request is decoded
-// strictly, and refused if it is larger than 1 MiB; an error is {"error": "..."}
-// with the status that HTTP has for it; a panic is the error of its one request.
-// Secrets are in the bodies of requests only: never in an address, an answer, an
-// error or the log.
+// Everyone who can open the socket may do everything: its permissions (0600, root) are
+// the only check. Requests are decoded strictly, and refused if larger than 1 MiB. An
+// error is {"error": "..."} with the fitting HTTP status. A panic fails only its own
+// request. Secrets are in request bodies only: never in a URL, a response, an error or
+// the log.
 //
 // # From the host
 //
-// The socket is made where the engine expects those of the plugin:
+// The socket is in the directory of the plugin's other socket:
 //
 //	sock=/run/docker/plugins/$(docker plugin inspect -f '{{.Id}}' helmdeck/repos)/admin.sock
 //
-// Store a user and token for everything below a URL. The secret comes through
-// standard input, for what is an argument can be read by other processes:
+// Store a user and token for everything below a URL. Pass the secret on stdin, because
+// other processes can read arguments:
 //
 //	curl -sS --fail-with-body --unix-socket $sock -X PUT --data @- http://admin/v1/credentials/github <<'EOF'
 //	{"kind": "https", "scope": "https://github.com/my-org", "user": "x-access-token", "secret": "TOKEN"}
 //	EOF
 //
-// For one subject only, with a token that is sent as Authorization: Bearer:
+// Store a token that is sent as Authorization: Bearer, for one subject only:
 //
 //	curl -sS --fail-with-body --unix-socket $sock -X PUT --data @- http://admin/v1/credentials/team-a <<'EOF'
 //	{"kind": "bearer", "scope": "https://git.example.com", "subject": "team-a", "secret": "TOKEN"}
@@ -38,8 +37,8 @@
 //	  ssh-keyscan -p 2222 git.example.com | awk '{printf "%s\\n", $0}'; printf '"}'; } |
 //	curl -sS --fail-with-body --unix-socket $sock -X PUT --data @- http://admin/v1/credentials/example-host
 //
-// ssh-keyscan believes whoever answers: compare the fingerprints in the list with
-// those that the host's owner publishes.
+// ssh-keyscan does not verify the keys: compare the fingerprints in the list with those
+// that the host's owner publishes.
 //
 //	curl -sS --fail-with-body --unix-socket $sock http://admin/v1/credentials
 //	curl -sS --fail-with-body --unix-socket $sock -X DELETE http://admin/v1/credentials/github

@@ -11,10 +11,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// maxBody bounds a request. The largest honest one is a known_hosts file.
+// maxBody bounds a request. The largest legitimate one is a known_hosts file.
 const maxBody = 1 << 20
 
-// Config is what the API speaks about.
+// Config has the objects that the API manages.
 type Config struct {
 	Credentials Credentials
 	Discards    Discards
@@ -47,22 +47,22 @@ func Handler(c Config) http.Handler {
 			mux.ServeHTTP(w, r)
 			return
 		}
-		// The mux knows whether it is 404 or 405, and says so in plain text.
+		// The mux chooses between 404 and 405, but answers in plain text.
 		none := statusOnly{header: w.Header()}
 		h.ServeHTTP(&none, r)
 		c.answer(w, r, none.status, errorAnswer{fmt.Sprintf("there is no %s %.200q here", r.Method, r.URL.Path)})
 	})
 }
 
-// route answers a request: with 200 and what it returns as JSON, with 204 if that
-// is nil, or with an error and the status of its kind.
+// route handles a request. Its result is sent as JSON with status 200, nil as 204, and an
+// error with the status of its statusError, or 500.
 type route func(r *http.Request) (any, error)
 
 type errorAnswer struct {
 	Error string `json:"error"`
 }
 
-// statusError is an error that has a status other than 500.
+// statusError is an error with a status other than 500.
 type statusError struct {
 	status int
 	err    error
@@ -132,7 +132,7 @@ func decode[T any](r *http.Request) (T, error) {
 	return t, &statusError{http.StatusBadRequest, err}
 }
 
-// statusOnly keeps the status and the header of an answer.
+// statusOnly is a ResponseWriter that keeps status and header, and drops the body.
 type statusOnly struct {
 	header http.Header
 	status int

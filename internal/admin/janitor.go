@@ -8,7 +8,7 @@ import (
 	"github.com/helmdeck/repos/janitor"
 )
 
-// Janitor is what the API needs of a *janitor.Janitor.
+// Janitor is the part of *janitor.Janitor that the API uses.
 type Janitor interface {
 	Plan(ctx context.Context) (janitor.Plan, error)
 	Sweep(ctx context.Context) (janitor.Report, error)
@@ -29,7 +29,8 @@ type cloneList struct {
 func (c Config) planJanitor(r *http.Request) (any, error) { return c.Janitor.Plan(r.Context()) }
 
 func (c Config) sweepJanitor(r *http.Request) (any, error) {
-	// Not to be cut off with the connection: half a sweep says nothing of itself.
+	// Complete the sweep even if the client disconnects, because an interrupted one is
+	// not reported.
 	return c.Janitor.Sweep(context.WithoutCancel(r.Context()))
 }
 

@@ -16,8 +16,8 @@ import (
 // systemCertificates is the bundle of the root filesystem.
 const systemCertificates = "/etc/ssl/certs/ca-certificates.crt"
 
-// parseCABundle reads the setting CA_BUNDLE: PEM certificates as they are, or in
-// base64, for `docker plugin set` in a script.
+// parseCABundle parses the setting CA_BUNDLE: PEM certificates, possibly in base64, for
+// `docker plugin set` in a script.
 func parseCABundle(text string) ([]byte, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -45,8 +45,8 @@ func parseCABundle(text string) ([]byte, error) {
 	return data, nil
 }
 
-// writeCABundle writes the certificates that servers are checked against, the
-// system's and the setting's, and returns the file; empty without a setting.
+// writeCABundle writes the trusted certificates, the system's and the setting's, and
+// returns the file's path; empty without a setting.
 func writeCABundle(data string, bundle []byte) (string, error) {
 	path := filepath.Join(data, "ca-bundle.pem")
 	if len(bundle) == 0 {
@@ -62,7 +62,7 @@ func writeCABundle(data string, bundle []byte) (string, error) {
 	}
 	want := bytes.Join([][]byte{system, bundle}, []byte("\n"))
 	if got, err := os.ReadFile(path); err == nil && bytes.Equal(got, want) {
-		return path, nil // a full disk takes no other
+		return path, nil // also works on a full disk
 	}
 	return path, durable.WriteFile(path, want, 0o644)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// openCredentials opens the stored credentials and says which can't be used.
+// openCredentials opens the stored credentials, and logs those that can't be used.
 func openCredentials(data string, log *logrus.Logger) (*credential.Store, error) {
 	store, err := credential.Open(filepath.Join(data, "credentials"))
 	if err != nil {
@@ -24,7 +24,7 @@ func openCredentials(data string, log *logrus.Logger) (*credential.Store, error)
 	return store, nil
 }
 
-// authFrom returns what clones ask for: what to show to a URL.
+// authFrom returns a function that returns the credential for a URL.
 func authFrom(store *credential.Store) func(url string, s volume.Subject, name string) (*git.Auth, error) {
 	return func(url string, s volume.Subject, name string) (*git.Auth, error) {
 		u, err := volume.ParseURL(url, volume.AllSchemes())

@@ -16,9 +16,8 @@ import (
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
-// openMeta opens the database. One that is damaged is set aside; then, and when
-// there is none, what it should say is read from the manifests: never an empty
-// start over data that is there.
+// openMeta opens the database. It renames a damaged one. A missing or damaged database is
+// rebuilt from the manifests, because an empty one would lose existing data.
 func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, error) {
 	path := filepath.Join(data, "meta.db")
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
@@ -42,8 +41,8 @@ func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, erro
 	return meta.Open(path)
 }
 
-// rebuild makes a database from the manifests, under a temporary name until it
-// is whole: an empty or a half one would be believed by the next start.
+// rebuild makes a database from the manifests, under a temporary name until it is
+// complete, because the next start would trust an incomplete one.
 func rebuild(data, boot string, log *logrus.Logger) error {
 	temp := filepath.Join(data, durable.TempPrefix+"meta.db")
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {

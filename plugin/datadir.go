@@ -17,18 +17,17 @@ import (
 )
 
 const (
-	// markerFile says that a directory is a data directory: nothing is deleted in
-	// one without.
+	// markerFile marks a data directory: nothing is deleted in a directory without it.
 	markerFile = ".helmdeck-repos"
 	markerText = "Everything in this directory belongs to the volume plugin helmdeck/repos, which deletes what it has no use for.\n"
-	// featuresFile has what the last probe of overlayfs found.
+	// featuresFile has the result of the last probe of overlayfs.
 	featuresFile = ".overlay-features"
-	// reserveFile holds blocks for what has to be written to free others.
+	// reserveFile is the disk.Reserve, which holds blocks for removals.
 	reserveFile = "reserve"
 )
 
-// claim makes the data directory, and marks it as ours if it is empty, or has what
-// versions without the mark have left. Any other directory is an error.
+// claim makes the data directory, and marks it as ours if it is empty, or was made by a
+// version without the marker. Any other directory is an error.
 func claim(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -38,7 +37,7 @@ func claim(dir string) error {
 	case err == nil && info.Mode().IsRegular():
 		return nil
 	case err == nil:
-		return fmt.Errorf("data directory %q: %s is no file: remove it", dir, markerFile)
+		return fmt.Errorf("data directory %q: %s is not a file: remove it", dir, markerFile)
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
@@ -52,7 +51,7 @@ func claim(dir string) error {
 		switch name := e.Name(); {
 		case slices.Contains([]string{"meta.db", "clones"}, name):
 			known = true
-		case name != "lost+found" && !durable.IsTemp(name): // the mark of a start that died
+		case name != "lost+found" && !durable.IsTemp(name): // an interrupted start's marker
 			foreign = append(foreign, name)
 		}
 	}
@@ -62,13 +61,13 @@ func claim(dir string) error {
 	}
 	err = durable.WriteFile(marker, []byte(markerText), 0o644)
 	if known && errors.Is(err, unix.ENOSPC) {
-		return nil // a full disk has to start; the next start marks it
+		return nil // start on a full disk too; a later start marks it
 	}
 	return err
 }
 
-// probe says what overlayfs can do in the data directory. On a full disk that has
-// no room to try it, that is what the last start has found.
+// probe returns what overlayfs can do in the data directory. If the disk is too full to
+// try, it returns the result of the last start.
 func probe(dir string, reserve *disk.Reserve) (f overlay.Features, err error) {
 	path := filepath.Join(dir, featuresFile)
 	known, _ := os.ReadFile(path)

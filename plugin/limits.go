@@ -19,9 +19,8 @@ type limits struct {
 	warnSize         int64 // bytes
 }
 
-// limitDefaults are what the settings are where nobody sets them. An upgraded
-// plugin has them too: the space that is taken is bounded, and 14 days are longer
-// than a holiday.
+// limitDefaults are the defaults, also of an upgraded plugin: space is bounded, and 14
+// days are longer than a holiday.
 var limitDefaults = map[string]string{
 	"TTL":                 "336h",
 	"MAX_SIZE":            "20GiB",
@@ -33,8 +32,8 @@ var limitDefaults = map[string]string{
 	"WORKSPACE_WARN_SIZE": "10GiB",
 }
 
-// grace is how long a clone is protected that was never mounted: longer than a
-// runtime takes from creating a volume to starting a container, images included.
+// grace is how long a clone that was never mounted is protected: longer than the time
+// from creating a volume to starting a container, including an image pull.
 const grace = 10 * time.Minute
 
 const (
@@ -42,7 +41,7 @@ const (
 	aSize      = "0 for no limit, or a size such as 20GiB, with B, KiB, MiB, GiB or TiB"
 )
 
-// loadLimits reads the settings of the janitor. When one is wrong, key names it.
+// loadLimits reads the settings of the janitor. key names a wrong one.
 func loadLimits(v *viper.Viper) (l limits, key, allowed string) {
 	l.Grace = grace
 	for key, to := range map[string]*time.Duration{"TTL": &l.TTL, "DISCARD_TTL": &l.DiscardTTL, "SWEEP_INTERVAL": &l.sweepInterval} {
@@ -74,7 +73,7 @@ func loadLimits(v *viper.Viper) (l limits, key, allowed string) {
 	return l, "", ""
 }
 
-// maxMinFree is in percent. With more, the plugin would hardly keep anything.
+// maxMinFree is in percent. With more, the plugin could hardly keep anything.
 const maxMinFree = 90
 
 // parseSize reads a number of bytes such as 20GiB, 1.5TiB, 512B or 0.
@@ -85,7 +84,7 @@ func parseSize(text string) (int64, error) {
 	switch {
 	case err != nil || !ok || strings.Trim(number, "0123456789.") != "":
 		return 0, strconv.ErrSyntax
-	case text == number && n != 0: // of what?
+	case text == number && n != 0: // the unit is missing
 		return 0, strconv.ErrSyntax
 	}
 	if n *= float64(int64(1) << shift); n > 1<<60 {

@@ -1,5 +1,5 @@
-// Command plugin is the volume plugin: it reads the settings, opens what is on
-// disk, answers the engine, and repairs in the background.
+// Command plugin is the volume plugin: it reads the settings, opens the data directory,
+// serves the engine, and repairs in the background.
 package main
 
 import (
@@ -31,24 +31,22 @@ import (
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
-// fetchUID is the user "git" of the root filesystem, who fetches and owns the
-// stores.
+// fetchUID is the user "git" of the root filesystem, which fetches and owns the stores.
 const fetchUID = 65532
 
-// places are where the plugin finds and puts things, who fetches, and how patient
-// it is with remotes; they differ from the defaults only outside of the root
-// filesystem that it is shipped in.
+// places are the plugin's flags: paths, the fetching uid and timeouts. They differ from
+// the defaults only outside of the shipped root filesystem.
 type places struct {
 	data, socket, git string
 	fetchUID          uint
-	// Zero is the default of the package that waits.
+	// Zero means the default of the package that uses it.
 	askTimeout, stallTimeout time.Duration
-	now                      func() time.Time // nil: the machine's
-	// idle has the janitor do nothing but what it is asked for.
+	now                      func() time.Time // nil: time.Now
+	// idle disables the janitor's own sweeps.
 	idle bool
-	// managed says that an engine runs this process as a managed plugin: it has a root
-	// directory and a mount namespace of its own, and the engine starts it anew when it
-	// ends. A service of the host has the host's.
+	// managed is set if an engine runs this process as a managed plugin: with its own
+	// root directory and mount namespace, and restarted when it ends. A service of the
+	// host has the host's.
 	managed bool
 }
 
@@ -59,8 +57,8 @@ func (p places) clock() func() time.Time {
 	return p.now
 }
 
-// openForGit lets others into the data directory, because git does not run as root,
-// and into the root directory of a managed plugin, which the engine makes private.
+// openForGit makes the data directory accessible to others, because git does not run as
+// root, and, in a managed plugin, the root directory, which the engine makes private.
 func (p places) openForGit() error {
 	if p.managed {
 		if err := os.Chmod("/", 0o755); err != nil {
@@ -97,9 +95,9 @@ func main() {
 	}
 }
 
-// awaitDisable waits for the engine's SIGTERM after a start that failed, as with a
-// wrong setting. The engine would start a process that ends anew for some ten seconds,
-// and an enable after the setting was corrected would meet one of these.
+// awaitDisable waits for the engine's SIGTERM after a failed start, for example with a
+// wrong setting. If the process ended, the engine would restart it for some ten seconds,
+// and an enable after the setting was corrected would collide with a restart.
 func awaitDisable(ctx context.Context, log *logrus.Logger) {
 	if ctx.Err() == nil {
 		log.Info("waiting for the engine to disable the plugin; correct what is wrong, then enable it")
@@ -167,31 +165,31 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	defer db.Close()
-	bin, err := trash.Open(filepath.Join(at.data, "trash"), reportTrash(log))
+	tr, err := trash.Open(filepath.Join(at.data, "trash"), reportTrash(log))
 	if err != nil {
 		return err
 	}
-	bin.Use(reserve)
+	tr.Use(reserve)
 	credentials, err := openCredentials(at.data, log)
 	if err != nil {
 		return err
 	}
-	keeper, goods := newJanitor(set.limits, at, bin, log)
+	jan, stock := newJanitor(set.limits, at, tr, log)
 	background := work.NewGroup()
 	layers := layer.New(layer.Config{
-		Root: at.data, Boot: boot, DB: db, Trash: bin, Log: log, Now: at.clock(),
+		Root: at.data, Boot: boot, DB: db, Trash: tr, Log: log, Now: at.clock(),
 		Background: background.Go,
 	}, state)
 	clones, err := clone.NewManager(clone.Config{
 		Store: layers, Work: background, Git: runner, Credentials: authFrom(credentials), Schemes: set.schemes, AskTimeout: at.askTimeout,
-		MakeRoom: keeper.MakeRoom, Measured: keeper.Nudge,
+		MakeRoom: jan.MakeRoom, Measured: jan.Nudge,
 	}, state)
 	if err != nil {
 		return err
 	}
 	defer clones.Close()
 	workspaces, err := workspace.NewManager(workspace.Config{
-		Root: at.data, DB: db, Trash: bin, Clones: clones, Features: features, Context: set.context, Log: log, Now: at.clock(),
+		Root: at.data, DB: db, Trash: tr, Clones: clones, Features: features, Context: set.context, Log: log, Now: at.clock(),
 		DiscardTTL: set.limits.DiscardTTL, MaxLeases: set.limits.subjectMaxLeases, Doubt: at.managed,
 	}, state)
 	if err != nil {
@@ -200,39 +198,39 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	volumes, err := driver.New(driver.Config{
 		Root: at.data, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: at.clock(),
 		MountWait: set.mountWait, Defaults: set.defaults, Schemes: set.schemes, SharePrivate: set.sharePrivate, Remap: remap,
-		Warnings: warningsOf(keeper), Reached: mounts.check,
+		Warnings: warningsOf(jan), Reached: mounts.check,
 	}, state)
 	if err != nil {
 		return err
 	}
-	clones.Background(bin.Run)
+	clones.Background(tr.Run)
 	clones.Background(workspaces.Meter)
 	clones.Background(workspaces.Verify)
 	clones.Background(trim)
 	clones.Background(func(ctx context.Context) {
-		sweep(ctx, log, workspaces, clones, volumes, goods)
+		sweep(ctx, log, workspaces, clones, volumes, stock)
 	})
 	if !at.idle {
-		clones.Background(keeper.Run)
+		clones.Background(jan.Run)
 	}
-	taken := func() {
+	connected := func() {
 		if workspaces.EngineStarted() {
 			clones.Background(workspaces.Verify)
 		}
 	}
 	return serve(ctx, log, mounts.lost, map[string]endpoint{
-		at.socket: {driver.Handler(volumes), taken},
+		at.socket: {driver.Handler(volumes), connected},
 		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: admin.Handler(admin.Config{
-			Credentials: credentials, Discards: workspaces, Janitor: keeper, Log: log,
+			Credentials: credentials, Discards: workspaces, Janitor: jan, Log: log,
 		})},
 	})
 }
 
-// sweep repairs what an earlier run left, while requests are answered already. The
-// janitor does not wait for the volumes: one that is being mounted may take long.
-func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clone.Manager, d *driver.Driver, goods *stock) {
+// sweep repairs what an earlier run left, while requests are served already. The janitor
+// does not wait for the volumes, because one that is being mounted may take long.
+func sweep(ctx context.Context, log *logrus.Logger, w *workspace.Manager, c *clone.Manager, d *driver.Driver, stock *stock) {
 	err := errors.Join(w.Sweep(ctx), c.SweepAll(ctx))
-	goods.open(c, w)
+	stock.open(c, w)
 	err = errors.Join(err, d.Sweep(ctx))
 	if err != nil && ctx.Err() == nil {
 		log.WithError(err).Warn("sweep: not everything could be repaired; the next start tries again")
@@ -246,7 +244,7 @@ func reportTrash(log *logrus.Logger) func(trash.Report) {
 		e := log.WithFields(logrus.Fields{"entry": filepath.Base(r.Entry), "removed": r.Removed})
 		switch {
 		case errors.Is(r.Err, trash.ErrLater):
-			e.WithError(r.Err).Warn("trash: an entry does not get empty; a container may hold it and write into it")
+			e.WithError(r.Err).Warn("trash: an entry can't be emptied yet; a container may still write to it")
 			return
 		case r.Err != nil:
 			e.WithError(r.Err).WithField("left", r.Left).Warn("trash: not everything could be deleted; the next start tries again")

@@ -14,14 +14,14 @@ import (
 
 // shares are bytes of memory.
 type shares struct {
-	own   int64 // what the collector keeps the plugin below, as far as it can
-	child int64 // what a process may have that runs for a repository
+	own   int64 // the garbage collector's soft limit for the plugin
+	child int64 // the limit of each process that runs for a repository
 }
 
-// sharesOf divides the memory that there is. Three children that take all they may
-// leave nothing, but the kernel ends them before the plugin then. index-pack takes
-// some 1.5 GiB for Linux, and git does little with less than 256 MiB. The plugin's
-// part holds the records of 100,000 clones.
+// sharesOf divides the total memory. Three children at their limit leave nothing, but
+// then the kernel kills them before the plugin. index-pack needs some 1.5 GiB for Linux,
+// and git can do little with less than 256 MiB. The plugin's share is enough for the
+// records of 100,000 clones.
 func sharesOf(total int64) shares {
 	return shares{
 		own:   min(max(total/8, 128<<20), 1<<30),
@@ -29,12 +29,12 @@ func sharesOf(total int64) shares {
 	}
 }
 
-// limitMemory sets the plugin's own limit, unless GOMEMLIMIT did, and returns that
-// of a child; zero where it is not known how much memory there is.
+// limitMemory sets the plugin's own limit, unless GOMEMLIMIT is set, and returns that of
+// a child; zero if the total memory is unknown.
 func limitMemory(log *logrus.Logger) (child int64) {
 	total, err := memory.Limit()
 	if err != nil {
-		log.WithError(err).Warn("it is not known how much memory there is: children have the default limit")
+		log.WithError(err).Warn("the amount of memory is unknown: children get the default limit")
 		return 0
 	}
 	s := sharesOf(total)
@@ -45,16 +45,15 @@ func limitMemory(log *logrus.Logger) (child int64) {
 }
 
 const (
-	// trimInterval has memory given back within a minute: the first look after a
-	// build may come while the last of it is still in use.
+	// trimInterval lets memory be returned within a minute: at the first tick after a
+	// build some may still be in use.
 	trimInterval = 20 * time.Second
-	// trimFrom is below what the plugin may hold when nothing is to be done, 40 MiB
-	// with its program. The collector itself waits two minutes for the next
-	// allocation, and keeps what it may need again.
+	// trimFrom keeps the idle plugin below 40 MiB, its program included. The garbage
+	// collector itself may run only after two minutes, and keeps memory for reuse.
 	trimFrom = 20 << 20
 )
 
-// trim gives memory back to the system that a build has left, until ctx ends.
+// trim returns unused memory to the system, until ctx ends.
 func trim(ctx context.Context) {
 	tick := time.NewTicker(trimInterval)
 	defer tick.Stop()
@@ -70,7 +69,7 @@ func trim(ctx context.Context) {
 	}
 }
 
-// held returns how many bytes the runtime has from the system.
+// held returns how many bytes the Go runtime has from the system.
 func held() uint64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)

@@ -11,21 +11,20 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 )
 
-// errAnew is in an error after which the process is to end at once: the engine starts
-// a managed plugin anew when it ends by itself.
+// errAnew is wrapped by errors after which the process must end at once, so that the
+// engine restarts it.
 var errAnew = errors.New("the plugin ends, and the engine starts it anew")
 
-// errUnreached is why no mount of this process reaches a container.
+// errUnreached means that no mount of this process reaches a container.
 var errUnreached = fmt.Errorf("the engine has unmounted the plugin's directory under it, and no mount reaches a container: %w", errAnew)
 
-// errLost is the answer to a Mount that nobody would see.
+// errLost is the error of a Mount that would reach no container.
 var errLost = errors.New("the engine has lost this plugin's mounts, it starts anew: run it again")
 
-// reach watches whether what is mounted here reaches the engine. An engine that
-// handles the end of an earlier process of the plugin late unmounts the propagated
-// mount; if that comes between its preparation of the mount and the start of the
-// plugin, the two are in no peer group together, and only the end of the plugin's
-// process repairs it.
+// reach checks whether mounts propagate to the engine. If the engine is late to handle
+// the end of an earlier process of the plugin, it unmounts the propagated mount, possibly
+// after it has prepared that for the new process. Then the two are not in one peer group,
+// and only a restart of the plugin repairs that.
 type reach struct {
 	dir  string // of the mount points
 	log  *logrus.Logger
@@ -34,13 +33,13 @@ type reach struct {
 }
 
 // newReach mounts the tmpfs of the mount points. In a managed plugin the error is
-// errUnreached if it reaches nobody.
+// errUnreached if mounts in it do not propagate.
 func newReach(at places, log *logrus.Logger, reserve *disk.Reserve) (*reach, error) {
 	r := &reach{dir: overlay.PointsDir(at.data), log: log}
 	if err := reserve.Retry(func() error { return overlay.MountPoints(r.dir) }); err != nil {
 		return nil, err
 	}
-	if !at.managed { // what is mounted on the host is there
+	if !at.managed { // mounts are on the host itself
 		return r, nil
 	}
 	gone, _, err := overlay.Unmounted(r.dir)
@@ -63,14 +62,14 @@ func newReach(at places, log *logrus.Logger, reserve *disk.Reserve) (*reach, err
 	return r, nil
 }
 
-// check is called before a Mount is answered.
+// check is called before the reply to a Mount.
 func (r *reach) check() error {
 	if r.lost == nil {
 		return nil
 	}
 	shared, err := overlay.Shared(r.dir)
-	if err != nil { // a container that would not see the mount point does not start
-		r.log.WithError(err).Warn("mount: it is not known whether it reaches the engine")
+	if err != nil { // without the mount point a container does not start anyway
+		r.log.WithError(err).Warn("mount: unknown whether it reaches the engine")
 		return nil
 	}
 	if !shared {

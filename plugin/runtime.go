@@ -23,14 +23,14 @@ func checkContext(text string) error {
 	return nil
 }
 
-// remappedRoot is the end of the path of a plugin's propagated mount below the data
-// of an engine with --userns-remap, which is in a directory of its own for each range
-// of IDs: moby, daemon/daemon_unix.go, setupDaemonRoot.
+// remappedRoot matches the end of the path of a plugin's propagated mount with
+// --userns-remap: the engine has a data directory for each range of IDs (moby:
+// daemon/daemon_unix.go, setupDaemonRoot).
 var remappedRoot = regexp.MustCompile(`/([0-9]+)\.([0-9]+)/plugins/[0-9a-f]{64}/propagated-mount$`)
 
-// findRemap says whom an engine with --userns-remap maps root of its containers to,
-// from where on its filesystem the data directory is that it has mounted; nil if
-// that does not show any remapping. The plugin itself is never remapped.
+// findRemap returns the IDs to which an engine with --userns-remap maps its containers'
+// root, or nil without remapping. It reads them from the path of the mounted data
+// directory. The plugin itself is never remapped.
 func findRemap(data string) (*driver.Remap, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(data))
 	if err != nil {

@@ -17,43 +17,44 @@ import (
 	"github.com/helmdeck/repos/driver"
 )
 
-// adminSocket lies beside the engine's, where root on the host can reach it.
+// adminSocket is in the directory of the engine's socket, where root on the host can
+// reach it.
 const adminSocket = "admin.sock"
 
 const (
-	// stopWait is how long requests may go on after TERM: most take milliseconds.
-	// Those that wait, for a clone or for a remote, then get an error: without one the
-	// engine tries to reach a plugin that is gone for 20 s, and has nothing to say.
+	// stopWait is how long requests may continue after TERM: most take milliseconds.
+	// Those that wait for a clone or a remote then get an error, because the engine would
+	// otherwise retry for 20 s and then have no message.
 	stopWait = time.Second
-	// stopMost is when the rest is cut off. The engine waits 10 s after TERM.
+	// stopMost is when all connections are closed. The engine waits 10 s after TERM.
 	stopMost = 4 * time.Second
 )
 
-// endpoint is what is served on a socket.
+// endpoint is the handler of a socket.
 type endpoint struct {
 	http.Handler
-	// taken, if not nil, is called when a client has taken this process up (watched).
-	taken func()
+	// connected, if not nil, is called when an engine connects to this process (see
+	// watched).
+	connected func()
 }
 
-// serve answers on the sockets until ctx ends, or lost is closed, and then lets the
-// answers that are under way be written. An error is one of errAnew, but for a socket
-// that can't be made.
+// serve serves the sockets until ctx ends or lost is closed, and then lets current
+// requests end. Errors wrap errAnew, unless a socket can't be made.
 func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handlers map[string]endpoint) error {
 	listeners := make(map[string]net.Listener)
 	defer func() {
 		for _, l := range listeners {
-			l.Close() // again, if its server has
+			l.Close() // may be closed already
 		}
 	}()
-	// All before the first answer: who got that one finds the others.
+	// Make all sockets first, so that a client of one finds the others.
 	for socket, e := range handlers {
 		l, err := listen(socket)
 		if err != nil {
 			return err
 		}
-		if e.taken != nil {
-			l = &watched{Listener: l, taken: e.taken}
+		if e.connected != nil {
+			l = &watched{Listener: l, connected: e.connected}
 		}
 		listeners[socket] = l
 	}
@@ -96,8 +97,8 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 	return err
 }
 
-// listen makes a socket that only root can connect to. One that is there is of a
-// process that died, for the database is ours.
+// listen makes a socket that only root can connect to. An existing one was left by a
+// process that died, because we have the database open.
 func listen(socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func listen(socket string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// To connect takes the right to write, which our umask gave to nobody else.
+	// Connecting needs write permission, which our umask gave to nobody else.
 	if err := os.Chmod(socket, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// settings are the plugin's, from the environment that `docker plugin set`
-// changes. Every default is here and not only in config.json, for the engine
-// keeps the old environment when a plugin is upgraded.
+// settings are the plugin's settings, from the environment that `docker plugin set`
+// changes. Every default is here and not only in config.json, because an upgrade keeps
+// the old environment.
 type settings struct {
 	mountWait time.Duration
 	timeouts  timeouts
@@ -32,24 +32,23 @@ type settings struct {
 	format       logrus.Formatter
 }
 
-// timeouts are how long one piece of work may take.
+// timeouts limit one piece of local work and one fetch.
 type timeouts struct{ work, fetch time.Duration }
 
 // proxies are those of HTTP remotes, in the syntax that curl and Go share.
 type proxies struct{ http, https, none string }
 
-// maxMountWait leaves the engine, which waits 120 s at most, time to read the
-// answer.
+// maxMountWait leaves the engine, which waits at most 120 s, time to read the reply.
 const maxMountWait = 118 * time.Second
 
 // maxTimeout bounds the time limits of work: every piece of work has an end.
 const maxTimeout = 24 * time.Hour
 
-// loadSettings reads and checks all settings. The error names the first one that
-// is wrong, its value and what is allowed.
+// loadSettings reads and checks all settings. The error names a wrong one, its value and
+// what is allowed.
 func loadSettings() (settings, error) {
 	v := viper.New()
-	v.AutomaticEnv() // a variable that is empty counts as unset
+	v.AutomaticEnv() // an empty variable counts as unset
 	for key, value := range map[string]string{
 		"MOUNT_WAIT":           "110s",
 		"WORK_TIMEOUT":         "10m",
@@ -131,8 +130,8 @@ func loadSettings() (settings, error) {
 	return s, nil
 }
 
-// checkProxy refuses what curl and Go would read differently, and a password: git
-// gets the proxy in its environment, where others of its uid can read it.
+// checkProxy refuses what curl and Go would parse differently, and passwords, because git
+// gets the proxy in its environment, which processes of the same uid can read.
 func checkProxy(text string) error {
 	if text == "" {
 		return nil
@@ -147,7 +146,7 @@ func checkProxy(text string) error {
 	return nil
 }
 
-// configure makes the log what the settings say.
+// configure applies the settings to the log.
 func (s settings) configure(log *logrus.Logger) {
 	log.SetLevel(s.level)
 	log.SetFormatter(s.format)

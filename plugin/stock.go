@@ -14,11 +14,11 @@ import (
 	"github.com/helmdeck/repos/janitor"
 )
 
-// stock is what the janitor looks after: the clones with their workspaces and
-// discards, and the trash.
+// stock implements janitor.Stock: the clones with their workspaces and discards, and the
+// trash.
 type stock struct {
 	data string
-	bin  *trash.Trash
+	trash *trash.Trash
 	now  func() time.Time
 
 	opened     chan struct{} // closed by open
@@ -26,26 +26,26 @@ type stock struct {
 	workspaces *workspace.Manager
 }
 
-// open is called when the start's sweep of workspaces and clones is over: before,
-// what an earlier run left looks busy, or is not known yet, and the janitor waits.
+// open is called when the start's sweep of workspaces and clones has ended. The janitor
+// waits for it, because before, leftovers of an earlier run are unknown or look busy.
 func (s *stock) open(c *clone.Manager, w *workspace.Manager) {
 	s.clones, s.workspaces = c, w
 	close(s.opened)
 }
 
-// Inventory answers from memory.
+// Inventory does no I/O except statfs.
 func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 	select {
 	case <-s.opened:
 	case <-ctx.Done():
 		return janitor.Inventory{}, context.Cause(ctx)
 	}
-	going := s.bin.Stats().Size // first: what goes meanwhile counts twice rather than not at all
+	trashed := s.trash.Stats().Size // first: an entry deleted meanwhile counts twice rather than not at all
 	space, err := s.Space()
 	if err != nil {
 		return janitor.Inventory{}, err
 	}
-	inv := janitor.Inventory{Now: s.now(), Space: space, Trash: going}
+	inv := janitor.Inventory{Now: s.now(), Space: space, Trash: trashed}
 	infos := s.clones.Inventory()
 	at := make(map[string]int, len(infos))
 	for _, info := range infos {
@@ -56,7 +56,7 @@ func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 	}
 	for _, w := range s.workspaces.Workspaces() {
 		i, ok := at[w.Clone]
-		if !ok { // its store is lost: what stands on its layers does not need that
+		if !ok { // its clone's record is lost, but the workspace needs only the layers
 			i = len(inv.Clones)
 			at[w.Clone] = i
 			inv.Clones = append(inv.Clones, janitor.Clone{
@@ -67,7 +67,7 @@ func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 		c.Used = max(c.Used, p.Used)
 		c.Parts = append(c.Parts, p)
 	}
-	for i, info := range infos { // what is busy without a workspace is at work
+	for i, info := range infos { // a clone that is busy without a workspace has work in progress
 		if c := &inv.Clones[i]; info.Busy != "" && !info.Working && c.Held == janitor.Free && !hasWorkspace(c) {
 			c.Held = janitor.Pending
 		}
@@ -84,7 +84,7 @@ func hasWorkspace(c *janitor.Clone) bool {
 	return false
 }
 
-// cloneOf is a clone without its workspaces.
+// cloneOf converts a clone, without its workspaces.
 func cloneOf(info clone.Info) janitor.Clone {
 	c := janitor.Clone{
 		Key: info.Key, Subject: info.Subject, Repo: info.Repo, Made: janitor.Stamp(info.CreatedAt), Used: janitor.Stamp(info.Used),
@@ -99,7 +99,7 @@ func cloneOf(info clone.Info) janitor.Clone {
 	for _, size := range info.Stores {
 		c.Size = c.Size.Add(size.Size)
 	}
-	// What a tree stands on goes after it.
+	// The layers below a tree must be evicted after it.
 	used := make(map[string]int64)
 	for _, l := range info.Layers {
 		for depth, id := range l.Below {
@@ -124,8 +124,8 @@ func cloneOf(info clone.Info) janitor.Clone {
 	return c
 }
 
-// addWarm adds a clone's warm layers, by their heads. What more than one head needs
-// goes with the clone.
+// addWarm adds a clone's warm layers, as one part for each head. Layers that several
+// heads share are evicted with the clone.
 func (s *stock) addWarm(c *janitor.Clone) {
 	rest := s.workspaces.Warm.Size(c.Key)
 	for _, h := range s.workspaces.Warm.Heads(c.Key) {
@@ -139,7 +139,7 @@ func (s *stock) addWarm(c *janitor.Clone) {
 	c.Size = c.Size.Add(rest)
 }
 
-// partOf is a workspace, or a discard.
+// partOf converts a workspace or a discard.
 func partOf(w meta.Workspace) janitor.Part {
 	p := janitor.Part{Kind: janitor.Upper, ID: w.ID, Volume: w.Volume, Used: janitor.Stamp(w.MountedAt), Size: w.Size.Size}
 	switch {
@@ -157,7 +157,7 @@ func partOf(w meta.Workspace) janitor.Part {
 	return p
 }
 
-// stopOf returns which work the eviction of a clone cancels.
+// stopOf returns which work an eviction cancels.
 func stopOf(e janitor.Eviction) clone.Stop {
 	switch {
 	case e.Reason == janitor.OnDemand:
@@ -168,7 +168,7 @@ func stopOf(e janitor.Eviction) clone.Stop {
 	return clone.StopNothing
 }
 
-// Evict removes one thing.
+// Evict evicts one clone or part.
 func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 	var err error
 	switch e.Kind {
@@ -197,8 +197,8 @@ func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 	return err
 }
 
-// Space is that of the filesystem that the data is on.
+// Space returns the space of the data directory's filesystem.
 func (s *stock) Space() (disk.Space, error) { return disk.SpaceOf(s.data) }
 
-// Hurry deletes what is in the trash.
-func (s *stock) Hurry(ctx context.Context, enough func() bool) error { return s.bin.Hurry(ctx, enough) }
+// Hurry deletes the trash without rest.
+func (s *stock) Hurry(ctx context.Context, enough func() bool) error { return s.trash.Hurry(ctx, enough) }

@@ -9,15 +9,16 @@ import (
 	"sync/atomic"
 )
 
-// watched is a listener that notices when an engine takes this process up, which it has
-// started, or found alive when it started itself (live-restore). It sends no request then:
-// it connects and closes the connection again (moby: plugin/manager_linux.go,
-// pluginPostStart). It has no other connection yet, and the kernel has closed those of an
-// engine that has ended. One that is at work has others when it closes one without a
-// request, which net/http does with what it has too many of.
+// watched is a listener that detects when an engine connects to this process for the first
+// time: after starting it, or after finding it alive when the engine itself started
+// (live-restore). The engine then sends no request, but closes the connection again (moby:
+// plugin/manager_linux.go, pluginPostStart). It has no other connection yet, and the
+// kernel has closed those of a previous engine. An engine in normal operation also closes
+// connections without a request, because net/http may open too many, but only while it has
+// others.
 type watched struct {
 	net.Listener
-	taken func()
+	connected func()
 	open  atomic.Int64 // connections that neither side has closed
 }
 
@@ -37,8 +38,8 @@ type watchedConn struct {
 	closed func() (left int64)
 }
 
-// Read is called at once, and while a request is answered, too: so it learns of the
-// client's end before the answer is given up.
+// Read is called at once, and also while a request is handled: so it sees a closed
+// connection without delay.
 func (c *watchedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -46,7 +47,7 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 	}
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		if left := c.closed(); left == 0 && errors.Is(err, io.EOF) && !c.used.Swap(true) {
-			c.l.taken()
+			c.l.connected()
 		}
 	}
 	return n, err

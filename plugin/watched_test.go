@@ -14,8 +14,8 @@ func TestWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inner.Close()
-	taken := 0
-	l := &watched{Listener: inner, taken: func() { taken++ }}
+	connected := 0
+	l := &watched{Listener: inner, connected: func() { connected++ }}
 	connect := func() (client, server net.Conn) {
 		client, err := net.Dial("unix", inner.Addr().String())
 		if err == nil {
@@ -48,8 +48,8 @@ func TestWatched(t *testing.T) {
 	want := func(when string, n int) {
 		t.Helper()
 		gone(connect())
-		if taken != n {
-			t.Errorf("%s: taken %d times, want %d", when, taken, n)
+		if connected != n {
+			t.Errorf("%s: connected %d times, want %d", when, connected, n)
 		}
 	}
 

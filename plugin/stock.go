@@ -17,9 +17,9 @@ import (
 // stock implements janitor.Stock: the clones with their workspaces and discards, and the
 // trash.
 type stock struct {
-	data string
+	data  string
 	trash *trash.Trash
-	now  func() time.Time
+	now   func() time.Time
 
 	opened     chan struct{} // closed by open
 	clones     *clone.Manager
@@ -201,4 +201,6 @@ func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 func (s *stock) Space() (disk.Space, error) { return disk.SpaceOf(s.data) }
 
 // Hurry deletes the trash without rest.
-func (s *stock) Hurry(ctx context.Context, enough func() bool) error { return s.trash.Hurry(ctx, enough) }
+func (s *stock) Hurry(ctx context.Context, enough func() bool) error {
+	return s.trash.Hurry(ctx, enough)
+}

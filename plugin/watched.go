@@ -19,7 +19,7 @@ import (
 type watched struct {
 	net.Listener
 	connected func()
-	open  atomic.Int64 // connections that neither side has closed
+	open      atomic.Int64 // connections that neither side has closed
 }
 
 func (l *watched) Accept() (net.Conn, error) {

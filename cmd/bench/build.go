@@ -21,7 +21,7 @@ type build struct {
 	settings []string // names of the settings that config.json declares
 }
 
-// knows says whether the build has all of these settings, NAME=value.
+// knows returns an error unless the build has all of these settings, NAME=value.
 func (b build) knows(settings []string) error {
 	for _, s := range settings {
 		name, _, _ := strings.Cut(s, "=")
@@ -36,10 +36,9 @@ func (b build) knows(settings []string) error {
 	return nil
 }
 
-// builds returns the three builds that a comparison measures: this one, the
-// other commit's, and a copy of the other's as control. It compiles below dir,
-// outside the repository, so that an interrupted run leaves no second module
-// there.
+// builds returns the three builds of a comparison: this one, the other commit's, and a
+// copy of the other's as control. It compiles below dir, outside of the repository, so
+// that an interrupted run leaves no second module there.
 func builds(ctx context.Context, c config, commit, dir string) ([]build, error) {
 	out, err := git(ctx, ".", "-c", "safe.directory=*", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -108,7 +107,7 @@ func compile(ctx context.Context, dir, out, path string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./"+path)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's SIGINT is for us
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // keep a terminal's SIGINT from it
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s in %s: %w\n%s", path, dir, err, said)
 	}

@@ -2,9 +2,9 @@ package main
 
 import "context"
 
-// cold is the first mount of a subject beside all other ways to get the files:
-// those that begin with nothing, and those that begin with a clone on the same
-// disk. Each writes as many files, so each round is on a disk of its own.
+// cold compares the first mount of a subject with all other ways to get the files: those
+// that start from nothing, and those that start from a clone on the same disk. Each
+// writes as many files, so each round has its own disk.
 func cold(c config) group {
 	usedByClone := 0.0
 	clone := func(name, dir string, against []string, args ...string) row {
@@ -20,7 +20,7 @@ func cold(c config) group {
 			if err != nil {
 				return 0, err
 			}
-			// What the next one finds: nothing to be written any more.
+			// used also syncs, so the next row finds nothing left to write.
 			after, err := s.disk.used()
 			usedByClone = toMiB(after - before)
 			return took, err
@@ -76,7 +76,7 @@ func cold(c config) group {
 	}
 }
 
-// copyTree copies a directory of the disk as one would without git.
+// copyTree copies a directory of the disk without git.
 func copyTree(ctx context.Context, s *scene, from, to string) (float64, error) {
 	if err := s.disk.sync(); err != nil {
 		return 0, err

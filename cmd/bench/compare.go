@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// comparison is what bench-against.json holds.
+// comparison is the content of bench-against.json.
 type comparison struct {
 	Date    time.Time  `json:"date"`
 	Machine machine    `json:"machine"`
@@ -26,9 +26,8 @@ type comparison struct {
 	progress io.Writer
 }
 
-// compareBuilds measures the rows of this build, of another commit's, and of a
-// copy of that as control, in turns. An error of a row says that it is slower
-// than before.
+// compareBuilds measures the rows on this build, on another commit's, and on a copy of
+// that as control, in turns. A row that is slower than before is an error.
 func compareBuilds(ctx context.Context, c config, stdout, progress io.Writer) (err error) {
 	commit, err := resolve(ctx, c.against)
 	if err != nil {
@@ -70,8 +69,8 @@ func compareBuilds(ctx context.Context, c config, stdout, progress io.Writer) (e
 	return errors.Join(err, m.write(c.out))
 }
 
-// measure compares all groups with this number of files. Each build has a
-// repository and a server of its own, because a push is for one of them.
+// measure compares all groups with this number of files. Each build has its own
+// repository and server, because a push must reach only one build.
 func (m *comparison) measure(ctx context.Context, c config, files int) (err error) {
 	var places []*place
 	defer func() {
@@ -79,7 +78,7 @@ func (m *comparison) measure(ctx context.Context, c config, files int) (err erro
 			err = errors.Join(err, p.close())
 		}
 	}()
-	var all [][]group // of each build, for they have state
+	var all [][]group // per build, because groups have state
 	for _, b := range m.builds {
 		own := c
 		own.program, own.plugin = b.program, b.plugin
@@ -104,9 +103,9 @@ func (m *comparison) measure(ctx context.Context, c config, files int) (err erro
 	return nil
 }
 
-// ours is the group without peers, and without what is no time. A cold docker run
-// is left out: it is cold's row with an engine around it, and 27 more of them take
-// four minutes.
+// ours returns the group without peers, and without rows that are not times. It excludes
+// the cold docker run, which is cold's row with an engine around it, because 27 more of
+// those take four minutes.
 func (g group) ours() group {
 	rows := g.rows
 	g.rows, g.rivals = nil, nil
@@ -115,7 +114,7 @@ func (g group) ours() group {
 			g.rows = append(g.rows, w)
 		}
 	}
-	// The other copies were the peers'.
+	// The other copies are for the peers.
 	g.copies = min(g.copies, 4)
 	return g
 }
@@ -136,7 +135,7 @@ func (m *comparison) print(w io.Writer) {
 	fmt.Fprintln(w, summary(m.Rows))
 }
 
-// write writes the file for machines.
+// write writes the JSON file.
 func (m *comparison) write(path string) error {
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

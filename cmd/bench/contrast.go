@@ -3,16 +3,16 @@ package main
 import "fmt"
 
 const (
-	// slower is how many times its former time a row may take.
+	// slower is the limit on a row's ratio of its time to its former time.
 	slower = 1.1
-	// judged is the time, in milliseconds, from which a row is judged: of less, a
-	// tenth is what the scheduler of a busy machine takes.
+	// judged is the time, in milliseconds, from which a row is judged: a tenth of less is
+	// in the noise of a busy machine's scheduler.
 	judged = 2
 )
 
-// contrast is a row measured in turns on three builds: this one, the one before,
-// and a copy of the one before as control. The values of a turn have the same
-// index; a turn in which a build has no value, or 0, is not among them.
+// contrast is a row measured in turns on three builds: this one, the one before, and a
+// copy of the latter as control. The values of a turn have the same index; turns in which
+// a build has no value, or 0, are omitted.
 type contrast struct {
 	Name    string    `json:"name"`
 	Group   string    `json:"group"`
@@ -21,15 +21,15 @@ type contrast struct {
 	This    []float64 `json:"this"`
 	Before  []float64 `json:"before"`
 	Control []float64 `json:"control"`
-	// Ratio is this build over the one before, and Noise the control over the one
-	// before: 1 but for what the measurement cannot tell apart.
+	// Ratio is this build over the one before. Noise is the control over the one before:
+	// ideally 1.
 	Ratio   float64 `json:"ratio"`
 	Noise   float64 `json:"noise"`
 	Slower  int     `json:"slower_turns"` // turns in which this build was slower
 	Verdict verdict `json:"verdict"`
 }
 
-// verdict is what a contrast says of a row.
+// verdict is the result of a contrast.
 type verdict string
 
 const (
@@ -42,16 +42,15 @@ const (
 
 // judge computes the ratios and the verdict.
 //
-// The ratios are medians of the turns' ratios, not ratios of medians: a turn's
-// values were taken within seconds, so that a machine that gets slower for some
-// turns changes both sides of each ratio.
+// The ratios are medians of the turns' ratios, not ratios of medians: a turn's values are
+// taken within seconds, so a machine that is slower for some turns changes both sides of
+// each ratio.
 //
-// A row fails when its ratio exceeds the limit. When two copies of one build
-// differ by more than the limit, in either direction, the measurement cannot see a
-// tenth: then the row fails only if its ratio exceeds the limit even after the
-// copies' difference is granted to it, and is noisy, which is neither held nor
-// failed, at any lower ratio. A row is judged when either build takes long enough,
-// so that one that becomes slow is not overlooked because it was fast.
+// A row fails when its ratio exceeds the limit. If two copies of one build differ by more
+// than the limit, in either direction, the measurement can't resolve a tenth: then the
+// row fails only if its ratio exceeds the limit times the copies' difference; otherwise
+// it is noisy, neither held nor failed. A row is judged if either build takes long
+// enough, so that one that becomes slow is not ignored because it was fast.
 func (c *contrast) judge() {
 	var ratios, noises []float64
 	c.Slower = 0
@@ -77,7 +76,7 @@ func (c *contrast) judge() {
 	}
 }
 
-// cells are the contrast as a line of the table.
+// cells returns the contrast as a line of the table.
 func (c *contrast) cells() []string {
 	if c.Verdict == unmeasured {
 		return []string{c.Name, thousands(c.Files), "", "", "", "", "", string(c.Verdict)}
@@ -88,9 +87,9 @@ func (c *contrast) cells() []string {
 	}
 }
 
-// turn is the order in which the builds are measured in the i-th turn. In any
-// three turns in a row, from the first, each build is once at each place, and in
-// six each follows each other one equally often.
+// turn returns the order in which the builds are measured in the i-th turn. In each three
+// successive turns, from the first, each build is once in each position, and in six each
+// follows each other one equally often.
 func turn(i int) [3]int {
 	return [...][3]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}}[i%6]
 }

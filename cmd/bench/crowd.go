@@ -10,8 +10,8 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// crowdRow and pushedRow are the names of crowd's times; the others count what
-// the server was asked meanwhile.
+// crowdRow and pushedRow are the names of atOnce's times; the others count the requests
+// to the server meanwhile.
 func crowdRow(n int) string  { return fmt.Sprintf("%d Mounts at once", n) }
 func pushedRow(n int) string { return fmt.Sprintf("%d Mounts at once, 100 files changed", n) }
 
@@ -21,14 +21,14 @@ func pushedAsks(n int) string {
 }
 func pushedFetches(n int) string { return pushedRow(n) + ": fetches at the server" }
 
-// atOnce is many mounts at once, of as many volumes of one subject, until the last
-// has answered: with nothing new, and after a push.
+// atOnce measures many concurrent mounts, of as many volumes of one subject, until the
+// last reply: with nothing new, and after a push.
 func atOnce(c config) group {
 	var names []string
 	for i := range c.crowd {
 		names = append(names, fmt.Sprintf("crowd-%d", i))
 	}
-	var got asked // of the latest sample
+	var got asked // in the latest sample
 	sample := func(ctx context.Context, s *scene) (float64, error) {
 		if err := errors.Join(s.settled(ctx), s.disk.sync()); err != nil {
 			return 0, err
@@ -75,8 +75,7 @@ func atOnce(c config) group {
 	}
 }
 
-// together mounts volumes at once, and returns the leases when the last mount has
-// answered.
+// together mounts volumes concurrently, and returns the leases after the last reply.
 func (s *scene) together(ctx context.Context, names []string) ([]lease, error) {
 	leases := make([]lease, len(names))
 	g, ctx := errgroup.WithContext(ctx)
@@ -101,12 +100,12 @@ func (s *scene) release(ctx context.Context, leases []lease) error {
 	return errors.Join(errs...)
 }
 
-// asked is what a server was asked: fetches, and questions for refs beside the
-// one with which every git fetch begins.
+// asked counts the requests to a server: fetches, and ls-refs other than the one that
+// starts each git fetch.
 type asked struct{ asks, fetches int }
 
-// tally counts requests in the order in which they came. A fetch is any number of
-// rounds in a row, for one that finds out what it shares takes several.
+// tally counts requests in their order. Successive rounds are one fetch, because
+// negotiation takes several.
 func tally(requests []gitserver.Request) (a asked) {
 	fetching := false
 	for _, r := range requests {

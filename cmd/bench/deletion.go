@@ -10,15 +10,15 @@ import (
 func beforeRow(n int) string { return fmt.Sprintf("warm Mount beside %d files", n) }
 func besideRow(n int) string { return fmt.Sprintf("warm Mount while %d files are deleted", n) }
 
-// deletion is a warm mount while the plugin deletes what another workspace held,
-// beside the same before that.
+// deletion compares a warm mount while the plugin deletes another workspace's files with
+// one before that.
 func deletion(c config) group {
 	const often = 3
 	var full lease
 	mount := func(ctx context.Context, s *scene) (float64, error) { return s.use(ctx, "warm", nil) }
 	var empty int64 // inodes in use before the files were made
 	fill := func(ctx context.Context, s *scene) (err error) {
-		// Whatever an earlier turn has left to delete.
+		// Wait for deletions of an earlier turn.
 		if err := s.settled(ctx); err != nil {
 			return err
 		}
@@ -30,14 +30,14 @@ func deletion(c config) group {
 		}
 		return errors.Join(litter(ctx, filepath.Join(full.dir, "out"), c.doomed, 0), s.disk.sync())
 	}
-	// left is how many of the files are there still.
+	// left returns how many of the files still exist.
 	left := func(s *scene) (int64, error) {
 		inodes, err := s.disk.inodes()
 		return inodes - empty, err
 	}
 	return group{
 		name: "deletion", rounds: often * c.runs, serial: true, once: true, copies: 2, dirt: c.doomed + c.doomed/50,
-		// Otherwise the files stay for a day, as a discard.
+		// Otherwise the files are kept for a day, as a discard.
 		settings: []string{"DISCARD_TTL=0"},
 		prepare:  warmUp,
 		rows: []row{
@@ -66,7 +66,7 @@ func deletion(c config) group {
 				if err != nil {
 					return 0, err
 				}
-				// A mount that saw the end of it is none of these.
+				// Don't count a mount at the end of the deletion.
 				if n, err := left(s); err != nil || n < int64(c.doomed/100) {
 					return 0, errors.Join(err, errEnough)
 				}

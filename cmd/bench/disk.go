@@ -17,9 +17,9 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// filesystem is what all is measured on. The journal is named because a machine's
-// own filesystem may lack one, and an ext4 without it creates files ten times
-// slower for minutes after others were deleted.
+// filesystem describes the filesystem of all measurements. It names the journal because a
+// machine's own filesystem may have none, and an ext4 without one creates files ten times
+// slower for minutes after deletions.
 const filesystem = "ext4 with journal on a loop device with direct I/O"
 
 // disk is a fresh filesystem in a sparse file.
@@ -38,7 +38,7 @@ func newDisk(ctx context.Context, base string, files, bytes int64) (*disk, error
 	if free := int64(host.Bavail) * host.Frsize; free < bytes {
 		return nil, fmt.Errorf("%s has %d MB free, %d are needed: use another -dir, or fewer -files", base, free>>20, bytes>>20)
 	}
-	// Under the names that testdisk.Eject wants.
+	// testdisk.Eject needs these names.
 	d := &disk{dir: filepath.Join(base, "disk"), file: filepath.Join(base, "disk.img")}
 	if err := d.make(ctx, files, bytes); err != nil {
 		if mountErr := unix.Unmount(d.dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); mountErr == nil {
@@ -63,18 +63,19 @@ func (d *disk) make(ctx context.Context, files, bytes int64) error {
 	if _, err := tool(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-O", "has_journal", "-N", fmt.Sprint(files), d.file); err != nil {
 		return err
 	}
-	// What follows takes milliseconds, and half of it could not be undone.
+	// The rest takes milliseconds, and must not be interrupted halfway.
 	ctx = context.WithoutCancel(ctx)
-	// Without direct I/O every flush of the disk would write all that is dirty in
-	// the file below it, and an fdatasync of one page take 40 ms beside 50,000 new
-	// files instead of 3. Sectors of 4096 bytes suit whatever disk is below.
+	// Without direct I/O every flush of the disk would write all dirty pages of the file
+	// below it, and an fdatasync of one page beside 50,000 new files would take 40 ms
+	// instead of 3. Sectors of 4096 bytes suit any disk below.
 	loop, err := tool(ctx, "losetup", "--find", "--show", "--direct-io=on", "--sector-size", "4096", d.file)
 	if err != nil {
 		return err
 	}
-	// noinit_itable: else the kernel writes inode tables while we measure.
+	// noinit_itable, because otherwise the kernel writes inode tables during the
+	// measurement.
 	_, err = tool(ctx, "mount", "-t", "ext4", "-o", "noinit_itable", loop, d.dir)
-	// One that is in use stays until it is unmounted.
+	// A loop device in use is detached when it is unmounted.
 	_, detached := tool(ctx, "losetup", "--detach", loop)
 	return errors.Join(err, detached)
 }
@@ -84,7 +85,7 @@ func tool(ctx context.Context, name string, args ...string) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = &stderr
-	// A terminal's SIGINT is for us, who take it away again.
+	// Keep a terminal's SIGINT from it: we clean up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.Output()
 	if err != nil {
@@ -93,7 +94,7 @@ func tool(ctx context.Context, name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// used writes what is dirty and is how many bytes the filesystem has given away.
+// used syncs, and returns how many bytes of the filesystem are in use.
 func (d *disk) used() (int64, error) {
 	if err := d.sync(); err != nil {
 		return 0, err
@@ -105,7 +106,7 @@ func (d *disk) used() (int64, error) {
 	return int64(st.Blocks-st.Bfree) * st.Frsize, nil
 }
 
-// inodes is how many the filesystem has given away.
+// inodes returns how many inodes are in use.
 func (d *disk) inodes() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.dir, &st); err != nil {
@@ -116,7 +117,7 @@ func (d *disk) inodes() (int64, error) {
 
 func toMiB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// sync writes what is dirty, so that it does not slow down what is measured next.
+// sync syncs the filesystem, so that dirty pages do not slow down the next measurement.
 func (d *disk) sync() error {
 	f, err := os.Open(d.dir)
 	if err != nil {
@@ -126,7 +127,7 @@ func (d *disk) sync() error {
 	return unix.Syncfs(int(f.Fd()))
 }
 
-// mounted says whether anything is mounted at dir, or below it, on this disk.
+// mounted reports whether anything is mounted at dir or below it.
 func (d *disk) mounted(dir string) (bool, error) {
 	points, err := overlay.Mounts(d.dir)
 	if err != nil {
@@ -140,7 +141,7 @@ func (d *disk) mounted(dir string) (bool, error) {
 	return false, nil
 }
 
-// close unmounts all that is mounted on the disk, then the disk, and deletes it.
+// close unmounts everything on the disk, then the disk, and deletes it.
 func (d *disk) close() error {
 	if err := testdisk.Eject(d.dir); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// git runs the machine's git in dir, without anybody's configuration, and returns
-// its output. The error carries what git said.
+// git runs the machine's git in dir, without any configuration, and returns its output.
+// The error includes git's message.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = dir
@@ -29,8 +29,8 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// reuse is what the design without overlays does before each use of its one
-// working tree.
+// reuse updates a working tree in place, as a design without overlays does before each
+// use.
 func reuse(ctx context.Context, dir string) error {
 	for _, args := range [][]string{
 		{"fetch", "-q", "origin"}, {"reset", "-q", "--hard", "origin/main"}, {"clean", "-qffdx"},
@@ -42,7 +42,7 @@ func reuse(ctx context.Context, dir string) error {
 	return nil
 }
 
-// clean fails when git sees a change in dir. It writes nothing there.
+// clean fails if git sees a change in dir. It writes nothing there.
 func clean(ctx context.Context, dir string) error {
 	out, err := git(ctx, dir, "--no-optional-locks", "status", "--porcelain")
 	if err == nil && out != "" {
@@ -51,7 +51,7 @@ func clean(ctx context.Context, dir string) error {
 	return err
 }
 
-// nulSeparated splits what git prints with -z.
+// nulSeparated splits git's output with -z.
 func nulSeparated(out string) []string {
 	return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
 }

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// gitSync does what one round of kubernetes/git-sync does, version 4, without its
-// default of depth 1: a bare repository below root, a worktree for each commit
-// beside it, and the symlink "current" to the newest, which is replaced by a
-// rename. Where nothing is new it checks what is there, as git-sync does. It
-// leaves earlier worktrees, which git-sync deletes afterwards.
+// gitSync does the same as one round of kubernetes/git-sync, version 4, without its
+// default of depth 1: a bare repository below root, a worktree for each commit beside it,
+// and the symlink "current" to the newest, which is replaced by a rename. If nothing is
+// new it checks the worktree, as git-sync does. It leaves earlier worktrees, which
+// git-sync deletes afterwards.
 func gitSync(ctx context.Context, root, url string) error {
 	bare, current := filepath.Join(root, "bare"), filepath.Join(root, "current")
 	if err := os.Mkdir(root, 0o755); err == nil {
@@ -54,7 +54,7 @@ func gitSync(ctx context.Context, root, url string) error {
 	return errors.Join(os.Symlink(id, fresh), os.Rename(fresh, current))
 }
 
-// at fails when the checkout in dir is of another commit.
+// at fails if the checkout in dir is of another commit.
 func at(ctx context.Context, dir, id string) error {
 	out, err := git(ctx, dir, "rev-parse", "HEAD")
 	if err == nil && strings.TrimSpace(out) != id {

@@ -1,6 +1,6 @@
 package main
 
-// Names of rows that others, or a target, compare with.
+// Names of rows that other rows, or targets, refer to.
 const (
 	coldMount   = "cold Create + Mount"
 	warmMount   = "warm Mount"
@@ -18,7 +18,7 @@ const (
 	dockerEmpty = "docker run, empty local volume"
 )
 
-// groups is all that is measured, in order.
+// groups returns all groups in the order of measurement.
 func groups(c config) []group {
 	list := []group{cold(c), warm(c), update(c), docker(c), status(c)}
 	for _, n := range c.dirty {
@@ -27,7 +27,7 @@ func groups(c config) []group {
 	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c))
 }
 
-// groupNames are the names that -rows takes.
+// groupNames returns the names that -rows accepts.
 func groupNames() []string {
 	var names []string
 	for _, g := range groups(config{dirty: numbers{0}}) {

@@ -24,12 +24,12 @@ type lap struct {
 	rounds int // of each scene
 }
 
-// buildError is why a build other than this one could not be measured.
+// buildError means that a build other than this one could not be measured.
 type buildError struct{ error }
 
-// run adds the rows to the comparison. A group that another build cannot do, such
-// as an older one without the feature, is noted as not measured: there is nothing
-// that it could be slower than.
+// run adds the rows to the comparison. If another build can't do a group, as an older one
+// without the feature, the group is noted as not measured, because there is nothing to
+// compare with.
 func (l *lap) run(ctx context.Context) (err error) {
 	g := l.groups[0]
 	rows := make([]contrast, len(g.rows))
@@ -78,8 +78,7 @@ func (l *lap) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// perTurn is how many rounds a turn has: rows that take milliseconds have several
-// in each.
+// perTurn returns the rounds per turn: fast rows have several.
 func (l *lap) perTurn() int { return l.groups[0].rounds / l.turns }
 
 // blame names the build that failed, with its log.
@@ -128,7 +127,7 @@ func (l *lap) open(ctx context.Context, order [3]int) (err error) {
 	return nil
 }
 
-// close takes the scenes away, and then their disk.
+// close removes the scenes, and then their disk.
 func (l *lap) close() error {
 	var errs []error
 	for _, s := range l.scenes {
@@ -143,22 +142,22 @@ func (l *lap) close() error {
 		return leftBehind(errs...)
 	}
 	if err := leftBehind(errs...); err != nil {
-		return err // not RemoveAll: something may be mounted there still
+		return err // no RemoveAll: something may still be mounted there
 	}
 	err := os.RemoveAll(l.root)
 	l.root = ""
 	return leftBehind(err)
 }
 
-// measure measures the rows of a build in one turn, and returns the median of
-// each; 0 where there was nothing to measure.
+// measure measures the rows of a build in one turn, and returns the median of each, 0
+// without a sample.
 func (l *lap) measure(ctx context.Context, k int) ([]float64, error) {
 	g := l.groups[k]
 	if g.bare {
 		return l.builds[k].plan(ctx, l.places[k], g)
 	}
 	s := l.scenes[k]
-	// What the build measured before has in the background is not this one's.
+	// Wait for the background work of the build measured before.
 	for _, other := range l.scenes {
 		if err := other.idle(ctx); err != nil {
 			return nil, err
@@ -186,8 +185,8 @@ func (l *lap) measure(ctx context.Context, k int) ([]float64, error) {
 	return medians, nil
 }
 
-// plan has the build's own cmd/bench measure a group that needs no plugin but
-// the planner, which is linked into that program.
+// plan measures a group that needs only the planner, by the build's own cmd/bench, into
+// which that is linked.
 func (b build) plan(ctx context.Context, p *place, g group) ([]float64, error) {
 	out := filepath.Join(p.root, "plan.json")
 	if _, err := tool(ctx, b.bench, "-rows", g.name, "-files", "1", "-runs", "1",
@@ -210,15 +209,15 @@ func (b build) plan(ctx context.Context, p *place, g group) ([]float64, error) {
 }
 
 const (
-	// calm is how long a plugin without work uses no time of the processor that
-	// the kernel counts, in ticks of 10 ms.
+	// calm is how long an idle plugin uses no processor time, which the kernel counts in
+	// ticks of 10 ms.
 	calm = 100 * time.Millisecond
-	// calmWait bounds the wait for it: a plugin that never rests is measured so.
+	// calmWait bounds the wait for that: a plugin that never rests is measured anyway.
 	calmWait = 20 * time.Second
 )
 
-// idle waits until neither the plugin nor its children use the processor, as when
-// its work in the background has ended. An engine is not waited for.
+// idle waits until neither the plugin nor its children use the processor, because their
+// background work has ended. It does not wait for an engine.
 func (s *scene) idle(ctx context.Context) error {
 	if s == nil || s.plugin == nil {
 		return nil
@@ -241,15 +240,15 @@ func (s *scene) idle(ctx context.Context) error {
 	return nil
 }
 
-// processor is what a process and its children, running and ended, have used of
-// the processor, as text that changes whenever they use it.
+// processor returns the processor time of a process and its children, running and ended,
+// as a text that changes with it.
 func processor(pid int) (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}
-	// After the name, which is in parentheses: utime, stime, cutime and cstime are
-	// the 12th to 15th field, proc_pid_stat(5) counts the two before it.
+	// After the name in parentheses, utime, stime, cutime and cstime are the 12th to 15th
+	// field: proc_pid_stat(5) also counts the two fields before.
 	_, rest, _ := strings.Cut(string(data), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 15 {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// litter writes new files of so many bytes into dir, which it makes, 100 to a
-// directory, as a build or an installation of packages does.
+// litter makes dir and writes new files of so many bytes into it, 100 per directory, like
+// a build or an installation of packages.
 func litter(ctx context.Context, dir string, files, bytes int) error {
 	const perDir = 100
 	content := make([]byte, bytes)

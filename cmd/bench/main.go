@@ -27,11 +27,11 @@ func main() {
 	}
 }
 
-// config is what a run measures, and where.
+// config says what a run measures, and where.
 type config struct {
 	files, dirty numbers
-	runs         int    // samples of a row; some take more
-	rows         string // names of groups with commas between them; empty for all
+	runs         int    // samples of a row; fast rows take more
+	rows         string // comma-separated names of groups; empty for all
 	doomed       int    // files that are deleted beside mounts
 	modules      int    // files of a node_modules
 	crowd        int    // mounts at once
@@ -39,18 +39,17 @@ type config struct {
 
 	program, plugin string
 	out, base       string
-	report          string // the directory of the page, or empty for a run
-	against         string // the commit to compare with, or empty
+	report          string // the directory for the page; empty for a run
+	against         string // the commit to compare with; may be empty
 }
 
-// againstDefaults are the defaults of flags with -against, where they differ:
-// every row is measured nine times for each of three builds, in less than 25
-// minutes on two cores.
+// againstDefaults are the different defaults of flags with -against: every row is
+// measured nine times for each of three builds, in less than 25 minutes on two cores.
 var againstDefaults = map[string]string{
 	"files": "100000", "runs": "9", "dirty": "0,50000", "doomed": "50000", "out": "build/bench-against.json",
 }
 
-// run measures, reports on stdout, and says on stderr how far it is.
+// run measures, and writes the report to stdout and its progress to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := config{files: numbers{1000, 10000, 100000}, dirty: numbers{0, 1000, 50000}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -124,7 +123,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return errors.Join(err, r.write(c.out))
 }
 
-// check fails when a group is wanted that is none.
+// check fails if -rows has an unknown group.
 func (c config) check() error {
 	for _, name := range c.wanted() {
 		if !slices.Contains(groupNames(), name) {
@@ -134,7 +133,7 @@ func (c config) check() error {
 	return nil
 }
 
-// wanted are the names of the groups to measure.
+// wanted returns the names of the groups to measure.
 func (c config) wanted() []string {
 	if c.rows == "" {
 		return groupNames()
@@ -142,10 +141,10 @@ func (c config) wanted() []string {
 	return strings.Split(c.rows, ",")
 }
 
-// has says whether a group is to be measured.
+// has reports whether to measure a group.
 func (c config) has(name string) bool { return slices.Contains(c.wanted(), name) }
 
-// chosen are the groups to measure with this number of files.
+// chosen returns the groups to measure with this number of files.
 func (c config) chosen(files int) (chosen []group) {
 	for _, g := range groups(c) {
 		if c.has(g.name) && (!g.once || files == slices.Max(c.files)) {
@@ -155,7 +154,7 @@ func (c config) chosen(files int) (chosen []group) {
 	return chosen
 }
 
-// measure adds to the report what all rows take with this number of files.
+// measure adds all rows with this number of files to the report.
 func measure(ctx context.Context, c config, files int, r *report, progress io.Writer) (err error) {
 	chosen := c.chosen(files)
 	if len(chosen) == 0 {
@@ -174,7 +173,7 @@ func measure(ctx context.Context, c config, files int, r *report, progress io.Wr
 	return nil
 }
 
-// numbers is a flag: numbers with commas between them.
+// numbers is a flag of comma-separated numbers.
 type numbers []int
 
 func (n *numbers) String() string {

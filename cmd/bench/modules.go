@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 )
 
-// modulesDir is what every web project has in its work tree and never in git.
+// modulesDir is in the work tree of every web project, but never in git.
 const modulesDir = "node_modules"
 
 func modulesRow(n int) string { return fmt.Sprintf("warm Mount with a node_modules of %d files", n) }
 
-// modules is a mount that finds an earlier workspace's dependencies in place,
-// beside copying them into a clone.
+// modules compares a mount that finds an earlier workspace's dependencies with copying
+// them into a clone.
 func modules(c config) group {
 	whole := func(dir string) (bool, error) {
 		found, err := os.ReadDir(filepath.Join(dir, modulesDir))

@@ -25,7 +25,7 @@ func writePage(results, dir string) error {
 	return os.WriteFile(filepath.Join(dir, pageName), []byte(r.page()), 0o644)
 }
 
-// page is the run as a person reads it.
+// page returns the report as a Markdown page.
 func (r *report) page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, pageHead, plotName, r.head())

@@ -11,11 +11,11 @@ import (
 // repo is the name of the one repository of a place's server.
 const repo = "sample"
 
-// place is what all groups of one number of files share.
+// place is shared by all groups with one number of files.
 type place struct {
 	config
 	files  int
-	root   string // a directory of our own
+	root   string // a temporary directory
 	server *gitserver.Server
 }
 
@@ -45,7 +45,7 @@ func (p *place) open() error {
 	return err
 }
 
-// close takes everything away. What a scene could not give up stays.
+// close removes everything, except what a scene could not remove.
 func (p *place) close() error {
 	var err error
 	if p.server != nil {
@@ -53,12 +53,12 @@ func (p *place) close() error {
 	}
 	left, globErr := filepath.Glob(filepath.Join(p.root, "scene-*"))
 	if err = errors.Join(err, globErr); err != nil || len(left) > 0 {
-		return leftBehind(err) // not RemoveAll: something may be mounted there still
+		return leftBehind(err) // no RemoveAll: something may still be mounted there
 	}
 	return leftBehind(os.RemoveAll(p.root))
 }
 
-// leftError is why something could not be taken away.
+// leftError means that something could not be removed.
 type leftError struct{ error }
 
 func leftBehind(errs ...error) error {
@@ -68,5 +68,5 @@ func leftBehind(errs ...error) error {
 	return nil
 }
 
-// url is the repository's.
+// url returns the repository's URL.
 func (p *place) url() string { return p.server.URL(repo) }

@@ -13,8 +13,8 @@ import (
 func planRow(n int) string   { return fmt.Sprintf("plan for %d clones", n) }
 func planSpace(n int) string { return planRow(n) + ": memory, the inventory included" }
 
-// plan is what the janitor thinks of a disk that is three times too full: of
-// clones with five layers and five discards each. Nothing is on the disk.
+// plan measures the janitor's plan for clones with five layers and five discards each, on
+// a disk that is three times too full. Nothing is on the disk.
 func plan(c config) group {
 	var inv janitor.Inventory
 	var lim janitor.Limits
@@ -37,7 +37,7 @@ func plan(c config) group {
 		},
 		rows: []row{
 			{name: planRow(c.planned), unit: ms, sample: func(context.Context, *scene, int) (float64, error) {
-				runtime.GC() // what the program did before is not the plan's
+				runtime.GC() // don't charge earlier garbage to the plan
 				return clock(func() error {
 					if len(janitor.Decide(inv, lim).Evictions) == 0 {
 						return fmt.Errorf("nothing is planned at a third of the budget")
@@ -45,7 +45,7 @@ func plan(c config) group {
 					return nil
 				})
 			}},
-			// All that one plan allocates, as if nothing of it were freed before its end.
+			// All allocations of one plan, as if nothing were freed before its end.
 			{name: planSpace(c.planned), unit: mib, sample: func(context.Context, *scene, int) (float64, error) {
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
@@ -57,7 +57,7 @@ func plan(c config) group {
 	}
 }
 
-// heap is how many bytes are in use.
+// heap returns how many bytes of the heap are in use.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

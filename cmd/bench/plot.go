@@ -28,8 +28,8 @@ type curve struct {
 
 type point struct{ files, ms float64 }
 
-// curves are the ways to get a clean workspace at the remote's newest commit, when
-// the remote has nothing new. The colours are seen on light and on dark.
+// curves returns the ways to get a clean workspace at the remote's newest commit, if the
+// remote has nothing new. The colours are visible on light and dark backgrounds.
 func (r *report) curves() []*curve {
 	all := []*curve{
 		{row: warmMount, label: "ours: warm Mount", color: "#2f81f7", ours: true},
@@ -51,8 +51,8 @@ func (r *report) curves() []*curve {
 	return slices.DeleteFunc(all, func(c *curve) bool { return len(c.points) == 0 })
 }
 
-// plot draws time over the number of files, both logarithmic, as an SVG that
-// brings its own background for light and dark pages.
+// plot draws time over the number of files, both logarithmic, as an SVG with its own
+// background for light and dark pages.
 func (r *report) plot() string {
 	all := r.curves()
 	var files, took []float64
@@ -64,7 +64,7 @@ func (r *report) plot() string {
 	if len(files) == 0 {
 		files, took = []float64{1000}, []float64{1}
 	}
-	// A little air to the sides, also for one size alone.
+	// Leave a margin at the sides, also for a single size.
 	x := scale{slices.Min(files) / 1.2, slices.Max(files) * 1.2, plotLeft, plotRight}
 	y := scale{below(slices.Min(took)), math.Pow(10, math.Ceil(math.Log10(slices.Max(took)*1.01))), plotBottom, plotTop}
 
@@ -129,8 +129,8 @@ func (c *curve) draw(b *strings.Builder, x, y scale) {
 	fmt.Fprintf(b, `<text x="%d" y="%.1f"%s>%s, %s</text>`+"\n", plotRight+17, c.labelY+4.5, weight, html.EscapeString(c.label), ms.format(last.ms))
 }
 
-// spread gives every label a height of its own, as near to its line's end as the
-// others allow.
+// spread separates the labels vertically, each as near to its line's end as the others
+// allow.
 func spread(all []*curve, y scale) {
 	end := func(c *curve) float64 { return y.at(c.points[len(c.points)-1].ms) }
 	sorted := slices.Clone(all)
@@ -138,7 +138,7 @@ func spread(all []*curve, y scale) {
 	for _, c := range sorted {
 		c.labelY = end(c)
 	}
-	// What is too close goes apart, a little at a time, both up and down.
+	// Move labels that are too close apart, step by step, up and down.
 	for range 1000 {
 		for i := 1; i < len(sorted); i++ {
 			if missing := labelGap - (sorted[i].labelY - sorted[i-1].labelY); missing > 0 {
@@ -159,7 +159,7 @@ func (s scale) at(v float64) float64 {
 	return s.pixel + (s.toPixel-s.pixel)*math.Log(v/s.from)/math.Log(s.to/s.from)
 }
 
-// below is the next lower number of 1, 2 or 5 and zeros.
+// below returns the next lower number of the form 1, 2 or 5 times a power of ten.
 func below(v float64) float64 {
 	decade := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, m := range []float64{5, 2} {
@@ -173,7 +173,7 @@ func below(v float64) float64 {
 	return decade / 2
 }
 
-// tick writes a decade of milliseconds.
+// tick formats a decade of milliseconds.
 func tick(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%g s", v/1000)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// report is what bench.json holds.
+// report is the content of bench.json.
 type report struct {
 	Date    time.Time `json:"date"`
 	Machine machine   `json:"machine"`
@@ -24,7 +24,7 @@ type report struct {
 	Targets []target  `json:"targets"`
 }
 
-// machine is what the numbers depend on.
+// machine describes what the numbers depend on.
 type machine struct {
 	Cores      int    `json:"cores"`
 	Kernel     string `json:"kernel"`
@@ -47,7 +47,7 @@ func newReport(ctx context.Context) (*report, error) {
 	}}, nil
 }
 
-// read reads what write wrote.
+// read reads the file of write.
 func read(path string) (*report, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -63,7 +63,7 @@ func read(path string) (*report, error) {
 	return r, nil
 }
 
-// row finds a series; nil if it was not measured.
+// row returns a series, nil if it was not measured.
 func (r *report) row(name string, files int) *series {
 	for i := range r.Rows {
 		if r.Rows[i].Name == name && r.Rows[i].Files == files {
@@ -98,7 +98,7 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintln(w, r.verdict())
 }
 
-// head says when and where this was measured.
+// head returns when and where this was measured.
 func (r *report) head() string {
 	return fmt.Sprintf("%s, %d cores, kernel %s, git %s, %s",
 		r.Date.Format(time.DateTime), r.Machine.Cores, r.Machine.Kernel, r.Machine.Git, r.Machine.Filesystem)
@@ -119,7 +119,7 @@ func (r *report) verdict() string {
 	return text
 }
 
-// write writes the file for machines.
+// write writes the JSON file.
 func (r *report) write(path string) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

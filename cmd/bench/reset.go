@@ -18,10 +18,10 @@ func dirtyRow(dirty int) string {
 // dirtBytes is the size of a dirty file.
 const dirtBytes = 1 << 10
 
-// reset is a workspace's end with new files in it, unwritten as they are when a
-// container has just made them, and the next mount at once after it: together they
-// are the reset. Beside it the update in place has to get rid of as many. What the
-// workspace held stays as a discard, and is counted in the background meanwhile.
+// reset measures the end of a workspace with new, unsynced files, and the next mount
+// directly after it: together they are the reset. Its peer, the update in place, has to
+// remove as many files. The workspace's files stay as a discard, which is counted in the
+// background meanwhile.
 func reset(c config, dirty int) group {
 	soil := func(ctx context.Context, dir string) error {
 		return litter(ctx, filepath.Join(dir, "out"), dirty, dirtBytes)

@@ -9,49 +9,49 @@ import (
 	"time"
 )
 
-// row is one thing that is measured.
+// row is one measurement.
 type row struct {
 	name string
-	// against are the rows of ours that this one is a peer of; none for ours.
+	// against are the rows of ours that this row is a peer of; empty for ours.
 	against []string
 	unit    unit
-	// every has the row measured in each n-th round only; 0 is in each.
+	// every is n to measure the row in each n-th round only; 0 means each.
 	every int
-	// sample does the thing for the i-th time and returns what it took, without
-	// what has to be done before and checked after it. errEnough ends the row.
+	// sample takes the i-th sample, without preparation and checks. errEnough ends the
+	// row.
 	sample func(ctx context.Context, s *scene, i int) (float64, error)
 }
 
-// errEnough says that there is nothing more to measure; no error of the run.
+// errEnough ends a row that has nothing more to measure; it does not fail the run.
 var errEnough = errors.New("enough")
 
-// group is rows that are measured on one filesystem.
+// group is a list of rows measured on one filesystem.
 type group struct {
 	name string
-	// rounds is how many samples each row has.
+	// rounds is the number of samples of each row.
 	rounds int
-	// fresh has every round on a filesystem of its own.
+	// fresh gives every round its own filesystem.
 	fresh bool
 	// serial measures one row after the other, instead of in turns.
 	serial bool
-	// once has the group for the largest number of files only.
+	// once measures the group with the largest number of files only.
 	once bool
-	// needs is what the rows will write: copies of the repository's files, and
-	// other files.
+	// copies and dirt are how many copies of the repository, and other files, the rows
+	// write.
 	copies, dirt int
 	// settings of the plugin, NAME=value.
 	settings []string
-	// container has an engine with the plugin in it, instead of the program.
+	// container runs the plugin in an engine, instead of the program alone.
 	container bool
-	// bare has neither program nor engine.
+	// bare runs neither program nor engine.
 	bare bool
-	// rivals prepares what the peers need, and prepare, which runs after it, what
-	// ours need, both before the first sample; both may be nil.
+	// rivals prepares the peers, and then prepare our rows, before the first sample; both
+	// may be nil.
 	rivals, prepare func(ctx context.Context, s *scene) error
 	rows            []row
 }
 
-// series is what a row took.
+// series has the samples of a row.
 type series struct {
 	Name    string    `json:"name"`
 	Group   string    `json:"group"`
@@ -69,8 +69,7 @@ func (s *series) add(v float64) {
 
 func (s *series) max() float64 { return slices.Max(s.Samples) }
 
-// measure adds the rows' series to the report, also those that an error cut
-// short.
+// measure adds the rows' series to the report, also incomplete ones after an error.
 func (g group) measure(ctx context.Context, p *place, r *report, progress io.Writer) (err error) {
 	all := make([]series, len(g.rows))
 	for j, w := range g.rows {
@@ -132,7 +131,7 @@ func (g group) measure(ctx context.Context, p *place, r *report, progress io.Wri
 // step is one sample of one row.
 type step struct{ round, row int }
 
-// order is in which order samples are taken.
+// order returns the order of the samples.
 func (g group) order() (steps []step) {
 	for i := range g.rounds {
 		for j, w := range g.rows {
@@ -147,14 +146,14 @@ func (g group) order() (steps []step) {
 	return steps
 }
 
-// clock says how many milliseconds f took.
+// clock returns how many milliseconds f took.
 func clock(f func() error) (float64, error) {
 	began := time.Now()
 	err := f()
 	return float64(time.Since(began).Microseconds()) / 1000, err
 }
 
-// median is the middle, or the mean of the two middle ones; of no values it is 0.
+// median returns the median, 0 without values.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {

@@ -15,13 +15,11 @@ import (
 )
 
 const (
-	// fileBytes is what a file takes on the disk: mostly one block, and its
-	// inode.
+	// fileBytes is the size of a file on the disk: mostly one block, and its inode.
 	fileBytes = 6 << 10
-	// diskBytes is for the journal, packs, and what the plugin or an engine keeps
-	// for itself.
+	// diskBytes is for the journal, packs, and the plugin's or engine's own data.
 	diskBytes = 2 << 30
-	// diskFiles is for what is neither the repository's nor dirt.
+	// diskFiles is for files other than the repository's and dirt.
 	diskFiles = 50000
 )
 
@@ -30,15 +28,15 @@ type scene struct {
 	*place
 	root   string
 	disk   *disk
-	shared bool            // the disk is another's, who closes it
-	plugin *daemon.Daemon  // nil where the group has an engine, or nothing
-	engine *dockerd.Engine // nil where it has none
+	shared bool            // the caller closes the disk
+	plugin *daemon.Daemon  // nil if the group has an engine, or nothing
+	engine *dockerd.Engine // may be nil
 	mounts atomic.Int64    // counted for the mount IDs
-	last   []func() error  // what is done before the disk goes
+	last   []func() error  // called before the disk is removed
 }
 
-// openScene opens a scene on a disk of its own, or on shared, which the caller
-// closes after the scene. It prepares nothing.
+// openScene opens a scene on a new disk, or on shared, if not nil, which the caller
+// closes after the scene. It does not prepare the group.
 func openScene(ctx context.Context, p *place, g group, shared *disk) (*scene, error) {
 	root, err := os.MkdirTemp(p.root, "scene-")
 	if err != nil {
@@ -72,11 +70,11 @@ func (s *scene) open(ctx context.Context, g group) error {
 
 // newDisk makes the filesystem for so many scenes of the group.
 func (g group) newDisk(ctx context.Context, base string, files, scenes int) (*disk, error) {
-	inodes := int64((g.copies*files+g.dirt+diskFiles)*scenes) * 5 / 4 // or the janitor would see a full disk
+	inodes := int64((g.copies*files+g.dirt+diskFiles)*scenes) * 5 / 4 // spare ones, or the janitor sees a full disk
 	return newDisk(ctx, base, inodes, inodes*fileBytes+diskBytes)
 }
 
-// close takes everything away, in the order in which one needs the other.
+// close removes everything, dependents first.
 func (s *scene) close() error {
 	if s == nil {
 		return nil
@@ -93,17 +91,17 @@ func (s *scene) close() error {
 	}
 	if s.disk != nil && !s.shared {
 		if err := s.disk.close(); err != nil {
-			// Not RemoveAll: something may be mounted there still.
+			// No RemoveAll: something may still be mounted there.
 			return leftBehind(append(errs, err)...)
 		}
 	}
 	return leftBehind(append(errs, os.RemoveAll(s.root))...)
 }
 
-// onClose has something done when the plugin has ended.
+// onClose adds a function to call after the plugin has ended.
 func (s *scene) onClose(f func() error) { s.last = append(s.last, f) }
 
-// explain adds what the plugin or the engine has logged.
+// explain adds the end of the plugin's or engine's log to err.
 func (s *scene) explain(err error) error {
 	switch {
 	case s == nil:
@@ -117,16 +115,16 @@ func (s *scene) explain(err error) error {
 	return err
 }
 
-// data is a path of the plugin's data.
+// data returns a path in the plugin's data directory.
 func (s *scene) data(elem ...string) string {
 	return filepath.Join(append([]string{s.disk.dir, "data"}, elem...)...)
 }
 
-// peer is the path of a peer's directory on the disk.
+// peer returns the path of a peer's directory on the disk.
 func (s *scene) peer(name string) string { return filepath.Join(s.disk.dir, name) }
 
-// create makes a volume of the repository's main branch, with more options as
-// name and value in turns.
+// create makes a volume of the repository's main branch, with more options as alternating
+// names and values.
 func (s *scene) create(ctx context.Context, name, subject string, more ...string) error {
 	options := map[string]string{"repo": s.url(), "ref": "main", "subject": subject, "refresh": "always"}
 	for i := 0; i+1 < len(more); i += 2 {
@@ -135,10 +133,10 @@ func (s *scene) create(ctx context.Context, name, subject string, more ...string
 	return s.plugin.Create(ctx, name, options)
 }
 
-// lease is a workspace that was mounted.
+// lease is a mounted workspace.
 type lease struct{ volume, id, dir string }
 
-// mount mounts a volume and says how many milliseconds the answer took.
+// mount mounts a volume and returns how many milliseconds the reply took.
 func (s *scene) mount(ctx context.Context, name string) (l lease, took float64, err error) {
 	l = lease{volume: name, id: strconv.FormatInt(s.mounts.Add(1), 10)}
 	took, err = clock(func() error {
@@ -148,8 +146,8 @@ func (s *scene) mount(ctx context.Context, name string) (l lease, took float64, 
 	return l, took, err
 }
 
-// unmount ends a lease and says how many milliseconds the answer took. A mount
-// that is there still after the answer is an error.
+// unmount ends a lease and returns how many milliseconds the reply took. It fails if the
+// workspace is still mounted after the reply.
 func (s *scene) unmount(ctx context.Context, l lease) (took float64, err error) {
 	took, err = clock(func() error { return s.plugin.Unmount(ctx, l.volume, l.id) })
 	if err != nil {
@@ -162,8 +160,8 @@ func (s *scene) unmount(ctx context.Context, l lease) (took float64, err error) 
 	return took, err
 }
 
-// use mounts a volume, shows the workspace to look, which may be nil, and ends
-// it. It returns what the mount took.
+// use mounts a volume, calls look, which may be nil, with the workspace, and unmounts it.
+// It returns the time of the mount.
 func (s *scene) use(ctx context.Context, name string, look func(dir string) error) (float64, error) {
 	l, took, err := s.mount(ctx, name)
 	if err != nil {
@@ -176,7 +174,7 @@ func (s *scene) use(ctx context.Context, name string, look func(dir string) erro
 	return took, errors.Join(err, unmountErr)
 }
 
-// warmUp makes the volume "warm" and uses it once, so that its clone is there.
+// warmUp makes the volume "warm" and uses it once, so that its clone exists.
 func warmUp(ctx context.Context, s *scene) error {
 	if err := s.create(ctx, "warm", "warm"); err != nil {
 		return err
@@ -185,10 +183,10 @@ func warmUp(ctx context.Context, s *scene) error {
 	return err
 }
 
-// backgroundWait bounds what the plugin does after it has answered.
+// backgroundWait bounds the wait for background work.
 const backgroundWait = 2 * time.Minute
 
-// until waits for something that the plugin does in the background.
+// until waits for background work of the plugin.
 func until(ctx context.Context, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, backgroundWait, fmt.Errorf("%s: not within %v", what, backgroundWait))
 	defer cancel()
@@ -204,7 +202,7 @@ func until(ctx context.Context, what string, done func() (bool, error)) error {
 	}
 }
 
-// settled waits until no ended workspace is left, and nothing in the trash.
+// settled waits until no ended workspace is left, and the trash is empty.
 func (s *scene) settled(ctx context.Context) error {
 	return until(ctx, "the removal of workspaces", func() (bool, error) {
 		for _, pattern := range []string{s.data("trash", "*"), s.data("clones", "*", "*", "workspaces", "*")} {

@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// crowdSmall is the smaller number of workspaces whose disk is measured; the
-// larger is that of the mounts at once.
+// crowdSmall is the smaller number of workspaces whose disk space is measured; the larger
+// is config.crowd.
 const crowdSmall = 16
 
 func spaceRow(n int) string   { return fmt.Sprintf("disk of %d idle workspaces on top of one", n) }
 func cloneSpace(n int) string { return fmt.Sprintf("disk of %d git clones on top of one, from one", n) }
 
-// space is what idle workspaces of one volume take on the disk, beyond what one of
-// them does. What clones take is measured where they are made, in cold.
+// space measures the disk space of idle workspaces of one volume, beyond that of one.
+// That of clones is measured where they are made, in cold.
 func space(c config) group {
 	var leases []lease
 	var one int64

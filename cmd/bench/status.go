@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// status is the first git status in a workspace beside one in a clone that has
-// seen one before: the best that git can do.
+// status compares the first git status in a workspace with a repeated one in a clone,
+// which is the best that git can do.
 func status(c config) group {
 	look := func(ctx context.Context, dir string) (float64, error) {
 		return clock(func() error {
@@ -21,7 +21,7 @@ func status(c config) group {
 				return err
 			}
 			// In the second of the clone git can't tell that a file is unchanged, and
-			// would read all of them each time.
+			// reads all files each time.
 			time.Sleep(time.Second)
 			_, err := look(ctx, s.peer("plain"))
 			return err

@@ -12,13 +12,13 @@ import (
 const (
 	sweepRow     = "a sweep that finds nothing"
 	sweepReadRow = sweepRow + ": directories that it reads"
-	// quiet is how long nobody reads a directory once the plugin has measured and
-	// counted what there was to measure.
+	// quiet is how long nothing reads a directory once the plugin has measured and
+	// counted everything.
 	quiet = time.Second
 )
 
-// sweep is the janitor's round over clones, a leased workspace and a discard, none
-// of which is to go.
+// sweep measures the janitor's sweep over clones, a leased workspace and a discard, with
+// nothing to evict.
 func sweep(c config) group {
 	var w watch = -1
 	return group{
@@ -45,7 +45,7 @@ func sweep(c config) group {
 				return err
 			}
 			s.onClose(w.close)
-			// One that counts nothing would be no witness.
+			// Check that the watch counts.
 			if _, err := os.ReadDir(s.data("clones")); err != nil {
 				return err
 			}

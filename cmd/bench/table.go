@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// line is one of the table: a row of ours, or under it one of its peers.
+// line is a line of the table: a row of ours, or, below it, one of its peers.
 type line struct {
 	name  string
 	peer  bool
 	cells []string // a median for each number of files, with the ratio to ours
 }
 
-// sizes are the numbers of files that were measured.
+// sizes returns the numbers of files that were measured.
 func (r *report) sizes() (sizes []int) {
 	for _, s := range r.Rows {
 		if !slices.Contains(sizes, s.Files) {
@@ -24,9 +24,8 @@ func (r *report) sizes() (sizes []int) {
 	return sizes
 }
 
-// lines are those of the table, in the order in which ours were measured first,
-// and the peers under each. A peer of two is there twice; one of none that was
-// measured comes last.
+// lines returns the table: our rows in the order of measurement, each followed by its
+// peers. A peer of two rows appears twice; one of none that was measured comes last.
 func (r *report) lines() (lines []line) {
 	add := func(name, against string) {
 		l := line{name: name, peer: against != ""}
@@ -74,7 +73,7 @@ func (r *report) cell(name, against string, files int) string {
 	return text
 }
 
-// times writes a ratio.
+// times formats a ratio.
 func times(ratio float64) string {
 	if ratio >= 10 {
 		return fmt.Sprintf("%.0fx", ratio)
@@ -82,7 +81,7 @@ func times(ratio float64) string {
 	return fmt.Sprintf("%.2fx", ratio)
 }
 
-// thousands writes a number with commas.
+// thousands formats a number with commas.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

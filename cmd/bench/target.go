@@ -6,31 +6,32 @@ const (
 	// The targets are for this many files, and this many dirty ones.
 	targetFiles = 100000
 	targetDirty = 50000
-	// The size may not show in a warm Mount: this is what it is compared with.
+	// A warm Mount must not depend on the size: it is compared with that of this many
+	// files.
 	smallFiles = 1000
-	// So many mounts at once, and idle workspaces.
+	// The number of concurrent mounts, and of idle workspaces.
 	targetCrowd = 64
-	// So many files are deleted, and so many clones planned for.
+	// The number of files deleted, and of clones planned for.
 	targetDoomed  = 1000000
 	targetPlanned = 100000
 )
 
-// goal is what the project wants to see.
+// goal is a target of the project.
 type goal struct {
 	name    string
 	limit   float64
-	atLeast bool // Got has to be the limit or more; else the limit or less
+	atLeast bool // the value must be at least limit; otherwise at most
 	got     func(r *report) *reading
 }
 
-// reading is what a run says of a goal.
+// reading is a run's value for a goal.
 type reading struct {
 	value float64
 	unit  unit // empty for a ratio
 	note  string
 }
 
-// target is a goal and what was measured.
+// target is a goal with the measured value.
 type target struct {
 	Name    string  `json:"name"`
 	Limit   float64 `json:"limit"`
@@ -41,7 +42,7 @@ type target struct {
 	Note    string  `json:"note"`
 }
 
-// goals are all that the project has set itself.
+// goals are all targets of the project.
 var goals = []goal{
 	{name: "warm Mount / git ls-remote of the same ref", limit: 1.5, got: ratio(warmMount, lsRemote)},
 	{name: "warm Mount at 100,000 files / at 1,000", limit: 1.3, got: func(r *report) *reading {
@@ -65,7 +66,7 @@ var goals = []goal{
 	{name: "warm Mount while a million files are deleted / before", limit: 2, got: ratio(besideRow(targetDoomed), beforeRow(targetDoomed))},
 }
 
-// ratio is a row's median over another's.
+// ratio returns a row's median over another's.
 func ratio(a, b string) func(*report) *reading {
 	return func(r *report) *reading { return divide(r.row(a, targetFiles), r.row(b, targetFiles)) }
 }
@@ -77,7 +78,7 @@ func divide(a, b *series) *reading {
 	return &reading{value: a.Median / b.Median, note: fmt.Sprintf("%s / %s", a.Unit.format(a.Median), b.Unit.format(b.Median))}
 }
 
-// value is a row's median.
+// value returns a row's median.
 func value(name string) func(*report) *reading {
 	return func(r *report) *reading {
 		s := r.row(name, targetFiles)
@@ -88,7 +89,7 @@ func value(name string) func(*report) *reading {
 	}
 }
 
-// most is a row's largest sample: for what may never be more.
+// most returns a row's largest sample, for limits that no sample may exceed.
 func most(name string) func(*report) *reading {
 	return func(r *report) *reading {
 		s := r.row(name, targetFiles)
@@ -114,7 +115,7 @@ func targets(r *report) (list []target) {
 	return list
 }
 
-// verdict says whether the target was met.
+// verdict returns whether the target was met, as text.
 func (t target) verdict() string {
 	if t.Met {
 		return "met"
@@ -122,7 +123,7 @@ func (t target) verdict() string {
 	return "NOT MET"
 }
 
-// figures are what was measured and the limit.
+// figures returns the measured value and the limit as text.
 func (t target) figures() (got, limit string) {
 	write := t.Unit.format
 	if t.Unit == "" {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// unit is what a value counts.
+// unit is the unit of a value.
 type unit string
 
 const (
@@ -14,7 +14,7 @@ const (
 	count unit = "count"
 )
 
-// format writes a value as a person reads it.
+// format formats a value for people.
 func (u unit) format(v float64) string {
 	switch {
 	case u == count:

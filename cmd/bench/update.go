@@ -7,11 +7,11 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// changes is how many files an update changes.
+// changes is the number of files in an update.
 const changes = 100
 
-// push adds a commit to the remote's main that changes files all over the tree,
-// and returns its id. A round is only pushed once.
+// push adds a commit to the remote's main that changes files all over the tree, and
+// returns its ID. Each round can be pushed only once.
 func (p *place) push(ctx context.Context, round int) (string, error) {
 	out, err := git(ctx, p.root, "--git-dir="+p.server.Path(repo), "ls-tree", "-r", "-z", "--name-only", "main", "src")
 	if err != nil {
@@ -25,8 +25,8 @@ func (p *place) push(ctx context.Context, round int) (string, error) {
 	return gitserver.Commit(p.server.Path(repo), "main", commit...)
 }
 
-// update is the first mount after a push beside the update of a working tree in
-// place, and beside a new worktree. All get the same commit.
+// update compares the first mount after a push with the update of a working tree in
+// place, and with a new worktree. All get the same commit.
 func update(c config) group {
 	var pushed string
 	peer := func(name, dir string, do func(ctx context.Context, dir string, s *scene) error) row {

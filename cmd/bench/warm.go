@@ -2,11 +2,10 @@ package main
 
 import "context"
 
-// warm is a mount that finds nothing new beside the one question to the remote
-// that it can't do without, and beside what finds nothing new in one working tree
-// that all share.
+// warm compares a mount that finds nothing new with the one request to the remote that it
+// must make, and with peers that find nothing new in a shared working tree.
 func warm(c config) group {
-	const often = 3 // what takes milliseconds is measured this many times as often
+	const often = 3 // fast rows are measured this many times as often
 	peer := func(name string, do func(ctx context.Context, s *scene) error) row {
 		return row{name: name, against: []string{warmMount}, unit: ms, every: often, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 			if err := s.disk.sync(); err != nil {
@@ -39,8 +38,8 @@ func warm(c config) group {
 	}
 }
 
-// prepareRivals has the peers' first time behind them: the directories "git-sync"
-// and "in-place".
+// prepareRivals runs the peers for the first time, in the directories "git-sync" and
+// "in-place".
 func prepareRivals(ctx context.Context, s *scene) error {
 	if err := gitSync(ctx, s.peer("git-sync"), s.url()); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch counts the directories of one filesystem that anybody reads, by the
-// kernel's word: fanotify, on the filesystem as a whole.
+// watch counts the directories that are read on one filesystem, with fanotify on the
+// whole filesystem.
 type watch int
 
 // newWatch watches the filesystem that dir is on.
@@ -27,7 +27,7 @@ func newWatch(dir string) (watch, error) {
 
 func (w watch) close() error { return unix.Close(int(w)) }
 
-// read is how many directories were read since the last call. One that was read
+// read returns how many directories were read since the last call. One that was read
 // twice may count once.
 func (w watch) read() (directories int, err error) {
 	buffer := make([]byte, 64<<10)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Names of what the demo makes. Only volumes with these names, and the containers that use them, are ever removed.
+// Names of the demo's volumes and containers. Only volumes with these names, and the containers that use them, are
+// ever removed.
 const (
 	volumeName = "helmdeck-demo"
 	emptyName  = "helmdeck-demo-empty" // a volume of the engine's own, for comparison
@@ -18,30 +19,30 @@ const (
 	second     = "helmdeck-demo-2"
 )
 
-// demo is one run. Its steps follow each other in the order of run.
+// demo is one run, whose steps are in function run.
 type demo struct {
 	docker
 	source
 	image
 	sample *sample // nil for the user's repository
 
-	reused bool          // the clone was there before
-	cold   time.Duration // create and first start, whether cold or not
-	mark   string        // what the first container leaves in the cache, of this run alone
+	reused bool          // the clone existed before
+	cold   time.Duration // of create and first start, cold or not
+	mark   string        // unique text that the first container leaves in the cache
 }
 
-// stamp is what the demo reads of .git/helmdeck.json.
+// stamp is the part of .git/helmdeck.json that the demo reads.
 type stamp struct {
 	Volume string
 	Commit string
 	Reused bool
 }
 
-// cleanUp removes the demo's volumes, and before them the containers that use them. What is not there is no error.
+// cleanUp removes the containers that use the demo's volumes, and then the volumes, if they exist.
 func (d *demo) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	// A container whose start was interrupted may appear while this is at work, or be on its way out.
+	// A container whose start was interrupted may appear, or be removed, meanwhile.
 	const tries = 20
 	for i := 0; ; i++ {
 		err := errors.Join(
@@ -55,7 +56,7 @@ func (d *demo) cleanUp(ctx context.Context) error {
 	}
 }
 
-// removeAll removes what a docker command lists with another one.
+// removeAll passes the output of one docker command to another, which removes it.
 func (d *demo) removeAll(ctx context.Context, list []string, remove ...string) error {
 	out, err := d.quiet(ctx, list...)
 	if err != nil || out == "" {
@@ -65,10 +66,11 @@ func (d *demo) removeAll(ctx context.Context, list []string, remove ...string) e
 	return err
 }
 
-// mount is the value of docker's --mount for a named volume.
+// mount returns the value of docker's --mount for a named volume.
 func mount(name string) string { return "type=volume,src=" + name + ",dst=/w" }
 
-// anonymousMount is the same for a volume that docker run makes and removes. The value is a line of CSV.
+// anonymousMount is like mount for a volume that docker run makes and removes. The value is a line of
+// CSV.
 func (s source) anonymousMount() string {
 	fields := []string{"type=volume", "volume-driver=helmdeck/repos"}
 	for _, option := range s.options() {
@@ -76,14 +78,14 @@ func (s source) anonymousMount() string {
 	}
 	var b strings.Builder
 	w := csv.NewWriter(&b)
-	w.Write(append(fields, "dst=/w")) // to memory
+	w.Write(append(fields, "dst=/w")) // can't fail
 	w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// runArgs are the arguments for a script in a container of its own, in the mount if there is one. The script goes there
-// by itself: for --workdir the engine would mount the volume once more before, and the first look at a clone were the
-// second.
+// runArgs returns the arguments to run a script in a new container, in the mount if there is one. The script itself
+// changes to that directory, because for --workdir the engine would mount the volume once before, so that even a
+// new clone would be reused.
 func (d *demo) runArgs(mount string, script ...string) []string {
 	args := []string{"run", "--rm", "--network", "none"}
 	if mount != "" {
@@ -94,19 +96,19 @@ func (d *demo) runArgs(mount string, script ...string) []string {
 	return append(args, d.image.name, "sh", "-euc", lines(script))
 }
 
-// startArgs start a container that waits for scripts to run in it.
+// startArgs returns the arguments to start a container that waits for scripts.
 func (d *demo) startArgs(name string) []string {
 	args := []string{"run", "--detach", "--name", name, "--network", "none", "--mount", mount(volumeName)}
 	args = append(args, d.image.flags...)
 	return append(args, d.image.name, "sleep", "3600")
 }
 
-// script shows a script in a running container.
+// script runs and shows a script in a running container.
 func (d *demo) script(ctx context.Context, container string, script ...string) (string, error) {
 	return d.show(ctx, "exec", "--workdir", "/w", container, "sh", "-euc", lines(script))
 }
 
-// lines is a script as it is read best: a line for each command, unless there is only one.
+// lines formats a script for reading: one line per command, unless there is only one.
 func lines(script []string) string {
 	if len(script) == 1 {
 		return script[0]

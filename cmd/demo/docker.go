@@ -14,10 +14,10 @@ import (
 
 // docker runs the docker command line, as a user does.
 type docker struct {
-	out io.Writer // gets the commands that are shown, and their output
+	out io.Writer // for the commands that are shown, and their output
 }
 
-// show prints the command, runs it, prints what it says, and returns its standard output.
+// show prints the command, runs it, and prints and returns its stdout.
 func (d docker) show(ctx context.Context, args ...string) (string, error) {
 	d.print(args...)
 	out, err := d.quiet(ctx, args...)
@@ -25,7 +25,7 @@ func (d docker) show(ctx context.Context, args ...string) (string, error) {
 	return out, err
 }
 
-// print prints a command as one would type it.
+// print prints a command as a user would type it.
 func (d docker) print(args ...string) {
 	line := "$ docker"
 	for _, arg := range args {
@@ -40,13 +40,12 @@ func (d docker) printOutput(out string) {
 	}
 }
 
-// quiet runs a command and returns its standard output without the newline at its end. The error carries what the
-// command said.
+// quiet runs a command and returns its stdout without the trailing newline. The error includes its stderr.
 func (d docker) quiet(ctx context.Context, args ...string) (string, error) {
 	return d.feed(ctx, nil, args...)
 }
 
-// feed is quiet with a standard input.
+// feed is quiet with a stdin.
 func (d docker) feed(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	// An interrupted "docker run" ends its container; a killed one would leave it.
@@ -64,7 +63,7 @@ func (d docker) feed(ctx context.Context, stdin io.Reader, args ...string) (stri
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// quote is a word as a shell reads it back.
+// quote quotes a word for the shell.
 func quote(word string) string {
 	if plain.MatchString(word) {
 		return word
@@ -76,11 +75,11 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
 }
 
-// title begins a section.
+// title prints a heading.
 func title(text string) { fmt.Printf("\n== %s\n\n", text) }
 
-// say explains.
+// say prints an explanation.
 func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// checked says what has just been found to be so.
+// checked prints what was just verified.
 func checked(format string, args ...any) { fmt.Printf("=> "+format+"\n", args...) }

@@ -17,18 +17,19 @@ import (
 
 const (
 	imageName  = "helmdeck-demo"
-	imageLabel = "helmdeck.demo.content" // the hash of what the image was made of
+	imageLabel = "helmdeck.demo.content" // the hash of the files in the image
 	rootfsTar  = "build/rootfs.tar"      // from make
 )
 
-// image is what the containers are made of.
+// image is the containers' image.
 type image struct {
 	name  string
-	flags []string // of docker run, for what the image would do otherwise
+	flags []string // of docker run, to override the image's defaults
 	git   bool     // it has git
 }
 
-// prepareImage makes the demo's own image if name is empty, and pulls the named one if the engine lacks it.
+// prepareImage makes the demo's own image if name is empty, and otherwise pulls the named one if the engine
+// does not have it.
 func (d *demo) prepareImage(ctx context.Context, name string) error {
 	if name == "" {
 		say("Containers are made of the image %s: a shell, git, and the usual small tools. It needs no registry.", imageName)
@@ -65,8 +66,8 @@ func (d *demo) prepareImage(ctx context.Context, name string) error {
 	return nil
 }
 
-// makeImage imports the plugin's root filesystem, which has git, with busybox. It is done already if the image was made
-// of the same files.
+// makeImage imports the plugin's root filesystem, which has git, with busybox, unless an image of the same files
+// exists.
 func (d *demo) makeImage(ctx context.Context) error {
 	rootfs, err := os.ReadFile(rootfsTar)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +106,8 @@ func (d *demo) makeImage(ctx context.Context) error {
 	return err
 }
 
-// busybox is a static program that is many tools, by the name under which it is called.
+// busybox is a static program that provides many tools, selected by the name it is called
+// by.
 type busybox struct {
 	program []byte
 	tools   []string
@@ -127,7 +129,7 @@ func findBusybox(ctx context.Context) (busybox, error) {
 	return busybox{program, strings.Fields(string(list))}, nil
 }
 
-// addTo copies a root filesystem from tar archive to tar archive and adds the tools that it lacks.
+// addTo copies a root filesystem from one tar archive to another and adds the missing tools.
 func (b busybox) addTo(w io.Writer, rootfs io.Reader) error {
 	out := tar.NewWriter(w)
 	there := map[string]bool{"busybox": true}

@@ -1,9 +1,9 @@
-// Command demo shows on the local engine what the plugin helmdeck/repos does: every docker command as a user would type
-// it, what it is for, and what came of it. The plugin has to be installed and enabled.
+// Command demo shows on the local engine what the plugin helmdeck/repos does: every docker command as a user would
+// type it, its purpose and its result. The plugin must be installed and enabled.
 //
-// A caller may rely on this: what it claims it has checked, and the exit status is 1, with the reason on standard error,
-// when something was not so. Containers and volumes of the demo are gone at the end, also after an error or an
-// interrupt; the plugin, the clone and the image helmdeck-demo stay.
+// It checks what it claims, and exits with status 1 and the reason on stderr if a check fails. At the end, also
+// after an error or an interrupt, it removes its containers and volumes; the plugin, the clone and the image
+// helmdeck-demo stay.
 //
 //	REPO    URL of a repository; without it a generated one, served on loopback for as long as the demo runs
 //	REF     branch, tag or commit of REPO; without it the remote's HEAD
@@ -29,18 +29,18 @@ func main() {
 	}
 }
 
-// run shows everything, and cleans up whatever happens.
+// run runs all steps, and always cleans up.
 func run(ctx context.Context, src source, image string) (err error) {
 	say(`helmdeck/repos is a Docker volume plugin: a container that mounts one of its volumes finds a private, writable,
 clean checkout of a git repository there, with warm caches. The clone outlives container and volume.
 The plugin is installed in this machine's engine. All containers below run with --network none: they need neither a
 network nor git credentials to get their checkout.`)
 	d := &demo{docker: docker{out: os.Stdout}}
-	if err := d.cleanUp(ctx); err != nil { // what an interrupted demo left
+	if err := d.cleanUp(ctx); err != nil { // left by an interrupted demo
 		return err
 	}
 	defer func() {
-		// Also when ctx has ended: that is when there is something left.
+		// Clean up even if ctx has ended.
 		cleaned := d.cleanUp(context.WithoutCancel(ctx))
 		if ctx.Err() != nil {
 			err = errors.New("interrupted")
@@ -73,6 +73,6 @@ network nor git credentials to get their checkout.`)
 			return err
 		}
 	}
-	d.goOn()
+	d.nextSteps()
 	return nil
 }

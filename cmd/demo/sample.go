@@ -11,13 +11,13 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// source is what the demo's volumes are made of.
+// source is the repository and ref of the demo's volumes.
 type source struct {
 	repo string
 	ref  string // empty for the remote's HEAD
 }
 
-// check refuses what the plugin would refuse, before it is shown in a command: a URL could have a password in it.
+// check refuses what the plugin would refuse, before a command shows it, because a URL could contain a password.
 func (s source) check() error {
 	if _, err := volume.ParseURL(s.repo, volume.AllSchemes()); err != nil {
 		return fmt.Errorf("REPO: %w", err)
@@ -45,16 +45,16 @@ func (s source) options() []string {
 }
 
 const (
-	// sampleAddress is always the same, so that the next demo finds the clone that this one made. The port is one that
-	// the kernel does not give to clients.
+	// sampleAddress is fixed, so that the next demo finds this one's clone. The port is outside of the ephemeral
+	// range.
 	sampleAddress = "127.0.0.1:19418"
 	sampleDir     = "build/demo" // the demo runs in the project's folder
 	sampleName    = "sample-project"
 	sampleFiles   = 3000
 )
 
-// sample is a generated repository, served over HTTP on loopback. The same commits each time: a clone of an earlier one
-// is a clone of this one.
+// sample is a generated repository, served over HTTP on loopback. It always has the same commits, so a clone of an
+// earlier one can be reused.
 type sample struct {
 	source
 	git  *gitserver.Server
@@ -66,7 +66,7 @@ func startSample() (*sample, error) {
 	return startSampleAt(sampleDir, sampleAddress)
 }
 
-// startSampleAt makes the repository in a folder, in place of what is there, and serves it.
+// startSampleAt makes the repository in dir, replacing what is there, and serves it.
 func startSampleAt(dir, address string) (s *sample, err error) {
 	s = &sample{dir: dir}
 	defer func() {
@@ -74,7 +74,7 @@ func startSampleAt(dir, address string) (s *sample, err error) {
 			err = errors.Join(fmt.Errorf("sample repository: %w", err), s.close())
 		}
 	}()
-	if err = os.RemoveAll(dir); err != nil { // of a demo that was killed
+	if err = os.RemoveAll(dir); err != nil { // left by a demo that was killed
 		return s, err
 	}
 	if err = os.MkdirAll(dir, 0o755); err != nil {
@@ -102,10 +102,10 @@ func startSampleAt(dir, address string) (s *sample, err error) {
 	return s, nil
 }
 
-// clones is how often the repository was cloned since the start.
+// clones returns how often the repository was cloned since the start.
 func (s *sample) clones() int { return s.git.Stats(sampleName).Clones }
 
-// asked is how often somebody asked which refs it has.
+// asked returns the number of requests for refs.
 func (s *sample) asked() int { return s.git.Stats(sampleName).LsRefs }
 
 func (s *sample) close() error {

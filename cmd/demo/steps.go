@@ -47,8 +47,8 @@ begins, in the background.`)
 	return nil
 }
 
-// showPatiently is show for a command that may meet a clone at work: a large one takes longer than docker waits for a
-// mount.
+// showPatiently is show for a command that may have to wait for a clone: a large one takes longer than docker waits
+// for a mount.
 func (d *demo) showPatiently(ctx context.Context, args ...string) (string, error) {
 	for {
 		out, err := d.show(ctx, args...)
@@ -59,7 +59,7 @@ func (d *demo) showPatiently(ctx context.Context, args ...string) (string, error
 	}
 }
 
-// startTwo starts two containers at once with the one volume.
+// startTwo starts two containers with one volume concurrently.
 func (d *demo) startTwo(ctx context.Context) error {
 	title("2. Two containers at the same time")
 	say("Both mount the same volume. Each gets a checkout of its own.")
@@ -97,7 +97,7 @@ func (d *demo) startTwo(ctx context.Context) error {
 	return nil
 }
 
-// change has the first container do its worst, and looks at the second one.
+// change damages the checkout of the first container, and checks the second one.
 func (d *demo) change(ctx context.Context) error {
 	if d.image.git {
 		title("3. The first one commits, and wrecks its checkout")
@@ -144,7 +144,8 @@ func (d *demo) change(ctx context.Context) error {
 	return nil
 }
 
-// clean checks a checkout through a function that runs a script in it: HEAD where the plugin says, nothing changed.
+// clean checks through run, which runs a script in the checkout, that HEAD is as the plugin says and nothing is
+// changed.
 func (d *demo) clean(run func(script string) (string, error)) error {
 	script := "test ! -e demo.txt\ntest ! -e rubbish.txt\ntest -n \"$(ls)\"\n" + printStamp
 	if d.image.git {
@@ -205,7 +206,8 @@ func (d *demo) startThird(ctx context.Context) error {
 	if !s.Reused {
 		return errors.New("the third container's checkout says reused: false")
 	}
-	// In a container of its own, which also takes the mark away: the cache is the user's.
+	// Use another container, which also removes the mark, because the cache belongs to
+	// the user.
 	if err := d.clean(func(script string) (string, error) {
 		return d.quiet(ctx, d.runArgs(mount(volumeName), "rm .git/hdcache/pip/demo-mark", script)...)
 	}); err != nil {
@@ -251,8 +253,8 @@ func (d *demo) withoutVolume(ctx context.Context) error {
 	return nil
 }
 
-// goOn ends the demo.
-func (d *demo) goOn() {
+// nextSteps prints how to go on.
+func (d *demo) nextSteps() {
 	title("Go on with your own repository")
 	src := d.source
 	if d.sample != nil {

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// runs is how often a start is measured: odd, so that the median is one of them.
+// runs is how often a start is measured: an odd number, so that the median is one of
+// them.
 const runs = 5
 
-// compareTimes puts the first start beside later ones, and those beside a volume that is an empty folder.
+// compareTimes compares the first start with later ones, and those with an empty local volume.
 func (d *demo) compareTimes(ctx context.Context) error {
 	title("7. How long it takes")
 	if _, err := d.quiet(ctx, "volume", "create", emptyName); err != nil {
@@ -22,7 +23,7 @@ func (d *demo) compareTimes(ctx context.Context) error {
 	}
 	times := map[string][]time.Duration{}
 	for range runs {
-		for _, name := range starts { // in turn, so that both meet the same noise
+		for _, name := range starts { // in turns, so that noise affects both
 			begin := time.Now()
 			if _, err := d.quiet(ctx, d.timedArgs(name)...); err != nil {
 				return err
@@ -47,7 +48,7 @@ func (d *demo) compareTimes(ctx context.Context) error {
 	return nil
 }
 
-// timedArgs start a container that ends at once.
+// timedArgs returns the arguments to start a container that ends at once.
 func (d *demo) timedArgs(volume string) []string {
 	args := append([]string{"run", "--rm", "--network", "none", "--mount", mount(volume)}, d.image.flags...)
 	return append(args, d.image.name, "true")

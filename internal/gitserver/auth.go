@@ -8,22 +8,24 @@ import (
 
 const challenge = `Basic realm="git"`
 
-// Login is what a client says about itself: a user with a password, a bearer token, or, all empty, nothing.
+// Login is what a request's Authorization header contains: a user with a password, a bearer token, or, if
+// all is empty, nothing.
 type Login struct {
 	User, Password string
 	Bearer         string
 	Unknown        string // an Authorization header that is neither
 }
 
-// Protect asks for one of the logins at every request for a repository from now on; without any, it asks for none.
+// Protect makes all later requests for a repository require one of the logins; without logins it removes the
+// requirement.
 func (s *Server) Protect(repo string, logins ...Login) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rule(repo).logins = slices.Clone(logins)
 }
 
-// Logins counts the requests for a repository by what they said about their sender, since the start or the last Reset.
-// Whether the repository is protected makes no difference.
+// Logins counts the requests for a repository by their Login, since the start or the last Reset, whether the
+// repository is protected or not.
 func (s *Server) Logins(repo string) map[Login]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Change is what a commit does to one path.
+// Change is a commit's change of one path.
 type Change struct {
 	Path    string
 	Content string
@@ -16,9 +16,9 @@ type Change struct {
 	Delete  bool   // removes Path, the other fields are unused
 }
 
-// Commit adds a commit with the changes to a branch of the bare repository at path, as a push by somebody else would,
-// and returns its id. A branch that does not exist starts with an empty tree. A name that begins with refs/ is taken
-// as it is, for refs that are no branches. Two commits at the same time to one branch: one of them may fail.
+// Commit adds a commit with the changes to a branch of the bare repository at path, like a push by somebody else,
+// and returns its ID. A branch that does not exist starts with an empty tree. A name that begins with refs/ is a
+// full ref name. Of two concurrent commits to one branch, one may fail.
 func Commit(path, branch string, changes ...Change) (string, error) {
 	ref := branch
 	if !strings.HasPrefix(ref, "refs/") {
@@ -35,7 +35,7 @@ func Commit(path, branch string, changes ...Change) (string, error) {
 		}
 		w.file(c.Mode, c.Path, c.Content)
 	}
-	// The empty line ends the commit, before which its mark is unknown. get-mark answers on standard output.
+	// The empty line ends the commit; only then its mark is known. get-mark prints to stdout.
 	io.WriteString(w, "\nget-mark :1\ndone\n")
 	sha, err := git(path, &in, "fast-import", "--quiet", "--done")
 	if err != nil {
@@ -44,8 +44,8 @@ func Commit(path, branch string, changes ...Change) (string, error) {
 	return sha, nil
 }
 
-// stream writes the commands of git fast-import. Errors are those of the writer below: a pipe's end, which fast-import
-// explains better, or memory, which has none.
+// stream writes commands for git fast-import. It ignores errors: the writer is a pipe, whose failure fast-import
+// explains better, or memory.
 type stream struct{ io.Writer }
 
 type commit struct {
@@ -53,7 +53,7 @@ type commit struct {
 	mark    int
 	when    time.Time
 	message string
-	onto    bool // continue the ref as it is in the repository
+	onto    bool // continue the existing ref
 	from    int  // or start from this mark
 }
 
@@ -84,8 +84,7 @@ func ident(when time.Time) string {
 	return fmt.Sprintf("Ada Example <ada@example.com> %d +0000", when.Unix())
 }
 
-// quote is a path in fast-import's notation: C-style quotes, needed for what begins with a quote or holds a newline,
-// and allowed for all.
+// quote returns a path in fast-import's notation, with C-style quotes.
 func quote(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
 }

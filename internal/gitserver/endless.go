@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// Counting answers every fetch of protocol 2 with progress for ever: a line at every interval, and never a pack.
+// Counting answers every fetch of protocol 2 with endless progress: a line at every interval, and never a pack.
 func Counting(every time.Duration) Fault {
 	return endless(every, func(n int) []byte {
 		return pkt(fmt.Appendf(nil, "\x02Counting objects: %d\r", n))
 	})
 }
 
-// KeepAlive answers every fetch of protocol 2 with an empty packet at every interval, for ever, and never a pack.
+// KeepAlive answers every fetch of protocol 2 with an endless series of empty packets, one at every interval, and
+// never a pack.
 func KeepAlive(every time.Duration) Fault {
 	return endless(every, func(int) []byte { return []byte("0005\x01") })
 }
 
-// endless sends packets where a pack is expected, until the client hangs up.
+// endless sends packets instead of a pack, until the client hangs up.
 func endless(every time.Duration, packet func(n int) []byte) Fault {
 	return On(Fetch, func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

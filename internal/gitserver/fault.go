@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Fault stands in front of git, or of the next fault: an argument for Wrap, Script and Route.
+// Fault is a handler in front of git, or of the next fault, for Wrap, Script and Route.
 type Fault = func(next http.Handler) http.Handler
 
-// On limits a fault to requests of one kind; the others pass.
+// On limits a fault to requests of one kind.
 func On(kind Kind, fault Fault) Fault {
 	return func(next http.Handler) http.Handler {
 		faulty := fault(next)
@@ -24,7 +24,7 @@ func On(kind Kind, fault Fault) Fault {
 	}
 }
 
-// Repeat is n times the same fault, for Script.
+// Repeat returns the same fault n times, for Script.
 func Repeat(n int, fault Fault) []Fault {
 	faults := make([]Fault, n)
 	for i := range faults {
@@ -33,8 +33,8 @@ func Repeat(n int, fault Fault) []Fault {
 	return faults
 }
 
-// Stall is a server that takes requests and answers none until release is closed. A request that was
-// waiting then goes on; one whose client hangs up ends.
+// Stall holds all requests until release is closed, and then passes them on. A request whose client
+// hangs up ends.
 func Stall(release <-chan struct{}) Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,8 +47,8 @@ func Stall(release <-chan struct{}) Fault {
 	}
 }
 
-// Fail answers every request with the status code and its text; 401 with the challenge of basic authentication, 429
-// with a Retry-After of one second.
+// Fail answers every request with the status code and its text, 401 with a challenge for basic authentication, and
+// 429 with a Retry-After of one second.
 func Fail(code int) Fault {
 	return func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,8 +63,8 @@ func Fail(code int) Fault {
 	}
 }
 
-// Redirect sends every request with the status code (301, 302, 307, 308) to another repository: base is its address, on
-// this host or another, and the rest of the path and the query are appended as they are.
+// Redirect redirects every request with the status code (301, 302, 307, 308) to another repository: base is its
+// URL, on this host or another, to which it appends the rest of the path and the query.
 func Redirect(code int, base string) Fault {
 	return func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,21 +77,20 @@ func Redirect(code int, base string) Fault {
 	}
 }
 
-// Cut is a broken line: the connection breaks after the first size bytes of every answer's body. Shorter answers
-// arrive whole.
+// Cut breaks the connection after the first size bytes of every response body. Shorter responses are complete.
 func Cut(size int) Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			cut := &cutter{ResponseWriter: w, left: size}
 			next.ServeHTTP(cut, r)
 			if cut.left < 0 {
-				panic(http.ErrAbortHandler) // net/http's way to break a connection without a word
+				panic(http.ErrAbortHandler) // makes net/http close the connection silently
 			}
 		})
 	}
 }
 
-// cutter passes on the first bytes of an answer and swallows the rest; left is negative once it has swallowed any.
+// cutter writes the first bytes of a response and drops the rest; left is negative once it has dropped any.
 type cutter struct {
 	http.ResponseWriter
 	left int
@@ -115,8 +114,8 @@ func (c *cutter) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController reach what the server's own writer can do.
 func (c *cutter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// StallAfter is a server that falls silent after the first size bytes of every answer's body until release is closed,
-// and then goes on; nil is never. Shorter answers arrive whole.
+// StallAfter stalls every response after the first size bytes of its body, until release is closed; nil means for
+// ever. Shorter responses are complete.
 func StallAfter(size int, release <-chan struct{}) Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -132,7 +131,7 @@ func StallAfter(size int, release <-chan struct{}) Fault {
 	}
 }
 
-// Drip is a slow line: after every size bytes of an answer's body it rests for the time given.
+// Drip pauses every response after each size bytes of its body.
 func Drip(size int, rest time.Duration) Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -148,8 +147,8 @@ func Drip(size int, rest time.Duration) Fault {
 	}
 }
 
-// Packing is a server that needs the time given before the first byte of a pack, and keeps the connection alive with
-// an empty packet at every interval, as git's own does while it counts and compresses.
+// Packing delays every pack, and keeps the connection alive with an empty packet at every interval, as git does
+// while it counts and compresses.
 func Packing(rest, every time.Duration) Fault {
 	return On(Fetch, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -181,7 +180,7 @@ func Packing(rest, every time.Duration) Fault {
 	})
 }
 
-// pacer waits when size bytes have been written, once or every time.
+// pacer waits after size bytes, once or every time.
 type pacer struct {
 	http.ResponseWriter
 	size, sent int

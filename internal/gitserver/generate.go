@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// Spec says what Generate makes. The same Spec gives the same commit ids on every machine.
+// Spec says what Generate makes. The same Spec gives the same commit IDs on every machine.
 type Spec struct {
 	Seed     uint64
-	Files    int      // files of the first commit, beside the few special ones
+	Files    int      // files of the first commit, in addition to the special ones
 	Commits  int      // commits on main after the first
 	Changes  int      // files that each of these changes
-	Branches []string // beside main, each with a commit of its own on an older one of main
+	Branches []string // in addition to main, each with one commit on an older one of main
 }
 
 // Generate makes a bare repository at path, which must not exist, with the default branch main, and returns main's
-// commit id. The tree is three to five levels deep with files of 0.2 to 8 KB, most of them small, and it has what trees
-// have: executable files, symlinks (one to nowhere), an empty file, names with blanks and beyond ASCII, and a file that
+// commit ID. The tree is three to five levels deep with files of 0.2 to 8 KB, most of them small, and it also has
+// executable files, symlinks (one to nowhere), an empty file, names with blanks and beyond ASCII, and a file that
 // .gitattributes checks out with CRLF. The first commit has the annotated tag v1.0.0, the last one the plain tag
-// nightly. 100,000 files take some five seconds and
-// a pack of 45 MB.
+// nightly. 100,000 files take some five seconds and a pack of 45 MB.
 func Generate(path string, spec Spec) (string, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return "", fmt.Errorf("generate %s: %w", path, os.ErrExist)
@@ -38,7 +37,7 @@ func Generate(path string, spec Spec) (string, error) {
 		history(stream{buffered}, spec)
 		w.CloseWithError(buffered.Flush())
 	}()
-	// The content is there to be moved, not to be small: with git's usual compression most of the time would go there.
+	// Use little compression, which would otherwise take most of the time.
 	_, err := git(path, r, "-c", "core.compression=1", "-c", "fastimport.unpackLimit=0",
 		"fast-import", "--quiet", "--done", "--depth=0")
 	r.Close()
@@ -83,7 +82,7 @@ func history(w stream, spec Spec) {
 	io.WriteString(w, "done\n")
 }
 
-// special is what trips up code that handles working trees.
+// special are files that break careless code for work trees.
 var special = []Change{
 	{Path: ".gitattributes", Content: "* text=auto\n*.bat eol=crlf\n*.bin binary\n"},
 	{Path: ".gitignore", Content: "node_modules/\n*.log\n"},
@@ -98,11 +97,12 @@ var special = []Change{
 	{Path: "docs/Grüße-世界.txt", Content: "Grüße, 世界\n"},
 }
 
-// perFolder files lie in a folder, and as many folders in the one above: about what source trees have.
+// perFolder is the number of files in a folder, and of folders in the one above, as in typical source
+// trees.
 const perFolder = 20
 
-// filePath spreads the files over a tree three to five levels deep, in order, so that neighbours share a folder:
-// fast-import is slow when it jumps from tree to tree.
+// filePath spreads the files over a tree three to five levels deep, in order, so that neighbours share a folder,
+// because fast-import is slow if it alternates between trees.
 func filePath(i, files int) string {
 	var b strings.Builder
 	folder := i / perFolder
@@ -120,7 +120,7 @@ func filePath(i, files int) string {
 
 var words = strings.Fields("the a lease tree branch of commit is read by every server and its caller with one lock path volume count until done return")
 
-// text is lines of words, 0.2 to 8 KB, the median near 0.7 KB.
+// text returns lines of words, 0.2 to 8 KB, with a median near 0.7 KB.
 func text(rnd *rand.Rand) string {
 	size := min(200+int(rnd.ExpFloat64()*750), 8000)
 	var b strings.Builder

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Ref is a line of an answer to ls-refs. Nothing is checked: it is sent as it is.
+// Ref is a line of an answer to ls-refs. It is sent without a check.
 type Ref struct {
 	ID     string // "unborn" for a HEAD whose branch has no commit
 	Name   string
@@ -19,8 +19,8 @@ type Ref struct {
 	Peeled string // the object behind a tag
 }
 
-// Advertise answers ls-refs of protocol 2 with the given refs, whatever the client asks for and whatever the repository
-// has; nothing else changes. An endless sequence ends when the client hangs up.
+// Advertise answers ls-refs of protocol 2 with the given refs, whatever the client asks for and the repository has.
+// An endless sequence ends when the client hangs up.
 func Advertise(refs iter.Seq[Ref]) Fault {
 	return On(LsRefs, func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,7 @@ func Advertise(refs iter.Seq[Ref]) Fault {
 	})
 }
 
-// ManyRefs is n branches at one commit, after a HEAD that is the first.
+// ManyRefs returns n branches at one commit, preceded by a HEAD that points to the first.
 func ManyRefs(id string, n int) iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		if !yield(Ref{ID: id, Name: "HEAD", Target: "refs/heads/branch-0"}) {
@@ -56,8 +56,8 @@ func ManyRefs(id string, n int) iter.Seq[Ref] {
 	}
 }
 
-// Bundle is a server of protocol 2 that offers to have its clients fetch a bundle from another address first. Clients
-// that don't know bundles, or were not told to use them, do not ask for it.
+// Bundle makes a server of protocol 2 offer a bundle at another URL. Clients without support for bundles, or with
+// that disabled, do not ask for it.
 func Bundle(uri string) Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +90,7 @@ func Bundle(uri string) Fault {
 	}
 }
 
-// ProtocolZero is a server that knows protocol 0 alone, whatever the client offers.
+// ProtocolZero makes a server use protocol 0, whatever the client offers.
 func ProtocolZero() Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -100,7 +100,7 @@ func ProtocolZero() Fault {
 	}
 }
 
-// IgnoreFilter is a server that lets a client filter, where uploadpack.allowFilter says so, and then sends everything.
+// IgnoreFilter makes a server accept filters, if uploadpack.allowFilter is set, but send everything.
 func IgnoreFilter() Fault {
 	return On(Fetch, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +124,7 @@ func IgnoreFilter() Fault {
 	})
 }
 
-// plainBody reads a request's body, and undoes its compression.
+// plainBody reads and decompresses a request's body.
 func plainBody(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	if err == nil && r.Header.Get("Content-Encoding") == "gzip" {
@@ -134,8 +134,8 @@ func plainBody(r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// Dumb makes a repository one on a plain web server: files, and nobody who understands a question. It is a fault for
-// Route; what the repository has is frozen as of now, and an error is that of git.
+// Dumb returns a fault for Route that serves a repository as plain files (dumb HTTP), in its current state. An
+// error is git's.
 func (s *Server) Dumb(repo string) (Fault, error) {
 	path := s.Path(repo)
 	for _, args := range [][]string{{"repack", "-adq"}, {"update-server-info"}} {

@@ -14,8 +14,8 @@ import (
 // maxBand is how many bytes of a pack go into one packet.
 const maxBand = 65515
 
-// Corrupt flips the bits of one byte of every pack that is sent: the one at the offset, counted from the end when it is
-// negative, and modulo the pack's size. 0 spoils the signature, -1 the checksum, most others an object.
+// Corrupt flips the bits of one byte of every pack: the one at the offset, counted from the end if negative, modulo
+// the pack's size. 0 damages the signature, -1 the checksum, most others an object.
 func Corrupt(offset int) Fault {
 	return On(Fetch, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +31,8 @@ func Corrupt(offset int) Fault {
 	})
 }
 
-// spoil flips a byte of the pack in an answer of upload-pack, in place. An answer without a pack stays as it is.
+// spoil flips a byte of the pack in an answer of upload-pack, in place. It does not change an answer without a
+// pack.
 func spoil(answer []byte, offset int) error {
 	var pack [][]byte // the parts of it, in band 1
 	size := 0
@@ -60,7 +61,7 @@ func spoil(answer []byte, offset int) error {
 	return nil
 }
 
-// recorder keeps an answer instead of sending it.
+// recorder stores a response instead of sending it.
 type recorder struct {
 	header http.Header
 	code   int
@@ -71,8 +72,8 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(code int)        { r.code = code }
 func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
 
-// SendAll answers every fetch of protocol 2 with all objects of the bare repository at path, without looking into them:
-// a server of malformed objects, which git's own would refuse to walk.
+// SendAll answers every fetch of protocol 2 with all objects of the bare repository at path, without parsing them:
+// for malformed objects, which git's server would refuse to walk.
 func SendAll(path string) Fault {
 	return sendPack(func([]string) ([]byte, error) {
 		ids, err := git(path, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
@@ -83,8 +84,8 @@ func SendAll(path string) Fault {
 	})
 }
 
-// Frozen is SendAll with a pack that is made once, now: a server of large or hostile repositories that costs next to
-// nothing, as if it were another machine.
+// Frozen is SendAll with a pack that is made once, now: so serving large or hostile repositories costs almost
+// nothing, as if on another machine.
 func Frozen(path string) (Fault, error) {
 	ids, err := git(path, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
 	if err != nil {
@@ -97,8 +98,8 @@ func Frozen(path string) (Fault, error) {
 	return sendPack(func([]string) ([]byte, error) { return pack, nil }), nil
 }
 
-// Remember answers a question about refs as it answered the first who asked it, for one repository by many names: a
-// server that costs next to nothing, like Frozen. Fetches pass.
+// Remember caches the answers to requests for refs, for one repository with many names, so that they cost almost
+// nothing, like Frozen. Fetches pass.
 func Remember() Fault {
 	var mu sync.Mutex
 	known := make(map[string]*recorder)
@@ -136,13 +137,13 @@ func SendFile(path string) Fault {
 	return sendPack(func([]string) ([]byte, error) { return os.ReadFile(path) })
 }
 
-// Incomplete answers every fetch of protocol 2 with a pack of the wanted objects alone: commits without their trees.
+// Incomplete answers every fetch of protocol 2 with a pack of only the wanted objects: commits without their trees.
 func Incomplete(path string) Fault {
 	return sendPack(func(wants []string) ([]byte, error) { return packOf(path, strings.Join(wants, "\n")) })
 }
 
 func packOf(path, ids string) ([]byte, error) {
-	// -q, and no --revs: the objects are those of the list, and none is read for what it refers to.
+	// No --revs: pack the listed objects only, without following references.
 	pack, err := output(path, strings.NewReader(ids+"\n"), "pack-objects", "-q", "--stdout", "--window=0")
 	if err != nil {
 		return nil, fmt.Errorf("pack: %w", err)
@@ -150,7 +151,7 @@ func packOf(path, ids string) ([]byte, error) {
 	return pack, nil
 }
 
-// sendPack answers fetches of protocol 2 with a pack that is made for the objects that a client wants.
+// sendPack answers fetches of protocol 2 with the pack that pack returns for the wanted objects.
 func sendPack(pack func(wants []string) ([]byte, error)) Fault {
 	return On(Fetch, func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -175,10 +176,10 @@ func sendPack(pack func(wants []string) ([]byte, error)) Fault {
 	})
 }
 
-// beginPack writes what comes before a pack; done is what parseWants says.
+// beginPack writes the sections before a pack; done is from parseWants.
 func beginPack(w http.ResponseWriter, done bool) {
 	w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-	if !done { // the client would go on to say what it has: enough of that
+	if !done { // end the negotiation
 		w.Write(pkt([]byte("acknowledgments\n")))
 		w.Write(pkt([]byte("ready\n")))
 		io.WriteString(w, "0001")
@@ -200,7 +201,7 @@ func parseWants(r *http.Request) (wants []string, done bool, err error) {
 	return wants, done, err
 }
 
-// pkt is a pkt-line: the length in hex, these four digits included, and the content.
+// pkt returns a pkt-line: the length as four hex digits, these included, and the content.
 func pkt(content []byte) []byte {
 	return append(fmt.Appendf(nil, "%04x", len(content)+4), content...)
 }

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Kind is what a request asks.
+// Kind is the kind of a request.
 type Kind string
 
 const (
-	Info   Kind = "info/refs" // the handshake of a fetch; over a dumb server, the list of refs
-	LsRefs Kind = "ls-refs"   // of protocol 2
-	Fetch  Kind = "fetch"     // a round of fetching, of either protocol
+	Info   Kind = "info/refs" // the handshake of a fetch; on a dumb server, the list of refs
+	LsRefs Kind = "ls-refs"   // protocol 2 only
+	Fetch  Kind = "fetch"     // a round of a fetch, with either protocol
 	Push   Kind = "push"
-	Other  Kind = "other" // files, the handshake of a push, and what is behind Route
+	Other  Kind = "other" // files, the handshake of a push, and others
 )
 
-// Request is one request as it arrived.
+// Request is one received request.
 type Request struct {
 	Repo   string // without the suffix .git
 	Kind   Kind
@@ -27,19 +27,18 @@ type Request struct {
 	Header http.Header
 }
 
-// Requests are all requests since the start or the last Reset, in the order in which they arrived. The headers are
-// whole: what is not in here was not sent to this server.
+// Requests returns all requests since the start or the last Reset, in the order of arrival, with all headers.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// target is what a request is about, for the handlers behind ServeHTTP.
+// target is the parsed URL of a request, for the handlers behind ServeHTTP.
 type target struct {
 	repo    string // without the suffix .git
 	rest    string // the path below the repository, with its slash
-	service string // git-upload-pack, git-receive-pack, or nothing
+	service string // git-upload-pack, git-receive-pack or empty
 	kind    Kind
 }
 
@@ -47,10 +46,10 @@ type targetKey struct{}
 
 func targetOf(r *http.Request) target { return r.Context().Value(targetKey{}).(target) }
 
-// split cuts a request's path into the repository and what is asked of it.
+// split splits a request's path into the repository and the rest.
 func split(r *http.Request) target {
 	at := target{repo: r.URL.Path}
-	// What can be below a repository begins with one of these; the first one in the path counts.
+	// Paths below a repository begin with one of these; the first one in the path counts.
 	for _, known := range []string{"/info/", "/objects/", "/HEAD", "/" + uploadPack, "/" + receivePack} {
 		if i := strings.Index(r.URL.Path, known); i > 0 && i < len(at.repo) {
 			at.repo, at.rest = r.URL.Path[:i], r.URL.Path[i:]

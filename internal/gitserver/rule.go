@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// rule is what stands in front of one repository. The zero value lets everything pass.
+// rule has the logins and faults of one repository. The zero value lets everything pass.
 type rule struct {
 	logins []Login
 	script map[Kind][]Fault
 	routes []Fault
 }
 
-// rule returns a repository's rule, to be changed. s.mu must be held.
+// rule returns a repository's rule, which the caller may change. The caller holds s.mu.
 func (s *Server) rule(repo string) *rule {
 	if s.rules[repo] == nil {
 		s.rules[repo] = &rule{script: map[Kind][]Fault{}}
@@ -20,8 +20,8 @@ func (s *Server) rule(repo string) *rule {
 	return s.rules[repo]
 }
 
-// Script appends faults for one kind of request to a repository. Each request of the kind takes the first that is left;
-// when none is left, requests pass. A nil fault lets one request pass.
+// Script appends faults for one kind of request to a repository. Each request of that kind uses up one fault; when
+// none is left, requests pass. A nil fault lets one request pass.
 func (s *Server) Script(repo string, kind Kind, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,15 +29,15 @@ func (s *Server) Script(repo string, kind Kind, faults ...Fault) {
 	rule.script[kind] = append(rule.script[kind], faults...)
 }
 
-// Left is how many faults of a script no request has taken yet.
+// Left returns how many faults of a script are not used up.
 func (s *Server) Left(repo string, kind Kind) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.rule(repo).script[kind])
 }
 
-// Route puts faults in front of one repository for all requests that follow, the first one outermost, in place of the
-// earlier ones; none takes them away. The repository need not exist.
+// Route sets the faults of one repository for all later requests, the first one outermost; without faults it
+// removes them. The repository need not exist.
 func (s *Server) Route(repo string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

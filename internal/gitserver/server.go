@@ -1,15 +1,15 @@
-// Package gitserver is a real git server on loopback for tests, the demo and the benchmarks: net/http in front of the
-// machine's own `git http-backend`, over a folder of bare repositories, with generators for what is in them.
+// Package gitserver is a real git server on loopback for tests, the demo and the benchmarks: net/http in front of
+// the machine's own `git http-backend`, over a folder of bare repositories, with generators for their content.
 //
-// A caller may rely on three things. What a client gets is what git itself answers, over protocol 0 and 2, for clone,
-// fetch and push, unless a Fault stands in front of it. Every request is counted and recorded as it arrives, before any
-// fault, so the counts say what a client asked and not what it got. After Close no process of the server is left.
+// Clients get git's own answers, with protocol 0 and 2, for clone, fetch and push, unless a Fault is in front of
+// it. Every request is counted and recorded on arrival, before any fault, so the counts say what a client asked for
+// and not what it got. After Close no process of the server is left.
 //
-// A request passes, in this order, what Wrap put in front of all repositories, then what belongs to its repository:
-// the logins of Protect, the faults of Script, the handlers of Route; then git.
+// A request passes, in this order, the fault of Wrap, then those of its repository: the logins of Protect, the
+// faults of Script and of Route; then git.
 //
-// It serves anyone who reaches its port, without asking who they are unless Protect says so: it listens on 127.0.0.1
-// alone, and it is not part of the plugin.
+// It needs no authentication, unless Protect is called. So it listens on 127.0.0.1 only, and is not part of the
+// plugin.
 package gitserver
 
 import (
@@ -44,8 +44,8 @@ type Server struct {
 	rules    map[string]*rule
 }
 
-// Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close. A repository that is
-// made later is served as well. It fails when the machine has no git or no free port.
+// Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close, also those that
+// are made later. It fails if the machine has no git or no free port.
 func Start(dir string) (*Server, error) {
 	s, listener, err := listen(dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func Start(dir string) (*Server, error) {
 	return s, nil
 }
 
-// listen makes a server that does not serve yet.
+// listen makes a server and its listener, without serving.
 func listen(dir string) (*Server, net.Listener, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -82,32 +82,32 @@ func listen(dir string) (*Server, net.Listener, error) {
 				// Without a user's name the backend refuses pushes unless it is told to allow them.
 				"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.receivepack", "GIT_CONFIG_VALUE_0=true",
 			),
-			Stderr: io.Discard, // a client that hangs up makes the backend complain; the client's test says what matters
+			Stderr: io.Discard, // the backend complains when a client hangs up
 		},
 		stats: map[string]*Stats{},
 		rules: map[string]*rule{},
 	}
 	s.next = http.HandlerFunc(s.dispatch)
-	// What a client breaks off is logged by the server, and no news to a test.
+	// The server logs broken connections, which tests cause on purpose.
 	s.http = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
 	return s, listener, nil
 }
 
-// URL is the address of `<dir>/<repo>.git`, without the suffix.
+// URL returns the URL of `<dir>/<repo>.git`, without the suffix.
 func (s *Server) URL(repo string) string { return s.base + "/" + repo }
 
-// Path is the folder of the bare repository, for Generate and Commit.
+// Path returns the folder of the bare repository, for Generate and Commit.
 func (s *Server) Path(repo string) string { return filepath.Join(s.dir, repo+".git") }
 
 // Configure sets a variable of the repository's configuration, such as uploadpack.allowFilter or
-// uploadpack.allowAnySHA1InWant, for the requests that follow.
+// uploadpack.allowAnySHA1InWant, for later requests.
 func (s *Server) Configure(repo, key, value string) error {
 	_, err := git(s.Path(repo), nil, "config", key, value)
 	return err
 }
 
-// Wrap puts a fault in front of all repositories for the requests that follow, in place of any earlier one; nil takes it
-// away. It sees the request with its whole body, after it was counted.
+// Wrap sets the fault in front of all repositories for later requests; nil removes it. It gets each request after
+// it was counted, with its whole body.
 func (s *Server) Wrap(fault Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Server) Wrap(fault Fault) {
 	}
 }
 
-// Stats is what arrived for one repository since the start or the last Reset; zero for one that nobody asked for.
+// Stats returns the counts of one repository since the start or the last Reset.
 func (s *Server) Stats(repo string) Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,19 +135,19 @@ func (s *Server) Reset() {
 	s.requests = nil
 }
 
-// Close hangs up on every client, also on those that a fault keeps waiting, and returns when the last git has ended.
+// Close closes all connections, also those that a fault stalls, and returns when the last git has ended.
 func (s *Server) Close() error {
 	err := s.http.Close()
 	s.serving.Wait()
 	return err
 }
 
-// ServeHTTP counts a request and passes it on.
+// ServeHTTP counts a request and handles it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serving.Add(1)
 	defer s.serving.Done()
 
-	// The backend is a CGI program and takes no chunked body, which is what git sends above a megabyte.
+	// The backend is a CGI program and accepts no chunked bodies, which git sends above a megabyte.
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client is gone
@@ -172,7 +172,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next.ServeHTTP(&counter{ResponseWriter: w, server: s, repo: at.repo}, r)
 }
 
-// count adds to a repository's counts. s.mu must be held.
+// count adds to a repository's counts. The caller holds s.mu.
 func (s *Server) count(repo string, more Stats) {
 	stats := s.stats[repo]
 	if stats == nil {
@@ -182,7 +182,7 @@ func (s *Server) count(repo string, more Stats) {
 	stats.add(more)
 }
 
-// counter counts the bytes of an answer's body as they are written.
+// counter counts the bytes of a response body as they are written.
 type counter struct {
 	http.ResponseWriter
 	server *Server
@@ -200,7 +200,7 @@ func (c *counter) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController reach what the server's own writer can do.
 func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// environment is what git gets, built from nothing: neither the user's nor the system's configuration has a say.
+// environment returns git's whole environment, without the user's and the system's configuration.
 func environment() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -212,14 +212,13 @@ func environment() []string {
 	}
 }
 
-// git runs a git command on a bare repository and returns its output without the blanks around it. The error carries
-// what git said.
+// git runs a git command on a bare repository and returns its trimmed output. The error includes git's message.
 func git(path string, stdin io.Reader, args ...string) (string, error) {
 	out, err := output(path, stdin, args...)
 	return strings.TrimSpace(string(out)), err
 }
 
-// output is git with the output as it is.
+// output is git with untrimmed output.
 func output(path string, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := exec.Command("git", append([]string{"--git-dir=" + path}, args...)...)
 	cmd.Env = environment()

@@ -15,15 +15,15 @@ const (
 	receivePack = "git-receive-pack"
 )
 
-// Stats counts what clients asked of one repository. One `git fetch` over protocol 2 is one of Infos, one of LsRefs and,
-// when it found something new, one or more of Fetches: the rounds in which both sides find out what they share.
+// Stats counts the requests for one repository. One `git fetch` with protocol 2 is one of Infos, one of LsRefs and,
+// if there is something new, one or more of Fetches: the rounds of the negotiation.
 type Stats struct {
 	Infos    int   // GET info/refs for a fetch: the handshake of protocol 2, the list of all refs in protocol 0
-	LsRefs   int   // questions for refs, of protocol 2 only
-	Fetches  int   // rounds of fetching
-	Clones   int   // of these, those that say that they have nothing: first fetches, and the later ones of partial clones
+	LsRefs   int   // ls-refs requests, protocol 2 only
+	Fetches  int   // rounds of fetches
+	Clones   int   // of these, those of clients that have nothing: first fetches, and later ones of partial clones
 	Pushes   int   // packs and deletions received
-	BytesOut int64 // bytes of the answers' bodies
+	BytesOut int64 // bytes of response bodies
 }
 
 func (s *Stats) add(more Stats) {
@@ -35,7 +35,7 @@ func (s *Stats) add(more Stats) {
 	s.BytesOut += more.BytesOut
 }
 
-// kind is the kind of the one request that s counts.
+// kind returns the kind of the one request that s counts.
 func (s Stats) kind() Kind {
 	switch {
 	case s.Infos > 0:
@@ -50,7 +50,7 @@ func (s Stats) kind() Kind {
 	return Other
 }
 
-// parse says what one request asks. A body that is not git's protocol is an error.
+// parse returns the counts of one request. A body that is not git's protocol is an error.
 func parse(method, service, encoding string, body []byte) (Stats, error) {
 	if method == http.MethodGet {
 		if service == uploadPack {
@@ -66,7 +66,8 @@ func parse(method, service, encoding string, body []byte) (Stats, error) {
 	}
 	switch service {
 	case receivePack:
-		// Before a large push git asks with an empty request (a flush packet) whether it may.
+		// Before a large push git sends an empty request (a flush packet) to check its
+		// permission.
 		if string(body) == "0000" {
 			return Stats{}, nil
 		}
@@ -77,7 +78,7 @@ func parse(method, service, encoding string, body []byte) (Stats, error) {
 	return Stats{}, nil
 }
 
-// parseFetch reads the lines of a request to upload-pack.
+// parseFetch parses a request to upload-pack.
 func parseFetch(body []byte) (Stats, error) {
 	var fetch, have, done bool
 	for len(body) > 0 {
@@ -107,15 +108,15 @@ func parseFetch(body []byte) (Stats, error) {
 	return stats, nil
 }
 
-// packet cuts the first pkt-line off: four hex digits of length, these included. Lengths below four are flush,
-// delimiter and end marks: an empty line.
+// packet splits off the first pkt-line. For flush, delimiter and response-end packets, with lengths below
+// four, line is empty.
 func packet(body []byte) (line string, rest []byte, err error) {
 	if len(body) < 4 {
 		return "", nil, fmt.Errorf("packet header %q is cut short", body)
 	}
 	size, err := strconv.ParseUint(string(body[:4]), 16, 16)
 	if err != nil {
-		return "", nil, fmt.Errorf("packet header %q is no length", body[:4])
+		return "", nil, fmt.Errorf("packet header %q is not a length", body[:4])
 	}
 	if size < 4 {
 		return "", body[4:], nil

@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// Flaw is what is wrong with a server's certificate.
+// Flaw is a flaw of a server's certificate.
 type Flaw int
 
 const (
 	WrongName Flaw = iota // it is for another host
-	Expired               // since an hour ago
+	Expired               // an hour ago
 )
 
-// StartTLS is Start over https. The server's certificate, for 127.0.0.1 and localhost, is signed by an authority that
-// is made on the spot: a client that is not given CA does not trust it.
+// StartTLS is Start with https. The server's certificate, for 127.0.0.1 and localhost, is signed by a new
+// authority, so clients without CA do not trust it.
 func StartTLS(dir string, flaws ...Flaw) (*Server, error) {
 	certificate, ca, err := certify(flaws)
 	if err != nil {
@@ -38,14 +38,14 @@ func StartTLS(dir string, flaws ...Flaw) (*Server, error) {
 	s.base = "https://" + listener.Addr().String()
 	s.ca = ca
 	s.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
-	// Faults break connections: over HTTP/2 they would only end a stream.
+	// No HTTP/2, because there a fault would end only a stream, not the connection.
 	s.http.Protocols = new(http.Protocols)
 	s.http.Protocols.SetHTTP1(true)
 	s.serving.Go(func() { s.http.ServeTLS(listener, "", "") })
 	return s, nil
 }
 
-// CA is the certificate of the authority behind a server of StartTLS, as PEM; nil for a server without TLS.
+// CA returns the authority's certificate of a StartTLS server as PEM, nil for a server without TLS.
 func (s *Server) CA() []byte { return s.ca }
 
 func certify(flaws []Flaw) (leaf tls.Certificate, ca []byte, err error) {

@@ -7,14 +7,15 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 )
 
-// attributeCases are .gitattributes that ask for more than a look at the file.
+// attributeCases abuse .gitattributes.
 func attributeCases() []Case {
 	with := func(attributes string, more ...entry) func(*repo, Bait) {
 		return func(r *repo, _ Bait) {
 			r.files(append([]entry{{mode: file, name: ".gitattributes", content: attributes}, {mode: file, name: "a", content: "a\n$Id$\n"}}, more...)...)
 		}
 	}
-	// driver has its drivers in a settings file in the tree, for who includes it.
+	// driver tracks a file with settings that define drivers, for clients that include
+	// it.
 	driver := func(attribute, settings string) func(*repo, Bait) {
 		return func(r *repo, b Bait) {
 			r.files(entry{mode: file, name: ".gitattributes", content: "* " + attribute + "\n"}, entry{mode: file, name: "a", content: "a\n"},
@@ -60,11 +61,11 @@ func attributeCases() []Case {
 const lfsClone = `git -c filter.lfs.process='git-lfs filter-process' -c filter.lfs.smudge='git-lfs smudge -- %f' -c filter.lfs.required=true ` +
 	`-c lfs.transfer.maxretries=1 clone -q "$REPO" w; true`
 
-// lfsCases lead git-lfs somewhere.
+// lfsCases attack git-lfs.
 func lfsCases() []Case {
 	pointer := entry{mode: file, name: "model.bin", content: lfsserver.PointerTo(Secret).String()}
 	attributes := entry{mode: file, name: ".gitattributes", content: lfsserver.Attributes}
-	// config has one large file and a .lfsconfig.
+	// config makes a repository with one large file and a .lfsconfig.
 	config := func(content func(Bait) string) func(*repo, Bait) {
 		return func(r *repo, b Bait) {
 			r.files(attributes, pointer, entry{mode: file, name: ".lfsconfig", content: content(b)})
@@ -73,7 +74,7 @@ func lfsCases() []Case {
 	url := func(url func(Bait) string) func(*repo, Bait) {
 		return config(func(b Bait) string { return "[lfs]\n\turl = " + value(url(b)) + "\n" })
 	}
-	// text is a pointer that is not what it should be.
+	// text makes a repository with a malformed pointer.
 	text := func(content string) func(*repo, Bait) {
 		return func(r *repo, _ Bait) {
 			r.files(attributes, entry{mode: file, name: "model.bin", content: content})

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Bombs are repositories of few bytes that cost whoever uses them time, memory or names without end. They are not among
-// Cases: some of them never end by themselves. Each takes a second or two to make.
+// Bombs returns small repositories that cost a client excessive time, memory or files. They are not among Cases,
+// because some of them never end by themselves. Each takes a second or two to make.
 func Bombs() []Case {
 	return []Case{
 		{Name: "many-names", Abuses: "3.1 million names in two trees: an index of 220 MB", Need: Checkout, build: func(r *repo, _ Bait) {
@@ -32,17 +32,17 @@ func Bombs() []Case {
 	}
 }
 
-// Bomb is one of Bombs; an unknown name panics.
+// Bomb returns one of Bombs; it panics if the name is unknown.
 func Bomb(name string) Case {
 	for _, c := range Bombs() {
 		if c.Name == name {
 			return c
 		}
 	}
-	panic("there is no bomb " + name)
+	panic("unknown bomb " + name)
 }
 
-// shared is a tree of so many levels, in each of which all names are one and the same tree; in the last they are the
+// shared returns a tree of so many levels, in each of which all names are the same tree; in the last they are the
 // blob.
 func (r *repo) shared(levels, width int, blob string) string {
 	e := entry{mode: file, id: blob}
@@ -52,7 +52,7 @@ func (r *repo) shared(levels, width int, blob string) string {
 	return e.id
 }
 
-// names is a tree of one entry by many names, numbers of base 36 with as many digits as it takes.
+// names returns a tree with one entry under many names: numbers in base 36.
 func (r *repo) names(n int, e entry) string {
 	digits := len(strconv.FormatInt(int64(n-1), 36))
 	entries := make([]entry, n)
@@ -63,11 +63,11 @@ func (r *repo) names(n int, e entry) string {
 	return r.raw(entries...)
 }
 
-// bombPack is the file of a repository that is sent instead of its objects.
+// bombPack is the file in a repository that is sent instead of its objects.
 const bombPack = "bomb.pack"
 
-// deltas writes a pack with a small commit, a blob of zeros, and so many others of the same size that are deltas, in
-// chains of fifty as git itself makes them. Nothing refers to them: that is found out only when all are unpacked.
+// deltas writes a pack with a small commit, a blob of zeros, and n deltas of the same size, in chains of fifty as
+// git makes them. Nothing refers to these, but a client detects that only after unpacking all.
 func (r *repo) deltas(size int64, n int) {
 	p := newPacker(uint32(n) + 4)
 	content := []byte("a\n")

@@ -1,11 +1,10 @@
-// Package hostile makes repositories, and answers of servers, that attack who clones them: a table, for tests that
-// assert that an attack gets nowhere.
+// Package hostile makes repositories and server answers that attack the client: a table for tests that assert that
+// attacks fail.
 //
-// A caller may rely on two things. Every repository is complete and gets to a client over gitserver, with the case's
-// Faults in front of it. Where a case has a Control, plain git or a careless use of it does let the
-// attack succeed: this package's own tests try every one of them.
+// Every repository is complete and can be fetched from gitserver with the case's Faults. If a case has a Control,
+// the attack succeeds against plain git, or a careless use of it: this package's own tests run every Control.
 //
-// Objects are written here and not by git, which would refuse to make most of them.
+// The package writes the objects itself, because git would refuse to make most of them.
 package hostile
 
 import (
@@ -16,17 +15,18 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// Bait is what the attacks aim at, all of it set. A test makes it, hands it to Build, and looks at it afterwards.
+// Bait has the targets of the attacks, all of which must be set. A test makes it, passes it to Build, and checks
+// it afterwards.
 type Bait struct {
-	Canary  string // the absolute path of a file that is not there: a command that was smuggled in makes it
-	Outside string // the absolute path of a directory, with a file "secret", that is nobody's business
-	URL     string // a server on 127.0.0.1 that is nobody's business: "http://127.0.0.1:PORT"
+	Canary  string // absolute path of a file that does not exist: an injected command makes it
+	Outside string // absolute path of a directory with a file "secret", which must not be accessed
+	URL     string // a server on 127.0.0.1, "http://127.0.0.1:PORT", which must not be asked
 }
 
-// command is what is smuggled in.
+// command returns the command that attacks try to inject.
 func (b Bait) command() string { return "touch " + b.Canary }
 
-// on is the server of URL by another name for its host.
+// on returns a URL on Bait's server with another name for its host.
 func (b Bait) on(host string) string {
 	u, err := url.Parse(b.URL)
 	if err != nil {
@@ -35,7 +35,7 @@ func (b Bait) on(host string) string {
 	return "http://" + host + ":" + u.Port() + "/bait"
 }
 
-// Need is what a client must do for an attack to have a chance.
+// Need is what a client must do for an attack to be possible.
 type Need string
 
 const (
@@ -44,14 +44,14 @@ const (
 	LFS        Need = "lfs"
 )
 
-// Effect is how an attack shows.
+// Effect is the visible effect of an attack.
 type Effect string
 
 const (
-	None   Effect = ""       // git itself holds, or nothing more than size or nuisance is to be seen
-	Runs   Effect = "runs"   // Canary is there
-	Asks   Effect = "asks"   // the server at URL was asked something
-	Reads  Effect = "reads"  // the content of Outside's secret was printed
+	None   Effect = ""       // none with plain git, except size or nuisance
+	Runs   Effect = "runs"   // Canary exists
+	Asks   Effect = "asks"   // the server at URL got a request
+	Reads  Effect = "reads"  // the content of Outside/secret was printed
 	Writes Effect = "writes" // Outside has changed
 	Fails  Effect = "fails"  // git can't clone it
 )
@@ -60,21 +60,23 @@ const (
 type Case struct {
 	Name   string
 	Abuses string // the mechanism
-	CVE    string // where it was published; empty when it was not, or is many
+	CVE    string // empty if there is none, or several
 	Need   Need
-	// Unwalkable says that git's own server refuses to read the objects: Faults sends them unread.
+	// Unwalkable is set if git's own server refuses to read the objects: Faults sends them
+	// unparsed.
 	Unwalkable bool
-	// Effect is what Control, a script for sh, brings about: the positive control. It runs in an empty directory with
-	// the repository's address in $REPO and the bait in $CANARY, $OUTSIDE and $BAIT.
+	// Effect is that of Control, a script for sh: the positive control. It runs in an empty directory with the
+	// repository's URL in $REPO and the bait in $CANARY, $OUTSIDE and $BAIT.
 	Effect  Effect
 	Control string
 
 	build  func(r *repo, bait Bait)
-	bundle func(bait Bait) string // the address of a bundle that the server names
-	sends  string                 // a file of the repository that the server sends as the pack of every fetch
+	bundle func(bait Bait) string // URL of a bundle that the server offers
+	sends  string                 // a file in the repository that the server sends as pack
 }
 
-// Faults are how gitserver has to serve the repository at path, for Route; mostly none.
+// Faults returns the faults for gitserver's Route to serve the repository at path; mostly
+// none.
 func (c Case) Faults(path string, bait Bait) []gitserver.Fault {
 	switch {
 	case c.Unwalkable:
@@ -95,7 +97,7 @@ func (c Case) Build(dir, name string, bait Bait) (string, error) {
 	return r.head, r.err
 }
 
-// Cases are all repositories. The names are distinct.
+// Cases returns all cases. The names are distinct.
 func Cases() []Case {
 	return slices.Concat(moduleCases(), modulePathCases(), dotGitCases(), linkCases(), attributeCases(), lfsCases(), nameCases(), treeCases(), refCases())
 }

@@ -2,16 +2,16 @@ package hostile
 
 import "strings"
 
-// dotGitCases are trees with something that is, or is taken for, a repository.
+// dotGitCases are trees with something that is, or may be mistaken for, a repository.
 func dotGitCases() []Case {
-	// planted is a tree with a hook in a directory that some system takes for .git.
+	// planted makes a tree with a hook in a directory that some system takes for .git.
 	planted := func(dir string) func(*repo, Bait) {
 		return func(r *repo, b Bait) {
 			r.files(entry{mode: script, name: dir + "/hooks/post-checkout", content: hook(b)},
 				entry{mode: file, name: dir + "/config", content: "[core]\n\tfsmonitor = " + value(b.command()) + "\n"})
 		}
 	}
-	// embedded is a bare repository in the tree, whose settings name a command.
+	// embedded makes a tree with a bare repository whose settings name a command.
 	embedded := func(prefix string) func(*repo, Bait) {
 		return func(r *repo, b Bait) {
 			r.files(
@@ -46,7 +46,7 @@ func dotGitCases() []Case {
 			Effect: Runs, Control: plain + `; cd w/inside && git status`, build: embedded("inside/")},
 		{Name: "bare-root", Abuses: "the tree itself looks like a bare repository when .git is out of sight",
 			Effect: Runs, Control: plain + `; rm -rf w/.git; cd w && git status`, build: embedded("")},
-		{Name: "bare-hooks", Abuses: "a bare repository as part of the tree, with hooks, for who lets a user name the directory that git runs in", CVE: "CVE-2024-10220",
+		{Name: "bare-hooks", Abuses: "a bare repository as part of the tree, with hooks, for programs that run git in a directory chosen by the user", CVE: "CVE-2024-10220",
 			Effect: Runs, Control: plain + `; cd w/inside && git read-tree --empty`, build: func(r *repo, b Bait) {
 				r.files(
 					entry{mode: file, name: "inside/HEAD", content: "ref: refs/heads/main\n"},
@@ -55,7 +55,7 @@ func dotGitCases() []Case {
 					entry{mode: script, name: "inside/hooks/post-checkout", content: hook(b)},
 					entry{mode: file, name: "inside/objects/keep"}, entry{mode: file, name: "inside/refs/keep"})
 			}},
-		{Name: "hooks-directory", Abuses: "hooks in the tree, for who has core.hooksPath set",
+		{Name: "hooks-directory", Abuses: "hooks in the tree, for users with core.hooksPath set",
 			Effect: Runs, Control: `git -c core.hooksPath=.githooks clone -q "$REPO" w`, build: func(r *repo, b Bait) {
 				var entries []entry
 				for _, name := range strings.Fields("post-checkout reference-transaction post-merge pre-commit fsmonitor-watchman post-index-change") {
@@ -63,7 +63,7 @@ func dotGitCases() []Case {
 				}
 				r.files(entries...)
 			}},
-		{Name: "config-tracked", Abuses: "settings in the tree, for who includes them or takes the tree for a home",
+		{Name: "config-tracked", Abuses: "settings in the tree, for users who include them or use the tree as home",
 			Effect: Runs, Control: plain + `; cd w && HOME=$PWD GIT_CONFIG_GLOBAL= && unset GIT_CONFIG_GLOBAL && export HOME && git status`, build: func(r *repo, b Bait) {
 				settings := "[core]\n\tfsmonitor = " + value(b.command()+"; false") + "\n[alias]\n\tst = " + value("!"+b.command()) + "\n"
 				r.files(entry{mode: file, name: ".gitconfig", content: settings}, entry{mode: file, name: ".config/git/config", content: settings})

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// linkCases are symlinks, and what is tracked where the cache is shown.
+// linkCases are symlinks, and tracked files at the place of the cache.
 func linkCases() []Case {
 	to := func(target func(Bait) string) func(*repo, Bait) {
 		return func(r *repo, b Bait) { r.files(entry{mode: link, name: "link", content: target(b)}) }
@@ -17,15 +17,15 @@ func linkCases() []Case {
 		return func(r *repo, _ Bait) { r.files(e) }
 	}
 	cases := []Case{
-		{Name: "link-absolute", Abuses: "a symlink to a file outside, for who reads the tree from the host", Effect: Reads, Control: plain + `; cat w/link`, build: to(secret)},
-		{Name: "link-directory", Abuses: "a symlink to a directory outside, for who writes into the tree from the host",
+		{Name: "link-absolute", Abuses: "a symlink to a file outside, for programs that read the tree from the host", Effect: Reads, Control: plain + `; cat w/link`, build: to(secret)},
+		{Name: "link-directory", Abuses: "a symlink to a directory outside, for programs that write into the tree from the host",
 			Effect: Writes, Control: plain + `; echo x >w/link/new`, build: to(outside)},
 		{Name: "link-up", Abuses: "a symlink that climbs out", Effect: Reads, Control: plain + `; cat w/link`, build: to(func(b Bait) string {
 			return strings.Repeat("../", 40) + strings.TrimPrefix(b.Outside, "/") + "/secret"
 		})},
 		{Name: "link-self", Abuses: "a symlink to itself", build: to(is("link"))},
-		{Name: "link-proc", Abuses: "a symlink to the environment of who follows it", build: to(is("/proc/self/environ"))},
-		{Name: "link-device", Abuses: "a symlink to a file without an end", build: to(is("/dev/zero"))},
+		{Name: "link-proc", Abuses: "a symlink to the environment of the process that follows it", build: to(is("/proc/self/environ"))},
+		{Name: "link-device", Abuses: "a symlink to an endless file", build: to(is("/dev/zero"))},
 		{Name: "link-long", Abuses: "a symlink whose target is longer than any path", Effect: Fails, Control: plain, build: to(is(strings.Repeat("a/", 4000)))},
 		{Name: "link-empty", Abuses: "a symlink to nothing", Effect: Fails, Control: plain, build: to(is(""))},
 		{Name: "link-newline", Abuses: "a symlink whose target has newlines and control characters", build: to(is("a\nb\x1b[2J\r"))},

@@ -1,8 +1,8 @@
 package hostile
 
-// modulePathCases are submodules whose name or path leads somewhere.
+// modulePathCases are submodules with a hostile name or path.
 func modulePathCases() []Case {
-	// at makes a repository with a submodule that has hooks in its tree, under a name and at a path.
+	// at makes a repository with a submodule, with that name and path, that has hooks in its tree.
 	at := func(name, path func(Bait) string, gitlink string, more ...entry) func(*repo, Bait) {
 		return func(r *repo, b Bait) {
 			sub := r.side("sub")
@@ -28,7 +28,7 @@ func modulePathCases() []Case {
 			Name: "module-symlink-path", Abuses: "a submodule below a symlink to outside", CVE: "CVE-2024-32002",
 			build: func(r *repo, b Bait) {
 				at(is("sub"), is("link/sub"), "link/sub")(r, b)
-				// The same name twice: a directory for the submodule, and the link that takes its place.
+				// The same name twice: a directory for the submodule, and the link that replaces it.
 				sub := r.tree(entry{mode: gitl, name: "sub", content: nowhere})
 				r.commit(r.raw(
 					entry{mode: file, name: ".gitmodules", content: section("sub", "link/sub", r.relative(r))},
@@ -63,7 +63,7 @@ func modulePathCases() []Case {
 		{Name: "module-path-git", Abuses: "a path in .git", build: at(is("sub"), is(".git/hooks"), ".git/hooks")},
 		{Name: "module-path-git-backslash", Abuses: "a path in .git with the separator of another system", CVE: "CVE-2019-1353", build: at(is("sub"), is(`.git\hooks`), `.git\hooks`)},
 		{Name: "module-path-newline", Abuses: "a path with a newline that goes on as a setting", build: at(is("sub"), is("sub\n[core]\n\tfsmonitor=x"), "sub\n[core]\n\tfsmonitor=x")},
-		{Name: "module-path-hdcache", Abuses: "a submodule where the cache is shown", build: at(is("sub"), is(".hdcache"), ".hdcache")},
+		{Name: "module-path-hdcache", Abuses: "a submodule at the place of the cache", build: at(is("sub"), is(".hdcache"), ".hdcache")},
 	}
 	for i := range cases {
 		cases[i].Need = Submodules

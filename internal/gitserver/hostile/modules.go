@@ -10,7 +10,7 @@ const (
 	careless = `export GIT_ALLOW_PROTOCOL=http:https:ssh:file:ext; git -c protocol.allow=always clone -q --recurse-submodules "$REPO" w`
 )
 
-// section is a submodule in .gitmodules.
+// section returns a submodule's section in .gitmodules.
 func section(name, path, url string, more ...string) string {
 	s := fmt.Sprintf("[submodule %s]\n\tpath = %s\n\turl = %s\n", value(name), value(path), value(url))
 	for _, line := range more {
@@ -19,12 +19,12 @@ func section(name, path, url string, more ...string) string {
 	return s
 }
 
-// value is a text in git's configuration.
+// value quotes a text for git's configuration.
 func value(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }
 
-// atURL is a repository whose submodule is said to be at a URL.
+// atURL makes a repository whose submodule has that URL.
 func atURL(url func(Bait) string) func(*repo, Bait) {
 	return func(r *repo, b Bait) {
 		r.files(entry{mode: file, name: ".gitmodules", content: section("sub", "sub", url(b))}, entry{mode: gitl, name: "sub", content: nowhere})
@@ -44,19 +44,19 @@ func moduleCases() []Case {
 			},
 		},
 		{
-			Name: "module-url-file", Abuses: "a submodule is a repository in the file system of who clones", CVE: "CVE-2022-39253",
+			Name: "module-url-file", Abuses: "a submodule is a repository in the client's file system", CVE: "CVE-2022-39253",
 			Effect: Reads, Control: careless + `; cat w/sub/secret`, build: local("file://"),
 		},
 		{
-			Name: "module-url-path", Abuses: "a submodule is a path of who clones", CVE: "CVE-2025-1767",
+			Name: "module-url-path", Abuses: "a submodule is a path in the client's file system", CVE: "CVE-2025-1767",
 			Effect: Reads, Control: careless + `; cat w/sub/secret`, build: local(""),
 		},
 		{
-			Name: "module-local-promisor", Abuses: "a submodule on the disk of who clones lacks an object and names a command to get it from", CVE: "CVE-2024-32004",
+			Name: "module-local-promisor", Abuses: "a submodule on the client's disk lacks an object and names a command to fetch it", CVE: "CVE-2024-32004",
 			build: promisor("[remote \"origin\"]\n\turl = EXTERNAL\n\tpromisor = true\n[protocol]\n\tallow = always\n"),
 		},
 		{
-			Name: "module-local-hooks", Abuses: "a submodule on the disk of who clones has settings and hooks that its server side runs", CVE: "CVE-2024-32465",
+			Name: "module-local-hooks", Abuses: "a submodule on the client's disk has settings and hooks that its server side runs", CVE: "CVE-2024-32465",
 			build: promisor("[remote \"origin\"]\n\turl = /nothing\n\tuploadpack = COMMAND\n\tpromisor = true\n[uploadpack]\n\tpackObjectsHook = COMMAND\n[core]\n\tfsmonitor = COMMAND\n"),
 		},
 		{
@@ -84,7 +84,7 @@ func moduleCases() []Case {
 			}),
 		},
 		{
-			Name: "module-many", Abuses: "a hundred submodules make who clones ask one server a hundred times and more",
+			Name: "module-many", Abuses: "a hundred submodules make the client ask one server at least a hundred times",
 			Effect: Asks, Control: cloneAll,
 			build: func(r *repo, b Bait) {
 				var modules strings.Builder
@@ -108,7 +108,7 @@ func moduleCases() []Case {
 			},
 		},
 		{
-			Name: "module-missing-commit", Abuses: "a submodule's commit is nowhere to be had", Effect: Fails, Control: cloneAll,
+			Name: "module-missing-commit", Abuses: "a submodule's commit does not exist", Effect: Fails, Control: cloneAll,
 			build: func(r *repo, _ Bait) {
 				sub := r.side("sub")
 				sub.files(entry{mode: file, name: "a", content: "a\n"})
@@ -142,7 +142,7 @@ func moduleCases() []Case {
 	return cases
 }
 
-// local is a submodule on the disk of who clones.
+// local makes a repository with a submodule on the client's disk.
 func local(scheme string) func(*repo, Bait) {
 	return func(r *repo, _ Bait) {
 		sub := r.side("private")
@@ -152,7 +152,8 @@ func local(scheme string) func(*repo, Bait) {
 	}
 }
 
-// promisor is a submodule on the disk of who clones, which lacks a blob and has the settings.
+// promisor makes a repository with a submodule on the client's disk, which lacks a blob and
+// has the settings.
 func promisor(settings string) func(*repo, Bait) {
 	return func(r *repo, b Bait) {
 		sub := r.side("private")
@@ -164,13 +165,14 @@ func promisor(settings string) func(*repo, Bait) {
 	}
 }
 
-// Secret is what a test writes into Bait.Outside's secret, and what nothing may print.
+// Secret is what a test writes into Outside/secret of the Bait, and what must never be
+// printed.
 const Secret = "the secret of somebody else\n"
 
-// script is a hook.
+// hook returns a hook script.
 func hook(b Bait) string { return "#!/bin/sh\n" + b.command() + "\n" }
 
-// urls are the places where a submodule should not be.
+// urls are forbidden URLs for a submodule.
 var urls = []struct {
 	name, abuses, cve string
 	effect            Effect
@@ -184,7 +186,7 @@ var urls = []struct {
 	}},
 	{"scp-option", "the same in the short form", "CVE-2017-1000117", None, "", func(b Bait) string { return "-oProxyCommand=" + b.command() + ":x" }},
 	{"loopback", "loopback", "", Asks, cloneAll, func(b Bait) string { return b.URL + "/bait" }},
-	{"localhost", "loopback by its name", "", Asks, cloneAll, func(b Bait) string { return b.on("localhost") }},
+	{"localhost", "loopback by name", "", Asks, cloneAll, func(b Bait) string { return b.on("localhost") }},
 	{"loopback-other", "loopback is a /8", "", None, "", func(b Bait) string { return b.on("127.1.2.3") }},
 	{"decimal", "loopback as one number", "", Asks, cloneAll, func(b Bait) string { return b.on("2130706433") }},
 	{"hex", "loopback in hex", "", Asks, cloneAll, func(b Bait) string { return b.on("0x7f000001") }},
@@ -192,18 +194,18 @@ var urls = []struct {
 	{"short", "loopback with two parts", "", Asks, cloneAll, func(b Bait) string { return b.on("127.1") }},
 	{"unspecified", "the unspecified address is loopback too", "", Asks, cloneAll, func(b Bait) string { return b.on("0.0.0.0") }},
 	{"ipv6", "loopback of IPv6", "", None, "", func(b Bait) string { return b.on("[::1]") }},
-	{"mapped", "loopback in IPv6's clothes", "", None, "", func(b Bait) string { return b.on("[::ffff:127.0.0.1]") }},
+	{"mapped", "loopback mapped into IPv6", "", None, "", func(b Bait) string { return b.on("[::ffff:127.0.0.1]") }},
 	{"link-local", "the metadata service of a cloud", "", None, "", func(Bait) string { return "http://169.254.169.254/latest/meta-data" }},
 	{"private", "a private network", "", None, "", func(Bait) string { return "http://10.0.0.1/admin" }},
 	{"userinfo", "a password in the URL", "", Asks, cloneAll, func(b Bait) string { return strings.Replace(b.URL, "://", "://ada:pw@", 1) + "/bait" }},
 	{"confused", "an authority that reads in two ways", "", None, "", func(b Bait) string { return "http://example.com#@" + strings.TrimPrefix(b.URL, "http://") + "/bait" }},
 	{"newline", "a newline makes the credential helper name another host", "CVE-2020-5260", None, "", func(b Bait) string { return b.URL + "?%0ahost=github.com" }},
 	{"carriage-return", "a carriage return does the same", "CVE-2024-52006", None, "", func(b Bait) string { return strings.Replace(b.URL, "://", "://a%0dhost=github.com@", 1) + "/bait" }},
-	{"control", "control characters for the terminal of who reads the error", "CVE-2024-52005", None, "", func(b Bait) string { return b.URL + "/\x1b[2J\x1b]0;gone\a" }},
+	{"control", "control characters for the terminal that shows the error", "CVE-2024-52005", None, "", func(b Bait) string { return b.URL + "/\x1b[2J\x1b]0;gone\a" }},
 	{"relative-up", "a relative URL that climbs out of the host's path", "", None, "", func(Bait) string { return "../../../../../../etc" }},
 	{"absolute-path", "a path", "", None, "", func(Bait) string { return "/etc" }},
 	{"git", "the unauthenticated git protocol", "", None, "", func(b Bait) string { return strings.Replace(b.URL, "http:", "git:", 1) + "/bait" }},
-	{"ftp", "a transport of long ago", "", None, "", func(b Bait) string { return strings.Replace(b.URL, "http:", "ftp:", 1) + "/bait" }},
+	{"ftp", "an obsolete transport", "", None, "", func(b Bait) string { return strings.Replace(b.URL, "http:", "ftp:", 1) + "/bait" }},
 	{"empty", "nothing", "", None, "", func(Bait) string { return "" }},
 	{"long", "a URL of 100,000 bytes", "", None, "", func(b Bait) string { return b.URL + "/" + strings.Repeat("a", 100_000) }},
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// nameCases are trees with names that programs stumble over.
+// nameCases are trees with names that break careless programs.
 func nameCases() []Case {
 	named := func(names ...string) func(*repo, Bait) {
 		return func(r *repo, _ Bait) {
@@ -16,7 +16,7 @@ func nameCases() []Case {
 			r.files(entries...)
 		}
 	}
-	// one is a name that no path can have, beside an honest one.
+	// one makes a tree with a name that no path can have, and a valid one.
 	one := func(name string) func(*repo, Bait) {
 		return func(r *repo, b Bait) {
 			if strings.HasPrefix(name, "/") {
@@ -35,7 +35,7 @@ func nameCases() []Case {
 		}
 	}
 	cases := []Case{
-		{Name: "name-newline", Abuses: "names with newlines, tabs and quotes, for who reads git's output by line", build: named("a\nb", "a\tb", `a"b`, `a\b`, "\n", "a\n/etc/passwd")},
+		{Name: "name-newline", Abuses: "names with newlines, tabs and quotes, for programs that read git's output by line", build: named("a\nb", "a\tb", `a"b`, `a\b`, "\n", "a\n/etc/passwd")},
 		{Name: "name-control", Abuses: "names with control characters, for terminals and logs", build: named("\x1b[2Jgone", "\x1b]0;t\a", "a\rb", "\x7f", "\u202egpj.exe")},
 		{Name: "name-option", Abuses: "names that are options", build: named("--help", "-rf", "--upload-pack=x", "-", "--", "@", "@-")},
 		{Name: "name-pathspec", Abuses: "names that are patterns and magic", build: named("*", "[a]", ":(top)a", ":!a", "a?b")},

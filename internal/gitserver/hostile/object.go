@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// repo is a bare repository in the making. The first error sticks and makes all that follows do nothing.
+// repo builds a bare repository. After the first error, which it keeps, its methods do nothing.
 type repo struct {
 	path string
 	head string
@@ -27,13 +27,13 @@ const (
 	script = "100755"
 	link   = "120000"
 	tree   = "40000"
-	gitl   = "160000" // a submodule: the content is the commit's id
+	gitl   = "160000" // a submodule: the content is the commit's ID
 )
 
-// nowhere is a well-formed id that no object has.
+// nowhere is a well-formed ID of no object.
 const nowhere = "00000000000000000000000000000000deadbeef"
 
-// entry is a line of a tree: of the object id, or, if that is empty, of a blob with the content.
+// entry is an entry of a tree: the object id, or, if that is empty, a blob with the content.
 type entry struct {
 	mode, name, content, id string
 }
@@ -51,14 +51,14 @@ func create(path string) *repo {
 	return r
 }
 
-// side makes another repository beside this one: `<name>-<suffix>.git`.
+// side makes another repository next to this one: `<name>-<suffix>.git`.
 func (r *repo) side(suffix string) *repo {
 	other := create(strings.TrimSuffix(r.path, ".git") + "-" + suffix + ".git")
 	r.check(other.err)
 	return other
 }
 
-// relative is the address of a side repository, from this one.
+// relative returns the relative URL of a side repository.
 func (r *repo) relative(side *repo) string {
 	return "../" + strings.TrimSuffix(filepath.Base(side.path), ".git")
 }
@@ -75,7 +75,7 @@ func (r *repo) write(name, content string) {
 	r.check(os.WriteFile(path, []byte(content), 0o644))
 }
 
-// object writes a loose object and returns its id. content is read twice.
+// object writes a loose object and returns its ID. It calls content twice.
 func (r *repo) object(kind string, size int64, content func() io.Reader) string {
 	header := fmt.Sprintf("%s %d\x00", kind, size)
 	hash := sha1.New()
@@ -96,9 +96,9 @@ func (r *repo) object(kind string, size int64, content func() io.Reader) string 
 		return id
 	}
 	if r.zip == nil {
-		r.zip, _ = zlib.NewWriterLevel(out, zlib.BestSpeed) // the level is a valid one
+		r.zip, _ = zlib.NewWriterLevel(out, zlib.BestSpeed) // the level is valid
 	}
-	zip := r.zip // making one costs more than most objects do
+	zip := r.zip // a new one costs more than most objects
 	zip.Reset(out)
 	_, err = io.WriteString(zip, header)
 	r.check(err)
@@ -115,7 +115,7 @@ func (r *repo) bytes(kind string, content []byte) string {
 
 func (r *repo) blob(content string) string { return r.bytes("blob", []byte(content)) }
 
-// zeros is a blob of nothing but zeros, which compress a thousand times.
+// zeros writes a blob of zeros, which compress a thousandfold.
 func (r *repo) zeros(size int64) string {
 	return r.object("blob", size, func() io.Reader { return io.LimitReader(zero{}, size) })
 }
@@ -127,7 +127,7 @@ func (zero) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// raw writes a tree with the entries as they are, in their order.
+// raw writes a tree with exactly these entries, in this order.
 func (r *repo) raw(entries ...entry) string {
 	var b bytes.Buffer
 	for _, e := range entries {
@@ -144,7 +144,7 @@ func (r *repo) raw(entries ...entry) string {
 	return r.bytes("tree", b.Bytes())
 }
 
-// tree writes a tree, and those below it, from entries whose names are paths; sorted, as git wants them.
+// tree writes a tree, and those below it, from entries whose names are paths, in git's order.
 func (r *repo) tree(entries ...entry) string {
 	below := map[string][]entry{}
 	var lines []entry
@@ -176,7 +176,7 @@ func sortKey(e entry) string {
 	return e.name
 }
 
-// commit writes a commit of a tree and puts main at it.
+// commit writes a commit of a tree and points main to it.
 func (r *repo) commit(treeID string) string {
 	return r.commitAs(treeID, "Eve Example <eve@example.com> 1700000000 +0000", "begin\n")
 }

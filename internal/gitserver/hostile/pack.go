@@ -17,7 +17,7 @@ const (
 	packOfsDelta = 6
 )
 
-// packer writes a pack, entry by entry. Nothing is checked.
+// packer writes a pack entry by entry, without checks.
 type packer struct {
 	bytes.Buffer
 	zip *zlib.Writer
@@ -25,13 +25,13 @@ type packer struct {
 
 func newPacker(entries uint32) *packer {
 	p := &packer{}
-	p.zip, _ = zlib.NewWriterLevel(io.Discard, zlib.BestCompression) // the level is a valid one
+	p.zip, _ = zlib.NewWriterLevel(io.Discard, zlib.BestCompression) // the level is valid
 	p.WriteString("PACK")
 	binary.Write(p, binary.BigEndian, [2]uint32{2, entries})
 	return p
 }
 
-// add writes an object, and returns where it is. size is what content has.
+// add writes an object, and returns its position. size is the length of content.
 func (p *packer) add(kind int, size int64, content io.Reader) (at int) {
 	at = p.Len()
 	p.header(kind, size)
@@ -39,7 +39,7 @@ func (p *packer) add(kind int, size int64, content io.Reader) (at int) {
 	return at
 }
 
-// delta writes an object that is made of the one at base.
+// delta writes an object as a delta against the one at base.
 func (p *packer) delta(base int, delta []byte) (at int) {
 	at = p.Len()
 	p.header(packOfsDelta, int64(len(delta)))
@@ -78,11 +78,11 @@ func (p *packer) finish() []byte {
 	return p.Bytes()
 }
 
-// varint is a size in a pack or in a delta: seven bits a byte, the lowest first.
+// varint encodes a size in a pack or in a delta: seven bits per byte, the lowest first.
 func varint(n int64) []byte { return binary.AppendUvarint(nil, uint64(n)) }
 
-// shifted is a delta from an object of size bytes to another of as many: the number n, and then the first bytes of the
-// former.
+// shifted returns a delta between two objects of size bytes: the result is the number n, followed by the start of
+// the base.
 func shifted(size int64, n int) []byte {
 	d := append(varint(size), varint(size)...)
 	mark := fmt.Sprintf("%08x", n)

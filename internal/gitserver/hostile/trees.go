@@ -2,9 +2,9 @@ package hostile
 
 import "fmt"
 
-// treeCases are objects that are malformed, or a small download and a large tree.
+// treeCases are malformed objects, and small downloads with large trees.
 func treeCases() []Case {
-	// of is a tree of raw entries beside an honest one.
+	// of makes a tree of raw entries and a valid one.
 	of := func(entries ...entry) func(*repo, Bait) {
 		return func(r *repo, _ Bait) {
 			r.commit(r.raw(append(entries, entry{mode: file, name: "zzz", content: "z\n"})...))
@@ -13,16 +13,16 @@ func treeCases() []Case {
 	a := func(mode string) entry { return entry{mode: mode, name: "a", content: "a\n"} }
 	cases := []Case{
 		{Name: "tree-duplicate", Abuses: "two entries of one name", build: of(a(file), entry{mode: file, name: "a", content: "b\n"})},
-		{Name: "tree-unsorted", Abuses: "entries out of order: what a search for a name finds depends on who searches", build: of(entry{mode: file, name: "b", content: "b\n"}, a(file))},
+		{Name: "tree-unsorted", Abuses: "entries out of order: a search for a name may miss it", build: of(entry{mode: file, name: "b", content: "b\n"}, a(file))},
 		{Name: "tree-null", Abuses: "an entry of the null id", Unwalkable: true, Effect: Fails, Control: plain,
 			build: of(entry{mode: file, name: "a", id: "0000000000000000000000000000000000000000"})},
-		{Name: "tree-missing", Abuses: "an entry of an object that is not there", Unwalkable: true, Effect: Fails, Control: plain, build: of(entry{mode: file, name: "a", id: nowhere})},
+		{Name: "tree-missing", Abuses: "an entry of an object that does not exist", Unwalkable: true, Effect: Fails, Control: plain, build: of(entry{mode: file, name: "a", id: nowhere})},
 		{Name: "tree-setuid", Abuses: "an entry with the setuid bit", build: of(a("104755"))},
-		{Name: "tree-world", Abuses: "an entry that all may write", build: of(a("100666"))},
+		{Name: "tree-world", Abuses: "a world-writable entry", build: of(a("100666"))},
 		{Name: "tree-device", Abuses: "an entry that is a character device", build: of(a("20000"))},
 		{Name: "tree-fifo", Abuses: "an entry that is a FIFO", build: of(a("10000"))},
-		{Name: "tree-mode", Abuses: "a mode that is no number", Unwalkable: true, Effect: Fails, Control: plain, build: of(a("9x"))},
-		{Name: "tree-kind", Abuses: "an entry that says directory and is a file", Unwalkable: true, Effect: Fails, Control: plain, build: of(a(tree))},
+		{Name: "tree-mode", Abuses: "a mode that is not a number", Unwalkable: true, Effect: Fails, Control: plain, build: of(a("9x"))},
+		{Name: "tree-kind", Abuses: "an entry with the mode of a directory that is a file", Unwalkable: true, Effect: Fails, Control: plain, build: of(a(tree))},
 		{Name: "tree-cut", Abuses: "a tree that ends in the middle of an entry", Unwalkable: true, Effect: Fails, Control: plain, build: func(r *repo, _ Bait) {
 			r.commit(r.bytes("tree", []byte("100644 a\x00short")))
 		}},
@@ -60,7 +60,7 @@ func treeCases() []Case {
 		{Name: "commit-control", Abuses: "control characters in author and message, for terminals and logs", build: func(r *repo, _ Bait) {
 			r.commitAs(r.tree(a(file)), "\x1b[2J\x1b]0;t\a <a\rb@c> 1700000000 +0000", "\x1b[31m$(id)\n")
 		}},
-		{Name: "commit-time", Abuses: "a time that does not fit", build: func(r *repo, _ Bait) {
+		{Name: "commit-time", Abuses: "a time that overflows", build: func(r *repo, _ Bait) {
 			r.commitAs(r.tree(a(file)), "a <a@b> 99999999999999999999 +9999", "begin\n")
 		}},
 		{Name: "commit-message", Abuses: "a message of 10 MiB", build: func(r *repo, _ Bait) {

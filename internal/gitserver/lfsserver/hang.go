@@ -8,20 +8,20 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// Where a server of Hang falls silent.
+// Where is the place at which Hang stalls.
 type Where int
 
 const (
-	// InBatch: the answer to a batch has headers and no body.
+	// InBatch: after the headers of a batch response.
 	InBatch Where = iota
-	// InDownload: an object has headers and no content.
+	// InDownload: after the headers of an object.
 	InDownload
-	// InContent: an object comes byte by byte, one each second, so that the connection is never silent; its end, which
-	// is what the client needs to verify it, does not come.
+	// InContent: an object is sent at one byte per second, so that the connection is never silent, but does not
+	// end.
 	InContent
 )
 
-// Hang is in front of Serve for ever silent in one place, until the client hangs up: an argument for gitserver's Route.
+// Hang stalls in one place until the client hangs up. It is a fault for gitserver's Route, in front of Serve.
 func Hang(where Where) gitserver.Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,11 +1,11 @@
-// Package lfsserver is a Git LFS server for tests: the batch API with basic transfers, download and upload, beside the
+// Package lfsserver is a Git LFS server for tests: the batch API with basic transfers, download and upload, for the
 // repositories of gitserver.
 //
-// A caller may rely on what git-lfs can: an object is what its id says, unless Spoil or Fail decide otherwise. Every
-// transfer is counted as it arrives. Objects are kept in memory.
+// Objects match their IDs, unless Spoil or Fail is called. Every transfer is counted on arrival. Objects are kept
+// in memory.
 //
-// A Server has no port of its own: Serve hooks it into a repository of gitserver, which asks for logins, records what
-// arrives, and can be another host than the one that the repository is on.
+// A Server has no port of its own: Serve adds it to a repository of a gitserver, which requires logins, records
+// requests, and need not be the repository's own server.
 package lfsserver
 
 import (
@@ -21,26 +21,26 @@ import (
 	"time"
 )
 
-// Pointer is what git keeps in place of a file.
+// Pointer is git's replacement of a file.
 type Pointer struct {
 	OID  string // SHA-256 of the content, in hex
 	Size int
 }
 
-// PointerTo is the pointer to a content.
+// PointerTo returns the pointer to a content.
 func PointerTo(content string) Pointer {
 	sum := sha256.Sum256([]byte(content))
 	return Pointer{hex.EncodeToString(sum[:]), len(content)}
 }
 
-// String is the pointer file.
+// String returns the content of the pointer file.
 func (p Pointer) String() string {
 	return fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", p.OID, p.Size)
 }
 
-// Stats counts what clients did with one object.
+// Stats counts the requests for one object.
 type Stats struct {
-	Asked     int // in batches
+	Asked     int // batch requests
 	Downloads int
 	Uploads   int
 }
@@ -54,25 +54,25 @@ type Server struct {
 	hang    map[Step]time.Duration
 }
 
-// Step is a point at which Hang has the server stop.
+// Step is a point at which Hang stalls.
 type Step int
 
 const (
 	Asked    Step = iota + 1 // any request, before its headers
-	Batch                    // the answer to a batch, after its headers
-	Download                 // the answer to a download, after its headers
-	Verify                   // the same, after all of the content, which the client verifies when the answer ends
+	Batch                    // a batch response, after its headers
+	Download                 // a download, after its headers
+	Verify                   // a download, after its content, which the client verifies when the response ends
 )
 
 type object struct {
 	content []byte
 	present bool
-	denied  int // status in the answer to a batch
+	denied  int // status in batch responses
 	broken  int // status of a download
 	stats   Stats
 }
 
-// object returns what is known of an id. s.mu must be held.
+// object returns the state of an ID. The caller holds s.mu.
 func (s *Server) object(oid string) *object {
 	if s.objects == nil {
 		s.objects = map[string]*object{}
@@ -93,7 +93,7 @@ func (s *Server) Put(content string) Pointer {
 	return pointer
 }
 
-// Spoil serves another content under an object's id.
+// Spoil serves another content under an object's ID.
 func (s *Server) Spoil(oid, content string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,36 +101,39 @@ func (s *Server) Spoil(oid, content string) {
 	o.content, o.present = []byte(content), true
 }
 
-// Deny says in the answers to batches that an object can't be had, with a status code such as 404; 0 stops that.
+// Deny makes batch responses refuse an object with a status code such as 404; 0 stops that.
 func (s *Server) Deny(oid string, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.object(oid).denied = code
 }
 
-// Fail promises an object and answers its downloads with a status code such as 500; 0 stops that.
+// Fail makes downloads of an object fail with a status code such as 500, though batch responses
+// offer it; 0 stops that.
 func (s *Server) Fail(oid string, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.object(oid).broken = code
 }
 
-// Href sends transfers to another address: the object's id is appended. Empty is the host that was asked.
+// Href sends transfers to another base URL, to which the object's ID is appended. Empty means the host of
+// the request.
 func (s *Server) Href(base string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.href = base
 }
 
-// Token gives each transfer a bearer token to show, and asks for it. Empty asks for none.
+// Token makes each transfer need a bearer token, which batch responses give. Empty means
+// none.
 func (s *Server) Token(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token = token
 }
 
-// Hang has answers send nothing more from a step on, or with a pause a byte after each, for ever: until the client is
-// gone. A negative pause takes that back.
+// Hang makes responses stall at a step until the client hangs up; with a positive pause they send one byte after
+// each pause. A negative pause undoes that.
 func (s *Server) Hang(at Step, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +145,7 @@ func (s *Server) Hang(at Step, pause time.Duration) {
 	}
 }
 
-// hangs hangs an answer, if it is to, and reports whether it did.
+// hangs stalls a response if Hang says so, and reports whether it did.
 func (s *Server) hangs(w http.ResponseWriter, r *http.Request, at Step) bool {
 	s.mu.Lock()
 	pause, ok := s.hang[at]
@@ -150,7 +153,7 @@ func (s *Server) hangs(w http.ResponseWriter, r *http.Request, at Step) bool {
 	if !ok {
 		return false
 	}
-	io.Copy(io.Discard, r.Body) // only then is it noticed that the client is gone
+	io.Copy(io.Discard, r.Body) // needed to detect that the client hung up
 	var drip <-chan time.Time
 	if pause > 0 {
 		ticker := time.NewTicker(pause)
@@ -174,14 +177,14 @@ func (s *Server) hangs(w http.ResponseWriter, r *http.Request, at Step) bool {
 	}
 }
 
-// Stats is what clients did with an object since the start.
+// Stats returns the counts of an object since the start.
 func (s *Server) Stats(oid string) Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.object(oid).stats
 }
 
-// Serve answers what is asked below info/lfs of a repository and passes the rest on: an argument for gitserver's Route.
+// Serve is a fault for gitserver's Route that handles requests below info/lfs of a repository.
 func (s *Server) Serve(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		repo, rest, ok := strings.Cut(r.URL.Path, "/info/lfs/")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// keys are the texts of what ssh-keygen made.
+// keys are the keys that ssh-keygen made.
 type keys struct {
 	host, changed []hostKey
 	client        []byte
@@ -20,22 +20,24 @@ type hostKey struct {
 	fingerprint string // SHA256:…
 }
 
-// LockedPassphrase opens LockedKey.
+// LockedPassphrase is the passphrase of LockedKey.
 const LockedPassphrase = "open sesame"
 
-// ClientKey is the private key that may log in, in OpenSSH's format, without a passphrase.
+// ClientKey returns the private key that may log in, in OpenSSH's format, without a
+// passphrase.
 func (s *Server) ClientKey() []byte { return s.keys.client }
 
-// LockedKey is one that may log in as well, and has a passphrase.
+// LockedKey returns another key that may log in, with a passphrase.
 func (s *Server) LockedKey() []byte { return s.keys.locked }
 
-// KnownHosts are the known_hosts lines of the host keys that the server began with, ed25519 and rsa.
+// KnownHosts returns the known_hosts lines of the server's first host keys, ed25519 and rsa.
 func (s *Server) KnownHosts() string { return s.knownHosts(s.keys.host) }
 
-// ChangedKnownHosts are those of the other pair, which ChangeHostKeys shows.
+// ChangedKnownHosts returns those of the other pair, to which ChangeHostKeys switches.
 func (s *Server) ChangedKnownHosts() string { return s.knownHosts(s.keys.changed) }
 
-// Fingerprints are those of the keys in KnownHosts, in their order, as ssh prints them: "SHA256:…".
+// Fingerprints returns those of the keys in KnownHosts, in their order, as ssh prints them:
+// "SHA256:...".
 func (s *Server) Fingerprints() []string {
 	var prints []string
 	for _, key := range s.keys.host {
@@ -53,7 +55,7 @@ func (s *Server) knownHosts(keys []hostKey) string {
 	return lines.String()
 }
 
-// prepare makes the keys and the files that an sshd is started with.
+// prepare makes the keys and files for sshd.
 func (s *Server) prepare() error {
 	var err error
 	for _, pair := range []struct {
@@ -101,7 +103,7 @@ func (s *Server) prepare() error {
 		}
 	}
 	out, err := exec.Command(s.sshd, "-t", "-f", s.file("host.conf")).CombinedOutput()
-	// Without an account of its own, which it gets later, sshd says so here, after it has read the configuration.
+	// sshd complains here, after reading the configuration, that its account is missing, which it gets later.
 	if err != nil && !strings.Contains(string(out), "rivilege separation") {
 		return fmt.Errorf("%s: %w: %s", s.sshd, err, out)
 	}
@@ -153,8 +155,8 @@ func (s *Server) configuration(keys string) string {
 	}, "\n")
 }
 
-// serveScript runs sshd for one connection, its standard input. It sees the accounts that it needs, and a folder for its
-// privilege separation. Newer versions have a program per stage, whose place is compiled in.
+// serveScript runs sshd for the connection on its stdin, with the accounts that it needs and a folder for privilege
+// separation. Newer versions have several programs, whose paths are compiled in.
 func (s *Server) serveScript() string {
 	parts := filepath.Join(filepath.Dir(s.sshd), "../lib/openssh")
 	return `set -e
@@ -166,7 +168,7 @@ exec ` + quote(s.sshd) + ` -i -e -f ` + quote(s.state) + `/"$1".conf
 `
 }
 
-// sessionScript runs what a client asks for, when it is git's.
+// sessionScript runs the client's command, if it is one of git.
 func (s *Server) sessionScript() string {
 	return `printf '%s\n' "$SSH_ORIGINAL_COMMAND" >>` + quote(s.file("commands")) + `
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null

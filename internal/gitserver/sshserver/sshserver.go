@@ -1,9 +1,9 @@
 // Package sshserver is a real OpenSSH server on loopback for tests: the machine's sshd over a folder of bare
-// repositories, for one user, who logs in with one key and may fetch and push.
+// repositories, for one user, who logs in with a key and may fetch and push.
 //
-// A caller may rely on three things. The protocol is sshd's own, from the handshake to the session. Every connection is
-// counted before sshd sees it. Each has an sshd of its own, in namespaces of its own, so that nothing of the machine is
-// changed (no account, no /run/sshd, no service), and after Close no process of the server is left.
+// The protocol is sshd's own, from the handshake to the session. Every connection is counted before sshd gets it.
+// Each has its own sshd in its own namespaces, so the machine is not changed (no account, no /run/sshd, no
+// service). After Close no process of the server is left.
 //
 // It needs root, for the namespaces, and sshd: installed, or in build/tools, where `make needs` puts it.
 package sshserver
@@ -21,8 +21,8 @@ import (
 	"syscall"
 )
 
-// User is who logs in. The account exists in the server's view alone and has root's id, so that it can read what a test
-// that runs as root keeps in its folders.
+// User is the account to log in to. It exists only in the server's namespaces and has root's uid, so that it can
+// read the folders of tests that run as root.
 const User = "git"
 
 // Server serves the bare repositories of one folder. Its methods may be called concurrently.
@@ -38,19 +38,19 @@ type Server struct {
 	connections map[net.Conn]*exec.Cmd // the command is nil while there is none
 	closed      bool
 	stats       Stats
-	changed     bool // the other host keys are shown
+	changed     bool // use the other host keys
 	silent      bool
 	log         bytes.Buffer
 }
 
-// Stats counts what arrived since the start.
+// Stats has counts since the start.
 type Stats struct {
-	Connections int // before any question of keys
-	Commands    int // sessions, after the login
+	Connections int // before authentication
+	Commands    int // after authentication
 }
 
-// Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close. A repository that is
-// made later is served as well.
+// Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close, also those that
+// are made later.
 func Start(dir string) (*Server, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -77,7 +77,7 @@ func Start(dir string) (*Server, error) {
 	return s, nil
 }
 
-// find looks for sshd, which wants to be called by its full path.
+// find returns the path of sshd, which must be started by its full path.
 func find() (string, error) {
 	if path, err := exec.LookPath("sshd"); err == nil {
 		return filepath.Abs(path)
@@ -97,64 +97,63 @@ func find() (string, error) {
 	return "", errors.New("no sshd in PATH and no module around the working directory: run make needs, and start within the module")
 }
 
-// Address is the host and port.
+// Address returns the host and port.
 func (s *Server) Address() string { return s.listen.Addr().String() }
 
-// URL is the address of `<dir>/<repo>.git`, without the suffix.
+// URL returns the URL of `<dir>/<repo>.git`, without the suffix.
 func (s *Server) URL(repo string) string {
 	return "ssh://" + User + "@" + s.Address() + filepath.Join(s.dir, repo)
 }
 
-// HomeURL is the same repository, named relative to the user's home.
+// HomeURL returns the URL of the same repository relative to the user's home.
 func (s *Server) HomeURL(repo string) string {
 	return "ssh://" + User + "@" + s.Address() + "/~/" + repo
 }
 
-// Path is the folder of the bare repository.
+// Path returns the folder of the bare repository.
 func (s *Server) Path(repo string) string { return filepath.Join(s.dir, repo+".git") }
 
-// Stats is what arrived so far.
+// Stats returns the current counts.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := s.stats
-	// Each command is a line before it runs. Without the file there was none.
+	// Each command writes a line before it runs. Without the file there was none.
 	commands, _ := os.ReadFile(s.file("commands"))
 	stats.Commands = bytes.Count(commands, []byte("\n"))
 	return stats
 }
 
-// Log is what the sshd of all connections that have ended said, for the message of a failed test.
+// Log returns the output of sshd for all ended connections, for the message of a failed test.
 func (s *Server) Log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log.String()
 }
 
-// ChangeHostKeys shows the other pair of host keys to the connections that follow: what a client sees when somebody is
-// in the middle.
+// ChangeHostKeys switches to the other pair of host keys for later connections, as in an attack by a man in the
+// middle.
 func (s *Server) ChangeHostKeys() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = !s.changed
 }
 
-// Silence makes a server that takes connections and never says a word, or one that speaks again. Those that it was
-// silent to stay so.
+// Silence sets whether later connections are accepted but never answered.
 func (s *Server) Silence(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.silent = silent
 }
 
-// LFS answers git-lfs-authenticate, by which a client of git-lfs learns over ssh where the objects of a repository are,
-// with the URL and the Authorization header. Before that, the command is refused.
+// LFS makes git-lfs-authenticate, by which clients find a repository's LFS server over ssh, return the URL and the
+// Authorization header. Before that, the command is refused.
 func (s *Server) LFS(url, authorization string) error {
 	answer := fmt.Sprintf(`{"href":%q,"header":{"Authorization":%q}}`, url, authorization)
 	return os.WriteFile(s.file("lfs.json"), []byte(answer), 0o600)
 }
 
-// Close hangs up on every client, ends what still runs for it, and returns when that has ended.
+// Close closes all connections, kills their sshd, and returns when these have ended.
 func (s *Server) Close() error {
 	err := s.listen.Close()
 	s.mu.Lock()
@@ -162,7 +161,7 @@ func (s *Server) Close() error {
 	for conn, cmd := range s.connections {
 		conn.Close()
 		if cmd != nil {
-			cmd.Process.Kill() // the first process of its namespace: the others end with it
+			cmd.Process.Kill() // kills its whole PID namespace
 		}
 	}
 	s.mu.Unlock()
@@ -180,7 +179,7 @@ func (s *Server) accept() {
 	}
 }
 
-// serve gives a connection its sshd and waits for its end.
+// serve runs sshd for a connection and waits for its end.
 func (s *Server) serve(conn *net.TCPConn) {
 	defer conn.Close()
 	s.mu.Lock()
@@ -214,7 +213,7 @@ func (s *Server) serve(conn *net.TCPConn) {
 		return // the client is gone
 	}
 	defer socket.Close()
-	conn.Close() // sshd alone holds it, and with its end the client is hung up on
+	conn.Close() // so that it ends with sshd, which has the only other descriptor
 	var log bytes.Buffer
 	cmd := exec.Command("/bin/sh", s.file("serve"), keys)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -241,5 +240,5 @@ func (s *Server) serve(conn *net.TCPConn) {
 
 func (s *Server) file(name string) string { return filepath.Join(s.state, name) }
 
-// quote is a word for the shell.
+// quote quotes a word for the shell.
 func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

@@ -1,8 +1,8 @@
-# helmdeck/repos: "make demo" shows what it does, "make test" tries it, "make help" lists the rest.
+# helmdeck/repos: "make demo" shows what it does, "make test" tests it, "make help" lists all targets.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
-# What a user may set, for the scripts and programs below.
+# Variables that a user may set, for the scripts and programs below.
 export MIRROR CONFIRM REPO REF IMAGE
 export FORCE
 
@@ -14,43 +14,43 @@ help: ## list the targets
 demo: install ## install the plugin and show the main job end to end; REPO=url REF=ref IMAGE=image for your own
 	@go run -buildvcs=false ./cmd/demo
 
-# What is below tests runs one package at a time: several start engines, or measure what others notice. Events are for
-# test-engines: they take hours. A failure of one half does not hide the other's.
-test: needs plugin ## all tests: units, integration (as root), end to end in an engine of their own
+# The packages below tests run one at a time, because several start engines or measure what others notice.
+# test-engines runs the events, which take hours. A failure in one half does not hide the other half's.
+test: needs plugin ## all tests: units, integration (as root), end to end in a separate engine
 	@failed=0; \
 	go test -race -count=1 -timeout 28m -p 2 $$(go list ./... | grep -v /tests) || failed=1; \
 	go test -race -count=1 -timeout 28m -p 1 -skip '^TestEvent[A-Z]' ./tests/... || failed=1; \
 	exit $$failed
 
-# The test's own program prints as it goes; "go test" would keep it to itself when all is well.
-test-hostile: needs plugin ## attack the plugin, a line for each case: its control and its verdict (as root)
+# Run the test program itself, which prints while it runs: "go test" hides the output of passing tests.
+test-hostile: needs plugin ## attack the plugin: one line per case, with its control and its verdict (as root)
 	@go test -c -o build/hostile.test ./tests/hostile
 	@cd tests/hostile && ../../build/hostile.test -test.timeout 20m -exact
 
-test-remotes: needs ## what a user is told when a remote, or the disk, misbehaves: one line per fault (as root)
+test-remotes: needs ## show what a user is told when a remote or the disk misbehaves: one line per fault (as root)
 	@go test -C tests/remotes -count=1 -timeout 10m
 
-test-crash: needs ## kill the plugin at each of its failpoints and check what the next start makes of it: one line per point (as root)
+test-crash: needs ## kill the plugin at each failpoint and check the state after the next start: one line per point (as root)
 	@go test -C tests/crash -count=1 -timeout 10m
 
-test-soak: needs plugin ## work at random on 30 clones with room for a third of them; DURATION=1h for longer than 5 minutes; HOSTILE=1 beside a hostile subject instead (as root)
+test-soak: needs plugin ## random work on 30 clones with room for a third of them; DURATION=1h for longer than 5 minutes; HOSTILE=1 for work beside a hostile subject instead (as root)
 	@go test -C tests/soak -count=1 -timeout 0 -run '^$(if $(HOSTILE),TestSiege,TestSoak)$$' -args -duration $(or $(DURATION),5m)
 
-test-load: needs plugin ## start and stop 100 containers in a loop on 10 clones while branches move, in an engine of its own: no error, no leak; DURATION=3m for less than 10 minutes (as root)
+test-load: needs plugin ## start and stop 100 containers in a loop on 10 clones while branches move, in a separate engine, and check for errors and leaks; DURATION=3m for less than 10 minutes (as root)
 	@go test -C tests -count=1 -timeout 0 -run '^TestLoad$$' -args -load $(or $(DURATION),10m)
 
-test-engines: needs plugin ## all end-to-end tests, and crashes for many rounds, on Docker Engine of three Debian releases: one table; ROUNDS=2 for less, ENGINES=28.5 ROWS=regexp for some (as root)
+test-engines: needs plugin ## all end-to-end tests, and many rounds of crashes, on Docker Engine of three Debian releases, as one table; ROUNDS=2 for fewer, ENGINES=28.5 ROWS=regexp for some (as root)
 	@tests/engines/fetch
 	@go run -buildvcs=false ./tests/engines $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(ENGINES),-engines $(ENGINES)) $(if $(ROWS),-run '$(ROWS)')
 
-fuzz: ## fuzz the parsers of what users, remotes and repositories say, at most about a minute each; FUZZTIME=10m for longer
+fuzz: ## fuzz the parsers of untrusted input, about a minute each at most; FUZZTIME=10m for longer
 	@for target in volume.FuzzParseURL.1500000x volume.FuzzParseRef.1500000x volume.FuzzParseOptions.300000x \
 		gitindex.FuzzParse.150000x lfs.FuzzParsePointer.100000x; do \
 		set -- $$(echo $$target | tr . ' '); \
 		go test -run='^$$' -fuzz="^$$2$$" -fuzztime=$(or $(FUZZTIME),$$3) -fuzzminimizetime=10x ./internal/$$1 || exit 1; \
 	done
 
-bench: needs plugin ## measure against git, git-sync and plain volumes, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,cold for less; AGAINST=commit to compare with its build in turns
+bench: needs plugin ## compare with git, git-sync and plain volumes, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,cold for less; AGAINST=commit to compare with that build instead
 	@go run -buildvcs=false ./cmd/bench $(if $(FILES),-files $(FILES)) $(if $(RUNS),-runs $(RUNS)) $(if $(ROWS),-rows $(ROWS)) $(if $(AGAINST),-against $(AGAINST))
 
 performance: ## write docs/performance.md and its picture from build/bench.json
@@ -61,23 +61,23 @@ lint: ## gofmt, go vet and staticcheck
 	go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-install: plugin ## install the plugin into the local engine, or upgrade it and keep the clones; FORCE=1 under running containers
+install: plugin ## install the plugin into the local engine, or upgrade it and keep the clones; FORCE=1 while containers use it
 	@rootfs/install
 
-uninstall: ## remove the plugin from the local engine with all clones; says what it deletes, CONFIRM=yes does it
+uninstall: ## remove the plugin and all clones from the local engine; lists what it would delete, CONFIRM=yes deletes it
 	@rootfs/uninstall
 
-plugin: build rootfs ## put the plugin together: build/plugin/{config.json,rootfs} (as root)
+plugin: build rootfs ## assemble the plugin: build/plugin/{config.json,rootfs} (as root)
 	@rootfs/assemble
 
 build: ## compile the plugin's program: build/helmdeck-repos, static
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o build/helmdeck-repos ./plugin
 
-# FORCE=1 means this target only if it was asked for by name: "make install FORCE=1" is about containers.
+# FORCE=1 applies here only if the target was named on the command line: "make install FORCE=1" is about containers.
 rootfs: needs ## make the plugin's root filesystem from Debian packages (as root); MIRROR=url, FORCE=1 for newer packages
 	@FORCE=$(if $(filter rootfs,$(MAKECMDGOALS)),$(FORCE)) rootfs/build
 
-needs: ## install what is missing beyond Docker Engine, Go and make (Debian, as root), or name it
+needs: ## install what else is needed besides Docker Engine, Go and make (Debian, as root), or list it
 	@rootfs/needs
 
 clean: ## delete build/; the installed plugin stays

@@ -18,8 +18,8 @@ import (
 
 const module = "github.com/helmdeck/repos"
 
-// rank orders the packages: an import goes to a lower rank, so that arrows
-// point one way and packages of one rank do not know each other.
+// rank orders the packages: imports go to a lower rank, so packages of one rank do not
+// import each other.
 var rank = map[string]int{
 	"plugin": 8,
 	"driver": 7, "internal/admin": 7, "janitor": 6,
@@ -34,19 +34,19 @@ var rank = map[string]int{
 	"internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0,
 }
 
-// outside says whether a package is a tool or a test around the plugin.
+// outside reports whether a package is a tool or a test, not part of the plugin.
 func outside(dir string) bool {
 	top, _, _ := strings.Cut(dir, "/")
 	return top == "cmd" || top == "tests" || top == "rootfs" || strings.HasPrefix(dir+"/", "internal/gitserver/")
 }
 
-// source is one file of the module that is no test.
+// source is one Go file of the module that is not a test.
 type source struct {
 	path, dir string
 	*ast.File
 }
 
-// sources parses every Go file that is no test.
+// sources parses every Go file that is not a test.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var list []source
@@ -67,7 +67,7 @@ func sources(t *testing.T) []source {
 	return list
 }
 
-// files lists what belongs to the project, by slash-separated path.
+// files lists the project's files by slash-separated path.
 func files(t *testing.T) []string {
 	t.Helper()
 	var list []string
@@ -88,13 +88,13 @@ func files(t *testing.T) []string {
 	return list
 }
 
-// imports returns the import paths of a file by the names that it gives them.
+// imports returns the import paths of a file by their names in the file.
 func (s source) imports() map[string]string {
 	m := make(map[string]string)
 	for _, i := range s.Imports {
 		full, err := strconv.Unquote(i.Path.Value)
 		if err != nil {
-			panic(err) // the parser has read it
+			panic(err) // the parser accepted it
 		}
 		name := path.Base(full)
 		if i.Name != nil {
@@ -109,7 +109,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	for _, s := range sources(t) {
 		from, known := rank[s.dir]
 		if !known && !outside(s.dir) {
-			t.Errorf("%s: package %q has no place in the order of imports", s.path, s.dir)
+			t.Errorf("%s: package %q has no rank", s.path, s.dir)
 			continue
 		}
 		for _, full := range s.imports() {
@@ -125,8 +125,8 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// TestOnlyGitExecutes: git says what is executed, and the sandbox, which is git's alone,
-// executes it.
+// TestOnlyGitExecutes checks that only package git, and the sandbox, which only git
+// imports, execute programs.
 func TestOnlyGitExecutes(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.dir == "internal/git" || outside(s.dir) {
@@ -162,9 +162,8 @@ func TestOnlyOverlayMounts(t *testing.T) {
 	}
 }
 
-// TestOnlyDurableRenames: two renames need no durability. A damaged database goes
-// out of the way before there is anything to keep, and the probe of overlayfs
-// tries one.
+// TestOnlyDurableRenames allows two renames that need no durability: that of a damaged
+// database, and a trial in the probe of overlayfs.
 func TestOnlyDurableRenames(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.dir == "internal/durable" || outside(s.dir) {
@@ -182,8 +181,8 @@ func TestOnlyDurableRenames(t *testing.T) {
 	}
 }
 
-// calls reports what each function of the file selects, called or not: from is
-// the import path where it is of a package, and empty where it is of a value.
+// calls reports each selector in the file, called or not, with the function that it is
+// in: from is the import path for a package's name, and empty for a field or method.
 func (s source) calls(report func(in, from, name string)) {
 	imported := s.imports()
 	for _, decl := range s.Decls {
@@ -221,8 +220,8 @@ func TestEveryPackageHasADoc(t *testing.T) {
 	}
 }
 
-// TestDependenciesAreDocumented: the table of docs/design.md has the modules that
-// go.mod requires directly, without github.com/, and no other.
+// TestDependenciesAreDocumented checks that the table in docs/design.md has exactly the
+// modules that go.mod requires directly, without github.com/.
 func TestDependenciesAreDocumented(t *testing.T) {
 	read := func(name string) string {
 		data, err := os.ReadFile(name)
@@ -249,10 +248,11 @@ func TestDependenciesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestNoRegistryIsNamed: where packages come from is the machine's business.
+// TestNoRegistryIsNamed checks that no file names a package registry, because that is
+// configured on the machine.
 func TestNoRegistryIsNamed(t *testing.T) {
 	var hosts []string
-	for _, words := range [][]string{ // joined here, for this is a file too
+	for _, words := range [][]string{ // joined, because this file is checked too
 		{"proxy", "golang", "org"}, {"sum", "golang", "org"}, {"debian", "org"}, {"npmjs", "org"}, {"npmjs", "com"},
 		{"yarnpkg", "com"}, {"pypi", "org"}, {"pythonhosted", "org"}, {"crates", "io"}, {"rubygems", "org"},
 		{"maven", "org"}, {"maven", "apache", "org"}, {"gradle", "org"}, {"packagist", "org"}, {"nuget", "org"},

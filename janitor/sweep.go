@@ -110,7 +110,7 @@ func (j *Janitor) execute(ctx context.Context, list []Eviction, r *Report) (done
 			j.evicted(e)
 		case errors.Is(err, ErrHeld):
 			r.Held++
-			j.Log.WithError(err).WithFields(fields(e)).Debug("janitor: it is in use by now")
+			j.Log.WithError(err).WithFields(fields(e)).Debug("janitor: in use by now")
 		case ctx.Err() != nil:
 			return done, context.Cause(ctx)
 		default:
@@ -135,8 +135,8 @@ func (j *Janitor) noteLate(inv Inventory, plan Plan) {
 	if plan.Late == 0 {
 		return
 	}
-	j.Log.WithField("left", plan.Late).Warn("janitor: much is long past its time, as after a jump of the clock: only some of it goes in each sweep")
-	j.events.add(Event{Time: inv.Now, Type: Deferred, Text: "much is long past its time: only some of it goes in each sweep"})
+	j.Log.WithField("left", plan.Late).Warn("janitor: much is long overdue, as after a jump of the clock: each sweep evicts only some of it")
+	j.events.add(Event{Time: inv.Now, Type: Deferred, Text: "much is long overdue: each sweep evicts only some of it"})
 }
 
 func fields(e Eviction) logrus.Fields {

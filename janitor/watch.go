@@ -102,7 +102,7 @@ func (j *Janitor) observe(inv Inventory, r Report) {
 		if e.Type == Warning {
 			j.Log.Warn("janitor: " + e.Text)
 		} else {
-			j.Log.Info("janitor: no longer so: " + e.Text)
+			j.Log.Info("janitor: resolved: " + e.Text)
 		}
 		j.events.add(e)
 	}

@@ -36,7 +36,7 @@ func parseCABundle(text string) ([]byte, error) {
 			break
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
-			return nil, errors.New("holds something that is no certificate; allowed are PEM certificates of authorities")
+			return nil, errors.New("contains something other than certificates; allowed are PEM certificates of authorities")
 		}
 	}
 	if n == 0 {

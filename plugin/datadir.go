@@ -56,7 +56,7 @@ func claim(dir string) error {
 		}
 	}
 	if len(foreign) > 0 && !known {
-		return fmt.Errorf("data directory %q has things that are not the plugin's, like %q: give it an empty directory, "+
+		return fmt.Errorf("data directory %q has files that are not the plugin's, such as %q: give it an empty directory, "+
 			"or make the file %s there if all of it may be deleted", dir, foreign[0], marker)
 	}
 	err = durable.WriteFile(marker, []byte(markerText), 0o644)

@@ -13,7 +13,7 @@ import (
 
 // errAnew is wrapped by errors after which the process must end at once, so that the
 // engine restarts it.
-var errAnew = errors.New("the plugin ends, and the engine starts it anew")
+var errAnew = errors.New("the plugin ends, and the engine restarts it")
 
 // errUnreached means that no mount of this process reaches a container.
 var errUnreached = fmt.Errorf("the engine has unmounted the plugin's directory under it, and no mount reaches a container: %w", errAnew)

@@ -86,7 +86,7 @@ func (f Found) check() error {
 	case len(f.Submodules) > maxGitlinks:
 		return fmt.Errorf(".gitmodules has more than %d sections", maxGitlinks)
 	case len(f.Unencoded) > maxUnencoded:
-		return fmt.Errorf("more than %d files that could not be encoded are named", maxUnencoded)
+		return fmt.Errorf("the answer names more than %d files that could not be encoded", maxUnencoded)
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
 		err = errors.New("there is more than one answer")
 	}
 	if err != nil {
-		return "", fmt.Errorf("the process that checks out answers with garbage: %w", err)
+		return "", fmt.Errorf("the checkout process answered with garbage: %w", err)
 	}
 	f := r.answer.Failure
 	switch {
@@ -207,7 +207,7 @@ func (r *jobRun) crashed(err error) (words string, _ error) {
 	case noMemory.MatchString(r.crash):
 		return outOfMemory, err
 	case r.crash != "":
-		return "", fmt.Errorf("the process that checks out crashed: %w: %s", err, git.Printable(r.crash))
+		return "", fmt.Errorf("the checkout process crashed: %w: %s", err, git.Printable(r.crash))
 	}
-	return "", fmt.Errorf("the process that checks out crashed: %w", err)
+	return "", fmt.Errorf("the checkout process crashed: %w", err)
 }

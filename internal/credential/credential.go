@@ -121,7 +121,7 @@ func checkName(name string) error {
 func (c Credential) checkUser() error {
 	switch {
 	case c.Kind == SSHKey && c.User != "":
-		return invalid("user", "belongs into the scope of an ssh key: ssh://user@host")
+		return invalid("user", "belongs in the scope of an ssh key: ssh://user@host")
 	case c.Kind != HTTPS && c.User != "":
 		return invalid("user", "is only for the kind %s", HTTPS)
 	case c.Kind != HTTPS:

@@ -19,7 +19,7 @@ const maxLinked = 1 << 18
 const Budget = time.Minute
 
 // errBudget means that a Query's Budget ended before the walk.
-var errBudget = errors.New("there is too much to be measured in time")
+var errBudget = errors.New("there is too much to measure in time")
 
 // AtLeast reports whether an error of Take is one that a container can cause: the Survey
 // is a lower bound then.

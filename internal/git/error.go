@@ -50,12 +50,12 @@ var remedy = map[Kind]string{
 	KindRefused:     "nothing listens at that address, or a firewall is in the way",
 	KindTLS:         "the server's certificate is not trusted; add its authority to the setting CA_BUNDLE",
 	KindHostKey:     "compare the fingerprint with the one that the host's owner publishes, and store the line as a credential of kind known-hosts",
-	KindHostChanged: "somebody may be between you and the host: ask its owner, and only if the new key is right store its line in the place of the old one, as a credential of kind known-hosts",
+	KindHostChanged: "somebody may be between you and the host: ask its owner, and only if the new key is right store its line instead of the old one, as a credential of kind known-hosts",
 	KindRedirect:    "if you trust that place, name it in the option repo",
 	KindTimeout:     "the remote did not answer in time; try again",
 	KindServer:      "the remote is in trouble; try again",
 	KindCorrupt:     "what the remote sent, or what is on the disk, is damaged: try again, then ask the remote's owner to check the repository (git fsck)",
-	KindLimit:       "have less of the repository with the options depth, filter=blob:none or sparse, or give the machine more",
+	KindLimit:       "fetch less of the repository with the options depth, filter=blob:none or sparse, or give the machine more",
 	KindNoSpace:     "free space on the engine's data filesystem, or remove volumes and clones",
 }
 

@@ -55,11 +55,11 @@ func (g *Git) explainTLS(ctx context.Context, r Remote, remote string, e *Error)
 		e.Detail = unknown.Error()
 	case errors.As(err, &name):
 		e.Detail = name.Error()
-		e.Remedy = "use the name that the certificate is for, or have the host's owner add this one to it"
+		e.Remedy = "use the name that the certificate is for, or ask the host's owner to add this one to it"
 	case errors.As(err, &invalid):
 		e.Detail = invalid.Error()
 		if invalid.Reason == x509.Expired {
-			e.Remedy = "have the host's owner renew it, and check the clock of this machine"
+			e.Remedy = "ask the host's owner to renew it, and check the clock of this machine"
 		}
 	}
 }

@@ -179,7 +179,7 @@ func lsRefsRequest(format string, names []string) []byte {
 func (t *talk) add(line string) error {
 	words := strings.Split(line, " ")
 	if len(words) < 2 || !IsObjectID(words[0]) {
-		return fmt.Errorf("the remote named a ref by %q", line)
+		return fmt.Errorf("the remote listed a ref as %q", line)
 	}
 	id, name := words[0], words[1]
 	if !t.note(name, id) {

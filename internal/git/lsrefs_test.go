@@ -97,7 +97,7 @@ func TestParseLsRefs(t *testing.T) {
 		},
 		{out: able + packets(a+" HEAD symref-target:--upload-pack=x", ""), want: RemoteRefs{Format: SHA1, IDs: map[string]string{"HEAD": a}}},
 		{out: able + packets(a+" HEAD"), err: "cut short"},
-		{out: able + packets("x HEAD", ""), err: `named a ref by "x HEAD"`},
+		{out: able + packets("x HEAD", ""), err: `listed a ref as "x HEAD"`},
 		{out: able + packets("ERR access denied"), err: "remote error: access denied"},
 		{out: able + "zzzz", err: `length "zzzz"`},
 		{out: able + "0003", err: `length "0003"`},

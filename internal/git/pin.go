@@ -22,7 +22,7 @@ func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
 		return nil, err
 	}
 	if u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("%s: a connection of %s can't be held to an address: use https", remote, u.Scheme)
+		return nil, fmt.Errorf("%s: a %s connection can't be pinned to an address: use https", remote, u.Scheme)
 	}
 	list := make([]string, len(pin))
 	for i, a := range pin {

@@ -80,7 +80,7 @@ func (g *Git) scheduleRemote(ctx context.Context, kind work.Kind, op, url string
 func queueError(op, url string, err error) error {
 	e := newError(op, url, "", err, false)
 	if e.Kind == KindTimeout {
-		e.Detail, e.Remedy = "it waited for its turn behind other work", "the remote was not asked; try again when less is under way"
+		e.Detail, e.Remedy = "it waited for its turn behind other work", "the remote was not asked; try again when there is less work"
 	}
 	return e
 }

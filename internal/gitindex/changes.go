@@ -83,7 +83,7 @@ func (ch *Changes) Files() (n int, info string) {
 // used then.
 func (ix *Index) Apply(ch *Changes, added *Index, tree string) (gone []string, err error) {
 	if ix.trees == nil {
-		return nil, errors.New("the index does not say which trees it is of")
+		return nil, errors.New("the index has no cache of trees")
 	}
 	if gone, err = ix.replace(ch, added.Entries); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (t *treeCache) change(ch *Changes, tree string) (err error) {
 			return err
 		}
 		if !t.set(d.name, id) {
-			return fmt.Errorf("the directory above %q is not known", d.name)
+			return fmt.Errorf("the directory above %q is unknown", d.name)
 		}
 	}
 	for name := range ch.gone {

@@ -167,7 +167,7 @@ func open(data []byte, idSize int) (n uint32, rest []byte, err error) {
 		return 0, nil, errNoIndex
 	}
 	if v := binary.BigEndian.Uint32(data[4:]); v != indexVersion && v != indexExtended {
-		return 0, nil, fmt.Errorf("index version %d is not known here", v)
+		return 0, nil, fmt.Errorf("index version %d is not supported", v)
 	}
 	return binary.BigEndian.Uint32(data[8:]), data[indexHeader : len(data)-idSize], nil
 }
@@ -208,7 +208,7 @@ func (ix *Index) parseExtensions(data []byte) (err error) {
 				return err
 			}
 		case name[0] < 'A' || name[0] > 'Z':
-			return fmt.Errorf("index extension %q is not known here", name)
+			return fmt.Errorf("index extension %q is not supported", name)
 		}
 		data = data[8+size:]
 	}

@@ -154,7 +154,7 @@ func (t *treeCache) count(file string, n int) {
 // for the top. It fails for trees that an index can't represent: a repeated name, a name
 // that is both a file and a directory, a directory without files, an obsolete mode.
 func (t *treeCache) verify(name string, entries []Entry, idSize int, changed map[string]bool) error {
-	fail := func() error { return fmt.Errorf("the index does not add up to the tree of %q", name) }
+	fail := func() error { return fmt.Errorf("the index does not match the tree of %q", name) }
 	if t.files < 0 || t.files > len(entries) {
 		return fail()
 	}

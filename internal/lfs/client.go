@@ -168,10 +168,10 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 		}
 	}
 	if err := json.NewDecoder(io.LimitReader(watch.body(response), maxBatch)).Decode(&answer); err != nil {
-		return nil, serverError(c.endpoint, watch.cause(fmt.Errorf("the answer is not one of an LFS server: %w", err)))
+		return nil, serverError(c.endpoint, watch.cause(fmt.Errorf("the answer is not that of an LFS server: %w", err)))
 	}
 	if answer.Transfer != "" && answer.Transfer != "basic" {
-		return nil, serverError(c.endpoint, fmt.Errorf("the server offers the transfer %q only", answer.Transfer))
+		return nil, serverError(c.endpoint, fmt.Errorf("the server offers only the transfer %q", answer.Transfer))
 	}
 	actions := make(map[string]action)
 	problems := make(map[string]error)

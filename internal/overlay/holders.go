@@ -12,7 +12,7 @@ import (
 
 // ErrUnknown is wrapped by Holders' error before Linux 6.8, and for an overlay without
 // any file or directory.
-var ErrUnknown = errors.New("the kernel can't tell who has it")
+var ErrUnknown = errors.New("the kernel can't count its users")
 
 // statxMntIDUnique (Linux 6.8) asks for a mount ID that is never reused.
 const statxMntIDUnique = 0x4000
@@ -40,7 +40,7 @@ func Holders(target, points string) (int, error) {
 		n, err = holders(target, points)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("ask who has %q: %w", target, err)
+		return 0, fmt.Errorf("count the users of %q: %w", target, err)
 	}
 	return n, nil
 }

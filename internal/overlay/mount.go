@@ -10,7 +10,7 @@ import (
 )
 
 // errMounted is wrapped by Mount's error if the target is already a mount point.
-var errMounted = errors.New("is a mount point already")
+var errMounted = errors.New("is already a mount point")
 
 // maxNames is the limit in bytes on all layer paths together. They form one line of
 // mountinfo, and the parser that the engine and its runtime use, also on the host, fails

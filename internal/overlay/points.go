@@ -95,7 +95,7 @@ func openPoints(dir string) (int, error) {
 	case !mounted:
 		err = errNoPoints
 	case st.Type != unix.TMPFS_MAGIC:
-		err = errors.New("something else than the plugin's tmpfs is mounted there: unmount it")
+		err = errors.New("something other than the plugin's tmpfs is mounted there: unmount it")
 	default:
 		return fd, nil
 	}

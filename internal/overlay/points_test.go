@@ -120,7 +120,7 @@ func TestPoints(t *testing.T) {
 	if err := unix.Mount(p.dir, p.points, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := MakePoint(p.points, "ws"); err == nil || !strings.Contains(err.Error(), "something else") {
+	if err := MakePoint(p.points, "ws"); err == nil || !strings.Contains(err.Error(), "something other") {
 		t.Errorf("on another mount: %v", err)
 	}
 	mustDetach(t, p.points)

@@ -13,7 +13,7 @@ import (
 // ErrLater is reported once for an entry that can't be emptied in its turn, because
 // somebody still writes to it or because it is very deep. An entry that is only large
 // gets several turns.
-var ErrLater = errors.New("not empty after its turn: it is tried again when nothing else is to be deleted")
+var ErrLater = errors.New("not empty after its turn: tried again when nothing else is to be deleted")
 
 // later returns an ErrLater caused by err, which may be nil.
 func later(err error) error {

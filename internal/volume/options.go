@@ -241,7 +241,7 @@ func parseRepo(given map[string]string, schemes Schemes) (URL, error) {
 			return URL{}, err
 		}
 		if found != (URL{}) && found != u {
-			return URL{}, newOptionError(name, u.String(), fmt.Sprintf("is not the repo %q that is given too", shown(found.String())), "one of them")
+			return URL{}, newOptionError(name, u.String(), fmt.Sprintf("differs from the repo %q that is also given", shown(found.String())), "one of them")
 		}
 		found = u
 	}

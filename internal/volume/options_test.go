@@ -93,7 +93,7 @@ func TestParseRefuses(t *testing.T) {
 		{with("repo", ""), nil, `option "repo": empty value; allowed: a URL such as https://host/path, its scheme one of https, http`},
 		{map[string]string{"url": "/etc"}, nil, `option "url": "/etc" is not a URL; allowed: a URL such as https://host/path, its scheme one of https, http`},
 		{with("repo", "https://user:secret@h/x"), nil, `option "repo": "https://***@h/x" contains a user name, password or token: store a credential for the URL instead, and leave it out here; allowed: a URL such as https://host/path, its scheme one of https, http`},
-		{with("url", "https://h/x"), nil, `option "url": "https://h/x" is not the repo "https://h/o/r.git" that is given too; allowed: one of them`},
+		{with("url", "https://h/x"), nil, `option "url": "https://h/x" differs from the repo "https://h/o/r.git" that is also given; allowed: one of them`},
 		{with("ref", "a b"), nil, `option "ref": "a b" contains ' '; allowed: a branch, a tag, a full ref such as refs/pull/7/head, a SHA, HEAD`},
 		{with("subject", ""), nil, `option "subject": empty value; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
 		{with("subject", strings.Repeat("x", 300)), nil, `option "subject": "` + strings.Repeat("x", 200) + `..." is longer than 256 bytes; allowed: 1 to 256 bytes of UTF-8 text without NUL`},

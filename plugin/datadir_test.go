@@ -21,7 +21,7 @@ func TestClaim(t *testing.T) {
 		{"somebody's", []string{"photos/"}, `"photos"`},
 		{"somebody's trash", []string{"trash/"}, `"trash"`},
 		{"marked", []string{markerFile, "photos/"}, ""},
-		{"a directory for a mark", []string{markerFile + "/", "clones/"}, "is no file"},
+		{"a directory for a mark", []string{markerFile + "/", "clones/"}, "is not a file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")

@@ -118,7 +118,7 @@ func (p *planner) expire() {
 	for i := range p.clones {
 		total += p.clones[i].discards
 	}
-	p.due(p.partsOf(discard, 0, len(p.clones), p.lim.DiscardTTL, nil), total, p.lim.DiscardTTL, p.evictPart,
+	p.evictDue(p.partsOf(discard, 0, len(p.clones), p.lim.DiscardTTL, nil), total, p.lim.DiscardTTL, p.evictPart,
 		p.because(Expired, "it ended longer ago than DISCARD_TTL="+days(p.lim.DiscardTTL)))
 }
 
@@ -130,7 +130,7 @@ func (p *planner) idle() {
 	list := p.idleClones(0, len(p.clones), func(c *clone) bool {
 		return c.discards == 0 && duration(p.age(c.used())) >= p.lim.TTL
 	})
-	p.due(list, len(p.clones), p.lim.TTL, p.evictClone, p.because(TTL, "nobody used it for longer than TTL="+days(p.lim.TTL)))
+	p.evictDue(list, len(p.clones), p.lim.TTL, p.evictClone, p.because(TTL, "nobody used it for longer than TTL="+days(p.lim.TTL)))
 }
 
 // stale evicts layers unneeded for TTL: all of them, however late, because no data is
@@ -146,8 +146,8 @@ func (p *planner) stale() {
 	}
 }
 
-// due evicts what is due, but of late parts only a share of the total.
-func (p *planner) due(list *queue, total int, ttl time.Duration, evict func(n uint32, why uint16), why uint16) {
+// evictDue evicts what is due, but of late parts only a share of the total.
+func (p *planner) evictDue(list *queue, total int, ttl time.Duration, evict func(n uint32, why uint16), why uint16) {
 	late, most := 0, max(total/lateShare, 1)
 	if p.lim.lateDone {
 		most = 0

@@ -63,8 +63,8 @@ func (ix *index) takeTimes(pointers []lfs.Pointer) {
 					continue
 				}
 				size, isPointer := sizes[e.Name()]
-				mayDiffer := e.IsRegular() && reaches(changed, e.Name())
-				if isPointer && (mayDiffer || e.Size() != uint32(size)) || !isPointer && mayDiffer && !ix.same(e, a[:], b[:]) {
+				mayDiffer := e.IsRegular() && anyAbove(changed, e.Name())
+				if isPointer && (mayDiffer || e.Size() != uint32(size)) || !isPointer && mayDiffer && !ix.sameContent(e, a[:], b[:]) {
 					e.ClearStat()
 				}
 			}
@@ -103,8 +103,8 @@ func mapFile(name string) (data []byte, unmap func() error, err error) {
 	return data, func() error { return unix.Munmap(data) }, err
 }
 
-// reaches reports whether one of the directories is above a file.
-func reaches(dirs map[string]bool, name string) bool {
+// anyAbove reports whether one of the directories is above a file.
+func anyAbove(dirs map[string]bool, name string) bool {
 	for len(dirs) > 0 && name != "." {
 		if name = path.Dir(name); dirs[name] {
 			return true
@@ -113,9 +113,9 @@ func reaches(dirs map[string]bool, name string) bool {
 	return false
 }
 
-// same reports whether the file of an entry, which has the reference's time and size, has
+// sameContent reports whether the file of an entry, which has the reference's time and size, has
 // the same content there. It uses the buffers a and b, which have the same length.
-func (ix *index) same(e gitindex.Entry, a, b []byte) bool {
+func (ix *index) sameContent(e gitindex.Entry, a, b []byte) bool {
 	f, err := os.Open(filepath.Join(ix.checkout.Dir, e.Name()))
 	if err != nil {
 		return false

@@ -70,7 +70,7 @@ func checkKnownHosts(text string, s scope) (lines string, fingerprints []string,
 		if err != nil || !slices.Contains([]string{"", "cert-authority", "revoked"}, marker) {
 			return "", nil, invalid("secret", "has a line, number %d, that is not one of a known_hosts file (host, type, key)", number)
 		}
-		if !about(patterns, host) {
+		if !matchesHost(patterns, host) {
 			continue
 		}
 		b.WriteString(line + "\n")
@@ -85,9 +85,9 @@ func checkKnownHosts(text string, s scope) (lines string, fingerprints []string,
 	return b.String(), fingerprints, nil
 }
 
-// about reports whether the patterns of a line match host, which has the form of a
+// matchesHost reports whether the patterns of a line match host, which has the form of a
 // known_hosts file: host or [host]:port.
-func about(patterns []string, host string) bool {
+func matchesHost(patterns []string, host string) bool {
 	found := false
 	for _, p := range patterns {
 		p, not := strings.CutPrefix(p, "!")

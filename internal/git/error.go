@@ -218,7 +218,7 @@ func classify(stderr, url string, filled bool) (kind Kind, words string) {
 			continue
 		}
 		for _, line := range own {
-			if strings.HasPrefix(line, "fatal: remote error: ") && !s.kind.remotes() {
+			if strings.HasPrefix(line, "fatal: remote error: ") && !s.kind.remoteMayChoose() {
 				continue
 			}
 			if s.re.MatchString(sign(line)) {
@@ -230,8 +230,10 @@ func classify(stderr, url string, filled bool) (kind Kind, words string) {
 	return KindOther, ""
 }
 
-// remotes reports whether a remote's error message may choose the kind.
-func (k Kind) remotes() bool { return k == KindAuth || k == KindNotFound || k == KindRefNotFound }
+// remoteMayChoose reports whether a remote's error message may determine the kind.
+func (k Kind) remoteMayChoose() bool {
+	return k == KindAuth || k == KindNotFound || k == KindRefNotFound
+}
 
 // lastWords returns the most useful line of stderr: the last "fatal:" or "error:" of git,
 // without control characters, which a remote could send.

@@ -17,21 +17,21 @@ import (
 const fullBelow = 1 << 20
 
 // Full reports whether one of the directories has no room for data or files.
-func Full(dirs []string) bool { return filled(dirs, 0) }
+func Full(dirs []string) bool { return mayHaveFilled(dirs, 0) }
 
-// filled reports whether a command that wrote so many bytes may have filled the
+// mayHaveFilled reports whether a command that wrote so many bytes may have filled the
 // filesystem of one of the directories: it is full, or was with these bytes, which git
 // may have deleted since.
-func filled(dirs []string, wrote int64) bool {
+func mayHaveFilled(dirs []string, wrote int64) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		s, err := disk.SpaceOf(dir)
 		return err == nil && (s.Free.Bytes < max(fullBelow, 2*wrote) || s.Total.Inodes > 0 && s.Free.Inodes == 0)
 	})
 }
 
-// wrote returns how many bytes a command and its children wrote to disks; zero if the
+// bytesWritten returns how many bytes a command and its children wrote to disks; zero if the
 // kernel does not count them.
-func wrote(cmd *exec.Cmd) int64 {
+func bytesWritten(cmd *exec.Cmd) int64 {
 	if cmd.ProcessState == nil {
 		return 0 // never started
 	}

@@ -35,7 +35,7 @@ func (g *Git) Run(ctx context.Context, c Command) ([]byte, error) {
 	r := g.execution(ctx, c)
 	defer r.close()
 	if c.talk != nil {
-		if err := r.converse(); err != nil {
+		if err := r.openDialog(); err != nil {
 			return nil, err
 		}
 	}
@@ -96,8 +96,8 @@ func (r *execution) listeners() io.Writer {
 	return io.MultiWriter(list...)
 }
 
-// converse connects a command that reads requests from its stdin.
-func (r *execution) converse() error {
+// openDialog connects a command that reads requests from its stdin.
+func (r *execution) openDialog() error {
 	in, ours, err := os.Pipe()
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (r *execution) result(err error) ([]byte, error) {
 		return r.stdout.buf.Bytes(), nil
 	}
 	cause := context.Cause(r.ctx)
-	failure := newError(r.Op, r.url, words, cmp.Or(cause, err), filled(r.Write, wrote(r.cmd)))
+	failure := newError(r.Op, r.url, words, cmp.Or(cause, err), mayHaveFilled(r.Write, bytesWritten(r.cmd)))
 	if cause == nil {
 		failure.explainLimit(r.limits, r.cmd.ProcessState)
 	}

@@ -144,13 +144,13 @@ func newHash(idSize int) hash.Hash {
 // Parse reads an index whose object IDs have idSize bytes, 20 or 32. It retains data, and
 // does not verify its hash.
 func Parse(data []byte, idSize int) (*Index, error) {
-	n, data, err := open(data, idSize)
+	n, data, err := parseHeader(data, idSize)
 	if err != nil {
 		return nil, err
 	}
 	ix := &Index{Entries: make([]Entry, 0, min(int(n), len(data)/(indexStat+idSize))), idSize: idSize}
 	for range n {
-		e, ok := next(data, idSize)
+		e, ok := nextEntry(data, idSize)
 		if !ok {
 			return nil, errCutShort
 		}
@@ -160,9 +160,9 @@ func Parse(data []byte, idSize int) (*Index, error) {
 	return ix, ix.parseExtensions(data)
 }
 
-// open checks an index's header, and returns the number of entries and the data after the
+// parseHeader checks an index's header, and returns the number of entries and the data after the
 // header.
-func open(data []byte, idSize int) (n uint32, rest []byte, err error) {
+func parseHeader(data []byte, idSize int) (n uint32, rest []byte, err error) {
 	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
 		return 0, nil, errNoIndex
 	}
@@ -172,9 +172,9 @@ func open(data []byte, idSize int) (n uint32, rest []byte, err error) {
 	return binary.BigEndian.Uint32(data[8:]), data[indexHeader : len(data)-idSize], nil
 }
 
-// next returns the first entry of data, which it retains; ok is false if the entry is
+// nextEntry returns the first entry of data, which it retains; ok is false if the entry is
 // incomplete.
-func next(data []byte, idSize int) (e Entry, ok bool) {
+func nextEntry(data []byte, idSize int) (e Entry, ok bool) {
 	name := indexStat + idSize + 2
 	if name > len(data) {
 		return e, false
@@ -236,7 +236,7 @@ func (ix *Index) Add(info, name string) error {
 	raw = binary.BigEndian.AppendUint16(raw, uint16(min(len(name), flagLength)))
 	raw = append(raw, name...)
 	raw = append(raw, make([]byte, 8-len(raw)%8)...)
-	e, _ := next(raw, ix.idSize) // can't fail
+	e, _ := nextEntry(raw, ix.idSize) // can't fail
 	ix.Entries = append(ix.Entries, e)
 	return nil
 }
@@ -319,7 +319,7 @@ func (ix *Index) Names() (names []string) {
 // files that are in both work trees with the same mode and object ID. It returns the
 // directories whose .gitattributes differ. It does not retain data.
 func (ix *Index) Match(data []byte) (changed map[string]bool, err error) {
-	n, data, err := open(data, ix.idSize)
+	n, data, err := parseHeader(data, ix.idSize)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (ix *Index) Match(data []byte) (changed map[string]bool, err error) {
 	}
 	rest := ix.Entries
 	for range n {
-		other, ok := next(data, ix.idSize)
+		other, ok := nextEntry(data, ix.idSize)
 		if !ok {
 			return nil, errCutShort
 		}

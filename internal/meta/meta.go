@@ -154,7 +154,7 @@ func Open(path string) (db *DB, state State, err error) {
 		return nil, State{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
 	// Start on a full disk too: the reserve of an earlier run is still there.
-	_ = db.keep()
+	_ = db.extendReserve()
 	return db, state, nil
 }
 

@@ -12,12 +12,12 @@ import (
 // file, whose blocks are allocated in advance. A change takes some 20 KB, a thousand
 // deletions at once a few MB, and the next change reuses the pages that it frees.
 
-// reserveRetry is how long keep waits after there was no room.
+// reserveRetry is how long extendReserve waits after there was no room.
 const reserveRetry = time.Minute
 
-// keep allocates more blocks when less than half of the reserve is left. The caller holds
+// extendReserve allocates more blocks when less than half of the reserve is left. The caller holds
 // db.lead, unless db is new. The error is the filesystem's.
-func (db *DB) keep() error {
+func (db *DB) extendReserve() error {
 	var used int64
 	if err := db.bolt.View(func(tx *bbolt.Tx) error { used = tx.Size(); return nil }); err != nil {
 		return err

@@ -56,7 +56,7 @@ func (db *DB) commit(batch []*call) {
 	}
 	if err == nil {
 		// Without a reserve, go on while there is room.
-		_ = db.keep()
+		_ = db.extendReserve()
 	}
 }
 

@@ -65,8 +65,8 @@ func (l Limits) wrap(cmd *exec.Cmd) error {
 	return nil
 }
 
-// yield raises the nice value of the calling thread and of what it starts.
-func (l Limits) yield() error {
+// lowerPriority raises the nice value of the calling thread and of what it starts.
+func (l Limits) lowerPriority() error {
 	if l.Nice == 0 {
 		return nil
 	}

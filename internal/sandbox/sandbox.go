@@ -79,7 +79,7 @@ func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, scored, done := make(chan int, 1), make(chan struct{}), make(chan error, 1)
 	run := func() error {
-		if err := errors.Join(t.Limits.yield(), s.confine(t)); err != nil {
+		if err := errors.Join(t.Limits.lowerPriority(), s.confine(t)); err != nil {
 			return fmt.Errorf("confine the child: %w", err)
 		}
 		if err := cmd.Start(); err != nil {

@@ -99,7 +99,7 @@ func (t *Trash) requeue(e *entry) bool {
 func (t *Trash) postpone(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.remove(e)
+	t.dequeue(e)
 	t.queue = append(t.queue, e)
 	if e.fresh() {
 		e.pause = t.pause
@@ -114,11 +114,11 @@ func (t *Trash) done(e *entry, stuck disk.Size) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stuck = t.stuck.Add(stuck)
-	t.remove(e)
+	t.dequeue(e)
 }
 
-// remove takes an entry out of the queue. The caller holds mu.
-func (t *Trash) remove(e *entry) {
+// dequeue removes an entry from the queue. The caller holds mu.
+func (t *Trash) dequeue(e *entry) {
 	t.queue = slices.DeleteFunc(t.queue, func(q *entry) bool { return q == e })
 	if e.fresh() && t.pending() == 0 {
 		close(t.idle)

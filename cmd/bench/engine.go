@@ -84,7 +84,7 @@ func (s *scene) container(ctx context.Context, volume string, command ...string)
 	return took, out, err
 }
 
-// volume makes a volume of the repository's main branch in the engine.
+// volume makes a volume of the repository's main branch.
 func (s *scene) volume(name, subject string) error {
 	_, err := s.engine.Try("volume", "create", "--driver", dockerd.PluginName,
 		"--opt", "repo="+s.url(), "--opt", "ref=main", "--opt", "subject="+subject, name)

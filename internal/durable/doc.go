@@ -1,4 +1,5 @@
-// Package durable is the only place that renames into being.
+// Package durable writes and renames files and directories so that they survive crashes.
+// It is the only package that renames them into place.
 //
 // At any moment and after any crash, a path that WriteFile or Rename changes has either
 // its old or its new content. After they return nil, the new content survives a power

@@ -111,7 +111,7 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Unwrap lets http.ResponseController reach what the server's own writer can do.
+// Unwrap gives http.ResponseController access to the server's own writer.
 func (c *cutter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // StallAfter stalls every response after the first size bytes of its body, until release is closed; nil means for
@@ -213,5 +213,5 @@ func (p *pacer) Write(b []byte) (int, error) {
 	return written + n, err
 }
 
-// Unwrap lets http.ResponseController reach what the server's own writer can do.
+// Unwrap gives http.ResponseController access to the server's own writer.
 func (p *pacer) Unwrap() http.ResponseWriter { return p.ResponseWriter }

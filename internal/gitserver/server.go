@@ -197,7 +197,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach what the server's own writer can do.
+// Unwrap gives http.ResponseController access to the server's own writer.
 func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // environment returns git's whole environment, without the user's and the system's configuration.

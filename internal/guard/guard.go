@@ -1,4 +1,4 @@
-// Package guard says which places on the network a repository may lead to.
+// Package guard decides which servers the URLs in a repository may lead to.
 //
 // The plugin is on the host's network: a URL in a repository (of a submodule or an LFS
 // endpoint, or a redirect from there) must not reach servers that only this machine can

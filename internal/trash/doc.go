@@ -1,4 +1,4 @@
-// Package trash deletes, in the background, directories that hostile
+// Package trash deletes files and directories in the background, also those that hostile
 // programs wrote.
 //
 // Put returns at once, however much is below the path; the caller must know that nobody uses the path any more.

@@ -36,8 +36,8 @@ var ErrHeld = errors.New("it is in use")
 type Config struct {
 	Stock  Stock
 	Limits Limits
-	// Interval is how often Run sweeps; zero: only after a Nudge or when the disk is
-	// full.
+	// Interval is how often Run sweeps; zero: only at the start, after a Nudge, and when
+	// the disk is full.
 	Interval time.Duration
 	// WarnSize is how many bytes a volume may write before a warning; 0: any.
 	WarnSize int64

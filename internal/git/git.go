@@ -63,8 +63,8 @@ type Config struct {
 	StallTimeout time.Duration
 	// Scheduler decides when heavy commands may run; nil: at once.
 	Scheduler *work.Scheduler
-	// WorkTimeout limits one local command, and FetchTimeout a fetch with all its tries,
-	// from when it has its slot. Zero means ten minutes, and two hours.
+	// WorkTimeout limits each piece of local work, and FetchTimeout a fetch with all its
+	// tries, counted from when it has its slot. Zero means ten minutes, and two hours.
 	WorkTimeout, FetchTimeout time.Duration
 	// Memory limits the private memory of each process that runs for a repository, in
 	// bytes; zero means 4 GiB.

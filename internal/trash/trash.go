@@ -28,7 +28,7 @@ const maxName = 200
 type Report struct {
 	// Entry is the path that Put returned.
 	Entry string
-	// Removed counts the files and directories deleted so far.
+	// Removed counts the files and directories that were deleted in its last turn.
 	Removed int
 	// Left counts those that could not be deleted, without what is below them.
 	Left int

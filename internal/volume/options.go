@@ -45,7 +45,7 @@ type Options struct {
 	UID          uint32 // owner of the files, never 4294967295
 	GID          uint32 // not derived from UID
 	Refresh      Refresh
-	StaleIfError time.Duration // maximum age of a commit used when the remote does not answer; 0: never
+	StaleIfError time.Duration // how old its last answer may be to be used when the remote does not answer; 0: never
 	History      History
 	Files        Files
 	Credential   string // the name of a stored credential; empty: the one whose scope fits best

@@ -56,7 +56,7 @@ func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 	}
 	for _, w := range s.workspaces.Workspaces() {
 		i, ok := at[w.Clone]
-		if !ok { // its clone's record is lost, but the workspace needs only the layers
+		if !ok { // its clone is lost, but the workspace needs only the layers
 			i = len(inv.Clones)
 			at[w.Clone] = i
 			inv.Clones = append(inv.Clones, janitor.Clone{

@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -22,7 +20,6 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
@@ -30,20 +27,8 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// features are those of the kernel, for all tests.
-var features overlay.Features
-
 func TestMain(m *testing.M) {
 	checkout.ServeJob()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-probe-")
-	if err == nil {
-		features, err = overlay.Probe(dir)
-		err = errors.Join(err, os.RemoveAll(dir))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	os.Exit(m.Run())
 }
 
@@ -114,7 +99,7 @@ func (w *world) start(root string) {
 		w.t.Fatal(err)
 	}
 	workspaces, err := workspace.NewManager(workspace.Config{
-		Root: root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now,
+		Root: root, DB: db, Trash: bin, Clones: clones, Features: testdir.Features(w.t), Log: log, Now: time.Now,
 		DiscardTTL: time.Hour, MaxLeases: w.maxLeases, HeldWait: 2 * time.Minute, Doubt: w.doubt,
 	}, state)
 	if err != nil {

@@ -11,19 +11,14 @@ import (
 
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // workDir is a directory to work in, whose filesystem holds more than /tmp may.
 // When the test ends, nothing may be mounted or left below it.
 func workDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil { // for the uid that fetches
-		t.Fatal(err)
-	}
+	dir := testdir.New(t, "bench")
 	t.Cleanup(func() {
 		points, err := overlay.Mounts(dir)
 		if err != nil {
@@ -32,9 +27,8 @@ func workDir(t *testing.T) string {
 		if len(points) > 0 {
 			t.Errorf("mounted still: %v", points)
 		}
-		// Remove and not RemoveAll: it has to be empty.
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
 		}
 	})
 	return dir

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,20 +44,8 @@ func TestMain(m *testing.M) {
 		io.Copy(io.Discard, os.Stdin) // until the test lets go
 		return
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-probe-")
-	if err == nil {
-		features, err = overlay.Probe(dir)
-		err = errors.Join(err, os.RemoveAll(dir))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	os.Exit(m.Run())
 }
-
-// features are those of the kernel, for all tests.
-var features overlay.Features
 
 // world is a data directory with its managers, and a remote with the repository "r".
 type world struct {
@@ -130,7 +117,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: features, Log: log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held, Doubt: w.doubt}, state)
+	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: testdir.Features(w.t), Log: log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held, Doubt: w.doubt}, state)
 	if err != nil {
 		w.t.Fatal(err)
 	}

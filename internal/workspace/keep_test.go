@@ -244,7 +244,7 @@ func TestKeptLost(t *testing.T) {
 func TestKeptOfAnotherKernel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if !features.Metacopy {
+	if !testdir.Features(t).Metacopy {
 		t.Fatal("this kernel has no metacopy")
 	}
 	w.open("v", "1", "mode", "keep")

@@ -9,14 +9,14 @@ import (
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/invariant"
-	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // losePower leaves what a loss of power may leave: no mounts, another boot, and nothing in the files that no record says
 // are on disk. Leases and what was written for them are gone with it.
 func (w *world) losePower() {
 	w.Helper()
-	w.must(testdisk.DetachBelow(filepath.Join(w.dir, "disk")))
+	w.must(testdir.DetachBelow(filepath.Join(w.dir, "disk")))
 	w.config.Env = append(w.config.Env, "HELMDECK_BOOT=another")
 	state, err := invariant.State(w.config.DataDir())
 	w.must(err)

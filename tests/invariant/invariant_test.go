@@ -9,6 +9,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
@@ -21,10 +22,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	base, err := os.MkdirTemp("/var/tmp", "hd-inv-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := testdir.New(t, "invariant")
 	s := &scene{T: t, data: filepath.Join(base, "disk", "data")}
 	t.Cleanup(func() {
 		if s.d != nil {
@@ -33,11 +31,8 @@ func newScene(t *testing.T) *scene {
 		if err := testdisk.Eject(filepath.Join(base, "disk")); err != nil {
 			t.Error(err)
 		}
-		if err := os.RemoveAll(base); err != nil {
-			t.Error(err)
-		}
 	})
-	s.must(os.Chmod(base, 0o755), testdisk.Ext4(filepath.Join(base, "disk"), 128<<20), os.Mkdir(filepath.Join(base, "repos"), 0o755))
+	s.must(testdisk.Ext4(filepath.Join(base, "disk"), 128<<20), os.Mkdir(filepath.Join(base, "repos"), 0o755))
 	program, err := daemon.Build(base)
 	s.must(err)
 	server, err := gitserver.Start(filepath.Join(base, "repos"))
@@ -146,7 +141,7 @@ func TestInvariants(t *testing.T) {
 		{"lost pack", "rev-list", Content, lose(s.one("clones/default/*/store/full.git/objects/pack/*.pack"))},
 		{"lost pack of a git layer", "rev-list", Content, lose(s.one("clones/default/*/refs/*/.git/objects/pack/*.pack"))},
 		{"lease without a mount", "is mounted 0 times", Structure, func() func() error {
-			s.must(testdisk.DetachBelow(filepath.Join(s.data, "mnt")))
+			s.must(testdir.DetachBelow(filepath.Join(s.data, "mnt")))
 			return func() error { return nil } // the last case
 		}},
 	} {

@@ -2,7 +2,6 @@ package remotes
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/tests/daemon"
-	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // The plugin of a test is less patient than a user's. Its git is a uid with a line in /etc/passwd, which ssh asks for.
@@ -28,24 +27,7 @@ type plugin struct {
 	t *testing.T
 }
 
-// scratch returns a directory that can hold an overlay's upper, which /tmp may not, readable for the fetching uid. At the
-// end nothing is mounted below it.
-func scratch(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "helmdeck-remotes-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(testdisk.DetachBelow(dir), os.RemoveAll(dir)); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
+func scratch(t *testing.T) string { return testdir.New(t, "remotes") }
 
 // start runs the plugin with settings, NAME=value, until the test or stop ends it.
 func start(t *testing.T, settings ...string) *plugin { return startIn(t, scratch(t), settings...) }

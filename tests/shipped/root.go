@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // root is the plugin's root filesystem with what the engine mounts in it.
@@ -70,7 +70,7 @@ func mountRoot(dir, filesystem, program, run, disk string, group *cgroup) (*root
 
 // unmount takes all of it down again.
 func (r *root) unmount() error {
-	errs := []error{testdisk.DetachBelow(filepath.Join(r.dir, "data"))}
+	errs := []error{testdir.DetachBelow(filepath.Join(r.dir, "data"))}
 	for i := len(r.mounts) - 1; i >= 0; i-- {
 		if err := unix.Unmount(r.mounts[i], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 			errs = append(errs, fmt.Errorf("unmount %s: %w", r.mounts[i], err))

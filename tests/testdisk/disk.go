@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // Ext4 mounts a fresh ext4 of so many bytes on dir, which it makes; more are arguments of mkfs.ext4. It has a journal:
@@ -68,7 +68,7 @@ const unmountWait = 2 * time.Minute
 // Eject unmounts what is mounted below dir, and then dir, and deletes the image if it has one. That dir stays in use is an
 // error: a process or a mount was left behind somewhere.
 func Eject(dir string) error {
-	errs := []error{DetachBelow(dir)}
+	errs := []error{testdir.DetachBelow(dir)}
 	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
 	for deadline := time.Now().Add(unmountWait); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
@@ -78,28 +78,6 @@ func Eject(dir string) error {
 	}
 	if err := os.Remove(dir + ".img"); !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// DetachBelow unmounts what is mounted below dir, but not at it.
-func DetachBelow(dir string) error {
-	points, err := overlay.Mounts(dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, p := range points {
-		if p.Path == filepath.Clean(dir) {
-			continue
-		}
-		release, err := overlay.Detach(p.Path)
-		if err == nil {
-			err = release()
-		}
-		if !errors.Is(err, overlay.ErrNotMounted) { // gone with another one
-			errs = append(errs, err)
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -149,16 +127,12 @@ var Filesystems = []struct {
 // Small mounts one of Filesystems for a test, and returns its directory; with the test it goes.
 func Small(t *testing.T, fs func(dir string) error) string {
 	t.Helper()
-	base, err := os.MkdirTemp("/var/tmp", "helmdeck-disk-")
-	if err != nil {
+	dir := filepath.Join(testdir.New(t, "disk"), "disk")
+	if err := fs(dir); err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(base, "disk")
-	if err := errors.Join(os.Chmod(base, 0o755), fs(dir)); err != nil {
-		t.Fatal(errors.Join(err, os.RemoveAll(base)))
-	}
 	t.Cleanup(func() {
-		if err := errors.Join(Eject(dir), os.RemoveAll(base)); err != nil {
+		if err := Eject(dir); err != nil {
 			t.Error(err)
 		}
 	})

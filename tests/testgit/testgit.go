@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // Trees makes commits in a store from what they hold.
@@ -68,23 +70,10 @@ func (w Trees) CommitTree(entries ...string) string {
 	return w.Git("", nil, "commit-tree", "-m", "m", tree)
 }
 
-// Scratch returns a directory that everyone may read, which t.TempDir is not, in a root
-// filesystem; root may be empty.
+// Scratch is testdir.New in a root filesystem; root may be empty.
 func Scratch(t testing.TB, root string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(filepath.Join(root, "/var/tmp"), "helmdeck-git-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return testdir.NewIn(t, filepath.Join(root, "/var/tmp"), "git")
 }
 
 // Owned makes an empty directory that belongs to uid.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // archive is what make builds, below the module's root.
@@ -21,15 +23,7 @@ const archive = "build/rootfs.tar"
 func New(t *testing.T) string {
 	t.Helper()
 	from := find(t)
-	root, err := os.MkdirTemp("/var/tmp", "helmdeck-rootfs-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(root); err != nil {
-			t.Error(err)
-		}
-	})
+	root := testdir.New(t, "rootfs")
 	if out, err := exec.Command("tar", "-C", root, "--numeric-owner", "-xpf", from).CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v: %s", err, out)
 	}

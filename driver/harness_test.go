@@ -25,6 +25,7 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func TestMain(m *testing.M) {
@@ -51,15 +52,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	repos := scratch(t)
-	if _, err := gitserver.Generate(filepath.Join(repos, "r.git"), gitserver.Spec{Seed: 1, Files: 40, Commits: 2, Changes: 5}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := gitserver.Start(repos)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 40, Commits: 2, Changes: 5})
 	w := &world{t: t, server: s}
 	root := filepath.Join(scratch(t), "data")
 	if err := os.Mkdir(root, 0o755); err != nil {

@@ -4,28 +4,13 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testgit"
 )
-
-// inside runs git as a container would.
-func inside(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // lose makes a workspace with a commit, an untracked file and a removed one, ends
 // it, and returns the ID of its discard and its commit.
@@ -33,12 +18,12 @@ func (w *world) lose(name string) (id, head string) {
 	w.t.Helper()
 	dir := w.mountOK(name, "lost")
 	write(w.t, dir, "README.md", "changed")
-	inside(w.t, dir, "commit", "-qam", "mine")
+	testgit.Git(w.t, dir, "commit", "-qam", "mine")
 	write(w.t, dir, "untracked", "x")
 	if err := os.RemoveAll(filepath.Join(dir, "src")); err != nil {
 		w.t.Fatal(err)
 	}
-	head = inside(w.t, dir, "rev-parse", "HEAD")
+	head = testgit.Git(w.t, dir, "rev-parse", "HEAD")
 	before := len(w.Workspaces.Discards())
 	w.unmountOK(name, "lost")
 	list := w.discards(name, before+1)
@@ -71,8 +56,8 @@ func TestRestore(t *testing.T) {
 			t.Errorf("status %v", s)
 		}
 		dir := w.mountOK("again", "1")
-		if inside(t, dir, "rev-parse", "HEAD") != head || !has(t, dir, "untracked") || has(t, dir, "src") {
-			t.Errorf("restored: %s", inside(t, dir, "status"))
+		if testgit.Git(t, dir, "rev-parse", "HEAD") != head || !has(t, dir, "untracked") || has(t, dir, "src") {
+			t.Errorf("restored: %s", testgit.Git(t, dir, "status"))
 		}
 		if has(t, dir, ".hdcache") {
 			t.Error("the cache was not taken from the discard's options")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestUpdatesAreDeltas moves a branch through changes of every kind: each Mount is
@@ -24,7 +25,7 @@ func TestUpdatesAreDeltas(t *testing.T) {
 		t.Fatalf("trees: %q, %v", trees, err)
 	}
 	var file string // one that every commit has until it goes
-	for _, name := range strings.Split(gitIn(t, first, "ls-files"), "\n") {
+	for _, name := range strings.Split(testgit.Git(t, first, "ls-files"), "\n") {
 		if strings.Count(name, "/") > 1 {
 			file = name
 		}
@@ -65,10 +66,10 @@ func TestUpdatesAreDeltas(t *testing.T) {
 		}
 		before := names(t, trees[0])
 		at := p.mount("v", fmt.Sprint(i))
-		if got := gitIn(t, at, "rev-parse", "HEAD"); got != head {
+		if got := testgit.Git(t, at, "rev-parse", "HEAD"); got != head {
 			t.Errorf("%s: at %s, want %s", step.name, got, head)
 		}
-		if got := gitIn(t, at, "status", "--porcelain"); got != "" {
+		if got := testgit.Git(t, at, "status", "--porcelain"); got != "" {
 			t.Errorf("%s: status %q", step.name, got)
 		}
 		sameAsClone(t, s.URL("sample"), at)
@@ -87,7 +88,7 @@ func TestUpdatesAreDeltas(t *testing.T) {
 			if err := os.WriteFile(path, []byte(strings.Repeat("z", len(data))), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if got := gitIn(t, at, "status", "--porcelain"); got != " M updated" {
+			if got := testgit.Git(t, at, "status", "--porcelain"); got != " M updated" {
 				t.Errorf("%s: status after an edit %q", step.name, got)
 			}
 		}
@@ -98,12 +99,12 @@ func TestUpdatesAreDeltas(t *testing.T) {
 	}
 	p.waitFor("flattened a tree")
 	last := p.mount("v", "last")
-	if got := gitIn(t, last, "status", "--porcelain"); got != "" {
+	if got := testgit.Git(t, last, "status", "--porcelain"); got != "" {
 		t.Errorf("status %q", got)
 	}
 	sameAsClone(t, s.URL("sample"), last)
 	p.unmount("v", "last")
-	if got := gitIn(t, first, "status", "--porcelain"); got != "" {
+	if got := testgit.Git(t, first, "status", "--porcelain"); got != "" {
 		t.Errorf("the first workspace has changed: %q", got)
 	}
 	p.unmount("v", "first")
@@ -141,12 +142,12 @@ func countFiles(t *testing.T, dir string) (n int) {
 func sameAsClone(t *testing.T, url, dir string) {
 	t.Helper()
 	plain := filepath.Join(scratch(t), "plain")
-	gitIn(t, "/", "clone", "-q", "--branch", "main", url, plain)
+	testgit.Git(t, "/", "clone", "-q", "--branch", "main", url, plain)
 	out, err := exec.Command("diff", "-r", "--no-dereference", "--exclude=.git", "--exclude=.hdcache", plain, dir).CombinedOutput()
 	if err != nil {
 		t.Errorf("differs from a clone: %v\n%s", err, out)
 	}
-	if got, want := gitIn(t, dir, "ls-files", "-s"), gitIn(t, plain, "ls-files", "-s"); got != want {
+	if got, want := testgit.Git(t, dir, "ls-files", "-s"), testgit.Git(t, plain, "ls-files", "-s"); got != want {
 		t.Errorf("index differs from a clone's")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func sortedLines(s string) []string {
@@ -39,22 +40,22 @@ func TestDepthIsThatOfGitClone(t *testing.T) {
 		t.Fatal(err)
 	}
 	shallow := p.mount("depth1", "2")
-	if got := gitIn(t, shallow, "log", "--format=%H"); got != pushed {
+	if got := testgit.Git(t, shallow, "log", "--format=%H"); got != pushed {
 		t.Errorf("log after a push: %s, want %s alone", got, pushed)
 	}
 	again := p.mount("full", "2")
 	same(t, again, plainClone(t, url), "rev-list --all", "for-each-ref", "rev-parse --is-shallow-repository", "fsck --full")
-	if got, want := gitIn(t, full, "rev-list", "--count", "HEAD"), "6"; got != want {
+	if got, want := testgit.Git(t, full, "rev-list", "--count", "HEAD"), "6"; got != want {
 		t.Errorf("the first full workspace has %s commits now, want %s", got, want)
 	}
 
 	// The container can have the rest.
-	gitIn(t, shallow, "fetch", "-q", "--unshallow")
+	testgit.Git(t, shallow, "fetch", "-q", "--unshallow")
 	same(t, shallow, again, "rev-list --all", "rev-parse --is-shallow-repository")
 	older := p.mount("depth3", "2")
-	gitIn(t, older, "commit", "-q", "--allow-empty", "-m", "mine")
-	gitIn(t, older, "push", "-q", "origin", "HEAD:mine")
-	if got, want := gitIn(t, s.Path("sample"), "rev-parse", "mine"), gitIn(t, older, "rev-parse", "HEAD"); got != want {
+	testgit.Git(t, older, "commit", "-q", "--allow-empty", "-m", "mine")
+	testgit.Git(t, older, "push", "-q", "origin", "HEAD:mine")
+	if got, want := testgit.Git(t, s.Path("sample"), "rev-parse", "mine"), testgit.Git(t, older, "rev-parse", "HEAD"); got != want {
 		t.Errorf("pushed %s, want %s", got, want)
 	}
 }
@@ -70,12 +71,12 @@ func protocol0(next http.Handler) http.Handler {
 func TestDepthAndACommitThatIsDeeper(t *testing.T) {
 	s := remote(t)
 	url := s.URL("sample")
-	old := gitIn(t, s.Path("sample"), "rev-parse", "main~3")
+	old := testgit.Git(t, s.Path("sample"), "rev-parse", "main~3")
 	t.Run("by name", func(t *testing.T) {
 		p := start(t, scratch(t))
 		p.create("v", map[string]string{"repo": url, "depth": "1", "ref": old})
 		dir := p.mount("v", "1")
-		if got := gitIn(t, dir, "log", "--format=%H"); got != old {
+		if got := testgit.Git(t, dir, "log", "--format=%H"); got != old {
 			t.Errorf("log: %s, want %s alone", got, old)
 		}
 		clean(t, dir)
@@ -96,7 +97,7 @@ func TestDepthAndACommitThatIsDeeper(t *testing.T) {
 				t.Errorf("mount: %v, want ref not found and a word on the depth", err)
 			}
 			p.create("full", map[string]string{"repo": url, "ref": c.ref})
-			if got := gitIn(t, p.mount("full", "1"), "rev-parse", "HEAD"); got != old {
+			if got := testgit.Git(t, p.mount("full", "1"), "rev-parse", "HEAD"); got != old {
 				t.Errorf("full history: at %s, want %s", got, old)
 			}
 		})

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // missing lists the objects of all refs that a partial clone does not have.
 func missing(t *testing.T, dir string, revs ...string) []string {
 	t.Helper()
 	var ids []string
-	out := gitIn(t, dir, append([]string{"rev-list", "--objects", "--missing=print"}, revs...)...)
+	out := testgit.Git(t, dir, append([]string{"rev-list", "--objects", "--missing=print"}, revs...)...)
 	for line := range strings.Lines(out) {
 		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "?"); ok {
 			ids = append(ids, id)
@@ -44,20 +45,20 @@ func TestFilterLeavesBlobsAtTheRemote(t *testing.T) {
 	// What is checked out is here: nobody asks for it.
 	s.Reset()
 	clean(t, dir)
-	gitIn(t, dir, "grep", "-q", "-e", "the", "HEAD")
+	testgit.Git(t, dir, "grep", "-q", "-e", "the", "HEAD")
 	if n := s.Stats("sample").Fetches; n != 0 {
 		t.Errorf("%d fetches for what is checked out, want none", n)
 	}
 	// The rest comes when it is needed.
-	gitIn(t, dir, "log", "-p", "--all")
+	testgit.Git(t, dir, "log", "-p", "--all")
 	if n := s.Stats("sample").Fetches; n == 0 {
 		t.Error("log -p fetched nothing")
 	}
 	if got := missing(t, dir, "--all"); len(got) != 0 {
 		t.Errorf("%d objects are missing after log -p, want none", len(got))
 	}
-	gitIn(t, dir, "commit", "-q", "--allow-empty", "-m", "mine")
-	gitIn(t, dir, "push", "-q", "origin", "HEAD:mine")
+	testgit.Git(t, dir, "commit", "-q", "--allow-empty", "-m", "mine")
+	testgit.Git(t, dir, "push", "-q", "origin", "HEAD:mine")
 
 	pushed, err := gitserver.Commit(s.Path("sample"), "main", gitserver.Change{Path: "pushed", Content: "x"})
 	if err != nil {
@@ -65,7 +66,7 @@ func TestFilterLeavesBlobsAtTheRemote(t *testing.T) {
 	}
 	next := p.mount("v", "2")
 	clean(t, next)
-	if got := gitIn(t, next, "rev-parse", "HEAD"); got != pushed {
+	if got := testgit.Git(t, next, "rev-parse", "HEAD"); got != pushed {
 		t.Errorf("after a push: at %s, want %s", got, pushed)
 	}
 	if got, _ := p.get("v").Status["filter"].(string); !strings.HasPrefix(got, "blob:none: ") {
@@ -96,15 +97,15 @@ func TestFilterBesideAFullHistory(t *testing.T) {
 		dir := p.mount(name, "1")
 		s.Reset()
 		// The tree was there; its files' contents are in this store as well.
-		gitIn(t, dir, "rm", "-rqf", ".")
-		gitIn(t, dir, "reset", "-q", "--hard")
+		testgit.Git(t, dir, "rm", "-rqf", ".")
+		testgit.Git(t, dir, "reset", "-q", "--hard")
 		if n := s.Stats("sample").Fetches; n != 0 {
 			t.Errorf("%s: %d fetches for what is checked out, want none", name, n)
 		}
 		if len(missing(t, dir, "--all")) == 0 {
 			t.Errorf("%s: nothing is missing", name)
 		}
-		gitIn(t, dir, "log", "-p", "--all")
+		testgit.Git(t, dir, "log", "-p", "--all")
 		clean(t, dir)
 	}
 	if got := missing(t, p.mount("full", "2"), "--all"); len(got) != 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // smallDisk returns a directory to start the plugin on, whose data is on a small
@@ -145,7 +146,7 @@ func TestFullDiskStarts(t *testing.T) {
 			return err
 		})
 		dir = p.mount("w", "b")
-		if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
+		if got := testgit.Git(t, dir, "status", "--porcelain"); got != "" {
 			t.Errorf("a workspace after the full disk is not clean: %s", got)
 		}
 		p.unmount("w", "b")
@@ -200,13 +201,13 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 		if failed == 0 || worked == 0 {
 			t.Errorf("%d failed, %d worked: the room is not what it should be", failed, worked)
 		}
-		if got := gitIn(t, before, "status", "--porcelain"); got != "" {
+		if got := testgit.Git(t, before, "status", "--porcelain"); got != "" {
 			t.Errorf("a workspace of before is not clean: %s", got)
 		}
 		p.unmount("before", "a")
 		vacate(t, fills...)
 		p.create("after", options(1000))
-		if got := gitIn(t, p.mount("after", "a"), "status", "--porcelain"); got != "" {
+		if got := testgit.Git(t, p.mount("after", "a"), "status", "--porcelain"); got != "" {
 			t.Errorf("a workspace of after is not clean: %s", got)
 		}
 		p.unmount("after", "a")
@@ -256,7 +257,7 @@ func TestContainerFillsTheDisk(t *testing.T) {
 		} else if !full.MatchString(err.Error()) || !strings.Contains(err.Error(), " missing") || !strings.Contains(err.Error(), `"hungry"`) {
 			t.Errorf("on the full disk: %v; want how much is missing and who has it", err)
 		}
-		if got := gitIn(t, other, "rev-parse", "HEAD"); len(got) != 40 {
+		if got := testgit.Git(t, other, "rev-parse", "HEAD"); len(got) != 40 {
 			t.Errorf("a container beside it reads %q", got)
 		}
 		p.unmount("other", "first")

@@ -22,6 +22,7 @@ import (
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func TestMain(m *testing.M) {
@@ -238,35 +239,12 @@ func about(t *testing.T, dir string) map[string]any {
 	return m
 }
 
-// gitIn runs git as a container would, and returns its output.
-func gitIn(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t"}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimRight(string(out), "\n")
-}
-
 // remote starts a git server with one repository, "sample".
 func remote(t *testing.T) *gitserver.Server {
 	t.Helper()
-	dir := scratch(t)
-	if _, err := gitserver.Generate(filepath.Join(dir, "sample.git"), gitserver.Spec{
+	return testgit.Remote(t, "sample", gitserver.Spec{
 		Seed: 1, Files: 300, Commits: 5, Changes: 10, Branches: []string{"feature/x", "release-1.0"},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := gitserver.Start(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	})
 }
 
 // announce tells of each request before a fault has it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestWhatRepositoriesNameLeadsNowhere mounts every hostile repository that needs
@@ -17,7 +18,7 @@ import (
 // point: nothing ran, nothing outside was read or written, and no other server
 // was asked.
 func TestWhatRepositoriesNameLeadsNowhere(t *testing.T) {
-	baitServer := emptyServer(t)
+	baitServer := testgit.Serve(t)
 	dir := t.TempDir()
 	bait := hostile.Bait{Canary: filepath.Join(dir, "canary"), Outside: filepath.Join(dir, "outside"), URL: baitServer.URL("")}
 	bait.URL = bait.URL[:len(bait.URL)-1]
@@ -30,7 +31,7 @@ func TestWhatRepositoriesNameLeadsNowhere(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bait.Outside, "secret"), []byte(hostile.Secret), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := emptyServer(t)
+	s := testgit.Serve(t)
 	p := start(t, scratch(t))
 	tried := 0
 	for _, c := range hostile.Cases() {

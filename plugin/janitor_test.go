@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // budget is the plugin with a clock that can be set, and a remote.
@@ -286,15 +287,7 @@ func TestTheCapIsACap(t *testing.T) {
 // TestSubjectMaxSize: a subject above its limit loses its own clones alone.
 func TestSubjectMaxSize(t *testing.T) {
 	b := newBudget(t, false)
-	other := scratch(t)
-	if _, err := gitserver.Generate(filepath.Join(other, "sample.git"), gitserver.Spec{Seed: 2, Files: 300, Commits: 5, Changes: 10}); err != nil {
-		t.Fatal(err)
-	}
-	second, err := gitserver.Start(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { second.Close() })
+	second := testgit.Remote(t, "sample", gitserver.Spec{Seed: 2, Files: 300, Commits: 5, Changes: 10})
 	b.use("modest", false)
 	b.pass(time.Hour)
 	b.use("greedy", false)

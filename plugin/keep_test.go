@@ -7,6 +7,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestLostDatabaseKeeps: with the database go neither what volumes keep, nor
@@ -37,7 +38,7 @@ func TestLostDatabaseKeeps(t *testing.T) {
 		if got := read(t, filepath.Join(dir, "mine")); got != want {
 			t.Errorf("%s has %q", name, got)
 		}
-		if got := gitIn(t, dir, "status", "--porcelain"); got != "?? mine" {
+		if got := testgit.Git(t, dir, "status", "--porcelain"); got != "?? mine" {
 			t.Errorf("%s: status %q", name, got)
 		}
 		p.unmount(name, "2")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // lfsRepo makes a repository whose large files are at lfs.
@@ -42,7 +43,7 @@ func inode(t *testing.T, path string) uint64 {
 }
 
 func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
-	s, lfs := emptyServer(t), new(lfsserver.Server)
+	s, lfs := testgit.Serve(t), new(lfsserver.Server)
 	big := make([]byte, 3<<20)
 	if _, err := rand.Read(big); err != nil {
 		t.Fatal(err)
@@ -62,7 +63,7 @@ func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
 		"text.bin":            "version https://git-lfs.github.com/spec/v1, says a text that is no pointer but as long as one is, more or less\n",
 		".gitmodules":         section("sub", "sub", "../sub"),
 	}, map[string]string{"sub": subAt})
-	gitIn(t, w.dir, "update-index", "--chmod=+x", "a/small file.bin")
+	testgit.Git(t, w.dir, "update-index", "--chmod=+x", "a/small file.bin")
 	w.commit(nil, nil)
 
 	p := start(t, scratch(t))
@@ -139,7 +140,7 @@ func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
 }
 
 func TestLFSServersThatMisleadOrFail(t *testing.T) {
-	other := emptyServer(t) // on loopback, and not the volume's own server
+	other := testgit.Serve(t) // on loopback, and not the volume's own server
 	elsewhere := new(lfsserver.Server)
 	elsewhere.Put("content\n")
 	other.Route("x", elsewhere.Serve)
@@ -195,7 +196,7 @@ func TestLFSServersThatMisleadOrFail(t *testing.T) {
 		{name: "no LFS server", setup: func(s *gitserver.Server, _ *lfsserver.Server, _ string) { s.Route("app") }, want: "404"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, lfs := emptyServer(t), new(lfsserver.Server)
+			s, lfs := testgit.Serve(t), new(lfsserver.Server)
 			object := lfs.Put("content\n")
 			w := lfsRepo(t, s, lfs, "app")
 			if tt.setup != nil {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func TestMountIsACleanPrivateCheckout(t *testing.T) {
@@ -15,32 +17,32 @@ func TestMountIsACleanPrivateCheckout(t *testing.T) {
 	if a == b {
 		t.Fatalf("both are at %s", a)
 	}
-	if got := gitIn(t, a, "status", "--porcelain"); got != "" {
+	if got := testgit.Git(t, a, "status", "--porcelain"); got != "" {
 		t.Errorf("status: %q, want clean", got)
 	}
 	plain := filepath.Join(scratch(t), "plain")
-	gitIn(t, "/", "clone", "-q", "--branch", "main", s.URL("sample"), plain)
+	testgit.Git(t, "/", "clone", "-q", "--branch", "main", s.URL("sample"), plain)
 	for _, args := range [][]string{
 		{"rev-parse", "HEAD"}, {"symbolic-ref", "HEAD"}, {"for-each-ref"}, {"ls-files", "-s"},
 		{"config", "remote.origin.url"}, {"config", "branch.main.merge"}, {"log", "--format=%H %s"},
 		{"fsck", "--full", "--strict"}, {"diff", "--stat", "origin/release-1.0"},
 	} {
-		if got, want := gitIn(t, a, args...), gitIn(t, plain, args...); got != want {
+		if got, want := testgit.Git(t, a, args...), testgit.Git(t, plain, args...); got != want {
 			t.Errorf("git %s\n got %s\nwant %s", strings.Join(args, " "), got, want)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(a, "new"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	gitIn(t, a, "add", "new")
-	gitIn(t, a, "commit", "-qm", "mine")
-	if got := gitIn(t, b, "status", "--porcelain"); got != "" {
+	testgit.Git(t, a, "add", "new")
+	testgit.Git(t, a, "commit", "-qm", "mine")
+	if got := testgit.Git(t, b, "status", "--porcelain"); got != "" {
 		t.Errorf("the other workspace has %q", got)
 	}
 	p.unmount("v", "1")
 	p.unmount("v", "2")
 	c := p.mount("v", "3")
-	if got := gitIn(t, c, "status", "--porcelain"); got != "" {
+	if got := testgit.Git(t, c, "status", "--porcelain"); got != "" {
 		t.Errorf("status after a reset: %q, want clean", got)
 	}
 	if got := about(t, c)["reused"]; got != true {

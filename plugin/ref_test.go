@@ -10,18 +10,14 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // emptyRemote starts a git server with an empty repository, "r", of an object format.
 func emptyRemote(t *testing.T, format string) *gitserver.Server {
 	t.Helper()
-	dir := scratch(t)
-	gitIn(t, dir, "-c", "init.defaultBranch=main", "init", "-q", "--bare", "--object-format="+format, "r.git")
-	s, err := gitserver.Start(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := testgit.Serve(t)
+	testgit.Git(t, "/", "-c", "init.defaultBranch=main", "init", "-q", "--bare", "--object-format="+format, s.Path("r"))
 	return s
 }
 
@@ -49,14 +45,14 @@ func TestEveryKindOfRef(t *testing.T) {
 			}
 			first := push(t, s, "main", "second")
 			at["main"], first = first, at["main"]
-			gitIn(t, bare, "tag", "light", first)
-			gitIn(t, bare, "tag", "-am", "annotated", "annotated", first)
-			gitIn(t, bare, "tag", "-am", "nested", "nested", "annotated")
-			gitIn(t, bare, "tag", "-am", "nested again", "nested-again", "nested")
-			gitIn(t, bare, "tag", "both", first)
-			gitIn(t, bare, "tag", "-am", "a pull request's", "of-a-pull", at["refs/pull/7/head"])
-			gitIn(t, bare, "tag", "of-a-tree", first+"^{tree}")
-			gitIn(t, bare, "tag", "-am", "of a blob", "of-a-blob", first+":file")
+			testgit.Git(t, bare, "tag", "light", first)
+			testgit.Git(t, bare, "tag", "-am", "annotated", "annotated", first)
+			testgit.Git(t, bare, "tag", "-am", "nested", "nested", "annotated")
+			testgit.Git(t, bare, "tag", "-am", "nested again", "nested-again", "nested")
+			testgit.Git(t, bare, "tag", "both", first)
+			testgit.Git(t, bare, "tag", "-am", "a pull request's", "of-a-pull", at["refs/pull/7/head"])
+			testgit.Git(t, bare, "tag", "of-a-tree", first+"^{tree}")
+			testgit.Git(t, bare, "tag", "-am", "of a blob", "of-a-blob", first+":file")
 
 			p := start(t, scratch(t))
 			for i, c := range []struct {
@@ -100,7 +96,7 @@ func TestEveryKindOfRef(t *testing.T) {
 				}
 				p.create(name, options)
 				dir := p.mount(name, "1")
-				if got := gitIn(t, dir, "rev-parse", "HEAD"); got != c.commit {
+				if got := testgit.Git(t, dir, "rev-parse", "HEAD"); got != c.commit {
 					t.Errorf("ref %q: at %s, want %s", c.ref, got, c.commit)
 				}
 				if got, want := content(t, dir, ".git/HEAD"), headOf(c.branch, c.commit); got != want {
@@ -108,7 +104,7 @@ func TestEveryKindOfRef(t *testing.T) {
 				}
 				clean(t, dir)
 				if c.branch != "" {
-					if got, want := gitIn(t, dir, "rev-parse", "--abbrev-ref", "@{upstream}"), "origin/"+c.branch; got != want {
+					if got, want := testgit.Git(t, dir, "rev-parse", "--abbrev-ref", "@{upstream}"), "origin/"+c.branch; got != want {
 						t.Errorf("ref %q: upstream %q, want %q", c.ref, got, want)
 					}
 				}
@@ -160,60 +156,60 @@ func TestRefsThatMove(t *testing.T) {
 			push(t, s, "main", "more")
 		}, "main", "main"},
 		{"a force-push", "main", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "update-ref", "refs/heads/main", "main~1")
+			testgit.Git(t, s.Path("r"), "update-ref", "refs/heads/main", "main~1")
 			push(t, s, "main", "instead")
 		}, "main", "main"},
 		{"a force-push to an older commit", "main", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "update-ref", "refs/heads/main", "main~1")
+			testgit.Git(t, s.Path("r"), "update-ref", "refs/heads/main", "main~1")
 		}, "main", "main"},
 		{"a moved tag", "tag", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "tag", "-f", "tag", "other")
+			testgit.Git(t, s.Path("r"), "tag", "-f", "tag", "other")
 		}, "other", ""},
 		{"a tag that becomes annotated at the same commit", "tag", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "tag", "-fam", "now annotated", "tag", "tag")
+			testgit.Git(t, s.Path("r"), "tag", "-fam", "now annotated", "tag", "tag")
 		}, "tag^{commit}", ""},
 		{"a tag that is a tree now", "tag", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "tag", "-f", "tag", "other^{tree}")
+			testgit.Git(t, s.Path("r"), "tag", "-f", "tag", "other^{tree}")
 		}, gone + "not a commit", ""},
 		{"a tag that gets a branch of its name", "tag", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "branch", "tag", "other")
+			testgit.Git(t, s.Path("r"), "branch", "tag", "other")
 		}, "refs/heads/tag", "tag"},
 		{"a deleted branch", "other", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "branch", "-D", "other")
+			testgit.Git(t, s.Path("r"), "branch", "-D", "other")
 		}, gone + `find ref "other" at`, ""},
 		{"a deleted tag", "tag", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "tag", "-d", "tag")
+			testgit.Git(t, s.Path("r"), "tag", "-d", "tag")
 		}, gone + `find ref "tag" at`, ""},
 		{"a file that becomes a directory", "other", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "branch", "-m", "other", "spare")
-			gitIn(t, s.Path("r"), "branch", "other/deeper", "main")
-			gitIn(t, s.Path("r"), "tag", "-d", "tag")
-			gitIn(t, s.Path("r"), "tag", "tag/deeper", "main")
+			testgit.Git(t, s.Path("r"), "branch", "-m", "other", "spare")
+			testgit.Git(t, s.Path("r"), "branch", "other/deeper", "main")
+			testgit.Git(t, s.Path("r"), "tag", "-d", "tag")
+			testgit.Git(t, s.Path("r"), "tag", "tag/deeper", "main")
 		}, gone + `find ref "other" at`, ""},
 		{"a directory that becomes a file, under another branch", "main", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "branch", "-D", "dir/branch")
-			gitIn(t, s.Path("r"), "branch", "dir", "other")
+			testgit.Git(t, s.Path("r"), "branch", "-D", "dir/branch")
+			testgit.Git(t, s.Path("r"), "branch", "dir", "other")
 			push(t, s, "main", "more")
 		}, "main", "main"},
 		{"a directory that becomes a file", "dir/branch", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "branch", "-m", "dir/branch", "dir")
+			testgit.Git(t, s.Path("r"), "branch", "-m", "dir/branch", "dir")
 		}, gone + `find ref "dir/branch" at`, ""},
 		{"a renamed default branch", "HEAD", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "branch", "-m", "main", "trunk")
-			gitIn(t, s.Path("r"), "symbolic-ref", "HEAD", "refs/heads/trunk")
+			testgit.Git(t, s.Path("r"), "branch", "-m", "main", "trunk")
+			testgit.Git(t, s.Path("r"), "symbolic-ref", "HEAD", "refs/heads/trunk")
 		}, "trunk", "trunk"},
 		{"another default branch", "HEAD", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "symbolic-ref", "HEAD", "refs/heads/other")
+			testgit.Git(t, s.Path("r"), "symbolic-ref", "HEAD", "refs/heads/other")
 		}, "other", "other"},
 		{"a default branch that is detached", "HEAD", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "update-ref", "--no-deref", "HEAD", "main~1")
+			testgit.Git(t, s.Path("r"), "update-ref", "--no-deref", "HEAD", "main~1")
 		}, "HEAD", ""},
 		{"a moved pull request", "refs/pull/7/head", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "update-ref", "refs/pull/7/head", "other")
+			testgit.Git(t, s.Path("r"), "update-ref", "refs/pull/7/head", "other")
 		}, "other", ""},
 		{"a pull request that becomes a directory", "refs/pull/7/head", func(t *testing.T, s *gitserver.Server) {
-			gitIn(t, s.Path("r"), "update-ref", "-d", "refs/pull/7/head")
-			gitIn(t, s.Path("r"), "update-ref", "refs/pull/7/head/deeper", "other")
+			testgit.Git(t, s.Path("r"), "update-ref", "-d", "refs/pull/7/head")
+			testgit.Git(t, s.Path("r"), "update-ref", "refs/pull/7/head/deeper", "other")
 		}, gone + `find ref "refs/pull/7/head" at`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -224,7 +220,7 @@ func TestRefsThatMove(t *testing.T) {
 			for _, ref := range []string{"main", "main", "other", "dir/branch", "refs/pull/7/head"} {
 				push(t, s, ref, ref+"'s")
 			}
-			gitIn(t, s.Path("r"), "tag", "tag", "main")
+			testgit.Git(t, s.Path("r"), "tag", "tag", "main")
 			p := start(t, scratch(t))
 			shapes := []map[string]string{{}, {"depth": "1", "filter": "blob:none"}}
 			for i, shape := range shapes {
@@ -246,11 +242,11 @@ func TestRefsThatMove(t *testing.T) {
 					continue
 				}
 				dir := p.mount(name, "2")
-				commit := gitIn(t, s.Path("r"), "rev-parse", c.want)
+				commit := testgit.Git(t, s.Path("r"), "rev-parse", c.want)
 				if got, want := content(t, dir, ".git/HEAD"), headOf(c.branch, commit); got != want {
 					t.Errorf("%v: HEAD is %q, want %q", shape, got, want)
 				}
-				if got := gitIn(t, dir, "rev-parse", "HEAD"); got != commit {
+				if got := testgit.Git(t, dir, "rev-parse", "HEAD"); got != commit {
 					t.Errorf("%v: at %s, want %s", shape, got, commit)
 				}
 				clean(t, dir)
@@ -282,15 +278,15 @@ func TestFetchForAnotherRef(t *testing.T) {
 	for _, name := range []string{"head", "pull", "other"} {
 		p.mount(name, "1")
 	}
-	gitIn(t, s.Path("r"), "symbolic-ref", "HEAD", "refs/heads/other")
-	pulled := gitIn(t, s.Path("r"), "rev-parse", "refs/pull/7/head")
-	gitIn(t, s.Path("r"), "update-ref", "refs/pull/7/head", "main")
+	testgit.Git(t, s.Path("r"), "symbolic-ref", "HEAD", "refs/heads/other")
+	pulled := testgit.Git(t, s.Path("r"), "rev-parse", "refs/pull/7/head")
+	testgit.Git(t, s.Path("r"), "update-ref", "refs/pull/7/head", "main")
 	push(t, s, "other", "more")
 	p.mount("other", "2")
 	if got, want := content(t, p.mount("head", "2"), ".git/HEAD"), "ref: refs/heads/other\n"; got != want {
 		t.Errorf("HEAD after a fetch that saw another default branch: %q, want %q", got, want)
 	}
-	if got := gitIn(t, p.mount("pull", "2"), "rev-parse", "HEAD"); got != pulled {
+	if got := testgit.Git(t, p.mount("pull", "2"), "rev-parse", "HEAD"); got != pulled {
 		t.Errorf("a ref that was not fetched: at %s, want %s", got, pulled)
 	}
 }
@@ -314,24 +310,24 @@ func TestNamedCommitOutlivesAForcePush(t *testing.T) {
 			p.create("named", mapWith(shape, "ref", ref))
 			p.create("main", mapWith(shape, "ref", "main"))
 			dir := p.mount("named", "1")
-			if got := gitIn(t, dir, "rev-parse", "HEAD"); got != named {
+			if got := testgit.Git(t, dir, "rev-parse", "HEAD"); got != named {
 				t.Errorf("%v: at %s, want %s", shape, got, named)
 			}
 			p.unmount("named", "1")
 
-			gitIn(t, bare, "update-ref", "refs/heads/main", "main~1")
+			testgit.Git(t, bare, "update-ref", "refs/heads/main", "main~1")
 			instead := push(t, s, "main", "instead")
-			gitIn(t, bare, "-c", "gc.pruneExpire=now", "-c", "gc.reflogExpire=now", "gc", "-q", "--prune=now")
-			if got := gitIn(t, p.mount("main", "1"), "rev-parse", "HEAD"); got != instead {
+			testgit.Git(t, bare, "-c", "gc.pruneExpire=now", "-c", "gc.reflogExpire=now", "gc", "-q", "--prune=now")
+			if got := testgit.Git(t, p.mount("main", "1"), "rev-parse", "HEAD"); got != instead {
 				t.Errorf("%v: main at %s, want %s", shape, got, instead)
 			}
 			for _, store := range p.glob("clones/*/*/store/*.git") {
-				if got := gitIn(t, store, "-c", "safe.directory=*", "for-each-ref", "--format=%(objectname)", "refs/helmdeck/commits"); !slices.Contains(strings.Fields(got), named) {
+				if got := testgit.Git(t, store, "-c", "safe.directory=*", "for-each-ref", "--format=%(objectname)", "refs/helmdeck/commits"); !slices.Contains(strings.Fields(got), named) {
 					t.Errorf("%v: the store keeps %q, want %s", shape, got, named)
 				}
 			}
 			again := p.mount("named", "2")
-			if got := gitIn(t, again, "log", "-1", "--format=%H"); got != named {
+			if got := testgit.Git(t, again, "log", "-1", "--format=%H"); got != named {
 				t.Errorf("%v: after a force-push at %s, want %s", shape, got, named)
 			}
 			clean(t, again)
@@ -345,11 +341,11 @@ func TestCommitThatIsThereNeedsNoRemote(t *testing.T) {
 	p := start(t, scratch(t))
 	p.create("main", map[string]string{"repo": s.URL("sample")})
 	p.mount("main", "1")
-	old := gitIn(t, s.Path("sample"), "rev-parse", "main~2")
+	old := testgit.Git(t, s.Path("sample"), "rev-parse", "main~2")
 	s.Wrap(gitserver.Fail(http.StatusServiceUnavailable))
 	p.create("old", map[string]string{"repo": s.URL("sample"), "ref": old})
 	dir := p.mount("old", "1")
-	if got := gitIn(t, dir, "rev-parse", "HEAD"); got != old {
+	if got := testgit.Git(t, dir, "rev-parse", "HEAD"); got != old {
 		t.Errorf("at %s, want %s", got, old)
 	}
 	clean(t, dir)
@@ -374,12 +370,12 @@ func TestShapesOfSHA256(t *testing.T) {
 		p.create(name, mapWith(shape, "repo", s.URL("r")))
 		dir := p.mount(name, "1")
 		clean(t, dir)
-		gitIn(t, dir, "log", "-p")
+		testgit.Git(t, dir, "log", "-p")
 		if err := os.WriteFile(filepath.Join(dir, "new"), []byte("x"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		gitIn(t, dir, "add", "new")
-		gitIn(t, dir, "commit", "-qm", "mine")
-		gitIn(t, dir, "push", "-q", "origin", "HEAD:mine/"+name)
+		testgit.Git(t, dir, "add", "new")
+		testgit.Git(t, dir, "commit", "-qm", "mine")
+		testgit.Git(t, dir, "push", "-q", "origin", "HEAD:mine/"+name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestPacksAreJoined: every fetch adds a pack. When they pile up the store is
@@ -34,8 +35,8 @@ func TestPacksAreJoined(t *testing.T) {
 	}
 	last := p.mount("v", "last")
 	for _, dir := range []string{first, last} {
-		gitIn(t, dir, "fsck", "--full", "--strict", "--no-dangling")
-		if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
+		testgit.Git(t, dir, "fsck", "--full", "--strict", "--no-dangling")
+		if got := testgit.Git(t, dir, "status", "--porcelain"); got != "" {
 			t.Errorf("status %q", got)
 		}
 	}

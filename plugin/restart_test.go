@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func (p *process) list() []string {
@@ -136,7 +137,7 @@ func TestDamagedDatabase(t *testing.T) {
 			p := start(t, data)
 			p.create("v", main)
 			commit := p.mount("v", "0")
-			head := gitIn(t, commit, "rev-parse", "HEAD")
+			head := testgit.Git(t, commit, "rev-parse", "HEAD")
 			p.create("w", map[string]string{"repo": s.URL("sample"), "ref": head, "subject": "default"})
 			dir := p.mount("v", "1")
 			write(t, filepath.Join(dir, "mine"), "x")
@@ -163,13 +164,13 @@ func TestDamagedDatabase(t *testing.T) {
 				t.Errorf("volumes %q", got)
 			}
 			p.create("v", main)
-			if got := gitIn(t, dir, "status", "--porcelain"); got != "?? mine" {
+			if got := testgit.Git(t, dir, "status", "--porcelain"); got != "?? mine" {
 				t.Errorf("status of the mounted workspace: %q", got)
 			}
 			// First one that needs no fetch: nothing has filled the record yet.
 			for _, name := range []string{"w", "v"} {
 				next := p.mount(name, "2")
-				if got := gitIn(t, next, "status", "--porcelain"); got != "" {
+				if got := testgit.Git(t, next, "status", "--porcelain"); got != "" {
 					t.Errorf("status %q", got)
 				}
 				if got := about(t, next)["reused"]; got != true {

@@ -2,15 +2,14 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // same compares what git says in two work trees.
@@ -18,7 +17,7 @@ func same(t *testing.T, got, want string, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
 		args := strings.Fields(c)
-		if got, want := gitIn(t, got, args...), gitIn(t, want, args...); got != want {
+		if got, want := testgit.Git(t, got, args...), testgit.Git(t, want, args...); got != want {
 			t.Errorf("git %s\n got %s\nwant %s", c, got, want)
 		}
 	}
@@ -28,7 +27,7 @@ func same(t *testing.T, got, want string, commands ...string) {
 func plainClone(t *testing.T, url string, options ...string) string {
 	t.Helper()
 	dir := filepath.Join(scratch(t), "plain")
-	gitIn(t, "/", append(append([]string{"clone", "-q"}, options...), url, dir)...)
+	testgit.Git(t, "/", append(append([]string{"clone", "-q"}, options...), url, dir)...)
 	return dir
 }
 
@@ -45,7 +44,7 @@ func content(t *testing.T, path ...string) string {
 // clean fails the test if git status has something to say.
 func clean(t *testing.T, dir string) {
 	t.Helper()
-	if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
+	if got := testgit.Git(t, dir, "status", "--porcelain"); got != "" {
 		t.Errorf("status of %s: %q, want clean", dir, got)
 	}
 }
@@ -71,7 +70,7 @@ func TestShapesOfAnotherUser(t *testing.T) {
 		{"commit", "-q", "--allow-empty", "-m", "mine"}, {"push", "-q", "origin", "HEAD:mine"},
 		{"sparse-checkout", "disable"}, {"repack", "-q", "-a", "-d"}, {"status", "--porcelain"},
 	} {
-		got := gitAs(t, 1000, dir, args...)
+		got := testgit.GitAs(t, 1000, dir, args...)
 		if args[0] == "status" && got != "" {
 			t.Errorf("status: %q, want clean", got)
 		}
@@ -98,7 +97,7 @@ func TestShapesLiveSideBySide(t *testing.T) {
 			}
 			dir := p.mount(name, strconv.Itoa(round))
 			clean(t, dir)
-			if got, want := gitIn(t, dir, "rev-parse", "HEAD"), gitIn(t, s.Path("sample"), "rev-parse", "main"); got != want {
+			if got, want := testgit.Git(t, dir, "rev-parse", "HEAD"), testgit.Git(t, s.Path("sample"), "rev-parse", "main"); got != want {
 				t.Errorf("%v: at %s, want %s", shape, got, want)
 			}
 			p.unmount(name, strconv.Itoa(round))
@@ -125,19 +124,4 @@ func (p *process) glob(pattern string) []string {
 		p.t.Fatal(err)
 	}
 	return paths
-}
-
-// gitAs is gitIn as another user.
-func gitAs(t *testing.T, uid uint32, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimRight(string(out), "\n")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func TestSparseIsThatOfGit(t *testing.T) {
@@ -34,7 +35,7 @@ func TestSparseIsThatOfGit(t *testing.T) {
 				clone = append(clone, "--filter="+filter)
 			}
 			plain := plainClone(t, url, clone...)
-			gitIn(t, plain, append([]string{"sparse-checkout", "set"}, strings.Split(c.dirs, ",")...)...)
+			testgit.Git(t, plain, append([]string{"sparse-checkout", "set"}, strings.Split(c.dirs, ",")...)...)
 			clean(t, dir)
 			same(t, dir, plain, "ls-files -t", "ls-files -s", "sparse-checkout list",
 				"config core.sparseCheckout", "config core.sparseCheckoutCone", "config extensions.worktreeConfig",
@@ -67,15 +68,15 @@ func TestSparseIsThatOfGit(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte("# SAMPLE\n\nA repository for trials.\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := gitIn(t, dir, "status", "--porcelain"), " M README.md"; got != want {
+			if got, want := testgit.Git(t, dir, "status", "--porcelain"), " M README.md"; got != want {
 				t.Errorf("status after an edit: %q, want %q", got, want)
 			}
-			gitIn(t, dir, "checkout", "-q", "README.md")
-			gitIn(t, dir, "sparse-checkout", "add", "src/area00/part00")
-			gitIn(t, plain, "sparse-checkout", "add", "src/area00/part00")
+			testgit.Git(t, dir, "checkout", "-q", "README.md")
+			testgit.Git(t, dir, "sparse-checkout", "add", "src/area00/part00")
+			testgit.Git(t, plain, "sparse-checkout", "add", "src/area00/part00")
 			same(t, dir, plain, "ls-files -t", "sparse-checkout list", "status --porcelain")
-			gitIn(t, dir, "sparse-checkout", "disable")
-			gitIn(t, plain, "sparse-checkout", "disable")
+			testgit.Git(t, dir, "sparse-checkout", "disable")
+			testgit.Git(t, plain, "sparse-checkout", "disable")
 			same(t, dir, plain, "ls-files -t", "status --porcelain")
 			if got, want := files(t, dir), files(t, plain); !slices.Equal(got, want) {
 				t.Errorf("files when no longer sparse: %d, want %d", len(got), len(want))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // pusher is a work tree whose commits are pushed to a server's repository.
@@ -25,9 +26,9 @@ type pusher struct {
 // newRepo makes an empty repository on the server.
 func newRepo(t *testing.T, s *gitserver.Server, name string) pusher {
 	t.Helper()
-	gitIn(t, "/", "init", "-q", "--bare", "--initial-branch=main", s.Path(name))
+	testgit.Git(t, "/", "init", "-q", "--bare", "--initial-branch=main", s.Path(name))
 	w := pusher{t, filepath.Join(t.TempDir(), name), s.URL(name)}
-	gitIn(t, "/", "init", "-q", "--initial-branch=main", w.dir)
+	testgit.Git(t, "/", "init", "-q", "--initial-branch=main", w.dir)
 	return w
 }
 
@@ -43,14 +44,14 @@ func (w pusher) commit(files, gitlinks map[string]string) string {
 		if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
 			w.t.Fatal(err)
 		}
-		gitIn(w.t, w.dir, "add", "-f", "--", path)
+		testgit.Git(w.t, w.dir, "add", "-f", "--", path)
 	}
 	for path, commit := range gitlinks {
-		gitIn(w.t, w.dir, "update-index", "--add", "--cacheinfo", "160000,"+commit+","+path)
+		testgit.Git(w.t, w.dir, "update-index", "--add", "--cacheinfo", "160000,"+commit+","+path)
 	}
-	gitIn(w.t, w.dir, "commit", "-q", "--allow-empty", "-m", "change")
-	gitIn(w.t, w.dir, "push", "-q", w.url, "HEAD:refs/heads/main")
-	return gitIn(w.t, w.dir, "rev-parse", "HEAD")
+	testgit.Git(w.t, w.dir, "commit", "-q", "--allow-empty", "-m", "change")
+	testgit.Git(w.t, w.dir, "push", "-q", w.url, "HEAD:refs/heads/main")
+	return testgit.Git(w.t, w.dir, "rev-parse", "HEAD")
 }
 
 // section is one of .gitmodules.
@@ -58,32 +59,22 @@ func section(name, path, url string) string {
 	return fmt.Sprintf("[submodule \"%s\"]\n\tpath = %s\n\turl = %s\n", name, path, url)
 }
 
-func emptyServer(t *testing.T) *gitserver.Server {
-	t.Helper()
-	s, err := gitserver.Start(scratch(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-// gitUser is gitAs in a workspace, for a user who in a container would not see the path that
+// gitUser is testgit.GitAs in a workspace, for a user who in a container would not see the path that
 // leads to dir.
 func gitUser(t *testing.T, uid, dir string, args ...string) string {
 	t.Helper()
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	id, err := strconv.ParseUint(uid, 10, 32)
+	id, err := strconv.Atoi(uid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gitAs(t, uint32(id), dir, args...)
+	return testgit.GitAs(t, id, dir, args...)
 }
 
 func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
-	s := emptyServer(t)
+	s := testgit.Serve(t)
 	nested := newRepo(t, s, "nested")
 	nestedAt := nested.commit(map[string]string{"n": "nested\n"}, nil)
 	sub := newRepo(t, s, "sub")
@@ -113,8 +104,8 @@ func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
 			p.create("v", map[string]string{"repo": s.URL("super"), "submodules": tt.word, "uid": tt.uid, "gid": tt.uid})
 			dir := p.mount("v", "1")
 			plain := filepath.Join(scratch(t), "plain")
-			gitIn(t, "/", "clone", "-q", s.URL("super"), plain)
-			gitIn(t, plain, tt.update...)
+			testgit.Git(t, "/", "clone", "-q", s.URL("super"), plain)
+			testgit.Git(t, plain, tt.update...)
 
 			places := []string{".", "lib/x", "again"}
 			if tt.word == "recursive" {
@@ -137,7 +128,7 @@ func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
 						}
 					}
 					got := gitUser(t, tt.uid, filepath.Join(dir, place), args...)
-					want := gitIn(t, filepath.Join(plain, place), args...)
+					want := testgit.Git(t, filepath.Join(plain, place), args...)
 					got, want = strings.ReplaceAll(got, dir, "TOP"), strings.ReplaceAll(want, plain, "TOP")
 					if !slices.Equal(sortedLines(got), sortedLines(want)) {
 						t.Errorf("%s: git %s\n got %s\nwant %s", place, strings.Join(args, " "), got, want)
@@ -172,7 +163,7 @@ func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
 }
 
 func TestSubmodulesAreFetchedOnceAndSharedByCommits(t *testing.T) {
-	s := emptyServer(t)
+	s := testgit.Serve(t)
 	sub := newRepo(t, s, "sub")
 	first := sub.commit(map[string]string{"file": "one\n"}, nil)
 	second := sub.commit(map[string]string{"file": "two\n"}, nil)
@@ -193,14 +184,14 @@ func TestSubmodulesAreFetchedOnceAndSharedByCommits(t *testing.T) {
 	if after := s.Stats("sub"); after != before {
 		t.Errorf("a commit that is there was asked for: %+v, before %+v", after, before)
 	}
-	if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
+	if got := testgit.Git(t, dir, "status", "--porcelain"); got != "" {
 		t.Errorf("status: %q, want clean", got)
 	}
 	without := p.mount("without", "3")
 	if left, err := os.ReadDir(filepath.Join(without, "sub")); err != nil || len(left) > 0 {
 		t.Errorf("submodules=false: %v, %v, want an empty directory", left, err)
 	}
-	if got := gitIn(t, without, "status", "--porcelain"); got != "" {
+	if got := testgit.Git(t, without, "status", "--porcelain"); got != "" {
 		t.Errorf("status without submodules: %q, want clean", got)
 	}
 	for id, name := range map[string]string{"1": "v", "2": "v", "3": "without"} {
@@ -209,10 +200,10 @@ func TestSubmodulesAreFetchedOnceAndSharedByCommits(t *testing.T) {
 }
 
 func TestHostileSubmodulesAreRefused(t *testing.T) {
-	s := emptyServer(t)
+	s := testgit.Serve(t)
 	sub := newRepo(t, s, "sub")
 	at := sub.commit(map[string]string{"file": "one\n"}, nil)
-	other := emptyServer(t) // on loopback, and not the volume's own server
+	other := testgit.Serve(t) // on loopback, and not the volume's own server
 	canary := filepath.Join(t.TempDir(), "canary")
 	self := newRepo(t, s, "self")
 	selfAt := self.commit(nil, nil)
@@ -282,7 +273,7 @@ func TestHostileSubmodulesAreRefused(t *testing.T) {
 }
 
 func TestSubmodulesAndLFSInOtherShapes(t *testing.T) {
-	s, lfs := emptyServer(t), new(lfsserver.Server)
+	s, lfs := testgit.Serve(t), new(lfsserver.Server)
 	in, out := lfs.Put("in the cone\n"), lfs.Put("out of the cone\n")
 	sub := lfsRepo(t, s, lfs, "sub")
 	first := sub.commit(map[string]string{"file": "one\n"}, nil)
@@ -322,7 +313,7 @@ func TestSubmodulesAndLFSInOtherShapes(t *testing.T) {
 				}
 			}
 			for _, place := range []string{"", "a/sub"} {
-				if got := gitIn(t, filepath.Join(dir, place), "status", "--porcelain"); got != "" {
+				if got := testgit.Git(t, filepath.Join(dir, place), "status", "--porcelain"); got != "" {
 					t.Errorf("status in %q: %q, want clean", place, got)
 				}
 			}

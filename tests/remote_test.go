@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // remote is a git server with one repository.
@@ -19,17 +20,10 @@ const app = "app"
 // newRemote starts a server with a sample repository, for one test.
 func newRemote(t *testing.T) remote {
 	t.Helper()
-	server, err := gitserver.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Close() })
-	head, err := gitserver.Generate(server.Path(app), gitserver.Spec{
+	server := testgit.Serve(t)
+	head := testgit.Generate(t, server, app, gitserver.Spec{
 		Seed: 1, Files: 400, Commits: 12, Changes: 10, Branches: []string{"feature/x", "release-1.0"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return remote{server, server.URL(app), head}
 }
 

@@ -3,50 +3,30 @@ package checkout
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
-
-// run runs plain git.
-func run(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("git", args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // TestOnlyFetchesReachTheRemote runs commands on a partial clone whose own configuration says where to fetch from,
 // and where plain git does.
 func TestOnlyFetchesReachTheRemote(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := gitserver.Generate(filepath.Join(dir, "r.git"), gitserver.Spec{Files: 10, Commits: 2, Changes: 3}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := gitserver.Start(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	dir := testdir.New(t, "checkout")
+	s := testgit.Remote(t, "r", gitserver.Spec{Files: 10, Commits: 2, Changes: 3})
 	if err := s.Configure("r", "uploadpack.allowFilter", "true"); err != nil {
 		t.Fatal(err)
 	}
 	store := filepath.Join(dir, "store.git")
-	run(t, "clone", "-q", "--bare", "--filter=blob:none", s.URL("r"), store)
+	testgit.Git(t, dir, "clone", "-q", "--bare", "--filter=blob:none", s.URL("r"), store)
 	g, err := git.New(git.Config{Schemes: []string{"http"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit, blob := run(t, "-C", store, "rev-parse", "main"), run(t, "-C", store, "rev-parse", "main:README.md")
+	commit, blob := testgit.Git(t, store, "rev-parse", "main"), testgit.Git(t, store, "rev-parse", "main:README.md")
 	work := filepath.Join(dir, "work")
 	if err := os.MkdirAll(filepath.Join(work, ".git"), 0o755); err != nil {
 		t.Fatal(err)
@@ -81,7 +61,7 @@ func TestOnlyFetchesReachTheRemote(t *testing.T) {
 	}
 
 	// The control: plain git fetches in that store.
-	run(t, "-C", store, "cat-file", "-p", blob)
+	testgit.Git(t, store, "cat-file", "-p", blob)
 	if s.Stats("r").Fetches == 0 {
 		t.Error("plain git did not fetch either: the test proves nothing")
 	}

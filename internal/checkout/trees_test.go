@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -94,10 +93,9 @@ func plainCheckout(t testgit.T, w testgit.Trees, dir, commit string, cone gitind
 	for _, c := range append(config, "core.sparseCheckout="+sparse, "core.sparseCheckoutCone="+sparse, "index.version=2", "index.sparse=false") {
 		args = append(args, "-c", c)
 	}
-	cmd := exec.Command("git", append(args, "read-tree", "-m", "-u", commit)...)
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_OBJECT_DIRECTORY=" + filepath.Join(w.Store, "objects")}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("read-tree: %v: %s", err, out)
+	cmd := testgit.Command(dir, append(args, "read-tree", "-m", "-u", commit)...)
+	cmd.Env = append(cmd.Env, "GIT_OBJECT_DIRECTORY="+filepath.Join(w.Store, "objects"))
+	if _, err := testgit.Run(cmd); err != nil {
+		t.Fatalf("%v", err)
 	}
 }

@@ -60,18 +60,7 @@ func store(t *testing.T, g *Git) string {
 // remote starts a server with one small repository, "r".
 func remote(t testing.TB) *gitserver.Server {
 	t.Helper()
-	dir := scratch(t)
-	if _, err := gitserver.Generate(filepath.Join(dir, "r.git"), gitserver.Spec{
-		Seed: 1, Files: 120, Commits: 3, Changes: 5, Branches: []string{"feature/x"},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := gitserver.Start(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 120, Commits: 3, Changes: 5, Branches: []string{"feature/x"}})
 }
 
 // everything is what a fetch of all branches and tags names.
@@ -80,16 +69,7 @@ var everything = []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/
 // gitAt runs git on a bare repository of the test's own, and returns its output.
 func gitAt(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("git", append([]string{"--git-dir=" + dir}, args...)...)
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return testgit.Git(t, "", append([]string{"--git-dir=" + dir}, args...)...)
 }
 
 // leftovers lists what a killed git leaves in a store.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func TestParseProgress(t *testing.T) {
@@ -196,9 +197,7 @@ func TestLsRefs(t *testing.T) {
 	if got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}); err != nil || got.Head != "" || got.IDs["HEAD"] != before {
 		t.Errorf("detached HEAD: %v, %v", got, err)
 	}
-	if _, err := gitserver.Generate(s.Path("other"), gitserver.Spec{Seed: 1, Files: 1}); err != nil {
-		t.Fatal(err)
-	}
+	testgit.Generate(t, s, "other", gitserver.Spec{Seed: 1, Files: 1})
 	gitAt(t, s.Path("other"), "symbolic-ref", "HEAD", "refs/heads/unborn")
 	if got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("other")}); err != nil || got.IDs["HEAD"] != "" {
 		t.Errorf("unborn HEAD: %v, %v", got, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func runner(t *testing.T) *Git {
@@ -21,11 +22,7 @@ func runner(t *testing.T) *Git {
 var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 
 func TestPinnedFetch(t *testing.T) {
-	s, err := gitserver.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := testgit.Serve(t)
 	id, err := gitserver.Commit(create(t, s, "r"), "main", gitserver.Change{Path: "f", Content: "x"})
 	if err != nil {
 		t.Fatal(err)
@@ -56,9 +53,7 @@ func TestPinnedFetch(t *testing.T) {
 
 func create(t *testing.T, s *gitserver.Server, name string) string {
 	t.Helper()
-	if _, err := gitserver.Generate(s.Path(name), gitserver.Spec{}); err != nil {
-		t.Fatal(err)
-	}
+	testgit.Generate(t, s, name, gitserver.Spec{})
 	return s.Path(name)
 }
 

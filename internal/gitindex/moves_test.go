@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // repository is one of git alone, with an index.
@@ -39,12 +40,8 @@ func newRepository(t testing.TB, format string, cone Cone) *repository {
 // git runs git in the repository, and returns its output.
 func (r *repository) git(stdin string, args ...string) string {
 	r.t.Helper()
-	cmd := exec.Command("git", slices.Concat(r.config, args)...)
-	cmd.Dir, cmd.Stdin = r.dir, strings.NewReader(stdin)
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
-	}
+	cmd := testgit.Command(r.dir, slices.Concat(r.config, args)...)
+	cmd.Stdin = strings.NewReader(stdin)
 	var words strings.Builder
 	cmd.Stderr = &words
 	out, err := cmd.Output()

@@ -11,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/guard"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func TestParsePointer(t *testing.T) {
@@ -40,14 +41,7 @@ func TestParsePointer(t *testing.T) {
 }
 
 func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
-	own, other := new(gitserver.Server), new(gitserver.Server)
-	for _, s := range []**gitserver.Server{&own, &other} {
-		var err error
-		if *s, err = gitserver.Start(t.TempDir()); err != nil {
-			t.Fatal(err)
-		}
-		defer (*s).Close()
-	}
+	own, other := testgit.Serve(t), testgit.Serve(t)
 	basic := gitserver.Login{User: "u", Password: "secret"}
 	bearer := gitserver.Login{Bearer: "secret"}
 	for _, tt := range []struct {
@@ -105,11 +99,7 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 		a := action{Href: other.URL("app.git/info/lfs/objects/" + p.OID)}
 		if redirect {
 			a.Header = map[string]string{"X-Secret": "secret", "Authorization": "Bearer secret"}
-			front, err := gitserver.Start(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer front.Close()
+			front := testgit.Serve(t)
 			front.Route("app", gitserver.Redirect(http.StatusFound, other.URL("app.git")))
 			a.Href = front.URL("app.git/info/lfs/objects/" + p.OID)
 			c.http.Transport = http.DefaultTransport // the front is inside too
@@ -134,11 +124,7 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 // TestLFSCredentialsStayInTheirScope: what an LFS server names on its own host need not
 // be a place that the credential is for.
 func TestLFSCredentialsStayInTheirScope(t *testing.T) {
-	s, err := gitserver.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := testgit.Serve(t)
 	auth := &git.Auth{User: "u", Password: "secret"}
 	c := newClient(newGit(t), Fetch{
 		Endpoint: s.URL("team/app.git/info/lfs"), Auth: auth, Rule: guard.Rule{Own: placeOf(t, s)},

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/guard"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestLFSServerIsSilent: a server that stops at any step, or sends a little for ever,
@@ -37,11 +37,7 @@ func TestLFSServerIsSilent(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := gitserver.Start(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
+			s := testgit.Serve(t)
 			lfs := new(lfsserver.Server)
 			p := lfs.Put("content\n")
 			s.Route("app", lfs.Serve)
@@ -55,7 +51,7 @@ func TestLFSServerIsSilent(t *testing.T) {
 			defer cancel()
 			client, temp := newClient(newGit(t), f), t.TempDir()
 			client.limits = tt.limits
-			err = client.fetch(ctx, f, temp)
+			err := client.fetch(ctx, f, temp)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), s.URL("app")) || git.KindOf(err) != tt.kind {
 				t.Errorf("%v, of kind %q, want %q of kind %q", err, git.KindOf(err), tt.want, tt.kind)
 			}

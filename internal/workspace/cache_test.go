@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // entries lists a directory.
@@ -151,10 +153,10 @@ func TestCacheIsShared(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(other, ".hdcache/go-mod/x")); !os.IsNotExist(err) {
 		t.Errorf("another uid sees it: %v", err)
 	}
-	if got := gitIn(t, a, "status", "--porcelain", "--ignored"); got != "!! .hdcache" {
+	if got := testgit.Git(t, a, "status", "--porcelain", "--ignored"); got != "!! .hdcache" {
 		t.Errorf("status %q", got)
 	}
-	gitIn(t, a, "clean", "-ffdxq")
+	testgit.Git(t, a, "clean", "-ffdxq")
 	if _, err := os.Stat(filepath.Join(b, ".hdcache/go-mod/x")); err != nil {
 		t.Errorf("after git clean: %v", err)
 	}
@@ -204,26 +206,26 @@ func TestCacheSurvivesGit(t *testing.T) {
 		name string
 		do   func(dir string)
 	}{
-		{"clean", func(dir string) { gitIn(t, dir, "clean", "-fdxq") }},
-		{"clean, also of repositories", func(dir string) { gitIn(t, dir, "clean", "-ffdxq") }},
+		{"clean", func(dir string) { testgit.Git(t, dir, "clean", "-fdxq") }},
+		{"clean, also of repositories", func(dir string) { testgit.Git(t, dir, "clean", "-ffdxq") }},
 		{"stash", func(dir string) {
 			put(t, dir, "new", "new")
-			gitIn(t, dir, "-c", "user.name=a", "-c", "user.email=a@b", "stash", "push", "-q", "-u")
+			testgit.Git(t, dir, "stash", "push", "-q", "-u")
 			put(t, dir, "new", "again")
-			gitIn(t, dir, "-c", "user.name=a", "-c", "user.email=a@b", "stash", "push", "-q", "-a")
+			testgit.Git(t, dir, "stash", "push", "-q", "-a")
 		}},
 		{"another work tree", func(dir string) {
 			other := filepath.Join(t.TempDir(), "other")
-			gitIn(t, dir, "worktree", "add", "-q", other)
-			gitIn(t, other, "clean", "-ffdxq")
-			gitIn(t, dir, "worktree", "remove", "--force", other)
+			testgit.Git(t, dir, "worktree", "add", "-q", other)
+			testgit.Git(t, other, "clean", "-ffdxq")
+			testgit.Git(t, dir, "worktree", "remove", "--force", other)
 		}},
-		{"gc", func(dir string) { gitIn(t, dir, "gc", "-q", "--prune=now") }},
+		{"gc", func(dir string) { testgit.Git(t, dir, "gc", "-q", "--prune=now") }},
 		{"a repository in a subdirectory", func(dir string) {
 			put(t, dir, "sub/x", "x")
 			sub := filepath.Join(dir, "sub")
-			gitIn(t, sub, "init", "-q")
-			gitIn(t, sub, "clean", "-ffdxq")
+			testgit.Git(t, sub, "init", "-q")
+			testgit.Git(t, sub, "clean", "-ffdxq")
 		}},
 		{"all of them removed", func(dir string) {
 			for _, e := range entries(t, dir) {
@@ -233,7 +235,7 @@ func TestCacheSurvivesGit(t *testing.T) {
 					}
 				}
 			}
-			gitIn(t, dir, "reset", "-q", "--hard")
+			testgit.Git(t, dir, "reset", "-q", "--hard")
 		}},
 	} {
 		for _, path := range []string{"/.git/hdcache", "/.hdcache"} {
@@ -321,7 +323,7 @@ func TestReadonlyCache(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(first, file), nil, 0o644); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("writes: %v", err)
 	}
-	if got := gitIn(t, first, "status", "--porcelain"); got != "" {
+	if got := testgit.Git(t, first, "status", "--porcelain"); got != "" {
 		t.Errorf("status %q", got)
 	}
 }

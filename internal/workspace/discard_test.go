@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // keeping is a world whose workspaces leave discards.
@@ -72,8 +73,8 @@ func TestDiscardLasts(t *testing.T) {
 	rec, dir := w.open("v", "1", "ref", "main")
 	write(t, filepath.Join(dir, "mine"), "x")
 	write(t, filepath.Join(dir, "README.md"), "changed")
-	gitIn(t, dir, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "mine")
-	head := gitIn(t, dir, "rev-parse", "HEAD")
+	testgit.Git(t, dir, "commit", "-qam", "mine")
+	head := testgit.Git(t, dir, "rev-parse", "HEAD")
 	if err := os.RemoveAll(filepath.Join(dir, "src")); err != nil {
 		t.Fatal(err)
 	}
@@ -107,13 +108,13 @@ func TestDiscardLasts(t *testing.T) {
 	if restored.ID != rec.ID || !slices.Equal(restored.Chain, rec.Chain) || restored.GitLayer != rec.GitLayer {
 		t.Errorf("restored %+v, want the layers of %+v", restored, rec)
 	}
-	if content(t, filepath.Join(dir, "mine")) != "x" || content(t, filepath.Join(dir, "README.md")) != "changed" || gitIn(t, dir, "rev-parse", "HEAD") != head {
-		t.Errorf("status %s", gitIn(t, dir, "status"))
+	if content(t, filepath.Join(dir, "mine")) != "x" || content(t, filepath.Join(dir, "README.md")) != "changed" || testgit.Git(t, dir, "rev-parse", "HEAD") != head {
+		t.Errorf("status %s", testgit.Git(t, dir, "status"))
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "src")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what was removed: %v", err)
 	}
-	gitIn(t, dir, "fsck", "--strict")
+	testgit.Git(t, dir, "fsck", "--strict")
 }
 
 // TestNoDiscard: of what is never synced, and where none are wanted.

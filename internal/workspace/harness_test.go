@@ -25,6 +25,7 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestMain lets the test binary be a container that has a workspace: a process in
@@ -70,15 +71,7 @@ func scratch(t *testing.T) string {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	repos := scratch(t)
-	if _, err := gitserver.Generate(filepath.Join(repos, "r.git"), gitserver.Spec{Seed: 1, Files: 40, Commits: 2, Changes: 5}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := gitserver.Start(repos)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 40, Commits: 2, Changes: 5})
 	w := &world{t: t, root: filepath.Join(scratch(t), "data"), server: s, boot: "boot", held: 2 * time.Minute}
 	if err := os.Mkdir(w.root, 0o755); err != nil {
 		t.Fatal(err)
@@ -208,18 +201,4 @@ func (w *world) records() map[string]meta.Workspace {
 	}
 	w.start()
 	return state.Workspaces
-}
-
-// gitIn runs git in dir, as a container would.
-func gitIn(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "safe.directory=*"}, args...)...)
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
 }

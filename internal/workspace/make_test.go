@@ -12,6 +12,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // makefile builds into the directory build, which is warm: what has to be made is
@@ -103,7 +104,7 @@ func TestMake(t *testing.T) {
 		id := fmt.Sprint(n)
 		_, dir := w.open("v", id, options...)
 		made := built(t, dir)
-		if got := gitIn(t, dir, "diff-files", "--name-only"); got != "" {
+		if got := testgit.Git(t, dir, "diff-files", "--name-only"); got != "" {
 			t.Errorf("lstat says that these have changed: %q", got)
 		}
 		w.end("v", id)

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // promises says what was answered and does not hold.
@@ -97,6 +97,6 @@ func intact(h held) error {
 	if !slices.Equal(list, want) {
 		return fmt.Errorf("differences %q, want %q", list, want)
 	}
-	_, err = daemon.Git(h.dir, nil, "--git-dir", ".git", "fsck", "--connectivity-only", "--no-dangling")
+	_, err = testgit.Run(testgit.Command(h.dir, "--git-dir", ".git", "fsck", "--connectivity-only", "--no-dangling"))
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdisk"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // world is a plugin on a disk of its own, with a repository of its own, and what it has promised.
@@ -218,7 +219,7 @@ func (w *world) enter(l lease) (held, error) {
 	if err != nil {
 		return held{}, err
 	}
-	commit, err := daemon.Git(dir, nil, "rev-parse", "HEAD")
+	commit, err := testgit.Run(testgit.Command(dir, "rev-parse", "HEAD"))
 	if err != nil {
 		return held{}, err
 	}

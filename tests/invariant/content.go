@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // Content says what is wrong with the files of the trees and the objects of the stores and git layers of the data
@@ -43,8 +43,9 @@ func Content(root string) error {
 
 // complete checks that a repository has all objects that its refs lead to, but for those that a partial clone leaves out.
 func (d *data) complete(dir string, refs ...string) {
-	_, err := daemon.Git("/", []string{"GIT_NO_LAZY_FETCH=1"}, append([]string{"--git-dir", dir, "rev-list", "--objects", "--missing=allow-promisor", "--quiet"}, refs...)...)
-	if err != nil {
+	cmd := testgit.Command("/", append([]string{"--git-dir", dir, "rev-list", "--objects", "--missing=allow-promisor", "--quiet"}, refs...)...)
+	cmd.Env = append(cmd.Env, "GIT_NO_LAZY_FETCH=1")
+	if _, err := testgit.Run(cmd); err != nil {
 		d.failf("%w", err)
 	}
 }
@@ -54,7 +55,7 @@ func (d *data) tree(t meta.Layer) error {
 	store := ""
 	for name := range d.Clones[t.Clone].Stores {
 		dir := d.path("clones", t.Clone, "store", name+".git")
-		if _, err := daemon.Git("/", nil, "--git-dir", dir, "cat-file", "-e", t.Commit+"^{tree}"); err == nil {
+		if _, err := testgit.Run(testgit.Command("/", "--git-dir", dir, "cat-file", "-e", t.Commit+"^{tree}")); err == nil {
 			store = dir
 		}
 	}
@@ -108,9 +109,10 @@ func Differences(gitDir, dir, commit string) ([]string, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(temp)
-	index := []string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}
 	run := func(args ...string) (string, error) {
-		return daemon.Git(dir, index, append([]string{"--git-dir", gitDir, "--work-tree", dir, "-c", "core.bare=false"}, args...)...)
+		cmd := testgit.Command(dir, append([]string{"--git-dir", gitDir, "--work-tree", dir, "-c", "core.bare=false"}, args...)...)
+		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+filepath.Join(temp, "index"))
+		return testgit.Run(cmd)
 	}
 	// An index without times, for which git reads every file.
 	if _, err := run("read-tree", commit); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // examples has what a user copies.
@@ -34,14 +35,7 @@ func start(t *testing.T, more ...string) *host {
 	t.Helper()
 	hosts++
 	dir := filepath.Join(scratch, strconv.Itoa(hosts)) // short: Podman wants its runroot below 50 bytes
-	remote, err := gitserver.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { remote.Close() })
-	if _, err := gitserver.Generate(remote.Path("app"), gitserver.Spec{Seed: 1, Files: 40, Commits: 3, Changes: 5}); err != nil {
-		t.Fatal(err)
-	}
+	remote := testgit.Remote(t, "app", gitserver.Spec{Seed: 1, Files: 40, Commits: 3, Changes: 5})
 	if err := os.MkdirAll(filepath.Join(dir, "run"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // hostOf is a URL without its path.
@@ -189,7 +190,7 @@ func TestBearerNeedsAGitThatKnowsIt(t *testing.T) {
 	p := start(t)
 	p.put(credential.Credential{Name: "b", Kind: credential.Bearer, Scope: hostOf(s.url), Secret: credential.NewSecret("tok")})
 	var major, minor int
-	if _, err := fmt.Sscanf(gitIn(t, "/", "version"), "git version %d.%d", &major, &minor); err != nil {
+	if _, err := fmt.Sscanf(testgit.Git(t, "/", "version"), "git version %d.%d", &major, &minor); err != nil {
 		t.Fatal(err)
 	}
 	err := p.works("v", s.head, "repo="+s.url)

@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // The plugin of a test is less patient than a user's. Its git is a uid with a line in /etc/passwd, which ssh asks for.
@@ -137,13 +138,13 @@ func (p *plugin) mounts(name, commit string) error {
 		return err
 	}
 	defer p.unmount(name, "w")
-	if got := gitIn(p.t, dir, "rev-parse", "HEAD"); commit != "" && got != commit {
+	if got := testgit.Git(p.t, dir, "rev-parse", "HEAD"); commit != "" && got != commit {
 		return fmt.Errorf("HEAD is %s, want %s", got, commit)
 	}
-	if got := gitIn(p.t, dir, "status", "--porcelain"); got != "" {
+	if got := testgit.Git(p.t, dir, "status", "--porcelain"); got != "" {
 		return fmt.Errorf("status: %q, want clean", got)
 	}
-	gitIn(p.t, dir, "log", "--oneline") // has all objects of the history
+	testgit.Git(p.t, dir, "log", "--oneline") // has all objects of the history
 	return nil
 }
 
@@ -153,16 +154,6 @@ func (p *plugin) put(c credential.Credential) {
 	if err := p.Admin.PutCredential(p.t.Context(), c); err != nil {
 		p.t.Fatalf("put credential %q: %v", c.Name, err)
 	}
-}
-
-// gitIn runs git as a container would, and returns its output.
-func gitIn(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	out, err := daemon.Git(dir, nil, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // about reads a workspace's .git/helmdeck.json.

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestOnlyWhatIsNeeded clones a repository of which most is behind refs that nobody asked for: 20,000 commits on a
@@ -16,7 +18,7 @@ func TestOnlyWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	const repo = "team/busy"
-	gitIn(t, "/", "-c", "init.defaultBranch=main", "init", "-q", "--bare", s.Path(repo))
+	testgit.Git(t, "/", "-c", "init.defaultBranch=main", "init", "-q", "--bare", s.Path(repo))
 	manyRefs(t, s.Path(repo), 20_000, 10_000)
 
 	transferred := func(what string, clone func() error) int64 {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // repo is a repository of the server, and the clone of it that the plugin has for a subject of the same name.
@@ -47,7 +47,7 @@ func newRepo(server *gitserver.Server, n int) (*repo, error) {
 		return nil, err
 	}
 	dir := filepath.Join(scratch, "checkout-"+name)
-	if _, err := daemon.Git("/", nil, "clone", "--quiet", r.path, dir); err != nil {
+	if _, err := testgit.Run(testgit.Command("/", "clone", "--quiet", r.path, dir)); err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
@@ -55,7 +55,7 @@ func newRepo(server *gitserver.Server, n int) (*repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, err := daemon.Git(dir, nil, "rev-parse", "HEAD")
+	head, err := testgit.Run(testgit.Command(dir, "rev-parse", "HEAD"))
 	r.commits, r.trees[head] = []string{head}, t
 	return r, err
 }

@@ -1,11 +1,10 @@
-// Package testgit has what tests of git have in common: directories that another uid may use, programs in git's place, and
-// commits of any trees.
+// Package testgit has what tests of git have in common: servers with repositories, git itself as it runs in a container,
+// programs in its place, directories that another uid may use, and commits of any trees.
 package testgit
 
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -29,12 +28,8 @@ type T interface {
 // Git runs git in the store and returns its output.
 func (w Trees) Git(stdin string, env []string, args ...string) string {
 	w.T.Helper()
-	cmd := exec.Command("git", append([]string{"--git-dir=" + w.Store}, args...)...)
-	cmd.Stdin = strings.NewReader(stdin)
-	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
-	}, env...)
+	cmd := Command("", append([]string{"--git-dir=" + w.Store}, args...)...)
+	cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(cmd.Env, env...)
 	out, err := cmd.Output()
 	if err != nil {
 		w.T.Fatalf("git %s: %v", strings.Join(args, " "), err)

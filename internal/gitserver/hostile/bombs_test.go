@@ -5,11 +5,13 @@ import (
 	"io/fs"
 	"path/filepath"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // Every bomb is small to send, and arrives: git itself takes a download of it without a look into its trees.
 func TestBombsAreSmall(t *testing.T) {
-	s := start(t)
+	s := testgit.Serve(t)
 	for _, c := range Bombs() {
 		t.Run(c.Name, func(t *testing.T) {
 			head, err := c.Build(filepath.Dir(s.Path("x")), c.Name, Bait{})

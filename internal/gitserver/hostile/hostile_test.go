@@ -13,17 +13,8 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
-
-func start(t *testing.T) *gitserver.Server {
-	t.Helper()
-	s, err := gitserver.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
 
 // trap is a bait that says what was done to it.
 type trap struct {
@@ -76,7 +67,7 @@ func shell(dir, script string, env ...string) (string, error) {
 
 // Every repository arrives, and nothing happens before it is checked out.
 func TestDelivered(t *testing.T) {
-	s := start(t)
+	s := testgit.Serve(t)
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +102,7 @@ func TestDelivered(t *testing.T) {
 
 // Every control does what it is said to do.
 func TestControls(t *testing.T) {
-	s := start(t)
+	s := testgit.Serve(t)
 	for _, c := range Cases() {
 		if (c.Effect == None) != (c.Control == "") {
 			t.Errorf("%s: effect %q of control %q", c.Name, c.Effect, c.Control)
@@ -181,7 +172,7 @@ func TestBuildTwice(t *testing.T) {
 
 // What is advertised reaches the client; git shows it or says that it will not have it.
 func TestAdverts(t *testing.T) {
-	s := start(t)
+	s := testgit.Serve(t)
 	id, err := gitserver.Generate(s.Path("app"), gitserver.Spec{})
 	if err != nil {
 		t.Fatal(err)

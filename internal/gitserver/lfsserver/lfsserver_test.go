@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 const content = "a large file\n"
@@ -16,14 +17,7 @@ const content = "a large file\n"
 // sample is a server whose repository `app` has one large file, model.bin.
 func sample(t *testing.T) (*gitserver.Server, *Server, Pointer) {
 	t.Helper()
-	git, err := gitserver.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { git.Close() })
-	if _, err := gitserver.Generate(git.Path("app"), gitserver.Spec{Files: 5}); err != nil {
-		t.Fatal(err)
-	}
+	git := testgit.Remote(t, "app", gitserver.Spec{Files: 5})
 	lfs := &Server{}
 	_, pointers, err := lfs.Commit(git.Path("app"), "main", map[string]string{"model.bin": content})
 	if err != nil {
@@ -98,11 +92,7 @@ func TestClone(t *testing.T) {
 // The objects of one host can be on another one, which gets no login of the first.
 func TestHref(t *testing.T) {
 	git, lfs, pointer := sample(t)
-	other, err := gitserver.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	other := testgit.Serve(t)
 	other.Route("objects", lfs.Serve)
 	lfs.Href(other.URL("objects") + "/info/lfs/objects")
 	git.Protect("app", gitserver.Login{User: "ada", Password: "pw"})

@@ -1,0 +1,48 @@
+package testgit
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Command is git in dir as in a container: with nobody's configuration. An empty dir is the process's.
+func Command(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t"}
+	return cmd
+}
+
+// Run returns what a command writes, without the newlines at the end; the error has it too.
+func Run(cmd *exec.Cmd) (string, error) {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s in %q: %w\n%s", strings.Join(cmd.Args, " "), cmd.Dir, err, out)
+	}
+	return strings.TrimRight(string(out), "\n"), nil
+}
+
+// Git runs a Command, and returns what it writes. An error ends the test.
+func Git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	return GitAs(t, 0, dir, args...)
+}
+
+// GitAs is Git as another user.
+func GitAs(t testing.TB, uid int, dir string, args ...string) string {
+	t.Helper()
+	cmd := Command(dir, args...)
+	if uid != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	out, err := Run(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,29 +1,19 @@
 package driver
 
 import (
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/helmdeck/repos/internal/checkout"
-	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/layer"
-	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
-	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/tests/testclone"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -64,37 +54,11 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) start(root string) {
 	w.t.Helper()
-	program, err := exec.LookPath("git")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	g, err := git.New(git.Config{Program: program, UID: 64126, GID: 64126, Schemes: []string{"http"}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	db, state, err := meta.Open(filepath.Join(root, "meta.db"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	bin, err := trash.Open(filepath.Join(root, "trash"), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	background := work.NewGroup()
-	layers := layer.New(layer.Config{
-		Root: root, Boot: "boot", DB: db, Trash: bin, Log: log, Now: time.Now,
-		Background: background.Go,
-	}, state)
-	clones, err := clone.NewManager(clone.Config{AskTimeout: 5 * time.Minute, Store: layers, Work: background, Git: g}, state)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	d := testclone.Open(w.t, root, "boot", 64126)
 	workspaces, err := workspace.NewManager(workspace.Config{
-		Root: root, DB: db, Trash: bin, Clones: clones, Features: testdir.Features(w.t), Log: log, Now: time.Now,
+		Root: root, DB: d.DB, Trash: d.Trash, Clones: d.Clones, Features: testdir.Features(w.t), Log: d.Log, Now: time.Now,
 		DiscardTTL: time.Hour, MaxLeases: w.maxLeases, HeldWait: 2 * time.Minute, Doubt: w.doubt,
-	}, state)
+	}, d.State)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -103,18 +67,12 @@ func (w *world) start(root string) {
 		w.t.Fatal(err)
 	}
 	w.Driver, err = New(Config{
-		Root: root, DB: db, Clones: clones, Workspaces: workspaces, Log: log, Now: time.Now, MountWait: time.Minute, Schemes: schemes,
-	}, state)
+		Root: root, DB: d.DB, Clones: d.Clones, Workspaces: workspaces, Log: d.Log, Now: time.Now, MountWait: time.Minute, Schemes: schemes,
+	}, d.State)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.close = sync.OnceFunc(func() {
-		clones.Close()
-		if err := db.Close(); err != nil {
-			w.t.Error(err)
-		}
-	})
-	w.t.Cleanup(w.close)
+	w.close = d.Close
 }
 
 func (w *world) restart() {

@@ -3,7 +3,6 @@ package layer
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,13 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/tests/testdb"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -42,26 +40,17 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) start(boot string) {
 	w.t.Helper()
-	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	bin, err := trash.Open(filepath.Join(w.root, "trash"), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
+	d := testdb.Open(w.t, w.root)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.store = New(Config{
-		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: time.Now,
+		Root: w.root, Boot: boot, DB: d.DB, Trash: d.Trash, Log: d.Log, Now: time.Now,
 		Background: func(f func(context.Context)) { w.work.Go(func() { f(ctx) }) },
-	}, state)
+	}, d.State)
 	w.set = w.store.Set(owner)
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		w.work.Wait()
-		db.Close()
+		d.DB.Close()
 	})
 	w.t.Cleanup(w.stop)
 }

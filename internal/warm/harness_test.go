@@ -3,7 +3,6 @@ package warm
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,12 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/tests/testdb"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -52,33 +49,24 @@ func newWorld(t *testing.T) *world {
 // start opens what is in the data directory, as a plugin that starts in a boot.
 func (w *world) start(boot string) {
 	w.t.Helper()
-	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	bin, err := trash.Open(filepath.Join(w.root, "trash"), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
+	d := testdb.Open(w.t, w.root)
 	ctx, cancel := context.WithCancel(context.Background())
-	w.db = db
+	w.db = d.DB
 	layers := layer.New(layer.Config{
-		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: time.Now,
+		Root: w.root, Boot: boot, DB: d.DB, Trash: d.Trash, Log: d.Log, Now: time.Now,
 		Background: func(f func(context.Context)) { w.work.Go(func() { f(ctx) }) },
-	}, state)
+	}, d.State)
 	w.m = NewManager(Config{
 		Store: layers, Wait: time.Minute,
 		Use: func(context.Context, string) (func(), error) { return func() {}, nil },
 		Heavy: func(ctx context.Context, _, _ string) (context.Context, func(), error) {
 			return ctx, func() {}, nil
 		},
-	}, state)
+	}, d.State)
 	w.stop = sync.OnceFunc(func() {
 		w.work.Wait()
 		cancel()
-		if err := db.Close(); err != nil {
+		if err := d.DB.Close(); err != nil {
 			w.t.Error(err)
 		}
 	})
@@ -214,13 +202,7 @@ func (w *world) layers() []string {
 func (w *world) records() meta.State {
 	w.t.Helper()
 	w.stop()
-	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		w.t.Fatal(err)
-	}
+	state := testdb.Records(w.t, w.root)
 	w.start(w.m.Boot)
 	return state
 }

@@ -4,26 +4,22 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
-	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/testclone"
+	"github.com/helmdeck/repos/tests/testdb"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -83,46 +79,13 @@ func newWorld(t *testing.T) *world {
 // start opens what is in the data directory, as a plugin that starts.
 func (w *world) start() {
 	w.t.Helper()
-	program, err := exec.LookPath("git")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	g, err := git.New(git.Config{Program: program, UID: 64125, GID: 64125, Schemes: []string{"http"}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	bin, err := trash.Open(filepath.Join(w.root, "trash"), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	background := work.NewGroup()
-	layers := layer.New(layer.Config{
-		Root: w.root, Boot: w.boot, DB: db, Trash: bin, Log: log, Now: time.Now,
-		Background: background.Go,
-	}, state)
-	clones, err := clone.NewManager(clone.Config{Store: layers, Work: background, Git: g}, state)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	m, err := NewManager(Config{Root: w.root, DB: db, Trash: bin, Clones: clones, Features: testdir.Features(w.t), Log: log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held, Doubt: w.doubt}, state)
+	d := testclone.Open(w.t, w.root, w.boot, 64125)
+	m, err := NewManager(Config{Root: w.root, DB: d.DB, Trash: d.Trash, Clones: d.Clones, Features: testdir.Features(w.t), Log: d.Log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held, Doubt: w.doubt}, d.State)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	m.reapMax = reapFirst // tests wait for what others do in days
-	w.m, w.clones, w.db, w.trash = m, clones, db, bin
-	w.close = sync.OnceFunc(func() {
-		clones.Close()
-		if err := db.Close(); err != nil {
-			w.t.Error(err)
-		}
-	})
-	w.t.Cleanup(w.close)
+	w.m, w.clones, w.db, w.trash, w.close = m, d.Clones, d.DB, d.Trash, d.Close
 }
 
 func (w *world) restart() {
@@ -192,13 +155,7 @@ func (w *world) workspaces() []string {
 func (w *world) records() map[string]meta.Workspace {
 	w.t.Helper()
 	w.close()
-	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		w.t.Fatal(err)
-	}
+	state := testdb.Records(w.t, w.root)
 	w.start()
 	return state.Workspaces
 }

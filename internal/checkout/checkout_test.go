@@ -24,15 +24,14 @@ func TestWritersShareDirectories(t *testing.T) {
 }
 
 func testWritersShareDirectories(t *testing.T, g tester) {
-	dir := store(t, g)
-	w := testgit.Trees{T: t, Store: dir}
+	w := newTrees(t, g)
 	files, id := make(map[string]string), w.Blob("x\n")
 	for i := range 4 * filesPerWriter {
 		files[fmt.Sprintf("src/main/java/com/example/%d/%d", i/1000, i)] = "100644 " + id
 	}
 	commit := w.Commit(files)
 	for range 10 {
-		co := Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, testgit.Scratch(t, g.root), "x")}
+		co := newSpec(t, g, w, commit)
 		if _, err := g.make(t.Context(), co); err != nil {
 			t.Fatal(err)
 		}
@@ -68,14 +67,13 @@ func TestMissingObjects(t *testing.T) {
 
 func testMissingObjects(t *testing.T, g tester) {
 	for _, lacks := range []string{"^{tree}", ":d", ":d/f"} {
-		dir := store(t, g)
-		w := testgit.Trees{T: t, Store: dir}
+		w := newTrees(t, g)
 		commit := w.Commit(map[string]string{"d/f": "100644 " + w.Blob("x\n")})
 		id := w.Git("", nil, "rev-parse", commit+lacks)
-		if err := os.Remove(filepath.Join(dir, "objects", id[:2], id[2:])); err != nil {
+		if err := os.Remove(filepath.Join(w.Store, "objects", id[:2], id[2:])); err != nil {
 			t.Fatal(err)
 		}
-		_, err := g.make(t.Context(), Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, testgit.Scratch(t, g.root), "x")})
+		_, err := g.make(t.Context(), newSpec(t, g, w, commit))
 		if git.KindOf(err) != git.KindCorrupt {
 			t.Errorf("without %s: %v, of kind %q, want %q", lacks, err, git.KindOf(err), git.KindCorrupt)
 		}
@@ -90,8 +88,7 @@ func TestWritersKnowAttributes(t *testing.T) {
 }
 
 func testWritersKnowAttributes(t *testing.T, g tester) {
-	dir := store(t, g)
-	w := testgit.Trees{T: t, Store: dir}
+	w := newTrees(t, g)
 	id := w.Blob("one\ntwo\n")
 	files := map[string]string{
 		".gitattributes":     "100644 " + w.Blob("* text\n"),
@@ -100,7 +97,7 @@ func testWritersKnowAttributes(t *testing.T, g tester) {
 	for i := range 3 * filesPerWriter {
 		files[fmt.Sprintf("%d/z/%d", i%10, i)] = "100644 " + id
 	}
-	co := Spec{Store: dir, Commit: w.Commit(files), Dir: checkoutDir(t, testgit.Scratch(t, g.root), "x")}
+	co := newSpec(t, g, w, w.Commit(files))
 	if _, err := g.make(t.Context(), co); err != nil {
 		t.Fatal(err)
 	}
@@ -123,14 +120,13 @@ func TestCheckoutAsAnotherUID(t *testing.T) {
 }
 
 func testCheckoutAsAnotherUID(t *testing.T, g tester) {
-	dir := store(t, g)
-	w := testgit.Trees{T: t, Store: dir}
+	w := newTrees(t, g)
 	files, id := make(map[string]string), w.Blob("x\n")
 	for i := range 120 {
 		files[fmt.Sprintf("d%d/f%d", i%7, i)] = "100644 " + id
 	}
 	const uid = fetcher + 7
-	co := Spec{Store: dir, Commit: w.Commit(files), Dir: testgit.Owned(t, g.root, uid), UID: uid, GID: uid}
+	co := Spec{Store: w.Store, Commit: w.Commit(files), Dir: testgit.Owned(t, g.root, uid), UID: uid, GID: uid}
 	if err := os.Mkdir(filepath.Join(co.Dir, ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +159,7 @@ for a; do
 	case $a in --git-dir=*) dir=$a;; read-tree) made=1;; esac
 done
 [ -z "$made" ] || exec git "$dir" -c core.bare=false update-index `+format+"\n")})
-		dir := store(t, newGit(t))
-		w := testgit.Trees{T: t, Store: dir}
+		w := newTrees(t, newGit(t))
 		text, link := w.Blob("text\n"), w.Blob("a/f")
 		files := map[string]string{
 			"a/f": "100644 " + text, "a/x": "100755 " + text, "b/f": "100644 " + text, "b/" + strings.Repeat("n", 5000/25): "100644 " + text,
@@ -175,7 +170,7 @@ done
 			root := testgit.Scratch(t, "")
 			plain := checkoutDir(t, root, "plain")
 			plainCheckout(t, w, plain, commit, cone)
-			c := Spec{Store: dir, Commit: commit, Cone: cone, Dir: checkoutDir(t, root, "ours"), Tracks: "b", Submodules: true}
+			c := Spec{Store: w.Store, Commit: commit, Cone: cone, Dir: checkoutDir(t, root, "ours"), Tracks: "b", Submodules: true}
 			found, err := g.make(t.Context(), c)
 			if err != nil {
 				t.Fatalf("%s: %v", format, err)

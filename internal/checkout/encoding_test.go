@@ -35,8 +35,7 @@ func encoded(w testgit.Trees, content string, encodings ...string) (commit strin
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	withBothGits(t, func(t *testing.T, g tester) {
-		dir := store(t, g)
-		w := testgit.Trees{T: t, Store: dir}
+		w := newTrees(t, g)
 		for _, tt := range []struct {
 			content   string
 			encodings []string
@@ -54,7 +53,7 @@ func TestEncodings(t *testing.T) {
 			root := testgit.Scratch(t, g.root)
 			plain := checkoutDir(t, root, "plain")
 			plainCheckout(t, w, plain, commit, nil)
-			co := Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, root, "ours")}
+			co := Spec{Store: w.Store, Commit: commit, Dir: checkoutDir(t, root, "ours")}
 			found, err := g.make(t.Context(), co)
 			if err != nil {
 				t.Fatal(err)
@@ -82,13 +81,12 @@ func TestUnencoded(t *testing.T) {
 	t.Parallel()
 	root := testroot.New(t)
 	g := newGitWith(t, git.Config{Program: "/usr/bin/git", Root: root})
-	dir := store(t, g)
-	w := testgit.Trees{T: t, Store: dir}
+	w := newTrees(t, g)
 	commit, names := encoded(w, "\U0001f600\n", "UTF-16", "SHIFT-JIS", "FOO")
 	var at string
 	check := func(from string) (Found, error) {
 		at = checkoutDir(t, testgit.Scratch(t, root), "x")
-		co := Spec{Store: dir, Commit: commit, Dir: at}
+		co := Spec{Store: w.Store, Commit: commit, Dir: at}
 		if from == "" {
 			return g.make(t.Context(), co)
 		}

@@ -64,6 +64,18 @@ func withBothGits(t *testing.T, f func(t *testing.T, g tester)) {
 	t.Run("rootfs", func(t *testing.T) { f(t, newGitWith(t, git.Config{Program: "/usr/bin/git", Root: testroot.New(t)})) })
 }
 
+// newTrees makes an empty store for commits.
+func newTrees(t *testing.T, g tester) testgit.Trees {
+	t.Helper()
+	return testgit.Trees{T: t, Store: store(t, g)}
+}
+
+// newSpec is of a checkout in a new directory.
+func newSpec(t *testing.T, g tester, w testgit.Trees, commit string) Spec {
+	t.Helper()
+	return Spec{Store: w.Store, Commit: commit, Dir: checkoutDir(t, testgit.Scratch(t, g.root), "x")}
+}
+
 // store makes an empty store.
 func store(t *testing.T, g tester) string {
 	t.Helper()

@@ -3,13 +3,11 @@ package checkout
 import (
 	"context"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
@@ -118,27 +116,8 @@ func TestNothingIsLeftOfAJob(t *testing.T) {
 			g := newGit(t)
 			c := Spec{Store: store(t, g), Commit: strings.Repeat("1", 40), Dir: testgit.Owned(t, "", fetcher), UID: fetcher, GID: fetcher}
 			c.GitDir = c.Dir
-			alive, began := filepath.Join(c.Dir, "alive"), filepath.Join(c.Dir, "began")
-			for _, fifo := range []string{alive, began} {
-				if err := syscall.Mkfifo(fifo, 0o666); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Chmod(fifo, 0o666); err != nil {
-					t.Fatal(err)
-				}
-			}
-			// Open for both, as a FIFO's open would wait for the other side.
-			first, err := os.OpenFile(began, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer first.Close()
-			group, err := os.OpenFile(alive, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer group.Close()
-			g = newGitWith(t, git.Config{Program: testgit.Script(t, fmt.Sprintf("exec 9> %s\necho x > %s\n%s\n", alive, began, tt.git))})
+			script := testgit.Watch(t, c.Dir, tt.git)
+			g = newGitWith(t, git.Config{Program: script.Program})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error, 1)
@@ -146,18 +125,14 @@ func TestNothingIsLeftOfAJob(t *testing.T) {
 				_, err := g.make(ctx, c)
 				ended <- err
 			}()
-			if _, err := first.Read(make([]byte, 2)); err != nil {
-				t.Fatal(err)
-			}
+			script.Await()
 			if tt.canceled {
 				cancel()
 			}
 			if err := <-ended; git.KindOf(err) != tt.want {
 				t.Errorf("checkout: %v, of kind %q, want %q", err, git.KindOf(err), tt.want)
 			}
-			if _, err := group.Read(make([]byte, 1)); err == nil || err.Error() != "EOF" {
-				t.Errorf("wait for the processes: %v, want EOF", err)
-			}
+			script.WantGone()
 		})
 	}
 }
@@ -169,24 +144,16 @@ func TestManyNames(t *testing.T) {
 	const parents = 8 << 20 // bytes; the index alone has 72 MB
 	scheduler := work.NewScheduler(work.DefaultLimits(4))
 	g := newGitWith(t, git.Config{Scheduler: scheduler})
-	dir := store(t, g)
-	w := testgit.Trees{T: t, Store: dir}
-	raw := func(mode, name, id string) string {
-		b, err := hex.DecodeString(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return mode + " " + name + "\x00" + string(b)
-	}
+	w := newTrees(t, g)
 	tree := func(n int, mode, id string, more ...string) string {
 		for i := range n {
-			more = append(more, raw(mode, fmt.Sprintf("n%02d", i), id))
+			more = append(more, w.Entry(mode, fmt.Sprintf("n%02d", i), id))
 		}
-		return w.Git(strings.Join(more, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
+		return w.Tree(more...)
 	}
 	many := tree(100, "40000", tree(100, "40000", tree(100, "100644", w.Blob("x\n"))))
 	commit := func(content string) (commit, root string) {
-		root = tree(0, "", "", raw("100644", "f", w.Blob(content)), raw("40000", "many", many))
+		root = tree(0, "", "", w.Entry("100644", "f", w.Blob(content)), w.Entry("40000", "many", many))
 		return w.Git("", nil, "commit-tree", "-m", "m", root), root
 	}
 	from, _ := commit("one\n")
@@ -204,7 +171,7 @@ func TestManyNames(t *testing.T) {
 			t.Errorf("%s: the plugin has allocated %d KiB", name, got>>10)
 		}
 	}
-	c := Spec{Store: dir, Commit: from, Cone: gitindex.Cone{"none"}, Dir: checkoutDir(t, testgit.Scratch(t, ""), "x"), Tracks: "many/n00"}
+	c := Spec{Store: w.Store, Commit: from, Cone: gitindex.Cone{"none"}, Dir: checkoutDir(t, testgit.Scratch(t, ""), "x"), Tracks: "many/n00"}
 
 	// A large job waits for the one that is under way, a small one does not.
 	slot, err := scheduler.Acquire(t.Context(), work.CPU, true)

@@ -24,8 +24,7 @@ func TestLFSIsGitLFSs(t *testing.T) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
-		dir := store(t, g)
-		w := testgit.Trees{T: t, Store: dir}
+		w := newTrees(t, g)
 		root := testgit.Scratch(t, g.root)
 		storage, theirs := filepath.Join(root, "ours"), filepath.Join(root, "git-lfs")
 		files, attributes := make(map[string]string), ""
@@ -48,7 +47,7 @@ func TestLFSIsGitLFSs(t *testing.T) {
 		plain := checkoutDir(t, root, "plain")
 		plainCheckout(t, w, plain, commit, nil, "filter.lfs.process=git-lfs filter-process", "filter.lfs.required=true", "lfs.storage="+theirs)
 
-		co := Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, root, "checkout")}
+		co := Spec{Store: w.Store, Commit: commit, Dir: checkoutDir(t, root, "checkout")}
 		found, err := g.make(t.Context(), co)
 		if err != nil {
 			t.Fatal(err)

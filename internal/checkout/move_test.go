@@ -2,7 +2,6 @@ package checkout
 
 import (
 	"cmp"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"os"
@@ -108,27 +107,16 @@ func testCheckoutsAreGits(t *testing.T, g tester) {
 func TestMoveRefuses(t *testing.T) {
 	t.Parallel()
 	g := newGit(t)
-	dir := store(t, g)
-	w := testgit.Trees{T: t, Store: dir}
+	w := newTrees(t, g)
 	x, y, link := w.Blob("x\n"), w.Blob("y\n"), w.Blob("/etc")
-	raw := func(mode, name, id string) string {
-		b, err := hex.DecodeString(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return mode + " " + name + "\x00" + string(b)
-	}
-	tree := func(entries ...string) string {
-		return w.Git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
-	}
-	inner, none := tree(raw("100644", "f", y)), tree()
+	inner, none := w.Tree(w.Entry("100644", "f", y)), w.Tree()
 	wide := none // a million directories
 	for range 6 {
 		var entries []string
 		for i := range 10 {
-			entries = append(entries, raw("40000", fmt.Sprint(i), wide))
+			entries = append(entries, w.Entry("40000", fmt.Sprint(i), wide))
 		}
-		wide = tree(entries...)
+		wide = w.Tree(entries...)
 	}
 	const attributes, plain = ".gitattributes", "100644 "
 	base := map[string]string{"a": plain + x, "d/f": plain + x, "link": "120000 " + link, attributes: plain + x}
@@ -138,9 +126,9 @@ func TestMoveRefuses(t *testing.T) {
 		return w.Commit(files)
 	}
 	from := w.Commit(base)
-	entries := []string{raw("100644", attributes, x), raw("100644", "a", x), raw("120000", "link", link)}
+	entries := []string{w.Entry("100644", attributes, x), w.Entry("100644", "a", x), w.Entry("120000", "link", link)}
 	and := func(more ...string) string { return w.CommitTree(slices.Concat(entries, more)...) }
-	oneZ := and(raw("100644", "z", x))
+	oneZ := and(w.Entry("100644", "z", x))
 	for _, tt := range []struct {
 		name     string
 		from, is string // is: what is there, if it is not from
@@ -150,25 +138,25 @@ func TestMoveRefuses(t *testing.T) {
 		{"attributes change", from, "", with(attributes, plain+y), "too different"},
 		{"attributes come", from, "", with("d/"+attributes, plain+y), "too different"},
 		{"attributes are a link, and others change", with("d/"+attributes, "120000 "+link), "", w.Commit(map[string]string{"d/" + attributes: "120000 " + link}), "too different"},
-		{"a million directories", from, "", and(raw("40000", "w", wide)), "too different"},
-		{"a name of 5000 bytes", from, "", and(raw("100644", strings.Repeat("n", 5000), x)), "too different"},
-		{"a .git", from, "", and(raw("40000", ".git", inner)), "refuses some of the names"},
-		{"a path upwards", from, "", and(raw("40000", "..", inner)), "refuses some of the names"},
-		{"a slash in a name", from, "", and(raw("100644", "../f", y)), "refuses some of the names"},
-		{"a link that is a directory too", from, "", and(raw("40000", "link", inner)), "does not match"},
-		{"a name twice", from, "", and(raw("100644", "z", x), raw("100644", "z", y)), "refuses some of the names"},
-		{"an empty directory", from, "", and(raw("40000", "z", none)), "does not match"},
-		{"a mode of old", from, "", and(raw("100664", "z", x)), "does not match"},
-		{"a mode of old instead", and(raw("100644", "z", x)), "", and(raw("100664", "z", x)), "does not match"},
-		{"a name was twice", and(raw("100644", "z", x), raw("100644", "z", x)), "", oneZ, "does not match"},
-		{"a name was twice, with two contents", and(raw("100644", "z", x), raw("100644", "z", y)), "", oneZ, "does not match"},
-		{"a directory was twice", and(raw("40000", "q", inner), raw("40000", "q", inner)), "", and(raw("40000", "q", inner)), "does not match"},
-		{"a file was a directory too", and(raw("100644", "q", x), raw("40000", "q", inner)), "", and(raw("100644", "q", x)), "does not match"},
+		{"a million directories", from, "", and(w.Entry("40000", "w", wide)), "too different"},
+		{"a name of 5000 bytes", from, "", and(w.Entry("100644", strings.Repeat("n", 5000), x)), "too different"},
+		{"a .git", from, "", and(w.Entry("40000", ".git", inner)), "refuses some of the names"},
+		{"a path upwards", from, "", and(w.Entry("40000", "..", inner)), "refuses some of the names"},
+		{"a slash in a name", from, "", and(w.Entry("100644", "../f", y)), "refuses some of the names"},
+		{"a link that is a directory too", from, "", and(w.Entry("40000", "link", inner)), "does not match"},
+		{"a name twice", from, "", and(w.Entry("100644", "z", x), w.Entry("100644", "z", y)), "refuses some of the names"},
+		{"an empty directory", from, "", and(w.Entry("40000", "z", none)), "does not match"},
+		{"a mode of old", from, "", and(w.Entry("100664", "z", x)), "does not match"},
+		{"a mode of old instead", and(w.Entry("100644", "z", x)), "", and(w.Entry("100664", "z", x)), "does not match"},
+		{"a name was twice", and(w.Entry("100644", "z", x), w.Entry("100644", "z", x)), "", oneZ, "does not match"},
+		{"a name was twice, with two contents", and(w.Entry("100644", "z", x), w.Entry("100644", "z", y)), "", oneZ, "does not match"},
+		{"a directory was twice", and(w.Entry("40000", "q", inner), w.Entry("40000", "q", inner)), "", and(w.Entry("40000", "q", inner)), "does not match"},
+		{"a file was a directory too", and(w.Entry("100644", "q", x), w.Entry("40000", "q", inner)), "", and(w.Entry("100644", "q", x)), "does not match"},
 		{"another base with more", with("b", plain+y), from, from, "the index is of another commit"},
 		{"another base with other files", with("b", plain+y), w.Commit(map[string]string{"b": plain + x}), oneZ, "of another commit"},
 		{"a base that the store lacks", strings.Repeat("1", 40), from, from, "1111"},
 	} {
-		co := Spec{Store: dir, Commit: cmp.Or(tt.is, tt.from), Dir: checkoutDir(t, testgit.Scratch(t, ""), "x")}
+		co := newSpec(t, g, w, cmp.Or(tt.is, tt.from))
 		_, err := g.make(t.Context(), co)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)

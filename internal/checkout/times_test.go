@@ -22,8 +22,7 @@ func TestTakeTimes(t *testing.T) {
 }
 
 func testTakeTimes(t *testing.T, g tester) {
-	dir, top := store(t, g), testgit.Scratch(t, g.root)
-	w := testgit.Trees{T: t, Store: dir}
+	w, top := newTrees(t, g), testgit.Scratch(t, g.root)
 	const object = "what git-lfs keeps\n"
 	sum := sha256.Sum256([]byte(object))
 	oid := hex.EncodeToString(sum[:])
@@ -37,7 +36,7 @@ func testTakeTimes(t *testing.T, g tester) {
 	}
 	checkOut := func(name, commit string, like Reference) Spec {
 		t.Helper()
-		c := Spec{Store: dir, Commit: commit, Dir: checkoutDir(t, top, name), Like: like}
+		c := Spec{Store: w.Store, Commit: commit, Dir: checkoutDir(t, top, name), Like: like}
 		f, err := g.make(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)

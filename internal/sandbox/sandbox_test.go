@@ -158,48 +158,22 @@ func TestNothingIsLeftOfAStoppedCommand(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir := testgit.Owned(t, "", fetcher)
-			alive, began := filepath.Join(dir, "alive"), filepath.Join(dir, "began")
-			for _, fifo := range []string{alive, began} {
-				if err := syscall.Mkfifo(fifo, 0o666); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Chmod(fifo, 0o666); err != nil {
-					t.Fatal(err)
-				}
-			}
-			// Open for both, as a FIFO's open would wait for the other side.
-			first, err := os.OpenFile(began, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer first.Close()
-			group, err := os.OpenFile(alive, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer group.Close()
-
+			script := testgit.Watch(t, dir, tt.text)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			program := testgit.Script(t, fmt.Sprintf("exec 9> %s\necho x > %s\n%s\n", alive, began, tt.text))
 			ended := make(chan error, 1)
 			go func() {
-				_, err := runScriptIn(ctx, program, dir)
+				_, err := runScriptIn(ctx, script.Program, dir)
 				ended <- err
 			}()
-			if _, err := first.Read(make([]byte, 2)); err != nil {
-				t.Fatal(err)
-			}
+			script.Await()
 			if tt.canceled {
 				cancel()
 			}
-			err = <-ended
-			if (err != nil) != tt.canceled {
+			if err := <-ended; (err != nil) != tt.canceled {
 				t.Errorf("run: %v", err)
 			}
-			if _, err := group.Read(make([]byte, 1)); err == nil || err.Error() != "EOF" {
-				t.Errorf("wait for the group: %v, want EOF", err)
-			}
+			script.WantGone()
 		})
 	}
 }

@@ -3,6 +3,7 @@
 package testgit
 
 import (
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,12 +58,26 @@ func (w Trees) Commit(files map[string]string) string {
 	return w.Git("", nil, "commit-tree", "-m", "m", w.Git("", env, "write-tree"))
 }
 
-// CommitTree makes a commit of a tree that git itself would not make: raw entries,
-// each "mode name", NUL and ID.
+// Entry is one of a Tree: "mode name", NUL and ID.
+func (w Trees) Entry(mode, name, id string) string {
+	w.T.Helper()
+	b, err := hex.DecodeString(id)
+	if err != nil {
+		w.T.Fatalf("%v", err)
+	}
+	return mode + " " + name + "\x00" + string(b)
+}
+
+// Tree writes a tree that git itself might not make, and returns its ID.
+func (w Trees) Tree(entries ...string) string {
+	w.T.Helper()
+	return w.Git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
+}
+
+// CommitTree makes a commit of a Tree.
 func (w Trees) CommitTree(entries ...string) string {
 	w.T.Helper()
-	tree := w.Git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
-	return w.Git("", nil, "commit-tree", "-m", "m", tree)
+	return w.Git("", nil, "commit-tree", "-m", "m", w.Tree(entries...))
 }
 
 // Scratch is testdir.New in a root filesystem; root may be empty.

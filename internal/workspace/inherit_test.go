@@ -236,37 +236,6 @@ func TestInheritedUnknown(t *testing.T) {
 	h.end()
 }
 
-// The engine unmounted everything, and a container went on: its mount ID gets no other
-// workspace, however often the plugin starts. Not parallel, as above.
-func TestLostLeaseOfContainer(t *testing.T) {
-	w := newWorld(t)
-	w.held = 1
-	made, dir := w.open("v", "1")
-	h := hold(t, w.root, dir)
-	w.close()
-	testdir.Unmount(t, w.root)
-	for range 3 {
-		w.restart()
-		if rec, ok, err := w.m.Retain(t.Context(), "v", "1"); !errors.Is(err, ErrHeld) {
-			t.Fatalf("Retain: %+v, %v, %v", rec, ok, err)
-		}
-		w.release("v", "1")
-	}
-	if rec, _ := w.open("v", "2"); rec.ID == made.ID {
-		t.Error("another lease got the workspace")
-	}
-	h.end()
-	testdir.Eventually(t, "the workspace to be free", func() bool {
-		_, ok, err := w.m.Retain(t.Context(), "v", "1")
-		return err == nil && !ok
-	})
-	testdir.Eventually(t, "nothing to be left of the lease", func() bool {
-		w.m.mu.Lock()
-		defer w.m.mu.Unlock()
-		return len(w.m.orphans) == 0
-	})
-}
-
 // The kernel itself, with mounts that propagate as a managed plugin's do.
 func TestInheritedMounts(t *testing.T) {
 	w := newWorld(t)
@@ -310,60 +279,6 @@ func TestInheritedMounts(t *testing.T) {
 	w.restart()
 	if rec, ok := w.retain("1"); ok {
 		t.Errorf("without one: %+v", rec)
-	}
-}
-
-// A process on the host that an earlier version ran has left workspaces mounted in
-// their own directories: containers, leases and what is kept go on.
-func TestMountsOfEarlierVersion(t *testing.T) {
-	t.Parallel()
-	for _, mode := range modes {
-		w := newWorld(t)
-		made, dir := w.open("v", "1", "mode", mode)
-		write(t, filepath.Join(dir, "mine"), "x")
-		w.close()
-		old := filepath.Join(w.m.dir(made), "tree")
-		if err := os.Mkdir(old, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := overlay.Move(dir, old); err != nil {
-			t.Fatal(err)
-		}
-		testdir.Unmount(t, overlay.PointsDir(w.root))
-		w.restart()
-		rec, ok := w.retain("1")
-		if !ok || rec.ID != made.ID {
-			t.Fatalf("%s: %+v, %v", mode, rec, ok)
-		}
-		w.wantMounted(rec, "x")
-		write(t, filepath.Join(dir, ".git/hdcache/x"), "cached")
-		if points, err := testdir.Mounts(w.root); err != nil || len(points) != 2 {
-			t.Errorf("%s: mounts %v, %v", mode, points, err)
-		}
-		if _, err := os.Lstat(old); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: the old mount point: %v", mode, err)
-		}
-		w.release("v", "1")
-		w.release("v", "1")
-		w.wantCounts(mode, nil)
-	}
-}
-
-// The next start removes the mount points that a process that died has left.
-func TestTidyPoints(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	rec, _ := w.open("v", "1")
-	if err := overlay.MakePoint(overlay.PointsDir(w.root), "left"); err != nil {
-		t.Fatal(err)
-	}
-	w.restart()
-	if got := entries(t, overlay.PointsDir(w.root)); !slices.Equal(got, []string{rec.ID}) {
-		t.Errorf("mount points %q, want that of the workspace", got)
-	}
-	w.release("v", "1")
-	if got := entries(t, overlay.PointsDir(w.root)); len(got) > 0 {
-		t.Errorf("mount points %q, want none", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"errors"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -200,4 +201,35 @@ func TestReaperDetaches(t *testing.T) {
 	if points, err := testdir.Mounts(w.root); err != nil || len(points) > 0 || len(w.workspaces()) > 0 {
 		t.Errorf("left: %v, %v, %q", points, err, w.workspaces())
 	}
+}
+
+// The engine unmounted everything, and a container went on: its mount ID gets no other
+// workspace, however often the plugin starts. Not parallel, as above.
+func TestLostLeaseOfContainer(t *testing.T) {
+	w := newWorld(t)
+	w.held = 1
+	made, dir := w.open("v", "1")
+	h := hold(t, w.root, dir)
+	w.close()
+	testdir.Unmount(t, w.root)
+	for range 3 {
+		w.restart()
+		if rec, ok, err := w.m.Retain(t.Context(), "v", "1"); !errors.Is(err, ErrHeld) {
+			t.Fatalf("Retain: %+v, %v, %v", rec, ok, err)
+		}
+		w.release("v", "1")
+	}
+	if rec, _ := w.open("v", "2"); rec.ID == made.ID {
+		t.Error("another lease got the workspace")
+	}
+	h.end()
+	testdir.Eventually(t, "the workspace to be free", func() bool {
+		_, ok, err := w.m.Retain(t.Context(), "v", "1")
+		return err == nil && !ok
+	})
+	testdir.Eventually(t, "nothing to be left of the lease", func() bool {
+		w.m.mu.Lock()
+		defer w.m.mu.Unlock()
+		return len(w.m.orphans) == 0
+	})
 }

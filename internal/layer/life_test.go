@@ -1,0 +1,162 @@
+package layer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	// What has the name is of an earlier life.
+	w.must(os.MkdirAll(filepath.Join(w.path(meta.Tree, "a"), "left"), 0o755))
+	l := w.make(meta.Tree, "a")
+	if l.Clone != owner || l.Boot != "boot 1" || l.CreatedAt.IsZero() || l.Durable {
+		t.Errorf("%+v", l)
+	}
+	if _, err := os.Stat(filepath.Join(w.path(meta.Tree, "a"), "left")); !os.IsNotExist(err) {
+		t.Errorf("the leftover is in the layer: %v", err)
+	}
+	if _, ok := w.set.Get(meta.GitLayer, "a"); ok {
+		t.Error("it is a layer of another kind too")
+	}
+	temp := w.temp(meta.Tree)
+	if info, err := os.Stat(temp); err != nil || info.Mode().Perm() != 0o755 || !durable.IsTemp(filepath.Base(temp)) {
+		t.Errorf("%s: %v, %v", temp, info, err)
+	}
+	refused := errors.New("refused")
+	if _, err := w.set.Publish(meta.Layer{Kind: meta.Tree, ID: "b"}, temp, func(*meta.Tx) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("publish: %v, want the error of what also commits", err)
+	}
+	other := w.temp(meta.Tree)
+	w.must(w.set.Discard(temp), w.set.Discard(other), w.set.Discard(other))
+	w.wants("a")
+	if _, ok := w.set.Get(meta.Tree, "a"); !ok {
+		t.Error("not there after a restart")
+	}
+}
+
+// TestRemoveHeld: the record goes, the directory with its last user.
+func TestRemoveHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.make(meta.Tree, "a")
+	w.set.Hold(meta.Tree, "a", "a")
+	w.must(w.set.Remove([]meta.Layer{l}), w.set.TrashStrays(meta.Tree))
+	w.set.Drop(meta.Tree, "a")
+	w.work.Wait()
+	if _, err := os.Stat(w.path(meta.Tree, "a")); err != nil {
+		t.Errorf("gone while it is held: %v", err)
+	}
+	w.set.Drop(meta.Tree, "a")
+	w.work.Wait()
+	w.wants()
+}
+
+// TestRemoveFails: a record that could not be deleted is back in memory, and a
+// directory that could not be renamed is tried again, unless it was made anew.
+func TestRemoveFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.make(meta.Tree, "a")
+	w.must(w.store.Sync(t.Context())) // blocks that are not written yet may not count
+	if _, err := w.set.Measure(t.Context(), disk.NewPace(0)); err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("refused")
+	list := w.set.Take(w.set.List())
+	if err := w.set.Forget(list, func(*meta.Tx) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("forget: %v", err)
+	}
+	l, ok := w.set.Get(meta.Tree, "a")
+	if !ok || l.Size.Bytes == 0 {
+		t.Errorf("after a failure: %+v, %v", l, ok)
+	}
+	allow := testdir.Refuse(t, filepath.Join(w.root, "trash"))
+	if err := w.set.Remove([]meta.Layer{l}); !errors.Is(err, unix.EXDEV) {
+		t.Errorf("remove: %v", err)
+	}
+	allow()
+	w.work.Wait()
+	if got := w.store.Trash.Stats(); got.Size != l.Size.Size || got.Unmeasured != 0 {
+		t.Errorf("in the trash: %+v, want the size %+v", got, l.Size)
+	}
+	w.make(meta.Tree, "a")
+	w.must(w.set.trashLater(t.Context(), l))
+	w.wants("a")
+}
+
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.make(meta.Tree, "a")
+	w.make(meta.Tree, "b", "a")
+	w.make(meta.Tree, "c")
+	w.make(meta.Tree, "d", "c")
+	w.make(meta.WarmLayer, "w")
+	w.set.Hold(meta.Tree, "d", "c")
+	for _, tt := range []struct {
+		ids          []string
+		gone, stayed int
+	}{
+		{[]string{"a"}, 0, 1}, // b stands on it
+		{[]string{"c", "d", "unknown", "w"}, 0, 2},
+		{[]string{"a", "b", "c"}, 2, 1},
+	} {
+		if gone, stayed, err := w.set.Evict(tt.ids, meta.Tree, meta.GitLayer); err != nil || gone != tt.gone || stayed != tt.stayed {
+			t.Errorf("%q: %d gone and %d stayed, %v; want %d and %d", tt.ids, gone, stayed, err, tt.gone, tt.stayed)
+		}
+	}
+	if len(w.set.List(meta.WarmLayer)) != 1 {
+		t.Error("a layer of another kind went")
+	}
+	w.wants("c", "d")
+}
+
+// TestSweep: records without a directory, or of one that was not on disk when the
+// machine went down, and those that stand on such; and directories without a record.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, id := range []string{"gone", "lost", "whole"} {
+		w.make(meta.Tree, id)
+	}
+	w.make(meta.Tree, "on gone", "gone")
+	w.make(meta.Tree, "on whole", "whole")
+	w.must(w.store.Sync(t.Context()))
+	lost, _ := w.set.Get(meta.Tree, "lost")
+	lost.Durable = false
+	w.must(
+		w.store.DB.Update(func(tx *meta.Tx) error { return tx.PutLayer(lost) }),
+		os.RemoveAll(w.path(meta.Tree, "gone")), os.Mkdir(w.path(meta.Tree, "stranger"), 0o755), os.Mkdir(w.path(meta.Tree, "held"), 0o755),
+	)
+	w.temp(meta.Tree)
+	w.restart("boot 2")
+	w.make(meta.Tree, "new")
+	w.set.Hold(meta.Tree, "held")
+	// What is synced now was not on disk then.
+	w.must(w.store.Sync(t.Context()))
+	void, err := w.set.Void(meta.Tree)
+	w.must(err, w.set.Forget(void), w.set.TrashStrays(meta.Tree))
+	w.must(os.MkdirAll(filepath.Join(w.root, "clones/s/d/trees"), 0o755))
+	for k, want := range map[meta.Kind][]string{meta.Tree: {owner, "s/d"}, meta.GitLayer: {owner}} {
+		owners, err := w.store.Owners(k)
+		slices.Sort(owners)
+		if got := slices.Compact(owners); err != nil || !slices.Equal(got, want) {
+			t.Errorf("owners of %ss: %q, %v; want %q", k, got, err, want)
+		}
+	}
+	w.set.Drop(meta.Tree, "held")
+	w.work.Wait()
+	w.wants("new", "on whole", "whole")
+}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/docker/go-plugins-helpers/volume"
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -130,7 +129,7 @@ func TestFullDiskStarts(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join(dir, "work")); err != nil || string(got) != "precious" {
 			t.Errorf("the work of a container on the full disk: %q, %v", got, err)
 		}
-		if err := p.call(t.Context(), "VolumeDriver.Remove", volume.RemoveRequest{Name: "gone"}, nil); err != nil {
+		if err := p.Remove(t.Context(), "gone"); err != nil {
 			t.Errorf("remove a volume on the full disk: %v", err)
 		}
 		before, err := disk.SpaceOf(data)

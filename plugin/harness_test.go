@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +18,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -33,11 +31,11 @@ func TestMain(m *testing.M) {
 
 // process is the whole plugin on a data directory of its own, in this process.
 type process struct {
-	t      *testing.T
-	at     places
-	client *http.Client
-	stop   func()
-	log    *watcher
+	*daemon.Caller
+	t    *testing.T
+	at   places
+	stop func()
+	log  *watcher
 }
 
 // watcher is a log that a test can wait for and read.
@@ -100,6 +98,7 @@ func startWith(t *testing.T, data string, change func(*places)) *process {
 	p := &process{t: t, log: &watcher{next: make(chan struct{})}}
 	p.at = places{data: filepath.Join(data, "data"), socket: filepath.Join(data, "repos.sock"), git: git, fetchUID: fetchUID}
 	change(&p.at)
+	p.Caller = daemon.Dial(p.at.socket)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	log.AddHook(p.log)
@@ -116,12 +115,6 @@ func startWith(t *testing.T, data string, change func(*places)) *process {
 		}
 	})
 	t.Cleanup(p.stop)
-	p.client = &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", p.at.socket)
-		},
-	}}
 	for {
 		line, more := p.log.find("listening")
 		if line != "" {
@@ -149,80 +142,47 @@ func (p *process) waitFor(words string) {
 	}
 }
 
-// call does what the engine does. The error is the answer's.
-func (p *process) call(ctx context.Context, method string, request, answer any) error {
-	body := new(bytes.Buffer)
-	if request != nil {
-		if err := json.NewEncoder(body).Encode(request); err != nil {
-			return err
-		}
-	}
-	r, err := http.NewRequestWithContext(ctx, "POST", "http://plugin/"+method, body)
-	if err != nil {
-		return err
-	}
-	resp, err := p.client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		var e volume.ErrorResponse
-		if err := json.Unmarshal(data, &e); err != nil {
-			return err
-		}
-		return errors.New(e.Err)
-	}
-	if answer == nil {
-		return nil
-	}
-	return json.Unmarshal(data, answer)
-}
-
 // tryCreate creates for the error.
 func (p *process) tryCreate(name string, options map[string]string) error {
-	return p.call(p.t.Context(), "VolumeDriver.Create", volume.CreateRequest{Name: name, Options: options}, nil)
+	return p.Create(p.t.Context(), name, options)
 }
 
 // tryMount mounts for the error.
 func (p *process) tryMount(name, id string) error {
-	return p.call(p.t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, nil)
+	_, err := p.Mount(p.t.Context(), name, id)
+	return err
 }
 
 func (p *process) create(name string, options map[string]string) {
 	p.t.Helper()
-	if err := p.call(p.t.Context(), "VolumeDriver.Create", volume.CreateRequest{Name: name, Options: options}, nil); err != nil {
+	if err := p.Create(p.t.Context(), name, options); err != nil {
 		p.t.Fatalf("create %q: %v", name, err)
 	}
 }
 
 func (p *process) mount(name, id string) string {
 	p.t.Helper()
-	var a volume.MountResponse
-	if err := p.call(p.t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, &a); err != nil {
+	dir, err := p.Mount(p.t.Context(), name, id)
+	if err != nil {
 		p.t.Fatalf("mount %q: %v", name, err)
 	}
-	return a.Mountpoint
+	return dir
 }
 
 func (p *process) unmount(name, id string) {
 	p.t.Helper()
-	if err := p.call(p.t.Context(), "VolumeDriver.Unmount", volume.UnmountRequest{Name: name, ID: id}, nil); err != nil {
+	if err := p.Unmount(p.t.Context(), name, id); err != nil {
 		p.t.Fatalf("unmount %q: %v", name, err)
 	}
 }
 
 func (p *process) get(name string) *volume.Volume {
 	p.t.Helper()
-	var a volume.GetResponse
-	if err := p.call(p.t.Context(), "VolumeDriver.Get", volume.GetRequest{Name: name}, &a); err != nil {
+	v, err := p.Get(p.t.Context(), name)
+	if err != nil {
 		p.t.Fatalf("get %q: %v", name, err)
 	}
-	return a.Volume
+	return v
 }
 
 // about reads a workspace's .git/helmdeck.json.

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/docker/go-plugins-helpers/volume"
-
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -48,11 +46,10 @@ func TestWhatRepositoriesNameLeadsNowhere(t *testing.T) {
 			}
 			before := list(t, bait.Outside)
 			p.create(c.Name, map[string]string{"repo": s.URL(c.Name), "submodules": "recursive"})
-			var a volume.MountResponse
-			err := p.call(t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: c.Name, ID: "1"}, &a)
+			dir, err := p.Mount(t.Context(), c.Name, "1")
 			t.Logf("%v", err)
 			if err == nil {
-				for path, text := range list(t, a.Mountpoint) {
+				for path, text := range list(t, dir) {
 					if text == hostile.Secret {
 						t.Errorf("the secret is in the tree, at %s", path)
 					}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/go-plugins-helpers/volume"
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/admin"
@@ -252,7 +251,7 @@ func TestTheCapIsACap(t *testing.T) {
 		b.use(subject, subject == "worked")
 		b.pass(time.Minute)
 	}
-	if err := b.call(t.Context(), "VolumeDriver.Remove", volume.RemoveRequest{Name: "removed"}, nil); err != nil {
+	if err := b.Remove(t.Context(), "removed"); err != nil {
 		t.Fatal(err)
 	}
 	smallest := int64(1 << 60)

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/docker/go-plugins-helpers/volume"
-
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -209,14 +207,13 @@ func TestLFSServersThatMisleadOrFail(t *testing.T) {
 			w.commit(files, nil)
 			p := start(t, scratch(t))
 			p.create("v", map[string]string{"repo": s.URL("app")})
-			var a volume.MountResponse
-			err := p.call(t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: "v", ID: "1"}, &a)
+			dir, err := p.Mount(t.Context(), "v", "1")
 			t.Log(err)
 			switch {
 			case tt.want == "" && err != nil:
 				t.Fatal(err)
 			case tt.want == "":
-				if got := readFile(t, filepath.Join(a.Mountpoint, "f.bin")); got != "content\n" {
+				if got := readFile(t, filepath.Join(dir, "f.bin")); got != "content\n" {
 					t.Errorf("f.bin: %q", got)
 				}
 				p.unmount("v", "1")

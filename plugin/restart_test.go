@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/go-plugins-helpers/volume"
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/gitserver"
@@ -20,12 +19,12 @@ import (
 
 func (p *process) list() []string {
 	p.t.Helper()
-	var a volume.ListResponse
-	if err := p.call(p.t.Context(), "VolumeDriver.List", nil, &a); err != nil {
+	volumes, err := p.List(p.t.Context())
+	if err != nil {
 		p.t.Fatal(err)
 	}
 	var names []string
-	for _, v := range a.Volumes {
+	for _, v := range volumes {
 		names = append(names, v.Name)
 	}
 	return names
@@ -221,7 +220,8 @@ func TestEngineHangsUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- p.call(ctx, "VolumeDriver.Mount", volume.MountRequest{Name: "v", ID: "1"}, nil)
+		_, err := p.Mount(ctx, "v", "1")
+		ended <- err
 	}()
 	<-arrived
 	cancel()
@@ -247,7 +247,7 @@ func TestMountWait(t *testing.T) {
 	release := make(chan struct{})
 	s.Wrap(gitserver.Stall(release))
 	p.create("v", map[string]string{"repo": s.URL("sample")}) // the server is silent: it is made all the same
-	err := p.call(t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: "v", ID: "1"}, nil)
+	err := p.tryMount("v", "1")
 	if err == nil || !strings.Contains(err.Error(), "not done after "+time.Second.String()) {
 		t.Errorf("Mount: %v", err)
 	}

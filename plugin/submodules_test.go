@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/docker/go-plugins-helpers/volume"
-
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -252,8 +250,7 @@ func TestHostileSubmodulesAreRefused(t *testing.T) {
 				map[string]string{strings.Trim(tt.path, `"`): commit})
 			p := start(t, scratch(t))
 			p.create("v", map[string]string{"repo": s.URL("super"), "submodules": "recursive"})
-			var a volume.MountResponse
-			err := p.call(t.Context(), "VolumeDriver.Mount", volume.MountRequest{Name: "v", ID: "1"}, &a)
+			_, err := p.Mount(t.Context(), "v", "1")
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "submodule") {
 				t.Errorf("mount: %v, want an error about the submodule with %q", err, tt.want)
 			}

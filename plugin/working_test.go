@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/go-plugins-helpers/volume"
-
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/testdisk"
@@ -53,7 +51,10 @@ func TestWorkThatNobodyWaitsFor(t *testing.T) {
 			}))
 			ctx, giveUp := context.WithCancel(t.Context())
 			mounted := make(chan error, 1)
-			go func() { mounted <- b.call(ctx, "VolumeDriver.Mount", volume.MountRequest{Name: "slow", ID: "2"}, nil) }()
+			go func() {
+				_, err := b.Mount(ctx, "slow", "2")
+				mounted <- err
+			}()
 			<-asked
 			held := func(want janitor.Hold) {
 				t.Helper()

@@ -7,11 +7,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 
 	"github.com/docker/go-plugins-helpers/volume"
 )
+
+// Caller calls a plugin over its socket as the engine does. Its methods may be called concurrently.
+type Caller struct {
+	Client *http.Client // of the socket, whatever host a URL names
+	root   string       // what the plugin takes for /, where that is another directory
+}
+
+// Dial returns the Caller of a socket, which need not be there yet.
+func Dial(socket string) *Caller {
+	return &Caller{Client: &http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: 64,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}}
+}
 
 // Refused is what the plugin answered to what it did not do.
 type Refused struct{ Message string }
@@ -19,47 +36,47 @@ type Refused struct{ Message string }
 func (e *Refused) Error() string { return e.Message }
 
 // Create makes a volume.
-func (d *Daemon) Create(ctx context.Context, name string, options map[string]string) error {
-	return d.Call(ctx, "VolumeDriver.Create", volume.CreateRequest{Name: name, Options: options}, nil)
+func (c *Caller) Create(ctx context.Context, name string, options map[string]string) error {
+	return c.Call(ctx, "VolumeDriver.Create", volume.CreateRequest{Name: name, Options: options}, nil)
 }
 
 // Mount returns where a volume is mounted for a mount ID.
-func (d *Daemon) Mount(ctx context.Context, name, id string) (dir string, err error) {
+func (c *Caller) Mount(ctx context.Context, name, id string) (dir string, err error) {
 	var a volume.MountResponse
-	err = d.Call(ctx, "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, &a)
+	err = c.Call(ctx, "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, &a)
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(d.Root, a.Mountpoint), nil
+	return filepath.Join(c.root, a.Mountpoint), nil
 }
 
 // Unmount takes back one Mount.
-func (d *Daemon) Unmount(ctx context.Context, name, id string) error {
-	return d.Call(ctx, "VolumeDriver.Unmount", volume.UnmountRequest{Name: name, ID: id}, nil)
+func (c *Caller) Unmount(ctx context.Context, name, id string) error {
+	return c.Call(ctx, "VolumeDriver.Unmount", volume.UnmountRequest{Name: name, ID: id}, nil)
 }
 
 // Remove removes a volume.
-func (d *Daemon) Remove(ctx context.Context, name string) error {
-	return d.Call(ctx, "VolumeDriver.Remove", volume.RemoveRequest{Name: name}, nil)
+func (c *Caller) Remove(ctx context.Context, name string) error {
+	return c.Call(ctx, "VolumeDriver.Remove", volume.RemoveRequest{Name: name}, nil)
 }
 
 // Get returns a volume with its Status.
-func (d *Daemon) Get(ctx context.Context, name string) (*volume.Volume, error) {
+func (c *Caller) Get(ctx context.Context, name string) (*volume.Volume, error) {
 	var a volume.GetResponse
-	err := d.Call(ctx, "VolumeDriver.Get", volume.GetRequest{Name: name}, &a)
+	err := c.Call(ctx, "VolumeDriver.Get", volume.GetRequest{Name: name}, &a)
 	return a.Volume, err
 }
 
 // List returns all volumes.
-func (d *Daemon) List(ctx context.Context) ([]*volume.Volume, error) {
+func (c *Caller) List(ctx context.Context) ([]*volume.Volume, error) {
 	var a volume.ListResponse
-	err := d.Call(ctx, "VolumeDriver.List", nil, &a)
+	err := c.Call(ctx, "VolumeDriver.List", nil, &a)
 	return a.Volumes, err
 }
 
 // Call does what the engine does: request, if there is one, is the body, and answer, if there is one, gets the answer's.
 // What the plugin says instead is a *Refused; other errors are those of the connection.
-func (d *Daemon) Call(ctx context.Context, method string, request, answer any) error {
+func (c *Caller) Call(ctx context.Context, method string, request, answer any) error {
 	body := new(bytes.Buffer)
 	if request != nil {
 		if err := json.NewEncoder(body).Encode(request); err != nil {
@@ -70,7 +87,7 @@ func (d *Daemon) Call(ctx context.Context, method string, request, answer any) e
 	if err != nil {
 		return err
 	}
-	resp, err := d.Client.Do(r)
+	resp, err := c.Client.Do(r)
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,8 +85,8 @@ func (c Config) EmptyTrash() error {
 // Daemon is a run of the program.
 type Daemon struct {
 	Config
-	Client *http.Client  // of the socket that the engine calls, whatever host a URL names
-	Admin  *admin.Client // of the operators' socket
+	*Caller
+	Admin *admin.Client // of the operators' socket
 
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has; err is set before
@@ -131,14 +129,9 @@ func Run(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	defer log.Close()
-	d := &Daemon{Config: c, ended: make(chan struct{})}
+	d := &Daemon{Config: c, Caller: Dial(c.Socket()), ended: make(chan struct{})}
 	d.Admin = admin.Dial(filepath.Join(filepath.Dir(c.Socket()), "admin.sock"))
-	d.Client = &http.Client{Transport: &http.Transport{
-		MaxIdleConnsPerHost: 64,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", c.Socket())
-		},
-	}}
+	d.root = c.Root
 	command := slices.Concat(c.Under, []string{c.Program, "-data", c.DataDir(), "-socket", c.Socket(), "-git", c.Git}, c.Args)
 	d.cmd = exec.Command(command[0], command[1:]...)
 	// How full this machine's disk is, is no part of a test.

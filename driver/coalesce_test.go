@@ -52,8 +52,8 @@ func TestMountsShareAQuestion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		g := newGate()
-		w.server.Route("r", g.wrap)
+		g := gitserver.NewGate()
+		w.server.Route("r", g.Fault)
 		w.server.Reset()
 		var wg sync.WaitGroup
 		dirs := make([]string, mounts)
@@ -65,11 +65,11 @@ func TestMountsShareAQuestion(t *testing.T) {
 				}
 			})
 		}
-		<-g.arrived
+		<-g.Arrived
 		testdir.Eventually(t, "64 Mounts wait for the answer", func() bool {
 			return waiting("clone.(*Clone).askShared") == mounts
 		})
-		close(g.open)
+		close(g.Open)
 		wg.Wait()
 		got := w.server.Stats("r")
 		got.BytesOut = 0
@@ -113,8 +113,8 @@ func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
 			// Everything that follows ends at once, or never.
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			g := newGate()
-			w.server.Route("slow", gitserver.On(tt.kind, g.wrap))
+			g := gitserver.NewGate()
+			w.server.Route("slow", gitserver.On(tt.kind, g.Fault))
 			// Another subject's clone of the same repository: nothing of it is there.
 			ended := make(chan error, 1)
 			go func() {
@@ -124,7 +124,7 @@ func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
 				}
 				ended <- err
 			}()
-			<-g.arrived
+			<-g.Arrived
 			for i := range 3 { // twice from what is there, and at a new commit
 				if i == 2 {
 					if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "new", Content: "x"}); err != nil {
@@ -159,7 +159,7 @@ func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
 				}
 				wantErr(t, "remove", w.Remove(ctx, name))
 			}
-			close(g.open)
+			close(g.Open)
 			wantErr(t, "the stalled Mount", <-ended)
 		})
 	}

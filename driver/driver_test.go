@@ -97,8 +97,8 @@ func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create("other")
-	g := newGate()
-	w.server.Wrap(g.wrap)
+	g := gitserver.NewGate()
+	w.server.Wrap(g.Fault)
 	w.create("v", "subject", "s")
 	if v, err := w.Get("v"); err != nil || v.Status["last_error"] != "no answer within 3s" || v.Status["state"] != "asking" {
 		t.Errorf("Get: %+v, %v", v, err)
@@ -112,7 +112,7 @@ func TestSilentServer(t *testing.T) {
 	w.patience.most = time.Second
 	_, err := w.Mount(t.Context(), "v", "1")
 	wantErr(t, "mount", err, "asking "+w.server.URL("r"), "not done after 1s", "continues in the background: run it again")
-	close(g.open)
+	close(g.Open)
 	w.patience.most = time.Minute
 	dir := w.mountOK("v", "1")
 	if _, err := os.Stat(filepath.Join(dir, "README.md")); err != nil {
@@ -134,15 +134,15 @@ func TestHangUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.create("w")
-	g := newGate()
-	w.server.Wrap(g.wrap)
+	g := gitserver.NewGate()
+	w.server.Wrap(g.Fault)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		_, err := w.Mount(ctx, "w", "1")
 		ended <- err
 	}()
-	<-g.arrived
+	<-g.Arrived
 	if err := w.Remove(t.Context(), "w"); err == nil || !strings.Contains(err.Error(), "is mounted") {
 		t.Errorf("Remove during a Mount: %v", err)
 	}
@@ -153,7 +153,7 @@ func TestHangUp(t *testing.T) {
 	if got := w.Workspaces.Leases("w"); len(got) > 0 {
 		t.Errorf("leases: %+v", got)
 	}
-	close(g.open)
+	close(g.Open)
 	// Who hangs up at the very end gets nothing either, and leaves nothing.
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,22 +128,6 @@ func (w *world) left(below ...string) []string {
 		list = append(list, "mount "+p.Path)
 	}
 	return list
-}
-
-// gate is a fault that tells of each request, and lets it pass once it is open.
-type gate struct {
-	arrived chan struct{}
-	open    chan struct{}
-}
-
-func newGate() gate { return gate{make(chan struct{}, 1000), make(chan struct{})} }
-
-func (g gate) wrap(next http.Handler) http.Handler {
-	stalled := gitserver.Stall(g.open)(next)
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		g.arrived <- struct{}{}
-		stalled.ServeHTTP(rw, r)
-	})
 }
 
 // wantErr fails unless err has all of the words; none of them means no error.

@@ -249,9 +249,9 @@ func TestKeptNeedsNoRemote(t *testing.T) {
 	w.create("v", "mode", "keep")
 	write(t, w.mountOK("v", "1"), "mine", "x")
 	w.unmountOK("v", "1")
-	g := newGate()
-	w.server.Wrap(g.wrap)
-	defer close(g.open)
+	g := gitserver.NewGate()
+	w.server.Wrap(g.Fault)
+	defer close(g.Open)
 	if dir := w.mountOK("v", "2"); !has(t, dir, "mine") {
 		t.Error("what was kept is gone")
 	}
@@ -340,8 +340,8 @@ func TestSlowFirstMount(t *testing.T) {
 	modes(t, []string{"shared", "keep"}, func(t *testing.T, w *world, mode string) {
 		w.create("other", "refresh", "never")
 		w.mountOK("other", "0")
-		g := newGate()
-		w.server.Wrap(g.wrap)
+		g := gitserver.NewGate()
+		w.server.Wrap(g.Fault)
 		dirs := make(chan string, 2)
 		for i := range cap(dirs) {
 			go func() {
@@ -352,13 +352,13 @@ func TestSlowFirstMount(t *testing.T) {
 				dirs <- dir
 			}()
 		}
-		<-g.arrived
+		<-g.Arrived
 		if s := w.status("v"); len(s["leases"].([]leaseStatus)) != 0 || len(w.List()) != 2 {
 			t.Errorf("status %v", s)
 		}
 		w.mountOK("other", "1") // is of the same clone
 		wantErr(t, "remove", w.Remove(t.Context(), "v"), "is mounted")
-		close(g.open)
+		close(g.Open)
 		if first, second := <-dirs, <-dirs; first != second || first == "" {
 			t.Errorf("mounted at %q and %q", first, second)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -38,9 +39,9 @@ func TestRestore(t *testing.T) {
 	w.create("v", "uid", "1234", "gid", "2345", "cache", "off")
 	id, head := w.lose("v")
 	w.removeOK("v")
-	g := newGate()
-	w.server.Wrap(g.wrap)
-	defer close(g.open)
+	g := gitserver.NewGate()
+	w.server.Wrap(g.Fault)
+	defer close(g.Open)
 	again := map[string]string{"repo": w.server.URL("r"), "restore": id}
 	for round := range 3 {
 		if err := w.Create(t.Context(), "again", again); err != nil {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -185,35 +183,10 @@ func (p *process) get(name string) *volume.Volume {
 	return v
 }
 
-// about reads a workspace's .git/helmdeck.json.
-func about(t *testing.T, dir string) map[string]any {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, ".git/helmdeck.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m map[string]any
-	if err := json.Unmarshal(data, &m); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // remote starts a git server with one repository, "sample".
 func remote(t *testing.T) *gitserver.Server {
 	t.Helper()
 	return testgit.Remote(t, "sample", gitserver.Spec{
 		Seed: 1, Files: 300, Commits: 5, Changes: 10, Branches: []string{"feature/x", "release-1.0"},
 	})
-}
-
-// announce tells of each request before a fault has it.
-func announce(arrived chan<- struct{}, fault func(http.Handler) http.Handler) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		faulty := fault(next)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			arrived <- struct{}{}
-			faulty.ServeHTTP(w, r)
-		})
-	}
 }

@@ -176,7 +176,7 @@ func TestTTL(t *testing.T) {
 
 	// A volume whose clone was evicted clones again.
 	before := b.server.Stats("sample").Clones
-	if a := about(t, b.mount("idle", "2")); a["reused"] != false || b.server.Stats("sample").Clones != before+1 {
+	if a := testgit.About(t, b.mount("idle", "2")); a["reused"] != false || b.server.Stats("sample").Clones != before+1 {
 		t.Errorf("idle: %v, %d clones", a, b.server.Stats("sample").Clones-before)
 	}
 	var evicted int
@@ -351,7 +351,7 @@ func TestStartFresh(t *testing.T) {
 	if err := b.admin.EvictClone(t.Context(), key); !errors.As(err, &answer) || answer.Status != 404 {
 		t.Errorf("twice: %v", err)
 	}
-	if a := about(t, b.mount("v", "2")); a["reused"] != false || b.server.Stats("sample").Clones != 2 {
+	if a := testgit.About(t, b.mount("v", "2")); a["reused"] != false || b.server.Stats("sample").Clones != 2 {
 		t.Errorf("not fresh: %v, %d clones", a, b.server.Stats("sample").Clones)
 	}
 }

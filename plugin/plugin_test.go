@@ -45,7 +45,7 @@ func TestMountIsACleanPrivateCheckout(t *testing.T) {
 	if got := testgit.Git(t, c, "status", "--porcelain"); got != "" {
 		t.Errorf("status after a reset: %q, want clean", got)
 	}
-	if got := about(t, c)["reused"]; got != true {
+	if got := testgit.About(t, c)["reused"]; got != true {
 		t.Errorf("reused: %v, want true", got)
 	}
 	p.unmount("v", "3")

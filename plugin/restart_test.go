@@ -82,7 +82,7 @@ func TestRestart(t *testing.T) {
 	p.unmount("v", "1")
 	s.Reset()
 	dir = p.mount("v", "2")
-	if got := about(t, dir)["reused"]; got != true {
+	if got := testgit.About(t, dir)["reused"]; got != true {
 		t.Errorf("reused %v, want true", got)
 	}
 	if got := s.Stats("sample"); got.LsRefs != 1 || got.Fetches != 0 {
@@ -172,7 +172,7 @@ func TestDamagedDatabase(t *testing.T) {
 				if got := testgit.Git(t, next, "status", "--porcelain"); got != "" {
 					t.Errorf("status %q", got)
 				}
-				if got := about(t, next)["reused"]; got != true {
+				if got := testgit.About(t, next)["reused"]; got != true {
 					t.Errorf("reused %v, want true", got)
 				}
 				p.unmount(name, "2")
@@ -212,24 +212,24 @@ func TestSecondInstance(t *testing.T) {
 func TestEngineHangsUp(t *testing.T) {
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
-	release, arrived := make(chan struct{}), make(chan struct{}, 100)
+	gate := gitserver.NewGate()
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})
 	p.mount("v", "0")
 	p.unmount("v", "0")
-	s.Wrap(announce(arrived, gitserver.Stall(release)))
+	s.Wrap(gate.Fault)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		_, err := p.Mount(ctx, "v", "1")
 		ended <- err
 	}()
-	<-arrived
+	<-gate.Arrived
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("Mount succeeded")
 	}
 	p.waitFor("mount: failed")
-	close(release)
+	close(gate.Open)
 	if got := p.get("v").Status["leases"].([]any); len(got) > 0 {
 		t.Errorf("leases %v", got)
 	}

@@ -15,13 +15,13 @@ func TestStopAnswersMounts(t *testing.T) {
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample")})
 	p.mount("v", "1")
-	wait, arrived := make(chan struct{}), make(chan struct{}, 100)
-	release := sync.OnceFunc(func() { close(wait) })
+	gate := gitserver.NewGate()
+	release := sync.OnceFunc(func() { close(gate.Open) })
 	t.Cleanup(release)
-	s.Script("sample", gitserver.LsRefs, announce(arrived, gitserver.Stall(wait)))
+	s.Script("sample", gitserver.LsRefs, gate.Fault)
 	answer := make(chan error)
 	go func() { answer <- p.tryMount("v", "2") }()
-	<-arrived // the Mount asks
+	<-gate.Arrived // the Mount asks
 	p.stop()
 	err := <-answer
 	if err == nil || !strings.Contains(err.Error(), "run it again when the plugin is enabled") {

@@ -14,53 +14,49 @@ import (
 )
 
 func TestReserve(t *testing.T) {
-	for _, fs := range testdisk.Filesystems {
-		t.Run(fs.Name, func(t *testing.T) {
-			t.Parallel()
-			dir := testdisk.Small(t, fs.Make)
-			path, fill := filepath.Join(dir, "reserve"), filepath.Join(dir, "fill")
-			if err := disk.NewReserve(path).Fill(); err != nil {
-				t.Fatal(err)
+	testdisk.OnEach(t, func(t *testing.T, dir string) {
+		path, fill := filepath.Join(dir, "reserve"), filepath.Join(dir, "fill")
+		if err := disk.NewReserve(path).Fill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := testdisk.Fill(fill); err != nil {
+			t.Fatal(err)
+		}
+		r := disk.NewReserve(path) // after a restart
+		mkdir := func(name string) error {
+			return r.Retry(func() error { return os.MkdirAll(filepath.Join(dir, name, "a/b/c/d/e/f/g/h"), 0o700) })
+		}
+		if err := mkdir("one"); err != nil {
+			t.Errorf("with the reserve: %v", err)
+		}
+		if err := r.Fill(); err != nil {
+			t.Errorf("no room to fill it again: %v, want nothing said", err)
+		}
+		refused := errors.New("refused")
+		if err := r.Retry(func() error { return refused }); !errors.Is(err, refused) {
+			t.Errorf("another error: %v", err)
+		}
+		if err := os.Remove(fill); err != nil {
+			t.Fatal(err)
+		}
+		// xfs frees what was deleted a moment later.
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+			err := r.Fill()
+			s, merr := disk.Measure(t.Context(), path)
+			if err == nil && merr == nil && s.Bytes >= disk.ReserveFor(dir) {
+				break
 			}
-			if err := testdisk.Fill(fill); err != nil {
-				t.Fatal(err)
+			if time.Now().After(deadline) {
+				t.Fatalf("filled again: %+v, %v, %v", s, err, merr)
 			}
-			r := disk.NewReserve(path) // after a restart
-			mkdir := func(name string) error {
-				return r.Retry(func() error { return os.MkdirAll(filepath.Join(dir, name, "a/b/c/d/e/f/g/h"), 0o700) })
-			}
-			if err := mkdir("one"); err != nil {
-				t.Errorf("with the reserve: %v", err)
-			}
-			if err := r.Fill(); err != nil {
-				t.Errorf("no room to fill it again: %v, want nothing said", err)
-			}
-			refused := errors.New("refused")
-			if err := r.Retry(func() error { return refused }); !errors.Is(err, refused) {
-				t.Errorf("another error: %v", err)
-			}
-			if err := os.Remove(fill); err != nil {
-				t.Fatal(err)
-			}
-			// xfs frees what was deleted a moment later.
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-				err := r.Fill()
-				s, merr := disk.Measure(t.Context(), path)
-				if err == nil && merr == nil && s.Bytes >= disk.ReserveFor(dir) {
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("filled again: %+v, %v, %v", s, err, merr)
-				}
-			}
-			if err := testdisk.Fill(fill); err != nil {
-				t.Fatal(err)
-			}
-			if err := mkdir("two"); err != nil {
-				t.Errorf("filled again: %v", err)
-			}
-		})
-	}
+		}
+		if err := testdisk.Fill(fill); err != nil {
+			t.Fatal(err)
+		}
+		if err := mkdir("two"); err != nil {
+			t.Errorf("filled again: %v", err)
+		}
+	})
 	var none *disk.Reserve
 	if err := none.Retry(func() error { return unix.ENOSPC }); !errors.Is(err, unix.ENOSPC) || none.Fill() != nil {
 		t.Errorf("none: %v", err)

@@ -47,6 +47,21 @@ func Stall(release <-chan struct{}) Fault {
 	}
 }
 
+// Gate is a Stall that tells of each request before it waits. Closing Open opens it.
+type Gate struct{ Arrived, Open chan struct{} }
+
+// NewGate returns a Gate that is closed.
+func NewGate() Gate { return Gate{make(chan struct{}, 1000), make(chan struct{})} }
+
+// Fault is the Gate in front of next.
+func (g Gate) Fault(next http.Handler) http.Handler {
+	stalled := Stall(g.Open)(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.Arrived <- struct{}{}
+		stalled.ServeHTTP(w, r)
+	})
+}
+
 // Fail answers every request with the status code and its text, 401 with a challenge for basic authentication, and
 // 429 with a Retry-After of one second.
 func Fail(code int) Fault {

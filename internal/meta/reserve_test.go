@@ -12,59 +12,55 @@ import (
 
 // On a full disk a database opens, and all of it can be deleted.
 func TestFullDisk(t *testing.T) {
-	for _, fs := range testdisk.Filesystems {
-		t.Run(fs.Name, func(t *testing.T) {
-			t.Parallel()
-			dir := testdisk.Small(t, fs.Make)
-			path := filepath.Join(dir, "meta.db")
-			db, _ := open(t, path)
-			const n = 3000
-			ids := make([]string, n)
-			if err := db.Update(func(tx *Tx) (err error) {
-				for i := range n {
-					ids[i] = fmt.Sprintf("%016x", i)
-					err = errors.Join(err, tx.PutWorkspace(Workspace{ID: ids[i], Volume: strings.Repeat("v", 500)}))
+	testdisk.OnEach(t, func(t *testing.T, dir string) {
+		path := filepath.Join(dir, "meta.db")
+		db, _ := open(t, path)
+		const n = 3000
+		ids := make([]string, n)
+		if err := db.Update(func(tx *Tx) (err error) {
+			for i := range n {
+				ids[i] = fmt.Sprintf("%016x", i)
+				err = errors.Join(err, tx.PutWorkspace(Workspace{ID: ids[i], Volume: strings.Repeat("v", 500)}))
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := testdisk.Fill(filepath.Join(dir, "fill")); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		db, state := open(t, path)
+		if len(state.Workspaces) != n {
+			t.Fatalf("%d workspaces on the full disk", len(state.Workspaces))
+		}
+		for i, id := range ids[:1000] {
+			if err := db.Update(func(tx *Tx) error {
+				if i%2 == 0 {
+					return tx.PutWorkspace(Workspace{ID: id, Phase: Discarded})
 				}
-				return err
+				return tx.DeleteWorkspace(id)
 			}); err != nil {
-				t.Fatal(err)
+				t.Fatalf("change %d: %v", i, err)
 			}
-			if err := testdisk.Fill(filepath.Join(dir, "fill")); err != nil {
-				t.Fatal(err)
+		}
+		if err := db.Update(func(tx *Tx) (err error) {
+			for _, id := range ids {
+				err = errors.Join(err, tx.DeleteWorkspace(id))
 			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
-			db, state := open(t, path)
-			if len(state.Workspaces) != n {
-				t.Fatalf("%d workspaces on the full disk", len(state.Workspaces))
-			}
-			for i, id := range ids[:1000] {
-				if err := db.Update(func(tx *Tx) error {
-					if i%2 == 0 {
-						return tx.PutWorkspace(Workspace{ID: id, Phase: Discarded})
-					}
-					return tx.DeleteWorkspace(id)
-				}); err != nil {
-					t.Fatalf("change %d: %v", i, err)
-				}
-			}
-			if err := db.Update(func(tx *Tx) (err error) {
-				for _, id := range ids {
-					err = errors.Join(err, tx.DeleteWorkspace(id))
-				}
-				return err
-			}); err != nil {
-				t.Fatalf("all at once: %v", err)
-			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if _, state := open(t, path); len(state.Workspaces) != 0 {
-				t.Errorf("%d workspaces are left", len(state.Workspaces))
-			}
-		})
-	}
+			return err
+		}); err != nil {
+			t.Fatalf("all at once: %v", err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, state := open(t, path); len(state.Workspaces) != 0 {
+			t.Errorf("%d workspaces are left", len(state.Workspaces))
+		}
+	})
 }
 
 // A database whose reserve finds no room works without, and has one later.

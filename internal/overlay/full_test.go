@@ -5,53 +5,47 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
 // On a disk without a free block the kernel's word is the same.
 func TestBusyOnAFullDisk(t *testing.T) {
-	for _, fs := range testdisk.Filesystems {
-		t.Run(fs.Name, func(t *testing.T) {
-			t.Parallel()
-			dir := testdisk.Small(t, fs.Make)
-			in := func(name string) string { return filepath.Join(dir, name) }
-			for _, name := range []string{"lower", "upper", "work", "tree"} {
-				if err := os.Mkdir(in(name), 0o755); err != nil {
-					t.Fatal(err)
-				}
+	testdisk.OnEach(t, func(t *testing.T, dir string) {
+		in := func(name string) string { return filepath.Join(dir, name) }
+		for _, name := range []string{"lower", "upper", "work", "tree"} {
+			if err := os.Mkdir(in(name), 0o755); err != nil {
+				t.Fatal(err)
 			}
-			err := errors.Join(
-				overlay.Mount(overlay.Spec{Lower: []string{in("lower")}, Upper: in("upper"), Work: in("work"), Target: in("tree"), Volatile: true}),
-				overlay.PrepareBusy(in("scratch")), testdisk.Fill(in("fill")))
+		}
+		err := errors.Join(
+			overlay.Mount(overlay.Spec{Lower: []string{in("lower")}, Upper: in("upper"), Work: in("work"), Target: in("tree"), Volatile: true}),
+			overlay.PrepareBusy(in("scratch")), testdisk.Fill(in("fill")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if busy, err := overlay.Busy(in("upper"), in("scratch")); !busy || err != nil {
+			t.Errorf("mounted: busy %v, %v", busy, err)
+		}
+		release, err := overlay.Detach(in("tree"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if busy, err := overlay.Busy(in("upper"), in("scratch")); !busy || err != nil {
+			t.Errorf("detached: busy %v, %v", busy, err)
+		}
+		if err := release(); err != nil {
+			t.Fatal(err)
+		}
+		// Whoever forks meanwhile has a copy of the mount for a moment.
+		testdir.Eventually(t, "the upper to be free", func() bool {
+			busy, err := overlay.Busy(in("upper"), in("scratch"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if busy, err := overlay.Busy(in("upper"), in("scratch")); !busy || err != nil {
-				t.Errorf("mounted: busy %v, %v", busy, err)
-			}
-			release, err := overlay.Detach(in("tree"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if busy, err := overlay.Busy(in("upper"), in("scratch")); !busy || err != nil {
-				t.Errorf("detached: busy %v, %v", busy, err)
-			}
-			if err := release(); err != nil {
-				t.Fatal(err)
-			}
-			// Whoever forks meanwhile has a copy of the mount for a moment.
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-				busy, err := overlay.Busy(in("upper"), in("scratch"))
-				if err == nil && !busy {
-					break
-				}
-				if err != nil || time.Now().After(deadline) {
-					t.Fatalf("free: busy %v, %v", busy, err)
-				}
-			}
+			return !busy
 		})
-	}
+	})
 }

@@ -13,28 +13,24 @@ import (
 // On a disk that is full to the last block, with no reserve, all can be deleted:
 // entries that the trash has no room for give it.
 func TestFullDisk(t *testing.T) {
-	for _, fs := range testdisk.Filesystems {
-		t.Run(fs.Name, func(t *testing.T) {
-			t.Parallel()
-			disk := testdisk.Small(t, fs.Make)
-			dir := filepath.Join(disk, "trash")
-			tr := open(t, dir, nil)
-			var victims []string
-			for i := range 100 {
-				victim := filepath.Join(disk, fmt.Sprint(i))
-				must(t, os.MkdirAll(filepath.Join(victim, "a", "b"), 0o700))
-				for j := range 5 {
-					must(t, os.WriteFile(filepath.Join(victim, "a", fmt.Sprint(j)), make([]byte, 5000), 0o600))
-				}
-				victims = append(victims, victim)
+	testdisk.OnEach(t, func(t *testing.T, disk string) {
+		dir := filepath.Join(disk, "trash")
+		tr := open(t, dir, nil)
+		var victims []string
+		for i := range 100 {
+			victim := filepath.Join(disk, fmt.Sprint(i))
+			must(t, os.MkdirAll(filepath.Join(victim, "a", "b"), 0o700))
+			for j := range 5 {
+				must(t, os.WriteFile(filepath.Join(victim, "a", fmt.Sprint(j)), make([]byte, 5000), 0o600))
 			}
-			must(t, testdisk.Fill(filepath.Join(disk, "fill")))
-			for _, victim := range victims {
-				put(t, tr, victim, strings.Repeat("n", maxName))
-			}
-			run(t, tr)
-			idle(t, tr)
-			wantNames(t, dir)
-		})
-	}
+			victims = append(victims, victim)
+		}
+		must(t, testdisk.Fill(filepath.Join(disk, "fill")))
+		for _, victim := range victims {
+			put(t, tr, victim, strings.Repeat("n", maxName))
+		}
+		run(t, tr)
+		idle(t, tr)
+		wantNames(t, dir)
+	})
 }

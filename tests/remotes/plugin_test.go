@@ -1,9 +1,7 @@
 package remotes
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -154,20 +152,6 @@ func (p *plugin) put(c credential.Credential) {
 	if err := p.Admin.PutCredential(p.t.Context(), c); err != nil {
 		p.t.Fatalf("put credential %q: %v", c.Name, err)
 	}
-}
-
-// about reads a workspace's .git/helmdeck.json.
-func about(t *testing.T, dir string) map[string]any {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, ".git/helmdeck.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m map[string]any
-	if err := json.Unmarshal(data, &m); err != nil {
-		t.Fatal(err)
-	}
-	return m
 }
 
 // has returns an error unless err says all of the words.

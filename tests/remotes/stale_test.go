@@ -51,7 +51,7 @@ func TestStaleIfError(t *testing.T) {
 				return
 			}
 			defer p.unmount("v", "1")
-			file, status := about(t, dir), p.status("v")
+			file, status := testgit.About(t, dir), p.status("v")
 			told(c.name, fmt.Sprintf("(works: commit %.8v, stale: %v in helmdeck.json and status)", file["commit"], status["stale"]))
 			if file["commit"] != head || file["stale"] != true || status["stale"] != true {
 				t.Errorf("helmdeck.json: %v\nstatus: %v\nwant the commit %s, stale", file, status, head)
@@ -77,7 +77,7 @@ func TestStaleWithinThePatienceOfMount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := about(t, dir)["stale"]; got != true {
+	if got := testgit.About(t, dir)["stale"]; got != true {
 		t.Errorf("stale: %v", got)
 	}
 	p.unmount("v", "1")

@@ -124,6 +124,16 @@ var Filesystems = []struct {
 	{"xfs", func(dir string) error { return XFS(dir, 320<<20) }},
 }
 
+// OnEach runs a test on each of Filesystems, Small and side by side.
+func OnEach(t *testing.T, f func(t *testing.T, dir string)) {
+	for _, fs := range Filesystems {
+		t.Run(fs.Name, func(t *testing.T) {
+			t.Parallel()
+			f(t, Small(t, fs.Make))
+		})
+	}
+}
+
 // Small mounts one of Filesystems for a test, and returns its directory; with the test it goes.
 func Small(t *testing.T, fs func(dir string) error) string {
 	t.Helper()

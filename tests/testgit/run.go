@@ -1,9 +1,11 @@
 package testgit
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,6 +33,20 @@ func Run(cmd *exec.Cmd) (string, error) {
 func Git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	return GitAs(t, 0, dir, args...)
+}
+
+// About reads what a workspace says of itself, .git/helmdeck.json.
+func About(t testing.TB, dir string) map[string]any {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, ".git/helmdeck.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(data, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // GitAs is Git as another user.

@@ -19,12 +19,12 @@ func (w *world) lose(name string) (id, head string) {
 	w.t.Helper()
 	dir := w.mountOK(name, "lost")
 	write(w.t, dir, "README.md", "changed")
-	testgit.Git(w.t, dir, "commit", "-qam", "mine")
+	testgit.GitAny(w.t, dir, "commit", "-qam", "mine")
 	write(w.t, dir, "untracked", "x")
 	if err := os.RemoveAll(filepath.Join(dir, "src")); err != nil {
 		w.t.Fatal(err)
 	}
-	head = testgit.Git(w.t, dir, "rev-parse", "HEAD")
+	head = testgit.GitAny(w.t, dir, "rev-parse", "HEAD")
 	before := len(w.Workspaces.Discards())
 	w.unmountOK(name, "lost")
 	list := w.discards(name, before+1)
@@ -57,8 +57,8 @@ func TestRestore(t *testing.T) {
 			t.Errorf("status %v", s)
 		}
 		dir := w.mountOK("again", "1")
-		if testgit.Git(t, dir, "rev-parse", "HEAD") != head || !has(t, dir, "untracked") || has(t, dir, "src") {
-			t.Errorf("restored: %s", testgit.Git(t, dir, "status"))
+		if testgit.GitAny(t, dir, "rev-parse", "HEAD") != head || !has(t, dir, "untracked") || has(t, dir, "src") {
+			t.Errorf("restored: %s", testgit.GitAny(t, dir, "status"))
 		}
 		if has(t, dir, ".hdcache") {
 			t.Error("the cache was not taken from the discard's options")

@@ -90,7 +90,7 @@ func TestSettle(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "d/xx1"), []byte("CONTENT 1"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := git("status", "--porcelain"); got != "M d/xx1" {
+	if got := git("status", "--porcelain"); got != " M d/xx1" {
 		t.Errorf("status %q after a same-size edit", got)
 	}
 }

@@ -153,10 +153,10 @@ func TestCacheIsShared(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(other, ".hdcache/go-mod/x")); !os.IsNotExist(err) {
 		t.Errorf("another uid sees it: %v", err)
 	}
-	if got := testgit.Git(t, a, "status", "--porcelain", "--ignored"); got != "!! .hdcache" {
+	if got := testgit.GitAny(t, a, "status", "--porcelain", "--ignored"); got != "!! .hdcache" {
 		t.Errorf("status %q", got)
 	}
-	testgit.Git(t, a, "clean", "-ffdxq")
+	testgit.GitAny(t, a, "clean", "-ffdxq")
 	if _, err := os.Stat(filepath.Join(b, ".hdcache/go-mod/x")); err != nil {
 		t.Errorf("after git clean: %v", err)
 	}
@@ -206,26 +206,26 @@ func TestCacheSurvivesGit(t *testing.T) {
 		name string
 		do   func(dir string)
 	}{
-		{"clean", func(dir string) { testgit.Git(t, dir, "clean", "-fdxq") }},
-		{"clean, also of repositories", func(dir string) { testgit.Git(t, dir, "clean", "-ffdxq") }},
+		{"clean", func(dir string) { testgit.GitAny(t, dir, "clean", "-fdxq") }},
+		{"clean, also of repositories", func(dir string) { testgit.GitAny(t, dir, "clean", "-ffdxq") }},
 		{"stash", func(dir string) {
 			put(t, dir, "new", "new")
-			testgit.Git(t, dir, "stash", "push", "-q", "-u")
+			testgit.GitAny(t, dir, "stash", "push", "-q", "-u")
 			put(t, dir, "new", "again")
-			testgit.Git(t, dir, "stash", "push", "-q", "-a")
+			testgit.GitAny(t, dir, "stash", "push", "-q", "-a")
 		}},
 		{"another work tree", func(dir string) {
 			other := filepath.Join(t.TempDir(), "other")
-			testgit.Git(t, dir, "worktree", "add", "-q", other)
-			testgit.Git(t, other, "clean", "-ffdxq")
-			testgit.Git(t, dir, "worktree", "remove", "--force", other)
+			testgit.GitAny(t, dir, "worktree", "add", "-q", other)
+			testgit.GitAny(t, other, "clean", "-ffdxq")
+			testgit.GitAny(t, dir, "worktree", "remove", "--force", other)
 		}},
-		{"gc", func(dir string) { testgit.Git(t, dir, "gc", "-q", "--prune=now") }},
+		{"gc", func(dir string) { testgit.GitAny(t, dir, "gc", "-q", "--prune=now") }},
 		{"a repository in a subdirectory", func(dir string) {
 			put(t, dir, "sub/x", "x")
 			sub := filepath.Join(dir, "sub")
-			testgit.Git(t, sub, "init", "-q")
-			testgit.Git(t, sub, "clean", "-ffdxq")
+			testgit.GitAny(t, sub, "init", "-q")
+			testgit.GitAny(t, sub, "clean", "-ffdxq")
 		}},
 		{"all of them removed", func(dir string) {
 			for _, e := range entries(t, dir) {
@@ -235,7 +235,7 @@ func TestCacheSurvivesGit(t *testing.T) {
 					}
 				}
 			}
-			testgit.Git(t, dir, "reset", "-q", "--hard")
+			testgit.GitAny(t, dir, "reset", "-q", "--hard")
 		}},
 	} {
 		for _, path := range []string{"/.git/hdcache", "/.hdcache"} {
@@ -323,7 +323,7 @@ func TestReadonlyCache(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(first, file), nil, 0o644); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("writes: %v", err)
 	}
-	if got := testgit.Git(t, first, "status", "--porcelain"); got != "" {
+	if got := testgit.GitAny(t, first, "status", "--porcelain"); got != "" {
 		t.Errorf("status %q", got)
 	}
 }

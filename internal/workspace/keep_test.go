@@ -80,8 +80,8 @@ func TestKept(t *testing.T) {
 	made, dir := w.open("v", "1", "mode", "keep", "ref", "main", "uid", "1234", "gid", "1234")
 	write(t, filepath.Join(dir, "mine"), "x")
 	write(t, filepath.Join(dir, "README.md"), "changed")
-	testgit.Git(t, dir, "commit", "-qam", "mine")
-	head := testgit.Git(t, dir, "rev-parse", "HEAD")
+	testgit.GitAny(t, dir, "commit", "-qam", "mine")
+	head := testgit.GitAny(t, dir, "rev-parse", "HEAD")
 	w.release("v", "1")
 	if got, _ := filepath.Glob(filepath.Join(w.root, "trash/*")); len(got) > 0 {
 		t.Errorf("in the trash: %q", got)
@@ -106,8 +106,8 @@ func TestKept(t *testing.T) {
 		if rec.ID != made.ID || len(rec.Leases) != 1 {
 			t.Errorf("%s: joined %+v", id, rec)
 		}
-		if content(t, filepath.Join(dir, "mine")) != "x" || testgit.Git(t, dir, "rev-parse", "HEAD") != head || testgit.Git(t, dir, "status", "--porcelain") != "?? mine" {
-			t.Errorf("%s: %q", id, testgit.Git(t, dir, "status"))
+		if content(t, filepath.Join(dir, "mine")) != "x" || testgit.GitAny(t, dir, "rev-parse", "HEAD") != head || testgit.GitAny(t, dir, "status", "--porcelain") != "?? mine" {
+			t.Errorf("%s: %q", id, testgit.GitAny(t, dir, "status"))
 		}
 		if line := mountOptions(t, dir); strings.Contains(line, "volatile") {
 			t.Errorf("%s: mounted as %s", id, line)
@@ -278,7 +278,7 @@ func TestKeptWithoutItsCache(t *testing.T) {
 		}
 		w.restart()
 		_, dir := w.join("v", "2")
-		if got := testgit.Git(t, dir, "status", "--porcelain"); got != "" {
+		if got := testgit.GitAny(t, dir, "status", "--porcelain"); got != "" {
 			t.Errorf("status %q", got)
 		}
 		if got := entries(t, outside); len(got) > 0 {

@@ -36,7 +36,7 @@ func TestTouched(t *testing.T) {
 		{"git status", func(dir string) error {
 			now := time.Now() // so that the index is written again
 			err := os.Chtimes(filepath.Join(dir, "README.md"), now, now)
-			testgit.Git(t, dir, "status")
+			testgit.GitAny(t, dir, "status")
 			return errors.Join(err, os.Chtimes(filepath.Join(dir, ".git/index"), now, now))
 		}, true, 1}, // the times of a file are the container's
 		{"an index alone", writes(".git/index"), false, 0},

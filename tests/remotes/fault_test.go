@@ -54,7 +54,7 @@ func fails(code int) func(*testing.T, remote) string { return always(gitserver.F
 func gits(commands ...string) func(*testing.T, remote) string {
 	return func(t *testing.T, s remote) string {
 		for _, c := range commands {
-			testgit.Git(t, s.Path(app), strings.Fields(c)...)
+			testgit.GitAny(t, s.Path(app), strings.Fields(c)...)
 		}
 		return s.url
 	}
@@ -101,7 +101,7 @@ var faults = []fault{
 		return s.url
 	}, on: "mount", words: []string{"corrupt", "git fsck"}},
 	{name: "repository empty", repo: func(t *testing.T, s remote) string {
-		testgit.Git(t, "/", "init", "-q", "--bare", s.Path("team/empty"))
+		testgit.GitAny(t, "/", "init", "-q", "--bare", s.Path("team/empty"))
 		return s.URL("team/empty")
 	}, on: "create", words: []string{"ref not found", "push a first commit"}},
 	{name: "ref missing", repo: always(), options: []string{"ref=nothing"}, on: "create", words: []string{"ref not found", `"nothing"`, "name a branch"}},
@@ -109,7 +109,7 @@ var faults = []fault{
 		on: "create", words: []string{"ref not found", "HEAD", "name a branch"}},
 	{name: "HEAD to nowhere, ref named", repo: gits("symbolic-ref HEAD refs/heads/gone"), options: []string{"ref=main"}},
 	{name: "ref deleted before the fetch", repo: func(t *testing.T, s remote) string {
-		testgit.Git(t, s.Path(app), "update-ref", "refs/pull/7/head", "main")
+		testgit.GitAny(t, s.Path(app), "update-ref", "refs/pull/7/head", "main")
 		s.Script(app, gitserver.LsRefs, nil, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if err := exec.Command("git", "-C", s.Path(app), "update-ref", "-d", "refs/pull/7/head").Run(); err != nil {
@@ -162,7 +162,7 @@ var faults = []fault{
 			t.Fatal(err)
 		}
 		s.commit(t, "main")
-		testgit.Git(t, s.Path(app), "update-server-info")
+		testgit.GitAny(t, s.Path(app), "update-server-info")
 		s.Route(app, dumb)
 		return s.url
 	}},
@@ -175,7 +175,7 @@ var faults = []fault{
 	{name: "connection reset", repo: always(gitserver.Cut(0)), on: "mount", words: []string{"server error", "try again"}},
 	// A loose file for each at first: on a filesystem with a journal, for one without takes a minute.
 	{name: "100,000 refs", disk: 1 << 30, repo: func(t *testing.T, s remote) string {
-		testgit.Git(t, s.Path(app), "pack-refs", "--all")
+		testgit.GitAny(t, s.Path(app), "pack-refs", "--all")
 		f, err := os.OpenFile(filepath.Join(s.Path(app), "packed-refs"), os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -218,7 +218,7 @@ func (f fault) try(t *testing.T, p *plugin, volume string) {
 		p = startIn(t, smallDisk(t, f.disk))
 	}
 	url := f.repo(t, r)
-	head := testgit.Git(t, r.Path(app), "rev-parse", "main")
+	head := testgit.GitAny(t, r.Path(app), "rev-parse", "main")
 	on, err := "create", p.create(volume, append(f.options, "repo="+url)...)
 	if err == nil {
 		on, err = "mount", p.mounts(volume, head)

@@ -136,13 +136,13 @@ func (p *plugin) mounts(name, commit string) error {
 		return err
 	}
 	defer p.unmount(name, "w")
-	if got := testgit.Git(p.t, dir, "rev-parse", "HEAD"); commit != "" && got != commit {
+	if got := testgit.GitAny(p.t, dir, "rev-parse", "HEAD"); commit != "" && got != commit {
 		return fmt.Errorf("HEAD is %s, want %s", got, commit)
 	}
-	if got := testgit.Git(p.t, dir, "status", "--porcelain"); got != "" {
+	if got := testgit.GitAny(p.t, dir, "status", "--porcelain"); got != "" {
 		return fmt.Errorf("status: %q, want clean", got)
 	}
-	testgit.Git(p.t, dir, "log", "--oneline") // has all objects of the history
+	testgit.GitAny(p.t, dir, "log", "--oneline") // has all objects of the history
 	return nil
 }
 

@@ -49,6 +49,12 @@ func About(t testing.TB, dir string) map[string]any {
 	return m
 }
 
+// GitAny is Git on files of any owner.
+func GitAny(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	return Git(t, dir, append([]string{"-c", "safe.directory=*"}, args...)...)
+}
+
 // GitAs is Git as another user.
 func GitAs(t testing.TB, uid int, dir string, args ...string) string {
 	t.Helper()

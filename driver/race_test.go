@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
@@ -66,12 +66,12 @@ func TestRaces(t *testing.T) {
 			for _, l := range info.Layers {
 				ids = append(ids, l.ID)
 			}
-			errs := []error{w.Clones.EvictLayers(ctx, info.Key, ids), w.Clones.EvictCache(ctx, info.Key, "0"), w.Clones.EvictClone(ctx, info.Key, clone.StopNothing)}
+			errs := []error{w.Clones.EvictLayers(ctx, info.Key, ids), w.Clones.EvictCache(ctx, info.Key, "0"), w.Clones.EvictClone(ctx, info.Key, work.StopNothing)}
 			for _, h := range w.Workspaces.Warm.Heads(info.Key) {
 				_ = w.Workspaces.Warm.Evict(ctx, info.Key, h.Key) // in use, or gone
 			}
 			for _, err := range errs {
-				if busy := (*clone.BusyError)(nil); err != nil && !errors.As(err, &busy) {
+				if busy := (*work.BusyError)(nil); err != nil && !errors.As(err, &busy) {
 					return err
 				}
 			}

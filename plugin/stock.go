@@ -10,6 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
 	"github.com/helmdeck/repos/janitor"
 )
@@ -158,14 +159,14 @@ func partOf(w meta.Workspace) janitor.Part {
 }
 
 // stopOf returns which work an eviction cancels.
-func stopOf(e janitor.Eviction) clone.Stop {
+func stopOf(e janitor.Eviction) work.Stop {
 	switch {
 	case e.Reason == janitor.OnDemand:
-		return clone.StopAll
+		return work.StopAll
 	case e.Stops():
-		return clone.StopUnattended
+		return work.StopUnattended
 	}
-	return clone.StopNothing
+	return work.StopNothing
 }
 
 // Evict evicts one clone or part.
@@ -185,7 +186,7 @@ func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 	default:
 		err = fmt.Errorf("a %s can't be evicted", e.Kind)
 	}
-	var busy *clone.BusyError
+	var busy *work.BusyError
 	var inUse *workspace.InUseError
 	var gone *workspace.NoDiscardError
 	switch {

@@ -28,7 +28,7 @@ func (c *Clone) bringBlobs(ctx context.Context, s Spec, commit string) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	progress, end := c.begin(ctx, "fetching files", s.URL.String())
+	progress, end := c.doing.Begin(ctx, "fetching files", s.URL.String())
 	defer end()
 	defer c.measureSoon(s.History.Name())
 	err = c.m.Git.FetchObjects(ctx, git.Fetch{

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
@@ -34,20 +33,16 @@ type Clone struct {
 	lfs    chan struct{}
 	swept  atomic.Bool
 	layers *layer.Set
+	used   *work.Resource // by Creates, Mounts and work in the background
+	doing  Activities
 
 	mu       sync.Mutex // guards what follows; never held over I/O
 	rec      *meta.Clone
-	doing    []*activity
 	changed  map[string]bool    // stores that are to be measured
 	named    map[word]int       // by volumes
 	aligned  map[string]aligned // by the name of the store
 	built    map[string]Spec    // by the ID of a tree: it may have to be flattened
 	settling map[string]int     // commits that are prepared whatever their refs are at
-	uses     int                // Creates, Mounts and background work on it
-	users    map[work.Party]int // of these, whose they are, as far as that is known
-	tasks    map[*task]bool     // of these, those that can be cancelled
-	unused   chan struct{}      // closed by the last of them, if an eviction waits for that
-	evicting chan struct{}      // closed when its eviction is over; nil: there is none
 }
 
 // Key returns the clone's key, which is also its directory below clones/.
@@ -81,12 +76,8 @@ func (c *Clone) Status(h volume.History) Status {
 	if store, ok := c.storeLocked(h); ok {
 		s.FetchedAt = store.FetchedAt
 	}
-	if n := len(c.doing); n > 0 {
-		last := c.doing[n-1]
-		s.State, s.Progress = last.state, last.progress.String()
-		if last.job != nil && last.job.Queued() {
-			s.Progress = "waiting for its turn behind other work"
-		}
+	if state, progress, ok := c.doing.Newest(); ok {
+		s.State, s.Progress = state, progress
 	}
 	return s
 }
@@ -122,53 +113,7 @@ func (c *Clone) storeLocked(h volume.History) (store meta.Store, ok bool) {
 
 // Activity says what is being done for the clone, such as `cloning https://…
 // receiving objects 43% (1.2 GiB)`; empty when nothing is.
-func (c *Clone) Activity() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var parts []string
-	for _, a := range c.doing {
-		s := a.state + " " + a.url
-		if a.job != nil && a.job.Queued() {
-			s = "waiting for its turn behind other work: " + s
-		}
-		if a.hasProgress {
-			s += ": " + a.progress.String()
-		}
-		parts = append(parts, s)
-	}
-	return strings.Join(parts, "; ")
-}
-
-// activity is work on a clone that takes long enough to be asked about.
-type activity struct {
-	job         *work.Job // may be nil
-	state, url  string
-	progress    git.Progress
-	hasProgress bool
-}
-
-// begin announces an activity of the job of ctx until end is called.
-func (c *Clone) begin(ctx context.Context, state, url string) (progress func(git.Progress), end func()) {
-	a := &activity{job: work.JobOf(ctx), state: state, url: url}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.doing = append(c.doing, a)
-	progress = func(p git.Progress) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		a.progress, a.hasProgress = p, true
-	}
-	return progress, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for i := range c.doing {
-			if c.doing[i] == a {
-				c.doing = append(c.doing[:i:i], c.doing[i+1:]...)
-				return
-			}
-		}
-	}
-}
+func (c *Clone) Activity() string { return c.doing.String() }
 
 // lockRetry is how often a lock that another process holds is asked for again.
 const lockRetry = 50 * time.Millisecond
@@ -185,14 +130,14 @@ func (c *Clone) lock(ctx context.Context) (unlock func(), err error) {
 	l := c.newFlock()
 	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
 		release()
-		return nil, fmt.Errorf("lock clone %s: %w", c.key, err)
+		return nil, fmt.Errorf("lock %s: %w", c.used.Name, err)
 	}
 	return func() { c.unlock(l, release) }, nil
 }
 
-// tryLock is lock without waiting: if the lock is taken, the error is a *BusyError.
+// tryLock is lock without waiting: if the lock is taken, the error is a *work.BusyError.
 func (c *Clone) tryLock() (unlock func(), err error) {
-	busy := &BusyError{c.key, "its lock is taken"}
+	busy := &work.BusyError{Name: c.used.Name, Reason: "its lock is taken"}
 	release, ok := c.gate.Try()
 	if !ok {
 		return nil, busy

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // collectSoon trashes, in the background, layers that nothing needs any more:
@@ -18,7 +19,7 @@ func (c *Clone) collectSoon() {
 		return
 	}
 	c.m.Background(func(ctx context.Context) {
-		_, err := share(ctx, c, "collect\x00"+c.key, func(ctx context.Context) (struct{}, error) {
+		_, err := work.ShareOn(ctx, c.used, "collect", func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, c.collect(ctx)
 		})
 		if err != nil && ctx.Err() == nil {

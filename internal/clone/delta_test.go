@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // next pushes a commit that takes a file away and brings it into the store. It
@@ -71,7 +72,7 @@ func TestBaseStaysWhileBuiltOn(t *testing.T) {
 		if err := c.collect(t.Context()); err != nil { // no ref is at its commit any more
 			t.Error(err)
 		}
-		var busy *BusyError
+		var busy *work.BusyError
 		if err := w.m.EvictLayers(ctx, c.key, []string{co.Tree.ID}); !errors.As(err, &busy) {
 			t.Errorf("evict what a tree is being built on: %v, want a BusyError", err)
 		}

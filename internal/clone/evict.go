@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
@@ -16,22 +15,13 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Stop says which work on a clone is no reason for it to stay.
-type Stop int
-
-const (
-	StopNothing    Stop = iota // none
-	StopUnattended             // work that nobody waits for by then
-	StopAll                    // also what a Mount waits for
-)
-
 // EvictClone removes everything that is kept for a clone: the records are deleted,
 // and then its directory goes to the trash as a whole. A clone that is in use stays:
-// the error is a *BusyError. Work that stop names is no reason to stay: it is
+// the error is a *work.BusyError. Work that stop names is no reason to stay: it is
 // cancelled, its processes are ended, and whoever waits for it gets an error. A Mount
 // that comes meanwhile waits for the end of the eviction and makes a new clone. An
 // unknown clone is not an error.
-func (m *Manager) EvictClone(ctx context.Context, key string, stop Stop) error {
+func (m *Manager) EvictClone(ctx context.Context, key string, stop work.Stop) error {
 	return m.evict(ctx, key, stop, func(c *Clone) error {
 		c.mu.Lock()
 		rec := c.rec
@@ -78,7 +68,7 @@ func (c *Clone) trash(size disk.Size) error {
 // trashLeft trashes the directory of a clone that has no records any more, unless a
 // Mount has made a new clone in it.
 func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) error {
-	return m.evict(ctx, key, StopNothing, func(c *Clone) error {
+	return m.evict(ctx, key, work.StopNothing, func(c *Clone) error {
 		c.mu.Lock()
 		anew := c.rec != nil
 		c.mu.Unlock()
@@ -108,12 +98,12 @@ func sizeOf(rec *meta.Clone, list []meta.Layer) (sum disk.Size) {
 }
 
 // EvictCache removes a clone's dependency cache of a uid, if nobody uses the clone:
-// otherwise the error is a *BusyError.
+// otherwise the error is a *work.BusyError.
 func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 	if uid == "" || uid != filepath.Base(uid) || uid[0] == '.' {
 		return fmt.Errorf("evict cache %q of clone %s: no such cache", uid, key)
 	}
-	return m.evict(ctx, key, StopNothing, func(c *Clone) error {
+	return m.evict(ctx, key, work.StopNothing, func(c *Clone) error {
 		c.mu.Lock()
 		var size disk.Size
 		if c.rec != nil {
@@ -148,39 +138,23 @@ func (c *Clone) SetCache(uid string, size meta.Measured) error {
 	return c.save()
 }
 
-// stopWait is how long an eviction waits for the work that it has cancelled: git has
-// five seconds between TERM and KILL.
-const stopWait = 15 * time.Second
-
 // evict calls f while nobody uses the clone of a key or begins to. It
 // cancels the tasks of the clone first if stop says so.
-func (m *Manager) evict(ctx context.Context, key string, stop Stop, f func(*Clone) error) error {
+func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(*Clone) error) error {
 	c := m.Lookup(key)
 	if c == nil {
 		return ctx.Err()
 	}
-	c.mu.Lock()
-	stops := stop == StopAll || stop == StopUnattended && !c.attendedLocked()
-	if reason := c.busyLocked(); reason != "" && (!stops || c.evicting != nil || c.held()) {
-		c.mu.Unlock()
-		return &BusyError{key, reason}
+	if c.held() {
+		return &work.BusyError{Name: c.used.Name, Reason: c.busy(work.Usage{})}
 	}
-	if c.users[work.PartyOf(ctx)] > 0 {
-		c.mu.Unlock()
-		return &BusyError{key, "it is the one that needs room"}
-	}
-	over := make(chan struct{})
-	c.evicting = over
-	unused := c.cancelLocked()
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.evicting, c.unused = nil, nil
-		close(over)
-	}()
-	if err := c.waitUnused(ctx, unused); err != nil {
+	done, err := c.used.Evict(ctx, stop)
+	if err != nil {
 		return err
+	}
+	defer done()
+	if c.held() {
+		return &work.BusyError{Name: c.used.Name, Reason: "a workspace was made of it meanwhile"}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -199,7 +173,7 @@ func (m *Manager) evict(ctx context.Context, key string, stop Stop, f func(*Clon
 	if at, err := c.mounted(); err != nil {
 		return err
 	} else if at != "" {
-		return &BusyError{key, fmt.Sprintf("%s is mounted", at)}
+		return &work.BusyError{Name: c.used.Name, Reason: at + " is mounted"}
 	}
 	if err := f(c); err != nil {
 		return fmt.Errorf("evict clone %s: %w", key, err)
@@ -233,47 +207,9 @@ func (c *Clone) mounted() (at string, err error) {
 	return "", nil
 }
 
-// cancelLocked cancels the tasks of the clone, and returns a channel that is closed
-// when nobody uses the clone any more; nil if nobody does now.
-func (c *Clone) cancelLocked() <-chan struct{} {
-	if c.uses == 0 {
-		return nil
-	}
-	for t := range c.tasks {
-		t.cancel(errEvicted)
-	}
-	c.unused = make(chan struct{})
-	return c.unused
-}
-
-// waitUnused waits until unused is closed. The error is a *BusyError if that takes too
-// long, or if a workspace stands on the clone by then.
-func (c *Clone) waitUnused(ctx context.Context, unused <-chan struct{}) error {
-	if unused == nil {
-		return nil
-	}
-	timer := time.NewTimer(stopWait)
-	defer timer.Stop()
-	select {
-	case <-unused:
-	case <-timer.C:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.held():
-		return &BusyError{c.key, "a workspace was made of it meanwhile"}
-	case c.uses > 0:
-		return &BusyError{c.key, "it was told to stop, and is not done: " + c.usesLocked()}
-	}
-	return nil
-}
-
 // EvictLayers removes trees and git layers of a clone, by ID, also such that a ref
 // is at: the next Mount builds those again. Those that are held, or that a tree
-// stands on which is not to go, stay, and the error is then a *BusyError. Unknown
+// stands on which is not to go, stay, and the error is then a *work.BusyError. Unknown
 // IDs are no error.
 func (m *Manager) EvictLayers(ctx context.Context, key string, ids []string) error {
 	c := m.Lookup(key)
@@ -290,7 +226,7 @@ func (m *Manager) EvictLayers(ctx context.Context, key string, ids []string) err
 		return fmt.Errorf("evict layers of clone %s: %w", key, err)
 	}
 	if stayed > 0 {
-		return &BusyError{key, fmt.Sprintf("%d of %d layers have workspaces or trees on them", stayed, stayed+gone)}
+		return &work.BusyError{Name: c.used.Name, Reason: fmt.Sprintf("%d of %d layers have workspaces or trees on them", stayed, stayed+gone)}
 	}
 	return nil
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// wantBusy fails unless err is a *BusyError whose reason has the words in it.
+// wantBusy fails unless err is a *work.BusyError whose reason has the words in it.
 func wantBusy(t *testing.T, what string, err error, words string) {
 	t.Helper()
-	if busy, ok := errors.AsType[*BusyError](err); !ok || !strings.Contains(busy.Reason, words) {
+	if busy, ok := errors.AsType[*work.BusyError](err); !ok || !strings.Contains(busy.Reason, words) {
 		t.Errorf("%s: %v, want a clone that is busy: %q", what, err, words)
 	}
 }
@@ -63,7 +64,7 @@ func TestEvictClone(t *testing.T) {
 	}}
 	s := w.spec("ref", "main")
 	c := w.clone(s)
-	evict := func() error { return w.m.EvictClone(t.Context(), c.key, StopNothing) }
+	evict := func() error { return w.m.EvictClone(t.Context(), c.key, work.StopNothing) }
 	co := w.prepare(s)
 	theirs := disk.Size{Bytes: 1 << 40, Inodes: 1} // of a layer that another package has made
 	temp, err := c.layers.Temp(meta.WarmLayer)
@@ -123,7 +124,7 @@ func TestEvictClone(t *testing.T) {
 	if got := c.Status(s.History); got.Cloned || got.State != "absent" {
 		t.Errorf("status: %+v", got)
 	}
-	if err := errors.Join(evict(), w.m.EvictClone(t.Context(), "nobody/0", StopNothing), w.m.EvictLayers(t.Context(), "nobody/0", nil)); err != nil {
+	if err := errors.Join(evict(), w.m.EvictClone(t.Context(), "nobody/0", work.StopNothing), w.m.EvictLayers(t.Context(), "nobody/0", nil)); err != nil {
 		t.Errorf("once more: %v", err)
 	}
 	for _, restarted := range []bool{false, true} {
@@ -199,7 +200,9 @@ func TestTrashedLater(t *testing.T) {
 			func(c *Clone, tree string) string { return c.dirOf(meta.Tree, tree) },
 		},
 		{
-			"clone", func(w *world, c *Clone, tree string) error { return w.m.EvictClone(w.t.Context(), c.key, StopNothing) },
+			"clone", func(w *world, c *Clone, tree string) error {
+				return w.m.EvictClone(w.t.Context(), c.key, work.StopNothing)
+			},
 			func(w *world, c *Clone) error { return w.m.trashLeft(w.t.Context(), c.key, disk.Size{}) },
 			func(c *Clone, tree string) string { return c.dir },
 		},
@@ -259,9 +262,9 @@ func TestMountDuringAnEviction(t *testing.T) {
 	w.server.Reset()
 	w.idle(c)
 	ended := make(chan error, 2)
-	go func() { ended <- w.m.EvictClone(t.Context(), c.key, StopNothing) }()
+	go func() { ended <- w.m.EvictClone(t.Context(), c.key, work.StopNothing) }()
 	<-began
-	wantBusy(t, "a second one", w.m.EvictClone(t.Context(), c.key, StopNothing), "being evicted")
+	wantBusy(t, "a second one", w.m.EvictClone(t.Context(), c.key, work.StopNothing), "being evicted")
 	var co *Checkout
 	go func() {
 		var err error
@@ -289,8 +292,8 @@ func TestMountsAndEvictions(t *testing.T) {
 	c := w.clone(s)
 	var evictions atomic.Int32
 	evict := func() {
-		for _, err := range []error{w.m.EvictClone(t.Context(), c.key, StopNothing), w.m.EvictCache(t.Context(), c.key, "0")} {
-			if _, busy := errors.AsType[*BusyError](err); err != nil && !busy {
+		for _, err := range []error{w.m.EvictClone(t.Context(), c.key, work.StopNothing), w.m.EvictCache(t.Context(), c.key, "0")} {
+			if _, busy := errors.AsType[*work.BusyError](err); err != nil && !busy {
 				t.Error(err)
 			} else if !busy {
 				evictions.Add(1)

@@ -17,6 +17,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // fetched is what one fetch leaves behind.
@@ -51,8 +52,8 @@ func everyFetch(ref string) bool {
 // if it is not empty, into the store of s.History, which it makes when there is
 // none.
 func (c *Clone) fetch(ctx context.Context, s Spec, a Answer, extra string) (meta.Store, []git.PackedRef, error) {
-	key := strings.Join([]string{"fetch", c.key, s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, extra}, "\x00")
-	f, err := shareUsing(ctx, c, key, func(ctx context.Context) (fetched, error) {
+	key := strings.Join([]string{"fetch", s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, extra}, "\x00")
+	f, err := work.ShareTask(ctx, c.used, key, func(ctx context.Context) (fetched, error) {
 		return WithRoom(ctx, c, disk.Size{}, func() (fetched, error) { return c.fetchNow(ctx, s, a, extra) })
 	})
 	return f.store, f.refs, err
@@ -83,7 +84,7 @@ func (c *Clone) fetchNow(ctx context.Context, s Spec, a Answer, extra string) (f
 	if err := git.SweepStore(dir); err != nil {
 		return f, err
 	}
-	progress, end := c.begin(ctx, state, url)
+	progress, end := c.doing.Begin(ctx, state, url)
 	defer end()
 	began := c.m.Now()
 	refspecs := []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 const (
@@ -100,7 +101,7 @@ func (c *Clone) flatten(ctx context.Context, s Spec, t meta.Layer) error {
 		return context.Cause(ctx)
 	}
 	id := flatID(t.Shape, t.Commit)
-	flat, err := shareUsing(ctx, c, c.building(meta.Tree, id), func(ctx context.Context) (meta.Layer, error) {
+	flat, err := work.ShareTask(ctx, c.used, c.building(meta.Tree, id), func(ctx context.Context) (meta.Layer, error) {
 		if l, ok := c.layers.Get(meta.Tree, id); ok {
 			return l, nil
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // repackAt is the number of packs from which a store is repacked: every fetch
@@ -28,7 +29,7 @@ func (c *Clone) storeLost(s Spec) bool {
 // looked like damage came from the remote.
 func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) {
 	name := s.History.Name()
-	return shareUsing(ctx, c, "heal\x00"+c.key+"\x00"+name, func(ctx context.Context) (bool, error) {
+	return work.ShareTask(ctx, c.used, "heal\x00"+name, func(ctx context.Context) (bool, error) {
 		if _, ok := c.store(s.History); !ok {
 			return false, nil
 		}
@@ -37,7 +38,7 @@ func (c *Clone) healStore(ctx context.Context, s Spec) (healed bool, err error) 
 			return false, err
 		}
 		defer unlock()
-		_, end := c.begin(ctx, "checking", s.URL.String())
+		_, end := c.doing.Begin(ctx, "checking", s.URL.String())
 		defer end()
 		damage := c.m.Git.Check(ctx, c.storeDir(name))
 		if git.KindOf(damage) != git.KindCorrupt {
@@ -96,7 +97,7 @@ func (c *Clone) repackSoon(s Spec) {
 		return // the packs of a partial clone say which objects may be missing
 	}
 	c.m.Background(func(ctx context.Context) {
-		_, err := shareUsing(ctx, c, "repack\x00"+dir, func(ctx context.Context) (struct{}, error) {
+		_, err := work.ShareTask(ctx, c.used, "repack\x00"+dir, func(ctx context.Context) (struct{}, error) {
 			unlock, err := c.lock(ctx)
 			if err != nil {
 				return struct{}{}, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -85,7 +86,7 @@ func TestDamageThatIsMended(t *testing.T) {
 	var mounts sync.WaitGroup
 	building := make(chan struct{})
 	mounts.Go(func() {
-		_, err := share(t.Context(), c, c.building(meta.Tree, tree), func(context.Context) (meta.Layer, error) {
+		_, err := work.ShareOn(t.Context(), c.used, c.building(meta.Tree, tree), func(context.Context) (meta.Layer, error) {
 			close(building)
 			<-mended
 			return meta.Layer{}, git.Damaged("the store that was", errors.New("spoilt"))

@@ -61,16 +61,16 @@ func (m *Manager) Inventory() []Info {
 func (c *Clone) Info() (info Info, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rec := c.rec
+	rec, used := c.rec, c.used.Usage()
 	if rec == nil {
-		if len(c.tasks) == 0 {
+		if !used.Tasks {
 			return Info{}, false
 		}
 		rec = &meta.Clone{Subject: string(c.subject), Repo: c.repo, CreatedAt: c.m.Now()} // being cloned
 	}
 	info = Info{
 		Key: c.key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
-		Mounted: !rec.FirstMount.IsZero(), Busy: c.busyLocked(), Working: c.uses > 0, Attended: c.attendedLocked(), LFS: rec.LFS,
+		Mounted: !rec.FirstMount.IsZero(), Busy: c.busy(used), Working: used.Used, Attended: used.Attended, LFS: rec.LFS,
 		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: make(map[string]meta.Measured, len(rec.Caches)),
 	}
 	for name, s := range rec.Stores {

@@ -55,7 +55,7 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given str
 	if err := durable.MkdirAll(c.lfsDir(), 0o755); err != nil {
 		return err
 	}
-	progress, end := c.begin(ctx, "fetching LFS objects of", s.URL.String())
+	progress, end := c.doing.Begin(ctx, "fetching LFS objects of", s.URL.String())
 	defer end()
 	began := c.m.Now()
 	defer c.measureSoon(lfsObjects)

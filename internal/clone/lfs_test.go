@@ -7,6 +7,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // TestSilentLFSServer: an LFS server that sends headers and then nothing is an error
@@ -33,7 +34,7 @@ func TestSilentLFSServer(t *testing.T) {
 				t.Errorf("error %v, want that nothing came", err)
 			}
 			w.idle(c)
-			if err := w.m.EvictClone(t.Context(), c.key, StopNothing); err != nil {
+			if err := w.m.EvictClone(t.Context(), c.key, work.StopNothing); err != nil {
 				t.Errorf("the clone can't be evicted: %v", err)
 			}
 			lfs.Hang(step, -1)

@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // listing holds the IDs of branches and tags by full name. A tag's ID decides what
@@ -110,8 +111,8 @@ func (c *Clone) align(ctx context.Context, s Spec, a *Answer) (fetch bool, err e
 	case a.sum == tooMany:
 		return true, nil
 	}
-	key := strings.Join([]string{"align", c.key, name, a.snapshot, a.sum}, "\x00")
-	fetch, err = shareUsing(ctx, c, key, func(ctx context.Context) (lacks bool, err error) {
+	key := strings.Join([]string{"align", name, a.snapshot, a.sum}, "\x00")
+	fetch, err = work.ShareTask(ctx, c.used, key, func(ctx context.Context) (lacks bool, err error) {
 		err = c.fromStore(ctx, s, func(store meta.Store) error {
 			lacks, err = c.alignNow(ctx, s, *a, store)
 			return err

@@ -131,8 +131,12 @@ func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
 		dir := filepath.Join(m.Root, "clones", key)
 		c = &Clone{
 			m: m, key: key, dir: dir, subject: s, repo: repo, layers: m.Set(key), built: make(map[string]Spec),
-			lfs: make(chan struct{}, 1), changed: make(map[string]bool), tasks: make(map[*task]bool), users: make(map[work.Party]int), named: make(map[word]int),
+			lfs: make(chan struct{}, 1), changed: make(map[string]bool), named: make(map[word]int),
 			aligned: make(map[string]aligned), settling: make(map[string]int),
+		}
+		c.used = &work.Resource{
+			Group: m.Work, Name: "clone " + key, Subject: string(s), Gone: errEvicted,
+			Report: func(err error) { m.Log.WithField("clone", key).Error(err) },
 		}
 		m.clones[key] = c
 	}

@@ -84,7 +84,7 @@ func (c *Clone) measure(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	ctx, done, err := c.start(ctx)
+	ctx, done, err := c.used.Start(ctx)
 	if err != nil {
 		c.measureSoon() // unless it is evicted
 		return nil

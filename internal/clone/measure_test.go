@@ -18,9 +18,10 @@ import (
 func (w *world) idle(c *Clone) {
 	w.t.Helper()
 	testdir.Eventually(w.t, "an idle clone", func() bool {
+		used := c.used.Usage().Used
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.uses+len(c.changed)+len(c.layers.Unmeasured()) == 0
+		return !used && len(c.changed)+len(c.layers.Unmeasured()) == 0
 	})
 }
 

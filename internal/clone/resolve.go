@@ -11,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Spec says which checkout of a clone is wanted.
@@ -91,10 +92,10 @@ func (c *Clone) ask(ctx context.Context, s Spec) (Answer, error) {
 // may be read when the error is the question's.
 func (c *Clone) askShared(ctx context.Context, s Spec, ours *bool) (Answer, error) {
 	listFor, list := c.lists(s)
-	key := strings.Join([]string{"ask", c.key, s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), listFor}, "\x00")
-	return shareUsing(ctx, c, key, func(ctx context.Context) (Answer, error) {
+	key := strings.Join([]string{"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), listFor}, "\x00")
+	return work.ShareTask(ctx, c.used, key, func(ctx context.Context) (Answer, error) {
 		*ours = true
-		_, end := c.begin(ctx, "asking", s.URL.String())
+		_, end := c.doing.Begin(ctx, "asking", s.URL.String())
 		defer end()
 		ctx, cancel := context.WithTimeoutCause(ctx, c.m.AskTimeout, noAnswerError(c.m.AskTimeout))
 		defer cancel()

@@ -136,7 +136,7 @@ func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (fetchedSub
 	if err != nil {
 		return fetchedSubmodule{}, sub.fail(err)
 	}
-	_, end := b.clone.begin(ctx, "fetching submodule "+sub.path, sub.url.String())
+	_, end := b.clone.doing.Begin(ctx, "fetching submodule "+sub.path, sub.url.String())
 	defer end()
 	c := b.clone.m.Get(b.clone.subject, sub.url)
 	release, err := c.Use(ctx) // until its packs are linked

@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Sweep makes the clone's directories and its records agree, until it has
@@ -24,7 +25,7 @@ func (c *Clone) Sweep(ctx context.Context) error {
 	if c.swept.Load() {
 		return nil
 	}
-	_, err := shareUsing(ctx, c, "sweep\x00"+c.key, func(ctx context.Context) (struct{}, error) {
+	_, err := work.ShareTask(ctx, c.used, "sweep", func(ctx context.Context) (struct{}, error) {
 		if c.swept.Load() {
 			return struct{}{}, nil
 		}
@@ -202,7 +203,7 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 		return err
 	}
 	unlock, err := c.tryLock()
-	if busy := (*BusyError)(nil); errors.As(err, &busy) {
+	if busy := (*work.BusyError)(nil); errors.As(err, &busy) {
 		return nil // it is being filled, which may take long
 	}
 	if err != nil {
@@ -210,7 +211,7 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 	}
 	defer unlock()
 	c.mu.Lock()
-	wanted := c.rec != nil || c.held() || c.uses > 0
+	wanted := c.rec != nil || c.held() || c.used.Usage().Used
 	c.mu.Unlock()
 	if wanted {
 		return nil

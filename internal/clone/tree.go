@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // treeShape names how trees are built; it is part of their ID, so that trees of
@@ -38,7 +39,7 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		if err := c.bringBlobs(ctx, s, commit); err != nil {
 			return meta.Layer{}, err
 		}
-		_, end := c.begin(ctx, "checking out", s.URL.String())
+		_, end := c.doing.Begin(ctx, "checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Kind: meta.Tree, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
 		err = c.fillTree(ctx, s, &l, root, dir)
@@ -146,7 +147,7 @@ func (c *Clone) layer(ctx context.Context, k meta.Kind, id string, build builder
 	if l, ok := c.layers.Get(k, id); ok {
 		return l, nil
 	}
-	return shareUsing(ctx, c, c.building(k, id), func(ctx context.Context) (l meta.Layer, err error) {
+	return work.ShareTask(ctx, c.used, c.building(k, id), func(ctx context.Context) (l meta.Layer, err error) {
 		if l, ok := c.layers.Get(k, id); ok {
 			return l, nil
 		}
@@ -156,7 +157,7 @@ func (c *Clone) layer(ctx context.Context, k meta.Kind, id string, build builder
 
 // building is the key of the build of a layer.
 func (c *Clone) building(k meta.Kind, id string) string {
-	return strings.Join([]string{"layer", c.key, string(k), id}, "\x00")
+	return strings.Join([]string{"layer", string(k), id}, "\x00")
 }
 
 // make builds a layer that there is not. An error leaves nothing behind.

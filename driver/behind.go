@@ -42,7 +42,7 @@ func (d *Driver) behind(h *handle, kept meta.Workspace, r meta.Resolution) (comm
 	want := distance{from: kept.Commit, to: r.Commit, counting: true}
 	h.distance = want
 	d.Clones.Background(func(ctx context.Context) {
-		n, err := h.clone.Ahead(ctx, h.spec(), want.to, want.from)
+		n, err := h.clone.Remote.Ahead(ctx, h.spec().Source, want.to, want.from)
 		if err != nil { // a store that was cloned anew may lack the old commit
 			d.Log.WithError(err).WithField("volume", h.rec.Name).Debug("count how far behind a kept workspace is")
 			return

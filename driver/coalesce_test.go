@@ -67,7 +67,7 @@ func TestMountsShareAQuestion(t *testing.T) {
 		}
 		<-g.Arrived
 		testdir.Eventually(t, "64 Mounts wait for the answer", func() bool {
-			return waiting("clone.(*Clone).askShared") == mounts
+			return waiting("remote.(*Remote).askShared") == mounts
 		})
 		close(g.Open)
 		wg.Wait()

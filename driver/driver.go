@@ -17,6 +17,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -73,8 +74,10 @@ type handle struct {
 func (h *handle) spec() clone.Spec {
 	o := h.opts
 	return clone.Spec{
-		URL: o.Repo, Ref: o.Ref, History: o.History, Files: o.Files, UID: o.UID, GID: o.GID,
-		Refresh: o.Refresh, StaleIfError: o.StaleIfError, Credential: o.Credential,
+		Source: remote.Source{
+			URL: o.Repo, Ref: o.Ref, History: o.History, Refresh: o.Refresh, StaleIfError: o.StaleIfError, Credential: o.Credential,
+		},
+		Files: o.Files, UID: o.UID, GID: o.GID,
 	}
 }
 
@@ -88,7 +91,7 @@ func New(c Config, state meta.State) (*Driver, error) {
 			return nil, fmt.Errorf("record of volume %q: %w", name, err)
 		}
 		d.volumes[name] = h
-		h.clone.Name(h.spec())
+		h.clone.Remote.RetainRef(h.spec().Source)
 	}
 	return d, errors.Join(os.MkdirAll(d.manifestDir(), 0o700), d.removeTemps())
 }
@@ -150,14 +153,13 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 	}
 	defer release()
 	// What is restored has all that it needs: there is nothing to ask for.
-	var answer *clone.Answer
+	var answer *remote.Answer
 	if opts.Restore == "" {
 		if answer, err = d.ask(ctx, h); err != nil {
 			return err
 		}
 	}
-	write := func() (struct{}, error) { return struct{}{}, d.writeManifest(rec) }
-	if _, err := clone.WithRoom(ctx, h.clone, disk.Size{}, write); err != nil {
+	if err := h.clone.WithRoom(ctx, disk.Size{}, func() error { return d.writeManifest(rec) }); err != nil {
 		return err
 	}
 	failpoint.Hit("driver/create/manifest")
@@ -171,7 +173,7 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 		return errors.Join(err, d.removeManifest(name))
 	}
 	failpoint.Hit("driver/create/recorded")
-	h.clone.Name(h.spec())
+	h.clone.Remote.RetainRef(h.spec().Source)
 	d.mu.Lock()
 	d.volumes[name] = h
 	d.mu.Unlock()
@@ -198,10 +200,10 @@ func (d *Driver) parse(given map[string]string) (volume.Options, error) {
 
 // ask asks the remote of a volume that is to be made whether it has the ref. The
 // error is a definite no, or that the client has gone.
-func (d *Driver) ask(ctx context.Context, h *handle) (*clone.Answer, error) {
+func (d *Driver) ask(ctx context.Context, h *handle) (*remote.Answer, error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, createWait, errCreateWait)
 	defer cancel()
-	answer, err := h.clone.Ask(waiting, h.spec())
+	answer, err := h.clone.Remote.Ask(waiting, h.spec().Source)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -218,7 +220,7 @@ func (d *Driver) ask(ctx context.Context, h *handle) (*clone.Answer, error) {
 var errCreateWait = fmt.Errorf("no answer within %v", createWait)
 
 // prefetch does a Mount's slow part before there is one.
-func (d *Driver) prefetch(ctx context.Context, h *handle, answer *clone.Answer) {
+func (d *Driver) prefetch(ctx context.Context, h *handle, answer *remote.Answer) {
 	co, err := h.clone.Prepare(ctx, h.spec(), answer)
 	if err == nil {
 		co.Release()
@@ -270,7 +272,7 @@ func (d *Driver) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	failpoint.Hit("driver/remove/recorded")
-	h.clone.Forget(h.spec())
+	h.clone.Remote.ReleaseRef(h.spec().Source)
 	d.Log.WithField("volume", name).Info("remove: done")
 	return d.removeManifest(name)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
@@ -159,7 +158,7 @@ func (d *Driver) mount(ctx context.Context, h *handle, id string) (rec meta.Work
 		rec, err = d.openWorkspace(waiting, h, id)
 	}
 	if errors.Is(err, errPatience) {
-		doing := h.clone.Activity()
+		doing := h.clone.Remote.Doing.String()
 		if doing == "" {
 			doing = "preparing " + h.opts.Repo.String()
 		}
@@ -182,10 +181,12 @@ func (d *Driver) openWorkspace(ctx context.Context, h *handle, id string) (meta.
 		if err != nil {
 			return meta.Workspace{}, err
 		}
-		rec, err := clone.WithRoom(ctx, h.clone, disk.Size{}, func() (meta.Workspace, error) {
-			return d.Workspaces.Open(ctx, workspace.Request{
+		var rec meta.Workspace
+		err = h.clone.WithRoom(ctx, disk.Size{}, func() error {
+			rec, err = d.Workspaces.Open(ctx, workspace.Request{
 				Volume: h.rec.Name, LeaseID: id, Options: h.opts, Clone: h.clone, Checkout: co,
 			})
+			return err
 		})
 		if err == nil {
 			return rec, nil

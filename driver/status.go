@@ -80,7 +80,7 @@ func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
 		reused, stale = w.Reused, w.Stale
 	}
 	slices.SortFunc(leases, func(a, b leaseStatus) int { return a.MountedAt.Compare(b.MountedAt) })
-	r, _ := h.clone.Resolution(h.spec())
+	r, _ := h.clone.Remote.Resolution(h.spec().Source)
 	status := map[string]any{
 		"subject":    string(h.opts.Subject),
 		"repo":       h.opts.Repo.String(),

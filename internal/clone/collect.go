@@ -12,10 +12,7 @@ import (
 // no workspace stands on them, and no ref that a volume has named is at their
 // commit. It is for whoever has made a layer, or let go of one.
 func (c *Clone) collectSoon() {
-	c.mu.Lock()
-	n := len(c.unneeded())
-	c.mu.Unlock()
-	if n == 0 {
+	if len(c.unneeded()) == 0 {
 		return
 	}
 	c.m.Background(func(ctx context.Context) {
@@ -28,9 +25,9 @@ func (c *Clone) collectSoon() {
 	})
 }
 
-// unneeded lists the layers that nothing needs. It is called with mu held.
+// unneeded lists the layers that nothing needs.
 func (c *Clone) unneeded() []meta.Layer {
-	if c.rec == nil {
+	if !c.Remote.Fetched() {
 		return nil
 	}
 	needs := c.needs()
@@ -38,14 +35,14 @@ func (c *Clone) unneeded() []meta.Layer {
 }
 
 // needs says, by ID, what needs a layer: what holds it, a ref that a volume has
-// named and that is at its commit, or a tree of that kind that stands on it. It is
-// called with mu held, of a clone that has a record.
+// named and that is at its commit, or a tree of that kind that stands on it.
 func (c *Clone) needs() map[string]string {
-	refs := c.refs()
+	stores := c.Remote.Stores()
+	refs := c.refs(stores)
 	needs := make(map[string]string)
 	for _, l := range c.layers.List(kinds...) {
 		need := refs[l.Commit]
-		if l.Kind == meta.GitLayer && l.Snapshot != c.rec.Stores[l.Store].Snapshot {
+		if l.Kind == meta.GitLayer && l.Snapshot != stores[l.Store].Snapshot {
 			need = ""
 		}
 		if len(l.Chain) > 1 {
@@ -69,15 +66,16 @@ func (c *Clone) needs() map[string]string {
 }
 
 // refs names, by commit, a ref that a volume has named and that is there, or the
-// Prepare that settles for the commit. It is
-// called with mu held, of a clone that has a record.
-func (c *Clone) refs() map[string]string {
+// Prepare that settles for the commit.
+func (c *Clone) refs(stores map[string]meta.Store) map[string]string {
 	refs := make(map[string]string)
-	for _, store := range c.rec.Stores {
-		for word, r := range store.Refs {
-			refs[r.Commit] = "ref " + word
+	for _, store := range stores {
+		for name, r := range store.Refs {
+			refs[r.Commit] = "ref " + name
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for commit := range c.settling {
 		refs[commit] = heldBy
 	}
@@ -92,10 +90,7 @@ func (c *Clone) collect(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	c.mu.Lock()
-	list := c.unneeded()
-	c.mu.Unlock()
-	list = c.layers.Take(list)
+	list := c.layers.Take(c.unneeded())
 	c.forgetBuilt(list)
 	return c.layers.Remove(list)
 }

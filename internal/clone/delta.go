@@ -106,7 +106,7 @@ func (c *Clone) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) 
 			if unknown == maxUnknown {
 				continue
 			}
-			ok, err := c.m.Git.Has(ctx, c.storeDir(l.Store), t.Commit)
+			ok, err := c.m.Git.Has(ctx, c.Remote.StoreDir(l.Store), t.Commit)
 			if err != nil {
 				return nil, err
 			}

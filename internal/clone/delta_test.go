@@ -38,7 +38,7 @@ func (w *world) next(s Spec) meta.Layer {
 // rootTree returns the ID of the tree of l's commit.
 func (w *world) rootTree(s Spec, l meta.Layer) string {
 	w.t.Helper()
-	id, ok, err := w.m.Git.Tree(w.t.Context(), w.clone(s).storeDir(l.Store), l.Commit)
+	id, ok, err := w.m.Git.Tree(w.t.Context(), w.clone(s).Remote.StoreDir(l.Store), l.Commit)
 	if err != nil || !ok {
 		w.t.Fatalf("tree of %s: %v, %v", l.Commit, ok, err)
 	}

@@ -1,10 +1,9 @@
 // Package clone keeps what is shared between the workspaces of one (subject,
-// repository): the store, the trees and the git layers.
+// repository): the stores, the trees and the git layers.
 //
 //	clones/<subject>/<repo hash>/
 //	  manifest.json       what this directory is; meta.db can be rebuilt from it
-//	  store/<history>.git/ bare repository, such as full.git or depth-10.git;
-//	                      belongs to the fetching uid
+//	  store/<history>.git/ a bare repository (package remote)
 //	  trees/<id>/         one layer: the files of a commit, .git/index and, of a
 //	                      sparse one, .git/info/sparse-checkout
 //	  refs/<id>/          one git layer: .git without objects of its own, but

@@ -23,11 +23,7 @@ import (
 // unknown clone is not an error.
 func (m *Manager) EvictClone(ctx context.Context, key string, stop work.Stop) error {
 	return m.evict(ctx, key, stop, func(c *Clone) error {
-		c.mu.Lock()
-		rec := c.rec
-		c.rec = nil
-		clear(c.built)
-		c.mu.Unlock()
+		rec, restore := c.forgetRecord()
 		list := c.layers.List()
 		size := sizeOf(rec, list)
 		also := []func(*meta.Tx) error{func(tx *meta.Tx) error { return tx.DeleteClone(key) }}
@@ -40,9 +36,7 @@ func (m *Manager) EvictClone(ctx context.Context, key string, stop work.Stop) er
 			for _, undo := range undos {
 				undo()
 			}
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.rec = rec
+			restore()
 			return err
 		}
 		failpoint.Hit("clone/evict/recorded")
@@ -69,27 +63,21 @@ func (c *Clone) trash(size disk.Size) error {
 // Mount has made a new clone in it.
 func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) error {
 	return m.evict(ctx, key, work.StopNothing, func(c *Clone) error {
-		c.mu.Lock()
-		anew := c.rec != nil
-		c.mu.Unlock()
-		if anew || len(c.layers.List()) > 0 {
+		if c.Remote.Fetched() || len(c.layers.List()) > 0 {
 			return nil
 		}
 		return c.trash(size)
 	})
 }
 
-// sizeOf is what a clone takes that has these layers, as far as it was measured; rec
-// may be nil.
-func sizeOf(rec *meta.Clone, list []meta.Layer) (sum disk.Size) {
-	if rec != nil {
-		sum = rec.LFS.Size
-		for _, s := range rec.Stores {
-			sum = sum.Add(s.Size.Size)
-		}
-		for _, size := range rec.Caches {
-			sum = sum.Add(size.Size)
-		}
+// sizeOf is what a clone takes that has these layers, as far as it was measured.
+func sizeOf(rec meta.Clone, list []meta.Layer) (sum disk.Size) {
+	sum = rec.LFS.Size
+	for _, s := range rec.Stores {
+		sum = sum.Add(s.Size.Size)
+	}
+	for _, size := range rec.Caches {
+		sum = sum.Add(size.Size)
 	}
 	for _, l := range list {
 		sum = sum.Add(l.Size.Size)
@@ -104,13 +92,8 @@ func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 		return fmt.Errorf("evict cache %q of clone %s: no such cache", uid, key)
 	}
 	return m.evict(ctx, key, work.StopNothing, func(c *Clone) error {
-		c.mu.Lock()
-		var size disk.Size
-		if c.rec != nil {
-			size = c.rec.Caches[uid].Size
-		}
-		c.mu.Unlock()
-		if err := m.Trash.Clear(filepath.Join(c.dir, "cache", uid), "cache", size); err != nil {
+		rec, _ := c.record()
+		if err := m.Trash.Clear(filepath.Join(c.dir, "cache", uid), "cache", rec.Caches[uid].Size); err != nil {
 			return err
 		}
 		failpoint.Hit("clone/evict-cache/renamed")
@@ -122,7 +105,7 @@ func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 // none.
 func (c *Clone) SetCache(uid string, size meta.Measured) error {
 	c.mu.Lock()
-	if c.rec == nil {
+	if !c.Remote.Fetched() {
 		c.mu.Unlock()
 		return nil
 	}
@@ -159,7 +142,7 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	unlock, err := c.tryLock()
+	unlock, err := c.Remote.TryLock()
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func TestEvictClone(t *testing.T) {
 	release()
 	release() // once is enough
 	w.idle(c)
-	unlock, err := c.lock(t.Context())
+	unlock, err := c.Remote.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,7 @@ func (c *Clone) flattenSoon() {
 // returns which of them are to be built again whole: that are heavy, and that a ref
 // is at.
 func (c *Clone) toFlatten() map[*meta.Layer]Spec {
+	refs := c.refs(c.Remote.Stores())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make(map[*meta.Layer]Spec)
@@ -85,7 +86,7 @@ func (c *Clone) toFlatten() map[*meta.Layer]Spec {
 			continue // not yet
 		}
 		delete(c.built, id)
-		if c.rec != nil && c.refs()[t.Commit] != "" && c.heavy(t) {
+		if refs[t.Commit] != "" && c.heavy(t) {
 			list[&t] = s
 		}
 	}
@@ -108,7 +109,7 @@ func (c *Clone) flatten(ctx context.Context, s Spec, t meta.Layer) error {
 		return c.make(ctx, meta.Tree, func(ctx context.Context, dir string) (meta.Layer, error) {
 			l := t
 			l.ID, l.Chain, l.Size = id, []string{id}, meta.Measured{}
-			if err := c.bringBlobs(ctx, s, t.Commit); err != nil {
+			if err := c.Remote.BringBlobs(ctx, s.Source, t.Commit, s.cone()); err != nil {
 				return l, err
 			}
 			var like layers

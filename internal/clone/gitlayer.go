@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/remote"
 )
 
 // gitLayerShape names what a git layer holds; it is part of its ID.
@@ -23,9 +24,6 @@ const gitLayerShape = "git-2"
 // out of the reach of an agent's `git clean -fdx`.
 const CacheMount = ".git/hdcache"
 
-// errFetched says that the store was fetched between a resolution and the use of it.
-var errFetched = errors.New("the repository was fetched meanwhile: run it again")
-
 // gitLayerFor returns the git layer for a resolution of the store's refs, and
 // makes it if there is none.
 func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, tree meta.Layer) (meta.Layer, error) {
@@ -34,22 +32,22 @@ func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, stor
 	return c.layer(ctx, meta.GitLayer, id, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := meta.Layer{Kind: meta.GitLayer, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
 		// The tree may be of another store.
-		if err := c.bringBlobs(ctx, s, r.Commit); err != nil {
+		if err := c.Remote.BringBlobs(ctx, s.Source, r.Commit, s.cone()); err != nil {
 			return l, err
 		}
 		// The tree may be older than what happened to the store.
-		_, ok, err := c.m.Git.Commit(ctx, c.storeDir(s.History.Name()), r.Commit)
+		_, ok, err := c.m.Git.Commit(ctx, c.Remote.StoreDir(s.History.Name()), r.Commit)
 		if err == nil && !ok {
-			err = c.noCommit(ctx, s, r.Commit)
+			err = c.Remote.NoCommit(ctx, s.Source, r.Commit)
 		}
 		if err != nil {
 			return l, err
 		}
-		err = c.fromStore(ctx, s, func(store meta.Store) error {
+		err = c.Remote.FromStore(ctx, s.Source, func(store meta.Store, refs []git.PackedRef) error {
 			if store.Snapshot != snapshot {
-				return errFetched
+				return remote.ErrFetched
 			}
-			return c.buildGitLayer(dir, s, r, store)
+			return c.buildGitLayer(dir, s, r, store, refs)
 		})
 		if err != nil {
 			return l, err
@@ -57,34 +55,6 @@ func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, stor
 		failpoint.Hit("clone/gitlayer/linked")
 		return l, appendFile(filepath.Join(dir, ".git/config"), tree.Modules)
 	})
-}
-
-// errRefsLost says that a store on disk has other refs than its record.
-var errRefsLost = errors.New("the refs of the store are not those of its last fetch")
-
-// fromStore calls f while nothing changes the store: a fetch, which replaces
-// packed-refs and adds packs, waits, so that what f sees is what one fetch left. If
-// it does not, they are fetched again, and the error is errFetched.
-func (c *Clone) fromStore(ctx context.Context, s Spec, f func(meta.Store) error) error {
-	unlock, err := c.lock(ctx)
-	if err != nil {
-		return err
-	}
-	store, ok := c.store(s.History)
-	if !ok {
-		unlock()
-		return errFetched
-	}
-	err = f(store)
-	unlock()
-	if !errors.Is(err, errRefsLost) {
-		return err
-	}
-	c.m.Log.WithError(err).WithField("clone", c.key).Error("refs were lost: they are fetched again")
-	if _, _, err := c.fetch(ctx, s, Answer{head: store.Head, format: store.Format}, ""); err != nil {
-		return err
-	}
-	return errFetched
 }
 
 // layerID hashes what a layer is made from.
@@ -97,27 +67,20 @@ func layerID(parts ...any) string {
 }
 
 // buildGitLayer makes what `git clone` would have left in .git, in dir.
-func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution, store meta.Store) error {
+func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
 	b := layerBuilder{uid: int(s.UID), gid: int(s.GID)}
 	top := filepath.Join(dir, ".git")
 	b.own(dir)
 	b.mkdir(top)
-	return c.buildGitDir(&b, top, s, r, store)
+	return c.buildGitDir(&b, top, s, r, store, refs)
 }
 
 // buildGitDir fills top with what `git clone` would have left there: the branch of
 // r checked out or its commit detached, all branches of the remote as origin/*,
 // all tags, and the store's packs as hard links. A container of another uid than
 // the packs' can't touch those, and writes into its own upper.
-func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resolution, store meta.Store) error {
-	from := c.storeDir(s.History.Name())
-	refs, err := git.Refs(from)
-	if err != nil {
-		return err
-	}
-	if snapshot(refs, store.Head) != store.Snapshot {
-		return errRefsLost
-	}
+func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
+	from := c.Remote.StoreDir(s.History.Name())
 	for _, d := range []string{
 		"hooks", "info", "objects", "objects/info", "objects/pack",
 		"refs", "refs/heads", "refs/remotes", "refs/remotes/origin", "refs/tags",
@@ -126,7 +89,7 @@ func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resoluti
 	}
 	// A Prepare that has settled for its commit may find the ref elsewhere: the clone
 	// looks as it would have at that moment.
-	if now, ok := lookUp(refs, r.Ref, r.At); ok && now.Commit != r.Commit {
+	if now, ok := remote.LookUp(refs, r.Ref, r.At); ok && now.Commit != r.Commit {
 		refs = resolvedAs(refs, r)
 	}
 	head := store.Head

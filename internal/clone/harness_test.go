@@ -19,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
@@ -175,7 +176,10 @@ func (w *world) spec(options ...string) Spec {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return Spec{URL: o.Repo, Ref: o.Ref, History: o.History, Files: o.Files, UID: o.UID, GID: o.GID, Refresh: o.Refresh, StaleIfError: o.StaleIfError}
+	return Spec{
+		Source: remote.Source{URL: o.Repo, Ref: o.Ref, History: o.History, Refresh: o.Refresh, StaleIfError: o.StaleIfError},
+		Files:  o.Files, UID: o.UID, GID: o.GID,
+	}
 }
 
 func (w *world) clone(s Spec) *Clone { return w.m.Get(volume.DefaultSubject, s.URL) }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/work"
@@ -46,7 +48,7 @@ func TestMountsMeetDamage(t *testing.T) {
 	w.prepare(s).Release()
 	c := w.clone(s)
 	for range 3 {
-		spoil(t, c.storeDir("full"))
+		spoil(t, c.Remote.StoreDir("full"))
 		w.server.Reset()
 		var mounts sync.WaitGroup
 		for i := range 6 {
@@ -110,8 +112,8 @@ func TestDamageThatIsMended(t *testing.T) {
 		return asked > 0
 	})
 	w.advance(time.Second)
-	spoil(t, c.storeDir("full"))
-	if healed, err := c.healStore(t.Context(), s); !healed || err != nil {
+	spoil(t, c.Remote.StoreDir("full"))
+	if healed, err := c.Remote.HealStore(t.Context(), s.Source); !healed || err != nil {
 		t.Fatalf("healed %v, %v", healed, err)
 	}
 	w.prepare(s).Release()
@@ -128,21 +130,21 @@ func TestHealIsNotRecorded(t *testing.T) {
 	w.prepare(s).Release()
 	w.idle(w.clone(s))
 	c := w.clone(s)
-	spoil(t, c.storeDir("full"))
+	spoil(t, c.Remote.StoreDir("full"))
 	setKey := func(key string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.rec.Key = key
 	}
 	setKey("") // the database takes no such record
-	if healed, err := c.healStore(t.Context(), s); healed || err == nil {
+	if healed, err := c.Remote.HealStore(t.Context(), s.Source); healed || err == nil {
 		t.Errorf("healed %v, %v; want an error", healed, err)
 	}
 	setKey(c.key)
-	if _, ok := c.store(s.History); !ok {
+	if _, ok := c.Remote.Store(s.History); !ok {
 		t.Error("the store is forgotten")
 	}
-	if healed, err := c.healStore(t.Context(), s); !healed || err != nil {
+	if healed, err := c.Remote.HealStore(t.Context(), s.Source); !healed || err != nil {
 		t.Errorf("healed %v, %v", healed, err)
 	}
 	w.prepare(s).Release()
@@ -156,10 +158,12 @@ func TestHealIsNotSetAside(t *testing.T) {
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
-	spoil(t, c.storeDir("full"))
-	c.mu.Lock()
-	delete(c.rec.Stores, "full")
-	c.mu.Unlock()
+	spoil(t, c.Remote.StoreDir("full"))
+	allow := testdir.Refuse(t, filepath.Join(w.root, "trash"))
+	if _, err := c.Remote.HealStore(t.Context(), s.Source); !errors.Is(err, unix.EXDEV) {
+		t.Errorf("heal: %v, want that the store could not be moved", err)
+	}
+	allow()
 	co := w.prepare(s)
 	defer co.Release()
 	run(t, w.mount(co, 0), 0, "fsck", "--strict")

@@ -59,27 +59,23 @@ func (m *Manager) Inventory() []Info {
 // Info describes one clone, from memory. It is not ok when there is nothing of it, and
 // nothing is being made.
 func (c *Clone) Info() (info Info, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	rec, used := c.rec, c.used.Usage()
-	if rec == nil {
+	rec, made := c.record()
+	used := c.used.Usage()
+	if !made {
 		if !used.Tasks {
 			return Info{}, false
 		}
-		rec = &meta.Clone{Subject: string(c.subject), Repo: c.repo, CreatedAt: c.m.Now()} // being cloned
+		rec.CreatedAt = c.m.Now() // being cloned
 	}
 	info = Info{
 		Key: c.key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
 		Mounted: !rec.FirstMount.IsZero(), Busy: c.busy(used), Working: used.Used, Attended: used.Attended, LFS: rec.LFS,
-		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: make(map[string]meta.Measured, len(rec.Caches)),
+		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: rec.Caches,
 	}
 	for name, s := range rec.Stores {
 		info.Stores[name] = s.Size
 	}
-	for uid, size := range rec.Caches {
-		info.Caches[uid] = size
-	}
-	if c.rec == nil {
+	if !made {
 		return info, true
 	}
 	needs := c.needs()

@@ -295,10 +295,7 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	}
 	w.restart("boot 1")
 	c = w.clone(s)
-	c.mu.Lock()
-	left := len(c.unneeded())
-	c.mu.Unlock()
-	if left != 0 {
+	if left := len(c.unneeded()); left != 0 {
 		t.Errorf("%d layers that nothing needs after a restart", left)
 	}
 	w.server.Reset()

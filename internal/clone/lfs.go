@@ -55,7 +55,7 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given str
 	if err := durable.MkdirAll(c.lfsDir(), 0o755); err != nil {
 		return err
 	}
-	progress, end := c.doing.Begin(ctx, "fetching LFS objects of", s.URL.String())
+	progress, end := c.Remote.Doing.Begin(ctx, "fetching LFS objects of", s.URL.String())
 	defer end()
 	began := c.m.Now()
 	defer c.measureSoon(lfsObjects)
@@ -80,7 +80,7 @@ func (c *Clone) lfsServer(s Spec, given string) (endpoint string, auth *git.Auth
 	web := s.overHTTP()
 	if given == "" {
 		url := s.URL.OverHTTP()
-		auth, err = c.auth(web, url)
+		auth, err = c.Remote.Auth(web.Source, url)
 		return lfsEndpoint(url), auth, err
 	}
 	u, err := volume.ParseURL(given, volume.Schemes{})
@@ -88,7 +88,7 @@ func (c *Clone) lfsServer(s Spec, given string) (endpoint string, auth *git.Auth
 		return "", nil, fmt.Errorf("the LFS server that .lfsconfig names %w", urlProblem(err))
 	}
 	if u.Host() == s.URL.Host() {
-		auth, err = c.auth(web, u.String())
+		auth, err = c.Remote.Auth(web.Source, u.String())
 	}
 	return u.String(), auth, err
 }
@@ -104,12 +104,9 @@ func (s Spec) overHTTP() Spec {
 // sameAuth reports whether a URL is to be shown what its server's endpoint is: a scope
 // may name a part of a host.
 func (c *Clone) sameAuth(s Spec, auth *git.Auth, url string) bool {
-	a, err := c.auth(s.overHTTP(), url)
+	a, err := c.Remote.Auth(s.overHTTP().Source, url)
 	return err == nil && a != nil && auth != nil && a.Name == auth.Name
 }
-
-// auth returns the credential for a URL.
-func (c *Clone) auth(s Spec, url string) (*git.Auth, error) { return c.remote(s).Auth(url) }
 
 // lfsEndpoint is where git-lfs expects the server of a repository.
 func lfsEndpoint(url string) string {

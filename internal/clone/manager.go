@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -80,14 +82,8 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		Config: c, clones: make(map[string]*Clone), measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]bool),
 		flattening: make(chan struct{}, 1), flattenAt: flattenAt, flattenFrom: flattenFrom,
 	}
-	for key, rec := range state.Clones {
-		for name, store := range rec.Stores {
-			if store.Refs == nil { // none, as the database has it
-				store.Refs = make(map[string]meta.Resolution)
-				rec.Stores[name] = store
-			}
-		}
-		m.get(key, volume.Subject(rec.Subject), rec.Repo).rec = &rec
+	for _, rec := range state.Clones {
+		m.get(rec)
 	}
 	for _, layers := range []map[string]meta.Layer{state.Trees, state.GitLayers} {
 		for _, l := range layers {
@@ -107,7 +103,7 @@ func (m *Manager) learn(key string) {
 		return
 	}
 	if man, err := readManifest(filepath.Join(m.Root, "clones", key)); err == nil {
-		m.get(key, volume.Subject(man.Subject), man.Repo)
+		m.get(meta.Clone{Key: key, Subject: man.Subject, Repo: man.Repo})
 	}
 }
 
@@ -120,27 +116,41 @@ func Key(s volume.Subject, u volume.URL) string { return s.Dir() + "/" + u.Hash(
 // Get returns the clone of a repository for a subject, which may not exist on
 // disk yet. It does no I/O.
 func (m *Manager) Get(s volume.Subject, u volume.URL) *Clone {
-	return m.get(Key(s, u), s, u.Normalized())
+	return m.get(meta.Clone{Key: Key(s, u), Subject: string(s), Repo: u.Normalized()})
 }
 
-func (m *Manager) get(key string, s volume.Subject, repo string) *Clone {
+// get returns the clone that rec is of; rec is its record if it is new.
+func (m *Manager) get(rec meta.Clone) *Clone {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c, ok := m.clones[key]
-	if !ok {
-		dir := filepath.Join(m.Root, "clones", key)
-		c = &Clone{
-			m: m, key: key, dir: dir, subject: s, repo: repo, layers: m.Set(key), built: make(map[string]Spec),
-			lfs: make(chan struct{}, 1), changed: make(map[string]bool), named: make(map[word]int),
-			aligned: make(map[string]aligned), settling: make(map[string]int),
-		}
-		c.used = &work.Resource{
-			Group: m.Work, Name: "clone " + key, Subject: string(s), Gone: errEvicted,
-			Report: func(err error) { m.Log.WithField("clone", key).Error(err) },
-		}
-		m.clones[key] = c
+	if c, ok := m.clones[rec.Key]; ok {
+		return c
 	}
+	log := m.Log.WithField("clone", rec.Key)
+	c := &Clone{
+		m: m, key: rec.Key, dir: filepath.Join(m.Root, "clones", rec.Key), subject: volume.Subject(rec.Subject), layers: m.Set(rec.Key),
+		lfs: make(chan struct{}, 1), changed: make(map[string]bool), built: make(map[string]Spec), settling: make(map[string]int),
+		used: &work.Resource{
+			Group: m.Work, Name: "clone " + rec.Key, Subject: rec.Subject, Gone: errEvicted, Report: func(err error) { log.Error(err) },
+		},
+	}
+	c.Remote = remote.New(remote.Config{
+		Dir: c.dir, LockFile: filepath.Join(m.Root, "locks", strings.ReplaceAll(c.key, "/", ".")+".lock"),
+		Used: c.used, Git: m.Git, Trash: m.Trash, Log: log, Now: m.Now, AskTimeout: m.AskTimeout,
+		Credential: c.credential, WithRoom: c.WithRoom, MakeDir: c.makeDir, RemoveDir: c.removeDir, Save: func() error { return c.save() }, Measure: c.measureSoon,
+	}, rec.Stores)
+	rec.Stores = nil
+	c.rec = rec
+	m.clones[rec.Key] = c
 	return c
+}
+
+// credential returns what to show to a URL for the clone's subject.
+func (c *Clone) credential(url, name string) (*git.Auth, error) {
+	if c.m.Credentials == nil {
+		return nil, nil
+	}
+	return c.m.Credentials(url, c.subject, name)
 }
 
 // Lookup returns the clone of a key that is known already, or nil.

@@ -3,7 +3,9 @@ package clone
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
@@ -35,21 +37,10 @@ func (c *Clone) measureSoon(stores ...string) {
 
 // measureRestored asks for what an earlier run has not come to measure.
 func (c *Clone) measureRestored() {
-	var stores []string
-	c.mu.Lock()
-	if c.rec == nil {
-		c.mu.Unlock()
-		return
-	}
-	for name, s := range c.rec.Stores {
-		if s.Size.At.Before(s.FetchedAt) || s.Size.At.IsZero() {
-			stores = append(stores, name)
-		}
-	}
-	want := len(stores) + len(c.layers.Unmeasured())
-	c.mu.Unlock()
-	if want > 0 {
-		c.measureSoon(stores...)
+	stores := c.Remote.Stores()
+	maps.DeleteFunc(stores, func(_ string, s meta.Store) bool { return !s.Size.At.IsZero() && !s.Size.At.Before(s.FetchedAt) })
+	if len(stores) > 0 || c.Remote.Fetched() && len(c.layers.Unmeasured()) > 0 {
+		c.measureSoon(slices.Collect(maps.Keys(stores))...)
 	}
 }
 
@@ -98,7 +89,7 @@ func (c *Clone) measure(ctx context.Context) error {
 	layers, err := c.layers.Measure(ctx, pace)
 	errs := []error{err}
 	for name := range changed {
-		path := c.storeDir(name)
+		path := c.Remote.StoreDir(name)
 		if name == lfsObjects {
 			path = c.lfsDir()
 		}
@@ -115,16 +106,13 @@ func (c *Clone) measure(ctx context.Context) error {
 }
 
 func (c *Clone) setStoreSize(name string, size meta.Measured) {
+	if name != lfsObjects {
+		c.Remote.SetSize(name, size)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.rec == nil:
-	case name == lfsObjects:
+	if c.Remote.Fetched() {
 		c.rec.LFS = size
-	default:
-		if store, ok := c.rec.Stores[name]; ok {
-			store.Size = size
-			c.rec.Stores[name] = store
-		}
 	}
 }

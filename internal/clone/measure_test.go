@@ -97,7 +97,7 @@ func TestSizes(t *testing.T) {
 				t.Errorf("%s: %s: %+v, want %+v", what, l.Kind, l.Size, want[l.ID])
 			}
 		}
-		if got, want := info.Stores["full"].Size, take(disk.Query{}, c.storeDir("full")); got != want || len(info.Layers) != 2 {
+		if got, want := info.Stores["full"].Size, take(disk.Query{}, c.Remote.StoreDir("full")); got != want || len(info.Layers) != 2 {
 			t.Errorf("%s: store %+v, want %+v; %d layers, want 2", what, got, want, len(info.Layers))
 		}
 	}

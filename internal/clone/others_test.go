@@ -135,7 +135,7 @@ func TestOtherRefs(t *testing.T) {
 				t.Errorf("after a restart: %d fetches, want none", n)
 			}
 			if !s.History.NoBlobs {
-				run(t, w.clone(s).storeDir(s.History.Name()), fetcher, "--git-dir=.", "fsck", "--connectivity-only")
+				run(t, w.clone(s).Remote.StoreDir(s.History.Name()), fetcher, "--git-dir=.", "fsck", "--connectivity-only")
 			}
 		})
 	}
@@ -248,7 +248,7 @@ func TestOtherRefsAreNotRead(t *testing.T) {
 	c := w.clone(s)
 	w.idle(c)
 	w.server.Reset()
-	packed := filepath.Join(c.storeDir("full"), "packed-refs")
+	packed := filepath.Join(c.Remote.StoreDir("full"), "packed-refs")
 	if err := os.Rename(packed, packed+".aside"); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestOtherRefsAfterACrash(t *testing.T) {
 	w.prepare(s).Release()
 	c := w.clone(s)
 	w.idle(c)
-	packed := filepath.Join(c.storeDir("full"), "packed-refs")
+	packed := filepath.Join(c.Remote.StoreDir("full"), "packed-refs")
 	data, err := os.ReadFile(packed)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/remote"
 )
 
 // Checkout is what a workspace stands on. It holds its layers until Release.
@@ -42,7 +43,7 @@ const (
 // that are missing, and returns them held. It asks the remote, unless it is given
 // the Answer of an Ask. When ctx ends first, it returns ctx's cause, and what it
 // began goes on in the background.
-func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, error) {
+func (c *Clone) Prepare(ctx context.Context, s Spec, known *remote.Answer) (*Checkout, error) {
 	began := c.m.Now()
 	release, err := c.Use(ctx)
 	if err != nil {
@@ -54,10 +55,10 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, 
 	}
 	healed, fetched := false, 0
 	for try := 0; ; try++ {
-		before, there := c.store(s.History)
+		before, there := c.Remote.Store(s.History)
 		co, err := c.prepare(ctx, s, known, began, fetched >= settleAfter)
 		switch {
-		case errors.Is(err, errFetched) && try < resolveTries:
+		case errors.Is(err, remote.ErrFetched) && try < resolveTries:
 			fetched++
 			known = nil // older than the fetch, maybe
 			continue
@@ -65,9 +66,9 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, 
 			// Somebody has set the store aside meanwhile, for it was damaged: the
 			// error is about that one.
 			continue
-		case err != nil && !healed && (git.KindOf(err) == git.KindCorrupt || c.storeLost(s)):
+		case err != nil && !healed && (git.KindOf(err) == git.KindCorrupt || c.Remote.StoreLost(s.Source)):
 			var healErr error
-			if healed, healErr = c.healStore(ctx, s); healErr != nil {
+			if healed, healErr = c.Remote.HealStore(ctx, s.Source); healErr != nil {
 				return nil, errors.Join(err, healErr)
 			}
 			if healed {
@@ -78,21 +79,36 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *Answer) (*Checkout, 
 	}
 }
 
+// Refresh resolves s.Ref as a Prepare would, and fetches what the store lacks of
+// it, but builds nothing.
+func (c *Clone) Refresh(ctx context.Context, s Spec) (meta.Resolution, error) {
+	release, err := c.Use(ctx)
+	if err != nil {
+		return meta.Resolution{}, err
+	}
+	defer release()
+	if err := c.Sweep(ctx); err != nil {
+		return meta.Resolution{}, err
+	}
+	r, _, err := c.Remote.Resolve(ctx, s.Source, nil)
+	return r, err
+}
+
 // sameStore reports whether the store is the one that it was.
 func (c *Clone) sameStore(s Spec, before meta.Store) bool {
-	now, ok := c.store(s.History)
+	now, ok := c.Remote.Store(s.History)
 	return ok && now.ClonedAt.Equal(before.ClonedAt)
 }
 
 // prepare does not mind, if settle is set, that the ref has moved since it was
 // resolved.
-func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.Time, settle bool) (*Checkout, error) {
-	r, a, err := c.resolve(ctx, s, known)
+func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began time.Time, settle bool) (*Checkout, error) {
+	r, a, err := c.Remote.Resolve(ctx, s.Source, known)
 	if err != nil {
 		return nil, err
 	}
-	fetch, err := c.align(ctx, s, a)
-	if err != nil && !(settle && errors.Is(err, errFetched)) {
+	fetch, err := c.Remote.Align(ctx, s.Source, a)
+	if err != nil && !(settle && errors.Is(err, remote.ErrFetched)) {
 		return nil, err
 	}
 	if settle {
@@ -103,12 +119,12 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.T
 		if err != nil {
 			return nil, err
 		}
-		store, _ := c.store(s.History)
-		if now, ok := c.Resolution(s); ok && now.Commit != r.Commit && !settle {
-			return nil, errFetched
+		store, _ := c.Remote.Store(s.History)
+		if now, ok := c.Remote.Resolution(s.Source); ok && now.Commit != r.Commit && !settle {
+			return nil, remote.ErrFetched
 		}
 		gitLayer, err := c.gitLayerFor(ctx, s, r, store, tree)
-		if settle && errors.Is(err, errFetched) && try < settleTries {
+		if settle && errors.Is(err, remote.ErrFetched) && try < settleTries {
 			continue
 		}
 		if err != nil {
@@ -117,7 +133,7 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *Answer, began time.T
 		if co := c.checkout(s, r, tree, gitLayer, began); co != nil {
 			if fetch {
 				// Not before: it holds the lock for long.
-				c.fetchOthers(ctx, s, *a)
+				c.Remote.FetchOthers(ctx, s.Source, *a)
 			}
 			return co, nil
 		}
@@ -144,14 +160,14 @@ func (c *Clone) settle(commit string) (done func()) {
 func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, began time.Time) *Checkout {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rec == nil || !c.layers.HoldKnown(tree) {
+	if !c.Remote.Fetched() || !c.layers.HoldKnown(tree) {
 		return nil
 	}
 	if !c.layers.HoldKnown(gitLayer) {
 		c.layers.Drop(meta.Tree, tree.Chain...)
 		return nil
 	}
-	store, _ := c.storeLocked(s.History)
+	store, _ := c.Remote.Store(s.History)
 	c.touchLocked(tree, gitLayer)
 	return &Checkout{
 		Resolution: r, Default: store.Head, Tree: tree, GitLayer: gitLayer,

@@ -78,17 +78,12 @@ func TestSweepThatFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			if lose == "store/full.git" {
-				if err := os.RemoveAll(c.storeDir("depth-1")); err != nil {
+				if err := os.RemoveAll(c.Remote.StoreDir("depth-1")); err != nil {
 					t.Fatal(err)
 				}
 			}
 			memory := func() (trees, gitLayers int, stores map[string]meta.Store) {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				if c.rec != nil {
-					stores = c.rec.Copy().Stores
-				}
-				return len(c.layers.List(meta.Tree)), len(c.layers.List(meta.GitLayer)), stores
+				return len(c.layers.List(meta.Tree)), len(c.layers.List(meta.GitLayer)), c.Remote.Stores()
 			}
 			trees, gitLayers, stores := memory()
 			if err := w.db.Close(); err != nil {
@@ -113,29 +108,33 @@ func TestSweepRaces(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
-	w.prepare(w.spec("ref", "main", "depth", "1")).Release()
 	c := w.clone(s)
-	r, ok := c.Resolution(s)
-	if !ok {
-		t.Fatal("no resolution")
+	shallow := w.spec("ref", "main", "depth", "1")
+	known, err := c.Remote.Ask(t.Context(), s.Source)
+	if err != nil {
+		t.Fatal(err)
 	}
-	store, _ := c.store(s.History)
 	writers := []func(){
-		func() { c.agrees(s, Answer{head: store.Head, format: store.Format, res: r}) },
+		func() {
+			if _, a, err := c.Remote.Resolve(t.Context(), s.Source, known); a == nil || err != nil {
+				t.Errorf("the record does not agree with the answer: %v", err)
+			}
+		},
 		func() {
 			if err := c.SetCache("0", meta.Measured{At: w.clock()}); err != nil {
 				t.Error(err)
 			}
 		},
 		func() { c.setStoreSize("full", meta.Measured{At: w.clock()}) },
-		func() { c.Info(); c.Status(s.History); c.Resolution(s) },
+		func() { c.Info(); c.Status(s.History); c.Remote.Resolution(s.Source) },
 	}
-	for range 20 {
+	for range 5 {
 		w.advance(time.Minute)
 		c.Touch()
-		c.mu.Lock()
-		c.rec.Stores["lost"] = meta.Store{Refs: map[string]meta.Resolution{}}
-		c.mu.Unlock()
+		w.prepare(shallow).Release()
+		if err := os.RemoveAll(c.Remote.StoreDir("depth-1")); err != nil {
+			t.Fatal(err)
+		}
 		c.swept.Store(false)
 		var swept atomic.Bool
 		var atWork sync.WaitGroup
@@ -152,7 +151,7 @@ func TestSweepRaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, lost := c.recordOf(t).Stores["lost"]; lost {
+		if _, lost := c.recordOf(t).Stores["depth-1"]; lost {
 			t.Fatal("the lost store is still there")
 		}
 	}
@@ -161,10 +160,9 @@ func TestSweepRaces(t *testing.T) {
 // recordOf returns a copy of a clone's record.
 func (c *Clone) recordOf(t *testing.T) meta.Clone {
 	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rec == nil {
+	rec, ok := c.record()
+	if !ok {
 		t.Fatal("the clone has no record")
 	}
-	return c.rec.Copy()
+	return rec
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
 )
 
 // TestRefKinds prepares every kind of ref, each on a clone of its own and then
@@ -43,7 +44,7 @@ func TestRefKinds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := w.spec("ref", tt.ref)
 			for _, subject := range []string{"for all", "of " + tt.name} {
-				co, err := w.m.get(subject+"/1", "x", "y").Prepare(t.Context(), s, nil)
+				co, err := w.m.get(meta.Clone{Key: subject + "/1", Subject: "x", Repo: "y"}).Prepare(t.Context(), s, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

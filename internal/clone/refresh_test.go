@@ -152,7 +152,7 @@ func TestCallerGoesWorkGoesOn(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec("ref", "main")
 	c := w.clone(s)
-	a, err := c.Ask(t.Context(), s)
+	a, err := c.Remote.Ask(t.Context(), s.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,8 +183,8 @@ func TestCallerGoesWorkGoesOn(t *testing.T) {
 	if got := w.server.Stats("r").Infos; got != 0 {
 		t.Errorf("%d new requests, want the fetch that was under way", got)
 	}
-	if got := c.Status(volume.History{}); got.State != "ready" || !got.Cloned || c.Activity() != "" {
-		t.Errorf("status %+v, activity %q", got, c.Activity())
+	if got := c.Status(volume.History{}); got.State != "ready" || !got.Cloned || c.Remote.Doing.String() != "" {
+		t.Errorf("status %+v, activity %q", got, c.Remote.Doing.String())
 	}
 }
 
@@ -217,13 +217,13 @@ func TestJoinedQuestionIsStuck(t *testing.T) {
 	w.server.Wrap(g.wrap)
 	first := make(chan error, 1)
 	go func() {
-		_, err := w.clone(s).Ask(t.Context(), s)
+		_, err := w.clone(s).Remote.Ask(t.Context(), s.Source)
 		first <- err
 	}()
 	<-g.arrived
 	joined := make(chan error, 1)
 	go func() {
-		_, err := w.clone(s).Ask(t.Context(), s)
+		_, err := w.clone(s).Remote.Ask(t.Context(), s.Source)
 		joined <- err
 	}()
 	w.server.Wrap(nil) // it is back, for those who ask anew
@@ -248,7 +248,7 @@ func TestFailedFirstFetchLeavesNothing(t *testing.T) {
 			w := newWorld(t)
 			s := w.spec("ref", "main")
 			c := w.clone(s)
-			a, err := c.Ask(t.Context(), s)
+			a, err := c.Remote.Ask(t.Context(), s.Source)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +266,7 @@ func TestFailedFirstFetchLeavesNothing(t *testing.T) {
 			w.prepare(s).Release()
 			// A later one that fails leaves what was there.
 			w.push("main")
-			if a, err = c.Ask(t.Context(), s); err != nil {
+			if a, err = c.Remote.Ask(t.Context(), s.Source); err != nil {
 				t.Fatal(err)
 			}
 			w.server.Wrap(tt.fault)

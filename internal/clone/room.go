@@ -17,45 +17,39 @@ func NoSpace(err error) bool {
 	return git.KindOf(err) == git.KindNoSpace || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
-// WithRoom calls f, and if the disk is full, once more after room was made for
-// need, as far as that is known, on behalf of the clone's subject. f leaves nothing
-// half behind. When there is still no room the error says so, with what
-// Config.MakeRoom has to say.
-func WithRoom[T any](ctx context.Context, c *Clone, need disk.Size, f func() (T, error)) (T, error) {
+// WithRoom calls f, and if the disk is full, once more after room was made for need, as
+// far as that is known, on behalf of the clone's subject. f leaves nothing half behind.
+// When there is still no room the error says so, with what Config.MakeRoom has to say.
+func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
 	m, subject := c.m, string(c.subject)
-	v, err := f()
+	err := f()
 	if m.MakeRoom == nil || !NoSpace(err) {
-		return v, err
+		return err
 	}
 	m.Log.WithError(err).Warn("the disk is full: room is made")
 	if roomErr := m.MakeRoom(ctx, subject, need); roomErr != nil {
-		return v, fmt.Errorf("%w; %w", err, roomErr)
+		return fmt.Errorf("%w; %w", err, roomErr)
 	}
-	if v, err = f(); !NoSpace(err) {
-		return v, err
+	if err = f(); !NoSpace(err) {
+		return err
 	}
 	// What was free has gone to others meanwhile: who has it is for MakeRoom to say.
 	if roomErr := m.MakeRoom(ctx, subject, need); roomErr != nil {
-		return v, fmt.Errorf("%w; %w", err, roomErr)
+		return fmt.Errorf("%w; %w", err, roomErr)
 	}
-	return v, err
+	return err
 }
 
 // sizeOfNext guesses what the next tree will take: what the largest one took.
 // Zero is not known.
 func (c *Clone) sizeOfNext() disk.Size {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var size disk.Size
-	if c.rec == nil {
-		return size
-	}
 	for _, l := range c.layers.List(meta.Tree) {
 		if l.Size.Bytes > size.Bytes {
 			size = l.Size.Size
 		}
 	}
-	for _, s := range c.rec.Stores { // compressed: at least that
+	for _, s := range c.Remote.Stores() { // compressed: at least that
 		if size.Bytes < s.Size.Bytes {
 			size.Bytes = s.Size.Bytes
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/guard"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -136,7 +137,7 @@ func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (fetchedSub
 	if err != nil {
 		return fetchedSubmodule{}, sub.fail(err)
 	}
-	_, end := b.clone.doing.Begin(ctx, "fetching submodule "+sub.path, sub.url.String())
+	_, end := b.clone.Remote.Doing.Begin(ctx, "fetching submodule "+sub.path, sub.url.String())
 	defer end()
 	c := b.clone.m.Get(b.clone.subject, sub.url)
 	release, err := c.Use(ctx) // until its packs are linked
@@ -147,38 +148,22 @@ func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (fetchedSub
 	b.releases = append(b.releases, release)
 	b.mu.Unlock()
 	f := fetchedSubmodule{submodule: sub, clone: c, spec: Spec{
-		URL: sub.url, Ref: ref, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID, Pin: pin,
+		Source: remote.Source{URL: sub.url, Ref: ref, Pin: pin}, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID,
 	}}
 	if err := c.Sweep(ctx); err != nil {
 		return f, sub.fail(err)
 	}
-	err = c.ensureCommit(ctx, f.spec)
+	err = c.Remote.EnsureCommit(ctx, f.spec.Source)
 	if git.KindOf(err) == git.KindCorrupt {
-		healed, healErr := c.healStore(ctx, f.spec)
+		healed, healErr := c.Remote.HealStore(ctx, f.spec.Source)
 		if err = errors.Join(err, healErr); healed {
-			err = c.ensureCommit(ctx, f.spec)
+			err = c.Remote.EnsureCommit(ctx, f.spec.Source)
 		}
 	}
 	if err != nil {
 		return f, sub.fail(err)
 	}
 	return f, nil
-}
-
-// ensureCommit has the commit that s.Ref names in the store. The remote is asked
-// only if it is not.
-func (c *Clone) ensureCommit(ctx context.Context, s Spec) error {
-	if _, ok := c.fresh(s); ok {
-		return nil
-	}
-	if r, ok, err := c.commit(ctx, s, s.Ref.String()); err != nil {
-		return err
-	} else if store, there := c.store(s.History); ok && there {
-		_, err = c.record(s, store, r)
-		return err
-	}
-	_, _, err := c.resolve(ctx, s, nil)
-	return err
 }
 
 // checkOut puts a submodule, and with submodules=recursive those in it, into the
@@ -193,7 +178,7 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 		return owner.err
 	}
 	co := checkout.Spec{
-		Store: sub.clone.storeDir(sub.spec.History.Name()), Commit: sub.commit,
+		Store: sub.clone.Remote.StoreDir(sub.spec.History.Name()), Commit: sub.commit,
 		Dir: filepath.Join(b.top, path), GitDir: filepath.Join(b.top, gitDir), UID: b.spec.UID, GID: b.spec.GID,
 		NoLFS: b.spec.Files.NoLFS, Submodules: b.spec.Files.Submodules == volume.SubmodulesRecursive,
 	}
@@ -222,14 +207,14 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 // buildModule fills the directory of a submodule in .git/modules, and makes the .git
 // in its place that names it. Both are given below top.
 func (c *Clone) buildModule(ctx context.Context, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
-	return c.fromStore(ctx, sub.spec, func(store meta.Store) error {
-		return c.buildModuleFrom(store, b, top, path, gitDir, sub)
+	return c.Remote.FromStore(ctx, sub.spec.Source, func(store meta.Store, refs []git.PackedRef) error {
+		return c.buildModuleFrom(store, refs, b, top, path, gitDir, sub)
 	})
 }
 
-func (c *Clone) buildModuleFrom(store meta.Store, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
+func (c *Clone) buildModuleFrom(store meta.Store, refs []git.PackedRef, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
 	dir := filepath.Join(top, gitDir)
-	if err := c.buildGitDir(b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store); err != nil {
+	if err := c.buildGitDir(b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store, refs); err != nil {
 		return err
 	}
 	link, err := gitFile(path, gitDir)
@@ -243,10 +228,6 @@ func (c *Clone) buildModuleFrom(store meta.Store, b *layerBuilder, top, path, gi
 	b.file(filepath.Join(top, path, ".git"), []byte(link))
 	config := "[core]\n\tworktree = " + quoteConfig(toPath) + "\n"
 	// git makes the remote's branch before it detaches HEAD.
-	refs, err := git.Refs(c.storeDir(sub.spec.History.Name()))
-	if err != nil {
-		return err
-	}
 	for _, r := range refs {
 		if short, ok := strings.CutPrefix(r.Name, "refs/heads/"); ok && r.Name == store.Head {
 			b.mkdirs(dir, filepath.Dir(r.Name))

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -45,7 +40,7 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 		return err
 	}
 	if there {
-		unlock, err := c.lock(ctx)
+		unlock, err := c.Remote.Lock(ctx)
 		if err != nil {
 			return err
 		}
@@ -59,7 +54,11 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 	if !there {
 		return c.forget()
 	}
-	if err := c.sweepStores(); err != nil {
+	left, err := c.Remote.Sweep()
+	if err == nil && !left {
+		err = c.forget()
+	}
+	if err != nil {
 		return err
 	}
 	failpoint.Hit("clone/sweep/stores")
@@ -77,61 +76,7 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 	if err := c.m.TrashUnless(c.lfsDir(), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
 		return err
 	}
-	return c.m.TrashUnless(filepath.Join(c.dir, "store"), func(name string) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.rec == nil {
-			return false
-		}
-		_, ok := c.rec.Stores[strings.TrimSuffix(name, ".git")]
-		return ok && strings.HasSuffix(name, ".git")
-	})
-}
-
-// sweepStores removes what a killed git left in the stores, and forgets those
-// that are gone.
-func (c *Clone) sweepStores() error {
-	c.mu.Lock()
-	if c.rec == nil {
-		c.mu.Unlock()
-		return c.forget()
-	}
-	names := slices.Collect(maps.Keys(c.rec.Stores))
-	c.mu.Unlock()
-	var lost []string
-	for _, name := range names {
-		ok, err := exists(c.storeDir(name))
-		if err == nil && ok {
-			err = git.SweepStore(c.storeDir(name))
-		}
-		if err != nil {
-			return err
-		}
-		if !ok {
-			lost = append(lost, name)
-		}
-	}
-	switch {
-	case len(lost) == 0:
-		return nil
-	case len(lost) == len(names):
-		return c.forget()
-	}
-	c.mu.Lock()
-	before := maps.Clone(c.rec.Stores)
-	for _, name := range lost {
-		delete(c.rec.Stores, name)
-	}
-	c.mu.Unlock()
-	err := c.save()
-	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, name := range lost {
-			c.rec.Stores[name] = before[name] // the next sweep tries again
-		}
-	}
-	return err
+	return c.m.TrashUnless(filepath.Join(c.dir, "store"), c.Remote.HasStore)
 }
 
 // forget drops the records of a clone that has no store, but those of layers that
@@ -139,20 +84,14 @@ func (c *Clone) sweepStores() error {
 // had no record: then those of its layers are what is left of it. It is called with
 // the lock of the layers held.
 func (c *Clone) forget() error {
-	c.mu.Lock()
-	rec := c.rec
-	c.rec = nil
-	clear(c.built)
-	c.mu.Unlock()
+	rec, restore := c.forgetRecord()
 	list := c.layers.Take(c.layers.List(kinds...))
-	if rec == nil && len(list) == 0 {
+	if rec.Stores == nil && len(list) == 0 {
 		return nil
 	}
 	err := c.layers.Forget(list, func(tx *meta.Tx) error { return tx.DeleteClone(c.key) })
 	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.rec = rec // the next sweep tries again
+		restore() // the next sweep tries again
 	}
 	return err
 }
@@ -197,12 +136,12 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 			_, err := m.Trash.Put(dir, "leftover")
 			return err
 		}
-		c = m.get(key, volume.Subject(man.Subject), man.Repo)
+		c = m.get(meta.Clone{Key: key, Subject: man.Subject, Repo: man.Repo})
 	}
 	if err := c.Sweep(ctx); err != nil {
 		return err
 	}
-	unlock, err := c.tryLock()
+	unlock, err := c.Remote.TryLock()
 	if busy := (*work.BusyError)(nil); errors.As(err, &busy) {
 		return nil // it is being filled, which may take long
 	}
@@ -210,10 +149,7 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 		return err
 	}
 	defer unlock()
-	c.mu.Lock()
-	wanted := c.rec != nil || c.held() || c.used.Usage().Used
-	c.mu.Unlock()
-	if wanted {
+	if c.Remote.Fetched() || c.held() || c.used.Usage().Used {
 		return nil
 	}
 	if _, err := m.Trash.Put(dir, "leftover"); err != nil {

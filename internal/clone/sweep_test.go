@@ -40,8 +40,8 @@ func TestSweep(t *testing.T) {
 		}, "boot 1", 0, false},
 		{"a fetch that was killed", func(t *testing.T, w *world, c *Clone) {
 			for _, name := range []string{"packed-refs.lock", "objects/pack/tmp_pack_x", "refs/heads/main.lock"} {
-				mkdir(t, filepath.Dir(filepath.Join(c.storeDir("full"), name)))
-				if err := os.WriteFile(filepath.Join(c.storeDir("full"), name), []byte("x"), 0o600); err != nil {
+				mkdir(t, filepath.Dir(filepath.Join(c.Remote.StoreDir("full"), name)))
+				if err := os.WriteFile(filepath.Join(c.Remote.StoreDir("full"), name), []byte("x"), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -54,7 +54,7 @@ func TestSweep(t *testing.T) {
 			mkdir(t, filepath.Join(c.dir, "trees"))
 		}, "boot 1", 0, true},
 		{"the store is gone", func(t *testing.T, w *world, c *Clone) {
-			if err := os.RemoveAll(c.storeDir("full")); err != nil {
+			if err := os.RemoveAll(c.Remote.StoreDir("full")); err != nil {
 				t.Fatal(err)
 			}
 		}, "boot 1", 1, true},
@@ -153,7 +153,7 @@ func TestSweepTrashesStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.restart("boot 1")
-	c := w.m.get(key, "default", s.URL.Normalized())
+	c := w.m.get(meta.Clone{Key: key, Subject: "default", Repo: s.URL.Normalized()})
 	c.Hold([]string{"t"}, "g")
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestStoreIsGoneUnderAWorkspace(t *testing.T) {
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
 	dir := w.mount(co, 0)
-	if err := os.RemoveAll(w.clone(s).storeDir("full")); err != nil {
+	if err := os.RemoveAll(w.clone(s).Remote.StoreDir("full")); err != nil {
 		t.Fatal(err)
 	}
 	w.restart("boot 1")
@@ -286,7 +286,7 @@ func TestSweepWaitsForNoFetch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		unlock, err := c.lock(t.Context()) // as a fetch does, for as long as it takes
+		unlock, err := c.Remote.Lock(t.Context()) // as a fetch does, for as long as it takes
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -167,7 +167,7 @@ func TestWaitingForATurn(t *testing.T) {
 		prepared <- err
 	}()
 	testdir.Eventually(t, "the fetch waits", func() bool {
-		return strings.HasPrefix(c.Activity(), "waiting for its turn behind other work: cloning ")
+		return strings.HasPrefix(c.Remote.Doing.String(), "waiting for its turn behind other work: cloning ")
 	})
 	if got := c.Status(s.History); got.State != "cloning" || !strings.Contains(got.Progress, "waiting for its turn") {
 		t.Errorf("status: %+v", got)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/failpoint"
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
@@ -29,17 +29,17 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 		return l, nil
 	}
 	return c.layer(ctx, meta.Tree, id, func(ctx context.Context, dir string) (meta.Layer, error) {
-		root, ok, err := c.m.Git.Tree(ctx, c.storeDir(s.History.Name()), commit)
+		root, ok, err := c.m.Git.Tree(ctx, c.Remote.StoreDir(s.History.Name()), commit)
 		if err == nil && !ok { // a tag may be of a tree or of a file
-			err = c.noCommit(ctx, s, commit)
+			err = c.Remote.NoCommit(ctx, s.Source, commit)
 		}
 		if err != nil {
 			return meta.Layer{}, err
 		}
-		if err := c.bringBlobs(ctx, s, commit); err != nil {
+		if err := c.Remote.BringBlobs(ctx, s.Source, commit, s.cone()); err != nil {
 			return meta.Layer{}, err
 		}
-		_, end := c.doing.Begin(ctx, "checking out", s.URL.String())
+		_, end := c.Remote.Doing.Begin(ctx, "checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Kind: meta.Tree, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
 		err = c.fillTree(ctx, s, &l, root, dir)
@@ -68,26 +68,6 @@ func (c *Clone) fillTree(ctx context.Context, s Spec, l *meta.Layer, root, dir s
 		}
 	}
 	return c.buildTree(ctx, s, l, nil, dir)
-}
-
-// noCommit says why the store has no commit of this ID, or not its tree.
-func (c *Clone) noCommit(ctx context.Context, s Spec, id string) error {
-	dir := c.storeDir(s.History.Name())
-	_, isCommit, err := c.m.Git.Commit(ctx, dir, id)
-	if err != nil {
-		return err
-	}
-	if isCommit {
-		return git.Damaged(dir, fmt.Errorf("the tree of %s is gone", id))
-	}
-	ok, err := c.m.Git.Has(ctx, dir, id)
-	switch {
-	case err != nil:
-		return err
-	case ok:
-		return git.NoCommit(s.URL.String(), s.Ref.String())
-	}
-	return git.Damaged(dir, fmt.Errorf("object %s is gone", id))
 }
 
 // buildTree checks l's commit out into dir, an empty directory. Files that are the
@@ -126,9 +106,12 @@ func (c *Clone) warnUnencoded(commit string, found checkout.Found) {
 	}
 }
 
+// cone returns the part of a commit that s checks out.
+func (s Spec) cone() gitindex.Cone { return gitindex.Cone(s.Files.Sparse.Dirs()) }
+
 func (c *Clone) checkoutOf(s Spec, commit, dir string) checkout.Spec {
 	return checkout.Spec{
-		Store: c.storeDir(s.History.Name()), Commit: commit, Cone: s.cone(),
+		Store: c.Remote.StoreDir(s.History.Name()), Commit: commit, Cone: s.cone(),
 		Dir: dir, UID: s.UID, GID: s.GID,
 		Tracks: CacheLink, NoLFS: s.Files.NoLFS, Submodules: s.Files.Submodules != volume.SubmodulesNone,
 	}
@@ -151,7 +134,11 @@ func (c *Clone) layer(ctx context.Context, k meta.Kind, id string, build builder
 		if l, ok := c.layers.Get(k, id); ok {
 			return l, nil
 		}
-		return WithRoom(ctx, c, c.sizeOfNext(), func() (meta.Layer, error) { return c.make(ctx, k, build) })
+		err = c.WithRoom(ctx, c.sizeOfNext(), func() error {
+			l, err = c.make(ctx, k, build)
+			return err
+		})
+		return l, err
 	})
 }
 

@@ -71,7 +71,7 @@ func (c *Clone) Touch() {
 func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {
 	now, stale := c.m.Now(), false
 	old := func(used time.Time) bool { return now.Sub(used) >= usedEvery || now.Before(used) } // the clock may have been wrong
-	if c.rec != nil && old(c.rec.Used) {
+	if c.Remote.Fetched() && old(c.rec.Used) {
 		c.rec.Used, stale = now, true
 	}
 	list := append(c.layers.Touch(now, old, meta.Tree, tree.Chain...), c.layers.Touch(now, old, meta.GitLayer, gitLayer.ID)...)

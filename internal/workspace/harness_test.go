@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testclone"
@@ -112,7 +113,7 @@ func (w *world) request(name, id string, options ...string) Request {
 		w.t.Fatal(err)
 	}
 	c := w.clones.Get(o.Subject, o.Repo)
-	co, err := c.Prepare(w.t.Context(), clone.Spec{URL: o.Repo, Ref: o.Ref, UID: o.UID, GID: o.GID, Refresh: o.Refresh}, nil)
+	co, err := c.Prepare(w.t.Context(), clone.Spec{Source: remote.Source{URL: o.Repo, Ref: o.Ref, Refresh: o.Refresh}, UID: o.UID, GID: o.GID}, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

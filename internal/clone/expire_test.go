@@ -9,25 +9,26 @@ import (
 // forgotten, and does not keep its tree; what a volume names does.
 func TestRefsFade(t *testing.T) {
 	t.Parallel()
+	const day = 24 * time.Hour
 	w := newWorld(t)
 	main, named, job := w.spec("ref", "main"), w.spec("ref", w.remote("rev-parse", "main~2")), w.spec("ref", w.remote("rev-parse", "main~1"))
 	c := w.clone(main)
 	for _, s := range []Spec{main, named, named, job} {
-		c.Name(s)
+		c.Remote.RetainRef(s.Source)
 		w.prepare(s).Release()
 	}
-	c.Forget(named) // by one of two volumes
-	w.advance(refFades + time.Second)
+	c.Remote.ReleaseRef(named.Source) // by one of two volumes
+	w.advance(day + time.Second)
 	check := func(when string, want bool) {
 		t.Helper()
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		stores := c.Remote.Stores()
+		refs := c.refs(stores)
 		for _, tt := range []struct {
 			s    Spec
 			want bool
 		}{{main, true}, {named, true}, {job, want}} {
-			r, known := c.rec.Stores["full"].Refs[tt.s.Ref.String()]
-			needed := c.refs()[r.Commit] != ""
+			r, known := stores["full"].Refs[tt.s.Ref.String()]
+			needed := refs[r.Commit] != ""
 			if known != tt.want || needed != tt.want {
 				t.Errorf("%s: ref %s is known: %v, its tree needed: %v; want %v", when, tt.s.Ref, known, needed, tt.want)
 			}
@@ -36,13 +37,13 @@ func TestRefsFade(t *testing.T) {
 	w.push("main")
 	w.prepare(main).Release()
 	check("named", true)
-	c.Forget(job)
+	c.Remote.ReleaseRef(job.Source)
 	check("not named, and nothing has happened", true)
 	w.prepare(w.spec("ref", w.remote("rev-parse", "feature/x"))).Release()
 	check("after another commit", false)
 	w.prepare(job).Release()
 	check("asked for again", true)
-	w.advance(refFades + time.Second)
+	w.advance(day + time.Second)
 	w.push("main")
 	w.prepare(main).Release()
 	check("after a fetch", false)

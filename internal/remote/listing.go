@@ -1,4 +1,4 @@
-package clone
+package remote
 
 import (
 	"context"
@@ -66,10 +66,8 @@ const tooMany = "too many"
 
 // lists reports whether a question for s asks for all branches and tags too, and
 // for which refs of the store.
-func (c *Clone) lists(s Spec) (snapshot string, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	store, ok := c.storeLocked(s.History)
+func (m *Remote) lists(s Source) (snapshot string, ok bool) {
+	store, ok := m.Store(s.History)
 	return store.Snapshot, ok && store.RefCount <= git.MaxListed
 }
 
@@ -86,23 +84,23 @@ type aligned struct {
 // remote may name what it does not give.
 const alignAgain = time.Minute
 
-// align makes the branches and tags of the store those that the remote lists,
+// Align makes the branches and tags of the store those that the remote lists,
 // where the store has their objects. It reports whether others are to be fetched.
 // It is called with the answer that agreed with the record about the ref of s, or
-// nil. The error is errFetched if the store was fetched since the question.
+// nil. The error is ErrFetched if the store was fetched since the question.
 //
 // While such a fetch goes on nothing is aligned: it holds the lock, and a Mount is
 // not to wait for it.
-func (c *Clone) align(ctx context.Context, s Spec, a *Answer) (fetch bool, err error) {
+func (m *Remote) Align(ctx context.Context, s Source, a *Answer) (fetch bool, err error) {
 	if a == nil || a.sum == "" {
 		return false, nil
 	}
 	name := s.History.Name()
-	c.mu.Lock()
-	store, ok := c.storeLocked(s.History)
-	last := c.aligned[name]
-	c.mu.Unlock()
-	age := c.m.Now().Sub(last.at)
+	store, ok := m.Store(s.History)
+	m.aligning.Lock()
+	last := m.aligned[name]
+	m.aligning.Unlock()
+	age := m.Now().Sub(last.at)
 	switch {
 	case !ok || store.RefSum == a.sum || last.fetching:
 		return false, nil
@@ -112,50 +110,42 @@ func (c *Clone) align(ctx context.Context, s Spec, a *Answer) (fetch bool, err e
 		return true, nil
 	}
 	key := strings.Join([]string{"align", name, a.snapshot, a.sum}, "\x00")
-	fetch, err = work.ShareTask(ctx, c.used, key, func(ctx context.Context) (lacks bool, err error) {
-		err = c.fromStore(ctx, s, func(store meta.Store) error {
-			lacks, err = c.alignNow(ctx, s, *a, store)
+	fetch, err = work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (lacks bool, err error) {
+		err = m.FromStore(ctx, s, func(store meta.Store, refs []git.PackedRef) error {
+			lacks, err = m.alignNow(ctx, s, *a, store, refs)
 			return err
 		})
 		return lacks, err
 	})
-	if err == nil || errors.Is(err, errFetched) || git.KindOf(err) == git.KindCorrupt || ctx.Err() != nil {
+	if err == nil || errors.Is(err, ErrFetched) || git.KindOf(err) == git.KindCorrupt || ctx.Err() != nil {
 		return fetch, err
 	}
 	// The ref of the volume is right, and it can be checked out.
-	c.m.Log.WithError(err).WithField("clone", c.key).Warn("the other branches and tags can't be updated: they are those of the last fetch")
+	m.Log.WithError(err).Warn("the other branches and tags can't be updated: they are those of the last fetch")
 	return false, nil
 }
 
-// alignNow is called with the clone's lock held.
-func (c *Clone) alignNow(ctx context.Context, s Spec, a Answer, store meta.Store) (lacks bool, err error) {
+// alignNow is called with the lock held.
+func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.Store, refs []git.PackedRef) (lacks bool, err error) {
 	switch {
 	case store.RefSum == a.sum:
 		return false, nil // it was done meanwhile
 	case store.Snapshot != a.snapshot:
-		return false, errFetched // nobody knows which is newer
+		return false, ErrFetched // nobody knows which is newer
 	}
-	dir := c.storeDir(s.History.Name())
-	refs, err := git.Refs(dir)
-	if err != nil {
-		return false, err
-	}
-	if snapshot(refs, store.Head) != store.Snapshot {
-		return false, errRefsLost
-	}
-	next, lacks, err := c.adopt(ctx, s, refs, a.listed)
+	next, lacks, err := m.adopt(ctx, s, refs, a.listed)
 	if err != nil {
 		return false, err
 	}
 	if !slices.Equal(next, refs) {
-		if err := c.m.Git.WriteRefs(dir, next); err != nil {
+		if err := m.Git.WriteRefs(m.StoreDir(s.History.Name()), next); err != nil {
 			return false, err
 		}
 		failpoint.Hit("clone/align/written")
 	} else if store.RefSum != "" {
 		return lacks, nil
 	}
-	return lacks, c.recordRefs(s, a, next)
+	return lacks, m.recordRefs(s, a, next)
 }
 
 // connectedWithin bounds how long a Mount looks whether refs can be adopted; what
@@ -165,7 +155,7 @@ const connectedWithin = 2 * time.Second
 // adopt returns refs with the branches and tags of l instead of those that there
 // are. Of one whose objects the store lacks, which adopt reports, it keeps what
 // there is.
-func (c *Clone) adopt(ctx context.Context, s Spec, refs []git.PackedRef, l listing) (next []git.PackedRef, lacks bool, err error) {
+func (m *Remote) adopt(ctx context.Context, s Source, refs []git.PackedRef, l listing) (next []git.PackedRef, lacks bool, err error) {
 	there := make(map[string]git.PackedRef)
 	for _, r := range refs {
 		if everyFetch(r.Name) {
@@ -182,7 +172,7 @@ func (c *Clone) adopt(ctx context.Context, s Spec, refs []git.PackedRef, l listi
 	}
 	known := make(map[string]git.Object)
 	if len(moved) > 0 {
-		if known, err = c.known(ctx, s, ids); err != nil {
+		if known, err = m.known(ctx, s, ids); err != nil {
 			return nil, false, err
 		}
 	}
@@ -209,15 +199,15 @@ func (c *Clone) adopt(ctx context.Context, s Spec, refs []git.PackedRef, l listi
 
 // known returns those of the objects that the store has, with all that they lead
 // to.
-func (c *Clone) known(ctx context.Context, s Spec, ids []string) (map[string]git.Object, error) {
-	dir := c.storeDir(s.History.Name())
-	known, err := c.m.Git.Known(ctx, dir, ids)
+func (m *Remote) known(ctx context.Context, s Source, ids []string) (map[string]git.Object, error) {
+	dir := m.StoreDir(s.History.Name())
+	known, err := m.Git.Known(ctx, dir, ids)
 	if err != nil || len(known) == 0 {
 		return nil, err
 	}
 	within, cancel := context.WithTimeout(ctx, connectedWithin)
 	defer cancel()
-	connected, err := c.m.Git.Connected(within, dir, slices.Collect(maps.Keys(known)), s.History.NoBlobs)
+	connected, err := m.Git.Connected(within, dir, slices.Collect(maps.Keys(known)), s.History.NoBlobs)
 	if within.Err() != nil && ctx.Err() == nil {
 		return nil, nil
 	}
@@ -246,67 +236,60 @@ func collide(refs []git.PackedRef) bool {
 
 // recordRefs commits that the store has refs now, and where those stand that
 // volumes name.
-func (c *Clone) recordRefs(s Spec, a Answer, refs []git.PackedRef) error {
-	name := s.History.Name()
-	c.mu.Lock()
-	before, ok := c.storeLocked(s.History)
+func (m *Remote) recordRefs(s Source, a Answer, refs []git.PackedRef) error {
+	undo, ok := m.change(s.History.Name(), func(before meta.Store, ok bool) (meta.Store, bool) {
+		l, store := listingOf(refs), before
+		store.Snapshot = snapshot(refs, before.Head)
+		store.RefCount, store.RefSum = len(l), l.sum()
+		store.Refs = make(map[string]meta.Resolution)
+		for name, r := range before.Refs {
+			id, listed := a.listed[r.Ref]
+			if now, ok := LookUp(refs, r.Ref, a.res.At); listed && ok && now.Pulled == id {
+				r = now
+			}
+			if listed || r.Ref == "" || !everyFetch(r.Ref) {
+				store.Refs[name] = r
+			}
+		}
+		return store, ok
+	})
 	if !ok {
-		c.mu.Unlock()
-		return errFetched
+		return ErrFetched
 	}
-	l, store := listingOf(refs), before
-	store.Snapshot = snapshot(refs, before.Head)
-	store.RefCount, store.RefSum = len(l), l.sum()
-	store.Refs = make(map[string]meta.Resolution)
-	for word, r := range before.Refs {
-		id, listed := a.listed[r.Ref]
-		if now, ok := lookUp(refs, r.Ref, a.res.At); listed && ok && now.Pulled == id {
-			r = now
-		}
-		if listed || r.Ref == "" || !everyFetch(r.Ref) {
-			store.Refs[word] = r
-		}
-	}
-	c.rec.Stores[name] = store
-	c.mu.Unlock()
-	if err := c.save(); err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.rec != nil {
-			c.rec.Stores[name] = before
-		}
+	if err := m.Save(); err != nil {
+		undo()
 		return err
 	}
-	c.m.Log.WithFields(map[string]any{"clone": c.key, "store": name, "refs": len(refs)}).Info("branches and tags are as the remote lists them")
+	m.Log.WithFields(map[string]any{"store": s.History.Name(), "refs": len(refs)}).Info("branches and tags are as the remote lists them")
 	return nil
 }
 
-// fetchOthers fetches in the background what the store lacks of the branches and
+// FetchOthers fetches in the background what the store lacks of the branches and
 // tags in an answer, for the next mount.
-func (c *Clone) fetchOthers(ctx context.Context, s Spec, a Answer) {
+func (m *Remote) FetchOthers(ctx context.Context, s Source, a Answer) {
 	name := s.History.Name()
-	release, err := c.Use(ctx)
+	release, err := m.Used.Use(ctx)
 	if err != nil {
 		return
 	}
-	c.mu.Lock()
-	store, ok := c.storeLocked(s.History)
-	if !ok || c.aligned[name].fetching || store.RefSum == a.sum { // somebody else does or did it
-		c.mu.Unlock()
+	store, ok := m.Store(s.History)
+	m.aligning.Lock()
+	if !ok || m.aligned[name].fetching || store.RefSum == a.sum { // somebody else does or did it
+		m.aligning.Unlock()
 		release()
 		return
 	}
-	c.aligned[name] = aligned{fetching: true}
-	c.mu.Unlock()
-	c.m.Background(func(ctx context.Context) {
+	m.aligned[name] = aligned{fetching: true}
+	m.aligning.Unlock()
+	m.Used.Group.Go(func(ctx context.Context) {
 		defer release()
-		_, _, err := c.fetch(ctx, s, a, "")
-		c.mu.Lock()
-		store, _ := c.storeLocked(s.History)
-		c.aligned[name] = aligned{sum: a.sum, snapshot: store.Snapshot, at: c.m.Now()}
-		c.mu.Unlock()
+		_, _, err := m.fetch(ctx, s, a, "")
+		store, _ := m.Store(s.History)
+		m.aligning.Lock()
+		m.aligned[name] = aligned{sum: a.sum, snapshot: store.Snapshot, at: m.Now()}
+		m.aligning.Unlock()
 		if err != nil && ctx.Err() == nil {
-			c.m.Log.WithError(err).WithField("clone", c.key).Warn("fetch the other branches and tags")
+			m.Log.WithError(err).Warn("fetch the other branches and tags")
 		}
 	})
 }

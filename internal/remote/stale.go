@@ -1,4 +1,4 @@
-package clone
+package remote
 
 import (
 	"context"
@@ -15,15 +15,15 @@ const staleMargin = time.Second
 
 // askInTime is ask, but that ends before ctx does if there is an older answer that
 // s is content with.
-func (c *Clone) askInTime(ctx context.Context, s Spec) (Answer, error) {
+func (m *Remote) askInTime(ctx context.Context, s Source) (Answer, error) {
 	deadline, ok := ctx.Deadline()
-	if r, known := c.Resolution(s); !ok || !known || !c.mayBeStale(s, r) {
-		return c.ask(ctx, s)
+	if r, known := m.Resolution(s); !ok || !known || !m.mayBeStale(s, r) {
+		return m.ask(ctx, s)
 	}
 	wait := time.Until(deadline) - staleMargin
 	asking, cancel := context.WithTimeoutCause(ctx, wait, noAnswerError(wait.Round(time.Second)))
 	defer cancel()
-	a, err := c.ask(asking, s)
+	a, err := m.ask(asking, s)
 	var late noAnswerError
 	if errors.As(err, &late) && git.KindOf(err) == "" {
 		err = git.NoAnswer(s.URL.String(), err)
@@ -34,23 +34,23 @@ func (c *Clone) askInTime(ctx context.Context, s Spec) (Answer, error) {
 // stale returns what the ref stood for when the remote last answered, marked as
 // such, if err says that it does not answer now and s allows one as old as that.
 // A remote that answers no is believed.
-func (c *Clone) stale(s Spec, err error) (meta.Resolution, error) {
+func (m *Remote) stale(s Source, err error) (meta.Resolution, error) {
 	switch git.KindOf(err) {
 	case git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost:
 	default:
 		return meta.Resolution{}, err
 	}
-	r, ok := c.Resolution(s)
-	if !ok || !c.mayBeStale(s, r) {
+	r, ok := m.Resolution(s)
+	if !ok || !m.mayBeStale(s, r) {
 		return meta.Resolution{}, err
 	}
-	c.m.Log.WithError(err).WithFields(map[string]any{"clone": c.key, "commit": r.Commit}).Warn("the remote does not answer: the last known commit is used")
+	m.Log.WithError(err).WithFields(map[string]any{"commit": r.Commit}).Warn("the remote does not answer: the last known commit is used")
 	r.Stale = true
 	return r, nil
 }
 
 // mayBeStale reports whether s is content with an answer as old as r; with 0 it
 // never is.
-func (c *Clone) mayBeStale(s Spec, r meta.Resolution) bool {
-	return s.StaleIfError > 0 && c.m.Now().Sub(r.At) <= s.StaleIfError
+func (m *Remote) mayBeStale(s Source, r meta.Resolution) bool {
+	return s.StaleIfError > 0 && m.Now().Sub(r.At) <= s.StaleIfError
 }

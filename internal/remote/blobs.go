@@ -1,4 +1,4 @@
-package clone
+package remote
 
 import (
 	"context"
@@ -8,31 +8,28 @@ import (
 	"github.com/helmdeck/repos/internal/gitindex"
 )
 
-// cone returns the part of a commit that s checks out.
-func (s Spec) cone() gitindex.Cone { return gitindex.Cone(s.Files.Sparse.Dirs()) }
-
-// bringBlobs brings what a checkout of commit needs into a store without blobs:
+// BringBlobs brings what a checkout of commit needs into a store without blobs:
 // in one request, by the uid that fetches, for nothing else may talk to the
 // remote. Other stores have it.
-func (c *Clone) bringBlobs(ctx context.Context, s Spec, commit string) error {
+func (m *Remote) BringBlobs(ctx context.Context, s Source, commit string, cone gitindex.Cone) error {
 	if !s.History.NoBlobs {
 		return nil
 	}
-	unlock, err := c.lock(ctx)
+	unlock, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	dir := c.storeDir(s.History.Name())
-	missing, err := c.m.Git.MissingBlobs(ctx, dir, commit, s.cone())
+	dir := m.StoreDir(s.History.Name())
+	missing, err := m.Git.MissingBlobs(ctx, dir, commit, cone)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	progress, end := c.doing.Begin(ctx, "fetching files", s.URL.String())
+	progress, end := m.Doing.Begin(ctx, "fetching files", s.URL.String())
 	defer end()
-	defer c.measureSoon(s.History.Name())
-	err = c.m.Git.FetchObjects(ctx, git.Fetch{
-		Store: dir, Remote: c.remote(s), NoBlobs: true, Progress: progress,
+	defer m.Measure(s.History.Name())
+	err = m.Git.FetchObjects(ctx, git.Fetch{
+		Store: dir, Remote: m.at(s), NoBlobs: true, Progress: progress,
 	}, missing)
 	if git.KindOf(err) == git.KindRefNotFound {
 		// Over protocol 0 a remote gives what it has advertised, unless it is told

@@ -1,0 +1,92 @@
+package clone
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/helmdeck/repos/internal/durable"
+)
+
+// makeDir makes the clone's directories, and says what they are.
+func (c *Clone) makeDir() error {
+	if err := c.makeDirs(); err != nil {
+		return err
+	}
+	now := c.m.Now()
+	c.mu.Lock()
+	if !c.Remote.Fetched() {
+		c.rec.CreatedAt = now
+	}
+	man := Manifest{Subject: c.rec.Subject, Repo: c.rec.Repo, CreatedAt: now}
+	c.mu.Unlock()
+	return writeManifest(c.dir, man)
+}
+
+// makeDirs makes the clone's directories. The subject's goes with its last clone,
+// and that may be now.
+func (c *Clone) makeDirs() (err error) {
+	for range 3 {
+		for _, sub := range cloneDirs {
+			if err = durable.MkdirAll(filepath.Join(c.dir, sub), 0o755); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+var cloneDirs = []string{"store", "cache", "workspaces"}
+
+// removeDir removes what makeDir made, unless something else is there too.
+func (c *Clone) removeDir() error {
+	for _, sub := range cloneDirs {
+		// Not empty: an earlier life of this clone; the sweep looks at it.
+		_ = os.Remove(filepath.Join(c.dir, sub))
+	}
+	if left, err := os.ReadDir(c.dir); err != nil || len(left) > 1 {
+		return err
+	}
+	if err := os.Remove(filepath.Join(c.dir, manifestName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	_ = os.Remove(c.dir)
+	_ = os.Remove(filepath.Dir(c.dir)) // the subject's, if this was its only clone
+	return nil
+}
+
+// Manifest says what a clone's directory is, so that a lost database can be
+// rebuilt.
+type Manifest struct {
+	Subject   string    `json:"subject"`
+	Repo      string    `json:"repo"` // the normalized URL
+	CreatedAt time.Time `json:"created_at"`
+}
+
+const manifestName = "manifest.json"
+
+func writeManifest(dir string, m Manifest) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, manifestName), append(data, '\n'), 0o644)
+}
+
+func readManifest(dir string) (m Manifest, err error) {
+	path := filepath.Join(dir, manifestName)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}

@@ -1,0 +1,207 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// fetched is what one fetch leaves behind.
+type fetched struct {
+	store meta.Store
+	refs  []git.PackedRef
+}
+
+// storedAs returns the name under which the store keeps a ref of the remote.
+// Branches and tags, which every fetch brings and prunes, keep theirs. Others are
+// kept by hash: no two of them can be in each other's way as file and directory,
+// and none can be taken for what is ours.
+func storedAs(ref string) string {
+	switch {
+	case ref == "" || ref == "HEAD":
+		return "refs/helmdeck/HEAD"
+	case everyFetch(ref):
+		return ref
+	case strings.HasPrefix(ref, "refs/"):
+		sum := sha256.Sum256([]byte(ref))
+		return "refs/helmdeck/refs/" + hex.EncodeToString(sum[:16])
+	}
+	return "refs/helmdeck/commits/" + ref
+}
+
+// everyFetch reports whether every fetch brings a ref.
+func everyFetch(ref string) bool {
+	return strings.HasPrefix(ref, "refs/heads/") || strings.HasPrefix(ref, "refs/tags/")
+}
+
+// fetch brings all branches and tags, and extra (a full ref, HEAD or a commit)
+// if it is not empty, into the store of s.History, which it makes when there is
+// none.
+func (m *Remote) fetch(ctx context.Context, s Source, a Answer, extra string) (meta.Store, []git.PackedRef, error) {
+	key := strings.Join([]string{"fetch", s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, extra}, "\x00")
+	f, err := work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (f fetched, err error) {
+		err = m.WithRoom(ctx, disk.Size{}, func() error {
+			f, err = m.fetchNow(ctx, s, a, extra)
+			return err
+		})
+		return f, err
+	})
+	return f.store, f.refs, err
+}
+
+func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string) (f fetched, err error) {
+	unlock, err := m.Lock(ctx)
+	if err != nil {
+		return f, err
+	}
+	defer unlock()
+	name, url := s.History.Name(), s.URL.String()
+	state, dir := "fetching", m.StoreDir(name)
+	_, there := m.Store(s.History)
+	if !there {
+		state = "cloning"
+		if dir, err = m.newStore(ctx, a.format); err != nil {
+			return f, err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, m.discardStore(dir))
+			}
+		}()
+		failpoint.Hit("clone/fetch/made")
+	}
+	// What an earlier git was killed over must not be in this one's way.
+	if err := git.SweepStore(dir); err != nil {
+		return f, err
+	}
+	progress, end := m.Doing.Begin(ctx, state, url)
+	defer end()
+	began := m.Now()
+	refspecs := []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
+	if extra != "" {
+		refspecs = append(refspecs, "+"+extra+":"+storedAs(extra))
+	}
+	if err := m.Git.Fetch(ctx, git.Fetch{
+		Store: dir, Remote: m.at(s), Refspecs: refspecs, Prune: true, Progress: progress,
+		Depth: s.History.Depth, NoBlobs: s.History.NoBlobs,
+	}); err != nil {
+		return f, err
+	}
+	failpoint.Hit("clone/fetch/fetched")
+	if f.refs, err = git.Refs(dir); err != nil {
+		return f, err
+	}
+	if !there {
+		if err := durable.SyncTree(dir); err != nil {
+			return f, err
+		}
+		failpoint.Hit("clone/fetch/synced")
+		// What has that name and no record was to be set aside, and could not be.
+		if err := m.Trash.Clear(m.StoreDir(name), "leftover", disk.Size{}); err != nil {
+			return f, err
+		}
+		if err := durable.Rename(dir, m.StoreDir(name)); err != nil {
+			return f, err
+		}
+		failpoint.Hit("clone/fetch/renamed")
+		dir = m.StoreDir(name)
+	}
+	f.store, err = m.fetchedNow(s, a, extra, began, f.refs)
+	if err == nil {
+		failpoint.Hit("clone/fetch/recorded")
+		m.Measure(name)
+		m.repackSoon(s)
+		m.Log.WithFields(map[string]any{
+			"store": name, "repo": url, "refs": len(f.refs), "took": m.Now().Sub(began).String(),
+		}).Infof("%s: done", state)
+	}
+	return f, err
+}
+
+// fetchedNow commits what a fetch brought: where the refs that volumes name
+// stand now, and that the store exists.
+func (m *Remote) fetchedNow(s Source, a Answer, extra string, at time.Time, refs []git.PackedRef) (meta.Store, error) {
+	l := listingOf(refs)
+	store := meta.Store{
+		RefCount: len(l), RefSum: l.sum(),
+		Format: a.format, ClonedAt: at, Snapshot: snapshot(refs, a.head), Head: a.head, FetchedAt: at,
+		Refs: make(map[string]meta.Resolution),
+	}
+	undo, _ := m.change(s.History.Name(), func(last meta.Store, ok bool) (meta.Store, bool) {
+		if ok {
+			store.ClonedAt, store.Size = last.ClonedAt, last.Size
+		}
+		for name, r := range last.Refs {
+			if name == "HEAD" && r.Ref != "" {
+				r.Ref = a.head // the default branch may be another one
+			}
+			if r.Ref == "" || !everyFetch(r.Ref) && r.Ref != extra {
+				store.Refs[name] = r // a commit, or not asked for
+				continue
+			}
+			// What the remote no longer has is forgotten; the next question tells.
+			if newer, ok := LookUp(refs, r.Ref, at); ok {
+				store.Refs[name] = newer
+			}
+		}
+		m.expireLocked(s.History.Name(), store.Refs)
+		recorded := store
+		recorded.Refs = maps.Clone(store.Refs)
+		return recorded, true
+	})
+	if err := m.Save(); err != nil {
+		undo()
+		return meta.Store{}, err
+	}
+	return store, nil
+}
+
+// snapshot identifies the refs of a store.
+func snapshot(refs []git.PackedRef, head string) string {
+	sum := sha256.Sum256(append(git.FormatPackedRefs(refs), head...))
+	return hex.EncodeToString(sum[:8])
+}
+
+// newStore makes an empty store under a temporary name.
+func (m *Remote) newStore(ctx context.Context, format string) (string, error) {
+	if err := m.MakeDir(); err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(filepath.Join(m.Dir, "store"), durable.TempPrefix+"*")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return "", err
+	}
+	uid, gid := m.Git.Owner()
+	if err := os.Chown(dir, uid, gid); err != nil {
+		return "", err
+	}
+	return dir, m.Git.InitStore(ctx, dir, format)
+}
+
+// discardStore removes what newStore made.
+func (m *Remote) discardStore(dir string) error {
+	if ok, err := exists(dir); err != nil || !ok {
+		return err // published, or never made
+	}
+	if _, err := m.Trash.Put(dir, "store"); err != nil {
+		return err
+	}
+	return m.RemoveDir()
+}

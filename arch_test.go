@@ -21,10 +21,11 @@ const module = "github.com/helmdeck/repos"
 // rank orders the packages: imports go to a lower rank, so packages of one rank do not
 // import each other.
 var rank = map[string]int{
-	"plugin": 8,
-	"driver": 7, "internal/admin": 7, "janitor": 6,
-	"internal/workspace": 6,
-	"internal/clone":     5, "internal/warm": 5,
+	"plugin": 9,
+	"driver": 8, "internal/admin": 8, "janitor": 7,
+	"internal/workspace": 7,
+	"internal/clone":     6, "internal/warm": 6,
+	"internal/tree":     5,
 	"internal/checkout": 4, "internal/remote": 4,
 	"internal/lfs": 3, "internal/layer": 3,
 	"internal/git": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,

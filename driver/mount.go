@@ -194,7 +194,7 @@ func (d *Driver) openWorkspace(ctx context.Context, h *handle, id string) (meta.
 		co.Release()
 		if !healed {
 			var healErr error
-			if healed, healErr = h.clone.HealLayers(ctx); healed && healErr == nil {
+			if healed, healErr = h.clone.Trees.Heal(ctx); healed && healErr == nil {
 				continue
 			}
 		}

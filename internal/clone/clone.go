@@ -9,38 +9,31 @@ import (
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
+	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
 
 // Spec says which checkout of a clone is wanted.
-type Spec struct {
-	remote.Source
-	Files    volume.Files
-	UID, GID uint32
-}
+type Spec = tree.Spec
 
 // Clone is everything kept for one (subject, repository). It is safe for
 // concurrent use.
 type Clone struct {
 	// Remote is the repository as it is held. The clone exists once something was fetched.
 	Remote  *remote.Remote
+	Trees   *tree.Collection // what is checked out of it
 	m       *Manager
 	key     string
 	dir     string
 	subject volume.Subject
-	// lfs is held while objects are fetched into the clone's LFS storage, so that
-	// each is fetched once.
-	lfs    chan struct{}
-	swept  atomic.Bool
-	layers *layer.Set
-	used   *work.Resource // by Creates, Mounts and work in the background
+	swept   atomic.Bool
+	layers  *layer.Set
+	used    *work.Resource // by Creates, Mounts and work in the background
 
-	mu       sync.Mutex      // guards what follows; never held over I/O
-	rec      meta.Clone      // without the stores, which Remote has
-	changed  map[string]bool // stores that are to be measured
-	built    map[string]Spec // by the ID of a tree: it may have to be flattened
-	settling map[string]int  // commits that are prepared whatever their refs are at
+	mu      sync.Mutex      // guards what follows; never held over I/O
+	rec     meta.Clone      // without the stores, which Remote has
+	changed map[string]bool // stores that are to be measured
 }
 
 // Key returns the clone's key, which is also its directory below clones/.
@@ -127,36 +120,11 @@ func (c *Clone) forgetRecord() (rec meta.Clone, undo func()) {
 	before := c.rec
 	c.rec = meta.Clone{Key: before.Key, Subject: before.Subject, Repo: before.Repo}
 	restore := c.Remote.Forget()
-	clear(c.built)
+	c.Trees.Forget()
 	return rec, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.rec = before
 		restore()
 	}
-}
-
-// kinds are those of the layers that are made here. Warm ones are another package's.
-var kinds = []meta.Kind{meta.Tree, meta.GitLayer}
-
-// Hold keeps the layers of a workspace from being collected until Drop.
-func (c *Clone) Hold(chain []string, gitLayer string) {
-	c.layers.Hold(meta.Tree, chain...)
-	c.layers.Hold(meta.GitLayer, gitLayer)
-}
-
-// Drop ends a Hold. What nothing needs then goes in the background.
-func (c *Clone) Drop(chain []string, gitLayer string) {
-	c.layers.Drop(meta.Tree, chain...)
-	c.layers.Drop(meta.GitLayer, gitLayer)
-	c.collectSoon()
-}
-
-// held reports whether a workspace, of whatever state, or a build stands on layers of
-// the clone.
-func (c *Clone) held() bool { return c.layers.InUse(kinds...) }
-
-// Lower returns the directories of the layers of a workspace, topmost first.
-func (c *Clone) Lower(chain []string, gitLayer string) []string {
-	return append(c.layers.Lower(meta.GitLayer, gitLayer), c.layers.Lower(meta.Tree, chain...)...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -128,7 +129,7 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(
 	if c == nil {
 		return ctx.Err()
 	}
-	if c.held() {
+	if c.Trees.Held() {
 		return &work.BusyError{Name: c.used.Name, Reason: c.busy(work.Usage{})}
 	}
 	done, err := c.used.Evict(ctx, stop)
@@ -136,7 +137,7 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(
 		return err
 	}
 	defer done()
-	if c.held() {
+	if c.Trees.Held() {
 		return &work.BusyError{Name: c.used.Name, Reason: "a workspace was made of it meanwhile"}
 	}
 	if err := ctx.Err(); err != nil {
@@ -204,7 +205,7 @@ func (m *Manager) EvictLayers(ctx context.Context, key string, ids []string) err
 		return err
 	}
 	defer unlock()
-	gone, stayed, err := c.layers.Evict(ids, kinds...)
+	gone, stayed, err := c.layers.Evict(ids, tree.Kinds...)
 	if err != nil {
 		return fmt.Errorf("evict layers of clone %s: %w", key, err)
 	}

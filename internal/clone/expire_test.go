@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -21,14 +22,13 @@ func TestRefsFade(t *testing.T) {
 	w.advance(day + time.Second)
 	check := func(when string, want bool) {
 		t.Helper()
-		stores := c.Remote.Stores()
-		refs := c.refs(stores)
+		info, _ := c.Info()
 		for _, tt := range []struct {
 			s    Spec
 			want bool
 		}{{main, true}, {named, true}, {job, want}} {
-			r, known := stores["full"].Refs[tt.s.Ref.String()]
-			needed := refs[r.Commit] != ""
+			_, known := c.Remote.Resolution(tt.s.Source)
+			needed := slices.ContainsFunc(info.Layers, func(l LayerInfo) bool { return l.Need == "ref "+tt.s.Ref.String() })
 			if known != tt.want || needed != tt.want {
 				t.Errorf("%s: ref %s is known: %v, its tree needed: %v; want %v", when, tt.s.Ref, known, needed, tt.want)
 			}

@@ -187,6 +187,20 @@ func (w *world) clone(s Spec) *Clone { return w.m.Get(volume.DefaultSubject, s.U
 // dirOf returns the directory of a layer, or that of its kind.
 func (c *Clone) dirOf(k meta.Kind, id string) string { return c.layers.Lower(k, id)[0] }
 
+// collected waits until what nothing needs is gone.
+func (w *world) collected(c *Clone) {
+	w.t.Helper()
+	testdir.Eventually(w.t, "the layers that nothing needs to go", func() bool {
+		info, _ := c.Info()
+		for _, l := range info.Layers {
+			if l.Need == "" {
+				return false
+			}
+		}
+		return len(info.Layers) == len(names(w.t, c.dirOf(meta.Tree, "")))+len(names(w.t, c.dirOf(meta.GitLayer, "")))
+	})
+}
+
 // prepare fails the test on an error.
 func (w *world) prepare(s Spec) *Checkout {
 	w.t.Helper()

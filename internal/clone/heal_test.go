@@ -78,17 +78,20 @@ func TestMountsMeetDamage(t *testing.T) {
 func TestDamageThatIsMended(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	main := w.remote("rev-parse", "refs/heads/main")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
 	late := w.spec("ref", "main", "uid", "64801", "gid", "64801")
-	tree := layerID("tree", layerID(treeShape, late.UID, late.GID, late.Files, late.submoduleBase()), main)
+	co := w.prepare(late)
+	co.Release()
+	if err := w.m.EvictLayers(t.Context(), c.key, []string{co.Tree.ID, co.GitLayer.ID}); err != nil {
+		t.Fatal(err)
+	}
 	mended := make(chan struct{})
 	var mounts sync.WaitGroup
 	building := make(chan struct{})
 	mounts.Go(func() {
-		_, err := work.ShareOn(t.Context(), c.used, c.building(meta.Tree, tree), func(context.Context) (meta.Layer, error) {
+		_, err := work.ShareOn(t.Context(), c.used, "layer\x00"+string(meta.Tree)+"\x00"+co.Tree.ID, func(context.Context) (meta.Layer, error) {
 			close(building)
 			<-mended
 			return meta.Layer{}, git.Damaged("the store that was", errors.New("spoilt"))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/tree"
 )
 
 // Info is what a janitor needs to know of a clone. It shares nothing with it.
@@ -78,8 +79,8 @@ func (c *Clone) Info() (info Info, ok bool) {
 	if !made {
 		return info, true
 	}
-	needs := c.needs()
-	for _, l := range c.layers.List(kinds...) {
+	needs := c.Trees.Needs()
+	for _, l := range c.layers.List(tree.Kinds...) {
 		info.Layers = append(info.Layers, LayerInfo{
 			ID: l.ID, Kind: string(l.Kind), CreatedAt: l.CreatedAt, Used: latest(l.Used, l.CreatedAt), Size: l.Size,
 			Held: c.layers.Held(l.Kind, l.ID), Need: needs[l.ID], Below: slices.Clone(l.Stack()[1:]),

@@ -233,9 +233,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 		w.prepare(s).Release()
 	}
 	last := w.prepare(s)
-	if err := c.collect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.collected(c)
 	want := slices.Sorted(slices.Values(last.Tree.Chain))
 	if got := names(t, filepath.Join(c.Dir(), "trees")); len(want) != 3 || !slices.Equal(got, want) {
 		t.Errorf("trees %q, want the chain of three %q", got, want)
@@ -251,9 +249,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 	w.pushAttributes("main", "*.a text\n")
 	whole := w.prepare(s)
 	defer whole.Release()
-	if err := c.collect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.collected(c)
 	if got := names(t, filepath.Join(c.Dir(), "trees")); !slices.Equal(got, []string{whole.Tree.ID}) {
 		t.Errorf("trees %q, want the whole one %q", got, whole.Tree.ID)
 	}
@@ -273,9 +269,7 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	free.Release()
 	w.pushAttributes("main", "*.b text\n")
 	last := w.prepare(s)
-	if err := c.collect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.collected(c)
 	trees, refs := layers()
 	want := []string{held.Tree.ID, last.Tree.ID}
 	slices.Sort(want)
@@ -287,16 +281,17 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	}
 	last.Release()
 	held.Release()
-	if err := c.collect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.collected(c)
 	if trees, refs = layers(); !slices.Equal(trees, []string{last.Tree.ID}) || !slices.Equal(refs, []string{last.GitLayer.ID}) {
 		t.Errorf("trees %q and git layers %q, want those of the last commit", trees, refs)
 	}
 	w.restart("boot 1")
 	c = w.clone(s)
-	if left := len(c.unneeded()); left != 0 {
-		t.Errorf("%d layers that nothing needs after a restart", left)
+	info, _ := c.Info()
+	for _, l := range info.Layers {
+		if l.Need == "" {
+			t.Errorf("nothing needs %s %s after a restart", l.Kind, l.ID)
+		}
 	}
 	w.server.Reset()
 	co := w.prepare(s)

@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
+	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -60,10 +61,7 @@ type Manager struct {
 	Config
 	// measures has measureClones look at unmeasured.
 	measures chan struct{}
-	// flattening is held by the one that flattens a tree.
-	flattening  chan struct{}
-	flattenAt   int   // the constants; smaller ones in tests
-	flattenFrom int64 // likewise
+	trees    *tree.Shared
 
 	mu         sync.Mutex
 	clones     map[string]*Clone
@@ -80,7 +78,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	c.AskTimeout = cmp.Or(c.AskTimeout, defaultAskTimeout)
 	m := &Manager{
 		Config: c, clones: make(map[string]*Clone), measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]bool),
-		flattening: make(chan struct{}, 1), flattenAt: flattenAt, flattenFrom: flattenFrom,
+		trees: tree.NewShared(c.Schemes, c.LookupHost),
 	}
 	for _, rec := range state.Clones {
 		m.get(rec)
@@ -129,7 +127,7 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 	log := m.Log.WithField("clone", rec.Key)
 	c := &Clone{
 		m: m, key: rec.Key, dir: filepath.Join(m.Root, "clones", rec.Key), subject: volume.Subject(rec.Subject), layers: m.Set(rec.Key),
-		lfs: make(chan struct{}, 1), changed: make(map[string]bool), built: make(map[string]Spec), settling: make(map[string]int),
+		changed: make(map[string]bool),
 		used: &work.Resource{
 			Group: m.Work, Name: "clone " + rec.Key, Subject: rec.Subject, Gone: errEvicted, Report: func(err error) { log.Error(err) },
 		},
@@ -139,10 +137,24 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 		Used: c.used, Git: m.Git, Trash: m.Trash, Log: log, Now: m.Now, AskTimeout: m.AskTimeout,
 		Credential: c.credential, WithRoom: c.WithRoom, MakeDir: c.makeDir, RemoveDir: c.removeDir, Save: func() error { return c.save() }, Measure: c.measureSoon,
 	}, rec.Stores)
+	c.Trees = tree.New(m.trees, c.Remote, c.layers, c.openSubmodule)
 	rec.Stores = nil
 	c.rec = rec
 	m.clones[rec.Key] = c
 	return c
+}
+
+// openSubmodule returns the trees of the repository of a submodule, for the same subject.
+func (c *Clone) openSubmodule(ctx context.Context, u volume.URL) (trees *tree.Collection, release func(), err error) {
+	sub := c.m.Get(c.subject, u)
+	if release, err = sub.Use(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := sub.Sweep(ctx); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return sub.Trees, release, nil
 }
 
 // credential returns what to show to a URL for the clone's subject.

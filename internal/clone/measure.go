@@ -9,14 +9,12 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/tree"
 )
 
 // measureRest has measuring take a quarter of one processor at most: nobody waits
 // for a size.
 const measureRest = 300
-
-// lfsObjects stands among the names of stores for the clone's LFS objects.
-const lfsObjects = "lfs objects"
 
 // measureSoon has layers without a size measured in the background, and the stores
 // of these names, in which something has changed.
@@ -90,8 +88,8 @@ func (c *Clone) measure(ctx context.Context) error {
 	errs := []error{err}
 	for name := range changed {
 		path := c.Remote.StoreDir(name)
-		if name == lfsObjects {
-			path = c.lfsDir()
+		if name == tree.LFSObjects {
+			path = c.Trees.LFSDir()
 		}
 		survey, err := disk.Query{Pace: pace}.Take(ctx, path)
 		switch {
@@ -101,12 +99,12 @@ func (c *Clone) measure(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	c.flattenSoon()
+	c.Trees.FlattenSoon()
 	return errors.Join(append(errs, c.save(layers...))...)
 }
 
 func (c *Clone) setStoreSize(name string, size meta.Measured) {
-	if name != lfsObjects {
+	if name != tree.LFSObjects {
 		c.Remote.SetSize(name, size)
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -69,13 +70,13 @@ func TestSizes(t *testing.T) {
 	}
 	forget()
 	c.measureSoon("full")
-	if err := os.MkdirAll(filepath.Join(c.lfsDir(), "ab"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(c.Trees.LFSDir(), "ab"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(c.lfsDir(), "ab", "object"), make([]byte, 100_000), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(c.Trees.LFSDir(), "ab", "object"), make([]byte, 100_000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.measureSoon(lfsObjects)
+	c.measureSoon(tree.LFSObjects)
 	take := func(q disk.Query, path string) disk.Size {
 		t.Helper()
 		got, err := q.Take(t.Context(), path)

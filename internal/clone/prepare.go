@@ -112,10 +112,10 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began
 		return nil, err
 	}
 	if settle {
-		defer c.settle(r.Commit)()
+		defer c.Trees.Settle(r.Commit)()
 	}
 	for try := 0; ; try++ {
-		tree, err := c.treeFor(ctx, s, r.Commit)
+		tree, err := c.Trees.Tree(ctx, s, r.Commit)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began
 		if now, ok := c.Remote.Resolution(s.Source); ok && now.Commit != r.Commit && !settle {
 			return nil, remote.ErrFetched
 		}
-		gitLayer, err := c.gitLayerFor(ctx, s, r, store, tree)
+		gitLayer, err := c.Trees.GitLayer(ctx, s, r, store, tree)
 		if settle && errors.Is(err, remote.ErrFetched) && try < settleTries {
 			continue
 		}
@@ -141,38 +141,19 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began
 	}
 }
 
-// settle keeps the layers of a commit from being collected until done is called,
-// though no ref may be at it.
-func (c *Clone) settle(commit string) (done func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.settling[commit]++
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.settling[commit]--; c.settling[commit] == 0 {
-			delete(c.settling, commit)
-		}
-	}
-}
-
 // checkout holds the two layers, or returns nil if one of them is gone.
 func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, began time.Time) *Checkout {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.Remote.Fetched() || !c.layers.HoldKnown(tree) {
-		return nil
-	}
-	if !c.layers.HoldKnown(gitLayer) {
-		c.layers.Drop(meta.Tree, tree.Chain...)
+	if !c.Remote.Fetched() || !c.Trees.HoldKnown(tree, gitLayer) {
 		return nil
 	}
 	store, _ := c.Remote.Store(s.History)
 	c.touchLocked(tree, gitLayer)
 	return &Checkout{
 		Resolution: r, Default: store.Head, Tree: tree, GitLayer: gitLayer,
-		Lower:   c.Lower(tree.Chain, gitLayer.ID),
+		Lower:   c.Trees.Lower(tree.Chain, gitLayer.ID),
 		Reused:  !c.rec.FirstMount.IsZero() && c.rec.FirstMount.Before(began),
-		release: func() { c.Drop(tree.Chain, gitLayer.ID) },
+		release: func() { c.Trees.Drop(tree.Chain, gitLayer.ID) },
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -62,7 +63,7 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 		return err
 	}
 	failpoint.Hit("clone/sweep/stores")
-	void, err := c.layers.Void(kinds...)
+	void, err := c.layers.Void(tree.Kinds...)
 	if err == nil {
 		err = c.layers.Forget(void)
 	}
@@ -70,10 +71,10 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 		return err
 	}
 	failpoint.Hit("clone/sweep/forgotten")
-	if err := c.layers.TrashStrays(kinds...); err != nil {
+	if err := c.layers.TrashStrays(tree.Kinds...); err != nil {
 		return err
 	}
-	if err := c.m.TrashUnless(c.lfsDir(), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
+	if err := c.m.TrashUnless(c.Trees.LFSDir(), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
 		return err
 	}
 	return c.m.TrashUnless(filepath.Join(c.dir, "store"), c.Remote.HasStore)
@@ -85,7 +86,7 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 // the lock of the layers held.
 func (c *Clone) forget() error {
 	rec, restore := c.forgetRecord()
-	list := c.layers.Take(c.layers.List(kinds...))
+	list := c.layers.Take(c.layers.List(tree.Kinds...))
 	if rec.Stores == nil && len(list) == 0 {
 		return nil
 	}
@@ -149,7 +150,7 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 		return err
 	}
 	defer unlock()
-	if c.Remote.Fetched() || c.held() || c.used.Usage().Used {
+	if c.Remote.Fetched() || c.Trees.Held() || c.used.Usage().Used {
 		return nil
 	}
 	if _, err := m.Trash.Put(dir, "leftover"); err != nil {

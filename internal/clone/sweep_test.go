@@ -154,7 +154,7 @@ func TestSweepTrashesStrangers(t *testing.T) {
 	}
 	w.restart("boot 1")
 	c := w.m.get(meta.Clone{Key: key, Subject: "default", Repo: s.URL.Normalized()})
-	c.Hold([]string{"t"}, "g")
+	c.Trees.Hold([]string{"t"}, "g")
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestStoreIsGoneUnderAWorkspace(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.restart("boot 1")
-	w.clone(s).Hold(co.Tree.Chain, co.GitLayer.ID) // as the workspace's record says
+	w.clone(s).Trees.Hold(co.Tree.Chain, co.GitLayer.ID) // as the workspace's record says
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

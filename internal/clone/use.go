@@ -49,7 +49,7 @@ func (m *Manager) Heavy(ctx context.Context, key, op string) (_ context.Context,
 
 // busy says why the clone can't be evicted now; empty when it can.
 func (c *Clone) busy(u work.Usage) string {
-	if c.held() {
+	if c.Trees.Held() {
 		return "workspaces or discards stand on it"
 	}
 	return u.Busy

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/helmdeck/repos/internal/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -271,4 +273,9 @@ func EmptyRemote(url string) error {
 		Detail: "its HEAD does not point to a commit",
 		Remedy: "push a first commit if the repository is empty, name a branch in the option ref, or check that the URL is a repository's",
 	}
+}
+
+// NoSpace reports whether err says that the disk, or a quota, is full.
+func NoSpace(err error) bool {
+	return KindOf(err) == KindNoSpace || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -42,9 +42,9 @@ func NotUsed(rec meta.Workspace) map[string]string {
 	why := make(map[string]string)
 	switch {
 	case rec.Options["cache"] == string(volume.CacheOff):
-		why[clone.CacheMount] = "the volume has cache=off"
+		why[tree.CacheMount] = "the volume has cache=off"
 	case rec.NoCache != "":
-		why[clone.CacheMount] = rec.NoCache
+		why[tree.CacheMount] = rec.NoCache
 	}
 	for _, p := range rec.Warm {
 		switch {

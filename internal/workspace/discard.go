@@ -36,7 +36,7 @@ func (m *Manager) touched(ctx context.Context, w *workspace) (bool, error) {
 	rec := m.record(w)
 	var lower []string
 	if w.clone != nil {
-		lower = m.lower(rec, w.clone.Lower(rec.Chain, rec.GitLayer))
+		lower = m.lower(rec, w.clone.Trees.Lower(rec.Chain, rec.GitLayer))
 	}
 	return touched(ctx, m.upper(rec), lower)
 }

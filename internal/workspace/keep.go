@@ -7,9 +7,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -114,7 +114,7 @@ func (m *Manager) mountAgain(w *workspace, rec meta.Workspace) (noCache string, 
 	if w.clone == nil {
 		return "", errors.New("its clone is gone: " + remedyLost)
 	}
-	lower := m.lower(rec, w.clone.Lower(rec.Chain, rec.GitLayer))
+	lower := m.lower(rec, w.clone.Trees.Lower(rec.Chain, rec.GitLayer))
 	for _, dir := range append([]string{m.upper(rec)}, lower...) {
 		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 			return "", fmt.Errorf("%s is gone: %s", dir, remedyLost)
@@ -150,7 +150,7 @@ func (m *Manager) mountAgain(w *workspace, rec meta.Workspace) (noCache string, 
 
 // cacheMisplaced is what a container can read of a cache that could not be bound; the log
 // has the error, which names paths of the host.
-const cacheMisplaced = "it could not be mounted at " + clone.CacheMount + ", which has to be a directory: the plugin's log says more"
+const cacheMisplaced = "it could not be mounted at " + tree.CacheMount + ", which has to be a directory: the plugin's log says more"
 
 // sayAbout writes .git/helmdeck.json anew in dir: see putAbout.
 func (m *Manager) sayAbout(dir string, rec meta.Workspace, o volume.Options) (written bool, err error) {

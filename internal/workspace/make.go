@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -79,16 +80,16 @@ func (m *Manager) fillUpper(rec meta.Workspace, r Request) error {
 		return err
 	}
 	if r.Options.Cache != volume.CacheOff {
-		if err := os.Mkdir(filepath.Join(upper, clone.CacheMount), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(upper, tree.CacheMount), 0o755); err != nil {
 			return err
 		}
-		paths = append(paths, clone.CacheMount)
+		paths = append(paths, tree.CacheMount)
 		// A .hdcache that the repository tracks is the repository's.
 		if !r.Checkout.Tree.TracksCache {
-			if err := os.Symlink(clone.CacheMount, filepath.Join(upper, clone.CacheLink)); err != nil {
+			if err := os.Symlink(tree.CacheMount, filepath.Join(upper, tree.CacheLink)); err != nil {
 				return err
 			}
-			paths = append(paths, clone.CacheLink)
+			paths = append(paths, tree.CacheLink)
 		}
 	}
 	for _, p := range paths {
@@ -126,5 +127,5 @@ func (m *Manager) bindCache(rec meta.Workspace, c *clone.Clone, o volume.Options
 	if o.Cache == volume.CacheReadonly {
 		bind = overlay.BindReadOnly
 	}
-	return bind(cache, m.Mountpoint(rec), clone.CacheMount)
+	return bind(cache, m.Mountpoint(rec), tree.CacheMount)
 }

@@ -145,7 +145,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	for id, rec := range state.Workspaces {
 		w := &workspace{id: id, clone: c.Clones.Lookup(rec.Clone)}
 		if w.clone != nil {
-			w.clone.Hold(rec.Chain, rec.GitLayer)
+			w.clone.Trees.Hold(rec.Chain, rec.GitLayer)
 		}
 		m.Warm.Hold(rec.Clone, rec.Warm)
 		before := rec.Phase

@@ -5,10 +5,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/tree"
 )
 
 const manifestName = "manifest.json"
@@ -101,7 +101,7 @@ func addLayer(layers map[string]meta.Layer, l meta.Layer) {
 // topmost layer that says anything says, which may be a whiteout.
 func tracksCache(lower []string) bool {
 	for _, dir := range lower {
-		if info, err := os.Lstat(filepath.Join(dir, clone.CacheLink)); err == nil {
+		if info, err := os.Lstat(filepath.Join(dir, tree.CacheLink)); err == nil {
 			return info.Mode()&os.ModeCharDevice == 0
 		}
 	}

@@ -162,7 +162,7 @@ func (m *Manager) remove(w *workspace, discard bool) error {
 	m.dropLostLocked(w)
 	m.mu.Unlock()
 	if w.clone != nil {
-		w.clone.Drop(rec.Chain, rec.GitLayer)
+		w.clone.Trees.Drop(rec.Chain, rec.GitLayer)
 	}
 	m.Warm.Drop(rec.Clone, rec.Warm)
 	return err

@@ -59,7 +59,7 @@ func (m *Manager) complete(w *workspace) error {
 	if w.clone == nil {
 		return errors.New("its clone is gone")
 	}
-	for _, dir := range append([]string{m.upper(rec)}, m.lower(rec, w.clone.Lower(rec.Chain, rec.GitLayer))...) {
+	for _, dir := range append([]string{m.upper(rec)}, m.lower(rec, w.clone.Trees.Lower(rec.Chain, rec.GitLayer))...) {
 		if _, err := os.Lstat(dir); err != nil {
 			return err
 		}

@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/tree"
 )
 
 // survey counts the files outside of .git that differ from the layers below an
 // upper that nobody uses, and what the upper takes on disk.
 func survey(ctx context.Context, upper string) (disk.Survey, error) {
-	q := disk.Query{Skip: []string{".git", clone.CacheLink}, Pace: disk.NewPace(surveyRest), Budget: disk.Budget}
+	q := disk.Query{Skip: []string{".git", tree.CacheLink}, Pace: disk.NewPace(surveyRest), Budget: disk.Budget}
 	return q.Take(ctx, upper)
 }
 
@@ -78,7 +78,7 @@ func (v *changeFinder) Visit(e disk.Entry) (enter bool) {
 	if e.Depth <= maxSpecial {
 		path = strings.Join(v.names, "/")
 	}
-	if path == clone.CacheMount {
+	if path == tree.CacheMount {
 		return false // what a container wrote there without the mount
 	}
 	kind := e.Type
@@ -102,7 +102,7 @@ func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 	switch path {
 	case ".git/index", ".git/" + aboutName:
 		return kind != unix.DT_REG
-	case clone.CacheLink:
+	case tree.CacheLink:
 		return kind != unix.DT_LNK
 	}
 	switch {

@@ -56,7 +56,7 @@ func (m *Manager) promote(ctx context.Context, w *workspace) error {
 	}
 	err := m.Warm.Promote(ctx, warm.Ended{
 		Clone: rec.Clone, Upper: m.upper(rec), UID: rec.UID, GID: rec.GID, Ref: rec.Ref, Text: rec.Options["warm_key"],
-		Paths: rec.Warm, Tree: w.clone.Lower(rec.Chain, rec.GitLayer),
+		Paths: rec.Warm, Tree: w.clone.Trees.Lower(rec.Chain, rec.GitLayer),
 	})
 	if err != nil && ctx.Err() == nil {
 		m.Log.WithError(err).WithField("workspace", rec.ID).Warn("publish warm layers")

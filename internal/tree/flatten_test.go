@@ -1,4 +1,4 @@
-package clone
+package tree
 
 import (
 	"maps"
@@ -15,11 +15,11 @@ import (
 )
 
 // flat waits for the flat tree beside one.
-func (w *world) flat(c *Clone, t meta.Layer) meta.Layer {
+func (w *world) flat(t meta.Layer) meta.Layer {
 	w.t.Helper()
 	var flat meta.Layer
 	testdir.Eventually(w.t, "the flat tree", func() (ok bool) {
-		flat, ok = c.flat(t.Shape, t.Commit)
+		flat, ok = w.c.flat(t.Shape, t.Commit)
 		return ok
 	})
 	return flat
@@ -45,9 +45,9 @@ func TestFlatten(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := tt.world(t)
-			w.m.flattenAt = 1000
+			w.shared.flattenAt = 1000
 			s := w.spec("ref", "main")
-			c := w.clone(s)
+			c := w.c
 			w.prepare(s).Release()
 			for i := 1; i < tt.layers; i++ {
 				w.advance(time.Minute) // another content
@@ -64,14 +64,14 @@ func TestFlatten(t *testing.T) {
 				t.Fatalf("chain %q, want %d", deep.Tree.Chain, tt.layers)
 			}
 			before := w.mount(deep, 0)
-			w.idle(c)
+			w.idle()
 			// Only now, for it could be done before the last one is held.
 			c.mu.Lock()
-			w.m.flattenAt, w.m.flattenFrom = tt.at, tt.from
+			w.shared.flattenAt, w.shared.flattenFrom = tt.at, tt.from
 			c.mu.Unlock()
 			c.flattenLater(s, deep.Tree)
-			c.measureSoon()
-			flat := w.flat(c, deep.Tree)
+			w.measure(t.Context())
+			flat := w.flat(deep.Tree)
 			built := time.Now()
 			w.server.Reset()
 			co := w.prepare(s)
@@ -82,7 +82,7 @@ func TestFlatten(t *testing.T) {
 			if !maps.Equal(contents(t, before), contents(t, dir)) {
 				t.Error("the flat tree has other files")
 			}
-			if err := filepath.WalkDir(c.dirOf(meta.Tree, flat.ID), func(path string, d os.DirEntry, err error) error {
+			if err := filepath.WalkDir(w.dirOf(flat.ID), func(path string, d os.DirEntry, err error) error {
 				if err != nil || d.IsDir() || d.Name() == "index" {
 					return err
 				}
@@ -109,18 +109,18 @@ func TestFlatten(t *testing.T) {
 			if err := c.collect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := names(t, c.dirOf(meta.Tree, "")); len(got) != tt.layers+1 {
+			if got := names(t, w.dirOf("")); len(got) != tt.layers+1 {
 				t.Errorf("trees %q, want the chain and the flat one", got)
 			}
 			deep.Release()
 			if err := c.collect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := names(t, c.dirOf(meta.Tree, "")); !slices.Equal(got, []string{flat.ID}) {
+			if got := names(t, w.dirOf("")); !slices.Equal(got, []string{flat.ID}) {
 				t.Errorf("trees %q, want the flat one %s", got, flat.ID)
 			}
 			co.Release()
-			w.idle(c)
+			w.idle()
 			w.restart("boot 1")
 			co = w.prepare(s)
 			if co.Tree.ID != flat.ID {
@@ -146,15 +146,15 @@ func TestFlatten(t *testing.T) {
 func TestFlattenOverALeftover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.m.flattenAt = 1000
+	w.shared.flattenAt = 1000
 	s := w.spec("ref", "main")
-	c := w.clone(s)
+	c := w.c
 	w.prepare(s).Release()
 	w.advance(time.Minute)
 	w.push("main")
 	deep := w.prepare(s)
 	defer deep.Release()
-	left := filepath.Join(c.dirOf(meta.Tree, flatID(deep.Tree.Shape, deep.Tree.Commit)), "left")
+	left := filepath.Join(w.dirOf(flatID(deep.Tree.Shape, deep.Tree.Commit)), "left")
 	if err := os.MkdirAll(left, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestFlattenWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.spec("ref", "main")
-	c := w.clone(s)
+	c := w.c
 	w.prepare(s).Release()
 	var trees []meta.Layer
 	for range 2 {
@@ -192,9 +192,9 @@ func TestFlattenWhatIsNeeded(t *testing.T) {
 		defer co.Release()
 		trees = append(trees, co.Tree)
 	}
-	w.idle(c)
+	w.idle()
 	c.toFlatten()
-	w.m.flattenAt = 2
+	w.shared.flattenAt = 2
 	for i, want := range []int{0, 1} {
 		c.flattenLater(s, trees[i])
 		if got := c.toFlatten(); len(got) != want {

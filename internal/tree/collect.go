@@ -1,4 +1,4 @@
-package clone
+package tree
 
 import (
 	"context"
@@ -11,36 +11,36 @@ import (
 // collectSoon trashes, in the background, layers that nothing needs any more:
 // no workspace stands on them, and no ref that a volume has named is at their
 // commit. It is for whoever has made a layer, or let go of one.
-func (c *Clone) collectSoon() {
+func (c *Collection) collectSoon() {
 	if len(c.unneeded()) == 0 {
 		return
 	}
-	c.m.Background(func(ctx context.Context) {
-		_, err := work.ShareOn(ctx, c.used, "collect", func(ctx context.Context) (struct{}, error) {
+	c.remote.Used.Group.Go(func(ctx context.Context) {
+		_, err := work.ShareOn(ctx, c.remote.Used, "collect", func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, c.collect(ctx)
 		})
 		if err != nil && ctx.Err() == nil {
-			c.m.Log.WithError(err).WithField("clone", c.key).Warn("collect layers")
+			c.remote.Log.WithError(err).Warn("collect layers")
 		}
 	})
 }
 
 // unneeded lists the layers that nothing needs.
-func (c *Clone) unneeded() []meta.Layer {
-	if !c.Remote.Fetched() {
+func (c *Collection) unneeded() []meta.Layer {
+	if !c.remote.Fetched() {
 		return nil
 	}
-	needs := c.needs()
-	return slices.DeleteFunc(c.layers.List(kinds...), func(l meta.Layer) bool { return needs[l.ID] != "" })
+	needs := c.Needs()
+	return slices.DeleteFunc(c.layers.List(Kinds...), func(l meta.Layer) bool { return needs[l.ID] != "" })
 }
 
-// needs says, by ID, what needs a layer: what holds it, a ref that a volume has
+// Needs says, by ID, what needs a layer: what holds it, a ref that a volume has
 // named and that is at its commit, or a tree of that kind that stands on it.
-func (c *Clone) needs() map[string]string {
-	stores := c.Remote.Stores()
+func (c *Collection) Needs() map[string]string {
+	stores := c.remote.Stores()
 	refs := c.refs(stores)
 	needs := make(map[string]string)
-	for _, l := range c.layers.List(kinds...) {
+	for _, l := range c.layers.List(Kinds...) {
 		need := refs[l.Commit]
 		if l.Kind == meta.GitLayer && l.Snapshot != stores[l.Store].Snapshot {
 			need = ""
@@ -67,7 +67,7 @@ func (c *Clone) needs() map[string]string {
 
 // refs names, by commit, a ref that a volume has named and that is there, or the
 // Prepare that settles for the commit.
-func (c *Clone) refs(stores map[string]meta.Store) map[string]string {
+func (c *Collection) refs(stores map[string]meta.Store) map[string]string {
 	refs := make(map[string]string)
 	for _, store := range stores {
 		for name, r := range store.Refs {
@@ -84,7 +84,7 @@ func (c *Clone) refs(stores map[string]meta.Store) map[string]string {
 
 const heldBy = "a workspace, a discard or a build"
 
-func (c *Clone) collect(ctx context.Context) error {
+func (c *Collection) collect(ctx context.Context) error {
 	unlock, err := c.layers.Lock(ctx)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package clone
+package tree
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // has changed, and an index. It reports whether it did, and then what l stands on is
 // held; if not, the tree can be built whole in dir once that is empty. Done with an
 // error is for good: dir may be part of a mount.
-func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir string) (done bool, err error) {
+func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir string) (done bool, err error) {
 	if s.Files.Submodules != volume.SubmodulesNone {
 		return false, nil // each is a repository of its own
 	}
@@ -43,7 +43,7 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir
 			return // the next start's sweep detaches it first
 		}
 		if err := c.layers.Discard(build); err != nil {
-			c.m.Log.WithError(err).WithField("clone", c.key).Warn("what a build leaves stays until the next start")
+			c.remote.Log.WithError(err).Warn("what a build leaves stays until the next start")
 		}
 	}()
 	work, target := filepath.Join(build, "work"), filepath.Join(build, "tree")
@@ -69,7 +69,7 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir
 	mounted = false
 	failpoint.Hit("clone/delta/detached")
 	if errors.Is(err, checkout.ErrUnlike) {
-		return false, empty(dir)
+		return false, removeContents(dir)
 	}
 	if err != nil {
 		return false, err
@@ -79,9 +79,9 @@ func (c *Clone) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir
 }
 
 // moveTo moves the checkout of a commit at target to l's.
-func (c *Clone) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, root, target string) error {
+func (c *Collection) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, root, target string) error {
 	co := c.checkoutOf(s, l.Commit, target)
-	found, err := checkout.Move(ctx, c.m.Git, co, from, root)
+	found, err := checkout.Move(ctx, c.remote.Git, co, from, root)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ const maxUnknown = 4
 
 // baseOf returns the tree to build l on, the newest of the same shape of whose
 // commit l's store knows, if there is one and it is not too deep. Its chain is held.
-func (c *Clone) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) {
+func (c *Collection) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) {
 	unknown := 0
 	for _, t := range c.sameShape(l) {
 		if t.Modules != "" { // each is a repository of its own
@@ -106,7 +106,7 @@ func (c *Clone) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) 
 			if unknown == maxUnknown {
 				continue
 			}
-			ok, err := c.m.Git.Has(ctx, c.Remote.StoreDir(l.Store), t.Commit)
+			ok, err := c.remote.Git.Has(ctx, c.remote.StoreDir(l.Store), t.Commit)
 			if err != nil {
 				return nil, err
 			}
@@ -126,14 +126,14 @@ func (c *Clone) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) 
 }
 
 // sameShape returns the trees of l's shape, the newest first.
-func (c *Clone) sameShape(l *meta.Layer) (list []meta.Layer) {
+func (c *Collection) sameShape(l *meta.Layer) (list []meta.Layer) {
 	list = slices.DeleteFunc(c.layers.List(meta.Tree), func(t meta.Layer) bool { return t.Shape != l.Shape || t.Shape == "" })
 	slices.SortFunc(list, func(a, b meta.Layer) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	return list
 }
 
-// empty removes what is in a directory that only we and git have written to.
-func empty(dir string) error {
+// removeContents removes what is in a directory that only we and git have written to.
+func removeContents(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))

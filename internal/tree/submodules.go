@@ -1,4 +1,4 @@
-package clone
+package tree
 
 import (
 	"context"
@@ -40,37 +40,37 @@ func (s Spec) submoduleBase() string {
 }
 
 // rule is where what the repository names may lead to.
-func (c *Clone) rule(s Spec) guard.Rule {
-	return guard.Rule{Own: place(s.URL), Lookup: c.m.LookupHost}
+func (c *Collection) rule(s Spec) guard.Rule {
+	return guard.Rule{Own: place(s.URL), Lookup: c.shared.LookupHost}
 }
 
 func place(u volume.URL) guard.Place { return guard.Place{Host: u.Host(), Port: u.Port()} }
 
 // buildSubmodules checks the submodules of a tree out, and returns what they add
-// to the configuration of the repository. Each comes from the clone that the same
-// subject has of its URL, and is left as `git submodule update --init` leaves it:
+// to the configuration of the repository. Each comes from the store that the same
+// holder has of its URL, and is left as `git submodule update --init` leaves it:
 // files below the path with a .git that names its directory in .git/modules, where
 // it has refs, packs and index of its own.
-func (c *Clone) buildSubmodules(ctx context.Context, s Spec, co checkout.Spec, like layers, found checkout.Found) (config string, err error) {
+func (c *Collection) buildSubmodules(ctx context.Context, s Spec, co checkout.Spec, like layers, found checkout.Found) (config string, err error) {
 	if s.Files.Submodules == volume.SubmodulesNone {
 		return "", nil
 	}
-	b := submoduleBuilder{clone: c, spec: s, rule: c.rule(s), top: co.Dir, like: like}
+	b := submoduleBuilder{of: c, spec: s, rule: c.rule(s), top: co.Dir, like: like}
 	defer b.release()
 	return b.build(ctx, parent{found: found, url: s.URL, gitDir: ".git"})
 }
 
 // submoduleBuilder builds the submodules of one tree.
 type submoduleBuilder struct {
-	clone *Clone // of the volume
-	spec  Spec   // of the volume
-	rule  guard.Rule
-	top   string // the tree
-	like  layers // of another tree, which has the times of files that are the same
-	seen  atomic.Int32
+	of   *Collection // of the volume
+	spec Spec        // of the volume
+	rule guard.Rule
+	top  string // the tree
+	like layers // of another tree, which has the times of files that are the same
+	seen atomic.Int32
 
 	mu       sync.Mutex
-	releases []func() // of the clones of submodules
+	releases []func() // of the collections of submodules
 }
 
 func (b *submoduleBuilder) release() {
@@ -88,7 +88,7 @@ type parent struct {
 }
 
 func (b *submoduleBuilder) build(ctx context.Context, p parent) (config string, err error) {
-	list, err := planSubmodules(p.found.Gitlinks, p.found.Submodules, p.url, b.clone.m.Schemes)
+	list, err := planSubmodules(p.found.Gitlinks, p.found.Submodules, p.url, b.of.shared.Schemes)
 	if err != nil || len(list) == 0 {
 		return "", err
 	}
@@ -120,14 +120,14 @@ func (b *submoduleBuilder) build(ctx context.Context, p parent) (config string, 
 	return text.String(), nil
 }
 
-// fetchedSubmodule is a submodule whose commit is in a clone.
+// fetchedSubmodule is a submodule whose commit is in a store.
 type fetchedSubmodule struct {
 	submodule
-	clone *Clone
-	spec  Spec
+	from *Collection
+	spec Spec
 }
 
-// fetch brings the commit of a submodule into the clone of its URL.
+// fetch brings the commit of a submodule into the store of its URL.
 func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (fetchedSubmodule, error) {
 	pin, err := b.rule.Check(ctx, place(sub.url))
 	if err != nil {
@@ -137,27 +137,23 @@ func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (fetchedSub
 	if err != nil {
 		return fetchedSubmodule{}, sub.fail(err)
 	}
-	_, end := b.clone.Remote.Doing.Begin(ctx, "fetching submodule "+sub.path, sub.url.String())
+	_, end := b.of.remote.Doing.Begin(ctx, "fetching submodule "+sub.path, sub.url.String())
 	defer end()
-	c := b.clone.m.Get(b.clone.subject, sub.url)
-	release, err := c.Use(ctx) // until its packs are linked
+	c, release, err := b.of.submodule(ctx, sub.url) // until its packs are linked
 	if err != nil {
 		return fetchedSubmodule{}, sub.fail(err)
 	}
 	b.mu.Lock()
 	b.releases = append(b.releases, release)
 	b.mu.Unlock()
-	f := fetchedSubmodule{submodule: sub, clone: c, spec: Spec{
+	f := fetchedSubmodule{submodule: sub, from: c, spec: Spec{
 		Source: remote.Source{URL: sub.url, Ref: ref, Pin: pin}, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID,
 	}}
-	if err := c.Sweep(ctx); err != nil {
-		return f, sub.fail(err)
-	}
-	err = c.Remote.EnsureCommit(ctx, f.spec.Source)
+	err = c.remote.EnsureCommit(ctx, f.spec.Source)
 	if git.KindOf(err) == git.KindCorrupt {
-		healed, healErr := c.Remote.HealStore(ctx, f.spec.Source)
+		healed, healErr := c.remote.HealStore(ctx, f.spec.Source)
 		if err = errors.Join(err, healErr); healed {
-			err = c.Remote.EnsureCommit(ctx, f.spec.Source)
+			err = c.remote.EnsureCommit(ctx, f.spec.Source)
 		}
 	}
 	if err != nil {
@@ -178,20 +174,20 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 		return owner.err
 	}
 	co := checkout.Spec{
-		Store: sub.clone.Remote.StoreDir(sub.spec.History.Name()), Commit: sub.commit,
+		Store: sub.from.remote.StoreDir(sub.spec.History.Name()), Commit: sub.commit,
 		Dir: filepath.Join(b.top, path), GitDir: filepath.Join(b.top, gitDir), UID: b.spec.UID, GID: b.spec.GID,
 		NoLFS: b.spec.Files.NoLFS, Submodules: b.spec.Files.Submodules == volume.SubmodulesRecursive,
 	}
 	co.Like = b.like.reference(path, gitDir)
-	found, err := checkout.Make(ctx, b.clone.m.Git, co)
+	found, err := checkout.Make(ctx, b.of.remote.Git, co)
 	if err != nil {
 		return err
 	}
-	sub.clone.warnUnencoded(sub.commit, found)
-	if err := sub.clone.buildModule(ctx, &owner, b.top, path, gitDir, sub); err != nil {
+	sub.from.warnUnencoded(sub.commit, found)
+	if err := sub.from.buildModule(ctx, &owner, b.top, path, gitDir, sub); err != nil {
 		return err
 	}
-	if err := sub.clone.fillLFS(ctx, sub.spec, b.rule, co, found); err != nil {
+	if err := sub.from.fillLFS(ctx, sub.spec, b.rule, co, found); err != nil {
 		return err
 	}
 	if b.spec.Files.Submodules != volume.SubmodulesRecursive {
@@ -206,13 +202,13 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 
 // buildModule fills the directory of a submodule in .git/modules, and makes the .git
 // in its place that names it. Both are given below top.
-func (c *Clone) buildModule(ctx context.Context, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
-	return c.Remote.FromStore(ctx, sub.spec.Source, func(store meta.Store, refs []git.PackedRef) error {
+func (c *Collection) buildModule(ctx context.Context, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
+	return c.remote.FromStore(ctx, sub.spec.Source, func(store meta.Store, refs []git.PackedRef) error {
 		return c.buildModuleFrom(store, refs, b, top, path, gitDir, sub)
 	})
 }
 
-func (c *Clone) buildModuleFrom(store meta.Store, refs []git.PackedRef, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
+func (c *Collection) buildModuleFrom(store meta.Store, refs []git.PackedRef, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
 	dir := filepath.Join(top, gitDir)
 	if err := c.buildGitDir(b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store, refs); err != nil {
 		return err

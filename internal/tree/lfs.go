@@ -1,4 +1,4 @@
-package clone
+package tree
 
 import (
 	"context"
@@ -13,24 +13,27 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// lfsDir is where the clone keeps LFS objects, for the trees of all commits and
-// shapes.
-func (c *Clone) lfsDir() string { return filepath.Join(c.dir, "lfs") }
+// LFSObjects stands among the names of stores for LFS objects, where Measure is told
+// what has changed.
+const LFSObjects = "lfs objects"
+
+// LFSDir is where LFS objects are, for the trees of all commits and shapes.
+func (c *Collection) LFSDir() string { return filepath.Join(c.remote.Dir, "lfs") }
 
 // fillLFS turns the git-lfs pointers of a checkout into the files that they stand
-// for. What the clone lacks is fetched; an object that can't be had is an error.
-func (c *Clone) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co checkout.Spec, found checkout.Found) error {
+// for. What is not there is fetched; an object that can't be had is an error.
+func (c *Collection) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co checkout.Spec, found checkout.Found) error {
 	if len(found.Pointers) == 0 {
 		return nil
 	}
 	if err := c.fetchLFS(ctx, s, rule, string(found.LFSURL), found.Pointers); err != nil {
 		return err
 	}
-	return checkout.Fill(ctx, c.m.Git, co, c.lfsDir(), found.Pointers)
+	return checkout.Fill(ctx, c.remote.Git, co, c.LFSDir(), found.Pointers)
 }
 
-// fetchLFS has the objects of pointers in the clone's storage.
-func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given string, pointers []lfs.Pointer) error {
+// fetchLFS has the objects of pointers in the storage.
+func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given string, pointers []lfs.Pointer) error {
 	select {
 	case c.lfs <- struct{}{}:
 	case <-ctx.Done():
@@ -39,7 +42,7 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given str
 	defer func() { <-c.lfs }()
 	var missing []lfs.Pointer
 	for _, p := range pointers {
-		if ok, err := lfs.Has(c.lfsDir(), p); err != nil {
+		if ok, err := lfs.Has(c.LFSDir(), p); err != nil {
 			return err
 		} else if !ok {
 			missing = append(missing, p)
@@ -52,20 +55,20 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given str
 	if err != nil {
 		return err
 	}
-	if err := durable.MkdirAll(c.lfsDir(), 0o755); err != nil {
+	if err := durable.MkdirAll(c.LFSDir(), 0o755); err != nil {
 		return err
 	}
-	progress, end := c.Remote.Doing.Begin(ctx, "fetching LFS objects of", s.URL.String())
+	progress, end := c.remote.Doing.Begin(ctx, "fetching LFS objects of", s.URL.String())
 	defer end()
-	began := c.m.Now()
-	defer c.measureSoon(lfsObjects)
+	began := c.remote.Now()
+	defer c.remote.Measure(LFSObjects)
 	err = lfs.Fetch{
 		Endpoint: endpoint, Auth: auth, Covers: func(url string) bool { return c.sameAuth(s, auth, url) },
-		Rule: rule, Storage: c.lfsDir(), Objects: missing, Progress: progress,
-	}.Run(ctx, c.m.Git)
+		Rule: rule, Storage: c.LFSDir(), Objects: missing, Progress: progress,
+	}.Run(ctx, c.remote.Git)
 	if err == nil {
-		c.m.Log.WithFields(map[string]any{
-			"clone": c.key, "server": endpoint, "objects": len(missing), "took": c.m.Now().Sub(began).String(),
+		c.remote.Log.WithFields(map[string]any{
+			"server": endpoint, "objects": len(missing), "took": c.remote.Now().Sub(began).String(),
 		}).Info("fetching LFS objects: done")
 	}
 	return err
@@ -76,11 +79,11 @@ func (c *Clone) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given str
 // names. That
 // is input of the repository: it gets the credential of its own URL, and none
 // that is for another host than the repository's.
-func (c *Clone) lfsServer(s Spec, given string) (endpoint string, auth *git.Auth, err error) {
+func (c *Collection) lfsServer(s Spec, given string) (endpoint string, auth *git.Auth, err error) {
 	web := s.overHTTP()
 	if given == "" {
 		url := s.URL.OverHTTP()
-		auth, err = c.Remote.Auth(web.Source, url)
+		auth, err = c.remote.Auth(web.Source, url)
 		return lfsEndpoint(url), auth, err
 	}
 	u, err := volume.ParseURL(given, volume.Schemes{})
@@ -88,7 +91,7 @@ func (c *Clone) lfsServer(s Spec, given string) (endpoint string, auth *git.Auth
 		return "", nil, fmt.Errorf("the LFS server that .lfsconfig names %w", urlProblem(err))
 	}
 	if u.Host() == s.URL.Host() {
-		auth, err = c.Remote.Auth(web.Source, u.String())
+		auth, err = c.remote.Auth(web.Source, u.String())
 	}
 	return u.String(), auth, err
 }
@@ -103,8 +106,8 @@ func (s Spec) overHTTP() Spec {
 
 // sameAuth reports whether a URL is to be shown what its server's endpoint is: a scope
 // may name a part of a host.
-func (c *Clone) sameAuth(s Spec, auth *git.Auth, url string) bool {
-	a, err := c.Remote.Auth(s.overHTTP().Source, url)
+func (c *Collection) sameAuth(s Spec, auth *git.Auth, url string) bool {
+	a, err := c.remote.Auth(s.overHTTP().Source, url)
 	return err == nil && a != nil && auth != nil && a.Name == auth.Name
 }
 

@@ -1,4 +1,4 @@
-package clone
+package tree
 
 import (
 	"context"
@@ -20,30 +20,26 @@ import (
 // gitLayerShape names what a git layer holds; it is part of its ID.
 const gitLayerShape = "git-2"
 
-// CacheMount is where the cache is bound, below the top of a workspace: in .git,
-// out of the reach of an agent's `git clean -fdx`.
-const CacheMount = ".git/hdcache"
-
-// gitLayerFor returns the git layer for a resolution of the store's refs, and
+// GitLayer returns the git layer for a resolution of the store's refs, and
 // makes it if there is none.
-func (c *Clone) gitLayerFor(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, tree meta.Layer) (meta.Layer, error) {
+func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, tree meta.Layer) (meta.Layer, error) {
 	snapshot := store.Snapshot
 	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, tree.Modules)
 	return c.layer(ctx, meta.GitLayer, id, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := meta.Layer{Kind: meta.GitLayer, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
 		// The tree may be of another store.
-		if err := c.Remote.BringBlobs(ctx, s.Source, r.Commit, s.cone()); err != nil {
+		if err := c.remote.BringBlobs(ctx, s.Source, r.Commit, s.cone()); err != nil {
 			return l, err
 		}
 		// The tree may be older than what happened to the store.
-		_, ok, err := c.m.Git.Commit(ctx, c.Remote.StoreDir(s.History.Name()), r.Commit)
+		_, ok, err := c.remote.Git.Commit(ctx, c.remote.StoreDir(s.History.Name()), r.Commit)
 		if err == nil && !ok {
-			err = c.Remote.NoCommit(ctx, s.Source, r.Commit)
+			err = c.remote.NoCommit(ctx, s.Source, r.Commit)
 		}
 		if err != nil {
 			return l, err
 		}
-		err = c.Remote.FromStore(ctx, s.Source, func(store meta.Store, refs []git.PackedRef) error {
+		err = c.remote.FromStore(ctx, s.Source, func(store meta.Store, refs []git.PackedRef) error {
 			if store.Snapshot != snapshot {
 				return remote.ErrFetched
 			}
@@ -67,7 +63,7 @@ func layerID(parts ...any) string {
 }
 
 // buildGitLayer makes what `git clone` would have left in .git, in dir.
-func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
+func (c *Collection) buildGitLayer(dir string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
 	b := layerBuilder{uid: int(s.UID), gid: int(s.GID)}
 	top := filepath.Join(dir, ".git")
 	b.own(dir)
@@ -79,8 +75,8 @@ func (c *Clone) buildGitLayer(dir string, s Spec, r meta.Resolution, store meta.
 // r checked out or its commit detached, all branches of the remote as origin/*,
 // all tags, and the store's packs as hard links. A container of another uid than
 // the packs' can't touch those, and writes into its own upper.
-func (c *Clone) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
-	from := c.Remote.StoreDir(s.History.Name())
+func (c *Collection) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
+	from := c.remote.StoreDir(s.History.Name())
 	for _, d := range []string{
 		"hooks", "info", "objects", "objects/info", "objects/pack",
 		"refs", "refs/heads", "refs/remotes", "refs/remotes/origin", "refs/tags",
@@ -189,10 +185,10 @@ func (b *layerBuilder) mkdirs(top, rel string) {
 	path := top
 	for _, part := range strings.Split(rel, "/") {
 		path = filepath.Join(path, part)
-		ok, err := exists(path)
-		b.do(func() error { return err })
-		if !ok {
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 			b.mkdir(path)
+		} else {
+			b.do(func() error { return err })
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package clone
+package tree
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/work"
 )
 
 // next pushes a commit that takes a file away and brings it into the store. It
@@ -25,20 +24,19 @@ func (w *world) next(s Spec) meta.Layer {
 	); err != nil {
 		w.t.Fatal(err)
 	}
-	c := w.clone(s)
-	r, err := c.Refresh(w.t.Context(), s)
+	r, _, err := w.c.remote.Resolve(w.t.Context(), s.Source, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
 	id := layerID("tree", shape, r.Commit)
-	return meta.Layer{Kind: meta.Tree, Clone: c.key, ID: id, Chain: []string{id}, Commit: r.Commit, Shape: shape, Store: s.History.Name()}
+	return meta.Layer{Kind: meta.Tree, ID: id, Chain: []string{id}, Commit: r.Commit, Shape: shape, Store: s.History.Name()}
 }
 
 // rootTree returns the ID of the tree of l's commit.
 func (w *world) rootTree(s Spec, l meta.Layer) string {
 	w.t.Helper()
-	id, ok, err := w.m.Git.Tree(w.t.Context(), w.clone(s).Remote.StoreDir(l.Store), l.Commit)
+	id, ok, err := w.git.Tree(w.t.Context(), w.c.remote.StoreDir(l.Store), l.Commit)
 	if err != nil || !ok {
 		w.t.Fatalf("tree of %s: %v, %v", l.Commit, ok, err)
 	}
@@ -46,7 +44,7 @@ func (w *world) rootTree(s Spec, l meta.Layer) string {
 }
 
 // wantClean mounts a checkout that has length layers, of what next has pushed.
-func (w *world) wantClean(co *Checkout, length int) {
+func (w *world) wantClean(co *held, length int) {
 	w.t.Helper()
 	dir := w.mount(co, 0)
 	if got := run(w.t, dir, 0, "status", "--porcelain"); got != "" || len(co.Tree.Chain) != length {
@@ -65,16 +63,15 @@ func TestBaseStaysWhileBuiltOn(t *testing.T) {
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
 	co.Release()
-	c, next := w.clone(s), w.next(s)
+	c, next := w.c, w.next(s)
 	l, err := c.layer(t.Context(), meta.Tree, next.ID, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := next
 		err := c.fillTree(ctx, s, &l, w.rootTree(s, l), dir)
 		if err := c.collect(t.Context()); err != nil { // no ref is at its commit any more
 			t.Error(err)
 		}
-		var busy *work.BusyError
-		if err := w.m.EvictLayers(ctx, c.key, []string{co.Tree.ID}); !errors.As(err, &busy) {
-			t.Errorf("evict what a tree is being built on: %v, want a BusyError", err)
+		if gone, stayed, err := c.layers.Evict([]string{co.Tree.ID}, Kinds...); gone != 0 || stayed != 1 || err != nil {
+			t.Errorf("evict what a tree is being built on: %d gone, %d stayed, %v", gone, stayed, err)
 		}
 		return l, err
 	})
@@ -84,7 +81,7 @@ func TestBaseStaysWhileBuiltOn(t *testing.T) {
 	if want := []string{next.ID, co.Tree.ID}; !slices.Equal(l.Chain, want) {
 		t.Errorf("chain %q, want %q", l.Chain, want)
 	}
-	if c.held() {
+	if c.Held() {
 		t.Error("held after the build")
 	}
 	again := w.prepare(s)
@@ -100,9 +97,8 @@ func TestBaseIsGone(t *testing.T) {
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
 	co.Release()
-	c := w.clone(s)
 	w.next(s)
-	if err := os.RemoveAll(c.dirOf(meta.Tree, co.Tree.ID)); err != nil {
+	if err := os.RemoveAll(w.dirOf(co.Tree.ID)); err != nil {
 		t.Fatal(err)
 	}
 	again := w.prepare(s)
@@ -158,7 +154,7 @@ func TestBuildIsNotTrashed(t *testing.T) {
 	co := w.prepare(s)
 	w.wantClean(co, 2)
 	co.Release()
-	trees := w.clone(s).dirOf(meta.Tree, "")
+	trees := w.dirOf("")
 	if got := names(t, trees); !slices.ContainsFunc(got, durable.IsTemp) {
 		t.Errorf("trees %q, want also what the build left", got)
 	}
@@ -166,7 +162,7 @@ func TestBuildIsNotTrashed(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.restart("boot 1")
-	if err := w.m.SweepAll(t.Context()); err != nil {
+	if err := w.c.layers.TrashStrays(Kinds...); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, trees); slices.ContainsFunc(got, durable.IsTemp) {
@@ -184,7 +180,7 @@ func TestTreeIsCancelled(t *testing.T) {
 	l.Shape = "another" // there is nothing to build on
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.clone(s).fillTree(ctx, s, &l, w.rootTree(s, l), scratch(t)); !errors.Is(err, context.Canceled) {
+	if err := w.c.fillTree(ctx, s, &l, w.rootTree(s, l), scratch(t)); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that it was cancelled", err)
 	}
 }

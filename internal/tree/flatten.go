@@ -1,4 +1,4 @@
-package clone
+package tree
 
 import (
 	"context"
@@ -26,25 +26,25 @@ const (
 func flatID(shape, commit string) string { return layerID("tree", "flat", shape, commit) }
 
 // flat returns the flat tree of a shape and commit.
-func (c *Clone) flat(shape, commit string) (meta.Layer, bool) {
+func (c *Collection) flat(shape, commit string) (meta.Layer, bool) {
 	return c.layers.Get(meta.Tree, flatID(shape, commit))
 }
 
 // heavy reports whether a tree is to be flattened: its chain is long, or what
 // it has on top of the lowest layer weighs more than half of that.
-func (c *Clone) heavy(t meta.Layer) bool {
+func (c *Collection) heavy(t meta.Layer) bool {
 	n := len(t.Chain)
-	if n < 2 || n >= c.m.flattenAt {
-		return n >= c.m.flattenAt
+	if n < 2 || n >= c.shared.flattenAt {
+		return n >= c.shared.flattenAt
 	}
 	base, _ := c.layers.Get(meta.Tree, t.Chain[n-1])
 	above := c.layers.SizeOf(meta.Tree, t.Chain[:n-1]...).Bytes
-	return !base.Size.At.IsZero() && above >= c.m.flattenFrom && above > base.Size.Bytes/2
+	return !base.Size.At.IsZero() && above >= c.shared.flattenFrom && above > base.Size.Bytes/2
 }
 
 // flattenLater has a tree that is being built looked at once it has a size. It is
 // forgotten if the build fails, and when the tree goes.
-func (c *Clone) flattenLater(s Spec, tree meta.Layer) {
+func (c *Collection) flattenLater(s Spec, tree meta.Layer) {
 	if len(tree.Chain) < 2 {
 		return
 	}
@@ -53,7 +53,7 @@ func (c *Clone) flattenLater(s Spec, tree meta.Layer) {
 	c.built[tree.ID] = s
 }
 
-func (c *Clone) forgetBuilt(list []meta.Layer) {
+func (c *Collection) forgetBuilt(list []meta.Layer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range list {
@@ -61,12 +61,12 @@ func (c *Clone) forgetBuilt(list []meta.Layer) {
 	}
 }
 
-// flattenSoon flattens in the background what is to be flattened.
-func (c *Clone) flattenSoon() {
+// FlattenSoon flattens in the background what is to be flattened.
+func (c *Collection) FlattenSoon() {
 	for t, s := range c.toFlatten() {
-		c.m.Background(func(ctx context.Context) {
+		c.remote.Used.Group.Go(func(ctx context.Context) {
 			if err := c.flatten(ctx, s, *t); err != nil && ctx.Err() == nil {
-				c.m.Log.WithError(err).WithField("clone", c.key).Warn("flatten a tree: its layers stay")
+				c.remote.Log.WithError(err).Warn("flatten a tree: its layers stay")
 			}
 		})
 	}
@@ -75,8 +75,8 @@ func (c *Clone) flattenSoon() {
 // toFlatten takes those of the trees that were built lately and have a size, and
 // returns which of them are to be built again whole: that are heavy, and that a ref
 // is at.
-func (c *Clone) toFlatten() map[*meta.Layer]Spec {
-	refs := c.refs(c.Remote.Stores())
+func (c *Collection) toFlatten() map[*meta.Layer]Spec {
+	refs := c.refs(c.remote.Stores())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make(map[*meta.Layer]Spec)
@@ -94,22 +94,22 @@ func (c *Clone) toFlatten() map[*meta.Layer]Spec {
 }
 
 // flatten builds a tree again, whole, one at a time. No room is made for it: it only saves some.
-func (c *Clone) flatten(ctx context.Context, s Spec, t meta.Layer) error {
+func (c *Collection) flatten(ctx context.Context, s Spec, t meta.Layer) error {
 	select {
-	case c.m.flattening <- struct{}{}:
-		defer func() { <-c.m.flattening }()
+	case c.shared.flattening <- struct{}{}:
+		defer func() { <-c.shared.flattening }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	id := flatID(t.Shape, t.Commit)
-	flat, err := work.ShareTask(ctx, c.used, c.building(meta.Tree, id), func(ctx context.Context) (meta.Layer, error) {
+	flat, err := work.ShareTask(ctx, c.remote.Used, c.building(meta.Tree, id), func(ctx context.Context) (meta.Layer, error) {
 		if l, ok := c.layers.Get(meta.Tree, id); ok {
 			return l, nil
 		}
-		return c.make(ctx, meta.Tree, func(ctx context.Context, dir string) (meta.Layer, error) {
+		return c.buildNew(ctx, meta.Tree, func(ctx context.Context, dir string) (meta.Layer, error) {
 			l := t
 			l.ID, l.Chain, l.Size = id, []string{id}, meta.Measured{}
-			if err := c.Remote.BringBlobs(ctx, s.Source, t.Commit, s.cone()); err != nil {
+			if err := c.remote.BringBlobs(ctx, s.Source, t.Commit, s.cone()); err != nil {
 				return l, err
 			}
 			var like layers
@@ -122,7 +122,7 @@ func (c *Clone) flatten(ctx context.Context, s Spec, t meta.Layer) error {
 		})
 	})
 	if err == nil {
-		c.m.Log.WithFields(map[string]any{"clone": c.key, "tree": flat.ID, "layers": len(t.Chain)}).Info("flattened a tree")
+		c.remote.Log.WithFields(map[string]any{"tree": flat.ID, "layers": len(t.Chain)}).Info("flattened a tree")
 	}
 	return err
 }

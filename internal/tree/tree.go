@@ -1,4 +1,4 @@
-package clone
+package tree
 
 import (
 	"context"
@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/helmdeck/repos/internal/checkout"
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
@@ -20,26 +22,26 @@ import (
 // another shape or of another way of building are other trees.
 const treeShape = "files-3"
 
-// treeFor returns the tree of a commit for a uid and gid, and builds it if there
+// Tree returns the tree of a commit for a uid and gid, and builds it if there
 // is none.
-func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
+func (c *Collection) Tree(ctx context.Context, s Spec, commit string) (meta.Layer, error) {
 	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
 	id := layerID("tree", shape, commit)
 	if l, ok := c.flat(shape, commit); ok {
 		return l, nil
 	}
 	return c.layer(ctx, meta.Tree, id, func(ctx context.Context, dir string) (meta.Layer, error) {
-		root, ok, err := c.m.Git.Tree(ctx, c.Remote.StoreDir(s.History.Name()), commit)
+		root, ok, err := c.remote.Git.Tree(ctx, c.remote.StoreDir(s.History.Name()), commit)
 		if err == nil && !ok { // a tag may be of a tree or of a file
-			err = c.Remote.NoCommit(ctx, s.Source, commit)
+			err = c.remote.NoCommit(ctx, s.Source, commit)
 		}
 		if err != nil {
 			return meta.Layer{}, err
 		}
-		if err := c.Remote.BringBlobs(ctx, s.Source, commit, s.cone()); err != nil {
+		if err := c.remote.BringBlobs(ctx, s.Source, commit, s.cone()); err != nil {
 			return meta.Layer{}, err
 		}
-		_, end := c.Remote.Doing.Begin(ctx, "checking out", s.URL.String())
+		_, end := c.remote.Doing.Begin(ctx, "checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Kind: meta.Tree, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
 		err = c.fillTree(ctx, s, &l, root, dir)
@@ -49,15 +51,15 @@ func (c *Clone) treeFor(ctx context.Context, s Spec, commit string) (meta.Layer,
 
 // fillTree makes the files of l's commit, whose tree object is root, in dir, an
 // empty directory: on top of another tree, or else all of them.
-func (c *Clone) fillTree(ctx context.Context, s Spec, l *meta.Layer, root, dir string) error {
+func (c *Collection) fillTree(ctx context.Context, s Spec, l *meta.Layer, root, dir string) error {
 	done, err := c.buildDelta(ctx, s, l, root, dir)
-	if done || err != nil && (ctx.Err() != nil || NoSpace(err)) {
+	if done || err != nil && (ctx.Err() != nil || git.NoSpace(err)) {
 		c.flattenLater(s, *l)
 		return err
 	}
 	if err != nil {
-		c.m.Log.WithError(err).WithField("clone", c.key).Warn("a tree can't be built on the one before: it is built whole")
-		if err := empty(dir); err != nil {
+		c.remote.Log.WithError(err).Warn("a tree can't be built on the one before: it is built whole")
+		if err := removeContents(dir); err != nil {
 			return err
 		}
 	}
@@ -72,7 +74,7 @@ func (c *Clone) fillTree(ctx context.Context, s Spec, l *meta.Layer, root, dir s
 
 // buildTree checks l's commit out into dir, an empty directory. Files that are the
 // same in another tree of the shape, like, have the times that they have there.
-func (c *Clone) buildTree(ctx context.Context, s Spec, l *meta.Layer, like layers, dir string) error {
+func (c *Collection) buildTree(ctx context.Context, s Spec, l *meta.Layer, like layers, dir string) error {
 	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, l *meta.Layer, like layer
 	}
 	co := c.checkoutOf(s, l.Commit, dir)
 	co.Like = like.reference("", ".git")
-	found, err := checkout.Make(ctx, c.m.Git, co)
+	found, err := checkout.Make(ctx, c.remote.Git, co)
 	if err != nil {
 		return err
 	}
@@ -99,9 +101,9 @@ func (c *Clone) buildTree(ctx context.Context, s Spec, l *meta.Layer, like layer
 
 // warnUnencoded logs which files of a commit git has not written in the encoding that
 // attributes ask for. git clone says so too, and leaves the same.
-func (c *Clone) warnUnencoded(commit string, found checkout.Found) {
+func (c *Collection) warnUnencoded(commit string, found checkout.Found) {
 	if len(found.Unencoded) > 0 {
-		c.m.Log.WithFields(map[string]any{"clone": c.key, "commit": commit, "files": fmt.Sprint(found.Unencoded)}).
+		c.remote.Log.WithFields(map[string]any{"commit": commit, "files": fmt.Sprint(found.Unencoded)}).
 			Warn("files could not be written in their working-tree-encoding: they are as the commit has them")
 	}
 }
@@ -109,16 +111,13 @@ func (c *Clone) warnUnencoded(commit string, found checkout.Found) {
 // cone returns the part of a commit that s checks out.
 func (s Spec) cone() gitindex.Cone { return gitindex.Cone(s.Files.Sparse.Dirs()) }
 
-func (c *Clone) checkoutOf(s Spec, commit, dir string) checkout.Spec {
+func (c *Collection) checkoutOf(s Spec, commit, dir string) checkout.Spec {
 	return checkout.Spec{
-		Store: c.Remote.StoreDir(s.History.Name()), Commit: commit, Cone: s.cone(),
+		Store: c.remote.StoreDir(s.History.Name()), Commit: commit, Cone: s.cone(),
 		Dir: dir, UID: s.UID, GID: s.GID,
 		Tracks: CacheLink, NoLFS: s.Files.NoLFS, Submodules: s.Files.Submodules != volume.SubmodulesNone,
 	}
 }
-
-// CacheLink is the name at the top of a workspace that shows the cache.
-const CacheLink = ".hdcache"
 
 // builder makes a layer in an empty directory, and returns its record. What that
 // stands on is held, and let go of once it is published.
@@ -126,16 +125,16 @@ type builder = func(ctx context.Context, dir string) (meta.Layer, error)
 
 // layer returns the layer of an ID, from memory or, shared with all who want it
 // at the same time, built under a temporary name and then published.
-func (c *Clone) layer(ctx context.Context, k meta.Kind, id string, build builder) (meta.Layer, error) {
+func (c *Collection) layer(ctx context.Context, k meta.Kind, id string, build builder) (meta.Layer, error) {
 	if l, ok := c.layers.Get(k, id); ok {
 		return l, nil
 	}
-	return work.ShareTask(ctx, c.used, c.building(k, id), func(ctx context.Context) (l meta.Layer, err error) {
+	return work.ShareTask(ctx, c.remote.Used, c.building(k, id), func(ctx context.Context) (l meta.Layer, err error) {
 		if l, ok := c.layers.Get(k, id); ok {
 			return l, nil
 		}
-		err = c.WithRoom(ctx, c.sizeOfNext(), func() error {
-			l, err = c.make(ctx, k, build)
+		err = c.remote.WithRoom(ctx, c.sizeOfNext(), func() error {
+			l, err = c.buildNew(ctx, k, build)
 			return err
 		})
 		return l, err
@@ -143,12 +142,12 @@ func (c *Clone) layer(ctx context.Context, k meta.Kind, id string, build builder
 }
 
 // building is the key of the build of a layer.
-func (c *Clone) building(k meta.Kind, id string) string {
+func (c *Collection) building(k meta.Kind, id string) string {
 	return strings.Join([]string{"layer", string(k), id}, "\x00")
 }
 
-// make builds a layer that there is not. An error leaves nothing behind.
-func (c *Clone) make(ctx context.Context, k meta.Kind, build builder) (l meta.Layer, err error) {
+// buildNew builds a layer that there is not. An error leaves nothing behind.
+func (c *Collection) buildNew(ctx context.Context, k meta.Kind, build builder) (l meta.Layer, err error) {
 	temp, err := c.layers.Temp(k)
 	if err != nil {
 		return l, err
@@ -165,16 +164,33 @@ func (c *Clone) make(ctx context.Context, k meta.Kind, build builder) (l meta.La
 		c.forgetBuilt([]meta.Layer{l})
 		return l, errors.Join(err, c.layers.Discard(temp))
 	}
-	c.measureSoon()
+	c.remote.Measure()
 	c.collectSoon()
 	return l, nil
 }
 
-func (c *Clone) publish(ctx context.Context, l meta.Layer, temp string) (meta.Layer, error) {
+func (c *Collection) publish(ctx context.Context, l meta.Layer, temp string) (meta.Layer, error) {
 	unlock, err := c.layers.Lock(ctx)
 	if err != nil {
 		return l, err
 	}
 	defer unlock()
 	return c.layers.Publish(l, temp)
+}
+
+// sizeOfNext guesses what the next tree will take: what the largest one took.
+// Zero is not known.
+func (c *Collection) sizeOfNext() disk.Size {
+	var size disk.Size
+	for _, l := range c.layers.List(meta.Tree) {
+		if l.Size.Bytes > size.Bytes {
+			size = l.Size.Size
+		}
+	}
+	for _, s := range c.remote.Stores() { // compressed: at least that
+		if size.Bytes < s.Size.Bytes {
+			size.Bytes = s.Size.Bytes
+		}
+	}
+	return size
 }

@@ -177,7 +177,7 @@ func (d *Driver) Create(ctx context.Context, name string, options map[string]str
 	d.mu.Lock()
 	d.volumes[name] = h
 	d.mu.Unlock()
-	d.Log.WithFields(logrus.Fields{"volume": name, "clone": h.clone.Key(), "ref": opts.Ref.String()}).Info("create: done")
+	d.Log.WithFields(logrus.Fields{"volume": name, "clone": h.clone.Key, "ref": opts.Ref.String()}).Info("create: done")
 	if opts.Restore == "" {
 		d.Clones.Background(func(ctx context.Context) { d.prefetch(work.WithOwner(ctx, owner), h, answer) })
 	}

@@ -133,7 +133,7 @@ func (d *Driver) mount(ctx context.Context, h *handle, id string) (rec meta.Work
 	if err := d.checkIDs(h, id); err != nil {
 		return rec, false, err
 	}
-	done, err := d.Workspaces.Admit(h.clone.Key(), h.rec.Name, id)
+	done, err := d.Workspaces.Admit(h.clone.Key, h.rec.Name, id)
 	if err != nil {
 		return rec, false, fmt.Errorf("volume %q: %w", h.rec.Name, err)
 	}

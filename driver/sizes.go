@@ -50,7 +50,7 @@ func (d *Driver) sizes(h *handle, status map[string]any) {
 	}
 	discards := 0
 	for _, w := range d.Workspaces.Workspaces() {
-		if w.Volume != h.rec.Name || w.Clone != h.clone.Key() {
+		if w.Volume != h.rec.Name || w.Clone != h.clone.Key {
 			continue
 		}
 		if w.Phase == meta.Discarded {
@@ -67,6 +67,6 @@ func (d *Driver) sizes(h *handle, status map[string]any) {
 	upper.show(status, "workspace")
 	discard.show(status, "discard")
 	if d.Warnings != nil {
-		status["warnings"] = d.Warnings(h.rec.Name, h.clone.Key())
+		status["warnings"] = d.Warnings(h.rec.Name, h.clone.Key)
 	}
 }

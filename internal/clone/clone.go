@@ -1,11 +1,15 @@
 package clone
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
@@ -23,27 +27,18 @@ type Clone struct {
 	// Remote is the repository as it is held. The clone exists once something was fetched.
 	Remote  *remote.Remote
 	Trees   *tree.Collection // what is checked out of it
+	Key     string           // also its directory below clones/
+	Dir     string
+	Subject volume.Subject
 	m       *Manager
-	key     string
-	dir     string
-	subject volume.Subject
-	swept   atomic.Bool
 	layers  *layer.Set
 	used    *work.Resource // by Creates, Mounts and work in the background
+	swept   atomic.Bool
 
 	mu      sync.Mutex      // guards what follows; never held over I/O
 	rec     meta.Clone      // without the stores, which Remote has
 	changed map[string]bool // stores that are to be measured
 }
-
-// Key returns the clone's key, which is also its directory below clones/.
-func (c *Clone) Key() string { return c.key }
-
-// Dir returns the clone's directory.
-func (c *Clone) Dir() string { return c.dir }
-
-// Subject returns whom the clone belongs to.
-func (c *Clone) Subject() volume.Subject { return c.subject }
 
 // Status is what Get shows of a clone.
 type Status struct {
@@ -127,4 +122,21 @@ func (c *Clone) forgetRecord() (rec meta.Clone, undo func()) {
 		c.rec = before
 		restore()
 	}
+}
+
+// WithRoom calls f, and if the disk is full, once more after room was made for need, as
+// far as that is known, on behalf of the clone's subject. f leaves nothing half behind.
+// When there is still no room the error says so, with what Config.MakeRoom has to say.
+func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
+	var err error
+	for range 2 { // when what was free has gone to others, who has it is for MakeRoom to say
+		if err = f(); c.m.MakeRoom == nil || !git.NoSpace(err) {
+			return err
+		}
+		c.m.Log.WithError(err).Warn("the disk is full: room is made")
+		if roomErr := c.m.MakeRoom(ctx, string(c.Subject), need); roomErr != nil {
+			return fmt.Errorf("%w; %w", err, roomErr)
+		}
+	}
+	return err
 }

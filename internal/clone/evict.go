@@ -52,11 +52,11 @@ func (m *Manager) EvictClone(ctx context.Context, key string, stop work.Stop) er
 
 // trash trashes the clone's directory.
 func (c *Clone) trash(size disk.Size) error {
-	if err := c.m.Trash.Clear(c.dir, "clone", size); err != nil {
+	if err := c.m.Trash.Clear(c.Dir, "clone", size); err != nil {
 		return err
 	}
 	failpoint.Hit("clone/evict/renamed")
-	_ = os.Remove(filepath.Dir(c.dir)) // the subject's, if this was its only clone
+	_ = os.Remove(filepath.Dir(c.Dir)) // the subject's, if this was its only clone
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 	}
 	return m.evict(ctx, key, work.StopNothing, func(c *Clone) error {
 		rec, _ := c.record()
-		if err := m.Trash.Clear(filepath.Join(c.dir, "cache", uid), "cache", rec.Caches[uid].Size); err != nil {
+		if err := m.Trash.Clear(filepath.Join(c.Dir, "cache", uid), "cache", rec.Caches[uid].Size); err != nil {
 			return err
 		}
 		failpoint.Hit("clone/evict-cache/renamed")
@@ -168,17 +168,17 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(
 // mounted returns where something of the clone is mounted: a workspace, or what a
 // killed build has left; empty if nothing is.
 func (c *Clone) mounted() (at string, err error) {
-	if there, err := exists(c.dir); err != nil || !there {
+	if there, err := disk.Exists(c.Dir); err != nil || !there {
 		return "", err
 	}
-	points, err := overlay.Mounts(c.dir)
+	points, err := overlay.Mounts(c.Dir)
 	if err != nil {
 		return "", err
 	}
 	if len(points) > 0 {
 		return points[0].Path, nil
 	}
-	workspaces, err := os.ReadDir(filepath.Join(c.dir, "workspaces"))
+	workspaces, err := os.ReadDir(filepath.Join(c.Dir, "workspaces"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}

@@ -32,7 +32,7 @@ func wantBusy(t *testing.T, what string, err error, words string) {
 // mountWorkspace mounts something where a workspace of the clone is that no record has.
 func (w *world) mountWorkspace(c *Clone, id string) (unmount func()) {
 	w.t.Helper()
-	own, points, dir := filepath.Join(c.dir, "workspaces", id), overlay.PointsDir(w.root), scratch(w.t)
+	own, points, dir := filepath.Join(c.Dir, "workspaces", id), overlay.PointsDir(w.root), scratch(w.t)
 	if err := errors.Join(os.Mkdir(own, 0o700), overlay.MakePoint(points, id)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestEvictClone(t *testing.T) {
 	}}
 	s := w.spec("ref", "main")
 	c := w.clone(s)
-	evict := func() error { return w.m.EvictClone(t.Context(), c.key, work.StopNothing) }
+	evict := func() error { return w.m.EvictClone(t.Context(), c.Key, work.StopNothing) }
 	co := w.prepare(s)
 	theirs := disk.Size{Bytes: 1 << 40, Inodes: 1} // of a layer that another package has made
 	temp, err := c.layers.Temp(meta.WarmLayer)
@@ -109,7 +109,7 @@ func TestEvictClone(t *testing.T) {
 	if got := w.trashed(evict); got != want {
 		t.Errorf("%+v more in the trash, want all that was known of it: %+v", got, want)
 	}
-	if !slices.Equal(evicted, []string{c.key}) || undone != 1 {
+	if !slices.Equal(evicted, []string{c.Key}) || undone != 1 {
 		t.Errorf("hooks were told of %q", evicted)
 	}
 	if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
@@ -194,17 +194,17 @@ func TestTrashedLater(t *testing.T) {
 	}{
 		{
 			"layer", func(w *world, c *Clone, tree string) error {
-				return w.m.EvictLayers(w.t.Context(), c.key, []string{tree})
+				return w.m.EvictLayers(w.t.Context(), c.Key, []string{tree})
 			},
 			nil, // which internal/layer tests
 			func(c *Clone, tree string) string { return c.dirOf(meta.Tree, tree) },
 		},
 		{
 			"clone", func(w *world, c *Clone, tree string) error {
-				return w.m.EvictClone(w.t.Context(), c.key, work.StopNothing)
+				return w.m.EvictClone(w.t.Context(), c.Key, work.StopNothing)
 			},
-			func(w *world, c *Clone) error { return w.m.trashLeft(w.t.Context(), c.key, disk.Size{}) },
-			func(c *Clone, tree string) string { return c.dir },
+			func(w *world, c *Clone) error { return w.m.trashLeft(w.t.Context(), c.Key, disk.Size{}) },
+			func(c *Clone, tree string) string { return c.Dir },
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -262,9 +262,9 @@ func TestMountDuringAnEviction(t *testing.T) {
 	w.server.Reset()
 	w.idle(c)
 	ended := make(chan error, 2)
-	go func() { ended <- w.m.EvictClone(t.Context(), c.key, work.StopNothing) }()
+	go func() { ended <- w.m.EvictClone(t.Context(), c.Key, work.StopNothing) }()
 	<-began
-	wantBusy(t, "a second one", w.m.EvictClone(t.Context(), c.key, work.StopNothing), "being evicted")
+	wantBusy(t, "a second one", w.m.EvictClone(t.Context(), c.Key, work.StopNothing), "being evicted")
 	var co *Checkout
 	go func() {
 		var err error
@@ -292,7 +292,7 @@ func TestMountsAndEvictions(t *testing.T) {
 	c := w.clone(s)
 	var evictions atomic.Int32
 	evict := func() {
-		for _, err := range []error{w.m.EvictClone(t.Context(), c.key, work.StopNothing), w.m.EvictCache(t.Context(), c.key, "0")} {
+		for _, err := range []error{w.m.EvictClone(t.Context(), c.Key, work.StopNothing), w.m.EvictCache(t.Context(), c.Key, "0")} {
 			if _, busy := errors.AsType[*work.BusyError](err); err != nil && !busy {
 				t.Error(err)
 			} else if !busy {
@@ -336,7 +336,7 @@ func TestEvictLayers(t *testing.T) {
 	w.advance(time.Minute)
 	w.push("main")
 	second := w.prepare(s) // on top of the first
-	evict := func(ids ...string) error { return w.m.EvictLayers(t.Context(), c.key, ids) }
+	evict := func(ids ...string) error { return w.m.EvictLayers(t.Context(), c.Key, ids) }
 	info := w.m.Inventory()[0]
 	got := make(map[string]string)
 	for _, l := range info.Layers {
@@ -346,7 +346,7 @@ func TestEvictLayers(t *testing.T) {
 		first.Tree.ID: "tree true 0 true", second.Tree.ID: "tree true 1 true",
 		first.GitLayer.ID: "git layer true 0 false", second.GitLayer.ID: "git layer true 0 true",
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) || info.Key != c.key || info.Subject != "default" || info.Repo != s.URL.Normalized() || !info.Used.Equal(w.clock()) {
+	if fmt.Sprint(got) != fmt.Sprint(want) || info.Key != c.Key || info.Subject != "default" || info.Repo != s.URL.Normalized() || !info.Used.Equal(w.clock()) {
 		t.Errorf("inventory %+v, want layers %v", info, want)
 	}
 	wantBusy(t, "held", evict(second.Tree.ID, second.GitLayer.ID), "2 of 2")
@@ -382,27 +382,27 @@ func TestEvictCache(t *testing.T) {
 	co := w.prepare(s)
 	size := disk.Size{Bytes: 1 << 40, Inodes: 2}
 	for _, uid := range []string{"0", "7"} {
-		if err := os.MkdirAll(filepath.Join(c.dir, "cache", uid, "npm"), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(c.Dir, "cache", uid, "npm"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.SetCache(uid, meta.Measured{Size: size, At: w.clock()}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantBusy(t, "held", w.m.EvictCache(t.Context(), c.key, "7"), "workspaces")
+	wantBusy(t, "held", w.m.EvictCache(t.Context(), c.Key, "7"), "workspaces")
 	co.Release()
 	for _, uid := range []string{"", ".", "..", "../store", ".x"} {
-		if err := w.m.EvictCache(t.Context(), c.key, uid); err == nil {
+		if err := w.m.EvictCache(t.Context(), c.Key, uid); err == nil {
 			t.Errorf("cache %q was evicted", uid)
 		}
 	}
 	w.idle(c)
 	for _, want := range []disk.Size{size, {}} {
-		if got := w.trashed(func() error { return w.m.EvictCache(t.Context(), c.key, "7") }); got != want {
+		if got := w.trashed(func() error { return w.m.EvictCache(t.Context(), c.Key, "7") }); got != want {
 			t.Errorf("%+v more in the trash, want %+v", got, want)
 		}
 	}
-	if got := names(t, filepath.Join(c.dir, "cache")); !slices.Equal(got, []string{"0"}) {
+	if got := names(t, filepath.Join(c.Dir, "cache")); !slices.Equal(got, []string{"0"}) {
 		t.Errorf("caches %q, want that of 0", got)
 	}
 	w.restart("boot 1")

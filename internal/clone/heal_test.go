@@ -84,7 +84,7 @@ func TestDamageThatIsMended(t *testing.T) {
 	late := w.spec("ref", "main", "uid", "64801", "gid", "64801")
 	co := w.prepare(late)
 	co.Release()
-	if err := w.m.EvictLayers(t.Context(), c.key, []string{co.Tree.ID, co.GitLayer.ID}); err != nil {
+	if err := w.m.EvictLayers(t.Context(), c.Key, []string{co.Tree.ID, co.GitLayer.ID}); err != nil {
 		t.Fatal(err)
 	}
 	mended := make(chan struct{})
@@ -143,7 +143,7 @@ func TestHealIsNotRecorded(t *testing.T) {
 	if healed, err := c.Remote.HealStore(t.Context(), s.Source); healed || err == nil {
 		t.Errorf("healed %v, %v; want an error", healed, err)
 	}
-	setKey(c.key)
+	setKey(c.Key)
 	if _, ok := c.Remote.Store(s.History); !ok {
 		t.Error("the store is forgotten")
 	}

@@ -69,7 +69,7 @@ func (c *Clone) Info() (info Info, ok bool) {
 		rec.CreatedAt = c.m.Now() // being cloned
 	}
 	info = Info{
-		Key: c.key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
+		Key: c.Key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
 		Mounted: !rec.FirstMount.IsZero(), Busy: c.busy(used), Working: used.Used, Attended: used.Attended, LFS: rec.LFS,
 		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: rec.Caches,
 	}
@@ -79,8 +79,9 @@ func (c *Clone) Info() (info Info, ok bool) {
 	if !made {
 		return info, true
 	}
-	needs := c.Trees.Needs()
-	for _, l := range c.layers.List(tree.Kinds...) {
+	list := c.layers.List(tree.Kinds...)
+	needs := c.Trees.Needs(list)
+	for _, l := range list {
 		info.Layers = append(info.Layers, LayerInfo{
 			ID: l.ID, Kind: string(l.Kind), CreatedAt: l.CreatedAt, Used: latest(l.Used, l.CreatedAt), Size: l.Size,
 			Held: c.layers.Held(l.Kind, l.ID), Need: needs[l.ID], Below: slices.Clone(l.Stack()[1:]),

@@ -27,7 +27,7 @@ func TestACheckoutCrashes(t *testing.T) {
 	if commit := w.remote("rev-parse", "main"); err == nil || !strings.Contains(err.Error(), "crashed") || !strings.Contains(err.Error(), commit) {
 		t.Errorf("prepare: %v, want a crash and %s", err, commit)
 	}
-	if left, err := os.ReadDir(filepath.Join(c.dir, "trees")); err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(filepath.Join(c.Dir, "trees")); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	_, fetches, clones := w.asked()

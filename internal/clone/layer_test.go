@@ -235,7 +235,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 	last := w.prepare(s)
 	w.collected(c)
 	want := slices.Sorted(slices.Values(last.Tree.Chain))
-	if got := names(t, filepath.Join(c.Dir(), "trees")); len(want) != 3 || !slices.Equal(got, want) {
+	if got := names(t, filepath.Join(c.Dir, "trees")); len(want) != 3 || !slices.Equal(got, want) {
 		t.Errorf("trees %q, want the chain of three %q", got, want)
 	}
 	last.Release()
@@ -250,7 +250,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 	whole := w.prepare(s)
 	defer whole.Release()
 	w.collected(c)
-	if got := names(t, filepath.Join(c.Dir(), "trees")); !slices.Equal(got, []string{whole.Tree.ID}) {
+	if got := names(t, filepath.Join(c.Dir, "trees")); !slices.Equal(got, []string{whole.Tree.ID}) {
 		t.Errorf("trees %q, want the whole one %q", got, whole.Tree.ID)
 	}
 }
@@ -262,7 +262,7 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	held := w.prepare(s)
 	c := w.clone(s)
 	layers := func() (trees, refs []string) {
-		return names(t, filepath.Join(c.Dir(), "trees")), names(t, filepath.Join(c.Dir(), "refs"))
+		return names(t, filepath.Join(c.Dir, "trees")), names(t, filepath.Join(c.Dir, "refs"))
 	}
 	w.pushAttributes("main", "*.a text\n") // a whole tree each
 	free := w.prepare(s)

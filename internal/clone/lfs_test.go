@@ -34,7 +34,7 @@ func TestSilentLFSServer(t *testing.T) {
 				t.Errorf("error %v, want that nothing came", err)
 			}
 			w.idle(c)
-			if err := w.m.EvictClone(t.Context(), c.key, work.StopNothing); err != nil {
+			if err := w.m.EvictClone(t.Context(), c.Key, work.StopNothing); err != nil {
 				t.Errorf("the clone can't be evicted: %v", err)
 			}
 			lfs.Hang(step, -1)

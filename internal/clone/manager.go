@@ -3,7 +3,6 @@ package clone
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -78,7 +77,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	c.AskTimeout = cmp.Or(c.AskTimeout, defaultAskTimeout)
 	m := &Manager{
 		Config: c, clones: make(map[string]*Clone), measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]bool),
-		trees: tree.NewShared(c.Schemes, c.LookupHost),
+		trees: &tree.Shared{Schemes: c.Schemes, LookupHost: c.LookupHost},
 	}
 	for _, rec := range state.Clones {
 		m.get(rec)
@@ -126,14 +125,14 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 	}
 	log := m.Log.WithField("clone", rec.Key)
 	c := &Clone{
-		m: m, key: rec.Key, dir: filepath.Join(m.Root, "clones", rec.Key), subject: volume.Subject(rec.Subject), layers: m.Set(rec.Key),
+		Key: rec.Key, Dir: filepath.Join(m.Root, "clones", rec.Key), Subject: volume.Subject(rec.Subject), m: m, layers: m.Set(rec.Key),
 		changed: make(map[string]bool),
 		used: &work.Resource{
 			Group: m.Work, Name: "clone " + rec.Key, Subject: rec.Subject, Gone: errEvicted, Report: func(err error) { log.Error(err) },
 		},
 	}
 	c.Remote = remote.New(remote.Config{
-		Dir: c.dir, LockFile: filepath.Join(m.Root, "locks", strings.ReplaceAll(c.key, "/", ".")+".lock"),
+		Dir: c.Dir, LockFile: filepath.Join(m.Root, "locks", strings.ReplaceAll(c.Key, "/", ".")+".lock"),
 		Used: c.used, Git: m.Git, Trash: m.Trash, Log: log, Now: m.Now, AskTimeout: m.AskTimeout,
 		Credential: c.credential, WithRoom: c.WithRoom, MakeDir: c.makeDir, RemoveDir: c.removeDir, Save: func() error { return c.save() }, Measure: c.measureSoon,
 	}, rec.Stores)
@@ -146,7 +145,7 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 
 // openSubmodule returns the trees of the repository of a submodule, for the same subject.
 func (c *Clone) openSubmodule(ctx context.Context, u volume.URL) (trees *tree.Collection, release func(), err error) {
-	sub := c.m.Get(c.subject, u)
+	sub := c.m.Get(c.Subject, u)
 	if release, err = sub.Use(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -162,7 +161,7 @@ func (c *Clone) credential(url, name string) (*git.Auth, error) {
 	if c.m.Credentials == nil {
 		return nil, nil
 	}
-	return c.m.Credentials(url, c.subject, name)
+	return c.m.Credentials(url, c.Subject, name)
 }
 
 // Lookup returns the clone of a key that is known already, or nil.
@@ -181,13 +180,4 @@ func (m *Manager) all() []*Clone {
 		list = append(list, c)
 	}
 	return list
-}
-
-// exists reports whether path is there, without following a symlink.
-func exists(path string) (bool, error) {
-	_, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

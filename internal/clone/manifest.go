@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/meta"
 )
 
 // makeDir makes the clone's directories, and says what they are.
@@ -23,7 +25,7 @@ func (c *Clone) makeDir() error {
 	}
 	man := Manifest{Subject: c.rec.Subject, Repo: c.rec.Repo, CreatedAt: now}
 	c.mu.Unlock()
-	return writeManifest(c.dir, man)
+	return writeManifest(c.Dir, man)
 }
 
 // makeDirs makes the clone's directories. The subject's goes with its last clone,
@@ -31,7 +33,7 @@ func (c *Clone) makeDir() error {
 func (c *Clone) makeDirs() (err error) {
 	for range 3 {
 		for _, sub := range cloneDirs {
-			if err = durable.MkdirAll(filepath.Join(c.dir, sub), 0o755); err != nil {
+			if err = durable.MkdirAll(filepath.Join(c.Dir, sub), 0o755); err != nil {
 				break
 			}
 		}
@@ -48,16 +50,16 @@ var cloneDirs = []string{"store", "cache", "workspaces"}
 func (c *Clone) removeDir() error {
 	for _, sub := range cloneDirs {
 		// Not empty: an earlier life of this clone; the sweep looks at it.
-		_ = os.Remove(filepath.Join(c.dir, sub))
+		_ = os.Remove(filepath.Join(c.Dir, sub))
 	}
-	if left, err := os.ReadDir(c.dir); err != nil || len(left) > 1 {
+	if left, err := os.ReadDir(c.Dir); err != nil || len(left) > 1 {
 		return err
 	}
-	if err := os.Remove(filepath.Join(c.dir, manifestName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(c.Dir, manifestName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	_ = os.Remove(c.dir)
-	_ = os.Remove(filepath.Dir(c.dir)) // the subject's, if this was its only clone
+	_ = os.Remove(c.Dir)
+	_ = os.Remove(filepath.Dir(c.Dir)) // the subject's, if this was its only clone
 	return nil
 }
 
@@ -89,4 +91,33 @@ func readManifest(dir string) (m Manifest, err error) {
 		return m, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
+}
+
+// Rebuild returns records for the clones that the directories below root hold,
+// for a database that was lost. Their refs are not known: the next Mount
+// fetches, which costs little when the objects are there. Trees are built again.
+func Rebuild(root string) (map[string]meta.Clone, error) {
+	recs := make(map[string]meta.Clone)
+	stores, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "store", "*.git"))
+	if err != nil {
+		return nil, err
+	}
+	for _, store := range stores {
+		dir := filepath.Dir(filepath.Dir(store))
+		man, err := readManifest(dir)
+		if err != nil {
+			continue // the sweep removes it
+		}
+		key := filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir))
+		rec, ok := recs[key]
+		if !ok {
+			rec = meta.Clone{
+				Key: key, Subject: man.Subject, Repo: man.Repo, CreatedAt: man.CreatedAt,
+				FirstMount: man.CreatedAt, Stores: make(map[string]meta.Store),
+			}
+			recs[key] = rec
+		}
+		rec.Stores[strings.TrimSuffix(filepath.Base(store), ".git")] = meta.Store{Refs: make(map[string]meta.Resolution)}
+	}
+	return recs, nil
 }

@@ -56,7 +56,7 @@ func (m *Manager) measureClones(ctx context.Context) {
 		m.mu.Unlock()
 		for c := range todo {
 			if err := c.measure(ctx); err != nil && ctx.Err() == nil {
-				m.Log.WithError(err).WithField("clone", c.key).Warn("measure: the sizes of some things are not known")
+				m.Log.WithError(err).WithField("clone", c.Key).Warn("measure: the sizes of some things are not known")
 			}
 		}
 		if m.Measured != nil {
@@ -89,7 +89,7 @@ func (c *Clone) measure(ctx context.Context) error {
 	for name := range changed {
 		path := c.Remote.StoreDir(name)
 		if name == tree.LFSObjects {
-			path = c.Trees.LFSDir()
+			path = tree.LFSDir(c.Dir)
 		}
 		survey, err := disk.Query{Pace: pace}.Take(ctx, path)
 		switch {

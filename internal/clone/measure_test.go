@@ -70,10 +70,10 @@ func TestSizes(t *testing.T) {
 	}
 	forget()
 	c.measureSoon("full")
-	if err := os.MkdirAll(filepath.Join(c.Trees.LFSDir(), "ab"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(tree.LFSDir(c.Dir), "ab"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(c.Trees.LFSDir(), "ab", "object"), make([]byte, 100_000), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(tree.LFSDir(c.Dir), "ab", "object"), make([]byte, 100_000), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c.measureSoon(tree.LFSObjects)

@@ -37,16 +37,16 @@ func TestSweepForgetsLayersWithoutClone(t *testing.T) {
 			w.prepare(s).Release()
 			c := w.clone(s)
 			w.m.Close()
-			if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.key) }); err != nil {
+			if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.Key) }); err != nil {
 				t.Fatal(err)
 			}
 			w.restart("boot 1")
-			c = w.m.Lookup(c.key)
+			c = w.m.Lookup(c.Key)
 			if c == nil || len(c.layers.List(meta.Tree)) == 0 {
 				t.Fatal("the layers are not known")
 			}
 			if gone == "record and directory" {
-				if err := os.RemoveAll(c.dir); err != nil {
+				if err := os.RemoveAll(c.Dir); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -74,7 +74,7 @@ func TestSweepThatFails(t *testing.T) {
 			w.prepare(w.spec("ref", "main", "depth", "1")).Release()
 			w.restart("boot 1")
 			c := w.clone(s)
-			if err := os.RemoveAll(filepath.Join(c.dir, lose)); err != nil {
+			if err := os.RemoveAll(filepath.Join(c.Dir, lose)); err != nil {
 				t.Fatal(err)
 			}
 			if lose == "store/full.git" {

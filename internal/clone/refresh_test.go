@@ -139,7 +139,7 @@ func TestCoalescing(t *testing.T) {
 		t.Errorf("%d clones, want 1", clones)
 	}
 	for _, dir := range []string{"trees", "refs"} {
-		if got := names(t, filepath.Join(w.clone(s).Dir(), dir)); len(got) != 1 {
+		if got := names(t, filepath.Join(w.clone(s).Dir, dir)); len(got) != 1 {
 			t.Errorf("%s: %q, want one layer", dir, got)
 		}
 	}
@@ -275,7 +275,7 @@ func TestFailedFirstFetchLeavesNothing(t *testing.T) {
 					t.Error("Prepare succeeded")
 				}
 			}
-			if _, err := os.Stat(filepath.Join(c.Dir(), "store/full.git/packed-refs")); err != nil {
+			if _, err := os.Stat(filepath.Join(c.Dir, "store/full.git/packed-refs")); err != nil {
 				t.Error(err)
 			}
 		})

@@ -81,7 +81,7 @@ func (w *fullDisk) fill(free int64) {
 func (w *fullDisk) makeRoom(f func(need disk.Size) error) {
 	w.m.MakeRoom = func(_ context.Context, subject string, need disk.Size) error {
 		w.asked.Add(1)
-		if want := string(w.clone(w.spec("ref", "main")).subject); subject != want {
+		if want := string(w.clone(w.spec("ref", "main")).Subject); subject != want {
 			w.t.Errorf("room for subject %q, want %q", subject, want)
 		}
 		for _, pattern := range []string{"store", "trees", "refs"} {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
@@ -27,7 +28,7 @@ func (c *Clone) Sweep(ctx context.Context) error {
 		}
 		err := c.sweepNow(ctx)
 		if err != nil {
-			err = fmt.Errorf("repair clone %s: %w", c.key, err)
+			err = fmt.Errorf("repair clone %s: %w", c.Key, err)
 		}
 		c.swept.Store(err == nil)
 		return struct{}{}, err
@@ -36,7 +37,7 @@ func (c *Clone) Sweep(ctx context.Context) error {
 }
 
 func (c *Clone) sweepNow(ctx context.Context) error {
-	there, err := exists(c.dir)
+	there, err := disk.Exists(c.Dir)
 	if err != nil {
 		return err
 	}
@@ -74,10 +75,10 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 	if err := c.layers.TrashStrays(tree.Kinds...); err != nil {
 		return err
 	}
-	if err := c.m.TrashUnless(c.Trees.LFSDir(), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
+	if err := c.m.TrashUnless(tree.LFSDir(c.Dir), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
 		return err
 	}
-	return c.m.TrashUnless(filepath.Join(c.dir, "store"), c.Remote.HasStore)
+	return c.m.TrashUnless(filepath.Join(c.Dir, "store"), c.Remote.HasStore)
 }
 
 // forget drops the records of a clone that has no store, but those of layers that
@@ -90,7 +91,7 @@ func (c *Clone) forget() error {
 	if rec.Stores == nil && len(list) == 0 {
 		return nil
 	}
-	err := c.layers.Forget(list, func(tx *meta.Tx) error { return tx.DeleteClone(c.key) })
+	err := c.layers.Forget(list, func(tx *meta.Tx) error { return tx.DeleteClone(c.Key) })
 	if err != nil {
 		restore() // the next sweep tries again
 	}

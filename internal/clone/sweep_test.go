@@ -30,13 +30,13 @@ func TestSweep(t *testing.T) {
 	}{
 		{"nothing", func(*testing.T, *world, *Clone) {}, "boot 1", 0, false},
 		{"a build that did not end", func(t *testing.T, w *world, c *Clone) {
-			mkdir(t, filepath.Join(c.dir, "trees/.tmp-1/.git"))
-			mkdir(t, filepath.Join(c.dir, "refs/.tmp-2"))
-			mkdir(t, filepath.Join(c.dir, "store/.tmp-3"))
+			mkdir(t, filepath.Join(c.Dir, "trees/.tmp-1/.git"))
+			mkdir(t, filepath.Join(c.Dir, "refs/.tmp-2"))
+			mkdir(t, filepath.Join(c.Dir, "store/.tmp-3"))
 		}, "boot 1", 0, false},
 		{"layers that no record names", func(t *testing.T, w *world, c *Clone) {
-			mkdir(t, filepath.Join(c.dir, "trees/0123456789abcdef"))
-			mkdir(t, filepath.Join(c.dir, "refs/0123456789abcdef"))
+			mkdir(t, filepath.Join(c.Dir, "trees/0123456789abcdef"))
+			mkdir(t, filepath.Join(c.Dir, "refs/0123456789abcdef"))
 		}, "boot 1", 0, false},
 		{"a fetch that was killed", func(t *testing.T, w *world, c *Clone) {
 			for _, name := range []string{"packed-refs.lock", "objects/pack/tmp_pack_x", "refs/heads/main.lock"} {
@@ -48,10 +48,10 @@ func TestSweep(t *testing.T) {
 			w.push("main") // has a lock in its way
 		}, "boot 1", 0, true},
 		{"a tree is gone", func(t *testing.T, w *world, c *Clone) {
-			if err := os.RemoveAll(filepath.Join(c.dir, "trees")); err != nil {
+			if err := os.RemoveAll(filepath.Join(c.Dir, "trees")); err != nil {
 				t.Fatal(err)
 			}
-			mkdir(t, filepath.Join(c.dir, "trees"))
+			mkdir(t, filepath.Join(c.Dir, "trees"))
 		}, "boot 1", 0, true},
 		{"the store is gone", func(t *testing.T, w *world, c *Clone) {
 			if err := os.RemoveAll(c.Remote.StoreDir("full")); err != nil {
@@ -59,7 +59,7 @@ func TestSweep(t *testing.T) {
 			}
 		}, "boot 1", 1, true},
 		{"the directory is gone", func(t *testing.T, w *world, c *Clone) {
-			if err := os.RemoveAll(c.dir); err != nil {
+			if err := os.RemoveAll(c.Dir); err != nil {
 				t.Fatal(err)
 			}
 		}, "boot 1", 1, true},
@@ -69,7 +69,7 @@ func TestSweep(t *testing.T) {
 			}
 		}, "boot 1", 1, true},
 		{"the record is gone", func(t *testing.T, w *world, c *Clone) {
-			if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.key) }); err != nil {
+			if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.Key) }); err != nil {
 				t.Fatal(err)
 			}
 		}, "boot 1", 1, true},
@@ -125,7 +125,7 @@ func TestSweep(t *testing.T) {
 			c := w.clone(s)
 			left := map[string]int{"store": 1, "trees": len(c.layers.List(meta.Tree)), "refs": len(c.layers.List(meta.GitLayer))}
 			for dir, want := range left {
-				if got := names(t, filepath.Join(c.dir, dir)); len(got) != want {
+				if got := names(t, filepath.Join(c.Dir, dir)); len(got) != want {
 					t.Errorf("%s has %q, want %d", dir, got, want)
 				}
 			}
@@ -139,7 +139,7 @@ func TestSweepTrashesStrangers(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
-	key := w.clone(s).key
+	key := w.clone(s).Key
 	for _, dir := range []string{"clones/other/0123456789abcdef/store/full.git", "clones/other/fedcba9876543210", "clones/empty"} {
 		if err := os.MkdirAll(filepath.Join(w.root, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -216,8 +216,8 @@ func TestRebuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := recs[c.key]
-	if len(recs) != 1 || rec.Key != c.key || rec.Subject != "default" || rec.Repo != s.URL.Normalized() ||
+	rec := recs[c.Key]
+	if len(recs) != 1 || rec.Key != c.Key || rec.Subject != "default" || rec.Repo != s.URL.Normalized() ||
 		rec.FirstMount.IsZero() || !rec.CreatedAt.Equal(w.clock().Round(0)) {
 		t.Fatalf("%+v", recs)
 	}
@@ -299,7 +299,7 @@ func TestSweepWaitsForNoFetch(t *testing.T) {
 			t.Error(err)
 		}
 		release()
-		if got := names(t, c.dir); len(got) == 0 {
+		if got := names(t, c.Dir); len(got) == 0 {
 			t.Errorf("first %v: what a mount fills is gone", first)
 		}
 		w.close()

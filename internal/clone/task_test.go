@@ -42,7 +42,7 @@ func (w *world) children(c *Clone) (list []string) {
 		w.t.Fatal(err)
 	}
 	for _, link := range links {
-		if dir, err := os.Readlink(link); err == nil && strings.HasPrefix(dir, c.Dir()+"/") {
+		if dir, err := os.Readlink(link); err == nil && strings.HasPrefix(dir, c.Dir+"/") {
 			list = append(list, filepath.Dir(link))
 		}
 	}
@@ -78,11 +78,11 @@ func TestEvictionCancelsWork(t *testing.T) {
 	if len(w.children(c)) == 0 {
 		t.Error("the fetch has ended with its caller")
 	}
-	wantBusy(t, "without stop", w.m.EvictClone(t.Context(), c.key, work.StopNothing), "work for a mount")
+	wantBusy(t, "without stop", w.m.EvictClone(t.Context(), c.Key, work.StopNothing), "work for a mount")
 	// Somebody waits for it again, and is told.
 	go prepare(work.WithOwner(t.Context(), work.Owner{Name: "another mount", Urgent: true}))
 	testdir.Eventually(t, "the mount waits", func() bool { info, _ := c.Info(); return info.Attended })
-	if err := w.m.EvictClone(t.Context(), c.key, work.StopAll); err != nil {
+	if err := w.m.EvictClone(t.Context(), c.Key, work.StopAll); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-prepared; !errors.Is(err, errEvicted) {
@@ -107,7 +107,7 @@ func TestWhoNeedsRoomIsNotEvictedForIt(t *testing.T) {
 	w := newWorld(t)
 	c := w.clone(w.spec("ref", "main"))
 	_, err := work.ShareTask(t.Context(), c.used, "task", func(ctx context.Context) (int, error) {
-		return 0, w.m.EvictClone(ctx, c.key, work.StopAll)
+		return 0, w.m.EvictClone(ctx, c.Key, work.StopAll)
 	})
 	wantBusy(t, "by itself", err, "needs room")
 }
@@ -198,9 +198,9 @@ func TestWhoUsesACloneDoesNotWaitForItsEviction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	wantBusy(t, "by its user", w.m.EvictClone(ctx, c.key, work.StopAll), "needs room")
+	wantBusy(t, "by its user", w.m.EvictClone(ctx, c.Key, work.StopAll), "needs room")
 	evicted := make(chan error, 1)
-	go func() { evicted <- w.m.EvictClone(t.Context(), c.key, work.StopAll) }()
+	go func() { evicted <- w.m.EvictClone(t.Context(), c.Key, work.StopAll) }()
 	testdir.Eventually(t, "the eviction waits", func() bool { info, _ := c.Info(); return info.Busy == "it is being evicted" })
 	if _, err := c.Prepare(ctx, s, nil); !errors.Is(err, errEvicted) {
 		t.Errorf("prepare: %v, want that the clone was evicted", err)
@@ -225,12 +225,12 @@ func TestAnEvictionForSpaceDoesNotCancelAMount(t *testing.T) {
 		prepared <- err
 	}()
 	<-asked
-	wantBusy(t, "while a mount waits", w.m.EvictClone(t.Context(), c.key, work.StopUnattended), "work for a mount")
+	wantBusy(t, "while a mount waits", w.m.EvictClone(t.Context(), c.Key, work.StopUnattended), "work for a mount")
 	cancel()
 	if err := <-prepared; !errors.Is(err, context.Canceled) {
 		t.Errorf("prepare: %v", err)
 	}
-	if err := w.m.EvictClone(t.Context(), c.key, work.StopUnattended); err != nil {
+	if err := w.m.EvictClone(t.Context(), c.Key, work.StopUnattended); err != nil {
 		t.Error(err)
 	}
 }

@@ -34,7 +34,7 @@ func (m *Manager) Heavy(ctx context.Context, key, op string) (_ context.Context,
 	if c == nil {
 		return ctx, nil, errEvicted
 	}
-	ctx = work.WithJob(ctx, &work.Job{Owner: "the plugin", Subject: string(c.subject), Began: time.Now()})
+	ctx = work.WithJob(ctx, &work.Job{Owner: "the plugin", Subject: string(c.Subject), Began: time.Now()})
 	ctx, end, err := c.used.Start(ctx)
 	if err != nil {
 		return ctx, nil, err
@@ -80,7 +80,7 @@ func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {
 	}
 	c.m.Background(func(ctx context.Context) {
 		if err := c.save(list...); err != nil && ctx.Err() == nil {
-			c.m.Log.WithError(err).WithField("clone", c.key).Warn("note when the clone was used")
+			c.m.Log.WithError(err).WithField("clone", c.Key).Warn("note when the clone was used")
 		}
 	})
 }

@@ -1,5 +1,10 @@
 package disk
 
+import (
+	"errors"
+	"os"
+)
+
 // Size is what files take: allocated bytes and inodes.
 type Size struct {
 	Bytes  int64 `json:"bytes"`
@@ -11,3 +16,12 @@ func (s Size) Add(o Size) Size { return Size{s.Bytes + o.Bytes, s.Inodes + o.Ino
 
 // Sub returns s minus o, which may be negative.
 func (s Size) Sub(o Size) Size { return Size{s.Bytes - o.Bytes, s.Inodes - o.Inodes} }
+
+// Exists reports whether path is there, without following a symlink.
+func Exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

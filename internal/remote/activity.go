@@ -51,7 +51,7 @@ func (l *Activities) Newest() (state, progress string, ok bool) {
 		return "", "", false
 	}
 	a := l.doing[len(l.doing)-1]
-	if a.job != nil && a.job.Queued() {
+	if a.job.Queued() {
 		return a.state, "waiting for its turn behind other work", true
 	}
 	return a.state, a.progress.String(), true
@@ -65,7 +65,7 @@ func (l *Activities) String() string {
 	var parts []string
 	for _, a := range l.doing {
 		s := a.state + " " + a.url
-		if a.job != nil && a.job.Queued() {
+		if a.job.Queued() {
 			s = "waiting for its turn behind other work: " + s
 		}
 		if a.hasProgress {

@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -197,11 +198,42 @@ func (m *Remote) newStore(ctx context.Context, format string) (string, error) {
 
 // discardStore removes what newStore made.
 func (m *Remote) discardStore(dir string) error {
-	if ok, err := exists(dir); err != nil || !ok {
+	if ok, err := disk.Exists(dir); err != nil || !ok {
 		return err // published, or never made
 	}
 	if _, err := m.Trash.Put(dir, "store"); err != nil {
 		return err
 	}
 	return m.RemoveDir()
+}
+
+// BringBlobs brings what a checkout of commit needs into a store without blobs:
+// in one request, by the uid that fetches, for nothing else may talk to the
+// remote. Other stores have it.
+func (m *Remote) BringBlobs(ctx context.Context, s Source, commit string, cone gitindex.Cone) error {
+	if !s.History.NoBlobs {
+		return nil
+	}
+	unlock, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	dir := m.StoreDir(s.History.Name())
+	missing, err := m.Git.MissingBlobs(ctx, dir, commit, cone)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	progress, end := m.Doing.Begin(ctx, "fetching files", s.URL.String())
+	defer end()
+	defer m.Measure(s.History.Name())
+	err = m.Git.FetchObjects(ctx, git.Fetch{
+		Store: dir, Remote: m.at(s), NoBlobs: true, Progress: progress,
+	}, missing)
+	if git.KindOf(err) == git.KindRefNotFound {
+		// Over protocol 0 a remote gives what it has advertised, unless it is told
+		// otherwise.
+		return fmt.Errorf("the remote gave the history without files, and refuses the files: use filter=none: %w", err)
+	}
+	return err
 }

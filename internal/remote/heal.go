@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/work"
@@ -21,7 +22,7 @@ func (m *Remote) StoreLost(s Source) bool {
 	if _, ok := m.Store(s.History); !ok {
 		return false
 	}
-	there, err := exists(m.StoreDir(s.History.Name()))
+	there, err := disk.Exists(m.StoreDir(s.History.Name()))
 	return err == nil && !there
 }
 
@@ -45,14 +46,14 @@ func (m *Remote) HealStore(ctx context.Context, s Source) (healed bool, err erro
 		if git.KindOf(damage) != git.KindCorrupt {
 			return false, damage
 		}
-		m.Log.WithError(damage).WithFields(map[string]any{"store": name}).Error("the store is damaged: it is set aside and cloned again")
+		m.Log.WithError(damage).WithField("store", name).Error("the store is damaged: it is set aside and cloned again")
 		undo := m.drop(name)
 		if err := m.Save(); err != nil {
 			undo() // it is still to be set aside
 			return false, err
 		}
 		failpoint.Hit("clone/heal/recorded")
-		if ok, err := exists(m.StoreDir(name)); err != nil || !ok {
+		if ok, err := disk.Exists(m.StoreDir(name)); err != nil || !ok {
 			return true, err
 		}
 		_, err = m.Trash.Put(m.StoreDir(name), "damaged-store")
@@ -80,7 +81,7 @@ func (m *Remote) repackSoon(s Source) {
 				return struct{}{}, errors.Join(err, git.SweepStore(dir))
 			}
 			m.Measure(s.History.Name())
-			m.Log.WithFields(map[string]any{"packs": len(packs)}).Info("repacked")
+			m.Log.WithField("packs", len(packs)).Info("repacked")
 			return struct{}{}, nil
 		})
 		if err != nil && ctx.Err() == nil {
@@ -95,7 +96,7 @@ func (m *Remote) Sweep() (left bool, err error) {
 	names := slices.Collect(maps.Keys(m.Stores()))
 	var lost []string
 	for _, name := range names {
-		ok, err := exists(m.StoreDir(name))
+		ok, err := disk.Exists(m.StoreDir(name))
 		if err == nil && ok {
 			err = git.SweepStore(m.StoreDir(name))
 		}

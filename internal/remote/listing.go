@@ -96,8 +96,8 @@ func (m *Remote) Align(ctx context.Context, s Source, a *Answer) (fetch bool, er
 		return false, nil
 	}
 	name := s.History.Name()
-	store, ok := m.Store(s.History)
 	m.aligning.Lock()
+	store, ok := m.Store(s.History)
 	last := m.aligned[name]
 	m.aligning.Unlock()
 	age := m.Now().Sub(last.at)
@@ -272,8 +272,8 @@ func (m *Remote) FetchOthers(ctx context.Context, s Source, a Answer) {
 	if err != nil {
 		return
 	}
-	store, ok := m.Store(s.History)
 	m.aligning.Lock()
+	store, ok := m.Store(s.History)
 	if !ok || m.aligned[name].fetching || store.RefSum == a.sum { // somebody else does or did it
 		m.aligning.Unlock()
 		release()

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,12 +55,13 @@ func (c *Records) Store(h volume.History) (store meta.Store, ok bool) {
 	return store, ok
 }
 
-// Has reports whether a store of that name has a record.
-func (c *Records) Has(name string) bool {
+// HasStore reports whether a directory is that of a store which has a record.
+func (c *Records) HasStore(dir string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.stores[name]
-	return ok
+	name, ok := strings.CutSuffix(dir, ".git")
+	_, known := c.stores[name]
+	return ok && known
 }
 
 // Resolution returns what s.Ref stood for when the remote was last asked.

@@ -3,13 +3,13 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -81,12 +81,6 @@ type Source struct {
 // StoreDir returns the directory of the store of that name.
 func (m *Remote) StoreDir(name string) string { return filepath.Join(m.Dir, "store", name+".git") }
 
-// HasStore reports whether a directory beside the stores is one that has a record.
-func (m *Remote) HasStore(dir string) bool {
-	name, ok := strings.CutSuffix(dir, ".git")
-	return ok && m.Has(name)
-}
-
 // at returns where the repository is, with its credentials.
 func (m *Remote) at(s Source) git.Remote {
 	return git.Remote{URL: s.URL.String(), Pin: s.Pin, Auth: func(url string) (*git.Auth, error) { return m.Auth(s, url) }}
@@ -140,11 +134,47 @@ func (m *Remote) FromStore(ctx context.Context, s Source, f func(meta.Store, []g
 	return ErrFetched
 }
 
-// exists reports whether path is there, without following a symlink.
-func exists(path string) (bool, error) {
-	_, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+// lockRetry is how often a lock that another process holds is asked for again.
+const lockRetry = 50 * time.Millisecond
+
+// Lock takes the lock of the stores: fetches, what reads what one fetch left, and
+// removals exclude each other, also between processes. The file lies outside of what is
+// renamed and deleted, and is never unlinked, so that nobody waits for a lock on a file
+// that is gone.
+func (m *Remote) Lock(ctx context.Context) (unlock func(), err error) {
+	release, err := m.gate.Acquire(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return err == nil, err
+	l := flock.New(m.LockFile)
+	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
+		release()
+		return nil, fmt.Errorf("lock %s: %w", m.Used.Name, err)
+	}
+	return func() { m.unlock(l, release) }, nil
+}
+
+// TryLock is Lock without waiting: if the lock is taken, the error is a *work.BusyError.
+func (m *Remote) TryLock() (unlock func(), err error) {
+	busy := &work.BusyError{Name: m.Used.Name, Reason: "its lock is taken"}
+	release, ok := m.gate.Try()
+	if !ok {
+		return nil, busy
+	}
+	l := flock.New(m.LockFile)
+	if ok, err := l.TryLock(); err != nil || !ok {
+		release()
+		if err == nil {
+			err = busy
+		}
+		return nil, err
+	}
+	return func() { m.unlock(l, release) }, nil
+}
+
+func (m *Remote) unlock(l *flock.Flock, release func()) {
+	if err := l.Close(); err != nil {
+		m.Log.WithError(err).Warn("unlock " + m.Used.Name)
+	}
+	release()
 }

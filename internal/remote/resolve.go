@@ -149,7 +149,8 @@ func (m *Remote) askNow(ctx context.Context, s Source, list bool) (Answer, error
 }
 
 // Resolve returns what s.Ref stands for now, with its commit in the store, and the
-// answer of the remote if the record agreed with it.
+// answer of the remote if the record agreed with it. Without a known Answer the remote is
+// asked, unless what is known is fresh enough, or the ref is a commit that the store has.
 func (m *Remote) Resolve(ctx context.Context, s Source, known *Answer) (meta.Resolution, *Answer, error) {
 	if r, ok := m.fresh(s); ok {
 		return r, nil, nil
@@ -311,22 +312,6 @@ func (m *Remote) record(s Source, at meta.Store, r meta.Resolution) (meta.Resolu
 		return r, nil
 	}
 	return r, m.Save()
-}
-
-// EnsureCommit has the commit that s.Ref names in the store. The remote is asked
-// only if it is not.
-func (m *Remote) EnsureCommit(ctx context.Context, s Source) error {
-	if _, ok := m.fresh(s); ok {
-		return nil
-	}
-	if r, ok, err := m.commit(ctx, s, s.Ref.String()); err != nil {
-		return err
-	} else if store, there := m.Store(s.History); ok && there {
-		_, err = m.record(s, store, r)
-		return err
-	}
-	_, _, err := m.Resolve(ctx, s, nil)
-	return err
 }
 
 // NoCommit says why the store has no commit of this ID, or not its tree.

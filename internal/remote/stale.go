@@ -44,7 +44,7 @@ func (m *Remote) stale(s Source, err error) (meta.Resolution, error) {
 	if !ok || !m.mayBeStale(s, r) {
 		return meta.Resolution{}, err
 	}
-	m.Log.WithError(err).WithFields(map[string]any{"commit": r.Commit}).Warn("the remote does not answer: the last known commit is used")
+	m.Log.WithError(err).WithField("commit", r.Commit).Warn("the remote does not answer: the last known commit is used")
 	r.Stale = true
 	return r, nil
 }

@@ -3,12 +3,14 @@ package tree
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Kinds are those of the layers that are made here.
@@ -37,16 +39,9 @@ type Shared struct {
 	// asks the machine's name servers.
 	LookupHost func(ctx context.Context, host string) ([]netip.Addr, error)
 
-	flattening  chan struct{} // held by the one that flattens a tree
-	flattenAt   int           // the constants; smaller ones in tests
-	flattenFrom int64         // likewise
-}
-
-// NewShared returns a Shared.
-func NewShared(schemes volume.Schemes, lookup func(ctx context.Context, host string) ([]netip.Addr, error)) *Shared {
-	return &Shared{
-		Schemes: schemes, LookupHost: lookup, flattening: make(chan struct{}, 1), flattenAt: flattenAt, flattenFrom: flattenFrom,
-	}
+	flattening  work.Lock // held by the one that flattens a tree
+	flattenAt   int       // not the constant, in tests
+	flattenFrom int64     // likewise
 }
 
 // Collection is the trees and git layers of one repository. It is safe for concurrent use.
@@ -57,8 +52,7 @@ type Collection struct {
 	// submodule returns the Collection of a submodule's repository, which stays, with
 	// its stores, until release is called.
 	submodule func(ctx context.Context, u volume.URL) (c *Collection, release func(), err error)
-	// lfs is held while LFS objects are fetched, so that each is fetched once.
-	lfs chan struct{}
+	lfs       lfsStore
 
 	mu       sync.Mutex      // guards what follows; never held over I/O
 	built    map[string]Spec // by the ID of a tree: it may have to be flattened
@@ -71,7 +65,7 @@ type Collection struct {
 func New(s *Shared, r *remote.Remote, set *layer.Set, submodule func(ctx context.Context, u volume.URL) (*Collection, func(), error)) *Collection {
 	return &Collection{
 		shared: s, remote: r, layers: set, submodule: submodule,
-		lfs: make(chan struct{}, 1), built: make(map[string]Spec), settling: make(map[string]int),
+		lfs: lfsStore{remote: r}, built: make(map[string]Spec), settling: make(map[string]int),
 	}
 }
 
@@ -142,7 +136,96 @@ func (c *Collection) Heal(ctx context.Context) (healed bool, err error) {
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
-	c.remote.Log.WithFields(map[string]any{"layers": len(list)}).Error("layers are gone: they are built again")
+	c.remote.Log.WithField("layers", len(list)).Error("layers are gone: they are built again")
 	c.forgetBuilt(list)
 	return true, c.layers.Remove(list)
+}
+
+// collectSoon trashes, in the background, layers that nothing needs any more:
+// no workspace stands on them, and no ref that a volume has named is at their
+// commit. It is for whoever has made a layer, or let go of one.
+func (c *Collection) collectSoon() {
+	if len(c.unneeded()) == 0 {
+		return
+	}
+	c.remote.Used.Group.Go(func(ctx context.Context) {
+		_, err := work.ShareOn(ctx, c.remote.Used, "collect", func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, c.collect(ctx)
+		})
+		if err != nil && ctx.Err() == nil {
+			c.remote.Log.WithError(err).Warn("collect layers")
+		}
+	})
+}
+
+// unneeded lists the layers that nothing needs.
+func (c *Collection) unneeded() []meta.Layer {
+	if !c.remote.Fetched() {
+		return nil
+	}
+	list := c.layers.List(Kinds...)
+	needs := c.Needs(list)
+	return slices.DeleteFunc(list, func(l meta.Layer) bool { return needs[l.ID] != "" })
+}
+
+// Needs says, by ID, what needs a layer: what holds it, a ref that a volume has
+// named and that is at its commit, or a tree of that kind that stands on it. The list has
+// all layers, and is older than what it looks at: a layer is made for a ref that is known.
+func (c *Collection) Needs(list []meta.Layer) map[string]string {
+	stores := c.remote.Stores()
+	refs := c.refs(stores)
+	needs := make(map[string]string)
+	for _, l := range list {
+		need := refs[l.Commit]
+		if l.Kind == meta.GitLayer && l.Snapshot != stores[l.Store].Snapshot {
+			need = ""
+		}
+		if len(l.Chain) > 1 {
+			if _, flat := c.flat(l.Shape, l.Commit); flat {
+				need = "" // mounts take that one
+			}
+		}
+		if c.layers.Held(l.Kind, l.ID) {
+			need = heldBy
+		}
+		if need == "" {
+			continue
+		}
+		for _, id := range l.Stack() {
+			if needs[id] != heldBy {
+				needs[id] = need
+			}
+		}
+	}
+	return needs
+}
+
+// refs names, by commit, a ref that a volume has named and that is there, or the
+// Prepare that settles for the commit.
+func (c *Collection) refs(stores map[string]meta.Store) map[string]string {
+	refs := make(map[string]string)
+	for _, store := range stores {
+		for name, r := range store.Refs {
+			refs[r.Commit] = "ref " + name
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for commit := range c.settling {
+		refs[commit] = heldBy
+	}
+	return refs
+}
+
+const heldBy = "a workspace, a discard or a build"
+
+func (c *Collection) collect(ctx context.Context) error {
+	unlock, err := c.layers.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	list := c.layers.Take(c.unneeded())
+	c.forgetBuilt(list)
+	return c.layers.Remove(list)
 }

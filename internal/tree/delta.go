@@ -87,7 +87,7 @@ func (c *Collection) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, ro
 	}
 	c.warnUnencoded(l.Commit, found)
 	l.TracksCache = found.Tracked
-	return c.fillLFS(ctx, s, c.rule(s), co, found)
+	return c.lfs.fill(ctx, s, c.rule(s), co, found)
 }
 
 // maxUnknown is how many trees of commits that a store does not know are passed

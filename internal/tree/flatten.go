@@ -1,7 +1,9 @@
 package tree
 
 import (
+	"cmp"
 	"context"
+	"maps"
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/work"
@@ -33,13 +35,13 @@ func (c *Collection) flat(shape, commit string) (meta.Layer, bool) {
 // heavy reports whether a tree is to be flattened: its chain is long, or what
 // it has on top of the lowest layer weighs more than half of that.
 func (c *Collection) heavy(t meta.Layer) bool {
-	n := len(t.Chain)
-	if n < 2 || n >= c.shared.flattenAt {
-		return n >= c.shared.flattenAt
+	n, long := len(t.Chain), cmp.Or(c.shared.flattenAt, flattenAt)
+	if n < 2 || n >= long {
+		return n >= long
 	}
 	base, _ := c.layers.Get(meta.Tree, t.Chain[n-1])
 	above := c.layers.SizeOf(meta.Tree, t.Chain[:n-1]...).Bytes
-	return !base.Size.At.IsZero() && above >= c.shared.flattenFrom && above > base.Size.Bytes/2
+	return !base.Size.At.IsZero() && above >= cmp.Or(c.shared.flattenFrom, flattenFrom) && above > base.Size.Bytes/2
 }
 
 // flattenLater has a tree that is being built looked at once it has a size. It is
@@ -76,33 +78,33 @@ func (c *Collection) FlattenSoon() {
 // returns which of them are to be built again whole: that are heavy, and that a ref
 // is at.
 func (c *Collection) toFlatten() map[*meta.Layer]Spec {
-	refs := c.refs(c.remote.Stores())
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	list := make(map[*meta.Layer]Spec)
+	c.mu.Lock()
 	for id, s := range c.built {
 		t, ok := c.layers.Get(meta.Tree, id)
 		if !ok || t.Size.At.IsZero() {
 			continue // not yet
 		}
 		delete(c.built, id)
-		if refs[t.Commit] != "" && c.heavy(t) {
+		if c.heavy(t) {
 			list[&t] = s
 		}
 	}
+	c.mu.Unlock()
+	refs := c.refs(c.remote.Stores()) // which are newer than the trees
+	maps.DeleteFunc(list, func(t *meta.Layer, _ Spec) bool { return refs[t.Commit] == "" })
 	return list
 }
 
 // flatten builds a tree again, whole, one at a time. No room is made for it: it only saves some.
 func (c *Collection) flatten(ctx context.Context, s Spec, t meta.Layer) error {
-	select {
-	case c.shared.flattening <- struct{}{}:
-		defer func() { <-c.shared.flattening }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	unlock, err := c.shared.flattening.Acquire(ctx)
+	if err != nil {
+		return err
 	}
+	defer unlock()
 	id := flatID(t.Shape, t.Commit)
-	flat, err := work.ShareTask(ctx, c.remote.Used, c.building(meta.Tree, id), func(ctx context.Context) (meta.Layer, error) {
+	flat, err := work.ShareTask(ctx, c.remote.Used, building(meta.Tree, id), func(ctx context.Context) (meta.Layer, error) {
 		if l, ok := c.layers.Get(meta.Tree, id); ok {
 			return l, nil
 		}

@@ -151,7 +151,7 @@ func (w *world) start(boot string) {
 		},
 		Measure: func(...string) { group.Go(w.measure) },
 	}, state.Clones[key].Stores)
-	w.git, w.db, w.shared = g, db, NewShared(volume.Schemes{}, nil)
+	w.git, w.db, w.shared = g, db, new(Shared)
 	w.c = New(w.shared, r, layers.Set(key), nil)
 	group.Go(layers.Run)
 	w.close = sync.OnceFunc(func() {

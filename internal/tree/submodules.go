@@ -103,7 +103,9 @@ func (b *submoduleBuilder) build(ctx context.Context, p parent) (config string, 
 	g.SetLimit(submoduleFetches)
 	for i, sub := range list {
 		g.Go(func() (err error) {
-			subs[i], err = b.fetch(ctx, sub)
+			if subs[i], err = b.fetch(ctx, sub); err != nil {
+				err = sub.fail(err)
+			}
 			return err
 		})
 	}
@@ -128,38 +130,35 @@ type fetchedSubmodule struct {
 }
 
 // fetch brings the commit of a submodule into the store of its URL.
-func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (fetchedSubmodule, error) {
+func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (f fetchedSubmodule, err error) {
 	pin, err := b.rule.Check(ctx, place(sub.url))
 	if err != nil {
-		return fetchedSubmodule{}, sub.fail(err)
+		return f, err
 	}
 	ref, err := volume.ParseRef(sub.commit)
 	if err != nil {
-		return fetchedSubmodule{}, sub.fail(err)
+		return f, err
 	}
 	_, end := b.of.remote.Doing.Begin(ctx, "fetching submodule "+sub.path, sub.url.String())
 	defer end()
 	c, release, err := b.of.submodule(ctx, sub.url) // until its packs are linked
 	if err != nil {
-		return fetchedSubmodule{}, sub.fail(err)
+		return f, err
 	}
 	b.mu.Lock()
 	b.releases = append(b.releases, release)
 	b.mu.Unlock()
-	f := fetchedSubmodule{submodule: sub, from: c, spec: Spec{
+	f = fetchedSubmodule{submodule: sub, from: c, spec: Spec{
 		Source: remote.Source{URL: sub.url, Ref: ref, Pin: pin}, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID,
 	}}
-	err = c.remote.EnsureCommit(ctx, f.spec.Source)
+	_, _, err = c.remote.Resolve(ctx, f.spec.Source, nil)
 	if git.KindOf(err) == git.KindCorrupt {
 		healed, healErr := c.remote.HealStore(ctx, f.spec.Source)
 		if err = errors.Join(err, healErr); healed {
-			err = c.remote.EnsureCommit(ctx, f.spec.Source)
+			_, _, err = c.remote.Resolve(ctx, f.spec.Source, nil)
 		}
 	}
-	if err != nil {
-		return f, sub.fail(err)
-	}
-	return f, nil
+	return f, err
 }
 
 // checkOut puts a submodule, and with submodules=recursive those in it, into the
@@ -184,10 +183,13 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 		return err
 	}
 	sub.from.warnUnencoded(sub.commit, found)
-	if err := sub.from.buildModule(ctx, &owner, b.top, path, gitDir, sub); err != nil {
+	err = sub.from.remote.FromStore(ctx, sub.spec.Source, func(store meta.Store, refs []git.PackedRef) error {
+		return sub.from.buildModule(&owner, b.top, path, gitDir, sub, store, refs)
+	})
+	if err != nil {
 		return err
 	}
-	if err := sub.from.fillLFS(ctx, sub.spec, b.rule, co, found); err != nil {
+	if err := sub.from.lfs.fill(ctx, sub.spec, b.rule, co, found); err != nil {
 		return err
 	}
 	if b.spec.Files.Submodules != volume.SubmodulesRecursive {
@@ -202,13 +204,7 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSu
 
 // buildModule fills the directory of a submodule in .git/modules, and makes the .git
 // in its place that names it. Both are given below top.
-func (c *Collection) buildModule(ctx context.Context, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
-	return c.remote.FromStore(ctx, sub.spec.Source, func(store meta.Store, refs []git.PackedRef) error {
-		return c.buildModuleFrom(store, refs, b, top, path, gitDir, sub)
-	})
-}
-
-func (c *Collection) buildModuleFrom(store meta.Store, refs []git.PackedRef, b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule) error {
+func (c *Collection) buildModule(b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule, store meta.Store, refs []git.PackedRef) error {
 	dir := filepath.Join(top, gitDir)
 	if err := c.buildGitDir(b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store, refs); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/disk"
@@ -91,7 +90,7 @@ func (c *Collection) buildTree(ctx context.Context, s Spec, l *meta.Layer, like 
 	}
 	failpoint.Hit("clone/tree/checked-out")
 	c.warnUnencoded(l.Commit, found)
-	if err := c.fillLFS(ctx, s, c.rule(s), co, found); err != nil {
+	if err := c.lfs.fill(ctx, s, c.rule(s), co, found); err != nil {
 		return err
 	}
 	l.TracksCache = found.Tracked
@@ -129,7 +128,7 @@ func (c *Collection) layer(ctx context.Context, k meta.Kind, id string, build bu
 	if l, ok := c.layers.Get(k, id); ok {
 		return l, nil
 	}
-	return work.ShareTask(ctx, c.remote.Used, c.building(k, id), func(ctx context.Context) (l meta.Layer, err error) {
+	return work.ShareTask(ctx, c.remote.Used, building(k, id), func(ctx context.Context) (l meta.Layer, err error) {
 		if l, ok := c.layers.Get(k, id); ok {
 			return l, nil
 		}
@@ -142,9 +141,7 @@ func (c *Collection) layer(ctx context.Context, k meta.Kind, id string, build bu
 }
 
 // building is the key of the build of a layer.
-func (c *Collection) building(k meta.Kind, id string) string {
-	return strings.Join([]string{"layer", string(k), id}, "\x00")
-}
+func building(k meta.Kind, id string) string { return "layer\x00" + string(k) + "\x00" + id }
 
 // buildNew builds a layer that there is not. An error leaves nothing behind.
 func (c *Collection) buildNew(ctx context.Context, k meta.Kind, build builder) (l meta.Layer, err error) {
@@ -193,4 +190,42 @@ func (c *Collection) sizeOfNext() disk.Size {
 		}
 	}
 	return size
+}
+
+// layers are the directories of a tree that is held, topmost first: of one from which
+// another that is built whole takes the times of files. None: there is no such tree.
+type layers []string
+
+// reference returns the checkout that is in the layers, below path with its repository
+// in gitDir. Both are below the top of the tree, which the empty path is. It is the
+// zero value where there is none, or what there is can't be read: nobody needs it.
+func (l layers) reference(path, gitDir string) checkout.Reference {
+	if len(l) == 0 {
+		return checkout.Reference{}
+	}
+	if path != "" {
+		// Another submodule's repository may have had the name.
+		want, err := gitFile(path, gitDir)
+		got, readErr := os.ReadFile(filepath.Join(l[0], path, ".git"))
+		if err != nil || readErr != nil || string(got) != want {
+			return checkout.Reference{}
+		}
+	}
+	index := filepath.Join(l[0], gitDir, checkout.IndexFile) // each layer has all of it
+	if info, err := os.Lstat(index); err != nil || !info.Mode().IsRegular() {
+		return checkout.Reference{}
+	}
+	r := checkout.Reference{Index: index}
+	for _, dir := range l {
+		if _, err := os.Lstat(filepath.Join(dir, path)); err == nil {
+			r.Dirs = append(r.Dirs, filepath.Join(dir, path))
+		}
+	}
+	return r
+}
+
+// gitFile returns the content of the .git at path that names the repository gitDir.
+func gitFile(path, gitDir string) (string, error) {
+	to, err := filepath.Rel(path, gitDir)
+	return "gitdir: " + to + "\n", err
 }

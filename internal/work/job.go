@@ -53,8 +53,8 @@ func (j *Job) Wanted() bool {
 	return len(j.callers) > 0
 }
 
-// Queued reports whether the job waits for its turn.
-func (j *Job) Queued() bool { return j.queued.Load() > 0 }
+// Queued reports whether the job waits for its turn. A nil Job does not.
+func (j *Job) Queued() bool { return j != nil && j.queued.Load() > 0 }
 
 // join counts a caller until leave is called. A nil Job counts nobody.
 func (j *Job) join(p Party) (leave func()) {

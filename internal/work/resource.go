@@ -19,9 +19,8 @@ type Resource struct {
 	Gone    error  // the error of work that an eviction cancels or does not let begin
 	Report  func(error)
 
-	mu       sync.Mutex // guards what follows; never held over I/O
-	uses     int
-	users    map[Party]int  // of the uses, whose they are, as far as that is known
+	mu       sync.Mutex     // guards what follows; never held over I/O
+	users    map[Party]int  // whose uses there are
 	tasks    map[*task]bool // of the uses, those that can be cancelled
 	unused   chan struct{}  // closed by the end of the last use, if an eviction waits for that
 	evicting chan struct{}  // closed when its eviction is over; nil: there is none
@@ -46,7 +45,7 @@ func (r *Resource) Use(ctx context.Context) (release func(), err error) {
 	user := PartyOf(ctx)
 	for {
 		r.mu.Lock()
-		evicting, again := r.evicting, r.users[user] > 0
+		evicting, again := r.evicting, r.usedByLocked(user)
 		if evicting == nil {
 			defer r.mu.Unlock()
 			return r.useLocked(user), nil
@@ -63,33 +62,28 @@ func (r *Resource) Use(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// useLocked counts a use until release is called. Nobody in particular, the zero
-// Party, may be many.
+// useLocked counts a use until release is called.
 func (r *Resource) useLocked(user Party) (release func()) {
-	r.countLocked(user, 1)
+	if r.users == nil {
+		r.users = make(map[Party]int)
+	}
+	r.users[user]++
 	return sync.OnceFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.countLocked(user, -1)
-		if r.uses == 0 && r.unused != nil {
+		if r.users[user]--; r.users[user] == 0 {
+			delete(r.users, user)
+		}
+		if len(r.users) == 0 && r.unused != nil {
 			close(r.unused)
 			r.unused = nil
 		}
 	})
 }
 
-func (r *Resource) countLocked(user Party, n int) {
-	r.uses += n
-	if user == (Party{}) {
-		return
-	}
-	if r.users == nil {
-		r.users = make(map[Party]int)
-	}
-	if r.users[user] += n; r.users[user] == 0 {
-		delete(r.users, user)
-	}
-}
+// usedByLocked reports whether a party uses the resource. Nobody in particular, the zero
+// Party, may be many: it is not known.
+func (r *Resource) usedByLocked(user Party) bool { return user != (Party{}) && r.users[user] > 0 }
 
 // Start begins a task, which uses the resource until done is called. Its context ends
 // when an eviction cancels it. It does not wait for an eviction, which may wait for
@@ -150,26 +144,20 @@ type Usage struct {
 func (r *Resource) Usage() Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Usage{Used: r.uses > 0, Attended: r.attendedLocked(), Tasks: len(r.tasks) > 0, Busy: r.busyLocked()}
+	return r.usageLocked()
 }
 
-func (r *Resource) attendedLocked() bool {
+func (r *Resource) usageLocked() Usage {
+	u := Usage{Used: len(r.users) > 0, Tasks: len(r.tasks) > 0}
 	for user := range r.users {
-		if user.Urgent() {
-			return true
-		}
+		u.Attended = u.Attended || user.Urgent()
 	}
-	return false
-}
-
-func (r *Resource) busyLocked() string {
-	switch {
-	case r.evicting != nil:
-		return "it is being evicted"
-	case r.uses > 0:
-		return r.usesLocked()
+	if r.evicting != nil {
+		u.Busy = "it is being evicted"
+	} else if len(r.users) > 0 {
+		u.Busy = r.usesLocked()
 	}
-	return ""
+	return u
 }
 
 // usesLocked says in words who uses the resource.
@@ -205,21 +193,27 @@ const stopWait = 15 * time.Second
 // *BusyError or the context's cause.
 func (r *Resource) Evict(ctx context.Context, stop Stop) (done func(), err error) {
 	r.mu.Lock()
-	stops := stop == StopAll || stop == StopUnattended && !r.attendedLocked()
-	reason := r.busyLocked()
+	u := r.usageLocked()
+	stops := stop == StopAll || stop == StopUnattended && !u.Attended
 	if stops && r.evicting == nil {
-		reason = ""
+		u.Busy = ""
 	}
-	if reason == "" && r.users[PartyOf(ctx)] > 0 {
-		reason = "it is the one that needs room"
+	if u.Busy == "" && r.usedByLocked(PartyOf(ctx)) {
+		u.Busy = "it is the one that needs room"
 	}
-	if reason != "" {
+	if u.Busy != "" {
 		r.mu.Unlock()
-		return nil, &BusyError{r.Name, reason}
+		return nil, &BusyError{r.Name, u.Busy}
 	}
-	evicting := make(chan struct{})
-	r.evicting = evicting
-	unused := r.cancelLocked()
+	evicting, unused := make(chan struct{}), make(chan struct{})
+	r.evicting, r.unused = evicting, unused
+	if len(r.users) == 0 {
+		close(unused)
+		r.unused = nil
+	}
+	for t := range r.tasks {
+		t.cancel(r.Gone)
+	}
 	r.mu.Unlock()
 	done = func() {
 		r.mu.Lock()
@@ -227,44 +221,14 @@ func (r *Resource) Evict(ctx context.Context, stop Stop) (done func(), err error
 		r.evicting, r.unused = nil, nil
 		close(evicting)
 	}
-	if err := r.waitUnused(ctx, unused); err != nil {
-		done()
-		return nil, err
-	}
-	return done, nil
-}
-
-// cancelLocked cancels the tasks, and returns a channel that is closed when nobody uses
-// the resource any more; nil if nobody does now.
-func (r *Resource) cancelLocked() <-chan struct{} {
-	if r.uses == 0 {
-		return nil
-	}
-	for t := range r.tasks {
-		t.cancel(r.Gone)
-	}
-	r.unused = make(chan struct{})
-	return r.unused
-}
-
-// waitUnused waits until unused is closed.
-func (r *Resource) waitUnused(ctx context.Context, unused <-chan struct{}) error {
-	if unused == nil {
-		return nil
-	}
-	timer := time.NewTimer(stopWait)
-	defer timer.Stop()
 	select {
 	case <-unused:
-		return nil
+		return done, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
+		done()
+		return nil, context.Cause(ctx)
+	case <-time.After(stopWait):
+		done()
+		return nil, &BusyError{r.Name, "it was told to stop, and is not done: " + r.Usage().Busy}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.uses > 0 {
-		return &BusyError{r.Name, "it was told to stop, and is not done: " + r.usesLocked()}
-	}
-	return nil
 }

@@ -119,7 +119,7 @@ func (m *Manager) bindCache(rec meta.Workspace, c *clone.Clone, o volume.Options
 	if o.Cache == volume.CacheOff {
 		return nil
 	}
-	cache, err := ensureCache(filepath.Join(c.Dir(), "cache"), int(rec.UID), int(rec.GID))
+	cache, err := ensureCache(filepath.Join(c.Dir, "cache"), int(rec.UID), int(rec.GID))
 	if err != nil {
 		return fmt.Errorf("prepare the cache: %w", err)
 	}

@@ -18,7 +18,7 @@ func (m *Manager) takeWarm(ctx context.Context, r Request) ([]meta.WarmPath, err
 		return nil, nil
 	}
 	taken, err := m.Warm.Take(ctx, warm.Want{
-		Clone: r.Clone.Key(), Paths: paths, UID: r.Options.UID, GID: r.Options.GID,
+		Clone: r.Clone.Key, Paths: paths, UID: r.Options.UID, GID: r.Options.GID,
 		Ref: r.Checkout.Resolution.Ref, Default: r.Checkout.Default, Text: r.Options.WarmKey,
 		ReadOnly: r.Options.Cache == volume.CacheReadonly, Tree: r.Checkout.Lower,
 	})

@@ -206,7 +206,7 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 	}{
 		{"a layer is missing", func(t *testing.T, w *world, r *Request) { r.Checkout.Lower = append(r.Checkout.Lower, "/nonexistent") }},
 		{"the cache can't be made", func(t *testing.T, w *world, r *Request) {
-			cache := filepath.Join(r.Clone.Dir(), "cache")
+			cache := filepath.Join(r.Clone.Dir, "cache")
 			if err := errors.Join(os.Remove(cache), os.WriteFile(cache, nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,247 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// holder holds one Remote, in a directory of its own, of the repository "r" of a server.
+type holder struct {
+	t        *testing.T
+	server   *gitserver.Server
+	r        *Remote
+	saved    map[string]meta.Store
+	err      error // of Save
+	removed  int   // how often RemoveDir was called
+	measured []string
+}
+
+func newHolder(t *testing.T) *holder {
+	t.Helper()
+	repos, dir := testdir.New(t, "remote"), testdir.New(t, "remote")
+	if _, err := gitserver.Generate(filepath.Join(repos, "r.git"), gitserver.Spec{Seed: 1, Files: 10, Commits: 2}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := gitserver.Start(repos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	program, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := git.New(git.Config{Program: program, UID: 64125, GID: 64125, Schemes: []string{"http"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := trash.Open(filepath.Join(dir, "trash"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	group := work.NewGroup()
+	t.Cleanup(group.Close)
+	h := &holder{t: t, server: s}
+	h.r = New(Config{
+		Dir: filepath.Join(dir, "held"), LockFile: filepath.Join(dir, "lock"),
+		Used: &work.Resource{Group: group, Name: "remote r", Gone: errors.New("gone"), Report: func(err error) { t.Error(err) }},
+		Git:  g, Trash: bin, Log: log.WithField("test", t.Name()), Now: time.Now, AskTimeout: 20 * time.Second,
+		Credential: func(string, string) (*git.Auth, error) { return nil, nil },
+		WithRoom:   func(_ context.Context, _ disk.Size, f func() error) error { return f() },
+		MakeDir:    func() error { return os.MkdirAll(filepath.Join(h.r.Dir, "store"), 0o755) },
+		RemoveDir:  func() error { h.removed++; return nil },
+		Save: func() error {
+			if h.err == nil {
+				h.saved = h.r.Stores()
+			}
+			return h.err
+		},
+		Measure: func(stores ...string) { h.measured = append(h.measured, stores...) },
+	}, nil)
+	return h
+}
+
+// source names a ref of the repository.
+func (h *holder) source(name string) Source {
+	h.t.Helper()
+	u, err := volume.ParseURL(h.server.URL("r"), volume.AllSchemes())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ref, err := volume.ParseRef(name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return Source{URL: u, Ref: ref}
+}
+
+// resolve fails the test on an error.
+func (h *holder) resolve(s Source) meta.Resolution {
+	h.t.Helper()
+	r, _, err := h.r.Resolve(h.t.Context(), s, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+// TestFetchIsNotSaved: then it was none, and the next one is.
+func TestFetchIsNotSaved(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	s := h.source("main")
+	h.err = errors.New("refused")
+	if _, _, err := h.r.Resolve(t.Context(), s, nil); !errors.Is(err, h.err) || h.r.Fetched() {
+		t.Errorf("resolve: %v, fetched %v", err, h.r.Fetched())
+	}
+	h.err = nil
+	r := h.resolve(s)
+	if got := h.saved["full"].Refs["main"]; got.Commit != r.Commit || r.Commit == "" || !slices.Equal(h.measured, []string{"full"}) {
+		t.Errorf("saved %+v, want %+v; measured %q", got, r, h.measured)
+	}
+	if got := h.server.Stats("r").Clones; got != 2 {
+		t.Errorf("%d clones, want 2", got)
+	}
+	if got := h.r.Doing.String(); got != "" {
+		t.Errorf("doing %q", got)
+	}
+}
+
+// TestFirstFetchFails: the holder is told to remove its directory.
+func TestFirstFetchFails(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	h.server.Wrap(gitserver.On(gitserver.Fetch, gitserver.Fail(500)))
+	if _, _, err := h.r.Resolve(t.Context(), h.source("main"), nil); git.KindOf(err) != git.KindServer || h.removed != 1 {
+		t.Errorf("resolve: %v, removed %d times", err, h.removed)
+	}
+	if left, err := os.ReadDir(filepath.Join(h.r.Dir, "store")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestFromStore: what it calls sees the refs of the record. Other refs are fetched again.
+func TestFromStore(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	s := h.source("main")
+	called := 0
+	look := func() error {
+		return h.r.FromStore(t.Context(), s, func(store meta.Store, refs []git.PackedRef) error {
+			called++
+			if r, ok := LookUp(refs, "refs/heads/main", store.FetchedAt); !ok || r.Commit != store.Refs["main"].Commit {
+				t.Errorf("main is at %+v, want %+v", r, store.Refs["main"])
+			}
+			if _, err := h.r.TryLock(); err == nil || !strings.Contains(err.Error(), "remote r is in use: its lock is taken") {
+				t.Errorf("the lock: %v", err)
+			}
+			return nil
+		})
+	}
+	if err := look(); err != ErrFetched {
+		t.Errorf("without a store: %v", err)
+	}
+	h.resolve(s)
+	if err := look(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(filepath.Join(h.r.StoreDir("full"), "packed-refs")); err != nil {
+		t.Fatal(err)
+	}
+	if err := look(); err != ErrFetched {
+		t.Errorf("with other refs: %v", err)
+	}
+	if err := look(); err != nil || called != 2 {
+		t.Errorf("in the end: %v; called %d times, want twice", err, called)
+	}
+}
+
+// TestCommits: the remote is asked for what the store lacks alone.
+func TestCommits(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	first := h.source(h.resolve(h.source("main")).Commit)
+	h.server.Reset()
+	for range 2 {
+		h.resolve(first)
+	}
+	if got := h.server.Stats("r").Infos; got != 0 {
+		t.Errorf("%d requests for a commit that is there", got)
+	}
+	id, err := gitserver.Commit(h.server.Path("r"), "main", gitserver.Change{Path: "new", Content: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.resolve(h.source(id))
+	if n, err := h.r.Ahead(t.Context(), first, id, first.Ref.String()); n != 1 || err != nil {
+		t.Errorf("%d commits ahead, %v; want 1", n, err)
+	}
+}
+
+// TestSweep: a store that is gone is forgotten, but not the last one, which is for the
+// holder to say.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	sweep := func(what string, left bool, failure error) {
+		t.Helper()
+		h.err = failure
+		if got, err := h.r.Sweep(); got != left || !errors.Is(err, failure) {
+			t.Errorf("%s: %v, %v; want %v, %v", what, got, err, left, failure)
+		}
+		h.err = nil
+	}
+	sweep("nothing was fetched", false, nil)
+	s := h.source("main")
+	shallow := s
+	shallow.History.Depth = 1
+	h.resolve(s)
+	h.resolve(shallow)
+	lock := filepath.Join(h.r.StoreDir("full"), "packed-refs.lock")
+	if err := os.WriteFile(lock, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sweep("all is there", true, nil)
+	if _, err := os.Lstat(lock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock of a git that was killed: %v", err)
+	}
+	if err := os.RemoveAll(h.r.StoreDir("depth-1")); err != nil {
+		t.Fatal(err)
+	}
+	sweep("a save that fails", true, errors.New("refused"))
+	if !h.r.HasStore("depth-1.git") {
+		t.Error("after a save that failed the store is forgotten")
+	}
+	sweep("a store is gone", true, nil)
+	if h.r.HasStore("depth-1.git") || len(h.saved) != 1 {
+		t.Errorf("saved %v, want the store that is there", h.saved)
+	}
+	if err := os.RemoveAll(h.r.StoreDir("full")); err != nil {
+		t.Fatal(err)
+	}
+	sweep("all are gone", false, nil)
+	if !h.r.HasStore("full.git") {
+		t.Error("the last store is forgotten")
+	}
+}

@@ -94,7 +94,7 @@ func TestPublishOverALeftover(t *testing.T) {
 	co := w.prepare(s)
 	co.Release()
 	c := w.clone(s)
-	c.layers.Take(c.layers.List()) // as if their records were gone
+	c.layers.Withdraw(c.layers.List()) // as if their records were gone
 	left := filepath.Join(co.Lower[len(co.Lower)-1], "left")
 	if err := os.WriteFile(left, nil, 0o644); err != nil {
 		t.Fatal(err)

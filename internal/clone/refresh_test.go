@@ -207,34 +207,6 @@ func TestCloseEndsWhatIsStuck(t *testing.T) {
 	}
 }
 
-// TestJoinedQuestionIsStuck waits out askTimeout: who joins a question that a
-// silent server never answers asks again, and is answered when it is back.
-func TestJoinedQuestionIsStuck(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	s := w.spec("ref", "main")
-	g := newGate()
-	w.server.Wrap(g.wrap)
-	first := make(chan error, 1)
-	go func() {
-		_, err := w.clone(s).Remote.Ask(t.Context(), s.Source)
-		first <- err
-	}()
-	<-g.arrived
-	joined := make(chan error, 1)
-	go func() {
-		_, err := w.clone(s).Remote.Ask(t.Context(), s.Source)
-		joined <- err
-	}()
-	w.server.Wrap(nil) // it is back, for those who ask anew
-	if err := <-first; git.KindOf(err) != git.KindTimeout {
-		t.Errorf("the first: %v, want a timeout", err)
-	}
-	if err := <-joined; err != nil {
-		t.Errorf("who joined: %v", err)
-	}
-}
-
 func TestFailedFirstFetchLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -87,7 +87,7 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 // the lock of the layers held.
 func (c *Clone) forget() error {
 	rec, restore := c.forgetRecord()
-	list := c.layers.Take(c.layers.List(tree.Kinds...))
+	list := c.layers.Withdraw(c.layers.List(tree.Kinds...))
 	if rec.Stores == nil && len(list) == 0 {
 		return nil
 	}

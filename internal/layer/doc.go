@@ -12,7 +12,7 @@
 //   - Run, in the background, or Sync makes it durable: a sync of the filesystem, and
 //     then the record says so.
 //   - Hold and Drop count who stands on it.
-//   - Take and Remove have it go: out of memory, so that nobody can hold it, then the
+//   - Withdraw and Remove have it go: out of memory, so that nobody can hold it, then the
 //     record, then the directory, to the trash.
 //   - Void and TrashStrays find what a crash has left: records without a directory,
 //     or of one that was not durable before a reboot, and directories without a

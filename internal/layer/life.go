@@ -69,9 +69,9 @@ func (s *Store) commit(list []func(*meta.Tx) error) error {
 	})
 }
 
-// Take takes those of some layers that nobody holds out of memory, so that nobody can
+// Withdraw takes those of some layers that nobody holds out of memory, so that nobody can
 // hold them: they are to be removed. The lock is held.
-func (s *Set) Take(list []meta.Layer) (taken []meta.Layer) {
+func (s *Set) Withdraw(list []meta.Layer) (taken []meta.Layer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range list {
@@ -177,7 +177,7 @@ func (s *Set) Evict(ids []string, kinds ...meta.Kind) (gone, stayed int, err err
 		}
 	}
 	all = slices.DeleteFunc(all, func(l meta.Layer) bool { return !slices.Contains(ids, l.ID) })
-	list := s.Take(slices.DeleteFunc(slices.Clone(all), func(l meta.Layer) bool { return stay[nameOf(l)] }))
+	list := s.Withdraw(slices.DeleteFunc(slices.Clone(all), func(l meta.Layer) bool { return stay[nameOf(l)] }))
 	return len(list), len(all) - len(list), s.Remove(list)
 }
 

@@ -74,7 +74,7 @@ func TestRemoveFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := errors.New("refused")
-	list := w.set.Take(w.set.List())
+	list := w.set.Withdraw(w.set.List())
 	if err := w.set.Forget(list, func(*meta.Tx) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("forget: %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 //
 // Which layers there are changes only while its Lock is held: directories, records and
 // memory together. Who holds the lock can look at the layers, decide, and act; only
-// holds may come meanwhile, which Take respects. What is in memory is guarded by a
+// holds may come meanwhile, which Withdraw respects. What is in memory is guarded by a
 // mutex of its own, which no method holds over I/O, or while it calls the owner: the
 // owner may hold its own when it calls one.
 type Set struct {

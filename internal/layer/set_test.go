@@ -21,13 +21,13 @@ func TestHold(t *testing.T) {
 	if !w.set.Held(meta.Tree, "a") || w.set.Held(meta.Tree, "b") || !w.set.InUse(meta.Tree) || w.set.InUse(meta.GitLayer, meta.WarmLayer) {
 		t.Error("held: want a, and no other")
 	}
-	taken := w.set.Take(w.set.List())
+	taken := w.set.Withdraw(w.set.List())
 	if len(taken) != 1 || taken[0].ID != "b" || w.set.HoldKnown(b) {
 		t.Errorf("taken: %+v, want b, which nobody can hold then", taken)
 	}
 	w.must(w.set.Remove(taken))
 	w.set.Drop(meta.Tree, "a")
-	if w.set.Held(meta.Tree, "a") || len(w.set.Take([]meta.Layer{b})) > 0 || !w.set.HoldKnown(a) {
+	if w.set.Held(meta.Tree, "a") || len(w.set.Withdraw([]meta.Layer{b})) > 0 || !w.set.HoldKnown(a) {
 		t.Error("a is to be free, and b gone")
 	}
 	w.wants("a")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -243,5 +244,40 @@ func TestSweep(t *testing.T) {
 	sweep("all are gone", false, nil)
 	if !h.r.HasStore("full.git") {
 		t.Error("the last store is forgotten")
+	}
+}
+
+// TestJoinedQuestionIsStuck waits out AskTimeout: who joins a question that a
+// silent server never answers asks again, and is answered when it is back.
+func TestJoinedQuestionIsStuck(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	h.r.AskTimeout = time.Second
+	s := h.source("main")
+	arrived, silent := make(chan struct{}, 10), gitserver.Stall(nil)
+	h.server.Wrap(func(next http.Handler) http.Handler {
+		next = silent(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			arrived <- struct{}{}
+			next.ServeHTTP(w, r)
+		})
+	})
+	ask := func() <-chan error {
+		answered := make(chan error, 1)
+		go func() {
+			_, err := h.r.Ask(t.Context(), s)
+			answered <- err
+		}()
+		return answered
+	}
+	first := ask()
+	<-arrived
+	joined := ask()
+	h.server.Wrap(nil) // it is back, for those who ask anew
+	if err := <-first; git.KindOf(err) != git.KindTimeout {
+		t.Errorf("the first: %v, want a timeout", err)
+	}
+	if err := <-joined; err != nil {
+		t.Errorf("who joined: %v", err)
 	}
 }

@@ -225,7 +225,7 @@ func (c *Collection) collect(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	list := c.layers.Take(c.unneeded())
+	list := c.layers.Withdraw(c.unneeded())
 	c.forgetBuilt(list)
 	return c.layers.Remove(list)
 }

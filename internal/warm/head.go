@@ -52,7 +52,7 @@ func (m *Manager) commit(clone string, ch change) error {
 	for _, h := range ch.gone {
 		delete(c.heads, h.Key)
 	}
-	void := layers.Take(c.unneeded())
+	void := layers.Withdraw(c.unneeded())
 	m.mu.Unlock()
 	void = append(void, ch.lost...)
 	if err := layers.Forget(void, records...); err != nil {

@@ -47,7 +47,7 @@ func (ev event) run(t *testing.T) {
 }
 
 func (ev event) repeat(t *testing.T, rounds int) {
-	done, failed, panics := 0, 0, 0
+	done, failed, panics, disabled := 0, 0, 0, 0
 	var refused []string
 	for done < rounds && failed < 3 {
 		t.Run("engine", func(t *testing.T) {
@@ -65,10 +65,11 @@ func (ev event) repeat(t *testing.T, rounds int) {
 				}
 			}
 			s.clean(t)
-			refused, panics = append(refused, s.refused...), panics+s.panics
+			refused, panics, disabled = append(refused, s.refused...), panics+s.panics, disabled+s.disabled
 		})
 	}
-	t.Logf("%d rounds of %d held; refused and then right: %d starts; the engine panicked: %d times", done-failed, done, len(refused), panics)
+	t.Logf("%d rounds of %d held; refused and then right: %d starts; the engine panicked: %d times, left the plugin disabled: %d times",
+		done-failed, done, len(refused), panics, disabled)
 	if len(refused) > 0 {
 		t.Logf("the last refusal: %s", refused[len(refused)-1])
 	}

@@ -31,6 +31,8 @@ type stage struct {
 	refused []string
 	// panics is how often the engine ended in a panic when it started.
 	panics int
+	// disabled is how often the engine could not enable the plugin when it started.
+	disabled int
 }
 
 // modes are those of volumes; a steady container has its mode as its name, and so has its volume.

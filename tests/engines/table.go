@@ -11,9 +11,10 @@ type cell struct {
 	done, held int
 	// what is held: rounds or tests.
 	unit string
-	// panics is how often the engine ended in a panic, and was started again.
-	panics int
-	err    error // the program's
+	// panics is how often the engine ended in a panic, and was started again; disabled how often it left the plugin
+	// disabled when it started.
+	panics, disabled int
+	err              error // the program's
 	// lines are the first ones that complain.
 	lines []string
 }
@@ -24,8 +25,8 @@ func (c cell) String() string {
 	switch {
 	case c.done == 0:
 		return "EMPTY"
-	case c.ok() && c.panics > 0:
-		return fmt.Sprintf("held, %d %s (the engine panicked: %d)", c.done, c.unit, c.panics)
+	case c.ok() && c.panics+c.disabled > 0:
+		return fmt.Sprintf("held, %d %s (the engine panicked: %d, left the plugin disabled: %d)", c.done, c.unit, c.panics, c.disabled)
 	case c.ok():
 		return fmt.Sprintf("held, %d %s", c.done, c.unit)
 	case c.held < c.done:
@@ -36,7 +37,7 @@ func (c cell) String() string {
 }
 
 var (
-	counted  = regexp.MustCompile(`(?m)^ *event_test\.go:\d+: (\d+) rounds of (\d+) held.*the engine panicked: (\d+) times`)
+	counted  = regexp.MustCompile(`(?m)^ *event_test\.go:\d+: (\d+) rounds of (\d+) held.*the engine panicked: (\d+) times, left the plugin disabled: (\d+) times`)
 	verdict  = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
 	complain = regexp.MustCompile(`(?m)^ +\w+_test\.go:\d+: .*$|^panic: .*$|^tests: .*$`)
 )
@@ -57,6 +58,7 @@ func read(out string, event bool, err error) cell {
 			fmt.Sscan(n[1], &c.held)
 			fmt.Sscan(n[2], &c.done)
 			fmt.Sscan(n[3], &c.panics)
+			fmt.Sscan(n[4], &c.disabled)
 		}
 	}
 	if !c.ok() {

@@ -95,7 +95,7 @@ func Fill(ctx context.Context, g *git.Git, c Spec, storage string, pointers []lf
 // runJob runs a job. If that made a large index, runJob runs it again as a large job.
 func runJob(ctx context.Context, g *git.Git, j job) (Found, error) {
 	j.Git, j.Whole = g.Program(), j.Spec.Cone == nil
-	for {
+	for again := false; ; again = true {
 		size, err := j.Spec.indexSize()
 		if err != nil {
 			return Found{}, err
@@ -107,7 +107,7 @@ func runJob(ctx context.Context, g *git.Git, j job) (Found, error) {
 			return Found{}, err
 		case !a.Large:
 			return a.Found, nil
-		case j.Large || j.Do != doCheckout:
+		case j.Large || again || j.Do != doCheckout:
 			err := errors.New("its process makes no progress")
 			return Found{}, &git.Error{Op: "check out " + j.Spec.Commit, Kind: git.KindOther, Err: err}
 		}

@@ -191,8 +191,9 @@ func (c *Collection) Needs(list []meta.Layer) map[string]string {
 		if need == "" {
 			continue
 		}
-		for _, id := range l.Stack() {
-			if needs[id] != heldBy {
+		for i, id := range l.Stack() {
+			own := i == 0 // which says more than what another layer's need is
+			if old := needs[id]; old == "" || old != heldBy && (own || need == heldBy) {
 				needs[id] = need
 			}
 		}

@@ -93,7 +93,7 @@ func TestEvictClone(t *testing.T) {
 	unmount := w.mountWorkspace(c, "unrecorded")
 	wantBusy(t, "mounted", evict(), "mnt/unrecorded is mounted")
 	unmount()
-	locks := names(t, filepath.Join(w.root, "locks"))
+	locks := testdir.Names(t, filepath.Join(w.root, "locks"))
 	if len(evicted) > 0 {
 		t.Errorf("evicted %q while it was busy", evicted)
 	}
@@ -112,10 +112,10 @@ func TestEvictClone(t *testing.T) {
 	if !slices.Equal(evicted, []string{c.Key}) || undone != 1 {
 		t.Errorf("hooks were told of %q", evicted)
 	}
-	if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+	if got := testdir.Names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
-	if got := names(t, filepath.Join(w.root, "locks")); !slices.Equal(got, locks) {
+	if got := testdir.Names(t, filepath.Join(w.root, "locks")); !slices.Equal(got, locks) {
 		t.Errorf("locks %q, want %q: somebody may wait for one", got, locks)
 	}
 	if got := w.m.Inventory(); len(got) > 0 {
@@ -352,7 +352,7 @@ func TestEvictLayers(t *testing.T) {
 	wantBusy(t, "held", evict(second.Tree.ID, second.GitLayer.ID), "2 of 2")
 	second.Release()
 	wantBusy(t, "half of them held", evict(first.Tree.ID, second.Tree.ID, second.GitLayer.ID), "1 of 3")
-	if got := names(t, c.dirOf(meta.Tree, "")); !slices.Equal(got, []string{first.Tree.ID}) {
+	if got := testdir.Names(t, c.dirOf(meta.Tree, "")); !slices.Equal(got, []string{first.Tree.ID}) {
 		t.Errorf("trees %q, want the held one", got)
 	}
 	w.server.Reset()
@@ -369,7 +369,7 @@ func TestEvictLayers(t *testing.T) {
 	if want := was.Sub(w.takes(c)); gone != want || want.Bytes == 0 {
 		t.Errorf("%+v more in the trash, want %+v", gone, want)
 	}
-	if got := append(names(t, c.dirOf(meta.Tree, "")), names(t, c.dirOf(meta.GitLayer, ""))...); len(got) > 0 {
+	if got := append(testdir.Names(t, c.dirOf(meta.Tree, "")), testdir.Names(t, c.dirOf(meta.GitLayer, ""))...); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
 }
@@ -402,7 +402,7 @@ func TestEvictCache(t *testing.T) {
 			t.Errorf("%+v more in the trash, want %+v", got, want)
 		}
 	}
-	if got := names(t, filepath.Join(c.Dir, "cache")); !slices.Equal(got, []string{"0"}) {
+	if got := testdir.Names(t, filepath.Join(c.Dir, "cache")); !slices.Equal(got, []string{"0"}) {
 		t.Errorf("caches %q, want that of 0", got)
 	}
 	w.restart("boot 1")

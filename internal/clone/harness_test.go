@@ -1,8 +1,6 @@
 package clone
 
 import (
-	"context"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
@@ -20,10 +16,11 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/remote"
-	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/testdb"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
@@ -117,29 +114,20 @@ func (w *world) start(boot string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	bin, err := trash.Open(filepath.Join(w.root, "trash"), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
+	d := testdb.Open(w.t, w.root)
 	background := work.NewGroup()
 	layers := layer.New(layer.Config{
-		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: w.clock,
+		Root: w.root, Boot: boot, DB: d.DB, Trash: d.Trash, Log: d.Log, Now: w.clock,
 		Background: background.Go,
-	}, state)
-	m, err := NewManager(Config{Store: layers, Work: background, Git: g}, state)
+	}, d.State)
+	m, err := NewManager(Config{Store: layers, Work: background, Git: g}, d.State)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.m, w.db = m, db
+	w.m, w.db = m, d.DB
 	w.close = sync.OnceFunc(func() {
 		m.Close()
-		if err := db.Close(); err != nil {
+		if err := d.DB.Close(); err != nil {
 			w.t.Error(err)
 		}
 	})
@@ -197,7 +185,7 @@ func (w *world) collected(c *Clone) {
 				return false
 			}
 		}
-		return len(info.Layers) == len(names(w.t, c.dirOf(meta.Tree, "")))+len(names(w.t, c.dirOf(meta.GitLayer, "")))
+		return len(info.Layers) == len(testdir.Names(w.t, c.dirOf(meta.Tree, "")))+len(testdir.Names(w.t, c.dirOf(meta.GitLayer, "")))
 	})
 }
 
@@ -265,30 +253,5 @@ func (w *world) asked() (lsRefs, fetches, clones int) {
 // run runs git in dir as uid, as a container would.
 func run(t *testing.T, dir string, uid int, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "git", args...)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
-	}
-	as(cmd, uid)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// names lists a directory; none if it is not there.
-func names(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	var list []string
-	for _, e := range entries {
-		list = append(list, e.Name())
-	}
-	return list
+	return strings.TrimSpace(testgit.GitAs(t, uid, dir, args...))
 }

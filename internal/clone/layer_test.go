@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // TestEditRightAfterMount: an edit of the same size, in the second of the
@@ -180,43 +181,11 @@ func testPlainClone(t *testing.T, w *world) {
 			t.Errorf("git %s\n got %s\nwant %s", strings.Join(args, " "), got, want)
 		}
 	}
-	for path, want := range contents(t, plain) {
-		if got := contents(t, dir)[path]; got != want {
+	for path, want := range testdir.Contents(t, plain) {
+		if got := testdir.Contents(t, dir)[path]; got != want {
 			t.Errorf("%q: %q, want %q", path, got, want)
 		}
 	}
-}
-
-// contents maps the files of a work tree to mode and content.
-func contents(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	m := make(map[string]string)
-	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			if d != nil && d.Name() == ".git" {
-				return filepath.SkipDir
-			}
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		text, _ := os.Readlink(path)
-		if info.Mode().IsRegular() {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			text = string(data)
-		}
-		rel, err := filepath.Rel(dir, path)
-		m[rel] = info.Mode().String() + " " + text
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return m
 }
 
 // TestCollectKeepsWhatATreeStandsOn: the trees of commits that nothing needs stay
@@ -235,7 +204,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 	last := w.prepare(s)
 	w.collected(c)
 	want := slices.Sorted(slices.Values(last.Tree.Chain))
-	if got := names(t, filepath.Join(c.Dir, "trees")); len(want) != 3 || !slices.Equal(got, want) {
+	if got := testdir.Names(t, filepath.Join(c.Dir, "trees")); len(want) != 3 || !slices.Equal(got, want) {
 		t.Errorf("trees %q, want the chain of three %q", got, want)
 	}
 	last.Release()
@@ -250,7 +219,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 	whole := w.prepare(s)
 	defer whole.Release()
 	w.collected(c)
-	if got := names(t, filepath.Join(c.Dir, "trees")); !slices.Equal(got, []string{whole.Tree.ID}) {
+	if got := testdir.Names(t, filepath.Join(c.Dir, "trees")); !slices.Equal(got, []string{whole.Tree.ID}) {
 		t.Errorf("trees %q, want the whole one %q", got, whole.Tree.ID)
 	}
 }
@@ -262,7 +231,7 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	held := w.prepare(s)
 	c := w.clone(s)
 	layers := func() (trees, refs []string) {
-		return names(t, filepath.Join(c.Dir, "trees")), names(t, filepath.Join(c.Dir, "refs"))
+		return testdir.Names(t, filepath.Join(c.Dir, "trees")), testdir.Names(t, filepath.Join(c.Dir, "refs"))
 	}
 	w.pushAttributes("main", "*.a text\n") // a whole tree each
 	free := w.prepare(s)

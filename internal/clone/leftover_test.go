@@ -9,6 +9,7 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // TestSweepDetachesABuild: a plugin that was killed over a delta has left its
@@ -35,7 +36,7 @@ func TestSweepDetachesABuild(t *testing.T) {
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, trees); len(got) != 1 || got[0] != co.Tree.ID {
+	if got := testdir.Names(t, trees); len(got) != 1 || got[0] != co.Tree.ID {
 		t.Errorf("trees %q, want %q", got, co.Tree.ID)
 	}
 	if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 {

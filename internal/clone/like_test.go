@@ -8,6 +8,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // TestSubmodulesKeepTimes: so do files of a submodule, unless another one has its
@@ -54,7 +55,7 @@ func TestSubmodulesKeepTimes(t *testing.T) {
 	}
 	commit(section("one", "a")+section("two", "b"), map[string]string{"a": "sub", "b": "sub"})
 	first := build()
-	if names := names(t, filepath.Join(c.dirOf(meta.Tree, first.ID), ".git/modules")); len(names) != 2 {
+	if names := testdir.Names(t, filepath.Join(c.dirOf(meta.Tree, first.ID), ".git/modules")); len(names) != 2 {
 		t.Fatalf("submodules %q, want two", names)
 	}
 	w.remote("update-ref", "refs/heads/keep", "main") // and its tree stays

@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 func TestRefresh(t *testing.T) {
@@ -139,7 +140,7 @@ func TestCoalescing(t *testing.T) {
 		t.Errorf("%d clones, want 1", clones)
 	}
 	for _, dir := range []string{"trees", "refs"} {
-		if got := names(t, filepath.Join(w.clone(s).Dir, dir)); len(got) != 1 {
+		if got := testdir.Names(t, filepath.Join(w.clone(s).Dir, dir)); len(got) != 1 {
 			t.Errorf("%s: %q, want one layer", dir, got)
 		}
 	}
@@ -228,7 +229,7 @@ func TestFailedFirstFetchLeavesNothing(t *testing.T) {
 			if _, err := c.Prepare(t.Context(), s, a); git.KindOf(err) != git.KindServer {
 				t.Errorf("Prepare: %v, want a server error", err)
 			}
-			if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+			if got := testdir.Names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
 				t.Errorf("left: %q", got)
 			}
 			if got := c.Status(volume.History{}); got.Cloned || got.State != "absent" {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // TestSubmodulesWithoutASection: a submodule that .gitmodules does not name is an
@@ -55,14 +56,14 @@ func TestSubmodulesWithoutASection(t *testing.T) {
 					}
 					defer co.Release()
 					dir := w.mount(co, 0)
-					if !maps.Equal(contents(t, dir), contents(t, plain)) {
+					if !maps.Equal(testdir.Contents(t, dir), testdir.Contents(t, plain)) {
 						t.Errorf("submodules=%s: other files than those of git clone", value)
 					}
 					for _, at := range []string{dir, plain} {
-						if left := names(t, filepath.Join(at, "lib")); !slices.Equal(left, []string{"sub"}) {
+						if left := testdir.Names(t, filepath.Join(at, "lib")); !slices.Equal(left, []string{"sub"}) {
 							t.Errorf("submodules=%s: %s/lib has %q, want the submodule's directory", value, at, left)
 						}
-						if left := names(t, filepath.Join(at, "lib/sub")); len(left) > 0 {
+						if left := testdir.Names(t, filepath.Join(at, "lib/sub")); len(left) > 0 {
 							t.Errorf("submodules=%s: the directory in %s has %q", value, at, left)
 						}
 						if got := run(t, at, 0, "status", "--porcelain"); got != "" {

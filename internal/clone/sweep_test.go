@@ -125,7 +125,7 @@ func TestSweep(t *testing.T) {
 			c := w.clone(s)
 			left := map[string]int{"store": 1, "trees": len(c.layers.List(meta.Tree)), "refs": len(c.layers.List(meta.GitLayer))}
 			for dir, want := range left {
-				if got := names(t, filepath.Join(c.Dir, dir)); len(got) != want {
+				if got := testdir.Names(t, filepath.Join(c.Dir, dir)); len(got) != want {
 					t.Errorf("%s has %q, want %d", dir, got, want)
 				}
 			}
@@ -158,14 +158,14 @@ func TestSweepTrashesStrangers(t *testing.T) {
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, filepath.Join(w.root, "clones")); !reflect.DeepEqual(got, []string{"default"}) {
+	if got := testdir.Names(t, filepath.Join(w.root, "clones")); !reflect.DeepEqual(got, []string{"default"}) {
 		t.Errorf("left: %q, want what is held", got)
 	}
 	w.restart("boot 1")
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+	if got := testdir.Names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
 }
@@ -299,7 +299,7 @@ func TestSweepWaitsForNoFetch(t *testing.T) {
 			t.Error(err)
 		}
 		release()
-		if got := names(t, c.Dir); len(got) == 0 {
+		if got := testdir.Names(t, c.Dir); len(got) == 0 {
 			t.Errorf("first %v: what a mount fills is gone", first)
 		}
 		w.close()

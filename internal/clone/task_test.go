@@ -91,7 +91,7 @@ func TestEvictionCancelsWork(t *testing.T) {
 	if left := w.children(c); len(left) > 0 {
 		t.Errorf("processes that are left: %q", left)
 	}
-	if got := names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+	if got := testdir.Names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
 		t.Errorf("directories that are left: %q", got)
 	}
 	if info, ok := c.Info(); ok {

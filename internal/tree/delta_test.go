@@ -12,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // next pushes a commit that takes a file away and brings it into the store. It
@@ -155,7 +156,7 @@ func TestBuildIsNotTrashed(t *testing.T) {
 	w.wantClean(co, 2)
 	co.Release()
 	trees := w.dirOf("")
-	if got := names(t, trees); !slices.ContainsFunc(got, durable.IsTemp) {
+	if got := testdir.Names(t, trees); !slices.ContainsFunc(got, durable.IsTemp) {
 		t.Errorf("trees %q, want also what the build left", got)
 	}
 	if err := os.Rename(bin+".away", bin); err != nil {
@@ -165,7 +166,7 @@ func TestBuildIsNotTrashed(t *testing.T) {
 	if err := w.c.layers.TrashStrays(Kinds...); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, trees); slices.ContainsFunc(got, durable.IsTemp) {
+	if got := testdir.Names(t, trees); slices.ContainsFunc(got, durable.IsTemp) {
 		t.Errorf("trees %q after a sweep", got)
 	}
 }

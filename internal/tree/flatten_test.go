@@ -79,7 +79,7 @@ func TestFlatten(t *testing.T) {
 				t.Fatalf("a mount stands on %+v, want the flat %s", co.Tree, flat.ID)
 			}
 			dir := w.mount(co, 0)
-			if !maps.Equal(contents(t, before), contents(t, dir)) {
+			if !maps.Equal(testdir.Contents(t, before), testdir.Contents(t, dir)) {
 				t.Error("the flat tree has other files")
 			}
 			if err := filepath.WalkDir(w.dirOf(flat.ID), func(path string, d os.DirEntry, err error) error {
@@ -109,14 +109,14 @@ func TestFlatten(t *testing.T) {
 			if err := c.collect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := names(t, w.dirOf("")); len(got) != tt.layers+1 {
+			if got := testdir.Names(t, w.dirOf("")); len(got) != tt.layers+1 {
 				t.Errorf("trees %q, want the chain and the flat one", got)
 			}
 			deep.Release()
 			if err := c.collect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := names(t, w.dirOf("")); !slices.Equal(got, []string{flat.ID}) {
+			if got := testdir.Names(t, w.dirOf("")); !slices.Equal(got, []string{flat.ID}) {
 				t.Errorf("trees %q, want the flat one %s", got, flat.ID)
 			}
 			co.Release()

@@ -3,7 +3,6 @@ package tree
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/disk"
@@ -23,10 +20,11 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/remote"
-	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/testdb"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
@@ -122,41 +120,32 @@ func (w *world) start(boot string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	bin, err := trash.Open(filepath.Join(w.root, "trash"), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
+	d := testdb.Open(w.t, w.root)
 	group := work.NewGroup()
 	layers := layer.New(layer.Config{
-		Root: w.root, Boot: boot, DB: db, Trash: bin, Log: log, Now: w.clock, Background: group.Go,
-	}, state)
+		Root: w.root, Boot: boot, DB: d.DB, Trash: d.Trash, Log: d.Log, Now: w.clock, Background: group.Go,
+	}, d.State)
 	const key = "holder/r"
 	var r *remote.Remote
 	r = remote.New(remote.Config{
 		Dir: filepath.Join(w.root, "clones", key), LockFile: filepath.Join(w.root, "lock"),
 		Used: &work.Resource{Group: group, Name: key, Gone: errors.New("gone"), Report: func(err error) { w.t.Error(err) }},
-		Git:  g, Trash: bin, Log: log.WithField("key", key), Now: w.clock, AskTimeout: 20 * time.Second,
+		Git:  g, Trash: d.Trash, Log: d.Log.WithField("key", key), Now: w.clock, AskTimeout: 20 * time.Second,
 		Credential: func(string, string) (*git.Auth, error) { return nil, nil },
 		WithRoom:   func(_ context.Context, _ disk.Size, f func() error) error { return f() },
 		MakeDir:    func() error { return durable.MkdirAll(filepath.Join(r.Dir, "store"), 0o755) },
 		RemoveDir:  func() error { return nil },
 		Save: func() error {
-			return db.Update(func(tx *meta.Tx) error { return tx.PutClone(meta.Clone{Key: key, Stores: r.Stores()}) })
+			return d.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(meta.Clone{Key: key, Stores: r.Stores()}) })
 		},
 		Measure: func(...string) { group.Go(w.measure) },
-	}, state.Clones[key].Stores)
-	w.git, w.db, w.shared = g, db, new(Shared)
+	}, d.State.Clones[key].Stores)
+	w.git, w.db, w.shared = g, d.DB, new(Shared)
 	w.c = New(w.shared, r, layers.Set(key), nil)
 	group.Go(layers.Run)
 	w.close = sync.OnceFunc(func() {
 		group.Close()
-		if err := db.Close(); err != nil {
+		if err := d.DB.Close(); err != nil {
 			w.t.Error(err)
 		}
 	})
@@ -287,62 +276,5 @@ func (w *world) push(branch string) string {
 // run runs git in dir as uid, as a container would.
 func run(t *testing.T, dir string, uid int, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "git", args...)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t",
-	}
-	as(cmd, uid)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// names lists a directory; none if it is not there.
-func names(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	var list []string
-	for _, e := range entries {
-		list = append(list, e.Name())
-	}
-	return list
-}
-
-// contents maps the files of a work tree to mode and content.
-func contents(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	m := make(map[string]string)
-	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			if d != nil && d.Name() == ".git" {
-				return filepath.SkipDir
-			}
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		text, _ := os.Readlink(path)
-		if info.Mode().IsRegular() {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			text = string(data)
-		}
-		rel, err := filepath.Rel(dir, path)
-		m[rel] = info.Mode().String() + " " + text
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return strings.TrimSpace(testgit.GitAs(t, uid, dir, args...))
 }

@@ -6,23 +6,23 @@ MAKEFLAGS += --no-print-directory
 export MIRROR CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz bench performance lint clean
+.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz walks bench performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
-demo: install ## install the plugin and show the main job end to end; REPO=url REF=ref IMAGE=image for your own
+demo: install ## install the plugin and show its main job end to end; REPO=url REF=ref IMAGE=image to use your own
 	@go run -buildvcs=false ./cmd/demo
 
-# The packages below tests run one at a time, because several start engines or measure what others notice.
-# test-engines runs the events, which take hours. A failure in one half does not hide the other half's.
+# The packages below tests run one at a time, because some start engines or measure times. The events, which
+# take hours, are left to test-engines. The second half runs even if the first one fails.
 test: needs plugin ## all tests: units, integration (as root), end to end in a separate engine
 	@failed=0; \
 	go test -race -count=1 -timeout 28m -p 2 $$(go list ./... | grep -v /tests) || failed=1; \
 	go test -race -count=1 -timeout 28m -p 1 -skip '^TestEvent[A-Z]' ./tests/... || failed=1; \
 	exit $$failed
 
-# Run the test program itself, which prints while it runs: "go test" hides the output of passing tests.
+# This runs the test program itself, because "go test" hides the output of passing tests.
 test-hostile: needs plugin ## attack the plugin: one line per case, with its control and its verdict (as root)
 	@go test -c -o build/hostile.test ./tests/hostile
 	@cd tests/hostile && ../../build/hostile.test -test.timeout 20m -exact
@@ -43,12 +43,15 @@ test-engines: needs plugin ## all end-to-end tests, and many rounds of crashes, 
 	@tests/engines/fetch
 	@go run -buildvcs=false ./tests/engines $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(ENGINES),-engines $(ENGINES)) $(if $(ROWS),-run '$(ROWS)')
 
-fuzz: ## fuzz the parsers of untrusted input, about a minute each at most; FUZZTIME=10m for longer
+fuzz: ## fuzz the parsers of untrusted input, each for about a minute at most; FUZZTIME=10m for longer
 	@for target in volume.FuzzParseURL.1500000x volume.FuzzParseRef.1500000x volume.FuzzParseOptions.300000x \
-		gitindex.FuzzParse.150000x lfs.FuzzParsePointer.100000x; do \
+		gitindex.FuzzParse.150000x gitref.FuzzDecode.300000x lfs.FuzzParsePointer.100000x; do \
 		set -- $$(echo $$target | tr . ' '); \
 		go test -run='^$$' -fuzz="^$$2$$" -fuzztime=$(or $(FUZZTIME),$$3) -fuzzminimizetime=10x ./internal/$$1 || exit 1; \
 	done
+
+walks: needs ## list the functions that a Mount, an Unmount and an eviction pass (as root)
+	@go run -buildvcs=false ./tests/walks
 
 bench: needs plugin ## compare with git, git-sync and plain volumes, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,cold for less; AGAINST=commit to compare with that build instead
 	@go run -buildvcs=false ./cmd/bench $(if $(FILES),-files $(FILES)) $(if $(RUNS),-runs $(RUNS)) $(if $(ROWS),-rows $(ROWS)) $(if $(AGAINST),-against $(AGAINST))
@@ -73,11 +76,12 @@ plugin: build rootfs ## assemble the plugin: build/plugin/{config.json,rootfs} (
 build: ## compile the plugin's program: build/helmdeck-repos, static
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o build/helmdeck-repos ./plugin
 
-# FORCE=1 applies here only if the target was named on the command line: "make install FORCE=1" is about containers.
+# FORCE=1 applies here only if this target is named on the command line: in "make install FORCE=1" it concerns
+# containers.
 rootfs: needs ## make the plugin's root filesystem from Debian packages (as root); MIRROR=url, FORCE=1 for newer packages
 	@FORCE=$(if $(filter rootfs,$(MAKECMDGOALS)),$(FORCE)) rootfs/build
 
-needs: ## install what else is needed besides Docker Engine, Go and make (Debian, as root), or list it
+needs: ## install the programs needed besides Docker Engine, Go and make (Debian, as root), or list them
 	@rootfs/needs
 
 clean: ## delete build/; the installed plugin stays

@@ -18,11 +18,12 @@ import (
 
 const module = "github.com/helmdeck/repos"
 
-// rank orders the packages: imports go to a lower rank, so packages of one rank do not
-// import each other.
+// rank orders the packages. A package may import only packages of a lower rank, so that packages of
+// the same rank do not import each other.
 var rank = map[string]int{
-	"plugin": 9,
-	"driver": 8, "internal/admin": 8, "janitor": 7,
+	"plugin": 10,
+	"driver": 9, "internal/admin": 8, "janitor": 7,
+	"internal/verbs":     8,
 	"internal/workspace": 7,
 	"internal/clone":     6, "internal/warm": 6,
 	"internal/tree":     5,
@@ -30,8 +31,8 @@ var rank = map[string]int{
 	"internal/lfs": 3, "internal/layer": 3,
 	"internal/git": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
 	"internal/credential": 2,
-	"internal/durable":    1,
-	"internal/volume":     0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/work": 0,
+	"internal/durable":    1, "internal/gitref": 1, "internal/gitssh": 1,
+	"internal/volume": 0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/work": 0,
 	"internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0,
 }
 
@@ -120,14 +121,26 @@ func TestImportsPointOneWay(t *testing.T) {
 			case outside(to):
 				t.Errorf("%s imports %s, which is for tests and tools", s.path, to)
 			case rank[to] >= from:
-				t.Errorf("%s imports %s, which is not below it", s.path, to)
+				t.Errorf("%s imports %s, which has no lower rank", s.path, to)
 			}
 		}
 	}
 }
 
-// TestOnlyGitExecutes checks that only package git, and the sandbox, which only git
-// imports, execute programs.
+// TestJanitorImportsOnlySizes checks that the janitor can plan for anything that takes
+// space, because it knows no other package of this module than that of the sizes.
+func TestJanitorImportsOnlySizes(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, full := range s.imports() {
+			if s.dir == "janitor" && strings.HasPrefix(full, module+"/") && full != module+"/internal/disk" {
+				t.Errorf("%s imports %s", s.path, full)
+			}
+		}
+	}
+}
+
+// TestOnlyGitExecutes checks that only packages git and sandbox execute programs, and that only git
+// imports sandbox.
 func TestOnlyGitExecutes(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.dir == "internal/git" || outside(s.dir) {
@@ -163,8 +176,8 @@ func TestOnlyOverlayMounts(t *testing.T) {
 	}
 }
 
-// TestOnlyDurableRenames allows two renames that need no durability: that of a damaged
-// database, and a trial in the probe of overlayfs.
+// TestOnlyDurableRenames checks that only package durable renames. It allows two other renames that
+// need no durability: of a damaged database, and in the probe of overlayfs.
 func TestOnlyDurableRenames(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.dir == "internal/durable" || outside(s.dir) {

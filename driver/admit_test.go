@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestSubjectMaxLeases: the setting is said, and who has them.
+// TestSubjectMaxLeases checks that the error names the setting and the volumes that have the leases.
 func TestSubjectMaxLeases(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.maxLeases = 2
+	w.core.MaxLeases = 2
 	w.restart()
 	w.create("v")
 	w.create("w", "mode", "shared")

@@ -15,7 +15,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// waiting counts the goroutines that wait in a function for others.
+// waiting counts the goroutines that wait for others in a function.
 func waiting(function string) (n int) {
 	buf := make([]byte, 16<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -28,8 +28,8 @@ func waiting(function string) (n int) {
 	return n
 }
 
-// TestMountsShareAQuestion: 64 Mounts of one ref at once ask the remote once, and
-// fetch once when it has moved. Not parallel, for it counts goroutines.
+// TestMountsShareAQuestion checks that 64 concurrent Mounts of one ref ask the remote once, and
+// fetch once if the ref has moved. It is not parallel because it counts goroutines.
 func TestMountsShareAQuestion(t *testing.T) {
 	const mounts = 64
 	w := newWorld(t)
@@ -37,7 +37,7 @@ func TestMountsShareAQuestion(t *testing.T) {
 	w.create("v")
 	w.mountOK("v", "first")
 	w.unmountOK("v", "first")
-	testdir.Eventually(t, "the Create's own fetch", func() bool { return !w.Clones.Inventory()[0].Working })
+	testdir.Eventually(t, "the Create's own fetch", func() bool { return !w.core.Clones.Inventory()[0].Working })
 	for _, tt := range []struct {
 		name  string
 		moved bool
@@ -67,7 +67,7 @@ func TestMountsShareAQuestion(t *testing.T) {
 		}
 		<-g.Arrived
 		testdir.Eventually(t, "64 Mounts wait for the answer", func() bool {
-			return waiting("remote.(*Remote).askShared") == mounts
+			return waiting("remote.(*Remote).ask") == mounts
 		})
 		close(g.Open)
 		wg.Wait()
@@ -78,15 +78,15 @@ func TestMountsShareAQuestion(t *testing.T) {
 		}
 		for i, dir := range dirs {
 			if _, err := os.Lstat(filepath.Join(dir, "new")); (err == nil) != tt.moved {
-				t.Errorf("%s: mount %d: %v", tt.name, i, err)
+				t.Errorf("%s: mount %d: file \"new\": %v", tt.name, i, err)
 			}
 			wantErr(t, "unmount", w.Unmount(t.Context(), "v", fmt.Sprint(i)))
 		}
 	}
 }
 
-// TestASlowRemoteDelaysNobodyElse: while the remote of one clone answers nothing,
-// or sends no pack, other clones are mounted, and everything is listed.
+// TestASlowRemoteDelaysNobodyElse checks that other clones can be mounted and all volumes listed
+// while the remote of one clone does not answer or sends no pack.
 func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -107,25 +107,25 @@ func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
 			w.create("other")
 			w.create("slow", "repo", w.server.URL("slow"), "refresh", "never")
 			testdir.Eventually(t, "the Creates' own fetches", func() bool {
-				list := w.Clones.Inventory()
+				list := w.core.Clones.Inventory()
 				return len(list) == 2 && !list[0].Working && !list[1].Working
 			})
-			// Everything that follows ends at once, or never.
+			// Each call below ends at once or never.
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			g := gitserver.NewGate()
 			w.server.Route("slow", gitserver.On(tt.kind, g.Fault))
-			// Another subject's clone of the same repository: nothing of it is there.
+			// Another subject's clone of the same repository: nothing was fetched for it.
 			ended := make(chan error, 1)
 			go func() {
-				err := w.Create(ctx, "stalled", w.options("repo", w.server.URL("slow"), "subject", "s"))
+				err := w.core.Create(ctx, "stalled", w.options("repo", w.server.URL("slow"), "subject", "s"))
 				if err == nil {
 					_, err = w.Mount(ctx, "stalled", "1")
 				}
 				ended <- err
 			}()
 			<-g.Arrived
-			for i := range 3 { // twice from what is there, and at a new commit
+			for i := range 3 { // twice at the commit that is there, and once at a new one
 				if i == 2 {
 					if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "new", Content: "x"}); err != nil {
 						t.Fatal(err)
@@ -137,7 +137,7 @@ func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
 						t.Fatal(err)
 					}
 					if _, err := os.Lstat(filepath.Join(dir, "new")); (err == nil) != (i == 2 && name == "other") {
-						t.Errorf("%s, mount %d: %v", name, i, err)
+						t.Errorf("%s, mount %d: file \"new\": %v", name, i, err)
 					}
 				}
 				if got := w.List(); len(got) < 2 {
@@ -151,13 +151,13 @@ func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
 			}
 			testdir.Eventually(t, "the volume is there", func() bool { _, err := w.Get("stalled"); return err == nil })
 			if v, err := w.Get("stalled"); err != nil || v.Status["state"] != tt.state {
-				t.Errorf("Get of the stalled one: %+v, %v; want it %s", v, err, tt.state)
+				t.Errorf("Get of the stalled volume: %+v, %v; want state %s", v, err, tt.state)
 			}
 			for _, name := range []string{"other", "slow"} {
 				for i := range 3 {
 					wantErr(t, "unmount", w.Unmount(ctx, name, fmt.Sprint(i)))
 				}
-				wantErr(t, "remove", w.Remove(ctx, name))
+				wantErr(t, "remove", w.core.Remove(ctx, name))
 			}
 			close(g.Open)
 			wantErr(t, "the stalled Mount", <-ended)

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +33,7 @@ func TestCreateAgain(t *testing.T) {
 			{"other uid", w.options("uid", "7"), []string{`volume "v" exists with other options`, "uid", "7"}},
 			{"wrong", w.options("uid", "x"), []string{"uid"}},
 		} {
-			wantErr(t, tt.name, w.Create(t.Context(), "v", tt.opts), tt.words...)
+			wantErr(t, tt.name, w.core.Create(t.Context(), "v", tt.opts), tt.words...)
 		}
 	}
 	if got := len(w.List()); got != 1 {
@@ -47,7 +46,7 @@ func TestCreateAtOnce(t *testing.T) {
 	w := newWorld(t)
 	var wg sync.WaitGroup
 	for range 10 {
-		wg.Go(func() { wantErr(t, "create", w.Create(t.Context(), "v", w.options())) })
+		wg.Go(func() { wantErr(t, "create", w.core.Create(t.Context(), "v", w.options())) })
 	}
 	wg.Wait()
 	if got := len(w.List()); got != 1 {
@@ -55,7 +54,7 @@ func TestCreateAtOnce(t *testing.T) {
 	}
 }
 
-// TestDefiniteNo: what the remote refuses leaves nothing behind.
+// TestDefiniteNo checks that a refused Create leaves nothing behind.
 func TestDefiniteNo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -80,7 +79,7 @@ func TestDefiniteNo(t *testing.T) {
 		if tt.code != 0 {
 			w.server.Wrap(gitserver.Fail(tt.code))
 		}
-		err := w.Create(t.Context(), "v", tt.opts)
+		err := w.core.Create(t.Context(), "v", tt.opts)
 		wantErr(t, tt.name, err, tt.words...)
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", tt.name, err)
@@ -91,8 +90,9 @@ func TestDefiniteNo(t *testing.T) {
 	}
 }
 
-// TestSilentServer: Create keeps the record, Get and the like answer, Mount says
-// in time what is going on, and works when the server is back.
+// TestSilentServer checks that, while the server is silent, Create keeps the record, Get, List and
+// Path answer, and Mount returns in time with an error that says what it waits for. When the server
+// answers again, Mount works.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -123,8 +123,8 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// TestHangUp: the client goes while the Mount waits for the remote. Nothing is
-// left of it, and the clone is there for the next one.
+// TestHangUp checks that a client that hangs up while its Mount waits for the remote leaves nothing
+// behind except the clone, which the next Mount uses.
 func TestHangUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -143,27 +143,27 @@ func TestHangUp(t *testing.T) {
 		ended <- err
 	}()
 	<-g.Arrived
-	if err := w.Remove(t.Context(), "w"); err == nil || !strings.Contains(err.Error(), "is mounted") {
+	if err := w.core.Remove(t.Context(), "w"); err == nil || !strings.Contains(err.Error(), "is mounted") {
 		t.Errorf("Remove during a Mount: %v", err)
 	}
 	cancel()
 	if err := <-ended; err == nil {
-		t.Error("Mount succeeded")
+		t.Error("a Mount whose client hung up succeeded")
 	}
-	if got := w.Workspaces.Leases("w"); len(got) > 0 {
+	if got := w.core.Workspaces.Leases("w"); len(got) > 0 {
 		t.Errorf("leases: %+v", got)
 	}
 	close(g.Open)
-	// Who hangs up at the very end gets nothing either, and leaves nothing.
+	// A client that hung up before the workspace was ready gets nothing and leaves nothing behind.
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := w.Mount(gone, "v", "2"); err == nil {
-		t.Error("Mount of who has gone succeeded")
+		t.Error("a Mount whose client is gone succeeded")
 	}
 	if got := w.left(); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
-	wantErr(t, "remove", w.Remove(t.Context(), "w"))
+	wantErr(t, "remove", w.core.Remove(t.Context(), "w"))
 }
 
 func TestMountIsIdempotent(t *testing.T) {
@@ -186,10 +186,10 @@ func TestMountIsIdempotent(t *testing.T) {
 	}
 	wg.Wait()
 	if len(slices.Compact(dirs)) != 1 {
-		t.Errorf("one ID at %q", dirs)
+		t.Errorf("one ID is mounted at %q, want one directory", dirs)
 	}
 	for i := range 5 {
-		err := w.Remove(t.Context(), "v")
+		err := w.core.Remove(t.Context(), "v")
 		wantErr(t, "remove", err, `volume "v" is mounted`, "end its containers first")
 		if _, err := os.Stat(filepath.Join(dirs[0], "README.md")); err != nil {
 			t.Errorf("after %d unmounts: %v", i, err)
@@ -201,8 +201,8 @@ func TestMountIsIdempotent(t *testing.T) {
 	if got := w.left(); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
-	wantErr(t, "remove", w.Remove(t.Context(), "v"))
-	wantErr(t, "remove again", w.Remove(t.Context(), "v"))
+	wantErr(t, "remove", w.core.Remove(t.Context(), "v"))
+	wantErr(t, "remove again", w.core.Remove(t.Context(), "v"))
 	if got := w.left("volumes"); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
@@ -215,11 +215,12 @@ func TestMountIsIdempotent(t *testing.T) {
 	}
 }
 
-// TestSchemeNoLongerAllowed: the volume is listed, and its Mount says why not.
+// TestSchemeNoLongerAllowed checks that the volume is listed, and that Mount returns an error that
+// names the setting.
 func TestSchemeNoLongerAllowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if err := w.DB.Update(func(tx *meta.Tx) error {
+	if err := w.core.DB.Update(func(tx *meta.Tx) error {
 		return tx.PutVolume(meta.Volume{Name: "v", Options: map[string]string{"repo": "git://h/x"}})
 	}); err != nil {
 		t.Fatal(err)
@@ -230,66 +231,4 @@ func TestSchemeNoLongerAllowed(t *testing.T) {
 	}
 	_, err := w.Mount(t.Context(), "v", "1")
 	wantErr(t, "mount", err, `volume "v"`, "ALLOW_SCHEMES", "git")
-}
-
-func TestManifests(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.create("v")
-	w.create(strings.Repeat("long", 60))
-	recs, err := Rebuild(w.Root)
-	if err != nil || len(recs) != 2 {
-		t.Fatalf("Rebuild: %+v, %v", recs, err)
-	}
-	for _, rec := range recs {
-		w.mu.Lock()
-		want := w.volumes[rec.Name].rec
-		w.mu.Unlock()
-		if !rec.CreatedAt.Equal(want.CreatedAt) || rec.Options["repo"] != want.Options["repo"] || rec.Options["ref"] != "main" {
-			t.Errorf("%+v, want %+v", rec, want)
-		}
-	}
-	// A Create or a Remove that did not come to its end, and one that is at work.
-	if err := w.writeManifest(meta.Volume{Name: "gone"}); err != nil {
-		t.Fatal(err)
-	}
-	temp := filepath.Join(w.manifestDir(), ".tmp-123")
-	if err := os.WriteFile(temp, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.removeManifest("v"); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := w.Sweep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		want := []string{w.manifestPath("v"), w.manifestPath(strings.Repeat("long", 60)), temp}
-		slices.Sort(want)
-		if got := w.left("volumes"); !slices.Equal(got, want) {
-			t.Errorf("manifests %q, want %q", got, want)
-		}
-	}
-	// At a start there is none at work.
-	if _, err := New(w.Config, meta.State{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Lstat(temp); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left by a start: %v", temp, err)
-	}
-	// One that can't be read may be all that is left of a volume: it stays, and
-	// does not keep the others from being read.
-	broken := filepath.Join(w.manifestDir(), "broken.json")
-	if err := os.WriteFile(broken, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), broken) {
-		t.Errorf("Sweep: %v, want an error about %s", err, broken)
-	}
-	if _, err := os.Lstat(broken); err != nil {
-		t.Error(err)
-	}
-	if recs, err := Rebuild(w.Root); len(recs) != 2 || err == nil {
-		t.Errorf("Rebuild: %+v, %v; want two volumes and an error", recs, err)
-	}
 }

@@ -19,11 +19,11 @@ const maxBody = 1 << 20
 // contentType is what the engine accepts (pkg/plugins/transport).
 const contentType = "application/vnd.docker.plugins.v1.2+json"
 
-// Handler returns the volume protocol of the engine over HTTP. The handlers are
-// our own, with the types of go-plugins-helpers: so a request's context ends
-// with its connection, a body is bounded, and an empty one, which is how the
-// engine repeats a request after a lost connection, is an error and not a
-// request for the volume "".
+// Handler returns the engine's volume protocol over HTTP. It uses the types of
+// go-plugins-helpers, but not its handlers: here a request's context ends with its
+// connection, bodies are bounded, and an empty body is an error, not a request for the
+// volume "". The engine sends an empty body when it repeats a request after a lost
+// connection.
 func Handler(d *Driver) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(path string, f func(ctx context.Context, body []byte) (any, error)) {
@@ -40,7 +40,7 @@ func Handler(d *Driver) http.Handler {
 		return volume.ListResponse{Volumes: d.List()}, nil
 	})
 	handle("/VolumeDriver.Create", decoded(func(ctx context.Context, r *volume.CreateRequest) (any, error) {
-		return none{}, d.Create(ctx, r.Name, r.Options)
+		return none{}, d.Volumes.Create(ctx, r.Name, r.Options)
 	}))
 	handle("/VolumeDriver.Get", decoded(func(_ context.Context, r *volume.GetRequest) (any, error) {
 		v, err := d.Get(r.Name)
@@ -51,7 +51,7 @@ func Handler(d *Driver) http.Handler {
 		return volume.PathResponse{Mountpoint: p}, err
 	}))
 	handle("/VolumeDriver.Remove", decoded(func(ctx context.Context, r *volume.RemoveRequest) (any, error) {
-		return none{}, d.Remove(ctx, r.Name)
+		return none{}, d.Volumes.Remove(ctx, r.Name)
 	}))
 	handle("/VolumeDriver.Mount", decoded(func(ctx context.Context, r *volume.MountRequest) (any, error) {
 		if r.ID == "" {
@@ -66,13 +66,13 @@ func Handler(d *Driver) http.Handler {
 	return mux
 }
 
-// errRepeated answers a request without a body: the engine repeats what the plugin
-// had begun when its process died, but has sent the body already.
+// errRepeated is the answer to a request without a body: the engine repeats a request
+// during which the plugin's process died, but has sent the body already.
 var errRepeated = errors.New("the plugin was restarted while it was at work on this: run it again " +
 	"(the engine has repeated the request, which is empty then)")
 
-// ErrStopping is the cause with which the contexts of requests end that a plugin
-// which stops does not finish. It is their answer.
+// ErrStopping is the cause with which the contexts of unfinished requests end when the
+// plugin stops. It is their answer.
 var ErrStopping = errors.New("the plugin was stopped while it was at work on this: run it again when the plugin is enabled")
 
 // decoded reads the body as a T before it calls f.
@@ -89,8 +89,8 @@ func decoded[T any](f func(ctx context.Context, request *T) (any, error)) func(c
 	}
 }
 
-// serve answers a request with what f returns. A panic is an error of this one
-// request: a connection that just ends would make the engine repeat it.
+// serve answers a request with the result of f. A panic is an error of this request
+// alone: if the connection just ended, the engine would repeat the request.
 func serve(log *logrus.Logger, f func(ctx context.Context, body []byte) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, answer := http.StatusOK, any(nil)

@@ -12,15 +12,27 @@ import (
 	"github.com/docker/go-plugins-helpers/volume"
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/tests/testverbs"
 )
+
+// broken lists a volume "broken". Get panics for it.
+type broken struct{ verbs.Verbs }
+
+func (broken) List() []verbs.Volume { return []verbs.Volume{{Name: "broken"}} }
+
+func (b broken) Get(name string) (verbs.Volume, error) {
+	if name == "broken" {
+		panic("broken")
+	}
+	return b.Verbs.Get(name)
+}
 
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	// No managers: what goes as far as them panics.
-	d := &Driver{Config: Config{Log: log, Now: time.Now}, volumes: map[string]*handle{"broken": {rec: meta.Volume{Name: "broken"}}}}
+	d := New(Config{Volumes: broken{testverbs.New(t)}, Log: log, Now: time.Now, MountWait: time.Minute})
 	server := httptest.NewServer(Handler(d))
 	t.Cleanup(server.Close)
 	const post = http.MethodPost
@@ -28,7 +40,7 @@ func TestHandler(t *testing.T) {
 	for _, tt := range []struct {
 		method, path, body string
 		status             int
-		want               string // in the answer
+		want               string // part of the answer
 	}{
 		{post, "/Plugin.Activate", "", 200, `{"Implements":["VolumeDriver"]}`},
 		{post, "/Plugin.Activate", "{}", 200, `VolumeDriver`},
@@ -53,9 +65,10 @@ func TestHandler(t *testing.T) {
 		{post, "/VolumeDriver.Path", `{"Name":"nobody"}`, 500, `no volume \"nobody\"`},
 		{post, "/VolumeDriver.Mount", `{"Name":"nobody","ID":"1"}`, 500, `no volume \"nobody\"`},
 		{post, "/VolumeDriver.Mount", `{"Name":"broken"}`, 500, "no mount ID"},
+		{post, "/VolumeDriver.Mount", `{"Name":"broken","ID":"1#2"}`, 500, `the lease ID \"1#2\" has a #`},
 		{post, "/VolumeDriver.Remove", `{"Name":"nobody"}`, 200, "{}"},
 		{post, "/VolumeDriver.Get", `{"Name":"broken"}`, 500, "internal error"},
-		{post, "/VolumeDriver.List", "", 200, `"Name":"broken"`}, // it goes on after a panic
+		{post, "/VolumeDriver.List", "", 200, `"Name":"broken"`}, // the server continues after a panic
 		{post, "/VolumeDriver.Prune", "{}", 404, ""},
 		{http.MethodGet, "/VolumeDriver.List", "", 405, ""},
 		{post, "/", "{}", 404, ""},
@@ -85,7 +98,7 @@ func TestHandler(t *testing.T) {
 		}
 		var e volume.ErrorResponse
 		if err := json.Unmarshal(data, &e); err != nil || (e.Err != "") != (tt.status != 200) {
-			t.Errorf("%s %.40q: %s is no answer that the engine reads (%v)", tt.path, tt.body, data, err)
+			t.Errorf("%s %.40q: the engine cannot read the answer %s (%v)", tt.path, tt.body, data, err)
 		}
 	}
 }

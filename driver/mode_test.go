@@ -14,7 +14,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// write writes a file of a workspace.
+// write writes a file in a workspace.
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -41,17 +41,17 @@ func (w *world) unmountOK(name, id string) {
 
 func (w *world) removeOK(name string) {
 	w.t.Helper()
-	if err := w.Remove(w.t.Context(), name); err != nil {
+	if err := w.core.Remove(w.t.Context(), name); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// discards waits until a volume has n discards, all of them counted.
+// discards waits until a volume has n discards whose changed files are counted, and returns them.
 func (w *world) discards(name string, n int) (list []workspace.Discard) {
 	w.t.Helper()
 	testdir.Eventually(w.t, fmt.Sprintf("%d discards of %s", n, name), func() bool {
 		list = nil
-		for _, d := range w.Workspaces.Discards() {
+		for _, d := range w.core.Workspaces.Discards() {
 			if d.Volume == name && d.Changed != nil {
 				list = append(list, d)
 			}
@@ -61,11 +61,11 @@ func (w *world) discards(name string, n int) (list []workspace.Discard) {
 	return list
 }
 
-// settled waits until no workspace is on its way to its end.
+// settled waits until all ended workspaces are gone.
 func (w *world) settled() {
 	w.t.Helper()
 	testdir.Eventually(w.t, "every ended workspace to go", func() bool {
-		for _, rec := range w.Workspaces.Workspaces() {
+		for _, rec := range w.core.Workspaces.Workspaces() {
 			if rec.Phase == meta.Ended {
 				return false
 			}
@@ -83,7 +83,7 @@ func (w *world) status(name string) map[string]any {
 	return v.Status
 }
 
-// modes are those that a test is about, each with a world of its own.
+// modes runs f for each mode in list, in a world of its own with a volume "v".
 func modes(t *testing.T, list []string, f func(t *testing.T, w *world, mode string)) {
 	t.Parallel()
 	for _, mode := range list {
@@ -98,29 +98,31 @@ func modes(t *testing.T, list []string, f func(t *testing.T, w *world, mode stri
 
 var allModes = []string{"private", "shared", "keep"}
 
-// TestTwoContainersOneVolume: a workspace each, or one together.
+// TestTwoContainersOneVolume checks that two containers have a workspace each, or share one,
+// depending on the mode.
 func TestTwoContainersOneVolume(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
 		first, second := w.mountOK("v", "1"), w.mountOK("v", "2")
 		if got, want := first == second, mode != "private"; got != want {
-			t.Errorf("together: %v, want %v", got, want)
+			t.Errorf("both mounts have one workspace: %v, want %v", got, want)
 		}
 		write(t, first, "mine", "x")
 		if got, want := has(t, second, "mine"), mode != "private"; got != want {
-			t.Errorf("the second sees what the first wrote: %v, want %v", got, want)
+			t.Errorf("the second container sees the first one's file: %v, want %v", got, want)
 		}
 		w.unmountOK("v", "1")
 		if !has(t, second, "README.md") {
-			t.Error("the second has lost its workspace")
+			t.Error("the second container has lost its workspace")
 		}
 		leases := w.status("v")["leases"].([]leaseStatus)
 		if len(leases) != 1 || leases[0].ID != "2" {
-			t.Errorf("leases %+v", leases)
+			t.Errorf("leases %+v, want only that of ID 2", leases)
 		}
 	})
 }
 
-// TestLastContainerEnds: reset with a discard, or it stays.
+// TestLastContainerEnds checks that the last Unmount turns the workspace into a discard. With
+// mode=keep, the workspace stays.
 func TestLastContainerEnds(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
 		dir := w.mountOK("v", "1")
@@ -128,12 +130,12 @@ func TestLastContainerEnds(t *testing.T) {
 		w.unmountOK("v", "1")
 		if mode == "keep" {
 			if !has(t, dir, "mine") {
-				t.Error("it did not stay")
+				t.Error("the kept workspace has lost its file")
 			}
 		} else {
 			d := w.discards("v", 1)[0]
 			if *d.Changed != 1 || d.Size.Bytes == 0 || d.Repo != w.server.URL("r") || d.Subject != "default" || d.Ref != "refs/heads/main" {
-				t.Errorf("%+v", d)
+				t.Errorf("discard %+v", d)
 			}
 			if got := w.status("v"); got["discards"] != 1 || got["discard_bytes"] != d.Size.Bytes {
 				t.Errorf("status %v", got)
@@ -144,12 +146,13 @@ func TestLastContainerEnds(t *testing.T) {
 		}
 		next := w.mountOK("v", "2")
 		if got, want := has(t, next, "mine"), mode == "keep"; got != want {
-			t.Errorf("the next one has it: %v, want %v", got, want)
+			t.Errorf("the next workspace has the file: %v, want %v", got, want)
 		}
 	})
 }
 
-// TestUntouchedLeavesNothing: a workspace that was only looked at leaves no discard.
+// TestUntouchedLeavesNothing checks that a workspace without changes leaves no discard. Files in the
+// cache and git's index do not count as changes.
 func TestUntouchedLeavesNothing(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
 		dir := w.mountOK("v", "1")
@@ -158,13 +161,13 @@ func TestUntouchedLeavesNothing(t *testing.T) {
 		w.unmountOK("v", "1")
 		w.removeOK("v")
 		w.settled()
-		if got := w.Workspaces.Workspaces(); len(got) > 0 {
+		if got := w.core.Workspaces.Workspaces(); len(got) > 0 {
 			t.Errorf("left: %+v", got)
 		}
 	})
 }
 
-// TestFirstMountsAtOnce: one workspace is made, whoever is first.
+// TestFirstMountsAtOnce checks that concurrent first Mounts make one workspace.
 func TestFirstMountsAtOnce(t *testing.T) {
 	modes(t, []string{"shared", "keep"}, func(t *testing.T, w *world, mode string) {
 		var wg sync.WaitGroup
@@ -184,25 +187,25 @@ func TestFirstMountsAtOnce(t *testing.T) {
 				t.Errorf("mounted at %s and %s", dir, dirs[0])
 			}
 		}
-		if got := w.Workspaces.Workspaces(); len(got) != 1 || len(got[0].Leases) != len(dirs) {
-			t.Errorf("%+v", got)
+		if got := w.core.Workspaces.Workspaces(); len(got) != 1 || len(got[0].Leases) != len(dirs) {
+			t.Errorf("workspaces %+v, want one with all leases", got)
 		}
 		for i := range dirs {
 			w.unmountOK("v", fmt.Sprint(i))
 		}
-		if got := len(w.Workspaces.Leases("v")); got != 0 {
-			t.Errorf("%d workspaces are leased", got)
+		if got := len(w.core.Workspaces.Leases("v")); got != 0 {
+			t.Errorf("%d workspaces are leased, want none", got)
 		}
 	})
 }
 
-// TestVolumeRemoved: what it kept becomes a discard.
+// TestVolumeRemoved checks that the kept workspace of a removed volume becomes a discard.
 func TestVolumeRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create("v", "mode", "keep")
 	write(t, w.mountOK("v", "1"), "mine", "x")
-	wantErr(t, "remove", w.Remove(t.Context(), "v"), "is mounted")
+	wantErr(t, "remove", w.core.Remove(t.Context(), "v"), "is mounted")
 	w.unmountOK("v", "1")
 	w.removeOK("v")
 	w.discards("v", 1)
@@ -211,8 +214,8 @@ func TestVolumeRemoved(t *testing.T) {
 	}
 }
 
-// TestRefMoved: who begins anew gets the new commit; what is kept stays, and says
-// how far behind it is.
+// TestRefMoved checks that a new workspace is at the ref's new commit. A kept workspace stays at its
+// commit, and Status says how many commits it is behind.
 func TestRefMoved(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
 		w.mountOK("v", "1")
@@ -224,25 +227,25 @@ func TestRefMoved(t *testing.T) {
 		}
 		second := w.mountOK("v", "2")
 		if got, want := has(t, second, "new"), mode == "private"; got != want {
-			t.Errorf("while it is mounted the next one is at the new commit: %v, want %v", got, want)
+			t.Errorf("the next mount while the volume is mounted is at the new commit: %v, want %v", got, want)
 		}
 		w.unmountOK("v", "1")
 		w.unmountOK("v", "2")
 		next := w.mountOK("v", "3")
 		if got, want := has(t, next, "new"), mode != "keep"; got != want {
-			t.Errorf("after the last the next one is at the new commit: %v, want %v", got, want)
+			t.Errorf("the next mount after the last unmount is at the new commit: %v, want %v", got, want)
 		}
 		if mode != "keep" {
 			return
 		}
-		testdir.Eventually(t, "the status to say how far behind", func() bool {
+		testdir.Eventually(t, "Status to say how far behind the workspace is", func() bool {
 			s := w.status("v")
 			return s["behind"] == 3 && s["kept_commit"] == old && s["commit"] != old
 		})
 	})
 }
 
-// TestKeptNeedsNoRemote: a kept workspace is mounted while the remote is silent.
+// TestKeptNeedsNoRemote checks that a kept workspace can be mounted while the remote is silent.
 func TestKeptNeedsNoRemote(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -253,12 +256,12 @@ func TestKeptNeedsNoRemote(t *testing.T) {
 	w.server.Wrap(g.Fault)
 	defer close(g.Open)
 	if dir := w.mountOK("v", "2"); !has(t, dir, "mine") {
-		t.Error("what was kept is gone")
+		t.Error("the kept workspace has lost its file")
 	}
 }
 
-// TestHungUpFirstMount: what a Mount made to be kept goes with it, what others
-// have written stays.
+// TestHungUpFirstMount checks that no workspace stays if the client of the first Mount of a volume
+// with mode=keep hangs up.
 func TestHungUpFirstMount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -270,15 +273,15 @@ func TestHungUpFirstMount(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := w.Mount(gone, "v", "1"); err == nil {
-		t.Error("Mount of who has gone succeeded")
+		t.Error("a Mount whose client is gone succeeded")
 	}
 	w.settled()
-	if got := w.Workspaces.Workspaces(); len(got) > 0 {
+	if got := w.core.Workspaces.Workspaces(); len(got) > 0 {
 		t.Errorf("left %+v", got)
 	}
 }
 
-// TestDockerRestart: Unmount, then Mount with another ID, as `docker restart` does.
+// TestDockerRestart sends an Unmount, then a Mount with another ID, as `docker restart` does.
 func TestDockerRestart(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
 		dir := w.mountOK("v", "1")
@@ -286,29 +289,29 @@ func TestDockerRestart(t *testing.T) {
 		w.unmountOK("v", "1")
 		dir = w.mountOK("v", "2")
 		if got, want := has(t, dir, "mine"), mode == "keep"; got != want {
-			t.Errorf("alone: goes on %v, want %v", got, want)
+			t.Errorf("the only container: the workspace continues: %v, want %v", got, want)
 		}
-		// Not the last one: what is shared is not reset.
+		// Another container has the volume, so a shared workspace is not reset.
 		write(t, dir, "mine", "x")
 		other := w.mountOK("v", "3")
 		w.unmountOK("v", "2")
 		dir = w.mountOK("v", "4")
 		if got, want := has(t, dir, "mine"), mode != "private"; got != want {
-			t.Errorf("beside another: goes on %v, want %v", got, want)
+			t.Errorf("beside another container: the workspace continues: %v, want %v", got, want)
 		}
 		if got, want := dir == other, mode != "private"; got != want {
-			t.Errorf("together with the other: %v, want %v", got, want)
+			t.Errorf("both containers have one workspace: %v, want %v", got, want)
 		}
 	})
 }
 
-// TestDockerCp: into a running container with its ID, into a stopped one with IDs
-// of their own.
+// TestDockerCp sends the Mounts of `docker cp`: for a running container with the container's ID, for
+// a stopped one with a new ID each time.
 func TestDockerCp(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
 		dir := w.mountOK("v", "1")
 		if again := w.mountOK("v", "1"); again != dir {
-			t.Errorf("while it runs: at %s, want %s", again, dir)
+			t.Errorf("while the container runs: mounted at %s, want %s", again, dir)
 		}
 		write(t, dir, "running", "x")
 		w.unmountOK("v", "1")
@@ -319,14 +322,14 @@ func TestDockerCp(t *testing.T) {
 		for _, id := range []string{"cp 1", "cp 2"} {
 			dir = w.mountOK("v", id)
 			if got, want := has(t, dir, "running"), mode == "keep"; got != want {
-				t.Errorf("when it is stopped: sees what was there: %v, want %v", got, want)
+				t.Errorf("while the container is stopped: the file of the run is there: %v, want %v", got, want)
 			}
 			write(t, dir, "stopped", "x")
 			w.unmountOK("v", id)
 		}
 		dir = w.mountOK("v", "2")
 		if got, want := has(t, dir, "stopped"), mode == "keep"; got != want {
-			t.Errorf("the next start sees what was copied: %v, want %v", got, want)
+			t.Errorf("the next start sees the copied file: %v, want %v", got, want)
 		}
 		if mode != "keep" {
 			w.discards("v", 3)
@@ -334,8 +337,8 @@ func TestDockerCp(t *testing.T) {
 	})
 }
 
-// TestSlowFirstMount: who waits for the first mount of a volume keeps nobody else
-// waiting, and gets the same workspace.
+// TestSlowFirstMount checks that Mounts that wait for the first workspace of a volume delay no other
+// volume, and get the same workspace.
 func TestSlowFirstMount(t *testing.T) {
 	modes(t, []string{"shared", "keep"}, func(t *testing.T, w *world, mode string) {
 		w.create("other", "refresh", "never")
@@ -356,26 +359,25 @@ func TestSlowFirstMount(t *testing.T) {
 		if s := w.status("v"); len(s["leases"].([]leaseStatus)) != 0 || len(w.List()) != 2 {
 			t.Errorf("status %v", s)
 		}
-		w.mountOK("other", "1") // is of the same clone
-		wantErr(t, "remove", w.Remove(t.Context(), "v"), "is mounted")
+		w.mountOK("other", "1") // has the same clone
+		wantErr(t, "remove", w.core.Remove(t.Context(), "v"), "is mounted")
 		close(g.Open)
 		if first, second := <-dirs, <-dirs; first != second || first == "" {
-			t.Errorf("mounted at %q and %q", first, second)
+			t.Errorf("mounted at %q and %q, want one workspace", first, second)
 		}
 	})
 }
 
-// TestSharedAsksOnce: only who makes the workspace asks the remote.
+// TestSharedAsksOnce checks that only the Mount that makes the shared workspace asks the remote.
 func TestSharedAsksOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create("v", "mode", "shared")
-	w.mountOK("v", "1") // after which what Create began in the background may still be asking
-	w.close()
-	w.start(w.Root)
+	w.mountOK("v", "1") // Create's work in the background may still ask after this
+	w.restart()
 	w.server.Reset()
 	w.mountOK("v", "2")
 	if got := w.server.Stats("r"); got.LsRefs != 0 || got.Fetches != 0 {
-		t.Errorf("the server saw %+v", got)
+		t.Errorf("the server saw %+v, want no question", got)
 	}
 }

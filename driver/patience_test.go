@@ -9,12 +9,12 @@ import (
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
-	// seen is what happens to a Mount: its client hangs up, or is there at the end.
+	// seen is the end of a Mount: the client hangs up, or stays until the answer.
 	type seen struct {
 		after  time.Duration
-		mount  string // "" is another one each time
+		mount  string // "": another mount each time
 		stays  bool
-		passes time.Duration // before it
+		passes time.Duration // before the Mount
 	}
 	hangs := func(after ...time.Duration) (list []seen) {
 		for _, a := range after {
@@ -54,9 +54,9 @@ func TestPatience(t *testing.T) {
 				p.waited(see.after)
 				continue
 			}
-			l := lease{"v", see.mount}
+			l := mountID{"v", see.mount}
 			if see.mount == "" {
-				l.id = fmt.Sprint(i)
+				l.ID = fmt.Sprint(i)
 			}
 			p.hungUp(l, see.after, now)
 		}
@@ -66,13 +66,13 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// Many hang-ups take no more memory than some.
+// TestPatienceIsBounded checks that the number of stored hang-ups is limited.
 func TestPatienceIsBounded(t *testing.T) {
 	t.Parallel()
 	p := patience{most: time.Minute}
 	now := time.Now()
 	for i := range 1000 {
-		p.hungUp(lease{"v", fmt.Sprint(i)}, 30*time.Second, now)
+		p.hungUp(mountID{"v", fmt.Sprint(i)}, 30*time.Second, now)
 	}
 	if n := len(p.hangUps); n > patienceKept {
 		t.Errorf("%d hang-ups are kept, want at most %d", n, patienceKept)

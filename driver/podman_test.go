@@ -5,21 +5,21 @@ import (
 	"testing"
 )
 
-// TestPodmanPrivate: Podman's ID tells no containers apart, so nothing is private
-// with it, unless the setting says that this is all right.
+// TestPodmanPrivate checks that Mounts of Podman on a private volume are refused, because Podman sends
+// the same ID for all containers. With the setting, they share a workspace.
 func TestPodmanPrivate(t *testing.T) {
 	w := newWorld(t)
 	w.create("v")
 	_, err := w.Mount(t.Context(), "v", podmanID)
 	wantErr(t, "a private volume", err, `volume "v"`, "mode=shared", "mode=keep", "ALLOW_SHARED_PRIVATE=true")
-	if got := w.Workspaces.Leases("v"); len(got) > 0 {
+	if got := w.core.Workspaces.Leases("v"); len(got) > 0 {
 		t.Errorf("leases: %v, want none", got)
 	}
 	if _, said := w.status("v")["runtime"]; said {
-		t.Error("Status has a runtime, but no mount is of Podman")
+		t.Error("Status has a runtime, but Podman has no mount")
 	}
 
-	docker := strings.Repeat("2f73349c", 8) // of the same form; docker cp sends that of the container once more
+	docker := strings.Repeat("2f73349c", 8) // has the same form; docker cp sends the container's ID again
 	w.mountOK("v", docker)
 	w.mountOK("v", docker)
 
@@ -38,7 +38,7 @@ func TestPodmanPrivate(t *testing.T) {
 	w.removeOK("v")
 }
 
-// TestPodmanShared: volumes with mode=shared need no setting.
+// TestPodmanShared checks that volumes with mode=shared or keep need no setting.
 func TestPodmanShared(t *testing.T) {
 	w := newWorld(t)
 	for _, mode := range []string{"shared", "keep"} {

@@ -18,12 +18,12 @@ import (
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
-// Mounts, fetches, sweeps, measurements, evictions and questions at the same time:
-// the race detector finds fault. What was mounted is checked by its users.
+// TestRaces runs mounts, fetches, sweeps, measurements, evictions and queries at the same time, for
+// the race detector. The users check their mounts.
 func TestRaces(t *testing.T) {
 	t.Parallel()
 	const (
-		mounts = 4 // of each volume and user
+		mounts = 4 // for each volume and user
 		pause  = 25 * time.Millisecond
 	)
 	w := newWorld(t)
@@ -38,12 +38,12 @@ func TestRaces(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var background sync.WaitGroup
-	background.Go(func() { w.Workspaces.Trash.Run(ctx) })
-	background.Go(func() { w.Workspaces.Meter(ctx) })
+	background.Go(func() { w.core.Workspaces.Trash.Run(ctx) })
+	background.Go(func() { w.core.Workspaces.Meter(ctx) })
 
 	var users, others sync.WaitGroup
 	var over atomic.Bool
-	// besides does something again and again, with pauses, while there are users.
+	// besides calls do repeatedly, with pauses, until the users are done.
 	besides := func(do func(round int) error) {
 		others.Go(func() {
 			for round := 0; !over.Load(); round++ {
@@ -61,14 +61,14 @@ func TestRaces(t *testing.T) {
 		return err
 	})
 	besides(func(int) error {
-		for _, info := range w.Clones.Inventory() {
+		for _, info := range w.core.Clones.Inventory() {
 			var ids []string
 			for _, l := range info.Layers {
 				ids = append(ids, l.ID)
 			}
-			errs := []error{w.Clones.EvictLayers(ctx, info.Key, ids), w.Clones.EvictCache(ctx, info.Key, "0"), w.Clones.EvictClone(ctx, info.Key, work.StopNothing)}
-			for _, h := range w.Workspaces.Warm.Heads(info.Key) {
-				_ = w.Workspaces.Warm.Evict(ctx, info.Key, h.Key) // in use, or gone
+			errs := []error{w.core.Clones.EvictLayers(ctx, info.Key, ids), w.core.Clones.EvictCache(ctx, info.Key, "0"), w.core.Clones.EvictClone(ctx, info.Key, work.StopNothing, w.core.Workspaces.Warm.Evicting)}
+			for _, h := range w.core.Workspaces.Warm.Heads(info.Key) {
+				_ = w.core.Workspaces.Warm.Evict(ctx, info.Key, h.Key) // it may be in use or gone
 			}
 			for _, err := range errs {
 				if busy := (*work.BusyError)(nil); err != nil && !errors.As(err, &busy) {
@@ -76,19 +76,19 @@ func TestRaces(t *testing.T) {
 				}
 			}
 		}
-		for _, d := range w.Workspaces.Discards() {
+		for _, d := range w.core.Workspaces.Discards() {
 			none, inUse := (*workspace.NoDiscardError)(nil), (*workspace.InUseError)(nil)
-			if err := w.Workspaces.EvictDiscard(d.ID); err != nil && !errors.As(err, &none) && !errors.As(err, &inUse) {
+			if err := w.core.Workspaces.EvictDiscard(d.ID); err != nil && !errors.As(err, &none) && !errors.As(err, &inUse) {
 				return err
 			}
 		}
 		return nil
 	})
 	besides(func(int) error {
-		return errors.Join(w.Workspaces.Sweep(ctx), w.Clones.SweepAll(ctx), w.Sweep(ctx), w.Clones.Sync(ctx))
+		return errors.Join(w.core.Workspaces.Sweep(ctx), w.core.Clones.SweepAll(ctx), w.core.Sweep(ctx), w.core.Clones.Sync(ctx))
 	})
-	besides(func(int) error { // as what is answered is encoded
-		answers := []any{w.List(), w.Clones.Inventory(), w.Workspaces.Workspaces(), w.Workspaces.Discards()}
+	besides(func(int) error { // encodes the answers as JSON
+		answers := []any{w.List(), w.core.Clones.Inventory(), w.core.Workspaces.Workspaces(), w.core.Workspaces.Discards()}
 		for name := range volumes {
 			v, err := w.Get(name)
 			if err != nil {
@@ -110,11 +110,11 @@ func TestRaces(t *testing.T) {
 					id := fmt.Sprint(user, round)
 					dir, err := w.Mount(ctx, name, id)
 					if err != nil {
-						continue // its ref moves all the time
+						continue // the ref moves all the time
 					}
 					n.Add(1)
 					if _, err := os.Stat(filepath.Join(dir, ".git", "helmdeck.json")); err != nil {
-						t.Errorf("what is mounted for %s is no workspace: %v", name, err)
+						t.Errorf("the mount of %s is not a workspace: %v", name, err)
 					}
 					if err := errors.Join(os.MkdirAll(filepath.Join(dir, "node_modules"), 0o755),
 						os.WriteFile(filepath.Join(dir, "node_modules", id), []byte(id), 0o644)); err != nil {
@@ -134,7 +134,7 @@ func TestRaces(t *testing.T) {
 	background.Wait()
 	for i := range mounted {
 		if mounted[i].Load() == 0 {
-			t.Errorf("a volume was never mounted: %d", i)
+			t.Errorf("volume %d was never mounted", i)
 		}
 	}
 }

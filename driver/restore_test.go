@@ -13,8 +13,8 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// lose makes a workspace with a commit, an untracked file and a removed one, ends
-// it, and returns the ID of its discard and its commit.
+// lose makes a workspace with a new commit, an untracked file and a removed directory, ends it, and
+// returns the ID of its discard and its commit.
 func (w *world) lose(name string) (id, head string) {
 	w.t.Helper()
 	dir := w.mountOK(name, "lost")
@@ -25,14 +25,15 @@ func (w *world) lose(name string) (id, head string) {
 		w.t.Fatal(err)
 	}
 	head = testgit.GitAny(w.t, dir, "rev-parse", "HEAD")
-	before := len(w.Workspaces.Discards())
+	before := len(w.core.Workspaces.Discards())
 	w.unmountOK(name, "lost")
 	list := w.discards(name, before+1)
 	return list[before].ID, head
 }
 
-// TestRestore: all of it, with options that were not said taken from where it
-// comes from; the remote is not needed; with its volume it goes back.
+// TestRestore checks that a restored volume has the whole workspace, takes missing options from the
+// discard, and does not need the remote. When the volume is removed, its workspace is the same
+// discard again.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,11 +45,11 @@ func TestRestore(t *testing.T) {
 	defer close(g.Open)
 	again := map[string]string{"repo": w.server.URL("r"), "restore": id}
 	for round := range 3 {
-		if err := w.Create(t.Context(), "again", again); err != nil {
+		if err := w.core.Create(t.Context(), "again", again); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "the same Create again", w.Create(t.Context(), "again", again))
-		wantErr(t, "another one of it", w.Create(t.Context(), "twice", again), id, "was restored already", `volume "again" has it`)
+		wantErr(t, "the same Create again", w.core.Create(t.Context(), "again", again))
+		wantErr(t, "another one of it", w.core.Create(t.Context(), "twice", again), id, "was restored already", `volume "again" has it`)
 		if round == 1 {
 			w.restart()
 		}
@@ -58,10 +59,10 @@ func TestRestore(t *testing.T) {
 		}
 		dir := w.mountOK("again", "1")
 		if testgit.GitAny(t, dir, "rev-parse", "HEAD") != head || !has(t, dir, "untracked") || has(t, dir, "src") {
-			t.Errorf("restored: %s", testgit.GitAny(t, dir, "status"))
+			t.Errorf("git status in the restored workspace: %s", testgit.GitAny(t, dir, "status"))
 		}
 		if has(t, dir, ".hdcache") {
-			t.Error("the cache was not taken from the discard's options")
+			t.Error("the volume has a cache, but the discard's options have cache=off")
 		}
 		data, err := os.ReadFile(filepath.Join(dir, ".git/helmdeck.json"))
 		if err != nil {
@@ -75,12 +76,12 @@ func TestRestore(t *testing.T) {
 		w.unmountOK("again", "1")
 		w.removeOK("again")
 		if d := w.discards("again", 1)[0]; d.ID != id {
-			t.Errorf("the discard of the restored volume is %+v", d)
+			t.Errorf("the discard of the restored volume is %+v, want the same ID", d)
 		}
 	}
 }
 
-// TestRestoreRefused: nothing of it leaves a volume behind, or takes the discard.
+// TestRestoreRefused checks that a refused restore leaves no volume behind, and the discard in place.
 func TestRestoreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -106,47 +107,47 @@ func TestRestoreRefused(t *testing.T) {
 	} {
 		opts := map[string]string{"repo": url}
 		maps.Copy(opts, tt.opts)
-		wantErr(t, tt.name, w.Create(t.Context(), "new", opts), tt.words...)
+		wantErr(t, tt.name, w.core.Create(t.Context(), "new", opts), tt.words...)
 	}
-	// What can't be recorded has not happened.
-	if err := w.DB.Close(); err != nil {
+	// A Create that can't be recorded changes nothing.
+	if err := w.core.DB.Close(); err != nil {
 		t.Fatal(err)
 	}
 	good := map[string]string{"repo": url, "restore": id, "subject": "s", "refresh": "never"}
-	if err := w.Create(t.Context(), "new", good); err == nil {
+	if err := w.core.Create(t.Context(), "new", good); err == nil {
 		t.Error("Create without a database succeeded")
 	}
 	for _, restarted := range []bool{false, true} {
 		if restarted {
-			root := w.Root
-			w.Clones.Close()
+			root := w.core.Root
+			w.core.Work.Close()
 			w.start(root)
 		}
 		if got := w.List(); len(got) != 1 {
 			t.Errorf("volumes %+v", got)
 		}
-		if got := w.left("volumes"); len(got) != 3 { // the one of v, and its two mounts
+		if got := w.left("volumes"); len(got) != 3 { // the manifest of v, and the two mounts
 			t.Errorf("left %q", got)
 		}
 		w.discards("v", 1)
 	}
-	if err := w.Create(t.Context(), "new", good); err != nil {
+	if err := w.core.Create(t.Context(), "new", good); err != nil {
 		t.Fatal(err)
 	}
 	w.mountOK("new", "1")
 	w.unmountOK("new", "1")
 }
 
-// TestRestoredIsGone: a volume whose workspace is not there says so, instead of
-// beginning anew.
+// TestRestoredIsGone checks that Mount returns an error if the workspace of a restored volume is gone.
+// It must not make a new one.
 func TestRestoredIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create("v")
 	id, _ := w.lose("v")
 	w.create("new", "restore", id)
-	root := w.Root
-	w.close()
+	root := w.core.Root
+	w.core.Close()
 	db, _, err := meta.Open(filepath.Join(root, "meta.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -163,8 +164,8 @@ func TestRestoredIsGone(t *testing.T) {
 	w.removeOK("new")
 }
 
-// TestDiscardsOfOthers: what a volume of the same name has left of another
-// repository is not its own.
+// TestDiscardsOfOthers checks that Status does not count discards that an earlier volume of the same
+// name left for another subject.
 func TestDiscardsOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -178,9 +179,9 @@ func TestDiscardsOfOthers(t *testing.T) {
 	if s := w.status("v"); s["discards"] != 0 || s["discard_bytes"] != int64(0) {
 		t.Errorf("status %v", s)
 	}
-	for _, d := range w.Workspaces.Discards() {
+	for _, d := range w.core.Workspaces.Discards() {
 		if got := d.ExpiresAt.Sub(d.EndedAt); got != time.Hour {
-			t.Errorf("expires after %v", got)
+			t.Errorf("the discard expires after %v, want an hour", got)
 		}
 	}
 }

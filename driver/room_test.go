@@ -14,13 +14,13 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// TestMountWithoutInodes: a Mount that finds everything built and no inode for its
-// workspace has room made, once, and else says what is missing.
+// TestMountWithoutInodes checks that a Mount that finds all layers built, but no inode for its
+// workspace, calls MakeRoom once. If that fails, the error says what is missing.
 func TestMountWithoutInodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.close()
-	dir := filepath.Join(scratch(t), "disk")
+	w.core.Close()
+	dir := filepath.Join(testdir.New(t, "driver"), "disk")
 	if err := testdisk.Ext4(dir, 64<<20, "-N", "2048"); err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +34,12 @@ func TestMountWithoutInodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start(root)
-	t.Cleanup(w.close) // before the disk goes
+	t.Cleanup(w.core.Close) // before the disk is ejected
 	w.create("v")
 	w.mountOK("v", "first")
 	w.unmountOK("v", "first")
-	testdir.Eventually(t, "the end of what goes on in the background", func() bool {
-		info := w.Clones.Inventory()[0]
+	testdir.Eventually(t, "the end of the work in the background", func() bool {
+		info := w.core.Clones.Inventory()[0]
 		return info.Busy == ""
 	})
 	for i := 0; ; i++ {
@@ -53,21 +53,21 @@ func TestMountWithoutInodes(t *testing.T) {
 	}
 	asked := 0
 	held := errors.New("10 inodes are missing; volume x holds them")
-	w.Clones.MakeRoom = func(context.Context, string, disk.Size) error {
+	w.core.Clones.MakeRoom = func(context.Context, string, disk.Size) error {
 		asked++
 		return held
 	}
 	_, err := w.Mount(t.Context(), "v", "1")
 	wantErr(t, "mount without room", err, "no space left", held.Error())
-	if got := w.Workspaces.Leases("v"); asked != 1 || len(got) > 0 {
-		t.Errorf("room was to be made %d times, leases %+v; want once, and none", asked, got)
+	if got := w.core.Workspaces.Leases("v"); asked != 1 || len(got) > 0 {
+		t.Errorf("MakeRoom was called %d times, leases %+v; want one call, no lease", asked, got)
 	}
-	w.Clones.MakeRoom = func(context.Context, string, disk.Size) error {
+	w.core.Clones.MakeRoom = func(context.Context, string, disk.Size) error {
 		asked++
 		return os.RemoveAll(fill)
 	}
 	if _, err := os.Lstat(filepath.Join(w.mountOK("v", "2"), "README.md")); err != nil || asked != 2 {
-		t.Errorf("mount: %v; room was made %d times", err, asked-1)
+		t.Errorf("README.md in the mount: %v; MakeRoom was called %d times, want once", err, asked-1)
 	}
 	w.unmountOK("v", "2")
 }

@@ -2,60 +2,48 @@ package driver
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/docker/go-plugins-helpers/volume"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/internal/verbs"
 )
 
-// Get describes a volume, from memory, but for where it is mounted: there the kernel
-// is asked.
+// Get describes a volume.
 func (d *Driver) Get(name string) (*volume.Volume, error) {
-	h, err := d.find(name)
+	v, err := d.Volumes.Get(name)
 	if err != nil {
 		return nil, err
 	}
-	leases := d.Workspaces.Leases(name)
-	return &volume.Volume{
-		Name:       name,
-		Mountpoint: d.mountpoint(leases),
-		CreatedAt:  h.rec.CreatedAt.UTC().Format(time.RFC3339),
-		Status:     d.status(h, leases),
-	}, nil
+	shown := show(v)
+	shown.Mountpoint, shown.Status = v.State.Mountpoint, d.status(v)
+	return shown, nil
 }
 
 // List describes all volumes, by name, without their status.
 func (d *Driver) List() []*volume.Volume {
-	d.mu.Lock()
-	list := make([]*volume.Volume, 0, len(d.volumes))
-	for name, h := range d.volumes {
-		list = append(list, &volume.Volume{Name: name, CreatedAt: h.rec.CreatedAt.UTC().Format(time.RFC3339)})
+	list := []*volume.Volume{}
+	for _, v := range d.Volumes.List() {
+		list = append(list, show(v))
 	}
-	d.mu.Unlock()
-	slices.SortFunc(list, func(a, b *volume.Volume) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-// Path returns where the volume's newest workspace is mounted; empty when it has
-// none.
+func show(v verbs.Volume) *volume.Volume {
+	return &volume.Volume{Name: v.Name, CreatedAt: v.CreatedAt.UTC().Format(time.RFC3339)}
+}
+
+// Path returns where the volume's newest workspace is mounted; empty if it has none.
 func (d *Driver) Path(name string) (string, error) {
-	if _, err := d.find(name); err != nil {
+	v, err := d.Volumes.Get(name)
+	if err != nil {
 		return "", err
 	}
-	return d.mountpoint(d.Workspaces.Leases(name)), nil
+	return v.State.Mountpoint, nil
 }
 
-func (d *Driver) mountpoint(leases []meta.Workspace) string {
-	if len(leases) == 0 {
-		return ""
-	}
-	return d.Workspaces.MountedAt(leases[len(leases)-1])
-}
-
-// leaseStatus is what Status shows of a lease.
+// leaseStatus is what Status shows of a mount ID.
 type leaseStatus struct {
 	ID        string    `json:"id"`
 	Mounts    int       `json:"mounts"`
@@ -63,67 +51,28 @@ type leaseStatus struct {
 	MountedAt time.Time `json:"mounted_at"`
 }
 
-// filterMeaning says what a volume with filter=blob:none is.
-const filterMeaning = "blob:none: only the files of commits that were checked out are here; " +
-	"git in the container fetches others from the remote when it needs them, and fails where it can't reach it"
-
-// status is what `docker volume inspect` shows. It has no secret.
-func (d *Driver) status(h *handle, workspaces []meta.Workspace) map[string]any {
+// status is the Status of `docker volume inspect`: that of the volume, and what only
+// Docker has.
+func (d *Driver) status(v verbs.Volume) map[string]any {
+	status := v.State.Status
 	leases := []leaseStatus{}
-	s := h.clone.Status(h.opts.History)
-	reused := s.Used // of the next workspace, or of the newest
-	stale := false
-	for _, w := range workspaces {
-		for id, n := range w.Leases {
-			leases = append(leases, leaseStatus{ID: id, Mounts: n, Commit: w.Commit, MountedAt: w.MountedAt.UTC()})
-		}
-		reused, stale = w.Reused, w.Stale
-	}
-	slices.SortFunc(leases, func(a, b leaseStatus) int { return a.MountedAt.Compare(b.MountedAt) })
-	r, _ := h.clone.Remote.Resolution(h.spec().Source)
-	status := map[string]any{
-		"subject":    string(h.opts.Subject),
-		"repo":       h.opts.Repo.String(),
-		"repo_hash":  h.opts.Repo.Hash(),
-		"ref":        h.opts.Ref.String(),
-		"commit":     r.Commit,
-		"pulled_sha": r.Pulled,
-		"reused":     reused,
-		"stale":      stale,
-		"mode":       string(h.opts.Mode),
-		"state":      s.State,
-		"progress":   s.Progress,
-		"leases":     leases,
-	}
-	if kept, ok := d.Workspaces.Kept(h.rec.Name); ok {
-		status["kept_commit"] = kept.Commit
-		if n, known := d.behind(h, kept, r); known {
-			status["behind"] = n
+	for _, w := range v.State.Workspaces {
+		for _, lease := range w.Leases { // sorted, so leases of one mount ID are neighbours
+			id, _ := meta.HolderOf(lease)
+			if n := len(leases); n > 0 && leases[n-1].ID == id && leases[n-1].MountedAt.Equal(w.MountedAt) {
+				leases[n-1].Mounts++
+				continue
+			}
+			leases = append(leases, leaseStatus{ID: id, Mounts: 1, Commit: w.Commit, MountedAt: w.MountedAt.UTC()})
 		}
 	}
-	d.sizes(h, status)
-	if n := len(workspaces); n > 0 && h.opts.Warm != "" {
-		status["warm"] = d.warmStatus(workspaces[n-1])
-	}
-	if n := len(workspaces); n > 0 {
-		if why := workspace.NotUsed(workspaces[n-1]); why != nil {
-			status["not_used"] = why
-		}
-	}
+	slices.SortStableFunc(leases, func(a, b leaseStatus) int { return a.MountedAt.Compare(b.MountedAt) })
+	status["leases"] = leases
 	if d.Remap != nil {
-		status["userns_remap"] = d.Remap.status(h.opts.UID, h.opts.GID)
+		status["userns_remap"] = d.Remap.status(v.Options.UID, v.Options.GID)
 	}
-	if hasOneMount(workspaces) {
+	if slices.ContainsFunc(leases, func(l leaseStatus) bool { return l.ID == podmanID }) {
 		status["runtime"] = oneMount
 	}
-	if h.opts.History.NoBlobs {
-		status["filter"] = filterMeaning
-	}
-	if !s.FetchedAt.IsZero() {
-		status["fetched_at"] = s.FetchedAt.UTC().Format(time.RFC3339)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	status["last_error"] = h.lastError
 	return status
 }

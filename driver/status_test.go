@@ -8,7 +8,8 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// Status says why the newest workspace has no cache, or nothing at a warm path.
+// TestStatusSaysWhatIsNotUsed checks that Status says why the newest workspace has no cache, or
+// nothing at a warm path.
 func TestStatusSaysWhatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -22,18 +23,19 @@ func TestStatusSaysWhatIsNotUsed(t *testing.T) {
 	}
 	got, ok := v.Status["not_used"].(map[string]string)
 	if !ok || len(got) != 2 || got[".git/hdcache"] != "the volume has cache=off" || got["node_modules"] == "" {
-		t.Errorf("not used: %v", v.Status["not_used"])
+		t.Errorf("not_used: %v", v.Status["not_used"])
 	}
 	plain, err := w.Get("plain")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := plain.Status["not_used"]; !reflect.DeepEqual(got, nil) {
-		t.Errorf("not used by a volume that has all: %v", got)
+		t.Errorf("not_used of a volume that has everything: %v, want nothing", got)
 	}
 }
 
-// Neither Get nor Path names a directory where nothing is mounted.
+// TestStatusNamesNoEmptyDirectory checks that neither Get nor Path names a directory where nothing is
+// mounted.
 func TestStatusNamesNoEmptyDirectory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -51,11 +53,11 @@ func TestStatusNamesNoEmptyDirectory(t *testing.T) {
 	if got, want := where(), [2]string{dir, dir}; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	testdir.Unmount(t, w.Root)
+	testdir.Unmount(t, w.core.Root)
 	if got, want := where(), [2]string{}; got != want {
-		t.Errorf("after its mount has gone: got %q, want %q", got, want)
+		t.Errorf("after the mount is gone: got %q, want %q", got, want)
 	}
 	if again := w.mountOK("v", "1"); again == dir {
-		t.Errorf("a Mount was answered with %q, which is not mounted", again)
+		t.Errorf("Mount returned %q, which is not mounted", again)
 	}
 }

@@ -1,7 +1,7 @@
 // Package janitor decides what to evict so that disk usage stays bounded, and evicts it.
 //
 // Decide is a pure function of plain values, and its result does not depend on their
-// order. A plan never evicts what is held. Every eviction has a reason, and a text for
+// order. A plan never evicts a clone or a part that is held. Every eviction has a reason, and a text for
 // people. A sweep that finds nothing to do costs one inventory from memory and one
 // statfs. A failed eviction is reported, and tried again after a while.
 //

@@ -1,7 +1,7 @@
 package janitor
 
 import (
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -48,48 +48,32 @@ type Count struct {
 	Size   disk.Size `json:"size"`
 }
 
-// eventsKept bounds the memory for events to some 300 KB.
+// eventsKept bounds the memory for events to some 400 KB.
 const eventsKept = 1000
 
-// ring keeps the last events, and counts all events.
-type ring struct {
-	mu     sync.Mutex
-	list   []Event // the oldest is at next
-	next   int
-	counts []Count // few, so searched linearly
-}
-
-func (r *ring) add(e Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.list) < eventsKept {
-		r.list = append(r.list, e)
-	} else {
-		r.list[r.next] = e
-		r.next = (r.next + 1) % eventsKept
+// record keeps an event, and counts it.
+func (j *Janitor) record(e Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.events = append(j.events, e); len(j.events) > eventsKept {
+		j.events = j.events[1:]
 	}
-	c := r.count(e)
-	c.Times++
-	c.Size = c.Size.Add(e.Size)
-}
-
-func (r *ring) count(e Event) *Count {
-	for i := range r.counts {
-		c := &r.counts[i]
-		if c.Type == e.Type && c.Reason == e.Reason && (c.Kind == e.Kind || c.Kind != nil && e.Kind != nil && *c.Kind == *e.Kind) {
-			return c
-		}
+	i := slices.IndexFunc(j.counts, func(c Count) bool {
+		return c.Type == e.Type && c.Reason == e.Reason && (c.Kind == e.Kind || c.Kind != nil && e.Kind != nil && *c.Kind == *e.Kind)
+	})
+	if i < 0 {
+		i = len(j.counts)
+		j.counts = append(j.counts, Count{Type: e.Type, Kind: e.Kind, Reason: e.Reason})
 	}
-	r.counts = append(r.counts, Count{Type: e.Type, Kind: e.Kind, Reason: e.Reason})
-	return &r.counts[len(r.counts)-1]
+	j.counts[i].Times++
+	j.counts[i].Size = j.counts[i].Size.Add(e.Size)
 }
 
 // Events returns the last 1000 events since the start, oldest first.
 func (j *Janitor) Events() []Event {
-	r := &j.events
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append(append([]Event{}, r.list[r.next:]...), r.list[:r.next]...)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]Event{}, j.events...)
 }
 
 // Stats has counts since the start, and the results of the last sweep.
@@ -101,11 +85,8 @@ type Stats struct {
 
 // Stats returns the janitor's statistics.
 func (j *Janitor) Stats() Stats {
-	j.events.mu.Lock()
-	counts := append([]Count{}, j.events.counts...)
-	j.events.mu.Unlock()
 	findings := j.Findings()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return Stats{Counts: counts, Findings: findings, Last: j.last}
+	return Stats{Counts: append([]Count{}, j.counts...), Findings: findings, Last: j.last}
 }

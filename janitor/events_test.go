@@ -12,7 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// TestFindings are said once per change.
+// TestFindings checks that findings are reported once per change.
 func TestFindings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, _ := open(t, Config{WarnSize: 100, Limits: Limits{DiscardTTL: day, MaxSize: 400, MinFree: .1}},
@@ -24,7 +24,7 @@ func TestFindings(t *testing.T) {
 		for _, step := range []struct {
 			name        string
 			upper, free int64
-			want        []string // the events that come
+			want        []string // the new events
 		}{
 			{"a clone that is too large", 90, 500, []string{`warning: the clone of https://host/t/big for subject "t" takes 450 B, which is more than MAX_SIZE=400 B`}},
 			{"nothing new", 90, 500, nil},
@@ -65,12 +65,13 @@ func TestFindings(t *testing.T) {
 			}
 		}
 		if left := j.Findings(); len(left) != 1 {
-			t.Errorf("not cleared: %+v", left)
+			t.Errorf("findings are left: %+v", left)
 		}
 	})
 }
 
-// TestAnEvictionForItsSizeIsAFinding: for a day, also while the clone is there again.
+// TestAnEvictionForItsSizeIsAFinding checks that the eviction of a clone for its size is a
+// finding for a day, also if the clone exists again.
 func TestAnEvictionForItsSizeIsAFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MaxSize: 400, Grace: 10 * time.Minute}}, "t/big 1m 450\n t/small 1h 300")
@@ -93,7 +94,7 @@ func TestAnEvictionForItsSizeIsAFinding(t *testing.T) {
 				}
 			}
 			if got != finding {
-				t.Errorf("%s: found %q, want %q", what, got, finding)
+				t.Errorf("%s: findings %q, want %q", what, got, finding)
 			}
 			if n := len(j.Events()); n != events {
 				t.Errorf("%s: %d events, want %d: %+v", what, n, events, j.Events())
@@ -122,12 +123,12 @@ func TestAnEvictionForItsSizeIsAFinding(t *testing.T) {
 	})
 }
 
-// TestEventsAreBounded: the figures are not.
+// TestEventsAreBounded checks that events are bounded, and counts are not.
 func TestEventsAreBounded(t *testing.T) {
 	j := &Janitor{}
 	kinds := []Kind{Discard, Cache}
 	for i := range eventsKept + 10 {
-		j.events.add(Event{Type: Evicted, Kind: &kinds[i%2], Reason: Expired, Text: fmt.Sprint(i), Size: disk.Size{Bytes: 2, Inodes: 1}})
+		j.record(Event{Type: Evicted, Kind: &kinds[i%2], Reason: Expired, Text: fmt.Sprint(i), Size: disk.Size{Bytes: 2, Inodes: 1}})
 	}
 	events := j.Events()
 	if len(events) != eventsKept || events[0].Text != "10" || events[eventsKept-1].Text != fmt.Sprint(eventsKept+9) {

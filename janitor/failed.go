@@ -1,8 +1,6 @@
 package janitor
 
-import (
-	"time"
-)
+import "time"
 
 // failure counts the failures of an eviction.
 type failure struct {
@@ -17,23 +15,27 @@ const (
 	failedMost  = 24 * time.Hour
 )
 
-// keyOf identifies the object of an eviction.
-func keyOf(e Eviction) string { return key(e.Clone, e.Kind, e.ID) }
+// object is what an eviction removes.
+type object struct {
+	clone string
+	kind  Kind
+	id    string
+}
 
-func key(clone string, k Kind, id string) string { return clone + "\x00" + k.String() + "\x00" + id }
+func (e Eviction) object() object { return object{e.Clone, e.Kind, e.ID} }
 
 // recordFailure reports a failed eviction, and delays the next try.
 func (j *Janitor) recordFailure(e Eviction, err error) {
 	j.mu.Lock()
-	f := j.failed[keyOf(e)]
+	f := j.failed[e.object()]
 	f.until = time.Now().Add(min(failedFirst<<min(f.times, 16), failedMost))
 	f.times++
-	j.failed[keyOf(e)] = f
+	j.failed[e.object()] = f
 	j.mu.Unlock()
 	j.Log.WithError(err).WithFields(fields(e)).Warnf("janitor: not evicted; it is tried again after %v", time.Until(f.until).Round(time.Second))
 	event := eventOf(NotEvicted, e)
 	event.Text = err.Error()
-	j.events.add(event)
+	j.record(event)
 }
 
 // holdFailed marks the parts of an inventory whose eviction failed recently, and forgets
@@ -44,22 +46,23 @@ func (j *Janitor) holdFailed(inv Inventory) {
 	if len(j.failed) == 0 {
 		return
 	}
-	now, there := time.Now(), make(map[string]failure)
-	hold := func(key string, h *Hold) {
-		f, ok := j.failed[key]
+	now, there := time.Now(), make(map[object]failure)
+	hold := func(o object, h *Hold) {
+		f, ok := j.failed[o]
 		if !ok {
 			return
 		}
-		there[key] = f
+		there[o] = f
 		if now.Before(f.until) && *h == Free {
 			*h = Failed
 		}
 	}
 	for i := range inv.Clones {
 		c := &inv.Clones[i]
-		hold(key(c.Key, WholeClone, ""), &c.Held)
+		hold(object{c.Key, WholeClone, ""}, &c.Held)
 		for n := range c.Parts {
-			hold(key(c.Key, c.Parts[n].Kind, c.Parts[n].ID), &c.Parts[n].Held)
+			part := &c.Parts[n]
+			hold(object{c.Key, part.Kind, part.ID}, &part.Held)
 		}
 	}
 	j.failed = there

@@ -15,17 +15,16 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// shelf is a Stock in memory. What is evicted goes to its trash, and is free when
-// Hurry has deleted it.
+// shelf is a Stock in memory. Evict moves data to its trash, and Hurry frees the trash.
 type shelf struct {
 	mu     sync.Mutex
 	inv    Inventory
-	fail   map[string]error // of Evict, by `clone` or `clone/id`
+	fail   map[string]error // errors of Evict, by `clone` or `clone/id`
 	tried  []string
-	looked int // inventories
+	looked int // number of inventories
 	polled int
 	hurry  int
-	broken error // of Inventory
+	broken error // error of Inventory
 	stuck  bool  // nothing in the trash can be deleted
 }
 
@@ -56,7 +55,7 @@ func (s *shelf) Evict(ctx context.Context, e Eviction) error {
 		s.inv.Clones = slices.Delete(s.inv.Clones, i, i+1)
 	} else {
 		c.Parts = slices.DeleteFunc(c.Parts, func(p Part) bool { return p.ID == e.ID })
-		for n := range c.Parts { // it stood on them
+		for n := range c.Parts { // the discard needed them
 			if c.Parts[n].Held == Pinned {
 				c.Parts[n].Held = Free
 			}
@@ -98,14 +97,14 @@ func (s *shelf) set(f func()) {
 	f()
 }
 
-// count reads one of its counters.
+// count reads a counter of the shelf.
 func (s *shelf) count(n *int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return *n
 }
 
-// attempts returns what was tried since the last call.
+// attempts returns the evictions that were tried since the last call.
 func (s *shelf) attempts() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +113,7 @@ func (s *shelf) attempts() string {
 	return list
 }
 
-// open returns a Janitor of a scene that is as old as the bubble's clock says.
+// open returns a Janitor of a scene whose times follow the clock of the synctest bubble.
 func open(t *testing.T, c Config, text string) (*Janitor, *shelf, *bytes.Buffer) {
 	t.Helper()
 	inv := scene(t, text)

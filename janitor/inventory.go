@@ -12,7 +12,7 @@ import (
 type Inventory struct {
 	Now   time.Time
 	Space disk.Space // of the filesystem; 0 total inodes: it does not count them
-	// Trash is what is being deleted. It counts as free.
+	// Trash is the size of all that is being deleted. It counts as free.
 	Trash  disk.Size
 	Clones []Clone
 }
@@ -29,7 +29,7 @@ type Clone struct {
 	Mounted bool
 	// Held says why the clone can't be evicted as a whole; Free if it is idle.
 	Held Hold
-	// Size is what is evicted only with the clone: its stores and LFS objects.
+	// Size is that of its stores and LFS objects, which are evicted only with the clone.
 	Size  disk.Size
 	Parts []Part
 }

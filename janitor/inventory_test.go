@@ -15,15 +15,14 @@ const day = 24 * time.Hour
 
 var now = time.Unix(1_700_000_000, 0).UTC()
 
-// scene reads an inventory from a text with a clone a line, followed by its parts:
+// scene reads an inventory from a text. Each line has a clone and its parts:
 //
 //	team/a 3d 40 leased; discard d1 2h 10; tree t1 1h 5 needed
 //
-// A clone is its key (whose first half is the subject), how long ago it was used,
-// and its size; a part its kind, ID, how long ago it was used, and size. What
-// follows are words: a hold, new (a clone that was never mounted), needed (a tree
-// or git layer), and vNAME, the volume of a discard or an upper. A size of 10/3 is
-// 10 bytes in 3 inodes.
+// A clone has its key (whose first half is the subject), how long ago it was used, and its
+// size. A part has its kind, ID, how long ago it was used, and size. These words may follow: a
+// hold, new (a clone that was never mounted), needed (a tree or git layer), and vNAME, the
+// volume of a discard or an upper. A size of 10/3 means 10 bytes in 3 inodes.
 func scene(t *testing.T, text string) Inventory {
 	t.Helper()
 	inv := Inventory{Now: now}
@@ -79,7 +78,7 @@ func hold(t *testing.T, word string) Hold {
 	return Hold(i)
 }
 
-// ago reads 3d, 2h, 1s or -4d: how long before now something was.
+// ago parses 3d, 2h, 1s or -4d: a time that long before now.
 func ago(t *testing.T, text string) int64 { return Stamp(now.Add(-span(t, text))) }
 
 func span(t *testing.T, text string) time.Duration {

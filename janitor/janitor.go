@@ -65,20 +65,21 @@ type Janitor struct {
 	Config
 	busy   chan struct{} // held while planning and evicting
 	nudges chan struct{}
-	events ring
 	made   atomic.Int64 // number of MakeRoom calls that evicted something
 
 	mu     sync.Mutex // never held over I/O
-	failed map[string]failure
+	failed map[object]failure
 	watch  watch
 	last   Report
+	events []Event // the last ones
+	counts []Count // of all events; few, so searched linearly
 }
 
 // New returns a Janitor. It does nothing on its own before Run.
 func New(c Config) *Janitor {
 	return &Janitor{
 		Config: c, busy: make(chan struct{}, 1), nudges: make(chan struct{}, 1),
-		failed: make(map[string]failure),
+		failed: make(map[object]failure),
 	}
 }
 

@@ -24,7 +24,7 @@ func TestRunSweeps(t *testing.T) {
 			s.set(func() { s.inv.Clones[0].Used -= 14 * 24 * 3600 })
 			after(9 * time.Minute)
 			if got := s.attempts(); got != "" {
-				t.Errorf("too early: %s", got)
+				t.Errorf("evicted too early: %s", got)
 			}
 			after(time.Minute)
 		}, "t/new"},
@@ -105,7 +105,8 @@ func TestRunSweeps(t *testing.T) {
 	}
 }
 
-// TestFailuresAreLeftAlone: for longer each time, and the rest of the sweep goes on.
+// TestFailuresAreLeftAlone checks that the wait after a failure grows, and that the rest
+// of the sweep continues.
 func TestFailuresAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, log := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 10; discard d 30h 5; discard e 29h 5; discard f 28h 5")
@@ -120,7 +121,7 @@ func TestFailuresAreLeftAlone(t *testing.T) {
 			return r
 		}
 		r := sweep()
-		// e came into use: it is planned again at once.
+		// e is held, so it is planned again at once.
 		if got, want := s.attempts(), "t/a/d, t/a/e, t/a/f, t/a/e"; got != want {
 			t.Errorf("tried %s, want %s", got, want)
 		}
@@ -135,7 +136,7 @@ func TestFailuresAreLeftAlone(t *testing.T) {
 		}
 		s.fail["t/a/e"] = nil
 		if sweep(); s.attempts() != "t/a/e" {
-			t.Error("d was tried again at once, or e not")
+			t.Error("want a second attempt for e at once, and none for d")
 		}
 		for _, wait := range []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute} {
 			time.Sleep(wait - time.Second)
@@ -150,13 +151,13 @@ func TestFailuresAreLeftAlone(t *testing.T) {
 		delete(s.fail, "t/a/d")
 		time.Sleep(day)
 		if sweep(); s.attempts() != "t/a/d" || len(j.failed) != 0 {
-			t.Errorf("not forgiven: %v", j.failed)
+			t.Errorf("failures are left after the eviction: %v", j.failed)
 		}
 	})
 }
 
-// TestPlansBuildOnEachOther: what a discard stood on can go after it, and what is
-// late goes once per sweep all the same.
+// TestPlansBuildOnEachOther checks that layers of a discard can be evicted after it, and
+// that late parts are evicted once per sweep nevertheless.
 func TestPlansBuildOnEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, _ := open(t, Config{Limits: Limits{TTL: 7 * day, DiscardTTL: day, MaxSize: 50}},
@@ -219,7 +220,8 @@ func TestClones(t *testing.T) {
 	})
 }
 
-// TestASweepThatIsCutOff says so, and goes on the next time.
+// TestASweepThatIsCutOff checks that an interrupted sweep returns an error, and that the
+// next one continues.
 func TestASweepThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 10; discard d 30h 5; discard e 29h 5")

@@ -10,7 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// TestMarks: when a limit is exceeded, and down to where eviction goes.
+// TestMarks checks when a limit is exceeded, and where eviction ends.
 func TestMarks(t *testing.T) {
 	tenth := func(total, free, totalInodes, freeInodes int64) excess {
 		s := space(total, free, totalInodes, freeInodes)
@@ -51,7 +51,7 @@ func TestMarks(t *testing.T) {
 			t.Errorf("%s: over %v, above %v, missing %v", tt.name, tt.e.over(), tt.e.above(), tt.e.missing())
 		}
 		if less := tt.e.less(tt.missing); less.over() {
-			t.Errorf("%s: still over when what is missing is free", tt.name)
+			t.Errorf("%s: still over after the missing amount is freed", tt.name)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// pressed has each limit exceeded by much.
+// pressed has limits that a scene exceeds by far.
 var pressed = map[Reason]Limits{
 	Expired:        {DiscardTTL: 0},
 	TTL:            {TTL: time.Hour, DiscardTTL: day},
@@ -78,26 +78,27 @@ var pressed = map[Reason]Limits{
 	NoSpace:        {Room: disk.Size{Bytes: 900}, DiscardTTL: day},
 }
 
-// TestWhatEachLimitTakes: of a clone with one of each kind that nobody holds.
+// TestWhatEachLimitTakes checks what each limit evicts of a clone with a part of each kind
+// and without holds.
 func TestWhatEachLimitTakes(t *testing.T) {
 	const text = "t/a 90m 10; discard d 90m 10; tree x 90m 10; tree n 90m 10 needed; git g 90m 10; warm w 90m 10; cache c 90m 10"
 	for reason, want := range map[Reason]string{
 		Expired:        "d",
-		TTL:            "x g", // and not the clone, for the discard's sake
+		TTL:            "x g", // the clone stays because of its discard
 		SubjectMaxSize: "d x g w",
 		MaxSize:        "d x g w",
 		MinFree:        "d x g w c clone",
 		NoSpace:        "d x g w c clone",
 	} {
 		inv := scene(t, text)
-		inv.Space = space(1000, 840, 0, 0) // all of it is needed, and enough
+		inv.Space = space(1000, 840, 0, 0) // evicting everything is necessary and sufficient
 		if got := ids(Decide(inv, pressed[reason])); got != want {
 			t.Errorf("%s: got %s, want %s", reason, got, want)
 		}
 	}
 }
 
-// ids lists what a plan evicts, by ID, and a whole clone as such.
+// ids lists the evictions of a plan by ID. A whole clone is listed as clone.
 func ids(p Plan) string {
 	var list []string
 	for _, e := range p.Evictions {
@@ -109,8 +110,8 @@ func ids(p Plan) string {
 	return strings.Join(list, " ")
 }
 
-// TestEveryHoldHolds: each kind, with each hold, against each limit. The part that
-// is held stays, and so does its clone, unless the hold is one that ends with it.
+// TestEveryHoldHolds tries each kind, with each hold, against each limit. The held part
+// stays, and so does its clone, unless the hold ends with the clone.
 func TestEveryHoldHolds(t *testing.T) {
 	const text = "t/a 90m 10; discard d 90m 10; tree x 90m 10; git g 90m 10; warm w 90m 10; cache c 90m 10; upper u 90m 10"
 	for reason, lim := range pressed {
@@ -120,32 +121,32 @@ func TestEveryHoldHolds(t *testing.T) {
 				inv.Space = space(1000, 850, 0, 0)
 				c := &inv.Clones[0]
 				c.Parts[n].Held = held
-				if id != "u" { // which holds its clone whatever it is said to be
+				if id != "u" { // an upper holds its clone whatever its hold is
 					c.Parts = slices.Delete(c.Parts, 5, 6)
 				}
 				got := ids(Decide(inv, lim))
 				if slices.Contains(strings.Fields(got), id) {
-					t.Errorf("%s: %s goes, which is held: %s", reason, id, held)
+					t.Errorf("%s: %s is evicted, but is held: %s", reason, id, held)
 				}
 				withClone := id != "d" && id != "u" && (held == Pinned || held == Failed)
 				if gone := strings.Contains(got, "clone"); gone && !withClone {
-					t.Errorf("%s: the clone goes with %s, which is held: %s", reason, id, held)
+					t.Errorf("%s: the clone is evicted with %s, which is held: %s", reason, id, held)
 				} else if mustGo := reason == MinFree || reason == NoSpace; !gone && withClone && mustGo {
-					t.Errorf("%s: the clone stays for %s, which is held: %s", reason, id, held)
+					t.Errorf("%s: the clone stays because of %s, which is held: %s", reason, id, held)
 				}
 			}
 			inv := scene(t, text)
 			inv.Space = space(1000, 850, 0, 0)
 			inv.Clones[0].Held, inv.Clones[0].Parts = held, inv.Clones[0].Parts[:5]
 			if got := ids(Decide(inv, lim)); strings.ContainsAny(got, "wc") { // w, c, and clone
-				t.Errorf("%s: %s go of a clone that is held: %s", reason, got, held)
+				t.Errorf("%s: %s are evicted from a clone that is held: %s", reason, got, held)
 			}
 		}
 	}
 }
 
-// TestQueue hands out what was unused for the longest time first, and of what was
-// used in the same second of the same clone what its name says.
+// TestQueue checks that the least recently used part is first, and that parts of a clone with
+// equal times are ordered by kind and ID.
 func TestQueue(t *testing.T) {
 	parts := []Part{{Kind: Warm, ID: "b"}, {Kind: Tree, ID: "z"}, {Kind: Tree, ID: "a"}, {Kind: Tree, ID: "c"}, {Kind: Tree, ID: "b"}}
 	owner := []uint32{0, 0, 0, 1, 1}
@@ -165,9 +166,9 @@ func TestQueue(t *testing.T) {
 		for n, age := range tt.ages {
 			list = append(list, newCandidate(age, n))
 		}
-		q := newQueue(list, func(c candidate) (uint32, *Part) { return owner[c.number()], &parts[c.number()] })
+		q := leastRecent(list, func(c candidate) (uint32, *Part) { return owner[c.number()], &parts[c.number()] })
 		var got []string
-		for c, ok := q.next(); ok; c, ok = q.next() {
+		for c := range q {
 			got = append(got, fmt.Sprint(c.number()))
 			if want := time.Duration(tt.ages[c.number()]) * time.Second; c.age() != want {
 				t.Errorf("%s: age %v, want %v", tt.name, c.age(), want)
@@ -179,8 +180,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestHoldersAreThoseOfTheLimit: of a subject that has too much, not of others; and
-// not what could have gone.
+// TestHoldersAreThoseOfTheLimit checks that a plan lists holders only of the subject that
+// exceeds its limit, without evictable parts.
 func TestHoldersAreThoseOfTheLimit(t *testing.T) {
 	const text = `
 		a/1 1h 60 leased; upper u 1h 60 leased vx; discard d 1h 5 vx

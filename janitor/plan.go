@@ -35,10 +35,10 @@ type Plan struct {
 	// without the parts that can't be evicted of clones that exceed the limit on their
 	// own.
 	Used disk.Size `json:"used"`
-	// Trash is what is being deleted.
+	// Trash is the size of all that is being deleted.
 	Trash disk.Size  `json:"trash"`
 	Space disk.Space `json:"space"`
-	// Late counts what is late and left for the next sweeps.
+	// Late counts the late clones and parts that are left for the next sweeps.
 	Late int `json:"late,omitempty"`
 	// Missing are the limits that stay exceeded after the evictions.
 	Missing []Missing `json:"missing,omitempty"`

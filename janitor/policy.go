@@ -15,14 +15,14 @@ import (
 func Decide(inv Inventory, lim Limits) Plan {
 	p := newPlanner(inv, lim)
 	p.expire()
-	p.idle()
-	p.stale()
 	p.subjects()
-	whole := p.all(MaxSize, stageIdle, func() excess { return ofBytes(p.used.Bytes, lim.MaxSize) }, lim.MaxSize > 0)
-	whole.bytes = lim.MaxSize
-	p.relieve(whole)
-	p.relieve(p.all(MinFree, stageProtected, func() excess { return ofFree(inv.Space, p.free(), lim.MinFree) }, lim.MinFree > 0))
-	room := p.all(NoSpace, stageProtected, func() excess { return ofRoom(inv.Space, p.free(), lim.Room) }, lim.Room != disk.Size{})
+	if lim.MaxSize > 0 {
+		whole := p.all(MaxSize, stageIdle, func() excess { return ofBytes(p.used.Bytes, lim.MaxSize) })
+		whole.bytes = lim.MaxSize
+		p.relieve(whole)
+	}
+	p.relieve(p.all(MinFree, stageProtected, func() excess { return ofFree(inv.Space, p.free(), lim.MinFree) }))
+	room := p.all(NoSpace, stageProtected, func() excess { return ofRoom(inv.Space, p.free(), lim.Room) })
 	if lim.guessedFor != nil {
 		room.last, room.discardsOf = stageIdle, lim.guessedFor
 	}
@@ -71,11 +71,11 @@ type planner struct {
 
 // item is the planner's compact view of a part, because there may be a million.
 type item struct {
-	bytes, inodes int64
-	owner         uint32 // its clone
-	age           uint32 // seconds
-	class         class
-	gone          bool
+	disk.Size
+	owner uint32 // its clone
+	age   uint32 // seconds
+	class class
+	gone  bool
 }
 
 // class says when a part may be evicted.
@@ -107,8 +107,8 @@ type clone struct {
 	*Clone
 	first    int       // the number of its first part
 	left     disk.Size // its remaining size
-	core     disk.Size // what every mount needs: stores, LFS objects, needed layers
-	own      disk.Size // what is evicted only with the clone, or only while it is idle
+	core     disk.Size // of all that every mount needs: stores, LFS objects, needed layers
+	own      disk.Size // of the parts that are evicted only with the clone, or only while it is idle
 	discards int       // remaining discards
 	hold     Hold      // its own, or that of a part that prevents its eviction
 	exempt   Hold      // JustMade or ExceedsAll: not evicted for MAX_SIZE
@@ -182,7 +182,7 @@ func (p *planner) summarize(i int) {
 		if class == never || class == warm {
 			c.own = c.own.Add(part.Size)
 		}
-		p.items[c.first+n] = item{part.Size.Bytes, part.Size.Inodes, uint32(i), p.age(part.Used), class, false}
+		p.items[c.first+n] = item{part.Size, uint32(i), p.age(part.Used), class, false}
 		// A layer below a discard is evicted with the clone, after the discard; so is a
 		// part whose own eviction failed, unless it is a discard.
 		switch {
@@ -223,8 +223,8 @@ func (p *planner) part(n candidate) (owner uint32, part *Part) {
 	return owner, &c.Parts[int(n.number())-c.first]
 }
 
-// full reports whether the plan has mostEvictions. Such a plan does not say what is
-// missing.
+// full reports whether the plan has mostEvictions. Such a plan does not list
+// Missing.
 func (p *planner) full() bool {
 	p.plan.More = p.plan.More || len(p.decisions) >= mostEvictions
 	return p.plan.More
@@ -233,17 +233,17 @@ func (p *planner) full() bool {
 // evictPart plans the eviction of a part.
 func (p *planner) evictPart(n uint32, why uint16) {
 	it := &p.items[n]
-	c, size := &p.clones[it.owner], disk.Size{Bytes: it.bytes, Inodes: it.inodes}
+	c := &p.clones[it.owner]
 	it.gone = true
 	before := c.counted(c.exempt)
-	c.left = c.left.Sub(size)
+	c.left = c.left.Sub(it.Size)
 	switch it.class {
 	case discard:
 		c.discards--
 	case warm:
-		c.own = c.own.Sub(size)
+		c.own = c.own.Sub(it.Size)
 	}
-	p.used, p.freed = p.used.Sub(before.Sub(c.counted(c.exempt))), p.freed.Add(size)
+	p.used, p.freed = p.used.Sub(before.Sub(c.counted(c.exempt))), p.freed.Add(it.Size)
 	p.decisions = append(p.decisions, decision{n, why, false})
 }
 
@@ -283,13 +283,12 @@ type target struct {
 	from, to int // range of clones
 	last     stage
 	excess   func() excess
-	active   bool
 	// discardsOf is the only subject whose discards may be evicted; nil: all.
 	discardsOf *string
 }
 
-func (p *planner) all(r Reason, last stage, e func() excess, active bool) target {
-	return target{reason: r, to: len(p.clones), last: last, excess: e, active: active}
+func (p *planner) all(r Reason, last stage, e func() excess) target {
+	return target{reason: r, to: len(p.clones), last: last, excess: e}
 }
 
 // exempt returns why a clone is exempt from the limit; Free if it is not.
@@ -303,7 +302,7 @@ func (t target) exempt(c *clone) Hold {
 // relieve evicts stage by stage, least recently used first, until the mark below the
 // limit is reached. If the limit is still exceeded then, it adds to Missing.
 func (p *planner) relieve(t target) {
-	if !t.active || !t.excess().over() {
+	if !t.excess().over() {
 		return
 	}
 	text := t.text(p)
@@ -316,8 +315,7 @@ func (p *planner) relieve(t target) {
 		first = stageUnneeded // no discards for a goal out of reach
 	}
 	for s := first; s <= t.last && t.excess().above(); s++ {
-		list := p.candidates(s, t)
-		for c, ok := list.next(); ok; c, ok = list.next() {
+		for c := range p.candidates(s, t) {
 			e, n := t.excess(), c.number()
 			if !e.above() {
 				break
@@ -381,7 +379,7 @@ func (p *planner) subjects() {
 		}
 		before := p.freed.Bytes
 		p.relieve(target{
-			reason: SubjectMaxSize, bytes: p.lim.SubjectMaxSize, subject: subject, from: from, to: to, last: stageIdle, active: true,
+			reason: SubjectMaxSize, bytes: p.lim.SubjectMaxSize, subject: subject, from: from, to: to, last: stageIdle,
 			excess: func() excess { return ofBytes(used-(p.freed.Bytes-before), p.lim.SubjectMaxSize) },
 		})
 		from = to

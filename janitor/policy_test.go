@@ -30,7 +30,7 @@ func TestDecide(t *testing.T) {
 	free10 := limit(func(l *Limits) { l.MinFree = 0.1 })
 	room50 := limit(func(l *Limits) { l.Room = disk.Size{Bytes: 50, Inodes: 5} })
 
-	// each stage has one thing of 10, all of the same age
+	// a clone or part of size 10 for each stage, all of the same age
 	stages := `
 		t/idle 1h 10; warm w 1h 10; cache c 1h 10; tree old 1h 10; git g 1h 10; discard d 1h 10
 		t/held 1h 10 leased; tree old 1h 10`
@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 		{"what lies in the future is now", max100, big, 0, "t/a -900d 60\n t/b 1h 60", "max_size t/b", ""},
 		{"futures are alike", max100, big, 0, "t/a -1d 60\n t/b -900d 60", "max_size t/a", ""},
 
-		// MAX_SIZE: the stages, and how far.
+		// MAX_SIZE: the order of the stages, and where eviction ends.
 		{"at the limit", max100, big, 0, "t/a 1h 50\n t/b 2h 50", "", ""},
 		{"trash does not count", max100, big, 1000, "t/a 1h 50\n t/b 2h 50", "", ""},
 		{"one byte above", max100, big, 0, "t/a 1h 50\n t/b 2h 51", "max_size t/b", ""},
@@ -192,23 +192,23 @@ func TestDecide(t *testing.T) {
 			for _, e := range p.Evictions {
 				frees = frees.Add(e.Size)
 				if e.Text == "" || e.Subject == "" || (e.ID == "") != (e.Kind == WholeClone) {
-					t.Errorf("not all is said: %+v", e)
+					t.Errorf("an eviction lacks its text, subject or ID: %+v", e)
 				}
 			}
 			if p.Frees != frees {
-				t.Errorf("frees %v, the evictions are %v", p.Frees, frees)
+				t.Errorf("the plan frees %v, its evictions %v", p.Frees, frees)
 			}
 			if (len(p.Holders) > 0) != (len(p.Missing) > 0) {
 				t.Errorf("missing %v, holders %v", p.Missing, p.Holders)
 			}
 			if twice := Decide(inv, tt.lim); !reflect.DeepEqual(twice, p) {
-				t.Errorf("another plan the second time: %v", twice)
+				t.Errorf("a second call returns another plan: %v", twice)
 			}
 		})
 	}
 }
 
-// TestTexts: what people read of an eviction.
+// TestTexts checks the texts for people.
 func TestTexts(t *testing.T) {
 	inv := scene(t, "a/1 9d 90; discard d 30h 5\n a/2 2d 2000 leased; tree x 8d 70; upper u 1h 1100 leased vwork\n b/1 2h 600")
 	inv.Space = space(10_000, 100, 1000, 10)
@@ -240,7 +240,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestHeldNamesTheLargest: an error is not a list of all volumes.
+// TestHeldNamesTheLargest checks that an error does not list all volumes.
 func TestHeldNamesTheLargest(t *testing.T) {
 	var list []Holder
 	for i := range 5 {
@@ -253,7 +253,7 @@ func TestHeldNamesTheLargest(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := Held(nil); got != "nothing that the plugin keeps can be freed" {
-		t.Errorf("nobody: %s", got)
+		t.Errorf("without holders: %s", got)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestWords: kinds and holds are words in JSON, and come back.
+// TestWords checks that kinds and holds are words in JSON, and can be read again.
 func TestWords(t *testing.T) {
 	for k := WholeClone; k <= Upper; k++ {
 		text, _ := k.MarshalText()
@@ -286,14 +286,15 @@ func TestWords(t *testing.T) {
 	}
 	var k Kind
 	if err := k.UnmarshalText([]byte("volume")); err == nil {
-		t.Error("a volume is no kind")
+		t.Error("the kind volume was accepted")
 	}
 	if got := Kind(99).String(); got != "unknown (99)" {
 		t.Error(got)
 	}
 }
 
-// TestPlansAreBounded: the rest is for the next one, made of newer facts.
+// TestPlansAreBounded checks that a plan leaves the rest to the next plan, which has a newer
+// inventory.
 func TestPlansAreBounded(t *testing.T) {
 	inv := Inventory{Now: now, Space: big}
 	for i := range mostEvictions + 10 {

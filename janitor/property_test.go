@@ -14,12 +14,12 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// drawInventory draws up to some 10 clones of up to three subjects.
+// drawInventory draws up to about 10 clones of up to three subjects.
 func drawInventory(t *rapid.T) Inventory {
 	sizes := rapid.Custom(func(t *rapid.T) disk.Size {
 		return disk.Size{Bytes: rapid.Int64Range(0, 50).Draw(t, "bytes"), Inodes: rapid.Int64Range(0, 50).Draw(t, "inodes")}
 	})
-	// Few, so that there are ties; the future; and the far past.
+	// Few ages, so that ties occur. Some are in the future or the far past.
 	used := rapid.Map(rapid.SampledFrom([]time.Duration{
 		-400 * day, -time.Minute, 0, time.Second, time.Minute, 6 * time.Minute, time.Hour, 2 * time.Hour, 25 * time.Hour, 47 * time.Hour,
 		3 * day, 6 * day, 8 * day, 400 * day,
@@ -63,8 +63,8 @@ func drawLimits(t *rapid.T) Limits {
 	return l
 }
 
-// apply returns the inventory as it is after a plan's evictions. What is not there
-// can't be evicted.
+// apply returns the inventory after a plan's evictions. It fails if an eviction names an unknown
+// clone or part.
 func apply(t *rapid.T, inv Inventory, plan Plan) Inventory {
 	clones := make(map[string]*Clone)
 	for _, c := range inv.Clones {
@@ -103,7 +103,7 @@ func apply(t *rapid.T, inv Inventory, plan Plan) Inventory {
 	return inv
 }
 
-// TestNothingHeldIsPlanned: whatever the limits are.
+// TestNothingHeldIsPlanned checks that no limits evict anything that is held.
 func TestNothingHeldIsPlanned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, lim := drawInventory(t), drawLimits(t)
@@ -117,19 +117,19 @@ func TestNothingHeldIsPlanned(t *testing.T) {
 				for _, p := range c.Parts {
 					switch {
 					case e.Kind == WholeClone && p.Held != Free && p.Held != Pinned && p.Held != Failed:
-						t.Errorf("%+v, with a part that is held: %+v", e, p)
+						t.Errorf("%+v evicts a part that is held: %+v", e, p)
 					case e.Kind == WholeClone && p.Kind == Upper:
-						t.Errorf("%+v, with a workspace", e)
+						t.Errorf("%+v evicts a workspace", e)
 					case e.Kind == WholeClone && p.Kind == Discard && !gone[c.Key+"/"+p.ID]:
-						t.Errorf("%+v, with a discard that nothing was said of", e)
+						t.Errorf("%+v evicts a discard without an eviction of its own", e)
 					case e.ID == p.ID && (p.Held != Free || p.Kind == Upper || p.Needed && (p.Kind == Tree || p.Kind == GitLayer)):
-						t.Errorf("%+v, of %+v", e, p)
+						t.Errorf("%+v evicts the part %+v", e, p)
 					case e.ID == p.ID && (p.Kind == Warm || p.Kind == Cache) && c.Held != Free:
-						t.Errorf("%+v, of a clone that is held: %v", e, c.Held)
+						t.Errorf("%+v evicts a part of a clone that is held: %v", e, c.Held)
 					}
 				}
 				if e.Kind == WholeClone && c.Held != Free {
-					t.Errorf("%+v is held: %v", e, c.Held)
+					t.Errorf("%+v evicts a clone that is held: %v", e, c.Held)
 				}
 			}
 			gone[e.Clone+"/"+e.ID] = true
@@ -137,8 +137,8 @@ func TestNothingHeldIsPlanned(t *testing.T) {
 	})
 }
 
-// TestEveryReasonIsTrue: what expires is old enough, and what goes for a limit goes
-// because that was exceeded.
+// TestEveryReasonIsTrue checks that expired parts are old enough, and that a limit is
+// exceeded before each eviction for it.
 func TestEveryReasonIsTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, lim := drawInventory(t), drawLimits(t)
@@ -153,7 +153,7 @@ func TestEveryReasonIsTrue(t *testing.T) {
 				ok = e.Kind == WholeClone && lim.TTL > 0 && e.Unused >= lim.TTL
 			case Unneeded:
 				ok = (e.Kind == Tree || e.Kind == GitLayer) && e.Unused >= lim.TTL
-			case SubjectMaxSize: // or above the mark below it, for something went already
+			case SubjectMaxSize: // after an earlier eviction, the lower mark counts
 				ok = lim.SubjectMaxSize > 0 && total(before, e.Subject) > lim.SubjectMaxSize-lim.SubjectMaxSize/band
 			case MaxSize:
 				ok = lim.MaxSize > 0 && total(before, "") > lim.MaxSize-lim.MaxSize/band
@@ -163,13 +163,13 @@ func TestEveryReasonIsTrue(t *testing.T) {
 				ok = ofRoom(before.Space, before.Space.Free.Add(before.Trash), lim.Room).above()
 			}
 			if !ok {
-				t.Fatalf("%+v is not true of %+v", e, before)
+				t.Fatalf("the reason of %+v is not true of %+v", e, before)
 			}
 		}
 	})
 }
 
-// total sums up a subject, or all, in bytes.
+// total returns the size of a subject, or of all if subject is empty, in bytes.
 func total(inv Inventory, subject string) (n int64) {
 	for _, c := range inv.Clones {
 		if subject == "" || c.Subject == subject {
@@ -182,8 +182,8 @@ func total(inv Inventory, subject string) (n int64) {
 	return n
 }
 
-// TestLimitsHold: or what is left can't go, and the plan says by how much. A second
-// plan then finds nothing to do but what was late.
+// TestLimitsHold checks that limits hold after a plan, or that nothing more can be evicted
+// and Missing says how much is missing. A second plan then evicts only late parts.
 func TestLimitsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, lim := drawInventory(t), drawLimits(t)
@@ -198,10 +198,10 @@ func TestLimitsHold(t *testing.T) {
 		}
 		free := after.Space.Free.Add(after.Trash)
 		if over := lim.MinFree > 0 && ofFree(after.Space, free, lim.MinFree).over(); over != missing[MinFree] {
-			t.Errorf("MIN_FREE exceeded: %v; said to be: %v", over, missing[MinFree])
+			t.Errorf("MIN_FREE exceeded: %v; the plan says %v", over, missing[MinFree])
 		}
 		if over := ofRoom(after.Space, free, lim.Room).over(); over != missing[NoSpace] && lim.Room != (disk.Size{}) {
-			t.Errorf("no room: %v; said to be: %v", over, missing[NoSpace])
+			t.Errorf("no room: %v; the plan says %v", over, missing[NoSpace])
 		}
 		counted := total(after, "")
 		for _, c := range after.Clones {
@@ -210,25 +210,25 @@ func TestLimitsHold(t *testing.T) {
 			}
 		}
 		if lim.MaxSize > 0 && counted > lim.MaxSize && !missing[MaxSize] {
-			t.Errorf("MAX_SIZE is exceeded, and nothing says so: %d", counted)
+			t.Errorf("MAX_SIZE is exceeded with %d bytes, but the plan does not say so", counted)
 		}
 		for _, c := range after.Clones {
 			if idle := clean(c); missing[MinFree] && idle {
-				t.Errorf("%+v could go", c)
+				t.Errorf("%+v could be evicted", c)
 			} else if missing[MaxSize] && idle && (c.Mounted || since(c.Made) >= lim.Grace) && !isException(c, lim.MaxSize, lim.Grace) {
-				t.Errorf("%+v could go", c)
+				t.Errorf("%+v could be evicted", c)
 			}
 		}
 		if again := Decide(after, lim); len(again.Evictions) > 0 && plan.Late == 0 {
-			t.Errorf("a second plan: %+v", again.Evictions)
+			t.Errorf("a second plan evicts more: %+v", again.Evictions)
 		}
 	})
 }
 
-// since is how long ago something was; what lies in the future was now.
+// since returns how long ago a time was, 0 for the future.
 func since(at int64) time.Duration { return time.Duration(max(Stamp(now)-at, 0)) * time.Second }
 
-// core is what every mount of a clone needs, in bytes.
+// core returns the size of the data that every mount of a clone needs, in bytes.
 func core(c Clone) int64 {
 	n := c.Size.Bytes
 	for _, p := range c.Parts {
@@ -240,7 +240,7 @@ func core(c Clone) int64 {
 }
 
 // isException reports whether a clone exceeds a limit on its own, and is in use or
-// was used a moment ago.
+// was just used.
 func isException(c Clone, limit int64, grace time.Duration) bool {
 	idle := c.Held == Free && !slices.ContainsFunc(c.Parts, func(p Part) bool {
 		return p.Kind == Upper || p.Held != Free && (p.Kind == Discard || p.Held != Pinned && p.Held != Failed)
@@ -248,7 +248,7 @@ func isException(c Clone, limit int64, grace time.Duration) bool {
 	return limit > 0 && core(c) > limit && (!idle || since(max(c.Used, c.Made)) < grace)
 }
 
-// held is what of a clone in use can't go, in bytes.
+// held returns the size of the parts that can't be evicted from a clone in use, in bytes.
 func held(c Clone) int64 {
 	n := c.Size.Bytes
 	for _, p := range c.Parts {
@@ -259,8 +259,8 @@ func held(c Clone) int64 {
 	return n
 }
 
-// atRest returns an inventory without anything that is in use, kept, or in its grace
-// period. Layers may have discards that stand on them.
+// atRest returns an inventory without anything in use, kept, or in its grace period. Discards may
+// need layers.
 func atRest(inv Inventory, grace time.Duration) Inventory {
 	latest := Stamp(inv.Now.Add(-grace))
 	for i := range inv.Clones {
@@ -277,8 +277,8 @@ func atRest(inv Inventory, grace time.Duration) Inventory {
 	return inv
 }
 
-// TestTheCapIsACap: whenever nothing is in use, kept, or in its grace period, a plan
-// brings all, and each subject, below the limit; however large single clones are.
+// TestTheCapIsACap checks that a plan brings all clones, and those of each subject, below
+// the limit if nothing is in use, kept, or in its grace period, however large a clone is.
 func TestTheCapIsACap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lim := drawLimits(t)
@@ -306,12 +306,12 @@ func TestTheCapIsACap(t *testing.T) {
 	})
 }
 
-// TestAnExceptionEvictsNobody: what goes of others does not depend on how large the
-// clones are that exceed a limit on their own and are in use.
+// TestAnExceptionEvictsNobody checks that the size of clones that exceed a limit on their
+// own and are in use does not change the evictions from others.
 func TestAnExceptionEvictsNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, lim := drawInventory(t), drawLimits(t)
-		lim.TTL, lim.MinFree, lim.Room = 0, 0, disk.Size{} // these take it as a whole
+		lim.TTL, lim.MinFree, lim.Room = 0, 0, disk.Size{} // these limits apply to all clones together
 		limit := &lim.MaxSize
 		if rapid.Bool().Draw(t, "of a subject") {
 			limit = &lim.SubjectMaxSize
@@ -330,7 +330,7 @@ func TestAnExceptionEvictsNobody(t *testing.T) {
 		plan := func(inv Inventory) []Eviction {
 			list := Decide(inv, lim).Evictions
 			for i := range list {
-				list[i].Text = "" // it has sums
+				list[i].Text = "" // the text contains sums
 			}
 			return list
 		}
@@ -340,14 +340,14 @@ func TestAnExceptionEvictsNobody(t *testing.T) {
 	})
 }
 
-// clean reports whether nothing in a clone is held or a discard.
+// clean reports whether a clone has no discard and nothing that is held.
 func clean(c Clone) bool {
 	return c.Held == Free && !slices.ContainsFunc(c.Parts, func(p Part) bool {
 		return p.Kind == Upper || p.Kind == Discard || p.Held != Free && p.Held != Pinned && p.Held != Failed
 	})
 }
 
-// TestOrderDoesNotMatter: of clones and of their parts.
+// TestOrderDoesNotMatter shuffles the clones and their parts.
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, lim := drawInventory(t), drawLimits(t)
@@ -370,7 +370,7 @@ func shuffle[T any](r *rand.Rand, list []T) {
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// TestAJumpOfTheClockWipesLittle: nothing was held, and years pass at once.
+// TestAJumpOfTheClockWipesLittle lets years pass at once.
 func TestAJumpOfTheClockWipesLittle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, lim := drawInventory(t), drawLimits(t)
@@ -385,8 +385,8 @@ func TestAJumpOfTheClockWipesLittle(t *testing.T) {
 				discards++
 			}
 		}
-		if clones > 1 || discards > 3 { // of 60, a twentieth
-			t.Errorf("%d clones and %d discards", clones, discards)
+		if clones > 1 || discards > 3 { // a twentieth of 60
+			t.Errorf("%d clones and %d discards are evicted, want at most 1 and 3", clones, discards)
 		}
 	})
 }

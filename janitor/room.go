@@ -3,13 +3,12 @@ package janitor
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// RoomError means that there is no room. Error is for the subject: it names no other
-// subject, nor what that has.
+// RoomError means that the disk is full. Error is for the subject: it names no other
+// subject, nor anything of theirs.
 type RoomError struct {
 	Subject string
 	Free    disk.Size
@@ -106,7 +105,7 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 		err := &RoomError{subject, space.Free, e.missing(), r.Left.Holders}
 		text := fmt.Sprintf("no room for subject %q: %s", subject, err.Full())
 		j.Log.Warn("janitor: " + text)
-		j.events.add(Event{Time: inv.Now, Type: Warning, Reason: NoSpace, Size: err.Missing, Text: text})
+		j.record(Event{Time: inv.Now, Type: Warning, Reason: NoSpace, Size: err.Missing, Text: text})
 		return err
 	}
 	return nil
@@ -126,47 +125,4 @@ func (j *Janitor) leastRoom(s disk.Space) disk.Size {
 // everything.
 func guess(s disk.Space, least disk.Size) disk.Size {
 	return disk.Size{Bytes: max(least.Bytes, min(2*s.Free.Bytes, s.Free.Bytes+least.Bytes)), Inodes: least.Inodes}
-}
-
-// EvictClone evicts one clone on demand: its next mount clones again. Work on it is
-// cancelled, and Mounts that wait for that fail. The error is ErrHeld, with the reason,
-// if a workspace uses it or it has discards, and ErrNoClone for an unknown clone.
-func (j *Janitor) EvictClone(ctx context.Context, key string) error {
-	unlock, err := j.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	inv, err := j.Stock.Inventory(ctx)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(inv.Clones, func(c Clone) bool { return c.Key == key })
-	if i < 0 {
-		return fmt.Errorf("%w %q", ErrNoClone, key)
-	}
-	p := newPlanner(Inventory{Now: inv.Now, Clones: inv.Clones[i : i+1]}, Limits{})
-	c := &p.clones[0]
-	switch {
-	case c.hold != Free && c.hold != Pending && c.hold != Working:
-		return fmt.Errorf("evict clone %q: %w: %s", key, ErrHeld, c.hold)
-	case c.discards > 0:
-		return fmt.Errorf("evict clone %q: %w: %d discards stand on it; restore or remove them first", key, ErrHeld, c.discards)
-	}
-	p.evictClone(0, p.because(OnDemand, "an operator requested it"))
-	e := p.evictions()[0]
-	if err := j.Stock.Evict(ctx, e); err != nil {
-		return fmt.Errorf("evict clone %q: %w", key, err)
-	}
-	j.evicted(e)
-	return nil
-}
-
-// Clones lists the clones, largest first.
-func (j *Janitor) Clones(ctx context.Context) ([]CloneInfo, error) {
-	inv, err := j.Stock.Inventory(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return describe(inv), nil
 }

@@ -19,8 +19,8 @@ func TestMakeRoom(t *testing.T) {
 		free, trash int64
 		need        int64
 		scene       string
-		want        string // evicted
-		err         string // a part
+		want        string // evictions
+		err         string // part of the error
 	}{
 		{"there is some by now", 60, 0, 50, held, "", ""},
 		{"in the trash", 10, 100, 50, held, "", ""},
@@ -56,21 +56,21 @@ func TestMakeRoom(t *testing.T) {
 					events := j.Events()
 					if last := events[len(events)-1]; last.Type != Warning || !strings.HasSuffix(last.Text, full.Full()) || !strings.Contains(log.String(), full.Full()) ||
 						strings.Contains(tt.scene, "secret") && (strings.Contains(err.Error(), "secret") || !strings.Contains(full.Full(), "vsecret")) {
-						t.Errorf("the operator is told %+v and %s", last, log)
+						t.Errorf("the last event is %+v, the log %s", last, log)
 					}
 				}
 				if got := s.attempts(); got != tt.want {
 					t.Errorf("evicted %q, want %q", got, tt.want)
 				}
 				if space, _ := s.Space(); err == nil && tt.want != "" && (s.inv.Trash.Bytes != 0 || space.Free.Bytes <= tt.free) {
-					t.Errorf("what was evicted is not free yet: %+v", s.inv)
+					t.Errorf("the evicted bytes are not free yet: %+v", s.inv)
 				}
 			})
 		})
 	}
 }
 
-// TestMakeRoomForManyAtOnce evicts once.
+// TestMakeRoomForManyAtOnce checks that concurrent calls evict once.
 func TestMakeRoomForManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 100\n t/b 2h 100\n t/c 3h 100\n t/d 3h 100")
@@ -93,7 +93,7 @@ func TestMakeRoomForManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestMakeRoomWaitsItsTurn: for a sweep that is at work, and not longer than its
+// TestMakeRoomWaitsItsTurn checks that MakeRoom waits for a sweep, but not longer than its
 // context.
 func TestMakeRoomWaitsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,8 @@ func TestMakeRoomWaitsItsTurn(t *testing.T) {
 	})
 }
 
-// TestMakeRoomBesideStuckTrash: it waits for the trash, and not for ever, and evicts.
+// TestMakeRoomBesideStuckTrash checks that MakeRoom waits for the trash only for a while,
+// and then evicts.
 func TestMakeRoomBesideStuckTrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: .1}}, "t/a 1h 100")
@@ -126,7 +127,7 @@ func TestMakeRoomBesideStuckTrash(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), hurryMost/2)
 		defer cancel()
 		if err := j.MakeRoom(ctx, "t", disk.Size{}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want that the caller has no more time", err)
+			t.Errorf("got %v, want that the time of the caller is over", err)
 		}
 	})
 }

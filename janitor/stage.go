@@ -2,6 +2,8 @@ package janitor
 
 import (
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -9,7 +11,7 @@ import (
 )
 
 // candidates lists what may be evicted in a stage, least recently used first.
-func (p *planner) candidates(s stage, t target) *queue {
+func (p *planner) candidates(s stage, t target) iter.Seq[candidate] {
 	switch s {
 	case stageTooLarge:
 		return p.idleClones(t.from, t.to, func(c *clone) bool { return c.exceeds(t.bytes) && t.exempt(c) == Free })
@@ -48,7 +50,7 @@ func (p *planner) evictable() (all disk.Size) {
 			if it.gone || it.class == never || it.class == warm && c.hold != Free {
 				continue
 			}
-			parts = parts.Add(disk.Size{Bytes: it.bytes, Inodes: it.inodes})
+			parts = parts.Add(it.Size)
 			if it.class == discard {
 				discards++
 			}
@@ -75,26 +77,26 @@ func (p *planner) of(subject string) (from, to int) {
 // idleClones lists the clones in a range that nothing holds and for which may is true.
 // Discards do not hold a clone, but must be evicted before it, because they use its
 // layers.
-func (p *planner) idleClones(from, to int, may func(*clone) bool) *queue {
+func (p *planner) idleClones(from, to int, may func(*clone) bool) iter.Seq[candidate] {
 	return p.clonesWhere(from, to, func(c *clone) bool { return c.hold == Free && may(c) })
 }
 
 // clonesWhere lists the clones in a range for which may is true.
-func (p *planner) clonesWhere(from, to int, may func(*clone) bool) *queue {
+func (p *planner) clonesWhere(from, to int, may func(*clone) bool) iter.Seq[candidate] {
 	var list []candidate
 	for i := from; i < to; i++ {
 		if c := &p.clones[i]; !c.gone && may(c) {
 			list = append(list, newCandidate(p.age(c.used()), i))
 		}
 	}
-	return newQueue(list, nil)
+	return leastRecent(list, nil)
 }
 
 // partsOf lists the parts of a class, unused for at least the given time, of the clones
 // in a range for which may is true; nil means all.
-func (p *planner) partsOf(c class, from, to int, unused time.Duration, may func(*clone) bool) *queue {
+func (p *planner) partsOf(c class, from, to int, unused time.Duration, may func(*clone) bool) iter.Seq[candidate] {
 	if from == to {
-		return newQueue(nil, nil)
+		return leastRecent(nil, nil)
 	}
 	last := &p.clones[to-1]
 	first, end := p.clones[from].first, last.first+len(last.Parts)
@@ -109,52 +111,45 @@ func (p *planner) partsOf(c class, from, to int, unused time.Duration, may func(
 		}
 		list = append(list, newCandidate(it.age, first+n))
 	}
-	return newQueue(list, p.part)
+	return leastRecent(list, p.part)
 }
 
-// expire evicts expired discards.
+// expire evicts the discards past DISCARD_TTL, and the clones and layers past TTL.
 func (p *planner) expire() {
-	total := 0
+	discards := 0
 	for i := range p.clones {
-		total += p.clones[i].discards
+		discards += p.clones[i].discards
 	}
-	p.evictDue(p.partsOf(discard, 0, len(p.clones), p.lim.DiscardTTL, nil), total, p.lim.DiscardTTL, p.evictPart,
-		p.because(Expired, "it ended longer ago than DISCARD_TTL="+days(p.lim.DiscardTTL)))
-}
-
-// idle evicts clones unused for TTL.
-func (p *planner) idle() {
-	if p.lim.TTL <= 0 {
+	ttl, all := p.lim.DiscardTTL, len(p.clones)
+	p.evictDue(p.partsOf(discard, 0, all, ttl, nil), ttl, p.mostLate(discards), p.evictPart,
+		p.because(Expired, "it ended longer ago than DISCARD_TTL="+days(ttl)))
+	if ttl = p.lim.TTL; ttl <= 0 {
 		return
 	}
-	list := p.idleClones(0, len(p.clones), func(c *clone) bool {
-		return c.discards == 0 && duration(p.age(c.used())) >= p.lim.TTL
-	})
-	p.evictDue(list, len(p.clones), p.lim.TTL, p.evictClone, p.because(TTL, "nobody used it for longer than TTL="+days(p.lim.TTL)))
+	idle := p.idleClones(0, all, func(c *clone) bool { return c.discards == 0 && duration(p.age(c.used())) >= ttl })
+	p.evictDue(idle, ttl, p.mostLate(all), p.evictClone, p.because(TTL, "nobody used it for longer than TTL="+days(ttl)))
+	// All layers, however late, because no data is lost.
+	p.evictDue(p.partsOf(unneeded, 0, all, ttl, nil), ttl, math.MaxInt, p.evictPart,
+		p.because(Unneeded, "nothing needed it for longer than TTL="+days(ttl)))
 }
 
-// stale evicts layers unneeded for TTL: all of them, however late, because no data is
-// lost.
-func (p *planner) stale() {
-	if p.lim.TTL <= 0 {
-		return
-	}
-	list := p.partsOf(unneeded, 0, len(p.clones), p.lim.TTL, nil)
-	why := p.because(Unneeded, "nothing needed it for longer than TTL="+days(p.lim.TTL))
-	for c, ok := list.next(); ok && !p.full(); c, ok = list.next() {
-		p.evictPart(c.number(), why)
-	}
-}
-
-// evictDue evicts what is due, but of late parts only a share of the total.
-func (p *planner) evictDue(list *queue, total int, ttl time.Duration, evict func(n uint32, why uint16), why uint16) {
-	late, most := 0, max(total/lateShare, 1)
+// mostLate returns how many late clones or parts of a total may be evicted.
+func (p *planner) mostLate(total int) int {
 	if p.lim.lateDone {
-		most = 0
+		return 0
 	}
-	for c, ok := list.next(); ok && !p.full(); c, ok = list.next() {
+	return max(total/lateShare, 1)
+}
+
+// evictDue evicts a list of clones or parts that are due, but at most mostLate late ones.
+func (p *planner) evictDue(list iter.Seq[candidate], ttl time.Duration, mostLate int, evict func(n uint32, why uint16), why uint16) {
+	late := 0
+	for c := range list {
+		if p.full() {
+			return
+		}
 		if c.age() > ttl+lateAfter {
-			if late++; late > most {
+			if late++; late > mostLate {
 				p.plan.Late++
 				continue
 			}
@@ -163,7 +158,8 @@ func (p *planner) evictDue(list *queue, total int, ttl time.Duration, evict func
 	}
 }
 
-// holders lists what can't be evicted and counts for a limit that stays exceeded.
+// holders lists the clones and parts that can't be evicted and count for a limit that
+// stays exceeded.
 func (p *planner) holders() []Holder {
 	var list []Holder
 	for i := range p.clones {

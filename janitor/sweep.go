@@ -20,7 +20,7 @@ type Report struct {
 	// failed.
 	Held   int `json:"held,omitempty"`
 	Failed int `json:"failed,omitempty"`
-	// Left is the plan after the sweep: what is missing and who holds it.
+	// Left is the plan after the sweep: the limits that stay exceeded, and the holders.
 	Left Plan `json:"left"`
 }
 
@@ -35,7 +35,7 @@ func (j *Janitor) Plan(ctx context.Context) (Plan, error) {
 	return plan, err
 }
 
-// Sweep evicts what a plan says, of late parts only a share. If there is nothing to evict it reads no
+// Sweep evicts as planned, of late parts only a share. If there is nothing to evict it reads no
 // directory. It continues after a failed eviction; the error is that of the inventory or ctx.
 func (j *Janitor) Sweep(ctx context.Context) (Report, error) { return j.sweepFor(ctx, j.Limits) }
 
@@ -124,10 +124,10 @@ func (j *Janitor) execute(ctx context.Context, list []Eviction, r *Report) (done
 // evicted reports an eviction.
 func (j *Janitor) evicted(e Eviction) {
 	j.mu.Lock()
-	delete(j.failed, keyOf(e))
+	delete(j.failed, e.object())
 	j.mu.Unlock()
 	j.Log.WithFields(fields(e)).Infof("janitor: evicted: %s", e.Text)
-	j.events.add(eventOf(Evicted, e))
+	j.record(eventOf(Evicted, e))
 }
 
 // noteLate reports that a plan leaves late parts for later sweeps.
@@ -136,7 +136,7 @@ func (j *Janitor) noteLate(inv Inventory, plan Plan) {
 		return
 	}
 	j.Log.WithField("left", plan.Late).Warn("janitor: much is long overdue, as after a jump of the clock: each sweep evicts only some of it")
-	j.events.add(Event{Time: inv.Now, Type: Deferred, Text: "much is long overdue: each sweep evicts only some of it"})
+	j.record(Event{Time: inv.Now, Type: Deferred, Text: "much is long overdue: each sweep evicts only some of it"})
 }
 
 func fields(e Eviction) logrus.Fields {

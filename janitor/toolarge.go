@@ -55,8 +55,7 @@ func (p *planner) describeTooLarge(c *clone, r Reason, limit int64) TooLarge {
 func (p *planner) evictTooLarge(n uint32, t target) {
 	why := p.because(t.reason, p.describeTooLarge(&p.clones[n], t.reason, t.bytes).String())
 	p.why[why].tooLarge = true
-	discards := p.partsOf(discard, int(n), int(n)+1, 0, nil)
-	for d, ok := discards.next(); ok; d, ok = discards.next() {
+	for d := range p.partsOf(discard, int(n), int(n)+1, 0, nil) {
 		if p.full() {
 			return
 		}

@@ -104,7 +104,7 @@ func (j *Janitor) observe(inv Inventory, r Report) {
 		} else {
 			j.Log.Info("janitor: resolved: " + e.Text)
 		}
-		j.events.add(e)
+		j.record(e)
 	}
 }
 

@@ -46,7 +46,7 @@ func parseCABundle(text string) ([]byte, error) {
 }
 
 // writeCABundle writes the trusted certificates, the system's and the setting's, and
-// returns the file's path; empty without a setting.
+// returns the file's path. Without the setting it returns an empty path.
 func writeCABundle(data string, bundle []byte) (string, error) {
 	path := filepath.Join(data, "ca-bundle.pem")
 	if len(bundle) == 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
@@ -24,7 +25,8 @@ func openCredentials(data string, log *logrus.Logger) (*credential.Store, error)
 	return store, nil
 }
 
-// authFrom returns a function that returns the credential for a URL.
+// authFrom returns a function that returns the credential for a URL as git takes it. The
+// packages credential and git do not know each other.
 func authFrom(store *credential.Store) func(url string, s volume.Subject, name string) (*git.Auth, error) {
 	return func(url string, s volume.Subject, name string) (*git.Auth, error) {
 		u, err := volume.ParseURL(url, volume.AllSchemes())
@@ -43,6 +45,9 @@ func authFrom(store *credential.Store) func(url string, s volume.Subject, name s
 			a.Bearer = m.Secret.Reveal()
 		case credential.SSHKey:
 			a.SSHKey = []byte(m.Secret.Reveal())
+		case "": // only known hosts
+		default:
+			return nil, fmt.Errorf("credential %q has the unknown kind %q", m.Name, m.Kind)
 		}
 		return a, nil
 	}

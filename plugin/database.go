@@ -8,16 +8,16 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
-// openMeta opens the database. It renames a damaged one. A missing or damaged database is
-// rebuilt from the manifests, because an empty one would lose existing data.
+// openMeta opens the database. It renames a damaged database. A missing or damaged database is
+// rebuilt from the manifests, because an empty database would lose existing data.
 func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, error) {
 	path := filepath.Join(data, "meta.db")
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
@@ -41,8 +41,8 @@ func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, erro
 	return meta.Open(path)
 }
 
-// rebuild makes a database from the manifests, under a temporary name until it is
-// complete, because the next start would trust an incomplete one.
+// rebuild makes a database from the manifests. It has a temporary name until it is complete,
+// because the next start would trust an incomplete database.
 func rebuild(data, boot string, log *logrus.Logger) error {
 	temp := filepath.Join(data, durable.TempPrefix+"meta.db")
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -71,7 +71,7 @@ func fill(db *meta.DB, data, boot string, log *logrus.Logger) error {
 	if state.Clones, err = clone.Rebuild(data); err != nil {
 		return err
 	}
-	if state.Volumes, err = driver.Rebuild(data); err != nil {
+	if state.Volumes, err = verbs.Rebuild(data); err != nil {
 		log.WithError(err).Error("rebuild: volumes whose manifest can't be read are not listed")
 	}
 	return db.Update(func(tx *meta.Tx) error { return tx.Put(state) })

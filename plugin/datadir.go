@@ -26,7 +26,7 @@ const (
 	reserveFile = "reserve"
 )
 
-// claim makes the data directory, and marks it as ours if it is empty, or was made by a
+// claim makes the data directory, and marks it as the plugin's if it is empty, or was made by a
 // version without the marker. Any other directory is an error.
 func claim(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

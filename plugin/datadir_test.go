@@ -11,7 +11,7 @@ func TestClaim(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		files []string
-		want  string // of the error
+		want  string // part of the error
 	}{
 		{"missing", nil, ""},
 		{"a new filesystem", []string{"lost+found/"}, ""},
@@ -44,7 +44,7 @@ func TestClaim(t *testing.T) {
 					t.Errorf("refused: %v", err)
 				}
 				if info, err := os.Stat(filepath.Join(dir, markerFile)); err != nil || !info.Mode().IsRegular() {
-					t.Errorf("no mark: %v", err)
+					t.Errorf("no marker file: %v", err)
 				}
 				return
 			}
@@ -52,7 +52,7 @@ func TestClaim(t *testing.T) {
 				t.Errorf("error %v, want %q with the directory", err, tt.want)
 			}
 			if got, err := os.ReadDir(dir); err != nil || len(got) != len(tt.files) {
-				t.Errorf("it has %v now, %v", got, err)
+				t.Errorf("the directory has %v now, %v; want it unchanged", got, err)
 			}
 		})
 	}

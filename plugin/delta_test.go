@@ -13,8 +13,8 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestUpdatesAreDeltas moves a branch through changes of every kind: each Mount is
-// the new commit, as a clone of it would be, and writes only what has changed.
+// TestUpdatesAreDeltas moves a branch through changes of every kind. Each Mount must have the same
+// files as a clone of the new commit, and write only the changed files.
 func TestUpdatesAreDeltas(t *testing.T) {
 	s := remote(t)
 	p := start(t, scratch(t))
@@ -24,7 +24,7 @@ func TestUpdatesAreDeltas(t *testing.T) {
 	if err != nil || len(trees) != 1 {
 		t.Fatalf("trees: %q, %v", trees, err)
 	}
-	var file string // one that every commit has until it goes
+	var file string // a file that every commit has until a step deletes it
 	for _, name := range strings.Split(testgit.Git(t, first, "ls-files"), "\n") {
 		if strings.Count(name, "/") > 1 {
 			file = name
@@ -51,7 +51,7 @@ func TestUpdatesAreDeltas(t *testing.T) {
 		{"and no more", []change{{Path: ".hdcache", Delete: true}}, false},
 	}
 	counted := len(steps)
-	for i := range 16 { // a chain that is flattened, while there are more updates
+	for i := range 16 { // enough for a chain that is flattened while more updates come
 		steps = append(steps, struct {
 			name    string
 			changes []change
@@ -70,7 +70,7 @@ func TestUpdatesAreDeltas(t *testing.T) {
 			t.Errorf("%s: at %s, want %s", step.name, got, head)
 		}
 		if got := testgit.Git(t, at, "status", "--porcelain"); got != "" {
-			t.Errorf("%s: status %q", step.name, got)
+			t.Errorf("%s: status %q, want clean", step.name, got)
 		}
 		sameAsClone(t, s.URL("sample"), at)
 		for name := range names(t, trees[0]) {
@@ -82,7 +82,7 @@ func TestUpdatesAreDeltas(t *testing.T) {
 				}
 			}
 		}
-		// An edit of the same size, at once, is seen.
+		// git status shows an immediate edit of the same size.
 		path := filepath.Join(at, "updated")
 		if data, err := os.ReadFile(path); err == nil {
 			if err := os.WriteFile(path, []byte(strings.Repeat("z", len(data))), 0o644); err != nil {
@@ -94,13 +94,13 @@ func TestUpdatesAreDeltas(t *testing.T) {
 		}
 		p.unmount("v", fmt.Sprint(i))
 	}
-	if wholes != 1 { // with the attributes
+	if wholes != 1 { // the step that changes the attributes
 		t.Errorf("%d of %d trees were built whole, want 1", wholes, counted)
 	}
 	p.waitFor("flattened a tree")
 	last := p.mount("v", "last")
 	if got := testgit.Git(t, last, "status", "--porcelain"); got != "" {
-		t.Errorf("status %q", got)
+		t.Errorf("status after the flattening: %q, want clean", got)
 	}
 	sameAsClone(t, s.URL("sample"), last)
 	p.unmount("v", "last")
@@ -145,9 +145,9 @@ func sameAsClone(t *testing.T, url, dir string) {
 	testgit.Git(t, "/", "clone", "-q", "--branch", "main", url, plain)
 	out, err := exec.Command("diff", "-r", "--no-dereference", "--exclude=.git", "--exclude=.hdcache", plain, dir).CombinedOutput()
 	if err != nil {
-		t.Errorf("differs from a clone: %v\n%s", err, out)
+		t.Errorf("the files differ from a clone's: %v\n%s", err, out)
 	}
 	if got, want := testgit.Git(t, dir, "ls-files", "-s"), testgit.Git(t, plain, "ls-files", "-s"); got != want {
-		t.Errorf("index differs from a clone's")
+		t.Errorf("the index differs from a clone's")
 	}
 }

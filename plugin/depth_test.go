@@ -34,14 +34,14 @@ func TestDepthIsThatOfGitClone(t *testing.T) {
 		}
 	}
 
-	// A shallow fetch next door leaves the full history whole.
+	// A shallow fetch of another volume leaves the full history complete.
 	pushed, err := gitserver.Commit(s.Path("sample"), "main", gitserver.Change{Path: "pushed", Content: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	shallow := p.mount("depth1", "2")
 	if got := testgit.Git(t, shallow, "log", "--format=%H"); got != pushed {
-		t.Errorf("log after a push: %s, want %s alone", got, pushed)
+		t.Errorf("log after a push: %s, want only %s", got, pushed)
 	}
 	again := p.mount("full", "2")
 	same(t, again, plainClone(t, url), "rev-list --all", "for-each-ref", "rev-parse --is-shallow-repository", "fsck --full")
@@ -49,7 +49,7 @@ func TestDepthIsThatOfGitClone(t *testing.T) {
 		t.Errorf("the first full workspace has %s commits now, want %s", got, want)
 	}
 
-	// The container can have the rest.
+	// The container can fetch the rest.
 	testgit.Git(t, shallow, "fetch", "-q", "--unshallow")
 	same(t, shallow, again, "rev-list --all", "rev-parse --is-shallow-repository")
 	older := p.mount("depth3", "2")
@@ -60,7 +60,8 @@ func TestDepthIsThatOfGitClone(t *testing.T) {
 	}
 }
 
-// protocol0 is a server that knows no other protocol: it serves what it has advertised.
+// protocol0 makes a server speak git's protocol version 0: it serves only commits that it has
+// advertised.
 func protocol0(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Git-Protocol")
@@ -77,7 +78,7 @@ func TestDepthAndACommitThatIsDeeper(t *testing.T) {
 		p.create("v", map[string]string{"repo": url, "depth": "1", "ref": old})
 		dir := p.mount("v", "1")
 		if got := testgit.Git(t, dir, "log", "--format=%H"); got != old {
-			t.Errorf("log: %s, want %s alone", got, old)
+			t.Errorf("log: %s, want only %s", got, old)
 		}
 		clean(t, dir)
 	})
@@ -94,7 +95,7 @@ func TestDepthAndACommitThatIsDeeper(t *testing.T) {
 			p.create("v", map[string]string{"repo": url, "depth": "1", "ref": c.ref})
 			err := p.tryMount("v", "1")
 			if err == nil || !strings.Contains(err.Error(), "ref not found") || !strings.Contains(err.Error(), "depth greater than 1") {
-				t.Errorf("mount: %v, want ref not found and a word on the depth", err)
+				t.Errorf("mount: %v, want ref not found with a hint about the depth", err)
 			}
 			p.create("full", map[string]string{"repo": url, "ref": c.ref})
 			if got := testgit.Git(t, p.mount("full", "1"), "rev-parse", "HEAD"); got != old {

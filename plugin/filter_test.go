@@ -33,7 +33,7 @@ func TestFilterLeavesBlobsAtTheRemote(t *testing.T) {
 	p.create("v", map[string]string{"repo": url, "filter": "blob:none"})
 	dir := p.mount("v", "1")
 	if n := s.Stats("sample").Fetches; n > 4 {
-		t.Errorf("%d rounds of fetching, want one for the history and one for the files", n)
+		t.Errorf("%d fetch requests, want one round for the history and one for the files", n)
 	}
 	plain := plainClone(t, url, "--filter=blob:none")
 	same(t, dir, plain, "rev-parse HEAD", "for-each-ref", "ls-files -s", "config remote.origin.promisor",
@@ -42,14 +42,14 @@ func TestFilterLeavesBlobsAtTheRemote(t *testing.T) {
 		t.Errorf("%d objects are missing, want the %d that git clone leaves", len(got), len(want))
 	}
 
-	// What is checked out is here: nobody asks for it.
+	// git does not ask the remote for checked-out files, because their objects are local.
 	s.Reset()
 	clean(t, dir)
 	testgit.Git(t, dir, "grep", "-q", "-e", "the", "HEAD")
 	if n := s.Stats("sample").Fetches; n != 0 {
-		t.Errorf("%d fetches for what is checked out, want none", n)
+		t.Errorf("%d fetches for checked-out files, want none", n)
 	}
-	// The rest comes when it is needed.
+	// git fetches other objects when it needs them.
 	testgit.Git(t, dir, "log", "-p", "--all")
 	if n := s.Stats("sample").Fetches; n == 0 {
 		t.Error("log -p fetched nothing")
@@ -74,10 +74,10 @@ func TestFilterLeavesBlobsAtTheRemote(t *testing.T) {
 	}
 	for _, store := range p.glob("clones/*/*/store/*.git") {
 		if got := filepath.Base(store); got != "blob-none.git" {
-			t.Errorf("store %s, want blob-none.git alone", got)
+			t.Errorf("store %s, want only blob-none.git", got)
 		}
 		if got := content(t, store, "config"); strings.Contains(got, "promisor") || strings.Contains(got, "remote") {
-			t.Errorf("the store knows a remote to fetch from:\n%s", got)
+			t.Errorf("the configuration of the store names a remote:\n%s", got)
 		}
 	}
 }
@@ -96,20 +96,20 @@ func TestFilterBesideAFullHistory(t *testing.T) {
 	for _, name := range []string{"shallow", "v"} {
 		dir := p.mount(name, "1")
 		s.Reset()
-		// The tree was there; its files' contents are in this store as well.
+		// The tree existed before. The contents of its files must be in this store too.
 		testgit.Git(t, dir, "rm", "-rqf", ".")
 		testgit.Git(t, dir, "reset", "-q", "--hard")
 		if n := s.Stats("sample").Fetches; n != 0 {
-			t.Errorf("%s: %d fetches for what is checked out, want none", name, n)
+			t.Errorf("%s: %d fetches for checked-out files, want none", name, n)
 		}
 		if len(missing(t, dir, "--all")) == 0 {
-			t.Errorf("%s: nothing is missing", name)
+			t.Errorf("%s: no object is missing, want some", name)
 		}
 		testgit.Git(t, dir, "log", "-p", "--all")
 		clean(t, dir)
 	}
 	if got := missing(t, p.mount("full", "2"), "--all"); len(got) != 0 {
-		t.Errorf("the full history lacks %d objects", len(got))
+		t.Errorf("the full history lacks %d objects, want none", len(got))
 	}
 }
 
@@ -134,7 +134,7 @@ func TestFilterWithProtocol0(t *testing.T) {
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "filter": "blob:none"})
 	if err := p.tryMount("v", "1"); err == nil || !strings.Contains(err.Error(), "use filter=none") {
-		t.Errorf("mount: %v, want the word to use filter=none", err)
+		t.Errorf("mount: %v, want an error that says to use filter=none", err)
 	}
 	if err := s.Configure("sample", "uploadpack.allowAnySHA1InWant", "true"); err != nil {
 		t.Fatal(err)

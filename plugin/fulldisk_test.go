@@ -18,8 +18,8 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// smallDisk returns a directory to start the plugin on, whose data is on a small
-// filesystem of its own, mounted at the second one.
+// smallDisk returns a directory base to start the plugin on. Its subdirectory data is the mount point
+// of a small filesystem.
 func smallDisk(t *testing.T, fs func(string) error) (base, data string) {
 	t.Helper()
 	base = scratch(t)
@@ -35,7 +35,7 @@ func smallDisk(t *testing.T, fs func(string) error) (base, data string) {
 	return base, data
 }
 
-// onSmallDisks runs a test on each of the filesystems that can be filled.
+// onSmallDisks runs a test on a small disk with each filesystem.
 func onSmallDisks(t *testing.T, f func(t *testing.T, base, data string)) {
 	for _, fs := range testdisk.Filesystems {
 		t.Run(fs.Name, func(t *testing.T) {
@@ -52,10 +52,10 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-// full is what every error for want of room says.
+// full matches every error about a full disk.
 var full = regexp.MustCompile(`no space left|out of disk`)
 
-// occupy takes all of the disk that is left, and returns what took it.
+// occupy fills the disk with one file, and returns its path.
 func occupy(t *testing.T, data, name string) (path string) {
 	t.Helper()
 	path = filepath.Join(data, name)
@@ -65,7 +65,7 @@ func occupy(t *testing.T, data, name string) (path string) {
 	return path
 }
 
-// vacate deletes what occupy made, if there was room for it.
+// vacate deletes the files of occupy. A file may be missing if the disk had no room for it.
 func vacate(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -75,7 +75,7 @@ func vacate(t *testing.T, paths ...string) {
 	}
 }
 
-// fillUp writes until the disk is full, as a container does that gets out of hand.
+// fillUp writes until the disk is full, like a container that is out of control.
 func fillUp(dir string) error {
 	f, err := os.Create(filepath.Join(dir, "out-of-hand"))
 	if err != nil {
@@ -97,8 +97,9 @@ func fillUp(dir string) error {
 	return nil
 }
 
-// A full disk starts, its volumes can be asked for and removed, what filled it can
-// be ended and deleted, and all of it works again when there is room.
+// TestFullDiskStarts checks that the plugin starts on a full disk, and that volumes can be inspected
+// and removed there. Workspaces can be ended and deleted, and mounts work again when the disk has
+// room.
 func TestFullDiskStarts(t *testing.T) {
 	t.Setenv("DISCARD_TTL", "0")
 	server := remote(t)
@@ -117,7 +118,7 @@ func TestFullDiskStarts(t *testing.T) {
 		}
 		filled := occupy(t, data, "fill")
 		p.stop()
-		// Somebody has written where the reserve was given up.
+		// Another writer has taken the blocks of the reserve.
 		if err := os.Truncate(filepath.Join(data, reserveFile), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +128,7 @@ func TestFullDiskStarts(t *testing.T) {
 			p.get(name)
 		}
 		if got, err := os.ReadFile(filepath.Join(dir, "work")); err != nil || string(got) != "precious" {
-			t.Errorf("the work of a container on the full disk: %q, %v", got, err)
+			t.Errorf("a container's file on the full disk: %q, %v", got, err)
 		}
 		if err := p.Remove(t.Context(), "gone"); err != nil {
 			t.Errorf("remove a volume on the full disk: %v", err)
@@ -154,9 +155,9 @@ func TestFullDiskStarts(t *testing.T) {
 	})
 }
 
-// Whatever a disk becomes full in, a fetch, a checkout, a workspace, a commit of the
-// database or the trash: the error says that it is full, nothing half is left, and
-// all works once there is room.
+// TestFullDiskAtEveryStep leaves different amounts of room, so that the disk becomes full in a fetch, a
+// checkout, a workspace, a commit of the database or the trash. Each error must say that the disk is
+// full. Nothing partial may stay, and everything must work again when the disk has room.
 func TestFullDiskAtEveryStep(t *testing.T) {
 	t.Setenv("DISCARD_TTL", "0")
 	server := remote(t)
@@ -165,7 +166,7 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 		options := func(i int) map[string]string {
 			return map[string]string{"repo": server.URL("sample"), "subject": fmt.Sprint("s", i)}
 		}
-		// What there was before has no part in it.
+		// An earlier workspace must not be affected.
 		p.create("before", options(-1))
 		before := p.mount("before", "a")
 		first := occupy(t, data, "fill")
@@ -192,22 +193,22 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 			if err != nil {
 				failed++
 				if !full.MatchString(err.Error()) {
-					t.Errorf("with %d bytes left: %v; want that the disk is full", room, err)
+					t.Errorf("with %d bytes left: %v; want an error that says that the disk is full", room, err)
 				}
 			}
 			p.get("before")
 		}
 		if failed == 0 || worked == 0 {
-			t.Errorf("%d failed, %d worked: the room is not what it should be", failed, worked)
+			t.Errorf("%d mounts failed, %d worked; want some of each: adjust the free bytes of the steps", failed, worked)
 		}
 		if got := testgit.Git(t, before, "status", "--porcelain"); got != "" {
-			t.Errorf("a workspace of before is not clean: %s", got)
+			t.Errorf("a workspace from before the full disk is not clean: %s", got)
 		}
 		p.unmount("before", "a")
 		vacate(t, fills...)
 		p.create("after", options(1000))
 		if got := testgit.Git(t, p.mount("after", "a"), "status", "--porcelain"); got != "" {
-			t.Errorf("a workspace of after is not clean: %s", got)
+			t.Errorf("a workspace from after the full disk is not clean: %s", got)
 		}
 		p.unmount("after", "a")
 		p.stop()
@@ -219,8 +220,8 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 	})
 }
 
-// A container fills the disk while others mount: they get what they asked for or an
-// error that says why not; when it ends there is room again.
+// TestContainerFillsTheDisk has a container fill the disk while others mount. Each Mount must work or
+// return an error that says why it failed. When the container ends, the disk has room again.
 func TestContainerFillsTheDisk(t *testing.T) {
 	t.Setenv("DISCARD_TTL", "0")
 	server := remote(t)
@@ -231,7 +232,7 @@ func TestContainerFillsTheDisk(t *testing.T) {
 		p.create("other", options)
 		p.create("late", options)
 		dir := p.mount("hungry", "a")
-		other := p.mount("other", "first") // the clone is there
+		other := p.mount("other", "first") // makes the clone
 		wrote := make(chan error, 1)
 		go func() { wrote <- fillUp(dir) }()
 		for i, writing := 0, true; writing; i++ {
@@ -248,16 +249,16 @@ func TestContainerFillsTheDisk(t *testing.T) {
 			case err == nil:
 				p.unmount("other", id)
 			case !full.MatchString(err.Error()):
-				t.Errorf("mount %d: %v; want that the disk is full", i, err)
+				t.Errorf("mount %d: %v; want an error that says that the disk is full", i, err)
 			}
 		}
 		if err := p.tryMount("late", "a"); err == nil {
 			p.unmount("late", "a")
 		} else if !full.MatchString(err.Error()) || !strings.Contains(err.Error(), " missing") || !strings.Contains(err.Error(), `"hungry"`) {
-			t.Errorf("on the full disk: %v; want how much is missing and who has it", err)
+			t.Errorf("on the full disk: %v; want an error that says how much is missing and which volume has it", err)
 		}
 		if got := testgit.Git(t, other, "rev-parse", "HEAD"); len(got) != 40 {
-			t.Errorf("a container beside it reads %q", got)
+			t.Errorf("rev-parse HEAD in another container: %q", got)
 		}
 		p.unmount("other", "first")
 		p.unmount("hungry", "a")
@@ -265,12 +266,12 @@ func TestContainerFillsTheDisk(t *testing.T) {
 		p.unmount("late", "b")
 		eventually(t, func() error { return invariant.Structure(data) })
 		if strings.Contains(p.log.String(), "panic") {
-			t.Error("something panicked")
+			t.Error("the log has a panic")
 		}
 	})
 }
 
-// A mount on a disk that is full of what can be evicted gets its room.
+// TestFullDiskMakesRoom checks that a mount on a disk full of evictable data gets room.
 func TestFullDiskMakesRoom(t *testing.T) {
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
@@ -282,7 +283,7 @@ func TestFullDiskMakesRoom(t *testing.T) {
 		}
 		p.unmount("hungry", "a")
 		options["subject"] = "another"
-		// Until the kernel says that the workspace is free, it can't be evicted.
+		// The workspace can't be evicted until the kernel reports it as free.
 		eventually(t, func() error { return p.tryCreate("late", options) })
 		eventually(t, func() error { return p.tryMount("late", "a") })
 		p.waitFor("evicted")

@@ -23,11 +23,11 @@ import (
 
 func TestMain(m *testing.M) {
 	checkout.ServeJob()
-	os.Setenv("MIN_FREE", "0") // how full this machine's disk is, is no part of a test
+	os.Setenv("MIN_FREE", "0") // tests must not depend on how full this machine's disk is
 	m.Run()
 }
 
-// process is the whole plugin on a data directory of its own, in this process.
+// process is the whole plugin, run in the test's process on a data directory of its own.
 type process struct {
 	*daemon.Caller
 	t    *testing.T
@@ -36,11 +36,11 @@ type process struct {
 	log  *watcher
 }
 
-// watcher is a log that a test can wait for and read.
+// watcher records log lines. A test can read them and wait for new ones.
 type watcher struct {
 	mu    sync.Mutex
 	lines []string
-	next  chan struct{} // closed with the next line
+	next  chan struct{} // closed when the next line comes
 }
 
 func (w *watcher) Levels() []logrus.Level { return logrus.AllLevels }
@@ -54,8 +54,8 @@ func (w *watcher) Fire(e *logrus.Entry) error {
 	return nil
 }
 
-// find returns the first line that has words in it, and what is closed when
-// there are more lines.
+// find returns the first line that contains words, and a channel that is closed when the next line
+// comes.
 func (w *watcher) find(words string) (line string, more <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,20 +73,20 @@ func (w *watcher) String() string {
 	return strings.Join(w.lines, "\n")
 }
 
-// scratch returns a directory on a filesystem that can be an overlay's upper,
-// which /tmp may not be, readable for the fetching uid.
+// scratch returns a directory that the fetching uid can read. Its filesystem can hold an overlay's
+// upper directory, unlike /tmp on some machines.
 func scratch(t *testing.T) string {
 	t.Helper()
 	return testdir.New(t, "plugin")
 }
 
-// start runs the plugin on data until the test, or stop, ends it.
+// start runs the plugin on data until stop or the end of the test.
 func start(t *testing.T, data string) *process {
 	t.Helper()
 	return startWith(t, data, func(*places) {})
 }
 
-// startWith is start with other places than a test's usual ones.
+// startWith is start with changed places.
 func startWith(t *testing.T, data string, change func(*places)) *process {
 	t.Helper()
 	git, err := exec.LookPath("git")
@@ -127,8 +127,7 @@ func startWith(t *testing.T, data string, change func(*places)) *process {
 	}
 }
 
-// waitFor waits for a line of the log. The test's own timeout ends a wait for
-// what never comes.
+// waitFor waits for a log line that contains words. Only the timeout of the test limits the wait.
 func (p *process) waitFor(words string) {
 	p.t.Helper()
 	for {
@@ -140,12 +139,12 @@ func (p *process) waitFor(words string) {
 	}
 }
 
-// tryCreate creates for the error.
+// tryCreate creates a volume, and returns the error.
 func (p *process) tryCreate(name string, options map[string]string) error {
 	return p.Create(p.t.Context(), name, options)
 }
 
-// tryMount mounts for the error.
+// tryMount mounts a volume, and returns the error.
 func (p *process) tryMount(name, id string) error {
 	_, err := p.Mount(p.t.Context(), name, id)
 	return err

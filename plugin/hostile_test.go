@@ -11,10 +11,9 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestWhatRepositoriesNameLeadsNowhere mounts every hostile repository that needs
-// submodules or git-lfs for its attack. Whether the Mount succeeds is beside the
-// point: nothing ran, nothing outside was read or written, and no other server
-// was asked.
+// TestWhatRepositoriesNameLeadsNowhere mounts every hostile repository that needs submodules or
+// git-lfs for its attack. The Mount may succeed or fail. Nothing from the repository may run, no file
+// outside may be read or written, and no other server may be asked.
 func TestWhatRepositoriesNameLeadsNowhere(t *testing.T) {
 	baitServer := testgit.Serve(t)
 	dir := t.TempDir()
@@ -57,7 +56,7 @@ func TestWhatRepositoriesNameLeadsNowhere(t *testing.T) {
 				p.unmount(c.Name, "1")
 			}
 			if _, err := os.Lstat(bait.Canary); err == nil {
-				t.Error("the canary is there")
+				t.Error("the canary exists: something ran")
 			}
 			if got := baitServer.Requests(); len(got) > 0 {
 				t.Errorf("another server was asked: %v", got)
@@ -65,7 +64,7 @@ func TestWhatRepositoriesNameLeadsNowhere(t *testing.T) {
 			}
 			after := list(t, bait.Outside)
 			if len(after) != len(before) || after["secret"] != hostile.Secret {
-				t.Errorf("outside has changed: %v, before %v", after, before)
+				t.Errorf("the directory outside has changed: %v, before %v", after, before)
 			}
 		})
 	}
@@ -74,8 +73,7 @@ func TestWhatRepositoriesNameLeadsNowhere(t *testing.T) {
 	}
 }
 
-// list returns what is below dir: the contents of small files by path. It follows
-// no symlink.
+// list returns all paths below dir, with the contents of small files. It follows no symlink.
 func list(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)

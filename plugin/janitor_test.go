@@ -5,140 +5,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/janitor"
-	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/operator"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// budget is the plugin with a clock that can be set, and a remote.
-type budget struct {
-	*process
-	server *gitserver.Server
-	data   string
-	ahead  atomic.Int64 // of the machine's clock
-	idle   bool         // nothing is swept but on demand
-	admin  *admin.Client
-}
-
-// newBudget starts the plugin with settings, as name=value. Where it is idle, only
-// the test sweeps.
-func newBudget(t *testing.T, idle bool, settings ...string) *budget {
-	t.Helper()
-	b := &budget{server: remote(t), data: scratch(t), idle: idle}
-	b.start(t, settings...)
-	return b
-}
-
-// start starts it again, with other settings; before, it is stopped.
-func (b *budget) start(t *testing.T, settings ...string) {
-	t.Helper()
-	if b.process != nil {
-		b.stop()
-	}
-	for _, s := range append([]string{"SWEEP_INTERVAL=0", "MIN_FREE=0", "MAX_SIZE=0"}, settings...) {
-		name, value, _ := strings.Cut(s, "=")
-		t.Setenv(name, value)
-	}
-	b.process = startWith(t, b.data, func(at *places) {
-		at.idle = b.idle
-		at.now = func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
-	})
-	b.admin = admin.Dial(filepath.Join(filepath.Dir(b.at.socket), adminSocket))
-}
-
-// pass lets time pass.
-func (b *budget) pass(d time.Duration) { b.ahead.Add(int64(d)) }
-
-// use creates a volume of a subject's own clone, mounts it, writes, and unmounts it.
-func (b *budget) use(subject string, write bool) {
-	b.t.Helper()
-	b.create(subject, map[string]string{"repo": b.server.URL("sample"), "subject": subject, "cache": "off"})
-	dir := b.mount(subject, "1")
-	if write {
-		b.write(dir)
-	}
-	b.unmount(subject, "1")
-}
-
-func (b *budget) write(dir string) {
-	b.t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "work"), []byte("work"), 0o644); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// settled returns the clones by subject, once all has a size and nothing is at work.
-func (b *budget) settled() map[string]janitor.CloneInfo {
-	b.t.Helper()
-	clones := make(map[string]janitor.CloneInfo)
-	b.poll(func() error {
-		list, err := b.admin.Clones(b.t.Context())
-		if err != nil {
-			return err
-		}
-		clear(clones)
-		for _, c := range list {
-			clones[c.Subject] = c
-			if c.Size.Bytes == 0 || c.Parts["tree"].Bytes == 0 || c.Parts["git layer"].Bytes == 0 || c.Held == janitor.Pending || c.Held == janitor.Busy {
-				return fmt.Errorf("not settled: %+v", c)
-			}
-		}
-		discards, err := b.admin.Discards(b.t.Context())
-		if i := slices.IndexFunc(discards, func(d admin.Discard) bool { return d.Bytes == nil }); i >= 0 {
-			return fmt.Errorf("not measured: %+v", discards[i])
-		}
-		return err
-	})
-	return clones
-}
-
-func (b *budget) poll(check func() error) {
-	b.t.Helper()
-	if err := daemon.Poll(check); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// sweep sweeps, and returns what went as `reason kind subject`.
-func (b *budget) sweep() []string {
-	b.t.Helper()
-	r, err := b.admin.Sweep(b.t.Context())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if r.Failed > 0 {
-		b.t.Errorf("failed: %+v", r)
-	}
-	return inWords(r.Evicted)
-}
-
-func inWords(list []janitor.Eviction) []string {
-	words := []string{}
-	for _, e := range list {
-		words = append(words, fmt.Sprint(e.Reason, " ", e.Kind, " ", e.Subject))
-	}
-	return words
-}
-
-func (b *budget) expect(what string, got []string, want ...string) {
-	b.t.Helper()
-	if !slices.Equal(got, want) {
-		b.t.Errorf("%s: got %q, want %q", what, got, want)
-	}
-}
-
-// TestTTL: what nobody uses goes, discards first; what is used, kept or needed for
-// these stays. A plan says so before.
+// TestTTL checks that unused clones are evicted, discards first. Clones that are in use or have a kept
+// workspace stay. A plan lists the evictions in advance.
 func TestTTL(t *testing.T) {
 	b := newBudget(t, true, "TTL=336h", "DISCARD_TTL=24h")
 	b.use("idle", false)
@@ -149,7 +29,7 @@ func TestTTL(t *testing.T) {
 	b.write(b.mount("kept", "1"))
 	b.unmount("kept", "1")
 	if n := len(b.settled()); n != 4 {
-		t.Fatalf("%d clones", n)
+		t.Fatalf("%d clones, want 4", n)
 	}
 	b.expect("at once", b.sweep())
 
@@ -160,7 +40,7 @@ func TestTTL(t *testing.T) {
 	}
 	b.expect("plan after a day", inWords(plan.Evictions), "expired discard worked")
 	if discards, err := b.admin.Discards(t.Context()); err != nil || len(discards) != 1 {
-		t.Errorf("a plan did something: %v, %v", discards, err)
+		t.Errorf("a plan evicted something: %v, %v", discards, err)
 	}
 	b.expect("after a day", b.sweep(), "expired discard worked")
 
@@ -171,13 +51,13 @@ func TestTTL(t *testing.T) {
 		t.Errorf("left: %+v", clones)
 	}
 	if data, err := os.ReadFile(filepath.Join(b.mount("kept", "2"), "work")); string(data) != "work" {
-		t.Errorf("kept: %q, %v", data, err)
+		t.Errorf("the file of the kept workspace: %q, %v", data, err)
 	}
 
 	// A volume whose clone was evicted clones again.
 	before := b.server.Stats("sample").Clones
 	if a := testgit.About(t, b.mount("idle", "2")); a["reused"] != false || b.server.Stats("sample").Clones != before+1 {
-		t.Errorf("idle: %v, %d clones", a, b.server.Stats("sample").Clones-before)
+		t.Errorf("idle: %v, %d clones; want a new clone", a, b.server.Stats("sample").Clones-before)
 	}
 	var evicted int
 	events, err := b.admin.Events(t.Context())
@@ -187,11 +67,11 @@ func TestTTL(t *testing.T) {
 		}
 	}
 	if err != nil || evicted != 3 {
-		t.Errorf("%d evictions among %+v, %v", evicted, events, err)
+		t.Errorf("%d evictions among %+v, %v; want 3", evicted, events, err)
 	}
 }
 
-// TestAJumpOfTheClock: years pass at once, and little goes.
+// TestAJumpOfTheClock checks that a sweep evicts little after the clock jumps ahead by years.
 func TestAJumpOfTheClock(t *testing.T) {
 	b := newBudget(t, true)
 	for i := range 4 {
@@ -201,14 +81,14 @@ func TestAJumpOfTheClock(t *testing.T) {
 	b.pass(10 * 365 * 24 * time.Hour)
 	b.expect("after ten years", b.sweep(), "expired discard 0", "ttl clone 0")
 	b.expect("sweeping again", b.sweep(), "expired discard 1", "ttl clone 1")
-	b.mount("2", "2") // it says that it is used
+	b.mount("2", "2") // records the use
 	b.expect("a third time", b.sweep(), "expired discard 2")
 	b.expect("a fourth time", b.sweep(), "expired discard 3", "ttl clone 3")
 	b.expect("a fifth time", b.sweep())
 }
 
-// TestMaxSize: discards go first, then the clones that were not used for the
-// longest time, until the limit holds.
+// TestMaxSize checks that discards are evicted first, then the least recently used clones, until the
+// limit holds.
 func TestMaxSize(t *testing.T) {
 	b := newBudget(t, false)
 	for i := range 4 {
@@ -221,7 +101,7 @@ func TestMaxSize(t *testing.T) {
 	}
 	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", total*6/10))
 	b.settled()
-	b.sweep() // also one that waits for the start's
+	b.sweep() // also waits for the sweep of the start
 	stats, err := b.admin.JanitorStats(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -243,8 +123,8 @@ func TestMaxSize(t *testing.T) {
 	}
 }
 
-// TestTheCapIsACap: clones that are larger than MAX_SIZE on their own stay while they
-// are in use, and for a while after that. Then they go, and Status says why.
+// TestTheCapIsACap checks that clones that exceed MAX_SIZE on their own stay while they are in use, and
+// for a while after that. Then they are evicted, and Status says why.
 func TestTheCapIsACap(t *testing.T) {
 	b := newBudget(t, true)
 	for _, subject := range []string{"worked", "removed", "mounted"} {
@@ -283,7 +163,7 @@ func TestTheCapIsACap(t *testing.T) {
 	}
 }
 
-// TestSubjectMaxSize: a subject above its limit loses its own clones alone.
+// TestSubjectMaxSize checks that a subject above its limit loses only its own clones.
 func TestSubjectMaxSize(t *testing.T) {
 	b := newBudget(t, false)
 	second := testgit.Remote(t, "sample", gitserver.Spec{Seed: 2, Files: 300, Commits: 5, Changes: 10})
@@ -309,7 +189,7 @@ func TestSubjectMaxSize(t *testing.T) {
 	}
 }
 
-// TestStartFresh: refused while somebody uses the clone or discards stand on it.
+// TestStartFresh checks that a clone can't be evicted while it is in use or discards need it.
 func TestStartFresh(t *testing.T) {
 	b := newBudget(t, false)
 	b.create("v", map[string]string{"repo": b.server.URL("sample"), "subject": "team a"})
@@ -317,7 +197,7 @@ func TestStartFresh(t *testing.T) {
 	key := b.settled()["team a"].Clone
 	refused := func(words string) {
 		t.Helper()
-		var answer *admin.Error
+		var answer *operator.Error
 		if err := b.admin.EvictClone(t.Context(), key); !errors.As(err, &answer) || answer.Status != 409 || !strings.Contains(answer.Message, words) {
 			t.Errorf("got %v, want %q", err, words)
 		}
@@ -347,16 +227,16 @@ func TestStartFresh(t *testing.T) {
 	if clones, err := b.admin.Clones(t.Context()); err != nil || len(clones) != 0 {
 		t.Errorf("left: %+v, %v", clones, err)
 	}
-	var answer *admin.Error
+	var answer *operator.Error
 	if err := b.admin.EvictClone(t.Context(), key); !errors.As(err, &answer) || answer.Status != 404 {
-		t.Errorf("twice: %v", err)
+		t.Errorf("evict again: %v, want status 404", err)
 	}
 	if a := testgit.About(t, b.mount("v", "2")); a["reused"] != false || b.server.Stats("sample").Clones != 2 {
-		t.Errorf("not fresh: %v, %d clones", a, b.server.Stats("sample").Clones)
+		t.Errorf("the clone was reused: %v, %d clones", a, b.server.Stats("sample").Clones)
 	}
 }
 
-// TestSubjectMaxLeases names who has the leases.
+// TestSubjectMaxLeases checks that the error names the volumes that have the leases.
 func TestSubjectMaxLeases(t *testing.T) {
 	b := newBudget(t, false, "SUBJECT_MAX_LEASES=2")
 	for _, name := range []string{"v", "w"} {
@@ -367,7 +247,7 @@ func TestSubjectMaxLeases(t *testing.T) {
 	b.mount("v", "2")
 	for _, name := range []string{"v", "w"} {
 		if err := b.tryMount(name, "3"); err == nil || !strings.Contains(err.Error(), `SUBJECT_MAX_LEASES allows 2: end a container of the volumes "v" (2)`) {
-			t.Errorf("a third: %v", err)
+			t.Errorf("a third mount: %v", err)
 		}
 	}
 	b.mount("other", "1")
@@ -375,19 +255,19 @@ func TestSubjectMaxLeases(t *testing.T) {
 	b.mount("w", "3")
 }
 
-// TestStatus: inspect shows sizes with the time of their measurement, and a volume
-// that has too much written to it is named, once.
+// TestStatus checks that Status shows sizes with the time of their measurement, and that a volume with
+// too much written data causes one warning.
 func TestStatus(t *testing.T) {
 	b := newBudget(t, true, "WORKSPACE_WARN_SIZE=1MiB")
 	b.create("v", map[string]string{"repo": b.server.URL("sample")})
 	dir := b.mount("v", "1")
 	if got := b.get("v").Status["warnings"]; fmt.Sprint(got) != "[]" {
-		t.Errorf("warned of nothing: %v", got)
+		t.Errorf("warnings %v, want none", got)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 3<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b.pass(10 * time.Minute) // what is in use is measured every 30 s, and its cache every 5 minutes
+	b.pass(10 * time.Minute) // workspaces in use are measured every 30 s, and their caches every 5 minutes
 	b.poll(func() error {
 		status := b.get("v").Status
 		for _, name := range []string{"store", "tree", "cache", "workspace"} {
@@ -409,11 +289,12 @@ func TestStatus(t *testing.T) {
 		t.Errorf("events: %+v, %v", events, err)
 	}
 	if line, _ := b.log.find("more than WORKSPACE_WARN_SIZE"); !strings.HasPrefix(line, "warning: ") {
-		t.Errorf("the log has no warning: %q", line)
+		t.Errorf("the log line is not a warning: %q", line)
 	}
 }
 
-// TestASweepThatFindsNothingReadsNothing: no directory, and no file.
+// TestASweepThatFindsNothingReadsNothing checks that a sweep without evictions opens no directory and
+// no file.
 func TestASweepThatFindsNothingReadsNothing(t *testing.T) {
 	b := newBudget(t, true)
 	for i := range 3 {
@@ -437,19 +318,19 @@ func TestASweepThatFindsNothingReadsNothing(t *testing.T) {
 		t.Fatalf("%d directories: %v", watched, err)
 	}
 	buf := make([]byte, 1<<16)
-	for { // of the walk itself
+	for { // drop the events of the walk itself
 		if _, err := unix.Read(fd, buf); err != nil {
 			break
 		}
 	}
 	b.expect("sweep", b.sweep())
 	if n, err := unix.Read(fd, buf); !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("something was read: %d bytes of events, %v", n, err)
+		t.Errorf("the sweep read something: %d bytes of events, %v", n, err)
 	}
 	if _, err := os.ReadDir(filepath.Join(b.at.data, "clones")); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := unix.Read(fd, buf); n <= 0 || err != nil {
-		t.Errorf("a read would not have been seen: %v", err)
+		t.Errorf("inotify does not report a read: %v", err)
 	}
 }

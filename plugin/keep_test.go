@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/admin"
+	"github.com/helmdeck/repos/tests/operator"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestLostDatabaseKeeps: with the database go neither what volumes keep, nor
-// discards, nor what was restored; nor do they when all mounts have gone with it.
+// TestLostDatabaseKeeps checks that kept workspaces, discards and restored workspaces survive the loss
+// of the database and of all mounts.
 func TestLostDatabaseKeeps(t *testing.T) {
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
@@ -36,7 +36,7 @@ func TestLostDatabaseKeeps(t *testing.T) {
 	for name, want := range map[string]string{"kept": "kept", "restored": "restored"} {
 		dir := p.mount(name, "2")
 		if got := read(t, filepath.Join(dir, "mine")); got != want {
-			t.Errorf("%s has %q", name, got)
+			t.Errorf("the file of %s: %q", name, got)
 		}
 		if got := testgit.Git(t, dir, "status", "--porcelain"); got != "?? mine" {
 			t.Errorf("%s: status %q", name, got)
@@ -46,17 +46,18 @@ func TestLostDatabaseKeeps(t *testing.T) {
 	if d := p.discards(t, 1)[0]; d.ID != ids[1] || d.Volume != "lost" {
 		t.Errorf("discard %+v", d)
 	}
-	if err := admin.Dial(filepath.Join(data, adminSocket)).RemoveDiscard(t.Context(), ids[1]); err != nil {
+	if err := operator.Dial(filepath.Join(data, adminSocket)).RemoveDiscard(t.Context(), ids[1]); err != nil {
 		t.Error(err)
 	}
 	p.discards(t, 0)
 }
 
-// discards waits until there are n, oldest end first, all of them counted.
-func (p *process) discards(t *testing.T, n int) []admin.Discard {
+// discards waits until n discards exist and their changed files are counted. It returns them, the
+// oldest end first.
+func (p *process) discards(t *testing.T, n int) []operator.Discard {
 	t.Helper()
-	client := admin.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
-	var list []admin.Discard
+	client := operator.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
+	var list []operator.Discard
 	testdir.Eventually(t, "the discards", func() bool {
 		var err error
 		if list, err = client.Discards(t.Context()); err != nil {

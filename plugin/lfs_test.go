@@ -14,7 +14,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// lfsRepo makes a repository whose large files are at lfs.
+// lfsRepo makes a repository whose LFS server is lfs.
 func lfsRepo(t *testing.T, s *gitserver.Server, lfs *lfsserver.Server, name string) pusher {
 	t.Helper()
 	w := newRepo(t, s, name)
@@ -99,19 +99,19 @@ func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
 		t.Errorf("the large object was downloaded %d times, want once", got)
 	}
 	if got := lfs.Stats(two.OID).Downloads; got != 2 {
-		t.Errorf("the small object was downloaded %d times, want once for each of two clones", got)
+		t.Errorf("the small object was downloaded %d times, want once for each of the two clones", got)
 	}
 
-	// Submodules have a tree built whole; without them it stands on the one before.
+	// With submodules, each tree is built whole. Without them, it is a delta on the previous tree.
 	p.create("delta", map[string]string{"repo": s.URL("app")})
 	before := inode(t, filepath.Join(p.mount("delta", "before"), "a/big.bin"))
 	w.commit(map[string]string{"c.bin": three.String()}, nil)
 	delta := p.mount("delta", "after")
 	if readFile(t, filepath.Join(delta, "c.bin")) != "later\n" || readFile(t, filepath.Join(delta, "a/big.bin")) != string(big) {
-		t.Error("files of a tree that stands on another one are not what they should be")
+		t.Error("the files of a delta tree have wrong contents")
 	}
 	if after := inode(t, filepath.Join(delta, "a/big.bin")); after != before {
-		t.Errorf("a file that has not changed has inode %d, and had %d: its tree does not stand on the one before", after, before)
+		t.Errorf("an unchanged file has inode %d, and had %d: its tree is not a delta on the previous tree", after, before)
 	}
 	if got := gitUser(t, "0", delta, "status", "--porcelain"); got != "" {
 		t.Errorf("status %q, want clean", got)
@@ -120,10 +120,10 @@ func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
 	p.unmount("delta", "after")
 	dir := p.mount("v0", "2")
 	if got := readFile(t, filepath.Join(dir, "c.bin")); got != "later\n" {
-		t.Errorf("after a push: %q", got)
+		t.Errorf("c.bin after a push: %q", got)
 	}
 	if got := lfs.Stats(one.OID); got.Asked != 1 || got.Downloads != 1 {
-		t.Errorf("an object that is there was asked for again: %+v", got)
+		t.Errorf("a stored object was asked for again: %+v", got)
 	}
 	p.create("pointers", map[string]string{"repo": s.URL("app"), "lfs": "false", "uid": "7"})
 	dir = p.mount("pointers", "3")
@@ -138,7 +138,7 @@ func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
 }
 
 func TestLFSServersThatMisleadOrFail(t *testing.T) {
-	other := testgit.Serve(t) // on loopback, and not the volume's own server
+	other := testgit.Serve(t) // on loopback, but not the server of the volume
 	elsewhere := new(lfsserver.Server)
 	elsewhere.Put("content\n")
 	other.Route("x", elsewhere.Serve)
@@ -146,7 +146,7 @@ func TestLFSServersThatMisleadOrFail(t *testing.T) {
 		name   string
 		config string // .lfsconfig
 		setup  func(s *gitserver.Server, lfs *lfsserver.Server, oid string)
-		want   string // in the error; empty: the file is there
+		want   string // part of the error; empty: the mount works
 	}{
 		{name: "one that works", setup: func(*gitserver.Server, *lfsserver.Server, string) {}},
 		{name: "gives tokens", setup: func(_ *gitserver.Server, lfs *lfsserver.Server, _ string) { lfs.Token("t") }},

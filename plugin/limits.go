@@ -41,7 +41,7 @@ const (
 	aSize      = "0 for no limit, or a size such as 20GiB, with B, KiB, MiB, GiB or TiB"
 )
 
-// loadLimits reads the settings of the janitor. key names a wrong one.
+// loadLimits reads the settings of the janitor. key is the name of a wrong setting.
 func loadLimits(v *viper.Viper) (l limits, key, allowed string) {
 	l.Grace = grace
 	for key, to := range map[string]*time.Duration{"TTL": &l.TTL, "DISCARD_TTL": &l.DiscardTTL, "SWEEP_INTERVAL": &l.sweepInterval} {

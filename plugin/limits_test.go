@@ -65,8 +65,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestConfigHasTheLimits: an operator finds them in config.json, with the defaults
-// that the binary has.
+// TestConfigHasTheLimits checks that config.json lists the limits with the defaults of the binary, so
+// that operators find them.
 func TestConfigHasTheLimits(t *testing.T) {
 	data, err := os.ReadFile("../config.json")
 	if err != nil {

@@ -29,8 +29,8 @@ func sharesOf(total int64) shares {
 	}
 }
 
-// limitMemory sets the plugin's own limit, unless GOMEMLIMIT is set, and returns that of
-// a child; zero if the total memory is unknown.
+// limitMemory sets the plugin's own limit, unless GOMEMLIMIT is set. It returns the limit of a
+// child, or zero if the total memory is unknown.
 func limitMemory(log *logrus.Logger) (child int64) {
 	total, err := memory.Limit()
 	if err != nil {
@@ -45,8 +45,8 @@ func limitMemory(log *logrus.Logger) (child int64) {
 }
 
 const (
-	// trimInterval lets memory be returned within a minute: at the first tick after a
-	// build some may still be in use.
+	// trimInterval is short enough to return memory within a minute, although some may still
+	// be in use at the first tick after a build.
 	trimInterval = 20 * time.Second
 	// trimFrom keeps the idle plugin below 40 MiB, its program included. The garbage
 	// collector itself may run only after two minutes, and keeps memory for reuse.

@@ -18,7 +18,7 @@ func TestSharesOf(t *testing.T) {
 		{64 * gib, shares{own: gib, child: 4 * gib}},
 	} {
 		if got := sharesOf(tt.total); got != tt.want {
-			t.Errorf("of %d: %+v, want %+v", tt.total, got, tt.want)
+			t.Errorf("shares of %d bytes: %+v, want %+v", tt.total, got, tt.want)
 		}
 	}
 }
@@ -36,6 +36,6 @@ func TestMemoryGoesBack(t *testing.T) {
 		synctest.Wait()
 	})
 	if after := held(); after+90<<20 > before {
-		t.Errorf("held %d MiB, and %d MiB afterwards", before>>20, after>>20)
+		t.Errorf("the runtime held %d MiB before trim, and %d MiB after it", before>>20, after>>20)
 	}
 }

@@ -15,7 +15,7 @@ func TestMountIsACleanPrivateCheckout(t *testing.T) {
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})
 	a, b := p.mount("v", "1"), p.mount("v", "2")
 	if a == b {
-		t.Fatalf("both are at %s", a)
+		t.Fatalf("both workspaces are at %s", a)
 	}
 	if got := testgit.Git(t, a, "status", "--porcelain"); got != "" {
 		t.Errorf("status: %q, want clean", got)
@@ -37,7 +37,7 @@ func TestMountIsACleanPrivateCheckout(t *testing.T) {
 	testgit.Git(t, a, "add", "new")
 	testgit.Git(t, a, "commit", "-qm", "mine")
 	if got := testgit.Git(t, b, "status", "--porcelain"); got != "" {
-		t.Errorf("the other workspace has %q", got)
+		t.Errorf("status of the other workspace: %q, want clean", got)
 	}
 	p.unmount("v", "1")
 	p.unmount("v", "2")

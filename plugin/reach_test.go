@@ -16,8 +16,9 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// host starts a process in a mount namespace of its own whose mounts are peers of those
-// here, as the engine's are of a plugin's. end ends the namespace, without an unmount.
+// host starts a process in a mount namespace of its own. Its mounts are peers of the mounts here, as
+// the engine's mounts are peers of a plugin's. end runs script there, then ends the namespace without
+// an unmount.
 func host(t *testing.T, script string) (end func()) {
 	t.Helper()
 	cmd := exec.Command("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", "echo && cat && "+script)
@@ -44,7 +45,7 @@ func host(t *testing.T, script string) (end func()) {
 	}
 }
 
-// managed is a place for a managed plugin whose data directory is a shared mount.
+// managed returns places for a managed plugin whose data directory is a shared mount.
 func managed(t *testing.T) places {
 	t.Helper()
 	dir := scratch(t)
@@ -60,8 +61,8 @@ func managed(t *testing.T) places {
 	return places{data: data, socket: filepath.Join(dir, "repos.sock"), git: "/usr/bin/git", fetchUID: fetchUID, managed: true}
 }
 
-// A start whose mounts would reach nobody is over at once, and leaves the socket to the
-// next one; the same outside of an engine is none of this.
+// TestUnreachedStart checks that a start whose mounts would reach no container ends at once, and leaves
+// the socket to the next start. Without an engine, the same start works.
 func TestUnreachedStart(t *testing.T) {
 	at := managed(t)
 	log := logrus.New()
@@ -70,7 +71,7 @@ func TestUnreachedStart(t *testing.T) {
 		t.Errorf("run: %v", err)
 	}
 	if _, err := os.Lstat(at.socket); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket: %v", err)
+		t.Errorf("the socket: %v, want it missing", err)
 	}
 	at.managed = false
 	r, err := newReach(at, log, nil)
@@ -79,8 +80,8 @@ func TestUnreachedStart(t *testing.T) {
 	}
 }
 
-// A Mount that reaches nobody is taken back, and the plugin ends; so it does when the
-// engine unmounts what it mounts.
+// TestLostReach checks that a Mount fails and the plugin ends if mounts reach no container. The plugin
+// also ends if the engine unmounts the directory of its mounts.
 func TestLostReach(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -95,7 +96,7 @@ func TestLostReach(t *testing.T) {
 	}
 	end()
 	if err := r.check(); !errors.Is(err, errLost) || !strings.Contains(err.Error(), "run it again") {
-		t.Errorf("without one: %v", err)
+		t.Errorf("without an engine: %v", err)
 	}
 	<-r.lost
 	err = serve(t.Context(), log, r.lost, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// emptyRemote starts a git server with an empty repository, "r", of an object format.
+// emptyRemote starts a git server with an empty repository "r" in an object format.
 func emptyRemote(t *testing.T, format string) *gitserver.Server {
 	t.Helper()
 	s := testgit.Serve(t)
@@ -21,7 +21,7 @@ func emptyRemote(t *testing.T, format string) *gitserver.Server {
 	return s
 }
 
-// push commits to a ref of the remote, as a push by somebody else would.
+// push commits to a ref of the remote, like a push from another clone.
 func push(t *testing.T, s *gitserver.Server, ref, text string) string {
 	t.Helper()
 	id, err := gitserver.Commit(s.Path("r"), ref, gitserver.Change{Path: "file", Content: text})
@@ -58,7 +58,7 @@ func TestEveryKindOfRef(t *testing.T) {
 			for i, c := range []struct {
 				ref    string
 				commit string
-				branch string // what HEAD is; empty: detached
+				branch string // the branch of HEAD; empty: detached
 			}{
 				{"", at["main"], "main"},
 				{"HEAD", at["main"], "main"},
@@ -70,7 +70,7 @@ func TestEveryKindOfRef(t *testing.T) {
 				{"c++", at["c++"], "c++"},
 				{"issue#7", at["issue#7"], "issue#7"},
 				{"Grüße/世界", at["Grüße/世界"], "Grüße/世界"},
-				{"deadbee", at["deadbee"], "deadbee"}, // a branch comes before a commit
+				{"deadbee", at["deadbee"], "deadbee"}, // a branch takes precedence over a commit
 				{"refs/heads/-x", at["-x"], "-x"},
 				{`quo"te`, at[`quo"te`], `quo"te`},
 				{"per%cent", at["per%cent"], "per%cent"},
@@ -87,7 +87,7 @@ func TestEveryKindOfRef(t *testing.T) {
 				{first, first, ""},
 				{strings.ToUpper(first), first, ""},
 				{first[:9], first, ""},
-				{at["refs/pull/7/head"], at["refs/pull/7/head"], ""}, // on no branch
+				{at["refs/pull/7/head"], at["refs/pull/7/head"], ""}, // the commit is on no branch
 			} {
 				name := "v" + strconv.Itoa(i)
 				options := map[string]string{"repo": url, "ref": c.ref}
@@ -134,7 +134,7 @@ func TestEveryKindOfRef(t *testing.T) {
 	}
 }
 
-// headOf is the content of .git/HEAD.
+// headOf returns the content of .git/HEAD.
 func headOf(branch, commit string) string {
 	if branch == "" {
 		return commit + "\n"
@@ -149,7 +149,7 @@ func TestRefsThatMove(t *testing.T) {
 		name   string
 		ref    string
 		change func(t *testing.T, s *gitserver.Server)
-		want   string // revision of the remote, or gone and the error
+		want   string // a revision of the remote, or gone with a part of the error
 		branch string
 	}{
 		{"a push", "main", func(t *testing.T, s *gitserver.Server) {
@@ -237,7 +237,7 @@ func TestRefsThatMove(t *testing.T) {
 					if err := p.tryMount(name, "2"); err == nil || !strings.Contains(err.Error(), text) {
 						t.Errorf("%v: mount: %v, want %q", shape, err, text)
 					}
-					p.create("main"+name, mapWith(shape, "ref", "main")) // the others go on
+					p.create("main"+name, mapWith(shape, "ref", "main")) // other refs still work
 					same(t, p.mount("main"+name, "1"), plain, "for-each-ref", "status --porcelain")
 					continue
 				}
@@ -264,8 +264,8 @@ func mapWith(m map[string]string, key, value string) map[string]string {
 	return with
 }
 
-// TestFetchForAnotherRef looks at what a volume with refresh=never or a duration is given after
-// somebody else's fetch.
+// TestFetchForAnotherRef checks which commits volumes with refresh=never or a duration get after a
+// fetch for another volume.
 func TestFetchForAnotherRef(t *testing.T) {
 	s := emptyRemote(t, "sha1")
 	push(t, s, "main", "main's")

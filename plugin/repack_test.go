@@ -9,15 +9,15 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestPacksAreJoined: every fetch adds a pack. When they pile up the store is
-// repacked in the background; workspaces that link the old packs go on, and new
-// ones have all objects.
+// TestPacksAreJoined checks that the store is repacked in the background when it has many packs,
+// because every fetch adds one. Workspaces that link the old packs keep working, and new workspaces
+// have all objects.
 func TestPacksAreJoined(t *testing.T) {
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})
 	first := p.mount("v", "first")
-	const fetches = 45 // more than are left alone
+	const fetches = 45 // more than the store keeps without a repack
 	for i := range fetches {
 		if _, err := gitserver.Commit(s.Path("sample"), "main", gitserver.Change{Path: "n", Content: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestPacksAreJoined(t *testing.T) {
 	for _, dir := range []string{first, last} {
 		testgit.Git(t, dir, "fsck", "--full", "--strict", "--no-dangling")
 		if got := testgit.Git(t, dir, "status", "--porcelain"); got != "" {
-			t.Errorf("status %q", got)
+			t.Errorf("status %q, want clean", got)
 		}
 	}
 	p.unmount("v", "first")

@@ -55,8 +55,8 @@ func mounts(t *testing.T, dir string) []overlay.Point {
 	return points
 }
 
-// TestRestart: volumes and leases survive, containers notice nothing, and the
-// next mount reuses the clone.
+// TestRestart checks that volumes and leases survive a restart, that containers notice nothing, and
+// that the next mount reuses the clone.
 func TestRestart(t *testing.T) {
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
@@ -77,7 +77,7 @@ func TestRestart(t *testing.T) {
 	}
 	p.unmount("v", "1")
 	if got := read(t, filepath.Join(dir, "mine")); got != "x" {
-		t.Errorf("mine is %q", got)
+		t.Errorf("the file of the container has %q", got)
 	}
 	p.unmount("v", "1")
 	s.Reset()
@@ -94,8 +94,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestMountsVanished: the engine took all mounts away. The leases are gone, the
-// workspaces are removed, and Unmount of the old IDs succeeds.
+// TestMountsVanished starts the plugin after the engine has removed all mounts. The leases must be
+// gone and the workspaces removed, and Unmount of the old IDs must succeed.
 func TestMountsVanished(t *testing.T) {
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
@@ -111,17 +111,17 @@ func TestMountsVanished(t *testing.T) {
 	p = start(t, data)
 	p.unmount("v", "1")
 	if got := p.get("v"); got.Mountpoint != "" || len(got.Status["leases"].([]any)) > 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("volume %+v, want no mount and no lease", got)
 	}
 	p.waitFor("trash: deleted map[entry:workspace-")
 	if _, err := os.Stat(own[0]); !os.IsNotExist(err) {
-		t.Errorf("the workspace's directory: %v", err)
+		t.Errorf("the workspace's directory: %v, want it removed", err)
 	}
 	p.mount("v", "1")
 }
 
-// TestDamagedDatabase: it is set aside and rebuilt; volumes are still listed, a
-// mounted workspace is untouched, and the next mount works without a clone.
+// TestDamagedDatabase checks that a damaged database is set aside and rebuilt. Volumes are still
+// listed, a mounted workspace is unchanged, and the next mount works without a new clone.
 func TestDamagedDatabase(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -166,11 +166,11 @@ func TestDamagedDatabase(t *testing.T) {
 			if got := testgit.Git(t, dir, "status", "--porcelain"); got != "?? mine" {
 				t.Errorf("status of the mounted workspace: %q", got)
 			}
-			// First one that needs no fetch: nothing has filled the record yet.
+			// The volume w comes first because it needs no fetch: nothing has filled the record yet.
 			for _, name := range []string{"w", "v"} {
 				next := p.mount(name, "2")
 				if got := testgit.Git(t, next, "status", "--porcelain"); got != "" {
-					t.Errorf("status %q", got)
+					t.Errorf("status %q, want clean", got)
 				}
 				if got := testgit.About(t, next)["reused"]; got != true {
 					t.Errorf("reused %v, want true", got)
@@ -189,7 +189,7 @@ func TestDamagedDatabase(t *testing.T) {
 	}
 }
 
-// TestSecondInstance waits out the 5 s that a predecessor has to end.
+// TestSecondInstance starts a second instance, which waits 5 s for the first to end, then fails.
 func TestSecondInstance(t *testing.T) {
 	data := scratch(t)
 	p := start(t, data)
@@ -203,12 +203,12 @@ func TestSecondInstance(t *testing.T) {
 		t.Errorf("volumes %q", got)
 	}
 	if _, err := os.Lstat(second.socket); !os.IsNotExist(err) {
-		t.Errorf("its socket: %v", err)
+		t.Errorf("the socket of the second instance: %v, want it missing", err)
 	}
 }
 
-// TestEngineHangsUp: a connection that ends during a Mount takes the workspace
-// back, and the next Mount works.
+// TestEngineHangsUp checks that the workspace is removed if the connection ends during a Mount, and
+// that the next Mount works.
 func TestEngineHangsUp(t *testing.T) {
 	s, data := remote(t), scratch(t)
 	p := start(t, data)
@@ -226,7 +226,7 @@ func TestEngineHangsUp(t *testing.T) {
 	<-gate.Arrived
 	cancel()
 	if err := <-ended; err == nil {
-		t.Error("Mount succeeded")
+		t.Error("a Mount whose client hung up succeeded")
 	}
 	p.waitFor("mount: failed")
 	close(gate.Open)
@@ -239,14 +239,14 @@ func TestEngineHangsUp(t *testing.T) {
 	p.mount("v", "1")
 }
 
-// TestMountWait: the setting is what a Mount keeps to.
+// TestMountWait checks that a Mount waits as long as MOUNT_WAIT says.
 func TestMountWait(t *testing.T) {
 	t.Setenv("MOUNT_WAIT", "1s")
 	s := remote(t)
 	p := start(t, scratch(t))
 	release := make(chan struct{})
 	s.Wrap(gitserver.Stall(release))
-	p.create("v", map[string]string{"repo": s.URL("sample")}) // the server is silent: it is made all the same
+	p.create("v", map[string]string{"repo": s.URL("sample")}) // works although the server is silent
 	err := p.tryMount("v", "1")
 	if err == nil || !strings.Contains(err.Error(), "not done after "+time.Second.String()) {
 		t.Errorf("Mount: %v", err)

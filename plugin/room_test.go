@@ -12,9 +12,9 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// TestRoom: on a disk that a container has filled, mounts get the room of clones
-// that nobody uses; when there are none left, the log names who holds it, and the error
-// does not, for that is another subject.
+// TestRoom checks that mounts on a disk that a container has filled get the room of unused clones. When
+// no unused clone is left, the log names the volume that holds the room. The error does not, because
+// that volume has another subject.
 func TestRoom(t *testing.T) {
 	base, _ := smallDisk(t, testdisk.Filesystems[0].Make)
 	b := &budget{server: remote(t), data: base, idle: true}
@@ -33,11 +33,11 @@ func TestRoom(t *testing.T) {
 		b.pass(10 * time.Minute)
 		b.poll(func() error {
 			if n, _ := b.get("hungry").Status["workspace_bytes"].(float64); n < 50<<20 {
-				return fmt.Errorf("what was written is not measured: %v", n)
+				return fmt.Errorf("the written bytes are not measured: %v", n)
 			}
 			return nil
 		})
-		// Enough for the records, and for a part of the clone.
+		// Free enough for the records and a part of the clone.
 		file := filepath.Join(dir, "out-of-hand")
 		info, err := os.Stat(file)
 		if err != nil {
@@ -56,13 +56,13 @@ func TestRoom(t *testing.T) {
 		err = b.tryMount(name, "1")
 		if err == nil {
 			if i > 2*idle {
-				t.Fatalf("%d mounts on a full disk, and room for %d", i, idle)
+				t.Fatalf("%d mounts worked on a full disk that had room for %d", i, idle)
 			}
 			continue
 		}
 		for _, want := range []string{"the disk is full", "are missing, and nothing more can be evicted", "of others: the plugin's log says whose"} {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("mount %d: got %v, want %q in it", i, err, want)
+				t.Errorf("mount %d: got %v, want an error with %q", i, err, want)
 			}
 		}
 		if strings.Contains(err.Error(), "hungry") {

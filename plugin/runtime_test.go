@@ -17,7 +17,7 @@ func TestParseRemap(t *testing.T) {
 		want *driver.Remap
 	}{
 		{"/var/lib/docker/231072.231073/plugins/" + id + "/propagated-mount", &driver.Remap{UID: 231072, GID: 231073}},
-		{"/100000.100000/plugins/" + id + "/propagated-mount", &driver.Remap{UID: 100000, GID: 100000}}, // a disk of the engine's own
+		{"/100000.100000/plugins/" + id + "/propagated-mount", &driver.Remap{UID: 100000, GID: 100000}}, // the engine's directory is a disk of its own
 		{"/var/lib/docker/plugins/" + id + "/propagated-mount", nil},
 		{"/var/lib/docker/231072.99999999999/plugins/" + id + "/propagated-mount", nil},
 		{"/var/lib/docker/231072.231072/plugins/" + id + "/propagated-mount/x", nil},
@@ -29,7 +29,8 @@ func TestParseRemap(t *testing.T) {
 	}
 }
 
-// TestContextWithoutSELinux: a kernel that can't do what is set stops the start, with the reason.
+// TestContextWithoutSELinux checks that the start fails, with the reason, if the kernel does not support
+// the setting.
 func TestContextWithoutSELinux(t *testing.T) {
 	const context = "system_u:object_r:container_file_t:s0"
 	t.Setenv("SELINUX_CONTEXT", context)

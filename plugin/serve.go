@@ -97,8 +97,8 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 	return err
 }
 
-// listen makes a socket that only root can connect to. An existing one was left by a
-// process that died, because we have the database open.
+// listen makes a socket that only root can connect to. An existing socket is from a process that
+// died, because this process has the database open.
 func listen(socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func listen(socket string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Connecting needs write permission, which our umask gave to nobody else.
+	// Connecting needs write permission, which the umask denies to all others.
 	if err := os.Chmod(socket, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestServiceLeavesTheRootAlone: the root directory of a host's service is the
-// host's. A chmod to the same mode changes the time too.
+// TestServiceLeavesTheRootAlone checks that a service of the host does not change the root directory,
+// because that is the host's. Even a chmod to the same mode changes the time.
 func TestServiceLeavesTheRootAlone(t *testing.T) {
 	before := changed(t, "/")
 	p := start(t, scratch(t))

@@ -35,7 +35,7 @@ type settings struct {
 // timeouts limit one piece of local work and one fetch.
 type timeouts struct{ work, fetch time.Duration }
 
-// proxies are those of HTTP remotes, in the syntax that curl and Go share.
+// proxies are the proxies of HTTP remotes, in the syntax that curl and Go share.
 type proxies struct{ http, https, none string }
 
 // maxMountWait leaves the engine, which waits at most 120 s, time to read the reply.
@@ -44,26 +44,29 @@ const maxMountWait = 118 * time.Second
 // maxTimeout bounds the time limits of work: every piece of work has an end.
 const maxTimeout = 24 * time.Hour
 
-// loadSettings reads and checks all settings. The error names a wrong one, its value and
-// what is allowed.
+// defaults are the defaults of all settings except the limits.
+var defaults = map[string]string{
+	"MOUNT_WAIT":           "110s",
+	"WORK_TIMEOUT":         "10m",
+	"FETCH_TIMEOUT":        "2h",
+	"DEFAULT_OPTS":         "",
+	"ALLOW_SCHEMES":        "",
+	"ALLOW_SHARED_PRIVATE": "false",
+	"SELINUX_CONTEXT":      "",
+	"CA_BUNDLE":            "",
+	"HTTP_PROXY":           "",
+	"HTTPS_PROXY":          "",
+	"NO_PROXY":             "",
+	"LOG_LEVEL":            "info",
+	"LOG_FORMAT":           "text",
+}
+
+// loadSettings reads and checks all settings. The error names a wrong setting, its value
+// and the allowed values.
 func loadSettings() (settings, error) {
 	v := viper.New()
 	v.AutomaticEnv() // an empty variable counts as unset
-	for key, value := range map[string]string{
-		"MOUNT_WAIT":           "110s",
-		"WORK_TIMEOUT":         "10m",
-		"FETCH_TIMEOUT":        "2h",
-		"DEFAULT_OPTS":         "",
-		"ALLOW_SCHEMES":        "",
-		"ALLOW_SHARED_PRIVATE": "false",
-		"SELINUX_CONTEXT":      "",
-		"CA_BUNDLE":            "",
-		"HTTP_PROXY":           "",
-		"HTTPS_PROXY":          "",
-		"NO_PROXY":             "",
-		"LOG_LEVEL":            "info",
-		"LOG_FORMAT":           "text",
-	} {
+	for key, value := range defaults {
 		v.SetDefault(key, value)
 	}
 	for key, value := range limitDefaults {
@@ -104,7 +107,7 @@ func loadSettings() (settings, error) {
 		return fail("SELINUX_CONTEXT", "", err)
 	}
 	if s.caBundle, err = parseCABundle(v.GetString("CA_BUNDLE")); err != nil {
-		return settings{}, fmt.Errorf("setting CA_BUNDLE: %w", err) // it is long
+		return settings{}, fmt.Errorf("setting CA_BUNDLE: %w", err) // the value is too long to show
 	}
 	s.proxies = proxies{v.GetString("HTTP_PROXY"), v.GetString("HTTPS_PROXY"), v.GetString("NO_PROXY")}
 	for key, text := range map[string]string{"HTTP_PROXY": s.proxies.http, "HTTPS_PROXY": s.proxies.https} {
@@ -130,8 +133,8 @@ func loadSettings() (settings, error) {
 	return s, nil
 }
 
-// checkProxy refuses what curl and Go would parse differently, and passwords, because git
-// gets the proxy in its environment, which processes of the same uid can read.
+// checkProxy refuses URLs that curl and Go would parse differently. It also refuses passwords,
+// because git gets the proxy in its environment, which processes of the same uid can read.
 func checkProxy(text string) error {
 	if text == "" {
 		return nil

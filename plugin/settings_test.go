@@ -9,11 +9,11 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// settingCase is a value of a setting.
+// settingCase is a test of one value of a setting.
 type settingCase struct {
 	key, value string
-	ok         func(s settings) bool // nil when it is refused
-	want       string                // in the error, besides the name and the value
+	ok         func(s settings) bool // nil: the value is refused
+	want       string                // part of the error, besides the name and the value
 }
 
 func (c settingCase) run(t *testing.T) {
@@ -30,7 +30,7 @@ func (c settingCase) run(t *testing.T) {
 	}
 	for _, want := range []string{"setting " + c.key, strings.TrimSpace(c.value), c.want} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q in it", err, want)
+			t.Errorf("%v, want an error with %q", err, want)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestWrongSettingStopsTheStart: before anything is touched.
+// TestWrongSettingStopsTheStart checks that a wrong setting stops the start before anything is changed.
 func TestWrongSettingStopsTheStart(t *testing.T) {
 	t.Setenv("MOUNT_WAIT", "soon")
 	data := filepath.Join(t.TempDir(), "data")

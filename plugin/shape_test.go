@@ -12,7 +12,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// same compares what git says in two work trees.
+// same compares the output of git commands in two work trees.
 func same(t *testing.T, got, want string, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
@@ -23,7 +23,7 @@ func same(t *testing.T, got, want string, commands ...string) {
 	}
 }
 
-// plainClone is what git itself makes of a repository.
+// plainClone runs git clone, and returns the directory.
 func plainClone(t *testing.T, url string, options ...string) string {
 	t.Helper()
 	dir := filepath.Join(scratch(t), "plain")
@@ -31,7 +31,7 @@ func plainClone(t *testing.T, url string, options ...string) string {
 	return dir
 }
 
-// content reads a file, empty if it is not there.
+// content returns the content of a file, empty if the file does not exist.
 func content(t *testing.T, path ...string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(path...))
@@ -41,7 +41,7 @@ func content(t *testing.T, path ...string) string {
 	return string(data)
 }
 
-// clean fails the test if git status has something to say.
+// clean checks that git status reports no change.
 func clean(t *testing.T, dir string) {
 	t.Helper()
 	if got := testgit.Git(t, dir, "status", "--porcelain"); got != "" {
@@ -59,7 +59,7 @@ func TestShapesOfAnotherUser(t *testing.T) {
 		"repo": s.URL("sample"), "filter": "blob:none", "depth": "3", "sparse": "docs", "uid": "1000", "gid": "1000",
 	})
 	dir := p.mount("v", "1")
-	// The engine mounts it where the user can get to.
+	// The engine mounts the workspace at a path that the user can reach. Make this path reachable.
 	for up := filepath.Dir(dir); up != p.at.data; up = filepath.Dir(up) {
 		if err := os.Chmod(up, 0o755); err != nil {
 			t.Fatal(err)

@@ -59,12 +59,12 @@ func TestSparseIsThatOfGit(t *testing.T) {
 				}
 			}
 
-			// Somebody else's tree of the same commit has everything.
+			// A volume without sparse gets the whole tree of the same commit.
 			p.create("all", map[string]string{"repo": url, "filter": filter})
 			all := p.mount("all", "1")
 			same(t, all, plainClone(t, url), "ls-files -t", "status --porcelain")
 
-			// An edit right after the mount is seen, and the container can have more, and all.
+			// git status shows an edit right after the mount. The container can add directories, and check out all.
 			if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte("# SAMPLE\n\nA repository for trials.\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +79,7 @@ func TestSparseIsThatOfGit(t *testing.T) {
 			testgit.Git(t, plain, "sparse-checkout", "disable")
 			same(t, dir, plain, "ls-files -t", "status --porcelain")
 			if got, want := files(t, dir), files(t, plain); !slices.Equal(got, want) {
-				t.Errorf("files when no longer sparse: %d, want %d", len(got), len(want))
+				t.Errorf("%d files after sparse-checkout disable, want %d", len(got), len(want))
 			}
 		})
 	}
@@ -95,11 +95,11 @@ func TestSparseAndATrackedCacheLink(t *testing.T) {
 	dir := p.mount("v", "1")
 	clean(t, dir)
 	if _, err := os.Lstat(filepath.Join(dir, ".hdcache")); !os.IsNotExist(err) {
-		t.Errorf(".hdcache: %v, want none where the repository has one outside of the cone", err)
+		t.Errorf(".hdcache: %v, want none, because the repository tracks one outside of the cone", err)
 	}
 }
 
-// files lists what lies below dir, without directories, what is in .git, and what the plugin puts beside.
+// files lists the files below dir, without those in .git and the plugin's .hdcache.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var list []string

@@ -10,6 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/warm"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
 	"github.com/helmdeck/repos/janitor"
@@ -22,22 +23,18 @@ type stock struct {
 	trash *trash.Trash
 	now   func() time.Time
 
-	opened     chan struct{} // closed by open
 	clones     *clone.Manager
+	warm       *warm.Manager
 	workspaces *workspace.Manager
+	// swept is closed when the start's sweep of workspaces and clones has ended: before,
+	// leftovers of an earlier run are unknown or look busy.
+	swept <-chan struct{}
 }
 
-// open is called when the start's sweep of workspaces and clones has ended. The janitor
-// waits for it, because before, leftovers of an earlier run are unknown or look busy.
-func (s *stock) open(c *clone.Manager, w *workspace.Manager) {
-	s.clones, s.workspaces = c, w
-	close(s.opened)
-}
-
-// Inventory does no I/O except statfs.
+// Inventory waits for the start's sweep. It does no I/O except statfs.
 func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 	select {
-	case <-s.opened:
+	case <-s.swept:
 	case <-ctx.Done():
 		return janitor.Inventory{}, context.Cause(ctx)
 	}
@@ -128,8 +125,8 @@ func cloneOf(info clone.Info) janitor.Clone {
 // addWarm adds a clone's warm layers, as one part for each head. Layers that several
 // heads share are evicted with the clone.
 func (s *stock) addWarm(c *janitor.Clone) {
-	rest := s.workspaces.Warm.Size(c.Key)
-	for _, h := range s.workspaces.Warm.Heads(c.Key) {
+	rest := s.warm.Size(c.Key)
+	for _, h := range s.warm.Heads(c.Key) {
 		p := janitor.Part{Kind: janitor.Warm, ID: h.Key, Used: janitor.Stamp(h.Used), Size: h.Size}
 		if h.Held {
 			p.Held = janitor.Pinned
@@ -174,13 +171,13 @@ func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 	var err error
 	switch e.Kind {
 	case janitor.WholeClone:
-		err = s.clones.EvictClone(ctx, e.Clone, stopOf(e))
+		err = s.clones.EvictClone(ctx, e.Clone, stopOf(e), s.warm.Evicting)
 	case janitor.Tree, janitor.GitLayer:
 		err = s.clones.EvictLayers(ctx, e.Clone, []string{e.ID})
 	case janitor.Cache:
 		err = s.clones.EvictCache(ctx, e.Clone, e.ID)
 	case janitor.Warm:
-		err = s.workspaces.Warm.Evict(ctx, e.Clone, e.ID)
+		err = s.warm.Evict(ctx, e.Clone, e.ID)
 	case janitor.Discard:
 		err = s.workspaces.EvictDiscard(e.ID)
 	default:

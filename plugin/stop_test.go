@@ -8,8 +8,8 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// TestStopAnswersMounts: a Mount that waits for its remote when the plugin stops gets
-// an error that says so, and not the end of its connection.
+// TestStopAnswersMounts checks that a Mount that waits for its remote when the plugin stops gets an
+// error that says so, instead of a closed connection.
 func TestStopAnswersMounts(t *testing.T) {
 	s := remote(t)
 	p := start(t, scratch(t))
@@ -21,7 +21,7 @@ func TestStopAnswersMounts(t *testing.T) {
 	s.Script("sample", gitserver.LsRefs, gate.Fault)
 	answer := make(chan error)
 	go func() { answer <- p.tryMount("v", "2") }()
-	<-gate.Arrived // the Mount asks
+	<-gate.Arrived // the Mount asks the remote
 	p.stop()
 	err := <-answer
 	if err == nil || !strings.Contains(err.Error(), "run it again when the plugin is enabled") {

@@ -14,14 +14,14 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// pusher is a work tree whose commits are pushed to a server's repository.
+// pusher is a work tree that pushes its commits to a repository of a server.
 type pusher struct {
 	t   *testing.T
 	dir string
 	url string
 }
 
-// newRepo makes an empty repository on the server.
+// newRepo makes an empty repository on the server, and a pusher for it.
 func newRepo(t *testing.T, s *gitserver.Server, name string) pusher {
 	t.Helper()
 	testgit.Git(t, "/", "init", "-q", "--bare", "--initial-branch=main", s.Path(name))
@@ -52,13 +52,13 @@ func (w pusher) commit(files, gitlinks map[string]string) string {
 	return testgit.Git(w.t, w.dir, "rev-parse", "HEAD")
 }
 
-// section is one of .gitmodules.
+// section returns a section of .gitmodules.
 func section(name, path, url string) string {
 	return fmt.Sprintf("[submodule \"%s\"]\n\tpath = %s\n\turl = %s\n", name, path, url)
 }
 
-// gitUser is testgit.GitAs in a workspace, for a user who in a container would not see the path that
-// leads to dir.
+// gitUser is testgit.GitAs in a workspace. It makes the parent of dir accessible, because a user in a
+// container does not need access to the path above dir.
 func gitUser(t *testing.T, uid, dir string, args ...string) string {
 	t.Helper()
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
@@ -115,7 +115,7 @@ func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
 					{"config", "remote.origin.url"}, {"config", "--get-regexp", `^submodule\.`}, {"rev-parse", "--git-dir"},
 					{"fsck", "--full"}, {"config", "core.worktree"}, {"log", "--format=%H"},
 				} {
-					switch args[len(args)-1] { // what is not there is an error
+					switch args[len(args)-1] { // git config fails if the value does not exist
 					case "core.worktree":
 						if place == "." {
 							continue
@@ -143,7 +143,7 @@ func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
 			if after := s.Stats("sub"); after != before {
 				t.Errorf("the container asked the remote: %+v, before %+v", after, before)
 			}
-			// An edit in the same second, of the same size, is seen.
+			// git status shows an edit of the same size in the same second.
 			if err := os.WriteFile(filepath.Join(dir, "lib/x/file"), []byte("1ne\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +180,7 @@ func TestSubmodulesAreFetchedOnceAndSharedByCommits(t *testing.T) {
 		t.Errorf("sub/file after a push: %q, %v, want the new commit's", got, err)
 	}
 	if after := s.Stats("sub"); after != before {
-		t.Errorf("a commit that is there was asked for: %+v, before %+v", after, before)
+		t.Errorf("the remote was asked for a stored commit: %+v, before %+v", after, before)
 	}
 	if got := testgit.Git(t, dir, "status", "--porcelain"); got != "" {
 		t.Errorf("status: %q, want clean", got)
@@ -201,7 +201,7 @@ func TestHostileSubmodulesAreRefused(t *testing.T) {
 	s := testgit.Serve(t)
 	sub := newRepo(t, s, "sub")
 	at := sub.commit(map[string]string{"file": "one\n"}, nil)
-	other := testgit.Serve(t) // on loopback, and not the volume's own server
+	other := testgit.Serve(t) // on loopback, but not the server of the volume
 	canary := filepath.Join(t.TempDir(), "canary")
 	self := newRepo(t, s, "self")
 	selfAt := self.commit(nil, nil)
@@ -257,7 +257,7 @@ func TestHostileSubmodulesAreRefused(t *testing.T) {
 			if _, err := os.Lstat(canary); err == nil {
 				t.Error("the canary ran")
 			}
-			p.stop() // what Create has begun in the background may be trying it again
+			p.stop() // Create's work in the background may still try it again
 			if points, err := filepath.Glob(filepath.Join(p.at.data, "clones/*/*/trees/*")); err != nil || len(points) > 0 {
 				t.Errorf("left behind: %v, %v", points, err)
 			}
@@ -291,7 +291,7 @@ func TestSubmodulesAndLFSInOtherShapes(t *testing.T) {
 		name, option, value string
 		sparse              bool
 	}{
-		{name: "sparse", option: "sparse", value: "a", sparse: true}, // first, to see that nothing else is fetched
+		{name: "sparse", option: "sparse", value: "a", sparse: true}, // first, to check that nothing outside of the cone is fetched
 		{name: "depth", option: "depth", value: "1"},
 		{name: "filter", option: "filter", value: "blob:none"},
 	} {
@@ -302,7 +302,7 @@ func TestSubmodulesAndLFSInOtherShapes(t *testing.T) {
 			if !tt.sparse {
 				want["b/out.bin"], want["b/sub/file"] = "out of the cone\n", "one\n"
 			} else if _, err := os.Lstat(filepath.Join(dir, "b")); err == nil {
-				t.Error("b is there, and not in the cone")
+				t.Error("b exists, but is not in the cone")
 			}
 			for path, text := range want {
 				if got := readFile(t, filepath.Join(dir, path)); got != text {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestWatched: an engine takes the plugin up when it connects, with no other connection, and asks nothing.
+// TestWatched checks that connected is called when an engine connects without another open connection,
+// and closes the connection without a request.
 func TestWatched(t *testing.T) {
 	inner, err := net.Listen("unix", filepath.Join(scratch(t), "s"))
 	if err != nil {
@@ -41,7 +42,7 @@ func TestWatched(t *testing.T) {
 		client.Close()
 		for range 2 {
 			if _, err := server.Read(make([]byte, 1)); err == nil {
-				t.Fatal("a connection that is gone can be read")
+				t.Fatal("a closed connection can be read")
 			}
 		}
 	}
@@ -56,7 +57,7 @@ func TestWatched(t *testing.T) {
 	want("first", 1)
 	client, server := ask()
 	want("while an engine is at work", 1)
-	gone(client, server) // and the request goes on
+	gone(client, server) // the request continues
 	want("when it is gone", 2)
 
 	_, server = connect()

@@ -14,8 +14,8 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// TestWorkThatNobodyWaitsFor goes on beside the limits on sizes and age, and ends, with
-// its clone, for MIN_FREE.
+// TestWorkThatNobodyWaitsFor checks that work without a waiting client continues if a limit on size or
+// age is exceeded. If MIN_FREE is exceeded, the work is cancelled and its clone evicted.
 func TestWorkThatNobodyWaitsFor(t *testing.T) {
 	const evicted = "min_free clone slow"
 	for _, tt := range []struct {
@@ -62,14 +62,14 @@ func TestWorkThatNobodyWaitsFor(t *testing.T) {
 					list, err := b.admin.Clones(t.Context())
 					i := slices.IndexFunc(list, func(c janitor.CloneInfo) bool { return c.Subject == "slow" })
 					if err != nil || i < 0 || list[i].Held != want {
-						return fmt.Errorf("held is not %v: %+v, %v", want, list, err)
+						return fmt.Errorf("the clone is not held as %v: %+v, %v", want, list, err)
 					}
 					return nil
 				})
 			}
 			held(janitor.Pending)
 			if got := b.sweep(); slices.Contains(got, evicted) {
-				t.Errorf("while a mount waits: %q", got)
+				t.Errorf("evicted while a mount waits: %q", got)
 			}
 			giveUp()
 			if err := <-mounted; !errors.Is(err, context.Canceled) {
@@ -80,7 +80,7 @@ func TestWorkThatNobodyWaitsFor(t *testing.T) {
 			if got := b.sweep(); slices.Contains(got, evicted) != tt.want || !tt.want && slices.ContainsFunc(got, func(s string) bool {
 				return s == "ttl clone slow" || s == "max_size clone slow"
 			}) {
-				t.Errorf("when it has given up: %q, want %q in it: %v", got, evicted, tt.want)
+				t.Errorf("evicted after the mount gave up: %q; contains %q: want %v", got, evicted, tt.want)
 			}
 			if !tt.want {
 				held(janitor.Working)

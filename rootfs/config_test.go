@@ -10,7 +10,8 @@ import (
 	"github.com/moby/moby/api/types/plugin"
 )
 
-// TestConfig holds config.json to what the engine reads, and to what the scripts here rely on.
+// TestConfig checks that the engine can read config.json, and that it has the values on which the
+// scripts rely.
 func TestConfig(t *testing.T) {
 	file, err := os.Open("../config.json")
 	if err != nil {
@@ -29,8 +30,9 @@ func TestConfig(t *testing.T) {
 		{"network", config.Network.Type, "host"},
 		{"socket", config.Interface.Socket, "repos.sock"},
 		{"propagatedMount", config.PropagatedMount, "/data"},
-		// Overlays need SYS_ADMIN. Without DAC_READ_SEARCH the kernel mounts them all the same, but turns index off and gives
-		// a file another inode number when it was copied up and has left the cache.
+		// Overlays need SYS_ADMIN. Without DAC_READ_SEARCH the kernel mounts them, but turns index
+		// off: a file that was copied up gets another inode number after its inode has left the
+		// kernel's cache.
 		{"capabilities", strings.Join(config.Linux.Capabilities, " "), "CAP_SYS_ADMIN CAP_DAC_READ_SEARCH"},
 	} {
 		if tc.got != tc.want {
@@ -38,11 +40,11 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	if want := "(build dev)"; !strings.Contains(config.Description, want) {
-		t.Errorf("description: got %q, want %q in it, for the identity of the build", config.Description, want)
+		t.Errorf("description: got %q, want %q in it, which rootfs/assemble replaces with the identity of the build", config.Description, want)
 	}
 	for _, env := range config.Env {
 		if env.Value == nil || env.Description == "" || !slices.Equal(env.Settable, []string{"value"}) {
-			t.Errorf("env %s: got %+v, want a value that can be set, and a description", env.Name, env)
+			t.Errorf("env %s: got %+v, want a default value, a description, and the value settable", env.Name, env)
 		}
 	}
 }

@@ -10,7 +10,8 @@ installed() { docker plugin inspect "$plugin" >/dev/null 2>&1; }
 
 enabled() { [ "$(docker plugin inspect -f '{{.Enabled}}' "$plugin")" = true ]; }
 
-# volumes prints the names of the plugin's volumes, none while it is disabled. The engine's name for the driver includes the tag.
+# volumes prints the names of the plugin's volumes. It prints none while the plugin is disabled. The engine's
+# name for the driver includes the tag.
 volumes() {
 	docker volume ls --format '{{.Driver}} {{.Name}}' | awk -v plugin="$plugin" '$1 == plugin || $1 == plugin ":latest" { print $2 }'
 }

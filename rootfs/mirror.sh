@@ -1,9 +1,8 @@
-# Where Debian's packages come from: main and security. Sourced, not executed; the caller has die.
+# Sets main and security, the URLs of Debian's archives. Sourced, not executed; the caller defines die.
 
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# uri_of prints the address of an archive that this machine already uses, found through its label, whatever format the
-# sources are written in.
+# uri_of prints the URL of the archive with a label in this machine's apt sources, which may have any format.
 uri_of() { # LABEL
 	apt-get indextargets --format '$(LABEL)|$(REPO_URI)' 'Created-By: Packages' |
 		awk -F'|' -v label="$1" '$1 == label && !found { print $2; found = 1 }'

@@ -8,7 +8,8 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// What one container puts into .hdcache the next one finds, whatever the first one does to its tree.
+// The next container finds a file that the first one puts into .hdcache, whatever the first one
+// does to its tree.
 func TestCacheIsShared(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -39,7 +40,7 @@ func TestCacheIsShared(t *testing.T) {
 	if got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)+"-other"), "ls .hdcache/*/marker 2>/dev/null || echo none"); got != "none" {
 		t.Errorf("another subject: got %q, want none", got)
 	}
-	// Nothing of a container but its cache outlives it, and no device or setuid program comes out of that.
+	// Only the cache outlives a container, and a device or setuid program in it does not work.
 	got = e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)), "grep ' /w' /proc/self/mounts | cut -d' ' -f4")
 	for options := range strings.SplitSeq(got, "\n") {
 		if !strings.Contains(options, "nodev") || !strings.Contains(options, "nosuid") {
@@ -53,10 +54,10 @@ func TestCacheFolders(t *testing.T) {
 	e, r := shared(t), newRemote(t)
 	got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)), "readlink .hdcache; ls .hdcache/")
 	want := strings.Fields(".git/hdcache go-mod go-build npm pnpm yarn pip uv cargo maven gradle bundler composer nuget ccache env")
-	there := strings.Fields(got)
+	names := strings.Fields(got)
 	for _, name := range want {
-		if !slices.Contains(there, name) {
-			t.Errorf(".hdcache has no %s: %q", name, there)
+		if !slices.Contains(names, name) {
+			t.Errorf(".hdcache has no %s: %q", name, names)
 		}
 	}
 }
@@ -70,7 +71,7 @@ func TestCacheOff(t *testing.T) {
 	}
 }
 
-// Where the repository has a .hdcache of its own, that one is left alone.
+// If the repository itself has a file .hdcache, the plugin leaves it alone.
 func TestCacheOfRepository(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -81,7 +82,7 @@ func TestCacheOfRepository(t *testing.T) {
 	}
 }
 
-// The environment file points each tool at its folder, wherever the volume is mounted.
+// The environment file leads each tool to its directory, wherever the volume is mounted.
 func TestCacheEnv(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -89,7 +90,7 @@ func TestCacheEnv(t *testing.T) {
 	const want = "/w/.git/hdcache/go-mod /w/.git/hdcache/go-build /w/.git/hdcache/npm /w/.git/hdcache/pip /w/.git/hdcache/uv /w/.git/hdcache/cargo"
 	for _, line := range []string{
 		"HDCACHE=/w/.git/hdcache . /w/.git/hdcache/env",
-		"HDCACHE=/w/.hdcache . /w/.hdcache/env", // the link is a way in, not a name to remember
+		"HDCACHE=/w/.hdcache . /w/.hdcache/env", // the variables must not name the link
 	} {
 		got := e.sh(t, m, line+"; sh -c 'echo $GOMODCACHE $GOCACHE $npm_config_cache $PIP_CACHE_DIR $UV_CACHE_DIR $CARGO_HOME'")
 		if got != want {

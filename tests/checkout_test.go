@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// treePortrait prints all that tells the tree of one commit of a branch from another: commit, branch, status, index, and the
-// names, modes and contents of the files. The plugin's own link is left out.
+// treePortrait prints everything in which the trees of two commits can differ: commit, branch,
+// status, index, and the names, modes and contents of the files. It leaves out the plugin's own
+// link.
 const treePortrait = `
 	export LC_ALL=C
 	echo "commit $(git rev-parse HEAD)"
@@ -24,7 +25,8 @@ const treePortrait = `
 	done
 `
 
-// portrait prints all that tells one checkout from another: its tree, all refs, and remotes. It ends with git's own check.
+// portrait prints everything in which two checkouts can differ: the tree, all refs, and the
+// remotes. It ends with git fsck.
 const portrait = treePortrait + `
 	git for-each-ref --format='ref %(refname) %(objectname) %(symref)'
 	git config --get-regexp '^(remote|branch)\.' | sort
@@ -32,7 +34,7 @@ const portrait = treePortrait + `
 	echo whole
 `
 
-// hostGit runs git on the host without anybody's configuration.
+// hostGit runs git on the host without any configuration.
 func hostGit(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	return hostScript(t, dir, `exec git "$@"`, args...)
@@ -50,15 +52,16 @@ func hostScript(t *testing.T, dir, script string, args ...string) string {
 	return strings.TrimRight(string(out), "\n")
 }
 
-// plain is the portrait of what `git clone` makes of a URL and a ref: "" is the remote's default. A full commit id is
-// checked out after the clone, and the branch removed, so that it is as with a tag.
+// plain returns the portrait of a plain git clone of a URL at a ref; an empty ref is the remote's
+// default. A full commit ID is checked out after the clone and the branch is removed, so that the
+// clone is like that of a tag.
 func plain(t *testing.T, url, ref string) string {
 	t.Helper()
-	return plainly(t, url, ref, portrait)
+	return runInPlainClone(t, url, ref, portrait)
 }
 
-// plainly is what a script prints in a plain clone.
-func plainly(t *testing.T, url, ref, script string) string {
+// runInPlainClone returns the output of a script in a plain git clone.
+func runInPlainClone(t *testing.T, url, ref, script string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "plain")
 	defer os.RemoveAll(dir)
@@ -75,7 +78,7 @@ func plainly(t *testing.T, url, ref, script string) string {
 	return hostScript(t, dir, script)
 }
 
-// same fails with the first lines in which two portraits differ.
+// same checks that two portraits are equal. Its error shows the first lines in which they differ.
 func same(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got == want {
@@ -85,22 +88,22 @@ func same(t *testing.T, what, got, want string) {
 	t.Errorf("%s: differs from a plain clone:\n only here:  %s\n only there: %s", what, missing(g, w), missing(w, g))
 }
 
-// missing are the first few lines of a that b does not have.
+// missing returns the first lines of a, at most eight, that b does not have.
 func missing(a, b []string) string {
-	there := map[string]bool{}
+	inB := map[string]bool{}
 	for _, line := range b {
-		there[line] = true
+		inB[line] = true
 	}
 	var lines []string
 	for _, line := range a {
-		if !there[line] && len(lines) < 8 {
+		if !inB[line] && len(lines) < 8 {
 			lines = append(lines, line)
 		}
 	}
 	return strings.Join(lines, "\n             ")
 }
 
-// stamp is .git/helmdeck.json: what the plugin says about a checkout.
+// stamp is the content of .git/helmdeck.json, which describes a checkout.
 type stamp struct {
 	Volume    string `json:"volume"`
 	Subject   string `json:"subject"`

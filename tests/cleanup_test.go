@@ -9,8 +9,8 @@ import (
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 
-// sweep removes what killed runs left behind: their engines, containers, mounts and folders.
-func sweep() error {
+// removeLeftovers removes the engines, containers, mounts and directories of runs that were killed.
+func removeLeftovers() error {
 	old, err := filepath.Glob(scratchPrefix + "*")
 	if err != nil {
 		return err
@@ -18,7 +18,7 @@ func sweep() error {
 	var all error
 	for _, dir := range old {
 		if _, err := os.Stat("/proc/" + strings.TrimPrefix(dir, scratchPrefix)); err == nil {
-			continue // its run goes on
+			continue // the run has not ended
 		}
 		all = errors.Join(all, dockerd.Remove(dir))
 	}

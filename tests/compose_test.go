@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The example that users copy works as it is, given a repository and an image. Only the network is the test's: its
-// engine has none of its own.
+// The example that users copy works unchanged, with a repository and an image. The test changes
+// only the network, because its engine has no network.
 func TestComposeExample(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -37,7 +37,7 @@ func TestComposeExample(t *testing.T) {
 		return out
 	}
 	if text, err := os.ReadFile(example); err != nil || strings.Contains(string(text), "\nversion:") {
-		t.Errorf("%v; the example has a version, which compose 2 warns about at every command", err)
+		t.Errorf("%v; the example has a version, about which compose 2 prints a warning at every command", err)
 	}
 	services := strings.Fields(compose("config", "--services"))
 	if len(services) == 0 {
@@ -55,7 +55,7 @@ func TestComposeExample(t *testing.T) {
 	compose("--file", override, "up", "--detach")
 	compose("--file", override, "up", "--detach") // nothing has changed
 
-	// Every service has mounted the repository at some place, and finds a checkout there.
+	// Every service has mounted a volume of the plugin.
 	container := func(service string) string {
 		t.Helper()
 		return strings.TrimSpace(compose("--file", override, "ps", "--quiet", service))
@@ -72,7 +72,8 @@ func TestComposeExample(t *testing.T) {
 		t.Errorf("the server saw %d clones, want 1", got)
 	}
 
-	// Options that change in the file change no volume: some versions refuse, some ask, some say nothing. "down" and "up" do.
+	// Changed options in the file do not change an existing volume: some versions of compose
+	// refuse, some ask, some do nothing. They take effect after "down" and "up".
 	head := func() string {
 		t.Helper()
 		return e.docker(t, "exec", container(services[0]), "cat", ".git/HEAD")

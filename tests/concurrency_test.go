@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Twenty containers at once on a volume that nobody has used yet: one clone, and a private tree for each that is what
-// git clone gives.
+// Twenty containers start at once on a volume without a clone. There is one clone, and each
+// container has a private tree that equals a plain git clone.
 func TestTwentyOnColdVolume(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -22,7 +22,7 @@ func TestTwentyOnColdVolume(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range containers {
 		all.Go(func() {
-			// A tree that another one shared would show the other's file in its status and in its list of files.
+			// If containers shared a tree, its portrait would show the other container's file.
 			script := fmt.Sprintf("%s touch mine-%d; git add -A; git commit -qm %d", portrait, i, i)
 			portraits[i], errs[i] = e.Try(shArgs(m, script)...)
 		})
@@ -39,10 +39,11 @@ func TestTwentyOnColdVolume(t *testing.T) {
 		t.Errorf("the server saw %+v, want one clone and no other fetch", got)
 	}
 	e.docker(t, "volume", "rm", subject(t))
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
-// What one container does to its checkout, no other sees, neither at the same time nor after it.
+// No other container sees the changes of one container to its checkout, neither at the same time
+// nor later.
 func TestPrivateTrees(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -55,20 +56,21 @@ func TestPrivateTrees(t *testing.T) {
 		git commit -qam mine; echo dirty >>README.md; git branch topic; git tag mark
 		git config core.hooksPath /w/junk; git config user.name Mallory
 		echo '*' >.git/info/exclude; rm -rf docs; git pack-refs --all; git gc --quiet`)
-	same(t, "the neighbour", two.sh(t, portrait), want)
+	same(t, "the other container", two.sh(t, portrait), want)
 
 	leases, _ := e.status(t, subject(t))["leases"].([]any)
 	if got := len(leases); got != 2 {
 		t.Errorf("status shows %d leases, want 2", got)
 	}
 	one.remove(t)
-	same(t, "the neighbour afterwards", two.sh(t, portrait), want)
+	same(t, "the other container afterwards", two.sh(t, portrait), want)
 	two.remove(t)
-	same(t, "the next one", e.sh(t, mount(subject(t)), portrait), want)
-	e.reclaimed(t, subject(t))
+	same(t, "the next container", e.sh(t, mount(subject(t)), portrait), want)
+	e.awaitReclaimed(t, subject(t))
 }
 
-// git compares whole seconds: an edit of the same size right after the checkout must be seen all the same.
+// git compares whole seconds. It must still see an edit right after the checkout that keeps the
+// file's size.
 func TestEditAtOnce(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)

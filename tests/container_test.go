@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// mount is the value of docker's --mount for a volume of the plugin at /w. The name may be empty for an anonymous one.
+// mount returns the value of docker's --mount for a volume of the plugin at /w. An empty name
+// stands for an anonymous volume.
 func mount(name string, options ...string) string {
 	var b strings.Builder
 	b.WriteString("type=volume,volume-driver=" + pluginName + ",dst=/w")
@@ -19,7 +20,7 @@ func mount(name string, options ...string) string {
 	return b.String()
 }
 
-// create makes a volume that goes with the test, unless the test has removed it.
+// create creates a volume, which the end of the test removes.
 func (e *engine) create(t *testing.T, name string, options ...string) {
 	t.Helper()
 	e.docker(t, append([]string{"volume", "create"}, createArgs(name, options...)...)...)
@@ -34,7 +35,7 @@ func createArgs(name string, options ...string) []string {
 	return append(args, name)
 }
 
-// status is the Status of a volume as `docker volume inspect` shows it.
+// status returns the Status of a volume from `docker volume inspect`.
 func (e *engine) status(t *testing.T, volume string) map[string]any {
 	t.Helper()
 	var status map[string]any
@@ -45,13 +46,13 @@ func (e *engine) status(t *testing.T, volume string) map[string]any {
 	return status
 }
 
-// volumes are the names that `docker volume ls` shows for the plugin.
+// volumes returns the names of the plugin's volumes from `docker volume ls`.
 func (e *engine) volumes(t *testing.T) []string {
 	t.Helper()
 	return strings.Fields(e.docker(t, "volume", "ls", "--quiet", "--filter", "driver="+pluginName+":latest"))
 }
 
-// sh runs a script in a container of its own with the mount at /w, and returns what it prints.
+// sh runs a script in a new container with the mount at /w, and returns its output.
 func (e *engine) sh(t *testing.T, mount, script string, flags ...string) string {
 	t.Helper()
 	return e.docker(t, shArgs(mount, script, flags...)...)
@@ -62,17 +63,19 @@ func shArgs(mount, script string, flags ...string) []string {
 	return append(args, image, "sh", "-euc", inCheckout(script))
 }
 
-// inCheckout is the script in /w. An image or a flag with /w as working directory would do as well, but the engine then
-// mounts the volume once more before, to copy what the image has there.
+// inCheckout makes a script run in /w. The working directory of the image or a flag could do the
+// same, but then the engine mounts the volume once more before the start, to copy the image's files
+// to it.
 func inCheckout(script string) string { return "cd /w; " + script }
 
-// container is a running one.
+// container is a container of an engine.
 type container struct {
 	engine *engine
 	id     string
 }
 
-// sleeper starts a container that does nothing, for scripts to run in. It goes with the test.
+// sleeper starts a container that sleeps, so that scripts can run in it. The end of the test
+// removes it.
 func (e *engine) sleeper(t *testing.T, mount string, flags ...string) container {
 	t.Helper()
 	args := append([]string{"run", "--detach", "--network", "host", "--stop-signal", "KILL", "--mount", mount}, flags...)
@@ -81,20 +84,20 @@ func (e *engine) sleeper(t *testing.T, mount string, flags ...string) container 
 	return c
 }
 
-// sh runs a script in the container, in /w, and returns what it prints.
+// sh runs a script in the container, in /w, and returns its output.
 func (c container) sh(t *testing.T, script string, flags ...string) string {
 	t.Helper()
 	args := append([]string{"exec"}, flags...)
 	return c.engine.docker(t, append(args, c.id, "sh", "-euc", inCheckout(script))...)
 }
 
-// remove ends the container, with its anonymous volumes.
+// remove kills and removes the container, with its anonymous volumes.
 func (c container) remove(t *testing.T) {
 	t.Helper()
 	c.engine.docker(t, "rm", "--force", "--volumes", c.id)
 }
 
-// running says whether the container lives.
+// running reports whether the container is running.
 func (c container) running(t *testing.T) bool {
 	t.Helper()
 	return c.engine.docker(t, "inspect", "--format", "{{.State.Running}}", c.id) == "true"

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// docker cp mounts with the running container's own ID and unmounts it again: the container must keep its tree.
+// docker cp mounts and unmounts the volume with the running container's own mount ID. The container
+// must keep its tree.
 func TestCopyWhileRunning(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -28,10 +29,11 @@ func TestCopyWhileRunning(t *testing.T) {
 		t.Errorf("the container: got %q, want %q", got, want)
 	}
 	c.remove(t)
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
-// On a stopped container docker cp gets a clean tree, and what it writes there is gone with it.
+// On a stopped container docker cp gets a clean tree, and files that it writes are lost when it
+// ends.
 func TestCopyWhenStopped(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -44,10 +46,10 @@ func TestCopyWhenStopped(t *testing.T) {
 	out := filepath.Join(dir, "README.md")
 	e.docker(t, "cp", c.id+":/w/README.md", out)
 	wantFile(t, out, "# Sample\n\nA repository for trials.\n")
-	e.refused(t, "cp", c.id+":/w/mine", dir)
+	e.wantError(t, "cp", c.id+":/w/mine", dir)
 	e.docker(t, "cp", out, c.id+":/w/given")
-	e.refused(t, "cp", c.id+":/w/given", dir)
-	e.reclaimed(t, subject(t))
+	e.wantError(t, "cp", c.id+":/w/given", dir)
+	e.awaitReclaimed(t, subject(t))
 
 	e.docker(t, "start", c.id)
 	same(t, "started again", c.sh(t, portrait), plain(t, r.url, "main"))

@@ -9,22 +9,25 @@ import (
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 
-// The crash tests all follow one course: a container works, something dies, and then whatever of the container lives
-// finds its work untouched, a second container gets a clean tree, no volume is forgotten, and in the end nothing is left.
+// All crash tests have the same course: a container works, and then the engine or the plugin is
+// killed or stopped. After that a container that survived finds its work untouched, a second
+// container gets a clean tree, and no volume is lost. At the end nothing is left.
 
-// work is what the container has done before the crash; proof prints what shows that it is all there.
+// work is what the container does before the crash. proof prints proofOutput if all of the work
+// still exists.
 const (
-	work  = `echo changed >README.md; git commit -qam mine; echo dirty >dirty; echo cached >.hdcache/marker`
-	proof = `cat README.md dirty; git log -1 --format=%s; git status --porcelain; git fsck --no-progress --no-dangling`
-	shown = "changed\ndirty\nmine\n?? dirty"
+	work        = `echo changed >README.md; git commit -qam mine; echo dirty >dirty; echo cached >.hdcache/marker`
+	proof       = `cat README.md dirty; git log -1 --format=%s; git status --porcelain; git fsck --no-progress --no-dangling`
+	proofOutput = "changed\ndirty\nmine\n?? dirty"
 )
 
-// scene is an engine with a worked-in container and another volume that no container uses.
+// scene is an engine with the volume "busy", in which a container has worked, and the volume
+// "idle", which no container uses.
 type scene struct {
 	e      *engine
 	r      remote
 	worker container
-	plain  string
+	plain  string // the portrait of a clean checkout of busy
 }
 
 func newScene(t *testing.T, flags ...string) scene {
@@ -38,21 +41,22 @@ func newScene(t *testing.T, flags ...string) scene {
 	return s
 }
 
-// livesOn starts an engine with live-restore anew: its containers have outlived it.
-func (s scene) livesOn(t *testing.T) {
+// startAgain starts an engine with live-restore again, and checks that the container outlived it.
+func (s scene) startAgain(t *testing.T) {
 	t.Helper()
 	if err := s.e.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s.e.pluginPID(t, 0)
 	if !s.worker.running(t) {
-		t.Fatal("the container did not live on")
+		t.Fatal("the container has ended with the engine")
 	}
-	s.untouched(t)
+	s.wantUntouched(t)
 }
 
-// whole checks the volume list and that a second container gets a clean tree, with the cache of the first.
-func (s scene) whole(t *testing.T) {
+// wantWhole checks the list of volumes, and that a second container gets a clean tree with the
+// cache of the first.
+func (s scene) wantWhole(t *testing.T) {
 	t.Helper()
 	if got, want := s.e.volumes(t), []string{"busy", "idle"}; !slices.Equal(got, want) {
 		t.Errorf("volumes: got %q, want %q", got, want)
@@ -68,27 +72,27 @@ func (s scene) whole(t *testing.T) {
 	}
 }
 
-// untouched checks that the worker still finds its work.
-func (s scene) untouched(t *testing.T) {
+// wantUntouched checks that the container still finds its work.
+func (s scene) wantUntouched(t *testing.T) {
 	t.Helper()
-	if got := s.worker.sh(t, proof); got != shown {
-		t.Errorf("the running container: got %q, want %q", got, shown)
+	if got := s.worker.sh(t, proof); got != proofOutput {
+		t.Errorf("the running container: got %q, want %q", got, proofOutput)
 	}
 }
 
-// clean removes everything and checks that nothing is left.
-func (s scene) clean(t *testing.T) {
+// finish removes everything and checks that nothing is left.
+func (s scene) finish(t *testing.T) {
 	t.Helper()
 	s.worker.remove(t)
 	s.e.docker(t, "volume", "rm", "busy", "idle")
 	if got := s.e.volumes(t); len(got) != 0 {
 		t.Errorf("volumes: got %q, want none", got)
 	}
-	s.e.reclaimed(t, "crash")
-	s.e.unmounted(t)
-	s.e.emptied(t, "trash")
-	s.e.alone(t)
-	if got := s.r.Stats(app).Clones; got != 2 { // the plugin's and the host's
+	s.e.awaitReclaimed(t, "crash")
+	s.e.awaitUnmounted(t)
+	s.e.awaitEmpty(t, "trash")
+	s.e.awaitNoChildren(t)
+	if got := s.r.Stats(app).Clones; got != 2 { // one of the plugin, one of the host for s.plain
 		t.Errorf("the server saw %d clones, want 2", got)
 	}
 }
@@ -96,29 +100,31 @@ func (s scene) clean(t *testing.T) {
 func TestKillPlugin(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	// Once: an engine whose plugin dies again within half a second of its start gives it up for good.
+	// Only once: the engine does not restart a plugin that ends again within half a second of its
+	// start.
 	pid := s.e.pluginPID(t, 0)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	s.e.pluginPID(t, pid)
-	s.untouched(t)
-	s.whole(t)
+	s.wantUntouched(t)
+	s.wantWhole(t)
 	for range 2 {
 		out := filepath.Join(t.TempDir(), "out")
 		s.e.docker(t, "cp", s.worker.id+":/w/dirty", out)
 		wantFile(t, out, "dirty\n")
 	}
-	s.untouched(t)
-	s.clean(t)
+	s.wantUntouched(t)
+	s.finish(t)
 }
 
-// The plugin dies in the middle of a fetch: the next Mount carries on from whatever is there.
+// The plugin is killed in the middle of a fetch. The next Mount works, whatever the fetch left
+// behind.
 func TestKillPluginWhileCloning(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	want := plain(t, r.url, "main")
-	release := stalled(t, r)
+	release := stall(t, r)
 	e.create(t, "cold", "repo="+r.url, "ref=main", "subject=crash")
 	pid := e.pluginPID(t, 0)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -128,21 +134,21 @@ func TestKillPluginWhileCloning(t *testing.T) {
 	release()
 	same(t, "after the crash", e.sh(t, mount("cold"), portrait), want)
 	e.docker(t, "volume", "rm", "cold")
-	e.reclaimed(t, "crash")
-	e.emptied(t, "trash")
-	e.alone(t)
+	e.awaitReclaimed(t, "crash")
+	e.awaitEmpty(t, "trash")
+	e.awaitNoChildren(t)
 }
 
 func TestDisablePlugin(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.e.disable(t)
-	s.untouched(t)
+	s.wantUntouched(t)
 	s.e.enable(t)
-	s.untouched(t)
-	s.whole(t)
-	s.untouched(t)
-	s.clean(t)
+	s.wantUntouched(t)
+	s.wantWhole(t)
+	s.wantUntouched(t)
+	s.finish(t)
 }
 
 func TestKillEngine(t *testing.T) {
@@ -155,32 +161,33 @@ func TestKillEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.e.pluginPID(t, 0)
-	// The engine may have unmounted the plugin's mounts under it: then the first mounts say so.
-	s.e.right(t, "after the start", mount("busy"), portrait, s.plain)
-	// This engine ends the containers that it finds; where one lives on, its work must be there.
+	// The engine may have unmounted the plugin's mounts. Then the first mounts fail and say so.
+	s.e.awaitOutput(t, "after the start", mount("busy"), portrait, s.plain)
+	// The engine ends the containers that it finds. If one survives, it must still have its work.
 	if s.worker.running(t) {
-		s.untouched(t)
+		s.wantUntouched(t)
 	}
-	s.whole(t)
+	s.wantWhole(t)
 	s.e.docker(t, "start", s.worker.id)
 	same(t, "the restarted container", s.worker.sh(t, portrait), s.plain)
-	s.clean(t)
+	s.finish(t)
 }
 
-// With live-restore the containers outlive the engine.
+// With live-restore containers outlive the engine, and keep their work.
 func TestKillEngineLiveRestore(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "--live-restore")
 	if err := s.e.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	s.livesOn(t)
-	s.whole(t)
-	s.untouched(t)
-	s.clean(t)
+	s.startAgain(t)
+	s.wantWhole(t)
+	s.wantUntouched(t)
+	s.finish(t)
 }
 
-// A stop in order and a start: containers end, and the same again is clean.
+// The engine is stopped in order and started. The containers end, and find a clean checkout when
+// they start again.
 func TestRestartEngine(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -193,8 +200,8 @@ func TestRestartEngine(t *testing.T) {
 	if err := s.e.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.whole(t)
+	s.wantWhole(t)
 	s.e.docker(t, "start", s.worker.id)
 	same(t, "the restarted container", s.worker.sh(t, portrait), s.plain)
-	s.clean(t)
+	s.finish(t)
 }

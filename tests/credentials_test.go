@@ -9,8 +9,8 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver/sshserver"
 )
 
-// Every kind of credential with the git and the ssh of the plugin's own root filesystem, put through the admin socket as
-// root on the host does.
+// Every kind of credential works with the git and the ssh of the plugin's root filesystem. The test
+// stores them over the admin socket, as root on the host does.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	e := own(t, []string{"ALLOW_SCHEMES=ssh"})
@@ -33,7 +33,7 @@ func TestCredentials(t *testing.T) {
 		t.Run(c.cred.Name, func(t *testing.T) {
 			r := newRemote(t)
 			r.Protect(app, c.login)
-			if said := e.refused(t, "volume", "create", "--driver", pluginName, "--opt", "repo="+r.url); !strings.Contains(said, "authentication failed") {
+			if said := e.wantError(t, "volume", "create", "--driver", pluginName, "--opt", "repo="+r.url); !strings.Contains(said, "authentication failed") {
 				t.Errorf("without a credential: %s", said)
 			}
 			c.cred.Scope = r.url
@@ -42,11 +42,11 @@ func TestCredentials(t *testing.T) {
 				t.Errorf("HEAD: got %s, want %s", got, r.head)
 			}
 			if got := r.Logins(app)[c.login]; got == 0 {
-				t.Errorf("nobody logged in as %+v", c.login)
+				t.Errorf("the server saw no login as %+v", c.login)
 			}
 			put(c.cred, "wrong")
-			if said := e.refused(t, shArgs(mount("", "repo="+r.url), "true")...); !strings.Contains(said, "refused the stored credential") {
-				t.Errorf("with a wrong one: %s", said)
+			if said := e.wantError(t, shArgs(mount("", "repo="+r.url), "true")...); !strings.Contains(said, "refused the stored credential") {
+				t.Errorf("with a wrong credential: %s", said)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
-		said := e.refused(t, "volume", "create", "--driver", pluginName, "--opt", "repo="+s.URL(app))
+		said := e.wantError(t, "volume", "create", "--driver", pluginName, "--opt", "repo="+s.URL(app))
 		if !strings.Contains(said, s.Fingerprints()[0]) {
 			t.Errorf("the message does not show the key of the unknown host: %s", said)
 		}

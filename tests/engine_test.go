@@ -14,18 +14,19 @@ import (
 	"github.com/helmdeck/repos/tests/invariant"
 )
 
-// scratchPrefix begins the names of all folders of these tests; the owner's pid follows.
+// scratchPrefix is the beginning of the scratch directory of every run. The run's pid follows.
 const scratchPrefix = "/var/tmp/hd-e2e-"
 
-// scratch holds everything of this run. Not below the checkout, since the path of a socket may have 107 bytes only.
+// scratch is the directory for all files of this run. It is not below the checkout, because the
+// path of a socket may have 107 bytes at most.
 var scratch = scratchPrefix + strconv.Itoa(os.Getpid())
 
 var engines atomic.Int32
 
-// engine is a Docker engine of the tests with the plugin in it.
+// engine is a Docker engine with the plugin in it.
 type engine struct{ *dockerd.Engine }
 
-// lazyEngine is the engine that scenarios share, started by the first one that needs it.
+// lazyEngine is an engine that tests share. The first test that needs it starts it.
 type lazyEngine struct {
 	once   sync.Once
 	engine *engine
@@ -34,6 +35,7 @@ type lazyEngine struct {
 
 var sharedEngine lazyEngine
 
+// shared returns the engine that tests share.
 func shared(t *testing.T) *engine {
 	t.Helper()
 	sharedEngine.once.Do(func() { sharedEngine.engine, sharedEngine.err = newEngine(dockerd.New, nil) })
@@ -50,16 +52,16 @@ func (l *lazyEngine) close() error {
 	return l.engine.Close()
 }
 
-// own starts an engine for one test. The settings (NAME=value) are the plugin's.
+// own starts an engine for one test, with settings of the plugin (NAME=value) and flags of dockerd.
 func own(t *testing.T, settings []string, flags ...string) *engine {
 	t.Helper()
 	return ownOf(t, dockerd.New, settings, flags...)
 }
 
-// starter is dockerd.New or NewApart.
+// starter is dockerd.New or another function that starts an engine.
 type starter func(dir string, flags ...string) (*dockerd.Engine, error)
 
-// ownOf is own with an engine that start starts.
+// ownOf is own with another starter.
 func ownOf(t *testing.T, start starter, settings []string, flags ...string) *engine {
 	t.Helper()
 	e, err := newEngine(start, settings, flags...)
@@ -70,11 +72,11 @@ func ownOf(t *testing.T, start starter, settings []string, flags ...string) *eng
 	return e
 }
 
-// closeAfter ends the engine with the test.
+// closeAfter closes the engine at the end of the test.
 func (e *engine) closeAfter(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the end of the engine's log:\n%s", dockerd.Tail(e.Path("log"), 60, dockerd.Telling))
+			t.Logf("the end of the engine's log:\n%s", dockerd.Tail(e.Path("log"), 60, dockerd.Relevant))
 		}
 		if err := e.Close(); err != nil {
 			t.Errorf("close the engine: %v", err)
@@ -82,8 +84,9 @@ func (e *engine) closeAfter(t *testing.T) {
 	})
 }
 
-// leavesNothing checks after the engine's end, when it is called before closeAfter, that no process and no mount is left.
-func (e *engine) leavesNothing(t *testing.T) {
+// wantNothingLeftAfter checks at the end of the test that no process and no mount of the engine is
+// left. Call it before closeAfter, so that the check comes after the engine's end.
+func (e *engine) wantNothingLeftAfter(t *testing.T) {
 	t.Cleanup(func() {
 		eventually(t, "the engine's processes", func() error { return invariant.Leaks(e.Path()) })
 		if left, err := dockerd.MountsBelow(e.Path()); err != nil || len(left) > 0 {
@@ -94,11 +97,11 @@ func (e *engine) leavesNothing(t *testing.T) {
 
 // newEngine starts an engine, and installs the test's image and the plugin.
 func newEngine(start starter, settings []string, flags ...string) (*engine, error) {
-	return begin(start, flags, (*engine).importImage, func(e *engine) error { return e.Install(pluginDir(), settings...) })
+	return setUp(start, flags, (*engine).importImage, func(e *engine) error { return e.Install(pluginDir(), settings...) })
 }
 
-// begin starts an engine and takes the first steps with it. After an error nothing is left.
-func begin(start starter, flags []string, steps ...func(*engine) error) (*engine, error) {
+// setUp starts an engine and calls steps with it. After an error nothing is left behind.
+func setUp(start starter, flags []string, steps ...func(*engine) error) (*engine, error) {
 	started, err := start(filepath.Join(scratch, strconv.Itoa(int(engines.Add(1)))), flags...)
 	if err != nil {
 		return nil, err
@@ -106,7 +109,7 @@ func begin(start starter, flags []string, steps ...func(*engine) error) (*engine
 	e := &engine{started}
 	for _, step := range steps {
 		if err := step(e); err != nil {
-			log := dockerd.Tail(e.Path("log"), 30, dockerd.Telling)
+			log := dockerd.Tail(e.Path("log"), 30, dockerd.Relevant)
 			return nil, errors.Join(err, fmt.Errorf("the engine's log: %s", log), e.Close())
 		}
 	}
@@ -123,8 +126,8 @@ func (e *engine) docker(t *testing.T, args ...string) string {
 	return out
 }
 
-// refused runs a docker command that must fail, and returns what it says.
-func (e *engine) refused(t *testing.T, args ...string) string {
+// wantError runs a docker command that must fail, and returns its error message.
+func (e *engine) wantError(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := e.Try(args...)
 	if err == nil {

@@ -10,17 +10,18 @@ import (
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 
-// What cannot work is refused with the reason at once, and leaves no volume, folder, mount or process behind.
+// The plugin refuses options that cannot work at once and says why. It leaves no volume, directory,
+// mount or process behind.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	closed := closedPort(t)
-	before := e.dataFolders(t)
+	before := e.dataNames(t)
 	cases := []struct {
 		name    string
 		options []string
-		want    []string // what the message must hold
-		never   string   // what it must not
+		want    []string // words that the message must contain
+		never   string   // a text that it must not contain
 	}{
 		{"unknown option", []string{"repo=" + r.url, "colour=red"}, []string{"colour", "repo", "ref", "subject"}, ""},
 		{"no repo", nil, []string{"repo"}, ""},
@@ -44,7 +45,7 @@ func TestErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			name := subject(t)
 			options := append([]string{"subject=" + name}, c.options...)
-			said := e.refused(t, append([]string{"volume", "create"}, createArgs(name, options...)...)...)
+			said := e.wantError(t, append([]string{"volume", "create"}, createArgs(name, options...)...)...)
 			// The message repeats the command before the engine's answer.
 			_, answer, _ := strings.Cut(said, "\n")
 			for _, want := range c.want {
@@ -53,28 +54,28 @@ func TestErrors(t *testing.T) {
 				}
 			}
 			if c.never != "" && strings.Contains(answer, c.never) {
-				t.Errorf("the message tells %q: %s", c.never, answer)
+				t.Errorf("the message contains %q: %s", c.never, answer)
 			}
 			if volumes := e.volumes(t); slices.Contains(volumes, name) {
-				t.Errorf("the volume is there: %q", volumes)
+				t.Errorf("the volume exists: %q", volumes)
 			}
 			if dirs := e.clones(t, name); len(dirs) > 0 {
-				t.Errorf("clones are there: %q", dirs)
+				t.Errorf("clones exist: %q", dirs)
 			}
-			// The same without a volume before.
+			// The same with docker run, without creating a volume first.
 			if strings.Contains(strings.Join(options, ""), ",") {
 				return
 			}
-			e.refused(t, shArgs(mount("", options...), "true")...)
+			e.wantError(t, shArgs(mount("", options...), "true")...)
 			for _, id := range strings.Fields(e.docker(t, "ps", "--all", "--quiet")) {
-				e.docker(t, "rm", "--force", "--volumes", id) // what docker run left of a container that never started
+				e.docker(t, "rm", "--force", "--volumes", id) // docker run leaves the container, which never started
 			}
 		})
 	}
-	e.unmounted(t)
-	e.emptied(t, "trash")
-	e.emptied(t, "clones")
-	if got := e.dataFolders(t); !slices.Equal(got, before) {
+	e.awaitUnmounted(t)
+	e.awaitEmpty(t, "trash")
+	e.awaitEmpty(t, "clones")
+	if got := e.dataNames(t); !slices.Equal(got, before) {
 		t.Errorf("the plugin's data: got %q, before %q", got, before)
 	}
 	if got := e.volumes(t); len(got) != 0 {
@@ -83,26 +84,27 @@ func TestErrors(t *testing.T) {
 	if got := dockerd.Tail(e.Path("log"), 5, func(line string) bool {
 		return strings.Contains(line, " plugin=") && strings.Contains(line, "hunter2")
 	}); got != "" {
-		t.Errorf("the plugin's log has a password: %s", got)
+		t.Errorf("the plugin's log contains a password: %s", got)
 	}
-	e.alone(t)
+	e.awaitNoChildren(t)
 }
 
-// Whether a commit exists, only a fetch can tell: where Create takes it, Mount says that it is missing.
+// Only a fetch can find out whether a commit exists. Create accepts an unknown commit, and Mount
+// says that it is missing.
 func TestMissingCommit(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	commit := strings.Repeat("ab", 20)
 	t.Cleanup(func() { e.Try("volume", "rm", "--force", subject(t)) })
-	said := e.refused(t, shArgs(mount(subject(t), "repo="+r.url, "ref="+commit, "subject="+subject(t)), "true")...)
+	said := e.wantError(t, shArgs(mount(subject(t), "repo="+r.url, "ref="+commit, "subject="+subject(t)), "true")...)
 	if _, answer, _ := strings.Cut(said, "\n"); !strings.Contains(answer, commit) {
 		t.Errorf("the message does not name the commit: %s", answer)
 	}
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
-// dataFolders are the names at the top of the plugin's data.
-func (e *engine) dataFolders(t *testing.T) []string {
+// dataNames returns the names in the plugin's data directory.
+func (e *engine) dataNames(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir(e.Data())
 	if err != nil {
@@ -115,7 +117,7 @@ func (e *engine) dataFolders(t *testing.T) []string {
 	return names
 }
 
-// closedPort is the URL of a repository at a port on which nobody listens.
+// closedPort returns the URL of a repository at a port on which nothing listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -7,29 +7,30 @@ import (
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 
-// The engine treats the end of an earlier plugin's process late after a crash, and under load it can unmount what the
-// new one has mounted: this is why these happen so often. When the plugin is killed too, nothing is left to be late.
+// After a crash the engine handles the end of an earlier plugin process late, and under load it can
+// unmount the mounts of the new process. Therefore these events have many rounds. If the plugin is
+// killed too, nothing can be late.
 const crashRounds, crashRoundsWithPlugin = 50, 20
 
 func TestEventPluginKilled(t *testing.T) {
 	event{rounds: 5, happen: func(t *testing.T, s *stage) {
 		s.killPlugin(t)
 		s.e.pluginPID(t, 0)
-		s.untouched(t)
-		s.copies(t)
-		s.visit(t)
+		s.wantUntouched(t)
+		s.checkCopies(t)
+		s.runNew(t)
 		s.restart(t)
 	}}.run(t)
 }
 
-// Its containerd dies with it, as where dockerd has started it.
+// The engine is killed with its containerd, as if dockerd had started containerd.
 func TestEventEngineKilled(t *testing.T) {
 	event{rounds: crashRounds, happen: crash}.run(t)
 }
 
-// Its containerd lives on, as where both are services.
+// The engine is killed and its containerd survives, as if both were services.
 func TestEventEngineKilledContainerdApart(t *testing.T) {
-	event{rounds: crashRounds, start: dockerd.NewApart, happen: crash}.run(t)
+	event{rounds: crashRounds, start: dockerd.NewWithContainerd, happen: crash}.run(t)
 }
 
 func TestEventEngineAndPluginKilled(t *testing.T) {
@@ -37,34 +38,36 @@ func TestEventEngineAndPluginKilled(t *testing.T) {
 }
 
 func TestEventEngineAndPluginKilledContainerdApart(t *testing.T) {
-	event{rounds: crashRoundsWithPlugin, start: dockerd.NewApart, happen: crashWithPlugin}.run(t)
+	event{rounds: crashRoundsWithPlugin, start: dockerd.NewWithContainerd, happen: crashWithPlugin}.run(t)
 }
 
 func crashWithPlugin(t *testing.T, s *stage) {
-	s.again(t, func() error {
+	s.endAndStart(t, func() error {
 		s.e.killAll(t)
 		return nil
 	})
 }
 
-// crash ends the engine without live-restore: the containers are started again when it comes back.
+// crash kills the engine without live-restore. The engine starts the containers again when it comes
+// back.
 func crash(t *testing.T, s *stage) {
-	s.again(t, s.e.Kill)
+	s.endAndStart(t, s.e.Kill)
 }
 
-// again ends the engine and starts it: containers that are to be restarted always are there again.
-func (s *stage) again(t *testing.T, end func() error) {
+// endAndStart ends the engine and starts it again, which starts the steady containers.
+func (s *stage) endAndStart(t *testing.T, end func() error) {
 	t.Helper()
 	if err := errors.Join(end(), s.start(t)); err != nil {
 		t.Fatal(err)
 	}
-	s.visit(t)
-	s.started(t, modes...)
+	s.runNew(t)
+	s.awaitStarted(t, modes...)
 }
 
-// start starts the engine, and repairs what an engine's late handling of an earlier process of a plugin can do to its own
-// start of the plugin. One that ends in a panic is started again, as a service manager does, and a plugin that it could not
-// enable is enabled, as docs/runtimes.md says. Both are counted.
+// start starts the engine. The engine handles the end of an earlier plugin process late, which can
+// make its start fail in two ways. If the engine panics, start starts it again, as a service
+// manager does. If the engine could not enable the plugin, start enables it, as docs/runtimes.md
+// says. It counts both.
 func (s *stage) start(t *testing.T) error {
 	t.Helper()
 	err := s.e.Start()
@@ -82,7 +85,7 @@ func (s *stage) start(t *testing.T) error {
 	return err
 }
 
-// With live-restore the containers outlive the engine's end, whichever it is.
+// With live-restore the containers outlive the engine, whether it is stopped or killed.
 func TestEventLiveRestore(t *testing.T) {
 	odd := false
 	event{rounds: 10, flags: []string{"--live-restore"}, happen: func(t *testing.T, s *stage) {
@@ -93,18 +96,18 @@ func TestEventLiveRestore(t *testing.T) {
 		if err := errors.Join(end(), s.start(t)); err != nil {
 			t.Fatal(err)
 		}
-		s.untouched(t)
-		s.copies(t)
-		s.visit(t)
-		s.untouched(t)
+		s.wantUntouched(t)
+		s.checkCopies(t)
+		s.runNew(t)
+		s.wantUntouched(t)
 		s.restart(t)
 	}}.run(t)
 }
 
-// A stop in order, as by a service manager, before a reboot too.
+// The engine is stopped in order, as by a service manager, such as before a reboot.
 func TestEventEngineRestarted(t *testing.T) {
 	event{rounds: 10, happen: func(t *testing.T, s *stage) {
-		s.again(t, func() error {
+		s.endAndStart(t, func() error {
 			err := s.e.Stop()
 			if mounts, listErr := dockerd.MountsBelow(s.e.Path("data")); listErr != nil || len(mounts) > 0 {
 				t.Errorf("mounts of a stopped engine: %q, %v", mounts, listErr)
@@ -115,5 +118,5 @@ func TestEventEngineRestarted(t *testing.T) {
 }
 
 func TestEventPowerLost(t *testing.T) {
-	event{rounds: 10, happen: func(t *testing.T, s *stage) { s.again(t, s.e.PowerOff) }}.run(t)
+	event{rounds: 10, happen: func(t *testing.T, s *stage) { s.endAndStart(t, s.e.PowerOff) }}.run(t)
 }

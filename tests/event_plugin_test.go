@@ -21,67 +21,70 @@ func (s *stage) killPlugin(t *testing.T) {
 	s.e.pluginPID(t, pid)
 }
 
-// The plugin's mounts reach the host no more, without any crash: an engine that unmounts late leaves it like this.
-// A container is refused, or has its tree.
+// Without any crash the plugin's mounts no longer reach the host, as after an engine that unmounts
+// late. A container either fails to start or has its tree.
 func TestEventMountsSevered(t *testing.T) {
 	event{rounds: 5, happen: func(t *testing.T, s *stage) {
 		for _, mode := range modes {
 			s.e.sever(t)
-			s.visitOn(t, mode)
-			s.untouched(t)
+			s.runNewOf(t, mode)
+			s.wantUntouched(t)
 		}
 		s.e.sever(t)
-		s.copies(t)
-		s.visit(t)
+		s.checkCopies(t)
+		s.runNew(t)
 		s.restart(t)
 	}}.run(t)
 }
 
-// Running containers keep a detached workspace, and docker cp on them finds that or nothing.
+// After the plugin is disabled by force, running containers keep their workspaces, which are
+// detached. docker cp on a container finds its workspace, or fails.
 func TestEventDisabledAndEnabled(t *testing.T) {
 	event{rounds: 5, happen: func(t *testing.T, s *stage) {
 		s.e.disable(t)
 		s.e.enable(t)
-		s.untouched(t)
-		s.copies(t)
-		s.untouched(t)
-		s.visit(t)
+		s.wantUntouched(t)
+		s.checkCopies(t)
+		s.wantUntouched(t)
+		s.runNew(t)
 		s.restart(t)
 	}}.run(t)
 }
 
-// A wrong value is given, the plugin does not start, the right one is given: the first enable works.
+// With a wrong value of a setting the plugin does not start. After a correction the first enable
+// works.
 func TestEventWrongSetting(t *testing.T) {
 	event{rounds: 20, happen: func(t *testing.T, s *stage) {
 		s.e.disable(t)
 		s.failToEnable(t)
-		s.correct(t)
+		s.correctSetting(t)
 		s.restart(t)
-		s.visit(t)
+		s.runNew(t)
 	}}.run(t)
 }
 
-// As a user does who does not understand: the same enable several times.
+// A user repeats enable with the wrong setting several times.
 func TestEventEnableRepeated(t *testing.T) {
 	event{rounds: 5, happen: func(t *testing.T, s *stage) {
 		s.e.disable(t)
 		for range 3 {
 			s.failToEnable(t)
 		}
-		s.correct(t)
-		s.visit(t)
+		s.correctSetting(t)
+		s.runNew(t)
 		s.restart(t)
 	}}.run(t)
 }
 
+// failToEnable sets a wrong value, and checks that the plugin cannot be enabled.
 func (s *stage) failToEnable(t *testing.T) {
 	t.Helper()
 	s.e.docker(t, "plugin", "set", pluginName, "MOUNT_WAIT=for ever")
-	s.e.refused(t, "plugin", "enable", pluginName)
+	s.e.wantError(t, "plugin", "enable", pluginName)
 }
 
-// correct gives the right value and enables the plugin once, at once.
-func (s *stage) correct(t *testing.T) {
+// correctSetting sets the right value, and checks that the first try to enable the plugin succeeds.
+func (s *stage) correctSetting(t *testing.T) {
 	t.Helper()
 	s.e.docker(t, "plugin", "set", pluginName, "MOUNT_WAIT=110s")
 	if _, err := s.e.Try("plugin", "enable", pluginName); err != nil {
@@ -91,23 +94,23 @@ func (s *stage) correct(t *testing.T) {
 			_, err := s.e.Try("plugin", "enable", pluginName)
 			return err
 		})
-		t.Errorf("the corrected plugin was enabled at try %d, after %v; the first one said: %v", tries, time.Since(began).Round(time.Second), err)
+		t.Errorf("the corrected plugin was enabled at try %d, after %v; error of the first try: %v", tries, time.Since(began).Round(time.Second), err)
 	}
 }
 
-// Another build is installed under running containers, by what make install FORCE=1 runs.
+// Another build is installed while containers run, with the script of make install FORCE=1.
 func TestEventPluginUpgraded(t *testing.T) {
 	event{rounds: 5, happen: func(t *testing.T, s *stage) {
 		s.upgrade(t)
-		s.untouched(t)
-		s.copies(t)
-		s.visit(t)
+		s.wantUntouched(t)
+		s.checkCopies(t)
+		s.runNew(t)
 		s.restart(t)
 	}}.run(t)
 }
 
-// upgrade installs a build that is this one but for its identity. It is given by the scripts of the project, in a copy,
-// because they take the plugin from there.
+// upgrade installs a build that differs from this one only in its identity. It runs a copy of the
+// project's scripts, because they take the plugin from their own project directory.
 func (s *stage) upgrade(t *testing.T) {
 	t.Helper()
 	project := t.TempDir()

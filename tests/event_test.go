@@ -12,27 +12,30 @@ import (
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 
-// maxRounds is what `make test-engines` gives: the events take hours on all engines, and `make test` leaves them out.
-var maxRounds = flag.Int("rounds", 1, "how often an event happens at most: a fifth of them on a quiet machine, the others under load")
+// maxRounds is set by `make test-engines`. On all engines the events take hours, and `make test`
+// skips them.
+var maxRounds = flag.Int("rounds", 1, "the most rounds of an event: a fifth of them on a quiet machine, the others under load")
 
-// event is something that happens to an engine, or to the plugin in it, while containers use volumes of all modes.
+// event is something that happens to an engine, or to the plugin in it, while containers use
+// volumes of all modes.
 //
-// After each round of any event this holds: every container that started has seen the right tree, by content, and the
-// workspace that its mode promises; containers that lived on have what they had; the leases are those of the running
-// containers; and in the end there is no lease, mount, volume, workspace or process left.
+// After each round of any event this holds: every container that started has seen the right files,
+// and the workspace that its mode promises; containers that survived have the same files as before;
+// and the leases are those of the running containers. At the end no lease, mount, volume, workspace
+// or process is left.
 type event struct {
-	// rounds is how often it happens.
+	// rounds is how often the event happens.
 	rounds int
-	// start starts the engine; nil is dockerd.New.
+	// start starts the engine; nil stands for dockerd.New.
 	start starter
-	// flags are dockerd's.
+	// flags are flags of dockerd.
 	flags []string
-	// happen makes it happen once, and checks what is its own about it.
+	// happen makes the event happen once, and checks everything that is special about it.
 	happen func(t *testing.T, s *stage)
 }
 
-// run has the event happen on a quiet machine and under load. An engine on which a round failed is not used again; after
-// three of them the others would tell nothing new.
+// run runs the event on a quiet machine and under load. After a failed round it takes a new engine.
+// It stops after three failures, because more would show nothing new.
 func (ev event) run(t *testing.T) {
 	if ev.start == nil {
 		ev.start = dockerd.New
@@ -55,27 +58,27 @@ func (ev event) repeat(t *testing.T, rounds int) {
 			for done < rounds {
 				done++
 				ok := t.Run(fmt.Sprintf("round%d", done), func(t *testing.T) {
-					defer s.judge(t) // also what containers saw before a step that failed
+					defer s.judge(t) // also checks the containers that started before a step failed
 					ev.happen(t, s)
-					s.leases(t)
+					s.awaitSteadyLeases(t)
 				})
 				if !ok {
 					failed++
 					return
 				}
 			}
-			s.clean(t)
+			s.finish(t)
 			refused, panics, disabled = append(refused, s.refused...), panics+s.panics, disabled+s.disabled
 		})
 	}
-	t.Logf("%d rounds of %d held; refused and then right: %d starts; the engine panicked: %d times, left the plugin disabled: %d times",
+	t.Logf("%d rounds of %d held; %d starts were refused first and succeeded later; the engine panicked: %d times, left the plugin disabled: %d times",
 		done-failed, done, len(refused), panics, disabled)
 	if len(refused) > 0 {
 		t.Logf("the last refusal: %s", refused[len(refused)-1])
 	}
 }
 
-// busy keeps two processors busy until the test ends, or its process.
+// busy keeps two processors busy until the test or its process ends.
 func busy(t *testing.T) {
 	stop := make(chan struct{})
 	var loops sync.WaitGroup

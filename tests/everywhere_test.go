@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// mountsEverywhere says where workspaces are mounted, in each mount namespace of the machine: one of these mounts is what
-// keeps a workspace busy. A thread may have a namespace of its own, as one of the engine has for docker cp. Tasks that wait
-// for a disk are listed too, because one that ends in such a wait is in no namespace any more, and still has its mounts.
+// mountsEverywhere lists the mounts of workspaces in all mount namespaces of the machine, to find
+// the mount that keeps a workspace busy. A thread can have its own namespace, such as a thread of
+// the engine for docker cp. The list also has tasks that wait for a disk: a task that ends in such
+// a wait is no longer in a namespace, but still holds its mounts.
 func mountsEverywhere() string {
 	var list []string
 	known := map[string]bool{}

@@ -12,7 +12,8 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// moduleProxy serves the module example.com/greet v1.0.0 as the Go command asks for it, and counts the requests.
+// moduleProxy serves the module example.com/greet v1.0.0 to the Go command, and counts the
+// requests.
 func moduleProxy(t *testing.T) (url string, requests *atomic.Int32) {
 	t.Helper()
 	const mod = "module example.com/greet\n"
@@ -51,7 +52,7 @@ func moduleProxy(t *testing.T) (url string, requests *atomic.Int32) {
 	return server.URL, requests
 }
 
-// A real use: the second container builds a Go program without a single download.
+// The second container builds a Go program without a download.
 func TestGoModulesAreDownloadedOnce(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -76,7 +77,7 @@ func TestGoModulesAreDownloadedOnce(t *testing.T) {
 			t.Errorf("run %d: got %q", i, got)
 		}
 		if n := requests.Load(); (n > 0) != downloads {
-			t.Errorf("run %d: %d requests at the proxy, want any: %v", i, n, downloads)
+			t.Errorf("run %d: the proxy got %d requests, want some: %v", i, n, downloads)
 		}
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// image is what the containers of the tests are made of: a shell with the usual tools, and git.
+// image is the image of the tests' containers: a shell with the usual tools, and git.
 const image = "test"
 
-// imageTar makes the image's content once: the plugin's own root filesystem, which has git and all that it needs, and
-// busybox for everything that it lacks.
+// imageTar makes the image's content once: the plugin's own root filesystem, which has git, and
+// busybox for all other tools.
 var imageTar = sync.OnceValues(func() (string, error) {
 	root := filepath.Join(scratch, "image")
 	script := `
@@ -36,7 +36,7 @@ var imageTar = sync.OnceValues(func() (string, error) {
 	return root + ".tar", nil
 })
 
-// importImage brings the image into the engine: no registry is asked.
+// importImage imports the image into the engine, without a registry.
 func (e *engine) importImage() error {
 	if _, err := os.Stat(pluginDir()); err != nil {
 		return fmt.Errorf("no plugin: run make plugin first: %w", err)
@@ -52,8 +52,8 @@ func (e *engine) importImage() error {
 	return err
 }
 
-// goMounts are the docker flags that show the machine's Go to a container, at its own place. A distribution may have
-// spread it over several folders with links between them.
+// goMounts returns the docker flags that mount the machine's Go in a container, at the same path. A
+// distribution may have spread it over several directories with links between them.
 func goMounts() ([]string, error) {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lan is a network of namespaces around one in the middle. They have no names and nothing of them is mounted: they end with
-// the test, or its process, and what runs in them.
+// lan is a star of network namespaces around a hub. They have no names and are not mounted, so that
+// they end with the test or its process, and the processes in them.
 type lan struct {
-	hub   string   // the file of the namespace in the middle, whose address is hubAddress
-	nodes []string // those of the others, whose addresses are nodeAddress(0) and so on
+	hub   string   // the file of the hub's namespace, whose address is hubAddress
+	nodes []string // the files of the nodes' namespaces, whose addresses are nodeAddress(0) and so on
 }
 
-// The addresses are of a range that is for documentation, which no engine gives to a network.
+// The addresses are from a range for documentation, which no engine gives to a network.
 const (
 	lanRange   = "198.51.100.0/24"
 	hubAddress = "198.51.100.254"
@@ -64,7 +64,7 @@ func newNetwork(t *testing.T) string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd())
 }
 
-// serve serves HTTP at the hub, on port 80.
+// serve serves HTTP on port 80 of the hub.
 func (l lan) serve(t *testing.T, handler http.Handler) {
 	t.Helper()
 	var listener net.Listener

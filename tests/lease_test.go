@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// leases are those that `docker volume inspect` shows, each with its count.
+// leases returns the leases in the Status of a volume, each with its count.
 func (e *engine) leases(t *testing.T, volume string) []any {
 	t.Helper()
 	list, ok := e.status(t, volume)["leases"].([]any)
@@ -18,8 +18,8 @@ func (e *engine) leases(t *testing.T, volume string) []any {
 	return list
 }
 
-// killAll kills the engine and the plugin at once, as when the machine's service manager ends all that belongs to the engine.
-// Containers go on until the engine is there again.
+// killAll kills the engine and the plugin at once, as a service manager does that kills all
+// processes of the engine. The containers keep running until the engine starts again.
 func (e *engine) killAll(t *testing.T) {
 	t.Helper()
 	pid := e.pluginPID(t, 0)
@@ -31,8 +31,8 @@ func (e *engine) killAll(t *testing.T) {
 	}
 }
 
-// The engine and the plugin are killed together, and the engine starts containers again with their old mount IDs: a private
-// one gets a new workspace, and nothing of the time before is leased.
+// The engine and the plugin are killed together, and the engine starts containers again with their
+// old mount IDs. A private volume gets a new workspace, and no old lease is left.
 func TestKillEngineAndPlugin(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
@@ -54,13 +54,13 @@ func TestKillEngineAndPlugin(t *testing.T) {
 			c := again[mode]
 			eventually(t, what+": the container to run again", func() error {
 				if !c.running(t) {
-					return fmt.Errorf("it does not")
+					return fmt.Errorf("it is not running")
 				}
 				return nil
 			})
 			if mode == "keep" {
-				if got := c.sh(t, proof); got != shown {
-					t.Errorf("%s: got %q, want %q", what, got, shown)
+				if got := c.sh(t, proof); got != proofOutput {
+					t.Errorf("%s: got %q, want %q", what, got, proofOutput)
 				}
 			} else {
 				same(t, what, c.sh(t, portrait), want)
@@ -85,24 +85,25 @@ func TestKillEngineAndPlugin(t *testing.T) {
 		}
 		e.docker(t, "volume", "rm", mode)
 	}
-	e.reclaimed(t, "leases")
-	e.unmounted(t)
-	e.emptied(t, "trash")
+	e.awaitReclaimed(t, "leases")
+	e.awaitUnmounted(t)
+	e.awaitEmpty(t, "trash")
 }
 
-// Where the containers outlive both, their leases do too.
+// With live-restore the containers outlive the engine and the plugin, and so do their leases.
 func TestKillEngineAndPluginLiveRestore(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "--live-restore")
 	s.e.killAll(t)
-	s.livesOn(t)
-	s.whole(t)
-	s.e.copiesOwn(t, s.worker)
-	s.clean(t)
+	s.startAgain(t)
+	s.wantWhole(t)
+	s.e.checkOwnCopy(t, s.worker)
+	s.finish(t)
 }
 
-// copiesOwn checks that docker cp on a worker gives its own file, or an error that says why not.
-func (e *engine) copiesOwn(t *testing.T, worker container) {
+// checkOwnCopy checks that docker cp on a container copies the container's own file, or fails with
+// the reason.
+func (e *engine) checkOwnCopy(t *testing.T, worker container) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	if _, err := e.Try("cp", worker.id+":/w/README.md", out); err != nil {
@@ -114,8 +115,8 @@ func (e *engine) copiesOwn(t *testing.T, worker container) {
 	wantFile(t, out, "changed\n")
 }
 
-// After the plugin was disabled by force a running container's workspace is out of its reach: docker cp says so, in both
-// directions and each time, and nobody else's files change hands.
+// After the plugin was disabled by force it cannot reach the workspace of a running container.
+// docker cp says so, in both directions and each time, and copies no other files.
 func TestCopyAfterDisable(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -123,7 +124,7 @@ func TestCopyAfterDisable(t *testing.T) {
 	s.e.enable(t)
 	for range 2 {
 		for _, args := range [][]string{{"cp", s.worker.id + ":/w/README.md", "-"}, {"cp", "/etc/hostname", s.worker.id + ":/w/given"}} {
-			if said := s.e.refused(t, args...); !strings.Contains(said, "a container that outlived a disabled plugin") {
+			if said := s.e.wantError(t, args...); !strings.Contains(said, "a container that outlived a disabled plugin") {
 				t.Errorf("docker %q says %s", args, said)
 			}
 		}
@@ -131,11 +132,11 @@ func TestCopyAfterDisable(t *testing.T) {
 	if list := s.e.leases(t, "busy"); len(list) > 0 {
 		t.Errorf("leases: %v", list)
 	}
-	s.untouched(t)
-	s.whole(t)
+	s.wantUntouched(t)
+	s.wantWhole(t)
 	s.e.docker(t, "restart", "--time", "0", s.worker.id)
 	same(t, "restarted", s.worker.sh(t, portrait), s.plain)
 	s.worker.sh(t, work)
-	s.e.copiesOwn(t, s.worker)
-	s.clean(t)
+	s.e.checkOwnCopy(t, s.worker)
+	s.finish(t)
 }

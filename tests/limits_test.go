@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/tests/proc"
 )
 
-// TestChildrenAreLimited looks at a git of the real plugin while it waits for a
-// remote that does not answer.
+// TestChildrenAreLimited checks the limits of a git of the plugin, while it waits for a remote that
+// does not answer.
 func TestChildrenAreLimited(t *testing.T) {
 	t.Parallel()
 	e := shared(t)
@@ -46,7 +48,7 @@ func TestChildrenAreLimited(t *testing.T) {
 			}
 		}
 		if strings.Contains(text, "Max data size unlimited") {
-			return fmt.Errorf("no limit of memory in %s", limits)
+			return fmt.Errorf("no memory limit in %s", limits)
 		}
 		if got := strings.TrimSpace(string(score)); got != "500" {
 			return fmt.Errorf("its OOM score is %s, want 500", got)
@@ -58,17 +60,13 @@ func TestChildrenAreLimited(t *testing.T) {
 	}
 }
 
-// processOf returns the directory in /proc of the transport that asks a URL.
+// processOf returns the directory in /proc of git's HTTP transport for a URL.
 func processOf(url string) (string, error) {
-	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return "", err
-	}
-	for _, path := range all {
-		line, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(line), "git-remote-http") && strings.HasSuffix(string(line), "\x00"+url+"\x00") {
-			return filepath.Dir(path), nil
+	for _, pid := range proc.All() {
+		args, err := proc.Args(pid)
+		if err == nil && len(args) > 1 && strings.Contains(strings.Join(args, " "), "git-remote-http") && args[len(args)-1] == url {
+			return fmt.Sprintf("/proc/%d", pid), nil
 		}
 	}
-	return "", fmt.Errorf("no process asks %s", url)
+	return "", fmt.Errorf("no transport process for %s", url)
 }

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// An engine of version 20.10.24 counts the mounts of the containers that have outlived it from zero: docker cp on them finds their
-// own workspace all the same, however often, and what they leave behind is nothing, be it a container with several volumes.
+// An engine of version 20.10.24 counts the mounts of containers that outlived it from zero. docker
+// cp on such a container must still find its own workspace, any number of times, and nothing may be
+// left at the end. The container has several volumes.
 func TestCopyLiveRestore(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"copied", "restarted"} {
@@ -29,25 +30,25 @@ func TestCopyLiveRestore(t *testing.T) {
 			restart := func() {
 				s.e.docker(t, "restart", "--time", "0", c.id)
 				for mode := range several {
-					s.e.leasedOnce(t, mode)
+					s.e.wantOneLease(t, mode)
 				}
 			}
 			if err := s.e.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			s.livesOn(t)
+			s.startAgain(t)
 			if first == "restarted" {
 				restart()
 			}
 			for range 3 {
 				for mode, dir := range several {
-					c.copies(t, dir, mode+" "+first)
-					s.e.leasedOnce(t, mode)
+					c.checkCopies(t, dir, mode+" "+first)
+					s.e.wantOneLease(t, mode)
 				}
 			}
 			restart()
 			same(t, "restarted", c.sh(t, portrait), s.plain)
-			c.copies(t, "/w", "once more")
+			c.checkCopies(t, "/w", "once more")
 			s.e.docker(t, "stop", "--time", "0", c.id)
 			for mode := range several {
 				if list := s.e.leases(t, mode); len(list) > 0 {
@@ -58,22 +59,23 @@ func TestCopyLiveRestore(t *testing.T) {
 			for mode := range several {
 				s.e.docker(t, "volume", "rm", mode)
 			}
-			s.untouched(t)
-			s.clean(t)
+			s.wantUntouched(t)
+			s.finish(t)
 		})
 	}
 }
 
-// leasedOnce checks that a volume has one lease, of one mount.
-func (e *engine) leasedOnce(t *testing.T, volume string) {
+// wantOneLease checks that a volume has one lease with one mount.
+func (e *engine) wantOneLease(t *testing.T, volume string) {
 	t.Helper()
 	if list := e.leases(t, volume); len(list) != 1 || list[0].(map[string]any)["mounts"] != 1.0 {
-		t.Errorf("the leases of %s are %v, want one of one mount", volume, list)
+		t.Errorf("the leases of %s are %v, want one lease with one mount", volume, list)
 	}
 }
 
-// copies checks that docker cp, in both directions, has to do with what the container itself sees in dir.
-func (c container) copies(t *testing.T, dir, text string) {
+// checkCopies checks that docker cp, in both directions, copies the files that the container itself
+// sees in dir.
+func (c container) checkCopies(t *testing.T, dir, text string) {
 	t.Helper()
 	c.sh(t, "echo '"+text+"' >"+dir+"/.git/own")
 	out, in := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "in")
@@ -84,11 +86,12 @@ func (c container) copies(t *testing.T, dir, text string) {
 	}
 	c.engine.docker(t, "cp", in, c.id+":"+dir+"/.git/given")
 	if got := c.sh(t, "cat "+dir+"/.git/given; rm "+dir+"/.git/given"); got != text {
-		t.Errorf("docker cp gave %q to %s of the container, which reads %q", text, dir, got)
+		t.Errorf("docker cp copied %q to %s of the container, which reads %q", text, dir, got)
 	}
 }
 
-// A container that ends while the engine is away is not unmounted, and comes back with its old mount ID: to a clean workspace.
+// If a container ends while no engine runs, its volume is not unmounted. When it starts again with
+// its old mount ID, it gets a clean workspace.
 func TestContainerEndsBeforeLiveRestore(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "--live-restore")
@@ -110,12 +113,12 @@ func TestContainerEndsBeforeLiveRestore(t *testing.T) {
 		s.e.docker(t, "start", s.worker.id)
 		same(t, "started again", s.worker.sh(t, portrait), s.plain)
 		s.worker.sh(t, work)
-		s.e.leasedOnce(t, "busy")
-		s.worker.copies(t, "/w", "text")
+		s.e.wantOneLease(t, "busy")
+		s.worker.checkCopies(t, "/w", "text")
 		s.e.docker(t, "stop", "--time", "0", s.worker.id)
 		if list := s.e.leases(t, "busy"); len(list) > 0 {
 			t.Errorf("leases of a stopped container: %v", list)
 		}
 	}
-	s.clean(t)
+	s.finish(t)
 }

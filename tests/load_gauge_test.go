@@ -20,23 +20,24 @@ import (
 type gauge struct {
 	name string
 	read func(e *engine, pid int) (int64, error)
-	// grown is how much more of it is no growth, beside a quarter; less than zero is any.
+	// grown is how much the median may grow from the first half to the second, in addition to a
+	// quarter; negative: no limit.
 	grown int64
-	// left is how much more of it there may be when nothing runs any more than there was before; less than zero is any.
+	// left is how much the value after the load may exceed the value before it; negative: no limit.
 	left int64
 }
 
-// gauges are what is looked at each second. A leak of one thing in each start is hundreds of them in half of ten minutes, and
-// afterwards.
+// gauges are read each second. A leak of one thing at each start makes hundreds in half of ten
+// minutes, and after the load.
 var gauges = []gauge{
 	{"resident memory, KiB", status("VmRSS"), 8 << 10, -1},
 	{"the most of it so far, KiB", status("VmHWM"), -1, -1},
 	{"its own part of it, KiB", status("RssAnon"), 8 << 10, -1},
-	{"threads", status("Threads"), 10, -1}, // Go keeps those that it once needed
+	{"threads", status("Threads"), 10, -1}, // Go keeps the threads that it once needed
 	{"descriptors", func(_ *engine, pid int) (int64, error) {
 		n, err := invariant.Descriptors(pid)
 		return int64(n), err
-	}, 20, 10}, // the engine keeps connections
+	}, 20, 10}, // the engine keeps some connections open
 	{"mounts in its namespace", func(_ *engine, pid int) (int64, error) {
 		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 		return int64(strings.Count(string(table), "\n")), err
@@ -54,19 +55,19 @@ var gauges = []gauge{
 		trees, err := e.layers("trees")
 		refs, refsErr := e.layers("refs")
 		return int64(len(trees) + len(refs)), errors.Join(err, refsErr)
-	}, -1, loadClones * 2 * 16}, // a branch has a chain of up to 16 trees in the end, however many pushes there were
+	}, -1, loadClones * 2 * 16}, // at the end a branch has a chain of at most 16 trees, after any number of pushes
 }
 
 func status(field string) func(*engine, int) (int64, error) {
 	return func(_ *engine, pid int) (int64, error) { return invariant.Status(pid, field) }
 }
 
-// layers are the directories of a kind in all clones.
+// layers returns the directories of one kind in all clones.
 func (e *engine) layers(kind string) ([]string, error) {
 	return filepath.Glob(e.Data("clones", "*", "*", kind, "*"))
 }
 
-// sample is what the gauges showed.
+// sample has the values of the gauges at one time.
 type sample struct {
 	at     time.Duration // since the load began
 	values []int64
@@ -87,7 +88,7 @@ func (l *load) sample(at time.Duration) sample {
 	return s
 }
 
-// median is that of a gauge.
+// median returns the median of a gauge.
 func (s samples) median(gauge int) int64 {
 	var values []int64
 	for _, one := range s {
@@ -97,7 +98,8 @@ func (s samples) median(gauge int) int64 {
 	return values[len(values)/2]
 }
 
-// halves are the samples after the warm-up, in two. A load that is not twice as long as the warm-up has no such samples.
+// halves returns the two halves of the samples after the warm-up. ok is false if the load was less
+// than twice as long as the warm-up.
 func (s samples) halves() (first, second samples, ok bool) {
 	last := s[len(s)-1].at
 	if last < 2*loadWarmUp {
@@ -115,11 +117,12 @@ func (s samples) halves() (first, second samples, ok bool) {
 	return first, second, true
 }
 
-// flat checks that no gauge has grown: that its median in the second half is not more than in the first one, but for a quarter
-// and what the gauge says. Medians are not moved by what comes and goes, such as garbage or a push that many containers wait
-// for; and what there is at a time is bounded by the number of containers, however fast the machine starts them. A leak grows
-// with the number of starts.
-func (s samples) flat(t *testing.T) {
+// wantFlat checks that no gauge has grown: its median in the second half exceeds that in the first
+// half by at most a quarter and the gauge's grown. Temporary values, such as garbage or a push that
+// many containers wait for, do not change a median. Without a leak the values are bounded by the
+// number of containers, however fast the machine starts them. A leak grows with the number of
+// starts.
+func (s samples) wantFlat(t *testing.T) {
 	t.Helper()
 	first, second, ok := s.halves()
 	if !ok {
@@ -127,24 +130,26 @@ func (s samples) flat(t *testing.T) {
 	}
 	for i, g := range gauges {
 		if was, is := first.median(i), second.median(i); g.grown >= 0 && is > was+was/4+g.grown {
-			t.Errorf("%s: grows, from %d in the first half to %d in the second", g.name, was, is)
+			t.Errorf("%s: grew from %d in the first half to %d in the second", g.name, was, is)
 		}
 	}
 }
 
-// at is what a gauge showed at the begin, in the middle and at the end: the medians of a tenth of the samples each.
-func (s samples) at(gauge int) (first, middle, last int64) {
+// course returns the values of a gauge at the beginning, in the middle and at the end: each the
+// median of a tenth of the samples.
+func (s samples) course(gauge int) (first, middle, last int64) {
 	n := len(s)
 	tenth := n/10 + 1
 	return s[:tenth].median(gauge), s[(n-tenth)/2 : (n+tenth)/2].median(gauge), s[n-tenth:].median(gauge)
 }
 
-// created is a line of the plugin's dump in the engine's log.
+// created matches a line of the plugin's dump of goroutines in the engine's log.
 var created = regexp.MustCompile(`msg="created by ([^ ]+) in goroutine `)
 
-// quit ends the plugin's process with SIGQUIT, at which Go's runtime shows the goroutines, and counts these by the function
-// that started them. The engine starts the plugin again.
-func (l *load) quit() map[string]int {
+// dumpGoroutines ends the plugin's process with SIGQUIT, so that Go's runtime prints the
+// goroutines, and counts them by the function that started them. The engine starts the plugin
+// again.
+func (l *load) dumpGoroutines() map[string]int {
 	l.Helper()
 	before, err := os.Stat(l.e.Path("log"))
 	if err != nil {
@@ -161,7 +166,7 @@ func (l *load) quit() map[string]int {
 		}
 		dump = string(log[before.Size():])
 		if !registers.MatchString(dump) {
-			return fmt.Errorf("it ends with %s", dump[max(0, len(dump)-1000):])
+			return fmt.Errorf("the log ends with %s", dump[max(0, len(dump)-1000):])
 		}
 		return nil
 	})
@@ -171,17 +176,18 @@ func (l *load) quit() map[string]int {
 	})
 	counts := map[string]int{}
 	for _, by := range created.FindAllStringSubmatch(dump, -1) {
-		if !strings.HasPrefix(by[1], "runtime.") { // it shows its own only at times
+		if !strings.HasPrefix(by[1], "runtime.") { // the runtime prints its own goroutines only at times
 			counts[by[1]]++
 		}
 	}
 	return counts
 }
 
-// registers is the last that the runtime shows: the program counter's line, of amd64 or arm64.
+// registers matches the end of the runtime's dump: the line of the program counter, of amd64 or
+// arm64.
 var registers = regexp.MustCompile(`msg="(rip|pc) +0x`)
 
-// sum is the number of all goroutines.
+// sum returns the number of all goroutines.
 func sum(counts map[string]int) (n int) {
 	for _, count := range counts {
 		n += count
@@ -189,8 +195,9 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-// sameGoroutines checks that there are as many goroutines as before but for ten, because the engine keeps connections.
-func sameGoroutines(t *testing.T, before, after map[string]int) {
+// wantSameGoroutines checks that the number of goroutines has grown by at most ten, because the
+// engine keeps some connections open.
+func wantSameGoroutines(t *testing.T, before, after map[string]int) {
 	t.Helper()
 	if sum(before) == 0 || sum(after) > sum(before)+10 {
 		t.Errorf("%d goroutines after the load, %d before, by what started them: %v, %v", sum(after), sum(before), after, before)

@@ -16,20 +16,21 @@ import (
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 
-// branch is one that moves.
+// branch is a branch that moves.
 type branch struct {
 	name    string
 	remote  remote
 	subject string
 
-	// ended is how many pushes have ended: a container that starts later sees the last of them, or a newer one.
+	// ended is the number of pushes that have ended. A container that starts later must see the
+	// last of them or a newer one.
 	ended atomic.Int64
-	// mu is held while a commit is made, because a container may see it at once.
+	// mu is locked while a commit is made, because a container may see it at once.
 	mu      sync.Mutex
 	commits []commit // the oldest first
 }
 
-// commit is one of a branch, with the portrait of its tree in a plain clone.
+// commit is a commit of a branch, with the portrait of its tree in a plain clone.
 type commit struct{ id, portrait string }
 
 func (b *branch) options() []string {
@@ -49,12 +50,13 @@ func (b *branch) push(t *testing.T) {
 	}
 	id := b.remote.commit(t, b.name, changes...)
 	b.ended.Add(1)
-	b.commits = append(b.commits, commit{id, plainly(t, b.remote.url, b.name, treePortrait)})
+	b.commits = append(b.commits, commit{id, runInPlainClone(t, b.remote.url, b.name, treePortrait)})
 }
 
-// judge says what is wrong with what a container saw, and returns its commit. So many pushes had ended when the workspace was
-// new; known is its commit, if an earlier container has seen it.
-func (b *branch) judge(saw string, ended int64, known string) (id string, err error) {
+// check checks the portrait that a container saw, and returns its commit. ended is the number of
+// pushes that had ended when the workspace was new. known is the commit of the workspace if an
+// earlier container has seen it, or empty.
+func (b *branch) check(saw string, ended int64, known string) (id string, err error) {
 	first, _, _ := strings.Cut(saw, "\n")
 	id = strings.TrimPrefix(first, "commit ")
 	b.mu.Lock()
@@ -74,12 +76,13 @@ func (b *branch) judge(saw string, ended int64, known string) (id string, err er
 		}
 		return id, nil
 	}
-	return id, fmt.Errorf("WRONG TREE: nobody has pushed %q to %s", first, b.name)
+	return id, fmt.Errorf("WRONG TREE: %q was never pushed to %s", first, b.name)
 }
 
-// glance is what every container of the load does first: it writes to /out/$NAME the portrait of its tree and how many
-// containers have seen this workspace before. These have left their number in a file, which is no part of the portrait.
-const glance = `
+// loadLook is the script of every container of the load. It writes to /out/$NAME the portrait of
+// its tree, and how many containers have seen the workspace before. Each container leaves that
+// number in a file, which is not in the portrait.
+const loadLook = `
 	cd /w
 	seen=$(cat mine 2>/dev/null || echo 0)
 	rm -f mine
@@ -90,31 +93,34 @@ const glance = `
 	exec sleep 1000000
 `
 
-// slot has one container of the load, or two that share a workspace. Each step ends what runs and starts the next.
+// slot has one container of the load, or two that share a workspace. Each step ends its containers
+// and starts the next.
 type slot struct {
 	*load
 	n      int
-	kind   string // the mode of its volume, or nameless: private, and the engine removes container and volume
+	kind   string // the mode of its volume, or nameless: private, and the engine removes the container and the volume
 	random *rand.Rand
 	branch *branch
 	steps  int
-	ids    []string // of its containers
+	ids    []string // the IDs of its containers
 
-	// What the next container finds in the workspace; of a new one it is nothing.
+	// The state that the next container must find in the workspace; commit is empty and seen 0 if
+	// the workspace is new.
 	commit string
 	seen   int
-	ended  int64 // of the branch, when the workspace was new
+	ended  int64 // branch.ended when the workspace was new
 }
 
 func newSlot(l *load, n int) *slot {
 	kinds := append([]string{"nameless"}, modes...)
 	s := &slot{load: l, n: n, kind: kinds[n%len(kinds)], random: rand.New(rand.NewPCG(uint64(n), 1))}
-	s.choose()
+	s.chooseBranch()
 	return s
 }
 
-func (s *slot) choose() { s.branch = s.branches[s.random.IntN(len(s.branches))] }
+func (s *slot) chooseBranch() { s.branch = s.branches[s.random.IntN(len(s.branches))] }
 
+// step ends the containers of the slot and starts the next, or restarts a container.
 func (s *slot) step() error {
 	s.steps++
 	if s.kind == "private" && s.steps%2 == 0 && len(s.ids) > 0 {
@@ -124,7 +130,7 @@ func (s *slot) step() error {
 		if err := s.end(); err != nil {
 			return err
 		}
-		s.choose()
+		s.chooseBranch()
 	} else if err := s.remove(); err != nil {
 		return err
 	}
@@ -141,36 +147,38 @@ func (s *slot) step() error {
 	return s.run()
 }
 
-// args are those of docker run and create that a container has.
+// args returns the arguments of docker run and docker create for the next container.
 func (s *slot) args(flags ...string) []string {
 	name, options := "", s.branch.options()
 	if s.kind != "nameless" {
 		name, options = s.volume(), append(options, "mode="+s.kind)
 	}
-	flags = append(flags, "--network", "container:"+s.network, "--stop-signal", "KILL", "--env", "NAME="+s.saw(), "--volume", s.out+":/out",
+	flags = append(flags, "--network", "container:"+s.network, "--stop-signal", "KILL", "--env", "NAME="+s.outName(), "--volume", s.out+":/out",
 		"--mount", mount(name, options...))
-	return append(flags, image, "sh", "-c", glance)
+	return append(flags, image, "sh", "-c", loadLook)
 }
 
 func (s *slot) volume() string { return fmt.Sprintf("%s-%d", s.kind, s.n) }
 
-// saw is the file in which the next container says what it sees.
-func (s *slot) saw() string { return fmt.Sprintf("%s-%d", s.volume(), len(s.ids)) }
+// outName returns the name of the file to which the next container writes.
+func (s *slot) outName() string { return fmt.Sprintf("%s-%d", s.volume(), len(s.ids)) }
 
+// run starts a new container with docker run.
 func (s *slot) run(flags ...string) error {
-	s.begin()
+	s.noteEnded()
 	began := time.Now()
 	id, err := s.e.Try(append([]string{"run", "--detach"}, s.args(flags...)...)...)
 	if err != nil {
 		return err
 	}
-	s.start(time.Since(began))
-	return s.looked(id)
+	s.addStart(time.Since(began))
+	return s.awaitLook(id)
 }
 
-// create is run in two commands. With a working directory at the mount point the engine mounts at the first one, too.
+// create starts a new container with docker create and docker start. Because of the working
+// directory at the mount point the engine mounts the volume in docker create too.
 func (s *slot) create() error {
-	s.begin()
+	s.noteEnded()
 	id, err := s.e.Try(append([]string{"create"}, s.args("--workdir", "/w")...)...)
 	if err != nil {
 		return err
@@ -178,55 +186,55 @@ func (s *slot) create() error {
 	if _, err := s.e.Try("start", id); err != nil {
 		return err
 	}
-	s.start(0)
-	return s.looked(id)
+	s.addStart(0)
+	return s.awaitLook(id)
 }
 
-// restart starts the same container again, in a new workspace.
+// restart stops a container and starts it again, in a new workspace.
 func (s *slot) restart() error {
 	id := s.ids[0]
 	if _, err := s.e.Try("stop", id); err != nil {
 		return err
 	}
 	s.ids, s.seen, s.commit = nil, 0, ""
-	s.begin()
+	s.noteEnded()
 	if _, err := s.e.Try("start", id); err != nil {
 		return err
 	}
-	s.start(0)
-	return s.looked(id)
+	s.addStart(0)
+	return s.awaitLook(id)
 }
 
-// begin comes before the start of a container.
-func (s *slot) begin() {
+// noteEnded notes the number of pushes that have ended if the next container gets a new workspace.
+func (s *slot) noteEnded() {
 	if s.seen == 0 {
 		s.ended = s.branch.ended.Load()
 	}
 }
 
-// looked waits until a container has looked at its tree, and judges it.
-func (s *slot) looked(id string) error {
-	path := filepath.Join(s.out, s.saw())
+// awaitLook waits until a container has written what it sees, and checks that.
+func (s *slot) awaitLook(id string) error {
+	path := filepath.Join(s.out, s.outName())
 	var text []byte
-	if err := dockerd.Poll(patience, func() (err error) {
+	if err := dockerd.Poll(dockerd.Timeout, func() (err error) {
 		text, err = os.ReadFile(path)
 		return err
 	}); err != nil {
 		logs, logErr := s.e.Try("logs", id)
-		return errors.Join(err, fmt.Errorf("the container says %q", logs), logErr)
+		return errors.Join(err, fmt.Errorf("the container's log: %q", logs), logErr)
 	}
 	s.ids = append(s.ids, id)
 	saw, seen, _ := strings.Cut(string(text), "seen ")
-	commit, err := s.branch.judge(strings.TrimSpace(saw), s.ended, s.commit)
+	commit, err := s.branch.check(strings.TrimSpace(saw), s.ended, s.commit)
 	if got := strings.TrimSpace(seen); got != fmt.Sprint(s.seen) {
-		err = errors.Join(err, fmt.Errorf("WRONG WORKSPACE: %s containers have seen it, want %d", got, s.seen))
+		err = errors.Join(err, fmt.Errorf("WRONG WORKSPACE: %s containers have seen it before, want %d", got, s.seen))
 	}
 	s.commit = commit
 	s.seen++
 	return errors.Join(err, os.Remove(path))
 }
 
-// remove ends what runs. What is kept stays.
+// remove removes the containers of the slot. A kept workspace stays.
 func (s *slot) remove() error {
 	if len(s.ids) == 0 {
 		return nil
@@ -242,7 +250,7 @@ func (s *slot) remove() error {
 	return err
 }
 
-// end ends what runs, with its volume.
+// end removes the containers of the slot and its volume.
 func (s *slot) end() error {
 	had := len(s.ids) > 0
 	err := s.remove()

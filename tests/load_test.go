@@ -15,14 +15,17 @@ import (
 	"github.com/helmdeck/repos/tests/siege"
 )
 
-// loadTime is what `make test-load` gives. A load of less than a minute is of fewer containers, because all must start twice.
-var loadTime = flag.Duration("load", 15*time.Second, "how long containers start and stop at least")
+// loadTime is set by `make test-load`. A load of less than a minute has fewer containers, because
+// all must start twice.
+var loadTime = flag.Duration("load", 15*time.Second, "the least time in which containers start and stop")
 
 const (
 	loadClones = 10
-	// loadHands is how many slots are at work at a time. The containers of the others run.
-	loadHands = 8
-	// loadWarmUp is how long the figures may grow: until then clones get their chains of trees, and buffers their size.
+	// loadWorkers is the number of slots that step at the same time. The containers of the other
+	// slots keep running.
+	loadWorkers = 8
+	// loadWarmUp is how long the gauges may grow, because the clones get their chains of trees, and
+	// buffers their size.
 	loadWarmUp = time.Minute
 )
 
@@ -37,59 +40,61 @@ type load struct {
 	containers int
 	branches   []*branch
 	pid        int // of the plugin
-	// network is a container whose network the others use. With one of its own each, the end of many at a time can lock
-	// up an engine before 20.10.27 (libnetwork: getSvcRecords against processEndpointDelete).
+	// network is a container whose network the others share. If each had its own network, the end
+	// of many at the same time could deadlock an engine before 20.10.27 (libnetwork: getSvcRecords
+	// against processEndpointDelete).
 	network string
 
 	mu       sync.Mutex
 	starts   int
-	runs     siege.Sample // what each docker run took
+	runs     siege.Sample // how long each docker run took
 	problems int
 
 	took                       time.Duration
 	samples                    samples
-	before, after              []int64        // what the gauges show when nothing runs
-	goroutines, goroutinesLeft map[string]int // likewise
+	before, after              []int64        // the gauges before and after the load, when no container runs
+	goroutines, goroutinesLeft map[string]int // the goroutines before and after the load, by the function that started them
 }
 
-// TestLoad has a hundred containers run on ten clones, starts and stops them in a loop, and moves the branches meanwhile.
-// Each start must succeed, and each container see its commit's tree, by content. Afterwards mounts, descriptors, goroutines
-// and directories are as before, and the plugin's memory has not grown.
+// TestLoad runs a hundred containers on ten clones, starts and stops them in a loop, and moves the
+// branches meanwhile. Each start must succeed, and each container must see the files of its commit.
+// Afterwards the numbers of mounts, descriptors, goroutines and directories must be as before, and
+// the plugin's memory must not have grown.
 func TestLoad(t *testing.T) {
 	l := &load{T: t, out: t.TempDir(), containers: 100}
 	if *loadTime < time.Minute {
 		l.containers = 20
 	}
 	l.prepare()
-	l.before = l.quiet()
-	l.goroutines = l.quit()
+	l.before = l.awaitQuiet()
+	l.goroutines = l.dumpGoroutines()
 	l.pid = l.e.pluginPID(t, l.pid)
 	defer l.print()
 	l.run()
-	l.samples.flat(t)
-	l.after = l.quiet()
+	l.samples.wantFlat(t)
+	l.after = l.awaitQuiet()
 	if got := l.e.pluginPID(t, 0); got != l.pid {
-		t.Fatalf("the plugin has ended: its process was %d, and is %d", l.pid, got)
+		t.Fatalf("the plugin's process %d has ended: the process is now %d", l.pid, got)
 	}
 	for i, g := range gauges {
 		if g.left >= 0 && l.after[i] > l.before[i]+g.left {
 			t.Errorf("%s: %d after the load, %d before", g.name, l.after[i], l.before[i])
 		}
 	}
-	l.goroutinesLeft = l.quit()
-	sameGoroutines(t, l.goroutines, l.goroutinesLeft)
+	l.goroutinesLeft = l.dumpGoroutines()
+	wantSameGoroutines(t, l.goroutines, l.goroutinesLeft)
 }
 
-// prepare starts the engine, and has the plugin clone everything.
+// prepare starts the engine and makes the plugin clone all repositories.
 func (l *load) prepare() {
 	l.Helper()
-	// Discards end soon, so that the number of directories is the same at all times.
+	// Discards expire soon, so that the number of directories does not grow.
 	l.e = own(l.T, []string{"DISCARD_TTL=5s", "SWEEP_INTERVAL=5s"})
 	for n := range loadClones {
 		r := newRemote(l.T)
 		for _, name := range loadBranches {
 			b := &branch{name: name, remote: r, subject: fmt.Sprint("load", n)}
-			b.push(l.T) // no two repositories have the same commit from now on
+			b.push(l.T) // from now on every repository has different commits
 			l.branches = append(l.branches, b)
 			l.e.sh(l.T, mount("", b.options()...), "git status")
 		}
@@ -97,20 +102,21 @@ func (l *load) prepare() {
 	l.pid = l.e.pluginPID(l.T, 0)
 }
 
-// run has the containers start and stop until the time is over and all have started twice, while branches move.
+// run starts and stops the containers until the time is over and all have started twice. Meanwhile
+// it moves the branches.
 func (l *load) run() {
 	l.Helper()
 	ctx, stop := context.WithCancel(l.Context())
 	l.network = l.e.docker(l.T, "run", "--detach", "--network", "host", "--stop-signal", "KILL", image, "sleep", "1000000")
 	slots := make(chan *slot, l.containers)
-	for n := range l.containers * 4 / 5 { // one of four has two
+	for n := range l.containers * 4 / 5 { // one of four slots has two containers
 		slots <- newSlot(l, n)
 	}
-	var hands sync.WaitGroup
-	defer hands.Wait()
+	var workers sync.WaitGroup
+	defer workers.Wait()
 	defer stop()
-	for range loadHands {
-		hands.Go(func() {
+	for range loadWorkers {
+		workers.Go(func() {
 			for ctx.Err() == nil {
 				s := <-slots
 				if err := s.step(); err != nil && l.problem(s, err) {
@@ -124,27 +130,27 @@ func (l *load) run() {
 	began := time.Now()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for ctx.Err() == nil && (time.Since(began) < *loadTime || l.started() < 2*l.containers) {
+	for ctx.Err() == nil && (time.Since(began) < *loadTime || l.startCount() < 2*l.containers) {
 		l.branches[random.IntN(len(l.branches))].push(l.T)
 		l.samples = append(l.samples, l.sample(time.Since(began)))
 		<-tick.C
 	}
 	l.took = time.Since(began)
 	stop()
-	hands.Wait()
+	workers.Wait()
 	close(slots)
 	for s := range slots {
-		hands.Go(func() {
+		workers.Go(func() {
 			if err := s.end(); err != nil {
 				l.problem(s, err)
 			}
 		})
 	}
-	hands.Wait()
+	workers.Wait()
 	l.e.docker(l.T, "rm", "--force", l.network)
 }
 
-// problem says what should not have been, and returns whether that is enough of it.
+// problem reports an error of a slot. It returns true after the tenth error.
 func (l *load) problem(s *slot, err error) (enough bool) {
 	l.Errorf("slot %d, %s, step %d: %v", s.n, s.kind, s.steps, err)
 	l.mu.Lock()
@@ -153,8 +159,8 @@ func (l *load) problem(s *slot, err error) (enough bool) {
 	return l.problems >= 10
 }
 
-// start notes a start, and what it took if it was a docker run.
-func (l *load) start(run time.Duration) {
+// addStart counts a start. run is how long a docker run took; 0 if it was another command.
+func (l *load) addStart(run time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.starts++
@@ -163,14 +169,16 @@ func (l *load) start(run time.Duration) {
 	}
 }
 
-func (l *load) started() int {
+// startCount returns the number of starts so far.
+func (l *load) startCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.starts
 }
 
-// quiet waits until nothing is left of any container, and returns what the gauges show then.
-func (l *load) quiet() []int64 {
+// awaitQuiet waits until nothing is left of any container, and returns the values of the gauges
+// then.
+func (l *load) awaitQuiet() []int64 {
 	l.Helper()
 	eventually(l.T, "containers and volumes", func() error {
 		containers, err := l.e.Try("ps", "--all", "--quiet")
@@ -181,16 +189,16 @@ func (l *load) quiet() []int64 {
 		return errors.Join(err, volErr)
 	})
 	for _, b := range l.branches {
-		l.e.reclaimed(l.T, b.subject)
+		l.e.awaitReclaimed(l.T, b.subject)
 	}
-	l.e.unmounted(l.T)
-	l.e.emptied(l.T, "trash")
-	l.e.alone(l.T)
+	l.e.awaitUnmounted(l.T)
+	l.e.awaitEmpty(l.T, "trash")
+	l.e.awaitNoChildren(l.T)
 	eventually(l.T, "the plugin's data", func() error { return invariant.Structure(l.e.Data()) })
 	return l.sample(0).values
 }
 
-// print shows the figures, also when a check has failed.
+// print prints the results, even if a check has failed.
 func (l *load) print() {
 	if len(l.samples) == 0 {
 		return
@@ -210,7 +218,7 @@ func (l *load) print() {
 		if l.after != nil {
 			after = l.after[i]
 		}
-		first, middle, last := l.samples.at(i)
+		first, middle, last := l.samples.course(i)
 		fmt.Printf(row, g.name, l.before[i], first, middle, last, after)
 	}
 	fmt.Printf(row, "goroutines", sum(l.goroutines), "", "", "", sum(l.goroutinesLeft))

@@ -1,10 +1,12 @@
-// Package tests tries the product as its users have it: the real managed plugin, made by `make plugin`, in a real Docker
-// engine that the tests start, with real containers, against a real git server over HTTP.
+// Package tests tests the plugin as its users run it: the real managed plugin, made by `make
+// plugin`, in a real Docker engine that the tests start, with real containers and a real git server
+// over HTTP.
 //
-// Nothing of the host's own engine is touched: an engine of the tests has its own data, socket, containerd and no
-// network of its own, all below one folder in /var/tmp, and what a killed run left there is cleaned up by the next.
-// The scenarios on the shared engine run in parallel, each with a subject and repositories of its own; one that kills
-// or stops something has an engine to itself. They need root, dockerd and what make needs installs, and fail without.
+// The tests do not touch the host's own engine. Their engines have their own data, socket and
+// containerd, and no network of their own. All files are below one directory in /var/tmp; if a run
+// is killed, the next run removes its files. Tests on the shared engine run in parallel, each with
+// its own subject and repositories. A test that kills or stops something has its own engine. The
+// tests need root, dockerd and the programs that make needs installs, and fail without them.
 package tests
 
 import (
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if !given("test.parallel") {
-		// The scenarios wait for engines more than they compute.
+		// The tests spend more time waiting for engines than computing.
 		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 			fmt.Fprintln(os.Stderr, "tests:", err)
 			os.Exit(1)
@@ -48,10 +50,11 @@ func given(name string) (ok bool) {
 	return ok
 }
 
-// prepare makes the folder of this run, or says what the machine lacks.
+// prepare creates the scratch directory. It returns an error if the machine lacks something that
+// the tests need.
 func prepare() error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("run them as root: they start a Docker engine")
+		return fmt.Errorf("run the tests as root: they start a Docker engine")
 	}
 	if err := dockerd.Choose(); err != nil {
 		return err
@@ -61,24 +64,21 @@ func prepare() error {
 			return fmt.Errorf("%w (on Debian: docker.io, git, busybox-static, iproute2)", err)
 		}
 	}
-	if err := sweep(); err != nil {
+	if err := removeLeftovers(); err != nil {
 		return err
 	}
 	return os.MkdirAll(scratch, 0o755)
 }
 
-// patience is how long the tests wait for what must happen, on a loaded machine too.
-const patience = dockerd.Patience
-
-// eventually waits until check has nothing to complain about any more.
+// eventually waits until check returns nil, and fails the test after dockerd.Timeout.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	if err := dockerd.Poll(patience, check); err != nil {
-		t.Fatalf("%s: still after %v: %v", what, patience, err)
+	if err := dockerd.Poll(dockerd.Timeout, check); err != nil {
+		t.Fatalf("%s: still after %v: %v", what, dockerd.Timeout, err)
 	}
 }
 
-// subject is a name for the clones of one test, which no other has.
+// subject returns a name for the subject of one test, which no other test uses.
 func subject(t *testing.T) string {
 	name := strings.ToLower(strings.TrimPrefix(t.Name(), "Test"))
 	return strings.NewReplacer("/", "-", "_", "-", "#", "-").Replace(name)

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/operator"
 )
 
-// One workspace for two containers, reset when the last one ends.
+// With mode=shared two containers have one workspace, which is reset when the last one ends.
 func TestSharedVolume(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -19,21 +19,22 @@ func TestSharedVolume(t *testing.T) {
 	first, second := e.sleeper(t, mount(subject(t))), e.sleeper(t, mount(subject(t)))
 	first.sh(t, "echo mine >mine")
 	if got := second.sh(t, "cat mine"); got != "mine" {
-		t.Errorf("the second sees %q", got)
+		t.Errorf("the second container sees %q, want the first one's file", got)
 	}
 	e.docker(t, "restart", "--time", "0", first.id)
 	if got := first.sh(t, "cat mine"); got != "mine" {
-		t.Errorf("beside the second, after its restart, the first sees %q", got)
+		t.Errorf("the first container, restarted while the second one runs, sees %q, want its file", got)
 	}
 	first.remove(t)
 	e.docker(t, "restart", "--time", "0", second.id)
-	same(t, "alone, after a restart", second.sh(t, portrait), plain(t, r.url, "main"))
+	same(t, "the only container, after a restart", second.sh(t, portrait), plain(t, r.url, "main"))
 	second.remove(t)
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
-// What a volume keeps goes on through docker restart and docker cp, while the remote moves, and through the plugin's end by
-// force; then it is a discard, and another volume starts from it.
+// A kept workspace survives docker restart, docker cp, a push to the remote, and disabling the
+// plugin by force. After the volume is removed it is a discard, from which another volume is
+// restored.
 func TestKeptVolume(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
@@ -42,7 +43,7 @@ func TestKeptVolume(t *testing.T) {
 	c := e.sleeper(t, mount(name))
 	c.sh(t, "echo mine >mine; git add mine; git commit -qm mine; echo more >untracked; rm -rf src")
 	want := c.sh(t, "git rev-parse HEAD; git status --porcelain")
-	goesOn := func(when string) {
+	wantKept := func(when string) {
 		t.Helper()
 		if got := c.sh(t, "git rev-parse HEAD; git status --porcelain"); got != want {
 			t.Errorf("%s: got %q, want %q", when, got, want)
@@ -51,8 +52,8 @@ func TestKeptVolume(t *testing.T) {
 
 	r.commit(t, "main", gitserver.Change{Path: "new", Content: "new\n"})
 	e.docker(t, "restart", "--time", "0", c.id)
-	goesOn("after docker restart")
-	eventually(t, "what inspect says of the commits behind", func() error {
+	wantKept("after docker restart")
+	eventually(t, "the number of commits behind in the status", func() error {
 		got := e.docker(t, "volume", "inspect", "--format", "{{.Status.behind}} {{.Status.mode}}", name)
 		if strings.TrimSpace(got) != "1 keep" {
 			return fmt.Errorf("%q", got)
@@ -70,22 +71,22 @@ func TestKeptVolume(t *testing.T) {
 	wantFile(t, filepath.Join(dir, "out"), "more\n")
 	e.docker(t, "start", c.id)
 	if got := c.sh(t, "cat given; rm given"); got != "given" {
-		t.Errorf("what was copied when it was stopped: %q", got)
+		t.Errorf("the file that was copied to the stopped container: %q", got)
 	}
-	goesOn("after docker cp")
+	wantKept("after docker cp")
 
-	// The container keeps what it has, and nobody gets it a second time meanwhile.
+	// The container keeps its workspace, and no other container can mount it meanwhile.
 	e.disable(t)
 	e.enable(t)
-	if said := e.refused(t, "run", "--rm", "--network", "none", "--mount", mount(name), image, "true"); !strings.Contains(said, "a container that outlived a disabled plugin") {
-		t.Errorf("beside a container that was left over: %s", said)
+	if said := e.wantError(t, "run", "--rm", "--network", "none", "--mount", mount(name), image, "true"); !strings.Contains(said, "a container that outlived a disabled plugin") {
+		t.Errorf("a second container beside one that outlived the plugin: %s", said)
 	}
 	e.docker(t, "restart", "--time", "0", c.id)
-	goesOn("after the plugin was disabled by force")
+	wantKept("after the plugin was disabled by force")
 	c.remove(t)
 
 	e.docker(t, "volume", "rm", name)
-	var discards []admin.Discard
+	var discards []operator.Discard
 	eventually(t, "the discard", func() error {
 		var err error
 		discards, err = e.admin(t).Discards(t.Context())
@@ -100,8 +101,8 @@ func TestKeptVolume(t *testing.T) {
 	}
 	e.create(t, name+"-again", "repo="+r.url, "subject="+name, "restore="+d.ID)
 	c = e.sleeper(t, mount(name+"-again"))
-	goesOn("restored")
+	wantKept("restored")
 	c.remove(t)
 	e.docker(t, "volume", "rm", name+"-again")
-	e.reclaimed(t, name)
+	e.awaitReclaimed(t, name)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// unmounted waits until nothing of a subject is mounted, or, without one, nothing at all: no overlay of its layers and
-// nothing bound of its clones.
-func (e *engine) unmounted(t *testing.T, subject ...string) {
+// awaitUnmounted waits until no overlay and no bind mount of a subject's clones is left. Without a
+// subject it waits until nothing but the plugin's own mounts is left below the plugin's data.
+func (e *engine) awaitUnmounted(t *testing.T, subject ...string) {
 	t.Helper()
-	dir, own := e.Data(), []string{e.Data(), e.Data("mnt")} // there while the plugin runs
+	dir, own := e.Data(), []string{e.Data(), e.Data("mnt")} // mounted as long as the plugin runs
 	eventually(t, "mounts below "+dir, func() error {
 		mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 		if err != nil {
@@ -20,7 +20,8 @@ func (e *engine) unmounted(t *testing.T, subject ...string) {
 		}
 		var left []string
 		for _, m := range mounts {
-			// The mount point does not tell whose an overlay is; its upper directory and the root of a bind do.
+			// The mount point does not contain the subject, but the upper directory of an overlay
+			// and the root of a bind mount do.
 			of := m.Mountpoint + " " + m.Root + " " + m.VFSOptions
 			if m.Mountpoint == own[0] || m.Mountpoint == own[1] {
 				continue

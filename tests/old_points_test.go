@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// After a crash the host can be left with the tmpfs of the mount points of an earlier process of the plugin, which the
-// plugin does not see. It has a mount point for each kept workspace, with nothing on it. No container gets that.
+// After a crash the host can still have the tmpfs with the mount points of an earlier plugin
+// process, which the new process does not see. It has an empty mount point for each kept workspace.
+// No container may get such an empty directory.
 func TestOldMountPoints(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
@@ -20,7 +21,7 @@ func TestOldMountPoints(t *testing.T) {
 	e.sh(t, mount("keep"), "echo kept >kept")
 	kept, err := filepath.Glob(e.Data("mnt", "*"))
 	if err != nil || len(kept) != 1 {
-		t.Fatalf("mount points: %q, %v, want that of the kept workspace", kept, err)
+		t.Fatalf("mount points: %q, %v, want one, of the kept workspace", kept, err)
 	}
 
 	e.disable(t)
@@ -32,9 +33,9 @@ func TestOldMountPoints(t *testing.T) {
 	}
 	must(unix.Mount("old", e.Data("mnt"), "tmpfs", 0, ""))
 	must(os.Mkdir(kept[0], 0o700))
-	e.enable(t) // the engine binds the directory onto itself, without what is mounted in it
+	e.enable(t) // the engine binds the directory onto itself, without the mounts in it
 	must(unix.Mount("", e.Data(), "", unix.MS_PRIVATE|unix.MS_REC, ""))
-	must(unix.Unmount(e.Data(), unix.MNT_DETACH)) // what was under that bind is seen again
+	must(unix.Unmount(e.Data(), unix.MNT_DETACH)) // the mounts below that bind become visible again
 
 	same(t, "keep", e.sh(t, mount("keep"), "cat kept"), "kept")
 	same(t, "private", e.sh(t, mount("private"), portrait), want)
@@ -42,8 +43,8 @@ func TestOldMountPoints(t *testing.T) {
 	for _, mode := range modes {
 		e.docker(t, "volume", "rm", mode)
 	}
-	e.reclaimed(t, "old")
-	e.unmounted(t)
-	e.emptied(t, "trash")
-	e.alone(t)
+	e.awaitReclaimed(t, "old")
+	e.awaitUnmounted(t)
+	e.awaitEmpty(t, "trash")
+	e.awaitNoChildren(t)
 }

@@ -12,32 +12,34 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/tests/dockerd"
+	"github.com/helmdeck/repos/tests/operator"
+	"github.com/helmdeck/repos/tests/proc"
 )
 
 const pluginName = dockerd.PluginName
 
-// pluginDir is the folder that `make plugin` fills: config.json and rootfs/.
+// pluginDir returns the directory that `make plugin` makes, with config.json and rootfs/.
 func pluginDir() string { return cmp.Or(os.Getenv("PLUGIN_DIR"), "../build/plugin") }
 
-// pluginProcesses are the plugin's process, first, and its descendants. None while it is down.
+// pluginProcesses returns the pids of the plugin's process, which comes first, and of its
+// descendants. The list is empty while the plugin is down.
 func (e *engine) pluginProcesses() []int {
 	var inside []int
-	for _, pid := range dockerd.Processes() {
+	for _, pid := range proc.All() {
 		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		if err == nil && bytes.Contains(groups, []byte(e.Plugin)) {
 			inside = append(inside, pid)
 		}
 	}
-	first := slices.IndexFunc(inside, func(pid int) bool { return !slices.Contains(inside, dockerd.Parent(pid)) })
+	first := slices.IndexFunc(inside, func(pid int) bool { return !slices.Contains(inside, proc.Parent(pid)) })
 	if first > 0 {
 		inside[0], inside[first] = inside[first], inside[0]
 	}
 	return inside
 }
 
-// pluginPID waits for a process of the plugin that is not the one given.
+// pluginPID waits until the plugin has a process other than not, and returns its pid.
 func (e *engine) pluginPID(t *testing.T, not int) int {
 	t.Helper()
 	var pid int
@@ -52,20 +54,20 @@ func (e *engine) pluginPID(t *testing.T, not int) int {
 	return pid
 }
 
-// disable disables the plugin by force, as under running containers.
+// disable disables the plugin by force, which is possible while containers use it.
 func (e *engine) disable(t *testing.T) {
 	t.Helper()
 	e.docker(t, "plugin", "disable", "--force", pluginName)
 }
 
-// enable enables the plugin at the first try, with a timeout as make install gives it.
+// enable enables the plugin with the same timeout as make install. The first try must succeed.
 func (e *engine) enable(t *testing.T) {
 	t.Helper()
 	e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
 }
 
-// alone waits until the plugin has no children: no git is left, not even a zombie that nobody buries.
-func (e *engine) alone(t *testing.T) {
+// awaitNoChildren waits until the plugin has no child processes, not even zombies.
+func (e *engine) awaitNoChildren(t *testing.T) {
 	t.Helper()
 	eventually(t, "the plugin's children", func() error {
 		pids := e.pluginProcesses()
@@ -74,31 +76,32 @@ func (e *engine) alone(t *testing.T) {
 		}
 		var left []string
 		for _, pid := range pids[1:] {
-			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // tells a zombie, which has no command line
+			args, _ := proc.Args(pid)
+			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // has the name and state even of a zombie, which has no command line
 			name, _, _ := strings.Cut(string(stat), ") ")
-			left = append(left, fmt.Sprintf("%s): %s", name, strings.ReplaceAll(string(line), "\x00", " ")))
+			left = append(left, fmt.Sprintf("%s): %s", name, strings.Join(args, " ")))
 		}
 		return errors.New(strings.Join(left, "; "))
 	})
 }
 
-// emptied waits until a folder of the plugin's data is empty or gone.
-func (e *engine) emptied(t *testing.T, elem ...string) {
+// awaitEmpty waits until a directory of the plugin's data is empty or gone.
+func (e *engine) awaitEmpty(t *testing.T, elem ...string) {
 	t.Helper()
-	eventually(t, "what is left", func() error {
+	eventually(t, "an empty directory", func() error {
 		entries, err := os.ReadDir(e.Data(elem...))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if len(entries) > 0 {
-			return fmt.Errorf("%s holds %d entries, the first %s", e.Data(elem...), len(entries), entries[0].Name())
+			return fmt.Errorf("%s has %d entries, such as %s", e.Data(elem...), len(entries), entries[0].Name())
 		}
 		return nil
 	})
 }
 
-// clones are the folders of a subject's clones. The subject must be one whose name on disk is itself.
+// clones returns the directories of a subject's clones. The subject must not need to be encoded for
+// the path.
 func (e *engine) clones(t *testing.T, subject string) []string {
 	t.Helper()
 	dirs, err := filepath.Glob(e.Data("clones", subject, "*"))
@@ -108,10 +111,11 @@ func (e *engine) clones(t *testing.T, subject string) []string {
 	return dirs
 }
 
-// reclaimed waits until a subject has no mount, no workspace and no volume left, and deletes its discards; its clones stay.
-func (e *engine) reclaimed(t *testing.T, subject string) {
+// awaitReclaimed deletes a subject's discards, and waits until the subject has no mount and no
+// workspace left. Its clones stay.
+func (e *engine) awaitReclaimed(t *testing.T, subject string) {
 	t.Helper()
-	e.unmounted(t, subject)
+	e.awaitUnmounted(t, subject)
 	client := e.admin(t)
 	eventually(t, "the workspaces of subject "+subject+" to go", func() error {
 		list, err := client.Discards(t.Context())
@@ -128,9 +132,10 @@ func (e *engine) reclaimed(t *testing.T, subject string) {
 	})
 }
 
-// admin is a client of the plugin's admin socket, as root on the host has one. It is by way of the process, for the path of a
-// socket may have 107 bytes only.
-func (e *engine) admin(t *testing.T) *admin.Client {
+// admin returns a client of the plugin's admin socket, as root on the host can make one. The path
+// goes through the process's root directory, because the path of a socket may have 107 bytes at
+// most.
+func (e *engine) admin(t *testing.T) *operator.Client {
 	t.Helper()
-	return admin.Dial(fmt.Sprintf("/proc/%d/root/run/docker/plugins/admin.sock", e.pluginPID(t, 0)))
+	return operator.Dial(fmt.Sprintf("/proc/%d/root/run/docker/plugins/admin.sock", e.pluginPID(t, 0)))
 }

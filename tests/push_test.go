@@ -6,7 +6,8 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// After a push, the next Mount has the new commit; a Mount that finds nothing new asks the server once.
+// After a push the next Mount has the new commit. A Mount that finds nothing new asks the server
+// once.
 func TestNextMountHasPush(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -18,7 +19,7 @@ func TestNextMountHasPush(t *testing.T) {
 	r.Reset()
 	e.sh(t, mount(subject(t)), "git status")
 	if got := r.Stats(app); got.LsRefs != 1 || got.Infos != 1 || got.Fetches != 0 {
-		t.Errorf("a mount that finds nothing new: the server saw %+v, want one ls-refs alone", got)
+		t.Errorf("a mount that finds nothing new: the server saw %+v, want only one ls-refs", got)
 	}
 
 	running := e.sleeper(t, mount(subject(t)))
@@ -40,12 +41,12 @@ func TestNextMountHasPush(t *testing.T) {
 	if got := e.sh(t, mount(subject(t)), "git rev-parse origin/brand-new"); got != other {
 		t.Errorf("origin/brand-new: got %s, want %s", got, other)
 	}
-	if got := r.Stats(app).Clones; got != 1 { // the one of the host's own git clone
-		t.Errorf("the server saw %d clones, want the host's alone", got)
+	if got := r.Stats(app).Clones; got != 1 { // the host's own git clone
+		t.Errorf("the server saw %d clones, want only the host's", got)
 	}
 }
 
-// A branch that was rewritten and one that was deleted.
+// After one branch was rewritten and another one deleted, the next Mount is like a plain git clone.
 func TestRewrittenBranch(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -54,13 +55,14 @@ func TestRewrittenBranch(t *testing.T) {
 
 	hostGit(t, r.Path(app), "update-ref", "refs/heads/main", r.head+"~3")
 	hostGit(t, r.Path(app), "update-ref", "-d", "refs/heads/feature/x")
-	// A branch where a folder of branches was: both names do not fit beside each other.
+	// The new branch "feature" conflicts with the deleted "feature/x", whose name made it a
+	// directory.
 	hostGit(t, r.Path(app), "update-ref", "refs/heads/feature", r.head)
 	hostGit(t, r.Path(app), "update-ref", "refs/tags/nightly", r.head+"~1")
 	same(t, "after the rewrite", e.sh(t, mount(subject(t)), portrait), plain(t, r.url, "main"))
 }
 
-// An agent's own work: commit and push from inside.
+// A container can commit and push.
 func TestPushFromInside(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -80,7 +82,8 @@ func TestPushFromInside(t *testing.T) {
 	}
 }
 
-// Within the time of refresh, and for a commit that is there, nobody is asked.
+// The remote is not asked within the time of the option refresh, nor for a commit that the clone
+// has.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)

@@ -13,11 +13,11 @@ import (
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 
-// lostMounts is what a Mount says whose mount would reach nobody.
+// lostMounts is the error of a Mount whose mount would not reach the host.
 const lostMounts = "the engine has lost this plugin's mounts, it starts anew: run it again"
 
-// sever brings the plugin into the state that an engine's late handling of an earlier process makes: its /data is in a peer
-// group of its own, and the host has nothing of what it has mounted.
+// sever puts the plugin into the state after an engine's late handling of an earlier process: its
+// /data is in a separate peer group, and the host has none of its mounts.
 func (e *engine) sever(t *testing.T) {
 	t.Helper()
 	pid := e.pluginPID(t, 0)
@@ -44,13 +44,13 @@ func (e *engine) sever(t *testing.T) {
 	}
 }
 
-// onThread calls f on a thread that nothing else runs on, before or after: f may take it to other namespaces.
+// onThread calls f on a new thread that ends afterwards, so that f may move it to other namespaces.
 func onThread(f func() error) error {
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		runtime.LockOSThread() // without an unlock, so that the thread ends with the goroutine
 		if unix.Gettid() == unix.Getpid() {
-			defer runtime.UnlockOSThread() // but the main one does not end, and would stay in the namespace
+			defer runtime.UnlockOSThread() // the main thread never ends, and would stay in the namespace
 			result <- onThread(f)
 			return
 		}
@@ -75,8 +75,9 @@ func inMountsOf(pid int, f func() error) error {
 	return f()
 }
 
-// right runs containers until one starts, and checks that it prints what is wanted. Those before must not have started.
-func (e *engine) right(t *testing.T, what, mount, script, want string) {
+// awaitOutput runs containers until one starts, and checks its output. A container whose run fails
+// must not have started.
+func (e *engine) awaitOutput(t *testing.T, what, mount, script, want string) {
 	t.Helper()
 	var out string
 	eventually(t, what, func() error {
@@ -89,8 +90,9 @@ func (e *engine) right(t *testing.T, what, mount, script, want string) {
 	same(t, what, out, want)
 }
 
-// The plugin's mounts reach nobody any more: no container starts on an empty directory, the plugin starts anew and
-// works, what runs goes on, and what a volume keeps is there.
+// The plugin's mounts no longer reach the host. No container starts on an empty directory, the
+// plugin restarts and works again, running containers keep their files, and kept workspaces
+// survive.
 func TestLostMounts(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
@@ -103,28 +105,28 @@ func TestLostMounts(t *testing.T) {
 		running[mode].sh(t, work)
 	}
 	e.sh(t, mount("keep-idle"), "echo kept >kept")
-	for _, first := range append([]string{"docker cp"}, modes...) { // what notices
+	for _, first := range append([]string{"docker cp"}, modes...) { // first is the first request after the loss
 		before := e.pluginPID(t, 0)
 		e.sever(t)
 		args := shArgs(mount(first+"-idle"), "true")
 		if first == "docker cp" {
 			args = []string{"cp", running["private"].id + ":/w/README.md", "-"}
 		}
-		if said := e.refused(t, args...); !strings.Contains(said, lostMounts) {
-			t.Errorf("%s: the first mount says %s", first, said)
+		if said := e.wantError(t, args...); !strings.Contains(said, lostMounts) {
+			t.Errorf("%s: the error of the first mount: %s", first, said)
 		}
 		e.pluginPID(t, before)
-		e.right(t, first+": private", mount("private-idle"), portrait, want)
-		e.right(t, first+": shared", mount("shared-idle"), portrait, want)
-		e.right(t, first+": keep", mount("keep-idle"), "cat kept", "kept")
+		e.awaitOutput(t, first+": private", mount("private-idle"), portrait, want)
+		e.awaitOutput(t, first+": shared", mount("shared-idle"), portrait, want)
+		e.awaitOutput(t, first+": keep", mount("keep-idle"), "cat kept", "kept")
 		var copies sync.WaitGroup
 		for _, mode := range modes {
-			if got := running[mode].sh(t, proof); got != shown {
-				t.Errorf("%s: the running container: got %q, want %q", mode, got, shown)
+			if got := running[mode].sh(t, proof); got != proofOutput {
+				t.Errorf("%s: the running container: got %q, want %q", mode, got, proofOutput)
 			}
-			copies.Go(func() { // nobody gets what it has a second time
+			copies.Go(func() { // a running container's workspace is not mounted a second time
 				if _, err := e.Try("cp", running[mode].id+":/w/README.md", "-"); err == nil || !strings.Contains(err.Error(), "a container that outlived a disabled plugin") {
-					t.Errorf("%s: docker cp says %v", mode, err)
+					t.Errorf("%s: docker cp: %v", mode, err)
 				}
 			})
 		}
@@ -138,19 +140,20 @@ func TestLostMounts(t *testing.T) {
 	for _, mode := range modes {
 		running[mode].remove(t)
 	}
-	e.right(t, "private, at last", mount("private"), portrait, want)
-	e.right(t, "shared, at last", mount("shared"), portrait, want)
-	e.right(t, "keep, at last", mount("keep"), proof, shown)
+	e.awaitOutput(t, "private, at the end", mount("private"), portrait, want)
+	e.awaitOutput(t, "shared, at the end", mount("shared"), portrait, want)
+	e.awaitOutput(t, "keep, at the end", mount("keep"), proof, proofOutput)
 	for _, mode := range modes {
 		e.docker(t, "volume", "rm", mode, mode+"-idle")
 	}
-	e.reclaimed(t, "reach")
-	e.unmounted(t)
-	e.emptied(t, "trash")
-	e.alone(t)
+	e.awaitReclaimed(t, "reach")
+	e.awaitUnmounted(t)
+	e.awaitEmpty(t, "trash")
+	e.awaitNoChildren(t)
 }
 
-// The engine unmounts what is mounted under the plugin while the two are peers: the plugin notices without a Mount.
+// The engine unmounts the plugin's mounts while both are in one peer group. The plugin notices this
+// without a Mount.
 func TestUnmountedUnderPlugin(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -159,9 +162,9 @@ func TestUnmountedUnderPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.e.pluginPID(t, pid)
-	s.untouched(t)
-	s.e.right(t, "after it", mount("busy"), portrait, s.plain)
-	s.whole(t)
-	s.untouched(t)
-	s.clean(t)
+	s.wantUntouched(t)
+	s.e.awaitOutput(t, "after the restart", mount("busy"), portrait, s.plain)
+	s.wantWhole(t)
+	s.wantUntouched(t)
+	s.finish(t)
 }

@@ -11,7 +11,7 @@ import (
 type remote struct {
 	*gitserver.Server
 	url  string
-	head string // main's commit when it was made
+	head string // the commit of main when the repository was made
 }
 
 // app is the name of the repository on the server.
@@ -27,7 +27,7 @@ func newRemote(t *testing.T) remote {
 	return remote{server, server.URL(app), head}
 }
 
-// commit pushes a change by somebody else.
+// commit adds a commit on the server, as if another user pushed it, and returns its ID.
 func (r remote) commit(t *testing.T, branch string, changes ...gitserver.Change) string {
 	t.Helper()
 	sha, err := gitserver.Commit(r.Path(app), branch, changes...)
@@ -37,7 +37,7 @@ func (r remote) commit(t *testing.T, branch string, changes ...gitserver.Change)
 	return sha
 }
 
-// tip is the commit of a ref on the server.
+// tip returns the commit of a ref on the server.
 func (r remote) tip(t *testing.T, ref string) string {
 	t.Helper()
 	return hostGit(t, r.Path(app), "rev-parse", ref+"^{commit}")

@@ -6,7 +6,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// docker restart gives a clean tree, at the commit that the ref is at by then.
+// docker restart gives a clean tree at the ref's current commit.
 func TestRestartContainer(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -21,13 +21,13 @@ func TestRestartContainer(t *testing.T) {
 		t.Errorf("helmdeck.json: got %+v, want commit %s, reused", got, pushed)
 	}
 	if got := c.sh(t, "cat .hdcache/marker"); got != "cached" {
-		t.Errorf("the cache holds %q", got)
+		t.Errorf("the cache has %q, want the first start's marker", got)
 	}
 	c.remove(t)
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
-// One volume at two targets of one container is two trees.
+// One volume at two targets of a container gives two trees.
 func TestTwoTargets(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -35,7 +35,7 @@ func TestTwoTargets(t *testing.T) {
 	got := e.sh(t, mount(subject(t)), "echo mine >mine; ls /x/mine 2>/dev/null || git -C /x status --porcelain",
 		"--volume", subject(t)+":/x")
 	if got != "" {
-		t.Errorf("the second target shows %q", got)
+		t.Errorf("the second target shows %q, want no changes", got)
 	}
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }

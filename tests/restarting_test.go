@@ -10,12 +10,13 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// Requests that the plugin is at work on when its process ends are answered with what to do; those that come while it is down wait.
+// If the plugin's process ends while it works on a request, the error says what to do. A request
+// that comes while the plugin is down waits.
 func TestPluginEndsDuringMount(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	e.create(t, "slow", "repo="+r.url, "ref=main", "subject=slow")
-	e.sh(t, mount("slow"), "true") // so that the next one does nothing but ask the remote
+	e.sh(t, mount("slow"), "true") // so that the next mount only asks the remote
 	for _, c := range []struct {
 		name string
 		end  func()
@@ -29,7 +30,7 @@ func TestPluginEndsDuringMount(t *testing.T) {
 		{"disabled", func() { e.disable(t) }, "run it again when the plugin is enabled"},
 	} {
 		pid := e.pluginPID(t, 0)
-		asked, release := asking(t, r)
+		asked, release := stallAndReport(t, r)
 		answer := make(chan error, 1)
 		go func() {
 			_, err := e.Try(shArgs(mount("slow"), "true")...)
@@ -46,7 +47,7 @@ func TestPluginEndsDuringMount(t *testing.T) {
 		}
 		e.pluginPID(t, pid)
 		for _, id := range strings.Fields(e.docker(t, "ps", "--all", "--quiet")) {
-			e.docker(t, "rm", "--force", id) // what docker run left of a container that never started
+			e.docker(t, "rm", "--force", id) // docker run leaves the container, which never started
 		}
 	}
 	pid := e.pluginPID(t, 0)
@@ -56,11 +57,12 @@ func TestPluginEndsDuringMount(t *testing.T) {
 	same(t, "a mount while the plugin is down", e.sh(t, mount("slow"), portrait), plain(t, r.url, "main"))
 	e.pluginPID(t, pid)
 	e.docker(t, "volume", "rm", "slow")
-	e.reclaimed(t, "slow")
+	e.awaitReclaimed(t, "slow")
 }
 
-// asking makes the server answer nothing until release is called; asked tells of each request.
-func asking(t *testing.T, r remote) (asked <-chan struct{}, release func()) {
+// stallAndReport makes the server answer nothing until release is called. The channel gets a value
+// for each request.
+func stallAndReport(t *testing.T, r remote) (asked <-chan struct{}, release func()) {
 	t.Helper()
 	arrived, wait := make(chan struct{}, 1000), make(chan struct{})
 	release = sync.OnceFunc(func() {

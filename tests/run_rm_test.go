@@ -8,7 +8,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// The main job in one line, without a prior volume; the clone survives the volume.
+// docker run works without creating a volume first. The clone outlives the anonymous volume.
 func TestRunWithoutVolume(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -20,16 +20,16 @@ func TestRunWithoutVolume(t *testing.T) {
 			t.Errorf("run %d: got %+v, want reused %v, commit %s", i, got, reused, r.head)
 		}
 		if slices.Contains(e.volumes(t), got.Volume) {
-			t.Errorf("run %d: the anonymous volume %s is still there", i, got.Volume)
+			t.Errorf("run %d: the anonymous volume %s still exists", i, got.Volume)
 		}
 	}
 	if got := r.Stats(app); got.Clones != 1 || got.Fetches != 1 {
 		t.Errorf("the server saw %+v, want one clone and no other fetch", got)
 	}
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
-// docker rm -v takes a named container's anonymous volume, and not the clone.
+// docker rm --volumes removes a container's anonymous volume, but not the clone.
 func TestRemoveWithVolumes(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -51,16 +51,17 @@ func TestRemoveWithVolumes(t *testing.T) {
 	}
 }
 
-// Where the image has a folder at the target, the engine mounts once more before the start, to copy from it.
-func TestImageWithFolderAtTarget(t *testing.T) {
+// If the image has a directory at the target, the engine mounts the volume once more before the
+// start, to copy files to it.
+func TestImageWithDirectoryAtTarget(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	m := mount("", "repo="+r.url, "ref=main", "subject="+subject(t))
 	same(t, "the checkout", e.sh(t, m, portrait, "--workdir", "/w"), plain(t, r.url, "main"))
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
-// Whatever ref is asked for, a container sees what git clone would have given.
+// For every kind of ref a container sees the same checkout as after git clone.
 func TestRefs(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -68,7 +69,7 @@ func TestRefs(t *testing.T) {
 	pull := r.commit(t, "refs/pull/7/head", gitserver.Change{Path: "pull", Content: "pull\n"})
 	cases := []struct {
 		name, ref string
-		like      string // what git clone would be given; "-" where it has no word for it
+		like      string // the ref for git clone; "-" if git clone cannot check out such a ref
 		commit    string
 	}{
 		{"default", "", "", r.head},
@@ -117,7 +118,7 @@ func TestRefs(t *testing.T) {
 	}
 }
 
-// Creating a volume again is fine when it says the same, and an error that says what differs when not.
+// Creating a volume again with the same options is not an error.
 func TestCreateAgain(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)

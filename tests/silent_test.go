@@ -9,8 +9,8 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// stalled makes the server take requests and answer none, until the function that it returns is called.
-func stalled(t *testing.T, r remote) (release func()) {
+// stall makes the server accept requests and answer none until release is called.
+func stall(t *testing.T, r remote) (release func()) {
 	t.Helper()
 	wait := make(chan struct{})
 	release = sync.OnceFunc(func() {
@@ -22,26 +22,26 @@ func stalled(t *testing.T, r remote) (release func()) {
 	return release
 }
 
-// A server that never answers: the volume is there, Mount says in time what it waits for, and works when the server is
-// back. Nobody else waits with it.
+// The server never answers. The volume exists, Mount fails within MOUNT_WAIT and says what it waits
+// for, and works when the server is back. Mounts of other repositories do not wait.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, []string{"MOUNT_WAIT=5s"}), newRemote(t)
 	want := plain(t, r.url, "main")
-	release := stalled(t, r)
+	release := stall(t, r)
 
 	e.create(t, "silent", "repo="+r.url, "ref=main", "subject=silent")
 	if got := e.volumes(t); !slices.Equal(got, []string{"silent"}) {
-		t.Fatalf("volumes: got %q, want the one", got)
+		t.Fatalf("volumes: got %q, want only silent", got)
 	}
-	said := e.refused(t, shArgs(mount("silent"), "true")...)
+	said := e.wantError(t, shArgs(mount("silent"), "true")...)
 	for _, want := range []string{r.url, "background", "again"} {
 		if !strings.Contains(said, want) {
-			t.Errorf("the message does not say %q: %s", want, said)
+			t.Errorf("the message does not contain %q: %s", want, said)
 		}
 	}
 	if got := e.volumes(t); !slices.Equal(got, []string{"silent"}) {
-		t.Errorf("volumes after the mount: got %q, want the one", got)
+		t.Errorf("volumes after the mount: got %q, want only silent", got)
 	}
 
 	other := newRemote(t)
@@ -56,25 +56,25 @@ func TestSilentServer(t *testing.T) {
 	same(t, "the mount after the server is back", out, want)
 }
 
-// A server that falls silent after the first fetch must not be waited for longer than MOUNT_WAIT.
+// If a server falls silent after the first fetch, a Mount waits for it no longer than MOUNT_WAIT.
 func TestServerFallsSilent(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, []string{"MOUNT_WAIT=5s"}), newRemote(t)
 	e.create(t, "warm", "repo="+r.url, "ref=main", "subject=silent")
 	running := e.sleeper(t, mount("warm"))
-	release := stalled(t, r)
+	release := stall(t, r)
 
-	if said := e.refused(t, shArgs(mount("warm"), "true")...); !strings.Contains(said, r.url) {
+	if said := e.wantError(t, shArgs(mount("warm"), "true")...); !strings.Contains(said, r.url) {
 		t.Errorf("the message does not name the repository: %s", said)
 	}
 	if got := running.sh(t, "git status --porcelain"); got != "" {
-		t.Errorf("the running container: status says %q", got)
+		t.Errorf("the running container: git status prints %q", got)
 	}
 	running.remove(t)
 	release()
 	if got := e.sh(t, mount("warm"), "git rev-parse HEAD"); got != r.head {
 		t.Errorf("after the release: got %s, want %s", got, r.head)
 	}
-	e.reclaimed(t, "silent")
-	e.alone(t)
+	e.awaitReclaimed(t, "silent")
+	e.awaitNoChildren(t)
 }

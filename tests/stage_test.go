@@ -16,38 +16,40 @@ import (
 	"github.com/helmdeck/repos/tests/invariant"
 )
 
-// stage is an engine for events. One container per mode stays and is started again by the engine (steady); others come
-// and go on volumes of their own, because a shared or kept workspace is that of all its containers.
+// stage is an engine for events. It has one steady container for each mode, which stays, and which
+// the engine restarts. New containers come and go. For the modes shared and keep they use other
+// volumes than the steady container, because all containers on such a volume have the same
+// workspace.
 type stage struct {
 	e     *engine
 	r     remote
-	plain string // the portrait of a right tree
-	out   string // where containers write what they see, on the host
+	plain string // the portrait of the right tree
+	out   string // the directory on the host to which containers write what they see
 
 	steady map[string]container
-	// seen is how many looks of a container's name were judged.
+	// seen counts the looks that judge has checked, by the container's name.
 	seen map[string]int
-	// refused is what the engine said of starts that were tried again.
+	// refused has the engine's errors at starts that were tried again.
 	refused []string
-	// panics is how often the engine ended in a panic when it started.
+	// panics counts the starts of the engine that ended in a panic.
 	panics int
-	// disabled is how often the engine could not enable the plugin when it started.
+	// disabled counts the starts of the engine that left the plugin disabled.
 	disabled int
 }
 
-// modes are those of volumes; a steady container has its mode as its name, and so has its volume.
+// modes are the modes of volumes. A steady container and its volume have the mode as their name.
 var modes = []string{"private", "shared", "keep"}
 
-// visited is the volume of the containers that come and go, whose names end in "-new".
-func visited(mode string) string {
+// newVolume returns the volume of the new containers of a mode, whose names end in "-new".
+func newVolume(mode string) string {
 	if mode == "private" {
 		return mode
 	}
 	return mode + "-new"
 }
 
-// look is what every container does first: it appends to /out/$NAME the sum of the portrait, and how many looks this
-// workspace has seen: one, unless it is a kept one.
+// look is the script with which every container begins. It appends to /out/$NAME the checksum of
+// the portrait, and the number of looks in this workspace, which is 1 unless the workspace is kept.
 const look = `
 	cd /w
 	{ ` + portrait + ` } >/out/$NAME.portrait 2>&1 || true
@@ -62,31 +64,31 @@ func newStage(t *testing.T, ev event) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.leavesNothing(t)
+	e.wantNothingLeftAfter(t)
 	e.closeAfter(t)
 	s := &stage{e: e, r: newRemote(t), out: t.TempDir(), steady: map[string]container{}, seen: map[string]int{}}
 	s.plain = plain(t, s.r.url, "main")
 	for _, mode := range modes {
-		for _, name := range slices.Compact([]string{mode, visited(mode)}) {
+		for _, name := range slices.Compact([]string{mode, newVolume(mode)}) {
 			s.e.create(t, name, "repo="+s.r.url, "ref=main", "subject=event", "mode="+mode)
 		}
 		args := append([]string{"run", "--detach", "--restart", "always"}, s.args(mode, mode)...)
 		s.steady[mode] = container{s.e, s.e.docker(t, append(args, look+"exec sleep 1000000")...)}
 	}
-	s.started(t, modes...)
-	s.visit(t)
+	s.awaitStarted(t, modes...)
+	s.runNew(t)
 	s.judge(t)
-	s.leases(t)
+	s.awaitSteadyLeases(t)
 	return s
 }
 
-// args are those of docker run that every container has, up to its script.
+// args returns the arguments of docker run for every container, up to its script.
 func (s *stage) args(name, volume string) []string {
 	return []string{"--network", "host", "--stop-signal", "KILL", "--env", "NAME=" + name, "--volume", s.out + ":/out",
 		"--mount", mount(volume), image, "sh", "-c"}
 }
 
-// looks are what the containers of a name have written.
+// looks returns the lines that the containers with a name have written.
 func (s *stage) looks(t *testing.T, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.out, name))
@@ -96,34 +98,37 @@ func (s *stage) looks(t *testing.T, name string) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[:strings.Count(string(text), "\n")]
 }
 
-// started waits until each of the containers has started once more than was judged, and runs.
-func (s *stage) started(t *testing.T, names ...string) {
+// awaitStarted waits until each of the steady containers runs, and has written a look that judge
+// has not yet checked.
+func (s *stage) awaitStarted(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		eventually(t, "the start of container "+name, func() error {
 			state, err := s.e.Try("inspect", "--format", "{{.State.Status}} {{.State.Error}}", s.steady[name].id)
 			if err != nil || strings.TrimSpace(state) != "running" || len(s.looks(t, name)) <= s.seen[name] {
-				return fmt.Errorf("it is %s, %v, and has looked %d times, of which %d were judged; mounts: %s", state, err, len(s.looks(t, name)), s.seen[name], mountsEverywhere())
+				return fmt.Errorf("it is %s, %v, and has looked %d times, of which %d were checked; mounts: %s", state, err, len(s.looks(t, name)), s.seen[name], mountsEverywhere())
 			}
 			return nil
 		})
 	}
 }
 
-// visit runs a new container of each mode, again while the engine refuses to start it, and loses none that has started.
-func (s *stage) visit(t *testing.T) {
+// runNew runs a new container of each mode.
+func (s *stage) runNew(t *testing.T) {
 	t.Helper()
 	for _, mode := range modes {
-		s.visitOn(t, mode)
+		s.runNewOf(t, mode)
 	}
 }
 
-func (s *stage) visitOn(t *testing.T, mode string) {
+// runNewOf runs a new container of a mode. It tries again as long as the engine refuses to start
+// it, and checks that exactly one has started.
+func (s *stage) runNewOf(t *testing.T, mode string) {
 	t.Helper()
 	name := mode + "-new"
 	before := len(s.looks(t, name))
-	eventually(t, "the start of a new container on "+visited(mode), func() error {
-		_, err := s.e.Try(append(append([]string{"run", "--rm"}, s.args(name, visited(mode))...), look)...)
+	eventually(t, "the start of a new container on "+newVolume(mode), func() error {
+		_, err := s.e.Try(append(append([]string{"run", "--rm"}, s.args(name, newVolume(mode))...), look)...)
 		if err != nil {
 			_, said, _ := strings.Cut(err.Error(), "\n")
 			s.refused = append(s.refused, said[max(0, len(said)-400):])
@@ -132,11 +137,11 @@ func (s *stage) visitOn(t *testing.T, mode string) {
 		return nil
 	})
 	if got := len(s.looks(t, name)); got != before+1 {
-		t.Errorf("new containers on %s looked %d times, want once", visited(mode), got-before)
+		t.Errorf("new containers on %s looked %d times, want once", newVolume(mode), got-before)
 	}
 }
 
-// judge checks what all containers that have started since the last time saw.
+// judge checks the looks of all containers that have started since the last call.
 func (s *stage) judge(t *testing.T) {
 	t.Helper()
 	want := fmt.Sprintf("%x", sha1.Sum([]byte(s.plain+"\n")))
@@ -163,18 +168,18 @@ func (s *stage) judge(t *testing.T) {
 	}
 }
 
-// leases checks that they are those of the steady containers.
-func (s *stage) leases(t *testing.T) {
+// awaitSteadyLeases waits until only the steady containers have leases.
+func (s *stage) awaitSteadyLeases(t *testing.T) {
 	t.Helper()
 	for _, mode := range modes {
-		s.leased(t, mode, 1)
-		if visited(mode) != mode {
-			s.leased(t, visited(mode), 0)
+		s.awaitLeases(t, mode, 1)
+		if newVolume(mode) != mode {
+			s.awaitLeases(t, newVolume(mode), 0)
 		}
 	}
 }
 
-// reach says whether the plugin's mounts can reach the host.
+// reach describes whether the plugin's mounts can reach the host.
 func (s *stage) reach(t *testing.T) string {
 	t.Helper()
 	mounts, err := dockerd.MountsBelow(s.e.Data())
@@ -187,8 +192,8 @@ func (s *stage) reach(t *testing.T) string {
 	return "the host has lost the propagated mount"
 }
 
-// leased waits until a volume has as many leases.
-func (s *stage) leased(t *testing.T, volume string, want int) {
+// awaitLeases waits until a volume has so many leases, 0 or 1.
+func (s *stage) awaitLeases(t *testing.T, volume string, want int) {
 	t.Helper()
 	eventually(t, "the leases of "+volume, func() error {
 		out, err := s.e.Try("volume", "inspect", "--format", "{{json .Status.leases}}", volume)
@@ -206,8 +211,8 @@ func (s *stage) leased(t *testing.T, volume string, want int) {
 	})
 }
 
-// untouched checks that the steady containers live and have what they had.
-func (s *stage) untouched(t *testing.T) {
+// wantUntouched checks that the steady containers still run in the same workspaces.
+func (s *stage) wantUntouched(t *testing.T) {
 	t.Helper()
 	for _, mode := range modes {
 		c := s.steady[mode]
@@ -220,24 +225,25 @@ func (s *stage) untouched(t *testing.T) {
 			want = fmt.Sprint(s.seen[mode])
 		}
 		if got := c.sh(t, "cat .git/looks"); got != want {
-			t.Errorf("WRONG WORKSPACE: container %s, which lives on, sees %q, want %q", mode, got, want)
+			t.Errorf("WRONG WORKSPACE: the surviving container %s sees %q, want %q", mode, got, want)
 		}
-		same(t, "container "+mode+", which lives on,", c.sh(t, portrait), s.plain)
+		same(t, "the surviving container "+mode, c.sh(t, portrait), s.plain)
 	}
 }
 
-// restart starts the steady containers anew, as after an event that took the plugin's mounts from them.
+// restart restarts the steady containers, such as after an event in which they lost the plugin's
+// mounts.
 func (s *stage) restart(t *testing.T) {
 	t.Helper()
 	for _, mode := range modes {
 		s.e.docker(t, "restart", "--time", "0", s.steady[mode].id)
 	}
-	s.started(t, modes...)
+	s.awaitStarted(t, modes...)
 }
 
-// copies checks that docker cp on the steady containers reads and writes their own workspace, or fails. All at once,
-// because a failure takes its time after the plugin's start.
-func (s *stage) copies(t *testing.T) {
+// checkCopies checks that docker cp on the steady containers reads and writes their own workspaces,
+// or fails. The copies run in parallel, because a failure takes long after the plugin's start.
+func (s *stage) checkCopies(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	var all sync.WaitGroup
@@ -257,15 +263,15 @@ func (s *stage) copies(t *testing.T) {
 			if _, err := s.e.Try("cp", in, c.id+":/w/.git/given"); err != nil {
 				t.Logf("docker cp to %s: %v", mode, err)
 			} else if got, err := s.e.Try("exec", c.id, "cat", "/w/.git/given"); err != nil || got+"\n" != given {
-				t.Errorf("WRONG WORKSPACE: what docker cp gave to %s reads %q, %v, want %q", mode, got, err, given)
+				t.Errorf("WRONG WORKSPACE: docker cp wrote to %s %q, %v, want %q", mode, got, err, given)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// clean removes everything and checks that nothing is left.
-func (s *stage) clean(t *testing.T) {
+// finish removes everything and checks that nothing is left.
+func (s *stage) finish(t *testing.T) {
 	t.Helper()
 	for _, mode := range slices.Sorted(maps.Keys(s.steady)) {
 		s.steady[mode].remove(t)
@@ -274,8 +280,8 @@ func (s *stage) clean(t *testing.T) {
 	if got := s.e.volumes(t); len(got) != 0 {
 		t.Errorf("volumes: got %q, want none", got)
 	}
-	s.e.reclaimed(t, "event")
-	s.e.emptied(t, "trash")
-	s.e.alone(t)
+	s.e.awaitReclaimed(t, "event")
+	s.e.awaitEmpty(t, "trash")
+	s.e.awaitNoChildren(t)
 	eventually(t, "the plugin's data", func() error { return invariant.Structure(s.e.Data()) })
 }

@@ -8,25 +8,26 @@ import (
 	"testing"
 )
 
-// Whatever a subject is called, its clones stay in a folder of their own below clones/.
+// The clones of every subject are in one directory of their own below clones/, whatever the
+// subject's name is.
 func TestSubjects(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	e.create(t, "first", "repo="+r.url)
 	e.sh(t, mount("first"), "git status")
-	top := e.dataFolders(t)
-	folders := e.subjectFolders(t)
+	top := e.dataNames(t)
+	names := e.subjectNames(t)
 
 	cases := []struct {
 		name, subject string
 		refused       bool
 	}{
 		{"slash", "a/b", false},
-		{"its underscore cousin", "a_b", false},
-		{"its escaped cousin", "a%2Fb", false},
-		{"up", "..", false},
-		{"here", ".", false},
-		{"way up", "../../../etc", false},
+		{"underscore in place of the slash", "a_b", false},
+		{"escaped slash", "a%2Fb", false},
+		{"parent directory", "..", false},
+		{"current directory", ".", false},
+		{"several parent directories", "../../../etc", false},
 		{"absolute", "/etc", false},
 		{"newline", "a\nb", false},
 		{"trash", "trash", false},
@@ -41,7 +42,7 @@ func TestSubjects(t *testing.T) {
 			volume := subject(t)
 			args := append([]string{"volume", "create"}, createArgs(volume, "repo="+r.url, "subject="+c.subject)...)
 			if c.refused {
-				if said := e.refused(t, args...); !strings.Contains(said, "subject") {
+				if said := e.wantError(t, args...); !strings.Contains(said, "subject") {
 					t.Errorf("the message does not name the option: %s", said)
 				}
 				return
@@ -59,20 +60,20 @@ func TestSubjects(t *testing.T) {
 			} else if got.Reused {
 				t.Error("the clone of another subject was reused")
 			}
-			now := e.subjectFolders(t)
-			if len(now) != len(folders)+1 {
-				t.Errorf("got folders %q, want one more than %q", now, folders)
+			now := e.subjectNames(t)
+			if len(now) != len(names)+1 {
+				t.Errorf("got directories %q, want one more than %q", now, names)
 			}
-			folders = now
+			names = now
 		})
 	}
-	if got := e.dataFolders(t); !slices.Equal(got, top) {
+	if got := e.dataNames(t); !slices.Equal(got, top) {
 		t.Errorf("the plugin's data: got %q, want %q", got, top)
 	}
 }
 
-// subjectFolders are the names below clones/, each of which must hold clones and nothing else.
-func (e *engine) subjectFolders(t *testing.T) []string {
+// subjectNames returns the names in clones/, and checks that each directory has a clone.
+func (e *engine) subjectNames(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir(e.Data("clones"))
 	if err != nil {
@@ -83,7 +84,7 @@ func (e *engine) subjectFolders(t *testing.T) []string {
 		names = append(names, entry.Name())
 		clones, err := filepath.Glob(e.Data("clones", entry.Name(), "*", "store"))
 		if err != nil || len(clones) == 0 {
-			t.Errorf("clones/%s holds no clone", entry.Name())
+			t.Errorf("clones/%s has no clone", entry.Name())
 		}
 	}
 	return names

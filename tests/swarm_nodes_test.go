@@ -14,14 +14,14 @@ import (
 	"github.com/helmdeck/repos/tests/invariant"
 )
 
-// swarm is three engines in a network of their own, none with the plugin at first. The manager, nodes[0], takes no tasks at
-// first; the others are workers.
+// swarm is three engines in their own network. At first none has the plugin, and the manager,
+// nodes[0], takes no tasks. The other nodes are workers.
 type swarm struct {
 	nodes   []*engine
 	manager *engine
 	r       remote
-	url     string // r's repository as the nodes reach it
-	plain   string // the portrait of a right tree
+	url     string // the URL of r's repository for the nodes
+	plain   string // the portrait of the right tree
 }
 
 func newSwarm(t *testing.T) *swarm {
@@ -39,7 +39,7 @@ func newSwarm(t *testing.T) *swarm {
 			start := func(dir string, flags ...string) (*dockerd.Engine, error) {
 				return dockerd.NewIn(network, dir, flags...)
 			}
-			s.nodes[i], errs[i] = begin(start, []string{"--insecure-registry", lanRange}, (*engine).importImage)
+			s.nodes[i], errs[i] = setUp(start, []string{"--insecure-registry", lanRange}, (*engine).importImage)
 		})
 	}
 	starts.Wait()
@@ -48,7 +48,7 @@ func newSwarm(t *testing.T) *swarm {
 			t.Error(errs[i])
 			continue
 		}
-		e.leavesNothing(t)
+		e.wantNothingLeftAfter(t)
 		e.closeAfter(t)
 	}
 	if t.Failed() {
@@ -63,13 +63,13 @@ func newSwarm(t *testing.T) *swarm {
 	return s
 }
 
-// install installs the plugin on all nodes: by the commands of docs/runtimes.md, from a registry that the manager runs, and on
-// the last one as make install does.
+// install installs the plugin on all nodes: on the last one as make install does, on the others
+// with the commands of docs/runtimes.md, from a registry that the manager runs.
 func (s *swarm) install(t *testing.T) {
 	t.Helper()
 	program, err := exec.LookPath("docker-registry")
 	if err != nil {
-		program = abs(t, "../build/tools/usr/bin/docker-registry") // where make needs puts it
+		program = abs(t, "../build/tools/usr/bin/docker-registry") // make needs puts it there
 	}
 	address := nodeAddress(0) + ":5000"
 	config := filepath.Join(t.TempDir(), "registry.yml")
@@ -93,7 +93,7 @@ func (s *swarm) install(t *testing.T) {
 	s.manager.docker(t, "plugin", "rm", address+"/"+pluginName)
 	for _, e := range s.nodes[:2] {
 		e.shell(t, line("docker plugin install ")+" MIN_FREE=0")
-		if err := e.Installed(); err != nil {
+		if err := e.SetPluginID(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,17 +109,18 @@ func (s *swarm) availability(t *testing.T, value string) {
 	s.manager.docker(t, "node", "update", "--availability", value, s.manager.node(t))
 }
 
-// node is the engine's ID in its swarm.
+// node returns the engine's ID in its swarm.
 func (e *engine) node(t *testing.T) string {
 	t.Helper()
 	return e.docker(t, "info", "--format", "{{.Swarm.NodeID}}")
 }
 
-// ready waits until the swarm gives tasks to a node: it is there, and has told the manager that it has the plugin.
-func (s *swarm) ready(t *testing.T, e *engine) {
+// awaitReady waits until the manager knows that a node is ready and has the plugin, so that it gets
+// tasks.
+func (s *swarm) awaitReady(t *testing.T, e *engine) {
 	t.Helper()
 	id := e.node(t)
-	eventually(t, "the swarm to know of a node with the plugin", func() error {
+	eventually(t, "a node that is ready and has the plugin", func() error {
 		got := s.manager.docker(t, "node", "inspect", "--format", "{{.Status.State}} {{.Description.Engine.Plugins}}", id)
 		if !strings.HasPrefix(got, "ready ") || !strings.Contains(got, pluginName+":latest") {
 			return fmt.Errorf("%s", got)
@@ -128,9 +129,9 @@ func (s *swarm) ready(t *testing.T, e *engine) {
 	})
 }
 
-// idle waits until nothing is leased on a node on which no task runs any more, and nothing mounted but so many workspaces that
-// volumes keep.
-func (e *engine) idle(t *testing.T, kept int) {
+// awaitIdle waits until a node has no running containers and no leases, and mounts only so many
+// kept workspaces.
+func (e *engine) awaitIdle(t *testing.T, kept int) {
 	t.Helper()
 	eventually(t, "the tasks of an idle node", func() error {
 		if out := e.docker(t, "ps", "--quiet"); out != "" {
@@ -156,15 +157,15 @@ func (e *engine) idle(t *testing.T, kept int) {
 			}
 		}
 		if err == nil && len(mounted) != kept {
-			err = fmt.Errorf("%v, want %d", mounted, kept)
+			err = fmt.Errorf("%v, want %d kept workspaces", mounted, kept)
 		}
 		return err
 	})
 }
 
-// Services with volumes on several nodes, of which one loses its power and comes back, and one is drained: each task has a
-// right tree and a workspace of its own, a node clones once, what a slot keeps is found on the node that has it, and in the
-// end nothing is left anywhere.
+// Services have volumes on several nodes. One node loses its power and comes back, and one is
+// drained. Each task has the right files and its own workspace, each node clones once, the task of
+// a slot finds the slot's kept workspace on its node, and at the end nothing is left on any node.
 func TestSwarmOfThree(t *testing.T) {
 	t.Parallel()
 	s := newSwarm(t)
@@ -175,7 +176,7 @@ func TestSwarmOfThree(t *testing.T) {
 			"--mount", mount(source, "repo="+s.url, "ref=main", "subject=swarm", "mode="+mode), image, "sleep", "1000000")
 	}
 	serve("early", "early", "private", 1)
-	eventually(t, "what the swarm says of nodes without the plugin", func() error {
+	eventually(t, "the swarm's error about nodes without the plugin", func() error {
 		said := s.manager.docker(t, "service", "ps", "--no-trunc", "--format", "{{.Error}}", "early")
 		if !strings.Contains(said, "missing plugin on 2 nodes") {
 			return fmt.Errorf("%q", said)
@@ -185,88 +186,88 @@ func TestSwarmOfThree(t *testing.T) {
 	s.manager.docker(t, "service", "rm", "early")
 	s.install(t)
 	for _, e := range s.nodes {
-		s.ready(t, e)
+		s.awaitReady(t, e)
 	}
 	serve("one", "one", "private", 4)
 	serve("slots", "slots-{{.Task.Slot}}", "keep", 2)
 
-	// worked checks that the tasks of a node find a right tree, and changes those of a private volume's first one and of the
-	// kept volume.
-	worked := func(e *engine) (private, kept container) {
+	// checkAndWork checks that the tasks of a node find the right files. Then it works in the first
+	// one with a private volume and in the one with a kept volume, and returns both.
+	checkAndWork := func(e *engine) (private, kept container) {
 		t.Helper()
-		ones, slot := e.tasks(t, "one", 2), e.tasks(t, "slots", 1)[0]
+		ones, slot := e.awaitTasks(t, "one", 2), e.awaitTasks(t, "slots", 1)[0]
 		for _, c := range append(ones, slot) {
 			same(t, "a task", c.sh(t, portrait), s.plain)
 		}
 		ones[0].sh(t, work)
 		slot.sh(t, work)
-		same(t, "a task beside one that has worked", ones[1].sh(t, portrait), s.plain)
+		same(t, "a task beside one with changes", ones[1].sh(t, portrait), s.plain)
 		return ones[0], slot
 	}
-	has := func(what string, c container) {
+	wantWork := func(what string, c container) {
 		t.Helper()
-		if got := c.sh(t, proof); got != shown {
-			t.Errorf("%s: got %q, want %q", what, got, shown)
+		if got := c.sh(t, proof); got != proofOutput {
+			t.Errorf("%s: got %q, want %q", what, got, proofOutput)
 		}
 	}
-	clones := func(want int) {
+	wantClones := func(want int) {
 		t.Helper()
 		if got := s.r.Stats(app).Clones; got != want {
 			t.Errorf("the server saw %d clones, want %d", got, want)
 		}
 	}
 	living, lost := s.nodes[1], s.nodes[2]
-	private, kept := worked(living)
-	worked(lost)
-	clones(2)
+	private, kept := checkAndWork(living)
+	checkAndWork(lost)
+	wantClones(2)
 
 	s.availability(t, "active")
 	if err := lost.PowerOff(); err != nil {
 		t.Fatal(err)
 	}
-	worked(s.manager)
-	has("a task of the node that lives", private)
-	has("the kept volume of the node that lives", kept)
-	clones(3)
+	checkAndWork(s.manager)
+	wantWork("a task of the surviving node", private)
+	wantWork("the kept volume of the surviving node", kept)
+	wantClones(3)
 
 	if err := lost.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.ready(t, lost)
-	lost.idle(t, 0)
+	s.awaitReady(t, lost)
+	lost.awaitIdle(t, 0)
 	s.availability(t, "drain")
-	for _, c := range lost.tasks(t, "one", 2) {
+	for _, c := range lost.awaitTasks(t, "one", 2) {
 		same(t, "a task that came back", c.sh(t, portrait), s.plain)
 	}
-	has("the kept volume of the slot that came back", lost.tasks(t, "slots", 1)[0])
-	s.manager.idle(t, 1)
+	wantWork("the kept volume of the slot that came back", lost.awaitTasks(t, "slots", 1)[0])
+	s.manager.awaitIdle(t, 1)
 
 	s.availability(t, "active")
 	s.manager.docker(t, "service", "scale", "--detach", "one=6", "slots=3")
-	worked(s.manager)
-	has("a task of the node that lives, in the end", private)
-	has("the kept volume of the node that lives, in the end", kept)
-	clones(3)
+	checkAndWork(s.manager)
+	wantWork("a task of the surviving node, at the end", private)
+	wantWork("the kept volume of the surviving node, at the end", kept)
+	wantClones(3)
 
 	s.manager.docker(t, "service", "rm", "one", "slots")
 	for _, e := range s.nodes {
-		e.tasks(t, "one", 0)
-		e.tasks(t, "slots", 0)
+		e.awaitTasks(t, "one", 0)
+		e.awaitTasks(t, "slots", 0)
 		kept := 1
 		if e == s.manager {
-			kept = 2 // it has run two of the slots
+			kept = 2 // the manager has run two of the slots
 		}
-		e.idle(t, kept)
+		e.awaitIdle(t, kept)
 		for _, v := range e.volumes(t) {
 			e.docker(t, "volume", "rm", v)
 		}
 	}
 	for _, e := range slices.Backward(s.nodes) {
 		e.docker(t, "swarm", "leave", "--force")
-		e.reclaimed(t, "swarm")
-		e.unmounted(t)
-		e.emptied(t, "trash")
-		e.alone(t)
+		e.awaitReclaimed(t, "swarm")
+		e.awaitUnmounted(t)
+		e.awaitEmpty(t, "trash")
+		e.awaitNoChildren(t)
 		eventually(t, "the plugin's data", func() error { return invariant.Structure(e.Data()) })
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A swarm of one node: a volume with a name is found again by the next task and leaves nothing behind; one without a name
-// stays, and the README's line removes it.
+// In a swarm of one node the next task finds a volume with a name again. Anonymous volumes stay,
+// and the command in the README removes them.
 func TestSwarm(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
@@ -26,27 +26,26 @@ func TestSwarm(t *testing.T) {
 		m := mount(c.source, "repo="+r.url, "subject=swarm")
 		e.docker(t, "service", "create", "--detach", "--quiet", "--name", c.name, "--network", "host", "--replicas", "2",
 			"--stop-signal", "KILL", "--restart-delay", "0s", "--mount", m, image, "sh", "-c", "touch /w/mine; exec sleep 1000000")
-		e.tasks(t, c.name, 2)
+		e.awaitTasks(t, c.name, 2)
 		ended := strings.Fields(e.docker(t, "ps", "--quiet", "--filter", "label=com.docker.swarm.service.name="+c.name))[0]
 		e.docker(t, "rm", "--force", ended) // another task takes its slot
-		e.tasks(t, c.name, 2)
+		e.awaitTasks(t, c.name, 2)
 		e.docker(t, "service", "rm", c.name)
-		e.tasks(t, c.name, 0)
+		e.awaitTasks(t, c.name, 0)
 		got := e.volumes(t)
 		slices.Sort(got)
 		if !slices.Equal(got, c.volumes) {
 			t.Errorf("%s: volumes %q, want %q", c.name, got, c.volumes)
 		}
 		for _, v := range got {
-			e.removed(t, v)
+			e.removeWhenFree(t, v)
 		}
 	}
-
 	e.docker(t, "service", "create", "--detach", "--quiet", "--name", "anonymous", "--network", "host", "--stop-signal", "KILL",
 		"--mount", mount("", "repo="+r.url, "subject=swarm"), image, "sleep", "1000000")
-	e.tasks(t, "anonymous", 1)
+	e.awaitTasks(t, "anonymous", 1)
 	e.docker(t, "service", "rm", "anonymous")
-	e.tasks(t, "anonymous", 0)
+	e.awaitTasks(t, "anonymous", 0)
 	if len(e.volumes(t)) == 0 {
 		t.Error("a mount without a name left no volume: docs/runtimes.md says that it does")
 	}
@@ -58,7 +57,8 @@ func TestSwarm(t *testing.T) {
 		return nil
 	})
 
-	// The example as it is. Only the network is the test's: its engine has none of its own.
+	// The example works unchanged. The test changes only the network, because its engine has no
+	// network.
 	override := filepath.Join(t.TempDir(), "network.yaml")
 	text := "version: \"3.8\"\nservices:\n  work:\n    networks: [hostnet]\nnetworks:\n  hostnet: {external: true, name: host}\n"
 	if err := os.WriteFile(override, []byte(text), 0o644); err != nil {
@@ -69,22 +69,22 @@ func TestSwarm(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("docker stack deploy: %v\n%s", err, out)
 	}
-	e.tasks(t, "stack_work", 2)
+	e.awaitTasks(t, "stack_work", 2)
 	e.docker(t, "stack", "rm", "stack")
-	e.tasks(t, "stack_work", 0)
+	e.awaitTasks(t, "stack_work", 0)
 	got := e.volumes(t)
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"work-1", "work-2"}) {
 		t.Errorf("the stack: volumes %q, want one for each slot", got)
 	}
 	for _, v := range got {
-		e.removed(t, v)
+		e.removeWhenFree(t, v)
 	}
 	e.docker(t, "swarm", "leave", "--force")
-	e.reclaimed(t, "swarm")
+	e.awaitReclaimed(t, "swarm")
 }
 
-// initSwarm makes the engine the manager of a swarm, and shows its tasks when the test has failed.
+// initSwarm makes the engine the manager of a swarm. If the test fails, it logs the swarm's tasks.
 func (e *engine) initSwarm(t *testing.T, flags ...string) {
 	t.Helper()
 	e.docker(t, append([]string{"swarm", "init"}, flags...)...)
@@ -99,8 +99,9 @@ func (e *engine) initSwarm(t *testing.T, flags ...string) {
 	})
 }
 
-// tasks waits until a service has so many containers on this node: running ones, or, for none, any.
-func (e *engine) tasks(t *testing.T, service string, n int) []container {
+// awaitTasks waits until a service has n running containers on this node, and returns them. If n is
+// 0, it waits until no container of the service is left, not even a stopped one.
+func (e *engine) awaitTasks(t *testing.T, service string, n int) []container {
 	t.Helper()
 	var list []container
 	args := []string{"ps", "--quiet", "--filter", "label=com.docker.swarm.service.name=" + service}
@@ -120,8 +121,8 @@ func (e *engine) tasks(t *testing.T, service string, n int) []container {
 	return list
 }
 
-// removed removes a volume as soon as nobody uses it.
-func (e *engine) removed(t *testing.T, volume string) {
+// removeWhenFree removes a volume as soon as no container uses it.
+func (e *engine) removeWhenFree(t *testing.T, volume string) {
 	t.Helper()
 	eventually(t, "the volume "+volume+" to be free", func() error {
 		_, err := e.Try("volume", "rm", volume)
@@ -129,7 +130,7 @@ func (e *engine) removed(t *testing.T, volume string) {
 	})
 }
 
-// freePort is a port of 127.0.0.1 on which nobody listens.
+// freePort returns a port of 127.0.0.1 on which nothing listens.
 func freePort(t *testing.T) string {
 	t.Helper()
 	u, err := url.Parse(closedPort(t))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The README's lines list the plugin's volumes, and remove what `docker container prune` leaves: anonymous volumes, and no
-// other.
+// The commands in the README list the plugin's volumes, and remove the anonymous volumes that
+// `docker container prune` leaves, but no others.
 func TestTidyUp(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
@@ -20,7 +20,7 @@ func TestTidyUp(t *testing.T) {
 
 	list := readmeLine(t, "docker volume ls --filter driver=")
 	if got := len(strings.Fields(e.shell(t, list+" --quiet"))); got != 3 {
-		t.Errorf("%s: %d volumes, want the named one, the one in use and the one that prune has left", list, got)
+		t.Errorf("%s: %d volumes, want 3: a named one, one in use and one that prune left", list, got)
 	}
 	e.shell(t, readmeLine(t, "docker volume ls --quiet --filter driver="))
 	got, want := e.volumes(t), []string{"named", inUse}
@@ -31,13 +31,13 @@ func TestTidyUp(t *testing.T) {
 	}
 }
 
-// readmeLine is the line of the README that begins so.
+// readmeLine returns the line of the README with a beginning.
 func readmeLine(t *testing.T, begin string) string {
 	t.Helper()
 	return lineOf(t, "../README.md", begin)
 }
 
-// lineOf is the line of a file that begins so.
+// lineOf returns the first line of a file with a beginning.
 func lineOf(t *testing.T, file, begin string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -53,7 +53,7 @@ func lineOf(t *testing.T, file, begin string) string {
 	return ""
 }
 
-// shell runs a line as a user types it, with the engine as docker's.
+// shell runs a shell command as a user types it, with docker connected to the engine.
 func (e *engine) shell(t *testing.T, line string) string {
 	t.Helper()
 	cmd := e.Command()

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// With --userns-remap root of a container is somebody else outside: uid and gid say who, and Status says it to those who
-// have not said it.
-func TestUsernsRemap(t *testing.T) { // not parallel: it has another dockerd in PATH
+// With --userns-remap a container's root is another user on the host. The options uid and gid name
+// that user, and the status of a volume without them says which values to use.
+func TestUsernsRemap(t *testing.T) { // not parallel, because it puts another dockerd into PATH
 	const base = "231072"
 	remapping(t, base)
 	e, r := own(t, nil, "--userns-remap=nobody:nogroup"), newRemote(t)
@@ -39,8 +39,8 @@ func TestUsernsRemap(t *testing.T) { // not parallel: it has another dockerd in 
 	}
 }
 
-// remapping puts a dockerd into PATH that finds a range of IDs for nobody, in a mount namespace of its own: the host's
-// files stay as they are.
+// remapping puts a dockerd into PATH that finds a range of IDs for the user nobody. It runs in its
+// own mount namespace, so that the host's files stay unchanged.
 func remapping(t *testing.T, base string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func remapping(t *testing.T, base string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := "nobody:" + base + ":65536\n" // by the user's name in both
+	ids := "nobody:" + base + ":65536\n" // both files need the user's name
 	for name, text := range map[string]string{
 		"subuid": ids, "subgid": ids,
 		"dockerd": fmt.Sprintf(`#!/bin/sh

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Another user than root works as root does, in the same clone.
+// Users other than root can work in the same way as root, in the same clone.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -30,7 +30,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// What another user commits, it can push.
+// A user other than root can commit and push.
 func TestPushAsUser(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)

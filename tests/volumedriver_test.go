@@ -14,24 +14,25 @@ import (
 	"testing"
 )
 
-// The demands of the engine's own tests of volume drivers (moby: docker_cli_external_volume_driver_test.go) on a driver are
-// demanded of this one here, under the same names. Those that have no test here:
+// The tests here make the same assertions about the plugin, under the same names, as the engine's
+// own tests of volume drivers (moby: docker_cli_external_volume_driver_test.go). These have no test
+// here:
 //
-//	RetryNotImmediatelyExists  a driver that appears while a container waits for it. The engine does this for a
-//	                           driver that is named by a file; a managed plugin is enabled, or there is none.
-//	GetEmptyResponse           a Get that answers neither a volume nor an error. This driver never does.
-//	PathCalls                  that the engine lists volumes without asking for their paths: nothing of the driver's.
+//	RetryNotImmediatelyExists  A container waits for a driver that appears later. The engine supports this only for a
+//	                           driver that a file names; a managed plugin is either enabled or missing.
+//	GetEmptyResponse           A Get answers neither a volume nor an error. This driver never does that.
+//	PathCalls                  The engine lists volumes without asking for their paths. This does not concern the driver.
 
-// driverVolume makes a volume for one test, and returns its --mount.
+// driverVolume creates a volume for one test, and returns the value of --mount for it.
 func driverVolume(t *testing.T, e *engine, r remote) string {
 	t.Helper()
 	e.create(t, subject(t), "repo="+r.url, "subject="+subject(t))
 	return mount(subject(t))
 }
 
-// mounted is how many Mounts of a volume the plugin has answered, by its log. Only tests with an engine or a volume
-// of their own know what else is in it.
-func (e *engine) mounted(t *testing.T, volume string) int {
+// mountCount returns how many Mounts of a volume the plugin's log has. It is useful only for a
+// volume that no other test mounts.
+func (e *engine) mountCount(t *testing.T, volume string) int {
 	t.Helper()
 	log := hostScript(t, "/", `cat "$1"`, e.Path("log"))
 	return len(regexp.MustCompile(`msg=\\"mount: done\\".* volume=`+regexp.QuoteMeta(volume)+` `).FindAllString(log, -1))
@@ -41,17 +42,17 @@ func TestVolumeCLICreateOptionConflict(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	driverVolume(t, e, r)
-	if said := e.refused(t, "volume", "create", "--driver", "local", subject(t)); !strings.Contains(said, "must be unique") {
-		t.Errorf("the name of a volume of another driver: %s", said)
+	if said := e.wantError(t, "volume", "create", "--driver", "local", subject(t)); !strings.Contains(said, "must be unique") {
+		t.Errorf("create a local volume with the name of a volume of the plugin: %s", said)
 	}
 	driver := e.docker(t, "volume", "inspect", "--format", "{{.Driver}}", subject(t))
 	e.docker(t, "volume", "create", "--driver", driver, subject(t))
 
 	e.docker(t, "volume", "create", subject(t)+"-local")
 	t.Cleanup(func() { e.Try("volume", "rm", subject(t)+"-local") })
-	said := e.refused(t, append([]string{"volume", "create"}, createArgs(subject(t)+"-local", "repo="+r.url)...)...)
+	said := e.wantError(t, append([]string{"volume", "create"}, createArgs(subject(t)+"-local", "repo="+r.url)...)...)
 	if !strings.Contains(said, "must be unique") {
-		t.Errorf("the name of a local volume: %s", said)
+		t.Errorf("create a volume with the name of a local volume: %s", said)
 	}
 }
 
@@ -61,22 +62,22 @@ func TestExternalVolumeDriverNamed(t *testing.T) {
 	driverVolume(t, e, r)
 	same(t, "the container", e.docker(t, "run", "--rm", "--network", "none", "--volume", subject(t)+":/w", "--volume-driver", pluginName,
 		image, "sh", "-euc", inCheckout(portrait)), plain(t, r.url, ""))
-	if got := e.mounted(t, subject(t)); got != 1 {
+	if got := e.mountCount(t, subject(t)); got != 1 {
 		t.Errorf("the volume was mounted %d times, want once", got)
 	}
 	e.docker(t, "volume", "rm", subject(t))
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
 func TestExternalVolumeDriverUnnamed(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	name := parseStamp(t, e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)), printStamp)).Volume
-	if got := e.mounted(t, name); got != 1 {
+	if got := e.mountCount(t, name); got != 1 {
 		t.Errorf("the volume was mounted %d times, want once", got)
 	}
-	e.refused(t, "volume", "inspect", name)
-	e.reclaimed(t, subject(t))
+	e.wantError(t, "volume", "inspect", name)
+	e.awaitReclaimed(t, subject(t))
 }
 
 func TestExternalVolumeDriverVolumesFrom(t *testing.T) {
@@ -89,15 +90,15 @@ func TestExternalVolumeDriverVolumesFrom(t *testing.T) {
 	if got := parseStamp(t, second).Volume; got != name {
 		t.Errorf("the second container has volume %s, want %s", got, name)
 	}
-	if got := e.mounted(t, name); got != 2 {
+	if got := e.mountCount(t, name); got != 2 {
 		t.Errorf("the volume was mounted %d times, want twice", got)
 	}
 	if left := e.leases(t, name); len(left) != 0 {
 		t.Errorf("leases without containers: %v", left)
 	}
 	e.docker(t, "rm", "--force", "--volumes", first)
-	e.refused(t, "volume", "inspect", name)
-	e.reclaimed(t, subject(t))
+	e.wantError(t, "volume", "inspect", name)
+	e.awaitReclaimed(t, subject(t))
 }
 
 func TestExternalVolumeDriverDeleteContainer(t *testing.T) {
@@ -106,14 +107,14 @@ func TestExternalVolumeDriverDeleteContainer(t *testing.T) {
 	c := e.sleeper(t, mount("", "repo="+r.url, "subject="+subject(t)))
 	name := parseStamp(t, c.sh(t, printStamp)).Volume
 	c.remove(t)
-	e.refused(t, "volume", "inspect", name)
-	if got := e.mounted(t, name); got != 1 {
+	e.wantError(t, "volume", "inspect", name)
+	if got := e.mountCount(t, name); got != 1 {
 		t.Errorf("the volume was mounted %d times, want once", got)
 	}
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
-// While the plugin answers nobody, volumes of other drivers are made.
+// Volumes of other drivers can be created while the plugin does not answer.
 func TestExternalVolumeDriverLookupNotBlocked(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
@@ -133,7 +134,7 @@ func TestExternalVolumeDriverLookupNotBlocked(t *testing.T) {
 	}
 	select {
 	case err := <-created:
-		t.Errorf("a plugin that is stopped has made a volume: %v", err)
+		t.Errorf("Create returned while the plugin was stopped: %v", err)
 		return
 	default:
 	}
@@ -167,7 +168,7 @@ func TestExternalVolumeDriverList(t *testing.T) {
 func TestExternalVolumeDriverGet(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
-	if said := e.refused(t, "volume", "inspect", subject(t)); !strings.Contains(strings.ToLower(said), "no such volume") {
+	if said := e.wantError(t, "volume", "inspect", subject(t)); !strings.Contains(strings.ToLower(said), "no such volume") {
 		t.Errorf("an unknown volume: %s", said)
 	}
 	driverVolume(t, e, r)
@@ -204,7 +205,7 @@ func TestExternalVolumeDriverMountID(t *testing.T) {
 		ids[lease.(map[string]any)["id"]] = true
 	}
 	if len(ids) != 2 || ids[""] {
-		t.Errorf("two containers mount with IDs %v, want two", ids)
+		t.Errorf("two containers mount with IDs %v, want two different ones", ids)
 	}
 }
 
@@ -217,35 +218,36 @@ func TestExternalVolumeDriverCapabilities(t *testing.T) {
 	}
 }
 
-// The plugin loses a volume that the engine knows: its name is free, for this driver and for another.
+// The plugin loses a volume that the engine knows. The name can be used again, for this driver and
+// for another.
 func TestExternalVolumeDriverOutOfBandDelete(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
-	make := func(ref string) error {
+	create := func(ref string) error {
 		_, err := e.Try(append([]string{"volume", "create"}, createArgs("lost", "repo="+r.url, "ref="+ref)...)...)
 		return err
 	}
-	if err := make("main"); err != nil {
+	if err := create("main"); err != nil {
 		t.Fatal(err)
 	}
-	e.refused(t, "volume", "create", "--driver", "local", "lost")
+	e.wantError(t, "volume", "create", "--driver", "local", "lost")
 	e.call(t, "/VolumeDriver.Remove", `{"Name": "lost"}`)
-	if err := make("feature/x"); err != nil {
+	if err := create("feature/x"); err != nil {
 		t.Fatal(err)
 	}
 	got := e.docker(t, "volume", "inspect", "--format", "{{.Driver}} {{.Options.ref}} {{.Status.ref}}", "lost")
 	if want := pluginName + ":latest feature/x feature/x"; got != want {
-		t.Errorf("made again: got %q, want %q", got, want)
+		t.Errorf("created again: got %q, want %q", got, want)
 	}
 	e.call(t, "/VolumeDriver.Remove", `{"Name": "lost"}`)
 	e.docker(t, "volume", "create", "--driver", "local", "lost")
 	if got := e.docker(t, "volume", "inspect", "--format", "{{.Driver}} {{len .Options}}", "lost"); got != "local 0" {
-		t.Errorf("of another driver: got %q, want no options", got)
+		t.Errorf("created with another driver: got %q, want no options", got)
 	}
 	e.docker(t, "volume", "rm", "lost")
 }
 
-// call asks the plugin on its socket, past the engine.
+// call sends a request to the plugin's socket directly, not through the engine.
 func (e *engine) call(t *testing.T, path, body string) {
 	t.Helper()
 	socket := fmt.Sprintf("/proc/%d/root/run/docker/plugins/repos.sock", e.pluginPID(t, 0))
@@ -262,15 +264,15 @@ func (e *engine) call(t *testing.T, path, body string) {
 	}
 }
 
-// The engine sends no Unmount for a Mount that failed, with a working directory in the volume or without: the plugin
-// must have nothing of it.
+// The engine sends no Unmount for a Mount that failed, with or without a working directory in the
+// volume. The plugin must not have a lease for it.
 func TestExternalVolumeDriverUnmountOnMountFail(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	e.create(t, subject(t), "repo="+r.url, "subject="+subject(t), "ref="+strings.Repeat("ab", 20))
 	for _, flags := range [][]string{nil, {"--workdir", "/w"}} {
 		args := append([]string{"run", "--rm", "--network", "none", "--mount", mount(subject(t))}, flags...)
-		e.refused(t, append(args, image, "true")...)
+		e.wantError(t, append(args, image, "true")...)
 		if left := e.leases(t, subject(t)); len(left) != 0 {
 			t.Errorf("%q: leases of a mount that failed: %v", flags, left)
 		}
@@ -278,14 +280,14 @@ func TestExternalVolumeDriverUnmountOnMountFail(t *testing.T) {
 	for _, id := range strings.Fields(e.docker(t, "ps", "--all", "--quiet", "--filter", "volume="+subject(t))) {
 		e.docker(t, "rm", "--force", id)
 	}
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }
 
 func TestExternalVolumeDriverUnmountOnCp(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	c := e.sleeper(t, driverVolume(t, e, r))
-	counts := func(when string, want int) {
+	awaitLeases := func(when string, want int) {
 		t.Helper()
 		eventually(t, "the leases "+when, func() error {
 			leases := e.leases(t, subject(t))
@@ -295,12 +297,12 @@ func TestExternalVolumeDriverUnmountOnCp(t *testing.T) {
 			return nil
 		})
 	}
-	counts("at the start", 1)
+	awaitLeases("at the start", 1)
 	e.docker(t, "cp", c.id+":/bin/sh", filepath.Join(t.TempDir(), "out"))
-	counts("after docker cp", 1)
+	awaitLeases("after docker cp", 1)
 	same(t, "the container after docker cp", c.sh(t, portrait), plain(t, r.url, ""))
 	e.docker(t, "kill", c.id)
-	counts("after the container's end", 0)
+	awaitLeases("after the container's end", 0)
 	c.remove(t)
-	e.reclaimed(t, subject(t))
+	e.awaitReclaimed(t, subject(t))
 }

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// ended waits until no more than left workspaces of a subject are there. What it has promoted by then the next one finds;
-// and what was written at warm paths alone is no discard.
-func (e *engine) ended(t *testing.T, subject string, left int) {
+// awaitEnded waits until a subject has at most left workspaces. From then on the next container
+// finds the warm layers of the ended ones. A workspace with changes only at warm paths does not
+// become a discard.
+func (e *engine) awaitEnded(t *testing.T, subject string, left int) {
 	t.Helper()
 	eventually(t, "the workspaces to end", func() error {
 		dirs, err := filepath.Glob(e.Data("clones", subject, "*", "workspaces", "*"))
@@ -23,7 +24,8 @@ func (e *engine) ended(t *testing.T, subject string, left int) {
 // packages lists the files below node_modules and their content.
 const packages = "cd node_modules 2>/dev/null && grep -r . . | sort || echo none"
 
-// What one container leaves in node_modules the next one finds, through several generations of what package managers do.
+// Each container finds the node_modules that the last one left, after each of several changes that
+// package managers make.
 func TestWarm(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -35,24 +37,26 @@ func TestWarm(t *testing.T) {
 		if got := e.sh(t, m, script); got != want {
 			t.Errorf("%s: got %q, want %q", script, got, want)
 		}
-		e.ended(t, subject(t), 0)
+		e.awaitEnded(t, subject(t), 0)
 	}
 	run(m, `mkdir -p node_modules/a/lib node_modules/b node_modules/c web/dist
 		echo a1 >node_modules/a/index; echo a1 >node_modules/a/lib/x; echo b1 >node_modules/b/index; echo c1 >node_modules/c/index
 		echo 1 >web/dist/out; ln -s ../a/index node_modules/b/link`, "")
 	run(m, packages+"; cd ..; git status --porcelain web", "./a/index:a1\n./a/lib/x:a1\n./b/index:b1\n./b/link:a1\n./c/index:c1\n?? web/")
-	// Changed, replaced, removed, added: npm moves what it replaces out of the way first.
+	// Files are changed, replaced, removed and added. npm moves a directory away before it replaces
+	// it.
 	run(m, `echo a2 >node_modules/a/index
 		mv node_modules/b node_modules/.b-retired; mkdir node_modules/b; echo b2 >node_modules/b/main; rm -rf node_modules/.b-retired
 		rm -rf node_modules/c; mkdir node_modules/d; echo d2 >node_modules/d/index; rm -rf web/dist`, "")
 	second := "./a/index:a2\n./a/lib/x:a1\n./b/main:b2\n./d/index:d2"
 	run(m, packages+"; ls ../web 2>/dev/null || true", second)
 
-	// A job that is not trusted sees it, and leaves nothing behind.
+	// An untrusted job sees the files, and leaves nothing behind.
 	run(with("cache=readonly"), `echo evil >node_modules/a/index; mkdir -p web/dist; echo evil >web/dist/out
 		echo evil >.hdcache/npm/x 2>/dev/null || echo refused`, "refused")
 	run(m, packages+"; ls ../web 2>/dev/null || true", second)
-	// What must not mix does not; a branch begins with what the default branch has.
+	// Other keys and uids do not share warm directories. A new branch begins with those of the
+	// default branch.
 	run(with("warm_key=image-2"), packages, "none")
 	run(with("uid=1000"), packages, "none")
 	run(with("ref=feature/x"), packages+"; echo x >topic", second)
@@ -67,7 +71,7 @@ func TestWarm(t *testing.T) {
 	run(m, packages, "none")
 }
 
-// Of two containers that run at the same time the one that ends first is carried over.
+// Of two concurrent containers only the first one that ends publishes its warm directories.
 func TestWarmTogether(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -77,12 +81,12 @@ func TestWarmTogether(t *testing.T) {
 	first.sh(t, "mkdir node_modules; echo 1 >node_modules/first")
 	second.sh(t, "mkdir node_modules; echo 2 >node_modules/second")
 	second.remove(t)
-	e.ended(t, subject(t), 1)
+	e.awaitEnded(t, subject(t), 1)
 	first.remove(t)
-	e.ended(t, subject(t), 0)
+	e.awaitEnded(t, subject(t), 0)
 	third := e.sleeper(t, mount(volume), "--user", "1000:1000")
 	if got := third.sh(t, packages+"; touch node_modules; git status --porcelain"); got != "./second:2" {
-		t.Errorf("got %q, want what ended first", got)
+		t.Errorf("got %q, want the files of the container that ended first", got)
 	}
 	status := fmt.Sprint(e.status(t, volume)["warm"])
 	if !strings.Contains(status, "path:node_modules") || !strings.Contains(status, "layers:1") {
@@ -92,13 +96,14 @@ func TestWarmTogether(t *testing.T) {
 	e.docker(t, "volume", "rm", volume)
 }
 
-// With CAP_SYS_ADMIN too, what a container leaves at a warm path that is no plain directory of its own is not carried over.
+// Even with CAP_SYS_ADMIN a container cannot pass on anything at a warm path but plain files and
+// directories of its own.
 func TestWarmHostile(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	m := mount("", "repo="+r.url, "subject="+subject(t), "warm=node_modules")
 	e.sh(t, m, "mkdir node_modules; echo good >node_modules/x")
-	e.ended(t, subject(t), 0)
+	e.awaitEnded(t, subject(t), 0)
 	for name, script := range map[string]string{
 		"a link":      "rm -rf node_modules; ln -s /etc node_modules",
 		"a device":    "echo evil >node_modules/x; mknod node_modules/null c 1 3",
@@ -108,15 +113,16 @@ func TestWarmHostile(t *testing.T) {
 			setfattr -n trusted.overlay.redirect -v /.git node_modules/d 2>/dev/null; mknod node_modules/null c 1 3`,
 	} {
 		e.sh(t, m, "set +e; "+script+"; true", "--cap-add", "SYS_ADMIN")
-		e.reclaimed(t, subject(t))
+		e.awaitReclaimed(t, subject(t))
 		if got := e.sh(t, m, packages); got != "./x:good" {
 			t.Errorf("after %s: got %q", name, got)
 		}
-		e.ended(t, subject(t), 0)
+		e.awaitEnded(t, subject(t), 0)
 	}
 }
 
-// The layers of many generations are joined by the plugin, with the rights that it has there, and show the same.
+// The plugin flattens the layers of many generations, with its capabilities as a managed plugin.
+// The files stay the same.
 func TestWarmGenerations(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
@@ -125,13 +131,13 @@ func TestWarmGenerations(t *testing.T) {
 	e.sh(t, m, `mkdir -p node_modules/closed; echo secret >node_modules/closed/x; ln -s closed/x node_modules/link; chmod 4700 node_modules/closed/x
 		echo linked >node_modules/one; ln node_modules/one node_modules/two; mkfifo node_modules/fifo
 		TZ=UTC touch -t 202001020304.05 node_modules/one node_modules/closed; chmod 500 node_modules/closed`, user...)
-	e.ended(t, subject(t), 0)
+	e.awaitEnded(t, subject(t), 0)
 	const generations = 12
 	for i := range generations {
 		e.sh(t, m, fmt.Sprintf("rm -f node_modules/n*; echo %d >node_modules/n%d", i, i), user...)
-		e.ended(t, subject(t), 0)
+		e.awaitEnded(t, subject(t), 0)
 	}
-	eventually(t, "the layers to be joined", func() error {
+	eventually(t, "the layers to be flattened", func() error {
 		layers, err := filepath.Glob(e.Data("clones", subject(t), "*", "warm", "*"))
 		if err == nil && len(layers) >= 8 {
 			err = fmt.Errorf("%d layers", len(layers))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -16,29 +17,25 @@ import (
 type build struct {
 	name     string
 	program  string   // the plugin's program
-	plugin   string   // the plugin's directory, as make plugin leaves it
-	bench    string   // this commit's cmd/bench, which holds its planner
+	plugin   string   // the plugin's directory, as make plugin makes it
+	bench    string   // this commit's cmd/bench, which contains its planner
 	settings []string // names of the settings that config.json declares
 }
 
-// knows returns an error unless the build has all of these settings, NAME=value.
-func (b build) knows(settings []string) error {
+// checkSettings returns an error unless the build has all of these settings (NAME=value).
+func (b build) checkSettings(settings []string) error {
 	for _, s := range settings {
 		name, _, _ := strings.Cut(s, "=")
-		found := false
-		for _, have := range b.settings {
-			found = found || have == name
-		}
-		if !found {
+		if !slices.Contains(b.settings, name) {
 			return fmt.Errorf("%s has no setting %s", b.name, name)
 		}
 	}
 	return nil
 }
 
-// builds returns the three builds of a comparison: this one, the other commit's, and a
-// copy of the other's as control. It compiles below dir, outside of the repository, so
-// that an interrupted run leaves no second module there.
+// builds returns the three builds of a comparison: this one, that of the other commit, and a
+// copy of the latter as control. It compiles below dir, outside of the repository, so that an
+// interrupted run leaves no second module in the repository.
 func builds(ctx context.Context, c config, commit, dir string) ([]build, error) {
 	out, err := git(ctx, ".", "-c", "safe.directory=*", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -81,8 +78,7 @@ func builds(ctx context.Context, c config, commit, dir string) ([]build, error) 
 	return []build{this, other, control}, os.RemoveAll(source)
 }
 
-// export writes the files of a commit of the repository at top into dir, which it
-// makes.
+// export creates dir and writes the files of a commit of the repository at top into it.
 func export(ctx context.Context, top, commit, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -107,9 +103,9 @@ func compile(ctx context.Context, dir, out, path string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./"+path)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // keep a terminal's SIGINT from it
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s in %s: %w\n%s", path, dir, err, said)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's SIGINT must not reach it
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s in %s: %w\n%s", path, dir, err, output)
 	}
 	return nil
 }

@@ -2,9 +2,9 @@ package main
 
 import "context"
 
-// cold compares the first mount of a subject with all other ways to get the files: those
-// that start from nothing, and those that start from a clone on the same disk. Each
-// writes as many files, so each round has its own disk.
+// cold compares the first mount of a subject with all other ways to get the files: from
+// nothing, and from a clone on the same disk. Each way writes the same number of files, so
+// each round has its own disk.
 func cold(c config) group {
 	usedByClone := 0.0
 	clone := func(name, dir string, against []string, args ...string) row {
@@ -26,7 +26,7 @@ func cold(c config) group {
 			return took, err
 		}}
 	}
-	both, near := []string{coldMount, warmMount}, []string{warmMount}
+	both, onlyWarm := []string{coldMount, warmMount}, []string{warmMount}
 	return group{
 		name: "cold", rounds: c.runs, fresh: true, copies: 8,
 		rivals: func(ctx context.Context, s *scene) error {
@@ -54,7 +54,7 @@ func cold(c config) group {
 				return took, err
 			}},
 			clone("git clone --depth 1", "depth", both, "--depth", "1"),
-			clone("git clone --reference", "reference", near, "--reference", "mirror"),
+			clone("git clone --reference", "reference", onlyWarm, "--reference", "mirror"),
 			clone(freshClone, "clone", both),
 			{name: cloneSpace(crowdSmall), against: []string{spaceRow(crowdSmall)}, unit: mib, sample: func(context.Context, *scene, int) (float64, error) {
 				return float64(crowdSmall-1) * usedByClone, nil
@@ -69,7 +69,7 @@ func cold(c config) group {
 				}
 				return took, err
 			}},
-			{name: "cp -a --reflink=auto of a clone", against: near, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+			{name: "cp -a --reflink=auto of a clone", against: onlyWarm, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return copyTree(ctx, s, "clone", "copy")
 			}},
 		},

@@ -26,8 +26,8 @@ type comparison struct {
 	progress io.Writer
 }
 
-// compareBuilds measures the rows on this build, on another commit's, and on a copy of
-// that as control, in turns. A row that is slower than before is an error.
+// compareBuilds measures the rows in turns on this build, on the build of another commit, and
+// on a copy of that build as control. It returns an error if a row is slower than before.
 func compareBuilds(ctx context.Context, c config, stdout, progress io.Writer) (err error) {
 	commit, err := resolve(ctx, c.against)
 	if err != nil {
@@ -42,7 +42,7 @@ func compareBuilds(ctx context.Context, c config, stdout, progress io.Writer) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o755); err != nil { // for the uid that fetches
+	if err := os.Chmod(dir, 0o755); err != nil { // the uid that fetches must enter it
 		return err
 	}
 	m := &comparison{Date: r.Date, Machine: r.Machine, Against: commit, Turns: c.runs, progress: progress}
@@ -78,7 +78,7 @@ func (m *comparison) measure(ctx context.Context, c config, files int) (err erro
 			err = errors.Join(err, p.close())
 		}
 	}()
-	var all [][]group // per build, because groups have state
+	var all [][]group // for each build, because groups have state
 	for _, b := range m.builds {
 		own := c
 		own.program, own.plugin = b.program, b.plugin
@@ -103,9 +103,9 @@ func (m *comparison) measure(ctx context.Context, c config, files int) (err erro
 	return nil
 }
 
-// ours returns the group without peers, and without rows that are not times. It excludes
-// the cold docker run, which is cold's row with an engine around it, because 27 more of
-// those take four minutes.
+// ours returns the group without peers, and without rows that are not times. It omits the
+// cold docker run too, which is the row of cold with an engine around it, because 27 more of
+// those would take four minutes.
 func (g group) ours() group {
 	rows := g.rows
 	g.rows, g.rivals = nil, nil
@@ -114,7 +114,7 @@ func (g group) ours() group {
 			g.rows = append(g.rows, w)
 		}
 	}
-	// The other copies are for the peers.
+	// Only the peers need more copies.
 	g.copies = min(g.copies, 4)
 	return g
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
-// committed copies the module into a repository of its own, commits it, and makes
-// it the working directory: whoever tests an archive has no commits.
-func committed(t *testing.T) {
+// chdirToCopy copies the module into a new repository, commits it, and makes it the working
+// directory, because a module that was unpacked from an archive has no commits.
+func chdirToCopy(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	entries, err := os.ReadDir("../..")
@@ -44,10 +44,11 @@ func TestComparisonMeasuresOursAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	committed(t)
+	chdirToCopy(t)
 	out := filepath.Join(t.TempDir(), "against.json")
 	var stdout, stderr bytes.Buffer
-	// Rows of so few files may well fail by chance on a busy machine: not this test's.
+	// With so few files a row may be slower by chance on a busy machine. That does not fail this
+	// test.
 	err = run(t.Context(), small("-against", "HEAD", "-files", "60", "-program", program, "-out", out, "-dir", dir), &stdout, &stderr)
 	if err != nil && !strings.Contains(err.Error(), "of its former time") {
 		t.Fatalf("%v\n%s", err, &stderr)
@@ -72,10 +73,10 @@ func TestComparisonMeasuresOursAndLeavesNothing(t *testing.T) {
 			c, ok := rows[w.name]
 			want := len(w.against) == 0 && w.unit == ms && g.name != "docker"
 			if ok != want {
-				t.Errorf("row %q is there: %v, want %v", w.name, ok, want)
+				t.Errorf("row %q exists: %v, want %v", w.name, ok, want)
 			}
 			if w.name == besideRow(300) {
-				continue // they may be gone before the first mount
+				continue // the files may be deleted before the first mount
 			}
 			if want && (len(c.This) != 2 || len(c.Before) != 2 || len(c.Control) != 2 || c.Ratio <= 0 || c.Noise <= 0 || c.Verdict == "") {
 				t.Errorf("row %q: %+v, want two turns of three builds", w.name, c)
@@ -109,11 +110,11 @@ func TestSettingsOfConfig(t *testing.T) {
 	}
 	b := build{name: "b", settings: names}
 	for _, g := range groups(config{dirty: numbers{0}}) {
-		if err := b.knows(g.settings); err != nil {
+		if err := b.checkSettings(g.settings); err != nil {
 			t.Errorf("group %s: %v", g.name, err)
 		}
 	}
-	if err := b.knows([]string{"DISCARD_TTL=0", "NO_SUCH=1"}); err == nil || !strings.Contains(err.Error(), "NO_SUCH") {
+	if err := b.checkSettings([]string{"DISCARD_TTL=0", "NO_SUCH=1"}); err == nil || !strings.Contains(err.Error(), "NO_SUCH") {
 		t.Errorf("got %v, want the name of an unknown setting", err)
 	}
 }

@@ -5,14 +5,14 @@ import "fmt"
 const (
 	// slower is the limit on a row's ratio of its time to its former time.
 	slower = 1.1
-	// judged is the time, in milliseconds, from which a row is judged: a tenth of less is
-	// in the noise of a busy machine's scheduler.
+	// judged is the time, in milliseconds, above which a row is judged. A tenth of a shorter
+	// time is less than the noise of a busy machine's scheduler.
 	judged = 2
 )
 
-// contrast is a row measured in turns on three builds: this one, the one before, and a
-// copy of the latter as control. The values of a turn have the same index; turns in which
-// a build has no value, or 0, are omitted.
+// contrast is a row that was measured in turns on three builds: this one, the one before, and
+// a copy of the latter as control. The values of a turn have the same index. Turns in which a
+// build has no value, or 0, are omitted.
 type contrast struct {
 	Name    string    `json:"name"`
 	Group   string    `json:"group"`
@@ -21,8 +21,8 @@ type contrast struct {
 	This    []float64 `json:"this"`
 	Before  []float64 `json:"before"`
 	Control []float64 `json:"control"`
-	// Ratio is this build over the one before. Noise is the control over the one before:
-	// ideally 1.
+	// Ratio is this build's time over that of the one before. Noise is the control's time
+	// over that of the one before, ideally 1.
 	Ratio   float64 `json:"ratio"`
 	Noise   float64 `json:"noise"`
 	Slower  int     `json:"slower_turns"` // turns in which this build was slower
@@ -42,15 +42,15 @@ const (
 
 // judge computes the ratios and the verdict.
 //
-// The ratios are medians of the turns' ratios, not ratios of medians: a turn's values are
-// taken within seconds, so a machine that is slower for some turns changes both sides of
-// each ratio.
+// The ratios are medians of the turns' ratios, not ratios of medians: the values of a turn are
+// measured within seconds, so that a machine that is slower for some turns changes both sides
+// of each ratio.
 //
-// A row fails when its ratio exceeds the limit. If two copies of one build differ by more
-// than the limit, in either direction, the measurement can't resolve a tenth: then the
-// row fails only if its ratio exceeds the limit times the copies' difference; otherwise
-// it is noisy, neither held nor failed. A row is judged if either build takes long
-// enough, so that one that becomes slow is not ignored because it was fast.
+// A row fails if its ratio exceeds the limit. If two copies of one build differ by more than
+// the limit, in either direction, the measurement cannot resolve a tenth. Then the row fails
+// only if its ratio exceeds the limit times the copies' difference; otherwise it is noisy,
+// neither held nor failed. A row is judged if either build takes long enough, so that a row
+// that was fast and becomes slow is not ignored.
 func (c *contrast) judge() {
 	var ratios, noises []float64
 	c.Slower = 0
@@ -87,9 +87,9 @@ func (c *contrast) cells() []string {
 	}
 }
 
-// turn returns the order in which the builds are measured in the i-th turn. In each three
-// successive turns, from the first, each build is once in each position, and in six each
-// follows each other one equally often.
+// turn returns the order in which the builds are measured in the i-th turn. In every three
+// successive turns, counted from the first, each build has each position once. In every six,
+// each build follows each other build equally often.
 func turn(i int) [3]int {
 	return [...][3]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}}[i%6]
 }

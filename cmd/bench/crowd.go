@@ -10,8 +10,8 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// crowdRow and pushedRow are the names of atOnce's times; the others count the requests
-// to the server meanwhile.
+// crowdRow and pushedRow are the names of the rows of atOnce with times. The other rows count
+// the requests to the server meanwhile.
 func crowdRow(n int) string  { return fmt.Sprintf("%d Mounts at once", n) }
 func pushedRow(n int) string { return fmt.Sprintf("%d Mounts at once, 100 files changed", n) }
 
@@ -21,8 +21,8 @@ func pushedAsks(n int) string {
 }
 func pushedFetches(n int) string { return pushedRow(n) + ": fetches at the server" }
 
-// atOnce measures many concurrent mounts, of as many volumes of one subject, until the
-// last reply: with nothing new, and after a push.
+// atOnce measures many concurrent mounts until the last reply, each of another volume of one
+// subject: with nothing new, and after a push.
 func atOnce(c config) group {
 	var names []string
 	for i := range c.crowd {
@@ -30,17 +30,17 @@ func atOnce(c config) group {
 	}
 	var got asked // in the latest sample
 	sample := func(ctx context.Context, s *scene) (float64, error) {
-		if err := errors.Join(s.settled(ctx), s.disk.sync()); err != nil {
+		if err := errors.Join(s.settle(ctx), s.disk.sync()); err != nil {
 			return 0, err
 		}
 		s.server.Reset()
 		var leases []lease
 		took, err := clock(func() (err error) {
-			leases, err = s.together(ctx, names)
+			leases, err = s.mountAll(ctx, names)
 			return err
 		})
 		got = tally(s.server.Requests())
-		return took, errors.Join(err, s.release(ctx, leases))
+		return took, errors.Join(err, s.unmountAll(ctx, leases))
 	}
 	counted := func(name string, which func() int) row {
 		return row{name: name, unit: count, sample: func(context.Context, *scene, int) (float64, error) {
@@ -75,8 +75,8 @@ func atOnce(c config) group {
 	}
 }
 
-// together mounts volumes concurrently, and returns the leases after the last reply.
-func (s *scene) together(ctx context.Context, names []string) ([]lease, error) {
+// mountAll mounts volumes concurrently, and returns the leases after the last reply.
+func (s *scene) mountAll(ctx context.Context, names []string) ([]lease, error) {
 	leases := make([]lease, len(names))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, name := range names {
@@ -88,8 +88,8 @@ func (s *scene) together(ctx context.Context, names []string) ([]lease, error) {
 	return leases, g.Wait()
 }
 
-// release ends leases.
-func (s *scene) release(ctx context.Context, leases []lease) error {
+// unmountAll ends leases.
+func (s *scene) unmountAll(ctx context.Context, leases []lease) error {
 	var errs []error
 	for _, l := range leases {
 		if l.dir != "" {
@@ -100,12 +100,12 @@ func (s *scene) release(ctx context.Context, leases []lease) error {
 	return errors.Join(errs...)
 }
 
-// asked counts the requests to a server: fetches, and ls-refs other than the one that
-// starts each git fetch.
+// asked counts the requests to a server: fetches, and ls-refs without the one that starts
+// each git fetch.
 type asked struct{ asks, fetches int }
 
-// tally counts requests in their order. Successive rounds are one fetch, because
-// negotiation takes several.
+// tally counts requests in their order. Successive fetch requests count as one fetch, because
+// the negotiation takes several.
 func tally(requests []gitserver.Request) (a asked) {
 	fetching := false
 	for _, r := range requests {

@@ -19,7 +19,7 @@ func deletion(c config) group {
 	var empty int64 // inodes in use before the files were made
 	fill := func(ctx context.Context, s *scene) (err error) {
 		// Wait for deletions of an earlier turn.
-		if err := s.settled(ctx); err != nil {
+		if err := s.settle(ctx); err != nil {
 			return err
 		}
 		if full, _, err = s.mount(ctx, "warm"); err != nil {
@@ -28,7 +28,7 @@ func deletion(c config) group {
 		if empty, err = s.disk.inodes(); err != nil {
 			return err
 		}
-		return errors.Join(litter(ctx, filepath.Join(full.dir, "out"), c.doomed, 0), s.disk.sync())
+		return errors.Join(writeFiles(ctx, filepath.Join(full.dir, "out"), c.doomed, 0), s.disk.sync())
 	}
 	// left returns how many of the files still exist.
 	left := func(s *scene) (int64, error) {
@@ -37,7 +37,7 @@ func deletion(c config) group {
 	}
 	return group{
 		name: "deletion", rounds: often * c.runs, serial: true, once: true, copies: 2, dirt: c.doomed + c.doomed/50,
-		// Otherwise the files are kept for a day, as a discard.
+		// By default the plugin would keep the files for a day, as a discard.
 		settings: []string{"DISCARD_TTL=0"},
 		prepare:  warmUp,
 		rows: []row{
@@ -55,7 +55,7 @@ func deletion(c config) group {
 						return 0, err
 					}
 					full = lease{}
-					if err := until(ctx, "the deletion's beginning", func() (bool, error) {
+					if err := await(ctx, "the deletion's beginning", func() (bool, error) {
 						n, err := left(s)
 						return n < int64(c.doomed), err
 					}); err != nil {
@@ -66,7 +66,7 @@ func deletion(c config) group {
 				if err != nil {
 					return 0, err
 				}
-				// Don't count a mount at the end of the deletion.
+				// A mount at the end of the deletion does not count.
 				if n, err := left(s); err != nil || n < int64(c.doomed/100) {
 					return 0, errors.Join(err, errEnough)
 				}

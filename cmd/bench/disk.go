@@ -17,14 +17,14 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// filesystem describes the filesystem of all measurements. It names the journal because a
-// machine's own filesystem may have none, and an ext4 without one creates files ten times
+// filesystem describes the filesystem of all measurements. It mentions the journal because a
+// machine's own filesystem may have none, and ext4 without a journal creates files ten times
 // slower for minutes after deletions.
 const filesystem = "ext4 with journal on a loop device with direct I/O"
 
-// disk is a fresh filesystem in a sparse file.
+// disk is a new filesystem in a sparse file.
 type disk struct {
-	dir  string // where it is mounted
+	dir  string // its mount point
 	file string
 }
 
@@ -36,11 +36,11 @@ func newDisk(ctx context.Context, base string, files, bytes int64) (*disk, error
 		return nil, fmt.Errorf("%s: %w", base, err)
 	}
 	if free := int64(host.Bavail) * host.Frsize; free < bytes {
-		return nil, fmt.Errorf("%s has %d MB free, %d are needed: use another -dir, or fewer -files", base, free>>20, bytes>>20)
+		return nil, fmt.Errorf("%s has %d MB free and needs %d: use another -dir, or fewer -files", base, free>>20, bytes>>20)
 	}
-	// testdisk.Eject needs these names.
+	// testdisk.Eject expects these names.
 	d := &disk{dir: filepath.Join(base, "disk"), file: filepath.Join(base, "disk.img")}
-	if err := d.make(ctx, files, bytes); err != nil {
+	if err := d.format(ctx, files, bytes); err != nil {
 		if mountErr := unix.Unmount(d.dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); mountErr == nil {
 			err = fmt.Errorf("%w; it was mounted", err)
 		}
@@ -49,7 +49,8 @@ func newDisk(ctx context.Context, base string, files, bytes int64) (*disk, error
 	return d, nil
 }
 
-func (d *disk) make(ctx context.Context, files, bytes int64) error {
+// format makes the file, makes a filesystem in it, and mounts that.
+func (d *disk) format(ctx context.Context, files, bytes int64) error {
 	if err := os.Mkdir(d.dir, 0o755); err != nil {
 		return err
 	}
@@ -65,9 +66,9 @@ func (d *disk) make(ctx context.Context, files, bytes int64) error {
 	}
 	// The rest takes milliseconds, and must not be interrupted halfway.
 	ctx = context.WithoutCancel(ctx)
-	// Without direct I/O every flush of the disk would write all dirty pages of the file
-	// below it, and an fdatasync of one page beside 50,000 new files would take 40 ms
-	// instead of 3. Sectors of 4096 bytes suit any disk below.
+	// Without direct I/O every flush of the disk would write all dirty pages of the file, and
+	// an fdatasync of one page beside 50,000 new files would take 40 ms instead of 3. Sectors
+	// of 4096 bytes work on any underlying disk.
 	loop, err := tool(ctx, "losetup", "--find", "--show", "--direct-io=on", "--sector-size", "4096", d.file)
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ func (d *disk) make(ctx context.Context, files, bytes int64) error {
 	// noinit_itable, because otherwise the kernel writes inode tables during the
 	// measurement.
 	_, err = tool(ctx, "mount", "-t", "ext4", "-o", "noinit_itable", loop, d.dir)
-	// A loop device in use is detached when it is unmounted.
+	// The kernel detaches a loop device in use when it is unmounted.
 	_, detached := tool(ctx, "losetup", "--detach", loop)
 	return errors.Join(err, detached)
 }
@@ -85,7 +86,7 @@ func tool(ctx context.Context, name string, args ...string) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = &stderr
-	// Keep a terminal's SIGINT from it: we clean up.
+	// A terminal's SIGINT must not reach the program, because run handles it and cleans up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.Output()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// docker compares a container's whole life with our volume with that with an empty local
-// volume: what a user waits for.
+// docker compares docker run with our volume and with an empty local volume, until the
+// container has ended. This is the time that a user waits.
 func docker(c config) group {
 	const often = 3
 	ours := func(name, volume string, every int, before func(ctx context.Context, s *scene, i int) (string, error)) row {
@@ -34,7 +34,7 @@ func docker(c config) group {
 			if _, err := s.engine.Try("volume", "create", "empty"); err != nil {
 				return err
 			}
-			// Check once that the files are there, and run both once.
+			// Check once that the files exist, and run each kind once.
 			if _, out, err := s.container(ctx, "warm", "cat", "/w/README.md"); err != nil || out == "" {
 				return fmt.Errorf("README.md in the container: %q %w", out, err)
 			}

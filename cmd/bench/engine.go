@@ -41,7 +41,7 @@ func newEngine(dir, plugin string, settings []string) (*dockerd.Engine, error) {
 	return e, nil
 }
 
-// imageTar returns the content of the image: busybox under the names that are run.
+// imageTar returns the content of the image: busybox, under the names of the commands that run.
 func imageTar() ([]byte, error) {
 	path, err := exec.LookPath("busybox")
 	if err != nil {
@@ -70,8 +70,8 @@ func imageTar() ([]byte, error) {
 	return archive.Bytes(), w.Close()
 }
 
-// container runs a command in a container with a volume at /w, as a user does, and
-// returns how many milliseconds that took and the command's output.
+// container runs a command in a container with a volume at /w, as a user does. It returns how
+// many milliseconds that took, and the command's output.
 func (s *scene) container(ctx context.Context, volume string, command ...string) (took float64, out string, err error) {
 	if ctx.Err() != nil {
 		return 0, "", context.Cause(ctx)

@@ -29,9 +29,9 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// reuse updates a working tree in place, as a design without overlays does before each
-// use.
-func reuse(ctx context.Context, dir string) error {
+// updateInPlace updates a working tree in place, as a design without overlays does before
+// each use.
+func updateInPlace(ctx context.Context, dir string) error {
 	for _, args := range [][]string{
 		{"fetch", "-q", "origin"}, {"reset", "-q", "--hard", "origin/main"}, {"clean", "-qffdx"},
 	} {
@@ -42,8 +42,8 @@ func reuse(ctx context.Context, dir string) error {
 	return nil
 }
 
-// clean fails if git sees a change in dir. It writes nothing there.
-func clean(ctx context.Context, dir string) error {
+// checkClean returns an error if git sees a change in dir. It writes nothing there.
+func checkClean(ctx context.Context, dir string) error {
 	out, err := git(ctx, dir, "--no-optional-locks", "status", "--porcelain")
 	if err == nil && out != "" {
 		err = fmt.Errorf("%s is not clean: %.200s", dir, out)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// gitSync does the same as one round of kubernetes/git-sync, version 4, without its
-// default of depth 1: a bare repository below root, a worktree for each commit beside it,
-// and the symlink "current" to the newest, which is replaced by a rename. If nothing is
-// new it checks the worktree, as git-sync does. It leaves earlier worktrees, which
-// git-sync deletes afterwards.
+// gitSync does the same as one round of kubernetes/git-sync, version 4, without its default of
+// depth 1. Below root are a bare repository, a worktree for each commit, and the symlink
+// "current" to the newest worktree, which a rename replaces. If nothing is new, gitSync checks
+// the worktree, as git-sync does. It keeps earlier worktrees, which git-sync deletes
+// afterwards.
 func gitSync(ctx context.Context, root, url string) error {
 	bare, current := filepath.Join(root, "bare"), filepath.Join(root, "current")
 	if err := os.Mkdir(root, 0o755); err == nil {
@@ -32,7 +32,7 @@ func gitSync(ctx context.Context, root, url string) error {
 		return fmt.Errorf("%s has no branch main", url)
 	}
 	if have, err := os.Readlink(current); err == nil && have == id {
-		if err := at(ctx, current, id); err != nil {
+		if err := checkCommit(ctx, current, id); err != nil {
 			return err
 		}
 		_, err := git(ctx, current, "fsck", "--no-progress", "--connectivity-only")
@@ -54,8 +54,8 @@ func gitSync(ctx context.Context, root, url string) error {
 	return errors.Join(os.Symlink(id, fresh), os.Rename(fresh, current))
 }
 
-// at fails if the checkout in dir is of another commit.
-func at(ctx context.Context, dir, id string) error {
+// checkCommit returns an error if HEAD of the checkout in dir is another commit.
+func checkCommit(ctx context.Context, dir, id string) error {
 	out, err := git(ctx, dir, "rev-parse", "HEAD")
 	if err == nil && strings.TrimSpace(out) != id {
 		err = fmt.Errorf("%s is at %s, the remote at %s", dir, strings.TrimSpace(out), id)

@@ -1,6 +1,6 @@
 package main
 
-// Names of rows that other rows, or targets, refer to.
+// Names of rows to which other rows or targets refer.
 const (
 	coldMount   = "cold Create + Mount"
 	warmMount   = "warm Mount"

@@ -27,9 +27,8 @@ type lap struct {
 // buildError means that a build other than this one could not be measured.
 type buildError struct{ error }
 
-// run adds the rows to the comparison. If another build can't do a group, as an older one
-// without the feature, the group is noted as not measured, because there is nothing to
-// compare with.
+// run adds the rows to the comparison. If another build cannot run a group, such as an older
+// build without the feature, run notes the group as not measured.
 func (l *lap) run(ctx context.Context) (err error) {
 	g := l.groups[0]
 	rows := make([]contrast, len(g.rows))
@@ -50,7 +49,7 @@ func (l *lap) run(ctx context.Context) (err error) {
 		l.Rows = append(l.Rows, rows...)
 	}()
 	for _, b := range l.builds {
-		if err := b.knows(g.settings); err != nil {
+		if err := b.checkSettings(g.settings); err != nil {
 			return buildError{err}
 		}
 	}
@@ -78,10 +77,10 @@ func (l *lap) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// perTurn returns the rounds per turn: fast rows have several.
+// perTurn returns the number of rounds in a turn. Fast rows have several.
 func (l *lap) perTurn() int { return l.groups[0].rounds / l.turns }
 
-// blame names the build that failed, with its log.
+// blame adds the name of the build that failed and the end of its log to an error.
 func (l *lap) blame(k int, err error) error {
 	if k < len(l.scenes) {
 		err = l.scenes[k].explain(err)
@@ -93,7 +92,7 @@ func (l *lap) blame(k int, err error) error {
 	return err
 }
 
-// open makes a filesystem with a scene of each build on it, and prepares them.
+// open makes a filesystem with a scene for each build, and prepares the scenes.
 func (l *lap) open(ctx context.Context, order [3]int) (err error) {
 	if err := l.close(); err != nil {
 		return err
@@ -149,17 +148,17 @@ func (l *lap) close() error {
 	return leftBehind(err)
 }
 
-// measure measures the rows of a build in one turn, and returns the median of each, 0
-// without a sample.
+// measure measures the rows of a build in one turn. It returns the median of each row, or 0 if
+// the row has no sample.
 func (l *lap) measure(ctx context.Context, k int) ([]float64, error) {
 	g := l.groups[k]
 	if g.bare {
 		return l.builds[k].plan(ctx, l.places[k], g)
 	}
 	s := l.scenes[k]
-	// Wait for the background work of the build measured before.
+	// Wait until the background work of all builds has ended.
 	for _, other := range l.scenes {
-		if err := other.idle(ctx); err != nil {
+		if err := other.awaitIdle(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -185,8 +184,8 @@ func (l *lap) measure(ctx context.Context, k int) ([]float64, error) {
 	return medians, nil
 }
 
-// plan measures a group that needs only the planner, by the build's own cmd/bench, into
-// which that is linked.
+// plan measures a group that needs only the planner. It runs the build's own cmd/bench, which
+// contains the build's planner.
 func (b build) plan(ctx context.Context, p *place, g group) ([]float64, error) {
 	out := filepath.Join(p.root, "plan.json")
 	if _, err := tool(ctx, b.bench, "-rows", g.name, "-files", "1", "-runs", "1",
@@ -209,22 +208,22 @@ func (b build) plan(ctx context.Context, p *place, g group) ([]float64, error) {
 }
 
 const (
-	// calm is how long an idle plugin uses no processor time, which the kernel counts in
-	// ticks of 10 ms.
-	calm = 100 * time.Millisecond
-	// calmWait bounds the wait for that: a plugin that never rests is measured anyway.
-	calmWait = 20 * time.Second
+	// idleTime is how long a plugin must use no processor time to count as idle. The kernel
+	// counts that time in ticks of 10 ms.
+	idleTime = 100 * time.Millisecond
+	// idleWait bounds the wait: a plugin that is never idle is measured anyway.
+	idleWait = 20 * time.Second
 )
 
-// idle waits until neither the plugin nor its children use the processor, because their
+// awaitIdle waits until neither the plugin nor its children use the processor, because their
 // background work has ended. It does not wait for an engine.
-func (s *scene) idle(ctx context.Context) error {
+func (s *scene) awaitIdle(ctx context.Context) error {
 	if s == nil || s.plugin == nil {
 		return nil
 	}
 	since, last := time.Now(), ""
-	for deadline := since.Add(calmWait); time.Since(since) < calm && time.Now().Before(deadline); {
-		now, err := processor(s.plugin.Pid())
+	for deadline := since.Add(idleWait); time.Since(since) < idleTime && time.Now().Before(deadline); {
+		now, err := processorTime(s.plugin.Pid())
 		if err != nil {
 			return fmt.Errorf("the plugin: %w", err)
 		}
@@ -240,15 +239,15 @@ func (s *scene) idle(ctx context.Context) error {
 	return nil
 }
 
-// processor returns the processor time of a process and its children, running and ended,
-// as a text that changes with it.
-func processor(pid int) (string, error) {
+// processorTime returns the processor time of a process and its running and ended children,
+// as a text that changes with the time.
+func processorTime(pid int) (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}
-	// After the name in parentheses, utime, stime, cutime and cstime are the 12th to 15th
-	// field: proc_pid_stat(5) also counts the two fields before.
+	// After the name in parentheses, utime, stime, cutime and cstime are the fields 12 to 15.
+	// proc_pid_stat(5) also counts the two fields before.
 	_, rest, _ := strings.Cut(string(data), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 15 {
@@ -266,7 +265,7 @@ func processor(pid int) (string, error) {
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", list, err)
 			}
-			more, _ := processor(id) // it may have ended
+			more, _ := processorTime(id) // it may have ended
 			used += fmt.Sprintf(", %d: %s", id, more)
 		}
 	}

@@ -27,46 +27,46 @@ func main() {
 	}
 }
 
-// config says what a run measures, and where.
+// config has the flags of a run.
 type config struct {
 	files, dirty numbers
-	runs         int    // samples of a row; fast rows take more
+	runs         int    // samples of a row; fast rows have more
 	rows         string // comma-separated names of groups; empty for all
 	doomed       int    // files that are deleted beside mounts
 	modules      int    // files of a node_modules
-	crowd        int    // mounts at once
-	planned      int    // clones that the janitor plans for
+	crowd        int    // concurrent mounts
+	planned      int    // clones for which the janitor plans
 
 	program, plugin string
 	out, base       string
-	report          string // the directory for the page; empty for a run
-	against         string // the commit to compare with; may be empty
+	report          string // the directory for the page; empty to measure
+	against         string // the commit to compare with; empty for none
 }
 
-// againstDefaults are the different defaults of flags with -against: every row is
+// againstDefaults are the defaults of flags that differ with -against. With them every row is
 // measured nine times for each of three builds, in less than 25 minutes on two cores.
 var againstDefaults = map[string]string{
 	"files": "100000", "runs": "9", "dirty": "0,50000", "doomed": "50000", "out": "build/bench-against.json",
 }
 
-// run measures, and writes the report to stdout and its progress to stderr.
+// run measures. It writes the report to stdout and the progress to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := config{files: numbers{1000, 10000, 100000}, dirty: numbers{0, 1000, 50000}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Var(&c.files, "files", "`numbers` of files in the repository")
 	flags.Var(&c.dirty, "dirty", "`numbers` of new files in a workspace or clone that is reset")
-	flags.IntVar(&c.runs, "runs", 7, "how often a row is measured; what is quick, more often")
-	flags.StringVar(&c.rows, "rows", "", "the `groups` of rows to measure, with commas between them: "+strings.Join(groupNames(), ","))
+	flags.IntVar(&c.runs, "runs", 7, "how often each row is measured; fast rows are measured more often")
+	flags.StringVar(&c.rows, "rows", "", "the `groups` of rows to measure, separated by commas: "+strings.Join(groupNames(), ","))
 	flags.IntVar(&c.doomed, "doomed", 1000000, "how many files are deleted beside mounts")
-	flags.IntVar(&c.modules, "modules", 20000, "how many files are in a node_modules")
-	flags.IntVar(&c.crowd, "crowd", 64, "how many mounts there are at once")
+	flags.IntVar(&c.modules, "modules", 20000, "how many files a node_modules has")
+	flags.IntVar(&c.crowd, "crowd", 64, "how many mounts run concurrently")
 	flags.IntVar(&c.planned, "clones", 100000, "how many clones the janitor plans for")
 	flags.StringVar(&c.program, "program", "build/helmdeck-repos", "the plugin's `program`")
-	flags.StringVar(&c.plugin, "plugin", "build/plugin", "the plugin as make plugin leaves it, a `directory`")
+	flags.StringVar(&c.plugin, "plugin", "build/plugin", "the plugin's `directory`, as make plugin makes it")
 	flags.StringVar(&c.out, "out", "build/bench.json", "the `file` for the results; with -against build/bench-against.json")
-	flags.StringVar(&c.base, "dir", "/var/tmp", "the `directory` below which to work: up to 12 GB are written there for 100,000 files")
-	flags.StringVar(&c.report, "report", "", "measure nothing: write the page of the results in -out to this `directory`")
+	flags.StringVar(&c.base, "dir", "/var/tmp", "the `directory` for temporary files, up to 12 GB with 100,000 files")
+	flags.StringVar(&c.report, "report", "", "measure nothing, and write the page of the results in -out to this `directory`")
 	flags.StringVar(&c.against, "against", "", "compare with the build of this `commit`, in turns: -runs is the number of turns, 9 by default")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
 	if c.report != "" && c.against != "" {
-		return errors.New("-report and -against: the page is of a run without -against")
+		return errors.New("-report and -against exclude each other: the page needs a run without -against")
 	}
 	if c.against != "" {
 		given := map[string]bool{}
@@ -93,13 +93,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return writePage(c.out, c.report)
 	}
 	if c.runs < 1 {
-		return fmt.Errorf("-runs %d: a row is measured once at least", c.runs)
+		return fmt.Errorf("-runs %d: each row needs at least one run", c.runs)
 	}
 	if err := c.check(); err != nil {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("mounting needs root: run it as root")
+		return errors.New("mounting needs root: run bench as root")
 	}
 	if c.against != "" {
 		return compareBuilds(ctx, c, stdout, stderr)
@@ -123,11 +123,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return errors.Join(err, r.write(c.out))
 }
 
-// check fails if -rows has an unknown group.
+// check returns an error if -rows has an unknown group.
 func (c config) check() error {
 	for _, name := range c.wanted() {
 		if !slices.Contains(groupNames(), name) {
-			return fmt.Errorf("-rows %s: no group is called %q; there are %s", c.rows, name, strings.Join(groupNames(), ", "))
+			return fmt.Errorf("-rows %s: unknown group %q; allowed are %s", c.rows, name, strings.Join(groupNames(), ", "))
 		}
 	}
 	return nil
@@ -189,7 +189,7 @@ func (n *numbers) Set(text string) error {
 	for word := range strings.SplitSeq(text, ",") {
 		v, err := strconv.Atoi(word)
 		if err != nil || v < 0 {
-			return fmt.Errorf("%q is no number of files", word)
+			return fmt.Errorf("%q is not a number of files", word)
 		}
 		*n = append(*n, v)
 	}

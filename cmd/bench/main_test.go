@@ -14,8 +14,8 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// workDir is a directory to work in, whose filesystem holds more than /tmp may.
-// When the test ends, nothing may be mounted or left below it.
+// workDir returns a directory on a filesystem that may have more space than /tmp. At the end
+// of the test nothing may be mounted or left below it.
 func workDir(t *testing.T) string {
 	t.Helper()
 	dir := testdir.New(t, "bench")
@@ -25,17 +25,17 @@ func workDir(t *testing.T) string {
 			t.Error(err)
 		}
 		if len(points) > 0 {
-			t.Errorf("mounted still: %v", points)
+			t.Errorf("still mounted: %v", points)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("left: %v, %v", left, err)
+			t.Errorf("left behind: %v, %v", left, err)
 		}
 	})
 	return dir
 }
 
-// small are the arguments of a run that takes seconds. The rows with containers
-// need an engine, which the end-to-end tests try.
+// small returns the arguments of a run that takes seconds. It omits the rows with containers,
+// because they need an engine.
 func small(more ...string) []string {
 	var rows []string
 	for _, name := range groupNames() {
@@ -76,7 +76,7 @@ func TestRunMeasuresEveryRowAndLeavesNothing(t *testing.T) {
 			for _, w := range g.rows {
 				got := r.row(w.name, files)
 				if got == nil && w.name == besideRow(300) {
-					continue // they may be gone before the first mount
+					continue // the files may be deleted before the first mount
 				}
 				if got == nil || len(got.Samples) == 0 || len(got.Samples) > g.rounds || got.Unit != w.unit || !slices.Equal(got.Against, w.against) {
 					t.Errorf("%d files, row %q: %+v, want up to %d samples, against %q", files, w.name, got, g.rounds, w.against)
@@ -104,14 +104,14 @@ func TestPeersAreComparedWithRowsOfOurs(t *testing.T) {
 		for _, w := range g.rows {
 			for _, name := range w.against {
 				if !ours[name] {
-					t.Errorf("row %q is compared with %q, which is none of ours", w.name, name)
+					t.Errorf("row %q is compared with %q, which is not a row of ours", w.name, name)
 				}
 			}
 		}
 	}
 }
 
-// interrupter ends the context when it reads a text.
+// interrupter is a writer that cancels the context when a text is written to it.
 type interrupter struct {
 	bytes.Buffer
 	at     string
@@ -142,7 +142,7 @@ func TestInterruptedRunReportsAndLeavesNothing(t *testing.T) {
 		t.Errorf("got %v, want interrupted", err)
 	}
 	if !strings.Contains(stdout.String(), freshClone) {
-		t.Errorf("what was measured is not in the table:\n%s", &stdout)
+		t.Errorf("the table does not have the rows that were measured:\n%s", &stdout)
 	}
 	if _, err := os.Stat(out); err != nil {
 		t.Error(err)

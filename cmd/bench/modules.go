@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// modulesDir is in the work tree of every web project, but never in git.
+// modulesDir is a directory that web projects have in the work tree, but not in git.
 const modulesDir = "node_modules"
 
 func modulesRow(n int) string { return fmt.Sprintf("warm Mount with a node_modules of %d files", n) }
@@ -15,30 +15,30 @@ func modulesRow(n int) string { return fmt.Sprintf("warm Mount with a node_modul
 // modules compares a mount that finds an earlier workspace's dependencies with copying
 // them into a clone.
 func modules(c config) group {
-	whole := func(dir string) (bool, error) {
-		found, err := os.ReadDir(filepath.Join(dir, modulesDir))
+	complete := func(dir string) (bool, error) {
+		entries, err := os.ReadDir(filepath.Join(dir, modulesDir))
 		if os.IsNotExist(err) {
 			return false, nil
 		}
-		return len(found) == (c.modules+99)/100, err
+		return len(entries) == (c.modules+99)/100, err
 	}
 	return group{
 		name: "modules", rounds: c.runs, copies: 2, dirt: (c.runs + 4) * (c.modules + c.modules/50),
 		rivals: func(ctx context.Context, s *scene) error {
-			return litter(ctx, s.peer(modulesDir), c.modules, dirtBytes)
+			return writeFiles(ctx, s.peer(modulesDir), c.modules, dirtBytes)
 		},
 		prepare: func(ctx context.Context, s *scene) error {
 			if err := s.create(ctx, "modules", "modules", "warm", modulesDir); err != nil {
 				return err
 			}
 			if _, err := s.use(ctx, "modules", func(dir string) error {
-				return litter(ctx, filepath.Join(dir, modulesDir), c.modules, dirtBytes)
+				return writeFiles(ctx, filepath.Join(dir, modulesDir), c.modules, dirtBytes)
 			}); err != nil {
 				return err
 			}
-			return until(ctx, "the promotion of "+modulesDir, func() (ok bool, err error) {
+			return await(ctx, "the promotion of "+modulesDir, func() (ok bool, err error) {
 				_, err = s.use(ctx, "modules", func(dir string) (err error) {
-					ok, err = whole(dir)
+					ok, err = complete(dir)
 					return err
 				})
 				return ok, err
@@ -50,8 +50,8 @@ func modules(c config) group {
 					return 0, err
 				}
 				return s.use(ctx, "modules", func(dir string) error {
-					if ok, err := whole(dir); err != nil || !ok {
-						return fmt.Errorf("%s of %s is not the one that was left: %w", modulesDir, dir, err)
+					if ok, err := complete(dir); err != nil || !ok {
+						return fmt.Errorf("%s in %s lacks files of the earlier workspace: %w", modulesDir, dir, err)
 					}
 					return nil
 				})

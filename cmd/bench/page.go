@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// The page, and the picture beside it.
+// The names of the page and of the picture beside it.
 const (
 	pageName = "performance.md"
 	plotName = "warm-mount.svg"
 )
 
-// writePage writes both into dir, from the results in the file results.
+// writePage writes the page and the picture into dir, from the results in a file.
 func writePage(results, dir string) error {
 	r, err := read(results)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *report) page() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", name, strings.Join(l.cells, " | "))
 	}
-	fmt.Fprintf(&b, "\n## Targets\n\nThey are for %s files. %s.\n\n| target | measured | limit | |\n| --- | ---: | ---: | --- |\n", thousands(targetFiles), r.verdict())
+	fmt.Fprintf(&b, "\n## Targets\n\nThe targets are for %s files. %s.\n\n| target | measured | limit | |\n| --- | ---: | ---: | --- |\n", thousands(targetFiles), r.verdict())
 	for _, t := range r.Targets {
 		got, limit := t.figures()
 		fmt.Fprintf(&b, "| %s | %s (%s) | %s | %s |\n", t.Name, got, t.Note, limit, t.verdict())
@@ -52,16 +52,16 @@ func (r *report) page() string {
 
 const pageHead = `# Performance
 
-What a workspace costs, beside what is done today for the same. This page is one run of ` + "`make bench`" + ` on one machine, written by
-` + "`make performance`" + ` from its results: the ratios say more than the times.
+This page compares the time and space for a workspace with those of other ways to get a checkout. ` + "`make performance`" + ` writes it
+from the results of one run of ` + "`make bench`" + ` on one machine. The ratios say more than the times.
 
 ![Time until a clean workspace is ready, over the number of files](%s)
 
-%s. The remote is git's own http-backend on loopback: a real one adds its distance to every row that asks it, ours included.
+%s. The remote is git's own http-backend on loopback. A remote elsewhere adds its latency to every row that asks it, ours included.
 
 ## One run
 
-Medians; in parentheses how many times ours, the row in bold above. Rows that are compared were measured in turns, on one fresh filesystem.
+The table has medians, and in parentheses their ratio to our row, in bold above. Rows that are compared were measured in turns, on one new filesystem.
 
 `
 
@@ -69,26 +69,27 @@ const pageFoot = `
 ## Repeat it
 
 ` + "```console" + `
-$ make bench                                  # all of it, as root: less than 20 minutes on two cores, up to 12 GB in /var/tmp
-$ make bench FILES=1000 RUNS=3                # a quick look
-$ make bench FILES=100000 ROWS=warm,update    # some groups of rows; a wrong name lists them
-$ make bench AGAINST=main                     # the plugin alone, beside that commit's build: nine turns with 100,000 files, into build/bench-against.json
+$ make bench                                  # everything, as root: less than 20 minutes on two cores, up to 12 GB in /var/tmp
+$ make bench FILES=1000 RUNS=3                # a quick run
+$ make bench FILES=100000 ROWS=warm,update    # some groups of rows; a wrong name lists all groups
+$ make bench AGAINST=main                     # only the plugin, compared with that commit's build: nine turns with 100,000 files, into build/bench-against.json
 $ make performance                            # this page and its picture, from build/bench.json
 ` + "```" + `
 
-Run it while the machine does nothing else. It stops on Ctrl-C and takes away what it made.
+Run it while the machine does nothing else. On Ctrl-C it stops and removes its files and mounts.
 
 ## What is measured
 
-- The repository is generated: so many files of 0.2 to 8 KB in a tree three to five levels deep, 20 commits after the first, branches and tags.
-  All volumes have ` + "`refresh=always`" + `, so every mount asks the remote.
-- ` + "**Mount**, **Create** and **Unmount**" + ` are requests on the plugin's socket, until the answer. ` + "**docker run**" + ` is a container's whole life
-  (` + "`docker run --rm … true`" + `) in an engine of its own with the managed plugin.
-- *cold*: nothing of the repository is there. *warm*: the clone is there, and the remote has nothing new.
-- ` + "`git clone --reference`" + ` has a mirror on the same disk, which nobody had to update. *git-sync's way* is a bare repository, a worktree per commit and a symlink; with
-  nothing new it asks, and checks the worktree. It and *in place* (` + "`fetch`, `reset --hard`, `clean -ffdx`" + `) have one working tree, which containers would have to share.
-- A dirty file is a new one of 1 KB. What an ended workspace held stays as a discard and is counted in the background, while the next mount is measured.
-- *Mounts at once* end when the last one has answered. ` + "`git fetch`" + ` asks for refs itself; that question is not among those that are counted.
-- Every group of rows has a fresh ext4 filesystem with a journal, on a loop device with direct I/O. Nothing was deleted on it before, for an ext4 without a
-  journal (some machines' root has none) looks at every inode that was deleted in the last minutes when it makes a new one.
+- The repository is generated. It has the given number of files of 0.2 to 8 KB, in a tree three to five levels deep, 20 commits after the first one,
+  branches and tags. All volumes have ` + "`refresh=always`" + `, so that every mount asks the remote.
+- ` + "**Mount**, **Create** and **Unmount**" + ` are requests on the plugin's socket, measured until the answer. ` + "**docker run**" + ` is
+  ` + "`docker run --rm … true`" + ` in a separate engine with the managed plugin, measured until the container has ended.
+- *cold*: the plugin has nothing of the repository. *warm*: it has the clone, and the remote has nothing new.
+- ` + "`git clone --reference`" + ` has an up-to-date mirror on the same disk; the update of the mirror is not measured. *git-sync's way* is a bare repository,
+  a worktree for each commit and a symlink; with nothing new it asks the remote and checks the worktree. It and *in place* (` + "`fetch`, `reset --hard`, `clean -ffdx`" + `)
+  have one working tree, which containers would have to share.
+- A dirty file is a new file of 1 KB. The files of an ended workspace stay as a discard, which is counted in the background while the next mount is measured.
+- *Mounts at once* are measured until the last one has answered. ` + "`git fetch`" + ` itself asks for refs; these requests are not counted.
+- Every group of rows has a new ext4 filesystem with a journal, on a loop device with direct I/O. Nothing was deleted on it before. Without a journal
+  (some machines' root has none) ext4 checks every inode that was deleted in the last minutes when it creates a file.
 `

@@ -8,7 +8,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// repo is the name of the one repository of a place's server.
+// repo is the name of the only repository on a place's server.
 const repo = "sample"
 
 // place is shared by all groups with one number of files.
@@ -33,7 +33,7 @@ func openPlace(c config, files int) (*place, error) {
 }
 
 func (p *place) open() error {
-	if err := os.Chmod(p.root, 0o755); err != nil { // for the uid that fetches
+	if err := os.Chmod(p.root, 0o755); err != nil { // the uid that fetches must enter it
 		return err
 	}
 	_, err := gitserver.Generate(filepath.Join(p.root, repo+".git"), gitserver.Spec{
@@ -45,7 +45,7 @@ func (p *place) open() error {
 	return err
 }
 
-// close removes everything, except what a scene could not remove.
+// close removes everything, but not the files that a scene failed to remove.
 func (p *place) close() error {
 	var err error
 	if p.server != nil {

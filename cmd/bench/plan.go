@@ -13,8 +13,8 @@ import (
 func planRow(n int) string   { return fmt.Sprintf("plan for %d clones", n) }
 func planSpace(n int) string { return planRow(n) + ": memory, the inventory included" }
 
-// plan measures the janitor's plan for clones with five layers and five discards each, on
-// a disk that is three times too full. Nothing is on the disk.
+// plan measures the janitor's plan for clones with five layers and five discards each, whose
+// size is three times the budget. The clones are not on the disk.
 func plan(c config) group {
 	var inv janitor.Inventory
 	var lim janitor.Limits
@@ -37,15 +37,15 @@ func plan(c config) group {
 		},
 		rows: []row{
 			{name: planRow(c.planned), unit: ms, sample: func(context.Context, *scene, int) (float64, error) {
-				runtime.GC() // don't charge earlier garbage to the plan
+				runtime.GC() // earlier garbage must not count
 				return clock(func() error {
 					if len(janitor.Decide(inv, lim).Evictions) == 0 {
-						return fmt.Errorf("nothing is planned at a third of the budget")
+						return fmt.Errorf("the plan evicts nothing, although the budget is a third of the size")
 					}
 					return nil
 				})
 			}},
-			// All allocations of one plan, as if nothing were freed before its end.
+			// The sum of all allocations of one plan, as if nothing were freed before its end.
 			{name: planSpace(c.planned), unit: mib, sample: func(context.Context, *scene, int) (float64, error) {
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The picture's size and the place of its axes, in pixels.
+// The size of the picture and the positions of its axes, in pixels.
 const (
 	plotWidth, plotHeight = 860, 520
 	plotLeft, plotRight   = 74, 580
@@ -28,8 +28,8 @@ type curve struct {
 
 type point struct{ files, ms float64 }
 
-// curves returns the ways to get a clean workspace at the remote's newest commit, if the
-// remote has nothing new. The colours are visible on light and dark backgrounds.
+// curves returns the ways to get a clean workspace at the remote's newest commit if the remote
+// has nothing new. The colours are visible on light and dark backgrounds.
 func (r *report) curves() []*curve {
 	all := []*curve{
 		{row: warmMount, label: "ours: warm Mount", color: "#2f81f7", ours: true},
@@ -64,7 +64,7 @@ func (r *report) plot() string {
 	if len(files) == 0 {
 		files, took = []float64{1000}, []float64{1}
 	}
-	// Leave a margin at the sides, also for a single size.
+	// Leave a margin at the sides, even for a single size.
 	x := scale{slices.Min(files) / 1.2, slices.Max(files) * 1.2, plotLeft, plotRight}
 	y := scale{below(slices.Min(took)), math.Pow(10, math.Ceil(math.Log10(slices.Max(took)*1.01))), plotBottom, plotTop}
 
@@ -110,7 +110,7 @@ text { fill: #f0f6fc } .note, .tick { fill: #9198a1 } .page { fill: #0d1117 } .g
 	return b.String()
 }
 
-// draw draws the line, its points, and the label beside its end.
+// draw draws the line, its points, and the label at its end.
 func (c *curve) draw(b *strings.Builder, x, y scale) {
 	width, radius, weight := 1.8, 3.0, ""
 	if c.ours {
@@ -129,8 +129,8 @@ func (c *curve) draw(b *strings.Builder, x, y scale) {
 	fmt.Fprintf(b, `<text x="%d" y="%.1f"%s>%s, %s</text>`+"\n", plotRight+17, c.labelY+4.5, weight, html.EscapeString(c.label), ms.format(last.ms))
 }
 
-// spread separates the labels vertically, each as near to its line's end as the others
-// allow.
+// spread separates the labels vertically. Each stays as near to the end of its line as the
+// others allow.
 func spread(all []*curve, y scale) {
 	end := func(c *curve) float64 { return y.at(c.points[len(c.points)-1].ms) }
 	sorted := slices.Clone(all)
@@ -138,7 +138,7 @@ func spread(all []*curve, y scale) {
 	for _, c := range sorted {
 		c.labelY = end(c)
 	}
-	// Move labels that are too close apart, step by step, up and down.
+	// Move labels that are too close to each other apart, step by step.
 	for range 1000 {
 		for i := 1; i < len(sorted); i++ {
 			if missing := labelGap - (sorted[i].labelY - sorted[i-1].labelY); missing > 0 {

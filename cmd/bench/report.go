@@ -24,7 +24,7 @@ type report struct {
 	Targets []target  `json:"targets"`
 }
 
-// machine describes what the numbers depend on.
+// machine describes the machine on which the numbers depend.
 type machine struct {
 	Cores      int    `json:"cores"`
 	Kernel     string `json:"kernel"`
@@ -47,7 +47,7 @@ func newReport(ctx context.Context) (*report, error) {
 	}}, nil
 }
 
-// read reads the file of write.
+// read reads a file that write wrote.
 func read(path string) (*report, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -63,7 +63,7 @@ func read(path string) (*report, error) {
 	return r, nil
 }
 
-// row returns a series, nil if it was not measured.
+// row returns the series of a row, or nil if it was not measured.
 func (r *report) row(name string, files int) *series {
 	for i := range r.Rows {
 		if r.Rows[i].Name == name && r.Rows[i].Files == files {
@@ -98,7 +98,7 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintln(w, r.verdict())
 }
 
-// head returns when and where this was measured.
+// head returns the date and the machine of the measurement as text.
 func (r *report) head() string {
 	return fmt.Sprintf("%s, %d cores, kernel %s, git %s, %s",
 		r.Date.Format(time.DateTime), r.Machine.Cores, r.Machine.Kernel, r.Machine.Git, r.Machine.Filesystem)

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// sample is a run with peers of one row, of two, and of one that was not measured.
+// sample returns a report with three peers: of one row, of two rows, and of a row that was not
+// measured.
 func sample() *report {
 	r := new(report)
 	for i, files := range []int{1000, 100000} {
@@ -123,7 +124,7 @@ func TestLabelsStayApart(t *testing.T) {
 	}
 }
 
-// TestPageOfTheProjectIsCurrent: what surrounds the figures is the program's.
+// TestPageOfTheProjectIsCurrent checks that the text around the figures is that of the program.
 func TestPageOfTheProjectIsCurrent(t *testing.T) {
 	page, err := os.ReadFile("../../docs/" + pageName)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// unmountRow, remountRow and dirtyRow are the names of reset's rows.
+// unmountRow, remountRow and dirtyRow return the names of reset's rows.
 func unmountRow(dirty int) string { return fmt.Sprintf("Unmount, %d dirty files", dirty) }
 func remountRow(dirty int) string { return fmt.Sprintf("the next Mount after %d dirty files", dirty) }
 
@@ -18,13 +18,13 @@ func dirtyRow(dirty int) string {
 // dirtBytes is the size of a dirty file.
 const dirtBytes = 1 << 10
 
-// reset measures the end of a workspace with new, unsynced files, and the next mount
-// directly after it: together they are the reset. Its peer, the update in place, has to
-// remove as many files. The workspace's files stay as a discard, which is counted in the
-// background meanwhile.
+// reset measures the unmount of a workspace with new, unsynced files, and the next mount
+// directly after it, which together are the reset. Its peer, the update in place, has to
+// remove the same number of files. The workspace's files stay as a discard, which is counted
+// in the background meanwhile.
 func reset(c config, dirty int) group {
-	soil := func(ctx context.Context, dir string) error {
-		return litter(ctx, filepath.Join(dir, "out"), dirty, dirtBytes)
+	addFiles := func(ctx context.Context, dir string) error {
+		return writeFiles(ctx, filepath.Join(dir, "out"), dirty, dirtBytes)
 	}
 	return group{
 		name: "reset", rounds: c.runs, copies: 3, dirt: (c.runs + 2) * (dirty + dirty/50),
@@ -42,24 +42,24 @@ func reset(c config, dirty int) group {
 				if err != nil {
 					return 0, err
 				}
-				if err := soil(ctx, l.dir); err != nil {
+				if err := addFiles(ctx, l.dir); err != nil {
 					_, unmountErr := s.unmount(ctx, l)
 					return 0, errors.Join(err, unmountErr)
 				}
 				return s.unmount(ctx, l)
 			}},
 			{name: remountRow(dirty), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-				return s.use(ctx, "warm", func(dir string) error { return clean(ctx, dir) })
+				return s.use(ctx, "warm", func(dir string) error { return checkClean(ctx, dir) })
 			}},
 			{name: dirtyRow(dirty), against: []string{remountRow(dirty)}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				dir := s.peer("in-place")
 				if err := s.disk.sync(); err != nil {
 					return 0, err
 				}
-				if err := soil(ctx, dir); err != nil {
+				if err := addFiles(ctx, dir); err != nil {
 					return 0, err
 				}
-				return clock(func() error { return reuse(ctx, dir) })
+				return clock(func() error { return updateInPlace(ctx, dir) })
 			}},
 		},
 	}

@@ -12,13 +12,13 @@ import (
 // row is one measurement.
 type row struct {
 	name string
-	// against are the rows of ours that this row is a peer of; empty for ours.
+	// against has our rows with which this row is compared; empty if the row is ours.
 	against []string
 	unit    unit
-	// every is n to measure the row in each n-th round only; 0 means each.
+	// every is n if the row is measured only in each n-th round; 0 means each round.
 	every int
-	// sample takes the i-th sample, without preparation and checks. errEnough ends the
-	// row.
+	// sample takes the i-th sample. The value does not include preparation and checks.
+	// errEnough ends the row.
 	sample func(ctx context.Context, s *scene, i int) (float64, error)
 }
 
@@ -34,19 +34,19 @@ type group struct {
 	fresh bool
 	// serial measures one row after the other, instead of in turns.
 	serial bool
-	// once measures the group with the largest number of files only.
+	// once measures the group only with the largest number of files.
 	once bool
-	// copies and dirt are how many copies of the repository, and other files, the rows
-	// write.
+	// copies is the number of copies of the repository that the rows write, and dirt the
+	// number of other files.
 	copies, dirt int
-	// settings of the plugin, NAME=value.
+	// settings are the plugin's settings (NAME=value).
 	settings []string
-	// container runs the plugin in an engine, instead of the program alone.
+	// container runs the plugin in an engine, not only its program.
 	container bool
-	// bare runs neither program nor engine.
+	// bare runs neither the program nor an engine.
 	bare bool
-	// rivals prepares the peers, and then prepare our rows, before the first sample; both
-	// may be nil.
+	// rivals prepares the peers and prepare then prepares our rows, before the first sample.
+	// Both may be nil.
 	rivals, prepare func(ctx context.Context, s *scene) error
 	rows            []row
 }
@@ -69,7 +69,7 @@ func (s *series) add(v float64) {
 
 func (s *series) max() float64 { return slices.Max(s.Samples) }
 
-// measure adds the rows' series to the report, also incomplete ones after an error.
+// measure adds the rows' series to the report. After an error it adds the incomplete series.
 func (g group) measure(ctx context.Context, p *place, r *report, progress io.Writer) (err error) {
 	all := make([]series, len(g.rows))
 	for j, w := range g.rows {
@@ -153,7 +153,7 @@ func clock(f func() error) (float64, error) {
 	return float64(time.Since(began).Microseconds()) / 1000, err
 }
 
-// median returns the median, 0 without values.
+// median returns the median, or 0 if there are no values.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {

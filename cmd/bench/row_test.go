@@ -52,7 +52,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// bench measures a group of rows that need nothing but a place on the disk.
+// bench measures a group whose rows need neither the program nor an engine.
 func bench(t *testing.T, g group) (*report, error) {
 	t.Helper()
 	g.bare = true
@@ -61,7 +61,7 @@ func bench(t *testing.T, g group) (*report, error) {
 	return r, g.measure(t.Context(), p, r, io.Discard)
 }
 
-// note is a row that says when it is measured, and measures the round.
+// note returns a row that records when it is measured. Its value is the number of the round.
 func note(order *[]string, name string) row {
 	return row{name: name, unit: ms, sample: func(_ context.Context, _ *scene, i int) (float64, error) {
 		*order = append(*order, name)
@@ -119,7 +119,7 @@ func TestRowOfEverySecondRound(t *testing.T) {
 func TestGroupKeepsWhatWasMeasured(t *testing.T) {
 	failure := errors.New("no more")
 	for _, test := range []struct {
-		end  error // of row b in its second round
+		end  error // the error of row b in its second round
 		want map[string]int
 		err  error
 	}{
@@ -162,7 +162,7 @@ func TestTally(t *testing.T) {
 			requests = append(requests, gitserver.Request{Kind: k})
 		}
 		if got := tally(requests); got != test.want {
-			t.Errorf("%q are %+v, want %+v", test.kinds, got, test.want)
+			t.Errorf("%q: got %+v, want %+v", test.kinds, got, test.want)
 		}
 	}
 }

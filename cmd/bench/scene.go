@@ -15,28 +15,29 @@ import (
 )
 
 const (
-	// fileBytes is the size of a file on the disk: mostly one block, and its inode.
+	// fileBytes is the space for a file on the disk: mostly one block, and the inode.
 	fileBytes = 6 << 10
-	// diskBytes is for the journal, packs, and the plugin's or engine's own data.
+	// diskBytes is the space for the journal, packs, and the data of the plugin or the engine.
 	diskBytes = 2 << 30
-	// diskFiles is for files other than the repository's and dirt.
+	// diskFiles is the number of inodes for other files than those of the group's copies and
+	// dirt.
 	diskFiles = 50000
 )
 
-// scene is a fresh filesystem, with the plugin on it, where a group is measured.
+// scene is a new filesystem with the plugin on it, on which a group is measured.
 type scene struct {
 	*place
 	root   string
 	disk   *disk
 	shared bool            // the caller closes the disk
-	plugin *daemon.Daemon  // nil if the group has an engine, or nothing
+	plugin *daemon.Daemon  // nil if the group runs an engine, or is bare
 	engine *dockerd.Engine // may be nil
-	mounts atomic.Int64    // counted for the mount IDs
+	mounts atomic.Int64    // the number of mounts, for the mount IDs
 	last   []func() error  // called before the disk is removed
 }
 
-// openScene opens a scene on a new disk, or on shared, if not nil, which the caller
-// closes after the scene. It does not prepare the group.
+// openScene opens a scene on a new disk or, if shared is not nil, on that disk, which the
+// caller closes after the scene. It does not prepare the group.
 func openScene(ctx context.Context, p *place, g group, shared *disk) (*scene, error) {
 	root, err := os.MkdirTemp(p.root, "scene-")
 	if err != nil {
@@ -70,11 +71,11 @@ func (s *scene) open(ctx context.Context, g group) error {
 
 // newDisk makes the filesystem for so many scenes of the group.
 func (g group) newDisk(ctx context.Context, base string, files, scenes int) (*disk, error) {
-	inodes := int64((g.copies*files+g.dirt+diskFiles)*scenes) * 5 / 4 // spare ones, or the janitor sees a full disk
+	inodes := int64((g.copies*files+g.dirt+diskFiles)*scenes) * 5 / 4 // a quarter more, or the janitor would see a full disk
 	return newDisk(ctx, base, inodes, inodes*fileBytes+diskBytes)
 }
 
-// close removes everything, dependents first.
+// close removes everything, in the reverse order of the dependencies.
 func (s *scene) close() error {
 	if s == nil {
 		return nil
@@ -110,7 +111,7 @@ func (s *scene) explain(err error) error {
 		log := s.plugin.Log()
 		return fmt.Errorf("%w\nthe plugin's log ends with:\n%s", err, log[max(0, len(log)-2000):])
 	case s.engine != nil:
-		return fmt.Errorf("%w\nthe engine's log ends with:\n%s", err, dockerd.Tail(s.engine.Path("log"), 20, dockerd.Telling))
+		return fmt.Errorf("%w\nthe engine's log ends with:\n%s", err, dockerd.Tail(s.engine.Path("log"), 20, dockerd.Relevant))
 	}
 	return err
 }
@@ -155,7 +156,7 @@ func (s *scene) unmount(ctx context.Context, l lease) (took float64, err error) 
 	}
 	mounted, err := s.disk.mounted(l.dir)
 	if err == nil && mounted {
-		err = fmt.Errorf("%s is mounted after Unmount has answered", l.dir)
+		err = fmt.Errorf("%s is still mounted after Unmount has answered", l.dir)
 	}
 	return took, err
 }
@@ -186,8 +187,8 @@ func warmUp(ctx context.Context, s *scene) error {
 // backgroundWait bounds the wait for background work.
 const backgroundWait = 2 * time.Minute
 
-// until waits for background work of the plugin.
-func until(ctx context.Context, what string, done func() (bool, error)) error {
+// await waits until done returns true. It is for background work of the plugin.
+func await(ctx context.Context, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, backgroundWait, fmt.Errorf("%s: not within %v", what, backgroundWait))
 	defer cancel()
 	for {
@@ -202,9 +203,9 @@ func until(ctx context.Context, what string, done func() (bool, error)) error {
 	}
 }
 
-// settled waits until no ended workspace is left, and the trash is empty.
-func (s *scene) settled(ctx context.Context) error {
-	return until(ctx, "the removal of workspaces", func() (bool, error) {
+// settle waits until no ended workspace is left and the trash is empty.
+func (s *scene) settle(ctx context.Context) error {
+	return await(ctx, "the removal of workspaces", func() (bool, error) {
 		for _, pattern := range []string{s.data("trash", "*"), s.data("clones", "*", "*", "workspaces", "*")} {
 			if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
 				return false, err

@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// crowdSmall is the smaller number of workspaces whose disk space is measured; the larger
-// is config.crowd.
+// crowdSmall is the smaller number of workspaces whose disk space is measured. config.crowd is
+// the larger one.
 const crowdSmall = 16
 
 func spaceRow(n int) string   { return fmt.Sprintf("disk of %d idle workspaces on top of one", n) }
 func cloneSpace(n int) string { return fmt.Sprintf("disk of %d git clones on top of one, from one", n) }
 
-// space measures the disk space of idle workspaces of one volume, beyond that of one.
-// That of clones is measured where they are made, in cold.
+// space measures the disk space of many idle workspaces of one volume, without that of the
+// first one. The disk space of clones is measured in cold.
 func space(c config) group {
 	var leases []lease
 	var one int64
@@ -40,7 +40,7 @@ func space(c config) group {
 		prepare: warmUp,
 		rows: []row{
 			{name: spaceRow(crowdSmall), unit: mib, sample: func(ctx context.Context, s *scene, _ int) (_ float64, err error) {
-				if err := errors.Join(s.settled(ctx), grow(ctx, s, 1)); err != nil {
+				if err := errors.Join(s.settle(ctx), grow(ctx, s, 1)); err != nil {
 					return 0, err
 				}
 				if one, err = s.disk.used(); err != nil {
@@ -50,7 +50,7 @@ func space(c config) group {
 			}},
 			{name: spaceRow(c.crowd), unit: mib, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				more, err := sample(ctx, s, c.crowd)
-				err = errors.Join(err, s.release(ctx, leases))
+				err = errors.Join(err, s.unmountAll(ctx, leases))
 				leases = nil
 				return more, err
 			}},

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// status compares the first git status in a workspace with a repeated one in a clone,
-// which is the best that git can do.
+// status compares the first git status in a workspace with a repeated git status in a clone,
+// which is as fast as git can be.
 func status(c config) group {
 	look := func(ctx context.Context, dir string) (float64, error) {
 		return clock(func() error {
@@ -20,7 +20,7 @@ func status(c config) group {
 			if _, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("plain")); err != nil {
 				return err
 			}
-			// In the second of the clone git can't tell that a file is unchanged, and
+			// Within the same second as the clone git cannot know that a file is unchanged, and
 			// reads all files each time.
 			time.Sleep(time.Second)
 			_, err := look(ctx, s.peer("plain"))

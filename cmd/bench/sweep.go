@@ -12,12 +12,12 @@ import (
 const (
 	sweepRow     = "a sweep that finds nothing"
 	sweepReadRow = sweepRow + ": directories that it reads"
-	// quiet is how long nothing reads a directory once the plugin has measured and
-	// counted everything.
+	// quiet is how long no directory must be read to conclude that the plugin has measured
+	// and counted everything.
 	quiet = time.Second
 )
 
-// sweep measures the janitor's sweep over clones, a leased workspace and a discard, with
+// sweep measures a sweep of the janitor over clones, a leased workspace and discards, with
 // nothing to evict.
 func sweep(c config) group {
 	var w watch = -1
@@ -29,7 +29,7 @@ func sweep(c config) group {
 					return err
 				}
 				if _, err := s.use(ctx, subject, func(dir string) error {
-					return litter(ctx, filepath.Join(dir, "out"), 1000, dirtBytes)
+					return writeFiles(ctx, filepath.Join(dir, "out"), 1000, dirtBytes)
 				}); err != nil {
 					return err
 				}
@@ -38,7 +38,7 @@ func sweep(c config) group {
 			if err != nil {
 				return err
 			}
-			if err := litter(ctx, filepath.Join(l.dir, "out"), 1000, dirtBytes); err != nil {
+			if err := writeFiles(ctx, filepath.Join(l.dir, "out"), 1000, dirtBytes); err != nil {
 				return err
 			}
 			if w, err = newWatch(s.disk.dir); err != nil {
@@ -50,10 +50,10 @@ func sweep(c config) group {
 				return err
 			}
 			if n, err := w.read(); err != nil || n == 0 {
-				return fmt.Errorf("of a directory that was read the kernel reported %d: %w", n, err)
+				return fmt.Errorf("a directory was read, but the watch counted %d: %w", n, err)
 			}
 			since := time.Now()
-			return until(ctx, "the end of measuring", func() (bool, error) {
+			return await(ctx, "the end of measuring", func() (bool, error) {
 				n, err := w.read()
 				if n > 0 {
 					since = time.Now()
@@ -69,7 +69,7 @@ func sweep(c config) group {
 				return clock(func() error {
 					report, err := s.plugin.Admin.Sweep(ctx)
 					if err == nil && len(report.Evicted) > 0 {
-						err = errors.New("the sweep has found something")
+						err = errors.New("the sweep has evicted something, want nothing")
 					}
 					return err
 				})

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// line is a line of the table: a row of ours, or, below it, one of its peers.
+// line is a line of the table: one of our rows, or below it one of its peers.
 type line struct {
 	name  string
 	peer  bool
@@ -24,8 +24,8 @@ func (r *report) sizes() (sizes []int) {
 	return sizes
 }
 
-// lines returns the table: our rows in the order of measurement, each followed by its
-// peers. A peer of two rows appears twice; one of none that was measured comes last.
+// lines returns the table: our rows in the order of measurement, each followed by its peers. A
+// peer of two rows appears twice. Peers whose rows were not measured come last.
 func (r *report) lines() (lines []line) {
 	add := func(name, against string) {
 		l := line{name: name, peer: against != ""}

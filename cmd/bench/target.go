@@ -3,11 +3,11 @@ package main
 import "fmt"
 
 const (
-	// The targets are for this many files, and this many dirty ones.
+	// The numbers of files and of dirty files in the targets.
 	targetFiles = 100000
 	targetDirty = 50000
-	// A warm Mount must not depend on the size: it is compared with that of this many
-	// files.
+	// A warm Mount must not depend on the number of files: it is compared with a Mount of
+	// smallFiles.
 	smallFiles = 1000
 	// The number of concurrent mounts, and of idle workspaces.
 	targetCrowd = 64
@@ -20,8 +20,8 @@ const (
 type goal struct {
 	name    string
 	limit   float64
-	atLeast bool // the value must be at least limit; otherwise at most
-	got     func(r *report) *reading
+	atLeast bool                     // the value must be at least limit; otherwise at most
+	got     func(r *report) *reading // nil if its rows were not measured
 }
 
 // reading is a run's value for a goal.
@@ -42,7 +42,7 @@ type target struct {
 	Note    string  `json:"note"`
 }
 
-// goals are all targets of the project.
+// goals has all targets of the project.
 var goals = []goal{
 	{name: "warm Mount / git ls-remote of the same ref", limit: 1.5, got: ratio(warmMount, lsRemote)},
 	{name: "warm Mount at 100,000 files / at 1,000", limit: 1.3, got: func(r *report) *reading {

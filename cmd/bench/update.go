@@ -10,7 +10,7 @@ import (
 // changes is the number of files in an update.
 const changes = 100
 
-// push adds a commit to the remote's main that changes files all over the tree, and
+// push adds a commit to the remote's main that changes files in all parts of the tree, and
 // returns its ID. Each round can be pushed only once.
 func (p *place) push(ctx context.Context, round int) (string, error) {
 	out, err := git(ctx, p.root, "--git-dir="+p.server.Path(repo), "ls-tree", "-r", "-z", "--name-only", "main", "src")
@@ -25,8 +25,8 @@ func (p *place) push(ctx context.Context, round int) (string, error) {
 	return gitserver.Commit(p.server.Path(repo), "main", commit...)
 }
 
-// update compares the first mount after a push with the update of a working tree in
-// place, and with a new worktree. All get the same commit.
+// update compares the first mount after a push with the update of a working tree in place,
+// and with a new worktree. All check out the same commit.
 func update(c config) group {
 	var pushed string
 	peer := func(name, dir string, do func(ctx context.Context, dir string, s *scene) error) row {
@@ -48,9 +48,9 @@ func update(c config) group {
 				if err := s.disk.sync(); err != nil {
 					return 0, err
 				}
-				return s.use(ctx, "warm", func(dir string) error { return at(ctx, dir, pushed) })
+				return s.use(ctx, "warm", func(dir string) error { return checkCommit(ctx, dir, pushed) })
 			}},
-			peer(inPlacePush, "in-place", func(ctx context.Context, dir string, _ *scene) error { return reuse(ctx, dir) }),
+			peer(inPlacePush, "in-place", func(ctx context.Context, dir string, _ *scene) error { return updateInPlace(ctx, dir) }),
 			peer("git-sync's way, 100 files changed", "git-sync", func(ctx context.Context, dir string, s *scene) error {
 				return gitSync(ctx, dir, s.url())
 			}),

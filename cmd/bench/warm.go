@@ -2,8 +2,8 @@ package main
 
 import "context"
 
-// warm compares a mount that finds nothing new with the one request to the remote that it
-// must make, and with peers that find nothing new in a shared working tree.
+// warm compares a mount that finds nothing new with the one request that it must send to the
+// remote, and with peers that find nothing new in a shared working tree.
 func warm(c config) group {
 	const often = 3 // fast rows are measured this many times as often
 	peer := func(name string, do func(ctx context.Context, s *scene) error) row {
@@ -30,7 +30,7 @@ func warm(c config) group {
 					return err
 				})
 			}},
-			peer(inPlace, func(ctx context.Context, s *scene) error { return reuse(ctx, s.peer("in-place")) }),
+			peer(inPlace, func(ctx context.Context, s *scene) error { return updateInPlace(ctx, s.peer("in-place")) }),
 			peer("git-sync's way, nothing new", func(ctx context.Context, s *scene) error {
 				return gitSync(ctx, s.peer("git-sync"), s.url())
 			}),

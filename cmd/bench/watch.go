@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch counts the directories that are read on one filesystem, with fanotify on the
-// whole filesystem.
+// watch counts the directories that any process reads on one filesystem, with fanotify.
 type watch int
 
-// newWatch watches the filesystem that dir is on.
+// newWatch watches the filesystem of dir.
 func newWatch(dir string) (watch, error) {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_NONBLOCK|unix.FAN_CLOEXEC|unix.FAN_UNLIMITED_QUEUE, unix.O_RDONLY|unix.O_LARGEFILE|unix.O_CLOEXEC)
 	if err != nil {
@@ -27,7 +26,7 @@ func newWatch(dir string) (watch, error) {
 
 func (w watch) close() error { return unix.Close(int(w)) }
 
-// read returns how many directories were read since the last call. One that was read
+// read returns how many directories were read since the last call. A directory that was read
 // twice may count once.
 func (w watch) read() (directories int, err error) {
 	buffer := make([]byte, 64<<10)
@@ -48,7 +47,7 @@ func (w watch) read() (directories int, err error) {
 			if event.Fd < 0 {
 				continue
 			}
-			// Reading a file is reported too.
+			// The kernel also reports files that were read.
 			var st unix.Stat_t
 			err := errors.Join(unix.Fstat(int(event.Fd), &st), unix.Close(int(event.Fd)))
 			if err != nil {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Names of the demo's volumes and containers. Only volumes with these names, and the containers that use them, are
-// ever removed.
+// Names of the demo's volumes and containers. Only volumes with these names, and the containers
+// that use them, are ever removed.
 const (
 	volumeName = "helmdeck-demo"
-	emptyName  = "helmdeck-demo-empty" // a volume of the engine's own, for comparison
+	emptyName  = "helmdeck-demo-empty" // a local volume of the engine, for comparison
 	first      = "helmdeck-demo-1"
 	second     = "helmdeck-demo-2"
 )
 
-// demo is one run, whose steps are in function run.
+// demo is one run of the demo. The function run lists its steps.
 type demo struct {
 	docker
 	source
@@ -27,7 +27,7 @@ type demo struct {
 	sample *sample // nil for the user's repository
 
 	reused bool          // the clone existed before
-	cold   time.Duration // of create and first start, cold or not
+	cold   time.Duration // the time of create and first start, even if the clone existed
 	mark   string        // unique text that the first container leaves in the cache
 }
 
@@ -69,8 +69,8 @@ func (d *demo) removeAll(ctx context.Context, list []string, remove ...string) e
 // mount returns the value of docker's --mount for a named volume.
 func mount(name string) string { return "type=volume,src=" + name + ",dst=/w" }
 
-// anonymousMount is like mount for a volume that docker run makes and removes. The value is a line of
-// CSV.
+// anonymousMount returns the value of --mount for a volume that docker run creates and removes. The
+// value is a line of CSV.
 func (s source) anonymousMount() string {
 	fields := []string{"type=volume", "volume-driver=helmdeck/repos"}
 	for _, option := range s.options() {
@@ -78,14 +78,14 @@ func (s source) anonymousMount() string {
 	}
 	var b strings.Builder
 	w := csv.NewWriter(&b)
-	w.Write(append(fields, "dst=/w")) // can't fail
+	w.Write(append(fields, "dst=/w")) // a strings.Builder returns no errors
 	w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// runArgs returns the arguments to run a script in a new container, in the mount if there is one. The script itself
-// changes to that directory, because for --workdir the engine would mount the volume once before, so that even a
-// new clone would be reused.
+// runArgs returns the arguments to run a script in a new container, in the mount unless mount is
+// empty. The script itself changes to that directory: with --workdir the engine would mount the
+// volume once more before the start, and even a new clone would be reported as reused.
 func (d *demo) runArgs(mount string, script ...string) []string {
 	args := []string{"run", "--rm", "--network", "none"}
 	if mount != "" {

@@ -40,7 +40,8 @@ func (d docker) printOutput(out string) {
 	}
 }
 
-// quiet runs a command and returns its stdout without the trailing newline. The error includes its stderr.
+// quiet runs a command without printing it, and returns its stdout without the trailing newline.
+// The error includes its stderr.
 func (d docker) quiet(ctx context.Context, args ...string) (string, error) {
 	return d.feed(ctx, nil, args...)
 }
@@ -81,5 +82,5 @@ func title(text string) { fmt.Printf("\n== %s\n\n", text) }
 // say prints an explanation.
 func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// checked prints what was just verified.
+// checked prints a statement that was just verified.
 func checked(format string, args ...any) { fmt.Printf("=> "+format+"\n", args...) }

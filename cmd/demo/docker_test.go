@@ -19,11 +19,12 @@ func TestQuote(t *testing.T) {
 		}
 	}
 	if got, want := quote("volume-opt=ref=main"), "volume-opt=ref=main"; got != want {
-		t.Errorf("got %s, want it as it is: %s", got, want)
+		t.Errorf("got %s, want no quotes: %s", got, want)
 	}
 }
 
-// The docker of this test is a script: what is shown is what was run, and an error carries what it said.
+// docker is a script in this test. show prints exactly the command that runs, and an error includes
+// the command's stderr.
 func TestShow(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\nfor arg; do echo \"<$arg>\"; done\n[ \"$1\" != fail ] || { echo no such thing >&2; exit 3; }\n"
@@ -50,24 +51,25 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// A clone that takes longer than docker waits is waited for; any other error is the end.
-func TestShowPatiently(t *testing.T) {
+// showUntilCloned repeats a command as long as the clone continues in the background. It returns
+// any other error.
+func TestShowUntilCloned(t *testing.T) {
 	cases := []struct {
-		name, says string
-		want       string // error; empty for none
+		name, stderr string
+		want         string // error; empty for none
 	}{
 		{"clone at work", "cloning https://h/p 43%, continues in the background: run it again", ""},
 		{"other error", "no such repository", "docker run: exit status 1: no such repository"},
 	}
 	for _, c := range cases {
 		dir := t.TempDir()
-		script := "#!/bin/sh\n[ ! -e \"$0.again\" ] || exit 0\ntouch \"$0.again\"\necho '" + c.says + "' >&2\nexit 1\n"
+		script := "#!/bin/sh\n[ ! -e \"$0.again\" ] || exit 0\ntouch \"$0.again\"\necho '" + c.stderr + "' >&2\nexit 1\n"
 		if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 		d := demo{docker: docker{out: io.Discard}}
-		_, err := d.showPatiently(t.Context(), "run")
+		_, err := d.showUntilCloned(t.Context(), "run")
 		if (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}

@@ -18,18 +18,18 @@ import (
 const (
 	imageName  = "helmdeck-demo"
 	imageLabel = "helmdeck.demo.content" // the hash of the files in the image
-	rootfsTar  = "build/rootfs.tar"      // from make
+	rootfsTar  = "build/rootfs.tar"      // make rootfs makes it
 )
 
-// image is the containers' image.
+// image is the image of the demo's containers.
 type image struct {
 	name  string
-	flags []string // of docker run, to override the image's defaults
-	git   bool     // it has git
+	flags []string // flags of docker run that override the image's defaults
+	git   bool     // the image has git
 }
 
-// prepareImage makes the demo's own image if name is empty, and otherwise pulls the named one if the engine
-// does not have it.
+// prepareImage makes the demo's own image if name is empty, and otherwise pulls the named one if
+// the engine does not have it.
 func (d *demo) prepareImage(ctx context.Context, name string) error {
 	if name == "" {
 		say("Containers are made of the image %s: a shell, git, and the usual small tools. It needs no registry.", imageName)
@@ -52,13 +52,13 @@ func (d *demo) prepareImage(ctx context.Context, name string) error {
 		d.image.flags = append(d.image.flags, "--entrypoint", "")
 	}
 	if user != "" {
-		d.image.flags = append(d.image.flags, "--user", "0") // whom the files belong to without the options uid and gid
+		d.image.flags = append(d.image.flags, "--user", "0") // the owner of the files without the options uid and gid
 	}
-	found, err := d.quiet(ctx, d.runArgs("", "command -v git || echo none")...)
+	git, err := d.quiet(ctx, d.runArgs("", "command -v git || echo none")...)
 	if err != nil {
-		return fmt.Errorf("IMAGE=%s: no shell can be run in it: %w", name, err)
+		return fmt.Errorf("IMAGE=%s: cannot run a shell in it: %w", name, err)
 	}
-	d.image.git = found != "none"
+	d.image.git = git != "none"
 	say("Containers are made of the image %s.", name)
 	if !d.image.git {
 		say("It has no git, so nothing will be committed below; the checkouts are the same.")
@@ -66,12 +66,12 @@ func (d *demo) prepareImage(ctx context.Context, name string) error {
 	return nil
 }
 
-// makeImage imports the plugin's root filesystem, which has git, with busybox, unless an image of the same files
-// exists.
+// makeImage imports an image of the plugin's root filesystem, which has git, and busybox, unless an
+// image with the same files exists.
 func (d *demo) makeImage(ctx context.Context) error {
 	rootfs, err := os.ReadFile(rootfsTar)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: run it as make demo, which makes the file", err)
+		return fmt.Errorf("%w: run make demo, which makes the file", err)
 	}
 	if err != nil {
 		return err
@@ -106,8 +106,8 @@ func (d *demo) makeImage(ctx context.Context) error {
 	return err
 }
 
-// busybox is a static program that provides many tools, selected by the name it is called
-// by.
+// busybox is a static program that provides many tools. The name by which it is called selects the
+// tool.
 type busybox struct {
 	program []byte
 	tools   []string
@@ -132,7 +132,7 @@ func findBusybox(ctx context.Context) (busybox, error) {
 // addTo copies a root filesystem from one tar archive to another and adds the missing tools.
 func (b busybox) addTo(w io.Writer, rootfs io.Reader) error {
 	out := tar.NewWriter(w)
-	there := map[string]bool{"busybox": true}
+	present := map[string]bool{"busybox": true}
 	for in := tar.NewReader(rootfs); ; {
 		h, err := in.Next()
 		if err == io.EOF {
@@ -142,7 +142,7 @@ func (b busybox) addTo(w io.Writer, rootfs io.Reader) error {
 			return fmt.Errorf("%s: %w", rootfsTar, err)
 		}
 		if dir, name := path.Split(path.Clean(h.Name)); dir == "usr/bin/" || dir == "usr/sbin/" {
-			there[name] = true
+			present[name] = true
 		}
 		if err := out.WriteHeader(h); err != nil {
 			return err
@@ -158,7 +158,7 @@ func (b busybox) addTo(w io.Writer, rootfs io.Reader) error {
 		return err
 	}
 	for _, tool := range b.tools {
-		if there[tool] {
+		if present[tool] {
 			continue
 		}
 		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + tool, Linkname: "busybox", Mode: 0o777}); err != nil {

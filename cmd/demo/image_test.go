@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the root filesystem has stays; what it lacks is a link to busybox.
+// Files of the root filesystem stay. Missing tools become links to busybox.
 func TestAddBusybox(t *testing.T) {
 	var rootfs bytes.Buffer
 	w := tar.NewWriter(&rootfs)
@@ -54,6 +54,6 @@ func TestAddBusybox(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	if err := box.addTo(io.Discard, bytes.NewReader([]byte("no archive"))); err == nil {
-		t.Error("no error for what is no archive")
+		t.Error("got no error for data that are not an archive")
 	}
 }

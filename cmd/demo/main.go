@@ -1,13 +1,14 @@
-// Command demo shows on the local engine what the plugin helmdeck/repos does: every docker command as a user would
-// type it, its purpose and its result. The plugin must be installed and enabled.
+// Command demo shows on the local engine what the plugin helmdeck/repos does. It prints every
+// docker command as a user would type it, with its purpose and its result. The plugin must be
+// installed and enabled.
 //
-// It checks what it claims, and exits with status 1 and the reason on stderr if a check fails. At the end, also
-// after an error or an interrupt, it removes its containers and volumes; the plugin, the clone and the image
-// helmdeck-demo stay.
+// It checks its claims, and exits with status 1 and the reason on stderr if a check fails. At the
+// end, and after an error or an interrupt, it removes its containers and volumes. The plugin, the
+// clone and the image helmdeck-demo stay.
 //
-//	REPO    URL of a repository; without it a generated one, served on loopback for as long as the demo runs
-//	REF     branch, tag or commit of REPO; without it the remote's HEAD
-//	IMAGE   image of the containers, with a shell; without it helmdeck-demo, made on the spot
+//	REPO    URL of a repository; default: a generated one, served on loopback while the demo runs
+//	REF     branch, tag or commit of REPO; default: the remote's HEAD
+//	IMAGE   image of the containers, which needs a shell; default: helmdeck-demo, which the demo makes
 package main
 
 import (
@@ -31,10 +32,10 @@ func main() {
 
 // run runs all steps, and always cleans up.
 func run(ctx context.Context, src source, image string) (err error) {
-	say(`helmdeck/repos is a Docker volume plugin: a container that mounts one of its volumes finds a private, writable,
-clean checkout of a git repository there, with warm caches. The clone outlives container and volume.
-The plugin is installed in this machine's engine. All containers below run with --network none: they need neither a
-network nor git credentials to get their checkout.`)
+	say(`helmdeck/repos is a Docker volume plugin. A container that mounts one of its volumes finds a private, writable,
+clean checkout of a git repository there, with warm caches. The clone outlives the container and the volume.
+The plugin is installed in this machine's engine. All containers below run with --network none, because they need no
+network and no git credentials to get their checkout.`)
 	d := &demo{docker: docker{out: os.Stdout}}
 	if err := d.cleanUp(ctx); err != nil { // left by an interrupted demo
 		return err

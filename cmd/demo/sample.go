@@ -17,7 +17,8 @@ type source struct {
 	ref  string // empty for the remote's HEAD
 }
 
-// check refuses what the plugin would refuse, before a command shows it, because a URL could contain a password.
+// check returns the error that the plugin would return for the options. It is called before a
+// command prints them, because a URL may contain a password.
 func (s source) check() error {
 	if _, err := volume.ParseURL(s.repo, volume.AllSchemes()); err != nil {
 		return fmt.Errorf("REPO: %w", err)
@@ -35,7 +36,7 @@ func (s source) refName() string {
 	return s.ref
 }
 
-// options are the driver options that name the source.
+// options returns the driver options for the source.
 func (s source) options() []string {
 	options := []string{"repo=" + s.repo}
 	if s.ref != "" {
@@ -45,16 +46,16 @@ func (s source) options() []string {
 }
 
 const (
-	// sampleAddress is fixed, so that the next demo finds this one's clone. The port is outside of the ephemeral
-	// range.
+	// sampleAddress is fixed, so that the next demo can reuse the clone. The port is not in the
+	// ephemeral range.
 	sampleAddress = "127.0.0.1:19418"
-	sampleDir     = "build/demo" // the demo runs in the project's folder
+	sampleDir     = "build/demo" // the demo runs in the project's directory
 	sampleName    = "sample-project"
 	sampleFiles   = 3000
 )
 
-// sample is a generated repository, served over HTTP on loopback. It always has the same commits, so a clone of an
-// earlier one can be reused.
+// sample is a generated repository, served over HTTP on loopback. It always has the same commits,
+// so that the clone of an earlier demo can be reused.
 type sample struct {
 	source
 	git  *gitserver.Server
@@ -66,7 +67,8 @@ func startSample() (*sample, error) {
 	return startSampleAt(sampleDir, sampleAddress)
 }
 
-// startSampleAt makes the repository in dir, replacing what is there, and serves it.
+// startSampleAt makes the repository in dir, deletes the previous content of dir, and serves the
+// repository.
 func startSampleAt(dir, address string) (s *sample, err error) {
 	s = &sample{dir: dir}
 	defer func() {
@@ -89,7 +91,7 @@ func startSampleAt(dir, address string) (s *sample, err error) {
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		say("%s is taken by another program: the sample has another address this time, so it will be cloned anew.", address)
+		say("Another program uses %s: the sample has another address this time, so it will be cloned again.", address)
 		if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			return s, err
 		}
@@ -102,11 +104,11 @@ func startSampleAt(dir, address string) (s *sample, err error) {
 	return s, nil
 }
 
-// clones returns how often the repository was cloned since the start.
+// clones returns how many clones the server has served since its start.
 func (s *sample) clones() int { return s.git.Stats(sampleName).Clones }
 
-// asked returns the number of requests for refs.
-func (s *sample) asked() int { return s.git.Stats(sampleName).LsRefs }
+// refRequests returns the number of requests for refs.
+func (s *sample) refRequests() int { return s.git.Stats(sampleName).LsRefs }
 
 func (s *sample) close() error {
 	var errs []error

@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// tip returns the commit of the sample's ref.
 func tip(t *testing.T, s *sample) string {
 	t.Helper()
 	out, err := exec.Command("git", "ls-remote", s.repo, "refs/heads/"+s.ref).Output()
@@ -18,7 +19,8 @@ func tip(t *testing.T, s *sample) string {
 	return id
 }
 
-// The sample is the same each time, also when its address is taken, and leaves nothing behind.
+// The sample is the same each time, even if another program uses its address, and leaves nothing
+// behind.
 func TestSample(t *testing.T) {
 	usual, err := startSampleAt(filepath.Join(t.TempDir(), "demo"), "127.0.0.1:0")
 	if err != nil {
@@ -30,20 +32,20 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	if usual.repo == other.repo {
-		t.Errorf("two samples are at %s", usual.repo)
+		t.Errorf("both samples have the URL %s", usual.repo)
 	}
 	if got, want := tip(t, other), tip(t, usual); got != want {
 		t.Errorf("got commit %s, want %s", got, want)
 	}
 	for _, s := range []*sample{usual, other} {
-		if clones, asked := s.clones(), s.asked(); clones != 0 || asked != 1 {
-			t.Errorf("got %d clones and %d questions, want one question", clones, asked)
+		if clones, requests := s.clones(), s.refRequests(); clones != 0 || requests != 1 {
+			t.Errorf("got %d clones and %d requests for refs, want no clone and one request", clones, requests)
 		}
 		if err := s.close(); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
-			t.Errorf("%s is still there: %v", s.dir, err)
+			t.Errorf("%s still exists: %v", s.dir, err)
 		}
 	}
 }
@@ -55,7 +57,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{source{"https://h/p", ""}, ""},
 		{source{"https://h/p", "main"}, ""},
-		{source{"ssh://git@h/p", "main"}, ""}, // whether it is allowed is a setting of the plugin
+		{source{"ssh://git@h/p", "main"}, ""}, // a setting of the plugin decides whether ssh is allowed
 		{source{"https://user:secret@h/p", ""}, "REPO"},
 		{source{"file:///etc", ""}, "REPO"},
 		{source{"https://h/p", "--upload-pack=x"}, "REF"},
@@ -66,7 +68,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v: got %v, want %q", c.source, err, c.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error has the password: %v", err)
+			t.Errorf("the error contains the password: %v", err)
 		}
 	}
 }

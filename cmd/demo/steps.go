@@ -13,8 +13,8 @@ import (
 // createVolume makes the volume and starts the first container with it.
 func (d *demo) createVolume(ctx context.Context) error {
 	title("1. A volume for a repository and a ref")
-	say(`Creating it asks the remote whether there is such a repository and ref. If there is no clone of it yet, cloning
-begins, in the background.`)
+	say(`The plugin asks the remote whether the repository and the ref exist. If it has no clone of the repository yet, it
+begins to clone in the background.`)
 	args := []string{"volume", "create", "--driver", "helmdeck/repos"}
 	for _, option := range d.options() {
 		args = append(args, "--opt", option)
@@ -23,8 +23,8 @@ begins, in the background.`)
 	if _, err := d.show(ctx, append(args, volumeName)...); err != nil {
 		return err
 	}
-	say("\nThe first container waits for the clone. .git/helmdeck.json tells what it got:")
-	out, err := d.showPatiently(ctx, d.runArgs(mount(volumeName), printStamp)...)
+	say("\nThe first container waits for the clone. .git/helmdeck.json says what it got:")
+	out, err := d.showUntilCloned(ctx, d.runArgs(mount(volumeName), printStamp)...)
 	d.cold = time.Since(begin)
 	if err != nil {
 		return err
@@ -36,33 +36,33 @@ begins, in the background.`)
 	d.reused = s.Reused
 	switch {
 	case d.reused && d.sample != nil && d.sample.clones() > 0:
-		return errors.New("it says that the clone was reused, but the git server has served a clone")
+		return errors.New(".git/helmdeck.json says that the clone was reused, but the git server has served a clone")
 	case d.reused:
-		checked("reused: true: the clone of an earlier run was there, nothing was cloned.")
+		checked("reused: true: the clone of an earlier run exists, nothing was cloned.")
 	case d.sample != nil && d.sample.clones() != 1:
-		return fmt.Errorf("the git server has served %d clones, not one", d.sample.clones())
+		return fmt.Errorf("the git server has served %d clones, want one", d.sample.clones())
 	default:
 		checked("reused: false: it was cloned, in %s.", seconds(d.cold))
 	}
 	return nil
 }
 
-// showPatiently is show for a command that may have to wait for a clone: a large one takes longer than docker waits
-// for a mount.
-func (d *demo) showPatiently(ctx context.Context, args ...string) (string, error) {
+// showUntilCloned is show for a command that may have to wait for a clone. It repeats the command,
+// because a large clone takes longer than docker waits for a mount.
+func (d *demo) showUntilCloned(ctx context.Context, args ...string) (string, error) {
 	for {
 		out, err := d.show(ctx, args...)
 		if err == nil || !strings.Contains(err.Error(), "continues in the background") || ctx.Err() != nil {
 			return out, err
 		}
-		say("%s\n\nSo, the same again:", indent(err.Error()))
+		say("%s\n\nThe same command again:", indent(err.Error()))
 	}
 }
 
 // startTwo starts two containers with one volume concurrently.
 func (d *demo) startTwo(ctx context.Context) error {
 	title("2. Two containers at the same time")
-	say("Both mount the same volume. Each gets a checkout of its own.")
+	say("Both mount the same volume. Each gets its own checkout.")
 	var both sync.WaitGroup
 	errs := make([]error, 2)
 	for i, name := range []string{first, second} {
@@ -74,7 +74,7 @@ func (d *demo) startTwo(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	say("\nWhat the plugin says about the volume now (Status):")
+	say("\nThe volume now has this Status:")
 	out, err := d.show(ctx, "volume", "inspect", volumeName)
 	if err != nil {
 		return err
@@ -93,16 +93,16 @@ func (d *demo) startTwo(ctx context.Context) error {
 	if len(status.Leases) != 2 || status.Commit == "" || !status.Reused {
 		return fmt.Errorf("status: %d leases, commit %q, reused %v; want 2 leases of a reused clone at a commit", len(status.Leases), status.Commit, status.Reused)
 	}
-	checked("two leases: each of the two containers holds a workspace of its own. state: %s.", status.State)
+	checked("two leases: each of the two containers holds its own workspace. state: %s.", status.State)
 	return nil
 }
 
 // change damages the checkout of the first container, and checks the second one.
 func (d *demo) change(ctx context.Context) error {
 	if d.image.git {
-		title("3. The first one commits, and wrecks its checkout")
+		title("3. The first container commits, and damages its checkout")
 	} else {
-		title("3. The first one wrecks its checkout")
+		title("3. The first container damages its checkout")
 	}
 	d.mark = time.Now().Format("20060102-150405.000000000")
 	commit := []string{"echo mine > demo.txt"}
@@ -113,47 +113,47 @@ func (d *demo) change(ctx context.Context) error {
 	if _, err := d.script(ctx, first, commit...); err != nil {
 		return err
 	}
-	say("\nIts dependency caches lie in .git/hdcache, which all containers of this clone share. It leaves something there:")
+	say("\nThe dependency caches are in .git/hdcache, which all containers of this clone share. It leaves a file there:")
 	if _, err := d.script(ctx, first, "echo "+d.mark+" > .git/hdcache/pip/demo-mark"); err != nil {
 		return err
 	}
-	say("\nAnd then it deletes everything, but for a new file:")
-	wreck := []string{"rm -rf *", "echo left > rubbish.txt", "ls"}
+	say("\nThen it deletes everything, and adds a new file:")
+	damage := []string{"rm -rf *", "echo left > rubbish.txt", "ls"}
 	clean := []string{"test ! -e demo.txt", "test ! -e rubbish.txt", "ls | wc -l"}
 	if d.image.git {
-		wreck = append(wreck, "git log --oneline --max-count 2", "git status --short | wc -l")
+		damage = append(damage, "git log --oneline --max-count 2", "git status --short | wc -l")
 		clean = append(clean[:2], "git log --oneline --max-count 1", "git status")
 	}
-	if _, err := d.script(ctx, first, wreck...); err != nil {
+	if _, err := d.script(ctx, first, damage...); err != nil {
 		return err
 	}
-	say("\nThe second container, which runs all the while:")
+	say("\nThe second container, which has been running the whole time:")
 	if _, err := d.script(ctx, second, clean...); err != nil {
 		return fmt.Errorf("the second container sees the first one's files: %w", err)
 	}
-	if err := d.clean(func(script string) (string, error) {
+	if err := d.checkClean(func(script string) (string, error) {
 		return d.quiet(ctx, "exec", "--workdir", "/w", second, "sh", "-euc", script)
 	}); err != nil {
 		return fmt.Errorf("the second container: %w", err)
 	}
 	if d.image.git {
-		checked("neither the commit nor the files nor the deletions of the first one are there: its checkout is clean.")
+		checked("it has neither the commit nor the files nor the deletions of the first one: its checkout is clean.")
 	} else {
-		checked("neither the files nor the deletions of the first one are there.")
+		checked("it has neither the files nor the deletions of the first one.")
 	}
 	return nil
 }
 
-// clean checks through run, which runs a script in the checkout, that HEAD is as the plugin says and nothing is
-// changed.
-func (d *demo) clean(run func(script string) (string, error)) error {
+// checkClean checks that HEAD of a checkout is the commit in .git/helmdeck.json, and that nothing
+// is changed. run runs a script in the checkout.
+func (d *demo) checkClean(run func(script string) (string, error)) error {
 	script := "test ! -e demo.txt\ntest ! -e rubbish.txt\ntest -n \"$(ls)\"\n" + printStamp
 	if d.image.git {
 		script += "\necho\necho ---\ngit rev-parse HEAD\ngit status --porcelain"
 	}
 	out, err := run(script)
 	if err != nil {
-		return fmt.Errorf("files of another container are there, or its own are missing: %w", err)
+		return fmt.Errorf("the checkout has files of another container, or lacks its own: %w", err)
 	}
 	text, state, _ := strings.Cut(out, "---\n")
 	s, err := parseStamp(text)
@@ -168,8 +168,8 @@ func (d *demo) clean(run func(script string) (string, error)) error {
 
 // endBoth ends the two containers.
 func (d *demo) endBoth(ctx context.Context) error {
-	title("4. Both end")
-	say("Their workspaces go with them, in no time, however much was changed. What was not pushed can be restored for a day; the clone stays.")
+	title("4. Both containers end")
+	say("Their workspaces end with them, in an instant even after many changes. For a day, changes that were not pushed can be restored. The clone stays.")
 	if _, err := d.show(ctx, "rm", "--force", first, second); err != nil {
 		return err
 	}
@@ -178,9 +178,9 @@ func (d *demo) endBoth(ctx context.Context) error {
 		return err
 	}
 	if out != "[]" {
-		return fmt.Errorf("no container is left, but the volume has leases: %s", out)
+		return fmt.Errorf("both containers have ended, but the volume has leases: %s", out)
 	}
-	checked("the volume has no lease any more.")
+	checked("the volume has no more leases.")
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (d *demo) startThird(ctx context.Context) error {
 		return err
 	}
 	if !strings.Contains(out, d.mark+"\n") {
-		return fmt.Errorf("the third container does not find in .git/hdcache what the first one put there, %q", d.mark)
+		return fmt.Errorf("the third container does not find the first one's text %q in .git/hdcache", d.mark)
 	}
 	_, text, _ := strings.Cut(out, d.mark+"\n")
 	s, err := parseStamp(text)
@@ -206,25 +206,24 @@ func (d *demo) startThird(ctx context.Context) error {
 	if !s.Reused {
 		return errors.New("the third container's checkout says reused: false")
 	}
-	// Use another container, which also removes the mark, because the cache belongs to
-	// the user.
-	if err := d.clean(func(script string) (string, error) {
+	// Use another container, which also removes the mark, because the cache belongs to the user.
+	if err := d.checkClean(func(script string) (string, error) {
 		return d.quiet(ctx, d.runArgs(mount(volumeName), "rm .git/hdcache/pip/demo-mark", script)...)
 	}); err != nil {
 		return fmt.Errorf("the third container: %w", err)
 	}
 	if d.image.git {
-		checked("a clean checkout again, reused: true, and the first one's cache is there.")
+		checked("it has a clean checkout, reused: true, and the first one's cache.")
 	} else {
-		checked("none of the first one's changes, reused: true, and the first one's cache is there.")
+		checked("it has none of the first one's changes, reused: true, and the first one's cache.")
 	}
 	return nil
 }
 
 // withoutVolume runs a container in one line.
 func (d *demo) withoutVolume(ctx context.Context) error {
-	title("6. The same in one line, without a volume made before")
-	say("docker run makes a nameless volume and removes it at the end. The clone is neither made nor removed by that.")
+	title("6. The same in one line, without creating a volume first")
+	say("docker run creates an anonymous volume and removes it at the end. This neither creates nor removes the clone.")
 	out, err := d.show(ctx, d.runArgs(d.anonymousMount(), printStamp)...)
 	if err != nil {
 		return err
@@ -234,12 +233,12 @@ func (d *demo) withoutVolume(ctx context.Context) error {
 		return err
 	}
 	if !s.Reused {
-		return errors.New("its checkout says reused: false, though the clone is there")
+		return errors.New("its checkout says reused: false, although the clone exists")
 	}
 	if _, err := d.quiet(ctx, "volume", "inspect", s.Volume); err == nil {
-		return fmt.Errorf("the volume %s is still there", s.Volume)
+		return fmt.Errorf("the anonymous volume %s still exists", s.Volume)
 	}
-	checked("reused: true, and the nameless volume is gone.")
+	checked("reused: true, and the anonymous volume is gone.")
 	if d.sample != nil {
 		want, text := 1, "one clone"
 		if d.reused {
@@ -248,14 +247,14 @@ func (d *demo) withoutVolume(ctx context.Context) error {
 		if got := d.sample.clones(); got != want {
 			return fmt.Errorf("the git server has served %d clones in this demo, want %d", got, want)
 		}
-		checked("the git server has served %s so far, and said %d times where %s is: the plugin asks when a volume is created and at every mount.", text, d.sample.asked(), d.ref)
+		checked("the git server has served %s so far, and has answered %d times where %s is: the plugin asks when a volume is created and at every mount.", text, d.sample.refRequests(), d.ref)
 	}
 	return nil
 }
 
-// nextSteps prints how to go on.
+// nextSteps prints commands for the user's own repository.
 func (d *demo) nextSteps() {
-	title("Go on with your own repository")
+	title("Continue with your own repository")
 	src := d.source
 	if d.sample != nil {
 		src = source{repo: "https://github.com/you/project"}

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// runs is how often a start is measured: an odd number, so that the median is one of
-// them.
+// runs is how often each start is measured. It is odd, so that the median is one of the measured
+// times.
 const runs = 5
 
-// compareTimes compares the first start with later ones, and those with an empty local volume.
+// compareTimes compares the first start with later ones, and the later ones with starts on an empty
+// local volume.
 func (d *demo) compareTimes(ctx context.Context) error {
 	title("7. How long it takes")
 	if _, err := d.quiet(ctx, "volume", "create", emptyName); err != nil {
@@ -35,15 +36,15 @@ func (d *demo) compareTimes(ctx context.Context) error {
 
 	coldText := seconds(d.cold)
 	if d.reused {
-		coldText = "-  (the clone was there)"
+		coldText = "-  (the clone existed)"
 	}
 	fmt.Printf("\n    %-58s %s\n", "cold: volume create and first start, with the clone", coldText)
 	fmt.Printf("    %-58s %s\n", fmt.Sprintf("warm: start with the volume, median of %d", runs), seconds(warm))
 	fmt.Printf("    %-58s %s\n\n", fmt.Sprintf("start with an empty local volume, median of %d", runs), seconds(empty))
 	if warm <= empty {
-		say("What the checkout costs is lost in the noise of starting containers.")
+		say("The time for the checkout is too small to be measured beside the start of a container.")
 	} else {
-		say("Of the warm start %s are the checkout's; the rest is the engine, starting a container.", seconds(warm-empty))
+		say("The checkout takes %s of the warm start. The engine needs the rest to start a container.", seconds(warm-empty))
 	}
 	return nil
 }

@@ -14,10 +14,11 @@ import (
 
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/tests/operator"
 )
 
-// serve answers on a socket until the test ends. A test's own directory can be
-// too long for the name of a socket.
+// serve serves on a socket until the test ends. It does not use t.TempDir, whose path can be too
+// long for a socket.
 func serve(t *testing.T, h http.Handler) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "admin")
@@ -40,7 +41,7 @@ func TestClient(t *testing.T) {
 	ctx := t.Context()
 	log, logged := logger()
 	s := store(t)
-	c := Dial(serve(t, Handler(Config{Credentials: s, Log: log})))
+	c := operator.Dial(serve(t, Handler(Config{Credentials: s, Log: log})))
 	if list, err := c.Credentials(ctx); err != nil || len(list) != 0 {
 		t.Errorf("got %v, %v", list, err)
 	}
@@ -79,7 +80,7 @@ func TestClient(t *testing.T) {
 		{"dots", c.RemoveCredential(ctx, ".."), 404, "there is no DELETE"},
 		{"unknown", c.RemoveCredential(ctx, "c"), 404, `there is no credential "c"`},
 	} {
-		var refused *Error
+		var refused *operator.Error
 		if !errors.As(tt.err, &refused) || refused.Status != tt.status || !strings.Contains(refused.Error(), tt.want) {
 			t.Errorf("%s: got %#v, want %d %s", tt.name, tt.err, tt.status, tt.want)
 		}
@@ -90,14 +91,14 @@ func TestClient(t *testing.T) {
 		}
 	}
 	if got := s.List(); len(got) != 0 {
-		t.Errorf("got %v", got)
+		t.Errorf("credentials left: %v", got)
 	}
 	if strings.Contains(logged.String(), hidden) {
 		t.Errorf("the log shows the secret: %s", logged)
 	}
 }
 
-// What answers may be no plugin, or nobody.
+// TestClientOfStrangers checks the errors if the server is not the plugin, or does not exist.
 func TestClientOfStrangers(t *testing.T) {
 	for _, tt := range []struct {
 		name, body string
@@ -108,7 +109,7 @@ func TestClientOfStrangers(t *testing.T) {
 		{"other JSON", `{"Err": "x"}`, 500, "the plugin answered 500"},
 		{"no list", "<html>", 200, "malformed answer"},
 	} {
-		c := Dial(serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c := operator.Dial(serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(tt.status)
 			_, _ = w.Write([]byte(tt.body))
 		})))
@@ -117,12 +118,12 @@ func TestClientOfStrangers(t *testing.T) {
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "admin.sock")
-	if err := Dial(missing).RemoveCredential(t.Context(), "a"); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+	if err := operator.Dial(missing).RemoveCredential(t.Context(), "a"); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("no socket: %v", err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := Dial(missing).PutCredential(cancelled, credential.Credential{Name: "a", Secret: credential.NewSecret(hidden)})
+	err := operator.Dial(missing).PutCredential(cancelled, credential.Credential{Name: "a", Secret: credential.NewSecret(hidden)})
 	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), hidden) {
 		t.Errorf("cancelled: %v", err)
 	}

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/sirupsen/logrus"
@@ -16,10 +15,6 @@ type Credentials interface {
 	Remove(name string) error
 }
 
-type credentialList struct {
-	Credentials []credential.Info `json:"credentials"`
-}
-
 func (c Config) putCredential(r *http.Request) (any, error) {
 	cred, err := decode[credential.Credential](r)
 	if err != nil {
@@ -27,10 +22,6 @@ func (c Config) putCredential(r *http.Request) (any, error) {
 	}
 	cred.Name = r.PathValue("name")
 	if err := c.Credentials.Put(cred); err != nil {
-		var invalid *credential.InvalidError
-		if errors.As(err, &invalid) {
-			return nil, &statusError{http.StatusBadRequest, err}
-		}
 		return nil, err
 	}
 	c.Log.WithFields(logrus.Fields{
@@ -40,16 +31,12 @@ func (c Config) putCredential(r *http.Request) (any, error) {
 }
 
 func (c Config) listCredentials(*http.Request) (any, error) {
-	return credentialList{c.Credentials.List()}, nil
+	return list{"credentials": c.Credentials.List()}, nil
 }
 
 func (c Config) removeCredential(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	if err := c.Credentials.Remove(name); err != nil {
-		var missing *credential.NotFoundError
-		if errors.As(err, &missing) {
-			return nil, &statusError{http.StatusNotFound, err}
-		}
 		return nil, err
 	}
 	c.Log.WithField("name", name).Info("credential removed")

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"errors"
 	"net/http"
 	"time"
 
@@ -14,8 +13,8 @@ type Discards interface {
 	EvictDiscard(id string) error
 }
 
-// Discard is a discard as the API returns it.
-type Discard struct {
+// discard is a discard as the API returns it.
+type discard struct {
 	ID        string    `json:"id"`
 	Volume    string    `json:"volume"`
 	Subject   string    `json:"subject"`
@@ -32,36 +31,24 @@ type Discard struct {
 	MeasuredAt *time.Time `json:"measured_at"`
 }
 
-type discardList struct {
-	Discards []Discard `json:"discards"`
-}
-
 func (c Config) listDiscards(*http.Request) (any, error) {
-	list := []Discard{}
+	discards := []discard{}
 	for _, d := range c.Discards.Discards() {
-		out := Discard{
+		out := discard{
 			ID: d.ID, Volume: d.Volume, Subject: d.Subject, Repo: d.Repo, Commit: d.Commit, Ref: d.Ref,
 			EndedAt: d.EndedAt.UTC(), ExpiresAt: d.ExpiresAt.UTC(), Changed: d.Changed,
 		}
 		if at := d.Size.At.UTC(); !d.Size.At.IsZero() {
 			out.Bytes, out.MeasuredAt = &d.Size.Bytes, &at
 		}
-		list = append(list, out)
+		discards = append(discards, out)
 	}
-	return discardList{list}, nil
+	return list{"discards": discards}, nil
 }
 
 func (c Config) removeDiscard(r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	err := c.Discards.EvictDiscard(id)
-	var missing *workspace.NoDiscardError
-	var used *workspace.InUseError
-	switch {
-	case errors.As(err, &missing):
-		return nil, &statusError{http.StatusNotFound, err}
-	case errors.As(err, &used):
-		return nil, &statusError{http.StatusConflict, err}
-	case err != nil:
+	if err := c.Discards.EvictDiscard(id); err != nil {
 		return nil, err
 	}
 	c.Log.WithField("discard", id).Info("discard removed")

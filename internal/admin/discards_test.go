@@ -9,9 +9,10 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/tests/operator"
 )
 
-// heap has discards and says what is asked of it.
+// heap holds discards, and records the calls of EvictDiscard.
 type heap struct {
 	list []workspace.Discard
 	fail error
@@ -29,7 +30,7 @@ func TestDiscards(t *testing.T) {
 	ctx := t.Context()
 	log, logged := logger()
 	h := &heap{}
-	c := Dial(serve(t, Handler(Config{Discards: h, Log: log})))
+	c := operator.Dial(serve(t, Handler(Config{Discards: h, Log: log})))
 	if list, err := c.Discards(ctx); err != nil || list == nil || len(list) != 0 {
 		t.Errorf("got %v, %v; want an empty list", list, err)
 	}
@@ -39,7 +40,7 @@ func TestDiscards(t *testing.T) {
 		{ID: "1", Volume: "v", Subject: "s", Repo: "https://h/x", Ref: "refs/heads/main", Commit: "c", Clone: "s/1", EndedAt: at, ExpiresAt: at.Add(time.Hour)},
 		{ID: "2", EndedAt: at, ExpiresAt: at, Changed: &changed, Size: meta.Measured{Size: disk.Size{Bytes: bytes, Inodes: 5}, At: at}},
 	}
-	want := []Discard{
+	want := []operator.Discard{
 		{ID: "1", Volume: "v", Subject: "s", Repo: "https://h/x", Ref: "refs/heads/main", Commit: "c", EndedAt: at, ExpiresAt: at.Add(time.Hour)},
 		{ID: "2", EndedAt: at, ExpiresAt: at, Changed: &changed, Bytes: &bytes, MeasuredAt: &at},
 	}
@@ -58,7 +59,7 @@ func TestDiscards(t *testing.T) {
 		{errors.New("the disk is gone"), 500},
 	} {
 		h.fail = tt.fail
-		var refused *Error
+		var refused *operator.Error
 		if err := c.RemoveDiscard(ctx, "2"); !errors.As(err, &refused) || refused.Status != tt.status || refused.Message != tt.fail.Error() {
 			t.Errorf("got %v, want %d %v", err, tt.status, tt.fail)
 		}

@@ -9,6 +9,10 @@ import (
 	"runtime/debug"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/janitor"
 )
 
 // maxBody bounds a request. The largest legitimate one is a known_hosts file.
@@ -55,22 +59,42 @@ func Handler(c Config) http.Handler {
 }
 
 // route handles a request. Its result is sent as JSON with status 200, nil as 204, and an
-// error with the status of its statusError, or 500.
+// error with the status of statusOf.
 type route func(r *http.Request) (any, error)
+
+// list is a response with one list, by its name.
+type list map[string]any
 
 type errorAnswer struct {
 	Error string `json:"error"`
 }
 
-// statusError is an error with a status other than 500.
-type statusError struct {
+// requestError is the error of a request that can't be decoded.
+type requestError struct {
 	status int
-	err    error
+	error
 }
 
-func (e *statusError) Error() string { return e.err.Error() }
+// statusOf returns the HTTP status of an error. 500 means that the plugin itself failed.
+func statusOf(err error) int {
+	refused, ok := errors.AsType[requestError](err)
+	switch {
+	case ok:
+		return refused.status
+	case is[*credential.InvalidError](err):
+		return http.StatusBadRequest
+	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), errors.Is(err, janitor.ErrNoClone):
+		return http.StatusNotFound
+	case is[*workspace.InUseError](err), errors.Is(err, janitor.ErrHeld):
+		return http.StatusConflict
+	}
+	return http.StatusInternalServerError
+}
 
-func (e *statusError) Unwrap() error { return e.err }
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
 
 func (c Config) serve(f route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,13 +106,12 @@ func (c Config) serve(f route) http.Handler {
 		}()
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		answer, err := f(r)
-		var coded *statusError
-		switch {
-		case errors.As(err, &coded):
-			c.answer(w, r, coded.status, errorAnswer{err.Error()})
+		switch status := statusOf(err); {
 		case err != nil:
-			c.Log.WithError(err).Errorf("%s failed", r.Pattern)
-			c.answer(w, r, http.StatusInternalServerError, errorAnswer{err.Error()})
+			if status == http.StatusInternalServerError {
+				c.Log.WithError(err).Errorf("%s failed", r.Pattern)
+			}
+			c.answer(w, r, status, errorAnswer{err.Error()})
 		case answer == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:
@@ -118,18 +141,18 @@ func decode[T any](r *http.Request) (T, error) {
 			err = more
 		}
 	}
-	var tooLarge *http.MaxBytesError
+	tooLarge, ok := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case err == nil:
 		return t, nil
-	case errors.As(err, &tooLarge):
-		return t, &statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("the request is larger than %d bytes", tooLarge.Limit)}
+	case ok:
+		return t, requestError{http.StatusRequestEntityTooLarge, fmt.Errorf("the request is larger than %d bytes", tooLarge.Limit)}
 	case errors.Is(err, io.EOF):
 		err = errors.New("the request has no body")
 	default:
 		err = fmt.Errorf("the request is malformed: %w", err)
 	}
-	return t, &statusError{http.StatusBadRequest, err}
+	return t, requestError{http.StatusBadRequest, err}
 }
 
 // statusOnly is a ResponseWriter that keeps status and header, and drops the body.

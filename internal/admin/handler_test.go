@@ -18,7 +18,7 @@ import (
 
 const hidden = "s3cr3t-0f-th1s-t3st"
 
-// logger returns a log and what is in it.
+// logger returns a log and a buffer with its content.
 func logger() (*logrus.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	log := logrus.New()
@@ -44,8 +44,8 @@ func TestRoutes(t *testing.T) {
 	for _, tt := range []struct {
 		method, path, body string
 		status             int
-		want               string // the body; of an error a part of it
-		log                string // a part
+		want               string // the body, or a part of it if it is an error
+		log                string // part of the log
 	}{
 		{"GET", "/v1/credentials", "", 200, `{"credentials":[]}`, ""},
 		{"PUT", "/v1/credentials/github", good, 204, "", `msg="credential stored" kind=https name=github scope="https://H:443/org/" subject="team a"`},
@@ -78,7 +78,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/", "", 404, "there is no GET", ""},
 		{"POST", "/VolumeDriver.List", "", 404, "there is no POST", ""},
 
-		{"GET", "/v1/credentials", "", 200, stored, ""}, // nothing of that did anything
+		{"GET", "/v1/credentials", "", 200, stored, ""}, // the refused requests changed nothing
 		{"DELETE", "/v1/credentials/github", "", 204, "", `msg="credential removed" name=github`},
 		{"GET", "/v1/credentials", "", 200, `{"credentials":[]}`, ""},
 	} {
@@ -101,18 +101,18 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s: content type %q", what, w.Header().Get("Content-Type"))
 		}
 		if tt.status == 405 && w.Header().Get("Allow") == "" {
-			t.Errorf("%s: does not say what is allowed", what)
+			t.Errorf("%s: the response does not say what is allowed", what)
 		}
 		if l := logged.String(); !strings.Contains(l, tt.log) || tt.log == "" && l != "" {
 			t.Errorf("%s: logged %q, want %q", what, l, tt.log)
 		}
 		if strings.Contains(got+logged.String()+w.Header().Get("Location"), hidden) {
-			t.Errorf("%s: shows the secret: %s %s", what, got, logged)
+			t.Errorf("%s: the response or the log shows the secret: %s %s", what, got, logged)
 		}
 	}
 }
 
-// broken does what it is told.
+// broken calls its function in each method.
 type broken func() error
 
 func (b broken) Put(credential.Credential) error { return b() }
@@ -146,7 +146,7 @@ func TestOwnFailures(t *testing.T) {
 	}
 }
 
-// A body that ends early is the error of its request, and stores nothing.
+// TestLostConnection checks that a body that ends early is an error, and stores nothing.
 func TestLostConnection(t *testing.T) {
 	log, _ := logger()
 	s := store(t)

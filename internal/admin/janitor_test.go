@@ -10,9 +10,10 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/janitor"
+	"github.com/helmdeck/repos/tests/operator"
 )
 
-// keeper answers, and says what is asked of it.
+// keeper returns its fields, and records the calls of EvictClone.
 type keeper struct {
 	plan    janitor.Plan
 	report  janitor.Report
@@ -34,7 +35,7 @@ func (k *keeper) EvictClone(_ context.Context, key string) error {
 	return k.fail
 }
 
-// TestJanitor: what is answered comes out of the client as it went in.
+// TestJanitor checks that the client returns the values that the janitor returned.
 func TestJanitor(t *testing.T) {
 	ctx := t.Context()
 	log, _ := logger()
@@ -61,7 +62,7 @@ func TestJanitor(t *testing.T) {
 		Counts:   []janitor.Count{{Type: janitor.Evicted, Kind: &kind, Reason: janitor.MaxSize, Times: 3, Size: size}},
 		Findings: []janitor.Finding{{Since: at, Volume: "v", ID: "w", Size: size, Growth: 7, Text: "large"}}, Last: k.report,
 	}
-	c := Dial(serve(t, Handler(Config{Janitor: k, Log: log})))
+	c := operator.Dial(serve(t, Handler(Config{Janitor: k, Log: log})))
 	for _, tt := range []struct {
 		name string
 		call func() (any, error)
@@ -89,7 +90,7 @@ func TestJanitor(t *testing.T) {
 		{errors.New("the disk is gone"), 500},
 	} {
 		k.fail = tt.fail
-		var refused *Error
+		var refused *operator.Error
 		if err := c.EvictClone(ctx, "s/1"); !errors.As(err, &refused) || refused.Status != tt.status || refused.Message != tt.fail.Error() {
 			t.Errorf("evict: got %v, want %d", err, tt.status)
 		}
@@ -101,7 +102,7 @@ func TestJanitor(t *testing.T) {
 		"plan": func() error { _, err := c.PlanSweep(ctx); return err }, "sweep": func() error { _, err := c.Sweep(ctx); return err },
 		"clones": func() error { _, err := c.Clones(ctx); return err },
 	} {
-		var refused *Error
+		var refused *operator.Error
 		if err := call(); !errors.As(err, &refused) || refused.Status != 500 {
 			t.Errorf("%s: got %v, want 500", name, err)
 		}

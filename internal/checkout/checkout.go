@@ -15,6 +15,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/gitref"
 )
 
 // Spec is one checkout from a store into a directory that is empty, except for an empty
@@ -26,8 +27,8 @@ type Spec struct {
 	Dir      string // belongs to UID and GID, as all files in it will
 	GitDir   string // an empty directory that belongs to UID and GID too; "": Dir/.git
 	UID, GID uint32
-	// Like has the times for files that are the same there. Only Make uses it.
-	Like Reference
+	// Make copies the times of files that are the same in TimesFrom. Move ignores it.
+	TimesFrom Reference
 
 	Tracks     string // a path: Found.Tracked reports whether the commit has it
 	NoLFS      bool   // do not look for git-lfs pointers
@@ -60,8 +61,8 @@ const (
 
 // checkOut writes the files of a commit into c.Dir, their index and the patterns of
 // c.Cone. It uses a temporary repository that borrows the store's objects, so that
-// checkouts of different shapes do not share configuration. The caller must call settle
-// to complete the index. If the index is large, checkOut only writes its file and fails
+// checkouts of different shapes do not share configuration. The caller must then call
+// complete on the index. If the index is large, checkOut only writes its file and fails
 // with errLarge; called again with large set, it continues from there.
 func (g runner) checkOut(ctx context.Context, c Spec, large bool) (ix *index, err error) {
 	defer func() { err = errors.Join(err, c.removeRepository()) }()
@@ -152,12 +153,8 @@ func (g runner) writePart(ctx context.Context, c Spec, index string, names []str
 	if len(names) == 0 {
 		return nil
 	}
-	var stdin strings.Builder
-	for _, name := range names {
-		stdin.WriteString(name)
-		stdin.WriteByte(0)
-	}
-	return g.runIn(ctx, c, index, stdin.String(), encoded.line, "checkout-index", "--force", "-z", "--stdin")
+	stdin := strings.Join(names, "\x00")
+	return g.runIn(ctx, c, index, stdin, encoded.stderrLine, "checkout-index", "--force", "-z", "--stdin")
 }
 
 // command returns a command of git in the repository of a checkout, as the tree's uid.
@@ -174,14 +171,14 @@ func (g runner) command(c Spec, index string, args ...string) git.Command {
 	}
 }
 
-// runIn runs such a command, and calls onStderr, if set, with each line of its stderr.
+// runIn runs such a command, and calls onStderr, if set, with each line of its stderr. If
+// the disk is full, it ends the command at once.
 func (g runner) runIn(ctx context.Context, c Spec, index, stdin string, onStderr func(line string), args ...string) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	run := g.command(c, index, args...)
 	run.Stdin = stdin
-	// git does not say why it can't write a file, tries all others, and fails at the end.
-	// If the disk is full, stop it at once.
+	// git does not say why it can't write a file, and tries all others before it fails.
 	run.Stderr = func(line string) {
 		if strings.HasPrefix(line, "error: unable to write file") && git.Full(run.Write) {
 			stop(syscall.ENOSPC)
@@ -194,13 +191,11 @@ func (g runner) runIn(ctx context.Context, c Spec, index, stdin string, onStderr
 	return err
 }
 
-// repository lists what makes c.GitDir a repository during a checkout.
-var repository = []string{"HEAD", "config", "refs"}
-
+// makeRepository makes c.GitDir a repository for the time of a checkout.
 func (c Spec) makeRepository() error {
 	top := c.gitDir()
 	config := "[core]\n\trepositoryformatversion = 0\n"
-	if git.Format(c.Commit) == git.SHA256 {
+	if gitref.Format(c.Commit) == gitref.SHA256 {
 		config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
 	}
 	return errors.Join(
@@ -210,23 +205,19 @@ func (c Spec) makeRepository() error {
 	)
 }
 
-// writePatterns writes the cone's patterns.
+// writePatterns writes the cone's patterns, if there is a cone.
 func (c Spec) writePatterns() error {
 	if c.Cone == nil {
 		return nil
 	}
 	patterns := filepath.Join(c.gitDir(), Patterns)
-	err := os.Mkdir(filepath.Dir(patterns), 0o755)
-	if errors.Is(err, os.ErrExist) { // from the process that made the index
-		err = nil
-	}
-	return errors.Join(err, os.WriteFile(patterns, c.Cone.Patterns(), 0o644))
+	// The process that made a large index has written them already.
+	return errors.Join(os.MkdirAll(filepath.Dir(patterns), 0o755), os.WriteFile(patterns, c.Cone.Patterns(), 0o644))
 }
 
 func (c Spec) removeRepository() error {
-	var errs []error
-	for _, name := range repository {
-		errs = append(errs, os.RemoveAll(filepath.Join(c.gitDir(), name)))
-	}
-	return errors.Join(errs...)
+	top := c.gitDir()
+	return errors.Join(
+		os.RemoveAll(filepath.Join(top, "HEAD")), os.RemoveAll(filepath.Join(top, "config")), os.RemoveAll(filepath.Join(top, "refs")),
+	)
 }

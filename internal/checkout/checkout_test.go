@@ -16,8 +16,8 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestWritersShareDirectories: several processes write files below directories that
-// none of them finds.
+// TestWritersShareDirectories checks that several processes can write files below the same
+// directories, which none of them finds.
 func TestWritersShareDirectories(t *testing.T) {
 	t.Parallel()
 	withBothGits(t, testWritersShareDirectories)
@@ -38,8 +38,8 @@ func testWritersShareDirectories(t *testing.T, g tester) {
 	}
 }
 
-// TestSplitNames: what is written first is what the parts have in common, and what
-// says how they are written.
+// TestSplitNames checks that attributes, and the first names of the parts, are written
+// before the parts.
 func TestSplitNames(t *testing.T) {
 	t.Parallel()
 	names := []string{"a/.gitattributes", "a/b/1", "a/b/2", "a/b/3", "a/c/1", "b"}
@@ -58,8 +58,8 @@ func TestSplitNames(t *testing.T) {
 	}
 }
 
-// TestMissingObjects: a store that lacks what a checkout needs is corrupt, whatever
-// it lacks.
+// TestMissingObjects checks that the error for each kind of missing object is that of a
+// corrupt store.
 func TestMissingObjects(t *testing.T) {
 	t.Parallel()
 	withBothGits(t, testMissingObjects)
@@ -80,8 +80,8 @@ func testMissingObjects(t *testing.T, g tester) {
 	}
 }
 
-// TestWritersKnowAttributes: several processes write the files, each as the
-// attributes say.
+// TestWritersKnowAttributes checks that each of several writing processes obeys the
+// attributes.
 func TestWritersKnowAttributes(t *testing.T) {
 	t.Parallel()
 	withBothGits(t, testWritersKnowAttributes)
@@ -113,7 +113,7 @@ func testWritersKnowAttributes(t *testing.T, g tester) {
 	}
 }
 
-// TestCheckoutAsAnotherUID: all files belong to the uid and gid of the tree.
+// TestCheckoutAsAnotherUID checks that all files belong to the uid and gid of the tree.
 func TestCheckoutAsAnotherUID(t *testing.T) {
 	t.Parallel()
 	withBothGits(t, testCheckoutAsAnotherUID)
@@ -148,11 +148,11 @@ func testCheckoutAsAnotherUID(t *testing.T, g tester) {
 	}
 }
 
-// TestUnknownIndex: when git makes an index of a format that is not known here, the
-// checkout is whole and right, and is not moved: the next commit is checked out whole too.
+// TestUnknownIndex checks that a checkout is complete and correct if git writes an index of
+// a format that package gitindex can't read. It can't be moved to the next commit.
 func TestUnknownIndex(t *testing.T) {
 	t.Parallel()
-	// Of two formats: one is another version, the other has an extension that must be known.
+	// The first format is another version, the second has an extension that may not be ignored.
 	for _, format := range []string{"--index-version=4", "--split-index"} {
 		g := newGitWith(t, git.Config{Program: testgit.Script(t, `git "$@" || exit
 for a; do

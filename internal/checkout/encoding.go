@@ -36,8 +36,8 @@ const (
 	encodeFromTo = "' from UTF-8 to "
 )
 
-// line handles a line of git's stderr.
-func (e *encodings) line(line string) {
+// stderrLine handles a line of git's stderr.
+func (e *encodings) stderrLine(line string) {
 	rest, ok := strings.CutPrefix(line, encodeFailed)
 	if !ok {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
-// encoded makes a commit with a file for each encoding, named by its number, which
-// holds what all of them can say, and returns the names too.
+// encoded makes a commit with a file of this content for each encoding. It returns the
+// names of the files too, in this order.
 func encoded(w testgit.Trees, content string, encodings ...string) (commit string, names []string) {
 	files := make(map[string]string)
 	id, attributes := w.Blob(content), ""
@@ -30,8 +30,8 @@ func encoded(w testgit.Trees, content string, encodings ...string) (commit strin
 	return w.Commit(files), names
 }
 
-// TestEncodings: files are in the encodings that attributes ask for, as the
-// machine's git writes them, whichever git writes them here.
+// TestEncodings checks that files are in the encodings of their attributes, with the same
+// bytes as the machine's git writes, also with the git that is shipped.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	withBothGits(t, func(t *testing.T, g tester) {
@@ -75,12 +75,13 @@ func TestEncodings(t *testing.T) {
 	})
 }
 
-// TestUnencoded: a file that can't be encoded is as git leaves it, and is named; one
-// that git could encode if its converters were there is an error that names it.
+// TestUnencoded checks that a file which can't be encoded has the same bytes as after git
+// clone, and is reported. If git's converters are missing, the checkout fails, and the
+// error names the file.
 func TestUnencoded(t *testing.T) {
 	t.Parallel()
 	root := testroot.New(t)
-	g := newGitWith(t, git.Config{Program: "/usr/bin/git", Root: root})
+	g := newGitWith(t, git.Config{Root: root})
 	w := newTrees(t, g)
 	commit, names := encoded(w, "\U0001f600\n", "UTF-16", "SHIFT-JIS", "FOO")
 	var at string
@@ -135,8 +136,8 @@ func TestUnencoded(t *testing.T) {
 	}
 }
 
-// TestEncodingsSaid: what is kept of git's words is bounded, and so are names that
-// look like words.
+// TestEncodingsSaid checks how git's messages are parsed, also for names that look like
+// parts of a message, and that the number of reported files is bounded.
 func TestEncodingsSaid(t *testing.T) {
 	t.Parallel()
 	var e encodings
@@ -144,17 +145,17 @@ func TestEncodingsSaid(t *testing.T) {
 		"error: unable to write file x", "error: failed to encode 'a' from UTF-8 to B", "error: failed to encode 'it' from UTF-8 to X' from UTF-8 to Y",
 		"error: failed to encode 'cut", "remote: error: failed to encode 'a' from UTF-8 to B",
 	} {
-		e.line(line)
+		e.stderrLine(line)
 	}
 	want := []Unencoded{{"a", "B"}, {"it' from UTF-8 to X", "Y"}, {"cut", ""}}
 	if !slices.Equal(e.failed, want) {
 		t.Errorf("got %q, want %q", e.failed, want)
 	}
 	for range 3 * maxUnencoded {
-		e.line("error: failed to encode 'a' from UTF-8 to B")
+		e.stderrLine("error: failed to encode 'a' from UTF-8 to B")
 	}
 	if len(e.failed) != maxUnencoded {
-		t.Errorf("%d are kept, want %d", len(e.failed), maxUnencoded)
+		t.Errorf("%d are reported, want %d", len(e.failed), maxUnencoded)
 	}
 	if err := new(runner).checkEncoded(context.Background(), Spec{}, &index{}, new(encodings)); err != nil {
 		t.Errorf("nothing failed: %v", err)

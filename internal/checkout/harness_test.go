@@ -1,16 +1,15 @@
 package checkout
 
 import (
-	"cmp"
 	"context"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/lfs"
 	"github.com/helmdeck/repos/tests/testgit"
-	"github.com/helmdeck/repos/tests/testroot"
+	"github.com/helmdeck/repos/tests/testworld"
 )
 
 // TestMain lets the test binary be the program that checks out.
@@ -19,10 +18,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fetcher owns the stores of these tests: a uid that nobody else runs as.
+// fetcher is the uid of the stores in these tests, which no other process has.
 const fetcher = 64125
 
-// tester is a Git and the root filesystem that it works in; empty: the machine's.
+// tester is a Git and the root filesystem that it runs in; empty: the machine's.
 type tester struct {
 	*git.Git
 	root string
@@ -38,30 +37,21 @@ func (g tester) fill(ctx context.Context, c Spec, storage string, pointers []lfs
 	return Fill(ctx, g.Git, c, storage, pointers)
 }
 
-// newGit returns a Git of the machine.
+// newGit returns a tester with the machine's git.
 func newGit(t testing.TB) tester {
 	t.Helper()
-	program, err := exec.LookPath("git")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newGitWith(t, git.Config{Program: program})
+	return newGitWith(t, git.Config{})
 }
 
 func newGitWith(t testing.TB, c git.Config) tester {
 	t.Helper()
-	c.UID, c.GID, c.Self = fetcher, fetcher, cmp.Or(c.Self, testroot.Self(c.Root))
-	g, err := git.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tester{g, c.Root}
+	c.UID, c.GID = fetcher, fetcher
+	return tester{testworld.Git(t, c), c.Root}
 }
 
-// withBothGits runs a test with the machine's git and with the one that is shipped.
+// withBothGits runs a test with the machine's git, and with the one that is shipped.
 func withBothGits(t *testing.T, f func(t *testing.T, g tester)) {
-	t.Run("machine", func(t *testing.T) { f(t, newGit(t)) })
-	t.Run("rootfs", func(t *testing.T) { f(t, newGitWith(t, git.Config{Program: "/usr/bin/git", Root: testroot.New(t)})) })
+	testworld.WithBothGits(t, func(t *testing.T, system string) { f(t, newGitWith(t, git.Config{Root: system})) })
 }
 
 // newTrees makes an empty store for commits.
@@ -70,7 +60,7 @@ func newTrees(t *testing.T, g tester) testgit.Trees {
 	return testgit.Trees{T: t, Store: store(t, g)}
 }
 
-// newSpec is of a checkout in a new directory.
+// newSpec returns the Spec of a checkout into a new directory.
 func newSpec(t *testing.T, g tester, w testgit.Trees, commit string) Spec {
 	t.Helper()
 	return Spec{Store: w.Store, Commit: commit, Dir: checkoutDir(t, testgit.Scratch(t, g.root), "x")}
@@ -80,7 +70,7 @@ func newSpec(t *testing.T, g tester, w testgit.Trees, commit string) Spec {
 func store(t *testing.T, g tester) string {
 	t.Helper()
 	dir := testgit.Owned(t, g.root, fetcher)
-	if err := g.InitStore(t.Context(), dir, git.SHA1); err != nil {
+	if err := g.InitStore(t.Context(), dir, gitref.SHA1); err != nil {
 		t.Fatal(err)
 	}
 	return dir

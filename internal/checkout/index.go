@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/gitref"
 )
 
 // indexMemory is the most memory that a process needs, per byte of an index that it
@@ -40,7 +40,7 @@ var errFormat = errors.New("the index has another format")
 
 // idSize returns the length of the repository's object IDs in bytes.
 func (c Spec) idSize() int {
-	if git.Format(c.Commit) == git.SHA256 {
+	if gitref.Format(c.Commit) == gitref.SHA256 {
 		return sha256.Size
 	}
 	return sha1.Size
@@ -98,6 +98,60 @@ func (ix *index) write() error {
 	return errors.Join(ix.Encode(&steadyFile{File: f}), f.Close())
 }
 
+// steadyEvery is how many bytes of a large file are synced at a time.
+const steadyEvery = 4 << 20
+
+// steadyFile syncs a file while it is written, at half of the disk's speed. The index of
+// three million files has 250 MB: the next sync of anybody would write all dirty pages at
+// once, and delay the commits of all subjects. With six such indexes the longest mount of
+// another subject took 0.9 to 1.4 s; written like this, 0.1 s.
+type steadyFile struct {
+	*os.File
+	written, steady int64
+}
+
+func (f *steadyFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	if f.written += int64(n); err != nil || f.written-f.steady < steadyEvery {
+		return n, err
+	}
+	err = writeOut(f.File, f.steady, f.written)
+	f.steady = f.written
+	return n, err
+}
+
+// writeOut syncs a range of a file, and sleeps as long as that took.
+func writeOut(f *os.File, from, to int64) error {
+	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	began := time.Now()
+	err := unix.SyncFileRange(int(f.Fd()), from, to-from, all)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ESPIPE) {
+		return nil // not supported by this filesystem
+	}
+	time.Sleep(time.Since(began))
+	return err
+}
+
+// writeOutFile syncs an existing file, such as git's own large index, as steadyFile does
+// while writing.
+func writeOutFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	for at := int64(0); at < info.Size(); at += steadyEvery {
+		if err := writeOut(f, at, min(at+steadyEvery, info.Size())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // wrote reports whether an entry's file was written by the checkout.
 func (ix *index) wrote(e gitindex.Entry) bool {
 	return e.IsFile() && (ix.written == nil || ix.written[e.Name()])
@@ -112,7 +166,7 @@ const (
 	clockTick = 20 * time.Millisecond
 )
 
-// settle sets the times of the files that the checkout wrote to those in their entries,
+// complete sets the times of the files that the checkout wrote to those in their entries,
 // if any, sets files of the current second two seconds back, and writes the index with
 // the stat data of all files that were written.
 //
@@ -120,7 +174,7 @@ const (
 // git status would miss a same-size edit in the second of the checkout, and with an index
 // as old as its files the first git status of every container reads all files. git could
 // refresh the index itself, but would read every file again, through every filter.
-func (ix *index) settle() error {
+func (ix *index) complete() error {
 	c := ix.checkout
 	dir, err := os.OpenFile(c.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -128,29 +182,37 @@ func (ix *index) settle() error {
 	}
 	defer dir.Close()
 	now := time.Now()
+	if err := ix.eachEntry(func(e gitindex.Entry) error {
+		if !ix.wrote(e) {
+			return nil
+		}
+		return completeEntry(int(dir.Fd()), e, now)
+	}); err != nil {
+		return err
+	}
+	return ix.write()
+}
+
+// eachEntry calls f for every entry, from several goroutines, and returns the first error.
+// After an error it skips some of the other entries.
+func (ix *index) eachEntry(f func(gitindex.Entry) error) error {
 	var g errgroup.Group
 	workers := max(1, min(runtime.NumCPU(), 8))
 	for w := range workers {
 		g.Go(func() error {
 			for i := w; i < len(ix.Entries); i += workers {
-				if !ix.wrote(ix.Entries[i]) {
-					continue
-				}
-				if err := settleFile(int(dir.Fd()), ix.Entries[i], now); err != nil {
+				if err := f(ix.Entries[i]); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return ix.write()
+	return g.Wait()
 }
 
-// settleFile makes an entry's file older than now, and stores its stat data in the entry.
-func settleFile(dir int, e gitindex.Entry, now time.Time) error {
+// completeEntry makes an entry's file older than now, and stores its stat data in the entry.
+func completeEntry(dir int, e gitindex.Entry, now time.Time) error {
 	var st unix.Stat_t
 	stat := func() error {
 		if err := unix.Fstatat(dir, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestSettle: after it git finds every file unchanged by lstat alone, sees
-// a same-size edit in the same second, and the index is sound.
-func TestSettle(t *testing.T) {
+// TestComplete checks that after complete, git finds every file unchanged by lstat alone,
+// sees a same-size edit in the same second, and finds no damage in the index.
+func TestComplete(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	git := func(args ...string) string {
@@ -36,7 +36,7 @@ func TestSettle(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	// A submodule is a directory that git leaves empty: its times do not count.
+	// A submodule is an empty directory, whose times do not matter.
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestSettle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	later, err := unix.TimeToTimespec(now.Add(time.Hour)) // whenever the second turns
+	later, err := unix.TimeToTimespec(now.Add(time.Hour)) // even if a second ends meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestSettle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := ix.settle(); err != nil {
+	if err := ix.complete(); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"link", "d/xx1"} {
@@ -80,12 +80,12 @@ func TestSettle(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.ModTime().Unix() >= now.Unix() {
-			t.Errorf("%s is of %v, not before the second of %v", name, info.ModTime(), now)
+			t.Errorf("%s has the time %v, which is not before the second of %v", name, info.ModTime(), now)
 		}
 	}
 	git("fsck", "--strict") // which checks the index's hash
 	if got := git("diff-files", "--name-only"); got != "" {
-		t.Errorf("lstat says that these have changed: %s", got)
+		t.Errorf("git diff-files lists %s", got)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "d/xx1"), []byte("CONTENT 1"), 0o644); err != nil {
 		t.Fatal(err)

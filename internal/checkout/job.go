@@ -124,13 +124,13 @@ func runOnce(ctx context.Context, g *git.Git, j job) (answer, error) {
 	if j.Storage != "" {
 		read = append(read, j.Storage)
 	}
-	if j.Do == doCheckout {
-		read = append(read, c.Like.paths()...)
+	if j.Do == doCheckout && c.TimesFrom.Index != "" {
+		read = append(append(read, c.TimesFrom.Index), c.TimesFrom.Dirs...)
 	}
 	run := &jobRun{spec: c}
 	_, err := g.Run(ctx, git.Command{
 		Op: "check out " + c.Commit, Heavy: true, Large: j.Large,
-		Judge: run.judge, MaxOutput: maxJobAnswer, Args: []string{jobFlag}, Stdin: stdin.String(), Stderr: run.line,
+		Judge: run.judge, MaxOutput: maxJobAnswer, Args: []string{jobFlag}, Stdin: stdin.String(), Stderr: run.stderrLine,
 		Env: []string{"GOTRACEBACK=none"}, // a trace would push the reason, in the first line, out of stderr
 		Dir: c.Dir, UID: c.UID, GID: c.GID, Read: read, Write: []string{c.Dir, c.gitDir()},
 	})
@@ -146,7 +146,7 @@ type jobRun struct {
 
 // judge decodes and checks the output of a job's process that ended with err. It returns
 // git's stderr, for the classification of the error, and the error.
-func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
+func (r *jobRun) judge(stdout []byte, err error) (stderr string, _ error) {
 	if err == nil && r.crash != "" {
 		err = errors.New("it printed that, but did not end")
 	}
@@ -171,23 +171,23 @@ func (r *jobRun) judge(stdout []byte, err error) (words string, _ error) {
 	case f.Unlike:
 		return "", ErrUnlike
 	}
-	words = string(f.Stderr)
+	stderr = string(f.Stderr)
 	if f.Full { // classified like git's own message
-		words = syscall.ENOSPC.Error() + "\n" + words
+		stderr = syscall.ENOSPC.Error() + "\n" + stderr
 	}
 	if f.Memory {
-		words = outOfMemory + "\n" + words
+		stderr = outOfMemory + "\n" + stderr
 	}
 	if f.Signal != 0 { // as git reports it for its children
-		words += fmt.Sprintf("\ngit died of signal %d\n", f.Signal)
+		stderr += fmt.Sprintf("\ngit died of signal %d\n", f.Signal)
 	}
-	return words, errors.New(git.Printable(cmp.Or(string(f.Text), "it failed")))
+	return stderr, errors.New(git.Printable(cmp.Or(string(f.Text), "it failed")))
 }
 
-// line handles a line of a job's stderr. Go's runtime first prints why it ends, and then
+// stderrLine handles a line of a job's stderr. Go's runtime first prints why it ends, and then
 // more than is kept of stderr.
-func (r *jobRun) line(line string) {
-	if r.crash == "" && crash.MatchString(line) {
+func (r *jobRun) stderrLine(line string) {
+	if r.crash == "" && crashLine.MatchString(line) {
 		r.crash = line
 	}
 }
@@ -196,15 +196,15 @@ func (r *jobRun) line(line string) {
 const outOfMemory = "fatal error: out of memory"
 
 var (
-	crash    = regexp.MustCompile(`^(panic: |fatal error: |runtime|flag provided but not defined|WARNING: DATA RACE)`)
-	noMemory = regexp.MustCompile(`^(fatal error: |runtime).*(out of memory|cannot allocate memory|pthread_create failed|failed to create new OS thread)`)
+	crashLine  = regexp.MustCompile(`^(panic: |fatal error: |runtime|flag provided but not defined|WARNING: DATA RACE)`)
+	memoryLine = regexp.MustCompile(`^(fatal error: |runtime).*(out of memory|cannot allocate memory|pthread_create failed|failed to create new OS thread)`)
 )
 
 // crashed returns the error for a job's process that crashed. Its stderr is not git's,
 // and says nothing about the store.
-func (r *jobRun) crashed(err error) (words string, _ error) {
+func (r *jobRun) crashed(err error) (stderr string, _ error) {
 	switch {
-	case noMemory.MatchString(r.crash):
+	case memoryLine.MatchString(r.crash):
 		return outOfMemory, err
 	case r.crash != "":
 		return "", fmt.Errorf("the checkout process crashed: %w: %s", err, git.Printable(r.crash))

@@ -16,15 +16,16 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// withSelf returns a Git whose jobs are a script's, which finds the job on its
-// standard input.
+// withSelf returns a Git that runs a script instead of the program that checks out. The
+// script gets the job on its standard input.
 func withSelf(t *testing.T, text string) tester {
 	t.Helper()
 	return newGitWith(t, git.Config{Self: testgit.Script(t, text)})
 }
 
-// TestJobFails: how a job's process ends and what it says is input. None of it says
-// that the store is damaged, and nothing in it leads out of the checkout.
+// TestJobFails checks that the end and the output of a job's process are handled like
+// untrusted input: they can't make a good store look corrupt, and no path in them leads
+// out of the checkout.
 func TestJobFails(t *testing.T) {
 	t.Parallel()
 	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -100,7 +101,8 @@ func emptyFile(t *testing.T, path string) string {
 	return path
 }
 
-// TestNothingIsLeftOfAJob ends a job whose git runs, in every way.
+// TestNothingIsLeftOfAJob checks that no process remains, however a job ends while its git
+// runs.
 func TestNothingIsLeftOfAJob(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -138,9 +140,9 @@ func TestNothingIsLeftOfAJob(t *testing.T) {
 	}
 }
 
-// TestManyNames: a repository of a kilobyte has a million names. What they take is
-// the job's, not the plugin's; a job that is not to have it fails with an error, and
-// jobs of that size wait for each other.
+// TestManyNames checks out a repository of a kilobyte with a million names. The job needs
+// memory for them, the plugin does not; a job without enough memory fails with an error,
+// and large jobs wait for each other.
 func TestManyNames(t *testing.T) {
 	const parents = 8 << 20 // bytes; the index alone has 72 MB
 	scheduler := work.NewScheduler(work.DefaultLimits(4))
@@ -174,7 +176,7 @@ func TestManyNames(t *testing.T) {
 	}
 	c := Spec{Store: w.Store, Commit: from, Cone: gitindex.Cone{"none"}, Dir: checkoutDir(t, testgit.Scratch(t, ""), "x"), Tracks: "many/n00"}
 
-	// A large job waits for the one that is under way, a small one does not.
+	// A large job waits for the one that runs, a small job does not.
 	slot, err := scheduler.Acquire(t.Context(), work.CPU, true)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +216,7 @@ func TestManyNames(t *testing.T) {
 		t.Errorf("f is %q, %v", data, err)
 	}
 
-	// Enough for the program to start, not for the index.
+	// Enough memory for the program to start, but not for the index.
 	g = newGitWith(t, git.Config{Memory: 192 << 20, Scheduler: scheduler})
 	c.Commit, root = commit("three\n")
 	_, err = g.move(t.Context(), c, to, root)

@@ -16,8 +16,8 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestLFSIsGitLFSs: what becomes of a pointer is what git makes of it with git-lfs
-// as its filter, for random attributes and spellings.
+// TestLFSIsGitLFSs checks that a file gets the same content as from git with git-lfs as
+// its filter, for random attributes and spellings of its pointer.
 func TestLFSIsGitLFSs(t *testing.T) {
 	t.Parallel()
 	withBothGits(t, func(t *testing.T, g tester) {
@@ -54,7 +54,7 @@ func TestLFSIsGitLFSs(t *testing.T) {
 		}
 		for _, p := range found.Pointers {
 			if ok, err := lfs.Has(storage, p); !ok || err != nil {
-				t.Fatalf("%+v is none of the objects: %v", p, err)
+				t.Fatalf("%+v is not in the storage: %v", p, err)
 			}
 		}
 		if err := g.fill(t.Context(), co, storage, found.Pointers); err != nil {
@@ -75,12 +75,12 @@ func TestLFSIsGitLFSs(t *testing.T) {
 			}
 		}
 		if filled < len(names)/5 || filled > len(names)*4/5 {
-			t.Errorf("git-lfs filled %d of %d files: the test draws too few of one sort", filled, len(names))
+			t.Errorf("git-lfs filled %d of %d files: the test draws too few of one kind", filled, len(names))
 		}
 	})
 }
 
-// newPointer returns a pointer and its content, which no other has.
+// newPointer returns a pointer and its content, which differs for each i.
 func newPointer(r *rand.Rand, i int) (lfs.Pointer, string) {
 	content := fmt.Sprintf("content %d\n", i)
 	sum := sha256.Sum256([]byte(content))
@@ -122,7 +122,7 @@ func drawAttributes(r *rand.Rand) string {
 	return strings.Join(list, " ")
 }
 
-// spell returns the file of a pointer, in one of many spellings, good and bad.
+// spell returns the text of a pointer in one of many spellings, valid and invalid.
 func spell(r *rand.Rand, p lfs.Pointer) string {
 	end := pick(r, "\n", "\r\n", "\r\r\n", "\r")
 	if r.IntN(3) == 0 {

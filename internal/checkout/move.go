@@ -36,7 +36,7 @@ const (
 // movedIndex is the file with the new entries while a checkout is moved.
 const movedIndex = "index.moved"
 
-// move implements Move. The caller must call settle to complete the index.
+// move implements Move. The caller must then call complete on the index.
 //
 // git lists the changes, checks which names an index may have, and writes the files. move
 // itself updates the index, because git would read all trees, and verifies it by the
@@ -128,12 +128,11 @@ func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes) (*i
 		return nil, err
 	}
 	added, err := c.readIndex(movedIndex)
-	none := errors.Is(err, os.ErrNotExist)
-	if err != nil && !none {
-		return nil, err
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(added.Entries) != n {
+		err = fmt.Errorf("git refuses some of the names in %s", c.Commit)
 	}
-	if none || len(added.Entries) != n {
-		return nil, fmt.Errorf("git refuses some of the names in %s", c.Commit)
+	if err != nil {
+		return nil, err
 	}
 	added.LeaveOut(c.Cone)
 	return added, nil

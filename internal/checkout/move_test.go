@@ -16,8 +16,8 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestCheckoutsAreGits: a checkout, and one that was moved from any other commit,
-// are what git alone makes of the commit, to the last byte of the index.
+// TestCheckoutsAreGits checks that a checkout, made or moved from any other commit, is
+// identical to that of git alone, to the last byte of the index.
 func TestCheckoutsAreGits(t *testing.T) { withBothGits(t, testCheckoutsAreGits) }
 
 func testCheckoutsAreGits(t *testing.T, g tester) {
@@ -101,9 +101,9 @@ func testCheckoutsAreGits(t *testing.T, g tester) {
 	})
 }
 
-// TestMoveRefuses: what git would not put into an index is not put there by a move,
-// a checkout that is not what it is said to be is not moved, and neither is one whose
-// commit has what an index can't hold: the next one would lack it.
+// TestMoveRefuses checks that a move puts nothing into an index that git would refuse. It
+// also fails for a checkout of another commit than the given one, and for a commit that an
+// index can't represent, because the next checkout would be incomplete.
 func TestMoveRefuses(t *testing.T) {
 	t.Parallel()
 	g := newGit(t)

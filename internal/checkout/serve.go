@@ -46,7 +46,9 @@ func ServeJob() {
 }
 
 func serveJob() error {
-	limitMemory()
+	if limit := memoryLimit(); limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit / 4 * 3) // stay below the limit, because a failing mmap crashes the process
+	}
 	unix.CloseOnExec(git.SelfDescriptor)
 	exceeded := make(chan os.Signal, 1)
 	signal.Notify(exceeded, syscall.SIGXCPU)
@@ -76,14 +78,6 @@ func serveJob() error {
 	}
 	w := bufio.NewWriter(os.Stdout)
 	return errors.Join(json.NewEncoder(w).Encode(a), w.Flush())
-}
-
-// limitMemory makes the garbage collector stay below this process's limit, because a
-// failing mmap crashes it.
-func limitMemory() {
-	if limit := memoryLimit(); limit < math.MaxInt64 {
-		debug.SetMemoryLimit(limit / 4 * 3)
-	}
 }
 
 // memoryLimit returns this process's limit on private memory in bytes.
@@ -118,39 +112,10 @@ func (g runner) do(ctx context.Context, j job) (f Found, err error) {
 	if f, err = g.inspect(ctx, ix); err != nil {
 		return f, err
 	}
-	if j.Do == doCheckout && c.Like.Index != "" {
-		ix.takeTimes(f.Pointers)
+	if j.Do == doCheckout && c.TimesFrom.Index != "" {
+		ix.copyTimes(f.Pointers)
 	}
-	return f, ix.settle()
-}
-
-// inspect describes a checkout.
-func (g runner) inspect(ctx context.Context, ix *index) (f Found, err error) {
-	c, config, modules := ix.checkout, "", ""
-	f.Unencoded = ix.unencoded
-	f.Tracked = c.Tracks != "" && ix.Has(c.Tracks)
-	if !c.NoLFS {
-		if f.Pointers, config, err = g.lfsPointers(ctx, ix); err != nil {
-			return f, err
-		}
-	}
-	if config != "" && len(f.Pointers) > 0 {
-		if f.LFSURL, err = g.lfsConfigURL(ctx, c.Store, config); err != nil {
-			return f, err
-		}
-	}
-	if c.Submodules {
-		f.Gitlinks, modules = ix.gitlinks()
-	}
-	if modules != "" && len(f.Gitlinks) > 0 {
-		if f.Submodules, err = g.submodules(ctx, c.Store, modules); err != nil {
-			return f, err
-		}
-	}
-	if err := f.check(); err != nil {
-		return Found{}, fmt.Errorf("the commit %s: %w", c.Commit, err)
-	}
-	return f, nil
+	return f, ix.complete()
 }
 
 // fill writes the objects of pointers into their files, and the stat data of those into
@@ -167,7 +132,7 @@ func (c Spec) fill(storage string, pointers []lfs.Pointer) error {
 	for _, p := range pointers {
 		ix.written[string(p.Path)] = true
 	}
-	return ix.settle()
+	return ix.complete()
 }
 
 // failureOf converts an error.

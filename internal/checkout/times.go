@@ -7,41 +7,32 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/lfs"
 )
 
-// Reference is another checkout of the same repository with the same uid, cone and NoLFS.
-// It must not change while it is used. The zero value means none.
+// Reference is another checkout of the same repository with the same uid, cone and NoLFS,
+// from which times are copied. It must not change meanwhile. The zero value means none.
 type Reference struct {
 	Index string
 	Dirs  []string // the checkout's layers, topmost first
 }
 
-func (r Reference) paths() []string {
-	if r.Index == "" {
-		return nil
-	}
-	return append([]string{r.Index}, r.Dirs...)
-}
-
-// takeTimes gives the entries of files that are the same in the reference their times
-// there, for settle, so that make and other tools do not take every file for a new one
-// after a full checkout.
+// copyTimes copies the times of files that are the same in the reference into their
+// entries, for complete. Without that, make and other tools would take every file for a new
+// one after a full checkout.
 //
 // A file is the same if its mode and object ID are, and no .gitattributes that may apply
-// to it has changed. If one has, takeTimes compares the bytes, which costs less than
+// to it has changed. If one has, copyTimes compares the bytes, which costs less than
 // writing them did. Pointers of git-lfs, which are filled later, then keep their own
 // times.
 //
 // If the reference can't be read, all files keep their own times.
-func (ix *index) takeTimes(pointers []lfs.Pointer) {
-	changed, err := ix.match()
+func (ix *index) copyTimes(pointers []lfs.Pointer) {
+	changed, err := ix.copyStats()
 	if err != nil {
 		for _, e := range ix.Entries {
 			e.ClearStat()
@@ -52,55 +43,41 @@ func (ix *index) takeTimes(pointers []lfs.Pointer) {
 	for _, p := range pointers {
 		sizes[string(p.Path)] = p.Size
 	}
-	var g errgroup.Group
-	workers := max(1, min(runtime.NumCPU(), 8))
-	for w := range workers {
-		g.Go(func() error {
-			var a, b [64 << 10]byte
-			for i := w; i < len(ix.Entries); i += workers {
-				e := ix.Entries[i]
-				if e.Mtime() == 0 {
-					continue
-				}
-				size, isPointer := sizes[e.Name()]
-				mayDiffer := e.IsRegular() && anyAbove(changed, e.Name())
-				if isPointer && (mayDiffer || e.Size() != uint32(size)) || !isPointer && mayDiffer && !ix.sameContent(e, a[:], b[:]) {
-					e.ClearStat()
-				}
-			}
+	_ = ix.eachEntry(func(e gitindex.Entry) error { // never fails
+		if e.Mtime() == 0 {
 			return nil
-		})
-	}
-	_ = g.Wait() // never fails
+		}
+		size, isPointer := sizes[e.Name()]
+		mayDiffer := e.IsRegular() && anyAbove(changed, e.Name())
+		if isPointer && (mayDiffer || e.Size() != uint32(size)) || !isPointer && mayDiffer && !ix.sameContent(e) {
+			e.ClearStat()
+		}
+		return nil
+	})
 }
 
-// match copies times and sizes from the reference's index: see gitindex.Index.Match.
-func (ix *index) match() (changed map[string]bool, err error) {
-	data, unmap, err := mapFile(ix.checkout.Like.Index)
+// copyStats copies times and sizes from the reference's index: see
+// gitindex.Index.CopyStats. It maps that index into memory, because it may be as large as
+// our own, which is in memory already.
+func (ix *index) copyStats() (changed map[string]bool, err error) {
+	f, err := os.Open(ix.checkout.TimesFrom.Index)
 	if err != nil {
 		return nil, err
 	}
-	defer unmap()
-	return ix.Match(data)
-}
-
-// mapFile maps a file into memory, because it may be as large as our own index, which is
-// in memory already.
-func mapFile(name string) (data []byte, unmap func() error, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
 	defer f.Close()
 	info, err := f.Stat()
+	if err == nil && info.Size() > maxIndex {
+		err = errors.New("not an index")
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if info.Size() == 0 || info.Size() > maxIndex {
-		return nil, nil, errors.New("not an index")
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE) // fails if it is empty
+	if err != nil {
+		return nil, err
 	}
-	data, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
-	return data, func() error { return unix.Munmap(data) }, err
+	defer unix.Munmap(data)
+	return ix.CopyStats(data)
 }
 
 // anyAbove reports whether one of the directories is above a file.
@@ -113,9 +90,9 @@ func anyAbove(dirs map[string]bool, name string) bool {
 	return false
 }
 
-// sameContent reports whether the file of an entry, which has the reference's time and size, has
-// the same content there. It uses the buffers a and b, which have the same length.
-func (ix *index) sameContent(e gitindex.Entry, a, b []byte) bool {
+// sameContent reports whether the file of an entry, which has the reference's time and
+// size, has the same content there.
+func (ix *index) sameContent(e gitindex.Entry) bool {
 	f, err := os.Open(filepath.Join(ix.checkout.Dir, e.Name()))
 	if err != nil {
 		return false
@@ -125,7 +102,7 @@ func (ix *index) sameContent(e gitindex.Entry, a, b []byte) bool {
 	if err != nil || uint32(info.Size()) != e.Size() {
 		return false
 	}
-	other, err := ix.checkout.Like.open(e.Name())
+	other, err := ix.checkout.TimesFrom.open(e.Name())
 	if err != nil {
 		return false
 	}
@@ -134,6 +111,7 @@ func (ix *index) sameContent(e gitindex.Entry, a, b []byte) bool {
 	if err != nil || was.Size() != info.Size() || was.ModTime().UnixNano() != e.Mtime() {
 		return false
 	}
+	a, b := make([]byte, 32<<10), make([]byte, 32<<10)
 	for {
 		n, err := io.ReadFull(f, a)
 		m, otherErr := io.ReadFull(other, b)

@@ -15,13 +15,13 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestTakeTimes: what is the same as in the reference has the time that it has there.
-func TestTakeTimes(t *testing.T) {
+// TestCopyTimes checks that files which are the same in the reference get their times there.
+func TestCopyTimes(t *testing.T) {
 	t.Parallel()
-	withBothGits(t, testTakeTimes)
+	withBothGits(t, testCopyTimes)
 }
 
-func testTakeTimes(t *testing.T, g tester) {
+func testCopyTimes(t *testing.T, g tester) {
 	w, top := newTrees(t, g), testgit.Scratch(t, g.root)
 	const object = "what git-lfs keeps\n"
 	sum := sha256.Sum256([]byte(object))
@@ -36,7 +36,7 @@ func testTakeTimes(t *testing.T, g tester) {
 	}
 	checkOut := func(name, commit string, like Reference) Spec {
 		t.Helper()
-		c := Spec{Store: w.Store, Commit: commit, Dir: checkoutDir(t, top, name), Like: like}
+		c := Spec{Store: w.Store, Commit: commit, Dir: checkoutDir(t, top, name), TimesFrom: like}
 		f, err := g.make(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -63,18 +63,18 @@ func testTakeTimes(t *testing.T, g tester) {
 	}
 	then := time.Now().Add(-time.Hour)
 	for _, e := range ix.Entries {
-		// Settle notes the times that the files have when the entries have none.
+		// Without times in the entries, complete uses those of the files.
 		e.ClearStat()
 		ts := unix.NsecToTimespec(then.UnixNano())
 		if err := unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(was.Dir, e.Name()), []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := ix.settle(); err != nil {
+	if err := ix.complete(); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range ix.Entries {
-		if e.Name() == "future" { // as if the clock had gone back since
+		if e.Name() == "future" { // as if the clock was set back since
 			e.SetStat(&unix.Stat_t{Mtim: unix.Timespec{Sec: time.Now().Add(time.Hour).Unix()}, Size: int64(e.Size())})
 		}
 	}
@@ -133,10 +133,10 @@ func testTakeTimes(t *testing.T, g tester) {
 				t.Fatal(err)
 			}
 			if got := info.ModTime().Equal(then); got != want[name] {
-				t.Errorf("%s: %s is of %v, want that of the reference, %v: %v", tt.name, name, info.ModTime(), then, want[name])
+				t.Errorf("%s: %s has the time %v, want that of the reference, %v: %v", tt.name, name, info.ModTime(), then, want[name])
 			}
 			if info.ModTime().After(now) {
-				t.Errorf("%s: %s is of %v, in the future", tt.name, name, info.ModTime())
+				t.Errorf("%s: %s has the time %v, in the future", tt.name, name, info.ModTime())
 			}
 		}
 		for _, name := range []string{"x.bin", "d/x.bin"} {
@@ -149,12 +149,12 @@ func testTakeTimes(t *testing.T, g tester) {
 			t.Fatal(err)
 		}
 		if list := stale(t, got); len(list) > 0 {
-			t.Errorf("%s: the index says of %q something else than lstat", tt.name, list)
+			t.Errorf("%s: the entries of %q differ from lstat", tt.name, list)
 		}
 	}
 }
 
-// stale lists the files of which an index does not say what lstat does.
+// stale lists the files whose entries differ from lstat.
 func stale(t *testing.T, ix *index) (list []string) {
 	t.Helper()
 	for _, e := range ix.Entries {

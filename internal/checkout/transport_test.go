@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -71,7 +72,7 @@ func TestOnlyFetchesReachTheRemote(t *testing.T) {
 	if err := os.Mkdir(store, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.InitStore(t.Context(), store, git.SHA1); err != nil {
+	if err := g.InitStore(t.Context(), store, gitref.SHA1); err != nil {
 		t.Fatal(err)
 	}
 	fetch := git.Fetch{Store: store, Remote: git.Remote{URL: s.URL("r")}, NoBlobs: true, Refspecs: []string{"+refs/heads/*:refs/heads/*"}}

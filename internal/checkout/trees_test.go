@@ -24,8 +24,8 @@ func checkoutDir(t testgit.T, dir, name string) string {
 	return dir
 }
 
-// state is what there is in a checkout: files by name, with mode and content, and
-// the index but for what it says of the files' times and places.
+// state returns the contents of a checkout: files by name, with mode and content, and the
+// index without stat data.
 func state(t testgit.T, dir string) (list []string) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -58,9 +58,9 @@ func state(t testgit.T, dir string) (list []string) {
 	}
 	for _, e := range ix.Entries {
 		if info, err := os.Lstat(filepath.Join(dir, e.Name())); !e.IsFile() {
-			// a submodule, or outside of the cone
+			// a submodule, or outside the cone
 		} else if err != nil || e.Size() != uint32(info.Size()) || e.Mtime()/1e9 != info.ModTime().Unix() {
-			t.Fatalf("the index does not know %q as it is: %v", e.Name(), err)
+			t.Fatalf("the entry of %q does not match its file: %v", e.Name(), err)
 		}
 		e.SetStat(&unix.Stat_t{})
 	}
@@ -71,7 +71,7 @@ func state(t testgit.T, dir string) (list []string) {
 	return append(list, fmt.Sprintf("%q", encoded.Bytes()))
 }
 
-// plainCheckout is what git alone makes of a commit, with more configuration.
+// plainCheckout checks out a commit with git alone, and with this configuration.
 func plainCheckout(t testgit.T, w testgit.Trees, dir, commit string, cone gitindex.Cone, config ...string) {
 	t.Helper()
 	sparse := fmt.Sprint(cone != nil)

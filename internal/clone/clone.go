@@ -18,38 +18,37 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Spec says which checkout of a clone is wanted.
+// Spec describes a checkout of a clone.
 type Spec = tree.Spec
 
 // Clone is everything kept for one (subject, repository). It is safe for
 // concurrent use.
 type Clone struct {
-	// Remote is the repository as it is held. The clone exists once something was fetched.
+	// Remote has the stores. The clone exists once one was fetched.
 	Remote  *remote.Remote
-	Trees   *tree.Collection // what is checked out of it
-	Key     string           // also its directory below clones/
+	Trees   *tree.Collection
+	Key     string // also its directory below clones/
 	Dir     string
 	Subject volume.Subject
 	m       *Manager
 	layers  *layer.Set
-	used    *work.Resource // by Creates, Mounts and work in the background
+	used    *work.Resource // its users are Creates, Mounts and work in the background
 	swept   atomic.Bool
 
-	mu      sync.Mutex      // guards what follows; never held over I/O
-	rec     meta.Clone      // without the stores, which Remote has
-	changed map[string]bool // stores that are to be measured
+	mu  sync.Mutex // guards what follows; never held over I/O
+	rec meta.Clone // without the stores, which Remote has
 }
 
-// Status is what Get shows of a clone.
+// Status is the state of a clone that the driver's Get shows.
 type Status struct {
 	Cloned    bool
-	Used      bool // a Mount was served from it: the next one reuses it
+	Used      bool // a Mount has used it: the next one reuses it
 	FetchedAt time.Time
 	State     string // absent, ready, cloning, fetching or checking out
 	Progress  string
 }
 
-// Status answers from memory.
+// Status returns the state from memory.
 func (c *Clone) Status(h volume.History) Status {
 	s := Status{State: "absent"}
 	c.mu.Lock()
@@ -66,22 +65,23 @@ func (c *Clone) Status(h volume.History) Status {
 	return s
 }
 
-// Mounted records that a workspace was made of the clone: from now on it is
-// reused.
+// Mounted records that a Mount has used the clone: from now on others reuse it.
 func (c *Clone) Mounted() error {
 	c.mu.Lock()
-	if !c.Remote.Fetched() || !c.rec.FirstMount.IsZero() {
-		c.mu.Unlock()
+	first := c.rec.FirstMount.IsZero() && c.Remote.Fetched()
+	if first {
+		c.rec.FirstMount = c.m.Now()
+	}
+	c.mu.Unlock()
+	if !first {
 		return nil
 	}
-	c.rec.FirstMount = c.m.Now()
-	c.mu.Unlock()
 	return c.save()
 }
 
-// save commits the records of the clone and of layers, as they are in memory. They
-// are copied within the transaction, so that of two at a time the later one has
-// what both have changed, and what is out of memory stays away.
+// save saves the records of the clone and of layers as they are in memory. It copies them
+// within the transaction: so the later of two concurrent calls saves both changes, and
+// what was removed from memory is not saved again.
 func (c *Clone) save(layers ...meta.Layer) error {
 	return c.m.DB.Update(func(tx *meta.Tx) error {
 		rec, ok := c.record()
@@ -92,30 +92,26 @@ func (c *Clone) save(layers ...meta.Layer) error {
 	})
 }
 
-// record returns a copy of the clone's record. It is not ok when there is none: nothing
-// was fetched.
+// record returns a copy of the clone's record. It is not ok if nothing was fetched.
 func (c *Clone) record() (rec meta.Clone, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.recordLocked()
-}
-
-func (c *Clone) recordLocked() (rec meta.Clone, ok bool) {
 	rec = c.rec.Copy()
 	rec.Stores = c.Remote.Stores()
 	return rec, rec.Stores != nil
 }
 
-// forgetRecord takes the records of the clone and its stores out of memory. undo puts
-// them back.
+// forgetRecord removes the records of the clone and its stores from memory, and undo
+// restores them.
 func (c *Clone) forgetRecord() (rec meta.Clone, undo func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rec, _ = c.recordLocked()
 	before := c.rec
+	rec = before.Copy()
+	rec.Stores = c.Remote.Stores()
 	c.rec = meta.Clone{Key: before.Key, Subject: before.Subject, Repo: before.Repo}
 	restore := c.Remote.Forget()
-	c.Trees.Forget()
+	c.Trees.CancelFlattening()
 	return rec, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -124,16 +120,84 @@ func (c *Clone) forgetRecord() (rec meta.Clone, undo func()) {
 	}
 }
 
-// WithRoom calls f, and if the disk is full, once more after room was made for need, as
-// far as that is known, on behalf of the clone's subject. f leaves nothing half behind.
-// When there is still no room the error says so, with what Config.MakeRoom has to say.
+// Use prevents an eviction of the clone until release is called. Creates and Mounts call
+// it before they look at the clone. It waits for the end of a running eviction, after
+// which the clone may not exist.
+func (c *Clone) Use(ctx context.Context) (release func(), err error) { return c.used.Use(ctx) }
+
+// Use is Clone.Use for the clone of a key.
+func (m *Manager) Use(ctx context.Context, key string) (release func(), err error) {
+	c := m.Lookup(key)
+	if c == nil {
+		return func() {}, nil // nothing can be evicted
+	}
+	return c.Use(ctx)
+}
+
+// errEvicted is the error of a task that an eviction cancels or prevents.
+var errEvicted = errors.New("the clone was evicted meanwhile: run it again")
+
+// Heavy starts a task in the background on the clone of a key, and waits for its slot. Its
+// context ends when it is cancelled or has taken too long. done must be called at its end.
+func (m *Manager) Heavy(ctx context.Context, key, op string) (_ context.Context, done func(), err error) {
+	c := m.Lookup(key)
+	if c == nil {
+		return ctx, nil, errEvicted
+	}
+	ctx = work.WithJob(ctx, &work.Job{Owner: "the plugin", Subject: string(c.Subject), Began: time.Now()})
+	ctx, end, err := c.used.Start(ctx)
+	if err != nil {
+		return ctx, nil, err
+	}
+	ctx, release, err := m.Git.Schedule(ctx, op)
+	if err != nil {
+		end()
+		return ctx, nil, err
+	}
+	return ctx, func() { release(); end() }, nil
+}
+
+// usedEvery is the precision of recorded times of use, which matter in days.
+const usedEvery = time.Minute
+
+// Touch records that the clone is used now, for example at the end of a workspace, which
+// may have lasted for weeks.
+func (c *Clone) Touch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.touchLocked(meta.Layer{}, meta.Layer{})
+}
+
+// touchLocked records that a workspace is about to use the layers. It saves the records
+// in the background.
+func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {
+	now, stale := c.m.Now(), false
+	old := func(used time.Time) bool { return now.Sub(used) >= usedEvery || now.Before(used) } // the clock may have been wrong then
+	if c.Remote.Fetched() && old(c.rec.Used) {
+		c.rec.Used, stale = now, true
+	}
+	list := append(c.layers.Touch(now, old, meta.Tree, tree.Chain...), c.layers.Touch(now, old, meta.GitLayer, gitLayer.ID)...)
+	if !stale && len(list) == 0 {
+		return
+	}
+	c.m.Work.Go(func(ctx context.Context) {
+		if err := c.save(list...); err != nil && ctx.Err() == nil {
+			c.m.Log.WithError(err).WithField("clone", c.Key).Warn("note when the clone was used")
+		}
+	})
+}
+
+// WithRoom calls f. If the disk is full, it makes room for need, in the name of the
+// clone's subject, and calls f again. need is zero if it is unknown. A failed f must not
+// leave anything behind. If there is still no room, the error wraps those of f and of
+// Config.MakeRoom.
 func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
 	var err error
-	for range 2 { // when what was free has gone to others, who has it is for MakeRoom to say
+	for range 2 { // MakeRoom also explains a second failure, when others took the room
 		if err = f(); c.m.MakeRoom == nil || !git.NoSpace(err) {
 			return err
 		}
-		c.m.Log.WithError(err).Warn("the disk is full: room is made")
+		c.m.Log.WithError(err).Warn("the disk is full: making room")
 		if roomErr := c.m.MakeRoom(ctx, string(c.Subject), need); roomErr != nil {
 			return fmt.Errorf("%w; %w", err, roomErr)
 		}

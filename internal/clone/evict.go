@@ -16,21 +16,26 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// EvictClone removes everything that is kept for a clone: the records are deleted,
-// and then its directory goes to the trash as a whole. A clone that is in use stays:
-// the error is a *work.BusyError. Work that stop names is no reason to stay: it is
-// cancelled, its processes are ended, and whoever waits for it gets an error. A Mount
-// that comes meanwhile waits for the end of the eviction and makes a new clone. An
-// unknown clone is not an error.
-func (m *Manager) EvictClone(ctx context.Context, key string, stop work.Stop) error {
+// Forget removes what another package knows of a clone from memory. del deletes its
+// records, except those of layers; it may be called more than once. undo restores the
+// memory.
+type Forget func(key string) (del func(*meta.Tx) error, undo func())
+
+// EvictClone deletes the records of a clone and then moves its directory to the trash. If
+// the clone is in use it stays, and the error is a *work.BusyError. Tasks that stop names
+// are cancelled: their processes end, and callers that wait for them get an error. A
+// Mount that comes meanwhile waits for the end of the eviction and makes a new clone. An
+// unknown clone is not an error. Each forget removes what another package knows of the
+// clone.
+func (m *Manager) EvictClone(ctx context.Context, key string, stop work.Stop, forget ...Forget) error {
 	return m.evict(ctx, key, stop, func(c *Clone) error {
 		rec, restore := c.forgetRecord()
 		list := c.layers.List()
 		size := sizeOf(rec, list)
 		also := []func(*meta.Tx) error{func(tx *meta.Tx) error { return tx.DeleteClone(key) }}
 		var undos []func()
-		for _, evicting := range m.Evicting {
-			del, undo := evicting(key)
+		for _, f := range forget {
+			del, undo := f(key)
 			also, undos = append(also, del), append(undos, undo)
 		}
 		if err := c.layers.Forget(list, also...); err != nil {
@@ -41,27 +46,27 @@ func (m *Manager) EvictClone(ctx context.Context, key string, stop work.Stop) er
 			return err
 		}
 		failpoint.Hit("clone/evict/recorded")
-		c.swept.Store(false) // if the directory stays, the next Mount must not find it
+		c.swept.Store(false) // if the directory stays, the next Mount removes it first
 		err := c.trash(size)
 		if err != nil {
-			m.Background(func(ctx context.Context) { trash.Again(ctx, func() error { return m.trashLeft(ctx, key, size) }) })
+			m.Work.Go(func(ctx context.Context) { trash.Again(ctx, func() error { return m.trashLeft(ctx, key, size) }) })
 		}
 		return err
 	})
 }
 
-// trash trashes the clone's directory.
+// trash moves the clone's directory to the trash.
 func (c *Clone) trash(size disk.Size) error {
 	if err := c.m.Trash.Clear(c.Dir, "clone", size); err != nil {
 		return err
 	}
 	failpoint.Hit("clone/evict/renamed")
-	_ = os.Remove(filepath.Dir(c.Dir)) // the subject's, if this was its only clone
+	_ = os.Remove(filepath.Dir(c.Dir)) // the subject's, if it is empty now
 	return nil
 }
 
-// trashLeft trashes the directory of a clone that has no records any more, unless a
-// Mount has made a new clone in it.
+// trashLeft moves the directory of a clone without records to the trash, unless a Mount
+// has made a new clone in it.
 func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) error {
 	return m.evict(ctx, key, work.StopNothing, func(c *Clone) error {
 		if c.Remote.Fetched() || len(c.layers.List()) > 0 {
@@ -71,7 +76,7 @@ func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) err
 	})
 }
 
-// sizeOf is what a clone takes that has these layers, as far as it was measured.
+// sizeOf returns the size of a clone with these layers, as far as it was measured.
 func sizeOf(rec meta.Clone, list []meta.Layer) (sum disk.Size) {
 	sum = rec.LFS.Size
 	for _, s := range rec.Stores {
@@ -86,8 +91,8 @@ func sizeOf(rec meta.Clone, list []meta.Layer) (sum disk.Size) {
 	return sum
 }
 
-// EvictCache removes a clone's dependency cache of a uid, if nobody uses the clone:
-// otherwise the error is a *work.BusyError.
+// EvictCache removes a clone's dependency cache of a uid. If the clone is in use, the
+// error is a *work.BusyError.
 func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 	if uid == "" || uid != filepath.Base(uid) || uid[0] == '.' {
 		return fmt.Errorf("evict cache %q of clone %s: no such cache", uid, key)
@@ -102,35 +107,34 @@ func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 	})
 }
 
-// SetCache notes the size of the cache of a uid; the zero value says that there is
-// none.
+// SetCache records the size of the cache of a uid. The zero value deletes it.
 func (c *Clone) SetCache(uid string, size meta.Measured) error {
 	c.mu.Lock()
-	if !c.Remote.Fetched() {
-		c.mu.Unlock()
-		return nil
-	}
-	if size.At.IsZero() {
+	switch {
+	case !c.Remote.Fetched():
+	case size.At.IsZero():
 		delete(c.rec.Caches, uid)
-	} else {
-		if c.rec.Caches == nil {
-			c.rec.Caches = make(map[string]meta.Measured)
-		}
+	case c.rec.Caches == nil:
+		c.rec.Caches = map[string]meta.Measured{uid: size}
+	default:
 		c.rec.Caches[uid] = size
 	}
 	c.mu.Unlock()
 	return c.save()
 }
 
-// evict calls f while nobody uses the clone of a key or begins to. It
-// cancels the tasks of the clone first if stop says so.
+// heldBusy says why a clone whose layers are held can't be evicted.
+const heldBusy = "workspaces or discards stand on it"
+
+// evict calls f while the clone of a key has no users. It first cancels the tasks that
+// stop names.
 func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(*Clone) error) error {
 	c := m.Lookup(key)
 	if c == nil {
 		return ctx.Err()
 	}
 	if c.Trees.Held() {
-		return &work.BusyError{Name: c.used.Name, Reason: c.busy(work.Usage{})}
+		return &work.BusyError{Name: c.used.Name, Reason: heldBusy}
 	}
 	done, err := c.used.Evict(ctx, stop)
 	if err != nil {
@@ -153,7 +157,7 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(
 		return err
 	}
 	defer unlockLayers()
-	// No record says so, but the kernel has the last word.
+	// The kernel may know of a mount that no record has.
 	if at, err := c.mounted(); err != nil {
 		return err
 	} else if at != "" {
@@ -165,8 +169,8 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(
 	return nil
 }
 
-// mounted returns where something of the clone is mounted: a workspace, or what a
-// killed build has left; empty if nothing is.
+// mounted returns a mount point of the clone: of a workspace, or of a build that was
+// killed. It is empty if nothing is mounted.
 func (c *Clone) mounted() (at string, err error) {
 	if there, err := disk.Exists(c.Dir); err != nil || !there {
 		return "", err
@@ -191,10 +195,9 @@ func (c *Clone) mounted() (at string, err error) {
 	return "", nil
 }
 
-// EvictLayers removes trees and git layers of a clone, by ID, also such that a ref
-// is at: the next Mount builds those again. Those that are held, or that a tree
-// stands on which is not to go, stay, and the error is then a *work.BusyError. Unknown
-// IDs are no error.
+// EvictLayers removes trees and git layers of a clone by ID. The next Mount builds again
+// those that a ref needs. A layer stays if it is held, or if a tree that is not evicted
+// stands on it; then the error is a *work.BusyError. Unknown IDs are not an error.
 func (m *Manager) EvictLayers(ctx context.Context, key string, ids []string) error {
 	c := m.Lookup(key)
 	if c == nil || ctx.Err() != nil {

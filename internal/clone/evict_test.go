@@ -2,7 +2,6 @@ package clone
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +19,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// wantBusy fails unless err is a *work.BusyError whose reason has the words in it.
+// wantBusy fails unless err is a *work.BusyError whose reason contains words.
 func wantBusy(t *testing.T, what string, err error, words string) {
 	t.Helper()
 	if busy, ok := errors.AsType[*work.BusyError](err); !ok || !strings.Contains(busy.Reason, words) {
@@ -29,47 +27,47 @@ func wantBusy(t *testing.T, what string, err error, words string) {
 	}
 }
 
-// mountWorkspace mounts something where a workspace of the clone is that no record has.
+// mountWorkspace mounts an overlay in the place of a workspace without a record.
 func (w *world) mountWorkspace(c *Clone, id string) (unmount func()) {
-	w.t.Helper()
-	own, points, dir := filepath.Join(c.Dir, "workspaces", id), overlay.PointsDir(w.root), scratch(w.t)
+	w.T.Helper()
+	own, points, dir := filepath.Join(c.Dir, "workspaces", id), overlay.PointsDir(w.Root), testdir.New(w.T, "clone")
 	if err := errors.Join(os.Mkdir(own, 0o700), overlay.MakePoint(points, id)); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	s := overlay.Spec{Lower: []string{filepath.Join(dir, "lower")}, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), Target: filepath.Join(points, id)}
 	if err := errors.Join(os.Mkdir(s.Lower[0], 0o755), os.Mkdir(s.Upper, 0o755), os.Mkdir(s.Work, 0o755), overlay.Mount(s)); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return func() {
-		w.t.Helper()
+		w.T.Helper()
 		release, err := overlay.Detach(s.Target)
 		if err == nil {
 			err = errors.Join(release(), os.Remove(own))
 		}
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 	}
 }
 
 func TestEvictClone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	var evicted []string
 	undone := 0
 	refused := errors.New("refused")
-	w.m.Evicting = []func(string) (func(*meta.Tx) error, func()){func(key string) (func(*meta.Tx) error, func()) {
+	forget := func(key string) (func(*meta.Tx) error, func()) {
 		evicted = append(evicted, key)
 		return func(*meta.Tx) error { return refused }, func() { undone++ }
-	}}
+	}
 	s := w.spec("ref", "main")
 	c := w.clone(s)
-	evict := func() error { return w.m.EvictClone(t.Context(), c.Key, work.StopNothing) }
+	evict := func() error { return w.m.EvictClone(t.Context(), c.Key, work.StopNothing, forget) }
 	co := w.prepare(s)
 	theirs := disk.Size{Bytes: 1 << 40, Inodes: 1} // of a layer that another package has made
 	temp, err := c.layers.Temp(meta.WarmLayer)
 	if err == nil {
-		_, err = c.layers.Publish(meta.Layer{Kind: meta.WarmLayer, ID: "w", Size: meta.Measured{Size: theirs, At: w.clock()}}, temp)
+		_, err = c.layers.Publish(meta.Layer{Kind: meta.WarmLayer, ID: "w", Size: meta.Measured{Size: theirs, At: w.Now()}}, temp)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +91,7 @@ func TestEvictClone(t *testing.T) {
 	unmount := w.mountWorkspace(c, "unrecorded")
 	wantBusy(t, "mounted", evict(), "mnt/unrecorded is mounted")
 	unmount()
-	locks := testdir.Names(t, filepath.Join(w.root, "locks"))
+	locks := testdir.Names(t, filepath.Join(w.Root, "locks"))
 	if len(evicted) > 0 {
 		t.Errorf("evicted %q while it was busy", evicted)
 	}
@@ -110,12 +108,12 @@ func TestEvictClone(t *testing.T) {
 		t.Errorf("%+v more in the trash, want all that was known of it: %+v", got, want)
 	}
 	if !slices.Equal(evicted, []string{c.Key}) || undone != 1 {
-		t.Errorf("hooks were told of %q", evicted)
+		t.Errorf("others forgot %q", evicted)
 	}
-	if got := testdir.Names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+	if got := testdir.Names(t, filepath.Join(w.Root, "clones")); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
-	if got := testdir.Names(t, filepath.Join(w.root, "locks")); !slices.Equal(got, locks) {
+	if got := testdir.Names(t, filepath.Join(w.Root, "locks")); !slices.Equal(got, locks) {
 		t.Errorf("locks %q, want %q: somebody may wait for one", got, locks)
 	}
 	if got := w.m.Inventory(); len(got) > 0 {
@@ -128,9 +126,9 @@ func TestEvictClone(t *testing.T) {
 		t.Errorf("once more: %v", err)
 	}
 	for _, restarted := range []bool{false, true} {
-		w.server.Reset()
+		w.Server.Reset()
 		co = w.prepare(s)
-		if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+		if got := run(t, w.Mount(co.Lower, 0), 0, "status", "--porcelain"); got != "" {
 			t.Errorf("status %q", got)
 		}
 		if _, _, clones := w.asked(); clones != 1 || co.Reused {
@@ -147,9 +145,9 @@ func TestEvictClone(t *testing.T) {
 	}
 }
 
-// takes is what the inventory says that a clone takes.
+// takes returns the size of a clone according to the inventory.
 func (w *world) takes(c *Clone) (sum disk.Size) {
-	w.t.Helper()
+	w.T.Helper()
 	info := w.measured(c)
 	sum = info.LFS.Size
 	for _, s := range info.Stores {
@@ -160,30 +158,30 @@ func (w *world) takes(c *Clone) (sum disk.Size) {
 	}
 	for _, l := range info.Layers {
 		if l.Size.Bytes == 0 {
-			w.t.Errorf("not measured: %+v", l)
+			w.T.Errorf("not measured: %+v", l)
 		}
 		sum = sum.Add(l.Size.Size)
 	}
 	return sum
 }
 
-// trashed returns how much more the trash says to hold once f has evicted something.
-// A janitor that plans on sees nothing else of it.
+// trashed returns by how much the reported size of the trash grows while f evicts, which
+// is what the janitor sees.
 func (w *world) trashed(f func() error) disk.Size {
-	w.t.Helper()
+	w.T.Helper()
 	before := w.m.Trash.Stats()
 	if err := f(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	after := w.m.Trash.Stats()
 	if after.Unmeasured != before.Unmeasured {
-		w.t.Errorf("%d entries in the trash have no size", after.Unmeasured-before.Unmeasured)
+		w.T.Errorf("%d entries in the trash have no size", after.Unmeasured-before.Unmeasured)
 	}
 	return after.Size.Sub(before.Size)
 }
 
-// TestTrashedLater: what could not be renamed when its record went is trashed as soon
-// as it can be, but not what has taken its place.
+// A directory that could not be renamed after its record was deleted is trashed later, but
+// a new one with its name is not.
 func TestTrashedLater(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -194,27 +192,27 @@ func TestTrashedLater(t *testing.T) {
 	}{
 		{
 			"layer", func(w *world, c *Clone, tree string) error {
-				return w.m.EvictLayers(w.t.Context(), c.Key, []string{tree})
+				return w.m.EvictLayers(w.T.Context(), c.Key, []string{tree})
 			},
 			nil, // which internal/layer tests
 			func(c *Clone, tree string) string { return c.dirOf(meta.Tree, tree) },
 		},
 		{
 			"clone", func(w *world, c *Clone, tree string) error {
-				return w.m.EvictClone(w.t.Context(), c.Key, work.StopNothing)
+				return w.m.EvictClone(w.T.Context(), c.Key, work.StopNothing)
 			},
-			func(w *world, c *Clone) error { return w.m.trashLeft(w.t.Context(), c.Key, disk.Size{}) },
+			func(w *world, c *Clone) error { return w.m.trashLeft(w.T.Context(), c.Key, disk.Size{}) },
 			func(c *Clone, tree string) string { return c.Dir },
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, "")
 			s := w.spec("ref", "main")
 			c, co := w.clone(s), w.prepare(s)
 			co.Release()
 			w.idle(c)
-			allow := testdir.Refuse(t, filepath.Join(w.root, "trash"))
+			allow := testdir.Refuse(t, filepath.Join(w.Root, "trash"))
 			if err := tt.evict(w, c, co.Tree.ID); !errors.Is(err, unix.EXDEV) {
 				t.Fatalf("evicted: %v", err)
 			}
@@ -246,23 +244,23 @@ func TestTrashedLater(t *testing.T) {
 	}
 }
 
-// TestMountDuringAnEviction: it waits, and makes a new clone.
+// A Mount during an eviction waits, and makes a new clone.
 func TestMountDuringAnEviction(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	c := w.clone(s)
 	w.prepare(s).Release()
 	began, goOn := make(chan struct{}), make(chan struct{})
-	w.m.Evicting = []func(string) (func(*meta.Tx) error, func()){func(string) (func(*meta.Tx) error, func()) {
+	forget := func(string) (func(*meta.Tx) error, func()) {
 		close(began)
 		<-goOn
 		return func(*meta.Tx) error { return nil }, func() {}
-	}}
-	w.server.Reset()
+	}
+	w.Server.Reset()
 	w.idle(c)
 	ended := make(chan error, 2)
-	go func() { ended <- w.m.EvictClone(t.Context(), c.Key, work.StopNothing) }()
+	go func() { ended <- w.m.EvictClone(t.Context(), c.Key, work.StopNothing, forget) }()
 	<-began
 	wantBusy(t, "a second one", w.m.EvictClone(t.Context(), c.Key, work.StopNothing), "being evicted")
 	var co *Checkout
@@ -276,7 +274,7 @@ func TestMountDuringAnEviction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer co.Release()
-	if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+	if got := run(t, w.Mount(co.Lower, 0), 0, "status", "--porcelain"); got != "" {
 		t.Errorf("status %q", got)
 	}
 	if _, _, clones := w.asked(); clones != 1 {
@@ -284,10 +282,10 @@ func TestMountDuringAnEviction(t *testing.T) {
 	}
 }
 
-// TestMountsAndEvictions at once: none fails but because the other is at work.
+// Concurrent mounts and evictions fail only because of each other.
 func TestMountsAndEvictions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	c := w.clone(s)
 	var evictions atomic.Int32
@@ -324,89 +322,5 @@ func TestMountsAndEvictions(t *testing.T) {
 	evict()
 	if evictions.Load() == 0 {
 		t.Error("nothing was evicted")
-	}
-}
-
-func TestEvictLayers(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	s := w.spec("ref", "main")
-	c := w.clone(s)
-	first := w.prepare(s)
-	w.advance(time.Minute)
-	w.push("main")
-	second := w.prepare(s) // on top of the first
-	evict := func(ids ...string) error { return w.m.EvictLayers(t.Context(), c.Key, ids) }
-	info := w.m.Inventory()[0]
-	got := make(map[string]string)
-	for _, l := range info.Layers {
-		got[l.ID] = fmt.Sprint(l.Kind, " ", l.Held, " ", len(l.Below), " ", l.Used.Equal(w.clock()))
-	}
-	want := map[string]string{
-		first.Tree.ID: "tree true 0 true", second.Tree.ID: "tree true 1 true",
-		first.GitLayer.ID: "git layer true 0 false", second.GitLayer.ID: "git layer true 0 true",
-	}
-	if fmt.Sprint(got) != fmt.Sprint(want) || info.Key != c.Key || info.Subject != "default" || info.Repo != s.URL.Normalized() || !info.Used.Equal(w.clock()) {
-		t.Errorf("inventory %+v, want layers %v", info, want)
-	}
-	wantBusy(t, "held", evict(second.Tree.ID, second.GitLayer.ID), "2 of 2")
-	second.Release()
-	wantBusy(t, "half of them held", evict(first.Tree.ID, second.Tree.ID, second.GitLayer.ID), "1 of 3")
-	if got := testdir.Names(t, c.dirOf(meta.Tree, "")); !slices.Equal(got, []string{first.Tree.ID}) {
-		t.Errorf("trees %q, want the held one", got)
-	}
-	w.server.Reset()
-	again := w.prepare(s)
-	if _, fetches, _ := w.asked(); fetches != 0 || again.Tree.ID != second.Tree.ID {
-		t.Errorf("%d fetches, tree %s; want it built again from the store", fetches, again.Tree.ID)
-	}
-	first.Release()
-	again.Release()
-	wantBusy(t, "a tree stands on it", evict(first.Tree.ID), "1 of 1")
-	w.collected(c) // the first one's git layer, if that is not done yet
-	was := w.takes(c)
-	gone := w.trashed(func() error { return evict(first.Tree.ID, second.Tree.ID, second.GitLayer.ID, "unknown") })
-	if want := was.Sub(w.takes(c)); gone != want || want.Bytes == 0 {
-		t.Errorf("%+v more in the trash, want %+v", gone, want)
-	}
-	if got := append(testdir.Names(t, c.dirOf(meta.Tree, "")), testdir.Names(t, c.dirOf(meta.GitLayer, ""))...); len(got) > 0 {
-		t.Errorf("left: %q", got)
-	}
-}
-
-func TestEvictCache(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	s := w.spec("ref", "main")
-	c := w.clone(s)
-	co := w.prepare(s)
-	size := disk.Size{Bytes: 1 << 40, Inodes: 2}
-	for _, uid := range []string{"0", "7"} {
-		if err := os.MkdirAll(filepath.Join(c.Dir, "cache", uid, "npm"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.SetCache(uid, meta.Measured{Size: size, At: w.clock()}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantBusy(t, "held", w.m.EvictCache(t.Context(), c.Key, "7"), "workspaces")
-	co.Release()
-	for _, uid := range []string{"", ".", "..", "../store", ".x"} {
-		if err := w.m.EvictCache(t.Context(), c.Key, uid); err == nil {
-			t.Errorf("cache %q was evicted", uid)
-		}
-	}
-	w.idle(c)
-	for _, want := range []disk.Size{size, {}} {
-		if got := w.trashed(func() error { return w.m.EvictCache(t.Context(), c.Key, "7") }); got != want {
-			t.Errorf("%+v more in the trash, want %+v", got, want)
-		}
-	}
-	if got := testdir.Names(t, filepath.Join(c.Dir, "cache")); !slices.Equal(got, []string{"0"}) {
-		t.Errorf("caches %q, want that of 0", got)
-	}
-	w.restart("boot 1")
-	if got := w.m.Inventory()[0].Caches; len(got) != 1 {
-		t.Errorf("recorded caches: %+v", got)
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// TestRefsFade: a day after it was asked for, a ref that no volume names is
-// forgotten, and does not keep its tree; what a volume names does.
-func TestRefsFade(t *testing.T) {
+// A day after its last resolution, a ref that no volume names expires and no longer keeps
+// its tree. A ref that a volume names stays.
+func TestRefsExpire(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
-	w := newWorld(t)
+	w := newWorld(t, "")
 	main, named, job := w.spec("ref", "main"), w.spec("ref", w.remote("rev-parse", "main~2")), w.spec("ref", w.remote("rev-parse", "main~1"))
 	c := w.clone(main)
 	for _, s := range []Spec{main, named, named, job} {
@@ -19,7 +19,7 @@ func TestRefsFade(t *testing.T) {
 		w.prepare(s).Release()
 	}
 	c.Remote.ReleaseRef(named.Source) // by one of two volumes
-	w.advance(day + time.Second)
+	w.Advance(day + time.Second)
 	check := func(when string, want bool) {
 		t.Helper()
 		info, _ := c.Info()
@@ -34,7 +34,7 @@ func TestRefsFade(t *testing.T) {
 			}
 		}
 	}
-	w.push("main")
+	w.Push("main")
 	w.prepare(main).Release()
 	check("named", true)
 	c.Remote.ReleaseRef(job.Source)
@@ -43,8 +43,8 @@ func TestRefsFade(t *testing.T) {
 	check("after another commit", false)
 	w.prepare(job).Release()
 	check("asked for again", true)
-	w.advance(day + time.Second)
-	w.push("main")
+	w.Advance(day + time.Second)
+	w.Push("main")
 	w.prepare(main).Release()
 	check("after a fetch", false)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// spoil damages the packs of a store, not those that are linked elsewhere.
+// spoil damages the packs of a store, but not links to them elsewhere.
 func spoil(t *testing.T, store string) {
 	t.Helper()
 	packs, err := filepath.Glob(filepath.Join(store, "objects/pack/*.pack"))
@@ -39,17 +39,17 @@ func spoil(t *testing.T, store string) {
 	}
 }
 
-// TestMountsMeetDamage at once: one of them sets the store aside, which takes it
-// from under the others. All work in the end, and it is cloned again once.
+// Concurrent mounts find a damaged store. One sets it aside while the others use it. All
+// succeed, and it is cloned again once.
 func TestMountsMeetDamage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
 	for range 3 {
 		spoil(t, c.Remote.StoreDir("full"))
-		w.server.Reset()
+		w.Server.Reset()
 		var mounts sync.WaitGroup
 		for i := range 6 {
 			id := fmt.Sprint(64800 + i) // a tree of its own
@@ -67,17 +67,17 @@ func TestMountsMeetDamage(t *testing.T) {
 		if _, _, clones := w.asked(); clones != 1 {
 			t.Errorf("%d clones, want 1", clones)
 		}
-		// The next round is to build them all again.
-		w.advance(time.Second)
-		w.push("main")
+		// The next round must build all layers again.
+		w.Advance(time.Second)
+		w.Push("main")
 	}
 }
 
-// TestDamageThatIsMended: a Mount meets the damage of a store that another one has
-// set aside and cloned again by the time that it says so.
+// A Mount finds a store damaged that another one sets aside and clones again before the
+// first returns its error.
 func TestDamageThatIsMended(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
@@ -101,7 +101,7 @@ func TestDamageThatIsMended(t *testing.T) {
 		}
 	})
 	<-building
-	w.server.Reset()
+	w.Server.Reset()
 	mounts.Go(func() {
 		co, err := c.Prepare(t.Context(), late, nil)
 		if err != nil {
@@ -114,7 +114,7 @@ func TestDamageThatIsMended(t *testing.T) {
 		asked, _, _ := w.asked()
 		return asked > 0
 	})
-	w.advance(time.Second)
+	w.Advance(time.Second)
 	spoil(t, c.Remote.StoreDir("full"))
 	if healed, err := c.Remote.HealStore(t.Context(), s.Source); !healed || err != nil {
 		t.Fatalf("healed %v, %v", healed, err)
@@ -124,11 +124,11 @@ func TestDamageThatIsMended(t *testing.T) {
 	mounts.Wait()
 }
 
-// TestHealIsNotRecorded: a damaged store stays known until the record says that it
-// is set aside, and the next Mount does that.
+// If the record of a damaged store can't be deleted, the store stays, and the next Mount
+// sets it aside.
 func TestHealIsNotRecorded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	w.idle(w.clone(s))
@@ -153,21 +153,21 @@ func TestHealIsNotRecorded(t *testing.T) {
 	w.prepare(s).Release()
 }
 
-// TestHealIsNotSetAside: a store that no record names, for it could not go to the
-// trash, is in no clone's way.
+// A store without a record, because it could not be moved to the trash, does not prevent a
+// new clone.
 func TestHealIsNotSetAside(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
 	spoil(t, c.Remote.StoreDir("full"))
-	allow := testdir.Refuse(t, filepath.Join(w.root, "trash"))
+	allow := testdir.Refuse(t, filepath.Join(w.Root, "trash"))
 	if _, err := c.Remote.HealStore(t.Context(), s.Source); !errors.Is(err, unix.EXDEV) {
 		t.Errorf("heal: %v, want that the store could not be moved", err)
 	}
 	allow()
 	co := w.prepare(s)
 	defer co.Release()
-	run(t, w.mount(co, 0), 0, "fsck", "--strict")
+	run(t, w.Mount(co.Lower, 0), 0, "fsck", "--strict")
 }

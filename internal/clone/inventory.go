@@ -8,45 +8,35 @@ import (
 	"github.com/helmdeck/repos/internal/tree"
 )
 
-// Info is what a janitor needs to know of a clone. It shares nothing with it.
+// Info describes a clone for the janitor. It shares no memory with the clone.
 type Info struct {
 	Key, Subject, Repo string
 	CreatedAt, Used    time.Time
-	// Mounted is set once a Mount was served from it.
-	Mounted bool
-	// Busy says why the clone can't be evicted now, in words; empty when it can.
-	Busy string
+	Mounted            bool   // a Mount has used it
+	Busy               string // why it can't be evicted now; empty if it can
 	// Working is set while a Create, a Mount or work in the background uses it, and
-	// Attended if somebody waits for that.
+	// Attended if an urgent caller waits for that.
 	Working, Attended bool
-	// Stores are the sizes of its bare repositories, by their history.
-	Stores map[string]meta.Measured
-	// LFS is the size of its LFS objects.
-	LFS meta.Measured
-	// Caches are the sizes of its caches, by uid.
-	Caches map[string]meta.Measured
-	Layers []LayerInfo
+	Stores            map[string]meta.Measured // sizes by the names of histories
+	LFS               meta.Measured            // size of the LFS objects
+	Caches            map[string]meta.Measured // sizes by uid
+	Layers            []LayerInfo
 }
 
-// LayerInfo is what a janitor needs to know of a tree or a git layer.
+// LayerInfo describes a tree or a git layer for the janitor.
 type LayerInfo struct {
 	ID              string
 	Kind            string // "tree" or "git layer"
 	CreatedAt, Used time.Time
 	Size            meta.Measured
-	// Held is set while a workspace, of whatever state, or a build stands on it:
-	// it can't be evicted.
-	Held bool
-	// Need says what needs it, in words: what holds it, or a ref that is at its
-	// commit, which only costs the next Mount a build if it is evicted. Empty when
-	// nothing does.
-	Need string
-	// Below are the trees that it stands on. One that another tree stands on can't
-	// be evicted without that.
-	Below []string
+	Held            bool // a workspace in any phase, or a build, stands on it: it can't be evicted
+	// Need says what needs it: a holder, or a ref at its commit. If it is evicted in spite
+	// of a ref, the next Mount builds it again. Empty if nothing needs it.
+	Need  string
+	Below []string // the trees it stands on, which must not be evicted before it
 }
 
-// Inventory returns what there is of all clones, from memory.
+// Inventory describes all clones, from memory.
 func (m *Manager) Inventory() []Info {
 	var list []Info
 	for _, c := range m.all() {
@@ -57,11 +47,14 @@ func (m *Manager) Inventory() []Info {
 	return list
 }
 
-// Info describes one clone, from memory. It is not ok when there is nothing of it, and
-// nothing is being made.
+// Info describes one clone, from memory. It is not ok if the clone neither exists nor is
+// being made.
 func (c *Clone) Info() (info Info, ok bool) {
 	rec, made := c.record()
 	used := c.used.Usage()
+	if c.Trees.Held() {
+		used.Busy = heldBusy
+	}
 	if !made {
 		if !used.Tasks {
 			return Info{}, false
@@ -70,7 +63,7 @@ func (c *Clone) Info() (info Info, ok bool) {
 	}
 	info = Info{
 		Key: c.Key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
-		Mounted: !rec.FirstMount.IsZero(), Busy: c.busy(used), Working: used.Used, Attended: used.Attended, LFS: rec.LFS,
+		Mounted: !rec.FirstMount.IsZero(), Busy: used.Busy, Working: used.Used, Attended: used.Attended, LFS: rec.LFS,
 		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: rec.Caches,
 	}
 	for name, s := range rec.Stores {

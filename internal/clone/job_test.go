@@ -9,13 +9,13 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 )
 
-// TestACheckoutCrashes: the error names the commit, nothing is left of the checkout,
-// and the store is not taken for damaged: it is used again as it is.
+// If a checkout crashes, the error names the commit, nothing is left of the checkout, and
+// the store does not count as damaged.
 func TestACheckoutCrashes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.close()
-	self := filepath.Join(filepath.Dir(w.root), "self")
+	w := newWorld(t, "")
+	w.data.Close()
+	self := filepath.Join(filepath.Dir(w.Root), "self")
 	if err := os.WriteFile(self, []byte("#!/bin/sh\necho 'panic: loose object is corrupt' >&2\nexit 2\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -11,19 +11,21 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testworld"
 )
 
-// TestEditRightAfterMount: an edit of the same size, in the second of the
-// checkout, is seen by git status; so is one that sets the time of the file back.
+// git status sees an edit of the same size in the second of the checkout, and an edit that
+// restores the file's time.
 func TestEditRightAfterMount(t *testing.T) {
 	t.Parallel()
-	withBothGits(t, testEditRightAfterMount)
+	testworld.WithBothGits(t, testEditRightAfterMount)
 }
 
-func testEditRightAfterMount(t *testing.T, w *world) {
+func testEditRightAfterMount(t *testing.T, system string) {
+	w := newWorld(t, system)
 	co := w.prepare(w.spec("ref", "main"))
 	defer co.Release()
-	dir := w.mount(co, 0)
+	dir := w.Mount(co.Lower, 0)
 	for _, name := range []string{"README.md", "build.sh"} {
 		path := filepath.Join(dir, name)
 		data, err := os.ReadFile(path)
@@ -40,20 +42,20 @@ func testEditRightAfterMount(t *testing.T, w *world) {
 	}
 }
 
-// TestFirstStatusReadsNothing: the index is not rewritten, and no file of the
-// tree is opened.
+// The first git status neither rewrites the index nor opens a file of the tree.
 func TestFirstStatusReadsNothing(t *testing.T) {
 	t.Parallel()
-	withBothGits(t, testFirstStatusReadsNothing)
+	testworld.WithBothGits(t, testFirstStatusReadsNothing)
 }
 
-func testFirstStatusReadsNothing(t *testing.T, w *world) {
+func testFirstStatusReadsNothing(t *testing.T, system string) {
+	w := newWorld(t, system)
 	for _, uid := range []int{0, 64777} {
 		ids := []string{"0", "64777"}[min(uid, 1)]
 		co := w.prepare(w.spec("ref", "main", "uid", ids, "gid", ids))
 		built := time.Now()
 		defer co.Release()
-		dir := w.mount(co, uid)
+		dir := w.Mount(co.Lower, uid)
 		tree := co.Lower[len(co.Lower)-1]
 		files := strings.Split(run(t, dir, uid, "ls-files", "-z"), "\x00")
 		for _, name := range files[:len(files)-1] {
@@ -79,20 +81,21 @@ func testFirstStatusReadsNothing(t *testing.T, w *world) {
 
 func TestAnotherUID(t *testing.T) {
 	t.Parallel()
-	withBothGits(t, testAnotherUID)
+	testworld.WithBothGits(t, testAnotherUID)
 }
 
-func testAnotherUID(t *testing.T, w *world) {
+func testAnotherUID(t *testing.T, system string) {
+	w := newWorld(t, system)
 	const uid = 64778
 	co := w.prepare(w.spec("ref", "main", "uid", "64778", "gid", "64778"))
 	defer co.Release()
-	dir := w.mount(co, uid)
+	dir := w.Mount(co.Lower, uid)
 	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		got, pack := owner(t, path), strings.Contains(path, "/objects/pack/")
-		if want := map[bool]int{false: uid, true: fetcher}[pack]; got != want {
+		if want := map[bool]int{false: uid, true: testworld.Fetcher}[pack]; got != want {
 			t.Errorf("%s belongs to %d, want %d", path, got, want)
 		}
 		return nil
@@ -105,15 +108,15 @@ func testAnotherUID(t *testing.T, w *world) {
 	run(t, dir, uid, "add", "new")
 	run(t, dir, uid, "commit", "-qm", "mine")
 	run(t, dir, uid, "fsck", "--strict")
-	// Root's tree of the same commit is another one.
+	// Root has another tree of the same commit.
 	root := w.prepare(w.spec("ref", "main"))
 	defer root.Release()
-	if got := owner(t, filepath.Join(w.mount(root, 0), "README.md")); got != 0 {
+	if got := owner(t, filepath.Join(w.Mount(root.Lower, 0), "README.md")); got != 0 {
 		t.Errorf("root's file belongs to %d", got)
 	}
 }
 
-// owner returns who owns path itself.
+// owner returns the uid and gid of path itself.
 func owner(t *testing.T, path string) int {
 	t.Helper()
 	out, err := exec.Command("stat", "-c", "%u", path).Output()
@@ -139,10 +142,8 @@ func TestTracksCache(t *testing.T) {
 		{"symlink to nowhere", gitserver.Change{Path: ".hdcache", Mode: "120000", Content: "nowhere"}, true},
 		{"deeper", gitserver.Change{Path: "sub/.hdcache", Content: "x"}, false},
 	} {
-		w := newWorld(t)
-		if _, err := gitserver.Commit(w.server.Path("r"), "main", tt.change); err != nil {
-			t.Fatal(err)
-		}
+		w := newWorld(t, "")
+		w.Commit("main", tt.change)
 		co := w.prepare(w.spec("ref", "main"))
 		if got := co.Tree.TracksCache; got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
@@ -151,27 +152,26 @@ func TestTracksCache(t *testing.T) {
 	}
 }
 
-// TestPlainClone: what a container sees is what git clone gives, for a tree with
-// what trips up checkouts.
+// A container sees the same as after git clone, for a tree with files that are difficult to
+// check out.
 func TestPlainClone(t *testing.T) {
 	t.Parallel()
-	withBothGits(t, testPlainClone)
+	testworld.WithBothGits(t, testPlainClone)
 }
 
-func testPlainClone(t *testing.T, w *world) {
-	if _, err := gitserver.Commit(w.server.Path("r"), "main",
+func testPlainClone(t *testing.T, system string) {
+	w := newWorld(t, system)
+	w.Commit("main",
 		gitserver.Change{Path: "crlf.txt", Content: "a\r\nb\r\n"}, // which text=auto would store otherwise
 		gitserver.Change{Path: "deep/" + strings.Repeat("d/", 50) + "f", Content: "x"},
 		gitserver.Change{Path: "new\nline", Content: "x"},
 		gitserver.Change{Path: ".gitattributes", Content: "* text=auto\n*.u16 working-tree-encoding=UTF-16\n*.sjis working-tree-encoding=SHIFT-JIS eol=crlf\n"},
 		gitserver.Change{Path: "text.u16", Content: "日本語\n"}, gitserver.Change{Path: "text.sjis", Content: "日本語\n"},
-	); err != nil {
-		t.Fatal(err)
-	}
+	)
 	co := w.prepare(w.spec("ref", "main"))
 	defer co.Release()
-	dir, plain := w.mount(co, 0), filepath.Join(scratch(t), "plain")
-	run(t, "/", 0, "clone", "-q", w.server.URL("r"), plain)
+	dir, plain := w.Mount(co.Lower, 0), filepath.Join(testdir.New(t, "clone"), "plain")
+	run(t, "/", 0, "clone", "-q", w.Server.URL("r"), plain)
 	for _, args := range [][]string{
 		{"rev-parse", "HEAD"}, {"symbolic-ref", "HEAD"}, {"for-each-ref"}, {"ls-files", "-s"}, {"show-ref", "-d"},
 		{"remote", "-v"}, {"branch", "-avv"}, {"log", "--all", "--format=%H %s"}, {"describe", "--tags"}, {"stash", "list"},
@@ -188,17 +188,17 @@ func testPlainClone(t *testing.T, w *world) {
 	}
 }
 
-// TestCollectKeepsWhatATreeStandsOn: the trees of commits that nothing needs stay
-// while a needed one stands on their layers, and go with it.
+// Trees that nothing needs stay while a needed tree stands on their layers, and are
+// collected with it.
 func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
 	for range 2 {
-		w.advance(time.Minute) // another content
-		w.push("main")
+		w.Advance(time.Minute) // another content
+		w.Push("main")
 		w.prepare(s).Release()
 	}
 	last := w.prepare(s)
@@ -215,7 +215,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 	} else {
 		got.Release()
 	}
-	w.pushAttributes("main", "*.a text\n")
+	w.pushAttributes("*.a text\n")
 	whole := w.prepare(s)
 	defer whole.Release()
 	w.collected(c)
@@ -226,17 +226,17 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 
 func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	held := w.prepare(s)
 	c := w.clone(s)
 	layers := func() (trees, refs []string) {
 		return testdir.Names(t, filepath.Join(c.Dir, "trees")), testdir.Names(t, filepath.Join(c.Dir, "refs"))
 	}
-	w.pushAttributes("main", "*.a text\n") // a whole tree each
+	w.pushAttributes("*.a text\n") // a whole tree each
 	free := w.prepare(s)
 	free.Release()
-	w.pushAttributes("main", "*.b text\n")
+	w.pushAttributes("*.b text\n")
 	last := w.prepare(s)
 	w.collected(c)
 	trees, refs := layers()
@@ -262,7 +262,7 @@ func TestCollectTakesWhatNothingNeeds(t *testing.T) {
 			t.Errorf("nothing needs %s %s after a restart", l.Kind, l.ID)
 		}
 	}
-	w.server.Reset()
+	w.Server.Reset()
 	co := w.prepare(s)
 	defer co.Release()
 	if _, fetches, _ := w.asked(); fetches != 0 || co.Tree.ID != last.Tree.ID {

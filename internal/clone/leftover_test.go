@@ -12,11 +12,10 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// TestSweepDetachesABuild: a plugin that was killed over a delta has left its
-// overlay mounted.
+// A plugin that was killed while it built a delta has left its overlay mounted.
 func TestSweepDetachesABuild(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
 	defer co.Release()
@@ -39,26 +38,26 @@ func TestSweepDetachesABuild(t *testing.T) {
 	if got := testdir.Names(t, trees); len(got) != 1 || got[0] != co.Tree.ID {
 		t.Errorf("trees %q, want %q", got, co.Tree.ID)
 	}
-	if points, err := overlay.Mounts(w.root); err != nil || len(points) > 0 {
+	if points, err := overlay.Mounts(w.Root); err != nil || len(points) > 0 {
 		t.Errorf("mounted: %+v, %v", points, err)
 	}
 }
 
-// TestALayerOfAnEarlierBoot: what was not synced then is not on disk now, whatever
-// is synced since, and what is left of it is not in the way of the next one.
+// A layer that was not synced before a reboot is lost, whatever is synced later. Its
+// remains do not prevent a new one.
 func TestALayerOfAnEarlierBoot(t *testing.T) {
 	t.Parallel()
 	for _, synced := range []bool{false, true} {
-		w := newWorld(t)
+		w := newWorld(t, "")
 		s := w.spec("ref", "main")
 		co := w.prepare(s)
 		co.Release()
 		if err := w.m.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.m.Close() // no sync comes in between
+		w.m.Work.Close() // no sync comes in between
 		c := w.clone(s)
-		if err := w.db.Update(func(tx *meta.Tx) error {
+		if err := w.data.DB.Update(func(tx *meta.Tx) error {
 			for _, l := range c.layers.List() {
 				l.Durable = false
 				if err := tx.PutLayer(l); err != nil {
@@ -69,7 +68,7 @@ func TestALayerOfAnEarlierBoot(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		w.advance(time.Second)
+		w.Advance(time.Second)
 		w.restart("boot 2")
 		if synced {
 			if err := w.m.Sync(t.Context()); err != nil { // before the sweep has seen the clone
@@ -80,17 +79,17 @@ func TestALayerOfAnEarlierBoot(t *testing.T) {
 		if again.Tree.ID != co.Tree.ID || again.Tree.Boot != "boot 2" || again.GitLayer.Boot != "boot 2" {
 			t.Errorf("tree %+v, want one of this boot", again.Tree)
 		}
-		if got := run(t, w.mount(again, 0), 0, "status", "--porcelain"); got != "" {
+		if got := run(t, w.Mount(again.Lower, 0), 0, "status", "--porcelain"); got != "" {
 			t.Errorf("status %q", got)
 		}
 		again.Release()
 	}
 }
 
-// TestPublishOverALeftover: a directory that no record names makes room.
+// A directory without a record is replaced by a new layer.
 func TestPublishOverALeftover(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
 	co.Release()
@@ -108,7 +107,7 @@ func TestPublishOverALeftover(t *testing.T) {
 	if _, err := os.Lstat(left); !os.IsNotExist(err) {
 		t.Errorf("the leftover is in the tree: %v", err)
 	}
-	if got := run(t, w.mount(again, 0), 0, "status", "--porcelain"); got != "" {
+	if got := run(t, w.Mount(again.Lower, 0), 0, "status", "--porcelain"); got != "" {
 		t.Errorf("status %q", got)
 	}
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// TestSilentLFSServer: an LFS server that sends headers and then nothing is an error
-// of the mount, and the clone can be evicted then: nothing is at work in it.
+// If an LFS server sends headers and then nothing, the mount fails, and then the clone can
+// be evicted.
 func TestSilentLFSServer(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]lfsserver.Step{"batch": lfsserver.Batch, "download": lfsserver.Download, "verify": lfsserver.Verify} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.close()
+			w := newWorld(t, "")
+			w.data.Close()
 			w.git.StallTimeout = 300 * time.Millisecond
 			w.start("boot 1")
 			lfs := new(lfsserver.Server)
-			if _, _, err := lfs.Commit(w.server.Path("r"), "main", map[string]string{"model.bin": "content\n"}); err != nil {
+			if _, _, err := lfs.Commit(w.Server.Path("r"), "main", map[string]string{"model.bin": "content\n"}); err != nil {
 				t.Fatal(err)
 			}
-			w.server.Route("r", lfs.Serve)
+			w.Server.Route("r", lfs.Serve)
 			lfs.Hang(step, 0)
 			s := w.spec("ref", "main")
 			c := w.clone(s)

@@ -11,22 +11,18 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// TestSubmodulesKeepTimes: so do files of a submodule, unless another one has its
-// place; and nothing is held afterwards.
+// Files of a submodule keep their times, unless another submodule has taken its place.
+// Nothing is held afterwards.
 func TestSubmodulesKeepTimes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	for _, name := range []string{"sub", "other"} {
-		if _, err := gitserver.Commit(w.server.Path("r"), name, gitserver.Change{Path: "same", Content: "same\n"}, gitserver.Change{Path: "moved", Content: name}); err != nil {
-			t.Fatal(err)
-		}
+		w.Commit(name, gitserver.Change{Path: "same", Content: "same\n"}, gitserver.Change{Path: "moved", Content: name})
 	}
 	// Submodules are branches of the repository itself.
 	commit := func(modules string, paths map[string]string) {
 		t.Helper()
-		if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: ".gitmodules", Content: modules}); err != nil {
-			t.Fatal(err)
-		}
+		w.Commit("main", gitserver.Change{Path: ".gitmodules", Content: modules})
 		w.remote("read-tree", "main")
 		for path, branch := range paths {
 			w.remote("update-index", "--add", "--cacheinfo", "160000,"+w.remote("rev-parse", branch)+","+path)
@@ -40,7 +36,7 @@ func TestSubmodulesKeepTimes(t *testing.T) {
 	c := w.clone(s)
 	build := func() meta.Layer {
 		t.Helper()
-		w.advance(time.Minute)
+		w.Advance(time.Minute)
 		co := w.prepare(s)
 		co.Release()
 		return co.Tree
@@ -67,7 +63,7 @@ func TestSubmodulesKeepTimes(t *testing.T) {
 			t.Errorf("%s has the same time: %v, want %v", name, got, same)
 		}
 	}
-	// The repositories change places.
+	// The two repositories change places.
 	hold.Release()
 	hold = w.prepare(s)
 	defer hold.Release()

@@ -3,9 +3,10 @@ package clone
 import (
 	"cmp"
 	"context"
-	"net/netip"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,36 +21,28 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Config is what a Manager works with.
+// Config configures a Manager.
 type Config struct {
-	*layer.Store // whose Run it calls
-	// Work is all that is done in the background. Close ends it.
-	Work *work.Group
+	*layer.Store
+	Work *work.Group // runs work in the background
 	Git  *git.Git
-	// Schemes are those that a submodule's URL may have, as a user's.
+	// Schemes are the allowed schemes of the URLs of submodules.
 	Schemes volume.Schemes
-	// LookupHost returns the addresses of a submodule's or an LFS server's host; nil
-	// asks the machine's name servers.
-	LookupHost func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Credentials returns what to show to a URL for a subject: the credential of
-	// a name, or, without one, that whose scope fits best. Nil, nil is none.
+	// Credentials returns the credential of a name for a URL and a subject or, without a
+	// name, the one whose scope fits best. Nil without an error means none. Without the
+	// function there are no credentials.
 	Credentials func(url string, s volume.Subject, name string) (*git.Auth, error)
-	// Evicting are called when a clone is evicted, to take what others know of it out
-	// of memory. They return what deletes their records, but those of layers, in the
-	// same transaction and as often as that is tried, and what undoes the first if it
-	// fails.
-	Evicting []func(key string) (del func(*meta.Tx) error, undo func())
-	// MakeRoom is called when the disk was full in a fetch, a build or a mount, and
-	// what was left half is in the trash: the work is done again if it succeeds. need
-	// is what it takes, as far as that is known. Its error says how much is missing
-	// and what of the subject's holds it, and names no other. Nil makes no room.
+	// MakeRoom is called when a fetch, a build or a mount has found the disk full. Its
+	// leftovers are in the trash, and if MakeRoom succeeds it is tried again. need is its
+	// size; zero if unknown. The error says how much is missing and what of the subject's
+	// own takes it, and names no other subject. Nil makes no room.
 	MakeRoom func(ctx context.Context, subject string, need disk.Size) error
-	// Measured is called when something was measured that a fetch or a build made.
-	// It must not block. Nil is not called.
+	// Measured, if not nil, is called after something was measured that a fetch or a build
+	// made. It must not block.
 	Measured func()
-	// AskTimeout is how long a remote may take to say where a ref stands. Zero is
-	// 20 s: below the 30 s that the engine waits for a Mount after a plain
-	// `docker plugin enable`, so that the user reads our error and not the engine's.
+	// AskTimeout is how long a remote may take to say where a ref is. Zero means 20 s: less
+	// than the 30 s that the engine waits for a Mount after a plain `docker plugin enable`,
+	// so that the user sees our error and not the engine's.
 	AskTimeout time.Duration
 }
 
@@ -58,16 +51,15 @@ const defaultAskTimeout = 20 * time.Second
 // Manager holds all clones. It is safe for concurrent use.
 type Manager struct {
 	Config
-	// measures has measureClones look at unmeasured.
-	measures chan struct{}
+	measures chan struct{} // wakes Measure
 	trees    *tree.Shared
 
 	mu         sync.Mutex
 	clones     map[string]*Clone
-	unmeasured map[*Clone]bool // have something that is to be measured
+	unmeasured map[*Clone]map[string]bool // names of stores to measure, besides new layers
 }
 
-// NewManager returns a Manager for what state says exists.
+// NewManager returns a Manager of the clones in state. The caller runs Measure.
 func NewManager(c Config, state meta.State) (*Manager, error) {
 	for _, dir := range []string{"clones", "locks"} {
 		if err := os.MkdirAll(filepath.Join(c.Root, dir), 0o755); err != nil {
@@ -75,48 +67,48 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		}
 	}
 	c.AskTimeout = cmp.Or(c.AskTimeout, defaultAskTimeout)
+	if c.Credentials == nil {
+		c.Credentials = func(string, volume.Subject, string) (*git.Auth, error) { return nil, nil }
+	}
 	m := &Manager{
-		Config: c, clones: make(map[string]*Clone), measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]bool),
-		trees: &tree.Shared{Schemes: c.Schemes, LookupHost: c.LookupHost},
+		Config: c, clones: make(map[string]*Clone), measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]map[string]bool),
+		trees: &tree.Shared{Schemes: c.Schemes},
 	}
 	for _, rec := range state.Clones {
 		m.get(rec)
 	}
 	for _, layers := range []map[string]meta.Layer{state.Trees, state.GitLayers} {
 		for _, l := range layers {
-			m.learn(l.Clone)
+			// A clone without a record may still have workspaces. One without a manifest
+			// has nothing on disk.
+			_, _ = m.open(l.Clone)
 		}
 	}
-	m.Background(m.Run)
-	m.Background(m.measureClones)
 	return m, nil
 }
 
-// learn has Lookup find the clone of layers that the database has, also one without a
-// record: workspaces may stand on them still. It does not when there is nothing on
-// disk.
-func (m *Manager) learn(key string) {
-	if m.Lookup(key) != nil {
-		return
+// open returns the clone of a key, which its manifest describes if it is unknown.
+func (m *Manager) open(key string) (*Clone, error) {
+	if c := m.Lookup(key); c != nil {
+		return c, nil
 	}
-	if man, err := readManifest(filepath.Join(m.Root, "clones", key)); err == nil {
-		m.get(meta.Clone{Key: key, Subject: man.Subject, Repo: man.Repo})
+	man, err := readManifest(filepath.Join(m.Root, "clones", key))
+	if err != nil {
+		return nil, err
 	}
+	return m.get(meta.Clone{Key: key, Subject: man.Subject, Repo: man.Repo}), nil
 }
-
-// Close ends the work in the background and waits for it. None begins after it.
-func (m *Manager) Close() { m.Work.Close() }
 
 // Key returns the key of the clone of a repository for a subject.
 func Key(s volume.Subject, u volume.URL) string { return s.Dir() + "/" + u.Hash() }
 
-// Get returns the clone of a repository for a subject, which may not exist on
-// disk yet. It does no I/O.
+// Get returns the clone of a repository for a subject, without I/O. It may not exist on
+// disk yet.
 func (m *Manager) Get(s volume.Subject, u volume.URL) *Clone {
 	return m.get(meta.Clone{Key: Key(s, u), Subject: string(s), Repo: u.Normalized()})
 }
 
-// get returns the clone that rec is of; rec is its record if it is new.
+// get returns the clone of rec, which becomes its record if the clone is new.
 func (m *Manager) get(rec meta.Clone) *Clone {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +118,6 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 	log := m.Log.WithField("clone", rec.Key)
 	c := &Clone{
 		Key: rec.Key, Dir: filepath.Join(m.Root, "clones", rec.Key), Subject: volume.Subject(rec.Subject), m: m, layers: m.Set(rec.Key),
-		changed: make(map[string]bool),
 		used: &work.Resource{
 			Group: m.Work, Name: "clone " + rec.Key, Subject: rec.Subject, Gone: errEvicted, Report: func(err error) { log.Error(err) },
 		},
@@ -134,7 +125,8 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 	c.Remote = remote.New(remote.Config{
 		Dir: c.Dir, LockFile: filepath.Join(m.Root, "locks", strings.ReplaceAll(c.Key, "/", ".")+".lock"),
 		Used: c.used, Git: m.Git, Trash: m.Trash, Log: log, Now: m.Now, AskTimeout: m.AskTimeout,
-		Credential: c.credential, WithRoom: c.WithRoom, MakeDir: c.makeDir, RemoveDir: c.removeDir, Save: func() error { return c.save() }, Measure: c.measureSoon,
+		Credential: func(url, name string) (*git.Auth, error) { return m.Credentials(url, c.Subject, name) },
+		WithRoom:   c.WithRoom, MakeDir: c.makeDir, RemoveDir: c.removeDir, Save: func() error { return c.save() }, Measure: c.measureSoon,
 	}, rec.Stores)
 	c.Trees = tree.New(m.trees, c.Remote, c.layers, c.openSubmodule)
 	rec.Stores = nil
@@ -143,7 +135,7 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 	return c
 }
 
-// openSubmodule returns the trees of the repository of a submodule, for the same subject.
+// openSubmodule returns the trees of a submodule's repository for the same subject.
 func (c *Clone) openSubmodule(ctx context.Context, u volume.URL) (trees *tree.Collection, release func(), err error) {
 	sub := c.m.Get(c.Subject, u)
 	if release, err = sub.Use(ctx); err != nil {
@@ -156,28 +148,16 @@ func (c *Clone) openSubmodule(ctx context.Context, u volume.URL) (trees *tree.Co
 	return sub.Trees, release, nil
 }
 
-// credential returns what to show to a URL for the clone's subject.
-func (c *Clone) credential(url, name string) (*git.Auth, error) {
-	if c.m.Credentials == nil {
-		return nil, nil
-	}
-	return c.m.Credentials(url, c.Subject, name)
-}
-
-// Lookup returns the clone of a key that is known already, or nil.
+// Lookup returns the clone of a key, or nil if it is unknown.
 func (m *Manager) Lookup(key string) *Clone {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.clones[key]
 }
 
-// all returns the clones that are in memory.
+// all returns all known clones.
 func (m *Manager) all() []*Clone {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := make([]*Clone, 0, len(m.clones))
-	for _, c := range m.clones {
-		list = append(list, c)
-	}
-	return list
+	return slices.Collect(maps.Values(m.clones))
 }

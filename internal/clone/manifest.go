@@ -13,7 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// makeDir makes the clone's directories, and says what they are.
+// makeDir makes the clone's directories and its manifest.
 func (c *Clone) makeDir() error {
 	if err := c.makeDirs(); err != nil {
 		return err
@@ -23,13 +23,17 @@ func (c *Clone) makeDir() error {
 	if !c.Remote.Fetched() {
 		c.rec.CreatedAt = now
 	}
-	man := Manifest{Subject: c.rec.Subject, Repo: c.rec.Repo, CreatedAt: now}
+	man := manifest{Subject: c.rec.Subject, Repo: c.rec.Repo, CreatedAt: now}
 	c.mu.Unlock()
-	return writeManifest(c.Dir, man)
+	data, err := json.MarshalIndent(man, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(c.Dir, manifestName), append(data, '\n'), 0o644)
 }
 
-// makeDirs makes the clone's directories. The subject's goes with its last clone,
-// and that may be now.
+// makeDirs makes the clone's directories. It tries again because the subject's directory
+// is removed with its last clone, which may be at this moment.
 func (c *Clone) makeDirs() (err error) {
 	for range 3 {
 		for _, sub := range cloneDirs {
@@ -46,10 +50,10 @@ func (c *Clone) makeDirs() (err error) {
 
 var cloneDirs = []string{"store", "cache", "workspaces"}
 
-// removeDir removes what makeDir made, unless something else is there too.
+// removeDir removes what makeDir made, unless the directory has other contents.
 func (c *Clone) removeDir() error {
 	for _, sub := range cloneDirs {
-		// Not empty: an earlier life of this clone; the sweep looks at it.
+		// If it is not empty, it is from an earlier clone: the sweep handles it.
 		_ = os.Remove(filepath.Join(c.Dir, sub))
 	}
 	if left, err := os.ReadDir(c.Dir); err != nil || len(left) > 1 {
@@ -59,13 +63,12 @@ func (c *Clone) removeDir() error {
 		return err
 	}
 	_ = os.Remove(c.Dir)
-	_ = os.Remove(filepath.Dir(c.Dir)) // the subject's, if this was its only clone
+	_ = os.Remove(filepath.Dir(c.Dir)) // the subject's, if it is empty now
 	return nil
 }
 
-// Manifest says what a clone's directory is, so that a lost database can be
-// rebuilt.
-type Manifest struct {
+// manifest describes a clone's directory, so that a lost database can be rebuilt.
+type manifest struct {
 	Subject   string    `json:"subject"`
 	Repo      string    `json:"repo"` // the normalized URL
 	CreatedAt time.Time `json:"created_at"`
@@ -73,15 +76,7 @@ type Manifest struct {
 
 const manifestName = "manifest.json"
 
-func writeManifest(dir string, m Manifest) error {
-	data, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(filepath.Join(dir, manifestName), append(data, '\n'), 0o644)
-}
-
-func readManifest(dir string) (m Manifest, err error) {
+func readManifest(dir string) (m manifest, err error) {
 	path := filepath.Join(dir, manifestName)
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -93,9 +88,9 @@ func readManifest(dir string) (m Manifest, err error) {
 	return m, nil
 }
 
-// Rebuild returns records for the clones that the directories below root hold,
-// for a database that was lost. Their refs are not known: the next Mount
-// fetches, which costs little when the objects are there. Trees are built again.
+// Rebuild returns the records of the clones below root, for a lost database. The records
+// have no refs: the next Mount fetches, which is cheap if the objects are there. Trees are
+// built again.
 func Rebuild(root string) (map[string]meta.Clone, error) {
 	recs := make(map[string]meta.Clone)
 	stores, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "store", "*.git"))

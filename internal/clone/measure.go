@@ -12,20 +12,22 @@ import (
 	"github.com/helmdeck/repos/internal/tree"
 )
 
-// measureRest has measuring take a quarter of one processor at most: nobody waits
-// for a size.
+// measureRest limits measuring to a quarter of one processor, because no caller waits for
+// a size.
 const measureRest = 300
 
-// measureSoon has layers without a size measured in the background, and the stores
-// of these names, in which something has changed.
+// measureSoon makes Measure measure the clone's layers without a size, and these stores,
+// which have changed.
 func (c *Clone) measureSoon(stores ...string) {
-	c.mu.Lock()
-	for _, name := range stores {
-		c.changed[name] = true
-	}
-	c.mu.Unlock()
 	c.m.mu.Lock()
-	c.m.unmeasured[c] = true
+	changed := c.m.unmeasured[c]
+	if changed == nil {
+		changed = make(map[string]bool)
+		c.m.unmeasured[c] = changed
+	}
+	for _, name := range stores {
+		changed[name] = true
+	}
 	c.m.mu.Unlock()
 	select {
 	case c.m.measures <- struct{}{}:
@@ -33,7 +35,7 @@ func (c *Clone) measureSoon(stores ...string) {
 	}
 }
 
-// measureRestored asks for what an earlier run has not come to measure.
+// measureRestored calls measureSoon for what an earlier run has not measured.
 func (c *Clone) measureRestored() {
 	stores := c.Remote.Stores()
 	maps.DeleteFunc(stores, func(_ string, s meta.Store) bool { return !s.Size.At.IsZero() && !s.Size.At.Before(s.FetchedAt) })
@@ -42,8 +44,8 @@ func (c *Clone) measureRestored() {
 	}
 }
 
-// measureClones measures one clone after the other.
-func (m *Manager) measureClones(ctx context.Context) {
+// Measure measures one clone after the other until ctx ends.
+func (m *Manager) Measure(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -51,12 +53,11 @@ func (m *Manager) measureClones(ctx context.Context) {
 		case <-m.measures:
 		}
 		m.mu.Lock()
-		todo := m.unmeasured
-		m.unmeasured = make(map[*Clone]bool)
+		todo := slices.Collect(maps.Keys(m.unmeasured))
 		m.mu.Unlock()
-		for c := range todo {
+		for _, c := range todo {
 			if err := c.measure(ctx); err != nil && ctx.Err() == nil {
-				m.Log.WithError(err).WithField("clone", c.Key).Warn("measure: the sizes of some things are not known")
+				m.Log.WithError(err).WithField("clone", c.Key).Warn("measure: some sizes are unknown")
 			}
 		}
 		if m.Measured != nil {
@@ -65,8 +66,8 @@ func (m *Manager) measureClones(ctx context.Context) {
 	}
 }
 
-// measure measures what has no size yet: each layer alone, without the packs that
-// it links, which count in their store.
+// measure measures layers without a size and stores that have changed. A layer's size does
+// not include the packs that it links, which count in their store.
 func (c *Clone) measure(ctx context.Context) error {
 	release, err := c.Use(ctx)
 	if err != nil {
@@ -75,14 +76,14 @@ func (c *Clone) measure(ctx context.Context) error {
 	defer release()
 	ctx, done, err := c.used.Start(ctx)
 	if err != nil {
-		c.measureSoon() // unless it is evicted
+		c.measureSoon() // it is being evicted, which may fail
 		return nil
 	}
 	defer done()
-	c.mu.Lock()
-	changed := c.changed
-	c.changed = make(map[string]bool)
-	c.mu.Unlock()
+	c.m.mu.Lock()
+	changed := c.m.unmeasured[c]
+	delete(c.m.unmeasured, c)
+	c.m.mu.Unlock()
 	pace := disk.NewPace(measureRest)
 	layers, err := c.layers.Measure(ctx, pace)
 	errs := []error{err}
@@ -93,24 +94,18 @@ func (c *Clone) measure(ctx context.Context) error {
 		}
 		survey, err := disk.Query{Pace: pace}.Take(ctx, path)
 		switch {
+		case err == nil && name == tree.LFSObjects:
+			c.mu.Lock()
+			if c.Remote.Fetched() {
+				c.rec.LFS = meta.Measured{Size: survey.Size, At: c.m.Now()}
+			}
+			c.mu.Unlock()
 		case err == nil:
-			c.setStoreSize(name, meta.Measured{Size: survey.Size, At: c.m.Now()})
-		case !errors.Is(err, os.ErrNotExist): // it was set aside
+			c.Remote.SetSize(name, meta.Measured{Size: survey.Size, At: c.m.Now()})
+		case !errors.Is(err, os.ErrNotExist): // unless it was set aside
 			errs = append(errs, err)
 		}
 	}
 	c.Trees.FlattenSoon()
 	return errors.Join(append(errs, c.save(layers...))...)
-}
-
-func (c *Clone) setStoreSize(name string, size meta.Measured) {
-	if name != tree.LFSObjects {
-		c.Remote.SetSize(name, size)
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.Remote.Fetched() {
-		c.rec.LFS = size
-	}
 }

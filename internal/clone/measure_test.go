@@ -14,44 +14,43 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// idle waits until nothing is at work on a clone in the background, nor about to
-// measure it.
+// idle waits until no background work uses a clone or will measure it.
 func (w *world) idle(c *Clone) {
-	w.t.Helper()
-	testdir.Eventually(w.t, "an idle clone", func() bool {
+	w.T.Helper()
+	testdir.Eventually(w.T, "an idle clone", func() bool {
 		used := c.used.Usage().Used
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return !used && len(c.changed)+len(c.layers.Unmeasured()) == 0
+		w.m.mu.Lock()
+		defer w.m.mu.Unlock()
+		return !used && len(w.m.unmeasured[c])+len(c.layers.Unmeasured()) == 0
 	})
 }
 
-// measured returns what there is of a clone once all of it has a size.
+// measured waits until all parts of a clone have a size, and describes it.
 func (w *world) measured(c *Clone) Info {
-	w.t.Helper()
+	w.T.Helper()
 	w.idle(c)
 	info, _ := c.Info()
 	return info
 }
 
-// TestSizes: what a clone takes is known, and known after a restart; packs count
-// in their store and not in the git layers that link them.
+// All sizes of a clone are known, also after a restart. Packs count in their store and not
+// in the git layers that link them.
 func TestSizes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	c := w.clone(s)
 	co := w.prepare(s)
 	defer co.Release()
 	w.measured(c)
-	// Blocks that are not written yet may still become more or fewer.
-	if err := durable.SyncFS(w.root); err != nil {
+	// The number of blocks may change until they are written.
+	if err := durable.SyncFS(w.Root); err != nil {
 		t.Fatal(err)
 	}
 	forget := func() {
 		t.Helper()
-		w.m.Close()
-		if err := w.db.Update(func(tx *meta.Tx) error {
+		w.m.Work.Close()
+		if err := w.data.DB.Update(func(tx *meta.Tx) error {
 			rec := c.recordOf(t)
 			store := rec.Stores["full"]
 			store.Size = meta.Measured{}
@@ -116,26 +115,25 @@ func TestSizes(t *testing.T) {
 	check("after a sweep", w.measured(c))
 }
 
-// TestSizeFollowsTheFetch: the store is measured again when it has grown.
+// A store is measured again after a fetch.
 func TestSizeFollowsTheFetch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	before := w.measured(w.clone(s)).Stores["full"]
-	w.advance(time.Minute)
-	w.push("main")
+	w.Advance(time.Minute)
+	w.Push("main")
 	w.prepare(s).Release()
 	if after := w.measured(w.clone(s)).Stores["full"]; after.Inodes <= before.Inodes || !after.At.After(before.At) {
 		t.Errorf("the store has %+v, and had %+v", after, before)
 	}
 }
 
-// TestRecency: use is noted once a minute, at the clone and at the layers, and
-// survives a restart.
+// Use is recorded once a minute, for the clone and its layers, and survives a restart.
 func TestRecency(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	for _, tt := range []struct {
 		later, want time.Duration // want is how long ago it was used
@@ -144,7 +142,7 @@ func TestRecency(t *testing.T) {
 		{-time.Hour, 0}, // the clock was wrong, and is set
 		{24 * time.Hour, 0},
 	} {
-		w.advance(tt.later)
+		w.Advance(tt.later)
 		w.prepare(s).Release()
 		for _, restarted := range []bool{false, true} {
 			if restarted {
@@ -156,7 +154,7 @@ func TestRecency(t *testing.T) {
 				used = append(used, l.Used)
 			}
 			for _, at := range used {
-				if got := w.clock().Sub(at); got != tt.want && tt.later >= 0 {
+				if got := w.Now().Sub(at); got != tt.want && tt.later >= 0 {
 					t.Errorf("after %v, restarted %v: used %v ago, want %v", tt.later, restarted, got, tt.want)
 				}
 			}

@@ -11,18 +11,19 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testworld"
 )
 
-// shown lists the branches and tags that a container sees, as the remote would.
+// shown lists the branches and tags that a container sees, in the format of there.
 func (w *world) shown(s Spec) string {
-	w.t.Helper()
+	w.T.Helper()
 	co := w.prepare(s)
 	defer co.Release()
-	dir := w.mount(co, 0)
-	if got := run(w.t, dir, 0, "status", "--porcelain"); got != "" {
-		w.t.Errorf("status %q", got)
+	dir := w.Mount(co.Lower, 0)
+	if got := run(w.T, dir, 0, "status", "--porcelain"); got != "" {
+		w.T.Errorf("status %q", got)
 	}
-	list := run(w.t, dir, 0, "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)", "refs/remotes", "refs/tags")
+	list := run(w.T, dir, 0, "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)", "refs/remotes", "refs/tags")
 	var refs []string
 	for line := range strings.SplitSeq(list, "\n") {
 		if !strings.HasPrefix(line, "refs/remotes/origin/HEAD ") {
@@ -34,7 +35,7 @@ func (w *world) shown(s Spec) string {
 
 // there lists the branches and tags of the remote.
 func (w *world) there() string {
-	w.t.Helper()
+	w.T.Helper()
 	var refs []string
 	for line := range strings.SplitSeq(w.remote("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)", "refs/heads", "refs/tags"), "\n") {
 		refs = append(refs, strings.TrimSpace(line))
@@ -42,9 +43,8 @@ func (w *world) there() string {
 	return strings.Join(refs, "\n")
 }
 
-// TestOtherRefs changes refs of the remote while the volume's own stays: a mount
-// shows what needs no fetch at once, and the rest after a fetch that it does not
-// wait for.
+// When refs of the remote change, except the volume's own, a mount shows at once those
+// that need no fetch, and the rest after a fetch in the background.
 func TestOtherRefs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -59,11 +59,11 @@ func TestOtherRefs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			if err := w.server.Configure("r", "uploadpack.allowFilter", "true"); err != nil {
+			w := newWorld(t, "")
+			if err := w.Server.Configure("r", "uploadpack.allowFilter", "true"); err != nil {
 				t.Fatal(err)
 			}
-			w.server.Wrap(tt.fault)
+			w.Server.Wrap(tt.fault)
 			s := w.spec(append([]string{"ref", "main"}, tt.options...)...)
 			w.remote("tag", "-a", "-m", "outer", "outer", "v1.0.0")
 			if got, want := w.shown(s), w.there(); got != want {
@@ -87,25 +87,25 @@ func TestOtherRefs(t *testing.T) {
 					w.remote("update-ref", "-d", "refs/heads/feature/x")
 					w.remote("update-ref", "refs/heads/feature", x)
 				}, false},
-				{"new branch", func() { w.push("new") }, true},
-				{"pushed branch", func() { w.push("new") }, true},
+				{"new branch", func() { w.Push("new") }, true},
+				{"pushed branch", func() { w.Push("new") }, true},
 				{"new annotated tag", func() { w.remote("tag", "-a", "-m", "x", "v2", "new") }, true},
 				{"one of each", func() {
-					w.push("another")
+					w.Push("another")
 					w.remote("update-ref", "-d", "refs/heads/new")
 					w.remote("branch", "back", x)
 				}, true},
 				{"force-pushed back", func() { w.remote("update-ref", "refs/heads/another", x) }, false},
 			} {
 				step.do()
-				w.server.Reset()
+				w.Server.Reset()
 				got, want := w.shown(s), w.there()
-				asked := w.server.Stats("r").LsRefs
+				asked := w.Server.Stats("r").LsRefs
 				if !step.fetch {
 					if got != want {
 						t.Errorf("%s:\n got %s\nwant %s", step.name, got, want)
 					}
-					if n := w.server.Stats("r").Fetches; n > 0 {
+					if n := w.Server.Stats("r").Fetches; n > 0 {
 						t.Errorf("%s: %d fetches, want none", step.name, n)
 					}
 					if tt.fault == nil && asked != 1 {
@@ -127,35 +127,34 @@ func TestOtherRefs(t *testing.T) {
 			w.prepare(s).Release()
 			w.idle(w.clone(s))
 			w.restart("boot 1")
-			w.server.Reset()
+			w.Server.Reset()
 			if got, want := w.shown(s), w.there(); got != want {
 				t.Errorf("after a restart\n got %s\nwant %s", got, want)
 			}
-			if n := w.server.Stats("r").Fetches; n > 0 {
+			if n := w.Server.Stats("r").Fetches; n > 0 {
 				t.Errorf("after a restart: %d fetches, want none", n)
 			}
 			if !s.History.NoBlobs {
-				run(t, w.clone(s).Remote.StoreDir(s.History.Name()), fetcher, "--git-dir=.", "fsck", "--connectivity-only")
+				run(t, w.clone(s).Remote.StoreDir(s.History.Name()), testworld.Fetcher, "--git-dir=.", "fsck", "--connectivity-only")
 			}
 		})
 	}
 }
 
-// TestOtherRefsDoNotBlock: a mount does not wait for the fetch of refs that its
-// own does not need, and the ones that come meanwhile do not either.
+// A mount does not wait for the fetch of other refs, nor do mounts that come meanwhile.
 func TestOtherRefsDoNotBlock(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	w.idle(w.clone(s))
-	w.push("new")
+	w.Push("new")
 	g := newGate()
-	w.server.Wrap(gitserver.On(gitserver.Fetch, g.wrap))
+	w.Server.Wrap(gitserver.On(gitserver.Fetch, g.wrap))
 	w.prepare(s).Release()
 	<-g.arrived
 	w.prepare(s).Release()
-	w.push("newer")
+	w.Push("newer")
 	w.prepare(s).Release()
 	if n := len(g.arrived); n != 0 {
 		t.Errorf("%d more fetches began", n)
@@ -164,24 +163,24 @@ func TestOtherRefsDoNotBlock(t *testing.T) {
 	testdir.Eventually(t, "new and newer", func() bool { return w.shown(s) == w.there() })
 }
 
-// TestOtherRefsNotGiven: a remote names what it does not have. Its mounts work, and
-// the fetch that fails is not tried at each of them.
+// A remote lists refs that it does not have. Mounts succeed, and not each of them repeats
+// the fetch that fails.
 func TestOtherRefsNotGiven(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
 	w.idle(c)
 	main := w.remote("rev-parse", "main")
 	advertise := func(refs ...gitserver.Ref) {
-		w.server.Wrap(gitserver.Advertise(slices.Values(append([]gitserver.Ref{
+		w.Server.Wrap(gitserver.Advertise(slices.Values(append([]gitserver.Ref{
 			{ID: main, Name: "HEAD", Target: "refs/heads/main"}, {ID: main, Name: "refs/heads/main"},
 		}, refs...))))
 	}
 	advertise(gitserver.Ref{ID: strings.Repeat("1", 40), Name: "refs/heads/gone"}, gitserver.Ref{ID: main, Name: "refs/tags/known"})
 	for _, want := range []int{1, 0, 0} {
-		w.server.Reset()
+		w.Server.Reset()
 		if got, want := w.shown(s), "refs/heads/main "+main+"\nrefs/tags/known "+main; got != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
@@ -190,14 +189,14 @@ func TestOtherRefsNotGiven(t *testing.T) {
 			t.Errorf("%d fetches, want %d", fetches, want)
 		}
 	}
-	w.advance(2 * time.Minute)
-	w.server.Reset()
+	w.Advance(2 * time.Minute)
+	w.Server.Reset()
 	w.prepare(s).Release()
 	w.idle(c)
 	if _, fetches, _ := w.asked(); fetches != 1 {
 		t.Errorf("%d fetches after two minutes, want 1", fetches)
 	}
-	// Names that can't be together, or that git does not store, change nothing.
+	// Names that collide, or that git does not store, change nothing.
 	for _, refs := range [][]gitserver.Ref{
 		{{ID: main, Name: "refs/heads/a"}, {ID: main, Name: "refs/heads/a/b"}},
 		{{ID: main, Name: "refs/heads/a..b"}},
@@ -212,10 +211,10 @@ func TestOtherRefsNotGiven(t *testing.T) {
 	}
 }
 
-// TestOtherRefsMany: a repository of many refs is asked for the volume's alone.
+// A repository with many refs is only asked for the volume's own.
 func TestOtherRefsMany(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	main := w.remote("rev-parse", "refs/heads/main")
@@ -223,14 +222,14 @@ func TestOtherRefsMany(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintf(&packed, "%s refs/heads/many/%06d\n", main, i)
 	}
-	if err := os.WriteFile(filepath.Join(w.server.Path("r"), "packed-refs"), []byte(packed.String()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(w.Server.Path("r"), "packed-refs"), []byte(packed.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	w.prepare(s).Release()
 	w.idle(w.clone(s))
-	w.server.Reset()
+	w.Server.Reset()
 	w.prepare(s).Release()
-	if got := w.server.Stats("r"); got.BytesOut > 4<<10 || got.Fetches > 0 {
+	if got := w.Server.Stats("r"); got.BytesOut > 4<<10 || got.Fetches > 0 {
 		t.Errorf("%+v: a mount with nothing new asked for more than its ref", got)
 	}
 	if got, want := w.shown(s), w.there(); got != want {
@@ -238,16 +237,15 @@ func TestOtherRefsMany(t *testing.T) {
 	}
 }
 
-// TestOtherRefsAreNotRead: a warm mount of what has not changed reads no refs of
-// the store.
+// A warm mount without changes reads no refs of the store.
 func TestOtherRefsAreNotRead(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
 	w.idle(c)
-	w.server.Reset()
+	w.Server.Reset()
 	packed := filepath.Join(c.Remote.StoreDir("full"), "packed-refs")
 	if err := os.Rename(packed, packed+".aside"); err != nil {
 		t.Fatal(err)
@@ -258,11 +256,10 @@ func TestOtherRefsAreNotRead(t *testing.T) {
 	}
 }
 
-// TestOtherRefsAfterACrash: the refs on disk are not those of the record, because
-// the plugin died between the two.
+// The refs on disk differ from the record, because the plugin died after it wrote them.
 func TestOtherRefsAfterACrash(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
@@ -288,18 +285,18 @@ func TestOtherRefsAfterACrash(t *testing.T) {
 	}
 }
 
-// TestClockWentBack: refresh=always asks, and so does an interval of which nobody
-// knows how much has passed.
+// After the clock was set back, the remote is asked with refresh=always, and with an
+// interval, because the elapsed time is unknown.
 func TestClockWentBack(t *testing.T) {
 	t.Parallel()
 	for _, refresh := range []string{"always", "10m"} {
 		t.Run(refresh, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, "")
 			s := w.spec("ref", "main", "refresh", refresh)
 			w.prepare(s).Release()
-			want := w.push("main")
-			w.advance(-time.Hour)
+			want := w.Push("main")
+			w.Advance(-time.Hour)
 			co := w.prepare(s)
 			defer co.Release()
 			if got := co.Resolution.Commit; got != want {
@@ -309,15 +306,15 @@ func TestClockWentBack(t *testing.T) {
 	}
 }
 
-// TestRefThatMovesAllTheTime: each tree takes longer to build than the ref stays.
+// The ref moves before each tree is built.
 func TestRefThatMovesAllTheTime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	path := w.server.Path("large")
+	w := newWorld(t, "")
+	path := w.Server.Path("large")
 	if _, err := gitserver.Generate(path, gitserver.Spec{Seed: 2, Files: 1500, Commits: 1}); err != nil {
 		t.Fatal(err)
 	}
-	s := w.spec("repo", w.server.URL("large"), "ref", "main")
+	s := w.spec("repo", w.Server.URL("large"), "ref", "main")
 	c := w.clone(s)
 	stop, moved := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -328,7 +325,7 @@ func TestRefThatMovesAllTheTime(t *testing.T) {
 				return
 			default:
 			}
-			// No tree can stand on the one before.
+			// No tree can be built on the one before.
 			if _, err := gitserver.Commit(path, "main", gitserver.Change{Path: ".gitattributes", Content: fmt.Sprintln("*.x", i)}); err != nil {
 				t.Error(err)
 				return
@@ -346,7 +343,7 @@ func TestRefThatMovesAllTheTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer co.Release()
-	dir := w.mount(co, 0)
+	dir := w.Mount(co.Lower, 0)
 	if got := run(t, dir, 0, "rev-parse", "HEAD"); got != co.Resolution.Commit {
 		t.Errorf("HEAD is %s, want %s", got, co.Resolution.Commit)
 	}

@@ -10,39 +10,37 @@ import (
 	"github.com/helmdeck/repos/internal/remote"
 )
 
-// Checkout is what a workspace stands on. It holds its layers until Release.
+// Checkout is the part of a workspace that a clone provides. Its layers are held until
+// Release.
 type Checkout struct {
 	Resolution meta.Resolution
 	// Default is the full name of the remote's default branch; empty if it has none.
 	Default  string
 	Tree     meta.Layer
 	GitLayer meta.Layer
-	// Lower are the layers' directories, topmost first.
-	Lower []string
-	// Reused is set when an earlier Mount was already served from this clone.
-	Reused  bool
-	release func()
+	Lower    []string // the directories of the layers, topmost first
+	Reused   bool     // an earlier Mount has used the clone
+	release  func()
 }
 
-// Release lets go of the layers. Call it once.
+// Release drops the layers. Call it once.
 func (co *Checkout) Release() { co.release() }
 
 const (
-	// resolveTries bounds how often Prepare starts over.
+	// resolveTries is how often Prepare may start over.
 	resolveTries = 5
-	// settleAfter is how often a fetch for another volume may come between the
-	// resolution and the git layer until Prepare settles for the commit that it has:
-	// a tree is built for each, and a ref may move faster than that.
+	// settleAfter is how often a fetch for another volume may come between the resolution
+	// and the git layer. Then Prepare settles for the commit that it has, because each
+	// try builds a tree, and a ref may move faster than that.
 	settleAfter = 2
-	// settleTries bounds how often the git layer of that commit, which takes
-	// milliseconds, is begun anew because of a fetch.
+	// settleTries is how often Prepare may start the git layer of that commit again after
+	// a fetch. A git layer takes milliseconds.
 	settleTries = 50
 )
 
-// Prepare resolves s.Ref, fetches what the store lacks and builds the layers
-// that are missing, and returns them held. It asks the remote, unless it is given
-// the Answer of an Ask. When ctx ends first, it returns ctx's cause, and what it
-// began goes on in the background.
+// Prepare resolves s.Ref, fetches missing objects, builds missing layers and holds them.
+// It asks the remote, unless known has the Answer of an Ask. If ctx ends first, the error
+// is its cause, and the work continues in the background.
 func (c *Clone) Prepare(ctx context.Context, s Spec, known *remote.Answer) (*Checkout, error) {
 	began := c.m.Now()
 	release, err := c.Use(ctx)
@@ -60,11 +58,11 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *remote.Answer) (*Che
 		switch {
 		case errors.Is(err, remote.ErrFetched) && try < resolveTries:
 			fetched++
-			known = nil // older than the fetch, maybe
+			known = nil // it may be older than the fetch
 			continue
 		case err != nil && there && try < resolveTries && !c.sameStore(s, before):
-			// Somebody has set the store aside meanwhile, for it was damaged: the
-			// error is about that one.
+			// Another Prepare has set the damaged store aside: the error is about that
+			// store.
 			continue
 		case err != nil && !healed && (git.KindOf(err) == git.KindCorrupt || c.Remote.StoreLost(s.Source)):
 			var healErr error
@@ -79,8 +77,13 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *remote.Answer) (*Che
 	}
 }
 
-// Refresh resolves s.Ref as a Prepare would, and fetches what the store lacks of
-// it, but builds nothing.
+// sameStore reports whether the store of s is still the one of an earlier record.
+func (c *Clone) sameStore(s Spec, before meta.Store) bool {
+	now, ok := c.Remote.Store(s.History)
+	return ok && now.ClonedAt.Equal(before.ClonedAt)
+}
+
+// Refresh resolves s.Ref and fetches missing objects, as Prepare does, but builds nothing.
 func (c *Clone) Refresh(ctx context.Context, s Spec) (meta.Resolution, error) {
 	release, err := c.Use(ctx)
 	if err != nil {
@@ -94,14 +97,7 @@ func (c *Clone) Refresh(ctx context.Context, s Spec) (meta.Resolution, error) {
 	return r, err
 }
 
-// sameStore reports whether the store is the one that it was.
-func (c *Clone) sameStore(s Spec, before meta.Store) bool {
-	now, ok := c.Remote.Store(s.History)
-	return ok && now.ClonedAt.Equal(before.ClonedAt)
-}
-
-// prepare does not mind, if settle is set, that the ref has moved since it was
-// resolved.
+// prepare is one try of Prepare. With settle, the ref may have moved since it was resolved.
 func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began time.Time, settle bool) (*Checkout, error) {
 	r, a, err := c.Remote.Resolve(ctx, s.Source, known)
 	if err != nil {
@@ -112,7 +108,7 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began
 		return nil, err
 	}
 	if settle {
-		defer c.Trees.Settle(r.Commit)()
+		defer c.Trees.HoldCommit(r.Commit)()
 	}
 	for try := 0; ; try++ {
 		tree, err := c.Trees.Tree(ctx, s, r.Commit)
@@ -120,7 +116,7 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began
 			return nil, err
 		}
 		store, _ := c.Remote.Store(s.History)
-		if now, ok := c.Remote.Resolution(s.Source); ok && now.Commit != r.Commit && !settle {
+		if now, ok := store.Refs[s.Ref.String()]; ok && now.Commit != r.Commit && !settle {
 			return nil, remote.ErrFetched
 		}
 		gitLayer, err := c.Trees.GitLayer(ctx, s, r, store, tree)
@@ -130,28 +126,27 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began
 		if err != nil {
 			return nil, err
 		}
-		if co := c.checkout(s, r, tree, gitLayer, began); co != nil {
+		if co := c.hold(r, store.Head, tree, gitLayer, began); co != nil {
 			if fetch {
-				// Not before: it holds the lock for long.
+				// Last, because it holds the lock for long.
 				c.Remote.FetchOthers(ctx, s.Source, *a)
 			}
 			return co, nil
 		}
-		// One of them was collected in between: build it again.
+		// One of them was collected meanwhile: build it again.
 	}
 }
 
-// checkout holds the two layers, or returns nil if one of them is gone.
-func (c *Clone) checkout(s Spec, r meta.Resolution, tree, gitLayer meta.Layer, began time.Time) *Checkout {
+// hold holds the two layers. It returns nil if one of them is gone.
+func (c *Clone) hold(r meta.Resolution, head string, tree, gitLayer meta.Layer, began time.Time) *Checkout {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.Remote.Fetched() || !c.Trees.HoldKnown(tree, gitLayer) {
+	if !c.Trees.HoldKnown(tree, gitLayer) {
 		return nil
 	}
-	store, _ := c.Remote.Store(s.History)
 	c.touchLocked(tree, gitLayer)
 	return &Checkout{
-		Resolution: r, Default: store.Head, Tree: tree, GitLayer: gitLayer,
+		Resolution: r, Default: head, Tree: tree, GitLayer: gitLayer,
 		Lower:   c.Trees.Lower(tree.Chain, gitLayer.ID),
 		Reused:  !c.rec.FirstMount.IsZero() && c.rec.FirstMount.Before(began),
 		release: func() { c.Trees.Drop(tree.Chain, gitLayer.ID) },

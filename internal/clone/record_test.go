@@ -12,32 +12,32 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// state returns what the database has.
+// state closes the world and returns the records in its database.
 func (w *world) state() meta.State {
-	w.t.Helper()
-	w.close()
-	db, state, err := meta.Open(filepath.Join(w.root, "meta.db"))
+	w.T.Helper()
+	w.data.Close()
+	db, state, err := meta.Open(filepath.Join(w.Root, "meta.db"))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return state
 }
 
-// A sweep of layers whose clone has no record deletes their records too.
+// A sweep deletes the records of layers whose clone has no record.
 func TestSweepForgetsLayersWithoutClone(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{"record", "record and directory"} {
 		t.Run(gone, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, "")
 			s := w.spec("ref", "main")
 			w.prepare(s).Release()
 			c := w.clone(s)
-			w.m.Close()
-			if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.Key) }); err != nil {
+			w.m.Work.Close()
+			if err := w.data.DB.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.Key) }); err != nil {
 				t.Fatal(err)
 			}
 			w.restart("boot 1")
@@ -61,14 +61,13 @@ func TestSweepForgetsLayersWithoutClone(t *testing.T) {
 	}
 }
 
-// A sweep whose commit fails has changed nothing in memory, so that the next one
-// does it.
+// A sweep that can't save changes nothing in memory, so that the next sweep repeats it.
 func TestSweepThatFails(t *testing.T) {
 	t.Parallel()
 	for _, lose := range []string{"store/full.git", "store/depth-1.git", "trees"} {
 		t.Run(filepath.Base(lose), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, "")
 			s := w.spec("ref", "main")
 			w.prepare(s).Release()
 			w.prepare(w.spec("ref", "main", "depth", "1")).Release()
@@ -86,7 +85,7 @@ func TestSweepThatFails(t *testing.T) {
 				return len(c.layers.List(meta.Tree)), len(c.layers.List(meta.GitLayer)), c.Remote.Stores()
 			}
 			trees, gitLayers, stores := memory()
-			if err := w.db.Close(); err != nil {
+			if err := w.data.DB.Close(); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Sweep(t.Context()); err == nil {
@@ -101,11 +100,10 @@ func TestSweepThatFails(t *testing.T) {
 	}
 }
 
-// The record that a sweep commits is no other goroutine's to write. It is the race
-// detector that finds fault.
+// No other goroutine writes to the record that a sweep saves. The race detector checks it.
 func TestSweepRaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
@@ -121,15 +119,15 @@ func TestSweepRaces(t *testing.T) {
 			}
 		},
 		func() {
-			if err := c.SetCache("0", meta.Measured{At: w.clock()}); err != nil {
+			if err := c.SetCache("0", meta.Measured{At: w.Now()}); err != nil {
 				t.Error(err)
 			}
 		},
-		func() { c.setStoreSize("full", meta.Measured{At: w.clock()}) },
+		func() { c.Remote.SetSize("full", meta.Measured{At: w.Now()}) },
 		func() { c.Info(); c.Status(s.History); c.Remote.Resolution(s.Source) },
 	}
 	for range 5 {
-		w.advance(time.Minute)
+		w.Advance(time.Minute)
 		c.Touch()
 		w.prepare(shallow).Release()
 		if err := os.RemoveAll(c.Remote.StoreDir("depth-1")); err != nil {

@@ -8,17 +8,17 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// TestRefKinds prepares every kind of ref, each on a clone of its own and then
-// once more on one for all, and looks at it as a container would.
+// Each kind of ref is prepared on a clone of its own and then on a common clone, and
+// checked as a container sees it.
 func TestRefKinds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	w.remote("tag", "-a", "-m", "outer", "nested", "v1.0.0")
 	main := w.remote("rev-parse", "refs/heads/main")
 	first := w.remote("rev-parse", "v1.0.0^{}")
-	// A pull request, and a commit that no ref names.
-	pull := w.push("refs/pull/7/head")
-	lost := w.push("refs/heads/lost")
+	// A pull request, and a commit without a ref.
+	pull := w.Push("refs/pull/7/head")
+	lost := w.Push("refs/heads/lost")
 	w.remote("update-ref", "-d", "refs/heads/lost")
 	w.remote("update-ref", "refs/heads/deadbee", first)
 	w.remote("tag", "both", first)
@@ -53,7 +53,7 @@ func TestRefKinds(t *testing.T) {
 				if r.Ref != tt.full || r.Commit != tt.commit || r.Pulled != tt.pulled {
 					t.Errorf("%s: %+v, want %s at %s, pulled %s", subject, r, tt.full, tt.commit, tt.pulled)
 				}
-				dir := w.mount(co, 0)
+				dir := w.Mount(co.Lower, 0)
 				if got := run(t, dir, 0, "rev-parse", "HEAD"); got != tt.commit {
 					t.Errorf("HEAD is %s, want %s", got, tt.commit)
 				}
@@ -83,22 +83,22 @@ func TestRefKinds(t *testing.T) {
 
 func TestRefsThatAreNot(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	for _, ref := range []string{
 		"nobody", "refs/heads/nobody", "refs/pull/9/head", strings.Repeat("1", 40), "1111111", "heads/main", "refs/heads/refs/heads/main",
 	} {
 		s := w.spec("ref", ref)
 		_, err := w.clone(s).Prepare(t.Context(), s, nil)
-		if git.KindOf(err) != git.KindRefNotFound || !strings.Contains(err.Error(), w.server.URL("r")) {
+		if git.KindOf(err) != git.KindRefNotFound || !strings.Contains(err.Error(), w.Server.URL("r")) {
 			t.Errorf("%s: %v, want a ref that is not found", ref, err)
 		}
 	}
 }
 
-// TestRemoteMoves follows one clone while the remote changes under it.
+// One clone follows the changes of the remote.
 func TestRemoteMoves(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	main := func() string { return w.remote("rev-parse", "refs/heads/main") }
@@ -108,7 +108,7 @@ func TestRemoteMoves(t *testing.T) {
 		do        func()
 		want      func() string // the commit; nil for not found
 	}{
-		{"push", "main", func() { w.push("main") }, main},
+		{"push", "main", func() { w.Push("main") }, main},
 		{"force push", "main", func() { w.remote("update-ref", "refs/heads/main", w.remote("rev-parse", "v1.0.0^{}")) }, main},
 		{"moved tag", "v1.0.0", func() { w.remote("tag", "-f", "-a", "-m", "x", "v1.0.0", "feature/x") },
 			func() string { return w.remote("rev-parse", "feature/x") }},
@@ -142,7 +142,7 @@ func TestRemoteMoves(t *testing.T) {
 		if got, want := co.Resolution.Commit, step.want(); got != want {
 			t.Errorf("%s: %s, want %s", step.name, got, want)
 		}
-		dir := w.mount(co, 0)
+		dir := w.Mount(co.Lower, 0)
 		if got := run(t, dir, 0, "status", "--porcelain"); got != "" {
 			t.Errorf("%s: status %q", step.name, got)
 		}

@@ -18,7 +18,7 @@ import (
 
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	first := w.remote("rev-parse", "refs/heads/main")
 	always, hour, never := w.spec("ref", "main"), w.spec("ref", "main", "refresh", "1h"), w.spec("ref", "main", "refresh", "never")
 	commit := w.spec("ref", first)
@@ -33,16 +33,16 @@ func TestRefresh(t *testing.T) {
 		{"never still fetches the first time", func() {}, never, &first, 2, 1},
 		{"always asks", func() {}, always, &first, 1, 0},
 		{"a duration that has not passed", func() {}, hour, &first, 0, 0},
-		{"never, moved", func() { second = w.push("main") }, never, &first, 0, 0},
-		{"a duration that has not passed, moved", func() { w.advance(59 * time.Minute) }, hour, &first, 0, 0},
-		{"a duration that has passed", func() { w.advance(2 * time.Minute) }, hour, &second, 2, 1},
-		{"always, moved", func() { third = w.push("main") }, always, &third, 2, 1},
+		{"never, moved", func() { second = w.Push("main") }, never, &first, 0, 0},
+		{"a duration that has not passed, moved", func() { w.Advance(59 * time.Minute) }, hour, &first, 0, 0},
+		{"a duration that has passed", func() { w.Advance(2 * time.Minute) }, hour, &second, 2, 1},
+		{"always, moved", func() { third = w.Push("main") }, always, &third, 2, 1},
 		{"never takes what is there", func() {}, never, &third, 0, 0},
 		{"a commit that is there", func() {}, commit, &first, 0, 0},
 		{"a commit does not move", func() {}, commit, &first, 0, 0},
 	} {
 		step.do()
-		w.server.Reset()
+		w.Server.Reset()
 		co, err := w.clone(step.spec).Prepare(t.Context(), step.spec, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
@@ -57,8 +57,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestRefreshIsPerRef: a fetch for another ref does not make a ref look asked
-// about that it has not brought.
+// A fetch for another ref that does not include a ref does not count as a question about
+// it.
 func TestRefreshIsPerRef(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -66,7 +66,7 @@ func TestRefreshIsPerRef(t *testing.T) {
 		before    func(w *world)
 		move      func(w *world) string
 	}{
-		{"pull request", "refs/pull/7/head", func(w *world) { w.push("refs/pull/7/head") }, func(w *world) string { return w.push("refs/pull/7/head") }},
+		{"pull request", "refs/pull/7/head", func(w *world) { w.Push("refs/pull/7/head") }, func(w *world) string { return w.Push("refs/pull/7/head") }},
 		{"HEAD renamed", "", func(*world) {}, func(w *world) string {
 			w.remote("branch", "trunk", "feature/x")
 			w.remote("symbolic-ref", "HEAD", "refs/heads/trunk")
@@ -75,15 +75,15 @@ func TestRefreshIsPerRef(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, "")
 			tt.before(w)
 			s := w.spec("ref", tt.ref, "refresh", "1h")
 			w.prepare(s).Release()
 			want := tt.move(w)
-			w.advance(50 * time.Minute)
-			w.push("feature/x")
+			w.Advance(50 * time.Minute)
+			w.Push("feature/x")
 			w.prepare(w.spec("ref", "feature/x")).Release()
-			w.advance(20 * time.Minute)
+			w.Advance(20 * time.Minute)
 			co := w.prepare(s)
 			defer co.Release()
 			if got := co.Resolution.Commit; got != want {
@@ -93,7 +93,7 @@ func TestRefreshIsPerRef(t *testing.T) {
 	}
 }
 
-// gate is a fault that tells of each request, and lets it pass once it is open.
+// gate is a fault that reports each request, and lets it pass when it is open.
 type gate struct {
 	arrived chan struct{}
 	open    chan struct{}
@@ -109,13 +109,13 @@ func (g gate) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// TestCoalescing: many who want the same at once cause one question and one clone.
+// Concurrent callers that want the same cause one question and one clone.
 func TestCoalescing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	g := newGate()
-	w.server.Wrap(g.wrap)
+	w.Server.Wrap(g.wrap)
 	const n = 20
 	var wg sync.WaitGroup
 	began := make(chan struct{}, n)
@@ -146,11 +146,11 @@ func TestCoalescing(t *testing.T) {
 	}
 }
 
-// TestCallerGoesWorkGoesOn: who hangs up gets its context's cause at once, and
-// the next one finds the work done.
+// A caller whose context ends gets the cause at once. The work continues, and the next
+// caller finds it done.
 func TestCallerGoesWorkGoesOn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	c := w.clone(s)
 	a, err := c.Remote.Ask(t.Context(), s.Source)
@@ -158,7 +158,7 @@ func TestCallerGoesWorkGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newGate()
-	w.server.Wrap(g.wrap)
+	w.Server.Wrap(g.wrap)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	ended := make(chan error, 1)
@@ -174,14 +174,14 @@ func TestCallerGoesWorkGoesOn(t *testing.T) {
 	if err := <-ended; !errors.Is(err, gone) {
 		t.Errorf("Prepare: %v, want the context's cause", err)
 	}
-	w.server.Reset()
+	w.Server.Reset()
 	close(g.open)
 	co, err := c.Prepare(t.Context(), s, a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	co.Release()
-	if got := w.server.Stats("r").Infos; got != 0 {
+	if got := w.Server.Stats("r").Infos; got != 0 {
 		t.Errorf("%d new requests, want the fetch that was under way", got)
 	}
 	if got := c.Status(volume.History{}); got.State != "ready" || !got.Cloned || c.Remote.Doing.String() != "" {
@@ -189,20 +189,20 @@ func TestCallerGoesWorkGoesOn(t *testing.T) {
 	}
 }
 
-// TestCloseEndsWhatIsStuck: a silent server does not keep the plugin from ending.
+// A silent server does not prevent the plugin from stopping.
 func TestCloseEndsWhatIsStuck(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	g := newGate()
-	w.server.Wrap(g.wrap)
+	w.Server.Wrap(g.wrap)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := w.clone(s).Prepare(t.Context(), s, nil)
 		ended <- err
 	}()
 	<-g.arrived
-	w.close()
+	w.data.Close()
 	if err := <-ended; err == nil {
 		t.Error("Prepare succeeded")
 	}
@@ -218,31 +218,31 @@ func TestFailedFirstFetchLeavesNothing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, "")
 			s := w.spec("ref", "main")
 			c := w.clone(s)
 			a, err := c.Remote.Ask(t.Context(), s.Source)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.server.Wrap(tt.fault)
+			w.Server.Wrap(tt.fault)
 			if _, err := c.Prepare(t.Context(), s, a); git.KindOf(err) != git.KindServer {
 				t.Errorf("Prepare: %v, want a server error", err)
 			}
-			if got := testdir.Names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+			if got := testdir.Names(t, filepath.Join(w.Root, "clones")); len(got) > 0 {
 				t.Errorf("left: %q", got)
 			}
 			if got := c.Status(volume.History{}); got.Cloned || got.State != "absent" {
 				t.Errorf("status %+v", got)
 			}
-			w.server.Wrap(nil)
+			w.Server.Wrap(nil)
 			w.prepare(s).Release()
 			// A later one that fails leaves what was there.
-			w.push("main")
+			w.Push("main")
 			if a, err = c.Remote.Ask(t.Context(), s.Source); err != nil {
 				t.Fatal(err)
 			}
-			w.server.Wrap(tt.fault)
+			w.Server.Wrap(tt.fault)
 			if tt.name == "500" {
 				if _, err := c.Prepare(t.Context(), s, a); err == nil {
 					t.Error("Prepare succeeded")

@@ -14,11 +14,12 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// fullDisk is a world whose data is on a small filesystem of its own, with a
-// repository of 8 MB that does not compress.
+// fullDisk is a world with its data on a small filesystem, and a repository with 8 MB that
+// do not compress.
 type fullDisk struct {
 	*world
 	ballast string
@@ -27,15 +28,13 @@ type fullDisk struct {
 
 func newFullDisk(t *testing.T) *fullDisk {
 	t.Helper()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	content := make([]byte, 8<<20)
 	for i := range content {
 		content[i] = byte(rand.Uint32())
 	}
-	if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "big", Content: string(content)}); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(scratch(t), "disk")
+	w.Commit("main", gitserver.Change{Path: "big", Content: string(content)})
+	dir := filepath.Join(testdir.New(t, "clone"), "disk")
 	if err := testdisk.Ext4(dir, 64<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -44,63 +43,62 @@ func newFullDisk(t *testing.T) *fullDisk {
 			t.Error(err)
 		}
 	})
-	w.close()
-	w.root = filepath.Join(dir, "data")
-	if err := os.Mkdir(w.root, 0o755); err != nil {
+	w.data.Close()
+	w.Root = filepath.Join(dir, "data")
+	if err := os.Mkdir(w.Root, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	w.start("boot 1")
-	t.Cleanup(w.close) // before the disk goes
 	return &fullDisk{world: w, ballast: filepath.Join(dir, "ballast")}
 }
 
-// fill leaves so many bytes free.
+// fill fills the disk, except free bytes.
 func (w *fullDisk) fill(free int64) {
-	w.t.Helper()
-	space, err := disk.SpaceOf(w.root)
+	w.T.Helper()
+	space, err := disk.SpaceOf(w.Root)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	f, err := os.OpenFile(w.ballast, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	defer f.Close()
 	block := make([]byte, 64<<10)
 	for left := space.Free.Bytes - free; left > 0; left -= int64(len(block)) {
 		if _, err := f.Write(block); err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 	}
 	if err := f.Sync(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 }
 
-// makeRoom has room made by f, and looks that nothing half is left by then.
+// makeRoom uses f to make room, and checks that no leftovers remain when it is called.
 func (w *fullDisk) makeRoom(f func(need disk.Size) error) {
 	w.m.MakeRoom = func(_ context.Context, subject string, need disk.Size) error {
 		w.asked.Add(1)
 		if want := string(w.clone(w.spec("ref", "main")).Subject); subject != want {
-			w.t.Errorf("room for subject %q, want %q", subject, want)
+			w.T.Errorf("room for subject %q, want %q", subject, want)
 		}
 		for _, pattern := range []string{"store", "trees", "refs"} {
-			left, err := filepath.Glob(filepath.Join(w.root, "clones/*/*", pattern, durable.TempPrefix+"*"))
+			left, err := filepath.Glob(filepath.Join(w.Root, "clones/*/*", pattern, durable.TempPrefix+"*"))
 			if err != nil || len(left) > 0 {
-				w.t.Errorf("left half: %q, %v", left, err)
+				w.T.Errorf("left half: %q, %v", left, err)
 			}
 		}
 		return f(need)
 	}
 }
 
-// room deletes the ballast, and what is in the trash.
+// room deletes the ballast and the entries of the trash.
 func (w *fullDisk) room(disk.Size) error {
-	return errors.Join(os.Remove(w.ballast), os.RemoveAll(filepath.Join(w.root, "trash")), os.Mkdir(filepath.Join(w.root, "trash"), 0o700))
+	return errors.Join(os.Remove(w.ballast), os.RemoveAll(filepath.Join(w.Root, "trash")), os.Mkdir(filepath.Join(w.Root, "trash"), 0o700))
 }
 
-// TestFullDisk: a fetch and a tree that have no room are done again when there is,
-// and else say what MakeRoom says.
+// A fetch and a tree without room are tried again after room was made. If none was made,
+// the error has that of MakeRoom.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -157,7 +155,7 @@ func TestFullDisk(t *testing.T) {
 			if w.asked.Load() != 1 {
 				t.Errorf("room was made %d times, want once", w.asked.Load())
 			}
-			if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+			if got := run(t, w.Mount(co.Lower, 0), 0, "status", "--porcelain"); got != "" {
 				t.Errorf("status %q", got)
 			}
 		})

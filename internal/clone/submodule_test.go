@@ -11,11 +11,11 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testworld"
 )
 
-// TestSubmodulesWithoutASection: a submodule that .gitmodules does not name is an
-// empty directory, as git clone --recurse-submodules leaves it, and one that it names without a URL fails, as
-// with git.
+// A submodule that .gitmodules does not name is an empty directory, as after
+// git clone --recurse-submodules. One that it names without a URL is an error, as with git.
 func TestSubmodulesWithoutASection(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -27,17 +27,16 @@ func TestSubmodulesWithoutASection(t *testing.T) {
 		{"no URL", "[submodule \"sub\"]\n\tpath = lib/sub\n", "no URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withBothGits(t, func(t *testing.T, w *world) {
+			testworld.WithBothGits(t, func(t *testing.T, system string) {
+				w := newWorld(t, system)
 				if tt.modules != "" {
-					if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: ".gitmodules", Content: tt.modules}); err != nil {
-						t.Fatal(err)
-					}
+					w.Commit("main", gitserver.Change{Path: ".gitmodules", Content: tt.modules})
 				}
 				w.remote("read-tree", "main")
 				w.remote("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",lib/sub")
 				w.remote("update-ref", "refs/heads/main", w.remote("commit-tree", "-p", "main", "-m", "m", w.remote("write-tree")))
-				plain := filepath.Join(scratch(t), "plain")
-				clone := exec.Command("git", "clone", "-q", "--recurse-submodules", w.server.URL("r"), plain)
+				plain := filepath.Join(testdir.New(t, "clone"), "plain")
+				clone := exec.Command("git", "clone", "-q", "--recurse-submodules", w.Server.URL("r"), plain)
 				clone.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1"}
 				if out, err := clone.CombinedOutput(); (err == nil) != (tt.want == "") {
 					t.Fatalf("git clone: %v: %s", err, out)
@@ -55,7 +54,7 @@ func TestSubmodulesWithoutASection(t *testing.T) {
 						t.Fatalf("submodules=%s: %v", value, err)
 					}
 					defer co.Release()
-					dir := w.mount(co, 0)
+					dir := w.Mount(co.Lower, 0)
 					if !maps.Equal(testdir.Contents(t, dir), testdir.Contents(t, plain)) {
 						t.Errorf("submodules=%s: other files than those of git clone", value)
 					}

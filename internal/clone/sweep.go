@@ -15,9 +15,9 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Sweep makes the clone's directories and its records agree, until it has
-// succeeded once: leftovers of an earlier run go to the trash, records without a
-// directory are dropped. It leaves workspaces alone.
+// Sweep makes the clone's directories and records agree: it moves leftovers of an earlier
+// run to the trash and deletes records without a directory. After a success further calls
+// do nothing. It does not touch workspaces.
 func (c *Clone) Sweep(ctx context.Context) error {
 	if c.swept.Load() {
 		return nil
@@ -81,10 +81,9 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 	return c.m.TrashUnless(filepath.Join(c.Dir, "store"), c.Remote.HasStore)
 }
 
-// forget drops the records of a clone that has no store, but those of layers that
-// a workspace stands on: they are complete in themselves. The clone itself may have
-// had no record: then those of its layers are what is left of it. It is called with
-// the lock of the layers held.
+// forget deletes the records of a clone without stores, except those of held layers, which
+// are complete without a store. The clone may have no record of its own, only those of
+// its layers. The caller holds the lock of the layers.
 func (c *Clone) forget() error {
 	rec, restore := c.forgetRecord()
 	list := c.layers.Withdraw(c.layers.List(tree.Kinds...))
@@ -98,8 +97,8 @@ func (c *Clone) forget() error {
 	return err
 }
 
-// SweepAll sweeps every clone, and trashes directories below clones/ that are
-// none. It returns when all are done, or ctx ends.
+// SweepAll sweeps every clone, and moves directories below clones/ that are not clones to
+// the trash. It returns after the last one, or when ctx ends.
 func (m *Manager) SweepAll(ctx context.Context) error {
 	var errs []error
 	for _, c := range m.all() {
@@ -120,7 +119,7 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 	subjects, err := filepath.Glob(filepath.Join(m.Root, "clones", "*"))
 	errs = append(errs, err)
 	for _, dir := range subjects {
-		_ = os.Remove(dir) // not empty: it has clones
+		_ = os.Remove(dir) // fails if it has clones
 	}
 	for _, c := range m.all() {
 		c.measureRestored()
@@ -128,24 +127,20 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sweepStranger trashes a clone's directory that no record names, unless a
-// Prepare has begun to fill it since the start, or workspaces stand on it.
+// sweepStranger moves a clone's directory without a record to the trash, unless a Prepare
+// has begun to fill it since the start, or its layers are held.
 func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
-	c := m.Lookup(key)
-	if c == nil {
-		man, err := readManifest(dir)
-		if err != nil {
-			_, err := m.Trash.Put(dir, "leftover")
-			return err
-		}
-		c = m.get(meta.Clone{Key: key, Subject: man.Subject, Repo: man.Repo})
+	c, err := m.open(key)
+	if err != nil {
+		_, err := m.Trash.Put(dir, "leftover")
+		return err
 	}
 	if err := c.Sweep(ctx); err != nil {
 		return err
 	}
 	unlock, err := c.Remote.TryLock()
 	if busy := (*work.BusyError)(nil); errors.As(err, &busy) {
-		return nil // it is being filled, which may take long
+		return nil // a Prepare fills it, which may take long
 	}
 	if err != nil {
 		return err
@@ -157,6 +152,6 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 	if _, err := m.Trash.Put(dir, "leftover"); err != nil {
 		return err
 	}
-	_ = os.Remove(filepath.Dir(dir)) // the subject's, if this was its only clone
+	_ = os.Remove(filepath.Dir(dir)) // the subject's, if it is empty now
 	return nil
 }

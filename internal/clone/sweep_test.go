@@ -12,7 +12,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// TestSweep leaves in a clone's directory what crashes leave, and starts anew.
+// TestSweep puts the leftovers of crashes into a clone's directory and restarts.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	mkdir := func(t *testing.T, path string) {
@@ -45,7 +45,7 @@ func TestSweep(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w.push("main") // has a lock in its way
+			w.Push("main") // has a lock in its way
 		}, "boot 1", 0, true},
 		{"a tree is gone", func(t *testing.T, w *world, c *Clone) {
 			if err := os.RemoveAll(filepath.Join(c.Dir, "trees")); err != nil {
@@ -64,12 +64,12 @@ func TestSweep(t *testing.T) {
 			}
 		}, "boot 1", 1, true},
 		{"all is gone", func(t *testing.T, w *world, c *Clone) {
-			if err := os.RemoveAll(filepath.Join(w.root, "clones")); err != nil {
+			if err := os.RemoveAll(filepath.Join(w.Root, "clones")); err != nil {
 				t.Fatal(err)
 			}
 		}, "boot 1", 1, true},
 		{"the record is gone", func(t *testing.T, w *world, c *Clone) {
-			if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.Key) }); err != nil {
+			if err := w.data.DB.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.Key) }); err != nil {
 				t.Fatal(err)
 			}
 		}, "boot 1", 1, true},
@@ -79,7 +79,7 @@ func TestSweep(t *testing.T) {
 			}
 		}, "boot 2", 0, false},
 		{"a reboot before the sync", func(t *testing.T, w *world, c *Clone) {
-			if err := w.db.Update(func(tx *meta.Tx) error {
+			if err := w.data.DB.Update(func(tx *meta.Tx) error {
 				for _, l := range c.layers.List(meta.Tree) {
 					l.Durable = false
 					if err := tx.PutLayer(l); err != nil {
@@ -94,26 +94,26 @@ func TestSweep(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, "")
 			s := w.spec("ref", "main")
 			co := w.prepare(s)
 			co.Release()
 			built := co.Tree.CreatedAt
-			w.advance(time.Second)
+			w.Advance(time.Second)
 			if err := w.m.Sync(t.Context()); err != nil { // the one in the background may have no more to do
 				t.Fatal(err)
 			}
 			damage := w.clone(s)
-			w.m.Close()
+			w.m.Work.Close()
 			tt.damage(t, w, damage)
 			w.restart(tt.boot)
-			w.server.Reset()
+			w.Server.Reset()
 			if err := w.m.SweepAll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			co = w.prepare(s)
 			defer co.Release()
-			if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+			if got := run(t, w.Mount(co.Lower, 0), 0, "status", "--porcelain"); got != "" {
 				t.Errorf("status %q", got)
 			}
 			if _, _, got := w.asked(); got != tt.clones {
@@ -133,23 +133,23 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepTrashesStrangers: what no record names goes, unless somebody stands on it.
+// Directories without a record are trashed, unless their layers are held.
 func TestSweepTrashesStrangers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	key := w.clone(s).Key
 	for _, dir := range []string{"clones/other/0123456789abcdef/store/full.git", "clones/other/fedcba9876543210", "clones/empty"} {
-		if err := os.MkdirAll(filepath.Join(w.root, dir), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(w.Root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := writeManifest(filepath.Join(w.root, "clones/other/fedcba9876543210"), Manifest{Subject: "other", Repo: "https://h/x"}); err != nil {
+	if err := os.WriteFile(filepath.Join(w.Root, "clones/other/fedcba9876543210", manifestName), []byte(`{"subject": "other", "repo": "https://h/x"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w.m.Close()
-	if err := w.db.Update(func(tx *meta.Tx) error { return tx.DeleteClone(key) }); err != nil {
+	w.m.Work.Close()
+	if err := w.data.DB.Update(func(tx *meta.Tx) error { return tx.DeleteClone(key) }); err != nil {
 		t.Fatal(err)
 	}
 	w.restart("boot 1")
@@ -158,25 +158,25 @@ func TestSweepTrashesStrangers(t *testing.T) {
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := testdir.Names(t, filepath.Join(w.root, "clones")); !reflect.DeepEqual(got, []string{"default"}) {
+	if got := testdir.Names(t, filepath.Join(w.Root, "clones")); !reflect.DeepEqual(got, []string{"default"}) {
 		t.Errorf("left: %q, want what is held", got)
 	}
 	w.restart("boot 1")
 	if err := w.m.SweepAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := testdir.Names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+	if got := testdir.Names(t, filepath.Join(w.Root, "clones")); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
 }
 
-// TestStoreIsGoneUnderAWorkspace: the layers that it stands on stay.
+// If a store is gone, the layers of a workspace stay.
 func TestStoreIsGoneUnderAWorkspace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
-	dir := w.mount(co, 0)
+	dir := w.Mount(co.Lower, 0)
 	if err := os.RemoveAll(w.clone(s).Remote.StoreDir("full")); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestStoreIsGoneUnderAWorkspace(t *testing.T) {
 
 func TestRebuild(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	main := w.remote("rev-parse", "refs/heads/main")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
@@ -208,31 +208,31 @@ func TestRebuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"clones/default/no-manifest/store/full.git", "clones/default/no-store/store"} {
-		if err := os.MkdirAll(filepath.Join(w.root, dir), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(w.Root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	recs, err := Rebuild(w.root)
+	recs, err := Rebuild(w.Root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rec := recs[c.Key]
 	if len(recs) != 1 || rec.Key != c.Key || rec.Subject != "default" || rec.Repo != s.URL.Normalized() ||
-		rec.FirstMount.IsZero() || !rec.CreatedAt.Equal(w.clock().Round(0)) {
+		rec.FirstMount.IsZero() || !rec.CreatedAt.Equal(w.Now().Round(0)) {
 		t.Fatalf("%+v", recs)
 	}
-	w.close()
-	if err := os.Remove(filepath.Join(w.root, "meta.db")); err != nil {
+	w.data.Close()
+	if err := os.Remove(filepath.Join(w.Root, "meta.db")); err != nil {
 		t.Fatal(err)
 	}
 	w.start("boot 1")
-	if err := w.db.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
+	if err := w.data.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(rec) }); err != nil {
 		t.Fatal(err)
 	}
 	w.restart("boot 1") // as the database gives it back
-	w.server.Reset()
-	w.advance(time.Second)
-	// A commit that the store has needs no fetch, and no record of any ref.
+	w.Server.Reset()
+	w.Advance(time.Second)
+	// A commit in the store needs neither a fetch nor the record of a ref.
 	co := w.prepare(w.spec("ref", main))
 	defer co.Release()
 	if _, fetches, _ := w.asked(); fetches != 0 || !co.Reused {
@@ -244,10 +244,10 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// TestReused: a Mount is reused when another one was served before it began.
+// A Mount reuses a clone if another Mount was served before it began.
 func TestReused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	for i, want := range []bool{false, false, true} {
 		co := w.prepare(s)
@@ -259,17 +259,17 @@ func TestReused(t *testing.T) {
 			if err := w.clone(s).Mounted(); err != nil {
 				t.Fatal(err)
 			}
-			w.advance(time.Second)
+			w.Advance(time.Second)
 			w.restart("boot 1")
 		}
 	}
 }
 
-// TestSweepWaitsForNoFetch: one of a clone that there is, and a first one.
+// A sweep does not wait for a fetch, neither the first one nor a later one.
 func TestSweepWaitsForNoFetch(t *testing.T) {
 	t.Parallel()
 	for _, first := range []bool{false, true} {
-		w := newWorld(t)
+		w := newWorld(t, "")
 		s := w.spec("ref", "main")
 		c := w.clone(s)
 		if first {
@@ -302,6 +302,6 @@ func TestSweepWaitsForNoFetch(t *testing.T) {
 		if got := testdir.Names(t, c.Dir); len(got) == 0 {
 			t.Errorf("first %v: what a mount fills is gone", first)
 		}
-		w.close()
+		w.data.Close()
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// stall has the remote fall silent in the middle of each pack, and says when it has a
-// request for one.
+// stall makes the remote fall silent in the middle of each pack, and reports each request
+// for one.
 func (w *world) stall() (asked <-chan struct{}) {
 	requests := make(chan struct{}, 100)
 	silent := gitserver.StallAfter(200, nil)
-	w.server.Wrap(gitserver.On(gitserver.Fetch, func(next http.Handler) http.Handler {
+	w.Server.Wrap(gitserver.On(gitserver.Fetch, func(next http.Handler) http.Handler {
 		next = silent(next)
 		return http.HandlerFunc(func(response http.ResponseWriter, r *http.Request) {
 			requests <- struct{}{}
@@ -33,13 +33,13 @@ func (w *world) stall() (asked <-chan struct{}) {
 	return requests
 }
 
-// children returns the directories in /proc of the processes at work on a clone, which
-// they have as their working directory.
+// children returns the directories in /proc of the processes whose working directory is in
+// a clone.
 func (w *world) children(c *Clone) (list []string) {
-	w.t.Helper()
+	w.T.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	for _, link := range links {
 		if dir, err := os.Readlink(link); err == nil && strings.HasPrefix(dir, c.Dir+"/") {
@@ -49,11 +49,10 @@ func (w *world) children(c *Clone) (list []string) {
 	return list
 }
 
-// TestEvictionCancelsWork: work that nobody waits for any more goes on, and goes with
-// the clone when that is to go.
+// Work without callers continues until an eviction of its clone cancels it.
 func TestEvictionCancelsWork(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	asked := w.stall()
 	s := w.spec("ref", "main")
 	c := w.clone(s)
@@ -79,7 +78,7 @@ func TestEvictionCancelsWork(t *testing.T) {
 		t.Error("the fetch has ended with its caller")
 	}
 	wantBusy(t, "without stop", w.m.EvictClone(t.Context(), c.Key, work.StopNothing), "work for a mount")
-	// Somebody waits for it again, and is told.
+	// A new caller of the work gets the error.
 	go prepare(work.WithOwner(t.Context(), work.Owner{Name: "another mount", Urgent: true}))
 	testdir.Eventually(t, "the mount waits", func() bool { info, _ := c.Info(); return info.Attended })
 	if err := w.m.EvictClone(t.Context(), c.Key, work.StopAll); err != nil {
@@ -91,20 +90,20 @@ func TestEvictionCancelsWork(t *testing.T) {
 	if left := w.children(c); len(left) > 0 {
 		t.Errorf("processes that are left: %q", left)
 	}
-	if got := testdir.Names(t, filepath.Join(w.root, "clones")); len(got) > 0 {
+	if got := testdir.Names(t, filepath.Join(w.Root, "clones")); len(got) > 0 {
 		t.Errorf("directories that are left: %q", got)
 	}
 	if info, ok := c.Info(); ok {
 		t.Errorf("it is still there: %+v", info)
 	}
-	w.server.Wrap(nil)
+	w.Server.Wrap(nil)
 	w.prepare(s).Release()
 }
 
-// TestWhoNeedsRoomIsNotEvictedForIt: a task that makes room does not wait for its own end.
+// A task that makes room does not wait for its own end.
 func TestWhoNeedsRoomIsNotEvictedForIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	c := w.clone(w.spec("ref", "main"))
 	_, err := work.ShareTask(t.Context(), c.used, "task", func(ctx context.Context) (int, error) {
 		return 0, w.m.EvictClone(ctx, c.Key, work.StopAll)
@@ -112,10 +111,10 @@ func TestWhoNeedsRoomIsNotEvictedForIt(t *testing.T) {
 	wantBusy(t, "by itself", err, "needs room")
 }
 
-// TestAFetchHasAnEnd: also when the remote never says no.
+// A fetch ends even if the remote never refuses.
 func TestAFetchHasAnEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	w.git.FetchTimeout = 2 * time.Second
 	w.restart("boot 1")
 	w.stall()
@@ -134,11 +133,11 @@ func TestAFetchHasAnEnd(t *testing.T) {
 	}
 }
 
-// TestWaitingForATurn: a fetch that has received its pack, and a checkout, wait until
-// there is a processor for them, and say so.
+// A fetch that has received its pack, and a checkout, wait for a CPU slot, and the status
+// says so.
 func TestWaitingForATurn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	one := work.Limits{Slots: 1, PerSubject: 1}
 	scheduler := work.NewScheduler([3]work.Limits{work.CPU: one, work.Fetch: one, work.Question: one})
 	w.git.Scheduler = scheduler
@@ -147,14 +146,12 @@ func TestWaitingForATurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two contents of which one is sent as a delta.
+	// Two contents, one of which is sent as a delta.
 	random := make([]byte, 32<<10)
 	rand.NewChaCha8([32]byte{}).Read(random)
 	for _, end := range []string{"1", "2"} {
 		change := gitserver.Change{Path: "large", Content: hex.EncodeToString(random) + end}
-		if _, err := gitserver.Commit(w.server.Path("r"), "main", change); err != nil {
-			t.Fatal(err)
-		}
+		w.Commit("main", change)
 	}
 	s := w.spec("ref", "main")
 	c := w.clone(s)
@@ -183,11 +180,11 @@ func TestWaitingForATurn(t *testing.T) {
 	}
 }
 
-// TestWhoUsesACloneDoesNotWaitForItsEviction, because that waits for the user's end: a
-// Mount that an eviction meets between two of its steps is told at once.
+// A user of a clone does not wait for its eviction, because the eviction waits for the
+// user: a Mount gets an error at once if an eviction starts between two of its steps.
 func TestWhoUsesACloneDoesNotWaitForItsEviction(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	c := w.clone(s)
 	w.prepare(s).Release()
@@ -211,10 +208,10 @@ func TestWhoUsesACloneDoesNotWaitForItsEviction(t *testing.T) {
 	}
 }
 
-// TestAnEvictionForSpaceDoesNotCancelAMount that came when it was planned already.
+// An eviction for space does not cancel a Mount that came after the eviction was planned.
 func TestAnEvictionForSpaceDoesNotCancelAMount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	asked := w.stall()
 	s := w.spec("ref", "main")
 	c := w.clone(s)
@@ -235,10 +232,10 @@ func TestAnEvictionForSpaceDoesNotCancelAMount(t *testing.T) {
 	}
 }
 
-// TestAQuestionThatDoesNotGetItsTurn says so, and does not blame the remote.
+// The error of a question that does not get a slot says so and does not blame the remote.
 func TestAQuestionThatDoesNotGetItsTurn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	one := work.Limits{Slots: 1, PerSubject: 1}
 	scheduler := work.NewScheduler([3]work.Limits{work.CPU: one, work.Fetch: one, work.Question: one})
 	w.git.Scheduler = scheduler

@@ -150,14 +150,14 @@ func checkToken(kind Kind, token string) error {
 	case strings.Contains(token, "PRIVATE KEY-----"):
 		return invalid("secret", "is a private key: its kind is %s", SSHKey)
 	case !clean(token):
-		return invalid("secret", "has a line break, a control character, or what is not UTF-8 in it")
+		return invalid("secret", "has a line break, a control character, or bytes that are not UTF-8")
 	case kind == Bearer && !bearerText.MatchString(token):
 		return invalid("secret", "is not a bearer token: letters, digits and . _ ~ + / - (without the word Bearer)")
 	}
 	return nil
 }
 
-// clean also refuses U+FFFD, by which JSON decoding replaces what is not UTF-8.
+// clean also refuses U+FFFD, by which JSON decoding replaces bytes that are not UTF-8.
 func clean(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) })
 }

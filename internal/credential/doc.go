@@ -1,4 +1,4 @@
-// Package credential stores what is needed to read private repositories: tokens, ssh keys
+// Package credential stores the secrets that private repositories need: tokens, ssh keys
 // and known hosts, each with a name, scoped to a URL prefix and, if wanted, to one
 // subject.
 //

@@ -101,7 +101,7 @@ func TestSSHKeys(t *testing.T) {
 
 func TestSSHKeysRefused(t *testing.T) {
 	key := newKey(t)
-	// Only the sizes are looked at.
+	// Only the sizes are checked.
 	p, q, one := new(big.Int).Lsh(big.NewInt(1), 1023), new(big.Int).Lsh(big.NewInt(1), 159), big.NewInt(1)
 	dsa := must[[]byte](t)(asn1.Marshal([]*big.Int{big.NewInt(0), p, q, big.NewInt(2), one, one}))
 	for _, tt := range []struct{ name, text, want string }{

@@ -15,7 +15,7 @@ func TestKnownHosts(t *testing.T) {
 	line := func(field string) string { return field + " " + text(key) }
 	for _, tt := range []struct {
 		name, scope, in string
-		want            string // what is kept, or the error
+		want            string // the stored lines, or part of the error
 		ok              bool
 	}{
 		{"plain", "ssh://h", line("h"), line("h") + "\n", true},
@@ -74,7 +74,7 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
-// Hashed names are as OpenSSH and x/crypto make them.
+// TestKnownHostsHashed checks hashed names, as OpenSSH and x/crypto write them.
 func TestKnownHostsHashed(t *testing.T) {
 	key := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(publicKey(t, newKey(t)))))
 	for scope, name := range map[string]string{"ssh://h": "h", "ssh://h:2222": "[h]:2222", "ssh://[::1]": "::1"} {

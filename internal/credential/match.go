@@ -12,7 +12,7 @@ import (
 // Match is the credential and the known hosts for a URL. The zero Match reads a public
 // repository.
 type Match struct {
-	Name   string // of the credential, for logs; empty if there is none
+	Name   string // of the credential, for logs; empty without one
 	Kind   Kind   // HTTPS, Bearer or SSHKey; empty without a credential
 	User   string // only for HTTPS
 	Secret Secret // the password or token; for SSHKey the key file's content
@@ -28,7 +28,7 @@ type Match struct {
 // With a name it returns that credential, or an error that says why it can't be used.
 // With an empty name it returns the one with the longest path in its scope; among those
 // it prefers one of the subject to one for every subject, then one whose scope names the
-// ssh user, then the first by name. If there is none, that is not an error.
+// ssh user, then the first by name. If none fits, that is not an error.
 func (s *Store) Match(u volume.URL, subject volume.Subject, name string) (Match, error) {
 	entries := *s.entries.Load()
 	url := scopeOf(u)

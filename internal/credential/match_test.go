@@ -46,7 +46,7 @@ func TestMatch(t *testing.T) {
 		url     string
 		subject volume.Subject
 		name    string
-		want    string // the name of the credential, or the error
+		want    string // the name of the credential, or part of the error
 		hosts   string
 	}{
 		{"https://h/x/y", "default", "", "host", ""},
@@ -54,7 +54,7 @@ func TestMatch(t *testing.T) {
 		{"https://h/org/x", "default", "", "org", ""},
 		{"https://h/org/x", "a", "", "org-a", ""},
 		{"https://h/org/repo", "default", "", "repo", ""},
-		{"https://h/org/repo.git", "a", "", "repo", ""}, // the longer path is before the subject
+		{"https://h/org/repo.git", "a", "", "repo", ""}, // a longer path takes precedence over the subject
 		{"https://h/org/repo2", "default", "", "org", ""},
 		{"https://h/organization/x", "b", "", "host", ""},
 		{"https://H:443/org/x", "default", "", "org", ""},
@@ -97,7 +97,7 @@ func TestMatch(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) || m != (Match{}) {
 				t.Errorf("%s as %q with %q: got %v, %v, want %q", tt.url, tt.subject, tt.name, m, err, tt.want)
 			} else if strings.Contains(err.Error(), "a.example") && !strings.Contains(tt.url, "a.example") {
-				t.Errorf("the error tells another subject's scope: %v", err)
+				t.Errorf("the error shows another subject's scope: %v", err)
 			}
 			continue
 		}

@@ -58,7 +58,7 @@ func scopeOf(u volume.URL) scope {
 }
 
 // covers reports whether s is a prefix of u. The scope of the repository r also covers
-// what is below r.git, such as its LFS endpoint.
+// all URLs below r.git, such as its LFS endpoint.
 func (s scope) covers(u scope) bool {
 	if s.scheme != u.scheme || s.host != u.host || s.user != "" && s.user != u.user {
 		return false

@@ -34,7 +34,7 @@ func TestParseScope(t *testing.T) {
 		if got := s.String(); got != tt.want {
 			t.Errorf("%q: got %q, want %q", tt.in, got, tt.want)
 		}
-		// The normalized form is a scope, and the same.
+		// The normalized form parses to the same scope.
 		if again, err := parseScope(s.String(), all); err != nil || again != s {
 			t.Errorf("%q again: got %+v, %v, want %+v", tt.in, again, err, s)
 		}

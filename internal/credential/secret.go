@@ -38,8 +38,6 @@ func (s Secret) GoString() string { return redacted }
 
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(redacted) }
-
 // UnmarshalJSON reads a JSON string. Its error does not repeat the input.
 func (s *Secret) UnmarshalJSON(data []byte) error {
 	var text *string

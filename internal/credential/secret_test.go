@@ -18,8 +18,7 @@ import (
 
 const hidden = "s3cr3t-0f-th1s-t3st"
 
-// shows fails if text has the hidden secret in it, in one of the forms that
-// printing could give it.
+// shows fails if text contains the hidden secret in a form that printing could give it.
 func shows(t *testing.T, where, text string) {
 	t.Helper()
 	for _, form := range []string{
@@ -27,7 +26,7 @@ func shows(t *testing.T, where, text string) {
 		base64.RawStdEncoding.EncodeToString([]byte(hidden)), strings.Trim(fmt.Sprintf("%#v", []byte(hidden)), "[]byte{}"),
 	} {
 		if strings.Contains(strings.ToLower(text), strings.ToLower(form)) {
-			t.Errorf("%s: %s", where, text)
+			t.Errorf("%s shows the secret: %s", where, text)
 		}
 	}
 }

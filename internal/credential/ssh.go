@@ -68,7 +68,7 @@ func checkKnownHosts(text string, s scope) (lines string, fingerprints []string,
 		}
 		marker, patterns, key, _, _, err := ssh.ParseKnownHosts([]byte(line))
 		if err != nil || !slices.Contains([]string{"", "cert-authority", "revoked"}, marker) {
-			return "", nil, invalid("secret", "has a line, number %d, that is not one of a known_hosts file (host, type, key)", number)
+			return "", nil, invalid("secret", "has a line, number %d, that does not belong in a known_hosts file (host, type, key)", number)
 		}
 		if !matchesHost(patterns, host) {
 			continue

@@ -14,19 +14,15 @@ import (
 	"sync/atomic"
 
 	"github.com/helmdeck/repos/internal/durable"
-	"github.com/helmdeck/repos/internal/volume"
 )
 
 const extension = ".json"
 
 // record is a credential's file, the only form with the secret in clear text.
 type record struct {
-	Name    string         `json:"name"`
-	Kind    Kind           `json:"kind"`
-	Scope   string         `json:"scope"`
-	Subject volume.Subject `json:"subject,omitempty"`
-	User    string         `json:"user,omitempty"`
-	Secret  string         `json:"secret"`
+	Name string `json:"name"`
+	Credential
+	Secret string `json:"secret"` // hides that of Credential
 }
 
 // NotFoundError means that no credential has that name.
@@ -99,7 +95,8 @@ func load(path string, f fs.DirEntry, name string) (entry, error) {
 	if r.Name != name {
 		return entry{}, fmt.Errorf("%s is the file of another credential: put this one again", path)
 	}
-	e, err := Credential{r.Name, r.Kind, r.Scope, r.Subject, r.User, NewSecret(r.Secret)}.check()
+	r.Credential.Name, r.Credential.Secret = r.Name, NewSecret(r.Secret)
+	e, err := r.Credential.check()
 	if err != nil {
 		return entry{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -116,7 +113,7 @@ func (s *Store) Put(c Credential) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(record{c.Name, c.Kind, c.Scope, c.Subject, c.User, c.Secret.Reveal()})
+	data, err := json.Marshal(record{c.Name, c, c.Secret.Reveal()})
 	if err != nil {
 		return fmt.Errorf("encode credential %q: %w", c.Name, err)
 	}
@@ -132,7 +129,7 @@ func (s *Store) Put(c Credential) error {
 }
 
 // Remove deletes a credential, also one whose file can't be used. The error is a
-// *NotFoundError if there is none.
+// *NotFoundError for an unknown name.
 func (s *Store) Remove(name string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -96,7 +96,7 @@ func TestStoreOutlivesTheProcess(t *testing.T) {
 		Credential{Name: "k", Kind: SSHKey, Scope: "git@h:o", Secret: key},
 		Credential{Name: "a", Kind: HTTPS, Scope: "http://127.0.0.1:8080", User: "ü", Secret: NewSecret(hidden + " <&> \"\\ ü")},
 	)
-	put(t, s, token("b")) // the same again, and something else below the same name
+	put(t, s, token("b")) // the same credential again, then another with the same name
 	put(t, s, Credential{Name: "a", Kind: HTTPS, Scope: "http://127.0.0.1:8080", User: "w", Secret: NewSecret(hidden + "2 <&> \"\\ ü")})
 	want := s.List()
 	var names []string
@@ -147,8 +147,8 @@ func TestStoreOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// What can't be read is listed with the reason, matches nothing, and stays on
-// disk until somebody says otherwise.
+// TestDamagedFilesStay checks that an unreadable file is listed with the reason, matches nothing, and
+// stays on disk until its name is put or removed.
 func TestDamagedFilesStay(t *testing.T) {
 	good := `{"name":"NAME","kind":"https","scope":"https://h","user":"u","secret":"` + hidden + `"}`
 	for _, tt := range []struct {
@@ -188,7 +188,7 @@ func TestDamagedFilesStay(t *testing.T) {
 				t.Errorf("got %v, %v", m, err)
 			}
 			if _, err := s.Match(parse(t, "https://h/o/r"), "x", "c"); err == nil || !strings.Contains(err.Error(), list[0].Problem) {
-				t.Errorf("named: %v", err)
+				t.Errorf("match by name: %v", err)
 			}
 			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
 				t.Errorf("the file was changed: %v", err)
@@ -200,14 +200,14 @@ func TestDamagedFilesStay(t *testing.T) {
 			} else {
 				put(t, s, token("c"))
 				if got := open(t, dir).List(); len(got) != 2 || got[0].Problem != "" {
-					t.Errorf("put: %+v", got)
+					t.Errorf("list after Put: %+v", got)
 				}
 			}
 			if err := s.Remove("c"); err != nil {
 				t.Error(err)
 			}
 			if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("removed: %v", err)
+				t.Errorf("the file after Remove: %v", err)
 			}
 		})
 	}
@@ -233,14 +233,14 @@ func TestOpenTidiesUp(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(temp); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what an interrupted Put left is there: %v", err)
+		t.Errorf("the temporary file of an interrupted Put is still there: %v", err)
 	}
 	if _, err := Open(other); err == nil {
-		t.Error("opened a file")
+		t.Error("Open accepted a file")
 	}
 }
 
-// A failing disk changes nothing in memory.
+// TestPutFails checks that a failing disk changes nothing in memory.
 func TestPutFails(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

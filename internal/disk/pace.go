@@ -2,8 +2,11 @@ package disk
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // slice is how long a paced walk works before it rests. A system call that waits for the
@@ -85,4 +88,24 @@ func (p *Pace) count() {
 	if !p.since.IsZero() {
 		p.worked += time.Since(p.since)
 	}
+}
+
+// niceness 15 and above gives a thread the lowest best-effort I/O priority. The idle
+// class would be wrong: a thread that waits for the disk within a journal transaction
+// blocks all others.
+const niceness = 15
+
+// Nice calls f on a thread of low priority, and returns when f has. Goroutines
+// that f starts have ordinary priority.
+func Nice(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// Never unlocked: the thread, and its priority, end with the goroutine.
+		runtime.LockOSThread()
+		// After an error f runs with ordinary priority.
+		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceness)
+		f()
+	}()
+	<-done
 }

@@ -33,7 +33,8 @@ func TestPaceRestsInProportion(t *testing.T) {
 	})
 }
 
-// Time between two walks is not work, nor is what was done at full speed.
+// TestPaceCountsWorkAlone checks that the time between two walks is not work, nor that of a
+// walk at full speed.
 func TestPaceCountsWorkAlone(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 40 {
@@ -59,7 +60,7 @@ func TestPaceCountsWorkAlone(t *testing.T) {
 		}
 		p.SetRest(300)
 		walk(0)
-		// Walks that are each shorter than a slice rest too, at last.
+		// Walks that are shorter than a slice rest too, after some of them.
 		began := time.Now()
 		for range 400 {
 			walk(time.Millisecond / 10)

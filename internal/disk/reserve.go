@@ -36,12 +36,7 @@ func Allocate(path string, size int64) error {
 		return err
 	}
 	defer f.Close()
-	for {
-		err = unix.Fallocate(int(f.Fd()), 0, 0, size)
-		if err != unix.EINTR {
-			break
-		}
-	}
+	err = uninterrupted(func() error { return unix.Fallocate(int(f.Fd()), 0, 0, size) })
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("reserve %d bytes in %q: %w", size, path, err)
 	}
@@ -91,16 +86,20 @@ func (r *Reserve) Retry(f func() error) error {
 	if r == nil || !errors.Is(err, unix.ENOSPC) {
 		return err
 	}
-	r.mu.Lock()
-	held := r.held
-	if held {
-		if terr := os.Truncate(r.path, 0); terr != nil {
-			r.mu.Unlock()
-			return errors.Join(err, terr)
-		}
-		r.held = false
+	if rerr := r.release(); rerr != nil {
+		return errors.Join(err, rerr)
 	}
-	r.mu.Unlock()
 	// Call f again in any case, because another Retry may have released the blocks.
 	return f()
+}
+
+func (r *Reserve) release() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.held {
+		return nil
+	}
+	err := os.Truncate(r.path, 0)
+	r.held = err != nil
+	return err
 }

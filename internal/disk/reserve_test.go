@@ -39,7 +39,7 @@ func TestReserve(t *testing.T) {
 		if err := os.Remove(fill); err != nil {
 			t.Fatal(err)
 		}
-		// xfs frees what was deleted a moment later.
+		// xfs frees deleted blocks a moment later.
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			err := r.Fill()
 			s, merr := disk.Measure(t.Context(), path)

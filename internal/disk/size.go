@@ -2,7 +2,10 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // Size is what files take: allocated bytes and inodes.
@@ -17,11 +20,41 @@ func (s Size) Add(o Size) Size { return Size{s.Bytes + o.Bytes, s.Inodes + o.Ino
 // Sub returns s minus o, which may be negative.
 func (s Size) Sub(o Size) Size { return Size{s.Bytes - o.Bytes, s.Inodes - o.Inodes} }
 
-// Exists reports whether path is there, without following a symlink.
+// Exists reports whether path exists, without following a symbolic link.
 func Exists(path string) (bool, error) {
 	_, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// Space is the capacity of a filesystem.
+type Space struct {
+	// Total has 0 inodes on filesystems that make them as needed, such as btrfs.
+	Total Size `json:"total"`
+	// Free is what users without privileges can still take. It excludes the blocks
+	// that are reserved for root, because git and most containers get ENOSPC there.
+	Free Size `json:"free"`
+}
+
+// SpaceOf returns the space of the filesystem that path is on.
+func SpaceOf(path string) (Space, error) {
+	var st unix.Statfs_t
+	if err := uninterrupted(func() error { return unix.Statfs(path, &st) }); err != nil {
+		return Space{}, fmt.Errorf("space of %q: %w", path, err)
+	}
+	return Space{
+		Total: Size{int64(st.Blocks) * st.Frsize, int64(st.Files)},
+		Free:  Size{int64(st.Bavail) * st.Frsize, int64(st.Ffree)},
+	}, nil
+}
+
+// uninterrupted repeats a system call while a signal interrupts it.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
 }

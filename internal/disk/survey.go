@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,7 @@ func (q Query) Take(ctx context.Context, path string) (Survey, error) {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = errBudget
 	}
-	if err == nil {
-		err = s.err
-	}
-	if err != nil {
+	if err = cmp.Or(err, s.err); err != nil {
 		err = fmt.Errorf("measure %q: %w", path, err)
 	}
 	return s.total(), err

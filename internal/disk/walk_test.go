@@ -22,7 +22,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// memory is a directory in memory, for trees that a disk takes long to make.
+// memory returns a directory in memory, for trees that take long to make on a disk.
 func memory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func deep(t *testing.T, dir string, n int) {
 	must(t, unix.Close(fd))
 }
 
-// descriptors counts those that the process has open.
+// descriptors counts the open descriptors of the process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -81,8 +81,8 @@ func (r *recorder) Leave(e Entry) {
 
 func (r *recorder) Skip(_ Entry, err error) { r.skips = append(r.skips, err) }
 
-// Every name once, and every directory left after what is in it, however deep
-// and wide.
+// TestWalkVisitsOnce checks that each name is visited once, and that each directory is left
+// after its entries, however deep and wide the tree is.
 func TestWalkVisitsOnce(t *testing.T) {
 	for _, where := range []struct {
 		name string
@@ -133,7 +133,7 @@ func TestWalkDeep(t *testing.T) {
 	r := record()
 	deepest := 0
 	r.visit = func(e Entry) { deepest = max(deepest, e.Depth) }
-	// The mount itself is no path to walk.
+	// A mount point itself is skipped.
 	must(t, Walk(t.Context(), filepath.Join(dir, strings.Repeat("d", 100)), r, nil))
 	if got := r.visits[strings.Repeat("d", 100)]; got != n || deepest != n-1 || r.visits["file"] != n-1 || r.visits["a"] != n-1 {
 		t.Errorf("%d directories to depth %d, %d files, %d empty directories, want %d", got, deepest, r.visits["file"], r.visits["a"], n)
@@ -143,7 +143,8 @@ func TestWalkDeep(t *testing.T) {
 	}
 }
 
-// A program that moves directories while we are in them leads us nowhere else.
+// TestWalkMoved checks that a program that moves directories does not lead the walk
+// elsewhere.
 func TestWalkMoved(t *testing.T) {
 	base := t.TempDir()
 	dir, outside := filepath.Join(base, "top"), filepath.Join(base, "outside")
@@ -165,7 +166,7 @@ func TestWalkMoved(t *testing.T) {
 	if r.visits["secret"] != 0 || r.visits["outside"] != 0 {
 		t.Errorf("outside was visited: %v", r.visits)
 	}
-	for i := range 5 { // the walk goes on at the top
+	for i := range 5 { // the walk continues at the top
 		if r.visits["file"+strconv.Itoa(i)] != 1 {
 			t.Errorf("visits %v", r.visits)
 		}
@@ -208,7 +209,7 @@ func TestWalkStaysInside(t *testing.T) {
 	if r.visits["secret"] != 0 || r.visits["big"] != 0 || len(r.skips) != 2 || !errors.Is(r.skips[0], unix.EXDEV) {
 		t.Errorf("visits %v, skips %v", r.visits, r.skips)
 	}
-	// The link itself may be asked for, not what it leads to.
+	// Measuring a link does not follow it.
 	if s, err := Measure(t.Context(), filepath.Join(dir, "link")); err != nil || s.Inodes != 1 {
 		t.Errorf("a link: %+v, %v", s, err)
 	}
@@ -300,7 +301,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// Where the links are more than are remembered, each counts its share.
+// TestMeasureManyLinks checks that links beyond the remembered ones count a fraction each.
 func TestMeasureManyLinks(t *testing.T) {
 	s := &surveyor{linked: make(map[uint64]struct{})}
 	for i := range maxLinked {

@@ -28,64 +28,56 @@ var step = func(op string) error { return nil }
 // error the file is unchanged, unless the last step, syncing its directory, failed: then
 // path has the new content, but a power loss may bring the old one back.
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
-	if err := writeFile(path, data, perm); err != nil {
-		return fmt.Errorf("write %q: %w", path, err)
-	}
-	return nil
-}
-
-func writeFile(path string, data []byte, perm fs.FileMode) error {
-	dir := filepath.Dir(path)
-	if err := step("create"); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, TempPrefix+"*")
-	if err != nil {
-		return err
-	}
-	if err := fill(f, data, perm); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	if err := rename(f.Name(), path); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(dir)
+	return writeFile(path, data, perm, false)
 }
 
 // WriteVolatile is WriteFile without a sync: after a power loss path may have either
 // content, or be empty.
 func WriteVolatile(path string, data []byte, perm fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), TempPrefix+"*")
-	if err != nil {
-		return fmt.Errorf("write %q: %w", path, err)
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(perm), f.Close()); err == nil {
-		err = rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %q: %w", path, err), os.Remove(f.Name()))
-	}
-	return nil
+	return writeFile(path, data, perm, true)
 }
 
-func fill(f *os.File, data []byte, perm fs.FileMode) error {
-	write := func() error {
-		if err := f.Chmod(perm); err != nil {
-			return err
+func writeFile(path string, data []byte, perm fs.FileMode, volatile bool) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %q: %w", path, err)
 		}
-		if err := step("write"); err != nil {
-			return err
-		}
-		if _, err := f.Write(data); err != nil {
-			return err
-		}
-		if err := step("sync"); err != nil {
-			return err
-		}
-		return f.Sync()
+	}()
+	if err := step("create"); err != nil {
+		return err
 	}
-	return errors.Join(write(), f.Close())
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, TempPrefix+"*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(fill(f, data, perm, volatile), f.Close())
+	if err == nil {
+		err = RenameVolatile(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if volatile {
+		return nil
+	}
+	return SyncDir(dir)
+}
+
+func fill(f *os.File, data []byte, perm fs.FileMode, volatile bool) error {
+	if err := f.Chmod(perm); err != nil {
+		return err
+	}
+	if err := step("write"); err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil || volatile {
+		return err
+	}
+	if err := step("sync"); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // Rename renames the file or directory old to new, on the same filesystem, and syncs both
@@ -95,24 +87,19 @@ func fill(f *os.File, data []byte, perm fs.FileMode) error {
 //
 // If the sync at the end fails, the rename has happened, but a power loss may undo it.
 func Rename(old, new string) error {
-	if err := rename(old, new); err != nil {
+	if err := RenameVolatile(old, new); err != nil {
 		return err
 	}
 	from, to := filepath.Dir(old), filepath.Dir(new)
-	if err := syncDir(to); err != nil {
+	if err := SyncDir(to); err != nil || from == to {
 		return err
 	}
-	if from == to {
-		return nil
-	}
-	return syncDir(from)
+	return SyncDir(from)
 }
 
 // RenameVolatile is Rename without a sync, for the request path: after a power loss
 // exactly one of the two names exists.
-func RenameVolatile(old, new string) error { return rename(old, new) }
-
-func rename(old, new string) error {
+func RenameVolatile(old, new string) error {
 	if err := step("rename"); err != nil {
 		return err
 	}
@@ -154,7 +141,7 @@ func MkdirAll(path string, perm fs.FileMode) error {
 			return err
 		}
 	}
-	return syncDir(parent)
+	return SyncDir(parent)
 }
 
 // SyncFS syncs the whole filesystem that path, a directory, is on. It can take seconds.
@@ -179,7 +166,7 @@ func SyncTree(path string) error {
 		}
 		switch {
 		case d.IsDir():
-			return syncDir(path)
+			return SyncDir(path)
 		case d.Type().IsRegular():
 			f, err := os.Open(path)
 			if err != nil {
@@ -192,9 +179,7 @@ func SyncTree(path string) error {
 }
 
 // SyncDir syncs the names in a directory.
-func SyncDir(dir string) error { return syncDir(dir) }
-
-func syncDir(dir string) error {
+func SyncDir(dir string) error {
 	if err := step("syncdir"); err != nil {
 		return err
 	}

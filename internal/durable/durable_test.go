@@ -68,8 +68,8 @@ func TestWriteFile(t *testing.T) {
 	wantEntries(t, filepath.Dir(path), "f")
 }
 
-// At whatever step the process dies or the disk fails, the file is old or
-// new, and what is left besides is recognised.
+// TestWriteFileInterrupted checks that the file is old or new at whatever step the process
+// dies or the disk fails, and that all leftovers have temporary names.
 func TestWriteFileInterrupted(t *testing.T) {
 	steps := []string{"create", "write", "sync", "rename", "syncdir"}
 	for i, at := range steps {

@@ -1,6 +1,7 @@
 package failpoint
 
-// Names lists all points as package/operation/step.
+// Names lists all points as area/operation/step. The areas are those of the first
+// packages: clone is now also remote and tree, and driver also verbs.
 var Names = []string{
 	"clone/align/written",
 	"clone/delta/detached",

@@ -3,34 +3,15 @@ package git
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 )
 
-// Remote is a remote repository, with its credentials.
-type Remote struct {
-	URL string
-	// Auth returns the credential for a URL of the remote's host, or nil. It is called
-	// again after a redirect, so that a secret is never sent outside of its scope.
-	Auth func(url string) (*Auth, error)
-	// Pin, if not empty, has the only addresses used for the URL's host, whatever the
-	// name servers say by then. Not for git://.
-	Pin []netip.Addr
-}
-
-func (r Remote) auth(url string) (*Auth, error) {
-	if r.Auth == nil {
-		return nil, nil
-	}
-	return r.Auth(url)
-}
-
 // Auth is a credential, and the known hosts to verify the server by. Formatting it shows
 // nothing.
 type Auth struct {
-	Name           string // of the credential, for errors; empty if there is none
+	Name           string // of the credential, for errors; empty without a credential
 	User, Password string // basic
 	Bearer         string // instead of a password
 	SSHKey         []byte // a private key without passphrase, PEM
@@ -56,7 +37,7 @@ const pipeRoom = 60 << 10
 
 // httpAuth returns the configuration for a credential helper, and the pipe that it reads
 // a from. The secret is in no argument, file or environment. The helper is a short shell
-// function, which answers only for rawURL and with what is in the pipe.
+// function, which answers only for rawURL and with the content of the pipe.
 func httpAuth(rawURL string, a *Auth) (config []string, pipe *os.File, err error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {

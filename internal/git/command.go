@@ -1,8 +1,6 @@
 package git
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -29,25 +27,25 @@ type Command struct {
 	// A Heavy command waits for a slot, and a Large one also for the end of other large
 	// commands. Neither is for commands that talk to a remote.
 	Heavy, Large bool
-	// If Judge is set, the command executes Config.Self instead of git. Judge is called
-	// with the stdout, of at most MaxOutput bytes, and the error of the process, which
-	// both are untrusted, and returns the text that classifies a failure, as git's stderr
-	// does, and the error.
+	// If Judge is set, the command executes Config.Self instead of git. Judge gets the
+	// stdout, of at most MaxOutput bytes, and the error of the process; both are
+	// untrusted. It returns the text that classifies a failure, as git's stderr does, and
+	// the error.
 	Judge     func(stdout []byte, err error) (words string, _ error)
 	MaxOutput int
 
 	url    string     // for errors
-	config []string   // keys and values, in the environment too
+	config []string   // keys and values, which are passed in the environment
 	files  []*os.File // passed as descriptors from 3
-	// silence, if set, is how long the child may write nothing to stderr before it is
-	// ended.
+	// silence, if set, limits how long the child may write nothing to stderr.
 	silence time.Duration
 	// cleanup, if set, is called after a failure, before another try.
 	cleanup func() error
-	stdout  io.Writer // instead of what Run returns; for output without a limit
-	// talk, if set, returns the writer for the command's stdout, which itself writes to
-	// the command's stdin after the line stateless.
-	talk func(in *os.File) *talk
+	// talk, if set, reads the command's stdout, of any size, while the command runs. It
+	// must read to the end, unless it returns an error: that ends the command. If dialog
+	// is set, it writes to the command's stdin, which it must close.
+	talk   func(stdin io.WriteCloser, stdout io.Reader) error
+	dialog bool
 	// question is set for a command that takes milliseconds and that a Mount waits for:
 	// it runs at the plugin's own priority, with lower limits.
 	question bool
@@ -89,13 +87,22 @@ var baseConfig = []string{
 	"pack.threads=1",
 }
 
-// environment returns the whole environment of a command. A local command has no
-// transport, so a missing object of a partial clone is an error: git would otherwise
-// fetch it as the uid that reads it.
-func (g *Git) environment(c Command) []string {
+// inStore returns c as the command that runs git with args in a store, as its owner. It
+// may read the store.
+func (g *Git) inStore(store string, c Command, args ...string) Command {
+	c.Args, c.Dir = append([]string{"--git-dir=."}, args...), store
+	c.UID, c.GID = g.config.UID, g.config.GID
+	c.Read = append(c.Read, store)
+	return c
+}
+
+// environment returns the whole environment of a command. A command that talks to a remote
+// may use the transports in allowed. A local command has no transport, so a missing object
+// of a partial clone is an error: git would otherwise fetch it as the uid that reads it.
+func environment(c Command, allowed []string) []string {
 	schemes, extra := "", []string{"GIT_NO_LAZY_FETCH=1"} // known to git 2.45 and newer
 	if c.remote {
-		schemes, extra = g.schemes, nil
+		schemes, extra = strings.Join(allowed, ":"), nil
 	}
 	env := append([]string{
 		"PATH=/usr/bin:/bin",
@@ -118,10 +125,10 @@ func (g *Git) environment(c Command) []string {
 // invocation returns the program and arguments of c, and the configuration for its
 // environment. It executes a transport helper directly, which saves starting git: more
 // than the cost of the shell that sets the limits.
-func (g *Git) invocation(c Command) (program string, args, config []string) {
+func invocation(c Command, set Config) (program string, args, config []string) {
 	if c.Judge != nil {
-		if g.root != "" {
-			return g.self, c.Args, nil // Root has no /proc
+		if set.Root != "" {
+			return set.Self, c.Args, nil // Root has no /proc
 		}
 		return selfProgram, c.Args, nil
 	}
@@ -135,30 +142,17 @@ func (g *Git) invocation(c Command) (program string, args, config []string) {
 		config = append(config, key, value)
 		rest = rest[2:]
 	}
-	if len(rest) > 0 && strings.HasPrefix(rest[0], "remote-") && g.program == defaultProgram {
-		if transport := filepath.Join(programDir, "git-"+rest[0]); unix.Access(filepath.Join(g.root, transport), unix.X_OK) == nil {
+	if len(rest) > 0 && strings.HasPrefix(rest[0], "remote-") && set.Program == defaultProgram {
+		if transport := filepath.Join(programDir, "git-"+rest[0]); unix.Access(filepath.Join(set.Root, transport), unix.X_OK) == nil {
 			return transport, rest[1:], append(config, c.config...)
 		}
 	}
-	return g.program, args, c.config
-}
-
-// scan calls f for each line of a command's output.
-func scan(out []byte, f func(line string) error) error {
-	s := bufio.NewScanner(bytes.NewReader(out))
-	s.Buffer(nil, maxStdout)
-	for s.Scan() {
-		if err := f(s.Text()); err != nil {
-			return err
-		}
-	}
-	return s.Err()
+	return set.Program, args, c.config
 }
 
 // exitCode returns the exit code in err, or -1.
 func exitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
 	return -1

@@ -9,8 +9,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// script returns a Git whose program is a shell script, and the directory that
-// the script lies in.
+// script returns a Git whose program is a shell script, and the script's directory.
 func script(t *testing.T, text string) (*Git, string) {
 	t.Helper()
 	path := testgit.Script(t, text)
@@ -21,12 +20,12 @@ func script(t *testing.T, text string) (*Git, string) {
 	return g, filepath.Dir(path)
 }
 
-// run runs a script as Git would run git.
+// runScript runs a script as Git runs git, and returns its output.
 func runScript(t *testing.T, text string, write ...string) string {
 	t.Helper()
 	g, dir := script(t, text)
 	out, err := g.Run(t.Context(), Command{
-		Op: "try", Dir: "/", UID: g.uid, GID: g.gid, Read: []string{dir, "/proc"}, Write: write, Env: []string{"EXTRA=1"},
+		Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{dir, "/proc"}, Write: write, Env: []string{"EXTRA=1"},
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -36,7 +35,7 @@ func runScript(t *testing.T, text string, write ...string) string {
 
 func TestChildEnvironmentIsOurs(t *testing.T) {
 	t.Parallel()
-	t.Logf("the test's own has %d variables", len(os.Environ()))
+	t.Logf("the test's own environment has %d variables", len(os.Environ()))
 	got := strings.Split(strings.TrimRight(runScript(t, `tr '\0' '\n' < /proc/$$/environ`), "\n"), "\n")
 	want := []string{
 		"PATH=/usr/bin:/bin", "HOME=/nonexistent", "LC_ALL=C", "TZ=UTC", "GIT_CONFIG_NOSYSTEM=1",
@@ -56,7 +55,7 @@ func TestChildEnvironmentIsOurs(t *testing.T) {
 	for _, g := range got {
 		// os/exec adds PWD for the directory.
 		if g != "PWD=/" && !strings.Contains(strings.Join(want, "\n"), g) {
-			t.Errorf("%s is not ours", g)
+			t.Errorf("%s is not expected", g)
 		}
 	}
 }

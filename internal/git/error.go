@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -42,10 +43,10 @@ const (
 	KindOther       Kind = "failed"
 )
 
-// remedy says what to do, if that is known.
+// remedy has what a user can do, by kind.
 var remedy = map[Kind]string{
 	KindAuth:        "the repository is private, or does not exist: store a credential for it, or check the one that is stored",
-	KindNotFound:    "check the spelling of the URL; a host may also answer so for a private repository",
+	KindNotFound:    "check the spelling of the URL; a host may give the same answer for a private repository",
 	KindRefNotFound: "name a branch, a tag, a full ref or a commit that the remote has",
 	KindNoCommit:    "name a branch, or a tag of a commit",
 	KindHost:        "check the host's name, and the name servers of the machine",
@@ -53,10 +54,10 @@ var remedy = map[Kind]string{
 	KindTLS:         "the server's certificate is not trusted; add its authority to the setting CA_BUNDLE",
 	KindHostKey:     "compare the fingerprint with the one that the host's owner publishes, and store the line as a credential of kind known-hosts",
 	KindHostChanged: "somebody may be between you and the host: ask its owner, and only if the new key is right store its line instead of the old one, as a credential of kind known-hosts",
-	KindRedirect:    "if you trust that place, name it in the option repo",
+	KindRedirect:    "if you trust the new URL, set the option repo to it",
 	KindTimeout:     "the remote did not answer in time; try again",
 	KindServer:      "the remote is in trouble; try again",
-	KindCorrupt:     "what the remote sent, or what is on the disk, is damaged: try again, then ask the remote's owner to check the repository (git fsck)",
+	KindCorrupt:     "the remote sent damaged data, or the data on the disk is damaged: try again, then ask the remote's owner to check the repository (git fsck)",
 	KindLimit:       "fetch less of the repository with the options depth, filter=blob:none or sparse, or give the machine more",
 	KindNoSpace:     "free space on the engine's data filesystem, or remove volumes and clones",
 }
@@ -64,22 +65,20 @@ var remedy = map[Kind]string{
 // Definite reports whether the failure is definite: another try would fail in the same
 // way until something changes on either side.
 func (k Kind) Definite() bool {
-	switch k {
-	case KindAuth, KindNotFound, KindRefNotFound, KindNoCommit, KindHost, KindRefused, KindTLS, KindProtocol,
-		KindHostKey, KindHostChanged, KindCredential, KindRedirect:
-		return true
-	}
-	return false
+	return slices.Contains([]Kind{
+		KindAuth, KindNotFound, KindRefNotFound, KindNoCommit, KindHost, KindRefused, KindTLS, KindProtocol,
+		KindHostKey, KindHostChanged, KindCredential, KindRedirect,
+	}, k)
 }
 
-// Error is a command of git that failed.
+// Error is the failure of a git command.
 type Error struct {
 	Op     string // the operation, such as "ask the remote for its refs"
 	URL    string // of the remote, if one was involved; without secrets
 	Kind   Kind
 	Stderr string // the end of git's stderr
 	Detail string // shown instead of git's message, if set
-	Remedy string // what to do, if not that of the kind
+	Remedy string // what the user can do; empty means the remedy of the kind
 	Err    error  // exit status, or the context's cause
 
 	words string // the line of Stderr that determined the kind
@@ -93,13 +92,13 @@ func (e *Error) Error() string {
 	}
 	fmt.Fprintf(&b, ": %s", e.Kind)
 	words := cmp.Or(Printable(e.words), lastWords(e.Stderr))
-	var exit *exec.ExitError
+	_, exited := errors.AsType[*exec.ExitError](e.Err)
 	switch {
 	case e.Detail != "":
 		fmt.Fprintf(&b, " (%s)", Printable(e.Detail))
 	case words != "":
 		fmt.Fprintf(&b, " (git: %s)", words)
-	case e.Err != nil && (e.Kind == KindOther || !errors.As(e.Err, &exit)):
+	case e.Err != nil && (e.Kind == KindOther || !exited):
 		fmt.Fprintf(&b, " (%v)", e.Err)
 	}
 	if r := cmp.Or(e.Remedy, remedy[e.Kind]); r != "" {
@@ -120,10 +119,9 @@ func (e *Error) Signal() syscall.Signal {
 	return 0
 }
 
-// KindOf returns the kind of the *Error in err, or "" when there is none.
+// KindOf returns the kind of the *Error in err, or "" if err has none.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return ""
@@ -133,18 +131,18 @@ func KindOf(err error) Kind {
 // filesystem.
 func newError(op, url, stderr string, err error, filled bool) *Error {
 	e := &Error{Op: op, URL: url, Kind: KindOther, Stderr: stderr, Err: err}
-	var silent SilentError
-	var limit *work.LimitError
+	limit, limited := errors.AsType[*work.LimitError](err)
+	silent, isSilent := errors.AsType[SilentError](err)
 	switch {
-	case errors.As(err, &limit):
+	case limited:
 		e.Kind, e.Detail = KindLimit, limit.Error()
-	case errors.As(err, &silent):
+	case isSilent:
 		e.Kind, e.Detail = KindTimeout, silent.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Kind = KindTimeout
 	case errors.Is(err, context.Canceled):
 		e.Kind = KindCanceled
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case NoSpace(err):
 		e.Kind = KindNoSpace
 	default:
 		e.Kind, e.words = classify(stderr, url, filled)
@@ -152,8 +150,8 @@ func newError(op, url, stderr string, err error, filled bool) *Error {
 	return e
 }
 
-// explainLimit sets kind and detail if the command exceeded a limit. The plugin must not
-// have ended the command.
+// explainLimit sets kind and detail if the command exceeded a limit. Do not call it for a
+// command that the plugin itself ended.
 func (e *Error) explainLimit(l sandbox.Limits, state *os.ProcessState) {
 	if said := l.Exceeded(state, e.Stderr); said != "" {
 		e.Kind, e.Detail = KindLimit, said
@@ -173,10 +171,10 @@ func NoCommit(url, ref string) error {
 }
 
 // signs are matched against git's stderr, in this order. They are messages of git 2.39 to
-// 2.50 and of libcurl under LC_ALL=C. Lines with the prefix "remote: " are the remote's
-// and ignored, because a server could otherwise choose the kind. Messages of the ssh
-// client, and through it of the server, and names of tracked files have no prefix: so a
-// full disk needs other evidence too.
+// 2.50 and of libcurl under LC_ALL=C. Lines with the prefix "remote: " come from the remote
+// and are ignored, because a server could otherwise choose the kind. Messages of the ssh
+// client, which can come from the server, and names of tracked files have no prefix.
+// Therefore a full disk needs other evidence too.
 var signs = []struct {
 	re   *regexp.Regexp
 	kind Kind
@@ -191,7 +189,8 @@ var signs = []struct {
 	{regexp.MustCompile(`(?i)repository '[^']*' not found|returned error: 404|does not appear to be a git repository|repository not found|not valid: is this a git repository`), KindNotFound},
 	{regexp.MustCompile(`(?i)couldn't find remote ref|not our ref|unadvertised object|no such remote ref|unknown revision|remote branch .* not found`), KindRefNotFound},
 	{regexp.MustCompile(`(?i)timed out|timeout|too slow|less than \d+ bytes/sec`), KindTimeout},
-	// A broken connection says nothing about the certificate.
+	// These messages contain "ssl" or "tls", but a broken connection says nothing about the
+	// certificate.
 	{regexp.MustCompile(`(?i)connection reset|rpc failed|ssl_error_syscall|in the pull function|non-properly terminated|unexpected eof`), KindServer},
 	{regexp.MustCompile(`(?i)certificate|ssl|gnutls|\btls\b`), KindTLS},
 	{regexp.MustCompile(`(?i)connection refused|failed to connect|couldn't connect|could not connect|no route to host|network is unreachable`), KindRefused},
@@ -209,17 +208,13 @@ func classify(stderr, url string, filled bool) (kind Kind, words string) {
 	if url = strings.TrimSuffix(url, "/"); url != "" {
 		sign = func(line string) string { return strings.ReplaceAll(line, url, "") }
 	}
-	var own []string
-	for _, line := range strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
-		if !strings.HasPrefix(line, "remote: ") {
-			own = append(own, strings.TrimSpace(line))
-		}
-	}
+	own := slices.DeleteFunc(splitLines(stderr), func(line string) bool { return strings.HasPrefix(line, "remote: ") })
 	for _, s := range signs {
 		if s.kind == KindNoSpace && !filled {
 			continue
 		}
 		for _, line := range own {
+			line = strings.TrimSpace(line)
 			if strings.HasPrefix(line, "fatal: remote error: ") && !s.kind.remoteMayChoose() {
 				continue
 			}
@@ -232,6 +227,11 @@ func classify(stderr, url string, filled bool) (kind Kind, words string) {
 	return KindOther, ""
 }
 
+// splitLines returns the lines of git's stderr. git's progress lines end with \r.
+func splitLines(stderr string) []string {
+	return strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' })
+}
+
 // remoteMayChoose reports whether a remote's error message may determine the kind.
 func (k Kind) remoteMayChoose() bool {
 	return k == KindAuth || k == KindNotFound || k == KindRefNotFound
@@ -241,7 +241,7 @@ func (k Kind) remoteMayChoose() bool {
 // without control characters, which a remote could send.
 func lastWords(stderr string) string {
 	var best string
-	for _, line := range strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
+	for _, line := range splitLines(stderr) {
 		line = strings.TrimSpace(line)
 		for _, p := range []string{"fatal: ", "error: "} {
 			if rest, ok := strings.CutPrefix(line, p); ok {
@@ -250,7 +250,7 @@ func lastWords(stderr string) string {
 		}
 	}
 	if strings.HasPrefix(best, "Could not read from remote repository") {
-		// The reason is in ssh's line before that.
+		// ssh's line before it has the reason.
 		best, _, _ = strings.Cut(strings.TrimSpace(stderr), "\n")
 	}
 	return Printable(best)
@@ -266,7 +266,7 @@ func NoAnswer(url string, err error) error {
 	return &Error{Op: "ask for the refs of", URL: url, Kind: KindTimeout, Detail: err.Error(), Err: err}
 }
 
-// EmptyRemote returns the error for a remote without a commit to check out.
+// EmptyRemote returns the error for a remote that has no commit to check out.
 func EmptyRemote(url string) error {
 	return &Error{
 		Op: "find the default branch of", URL: url, Kind: KindRefNotFound,

@@ -14,7 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// TestRealFailures asks for refs where that must fail.
+// TestRealFailures asks for refs in ways that must fail.
 func TestRealFailures(t *testing.T) {
 	t.Parallel()
 	g, s := newGit(t), remote(t)
@@ -45,7 +45,7 @@ func TestRealFailures(t *testing.T) {
 		{"local path", "/etc", nil, KindProtocol, true},
 		{"file", "file:///etc", nil, KindProtocol, true},
 		{"ext", "ext::sh -c id", nil, KindProtocol, true},
-		{"option", "--upload-pack=id", nil, KindOther, false}, // what no URL is never comes so far
+		{"option", "--upload-pack=id", nil, KindOther, false}, // the parser of URLs refuses it earlier
 	} {
 		s.Wrap(tt.fault)
 		_, err := g.LsRefs(t.Context(), Remote{URL: tt.url}, "refs/heads/main")
@@ -58,7 +58,7 @@ func TestRealFailures(t *testing.T) {
 	}
 }
 
-// hangUp is a server that breaks every connection without a word.
+// hangUp is a server that closes every connection without an answer.
 func hangUp(http.Handler) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 }
@@ -67,7 +67,7 @@ func TestClassify(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		stderr string
-		want   Kind // on a disk that is full
+		want   Kind // if the disk is full
 	}{
 		{"", KindOther},
 		{"fatal: something new\n", KindOther},
@@ -91,13 +91,13 @@ func TestClassify(t *testing.T) {
 		{"fatal: unable to create temporary file '/s/objects/pack/tmp_pack_XXXXXX': Disk quota exceeded\n", KindNoSpace},
 		{"error: object file objects/12/34 is empty\nfatal: loose object 1234 is corrupt\n", KindCorrupt},
 		{"error: unable to write file big\n", KindNoSpace},
-		// The remote's own words choose nothing but what its answer could say too.
+		// The remote's own message determines only kinds that the remote may choose anyway.
 		{"fatal: remote error: access denied or repository not exported: /x\n", KindAuth},
 		{"fatal: remote error: No space left on device\n", KindOther},
 		{"fatal: remote error: object file x is empty, packed-refs corrupt\n", KindOther},
 		{"remote: Repository not found.\nfatal: early EOF\n", KindServer},
 		{"remote: no space left on device\nfatal: the remote end hung up unexpectedly\n", KindServer},
-		// Its progress ends with a carriage return, and git goes on behind it.
+		// The remote's progress ends with a carriage return, and git continues after it.
 		{"remote: Counting objects:  10% (1/10)\rfatal: early EOF\n", KindServer},
 		{"remote: Compressing objects: 1% (1/100)\x1b[K\rremote: timeout\nfatal: early EOF\n", KindServer},
 	} {
@@ -106,15 +106,16 @@ func TestClassify(t *testing.T) {
 		}
 		want := tt.want
 		if want == KindNoSpace {
-			want = KindOther // words are not enough
+			want = KindOther // the message alone is not enough
 		}
 		if got, _ := classify(tt.stderr, "https://h/x", false); got != want {
-			t.Errorf("classify(%q) = %q on a disk that is not full, want %q", tt.stderr, got, want)
+			t.Errorf("classify(%q) = %q with a disk that is not full, want %q", tt.stderr, got, want)
 		}
 	}
 }
 
-// TestRemoteSaysNoSpace: it is not to choose what is evicted here.
+// TestRemoteSaysNoSpace checks that a remote can't cause an eviction with a message about a full
+// disk.
 func TestRemoteSaysNoSpace(t *testing.T) {
 	t.Parallel()
 	g, s := newGit(t), remote(t)
@@ -132,7 +133,7 @@ func TestRemoteSaysNoSpace(t *testing.T) {
 	}
 }
 
-// TestFilled: what a command has deleted since counts.
+// TestFilled checks that the bytes of a command count even if it deleted them since.
 func TestFilled(t *testing.T) {
 	t.Parallel()
 	dirs := []string{scratch(t)}
@@ -143,12 +144,12 @@ func TestFilled(t *testing.T) {
 		{0, false}, {1 << 20, false}, {1 << 60, true},
 	} {
 		if got := mayHaveFilled(dirs, tt.wrote); got != tt.want {
-			t.Errorf("filled after %d bytes: %v", tt.wrote, got)
+			t.Errorf("mayHaveFilled with %d bytes: %v, want %v", tt.wrote, got, tt.want)
 		}
 	}
 	cmd := exec.Command("sh", "-c", `(head -c 3000000 /dev/zero > "$0"; rm "$0"); true`, filepath.Join(dirs[0], "f"))
 	if err := cmd.Run(); err != nil || bytesWritten(cmd) < 3_000_000 {
-		t.Errorf("%v; %d bytes are known to be written", err, bytesWritten(cmd))
+		t.Errorf("%v; %d bytes were counted as written, want 3,000,000 at least", err, bytesWritten(cmd))
 	}
 }
 
@@ -161,11 +162,11 @@ func TestNewError(t *testing.T) {
 		want              Kind
 		text              string
 	}{
-		{"words in the URL are no sign", "https://timeout.example/ssl", "fatal: unable to access 'https://timeout.example/ssl/': The requested URL returned error: 500\n",
+		{"words in the URL do not count", "https://timeout.example/ssl", "fatal: unable to access 'https://timeout.example/ssl/': The requested URL returned error: 500\n",
 			exit, KindServer, "fetch https://timeout.example/ssl: server error (git: unable to access"},
 		{"deadline", "https://h/x", "fatal: whatever\n", context.DeadlineExceeded, KindTimeout, "fetch https://h/x: timeout"},
 		{"cancelled", "https://h/x", "", context.Canceled, KindCanceled, "fetch https://h/x: canceled"},
-		{"no words", "https://h/x", "", exit, KindOther, "fetch https://h/x: failed (exit status 128)"},
+		{"no message", "https://h/x", "", exit, KindOther, "fetch https://h/x: failed (exit status 128)"},
 		{"control characters", "", "fatal: a\x1b[31mb\x07c\n", exit, KindOther, "fetch: failed (git: a[31mbc)"},
 		{"last fatal line", "", "error: first\nfatal: second\nhint: third\n", exit, KindOther, "fetch: failed (git: second)"},
 	} {
@@ -175,8 +176,8 @@ func TestNewError(t *testing.T) {
 		}
 	}
 	long := newError("fetch", "", "fatal: "+strings.Repeat("x", 10000), exit, false).Error()
-	if len(long) > maxWords+100 { // and what was attempted, and the remedy
-		t.Errorf("an error of %d bytes", len(long))
+	if len(long) > maxWords+100 { // the operation and the remedy are added
+		t.Errorf("the error has %d bytes, want %d at most", len(long), maxWords+100)
 	}
 	if got := KindOf(exit); got != "" {
 		t.Errorf("KindOf(%v) = %q", exit, got)

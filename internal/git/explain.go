@@ -5,38 +5,30 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
+
+	"github.com/helmdeck/repos/internal/gitssh"
 )
 
-// explain adds to an error of git what the user needs to know: which key a host presents,
-// what is wrong with a certificate, which credential was refused.
+// explain adds details for the user to an error of git: which key a host presents, what is
+// wrong with a certificate, which credential was refused.
 func (g *Git) explain(ctx context.Context, r Remote, url string, auth *Auth, err error) {
-	var e *Error
-	if !errors.As(err, &e) {
-		return
-	}
-	switch e.Kind {
-	case KindHostKey:
-		e.explainHostKey(ctx, r, url)
-	case KindTLS:
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok:
+	case e.Kind == KindHostKey:
+		if strings.Contains(e.Stderr, "IDENTIFICATION HAS CHANGED") {
+			e.Kind = KindHostChanged
+		}
+		// The user can store the line. Without a line, the error has git's message.
+		if line, fingerprint, err := gitssh.ScanHostKey(ctx, url, r.Pin); err == nil {
+			e.Detail = fmt.Sprintf("the host shows %s; its line is %q", fingerprint, line)
+		}
+	case e.Kind == KindTLS:
 		g.explainTLS(ctx, r, url, e)
-	case KindAuth:
+	case e.Kind == KindAuth && auth != nil && auth.Name != "":
 		g.explainAuth(ctx, auth, e)
 	}
-}
-
-// explainHostKey adds the host's key, which the user can store.
-func (e *Error) explainHostKey(ctx context.Context, r Remote, url string) {
-	if strings.Contains(e.Stderr, "IDENTIFICATION HAS CHANGED") {
-		e.Kind = KindHostChanged
-	}
-	line, fingerprint, err := scanHostKey(ctx, url, r.Pin)
-	if err != nil {
-		return // git's message must do
-	}
-	e.Detail = fmt.Sprintf("the host shows %s; its line is %q", fingerprint, line)
 }
 
 // explainTLS verifies the certificate again, because libcurl has the same message for all
@@ -64,59 +56,19 @@ func (g *Git) explainTLS(ctx context.Context, r Remote, remote string, e *Error)
 	}
 }
 
-// bearerSince is the first version of git that sends bearer tokens from a credential
-// helper.
-const bearerSince = "2.46"
-
-// explainAuth names the credential that was refused.
+// explainAuth names the credential that was refused. From version 2.46 on git sends
+// bearer tokens from a credential helper.
 func (g *Git) explainAuth(ctx context.Context, auth *Auth, e *Error) {
-	if auth == nil || auth.Name == "" {
-		return
-	}
 	e.Remedy = fmt.Sprintf("the remote refused the stored credential %q: it may have expired, or lack the right to read this repository", auth.Name)
 	if auth.Bearer == "" {
 		return
 	}
-	version, major, minor, err := g.version(ctx)
-	if err == nil && (major < 2 || major == 2 && minor < 46) {
+	out, _ := g.Run(ctx, Command{Op: "ask for the version", question: true, Args: []string{"version"}, Dir: "/", UID: g.config.UID, GID: g.config.GID})
+	version := strings.TrimSpace(strings.TrimPrefix(string(out), "git version "))
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 46) {
 		e.Kind = KindCredential
-		e.Detail = fmt.Sprintf("credential %q is a bearer token, which git sends from version %s on, and this is git %s", auth.Name, bearerSince, version)
+		e.Detail = fmt.Sprintf("credential %q is a bearer token, which git sends from version 2.46 on, and this is git %s", auth.Name, version)
 		e.Remedy = "use the kind https, with a user"
 	}
-}
-
-// version returns git's version.
-func (g *Git) version(ctx context.Context) (text string, major, minor int, err error) {
-	out, err := g.Run(ctx, Command{Op: "ask for the version", question: true, Args: []string{"version"}, Dir: "/", UID: g.uid, GID: g.gid})
-	if err != nil {
-		return "", 0, 0, err
-	}
-	text = strings.TrimSpace(strings.TrimPrefix(string(out), "git version "))
-	_, err = fmt.Sscanf(text, "%d.%d", &major, &minor)
-	return text, major, minor, err
-}
-
-// askHTTP sends git's first request to a remote. It follows no redirect.
-func (g *Git) askHTTP(ctx context.Context, r Remote, remote string, auth *Auth) (*http.Response, error) {
-	from, err := url.Parse(remote)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, remote+infoRefs+"?service=git-upload-pack", nil)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case auth == nil:
-	case auth.Bearer != "":
-		request.Header.Set("Authorization", "Bearer "+auth.Bearer)
-	case auth.Password != "":
-		request.SetBasicAuth(auth.User, auth.Password)
-	}
-	client := http.Client{
-		Transport:     &http.Transport{TLSClientConfig: g.tls, Proxy: g.proxy, DisableKeepAlives: true, DialContext: pinDial(from, r.Pin)},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       askHTTPTimeout,
-	}
-	return client.Do(request)
 }

@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +20,8 @@ type Fetch struct {
 	// Depth, if not 0, truncates the history that many commits below the refs; all
 	// fetches into a store must use the same depth.
 	Depth int
-	// NoBlobs omits file contents. A remote without support for filters sends them all
-	// the same.
+	// NoBlobs omits file contents. A remote without support for filters sends them
+	// nevertheless.
 	NoBlobs bool
 	// Progress, if set, is called from the fetching goroutine.
 	Progress func(Progress)
@@ -34,14 +35,16 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	if err := g.fetch(ctx, f, ""); err != nil {
 		return err
 	}
-	if err := g.packLoose(ctx, f.Store); err != nil {
+	// A server of plain files (dumb HTTP) sends the loose objects that it has.
+	loose, err := filepath.Glob(filepath.Join(f.Store, "objects", "[0-9a-f][0-9a-f]"))
+	if len(loose) > 0 {
+		err = g.Repack(ctx, f.Store)
+	}
+	if err != nil {
 		return err
 	}
-	_, err := g.Run(ctx, Command{
-		Op: "pack the refs of", url: f.Remote.URL,
-		Args: []string{"--git-dir=.", "pack-refs", "--all", "--prune"},
-		Dir:  f.Store, UID: g.uid, GID: g.gid, Write: []string{f.Store},
-	})
+	_, err = g.Run(ctx, g.inStore(f.Store, Command{Op: "pack the refs of", url: f.Remote.URL, Write: []string{f.Store}},
+		"pack-refs", "--all", "--prune"))
 	return err
 }
 
@@ -53,6 +56,9 @@ func (g *Git) FetchObjects(ctx context.Context, f Fetch, ids []string) error {
 	return g.fetch(ctx, f, strings.Join(ids, "\n")+"\n")
 }
 
+// promisor makes origin the remote of a store without file contents.
+var promisor = []string{"-c", "remote.origin.promisor=true", "-c", "remote.origin.partialclonefilter=blob:none"}
+
 // fetch runs git fetch; stdin, if set, has more refspecs, one per line.
 func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 	args := []string{
@@ -61,10 +67,10 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 		"-c", "fetch.unpackLimit=1",
 		"-c", "transfer.unpackLimit=1",
 		"-c", "fetch.writeCommitGraph=false",
-		"-c", "http.lowSpeedLimit=1", "-c", fmt.Sprintf("http.lowSpeedTime=%d", max(1, int(g.stall.Seconds()))),
+		"-c", "http.lowSpeedLimit=1", "-c", fmt.Sprintf("http.lowSpeedTime=%d", max(1, int(g.config.StallTimeout.Seconds()))),
 	}
 	if stdin != "" {
-		// The objects are known to be missing: there is nothing to negotiate.
+		// The objects are known to be missing, so no negotiation is needed.
 		args = append(args, "-c", "fetch.negotiationAlgorithm=noop")
 	}
 	args = append(args, "fetch", "--force", "--no-tags", "--no-write-fetch-head",
@@ -82,7 +88,7 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 		args = append(args, "--stdin")
 	}
 	c := Command{
-		Op: "fetch", Dir: f.Store, Write: []string{f.Store}, Stdin: stdin, silence: g.stall, fetches: true,
+		Op: "fetch", Dir: f.Store, Write: []string{f.Store}, Stdin: stdin, silence: g.config.StallTimeout, fetches: true,
 		cleanup: func() error { return SweepStore(f.Store) },
 	}
 	if f.Progress != nil {
@@ -98,10 +104,7 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 			// Use a named remote, which only this command knows: a filtered fetch from a
 			// URL would store the remote in the configuration, and then every command
 			// would fetch missing objects.
-			config = []string{
-				"-c", "remote.origin.url=" + url,
-				"-c", "remote.origin.promisor=true", "-c", "remote.origin.partialclonefilter=blob:none",
-			}
+			config = append([]string{"-c", "remote.origin.url=" + url}, promisor...)
 			url = "origin"
 		}
 		return slices.Concat(config, args, []string{"--end-of-options", url}, f.Refspecs)

@@ -9,18 +9,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
-// fetcher is who fetches in these tests: a uid that nobody else runs as.
+// fetcher is the uid that fetches in these tests. No other process runs as it.
 const fetcher = 64123
 
 // newGit returns a Git for http and https that fetches as fetcher.
 func newGit(t testing.TB) *Git { return newGitIn(t, "") }
 
-// newGitIn is newGit with the git of a root filesystem.
+// newGitIn is newGit with the git of a root filesystem; empty means the machine's.
 func newGitIn(t testing.TB, root string) *Git {
 	t.Helper()
 	program := "/usr/bin/git"
@@ -37,7 +38,7 @@ func newGitIn(t testing.TB, root string) *Git {
 	return g
 }
 
-// withBothGits runs a test with the machine's git and with the one that is shipped.
+// withBothGits runs a test with the machine's git, and with the one that is shipped.
 func withBothGits(t *testing.T, f func(t *testing.T, g *Git)) {
 	t.Run("machine", func(t *testing.T) { f(t, newGit(t)) })
 	t.Run("rootfs", func(t *testing.T) { f(t, newGitIn(t, testroot.New(t))) })
@@ -50,8 +51,8 @@ func owned(t testing.TB, uid int) string { return testgit.Owned(t, "", uid) }
 // store makes an empty store.
 func store(t *testing.T, g *Git) string {
 	t.Helper()
-	dir := testgit.Owned(t, g.root, fetcher)
-	if err := g.InitStore(t.Context(), dir, SHA1); err != nil {
+	dir := testgit.Owned(t, g.config.Root, fetcher)
+	if err := g.InitStore(t.Context(), dir, gitref.SHA1); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -63,16 +64,16 @@ func remote(t testing.TB) *gitserver.Server {
 	return testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 120, Commits: 3, Changes: 5, Branches: []string{"feature/x"}})
 }
 
-// everything is what a fetch of all branches and tags names.
+// everything has the refspecs of all branches and tags.
 var everything = []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
 
-// gitAt runs git on a bare repository of the test's own, and returns its output.
+// gitAt runs git on a bare repository, outside of the sandbox, and returns its output.
 func gitAt(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	return testgit.Git(t, "", append([]string{"--git-dir=" + dir}, args...)...)
 }
 
-// leftovers lists what a killed git leaves in a store.
+// leftovers lists the files that a killed git leaves in a store.
 func leftovers(t *testing.T, store string) []string {
 	t.Helper()
 	var list []string
@@ -98,7 +99,7 @@ func processes(t *testing.T, uid int) []string {
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended since
+			continue // the process has ended
 		}
 		s := string(data)
 		if strings.Contains(s, fmt.Sprintf("\nUid:\t%d\t", uid)) && !strings.Contains(s, "\nState:\tZ") {

@@ -15,12 +15,12 @@ import (
 func niceness(t *testing.T, c Command) int {
 	t.Helper()
 	g, dir := script(t, "cat /proc/self/stat")
-	c.Op, c.Dir, c.UID, c.GID, c.Read = "try", "/", g.uid, g.gid, []string{dir, "/proc"}
+	c.Op, c.Dir, c.UID, c.GID, c.Read = "try", "/", g.config.UID, g.config.GID, []string{dir, "/proc"}
 	out, err := g.Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(out), ") ") // the name may have spaces
+	_, rest, _ := strings.Cut(string(out), ") ") // the process's name may have spaces
 	n, err := strconv.Atoi(strings.Fields(rest)[16])
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 	t.Parallel()
 	question, work := niceness(t, Command{question: true}), niceness(t, Command{})
 	if want := min(question+heavyNice, nicest); work != want {
-		t.Errorf("work has the nice value %d and a question %d, want %d for work", work, question, want)
+		t.Errorf("nice values: %d for work and %d for a question, want %d for work", work, question, want)
 	}
 }
 
@@ -47,8 +47,8 @@ func TestNicer(t *testing.T) {
 	}
 }
 
-// TestLimitIsNamed runs into each limit, as the command itself and as a process
-// that the command has started.
+// TestLimitIsNamed checks that the error names the limit that the command itself, or a process
+// that it started, has exceeded.
 func TestLimitIsNamed(t *testing.T) {
 	t.Parallel()
 	const (
@@ -66,8 +66,8 @@ func TestLimitIsNamed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g, dir := script(t, tt.text)
-			g.workCPU = time.Second
-			_, err := g.Run(t.Context(), Command{Op: "try", Dir: "/", UID: g.uid, GID: g.gid, Read: []string{dir}})
+			g.config.WorkCPU = time.Second
+			_, err := g.Run(t.Context(), Command{Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{dir}})
 			var e *Error
 			if !errors.As(err, &e) || e.Kind != KindLimit || e.Detail != tt.want {
 				t.Errorf("got %v, want %q", err, tt.want)
@@ -79,13 +79,13 @@ func TestLimitIsNamed(t *testing.T) {
 func TestWordsAloneAreNoLimit(t *testing.T) {
 	t.Parallel()
 	g, dir := script(t, `echo "error: index-pack died of signal 24" >&2; exit 128`)
-	_, err := g.Run(t.Context(), Command{Op: "try", Dir: "/", UID: g.uid, GID: g.gid, Read: []string{dir}})
+	_, err := g.Run(t.Context(), Command{Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{dir}})
 	if got := KindOf(err); got != KindOther {
 		t.Errorf("got %v, want %q: no processor time was used", err, KindOther)
 	}
 }
 
-// hugeBlob puts a file of so many zeros into a store, and returns its ID.
+// hugeBlob adds a file of zeros to a store, and returns its ID.
 func hugeBlob(t *testing.T, store string, bytes int64) string {
 	t.Helper()
 	path := filepath.Join(scratch(t), "zeros")
@@ -102,14 +102,15 @@ func hugeBlob(t *testing.T, store string, bytes int64) string {
 	return id
 }
 
-// chownAll gives all of a store to the fetcher.
+// chownAll makes fetcher the owner of all files of a store.
 func chownAll(store string) error {
 	return filepath.WalkDir(store, func(path string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(path, fetcher, fetcher))
 	})
 }
 
-// TestLimitIsNoDamage has git itself run into the limits while it checks a store.
+// TestLimitIsNoDamage checks that a store does not count as damaged if git exceeds a limit
+// while it checks the store.
 func TestLimitIsNoDamage(t *testing.T) {
 	t.Parallel()
 	g := newGit(t)
@@ -121,10 +122,10 @@ func TestLimitIsNoDamage(t *testing.T) {
 		want   string
 	}{
 		{64 << 20, time.Minute, "it takes more than 64 MiB of memory"},
-		{defaultMemory, 500 * time.Millisecond, "it takes more than 500ms of processor time"}, // a second, as limits go
+		{defaultMemory, 500 * time.Millisecond, "it takes more than 500ms of processor time"}, // the kernel's limit is rounded up to a second
 	} {
 		limited := *g
-		limited.memory, limited.workCPU = tt.memory, tt.cpu
+		limited.config.Memory, limited.config.WorkCPU = tt.memory, tt.cpu
 		err := limited.Check(t.Context(), dir)
 		var e *Error
 		if !errors.As(err, &e) || e.Kind != KindLimit || e.Detail != tt.want {

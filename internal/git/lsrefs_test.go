@@ -1,131 +1,104 @@
 package git
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// packets writes lines as pkt-lines; "" is a flush.
-func packets(lines ...string) string {
-	var b strings.Builder
-	for _, l := range lines {
-		if l == "" {
-			b.WriteString("0000")
-			continue
+// TestDialog checks that lsRefs sends one request, after the transport helper has sent the
+// server's capabilities.
+func TestDialog(t *testing.T) {
+	able := "\n" + "000eversion 2\n" + "0019object-format=sha256\n" + "0000"
+	for _, c := range []struct {
+		answer string
+		asked  bool
+		want   string // of the error
+	}{
+		{"", false, "unexpected EOF"},
+		{"fall", false, "unexpected EOF"},
+		{"sorry", false, `answered "s`},
+		{"fallback\n", false, errFallback.Error()},
+		{"\n", false, "cut short"},
+		{able[:len(able)-1], false, "cut short"},
+		{"\n000fERR no such", false, "remote error: no such"},
+		{able, true, "cut short"},
+		{able + "0000" + "0002", true, ""},
+	} {
+		for _, r := range []io.Reader{strings.NewReader(c.answer), iotest.OneByteReader(strings.NewReader(c.answer))} {
+			in, ours, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			want := stateless
+			if c.asked {
+				want += string(gitref.Request(gitref.SHA256, []string{"refs/heads/x"}))
+			}
+			_, err = lsRefs(ours, r, []string{"refs/heads/x"})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%q: got %v, want %q", c.answer, err, c.want)
+			}
+			if got := errors.Is(err, io.ErrUnexpectedEOF); got != (strings.Contains(c.want, "EOF") || c.want == "cut short") {
+				t.Errorf("%q: error %v is io.ErrUnexpectedEOF: %v", c.answer, err, got)
+			}
+			if request, err := io.ReadAll(in); err != nil || string(request) != want {
+				t.Errorf("%q: asked %q, %v; want %q", c.answer, request, err, want)
+			}
 		}
-		fmt.Fprintf(&b, "%04x%s\n", len(l)+5, l)
 	}
-	return b.String()
 }
 
-// talkTo feeds an answer to a talk, in pieces of so many bytes, and returns what it
-// asked.
-func talkTo(t *testing.T, answer string, piece int, names ...string) (*talk, string) {
-	t.Helper()
-	in, ours, err := os.Pipe()
+func TestLsRefs(t *testing.T) {
+	t.Parallel()
+	g, s := newGit(t), remote(t)
+	rev := func(name string) string { return gitAt(t, s.Path("r"), "for-each-ref", "--format=%(objectname)", name) }
+	before := gitAt(t, s.Path("r"), "rev-parse", "refs/heads/main~1")
+	gitAt(t, s.Path("r"), "update-ref", "refs/pull/7/head", before)
+	// This ref only ends with the wanted name.
+	gitAt(t, s.Path("r"), "update-ref", "refs/heads/refs/heads/main", before)
+	gitAt(t, s.Path("r"), "tag", "-a", "-m", "outer", "nested", "v1.0.0")
+	s.Reset()
+	got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/main", "refs/tags/main", "refs/tags/nested", "refs/pull/7/head")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer in.Close()
-	tk := newTalk(ours, names)
-	for part := range slices.Chunk([]byte(answer), piece) {
-		if _, err := tk.Write(part); err != nil {
-			break
-		}
+	want := gitref.Answer{Head: "refs/heads/main", Format: gitref.SHA1, IDs: map[string]string{
+		"HEAD": rev("refs/heads/main"), "refs/heads/main": rev("refs/heads/main"), "refs/tags/nested": rev("refs/tags/nested"),
+		"refs/tags/nested^{}": gitAt(t, s.Path("r"), "rev-parse", "v1.0.0^{}"), "refs/pull/7/head": before,
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("LsRefs\n got %v\nwant %v", got, want)
 	}
-	tk.end()
-	request, err := io.ReadAll(in)
-	if err != nil {
-		t.Fatal(err)
+	if st := s.Stats("r"); st.LsRefs != 1 || st.Fetches != 0 {
+		t.Errorf("the server got %+v, want one question", st)
 	}
-	return tk, string(request)
-}
-
-func TestLsRefsRequest(t *testing.T) {
-	able := "\n" + packets("version 2", "ls-refs", "object-format=sha256", "")
-	for _, c := range []struct {
-		answer, request string
-		state           talkState
-	}{
-		{"", "", talkBegun},
-		{"fall", "", talkBegun},
-		{"\n", "", talkAble},
-		{able[:len(able)-1], "", talkAble},
-		{"fallback\n", "", talkFallback},
-		{able, packets("command=ls-refs", "object-format=sha256") + "0001" + packets("peel", "symrefs", "ref-prefix HEAD", "ref-prefix refs/heads/x", ""), talkAsked},
-	} {
-		for _, piece := range []int{1, 5, 1 << 20} {
-			tk, request := talkTo(t, c.answer, piece, "refs/heads/x")
-			if request != c.request || tk.state != c.state {
-				t.Errorf("%q: got %q, %v; want %q, %v", c.answer, request, tk.state, c.request, c.state)
-			}
-		}
+	gitAt(t, s.Path("r"), "update-ref", "--no-deref", "HEAD", before)
+	if got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}); err != nil || got.Head != "" || got.IDs["HEAD"] != before {
+		t.Errorf("detached HEAD: %v, %v", got, err)
+	}
+	testgit.Generate(t, s, "other", gitserver.Spec{Seed: 1, Files: 1})
+	gitAt(t, s.Path("other"), "symbolic-ref", "HEAD", "refs/heads/unborn")
+	if got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("other")}); err != nil || got.IDs["HEAD"] != "" {
+		t.Errorf("unborn HEAD: %v, %v", got, err)
 	}
 }
 
-func TestParseLsRefs(t *testing.T) {
-	a, b := strings.Repeat("a", 40), strings.Repeat("b", 40)
-	able := "\n" + packets("version 2", "ls-refs", "")
-	var many []string
-	for i := range MaxListed + 1 {
-		many = append(many, fmt.Sprintf("%s refs/many/%d", a, i))
-	}
-	for _, c := range []struct {
-		out  string
-		want RemoteRefs
-		err  string
-	}{
-		{out: able + packets("") + "0002", want: RemoteRefs{Format: SHA1, IDs: map[string]string{}}},
-		{
-			out: able + packets(a+" HEAD symref-target:refs/heads/x", a+" refs/heads/x", b+" refs/heads/xy", a+" refs/tags/x peeled:"+b, ""),
-			want: RemoteRefs{Head: "refs/heads/x", Format: SHA1, IDs: map[string]string{
-				"HEAD": a, "refs/heads/x": a, "refs/tags/x": a, "refs/tags/x^{}": b,
-			}},
-		},
-		{
-			out:  able + packets(a+" refs/all/x/y peeled:"+b, b+" refs/all", b+" refs/allx", ""),
-			want: RemoteRefs{Format: SHA1, IDs: map[string]string{"refs/all/x/y": a, "refs/all/x/y^{}": b}},
-		},
-		{out: able + packets(a+" HEAD symref-target:--upload-pack=x", ""), want: RemoteRefs{Format: SHA1, IDs: map[string]string{"HEAD": a}}},
-		{out: able + packets(a+" HEAD"), err: "cut short"},
-		{out: able + packets("x HEAD", ""), err: `listed a ref as "x HEAD"`},
-		{out: able + packets("ERR access denied"), err: "remote error: access denied"},
-		{out: able + "zzzz", err: `length "zzzz"`},
-		{out: able + "0003", err: `length "0003"`},
-		{out: "sorry", err: `answered "s`},
-		{out: "", err: "cut short"},
-	} {
-		for _, piece := range []int{1, 7, 1 << 20} {
-			tk, _ := talkTo(t, c.out, piece, "refs/heads/x", "refs/tags/x", "refs/all/")
-			got, err := tk.answer()
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Errorf("%q: got %v, want %q", c.out, err, c.err)
-				}
-				continue
-			}
-			if err != nil || !reflect.DeepEqual(got, c.want) {
-				t.Errorf("%q: got %+v, %v; want %+v", c.out, got, err, c.want)
-			}
-		}
-	}
-	tk, _ := talkTo(t, able+packets(append(many, b+" refs/heads/x", "")...), 1000, "refs/heads/x", "refs/many/")
-	if got, err := tk.answer(); err != nil || !got.More || len(got.IDs) != MaxListed+1 || got.IDs["refs/heads/x"] != b {
-		t.Errorf("%d refs, more %v, %v; want %d and the one that has a name", len(got.IDs), got.More, err, MaxListed)
-	}
-}
-
-// TestLsRefsOfMany asks for a ref that is the beginning of the names of 100,000
-// others, with each protocol.
+// TestLsRefsOfMany asks for a ref whose name is a prefix of 100,000 others, with each protocol.
 func TestLsRefsOfMany(t *testing.T) {
 	t.Parallel()
 	g, s := newGit(t), remote(t)
@@ -151,14 +124,14 @@ func TestLsRefsOfMany(t *testing.T) {
 			t.Errorf("%s: got %v, %v", c.name, got, err)
 		}
 		got, err = g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/release", "refs/heads/", "refs/tags/")
-		if err != nil || !got.More || got.IDs["refs/heads/release"] != id || len(got.IDs) > MaxListed+2 {
+		if err != nil || !got.More || got.IDs["refs/heads/release"] != id || len(got.IDs) > gitref.MaxListed+2 {
 			t.Errorf("%s, all: got %d, more %v, %v", c.name, len(got.IDs), got.More, err)
 		}
 	}
 }
 
-// TestLsRefsEndless asks a server that has no end of refs: the answer is an error,
-// once.
+// TestLsRefsEndless checks that an endless list of refs is an error, that the question is not
+// repeated, and that the list is not kept in memory.
 func TestLsRefsEndless(t *testing.T) {
 	g, s := newGit(t), remote(t)
 	id := gitAt(t, s.Path("r"), "rev-parse", "refs/heads/main")
@@ -172,12 +145,49 @@ func TestLsRefsEndless(t *testing.T) {
 	_, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/main", "refs/heads/")
 	runtime.ReadMemStats(&after)
 	if KindOf(err) != KindServer || !strings.Contains(err.Error(), "more than 128 MiB") {
-		t.Errorf("got %v, want an answer that is too long", err)
+		t.Errorf("got %v, want an error about the size", err)
 	}
 	if n := s.Stats("r").LsRefs; n != 1 {
 		t.Errorf("%d questions, want 1", n)
 	}
 	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 16<<20 {
-		t.Errorf("%d bytes more on the heap", kept)
+		t.Errorf("the heap has grown by %d bytes, want 16 MiB at most", kept)
+	}
+}
+
+// TestLsRefsSilentAfterWrong: a remote that says nothing more after a wrong answer does not delay the error.
+func TestLsRefsSilentAfterWrong(t *testing.T) {
+	g, s := newGit(t), remote(t)
+	s.Wrap(gitserver.On(gitserver.LsRefs, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+			io.WriteString(w, "0009what\n")
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+	}))
+	began := time.Now()
+	_, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/main")
+	if KindOf(err) != KindServer || !strings.Contains(err.Error(), `"what"`) {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the answer took %v", took)
+	}
+}
+
+// TestLsRefsGivenUp: a caller that gives up in the middle of an answer gets its own reason.
+func TestLsRefsGivenUp(t *testing.T) {
+	g, s := newGit(t), remote(t)
+	gaveUp := errors.New("gave up")
+	for _, size := range []int{1, 6, 50, 110} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s.Wrap(gitserver.StallAfter(size, nil))
+		timer := time.AfterFunc(200*time.Millisecond, func() { cancel(gaveUp) })
+		if got, err := g.LsRefs(ctx, Remote{URL: s.URL("r")}, "refs/heads/main"); !errors.Is(err, gaveUp) {
+			t.Errorf("after %d bytes: %+v, %v", size, got, err)
+		}
+		timer.Stop()
+		cancel(nil)
 	}
 }

@@ -11,19 +11,21 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// missingNames are of files and directories, among them those that git quotes, that a
-// pathspec gives a meaning, and of which one begins another.
+// missingNames are names of files and directories. Git quotes some of them, some have a
+// meaning in a pathspec, and some are a prefix of another.
 var missingNames = []string{"a", "a-b", "a b", `q"q`, "n\nl", "\xff\xfe", ":(top)d", ":x", "ä", "z"}
 
-// TestMissingBlobsAreThoseOfLsTree: over random repositories whose trees share parts, and
-// random cones of directories, files, links and submodules that there are or not.
+// TestMissingBlobsAreThoseOfLsTree compares MissingBlobs with ls-tree, for random repositories
+// whose trees share parts, and random cones. A cone names directories, files, links and
+// submodules, of which some do not exist.
 func TestMissingBlobsAreThoseOfLsTree(t *testing.T) {
 	withBothGits(t, func(t *testing.T, g *Git) {
 		for seed := range uint64(12) {
-			for _, format := range []string{SHA1, SHA256} {
+			for _, format := range []string{gitref.SHA1, gitref.SHA256} {
 				testMissingBlobs(t, g, format, rand.New(rand.NewPCG(seed, 0)))
 			}
 		}
@@ -32,7 +34,7 @@ func TestMissingBlobsAreThoseOfLsTree(t *testing.T) {
 
 func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
 	t.Helper()
-	dir := testgit.Owned(t, g.root, fetcher)
+	dir := testgit.Owned(t, g.config.Root, fetcher)
 	if err := g.InitStore(t.Context(), dir, format); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
 		}
 	}
 	ids := map[string][]string{"100644": blobs, "100755": blobs, "120000": blobs, "160000": {strings.Repeat("12", len(blobs[0])/2)}}
-	for range 10 { // of those that there are
+	for range 10 { // each tree has entries made before
 		var entries []string
 		for _, name := range missingNames {
 			mode := []string{"40000", "40000", "40000", "100644", "100644", "100755", "120000", "160000", ""}[random.IntN(9)]
@@ -71,7 +73,7 @@ func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
 	}
 	listed := w.Git("", nil, "ls-tree", "-r", "-z", "--full-tree", commit)
 	for i := range 8 {
-		var cone gitindex.Cone // at first everything
+		var cone gitindex.Cone // the first is empty and selects everything
 		for range min(i, 3) {
 			var parts []string
 			for range 1 + random.IntN(3) {
@@ -97,7 +99,7 @@ func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
 	}
 }
 
-// sortName is the name of a raw entry as git sorts it: a directory's ends with a slash.
+// sortName returns the name by which git sorts a raw entry. A directory's ends with a slash.
 func sortName(entry string) string {
 	mode, rest, _ := strings.Cut(entry, " ")
 	name, _, _ := strings.Cut(rest, "\x00")

@@ -10,16 +10,18 @@ import (
 	"strings"
 
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/gitref"
 )
 
-// maxBlobs bounds the files fetched by ID: an index of more could not be checked out.
+// maxBlobs bounds the files that are fetched by ID. The plugin can't check out an index of
+// more files.
 const maxBlobs = 2_000_000
 
 var errManyBlobs = fmt.Errorf("more than %d files are missing", maxBlobs)
 
 // MissingBlobs returns the IDs of the files in a commit's cone whose contents the store
 // does not have, each once. Its cost is proportional to the objects in the store, not to
-// the paths: ten trees can make 10^15 of these.
+// the paths: ten trees can have 10^15 paths.
 func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone gitindex.Cone) ([]string, error) {
 	if cone == nil {
 		return g.missingBelow(ctx, store, []string{commit + "^{tree}"})
@@ -40,41 +42,34 @@ func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone gitin
 }
 
 // missingBelow returns the IDs of the missing files below trees.
-func (g *Git) missingBelow(ctx context.Context, store string, trees []string) (missing []string, err error) {
-	err = g.EachRecord(ctx, Command{
-		Op: "look for the files of " + trees[0], Heavy: true,
-		Args:  []string{"--git-dir=.", "rev-list", "--objects", "--no-walk", "--quiet", "--missing=print", "--stdin"},
-		Stdin: strings.Join(trees, "\n") + "\n",
-		Dir:   store, UID: g.uid, GID: g.gid, Read: []string{store},
-	}, '\n', func(line string) error {
-		if id, ok := strings.CutPrefix(line, "?"); ok {
-			missing = append(missing, id)
+func (g *Git) missingBelow(ctx context.Context, store string, trees []string) ([]string, error) {
+	c := Command{Op: "look for the files of " + trees[0], Heavy: true, Stdin: strings.Join(trees, "\n") + "\n"}
+	c = g.inStore(store, c, "rev-list", "--objects", "--no-walk", "--quiet", "--missing=print", "--stdin")
+	return g.missing(ctx, c, func(line string) (id string, ok bool) { return strings.CutPrefix(line, "?") })
+}
+
+// missingOf returns the IDs that the store does not have.
+func (g *Git) missingOf(ctx context.Context, store string, ids []string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	c := Command{Op: "look for files", Heavy: true, Stdin: strings.Join(ids, "\n") + "\n"}
+	c = g.inStore(store, c, "cat-file", "--batch-check=%(objectname)")
+	return g.missing(ctx, c, func(line string) (id string, ok bool) { return strings.CutSuffix(line, " missing") })
+}
+
+// missing returns the IDs in those lines of a command's output that parse accepts.
+func (g *Git) missing(ctx context.Context, c Command, parse func(line string) (id string, ok bool)) (ids []string, err error) {
+	err = g.EachRecord(ctx, c, '\n', func(line string) error {
+		if id, ok := parse(line); ok {
+			ids = append(ids, id)
 		}
-		if len(missing) > maxBlobs {
+		if len(ids) > maxBlobs {
 			return errManyBlobs
 		}
 		return nil
 	})
-	return missing, err
-}
-
-// missingOf returns the IDs that the store does not have.
-func (g *Git) missingOf(ctx context.Context, store string, ids []string) (missing []string, err error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	err = g.EachRecord(ctx, Command{
-		Op: "look for files", Heavy: true,
-		Args:  []string{"--git-dir=.", "cat-file", "--batch-check=%(objectname)"},
-		Stdin: strings.Join(ids, "\n") + "\n",
-		Dir:   store, UID: g.uid, GID: g.gid, Read: []string{store},
-	}, '\n', func(line string) error {
-		if id, ok := strings.CutSuffix(line, " missing"); ok {
-			missing = append(missing, id)
-		}
-		return nil
-	})
-	return missing, err
+	return ids, err
 }
 
 // coneTops returns the IDs of the trees that are completely in a cone, and of the files
@@ -82,14 +77,12 @@ func (g *Git) missingOf(ctx context.Context, store string, ids []string) (missin
 func (g *Git) coneTops(ctx context.Context, store, commit string, cone gitindex.Cone) (trees, files []string, err error) {
 	roots := cone.Roots()
 	list := func(dirs ...string) error {
-		return g.EachRecord(ctx, Command{
-			Op: "list the files of " + commit, Heavy: true,
-			Args: append([]string{"--git-dir=.", "--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"}, dirs...),
-			Dir:  store, UID: g.uid, GID: g.gid, Read: []string{store},
-		}, 0, func(entry string) error {
+		args := append([]string{"--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"}, dirs...)
+		c := g.inStore(store, Command{Op: "list the files of " + commit, Heavy: true}, args...)
+		return g.EachRecord(ctx, c, 0, func(entry string) error {
 			info, name, ok := strings.Cut(entry, "\t")
 			fields := strings.Fields(info) // mode, type, ID
-			if !ok || len(fields) != 3 || !IsObjectID(fields[2]) {
+			if !ok || len(fields) != 3 || !gitref.IsObjectID(fields[2]) {
 				return fmt.Errorf("ls-tree %s: unexpected entry %q", commit, entry)
 			}
 			switch _, found := slices.BinarySearch(roots, name); {
@@ -124,37 +117,25 @@ const maxRecord = 1 << 20
 // EachRecord runs c and calls f for each record of its output, each ended by the byte
 // end. The output may be larger than what Run returns.
 func (g *Git) EachRecord(ctx context.Context, c Command, end byte, f func(record string) error) error {
-	r, w := io.Pipe()
-	c.stdout = w
-	ran := make(chan error, 1)
-	go func() {
-		_, err := g.Run(ctx, c)
-		w.Close()
-		ran <- err
-	}()
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, maxRecord)
-	s.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		if i := bytes.IndexByte(data, end); i >= 0 {
-			return i + 1, data[:i], nil
+	c.talk = func(_ io.WriteCloser, stdout io.Reader) error {
+		s := bufio.NewScanner(stdout)
+		s.Buffer(nil, maxRecord)
+		s.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+			if i := bytes.IndexByte(data, end); i >= 0 {
+				return i + 1, data[:i], nil
+			}
+			if atEOF && len(data) > 0 {
+				return 0, nil, io.ErrUnexpectedEOF // git terminates every record
+			}
+			return 0, nil, nil
+		})
+		for s.Scan() {
+			if err := f(s.Text()); err != nil {
+				return err
+			}
 		}
-		if atEOF && len(data) > 0 {
-			return 0, nil, io.ErrUnexpectedEOF // git terminates every record
-		}
-		return 0, nil, nil
-	})
-	var err error
-	for err == nil && s.Scan() {
-		err = f(s.Text())
+		return s.Err()
 	}
-	// Make a command that still writes fail with EPIPE.
-	r.CloseWithError(io.ErrClosedPipe)
-	runErr := <-ran
-	switch {
-	case err != nil:
-		return err
-	case runErr != nil:
-		return runErr
-	}
-	return s.Err()
+	_, err := g.Run(ctx, c)
+	return err
 }

@@ -19,9 +19,9 @@ const fullBelow = 1 << 20
 // Full reports whether one of the directories has no room for data or files.
 func Full(dirs []string) bool { return mayHaveFilled(dirs, 0) }
 
-// mayHaveFilled reports whether a command that wrote so many bytes may have filled the
-// filesystem of one of the directories: it is full, or was with these bytes, which git
-// may have deleted since.
+// mayHaveFilled reports whether a command that wrote that many bytes may have filled the
+// filesystem of one of the directories: it is full now, or was full with these bytes, which
+// git may have deleted since.
 func mayHaveFilled(dirs []string, wrote int64) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		s, err := disk.SpaceOf(dir)
@@ -43,7 +43,7 @@ func bytesWritten(cmd *exec.Cmd) int64 {
 	return usage.Oublock * block
 }
 
-// SilentError ends a child, or a request, that sent nothing for so long.
+// SilentError is the error of a child, or a request, that sent nothing for that long.
 type SilentError time.Duration
 
 func (s SilentError) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(s)) }

@@ -5,13 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/tests/testgit"
 )
 
 func TestParseProgress(t *testing.T) {
@@ -41,7 +37,7 @@ func TestParseProgress(t *testing.T) {
 		}
 	}
 	if got := (Progress{}).String(); got != "starting" {
-		t.Errorf("no progress: %q, want starting", got)
+		t.Errorf("the zero Progress: %q, want starting", got)
 	}
 }
 
@@ -78,22 +74,6 @@ func TestBoundedOutput(t *testing.T) {
 	}
 }
 
-func TestIsObjectID(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		in   string
-		want bool
-	}{
-		{strings.Repeat("a1", 20), true}, {strings.Repeat("a1", 32), true},
-		{strings.Repeat("A1", 20), false}, {strings.Repeat("g1", 20), false},
-		{"", false}, {strings.Repeat("a", 39), false}, {strings.Repeat("a", 41), false},
-	} {
-		if got := IsObjectID(tt.in); got != tt.want {
-			t.Errorf("IsObjectID(%q) = %v", tt.in, got)
-		}
-	}
-}
-
 func TestRefsRefuses(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"garbage\n", "1234 refs/heads/main\n", strings.Repeat("a", 40) + "\n"} {
@@ -110,8 +90,7 @@ func TestRefsRefuses(t *testing.T) {
 	}
 }
 
-// TestRefsAreBounded: the plugin reads them into its memory, so a remote must not be
-// able to fill that.
+// TestRefsAreBounded checks that a remote can't fill the plugin's memory with refs.
 func TestRefsAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -124,11 +103,11 @@ func TestRefsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Refs(dir); KindOf(err) != KindLimit || !strings.Contains(err.Error(), "more than 32 MiB") {
-		t.Errorf("a gigabyte of refs: %v", err)
+		t.Errorf("a gigabyte of refs: %v, want an error about the size", err)
 	}
 }
 
-// TestRefsIsWhatGitSays compares Refs with for-each-ref, nested tags included.
+// TestRefsIsWhatGitSays compares Refs with for-each-ref, including nested tags.
 func TestRefsIsWhatGitSays(t *testing.T) {
 	t.Parallel()
 	g, s := newGit(t), remote(t)
@@ -157,7 +136,7 @@ func TestRefsIsWhatGitSays(t *testing.T) {
 		want := gitAt(t, s.Path("r"), "rev-parse", name+"^{}")
 		r := byName["refs/tags/"+name]
 		if r.Peeled != want && !(r.Peeled == "" && r.ID == want) {
-			t.Errorf("tag %s: %+v, want it to end at %s", name, r, want)
+			t.Errorf("tag %s: %+v, want the final object %s", name, r, want)
 		}
 	}
 	file, err := os.ReadFile(filepath.Join(dir, "packed-refs"))
@@ -166,40 +145,5 @@ func TestRefsIsWhatGitSays(t *testing.T) {
 	}
 	if !bytes.Equal(FormatPackedRefs(refs), file) {
 		t.Errorf("FormatPackedRefs is not what git wrote:\n%s\nwant\n%s", FormatPackedRefs(refs), file)
-	}
-}
-
-func TestLsRefs(t *testing.T) {
-	t.Parallel()
-	g, s := newGit(t), remote(t)
-	rev := func(name string) string { return gitAt(t, s.Path("r"), "for-each-ref", "--format=%(objectname)", name) }
-	before := gitAt(t, s.Path("r"), "rev-parse", "refs/heads/main~1")
-	gitAt(t, s.Path("r"), "update-ref", "refs/pull/7/head", before)
-	// The tail of a name is no match.
-	gitAt(t, s.Path("r"), "update-ref", "refs/heads/refs/heads/main", before)
-	gitAt(t, s.Path("r"), "tag", "-a", "-m", "outer", "nested", "v1.0.0")
-	s.Reset()
-	got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/main", "refs/tags/main", "refs/tags/nested", "refs/pull/7/head")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := RemoteRefs{Head: "refs/heads/main", Format: SHA1, IDs: map[string]string{
-		"HEAD": rev("refs/heads/main"), "refs/heads/main": rev("refs/heads/main"), "refs/tags/nested": rev("refs/tags/nested"),
-		"refs/tags/nested^{}": gitAt(t, s.Path("r"), "rev-parse", "v1.0.0^{}"), "refs/pull/7/head": before,
-	}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("LsRefs\n got %v\nwant %v", got, want)
-	}
-	if st := s.Stats("r"); st.LsRefs != 1 || st.Fetches != 0 {
-		t.Errorf("the server saw %+v, want one question", st)
-	}
-	gitAt(t, s.Path("r"), "update-ref", "--no-deref", "HEAD", before)
-	if got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}); err != nil || got.Head != "" || got.IDs["HEAD"] != before {
-		t.Errorf("detached HEAD: %v, %v", got, err)
-	}
-	testgit.Generate(t, s, "other", gitserver.Spec{Seed: 1, Files: 1})
-	gitAt(t, s.Path("other"), "symbolic-ref", "HEAD", "refs/heads/unborn")
-	if got, err := g.LsRefs(t.Context(), Remote{URL: s.URL("other")}); err != nil || got.IDs["HEAD"] != "" {
-		t.Errorf("unborn HEAD: %v, %v", got, err)
 	}
 }

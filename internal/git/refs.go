@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/gitref"
 )
 
 // Object is an object of a store.
@@ -22,60 +24,42 @@ type Object struct {
 func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string]Object, error) {
 	var question strings.Builder
 	for _, id := range ids {
-		fmt.Fprintf(&question, "%s\n%s%s\n", id, id, peeledSuffix)
+		fmt.Fprintf(&question, "%s\n%s%s\n", id, id, gitref.PeeledSuffix)
 	}
-	out, err := g.Run(ctx, Command{
-		Op:    "look up objects",
-		Args:  []string{"--git-dir=.", "cat-file", "--batch-check=%(objectname) %(objecttype)"},
-		Stdin: question.String(),
-		Dir:   store, UID: g.uid, GID: g.gid, Read: []string{store},
-	})
+	out, err := g.Run(ctx, g.inStore(store, Command{Op: "look up objects", Stdin: question.String()},
+		"cat-file", "--batch-check=%(objectname) %(objecttype)"))
 	if err != nil {
 		return nil, err
 	}
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if len(lines) != 2*len(ids) {
+		return nil, fmt.Errorf("cat-file: %d lines for %d objects", len(lines), len(ids))
+	}
 	known := make(map[string]Object)
-	line := 0
-	err = scan(out, func(answer string) error {
-		asked := line / 2
-		peeled := line%2 == 1
-		line++
-		if asked >= len(ids) {
-			return fmt.Errorf("cat-file: unexpected line %q", answer)
-		}
-		id, kind, _ := strings.Cut(answer, " ")
-		o, ok := known[ids[asked]]
+	for i, id := range ids {
+		_, kind, _ := strings.Cut(lines[2*i], " ")
+		peeled, _, _ := strings.Cut(lines[2*i+1], " ")
 		switch {
-		case !peeled && id == ids[asked] && kind != "missing":
+		case kind == "missing":
+		case kind != "tag":
 			known[id] = Object{Type: kind}
-		case !peeled || !ok || o.Type != "tag":
-		case !IsObjectID(id):
-			delete(known, ids[asked]) // the tag's object is missing
-		default:
-			known[ids[asked]] = Object{Type: "tag", Peeled: id}
+		case gitref.IsObjectID(peeled): // otherwise the tag's object is missing
+			known[id] = Object{Type: kind, Peeled: peeled}
 		}
-		return nil
-	})
-	return known, err
+	}
+	return known, nil
 }
 
 // Connected reports whether the store has all objects that are reachable from ids, as git
-// fetch checks before it updates refs. It ignores what a shallow or a filtered fetch
-// omitted.
+// fetch checks before it updates refs. It ignores objects that a shallow or a filtered
+// fetch omitted.
 func (g *Git) Connected(ctx context.Context, store string, ids []string, noBlobs bool) (bool, error) {
-	args := []string{"--git-dir=."}
+	args := []string{"rev-list", "--objects", "--quiet", "--stdin"}
 	if noBlobs {
-		args = append(args, "-c", "remote.origin.promisor=true", "-c", "remote.origin.partialclonefilter=blob:none")
+		args = append(append(slices.Clone(promisor), args...), "--exclude-promisor-objects")
 	}
-	args = append(args, "rev-list", "--objects", "--quiet", "--stdin")
-	if noBlobs {
-		args = append(args, "--exclude-promisor-objects")
-	}
-	_, err := g.Run(ctx, Command{
-		Op:    "follow objects",
-		Args:  append(args, "--not", "--all"),
-		Stdin: strings.Join(ids, "\n") + "\n",
-		Dir:   store, UID: g.uid, GID: g.gid, Read: []string{store},
-	})
+	_, err := g.Run(ctx, g.inStore(store, Command{Op: "follow objects", Stdin: strings.Join(ids, "\n") + "\n"},
+		append(args, "--not", "--all")...))
 	if exitCode(err) > 0 {
 		return false, nil
 	}
@@ -96,7 +80,7 @@ func (g *Git) WriteRefs(store string, refs []PackedRef) error {
 		return fmt.Errorf("write the refs of a store: %w", err)
 	}
 	_, err = f.Write(FormatPackedRefs(refs))
-	err = errors.Join(err, f.Chown(int(g.uid), int(g.gid)), f.Sync(), f.Close())
+	err = errors.Join(err, f.Chown(g.Owner()), f.Sync(), f.Close())
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the refs of a store: %w", err), os.Remove(lock))
 	}

@@ -2,66 +2,172 @@ package git
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/gitssh"
+	"github.com/helmdeck/repos/internal/guard"
+	"github.com/helmdeck/repos/internal/work"
 )
 
-// RemoteRefs is a remote's answer to LsRefs.
-type RemoteRefs struct {
-	// Head is the branch that the remote's HEAD points to, such as "refs/heads/main";
-	// empty if HEAD is detached or missing.
-	Head string
-	// Format is the format of the object IDs, SHA1 or SHA256.
-	Format string
-	// IDs has object IDs by full ref name, including "HEAD". The commit of an annotated
-	// tag is under its name with "^{}" appended.
-	IDs map[string]string
-	// More is set if IDs does not have all refs below a name that ends with a slash.
-	More bool
+// Remote is a remote repository, with its credentials.
+type Remote struct {
+	URL string
+	// Auth returns the credential for a URL of the remote's host, or nil. It is called
+	// again after a redirect, so that a secret is never sent outside of its scope.
+	Auth func(url string) (*Auth, error)
+	// Pin, if not empty, has the only addresses to connect to for the URL's host, even if
+	// the name servers answer differently by then. A git:// remote can't be pinned.
+	Pin []netip.Addr
 }
 
-// LsRefs asks a remote for the refs with the given full names and for HEAD. Over HTTP
-// with protocol 2 the answer has little more than those; otherwise the remote lists all
-// refs. A name that ends with a slash stands for all refs below it, up to MaxListed. The
-// result does not have names that the remote does not have. Memory use does not depend on
-// the size of the answer.
-func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (RemoteRefs, error) {
-	if isHTTP(remote.URL) {
-		if refs, ok, err := g.lsRefsHTTP(ctx, remote, names); ok || err != nil {
-			return refs, err
-		}
+func (r Remote) auth(url string) (*Auth, error) {
+	if r.Auth == nil {
+		return nil, nil
 	}
-	options := append(slices.Clone(askPatience), "ls-remote", "--quiet", "--symref", "--end-of-options")
-	patterns := []string{"HEAD"}
-	for _, n := range names {
-		// ls-remote matches the end of a name; lsRemote compares the whole.
-		if strings.HasSuffix(n, "/") {
-			patterns = append(patterns, n+"*")
-		} else {
-			patterns = append(patterns, n, n+peeledSuffix)
-		}
+	return r.Auth(url)
+}
+
+// runRemote executes c, which talks to the remote, with the credential for its URL,
+// retries and redirects. It sets c.url to the URL, and c.Args to withURL(url).
+func (g *Git) runRemote(ctx context.Context, r Remote, c Command, withURL func(url string) []string) (out []byte, err error) {
+	kind := work.Fetch
+	if c.question {
+		kind = work.Question
 	}
-	var out lsRemote
-	_, err := g.runRemote(ctx, remote, Command{Op: askForRefs, question: true, Dir: "/", stdout: &out}, func(url string) []string {
-		out = lsRemote{refCollector: newRefCollector(names)} // discard those of an earlier try
-		return slices.Concat(options, []string{url}, patterns)
+	ctx, done, err := g.schedule(ctx, kind, false, c.Op, r.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	err = Retry(ctx, func() error {
+		return g.follow(ctx, r, func(url string) error {
+			out, err = g.runAt(ctx, r, url, c, withURL(url))
+			return err
+		})
 	})
-	if out.err != nil {
-		return RemoteRefs{}, badAnswer(remote, out.err)
-	}
-	return out.refs, err
+	return out, err
 }
 
-// setHead sets the default branch, unless target is not a valid branch: a remote may
-// claim anything.
-func (r *RemoteRefs) setHead(target string) {
-	if _, err := volume.ParseRef(target); err == nil && strings.HasPrefix(target, "refs/heads/") {
-		r.Head = target
+// runAt executes c with args, which talks to the remote at url, once.
+func (g *Git) runAt(ctx context.Context, r Remote, url string, c Command, args []string) ([]byte, error) {
+	auth, err := r.auth(url)
+	if err != nil {
+		return nil, &Error{Op: c.Op, URL: url, Kind: KindCredential, Err: err}
 	}
+	c.url, c.Args = url, args
+	c.UID, c.GID = g.config.UID, g.config.GID
+	c.remote = true
+	c.Env = slices.Concat(c.Env, g.proxies)
+	pinned, err := pinConfig(url, r.Pin)
+	if err != nil {
+		return nil, err
+	}
+	// An empty helper removes all helpers that a configuration names.
+	config := append([]string{"credential.helper", ""}, pinned...)
+	if isHTTP(url) {
+		c.silence = 0 // curl has its own limit (http.lowSpeedTime)
+	}
+	if g.config.CABundle != "" {
+		config = append(config, "http.sslCAInfo", g.config.CABundle)
+		c.Read = append([]string{g.config.CABundle}, c.Read...)
+	}
+	switch {
+	case gitssh.IsRemote(url):
+		var key, known []byte
+		if auth != nil {
+			key, known = auth.SSHKey, auth.KnownHosts
+		}
+		session, err := gitssh.Start(g.config.UID, g.config.GID, key, known)
+		if err != nil {
+			return nil, err
+		}
+		defer session.Close()
+		c.Env = append(c.Env, "GIT_SSH_COMMAND="+session.Command(url, r.Pin), "GIT_SSH_VARIANT=ssh")
+		c.Read = append([]string{session.Dir}, c.Read...)
+	case auth != nil && (auth.Password != "" || auth.Bearer != ""):
+		more, pipe, err := httpAuth(url, auth)
+		if err != nil {
+			return nil, err
+		}
+		defer pipe.Close()
+		config = append(config, more...)
+		c.files = []*os.File{pipe}
+	}
+	c.config = config
+	out, err := g.Run(ctx, c)
+	g.explain(ctx, r, url, auth, err)
+	if err != nil && c.cleanup != nil {
+		err = errors.Join(err, c.cleanup())
+	}
+	return out, err
 }
 
-// askPatience makes curl end a question when the remote accepts the request and then
-// sends nothing.
-var askPatience = []string{"-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"}
+// pinConfig returns the configuration that makes git connect to remote's host only at the
+// addresses in pin. Behind a proxy it has no effect, because the proxy connects.
+func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
+	if len(pin) == 0 || gitssh.IsRemote(remote) {
+		return nil, nil
+	}
+	u, err := url.Parse(remote)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "https" && u.Scheme != "http" {
+		return nil, fmt.Errorf("%s: a %s connection can't be pinned to an address: use https", remote, u.Scheme)
+	}
+	list := make([]string, len(pin))
+	for i, a := range pin {
+		list[i] = a.String()
+		if a.Is6() {
+			list[i] = "[" + list[i] + "]"
+		}
+	}
+	host := u.Hostname()
+	if strings.Contains(host, ":") {
+		return nil, nil // the host is an address already
+	}
+	return []string{"http.curloptResolve", host + ":" + guard.PlaceOf(u).Port + ":" + strings.Join(list, ",")}, nil
+}
+
+// isHTTP reports whether a URL's scheme is http or https.
+func isHTTP(remote string) bool {
+	return strings.HasPrefix(remote, "https://") || strings.HasPrefix(remote, "http://")
+}
+
+// Transient reports whether another try may succeed.
+func (k Kind) Transient() bool { return k == KindServer || k == KindTimeout }
+
+const (
+	// retries bounds the tries after a transient failure. With the waits below they take
+	// some three seconds, enough for a server that restarts.
+	retries = 3
+	// retryFirst is the wait before the second try. It doubles each time, and is
+	// randomized by half, so that many clients don't come back at once.
+	retryFirst = 400 * time.Millisecond
+)
+
+// Retry calls f until it succeeds, fails with an error that is not Transient, or ctx
+// ends.
+func Retry(ctx context.Context, f func() error) error {
+	wait := retryFirst
+	for try := 0; ; try++ {
+		err := f()
+		if err == nil || !KindOf(err).Transient() || try == retries || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait/2 + rand.N(wait)):
+		}
+		wait *= 2
+	}
+}

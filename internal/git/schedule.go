@@ -19,60 +19,67 @@ const (
 	defaultFetchTimeout = 2 * time.Hour
 )
 
-// schedule waits until a command may run, and returns a context with its time limit. Call
-// done when the command has ended.
-func (g *Git) schedule(ctx context.Context, c Command) (_ context.Context, done func(), err error) {
-	if c.remote || g.inherited {
-		return ctx, func() {}, nil // runRemote does it for all tries, or the parent process did
-	}
-	var slot *work.Slot
-	if c.Heavy {
-		if slot, err = g.scheduler.Acquire(ctx, work.CPU, c.Large); err != nil {
-			return ctx, nil, queueError(c.Op, c.url, err)
-		}
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.workTimeout, &work.LimitError{Setting: "WORK_TIMEOUT", Limit: g.workTimeout})
-	return withShare(ctx, slot), func() { cancel(); slot.Release() }, nil
-}
-
-type shareKey struct{}
-
-// withShare returns a context for the commands that run in a slot, which may be nil.
-func withShare(ctx context.Context, slot *work.Slot) context.Context {
-	if slot == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, shareKey{}, slot.Share())
-}
-
-// shareOf returns the share of the slot in ctx, 1 if there is none.
-func shareOf(ctx context.Context) int {
-	if n, ok := ctx.Value(shareKey{}).(int); ok {
-		return n
-	}
-	return 1
-}
+const (
+	// questionCPU is the limit of questions, which a Mount waits for. They take
+	// milliseconds.
+	questionCPU = 20 * time.Second
+	// defaultFetchCPU is enough for index-pack: one processor resolves the ten million
+	// objects of Linux in some ten minutes.
+	defaultFetchCPU = 30 * time.Minute
+	// defaultMemory is three times what index-pack needs for the whole history of Linux.
+	// A hostile repository can take any amount: a tree of ten billion files is a download
+	// of one kilobyte.
+	defaultMemory = 4 << 30
+	// The first heavy command of a subject is nicer than the plugin by heavyNice, which
+	// leaves three quarters of a busy processor to a question. Each further concurrent
+	// command of the subject is nicer by niceStep, and gets a third of the processor time
+	// of the command before it, so that many commands of one subject do not outweigh a
+	// single command of another.
+	heavyNice = 5
+	niceStep  = 5
+	nicest    = 19
+)
 
 // Schedule waits until heavy local work other than git may run, and returns a context
 // with its time limit. Call done when the work has ended. The error is the cause of ctx,
 // as an *Error.
 func (g *Git) Schedule(ctx context.Context, op string) (_ context.Context, done func(), err error) {
-	return g.schedule(ctx, Command{Op: op, Heavy: true})
+	return g.schedule(ctx, work.CPU, false, op, "")
 }
 
 // ScheduleFetch is Schedule for fetches from a remote other than git's.
 func (g *Git) ScheduleFetch(ctx context.Context, op, url string) (_ context.Context, done func(), err error) {
-	return g.scheduleRemote(ctx, work.Fetch, op, url)
+	return g.schedule(ctx, work.Fetch, false, op, url)
 }
 
-// scheduleRemote is schedule for work that talks to a remote.
-func (g *Git) scheduleRemote(ctx context.Context, kind work.Kind, op, url string) (_ context.Context, done func(), err error) {
-	slot, err := g.scheduler.Acquire(ctx, kind, false)
+// schedule is Schedule for all kinds of work.
+func (g *Git) schedule(ctx context.Context, kind work.Kind, large bool, op, url string) (_ context.Context, done func(), err error) {
+	slot, err := g.config.Scheduler.Acquire(ctx, kind, large)
 	if err != nil {
 		return ctx, nil, queueError(op, url, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.fetchTimeout, &work.LimitError{Setting: "FETCH_TIMEOUT", Limit: g.fetchTimeout})
-	return withShare(ctx, slot), func() { cancel(); slot.Release() }, nil
+	if slot != nil {
+		ctx = context.WithValue(ctx, shareKey{}, slot.Share())
+	}
+	ctx, cancel := withTimeout(ctx, kind, g.config)
+	return ctx, func() { cancel(); slot.Release() }, nil
+}
+
+// withTimeout returns a context with the time limit of a kind of work.
+func withTimeout(ctx context.Context, kind work.Kind, set Config) (context.Context, context.CancelFunc) {
+	setting, limit := "FETCH_TIMEOUT", set.FetchTimeout
+	if kind == work.CPU {
+		setting, limit = "WORK_TIMEOUT", set.WorkTimeout
+	}
+	return context.WithTimeoutCause(ctx, limit, &work.LimitError{Setting: setting, Limit: limit})
+}
+
+type shareKey struct{}
+
+// shareOf returns the share of the slot in ctx, or 1.
+func shareOf(ctx context.Context) int {
+	n, _ := ctx.Value(shareKey{}).(int)
+	return max(n, 1)
 }
 
 // queueError returns the error for work whose context ended with err while it waited for
@@ -85,28 +92,44 @@ func queueError(op, url string, err error) error {
 	return e
 }
 
-// largePack is in git's progress of a pack so large that resolving its deltas is a large
-// job: index-pack keeps some 100 bytes per object, and bases up to
+// niceOf returns the nice value of a heavy command, relative to the plugin, by the share
+// of its slot.
+func niceOf(share int) int { return min(heavyNice+niceStep*(share-1), nicest) }
+
+// limitsOf returns the limits of a command; ctx has its slot.
+func limitsOf(ctx context.Context, c Command, set Config) sandbox.Limits {
+	l := sandbox.Limits{CPU: set.WorkCPU, Memory: set.Memory, Nice: niceOf(shareOf(ctx))}
+	switch {
+	case c.question:
+		l.CPU, l.Nice = questionCPU, 0
+	case c.remote:
+		l.CPU = set.FetchCPU
+	}
+	return l
+}
+
+// largePack is the unit that git's progress shows for a pack with large work to resolve its
+// deltas: index-pack keeps some 100 bytes per object, and bases up to
 // core.deltaBaseCacheLimit.
 const largePack = "GiB"
 
 // gate makes a fetch wait for a processor slot when it has received its pack. Until then
-// its work is bounded by what the remote sends. Then it resolves deltas, which needs only
-// the processor, and any amount of it even for a pack of a megabyte.
+// the data from the remote bounds its work. Then it resolves deltas, which needs only the
+// processor, and can take any time even for a pack of a megabyte.
 type gate struct {
 	ctx       context.Context // the command's
 	scheduler *work.Scheduler
 	cmd       *exec.Cmd
 	silence   *alarm // paused while the command is stopped; may be nil
 	large     bool
-	passed    bool // resolving has begun, or waits for a slot
+	passed    bool // the command resolves deltas, or waits for a slot to do so
 	leave     context.CancelFunc
 	waiting   sync.WaitGroup
 	slot      *work.Slot
 }
 
-// line handles a line of git's stderr. It stops git's process group until there is a
-// slot. It does not wait itself, because Wait returns only when all of stderr was read.
+// line handles a line of git's stderr. It stops git's process group until a slot is free.
+// It does not wait itself, because Wait returns only when all of stderr was read.
 func (t *gate) line(line string) {
 	if strings.HasPrefix(line, "Receiving objects") {
 		t.large = t.large || strings.Contains(line, largePack)

@@ -14,8 +14,8 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// scarce returns a Scheduler with one slot of a kind for each subject, and takes all of
-// one kind until the test ends.
+// scarce returns a Scheduler with one slot of each kind, and holds the slot of kind k until the
+// test ends.
 func scarce(t *testing.T, k work.Kind) *work.Scheduler {
 	t.Helper()
 	one := work.Limits{Slots: 1, PerSubject: 1}
@@ -28,7 +28,7 @@ func scarce(t *testing.T, k work.Kind) *work.Scheduler {
 	return s
 }
 
-// fifo makes a FIFO that everybody may write to, and opens it.
+// fifo makes a FIFO that every user may write to, and opens it.
 func fifo(t *testing.T, path string, flags int) *os.File {
 	t.Helper()
 	if err := errors.Join(syscall.Mkfifo(path, 0o666), os.Chmod(path, 0o666)); err != nil {
@@ -42,8 +42,8 @@ func fifo(t *testing.T, path string, flags int) *os.File {
 	return f
 }
 
-// TestStoppedBeforeItsTurn: nothing is left of a command whose context ends while it
-// waits, stopped, for a processor.
+// TestStoppedBeforeItsTurn checks that no process is left of a command whose context ends while
+// the command is stopped and waits for a slot.
 func TestStoppedBeforeItsTurn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -61,21 +61,21 @@ func TestStoppedBeforeItsTurn(t *testing.T) {
 			alive := filepath.Join(dir, "alive")
 			group := fifo(t, alive, os.O_RDONLY|syscall.O_NONBLOCK)
 			g, scriptDir := script(t, fmt.Sprintf("exec 9> %s\necho 'Resolving deltas:   0%% (0/9)' >&2\n%s\n", alive, tt.text))
-			g.scheduler = scarce(t, work.CPU)
+			g.config.Scheduler = scarce(t, work.CPU)
 			job := &work.Job{Subject: "test"}
 			ctx, cancel := context.WithCancelCause(work.WithJob(t.Context(), job))
 			defer cancel(nil)
 			ended := make(chan error, 1)
 			go func() {
 				_, err := g.Run(ctx, Command{
-					Op: "try", Dir: "/", UID: g.uid, GID: g.gid, Read: []string{scriptDir}, Write: []string{dir},
+					Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{scriptDir}, Write: []string{dir},
 					remote: true, fetches: true, silence: time.Hour,
 				})
 				ended <- err
 			}()
 			for !job.Queued() {
 				if len(ended) > 0 {
-					t.Fatalf("it does not wait: %v", <-ended)
+					t.Fatalf("the command does not wait: %v", <-ended)
 				}
 				time.Sleep(time.Millisecond)
 			}
@@ -87,28 +87,29 @@ func TestStoppedBeforeItsTurn(t *testing.T) {
 				t.Errorf("wait for the group: %v, want EOF", err)
 			}
 			if job.Queued() {
-				t.Error("its job still waits")
+				t.Error("the job still waits")
 			}
 		})
 	}
 }
 
-// TestGateOfACommandThatHasEnded: what a command has said last may be read when it has
-// ended. There is nothing to stop then, and nothing to wait for.
+// TestGateOfACommandThatHasEnded checks that the gate does not wait for a slot if it reads the
+// command's last line after the command has ended.
 func TestGateOfACommandThatHasEnded(t *testing.T) {
 	t.Parallel()
 	g, dir := script(t, `setsid sh -c "while [ -d /proc/$$ ]; do :; done; echo 'Resolving deltas: 100% (9/9)' >&2" & exit 0`)
-	g.scheduler = scarce(t, work.CPU)
+	g.config.Scheduler = scarce(t, work.CPU)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := g.Run(ctx, Command{
-		Op: "try", Dir: "/", UID: g.uid, GID: g.gid, Read: []string{dir, "/proc"}, remote: true, fetches: true,
+		Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{dir, "/proc"}, remote: true, fetches: true,
 	}); err != nil {
-		t.Errorf("a command that has done its work: %v", err)
+		t.Errorf("a command that succeeded: %v", err)
 	}
 }
 
-// TestAlarmPauses: not even the line that was read last puts it off while it pauses.
+// TestAlarmPauses checks that a paused alarm does not ring, even if a line is written to it in
+// the pause.
 func TestAlarmPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rung := false
@@ -117,16 +118,16 @@ func TestAlarmPauses(t *testing.T) {
 		if _, err := a.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // on the test's clock
+		time.Sleep(time.Hour) // of the fake clock
 		synctest.Wait()
 		if rung {
-			t.Error("it rang in a pause")
+			t.Error("the alarm rang in the pause")
 		}
 		a.resume()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !rung {
-			t.Error("it does not ring after a pause")
+			t.Error("the alarm did not ring after the pause")
 		}
 	})
 }

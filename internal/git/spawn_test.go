@@ -2,7 +2,7 @@ package git
 
 import "testing"
 
-// BenchmarkQuestion is what a warm Mount asks of a remote on loopback.
+// BenchmarkQuestion measures the question of a warm Mount to a remote on loopback.
 func BenchmarkQuestion(b *testing.B) {
 	g, r := newGit(b), Remote{URL: remote(b).URL("r")}
 	for b.Loop() {
@@ -12,11 +12,11 @@ func BenchmarkQuestion(b *testing.B) {
 	}
 }
 
-// BenchmarkSpawn is the least that a run of git takes.
+// BenchmarkSpawn measures the least time that a run of git takes.
 func BenchmarkSpawn(b *testing.B) {
 	g := newGit(b)
 	for b.Loop() {
-		if _, err := g.Run(b.Context(), Command{Op: "try", Args: []string{"version"}, Dir: "/", UID: g.uid, GID: g.gid}); err != nil {
+		if _, err := g.Run(b.Context(), Command{Op: "try", Args: []string{"version"}, Dir: "/", UID: g.config.UID, GID: g.config.GID}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,7 +3,6 @@ package git
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -11,21 +10,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-)
 
-// The formats of a repository's object IDs.
-const (
-	SHA1   = "sha1"
-	SHA256 = "sha256"
+	"github.com/helmdeck/repos/internal/gitref"
 )
-
-// Format returns the format of a full object ID, SHA1 or SHA256, by its length.
-func Format(id string) string {
-	if len(id) == 2*sha256.Size {
-		return SHA256
-	}
-	return SHA1
-}
 
 // InitStore makes a bare repository in dir, an empty directory that belongs to the
 // fetching uid.
@@ -33,35 +20,28 @@ func (g *Git) InitStore(ctx context.Context, dir, format string) error {
 	_, err := g.Run(ctx, Command{
 		Op:   "make a store",
 		Args: []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--object-format=" + format, "."},
-		Dir:  dir, UID: g.uid, GID: g.gid, Write: []string{dir},
+		Dir:  dir, UID: g.config.UID, GID: g.config.GID, Write: []string{dir},
 	})
 	return err
 }
 
-// SweepStore removes what a killed git leaves in a store: lock files and temporary packs.
+// SweepStore removes the lock files and temporary packs that a killed git leaves in a store.
 // No git may run in the store.
 func SweepStore(store string) error {
 	return filepath.WalkDir(store, func(path string, d os.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil // the store itself, or a file that a command just removed
 		}
-		if err != nil {
-			return err
-		}
-		name := d.Name()
-		switch {
-		case d.IsDir():
-			return nil
-		case strings.HasSuffix(name, ".lock"), strings.HasPrefix(name, "tmp_"):
+		if err == nil && !d.IsDir() && (strings.HasSuffix(d.Name(), ".lock") || strings.HasPrefix(d.Name(), "tmp_")) {
 			return os.Remove(path)
 		}
-		return nil
+		return err
 	})
 }
 
-// maxRefBytes bounds a store's refs, which take some four times as much memory while the
-// plugin makes a git layer: half a million refs. The largest public repositories have
-// some ten thousand branches and tags.
+// maxRefBytes bounds the size of a store's refs, and is enough for half a million. The
+// plugin needs some four times as much memory while it makes a git layer. The largest
+// public repositories have some ten thousand branches and tags.
 const maxRefBytes = 32 << 20
 
 // Refs returns the store's packed-refs, which after Fetch has all refs, fully peeled and
@@ -86,22 +66,22 @@ func Refs(store string) ([]PackedRef, error) {
 		}
 	}
 	var refs []PackedRef
-	err = scan(data, func(line string) error {
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSuffix(line, "\n")
 		if strings.HasPrefix(line, "#") {
-			return nil
+			continue
 		}
 		if peeled, ok := strings.CutPrefix(line, "^"); ok && len(refs) > 0 {
 			refs[len(refs)-1].Peeled = peeled
-			return nil
+			continue
 		}
 		id, name, ok := strings.Cut(line, " ")
-		if !ok || !IsObjectID(id) {
-			return Damaged(store, fmt.Errorf("packed-refs has the line %q", line))
+		if !ok || !gitref.IsObjectID(id) {
+			return nil, Damaged(store, fmt.Errorf("packed-refs has the line %q", line))
 		}
 		refs = append(refs, PackedRef{Name: name, ID: id})
-		return nil
-	})
-	return refs, err
+	}
+	return refs, nil
 }
 
 // PackedRef is one ref of a store.
@@ -125,16 +105,13 @@ func FormatPackedRefs(refs []PackedRef) []byte {
 }
 
 // Check verifies all of a store. The error is an *Error of KindCorrupt if the store is
-// damaged; any other error means that the check failed.
+// damaged; any other error means that the check did not finish.
 func (g *Git) Check(ctx context.Context, store string) error {
 	if _, err := os.Lstat(store); errors.Is(err, os.ErrNotExist) {
 		return Damaged(store, err)
 	}
-	_, err := g.Run(ctx, Command{
-		Op: "check the store", Heavy: true,
-		Args: []string{"--git-dir=.", "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress"},
-		Dir:  store, UID: g.uid, GID: g.gid, Write: []string{store},
-	})
+	_, err := g.Run(ctx, g.inStore(store, Command{Op: "check the store", Heavy: true, Write: []string{store}},
+		"fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress"))
 	var e *Error
 	if errors.As(err, &e) && exitCode(err) > 0 && e.Kind != KindNoSpace && e.Kind != KindLimit {
 		e.Kind = KindCorrupt // whatever its message
@@ -144,45 +121,25 @@ func (g *Git) Check(ctx context.Context, store string) error {
 
 // Has reports whether the store has an object, of any type.
 func (g *Git) Has(ctx context.Context, store, id string) (bool, error) {
-	_, err := g.Run(ctx, Command{
-		Op: "look up " + id, question: true,
-		Args: []string{"--git-dir=.", "cat-file", "-e", id},
-		Dir:  store, UID: g.uid, GID: g.gid, Read: []string{store},
-	})
+	_, err := g.Run(ctx, g.inStore(store, Command{Op: "look up " + id, question: true}, "cat-file", "-e", id))
 	if exitCode(err) > 0 && KindOf(err) != KindLimit {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// packLoose packs loose objects, if there are any: a server of plain files (dumb HTTP)
-// sends those that it has.
-func (g *Git) packLoose(ctx context.Context, store string) error {
-	loose, err := filepath.Glob(filepath.Join(store, "objects", "[0-9a-f][0-9a-f]"))
-	if err != nil || len(loose) == 0 {
-		return err
-	}
-	return g.Repack(ctx, store)
-}
-
 // Repack joins small packs, so that pack sizes form a geometric series: its cost is
 // proportional to the new objects, not to the repository. No object is dropped.
 func (g *Git) Repack(ctx context.Context, store string) error {
-	_, err := g.Run(ctx, Command{
-		Op: "repack the store", Heavy: true,
-		Args: []string{"--git-dir=.", "repack", "--quiet", "--geometric=2", "-d", "--no-write-bitmap-index"},
-		Dir:  store, UID: g.uid, GID: g.gid, Write: []string{store},
-	})
+	_, err := g.Run(ctx, g.inStore(store, Command{Op: "repack the store", Heavy: true, Write: []string{store}},
+		"repack", "--quiet", "--geometric=2", "-d", "--no-write-bitmap-index"))
 	return err
 }
 
 // Keep points ref to a commit of the store, so that it stays reachable.
 func (g *Git) Keep(ctx context.Context, store, ref, commit string) error {
-	_, err := g.Run(ctx, Command{
-		Op: "keep " + commit, question: true,
-		Args: []string{"--git-dir=.", "update-ref", ref, commit},
-		Dir:  store, UID: g.uid, GID: g.gid, Write: []string{store},
-	})
+	_, err := g.Run(ctx, g.inStore(store, Command{Op: "keep " + commit, question: true, Write: []string{store}},
+		"update-ref", ref, commit))
 	return err
 }
 
@@ -200,11 +157,8 @@ func (g *Git) Tree(ctx context.Context, store, commit string) (id string, ok boo
 
 // lookUp returns the ID of the object rev with the suffix to.
 func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok bool, err error) {
-	out, err := g.Run(ctx, Command{
-		Op: "look up " + rev, question: true,
-		Args: []string{"--git-dir=.", "rev-parse", "--verify", "--quiet", "--end-of-options", rev + to},
-		Dir:  store, UID: g.uid, GID: g.gid, Read: []string{store},
-	})
+	out, err := g.Run(ctx, g.inStore(store, Command{Op: "look up " + rev, question: true},
+		"rev-parse", "--verify", "--quiet", "--end-of-options", rev+to))
 	if exitCode(err) == 1 {
 		return "", false, nil
 	}
@@ -216,11 +170,8 @@ func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok 
 
 // Ahead returns how many commits are in the history of commit but not in that of of.
 func (g *Git) Ahead(ctx context.Context, store, commit, of string) (int, error) {
-	out, err := g.Run(ctx, Command{
-		Op: "count the commits from " + of + " to " + commit, Heavy: true,
-		Args: []string{"--git-dir=.", "rev-list", "--count", "--end-of-options", commit, "^" + of},
-		Dir:  store, UID: g.uid, GID: g.gid, Read: []string{store},
-	})
+	out, err := g.Run(ctx, g.inStore(store, Command{Op: "count the commits from " + of + " to " + commit, Heavy: true},
+		"rev-list", "--count", "--end-of-options", commit, "^"+of))
 	if err != nil {
 		return 0, err
 	}

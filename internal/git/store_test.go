@@ -43,7 +43,7 @@ func TestFetch(t *testing.T) {
 			t.Errorf("refs\n got %s\nwant %s", got, want)
 		}
 		if got := len(names(t, dir)); got != len(strings.Split(want, "\n")) {
-			t.Errorf("%d packed refs, want all", got)
+			t.Errorf("%d packed refs, want %d", got, len(strings.Split(want, "\n")))
 		}
 	}
 	fetch()
@@ -60,7 +60,7 @@ func TestFetch(t *testing.T) {
 			gitAt(t, bare, "branch", "-D", "feature/x")
 			gitAt(t, bare, "branch", "feature", "main~1")
 		}},
-		{"and back", func() {
+		{"a directory of branches in place of a branch", func() {
 			gitAt(t, bare, "branch", "-D", "feature")
 			gitAt(t, bare, "branch", "feature/x/deep", "main~2")
 		}},
@@ -78,15 +78,15 @@ func TestFetch(t *testing.T) {
 		step.do()
 		fetch()
 		if t.Failed() {
-			t.Fatalf("at: %s", step.name)
+			t.Fatalf("after %s", step.name)
 		}
 	}
-	// The git layers link packs: nothing may be loose.
+	// Git layers hard-link packs only, so no object may be loose.
 	loose, err := filepath.Glob(filepath.Join(dir, "objects/[0-9a-f][0-9a-f]"))
 	if err != nil || len(loose) > 0 {
 		t.Errorf("loose objects: %v, %v", loose, err)
 	}
-	// What was asked for by name stays through fetches that do not ask for it.
+	// A ref that was fetched by its name is not pruned by fetches that do not name it.
 	gitAt(t, bare, "update-ref", "refs/pull/7/head", "nightly")
 	extra := f
 	extra.Refspecs = append(slices.Clone(everything), "+refs/pull/7/head:refs/pull/7/head")
@@ -136,8 +136,8 @@ func TestFailedFetchLeavesNothing(t *testing.T) {
 	}
 }
 
-// onFetch applies a fault to the answers to POST requests that are no ls-refs:
-// those that carry the pack.
+// onFetch applies a fault to all POST requests after the first, which is ls-refs. Their answers
+// have the pack.
 func onFetch(fault func(http.Handler) http.Handler) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var mu sync.Mutex
@@ -158,12 +158,12 @@ func onFetch(fault func(http.Handler) http.Handler) func(http.Handler) http.Hand
 	}
 }
 
-// TestStoppedFetch ends the context while the server is silent, at the question
-// and in the middle of a pack. Not parallel: it counts the processes of a uid.
+// TestStoppedFetch ends the context while the server is silent, before its first answer and in
+// the middle of a pack. The test is not parallel, because it counts the processes of a uid.
 func TestStoppedFetch(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		before int // bytes of the fetch's answer that still arrive
+		before int // bytes of each answer that arrive
 		cause  error
 		want   Kind
 	}{
@@ -193,13 +193,12 @@ func TestStoppedFetch(t *testing.T) {
 			t.Errorf("%s: left %q", tt.name, left)
 		}
 		if left := processes(t, fetcher); len(left) > 0 {
-			t.Errorf("%s: running %q", tt.name, left)
+			t.Errorf("%s: still running: %q", tt.name, left)
 		}
 	}
 }
 
-// stopper passes on the first bytes of an answer, then waits for the client to
-// hang up.
+// stopper sends the first bytes of an answer, and then waits until the client hangs up.
 type stopper struct {
 	http.ResponseWriter
 	r       *http.Request
@@ -257,7 +256,7 @@ func TestCommit(t *testing.T) {
 	}
 	rev := func(name string) string { return gitAt(t, s.Path("r"), "rev-parse", name) }
 	main := rev("refs/heads/main")
-	for _, tt := range []struct{ name, rev, want string }{ // want is empty for not found
+	for _, tt := range []struct{ name, rev, want string }{ // an empty want means not found
 		{"full", main, main},
 		{"abbreviated", main[:7], main},
 		{"annotated tag's object", rev("v1.0.0"), rev("v1.0.0^{}")},
@@ -273,6 +272,6 @@ func TestCommit(t *testing.T) {
 		}
 	}
 	if _, _, err := g.Commit(t.Context(), filepath.Dir(dir), main); err == nil {
-		t.Error("no error for what is no store")
+		t.Error("no error for a directory that is not a store")
 	}
 }

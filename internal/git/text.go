@@ -35,11 +35,3 @@ func Printable(text string) string {
 	}
 	return text
 }
-
-// IsObjectID reports whether s is a full SHA-1 or SHA-256 in lower-case hex.
-func IsObjectID(s string) bool {
-	if len(s) != 40 && len(s) != 64 {
-		return false
-	}
-	return strings.Trim(s, "0123456789abcdef") == ""
-}

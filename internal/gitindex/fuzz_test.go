@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzParse: whatever an index is, reading it takes memory in proportion to its size, what
-// was read is written in a form that stays as it is, and the rest does not panic.
+// FuzzParse checks that for any input, Parse needs memory in proportion to its size, that
+// Encode and Parse are stable, and that no other method panics.
 func FuzzParse(f *testing.F) {
 	for _, format := range []string{"sha1", "sha256"} {
 		for _, cone := range []Cone{nil, {"a/b"}} {
@@ -21,7 +21,7 @@ func FuzzParse(f *testing.F) {
 			r.checkOut(r.git("", "write-tree"))
 			f.Add(r.read(), format == "sha256")
 			delete(files, "a/d")
-			r.git("", "update-index", "--force-remove", "a/d") // whose cache is not of all trees
+			r.git("", "update-index", "--force-remove", "a/d") // its cache lacks a tree
 			f.Add(r.read(), format == "sha256")
 		}
 	}
@@ -30,7 +30,7 @@ func FuzzParse(f *testing.F) {
 		if long {
 			idSize = 32
 		}
-		data = slices.Clone(data) // an index keeps its data
+		data = slices.Clone(data) // Parse retains the data
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		ix, err := Parse(data, idSize)
@@ -44,12 +44,12 @@ func FuzzParse(f *testing.F) {
 		once := encode(t, ix)
 		again, err := Parse(bytes.Clone(once), idSize)
 		if err != nil {
-			t.Fatalf("what was written can't be read: %v", err)
+			t.Fatalf("Parse fails for the output of Encode: %v", err)
 		}
 		if twice := encode(t, again); !bytes.Equal(once, twice) {
 			t.Errorf("%q is written as\n%q and then as\n%q", data, once, twice)
 		}
-		if _, err := again.Match(once); err != nil {
+		if _, err := again.CopyStats(once); err != nil {
 			t.Errorf("it does not match itself: %v", err)
 		}
 		again.LeaveOut(Cone{"a/b"})

@@ -42,10 +42,7 @@ const (
 // Attributes is the name of git's attributes files.
 const Attributes = ".gitattributes"
 
-var (
-	errNoIndex  = errors.New("not an index")
-	errCutShort = errors.New("the index is cut short")
-)
+var errCutShort = errors.New("the index is cut short")
 
 // Index is an index in memory. It is not safe for concurrent use.
 type Index struct {
@@ -164,7 +161,7 @@ func Parse(data []byte, idSize int) (*Index, error) {
 // header.
 func parseHeader(data []byte, idSize int) (n uint32, rest []byte, err error) {
 	if len(data) < indexHeader+idSize || string(data[:4]) != "DIRC" {
-		return 0, nil, errNoIndex
+		return 0, nil, errors.New("not an index")
 	}
 	if v := binary.BigEndian.Uint32(data[4:]); v != indexVersion && v != indexExtended {
 		return 0, nil, fmt.Errorf("index version %d is not supported", v)
@@ -245,20 +242,21 @@ func (ix *Index) Add(info, name string) error {
 func (ix *Index) Encode(to io.Writer) error {
 	sum := newHash(ix.idSize)
 	w := bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<20)
-	word := func(n int) { w.Write(binary.BigEndian.AppendUint32(nil, uint32(n))) }
+	number := func(n int) { w.Write(binary.BigEndian.AppendUint32(nil, uint32(n))) }
 	version := indexVersion
 	if slices.ContainsFunc(ix.Entries, func(e Entry) bool { return e.skip }) {
 		version = indexExtended
 	}
 	w.WriteString("DIRC")
-	word(version)
-	word(len(ix.Entries))
+	number(version)
+	number(len(ix.Entries))
 	for _, e := range ix.Entries {
 		w.Write(e.encoded())
 	}
-	if cache := ix.trees.bytes(); cache != nil {
+	if ix.trees != nil {
+		cache := ix.trees.append(nil, "")
 		w.WriteString(extensionCache)
-		word(len(cache))
+		number(len(cache))
 		w.Write(cache)
 	}
 	if err := w.Flush(); err != nil { // also that of an earlier write
@@ -315,10 +313,10 @@ func (ix *Index) Names() (names []string) {
 	return names
 }
 
-// Match copies modification times and sizes from another index of the same format, for
+// CopyStats copies modification times and sizes from another index of the same format, for
 // files that are in both work trees with the same mode and object ID. It returns the
 // directories whose .gitattributes differ. It does not retain data.
-func (ix *Index) Match(data []byte) (changed map[string]bool, err error) {
+func (ix *Index) CopyStats(data []byte) (changed map[string]bool, err error) {
 	n, data, err := parseHeader(data, ix.idSize)
 	if err != nil {
 		return nil, err

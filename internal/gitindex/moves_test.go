@@ -17,7 +17,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// repository is one of git alone, with an index.
+// repository is a repository with an index, which only git writes.
 type repository struct {
 	t      testing.TB
 	dir    string
@@ -62,7 +62,7 @@ func (r *repository) write(name string, data []byte) {
 	}
 }
 
-// indexOf has git make an index of files, each with its mode and object ID, from nothing.
+// indexOf makes git write a new index of files, each with its mode and object ID.
 func (r *repository) indexOf(files map[string]string) {
 	r.t.Helper()
 	var stdin strings.Builder
@@ -73,7 +73,7 @@ func (r *repository) indexOf(files map[string]string) {
 	r.git(stdin.String(), "update-index", "-z", "--index-info")
 }
 
-// checkOut has git write a tree's files, and its index, from nothing.
+// checkOut makes git write the files of a tree and a new index.
 func (r *repository) checkOut(tree string) {
 	r.t.Helper()
 	list, err := os.ReadDir(r.dir)
@@ -91,7 +91,7 @@ func (r *repository) checkOut(tree string) {
 	r.git("", "read-tree", "-m", "-u", tree)
 }
 
-// read returns the index as it is.
+// read returns the data of the index.
 func (r *repository) read() []byte {
 	r.t.Helper()
 	data, err := os.ReadFile(filepath.Join(r.dir, ".git", "index"))
@@ -101,7 +101,7 @@ func (r *repository) read() []byte {
 	return data
 }
 
-// parse reads it.
+// parse returns the index.
 func (r *repository) parse() *Index {
 	r.t.Helper()
 	ix, err := Parse(r.read(), r.idSize)
@@ -111,7 +111,7 @@ func (r *repository) parse() *Index {
 	return ix
 }
 
-// bare returns what is in the index but for stat data.
+// bare returns the data of the index without stat data.
 func (r *repository) bare() []byte {
 	r.t.Helper()
 	ix := r.parse()
@@ -130,7 +130,7 @@ func encode(t testing.TB, ix *Index) []byte {
 	return b.Bytes()
 }
 
-// changes asks git what is different in a tree from another.
+// changes returns the difference between two trees.
 func (r *repository) changes(from, to string) *Changes {
 	r.t.Helper()
 	ch, info := new(Changes), ""
@@ -147,12 +147,11 @@ func (r *repository) changes(from, to string) *Changes {
 	return ch
 }
 
-// TestMovesAreGits: an index that is changed over and over, from one random tree to the
-// next, is each time the one that git makes of the tree, to the last byte. git writes the
-// tree that it is of, finds no damage in it, and no change in files that are written by
-// it.
+// TestMovesAreGits changes an index from one random tree to the next, many times. Each time
+// it must be identical to git's index of that tree. git must write the same tree from it,
+// and find no damage in it, and no change in the files that git wrote.
 func TestMovesAreGits(t *testing.T) {
-	const transitions = 60 // in each of the repositories
+	const transitions = 60 // in each repository
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for i, format := range []string{"sha1", "sha256"} {
@@ -187,7 +186,7 @@ func TestMovesAreGits(t *testing.T) {
 					}
 					r.write("index", ours)
 					if got := r.git("", "write-tree"); got != tree {
-						t.Fatalf("the index is of the tree %s, want %s", got, tree)
+						t.Fatalf("the index has the tree %s, want %s", got, tree)
 					}
 				}
 				r.git("", "update-ref", "HEAD", r.git("", "commit-tree", "-m", "m", tree))
@@ -220,7 +219,7 @@ func (r *repository) move(data []byte, from, to string, cone Cone) []byte {
 	return encode(r.t, ix)
 }
 
-// drawFiles changes some of the files, in small steps and large ones.
+// drawFiles changes some of the files at random, few or many.
 func drawFiles(random *rand.Rand, files map[string]string, infos []string) {
 	names := []string{
 		"a", "a/b", "a/b/c", "a/b/d", "a/bb", "a/x/y/z", "a/x/y/z/a/b/c", "a-", "a.b", "b", "b/c", "b/c/d", "b/c.d", "c", "long/er", "long/est/f",
@@ -231,7 +230,7 @@ func drawFiles(random *rand.Rand, files map[string]string, infos []string) {
 	}
 	for range 1 + random.IntN(6) {
 		name := names[random.IntN(len(names))]
-		for other := range files { // what is in the way goes
+		for other := range files { // remove what is in the way
 			if below(name, other) || below(other, name) {
 				delete(files, other)
 			}
@@ -242,14 +241,14 @@ func drawFiles(random *rand.Rand, files map[string]string, infos []string) {
 	}
 }
 
-// TestAddIsGits: entries by what git says of them are those that it makes.
+// TestAddIsGits checks that the entries of Add are identical to git's.
 func TestAddIsGits(t *testing.T) {
 	for _, format := range []string{"sha1", "sha256"} {
 		r := newRepository(t, format, nil)
 		id := r.git("x\n", "hash-object", "-w", "--stdin")
 		files := make(map[string]string)
 		for i, mode := range []string{"100644", "100755", "120000", "160000"} {
-			for length := range 12 { // of every length modulo 8
+			for length := range 12 { // every length modulo 8
 				files[fmt.Sprint(i)+strings.Repeat("n", length)] = mode + " " + id
 			}
 		}

@@ -24,56 +24,53 @@ type treeCache struct {
 // which does not happen after a checkout.
 func parseTreeCache(data []byte, idSize int) (*treeCache, error) {
 	p := treeCacheParser{data: data, idSize: idSize, whole: true}
-	_, t := p.next(maxDepth)
-	switch {
-	case p.failed || len(p.data) > 0:
-		return nil, errors.New("the index's cache of trees is damaged")
-	case !p.whole:
-		return nil, nil
+	_, t, err := p.next(maxDepth)
+	if err == nil && len(p.data) > 0 {
+		err = errTreeCache
+	}
+	if err != nil || !p.whole {
+		return nil, err
 	}
 	return t, nil
 }
+
+var errTreeCache = errors.New("the index's cache of trees is damaged")
 
 // maxDepth bounds nested directories: twice git's limit (core.maxTreeDepth).
 const maxDepth = 4096
 
 type treeCacheParser struct {
-	data          []byte
-	idSize        int
-	whole, failed bool
+	data   []byte
+	idSize int
+	whole  bool
 }
 
 // next reads a directory and its subdirectories: name, NUL, number of files, space,
 // number of subdirectories, line feed, and the ID unless the first number is negative.
-func (p *treeCacheParser) next(depth int) (string, *treeCache) {
-	name, rest, ok := bytes.Cut(p.data, []byte{0})
-	files, rest, ok2 := bytes.Cut(rest, []byte{' '})
-	dirs, rest, ok3 := bytes.Cut(rest, []byte{'\n'})
+func (p *treeCacheParser) next(depth int) (string, *treeCache, error) {
+	name, rest, _ := bytes.Cut(p.data, []byte{0})
+	files, rest, _ := bytes.Cut(rest, []byte{' '})
+	dirs, rest, ok := bytes.Cut(rest, []byte{'\n'}) // not if one of the others fails
 	n, err := strconv.Atoi(string(files))
 	m, err2 := strconv.Atoi(string(dirs))
-	if p.failed || !ok || !ok2 || !ok3 || err != nil || err2 != nil || depth == 0 {
-		p.failed = true
-		return "", nil
+	if !ok || err != nil || err2 != nil || depth == 0 || n >= 0 && len(rest) < p.idSize {
+		return "", nil, errTreeCache
 	}
 	t := &treeCache{files: n}
-	if p.whole = p.whole && n >= 0; n >= 0 {
-		if len(rest) < p.idSize {
-			p.failed = true
-			return "", nil
-		}
+	if n >= 0 {
 		t.id, rest = rest[:p.idSize], rest[p.idSize:]
 	}
-	p.data = rest
+	p.data, p.whole = rest, p.whole && n >= 0
 	for range m {
-		name, dir := p.next(depth - 1)
-		if p.failed {
-			return "", nil
+		name, dir, err := p.next(depth - 1)
+		if err != nil {
+			return "", nil, err
 		}
 		if p.whole { // otherwise nothing is kept
 			t.add(name, dir)
 		}
 	}
-	return string(name), t
+	return string(name), t, nil
 }
 
 func (t *treeCache) add(name string, dir *treeCache) {
@@ -81,14 +78,6 @@ func (t *treeCache) add(name string, dir *treeCache) {
 		t.dirs = make(map[string]*treeCache)
 	}
 	t.dirs[name] = dir
-}
-
-// bytes returns the extension's content, nil for none.
-func (t *treeCache) bytes() []byte {
-	if t == nil {
-		return nil
-	}
-	return t.append(nil, "")
 }
 
 // append encodes a directory and its subdirectories, which git sorts by the length of

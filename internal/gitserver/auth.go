@@ -8,24 +8,24 @@ import (
 
 const challenge = `Basic realm="git"`
 
-// Login is what a request's Authorization header contains: a user with a password, a bearer token, or, if
-// all is empty, nothing.
+// Login is the content of a request's Authorization header: a user with a password, or a bearer
+// token. The zero Login is that of a request without the header.
 type Login struct {
 	User, Password string
 	Bearer         string
-	Unknown        string // an Authorization header that is neither
+	Unknown        string // the header, if it is neither
 }
 
-// Protect makes all later requests for a repository require one of the logins; without logins it removes the
-// requirement.
+// Protect makes all later requests for a repository require one of the logins; without logins it
+// removes the requirement.
 func (s *Server) Protect(repo string, logins ...Login) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rule(repo).logins = slices.Clone(logins)
 }
 
-// Logins counts the requests for a repository by their Login, since the start or the last Reset, whether the
-// repository is protected or not.
+// Logins counts the requests for a repository by their Login, since the start or the last Reset,
+// whether the repository is protected or not.
 func (s *Server) Logins(repo string) map[Login]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

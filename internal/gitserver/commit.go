@@ -16,9 +16,9 @@ type Change struct {
 	Delete  bool   // removes Path, the other fields are unused
 }
 
-// Commit adds a commit with the changes to a branch of the bare repository at path, like a push by somebody else,
-// and returns its ID. A branch that does not exist starts with an empty tree. A name that begins with refs/ is a
-// full ref name. Of two concurrent commits to one branch, one may fail.
+// Commit adds a commit with the changes to a branch of the bare repository at path, like a push by
+// somebody else, and returns its ID. A branch that does not exist starts with an empty tree. A name
+// that begins with refs/ is a full ref name. Of two concurrent commits to one branch, one may fail.
 func Commit(path, branch string, changes ...Change) (string, error) {
 	ref := branch
 	if !strings.HasPrefix(ref, "refs/") {
@@ -44,8 +44,8 @@ func Commit(path, branch string, changes ...Change) (string, error) {
 	return sha, nil
 }
 
-// stream writes commands for git fast-import. It ignores errors: the writer is a pipe, whose failure fast-import
-// explains better, or memory.
+// stream writes commands for git fast-import. It ignores errors: the writer is a pipe, whose
+// failure fast-import explains better, or memory.
 type stream struct{ io.Writer }
 
 type commit struct {

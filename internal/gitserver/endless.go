@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// Counting answers every fetch of protocol 2 with endless progress: a line at every interval, and never a pack.
+// Counting answers every fetch of protocol 2 with endless progress: a line at every interval, and
+// never a pack.
 func Counting(every time.Duration) Fault {
 	return endless(every, func(n int) []byte {
 		return pkt(fmt.Appendf(nil, "\x02Counting objects: %d\r", n))
 	})
 }
 
-// KeepAlive answers every fetch of protocol 2 with an endless series of empty packets, one at every interval, and
-// never a pack.
+// KeepAlive answers every fetch of protocol 2 with an endless series of empty packets, one at every
+// interval, and never a pack.
 func KeepAlive(every time.Duration) Fault {
 	return endless(every, func(int) []byte { return []byte("0005\x01") })
 }
@@ -34,7 +35,8 @@ func endless(every time.Duration, packet func(n int) []byte) Fault {
 	})
 }
 
-// Trickle writes what part returns for 0, 1, 2 and so on, at every interval, until the client hangs up.
+// Trickle writes the results of part for 0, 1, 2 and so on, one at every interval, until the client
+// hangs up.
 func Trickle(w http.ResponseWriter, r *http.Request, every time.Duration, part func(n int) []byte) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

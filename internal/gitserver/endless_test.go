@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Fetches without an end send well-formed packets until their client hangs up: Close waits for that.
+// Endless fetches send well-formed packets until the client hangs up: otherwise Close would not
+// return.
 func TestEndlessFetches(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault Fault
@@ -40,7 +41,7 @@ func TestEndlessFetches(t *testing.T) {
 	}
 }
 
-// What is frozen and remembered is cloned as what it was, by any name.
+// A frozen and remembered repository is cloned in its old state, by any name.
 func TestFrozen(t *testing.T) {
 	s, head := sample(t)
 	frozen, err := Frozen(s.Path("app"))

@@ -47,13 +47,14 @@ func Stall(release <-chan struct{}) Fault {
 	}
 }
 
-// Gate is a Stall that tells of each request before it waits. Closing Open opens it.
+// Gate is a Stall that sends to Arrived for each request before the request waits. Closing Open
+// releases all.
 type Gate struct{ Arrived, Open chan struct{} }
 
-// NewGate returns a Gate that is closed.
+// NewGate returns a closed Gate.
 func NewGate() Gate { return Gate{make(chan struct{}, 1000), make(chan struct{})} }
 
-// Fault is the Gate in front of next.
+// Fault returns the Gate in front of next.
 func (g Gate) Fault(next http.Handler) http.Handler {
 	stalled := Stall(g.Open)(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,8 +63,8 @@ func (g Gate) Fault(next http.Handler) http.Handler {
 	})
 }
 
-// Fail answers every request with the status code and its text, 401 with a challenge for basic authentication, and
-// 429 with a Retry-After of one second.
+// Fail answers every request with the status code and its text, 401 with a challenge for basic
+// authentication, and 429 with a Retry-After of one second.
 func Fail(code int) Fault {
 	return func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +79,8 @@ func Fail(code int) Fault {
 	}
 }
 
-// Redirect redirects every request with the status code (301, 302, 307, 308) to another repository: base is its
-// URL, on this host or another, to which it appends the rest of the path and the query.
+// Redirect redirects every request with the status code (301, 302, 307, 308) to another repository:
+// base is its URL, on this host or another, to which it appends the rest of the path and the query.
 func Redirect(code int, base string) Fault {
 	return func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +93,8 @@ func Redirect(code int, base string) Fault {
 	}
 }
 
-// Cut breaks the connection after the first size bytes of every response body. Shorter responses are complete.
+// Cut breaks the connection after the first size bytes of every response body. Shorter responses
+// are complete.
 func Cut(size int) Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +107,8 @@ func Cut(size int) Fault {
 	}
 }
 
-// cutter writes the first bytes of a response and drops the rest; left is negative once it has dropped any.
+// cutter writes the first bytes of a response and drops the rest; left is negative once it has
+// dropped any.
 type cutter struct {
 	http.ResponseWriter
 	left int
@@ -129,8 +132,8 @@ func (c *cutter) Write(p []byte) (int, error) {
 // Unwrap gives http.ResponseController access to the server's own writer.
 func (c *cutter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// StallAfter stalls every response after the first size bytes of its body, until release is closed; nil means for
-// ever. Shorter responses are complete.
+// StallAfter stalls every response after the first size bytes of its body, until release is closed;
+// nil means for ever. Shorter responses are complete.
 func StallAfter(size int, release <-chan struct{}) Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -162,8 +165,8 @@ func Drip(size int, rest time.Duration) Fault {
 	}
 }
 
-// Packing delays every pack, and keeps the connection alive with an empty packet at every interval, as git does
-// while it counts and compresses.
+// Packing delays every pack, and keeps the connection alive with an empty packet at every interval,
+// as git does while it counts and compresses.
 func Packing(rest, every time.Duration) Fault {
 	return On(Fetch, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

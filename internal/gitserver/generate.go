@@ -19,11 +19,12 @@ type Spec struct {
 	Branches []string // in addition to main, each with one commit on an older one of main
 }
 
-// Generate makes a bare repository at path, which must not exist, with the default branch main, and returns main's
-// commit ID. The tree is three to five levels deep with files of 0.2 to 8 KB, most of them small, and it also has
-// executable files, symlinks (one to nowhere), an empty file, names with blanks and beyond ASCII, and a file that
-// .gitattributes checks out with CRLF. The first commit has the annotated tag v1.0.0, the last one the plain tag
-// nightly. 100,000 files take some five seconds and a pack of 45 MB.
+// Generate makes a bare repository at path, which must not exist, with the default branch main, and
+// returns main's commit ID. The tree is three to five levels deep with files of 0.2 to 8 KB, most
+// of them small, and it also has executable files, symlinks (one to nowhere), an empty file, names
+// with blanks and beyond ASCII, and a file that .gitattributes checks out with CRLF. The first
+// commit has the annotated tag v1.0.0, the last one the plain tag nightly. 100,000 files take some
+// five seconds and a pack of 45 MB.
 func Generate(path string, spec Spec) (string, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return "", fmt.Errorf("generate %s: %w", path, os.ErrExist)
@@ -82,7 +83,7 @@ func history(w stream, spec Spec) {
 	io.WriteString(w, "done\n")
 }
 
-// special are files that break careless code for work trees.
+// special has files that break careless code for work trees.
 var special = []Change{
 	{Path: ".gitattributes", Content: "* text=auto\n*.bat eol=crlf\n*.bin binary\n"},
 	{Path: ".gitignore", Content: "node_modules/\n*.log\n"},
@@ -97,12 +98,12 @@ var special = []Change{
 	{Path: "docs/Grüße-世界.txt", Content: "Grüße, 世界\n"},
 }
 
-// perFolder is the number of files in a folder, and of folders in the one above, as in typical source
-// trees.
+// perFolder is the number of files in a folder, and of folders in the one above, as in typical
+// source trees.
 const perFolder = 20
 
-// filePath spreads the files over a tree three to five levels deep, in order, so that neighbours share a folder,
-// because fast-import is slow if it alternates between trees.
+// filePath spreads the files over a tree three to five levels deep, in order, so that neighbours
+// share a folder, because fast-import is slow if it alternates between trees.
 func filePath(i, files int) string {
 	var b strings.Builder
 	folder := i / perFolder

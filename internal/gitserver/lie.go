@@ -19,8 +19,8 @@ type Ref struct {
 	Peeled string // the object behind a tag
 }
 
-// Advertise answers ls-refs of protocol 2 with the given refs, whatever the client asks for and the repository has.
-// An endless sequence ends when the client hangs up.
+// Advertise answers ls-refs of protocol 2 with the given refs, regardless of the request and of the
+// repository. An endless sequence ends when the client hangs up.
 func Advertise(refs iter.Seq[Ref]) Fault {
 	return On(LsRefs, func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,8 +56,8 @@ func ManyRefs(id string, n int) iter.Seq[Ref] {
 	}
 }
 
-// Bundle makes a server of protocol 2 offer a bundle at another URL. Clients without support for bundles, or with
-// that disabled, do not ask for it.
+// Bundle makes a server of protocol 2 offer a bundle at another URL. Clients without support for
+// bundles, or with that disabled, do not ask for it.
 func Bundle(uri string) Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +90,7 @@ func Bundle(uri string) Fault {
 	}
 }
 
-// ProtocolZero makes a server use protocol 0, whatever the client offers.
+// ProtocolZero makes a server use protocol 0, even if the client offers a newer one.
 func ProtocolZero() Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -100,7 +100,8 @@ func ProtocolZero() Fault {
 	}
 }
 
-// IgnoreFilter makes a server accept filters, if uploadpack.allowFilter is set, but send everything.
+// IgnoreFilter makes a server accept filters, if uploadpack.allowFilter is set, but send
+// everything.
 func IgnoreFilter() Fault {
 	return On(Fetch, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -134,8 +135,8 @@ func plainBody(r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// Dumb returns a fault for Route that serves a repository as plain files (dumb HTTP), in its current state. An
-// error is git's.
+// Dumb returns a fault for Route that serves a repository as plain files (dumb HTTP), in its
+// current state.
 func (s *Server) Dumb(repo string) (Fault, error) {
 	path := s.Path(repo)
 	for _, args := range [][]string{{"repack", "-adq"}, {"update-server-info"}} {

@@ -34,7 +34,7 @@ func TestAdvertise(t *testing.T) {
 	must(t, t.TempDir(), "clone", s.URL("app"), ".")
 }
 
-// An answer without an end stops when its client hangs up: Close waits for it.
+// An endless answer stops when its client hangs up: otherwise Close would not return.
 func TestAdvertiseForever(t *testing.T) {
 	s, head := sample(t)
 	s.Route("app", Advertise(ManyRefs(head, math.MaxInt)))
@@ -122,10 +122,10 @@ func TestDumb(t *testing.T) {
 		t.Errorf("got %s, want %s", got, head)
 	}
 	if got := s.Stats("app"); got.Fetches != 0 || got.LsRefs != 0 {
-		t.Errorf("got %+v, want no question of a protocol", got)
+		t.Errorf("got %+v, want no request of a protocol", got)
 	}
 	if _, err := s.Dumb("nothing"); err == nil {
-		t.Error("a repository that is not there became dumb")
+		t.Error("Dumb succeeded for a missing repository")
 	}
 }
 
@@ -133,7 +133,7 @@ func TestPacks(t *testing.T) {
 	s, head := sample(t)
 	s.Route("app", Incomplete(s.Path("app")))
 	if out, err := client(t, t.TempDir(), "clone", s.URL("app"), "."); err == nil || !strings.Contains(out, "did not receive expected object") {
-		t.Errorf("an incomplete pack: got %v %q", err, out)
+		t.Errorf("an incomplete pack: got %v %q, want an error", err, out)
 	}
 	s.Route("app", SendAll(s.Path("app")))
 	dir := t.TempDir()
@@ -142,7 +142,7 @@ func TestPacks(t *testing.T) {
 	if got := must(t, dir, "rev-parse", "HEAD"); got != head {
 		t.Errorf("got %s, want %s", got, head)
 	}
-	// A client that has something is interrupted in its enumeration.
+	// The fault ends the negotiation of a client that has objects.
 	next, err := Commit(s.Path("app"), "main", Change{Path: "new", Content: "new\n"})
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +153,6 @@ func TestPacks(t *testing.T) {
 	}
 	s.Route("app", SendAll(filepath.Join(t.TempDir(), "nothing.git")))
 	if out, err := client(t, t.TempDir(), "clone", s.URL("app"), "."); err == nil || !strings.Contains(out, "500") {
-		t.Errorf("no objects: got %v %q", err, out)
+		t.Errorf("without objects: got %v %q, want an error", err, out)
 	}
 }

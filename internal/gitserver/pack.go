@@ -11,11 +11,12 @@ import (
 	"sync"
 )
 
-// maxBand is how many bytes of a pack go into one packet.
+// maxBand is the number of bytes of a pack in one packet.
 const maxBand = 65515
 
-// Corrupt flips the bits of one byte of every pack: the one at the offset, counted from the end if negative, modulo
-// the pack's size. 0 damages the signature, -1 the checksum, most others an object.
+// Corrupt flips the bits of one byte of every pack: the one at the offset, counted from the end if
+// negative, modulo the pack's size. 0 damages the signature, -1 the checksum, most others an
+// object.
 func Corrupt(offset int) Fault {
 	return On(Fetch, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,8 +32,8 @@ func Corrupt(offset int) Fault {
 	})
 }
 
-// spoil flips a byte of the pack in an answer of upload-pack, in place. It does not change an answer without a
-// pack.
+// spoil flips a byte of the pack in an answer of upload-pack, in place. It does not change an
+// answer without a pack.
 func spoil(answer []byte, offset int) error {
 	var pack [][]byte // the parts of it, in band 1
 	size := 0
@@ -72,8 +73,8 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(code int)        { r.code = code }
 func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
 
-// SendAll answers every fetch of protocol 2 with all objects of the bare repository at path, without parsing them:
-// for malformed objects, which git's server would refuse to walk.
+// SendAll answers every fetch of protocol 2 with all objects of the bare repository at path,
+// without parsing them: for malformed objects, which git's server would refuse to walk.
 func SendAll(path string) Fault {
 	return sendPack(func([]string) ([]byte, error) {
 		ids, err := git(path, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
@@ -84,8 +85,8 @@ func SendAll(path string) Fault {
 	})
 }
 
-// Frozen is SendAll with a pack that is made once, now: so serving large or hostile repositories costs almost
-// nothing, as if on another machine.
+// Frozen is SendAll with a pack that Frozen makes once. Then serving a large or hostile repository
+// costs almost nothing, as if another machine did it.
 func Frozen(path string) (Fault, error) {
 	ids, err := git(path, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
 	if err != nil {
@@ -98,8 +99,8 @@ func Frozen(path string) (Fault, error) {
 	return sendPack(func([]string) ([]byte, error) { return pack, nil }), nil
 }
 
-// Remember caches the answers to requests for refs, for one repository with many names, so that they cost almost
-// nothing, like Frozen. Fetches pass.
+// Remember caches the answers to requests for refs, so that they cost almost nothing, like the
+// packs of Frozen. It is for one repository, which may have many names. Fetches pass.
 func Remember() Fault {
 	var mu sync.Mutex
 	known := make(map[string]*recorder)
@@ -137,7 +138,8 @@ func SendFile(path string) Fault {
 	return sendPack(func([]string) ([]byte, error) { return os.ReadFile(path) })
 }
 
-// Incomplete answers every fetch of protocol 2 with a pack of only the wanted objects: commits without their trees.
+// Incomplete answers every fetch of protocol 2 with a pack of only the wanted objects: commits
+// without their trees.
 func Incomplete(path string) Fault {
 	return sendPack(func(wants []string) ([]byte, error) { return packOf(path, strings.Join(wants, "\n")) })
 }

@@ -27,7 +27,8 @@ type Request struct {
 	Header http.Header
 }
 
-// Requests returns all requests since the start or the last Reset, in the order of arrival, with all headers.
+// Requests returns all requests since the start or the last Reset, in the order of arrival, with
+// all headers.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +38,7 @@ func (s *Server) Requests() []Request {
 // target is the parsed URL of a request, for the handlers behind ServeHTTP.
 type target struct {
 	repo    string // without the suffix .git
-	rest    string // the path below the repository, with its slash
+	rest    string // the path below the repository, with the leading slash
 	service string // git-upload-pack, git-receive-pack or empty
 	kind    Kind
 }

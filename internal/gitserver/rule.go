@@ -20,8 +20,8 @@ func (s *Server) rule(repo string) *rule {
 	return s.rules[repo]
 }
 
-// Script appends faults for one kind of request to a repository. Each request of that kind uses up one fault; when
-// none is left, requests pass. A nil fault lets one request pass.
+// Script appends faults for one kind of request to a repository. Each request of that kind uses up
+// one fault; when none is left, requests pass. A nil fault lets one request pass.
 func (s *Server) Script(repo string, kind Kind, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,8 +36,8 @@ func (s *Server) Left(repo string, kind Kind) int {
 	return len(s.rule(repo).script[kind])
 }
 
-// Route sets the faults of one repository for all later requests, the first one outermost; without faults it
-// removes them. The repository need not exist.
+// Route sets the faults of one repository for all later requests, the first one outermost; without
+// faults it removes them. The repository need not exist.
 func (s *Server) Route(repo string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ func TestScript(t *testing.T) {
 		name   string
 		kind   Kind
 		faults []Fault
-		want   []string // of one clone after the other: a word of its error, or nothing
+		want   []string // for each clone in turn: a word of its error; empty means success
 	}{
 		{"500 twice, then good", Info, Repeat(2, Fail(http.StatusInternalServerError)), []string{"500", "500", ""}},
 		{"503 to ls-refs", LsRefs, []Fault{Fail(http.StatusServiceUnavailable)}, []string{"503", ""}},
@@ -109,7 +109,7 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// A login for one server is asked for, and not sent, when another one is redirected to.
+// A redirect leads to another server, which never gets the login of the first one.
 func TestRedirect(t *testing.T) {
 	s, head := sample(t)
 	secure, err := StartTLS(s.dir)
@@ -136,7 +136,7 @@ func TestRedirect(t *testing.T) {
 	s.Route("old", Redirect(302, secure.URL("app")))
 	s.Protect("old", Login{User: "ada", Password: "pw"})
 	secure.Reset()
-	// git does not follow for good what it is told after a login, so whether this succeeds is its own affair.
+	// The result does not matter, because git does not keep a redirect that it gets after a login.
 	client(t, dir, "-c", "http.sslCAInfo="+ca, "-c", "credential.helper=!f() { echo username=ada; echo password=pw; }; f",
 		"ls-remote", s.URL("old"))
 	if len(secure.Requests()) == 0 {
@@ -149,7 +149,7 @@ func TestRedirect(t *testing.T) {
 	}
 	s.Route("old")
 	if out, err := client(t, dir, "-c", "credential.helper=", "ls-remote", s.URL("old")); err == nil {
-		t.Errorf("without the redirect: got %q", out)
+		t.Errorf("without the redirect: got %q, want an error", out)
 	}
 }
 

@@ -1,15 +1,16 @@
-// Package gitserver is a real git server on loopback for tests, the demo and the benchmarks: net/http in front of
-// the machine's own `git http-backend`, over a folder of bare repositories, with generators for their content.
+// Package gitserver is a real git server on loopback for tests, the demo and the benchmarks:
+// net/http in front of the machine's own `git http-backend`, over a folder of bare repositories,
+// with generators for their content.
 //
-// Clients get git's own answers, with protocol 0 and 2, for clone, fetch and push, unless a Fault is in front of
-// it. Every request is counted and recorded on arrival, before any fault, so the counts say what a client asked for
-// and not what it got. After Close no process of the server is left.
+// Clients get git's own answers, with protocol 0 and 2, for clone, fetch and push, unless a Fault
+// is in front of it. Every request is counted and recorded on arrival, before any fault, so the
+// counts are of requests, not of answers. After Close no process of the server is left.
 //
-// A request passes, in this order, the fault of Wrap, then those of its repository: the logins of Protect, the
-// faults of Script and of Route; then git.
+// A request passes in this order: the fault of Wrap, the logins of Protect for its repository, the
+// repository's faults of Script, those of Route, and git.
 //
-// It needs no authentication, unless Protect is called. So it listens on 127.0.0.1 only, and is not part of the
-// plugin.
+// It needs no authentication, unless Protect is called. So it listens on 127.0.0.1 only, and is not
+// part of the plugin.
 package gitserver
 
 import (
@@ -44,8 +45,8 @@ type Server struct {
 	rules    map[string]*rule
 }
 
-// Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close, also those that
-// are made later. It fails if the machine has no git or no free port.
+// Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close,
+// also those that are made later. It fails if the machine has no git or no free port.
 func Start(dir string) (*Server, error) {
 	s, listener, err := listen(dir)
 	if err != nil {
@@ -106,8 +107,8 @@ func (s *Server) Configure(repo, key, value string) error {
 	return err
 }
 
-// Wrap sets the fault in front of all repositories for later requests; nil removes it. It gets each request after
-// it was counted, with its whole body.
+// Wrap sets the fault in front of all repositories for later requests; nil removes it. It gets each
+// request after it was counted, with its whole body.
 func (s *Server) Wrap(fault Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,8 @@ func (s *Server) Stats(repo string) Stats {
 	return Stats{}
 }
 
-// Reset sets the counts of all repositories to zero and forgets the requests. Faults and logins stay.
+// Reset sets the counts of all repositories to zero and forgets the requests. Faults and logins
+// stay.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +137,8 @@ func (s *Server) Reset() {
 	s.requests = nil
 }
 
-// Close closes all connections, also those that a fault stalls, and returns when the last git has ended.
+// Close closes all connections, also those that a fault stalls, and returns when the last git has
+// ended.
 func (s *Server) Close() error {
 	err := s.http.Close()
 	s.serving.Wait()
@@ -212,7 +215,8 @@ func environment() []string {
 	}
 }
 
-// git runs a git command on a bare repository and returns its trimmed output. The error includes git's message.
+// git runs a git command on a bare repository and returns its trimmed output. The error includes
+// git's message.
 func git(path string, stdin io.Reader, args ...string) (string, error) {
 	out, err := output(path, stdin, args...)
 	return strings.TrimSpace(string(out)), err

@@ -87,14 +87,14 @@ func TestCounts(t *testing.T) {
 		t.Error("no bytes were counted")
 	}
 	if got := s.Stats("other"); got != (Stats{}) {
-		t.Errorf("a repository that nobody asked for has %+v", got)
+		t.Errorf("a repository without requests has %+v", got)
 	}
 	if got := must(t, filepath.Join(dir, "suffix"), "rev-parse", "HEAD"); got != head {
 		t.Errorf("clone is at %s, want %s", got, head)
 	}
 }
 
-// A push above a megabyte arrives in chunks, which CGI does not know.
+// git sends a push above a megabyte in chunks, which CGI does not support.
 func TestLargePush(t *testing.T) {
 	s, _ := sample(t)
 	dir := t.TempDir()
@@ -195,7 +195,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// Close ends the clients that a fault keeps waiting.
+// Close ends the requests that a fault stalls.
 func TestCloseWhileStalled(t *testing.T) {
 	s, _ := sample(t)
 	arrived := make(chan struct{})

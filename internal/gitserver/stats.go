@@ -15,13 +15,14 @@ const (
 	receivePack = "git-receive-pack"
 )
 
-// Stats counts the requests for one repository. One `git fetch` with protocol 2 is one of Infos, one of LsRefs and,
-// if there is something new, one or more of Fetches: the rounds of the negotiation.
+// Stats counts the requests for one repository. One `git fetch` with protocol 2 is one of Infos,
+// one of LsRefs and, if there is something new, one or more of Fetches: the rounds of the
+// negotiation.
 type Stats struct {
 	Infos    int   // GET info/refs for a fetch: the handshake of protocol 2, the list of all refs in protocol 0
 	LsRefs   int   // ls-refs requests, protocol 2 only
 	Fetches  int   // rounds of fetches
-	Clones   int   // of these, those of clients that have nothing: first fetches, and later ones of partial clones
+	Clones   int   // Fetches of clients without objects: first fetches, and later ones of partial clones
 	Pushes   int   // packs and deletions received
 	BytesOut int64 // bytes of response bodies
 }
@@ -108,8 +109,8 @@ func parseFetch(body []byte) (Stats, error) {
 	return stats, nil
 }
 
-// packet splits off the first pkt-line. For flush, delimiter and response-end packets, with lengths below
-// four, line is empty.
+// packet splits off the first pkt-line. For flush, delimiter and response-end packets, with lengths
+// below four, line is empty.
 func packet(body []byte) (line string, rest []byte, err error) {
 	if len(body) < 4 {
 		return "", nil, fmt.Errorf("packet header %q is cut short", body)

@@ -21,11 +21,11 @@ type Flaw int
 
 const (
 	WrongName Flaw = iota // it is for another host
-	Expired               // an hour ago
+	Expired               // it expired an hour ago
 )
 
-// StartTLS is Start with https. The server's certificate, for 127.0.0.1 and localhost, is signed by a new
-// authority, so clients without CA do not trust it.
+// StartTLS is Start with https. The server's certificate, for 127.0.0.1 and localhost, is signed by
+// a new authority, so clients without CA do not trust it.
 func StartTLS(dir string, flaws ...Flaw) (*Server, error) {
 	certificate, ca, err := certify(flaws)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -150,10 +151,5 @@ func Public(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
 	}
-	for _, p := range inside {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(inside, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -23,7 +23,7 @@ type world struct {
 	root  string
 	store *Store
 	set   *Set
-	work  sync.WaitGroup // in the background
+	work  sync.WaitGroup // background work
 	stop  func()
 }
 
@@ -57,7 +57,7 @@ func (w *world) restart(boot string) {
 	w.start(boot)
 }
 
-// temp makes a layer in the making, with a file.
+// temp makes the directory of an unpublished layer, with a file in it.
 func (w *world) temp(k meta.Kind) string {
 	w.t.Helper()
 	temp, err := w.set.Temp(k)
@@ -70,8 +70,8 @@ func (w *world) temp(k meta.Kind) string {
 	return temp
 }
 
-// make publishes a layer.
-func (w *world) make(k meta.Kind, id string, below ...string) meta.Layer {
+// publish makes and publishes a layer.
+func (w *world) publish(k meta.Kind, id string, below ...string) meta.Layer {
 	w.t.Helper()
 	l := meta.Layer{Kind: k, ID: id}
 	if k == meta.Tree {
@@ -87,7 +87,7 @@ func (w *world) make(k meta.Kind, id string, below ...string) meta.Layer {
 // path returns the directory of a layer.
 func (w *world) path(k meta.Kind, id string) string { return w.set.Lower(k, id)[0] }
 
-// wants checks which trees there are: in memory, in the database and on disk.
+// wants checks which trees exist in memory, in the database and on disk.
 func (w *world) wants(ids ...string) {
 	w.t.Helper()
 	var known, dirs, records []string
@@ -105,10 +105,10 @@ func (w *world) wants(ids ...string) {
 	for _, l := range w.set.List(meta.Tree) {
 		records = append(records, l.ID)
 	}
-	for what, got := range map[string][]string{"memory": known, "on disk": dirs, "records": records} {
+	for where, got := range map[string][]string{"in memory": known, "on disk": dirs, "in the database": records} {
 		slices.Sort(got)
 		if !slices.Equal(got, ids) {
-			w.t.Errorf("%s: trees %q, want %q", what, got, ids)
+			w.t.Errorf("trees %s: %q, want %q", where, got, ids)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/helmdeck/repos/internal/trash"
 )
 
-// Temp makes an empty directory for a layer of a kind in the making, or for what that
-// takes: it has a temporary name until Publish or Discard.
+// Temp makes an empty directory in which to build a layer of a kind, or for files that the
+// build needs. It has a temporary name until Publish or Discard.
 func (s *Set) Temp(k meta.Kind) (string, error) {
 	dir := dirOf(s.store.Root, s.owner, k)
 	if err := durable.MkdirAll(dir, 0o755); err != nil {
@@ -29,19 +29,19 @@ func (s *Set) Temp(k meta.Kind) (string, error) {
 	return temp, os.Chmod(temp, 0o755)
 }
 
-// Discard gives what Temp made to the trash, if it is still there.
+// Discard moves a directory that Temp made to the trash, if it still exists.
 func (s *Set) Discard(temp string) error { return s.store.Trash.Clear(temp, "layer", disk.Size{}) }
 
-// Publish makes what is in temp the directory of a layer, and then says that it
-// exists, together with what also commits. What has that name and no record is of an
-// earlier boot, or of a record that is no more: it goes first. The lock is held. After
-// an error there is no layer, but temp may still be there.
+// Publish renames temp to be the directory of a layer. Then it commits the layer's record
+// and what also writes in one transaction. A directory that already has the name is of an
+// earlier boot, or of a deleted record: it goes to the trash first. The caller holds the
+// lock. After an error the layer does not exist, but temp may.
 func (s *Set) Publish(l meta.Layer, temp string, also ...func(*meta.Tx) error) (meta.Layer, error) {
 	l.Clone, l.Boot, l.CreatedAt, l.Durable = s.owner, s.store.Boot, s.store.Now(), false
 	if err := s.store.Trash.Clear(s.path(l), "leftover", disk.Size{}); err != nil {
 		return l, err
 	}
-	// Not synced: until it is durable, the record is good for this boot only.
+	// Not synced: until the layer is durable, the record is valid for this boot only.
 	if err := durable.RenameVolatile(temp, s.path(l)); err != nil {
 		return l, err
 	}
@@ -57,7 +57,7 @@ func (s *Set) Publish(l meta.Layer, temp string, also ...func(*meta.Tx) error) (
 	return l, nil
 }
 
-// commit makes one transaction of several.
+// commit calls all functions in one transaction.
 func (s *Store) commit(list []func(*meta.Tx) error) error {
 	return s.DB.Update(func(tx *meta.Tx) error {
 		for _, f := range list {
@@ -69,23 +69,23 @@ func (s *Store) commit(list []func(*meta.Tx) error) error {
 	})
 }
 
-// Withdraw takes those of some layers that nobody holds out of memory, so that nobody can
-// hold them: they are to be removed. The lock is held.
-func (s *Set) Withdraw(list []meta.Layer) (taken []meta.Layer) {
+// Withdraw removes those layers of the list that nobody holds from memory, so that nobody
+// can hold them. The caller is to remove the layers that it returns, and holds the lock.
+func (s *Set) Withdraw(list []meta.Layer) (withdrawn []meta.Layer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range list {
 		if now, ok := s.known[nameOf(l)]; ok && s.users[nameOf(l)] == 0 {
-			taken = append(taken, now)
+			withdrawn = append(withdrawn, now)
 			delete(s.known, nameOf(l))
 		}
 	}
-	return taken
+	return withdrawn
 }
 
-// Forget deletes the records of layers, which are in memory or taken, together with
-// what also commits. They are out of memory then, or, after an error, back. The
-// directories are the caller's. The lock is held.
+// Forget deletes the records of layers, known or withdrawn, and commits what also writes
+// in the same transaction. It removes the layers from memory; after an error they are known
+// again. It leaves the directories to the caller, who holds the lock.
 func (s *Set) Forget(list []meta.Layer, also ...func(*meta.Tx) error) error {
 	if len(list)+len(also) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (s *Set) Forget(list []meta.Layer, also ...func(*meta.Tx) error) error {
 	return nil
 }
 
-// Remove is Forget, and then Trash.
+// Remove calls Forget and then Trash.
 func (s *Set) Remove(list []meta.Layer) error {
 	if err := s.Forget(list); err != nil {
 		return err
@@ -126,9 +126,9 @@ func (s *Set) Remove(list []meta.Layer) error {
 	return s.Trash(list)
 }
 
-// Trash gives the directories of layers that were forgotten to the trash. One that is
-// held goes with its last user; one that can't be renamed is tried again. The lock is
-// held.
+// Trash moves the directories of forgotten layers to the trash. A held directory follows
+// when its last hold ends. A rename that fails is repeated in the background. The caller
+// holds the lock.
 func (s *Set) Trash(list []meta.Layer) error {
 	var errs []error
 	for _, l := range list {
@@ -142,18 +142,18 @@ func (s *Set) Trash(list []meta.Layer) error {
 	return errors.Join(errs...)
 }
 
-// trashLeft trashes the directory of a layer that has no record any more, unless it
-// was made again, with the same ID, or is held. The lock is held.
+// trashLeft moves the directory of a layer without a record to the trash, unless it is
+// held or a new layer has the same ID. The caller holds the lock.
 func (s *Set) trashLeft(l meta.Layer) error {
 	if _, known := s.Get(l.Kind, l.ID); known || s.Held(l.Kind, l.ID) {
 		return nil
 	}
-	// What is evicted has to count as trash at once, or the janitor's next plan would
+	// The size counts as trash at once, because otherwise the janitor's next plan would
 	// evict as much again.
 	return s.store.Trash.Clear(s.path(l), "layer", l.Size.Size)
 }
 
-// trashLater is trashLeft without the lock.
+// trashLater takes the lock and calls trashLeft.
 func (s *Set) trashLater(ctx context.Context, l meta.Layer) error {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
@@ -163,9 +163,9 @@ func (s *Set) trashLater(ctx context.Context, l meta.Layer) error {
 	return s.trashLeft(l)
 }
 
-// Evict removes layers of some kinds by ID, but those that are held, or that a layer
-// stands on which is not to go. It returns how many went and how many stayed. Unknown
-// IDs are none. The lock is held.
+// Evict removes layers of these kinds by ID. Held layers stay, and so do those below a
+// layer that stays. It returns how many layers it removed and how many stayed; unknown IDs
+// do not count. The caller holds the lock.
 func (s *Set) Evict(ids []string, kinds ...meta.Kind) (gone, stayed int, err error) {
 	all := s.List(kinds...)
 	stay := make(map[name]bool)
@@ -181,8 +181,8 @@ func (s *Set) Evict(ids []string, kinds ...meta.Kind) (gone, stayed int, err err
 	return len(list), len(all) - len(list), s.Remove(list)
 }
 
-// Void returns the layers of some kinds whose directory is gone or was never synced
-// before a reboot, and those that stand on one: they are to be removed.
+// Void returns the layers of these kinds whose directory is missing or was not durable
+// before a reboot, and all layers above such a layer. The caller is to remove them.
 func (s *Set) Void(kinds ...meta.Kind) (list []meta.Layer, err error) {
 	good := make(map[name]bool)
 	for _, k := range kinds {
@@ -203,8 +203,8 @@ func (s *Set) Void(kinds ...meta.Kind) (list []meta.Layer, err error) {
 	return list, nil
 }
 
-// TrashStrays trashes the directories of some kinds that no record names and nobody
-// holds. Nothing is in the making. The lock is held.
+// TrashStrays moves the directories of these kinds that have no record, and that nobody
+// holds, to the trash. The caller holds the lock, and no layer is being built.
 func (s *Set) TrashStrays(kinds ...meta.Kind) error {
 	var errs []error
 	for _, k := range kinds {
@@ -216,7 +216,8 @@ func (s *Set) TrashStrays(kinds ...meta.Kind) error {
 	return errors.Join(errs...)
 }
 
-// TrashUnless moves what is in dir to the trash, except what keep says.
+// TrashUnless moves the entries of dir to the trash, except those for which keep returns
+// true.
 func (s *Store) TrashUnless(dir string, keep func(name string) bool) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -236,8 +237,8 @@ func (s *Store) TrashUnless(dir string, keep func(name string) bool) error {
 	return err
 }
 
-// detachAll detaches what is mounted at path or below it: a plugin that was killed
-// over a build leaves its overlay, and the trash deletes through no mount.
+// detachAll detaches all mounts at path and below it: a plugin that is killed during a
+// build leaves its overlay, and the trash does not delete through mounts.
 func detachAll(path string) error {
 	points, err := overlay.Mounts(path)
 	if err != nil {
@@ -249,7 +250,7 @@ func detachAll(path string) error {
 		if err == nil {
 			err = free()
 		}
-		if !errors.Is(err, overlay.ErrNotMounted) { // it went with another one
+		if !errors.Is(err, overlay.ErrNotMounted) { // it was detached with another mount
 			errs = append(errs, err)
 		}
 	}

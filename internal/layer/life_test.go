@@ -18,17 +18,17 @@ import (
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	// What has the name is of an earlier life.
+	// A directory of an earlier boot already has the name.
 	w.must(os.MkdirAll(filepath.Join(w.path(meta.Tree, "a"), "left"), 0o755))
-	l := w.make(meta.Tree, "a")
+	l := w.publish(meta.Tree, "a")
 	if l.Clone != owner || l.Boot != "boot 1" || l.CreatedAt.IsZero() || l.Durable {
 		t.Errorf("%+v", l)
 	}
 	if _, err := os.Stat(filepath.Join(w.path(meta.Tree, "a"), "left")); !os.IsNotExist(err) {
-		t.Errorf("the leftover is in the layer: %v", err)
+		t.Errorf("the layer has a file of the earlier boot: %v", err)
 	}
 	if _, ok := w.set.Get(meta.GitLayer, "a"); ok {
-		t.Error("it is a layer of another kind too")
+		t.Error("a layer of another kind has the same ID")
 	}
 	temp := w.temp(meta.Tree)
 	if info, err := os.Stat(temp); err != nil || info.Mode().Perm() != 0o755 || !durable.IsTemp(filepath.Base(temp)) {
@@ -36,40 +36,41 @@ func TestPublish(t *testing.T) {
 	}
 	refused := errors.New("refused")
 	if _, err := w.set.Publish(meta.Layer{Kind: meta.Tree, ID: "b"}, temp, func(*meta.Tx) error { return refused }); !errors.Is(err, refused) {
-		t.Errorf("publish: %v, want the error of what also commits", err)
+		t.Errorf("publish: %v, want the error of the function that also writes", err)
 	}
 	other := w.temp(meta.Tree)
 	w.must(w.set.Discard(temp), w.set.Discard(other), w.set.Discard(other))
 	w.wants("a")
 	if _, ok := w.set.Get(meta.Tree, "a"); !ok {
-		t.Error("not there after a restart")
+		t.Error("the layer is missing after a restart")
 	}
 }
 
-// TestRemoveHeld: the record goes, the directory with its last user.
+// TestRemoveHeld checks that Remove deletes the record of a held layer, and that its
+// directory goes with the last hold.
 func TestRemoveHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	l := w.make(meta.Tree, "a")
+	l := w.publish(meta.Tree, "a")
 	w.set.Hold(meta.Tree, "a", "a")
 	w.must(w.set.Remove([]meta.Layer{l}), w.set.TrashStrays(meta.Tree))
 	w.set.Drop(meta.Tree, "a")
 	w.work.Wait()
 	if _, err := os.Stat(w.path(meta.Tree, "a")); err != nil {
-		t.Errorf("gone while it is held: %v", err)
+		t.Errorf("the directory of a held layer: %v", err)
 	}
 	w.set.Drop(meta.Tree, "a")
 	w.work.Wait()
 	w.wants()
 }
 
-// TestRemoveFails: a record that could not be deleted is back in memory, and a
-// directory that could not be renamed is tried again, unless it was made anew.
+// TestRemoveFails checks that a layer is back in memory if its record can't be deleted, and
+// that a failed rename of its directory is repeated, unless a new layer has the ID.
 func TestRemoveFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.make(meta.Tree, "a")
-	w.must(w.store.Sync(t.Context())) // blocks that are not written yet may not count
+	w.publish(meta.Tree, "a")
+	w.must(w.store.Sync(t.Context())) // because unwritten blocks may not count
 	if _, err := w.set.Measure(t.Context(), disk.NewPace(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestRemoveFails(t *testing.T) {
 	if got := w.store.Trash.Stats(); got.Size != l.Size.Size || got.Unmeasured != 0 {
 		t.Errorf("in the trash: %+v, want the size %+v", got, l.Size)
 	}
-	w.make(meta.Tree, "a")
+	w.publish(meta.Tree, "a")
 	w.must(w.set.trashLater(t.Context(), l))
 	w.wants("a")
 }
@@ -99,17 +100,17 @@ func TestRemoveFails(t *testing.T) {
 func TestEvict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.make(meta.Tree, "a")
-	w.make(meta.Tree, "b", "a")
-	w.make(meta.Tree, "c")
-	w.make(meta.Tree, "d", "c")
-	w.make(meta.WarmLayer, "w")
+	w.publish(meta.Tree, "a")
+	w.publish(meta.Tree, "b", "a")
+	w.publish(meta.Tree, "c")
+	w.publish(meta.Tree, "d", "c")
+	w.publish(meta.WarmLayer, "w")
 	w.set.Hold(meta.Tree, "d", "c")
 	for _, tt := range []struct {
 		ids          []string
 		gone, stayed int
 	}{
-		{[]string{"a"}, 0, 1}, // b stands on it
+		{[]string{"a"}, 0, 1}, // b is above it
 		{[]string{"c", "d", "unknown", "w"}, 0, 2},
 		{[]string{"a", "b", "c"}, 2, 1},
 	} {
@@ -118,21 +119,22 @@ func TestEvict(t *testing.T) {
 		}
 	}
 	if len(w.set.List(meta.WarmLayer)) != 1 {
-		t.Error("a layer of another kind went")
+		t.Error("a layer of another kind is gone")
 	}
 	w.wants("c", "d")
 }
 
-// TestSweep: records without a directory, or of one that was not on disk when the
-// machine went down, and those that stand on such; and directories without a record.
+// TestSweep checks that Void returns the records whose directory is missing or was not
+// durable before a reboot, and the layers above them, and that TrashStrays removes
+// directories without a record.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, id := range []string{"gone", "lost", "whole"} {
-		w.make(meta.Tree, id)
+		w.publish(meta.Tree, id)
 	}
-	w.make(meta.Tree, "on gone", "gone")
-	w.make(meta.Tree, "on whole", "whole")
+	w.publish(meta.Tree, "on gone", "gone")
+	w.publish(meta.Tree, "on whole", "whole")
 	w.must(w.store.Sync(t.Context()))
 	lost, _ := w.set.Get(meta.Tree, "lost")
 	lost.Durable = false
@@ -142,9 +144,9 @@ func TestSweep(t *testing.T) {
 	)
 	w.temp(meta.Tree)
 	w.restart("boot 2")
-	w.make(meta.Tree, "new")
+	w.publish(meta.Tree, "new")
 	w.set.Hold(meta.Tree, "held")
-	// What is synced now was not on disk then.
+	// This sync can't save layers of an earlier boot.
 	w.must(w.store.Sync(t.Context()))
 	void, err := w.set.Void(meta.Tree)
 	w.must(err, w.set.Forget(void), w.set.TrashStrays(meta.Tree))

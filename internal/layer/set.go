@@ -11,23 +11,24 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Set is the layers of one owner. It is safe for concurrent use.
 //
-// Which layers there are changes only while its Lock is held: directories, records and
-// memory together. Who holds the lock can look at the layers, decide, and act; only
-// holds may come meanwhile, which Withdraw respects. What is in memory is guarded by a
-// mutex of its own, which no method holds over I/O, or while it calls the owner: the
-// owner may hold its own when it calls one.
+// Layers come and go only while its Lock is held: directories, records and memory change
+// together. The holder of the lock can look at the layers, decide and act. Only new holds
+// may begin meanwhile, and Withdraw respects them. A mutex guards what is in memory. No
+// method holds it over I/O or while it calls the owner, so an owner may call a method with
+// its own mutex locked.
 type Set struct {
 	store    *Store
 	owner    string
-	changing chan struct{}
+	changing work.Lock
 
 	mu    sync.Mutex
 	known map[name]meta.Layer
-	users map[name]int // who stands on the directory
+	users map[name]int // reference counts of the directories
 }
 
 type name struct {
@@ -37,18 +38,10 @@ type name struct {
 
 func nameOf(l meta.Layer) name { return name{l.Kind, l.ID} }
 
-// Lock is for whoever is about to call a method that says so. The error is the
-// context's cause.
-func (s *Set) Lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case s.changing <- struct{}{}:
-		return func() { <-s.changing }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
+// Lock takes the lock that some methods need. The error is the context's cause.
+func (s *Set) Lock(ctx context.Context) (unlock func(), err error) { return s.changing.Acquire(ctx) }
 
-// Get returns what is known of a layer.
+// Get returns a layer.
 func (s *Set) Get(k meta.Kind, id string) (meta.Layer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +49,7 @@ func (s *Set) Get(k meta.Kind, id string) (meta.Layer, bool) {
 	return l, ok
 }
 
-// List returns the layers of some kinds; of all without one.
+// List returns the layers of these kinds, or of all kinds if none is given.
 func (s *Set) List(kinds ...meta.Kind) (list []meta.Layer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,31 +61,38 @@ func (s *Set) List(kinds ...meta.Kind) (list []meta.Layer) {
 	return list
 }
 
-// Hold keeps the directories of these IDs from being removed until Drop, whether
-// they have a record or not.
+// Missing reports whether one of these layers has no record or no directory.
+func (s *Set) Missing(k meta.Kind, ids ...string) bool {
+	return slices.ContainsFunc(ids, func(id string) bool {
+		_, known := s.Get(k, id)
+		_, err := os.Lstat(s.Lower(k, id)[0])
+		return !known || err != nil
+	})
+}
+
+// Hold keeps the directories of these IDs from being removed until Drop, even those
+// without a record. It adds to their reference counts.
 func (s *Set) Hold(k meta.Kind, ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holdLocked(k, ids)
-}
-
-func (s *Set) holdLocked(k meta.Kind, ids []string) {
 	for _, id := range ids {
 		s.users[name{k, id}]++
 	}
 }
 
-// HoldKnown holds the layer, and those that it stands on, if it is still there.
+// HoldKnown holds the layer and those below it, if the layer still exists.
 func (s *Set) HoldKnown(l meta.Layer) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok = s.known[nameOf(l)]; ok {
-		s.holdLocked(l.Kind, l.Stack())
+		for _, id := range l.Stack() {
+			s.users[name{l.Kind, id}]++
+		}
 	}
 	return ok
 }
 
-// Drop ends a hold. A directory without a record goes with its last user.
+// Drop ends a hold. A directory without a record goes to the trash with its last hold.
 func (s *Set) Drop(k meta.Kind, ids ...string) {
 	var strays []meta.Layer
 	s.mu.Lock()
@@ -116,14 +116,14 @@ func (s *Set) Drop(k meta.Kind, ids ...string) {
 	}
 }
 
-// Held reports whether somebody stands on a layer.
+// Held reports whether anybody holds a layer.
 func (s *Set) Held(k meta.Kind, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.users[name{k, id}] > 0
 }
 
-// InUse reports whether somebody stands on a layer of these kinds.
+// InUse reports whether anybody holds a layer of these kinds.
 func (s *Set) InUse(kinds ...meta.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,14 +135,14 @@ func (s *Set) InUse(kinds ...meta.Kind) bool {
 	return false
 }
 
-// Lower returns the directories of layers, for the overlay.
+// Lower returns the directories of layers, for an overlay.
 func (s *Set) Lower(k meta.Kind, ids ...string) []string {
 	return Lower(s.store.Root, s.owner, k, ids...)
 }
 
 func (s *Set) path(l meta.Layer) string { return s.Lower(l.Kind, l.ID)[0] }
 
-// update changes what is known of a layer, if it is still the one.
+// update changes a layer in memory, unless it was removed or replaced.
 func (s *Set) update(l meta.Layer, f func(*meta.Layer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,8 @@ func (s *Set) update(l meta.Layer, f func(*meta.Layer)) {
 	}
 }
 
-// Touch notes that somebody is about to stand on layers, if stale says of the time
-// that is known that it is worth it. It returns those that Save is to be called of.
+// Touch sets the time of last use of those layers whose current one is stale. The caller
+// is to Save the layers that it returns.
 func (s *Set) Touch(now time.Time, stale func(used time.Time) bool, k meta.Kind, ids ...string) (list []meta.Layer) {
 	for _, id := range ids {
 		if l, ok := s.Get(k, id); ok && stale(l.Used) {
@@ -164,8 +164,8 @@ func (s *Set) Touch(now time.Time, stale func(used time.Time) bool, k meta.Kind,
 	return list
 }
 
-// Save puts the records of layers as they are in memory now: of two transactions the
-// later one has what both have changed, and what is out of memory stays away.
+// Save writes the records of layers as they are in memory now, so that the later of two
+// transactions has the changes of both. It skips layers that are not in memory any more.
 func (s *Set) Save(tx *meta.Tx, list ...meta.Layer) error {
 	for _, l := range list {
 		if now, ok := s.Get(l.Kind, l.ID); ok {
@@ -182,8 +182,8 @@ func (s *Set) Unmeasured() []meta.Layer {
 	return slices.DeleteFunc(s.List(), func(l meta.Layer) bool { return !l.Size.At.IsZero() })
 }
 
-// Measure measures the layers without a size, each alone, without the files that it
-// has by a link. It returns those that Save is to be called of.
+// Measure measures the layers without a size, each alone and without its files that have
+// other links. The caller is to Save the layers that it returns.
 func (s *Set) Measure(ctx context.Context, pace *disk.Pace) (list []meta.Layer, err error) {
 	var errs []error
 	for _, l := range s.Unmeasured() {
@@ -192,15 +192,14 @@ func (s *Set) Measure(ctx context.Context, pace *disk.Pace) (list []meta.Layer, 
 		case err == nil:
 			s.update(l, func(l *meta.Layer) { l.Size = meta.Measured{Size: survey.Size, At: s.store.Now()} })
 			list = append(list, l)
-		case !errors.Is(err, os.ErrNotExist): // it was removed
+		case !errors.Is(err, os.ErrNotExist): // it was removed meanwhile
 			errs = append(errs, err)
 		}
 	}
 	return list, errors.Join(errs...)
 }
 
-// SizeOf returns what some layers take, as far as it was measured; of one that is not
-// known, nothing.
+// SizeOf returns the sum of the sizes of layers. Unknown and unmeasured ones count as 0.
 func (s *Set) SizeOf(k meta.Kind, ids ...string) (sum disk.Size) {
 	for _, id := range ids {
 		l, _ := s.Get(k, id)

@@ -8,27 +8,27 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// TestHold: what is held is not taken, and counts as often as it was held.
+// TestHold checks that Withdraw leaves held layers alone, and that holds are counted.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a, b := w.make(meta.Tree, "a"), w.make(meta.Tree, "b", "a")
+	a, b := w.publish(meta.Tree, "a"), w.publish(meta.Tree, "b", "a")
 	if !w.set.HoldKnown(b) {
-		t.Fatal("not there")
+		t.Fatal("b is unknown")
 	}
 	w.set.Hold(meta.Tree, "a")
 	w.set.Drop(meta.Tree, b.Chain...)
 	if !w.set.Held(meta.Tree, "a") || w.set.Held(meta.Tree, "b") || !w.set.InUse(meta.Tree) || w.set.InUse(meta.GitLayer, meta.WarmLayer) {
-		t.Error("held: want a, and no other")
+		t.Error("want a to be held, and no other layer")
 	}
-	taken := w.set.Withdraw(w.set.List())
-	if len(taken) != 1 || taken[0].ID != "b" || w.set.HoldKnown(b) {
-		t.Errorf("taken: %+v, want b, which nobody can hold then", taken)
+	withdrawn := w.set.Withdraw(w.set.List())
+	if len(withdrawn) != 1 || withdrawn[0].ID != "b" || w.set.HoldKnown(b) {
+		t.Errorf("withdrawn: %+v, want b, and that nobody can hold it", withdrawn)
 	}
-	w.must(w.set.Remove(taken))
+	w.must(w.set.Remove(withdrawn))
 	w.set.Drop(meta.Tree, "a")
 	if w.set.Held(meta.Tree, "a") || len(w.set.Withdraw([]meta.Layer{b})) > 0 || !w.set.HoldKnown(a) {
-		t.Error("a is to be free, and b gone")
+		t.Error("want a not to be held, and b to be unknown")
 	}
 	w.wants("a")
 }
@@ -36,8 +36,8 @@ func TestHold(t *testing.T) {
 func TestTouchAndMeasure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.make(meta.Tree, "a")
-	w.make(meta.WarmLayer, "w")
+	w.publish(meta.Tree, "a")
+	w.publish(meta.WarmLayer, "w")
 	at := time.Now().Add(time.Hour).Round(0)
 	list := w.set.Touch(at, func(used time.Time) bool { return used.IsZero() }, meta.Tree, "a", "unknown")
 	if len(list) != 1 || len(w.set.Touch(at, func(used time.Time) bool { return used.IsZero() }, meta.Tree, "a")) > 0 {

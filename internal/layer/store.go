@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Config is what a Store works with.
@@ -23,43 +25,45 @@ type Config struct {
 	Trash *trash.Trash
 	Log   *logrus.Logger
 	Now   func() time.Time
-	// Background runs a function with a context that ends when the plugin does, and
-	// waits for it then.
+	// Background runs a function in a goroutine of its own. The function's context ends
+	// when the plugin stops, and the plugin waits for the function.
 	Background func(func(ctx context.Context))
 }
 
 // Store holds the layers of a data directory. It is safe for concurrent use.
 type Store struct {
 	Config
-	syncs  chan struct{} // has Run sync
-	rounds rounds
+	syncs   chan struct{} // makes Run sync
+	syncing work.Lock
+	// begun is the number of the newest sync, and done that of the newest successful one.
+	begun, done atomic.Int64
 
 	mu   sync.Mutex // never held over I/O
 	sets map[string]*Set
 }
 
-// dirs are the directories of an owner that have its layers, by kind.
+// dirs has the directories of an owner's layers by kind.
 var dirs = map[meta.Kind]string{meta.Tree: "trees", meta.GitLayer: "refs", meta.WarmLayer: "warm"}
 
-// New returns a Store for what state says exists. Run has to be called.
+// New returns a Store with the layers that state has records of. Call Run.
 func New(c Config, state meta.State) *Store {
-	s := &Store{Config: c, syncs: make(chan struct{}, 1), rounds: rounds{token: make(chan struct{}, 1)}, sets: make(map[string]*Set)}
+	s := &Store{Config: c, syncs: make(chan struct{}, 1), sets: make(map[string]*Set)}
 	for _, layers := range []map[string]meta.Layer{state.Trees, state.GitLayers, state.WarmLayers} {
 		for _, l := range layers {
 			s.Set(l.Clone).known[nameOf(l)] = l
 		}
 	}
-	s.syncSoon() // what an earlier run has not come to
+	s.syncSoon() // what an earlier run left unsynced
 	return s
 }
 
-// Set returns the layers of an owner, which may have none.
+// Set returns the layers of an owner. The Set may be empty.
 func (s *Store) Set(owner string) *Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set, ok := s.sets[owner]
 	if !ok {
-		set = &Set{store: s, owner: owner, changing: make(chan struct{}, 1), known: make(map[name]meta.Layer), users: make(map[name]int)}
+		set = &Set{store: s, owner: owner, known: make(map[name]meta.Layer), users: make(map[name]int)}
 		s.sets[owner] = set
 	}
 	return set
@@ -71,8 +75,8 @@ func (s *Store) all() []*Set {
 	return slices.Collect(maps.Values(s.sets))
 }
 
-// Owners returns who may have layers of a kind: who is known, or has a directory for
-// them; some twice.
+// Owners returns all owners that may have layers of a kind: those with a Set, and those
+// with a directory for the kind. Some are in the list twice.
 func (s *Store) Owners(k meta.Kind) ([]string, error) {
 	owners, err := filepath.Glob(dirOf(s.Root, "*/*", k))
 	for i, dir := range owners {
@@ -87,7 +91,7 @@ func dirOf(root, owner string, k meta.Kind) string {
 	return filepath.Join(root, "clones", owner, dirs[k])
 }
 
-// Lower returns the directories of layers of one kind below a data directory, for the
+// Lower returns the directories of layers of one kind below a data directory, for an
 // overlay.
 func Lower(root, owner string, k meta.Kind, ids ...string) []string {
 	lower := make([]string, len(ids))

@@ -3,7 +3,6 @@ package layer
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/helmdeck/repos/internal/durable"
@@ -11,7 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// syncSoon has the layers that were just made synced in the background.
+// syncSoon makes Run sync the new layers.
 func (s *Store) syncSoon() {
 	select {
 	case s.syncs <- struct{}{}:
@@ -19,12 +18,11 @@ func (s *Store) syncSoon() {
 	}
 }
 
-// syncAfter is how long after they were made layers are synced: the Mount that had
-// them made commits some records still, each of which would wait behind the sync.
+// syncAfter is how long a new layer waits for its sync: the Mount that needs the layer
+// still commits records, and each commit would wait behind the sync.
 const syncAfter = time.Second
 
-// Run makes layers durable until ctx ends: one syncfs for all that wait, and then
-// their records say so.
+// Run makes layers durable until ctx ends, with one syncfs for all that wait.
 func (s *Store) Run(ctx context.Context) {
 	for {
 		select {
@@ -41,45 +39,34 @@ func (s *Store) Run(ctx context.Context) {
 			continue
 		}
 		if err := s.Sync(ctx); err != nil && ctx.Err() == nil {
-			s.Log.WithError(err).Warn("sync layers: they are good for this boot only")
+			s.Log.WithError(err).Warn("sync layers: they are valid for this boot only")
 		}
 		failpoint.Hit("layer/sync/recorded")
 	}
 }
 
-// rounds lets callers share a sync that begins after they have asked.
-type rounds struct {
-	token chan struct{} // held by the one that syncs
-	// begun is the number of the newest sync, and done that of the newest that
-	// succeeded.
-	begun, done atomic.Int64
-}
-
-// Sync writes everything below the root to disk, and has the records of the
-// layers that waited for it say so. What was written before the call is on disk
-// when it returns. It can take seconds; callers at the same time share one.
+// Sync writes everything below the root to disk and records which layers are durable by
+// that. All that was written before the call is on disk when it returns. It can take
+// seconds; concurrent callers share a sync that begins after their calls.
 func (s *Store) Sync(ctx context.Context) error {
-	r := &s.rounds
-	asked := r.begun.Load()
-	select {
-	case r.token <- struct{}{}:
-		defer func() { <-r.token }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	asked := s.begun.Load()
+	unlock, err := s.syncing.Acquire(ctx)
+	if err != nil {
+		return err
 	}
-	if r.done.Load() > asked { // one that began after we had asked
+	defer unlock()
+	if s.done.Load() > asked { // a sync that began after the call
 		return nil
 	}
-	round := r.begun.Add(1)
-	err := s.syncNow()
-	if err == nil {
-		r.done.Store(round)
+	round := s.begun.Add(1)
+	if err = s.syncNow(); err == nil {
+		s.done.Store(round)
 	}
 	return err
 }
 
-// waits reports whether a layer is not known to be on disk, and can be made so: what
-// an earlier boot has not synced is not on disk, whatever is synced now.
+// waits reports whether a sync makes the layer durable. It does not for a layer of an
+// earlier boot: what that boot did not sync may be lost.
 func (s *Store) waits(l meta.Layer) bool { return !l.Durable && l.Boot == s.Boot }
 
 func (s *Store) pending() (list []meta.Layer) {
@@ -99,7 +86,7 @@ func (s *Store) syncNow() error {
 		return nil
 	}
 	err := s.DB.Update(func(tx *meta.Tx) error {
-		s.setDurable(list, true) // here, so that no Save that comes next puts back what was
+		s.setDurable(list, true) // within the transaction, so that no later Save writes the old value
 		for _, l := range list {
 			if err := s.Set(l.Clone).Save(tx, l); err != nil {
 				return err
@@ -108,7 +95,7 @@ func (s *Store) syncNow() error {
 		return nil
 	})
 	if err != nil {
-		s.setDurable(list, false) // no record says so: the next sync tries again
+		s.setDurable(list, false) // the next sync tries again
 	}
 	return err
 }
@@ -119,7 +106,7 @@ func (s *Store) setDurable(list []meta.Layer, durable bool) {
 	}
 }
 
-// Settle returns when the layers of these IDs are on disk, and their records say so.
+// Settle returns when the layers of these IDs are durable.
 func (s *Set) Settle(ctx context.Context, k meta.Kind, ids ...string) error {
 	for _, id := range ids {
 		if l, ok := s.Get(k, id); ok && s.store.waits(l) {

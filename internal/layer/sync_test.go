@@ -10,20 +10,20 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// TestSync: layers are durable when their records say so, and if they don't the next
-// sync tries again.
+// TestSync checks that a sync records that layers are durable, and that after a failure the
+// next sync tries again.
 func TestSync(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.make(meta.Tree, "a")
-	w.make(meta.GitLayer, "g")
+	w.publish(meta.Tree, "a")
+	w.publish(meta.GitLayer, "g")
 	w.must(w.set.Settle(t.Context(), meta.Tree, "unknown"))
 	if n := len(w.store.pending()); n != 2 {
 		t.Errorf("%d layers wait, want 2", n)
 	}
 	w.must(w.store.DB.Close())
 	if err := w.store.Sync(t.Context()); err == nil {
-		t.Error("a sync without a database")
+		t.Error("a sync succeeded without a database")
 	}
 	if n := len(w.store.pending()); n != 2 {
 		t.Errorf("%d layers wait after a failure, want 2", n)
@@ -38,19 +38,21 @@ func TestSync(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.store.rounds.token <- struct{}{} // one is under way
+	unlock, err := w.store.syncing.Acquire(t.Context()) // a sync is under way
+	w.must(err)
+	defer unlock()
 	if err := w.store.Sync(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("a sync that is not waited for: %v", err)
+		t.Errorf("a sync whose caller gave up: %v", err)
 	}
-	<-w.store.rounds.token
 }
 
-// TestSyncIsShared: of those that ask while one is under way, each has a round that
-// began later.
+// TestSyncIsShared checks that all callers during a sync get one that began after their
+// calls.
 func TestSyncIsShared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.store.rounds.token <- struct{}{}
+	unlock, err := w.store.syncing.Acquire(t.Context())
+	w.must(err)
 	var all sync.WaitGroup
 	const n = 8
 	for range n {
@@ -60,24 +62,25 @@ func TestSyncIsShared(t *testing.T) {
 			}
 		})
 	}
-	<-w.store.rounds.token
+	unlock()
 	all.Wait()
-	if got, done := w.store.rounds.begun.Load(), w.store.rounds.done.Load(); got < 1 || got > n || done != got {
-		t.Errorf("%d rounds, the last that succeeded %d", got, done)
+	if got, done := w.store.begun.Load(), w.store.done.Load(); got < 1 || got > n || done != got {
+		t.Errorf("%d syncs, the last successful one is %d", got, done)
 	}
 }
 
-// TestRun: new layers, and those that an earlier run has not come to, become durable.
+// TestRun checks that Run makes new layers durable, and those that an earlier run left
+// unsynced.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.make(meta.Tree, "a")
+	w.publish(meta.Tree, "a")
 	w.restart("boot 1")
 	w.store.Background(w.store.Run)
 	isDurable := func(id string) func() bool {
 		return func() bool { l, _ := w.set.Get(meta.Tree, id); return l.Durable }
 	}
 	testdir.Eventually(t, "a to be durable", isDurable("a"))
-	w.make(meta.Tree, "b")
+	w.publish(meta.Tree, "b")
 	testdir.Eventually(t, "b to be durable", isDurable("b"))
 }

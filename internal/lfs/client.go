@@ -2,6 +2,7 @@ package lfs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -23,11 +24,9 @@ import (
 // It replaces the git-lfs program, because that connects to any address that the server
 // chooses by an object's URL or a redirect.
 type client struct {
-	endpoint string
-	auth     *git.Auth
-	covers   func(url string) bool // Fetch.Covers
-	http     *http.Client
-	limits   limits
+	Fetch
+	http   *http.Client
+	limits limits
 }
 
 // limits bound every request, whatever the server sends.
@@ -44,10 +43,7 @@ func newClient(g *git.Git, f Fetch) client {
 	}
 	proxied := direct.Clone()
 	proxied.DialContext, proxied.Proxy = nil, proxy
-	c := client{
-		endpoint: f.Endpoint, auth: f.Auth, covers: f.Covers,
-		limits: limits{silence: min(stall, maxStall), batch: batchTotal, transfer: transferTotal},
-	}
+	c := client{Fetch: f, limits: limits{silence: min(stall, maxStall), batch: batchTotal, transfer: transferTotal}}
 	c.http = &http.Client{
 		Transport:     transport{direct: direct, proxied: proxied, proxy: proxy, rule: f.Rule},
 		CheckRedirect: c.checkRedirect,
@@ -141,7 +137,7 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(watch.ctx, http.MethodPost, c.endpoint+"/objects/batch", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(watch.ctx, http.MethodPost, c.Endpoint+"/objects/batch", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -150,11 +146,11 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 	c.authorize(request)
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, serverError(c.endpoint, watch.cause(err))
+		return nil, c.serverError(watch.cause(err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, serverError(c.endpoint, statusError(response))
+		return nil, c.serverError(httpStatus(response.StatusCode))
 	}
 	var answer struct {
 		Transfer string
@@ -168,10 +164,10 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 		}
 	}
 	if err := json.NewDecoder(io.LimitReader(watch.body(response), maxBatch)).Decode(&answer); err != nil {
-		return nil, serverError(c.endpoint, watch.cause(fmt.Errorf("the answer is not that of an LFS server: %w", err)))
+		return nil, c.serverError(watch.cause(fmt.Errorf("the answer is not that of an LFS server: %w", err)))
 	}
 	if answer.Transfer != "" && answer.Transfer != "basic" {
-		return nil, serverError(c.endpoint, fmt.Errorf("the server offers only the transfer %q", answer.Transfer))
+		return nil, c.serverError(fmt.Errorf("the server offers only the transfer %q", answer.Transfer))
 	}
 	actions := make(map[string]action)
 	problems := make(map[string]error)
@@ -187,11 +183,7 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 		if _, ok := actions[p.OID]; ok {
 			continue
 		}
-		problem := problems[p.OID]
-		if problem == nil {
-			problem = errors.New("the server does not offer it")
-		}
-		return nil, objectError(c.endpoint, p, problem)
+		return nil, c.objectError(p, cmp.Or(problems[p.OID], errors.New("the server does not offer it")))
 	}
 	return actions, nil
 }
@@ -199,18 +191,18 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 // authorize adds the credential.
 func (c client) authorize(r *http.Request) {
 	switch {
-	case c.auth == nil:
-	case c.auth.Bearer != "":
-		r.Header.Set("Authorization", "Bearer "+c.auth.Bearer)
-	case c.auth.Password != "":
-		r.SetBasicAuth(c.auth.User, c.auth.Password)
+	case c.Auth == nil:
+	case c.Auth.Bearer != "":
+		r.Header.Set("Authorization", "Bearer "+c.Auth.Bearer)
+	case c.Auth.Password != "":
+		r.SetBasicAuth(c.Auth.User, c.Auth.Password)
 	}
 }
 
 // isFor reports whether the credential may be sent to a URL of its server.
 func (c client) isFor(u *url.URL) bool {
 	place := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-	return c.covers == nil || c.covers(place.String())
+	return c.Covers == nil || c.Covers(place.String())
 }
 
 // get requests an object with the headers that the server gave for it, and with the
@@ -220,7 +212,7 @@ func (c client) get(ctx context.Context, a action) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := url.Parse(c.endpoint)
+	endpoint, err := url.Parse(c.Endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -237,34 +229,28 @@ func (c client) get(ctx context.Context, a action) (*http.Response, error) {
 }
 
 // httpStatus is an unexpected response status.
-type httpStatus struct{ code int }
+type httpStatus int
 
 func (s httpStatus) Error() string {
-	return fmt.Sprintf("the server answers %d %s", s.code, http.StatusText(s.code))
+	return fmt.Sprintf("the server answers %d %s", int(s), http.StatusText(int(s)))
 }
 
-func statusError(r *http.Response) error { return httpStatus{r.StatusCode} }
-
-// serverError makes the error for a failure of an LFS server.
-func serverError(endpoint string, err error) error {
-	return &git.Error{Op: "fetch the LFS objects from", URL: endpoint, Kind: httpKind(err), Stderr: "fatal: " + textOf(err), Err: err}
-}
+// serverError makes the error for a failure of the LFS server.
+func (c client) serverError(err error) error { return c.gitError("fetch the LFS objects from", err) }
 
 // objectError makes the error for a failure of one object.
-func objectError(endpoint string, p Pointer, err error) error {
-	return &git.Error{
-		Op: fmt.Sprintf("fetch LFS object %s of %q (lfs=false leaves pointers) from", p.OID, p.Path), URL: endpoint,
-		Kind: httpKind(err), Stderr: "fatal: " + textOf(err), Err: err,
-	}
+func (c client) objectError(p Pointer, err error) error {
+	return c.gitError(fmt.Sprintf("fetch LFS object %s of %q (lfs=false leaves pointers) from", p.OID, p.Path), err)
 }
 
-// textOf returns err's text without the URL that net/http adds, because an object's URL
-// may contain a signature.
-func textOf(err error) string {
+// gitError makes the error for a failure of op. Its text is that of err, without the URL
+// that net/http adds, because an object's URL may contain a signature.
+func (c client) gitError(op string, err error) error {
+	text := err
 	if bad, ok := errors.AsType[*url.Error](err); ok {
-		err = bad.Err
+		text = bad.Err
 	}
-	return err.Error()
+	return &git.Error{Op: op, URL: c.Endpoint, Kind: httpKind(err), Stderr: "fatal: " + text.Error(), Err: err}
 }
 
 // httpKind classifies the failure of a request.
@@ -278,9 +264,9 @@ func httpKind(err error) git.Kind {
 	switch {
 	case errors.Is(err, guard.ErrInside):
 		return git.KindOther
-	case isStatus && (status.code == http.StatusUnauthorized || status.code == http.StatusForbidden):
+	case isStatus && (status == http.StatusUnauthorized || status == http.StatusForbidden):
 		return git.KindAuth
-	case isStatus && (status.code >= 500 || status.code == http.StatusTooManyRequests):
+	case isStatus && (status >= 500 || status == http.StatusTooManyRequests):
 		return git.KindServer
 	case isStatus:
 		return git.KindOther
@@ -300,4 +286,58 @@ func httpKind(err error) git.Kind {
 		return git.KindServer
 	}
 	return git.KindOther
+}
+
+// watch ends an HTTP request if nothing arrives for some time, before the headers of the
+// last response or later in its body, and if it exceeds its total time. net/http has no
+// limit of the first kind for a body, and the error of its Timeout does not say which
+// limit was exceeded.
+type watch struct {
+	ctx     context.Context // of the request
+	stop    func()          // to be called at its end
+	silent  *time.Timer
+	silence time.Duration
+}
+
+// newWatch starts the timers of a request, which must use the context of the watch.
+func newWatch(ctx context.Context, silence, total time.Duration) *watch {
+	ctx, cancelTotal := context.WithTimeoutCause(ctx, total, lateError(total))
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watch{ctx: ctx, silence: silence}
+	w.silent = time.AfterFunc(silence, func() { cancel(git.SilentError(silence)) })
+	w.stop = func() {
+		w.silent.Stop()
+		cancelTotal()
+	}
+	return w
+}
+
+// cause returns why the watch ended the request, or err if it did not.
+func (w *watch) cause(err error) error { return cmp.Or(context.Cause(w.ctx), err) }
+
+// body returns a reader for the response's body that resets the silence timer.
+func (w *watch) body(r *http.Response) io.Reader {
+	w.silent.Reset(w.silence)
+	return watchedBody{w, r.Body}
+}
+
+type watchedBody struct {
+	*watch
+	body io.Reader
+}
+
+func (b watchedBody) Read(p []byte) (int, error) {
+	n, err := b.body.Read(p)
+	if n > 0 {
+		b.silent.Reset(b.silence)
+	}
+	return n, err
+}
+
+// lateError ends a request that exceeds its total time. It is not retried, because that
+// would take as long.
+type lateError time.Duration
+
+func (l lateError) Error() string {
+	return fmt.Sprintf("the answer was not complete after %v", time.Duration(l))
 }

@@ -64,7 +64,7 @@ func (f Fetch) Run(ctx context.Context, g *git.Git) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
 	client := newClient(g, f)
 	defer client.http.CloseIdleConnections()
-	fetchErr := client.fetch(ctx, f, temp)
+	fetchErr := client.fetch(ctx, temp)
 	return errors.Join(fetchErr, publish(temp, f.Storage))
 }
 
@@ -89,11 +89,11 @@ func publish(temp, storage string) error {
 	return nil
 }
 
-func (c client) fetch(ctx context.Context, f Fetch, temp string) error {
+func (c client) fetch(ctx context.Context, temp string) error {
 	total, received := int64(0), new(atomic.Int64)
 	wanted := make(map[string]Pointer) // by ID: files may have the same content
 	var list []Pointer
-	for _, p := range f.Objects {
+	for _, p := range c.Objects {
 		if _, ok := wanted[p.OID]; !ok {
 			wanted[p.OID] = p
 			list = append(list, p)
@@ -101,9 +101,9 @@ func (c client) fetch(ctx context.Context, f Fetch, temp string) error {
 		}
 	}
 	count := func(n int64) {
-		if f.Progress != nil {
+		if c.Progress != nil {
 			now := received.Add(n)
-			f.Progress(git.Progress{Phase: "Receiving LFS objects", Percent: int(now * 100 / max(total, 1)), Amount: fmt.Sprintf("%.2f MiB", float64(now)/(1<<20))})
+			c.Progress(git.Progress{Phase: "Receiving LFS objects", Percent: int(now * 100 / max(total, 1)), Amount: fmt.Sprintf("%.2f MiB", float64(now)/(1<<20))})
 		}
 	}
 	for len(list) > 0 {
@@ -133,16 +133,15 @@ func (c client) fetch(ctx context.Context, f Fetch, temp string) error {
 // download writes an object to path, and removes the file again if it does not match the
 // pointer.
 func (c client) download(ctx context.Context, p Pointer, a action, path string, count func(int64)) (err error) {
-	fail := func(err error) error { return objectError(c.endpoint, p, err) }
 	watch := newWatch(ctx, c.limits.silence, c.limits.transfer)
 	defer watch.stop()
 	response, err := c.get(watch.ctx, a)
 	if err != nil {
-		return fail(watch.cause(err))
+		return c.objectError(p, watch.cause(err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fail(statusError(response))
+		return c.objectError(p, httpStatus(response.StatusCode))
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o444)
 	if err != nil {
@@ -168,11 +167,11 @@ func (c client) download(ctx context.Context, p Pointer, a action, path string, 
 			break
 		}
 		if readErr != nil {
-			return fail(watch.cause(readErr))
+			return c.objectError(p, watch.cause(readErr))
 		}
 	}
 	if n != p.Size || hex.EncodeToString(hash.Sum(nil)) != p.OID {
-		return fail(fmt.Errorf("the server sent another content (%d bytes, want %d)", n, p.Size))
+		return c.objectError(p, fmt.Errorf("the server sent another content (%d bytes, want %d)", n, p.Size))
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzParsePointer: a pointer names an object that can be a file's name in a storage, and
-// is read the same when it is spelled as git-lfs spells it.
+// FuzzParsePointer checks that the ID in a pointer can be a file's name in a storage, and
+// that the pointer is the same after it was written as by git-lfs.
 func FuzzParsePointer(f *testing.F) {
 	spell := func(p Pointer) string {
 		return fmt.Sprintf("version %s\noid sha256:%s\nsize %d\n", pointerVersions[0], p.OID, p.Size)

@@ -87,7 +87,7 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 		})
 	}
 
-	// Where the rule lets it go elsewhere, the credential stays behind.
+	// If the rule allows another server, the credential does not go there.
 	open := guard.Rule{Own: placeOf(t, other)}
 	for _, redirect := range []bool{false, true} {
 		lfs := new(lfsserver.Server)
@@ -102,7 +102,7 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 			front := testgit.Serve(t)
 			front.Route("app", gitserver.Redirect(http.StatusFound, other.URL("app.git")))
 			a.Href = front.URL("app.git/info/lfs/objects/" + p.OID)
-			c.http.Transport = http.DefaultTransport // the front is inside too
+			c.http.Transport = http.DefaultTransport // the rule does not allow front
 		}
 		response, err := c.get(t.Context(), a)
 		if err != nil {
@@ -121,8 +121,8 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 	}
 }
 
-// TestLFSCredentialsStayInTheirScope: what an LFS server names on its own host need not
-// be a place that the credential is for.
+// TestLFSCredentialsStayInTheirScope checks that a URL on the LFS server's own host gets
+// the credential only if it is in the credential's scope.
 func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 	s := testgit.Serve(t)
 	auth := &git.Auth{User: "u", Password: "secret"}
@@ -134,7 +134,7 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 	for path, want := range map[string]bool{
 		"team/app.git/info/lfs/objects/x?a=b": true,
 		"other/app.git/info/lfs/objects/x":    false,
-		"team/moved/info/lfs/objects/x":       false, // and it leads to the other one
+		"team/moved/info/lfs/objects/x":       false, // redirects to other
 	} {
 		s.Reset()
 		response, err := c.get(t.Context(), action{Href: s.URL(path)})
@@ -145,10 +145,10 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 		list := s.Requests()
 		last := list[len(list)-1]
 		if got := last.Header.Get("Authorization") != ""; got != want {
-			t.Errorf("%s, in the end %s: the credential was sent: %v, want %v", path, last.URI, got, want)
+			t.Errorf("%s, redirected to %s: the credential was sent: %v, want %v", path, last.URI, got, want)
 		}
 	}
-	// What the server gave for the object is the server's to send.
+	// Headers that the server gave for the object are always sent to it.
 	s.Reset()
 	response, err := c.get(t.Context(), action{Href: s.URL("team/moved/info/lfs/objects/x"), Header: map[string]string{"Authorization": "Bearer theirs"}})
 	if err != nil {
@@ -162,7 +162,7 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 	}
 }
 
-// newGit returns a Git, for its settings.
+// newGit returns a Git, whose settings the client uses.
 func newGit(t *testing.T) *git.Git {
 	t.Helper()
 	g, err := git.New(git.Config{UID: 65532, GID: 65532, Schemes: []string{"https", "http"}})

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitref"
 )
 
 // Pointer is a file of a checkout whose content is a git-lfs object.
@@ -56,7 +57,7 @@ func Parse(data []byte) (p Pointer, ok bool) {
 	}
 	oid, ok := strings.CutPrefix(values[1], "sha256:")
 	size, err := strconv.ParseInt(values[2], 10, 64)
-	if !ok || err != nil || size < 0 || len(oid) != 64 || !git.IsObjectID(oid) {
+	if !ok || err != nil || size < 0 || len(oid) != 64 || !gitref.IsObjectID(oid) {
 		return Pointer{}, false
 	}
 	return Pointer{OID: oid, Size: size}, true

@@ -13,8 +13,8 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestLFSServerIsSilent: a server that stops at any step, or sends a little for ever,
-// is given up, and the error says why.
+// TestLFSServerIsSilent checks that the request ends if the server stops at any step, or
+// sends a little data for ever, and that the error says why.
 func TestLFSServerIsSilent(t *testing.T) {
 	t.Parallel()
 	const never, often, soon = time.Hour, 5 * time.Millisecond, 300 * time.Millisecond
@@ -22,7 +22,7 @@ func TestLFSServerIsSilent(t *testing.T) {
 		name   string
 		step   lfsserver.Step
 		pause  time.Duration
-		size   int64 // that the pointer says, if not the object's
+		size   int64 // in the pointer, if it is not the object's
 		limits limits
 		want   string
 		kind   git.Kind
@@ -51,7 +51,7 @@ func TestLFSServerIsSilent(t *testing.T) {
 			defer cancel()
 			client, temp := newClient(newGit(t), f), t.TempDir()
 			client.limits = tt.limits
-			err := client.fetch(ctx, f, temp)
+			err := client.fetch(ctx, temp)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), s.URL("app")) || git.KindOf(err) != tt.kind {
 				t.Errorf("%v, of kind %q, want %q of kind %q", err, git.KindOf(err), tt.want, tt.kind)
 			}

@@ -3,8 +3,6 @@
 package memory
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -79,10 +77,10 @@ func leastOf(root fs.FS, hierarchy, group, file string) (int64, error) {
 	}
 }
 
-// read returns the limit in a file, or math.MaxInt64 if there is none.
+// read returns the limit in a file, or math.MaxInt64 if it sets none.
 func read(root fs.FS, name string) (int64, error) {
 	data, err := fs.ReadFile(root, name)
-	text := string(bytes.TrimSpace(data))
+	text := strings.TrimSpace(string(data))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return math.MaxInt64, nil // not a group, or the root of version 2
@@ -104,8 +102,8 @@ func total(root fs.FS) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
-		fields := strings.Fields(s.Text())
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
 		if len(fields) == 3 && fields[0] == "MemTotal:" && fields[2] == "kB" {
 			n, err := strconv.ParseInt(fields[1], 10, 64)
 			return n << 10, err

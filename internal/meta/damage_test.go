@@ -22,7 +22,7 @@ func TestOpenUnreadable(t *testing.T) {
 	}
 }
 
-// used closes db, and returns its file without the reserve.
+// used closes db, and returns the content of its file without the reserve.
 func used(t *testing.T, db *DB) []byte {
 	t.Helper()
 	path, size := db.bolt.Path(), int64(0)
@@ -101,14 +101,14 @@ func TestDamaged(t *testing.T) {
 				t.Error(err)
 			}
 			if _, state := open(t, path); len(state.Volumes) != 0 {
-				t.Errorf("a new one has %d volumes", len(state.Volumes))
+				t.Errorf("the new database has %d volumes, want none", len(state.Volumes))
 			}
 		})
 	}
 }
 
-// TestBitFlips: whatever bit of the file flips, Open neither dies nor hangs. It
-// may miss one within a value: BoltDB keeps no checksum of those.
+// TestBitFlips checks that Open neither panics nor hangs if a bit of the file flips. Open may miss a
+// flip within a value, because BoltDB has no checksums of values.
 func TestBitFlips(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meta.db")
@@ -120,7 +120,7 @@ func TestBitFlips(t *testing.T) {
 	good := used(t, db)
 	damaged := 0
 	for at := range good {
-		// Where structure is: the first 256 bytes of each page, every nineteenth.
+		// Every nineteenth of the first 256 bytes of each page, where BoltDB's structures are.
 		if at%page >= 256 || at%19 != 0 {
 			continue
 		}
@@ -144,6 +144,6 @@ func TestBitFlips(t *testing.T) {
 		}
 	}
 	if damaged == 0 {
-		t.Error("no flip was noticed")
+		t.Error("Open noticed no flip")
 	}
 }

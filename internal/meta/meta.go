@@ -5,10 +5,10 @@
 // crash a directory without a record is garbage, and a record without its directory is
 // void; the package that owns the directory repairs both in its sweep.
 //
-// Schema, version 2 (values are JSON):
+// Schema, version 3 (values are JSON):
 //
 //	meta
-//	  version         "2"
+//	  version         "3"
 //	volumes
 //	  <volume name>   Volume
 //	clones
@@ -24,8 +24,9 @@
 //	warmheads
 //	  <clone key>/<head key>      WarmHead
 //
-// In version 1 there were no warm layers and heads, and workspaces had no state: one
-// without leases had ended. Open migrates it.
+// In version 2 a workspace had a number of mounts for each mount ID instead of a set of
+// leases. In version 1 there were no warm layers and heads, and workspaces had no state:
+// one without leases had ended. Open migrates both.
 //
 // A clone key is "<subject directory>/<repo hash>".
 //
@@ -52,7 +53,7 @@ import (
 )
 
 const (
-	version = "2"
+	version = "3"
 	// openTimeout is how long Open waits for another process to close the file: a plugin
 	// that is being replaced ends much sooner.
 	openTimeout = 5 * time.Second
@@ -175,7 +176,7 @@ func (db *DB) prepare() error {
 			return err
 		}
 		found := m.Get(versionKey)
-		if found != nil && !slices.Contains([]string{"1", version}, string(found)) {
+		if found != nil && !slices.Contains([]string{"1", "2", version}, string(found)) {
 			return fmt.Errorf("%w: its schema is %q, this program's is %q", ErrVersion, found, version)
 		}
 		for _, name := range recordBucket {
@@ -183,8 +184,8 @@ func (db *DB) prepare() error {
 				return err
 			}
 		}
-		if string(found) == "1" {
-			if err := migrate(tx); err != nil {
+		if found != nil && string(found) != version {
+			if err := migrate(tx, string(found)); err != nil {
 				return fmt.Errorf("%w: %v", ErrDamaged, err)
 			}
 		}
@@ -196,16 +197,18 @@ func (db *DB) prepare() error {
 	})
 }
 
-// migrate converts the records of version 1 to version 2.
-func migrate(tx *bbolt.Tx) error {
+// migrate converts the records of an earlier version. Decoding converts leases.
+func migrate(tx *bbolt.Tx, from string) error {
 	all, err := workspaces.all(tx)
 	if err != nil {
 		return err
 	}
 	for id, w := range all {
-		w.Mode = "private"
-		if len(w.Leases) == 0 {
-			w.Phase = Ended
+		if from == "1" {
+			w.Mode = "private"
+			if len(w.Leases) == 0 {
+				w.Phase = Ended
+			}
 		}
 		if err := workspaces.put(tx, id, w); err != nil {
 			return err

@@ -24,7 +24,7 @@ func open(t *testing.T, path string) (*DB, State) {
 	return db, state
 }
 
-// full is one record of each kind with every field set.
+// full returns a record of each kind, with every field set.
 func full() State {
 	at := time.Date(2024, 5, 1, 12, 0, 0, 123456789, time.UTC)
 	size := Measured{disk.Size{Bytes: 1, Inodes: 2}, at}
@@ -45,7 +45,7 @@ func full() State {
 		GitLayers: map[string]Layer{"s/1/g": {Kind: GitLayer, Clone: "s/1", ID: "g", Commit: "2", Snapshot: "abc", Boot: "b", CreatedAt: at}},
 		Workspaces: map[string]Workspace{"w": {
 			ID: "w", Clone: "s/1", Volume: "v", Tree: "t", Chain: []string{"t", "u"}, GitLayer: "g", Ref: "refs/heads/main",
-			Commit: "2", Pulled: "1", Reused: true, Leases: map[string]int{"id": 2}, Boot: "b", MountedAt: at,
+			Commit: "2", Pulled: "1", Reused: true, Leases: Leases{"id", "id#2"}, Boot: "b", MountedAt: at,
 			Mode: "keep", UID: 1, GID: 2, Restored: true, Options: map[string]string{"ref": "main"}, Metacopy: true, Redirects: true, Orphan: true, EndedAt: at, Size: size, Changed: new(int64),
 			Warm: []WarmPath{{Path: "target", Head: "h", From: "g", Chain: []string{"l"}, LeftOut: "why", ReadOnly: true}},
 		}, "d": {ID: "d", Phase: Discarded}},
@@ -116,7 +116,7 @@ func TestCopySharesNothing(t *testing.T) {
 	}
 }
 
-// TestOpenInUse waits out openTimeout.
+// TestOpenInUse waits for openTimeout.
 func TestOpenInUse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meta.db")
@@ -156,13 +156,13 @@ func TestConcurrentUpdates(t *testing.T) {
 	}
 }
 
-// A workspace that can't be has no record.
+// TestImpossibleWorkspaces checks that a workspace in an impossible state can't be recorded.
 func TestImpossibleWorkspaces(t *testing.T) {
 	db, _ := open(t, filepath.Join(t.TempDir(), "meta.db"))
 	for phase, allowed := range map[Phase]struct{ free, leased bool }{
 		Making: {false, false}, Mounted: {true, true}, Parked: {true, false}, Ended: {true, false}, Discarded: {true, false},
 	} {
-		for _, leases := range []map[string]int{nil, {"id": 1}} {
+		for _, leases := range []Leases{nil, {"id"}} {
 			want := allowed.free
 			if leases != nil {
 				want = allowed.leased

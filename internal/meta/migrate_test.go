@@ -6,13 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"go.etcd.io/bbolt"
 )
 
-// TestLayersOfBefore: layers are read, and written, as when those of each kind had a
-// type of their own.
+// TestLayersOfBefore checks that layers are read and written in the format from when each kind of
+// layer had its own type.
 func TestLayersOfBefore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meta.db")
@@ -54,7 +55,7 @@ func TestLayersOfBefore(t *testing.T) {
 		if err := json.Unmarshal(data, &m); err != nil {
 			t.Fatal(err)
 		}
-		if m["store"] == "" { // which may be left out
+		if m["store"] == "" { // an empty store may be left out
 			delete(m, "store")
 		}
 		return m
@@ -63,7 +64,7 @@ func TestLayersOfBefore(t *testing.T) {
 		for bucket, records := range before {
 			for key, data := range records {
 				if now := tx.Bucket([]byte(bucket)).Get([]byte(key)); !reflect.DeepEqual(fields(now), fields([]byte(data))) {
-					t.Errorf("%s %s is written as\n%s, and was\n%s", bucket, key, now, data)
+					t.Errorf("%s %s is written as\n%s, want\n%s", bucket, key, now, data)
 				}
 			}
 		}
@@ -77,7 +78,7 @@ func TestOpenNewer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meta.db")
 	db, _ := open(t, path)
-	if err := db.bolt.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(versionKey, []byte("3")) }); err != nil {
+	if err := db.bolt.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(versionKey, []byte("4")) }); err != nil {
 		t.Fatal(err)
 	}
 	db.Close()
@@ -86,7 +87,7 @@ func TestOpenNewer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := Open(path); !errors.Is(err, ErrVersion) || errors.Is(err, ErrDamaged) {
-		t.Errorf("a newer schema: %v, want ErrVersion", err)
+		t.Errorf("Open of a newer schema: %v, want ErrVersion", err)
 	}
 	after, err := os.ReadFile(path)
 	if err != nil {
@@ -97,7 +98,42 @@ func TestOpenNewer(t *testing.T) {
 	}
 }
 
-// TestMigrate: a workspace of version 1 had no state; one without leases had ended.
+// TestMigrateCounts migrates from version 2, which had a number of mounts for each mount ID.
+func TestMigrateCounts(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "meta.db")
+	db, _ := open(t, path)
+	if err := db.bolt.Update(func(tx *bbolt.Tx) error {
+		return errors.Join(
+			tx.Bucket(metaBucket).Put(versionKey, []byte("2")),
+			tx.Bucket([]byte(workspaces)).Put([]byte("w"), []byte(`{"id":"w","clone":"s/1","mode":"shared","leases":{"b":3,"a":1}}`)),
+			tx.Bucket([]byte(workspaces)).Put([]byte("d"), []byte(`{"id":"d","clone":"s/1","mode":"keep","state":"parked"}`)),
+		)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Workspace{
+		"w": {ID: "w", Clone: "s/1", Mode: "shared", Leases: Leases{"a", "b", "b#2", "b#3"}},
+		"d": {ID: "d", Clone: "s/1", Mode: "keep", Phase: Parked},
+	}
+	for range 2 {
+		db.Close()
+		var state State
+		if db, state = open(t, path); !reflect.DeepEqual(state.Workspaces, want) {
+			t.Errorf("\n got %+v\nwant %+v", state.Workspaces, want)
+		}
+	}
+	var stored string
+	if err := db.bolt.View(func(tx *bbolt.Tx) error {
+		stored = string(tx.Bucket([]byte(workspaces)).Get([]byte("w")))
+		return nil
+	}); err != nil || !strings.Contains(stored, `"leases":["a","b","b#2","b#3"]`) {
+		t.Errorf("stored: %s, %v", stored, err)
+	}
+}
+
+// TestMigrate migrates from version 1, in which a workspace had no phase. A workspace without leases
+// had ended.
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meta.db")
@@ -113,12 +149,12 @@ func TestMigrate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // a migrated one is opened as it is
+	for range 2 { // the second Open finds a migrated database
 		db.Close()
 		var state State
 		db, state = open(t, path)
 		want := map[string]Workspace{
-			"live": {ID: "live", Clone: "s/1", Mode: "private", Leases: map[string]int{"a": 1}},
+			"live": {ID: "live", Clone: "s/1", Mode: "private", Leases: Leases{"a"}},
 			"gone": {ID: "gone", Clone: "s/1", Mode: "private", Phase: Ended},
 		}
 		if !reflect.DeepEqual(state.Workspaces, want) {

@@ -1,8 +1,12 @@
 package meta
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -168,6 +172,62 @@ func (p Phase) String() string {
 	return string(p)
 }
 
+// Leases is a set of lease IDs, sorted. It is never changed in place.
+type Leases []string
+
+// Has reports whether the set has a lease.
+func (l Leases) Has(id string) bool {
+	_, ok := slices.BinarySearch(l, id)
+	return ok
+}
+
+// With returns the set with one more lease.
+func (l Leases) With(id string) Leases {
+	at, ok := slices.BinarySearch(l, id)
+	if ok {
+		return l
+	}
+	return slices.Insert(slices.Clone(l), at, id)
+}
+
+// Without returns the set without a lease.
+func (l Leases) Without(id string) Leases {
+	return slices.DeleteFunc(slices.Clone(l), func(other string) bool { return other == id })
+}
+
+// UnmarshalJSON also reads version 2, which had the number of mounts by mount ID.
+func (l *Leases) UnmarshalJSON(data []byte) error {
+	var counts map[string]int
+	if json.Unmarshal(data, &counts) != nil {
+		return json.Unmarshal(data, (*[]string)(l))
+	}
+	*l = nil
+	for id, n := range counts {
+		for i := range n {
+			*l = l.With(NthLease(id, i+1))
+		}
+	}
+	return nil
+}
+
+// NthLease returns the ID of the n-th lease of one holder, counted from 1: Docker mounts a
+// volume more than once with the ID of one container.
+func NthLease(holder string, n int) string {
+	if n == 1 {
+		return holder
+	}
+	return holder + "#" + strconv.Itoa(n)
+}
+
+// HolderOf is the inverse of NthLease.
+func HolderOf(lease string) (holder string, n int) {
+	holder, number, ok := strings.Cut(lease, "#")
+	if n, err := strconv.Atoi(number); ok && err == nil {
+		return holder, n
+	}
+	return holder, 1
+}
+
 // check refuses a workspace that can't be.
 func (w Workspace) check() error {
 	switch {
@@ -195,15 +255,15 @@ type Workspace struct {
 	GitLayer string   `json:"git_layer"` // layer ID
 	// Warm are the warm paths of the volume, with the layers that the workspace uses, if
 	// there were any.
-	Warm   []WarmPath     `json:"warm,omitempty"`
-	UID    uint32         `json:"uid,omitempty"`
-	GID    uint32         `json:"gid,omitempty"`
-	Ref    string         `json:"ref,omitempty"`
-	Commit string         `json:"commit"`
-	Pulled string         `json:"pulled"`
-	Reused bool           `json:"reused"`
-	Stale  bool           `json:"stale,omitempty"`
-	Leases map[string]int `json:"leases,omitempty"` // number of mounts by mount ID
+	Warm   []WarmPath `json:"warm,omitempty"`
+	UID    uint32     `json:"uid,omitempty"`
+	GID    uint32     `json:"gid,omitempty"`
+	Ref    string     `json:"ref,omitempty"`
+	Commit string     `json:"commit"`
+	Pulled string     `json:"pulled"`
+	Reused bool       `json:"reused"`
+	Stale  bool       `json:"stale,omitempty"`
+	Leases Leases     `json:"leases,omitempty"`
 	// Options are the volume's canonical options with which it was made or restored.
 	Options map[string]string `json:"options,omitempty"`
 	// Metacopy is the mount's option, which never changes, because the upper is valid
@@ -215,8 +275,7 @@ type Workspace struct {
 	// Orphan is set when its overlay was unmounted while it had leases: containers that
 	// outlived a disabled plugin or a killed engine may still use it.
 	Orphan bool `json:"orphan,omitempty"`
-	// Lost are the mount IDs of a private workspace's lost leases: their containers may
-	// still use it.
+	// Lost are the lost leases of a private workspace: their containers may still use it.
 	Lost []string `json:"lost,omitempty"`
 	// NoCache says why it was mounted again without the cache that its volume asks for;
 	// empty if it has the cache.

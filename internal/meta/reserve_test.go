@@ -10,7 +10,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// On a full disk a database opens, and all of it can be deleted.
+// TestFullDisk checks that a database on a full disk can be opened, and all its records deleted.
 func TestFullDisk(t *testing.T) {
 	testdisk.OnEach(t, func(t *testing.T, dir string) {
 		path := filepath.Join(dir, "meta.db")
@@ -34,7 +34,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		db, state := open(t, path)
 		if len(state.Workspaces) != n {
-			t.Fatalf("%d workspaces on the full disk", len(state.Workspaces))
+			t.Fatalf("%d workspaces on the full disk, want all", len(state.Workspaces))
 		}
 		for i, id := range ids[:1000] {
 			if err := db.Update(func(tx *Tx) error {
@@ -52,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			return err
 		}); err != nil {
-			t.Fatalf("all at once: %v", err)
+			t.Fatalf("delete all in one transaction: %v", err)
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,8 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// A database whose reserve finds no room works without, and has one later.
+// TestReserveLater checks that a database works without its reserve if the disk has no room, and
+// allocates the reserve later.
 func TestReserveLater(t *testing.T) {
 	t.Parallel()
 	dir := testdisk.Small(t, testdisk.Filesystems[0].Make)
@@ -77,16 +78,16 @@ func TestReserveLater(t *testing.T) {
 	}
 	update()
 	if db.refused.IsZero() || db.allocated != 0 {
-		t.Error("a reserve larger than the disk was given")
+		t.Error("a reserve larger than the disk was allocated")
 	}
 	db.reserve = 1 << 20
 	update()
 	if db.allocated != 0 {
-		t.Error("asked again at once")
+		t.Error("the reserve was tried again at once")
 	}
 	db.refused = db.refused.Add(-reserveRetry)
 	update()
 	if db.allocated < db.reserve {
-		t.Errorf("allocated %d", db.allocated)
+		t.Errorf("allocated %d bytes, want at least the reserve", db.allocated)
 	}
 }

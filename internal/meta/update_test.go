@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// commits is the number of the last commit.
+// commits returns the number of the last commit.
 func commits(t *testing.T, db *DB) (n int) {
 	t.Helper()
 	if err := db.bolt.View(func(tx *bbolt.Tx) error { n = tx.ID(); return nil }); err != nil {
@@ -19,8 +19,8 @@ func commits(t *testing.T, db *DB) (n int) {
 	return n
 }
 
-// behind makes all of fs wait while another change is committed, and returns
-// their errors.
+// behind runs fs as updates that all wait while another change is committed, and returns their
+// errors.
 func behind(t *testing.T, db *DB, fs ...func(*Tx) error) []error {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -63,7 +63,7 @@ func TestUpdatesShareACommit(t *testing.T) {
 	}
 	for i, err := range behind(t, db, fs...) {
 		if err != nil {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("update %d: %v", i, err)
 		}
 	}
 	if got := commits(t, db) - before; got != 2 {
@@ -71,11 +71,11 @@ func TestUpdatesShareACommit(t *testing.T) {
 	}
 	db.Close()
 	if _, state := open(t, path); len(state.Volumes) != 64 {
-		t.Errorf("%d volumes", len(state.Volumes))
+		t.Errorf("%d volumes, want 64", len(state.Volumes))
 	}
 }
 
-// One that fails takes no other along.
+// TestUpdateFailsAlone checks that a failed update does not affect others in the same commit.
 func TestUpdateFailsAlone(t *testing.T) {
 	t.Parallel()
 	db, _ := open(t, filepath.Join(t.TempDir(), "meta.db"))
@@ -92,7 +92,7 @@ func TestUpdateFailsAlone(t *testing.T) {
 		t.Errorf("volumes %v, %v", state.Volumes, err)
 	}
 	if err := db.Update(put("d", refused)); !errors.Is(err, refused) {
-		t.Errorf("alone: %v", err)
+		t.Errorf("an update that fails alone: %v", err)
 	}
 }
 

@@ -10,41 +10,19 @@ import (
 // Bind attaches the directory source, nodev and nosuid, at rel below the mount at target.
 // A container may replace any part of rel by a link or a mount: Bind follows no link and
 // crosses no mount below target, and returns an error unless rel is a plain directory.
-// Binding twice at one place is an error.
-func Bind(source, target, rel string) error { return bindAs(source, target, rel, 0) }
-
-// BindReadOnly is Bind, read-only. A container with CAP_SYS_ADMIN can undo the latter.
-func BindReadOnly(source, target, rel string) error {
-	return bindAs(source, target, rel, unix.MOUNT_ATTR_RDONLY)
-}
-
-func bindAs(source, target, rel string, attributes uint64) error {
-	if err := bind(source, target, rel, attributes); err != nil {
-		return fmt.Errorf("bind %q at %q below %q: %w", source, rel, target, err)
-	}
-	return nil
-}
-
-func bind(source, target, rel string, attributes uint64) error {
+// Binding twice at one place is an error. A container with CAP_SYS_ADMIN can undo
+// readOnly.
+func Bind(source, target, rel string, readOnly bool) (err error) {
+	defer wrap(&err, "bind %q at %q below %q", source, rel, target)
 	if !filepath.IsLocal(rel) || rel == "." || rel != filepath.Clean(rel) {
 		return fmt.Errorf("%q is not a clean path below the mount: %w", rel, unix.EINVAL)
 	}
-	root, err := openDir(target)
+	root, err := openMount(target)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
-	mounted, err := isMountRoot(root)
-	if err != nil {
-		return err
-	}
-	if !mounted {
-		return ErrNotMounted
-	}
-	at, err := unix.Openat2(root, rel, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
+	at, err := openBelow(root, rel, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("openat2: %w", err)
 	}
@@ -60,10 +38,12 @@ func bind(source, target, rel string, attributes uint64) error {
 		return fmt.Errorf("open_tree: %w", err)
 	}
 	defer unix.Close(mnt)
-	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
-		Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | attributes,
-	}); err != nil {
-		return fmt.Errorf("mount_setattr: %w", err)
+	attributes := uint64(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID)
+	if readOnly {
+		attributes |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := setAttributes(mnt, 0, unix.MountAttr{Attr_set: attributes}); err != nil {
+		return err
 	}
 	// Attach to the descriptor, because the path may have changed since.
 	return attach(mnt, at)

@@ -15,7 +15,7 @@ func TestBind(t *testing.T) {
 	cache := filepath.Join(filepath.Dir(s.Upper), "cache")
 	mkdir(t, cache)
 	mkdir(t, filepath.Join(s.Target, "a", "b"))
-	if err := Bind(cache, s.Target, "a/b"); err != nil {
+	if err := Bind(cache, s.Target, "a/b", false); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(s.Target, "a", "b", "f"), "x")
@@ -26,7 +26,7 @@ func TestBind(t *testing.T) {
 	if !hasOption(m.Options, "nodev") || !hasOption(m.Options, "nosuid") {
 		t.Errorf("options %q", m.Options)
 	}
-	if err := Bind(cache, s.Target, "a/b"); !errors.Is(err, unix.EXDEV) {
+	if err := Bind(cache, s.Target, "a/b", false); !errors.Is(err, unix.EXDEV) {
 		t.Errorf("a second bind: %v", err)
 	}
 	// Detach takes the bind along.
@@ -47,7 +47,7 @@ func TestBindReadOnly(t *testing.T) {
 	write(t, filepath.Join(cache, "f"), "x")
 	at := filepath.Join(s.Target, "a")
 	mkdir(t, at)
-	if err := BindReadOnly(cache, s.Target, "a"); err != nil {
+	if err := Bind(cache, s.Target, "a", true); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(t, filepath.Join(at, "f")); got != "x" {
@@ -90,7 +90,7 @@ func TestBindRefuses(t *testing.T) {
 		}, unix.ELOOP},
 		{"mount on the way", func(t *testing.T, tree, outside string) string {
 			mkdir(t, filepath.Join(outside, "hdcache"))
-			if err := Bind(outside, tree, "dir"); err != nil {
+			if err := Bind(outside, tree, "dir", false); err != nil {
 				t.Fatal(err)
 			}
 			return "dir/hdcache"
@@ -126,7 +126,7 @@ func TestBindRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := Bind(cache, s.Target, rel); !errors.Is(err, tt.want) {
+			if err := Bind(cache, s.Target, rel, false); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 			after, err := Mounts(filepath.Dir(s.Upper))

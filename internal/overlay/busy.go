@@ -21,26 +21,8 @@ import (
 //
 // The result is true only if the kernel answers EBUSY. Asking does not change how upper
 // can be mounted.
-func Busy(upper, scratch string) (bool, error) {
-	busy, err := probeBusy(upper, scratch)
-	if err != nil {
-		return false, fmt.Errorf("ask whether %q is in use: %w", upper, err)
-	}
-	return busy, nil
-}
-
-// PrepareBusy makes the directories that Busy needs in scratch, so that Busy also works
-// on a full disk.
-func PrepareBusy(scratch string) error {
-	for _, dir := range []string{"", "lower", "work"} {
-		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-func probeBusy(upper, scratch string) (bool, error) {
+func Busy(upper, scratch string) (busy bool, err error) {
+	defer wrap(&err, "ask whether %q is in use", upper)
 	lower, work := filepath.Join(scratch, "lower"), filepath.Join(scratch, "work")
 	if err := PrepareBusy(scratch); err != nil {
 		return false, err
@@ -60,36 +42,39 @@ func probeBusy(upper, scratch string) (bool, error) {
 		return false, err
 	}
 
-	c, err := openContext("busy")
+	// As strings, which every kernel accepts here, and through openDirs, because an option
+	// has at most 255 bytes. They stay open until create: older kernels look the names up
+	// only then.
+	var dirs openDirs
+	defer dirs.close()
+	names, err := dirs.open(lower, upper, work)
+	if err != nil {
+		return false, err
+	}
+	c, err := newContext("overlay", "source=busy", "lowerdir="+names[0], "upperdir="+names[1], "workdir="+names[2],
+		"index=on", "nfs_export=off", "metacopy=off", "redirect_dir=off", "volatile")
 	if err != nil {
 		return false, err
 	}
 	defer c.close()
-	// As strings, which every kernel accepts here, and through /proc/self/fd, because an
-	// option has at most 255 bytes.
-	for _, o := range []struct{ key, dir string }{{"lowerdir", lower}, {"upperdir", upper}, {"workdir", work}} {
-		fd, err := openDir(o.dir)
-		if err != nil {
-			return false, err
-		}
-		// Keep it open until create: older kernels look the path up only then.
-		defer unix.Close(fd)
-		if err := c.setOption(o.key + "=" + procPath(fd)); err != nil {
-			return false, err
-		}
-	}
-	for _, o := range []string{"index=on", "nfs_export=off", "metacopy=off", "redirect_dir=off", "volatile"} {
-		if err := c.setOption(o); err != nil {
-			return false, err
-		}
-	}
-	err = c.create()
-	if errors.Is(err, unix.EBUSY) {
+	switch err := c.create(); {
+	case errors.Is(err, unix.EBUSY):
 		return true, nil
-	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		// The kernel checks the upper before it writes anything, so upper is free.
 		return false, nil
+	default:
+		return false, err
 	}
-	return false, err
+}
+
+// PrepareBusy makes the directories that Busy needs in scratch, so that Busy also works
+// on a full disk.
+func PrepareBusy(scratch string) error {
+	for _, dir := range []string{"", "lower", "work"} {
+		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }

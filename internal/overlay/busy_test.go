@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// wantBusy asks once for true. A mount namespace that is made in that moment, by
-// whoever, has a copy of the mount until its maker unmounts it or ends: false may
-// take a while to become so.
+// wantBusy asks once for true, and repeatedly for false, because a new mount namespace of
+// another process has a copy of the mount until that unmounts it or ends.
 func wantBusy(t *testing.T, s Spec, want bool) {
 	t.Helper()
 	scratch := filepath.Join(filepath.Dir(s.Upper), "scratch")
@@ -32,8 +31,8 @@ func wantBusy(t *testing.T, s Spec, want bool) {
 	}
 }
 
-// Each row: the busy probe says what is so before, during and after, twice in
-// a row, and a kept upper goes on with what was written.
+// TestBusy asks twice before, during and after a mount, and checks that a kept upper still
+// has what was written.
 func TestBusy(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
@@ -63,7 +62,7 @@ func TestBusy(t *testing.T) {
 				wantBusy(t, s, false)
 				wantBusy(t, s, false)
 				if tt.volatile {
-					// A volatile upper is done with after one round.
+					// A volatile upper can be used once.
 					return
 				}
 			}
@@ -71,8 +70,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// A new set of lower layers above the same upper, and a move of the whole
-// workspace, are what a kept workspace and the trash see.
+// TestBusyAfterRename changes the lower layers below an upper, as for a kept workspace, and
+// moves the whole workspace, as into the trash.
 func TestBusyAfterRename(t *testing.T) {
 	s := newSpec(t)
 	mustMount(t, s)
@@ -106,15 +105,14 @@ func TestBusyErrors(t *testing.T) {
 		t.Errorf("missing parent of scratch: %v", err)
 	}
 	wantBusy(t, s, false)
-	// An upper that was probed with other scratch directories is not free by
-	// guess.
+	// With another scratch directory Busy fails, and does not guess.
 	if busy, err := Busy(s.Upper, filepath.Join(dir, "other")); err == nil {
 		t.Errorf("other scratch: %v without an error", busy)
 	}
 }
 
-// What holds a descriptor inside goes on working after Detach, and keeps the
-// upper busy.
+// TestDetachWithHolder checks that an open descriptor still works after Detach, and keeps
+// the upper busy.
 func TestDetachWithHolder(t *testing.T) {
 	s := newSpec(t)
 	s.Volatile = true
@@ -141,7 +139,7 @@ func TestDetachWithHolder(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The one who detached holds it as well.
+	// Detach holds a reference too.
 	wantBusy(t, s, true)
 	for range 2 {
 		if err := release(); err != nil {
@@ -177,7 +175,8 @@ func TestDetachErrors(t *testing.T) {
 	wantBusy(t, s, true)
 }
 
-// A container that outlived our mount table: its mount namespace has a copy.
+// TestBusyInAnotherNamespace has a copy of the mount in the mount namespace of a container,
+// and none in ours.
 func TestBusyInAnotherNamespace(t *testing.T) {
 	s := newSpec(t)
 	s.Volatile = true
@@ -218,7 +217,7 @@ func TestBusyInAnotherNamespace(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Log(err)
 	}
-	// The kernel puts the namespace of a dead process away a moment later.
+	// The kernel removes the namespace of a dead process a moment later.
 	for {
 		busy, err := Busy(s.Upper, filepath.Join(filepath.Dir(s.Upper), "scratch"))
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,19 +14,28 @@ import (
 // descriptors.
 var errNoDescriptors = errors.New("the kernel takes no layers as descriptors")
 
-// fsContext is a descriptor of fsopen(2), with which an overlay is configured.
+// wrap puts what was done before an error, if there is one.
+func wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
+	}
+}
+
+// fsContext is a descriptor of fsopen(2), with which a filesystem is configured.
 type fsContext struct{ fd int }
 
-func openContext(src string) (fsContext, error) {
-	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+// newContext opens a context for a filesystem of a type with options.
+func newContext(fstype string, options ...string) (fsContext, error) {
+	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return fsContext{}, fmt.Errorf("fsopen overlay: %w", err)
+		return fsContext{}, fmt.Errorf("fsopen %s: %w", fstype, err)
 	}
 	c := fsContext{fd}
-	if err := unix.FsconfigSetString(fd, "source", source(src)); err != nil {
-		err = c.explain("source", err)
-		c.close()
-		return fsContext{}, err
+	for _, o := range options {
+		if err := c.setOption(o); err != nil {
+			c.close()
+			return fsContext{}, err
+		}
 	}
 	return c, nil
 }
@@ -77,6 +87,19 @@ func (c fsContext) create() error {
 	return nil
 }
 
+// mount makes the superblock and a detached mount of it: closing the descriptor unmounts
+// it, unless it was attached.
+func (c fsContext) mount(attributes int) (fd int, err error) {
+	if err := c.create(); err != nil {
+		return -1, err
+	}
+	fd, err = unix.Fsmount(c.fd, unix.FSMOUNT_CLOEXEC, attributes)
+	if err != nil {
+		return -1, c.explain("fsmount", err)
+	}
+	return fd, nil
+}
+
 // explain adds the messages in the context's log. Each read returns one, with the prefix
 // "e ", "w " or "i ".
 func (c fsContext) explain(what string, err error) error {
@@ -109,18 +132,68 @@ func openDir(dir string) (int, error) {
 	return fd, nil
 }
 
+// openMount opens the root of the topmost mount at target. The error is ErrNotMounted if
+// target is a directory where nothing is mounted.
+func openMount(target string) (int, error) {
+	fd, err := openDir(target)
+	if err != nil {
+		return -1, err
+	}
+	mounted, err := isMountRoot(fd)
+	if err == nil && !mounted {
+		err = ErrNotMounted
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// openBelow opens name below the directory root with O_PATH. It follows no link and
+// crosses no mount.
+func openBelow(root int, name string, flags uint64) (int, error) {
+	return unix.Openat2(root, name, &unix.OpenHow{
+		Flags:   flags | unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	})
+}
+
+// openDirs are directories that stay open, so that the kernel can find them by names in
+// /proc/self/fd. These are short and need no escapes, whatever the paths are.
+type openDirs []int
+
+// open opens directories and returns their names.
+func (d *openDirs) open(dirs ...string) (names []string, err error) {
+	for _, dir := range dirs {
+		fd, err := openDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		*d, names = append(*d, fd), append(names, procPath(fd))
+	}
+	return names, nil
+}
+
+func (d *openDirs) close() {
+	for _, fd := range *d {
+		unix.Close(fd)
+	}
+}
+
+func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
 // Mounted reports whether something is mounted at the directory target. It returns false
 // if target does not exist.
 func Mounted(target string) (bool, error) {
-	fd, err := openDir(target)
-	if errors.Is(err, fs.ErrNotExist) {
+	fd, err := openMount(target)
+	switch {
+	case err == nil:
+		return true, unix.Close(fd)
+	case errors.Is(err, ErrNotMounted), errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	defer unix.Close(fd)
-	return isMountRoot(fd)
+	return false, err
 }
 
 // isMountRoot reports whether fd is the root of a mount.
@@ -133,4 +206,20 @@ func isMountRoot(fd int) (bool, error) {
 		return false, fmt.Errorf("statx does not tell mount points: %w", unix.ENOSYS)
 	}
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}
+
+// setAttributes changes a mount, and with AT_RECURSIVE also those below it.
+func setAttributes(mnt int, flags uint, attr unix.MountAttr) error {
+	if err := unix.MountSetattr(mnt, "", flags|unix.AT_EMPTY_PATH, &attr); err != nil {
+		return fmt.Errorf("mount_setattr: %w", err)
+	}
+	return nil
+}
+
+// attach moves the detached mount mnt onto the directory target.
+func attach(mnt, target int) error {
+	if err := unix.MoveMount(mnt, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("move_mount: %w", err)
+	}
+	return nil
 }

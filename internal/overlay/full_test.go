@@ -11,7 +11,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// On a disk without a free block the kernel's word is the same.
+// TestBusyOnAFullDisk checks that Busy is right on a disk without a free block.
 func TestBusyOnAFullDisk(t *testing.T) {
 	testdisk.OnEach(t, func(t *testing.T, dir string) {
 		in := func(name string) string { return filepath.Join(dir, name) }
@@ -39,7 +39,7 @@ func TestBusyOnAFullDisk(t *testing.T) {
 		if err := release(); err != nil {
 			t.Fatal(err)
 		}
-		// Whoever forks meanwhile has a copy of the mount for a moment.
+		// A process that forks has a copy of the mount for a moment.
 		testdir.Eventually(t, "the upper to be free", func() bool {
 			busy, err := overlay.Busy(in("upper"), in("scratch"))
 			if err != nil {

@@ -32,17 +32,15 @@ var counting sync.Mutex
 // mounts consecutively, so two numbers tell how many copies were made in between. A call
 // takes a millisecond or more. The error is ErrUnknown before Linux 6.8, and for an empty
 // overlay.
-func Holders(target, points string) (int, error) {
+func Holders(target, points string) (n int, err error) {
+	defer wrap(&err, "count the users of %q", target)
 	counting.Lock()
 	defer counting.Unlock()
-	n, err := holders(target, points)
+	n, err = holders(target, points)
 	if n == 0 && err == nil { // a wrong 0 costs a container its workspace: ask twice
 		n, err = holders(target, points)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("count the users of %q: %w", target, err)
-	}
-	return n, nil
+	return n, err
 }
 
 func holders(target, points string) (int, error) {
@@ -99,8 +97,8 @@ func copies(at int) (uint64, error) {
 	}
 	defer unix.Close(mnt)
 	// As a peer of the overlay's mount it would get a copy itself.
-	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
-		return 0, fmt.Errorf("mount_setattr: %w", err)
+	if err := setAttributes(mnt, 0, unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
+		return 0, err
 	}
 	if err := attach(mnt, at); err != nil {
 		return 0, err
@@ -132,23 +130,13 @@ const maxInside = 64
 // that every workspace starts with or, if a container removed it, a file or directory at
 // the top.
 func openInside(target string) (int, error) {
-	root, err := openDir(target)
+	root, err := openMount(target)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(root)
-	mounted, err := isMountRoot(root)
-	if err != nil {
-		return -1, err
-	}
-	if !mounted {
-		return -1, ErrNotMounted
-	}
 	open := func(name string) (int, bool) {
-		fd, err := unix.Openat2(root, name, &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-		})
+		fd, err := openBelow(root, name, 0)
 		if err != nil {
 			return -1, false
 		}

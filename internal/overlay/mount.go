@@ -1,9 +1,9 @@
 package overlay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -49,14 +49,8 @@ type Spec struct {
 
 // Mount mounts the overlay, nodev and nosuid. An error includes the kernel's own message,
 // if there is one.
-func Mount(s Spec) error {
-	if err := mount(s); err != nil {
-		return fmt.Errorf("mount overlay at %q: %w", s.Target, err)
-	}
-	return nil
-}
-
-func mount(s Spec) error {
+func Mount(s Spec) (err error) {
+	defer wrap(&err, "mount overlay at %q", s.Target)
 	if len(s.Lower) == 0 {
 		return errors.New("no lower layer")
 	}
@@ -90,15 +84,13 @@ func mount(s Spec) error {
 // mountDescriptors passes the layers as descriptors, which Linux 6.13 and later accept,
 // so paths have no limit and need no escapes.
 func mountDescriptors(s Spec, target int) error {
-	c, err := openContext(s.Source)
+	c, err := newContext("overlay", append([]string{"source=" + s.source()}, s.options()...)...)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	for _, l := range s.Lower {
-		if err := c.setDir("lowerdir+", l); err != nil {
-			return err
-		}
+	if err := c.setLower(s.Lower); err != nil {
+		return err
 	}
 	if err := c.setDir("upperdir", s.Upper); err != nil {
 		return err
@@ -106,87 +98,43 @@ func mountDescriptors(s Spec, target int) error {
 	if err := c.setDir("workdir", s.Work); err != nil {
 		return err
 	}
-	for _, o := range s.options() {
-		if err := c.setOption(o); err != nil {
-			return err
-		}
-	}
-	if err := c.create(); err != nil {
-		return err
-	}
-	mnt, err := unix.Fsmount(c.fd, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID)
+	mnt, err := c.mount(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID)
 	if err != nil {
-		return c.explain("fsmount", err)
+		return err
 	}
 	defer unix.Close(mnt)
 	return attach(mnt, target)
 }
 
-// attach moves the detached mount mnt onto the directory target.
-func attach(mnt, target int) error {
-	if err := unix.MoveMount(mnt, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
-		return fmt.Errorf("move_mount: %w", err)
-	}
-	return nil
-}
-
-// mountString mounts with mount(2) for kernels before 6.13. The layers are named through
-// /proc/self/fd, because mount(2) silently cuts its options at a page, and a colon or a
-// comma in a path would need an escape.
+// mountString mounts with mount(2) for kernels before 6.13. It names the layers through
+// openDirs, because mount(2) silently cuts its options at a page, and a colon or a comma
+// in a path would need an escape.
 func mountString(s Spec, target int) error {
-	var fds []int
-	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}()
-	name := func(dir string) (string, error) {
-		fd, err := openDir(dir)
-		if err != nil {
-			return "", err
-		}
-		fds = append(fds, fd)
-		return procPath(fd), nil
-	}
-	lower := make([]string, len(s.Lower))
-	for i, l := range s.Lower {
-		n, err := name(l)
-		if err != nil {
-			return err
-		}
-		lower[i] = n
-	}
-	upper, err := name(s.Upper)
+	var dirs openDirs
+	defer dirs.close()
+	names, err := dirs.open(append([]string{s.Upper, s.Work}, s.Lower...)...)
 	if err != nil {
 		return err
 	}
-	work, err := name(s.Work)
-	if err != nil {
-		return err
-	}
-	options := append([]string{"lowerdir=" + strings.Join(lower, ":"), "upperdir=" + upper, "workdir=" + work}, s.options()...)
+	options := append([]string{"upperdir=" + names[0], "workdir=" + names[1], "lowerdir=" + strings.Join(names[2:], ":")}, s.options()...)
 	data := strings.Join(options, ",")
 	if limit := unix.Getpagesize() - 1; len(data) > limit {
-		return fmt.Errorf("%d lower layers need %d bytes of mount options, this kernel takes %d: a newer kernel (6.13) takes 500 layers", len(lower), len(data), limit)
+		return fmt.Errorf("%d lower layers need %d bytes of mount options, this kernel takes %d: a newer kernel (6.13) takes 500 layers", len(s.Lower), len(data), limit)
 	}
-	if err := unix.Mount(source(s.Source), procPath(target), "overlay", unix.MS_NODEV|unix.MS_NOSUID, data); err != nil {
+	if err := unix.Mount(s.source(), procPath(target), "overlay", unix.MS_NODEV|unix.MS_NOSUID, data); err != nil {
 		return fmt.Errorf("mount(2): %w", err)
 	}
 	return nil
 }
 
+func (s Spec) source() string { return cmp.Or(s.Source, "overlay") }
+
 // options returns the options that name no directory. All are explicit, because their
 // defaults depend on the kernel's configuration.
 func (s Spec) options() []string {
-	o := []string{"index=off", "nfs_export=off"}
-	if s.Metacopy {
-		// The kernel refuses metacopy without redirects.
-		o = append(o, "redirect_dir=on", "metacopy=on")
-	} else if s.Redirects {
-		o = append(o, "redirect_dir=on", "metacopy=off")
-	} else {
-		o = append(o, "redirect_dir=off", "metacopy=off")
-	}
+	onOff := map[bool]string{true: "on", false: "off"}
+	// The kernel refuses metacopy without redirects.
+	o := []string{"index=off", "nfs_export=off", "redirect_dir=" + onOff[s.Redirects || s.Metacopy], "metacopy=" + onOff[s.Metacopy]}
 	if s.Volatile {
 		o = append(o, "volatile")
 	}
@@ -194,15 +142,4 @@ func (s Spec) options() []string {
 		o = append(o, "context="+s.Context)
 	}
 	return o
-}
-
-func source(s string) string {
-	if s == "" {
-		return "overlay"
-	}
-	return s
-}
-
-func procPath(fd int) string {
-	return "/proc/self/fd/" + strconv.Itoa(fd)
 }

@@ -97,7 +97,7 @@ func hasOption(options, want string) bool {
 	return false
 }
 
-// Both ways to mount give the same overlay; this machine's kernel has both.
+// TestMount checks that both ways to mount give the same overlay; it needs a kernel with both.
 func TestMount(t *testing.T) {
 	ways := map[string]func(Spec) error{
 		"descriptors": Mount,

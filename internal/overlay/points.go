@@ -64,10 +64,12 @@ func MountPoints(dir string) error {
 // necessary. It never makes one in the directory under the tmpfs. An existing mount point
 // is not an error.
 func MakePoint(dir, name string) error {
-	if err := MountPoints(dir); err != nil {
-		return err
-	}
 	fd, err := openPoints(dir)
+	if errors.Is(err, errNoPoints) || errors.Is(err, fs.ErrNotExist) {
+		if err = MountPoints(dir); err == nil {
+			fd, err = openPoints(dir)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -80,50 +82,47 @@ func MakePoint(dir, name string) error {
 
 // openPoints opens the root of the tmpfs at dir. The descriptor keeps the tmpfs alive,
 // and so delays Unmounted: close it soon.
-func openPoints(dir string) (int, error) {
-	fd, err := openDir(dir)
+func openPoints(dir string) (fd int, err error) {
+	defer wrap(&err, "mount points in %q", dir)
+	fd, err = openMount(dir)
+	if errors.Is(err, ErrNotMounted) {
+		return -1, errNoPoints
+	}
 	if err != nil {
 		return -1, err
 	}
-	mounted, err := isMountRoot(fd)
 	var st unix.Statfs_t
-	if err == nil {
-		err = unix.Fstatfs(fd, &st)
-	}
-	switch {
-	case err != nil:
-	case !mounted:
-		err = errNoPoints
-	case st.Type != unix.TMPFS_MAGIC:
+	err = unix.Fstatfs(fd, &st)
+	if err == nil && st.Type != unix.TMPFS_MAGIC {
 		err = errors.New("something other than the plugin's tmpfs is mounted there: unmount it")
-	default:
-		return fd, nil
 	}
-	unix.Close(fd)
-	return -1, fmt.Errorf("mount points in %q: %w", dir, err)
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // Shared reports whether mounts in the tmpfs at dir propagate to another mount namespace;
 // false if the tmpfs is not mounted. It tries a mount, which the kernel copies to each
 // peer of the tmpfs, and makes it a slave: it then has a master only if it has peers.
-func Shared(dir string) (bool, error) {
-	shared, err := sharedPoints(dir)
+func Shared(dir string) (shared bool, err error) {
+	defer wrap(&err, "ask whether mounts in %q reach another mount namespace", dir)
+	at, remove, err := scratchPoint(dir)
 	if errors.Is(err, errNoPoints) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("ask whether mounts in %q reach another mount namespace: %w", dir, err)
-	}
-	return shared, nil
-}
-
-func sharedPoints(dir string) (bool, error) {
-	at, remove, err := scratchPoint(dir)
-	if err != nil {
 		return false, err
 	}
 	defer remove()
-	mnt, err := emptyMount()
+	// A new filesystem, because a bind of the tmpfs would be a peer of the tmpfs itself.
+	c, err := newContext("tmpfs")
+	if err != nil {
+		return false, err
+	}
+	defer c.close()
+	mnt, err := c.mount(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return false, err
 	}
@@ -132,8 +131,8 @@ func sharedPoints(dir string) (bool, error) {
 		return false, err
 	}
 	defer unix.Unmount(procPath(mnt), unix.MNT_DETACH)
-	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_SLAVE}); err != nil {
-		return false, fmt.Errorf("mount_setattr: %w", err)
+	if err := setAttributes(mnt, 0, unix.MountAttr{Propagation: unix.MS_SLAVE}); err != nil {
+		return false, err
 	}
 	var st unix.Statx_t
 	if err := unix.Statx(mnt, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
@@ -145,24 +144,6 @@ func sharedPoints(dir string) (bool, error) {
 	})
 	// It is missing from the mount table if the tmpfs was unmounted meanwhile.
 	return len(infos) == 1 && strings.Contains(infos[0].Optional, "master:"), err
-}
-
-// emptyMount makes a detached mount of a new filesystem. A bind of the tmpfs would be a
-// peer of the tmpfs itself.
-func emptyMount() (int, error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, fmt.Errorf("fsopen tmpfs: %w", err)
-	}
-	defer unix.Close(fs)
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, fmt.Errorf("create a tmpfs: %w", err)
-	}
-	mnt, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
-	if err != nil {
-		return -1, fmt.Errorf("fsmount: %w", err)
-	}
-	return mnt, nil
 }
 
 // scratchPoint makes and opens a mount point with a unique name.
@@ -192,15 +173,16 @@ func scratchPoint(dir string) (at int, remove func(), err error) {
 // Unmounted returns a channel that is closed when no mount namespace has the filesystem
 // at dir mounted any more, or when stop is called.
 func Unmounted(dir string) (gone <-chan struct{}, stop func() error, err error) {
+	defer wrap(&err, "watch %q", dir)
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, nil, fmt.Errorf("watch %q: %w", dir, err)
+		return nil, nil, err
 	}
 	f := os.NewFile(uintptr(fd), "inotify")
 	// IN_UNMOUNT need not be asked for, but the mask must not be empty.
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE_SELF|unix.IN_ONLYDIR); err != nil {
 		f.Close()
-		return nil, nil, fmt.Errorf("watch %q: %w", dir, err)
+		return nil, nil, err
 	}
 	ended := make(chan struct{})
 	go func() {

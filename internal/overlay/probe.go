@@ -3,6 +3,7 @@ package overlay
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,7 +169,7 @@ func checkBasics(dir string) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != 0 {
 		return errors.New("a removed file left no whiteout")
 	}
-	if err := Bind(filepath.Join(dir, "lower"), tree, "dir"); err != nil {
+	if err := Bind(filepath.Join(dir, "lower"), tree, "dir", false); err != nil {
 		return err
 	}
 	busy, err := Busy(upper, filepath.Join(dir, "scratch"))
@@ -192,6 +193,20 @@ func checkMetacopy(dir string) error {
 		return fmt.Errorf("redirect: %w", err)
 	}
 	return nil
+}
+
+// CheckContext mounts a scratch overlay below dir with an SELinux context, and returns
+// the kernel's error. It leaves nothing behind, and must not run concurrently with Probe.
+func CheckContext(dir, context string) error {
+	root := filepath.Join(dir, probeDir)
+	err := removeProbe(root)
+	if err == nil {
+		err = try(filepath.Join(root, "context"), Spec{Volatile: true, Context: context}, nil)
+	}
+	if _, statErr := os.Stat("/sys/fs/selinux/enforce"); err != nil && errors.Is(statErr, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: this kernel runs without SELinux", err)
+	}
+	return errors.Join(err, removeProbe(root))
 }
 
 // inUserNamespace reports whether this process is known to be outside of the initial user

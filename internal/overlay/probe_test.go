@@ -15,7 +15,7 @@ import (
 
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()
-	// What an earlier probe left when it was killed.
+	// The leftovers of a probe that was killed.
 	left := filepath.Join(dir, probeDir, "basic")
 	s := Spec{Lower: []string{filepath.Join(left, "lower")}, Upper: filepath.Join(left, "upper"), Work: filepath.Join(left, "work"), Target: filepath.Join(left, "tree")}
 	mkdir(t, s.Lower[0], s.Upper, s.Work, s.Target)
@@ -87,7 +87,8 @@ func TestProbeWithoutCapability(t *testing.T) {
 	}
 }
 
-// TestProbeInUserNamespace: where root is not the host's, nothing can be granted.
+// TestProbeInUserNamespace checks that the error does not advise to grant a capability,
+// which is impossible there.
 func TestProbeInUserNamespace(t *testing.T) {
 	const variable = "PROBE_DIR"
 	if dir := os.Getenv(variable); dir != "" { // the other process
@@ -105,7 +106,8 @@ func TestProbeInUserNamespace(t *testing.T) {
 	}
 }
 
-// TestContext: the option reaches the kernel. One that runs without SELinux refuses it by name, and the error says why.
+// TestContext checks that the option reaches the kernel, and that the error explains why a
+// kernel without SELinux refuses it.
 func TestContext(t *testing.T) {
 	const context = "system_u:object_r:container_file_t:s0"
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil {
@@ -138,10 +140,10 @@ func TestMounts(t *testing.T) {
 	mkdir(t, s.Target)
 	mustMount(t, s)
 	outside := t.TempDir()
-	if err := Bind(outside, s.Target, "dir"); err != nil {
+	if err := Bind(outside, s.Target, "dir", false); err != nil {
 		t.Fatal(err)
 	}
-	// A name that begins alike is not below root.
+	// A path that begins with the same text is not below root.
 	other := newSpec(t)
 	other.Target = filepath.Dir(s.Upper) + "-other"
 	mkdir(t, other.Target)

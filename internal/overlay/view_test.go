@@ -17,7 +17,7 @@ func TestView(t *testing.T) {
 	layers := []string{s.Upper, s.Lower[0]}
 	for name, view := range map[string]func() (*os.File, error){
 		"descriptors": func() (*os.File, error) { return View(layers) },
-		"strings":     func() (*os.File, error) { return viewOf(layers, fsContext.setLowerString) },
+		"strings":     func() (*os.File, error) { return viewStrings(layers) },
 	} {
 		t.Run(name, func(t *testing.T) { checkView(t, s, view) })
 	}
@@ -47,7 +47,7 @@ func checkView(t *testing.T, s Spec, view func() (*os.File, error)) {
 	}
 }
 
-// TestRedirects: without metacopy a lower directory can be renamed all the same.
+// TestRedirects renames a lower directory without metacopy.
 func TestRedirects(t *testing.T) {
 	s := newSpec(t)
 	s.Redirects = true

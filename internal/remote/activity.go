@@ -10,21 +10,20 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Activities are work that takes long enough to be asked about. The zero value has
-// none. It is safe for concurrent use.
+// Activities are the tasks that a volume's status shows. The zero value is empty. It is
+// safe for concurrent use.
 type Activities struct {
 	mu    sync.Mutex
 	doing []*activity
 }
 
 type activity struct {
-	job         *work.Job // may be nil
-	state, url  string
-	progress    git.Progress
-	hasProgress bool
+	job        *work.Job // may be nil
+	state, url string
+	progress   git.Progress // zero: unknown yet
 }
 
-// Begin announces an activity of the job of ctx until end is called.
+// Begin adds an activity of the job of ctx, and end removes it.
 func (l *Activities) Begin(ctx context.Context, state, url string) (progress func(git.Progress), end func()) {
 	a := &activity{job: work.JobOf(ctx), state: state, url: url}
 	l.mu.Lock()
@@ -33,7 +32,7 @@ func (l *Activities) Begin(ctx context.Context, state, url string) (progress fun
 	progress = func(p git.Progress) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		a.progress, a.hasProgress = p, true
+		a.progress = p
 	}
 	return progress, func() {
 		l.mu.Lock()
@@ -42,8 +41,8 @@ func (l *Activities) Begin(ctx context.Context, state, url string) (progress fun
 	}
 }
 
-// Newest returns what was begun last, such as `cloning`, and how far it is. It is not ok
-// when nothing is being done.
+// Newest returns the state of the newest activity, such as `cloning`, and its progress. It
+// is not ok without an activity.
 func (l *Activities) Newest() (state, progress string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,8 +56,8 @@ func (l *Activities) Newest() (state, progress string, ok bool) {
 	return a.state, a.progress.String(), true
 }
 
-// String says what is being done, such as `cloning https://… receiving objects 43%
-// (1.2 GiB)`; empty when nothing is.
+// String describes all activities, such as `cloning https://…: receiving objects 43%
+// (1.2 GiB)`; empty without any.
 func (l *Activities) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +67,7 @@ func (l *Activities) String() string {
 		if a.job.Queued() {
 			s = "waiting for its turn behind other work: " + s
 		}
-		if a.hasProgress {
+		if a.progress != (git.Progress{}) {
 			s += ": " + a.progress.String()
 		}
 		parts = append(parts, s)

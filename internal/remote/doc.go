@@ -1,14 +1,14 @@
-// Package remote keeps a remote repository as we hold it: bare repositories, the stores,
-// one for each history that was asked for, and what is known of their refs.
+// Package remote keeps our copy of a remote repository: bare repositories, called stores,
+// one for each requested history, and records of their refs.
 //
-//	<directory>/store/<history>.git/  such as full.git or depth-10.git; belongs to the
+//	<directory>/store/<history>.git/  such as full.git or depth-10.git; owned by the
 //	                                  fetching uid
 //
-// What else the directory has, who holds the repository, and for whom, is for the holder
-// to know: it gives a Config, and keeps the records of the stores.
+// The holder of the repository decides what else is in the directory, and for whom it
+// keeps the repository. It gives a Config and stores the records.
 //
-// A caller may rely on this: a store that has a record was fetched as a whole; its refs are
-// those of the record, or it is fetched again. Questions, fetches and repairs of a store
-// exclude each other, also between processes, and are shared by those who want the same;
-// they go on when the caller's context ends.
+// Guarantees: a store with a record was fetched completely, and its refs are those of the
+// record, or it is fetched again. Questions, fetches and repairs of a store exclude each
+// other, also between processes. Callers that want the same share them, and they continue
+// when a caller's context ends.
 package remote

@@ -21,21 +21,20 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// fetched is what one fetch leaves behind.
+// fetched is the result of a fetch.
 type fetched struct {
 	store meta.Store
 	refs  []git.PackedRef
 }
 
-// storedAs returns the name under which the store keeps a ref of the remote.
-// Branches and tags, which every fetch brings and prunes, keep theirs. Others are
-// kept by hash: no two of them can be in each other's way as file and directory,
-// and none can be taken for what is ours.
-func storedAs(ref string) string {
+// storedName returns the name of a remote's ref, or of a commit, in the store. Branches
+// and tags, which every fetch updates and prunes, keep their names. Other refs are named
+// by a hash, so that no name is a directory of another, and none is one of ours.
+func storedName(ref string) string {
 	switch {
 	case ref == "" || ref == "HEAD":
 		return "refs/helmdeck/HEAD"
-	case everyFetch(ref):
+	case isBranchOrTag(ref):
 		return ref
 	case strings.HasPrefix(ref, "refs/"):
 		sum := sha256.Sum256([]byte(ref))
@@ -44,24 +43,23 @@ func storedAs(ref string) string {
 	return "refs/helmdeck/commits/" + ref
 }
 
-// everyFetch reports whether every fetch brings a ref.
-func everyFetch(ref string) bool {
+// isBranchOrTag reports whether a full ref name is a branch or tag: each fetch updates all
+// of those.
+func isBranchOrTag(ref string) bool {
 	return strings.HasPrefix(ref, "refs/heads/") || strings.HasPrefix(ref, "refs/tags/")
 }
 
-// fetch brings all branches and tags, and extra (a full ref, HEAD or a commit)
-// if it is not empty, into the store of s.History, which it makes when there is
-// none.
-func (m *Remote) fetch(ctx context.Context, s Source, a Answer, extra string) (meta.Store, []git.PackedRef, error) {
+// fetch fetches all branches and tags, and extra (a full ref, HEAD or a commit) if it is
+// not empty, into the store of s.History. It makes a missing store.
+func (m *Remote) fetch(ctx context.Context, s Source, a Answer, extra string) (fetched, error) {
 	key := strings.Join([]string{"fetch", s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, extra}, "\x00")
-	f, err := work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (f fetched, err error) {
+	return work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (f fetched, err error) {
 		err = m.WithRoom(ctx, disk.Size{}, func() error {
 			f, err = m.fetchNow(ctx, s, a, extra)
 			return err
 		})
 		return f, err
 	})
-	return f.store, f.refs, err
 }
 
 func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string) (f fetched, err error) {
@@ -85,7 +83,7 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 		}()
 		failpoint.Hit("clone/fetch/made")
 	}
-	// What an earlier git was killed over must not be in this one's way.
+	// A git that was killed may have left lock files.
 	if err := git.SweepStore(dir); err != nil {
 		return f, err
 	}
@@ -94,7 +92,7 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	began := m.Now()
 	refspecs := []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
 	if extra != "" {
-		refspecs = append(refspecs, "+"+extra+":"+storedAs(extra))
+		refspecs = append(refspecs, "+"+extra+":"+storedName(extra))
 	}
 	if err := m.Git.Fetch(ctx, git.Fetch{
 		Store: dir, Remote: m.at(s), Refspecs: refspecs, Prune: true, Progress: progress,
@@ -111,7 +109,7 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 			return f, err
 		}
 		failpoint.Hit("clone/fetch/synced")
-		// What has that name and no record was to be set aside, and could not be.
+		// A directory without a record is a store that could not be set aside.
 		if err := m.Trash.Clear(m.StoreDir(name), "leftover", disk.Size{}); err != nil {
 			return f, err
 		}
@@ -121,7 +119,7 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 		failpoint.Hit("clone/fetch/renamed")
 		dir = m.StoreDir(name)
 	}
-	f.store, err = m.fetchedNow(s, a, extra, began, f.refs)
+	f.store, err = m.recordFetch(s, a, extra, began, f.refs)
 	if err == nil {
 		failpoint.Hit("clone/fetch/recorded")
 		m.Measure(name)
@@ -133,9 +131,9 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	return f, err
 }
 
-// fetchedNow commits what a fetch brought: where the refs that volumes name
-// stand now, and that the store exists.
-func (m *Remote) fetchedNow(s Source, a Answer, extra string, at time.Time, refs []git.PackedRef) (meta.Store, error) {
+// recordFetch records that the store exists, and where the refs that volumes name are
+// after the fetch.
+func (m *Remote) recordFetch(s Source, a Answer, extra string, at time.Time, refs []git.PackedRef) (meta.Store, error) {
 	l := listingOf(refs)
 	store := meta.Store{
 		RefCount: len(l), RefSum: l.sum(),
@@ -150,11 +148,11 @@ func (m *Remote) fetchedNow(s Source, a Answer, extra string, at time.Time, refs
 			if name == "HEAD" && r.Ref != "" {
 				r.Ref = a.head // the default branch may be another one
 			}
-			if r.Ref == "" || !everyFetch(r.Ref) && r.Ref != extra {
-				store.Refs[name] = r // a commit, or not asked for
+			if r.Ref == "" || !isBranchOrTag(r.Ref) && r.Ref != extra {
+				store.Refs[name] = r // a commit, or not fetched this time
 				continue
 			}
-			// What the remote no longer has is forgotten; the next question tells.
+			// A ref that the remote no longer has is dropped; the next question reports it.
 			if newer, ok := LookUp(refs, r.Ref, at); ok {
 				store.Refs[name] = newer
 			}
@@ -177,7 +175,7 @@ func snapshot(refs []git.PackedRef, head string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// newStore makes an empty store under a temporary name.
+// newStore makes an empty store with a temporary name.
 func (m *Remote) newStore(ctx context.Context, format string) (string, error) {
 	if err := m.MakeDir(); err != nil {
 		return "", err
@@ -196,10 +194,10 @@ func (m *Remote) newStore(ctx context.Context, format string) (string, error) {
 	return dir, m.Git.InitStore(ctx, dir, format)
 }
 
-// discardStore removes what newStore made.
+// discardStore removes a store that newStore made.
 func (m *Remote) discardStore(dir string) error {
 	if ok, err := disk.Exists(dir); err != nil || !ok {
-		return err // published, or never made
+		return err // it was renamed, or never made
 	}
 	if _, err := m.Trash.Put(dir, "store"); err != nil {
 		return err
@@ -207,9 +205,9 @@ func (m *Remote) discardStore(dir string) error {
 	return m.RemoveDir()
 }
 
-// BringBlobs brings what a checkout of commit needs into a store without blobs:
-// in one request, by the uid that fetches, for nothing else may talk to the
-// remote. Other stores have it.
+// BringBlobs fetches the blobs that a checkout of commit needs into a store without blobs.
+// It sends one request, as the fetching uid, because only that may talk to the remote.
+// Other stores have all blobs.
 func (m *Remote) BringBlobs(ctx context.Context, s Source, commit string, cone gitindex.Cone) error {
 	if !s.History.NoBlobs {
 		return nil
@@ -231,8 +229,8 @@ func (m *Remote) BringBlobs(ctx context.Context, s Source, commit string, cone g
 		Store: dir, Remote: m.at(s), NoBlobs: true, Progress: progress,
 	}, missing)
 	if git.KindOf(err) == git.KindRefNotFound {
-		// Over protocol 0 a remote gives what it has advertised, unless it is told
-		// otherwise.
+		// With protocol 0 a remote serves only what it has advertised, unless it is
+		// configured otherwise.
 		return fmt.Errorf("the remote gave the history without files, and refuses the files: use filter=none: %w", err)
 	}
 	return err

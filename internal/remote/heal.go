@@ -3,9 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
-	"maps"
 	"path/filepath"
-	"slices"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
@@ -13,11 +11,11 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// repackAt is the number of packs from which a store is repacked: every fetch
-// adds one, and a container's git opens the index of each for what it looks up.
+// repackAt is how many packs a store may have before it is repacked. Every fetch adds a
+// pack, and git in a container opens the index of each pack to look up an object.
 const repackAt = 40
 
-// StoreLost reports whether the store that the record names is not on the disk.
+// StoreLost reports whether a store has a record but no directory.
 func (m *Remote) StoreLost(s Source) bool {
 	if _, ok := m.Store(s.History); !ok {
 		return false
@@ -26,9 +24,9 @@ func (m *Remote) StoreLost(s Source) bool {
 	return err == nil && !there
 }
 
-// HealStore sets a store aside if git finds it damaged, so that the next fetch
-// clones it again. It reports whether it did: when the store is sound, what
-// looked like damage came from the remote.
+// HealStore moves a store to the trash if git finds it damaged, so that the next fetch
+// clones it again, and reports whether it did so. If the store is sound, the damage came
+// from the remote.
 func (m *Remote) HealStore(ctx context.Context, s Source) (healed bool, err error) {
 	name := s.History.Name()
 	return work.ShareTask(ctx, m.Used, "heal\x00"+name, func(ctx context.Context) (bool, error) {
@@ -47,9 +45,9 @@ func (m *Remote) HealStore(ctx context.Context, s Source) (healed bool, err erro
 			return false, damage
 		}
 		m.Log.WithError(damage).WithField("store", name).Error("the store is damaged: it is set aside and cloned again")
-		undo := m.drop(name)
+		undo := m.remove(name)
 		if err := m.Save(); err != nil {
-			undo() // it is still to be set aside
+			undo() // so that the next call sets it aside
 			return false, err
 		}
 		failpoint.Hit("clone/heal/recorded")
@@ -62,13 +60,13 @@ func (m *Remote) HealStore(ctx context.Context, s Source) (healed bool, err erro
 	})
 }
 
-// repackSoon repacks a store of many packs in the background. Git layers that are
-// in use keep the packs that they link.
+// repackSoon repacks a store with many packs in the background. Git layers keep the packs
+// that they link.
 func (m *Remote) repackSoon(s Source) {
 	dir := m.StoreDir(s.History.Name())
 	packs, err := filepath.Glob(filepath.Join(dir, "objects/pack", "*.pack"))
 	if err != nil || len(packs) < repackAt || s.History.NoBlobs {
-		return // the packs of a partial clone say which objects may be missing
+		return // the packs of a partial clone record which objects may be missing
 	}
 	m.Used.Group.Go(func(ctx context.Context) {
 		_, err := work.ShareTask(ctx, m.Used, "repack\x00"+dir, func(ctx context.Context) (struct{}, error) {
@@ -90,12 +88,13 @@ func (m *Remote) repackSoon(s Source) {
 	})
 }
 
-// Sweep removes what a killed git left in the stores, and forgets those that are gone.
-// The lock is held. It reports false, and has changed nothing, if no store is left.
+// Sweep removes the leftovers of killed gits from the stores, and the records of stores
+// without a directory. If no store is left it returns false and keeps the records. The
+// caller holds the lock.
 func (m *Remote) Sweep() (left bool, err error) {
-	names := slices.Collect(maps.Keys(m.Stores()))
+	stores := m.Stores()
 	var lost []string
-	for _, name := range names {
+	for name := range stores {
 		ok, err := disk.Exists(m.StoreDir(name))
 		if err == nil && ok {
 			err = git.SweepStore(m.StoreDir(name))
@@ -108,12 +107,12 @@ func (m *Remote) Sweep() (left bool, err error) {
 		}
 	}
 	switch {
-	case !m.Fetched() || len(names) > 0 && len(lost) == len(names):
+	case stores == nil || len(stores) > 0 && len(lost) == len(stores):
 		return false, nil
 	case len(lost) == 0:
 		return true, nil
 	}
-	undo := m.drop(lost...)
+	undo := m.remove(lost...)
 	if err := m.Save(); err != nil {
 		undo() // the next sweep tries again
 		return true, err

@@ -13,32 +13,33 @@ import (
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// listing holds the IDs of branches and tags by full name. A tag's ID decides what
-// the tag stands for, so that is no part of it.
+// listing has the IDs of branches and tags by full name. Peeled IDs of tags are not in it,
+// because a tag's own ID determines them.
 type listing map[string]string
 
-// listingOf returns the branches and tags of a store.
+// listingOf returns the branches and tags among the refs of a store.
 func listingOf(refs []git.PackedRef) listing {
 	l := make(listing)
 	for _, r := range refs {
-		if everyFetch(r.Name) {
+		if isBranchOrTag(r.Name) {
 			l[r.Name] = r.ID
 		}
 	}
 	return l
 }
 
-// listingIn returns the branches and tags in an answer; ok is false when it has a
-// name that git would not store.
-func listingIn(refs git.RemoteRefs) (l listing, ok bool) {
+// listingIn returns the branches and tags in an answer. It is not ok if one has a name
+// that git would not store.
+func listingIn(refs gitref.Answer) (l listing, ok bool) {
 	l = make(listing)
 	for name, id := range refs.IDs {
-		if !everyFetch(name) || strings.HasSuffix(name, "^{}") {
+		if !isBranchOrTag(name) || strings.HasSuffix(name, "^{}") {
 			continue
 		}
 		if _, err := volume.ParseRef(name); err != nil {
@@ -58,21 +59,14 @@ func (l listing) sum() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// everything are the names by which a question asks for all branches and tags.
-var everything = []string{"refs/heads/", "refs/tags/"}
+// branchesAndTags are the prefixes that ask for all branches and tags.
+var branchesAndTags = []string{"refs/heads/", "refs/tags/"}
 
-// tooMany is the sum of a listing that is too long to be compared.
+// tooMany is the sum of a listing that is too long to compare.
 const tooMany = "too many"
 
-// lists reports whether a question for s asks for all branches and tags too, and
-// for which refs of the store.
-func (m *Remote) lists(s Source) (snapshot string, ok bool) {
-	store, ok := m.Store(s.History)
-	return store.Snapshot, ok && store.RefCount <= git.MaxListed
-}
-
-// aligned is what became of the last listing of a remote that a store lacks
-// objects of. The zero value is nothing.
+// aligned is the result of the last fetch for a listing with objects that the store lacked.
+// The zero value means none.
 type aligned struct {
 	fetching bool
 	sum      string
@@ -80,17 +74,17 @@ type aligned struct {
 	at       time.Time
 }
 
-// alignAgain is how long a listing that a fetch did not bring is left alone: a
-// remote may name what it does not give.
+// alignAgain is how long Align ignores a listing that a fetch could not complete: a remote
+// may list refs that it does not serve.
 const alignAgain = time.Minute
 
-// Align makes the branches and tags of the store those that the remote lists,
-// where the store has their objects. It reports whether others are to be fetched.
-// It is called with the answer that agreed with the record about the ref of s, or
-// nil. The error is ErrFetched if the store was fetched since the question.
+// Align updates the branches and tags of the store to those of the answer, as far as the
+// store has their objects, and reports whether the others must be fetched. The answer is
+// the one that Resolve returned; nil changes nothing. The error is ErrFetched if the
+// store was fetched since the question.
 //
-// While such a fetch goes on nothing is aligned: it holds the lock, and a Mount is
-// not to wait for it.
+// During a FetchOthers of the store Align does nothing: that holds the lock, and a Mount
+// must not wait for it.
 func (m *Remote) Align(ctx context.Context, s Source, a *Answer) (fetch bool, err error) {
 	if a == nil || a.sum == "" {
 		return false, nil
@@ -120,18 +114,18 @@ func (m *Remote) Align(ctx context.Context, s Source, a *Answer) (fetch bool, er
 	if err == nil || errors.Is(err, ErrFetched) || git.KindOf(err) == git.KindCorrupt || ctx.Err() != nil {
 		return fetch, err
 	}
-	// The ref of the volume is right, and it can be checked out.
+	// The ref of the volume itself is current and can be checked out.
 	m.Log.WithError(err).Warn("the other branches and tags can't be updated: they are those of the last fetch")
 	return false, nil
 }
 
-// alignNow is called with the lock held.
+// alignNow is Align with the lock held.
 func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.Store, refs []git.PackedRef) (lacks bool, err error) {
 	switch {
 	case store.RefSum == a.sum:
-		return false, nil // it was done meanwhile
+		return false, nil // another call did it meanwhile
 	case store.Snapshot != a.snapshot:
-		return false, ErrFetched // nobody knows which is newer
+		return false, ErrFetched // the answer or the fetch may be newer
 	}
 	next, lacks, err := m.adopt(ctx, s, refs, a.listed)
 	if err != nil {
@@ -148,17 +142,16 @@ func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.St
 	return lacks, m.recordRefs(s, a, next)
 }
 
-// connectedWithin bounds how long a Mount looks whether refs can be adopted; what
-// takes longer is left to a fetch.
+// connectedWithin is how long a Mount checks whether refs can be adopted. After that it
+// leaves them to a fetch.
 const connectedWithin = 2 * time.Second
 
-// adopt returns refs with the branches and tags of l instead of those that there
-// are. Of one whose objects the store lacks, which adopt reports, it keeps what
-// there is.
+// adopt returns refs with the branches and tags of l in place of the current ones. If the
+// store lacks objects of a ref, adopt keeps the current ref, if any, and returns lacks.
 func (m *Remote) adopt(ctx context.Context, s Source, refs []git.PackedRef, l listing) (next []git.PackedRef, lacks bool, err error) {
 	there := make(map[string]git.PackedRef)
 	for _, r := range refs {
-		if everyFetch(r.Name) {
+		if isBranchOrTag(r.Name) {
 			there[r.Name] = r
 		} else {
 			next = append(next, r)
@@ -192,13 +185,13 @@ func (m *Remote) adopt(ctx context.Context, s Source, refs []git.PackedRef, l li
 	}
 	slices.SortFunc(next, func(a, b git.PackedRef) int { return strings.Compare(a.Name, b.Name) })
 	if collide(next) {
-		return refs, true, nil // git's to refuse
+		return refs, true, nil // git decides when it fetches
 	}
 	return next, lacks, nil
 }
 
-// known returns those of the objects that the store has, with all that they lead
-// to.
+// known returns those of the objects that the store has together with all objects that
+// they reach.
 func (m *Remote) known(ctx context.Context, s Source, ids []string) (map[string]git.Object, error) {
 	dir := m.StoreDir(s.History.Name())
 	known, err := m.Git.Known(ctx, dir, ids)
@@ -217,8 +210,7 @@ func (m *Remote) known(ctx context.Context, s Source, ids []string) (map[string]
 	return known, nil
 }
 
-// collide reports whether one of the refs is in another one's way as file and
-// directory.
+// collide reports whether the name of a ref is a directory of another ref's name.
 func collide(refs []git.PackedRef) bool {
 	names := make(map[string]bool)
 	for _, r := range refs {
@@ -234,8 +226,8 @@ func collide(refs []git.PackedRef) bool {
 	return false
 }
 
-// recordRefs commits that the store has refs now, and where those stand that
-// volumes name.
+// recordRefs records the new refs of the store, and where the refs that volumes name are
+// now.
 func (m *Remote) recordRefs(s Source, a Answer, refs []git.PackedRef) error {
 	undo, ok := m.change(s.History.Name(), func(before meta.Store, ok bool) (meta.Store, bool) {
 		l, store := listingOf(refs), before
@@ -247,7 +239,7 @@ func (m *Remote) recordRefs(s Source, a Answer, refs []git.PackedRef) error {
 			if now, ok := LookUp(refs, r.Ref, a.res.At); listed && ok && now.Pulled == id {
 				r = now
 			}
-			if listed || r.Ref == "" || !everyFetch(r.Ref) {
+			if listed || r.Ref == "" || !isBranchOrTag(r.Ref) {
 				store.Refs[name] = r
 			}
 		}
@@ -264,8 +256,8 @@ func (m *Remote) recordRefs(s Source, a Answer, refs []git.PackedRef) error {
 	return nil
 }
 
-// FetchOthers fetches in the background what the store lacks of the branches and
-// tags in an answer, for the next mount.
+// FetchOthers fetches the branches and tags of an answer in the background, for the next
+// mount.
 func (m *Remote) FetchOthers(ctx context.Context, s Source, a Answer) {
 	name := s.History.Name()
 	release, err := m.Used.Use(ctx)
@@ -274,7 +266,7 @@ func (m *Remote) FetchOthers(ctx context.Context, s Source, a Answer) {
 	}
 	m.aligning.Lock()
 	store, ok := m.Store(s.History)
-	if !ok || m.aligned[name].fetching || store.RefSum == a.sum { // somebody else does or did it
+	if !ok || m.aligned[name].fetching || store.RefSum == a.sum { // another call does or did it
 		m.aligning.Unlock()
 		release()
 		return
@@ -283,7 +275,7 @@ func (m *Remote) FetchOthers(ctx context.Context, s Source, a Answer) {
 	m.aligning.Unlock()
 	m.Used.Group.Go(func(ctx context.Context) {
 		defer release()
-		_, _, err := m.fetch(ctx, s, a, "")
+		_, err := m.fetch(ctx, s, a, "")
 		store, _ := m.Store(s.History)
 		m.aligning.Lock()
 		m.aligned[name] = aligned{sum: a.sum, snapshot: store.Snapshot, at: m.Now()}

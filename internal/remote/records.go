@@ -10,21 +10,21 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// Records are what is known of the stores of a Remote. All methods answer from memory.
+// Records are the records of the stores of a Remote. All methods use memory only.
 type Records struct {
 	now func() time.Time
 
 	mu       sync.Mutex            // never held over I/O
 	stores   map[string]meta.Store // by the names of their histories; nil: nothing was fetched
-	retained map[namedRef]int      // by volumes
+	retained map[namedRef]int      // the number of volumes that name a ref
 }
 
-// namedRef is a ref as volumes name it, in the store of a history.
+// namedRef is a ref as volumes name it, and the name of its history.
 type namedRef struct{ history, ref string }
 
 func newRecords(now func() time.Time, stores map[string]meta.Store) Records {
 	for name, store := range stores {
-		if store.Refs == nil { // none, as the database has it
+		if store.Refs == nil { // the database does not keep an empty map
 			store.Refs = make(map[string]meta.Resolution)
 			stores[name] = store
 		}
@@ -32,14 +32,14 @@ func newRecords(now func() time.Time, stores map[string]meta.Store) Records {
 	return Records{now: now, stores: stores, retained: make(map[namedRef]int)}
 }
 
-// Fetched reports whether anything was fetched. All stores may have been set aside since.
+// Fetched reports whether a store was fetched. It may have been set aside since.
 func (c *Records) Fetched() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stores != nil
 }
 
-// Stores returns the records of all stores, as a copy; nil if nothing was fetched.
+// Stores returns a copy of the records of all stores by name; nil if nothing was fetched.
 func (c *Records) Stores() map[string]meta.Store {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *Records) Store(h volume.History) (store meta.Store, ok bool) {
 	return store, ok
 }
 
-// HasStore reports whether a directory is that of a store which has a record.
+// HasStore reports whether a directory name is that of a store with a record.
 func (c *Records) HasStore(dir string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *Records) HasStore(dir string) bool {
 	return ok && known
 }
 
-// Resolution returns what s.Ref stood for when the remote was last asked.
+// Resolution returns the last known resolution of s.Ref.
 func (c *Records) Resolution(s Source) (meta.Resolution, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +72,8 @@ func (c *Records) Resolution(s Source) (meta.Resolution, bool) {
 	return r, ok
 }
 
-// change replaces the record of a store with what f returns, if f says so: it is given
-// the one that there is. undo puts that back, unless all records are gone by then.
+// change calls f with the record of a store, and replaces it with the result if f returns
+// true. undo restores the old record, unless Forget was called meanwhile.
 func (c *Records) change(name string, f func(last meta.Store, ok bool) (now meta.Store, change bool)) (undo func(), changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +102,9 @@ func (c *Records) change(name string, f func(last meta.Store, ok bool) (now meta
 	}, true
 }
 
-// drop deletes the records of stores. undo puts them back, unless all are gone by then.
-func (c *Records) drop(names ...string) (undo func()) {
+// remove deletes the records of stores. undo restores them, unless Forget was called
+// meanwhile.
+func (c *Records) remove(names ...string) (undo func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := maps.Clone(c.stores)
@@ -121,7 +122,7 @@ func (c *Records) drop(names ...string) (undo func()) {
 	}
 }
 
-// Forget deletes all records, as if nothing had been fetched. undo puts them back.
+// Forget deletes all records, as if nothing had been fetched. undo restores them.
 func (c *Records) Forget() (undo func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +135,7 @@ func (c *Records) Forget() (undo func()) {
 	}
 }
 
-// SetSize notes the size of a store.
+// SetSize sets the size of a store, if it has a record.
 func (c *Records) SetSize(name string, size meta.Measured) {
 	c.change(name, func(store meta.Store, ok bool) (meta.Store, bool) {
 		store.Size = size
@@ -142,15 +143,15 @@ func (c *Records) SetSize(name string, size meta.Measured) {
 	})
 }
 
-// RetainRef says that a volume names s.Ref: what is known of it is kept until ReleaseRef
-// was called as often.
+// RetainRef counts a volume that names s.Ref. Its resolution is kept until ReleaseRef has
+// been called as often.
 func (c *Records) RetainRef(s Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retained[namedRef{s.History.Name(), s.Ref.String()}]++
 }
 
-// ReleaseRef takes a RetainRef back.
+// ReleaseRef undoes one RetainRef.
 func (c *Records) ReleaseRef(s Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,14 +161,14 @@ func (c *Records) ReleaseRef(s Source) {
 	}
 }
 
-// refTTL is how long a ref is remembered that no volume names: its trees stay for the
-// next volume, because the runtimes that this is for remove theirs with each container.
-// Jobs that name a commit each would otherwise add to the record, and to the trees,
-// without an end.
+// refTTL is how long the resolution of a ref that no volume names is kept. Until then its
+// trees stay for the next volume, because some runtimes remove their volumes with each
+// container. Without a limit, jobs that each name another commit would add records and
+// trees for ever.
 const refTTL = 24 * time.Hour
 
-// expireLocked drops from a store's refs those that no volume names, and that the remote
-// or the store was not asked for lately.
+// expireLocked deletes from a store's refs those that no volume names and that were not
+// resolved within refTTL.
 func (c *Records) expireLocked(history string, refs map[string]meta.Resolution) {
 	now := c.now()
 	maps.DeleteFunc(refs, func(ref string, r meta.Resolution) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// set has a Records say that a store has a format.
+// set sets the format in the record of a store.
 func set(c *Records, name, format string) (undo func()) {
 	undo, _ = c.change(name, func(store meta.Store, _ bool) (meta.Store, bool) {
 		store.Format = format
@@ -18,7 +18,7 @@ func set(c *Records, name, format string) (undo func()) {
 	return undo
 }
 
-// TestUndo: what could not be saved is as it was, unless all was forgotten meanwhile.
+// undo restores records, unless Forget was called meanwhile.
 func TestUndo(t *testing.T) {
 	formats := func(c *Records) map[string]string {
 		m := make(map[string]string)
@@ -34,7 +34,7 @@ func TestUndo(t *testing.T) {
 	}{
 		{"change", func(c *Records) func() { return set(c, "a", "new") }, map[string]string{"a": "new", "b": "2"}},
 		{"another store", func(c *Records) func() { return set(c, "c", "3") }, map[string]string{"a": "1", "b": "2", "c": "3"}},
-		{"drop", func(c *Records) func() { return c.drop("a", "unknown") }, map[string]string{"b": "2"}},
+		{"remove", func(c *Records) func() { return c.remove("a", "unknown") }, map[string]string{"b": "2"}},
 		{"forget", func(c *Records) func() { return c.Forget() }, map[string]string{}},
 	} {
 		for _, forgotten := range []bool{false, true} {
@@ -60,12 +60,12 @@ func TestUndo(t *testing.T) {
 		t.Error("the first fetch, undone, has left something")
 	}
 	set(&c, "a", "1")
-	if c.drop("a"); !c.Fetched() || c.HasStore("a.git") {
+	if c.remove("a"); !c.Fetched() || c.HasStore("a.git") {
 		t.Error("without its only store, want that something was fetched")
 	}
 }
 
-// TestRecordsAreCopies: nobody changes them from outside.
+// A caller cannot change the records through their copies.
 func TestRecordsAreCopies(t *testing.T) {
 	c := newRecords(time.Now, map[string]meta.Store{"full": {}})
 	for _, refs := range []map[string]meta.Resolution{c.Stores()["full"].Refs, func() map[string]meta.Resolution {
@@ -84,7 +84,7 @@ func TestRecordsAreCopies(t *testing.T) {
 	}
 }
 
-// TestRetainRef: as often as it was called, each history for itself.
+// RetainRef and ReleaseRef count, separately for each history.
 func TestRetainRef(t *testing.T) {
 	now := time.Now()
 	c := newRecords(func() time.Time { return now }, map[string]meta.Store{"full": {}})

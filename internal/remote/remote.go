@@ -20,12 +20,12 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Config is what a Remote works with. The functions are its holder's: none is called
-// with a mutex held.
+// Config configures a Remote. Its functions belong to the holder, and are called without
+// a mutex held.
 type Config struct {
-	Dir      string         // what has the stores
+	Dir      string         // the directory that has the stores
 	LockFile string         // outside of Dir
-	Used     *work.Resource // whose tasks fetches and questions are
+	Used     *work.Resource // fetches and questions are its tasks
 	Git      *git.Git
 	Trash    *trash.Trash
 	Log      *logrus.Entry
@@ -33,18 +33,18 @@ type Config struct {
 	// AskTimeout is how long a remote may take to say where a ref stands.
 	AskTimeout time.Duration
 
-	// Credential returns what to show to a URL: the credential of a name, or, without
-	// one, that whose scope fits best. Nil, nil is none.
+	// Credential returns the credential of a name for a URL or, without a name, the one
+	// whose scope fits best. Nil without an error means none.
 	Credential func(url, name string) (*git.Auth, error)
-	// WithRoom calls f, and once more after room was made if the disk is full.
+	// WithRoom calls f. If the disk is full it makes room and calls f again.
 	WithRoom func(ctx context.Context, need disk.Size, f func() error) error
-	// MakeDir makes Dir, with all that belongs there, before there is a store in it, and
-	// RemoveDir removes it if nothing was fetched into it.
+	// MakeDir makes Dir and its contents before a store is made in it. RemoveDir removes
+	// it if nothing was fetched.
 	MakeDir   func() error
 	RemoveDir func() error
-	// Save commits what Stores returns.
+	// Save saves the records that Stores returns.
 	Save func() error
-	// Measure is told which stores have changed, by name.
+	// Measure is called with the names of stores that have changed.
 	Measure func(stores ...string)
 }
 
@@ -53,35 +53,35 @@ type Remote struct {
 	Config
 	Records
 	Doing Activities
-	gate  work.Lock // held with the lock file, so that only processes poll for that
+	gate  work.Lock // held with the lock file, so that only other processes are polled for
 
 	aligning sync.Mutex         // guards aligned; never held over I/O
 	aligned  map[string]aligned // by the name of the store
 }
 
-// New returns a Remote with the stores that these records name; nil if there are none.
+// New returns a Remote with the records of its stores; nil if nothing was fetched.
 func New(c Config, stores map[string]meta.Store) *Remote {
 	return &Remote{Config: c, Records: newRecords(c.Now, stores), aligned: make(map[string]aligned)}
 }
 
-// Source says what of a repository is wanted, and how it is asked for.
+// Source names a ref of a repository, and says how to ask for it.
 type Source struct {
-	URL     volume.URL // as this volume spells it
+	URL     volume.URL // as the volume spells it
 	Ref     volume.Ref
 	History volume.History
 	Refresh volume.Refresh
-	// StaleIfError is how long ago the remote may last have agreed for its
-	// answer to be used when it does not answer now.
+	// StaleIfError is how old the last answer may be if the remote does not answer now.
+	// Zero never allows an old answer.
 	StaleIfError time.Duration
-	Credential   string // the name of one, or empty for the one that fits
-	// Pin, of a submodule, are the addresses of its host that were checked.
+	Credential   string // a name, or empty for the one that fits best
+	// Pin has the checked addresses of the host of a submodule.
 	Pin []netip.Addr
 }
 
-// StoreDir returns the directory of the store of that name.
+// StoreDir returns the directory of a store.
 func (m *Remote) StoreDir(name string) string { return filepath.Join(m.Dir, "store", name+".git") }
 
-// at returns where the repository is, with its credentials.
+// at returns the repository as git finds it, with its credentials.
 func (m *Remote) at(s Source) git.Remote {
 	return git.Remote{URL: s.URL.String(), Pin: s.Pin, Auth: func(url string) (*git.Auth, error) { return m.Auth(s, url) }}
 }
@@ -91,21 +91,21 @@ func (m *Remote) Auth(s Source, url string) (*git.Auth, error) {
 	return m.Credential(url, s.Credential)
 }
 
-// Ahead returns how many commits a commit has in its history that another one has
-// not, as far as the store of s knows.
+// Ahead returns how many commits the history of commit has that the history of another
+// commit, of, lacks, as far as the store of s has them.
 func (m *Remote) Ahead(ctx context.Context, s Source, commit, of string) (int, error) {
 	return m.Git.Ahead(ctx, m.StoreDir(s.History.Name()), commit, of)
 }
 
-// ErrFetched says that the store was fetched between a resolution and the use of it.
+// ErrFetched says that the store was fetched after a resolution and before its use.
 var ErrFetched = errors.New("the repository was fetched meanwhile: run it again")
 
-// errRefsLost says that a store on disk has other refs than its record.
+// errRefsLost says that the refs of a store do not match its record.
 var errRefsLost = errors.New("the refs of the store are not those of its last fetch")
 
-// FromStore calls f with a store's record and refs while nothing changes the store: a
-// fetch, which replaces packed-refs and adds packs, waits, so that what f sees is what
-// one fetch left. If it is not, the refs are fetched again, and the error is ErrFetched.
+// FromStore calls f with a store's record and refs while nothing changes the store, so that
+// f sees the result of one fetch: other fetches, which replace packed-refs and add packs,
+// wait. If the refs do not match the record, it fetches them again and returns ErrFetched.
 func (m *Remote) FromStore(ctx context.Context, s Source, f func(meta.Store, []git.PackedRef) error) error {
 	unlock, err := m.Lock(ctx)
 	if err != nil {
@@ -128,19 +128,18 @@ func (m *Remote) FromStore(ctx context.Context, s Source, f func(meta.Store, []g
 		return err
 	}
 	m.Log.WithError(err).Error("refs were lost: they are fetched again")
-	if _, _, err := m.fetch(ctx, s, Answer{head: store.Head, format: store.Format}, ""); err != nil {
+	if _, err := m.fetch(ctx, s, Answer{head: store.Head, format: store.Format}, ""); err != nil {
 		return err
 	}
 	return ErrFetched
 }
 
-// lockRetry is how often a lock that another process holds is asked for again.
+// lockRetry is how often Lock polls a lock that another process holds.
 const lockRetry = 50 * time.Millisecond
 
-// Lock takes the lock of the stores: fetches, what reads what one fetch left, and
-// removals exclude each other, also between processes. The file lies outside of what is
-// renamed and deleted, and is never unlinked, so that nobody waits for a lock on a file
-// that is gone.
+// Lock takes the lock of the stores. Fetches, readers of one fetch's result and removals
+// exclude each other, also between processes. The file is outside of what is renamed and
+// deleted, and is never unlinked, so that no process waits for a lock on a removed file.
 func (m *Remote) Lock(ctx context.Context) (unlock func(), err error) {
 	release, err := m.gate.Acquire(ctx)
 	if err != nil {
@@ -154,7 +153,7 @@ func (m *Remote) Lock(ctx context.Context) (unlock func(), err error) {
 	return func() { m.unlock(l, release) }, nil
 }
 
-// TryLock is Lock without waiting: if the lock is taken, the error is a *work.BusyError.
+// TryLock is Lock without waiting. The error is a *work.BusyError if the lock is taken.
 func (m *Remote) TryLock() (unlock func(), err error) {
 	busy := &work.BusyError{Name: m.Used.Name, Reason: "its lock is taken"}
 	release, ok := m.gate.Try()
@@ -162,11 +161,12 @@ func (m *Remote) TryLock() (unlock func(), err error) {
 		return nil, busy
 	}
 	l := flock.New(m.LockFile)
-	if ok, err := l.TryLock(); err != nil || !ok {
+	ok, err = l.TryLock()
+	if err == nil && !ok {
+		err = busy
+	}
+	if err != nil {
 		release()
-		if err == nil {
-			err = busy
-		}
 		return nil, err
 	}
 	return func() { m.unlock(l, release) }, nil

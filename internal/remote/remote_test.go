@@ -25,7 +25,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// holder holds one Remote, in a directory of its own, of the repository "r" of a server.
+// holder has one Remote in its own directory, of the repository "r" of a server.
 type holder struct {
 	t        *testing.T
 	server   *gitserver.Server
@@ -55,7 +55,7 @@ func newHolder(t *testing.T) *holder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin, err := trash.Open(filepath.Join(dir, "trash"), nil)
+	tr, err := trash.Open(filepath.Join(dir, "trash"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func newHolder(t *testing.T) *holder {
 	h.r = New(Config{
 		Dir: filepath.Join(dir, "held"), LockFile: filepath.Join(dir, "lock"),
 		Used: &work.Resource{Group: group, Name: "remote r", Gone: errors.New("gone"), Report: func(err error) { t.Error(err) }},
-		Git:  g, Trash: bin, Log: log.WithField("test", t.Name()), Now: time.Now, AskTimeout: 20 * time.Second,
+		Git:  g, Trash: tr, Log: log.WithField("test", t.Name()), Now: time.Now, AskTimeout: 20 * time.Second,
 		Credential: func(string, string) (*git.Auth, error) { return nil, nil },
 		WithRoom:   func(_ context.Context, _ disk.Size, f func() error) error { return f() },
 		MakeDir:    func() error { return os.MkdirAll(filepath.Join(h.r.Dir, "store"), 0o755) },
@@ -107,7 +107,7 @@ func (h *holder) resolve(s Source) meta.Resolution {
 	return r
 }
 
-// TestFetchIsNotSaved: then it was none, and the next one is.
+// A fetch that cannot be saved has no effect, and the next one is saved.
 func TestFetchIsNotSaved(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
@@ -129,7 +129,7 @@ func TestFetchIsNotSaved(t *testing.T) {
 	}
 }
 
-// TestFirstFetchFails: the holder is told to remove its directory.
+// After a first fetch that fails, RemoveDir is called.
 func TestFirstFetchFails(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
@@ -142,7 +142,8 @@ func TestFirstFetchFails(t *testing.T) {
 	}
 }
 
-// TestFromStore: what it calls sees the refs of the record. Other refs are fetched again.
+// The function given to FromStore sees the refs of the record. If the store has others,
+// they are fetched again.
 func TestFromStore(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
@@ -178,7 +179,7 @@ func TestFromStore(t *testing.T) {
 	}
 }
 
-// TestCommits: the remote is asked for what the store lacks alone.
+// The remote is only asked for commits that the store lacks.
 func TestCommits(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
@@ -200,8 +201,8 @@ func TestCommits(t *testing.T) {
 	}
 }
 
-// TestSweep: a store that is gone is forgotten, but not the last one, which is for the
-// holder to say.
+// Sweep deletes the record of a store without a directory, except of the last store: that
+// is left to the holder.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
@@ -247,8 +248,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestJoinedQuestionIsStuck waits out AskTimeout: who joins a question that a
-// silent server never answers asks again, and is answered when it is back.
+// A caller that joins a question to a silent server asks again after its timeout, and gets
+// an answer if the server is back. The test waits for AskTimeout.
 func TestJoinedQuestionIsStuck(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
@@ -273,7 +274,7 @@ func TestJoinedQuestionIsStuck(t *testing.T) {
 	first := ask()
 	<-arrived
 	joined := ask()
-	h.server.Wrap(nil) // it is back, for those who ask anew
+	h.server.Wrap(nil) // it answers new questions
 	if err := <-first; git.KindOf(err) != git.KindTimeout {
 		t.Errorf("the first: %v, want a timeout", err)
 	}

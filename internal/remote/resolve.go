@@ -1,50 +1,51 @@
 package remote
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Answer is what the remote says of a ref now.
+// Answer is the answer of the remote about a ref.
 type Answer struct {
 	head   string // the remote's default branch, full name
 	format string // sha1 or sha256
 	res    meta.Resolution
-	// later is set when ls-refs can't tell: a commit, which the store or a
-	// fetch has to know.
+	// later is set for a commit, about which ls-refs says nothing: the store or a fetch
+	// must have it.
 	later bool
-	// listed are all branches and tags, and sum identifies them; empty if they were
-	// not asked for. snapshot is that of the store at the question.
+	// listed has all branches and tags, and sum identifies them; empty if the question was
+	// not about them. snapshot is that of the store at the time of the question.
 	listed        listing
 	sum, snapshot string
 }
 
-// Ask asks the remote about s.Ref. When what is known is fresh enough there is no
-// question, and the Answer is nil. A definite no is a *git.Error whose Kind is
-// Definite.
+// Ask asks the remote about s.Ref. If the known resolution is fresh enough, or may be used
+// because the remote does not answer, the Answer is nil. A definite no is a *git.Error
+// whose Kind is Definite.
 func (m *Remote) Ask(ctx context.Context, s Source) (*Answer, error) {
 	if _, ok := m.fresh(s); ok {
 		return nil, nil
 	}
 	a, err := m.ask(ctx, s)
-	if err != nil {
-		if _, staleErr := m.stale(s, err); staleErr == nil {
-			return nil, nil
-		}
-		return nil, err
+	if err == nil {
+		return &a, nil
 	}
-	return &a, nil
+	_, err = m.stale(s, err)
+	return nil, err
 }
 
-// fresh returns the known resolution when s allows to use it without a question.
+// fresh returns the known resolution if s allows its use without a question.
 func (m *Remote) fresh(s Source) (meta.Resolution, bool) {
 	r, ok := m.Resolution(s)
 	switch {
@@ -55,47 +56,44 @@ func (m *Remote) fresh(s Source) (meta.Resolution, bool) {
 	case s.Refresh.Never:
 		return r, true
 	}
-	age := m.Now().Sub(r.At) // of a clock that went back nothing is known
+	age := m.Now().Sub(r.At) // negative if the clock was set back: unknown
 	return r, age >= 0 && age < s.Refresh.Interval
 }
 
-// ask shares one ls-refs question between all who ask it at the same time.
+// ask shares one ls-refs question between concurrent callers.
 func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
-	var ours bool
-	a, err := m.askShared(ctx, s, &ours)
-	if git.KindOf(err) == git.KindTimeout && !ours {
-		// We joined a question that was stuck at a server which may be back by
-		// now: it deserves one of our own.
-		return m.askShared(ctx, s, &ours)
+	for again := false; ; again = true {
+		store, list := m.Store(s.History)
+		list = list && store.RefCount <= gitref.MaxListed
+		key := strings.Join([]string{
+			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), store.Snapshot,
+		}, "\x00")
+		ours := false // read only after an error of the question itself
+		a, err := work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (Answer, error) {
+			ours = true
+			_, end := m.Doing.Begin(ctx, "asking", s.URL.String())
+			defer end()
+			ctx, cancel := context.WithTimeoutCause(ctx, m.AskTimeout, noAnswerError(m.AskTimeout))
+			defer cancel()
+			a, err := m.askNow(ctx, s, list)
+			a.snapshot = store.Snapshot
+			return a, err
+		})
+		if git.KindOf(err) != git.KindTimeout || ours || again {
+			return a, err
+		}
+		// We joined a question to a server that did not answer it. It may answer now.
 	}
-	return a, err
 }
 
-// askShared sets ours when it did not join a question that was asked already; it
-// may be read when the error is the question's.
-func (m *Remote) askShared(ctx context.Context, s Source, ours *bool) (Answer, error) {
-	listFor, list := m.lists(s)
-	key := strings.Join([]string{"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), listFor}, "\x00")
-	return work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (Answer, error) {
-		*ours = true
-		_, end := m.Doing.Begin(ctx, "asking", s.URL.String())
-		defer end()
-		ctx, cancel := context.WithTimeoutCause(ctx, m.AskTimeout, noAnswerError(m.AskTimeout))
-		defer cancel()
-		a, err := m.askNow(ctx, s, list)
-		a.snapshot = listFor
-		return a, err
-	})
-}
-
-// noAnswerError says for how long a remote was asked. It is a deadline's.
+// noAnswerError says how long a remote did not answer. It is a context.DeadlineExceeded.
 type noAnswerError time.Duration
 
 func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
 
 func (e noAnswerError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// askNow asks for all branches and tags too if list is set.
+// askNow asks about s.Ref and, if list is set, about all branches and tags.
 func (m *Remote) askNow(ctx context.Context, s Source, list bool) (Answer, error) {
 	var names []string
 	name := s.Ref.String()
@@ -107,7 +105,7 @@ func (m *Remote) askNow(ctx context.Context, s Source, list bool) (Answer, error
 	}
 	asked := names
 	if list {
-		asked = append(slices.Clone(everything), names...)
+		asked = append(slices.Clone(branchesAndTags), names...)
 	}
 	refs, err := m.Git.LsRefs(ctx, m.at(s), asked...)
 	if err != nil {
@@ -122,7 +120,7 @@ func (m *Remote) askNow(ctx context.Context, s Source, list bool) (Answer, error
 	switch s.Ref.Kind() {
 	case volume.RefSHA:
 		a.later, a.res.Pulled = true, name
-		a.format = git.Format(name) // a remote without a HEAD says nothing of it
+		a.format = gitref.Format(name) // a remote without a HEAD does not name a format
 		return a, nil
 	case volume.RefDefault:
 		id, ok := refs.IDs["HEAD"]
@@ -134,10 +132,7 @@ func (m *Remote) askNow(ctx context.Context, s Source, list bool) (Answer, error
 	}
 	for _, n := range names { // a branch before a tag, as git clone does
 		if id, ok := refs.IDs[n]; ok {
-			a.res.Ref, a.res.Pulled, a.res.Commit = n, id, id
-			if peeled, ok := refs.IDs[n+"^{}"]; ok {
-				a.res.Commit = peeled
-			}
+			a.res.Ref, a.res.Pulled, a.res.Commit = n, id, cmp.Or(refs.IDs[n+"^{}"], id)
 			return a, nil
 		}
 	}
@@ -148,109 +143,97 @@ func (m *Remote) askNow(ctx context.Context, s Source, list bool) (Answer, error
 	return Answer{}, git.RefNotFound(s.URL.String(), name)
 }
 
-// Resolve returns what s.Ref stands for now, with its commit in the store, and the
-// answer of the remote if the record agreed with it. Without a known Answer the remote is
-// asked, unless what is known is fresh enough, or the ref is a commit that the store has.
+// Resolve returns the resolution of s.Ref, whose commit is then in the store, and the
+// answer of the remote if it confirms the record. Without a known Answer it asks the
+// remote, unless the known resolution is fresh enough or the ref is a commit in the store.
 func (m *Remote) Resolve(ctx context.Context, s Source, known *Answer) (meta.Resolution, *Answer, error) {
 	if r, ok := m.fresh(s); ok {
 		return r, nil, nil
 	}
-	if s.Ref.Kind() != volume.RefSHA {
-		if known == nil {
-			a, err := m.askInTime(ctx, s)
-			if err != nil {
-				r, err := m.stale(s, err)
-				return r, nil, err
-			}
-			known = &a
-		}
-		if m.agrees(s, *known) {
-			r, _ := m.Resolution(s)
-			return r, known, nil
-		}
-	}
-	r, err := m.bring(ctx, s, known)
-	return r, nil, err
-}
-
-// bring is Resolve of what the store does not have, or may not have.
-func (m *Remote) bring(ctx context.Context, s Source, known *Answer) (meta.Resolution, error) {
 	if s.Ref.Kind() == volume.RefSHA {
-		r, ok, err := m.commit(ctx, s, s.Ref.String())
-		if err != nil {
-			return r, err
-		}
-		if ok {
-			store, _ := m.Store(s.History)
-			return m.record(s, store, r)
+		if r, ok, err := m.lookUpCommit(ctx, s, s.Ref.String()); ok || err != nil {
+			return r, nil, err
 		}
 	}
 	if known == nil {
-		a, err := m.askInTime(ctx, s)
+		asking, cancel := m.inTime(ctx, s)
+		a, err := m.ask(asking, s)
+		cancel()
+		if late := noAnswerError(0); asking != ctx && errors.As(err, &late) && git.KindOf(err) == "" {
+			err = git.NoAnswer(s.URL.String(), err)
+		}
 		if err != nil {
-			return m.stale(s, err)
+			r, err := m.stale(s, err)
+			return r, nil, err
 		}
 		known = &a
 	}
-	a := *known
+	if r, ok := m.confirm(s, *known); ok {
+		return r, known, nil
+	}
+	r, err := m.fetchRef(ctx, s, *known)
+	return r, nil, err
+}
+
+// fetchRef is Resolve for an answer that the record does not confirm.
+func (m *Remote) fetchRef(ctx context.Context, s Source, a Answer) (meta.Resolution, error) {
 	if a.later {
 		return m.resolveCommit(ctx, s, a)
 	}
 	extra := ""
-	if !everyFetch(a.res.Ref) {
+	if !isBranchOrTag(a.res.Ref) {
 		extra = a.res.Ref
 		if extra == "" {
 			extra = "HEAD" // detached
 		}
 	}
 	for try := 0; ; try++ {
-		store, refs, err := m.fetch(ctx, s, a, extra)
+		f, err := m.fetch(ctx, s, a, extra)
 		if err != nil {
 			return m.stale(s, err)
 		}
-		r, ok := LookUp(refs, a.res.Ref, m.Now())
+		r, ok := LookUp(f.refs, a.res.Ref, m.Now())
 		if !ok {
 			return meta.Resolution{}, git.RefNotFound(s.URL.String(), s.Ref.String())
 		}
-		// A fetch that we joined may have begun before our question. The next
-		// one has not: what it brought is the newest there is, even where the
-		// remote has moved on since.
+		// The first fetch may have been a joined one, from before our question. The second
+		// is newer than the question: use its result even if the remote has moved again.
 		if r.Pulled == a.res.Pulled || try > 0 {
-			return m.record(s, store, r)
+			return m.recordRef(s, f.store.Snapshot, r)
 		}
 	}
 }
 
-// agrees reports whether the store has what the remote says, and notes that it
-// was asked.
-func (m *Remote) agrees(s Source, a Answer) bool {
-	_, agrees := m.change(s.History.Name(), func(store meta.Store, ok bool) (meta.Store, bool) {
-		r, known := store.Refs[s.Ref.String()]
-		if !ok || !known || a.later || store.Head != a.head || r.Ref != a.res.Ref || r.Pulled != a.res.Pulled {
+// confirm returns the recorded resolution of s.Ref, with the time of the answer. It is not
+// ok, and changes nothing, if the answer differs from it.
+func (m *Remote) confirm(s Source, a Answer) (r meta.Resolution, ok bool) {
+	_, ok = m.change(s.History.Name(), func(store meta.Store, _ bool) (meta.Store, bool) {
+		r = store.Refs[s.Ref.String()]
+		if a.later || store.Head != a.head || r.Ref != a.res.Ref || r.Pulled != a.res.Pulled {
 			return store, false
 		}
 		r.At = a.res.At
 		store.Refs[s.Ref.String()] = r
 		return store, true
 	})
-	return agrees
+	return r, ok
 }
 
-// resolveCommit finds a full or abbreviated commit ID: in the store, after a
-// fetch of all branches and tags, or, a full one, after asking for it by name.
+// resolveCommit looks for a full or abbreviated commit ID in the store, then after a fetch
+// of all branches and tags, and then, if it is a full one, after a fetch of itself.
 func (m *Remote) resolveCommit(ctx context.Context, s Source, a Answer) (meta.Resolution, error) {
 	rev := a.res.Pulled
 	fetches := []string{""}
 	if s.Ref.Kind() == volume.RefSHA {
 		fetches = append(fetches, rev)
 	}
-	r, ok, err := m.commit(ctx, s, rev)
+	r, ok, err := m.lookUpCommit(ctx, s, rev)
 	for _, extra := range fetches {
 		if err != nil || ok {
 			break
 		}
-		if _, _, err = m.fetch(ctx, s, a, extra); err == nil {
-			r, ok, err = m.commit(ctx, s, rev)
+		if _, err = m.fetch(ctx, s, a, extra); err == nil {
+			r, ok, err = m.lookUpCommit(ctx, s, rev)
 		}
 	}
 	if err == nil && !ok {
@@ -259,45 +242,44 @@ func (m *Remote) resolveCommit(ctx context.Context, s Source, a Answer) (meta.Re
 	if d := s.History.Depth; d > 0 && git.KindOf(err) == git.KindRefNotFound {
 		err = fmt.Errorf("%w; or a depth greater than %d, if the commit is further from the branches and tags than that", err, d)
 	}
-	if err != nil {
-		return meta.Resolution{}, err
-	}
-	store, _ := m.Store(s.History)
-	return m.record(s, store, r)
+	return r, err
 }
 
-// commit looks rev up in the store, if there is one, and keeps it reachable
-// there whatever becomes of the branches that hold it now.
-func (m *Remote) commit(ctx context.Context, s Source, rev string) (r meta.Resolution, ok bool, err error) {
+// lookUpCommit looks for a commit in the store, if that exists, and records it. It keeps
+// the commit reachable in the store, whatever happens to its branches.
+func (m *Remote) lookUpCommit(ctx context.Context, s Source, rev string) (r meta.Resolution, ok bool, err error) {
 	if _, ok := m.Store(s.History); !ok {
 		return r, false, nil
 	}
 	dir := m.StoreDir(s.History.Name())
 	id, ok, err := m.Git.Commit(ctx, dir, rev)
-	if ok {
-		// Not beside a fetch, which sweeps what looks like a lock that was left.
-		unlock, err := m.Lock(ctx)
-		if err != nil {
-			return r, false, err
-		}
-		defer unlock()
-		if err := m.Git.Keep(ctx, dir, storedAs(id), id); err != nil {
-			return r, false, err
-		}
+	if err != nil || !ok {
+		return r, false, err
 	}
-	return meta.Resolution{Pulled: id, Commit: id, At: m.Now()}, ok, err
+	// Not during a fetch, which removes lock files as leftovers.
+	unlock, err := m.Lock(ctx)
+	if err != nil {
+		return r, false, err
+	}
+	err = m.Git.Keep(ctx, dir, storedName(id), id)
+	unlock()
+	if err != nil {
+		return r, false, err
+	}
+	r, err = m.recordRef(s, "", meta.Resolution{Pulled: id, Commit: id, At: m.Now()})
+	return r, err == nil, err
 }
 
-// record adds a resolution to the store's record, unless that has been fetched again
-// since: then it is for that fetch to say.
-func (m *Remote) record(s Source, at meta.Store, r meta.Resolution) (meta.Resolution, error) {
+// recordRef adds a resolution to the store's record. That of a ref belongs to a snapshot:
+// if the store was fetched again since, it returns the resolution of that fetch.
+func (m *Remote) recordRef(s Source, snapshot string, r meta.Resolution) (meta.Resolution, error) {
 	there := false
 	_, changed := m.change(s.History.Name(), func(store meta.Store, ok bool) (meta.Store, bool) {
 		there = ok
 		if !ok {
 			return store, false
 		}
-		if newer, known := store.Refs[s.Ref.String()]; known && store.Snapshot != at.Snapshot && r.Ref != "" {
+		if newer, known := store.Refs[s.Ref.String()]; known && store.Snapshot != snapshot && r.Ref != "" {
 			r = newer
 			return store, false
 		}
@@ -314,7 +296,7 @@ func (m *Remote) record(s Source, at meta.Store, r meta.Resolution) (meta.Resolu
 	return r, m.Save()
 }
 
-// NoCommit says why the store has no commit of this ID, or not its tree.
+// NoCommit returns an error that says why the store lacks a commit or its tree.
 func (m *Remote) NoCommit(ctx context.Context, s Source, id string) error {
 	dir := m.StoreDir(s.History.Name())
 	_, isCommit, err := m.Git.Commit(ctx, dir, id)
@@ -334,17 +316,12 @@ func (m *Remote) NoCommit(ctx context.Context, s Source, id string) error {
 	return git.Damaged(dir, fmt.Errorf("object %s is gone", id))
 }
 
-// LookUp finds a full ref among those of the store.
+// LookUp returns the resolution of a full ref name among the refs of a store.
 func LookUp(refs []git.PackedRef, name string, now time.Time) (meta.Resolution, bool) {
-	stored := storedAs(name)
-	for _, r := range refs {
-		if r.Name == stored {
-			res := meta.Resolution{Ref: name, Pulled: r.ID, Commit: r.ID, At: now}
-			if r.Peeled != "" {
-				res.Commit = r.Peeled
-			}
-			return res, true
-		}
+	stored := storedName(name)
+	i := slices.IndexFunc(refs, func(r git.PackedRef) bool { return r.Name == stored })
+	if i < 0 {
+		return meta.Resolution{}, false
 	}
-	return meta.Resolution{}, false
+	return meta.Resolution{Ref: name, Pulled: refs[i].ID, Commit: cmp.Or(refs[i].Peeled, refs[i].ID), At: now}, true
 }

@@ -2,38 +2,30 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// staleMargin is how much time is left to a Mount that gives up its question for
-// the last known commit: enough to build what it may lack of a small tree.
+// staleMargin is how much time a Mount has left when it gives up its question and uses the
+// last known commit: enough to build a small tree.
 const staleMargin = time.Second
 
-// askInTime is ask, but that ends before ctx does if there is an older answer that
-// s is content with.
-func (m *Remote) askInTime(ctx context.Context, s Source) (Answer, error) {
+// inTime returns a context for a question that ends staleMargin before ctx does if s allows
+// the known resolution instead.
+func (m *Remote) inTime(ctx context.Context, s Source) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if r, known := m.Resolution(s); !ok || !known || !m.mayBeStale(s, r) {
-		return m.ask(ctx, s)
+		return ctx, func() {}
 	}
 	wait := time.Until(deadline) - staleMargin
-	asking, cancel := context.WithTimeoutCause(ctx, wait, noAnswerError(wait.Round(time.Second)))
-	defer cancel()
-	a, err := m.ask(asking, s)
-	var late noAnswerError
-	if errors.As(err, &late) && git.KindOf(err) == "" {
-		err = git.NoAnswer(s.URL.String(), err)
-	}
-	return a, err
+	return context.WithTimeoutCause(ctx, wait, noAnswerError(wait.Round(time.Second)))
 }
 
-// stale returns what the ref stood for when the remote last answered, marked as
-// such, if err says that it does not answer now and s allows one as old as that.
-// A remote that answers no is believed.
+// stale returns the known resolution, marked as stale, if err says that the remote does not
+// answer and s allows the resolution's age. Otherwise it returns err: a remote that
+// answers no is right.
 func (m *Remote) stale(s Source, err error) (meta.Resolution, error) {
 	switch git.KindOf(err) {
 	case git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost:
@@ -49,8 +41,7 @@ func (m *Remote) stale(s Source, err error) (meta.Resolution, error) {
 	return r, nil
 }
 
-// mayBeStale reports whether s is content with an answer as old as r; with 0 it
-// never is.
+// mayBeStale reports whether s allows a resolution of the age of r.
 func (m *Remote) mayBeStale(s Source, r meta.Resolution) bool {
 	return s.StaleIfError > 0 && m.Now().Sub(r.At) <= s.StaleIfError
 }

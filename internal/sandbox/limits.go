@@ -14,11 +14,11 @@ import (
 )
 
 // Limits bound the resources of a child, so that a hostile repository can't harm the
-// machine. They are set before the program is executed, and apply to each process that it
-// starts, separately.
+// machine. They are set before the program is executed, and apply separately to each
+// process that it starts.
 type Limits struct {
 	CPU    time.Duration // of processor time
-	Memory int64         // bytes of its own; mapped packs do not count
+	Memory int64         // private memory in bytes; mapped packs do not count
 	Nice   int           // added to the plugin's own nice value
 }
 
@@ -36,7 +36,7 @@ const (
 
 // limiter sets the limits of its own process and then executes the program. The child
 // itself must do that: the plugin has no CAP_SYS_RESOURCE, so it can't limit a process of
-// another uid, and a limit set after the start misses what was forked before.
+// another uid, and a limit set after the start misses processes that it forked before.
 const limiter = `ulimit -c 0; ulimit -n $1; ulimit -d $2; ulimit -S -t $3; ulimit -H -t $4; shift 4; exec "$@"`
 
 // wrap changes cmd to run under the limits. A hard limit can't be raised: if the plugin's
@@ -65,7 +65,8 @@ func (l Limits) wrap(cmd *exec.Cmd) error {
 	return nil
 }
 
-// lowerPriority raises the nice value of the calling thread and of what it starts.
+// lowerPriority raises the nice value of the calling thread and of the processes that it
+// starts.
 func (l Limits) lowerPriority() error {
 	if l.Nice == 0 {
 		return nil
@@ -78,7 +79,7 @@ func (l Limits) lowerPriority() error {
 	return unix.Setpriority(unix.PRIO_PROCESS, 0, own+l.Nice)
 }
 
-// preferOOM makes the kernel kill a process, and what it starts from now on, before
+// preferOOM makes the kernel kill a process, and those that it starts from now on, before
 // others when memory is short. Call it on a thread that is not confined, because Landlock
 // allows no write to /proc. It is not an error if the process has ended.
 func preferOOM(pid int) {
@@ -101,8 +102,8 @@ func (l Limits) Exceeded(state *os.ProcessState, stderr string) string {
 		return status.ExitStatus() == 128+int(s) || strings.Contains(stderr, fmt.Sprintf(" died of signal %d\n", s))
 	}
 	// stderr may contain text of the remote, so check it against the processor time,
-	// which includes that of children. Half of the limit, because the limit counts ticks,
-	// which may be more than the time used.
+	// which includes that of children. Half of the limit is enough, because the limit counts
+	// ticks, which may be more than the time used.
 	used := state.UserTime() + state.SystemTime()
 	killed := itself(syscall.SIGKILL) || child(syscall.SIGKILL)
 	switch {

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withoutSysResource runs the calling test in a process that lacks
-// CAP_SYS_RESOURCE, as the shipped plugin does, and reports whether it is that
-// process.
+// withoutSysResource runs the calling test in another process, which lacks CAP_SYS_RESOURCE as
+// the shipped plugin does. It reports whether the caller is that process.
 func withoutSysResource(t *testing.T) bool {
 	t.Helper()
 	const variable = "HELMDECK_TEST_UNPRIVILEGED"
@@ -25,7 +24,7 @@ func withoutSysResource(t *testing.T) bool {
 	}
 	ended := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the bounding set is the thread's
+		runtime.LockOSThread() // never unlocked, because the bounding set is the thread's
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0); err != nil {
 			ended <- result{nil, err}
 			return
@@ -71,6 +70,6 @@ func TestKernelEndsChildrenFirst(t *testing.T) {
 until read -r score < /proc/self/oom_score_adj && [ "$score" = 500 ] || [ $n = 100000 ]; do n=$((n+1)); done
 sh -c 'cat /proc/self/oom_score_adj'`)
 	if got := strings.TrimSpace(out); got != "500" {
-		t.Errorf("the score of a child's child: %s, want 500", got)
+		t.Errorf("a child's child has the score %s, want 500", got)
 	}
 }

@@ -1,7 +1,7 @@
 // Package sandbox runs a program as another uid, without capabilities, with
-// no-new-privileges, under resource limits, confined by Landlock, if the kernel has it,
-// to the directories of its task, in its own process group, which has ended when the call
-// returns.
+// no-new-privileges, and under resource limits. If the kernel has Landlock, it confines
+// the program to the directories of its task. The program has its own process group, which
+// has ended when the call returns.
 package sandbox
 
 import (
@@ -18,19 +18,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sandbox is where programs run. It is immutable, and safe for concurrent use.
+// Sandbox runs programs. It is immutable, and safe for concurrent use.
 type Sandbox struct {
 	inherited bool   // this process is confined already
-	abi       int    // Landlock's version; 0: the kernel has none
-	root      string // root directory of children; empty: /
+	abi       int    // Landlock's version; 0 means that the kernel has no Landlock
+	root      string // root directory of children; empty means this process's
 }
 
 // New finds out how the kernel can confine a child, and makes this process the subreaper
-// of its descendants, so that Run can wait for them. The root directory of children is
-// root; empty means this process's.
+// of its descendants, so that Run can wait for them. root is the root directory of
+// children; empty means this process's.
 func New(root string) (*Sandbox, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("become the parent of orphans: %w", err)
+		return nil, fmt.Errorf("become a subreaper: %w", err)
 	}
 	abi, err := landlockABI()
 	return &Sandbox{abi: abi, root: root}, err
@@ -60,7 +60,7 @@ type Task struct {
 // packs, and KILL.
 const stopGrace = 5 * time.Second
 
-// systemRead lists what git, its transports and the resolver read.
+// systemRead lists the files that git, its transports and the resolver read.
 var systemRead = []string{
 	"/usr", "/bin", "/lib", "/lib64",
 	"/etc/ssl", "/etc/ca-certificates", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
@@ -68,7 +68,7 @@ var systemRead = []string{
 	"/etc/ld.so.cache", "/dev/urandom",
 }
 
-// systemWrite lists what they write besides the task's own directories.
+// systemWrite lists the files that these programs write outside the task's directories.
 var systemWrite = []string{"/dev/null"}
 
 // Run runs a command that was made with a context, and returns the result of its Wait. If
@@ -118,8 +118,8 @@ func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
 // same thread, because Pdeathsig fires when the thread that forked ends, not the process.
 //
 // The first thread of the process must not run f, because it does not end, and the kernel
-// takes its rights for those of the process. A goroutine that happens to be on it blocks
-// it while f runs on another.
+// takes its rights for those of the process. A goroutine that happens to be on the first
+// thread blocks it while f runs on another thread.
 func onThread(f func()) {
 	go func() {
 		runtime.LockOSThread() // never unlocked, so the thread ends
@@ -151,7 +151,7 @@ func Signal(cmd *exec.Cmd, sig syscall.Signal) bool {
 	return cmd.Process.Signal(syscall.Signal(0)) == nil && syscall.Kill(-cmd.Process.Pid, sig) == nil
 }
 
-// endGroup kills what is left of a command's process group, and waits for it, because
+// endGroup kills the remaining processes of a command's group, and waits for them, because
 // transports such as git-remote-https outlive a killed parent.
 func endGroup(group int) {
 	if err := syscall.Kill(-group, syscall.SIGKILL); err == syscall.ESRCH {
@@ -159,7 +159,7 @@ func endGroup(group int) {
 	}
 	for {
 		if _, err := syscall.Wait4(-group, nil, 0, nil); err != nil && err != syscall.EINTR {
-			return // ECHILD: all reaped, or not ours
+			return // ECHILD: all are reaped, or are not children of this process
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (s *Sandbox) confine(t Task) error {
 	return s.landlock(t)
 }
 
-// landlockABI returns the kernel's Landlock version, 0 for none.
+// landlockABI returns the kernel's Landlock version, or 0 if the kernel has no Landlock.
 func landlockABI() (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {
@@ -264,8 +264,8 @@ func (s *Sandbox) landlock(t Task) error {
 	return nil
 }
 
-// allow adds a rule for path and what is below it. A file gets only the rights that apply
-// to files.
+// allow adds a rule for path and everything below it. A file gets only the rights that
+// apply to files.
 func allow(ruleset int, path string, access uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

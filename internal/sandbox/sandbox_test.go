@@ -17,10 +17,10 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// fetcher is who the children of these tests are: a uid that nobody else runs as.
+// fetcher is the uid of the children in these tests. No other process runs as it.
 const fetcher = 64126
 
-// runScript runs a script, which may write to directories, and returns its output.
+// runScript runs a script, which may write to the paths in write, and returns its output.
 func runScript(t *testing.T, text string, write ...string) string {
 	t.Helper()
 	out, err := runScriptIn(t.Context(), testgit.Script(t, text), write...)
@@ -66,15 +66,15 @@ func TestChildHasNoPrivileges(t *testing.T) {
 	}
 }
 
-// TestParentKeepsItsPrivileges: no thread that stays is confined, and the first one, which
-// never ends, is none of those on which children are started.
+// TestParentKeepsItsPrivileges checks that no remaining thread is confined, and that no child is
+// started on the first thread, which never ends.
 func TestParentKeepsItsPrivileges(t *testing.T) {
 	t.Parallel()
 	for range 200 {
 		thread := make(chan int)
 		onThread(func() { thread <- unix.Gettid() })
 		if <-thread == os.Getpid() {
-			t.Fatal("the first thread is used")
+			t.Fatal("f ran on the first thread")
 		}
 	}
 	runScript(t, "true")
@@ -91,10 +91,10 @@ func TestChildLeadsItsProcessGroup(t *testing.T) {
 	t.Parallel()
 	fields := strings.Fields(runScript(t, "cat /proc/$$/stat"))
 	if len(fields) < 5 || fields[0] != fields[4] {
-		t.Errorf("process %v, want one that leads its group", fields)
+		t.Errorf("process %v does not lead its group", fields)
 	}
 	if own := strconv.Itoa(syscall.Getpgrp()); fields[4] == own {
-		t.Errorf("it is in our group %s", own)
+		t.Errorf("the child is in the test's own group %s", own)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestChildSeesItsGrantsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if abi == 0 {
-		t.Fatal("this kernel has no Landlock: the test says nothing")
+		t.Fatal("this kernel has no Landlock, which the test needs")
 	}
 	other, mine := testgit.Scratch(t, ""), testgit.Owned(t, "", fetcher)
 	if err := os.Chmod(other, 0o777); err != nil {
@@ -114,7 +114,7 @@ func TestChildSeesItsGrantsOnly(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(other, "secret"), []byte("secret"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// Everything here is allowed by its mode: only Landlock refuses.
+	// File modes allow all of this, so a refusal comes from Landlock.
 	for _, tt := range []struct {
 		what string
 		want bool
@@ -134,7 +134,7 @@ func TestChildSeesItsGrantsOnly(t *testing.T) {
 		{"cat /etc/os-release.d", false},
 		{"ln " + mine + "/../owned /var/tmp/x", false},
 	} {
-		// A redirection that fails ends the shell, so that it needs one of its own.
+		// The subshell is needed because a failed redirection ends the shell.
 		out := runScript(t, fmt.Sprintf("if (%s) >&2; then echo yes; else echo no; fi", tt.what), mine)
 		if got := strings.TrimSpace(out) == "yes"; got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.what, got, tt.want)
@@ -142,8 +142,8 @@ func TestChildSeesItsGrantsOnly(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfAStoppedCommand ends commands in every way; the group has
-// a pipe open as long as one of it lives.
+// TestNothingIsLeftOfAStoppedCommand ends commands in several ways. A pipe stays open until all
+// processes of the group have ended.
 func TestNothingIsLeftOfAStoppedCommand(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// On a disk that is full to the last block, with no reserve, all can be deleted:
-// entries that the trash has no room for give it.
+// TestFullDisk checks that everything can be deleted on a full disk without a reserve: Put
+// deletes files until the trash has room for the entry.
 func TestFullDisk(t *testing.T) {
 	testdisk.OnEach(t, func(t *testing.T, disk string) {
 		dir := filepath.Join(disk, "trash")

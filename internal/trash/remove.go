@@ -23,8 +23,8 @@ type remover struct {
 	enough func()
 }
 
-// passes is how many passes one turn makes over an entry: what is left then was added
-// meanwhile.
+// passes is how many passes one turn makes over an entry: files that are left then were
+// added meanwhile.
 const passes = 3
 
 // remove deletes the file or directory at path with all that is below. It makes several

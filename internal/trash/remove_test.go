@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deep makes a chain of n directories below dir, each with a file, as a
-// program does that goes down with chdir.
+// deep makes a chain of n directories below dir, each with a file, like a program that descends
+// with chdir.
 func deep(t *testing.T, dir string, n int) {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -63,7 +63,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// memory is a directory in memory, for trees that a disk takes long to make.
+// memory returns a directory on a tmpfs, because large trees take too long to make on a disk.
 func memory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,12 +74,12 @@ func memory(t *testing.T) string {
 func TestRemove(t *testing.T) {
 	tests := []struct {
 		name  string
-		dir   func(t *testing.T) string // t.TempDir if nil
+		dir   func(t *testing.T) string // nil: t.TempDir
 		make  func(t *testing.T, dir, outside string)
 		count int // files and directories, the top included
 	}{
 		{"empty", nil, func(t *testing.T, dir, outside string) {}, 1},
-		// Deeper than there are descriptors, and than any path is long.
+		// Deeper than the limits of descriptors and path length.
 		{"deep", memory, func(t *testing.T, dir, outside string) { deep(t, dir, 10000) }, 20001},
 		{"deep on disk", nil, func(t *testing.T, dir, outside string) {
 			for _, d := range []string{"a", "a/b", "c"} {
@@ -161,7 +161,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// limitDescriptors leaves the test a few more descriptors than it has open.
+// limitDescriptors limits the test to a few more descriptors than it has open.
 func limitDescriptors(t *testing.T) {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -174,7 +174,8 @@ func limitDescriptors(t *testing.T) {
 	t.Cleanup(func() { must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old)) })
 }
 
-// What can't be deleted is skipped, counted, and everything else goes.
+// TestRemoveSkips checks that files that can't be deleted are counted, and all others are
+// deleted.
 func TestRemoveSkips(t *testing.T) {
 	tests := []struct {
 		name string
@@ -204,7 +205,7 @@ func TestRemoveSkips(t *testing.T) {
 			must(t, os.MkdirAll(d, 0o700))
 			mount(t, d, "tmpfs", "tmpfs", 0)
 		}, 1, unix.EBUSY},
-		// The device is the same here: only the mount tells.
+		// The device is the same: only the mount differs.
 		{"bind mount", func(t *testing.T, dir string) {
 			d := filepath.Join(dir, "stuck")
 			must(t, os.Mkdir(d, 0o700))
@@ -226,7 +227,7 @@ func TestRemoveSkips(t *testing.T) {
 				t.Errorf("got %+v, want %d left for %v", got, tt.left, tt.want)
 			}
 			if got.Removed < 600 {
-				t.Errorf("removed %d", got.Removed)
+				t.Errorf("removed %d, want at least 600", got.Removed)
 			}
 			files := 0
 			must(t, filepath.WalkDir(dir, func(string, os.DirEntry, error) error { files++; return nil }))
@@ -238,7 +239,8 @@ func TestRemoveSkips(t *testing.T) {
 	}
 }
 
-// Through the worker: reported once, gone at the next start if it then can be.
+// TestStuckEntry checks that a stuck entry is reported once, and deleted at the next start
+// if possible.
 func TestStuckEntry(t *testing.T) {
 	dir := t.TempDir()
 	var reps reports
@@ -302,12 +304,12 @@ func TestRemoveCanceled(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got, want := new(remover).remove(t.Context(), dir, nil), (Report{}); got != want {
-		t.Errorf("of what is gone: got %+v, want %+v", got, want)
+		t.Errorf("of a missing directory: got %+v, want %+v", got, want)
 	}
 }
 
-// immutable sets the flag until the test ends, or loosen is called; the path
-// may have changed by then.
+// immutable sets the immutable flag until loosen or the end of the test. The file may be renamed
+// meanwhile.
 func immutable(t *testing.T, path string) (loosen func()) {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -326,7 +328,7 @@ func immutable(t *testing.T, path string) (loosen func()) {
 
 func mount(t *testing.T, target, source, fstype string, flags uintptr) {
 	t.Helper()
-	// The parent may be renamed meanwhile: the descriptor is the mount.
+	// The parent may be renamed meanwhile, so the descriptor names the mount.
 	must(t, unix.Mount(source, target, fstype, flags, ""))
 	fd, err := unix.Open(target, unix.O_PATH|unix.O_CLOEXEC, 0)
 	must(t, err)

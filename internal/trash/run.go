@@ -28,7 +28,7 @@ func (t *Trash) work(ctx context.Context) {
 		work := &remover{}
 		e, turn, end, wait := t.next(ctx, work)
 		if e == nil {
-			// An error means that there is no room yet: try again later.
+			// An error means that the disk is still full: try again later.
 			_ = t.reserve.Fill()
 			timer := time.NewTimer(min(refill, wait))
 			select {
@@ -73,4 +73,26 @@ func (t *Trash) delete(ctx, turn context.Context, e *entry) {
 	}
 	t.report(r)
 	t.done(e, stuck)
+}
+
+// againFirst and againMax bound the pause between two calls.
+const (
+	againFirst = 100 * time.Millisecond
+	againMax   = 5 * time.Minute
+)
+
+// Again calls f with growing pauses until it succeeds or ctx ends. Use it for a path that
+// could not be put into the trash after its record was deleted: it would otherwise take
+// space, uncounted, until the next start. f must check whether the path is in use again.
+func Again(ctx context.Context, f func() error) {
+	for wait := againFirst; ; wait = min(2*wait, againMax) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if f() == nil {
+			return
+		}
+	}
 }

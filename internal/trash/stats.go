@@ -2,21 +2,22 @@ package trash
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// Stats is what the trash holds.
+// Stats describes the content of the trash.
 type Stats struct {
 	// Entries counts those that wait for deletion or are being deleted.
 	Entries int
-	// Size is what they still take, as far as it is known; 0 for postponed ones, because
+	// Size is the space that they still take, as far as it is known; 0 for postponed ones, because
 	// they may be growing.
 	Size disk.Size
 	// Unmeasured counts the entries whose size is not known yet.
 	Unmeasured int
-	// Stuck is what could not be deleted since Open; Size does not include it.
+	// Stuck is the size of what could not be deleted since Open; Size does not include it.
 	Stuck disk.Size
 }
 
@@ -45,7 +46,7 @@ func (e *entry) left() disk.Size {
 	return disk.Size{Bytes: int64(float64(e.size.Bytes) * float64(inodes) / float64(e.size.Inodes)), Inodes: inodes}
 }
 
-// poll is how often Hurry calls enough.
+// poll is how often await calls enough.
 const poll = 10 * time.Millisecond
 
 // Hurry makes the worker delete without rest until enough returns true, or only postponed
@@ -53,6 +54,11 @@ const poll = 10 * time.Millisecond
 func (t *Trash) Hurry(ctx context.Context, enough func() bool) error {
 	t.hurry(1)
 	defer t.hurry(-1)
+	return t.await(ctx, enough)
+}
+
+// await waits until enough returns true, or only postponed entries are left.
+func (t *Trash) await(ctx context.Context, enough func() bool) error {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for !enough() {
@@ -86,18 +92,13 @@ func (t *Trash) hurry(n int) {
 func (t *Trash) measure(ctx context.Context) {
 	for {
 		t.mu.Lock()
-		var next *entry
-		for _, e := range t.queue {
-			if e.size == nil {
-				next = e
-				break
-			}
-		}
-		hurried := t.hurries > 0
-		t.mu.Unlock()
-		if next == nil || hurried || ctx.Err() != nil {
+		i := slices.IndexFunc(t.queue, func(e *entry) bool { return e.size == nil })
+		if i < 0 || t.hurries > 0 || ctx.Err() != nil {
+			t.mu.Unlock()
 			return
 		}
+		next := t.queue[i]
+		t.mu.Unlock()
 		size := t.sizeOf(ctx, next.path)
 		t.mu.Lock()
 		next.size = &size
@@ -105,7 +106,7 @@ func (t *Trash) measure(ctx context.Context) {
 	}
 }
 
-// sizeOf measures an entry, without what can't be read in time.
+// sizeOf measures an entry, without the parts that can't be read in time.
 func (t *Trash) sizeOf(ctx context.Context, path string) disk.Size {
 	found, _ := disk.Query{Pace: t.pace, Budget: disk.Budget}.Take(ctx, path)
 	return found.Size

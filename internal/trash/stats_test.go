@@ -26,12 +26,12 @@ func TestNames(t *testing.T) {
 	}
 	for _, entry := range []string{"x", "lost+found", "-0123456789abcdef", "x-0123456789abcde", "x-0123456789abcdeg", "x-0123456789ABCDEF", "x-0123456789abcdef.d"} {
 		if _, ours := parseName(entry); ours {
-			t.Errorf("%q counts as ours", entry)
+			t.Errorf("%q counts as an entry", entry)
 		}
 	}
 }
 
-// What somebody else put there is reported, and stays.
+// TestForeignNames checks that foreign files are reported, and stay.
 func TestForeignNames(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, "precious", "work"), 0o700))
@@ -70,7 +70,7 @@ func TestStats(t *testing.T) {
 	if got, want := tr.Stats(), (Stats{Entries: 2, Size: known.Add(found)}); got != want {
 		t.Errorf("measured: got %+v, want %+v", got, want)
 	}
-	// Half of it is gone.
+	// Three of four inodes are deleted.
 	e := tr.queue[0]
 	e.size, e.work = &disk.Size{Bytes: 1000, Inodes: 4}, &remover{}
 	e.work.removed.Store(3)
@@ -84,7 +84,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// A worker that rests for ever deletes when somebody is in a hurry.
+// TestHurry checks that Hurry makes a worker delete that would otherwise rest for ever.
 func TestHurry(t *testing.T) {
 	dir := t.TempDir()
 	tr := open(t, dir, nil)

@@ -42,7 +42,8 @@ type Report struct {
 type Trash struct {
 	dir    string
 	report func(Report)
-	// reserve is released when deletion itself runs out of room; may be nil.
+	// reserve is released when deletion itself runs out of room, and filled again when
+	// there is room; may be nil.
 	reserve *disk.Reserve
 	// wake makes the worker look at the queue again.
 	wake chan struct{}
@@ -76,9 +77,10 @@ type entry struct {
 
 // Open returns the trash in dir, which it makes with mode 0700 if it is missing, and
 // queues what an earlier run left there. A name that Put does not give is reported and
-// left alone. Run deletes the entries and calls report, which may be nil, for each. Only
-// one Trash may use a directory at a time.
-func Open(dir string, report func(Report)) (*Trash, error) {
+// left alone. Run deletes the entries and calls report, which may be nil, for each. The
+// reserve, which may be nil too, is for deletions on a full disk. Only one Trash may use
+// a directory at a time.
+func Open(dir string, reserve *disk.Reserve, report func(Report)) (*Trash, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open trash: %w", err)
 	}
@@ -89,7 +91,7 @@ func Open(dir string, report func(Report)) (*Trash, error) {
 	if report == nil {
 		report = func(Report) {}
 	}
-	t := &Trash{dir: dir, report: report, wake: make(chan struct{}, 1), pace: disk.NewPace(rest), rest: rest, turn: firstTurn, pause: firstPause}
+	t := &Trash{dir: dir, reserve: reserve, report: report, wake: make(chan struct{}, 1), pace: disk.NewPace(rest), rest: rest, turn: firstTurn, pause: firstPause}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		size, ours := parseName(e.Name())
@@ -146,31 +148,9 @@ func (t *Trash) Clear(path, name string, known disk.Size) error {
 	return err
 }
 
-// Use makes the trash release r when the disk is full, and fill it again when there is
-// room. Call it before Run.
-func (t *Trash) Use(r *disk.Reserve) { t.reserve = r }
-
 // Retry calls f, a step of a removal that may need a block. If the disk is full it
 // releases the reserve and calls f again.
 func (t *Trash) Retry(f func() error) error { return t.reserve.Retry(f) }
-
-// Idle waits until every entry is deleted or reported with an error. It returns the
-// context's error.
-func (t *Trash) Idle(ctx context.Context) error {
-	for {
-		t.mu.Lock()
-		pending, idle := t.pending(), t.idle
-		t.mu.Unlock()
-		if pending == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-idle:
-		}
-	}
-}
 
 // add queues an entry and wakes the worker.
 func (t *Trash) add(e *entry) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// reports collects what a Trash reports.
+// reports collects the reports of a Trash.
 type reports struct {
 	mu  sync.Mutex
 	all []Report
@@ -34,14 +34,14 @@ func (r *reports) take() []Report {
 
 func open(t *testing.T, dir string, report func(Report)) *Trash {
 	t.Helper()
-	tr, err := Open(dir, report)
+	tr, err := Open(dir, nil, report)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tr
 }
 
-// run runs the trash until stop is called, or the test ends.
+// run runs the trash until stop or the end of the test.
 func run(t *testing.T, tr *Trash) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,9 +52,12 @@ func run(t *testing.T, tr *Trash) (stop func()) {
 	return stop
 }
 
+// never makes await wait until nothing is left to delete.
+func never() bool { return false }
+
 func idle(t *testing.T, tr *Trash) {
 	t.Helper()
-	if err := tr.Idle(t.Context()); err != nil {
+	if err := tr.await(t.Context(), never); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -124,7 +127,7 @@ func TestPutAndRun(t *testing.T) {
 	if got, want := reps.take(), []Report{{Entry: entry, Removed: 3}, {Entry: fileEntry, Removed: 1}}; !slices.Equal(got, want) {
 		t.Errorf("reports %+v, want %+v", got, want)
 	}
-	// The same name, again and while it runs.
+	// The same name again, while the trash runs.
 	for range 10 {
 		put(t, tr, tree(t), "ws")
 	}
@@ -138,25 +141,25 @@ func TestPutRefuses(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "a/b", "/", strings.Repeat("n", maxName+1)} {
 		victim := tree(t)
 		if _, err := tr.Put(victim, name); err == nil {
-			t.Errorf("name %q was taken", name)
+			t.Errorf("Put accepted the name %q", name)
 		}
 		wantNames(t, victim, "a")
 	}
 	if _, err := tr.Put(filepath.Join(dir, "missing"), "x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing path: %v", err)
 	}
-	// Whatever was refused is not waited for.
+	// Idle does not wait for refused entries.
 	idle(t, tr)
 }
 
 func TestOpenRefuses(t *testing.T) {
 	file := filepath.Join(tree(t), "a", "f")
-	if _, err := Open(file, nil); err == nil {
-		t.Error("a file was taken")
+	if _, err := Open(file, nil, nil); err == nil {
+		t.Error("Open accepted a file")
 	}
 }
 
-// What an earlier run left is deleted.
+// TestLeftovers checks that the leftovers of an earlier run are deleted.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	first := open(t, dir, nil)
@@ -177,7 +180,7 @@ func TestRunStops(t *testing.T) {
 	wantNames(t, dir, filepath.Base(entry))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := tr.Idle(ctx); !errors.Is(err, context.Canceled) {
+	if err := tr.await(ctx, never); !errors.Is(err, context.Canceled) {
 		t.Errorf("idle: %v", err)
 	}
 	run(t, tr)
@@ -185,7 +188,7 @@ func TestRunStops(t *testing.T) {
 	wantNames(t, dir)
 }
 
-// A run that ends within an entry is gone on with.
+// TestRunStopsWithinEntry checks that the next run continues with an unfinished entry.
 func TestRunStopsWithinEntry(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -205,7 +208,7 @@ func TestRunStopsWithinEntry(t *testing.T) {
 	wantNames(t, dir)
 }
 
-// An entry that somebody removed by hand is done with.
+// TestEntryVanished checks that an entry that was removed by hand is not an error.
 func TestEntryVanished(t *testing.T) {
 	dir := t.TempDir()
 	var reps reports

@@ -14,7 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// refiller makes a file in each directory that is to be empty.
+// refiller makes a file in each directory that should be empty.
 type refiller struct{ *remover }
 
 func (r refiller) Leave(e disk.Entry) {
@@ -28,7 +28,7 @@ func (r refiller) Leave(e disk.Entry) {
 	r.remover.Leave(e)
 }
 
-// What somebody fills as fast as it is emptied does not go on for ever.
+// TestRemoveEnds checks that deletion ends although each directory is filled again.
 func TestRemoveEnds(t *testing.T) {
 	dir := tree(t)
 	r := &remover{}
@@ -40,7 +40,8 @@ func TestRemoveEnds(t *testing.T) {
 	}
 }
 
-// An entry that is not empty after its turn is said once, and keeps nobody waiting.
+// TestOthersGoFirst checks that an entry that is not empty after its turn is
+// reported once, and delays no other.
 func TestOthersGoFirst(t *testing.T) {
 	dir := t.TempDir()
 	var reps reports
@@ -63,10 +64,10 @@ func TestOthersGoFirst(t *testing.T) {
 	}
 	wantNames(t, dir, filepath.Base(first))
 	if got, want := tr.Stats(), (Stats{Entries: 1}); got != want {
-		t.Errorf("got %+v, want %+v: nothing of it counts as free", got, want)
+		t.Errorf("got %+v, want %+v: a postponed entry counts as no free space", got, want)
 	}
 	stop()
-	// When nobody writes any more it is deleted.
+	// The entry is deleted when no writer is left.
 	tr.queue[0].due = time.Now()
 	done := make(chan struct{})
 	tr.report = func(r Report) { reps.add(r); close(done) }
@@ -76,12 +77,12 @@ func TestOthersGoFirst(t *testing.T) {
 		t.Errorf("reports %+v, want %+v", got, want)
 	}
 	if _, err := os.Lstat(first); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the entry is still there: %v", err)
 	}
 }
 
-// The turn of an entry that was postponed ends when another one comes, and it rests
-// longer each time.
+// TestTurnYields checks that a new entry ends the turn of a postponed one, and that its
+// pauses grow.
 func TestTurnYields(t *testing.T) {
 	tr := open(t, t.TempDir(), nil)
 	tr.pause = 24 * time.Hour
@@ -95,40 +96,40 @@ func TestTurnYields(t *testing.T) {
 	large.due = time.Now()
 	e, turn, end, _ := tr.next(t.Context(), &remover{})
 	if e != large || turn.Err() != nil {
-		t.Fatalf("not its turn: %v, %v", e, turn)
+		t.Fatalf("got %v, %v; want a turn of the large entry", e, turn)
 	}
 	fresh := put(t, tr, tree(t), "fresh")
 	if turn.Err() == nil {
-		t.Error("its turn goes on")
+		t.Error("the turn of the large entry continues")
 	}
 	end()
 	large.pause = time.Second
 	tr.postpone(large)
 	if large.pause != 2*time.Second {
-		t.Errorf("it rests %v", large.pause)
+		t.Errorf("the entry rests %v, want 2s", large.pause)
 	}
 	large.due = time.Now()
 	e, _, end, _ = tr.next(t.Context(), &remover{})
 	if e == nil || e.path != fresh {
-		t.Errorf("next is %+v", e)
+		t.Errorf("next is %+v, want the fresh entry", e)
 	}
 	end()
 }
 
-// An entry that takes longer than a turn is not taken for one that somebody fills:
-// it waits behind the others for its next turn, and counts as to be freed.
+// TestLargeEntryGoesOn checks that an entry that takes longer than a turn is not postponed:
+// its next turn is after the others, and its size still counts.
 func TestLargeEntryGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	var reps reports
 	tr := open(t, dir, reps.add)
 	victim := tree(t)
-	wide(t, victim, 197) // 200 with what it has
+	wide(t, victim, 197) // 200 with the files of tree
 	large, err := tr.PutSized(victim, "large", disk.Size{Bytes: 200 << 10, Inodes: 200})
 	must(t, err)
 	small := put(t, tr, tree(t), "small")
 	work := &remover{}
 	e, turn, end, _ := tr.next(t.Context(), work)
-	work.enough = end // its turn is over after some files
+	work.enough = end // ends the turn after some files
 	tr.delete(t.Context(), turn, e)
 	end()
 	tr.measure(t.Context())
@@ -150,7 +151,8 @@ func TestLargeEntryGoesOn(t *testing.T) {
 	}
 }
 
-// An entry of which more is deleted than was measured is filled by somebody.
+// TestFilledEntryDoesNotGoOn checks that an entry is postponed if more was deleted than was
+// measured.
 func TestFilledEntryDoesNotGoOn(t *testing.T) {
 	var reps reports
 	tr := open(t, t.TempDir(), reps.add)
@@ -172,7 +174,7 @@ func TestFilledEntryDoesNotGoOn(t *testing.T) {
 	}
 }
 
-// Idle time between entries makes no deletion longer.
+// TestNoRestAfterIdleTime checks that idle time between entries does not count as work.
 func TestNoRestAfterIdleTime(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,119 +13,118 @@ import (
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Kinds are those of the layers that are made here.
+// Kinds are the kinds of layers that this package builds.
 var Kinds = []meta.Kind{meta.Tree, meta.GitLayer}
 
 const (
-	// CacheMount is where the cache is bound, below the top of a workspace: in .git,
-	// out of the reach of an agent's `git clean -fdx`.
+	// CacheMount is where the cache is mounted, below the top of a workspace: in .git,
+	// which `git clean -fdx` does not touch.
 	CacheMount = ".git/hdcache"
-	// CacheLink is the name at the top of a workspace that shows the cache.
+	// CacheLink is the name of the link to the cache at the top of a workspace.
 	CacheLink = ".hdcache"
 )
 
-// Spec says what is to be checked out.
+// Spec says what to check out, and who owns the files.
 type Spec struct {
 	remote.Source
 	Files    volume.Files
 	UID, GID uint32
 }
 
-// Shared is what the Collections of all repositories have in common.
+// Shared has what the Collections of all repositories share.
 type Shared struct {
-	// Schemes are those that a submodule's URL may have, as a user's.
+	// Schemes are the schemes that the URL of a submodule may have.
 	Schemes volume.Schemes
-	// LookupHost returns the addresses of a submodule's or an LFS server's host; nil
-	// asks the machine's name servers.
+	// LookupHost returns the addresses of the host of a submodule or an LFS server. Nil
+	// means that the machine's name servers are asked.
 	LookupHost func(ctx context.Context, host string) ([]netip.Addr, error)
 
-	flattening  work.Lock // held by the one that flattens a tree
-	flattenAt   int       // not the constant, in tests
+	flattening  work.Lock // flatten holds it
+	flattenAt   int       // replaces the constant in tests, if it is set
 	flattenFrom int64     // likewise
 }
 
-// Collection is the trees and git layers of one repository. It is safe for concurrent use.
+// Collection has the trees and git layers of one repository. It is safe for concurrent use.
 type Collection struct {
 	shared *Shared
 	remote *remote.Remote
 	layers *layer.Set
-	// submodule returns the Collection of a submodule's repository, which stays, with
-	// its stores, until release is called.
-	submodule func(ctx context.Context, u volume.URL) (c *Collection, release func(), err error)
-	lfs       lfsStore
+	// submodule returns the Collection of a submodule's repository. The Collection and its
+	// stores stay until release is called.
+	submodule   func(ctx context.Context, u volume.URL) (c *Collection, release func(), err error)
+	fetchingLFS work.Lock // so that each LFS object is fetched once
 
-	mu       sync.Mutex      // guards what follows; never held over I/O
-	built    map[string]Spec // by the ID of a tree: it may have to be flattened
-	settling map[string]int  // commits that are prepared whatever their refs are at
+	mu          sync.Mutex      // guards the fields below; never held over I/O
+	candidates  map[string]Spec // trees that may have to be flattened, by ID
+	heldCommits map[string]int  // commits of HoldCommit, and how often each is held
 }
 
-// New returns the Collection of a repository, whose layers are in the set, below the
-// directory of the Remote. submodule opens those of other repositories of the same
-// holder; a submodule whose URL it is given was found to be harmless.
+// New returns the Collection of a repository. Its layers are in the set, below the
+// directory of the Remote. submodule opens the Collections of other repositories of the
+// same holder; it gets only URLs that were checked.
 func New(s *Shared, r *remote.Remote, set *layer.Set, submodule func(ctx context.Context, u volume.URL) (*Collection, func(), error)) *Collection {
 	return &Collection{
 		shared: s, remote: r, layers: set, submodule: submodule,
-		lfs: lfsStore{remote: r}, built: make(map[string]Spec), settling: make(map[string]int),
+		candidates: make(map[string]Spec), heldCommits: make(map[string]int),
 	}
 }
 
-// Hold keeps the layers of a workspace from being collected until Drop.
+// Hold keeps the layers of a workspace from being removed until Drop is called.
 func (c *Collection) Hold(chain []string, gitLayer string) {
 	c.layers.Hold(meta.Tree, chain...)
 	c.layers.Hold(meta.GitLayer, gitLayer)
 }
 
-// HoldKnown is Hold of two layers if both are still there.
+// HoldKnown is Hold if both layers still exist. It reports whether they do.
 func (c *Collection) HoldKnown(tree, gitLayer meta.Layer) bool {
-	if !c.layers.HoldKnown(tree) {
-		return false
-	}
-	if !c.layers.HoldKnown(gitLayer) {
+	ok := c.layers.HoldKnown(tree)
+	if ok && !c.layers.HoldKnown(gitLayer) {
 		c.layers.Drop(meta.Tree, tree.Chain...)
 		return false
 	}
-	return true
+	return ok
 }
 
-// Drop ends a Hold. What nothing needs then goes in the background.
+// Drop ends a Hold. Layers that become garbage are removed in the background.
 func (c *Collection) Drop(chain []string, gitLayer string) {
 	c.layers.Drop(meta.Tree, chain...)
 	c.layers.Drop(meta.GitLayer, gitLayer)
 	c.collectSoon()
 }
 
-// Held reports whether a workspace, of whatever state, or a build stands on layers.
+// Held reports whether a workspace in any phase, or a build, holds a layer.
 func (c *Collection) Held() bool { return c.layers.InUse(Kinds...) }
 
-// Lower returns the directories of the layers of a workspace, topmost first.
+// Lower returns the directories of a workspace's layers, topmost first.
 func (c *Collection) Lower(chain []string, gitLayer string) []string {
 	return append(c.layers.Lower(meta.GitLayer, gitLayer), c.layers.Lower(meta.Tree, chain...)...)
 }
 
-// Settle keeps the layers of a commit from being collected until done is called,
-// though no ref may be at it.
-func (c *Collection) Settle(commit string) (done func()) {
+// HoldCommit keeps the layers of a commit from being removed until drop is called, even
+// if no ref is at the commit.
+func (c *Collection) HoldCommit(commit string) (drop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settling[commit]++
+	c.heldCommits[commit]++
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.settling[commit]--; c.settling[commit] == 0 {
-			delete(c.settling, commit)
+		if c.heldCommits[commit]--; c.heldCommits[commit] == 0 {
+			delete(c.heldCommits, commit)
 		}
 	}
 }
 
-// Forget is called when the records of all stores are forgotten: no tree is flattened then.
-func (c *Collection) Forget() {
+// CancelFlattening makes FlattenSoon ignore all trees that were built before. Call it when
+// the records of all stores are deleted.
+func (c *Collection) CancelFlattening() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	clear(c.built)
+	clear(c.candidates)
 }
 
-// Heal forgets the layers whose directories are gone, so that the next Prepare
-// builds them again. It reports whether there were any.
+// Heal removes the records of layers without a directory, so that the next call of Tree
+// or GitLayer builds them again. It reports whether there were any.
 func (c *Collection) Heal(ctx context.Context) (healed bool, err error) {
 	unlock, err := c.layers.Lock(ctx)
 	if err != nil {
@@ -137,13 +136,12 @@ func (c *Collection) Heal(ctx context.Context) (healed bool, err error) {
 		return false, err
 	}
 	c.remote.Log.WithField("layers", len(list)).Error("layers are gone: they are built again")
-	c.forgetBuilt(list)
+	c.dropCandidates(list)
 	return true, c.layers.Remove(list)
 }
 
-// collectSoon trashes, in the background, layers that nothing needs any more:
-// no workspace stands on them, and no ref that a volume has named is at their
-// commit. It is for whoever has made a layer, or let go of one.
+// collectSoon starts a garbage collection in the background, if any layer is garbage. Call
+// it after a layer was published or dropped.
 func (c *Collection) collectSoon() {
 	if len(c.unneeded()) == 0 {
 		return
@@ -158,7 +156,7 @@ func (c *Collection) collectSoon() {
 	})
 }
 
-// unneeded lists the layers that nothing needs.
+// unneeded returns the layers that are garbage: see Needs.
 func (c *Collection) unneeded() []meta.Layer {
 	if !c.remote.Fetched() {
 		return nil
@@ -168,9 +166,10 @@ func (c *Collection) unneeded() []meta.Layer {
 	return slices.DeleteFunc(list, func(l meta.Layer) bool { return needs[l.ID] != "" })
 }
 
-// Needs says, by ID, what needs a layer: what holds it, a ref that a volume has
-// named and that is at its commit, or a tree of that kind that stands on it. The list has
-// all layers, and is older than what it looks at: a layer is made for a ref that is known.
+// Needs returns, by ID, why the layers are not garbage: somebody holds the layer, a ref
+// that a volume has named is at its commit, or a layer of which this is true stands on it.
+// The list must have all layers, and must be older than the call: a ref is known before
+// its layers are built.
 func (c *Collection) Needs(list []meta.Layer) map[string]string {
 	stores := c.remote.Stores()
 	refs := c.refs(stores)
@@ -182,7 +181,7 @@ func (c *Collection) Needs(list []meta.Layer) map[string]string {
 		}
 		if len(l.Chain) > 1 {
 			if _, flat := c.flat(l.Shape, l.Commit); flat {
-				need = "" // mounts take that one
+				need = "" // mounts use the flat tree
 			}
 		}
 		if c.layers.Held(l.Kind, l.ID) {
@@ -192,7 +191,7 @@ func (c *Collection) Needs(list []meta.Layer) map[string]string {
 			continue
 		}
 		for i, id := range l.Stack() {
-			own := i == 0 // which says more than what another layer's need is
+			own := i == 0 // says more than the need of a layer above
 			if old := needs[id]; old == "" || old != heldBy && (own || need == heldBy) {
 				needs[id] = need
 			}
@@ -201,8 +200,8 @@ func (c *Collection) Needs(list []meta.Layer) map[string]string {
 	return needs
 }
 
-// refs names, by commit, a ref that a volume has named and that is there, or the
-// Prepare that settles for the commit.
+// refs returns, by commit, the name of a ref that a volume has named and that is at
+// the commit, or heldBy for the commits of HoldCommit.
 func (c *Collection) refs(stores map[string]meta.Store) map[string]string {
 	refs := make(map[string]string)
 	for _, store := range stores {
@@ -212,14 +211,16 @@ func (c *Collection) refs(stores map[string]meta.Store) map[string]string {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for commit := range c.settling {
+	for commit := range c.heldCommits {
 		refs[commit] = heldBy
 	}
 	return refs
 }
 
+// heldBy is the need of a layer that somebody holds.
 const heldBy = "a workspace, a discard or a build"
 
+// collect removes the layers that are garbage.
 func (c *Collection) collect(ctx context.Context) error {
 	unlock, err := c.layers.Lock(ctx)
 	if err != nil {
@@ -227,6 +228,6 @@ func (c *Collection) collect(ctx context.Context) error {
 	}
 	defer unlock()
 	list := c.layers.Withdraw(c.unneeded())
-	c.forgetBuilt(list)
+	c.dropCandidates(list)
 	return c.layers.Remove(list)
 }

@@ -14,15 +14,17 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// buildDelta builds a tree on top of the one that is nearest to it, if there is
-// one: the other's layers are mounted under dir as an upper, and the checkout there
-// is moved from one commit to the other. What that wrote is the layer. It costs what
-// has changed, and an index. It reports whether it did, and then what l stands on is
-// held; if not, the tree can be built whole in dir once that is empty. Done with an
-// error is for good: dir may be part of a mount.
+// buildDelta builds a tree on top of another one, if baseOf finds one. It mounts an
+// overlay of the other tree's layers, with dir as the upper directory, and moves the
+// checkout there to l's commit; the files that this writes are the layer. The cost is
+// proportional to the changes, plus reading and writing the index.
+//
+// If done && err == nil, l has the chain, and the layers below it are held. If !done, the
+// caller can build the tree whole in dir; after an error it must remove dir's contents
+// first. If done && err != nil, dir may still be mounted: do not reuse it.
 func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir string) (done bool, err error) {
 	if s.Files.Submodules != volume.SubmodulesNone {
-		return false, nil // each is a repository of its own
+		return false, nil // a move does not update submodules
 	}
 	base, err := c.baseOf(ctx, l)
 	if base == nil || err != nil {
@@ -40,10 +42,10 @@ func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root
 	mounted := false
 	defer func() {
 		if mounted {
-			return // the next start's sweep detaches it first
+			return // the sweep of the next start detaches it and removes the directory
 		}
 		if err := c.layers.Discard(build); err != nil {
-			c.remote.Log.WithError(err).Warn("what a build leaves stays until the next start")
+			c.remote.Log.WithError(err).Warn("the temporary files of a build stay until the next start")
 		}
 	}()
 	work, target := filepath.Join(build, "work"), filepath.Join(build, "tree")
@@ -58,7 +60,7 @@ func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root
 	failpoint.Hit("clone/delta/mounted")
 	err = c.moveTo(ctx, s, l, base.Commit, root, target)
 	failpoint.Hit("clone/delta/moved")
-	// The mount is gone for good before its upper becomes a lower layer.
+	// The mount must be gone before its upper directory becomes a lower one.
 	free, detachErr := overlay.Detach(target)
 	if detachErr == nil {
 		detachErr = free()
@@ -78,61 +80,59 @@ func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root
 	return true, nil
 }
 
-// moveTo moves the checkout of a commit at target to l's.
+// moveTo moves the checkout at target from one commit to l's.
 func (c *Collection) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, root, target string) error {
-	co := c.checkoutOf(s, l.Commit, target)
+	co := s.checkoutOf(c.remote, l.Commit, target)
 	found, err := checkout.Move(ctx, c.remote.Git, co, from, root)
 	if err != nil {
 		return err
 	}
 	c.warnUnencoded(l.Commit, found)
 	l.TracksCache = found.Tracked
-	return c.lfs.fill(ctx, s, c.rule(s), co, found)
+	return c.fillLFS(ctx, s, c.shared.rule(s), co, found)
 }
 
-// maxUnknown is how many trees of commits that a store does not know are passed
-// over, for each costs a git.
-const maxUnknown = 4
+// maxLookups bounds how many trees of other stores baseOf looks up, because each lookup
+// starts a git process.
+const maxLookups = 4
 
-// baseOf returns the tree to build l on, the newest of the same shape of whose
-// commit l's store knows, if there is one and it is not too deep. Its chain is held.
+// baseOf returns the tree to build l on, and holds its chain: the newest tree of l's shape
+// whose commit is in l's store. It returns nil if no such tree exists, or if its chain is
+// too long.
 func (c *Collection) baseOf(ctx context.Context, l *meta.Layer) (*meta.Layer, error) {
-	unknown := 0
+	lookups := 0
 	for _, t := range c.sameShape(l) {
-		if t.Modules != "" { // each is a repository of its own
+		if t.Modules != "" { // see buildDelta
 			continue
 		}
-		if t.Store != l.Store { // which has other commits
-			if unknown == maxUnknown {
-				continue
-			}
-			ok, err := c.remote.Git.Has(ctx, c.remote.StoreDir(l.Store), t.Commit)
-			if err != nil {
+		known := t.Store == l.Store // another store has other commits
+		if !known && lookups < maxLookups {
+			var err error
+			if known, err = c.remote.Git.Has(ctx, c.remote.StoreDir(l.Store), t.Commit); err != nil {
 				return nil, err
 			}
-			if !ok {
-				unknown++
-				continue
-			}
+			lookups++
 		}
-		if len(t.Chain) >= maxChain {
+		switch {
+		case !known:
+		case len(t.Chain) >= maxChain:
 			return nil, nil
-		}
-		if c.layers.HoldKnown(t) {
+		case c.layers.HoldKnown(t):
 			return &t, nil
 		}
 	}
 	return nil, nil
 }
 
-// sameShape returns the trees of l's shape, the newest first.
+// sameShape returns the trees of l's shape, newest first.
 func (c *Collection) sameShape(l *meta.Layer) (list []meta.Layer) {
 	list = slices.DeleteFunc(c.layers.List(meta.Tree), func(t meta.Layer) bool { return t.Shape != l.Shape || t.Shape == "" })
 	slices.SortFunc(list, func(a, b meta.Layer) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	return list
 }
 
-// removeContents removes what is in a directory that only we and git have written to.
+// removeContents removes the contents of a directory that only the plugin and git have
+// written to.
 func removeContents(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

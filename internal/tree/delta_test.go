@@ -13,66 +13,65 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/testworld"
 )
 
-// next pushes a commit that takes a file away and brings it into the store. It
-// returns the record of the commit's tree, which is not built.
+// next pushes a commit that deletes a file, and fetches it. It returns the record that the
+// commit's tree will have; the tree is not built yet.
 func (w *world) next(s Spec) meta.Layer {
-	w.t.Helper()
-	w.advance(time.Minute)
-	if _, err := gitserver.Commit(w.server.Path("r"), "main",
-		gitserver.Change{Path: "pushed", Content: "x"}, gitserver.Change{Path: "README.md", Delete: true},
-	); err != nil {
-		w.t.Fatal(err)
-	}
-	r, _, err := w.c.remote.Resolve(w.t.Context(), s.Source, nil)
+	w.T.Helper()
+	w.Advance(time.Minute)
+	w.Commit("main", gitserver.Change{Path: "pushed", Content: "x"}, gitserver.Change{Path: "README.md", Delete: true})
+	r, _, err := w.c.remote.Resolve(w.T.Context(), s.Source, nil)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
 	id := layerID("tree", shape, r.Commit)
 	return meta.Layer{Kind: meta.Tree, ID: id, Chain: []string{id}, Commit: r.Commit, Shape: shape, Store: s.History.Name()}
 }
 
-// rootTree returns the ID of the tree of l's commit.
+// rootTree returns the ID of the tree object of l's commit.
 func (w *world) rootTree(s Spec, l meta.Layer) string {
-	w.t.Helper()
-	id, ok, err := w.git.Tree(w.t.Context(), w.c.remote.StoreDir(l.Store), l.Commit)
+	w.T.Helper()
+	id, ok, err := w.data.Git.Tree(w.T.Context(), w.c.remote.StoreDir(l.Store), l.Commit)
 	if err != nil || !ok {
-		w.t.Fatalf("tree of %s: %v, %v", l.Commit, ok, err)
+		w.T.Fatalf("tree of %s: %v, %v", l.Commit, ok, err)
 	}
 	return id
 }
 
-// wantClean mounts a checkout that has length layers, of what next has pushed.
+// wantClean checks that a tree of the commit that next pushed has length layers, and that
+// git finds no change in it.
 func (w *world) wantClean(co *held, length int) {
-	w.t.Helper()
-	dir := w.mount(co, 0)
-	if got := run(w.t, dir, 0, "status", "--porcelain"); got != "" || len(co.Tree.Chain) != length {
-		w.t.Errorf("status %q of %d layers, want %d and no change", got, len(co.Tree.Chain), length)
+	w.T.Helper()
+	dir := w.Mount(co.Lower, 0)
+	if got := testgit.Git(w.T, dir, "status", "--porcelain"); got != "" || len(co.Tree.Chain) != length {
+		w.T.Errorf("status %q of %d layers, want %d and no change", got, len(co.Tree.Chain), length)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "README.md")); !os.IsNotExist(err) {
-		w.t.Errorf("a file that the commit took away: %v", err)
+		w.T.Errorf("lstat of a file that the commit deletes: %v", err)
 	}
 }
 
-// TestBaseStaysWhileBuiltOn: what a tree is built on stays until it is published,
-// whoever wants it gone.
+// TestBaseStaysWhileBuiltOn checks that the base of a tree stays until the tree is
+// published, even if it is collected or evicted meanwhile.
 func TestBaseStaysWhileBuiltOn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
 	co.Release()
 	c, next := w.c, w.next(s)
 	l, err := c.layer(t.Context(), meta.Tree, next.ID, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := next
-		err := c.fillTree(ctx, s, &l, w.rootTree(s, l), dir)
-		if err := c.collect(t.Context()); err != nil { // no ref is at its commit any more
+		err := c.buildTree(ctx, s, &l, w.rootTree(s, l), dir)
+		if err := c.collect(t.Context()); err != nil { // no ref is at the base's commit any more
 			t.Error(err)
 		}
 		if gone, stayed, err := c.layers.Evict([]string{co.Tree.ID}, Kinds...); gone != 0 || stayed != 1 || err != nil {
-			t.Errorf("evict what a tree is being built on: %d gone, %d stayed, %v", gone, stayed, err)
+			t.Errorf("evict the base of a build: %d gone, %d stayed, %v", gone, stayed, err)
 		}
 		return l, err
 	})
@@ -90,11 +89,11 @@ func TestBaseStaysWhileBuiltOn(t *testing.T) {
 	w.wantClean(again, 2)
 }
 
-// TestBaseIsGone: a tree that can't be built on another one is built whole, and
-// stands on nothing.
+// TestBaseIsGone checks that a tree is built whole, and stands on no other, if its base
+// can't be used.
 func TestBaseIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
 	co.Release()
@@ -107,49 +106,50 @@ func TestBaseIsGone(t *testing.T) {
 	w.wantClean(again, 1)
 }
 
-// TestBaseIsOfAnotherStore: a tree is built on one of another history if its own
-// store knows the commit, else on an older one or whole.
+// TestBaseIsOfAnotherStore checks that a tree is built on one of another store if its own
+// store has that commit, and otherwise on an older one or whole.
 func TestBaseIsOfAnotherStore(t *testing.T) {
 	t.Parallel()
-	withBothGits(t, testBaseIsOfAnotherStore)
+	testworld.WithBothGits(t, testBaseIsOfAnotherStore)
 }
 
-func testBaseIsOfAnotherStore(t *testing.T, w *world) {
+func testBaseIsOfAnotherStore(t *testing.T, system string) {
+	w := newWorld(t, system)
 	full, shallow := w.spec("ref", "main"), w.spec("ref", "main", "depth", "1")
-	w.push("main") // a commit that no other branch and no tag is at
+	w.Push("main") // a commit of no other branch and no tag
 	for _, step := range []struct {
-		name  string
-		s     Spec
-		layer int // of the chain
+		name   string
+		s      Spec
+		length int // of the chain
 	}{
 		{"the first", full, 1},
-		{"a store of one commit, which does not know that one", shallow, 1},
-		{"a store of all commits knows both", full, 2},
-		{"a store of one commit knows its own", shallow, 2},
+		{"a store of one commit, which lacks the first one", shallow, 1},
+		{"a store of all commits has both", full, 2},
+		{"a store of one commit has its own", shallow, 2},
 	} {
 		co := w.prepare(step.s)
-		if len(co.Tree.Chain) != step.layer {
-			t.Errorf("%s: a chain of %d, want %d", step.name, len(co.Tree.Chain), step.layer)
+		if len(co.Tree.Chain) != step.length {
+			t.Errorf("%s: a chain of %d, want %d", step.name, len(co.Tree.Chain), step.length)
 		}
-		if got := run(t, w.mount(co, 0), 0, "status", "--porcelain"); got != "" {
+		if got := testgit.Git(t, w.Mount(co.Lower, 0), "status", "--porcelain"); got != "" {
 			t.Errorf("%s: status %q", step.name, got)
 		}
 		co.Release()
-		w.advance(time.Minute)
-		w.push("main")
+		w.Advance(time.Minute)
+		w.Push("main")
 	}
 }
 
-// TestBuildIsNotTrashed: what a build leaves can't go to the trash. The tree is
-// good, and the next start's sweep takes the rest.
+// TestBuildIsNotTrashed checks that a tree is usable even if the temporary files of its
+// build can't be moved to the trash, and that the sweep of the next start removes them.
 func TestBuildIsNotTrashed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	w.next(s)
-	bin := filepath.Join(w.root, "trash")
-	if err := os.Rename(bin, bin+".away"); err != nil {
+	trash := filepath.Join(w.Root, "trash")
+	if err := os.Rename(trash, trash+".away"); err != nil {
 		t.Fatal(err)
 	}
 	co := w.prepare(s)
@@ -157,9 +157,9 @@ func TestBuildIsNotTrashed(t *testing.T) {
 	co.Release()
 	trees := w.dirOf("")
 	if got := testdir.Names(t, trees); !slices.ContainsFunc(got, durable.IsTemp) {
-		t.Errorf("trees %q, want also what the build left", got)
+		t.Errorf("trees %q, want the temporary files of the build too", got)
 	}
-	if err := os.Rename(bin+".away", bin); err != nil {
+	if err := os.Rename(trash+".away", trash); err != nil {
 		t.Fatal(err)
 	}
 	w.restart("boot 1")
@@ -171,17 +171,17 @@ func TestBuildIsNotTrashed(t *testing.T) {
 	}
 }
 
-// TestTreeIsCancelled: a build that is given up is an error, not an empty tree.
+// TestTreeIsCancelled checks that a cancelled build is an error, not an empty tree.
 func TestTreeIsCancelled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	l := w.next(s)
-	l.Shape = "another" // there is nothing to build on
+	l.Shape = "another" // so that no base exists
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.c.fillTree(ctx, s, &l, w.rootTree(s, l), scratch(t)); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want that it was cancelled", err)
+	if err := w.c.buildTree(ctx, s, &l, w.rootTree(s, l), testdir.New(t, "tree")); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 }

@@ -1,16 +1,17 @@
-// Package tree builds what is checked out of a repository, as layers below the directory
-// of its Remote:
+// Package tree builds the layers that a workspace stands on, below the directory of a
+// Remote:
 //
-//	trees/<id>/  one layer: the files of a commit, .git/index and, of a sparse one,
-//	             .git/info/sparse-checkout
-//	refs/<id>/   one git layer: .git without objects of its own, but hard links to the
-//	             store's packs
-//	lfs/         LFS objects by their hash, for all trees
+//	trees/<id>/  a tree: the files of a commit, .git/index and, if only some files are
+//	             checked out, .git/info/sparse-checkout
+//	refs/<id>/   a git layer: .git without objects of its own, but with hard links to
+//	             the store's packs
+//	lfs/         LFS objects, named by their hash, for all trees
 //
-// A tree is built whole, or on top of the one that is nearest to it; what has become too
-// deep is built again, whole, in the background. Builds are shared by those who want the
-// same, and go on when the caller's context ends.
+// A tree is built whole, or on top of the newest tree of the same shape. If its chain of
+// layers becomes long or heavy, it is built again, whole, in the background. Concurrent
+// callers share a build, which continues after the end of their contexts.
 //
-// A caller may rely on this: a layer never changes once it was returned, and what is held
-// stays. What nothing holds, and no ref that a volume names is at, goes in the background.
+// Callers may rely on this: a returned layer never changes, and a held layer stays. A
+// layer that nobody holds, and whose commit is at no ref that a volume has named, is garbage
+// and is removed in the background.
 package tree

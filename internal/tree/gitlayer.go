@@ -14,25 +14,27 @@ import (
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
 )
 
-// gitLayerShape names what a git layer holds; it is part of its ID.
+// gitLayerShape is the version of the format of git layers, which is part of their IDs.
 const gitLayerShape = "git-2"
 
-// GitLayer returns the git layer for a resolution of the store's refs, and
-// makes it if there is none.
+// GitLayer returns the git layer of a resolution for the store's current refs, and builds
+// it if it does not exist. If the store was fetched since, the error is
+// remote.ErrFetched.
 func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, tree meta.Layer) (meta.Layer, error) {
 	snapshot := store.Snapshot
 	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, tree.Modules)
 	return c.layer(ctx, meta.GitLayer, id, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := meta.Layer{Kind: meta.GitLayer, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
-		// The tree may be of another store.
+		// The tree may have been built from another store.
 		if err := c.remote.BringBlobs(ctx, s.Source, r.Commit, s.cone()); err != nil {
 			return l, err
 		}
-		// The tree may be older than what happened to the store.
+		// The store may have lost the commit since the tree was built.
 		_, ok, err := c.remote.Git.Commit(ctx, c.remote.StoreDir(s.History.Name()), r.Commit)
 		if err == nil && !ok {
 			err = c.remote.NoCommit(ctx, s.Source, r.Commit)
@@ -44,7 +46,10 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 			if store.Snapshot != snapshot {
 				return remote.ErrFetched
 			}
-			return c.buildGitLayer(dir, s, r, store, refs)
+			w, top := ownedWriter{uid: int(s.UID), gid: int(s.GID)}, filepath.Join(dir, ".git")
+			w.own(dir)
+			w.mkdir(top)
+			return c.buildGitDir(&w, top, s, r, store, refs)
 		})
 		if err != nil {
 			return l, err
@@ -54,7 +59,7 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 	})
 }
 
-// layerID hashes what a layer is made from.
+// layerID returns a hash of everything that a layer depends on.
 func layerID(parts ...any) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -63,66 +68,56 @@ func layerID(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// buildGitLayer makes what `git clone` would have left in .git, in dir.
-func (c *Collection) buildGitLayer(dir string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
-	b := layerBuilder{uid: int(s.UID), gid: int(s.GID)}
-	top := filepath.Join(dir, ".git")
-	b.own(dir)
-	b.mkdir(top)
-	return c.buildGitDir(&b, top, s, r, store, refs)
-}
-
-// buildGitDir fills top with what `git clone` would have left there: the branch of
-// r checked out or its commit detached, all branches of the remote as origin/*,
-// all tags, and the store's packs as hard links. A container of another uid than
-// the packs' can't touch those, and writes into its own upper.
-func (c *Collection) buildGitDir(b *layerBuilder, top string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
+// buildGitDir fills the directory top like the .git of `git clone`: HEAD is at the branch
+// of r or detached at its commit, all branches of the remote are there as origin/*, all
+// tags, and the store's packs as hard links. A container can't change the packs: its
+// writes go to the upper directory of its own overlay.
+func (c *Collection) buildGitDir(w *ownedWriter, top string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
 	from := c.remote.StoreDir(s.History.Name())
 	for _, d := range []string{
 		"hooks", "info", "objects", "objects/info", "objects/pack",
 		"refs", "refs/heads", "refs/remotes", "refs/remotes/origin", "refs/tags",
 	} {
-		b.mkdir(filepath.Join(top, d))
+		w.mkdir(filepath.Join(top, d))
 	}
-	// A Prepare that has settled for its commit may find the ref elsewhere: the clone
-	// looks as it would have at that moment.
+	// If the ref has moved since r (see HoldCommit), build what git clone would have
+	// built then.
 	if now, ok := remote.LookUp(refs, r.Ref, r.At); ok && now.Commit != r.Commit {
-		refs = resolvedAs(refs, r)
+		refs = withResolution(refs, r)
 	}
-	head := store.Head
-	branch, onBranch := strings.CutPrefix(r.Ref, "refs/heads/")
-	b.file(filepath.Join(top, "packed-refs"), git.FormatPackedRefs(cloneRefs(refs)))
-	b.file(filepath.Join(top, "info/exclude"), []byte("/"+CacheLink+"\n"))
-	b.file(filepath.Join(top, "config"), gitConfig(s, store.Format, branch, onBranch))
+	w.file(filepath.Join(top, "packed-refs"), git.FormatPackedRefs(cloneRefs(refs)))
+	w.file(filepath.Join(top, "info/exclude"), []byte("/"+CacheLink+"\n"))
+	w.file(filepath.Join(top, "config"), gitConfig(s, store.Format, r.Ref))
 	if s.Files.Sparse != "" {
-		b.file(filepath.Join(top, "config.worktree"), []byte("[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n"))
+		w.file(filepath.Join(top, "config.worktree"), []byte("[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n"))
 	}
-	b.file(filepath.Join(top, "description"), []byte("Unnamed repository; edit this file 'description' to name the repository.\n"))
-	if onBranch {
-		b.file(filepath.Join(top, "HEAD"), []byte("ref: "+r.Ref+"\n"))
-		b.mkdirs(top, filepath.Dir(r.Ref))
-		b.file(filepath.Join(top, r.Ref), []byte(r.Commit+"\n"))
+	w.file(filepath.Join(top, "description"), []byte("Unnamed repository; edit this file 'description' to name the repository.\n"))
+	if strings.HasPrefix(r.Ref, "refs/heads/") {
+		w.file(filepath.Join(top, "HEAD"), []byte("ref: "+r.Ref+"\n"))
+		w.mkdirs(top, filepath.Dir(r.Ref))
+		w.file(filepath.Join(top, r.Ref), []byte(r.Commit+"\n"))
 	} else {
-		b.file(filepath.Join(top, "HEAD"), []byte(r.Commit+"\n"))
+		w.file(filepath.Join(top, "HEAD"), []byte(r.Commit+"\n"))
 	}
-	if short, ok := strings.CutPrefix(head, "refs/heads/"); ok && hasRef(refs, head) {
-		b.file(filepath.Join(top, "refs/remotes/origin/HEAD"), []byte("ref: refs/remotes/origin/"+short+"\n"))
+	isHead := func(ref git.PackedRef) bool { return ref.Name == store.Head }
+	if short, ok := strings.CutPrefix(store.Head, "refs/heads/"); ok && slices.ContainsFunc(refs, isHead) {
+		w.file(filepath.Join(top, "refs/remotes/origin/HEAD"), []byte("ref: refs/remotes/origin/"+short+"\n"))
 	}
 	if s.History.Depth > 0 {
-		// Where the history was cut; absent if it is shorter than that.
+		// The commits where the history is cut; missing if it is shorter than that.
 		if shallow, err := os.ReadFile(filepath.Join(from, "shallow")); err == nil {
-			b.file(filepath.Join(top, "shallow"), shallow)
+			w.file(filepath.Join(top, "shallow"), shallow)
 		} else if !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	b.linkPacks(filepath.Join(from, "objects/pack"), filepath.Join(top, "objects/pack"))
-	return b.err
+	err := w.linkPacks(filepath.Join(from, "objects/pack"), filepath.Join(top, "objects/pack"))
+	return errors.Join(w.err, err)
 }
 
-// cloneRefs turns the refs of the store into those that a clone of the remote
-// has: branches under origin/, tags as they are, nothing else. The order stays
-// sorted, for refs/heads, refs/remotes and refs/tags are in order.
+// cloneRefs converts the refs of the store to those of a clone: branches below origin/,
+// and tags. They stay sorted, because refs/heads, refs/remotes and refs/tags have the same
+// order.
 func cloneRefs(refs []git.PackedRef) []git.PackedRef {
 	var list []git.PackedRef
 	for _, r := range refs {
@@ -136,8 +131,8 @@ func cloneRefs(refs []git.PackedRef) []git.PackedRef {
 	return list
 }
 
-// resolvedAs returns refs with the one that r is of where it stood then.
-func resolvedAs(refs []git.PackedRef, r meta.Resolution) []git.PackedRef {
+// withResolution returns a copy of refs, in which the ref of r is where it was then.
+func withResolution(refs []git.PackedRef, r meta.Resolution) []git.PackedRef {
 	refs = slices.Clone(refs)
 	for i := range refs {
 		if refs[i].Name == r.Ref {
@@ -150,114 +145,87 @@ func resolvedAs(refs []git.PackedRef, r meta.Resolution) []git.PackedRef {
 	return refs
 }
 
-func hasRef(refs []git.PackedRef, name string) bool {
-	for _, r := range refs {
-		if r.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-// layerBuilder makes files and directories that belong to a uid, and remembers
-// the first error.
-type layerBuilder struct {
+// ownedWriter makes files and directories that belong to a uid and gid. After the first
+// error, which it keeps, it does nothing.
+type ownedWriter struct {
 	uid, gid int
 	err      error
 }
 
-func (b *layerBuilder) do(f func() error) {
-	if b.err == nil {
-		b.err = f()
+func (w *ownedWriter) own(path string) {
+	if w.err == nil {
+		w.err = os.Lchown(path, w.uid, w.gid)
 	}
 }
 
-func (b *layerBuilder) own(path string) {
-	b.do(func() error { return os.Lchown(path, b.uid, b.gid) })
+func (w *ownedWriter) mkdir(path string) {
+	if w.err == nil {
+		w.err = os.Mkdir(path, 0o755)
+	}
+	w.own(path)
 }
 
-func (b *layerBuilder) mkdir(path string) {
-	b.do(func() error { return os.Mkdir(path, 0o755) })
-	b.own(path)
-}
-
-// mkdirs makes the directories of rel below top that are missing.
-func (b *layerBuilder) mkdirs(top, rel string) {
-	path := top
-	for _, part := range strings.Split(rel, "/") {
-		path = filepath.Join(path, part)
-		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-			b.mkdir(path)
-		} else {
-			b.do(func() error { return err })
+// mkdirs makes the missing directories of the relative path rel below top.
+func (w *ownedWriter) mkdirs(top, rel string) {
+	for part := range strings.SplitSeq(rel, "/") {
+		top = filepath.Join(top, part)
+		if _, err := os.Lstat(top); err != nil {
+			w.mkdir(top)
 		}
 	}
 }
 
-func (b *layerBuilder) file(path string, data []byte) {
-	b.do(func() error { return os.WriteFile(path, data, 0o644) })
-	b.own(path)
+func (w *ownedWriter) file(path string, data []byte) {
+	if w.err == nil {
+		w.err = os.WriteFile(path, data, 0o644)
+	}
+	w.own(path)
 }
 
-// linkPacks links the complete packs of from into to: those that have an index,
-// for git writes it last.
-func (b *layerBuilder) linkPacks(from, to string) {
-	b.do(func() error {
-		indexes, err := filepath.Glob(filepath.Join(from, "pack-*.idx"))
-		if err != nil {
+// linkPacks links the complete packs of from into to: those with an index, which git
+// writes last. It copies .promisor, the mark of a partial clone's pack, because only its
+// owner may read the original.
+func (w *ownedWriter) linkPacks(from, to string) error {
+	indexes, err := filepath.Glob(filepath.Join(from, "pack-*.idx"))
+	if err != nil {
+		return err
+	}
+	for _, idx := range indexes {
+		name := strings.TrimSuffix(filepath.Base(idx), ".idx")
+		if data, err := os.ReadFile(filepath.Join(from, name+".promisor")); err == nil {
+			w.file(filepath.Join(to, name+".promisor"), data)
+		} else if !os.IsNotExist(err) {
 			return err
 		}
-		for _, idx := range indexes {
-			name := strings.TrimSuffix(filepath.Base(idx), ".idx")
-			if err := b.markPromisor(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+		for _, ext := range []string{".pack", ".rev", ".idx"} {
+			err := os.Link(filepath.Join(from, name+ext), filepath.Join(to, name+ext))
+			if os.IsNotExist(err) && ext == ".rev" {
+				continue // git before 2.41 writes none
+			}
+			if os.IsNotExist(err) {
+				err = git.Damaged(from, err)
+			}
+			if err != nil {
 				return err
 			}
-			for _, ext := range []string{".pack", ".rev", ".idx"} {
-				err := os.Link(filepath.Join(from, name+ext), filepath.Join(to, name+ext))
-				if os.IsNotExist(err) && ext == ".rev" {
-					continue // git before 2.41 writes none
-				}
-				if os.IsNotExist(err) {
-					err = git.Damaged(from, err)
-				}
-				if err != nil {
-					return err
-				}
-			}
 		}
-		return nil
-	})
-}
-
-// markPromisor copies the mark of a pack of a partial clone, if it has one: git
-// lets nobody but its owner read it.
-func (b *layerBuilder) markPromisor(from, to string) error {
-	data, err := os.ReadFile(from + ".promisor")
-	if os.IsNotExist(err) {
-		return nil
 	}
-	b.file(to+".promisor", data)
-	return err
+	return nil
 }
 
-// gitConfig is the configuration that `git clone` writes, and two settings of
-// ours: one commit in a repository of many packs would otherwise rewrite them
-// all into the workspace.
-func gitConfig(s Spec, format, branch string, onBranch bool) []byte {
+// gitConfig returns the configuration that `git clone` writes, and two settings of ours
+// that turn automatic maintenance off: a single commit in a repository of many packs would
+// otherwise rewrite all of them into the workspace.
+func gitConfig(s Spec, format, ref string) []byte {
 	var b bytes.Buffer
-	var extensions string
-	if format == git.SHA256 {
-		extensions += "\tobjectFormat = sha256\n"
+	version, extensions := 0, ""
+	if format == gitref.SHA256 {
+		version, extensions = 1, "\tobjectFormat = sha256\n"
 	}
 	if s.History.NoBlobs {
-		extensions += "\tpartialClone = origin\n"
+		version, extensions = 1, extensions+"\tpartialClone = origin\n"
 	}
-	version := 0
-	if extensions != "" {
-		version = 1
-	}
-	if s.Files.Sparse != "" {
-		// Every git looks at this one, whatever the version.
+	if s.Files.Sparse != "" { // every git reads this one, whatever the version
 		extensions += "\tworktreeConfig = true\n"
 	}
 	if extensions != "" {
@@ -270,14 +238,20 @@ func gitConfig(s Spec, format, branch string, onBranch bool) []byte {
 	if s.History.NoBlobs {
 		b.WriteString("\tpromisor = true\n\tpartialclonefilter = blob:none\n")
 	}
-	if onBranch {
-		fmt.Fprintf(&b, "[branch %s]\n\tremote = origin\n\tmerge = %s\n", quoteConfig(branch), quoteConfig("refs/heads/"+branch))
+	if branch, ok := strings.CutPrefix(ref, "refs/heads/"); ok {
+		b.WriteString(branchConfig(branch))
 	}
 	return b.Bytes()
 }
 
+// branchConfig returns the section of a branch that tracks the remote's branch of that
+// name.
+func branchConfig(name string) string {
+	return fmt.Sprintf("[branch %s]\n\tremote = origin\n\tmerge = %s\n", quoteConfig(name), quoteConfig("refs/heads/"+name))
+}
+
 // quoteConfig quotes a value or the name of a subsection (git-config, Syntax).
-// Neither can hold a newline: URLs and refs are checked for it.
+// Neither has a newline, because URLs and refs are checked for that.
 func quoteConfig(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

@@ -12,45 +12,43 @@ import (
 	"github.com/helmdeck/repos/internal/lfs"
 	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
-	"github.com/helmdeck/repos/internal/work"
 )
 
-// LFSObjects stands among the names of stores for LFS objects, where Measure is told
-// what has changed.
+// LFSObjects is what remote.Config.Measure gets for LFS objects, instead of the name of a
+// store.
 const LFSObjects = "lfs objects"
 
-// LFSDir is where LFS objects are below a repository's directory, for the trees of all
-// commits and shapes.
+// LFSDir returns the storage of LFS objects below a repository's directory. All trees
+// share it.
 func LFSDir(dir string) string { return filepath.Join(dir, "lfs") }
 
-// lfsStore is a repository's LFS objects.
-type lfsStore struct {
-	remote   *remote.Remote
-	fetching work.Lock // so that each object is fetched once
-}
-
-// fill turns the git-lfs pointers of a checkout into the files that they stand for.
-// What is not there is fetched; an object that can't be had is an error.
-func (c *lfsStore) fill(ctx context.Context, s Spec, rule guard.Rule, co checkout.Spec, found checkout.Found) error {
+// fillLFS replaces the git-lfs pointers of a checkout by the contents of their objects. It
+// fetches missing objects; if it can't get one, that is an error.
+func (c *Collection) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co checkout.Spec, found checkout.Found) error {
 	if len(found.Pointers) == 0 {
 		return nil
 	}
-	if err := c.fetch(ctx, s, rule, string(found.LFSURL), found.Pointers); err != nil {
+	if scheme := s.URL.Scheme(); scheme != "https" && scheme != "http" {
+		s.Credential = "" // it is for that scheme, but LFS uses https
+	}
+	if err := c.fetchLFS(ctx, s, rule, string(found.LFSURL), found.Pointers); err != nil {
 		return err
 	}
 	return checkout.Fill(ctx, c.remote.Git, co, LFSDir(c.remote.Dir), found.Pointers)
 }
 
-// fetch has the objects of pointers in the storage.
-func (c *lfsStore) fetch(ctx context.Context, s Spec, rule guard.Rule, given string, pointers []lfs.Pointer) error {
-	unlock, err := c.fetching.Acquire(ctx)
+// fetchLFS fetches those objects of pointers that the storage lacks. given is the LFS
+// server that .lfsconfig names, or empty.
+func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given string, pointers []lfs.Pointer) error {
+	unlock, err := c.fetchingLFS.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	storage := LFSDir(c.remote.Dir)
 	var missing []lfs.Pointer
 	for _, p := range pointers {
-		if ok, err := lfs.Has(LFSDir(c.remote.Dir), p); err != nil {
+		if ok, err := lfs.Has(storage, p); err != nil {
 			return err
 		} else if !ok {
 			missing = append(missing, p)
@@ -59,11 +57,15 @@ func (c *lfsStore) fetch(ctx context.Context, s Spec, rule guard.Rule, given str
 	if len(missing) == 0 {
 		return nil
 	}
-	endpoint, auth, err := c.server(s, given)
+	endpoint, auth, err := lfsServer(c.remote, s, given)
 	if err != nil {
 		return err
 	}
-	if err := durable.MkdirAll(LFSDir(c.remote.Dir), 0o755); err != nil {
+	covers := func(url string) bool { // a credential's scope may be a part of a host
+		a, err := c.remote.Auth(s.Source, url)
+		return err == nil && a != nil && auth != nil && a.Name == auth.Name
+	}
+	if err := durable.MkdirAll(storage, 0o755); err != nil {
 		return err
 	}
 	progress, end := c.remote.Doing.Begin(ctx, "fetching LFS objects of", s.URL.String())
@@ -71,8 +73,7 @@ func (c *lfsStore) fetch(ctx context.Context, s Spec, rule guard.Rule, given str
 	began := c.remote.Now()
 	defer c.remote.Measure(LFSObjects)
 	err = lfs.Fetch{
-		Endpoint: endpoint, Auth: auth, Covers: func(url string) bool { return c.sameAuth(s, auth, url) },
-		Rule: rule, Storage: LFSDir(c.remote.Dir), Objects: missing, Progress: progress,
+		Endpoint: endpoint, Auth: auth, Covers: covers, Rule: rule, Storage: storage, Objects: missing, Progress: progress,
 	}.Run(ctx, c.remote.Git)
 	if err == nil {
 		c.remote.Log.WithFields(map[string]any{
@@ -82,16 +83,14 @@ func (c *lfsStore) fetch(ctx context.Context, s Spec, rule guard.Rule, given str
 	return err
 }
 
-// server returns the LFS server of a repository, and what to show there: the
-// one beside the repository with its credential, or the given one, that .lfsconfig
-// names. That
-// is input of the repository: it gets the credential of its own URL, and none
-// that is for another host than the repository's.
-func (c *lfsStore) server(s Spec, given string) (endpoint string, auth *git.Auth, err error) {
-	web := s.overHTTP()
+// lfsServer returns the URL of a repository's LFS server, and the credential for it: the
+// given server or, if that is empty, the one beside the repository. The given one comes
+// from the repository, so it gets a credential only if its host is the repository's: the
+// one for its own URL.
+func lfsServer(r *remote.Remote, s Spec, given string) (endpoint string, auth *git.Auth, err error) {
 	if given == "" {
 		url := s.URL.OverHTTP()
-		auth, err = c.remote.Auth(web.Source, url)
+		auth, err = r.Auth(s.Source, url)
 		return lfsEndpoint(url), auth, err
 	}
 	u, err := volume.ParseURL(given, volume.Schemes{})
@@ -99,27 +98,12 @@ func (c *lfsStore) server(s Spec, given string) (endpoint string, auth *git.Auth
 		return "", nil, fmt.Errorf("the LFS server that .lfsconfig names %w", urlProblem(err))
 	}
 	if u.Host() == s.URL.Host() {
-		auth, err = c.remote.Auth(web.Source, u.String())
+		auth, err = r.Auth(s.Source, u.String())
 	}
 	return u.String(), auth, err
 }
 
-// overHTTP returns s without a credential that is for the other scheme.
-func (s Spec) overHTTP() Spec {
-	if s.URL.Scheme() != "https" && s.URL.Scheme() != "http" {
-		s.Credential = ""
-	}
-	return s
-}
-
-// sameAuth reports whether a URL is to be shown what its server's endpoint is: a scope
-// may name a part of a host.
-func (c *lfsStore) sameAuth(s Spec, auth *git.Auth, url string) bool {
-	a, err := c.remote.Auth(s.overHTTP().Source, url)
-	return err == nil && a != nil && auth != nil && a.Name == auth.Name
-}
-
-// lfsEndpoint is where git-lfs expects the server of a repository.
+// lfsEndpoint returns the URL where git-lfs expects the LFS server of a repository.
 func lfsEndpoint(url string) string {
 	if filepath.Ext(url) != ".git" {
 		url += ".git"

@@ -27,7 +27,7 @@ func TestPlanSubmodules(t *testing.T) {
 		name     string
 		links    []checkout.Gitlink
 		sections []checkout.Submodule
-		want     string // name path URL, or what the error says
+		want     string // name path URL, or a part of the error
 	}{
 		{"relative", link("a"), []checkout.Submodule{{Name: "n", Path: "a", URL: "../s"}}, "[n a https://h/o/s]"},
 		{"another host", link("a"), []checkout.Submodule{{Name: "n/m", Path: "a", URL: "https://g/s"}}, "[n/m a https://g/s]"},
@@ -56,7 +56,7 @@ func TestPlanSubmodules(t *testing.T) {
 	}
 }
 
-func TestRealDir(t *testing.T) {
+func TestRequireEmptyDir(t *testing.T) {
 	top, outside := t.TempDir(), t.TempDir()
 	for _, dir := range []string{"a/b", "full/x"} {
 		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
@@ -78,8 +78,8 @@ func TestRealDir(t *testing.T) {
 		"a/b": true, "full/x": true, "full": false, "out": false, "out/sub": false, "a/in": false,
 		"dangling": false, "file": false, "missing": false,
 	} {
-		if err := realDir(top, path); (err == nil) != ok {
-			t.Errorf("realDir(%q): %v, want an error: %v", path, err, !ok)
+		if err := requireEmptyDir(top, path); (err == nil) != ok {
+			t.Errorf("requireEmptyDir(%q): %v, want an error: %v", path, err, !ok)
 		}
 	}
 }

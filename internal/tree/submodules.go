@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,17 +21,116 @@ import (
 )
 
 const (
-	// maxSubmodules and maxSubmoduleDepth bound what one commit can make us
-	// clone. The largest honest repositories have some two hundred, four deep; one
-	// whose submodule is itself has no end.
+	// maxSubmodules and maxSubmoduleDepth bound how much one commit can make the plugin
+	// fetch. The largest honest repositories have about two hundred submodules, four
+	// levels deep; a repository that is its own submodule has infinitely many.
 	maxSubmodules     = 500
 	maxSubmoduleDepth = 10
-	// submoduleFetches is how many are fetched at the same time.
+	// submoduleFetches is the number of concurrent fetches for one tree.
 	submoduleFetches = 4
 )
 
-// submoduleBase is what the submodules of a tree depend on beyond its commit: the
-// URL that relative ones are relative to.
+// submodule is a submodule to check out. Its name, path and URL come from the repository,
+// and were checked.
+type submodule struct {
+	name, path, commit string
+	url                volume.URL
+	// fetch sets these: the Collection of the URL, and what to check out from there.
+	from *Collection
+	spec Spec
+}
+
+// wrap adds the submodule to an error.
+func (s submodule) wrap(err error) error {
+	return fmt.Errorf("submodule %q (%s): %w", s.path, s.url, err)
+}
+
+// planSubmodules matches the submodules of a commit's tree with the sections of its
+// .gitmodules. A name, path or URL that could be an attack is an error. A submodule
+// without a section, or with update = none, stays an empty directory, as after git clone
+// --recurse-submodules (which stops at the first one inside a submodule). Relative URLs
+// are relative to base.
+func planSubmodules(links []checkout.Gitlink, sections []checkout.Submodule, base volume.URL, schemes volume.Schemes) ([]submodule, error) {
+	byPath := make(map[string]checkout.Submodule)
+	for _, s := range sections {
+		byPath[string(s.Path)] = s // like git, use the last section for a path
+	}
+	var list []submodule
+	for _, link := range links {
+		section, ok := byPath[string(link.Path)]
+		if !ok || section.Update == "none" {
+			continue
+		}
+		sub := submodule{name: string(section.Name), path: string(link.Path), commit: link.Commit}
+		if problem := checkSubmodulePath(sub.path); problem != "" {
+			return nil, fmt.Errorf("submodule %q: its path %s", sub.path, problem)
+		}
+		if problem := checkSubmodulePath(sub.name); problem != "" {
+			return nil, fmt.Errorf("submodule %q: its name %q %s", sub.path, sub.name, problem)
+		}
+		if section.URL == "" {
+			return nil, fmt.Errorf("submodule %q: .gitmodules gives no URL for it", sub.path)
+		}
+		var err error
+		if sub.url, err = base.ParseRelative(string(section.URL), schemes); err != nil {
+			return nil, fmt.Errorf("submodule %q: its URL %w", sub.path, urlProblem(err))
+		}
+		list = append(list, sub)
+	}
+	return list, checkSubmoduleNames(list)
+}
+
+// urlProblem rewrites an error of package volume for a URL that is not an option.
+func urlProblem(err error) error {
+	if bad, ok := errors.AsType[*volume.OptionError](err); ok {
+		return fmt.Errorf("%q %s; allowed: %s", bad.Value, bad.Problem, bad.Allowed)
+	}
+	return err
+}
+
+// checkSubmodulePath returns what is wrong with the path of a submodule or with its name,
+// which becomes a path below .git/modules. It returns "" if nothing is.
+func checkSubmodulePath(name string) (problem string) {
+	switch {
+	case strings.HasPrefix(name, "-"):
+		return "begins with a dash"
+	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return "contains a control character"
+	}
+	// A git on another system may read this and take a backslash for a separator.
+	for part := range strings.SplitSeq(strings.ReplaceAll(name, `\`, "/"), "/") {
+		switch {
+		case part == "" || part == "." || part == "..":
+			return "has a part that is empty, . or .."
+		case strings.EqualFold(part, ".git"):
+			return "has a part that is .git"
+		}
+	}
+	return ""
+}
+
+// checkSubmoduleNames returns an error if two names are the same, or if one is a parent
+// directory of another: one repository would be inside the other then.
+func checkSubmoduleNames(list []submodule) error {
+	names := make(map[string]string)
+	for _, s := range list {
+		if other, ok := names[s.name]; ok {
+			return fmt.Errorf("submodules %q and %q have the same name %q", other, s.path, s.name)
+		}
+		names[s.name] = s.path
+	}
+	for _, s := range list {
+		for dir := path.Dir(s.name); dir != "."; dir = path.Dir(dir) {
+			if other, ok := names[dir]; ok {
+				return fmt.Errorf("submodule %q: its name %q lies within that of %q", s.path, s.name, other)
+			}
+		}
+	}
+	return nil
+}
+
+// submoduleBase returns what the submodules of a tree depend on in addition to its commit:
+// the base of relative URLs.
 func (s Spec) submoduleBase() string {
 	if s.Files.Submodules == volume.SubmodulesNone {
 		return ""
@@ -39,174 +138,162 @@ func (s Spec) submoduleBase() string {
 	return s.URL.String()
 }
 
-// rule is where what the repository names may lead to.
-func (c *Collection) rule(s Spec) guard.Rule {
-	return guard.Rule{Own: place(s.URL), Lookup: c.shared.LookupHost}
+// rule returns where the URLs in the repository may lead to.
+func (sh *Shared) rule(s Spec) guard.Rule {
+	return guard.Rule{Own: place(s.URL), Lookup: sh.LookupHost}
 }
 
 func place(u volume.URL) guard.Place { return guard.Place{Host: u.Host(), Port: u.Port()} }
 
-// buildSubmodules checks the submodules of a tree out, and returns what they add
-// to the configuration of the repository. Each comes from the store that the same
-// holder has of its URL, and is left as `git submodule update --init` leaves it:
-// files below the path with a .git that names its directory in .git/modules, where
-// it has refs, packs and index of its own.
-func (c *Collection) buildSubmodules(ctx context.Context, s Spec, co checkout.Spec, like layers, found checkout.Found) (config string, err error) {
+// buildSubmodules checks out the submodules of a tree, and returns what they add to the
+// configuration of the repository. Each comes from the same holder's store of its URL. The
+// result is that of `git submodule update --init`: the submodule's path has its files and
+// a .git that names its directory in .git/modules, which has its refs, packs and index.
+func (c *Collection) buildSubmodules(ctx context.Context, s Spec, co checkout.Spec, like treeDirs, found checkout.Found) (config string, err error) {
 	if s.Files.Submodules == volume.SubmodulesNone {
 		return "", nil
 	}
-	b := submoduleBuilder{of: c, spec: s, rule: c.rule(s), top: co.Dir, like: like}
-	defer b.release()
-	return b.build(ctx, parent{found: found, url: s.URL, gitDir: ".git"})
+	b := submoduleBuilder{trees: c, spec: s, rule: c.shared.rule(s), top: co.Dir, like: like}
+	defer func() {
+		for _, release := range b.releases {
+			release()
+		}
+	}()
+	return b.build(ctx, superproject{found: found, url: s.URL, gitDir: ".git"})
 }
 
 // submoduleBuilder builds the submodules of one tree.
 type submoduleBuilder struct {
-	of   *Collection // of the volume
-	spec Spec        // of the volume
-	rule guard.Rule
-	top  string // the tree
-	like layers // of another tree, which has the times of files that are the same
-	seen atomic.Int32
+	trees *Collection // of the volume's repository
+	spec  Spec        // of the volume
+	rule  guard.Rule
+	top   string   // the tree
+	like  treeDirs // of another tree, which has the times of files that are the same
+	count int      // of submodules so far
 
 	mu       sync.Mutex
 	releases []func() // of the collections of submodules
 }
 
-func (b *submoduleBuilder) release() {
-	for _, f := range b.releases {
-		f()
-	}
-}
-
-// parent is a repository in the tree whose submodules are wanted.
-type parent struct {
+// superproject is a repository in the tree whose submodules are checked out.
+type superproject struct {
 	found        checkout.Found
 	url          volume.URL
-	path, gitDir string // below the top of the tree
+	path, gitDir string // relative to the top of the tree
 	depth        int
 }
 
-func (b *submoduleBuilder) build(ctx context.Context, p parent) (config string, err error) {
-	list, err := planSubmodules(p.found.Gitlinks, p.found.Submodules, p.url, b.of.shared.Schemes)
+func (b *submoduleBuilder) build(ctx context.Context, p superproject) (config string, err error) {
+	list, err := planSubmodules(p.found.Gitlinks, p.found.Submodules, p.url, b.trees.shared.Schemes)
 	if err != nil || len(list) == 0 {
 		return "", err
 	}
 	if p.depth == maxSubmoduleDepth {
-		return "", list[0].fail(fmt.Errorf("submodules are nested more than %d deep", maxSubmoduleDepth))
+		return "", list[0].wrap(fmt.Errorf("submodules are nested more than %d deep", maxSubmoduleDepth))
 	}
-	if b.seen.Add(int32(len(list))) > maxSubmodules {
+	if b.count += len(list); b.count > maxSubmodules {
 		return "", fmt.Errorf("the repository has more than %d submodules: use submodules=true or false, and update those that are needed in the container", maxSubmodules)
 	}
-	subs := make([]fetchedSubmodule, len(list))
 	var g errgroup.Group
 	g.SetLimit(submoduleFetches)
-	for i, sub := range list {
-		g.Go(func() (err error) {
-			if subs[i], err = b.fetch(ctx, sub); err != nil {
-				err = sub.fail(err)
+	for i := range list {
+		g.Go(func() error {
+			if err := b.fetch(ctx, &list[i]); err != nil {
+				return list[i].wrap(err)
 			}
-			return err
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return "", err
 	}
 	var text strings.Builder
-	for _, sub := range subs {
+	for _, sub := range list {
 		if err := b.checkOut(ctx, p, sub); err != nil {
-			return "", sub.fail(err)
+			return "", sub.wrap(err)
 		}
 		fmt.Fprintf(&text, "[submodule %s]\n\tactive = true\n\turl = %s\n", quoteConfig(sub.name), quoteConfig(sub.url.String()))
 	}
 	return text.String(), nil
 }
 
-// fetchedSubmodule is a submodule whose commit is in a store.
-type fetchedSubmodule struct {
-	submodule
-	from *Collection
-	spec Spec
-}
-
 // fetch brings the commit of a submodule into the store of its URL.
-func (b *submoduleBuilder) fetch(ctx context.Context, sub submodule) (f fetchedSubmodule, err error) {
+func (b *submoduleBuilder) fetch(ctx context.Context, sub *submodule) error {
 	pin, err := b.rule.Check(ctx, place(sub.url))
 	if err != nil {
-		return f, err
+		return err
 	}
 	ref, err := volume.ParseRef(sub.commit)
 	if err != nil {
-		return f, err
+		return err
 	}
-	_, end := b.of.remote.Doing.Begin(ctx, "fetching submodule "+sub.path, sub.url.String())
+	_, end := b.trees.remote.Doing.Begin(ctx, "fetching submodule "+sub.path, sub.url.String())
 	defer end()
-	c, release, err := b.of.submodule(ctx, sub.url) // until its packs are linked
+	c, release, err := b.trees.submodule(ctx, sub.url) // until its packs are linked
 	if err != nil {
-		return f, err
+		return err
 	}
 	b.mu.Lock()
 	b.releases = append(b.releases, release)
 	b.mu.Unlock()
-	f = fetchedSubmodule{submodule: sub, from: c, spec: Spec{
-		Source: remote.Source{URL: sub.url, Ref: ref, Pin: pin}, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID,
-	}}
-	_, _, err = c.remote.Resolve(ctx, f.spec.Source, nil)
+	source := remote.Source{URL: sub.url, Ref: ref, Pin: pin}
+	sub.from, sub.spec = c, Spec{Source: source, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID}
+	_, _, err = c.remote.Resolve(ctx, source, nil)
 	if git.KindOf(err) == git.KindCorrupt {
-		healed, healErr := c.remote.HealStore(ctx, f.spec.Source)
+		healed, healErr := c.remote.HealStore(ctx, source)
 		if err = errors.Join(err, healErr); healed {
-			_, _, err = c.remote.Resolve(ctx, f.spec.Source, nil)
+			_, _, err = c.remote.Resolve(ctx, source, nil)
 		}
 	}
-	return f, err
+	return err
 }
 
-// checkOut puts a submodule, and with submodules=recursive those in it, into the
-// tree.
-func (b *submoduleBuilder) checkOut(ctx context.Context, p parent, sub fetchedSubmodule) error {
+// checkOut checks out a submodule into the tree and, with submodules=recursive, the
+// submodules in it.
+func (b *submoduleBuilder) checkOut(ctx context.Context, p superproject, sub submodule) error {
 	path, gitDir := filepath.Join(p.path, sub.path), filepath.Join(p.gitDir, "modules", sub.name)
-	if err := realDir(b.top, path); err != nil {
+	if err := requireEmptyDir(b.top, path); err != nil {
 		return err
 	}
-	owner := layerBuilder{uid: int(b.spec.UID), gid: int(b.spec.GID)}
-	if owner.mkdirs(b.top, gitDir); owner.err != nil {
-		return owner.err
+	w := ownedWriter{uid: int(b.spec.UID), gid: int(b.spec.GID)}
+	if w.mkdirs(b.top, gitDir); w.err != nil {
+		return w.err
 	}
 	co := checkout.Spec{
 		Store: sub.from.remote.StoreDir(sub.spec.History.Name()), Commit: sub.commit,
 		Dir: filepath.Join(b.top, path), GitDir: filepath.Join(b.top, gitDir), UID: b.spec.UID, GID: b.spec.GID,
 		NoLFS: b.spec.Files.NoLFS, Submodules: b.spec.Files.Submodules == volume.SubmodulesRecursive,
 	}
-	co.Like = b.like.reference(path, gitDir)
-	found, err := checkout.Make(ctx, b.of.remote.Git, co)
+	co.TimesFrom = b.like.reference(path, gitDir)
+	found, err := checkout.Make(ctx, b.trees.remote.Git, co)
 	if err != nil {
 		return err
 	}
 	sub.from.warnUnencoded(sub.commit, found)
 	err = sub.from.remote.FromStore(ctx, sub.spec.Source, func(store meta.Store, refs []git.PackedRef) error {
-		return sub.from.buildModule(&owner, b.top, path, gitDir, sub, store, refs)
+		return sub.from.buildModule(&w, b.top, path, gitDir, sub, store, refs)
 	})
 	if err != nil {
 		return err
 	}
-	if err := sub.from.lfs.fill(ctx, sub.spec, b.rule, co, found); err != nil {
+	if err := sub.from.fillLFS(ctx, sub.spec, b.rule, co, found); err != nil {
 		return err
 	}
 	if b.spec.Files.Submodules != volume.SubmodulesRecursive {
 		return nil
 	}
-	config, err := b.build(ctx, parent{found: found, url: sub.url, path: path, gitDir: gitDir, depth: p.depth + 1})
+	config, err := b.build(ctx, superproject{found: found, url: sub.url, path: path, gitDir: gitDir, depth: p.depth + 1})
 	if err != nil {
 		return err
 	}
 	return appendFile(filepath.Join(b.top, gitDir, "config"), config)
 }
 
-// buildModule fills the directory of a submodule in .git/modules, and makes the .git
-// in its place that names it. Both are given below top.
-func (c *Collection) buildModule(b *layerBuilder, top, path, gitDir string, sub fetchedSubmodule, store meta.Store, refs []git.PackedRef) error {
+// buildModule fills gitDir, the directory of a submodule in .git/modules, and writes the
+// file .git at path that names it. Both are relative to top.
+func (c *Collection) buildModule(w *ownedWriter, top, path, gitDir string, sub submodule, store meta.Store, refs []git.PackedRef) error {
 	dir := filepath.Join(top, gitDir)
-	if err := c.buildGitDir(b, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store, refs); err != nil {
+	if err := c.buildGitDir(w, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store, refs); err != nil {
 		return err
 	}
 	link, err := gitFile(path, gitDir)
@@ -217,25 +304,25 @@ func (c *Collection) buildModule(b *layerBuilder, top, path, gitDir string, sub 
 	if err != nil {
 		return err
 	}
-	b.file(filepath.Join(top, path, ".git"), []byte(link))
+	w.file(filepath.Join(top, path, ".git"), []byte(link))
 	config := "[core]\n\tworktree = " + quoteConfig(toPath) + "\n"
-	// git makes the remote's branch before it detaches HEAD.
+	// git creates the branch of the remote's HEAD before it detaches HEAD.
 	for _, r := range refs {
 		if short, ok := strings.CutPrefix(r.Name, "refs/heads/"); ok && r.Name == store.Head {
-			b.mkdirs(dir, filepath.Dir(r.Name))
-			b.file(filepath.Join(dir, r.Name), []byte(r.ID+"\n"))
-			config += fmt.Sprintf("[branch %s]\n\tremote = origin\n\tmerge = %s\n", quoteConfig(short), quoteConfig(r.Name))
+			w.mkdirs(dir, filepath.Dir(r.Name))
+			w.file(filepath.Join(dir, r.Name), []byte(r.ID+"\n"))
+			config += branchConfig(short)
 		}
 	}
-	if b.err != nil {
-		return b.err
+	if w.err != nil {
+		return w.err
 	}
 	return appendFile(filepath.Join(dir, "config"), config)
 }
 
-// realDir makes sure that path below top is an empty directory that no symlink
-// leads to.
-func realDir(top, path string) error {
+// requireEmptyDir returns an error unless path below top is an empty directory, and none
+// of its parents is a symlink.
+func requireEmptyDir(top, path string) error {
 	dir := top
 	for part := range strings.SplitSeq(path, "/") {
 		dir = filepath.Join(dir, part)
@@ -254,7 +341,7 @@ func realDir(top, path string) error {
 	return err
 }
 
-// appendFile adds text to a file that is there.
+// appendFile appends text to an existing file.
 func appendFile(path, text string) error {
 	if text == "" {
 		return nil

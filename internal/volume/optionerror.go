@@ -11,34 +11,41 @@ import (
 // line.
 const shownBytes = 200
 
+// emptyValue is the problem of an empty value of any option that needs one.
+const emptyValue = "empty value"
+
 // OptionError says which option is wrong, why, and what is allowed. Option and Value are redacted.
 type OptionError struct {
 	Option  string // as the user spelled it
-	Value   string // redacted and cut; empty if there is none to show
+	Value   string // redacted and cut; empty if no value is shown
 	Problem string // follows the value: "is not a duration"
 	Allowed string // what would be accepted; may be empty
 }
 
 // Error returns one line, such as: option "refresh": "soon" is not a duration; allowed: always, never, a duration such as 30s
 func (e *OptionError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "option %q: ", e.Option)
+	text := fmt.Sprintf("option %q: ", e.Option)
 	if e.Value != "" {
-		fmt.Fprintf(&b, "%q ", e.Value)
+		text += fmt.Sprintf("%q ", e.Value)
 	}
-	b.WriteString(e.Problem)
+	text += e.Problem
 	if e.Allowed != "" {
-		b.WriteString("; allowed: ")
-		b.WriteString(e.Allowed)
+		text += "; allowed: " + e.Allowed
 	}
-	return b.String()
+	return text
 }
 
-// newOptionError is the only function that makes an OptionError, so that every one is redacted, the option's name
-// too: the docker CLI takes a URL without "repo=" before it for a name.
-func newOptionError(option, value, problem, allowed string) *OptionError {
-	if option == optRepo || option == optURL {
+// refuse returns an *OptionError, or nil if there is no problem. No other function makes one, so that every one is
+// redacted, the option's name too: the docker CLI takes a URL without "repo=" before it for a name.
+func refuse(option, value, problem, allowed string) error {
+	if problem == "" {
+		return nil
+	}
+	switch option {
+	case optRepo, optURL:
 		value = redact(value)
+	case optCredential:
+		value = "" // the user may have given the secret itself
 	}
 	return &OptionError{Option: shown(option), Value: shown(value), Problem: problem, Allowed: allowed}
 }

@@ -77,81 +77,81 @@ const (
 
 // option sets and gets one field of Options by name.
 type option struct {
-	name string
-	set  func(o *Options, text string) error
-	get  func(o Options) string
+	name    string
+	allowed string // for errors
+	set     func(o *Options, text string) (problem string)
+	get     func(o *Options) string
 }
 
 // options has all options in the order in which they are checked and shown, except repo, which needs the schemes
 // and has two names.
 var options = []option{
-	{optRef,
-		func(o *Options, text string) (err error) { o.Ref, err = ParseRef(text); return },
-		func(o Options) string { return o.Ref.String() }},
-	{optSubject,
-		func(o *Options, text string) (err error) { o.Subject, err = ParseSubject(text); return },
-		func(o Options) string { return string(o.Subject) }},
-	{optMode,
-		func(o *Options, text string) (err error) {
-			o.Mode, err = parseWord(optMode, text, ModePrivate, ModeShared, ModeKeep)
-			return
-		},
-		func(o Options) string { return string(o.Mode) }},
-	{optCache,
-		func(o *Options, text string) (err error) {
-			o.Cache, err = parseWord(optCache, text, CacheShared, CacheReadonly, CacheOff)
-			return
-		},
-		func(o Options) string { return string(o.Cache) }},
-	{optWarm,
-		func(o *Options, text string) (err error) { o.Warm, err = parseWarm(text); return },
-		func(o Options) string { return string(o.Warm) }},
-	{optWarmKey,
-		func(o *Options, text string) (err error) { o.WarmKey, err = parseWarmKey(text); return },
-		func(o Options) string { return o.WarmKey }},
-	{optUID,
-		func(o *Options, text string) (err error) { o.UID, err = parseID(optUID, text); return },
-		func(o Options) string { return formatID(o.UID) }},
-	{optGID,
-		func(o *Options, text string) (err error) { o.GID, err = parseID(optGID, text); return },
-		func(o Options) string { return formatID(o.GID) }},
-	{optRefresh,
-		func(o *Options, text string) (err error) { o.Refresh, err = parseRefresh(text); return },
-		func(o Options) string { return o.Refresh.String() }},
-	{optStaleIfError,
-		func(o *Options, text string) (err error) { o.StaleIfError, err = parseStale(text); return },
-		func(o Options) string { return o.StaleIfError.String() }},
-	{optDepth,
-		func(o *Options, text string) (err error) { o.History.Depth, err = parseDepth(text); return },
-		func(o Options) string { return formatDepth(o.History.Depth) }},
-	{optFilter,
-		func(o *Options, text string) (err error) {
-			o.History.NoBlobs, err = parseFlag(optFilter, text, filterNone, filterBlobs)
-			return
-		},
-		func(o Options) string { return formatFlag(o.History.NoBlobs, filterNone, filterBlobs) }},
-	{optSparse,
-		func(o *Options, text string) (err error) { o.Files.Sparse, err = parseSparse(text); return },
-		func(o Options) string { return string(o.Files.Sparse) }},
-	{optSubmodules,
-		func(o *Options, text string) (err error) {
-			o.Files.Submodules, err = parseSubmodules(text)
-			return
-		},
-		func(o Options) string { return o.Files.Submodules.String() }},
-	{optLFS,
-		func(o *Options, text string) (err error) {
-			o.Files.NoLFS, err = parseFlag(optLFS, text, "true", "false")
-			return
-		},
-		func(o Options) string { return formatFlag(o.Files.NoLFS, "true", "false") }},
-	{optCredential,
-		func(o *Options, text string) (err error) { o.Credential, err = parseCredential(text); return },
-		func(o Options) string { return o.Credential }},
-	{optRestore,
-		func(o *Options, text string) (err error) { o.Restore, err = parseRestore(text); return },
-		func(o Options) string { return o.Restore }},
+	field(optRef, allowedRef, func(o *Options) *Ref { return &o.Ref }, parseRef, Ref.String),
+	field(optSubject, allowedSubject, func(o *Options) *Subject { return &o.Subject }, parseSubject, asText),
+	words(optMode, func(o *Options) *Mode { return &o.Mode }, ModePrivate, ModeShared, ModeKeep),
+	words(optCache, func(o *Options) *Cache { return &o.Cache }, CacheShared, CacheReadonly, CacheOff),
+	field(optWarm, allowedWarm, func(o *Options) *Warm { return &o.Warm }, parseWarm, asText),
+	field(optWarmKey, allowedWarmKey, func(o *Options) *string { return &o.WarmKey }, parseWarmKey, asText),
+	field(optUID, allowedID, func(o *Options) *uint32 { return &o.UID }, parseID, formatID),
+	field(optGID, allowedID, func(o *Options) *uint32 { return &o.GID }, parseID, formatID),
+	field(optRefresh, allowedRefresh, func(o *Options) *Refresh { return &o.Refresh }, parseRefresh, Refresh.String),
+	field(optStaleIfError, allowedStale, func(o *Options) *time.Duration { return &o.StaleIfError }, parseDuration, time.Duration.String),
+	field(optDepth, allowedDepth, func(o *Options) *int { return &o.History.Depth }, parseDepth, formatDepth),
+	flag(optFilter, func(o *Options) *bool { return &o.History.NoBlobs }, "none", "blob:none"),
+	field(optSparse, allowedSparse, func(o *Options) *Sparse { return &o.Files.Sparse }, parseSparse, asText),
+	field(optSubmodules, "false, true, recursive", func(o *Options) *Submodules { return &o.Files.Submodules }, parseSubmodules, Submodules.String),
+	flag(optLFS, func(o *Options) *bool { return &o.Files.NoLFS }, "true", "false"),
+	field(optCredential, allowedCredential, func(o *Options) *string { return &o.Credential }, parseCredential, asText),
+	field(optRestore, allowedRestore, func(o *Options) *string { return &o.Restore }, parseRestore, asText),
 }
+
+// field returns the option for the field that at points to. parse returns a problem if the text is no value of it.
+func field[T any](name, allowed string, at func(*Options) *T, parse func(text string) (T, string), format func(T) string) option {
+	return option{
+		name: name, allowed: allowed,
+		set: func(o *Options, text string) (problem string) {
+			if *at(o), problem = parse(text); problem != "" && text == "" {
+				return emptyValue
+			}
+			return problem
+		},
+		get: func(o *Options) string { return format(*at(o)) },
+	}
+}
+
+// words returns an option whose values are a few words.
+func words[T ~string](name string, at func(*Options) *T, values ...T) option {
+	allowed := make([]string, len(values))
+	for i, value := range values {
+		allowed[i] = string(value)
+	}
+	return field(name, strings.Join(allowed, ", "), at, func(text string) (T, string) {
+		_, problem := indexOf(text, allowed)
+		return T(text), problem
+	}, asText)
+}
+
+// flag returns an option with a word for a flag that is not set and one for a flag that is.
+func flag(name string, at func(*Options) *bool, unset, set string) option {
+	return field(name, unset+", "+set, at, func(text string) (bool, string) {
+		i, problem := indexOf(text, []string{unset, set})
+		return i == 1, problem
+	}, func(flag bool) string {
+		if flag {
+			return set
+		}
+		return unset
+	})
+}
+
+func indexOf(text string, allowed []string) (i int, problem string) {
+	if i = slices.Index(allowed, text); i < 0 {
+		return 0, "is not supported"
+	}
+	return i, ""
+}
+
+func asText[T ~string](value T) string { return string(value) }
 
 // Parse reads the options of one Create. Those given override defaults (ParseDefaults), which override the built-in
 // ones: the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh always,
@@ -177,11 +177,39 @@ func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) 
 	}
 	if o.Restore != "" {
 		if _, ok := given[optMode]; ok && o.Mode != ModeKeep {
-			return Options{}, newOptionError(optMode, string(o.Mode), "can't be with a restore", string(ModeKeep))
+			return Options{}, refuse(optMode, string(o.Mode), "can't be with a restore", string(ModeKeep))
 		}
 		o.Mode = ModeKeep
 	}
 	return o, nil
+}
+
+// ParseDefaults reads the setting DEFAULT_OPTS: name=value pairs separated by commas or newlines, such as
+// "cache=off,refresh=30s". It drops space around names and values and ignores empty pairs; a value can't contain a
+// comma or a newline. The result is for Parse.
+//
+// It checks names and values as Parse does. A default for repo, url or restore, and a repeated name, are errors
+// too. Every error is an *OptionError.
+func ParseDefaults(text string) (map[string]string, error) {
+	defaults := map[string]string{}
+	for pair := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == '\n' }) {
+		name, value, ok := strings.Cut(pair, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if name == "" && value == "" && !ok {
+			continue
+		}
+		if !ok {
+			return nil, refuse(name, "", "has no value", "name=value")
+		}
+		if _, twice := defaults[name]; twice {
+			return nil, refuse(name, "", "given twice", "")
+		}
+		defaults[name] = value
+	}
+	if _, err := parseDefaults(defaults); err != nil {
+		return nil, err
+	}
+	return defaults, nil
 }
 
 // parseDefaults returns the Options of a volume that gives nothing but a repo, without the
@@ -189,20 +217,21 @@ func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) 
 func parseDefaults(defaults map[string]string) (Options, error) {
 	for _, name := range []string{optRepo, optURL, optRestore} {
 		if _, ok := defaults[name]; ok {
-			return Options{}, newOptionError(name, "", "can't have a default", "")
+			return Options{}, refuse(name, "", "can't have a default", "")
 		}
 	}
 	if err := checkNames(defaults); err != nil {
 		return Options{}, err
 	}
 	o := Options{Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared}
-	return o, o.setAll(defaults)
+	err := o.setAll(defaults)
+	return o, err
 }
 
 func (o *Options) setAll(values map[string]string) error {
 	for _, opt := range options {
 		if text, ok := values[opt.name]; ok {
-			if err := opt.set(o, text); err != nil {
+			if err := refuse(opt.name, text, opt.set(o, text), opt.allowed); err != nil {
 				return err
 			}
 		}
@@ -220,7 +249,7 @@ func checkNames(values map[string]string) error {
 		for _, opt := range options {
 			known = append(known, opt.name)
 		}
-		return newOptionError(name, "", "unknown option", strings.Join(known, ", "))
+		return refuse(name, "", "unknown option", strings.Join(known, ", "))
 	}
 	return nil
 }
@@ -233,66 +262,32 @@ func parseRepo(given map[string]string, schemes Schemes) (URL, error) {
 		if !ok {
 			continue
 		}
-		u, err := ParseURL(text, schemes)
-		if err != nil {
-			if bad, ok := err.(*OptionError); ok {
-				bad.Option = name
-			}
-			return URL{}, err
-		}
-		if found != (URL{}) && found != u {
-			return URL{}, newOptionError(name, u.String(), fmt.Sprintf("differs from the repo %q that is also given", shown(found.String())), "one of them")
+		u, problem := parseURL(text, schemes)
+		switch {
+		case problem != "":
+			return URL{}, refuse(name, text, problem, schemes.allowed())
+		case found != (URL{}) && found != u:
+			return URL{}, refuse(name, u.String(), fmt.Sprintf("differs from the repo %q that is also given", shown(found.String())), "one of them")
 		}
 		found = u
 	}
 	if found == (URL{}) {
-		return URL{}, newOptionError(optRepo, "", "missing", schemes.allowed())
+		return URL{}, refuse(optRepo, "", "missing", schemes.allowed())
 	}
 	return found, nil
 }
 
-// parseWord accepts one of a few words.
-func parseWord[T ~string](name, text string, allowed ...T) (T, error) {
-	if slices.Contains(allowed, T(text)) {
-		return T(text), nil
-	}
-	words := make([]string, len(allowed))
-	for i, word := range allowed {
-		words[i] = string(word)
-	}
-	problem := "is not supported"
-	if text == "" {
-		problem = "empty value"
-	}
-	return "", newOptionError(name, text, problem, strings.Join(words, ", "))
-}
+const allowedID = "a number from 0 to 4294967294"
 
-// parseFlag accepts the words for a flag that is not set and for one that is.
-func parseFlag(name, text, unset, set string) (bool, error) {
-	word, err := parseWord(name, text, unset, set)
-	return word == set, err
-}
-
-func formatFlag(flag bool, unset, set string) string {
-	if flag {
-		return set
-	}
-	return unset
-}
-
-// parseID reads a user or group number. 4294967295 is not one: chown takes it for "leave as it
-// is".
-func parseID(name, text string) (uint32, error) {
+// parseID reads a user or group number. 4294967295 is refused, because chown takes it for "leave
+// as it is".
+func parseID(text string) (id uint32, problem string) {
 	const none = 1<<32 - 1
 	n, err := strconv.ParseUint(text, 10, 32)
-	if err == nil && n != none {
-		return uint32(n), nil
+	if err != nil || n == none {
+		return 0, "is not a valid number"
 	}
-	problem := "is not a valid number"
-	if text == "" {
-		problem = "empty value"
-	}
-	return 0, newOptionError(name, text, problem, "a number from 0 to 4294967294")
+	return uint32(n), ""
 }
 
 func formatID(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
@@ -302,7 +297,7 @@ func formatID(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 func (o Options) Map() map[string]string {
 	m := map[string]string{optRepo: o.Repo.String()}
 	for _, opt := range options {
-		m[opt.name] = opt.get(o)
+		m[opt.name] = opt.get(&o)
 	}
 	return m
 }
@@ -318,7 +313,7 @@ func (o Options) Diff(p Options) []string {
 		add(optRepo, o.Repo.String(), p.Repo.String())
 	}
 	for _, opt := range options {
-		if here, given := opt.get(o), opt.get(p); here != given {
+		if here, given := opt.get(&o), opt.get(&p); here != given {
 			add(opt.name, here, given)
 		}
 	}

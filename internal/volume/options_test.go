@@ -69,7 +69,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// with0 is with, without a repo.
+// with0 is like with, but without the repo.
 func with0(pairs ...string) map[string]string {
 	m := with(pairs...)
 	delete(m, "repo")

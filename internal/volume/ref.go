@@ -40,19 +40,24 @@ var (
 // It refuses what git check-ref-format refuses, and also a leading dash, invalid UTF-8, and more than 1024 bytes.
 // The error is an *OptionError for "ref".
 func ParseRef(text string) (Ref, error) {
+	ref, problem := parseRef(text)
+	return ref, refuse(optRef, text, problem, allowedRef)
+}
+
+func parseRef(text string) (ref Ref, problem string) {
 	if text == "" || text == "HEAD" {
-		return Ref{}, nil
+		return Ref{}, ""
 	}
 	if problem := checkRef(text); problem != "" {
-		return Ref{}, newOptionError(optRef, text, problem, allowedRef)
+		return Ref{}, problem
 	}
 	switch {
 	case fullSHA.MatchString(text):
-		return Ref{RefSHA, strings.ToLower(text)}, nil
+		return Ref{RefSHA, strings.ToLower(text)}, ""
 	case strings.HasPrefix(text, "refs/"):
-		return Ref{RefFull, text}, nil
+		return Ref{RefFull, text}, ""
 	}
-	return Ref{RefName, text}, nil
+	return Ref{RefName, text}, ""
 }
 
 const allowedRef = "a branch, a tag, a full ref such as refs/pull/7/head, a SHA, HEAD"

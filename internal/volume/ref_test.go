@@ -59,7 +59,7 @@ func TestParseRef(t *testing.T) {
 	}
 }
 
-// refused holds what ParseRef refuses, with what the error says.
+// refused holds refs that ParseRef refuses, with a part of the error.
 var refused = []struct{ in, want string }{
 	{"--upload-pack=x", "begins with a dash"},
 	{"-", "begins with a dash"},
@@ -106,14 +106,14 @@ func TestParseRefRefuses(t *testing.T) {
 	}
 }
 
-// TestParseRefAsGit asks git itself about every text that an argument of a program can hold.
+// TestParseRefAsGit compares ParseRef with git for all test refs that a program's argument can hold.
 func TestParseRefAsGit(t *testing.T) {
 	texts := []string{"main", "HEAD", "feature/a+b#1", "größe/日本", "a/-b", "a@b", "@a", "a@", "{a}", "refs", "a.b", "a.lockx", "lock", "a.LOCK",
 		".lock", "a/.lock", "@{", "a/@", "a./b", "..", "...", "a/..", "\u00a0", "%2e", "a'b", `a"b`, "$(id)", "a;b", "!", "refs/x", "a]"}
 	for _, tt := range refused {
 		texts = append(texts, tt.in)
 	}
-	// Every ASCII byte in the middle.
+	// A ref with each ASCII byte in the middle.
 	for c := 1; c < 0x80; c++ {
 		texts = append(texts, "a"+string(rune(c))+"b")
 	}

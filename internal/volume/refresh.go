@@ -9,37 +9,40 @@ type Refresh struct {
 	Interval time.Duration // not negative; 0 if Never
 }
 
-const allowedRefresh = "always, never, a duration such as 30s"
+const (
+	allowedRefresh = "always, never, a duration such as 30s"
+	allowedStale   = "a duration such as 24h; 0s for none"
+)
 
 // parseRefresh reads always, never, or a duration in Go's syntax that is not negative; 0s means always.
-func parseRefresh(text string) (Refresh, error) {
+func parseRefresh(text string) (Refresh, string) {
 	switch text {
-	case "":
-		return Refresh{}, newOptionError(optRefresh, text, "empty value", allowedRefresh)
 	case "always":
-		return Refresh{}, nil
+		return Refresh{}, ""
 	case "never":
-		return Refresh{Never: true}, nil
+		return Refresh{Never: true}, ""
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return Refresh{}, newOptionError(optRefresh, text, "is not a duration", allowedRefresh)
-	}
-	if d < 0 {
-		return Refresh{}, newOptionError(optRefresh, text, "is negative", allowedRefresh)
-	}
-	return Refresh{Interval: d}, nil
+	d, problem := parseDuration(text)
+	return Refresh{Interval: d}, problem
 }
 
-// always reports whether every Mount asks the remote.
-func (r Refresh) always() bool { return r == Refresh{} }
+func parseDuration(text string) (d time.Duration, problem string) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, "is not a duration"
+	case d < 0:
+		return 0, "is negative"
+	}
+	return d, ""
+}
 
 // String returns always, never or the duration, as Parse reads it.
 func (r Refresh) String() string {
-	switch {
-	case r.Never:
+	switch r {
+	case Refresh{Never: true}:
 		return "never"
-	case r.always():
+	case Refresh{}:
 		return "always"
 	}
 	return r.Interval.String()

@@ -3,7 +3,7 @@ package volume
 import "testing"
 
 func TestParseRelative(t *testing.T) {
-	for _, tt := range []struct{ base, text, want string }{ // want "": an error
+	for _, tt := range []struct{ base, text, want string }{ // an empty want means an error
 		{"https://h/o/r", "../s", "https://h/o/s"},
 		{"https://h/o/r.git", "../s.git", "https://h/o/s.git"},
 		{"https://h/o/r", "../../p/s", "https://h/p/s"},

@@ -8,12 +8,14 @@ import (
 
 var discardID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
+const allowedRestore = "16 hex digits, as GET /v1/discards on the admin socket lists them"
+
 // parseRestore reads the ID of a discard.
-func parseRestore(text string) (string, error) {
-	if text == "" || discardID.MatchString(text) {
-		return text, nil
+func parseRestore(text string) (id, problem string) {
+	if text != "" && !discardID.MatchString(text) {
+		return "", "is not the ID of a discard"
 	}
-	return "", newOptionError(optRestore, text, "is not the ID of a discard", "16 hex digits, as GET /v1/discards on the admin socket lists them")
+	return text, ""
 }
 
 // mayDiffer lists the options that need not be those of the discarded volume: they say how to ask the remote, not
@@ -40,11 +42,11 @@ func ParseRestored(given, defaults, from map[string]string, schemes Schemes) (Op
 		return Options{}, err
 	}
 	if o.Repo.Normalized() != was.Repo.Normalized() {
-		return Options{}, newOptionError(optRepo, o.Repo.String(), "is not that of the discard", was.Repo.String())
+		return Options{}, refuse(optRepo, o.Repo.String(), "is not that of the discard", was.Repo.String())
 	}
 	for _, opt := range options {
-		if is, want := opt.get(o), opt.get(was); is != want && !slices.Contains(mayDiffer, opt.name) {
-			return Options{}, newOptionError(opt.name, is, "is not that of the discard", want+" (an option that is left out is taken from there)")
+		if is, want := opt.get(&o), opt.get(&was); is != want && !slices.Contains(mayDiffer, opt.name) {
+			return Options{}, refuse(opt.name, is, "is not that of the discard", want+" (an option that is left out is taken from there)")
 		}
 	}
 	return o, nil

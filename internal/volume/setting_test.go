@@ -83,7 +83,7 @@ func TestParseSchemes(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
-	for _, tt := range []struct{ in, want string }{ // want is in the error; "" for none
+	for _, tt := range []struct{ in, want string }{ // want is part of the error; "": no error
 		{"v", ""},
 		{strings.Repeat("0123456789abcdef", 4), ""},
 		{"my volume+größe", ""},

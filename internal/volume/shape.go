@@ -1,12 +1,12 @@
 package volume
 
 import (
-	"path"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"unicode/utf8"
 )
 
 // History says how much of a repository's history a store holds. Each has its own store, because a shallow fetch
@@ -15,11 +15,6 @@ type History struct {
 	Depth   int  // commits from the tips of branches and tags; 0: all
 	NoBlobs bool // file contents are fetched when a checkout needs them (filter blob:none)
 }
-
-const (
-	filterNone  = "none"
-	filterBlobs = "blob:none"
-)
 
 // Name returns the store's name: full, depth-10, blob-none, depth-10-blob-none.
 func (h History) Name() string {
@@ -70,29 +65,29 @@ var submodulesWords = []string{"false", "true", "recursive"}
 // String returns the option's word.
 func (s Submodules) String() string { return submodulesWords[s] }
 
-func parseSubmodules(text string) (Submodules, error) {
-	word, err := parseWord(optSubmodules, text, submodulesWords...)
-	return Submodules(max(0, slices.Index(submodulesWords, word))), err
+func parseSubmodules(text string) (Submodules, string) {
+	i, problem := indexOf(text, submodulesWords)
+	return Submodules(i), problem
 }
 
 const (
 	// maxDepth is below 2^31-1, which means all history to git.
-	maxDepth      = 1<<31 - 2
-	maxSparse     = 4096
-	allowedDepth  = "full, a number of commits from 1"
-	allowedSparse = "directories of the repository separated by commas, such as cmd,docs/api"
-	allowedStale  = "a duration such as 24h; 0s for none"
+	maxDepth          = 1<<31 - 2
+	maxSparse         = 4096
+	allowedDepth      = "full, a number of commits from 1"
+	allowedSparse     = "directories of the repository separated by commas, such as cmd,docs/api"
+	allowedCredential = "1 to 64 letters, digits, dots, dashes and underscores"
 )
 
-func parseDepth(text string) (int, error) {
+func parseDepth(text string) (depth int, problem string) {
 	if text == "full" {
-		return 0, nil
+		return 0, ""
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxDepth {
-		return 0, newOptionError(optDepth, text, "is not a depth", allowedDepth)
+		return 0, "is not a depth"
 	}
-	return n, nil
+	return n, ""
 }
 
 func formatDepth(n int) string {
@@ -102,55 +97,57 @@ func formatDepth(n int) string {
 	return strconv.Itoa(n)
 }
 
-func parseStale(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, newOptionError(optStaleIfError, text, "is not a duration", allowedStale)
-	}
-	if d < 0 {
-		return 0, newOptionError(optStaleIfError, text, "is negative", allowedStale)
-	}
-	return d, nil
-}
-
 // parseSparse accepts what git sparse-checkout accepts in cone mode: names of directories, no
 // patterns.
-func parseSparse(text string) (Sparse, error) {
-	if text == "" {
-		return "", nil
-	}
-	fail := func(problem string) (Sparse, error) {
-		return "", newOptionError(optSparse, text, problem, allowedSparse)
-	}
+func parseSparse(text string) (Sparse, string) {
 	if len(text) > maxSparse {
-		return fail("is longer than " + strconv.Itoa(maxSparse) + " bytes")
+		return "", "is longer than " + strconv.Itoa(maxSparse) + " bytes"
+	}
+	dirs, problem := parseDirs(text, "repository", func(dir string) string {
+		if strings.ContainsAny(dir, `*?[\"!`) || strings.HasPrefix(dir, "#") {
+			return "contains a pattern; only directories can be named"
+		}
+		return ""
+	})
+	return Sparse(strings.Join(slices.Compact(dirs), ",")), problem
+}
+
+// parseDirs reads directories below the top of the named tree, separated by commas, for
+// which check finds no problem, and sorts them.
+func parseDirs(text, tree string, check func(dir string) (problem string)) (dirs []string, problem string) {
+	if text == "" {
+		return nil, ""
 	}
 	if !plain(text) {
-		return fail("contains a control character, or is not valid UTF-8")
+		return nil, "contains a control character, or is not valid UTF-8"
 	}
-	var dirs []string
-	for _, dir := range strings.Split(text, ",") {
+	for dir := range strings.SplitSeq(text, ",") {
 		dir = strings.TrimSuffix(dir, "/")
-		switch {
-		case dir == "":
-			return fail("names an empty directory")
-		case strings.ContainsAny(dir, `*?[\"!`) || strings.HasPrefix(dir, "#"):
-			return fail("contains a pattern; only directories can be named")
-		case path.IsAbs(dir) || path.Clean(dir) != dir || dir == "." || dir == ".." || strings.HasPrefix(dir, "../"):
-			return fail("names a directory that is not below the top of the repository")
+		if dir == "" {
+			return nil, "names an empty directory"
+		}
+		if problem := check(dir); problem != "" {
+			return nil, problem
+		}
+		if dir == "." || !fs.ValidPath(dir) {
+			return nil, "names a directory that is not below the top of the " + tree
 		}
 		dirs = append(dirs, dir)
 	}
 	slices.Sort(dirs)
-	return Sparse(strings.Join(slices.Compact(dirs), ",")), nil
+	return dirs, ""
+}
+
+// plain reports whether text is UTF-8 without control characters.
+func plain(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
 var credentialName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-func parseCredential(text string) (string, error) {
+func parseCredential(text string) (name, problem string) {
 	if text != "" && !credentialName.MatchString(text) {
-		// The user may have given the secret itself.
-		return "", newOptionError(optCredential, "", "is not the name of a credential", "1 to 64 letters, digits, dots, dashes and underscores")
+		return "", "is not the name of a credential"
 	}
-	return text, nil
+	return text, ""
 }

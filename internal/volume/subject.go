@@ -3,6 +3,7 @@ package volume
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -28,21 +29,22 @@ const DefaultSubject Subject = "default"
 // byte that is not UTF-8 by it, so that different subjects would become one. The error is an *OptionError for
 // "subject".
 func ParseSubject(text string) (Subject, error) {
-	problem := ""
+	subject, problem := parseSubject(text)
+	return subject, refuse(optSubject, text, problem, allowedSubject)
+}
+
+func parseSubject(text string) (subject Subject, problem string) {
 	switch {
 	case text == "":
-		problem = "empty value"
+		return "", emptyValue
 	case len(text) > maxSubject:
-		problem = "is longer than " + strconv.Itoa(maxSubject) + " bytes"
+		return "", "is longer than " + strconv.Itoa(maxSubject) + " bytes"
 	case !utf8.ValidString(text) || strings.ContainsRune(text, utf8.RuneError):
-		problem = "is not valid UTF-8"
+		return "", "is not valid UTF-8"
 	case strings.ContainsRune(text, 0):
-		problem = "contains NUL"
+		return "", "contains NUL"
 	}
-	if problem != "" {
-		return "", newOptionError(optSubject, text, problem, allowedSubject)
-	}
-	return Subject(text), nil
+	return Subject(text), ""
 }
 
 const allowedSubject = "1 to 256 bytes of UTF-8 text without NUL"
@@ -65,10 +67,7 @@ func (s Subject) Dir() string {
 			b.WriteByte(c)
 			continue
 		}
-		const digits = "0123456789ABCDEF"
-		b.WriteByte('%')
-		b.WriteByte(digits[c>>4])
-		b.WriteByte(digits[c&15])
+		fmt.Fprintf(&b, "%%%02X", c)
 	}
 	if b.Len() == 0 || b.Len() > maxDir {
 		sum := sha256.Sum256([]byte(s))

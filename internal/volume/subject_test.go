@@ -8,7 +8,7 @@ import (
 )
 
 func TestParseSubject(t *testing.T) {
-	for _, tt := range []struct{ in, want string }{ // want is in the error; "" for none
+	for _, tt := range []struct{ in, want string }{ // want is part of the error; "": no error
 		{"a", ""},
 		{"a/b", ""},
 		{"..", ""},
@@ -89,7 +89,7 @@ func TestSubjectDirIsInjective(t *testing.T) {
 	for _, s := range adversarial {
 		check(s)
 	}
-	// The name of a directory as a subject of its own, as someone would choose it who wants to get into another's.
+	// A directory's name as a subject, as an attacker would choose it to get into another subject's directory.
 	for range 3 {
 		for dir := range seen {
 			if len(dir) <= maxSubject {
@@ -100,7 +100,7 @@ func TestSubjectDirIsInjective(t *testing.T) {
 			check(s)
 		}
 	}
-	// Few letters make near misses likely; the seed is fixed, so that a failure can be repeated.
+	// Few letters make near misses likely. The seed is fixed, so that a failure can be repeated.
 	random := rand.New(rand.NewPCG(1, 2))
 	letters := []byte("aA/%2Ff.-_tsh\n0")
 	for range 50000 {

@@ -33,30 +33,35 @@ type URL struct {
 // characters; path segments . and .., also percent-encoded; hosts that are neither ASCII names nor IP addresses;
 // local paths; helpers (ext::); a leading dash. The error is an *OptionError for "repo".
 func ParseURL(text string, schemes Schemes) (URL, error) {
-	u, problem := parseURL(text)
-	if problem == "" && len(u.Normalized()) > maxURL { // in the scp-like form each % becomes three bytes
+	u, problem := parseURL(text, schemes)
+	return u, refuse(optRepo, text, problem, schemes.allowed())
+}
+
+func parseURL(text string, schemes Schemes) (URL, string) {
+	u, problem := parseAnyURL(text)
+	switch {
+	case problem != "":
+	case len(u.Normalized()) > maxURL: // in the scp-like form each % becomes three bytes
 		problem = "is longer than " + strconv.Itoa(maxURL) + " bytes"
-	}
-	if problem == "" && !schemes.Allows(u.scheme) {
+	case !schemes.Allows(u.scheme):
 		problem = "has the scheme " + shown(u.scheme) + ", which is not allowed"
 		if AllSchemes().Allows(u.scheme) {
 			problem += " (the setting ALLOW_SCHEMES can add it)"
 		}
+	default:
+		return u, ""
 	}
-	if problem != "" {
-		return URL{}, newOptionError(optRepo, text, problem, schemes.allowed())
-	}
-	return u, nil
+	return URL{}, problem
 }
 
 var helperText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+.-]*::`)
 
-// parseURL does not check whether the scheme is allowed: the caller must. The problem contains no part of the
+// parseAnyURL does not check whether the scheme is allowed: the caller must. The problem contains no part of the
 // text except the scheme.
-func parseURL(text string) (u URL, problem string) {
+func parseAnyURL(text string) (u URL, problem string) {
 	switch {
 	case text == "":
-		return u, "empty value"
+		return u, emptyValue
 	case len(text) > maxURL:
 		return u, "is longer than " + strconv.Itoa(maxURL) + " bytes"
 	case text[0] == '-':
@@ -271,3 +276,51 @@ func (u URL) Scheme() string { return u.scheme }
 
 // Host returns the host in lower case, without port and brackets.
 func (u URL) Host() string { return u.host }
+
+// Port returns the URL's port, or its scheme's default.
+func (u URL) Port() string {
+	if u.port != "" {
+		return u.port
+	}
+	return defaultPort[u.scheme]
+}
+
+// OverHTTP returns the repository's HTTP URL: the URL itself if its scheme is http or
+// https, else the same host and path over https, where git-lfs expects the objects of a
+// repository that is fetched over ssh.
+func (u URL) OverHTTP() string {
+	if u.scheme == "https" || u.scheme == "http" {
+		return u.String()
+	}
+	return URL{scheme: "https", host: u.host, path: "/" + strings.TrimPrefix(u.path, "/")}.String()
+}
+
+// ParseRelative reads the URL of a submodule of u. As in git, one that begins with ./ or
+// ../ is relative to u, and stays on u's host; ParseURL reads any other. The error is an
+// *OptionError for "repo".
+func (u URL) ParseRelative(text string, schemes Schemes) (URL, error) {
+	if !strings.HasPrefix(text, "./") && !strings.HasPrefix(text, "../") {
+		return ParseURL(text, schemes)
+	}
+	path, rest := u.path, text
+	for {
+		if after, ok := strings.CutPrefix(rest, "./"); ok {
+			rest = after
+			continue
+		}
+		after, ok := strings.CutPrefix(rest, "../")
+		if !ok {
+			break
+		}
+		if strings.Trim(path, "/") == "" {
+			return URL{}, refuse(optRepo, text, "leads above the top of the superproject's host", schemes.allowed())
+		}
+		path, rest = path[:max(0, strings.LastIndexByte(path, '/'))], after
+	}
+	// A path of the scp-like form need not begin with a slash.
+	if path != "" || !u.scp {
+		path += "/"
+	}
+	u.path = path + rest
+	return ParseURL(u.String(), schemes)
+}

@@ -188,7 +188,7 @@ func TestParseURLSchemes(t *testing.T) {
 	for _, tt := range []struct {
 		in      string
 		schemes Schemes
-		want    string // in the error; "" for none
+		want    string // part of the error; "": no error
 	}{
 		{"https://h/x", Schemes{}, ""},
 		{"http://h/x", Schemes{}, ""},
@@ -256,7 +256,8 @@ func FuzzParseURL(f *testing.F) {
 		if err != nil || again != u {
 			t.Errorf("ParseURL(%q) = %q, and that parses to %q, %v", text, u, again, err)
 		}
-		// What Normalized returns is a URL of the same scheme, user, host and port, which stays as it is but for one more .git.
+		// Normalized returns a URL with the same scheme, user, host and port. Normalizing it again removes at most
+		// another .git.
 		normal, err := ParseURL(u.Normalized(), AllSchemes())
 		if err != nil || normal.String() != u.Normalized() {
 			t.Errorf("ParseURL(%q).Normalized() = %q, and that parses to %q, %v", text, u.Normalized(), normal, err)

@@ -1,11 +1,8 @@
 package volume
 
 import (
-	"path"
-	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // Warm is a sorted, comma-separated list of directories, none inside of another: untracked build state that is
@@ -31,60 +28,43 @@ const (
 )
 
 // parseWarm accepts directories below the top of the workspace, outside of .git and the cache.
-func parseWarm(text string) (Warm, error) {
-	if text == "" {
-		return "", nil
-	}
-	fail := func(problem string) (Warm, error) { return "", newOptionError(optWarm, text, problem, allowedWarm) }
-	if !plain(text) {
-		return fail("contains a control character, or is not valid UTF-8")
-	}
-	var dirs []string
-	for dir := range strings.SplitSeq(text, ",") {
-		dir = strings.TrimSuffix(dir, "/")
-		switch {
-		case dir == "":
-			return fail("names an empty directory")
-		case len(dir) > maxWarmPath:
-			return fail("names a directory of more than " + strconv.Itoa(maxWarmPath) + " bytes")
-		case path.IsAbs(dir) || path.Clean(dir) != dir || dir == "." || dir == ".." || strings.HasPrefix(dir, "../"):
-			return fail("names a directory that is not below the top of the workspace")
+func parseWarm(text string) (Warm, string) {
+	dirs, problem := parseDirs(text, "workspace", func(dir string) string {
+		if len(dir) > maxWarmPath {
+			return "names a directory of more than " + strconv.Itoa(maxWarmPath) + " bytes"
 		}
 		for name := range strings.SplitSeq(dir, "/") {
 			if strings.EqualFold(name, ".git") || name == ".hdcache" {
-				return fail("names " + name + ", which is not build state")
+				return "names " + name + ", which is not build state"
 			}
 		}
-		dirs = append(dirs, dir)
+		return ""
+	})
+	if problem != "" {
+		return "", problem
 	}
 	if len(dirs) > maxWarm {
-		return fail("names more than " + strconv.Itoa(maxWarm) + " directories")
+		return "", "names more than " + strconv.Itoa(maxWarm) + " directories"
 	}
 	for i, a := range dirs {
 		for _, b := range dirs[i+1:] {
 			switch {
 			case a == b:
-				return fail("names a directory twice")
-			case strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/"):
-				return fail("names a directory and one inside of it")
+				return "", "names a directory twice"
+			case strings.HasPrefix(b, a+"/"):
+				return "", "names a directory and one inside of it"
 			}
 		}
 	}
-	slices.Sort(dirs)
-	return Warm(strings.Join(dirs, ",")), nil
+	return Warm(strings.Join(dirs, ",")), ""
 }
 
-func parseWarmKey(text string) (string, error) {
+func parseWarmKey(text string) (key, problem string) {
 	switch {
 	case len(text) > maxWarmKey:
-		return "", newOptionError(optWarmKey, text, "is longer than "+strconv.Itoa(maxWarmKey)+" bytes", allowedWarmKey)
+		return "", "is longer than " + strconv.Itoa(maxWarmKey) + " bytes"
 	case !plain(text):
-		return "", newOptionError(optWarmKey, text, "contains a control character, or is not valid UTF-8", allowedWarmKey)
+		return "", "contains a control character, or is not valid UTF-8"
 	}
-	return text, nil
-}
-
-// plain reports whether text is UTF-8 without control characters.
-func plain(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
+	return text, ""
 }

@@ -4,214 +4,218 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/helmdeck/repos/internal/disk"
 )
 
-// copyTree copies the directory from, with all that is below, into the directory
-// dst: with modes, owners, times, links, holes and attributes of users. Sockets,
-// FIFOs and devices, which build state does not mean, are left out. The error is
-// errTooMuch once more than room bytes would have been copied. Files with several
-// names have one in links too, a directory of the same filesystem.
-func copyTree(ctx context.Context, from string, dst, links *os.File, room int64) error {
-	c := &copier{ctx: ctx, links: int(links.Fd()), room: room}
-	c.levels = []level{{fd: int(dst.Fd())}}
-	err := disk.Walk(ctx, from, c, nil)
-	return errors.Join(err, c.err, c.up(0))
-}
+// errTooMuch means that layers have more data than their records say.
+var errTooMuch = errors.New("its layers have more data than was measured when they were made")
 
-// copier has the directories open that it is in, of which verify has bounded the
-// number.
+const (
+	// chunk is how many bytes of a file are copied before the context is checked again. The
+	// kernel limits an attribute's value, and the list of all names, to a quarter of it.
+	chunk = 256 << 10
+	// batch is how many names of a directory are read at once.
+	batch = 256
+)
+
+// copier copies files and directories with their modes, owners, times, links and holes, and
+// with the attributes that users can set. It leaves out sockets, FIFOs and devices, because
+// they are not build state. verify limits the depth, and so the number of descriptors.
 type copier struct {
-	ctx    context.Context
-	levels []level
-	// links has a name for each inode that has several: in memory they would take
-	// hundreds of bytes each, and there may be millions.
-	links int
-	room  int64 // bytes that may still be copied
+	ctx  context.Context
+	room int64 // bytes that may still be copied; after that the error is errTooMuch
+	// links is a directory on the same filesystem. It gets a link to the copy of each file
+	// that has several names. There may be millions, and in memory each would take hundreds
+	// of bytes.
+	links string
 	buf   []byte
-	err   error
 }
 
-// level is a directory that is being filled; the first is the one that was given.
-type level struct {
-	fd   int
-	name string
-	st   unix.Stat_t // of the source: times are set when all is in it
+// copyTree copies from, with all that is below it, to the path to, which must not exist. An
+// error may leave an incomplete copy. links is an empty directory on the same filesystem.
+func copyTree(ctx context.Context, from, to, links string, room int64) error {
+	c := &copier{ctx: ctx, room: room, links: links, buf: make([]byte, chunk)}
+	return c.copy(from, to)
 }
 
-func (c *copier) Visit(e disk.Entry) (enter bool) {
-	if c.err != nil {
-		return false
+func (c *copier) copy(from, to string) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
 	}
-	if enter, c.err = c.visit(e); c.err != nil {
-		c.err = fmt.Errorf("copy %q: %w", e.Name, c.err)
-	}
-	return enter && c.err == nil
-}
-
-func (c *copier) visit(e disk.Entry) (enter bool, err error) {
-	if err := c.up(e.Depth); err != nil {
-		return false, err
-	}
-	st, err := stat(e.Dir, e.Name)
+	st, err := stat(unix.AT_FDCWD, from)
 	if err != nil {
-		return false, err
+		return fmt.Errorf("stat %q: %w", from, err)
 	}
-	dst := c.levels[len(c.levels)-1].fd
+	var linked string
+	if kind(&st) != unix.S_IFDIR && st.Nlink > 1 {
+		linked = filepath.Join(c.links, strconv.FormatUint(st.Ino, 10))
+		// Copy the file if it has no copy yet, or if that has the maximum of links.
+		if err := os.Link(linked, to); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EMLINK) {
+			return err
+		}
+	}
 	switch kind(&st) {
 	case unix.S_IFDIR:
-		return true, c.down(e, st)
-	case unix.S_IFREG, unix.S_IFLNK:
+		err = c.copyDir(from, to)
+	case unix.S_IFREG:
+		err = c.copyFile(from, to, st.Size)
+	case unix.S_IFLNK:
+		err = copyLink(from, to)
 	default:
-		return false, nil
-	}
-	linked := strconv.FormatUint(st.Ino, 10)
-	if st.Nlink > 1 {
-		if err := unix.Linkat(c.links, linked, dst, e.Name, 0); !isNoLink(err) {
-			return false, err
-		}
-	}
-	if kind(&st) == unix.S_IFLNK {
-		err = copyLink(e, dst)
-	} else {
-		err = c.copyFile(e, dst, st.Size)
+		return nil
 	}
 	if err == nil {
-		err = dress(e.Dir, dst, e.Name, &st)
+		err = c.copyMeta(from, to, &st)
 	}
-	if err == nil && st.Nlink > 1 {
-		// Where there is a name already, it has all the links that it can have.
-		if err = unix.Linkat(dst, e.Name, c.links, linked, 0); errors.Is(err, unix.EEXIST) {
-			err = nil
+	if err == nil && linked != "" {
+		if err = os.Link(to, linked); errors.Is(err, fs.ErrExist) {
+			return nil
 		}
-	}
-	return false, err
-}
-
-// isNoLink says that there is no file to link to, or that it has too many links.
-func isNoLink(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EMLINK) }
-
-// down makes a directory and goes into it.
-func (c *copier) down(e disk.Entry, st unix.Stat_t) error {
-	dst := c.levels[len(c.levels)-1].fd
-	if err := unix.Mkdirat(dst, e.Name, 0o700); err != nil {
-		return err
-	}
-	if err := dress(e.Dir, dst, e.Name, &st); err != nil {
-		return err
-	}
-	fd, err := unix.Openat(dst, e.Name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	c.levels = append(c.levels, level{fd, e.Name, st})
-	return nil
-}
-
-// up leaves directories until the one that is filled is depth below the first.
-func (c *copier) up(depth int) error {
-	var errs []error
-	for len(c.levels) > depth+1 {
-		l := c.levels[len(c.levels)-1]
-		c.levels = c.levels[:len(c.levels)-1]
-		unix.Close(l.fd)
-		errs = append(errs, setTimes(c.levels[len(c.levels)-1].fd, l.name, &l.st))
-	}
-	return errors.Join(errs...)
-}
-
-func copyLink(e disk.Entry, dst int) error {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(e.Dir, e.Name, buf)
-	if err != nil {
-		return err
-	}
-	return unix.Symlinkat(string(buf[:n]), dst, e.Name)
-}
-
-func (c *copier) copyFile(e disk.Entry, dst int, size int64) error {
-	fd, err := unix.Openat(e.Dir, e.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	in := os.NewFile(uintptr(fd), e.Name)
-	defer in.Close()
-	fd, err = unix.Openat(dst, e.Name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return err
-	}
-	out := os.NewFile(uintptr(fd), e.Name)
-	return errors.Join(c.copyData(out, in, size), out.Close())
-}
-
-// dress gives name in dst what name in src has besides its content. The owner
-// comes before the mode, for chown takes setuid away.
-func dress(src, dst int, name string, st *unix.Stat_t) error {
-	if err := unix.Fchownat(dst, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
-	}
-	if kind(st) != unix.S_IFLNK {
-		if err := copyAttributes(below(src, name), below(dst, name)); err != nil {
-			return err
-		}
-		if err := unix.Fchmodat(dst, name, st.Mode&0o7777, 0); err != nil {
-			return err
-		}
-	}
-	return setTimes(dst, name, st)
-}
-
-func setTimes(dst int, name string, st *unix.Stat_t) error {
-	return unix.UtimesNanoAt(dst, name, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
-}
-
-// copyAttributes copies those that users can set, but none that a filesystem does
-// not take.
-func copyAttributes(from, to string) error {
-	n, err := unix.Llistxattr(from, nil)
-	if err != nil || n == 0 {
-		return ignoreUnsupported(err)
-	}
-	names := make([]byte, n)
-	if n, err = unix.Llistxattr(from, names); err != nil {
-		return err
-	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(names[:n]), "\x00"), "\x00") {
-		if !strings.HasPrefix(name, "user.") {
-			continue
-		}
-		n, err := unix.Lgetxattr(from, name, nil)
-		if err != nil {
-			return err
-		}
-		value := make([]byte, n)
-		if n, err = unix.Lgetxattr(from, name, value); err != nil {
-			return err
-		}
-		if err := unix.Lsetxattr(to, name, value[:n], 0); err != nil {
-			return fmt.Errorf("attribute %s: %w", strconv.Quote(name), err)
-		}
-	}
-	return nil
-}
-
-func ignoreUnsupported(err error) error {
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return nil
 	}
 	return err
 }
 
-func (c *copier) Leave(disk.Entry) {}
-
-func (c *copier) Skip(e disk.Entry, err error) {
-	if c.err == nil {
-		c.err = fmt.Errorf("copy %q: %w", e.Name, err)
+// copyDir opens both directories, because whole paths may be too long for the kernel.
+func (c *copier) copyDir(from, to string) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
 	}
+	src, err := os.OpenFile(from, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := openDir(to)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	for {
+		names, err := src.Readdirnames(batch)
+		for _, name := range names {
+			if err := c.copy(below(int(src.Fd()), name), below(int(dst.Fd()), name)); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func copyLink(from, to string) error {
+	target, err := os.Readlink(from)
+	if err != nil {
+		return err
+	}
+	return os.Symlink(target, to)
+}
+
+func (c *copier) copyFile(from, to string, size int64) error {
+	in, err := os.OpenFile(from, unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.copyData(in, out, size), out.Close())
+}
+
+// copyData copies the data of a file of that size, but not its holes, because a container
+// can make terabytes of holes at no cost.
+func (c *copier) copyData(in, out *os.File, size int64) error {
+	for at := int64(0); at < size; {
+		data, hole, err := extent(in, at, size)
+		if err != nil {
+			return err
+		}
+		for at = data; at < hole; {
+			if err := c.ctx.Err(); err != nil {
+				return err
+			}
+			part := c.buf[:min(chunk, hole-at)]
+			if c.room -= int64(len(part)); c.room < 0 {
+				return errTooMuch
+			}
+			if _, err := in.ReadAt(part, at); err != nil {
+				return err
+			}
+			if _, err := out.WriteAt(part, at); err != nil {
+				return err
+			}
+			at += int64(len(part))
+		}
+	}
+	return out.Truncate(size)
+}
+
+// extent returns the begin and the end of the next data in a file of that size. If the
+// filesystem does not report holes, all of the file is data.
+func extent(in *os.File, at, size int64) (data, hole int64, err error) {
+	data, err = in.Seek(at, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO): // only a hole is left
+		return size, size, nil
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		return at, size, nil
+	case err != nil:
+		return 0, 0, err
+	}
+	hole, err = in.Seek(data, unix.SEEK_HOLE)
+	return min(data, size), min(hole, size), err
+}
+
+// copyMeta copies everything but the content. It sets the owner before the mode, because
+// chown clears setuid, and the times last.
+func (c *copier) copyMeta(from, to string, st *unix.Stat_t) error {
+	err := os.Lchown(to, int(st.Uid), int(st.Gid))
+	if err == nil && kind(st) != unix.S_IFLNK {
+		if err = c.copyAttributes(from, to); err == nil {
+			err = unix.Chmod(to, st.Mode&0o7777)
+		}
+	}
+	if err == nil {
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, to, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err != nil {
+		return fmt.Errorf("copy the owner, attributes, mode and times of %q: %w", from, err)
+	}
+	return nil
+}
+
+// copyAttributes copies the extended attributes that users can set.
+func (c *copier) copyAttributes(from, to string) error {
+	n, err := unix.Llistxattr(from, c.buf)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(string(c.buf[:n]), "\x00") {
+		if !strings.HasPrefix(name, "user.") {
+			continue
+		}
+		n, err := unix.Lgetxattr(from, name, c.buf)
+		if err == nil {
+			err = unix.Lsetxattr(to, name, c.buf[:n], 0)
+		}
+		if err != nil {
+			return fmt.Errorf("attribute %q: %w", name, err)
+		}
+	}
+	return nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// joined promotes f's work and what it takes for the layers to be joined.
-func (w *world) joined(want Want, f func(s *session)) {
+// flattened promotes what f writes, and then enough layers for them to be flattened.
+func (w *world) flattened(want Want, f func(s *session)) {
 	w.t.Helper()
 	w.run(want, f)
 	for i := 1; i < flattenAt; i++ {
@@ -27,13 +27,13 @@ func (w *world) joined(want Want, f func(s *session)) {
 	}
 }
 
-// TestFlattenSparse: holes stay holes.
+// TestFlattenSparse checks that holes stay holes.
 func TestFlattenSparse(t *testing.T) {
 	t.Parallel()
 	const size, at = 4 << 30, 1<<30 + 12345
 	w := newWorld(t)
 	nm := w.want("nm")
-	w.joined(nm, func(s *session) {
+	w.flattened(nm, func(s *session) {
 		s.write("nm/empty", "")
 		s.write("nm/sparse", "begin")
 		if err := errors.Join(os.Truncate(filepath.Join(s.dir, "nm/empty"), size), os.Truncate(filepath.Join(s.dir, "nm/sparse"), size)); err != nil {
@@ -48,7 +48,7 @@ func TestFlattenSparse(t *testing.T) {
 		}
 	})
 	if got := w.chain(); len(got) != 1 {
-		t.Fatalf("%d layers", len(got))
+		t.Fatalf("%d layers, want 1", len(got))
 	}
 	dir := filepath.Join(w.dirOf(w.chain()[0]), "nm")
 	for _, name := range []string{"empty", "sparse"} {
@@ -69,13 +69,13 @@ func TestFlattenSparse(t *testing.T) {
 	}
 }
 
-// TestFlattenLinks: names of one file are still that where their paths are longer
-// than the kernel takes, and where some of them are hidden.
+// TestFlattenLinks checks that names of one file still are after a copy, even if their paths
+// are too long for the kernel.
 func TestFlattenLinks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nm := w.want("nm")
-	w.joined(nm, func(s *session) {
+	w.flattened(nm, func(s *session) {
 		s.write("nm/x", "x")
 		at, err := os.Open(filepath.Join(s.dir, "nm"))
 		for range 20 {
@@ -95,19 +95,19 @@ func TestFlattenLinks(t *testing.T) {
 		}
 	})
 	if got := w.chain(); len(got) != 1 {
-		t.Fatalf("%d layers", len(got))
+		t.Fatalf("%d layers, want 1", len(got))
 	}
 	layer := w.dirOf(w.chain()[0])
 	if st, err := stat(unix.AT_FDCWD, filepath.Join(layer, "nm/x")); err != nil || st.Nlink != 3 {
-		t.Errorf("%d names, %v", st.Nlink, err)
+		t.Errorf("%d names, %v, want 3", st.Nlink, err)
 	}
 	if entries, err := os.ReadDir(layer); err != nil || len(entries) != 1 {
 		t.Errorf("the layer has %v, %v", entries, err)
 	}
 }
 
-// TestCopyBounds: a copy stops at the number of bytes that it may take, and within
-// a file when it is to end.
+// TestCopyBounds checks that a copy stops at its limit of bytes, and in the middle of a file
+// when its context ends.
 func TestCopyBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -120,45 +120,34 @@ func TestCopyBounds(t *testing.T) {
 		want error
 	}{
 		{"no room", t.Context(), 4 * chunk, errTooMuch},
-		{"the end", &ending{Context: t.Context(), after: 6}, 1 << 40, context.Canceled},
+		{"the end", &expiring{Context: t.Context(), after: 6}, 1 << 40, context.Canceled},
 	} {
-		to, names := filepath.Join(w.root, tt.name), filepath.Join(w.root, tt.name+" links")
-		w.mkdir(to, names)
-		dst, err := os.Open(to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		links, err := os.Open(names)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := copyTree(tt.ctx, from, dst, links, tt.room); !errors.Is(err, tt.want) {
+		to, links := filepath.Join(w.root, tt.name), filepath.Join(w.root, tt.name+" links")
+		w.mkdir(links)
+		if err := copyTree(tt.ctx, from, to, links, tt.room); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if info, err := os.Stat(filepath.Join(to, "from/big")); err != nil || info.Size() > 8*chunk {
+		if info, err := os.Stat(filepath.Join(to, "big")); err != nil || info.Size() > 8*chunk {
 			t.Errorf("%s: %v, %v", tt.name, info, err)
-		}
-		if err := errors.Join(dst.Close(), links.Close()); err != nil {
-			t.Error(err)
 		}
 	}
 }
 
-// ending is a context that ends when it was asked some times.
-type ending struct {
+// expiring is a context that ends after some calls of Err.
+type expiring struct {
 	context.Context
 	after int
 }
 
-func (c *ending) Err() error {
+func (c *expiring) Err() error {
 	if c.after--; c.after < 0 {
 		return context.Canceled
 	}
 	return nil
 }
 
-// TestFlattenFails: layers that there is no room for are not joined, nor is it tried
-// again by each promotion, but later, also where nothing is promoted any more.
+// TestFlattenFails checks that layers are not flattened without room for the copy, and that not
+// each promotion tries again, but one an hour later does, even if the head is full.
 func TestFlattenFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -189,7 +178,7 @@ func TestFlattenFails(t *testing.T) {
 		w.run(nm, func(s *session) { s.write(fmt.Sprint("nm/", i), fmt.Sprint(i)) })
 	}
 	if n := len(w.chain()); n != maxChain || tries.Load() != 1 {
-		t.Errorf("%d layers after %d tries to join them", n, tries.Load())
+		t.Errorf("%d layers after %d attempts to flatten them", n, tries.Load())
 	}
 	if got := w.layers(); len(got) != maxChain {
 		t.Errorf("layers %q", got)
@@ -198,6 +187,6 @@ func TestFlattenFails(t *testing.T) {
 	hours.Add(1)
 	w.run(nm, func(s *session) { s.write("nm/last", "l") })
 	if n := len(w.chain()); n >= flattenAt || tries.Load() != 2 {
-		t.Errorf("%d layers after %d tries to join them", n, tries.Load())
+		t.Errorf("%d layers after %d attempts to flatten them", n, tries.Load())
 	}
 }

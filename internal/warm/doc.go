@@ -3,20 +3,18 @@
 //
 //	clones/<subject>/<repo hash>/warm/<id>/<path>
 //
-// A head says for a key (path, owner, ref, the volume's warm_key) on which layers
-// the next workspace stands, topmost first. A workspace that has ended may move
-// its heads, once the kernel says that nobody uses it: what its upper has at the
-// path is renamed to be the topmost layer. Whiteouts and opaque directories in it
-// mean there what they meant before. Workspaces of commits, which have no ref,
-// have one head together.
+// A head lists, for a key (path, owner, ref, the volume's warm_key), the layers that the
+// next workspace uses, topmost first. When the kernel says that nobody uses an ended
+// workspace any more, it may move its heads: the directory at the path in its upper is
+// renamed to be the topmost layer. Whiteouts and opaque directories keep their meaning.
+// Workspaces of commits, which have no ref, share one head.
 //
-// A caller may rely on this: a head moves only on from where the workspace found
-// it, so that of two that started from it one wins; a layer never changes and
-// stays while a head or a workspace needs it; what a container has written is
-// looked at by descriptor, and no symbolic link in it is followed. What it may
-// not rely on is that a layer is there: all of this is a cache.
+// A caller may rely on this: a workspace moves a head only if the head still is as the
+// workspace got it, so if two workspaces got the same, the first to end wins. A layer never
+// changes, and stays while a head or a workspace needs it. What a container wrote is read by
+// descriptor, without following symbolic links. A caller may not rely on a layer to exist,
+// because all of this is a cache.
 //
-// A layer is good for this boot at once, and for the next when a sync in the
-// background says so. Records and directories are repaired, clone by clone, the
-// first time that a clone is used.
+// A layer is valid for this boot at once, and for the next one after a sync in the
+// background. Records and directories are repaired when their clone is first used.
 package warm

@@ -16,22 +16,28 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 )
 
-// flattenAt is the number of layers of a head that are joined to one. With 16 paths
-// a workspace then stands on some 150 layers, and the kernel takes 500.
-const flattenAt = 8
+const (
+	// flattenAt is how many layers of a head are flattened into one. With 16 paths a workspace
+	// then has some 150 layers; the kernel allows 500.
+	flattenAt = 8
+	// maxChain is the maximum of layers of a head that waits to be flattened.
+	maxChain = 2 * flattenAt
+	// flattenAgain is the pause after a failure to flatten the layers of a head, because each
+	// attempt may copy everything, and the next promotions don't change why it failed.
+	flattenAgain = time.Hour
+	// spare is the share of the filesystem, one part of 64, that stays free when layers are
+	// flattened.
+	spare = 64
+)
 
-// joinAgain is how long after a failure the layers of a head are joined again: it
-// may cost a copy of all, and the next promotions don't change why it failed.
-const joinAgain = time.Hour
-
-// flattenSoon joins the layers of a head in the background, unless that is being
-// done, or has just failed: what is promoted meanwhile is looked at in the end.
+// flattenSoon flattens the layers of a head in the background, unless that is under way or
+// failed lately. Until it ends, the goroutine also flattens what is promoted meanwhile.
 func (m *Manager) flattenSoon(clone, key string) {
 	m.mu.Lock()
-	f := m.flattening[clone+"/"+key]
-	wait := f.begun || m.Now().Before(f.again)
+	again, ok := m.flattening[clone+"/"+key]
+	wait := ok && (again.IsZero() || m.Now().Before(again))
 	if !wait {
-		m.flattening[clone+"/"+key] = flattening{begun: true}
+		m.flattening[clone+"/"+key] = time.Time{}
 	}
 	m.mu.Unlock()
 	if wait {
@@ -39,51 +45,43 @@ func (m *Manager) flattenSoon(clone, key string) {
 	}
 	m.Background(func(ctx context.Context) {
 		release, err := m.Use(ctx, clone)
-		if err != nil {
-			m.tooLong(clone, key, err)
-			return
+		if err == nil {
+			defer release()
 		}
-		defer release()
-		for {
-			h, ok := m.tooLong(clone, key, nil)
+		for err == nil {
+			h, ok := m.tooLong(clone, key)
 			if !ok {
 				return
 			}
-			if err := m.flatten(ctx, h); err != nil {
-				if ctx.Err() == nil {
-					m.Log.WithError(err).WithField("clone", clone).Warnf("join the layers of warm path %q: a promotion in an hour tries again", h.Path)
-				}
-				m.tooLong(clone, key, err)
-				return
+			if err = m.flatten(ctx, h); err != nil && ctx.Err() == nil {
+				m.Log.WithError(err).WithField("clone", clone).Warnf("flatten the layers of warm path %q: a promotion in an hour tries again", h.Path)
 			}
 		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		now := m.Now()
+		maps.DeleteFunc(m.flattening, func(_ string, again time.Time) bool { return !again.IsZero() && !now.Before(again) })
+		m.flattening[clone+"/"+key] = now.Add(flattenAgain)
 	})
 }
 
-// tooLong returns a head that is to be flattened, with the layers that are to be
-// joined: the lowest, which nobody moves. Where there is none, or after an error,
-// nothing is being flattened any more.
-func (m *Manager) tooLong(clone, key string, err error) (h meta.WarmHead, ok bool) {
+// tooLong returns a head that has to be flattened, with only the layers that are to be
+// flattened: the lowest ones, which a promotion leaves where they are. If ok is false, the head
+// is short enough, and counts as not being flattened any more.
+func (m *Manager) tooLong(clone, key string) (h meta.WarmHead, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h, ok = m.cloneLocked(clone).heads[key]
-	n := len(h.Chain) - flattenAt
-	if err != nil {
-		now := m.Now()
-		maps.DeleteFunc(m.flattening, func(_ string, f flattening) bool { return !f.begun && !now.Before(f.again) })
-		m.flattening[clone+"/"+key] = flattening{again: now.Add(joinAgain)}
-		return meta.WarmHead{}, false
-	}
-	if !ok || n < 0 {
+	h = m.cloneLocked(clone).heads[key]
+	if len(h.Chain) < flattenAt {
 		delete(m.flattening, clone+"/"+key)
-		return meta.WarmHead{}, false
+		return h, false
 	}
-	h.Chain = h.Chain[n:]
+	h.Chain = h.Chain[len(h.Chain)-flattenAt:]
 	return h, true
 }
 
-// flatten copies what the layers of a head show into one. The heads that stand on
-// them stand on that one then, also those that were moved meanwhile.
+// flatten copies the merged layers of a head into a new layer. It replaces them by that
+// layer in all heads that have them, including heads that moved meanwhile.
 func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 	held := []meta.WarmPath{{Path: h.Path, Chain: h.Chain}}
 	m.Hold(h.Clone, held)
@@ -97,7 +95,7 @@ func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 		return err
 	}
 	defer func() { _ = m.Set(h.Clone).Discard(temp) }()
-	if err := m.copyInTurn(ctx, held, h.Clone, filepath.Join(temp, path.Dir(h.Path)), room); err != nil {
+	if err := m.copyChain(ctx, h, filepath.Join(temp, h.Path), room); err != nil {
 		return err
 	}
 	size, err := disk.Measure(ctx, filepath.Join(temp, h.Path))
@@ -121,16 +119,14 @@ func (m *Manager) flatten(ctx context.Context, h meta.WarmHead) error {
 	}
 	m.mu.Unlock()
 	if len(ch.heads) == 0 {
-		return nil // all have moved on to something else
+		return nil // no head has these layers any more
 	}
 	return m.commit(h.Clone, ch)
 }
 
-// spare is the share of a filesystem that joining layers leaves free.
-const spare = 64
-
-// roomFor returns how many bytes joining the layers of a head may copy, or why it
-// may not. It is more than they take by what compression saved.
+// roomFor returns how many bytes flattening the layers of a head may copy: more than their
+// size on disk, because the filesystem may have compressed them. The error says that the
+// disk has too little room.
 func (m *Manager) roomFor(h meta.WarmHead) (int64, error) {
 	space, err := disk.SpaceOf(m.Root)
 	if err != nil {
@@ -139,46 +135,31 @@ func (m *Manager) roomFor(h meta.WarmHead) (int64, error) {
 	size := m.ChainSize(h.Clone, h.Chain)
 	left := space.Free.Sub(size)
 	if left.Bytes < space.Total.Bytes/spare || left.Inodes < space.Total.Inodes/spare && space.Total.Inodes > 0 {
-		return 0, fmt.Errorf("its layers take %d bytes and %d inodes, and of %d and %d that are free a part has to stay: make room on the disk",
+		return 0, fmt.Errorf("its layers take %d bytes and %d inodes; of the %d and %d that are free a 64th of the disk must stay free: make room on it",
 			size.Bytes, size.Inodes, space.Free.Bytes, space.Free.Inodes)
 	}
 	return 2*size.Bytes + 64<<20, nil
 }
 
-// copyInTurn is copyChain as heavy work.
-func (m *Manager) copyInTurn(ctx context.Context, held []meta.WarmPath, clone, to string, room int64) error {
-	ctx, done, err := m.Heavy(ctx, clone, "join warm layers")
+// copyChain copies the merged layers of a head from its path to the path to, as heavy work.
+// The error is errTooMuch if they have more than room bytes.
+func (m *Manager) copyChain(ctx context.Context, h meta.WarmHead, to string, room int64) error {
+	ctx, done, err := m.Heavy(ctx, h.Clone, "flatten warm layers")
 	if err != nil {
 		return err
 	}
 	defer done()
-	return m.copyChain(ctx, held, clone, to, room)
-}
-
-// copyChain copies what a chain shows at its path into the directory to, if it is
-// no more than room bytes.
-func (m *Manager) copyChain(ctx context.Context, held []meta.WarmPath, clone, to string, room int64) error {
-	view, err := overlay.View(m.Lower(clone, held))
+	view, err := overlay.View(m.Set(h.Clone).Lower(meta.WarmLayer, h.Chain...))
 	if err != nil {
 		return err
 	}
 	defer view.Close()
-	dst, err := os.Open(to)
+	links, err := os.MkdirTemp(path.Dir(to), ".links-*")
 	if err != nil {
 		return err
 	}
-	defer dst.Close()
-	names, err := os.MkdirTemp(to, ".links-*")
-	if err != nil {
-		return err
+	if err := copyTree(ctx, below(int(view.Fd()), h.Path), to, links, room); err != nil {
+		return err // the caller discards all, links included
 	}
-	links, err := os.Open(names)
-	if err != nil {
-		return err
-	}
-	defer links.Close()
-	if err := copyTree(ctx, below(int(view.Fd()), held[0].Path), dst, links, room); err != nil {
-		return err // it goes with the rest
-	}
-	return os.RemoveAll(names)
+	return os.RemoveAll(links)
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFlatten: a head never has more layers than it may, and what they show is the
-// same before and after they are joined.
+// TestFlatten checks that a head never has more layers than its limit, and that flattening them
+// does not change what a workspace sees.
 func TestFlatten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,11 +58,11 @@ func TestFlatten(t *testing.T) {
 	}
 	before := w.open(nm)
 	if got := len(before.Paths[0].Chain); got != flattenAt-1 {
-		t.Fatalf("%d layers", got)
+		t.Fatalf("%d layers before they are flattened", got)
 	}
 	w.run(nm, func(s *session) { s.write("web/nm/last", "l") })
 	if got := len(w.m.Heads(cloneKey)[0].Chain); got != 1 {
-		t.Fatalf("%d layers after they were to be joined", got)
+		t.Fatalf("%d layers after they were flattened, want 1", got)
 	}
 	want := []string{"a/link->../a/one", "a/one=linked", deep + "x=deep", "file=f", "last=l", fmt.Sprintf("n=%d", flattenAt-2), "two=linked"}
 	w.run(nm, func(s *session) {
@@ -78,7 +78,7 @@ func TestFlatten(t *testing.T) {
 			}
 		}
 		if st, err := stat(unix.AT_FDCWD, path+"/a"); err != nil || st.Mode&0o7777 != 0o700 {
-			t.Errorf("a: %o, %v", st.Mode, err) // Chmod's 01000 is os.ModeSticky, which was not given
+			t.Errorf("a: %o, %v", st.Mode, err) // os.Chmod ignores 01000: it wants os.ModeSticky
 		}
 		if st, err := stat(unix.AT_FDCWD, path+"/a/link"); err != nil || st.Uid != 13 || st.Gid != 14 {
 			t.Errorf("link: %d:%d, %v", st.Uid, st.Gid, err)
@@ -92,8 +92,8 @@ func TestFlatten(t *testing.T) {
 	})
 	w.sees(topic, "web/nm", "a/link->../a/one", "a/one=linked", deep+"x=deep", "fifo", "file=f", "sock", "topic=t", "two=linked")
 	before.end()
-	joined := w.m.Heads(cloneKey)
-	held := append(slices.Clone(joined[0].Chain), joined[1].Chain...)
+	flat := w.m.Heads(cloneKey)
+	held := append(slices.Clone(flat[0].Chain), flat[1].Chain...)
 	slices.Sort(held)
 	if got := w.layers(); !slices.Equal(got, held) {
 		t.Errorf("layers %q, heads %q", got, held)
@@ -102,8 +102,8 @@ func TestFlatten(t *testing.T) {
 	w.sees(nm, "web/nm", want...)
 }
 
-// TestFlattenMeanwhile: a workspace that started from the layers that were joined
-// moves the head all the same, and one that moved it while they were is on top.
+// TestFlattenMeanwhile checks that a workspace that got the layers before they were flattened
+// can still move the head, and that a layer promoted during the copy stays on top.
 func TestFlattenMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -127,10 +127,10 @@ func TestFlattenMeanwhile(t *testing.T) {
 		t.Fatalf("chain %q", got)
 	}
 	later.write("nm/later", "l")
-	later.end() // too late
+	later.end() // too late: another one has moved the head
 	want := []string{"1=x", "2=x", "3=x", "4=x", "5=x", "6=x", "late=l"}
 	w.sees(nm, "nm", want...)
-	// The head moves on between a flatten's copy and its end: below the new layer.
+	// The head moves between the copy and the end of flatten.
 	head = w.m.Heads(cloneKey)[0].WarmHead
 	w.run(nm, func(s *session) { s.write("nm/top", "t") })
 	if err := w.m.flatten(t.Context(), head); err != nil {
@@ -141,14 +141,14 @@ func TestFlattenMeanwhile(t *testing.T) {
 	}
 	w.work.Wait()
 	w.sees(nm, "nm", append(want, "top=t")...)
-	// It is gone meanwhile.
+	// The head is evicted meanwhile.
 	head = w.m.Heads(cloneKey)[0].WarmHead
 	w.m.Hold(cloneKey, late.Paths)
 	if err := w.m.Evict(t.Context(), cloneKey, head.Key); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.m.flatten(t.Context(), head); err == nil {
-		t.Error("layers that are gone were joined")
+		t.Error("evicted layers were flattened")
 	}
 	w.m.Drop(cloneKey, late.Paths)
 	w.work.Wait()
@@ -157,7 +157,7 @@ func TestFlattenMeanwhile(t *testing.T) {
 	}
 }
 
-// TestFull: a head whose layers are not joined stops at its limit.
+// TestFull checks that nothing is promoted to a head with the maximum of layers.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -170,7 +170,7 @@ func TestFull(t *testing.T) {
 	w.m.clones[cloneKey].heads[h.Key] = h
 	w.m.mu.Unlock()
 	e := Ended{Clone: cloneKey, Upper: filepath.Join(w.root, "upper"), UID: user, GID: user, Ref: nm.Ref}
-	paths, err := w.m.Take(t.Context(), nm)
+	paths, err := w.m.Select(t.Context(), nm)
 	if err != nil {
 		t.Fatal(err)
 	}

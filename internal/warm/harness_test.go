@@ -31,7 +31,7 @@ type world struct {
 	m    *Manager
 	db   *meta.DB
 
-	work sync.WaitGroup // in the background
+	work sync.WaitGroup // background work
 	stop func()
 }
 
@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start opens what is in the data directory, as a plugin that starts in a boot.
+// start opens the data directory, as a plugin does when it starts.
 func (w *world) start(boot string) {
 	w.t.Helper()
 	d := testdb.Open(w.t, w.root)
@@ -79,7 +79,7 @@ func (w *world) restart(boot string) {
 	w.start(boot)
 }
 
-// want is what the workspaces of these tests want, unless they say otherwise.
+// want returns a Want of the main branch.
 func (w *world) want(paths ...string) Want {
 	return Want{
 		Clone: cloneKey, Paths: paths, UID: user, GID: user, Ref: "refs/heads/main", Default: "refs/heads/main", Tree: []string{w.tree},
@@ -93,10 +93,10 @@ type session struct {
 	dir string // where it is mounted
 }
 
-// open makes a workspace that stands on what Take returns.
+// open makes a workspace with the layers that Select returns.
 func (w *world) open(want Want) *session {
 	w.t.Helper()
-	paths, err := w.m.Take(w.t.Context(), want)
+	paths, err := w.m.Select(w.t.Context(), want)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -114,8 +114,7 @@ func (w *world) open(want Want) *session {
 	return s
 }
 
-// end takes the workspace down and promotes what it wrote. It is synced then, as Run
-// would.
+// end unmounts the workspace and promotes what it wrote. Then it syncs, as Run does.
 func (s *session) end() {
 	s.t.Helper()
 	detach(s.t, s.dir)
@@ -129,7 +128,7 @@ func (s *session) end() {
 	}
 }
 
-// run is a workspace from its beginning to its end.
+// run opens a workspace, calls f and ends the workspace.
 func (w *world) run(want Want, f func(s *session)) {
 	w.t.Helper()
 	s := w.open(want)
@@ -137,8 +136,8 @@ func (w *world) run(want Want, f func(s *session)) {
 	s.end()
 }
 
-// has fails the test unless the directory rel of the workspace has exactly these
-// files, as "path=content" by path; links as "path->target".
+// has checks that the directory rel of the workspace has exactly these files, sorted by
+// path: "path=content", or "path->target" for a symbolic link.
 func (s *session) has(rel string, want ...string) {
 	s.t.Helper()
 	if got := list(s.t, filepath.Join(s.dir, rel)); !slices.Equal(got, want) {
@@ -146,7 +145,7 @@ func (s *session) has(rel string, want ...string) {
 	}
 }
 
-// sees checks what the next workspace finds.
+// sees checks which files the next workspace has.
 func (w *world) sees(want Want, rel string, files ...string) {
 	w.t.Helper()
 	w.run(want, func(s *session) { s.has(rel, files...) })
@@ -181,10 +180,10 @@ func (w *world) mkdir(dirs ...string) {
 	}
 }
 
-// dirOf returns the directory of a layer, or that of all.
+// dirOf returns the directory of a layer, or that of all layers for an empty ID.
 func (w *world) dirOf(id string) string { return w.m.Set(cloneKey).Lower(meta.WarmLayer, id)[0] }
 
-// layers lists the directories of the layers.
+// layers lists the names of the layers' directories.
 func (w *world) layers() []string {
 	w.t.Helper()
 	entries, err := os.ReadDir(w.dirOf(""))
@@ -198,7 +197,7 @@ func (w *world) layers() []string {
 	return names
 }
 
-// records returns what the database has.
+// records returns the content of the database.
 func (w *world) records() meta.State {
 	w.t.Helper()
 	w.stop()
@@ -207,7 +206,7 @@ func (w *world) records() meta.State {
 	return state
 }
 
-// chain returns the only head's.
+// chain returns the chain of the only head.
 func (w *world) chain() []string {
 	w.t.Helper()
 	heads := w.m.Heads(cloneKey)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestHeld: what a workspace stands on stays while it does.
+// TestHeld checks that layers stay while a workspace uses them.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -20,7 +20,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("%d layers", got)
 	}
 	old.has("nm", "a=1")
-	// It is held by its record after a restart.
+	// After a restart the records of workspaces hold layers.
 	w.restart("boot 1")
 	w.m.Hold(cloneKey, old.Paths)
 	if err := w.m.SweepAll(t.Context()); err != nil {
@@ -50,7 +50,7 @@ func TestHeld(t *testing.T) {
 	}
 	del, _ := w.m.Evicting(cloneKey)
 	layers := w.m.Set(cloneKey)
-	if err := layers.Forget(layers.List(), del, del); err != nil { // a transaction may be tried again
+	if err := layers.Forget(layers.List(), del, del); err != nil { // twice, because a transaction may be repeated
 		t.Fatal(err)
 	}
 	w.sees(nm, "nm")
@@ -59,7 +59,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestEvictedCountsAtOnce: what goes with a head is in the trash with its size.
+// TestEvictedCountsAtOnce checks that the trash knows the size of evicted layers.
 func TestEvictedCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

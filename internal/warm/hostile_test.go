@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHostile: what a container leaves at a warm path that can't be a layer is not
-// one, the head stays, and nothing outside of the path is touched.
+// TestHostile checks that a container can't promote anything that must not be a layer: the
+// head does not move, and nothing outside of the warm path changes.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	attr := func(s *session, rel, name, value string) {
@@ -31,7 +31,7 @@ func TestHostile(t *testing.T) {
 		name   string
 		inside func(s *session) // while it is mounted
 		after  func(s *session)
-		keeps  string // what the upper has afterwards; "" for nothing of it
+		keeps  string // a file of the upper afterwards; "" if the warm path must be gone
 	}{
 		{name: "a link", keeps: "web/nm->/evil",
 			inside: func(s *session) {
@@ -125,19 +125,19 @@ func TestHostile(t *testing.T) {
 			}
 			if tt.keeps != "" {
 				if got := list(t, s.Upper); !slices.Contains(got, tt.keeps) {
-					t.Errorf("the upper has %q, and not %q", got, tt.keeps)
+					t.Errorf("the upper has %q, want %q among them", got, tt.keeps)
 				}
 			} else if _, err := os.Lstat(filepath.Join(s.Upper, "web/nm")); !os.IsNotExist(err) {
-				t.Errorf("the upper has it: %v", err)
+				t.Errorf("the upper still has the warm path: %v", err)
 			}
 			if got := list(t, filepath.Join(w.root, "evil")); !slices.Equal(got, []string{"nm/x=x"}) {
-				t.Errorf("outside there is %q", got)
+				t.Errorf("the directory outside has %q", got)
 			}
 		})
 	}
 }
 
-// TestOdd: what is unusual but harmless is carried over as it is.
+// TestOdd checks that unusual but harmless files are carried over unchanged.
 func TestOdd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -18,11 +21,11 @@ type Config struct {
 	*layer.Store
 	// Use keeps a clone from being evicted until release is called.
 	Use func(ctx context.Context, clone string) (release func(), err error)
-	// Heavy waits until heavy work on a clone may run, and returns a context that ends
-	// when it must be done. done is called at its end.
+	// Heavy waits until heavy work on a clone may run. It returns a context for the work,
+	// which then calls done.
 	Heavy func(ctx context.Context, clone, op string) (_ context.Context, done func(), err error)
-	// Wait is how long a Take waits for ends of workspaces that may move its heads.
-	// Zero is 2 s: that of 50,000 files takes a quarter of it.
+	// Wait is how long Select waits for ending workspaces that may move its heads. Zero
+	// means 2 s: promoting 50,000 files takes a quarter of it.
 	Wait time.Duration
 }
 
@@ -31,35 +34,37 @@ const defaultWait = 2 * time.Second
 // Manager holds the warm layers of all clones. It is safe for concurrent use.
 type Manager struct {
 	Config
-	mu     sync.Mutex // never held over I/O
-	clones map[string]*clone
-	ending map[string]*end // by clone and head key
-	// flattening are the heads, likewise, whose layers are being joined, or could
-	// not be.
-	flattening map[string]flattening
+	mu      sync.Mutex // never held over I/O
+	clones  map[string]*clone
+	endings map[*ending]struct{}
+	// flattening has the heads, as "clone/key", whose layers are being flattened, with the zero
+	// time, and those where that failed, with the time from which it may be tried again.
+	flattening map[string]time.Time
 }
 
-type flattening struct {
-	begun bool
-	again time.Time // after a failure
-}
-
-// clone is what there is of one clone; guarded by Manager.mu, but for the layers. Heads
-// move while the lock of these is held.
+// clone has the warm state of one clone. Heads change only while the lock of the layers is
+// held.
 type clone struct {
 	layers *layer.Set
-	heads  map[string]meta.WarmHead
-	swept  bool
+	swept  atomic.Bool
+	heads  map[string]meta.WarmHead // guarded by Manager.mu
 }
 
-// NewManager returns a Manager for what state says exists.
+// NewManager returns a Manager with the heads that state has records of.
 func NewManager(c Config, state meta.State) *Manager {
 	c.Wait = cmp.Or(c.Wait, defaultWait)
-	m := &Manager{Config: c, clones: make(map[string]*clone), ending: make(map[string]*end), flattening: make(map[string]flattening)}
+	m := &Manager{Config: c, clones: make(map[string]*clone), endings: make(map[*ending]struct{}), flattening: make(map[string]time.Time)}
 	for _, h := range state.WarmHeads {
 		m.cloneLocked(h.Clone).heads[h.Key] = h
 	}
 	return m
+}
+
+// clone returns the clone with a key. It may be new and empty.
+func (m *Manager) clone(key string) *clone {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cloneLocked(key)
 }
 
 func (m *Manager) cloneLocked(key string) *clone {
@@ -78,12 +83,12 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// Hold keeps the layers that a workspace stands on until Drop.
+// Hold keeps the layers that a workspace uses until Drop.
 func (m *Manager) Hold(clone string, paths []meta.WarmPath) {
 	m.Set(clone).Hold(meta.WarmLayer, ids(paths)...)
 }
 
-// ids are those of the layers that a workspace stands on.
+// ids returns the IDs of the layers that a workspace uses.
 func ids(paths []meta.WarmPath) (list []string) {
 	for _, p := range paths {
 		list = append(list, p.Chain...)
@@ -91,8 +96,8 @@ func ids(paths []meta.WarmPath) (list []string) {
 	return list
 }
 
-// Drop ends a Hold, or what Take holds. Layers that nothing needs any more are
-// removed in the background.
+// Drop ends a hold of Hold or Select. Layers that nothing needs any more are removed in the
+// background.
 func (m *Manager) Drop(clone string, paths []meta.WarmPath) {
 	m.Set(clone).Drop(meta.WarmLayer, ids(paths)...)
 	m.mu.Lock()
@@ -115,7 +120,7 @@ func (c *clone) unneeded() []meta.Layer {
 	})
 }
 
-// onHeads reports whether a head has the layer in its chain.
+// onHeads reports whether any head has the layer in its chain.
 func (c *clone) onHeads(id string) bool {
 	for _, h := range c.heads {
 		if slices.Contains(h.Chain, id) {
@@ -125,25 +130,36 @@ func (c *clone) onHeads(id string) bool {
 	return false
 }
 
-// Lower returns the directories of the layers that a workspace stands on, for the
-// overlay.
+// Lower returns the directories of the layers that a workspace uses, for its overlay.
 func (m *Manager) Lower(clone string, paths []meta.WarmPath) []string {
 	return m.Set(clone).Lower(meta.WarmLayer, ids(paths)...)
 }
 
-// Settle returns when the layers that a workspace stands on are on disk, and their
-// records say so.
+// Size returns the size of all warm layers of a clone. It does no I/O.
+func (m *Manager) Size(clone string) (sum disk.Size) {
+	for _, l := range m.Set(clone).List(meta.WarmLayer) {
+		sum = sum.Add(l.Size.Size)
+	}
+	return sum
+}
+
+// ChainSize returns the size of some warm layers of a clone. It does no I/O.
+func (m *Manager) ChainSize(clone string, chain []string) disk.Size {
+	return m.Set(clone).SizeOf(meta.WarmLayer, chain...)
+}
+
+// Settle returns when the layers that a workspace uses are durable.
 func (m *Manager) Settle(ctx context.Context, clone string, paths []meta.WarmPath) error {
 	return m.Set(clone).Settle(ctx, meta.WarmLayer, ids(paths)...)
 }
 
-// lock takes the lock of the layers of a clone, with the clone swept.
+// lock takes the lock of a clone's layers, and sweeps the clone if necessary.
 func (m *Manager) lock(ctx context.Context, clone string) (unlock func(), err error) {
 	unlock, err = m.Set(clone).Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.sweep(clone); err != nil {
+	if err := m.sweepLocked(clone); err != nil {
 		unlock()
 		return nil, err
 	}
@@ -158,4 +174,72 @@ func (m *Manager) collect(ctx context.Context, clone string) error {
 	}
 	defer unlock()
 	return m.commit(clone, change{})
+}
+
+// sweep makes the records and the directories of a clone agree, unless it already has. It
+// removes layers from the heads that are gone or were not durable before a reboot, and moves
+// directories without a record to the trash. Layers that workspaces hold stay. Everything
+// that uses a clone sweeps it first.
+func (m *Manager) sweep(ctx context.Context, clone string) error {
+	if m.clone(clone).swept.Load() {
+		return nil
+	}
+	unlock, err := m.lock(ctx, clone)
+	if err == nil {
+		unlock()
+	}
+	return err
+}
+
+// SweepAll sweeps all clones that may have warm layers.
+func (m *Manager) SweepAll(ctx context.Context) error {
+	keys, err := m.Owners(meta.WarmLayer)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, key := range keys {
+		errs = append(errs, m.sweep(ctx, key))
+	}
+	return errors.Join(errs...)
+}
+
+// sweepLocked is sweep with the clone's lock held.
+func (m *Manager) sweepLocked(clone string) error {
+	c := m.clone(clone)
+	if c.swept.Load() {
+		return nil
+	}
+	lost, err := c.layers.Void(meta.WarmLayer)
+	if err != nil {
+		return err
+	}
+	ch := change{lost: lost}
+	isLost := func(id string) bool {
+		_, ok := c.layers.Get(meta.WarmLayer, id)
+		return !ok || slices.ContainsFunc(lost, func(l meta.Layer) bool { return l.ID == id })
+	}
+	m.mu.Lock()
+	for _, h := range c.heads {
+		// The layers below a lost one are still of use: they were the whole head once.
+		n := len(h.Chain)
+		for n > 0 && !isLost(h.Chain[n-1]) {
+			n--
+		}
+		switch {
+		case n == 0:
+		case n == len(h.Chain):
+			ch.gone = append(ch.gone, h)
+		default:
+			h.Chain = slices.Clone(h.Chain[n:])
+			ch.heads = append(ch.heads, h)
+		}
+	}
+	m.mu.Unlock()
+	if err := m.commit(clone, ch); err != nil {
+		return err
+	}
+	err = c.layers.TrashStrays(meta.WarmLayer)
+	c.swept.Store(err == nil)
+	return err
 }

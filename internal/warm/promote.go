@@ -13,33 +13,34 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// Ended is a workspace that has ended, and that nobody uses any more.
+// Ended is an ended workspace that nobody uses any more.
 type Ended struct {
 	Clone    string // key
 	Upper    string // its directory
 	UID, GID uint32
 	Ref      string // as in its Want
 	Text     string
-	Paths    []meta.WarmPath // as Take returned them
-	// Tree are the layers of the workspace that are not warm, topmost first.
+	Paths    []meta.WarmPath // as Select returned them
+	// Tree has the directories of the layers that are not warm, topmost first.
 	Tree []string
 }
 
-// Promote makes what a workspace has written at its warm paths the topmost layers
-// of their heads, or drops it: afterwards it is gone from the upper, but for what
-// is no directory. The workspace still holds the layers that it stands on. What is
-// dropped is logged, and no error. When ctx ends first, the rest is left as it is,
-// to be promoted later.
+// Promote moves the directories at the warm paths of a workspace out of its upper. Each
+// becomes the topmost layer of its head, or goes to the trash, which is logged and is not an
+// error. Files and links at a warm path stay in the upper. The caller still holds the layers
+// that the workspace used. If ctx ends first, the remaining paths stay as they are, and can
+// be promoted later.
 func (m *Manager) Promote(ctx context.Context, e Ended) error {
 	var errs []error
 	for _, p := range e.Paths {
 		if p.LeftOut != "" {
-			continue // an ordinary part of the workspace
+			continue // it is like any other path
 		}
 		err := m.promote(ctx, e, p)
 		if err == nil {
@@ -53,64 +54,43 @@ func (m *Manager) Promote(ctx context.Context, e Ended) error {
 }
 
 func (m *Manager) promote(ctx context.Context, e Ended, p meta.WarmPath) error {
-	s, err := find(e.Upper, p.Path)
-	if errors.Is(err, fs.ErrNotExist) {
+	s, err := locate(e.Upper, p.Path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && s.state == untouched {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if s.dir != nil {
-		defer s.dir.Close()
-	}
-	switch s.state {
-	case untouched:
-		return nil
-	case removed:
-		err := m.empty(ctx, e, p)
-		if s.dir != nil {
-			err = errors.Join(err, unix.Unlinkat(int(s.dir.Fd()), s.name, 0))
+	defer s.dir.Close() // Close does nothing if dir is nil
+	if err := m.publish(ctx, e, p, s); err != nil {
+		if ctx.Err() != nil {
+			return err // the next start tries again
 		}
-		return err
-	case written:
-		s.reason, err = m.publish(ctx, e, p, s)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return err // the next start goes on with it
-		case err != nil:
-			s.reason = err.Error()
-		case s.reason == "":
-			return nil
-		}
+		m.Log.WithField("clone", e.Clone).Infof("warm path %q is not carried over: %v", p.Path, err)
 	}
-	m.Log.WithField("clone", e.Clone).Infof("warm path %q is not carried over: %s", p.Path, s.reason)
-	if s.dir == nil {
+	switch {
+	case s.dir == nil:
 		return nil
+	case s.state == removed:
+		return os.Remove(s.path()) // the whiteout
 	}
-	if _, err = m.Trash.Put(s.path(), "warm"); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return m.Trash.Clear(s.path(), "warm", disk.Size{})
 }
 
-// tidy takes out of an upper the directories that were made for a warm path alone,
-// or their whiteouts: they are no changes of the workspace's.
+// tidy removes the directories, and their whiteouts, from an upper that exist only because
+// of a warm path below them, because they are not changes of the workspace.
 func tidy(e Ended, rel string) error {
 	for at := path.Dir(rel); at != "."; at = path.Dir(at) {
 		reason, err := leaveOut(e.Tree, at)
 		if err != nil || reason != "" {
-			return err // the tree's
+			return err // the directory is part of the commit
 		}
-		s, err := find(e.Upper, at)
+		s, err := locate(e.Upper, at)
 		if err != nil || s.dir == nil {
 			return err
 		}
-		flags := 0
-		if s.state == written {
-			flags = unix.AT_REMOVEDIR
-		}
-		if s.state == written || s.state == removed {
-			err = unix.Unlinkat(int(s.dir.Fd()), s.name, flags)
+		if s.strange == nil {
+			err = os.Remove(s.path())
 		}
 		s.dir.Close()
 		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
@@ -123,60 +103,67 @@ func tidy(e Ended, rel string) error {
 	return nil
 }
 
-// publish promotes what is at s, or says why not.
-func (m *Manager) publish(ctx context.Context, e Ended, p meta.WarmPath, s spot) (reason string, err error) {
-	if reason := m.refuse(e, p); reason != "" {
-		return reason, nil
+// publish moves the head: it renames a directory at s to be the topmost layer, or empties
+// the head if the workspace removed the directory. The error may also say why the workspace
+// must not move the head.
+func (m *Manager) publish(ctx context.Context, e Ended, p meta.WarmPath, s spot) error {
+	if s.strange != nil {
+		return s.strange
 	}
-	size, reason, err := verify(ctx, s.path())
-	if err != nil || reason != "" {
-		return reason, err
+	if _, err := m.head(e, p); err != nil {
+		return err // before the work of verify
+	}
+	var size disk.Size
+	if s.state == written {
+		var err error
+		if size, err = verify(ctx, s.path()); err != nil {
+			return err
+		}
 	}
 	unlock, err := m.lock(ctx, e.Clone)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer unlock()
-	if reason := m.refuse(e, p); reason != "" {
-		return reason, nil
+	h, err := m.head(e, p)
+	if err != nil {
+		return err
+	}
+	if s.state == removed {
+		h.Chain = nil
+		return m.commit(e.Clone, change{heads: []meta.WarmHead{h}})
+	}
+	if s.opaque {
+		h.Chain = nil
+	}
+	layers := m.Set(e.Clone)
+	if layers.Missing(meta.WarmLayer, h.Chain...) {
+		return errors.New("a layer below it is lost")
 	}
 	l := meta.Layer{Kind: meta.WarmLayer, ID: newID(), Size: meta.Measured{Size: size, At: m.Now()}}
-	h, _ := m.head(e, p)
-	h.Chain = slices.Insert(slices.Clone(h.Chain), 0, l.ID)
-	if s.opaque {
-		h.Chain = h.Chain[:1]
-	} else if !m.known(e.Clone, h.Chain[1:]) {
-		return "a layer that it lies on was lost", nil
-	}
-	temp, err := m.take(e, p, s.path())
+	h.Chain = append([]string{l.ID}, h.Chain...)
+	temp, err := m.tempDir(e.Clone, p.Path, e.UID, e.GID)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err := m.commit(e.Clone, change{layer: &l, temp: temp, heads: []meta.WarmHead{h}}); err != nil {
-		return "", errors.Join(err, m.Set(e.Clone).Discard(temp))
+	// The layer has no record yet: after a crash the sweep removes it.
+	err = durable.RenameVolatile(s.path(), filepath.Join(temp, p.Path))
+	if err == nil {
+		failpoint.Hit("warm/promote/moved")
+		err = m.commit(e.Clone, change{layer: &l, temp: temp, heads: []meta.WarmHead{h}})
+	}
+	if err != nil {
+		return errors.Join(err, layers.Discard(temp))
 	}
 	if len(h.Chain) >= flattenAt {
 		m.flattenSoon(h.Clone, h.Key)
 	}
-	return "", nil
+	return nil
 }
 
-// take renames what is at from into a layer in the making. It has no record yet: a
-// crash leaves it to the sweep.
-func (m *Manager) take(e Ended, p meta.WarmPath, from string) (temp string, err error) {
-	if temp, err = m.tempDir(e.Clone, p.Path, e.UID, e.GID); err != nil {
-		return "", err
-	}
-	if err := durable.RenameVolatile(from, filepath.Join(temp, p.Path)); err != nil {
-		return "", errors.Join(err, m.Set(e.Clone).Discard(temp))
-	}
-	failpoint.Hit("warm/promote/moved")
-	return temp, nil
-}
-
-// tempDir makes a directory for a layer in the making, with the directories that
-// rel is in. They show what a checkout's do: overlayfs takes mode and owner of a
-// directory from the topmost layer that has it.
+// tempDir makes a temporary directory for a layer, with the parents of the path rel in it.
+// They have the mode and owner of a checkout's directories, because overlayfs shows those of
+// the topmost layer that has a directory.
 func (m *Manager) tempDir(clone, rel string, uid, gid uint32) (string, error) {
 	temp, err := m.Set(clone).Temp(meta.WarmLayer)
 	if err != nil {
@@ -196,74 +183,42 @@ func (m *Manager) tempDir(clone, rel string, uid, gid uint32) (string, error) {
 	return temp, nil
 }
 
-// empty has a head say that there is nothing.
-func (m *Manager) empty(ctx context.Context, e Ended, p meta.WarmPath) error {
-	unlock, err := m.lock(ctx, e.Clone)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if m.refuse(e, p) != "" {
-		return nil
-	}
-	h, _ := m.head(e, p)
-	h.Chain = nil
-	return m.commit(e.Clone, change{heads: []meta.WarmHead{h}})
-}
-
-// refuse says why a workspace may not move a head.
-func (m *Manager) refuse(e Ended, p meta.WarmPath) string {
+// head returns the head that a workspace is about to move, with the chain below the new
+// layer. The error says why the workspace must not move it.
+func (m *Manager) head(e Ended, p meta.WarmPath) (meta.WarmHead, error) {
 	if p.ReadOnly {
-		return "the workspace publishes nothing"
+		return meta.WarmHead{}, errors.New("the workspace publishes nothing")
 	}
-	h, ok := m.head(e, p)
-	if !ok {
-		return "another workspace has moved it on in the meantime"
-	}
-	if len(h.Chain) >= maxChain {
-		m.flattenSoon(h.Clone, h.Key) // no promotion would
-		return "its layers have not been joined yet"
-	}
-	return ""
-}
-
-// head returns the head that a workspace may move, with the chain that what it has
-// written lies on; ok is false when the head is no longer where the workspace
-// found it.
-func (m *Manager) head(e Ended, p meta.WarmPath) (h meta.WarmHead, ok bool) {
-	w := Want{Clone: e.Clone, UID: e.UID, GID: e.GID, Text: e.Text}
-	now := m.Now()
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	c := m.cloneLocked(e.Clone)
-	h, there := c.heads[p.Head]
-	switch {
-	case !there:
-		h = w.headOf(p.Path, e.Ref)
-		ok = p.From != "" || len(p.Chain) == 0
+	h, exists := c.heads[p.Head]
+	unmoved := exists && p.From == "" && (slices.Equal(h.Chain, p.Chain) || slices.Equal(c.expand(h.Chain), p.Chain))
+	m.mu.Unlock()
+	if !exists {
+		unmoved = p.From != "" || len(p.Chain) == 0
+		h = Want{Clone: e.Clone, UID: e.UID, GID: e.GID, Text: e.Text}.headOf(p.Path, e.Ref)
 		h.Chain = p.Chain
-	case p.From == "":
-		ok = slices.Equal(h.Chain, p.Chain) || slices.Equal(c.expand(h.Chain), p.Chain)
 	}
-	h.MovedAt, h.Used = now, now
-	return h, ok
+	switch {
+	case !unmoved:
+		return h, errors.New("another workspace has moved its head meanwhile")
+	case len(h.Chain) >= maxChain:
+		m.flattenSoon(h.Clone, h.Key) // because no promotion would
+		return h, errors.New("its layers have not been flattened yet")
+	}
+	h.MovedAt = m.Now()
+	h.Used = h.MovedAt
+	return h, nil
 }
 
-// known reports whether all layers of a chain have records: those of before a loss
-// of the database have none.
-func (m *Manager) known(clone string, chain []string) bool {
-	return !slices.ContainsFunc(chain, func(id string) bool { _, ok := m.Set(clone).Get(meta.WarmLayer, id); return !ok })
-}
-
-// expand puts the chains that were joined in the place of the layers made of them.
-func (c *clone) expand(chain []string) []string {
-	var list []string
+// expand returns a chain with each flattened layer replaced by the layers that it was made of.
+func (c *clone) expand(chain []string) (list []string) {
 	for _, id := range chain {
-		if l, _ := c.layers.Get(meta.WarmLayer, id); len(l.Of) > 0 {
-			list = append(list, l.Of...)
-		} else {
-			list = append(list, id)
+		l, _ := c.layers.Get(meta.WarmLayer, id)
+		if len(l.Of) == 0 {
+			l.Of = []string{id}
 		}
+		list = append(list, l.Of...)
 	}
 	return list
 }

@@ -2,6 +2,7 @@ package warm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -9,91 +10,85 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// maxDepth bounds the descriptors that it takes to copy a layer. A node_modules
-// has some 30 levels; paths with more than 2,000 can't be named.
+// maxDepth limits the descriptors that a copy of a layer needs, two for each level. A
+// node_modules has some 30 levels; the kernel accepts no path with more than some 2,000.
 const maxDepth = 256
 
-// maxLinked bounds the memory for files with several names, of which a container
-// can make millions.
+// maxLinked limits the memory for files with several names, because a container can make
+// millions of them.
 const maxLinked = 1 << 18
 
-// verify looks at all that is in a directory that a container has written, and
-// says why it can't be a layer: empty if it can. The size is that of what it has
-// seen.
-func verify(ctx context.Context, path string) (size disk.Size, reason string, err error) {
+var errLinked = errors.New("a file in it has a hard link outside, through which it could be changed")
+
+// verify walks a directory that a container has written. It returns the size of everything
+// in it, or an error if the directory can't be a layer.
+func verify(ctx context.Context, path string) (disk.Size, error) {
 	v := &verifier{links: make(map[uint64]uint64)}
 	if err := disk.Walk(ctx, path, v, nil); err != nil {
-		return disk.Size{}, "", err
+		return disk.Size{}, err
 	}
-	if v.err != nil {
-		return disk.Size{}, "", v.err
+	if v.err == nil && len(v.links) > 0 {
+		v.err = errLinked
 	}
-	if v.reason == "" && len(v.links) > 0 {
-		v.reason = "a file in it has a hard link elsewhere, through which it could be changed"
-	}
-	return v.size, v.reason, nil
+	return v.size, v.err
 }
 
 type verifier struct {
-	size   disk.Size
-	links  map[uint64]uint64 // names still to be seen, by inode
-	reason string
-	err    error
+	size  disk.Size
+	links map[uint64]uint64 // how many names were not visited yet, by inode
+	err   error             // the first
 }
 
-func (v *verifier) Visit(e disk.Entry) bool {
-	if v.err != nil || v.reason != "" {
+func (v *verifier) Visit(e disk.Entry) (enter bool) {
+	if v.err != nil {
 		return false
 	}
-	st, err := stat(e.Dir, e.Name)
-	if err != nil {
-		v.err = err
+	var st unix.Stat_t
+	if st, v.err = stat(e.Dir, e.Name); v.err != nil {
 		return false
 	}
-	dir := kind(&st) == unix.S_IFDIR
+	kind := kind(&st)
 	left, seen := v.links[st.Ino]
 	if !seen {
 		left = uint64(st.Nlink)
 	}
-	if !seen && !isWhiteout(&st) {
+	if !seen && kind != whiteout {
 		v.size = v.size.Add(disk.Size{Bytes: st.Blocks * 512, Inodes: 1})
 	}
 	switch {
-	case dir, isWhiteout(&st): // overlayfs makes all its whiteouts links of one
+	case kind == unix.S_IFDIR, kind == whiteout: // overlayfs links all its whiteouts to one inode
 	case left == 1:
 		delete(v.links, st.Ino)
 	default:
 		v.links[st.Ino] = left - 1
 	}
-	if v.reason, v.err = judge(e, &st); len(v.links) > maxLinked {
-		v.reason = fmt.Sprintf("more than %d files in it have several names", maxLinked)
+	if v.err = judge(e, kind); len(v.links) > maxLinked {
+		v.err = fmt.Errorf("it has more than %d files with several names", maxLinked)
 	}
-	return dir && v.reason == "" && v.err == nil
+	return v.err == nil && kind == unix.S_IFDIR
 }
 
-// judge says why what is at e can't be in a layer.
-func judge(e disk.Entry, st *unix.Stat_t) (reason string, err error) {
-	leans := "" // the attribute that would say so
-	switch kind(st) {
+// judge returns an error if a layer must not have the file or directory at e.
+func judge(e disk.Entry, kind uint32) error {
+	var attr string // set if e is incomplete without a layer below
+	switch kind {
 	case unix.S_IFDIR:
 		if e.Depth > maxDepth {
-			return fmt.Sprintf("it is deeper than %d directories", maxDepth), nil
+			return fmt.Errorf("it has more than %d levels of directories", maxDepth)
 		}
-		leans = redirectAttr
+		attr = redirectAttr
 	case unix.S_IFREG:
-		leans = metacopyAttr
+		attr = metacopyAttr
 	case unix.S_IFCHR, unix.S_IFBLK:
-		if !isWhiteout(st) {
-			return fmt.Sprintf("%q in it is a device", e.Name), nil
-		}
+		return fmt.Errorf("%q in it is a device", e.Name)
+	default:
+		return nil
 	}
-	if leans == "" {
-		return "", nil
+	_, ok, err := attribute(below(e.Dir, e.Name), attr)
+	if ok {
+		return fmt.Errorf("%q in it is incomplete without a layer below", e.Name)
 	}
-	if _, ok, err := attribute(below(e.Dir, e.Name), leans); err != nil || ok {
-		return fmt.Sprintf("%q in it leans on a layer below", e.Name), err
-	}
-	return "", nil
+	return err
 }
 
 func (v *verifier) Leave(disk.Entry) {}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGenerations: what a workspace left is what the next one finds, whatever it
-// did to what it had found.
+// TestGenerations checks that each workspace has the files that the previous one left,
+// whether that one changed, replaced or removed what it got.
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -36,14 +36,14 @@ func TestGenerations(t *testing.T) {
 	w.run(nm, func(s *session) {
 		s.has("node_modules", second...)
 		if got := len(s.Paths[0].Chain); got != 2 {
-			t.Errorf("it stands on %d layers", got)
+			t.Errorf("the workspace uses %d layers, want 2", got)
 		}
 	})
 	w.sees(nm, "node_modules", second...)
 	if got := len(w.chain()); got != 2 {
 		t.Errorf("a workspace that wrote nothing moved the head: %d layers", got)
 	}
-	w.run(nm, func(s *session) { // removed, and made anew
+	w.run(nm, func(s *session) { // removed and made again
 		s.remove("node_modules")
 		s.write("node_modules/e", "e3")
 	})
@@ -60,11 +60,11 @@ func TestGenerations(t *testing.T) {
 	w.sees(nm, "node_modules", "f=f4")
 }
 
-// TestHardLinksOfALayerSplit: two names of one file are two files once one of them is
-// written to in place, as the README says. What is replaced is not concerned. (With
-// index=on they would stay one in that workspace alone: what it promotes has no
-// index. The file would have a name outside of the upper too, so it would be
-// dropped; and the kernel would not say any more whether the upper is in use.)
+// TestHardLinksOfALayerSplit checks that two names of one file become two files when one of
+// them is written in place, as the README says. Replacing a name has no effect on the other.
+// (With index=on the names would stay one file, but only in that workspace, because what it
+// promotes has no index. Also, the file would have a name outside of the upper, so it would
+// not be carried over, and the kernel could not say whether the upper is in use.)
 func TestHardLinksOfALayerSplit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -78,7 +78,7 @@ func TestHardLinksOfALayerSplit(t *testing.T) {
 	w.run(nm, func(s *session) {
 		s.write("nm/a", "1")
 		link(s, "b")
-		s.write("nm/a", "2") // both, in the workspace that has linked them
+		s.write("nm/a", "2") // both names, in the workspace that linked them
 		s.has("nm", "a=2", "b=2")
 	})
 	w.run(nm, func(s *session) {
@@ -95,7 +95,8 @@ func TestHardLinksOfALayerSplit(t *testing.T) {
 	w.sees(nm, "nm", "a=4", "b=2", "c=3")
 }
 
-// TestUpperAfterwards: warm paths are no changes of the workspace's, the rest is.
+// TestUpperAfterwards checks that a promotion leaves only the workspace's changes outside of
+// the warm paths in the upper.
 func TestUpperAfterwards(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,17 +112,17 @@ func TestUpperAfterwards(t *testing.T) {
 			t.Errorf("%d: the upper has %q", i, got)
 		}
 	}
-	// What lies below a directory that is gone is gone.
+	// Removing a parent removes the warm path.
 	w.run(w.want("web/dist"), func(s *session) { s.write("web/dist/y", "y") })
 	w.run(w.want("web/dist"), func(s *session) { s.has("web/dist", "y=y"); s.remove("web"); s.write("web/z", "z") })
 	w.sees(w.want("web/dist"), "web", "package.json=tree")
-	// One in a directory that was made anew stands alone.
+	// A warm path in a parent that was made again has no layers below.
 	w.run(w.want("web/dist"), func(s *session) { s.write("web/dist/y", "y") })
 	w.run(w.want("web/dist"), func(s *session) { s.remove("web"); s.write("web/dist/z", "z") })
 	w.sees(w.want("web/dist"), "web", "dist/z=z", "package.json=tree")
 }
 
-// TestParents: the directories that a warm path is in look as in the tree.
+// TestParents checks that the parents of a warm path have the mode and owner of a checkout's.
 func TestParents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -145,7 +146,7 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// TestCompareAndSwap: of two that start from one head the first to end wins.
+// TestCompareAndSwap checks that of two workspaces with the same head the first to end wins.
 func TestCompareAndSwap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -168,7 +169,7 @@ func TestCompareAndSwap(t *testing.T) {
 	if got := w.layers(); len(got) != 2 {
 		t.Errorf("layers %q", got)
 	}
-	// A head that was evicted is not where they found it.
+	// An evicted head counts as moved.
 	a = w.open(nm)
 	a.write("nm/d", "d")
 	if err := w.m.Evict(t.Context(), cloneKey, w.m.Heads(cloneKey)[0].Key); err != nil {

@@ -1,14 +1,13 @@
-// Package work runs what takes long: it shares one piece of work between all who
-// want its result, decides when heavy work may run, and ends it.
+// Package work runs tasks that take long: it shares one piece of work between all
+// callers that want its result, decides when heavy work may run, and ends it.
 //
-// A Group runs work that goes on when its callers have given up, until it is done,
-// cancelled, or the Group is closed. A Scheduler limits how much heavy work runs at
-// the same time, so that no subject can keep the processors, or the connections to
-// remotes, from the others. The two meet in a Job, which says whose the work is and
-// whether somebody waits for it; contexts carry it. A Resource is what work is done on,
-// and knows who uses it, so that an eviction can wait for that.
+// A Group runs work, which continues when its callers give up, until it is done, it is
+// cancelled, or the Group is closed. A Scheduler limits how much heavy work runs at the
+// same time, so that no subject can take all processors, or all connections to remotes.
+// A Job, which contexts carry, says who owns the work and whether a caller waits for it.
+// A Resource is what work is done on. It counts its users, so that an eviction can wait
+// for them.
 //
-// A slot of a Scheduler is held only while the work itself runs. Whoever holds one
-// waits for no lock and for no other slot of the same kind, so that slots and locks
-// cannot deadlock.
+// Hold a slot of a Scheduler only while the work itself runs, and do not wait for a lock
+// or another slot of the same kind meanwhile: so slots and locks cannot deadlock.
 package work

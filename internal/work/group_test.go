@@ -12,6 +12,13 @@ import (
 
 func ignore(error) {}
 
+// wanted reports whether any caller waits for a job.
+func wanted(j *Job) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.callers) > 0
+}
+
 func TestShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup()
@@ -39,7 +46,7 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestWorkOutlivesItsCallers: and knows of each whether it still waits.
+// Work continues without its callers, and knows whether each still waits.
 func TestWorkOutlivesItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup()
@@ -58,7 +65,7 @@ func TestWorkOutlivesItsCallers(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		if !job.Urgent() || !job.Wanted() || job.Owner != "a mount" {
+		if !job.Urgent() || !wanted(job) || job.Owner != "a mount" {
 			t.Errorf("with a caller: %+v", job)
 		}
 		cancel(hungUp)
@@ -66,7 +73,7 @@ func TestWorkOutlivesItsCallers(t *testing.T) {
 			t.Errorf("the caller got %v", err)
 		}
 		synctest.Wait()
-		if job.Urgent() || job.Wanted() || ended != nil {
+		if job.Urgent() || wanted(job) || ended != nil {
 			t.Errorf("without a caller: %+v, ended: %v", job, ended)
 		}
 		g.Close()
@@ -81,7 +88,7 @@ func TestWorkOutlivesItsCallers(t *testing.T) {
 	})
 }
 
-// TestNestedWorkBelongsToTheOuterOwner: and is as urgent as that.
+// Nested work belongs to the owner of the outer work, and is as urgent.
 func TestNestedWorkBelongsToTheOuterOwner(t *testing.T) {
 	g := NewGroup()
 	defer g.Close()
@@ -107,8 +114,7 @@ func TestAPanicIsAnError(t *testing.T) {
 	}
 }
 
-// TestUrgencyOfAPart: a piece of work that a job waits for is as urgent as the job is
-// at each moment, not as it was at the beginning.
+// Work that a job waits for is as urgent as the job is now, not as it was at the start.
 func TestUrgencyOfAPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup()
@@ -135,8 +141,8 @@ func TestUrgencyOfAPart(t *testing.T) {
 		}
 		giveUp()
 		synctest.Wait()
-		if inner.Urgent() || !inner.Wanted() {
-			t.Errorf("when the mount has given up: urgent %v, wanted %v", inner.Urgent(), inner.Wanted())
+		if inner.Urgent() || !wanted(inner) {
+			t.Errorf("when the mount has given up: urgent %v, wanted %v", inner.Urgent(), wanted(inner))
 		}
 		close(finish)
 		all.Wait()

@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// Lock is a mutual exclusion lock that can be waited for with a context. A job that
-// holds it is as urgent as the parties that wait for it, because a mount must not wait
-// behind work that waits for its turn behind everybody's mounts. Urgent parties get the
-// lock first, others in the order in which they asked. The zero value is unlocked.
+// Lock is a mutual exclusion lock whose Acquire takes a context. The job that holds it is
+// as urgent as the parties that wait for it: otherwise a mount would wait for a job that
+// itself waits for a slot behind all other mounts. Urgent parties get the lock first,
+// others in the order of their calls. The zero value is unlocked.
 type Lock struct {
 	mu      sync.Mutex
 	held    bool
-	job     *Job // the holder's; may be nil
+	job     *Job // of the holder; may be nil
 	waiting []*waiter
 }
 
 type waiter struct {
 	party   Party
 	job     *Job
-	leave   func()        // takes its urgency back from the holder
-	granted chan struct{} // closed when it is the holder
+	leave   func()        // removes the waiter from the callers of the holder's job
+	granted chan struct{} // closed when the waiter holds the lock
 }
 
-// Acquire waits until nobody holds the lock, or ctx ends; then the error is ctx's cause.
-// The lock is then held by the job of ctx until unlock is called, once.
+// Acquire waits for the lock, which the job of ctx then holds. unlock must be called once.
+// If ctx ends first, the error is its cause.
 func (l *Lock) Acquire(ctx context.Context) (unlock func(), err error) {
 	l.mu.Lock()
 	if !l.held {
@@ -49,13 +49,13 @@ func (l *Lock) Acquire(ctx context.Context) (unlock func(), err error) {
 		w.leave()
 	}
 	l.mu.Unlock()
-	if i < 0 { // it was granted meanwhile
+	if i < 0 { // the lock was granted meanwhile
 		l.unlock()
 	}
 	return nil, context.Cause(ctx)
 }
 
-// Try takes the lock, for nobody's job, if nobody holds it.
+// Try takes the lock without a job, if it is free.
 func (l *Lock) Try() (unlock func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *Lock) Try() (unlock func(), ok bool) {
 	return l.unlock, true
 }
 
-// unlock passes the lock on.
+// unlock gives the lock to the next waiter.
 func (l *Lock) unlock() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,7 @@ func caller(ctx context.Context, urgent bool) (context.Context, *Job) {
 	return WithJob(ctx, j), j
 }
 
-// TestLockLendsUrgency: to whoever holds it, for as long as an urgent party waits.
+// The holder of a lock is urgent while an urgent party waits for it.
 func TestLockLendsUrgency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lock
@@ -75,7 +75,7 @@ func TestLockLendsUrgency(t *testing.T) {
 	})
 }
 
-// TestLockPassesUrgencyOn: the next holder has it then.
+// The next holder of a lock becomes urgent when it gets the lock.
 func TestLockPassesUrgencyOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lock
@@ -107,8 +107,8 @@ func TestLockPassesUrgencyOn(t *testing.T) {
 	})
 }
 
-// TestMountBehindAFetch: a fetch that nobody waits for holds a clone's lock, and waits
-// for its turn behind other mounts. When a mount needs the lock, the fetch is one of them.
+// A fetch without callers holds a clone's lock and waits for a slot behind mounts. When a
+// mount needs the lock, the fetch becomes as urgent as they are.
 func TestMountBehindAFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := Limits{Slots: 1, PerSubject: 1}
@@ -156,7 +156,7 @@ func TestMountBehindAFetch(t *testing.T) {
 	})
 }
 
-// TestLockOfParts: parts of one job exclude each other like any others, also one that the job waits for.
+// Parts of one job exclude each other, even if the job waits for one of them.
 func TestLockOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup()

@@ -10,20 +10,20 @@ import (
 )
 
 // Resource is something that work is done on and that can be evicted, such as a clone.
-// It counts who uses it, and an eviction waits until nobody does. The fields do not
-// change. It is safe for concurrent use.
+// It counts its users, and an eviction waits until it has none. Do not change the fields.
+// It is safe for concurrent use.
 type Resource struct {
-	Group   *Group // runs the work on it
-	Name    string // as errors call it, such as `clone default/0123456789abcdef`; no other has it
-	Subject string // whose slots the work takes
-	Gone    error  // the error of work that an eviction cancels or does not let begin
-	Report  func(error)
+	Group   *Group      // runs the work on it
+	Name    string      // unique, for errors, such as `clone default/0123456789abcdef`
+	Subject string      // the subject whose slots the work takes
+	Gone    error       // the error of work that an eviction cancels or prevents
+	Report  func(error) // gets panics
 
 	mu       sync.Mutex     // guards what follows; never held over I/O
-	users    map[Party]int  // whose uses there are
-	tasks    map[*task]bool // of the uses, those that can be cancelled
-	unused   chan struct{}  // closed by the end of the last use, if an eviction waits for that
-	evicting chan struct{}  // closed when its eviction is over; nil: there is none
+	users    map[Party]int  // the number of uses by party
+	tasks    map[*task]bool // the uses that can be cancelled
+	unused   chan struct{}  // closed when the last use ends; nil unless an eviction waits
+	evicting chan struct{}  // closed when the eviction ends; nil without an eviction
 }
 
 // task is work on a resource that an eviction can cancel.
@@ -37,10 +37,9 @@ type BusyError struct{ Name, Reason string }
 
 func (e *BusyError) Error() string { return fmt.Sprintf("%s is in use: %s", e.Name, e.Reason) }
 
-// Use keeps the resource from being evicted until release is called. It waits while an
-// eviction is under way, which is short. Who uses the resource already does not wait,
-// because the eviction waits for the end of that: the error is r.Gone. Otherwise it is
-// the context's cause.
+// Use prevents an eviction until release is called. It waits for the end of a running
+// eviction, which is short. A party that uses the resource already does not wait, because
+// the eviction waits for it: the error is r.Gone. Other errors are the context's cause.
 func (r *Resource) Use(ctx context.Context) (release func(), err error) {
 	user := PartyOf(ctx)
 	for {
@@ -62,7 +61,7 @@ func (r *Resource) Use(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// useLocked counts a use until release is called.
+// useLocked adds a use, and release removes it.
 func (r *Resource) useLocked(user Party) (release func()) {
 	if r.users == nil {
 		r.users = make(map[Party]int)
@@ -81,13 +80,13 @@ func (r *Resource) useLocked(user Party) (release func()) {
 	})
 }
 
-// usedByLocked reports whether a party uses the resource. Nobody in particular, the zero
-// Party, may be many: it is not known.
+// usedByLocked reports whether a party uses the resource. It is false for the zero Party,
+// which may stand for several.
 func (r *Resource) usedByLocked(user Party) bool { return user != (Party{}) && r.users[user] > 0 }
 
-// Start begins a task, which uses the resource until done is called. Its context ends
-// when an eviction cancels it. It does not wait for an eviction, which may wait for
-// whoever begins the task: the error is r.Gone.
+// Start starts a task, which uses the resource until done is called. Its context ends when
+// an eviction cancels the task. During an eviction the error is r.Gone: Start cannot wait,
+// because the eviction may wait for its caller.
 func (r *Resource) Start(ctx context.Context) (_ context.Context, done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +109,7 @@ func (r *Resource) Start(ctx context.Context) (_ context.Context, done func(), e
 	}, nil
 }
 
-// ShareOn is Share for work on a resource, of its subject. The key is the resource's own.
+// ShareOn is Share for work on a resource. The key need only be unique for the resource.
 func ShareOn[T any](ctx context.Context, r *Resource, key string, f func(ctx context.Context) (T, error)) (T, error) {
 	return Share(ctx, r.Group, key+"\x00"+r.Name, r.Report, func(ctx context.Context) (T, error) {
 		JobOf(ctx).Subject = r.Subject
@@ -118,10 +117,11 @@ func ShareOn[T any](ctx context.Context, r *Resource, key string, f func(ctx con
 	})
 }
 
-// ShareTask is ShareOn for a task: it may go on when nobody who has begun it still
-// waits, so it uses the resource itself.
+// ShareTask is ShareOn for a task, which uses the resource itself because it may continue
+// after its callers have given up.
 func ShareTask[T any](ctx context.Context, r *Resource, key string, f func(ctx context.Context) (T, error)) (T, error) {
-	return ShareOn(ctx, r, key, func(ctx context.Context) (T, error) {
+	return Share(ctx, r.Group, key+"\x00"+r.Name, r.Report, func(ctx context.Context) (T, error) {
+		JobOf(ctx).Subject = r.Subject
 		ctx, done, err := r.Start(ctx)
 		if err != nil {
 			var none T
@@ -132,15 +132,15 @@ func ShareTask[T any](ctx context.Context, r *Resource, key string, f func(ctx c
 	})
 }
 
-// Usage is how a resource is used.
+// Usage says how a resource is used.
 type Usage struct {
 	Used     bool
-	Attended bool   // somebody waits for a use of it
-	Tasks    bool   // there are some
-	Busy     string // says why it can't be evicted; empty if it can
+	Attended bool   // an urgent caller waits for a use
+	Tasks    bool   // some uses are tasks
+	Busy     string // why it can't be evicted; empty if it can
 }
 
-// Usage answers from memory.
+// Usage returns how the resource is used now.
 func (r *Resource) Usage() Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,45 +152,40 @@ func (r *Resource) usageLocked() Usage {
 	for user := range r.users {
 		u.Attended = u.Attended || user.Urgent()
 	}
-	if r.evicting != nil {
+	var jobs []string
+	for t := range r.tasks {
+		if t.job != nil {
+			jobs = append(jobs, fmt.Sprintf("work for %s, since %s", t.job.Owner, t.job.Began.UTC().Format(time.RFC3339)))
+		}
+	}
+	slices.Sort(jobs)
+	switch {
+	case r.evicting != nil:
 		u.Busy = "it is being evicted"
-	} else if len(r.users) > 0 {
-		u.Busy = r.usesLocked()
+	case len(jobs) > 0:
+		u.Busy = strings.Join(slices.Compact(jobs), "; ")
+	case u.Used:
+		u.Busy = "a create, a mount or work in the background is not done"
 	}
 	return u
 }
 
-// usesLocked says in words who uses the resource.
-func (r *Resource) usesLocked() string {
-	var list []string
-	for t := range r.tasks {
-		if t.job != nil {
-			list = append(list, fmt.Sprintf("work for %s, since %s", t.job.Owner, t.job.Began.UTC().Format(time.RFC3339)))
-		}
-	}
-	if len(list) == 0 {
-		return "a create, a mount or work in the background is not done"
-	}
-	slices.Sort(list)
-	return strings.Join(slices.Compact(list), "; ")
-}
-
-// Stop says which work on a resource does not keep it from being evicted.
+// Stop says which tasks an eviction cancels.
 type Stop int
 
 const (
-	StopNothing    Stop = iota // none
-	StopUnattended             // work that nobody waits for by then
-	StopAll                    // also what a Mount waits for
+	StopNothing    Stop = iota // none: any use prevents the eviction
+	StopUnattended             // all, unless an urgent caller waits for a use
+	StopAll                    // all, also if a Mount waits
 )
 
-// stopWait is how long an eviction waits for the work that it has cancelled: git has
-// five seconds between TERM and KILL.
+// stopWait is how long an eviction waits for tasks that it has cancelled. git gets five
+// seconds between TERM and KILL.
 const stopWait = 15 * time.Second
 
-// Evict returns when nobody uses the resource, and nobody begins to until done is
-// called. Tasks that stop names are cancelled, and waited for. The error is a
-// *BusyError or the context's cause.
+// Evict returns when the resource has no users. No use starts until done is called. Evict
+// cancels the tasks that stop names, and waits for their end. The error is a *BusyError
+// or the context's cause.
 func (r *Resource) Evict(ctx context.Context, stop Stop) (done func(), err error) {
 	r.mu.Lock()
 	u := r.usageLocked()
@@ -229,6 +224,6 @@ func (r *Resource) Evict(ctx context.Context, stop Stop) (done func(), err error
 		return nil, context.Cause(ctx)
 	case <-time.After(stopWait):
 		done()
-		return nil, &BusyError{r.Name, "it was told to stop, and is not done: " + r.Usage().Busy}
+		return nil, &BusyError{r.Name, "it was told to stop but still runs: " + r.Usage().Busy}
 	}
 }

@@ -17,7 +17,7 @@ func newResource(t *testing.T) *Resource {
 	return &Resource{Group: g, Name: "clone c", Subject: "s", Gone: errGone, Report: ignore}
 }
 
-// wantBusy fails unless err is a *BusyError whose reason has the words in it.
+// wantBusy fails unless err is a *BusyError whose reason contains words.
 func wantBusy(t *testing.T, err error, words string) {
 	t.Helper()
 	if busy, ok := errors.AsType[*BusyError](err); !ok || busy.Name != "clone c" || !strings.Contains(busy.Reason, words) {
@@ -25,8 +25,7 @@ func wantBusy(t *testing.T, err error, words string) {
 	}
 }
 
-// TestEvictWaitsForTasks: it cancels what it may, and whoever is not done keeps the
-// resource.
+// Evict cancels the tasks that it may cancel. A task that does not end prevents it.
 func TestEvictWaitsForTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newResource(t)
@@ -57,7 +56,7 @@ func TestEvictWaitsForTasks(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the mount: %v", err)
 		}
-		// Another one waits for it, and is told; who comes during the eviction waits.
+		// A second caller of the task gets the error; a Use during the eviction waits.
 		go func() {
 			_, err := ShareTask(t.Context(), r, "task", func(context.Context) (int, error) { return 0, nil })
 			ended <- err
@@ -98,7 +97,7 @@ func TestEvictWaitsForTasks(t *testing.T) {
 	})
 }
 
-// TestEvictGivesUp: on a use that does not end, and when its caller does.
+// Evict gives up if a use does not end, or if its caller gives up.
 func TestEvictGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newResource(t)
@@ -122,7 +121,7 @@ func TestEvictGivesUp(t *testing.T) {
 		if _, err := r.Use(waiting); err == nil || err.Error() != "hung up" {
 			t.Errorf("another one that hangs up: %v", err)
 		}
-		wantBusy(t, <-evicted, "told to stop, and is not done: a create, a mount")
+		wantBusy(t, <-evicted, "told to stop but still runs: a create, a mount")
 		evict(waiting)
 		if err := <-evicted; err == nil || err.Error() != "hung up" {
 			t.Errorf("an eviction that is given up: %v", err)

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -11,53 +12,53 @@ import (
 type Kind int
 
 const (
-	// CPU is for what keeps a processor busy: checkouts, deltas, comparisons, packs.
+	// CPU is for work that keeps a processor busy: checkouts, deltas, comparisons, packs.
 	CPU Kind = iota
-	// Fetch is for what waits for a remote's data.
+	// Fetch is for work that waits for a remote's data.
 	Fetch
-	// Question is for what asks a remote where a ref stands, within seconds.
+	// Question is for asking a remote where a ref stands, which takes seconds at most.
 	Question
 	kinds
 )
 
-// Limits bound the slots of one kind.
+// Limits limit the slots of one kind.
 type Limits struct {
-	Slots      int // that are granted at a time
-	PerSubject int // of these, to one subject
-	// Overdue is how many more may be granted in place of slots that are held for
-	// longer than Quantum while others wait: a subject whose work never ends slows the
-	// others down, and does not stop them.
+	Slots      int // granted at the same time
+	PerSubject int // of these, granted to one subject
+	// Overdue is how many more slots may be granted, one for each slot that is held for
+	// longer than Quantum while others wait. So a subject whose work never ends slows the
+	// others down but does not stop them.
 	Overdue int
 	Quantum time.Duration
 }
 
-// DefaultLimits are those of a machine with so many processors. No subject can take
-// all slots of a kind.
+// DefaultLimits returns the limits, by Kind, for a number of processors. No subject can
+// take all slots of a kind.
 func DefaultLimits(processors int) [3]Limits {
-	// One slot alone could not be shared between two subjects.
+	// Two subjects could not share a single slot.
 	cpu := max(processors, 2)
 	return [3]Limits{
-		// A job of a small repository is done within a second. One that takes longer than
-		// three makes way for others, at the cost of one more process for each of these:
-		// a job behind those of six subjects waits some ten seconds.
+		// A job of a small repository takes less than a second. One that takes longer than
+		// three seconds gives way to others, each of which costs one more process: a job
+		// behind those of six subjects waits about ten seconds.
 		CPU: {Slots: cpu, PerSubject: cpu - 1, Overdue: 4 * cpu, Quantum: 3 * time.Second},
-		// A fetch is some three processes. They mostly wait, but on loopback, or when many
-		// packs arrive at a time, they keep a processor as busy as the remote is fast, so
-		// the limits follow the processors. A minute is longer than most take.
+		// A fetch is about three processes. They mostly wait, but on loopback, or when many
+		// packs arrive at the same time, they keep processors busy, so the limits depend on
+		// the number of processors. Most fetches take less than a minute.
 		Fetch: {Slots: 8 * cpu, PerSubject: 2 * cpu, Overdue: 24 * cpu, Quantum: time.Minute},
-		// A question is one process, and is given up after 20 s.
+		// A question is one process, and has a timeout of 20 s.
 		Question: {Slots: 64, PerSubject: 32, Overdue: 64, Quantum: 10 * time.Second},
 	}
 }
 
-// Scheduler grants slots to jobs: to urgent ones first, then to those of the subject
-// that holds the fewest, then to those of the subject whose last grant is the longest
-// ago, then in the order of their requests. Large jobs, of any kind of slot, run one
-// at a time. It is safe for concurrent use.
+// Scheduler grants slots to jobs: first to urgent jobs, then to the subject that holds
+// the fewest slots, then to the subject whose last grant is the oldest, then in the order
+// of requests. Large jobs, whatever their kind of slot, run one at a time. It is safe for
+// concurrent use.
 type Scheduler struct {
 	mu    sync.Mutex
 	pools [kinds]pool
-	large bool // one is running
+	large bool // a large job is running
 	seq   uint64
 	timer *time.Timer
 }
@@ -69,14 +70,13 @@ type pool struct {
 	waiting []*request
 }
 
-// account is what the scheduler knows of a subject that holds slots of a kind or
-// waits for some.
+// account is a subject that holds slots of a kind or waits for some.
 type account struct {
 	held, waiting int
-	granted       uint64 // when it last got one
+	granted       uint64 // the sequence number of its last grant
 }
 
-// Slot is the right to run, until Release.
+// Slot is the right to run until Release.
 type Slot struct {
 	s       *Scheduler
 	kind    Kind
@@ -87,9 +87,9 @@ type Slot struct {
 	once    sync.Once
 }
 
-// Share is how many slots to compute and to fetch the slot's subject had when this
-// one was granted, this one included: the more, the less of the machine is due to it.
-// Without a Scheduler it is 1.
+// Share returns how many CPU and Fetch slots the subject had when this one was granted,
+// this one included. The more, the smaller its part of the machine. Without a Scheduler
+// it is 1.
 func (slot *Slot) Share() int { return max(slot.share, 1) }
 
 type request struct {
@@ -108,10 +108,9 @@ func NewScheduler(limits [3]Limits) *Scheduler {
 	return s
 }
 
-// Acquire waits for a slot of a kind for the job of ctx; large says that no other
-// large job may run beside it. The error is the cause of ctx. A context without a
-// job has one that nobody waits for, of no subject. A nil Scheduler grants
-// everything at once.
+// Acquire waits for a slot of a kind for the job of ctx. No two large jobs run at the
+// same time. The error is the cause of ctx. A context without a job counts as a job
+// without subject and callers. A nil Scheduler grants every slot at once.
 func (s *Scheduler) Acquire(ctx context.Context, k Kind, large bool) (*Slot, error) {
 	if s == nil {
 		return &Slot{}, nil
@@ -128,12 +127,12 @@ func (s *Scheduler) Acquire(ctx context.Context, k Kind, large bool) (*Slot, err
 	case <-ctx.Done():
 	}
 	if !s.withdraw(r) {
-		r.slot.Release() // it was granted meanwhile
+		r.slot.Release() // granted meanwhile
 	}
 	return nil, context.Cause(ctx)
 }
 
-// Try returns a slot if there is one at once, and otherwise nil.
+// Try returns a slot if one can be granted at once, and nil otherwise.
 func (s *Scheduler) Try(ctx context.Context, k Kind, large bool) *Slot {
 	if s == nil {
 		return &Slot{}
@@ -164,23 +163,22 @@ func (s *Scheduler) enqueue(ctx context.Context, k Kind, large bool) *request {
 	return r
 }
 
-// withdraw takes a request back. It reports false when the slot was granted.
+// withdraw takes a request back. It returns false if the slot was granted.
 func (s *Scheduler) withdraw(r *request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &s.pools[r.slot.kind]
-	for i, other := range p.waiting {
-		if other == r {
-			p.waiting = append(p.waiting[:i:i], p.waiting[i+1:]...)
-			p.account(r.slot.subject).waiting--
-			p.forget(r.slot.subject)
-			return true
-		}
+	i := slices.Index(p.waiting, r)
+	if i < 0 {
+		return false
 	}
-	return false
+	p.waiting = slices.Delete(p.waiting, i, i+1)
+	p.account(r.slot.subject).waiting--
+	p.forget(r.slot.subject)
+	return true
 }
 
-// Release gives the slot back. It may be called more than once.
+// Release gives the slot back. Further calls do nothing.
 func (slot *Slot) Release() {
 	if slot == nil || slot.s == nil {
 		return
@@ -190,12 +188,7 @@ func (slot *Slot) Release() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		p := &s.pools[slot.kind]
-		for i, other := range p.held {
-			if other == slot {
-				p.held = append(p.held[:i:i], p.held[i+1:]...)
-				break
-			}
-		}
+		p.held = slices.DeleteFunc(p.held, func(other *Slot) bool { return other == slot })
 		p.account(slot.subject).held--
 		p.forget(slot.subject)
 		if slot.large {
@@ -214,17 +207,17 @@ func (p *pool) account(subject string) *account {
 	return a
 }
 
-// forget drops the account of a subject that has nothing to do with the pool any more.
+// forget deletes the account of a subject that neither holds slots nor waits for any.
 func (p *pool) forget(subject string) {
 	if a := p.subject[subject]; a.held == 0 && a.waiting == 0 {
 		delete(p.subject, subject)
 	}
 }
 
-// dispatch grants what can be granted. It is called with mu held.
+// dispatch grants all slots that can be granted. The caller holds mu.
 func (s *Scheduler) dispatch() {
 	now := time.Now()
-	var next time.Duration // until a slot is overdue that others wait for
+	var next time.Duration // until a slot is overdue while others wait; 0: never
 	for k := range s.pools {
 		p := &s.pools[k]
 		for {
@@ -253,7 +246,7 @@ func (s *Scheduler) dispatch() {
 
 func (s *Scheduler) grant(p *pool, i int, now time.Time) {
 	r := p.waiting[i]
-	p.waiting = append(p.waiting[:i:i], p.waiting[i+1:]...)
+	p.waiting = slices.Delete(p.waiting, i, i+1)
 	r.slot.since = now
 	p.held = append(p.held, r.slot)
 	a := p.account(r.slot.subject)
@@ -272,8 +265,8 @@ func (s *Scheduler) grant(p *pool, i int, now time.Time) {
 	close(r.granted)
 }
 
-// choose returns the index of the request to grant next, or -1, and then after how
-// long there may be one because a slot is overdue; 0 if time alone changes nothing.
+// choose returns the index of the request to grant next. If it is -1, wait says when a
+// slot becomes overdue so that one may be granted; 0 if time alone changes nothing.
 func (s *Scheduler) choose(p *pool, now time.Time) (index int, wait time.Duration) {
 	index = -1
 	for i, r := range p.waiting {
@@ -294,11 +287,11 @@ func (s *Scheduler) choose(p *pool, now time.Time) (index int, wait time.Duratio
 	return -1, wait
 }
 
-// free reports whether one more slot may be granted. If not, wait says when a slot
-// that is held will be overdue, if that helps.
+// free reports whether one more slot may be granted. If not, wait says when the next slot
+// becomes overdue; 0 if that does not help.
 func (p *pool) free(now time.Time) (ok bool, wait time.Duration) {
 	overdue := 0
-	for _, slot := range p.held { // the oldest first
+	for _, slot := range p.held { // oldest first
 		left := p.Quantum - now.Sub(slot.since)
 		if left > 0 {
 			wait = left
@@ -316,7 +309,7 @@ func (p *pool) free(now time.Time) (ok bool, wait time.Duration) {
 	return false, wait
 }
 
-// before reports whether a is to be granted before b.
+// before reports whether a gets its slot before b.
 func (p *pool) before(a, b *request) bool {
 	if u, v := a.job.Urgent(), b.job.Urgent(); u != v {
 		return u
@@ -331,9 +324,9 @@ func (p *pool) before(a, b *request) bool {
 	return a.seq < b.seq
 }
 
-// LimitError says that work took longer than it may.
+// LimitError says that work took longer than allowed.
 type LimitError struct {
-	Setting string // that bounds it, such as WORK_TIMEOUT
+	Setting string // the setting of the limit, such as WORK_TIMEOUT
 	Limit   time.Duration
 }
 

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// limits are small ones, the same for each kind.
+// limits returns the same limits for each kind.
 func limits(slots, perSubject, overdue int) [3]Limits {
 	l := Limits{Slots: slots, PerSubject: perSubject, Overdue: overdue, Quantum: 10 * time.Second}
 	return [3]Limits{l, l, l}
 }
 
-// as returns a context of a job of a subject.
+// as returns the context of a job of a subject.
 func as(t *testing.T, subject string) context.Context {
 	return WithJob(t.Context(), &Job{Subject: subject})
 }
@@ -36,8 +36,7 @@ func acquire(t *testing.T, s *Scheduler, ctx context.Context, large bool) *Slot 
 	return slot
 }
 
-// queue has requests wait in the order of a list, and records the order in which they
-// are granted.
+// queue adds requests in a fixed order, and records the order of the grants.
 type queue struct {
 	mu      sync.Mutex
 	granted []string
@@ -78,7 +77,7 @@ func TestOrder(t *testing.T) {
 		q.add(s, "a urgent", urgent(t, "a"), false)
 		q.add(s, "c urgent", urgent(t, "c"), false)
 		first.Release()
-		// Urgent ones, then in turns: b has had none when a has had one.
+		// Urgent jobs first, then subjects in turn: a has had a grant before b.
 		q.want(t, "a urgent", "c urgent", "b1", "a1", "a2")
 		if p := &s.pools[CPU]; len(p.subject) != 0 || len(p.held) != 0 || len(p.waiting) != 0 {
 			t.Errorf("left: %+v", p)
@@ -116,7 +115,7 @@ func TestASubjectNeverHasAll(t *testing.T) {
 	})
 }
 
-// TestSlotShare: a slot says how much its subject has already, of what keeps the machine busy.
+// A slot knows how many CPU and Fetch slots its subject has.
 func TestSlotShare(t *testing.T) {
 	s := NewScheduler(limits(9, 9, 0))
 	var got []int
@@ -149,8 +148,8 @@ func TestLargeJobsRunOneAtATime(t *testing.T) {
 	})
 }
 
-// TestOverdue: subjects whose work never ends make the others wait for a quantum, not
-// for ever, and only so many of them.
+// Work that never ends delays other subjects by one quantum at most, until Overdue more
+// slots are granted.
 func TestOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewScheduler(limits(2, 1, 2))
@@ -158,7 +157,7 @@ func TestOverdue(t *testing.T) {
 		for _, subject := range []string{"a", "b", "c", "d"} {
 			acquire(t, s, as(t, subject), false)
 		}
-		// c and d came in the place of a and b; there is no place for a fifth before one ends.
+		// c and d got slots for the overdue ones of a and b. A fifth must wait for an end.
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("waited %v, want a quantum", took)
 		}
@@ -167,7 +166,7 @@ func TestOverdue(t *testing.T) {
 		if _, err := s.Acquire(ctx, CPU, false); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a fifth: %v", err)
 		}
-		// A subject's own overdue slots count for it.
+		// Overdue slots count for the limit of their own subject.
 		if s.Try(as(t, "a"), CPU, false) != nil {
 			t.Error("a second slot of a subject")
 		}
@@ -203,7 +202,7 @@ func TestAWaiterThatGivesUp(t *testing.T) {
 	})
 }
 
-// TestEveryGrantIsWithinTheLimits has many subjects ask at the same time.
+// Many subjects ask at the same time.
 func TestEveryGrantIsWithinTheLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewScheduler(limits(3, 2, 1))

@@ -11,37 +11,35 @@ import (
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/tree"
-	"github.com/helmdeck/repos/internal/volume"
 )
 
-// about is .git/helmdeck.json: what a program in the container can read of the
-// workspace that it is in.
+// about is .git/helmdeck.json, which describes a workspace to programs in the container.
 type about struct {
 	Volume  string    `json:"volume"`
 	Subject string    `json:"subject"`
 	Repo    string    `json:"repo"`
 	Ref     string    `json:"ref"`             // full name; empty when HEAD is detached at a commit
 	Commit  string    `json:"commit"`          // what is checked out
-	Reused  bool      `json:"reused"`          // the clone was there before
-	Stale   bool      `json:"stale,omitempty"` // the remote did not answer: this is what it last said
-	Pulled  string    `json:"pulled_sha"`      // what the remote named for the ref when it was last asked
+	Reused  bool      `json:"reused"`          // the clone existed before
+	Stale   bool      `json:"stale,omitempty"` // the remote did not answer: this is its last known state
+	Pulled  string    `json:"pulled_sha"`      // where the ref was when the remote was last asked
 	Time    time.Time `json:"time"`            // of the mount
-	// NotUsed says, by path, why the cache or a warm directory is not there.
+	// NotUsed says, by path, why the cache or a warm directory is missing.
 	NotUsed map[string]string `json:"not_used,omitempty"`
 }
 
 const aboutName = "helmdeck.json"
 
-// noWarmLayers says why a workspace found nothing at a warm path that it may use.
+// noWarmLayers says why a workspace has no warm layers at a warm path.
 const noWarmLayers = "none was carried over yet: it is found by ref or default branch, uid, gid and warm_key"
 
-// NotUsed says why a workspace does not have its cache or its warm directories, by
-// their paths in it. It is nil if it has all that its volume asks for. Containers
-// read it: it names nothing of the host.
+// NotUsed says, by path, why a workspace does not have its cache or a warm directory. It
+// is nil if the workspace has all that its volume asks for. Containers read it, so it
+// names nothing of the host.
 func NotUsed(rec meta.Workspace) map[string]string {
 	why := make(map[string]string)
 	switch {
-	case rec.Options["cache"] == string(volume.CacheOff):
+	case !hasCache(rec):
 		why[tree.CacheMount] = "the volume has cache=off"
 	case rec.NoCache != "":
 		why[tree.CacheMount] = rec.NoCache
@@ -60,19 +58,19 @@ func NotUsed(rec meta.Workspace) map[string]string {
 	return why
 }
 
-func aboutOf(rec meta.Workspace, o volume.Options, at time.Time) ([]byte, error) {
+// writeAbout writes .git/helmdeck.json below root, which is an upper that is not mounted,
+// or a mounted workspace. at is the time of the mount. Containers may have written there:
+// if .git is no longer a directory, or the file has become one, nothing is written, and
+// written is false.
+func writeAbout(root string, rec meta.Workspace, at time.Time) (written bool, err error) {
 	data, err := json.MarshalIndent(about{
-		Volume: rec.Volume, Subject: string(o.Subject), Repo: o.Repo.String(),
+		Volume: rec.Volume, Subject: rec.Options["subject"], Repo: rec.Options["repo"],
 		Ref: rec.Ref, Commit: rec.Commit, Reused: rec.Reused, Stale: rec.Stale, Pulled: rec.Pulled, Time: at.UTC(),
 		NotUsed: NotUsed(rec),
 	}, "", "  ")
-	return append(data, '\n'), err
-}
-
-// putAbout writes .git/helmdeck.json into an upper that containers have written
-// and that is not mounted, or through its mount. Where they have put something else in the place of
-// either, it is left alone, and nothing is written.
-func putAbout(root string, data []byte, uid, gid int) (written bool, err error) {
+	if err != nil {
+		return false, err
+	}
 	top, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, err
@@ -100,6 +98,6 @@ func putAbout(root string, data []byte, uid, gid int) (written bool, err error) 
 		return false, err
 	}
 	f := os.NewFile(uintptr(fd), aboutName)
-	_, err = f.Write(data)
-	return true, errors.Join(err, f.Chown(uid, gid), f.Close())
+	_, err = f.Write(append(data, '\n'))
+	return true, errors.Join(err, f.Chown(int(rec.UID), int(rec.GID)), f.Close())
 }

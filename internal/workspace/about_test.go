@@ -22,7 +22,7 @@ func notUsed(t *testing.T, dir string) map[string]string {
 // TestNotUsed: helmdeck.json says why the cache or a warm directory is missing.
 func TestNotUsed(t *testing.T) {
 	t.Parallel()
-	w := newWarmWorld(t)
+	w := newDiscardWorld(t)
 	if rec, dir := w.open("plain", "1"); len(notUsed(t, dir)) > 0 || NotUsed(rec) != nil {
 		t.Errorf("nothing is missing: %q", notUsed(t, dir))
 	}

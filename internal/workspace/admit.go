@@ -5,30 +5,36 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"github.com/helmdeck/repos/internal/meta"
 )
 
-// subjectOf is what a workspace's clone has of its subject.
+// subjectOf returns the directory name of the subject of a clone.
 func subjectOf(cloneKey string) string { return filepath.Dir(cloneKey) }
 
-// Admit counts a Mount that begins, for a clone and so for its subject, until done;
-// with the lease that it makes it counts once. Mounts of one lease are not to be at
-// work at the same time. The error is that the subject has as many leases as it may
-// have.
-func (m *Manager) Admit(cloneKey, volume, leaseID string) (done func(), err error) {
+// Admit counts an Acquire for the subject of a clone, until done is called. The Acquire
+// and the lease that it makes count as one, and so do several leases of one holder.
+// Acquires of one lease must follow one another. It is an error if the subject has
+// MaxLeases leases.
+func (m *Manager) Admit(cloneKey string, l Lease) (done func(), err error) {
 	subject := subjectOf(cloneKey)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.MaxLeases > 0 {
-		volumes := make(map[string]int)
-		n := 0
-		for l, w := range m.leases {
-			if subjectOf(w.rec.Clone) == subject {
-				volumes[l.volume]++
-				n++
+		volumes, holders := make(map[string]int), make(map[Lease]bool)
+		m.records.each(func(w *workspace) {
+			for _, id := range w.rec.Leases {
+				id, _ := meta.HolderOf(id)
+				if holder := (Lease{w.rec.Volume, id}); !holders[holder] && subjectOf(w.rec.Clone) == subject {
+					holders[holder] = true
+					volumes[w.rec.Volume]++
+				}
 			}
-		}
+		})
+		n := len(holders)
 		for l, of := range m.atWork {
-			if _, leased := m.leases[l]; !leased && of == subject {
+			if !holders[l] && of == subject {
 				n++
 			}
 		}
@@ -37,7 +43,6 @@ func (m *Manager) Admit(cloneKey, volume, leaseID string) (done func(), err erro
 				"end a container of %s, or raise the setting", n, m.MaxLeases, named(volumes))
 		}
 	}
-	l := lease{volume, leaseID}
 	m.atWork[l] = subject
 	return func() {
 		m.mu.Lock()
@@ -49,20 +54,18 @@ func (m *Manager) Admit(cloneKey, volume, leaseID string) (done func(), err erro
 // maxNamed bounds how many volumes an error names.
 const maxNamed = 5
 
-// named lists volumes with what they have.
+// named lists volumes with their numbers of leases.
 func named(volumes map[string]int) string {
 	if len(volumes) == 0 {
 		return "those that are being mounted"
 	}
-	text := "the volumes "
-	for i, name := range slices.Sorted(maps.Keys(volumes)) {
-		switch {
-		case i == maxNamed:
-			return text + fmt.Sprintf(" and %d more", len(volumes)-maxNamed)
-		case i > 0:
-			text += ", "
-		}
-		text += fmt.Sprintf("%q (%d)", name, volumes[name])
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(volumes)) {
+		list = append(list, fmt.Sprintf("%q (%d)", name, volumes[name]))
 	}
-	return text
+	more := ""
+	if n := len(list) - maxNamed; n > 0 {
+		list, more = list[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return "the volumes " + strings.Join(list, ", ") + more
 }

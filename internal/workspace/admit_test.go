@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// TestAdmit: mounts are counted by subject, also those at work.
+// TestAdmit: mounts are counted by subject, also those in progress.
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -12,38 +12,58 @@ func TestAdmit(t *testing.T) {
 	rec, _ := w.open("v", "1")
 	w.open("w", "1", "mode", "shared")
 	w.join("w", "2")
-	_, err := w.m.Admit(rec.Clone, "v", "2")
+	_, err := w.m.Admit(rec.Clone, Lease{"v", "2"})
 	refused(t, "Admit", err, "3 mounts", "SUBJECT_MAX_LEASES", "allows 3", `"v" (1), "w" (2)`, "end a container")
-	done, err := w.m.Admit("other/clone", "v", "2")
+	done, err := w.m.Admit("other/clone", Lease{"v", "2"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done()
 	w.release("v", "1")
-	if done, err = w.m.Admit(rec.Clone, "v", "3"); err != nil {
+	if done, err = w.m.Admit(rec.Clone, Lease{"v", "3"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.m.Admit(rec.Clone, "v", "4"); err == nil {
+	if _, err := w.m.Admit(rec.Clone, Lease{"v", "4"}); err == nil {
 		t.Error("a mount at work does not count")
 	}
 	w.open("v", "3") // what the mount at work makes
 	if n := len(w.m.atWork); n != 1 {
 		t.Errorf("%d mounts at work", n)
 	}
-	_, err = w.m.Admit(rec.Clone, "v", "4")
+	_, err = w.m.Admit(rec.Clone, Lease{"v", "4"})
 	refused(t, "Admit beside a mount that has its lease", err, "3 mounts")
 	w.release("w", "2")
-	if also, err := w.m.Admit(rec.Clone, "v", "4"); err != nil {
+	if also, err := w.m.Admit(rec.Clone, Lease{"v", "4"}); err != nil {
 		t.Errorf("a mount that has its lease counts twice: %v", err)
 	} else {
 		also()
 	}
 	done()
-	if done, err = w.m.Admit(rec.Clone, "v", "4"); err != nil {
+	if done, err = w.m.Admit(rec.Clone, Lease{"v", "4"}); err != nil {
 		t.Error(err)
 	}
 	done()
 	if len(w.m.atWork) > 0 {
 		t.Errorf("at work: %v", w.m.atWork)
+	}
+}
+
+// TestAdmitCopies: the leases of one container count as one, also those that are left of it.
+func TestAdmitCopies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.m.MaxLeases = 2
+	rec, _ := w.open("v", "1")
+	w.copy("1")
+	done, err := w.m.Admit(rec.Clone, Lease{"v", "2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	w.m.MaxLeases = 1
+	for _, released := range []string{"none", "1"} { // as when the first is lost, and a docker cp runs still
+		w.release("v", released)
+		_, err := w.m.Admit(rec.Clone, Lease{"v", "2"})
+		refused(t, "Admit after the release of "+released, err, "1 mounts")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// cacheDirs are the directories of the cache, one a tool.
+// cacheDirs are the directories of the cache, one for each tool.
 var cacheDirs = []string{
 	"go-mod", "go-build", "npm", "pnpm", "yarn", "pip", "uv", "cargo", "maven",
 	"gradle", "bundler", "composer", "nuget", "ccache",
@@ -20,10 +20,10 @@ var cacheDirs = []string{
 //go:embed cache.env
 var cacheEnv []byte
 
-// ensureCache makes the cache of a uid below dir, and puts back what a container
-// has removed of it. Containers write there: os.Root keeps to the directory
-// whatever they have put in place of its entries, and what is there under one of
-// our names stays as it is.
+// ensureCache makes the cache of a uid below dir, and makes again the entries that a
+// container has removed. Containers write there, so os.Root is used: it never leaves the
+// directory, whatever they have put in place of the entries. An entry that exists under
+// one of the names stays as it is.
 func ensureCache(dir string, uid, gid int) (string, error) {
 	path := filepath.Join(dir, strconv.Itoa(uid))
 	switch err := os.Mkdir(path, 0o755); {
@@ -46,8 +46,8 @@ func ensureCache(dir string, uid, gid int) (string, error) {
 		case err != nil:
 			return "", err
 		}
-		// A container that is quick enough to replace it gets what it has put
-		// there, and what it has put there belongs to it already.
+		// A container that replaces the entry first becomes the owner of its own
+		// entry, which it is already.
 		if err := root.Lchown(name, uid, gid); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}

@@ -77,13 +77,13 @@ func TestEnsureCache(t *testing.T) {
 	if err != nil || string(data) != string(cacheEnv) {
 		t.Errorf("env: %q, %v", data, err)
 	}
-	// Every directory is one that env points at.
+	// env names every directory.
 	for _, name := range cacheDirs {
 		if !strings.Contains(string(cacheEnv), "$HDCACHE/"+name) {
 			t.Errorf("env does not name %s", name)
 		}
 	}
-	// What is there stays as it is.
+	// An existing file stays as it is.
 	if err := os.WriteFile(filepath.Join(path, "env"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +93,8 @@ func TestEnsureCache(t *testing.T) {
 	}
 }
 
-// TestHostileCache puts links in place of the cache's entries: nothing is made or
-// owned through them.
+// TestHostileCache replaces entries of the cache by links: ensureCache makes nothing and
+// changes no owner through them.
 func TestHostileCache(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"go-mod", "env", "ccache"} {
@@ -136,8 +136,8 @@ func TestHostileCache(t *testing.T) {
 	}
 }
 
-// TestCacheIsShared: what one workspace puts there the next one finds, also after
-// a container emptied it, and whatever a git clean does.
+// TestCacheIsShared: workspaces of a uid share the cache, also after a container emptied
+// it. A git clean does not remove its files.
 func TestCacheIsShared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -169,7 +169,7 @@ func TestCacheIsShared(t *testing.T) {
 	if got := entries(t, filepath.Join(c, ".hdcache")); len(got) != len(cacheDirs)+1 {
 		t.Errorf("after rm -rf .hdcache/*: %q", got)
 	}
-	// An entry that was replaced does not keep the next workspace from its mount.
+	// The next workspace is mounted even if an entry was replaced.
 	if err := os.RemoveAll(filepath.Join(c, ".hdcache/go-mod")); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestCacheIsShared(t *testing.T) {
 	w.open("v", "5", "uid", "1234", "gid", "1234")
 }
 
-// variables returns what env exports when a shell sources it as line says.
+// variables returns the variables that env exports when a shell runs line, which sources it.
 func variables(t *testing.T, dir, line string) map[string]string {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", line+"; env")
@@ -197,8 +197,8 @@ func variables(t *testing.T, dir, line string) map[string]string {
 	return all
 }
 
-// TestCacheSurvivesGit: what env has named before an agent cleans up is the cache
-// after that, by the line of the README and by the one that it had before.
+// TestCacheSurvivesGit: the paths that env names still lead to the cache after git cleaned
+// up. Both lines that source env are tried: the README's and an earlier one.
 func TestCacheSurvivesGit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -252,7 +252,7 @@ func TestCacheSurvivesGit(t *testing.T) {
 					continue
 				}
 				value = strings.TrimPrefix(value, "-Dmaven.repo.local=")
-				// Tools make what is missing.
+				// Tools make missing directories.
 				if err := os.MkdirAll(value, 0o755); err != nil {
 					t.Errorf("%s, %s: %s: %v", tt.name, path, name, err)
 				}
@@ -264,8 +264,8 @@ func TestCacheSurvivesGit(t *testing.T) {
 	}
 }
 
-// TestCacheVariablesAreDocumented: the README's table and the example for compose say
-// what env says, of a volume at /w.
+// TestCacheVariablesAreDocumented: the README's table and the example for compose have the
+// variables of env, for a volume at /w.
 func TestCacheVariablesAreDocumented(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -307,7 +307,7 @@ func TestCacheVariablesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestReadonlyCache: what others put there can be read, and nothing written.
+// TestReadonlyCache: the files of others can be read, and nothing can be written.
 func TestReadonlyCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// keeping is a world whose workspaces leave discards.
-func keeping(t *testing.T) *world {
+// newDiscardWorld returns a world whose workspaces leave discards.
+func newDiscardWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.close()
@@ -50,7 +50,7 @@ func (w *world) discardOf(id string) (d Discard) {
 	return d
 }
 
-// restore makes a discard what a new volume keeps.
+// restore restores a discard into a new volume.
 func (w *world) restore(id, name string) error {
 	rec, err := w.m.Discarded(id)
 	if err != nil {
@@ -65,11 +65,11 @@ func (w *world) restore(id, name string) error {
 	})
 }
 
-// TestDiscardLasts: through restarts, another boot and a lost database, with the
-// layers that it stands on; it is restored whole.
+// TestDiscardLasts: a discard and its layers survive restarts, another boot and a lost
+// database, and the discard can be restored then.
 func TestDiscardLasts(t *testing.T) {
 	t.Parallel()
-	w := keeping(t)
+	w := newDiscardWorld(t)
 	rec, dir := w.open("v", "1", "ref", "main")
 	write(t, filepath.Join(dir, "mine"), "x")
 	write(t, filepath.Join(dir, "README.md"), "changed")
@@ -88,7 +88,7 @@ func TestDiscardLasts(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(w.m.dir(rec), "work/work/incompat/volatile")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the mark of a volatile mount: %v", err)
 	}
-	w.push() // nothing but the discard needs the layers
+	w.push() // now only the discard needs the layers
 	w.open("v", "2", "ref", "main", "refresh", "always")
 	for _, again := range []func(){
 		func() { w.restart() },
@@ -117,7 +117,8 @@ func TestDiscardLasts(t *testing.T) {
 	testgit.GitAny(t, dir, "fsck", "--strict")
 }
 
-// TestNoDiscard: of what is never synced, and where none are wanted.
+// TestNoDiscard: a workspace of another boot leaves no discard, because it was never
+// synced. Without a DiscardTTL there are no discards.
 func TestNoDiscard(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -129,7 +130,7 @@ func TestNoDiscard(t *testing.T) {
 		{"another boot", func(w *world) { w.boot = "another" }, false},
 		{"not wanted", func(w *world) { w.ttl = 0 }, false},
 	} {
-		w := keeping(t)
+		w := newDiscardWorld(t)
 		rec, dir := w.open("v", "1")
 		write(t, filepath.Join(dir, "mine"), "x")
 		w.close()
@@ -146,10 +147,10 @@ func TestNoDiscard(t *testing.T) {
 	}
 }
 
-// TestEvictDiscard: with its layers, and once.
+// TestEvictDiscard: a discard is evicted once. Others are errors.
 func TestEvictDiscard(t *testing.T) {
 	t.Parallel()
-	w := keeping(t)
+	w := newDiscardWorld(t)
 	live, _ := w.open("v", "1")
 	d := w.discard("v")
 	var missing *NoDiscardError
@@ -176,11 +177,11 @@ func TestEvictDiscard(t *testing.T) {
 	}
 }
 
-// TestTrashedLater: the directory of a discard that could not be renamed when its
-// record went is trashed as soon as it can be.
+// TestTrashedLater: if the directory of an evicted discard can't be renamed to the trash,
+// this is tried again.
 func TestTrashedLater(t *testing.T) {
 	t.Parallel()
-	w := keeping(t)
+	w := newDiscardWorld(t)
 	d := w.discard("v")
 	allow := testdir.Refuse(t, filepath.Join(w.root, "trash"))
 	if err := w.m.EvictDiscard(d.ID); !errors.Is(err, unix.EXDEV) || len(w.workspaces()) != 1 {
@@ -190,11 +191,11 @@ func TestTrashedLater(t *testing.T) {
 	testdir.Eventually(t, "it to be trashed", func() bool { return len(w.workspaces()) == 0 })
 }
 
-// TestSweepDiscards: a discard without its directory is forgotten, and manifests
-// are made to agree.
+// TestSweepDiscards: the sweep removes the record of a discard without a directory, and
+// repairs a wrong manifest.
 func TestSweepDiscards(t *testing.T) {
 	t.Parallel()
-	w := keeping(t)
+	w := newDiscardWorld(t)
 	gone, stays := w.discard("v"), w.discard("v")
 	rec, err := w.m.Discarded(stays.ID)
 	if err != nil {

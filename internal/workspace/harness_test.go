@@ -25,16 +25,16 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestMain lets the test binary be a container that has a workspace: a process in
-// a mount namespace of its own, with a copy of our mounts.
+// TestMain makes the test binary also a container that has a workspace: a process in
+// a mount namespace of its own, with copies of our mounts.
 func TestMain(m *testing.M) {
 	checkout.ServeJob()
 	if root := os.Getenv("HELMDECK_TEST_HOLDER"); root != "" {
-		// Not those of other tests, which wait for theirs to be free.
+		// Without the mounts of other tests, which wait until theirs are free.
 		points, err := overlay.Mounts("/var/tmp")
 		for _, p := range points {
 			if !strings.HasPrefix(p.Path, root+"/") {
-				// One that hides another, as engines have them, takes it along.
+				// The error is ignored: a mount that hides another, as engines have, takes it along.
 				_ = unix.Unmount(p.Path, unix.MNT_DETACH)
 			}
 		}
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is a data directory with its managers, and a remote with the repository "r".
+// world has a data directory with its managers, and a remote with the repository "r".
 type world struct {
 	t      *testing.T
 	root   string
@@ -55,7 +55,7 @@ type world struct {
 	db     *meta.DB
 	trash  *trash.Trash
 	ttl    time.Duration // of discards
-	held   time.Duration // the HeldWait: engines beside the tests have copies of mounts for a moment
+	held   time.Duration // HeldWait; long, because engines on the machine have copies of mounts for a moment
 	boot   string
 	doubt  bool
 	close  func()
@@ -77,15 +77,15 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start opens what is in the data directory, as a plugin that starts.
+// start opens the data directory, as a start of the plugin does.
 func (w *world) start() {
 	w.t.Helper()
 	d := testclone.Open(w.t, w.root, w.boot, 64125)
-	m, err := NewManager(Config{Root: w.root, DB: d.DB, Trash: d.Trash, Clones: d.Clones, Features: testdir.Features(w.t), Log: d.Log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held, Doubt: w.doubt}, d.State)
+	m, err := NewManager(Config{Root: w.root, DB: d.DB, Trash: d.Trash, Clones: d.Clones, Warm: d.Warm, Work: d.Work, Features: testdir.Features(w.t), Log: d.Log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held, Doubt: w.doubt}, d.State)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m.reapMax = reapFirst // tests wait for what others do in days
+	m.reaper.max = reapFirst // tests can't wait longer
 	w.m, w.clones, w.db, w.trash, w.close = m, d.Clones, d.DB, d.Trash, d.Close
 }
 
@@ -117,14 +117,14 @@ func (w *world) request(name, id string, options ...string) Request {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return Request{Volume: name, LeaseID: id, Options: o, Clone: c, Checkout: co}
+	return Request{Lease: Lease{name, id}, Options: o, Clone: c, Checkout: co}
 }
 
 // open opens a workspace, and returns its record and where it is mounted.
 func (w *world) open(name, id string, options ...string) (meta.Workspace, string) {
 	w.t.Helper()
 	r := w.request(name, id, options...)
-	// What is kept is of a volume; others are not looked for.
+	// A kept workspace needs the record of its volume.
 	if err := w.db.Update(func(tx *meta.Tx) error { return tx.PutVolume(meta.Volume{Name: name, Options: r.Options.Map()}) }); err != nil {
 		w.t.Fatal(err)
 	}
@@ -137,12 +137,12 @@ func (w *world) open(name, id string, options ...string) (meta.Workspace, string
 
 func (w *world) release(name, id string) {
 	w.t.Helper()
-	if err := w.m.Release(name, id); err != nil {
+	if err := w.m.Release(Lease{name, id}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// workspaces returns the names of the workspaces' directories.
+// workspaces returns the paths of the workspaces' directories.
 func (w *world) workspaces() []string {
 	w.t.Helper()
 	paths, err := filepath.Glob(filepath.Join(w.root, "clones/*/*/workspaces/*"))
@@ -152,7 +152,7 @@ func (w *world) workspaces() []string {
 	return paths
 }
 
-// records returns the workspaces that the database has.
+// records returns the workspaces in the database.
 func (w *world) records() map[string]meta.Workspace {
 	w.t.Helper()
 	w.close()

@@ -4,249 +4,194 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 )
 
 // When the engine and the plugin are killed together, the next start finds all
-// overlays mounted and all leases in the records, and no Unmount will come for the
-// containers that the engine then ends. Nothing but the mounts tells that from the
-// death of the plugin alone: so a lease of an earlier process is believed only while
-// a container has the workspace (Config.Doubt).
+// overlays mounted and all leases in the records, and the engine sends no Unmount for
+// the containers that it then ends. Only the mounts tell this case from the death of
+// the plugin alone. So a lease of an earlier process is valid only while a container
+// has the workspace (Config.Doubt).
 //
-// With live-restore the plugin outlives the engine. The next one sends no Unmount for
-// containers that have ended meanwhile, so it inherits leases as a process does.
-
-// inheritance is what of a lease an earlier process, or an earlier engine, has given.
-type inheritance struct {
-	mounts int  // that were answered
-	asked  bool // a Mount was, or need not be: the container lived
-}
+// With live-restore the plugin outlives the engine. The next engine sends no Unmount for
+// containers that ended meanwhile, so it inherits leases as a process does.
 
 const (
-	// verifyWait is how long a Mount waits for the mounts of a container that the
-	// engine has just ended: they go a moment after it.
+	// verifyWait is how long a Mount waits until the mounts of a container that the
+	// engine just ended are gone: the kernel removes them a moment after the end.
 	verifyWait  = 500 * time.Millisecond
 	verifyPause = 50 * time.Millisecond
-	// verifyFirst and verifyLast bound the waits, each three times as long as the one
-	// before, after which all that is inherited is looked at. An engine that starts
-	// may take minutes to end its containers (--stop-timeout).
+	// verifyFirst and verifyLast bound the waits between two checks of all inherited
+	// leases. Each wait is three times as long as the one before, because an engine that
+	// starts may take minutes to end its containers (--stop-timeout).
 	verifyFirst = 10 * time.Second
 	verifyLast  = 15 * time.Minute
 )
 
-// inherit notes the leases of a record that was read at the start.
-func (m *Manager) inherit(rec meta.Workspace) {
+// InheritLeases notes that an engine connected that may be another one than before: it
+// inherits all leases. InheritLeases returns them, with the lost leases of workspaces that
+// are still in use. news reports whether Verify has something to do.
+func (m *Manager) InheritLeases() (leases []Lease, news bool) {
 	if !m.Doubt {
-		return
+		return nil, false
 	}
-	for id, n := range rec.Leases {
-		m.inherited[lease{rec.Volume, id}] = inheritance{mounts: n}
-	}
-}
-
-// EngineStarted notes that an engine has taken this process up, for which it may be
-// another one than before: it inherits all leases, and has counted none. It reports
-// whether that is news of any, and Verify has something to do.
-func (m *Manager) EngineStarted() bool {
-	if !m.Doubt {
-		return false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.uncounted = make(map[lease]bool)
-	news := false
-	for l, w := range m.leases {
-		m.uncounted[l] = true
-		if _, ok := m.inherited[l]; !ok {
-			// Not to be waited for: it is long ago that a container ended while the engine was away.
-			m.inherited[l] = inheritance{mounts: w.rec.Leases[l.id], asked: true}
-			news = true
+	m.records.each(func(w *workspace) {
+		for _, id := range w.rec.Leases {
+			leases = append(leases, Lease{w.rec.Volume, id})
+			if _, ok := w.inherited[id]; !ok {
+				// No wait: a container that ended while the engine was away ended long ago.
+				w.inherited[id] = true
+				news = true
+			}
 		}
-	}
-	for l := range m.orphans {
-		m.uncounted[l] = true
-	}
-	return news
+		for _, id := range w.rec.Lost {
+			leases = append(leases, Lease{w.rec.Volume, id})
+		}
+	})
+	return leases, news
 }
 
-// Count reports, once, that the engine may have a count of a lease that is too small
-// by the Mounts of before its start.
-func (m *Manager) Count(volume, leaseID string) (uncounted bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	l := lease{volume, leaseID}
-	uncounted = m.uncounted[l]
-	delete(m.uncounted, l)
-	return uncounted
-}
-
-// onlyInherited reports whether a workspace has leases, all of them inherited.
-func (m *Manager) onlyInherited(rec meta.Workspace) bool {
-	own, inherited := m.ownLeases(rec)
-	return len(own) == 0 && len(inherited) > 0
-}
-
-// verify comes before a Mount of a lease is answered: if the lease is inherited, and
-// no container has the workspace any more, it takes from the workspace all
-// that is inherited. Where the kernel can't tell, a workspace without another lease
-// loses this one and is unmounted: then it can tell whether the workspace is free.
-func (m *Manager) verify(ctx context.Context, l lease) error {
-	m.mu.Lock()
-	w := m.leases[l]
-	in, ok := m.inherited[l]
-	if ok {
-		m.inherited[l] = inheritance{in.mounts, true}
-	}
-	m.mu.Unlock()
-	if !ok || w == nil {
+// verify is called before a Mount of a lease is answered. If the lease is inherited and no
+// container has the workspace any more, the workspace loses all inherited leases. If the
+// kernel can't tell, a workspace whose leases are all inherited and of one holder loses
+// them and is unmounted, because the kernel can tell then whether the workspace is free.
+func (m *Manager) verify(ctx context.Context, l Lease) error {
+	w, wait := m.records.doubtful(l)
+	if w == nil {
 		return nil
-	}
-	wait := verifyWait
-	if in.asked {
-		wait = 0
 	}
 	held, err := m.heldAfter(ctx, w, wait)
 	switch {
 	case errors.Is(err, overlay.ErrUnknown):
-		if len(m.record(w).Leases) > 1 {
+		rec := m.records.get(w)
+		if own, _ := m.records.ownLeases(w, rec); len(own) > 0 || hasOthers(rec.Leases, l.ID) {
 			return nil
 		}
-		return m.disown(w, true)
+		return m.loseInherited(w, true)
 	case errors.Is(err, overlay.ErrNotMounted), errors.Is(err, fs.ErrNotExist):
-		return nil // it has lost its leases
+		return nil // Lookup finds that the overlay is gone
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err != nil: // the lease is believed
-		m.Log.WithError(err).WithField("volume", l.volume).Warn("ask whether a container still has its workspace")
+	case err != nil: // the lease stays valid
+		m.Log.WithError(err).WithField("volume", l.Volume).Warn("ask whether a container still has its workspace")
 		return nil
 	case held:
 		return nil
 	}
-	return m.disown(w, false)
+	return m.loseInherited(w, false)
 }
 
-// Verify takes from workspaces, a while after the start of this process or of the
-// engine, what is inherited and no container has, until nothing is left to ask, or ctx ends.
+// doubtful returns the workspace of an inherited lease, and how long the first Mount waits
+// until no container has it; later ones do not wait. It returns nil for any other lease.
+func (r *records) doubtful(l Lease) (w *workspace, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w = r.leases[l]; w == nil {
+		return nil, 0
+	}
+	switch asked, ok := w.inherited[l.ID]; {
+	case !ok:
+		return nil, 0
+	case !asked:
+		w.inherited[l.ID], wait = true, verifyWait
+	}
+	return w, wait
+}
+
+// hasOthers reports whether a set has a lease of another holder than that of id.
+func hasOthers(leases meta.Leases, id string) bool {
+	holder, _ := meta.HolderOf(id)
+	return slices.ContainsFunc(leases, func(other string) bool {
+		of, _ := meta.HolderOf(other)
+		return of != holder
+	})
+}
+
+// Verify runs after the start of this process or of the engine. It removes the inherited
+// leases of workspaces that no container has, at growing intervals, until no inherited
+// lease is left, the last interval is over, or ctx ends.
 func (m *Manager) Verify(ctx context.Context) {
 	for wait := verifyFirst; wait <= verifyLast; wait *= 3 {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-		if !m.verifyAll(ctx) {
+		if sleep(ctx, wait) != nil || !m.verifyInherited(ctx) {
 			return
 		}
 	}
 }
 
-// verifyAll looks at all workspaces with something inherited, and reports whether
-// there were any.
-func (m *Manager) verifyAll(ctx context.Context) bool {
-	m.mu.Lock()
-	all := make(map[*workspace]bool)
-	for l := range m.inherited {
-		if w := m.leases[l]; w != nil {
-			all[w] = true
+// verifyInherited checks all workspaces with inherited leases, and reports whether there
+// were any.
+func (m *Manager) verifyInherited(ctx context.Context) bool {
+	var all []*workspace
+	m.records.each(func(w *workspace) {
+		if len(w.inherited) > 0 {
+			all = append(all, w)
 		}
-	}
-	m.mu.Unlock()
-	for w := range all {
-		m.verifyLater(ctx, w, 0)
+	})
+	for _, w := range all {
+		m.verifyWorkspace(ctx, w, 0)
 	}
 	return len(all) > 0
 }
 
-// verifyLater is verify of all leases of a workspace, while no Mount waits.
-func (m *Manager) verifyLater(ctx context.Context, w *workspace, wait time.Duration) {
+// verifyWorkspace verifies all inherited leases of a workspace, while no Mount waits.
+func (m *Manager) verifyWorkspace(ctx context.Context, w *workspace, wait time.Duration) {
 	held, err := m.heldAfter(ctx, w, wait)
 	if err == nil && !held {
-		err = m.disown(w, false)
+		err = m.loseInherited(w, false)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, overlay.ErrUnknown) {
 		m.Log.WithError(err).WithField("workspace", w.id).Debug("ask whether a container has a workspace")
 	}
 }
 
-// heldAfter reports whether a container has a workspace that is mounted. It waits so
-// long for the answer no.
+// heldAfter reports whether a container has a workspace that is mounted. It asks again
+// until the answer is no, or wait is over.
 func (m *Manager) heldAfter(ctx context.Context, w *workspace, wait time.Duration) (bool, error) {
 	for waited := time.Duration(0); ; waited += verifyPause {
-		n, err := m.holders(m.Mountpoint(m.record(w)), overlay.PointsDir(m.Root))
+		n, err := m.holders(m.Mountpoint(m.records.get(w)), overlay.PointsDir(m.Root))
 		if err != nil || n == 0 || waited >= wait {
 			return n > 0, err
 		}
-		select {
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-time.After(verifyPause):
+		if err := sleep(ctx, verifyPause); err != nil {
+			return false, err
 		}
 	}
 }
 
-// disown takes from a workspace what is inherited of its leases. One that has none
-// left then has ended, unless its volume keeps it; that one is unmounted if asked for.
-func (m *Manager) disown(w *workspace, unmount bool) error {
-	rec := m.record(w)
-	unlock, err := m.lockJoins(rec.Volume, isPrivate(rec))
+// loseInherited removes the inherited leases of a workspace. A workspace without leases
+// ends then, unless its volume keeps it. A kept workspace without leases is unmounted if
+// unmount is set.
+func (m *Manager) loseInherited(w *workspace, unmount bool) error {
+	unlock, err := m.lockJoins(m.records.get(w))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	var gone []lease
-	rec, err = m.change(w, func(rec *meta.Workspace) error {
-		var left map[string]int
-		switch left, gone = m.ownLeases(*rec); {
-		case len(gone) == 0:
-		case len(left) > 0 || isKept(*rec) && !unmount: // that one stays mounted
-			rec.Leases = left
+	const why = "no container has the workspace that an earlier start mounted: these leases are lost"
+	return m.loseLeases(w, why, func(rec *meta.Workspace) {
+		switch own, inherited := m.records.ownLeases(w, *rec); {
+		case len(inherited) == 0:
+		case len(own) > 0 || isKept(*rec) && !unmount:
+			rec.Leases = own
 		default:
-			lost(rec, isKept(*rec), m.Now())
+			unmounted(rec)
 		}
-		return nil
-	}, nil)
-	if err != nil || len(gone) == 0 {
-		return err
-	}
-	m.mu.Lock()
-	for _, l := range gone {
-		delete(m.inherited, l)
-	}
-	m.mu.Unlock()
-	m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": len(gone)}).
-		Warn("no container has what an earlier start has mounted: these leases are lost")
-	switch {
-	case rec.Phase == meta.Ended:
-		m.reapSoon(w, m.detachEnded(rec))
-	case rec.Phase == meta.Parked:
-		release, err := m.detach(rec)
-		if err != nil {
-			return err
-		}
-		release()
-	}
-	return nil
+	})
 }
 
-// ownLeases returns what of a record's leases is not inherited, and the leases of
-// which something is.
-func (m *Manager) ownLeases(rec meta.Workspace) (own map[string]int, inherited []lease) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	own = make(map[string]int)
-	for id, n := range rec.Leases {
-		l := lease{rec.Volume, id}
-		earlier := m.inherited[l].mounts
-		if earlier > 0 {
-			inherited = append(inherited, l)
-		}
-		if n > earlier {
-			own[id] = n - earlier
+// ownLeases separates the leases in a record of a workspace from those that are inherited.
+func (r *records) ownLeases(w *workspace, rec meta.Workspace) (own, inherited meta.Leases) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range rec.Leases {
+		if _, ok := w.inherited[id]; ok {
+			inherited = append(inherited, id)
+		} else {
+			own = append(own, id)
 		}
 	}
 	return own, inherited

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,8 +19,8 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// containers is a kernel that says how many containers have a workspace; -1 is one
-// that can't tell.
+// containers takes the place of overlay.Holders: n containers have a workspace. If n is
+// -1 the kernel can't tell.
 type containers struct{ n atomic.Int64 }
 
 func (c *containers) holders(string, string) (int, error) {
@@ -29,8 +30,8 @@ func (c *containers) holders(string, string) (int, error) {
 	return 0, overlay.ErrUnknown
 }
 
-// inherited restarts a world in which the leases of a volume are those of an earlier
-// process, and so many containers still have its workspace.
+// inherited returns a restarted world, in which the leases of the volume "v" are those of an
+// earlier process, and n containers still have its workspace.
 func inherited(t *testing.T, n int64, mode string, leases ...string) (*world, *containers, meta.Workspace) {
 	t.Helper()
 	w := newWorld(t)
@@ -47,41 +48,41 @@ func inherited(t *testing.T, n int64, mode string, leases ...string) (*world, *c
 	return w, c, made
 }
 
-func (w *world) retain(id string) (meta.Workspace, bool) {
+func (w *world) lookup(id string) (meta.Workspace, bool) {
 	w.t.Helper()
-	rec, ok, err := w.m.Retain(w.t.Context(), "v", id)
+	rec, ok, err := w.m.Lookup(w.t.Context(), Lease{"v", id})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return rec, ok
 }
 
-// counts are the leases of "v".
-func (w *world) counts() map[string]int {
-	counts := make(map[string]int)
-	for _, rec := range w.m.Leases("v") {
-		for id, n := range rec.Leases {
-			counts[id] += n
-		}
-	}
-	return counts
-}
-
-func (w *world) wantCounts(when string, want map[string]int) {
+// copy gives a workspace of "v" a second lease, as docker cp on a running container does.
+func (w *world) copy(id string) {
 	w.t.Helper()
-	got := w.counts()
-	if len(got) != len(want) {
-		w.t.Errorf("%s: leases %v, want %v", when, got, want)
-	}
-	for id, n := range want {
-		if got[id] != n {
-			w.t.Errorf("%s: leases %v, want %v", when, got, want)
-		}
+	if ok, err := w.m.Add(Lease{"v", id}, id+"#2"); !ok || err != nil {
+		w.t.Fatalf("Add: %v, %v", ok, err)
 	}
 }
 
-// A container that was started again after the engine and the plugin were killed comes
-// with its old mount ID: nothing that an earlier process gave is left.
+// leases returns the leases of "v", sorted.
+func (w *world) leases() (ids []string) {
+	for _, rec := range w.m.Leases("v") {
+		ids = append(ids, rec.Leases...)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (w *world) wantLeases(when string, want ...string) {
+	w.t.Helper()
+	if got := w.leases(); !slices.Equal(got, want) {
+		w.t.Errorf("%s: leases %q, want %q", when, got, want)
+	}
+}
+
+// A container that is started again after the engine and the plugin were killed mounts with
+// its old mount ID: all leases of the earlier process are lost.
 func TestInheritedOfNobody(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -92,12 +93,12 @@ func TestInheritedOfNobody(t *testing.T) {
 				leases = leases[:1]
 			}
 			w, _, made := inherited(t, 0, mode, leases...)
-			if rec, ok := w.retain("1"); ok {
-				t.Errorf("Retain: %+v", rec)
+			if rec, ok := w.lookup("1"); ok {
+				t.Errorf("Lookup: %+v", rec)
 			}
-			w.wantCounts("after Retain", nil)
+			w.wantLeases("after Lookup")
 			if mode == "keep" {
-				rec, ok, err := w.m.Join(t.Context(), "v", "1")
+				rec, ok, err := w.m.Join(t.Context(), Lease{"v", "1"})
 				if err != nil || !ok || rec.ID != made.ID {
 					t.Fatalf("Join: %+v, %v, %v", rec, ok, err)
 				}
@@ -109,111 +110,115 @@ func TestInheritedOfNobody(t *testing.T) {
 					t.Errorf("the new workspace %s is not clean: %v", rec.ID, err)
 				}
 			}
-			w.wantCounts("mounted again", map[string]int{"1": 1})
-			if rec, ok := w.retain("1"); !ok { // docker cp
-				t.Errorf("Retain of a lease of this process: %+v", rec)
+			w.wantLeases("mounted again", "1")
+			if rec, ok := w.lookup("1"); !ok { // docker cp
+				t.Errorf("Lookup of a lease of this process: %+v", rec)
 			}
+			w.copy("1")
+			w.release("v", "1#2")
 			w.release("v", "1")
-			w.release("v", "1")
-			w.wantCounts("in the end", nil)
+			w.wantLeases("in the end")
 		})
 	}
 }
 
-// While a container has the workspace, its lease is as it was: docker cp gets it.
+// While a container has the workspace, its lease is valid: docker cp gets the workspace.
 func TestInheritedOfContainer(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			w, c, made := inherited(t, 1, mode, "1")
-			if !w.m.verifyAll(t.Context()) {
+			if !w.m.verifyInherited(t.Context()) {
 				t.Error("nothing was inherited")
 			}
 			for range 2 {
-				rec, ok := w.retain("1")
+				rec, ok := w.lookup("1")
 				if !ok || rec.ID != made.ID {
-					t.Fatalf("Retain: %+v, %v", rec, ok)
+					t.Fatalf("Lookup: %+v, %v", rec, ok)
 				}
 				w.wantMounted(rec, "x")
-				w.wantCounts("copying", map[string]int{"1": 2})
-				w.release("v", "1")
+				w.copy("1")
+				w.wantLeases("copying", "1", "1#2")
+				w.release("v", "1#2")
 			}
 			c.n.Store(0)
 			w.release("v", "1")
-			w.wantCounts("in the end", nil)
-			if w.m.verifyAll(t.Context()) {
+			w.wantLeases("in the end")
+			if w.m.verifyInherited(t.Context()) {
 				t.Error("something is inherited still")
 			}
 		})
 	}
 }
 
-// Of several leases nobody can say whose container lives: they are believed while one
-// does, and go with it.
+// If a workspace has several leases, nothing tells whose container lives: all are valid
+// while one container has the workspace, and all are lost when none has it.
 func TestInheritedOfSome(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"shared", "keep"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			w, c, made := inherited(t, 1, mode, "1", "2")
-			if rec, ok := w.retain("1"); !ok || rec.ID != made.ID { // docker cp
-				t.Fatalf("Retain: %+v, %v", rec, ok)
+			if rec, ok := w.lookup("1"); !ok || rec.ID != made.ID { // docker cp
+				t.Fatalf("Lookup: %+v, %v", rec, ok)
 			}
-			w.release("v", "1")
+			w.copy("1")
+			w.release("v", "1#2")
 			w.join("v", "3")
-			w.wantCounts("one more", map[string]int{"1": 1, "2": 1, "3": 1})
+			w.wantLeases("one more", "1", "2", "3")
 			w.release("v", "1")
-			w.wantCounts("one has ended", map[string]int{"2": 1, "3": 1})
-			c.n.Store(0) // that of "2" has ended long ago, and "3" is about to start
-			w.m.verifyAll(t.Context())
-			w.wantCounts("of an earlier start", map[string]int{"3": 1})
+			w.wantLeases("one has ended", "2", "3")
+			c.n.Store(0) // the container of "2" ended long ago, and that of "3" is about to start
+			w.m.verifyInherited(t.Context())
+			w.wantLeases("of an earlier start", "3")
 			w.release("v", "3")
-			w.wantCounts("in the end", nil)
+			w.wantLeases("in the end")
 		})
 	}
 }
 
-// The last Unmount of those that are known asks once more.
+// An Unmount that leaves only inherited leases makes the plugin ask again.
 func TestInheritedAfterRelease(t *testing.T) {
 	t.Parallel()
 	w, c, _ := inherited(t, 1, "shared", "1", "2")
 	c.n.Store(0)
 	w.release("v", "1")
-	testdir.Eventually(t, "the lease that nobody has to go", func() bool { return len(w.counts()) == 0 })
+	testdir.Eventually(t, "the lease without a container to go", func() bool { return len(w.leases()) == 0 })
 	reaped(t, w)
 }
 
-func TestVerifyAll(t *testing.T) {
+func TestVerifyInherited(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		w, _, _ := inherited(t, 0, mode, "1")
-		w.m.verifyAll(t.Context())
-		w.wantCounts(mode, nil)
-		if w.m.verifyAll(t.Context()) {
+		w.m.verifyInherited(t.Context())
+		w.wantLeases(mode)
+		if w.m.verifyInherited(t.Context()) {
 			t.Errorf("%s: something is inherited still", mode)
 		}
 	}
 	w, c, _ := inherited(t, 0, "private", "1")
 	c.n.Store(-1)
-	w.m.verifyAll(t.Context())
-	w.wantCounts("a kernel that can't tell", map[string]int{"1": 1})
+	w.m.verifyInherited(t.Context())
+	w.wantLeases("a kernel that can't tell", "1")
 }
 
-// A kernel that can't tell is asked whether a workspace is free, which takes its mount
-// away. Not parallel: the holder would keep the workspaces of other tests, too.
+// If the kernel can't tell whether a container has a workspace, it is asked whether the
+// workspace is free, after an unmount. Not parallel: the holder would keep the workspaces
+// of other tests busy.
 func TestInheritedUnknown(t *testing.T) {
 	for _, mode := range modes {
 		w, _, made := inherited(t, -1, mode, "1")
-		if rec, ok := w.retain("1"); ok {
-			t.Errorf("%s: Retain: %+v", mode, rec)
+		if rec, ok := w.lookup("1"); ok {
+			t.Errorf("%s: Lookup: %+v", mode, rec)
 		}
-		w.wantCounts(mode, nil)
+		w.wantLeases(mode)
 		if mounted, err := overlay.Mounted(w.m.Mountpoint(made)); err != nil || mounted {
 			t.Errorf("%s: mounted: %v, %v", mode, mounted, err)
 		}
 		if mode == "keep" {
-			rec, _, err := w.m.Join(t.Context(), "v", "1")
+			rec, _, err := w.m.Join(t.Context(), Lease{"v", "1"})
 			if err != nil || rec.ID != made.ID {
 				t.Errorf("Join: %+v, %v", rec, err)
 			}
@@ -221,22 +226,54 @@ func TestInheritedUnknown(t *testing.T) {
 		}
 	}
 	w, _, made := inherited(t, -1, "shared", "1", "2")
-	if rec, ok := w.retain("1"); !ok || rec.ID != made.ID {
+	if rec, ok := w.lookup("1"); !ok || rec.ID != made.ID {
 		t.Errorf("one of two leases: %+v, %v", rec, ok)
 	}
 
 	w, _, made = inherited(t, -1, "private", "1")
 	h := hold(t, w.root, w.m.Mountpoint(made))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if rec, ok, err := w.m.Lookup(ctx, Lease{"v", "1"}); !errors.Is(err, ErrHeld) || rec.ID != made.ID {
+		t.Errorf("a container has it, until the deadline: %+v, %v, %v", rec, ok, err)
+	}
 	w.m.HeldWait = 1
 	for range 2 {
-		if rec, ok, err := w.m.Retain(t.Context(), "v", "1"); !errors.Is(err, ErrHeld) {
+		if rec, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"}); !errors.Is(err, ErrHeld) {
 			t.Errorf("a container has it: %+v, %v, %v", rec, ok, err)
 		}
 	}
 	h.end()
 }
 
-// The kernel itself, with mounts that propagate as a managed plugin's do.
+// If the kernel can't tell, the leases of one container count as one lease.
+func TestInheritedUnknownWhileCopying(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w, c, made := inherited(t, 1, mode, "1")
+			if _, ok := w.lookup("1"); !ok {
+				t.Fatal("the lease is not valid")
+			}
+			w.copy("1")
+			c.n.Store(-1) // the container has removed all its files
+			if rec, ok := w.lookup("1"); !ok || rec.ID != made.ID {
+				t.Errorf("Lookup while a docker cp of this process runs: %+v, %v", rec, ok)
+			}
+			w.wantLeases("copying", "1", "1#2")
+			w.restart()
+			w.m.holders = c.holders
+			if rec, ok := w.lookup("1"); ok {
+				t.Errorf("Lookup with two leases of one container, of an earlier process: %+v", rec)
+			}
+			w.wantLeases("in the end")
+		})
+	}
+}
+
+// TestInheritedMounts asks the kernel itself, with mounts that propagate as those of a
+// managed plugin do.
 func TestInheritedMounts(t *testing.T) {
 	w := newWorld(t)
 	w.close()
@@ -265,26 +302,28 @@ func TestInheritedMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.restart()
-	if rec, ok := w.retain("1"); !ok || rec.ID != made.ID {
+	if rec, ok := w.lookup("1"); !ok || rec.ID != made.ID {
 		t.Errorf("with a container: %+v, %v", rec, ok)
 	}
+	w.copy("1")
 	in.Close()
 	if err := c.Wait(); err != nil {
 		t.Error(err)
 	}
 	testdir.Eventually(t, "the lease to go", func() bool {
-		w.m.verifyAll(context.Background())
-		return slices.Equal([]int{1}, []int{w.counts()["1"]}) // docker cp's, which has no end here
+		w.m.verifyInherited(context.Background())
+		return slices.Equal(w.leases(), []string{"1#2"}) // docker cp's, which was given by this process
 	})
 	w.restart()
-	if rec, ok := w.retain("1"); ok {
+	if rec, ok := w.lookup("1"); ok {
 		t.Errorf("without one: %+v", rec)
 	}
 }
 
-// An engine that finds this process alive inherits the leases of the one before: those of containers that live
-// are as they were, and those that nobody has any more go; where the kernel can't tell, all.
-func TestEngineStarted(t *testing.T) {
+// An engine that finds this process alive inherits the leases of the engine before. Leases
+// stay valid while a container has the workspace, and are lost if none has it, or if the
+// kernel can't tell.
+func TestInheritLeases(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		for _, n := range []int64{1, 0, -1} {
@@ -297,31 +336,56 @@ func TestEngineStarted(t *testing.T) {
 				c.n.Store(n)
 				w.m.holders = c.holders
 				made, _ := w.open("v", "1", "mode", mode)
-				if w.m.verifyAll(t.Context()) || w.m.Count("v", "1") {
-					t.Error("something is inherited, or uncounted, of this engine")
+				if w.m.verifyInherited(t.Context()) {
+					t.Error("something is inherited of this engine")
 				}
-				if !w.m.EngineStarted() || w.m.EngineStarted() {
-					t.Error("the lease is not news once")
+				for _, want := range []bool{true, false} {
+					leases, news := w.m.InheritLeases()
+					if !slices.Equal(leases, []Lease{{"v", "1"}}) || news != want {
+						t.Errorf("InheritLeases: %v, %v, want the lease, which is news once", leases, news)
+					}
 				}
-				rec, ok := w.retain("1")
+				rec, ok := w.lookup("1")
 				if ok != (n > 0) || ok && rec.ID != made.ID {
-					t.Errorf("Retain: %+v, %v", rec, ok)
-				}
-				if !w.m.Count("v", "1") || w.m.Count("v", "1") {
-					t.Error("the lease is not uncounted once")
+					t.Errorf("Lookup: %+v, %v", rec, ok)
 				}
 				if n <= 0 {
-					w.wantCounts("of nobody", nil)
+					w.wantLeases("of nobody")
 					return
 				}
+				w.copy("1")
+				w.release("v", "1#2")
+				w.wantLeases("copied", "1")
 				w.release("v", "1")
-				w.wantCounts("copied", map[string]int{"1": 1})
-				w.release("v", "1")
-				w.wantCounts("in the end", nil)
-				if w.m.verifyAll(t.Context()) {
+				w.wantLeases("in the end")
+				if w.m.verifyInherited(t.Context()) {
 					t.Error("something is inherited still")
 				}
 			})
+		}
+	}
+}
+
+// A workspace that has lost its leases may be gone before a Lookup, an Add or a Release that has found it by its lease
+// gets the lock: then the lease is unknown.
+func TestLostWhileWaiting(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"private", "shared"} {
+		w, _, _ := inherited(t, 0, mode, "1")
+		l := Lease{"v", "1"}
+		found := w.m.records.leased(l)
+		w.m.verifyInherited(t.Context())
+		reaped(t, w)
+		for _, again := range []func() (bool, error){
+			func() (bool, error) { _, ok, err := w.m.Lookup(t.Context(), l); return ok, err },
+			func() (bool, error) { return w.m.Add(l, "1#2") },
+			func() (bool, error) { return false, w.m.Release(l) },
+			func() (bool, error) { return false, w.m.loseInherited(found, true) },
+		} {
+			w.m.records.leases[l] = found
+			if ok, err := again(); ok || err != nil {
+				t.Errorf("%s: %v, %v", mode, ok, err)
+			}
 		}
 	}
 }

@@ -4,239 +4,150 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
 func isKept(rec meta.Workspace) bool    { return rec.Mode == string(volume.ModeKeep) }
 func isPrivate(rec meta.Workspace) bool { return rec.Mode == string(volume.ModePrivate) }
 
-// Join gives a lease to the workspace that a volume shares or keeps. A kept one
-// that is not mounted, after a restart, is mounted first. It asks nobody but the
-// kernel. ok is false when there is none: then Open is to make it.
-func (m *Manager) Join(ctx context.Context, name, leaseID string) (rec meta.Workspace, ok bool, err error) {
-	unlock, err := m.volumes.Lock(ctx, name)
+// Join gives a lease to the workspace that a volume shares or keeps. A kept workspace
+// that is not mounted, as after a restart, is mounted first. Join uses no network. ok is
+// false if there is no such workspace: then the caller makes it with Open.
+func (m *Manager) Join(ctx context.Context, l Lease) (rec meta.Workspace, ok bool, err error) {
+	unlock, err := m.volumes.Lock(ctx, l.Volume)
 	if err != nil {
 		return meta.Workspace{}, false, err
 	}
 	defer unlock()
-	return m.joinLocked(ctx, name, leaseID)
+	return m.joinLocked(ctx, l)
 }
 
 // joinLocked is Join with the volume's lock held.
-func (m *Manager) joinLocked(ctx context.Context, name, leaseID string) (rec meta.Workspace, ok bool, err error) {
-	w, orphans := m.find(name)
+func (m *Manager) joinLocked(ctx context.Context, l Lease) (rec meta.Workspace, ok bool, err error) {
+	w, awaited := m.records.joinable(l.Volume)
 	mounted := false
 	if w != nil {
-		mounted, err = overlay.Mounted(m.Mountpoint(m.record(w)))
-		if err == nil && !mounted && m.record(w).Phase == meta.Mounted {
-			err = m.lose(w)
-			w, orphans = m.find(name)
+		mounted, err = overlay.Mounted(m.Mountpoint(m.records.get(w)))
+		if err == nil && !mounted && m.records.get(w).Phase == meta.Mounted {
+			err = m.loseLeases(w, vanished, unmounted)
+			w, awaited = m.records.joinable(l.Volume)
+		}
+		if err != nil {
+			return meta.Workspace{}, false, err
 		}
 	}
-	if err != nil {
-		return meta.Workspace{}, false, err
+	if w != nil && !mounted {
+		awaited = append(awaited, w)
 	}
-	for _, o := range orphans {
-		if err := m.waitFree(ctx, m.record(o)); err != nil {
+	for _, o := range awaited {
+		if err := m.waitFree(ctx, m.records.get(o)); err != nil {
 			return meta.Workspace{}, false, err
 		}
 	}
 	if w == nil {
 		return meta.Workspace{}, false, nil
 	}
-	noCache := m.record(w).NoCache
+	noCache := m.records.get(w).NoCache
 	if !mounted {
-		if noCache, err = m.mountKept(ctx, w); err != nil {
-			return meta.Workspace{}, false, err
+		if noCache, err = m.mounter.mountAgain(w.clone, m.records.get(w)); err != nil {
+			return meta.Workspace{}, false, fmt.Errorf("mount what volume %q keeps: %w", l.Volume, err)
 		}
 	}
-	rec, err = m.change(w, func(rec *meta.Workspace) error {
-		if rec.Leases == nil {
-			rec.Leases = make(map[string]int)
-		}
-		rec.Phase, rec.NoCache = meta.Mounted, noCache
-		rec.Leases[leaseID]++
+	rec, err = m.records.change(w, func(rec *meta.Workspace) error {
+		rec.Phase, rec.NoCache, rec.Leases = meta.Mounted, noCache, rec.Leases.With(l.ID)
 		return nil
 	}, nil)
 	return rec, err == nil, err
 }
 
-// find returns the workspace that a volume shares or keeps, if there is one, and
-// those that it has shared until their overlay was gone.
-func (m *Manager) find(name string) (w *workspace, orphans []*workspace) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, o := range m.all {
-		switch {
-		case o.rec.Volume != name || o.rec.Mode == string(volume.ModePrivate):
-		case o.rec.Phase.Live():
-			w = o
-		case o.rec.Phase == meta.Ended && o.rec.Orphan:
-			orphans = append(orphans, o)
-		}
-	}
-	return w, orphans
-}
-
-// Kept returns the record of the workspace that a volume keeps. It is not to be
-// changed.
+// Kept returns the record of the workspace that a volume keeps. The caller must not
+// change it.
 func (m *Manager) Kept(name string) (rec meta.Workspace, ok bool) {
-	w, _ := m.find(name)
+	w, _ := m.records.joinable(name)
 	if w == nil {
 		return meta.Workspace{}, false
 	}
-	rec = m.record(w)
+	rec = m.records.get(w)
 	return rec, isKept(rec)
 }
 
-// mountKept mounts a parked workspace, as soon as nobody uses it, on exactly the
-// layers that it stands on. It returns why the workspace has no cache; empty if it has
-// what its volume asks for.
-func (m *Manager) mountKept(ctx context.Context, w *workspace) (noCache string, err error) {
-	rec := m.record(w)
-	if err := m.waitFree(ctx, rec); err != nil {
-		return "", err
-	}
-	if noCache, err = m.mountAgain(w, rec); err != nil {
-		return "", fmt.Errorf("mount what volume %q keeps: %w", rec.Volume, err)
-	}
-	return noCache, nil
-}
-
-// mountAgain is mountKept of one that nobody uses.
-func (m *Manager) mountAgain(w *workspace, rec meta.Workspace) (noCache string, err error) {
-	if w.clone == nil {
-		return "", errors.New("its clone is gone: " + remedyLost)
-	}
-	lower := m.lower(rec, w.clone.Trees.Lower(rec.Chain, rec.GitLayer))
-	for _, dir := range append([]string{m.upper(rec)}, lower...) {
-		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-			return "", fmt.Errorf("%s is gone: %s", dir, remedyLost)
-		}
-	}
-	if (rec.Metacopy || rec.Redirects) && !m.Features.Metacopy {
-		return "", errors.New("it was written with metacopy, which this kernel lacks: start the kernel that wrote it")
-	}
-	opts, err := volume.Parse(rec.Options, nil, volume.AllSchemes())
-	if err != nil {
-		return "", err
-	}
-	rec.NoCache = ""
-	said, err := m.sayAbout(m.upper(rec), rec, opts)
-	if err != nil {
-		return "", err
-	}
-	if err := m.mount(rec, lower); err != nil {
-		return "", err
-	}
-	// What is at the place of the cache is the containers' doing: they go without.
-	if err := m.bindCache(rec, w.clone, opts); err != nil {
-		m.Log.WithError(err).WithField("volume", rec.Volume).Warn("a kept workspace is mounted without its cache")
-		rec.NoCache = cacheMisplaced
-		if said { // through the mount: the upper is in use
-			if _, err := m.sayAbout(m.Mountpoint(rec), rec, opts); err != nil {
-				m.Log.WithError(err).WithField("volume", rec.Volume).Warn("say that a kept workspace has no cache")
-			}
-		}
-	}
-	return rec.NoCache, nil
-}
-
-// cacheMisplaced is what a container can read of a cache that could not be bound; the log
-// has the error, which names paths of the host.
-const cacheMisplaced = "it could not be mounted at " + tree.CacheMount + ", which has to be a directory: the plugin's log says more"
-
-// sayAbout writes .git/helmdeck.json anew in dir: see putAbout.
-func (m *Manager) sayAbout(dir string, rec meta.Workspace, o volume.Options) (written bool, err error) {
-	data, err := aboutOf(rec, o, m.Now())
-	if err == nil {
-		written, err = putAbout(dir, data, int(rec.UID), int(rec.GID))
-	}
-	if err != nil {
-		return false, fmt.Errorf("write .git/helmdeck.json: %w", err)
-	}
-	return written, nil
-}
-
-const remedyLost = "what the workspace had is lost; remove the volume and create it again"
-
-// End ends the workspace that a volume keeps, if there is one, in one transaction
-// with what with does. It is an error while it is leased.
+// End ends the workspace that a volume keeps, if there is one, and calls with in the same
+// transaction. A leased workspace is an error.
 func (m *Manager) End(ctx context.Context, name string, with func(*meta.Tx) error) error {
 	unlock, err := m.volumes.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	w, _ := m.find(name)
+	w, _ := m.records.joinable(name)
 	if w == nil {
 		return m.DB.Update(with)
 	}
-	if n := len(m.record(w).Leases); n > 0 {
+	if n := len(m.records.get(w).Leases); n > 0 {
 		return fmt.Errorf("the workspace of volume %q is mounted (%d times)", name, n)
 	}
-	return m.end(w, with)
+	_, err = m.removeLeases(w, m.ended, with)
+	return err
 }
 
-// EndUnused ends the workspace that a volume keeps, unless it is leased, or has
-// changes of a lease that it had.
+// EndUnused ends the workspace that a volume keeps, unless it is leased or has changes.
 func (m *Manager) EndUnused(name string) error {
-	unlock, err := m.volumes.Lock(context.Background(), name)
+	ctx := context.Background()
+	unlock, err := m.volumes.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	w, _ := m.find(name)
-	if w == nil || len(m.record(w).Leases) > 0 {
+	w, _ := m.records.joinable(name)
+	if w == nil || len(m.records.get(w).Leases) > 0 {
 		return nil
 	}
-	if touched, err := m.touched(context.Background(), w); err != nil || touched {
+	rec := m.records.get(w)
+	if changed, err := hasChanges(ctx, m.upper(rec), m.mounter.lower(w.clone, rec)); err != nil || changed {
 		return err
 	}
-	return m.end(w, nil)
+	_, err = m.removeLeases(w, m.ended, nil)
+	return err
 }
 
 const (
 	defaultHeldWait = 5 * time.Second
-	// heldAtStart is, in HeldWaits, how long after the start waits go on at least. An
-	// engine that was killed ends its containers when it comes back, and starts each of
-	// them once: one that is refused stays down. The kernel lets go of the workspaces
-	// after the containers' end, late on a loaded disk: whoever is the last to unmount
-	// an overlay syncs its filesystem first, and other containers that are being started
-	// have copies of the mounts too.
+	// heldAtStart is how long after the start every wait goes on at least, as a multiple of
+	// HeldWait. An engine that was killed ends its containers when it comes back, and
+	// starts each of them once: a container that is refused stays down. The kernel frees
+	// the workspaces only after the containers' end. On a loaded disk that is late, because
+	// the last unmount of an overlay syncs its filesystem first, and because other
+	// containers that are being started have copies of the mounts too.
 	heldAtStart = 6
 	heldFirst   = 20 * time.Millisecond
 	heldMost    = 250 * time.Millisecond
 )
 
-// ErrHeld is in the error about a workspace that is not mounted here, and that a
-// container still has.
+// ErrHeld is wrapped by the error about a workspace that is not mounted here and that a
+// container still uses.
 var ErrHeld = errors.New("a container that outlived a disabled plugin or a killed engine still uses the workspace")
 
-// waitFree waits until the kernel says that nobody uses a workspace that is not
-// mounted here, for as long as HeldWait, or longer after the start.
+// waitFree waits until the kernel says that nobody uses a workspace that is not mounted
+// here. It waits for HeldWait, or longer after the start, but not beyond ctx's deadline.
+// Then the error wraps ErrHeld.
 func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
 	most, waited := max(m.HeldWait, heldAtStart*m.HeldWait-time.Since(m.started)), time.Duration(0)
 	for wait := heldFirst; ; wait = min(2*wait, heldMost) {
-		busy, err := m.busy(rec)
+		busy, err := m.mounter.busy(rec)
 		if err != nil || !busy {
 			return err
 		}
-		if waited >= most {
+		if waited >= most || ctx.Err() == context.DeadlineExceeded {
 			return fmt.Errorf("%w of volume %q, and one upper layer can't be mounted twice: "+
 				"end it (docker ps --filter volume=%s), then run it again", ErrHeld, rec.Volume, rec.Volume)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(wait):
-			waited += wait
+		if err := sleep(ctx, wait); err != nil && ctx.Err() != context.DeadlineExceeded {
+			return err
 		}
+		waited += wait
 	}
 }

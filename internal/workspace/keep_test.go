@@ -18,27 +18,27 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// join gives a lease to the workspace that a volume has, and returns its record and
-// where it is mounted.
+// join gives a lease to the workspace that a volume shares or keeps, and returns its record
+// and where it is mounted.
 func (w *world) join(name, id string) (meta.Workspace, string) {
 	w.t.Helper()
-	rec, ok, err := w.m.Join(w.t.Context(), name, id)
+	rec, ok, err := w.m.Join(w.t.Context(), Lease{name, id})
 	if err != nil || !ok {
 		w.t.Fatalf("Join: %v, %v", ok, err)
 	}
 	return rec, w.m.Mountpoint(rec)
 }
 
-// refused fails unless err has all of the words.
-func refused(t *testing.T, what string, err error, words ...string) {
+// refused fails the test unless the text of err contains all parts.
+func refused(t *testing.T, what string, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Errorf("%s succeeded, want an error with %q", what, words)
+		t.Errorf("%s succeeded, want an error with %q", what, parts)
 		return
 	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%s: %v, want %q in it", what, err, word)
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %v, want %q in it", what, err, part)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// content is what a file has; empty if there is none.
+// content returns the content of a file; empty for a missing file.
 func content(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -60,7 +60,7 @@ func content(t *testing.T, path string) string {
 	return string(data)
 }
 
-// mountOptions are what the kernel shows of the mount at dir.
+// mountOptions returns the line of the mount at dir in /proc/self/mountinfo.
 func mountOptions(t *testing.T, dir string) string {
 	t.Helper()
 	for line := range strings.Lines(content(t, "/proc/self/mountinfo")) {
@@ -72,8 +72,8 @@ func mountOptions(t *testing.T, dir string) string {
 	return ""
 }
 
-// TestKept: a kept workspace outlives its leases, the plugin's process, the mounts
-// and the boot, on the same layers, and is never volatile.
+// TestKept: a kept workspace survives the end of its leases, of the plugin's process, of the
+// mounts and of the boot, on the same layers. It is never volatile.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -124,7 +124,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// push moves the remote's main.
+// push adds a commit to the remote's main.
 func (w *world) push() {
 	w.t.Helper()
 	if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "pushed", Content: "x"}); err != nil {
@@ -132,8 +132,7 @@ func (w *world) push() {
 	}
 }
 
-// TestKeptIsDurable: the layers of a kept workspace are, when its record says that
-// it exists.
+// TestKeptIsDurable: when a kept workspace has a record, its layers are durable.
 func TestKeptIsDurable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -154,9 +153,9 @@ func TestKeptIsDurable(t *testing.T) {
 	}
 }
 
-// TestHeldWorkspace: one that a container still has, without a mount that we see,
-// is refused, and taken when the container has ended. Not parallel: the holder
-// would keep the workspaces of other tests, too.
+// TestHeldWorkspace: a Join is refused while a container still uses a workspace that is not
+// mounted here, and succeeds when the container has ended. Not parallel: the holder would
+// keep the workspaces of other tests busy.
 func TestHeldWorkspace(t *testing.T) {
 	for _, mode := range []string{"shared", "keep"} {
 		w := newWorld(t)
@@ -168,7 +167,7 @@ func TestHeldWorkspace(t *testing.T) {
 		testdir.Unmount(t, w.root)
 		w.restart()
 		for range 2 {
-			_, _, err := w.m.Join(t.Context(), "v", "2")
+			_, _, err := w.m.Join(t.Context(), Lease{"v", "2"})
 			if ended := mode == "shared"; ended {
 				_, err := w.m.Discarded(made.ID)
 				refused(t, "Discarded", err, made.ID, "a container still uses it")
@@ -177,14 +176,14 @@ func TestHeldWorkspace(t *testing.T) {
 			refused(t, mode+": Join", err, `volume "v"`, "a container that outlived", "docker ps --filter volume=v", "run it again")
 			w.restart()
 		}
-		w.open("other", "1", "mode", mode) // is of no concern
+		w.open("other", "1", "mode", mode) // another volume does not wait
 		w.release("v", "1")                // the engine's late Unmount
 		h.end()
 		var rec meta.Workspace
 		testdir.Eventually(t, "the workspace to be free", func() bool {
 			var ok bool
 			var err error
-			rec, ok, err = w.m.Join(t.Context(), "v", "2")
+			rec, ok, err = w.m.Join(t.Context(), Lease{"v", "2"})
 			return err == nil && ok == (mode == "keep")
 		})
 		if mode == "keep" && (rec.ID != made.ID || content(t, filepath.Join(w.m.Mountpoint(rec), "mine")) != "x") {
@@ -192,13 +191,13 @@ func TestHeldWorkspace(t *testing.T) {
 		}
 		if mode == "shared" {
 			if rec, _ := w.open("v", "2", "mode", mode); rec.ID == made.ID {
-				t.Error("what had ended was shared again")
+				t.Error("an ended workspace was shared again")
 			}
 		}
 	}
 }
 
-// TestKeptLost: what is missing is said, and the volume can be removed.
+// TestKeptLost: the error names the missing directory, and the volume can be removed.
 func TestKeptLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -227,7 +226,7 @@ func TestKeptLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.restart()
-			_, _, err := w.m.Join(t.Context(), "v", "2")
+			_, _, err := w.m.Join(t.Context(), Lease{"v", "2"})
 			refused(t, "Join", err, `volume "v"`, lost, "is gone", "remove the volume and create it again")
 			if err := w.m.End(t.Context(), "v", func(*meta.Tx) error { return nil }); err != nil {
 				t.Error(err)
@@ -241,7 +240,7 @@ func TestKeptLost(t *testing.T) {
 }
 
 // TestKeptOfAnotherKernel: an upper that was written with metacopy is not mounted
-// without.
+// without it.
 func TestKeptOfAnotherKernel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -253,12 +252,12 @@ func TestKeptOfAnotherKernel(t *testing.T) {
 	testdir.Unmount(t, w.root)
 	w.restart()
 	w.m.Features.Metacopy = false
-	_, _, err := w.m.Join(t.Context(), "v", "2")
+	_, _, err := w.m.Join(t.Context(), Lease{"v", "2"})
 	refused(t, "Join", err, "metacopy", "this kernel lacks")
 }
 
-// TestKeptWithoutItsCache: whatever a container has put where the cache is bound,
-// the workspace is mounted, and nothing outside of it is touched.
+// TestKeptWithoutItsCache: a container may replace the directory where the cache is bound.
+// The workspace is mounted then too, and nothing outside of it changes.
 func TestKeptWithoutItsCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -292,7 +291,7 @@ func TestKeptWithoutItsCache(t *testing.T) {
 		}
 		w.release("v", "2")
 	}
-	// Once it can be mounted again, nothing is missing.
+	// When the cache can be mounted again, nothing is missing.
 	w.close()
 	testdir.Unmount(t, w.root)
 	if err := os.Mkdir(filepath.Join(w.m.upper(rec), ".git/hdcache"), 0o755); err != nil {
@@ -305,8 +304,8 @@ func TestKeptWithoutItsCache(t *testing.T) {
 	}
 }
 
-// TestKeptAbout: helmdeck.json is written anew at each mount of the overlay, and
-// nothing that a container has put in its place is followed.
+// TestKeptAbout: helmdeck.json is written again at each mount of the overlay. If a container
+// has replaced it, no link is followed.
 func TestKeptAbout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -366,8 +365,7 @@ func TestKeptAbout(t *testing.T) {
 	}
 }
 
-// TestEnd: a kept workspace can't be ended while it is leased, and what is to
-// happen with its end happens also where there is none.
+// TestEnd: End of a leased workspace is an error. Without a workspace End still calls with.
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -381,7 +379,7 @@ func TestEnd(t *testing.T) {
 		t.Errorf("kept: %v, %d calls", ok, calls)
 	}
 	testdir.Eventually(t, "the failed end to be over", func() bool {
-		_, ok, err := w.m.Join(t.Context(), "v", "2")
+		_, ok, err := w.m.Join(t.Context(), Lease{"v", "2"})
 		return ok && err == nil
 	})
 	w.release("v", "2")

@@ -2,9 +2,7 @@ package workspace
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -14,153 +12,144 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// Retain counts one more Mount of a lease that is there already, as `docker cp`
-// on a running container makes it. ok is false when there is none, or when what it
-// leased is no longer mounted, or no container has it any more: then Join or Open is
-// to give it another workspace. But while the container of a private workspace that
-// has lost this lease still has it, the error is ErrHeld, and rec that workspace's.
-func (m *Manager) Retain(ctx context.Context, volume, leaseID string) (rec meta.Workspace, ok bool, err error) {
-	l := lease{volume, leaseID}
+// Lookup returns the workspace of a lease. ok is false if the lease is unknown or no
+// longer valid, or if its workspace is no longer mounted: then Join or Open gives the
+// lease another workspace. If a private workspace has lost this lease and its container
+// still uses it, the error is ErrHeld, and rec is that workspace's.
+func (m *Manager) Lookup(ctx context.Context, l Lease) (rec meta.Workspace, ok bool, err error) {
 	if err := m.verify(ctx, l); err != nil {
 		return meta.Workspace{}, false, err
 	}
-	if w := m.leased(l); w != nil {
-		rec = m.record(w)
+	if w := m.records.leased(l); w != nil {
+		rec = m.records.get(w)
 		mounted, err := overlay.Mounted(m.Mountpoint(rec))
-		if err == nil && !mounted && isPrivate(rec) { // Join does it for the others, under their lock
-			err = m.lose(w)
+		if err == nil && !mounted && isPrivate(rec) { // Join does that for the others, under the volume's lock
+			err = m.loseLeases(w, vanished, unmounted)
 		}
-		if err == nil && mounted {
-			rec, err = m.change(w, func(rec *meta.Workspace) error {
-				if ok = rec.Leases[leaseID] > 0; ok { // nobody has ended it meanwhile
-					rec.Leases[leaseID]++
-				}
-				return nil
-			}, nil)
-		}
-		if err != nil || ok {
-			return rec, ok, err
+		if err != nil || mounted && rec.Leases.Has(l.ID) {
+			return rec, err == nil, err
 		}
 	}
-	m.mu.Lock()
-	orphan := m.orphans[l]
-	m.mu.Unlock()
-	if orphan == nil {
+	lost := m.records.list(func(w *workspace) bool { return w.rec.Volume == l.Volume && slices.Contains(w.rec.Lost, l.ID) })
+	if len(lost) == 0 {
 		return meta.Workspace{}, false, nil
 	}
-	rec = m.record(orphan)
+	rec = lost[len(lost)-1]
 	return rec, false, m.waitFree(ctx, rec)
 }
 
-// leased returns the workspace of a lease; nil if there is none.
-func (m *Manager) leased(l lease) *workspace {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.leases[l]
-}
-
-// lost takes from the record of a mounted workspace its leases, because its overlay is
-// gone: their containers, if they still run, kept it, and nobody will get it again. The
-// workspace has ended, unless its volume keeps it.
-func lost(rec *meta.Workspace, kept bool, now time.Time) {
-	rec.Orphan = rec.Mode == string(volume.ModeShared) && len(rec.Leases) > 0
-	if isPrivate(*rec) {
-		rec.Lost = slices.Sorted(maps.Keys(rec.Leases))
+// Add gives the workspace of a lease another lease of the same volume. ok is false if
+// the lease is unknown.
+func (m *Manager) Add(l Lease, another string) (ok bool, err error) {
+	w := m.records.leased(l)
+	if w == nil {
+		return false, nil
 	}
-	rec.Leases, rec.Phase = nil, meta.Parked
-	if !kept {
-		rec.Phase, rec.EndedAt = meta.Ended, now
-	}
-}
-
-// lose commits that a workspace is no longer mounted. A caller holds the volume's
-// lock, unless the workspace is private.
-func (m *Manager) lose(w *workspace) error {
-	leases := 0
-	rec, err := m.change(w, func(rec *meta.Workspace) error {
-		leases = len(rec.Leases)
-		lost(rec, isKept(*rec), m.Now())
+	_, err = m.records.change(w, func(rec *meta.Workspace) error {
+		if ok = rec.Leases.Has(l.ID); ok { // it may have been released meanwhile
+			rec.Leases = rec.Leases.With(another)
+		}
 		return nil
 	}, nil)
-	if err != nil {
-		return err
+	if err != nil && m.records.gone(w) {
+		return false, nil
 	}
-	m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": leases}).Warn("a workspace is no longer mounted: its leases are lost")
-	if rec.Phase == meta.Ended {
-		m.reapSoon(w, func() {})
-	}
-	return nil
+	return ok && err == nil, err
 }
 
-// Release takes back one Mount of a lease. With the last one the workspace has
-// ended and is detached, unless the volume keeps it. A lease that is not known was
-// released already.
-func (m *Manager) Release(name, leaseID string) error {
-	m.mu.Lock()
-	w, ok := m.leases[lease{name, leaseID}]
-	private := ok && isPrivate(w.rec)
-	m.mu.Unlock()
-	if !ok {
+// unmounted removes the leases from the record of a mounted workspace, because its overlay
+// is gone. Containers that still run keep the overlay, and no other lease gets it.
+func unmounted(rec *meta.Workspace) {
+	rec.Orphan = rec.Mode == string(volume.ModeShared) && len(rec.Leases) > 0
+	if isPrivate(*rec) {
+		rec.Lost = rec.Leases
+	}
+	rec.Leases, rec.Phase = nil, meta.Parked
+}
+
+// vanished is why a workspace loses its leases if its overlay is gone.
+const vanished = "a workspace is no longer mounted: its leases are lost"
+
+// loseLeases is removeLeases for leases that were not released. It logs why they are lost.
+// The caller holds the volume's lock, unless the workspace is private.
+func (m *Manager) loseLeases(w *workspace, why string, f func(rec *meta.Workspace)) error {
+	var before meta.Workspace
+	rec, err := m.removeLeases(w, func(rec *meta.Workspace) {
+		before = *rec
+		f(rec)
+	}, nil)
+	if err != nil && m.records.gone(w) { // without its leases
 		return nil
 	}
-	unlock, err := m.lockJoins(name, private)
+	if n := len(before.Leases) - len(rec.Leases); err == nil && (n > 0 || before.Phase != rec.Phase) {
+		m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": n}).Warn(why)
+	}
+	return err
+}
+
+// Release ends a lease. The last one ends the workspace and detaches it, unless the
+// volume keeps it. An unknown lease is not an error.
+func (m *Manager) Release(l Lease) error {
+	w := m.records.leased(l)
+	if w == nil {
+		return nil
+	}
+	unlock, err := m.lockJoins(m.records.get(w))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	rec := m.record(w)
-	if len(rec.Leases) > 1 || rec.Leases[leaseID] > 1 || isKept(rec) {
-		rec, err := m.change(w, func(rec *meta.Workspace) error {
-			if rec.Leases[leaseID]--; rec.Leases[leaseID] <= 0 {
-				delete(rec.Leases, leaseID)
-			}
-			return nil
-		}, nil)
-		if err == nil && m.onlyInherited(rec) {
-			m.Clones.Background(func(ctx context.Context) { m.verifyLater(ctx, w, m.HeldWait) })
-		}
-		return err
-	}
-	return m.end(w, nil)
-}
-
-// end commits that a live workspace has ended, together with what with does, if it is
-// not nil, and then detaches it: after an error it is leased and mounted as before,
-// and end may be called again.
-func (m *Manager) end(w *workspace, with func(*meta.Tx) error) error {
-	rec, err := m.change(w, func(rec *meta.Workspace) error {
-		rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, m.Now(), nil
+	rec, err := m.removeLeases(w, func(rec *meta.Workspace) { rec.Leases = rec.Leases.Without(l.ID) }, nil)
+	if err != nil && m.records.gone(w) { // it lost the lease meanwhile
 		return nil
-	}, with)
-	failpoint.Hit("workspace/release/recorded")
+	}
 	if err != nil {
 		return err
+	}
+	if own, inherited := m.records.ownLeases(w, rec); len(own) == 0 && len(inherited) > 0 {
+		m.Work.Go(func(ctx context.Context) { m.verifyWorkspace(ctx, w, m.HeldWait) })
+	}
+	return nil
+}
+
+// removeLeases calls f to remove leases from a workspace's record, and commits the result
+// as change does. A workspace without leases ends then, unless its volume keeps it. If
+// the new phase is not mounted, the workspace is detached. If the commit fails, the
+// workspace is leased and mounted as before, and removeLeases may be called again.
+func (m *Manager) removeLeases(w *workspace, f func(rec *meta.Workspace), with func(*meta.Tx) error) (meta.Workspace, error) {
+	rec, err := m.records.change(w, func(rec *meta.Workspace) error {
+		if f(rec); rec.Phase.Live() && len(rec.Leases) == 0 && !isKept(*rec) {
+			m.ended(rec)
+		}
+		return nil
+	}, with)
+	if err != nil || rec.Phase == meta.Mounted {
+		return rec, err
+	}
+	failpoint.Hit("workspace/release/recorded")
+	release, err := m.mounter.detach(rec)
+	if rec.Phase != meta.Ended {
+		release()
+		return rec, err
 	}
 	if w.clone != nil {
 		w.clone.Touch()
 	}
-	release := m.detachEnded(rec)
 	failpoint.Hit("workspace/release/detached")
-	m.reapSoon(w, release)
-	return nil
+	m.reaper.start(w, release) // the reaper detaches it if that failed
+	return rec, nil
 }
 
-// lockJoins keeps everybody from joining a workspace of a volume until unlock, because
-// it may be about to end. Nobody joins a private one.
-func (m *Manager) lockJoins(volume string, private bool) (unlock func(), err error) {
-	if private {
+// ended changes a record: the workspace ends now.
+func (m *Manager) ended(rec *meta.Workspace) {
+	rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, m.Now(), nil
+}
+
+// lockJoins prevents a Join of a workspace until unlock, because the workspace may be
+// about to end. A private workspace can't be joined, so it needs no lock.
+func (m *Manager) lockJoins(rec meta.Workspace) (unlock func(), err error) {
+	if isPrivate(rec) {
 		return func() {}, nil
 	}
-	return m.volumes.Lock(context.Background(), volume)
-}
-
-// detachEnded is detach of a workspace that has ended. When it fails, the reaper tries
-// again.
-func (m *Manager) detachEnded(rec meta.Workspace) (release func()) {
-	release, err := m.detach(rec)
-	if err != nil {
-		m.Log.WithError(err).WithField("workspace", rec.ID).Warn("detach a workspace that has ended")
-		return func() {}
-	}
-	return release
+	return m.volumes.Lock(context.Background(), rec.Volume)
 }

@@ -3,6 +3,7 @@ package workspace
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 var modes = []string{"private", "shared", "keep"}
 
-// breakDB has every commit fail, as on a disk with errors, until mend is called.
+// breakDB makes every commit fail, as on a disk with errors, until mend is called.
 func (w *world) breakDB() (mend func()) {
 	w.t.Helper()
 	if err := w.db.Close(); err != nil {
@@ -27,15 +28,14 @@ func (w *world) breakDB() (mend func()) {
 			w.t.Fatal(err)
 		}
 		w.m.DB, w.close = db, sync.OnceFunc(func() {
-			w.clones.Close()
+			w.m.Work.Close()
 			db.Close()
 		})
 		w.t.Cleanup(w.close)
 	}
 }
 
-// wantMounted checks that rec is the workspace that has text in the file "mine",
-// and is mounted where it says.
+// wantMounted checks that the workspace rec is mounted, and has text in the file "mine".
 func (w *world) wantMounted(rec meta.Workspace, text string) {
 	w.t.Helper()
 	dir := w.m.Mountpoint(rec)
@@ -49,8 +49,8 @@ func (w *world) wantMounted(rec meta.Workspace, text string) {
 	}
 }
 
-// An Unmount whose commit fails leaves everything as it was: no Mount is answered
-// with a directory that is not the workspace.
+// A Release whose commit fails changes nothing: no Mount is answered with a directory that
+// is not the workspace.
 func TestFailedRelease(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -60,7 +60,7 @@ func TestFailedRelease(t *testing.T) {
 			made, dir := w.open("v", "1", "mode", mode)
 			write(t, filepath.Join(dir, "mine"), "x")
 			mend := w.breakDB()
-			if err := w.m.Release("v", "1"); err == nil {
+			if err := w.m.Release(Lease{"v", "1"}); err == nil {
 				t.Fatal("Release succeeded without a database")
 			}
 			if mode == "keep" {
@@ -69,25 +69,24 @@ func TestFailedRelease(t *testing.T) {
 				}
 			}
 			mend()
-			rec, ok, err := w.m.Retain(t.Context(), "v", "1")
+			rec, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"})
 			if err != nil || !ok || rec.ID != made.ID {
-				t.Fatalf("Retain: %+v, %v, %v", rec, ok, err)
+				t.Fatalf("Lookup: %+v, %v, %v", rec, ok, err)
 			}
 			w.wantMounted(rec, "x")
 			leases := 1
 			if mode != "private" {
-				rec, ok, err := w.m.Join(t.Context(), "v", "2")
+				rec, ok, err := w.m.Join(t.Context(), Lease{"v", "2"})
 				if err != nil || !ok || rec.ID != made.ID {
 					t.Fatalf("Join: %+v, %v, %v", rec, ok, err)
 				}
 				w.wantMounted(rec, "x")
 				leases = 2
 			}
-			if got := w.m.Leases("v"); len(got) != 1 || len(got[0].Leases) != leases || got[0].Leases["1"] != 2 {
+			if got := w.m.Leases("v"); len(got) != 1 || len(got[0].Leases) != leases || !got[0].Leases.Has("1") {
 				t.Errorf("leases %+v", got)
 			}
 			// The engine tries again.
-			w.release("v", "1")
 			w.release("v", "1")
 			if mode != "private" {
 				w.release("v", "2")
@@ -99,7 +98,7 @@ func TestFailedRelease(t *testing.T) {
 	}
 }
 
-// The End of a kept workspace that fails in its commit leaves it mounted.
+// An End whose commit fails leaves the kept workspace mounted.
 func TestFailedEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,8 +117,8 @@ func TestFailedEnd(t *testing.T) {
 	w.wantMounted(rec, "x")
 }
 
-// A workspace whose mount has gone under a running plugin has lost its leases. A
-// kept one is mounted again, another one has ended.
+// A workspace that is unmounted while the plugin runs has lost its leases. A kept workspace
+// is mounted again, others have ended.
 func TestMountVanished(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -129,11 +128,11 @@ func TestMountVanished(t *testing.T) {
 			made, dir := w.open("v", "1", "mode", mode)
 			write(t, filepath.Join(dir, "mine"), "x")
 			testdir.Unmount(t, w.root)
-			if rec, ok, err := w.m.Retain(t.Context(), "v", "1"); ok || err != nil {
-				t.Fatalf("Retain: %+v, %v, %v", rec, ok, err)
+			if rec, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"}); ok || err != nil {
+				t.Fatalf("Lookup: %+v, %v, %v", rec, ok, err)
 			}
 			if mode != "private" {
-				rec, ok, err := w.m.Join(t.Context(), "v", "1")
+				rec, ok, err := w.m.Join(t.Context(), Lease{"v", "1"})
 				if err != nil || ok != (mode == "keep") {
 					t.Fatalf("Join: %+v, %v, %v", rec, ok, err)
 				}
@@ -141,7 +140,7 @@ func TestMountVanished(t *testing.T) {
 			switch mode {
 			case "keep":
 				rec, _ := w.m.Kept("v")
-				if rec.ID != made.ID || len(rec.Leases) != 1 || rec.Leases["1"] != 1 {
+				if rec.ID != made.ID || !slices.Equal(rec.Leases, meta.Leases{"1"}) {
 					t.Errorf("kept: %+v", rec)
 				}
 				w.wantMounted(rec, "x")
@@ -151,7 +150,7 @@ func TestMountVanished(t *testing.T) {
 					t.Errorf("leases: %+v", got)
 				}
 				if rec, _ := w.open("v", "1", "mode", mode); rec.ID == made.ID {
-					t.Error("what had ended was leased again")
+					t.Error("an ended workspace was leased again")
 				}
 			}
 			w.release("v", "1")
@@ -159,9 +158,9 @@ func TestMountVanished(t *testing.T) {
 	}
 }
 
-// A shared workspace whose mount has gone, and which a container still has, is not
-// shared anew before that ends. Not parallel: the holder would keep the workspaces
-// of other tests, too.
+// If the overlay of a shared workspace is gone, and a container still uses it, the volume
+// gets no other workspace before the container ends. Not parallel: the holder would keep
+// the workspaces of other tests busy.
 func TestSharedVanishedWhileHeld(t *testing.T) {
 	w := newWorld(t)
 	w.held = time.Nanosecond
@@ -170,41 +169,41 @@ func TestSharedVanishedWhileHeld(t *testing.T) {
 	h := hold(t, w.root, dir)
 	testdir.Unmount(t, w.root)
 	for range 2 {
-		_, _, err := w.m.Join(t.Context(), "v", "2")
+		_, _, err := w.m.Join(t.Context(), Lease{"v", "2"})
 		refused(t, "Join", err, `volume "v"`, "a container that outlived", "run it again")
 	}
 	w.release("v", "1") // the engine's late Unmount
 	h.end()
 	testdir.Eventually(t, "the workspace to be free", func() bool {
-		_, ok, err := w.m.Join(t.Context(), "v", "2")
+		_, ok, err := w.m.Join(t.Context(), Lease{"v", "2"})
 		return err == nil && !ok
 	})
 }
 
-// A workspace that has ended and could not be detached is detached by its reaper.
+// The reaper detaches an ended workspace that could not be detached before.
 func TestReaperDetaches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	made, _ := w.open("v", "1")
-	w.m.mu.Lock()
-	ws := w.m.all[made.ID]
-	w.m.mu.Unlock()
-	_, err := w.m.change(ws, func(rec *meta.Workspace) error {
+	w.m.records.mu.Lock()
+	ws := w.m.records.all[made.ID]
+	w.m.records.mu.Unlock()
+	_, err := w.m.records.change(ws, func(rec *meta.Workspace) error {
 		rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, w.m.Now(), nil
 		return nil
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.m.reapSoon(ws, func() {})
+	w.m.reaper.start(ws, func() {})
 	reaped(t, w)
 	if points, err := testdir.Mounts(w.root); err != nil || len(points) > 0 || len(w.workspaces()) > 0 {
 		t.Errorf("left: %v, %v, %q", points, err, w.workspaces())
 	}
 }
 
-// The engine unmounted everything, and a container went on: its mount ID gets no other
-// workspace, however often the plugin starts. Not parallel, as above.
+// After the engine unmounted everything, a container that still runs has a lost lease: its
+// mount ID gets no other workspace, however often the plugin starts. Not parallel, as above.
 func TestLostLeaseOfContainer(t *testing.T) {
 	w := newWorld(t)
 	w.held = 1
@@ -214,8 +213,8 @@ func TestLostLeaseOfContainer(t *testing.T) {
 	testdir.Unmount(t, w.root)
 	for range 3 {
 		w.restart()
-		if rec, ok, err := w.m.Retain(t.Context(), "v", "1"); !errors.Is(err, ErrHeld) {
-			t.Fatalf("Retain: %+v, %v, %v", rec, ok, err)
+		if rec, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"}); !errors.Is(err, ErrHeld) {
+			t.Fatalf("Lookup: %+v, %v, %v", rec, ok, err)
 		}
 		w.release("v", "1")
 	}
@@ -224,12 +223,10 @@ func TestLostLeaseOfContainer(t *testing.T) {
 	}
 	h.end()
 	testdir.Eventually(t, "the workspace to be free", func() bool {
-		_, ok, err := w.m.Retain(t.Context(), "v", "1")
+		_, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"})
 		return err == nil && !ok
 	})
 	testdir.Eventually(t, "nothing to be left of the lease", func() bool {
-		w.m.mu.Lock()
-		defer w.m.mu.Unlock()
-		return len(w.m.orphans) == 0
+		return !slices.ContainsFunc(w.m.Workspaces(), func(rec meta.Workspace) bool { return len(rec.Lost) > 0 })
 	})
 }

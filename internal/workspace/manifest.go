@@ -13,46 +13,44 @@ import (
 
 const manifestName = "manifest.json"
 
-// putManifest writes the record into the workspace's directory: synced where the
-// workspace has to outlast the machine.
-func (m *Manager) putManifest(rec meta.Workspace, synced bool) error {
+// putManifest writes the record of a workspace to path. If synced is set, it is on disk
+// afterwards.
+func putManifest(path string, rec meta.Workspace, synced bool) error {
 	data, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(m.dir(rec), manifestName)
 	if synced {
 		return durable.WriteFile(path, data, 0o600)
 	}
 	return durable.WriteVolatile(path, data, 0o600)
 }
 
-// updateManifest writes what has changed in a record. There is no need to say that
-// a workspace has ended: without its mount, or without its volume, it has. A
-// failure is no more than logged: manifests are for the day when the database is
-// lost, and the disk may be full.
-func (m *Manager) updateManifest(before, rec meta.Workspace) {
+// updateManifest writes a changed record. The end of a workspace needs no manifest: without
+// its mount, or without its volume, a workspace has ended. A failure is only logged,
+// because manifests matter only if the database is lost, and the disk may be full.
+func (r *records) updateManifest(before, rec meta.Workspace) {
 	if rec.Phase == meta.Ended {
 		return
 	}
 	synced := before.Phase.Live() != rec.Phase.Live() || before.Volume != rec.Volume
-	if err := m.putManifest(rec, synced); err != nil {
-		m.Log.WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
+	if err := putManifest(r.ManifestPath(rec), rec, synced); err != nil {
+		r.Log.WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
 	}
 }
 
-// lasts reports whether a workspace outlasts the machine's halt: its record says so
-// only once it is on disk, with all layers that it stands on.
+// lasts reports whether a workspace survives a crash of the machine. Its record says so
+// only when it is on disk, with all its layers.
 func lasts(rec meta.Workspace) bool { return isKept(rec) || rec.Phase == meta.Discarded }
 
-// Rebuild returns the records of the workspaces that the directories below root
-// hold, for a database that was lost, and of the layers that they stand on: those
-// of this boot, and those of workspaces that last; nothing says whether others are
-// on disk. Not all manifests are synced: one that can't be read is of an earlier
-// boot.
+// Rebuild returns the records of the workspaces below root and of their layers, for a
+// database that was lost. It includes only layers of this boot and of workspaces that
+// last, because others may not be on disk. Not all manifests are synced, so a manifest
+// that can't be read is of an earlier boot.
 func Rebuild(root, boot string) (meta.State, error) {
 	state := meta.State{
-		Workspaces: make(map[string]meta.Workspace), Trees: make(map[string]meta.Layer), GitLayers: make(map[string]meta.Layer),
+		Workspaces: make(map[string]meta.Workspace),
+		Trees:      make(map[string]meta.Layer), GitLayers: make(map[string]meta.Layer),
 	}
 	paths, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "workspaces", "*", manifestName))
 	if err != nil {
@@ -71,7 +69,7 @@ func Rebuild(root, boot string) (meta.State, error) {
 		if w.Boot != boot && !lasts(w) {
 			continue
 		}
-		for i := range w.Chain { // of those that it stands on the commits are not known
+		for i := range w.Chain { // the commits of the layers below the first are unknown
 			l := meta.Layer{Kind: meta.Tree, Clone: w.Clone, ID: w.Chain[i], Chain: w.Chain[i:], Boot: boot, Durable: lasts(w)}
 			if i == 0 {
 				l.Commit, l.TracksCache = w.Commit, tracksCache(layer.Lower(root, w.Clone, meta.Tree, w.Chain...))
@@ -85,7 +83,7 @@ func Rebuild(root, boot string) (meta.State, error) {
 	return state, nil
 }
 
-// addLayer adds what a workspace knows of a layer to what others do.
+// addLayer adds a layer to layers, or merges it with what another workspace knows of it.
 func addLayer(layers map[string]meta.Layer, l meta.Layer) {
 	key := l.Clone + "/" + l.ID
 	if other, ok := layers[key]; ok {
@@ -97,8 +95,8 @@ func addLayer(layers map[string]meta.Layer, l meta.Layer) {
 	layers[key] = l
 }
 
-// tracksCache reports whether a tree has a .hdcache of the repository's: what its
-// topmost layer that says anything says, which may be a whiteout.
+// tracksCache reports whether the repository tracks .hdcache. The topmost layer of the tree
+// that has an entry of that name decides; the entry may be a whiteout.
 func tracksCache(lower []string) bool {
 	for _, dir := range lower {
 		if info, err := os.Lstat(filepath.Join(dir, tree.CacheLink)); err == nil {

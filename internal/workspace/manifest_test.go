@@ -13,7 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// rebuild is a start after the database was lost.
+// rebuild restarts the world after its database was lost.
 func (w *world) rebuild() {
 	w.t.Helper()
 	w.close()
@@ -40,8 +40,8 @@ func (w *world) rebuild() {
 	w.restart()
 }
 
-// TestRebuiltLayers: a layer is what all workspaces that stand on it know of it,
-// whichever is read first.
+// TestRebuiltLayers: a rebuilt record has what any workspace on the layer knows of it,
+// whichever manifest is read first.
 func TestRebuiltLayers(t *testing.T) {
 	t.Parallel()
 	lasting := meta.Layer{Clone: "s/1", ID: "t", Boot: "b", Durable: true}
@@ -59,19 +59,16 @@ func TestRebuiltLayers(t *testing.T) {
 	}
 }
 
-// TestRebuildKept: a lost database costs neither what is kept, nor the leases of
-// what is shared, nor what was restored.
+// TestRebuildKept: kept and restored workspaces, and the leases of shared ones, survive the
+// loss of the database.
 func TestRebuildKept(t *testing.T) {
 	t.Parallel()
-	w := keeping(t)
+	w := newDiscardWorld(t)
 	kept, dir := w.open("kept", "1", "mode", "keep")
 	write(t, filepath.Join(dir, "mine"), "x")
 	w.release("kept", "1")
 	shared, _ := w.open("shared", "1", "mode", "shared")
 	w.join("shared", "2")
-	if _, _, err := w.m.Retain(t.Context(), "shared", "2"); err != nil {
-		t.Fatal(err)
-	}
 	d := w.discard("v")
 	if err := w.restore(d.ID, "restored"); err != nil {
 		t.Fatal(err)
@@ -83,10 +80,10 @@ func TestRebuildKept(t *testing.T) {
 	if rec, ok := w.m.Kept("restored"); !ok || rec.ID != d.ID {
 		t.Errorf("restored %+v, %v", rec, ok)
 	}
-	if got := w.m.Leases("shared"); len(got) != 1 || got[0].ID != shared.ID || got[0].Leases["1"] != 1 || got[0].Leases["2"] != 2 {
+	if got := w.m.Leases("shared"); len(got) != 1 || got[0].ID != shared.ID || !slices.Equal(got[0].Leases, meta.Leases{"1", "2"}) {
 		t.Errorf("shared %+v", got)
 	}
-	// Of a volume that is gone, or that has another one by now, nothing is kept.
+	// A workspace has ended if its volume is gone, or keeps another one by now.
 	w.close()
 	db, _, err := meta.Open(filepath.Join(w.root, "meta.db"))
 	if err != nil {
@@ -119,7 +116,7 @@ func TestRebuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec, _ := w.open("v", "1")
-	// A loss of power leaves manifests that were never written.
+	// A power loss leaves empty manifests.
 	broken := filepath.Join(w.root, "clones", rec.Clone, "workspaces", "broken")
 	if err := os.Mkdir(broken, 0o700); err != nil {
 		t.Fatal(err)
@@ -136,7 +133,7 @@ func TestRebuild(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := state.Workspaces[rec.ID]
-		if len(state.Workspaces) != 1 || got.Leases["1"] != 1 || got.Tree != rec.Tree || !got.MountedAt.Equal(rec.MountedAt) {
+		if len(state.Workspaces) != 1 || !slices.Equal(got.Leases, meta.Leases{"1"}) || got.Tree != rec.Tree || !got.MountedAt.Equal(rec.MountedAt) {
 			t.Errorf("%s: %+v, want %+v", tt.boot, state.Workspaces, rec)
 		}
 		if len(state.Trees) != tt.layers || len(state.GitLayers) != tt.layers {

@@ -6,39 +6,39 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// What containers are writing is measured in turn, one thing at a time: uppers
-// and caches may have a million files.
+// Uppers and caches are measured one at a time, because each may have a million files.
 const (
 	upperEvery = 30 * time.Second
 	cacheEvery = 5 * time.Minute
-	// meterRest is how long Meter rests for each time that it walked, and meterIdle
-	// how long it does nothing for each walk, rests included, at least meterGap: some
-	// 2% of the time are left for walking. A walk of more than meterLong is what one
-	// container can make it, with names that cost nothing: what is over has only that
-	// thing wait.
-	meterRest = 300 // percent
+	// meterRest is how long Meter rests within a walk, in percent of the time that it
+	// works. meterIdle is how long it rests after a walk, as a multiple of the walk with its
+	// rests, and at least meterGap. So Meter works some 2% of the time. One container can
+	// make a walk as long as it likes, with names that cost it nothing. So only the first
+	// meterLong of a walk delays other targets; all of it delays the same target.
+	meterRest = 300
 	meterIdle = 12
 	meterGap  = time.Second
 	meterLong = time.Second
 )
 
-// turn is when something was measured.
+// turn is when a target was last measured.
 type turn struct {
 	at   time.Time // zero for never
 	cost time.Duration
-	soon bool // measured again before it is due
+	soon bool // measure it again before it is due
 }
 
-// idle is how long it is not measured again for what that cost.
+// idle is how long a target is not measured again, because of what it cost.
 func (t turn) idle() time.Duration { return meterIdle * t.cost }
 
-// every is how long after one turn comes the next; usual when it costs little.
+// every is the time from one turn to the next; usual for a target that costs little.
 func (t turn) every(usual time.Duration) time.Duration {
 	if t.soon {
 		usual = 0
@@ -46,38 +46,42 @@ func (t turn) every(usual time.Duration) time.Duration {
 	return max(usual, t.idle())
 }
 
-// cache is one of the dependency caches.
-type cache struct {
+// target is what Meter measures: the upper of a workspace, or else a cache.
+type target struct {
+	upper *workspace
 	clone string // key
 	uid   uint32
 }
 
-// Meter measures, until ctx ends, the uppers of workspaces that are in use or
-// kept, and caches: while a workspace uses them, when it ends, and those that were
-// never measured. The sizes are in the records of Workspaces, and in the clones'.
-func (m *Manager) Meter(ctx context.Context) {
+// meter measures the uppers and the caches, one at a time.
+type meter struct {
+	*Config
+	records *records
+
+	mu    sync.Mutex // taken before that of records
+	turns map[target]turn
+}
+
+// run measures, until ctx ends, the uppers of workspaces that are in use or kept. It
+// measures a cache while a workspace uses it, when that workspace ends, and if it was
+// never measured. The sizes are in the records of Workspaces and of the clones.
+func (m *meter) run(ctx context.Context) {
 	m.findCaches()
 	disk.Nice(func() {
-		for ctx.Err() == nil {
+		for wait := time.Duration(0); sleep(ctx, wait) == nil; {
 			begun := time.Now()
-			now := m.Now()
-			w, c, due := m.meterNext(ctx, now)
+			t, due := m.next(ctx, m.Now())
 			cost := time.Since(begun)
 			if due {
-				m.charge(w, c, cost)
+				m.charge(t, cost)
 			}
-			timer := time.NewTimer(max(meterGap, meterIdle*min(cost, meterLong)))
-			select {
-			case <-ctx.Done():
-			case <-timer.C:
-			}
-			timer.Stop()
+			wait = max(meterGap, meterIdle*min(cost, meterLong))
 		}
 	})
 }
 
-// findCaches has caches measured whose sizes are not known.
-func (m *Manager) findCaches() {
+// findCaches makes caches of unknown size due.
+func (m *meter) findCaches() {
 	for _, info := range m.Clones.Inventory() {
 		dirs, err := os.ReadDir(filepath.Join(m.Root, "clones", info.Key, "cache"))
 		if err != nil {
@@ -86,148 +90,106 @@ func (m *Manager) findCaches() {
 		for _, d := range dirs {
 			uid, err := strconv.ParseUint(d.Name(), 10, 32)
 			if _, known := info.Caches[d.Name()]; err == nil && !known {
-				m.meterCacheOf(meta.Workspace{Clone: info.Key, UID: uint32(uid)})
+				m.cacheSoon(meta.Workspace{Clone: info.Key, UID: uint32(uid)})
 			}
 		}
 	}
 }
 
-// meterCacheOf has the cache of a workspace measured soon.
-func (m *Manager) meterCacheOf(rec meta.Workspace) {
+// cacheSoon makes the cache of a workspace due, unless measuring it costs too much.
+func (m *meter) cacheSoon(rec meta.Workspace) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := cache{rec.Clone, rec.UID}
-	t := m.caches[key]
+	key := target{clone: rec.Clone, uid: rec.UID}
+	t := m.turns[key]
 	t.soon = true
-	m.caches[key] = t
+	m.turns[key] = t
 }
 
-// meterNext measures what has waited longest, and returns it, if anything is due.
-func (m *Manager) meterNext(ctx context.Context, now time.Time) (w *workspace, c cache, due bool) {
-	w, c, due = m.due(now)
-	switch {
-	case !due:
-	case w != nil:
-		m.meterUpper(ctx, now, w)
-	default:
-		m.meterCache(ctx, now, c)
+// next measures the target that has waited longest, if any is due, and returns it.
+func (m *meter) next(ctx context.Context, now time.Time) (t target, due bool) {
+	t, due = m.due(now)
+	if due {
+		m.measure(ctx, now, t)
 	}
-	return w, c, due
+	return t, due
 }
 
-// charge notes what it took to measure a workspace, or else a cache.
-func (m *Manager) charge(w *workspace, c cache, cost time.Duration) {
+// charge notes what it took to measure a target.
+func (m *meter) charge(key target, cost time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if w != nil {
-		w.metered.cost = cost
-		return
-	}
-	t := m.caches[c]
+	t := m.turns[key]
 	t.cost = cost
-	m.caches[c] = t
+	m.turns[key] = t
 }
 
-// due returns a workspace, or else a cache, and notes that it is being measured.
-func (m *Manager) due(now time.Time) (w *workspace, c cache, ok bool) {
+// due returns the target that has waited longest, if any is due, and notes that it is
+// measured now.
+func (m *meter) due(now time.Time) (next target, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var longest time.Duration
-	// A clock that was put back makes everything due once.
-	waits := func(since time.Time, every time.Duration) bool {
-		over := now.Sub(since) - every
-		if over < -every {
-			over = 0
+	used := make(map[target]bool)
+	m.records.each(func(w *workspace) {
+		if w.rec.Phase == meta.Making || w.rec.Phase == meta.Discarded {
+			return
 		}
-		if over < 0 || ok && over <= longest {
-			return false
-		}
-		longest, ok = over, true
-		return true
-	}
-	used := make(map[cache]bool)
-	for _, x := range m.all {
-		if x.rec.Phase == meta.Making || x.rec.Phase == meta.Discarded {
-			continue
-		}
-		key := cache{x.rec.Clone, x.rec.UID}
-		used[key] = true
-		if _, known := m.caches[key]; !known {
-			m.caches[key] = turn{at: x.rec.MountedAt}
-		}
-		since := x.metered.at
-		if since.IsZero() {
-			since = x.rec.MountedAt
-		}
-		if waits(since, x.metered.every(upperEvery)) {
-			w = x
-		}
-	}
-	for key, t := range m.caches {
-		if !used[key] && !t.soon { // measured since the last one that used it ended
-			if past := now.Sub(t.at); past < 0 || past >= t.idle() {
-				delete(m.caches, key)
+		for _, key := range []target{{upper: w}, {clone: w.rec.Clone, uid: w.rec.UID}} {
+			used[key] = true
+			if _, known := m.turns[key]; !known {
+				m.turns[key] = turn{at: w.rec.MountedAt}
 			}
-			continue
 		}
-		if waits(t.at, t.every(cacheEvery)) {
-			w, c = nil, key
+	})
+	var longest time.Duration
+	for key, t := range m.turns {
+		every := t.every(cacheEvery)
+		if key.upper != nil {
+			every = t.every(upperEvery)
+		}
+		waited := now.Sub(t.at)
+		if waited < 0 {
+			waited = every // a clock that was put back makes everything due once
+		}
+		if !used[key] && !t.soon { // measured since the last workspace that used it ended
+			if waited >= t.idle() {
+				delete(m.turns, key)
+			}
+		} else if over := waited - every; over > longest || over == longest && !ok {
+			next, longest, ok = key, over, true
 		}
 	}
-	switch {
-	case w != nil:
-		w.metered = turn{at: now}
-	case ok:
-		m.caches[c] = turn{at: now}
+	if ok {
+		m.turns[next] = turn{at: now}
 	}
-	return w, c, ok
+	return next, ok
 }
 
-// meterUpper shows what an upper takes. It is written down with the next change
-// of the record.
-func (m *Manager) meterUpper(ctx context.Context, now time.Time, w *workspace) {
-	size, ok := m.read(ctx, now, m.upper(m.record(w)))
-	if !ok {
+// measure measures a target, to which containers may be writing. The size of an upper is
+// committed with the next change of its record.
+func (m *meter) measure(ctx context.Context, now time.Time, t target) {
+	uid := strconv.FormatUint(uint64(t.uid), 10)
+	path := filepath.Join(m.Root, "clones", t.clone, "cache", uid)
+	if t.upper != nil {
+		path = m.upper(m.records.get(t.upper))
+	}
+	found, err := disk.Query{Pace: disk.NewPace(meterRest), Budget: disk.Budget}.Take(ctx, path)
+	if err != nil && !disk.AtLeast(err) {
+		if !errors.Is(err, os.ErrNotExist) && ctx.Err() == nil {
+			m.Log.WithError(err).Warn("measure an upper or a cache")
+		}
 		return
 	}
-	unlock, err := m.records.Lock(ctx, w.id)
-	if err != nil {
+	size := meta.Measured{Size: found.Size, At: now}
+	if t.upper != nil {
+		m.records.setSize(ctx, t.upper, size)
 		return
 	}
-	defer unlock()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w.rec.Phase != meta.Discarded {
-		w.rec.Size = size
-	}
-}
-
-func (m *Manager) meterCache(ctx context.Context, now time.Time, key cache) {
-	c, uid := m.Clones.Lookup(key.clone), strconv.FormatUint(uint64(key.uid), 10)
-	if c == nil {
-		return
-	}
-	path := filepath.Join(m.Root, "clones", key.clone, "cache", uid)
-	size, ok := m.read(ctx, now, path)
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+	c := m.Clones.Lookup(t.clone)
+	if _, err := os.Lstat(path); c == nil || errors.Is(err, os.ErrNotExist) {
 		return // evicted meanwhile
 	}
-	if !ok {
-		return
-	}
 	if err := c.SetCache(uid, size); err != nil {
-		m.Log.WithError(err).WithField("clone", key.clone).Warn("note the size of a cache")
+		m.Log.WithError(err).WithField("clone", t.clone).Warn("record the size of a cache")
 	}
-}
-
-// read measures what containers may be writing to.
-func (m *Manager) read(ctx context.Context, now time.Time, path string) (size meta.Measured, ok bool) {
-	found, err := disk.Query{Pace: disk.NewPace(meterRest), Budget: disk.Budget}.Take(ctx, path)
-	switch {
-	case err == nil, disk.AtLeast(err):
-		return meta.Measured{Size: found.Size, At: now}, true
-	case !errors.Is(err, os.ErrNotExist) && ctx.Err() == nil:
-		m.Log.WithError(err).Warn("measure what containers write")
-	}
-	return meta.Measured{}, false
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// meter measures all that is due at now.
+// meter measures all targets that are due at now.
 func (w *world) meter(now time.Time) {
 	w.t.Helper()
 	for n := 0; w.meterNext(now); n++ {
@@ -20,14 +20,14 @@ func (w *world) meter(now time.Time) {
 	}
 }
 
-// meterNext reports whether anything was due.
+// meterNext measures a target, and reports whether any was due.
 func (w *world) meterNext(now time.Time) bool {
 	w.t.Helper()
-	_, _, due := w.m.meterNext(w.t.Context(), now)
+	_, due := w.m.meter.next(w.t.Context(), now)
 	return due
 }
 
-// size is that of the only workspace.
+// size returns the size of the only workspace.
 func (w *world) size() meta.Measured {
 	w.t.Helper()
 	all := w.m.Workspaces()
@@ -82,11 +82,11 @@ func TestMeter(t *testing.T) {
 		t.Errorf("with the clock put back: %+v", w.size())
 	}
 
-	// When it ends its cache is measured, whenever it was before; the size of the
-	// upper is in the record.
+	// When the workspace ends, its cache is measured, however recently it was before. The
+	// size of the upper is in the record.
 	write(".hdcache/npm/more", 1<<20)
 	size := w.size()
-	if _, _, err := w.m.Retain(t.Context(), rec.Volume, "a"); err != nil {
+	if ok, err := w.m.Add(Lease{rec.Volume, "a"}, "b"); !ok || err != nil {
 		t.Fatal(err)
 	}
 	w.close()
@@ -95,18 +95,19 @@ func TestMeter(t *testing.T) {
 		t.Errorf("after a restart: %+v, want %+v", s, size)
 	}
 	w.release("v", "a")
+	w.release("v", "b")
 	w.release("v", "a")
 	reaped(t, w)
 	w.meter(now)
 	if c := cached(); c.Bytes < 6<<20 {
 		t.Errorf("cache after the end: %+v", c)
 	}
-	if w.meterNext(now) || len(w.m.caches) != 0 {
-		t.Errorf("something is left to measure: %v", w.m.caches)
+	if w.meterNext(now) || len(w.m.meter.turns) != 0 {
+		t.Errorf("something is left to measure: %v", w.m.meter.turns)
 	}
 }
 
-// A cache that was never measured is, at the start.
+// A cache that was never measured is measured after the start.
 func TestMeterFindsCaches(t *testing.T) {
 	w := newWorld(t)
 	w.open("v", "a")
@@ -114,14 +115,14 @@ func TestMeterFindsCaches(t *testing.T) {
 	reaped(t, w)
 	w.close()
 	w.start()
-	w.m.findCaches()
+	w.m.meter.findCaches()
 	w.meter(time.Now())
 	if c := w.clones.Inventory()[0].Caches["0"]; c.Size == (disk.Size{}) {
 		t.Errorf("cache %+v", c)
 	}
 }
 
-// What is dear to measure has only itself wait, also when its workspaces end and
+// A target that takes long to measure delays only itself, also when workspaces end and
 // begin.
 func TestMeterCharges(t *testing.T) {
 	w := newWorld(t)
@@ -137,14 +138,14 @@ func TestMeterCharges(t *testing.T) {
 		}
 		return dear, cheap
 	}
-	key := cache{rec.Clone, rec.UID}
+	key := target{clone: rec.Clone, uid: rec.UID}
 	cached := func() meta.Measured { return w.clones.Inventory()[0].Caches["0"] }
 	begin := rec.MountedAt.Add(cacheEvery + time.Minute) // the other one was mounted later
 	w.meter(begin)
 	const cost = time.Hour
-	w.m.charge(w.m.all[rec.ID], cache{}, cost)
-	w.m.charge(nil, key, cost)
-	w.m.meterCacheOf(rec)
+	w.m.meter.charge(target{upper: w.m.records.all[rec.ID]}, cost)
+	w.m.meter.charge(key, cost)
+	w.m.meter.cacheSoon(rec)
 	now := begin.Add(cacheEvery)
 	w.meter(now)
 	if dear, cheap := sizes(); !dear.At.Equal(begin) || !cheap.At.Equal(now) || !cached().At.Equal(begin) {
@@ -155,7 +156,7 @@ func TestMeterCharges(t *testing.T) {
 	if dear, cheap := sizes(); !dear.At.Equal(now) || !cheap.At.Equal(now) || !cached().At.Equal(now) {
 		t.Errorf("measured at %v, %v, cache %v; want %v", dear.At, cheap.At, cached().At, now)
 	}
-	w.m.charge(nil, key, cost)
+	w.m.meter.charge(key, cost)
 	for _, v := range []string{"dear", "cheap"} {
 		w.release(v, "a")
 	}
@@ -168,7 +169,7 @@ func TestMeterCharges(t *testing.T) {
 	}
 	now = last.Add(meterIdle * cost)
 	w.meter(now)
-	if !cached().At.Equal(now) || w.meterNext(now) || len(w.m.caches) != 0 {
-		t.Errorf("the cache was measured at %v, left to measure: %v", cached().At, w.m.caches)
+	if !cached().At.Equal(now) || w.meterNext(now) || len(w.m.meter.turns) != 0 {
+		t.Errorf("the cache was measured at %v, left to measure: %v", cached().At, w.m.meter.turns)
 	}
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // npm does to node_modules what npm 10 does, with packages that are one file each and
-// a lock file with a name and a version per line: ci removes all of it first, install
-// changes what differs. It prints what it writes. The real one is not a need of the
-// tests, because its packages are several hundred.
+// a lock file with a name and a version per line: ci removes all packages first, install
+// changes those that differ. It prints the packages that it writes. The tests do not use
+// the real npm, because it consists of several hundred packages.
 const npm = `#!/bin/sh
 set -eu
 [ "$1" != ci ] || rm -rf node_modules
@@ -26,8 +26,8 @@ for name in $(ls node_modules); do
 done
 `
 
-// TestWarmInstall: the commands of the README write no package that an earlier
-// workspace left. npm ci alone does, which is why the README says more.
+// TestWarmInstall: the commands of the README write no package that an earlier workspace
+// left. npm ci alone would, so the README has a guard for it.
 func TestWarmInstall(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
@@ -47,13 +47,13 @@ func TestWarmInstall(t *testing.T) {
 	locks := []string{"a 1\nb 1\nc 1\n", "a 1\nb 1\nc 1\n", "a 1\nb 2\nd 1\n", "a 1\nb 2\nd 1\n"}
 	for _, tt := range []struct {
 		name, command string
-		want          []string // what is written, by lock file
+		want          []string // the packages that are written, by lock file
 	}{
 		{"the example", line(" -w /w node "), []string{"a b c", "", "b d", ""}},
 		{"the guard", line("```sh\n"), []string{"a b c", "", "a b d", ""}},
 		{"npm ci", "npm ci", []string{"a b c", "a b c", "a b d", "a b d"}},
 	} {
-		w := newWarmWorld(t)
+		w := newDiscardWorld(t)
 		for i, lock := range locks {
 			_, dir := w.open("v", "1", "warm", "node_modules")
 			put(t, dir, "package-lock.json", lock)

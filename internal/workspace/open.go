@@ -5,36 +5,33 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"os"
 
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/warm"
 )
 
-// Request says which workspace Open makes, and for which lease.
+// Request is a request for a new workspace and its first lease.
 type Request struct {
-	Volume   string
-	LeaseID  string
+	Lease    Lease
 	Options  volume.Options
 	Clone    *clone.Clone
 	Checkout *clone.Checkout
 }
 
-// Open makes a workspace, mounts it and gives it its first lease; the workspace
-// that the volume shares or keeps, if another Open was faster, gets one more. Open
-// takes over the Checkout's hold on the layers when it succeeds. An error leaves
-// nothing behind.
+// Open makes a workspace, mounts it and gives it its first lease. If another Open was
+// faster, the lease is added to the workspace that the volume shares or keeps. On success
+// Open takes over the Checkout's references to the layers. An error leaves nothing behind.
 func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 	if r.Options.Mode != volume.ModePrivate {
-		unlock, err := m.volumes.Lock(ctx, r.Volume)
+		unlock, err := m.volumes.Lock(ctx, r.Lease.Volume)
 		if err != nil {
 			return meta.Workspace{}, err
 		}
 		defer unlock()
-		if rec, ok, err := m.joinLocked(ctx, r.Volume, r.LeaseID); ok || err != nil {
+		if rec, ok, err := m.joinLocked(ctx, r.Lease); ok || err != nil {
 			if err == nil {
 				r.Checkout.Release()
 			}
@@ -45,76 +42,60 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 	rand.Read(id[:]) // never fails
 	res := r.Checkout.Resolution
 	rec := meta.Workspace{
-		ID: hex.EncodeToString(id[:]), Mode: string(r.Options.Mode), Clone: r.Clone.Key, Volume: r.Volume,
+		ID: hex.EncodeToString(id[:]), Mode: string(r.Options.Mode), Clone: r.Clone.Key, Volume: r.Lease.Volume,
 		Tree: r.Checkout.Tree.ID, Chain: r.Checkout.Tree.Chain, GitLayer: r.Checkout.GitLayer.ID,
 		UID: r.Options.UID, GID: r.Options.GID, Options: r.Options.Map(), Metacopy: m.Features.Metacopy,
 		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused, Stale: res.Stale,
-		Leases: map[string]int{r.LeaseID: 1}, Boot: m.Clones.Boot, MountedAt: m.Now(),
+		Leases: meta.Leases{r.Lease.ID}, Boot: m.Clones.Boot, MountedAt: m.Now(),
 	}
-	warm, err := m.takeWarm(ctx, r)
-	if err != nil {
+	var err error
+	if rec.Warm, err = m.warmPaths(ctx, r); err != nil {
 		return meta.Workspace{}, err
 	}
-	if rec.Warm = warm; len(warm) > 0 {
+	if len(rec.Warm) > 0 {
 		rec.Metacopy, rec.Redirects = false, m.Features.Metacopy
 	}
-	w := &workspace{id: rec.ID, rec: rec, clone: r.Clone}
-	w.rec.Phase, w.rec.Leases = meta.Making, nil
-	m.mu.Lock()
-	m.all[rec.ID] = w // before its directory: the sweep leaves it alone
-	m.mu.Unlock()
+	w, making := newWorkspace(rec.ID, r.Clone), rec
+	making.Phase, making.Leases = meta.Making, nil
+	m.records.put(w, making) // before its directory: the sweep leaves it alone
 
-	err = m.make(ctx, rec, r)
+	err = m.mounter.mountNew(ctx, rec, r)
 	if err == nil {
 		failpoint.Hit("workspace/open/bound")
 		err = m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
 		failpoint.Hit("workspace/open/recorded")
 	}
 	if err != nil {
-		err = errors.Join(err, m.unmake(rec))
+		err = errors.Join(err, m.mounter.removeNew(rec))
 		m.Warm.Drop(rec.Clone, rec.Warm)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err != nil {
-		delete(m.all, rec.ID)
+		m.records.drop(w)
 		return meta.Workspace{}, err
 	}
-	m.showLocked(w, rec)
+	m.records.put(w, rec)
 	return rec, nil
 }
 
-// unmake removes what make may have made.
-func (m *Manager) unmake(rec meta.Workspace) error {
-	release, err := m.detach(rec)
-	if err != nil {
-		return err
+// warmPaths returns the warm paths of a new workspace, with references to their layers. A
+// failure does not fail the Mount, because a workspace can begin without warm layers. The
+// error is ctx's.
+func (m *Manager) warmPaths(ctx context.Context, r Request) ([]meta.WarmPath, error) {
+	paths := r.Options.Warm.Paths()
+	if len(paths) == 0 {
+		return nil, nil
 	}
-	defer release()
-	if _, err := m.Trash.Put(m.dir(rec), "workspace"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// detach takes a workspace's overlay out of the mount table, if it is there, and its
-// mount point away. Tearing the overlay down, which takes as long as it is dirty, is
-// left to release.
-func (m *Manager) detach(rec meta.Workspace) (release func(), err error) {
-	point := m.Mountpoint(rec)
-	free, err := overlay.Detach(point)
-	if err == nil || errors.Is(err, overlay.ErrNotMounted) {
-		_ = os.Remove(point) // an empty directory that is left is nobody's
-	}
+	taken, err := m.Warm.Select(ctx, warm.Want{
+		Clone: r.Clone.Key, Paths: paths, UID: r.Options.UID, GID: r.Options.GID,
+		Ref: r.Checkout.Resolution.Ref, Default: r.Checkout.Default, Text: r.Options.WarmKey,
+		ReadOnly: r.Options.Cache == volume.CacheReadonly, Tree: r.Checkout.Lower,
+	})
 	switch {
-	case errors.Is(err, overlay.ErrNotMounted) || errors.Is(err, os.ErrNotExist):
-		return func() {}, nil
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, err
-	}
-	return func() {
-		if err := free(); err != nil {
-			m.Log.WithError(err).WithField("workspace", rec.ID).Warn("close a detached workspace")
+		m.Log.WithError(err).WithField("volume", r.Lease.Volume).Warn("look for warm layers: the workspace begins without")
+		for _, p := range paths {
+			taken = append(taken, meta.WarmPath{Path: p, LeftOut: "an error: the log says which"})
 		}
-	}, nil
+	}
+	return taken, nil
 }

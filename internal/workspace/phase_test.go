@@ -8,7 +8,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// Each pair of phases is either in the table or refused.
+// Each transition that is not in the table is refused.
 func TestTransitions(t *testing.T) {
 	phases := []meta.Phase{meta.Making, meta.Mounted, meta.Parked, meta.Ended, meta.Discarded}
 	allowed := map[[2]meta.Phase]bool{
@@ -26,8 +26,8 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// A Join that has mounted a parked workspace and could not commit it leaves it parked and mounted: the next Join, and
-// the next start, take it as mounted.
+// A Join that mounted a parked workspace and could not commit that leaves it parked and
+// mounted. The next Join or start makes its phase mounted.
 func TestParkedAndMounted(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -46,7 +46,7 @@ func TestParkedAndMounted(t *testing.T) {
 		}
 		phase(meta.Parked)
 		mend := w.breakDB()
-		if _, ok, err := w.m.Join(t.Context(), "v", "2"); ok || err == nil {
+		if _, ok, err := w.m.Join(t.Context(), Lease{"v", "2"}); ok || err == nil {
 			t.Fatalf("Join without a database: %v, %v", ok, err)
 		}
 		mend()
@@ -57,7 +57,7 @@ func TestParkedAndMounted(t *testing.T) {
 			w.restart()
 			phase(meta.Mounted)
 		}
-		rec, ok, err := w.m.Join(t.Context(), "v", "2")
+		rec, ok, err := w.m.Join(t.Context(), Lease{"v", "2"})
 		if err != nil || !ok {
 			t.Fatalf("Join: %v, %v", ok, err)
 		}

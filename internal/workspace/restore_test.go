@@ -11,10 +11,10 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// TestRestoreOnce: of many at a time, with evictions among them, one gets it.
+// TestRestoreOnce: of concurrent restores and evictions of a discard one succeeds.
 func TestRestoreOnce(t *testing.T) {
 	t.Parallel()
-	w := keeping(t)
+	w := newDiscardWorld(t)
 	for i := range 5 {
 		d := w.discard("v")
 		var wg sync.WaitGroup
@@ -52,10 +52,10 @@ func TestRestoreOnce(t *testing.T) {
 	}
 }
 
-// TestRestoreFails: it is a discard as before, on disk too.
+// TestRestoreFails: after a failed Restore, the discard is as before, on disk too.
 func TestRestoreFails(t *testing.T) {
 	t.Parallel()
-	w := keeping(t)
+	w := newDiscardWorld(t)
 	d := w.discard("v")
 	rec, err := w.m.Discarded(d.ID)
 	if err != nil {
@@ -85,11 +85,11 @@ func TestRestoreFails(t *testing.T) {
 	refused(t, "Restore without the layers", w.restore(d.ID, "new"), trees, "no such file")
 }
 
-// TestRestoredIsLeftAlone: neither a sweep nor what has ended it before touches
-// what was restored; when its volume goes it is a discard again.
+// TestRestoredIsLeftAlone: neither a sweep nor an earlier reaper changes a restored
+// workspace. When its volume is removed, it becomes a discard again.
 func TestRestoredIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	w := keeping(t)
+	w := newDiscardWorld(t)
 	d := w.discard("v")
 	for range 3 {
 		if err := w.restore(d.ID, "new"); err != nil {

@@ -13,24 +13,15 @@ import (
 	"github.com/helmdeck/repos/internal/tree"
 )
 
-// survey counts the files outside of .git that differ from the layers below an
-// upper that nobody uses, and what the upper takes on disk.
-func survey(ctx context.Context, upper string) (disk.Survey, error) {
-	q := disk.Query{Skip: []string{".git", tree.CacheLink}, Pace: disk.NewPace(surveyRest), Budget: disk.Budget}
-	return q.Take(ctx, upper)
-}
-
-// surveyRest is how long the count of a discard rests, in percent of the time that
-// it works: nobody waits for it.
-const surveyRest = 300
-
-// touched reports whether an upper that nobody uses has anything in it that its
-// workspace did not begin with and that is worth keeping: a file that was written
-// or removed, or a directory that was replaced. What git writes when it only looks
-// is none: the index, and the times of a pack; nor is an empty directory, as the
-// engine makes it for a mount within. What can't be read, or takes too long to be
-// looked for in the layers below, may be worth keeping. lower are these layers.
-func touched(ctx context.Context, upper string, lower []string) (bool, error) {
+// hasChanges reports whether an upper that nobody uses has changes: a file was written or
+// removed, or a directory was replaced. lower are the layers below the upper. The error is
+// os.ErrNotExist if the upper is gone.
+//
+// These are no changes: what the workspace began with, the index and the times of a pack,
+// which git also writes when it only reads, and an empty directory, which the engine makes
+// for a mount in the workspace. An entry that can't be read, or whose search in the layers
+// takes too long, counts as a change.
+func hasChanges(ctx context.Context, upper string, lower []string) (bool, error) {
 	if _, err := os.Lstat(upper); err != nil {
 		return false, err
 	}
@@ -38,7 +29,7 @@ func touched(ctx context.Context, upper string, lower []string) (bool, error) {
 	defer found()
 	v := &changeFinder{found: found, lower: lower}
 	var err error
-	disk.Nice(func() { err = disk.Walk(ctx, upper, v, disk.NewPace(touchedRest)) })
+	disk.Nice(func() { err = disk.Walk(ctx, upper, v, disk.NewPace(changesRest)) })
 	if v.changed || errors.Is(err, disk.ErrMoved) {
 		return true, nil
 	}
@@ -46,25 +37,25 @@ func touched(ctx context.Context, upper string, lower []string) (bool, error) {
 }
 
 const (
-	// touchedRest is as surveyRest: a little, for the next Mount of a volume may
-	// wait for it. What has no changes but few files never rests.
-	touchedRest = 100
-	// maxSpecial is how deep lies what is looked at by its path: .git/objects/pack/x.
+	// changesRest is like countRest, but shorter, because the next Mount of a volume may
+	// wait for the result. An upper with few files never rests.
+	changesRest = 100
+	// maxSpecial is the depth of the deepest path that has a rule: .git/objects/pack/x.
 	maxSpecial = 4
-	// maxKnown is how deep directories are known by name: a container makes them as
-	// deep as it likes, with names of 255 bytes.
+	// maxKnown is the depth to which names are kept, because a container can make
+	// directories as deep as it likes, with names of 255 bytes.
 	maxKnown = 16
-	// maxLooks is how often a lower layer is looked into: some 50 ms.
+	// maxLooks is how many paths are looked up in lower layers, which takes some 50 ms.
 	maxLooks = 10_000
 )
 
-// changeFinder walks until it has seen a change.
+// changeFinder is a disk.Visitor that ends the walk at the first change.
 type changeFinder struct {
 	found   context.CancelFunc
 	lower   []string
 	changed bool
-	names   []string // of the directories that we are in, the first maxKnown
-	looks   int      // into lower layers
+	names   []string // of the current entry and its parents, at most maxKnown
+	looks   int      // in lower layers
 }
 
 func (v *changeFinder) Visit(e disk.Entry) (enter bool) {
@@ -79,7 +70,7 @@ func (v *changeFinder) Visit(e disk.Entry) (enter bool) {
 		path = strings.Join(v.names, "/")
 	}
 	if path == tree.CacheMount {
-		return false // what a container wrote there without the mount
+		return false // a container wrote there without the mount
 	}
 	kind := e.Type
 	if kind == unix.DT_UNKNOWN {
@@ -97,7 +88,7 @@ func (v *changeFinder) Leave(disk.Entry) {}
 
 func (v *changeFinder) Skip(disk.Entry, error) { v.changed = true }
 
-// isChange reports whether something of an upper is a change.
+// isChange reports whether an entry of an upper is a change.
 func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 	switch path {
 	case ".git/index", ".git/" + aboutName:
@@ -114,8 +105,8 @@ func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 	return true
 }
 
-// hides reports whether there is something below a directory that shows nothing of
-// the layers: a new one shows nothing either.
+// hides reports whether an opaque directory hides an entry of a lower layer. A new
+// directory is opaque too, and hides nothing.
 func (v *changeFinder) hides(e disk.Entry) bool {
 	if e.Depth > maxKnown {
 		return true
@@ -138,13 +129,13 @@ func (v *changeFinder) hides(e disk.Entry) bool {
 	return false
 }
 
-// typeOf asks for what the directory did not say.
+// typeOf asks for the type of an entry that the directory did not tell.
 func typeOf(e disk.Entry) uint8 {
 	var st unix.Stat_t
 	if err := unix.Fstatat(e.Dir, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return unix.DT_UNKNOWN
 	}
-	return uint8(st.Mode & unix.S_IFMT >> 12) // which is how the types are defined
+	return uint8(st.Mode & unix.S_IFMT >> 12) // the types are defined so
 }
 
 // hasAttribute reports whether an entry itself has an extended attribute.

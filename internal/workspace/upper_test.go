@@ -16,10 +16,10 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestTouched: what leaves a discard, and what does not.
-func TestTouched(t *testing.T) {
+// TestHasChanges: only some changes leave a discard.
+func TestHasChanges(t *testing.T) {
 	t.Parallel()
-	w := keeping(t)
+	w := newDiscardWorld(t)
 	path := func(names ...string) func(dir string) string {
 		return func(dir string) string { return filepath.Join(append([]string{dir}, names...)...) }
 	}
@@ -93,9 +93,9 @@ func TestTouched(t *testing.T) {
 	}
 }
 
-// TestTouchedDeep: how deep an upper is costs neither memory nor garbage for each
-// level. It is not parallel, for it counts what the process allocates.
-func TestTouchedDeep(t *testing.T) {
+// TestHasChangesDeep: a deep upper costs little garbage and no memory for each level. Not
+// parallel: it counts the allocations of the process.
+func TestHasChangesDeep(t *testing.T) {
 	const levels = 4000
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
@@ -120,9 +120,9 @@ func TestTouchedDeep(t *testing.T) {
 	}
 }
 
-// TestTouchedOpaque: a directory that shows nothing of the layers is a change if
-// there is something to show, and also if that is costly to know.
-func TestTouchedOpaque(t *testing.T) {
+// TestHasChangesOpaque: an opaque directory is a change if it hides an entry of a layer, or
+// if finding out would cost too much.
+func TestHasChangesOpaque(t *testing.T) {
 	t.Parallel()
 	lower, upper := scratch(t), scratch(t)
 	deep := strings.Repeat("d/", maxKnown)
@@ -159,7 +159,7 @@ func TestTouchedOpaque(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := touched(ctx, upper, nil); !errors.Is(err, context.Canceled) {
+	if _, err := hasChanges(ctx, upper, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -5,14 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// put writes a file of a workspace, with its directories.
+// put writes a file below dir, and makes its directories.
 func put(t *testing.T, dir, rel, data string) {
 	t.Helper()
 	path := filepath.Join(dir, rel)
@@ -24,7 +23,7 @@ func put(t *testing.T, dir, rel, data string) {
 	}
 }
 
-// wantFile checks the content of a file; empty: there is none.
+// wantFile checks the content of a file. If want is empty, the file may be missing.
 func wantFile(t *testing.T, dir, rel, want string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, rel))
@@ -33,27 +32,18 @@ func wantFile(t *testing.T, dir, rel, want string) {
 	}
 }
 
-// newWarmWorld returns a world with discards.
-func newWarmWorld(t *testing.T) *world {
-	t.Helper()
-	w := newWorld(t)
-	w.ttl = time.Hour
-	w.restart()
-	return w
-}
-
-// end releases the last lease of a workspace and waits for what follows.
+// end releases the last lease of a workspace, and waits until its reaper is done.
 func (w *world) end(name, id string) {
 	w.t.Helper()
 	w.release(name, id)
 	reaped(w.t, w)
 }
 
-// TestWarm: what a workspace leaves at a warm path the next one finds, git does not
-// see that it is anything else than untracked files, and it leaves no discard.
+// TestWarm: the next workspace has what a workspace left at a warm path. git takes it for
+// untracked files, and it leaves no discard.
 func TestWarm(t *testing.T) {
 	t.Parallel()
-	w := newWarmWorld(t)
+	w := newDiscardWorld(t)
 	options := []string{"warm", "node_modules,web/dist"}
 	_, dir := w.open("v", "1", options...)
 	put(t, dir, "node_modules/a/index.js", "1")
@@ -104,11 +94,11 @@ func TestWarm(t *testing.T) {
 	wantFile(t, other, "node_modules/b/index.js", "")
 }
 
-// TestWarmDirectories: a directory can be renamed in a workspace with warm paths as
-// in any other, and one of a uid that is not root owns what it made.
+// TestWarmDirectories: in a workspace with warm paths a directory can be renamed, and the
+// files of a uid other than root stay its own.
 func TestWarmDirectories(t *testing.T) {
 	t.Parallel()
-	w := newWarmWorld(t)
+	w := newDiscardWorld(t)
 	_, dir := w.open("v", "1", "warm", "nm", "uid", "1234", "gid", "1234")
 	files := strings.Fields(testgit.GitAny(t, dir, "ls-files"))
 	var top string
@@ -136,17 +126,17 @@ func TestWarmDirectories(t *testing.T) {
 			t.Errorf("%q belongs to %d:%d", name, uid, gid)
 		}
 	}
-	// What the commit has is no build state.
+	// A directory that the commit has is not warm.
 	rec, _ := w.open("v", "3", "warm", top)
 	if len(rec.Warm) != 1 || rec.Warm[0].LeftOut == "" {
 		t.Errorf("record %+v", rec.Warm)
 	}
 }
 
-// TestWarmReadonly: what a job that nobody trusts leaves behind, nobody finds.
+// TestWarmReadonly: a workspace with cache=readonly promotes nothing.
 func TestWarmReadonly(t *testing.T) {
 	t.Parallel()
-	w := newWarmWorld(t)
+	w := newDiscardWorld(t)
 	_, dir := w.open("v", "1", "warm", "nm")
 	put(t, dir, "nm/x", "good")
 	w.end("v", "1")
@@ -162,15 +152,15 @@ func TestWarmReadonly(t *testing.T) {
 	}
 }
 
-// TestWarmKept: kept workspaces and discards stand on the layers that they began
-// with, and have their own.
+// TestWarmKept: kept workspaces and discards keep the warm layers that they began with, and
+// their own changes.
 func TestWarmKept(t *testing.T) {
 	t.Parallel()
-	w := newWarmWorld(t)
+	w := newDiscardWorld(t)
 	_, dir := w.open("v", "1", "warm", "nm")
 	put(t, dir, "nm/x", "1")
 	w.end("v", "1")
-	// What a volume keeps stands on it for as long as it is kept, and is its own.
+	// A kept workspace holds its warm layers, and does not promote.
 	kept, dir := w.open("k", "1", "warm", "nm", "mode", "keep")
 	put(t, dir, "nm/y", "kept")
 	w.end("k", "1")
@@ -183,13 +173,13 @@ func TestWarmKept(t *testing.T) {
 	wantFile(t, dir, "nm/x", "")
 	put(t, dir, "nm/z", "3")
 	w.end("v", "3")
-	if _, ok, err := w.m.Join(t.Context(), "k", "2"); !ok || err != nil {
+	if _, ok, err := w.m.Join(t.Context(), Lease{"k", "2"}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	wantFile(t, w.m.Mountpoint(kept), "nm/x", "1")
 	wantFile(t, w.m.Mountpoint(kept), "nm/y", "kept")
 	w.release("k", "2")
-	// It is a discard with all of it.
+	// Its discard has all of it.
 	if err := w.m.End(t.Context(), "k", func(*meta.Tx) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +193,7 @@ func TestWarmKept(t *testing.T) {
 	if err := w.m.Restore(kept.ID, "r", r.Options, func(*meta.Tx) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	rec, ok, err := w.m.Join(t.Context(), "r", "1")
+	rec, ok, err := w.m.Join(t.Context(), Lease{"r", "1"})
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -214,12 +204,12 @@ func TestWarmKept(t *testing.T) {
 	wantFile(t, dir, "nm/y", "")
 }
 
-// TestWarmOutlived: a container that outlives its lease holds nobody up, and what it
-// leaves is carried over when it has ended, if nobody else's was meanwhile. Not
-// parallel: the holder would keep the workspaces of other tests, too.
+// TestWarmOutlived: a container that outlives its lease delays no Mount. Its warm paths are
+// promoted when it has ended, unless another workspace moved the head meanwhile. Not
+// parallel: the holder would keep the workspaces of other tests busy.
 func TestWarmOutlived(t *testing.T) {
 	for _, overtaken := range []bool{false, true} {
-		w := newWarmWorld(t)
+		w := newDiscardWorld(t)
 		rec, dir := w.open("v", "1", "warm", "nm")
 		put(t, dir, "nm/x", "outlived")
 		h := hold(t, w.root, dir)

@@ -103,11 +103,11 @@ func TestCacheOptions(t *testing.T) {
 	}
 }
 
-func TestLeasesAreCounted(t *testing.T) {
+func TestLeasesAreSets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if _, ok, err := w.m.Retain(t.Context(), "v", "1"); ok || err != nil {
-		t.Errorf("Retain of an unknown lease: %v, %v", ok, err)
+	if _, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"}); ok || err != nil {
+		t.Errorf("Lookup of an unknown lease: %v, %v", ok, err)
 	}
 	w.release("v", "1") // of an unknown lease
 	rec, dir := w.open("v", "1")
@@ -115,14 +115,16 @@ func TestLeasesAreCounted(t *testing.T) {
 	if rec.ID == other.ID || dir == otherDir {
 		t.Fatal("two leases share a workspace")
 	}
-	if _, ok, err := w.m.Retain(t.Context(), "other", "1"); ok || err != nil {
-		t.Errorf("Retain for another volume: %v, %v", ok, err)
+	if _, ok, err := w.m.Lookup(t.Context(), Lease{"other", "1"}); ok || err != nil {
+		t.Errorf("Lookup for another volume: %v, %v", ok, err)
 	}
-	again, ok, err := w.m.Retain(t.Context(), "v", "1")
-	if err != nil || !ok || again.ID != rec.ID || again.Leases["1"] != 2 {
-		t.Fatalf("Retain: %+v, %v, %v", again, ok, err)
+	again, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"})
+	if err != nil || !ok || again.ID != rec.ID || !slices.Equal(again.Leases, meta.Leases{"1"}) {
+		t.Fatalf("Lookup: %+v, %v, %v", again, ok, err)
 	}
+	w.copy("1")
 	w.release("v", "1")
+	w.release("v", "1") // it is released already
 	w.release("v", "unknown")
 	w.release("other", "1")
 	ids := func() (list []string) {
@@ -137,8 +139,7 @@ func TestLeasesAreCounted(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "README.md")); err != nil {
 		t.Errorf("after the first of two releases: %v", err)
 	}
-	w.release("v", "1")
-	w.release("v", "1")
+	w.release("v", "1#2")
 	if got := ids(); !slices.Equal(got, []string{other.ID}) {
 		t.Errorf("leased: %q, want the other one", got)
 	}
@@ -150,7 +151,7 @@ func TestLeasesAreCounted(t *testing.T) {
 	}
 }
 
-// TestReset: the next workspace of the volume has nothing of the one before.
+// TestReset: a workspace has nothing of the volume's workspace before.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -190,7 +191,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// reaped waits until every workspace that has ended is gone, or a discard.
+// reaped waits until every ended workspace is removed, or a discard.
 func reaped(t *testing.T, w *world) {
 	t.Helper()
 	testdir.Eventually(t, "every ended workspace to go", func() bool {
@@ -204,7 +205,9 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 		name   string
 		damage func(t *testing.T, w *world, r *Request)
 	}{
-		{"a layer is missing", func(t *testing.T, w *world, r *Request) { r.Checkout.Lower = append(r.Checkout.Lower, "/nonexistent") }},
+		{"a layer is missing", func(t *testing.T, w *world, r *Request) {
+			r.Checkout.Tree.Chain = append(slices.Clone(r.Checkout.Tree.Chain), "missing")
+		}},
 		{"the cache can't be made", func(t *testing.T, w *world, r *Request) {
 			cache := filepath.Join(r.Clone.Dir, "cache")
 			if err := errors.Join(os.Remove(cache), os.WriteFile(cache, nil, 0o600)); err != nil {
@@ -232,8 +235,8 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 			if points, err := testdir.Mounts(w.root); err != nil || len(points) > 0 {
 				t.Errorf("mounts left: %v, %v", points, err)
 			}
-			if got := w.m.Leases("v"); len(got) > 0 || len(w.m.all) > 0 {
-				t.Errorf("leases left: %+v, %+v", got, w.m.all)
+			if got := w.m.Leases("v"); len(got) > 0 || len(w.m.records.all) > 0 {
+				t.Errorf("leases left: %+v, %+v", got, w.m.records.all)
 			}
 		})
 	}
@@ -255,7 +258,7 @@ func hold(t *testing.T, root, dir string) holder {
 	cmd := exec.Command(self)
 	cmd.Dir = dir
 	cmd.Env = []string{"HELMDECK_TEST_HOLDER=" + root}
-	// Private, as a container's mounts are: what is unmounted here stays there.
+	// Private, as a container's mounts are: an unmount here does not reach them.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -276,9 +279,9 @@ func hold(t *testing.T, root, dir string) holder {
 	return h
 }
 
-// TestBusyUpperIsKept: while a container has kept a workspace, its upper and its
-// layers stay, through restarts; they go when it ends. Not parallel: the holder
-// would keep the workspaces of other tests, too.
+// TestBusyUpperIsKept: while a container uses an ended workspace, its upper and its layers
+// stay, through restarts. They are removed when the container ends. Not parallel: the
+// holder would keep the workspaces of other tests busy.
 func TestBusyUpperIsKept(t *testing.T) {
 	for _, vanished := range []bool{false, true} {
 		w := newWorld(t)
@@ -300,7 +303,7 @@ func TestBusyUpperIsKept(t *testing.T) {
 		}
 		w.release("v", "1")
 		for range 2 {
-			if busy, err := w.m.busy(rec); err != nil || !busy {
+			if busy, err := w.m.mounter.busy(rec); err != nil || !busy {
 				t.Fatalf("busy: %v, %v", busy, err)
 			}
 			// Another commit, so that only the holder needs the layers.
@@ -339,18 +342,16 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rec, dir := w.open("v", "1")
-	if _, _, err := w.m.Retain(t.Context(), "v", "1"); err != nil {
-		t.Fatal(err)
-	}
+	w.copy("1")
 	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	w.restart()
 	leases := w.m.Leases("v")
-	if len(leases) != 1 || leases[0].ID != rec.ID || leases[0].Leases["1"] != 2 {
+	if len(leases) != 1 || leases[0].ID != rec.ID || !slices.Equal(leases[0].Leases, meta.Leases{"1", "1#2"}) {
 		t.Fatalf("leases after a restart: %+v", leases)
 	}
-	w.release("v", "1")
+	w.release("v", "1#2")
 	if data, err := os.ReadFile(filepath.Join(dir, "mine")); err != nil || string(data) != "x" {
 		t.Errorf("%q, %v", data, err)
 	}
@@ -364,8 +365,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestSweepWithoutRecords: directories of workspaces whose Open never answered,
-// mounted and not.
+// TestSweepWithoutRecords: the sweep removes directories of workspaces whose Open never
+// answered, mounted or not.
 func TestSweepWithoutRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -23,17 +23,17 @@ func TestCrash(t *testing.T) {
 			n++
 			t.Run(s.name+"/"+point, func(t *testing.T) {
 				t.Parallel()
-				// Recovery is killed too where the case is the scenario's first.
+				// In the scenario's first case the repair is killed too.
 				crash(t, s, point, i == 0)
 			})
 		}
 	}
 	if n < 30 {
-		t.Errorf("%d cases, want 30 at least", n)
+		t.Errorf("%d cases, want at least 30", n)
 	}
 }
 
-// TestEveryPointIsHit keeps the scenarios complete.
+// TestEveryPointIsHit checks that every failpoint is in a scenario.
 func TestEveryPointIsHit(t *testing.T) {
 	var hit []string
 	for _, s := range scenarios {
@@ -44,16 +44,17 @@ func TestEveryPointIsHit(t *testing.T) {
 	}
 	for _, name := range failpoint.Names {
 		if !slices.Contains(hit, name) {
-			t.Errorf("no scenario is killed at %q", name)
+			t.Errorf("no scenario has the failpoint %q", name)
 		}
 	}
 }
 
-func crash(t *testing.T, s scenario, point string, again bool) {
+// crash runs one case: the plugin is killed at point, and with killRepair during the repair too.
+func crash(t *testing.T, s scenario, point string, killRepair bool) {
 	began := time.Now()
 	w := newWorld(t)
 	w.config.Env = append(w.config.Env, s.settings...)
-	w.forgets = slices.Contains(s.settings, "DISCARD_TTL=0")
+	w.noDiscards = slices.Contains(s.settings, "DISCARD_TTL=0")
 	w.start()
 	w.populate(s.bare)
 	if s.prepare != nil {
@@ -64,26 +65,26 @@ func crash(t *testing.T, s scenario, point string, again bool) {
 		s.between(w)
 	}
 
-	w.die(s, point)
+	w.runToPoint(s, point)
 	if s.powerLoss {
 		w.losePower()
 	}
 	restarts := 0
-	for ; again && w.dieRepairing(restarts+1); restarts++ {
+	for ; killRepair && w.killDuringRepair(restarts+1); restarts++ {
 	}
 	w.start()
 	w.settle()
-	if err := w.promises(); err != nil {
+	if err := w.checkPromises(); err != nil {
 		t.Errorf("after the crash: %v", err)
 	}
 	if s.do != nil {
 		w.round++
 		if err := s.do(w); err != nil {
-			t.Errorf("done again: %v", err)
+			t.Errorf("the second time: %v", err)
 		}
 		w.settle()
-		if err := w.promises(); err != nil {
-			t.Errorf("done again: %v", err)
+		if err := w.checkPromises(); err != nil {
+			t.Errorf("after the second time: %v", err)
 		}
 	}
 	if err := invariant.Content(w.config.DataDir()); err != nil {
@@ -94,16 +95,17 @@ func crash(t *testing.T, s scenario, point string, again bool) {
 	if t.Failed() {
 		outcome = "FAILS"
 	}
-	if again {
-		outcome += fmt.Sprintf(", also with %d crashes of its repair", restarts)
+	if killRepair {
+		outcome += fmt.Sprintf(", also with %d crashes of the repair", restarts)
 	}
-	told(point, s.name, fmt.Sprintf("%s (%.1fs)", outcome, time.Since(began).Seconds()))
+	addLine(point, s.name, fmt.Sprintf("%s (%.1fs)", outcome, time.Since(began).Seconds()))
 }
 
-// die does what leads to a point, and asserts that the process has killed itself there.
-func (w *world) die(s scenario, point string) {
+// runToPoint runs the operation that leads to a point, and checks that the process killed itself
+// there.
+func (w *world) runToPoint(s scenario, point string) {
 	w.Helper()
-	d, err := daemon.Run(w.with(point))
+	d, err := daemon.Run(w.configFor(point))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -127,8 +129,8 @@ func (w *world) die(s scenario, point string) {
 	}
 	select {
 	case <-d.Ended():
-	case <-time.After(daemon.Patience):
-		w.Fatalf("%s was not hit; these were:\n%s", point, w.hits())
+	case <-time.After(daemon.Timeout):
+		w.Fatalf("%s was not hit; the points that were hit:\n%s", point, w.hits())
 	}
 	w.d = nil
 	var exit *exec.ExitError
@@ -137,24 +139,24 @@ func (w *world) die(s scenario, point string) {
 	}
 	name, _, _ := strings.Cut(point, ":")
 	if hits := strings.Fields(w.hits()); len(hits) == 0 || hits[len(hits)-1] != name {
-		w.Fatalf("the last point was not %s:\n%s", name, w.hits())
+		w.Fatalf("the last point that was hit is not %s:\n%s", name, w.hits())
 	}
 }
 
-// hits are the names of the points that were hit, in order.
+// hits returns the names of the points that were hit, in order, one in each line.
 func (w *world) hits() string {
-	data, err := os.ReadFile(w.points())
+	data, err := os.ReadFile(w.pointLog())
 	if err != nil {
 		return err.Error()
 	}
 	return string(data)
 }
 
-// dieRepairing starts the plugin, which kills itself at the n-th point that it comes to, and says whether it did
-// before all was repaired.
-func (w *world) dieRepairing(n int) bool {
+// killDuringRepair starts the plugin, which kills itself at the n-th point that it reaches. It
+// returns false if the repair was complete before that.
+func (w *world) killDuringRepair(n int) bool {
 	w.Helper()
-	d, err := daemon.Run(w.with(fmt.Sprintf("*:%d", n)))
+	d, err := daemon.Run(w.configFor(fmt.Sprintf("*:%d", n)))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -173,10 +175,10 @@ func (w *world) dieRepairing(n int) bool {
 		return invariant.Structure(w.config.DataDir())
 	})
 	if err != nil {
-		w.Fatalf("start and die at the point number %d: %v", n, err)
+		w.Fatalf("start with a kill at point %d: %v", n, err)
 	}
 	if !died {
-		_ = d.Kill() // it may have died after all
+		_ = d.Kill() // it may have ended by now
 	}
 	w.d = nil
 	return died

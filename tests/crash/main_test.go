@@ -1,11 +1,13 @@
-// Package crash kills the plugin at each of its failpoints, starts it again on the same data, and checks that nothing
-// was lost that was answered, that nothing is left that belongs to nobody, and that what was being done can be done.
+// Package crash kills the plugin at each of its failpoints, starts it again on the same data, and
+// checks three things: everything that the plugin answered still holds, no file or mount is left
+// over, and the interrupted operation succeeds when it is repeated.
 //
-// Each case is one point: data is made, what leads to the point is done until the process has killed itself there, and
-// the next start repairs. In some cases the repair is killed too, at its first point, then at its second, and so on. A
-// case fails when its point was not hit. `make test-crash` prints a line for each.
+// Each case is one point. It creates data, runs the operation that leads to the point until the
+// process kills itself there, and starts the plugin again, which repairs the data. In some cases
+// the repair is killed too, at its first point, then at its second, and so on. A case fails if its
+// point was not hit. `make test-crash` prints a line for each case.
 //
-// The tests need root and loop devices, and fail without.
+// The tests need root and loop devices, and fail without them.
 package crash
 
 import (
@@ -21,8 +23,8 @@ import (
 )
 
 var (
-	scratch string // holds everything of this run
-	program string // the plugin's, with its failpoints
+	scratch string // the directory for all files of this run
+	program string // the plugin's program, with failpoints
 	server  *gitserver.Server
 )
 
@@ -51,9 +53,9 @@ var (
 	lines  []string
 )
 
-// told notes the line of a case, to be printed at the end.
-func told(point, doing, outcome string) {
+// addLine adds the line of a case to the report, which is printed at the end.
+func addLine(point, scenario, outcome string) {
 	report.Lock()
 	defer report.Unlock()
-	lines = append(lines, fmt.Sprintf("%-30s %-28s %s", point, doing, outcome))
+	lines = append(lines, fmt.Sprintf("%-30s %-28s %s", point, scenario, outcome))
 }

@@ -14,58 +14,58 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// promises says what was answered and does not hold.
-func (w *world) promises() error {
+// checkPromises returns an error that lists every answer of the plugin that no longer holds.
+func (w *world) checkPromises() error {
 	var errs []error
 	list, err := w.d.List(context.Background())
 	errs = append(errs, err)
-	there := make(map[string]bool)
+	present := make(map[string]bool)
 	for _, v := range list {
-		there[v.Name] = true
+		present[v.Name] = true
 		if !w.volumes[v.Name] && !w.unsure[v.Name] {
-			errs = append(errs, fmt.Errorf("volume %q is there", v.Name))
+			errs = append(errs, fmt.Errorf("volume %q exists, but was not created or was removed", v.Name))
 		}
 	}
 	for name := range w.volumes {
-		if !there[name] && !w.unsure[name] {
+		if !present[name] && !w.unsure[name] {
 			errs = append(errs, fmt.Errorf("volume %q was lost", name))
 		}
 	}
-	found, err := w.found()
+	saved, err := w.savedByText()
 	errs = append(errs, err)
 	for text := range w.discards {
-		if found[text] == nil {
+		if saved[text] == nil {
 			errs = append(errs, fmt.Errorf("the discard with %q was lost", text))
 		}
 	}
 	for name, text := range w.kept {
-		if rec := found[text]; rec == nil || !w.unsure[name] && (rec.Volume != name || !rec.Phase.Live()) {
-			errs = append(errs, fmt.Errorf("what volume %q keeps, %q, was lost: %+v", name, text, rec))
+		if rec := saved[text]; rec == nil || !w.unsure[name] && (rec.Volume != name || !rec.Phase.Live()) {
+			errs = append(errs, fmt.Errorf("the kept workspace of volume %q with %q was lost: %+v", name, text, rec))
 		}
 	}
 	for l, h := range w.leases {
-		if err := intact(h); err != nil && !(w.unsure[l] && (found[h.text] != nil || h.text == "")) {
+		if err := checkWorkspace(h); err != nil && !(w.unsure[l] && (saved[h.text] != nil || h.text == "")) {
 			errs = append(errs, fmt.Errorf("%v: %w", l, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// found returns the discards, and what volumes keep, by the text that is in them.
-func (w *world) found() (map[string]*meta.Workspace, error) {
+// savedByText returns the discards and the kept workspaces by the text that was written to them.
+func (w *world) savedByText() (map[string]*meta.Workspace, error) {
 	state, err := invariant.State(w.config.DataDir())
 	list := make(map[string]*meta.Workspace)
 	for _, rec := range state.Workspaces {
 		if rec.Phase != meta.Discarded && rec.Mode != "keep" {
 			continue
 		}
-		err = errors.Join(err, invariant.Discard(w.config.DataDir(), rec, func(dir string) error {
-			text, err := os.ReadFile(filepath.Join(dir, mine))
+		err = errors.Join(err, invariant.ViewWorkspace(w.config.DataDir(), rec, func(dir string) error {
+			text, err := os.ReadFile(filepath.Join(dir, addedFile))
 			if err != nil {
 				return nil // nothing was written there
 			}
 			list[string(text)] = &rec
-			if err := intact(held{dir, rec.Commit, string(text)}); err != nil {
+			if err := checkWorkspace(held{dir, rec.Commit, string(text)}); err != nil {
 				return fmt.Errorf("workspace %s of volume %q: %w", rec.ID, rec.Volume, err)
 			}
 			return nil
@@ -74,9 +74,9 @@ func (w *world) found() (map[string]*meta.Workspace, error) {
 	return list, err
 }
 
-// intact says what is wrong with a workspace: what is not as in its commit, but for its text, the link to the cache and
-// build state.
-func intact(h held) error {
+// checkWorkspace checks that a workspace differs from its commit only by its text, the link to the
+// cache and build state, and that git finds no damage in it.
+func checkWorkspace(h held) error {
 	list, err := invariant.Differences(filepath.Join(h.dir, ".git"), h.dir, h.commit)
 	if err != nil {
 		return err
@@ -86,8 +86,8 @@ func intact(h held) error {
 	})
 	var want []string
 	if h.text != "" {
-		want = []string{"M\t" + changed, "?\t" + mine}
-		for _, name := range []string{mine, changed} {
+		want = []string{"M\t" + changedFile, "?\t" + addedFile}
+		for _, name := range []string{addedFile, changedFile} {
 			got, err := os.ReadFile(filepath.Join(h.dir, name))
 			if err != nil || string(got) != h.text {
 				return fmt.Errorf("%s: got %q, %v, want %q", name, got, err, h.text)

@@ -11,27 +11,29 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/operator"
 )
 
-// scenario is something that the plugin does, and the points on its way. A point may have the number of the hit that
-// kills, as name:2.
+// scenario is an operation of the plugin with the failpoints on its way. A point such as name:2
+// kills at its second hit.
 type scenario struct {
 	name     string
 	settings []string
-	bare     bool // without what older versions do not have
-	// prepare is done by a run without points, which is killed then; between with no plugin running.
+	bare     bool // without the data that older versions of the plugin do not know
+	// prepare runs before the crash, without failpoints; then the plugin is killed. between runs
+	// while no plugin runs.
 	prepare, between func(w *world)
-	// do leads to the points; nil is a start. It is done again, by a run without points, to see that it can be.
+	// do is the operation that leads to the points; if it is nil, the plugin's start leads to them.
+	// After the repair it is repeated without failpoints, and must succeed.
 	do func(w *world) error
-	// powerLoss says that after the crash the machine is off and on again.
+	// powerLoss is set if the machine loses power together with the crash.
 	powerLoss bool
 	points    []string
 }
 
-// populate makes what must survive every crash.
+// populate creates the data that must survive every crash.
 func (w *world) populate(bare bool) {
 	w.Helper()
 	w.must(w.create("idle"), w.create("held"), w.mount("held", "h1"), w.mount("held", "h2"))
@@ -52,10 +54,10 @@ func (w *world) must(errs ...error) {
 	}
 }
 
-// id is a mount's, another one each time that a scenario is done.
+// id returns a mount ID, which differs each time that the operation is repeated.
 func (w *world) id(name string) string { return name + strings.Repeat("'", w.round) }
 
-// path is one below the data directory.
+// path returns a path below the data directory.
 func (w *world) path(elem ...string) string {
 	return filepath.Join(append([]string{w.config.DataDir()}, elem...)...)
 }
@@ -65,18 +67,18 @@ func (w *world) glob(pattern string) string {
 	w.Helper()
 	paths, err := filepath.Glob(w.path(pattern))
 	if err != nil || len(paths) != 1 {
-		w.Fatalf("%s: %q, %v; want one", pattern, paths, err)
+		w.Fatalf("%s: %q, %v; want one path", pattern, paths, err)
 	}
 	return paths[0]
 }
 
-// done is the text of a discard that there always is.
-const done = "written by done for d\n"
+// discardText is the text in the discard that populate makes.
+const discardText = "written by done for d\n"
 
 // warm is the option of volumes with build state.
 const warm = "warm=node_modules"
 
-// cold is the subject of clones that a scenario makes.
+// cold is the option for the subject whose clones a scenario creates.
 const cold = "subject=cold"
 
 var scenarios = []scenario{{
@@ -116,7 +118,7 @@ var scenarios = []scenario{{
 	points: []string{"clone/align/written"},
 }, {
 	name:    "flatten of heavy layers",
-	prepare: func(w *world) { w.measured() }, // weights are compared
+	prepare: func(w *world) { w.awaitSizes() }, // whether to flatten depends on the sizes
 	do: func(w *world) error {
 		w.push(strings.Repeat(fmt.Sprintln("pushed", w.round), 2<<20))
 		return w.mount("idle", w.id("i"))
@@ -139,16 +141,16 @@ var scenarios = []scenario{{
 	points: []string{"clone/delta/moved", "layer/publish/recorded", "layer/publish/recorded:2"},
 }, {
 	name: "power loss at build state", powerLoss: true,
-	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.build("warm", "w0")); w.settle() },
-	do:      func(w *world) error { return w.build("warm", w.id("w")) },
+	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.mountAndBuild("warm", "w0")); w.settle() },
+	do:      func(w *world) error { return w.mountAndBuild("warm", w.id("w")) },
 	points:  []string{"layer/publish/recorded", "layer/sync/synced"},
 }, {
-	name: "power loss at a kept one", powerLoss: true,
+	name: "power loss at a mode=keep mount", powerLoss: true,
 	do:     func(w *world) error { return w.keep("new", w.id("n")) },
 	points: []string{"workspace/open/settled", "workspace/open/recorded"},
 }, {
 	name:    "unmount",
-	prepare: func(w *world) { w.must(w.visit("idle", "i")) },
+	prepare: func(w *world) { w.must(w.mountUnchanged("idle", "i")) },
 	do:      func(w *world) error { return w.unmount("idle", "i") },
 	points: []string{
 		"workspace/release/recorded", "workspace/release/detached", "workspace/remove/recorded", "workspace/remove/renamed",
@@ -157,7 +159,7 @@ var scenarios = []scenario{{
 }, {
 	name: "unmount of an old commit",
 	prepare: func(w *world) {
-		w.must(w.create("other", cold), w.visit("other", "o1"))
+		w.must(w.create("other", cold), w.mountUnchanged("other", "o1"))
 		w.push("0")
 		w.must(w.mount("other", "o2"))
 	},
@@ -172,55 +174,59 @@ var scenarios = []scenario{{
 		"workspace/release/recorded", "workspace/release/detached",
 	},
 }, {
-	name:   "first mount of a kept one",
+	name:   "first mount with mode=keep",
 	do:     func(w *world) error { return w.keep("new", w.id("n")) },
 	points: []string{"workspace/open/made", "workspace/open/settled", "workspace/open/bound", "workspace/open/recorded"},
 }, {
-	name:    "remove of a kept one",
+	name:    "remove with mode=keep",
 	prepare: func(w *world) { w.must(w.keep("old", "o"), w.unmount("old", "o")) },
 	do:      func(w *world) error { return w.remove("old") },
 	points:  []string{"driver/remove/recorded", "workspace/discard/recorded"},
 }, {
-	name:   "restore",
-	do:     func(w *world) error { return errors.Join(w.restore("restored", done), w.mount("restored", w.id("r"))) },
+	name: "restore",
+	do: func(w *world) error {
+		return errors.Join(w.restore("restored", discardText), w.mount("restored", w.id("r")))
+	},
 	points: []string{"driver/create/manifest", "workspace/restore/recorded", "driver/create/recorded"},
 }, {
 	name:   "delete a discard",
-	do:     func(w *world) error { return w.forget(done) },
+	do:     func(w *world) error { return w.removeDiscard(discardText) },
 	points: []string{"workspace/remove/recorded", "workspace/remove/renamed", "trash/remove/begun", "trash/remove/emptied"},
 }, {
-	name:    "evict a clone",
-	prepare: func(w *world) { w.must(w.create("other", cold), w.visit("other", "o"), w.unmount("other", "o")) },
+	name: "evict a clone",
+	prepare: func(w *world) {
+		w.must(w.create("other", cold), w.mountUnchanged("other", "o"), w.unmount("other", "o"))
+	},
 	do: func(w *world) error {
-		return errors.Join(w.evict(), w.visit("other", w.id("o")), w.unmount("other", w.id("o")))
+		return errors.Join(w.evict(), w.mountUnchanged("other", w.id("o")), w.unmount("other", w.id("o")))
 	},
 	points: []string{"clone/evict/recorded", "trash/put/renamed", "clone/evict/renamed", "trash/remove/begun", "trash/remove/emptied"},
 }, {
-	// One clone is in use, and the other's cache is the next to go.
+	// One clone is in use, so that the other's cache is evicted next.
 	name: "evict a cache",
 	bare: true, settings: []string{"MAX_SIZE=8MiB", "DISCARD_TTL=0"},
 	prepare: func(w *world) {
-		w.must(w.fill("held", "h1", 4<<20), w.create("other", cold), w.visit("other", "o"), w.unmount("other", "o"))
+		w.must(w.fillCache("held", "h1", 4<<20), w.create("other", cold), w.mountUnchanged("other", "o"), w.unmount("other", "o"))
 	},
 	do: func(w *world) error {
-		return errors.Join(w.visit("other", w.id("o")), w.fill("other", w.id("o"), 5<<20), w.unmount("other", w.id("o")), w.sweepCache())
+		return errors.Join(w.mountUnchanged("other", w.id("o")), w.fillCache("other", w.id("o"), 5<<20), w.unmount("other", w.id("o")), w.sweepCache())
 	},
 	points: []string{"clone/evict-cache/renamed"},
 }, {
 	name:    "unmount of build state",
-	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.build("warm", "w0")) },
-	do:      func(w *world) error { return w.build("warm", w.id("w")) },
+	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.mountAndBuild("warm", "w0")) },
+	do:      func(w *world) error { return w.mountAndBuild("warm", w.id("w")) },
 	points:  []string{"warm/promote/moved", "layer/publish/renamed", "layer/publish/recorded", "layer/sync/synced"},
 }, {
 	name: "flatten of build state",
 	prepare: func(w *world) {
 		w.must(w.create("warm", cold, warm))
 		for i := range 7 {
-			w.must(w.build("warm", fmt.Sprint("w", i)))
+			w.must(w.mountAndBuild("warm", fmt.Sprint("w", i)))
 			w.settle()
 		}
 	},
-	do:     func(w *world) error { return w.build("warm", w.id("w")) },
+	do:     func(w *world) error { return w.mountAndBuild("warm", w.id("w")) },
 	points: []string{"warm/flatten/copied", "layer/publish/renamed:2", "layer/publish/recorded:2"},
 }, {
 	name:    "remove",
@@ -238,7 +244,7 @@ var scenarios = []scenario{{
 }, {
 	name:    "start after an older version",
 	bare:    true,
-	between: older,
+	between: downgrade,
 	points:  []string{"meta/open/prepared", "meta/open/committed"},
 }, {
 	name: "start over leftovers",
@@ -254,7 +260,7 @@ var scenarios = []scenario{{
 	},
 	between: func(w *world) {
 		pack := w.glob("clones/cold/*/store/full.git/objects/pack/*.pack")
-		// Not in place: git layers link it.
+		// Not in place, because git layers have hard links to the pack.
 		data, err := os.ReadFile(pack)
 		w.must(err, os.Remove(pack), os.WriteFile(pack, data[:len(data)/2], 0o644))
 	},
@@ -265,8 +271,8 @@ var scenarios = []scenario{{
 	points: []string{"clone/heal/recorded", "clone/heal/aside"},
 }}
 
-// older makes the database one of the first schema.
-func older(w *world) {
+// downgrade sets the version of the database to that of the first schema.
+func downgrade(w *world) {
 	w.Helper()
 	db, err := bbolt.Open(w.path("meta.db"), 0o600, nil)
 	if err != nil {
@@ -276,15 +282,15 @@ func older(w *world) {
 	w.must(err, db.Close())
 }
 
-// evict deletes the cold clone, once nothing is at work on it.
+// evict deletes the cold clone as soon as no work on it is going on.
 func (w *world) evict() error {
 	return daemon.Poll(func() error {
 		paths, err := filepath.Glob(w.path("clones/cold/*"))
 		if err != nil || len(paths) == 0 {
-			return err // it went in the run before
+			return err // the run before has evicted it
 		}
 		err = w.d.Admin.EvictClone(context.Background(), "cold/"+filepath.Base(paths[0]))
-		var refused *admin.Error
+		var refused *operator.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusConflict {
 			return err
 		}
@@ -292,20 +298,21 @@ func (w *world) evict() error {
 	})
 }
 
-// sweepCache has the janitor sweep until it has evicted the cache of the cold clone, which is to be measured first.
+// sweepCache makes the janitor sweep until it has evicted the cache of the cold clone, which has to
+// be measured first.
 func (w *world) sweepCache() error {
 	return daemon.Poll(func() error {
 		if _, err := w.d.Admin.Sweep(context.Background()); err != nil {
 			return final(err)
 		}
 		if paths, err := filepath.Glob(w.path("clones/cold/*/cache/0")); err != nil || len(paths) > 0 {
-			return fmt.Errorf("%q is there: %w", paths, err)
+			return fmt.Errorf("%q still exists: %w", paths, err)
 		}
 		return nil
 	})
 }
 
-// final has a poll end, well or not.
+// final ends a poll, with or without an error.
 func final(err error) error {
 	if err == nil {
 		return nil
@@ -313,8 +320,8 @@ func final(err error) error {
 	return daemon.Final(err)
 }
 
-// measured waits until the sizes of all trees are known.
-func (w *world) measured() {
+// awaitSizes waits until the sizes of all trees are known.
+func (w *world) awaitSizes() {
 	w.Helper()
 	w.must(daemon.Poll(func() error {
 		state, err := invariant.State(w.config.DataDir())
@@ -327,8 +334,8 @@ func (w *world) measured() {
 	}))
 }
 
-// fill writes so many bytes into the cache.
-func (w *world) fill(volume, id string, bytes int) error {
+// fillCache writes a file of so many bytes to the cache of a mounted volume.
+func (w *world) fillCache(volume, id string, bytes int) error {
 	path := filepath.Join(w.leases[lease{volume, id}].dir, ".hdcache", "npm", "large")
 	return os.WriteFile(path, make([]byte, bytes), 0o644)
 }

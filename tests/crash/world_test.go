@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,37 +20,37 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// world is a plugin on a disk of its own, with a repository of its own, and what it has promised.
+// world is a plugin with its own disk and its own repository, and what its answers promised.
 type world struct {
 	*testing.T
 	dir    string
-	repo   string // of the server
+	repo   string // its name on the server
 	config daemon.Config
-	d      *daemon.Daemon // the run that is on
-	// volumes, leases, kept and discards are those that were answered to exist; unsure is what was asked for since: a
-	// volume's name, or a lease.
+	d      *daemon.Daemon // the current run; nil if none runs
+	// volumes, leases, kept and discards must exist, because the plugin answered so.
 	volumes  map[string]bool
 	leases   map[lease]held
-	kept     map[string]string // the text that a volume keeps
-	discards map[string]bool   // texts that were in a workspace when it was unmounted
-	built    map[string]bool   // texts that were build state
-	unsure   map[any]bool
-	forgets  bool // there are no discards
-	round    int  // how often the case has done what it does
+	kept     map[string]string // the text in the kept workspace of a volume
+	discards map[string]bool   // the texts in the workspaces that were unmounted
+	built    map[string]bool   // the texts that were written as build state
+	// unsure has the volumes (by name) and leases for which a request was sent and no answer came.
+	unsure     map[any]bool
+	noDiscards bool // the settings turn discards off
+	round      int  // how often the case has run the scenario's operation
 }
 
 type lease struct{ volume, id string }
 
-// held is a workspace that was answered to be mounted.
+// held is a workspace that must be mounted, because the plugin answered so.
 type held struct{ dir, commit, text string }
 
-// The file that each workspace is given, and the one of the repository that is changed in each.
+// The two files to which mount writes the text of a workspace: a new one and one of the repository.
 const (
-	mine    = "mine.txt"
-	changed = "README.md"
+	addedFile   = "mine.txt"
+	changedFile = "README.md"
 )
 
-// worlds counts those that were made, for their names.
+// worlds counts the worlds, to name them.
 var worlds atomic.Int32
 
 func newWorld(t *testing.T) *world {
@@ -87,17 +86,18 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// points is the file that a run with failpoints writes.
-func (w *world) points() string { return filepath.Join(w.dir, "points") }
+// pointLog returns the path of the file to which a run with failpoints writes the points that it
+// hits.
+func (w *world) pointLog() string { return filepath.Join(w.dir, "points") }
 
-// with is the configuration of a run that dies at a point.
-func (w *world) with(point string) daemon.Config {
+// configFor returns the configuration of a run that kills itself at a point.
+func (w *world) configFor(point string) daemon.Config {
 	c := w.config
-	c.Env = append([]string{"HELMDECK_FAILPOINT=" + point, "HELMDECK_FAILPOINT_LOG=" + w.points()}, c.Env...)
+	c.Env = append([]string{"HELMDECK_FAILPOINT=" + point, "HELMDECK_FAILPOINT_LOG=" + w.pointLog()}, c.Env...)
 	return c
 }
 
-// start runs the plugin, without points.
+// start runs the plugin without failpoints.
 func (w *world) start() {
 	w.Helper()
 	d, err := daemon.Start(w.config)
@@ -107,7 +107,7 @@ func (w *world) start() {
 	w.d = d
 }
 
-// kill ends the run.
+// kill kills the plugin.
 func (w *world) kill() {
 	w.Helper()
 	if err := w.d.Kill(); err != nil {
@@ -116,7 +116,7 @@ func (w *world) kill() {
 	w.d = nil
 }
 
-// settle waits until the plugin has done what it does in the background.
+// settle waits until the plugin's background work is done.
 func (w *world) settle() {
 	w.Helper()
 	if err := daemon.Poll(func() error { return invariant.Structure(w.config.DataDir()) }); err != nil {
@@ -124,7 +124,7 @@ func (w *world) settle() {
 	}
 }
 
-// create makes a volume, and notes that it must be there from now on.
+// create creates a volume, which must exist from then on.
 func (w *world) create(name string, options ...string) error {
 	given := map[string]string{"repo": server.URL(w.repo)}
 	for _, o := range options {
@@ -140,14 +140,14 @@ func (w *world) create(name string, options ...string) error {
 	return nil
 }
 
-// restore makes a volume of a discard, which is none from then on.
+// restore creates a volume from a discard, which is a kept workspace from then on.
 func (w *world) restore(name, text string) error {
-	found, err := w.found()
-	if err != nil || found[text] == nil {
+	saved, err := w.savedByText()
+	if err != nil || saved[text] == nil {
 		return fmt.Errorf("no discard with %q: %w", text, err)
 	}
 	w.unsure[name] = true
-	if err := w.create(name, "mode=keep", "restore="+found[text].ID); err != nil {
+	if err := w.create(name, "mode=keep", "restore="+saved[text].ID); err != nil {
 		return err
 	}
 	delete(w.discards, text)
@@ -155,17 +155,17 @@ func (w *world) restore(name, text string) error {
 	return nil
 }
 
-// forget deletes a discard.
-func (w *world) forget(text string) error {
-	found, err := w.found()
+// removeDiscard deletes a discard.
+func (w *world) removeDiscard(text string) error {
+	saved, err := w.savedByText()
 	delete(w.discards, text)
-	if err != nil || found[text] == nil {
+	if err != nil || saved[text] == nil {
 		return err
 	}
-	return w.d.Admin.RemoveDiscard(context.Background(), found[text].ID)
+	return w.d.Admin.RemoveDiscard(context.Background(), saved[text].ID)
 }
 
-// remove removes a volume, which must not be there from then on.
+// remove removes a volume, which must not exist from then on.
 func (w *world) remove(name string) error {
 	w.unsure[name] = true
 	if err := w.d.Remove(context.Background(), name); err != nil {
@@ -180,17 +180,17 @@ func (w *world) remove(name string) error {
 	return nil
 }
 
-// mount mounts a volume and works in it: what it has written must be there as long as it is mounted, and be a discard
-// after that, unless the volume keeps it.
+// mount mounts a volume and writes a text to it. The text must exist as long as the volume is
+// mounted, and after that in a discard, or in the volume's kept workspace.
 func (w *world) mount(volume, id string) error {
 	l := lease{volume, id}
 	w.unsure[l] = true
-	h, err := w.enter(l)
+	h, err := w.mountAndCheck(l)
 	if err != nil {
 		return err
 	}
 	h.text = cmp.Or(w.kept[volume], "written by "+volume+" for "+id+"\n")
-	for _, name := range []string{mine, changed} {
+	for _, name := range []string{addedFile, changedFile} {
 		if err := os.WriteFile(filepath.Join(h.dir, name), []byte(h.text), 0o644); err != nil {
 			return err
 		}
@@ -200,11 +200,11 @@ func (w *world) mount(volume, id string) error {
 	return nil
 }
 
-// visit mounts a volume and writes nothing.
-func (w *world) visit(volume, id string) error {
+// mountUnchanged mounts a volume and writes nothing to it.
+func (w *world) mountUnchanged(volume, id string) error {
 	l := lease{volume, id}
 	w.unsure[l] = true
-	h, err := w.enter(l)
+	h, err := w.mountAndCheck(l)
 	if err != nil {
 		return err
 	}
@@ -213,8 +213,9 @@ func (w *world) visit(volume, id string) error {
 	return nil
 }
 
-// enter mounts a volume and checks what is in it: the commit, or what the volume keeps.
-func (w *world) enter(l lease) (held, error) {
+// mountAndCheck mounts a volume and checks that it has the files of its commit, with the changes
+// that the volume kept.
+func (w *world) mountAndCheck(l lease) (held, error) {
 	dir, err := w.d.Mount(context.Background(), l.volume, l.id)
 	if err != nil {
 		return held{}, err
@@ -224,14 +225,15 @@ func (w *world) enter(l lease) (held, error) {
 		return held{}, err
 	}
 	h := held{dir: dir, commit: commit, text: w.kept[l.volume]}
-	if err := errors.Join(intact(h), w.warm(dir)); err != nil {
+	if err := errors.Join(checkWorkspace(h), w.checkWarm(dir)); err != nil {
 		return h, fmt.Errorf("workspace of volume %q: %w", l.volume, err)
 	}
 	return h, nil
 }
 
-// build leaves build state in a workspace, two files that belong together, and ends it.
-func (w *world) build(volume, id string) error {
+// mountAndBuild mounts a volume, writes build state, which includes two files with the same text,
+// and unmounts it.
+func (w *world) mountAndBuild(volume, id string) error {
 	if err := w.mount(volume, id); err != nil {
 		return err
 	}
@@ -245,8 +247,9 @@ func (w *world) build(volume, id string) error {
 		w.unmount(volume, id))
 }
 
-// warm says what is wrong with the build state in a new workspace, if there is some.
-func (w *world) warm(dir string) error {
+// checkWarm checks the build state in a new workspace: if the two files exist, they have the same
+// text, which was written once.
+func (w *world) checkWarm(dir string) error {
 	dir = filepath.Join(dir, "node_modules", "pkg")
 	if _, err := os.Lstat(dir); err != nil {
 		return nil
@@ -257,12 +260,12 @@ func (w *world) warm(dir string) error {
 		return err
 	}
 	if string(a) != string(b) || !w.built[string(a)] {
-		return fmt.Errorf("build state %q and %q, want both of one of %q", a, b, slices.Collect(maps.Keys(w.built)))
+		return fmt.Errorf("build state %q and %q, want the same text twice, one of %q", a, b, slices.Collect(maps.Keys(w.built)))
 	}
 	return nil
 }
 
-// keep makes a volume that keeps its workspace, with something in it.
+// keep creates a volume with mode=keep, mounts it and writes to it.
 func (w *world) keep(volume, id string) error {
 	err := errors.Join(w.create(volume, "mode=keep"), w.mount(volume, id))
 	if err == nil {
@@ -271,7 +274,7 @@ func (w *world) keep(volume, id string) error {
 	return err
 }
 
-// unmount takes a mount back.
+// unmount ends a mount.
 func (w *world) unmount(volume, id string) error {
 	l := lease{volume, id}
 	w.unsure[l] = true
@@ -279,14 +282,14 @@ func (w *world) unmount(volume, id string) error {
 		return err
 	}
 	delete(w.unsure, l)
-	if h, ok := w.leases[l]; ok && h.text != "" && w.kept[volume] == "" && !w.forgets {
+	if h, ok := w.leases[l]; ok && h.text != "" && w.kept[volume] == "" && !w.noDiscards {
 		w.discards[h.text] = true
 	}
 	delete(w.leases, l)
 	return nil
 }
 
-// push commits to the default branch.
+// push adds a commit to the default branch.
 func (w *world) push(content string) {
 	w.Helper()
 	if _, err := gitserver.Commit(server.Path(w.repo), "main", gitserver.Change{Path: "pushed.txt", Content: content}); err != nil {
@@ -294,20 +297,17 @@ func (w *world) push(content string) {
 	}
 }
 
-// branch makes a branch at a commit of main, which every clone has.
+// branch creates a branch at the head of main, a commit that every clone has.
 func (w *world) branch(name string) {
 	w.Helper()
-	cmd := exec.Command("git", "--git-dir="+server.Path(w.repo), "update-ref", "refs/heads/"+name, "refs/heads/main")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		w.Fatalf("%v: %s", err, out)
-	}
+	testgit.Git(w, server.Path(w.repo), "update-ref", "refs/heads/"+name, "refs/heads/main")
 }
 
-// finish takes all back that was promised, and checks that nothing is left of it.
+// finish ends all mounts and removes all volumes, and checks that nothing is left of them.
 func (w *world) finish() {
 	w.Helper()
 	for l := range w.allLeases() {
-		for range 3 { // a mount that was not answered counts too
+		for range 3 { // the plugin also counts mounts whose answer was lost
 			if err := w.unmount(l.volume, l.id); err != nil {
 				w.Errorf("unmount %v: %v", l, err)
 			}
@@ -319,7 +319,7 @@ func (w *world) finish() {
 		}
 	}
 	w.settle()
-	if err := w.promises(); err != nil { // what was written is in the discards
+	if err := w.checkPromises(); err != nil { // the texts must be in discards
 		w.Errorf("at the end: %v", err)
 	}
 	if err := w.d.Stop(); err != nil {
@@ -329,13 +329,14 @@ func (w *world) finish() {
 	if err := invariant.Structure(w.config.DataDir()); err != nil {
 		w.Errorf("at the end: %v", err)
 	}
-	// What this process has just forked for another case has its descriptors until it is another program.
+	// A process that is being forked for another case has this process's descriptors until it
+	// executes its program.
 	if err := daemon.Poll(func() error { return invariant.Leaks(w.dir) }); err != nil {
 		w.Errorf("at the end: %v", err)
 	}
 }
 
-// allLeases are those that were answered, and those that may be.
+// allLeases returns the leases that must exist and those that may exist.
 func (w *world) allLeases() map[lease]bool {
 	all := make(map[lease]bool)
 	for l := range w.leases {

@@ -10,14 +10,14 @@ import (
 	"github.com/helmdeck/repos/janitor"
 )
 
-// Layers and Discards are how many of each a clone has.
+// Layers and Discards are the numbers of layers and discards of a clone.
 const (
 	Layers   = 5
 	Discards = 5
 )
 
-// Inventory returns idle clones in no order, each with five layers and five
-// discards, used within the last ten days. A seed makes the same again.
+// Inventory returns idle clones in random order, each with five layers and five
+// discards, used within the last ten days. The same seed gives the same inventory.
 func Inventory(clones int, seed uint64, now time.Time) janitor.Inventory {
 	r := rand.New(rand.NewPCG(seed, 1))
 	inv := janitor.Inventory{Now: now, Space: disk.Space{

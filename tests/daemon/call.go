@@ -16,11 +16,11 @@ import (
 
 // Caller calls a plugin over its socket as the engine does. Its methods may be called concurrently.
 type Caller struct {
-	Client *http.Client // of the socket, whatever host a URL names
-	root   string       // what the plugin takes for /, where that is another directory
+	Client *http.Client // always connects to the socket, whatever host a URL names
+	root   string       // the plugin's root directory; empty if it is this process's
 }
 
-// Dial returns the Caller of a socket, which need not be there yet.
+// Dial returns the Caller of a socket, which need not exist yet.
 func Dial(socket string) *Caller {
 	return &Caller{Client: &http.Client{Transport: &http.Transport{
 		MaxIdleConnsPerHost: 64,
@@ -30,17 +30,17 @@ func Dial(socket string) *Caller {
 	}}}
 }
 
-// Refused is what the plugin answered to what it did not do.
+// Refused is an error that the plugin answered.
 type Refused struct{ Message string }
 
 func (e *Refused) Error() string { return e.Message }
 
-// Create makes a volume.
+// Create creates a volume.
 func (c *Caller) Create(ctx context.Context, name string, options map[string]string) error {
 	return c.Call(ctx, "VolumeDriver.Create", volume.CreateRequest{Name: name, Options: options}, nil)
 }
 
-// Mount returns where a volume is mounted for a mount ID.
+// Mount mounts a volume for a mount ID and returns its mount point.
 func (c *Caller) Mount(ctx context.Context, name, id string) (dir string, err error) {
 	var a volume.MountResponse
 	err = c.Call(ctx, "VolumeDriver.Mount", volume.MountRequest{Name: name, ID: id}, &a)
@@ -50,7 +50,7 @@ func (c *Caller) Mount(ctx context.Context, name, id string) (dir string, err er
 	return filepath.Join(c.root, a.Mountpoint), nil
 }
 
-// Unmount takes back one Mount.
+// Unmount ends one Mount of a volume.
 func (c *Caller) Unmount(ctx context.Context, name, id string) error {
 	return c.Call(ctx, "VolumeDriver.Unmount", volume.UnmountRequest{Name: name, ID: id}, nil)
 }
@@ -74,8 +74,9 @@ func (c *Caller) List(ctx context.Context) ([]*volume.Volume, error) {
 	return a.Volumes, err
 }
 
-// Call does what the engine does: request, if there is one, is the body, and answer, if there is one, gets the answer's.
-// What the plugin says instead is a *Refused; other errors are those of the connection.
+// Call calls a method of the plugin as the engine does. It sends request as JSON unless request is
+// nil, and decodes the response into answer unless answer is nil. An error that the plugin answers
+// is a *Refused; all other errors are errors of the connection.
 func (c *Caller) Call(ctx context.Context, method string, request, answer any) error {
 	body := new(bytes.Buffer)
 	if request != nil {
@@ -109,7 +110,7 @@ func (c *Caller) Call(ctx context.Context, method string, request, answer any) e
 	return json.Unmarshal(data, answer)
 }
 
-// IsRefused says whether err is an answer of the plugin, and not a lost connection.
+// IsRefused reports whether err is an answer of the plugin and not an error of the connection.
 func IsRefused(err error) bool {
 	var r *Refused
 	return errors.As(err, &r)

@@ -14,14 +14,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/helmdeck/repos/internal/admin"
+	"github.com/helmdeck/repos/tests/operator"
 )
 
-// Patience is how long to wait for what must happen, on a loaded machine too: a bound to fail at, not a measure.
-const Patience = 2 * time.Minute
+// Timeout is how long a test waits for an expected event before it fails. It is long enough for a
+// loaded machine.
+const Timeout = 2 * time.Minute
 
-// Build compiles the plugin's program with build tags into dir, static as it ships, and returns its path. It is to be
-// called below the module's root.
+// Build compiles the plugin's program with build tags into dir, statically linked as it ships, and
+// returns its path. The working directory must be below the module's root.
 func Build(dir string, tags ...string) (string, error) {
 	program := filepath.Join(dir, "helmdeck-repos")
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", program, "github.com/helmdeck/repos/plugin")
@@ -33,27 +34,29 @@ func Build(dir string, tags ...string) (string, error) {
 	return program, nil
 }
 
-// Config says what to run.
+// Config describes the program to run.
 type Config struct {
-	// Under is a command that executes the program, in its own process, with what follows; mostly none.
+	// Under is a command that changes its environment and then executes the program that follows on
+	// its command line, in the same process. It is optional.
 	Under   []string
-	Root    string // what the program takes for /, if Under has it so
+	Root    string // the program's root directory if Under changes it
 	Program string
-	// Dir holds the sockets below run/, which bounds its length to some 80 bytes, and the log, which runs append to.
+	// Dir holds the log, to which each run appends, and the sockets below run/. Because of the
+	// sockets it may have about 80 bytes at most.
 	Dir  string
-	Data string   // the data directory; empty is data in Dir
-	Git  string   // empty is that of PATH
-	Args []string // beside those for the paths
-	Env  []string // NAME=value, beside PATH, HOME and MIN_FREE=0
+	Data string   // the data directory; default: data in Dir
+	Git  string   // default: git from PATH
+	Args []string // in addition to the arguments for the paths
+	Env  []string // NAME=value, in addition to PATH, HOME and MIN_FREE=0
 }
 
-// DataDir is the data directory.
+// DataDir returns the data directory.
 func (c Config) DataDir() string { return cmp.Or(c.Data, filepath.Join(c.Dir, "data")) }
 
-// Socket is what the engine calls.
+// Socket returns the path of the socket that an engine calls.
 func (c Config) Socket() string { return filepath.Join(c.Dir, "run", "repos.sock") }
 
-// Log is what the program has said in all runs.
+// Log returns the log of all runs.
 func (c Config) Log() string {
 	data, err := os.ReadFile(filepath.Join(c.Dir, "log"))
 	if err != nil {
@@ -62,8 +65,9 @@ func (c Config) Log() string {
 	return string(data)
 }
 
-// EmptyTrash waits until the trash is empty, as long as it gets emptier: it is deleted slowly.
-func (c Config) EmptyTrash() error {
+// AwaitEmptyTrash waits until the trash is empty. Timeout starts again whenever an entry is gone,
+// because the plugin deletes the trash slowly.
+func (c Config) AwaitEmptyTrash() error {
 	for most := math.MaxInt; most > 0; {
 		if err := Poll(func() error {
 			entries, err := os.ReadDir(filepath.Join(c.DataDir(), "trash"))
@@ -86,15 +90,15 @@ func (c Config) EmptyTrash() error {
 type Daemon struct {
 	Config
 	*Caller
-	Admin *admin.Client // of the operators' socket
+	Admin *operator.Client // of the operators' socket
 
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has; err is set before
+	ended chan struct{} // closed when the process has ended, after err is set
 	err   error
 }
 
-// Start runs the program and returns when it answers. When it ends before, or does not answer within Patience, the
-// error has the end of its log.
+// Start runs the program and returns when it answers. If it ends first, or does not answer within
+// Timeout, the error contains the end of its log.
 func Start(c Config) (*Daemon, error) {
 	d, err := Run(c)
 	if err != nil {
@@ -115,7 +119,7 @@ func Start(c Config) (*Daemon, error) {
 	return d, nil
 }
 
-// Run is Start without waiting for anything.
+// Run is Start, but does not wait for an answer.
 func Run(c Config) (*Daemon, error) {
 	if c.Git == "" {
 		git, err := exec.LookPath("git")
@@ -130,14 +134,14 @@ func Run(c Config) (*Daemon, error) {
 	}
 	defer log.Close()
 	d := &Daemon{Config: c, Caller: Dial(c.Socket()), ended: make(chan struct{})}
-	d.Admin = admin.Dial(filepath.Join(filepath.Dir(c.Socket()), "admin.sock"))
+	d.Admin = operator.Dial(filepath.Join(filepath.Dir(c.Socket()), "admin.sock"))
 	d.root = c.Root
 	command := slices.Concat(c.Under, []string{c.Program, "-data", c.DataDir(), "-socket", c.Socket(), "-git", c.Git}, c.Args)
 	d.cmd = exec.Command(command[0], command[1:]...)
-	// How full this machine's disk is, is no part of a test.
+	// Tests must not depend on the free space of the machine's disk.
 	d.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/", "MIN_FREE=0"}, c.Env...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	// A terminal's SIGINT is not for it.
+	// A terminal's SIGINT must not reach the program.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := d.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the plugin: %w", err)
@@ -149,13 +153,13 @@ func Run(c Config) (*Daemon, error) {
 	return d, nil
 }
 
-// Pid is the process's ID.
+// Pid returns the process ID.
 func (d *Daemon) Pid() int { return d.cmd.Process.Pid }
 
-// Ended is closed when the process has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (d *Daemon) Ended() <-chan struct{} { return d.ended }
 
-// Err says how the process has ended; nil while it has not, and after an end without complaint.
+// Err returns how the process ended: nil while it runs, and if it exited with code 0.
 func (d *Daemon) Err() error {
 	select {
 	case <-d.ended:
@@ -165,8 +169,8 @@ func (d *Daemon) Err() error {
 	}
 }
 
-// Stop ends the process as an engine does, and returns when it has. Workspaces stay mounted. One that had ended before
-// is an error.
+// Stop ends the process as an engine does, and waits for its end. Workspaces stay mounted. Stop
+// returns an error if the process had ended before.
 func (d *Daemon) Stop() error {
 	d.Client.CloseIdleConnections()
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -176,12 +180,13 @@ func (d *Daemon) Stop() error {
 	select {
 	case <-d.ended:
 		return d.err
-	case <-time.After(Patience):
-		return errors.Join(fmt.Errorf("the plugin did not end within %v after TERM\n%s", Patience, d.tail()), d.Kill())
+	case <-time.After(Timeout):
+		return errors.Join(fmt.Errorf("the plugin did not end within %v after SIGTERM\n%s", Timeout, d.tail()), d.Kill())
 	}
 }
 
-// Kill ends the process as a crash does, and returns when it has. Processes that it has started may go on.
+// Kill ends the process as a crash does, and waits for its end. Processes that it started may still
+// run.
 func (d *Daemon) Kill() error {
 	d.Client.CloseIdleConnections()
 	err := d.cmd.Process.Kill()
@@ -189,17 +194,18 @@ func (d *Daemon) Kill() error {
 	return err
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (d *Daemon) tail() string {
 	log := d.Log()
 	return log[max(0, len(log)-3000):]
 }
 
-// Poll calls check until it succeeds, or returns what Final made, or for Patience, and returns its last error.
+// Poll calls check until it succeeds. It gives up at an error that Final made, or after Timeout,
+// and returns the last error.
 func Poll(check func() error) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(Patience); ; <-tick.C {
+	for deadline := time.Now().Add(Timeout); ; <-tick.C {
 		err := check()
 		var f final
 		switch {
@@ -208,12 +214,12 @@ func Poll(check func() error) error {
 		case errors.As(err, &f):
 			return f.error
 		case time.Now().After(deadline):
-			return fmt.Errorf("still after %v: %w", Patience, err)
+			return fmt.Errorf("still after %v: %w", Timeout, err)
 		}
 	}
 }
 
 type final struct{ error }
 
-// Final has Poll give up at once with an error.
+// Final wraps an error at which Poll gives up at once.
 func Final(err error) error { return final{err} }

@@ -1,6 +1,7 @@
-// Package daemon runs the plugin's own program for tests and benchmarks: a process on a data directory of its own,
-// called over its sockets as the engine and an operator call it.
+// Package daemon runs the plugin's own program for tests and benchmarks: a process with its own
+// data directory, called over its sockets as the engine and an operator call it.
 //
-// A Daemon is one run of the program. What is on disk outlives it: Start on the same Config goes on with it, after Stop
-// as after Kill. Methods may be called concurrently, but for Kill and Stop.
+// A Daemon is one run of the program. Its data stay on disk: after Stop or Kill, Start with the
+// same Config continues with the same data. Methods may be called concurrently, except Kill and
+// Stop.
 package daemon

@@ -8,10 +8,12 @@ import (
 	"os"
 )
 
-// Main runs the tests of a package that starts the program, built with tags, and ends the process with the code of run.
-// scratch is a directory for all of them, open to the fetching uid, and short, for it is in the paths of sockets.
+// Main runs the tests of a package that starts the program. It builds the program with tags, calls
+// run, and exits with the code that run returns. scratch is a directory for all tests of the
+// package. The fetching uid can enter it, and its path is short because the paths of sockets
+// contain it.
 func Main(name string, tags []string, run func(scratch, program string) (code int, err error)) {
-	code, err := prepared(name, tags, run)
+	code, err := buildAndRun(name, tags, run)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		code = max(code, 1)
@@ -19,8 +21,8 @@ func Main(name string, tags []string, run func(scratch, program string) (code in
 	os.Exit(code)
 }
 
-func prepared(name string, tags []string, run func(scratch, program string) (int, error)) (code int, err error) {
-	log.SetOutput(io.Discard) // net/http/cgi complains of every client that hangs up
+func buildAndRun(name string, tags []string, run func(scratch, program string) (int, error)) (code int, err error) {
+	log.SetOutput(io.Discard) // net/http/cgi logs an error for every client that hangs up
 	if os.Geteuid() != 0 {
 		return 1, errors.New("run the tests as root: they mount")
 	}

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// NewApart is New with a containerd that is no child of the engine, as a service manager starts it: Kill and Stop leave
-// it, and the containers' shims, alone.
-func NewApart(dir string, flags ...string) (*Engine, error) {
+// NewWithContainerd is New with a separate containerd that is not a child of the engine, as a
+// service manager starts it: Kill and Stop do not touch it or the containers' shims.
+func NewWithContainerd(dir string, flags ...string) (*Engine, error) {
 	e := &Engine{dir: dir, flags: append([]string{"--containerd", dir + "/containerd.sock"}, flags...)}
-	return e.begin(e.startContainerd)
+	return e.setUp(e.startContainerd)
 }
 
-// startContainerd starts the containerd apart and waits until it listens.
+// startContainerd starts the separate containerd and waits until it listens.
 func (e *Engine) startContainerd() error {
 	config := fmt.Sprintf(`version = 2
 root = %q
@@ -48,10 +48,10 @@ path = %q
 		close(ended)
 	}(e.containerd)
 	e.containerdEnded = ended
-	return Poll(Patience, func() error {
+	return Poll(Timeout, func() error {
 		select {
 		case <-ended:
-			return errors.New("containerd has ended: " + Tail(e.Path("containerd.log"), 5, Telling))
+			return errors.New("containerd has ended: " + Tail(e.Path("containerd.log"), 5, Relevant))
 		default:
 		}
 		c, err := net.Dial("unix", e.Path("containerd.sock"))
@@ -62,7 +62,7 @@ path = %q
 	})
 }
 
-// stopContainerd ends the containerd apart, in order or after Patience by force.
+// stopContainerd ends the separate containerd with SIGTERM, and after Timeout with SIGKILL.
 func (e *Engine) stopContainerd() error {
 	if e.containerdEnded == nil {
 		return nil
@@ -72,15 +72,16 @@ func (e *Engine) stopContainerd() error {
 	}
 	select {
 	case <-e.containerdEnded:
-	case <-time.After(Patience):
+	case <-time.After(Timeout):
 		e.containerd.Process.Kill()
 		<-e.containerdEnded
 	}
 	return nil
 }
 
-// PowerOff ends everything of the engine at once and takes its mounts and what a machine has in memory away, as the
-// loss of power does. The next Start is the one after the boot; the kernel's boot ID stays the same.
+// PowerOff does what a loss of power does: it kills all processes of the engine at once, and
+// removes its mounts and the files that a machine has in memory. The next Start stands for the
+// start after the boot, but the kernel's boot ID stays the same.
 func (e *Engine) PowerOff() error {
 	if e.containerdEnded != nil {
 		e.containerd.Process.Kill()
@@ -89,7 +90,7 @@ func (e *Engine) PowerOff() error {
 	}
 	e.server.Process.Kill()
 	<-e.exited
-	if err := free(e.dir); err != nil {
+	if err := killAndUnmount(e.dir); err != nil {
 		return err
 	}
 	for _, volatile := range []string{"exec", "exec-containerd", "containerd.sock", "sock", "pid"} {

@@ -1,10 +1,12 @@
-// Package dockerd starts Docker engines for tests and benchmarks, each with a data directory, a socket and a containerd of
-// its own and without a network of its own, and installs the managed plugin in them.
+// Package dockerd starts Docker engines for tests and benchmarks, and installs the managed plugin
+// in them. Each engine has its own data directory, socket and containerd, but no network of its
+// own.
 //
-// A caller may rely on this: nothing of the host's own engine is touched, all of an engine is below the one directory that
-// it is given, and Close leaves nothing of it: no process, no mount, no file; Remove does the same for an engine whose
-// owner was killed. The methods of an Engine are not for concurrent use, except Try and Command. It needs root, dockerd,
-// containerd and docker: the machine's, or those that Choose finds.
+// It never touches the host's own engine. All files of an engine are below the directory that New
+// is given, and Close leaves no process, mount or file behind; Remove does the same for an engine
+// whose owner was killed. The methods of an Engine must not be called concurrently, except Try and
+// Command. The package needs root, dockerd, containerd and docker: the machine's own, or those that
+// Choose selects.
 package dockerd
 
 import (
@@ -27,55 +29,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Patience is how long an engine is waited for, on a loaded machine too.
-const Patience = time.Minute
+// Timeout is how long the package waits for an engine. It is long enough for a loaded machine.
+const Timeout = time.Minute
 
 // Engine is a Docker engine.
 type Engine struct {
-	// Plugin is the ID of the plugin that Install has installed.
+	// Plugin is the ID of the installed plugin.
 	Plugin string
 
 	dir     string
-	network string // the file of the network namespace to run in; empty: this process's
+	network string // the file of the engine's network namespace; empty: this process's namespace
 	flags   []string
 	server  *exec.Cmd
 	exited  chan struct{}
-	began   int64 // where the log of the server begins
+	began   int64 // the offset in the log at which this run of the server begins
 
-	// containerd is the one apart, nil where the engine has one of its own.
+	// containerd is the separate containerd; nil if the engine starts its own.
 	containerd      *exec.Cmd
 	containerdEnded chan struct{}
 }
 
-// New starts an engine in dir, which it makes, with more flags of dockerd's. An error leaves nothing behind.
+// New creates dir and starts an engine in it, with additional flags for dockerd. After an error
+// nothing is left behind.
 func New(dir string, flags ...string) (*Engine, error) {
-	return (&Engine{dir: dir, flags: flags}).begin()
+	return (&Engine{dir: dir, flags: flags}).setUp()
 }
 
-// NewIn is New in the network namespace of a file, with this process's mounts as any other.
+// NewIn is New in the network namespace of a file. The engine still shares this process's mount
+// namespace.
 func NewIn(network, dir string, flags ...string) (*Engine, error) {
-	return (&Engine{dir: dir, network: network, flags: flags}).begin()
+	return (&Engine{dir: dir, network: network, flags: flags}).setUp()
 }
 
-// begin makes the engine's directory, does what comes before its first start, and starts it. After an error nothing is
-// left.
-func (e *Engine) begin(before ...func() error) (*Engine, error) {
+// setUp creates the engine's directory, calls before, and starts the engine. After an error nothing
+// is left behind.
+func (e *Engine) setUp(before ...func() error) (*Engine, error) {
 	if err := errors.Join(os.MkdirAll(e.Path("config"), 0o755), onDisk(e.dir)); err != nil {
 		return nil, err
 	}
-	// Without a file of its own the engine reads the host's, and refuses what both that and a flag say.
+	// Without its own file the engine reads the host's, and refuses a setting that both the file
+	// and a flag contain.
 	if err := os.WriteFile(e.Path("daemon.json"), []byte("{}"), 0o644); err != nil {
 		return nil, err
 	}
 	for _, step := range append(before, e.Start) {
 		if err := step(); err != nil {
-			return nil, errors.Join(err, fmt.Errorf("the engine's log: %s", Tail(e.Path("log"), 30, Telling)), e.Close())
+			return nil, errors.Join(err, fmt.Errorf("the engine's log: %s", Tail(e.Path("log"), 30, Relevant)), e.Close())
 		}
 	}
 	return e, nil
 }
 
-// Path is a path below the engine's directory: "log" is its log, "data" its data.
+// Path returns a path below the engine's directory: "log" is its log, "data" its data.
 func (e *Engine) Path(elem ...string) string {
 	return filepath.Join(append([]string{e.dir}, elem...)...)
 }
@@ -100,7 +105,7 @@ func (e *Engine) Start() error {
 		"--bridge=none", "--iptables=false")
 	e.server = exec.Command(command[0], append(command[1:], e.flags...)...)
 	e.server.Stdout, e.server.Stderr = log, log
-	// A Ctrl-C in the terminal is for the tests, which stop the engine in order.
+	// A Ctrl-C in the terminal must reach only the tests, which then stop the engine in order.
 	e.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := e.server.Start(); err != nil {
 		return err
@@ -110,10 +115,10 @@ func (e *Engine) Start() error {
 		server.Wait()
 		close(exited)
 	}(e.server, e.exited)
-	return Poll(Patience, e.Ping)
+	return Poll(Timeout, e.Ping)
 }
 
-// Panicked reports whether the engine has ended in a panic since Start.
+// Panicked reports whether the engine has panicked since Start.
 func (e *Engine) Panicked() bool {
 	select {
 	case <-e.exited:
@@ -129,7 +134,7 @@ func (e *Engine) Panicked() bool {
 	return bytes.Contains(text, []byte("\npanic: "))
 }
 
-// Ping asks the engine's API for a sign of life.
+// Ping checks that the engine's API answers.
 func (e *Engine) Ping() error {
 	select {
 	case <-e.exited:
@@ -153,7 +158,7 @@ func (e *Engine) Ping() error {
 	return nil
 }
 
-// Stop ends the engine in order, as a service manager does.
+// Stop ends the engine with SIGTERM, as a service manager does.
 func (e *Engine) Stop() error {
 	if e.exited == nil {
 		return nil // it never started
@@ -164,18 +169,19 @@ func (e *Engine) Stop() error {
 	select {
 	case <-e.exited:
 		return nil
-	case <-time.After(Patience):
-		return errors.Join(fmt.Errorf("the engine did not stop within %v", Patience), e.Kill())
+	case <-time.After(Timeout):
+		return errors.Join(fmt.Errorf("the engine did not stop within %v", Timeout), e.Kill())
 	}
 }
 
-// Kill ends the engine with SIGKILL, and then its containerd, on which the next start would stumble, even on a pid file
-// that names a zombie; a containerd apart is left. Containers and the plugin go on.
+// Kill ends the engine with SIGKILL, and then its containerd, but not a separate one. It also
+// removes containerd's pid file: the next start would fail because of it even if the process is a
+// zombie. Containers and the plugin keep running.
 func (e *Engine) Kill() error {
 	e.server.Process.Kill()
 	<-e.exited
 	pidFile := e.Path("exec/containerd/containerd.pid")
-	if err := endByFile(pidFile, e.dir); err != nil {
+	if err := killByPidFile(pidFile, e.dir); err != nil {
 		return err
 	}
 	if err := os.Remove(pidFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +190,7 @@ func (e *Engine) Kill() error {
 	return nil
 }
 
-// Close ends the engine as End does and removes its folder.
+// Close ends the engine as End does and removes its directory.
 func (e *Engine) Close() error {
 	if err := e.End(); err != nil {
 		return err
@@ -192,8 +198,9 @@ func (e *Engine) Close() error {
 	return os.RemoveAll(e.dir)
 }
 
-// End removes the containers and the plugin, and stops the engine. Its folder is left to a caller who has a faster way to
-// delete it: no process uses it and nothing is mounted in it.
+// End removes the containers and the plugin, and stops the engine. It leaves the engine's directory
+// to a caller that has a faster way to delete it: no process uses the directory and nothing is
+// mounted in it.
 func (e *Engine) End() error {
 	if e.Ping() == nil {
 		if ids, err := e.Try("ps", "--all", "--quiet"); err == nil && ids != "" {
@@ -201,11 +208,11 @@ func (e *Engine) End() error {
 		}
 		e.Try("plugin", "disable", "--force", PluginName)
 	}
-	return errors.Join(e.Stop(), e.stopContainerd(), free(e.dir))
+	return errors.Join(e.Stop(), e.stopContainerd(), killAndUnmount(e.dir))
 }
 
-// Try runs the docker command against the engine as a user types it, and returns its output. The error carries what
-// the command said.
+// Try runs the docker command against the engine as a user types it, and returns its output. The
+// error contains the command's output.
 func (e *Engine) Try(args ...string) (string, error) {
 	cmd := e.Command(args...)
 	var stdout, stderr bytes.Buffer
@@ -218,14 +225,14 @@ func (e *Engine) Try(args ...string) (string, error) {
 	return out, nil
 }
 
-// Command is the docker command with the engine's address and none of the user's settings.
+// Command returns a docker command with the engine's address and without the user's settings.
 func (e *Engine) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command("docker", args...)
 	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+e.Path("sock"), "DOCKER_CONFIG="+e.Path("config"), "DOCKER_CONTEXT=")
 	return cmd
 }
 
-// onDisk refuses folders on which no overlay can have its upper directory.
+// onDisk returns an error if no overlay can have its upper directory in dir.
 func onDisk(dir string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// Telling picks the lines of an engine's log that tell something: the plugin's, and complaints.
-func Telling(line string) bool {
+// Relevant selects the lines of an engine's log that help to explain a failure: the plugin's lines,
+// warnings and errors.
+func Relevant(line string) bool {
 	return strings.Contains(line, " plugin=") && strings.Contains(line, " msg=") || !strings.Contains(line, "level=info")
 }
 
-// Tail is the last of the lines of a file that pick wants, for messages.
+// Tail returns the last lines of a file for which pick returns true, or the error as text.
 func Tail(path string, lines int, pick func(line string) bool) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -2,7 +2,7 @@ package dockerd
 
 import "time"
 
-// Poll calls check until it succeeds, and returns its last error when that takes longer than limit.
+// Poll calls check until it succeeds. After limit it gives up and returns the last error.
 func Poll(limit time.Duration, check func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 )
 
-// Choose makes the engines of this process those of the directory that the environment variable ENGINE names, as
-// tests/engines/fetch makes it; without one they are the machine's. It changes PATH: call it first.
+// Choose selects the engine that this process starts. If the environment variable ENGINE names a
+// directory that tests/engines/fetch made, Choose puts its programs first in PATH. Otherwise the
+// machine's own engine is used. Call it before all else, because it changes PATH.
 func Choose() error {
 	dir := os.Getenv("ENGINE")
 	if dir == "" {
@@ -18,7 +19,7 @@ func Choose() error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "usr/sbin/dockerd")); err != nil {
-		return fmt.Errorf("ENGINE names no engine (tests/engines/fetch makes some): %w", err)
+		return fmt.Errorf("ENGINE is not the directory of an engine: run tests/engines/fetch to make some: %w", err)
 	}
 	return os.Setenv("PATH", filepath.Join(dir, "usr/sbin")+":"+filepath.Join(dir, "usr/bin")+":"+os.Getenv("PATH"))
 }

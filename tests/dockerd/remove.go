@@ -13,30 +13,33 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/tests/proc"
 )
 
-// Remove ends the processes that an engine left behind, takes its mounts away and deletes its folder.
+// Remove kills the processes that an engine left behind, unmounts its mounts and deletes its
+// directory.
 func Remove(dir string) error {
-	if err := free(dir); err != nil {
+	if err := killAndUnmount(dir); err != nil {
 		return err
 	}
 	return os.RemoveAll(dir)
 }
 
-// free ends the processes that an engine left behind and takes its mounts away.
-func free(dir string) error {
+// killAndUnmount kills the processes that an engine left behind and unmounts its mounts.
+func killAndUnmount(dir string) error {
 	for range 100 {
 		left := runtimes(dir)
 		if len(left) == 0 {
 			break
 		}
 		for _, pid := range left {
-			if err := end(pid); err != nil {
+			if err := kill(pid); err != nil {
 				return err
 			}
 		}
 	}
-	// The last ones first: they may lie on top of others.
+	// The newest first: a mount may cover an older one.
 	mounts, err := MountsBelow(dir)
 	if err != nil {
 		return err
@@ -49,19 +52,19 @@ func free(dir string) error {
 	return nil
 }
 
-// runtimes are those of the engine in dir: those that have its name on their command line (the engine, its
-// containerd, the shims), and the containers, whose parents they are.
+// runtimes returns the processes of the engine in dir: the engine, its containerd and the shims,
+// which have dir on their command lines, and the children of these processes, the containers.
 func runtimes(dir string) []int {
 	var pids []int
 	parents := map[int]bool{}
 	for range 2 { // shims first, then their children
-		for _, pid := range Processes() {
+		for _, pid := range proc.All() {
 			if parents[pid] || pid == os.Getpid() {
 				continue
 			}
 			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			named := err == nil && isRuntime(line) && bytes.Contains(line, []byte(dir+"/"))
-			if named || parents[Parent(pid)] {
+			if named || parents[proc.Parent(pid)] {
 				pids = append(pids, pid)
 				parents[pid] = true
 			}
@@ -70,42 +73,17 @@ func runtimes(dir string) []int {
 	return pids
 }
 
-// isRuntime keeps an editor or a pager that shows a file of the engine out of what Remove kills.
+// isRuntime reports whether a command line is that of an engine or a containerd. Remove must not
+// kill an editor or a pager that shows a file of the engine.
 func isRuntime(cmdline []byte) bool {
 	name, _, _ := bytes.Cut(cmdline, []byte{0})
 	base := filepath.Base(string(name))
 	return base == "dockerd" || strings.HasPrefix(base, "containerd")
 }
 
-// Processes are the pids of all processes of the machine.
-func Processes() []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var pids []int
-	for _, entry := range entries {
-		if pid, err := strconv.Atoi(entry.Name()); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-// Parent is the pid of a process's parent, 0 when the process is gone.
-func Parent(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The name is in parentheses and may hold any character.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	ppid, _ := strconv.Atoi(fields[1])
-	return ppid
-}
-
-// endByFile ends the process of a pid file when its command line names dir: pids are used again.
-func endByFile(path, dir string) error {
+// killByPidFile kills the process of a pid file if its command line names dir. Another process may
+// have the pid by now.
+func killByPidFile(path, dir string) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -121,27 +99,28 @@ func endByFile(path, dir string) error {
 	if err != nil || !bytes.Contains(line, []byte(dir+"/")) {
 		return nil
 	}
-	return end(pid)
+	return kill(pid)
 }
 
-// end kills one process and waits until it is gone, or a zombie that its parent has to bury.
-func end(pid int) error {
+// kill kills one process and waits until it is gone, or a zombie whose parent has yet to wait for
+// it.
+func kill(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		if errors.Is(err, syscall.ESRCH) {
 			return nil
 		}
 		return fmt.Errorf("kill %d: %w", pid, err)
 	}
-	return Poll(Patience, func() error {
+	return Poll(Timeout, func() error {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil || len(line) == 0 {
 			return nil
 		}
-		return fmt.Errorf("process %d is still there", pid)
+		return fmt.Errorf("process %d still exists after SIGKILL", pid)
 	})
 }
 
-// MountsBelow are the mount points at and below dir, in the order in which they were made.
+// MountsBelow returns the mount points at and below dir, the oldest first.
 func MountsBelow(dir string) ([]string, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	if err != nil {

@@ -1,13 +1,15 @@
-// Command engines tries the plugin on Docker engines of several releases, each unpacked below build/engines by fetch:
-// the end-to-end tests, the assertions of the engine's own tests of volume drivers, and the events (tests/event_test.go),
-// each on a quiet machine and under load. It prints a line for each cell as it is done and, at the end, the table
-// engine × scenario and what deviates. A cell that is empty or not held is a failure.
+// Command engines tests the plugin on Docker engines of several releases, which fetch has unpacked
+// below build/engines. It runs the end-to-end tests, the assertions of the engine's own tests of
+// volume drivers, and the events (tests/event_test.go), each event on a quiet machine and under
+// load. It prints a line for each cell when the cell is done. At the end it prints the table engine
+// × scenario and the cells that failed. A cell fails if it is empty or not held.
 //
-//	-rounds N     how often an event happens at most; on 20.10 it is 20 at most
-//	-engines A,B  these engines alone
-//	-run REGEXP   these rows alone
+//	-rounds N     the most rounds of an event; on 20.10 at most 20
+//	-engines A,B  only these engines
+//	-run REGEXP   only these rows
 //
-// Only one runs on a machine at a time, as root. All that the tests print is kept in build/engines/<version>.log.
+// It must run as root, and only once at a time on a machine. The output of the tests is in
+// build/engines/<version>.log.
 package main
 
 import (
@@ -30,23 +32,23 @@ import (
 const (
 	dir    = "build/engines"
 	binary = "build/engines.test"
-	// oldest has fewer rounds.
+	// oldest is the engine with at most oldestRounds rounds.
 	oldest, oldestRounds = "20.10", 20
 )
 
-// row is a scenario: tests that make one cell on each engine.
+// row is a scenario: the tests of one cell on each engine.
 type row struct {
 	name string
-	// run and skip are the tests, as the flags of a test's program take them.
+	// run and skip select the tests: the values of the flags -test.run and -test.skip.
 	run, skip string
-	// event says that the row is one of the two subtests of an event.
+	// event is set if the row is one of the two subtests of an event.
 	event bool
 }
 
 func main() {
-	rounds := flag.Int("rounds", 50, "how often an event happens at most")
-	only := flag.String("engines", "", "the `versions` of the engines, separated by commas; empty: all")
-	match := flag.String("run", "", "a regular `expression` of the names of the rows; empty: all")
+	rounds := flag.Int("rounds", 50, "the most rounds of an event")
+	only := flag.String("engines", "", "the `versions` of the engines to test, separated by commas; empty: all")
+	match := flag.String("run", "", "a regular `expression` that matches the names of the rows to run; empty: all")
 	flag.Parse()
 	runtime.LockOSThread() // a child's Pdeathsig fires at the end of the thread that started it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -91,7 +93,8 @@ func run(ctx context.Context, rounds int, only, match string) error {
 	return t.print()
 }
 
-// versions are the engines that are unpacked, the oldest first.
+// versions returns the versions of the unpacked engines, the oldest first. only selects some,
+// separated by commas.
 func versions(only string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "usr/sbin/dockerd"))
 	if err != nil {
@@ -117,7 +120,7 @@ func versions(only string) ([]string, error) {
 	return all, nil
 }
 
-// numbers are those of a version.
+// numbers returns the numbers of a version.
 func numbers(version string) (list []int) {
 	for _, part := range strings.Split(version, ".") {
 		n, _ := strconv.Atoi(part)
@@ -126,7 +129,8 @@ func numbers(version string) (list []int) {
 	return list
 }
 
-// scenarios are the rows: those of all tests that are no event, and two of each event.
+// scenarios returns the rows: one for the end-to-end tests, one for the volume driver tests, and
+// two for each event.
 func scenarios(ctx context.Context) ([]row, error) {
 	list := exec.CommandContext(ctx, "../"+binary, "-test.list", "^TestEvent")
 	list.Dir, list.Stderr = "tests", os.Stderr
@@ -141,19 +145,19 @@ func scenarios(ctx context.Context) ([]row, error) {
 	}
 	for _, test := range strings.Fields(string(out)) {
 		for _, load := range []string{"quiet", "loaded"} {
-			rows = append(rows, row{name: words(test) + ", " + load, run: "^" + test + "$/^" + load + "$", event: true})
+			rows = append(rows, row{name: eventName(test) + ", " + load, run: "^" + test + "$/^" + load + "$", event: true})
 		}
 	}
 	return rows, nil
 }
 
-// words are those of an event's name: TestEventPluginKilled is "plugin killed".
-func words(test string) string {
-	apart := regexp.MustCompile(`[A-Z]`).ReplaceAllString(strings.TrimPrefix(test, "TestEvent"), " $0")
-	return strings.ToLower(strings.TrimSpace(apart))
+// eventName returns the words of a test's name: TestEventPluginKilled becomes "plugin killed".
+func eventName(test string) string {
+	words := regexp.MustCompile(`[A-Z]`).ReplaceAllString(strings.TrimPrefix(test, "TestEvent"), " $0")
+	return strings.ToLower(strings.TrimSpace(words))
 }
 
-// column fills the cells of an engine.
+// column runs all rows on an engine and fills its cells.
 func (t *table) column(ctx context.Context, engine string, rounds int) error {
 	log, err := os.Create(filepath.Join(dir, engine+".log"))
 	if err != nil {

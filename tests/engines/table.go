@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// cell is what the tests of a row said on an engine.
+// cell is the result of a row on an engine.
 type cell struct {
 	done, held int
-	// what is held: rounds or tests.
+	// unit says what is counted: rounds or tests.
 	unit string
-	// panics is how often the engine ended in a panic, and was started again; disabled how often it left the plugin
-	// disabled when it started.
+	// panics counts the panics of the engine, which was then started again; disabled counts the
+	// starts after which the engine left the plugin disabled.
 	panics, disabled int
-	err              error // the program's
-	// lines are the first ones that complain.
+	err              error // of the test program
+	// lines are the first lines that explain a failure.
 	lines []string
 }
 
@@ -31,19 +31,19 @@ func (c cell) String() string {
 		return fmt.Sprintf("held, %d %s", c.done, c.unit)
 	case c.held < c.done:
 		return fmt.Sprintf("NOT HELD, %d of %d %s", c.done-c.held, c.done, c.unit)
-	default: // all rounds held, and then something was left
+	default: // all rounds held, but the program failed, such as because something was left behind
 		return fmt.Sprintf("NOT HELD after %d %s", c.done, c.unit)
 	}
 }
 
 var (
-	counted  = regexp.MustCompile(`(?m)^ *event_test\.go:\d+: (\d+) rounds of (\d+) held.*the engine panicked: (\d+) times, left the plugin disabled: (\d+) times`)
-	verdict  = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
-	complain = regexp.MustCompile(`(?m)^ +\w+_test\.go:\d+: .*$|^panic: .*$|^tests: .*$`)
+	counted = regexp.MustCompile(`(?m)^ *event_test\.go:\d+: (\d+) rounds of (\d+) held.*the engine panicked: (\d+) times, left the plugin disabled: (\d+) times`)
+	verdict = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
+	failure = regexp.MustCompile(`(?m)^ +\w+_test\.go:\d+: .*$|^panic: .*$|^tests: .*$`)
 )
 
-// read makes a cell of what a test's program has printed. Of an event the rounds count, of other tests the tests; one
-// that was skipped is not held.
+// read makes a cell from the output of a test program. For an event it counts rounds, for other
+// rows it counts tests. A skipped test is not held.
 func read(out string, event bool, err error) cell {
 	c := cell{err: err, unit: "tests"}
 	for _, v := range verdict.FindAllStringSubmatch(out, -1) {
@@ -62,7 +62,7 @@ func read(out string, event bool, err error) cell {
 		}
 	}
 	if !c.ok() {
-		for _, line := range complain.FindAllString(out, -1) {
+		for _, line := range failure.FindAllString(out, -1) {
 			if len(c.lines) == 6 {
 				break
 			}
@@ -80,7 +80,7 @@ type table struct {
 	cells   map[[2]string]cell
 }
 
-// print prints the table and what deviates, and fails if anything does.
+// print prints the table and then the cells that failed. It returns an error if a cell failed.
 func (t *table) print() error {
 	fmt.Printf("\n| scenario | %s |\n|%s\n", strings.Join(t.engines, " | "), strings.Repeat(" --- |", len(t.engines)+1))
 	for _, r := range t.rows {
@@ -105,7 +105,7 @@ func (t *table) print() error {
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d cells are not held; %s/<version>.log has all that the tests said", bad, len(t.rows)*len(t.engines), dir)
+		return fmt.Errorf("%d of %d cells are not held; the output of the tests is in %s/<version>.log", bad, len(t.rows)*len(t.engines), dir)
 	}
 	return nil
 }

@@ -12,28 +12,29 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
 )
 
-// control is the attack against what one would have written instead of the plugin.
+// control is the same attack against a naive solution in place of the plugin.
 type control struct {
-	// script is for sh in an empty directory, with the repository's address in $REPO, the bait in $CANARY, $OUTSIDE and
-	// $BAIT, and what the case adds. Without one there is nothing to compare with, and why says so.
+	// script runs with sh in an empty directory, with the repository's URL in $REPO, the bait in
+	// $CANARY, $OUTSIDE and $BAIT, and the variables of env. If it is empty, the attack has no
+	// control, and why is the reason.
 	script string
 	env    func(tr *trap) []string
 	why    string
-	// harmless says that git is not known to have fallen for it, ever: it is others who stumble.
+	// harmless is set if no version of git is known to fall for the attack, only other programs.
 	harmless bool
-	// effect is what the script must bring about. None: what it does, if anything, is for the report to say.
+	// effect is the effect that the script must have. With None, any effect is only reported.
 	effect hostile.Effect
-	// repo serves the repository and returns its address; nil is the honest one.
+	// repo serves the repository and returns its URL; nil stands for the honest one.
 	repo func(t *testing.T, name string, tr *trap) string
 }
 
-// controlPatience bounds a control: what hangs has no other effect.
-const controlPatience = 20 * time.Second
+// controlTimeout ends a control. A control that hangs counts as failed.
+const controlTimeout = 20 * time.Second
 
-// controls is where they work.
+// controls returns the directory in which the controls run.
 func controls() string { return filepath.Join(roomy.dir, "disk", "controls") }
 
-// tryControl makes the attack against the careless, and returns what it did to them.
+// tryControl runs the attack's control, and returns its effect for the report.
 func (a attack) tryControl(t *testing.T) string {
 	t.Helper()
 	c := a.control
@@ -50,11 +51,11 @@ func (a attack) tryControl(t *testing.T) string {
 	if c.repo != nil {
 		repo = c.repo(t, "control-"+a.group+"-"+a.name, tr)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), controlPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), controlTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", c.script)
 	cmd.WaitDelay = time.Second
-	// A git that waits at a FIFO outlives its shell.
+	// A git that waits for a FIFO would outlive its shell.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Dir = work
@@ -66,13 +67,13 @@ func (a attack) tryControl(t *testing.T) string {
 	effects := tr.effects(t, string(out))
 	effects[hostile.Fails] = err != nil
 	exec.Command("chattr", "-R", "-f", "-i", "-a", work).Run()
-	// Deeper than any path: rm copes.
+	// rm can delete directories that are deeper than any path.
 	if out, err := exec.Command("rm", "-rf", work).CombinedOutput(); err != nil {
 		t.Errorf("clean up: %v: %s", err, out)
 	}
 	if c.effect != hostile.None {
 		if !effects[c.effect] {
-			t.Errorf("the control does not fire: it has not: %s\n%v %.2000s", c.effect, err, out)
+			t.Errorf("the control does not fire: want the effect %q\n%v %.2000s", c.effect, err, out)
 			return "DOES NOT FIRE"
 		}
 		return string(c.effect)

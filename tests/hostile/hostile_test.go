@@ -9,22 +9,22 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
 )
 
-// attack is one case.
+// attack is one case of TestHostile.
 type attack struct {
 	group  string
 	name   string // unique in its group
 	abuses string // the mechanism
-	// prepare sets the stage for control and plugin alike; may be nil.
+	// prepare prepares the bait for the control and for the plugin; it may be nil.
 	prepare func(t *testing.T, tr *trap)
 	control control
-	on      func() *plugin // whom it is made against; nil is the roomy one
+	on      func() *plugin // the plugin to attack; nil stands for roomy
 	run     func(s *scene)
 }
 
-// groups are all attacks, each file's its own.
+// groups return all attacks. Each file adds its own groups.
 var groups []func() []attack
 
-// TestHostile makes every attack, and prints a line for each and a count.
+// TestHostile runs every attack, and prints a line for each and the counts.
 func TestHostile(t *testing.T) {
 	var all []attack
 	for _, group := range groups {
@@ -38,28 +38,28 @@ func TestHostile(t *testing.T) {
 		for i, a := range all {
 			id := a.group + "/" + a.name
 			if names[id] || mechanisms[a.abuses] != "" || a.abuses == "" || order[a.group] == 0 {
-				t.Errorf("%s: not a case of its own: %q is %s too", id, a.abuses, mechanisms[a.abuses])
+				t.Errorf("%s: its name, group or mechanism %q is missing or not unique: see %s", id, a.abuses, mechanisms[a.abuses])
 			}
 			names[id], mechanisms[a.abuses] = true, id
 			t.Run(id, func(t *testing.T) {
 				t.Parallel()
-				var said, outcome string
-				defer func() { out.done(i, said, outcome, t.Failed()) }()
-				said = a.tryControl(t)
+				var effect, outcome string
+				defer func() { out.done(i, effect, outcome, t.Failed()) }()
+				effect = a.tryControl(t)
 				outcome = a.tryPlugin(t)
 			})
 		}
 	})
 	fmt.Println(out.count())
 	if len(all) < 60 {
-		t.Errorf("got %d cases, want 60 or more", len(all))
+		t.Errorf("got %d cases, want at least 60", len(all))
 	}
 }
 
-// order is that of the groups in the report.
+// order is the order of the groups in the report.
 var order = map[string]int{"url": 1, "server": 2, "repository": 3, "size": 4, "submodule": 5, "lfs": 6, "container": 7, "socket": 8}
 
-// tryPlugin makes the attack against the plugin, and returns what came of it.
+// tryPlugin runs the attack against the plugin, and returns the outcome for the report.
 func (a attack) tryPlugin(t *testing.T) string {
 	s := newScene(t, a)
 	defer s.finish()
@@ -67,12 +67,13 @@ func (a attack) tryPlugin(t *testing.T) string {
 	return s.outcome
 }
 
-// report prints the lines in the order of the table, each as soon as those before it are there.
+// report prints a line for each case, in the order of the cases. It holds a line back until all
+// lines before it are printed.
 type report struct {
 	mu    sync.Mutex
 	cases []attack
 	lines []string
-	next  int // the first one that is not printed
+	next  int // the index of the first line that is not yet printed
 	ended int
 	held  int
 	fired int
@@ -82,6 +83,7 @@ func newReport(cases []attack) *report {
 	return &report{cases: cases, lines: make([]string, len(cases))}
 }
 
+// done adds the line of a case.
 func (r *report) done(i int, control, outcome string, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +105,8 @@ func (r *report) done(i int, control, outcome string, failed bool) {
 	}
 }
 
-// count prints what could not be printed in order, for -run has left cases out, and returns the sums.
+// count prints the lines that done held back because -run leaves out cases before them, and returns
+// the counts.
 func (r *report) count() string {
 	for ; r.next < len(r.lines); r.next++ {
 		if r.lines[r.next] != "" {

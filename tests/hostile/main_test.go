@@ -1,23 +1,27 @@
-// Package hostile attacks the product, and shows that the attacks are real.
+// Package hostile attacks the plugin, and shows that the attacks are real.
 //
-// Every case of TestHostile is one attack of a mechanism of its own: by who names repositories, by a server, by what is
-// in a repository, by root in a container, or by who can talk to the plugin's socket. It is made twice. Once against a
-// careless use of plain git, or whatever else one would have written instead of the plugin: the control, which shows
-// that the attack works, or that this machine's git no longer falls for it. And once against the plugin: its real
-// program in a process of its own, on a filesystem of its own, with this machine's git.
+// Every case of TestHostile is one attack with its own mechanism: through a volume's options, from
+// a server, through the files of a repository, by root in a container, or over the plugin's socket.
+// Each attack runs twice. The control is the attack on a careless use of plain git, or on another
+// naive solution in place of the plugin: it shows that the attack works, or that this machine's git
+// no longer falls for it. The other run attacks the plugin's real program, in its own process, on
+// its own filesystem, with this machine's git.
 //
-// A case holds when no command of the attacker ran in the plugin, nothing outside was read, written or asked, the
-// plugin is the same process as before and answers, and nothing but the clone is left afterwards: no mount, no
-// workspace, nothing in the trash. Containers are processes of root in a mount namespace of their own with the
-// capabilities that an engine gives, or with all of them where the case says "privileged".
+// A case holds if the plugin ran no command of the attacker, nothing outside was read, written or
+// asked, the plugin is still the same process and answers, and nothing but the clone is left
+// afterwards: no mount, no workspace, nothing in the trash. Containers are processes that run as
+// root in their own mount namespace, with the capabilities that an engine gives, or with all if the
+// case is privileged.
 //
-// TestResources has the attacks that cost work (tests/siege). They are made one after the other, against the plugin as it
-// ships, in a memory cgroup of 3 GiB, beside a victim that mounts all the time: a case holds when the victim's mounts take
-// at most 3 times as long in the median, and 10 times at most, as in the same run without an attack, the plugin is the
-// same process as before, and half a minute after the attacker's volumes were removed and its clones deleted no process,
-// no lock and no pinned clone of theirs is left.
+// TestResources has the attacks that cost work (tests/siege). They run one after the other against
+// the plugin as it ships, in a memory cgroup of 3 GiB, beside a victim that mounts all the time. A
+// case holds if the median of the victim's mounts is at most 3 times, and their maximum at most 10
+// times, that of the same run without an attack, if the plugin is still the same process, and if
+// half a minute after the removal of the attacker's volumes and clones no process, lock or pinned
+// clone of the attack is left.
 //
-// The tests need root and loop devices, and fail without. `make test-hostile` prints a line per case.
+// The tests need root and loop devices, and fail without them. `make test-hostile` prints a line
+// for each case.
 package hostile
 
 import (
@@ -35,16 +39,17 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// scratch holds everything of this run; not below the checkout, for a socket's path may have 107 bytes only, and open
-// to all, so that nothing but the plugin keeps an attack from what it aims at.
+// scratch is the directory for all files of this run. It is not below the checkout, because a
+// socket's path may have 107 bytes at most. Every user can enter it, so that only the plugin can
+// stop an attack.
 var scratch = "/var/tmp/hd-hostile-" + strconv.Itoa(os.Getpid())
 
-// The plugins under attack, and the server of what they are attacked with.
+// The plugins under attack, and the server with the hostile repositories.
 var (
-	roomy  *plugin // has space for any honest repository
-	narrow *plugin // has little
+	roomy  *plugin // its disk has space for any honest repository
+	narrow *plugin // its disk has 512 MiB
 	server *gitserver.Server
-	// gitVersion is that of the machine, which the plugin and the controls use.
+	// gitVersion is the version of the machine's git, which the plugin and the controls use.
 	gitVersion string
 )
 
@@ -54,7 +59,7 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		code = m.Run()
 	}
-	if err := errors.Join(err, dismantle()); err != nil {
+	if err := errors.Join(err, tearDown()); err != nil {
 		fmt.Fprintln(os.Stderr, "hostile:", err)
 		code = max(code, 1)
 	}
@@ -85,7 +90,7 @@ func prepare() error {
 	if roomy, err = startPlugin(filepath.Join(scratch, "roomy"), 16<<30, 2_000_000); err != nil {
 		return err
 	}
-	// Controls check out as much as the plugin does.
+	// The controls check out as much as the plugin does, so they use its disk.
 	if err := os.Mkdir(controls(), 0o777); err != nil {
 		return err
 	}
@@ -93,8 +98,9 @@ func prepare() error {
 	return err
 }
 
-// dismantle ends what prepare began, also half of it, and complains about what the attacks have left.
-func dismantle() error {
+// tearDown undoes prepare, even if prepare failed halfway, and returns an error if an attack left
+// something behind.
+func tearDown() error {
 	var errs []error
 	for _, p := range []*plugin{roomy, narrow} {
 		if p != nil {

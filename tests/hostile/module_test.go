@@ -14,8 +14,8 @@ func submoduleAttacks() []attack {
 	return repositories("submodule", hostile.Submodules, map[string]string{"submodules": "recursive"})
 }
 
-// lfsAttacks come with a server that has the large file, which is the first line of the secret: it is the other line
-// that must stay outside.
+// lfsAttacks returns the attacks through LFS. The server's large file is the first line of the
+// secret, so that only the second line must stay outside.
 func lfsAttacks() []attack {
 	all := repositories("lfs", hostile.LFS, map[string]string{"lfs": "true"})
 	elsewhere := attack{group: "lfs", name: "href", abuses: "an honest .lfsconfig, and a server that sends transfers to loopback",
@@ -38,12 +38,12 @@ func lfsAttacks() []attack {
 	}
 	all = append(all, elsewhere)
 	for i := range all {
-		all[i].prepare = func(_ *testing.T, tr *trap) { tr.secret = kept }
+		all[i].prepare = func(_ *testing.T, tr *trap) { tr.secret = secondLine }
 	}
 	return all
 }
 
-// largeFiles serves the large file of all cases, from another address if one is given.
+// largeFiles serves the large file of all cases, at the URL href if that is not empty.
 func largeFiles(href string) gitserver.Fault {
 	large := new(lfsserver.Server)
 	large.Put(hostile.Secret)

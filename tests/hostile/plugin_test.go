@@ -1,7 +1,6 @@
 package hostile
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -13,22 +12,23 @@ import (
 
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/proc"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// plugin is the real program on a filesystem of its own.
+// plugin is the real program with its own filesystem.
 type plugin struct {
-	dir string // holds the sockets, the log and the mounted filesystem
+	dir string // the directory of the sockets, the log and the mounted filesystem
 	*daemon.Daemon
 }
 
-// data is a path of the plugin's data.
+// data returns a path in the plugin's data directory.
 func (p *plugin) data(elem ...string) string {
 	return filepath.Join(append([]string{p.dir, "disk", "data"}, elem...)...)
 }
 
-// startPlugin starts the program on a fresh filesystem below dir.
+// startPlugin starts the program on a new filesystem below dir, with so many bytes and inodes.
 func startPlugin(dir string, bytes, files int64) (*plugin, error) {
 	p := &plugin{dir: dir}
 	err := testdisk.Ext4(filepath.Join(dir, "disk"), bytes, "-N", fmt.Sprint(files))
@@ -42,7 +42,7 @@ func startPlugin(dir string, bytes, files int64) (*plugin, error) {
 	return p, err
 }
 
-// alive says what is wrong with the plugin: the process that was started is gone, or does not answer.
+// alive returns an error if the plugin's process has ended or does not answer.
 func (p *plugin) alive() error {
 	select {
 	case <-p.Ended():
@@ -53,9 +53,10 @@ func (p *plugin) alive() error {
 	return err
 }
 
-// call does what the engine does. The error is the answer's; what was answered is returned in any case.
+// call calls a method as the engine does. If the plugin answers an error, call returns both the
+// answer and the error.
 func (p *plugin) call(method string, request any) (map[string]any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), daemon.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), daemon.Timeout)
 	defer cancel()
 	var answer map[string]any
 	err := p.Call(ctx, method, request, &answer)
@@ -65,38 +66,26 @@ func (p *plugin) call(method string, request any) (map[string]any, error) {
 	return answer, err
 }
 
-// children are the processes that the plugin has started and that are still there.
-func (p *plugin) children() ([]string, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	var left []string
-	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		// The name is in parentheses and may hold any character.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if fields[1] == fmt.Sprint(p.Pid()) {
-			line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-			left = append(left, string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))))
+// children returns the command lines of the plugin's living descendants.
+func (p *plugin) children() (lines []string) {
+	for _, pid := range proc.Descendants(p.Pid()) {
+		if args, err := proc.Args(pid); err == nil {
+			lines = append(lines, strings.Join(args, " "))
 		}
 	}
-	return left, nil
+	return lines
 }
 
-// close waits until everything is cleaned up, ends the plugin as an engine does, and takes its filesystem away.
+// close waits until the plugin has cleaned up, ends it as an engine does, and unmounts its
+// filesystem.
 func (p *plugin) close() error {
 	var errs []error
 	if p.Daemon != nil {
-		errs = append(errs, p.EmptyTrash(), daemon.Poll(func() error {
-			left, err := p.children()
-			if len(left) > 0 {
-				err = fmt.Errorf("the plugin still has children: %q", left)
+		errs = append(errs, p.AwaitEmptyTrash(), daemon.Poll(func() error {
+			if left := p.children(); len(left) > 0 {
+				return fmt.Errorf("the plugin still has children: %q", left)
 			}
-			return err
+			return nil
 		}), p.Stop())
 	}
 	disk := filepath.Join(p.dir, "disk")
@@ -108,7 +97,7 @@ func (p *plugin) close() error {
 		}
 	}
 	if !slices.ContainsFunc(points, func(p overlay.Point) bool { return p.Path == disk }) {
-		return errors.Join(errs...) // it never came so far
+		return errors.Join(errs...) // the disk was never mounted
 	}
 	return errors.Join(append(errs, testdisk.Eject(disk))...)
 }

@@ -14,14 +14,15 @@ func init() {
 	groups = append(groups, func() []attack { return repositories("repository", hostile.Checkout, nil) })
 }
 
-// bombs are the repositories that are left to the cases of size. That of a thousand files of zeros takes nothing but
-// time: git makes holes of zeros.
+// bombs are the repositories that are no cases here. tree-bomb is a case of sizeAttacks.
+// blob-bombs, with a thousand files of zeros, costs nothing but time, because git writes zeros as
+// holes.
 var bombs = map[string]bool{"tree-bomb": true, "blob-bombs": true}
 
-// plain is the careless use where the case has none.
+// plain is the control's script for a case that has none: a careless use of git.
 const plain = `git clone -q "$REPO" w; git -C w status --short; git -C w log -1 -p; true`
 
-// careless is the same for what needs more than a checkout.
+// careless has the same for each need of a case.
 var careless = map[hostile.Need]string{
 	hostile.Checkout:   plain,
 	hostile.Submodules: `export GIT_ALLOW_PROTOCOL=http:https:ssh:file:ext; timeout 15 git -c protocol.allow=always clone -q --recurse-submodules "$REPO" w; cat w/sub/*; git -C w status --short; true`,
@@ -29,7 +30,8 @@ var careless = map[hostile.Need]string{
 		`-c lfs.transfer.maxretries=1 clone -q "$REPO" w; true`,
 }
 
-// repositories are the hostile repositories that need no more than a checkout, or that the options call upon.
+// repositories returns the attacks by the hostile repositories with a need, which the volume's
+// options serve.
 func repositories(group string, need hostile.Need, options map[string]string) []attack {
 	var all []attack
 	for _, c := range hostile.Cases() {
@@ -48,7 +50,7 @@ func repositories(group string, need hostile.Need, options map[string]string) []
 	return all
 }
 
-// serve builds a hostile repository and returns its address.
+// serve returns a function that builds and serves a hostile repository, and returns its URL.
 func serve(c hostile.Case) func(t *testing.T, name string, tr *trap) string {
 	return func(t *testing.T, name string, tr *trap) string {
 		t.Helper()
@@ -64,7 +66,8 @@ func serve(c hostile.Case) func(t *testing.T, name string, tr *trap) string {
 	}
 }
 
-// mountAll is what users do: a volume, and two containers one after the other.
+// mountAll does with a hostile repository what users do: it makes a volume and starts two
+// containers, one after the other.
 func mountAll(c hostile.Case, options map[string]string) func(s *scene) {
 	return func(s *scene) {
 		given := map[string]string{"repo": serve(c)(s.T, s.volume, s.trap)}
@@ -75,7 +78,8 @@ func mountAll(c hostile.Case, options map[string]string) func(s *scene) {
 	}
 }
 
-// mountTwice makes the volume and mounts it twice, as far as it gets; a refusal is as good. What it gets is a tree.
+// mountTwice creates the volume and mounts it twice. It stops when the plugin refuses one of these,
+// which is a good outcome too. Each workspace must pass wantTree.
 func (s *scene) mountTwice(options map[string]string) {
 	s.Helper()
 	if err := s.create(options); err != nil {
@@ -88,17 +92,17 @@ func (s *scene) mountTwice(options map[string]string) {
 			s.outcome = "refused"
 			return
 		}
-		s.isTree(tree)
+		s.wantTree(tree)
 		s.unmount(id)
 	}
 	s.outcome = "mounted"
 }
 
-// isTree asserts that a workspace is nothing but files, directories and symlinks without privileges, beside a
-// repository that starts nothing.
-func (s *scene) isTree(tree string) {
+// wantTree checks that a workspace has only files, directories and symlinks, without setuid bits,
+// and that its .git starts no program.
+func (s *scene) wantTree(tree string) {
 	s.Helper()
-	if path := s.holds(tree); path != "" {
+	if path := s.findSecret(tree); path != "" {
 		s.Errorf("the secret from outside is in %s", path)
 	}
 	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
@@ -106,7 +110,7 @@ func (s *scene) isTree(tree string) {
 			return err
 		}
 		if path == filepath.Join(tree, ".git/hdcache") {
-			return fs.SkipDir // containers may keep there what they like
+			return fs.SkipDir // containers may write anything to the cache
 		}
 		info, err := d.Info()
 		if err != nil {
@@ -130,7 +134,7 @@ func (s *scene) isTree(tree string) {
 	}
 	for _, name := range []string{"", "objects", "refs", "hooks", "hdcache"} {
 		if info, err := os.Lstat(filepath.Join(tree, ".git", name)); err != nil || !info.IsDir() {
-			s.Errorf(".git/%s is no directory: %v", name, err)
+			s.Errorf(".git/%s is not a directory: %v", name, err)
 		}
 	}
 }

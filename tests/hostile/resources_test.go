@@ -17,18 +17,20 @@ import (
 	"github.com/helmdeck/repos/tests/siege"
 )
 
-// What the victim may lose on two processors: factors of its quiet values in the same run.
+// The limits for the victim's mounts during an attack, on two processors, as factors of the
+// durations without an attack in the same run.
 const (
 	mostMedian = 3
 	mostMax    = 10
 )
 
-// exact says that these hold as they are, as make test-hostile has it. Among other tests the median may be twice as much,
-// and the maximum is only shown: one mount that the machine holds up says nothing of the plugin.
-var exact = flag.Bool("exact", false, "hold the victim's figures to their limits")
+// exact applies the limits as they are; make test-hostile sets it. Without it, because other tests
+// run at the same time, the median may be twice as large, and the maximum is only printed: a single
+// mount that the machine delays says nothing about the plugin.
+var exact = flag.Bool("exact", false, "apply the limits for the victim's durations as they are")
 
-// room is the factor of the limit that the median is held to.
-func room() float64 {
+// tolerance is the factor by which the median may exceed its limit.
+func tolerance() float64 {
 	if *exact {
 		return 1
 	}
@@ -36,43 +38,45 @@ func room() float64 {
 }
 
 const (
-	// quietTime is how long the victim is measured alone before each attack, and after it. The median is that of both,
-	// for what else the machine does changes; the maximum is that of all that was measured alone so far, for the longest
-	// of a few seconds says little.
+	// quietTime is how long the victim is measured alone before each attack, and again after it.
+	// The quiet median is that of both, because the load of the machine changes. The quiet maximum
+	// is that of all quiet measurements so far, because the maximum of a few seconds says little.
 	quietTime = 2 * time.Second
-	// firstTime is how long the victim is measured alone before the first attack: as long as beside the longest, for the
-	// longest of a few mounts is no measure for the longest of many.
+	// firstTime is how long the victim is measured alone before the first attack. It is as long as
+	// the longest attack, because the maximum of a few mounts cannot be compared with the maximum
+	// of many.
 	firstTime = 30 * time.Second
 	mountWait = 7 * time.Second
-	// attackTime is how long it is measured beside an attack at least; longer than mountWait, so that also what goes on
-	// after the attackers have got their answer is seen.
+	// attackTime is how long the victim is measured during an attack at least. It is longer than
+	// mountWait, so that it includes the work that continues after the attackers have their
+	// answers.
 	attackTime = mountWait + 2*time.Second
-	// leftTime is how long after the end of an attack something of it may still be there.
+	// leftTime is how long after the end of an attack its work may still go on.
 	leftTime = 30 * time.Second
 
-	// The limits are short, so that the tests see them; but all that is honest here takes less.
+	// The plugin's limits are short, so that the tests reach them. All honest work here takes less.
 	workTimeout  = 30 * time.Second
 	fetchTimeout = 20 * time.Second
 )
 
-// resourceSettings are those of the plugin that is attacked.
+// resourceSettings returns the settings of the plugin under attack.
 func resourceSettings() []string {
 	return []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", workTimeout), fmt.Sprint("FETCH_TIMEOUT=", fetchTimeout)}
 }
 
-// siegeMemory is what the plugin's cgroup may have.
+// siegeMemory is the memory limit of the plugin's cgroup, in bytes.
 const siegeMemory = 3 << 30
 
-// resources is the group of the attacks that cost work: one after the other, for each is measured.
+// resources runs the attacks that cost work, one after the other because each is measured.
 type resources struct {
 	stage   *siege.Stage
 	victim  *siege.Victim
 	plugin  *shipped.Plugin
 	runs    int
-	longest time.Duration // of the victim's mounts when it was alone
+	longest time.Duration // the longest of the victim's mounts without an attack
 }
 
-// TestResources makes every attack that costs work, and prints a line for each and a count.
+// TestResources runs every attack that costs work, and prints a line for each and the counts.
 func TestResources(t *testing.T) {
 	r := &resources{}
 	for _, dir := range []string{"stage", "small"} {
@@ -107,25 +111,25 @@ func TestResources(t *testing.T) {
 	fmt.Printf("%d cases of resources: %d held, %d fell\n", cases, held, cases-held)
 }
 
-// outcome is what one attack brought.
+// outcome is the result of one attack.
 type outcome struct {
-	warm, cold           siege.Sample // the victim's mounts beside it
-	quiet, quietCold     siege.Sample // and before and after
+	warm, cold           siege.Sample // the victim's mounts during the attack
+	quiet, quietCold     siege.Sample // its mounts before and after the attack
 	victim, end, deleted error
 	left                 error
-	patience             time.Duration // with what is left
-	clean                time.Duration // until nothing was
-	peak                 int64         // of the plugin's memory, in bytes
-	kills                int
-	got                  string
+	leftTime             time.Duration // how long the attack's work was allowed to go on after its end
+	clean                time.Duration // how long it did go on
+	peak                 int64         // the plugin's peak memory, in bytes
+	kills                int           // by the OOM killer
+	answers              string
 }
 
-// attack makes one attack and prints its line. A plugin that fell is not used again.
+// attack runs one attack and prints its line. If a case falls, the next one gets a new plugin.
 func (r *resources) attack(t *testing.T, a siege.Attack) {
-	if err := r.needPlugin(); err != nil {
+	if err := r.ensurePlugin(); err != nil {
 		t.Fatal(err)
 	}
-	o, err := r.make(t.Context(), a)
+	o, err := r.measureAttack(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,8 +143,9 @@ func (r *resources) attack(t *testing.T, a siege.Attack) {
 	}
 }
 
-// make makes the attack. The error is one of the test's own, or of a victim that is alone.
-func (r *resources) make(ctx context.Context, a siege.Attack) (o outcome, err error) {
+// measureAttack runs the attack beside the victim. It returns an error if the test itself fails, or
+// if the victim fails without an attack.
+func (r *resources) measureAttack(ctx context.Context, a siege.Attack) (o outcome, err error) {
 	volumes, err := r.stage.Volumes(a)
 	if err != nil {
 		return o, err
@@ -149,14 +154,14 @@ func (r *resources) make(ctx context.Context, a siege.Attack) (o outcome, err er
 	if r.longest == 0 {
 		quiet = firstTime
 	}
-	if o.quiet, o.quietCold, err = r.alone(a, quiet); err != nil {
+	if o.quiet, o.quietCold, err = r.measureQuiet(a, quiet); err != nil {
 		return o, fmt.Errorf("the victim alone: %w", err)
 	}
 	p := r.plugin
 	if err := p.ResetPeak(); err != nil {
 		return o, err
 	}
-	kills := p.Kills()
+	kills := p.OOMKills()
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	go p.WatchPeak(watched)
@@ -166,19 +171,19 @@ func (r *resources) make(ctx context.Context, a siege.Attack) (o outcome, err er
 	o.warm, o.cold, o.victim = r.measure(during, a)
 	assault.Wait()
 	ended := time.Now()
-	o.end, o.patience = assault.End(), leftTime
+	o.end, o.leftTime = assault.End(), leftTime
 	if a.Alone {
-		o.patience += max(workTimeout, fetchTimeout)
+		o.leftTime += max(workTimeout, fetchTimeout)
 	}
-	afterwards, cancel := context.WithTimeout(ctx, o.patience)
+	afterwards, cancel := context.WithTimeout(ctx, o.leftTime)
 	defer cancel()
 	if !a.Alone {
 		o.deleted = assault.Delete(afterwards)
 	}
-	o.left = p.AwaitEnd(afterwards, siege.Attacked)
-	o.clean, o.got, o.peak, o.kills = time.Since(ended), assault.Got(), p.PeakRSS(), p.Kills()-kills
+	o.left = p.AwaitEnd(afterwards, siege.OfAttacker)
+	o.clean, o.answers, o.peak, o.kills = time.Since(ended), assault.Answers(), p.PeakRSS(), p.OOMKills()-kills
 	if o.left == nil && o.victim == nil {
-		warm, cold, err := r.alone(a, quietTime)
+		warm, cold, err := r.measureQuiet(a, quietTime)
 		if err != nil {
 			return o, fmt.Errorf("the victim alone, afterwards: %w", err)
 		}
@@ -188,7 +193,7 @@ func (r *resources) make(ctx context.Context, a siege.Attack) (o outcome, err er
 	return o, nil
 }
 
-// report prints the line of an attack, and says whether it held.
+// report prints the line of an attack, and reports whether the plugin held.
 func (r *resources) report(t *testing.T, a siege.Attack, o outcome) (held bool) {
 	t.Helper()
 	var fell []string
@@ -209,7 +214,7 @@ func (r *resources) report(t *testing.T, a siege.Attack, o outcome) (held bool) 
 	}
 	check("unmount and remove", o.end)
 	check("delete", o.deleted)
-	check(fmt.Sprintf("left after %v", o.patience), o.left)
+	check(fmt.Sprintf("left after %v", o.leftTime), o.left)
 	verdict, clean := "held", fmt.Sprintf("clean after %.1f s", o.clean.Seconds())
 	if len(fell) > 0 {
 		verdict = "FELL"
@@ -218,15 +223,15 @@ func (r *resources) report(t *testing.T, a siege.Attack, o outcome) (held bool) 
 		clean = "not clean"
 	}
 	fmt.Printf("%s  %-10s %-16s %s; plugin peak %d MiB, %d killed for memory, %s; attacker got %s; %s\n",
-		verdict, "resources", a.Name, figures, o.peak>>20, o.kills, clean, o.got, a.Abuses)
+		verdict, "resources", a.Name, figures, o.peak>>20, o.kills, clean, o.answers, a.Abuses)
 	for _, line := range fell {
 		fmt.Printf("      because %s\n", line)
 	}
 	return len(fell) == 0
 }
 
-// needPlugin starts a plugin if there is none.
-func (r *resources) needPlugin() error {
+// ensurePlugin starts a plugin if none runs.
+func (r *resources) ensurePlugin() error {
 	if r.plugin != nil {
 		return nil
 	}
@@ -240,7 +245,7 @@ func (r *resources) needPlugin() error {
 	}
 	r.plugin = p
 	if p.NoCgroup != nil && r.runs == 1 {
-		fmt.Printf("NO MEMORY CGROUP on this machine: the plugin has all of its memory, and no case says anything about 3 GiB: %v\n", p.NoCgroup)
+		fmt.Printf("NO MEMORY CGROUP on this machine: the plugin may use all memory, and no case tests the limit of 3 GiB: %v\n", p.NoCgroup)
 	}
 	return nil
 }
@@ -254,14 +259,16 @@ func (r *resources) closePlugin() error {
 	return err
 }
 
-// alone measures the victim for a time without an attack: the cold mounts beside the warm ones, as beside an attack.
-func (r *resources) alone(a siege.Attack, long time.Duration) (warm, cold siege.Sample, err error) {
+// measureQuiet measures the victim without an attack, with the same kinds of mounts as during the
+// attack.
+func (r *resources) measureQuiet(a siege.Attack, long time.Duration) (warm, cold siege.Sample, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
 	return r.measure(ctx, a)
 }
 
-// measure has the victim mount until ctx ends.
+// measure makes the victim mount until ctx ends: warm mounts, and cold ones at the same time if
+// they count in the attack.
 func (r *resources) measure(ctx context.Context, a siege.Attack) (warm, cold siege.Sample, err error) {
 	var wait sync.WaitGroup
 	var coldErr error
@@ -273,16 +280,17 @@ func (r *resources) measure(ctx context.Context, a siege.Attack) (warm, cold sie
 	return warm, cold, errors.Join(err, coldErr)
 }
 
-// compare shows the victim's figures beside the quiet ones, and says what it has lost beyond what it may.
+// compare formats the victim's durations beside the quiet ones. It returns an error if they exceed
+// their limits.
 func compare(what string, quietMedian, quietMax time.Duration, attacked siege.Sample) (figures string, err error) {
-	median, most := siege.Times(attacked.P50(), quietMedian), siege.Times(attacked.Max(), quietMax)
+	median, most := siege.Ratio(attacked.P50(), quietMedian), siege.Ratio(attacked.Max(), quietMax)
 	switch {
 	case len(attacked) == 0:
 		err = errors.New("nothing was mounted")
-	case median > mostMedian*room():
-		err = fmt.Errorf("the median is %.1f times the quiet one, want %.0f at most", median, mostMedian*room())
+	case median > mostMedian*tolerance():
+		err = fmt.Errorf("the median is %.1f times the quiet one, want at most %.0f", median, mostMedian*tolerance())
 	case *exact && most > mostMax:
-		err = fmt.Errorf("the maximum is %.1f times the quiet one, want %d at most", most, mostMax)
+		err = fmt.Errorf("the maximum is %.1f times the quiet one, want at most %d", most, mostMax)
 	}
-	return fmt.Sprintf("%s p50 %s max %s", what, siege.Beside(quietMedian, attacked.P50()), siege.Beside(quietMax, attacked.Max())), err
+	return fmt.Sprintf("%s p50 %s max %s", what, siege.Compare(quietMedian, attacked.P50()), siege.Compare(quietMax, attacked.Max())), err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
-// scene is one attack against the plugin: a volume and a subject of its own.
+// scene is one attack against the plugin, with its own volume and subject.
 type scene struct {
 	*testing.T
 	attack
@@ -25,8 +25,8 @@ type scene struct {
 	plugin *plugin
 	volume string
 	leases []string
-	said   strings.Builder // all that the plugin has answered
-	// outcome is what the attacker got, in a word.
+	said   strings.Builder // all answers of the plugin
+	// outcome is the result for the attacker, in one word.
 	outcome string
 }
 
@@ -40,7 +40,7 @@ func newScene(t *testing.T, a attack) *scene {
 	return s
 }
 
-// call is a request of the engine; what is answered is kept.
+// call calls a method as the engine does, and keeps the answer.
 func (s *scene) call(method string, request any) (map[string]any, error) {
 	answer, err := s.plugin.call(method, request)
 	if err != nil {
@@ -50,13 +50,14 @@ func (s *scene) call(method string, request any) (map[string]any, error) {
 	if answer != nil {
 		text, _ := json.Marshal(answer)
 		fmt.Fprintln(&s.said, string(text))
-		s.printable(method, answer)
+		s.wantPrintable(method, answer)
 	}
 	return answer, err
 }
 
-// printable finds what would write to a terminal more than text, in an answer.
-func (s *scene) printable(method string, value any) {
+// wantPrintable checks that no string in an answer has control characters, which could control a
+// terminal.
+func (s *scene) wantPrintable(method string, value any) {
 	s.Helper()
 	switch value := value.(type) {
 	case string:
@@ -65,16 +66,16 @@ func (s *scene) printable(method string, value any) {
 		}
 	case map[string]any:
 		for _, v := range value {
-			s.printable(method, v)
+			s.wantPrintable(method, v)
 		}
 	case []any:
 		for _, v := range value {
-			s.printable(method, v)
+			s.wantPrintable(method, v)
 		}
 	}
 }
 
-// create makes the case's volume; the subject is the case's.
+// create creates the case's volume, with the case's subject unless the options name another.
 func (s *scene) create(options map[string]string) error {
 	if _, ok := options["subject"]; !ok {
 		options["subject"] = s.volume
@@ -83,7 +84,7 @@ func (s *scene) create(options map[string]string) error {
 	return err
 }
 
-// mount gives a lease its workspace.
+// mount mounts the volume for a mount ID.
 func (s *scene) mount(id string) (string, error) {
 	answer, err := s.call("VolumeDriver.Mount", volume.MountRequest{Name: s.volume, ID: id})
 	if err != nil {
@@ -111,14 +112,14 @@ func (s *scene) unmount(id string) {
 	s.leases = s.leases[:len(s.leases)-1]
 }
 
-// clones are the directories of the case's subject.
+// clones returns the directory of the clones of the case's subject.
 func (s *scene) clones() string { return s.plugin.data("clones", s.volume) }
 
-// finish ends the case's leases and its volume, and asserts that it held.
+// finish ends the case's mounts, removes its volume, and checks that the plugin held.
 func (s *scene) finish() {
 	s.Helper()
 	s.call("VolumeDriver.Get", volume.GetRequest{Name: s.volume})
-	if path := s.holds(s.clones()); path != "" {
+	if path := s.findSecret(s.clones()); path != "" {
 		s.Errorf("the secret from outside is in %s", path)
 	}
 	for len(s.leases) > 0 {
@@ -127,12 +128,12 @@ func (s *scene) finish() {
 	if _, err := s.call("VolumeDriver.Remove", volume.RemoveRequest{Name: s.volume}); err != nil {
 		s.Errorf("remove: %v", err)
 	}
-	if err := daemon.Poll(s.reclaimed); err != nil {
-		s.Errorf("not reclaimed: %v", err)
+	if err := daemon.Poll(s.cleanedUp); err != nil {
+		s.Errorf("not cleaned up: %v", err)
 	}
 	for effect, happened := range s.effects(s.T, s.said.String()) {
 		if happened {
-			s.Errorf("it %s\n%.2000s", effect, s.said.String())
+			s.Errorf("the attack had the effect %q\n%.2000s", effect, s.said.String())
 		}
 	}
 	if err := s.plugin.alive(); err != nil {
@@ -143,8 +144,9 @@ func (s *scene) finish() {
 	}
 }
 
-// reclaimed says what is left of the case besides the clone and its caches, and deletes its discards.
-func (s *scene) reclaimed() error {
+// cleanedUp deletes the case's discards, and returns an error if more than the clone and its caches
+// is left of the case.
+func (s *scene) cleanedUp() error {
 	discards, err := s.plugin.Admin.Discards(s.Context())
 	if err != nil {
 		return err
@@ -172,10 +174,11 @@ func (s *scene) reclaimed() error {
 	return err
 }
 
-// untouched asserts that there is no clone, for what must be refused before it is tried.
-func (s *scene) untouched() {
+// wantNoClone checks that no clone was created, because the plugin must refuse the options before
+// it uses them.
+func (s *scene) wantNoClone() {
 	s.Helper()
 	if _, err := os.Lstat(s.clones()); !errors.Is(err, fs.ErrNotExist) {
-		s.Errorf("it has left a clone: %v", err)
+		s.Errorf("a clone was created: %v", err)
 	}
 }

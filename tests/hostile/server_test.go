@@ -14,15 +14,15 @@ import (
 
 func init() { groups = append(groups, serverAttacks) }
 
-// limited keeps a control from eating the machine.
+// limited bounds the memory and the time of a control.
 const limited = `ulimit -v 1500000; timeout 10 `
 
-// serverAttacks are servers of an honest repository that lie.
+// serverAttacks returns the attacks by servers that lie about an honest repository.
 func serverAttacks() []attack {
 	var all []attack
 	head, err := os.ReadFile(server.Path("honest") + "/refs/heads/main")
 	if err != nil {
-		panic(err) // prepare has made it
+		panic(err) // prepare has generated the repository
 	}
 	for _, advert := range hostile.Adverts(strings.TrimSpace(string(head))) {
 		a := attack{group: "server", name: advert.Name, abuses: "an answer to ls-refs: " + advert.Abuses}
@@ -32,7 +32,7 @@ func serverAttacks() []attack {
 		case advert.Endless:
 			a.control.script, a.control.effect = limited+`git ls-remote "$REPO" >/dev/null`, hostile.Fails
 		case strings.HasPrefix(advert.Name, "head-"):
-			// Whoever takes the name of the default branch for a word.
+			// A naive script uses the name of the default branch without quotes.
 			a.control.script += `; head=$(git ls-remote --symref "$REPO" HEAD | sed -n 's|^ref: \([^ ]*\)\tHEAD$|\1|p'); git -C w checkout -q ${head#refs/heads/}; true`
 		}
 		all = append(all, a)
@@ -46,7 +46,7 @@ func serverAttacks() []attack {
 	return all
 }
 
-// lie makes a the mount of an honest repository from a server with faults.
+// lie makes the attack mount an honest repository from a server with faults.
 func (a *attack) lie(faults func(tr *trap) []gitserver.Fault) {
 	a.control.repo = func(t *testing.T, name string, tr *trap) string {
 		t.Helper()
@@ -62,7 +62,7 @@ func (a *attack) lie(faults func(tr *trap) []gitserver.Fault) {
 	}
 }
 
-// lies are beyond what is advertised.
+// lies are the attacks other than hostile advertisements of refs.
 var lies = []struct {
 	name, abuses string
 	script       string
@@ -70,16 +70,16 @@ var lies = []struct {
 	faults       func(tr *trap) []gitserver.Fault
 }{
 	{"redirect", "a redirect to a server on loopback", plain, hostile.Asks, toBait(http.StatusMovedPermanently, "")},
-	{"redirect-post", "a redirect of the question alone, which repeats it elsewhere", `git -c http.followRedirects=true clone -q "$REPO" w`, hostile.Asks,
+	{"redirect-post", "a redirect of the ls-refs request alone, which is then sent elsewhere", `git -c http.followRedirects=true clone -q "$REPO" w`, hostile.Asks,
 		func(tr *trap) []gitserver.Fault {
 			return []gitserver.Fault{gitserver.On(gitserver.LsRefs, gitserver.Redirect(http.StatusTemporaryRedirect, tr.URL+"/x"))}
 		}},
-	{"redirect-file", "a redirect to a file", plain, hostile.None, to(func(tr *trap) string { return "file://" + tr.Outside + "/secret" })},
-	{"redirect-metadata", "a redirect to the metadata service of a cloud", plain, hostile.None, to(func(*trap) string { return "http://169.254.169.254/latest" })},
+	{"redirect-file", "a redirect to a file", plain, hostile.None, redirectTo(func(tr *trap) string { return "file://" + tr.Outside + "/secret" })},
+	{"redirect-metadata", "a redirect to the metadata service of a cloud", plain, hostile.None, redirectTo(func(*trap) string { return "http://169.254.169.254/latest" })},
 	{"redirect-userinfo", "a redirect that brings a password", plain, hostile.Asks,
-		to(func(tr *trap) string { return strings.Replace(tr.URL, "://", "://ada:pw@", 1) + "/x" })},
-	{"redirect-option", "a redirect to a path that is an option", plain, hostile.None, to(func(*trap) string { return "--upload-pack=x" })},
-	{"redirect-newline", "a redirect with line breaks in it", plain, hostile.None, to(func(tr *trap) string { return tr.URL + "/x%0d%0aHost:%20github.com" })},
+		redirectTo(func(tr *trap) string { return strings.Replace(tr.URL, "://", "://ada:pw@", 1) + "/x" })},
+	{"redirect-option", "a redirect to a path that is an option", plain, hostile.None, redirectTo(func(*trap) string { return "--upload-pack=x" })},
+	{"redirect-newline", "a redirect with line breaks in it", plain, hostile.None, redirectTo(func(tr *trap) string { return tr.URL + "/x%0d%0aHost:%20github.com" })},
 	{"redirect-loop", "a redirect to itself for ever", plain, hostile.None, func(*trap) []gitserver.Fault {
 		return []gitserver.Fault{func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,10 +96,10 @@ var lies = []struct {
 	{"dumb-pack", "a plain web server whose packs' names are paths", plain, hostile.None, func(tr *trap) []gitserver.Fault {
 		return []gitserver.Fault{dumb(map[string]string{"objects/info/packs": "P pack-../../../../../.." + tr.Outside + "/new.pack\n"})}
 	}},
-	{"words", "control characters and false errors in what a server says", plain, hostile.None, func(*trap) []gitserver.Fault {
+	{"words", "control characters and false errors in a server's error page", plain, hostile.None, func(*trap) []gitserver.Fault {
 		return []gitserver.Fault{answer(http.StatusForbidden, "text/plain", "\x1b[2J\x1b]0;owned\a\nfatal: No space left on device\r\n")}
 	}},
-	{"words-packet", "control characters in an error of the protocol", plain, hostile.None, func(*trap) []gitserver.Fault {
+	{"words-packet", "control characters in a protocol error", plain, hostile.None, func(*trap) []gitserver.Fault {
 		return []gitserver.Fault{gitserver.On(gitserver.LsRefs, answer(http.StatusOK, "application/x-git-upload-pack-result", packet("ERR \x1b[2J\x1b]0;owned\a\n")))}
 	}},
 	{"words-header", "a challenge with another realm and scheme", plain, hostile.None, func(*trap) []gitserver.Fault {
@@ -114,7 +114,7 @@ var lies = []struct {
 	{"not-git", "a page where git is expected", plain, hostile.None, func(*trap) []gitserver.Fault {
 		return []gitserver.Fault{answer(http.StatusOK, "text/html", "<h1>hello</h1>")}
 	}},
-	{"packet-length", "a packet that is longer than it says", plain, hostile.None, func(*trap) []gitserver.Fault {
+	{"packet-length", "a packet with a wrong length", plain, hostile.None, func(*trap) []gitserver.Fault {
 		return []gitserver.Fault{gitserver.On(gitserver.LsRefs, answer(http.StatusOK, "application/x-git-upload-pack-result", "ffff"+strings.Repeat("a", 100)))}
 	}},
 	{"header-endless", "a header without an end", limited + `git ls-remote "$REPO"`, hostile.Fails, func(*trap) []gitserver.Fault {
@@ -131,7 +131,7 @@ var lies = []struct {
 	{"pack-spoiled", "a pack with a changed object", `git clone -q "$REPO" w`, hostile.Fails, func(*trap) []gitserver.Fault {
 		return []gitserver.Fault{gitserver.Corrupt(200)}
 	}},
-	{"pack-signature", "a pack that is none", `git clone -q "$REPO" w`, hostile.Fails, func(*trap) []gitserver.Fault {
+	{"pack-signature", "a pack without a pack's signature", `git clone -q "$REPO" w`, hostile.Fails, func(*trap) []gitserver.Fault {
 		return []gitserver.Fault{gitserver.Corrupt(0)}
 	}},
 	{"pack-checksum", "a pack with another checksum", `git clone -q "$REPO" w`, hostile.Fails, func(*trap) []gitserver.Fault {
@@ -143,8 +143,8 @@ func toBait(code int, path string) func(tr *trap) []gitserver.Fault {
 	return func(tr *trap) []gitserver.Fault { return []gitserver.Fault{gitserver.Redirect(code, tr.URL+path)} }
 }
 
-// to redirects to what need not be a URL of HTTP.
-func to(base func(tr *trap) string) func(tr *trap) []gitserver.Fault {
+// redirectTo redirects to an address of any form.
+func redirectTo(base func(tr *trap) string) func(tr *trap) []gitserver.Fault {
 	return func(tr *trap) []gitserver.Fault {
 		return []gitserver.Fault{func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +155,7 @@ func to(base func(tr *trap) string) func(tr *trap) []gitserver.Fault {
 	}
 }
 
-// answer is the same answer to every request.
+// answer gives the same answer to every request.
 func answer(code int, contentType, body string) gitserver.Fault {
 	return func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -168,7 +168,8 @@ func answer(code int, contentType, body string) gitserver.Fault {
 
 func packet(text string) string { return fmt.Sprintf("%04x%s", len(text)+4, text) }
 
-// dumb is a web server with the given files in a repository that has, beside them, a branch at a commit that it lacks.
+// dumb is a plain web server with the given files of a repository, and a branch at a commit that
+// does not exist.
 func dumb(files map[string]string) gitserver.Fault {
 	all := map[string]string{
 		"info/refs": strings.Repeat("ab", 20) + "\trefs/heads/main\n",

@@ -14,16 +14,17 @@ import (
 
 func init() { groups = append(groups, sizeAttacks) }
 
-// sizeAttacks are small downloads that become more than the machine has: of memory, or of the narrow plugin's disk.
+// sizeAttacks returns the attacks by small downloads that need more memory than the machine has, or
+// more disk than the narrow plugin has.
 func sizeAttacks() []attack {
 	full := attack{group: "size", name: "blobs", abuses: "twenty names for a file of 100 MiB: more than the disk has", on: func() *plugin { return narrow }}
 	full.control = control{effect: hostile.Fails, repo: manyOfOne,
-		// A small disk of its own, for it takes any.
+		// The control gets a small disk of its own, because it would fill any disk.
 		script: `mkdir m && mount -t tmpfs -o size=256m small m && timeout 15 git clone -q "$REPO" m/w; code=$?; umount --lazy m; exit $code`}
 	full.run = func(s *scene) {
 		s.mountTwice(map[string]string{"repo": manyOfOne(s.T, s.volume, s.trap)})
 		if s.outcome != "refused" || !strings.Contains(s.said.String(), "out of disk") {
-			s.Errorf("it was %s: %s", s.outcome, s.said.String())
+			s.Errorf("the mount was %s, want it refused because of the full disk: %s", s.outcome, s.said.String())
 		}
 	}
 	all := []attack{full}
@@ -39,7 +40,8 @@ func sizeAttacks() []attack {
 	return all
 }
 
-// manyOfOne is a repository with many names for one large file, not of zeros: git makes holes of those.
+// manyOfOne makes a repository with many names for one large file. The file has no zeros, because
+// git writes zeros as holes.
 func manyOfOne(t *testing.T, name string, _ *trap) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", `
@@ -50,12 +52,12 @@ func manyOfOne(t *testing.T, name string, _ *trap) string {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("a large file: %v: %s", err, out)
+		t.Fatalf("make a repository with a large file: %v: %s", err, out)
 	}
 	return server.URL(name)
 }
 
-// zipBomb answers ls-refs with so many bytes of refs, compressed.
+// zipBomb answers ls-refs with compressed refs, which have size bytes when they are unpacked.
 func zipBomb(size int64) gitserver.Fault {
 	return func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -14,19 +14,19 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver/hostile"
 )
 
-// kept is a second line of the secret outside, which is in no repository.
-const kept = "and this is kept outside"
+// secondLine is the second line of the secret outside, which is in no repository.
+const secondLine = "and this is kept outside"
 
-// trap is a bait that says what was done to it.
+// trap is a bait that records what was done to it.
 type trap struct {
 	hostile.Bait
 	dir    string
 	asked  *atomic.Int32
-	secret string // what nothing may print or keep
-	before string
+	secret string // the text that nothing may print or store
+	before string // the state of Outside before the attack
 }
 
-// newTrap lays a bait that everybody may read and write, for what prepare adds to it.
+// newTrap makes a bait that everybody may read and write. prepare, if not nil, adds to it.
 func newTrap(t *testing.T, dir string, prepare func(t *testing.T, tr *trap)) *trap {
 	t.Helper()
 	asked := new(atomic.Int32)
@@ -39,19 +39,19 @@ func newTrap(t *testing.T, dir string, prepare func(t *testing.T, tr *trap)) *tr
 	if err := os.MkdirAll(outside, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte(hostile.Secret+kept+"\n"), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte(hostile.Secret+secondLine+"\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	tr := &trap{Bait: hostile.Bait{Canary: filepath.Join(dir, "canary"), Outside: outside, URL: listener.URL}, dir: dir, asked: asked, secret: strings.TrimSpace(hostile.Secret)}
 	if prepare != nil {
 		prepare(t, tr)
 	}
-	tr.before = tr.outside(t)
+	tr.before = tr.outsideState(t)
 	return tr
 }
 
-// outside is all that can be known of what lies outside.
-func (tr *trap) outside(t *testing.T) string {
+// outsideState describes all files in Outside.
+func (tr *trap) outsideState(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(tr.Outside, func(path string, d fs.DirEntry, err error) error {
@@ -66,12 +66,12 @@ func (tr *trap) outside(t *testing.T) string {
 		return nil
 	})
 	if err != nil {
-		fmt.Fprintf(&b, "%v\n", err) // somebody has taken it away
+		fmt.Fprintf(&b, "%v\n", err) // an attack may have removed a file
 	}
 	return b.String()
 }
 
-// effects are what has happened; said is everything that was printed.
+// effects returns the effects that the attack had. said is everything that was printed.
 func (tr *trap) effects(t *testing.T, said string) map[hostile.Effect]bool {
 	t.Helper()
 	_, err := os.Lstat(tr.Canary)
@@ -79,13 +79,13 @@ func (tr *trap) effects(t *testing.T, said string) map[hostile.Effect]bool {
 		hostile.Runs:   err == nil,
 		hostile.Asks:   tr.asked.Load() > 0,
 		hostile.Reads:  strings.Contains(said, tr.secret),
-		hostile.Writes: tr.outside(t) != tr.before,
+		hostile.Writes: tr.outsideState(t) != tr.before,
 	}
 }
 
-// holds looks for the secret in the regular files below a directory, and returns the first that has it. Large files are
-// looked at in their beginnings only, and the directory may change meanwhile.
-func (tr *trap) holds(dir string) (found string) {
+// findSecret returns the first regular file below a directory with the secret in its first 64 KiB.
+// The directory may change meanwhile.
+func (tr *trap) findSecret(dir string) (found string) {
 	buffer := make([]byte, 64<<10)
 	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {

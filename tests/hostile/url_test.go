@@ -12,32 +12,33 @@ import (
 
 func init() { groups = append(groups, urlAttacks) }
 
-// What is written instead of the plugin: a line of a script, with the option in $VALUE and a transport allowed for
-// whoever asks.
+// The naive solutions that the controls attack: scripts with the option in $VALUE, which allow all
+// transports.
 const (
 	loose      = `export GIT_ALLOW_PROTOCOL=http:https:ssh:git:file:ext; `
 	cloneValue = loose + `git clone -q "$VALUE" w; cat w/secret w/.git/config`
-	// As "git clone $repo $dir" was meant.
+	// A script that was meant to run "git clone $repo $dir".
 	asOption = loose + `git clone -q "$VALUE" "$OUTSIDE/repo.git" w; true`
 	fetchRef = loose + `git init -q w && cd w && git fetch -q "$OUTSIDE/repo.git" "$VALUE"; git fetch -q "$VALUE" "$OUTSIDE/repo.git"; true`
 )
 
-// urlAttacks are options of a volume that lead elsewhere: all of them are refused before anything is tried.
+// urlAttacks returns the attacks through a volume's options. The plugin must refuse all of them
+// before it uses them.
 func urlAttacks() []attack {
 	type option struct {
 		name, abuses string
 		option       string
-		value        string // CANARY, OUTSIDE, BAIT and HOST (the bait's host and port) stand for the trap's
+		value        string // with CANARY, OUTSIDE, BAIT and HOST (the bait's host and port) in place of the trap's values
 		script       string
 		why          string
 		effect       hostile.Effect
 	}
-	const valid = "no control: not git's"
+	const valid = "no control: git is not involved"
 	options := []option{
 		{"ext", "a transport that is a command", "repo", "ext::sh -c touch% CANARY", cloneValue, "", hostile.Runs},
-		{"ext-upper", "the same in capitals", "repo", "EXT::sh -c touch% CANARY", cloneValue, "", hostile.None},
+		{"ext-upper", "a transport that is a command, in capitals", "repo", "EXT::sh -c touch% CANARY", cloneValue, "", hostile.None},
 		{"fd", "a transport over descriptors of the plugin", "repo", "fd::0", cloneValue, "", hostile.None},
-		{"helper", "a transport helper of any name", "repo", "testgit::OUTSIDE", cloneValue, "", hostile.None},
+		{"helper", "a transport helper with any name", "repo", "testgit::OUTSIDE", cloneValue, "", hostile.None},
 		{"file", "a repository on the plugin's disk", "repo", "file://OUTSIDE/repo.git", cloneValue, "", hostile.Reads},
 		{"file-upper", "a repository on the plugin's disk, in capitals", "repo", "FILE://OUTSIDE/repo.git", cloneValue, "", hostile.None},
 		{"file-host", "a file URL with a host", "repo", "file://localhost/OUTSIDE/repo.git", cloneValue, "", hostile.Reads},
@@ -50,7 +51,7 @@ func urlAttacks() []attack {
 		{"option-config", "a setting in place of the repository", "repo", "-ccore.sshCommand=touch CANARY", asOption, "", hostile.None},
 		{"ssh-option", "a host that is an option of ssh", "repo", "ssh://-oProxyCommand=touch CANARY/x", cloneValue, "", hostile.None},
 		{"ssh-user-option", "a user that is an option of ssh", "repo", "ssh://-oProxyCommand=x@127.0.0.1/x", cloneValue, "", hostile.None},
-		{"scp-option", "the short form with an option as host", "repo", "-oProxyCommand=touch CANARY:x", cloneValue, "", hostile.None},
+		{"scp-option", "the short form of an ssh URL with an option as host", "repo", "-oProxyCommand=touch CANARY:x", cloneValue, "", hostile.None},
 		{"ssh-path-option", "a path that is an option of the program at the other end", "repo", "ssh://127.0.0.1/-x", cloneValue, "", hostile.None},
 		{"password", "a password in the URL ends up in .git/config", "repo", "http://ada:the secret of somebody else@HOST/x",
 			loose + `git clone -q "http://ada:the%20secret@${BAIT#http://}/x" w; git init -q w; git -C w remote add origin "$VALUE"; git -C w remote -v`, "", hostile.Reads},
@@ -58,34 +59,34 @@ func urlAttacks() []attack {
 		{"newline", "a newline in the URL, for credential helpers and files", "repo", "BAIT/x\nhost=github.com", cloneValue, "", hostile.None},
 		{"newline-encoded", "a newline in the URL, percent-encoded", "repo", "BAIT/x%0ahost=github.com", cloneValue, "", hostile.None},
 		{"nul", "a NUL in the URL", "repo", "BAIT/x\x00/y", "", valid, hostile.None},
-		{"control", "control characters in the URL, for who reads the error", "repo", "BAIT/\x1b[2J", cloneValue, "", hostile.None},
+		{"control", "control characters in the URL, for a user who reads the error", "repo", "BAIT/\x1b[2J", cloneValue, "", hostile.None},
 		{"bidi", "a URL that reads backwards", "repo", "BAIT/\u202egnp.x", cloneValue, "", hostile.None},
-		{"dotdot", "a URL whose path climbs", "repo", "BAIT/a/../../x", cloneValue, "", hostile.None},
-		{"dotdot-encoded", "the same, percent-encoded", "repo", "BAIT/a/%2e%2e/x", cloneValue, "", hostile.None},
+		{"dotdot", "a URL with .. in its path", "repo", "BAIT/a/../../x", cloneValue, "", hostile.None},
+		{"dotdot-encoded", "a URL with .. in its path, percent-encoded", "repo", "BAIT/a/%2e%2e/x", cloneValue, "", hostile.None},
 		{"backslash", "a backslash that parsers disagree about", "repo", `http://github.com\@HOST/x`, cloneValue, "", hostile.None},
 		{"authority", "an authority that reads in two ways", "repo", "http://github.com#@HOST/x", cloneValue, "", hostile.None},
 		{"query", "a query that swallows what git appends", "repo", "BAIT/x?a=", cloneValue, "", hostile.None},
 		{"idn", "a host of look-alike letters", "repo", "http://gіthub.com/x", "", valid, hostile.None},
 		{"long", "a URL of 100,000 bytes", "repo", "BAIT/" + strings.Repeat("a", 100_000), cloneValue, "", hostile.None},
-		{"scheme-git", "the unauthenticated git protocol, not allowed by the settings", "repo", "git://HOST/x", cloneValue, "", hostile.None},
-		{"scheme-ftp", "a transport of long ago", "repo", "ftp://HOST/x", cloneValue, "", hostile.None},
-		{"two-repos", "a second repository under the other name", "url", "BAIT/other", "", valid, hostile.None},
+		{"scheme-git", "the unauthenticated git protocol, which the settings do not allow", "repo", "git://HOST/x", cloneValue, "", hostile.None},
+		{"scheme-ftp", "an obsolete transport", "repo", "ftp://HOST/x", cloneValue, "", hostile.None},
+		{"two-repos", "a second repository under the option's other name", "url", "BAIT/other", "", valid, hostile.None},
 		{"ref-option", "an option in place of the ref", "ref", "--upload-pack=touch CANARY;", fetchRef, "", hostile.Runs},
 		{"ref-refspec", "a refspec in place of the ref: it writes another ref", "ref", "+refs/heads/main:refs/heads/other", fetchRef, "", hostile.None},
 		{"ref-revision", "an expression in place of the ref", "ref", "main@{upstream}", fetchRef, "", hostile.None},
 		{"ref-dotdot", "a ref that is a path", "ref", "refs/../../../outside/new", `mkdir -p w/refs "w/$VALUE"`, "", hostile.Writes},
-		{"ref-lock", "a ref that is another's lock", "ref", "refs/heads/main.lock", fetchRef, "", hostile.None},
+		{"ref-lock", "a ref with the name of another ref's lock", "ref", "refs/heads/main.lock", fetchRef, "", hostile.None},
 		{"ref-newline", "a newline in the ref, which is written into a file", "ref", "main\n[core]\n\tfsmonitor=touch CANARY",
 			`git init -q w && printf '[branch "x"]\n\tmerge = %s\n' "$VALUE" >>w/.git/config && git -C w status; true`, "", hostile.Runs},
 		{"ref-glob", "a pattern in place of the ref", "ref", "refs/heads/*", fetchRef, "", hostile.None},
 		{"subject-nul", "a subject with a NUL", "subject", "a\x00b", "", valid, hostile.None},
 		{"subject-long", "a subject longer than a file name", "subject", strings.Repeat("s", 300), `mkdir "$VALUE"`, "", hostile.Fails},
 		{"sparse-up", "a directory out of the tree", "sparse", "../../outside", "", valid, hostile.None},
-		{"sparse-pattern", "a pattern where a directory is meant", "sparse", "!/*", "", valid, hostile.None},
+		{"sparse-pattern", "a pattern in place of a directory", "sparse", "!/*", "", valid, hostile.None},
 		{"sparse-newline", "a line break that adds patterns", "sparse", "a\n/../../x", "", valid, hostile.None},
 		{"depth-option", "an option in place of a number", "depth", "--upload-pack=touch CANARY;", loose + `git clone -q "$VALUE" "$OUTSIDE/repo.git" w; true`, "", hostile.Runs},
-		{"filter-option", "another filter than the one that is known", "filter", "sparse:oid=main:secret", "", valid, hostile.None},
-		{"uid-none", "the number that chown takes for none", "uid", "4294967295", "", valid, hostile.None},
+		{"filter-option", "a filter that the plugin does not support", "filter", "sparse:oid=main:secret", "", valid, hostile.None},
+		{"uid-none", "the uid that tells chown to change nothing", "uid", "4294967295", "", valid, hostile.None},
 		{"uid-negative", "a negative number, which wraps to another user", "uid", "-1", "", valid, hostile.None},
 		{"credential-path", "a credential's name that is a path", "credential", "../../outside/secret", `mkdir credentials; cat "credentials/$VALUE"`, "", hostile.Reads},
 		{"unknown", "an option that nobody knows", "o", "bind", "", valid, hostile.None},
@@ -101,18 +102,18 @@ func urlAttacks() []attack {
 			run: func(s *scene) {
 				options := map[string]string{"repo": server.URL("honest"), o.option: value(s.trap)}
 				if err := s.create(options); err == nil {
-					s.Errorf("it was taken")
+					s.Errorf("Create succeeded, want an error")
 					return
 				}
 				s.outcome = "refused"
-				s.untouched()
+				s.wantNoClone()
 			},
 		})
 	}
 	return all
 }
 
-// temptingRepository puts a repository with the secret outside, in all forms.
+// temptingRepository makes a repository with the secret in Outside: a bare one and a bundle.
 func temptingRepository(t *testing.T, tr *trap) {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", `
@@ -122,6 +123,6 @@ func temptingRepository(t *testing.T, tr *trap) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(tr.dir, "none"), "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("a repository outside: %v: %s", err, out)
+		t.Fatalf("make a repository in Outside: %v: %s", err, out)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// Content says what is wrong with the files of the trees and the objects of the stores and git layers of the data
-// directory root; nil is nothing. It reads all of them, with this machine's git, which is right only where no container
-// of a stranger has written.
+// Content checks the files of the trees and the objects of the stores and git layers of the data
+// directory root. The error lists every problem. Content reads all of the files with this machine's
+// git: do not use it where an untrusted container has written.
 func Content(root string) error {
 	d, err := read(root)
 	if err != nil {
@@ -24,25 +24,26 @@ func Content(root string) error {
 	}
 	for key, c := range d.Clones {
 		for name := range c.Stores {
-			d.complete(d.path("clones", key, "store", name+".git"), "--all")
+			d.checkObjects(d.path("clones", key, "store", name+".git"), "--all")
 		}
 	}
 	for _, l := range d.GitLayers {
-		d.complete(d.path("clones", l.Clone, "refs", l.ID, ".git"), "--all", "HEAD")
+		d.checkObjects(d.path("clones", l.Clone, "refs", l.ID, ".git"), "--all", "HEAD")
 	}
 	for key, t := range d.Trees {
 		if t.Commit == "" || t.Modules != "" {
-			continue // of a rebuilt database, or one with repositories of its own inside
+			continue // the record comes from a rebuilt database, or the tree contains submodules
 		}
-		if err := d.tree(t); err != nil {
+		if err := d.checkTree(t); err != nil {
 			d.failf("tree %s of commit %s: %w", key, t.Commit, err)
 		}
 	}
 	return errors.Join(d.problems...)
 }
 
-// complete checks that a repository has all objects that its refs lead to, but for those that a partial clone leaves out.
-func (d *data) complete(dir string, refs ...string) {
+// checkObjects checks that a repository has all objects that its refs lead to, except those that a
+// partial clone omits.
+func (d *data) checkObjects(dir string, refs ...string) {
 	cmd := testgit.Command("/", append([]string{"--git-dir", dir, "rev-list", "--objects", "--missing=allow-promisor", "--quiet"}, refs...)...)
 	cmd.Env = append(cmd.Env, "GIT_NO_LAZY_FETCH=1")
 	if _, err := testgit.Run(cmd); err != nil {
@@ -50,8 +51,9 @@ func (d *data) complete(dir string, refs ...string) {
 	}
 }
 
-// tree compares the files of a tree with its commit, as git sees them that has never seen them before.
-func (d *data) tree(t meta.Layer) error {
+// checkTree compares the files of a tree with its commit. git has no index with file times, so that
+// it reads every file.
+func (d *data) checkTree(t meta.Layer) error {
 	store := ""
 	for name := range d.Clones[t.Clone].Stores {
 		dir := d.path("clones", t.Clone, "store", name+".git")
@@ -60,7 +62,7 @@ func (d *data) tree(t meta.Layer) error {
 		}
 	}
 	if store == "" {
-		return nil // a store that was lost; the tree is complete in itself
+		return nil // the store was lost; the tree is complete without it
 	}
 	var lower []string
 	for _, id := range t.Chain {
@@ -81,7 +83,7 @@ func (d *data) tree(t meta.Layer) error {
 	})
 }
 
-// Merged has f look at layers, the topmost first, as an overlay shows them.
+// Merged calls f with a read-only overlay of layers, which are given topmost first.
 func Merged(layers []string, f func(dir string) error) (err error) {
 	temp, err := os.MkdirTemp("", "helmdeck-merged-")
 	if err != nil {
@@ -92,7 +94,7 @@ func Merged(layers []string, f func(dir string) error) (err error) {
 	if err := errors.Join(os.Mkdir(target, 0o755), os.Mkdir(below, 0o755)); err != nil {
 		return err
 	}
-	// An overlay without an upper wants two layers.
+	// An overlay without an upper needs at least two layers.
 	options := "lowerdir=" + strings.Join(append(layers, below), ":")
 	if err := unix.Mount("overlay", target, "overlay", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
 		return fmt.Errorf("mount %s: %w", options, err)
@@ -101,8 +103,9 @@ func Merged(layers []string, f func(dir string) error) (err error) {
 	return f(target)
 }
 
-// Differences lists what is not as in a commit of the repository gitDir: D, M or ? (not in the commit), a tab, and the
-// path of a file below dir. Every file is read, and none is ignored.
+// Differences lists the files below dir that differ from a commit of the repository gitDir. Each
+// line is D, M or ? (not in the commit), a tab, and the path. Differences reads every file, and
+// ignores none.
 func Differences(gitDir, dir, commit string) ([]string, error) {
 	temp, err := os.MkdirTemp("", "helmdeck-index-")
 	if err != nil {
@@ -114,11 +117,11 @@ func Differences(gitDir, dir, commit string) ([]string, error) {
 		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+filepath.Join(temp, "index"))
 		return testgit.Run(cmd)
 	}
-	// An index without times, for which git reads every file.
+	// This index has no file times, so that git reads every file.
 	if _, err := run("read-tree", commit); err != nil {
 		return nil, err
 	}
-	_, _ = run("update-index", "-q", "--refresh") // fails where something differs
+	_, _ = run("update-index", "-q", "--refresh") // fails if a file differs
 	changed, err := run("diff-files", "--name-status", "--ignore-submodules")
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// scene is a data directory of a plugin that was killed, with a workspace that is leased and one that is a discard.
+// scene is the data directory of a killed plugin, with a leased workspace and a discard.
 type scene struct {
 	*testing.T
 	data string
@@ -50,7 +50,7 @@ func newScene(t *testing.T) *scene {
 	s.must(s.d.Unmount(t.Context(), "done", "id"))
 	s.must(daemon.Poll(func() error { return Structure(s.data) }), Content(s.data))
 	if err := Leaks(s.data); err == nil {
-		t.Error("a plugin that runs is no leak")
+		t.Error("Leaks does not find the running plugin")
 	}
 	s.must(s.d.Kill())
 	s.d = nil
@@ -67,8 +67,8 @@ func (s *scene) must(errs ...error) {
 	}
 }
 
-// one is the first path that matches.
-func (s *scene) one(pattern string) string {
+// first returns the first path that matches.
+func (s *scene) first(pattern string) string {
 	s.Helper()
 	paths, err := filepath.Glob(filepath.Join(s.data, pattern))
 	if err != nil || len(paths) == 0 {
@@ -77,7 +77,7 @@ func (s *scene) one(pattern string) string {
 	return paths[0]
 }
 
-// workspace is the directory of that in a state.
+// workspace returns the directory of a workspace in a phase.
 func (s *scene) workspace(phase meta.Phase) string {
 	s.Helper()
 	all, err := State(s.data)
@@ -91,7 +91,8 @@ func (s *scene) workspace(phase meta.Phase) string {
 	return ""
 }
 
-// TestInvariants breaks each of them, one after the other, and mends it again.
+// TestInvariants breaks the invariants one after the other, checks that each violation is found,
+// and repairs it.
 func TestInvariants(t *testing.T) {
 	s := newScene(t)
 	aside := filepath.Join(filepath.Dir(s.data), "aside")
@@ -114,50 +115,50 @@ func TestInvariants(t *testing.T) {
 			return func() error { return os.WriteFile(path, before, 0o644) }
 		}
 	}
-	clone, tree := s.one("clones/default/*"), s.one("clones/default/*/trees/*")
+	clone, tree := s.first("clones/default/*"), s.first("clones/default/*/trees/*")
 	discard := s.workspace(meta.Discarded)
 	for _, c := range []struct {
 		name, want string
 		check      func(string) error
-		damage     func() (mend func() error)
+		damage     func() (repair func() error)
 	}{
-		{"volume without a manifest", "has no manifest", Structure, lose(s.one("volumes/*.json"))},
+		{"volume without a manifest", "has no manifest", Structure, lose(s.first("volumes/*.json"))},
 		{"store without a record", "has no record", Structure, add(filepath.Join(clone, "store/depth-1.git"))},
-		{"lost store", "is not there", Structure, lose(filepath.Join(clone, "store/full.git"))},
+		{"lost store", "is missing", Structure, lose(filepath.Join(clone, "store/full.git"))},
 		{"killed fetch", "was left by a git", Structure, add(filepath.Join(clone, "store/full.git/objects/pack/tmp_pack_1"))},
 		{"tree without a record", "has no record", Structure, add(filepath.Join(clone, "trees/.tmp-1"))},
 		{"lost tree", "which is gone", Structure, lose(tree)},
-		{"lost git layer", "which is gone", Structure, lose(s.one("clones/default/*/refs/*"))},
+		{"lost git layer", "which is gone", Structure, lose(s.first("clones/default/*/refs/*"))},
 		{"lost clone", "has no directory", Structure, lose(filepath.Dir(clone))},
-		{"stranger", "has no record", Structure, add(filepath.Join(s.data, "clones/default/0123456789abcdef"))},
+		{"clone without a record", "has no record", Structure, add(filepath.Join(s.data, "clones/default/0123456789abcdef"))},
 		{"empty subject", "is empty", Structure, add(filepath.Join(s.data, "clones/nobody"))},
-		{"unknown directory", "nothing that a clone has", Structure, add(filepath.Join(clone, "x"))},
+		{"unknown directory", "does not belong in a clone", Structure, add(filepath.Join(clone, "x"))},
 		{"workspace without a record", "has no record", Structure, add(filepath.Join(clone, "workspaces/0123456789abcdef"))},
-		{"lost discard", "is not there", Structure, lose(discard)},
+		{"lost discard", "is missing", Structure, lose(discard)},
 		{"full trash", "the trash has 1 entries", Structure, add(filepath.Join(s.data, "trash/x"))},
 		{"temporary name", "has a temporary name", Structure, add(filepath.Join(s.data, ".tmp-x"))},
 		{"changed file", "files differ", Content, write(filepath.Join(tree, "README.md"), "another\n")},
-		{"file too many", "files differ", Content, file(filepath.Join(tree, "more"))},
-		{"lost pack", "rev-list", Content, lose(s.one("clones/default/*/store/full.git/objects/pack/*.pack"))},
-		{"lost pack of a git layer", "rev-list", Content, lose(s.one("clones/default/*/refs/*/.git/objects/pack/*.pack"))},
+		{"additional file", "files differ", Content, addFile(filepath.Join(tree, "more"))},
+		{"lost pack", "rev-list", Content, lose(s.first("clones/default/*/store/full.git/objects/pack/*.pack"))},
+		{"lost pack of a git layer", "rev-list", Content, lose(s.first("clones/default/*/refs/*/.git/objects/pack/*.pack"))},
 		{"lease without a mount", "is mounted 0 times", Structure, func() func() error {
 			s.must(testdir.DetachBelow(filepath.Join(s.data, "mnt")))
-			return func() error { return nil } // the last case
+			return func() error { return nil } // this is the last case, so that nothing needs the mount again
 		}},
 	} {
 		if err := c.check(s.data); err != nil {
 			t.Fatalf("before %s: %v", c.name, err)
 		}
-		mend := c.damage()
+		repair := c.damage()
 		if err := c.check(s.data); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
 		}
-		s.must(mend())
+		s.must(repair())
 	}
 }
 
-// file adds an empty file.
-func file(path string) func() func() error {
+// addFile creates an empty file.
+func addFile(path string) func() func() error {
 	return func() func() error {
 		if err := os.WriteFile(path, nil, 0o644); err != nil {
 			return func() error { return err }

@@ -1,47 +1,42 @@
 package invariant
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/helmdeck/repos/tests/proc"
 )
 
-// Leaks says which processes of this machine, but for this one and those of except, are about a directory: they name
-// it, work in it, or have something below it open. nil is none.
+// Leaks lists the processes of this machine that use a directory: that have its path on their
+// command line, work in it, or have a file below it open. It skips this process and those of
+// except. nil means that no such process exists.
 func Leaks(dir string, except ...int) error {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return err
-	}
-	skip := map[int]bool{os.Getpid(): true}
-	for _, pid := range except {
-		skip[pid] = true
-	}
+	except = append(except, os.Getpid())
 	var errs []error
-	for _, proc := range dirs {
-		pid, _ := strconv.Atoi(filepath.Base(proc))
-		if skip[pid] {
+	for _, pid := range proc.All() {
+		if slices.Contains(except, pid) {
 			continue
 		}
-		words, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+		args, err := proc.Args(pid)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		if about(proc, dir) || bytes.Contains(words, []byte(dir+"/")) {
-			errs = append(errs, fmt.Errorf("process %d is left: %s", pid, bytes.ReplaceAll(words, []byte{0}, []byte(" "))))
+		if line := strings.Join(args, " "); uses(pid, dir) || strings.Contains(line, dir+"/") {
+			errs = append(errs, fmt.Errorf("process %d is left: %s", pid, line))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// about says whether a process works in dir or has something of it open.
-func about(proc, dir string) bool {
-	links, _ := filepath.Glob(filepath.Join(proc, "fd", "*"))
-	for _, link := range append(links, filepath.Join(proc, "cwd")) {
+// uses reports whether a process works in dir or has a file below it open.
+func uses(pid int, dir string) bool {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, link := range append(links, fmt.Sprintf("/proc/%d/cwd", pid)) {
 		if to, err := os.Readlink(link); err == nil && (to == dir || strings.HasPrefix(to, dir+"/")) {
 			return true
 		}
@@ -49,13 +44,13 @@ func about(proc, dir string) bool {
 	return false
 }
 
-// Descriptors counts what a process has open.
+// Descriptors returns the number of open file descriptors of a process.
 func Descriptors(pid int) (int, error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	return len(open), err
 }
 
-// Status is a number of /proc/PID/status: a count, or KiB where the kernel says kB.
+// Status returns a number from /proc/PID/status: a count, or KiB for a field in kB.
 func Status(pid int, field string) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -11,15 +11,17 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// data is a data directory and what its database says.
+// data is a data directory with the records of its database, and the problems that were found in
+// it.
 type data struct {
 	root string
 	meta.State
 	problems []error
 }
 
-// read reads the database of a data directory. It reads a copy, for a plugin that runs has the file locked; one that
-// writes at the same moment may make it unreadable, which is an error like any other.
+// read reads the database of a data directory. It reads a copy, because a running plugin has the
+// file locked. If the plugin writes at the same moment, the copy may be unreadable, and read
+// returns an error.
 func read(root string) (*data, error) {
 	content, err := os.ReadFile(filepath.Join(root, "meta.db"))
 	if err != nil {
@@ -41,7 +43,7 @@ func read(root string) (*data, error) {
 	return &data{root: root, State: state}, db.Close()
 }
 
-// State returns what the database of the data directory root says.
+// State returns the records of the database of the data directory root.
 func State(root string) (meta.State, error) {
 	d, err := read(root)
 	if err != nil {
@@ -50,8 +52,9 @@ func State(root string) (meta.State, error) {
 	return d.State, nil
 }
 
-// Discard has f look at what is kept of a workspace that has ended, as its container saw it.
-func Discard(root string, w meta.Workspace, f func(dir string) error) error {
+// ViewWorkspace calls f with the files of a workspace that is not mounted, as its container saw
+// them.
+func ViewWorkspace(root string, w meta.Workspace, f func(dir string) error) error {
 	clone := filepath.Join(root, "clones", w.Clone)
 	layers := []string{filepath.Join(clone, "workspaces", w.ID, "upper"), filepath.Join(clone, "refs", w.GitLayer)}
 	for _, p := range w.Warm {
@@ -69,7 +72,7 @@ func (d *data) failf(format string, args ...any) {
 	d.problems = append(d.problems, fmt.Errorf(format, args...))
 }
 
-// path is one below the data directory.
+// path returns a path below the data directory.
 func (d *data) path(elem ...string) string {
 	return filepath.Join(append([]string{d.root}, elem...)...)
 }
@@ -95,7 +98,7 @@ func (d *data) exists(elem ...string) bool {
 	return err == nil
 }
 
-// split returns the clone and the ID that the key of a layer is made of.
+// split returns the clone and the ID in the key of a layer.
 func split(key string) (clone, id string) {
 	at := strings.LastIndexByte(key, '/')
 	return key[:at], key[at+1:]

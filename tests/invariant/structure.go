@@ -14,7 +14,8 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 )
 
-// Structure says what is wrong with the directories and records of the data directory root; nil is nothing.
+// Structure compares the directories of the data directory root with its records. The error lists
+// every problem.
 func Structure(root string) error {
 	d, err := read(root)
 	if err != nil {
@@ -85,7 +86,7 @@ func (d *data) clone(key string) {
 	for name := range rec.Stores {
 		stores[name+".git"] = true
 	}
-	d.same(key, "store", stores)
+	d.compare(key, "store", stores)
 	for name := range stores {
 		for _, pattern := range []string{"*.lock", "objects/pack/tmp_*", "objects/pack/*.lock"} {
 			if left, _ := filepath.Glob(d.path("clones", key, "store", name, pattern)); len(left) > 0 {
@@ -93,19 +94,19 @@ func (d *data) clone(key string) {
 			}
 		}
 	}
-	d.same(key, "trees", idsOf(key, d.Trees))
-	d.same(key, "refs", idsOf(key, d.GitLayers))
-	d.same(key, "warm", idsOf(key, d.WarmLayers))
+	d.compare(key, "trees", idsOf(key, d.Trees))
+	d.compare(key, "refs", idsOf(key, d.GitLayers))
+	d.compare(key, "warm", idsOf(key, d.WarmLayers))
 	workspaces := make(map[string]bool)
 	for id, w := range d.Workspaces {
 		if w.Clone == key {
 			workspaces[id] = true
 		}
 	}
-	d.same(key, "workspaces", workspaces)
+	d.compare(key, "workspaces", workspaces)
 	for _, sub := range d.names("clones", key) {
 		if !slices.Contains([]string{"manifest.json", "store", "trees", "refs", "warm", "lfs", "cache", "workspaces"}, sub) {
-			d.failf("%s is nothing that a clone has", d.path("clones", key, sub))
+			d.failf("%s does not belong in a clone", d.path("clones", key, sub))
 		}
 	}
 	for _, name := range d.names("clones", key, "lfs") {
@@ -115,23 +116,23 @@ func (d *data) clone(key string) {
 	}
 }
 
-// same compares the entries of a directory of a clone with the names that records give to them.
-func (d *data) same(key, sub string, recorded map[string]bool) {
-	there := make(map[string]bool)
+// compare compares the entries of a directory of a clone with the names in its records.
+func (d *data) compare(key, sub string, recorded map[string]bool) {
+	present := make(map[string]bool)
 	for _, name := range d.names("clones", key, sub) {
-		there[name] = true
+		present[name] = true
 		if !recorded[name] {
 			d.failf("%s has no record", d.path("clones", key, sub, name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(recorded)) {
-		if !there[name] {
-			d.failf("%s has a record and is not there", d.path("clones", key, sub, name))
+		if !present[name] {
+			d.failf("%s has a record and is missing", d.path("clones", key, sub, name))
 		}
 	}
 }
 
-// idsOf returns the IDs of a clone's records.
+// idsOf returns the IDs of those records that belong to a clone.
 func idsOf[T any](key string, records map[string]T) map[string]bool {
 	ids := make(map[string]bool)
 	for full := range records {
@@ -142,27 +143,28 @@ func idsOf[T any](key string, records map[string]T) map[string]bool {
 	return ids
 }
 
-// chains checks that all that stands on a layer finds it.
+// chains checks that every layer of every chain exists.
 func (d *data) chains() {
 	for key, t := range d.Trees {
 		if len(t.Chain) == 0 || t.Chain[0] != t.ID {
-			d.failf("tree %s: its chain %q does not begin with it", key, t.Chain)
+			d.failf("tree %s: the chain %q does not begin with the tree itself", key, t.Chain)
 		}
-		d.stands("tree "+key, t.Clone, "trees", t.Chain...)
+		d.wantLayers("tree "+key, t.Clone, "trees", t.Chain...)
 	}
 	for key, h := range d.WarmHeads {
-		d.stands("warm head "+key, h.Clone, "warm", h.Chain...)
+		d.wantLayers("warm head "+key, h.Clone, "warm", h.Chain...)
 	}
 	for id, w := range d.Workspaces {
-		d.stands("workspace "+id, w.Clone, "trees", w.Chain...)
-		d.stands("workspace "+id, w.Clone, "refs", w.GitLayer)
+		d.wantLayers("workspace "+id, w.Clone, "trees", w.Chain...)
+		d.wantLayers("workspace "+id, w.Clone, "refs", w.GitLayer)
 		for _, p := range w.Warm {
-			d.stands("workspace "+id, w.Clone, "warm", p.Chain...)
+			d.wantLayers("workspace "+id, w.Clone, "warm", p.Chain...)
 		}
 	}
 }
 
-func (d *data) stands(what, clone, sub string, ids ...string) {
+// wantLayers checks that the layers of a tree, a warm head or a workspace exist.
+func (d *data) wantLayers(what, clone, sub string, ids ...string) {
 	for _, id := range ids {
 		if !d.exists("clones", clone, sub, id) {
 			d.failf("%s stands on %s/%s, which is gone", what, sub, id)
@@ -170,7 +172,8 @@ func (d *data) stands(what, clone, sub string, ids ...string) {
 	}
 }
 
-// mounts compares the mount table with the workspaces that are in use, and says which are neither in use nor kept.
+// mounts compares the mount table with the phases of the workspaces, and finds workspaces that are
+// neither leased nor kept.
 func (d *data) mounts() {
 	points, err := overlay.Mounts(d.root)
 	if err != nil {
@@ -186,7 +189,7 @@ func (d *data) mounts() {
 		d.failf("%w", err)
 		return
 	}
-	for _, own := range []string{root, filepath.Join(root, "mnt")} { // the latter is a tmpfs
+	for _, own := range []string{root, filepath.Join(root, "mnt")} { // mnt is a tmpfs
 		delete(mounted, own)
 	}
 	for id, w := range d.Workspaces {
@@ -196,9 +199,9 @@ func (d *data) mounts() {
 		n := mounted[tree]
 		switch {
 		case w.Phase == meta.Mounted && n != 1, w.Phase != meta.Mounted && n > 0:
-			d.failf("workspace %s of volume %q is %s, with leases %v: it is mounted %d times", id, w.Volume, w.Phase, w.Leases, n)
+			d.failf("workspace %s of volume %q, phase %s, leases %v, is mounted %d times", id, w.Volume, w.Phase, w.Leases, n)
 		case w.Phase == meta.Ended, w.Phase.Live() && !leased && !kept:
-			d.failf("workspace %s of volume %q has ended and is still there", id, w.Volume)
+			d.failf("workspace %s of volume %q has ended and still exists", id, w.Volume)
 		}
 		if _, err := os.Lstat(filepath.Join(dir, "upper")); err != nil {
 			d.failf("workspace %s of volume %q: %w", id, w.Volume, err)
@@ -212,6 +215,6 @@ func (d *data) mounts() {
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(mounted)) {
-		d.failf("%s is mounted and nobody's", path)
+		d.failf("%s is mounted and belongs to no workspace", path)
 	}
 }

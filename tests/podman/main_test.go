@@ -1,8 +1,9 @@
-// Package podman tries the plugin's program as a service of the host, with Debian's Podman: the real podman, conmon and
-// runc on data of their own, with the settings of the unit file that users copy.
+// Package podman tests the plugin's program as a service of the host, with Debian's Podman: the
+// real podman, conmon and runc with their own data, and the settings of the unit file that users
+// copy.
 //
-// Nothing of the host's own Podman is touched. It needs root, runc (of Debian's docker packages) and what `make needs`
-// unpacks into build/tools.
+// The tests do not touch the host's own Podman. They need root, runc (from Debian's docker
+// packages) and the programs that `make needs` unpacks into build/tools.
 package podman
 
 import (

@@ -17,7 +17,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// examples has what a user copies.
+// examples is the directory with the files that users copy.
 const examples = "../../examples/podman"
 
 var hosts int
@@ -30,11 +30,11 @@ type host struct {
 	remote *gitserver.Server
 }
 
-// start starts all of it, with the unit file's settings and more, as NAME=value.
+// start starts a host with the unit file's settings and more (NAME=value).
 func start(t *testing.T, more ...string) *host {
 	t.Helper()
 	hosts++
-	dir := filepath.Join(scratch, strconv.Itoa(hosts)) // short: Podman wants its runroot below 50 bytes
+	dir := filepath.Join(scratch, strconv.Itoa(hosts)) // short because Podman's runroot may have 50 bytes at most
 	remote := testgit.Remote(t, "app", gitserver.Spec{Seed: 1, Files: 40, Commits: 3, Changes: 5})
 	if err := os.MkdirAll(filepath.Join(dir, "run"), 0o755); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func start(t *testing.T, more ...string) *host {
 	return h
 }
 
-// unitSettings are the settings that the unit file has.
+// unitSettings returns the settings in the unit file.
 func unitSettings(t *testing.T) (env []string) {
 	t.Helper()
 	for line := range strings.Lines(read(t, filepath.Join(examples, "helmdeck-repos.service"))) {
@@ -73,16 +73,17 @@ func unitSettings(t *testing.T) (env []string) {
 	return env
 }
 
-// configure writes Podman's configuration, with the lines that users copy, and imports the image "test".
+// configure writes Podman's configuration, with the lines that users copy, and imports the image
+// "test".
 func (h *host) configure() {
 	h.t.Helper()
-	conmon := find(h.t, "conmon")
+	conmon := programPath(h.t, "conmon")
 	text := fmt.Sprintf("[containers]\ndefault_ulimits = []\n[engine]\nevents_logger = \"file\"\nconmon_path = [%q]\n", conmon)
 	text += "[network]\nnetwork_backend = \"cni\"\ncni_plugin_dirs = [\"" + h.dir + "\"]\nnetwork_config_dir = \"" + h.dir + "/cni\"\n"
 	text += strings.ReplaceAll(read(h.t, filepath.Join(examples, "helmdeck-repos.conf")), "/run/helmdeck-repos/repos.sock", h.Socket())
 	for path, text := range map[string]string{
 		"containers.conf": text,
-		// Images are trusted: it is ours.
+		// Podman may trust every image, because the only image is ours.
 		"home/.config/containers/policy.json": `{"default": [{"type": "insecureAcceptAnything"}]}`,
 	} {
 		path = filepath.Join(h.dir, path)
@@ -105,8 +106,8 @@ func (h *host) configure() {
 	h.ok("import", filepath.Join(h.dir, "image.tar"), "test")
 }
 
-// find returns a program of the machine's, or of build/tools.
-func find(t *testing.T, name string) string {
+// programPath returns the path of a program of the machine, or else of build/tools.
+func programPath(t *testing.T, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
 		return path
@@ -130,7 +131,8 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// podman runs Podman as a user types it, and returns its output. The error has what it said.
+// podman runs a Podman command as a user types it, and returns its output. The error contains the
+// command's output.
 func (h *host) podman(args ...string) (string, error) {
 	h.t.Helper()
 	in := func(name string) string { return filepath.Join(h.dir, name) }
@@ -138,7 +140,7 @@ func (h *host) podman(args ...string) (string, error) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	cmd := exec.Command(find(h.t, "podman"), append([]string{
+	cmd := exec.Command(programPath(h.t, "podman"), append([]string{
 		"--root", in("storage"), "--runroot", in("r"), "--tmpdir", in("tmp"), "--runtime", runc,
 		"--storage-driver", "vfs", "--cgroup-manager", "cgroupfs",
 	}, args...)...)
@@ -165,8 +167,8 @@ func (h *host) ok(args ...string) string {
 	return out
 }
 
-// refused runs what must fail, and checks that the error has the words.
-func (h *host) refused(args []string, words ...string) {
+// wantError runs a command that must fail, and checks that the error contains the words.
+func (h *host) wantError(args []string, words ...string) {
 	h.t.Helper()
 	_, err := h.podman(args...)
 	if err == nil {
@@ -179,7 +181,7 @@ func (h *host) refused(args []string, words ...string) {
 	}
 }
 
-// create makes a volume of the repository.
+// create creates a volume of the repository.
 func (h *host) create(name string, options ...string) {
 	h.t.Helper()
 	args := []string{"volume", "create", "--driver", "repos", "--opt", "repo=" + h.remote.URL("app"), "--opt", "subject=" + name}
@@ -189,13 +191,13 @@ func (h *host) create(name string, options ...string) {
 	h.ok(append(args, name)...)
 }
 
-// inContainer are the arguments that run a script in a container with a volume at /w.
+// inContainer returns the arguments that run a script in a container with a volume at /w.
 func inContainer(volume, script string, flags ...string) []string {
 	args := append([]string{"run", "--network", "none", "--volume", volume + ":/w"}, flags...)
 	return append(args, "test", "sh", "-euc", script)
 }
 
-// volume is what Podman shows of a volume.
+// volume is a part of Podman's description of a volume.
 type volume struct {
 	MountCount, Timeout int
 	Status              map[string]any
@@ -211,8 +213,9 @@ func (h *host) inspect(name string) volume {
 	return list[0]
 }
 
-// ended waits until Podman has unmounted a volume, which it does after a container has ended.
-func (h *host) ended(name string) {
+// awaitUnmount waits until Podman has unmounted a volume, which it does after a container has
+// ended.
+func (h *host) awaitUnmount(name string) {
 	h.t.Helper()
 	if err := daemon.Poll(func() error {
 		if v := h.inspect(name); v.MountCount > 0 || len(v.Status["leases"].([]any)) > 0 {

@@ -9,14 +9,15 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// A container finds a checkout; containers at the same time share it; when the last has ended it is clean.
+// A container finds a checkout. Concurrent containers share it. After the last one has ended it is
+// clean again.
 func TestSharedByDefault(t *testing.T) {
 	h := start(t)
 	h.create("v")
 	if got := h.ok(inContainer("v", "cat /w/.git/helmdeck.json; ls /w /w/.git/hdcache/npm", "--rm")...); !strings.Contains(got, h.remote.URL("app")) || !strings.Contains(got, "README.md") {
-		t.Errorf("the container sees %s", got)
+		t.Errorf("the container sees %s, want the repository's URL and its files", got)
 	}
-	h.ended("v")
+	h.awaitUnmount("v")
 
 	h.ok(inContainer("v", "touch /w/mine; sleep 1000000", "--detach", "--name", "first")...)
 	status := h.inspect("v").Status
@@ -27,26 +28,27 @@ func TestSharedByDefault(t *testing.T) {
 	h.ok("cp", h.dir+"/containers.conf", "first:/w/copied")
 	h.ok("exec", "first", "ls", "/w/mine", "/w/copied")
 	h.ok("rm", "--force", "--time", "0", "first")
-	h.ended("v")
+	h.awaitUnmount("v")
 	if got := strings.Fields(h.ok(inContainer("v", "ls /w", "--rm")...)); slices.Contains(got, "mine") || !slices.Contains(got, "README.md") {
 		t.Errorf("after the last container: %q", got)
 	}
-	h.ended("v")
+	h.awaitUnmount("v")
 	h.ok("volume", "rm", "v")
 }
 
-// A private volume can't be kept private, so it is refused.
+// Podman cannot keep a private volume private, so the plugin refuses it.
 func TestPrivateIsRefused(t *testing.T) {
 	h := start(t)
 	h.create("v", "mode=private")
-	h.refused(inContainer("v", "true", "--rm"), "mode=private", "mode=shared", "ALLOW_SHARED_PRIVATE")
+	h.wantError(inContainer("v", "true", "--rm"), "mode=private", "mode=shared", "ALLOW_SHARED_PRIVATE")
 	if got := h.inspect("v"); got.MountCount != 0 || len(got.Status["leases"].([]any)) > 0 {
 		t.Errorf("after the refusal: %+v", got)
 	}
 	h.ok("volume", "rm", "v")
 }
 
-// The setting allows it, and status says what it means.
+// With the setting the plugin accepts a private volume, and its status and the log say that the
+// containers share it.
 func TestPrivateIsAllowed(t *testing.T) {
 	h := start(t, "ALLOW_SHARED_PRIVATE=true")
 	h.create("v", "mode=private")
@@ -55,13 +57,14 @@ func TestPrivateIsAllowed(t *testing.T) {
 		t.Errorf("runtime: %q", got)
 	}
 	if got := h.Log(); !strings.Contains(got, "share one workspace") {
-		t.Error("the log does not say it")
+		t.Error("the log does not say that the containers share one workspace")
 	}
 	h.ok("rm", "--force", "--time", "0", "first")
-	h.ended("v")
+	h.awaitUnmount("v")
 }
 
-// Podman waits 5 s: a clone that takes longer ends with what is going on, and not with a timeout.
+// Podman waits 5 s. The mount of a clone that takes longer fails before that, with an error that
+// says so, and the clone continues.
 func TestSlowClone(t *testing.T) {
 	h := start(t)
 	wait := make(chan struct{})
@@ -69,13 +72,13 @@ func TestSlowClone(t *testing.T) {
 	t.Cleanup(release)
 	h.remote.Wrap(gitserver.On(gitserver.Fetch, gitserver.Stall(wait)))
 	h.create("v")
-	h.refused(inContainer("v", "true", "--rm"), "not done after 4s, continues in the background: run it again")
+	h.wantError(inContainer("v", "true", "--rm"), "not done after 4s, continues in the background: run it again")
 	release()
 	h.ok(inContainer("v", "ls /w/README.md", "--rm")...)
-	h.ended("v")
+	h.awaitUnmount("v")
 }
 
-// Podman's own option for the timeout is not the plugin's.
+// The option timeout is Podman's own, and does not reach the plugin.
 func TestTimeoutOption(t *testing.T) {
 	h := start(t)
 	h.create("v", "o=timeout=60")

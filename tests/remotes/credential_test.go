@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/operator"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// hostOf is a URL without its path.
+// hostOf returns a URL without its path.
 func hostOf(url string) string {
 	scheme, rest, _ := strings.Cut(url, "://")
 	host, _, _ := strings.Cut(rest, "/")
@@ -26,7 +26,8 @@ func token(name, scope, secret string) credential.Credential {
 	return credential.Credential{Name: name, Kind: credential.HTTPS, Scope: scope, User: "me", Secret: credential.NewSecret(secret)}
 }
 
-// A private repository, from the first error to the restart.
+// A user meets a private repository, stores a wrong and then the right credential, restarts the
+// plugin, and removes the credential.
 func TestHTTPSCredential(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -34,26 +35,26 @@ func TestHTTPSCredential(t *testing.T) {
 	p := start(t)
 
 	err := p.create("none", "repo="+s.url)
-	if err := has(err, "authentication failed", s.url, "store a credential"); err != nil {
+	if err := checkError(err, "authentication failed", s.url, "store a credential"); err != nil {
 		t.Error(err)
 	}
-	p.put(token("app", hostOf(s.url)+"/team", "hunter2"))
+	p.putCredential(token("app", hostOf(s.url)+"/team", "hunter2"))
 	err = p.create("wrong", "repo="+s.url)
-	if err := has(err, "authentication failed", `refused the stored credential "app"`); err != nil {
+	if err := checkError(err, "authentication failed", `refused the stored credential "app"`); err != nil {
 		t.Error(err)
 	}
-	told("token refused", "create: "+err.Error())
-	p.put(token("app", hostOf(s.url)+"/team", "s3cret%&'\" x"))
+	addLine("token refused", "create: "+err.Error())
+	p.putCredential(token("app", hostOf(s.url)+"/team", "s3cret%&'\" x"))
 	s.Reset()
-	if err := p.works("some", s.head, "repo="+s.url); err != nil {
+	if err := p.createAndCheck("some", s.head, "repo="+s.url); err != nil {
 		t.Error(err)
 	}
-	// git shows nothing until it is asked.
+	// git sends no credential until the server asks for one.
 	if first := s.Requests()[0]; first.Header.Get("Authorization") != "" {
-		t.Error("the first request has a credential already")
+		t.Error("the first request has a credential, want none")
 	}
 	next := s.commit(t, "main")
-	if err := p.mounts("some", next); err != nil {
+	if err := p.mountAndCheck("some", next); err != nil {
 		t.Error(err)
 	}
 
@@ -63,7 +64,7 @@ func TestHTTPSCredential(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := info.Mode().Perm(); got != 0o600 {
-			t.Errorf("%s has the mode %o", path, got)
+			t.Errorf("%s has the mode %o, want 600", path, got)
 		}
 	}
 	list, err := p.Admin.Credentials(t.Context())
@@ -72,7 +73,7 @@ func TestHTTPSCredential(t *testing.T) {
 	}
 	p.restart()
 	next = s.commit(t, "main")
-	if err := p.mounts("some", next); err != nil {
+	if err := p.mountAndCheck("some", next); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
 
@@ -83,16 +84,17 @@ func TestHTTPSCredential(t *testing.T) {
 		t.Errorf("the file of a removed credential: %v", err)
 	}
 	_, err = p.mount("some", "x")
-	if err := has(err, "authentication failed"); err != nil {
+	if err := checkError(err, "authentication failed"); err != nil {
 		t.Errorf("after the removal: %v", err)
 	}
-	var refused *admin.Error
+	var refused *operator.Error
 	if err := p.Admin.RemoveCredential(t.Context(), "app"); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 		t.Errorf("a second removal: %v", err)
 	}
 }
 
-// Among several credentials the closest one is taken, unless one is named.
+// Of several credentials the plugin uses the one with the closest scope, unless an option names
+// another.
 func TestCredentialChoice(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -102,11 +104,11 @@ func TestCredentialChoice(t *testing.T) {
 		token("host", host, "host"), token("team", host+"/team", "team"),
 		token("exact", host+"/team/app", "exact"), token("sibling", host+"/team/ap", "sibling"),
 	} {
-		p.put(c)
+		p.putCredential(c)
 	}
 	bound := token("bound", host+"/team/app", "bound")
 	bound.Subject = "tenant"
-	p.put(bound)
+	p.putCredential(bound)
 	for i, c := range []struct {
 		options  []string
 		password string
@@ -118,12 +120,12 @@ func TestCredentialChoice(t *testing.T) {
 	} {
 		s.Protect(app, gitserver.Login{User: "me", Password: c.password})
 		s.Reset()
-		if err := p.works(fmt.Sprintf("v%d", i), s.head, append(c.options, "repo="+s.url)...); err != nil {
+		if err := p.createAndCheck(fmt.Sprintf("v%d", i), s.head, append(c.options, "repo="+s.url)...); err != nil {
 			t.Errorf("%q: %v", c.options, err)
 		}
 		for login := range s.Logins(app) {
 			if login.Password != "" && login.Password != c.password {
-				t.Errorf("%q: the password %q was sent, want %q alone", c.options, login.Password, c.password)
+				t.Errorf("%q: the password %q was sent, want only %q", c.options, login.Password, c.password)
 			}
 		}
 	}
@@ -133,36 +135,37 @@ func TestCredentialChoice(t *testing.T) {
 		{"credential=nobody", `no credential "nobody"`},
 	} {
 		s.Reset()
-		err := p.works("refused-"+c.option[11:], "", "repo="+s.url, c.option)
-		if err := has(err, c.want); err != nil {
+		err := p.createAndCheck("refused-"+c.option[11:], "", "repo="+s.url, c.option)
+		if err := checkError(err, c.want); err != nil {
 			t.Errorf("%s: %v", c.option, err)
 		}
 		if n := len(s.Requests()); n > 0 {
-			t.Errorf("%s: %d requests at the server", c.option, n)
+			t.Errorf("%s: the server got %d requests, want none", c.option, n)
 		}
 	}
 }
 
-// A credential is for its host: no other one sees it, asked for or not.
+// No other host sees a credential, whether it asks for one or not.
 func TestCredentialStaysWithItsHost(t *testing.T) {
 	t.Parallel()
 	mine, other := serve(t), serve(t)
 	p := start(t)
-	p.put(token("mine", hostOf(mine.url), "secret"))
+	p.putCredential(token("mine", hostOf(mine.url), "secret"))
 	mine.Protect(app, gitserver.Login{User: "me", Password: "secret"})
 	other.Protect(app, gitserver.Login{User: "me", Password: "secret"})
 
-	if err := has(p.create("other", "repo="+other.url), "authentication failed"); err != nil {
+	if err := checkError(p.create("other", "repo="+other.url), "authentication failed"); err != nil {
 		t.Error(err)
 	}
-	// A redirect to another host is not followed, nor is the secret shown there; before the login, or behind it.
+	// A redirect to another host is not followed, and that host does not see the secret. This holds
+	// for a redirect before the login and for one after it.
 	mine.Route("team/moved", gitserver.Redirect(http.StatusMovedPermanently, other.url))
-	if err := has(p.create("moved", "repo="+mine.URL("team/moved")), "redirected", other.url, "option repo"); err != nil {
+	if err := checkError(p.create("moved", "repo="+mine.URL("team/moved")), "redirected", other.url, "option repo"); err != nil {
 		t.Error(err)
 	}
 	mine.Protect("team/behind", gitserver.Login{User: "me", Password: "secret"})
 	mine.Route("team/behind", gitserver.Redirect(http.StatusMovedPermanently, other.url))
-	if err := has(p.create("behind", "repo="+mine.URL("team/behind")), "redirected", other.url, "option repo"); err != nil {
+	if err := checkError(p.create("behind", "repo="+mine.URL("team/behind")), "redirected", other.url, "option repo"); err != nil {
 		t.Error(err)
 	}
 	for login, n := range other.Logins(app) {
@@ -170,37 +173,38 @@ func TestCredentialStaysWithItsHost(t *testing.T) {
 			t.Errorf("the other host saw %+v, %d times", login, n)
 		}
 	}
-	// One within the host is followed, with the credential.
+	// A redirect within the host is followed, with the credential.
 	mine.Route("team/old", gitserver.Redirect(http.StatusMovedPermanently, mine.url))
-	if err := p.works("old", mine.head, "repo="+mine.URL("team/old")); err != nil {
+	if err := p.createAndCheck("old", mine.head, "repo="+mine.URL("team/old")); err != nil {
 		t.Error(err)
 	}
 	mine.Protect("team/older", gitserver.Login{User: "me", Password: "secret"})
 	mine.Route("team/older", gitserver.Redirect(http.StatusFound, mine.url))
-	if err := p.works("older", mine.head, "repo="+mine.URL("team/older")); err != nil {
+	if err := p.createAndCheck("older", mine.head, "repo="+mine.URL("team/older")); err != nil {
 		t.Error(err)
 	}
 }
 
-// The machine's git may be too old for bearer tokens: then the user is told that, and not that the token is wrong.
+// The machine's git may be too old for bearer tokens. Then the error says so, and not that the
+// token is wrong.
 func TestBearerNeedsAGitThatKnowsIt(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.Protect(app, gitserver.Login{Bearer: "tok"})
 	p := start(t)
-	p.put(credential.Credential{Name: "b", Kind: credential.Bearer, Scope: hostOf(s.url), Secret: credential.NewSecret("tok")})
+	p.putCredential(credential.Credential{Name: "b", Kind: credential.Bearer, Scope: hostOf(s.url), Secret: credential.NewSecret("tok")})
 	var major, minor int
 	if _, err := fmt.Sscanf(testgit.GitAny(t, "/", "version"), "git version %d.%d", &major, &minor); err != nil {
 		t.Fatal(err)
 	}
-	err := p.works("v", s.head, "repo="+s.url)
+	err := p.createAndCheck("v", s.head, "repo="+s.url)
 	if major > 2 || minor >= 46 {
 		if err != nil {
 			t.Error(err)
 		}
 		return
 	}
-	if err := has(err, "bearer", "2.46", fmt.Sprintf("%d.%d", major, minor)); err != nil {
+	if err := checkError(err, "bearer", "2.46", fmt.Sprintf("%d.%d", major, minor)); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// noise is a text of about so many bytes that does not compress well.
+// noise returns a random text of about size bytes, which does not compress well.
 func noise(size int) string {
 	data := make([]byte, size*3/4)
 	for i := range data {
@@ -18,8 +18,8 @@ func noise(size int) string {
 	return base64.StdEncoding.EncodeToString(data)
 }
 
-// smallDisk is a directory on a filesystem of its own with that many bytes. At the end it is detached with the scratch
-// directory that it is in, and its loop device goes with it.
+// smallDisk returns a directory on a new filesystem of size bytes. The end of the test unmounts it
+// with the scratch directory that it is in, which frees its loop device.
 func smallDisk(t *testing.T, size int64) string {
 	t.Helper()
 	disk := filepath.Join(scratch(t), "disk")

@@ -17,21 +17,22 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// fault is something that goes wrong at a remote.
+// fault is a fault of a remote.
 type fault struct {
 	name string
-	// repo sets it up, on a server of its own, and returns the URL to use.
+	// repo sets up the fault on a new server, and returns the URL to use.
 	repo    func(t *testing.T, s remote) string
-	tls     []gitserver.Flaw // with a certificate, and what is wrong with it
-	secure  bool             // with a certificate
-	disk    int64            // data on a filesystem of its own, with so many bytes
+	tls     []gitserver.Flaw // the flaws of the server's certificate
+	secure  bool             // the server has a certificate
+	disk    int64            // if not 0, the plugin's data are on a new filesystem of so many bytes
 	options []string
-	// on is who tells the user, create or mount, and words are what it says. Nothing: it works.
+	// on is the call that must fail, create or mount, and words must be in its error. If on is
+	// empty, both must succeed.
 	on    string
 	words []string
 }
 
-// always is a fault in front of the whole repository.
+// always puts faults in front of the whole repository.
 func always(faults ...gitserver.Fault) func(*testing.T, remote) string {
 	return func(_ *testing.T, s remote) string {
 		s.Route(app, faults...)
@@ -39,19 +40,19 @@ func always(faults ...gitserver.Fault) func(*testing.T, remote) string {
 	}
 }
 
-// times is a fault for the first requests of a kind.
-func times(n int, kind gitserver.Kind, f gitserver.Fault) func(*testing.T, remote) string {
+// firstRequests puts a fault in front of the first n requests of a kind.
+func firstRequests(n int, kind gitserver.Kind, f gitserver.Fault) func(*testing.T, remote) string {
 	return func(_ *testing.T, s remote) string {
 		s.Script(app, kind, gitserver.Repeat(n, f)...)
 		return s.url
 	}
 }
 
-// fails is a status code at every request.
-func fails(code int) func(*testing.T, remote) string { return always(gitserver.Fail(code)) }
+// failsWith answers every request with a status code.
+func failsWith(code int) func(*testing.T, remote) string { return always(gitserver.Fail(code)) }
 
-// gits runs git commands in the repository on the server first.
-func gits(commands ...string) func(*testing.T, remote) string {
+// gitCommands runs git commands in the server's repository.
+func gitCommands(commands ...string) func(*testing.T, remote) string {
 	return func(t *testing.T, s remote) string {
 		for _, c := range commands {
 			testgit.GitAny(t, s.Path(app), strings.Fields(c)...)
@@ -72,28 +73,28 @@ var faults = []fault{
 	}, on: "create", words: []string{"connection refused", "firewall"}},
 	{name: "host unknown", repo: func(*testing.T, remote) string { return "https://nowhere.invalid/a/b" },
 		on: "create", words: []string{"host unknown", "nowhere.invalid", "check the host's name"}},
-	{name: "401", repo: fails(401), on: "create", words: []string{"authentication failed", "store a credential"}},
-	{name: "403", repo: fails(403), on: "create", words: []string{"authentication failed", "403", "store a credential"}},
-	{name: "404", repo: fails(404), on: "create", words: []string{"repository not found", "check the spelling"}},
+	{name: "401", repo: failsWith(401), on: "create", words: []string{"authentication failed", "store a credential"}},
+	{name: "403", repo: failsWith(403), on: "create", words: []string{"authentication failed", "403", "store a credential"}},
+	{name: "404", repo: failsWith(404), on: "create", words: []string{"repository not found", "check the spelling"}},
 	{name: "404 for this repository", repo: func(_ *testing.T, s remote) string { return s.URL("team/nothing") },
 		on: "create", words: []string{"repository not found", "check the spelling"}},
-	{name: "429, for ever", repo: fails(429), on: "mount", words: []string{"server error", "429", "try again"}},
-	{name: "429, then 200", repo: times(1, gitserver.Info, gitserver.Fail(429))},
-	{name: "500, for ever", repo: fails(500), on: "mount", words: []string{"server error", "500", "try again"}},
-	{name: "500, then 200", repo: times(2, gitserver.Info, gitserver.Fail(500))},
-	{name: "502, then 200", repo: times(1, gitserver.LsRefs, gitserver.Fail(502))},
-	{name: "503, then 200", repo: times(2, gitserver.Fetch, gitserver.Fail(503))},
+	{name: "429, for ever", repo: failsWith(429), on: "mount", words: []string{"server error", "429", "try again"}},
+	{name: "429, then 200", repo: firstRequests(1, gitserver.Info, gitserver.Fail(429))},
+	{name: "500, for ever", repo: failsWith(500), on: "mount", words: []string{"server error", "500", "try again"}},
+	{name: "500, then 200", repo: firstRequests(2, gitserver.Info, gitserver.Fail(500))},
+	{name: "502, then 200", repo: firstRequests(1, gitserver.LsRefs, gitserver.Fail(502))},
+	{name: "503, then 200", repo: firstRequests(2, gitserver.Fetch, gitserver.Fail(503))},
 	{name: "stall before the first byte", repo: always(gitserver.Stall(nil)), on: "mount", words: []string{"timeout", "did not answer in time"}},
 	{name: "stall before the pack", repo: always(gitserver.On(gitserver.Fetch, gitserver.Stall(nil))),
 		on: "mount", words: []string{"timeout", "did not answer in time"}},
 	{name: "stall in the pack", repo: always(gitserver.On(gitserver.Fetch, gitserver.StallAfter(50_000, nil))),
 		on: "mount", words: []string{"timeout", "did not answer in time"}},
-	{name: "stall in the pack, once", repo: times(1, gitserver.Fetch, gitserver.StallAfter(50_000, nil))},
+	{name: "stall in the pack, once", repo: firstRequests(1, gitserver.Fetch, gitserver.StallAfter(50_000, nil))},
 	{name: "packs for long, keeps alive", repo: always(gitserver.Packing(3*stallTimeout, 500*time.Millisecond))},
 	{name: "slow drip", repo: always(gitserver.On(gitserver.Fetch, gitserver.Drip(20_000, 400*time.Millisecond)))},
 	{name: "pack cut, for ever", repo: always(gitserver.On(gitserver.Fetch, gitserver.Cut(50_000))),
 		on: "mount", words: []string{"server error", "try again"}},
-	{name: "pack cut, once", repo: times(1, gitserver.Fetch, gitserver.Cut(50_000))},
+	{name: "pack cut, once", repo: firstRequests(1, gitserver.Fetch, gitserver.Cut(50_000))},
 	{name: "pack corrupt", repo: always(gitserver.Corrupt(40_000)), on: "mount", words: []string{"corrupt", "try again", "git fsck"}},
 	{name: "pack with a wrong checksum", repo: always(gitserver.Corrupt(-1)), on: "mount", words: []string{"corrupt", "try again", "git fsck"}},
 	{name: "pack incomplete", repo: func(t *testing.T, s remote) string {
@@ -105,9 +106,9 @@ var faults = []fault{
 		return s.URL("team/empty")
 	}, on: "create", words: []string{"ref not found", "push a first commit"}},
 	{name: "ref missing", repo: always(), options: []string{"ref=nothing"}, on: "create", words: []string{"ref not found", `"nothing"`, "name a branch"}},
-	{name: "HEAD to nowhere", repo: gits("symbolic-ref HEAD refs/heads/gone"),
+	{name: "HEAD to nowhere", repo: gitCommands("symbolic-ref HEAD refs/heads/gone"),
 		on: "create", words: []string{"ref not found", "HEAD", "name a branch"}},
-	{name: "HEAD to nowhere, ref named", repo: gits("symbolic-ref HEAD refs/heads/gone"), options: []string{"ref=main"}},
+	{name: "HEAD to nowhere, ref named", repo: gitCommands("symbolic-ref HEAD refs/heads/gone"), options: []string{"ref=main"}},
 	{name: "ref deleted before the fetch", repo: func(t *testing.T, s remote) string {
 		testgit.GitAny(t, s.Path(app), "update-ref", "refs/pull/7/head", "main")
 		s.Script(app, gitserver.LsRefs, nil, func(next http.Handler) http.Handler {
@@ -137,7 +138,7 @@ var faults = []fault{
 		other := serve(t)
 		s.Route("team/old", gitserver.Redirect(http.StatusFound, other.url))
 		return s.URL("team/old")
-	}, on: "create", words: []string{"redirected", "to http://127.0.0.1:", "if you trust that place"}},
+	}, on: "create", words: []string{"redirected", "to http://127.0.0.1:", "if you trust the new URL"}},
 	{name: "redirect loop", repo: func(_ *testing.T, s remote) string {
 		s.Route("team/a", gitserver.Redirect(http.StatusFound, s.URL("team/b")))
 		s.Route("team/b", gitserver.Redirect(http.StatusFound, s.URL("team/a")))
@@ -146,7 +147,7 @@ var faults = []fault{
 	{name: "redirect to no repository", repo: func(_ *testing.T, s remote) string {
 		s.Route("team/a", func(http.Handler) http.Handler { return http.RedirectHandler("/login", http.StatusFound) })
 		return s.URL("team/a")
-	}, on: "create", words: []string{"redirected", "no repository"}},
+	}, on: "create", words: []string{"redirected", "not a repository's"}},
 	{name: "protocol 0", repo: always(gitserver.ProtocolZero())},
 	{name: "dumb server", repo: func(t *testing.T, s remote) string {
 		dumb, err := s.Dumb(app)
@@ -173,7 +174,8 @@ var faults = []fault{
 		return s.URL("page")
 	}, on: "create", words: []string{"ref not found", "check that the URL is a repository's"}},
 	{name: "connection reset", repo: always(gitserver.Cut(0)), on: "mount", words: []string{"server error", "try again"}},
-	// A loose file for each at first: on a filesystem with a journal, for one without takes a minute.
+	// git makes a loose file for each ref first. The filesystem has a journal, because without one
+	// that takes a minute.
 	{name: "100,000 refs", disk: 1 << 30, repo: func(t *testing.T, s remote) string {
 		testgit.GitAny(t, s.Path(app), "pack-refs", "--all")
 		f, err := os.OpenFile(filepath.Join(s.Path(app), "packed-refs"), os.O_APPEND|os.O_WRONLY, 0)
@@ -202,10 +204,10 @@ func TestFaults(t *testing.T) {
 			})
 		}
 	})
-	left(t, shared)
+	wantNothingLeft(t, shared)
 }
 
-// try sets a fault up, does what a user does, and compares what he is told.
+// try sets up the fault, creates and mounts a volume, and checks the errors that the user sees.
 func (f fault) try(t *testing.T, p *plugin, volume string) {
 	var r remote
 	if f.secure {
@@ -221,13 +223,13 @@ func (f fault) try(t *testing.T, p *plugin, volume string) {
 	head := testgit.GitAny(t, r.Path(app), "rev-parse", "main")
 	on, err := "create", p.create(volume, append(f.options, "repo="+url)...)
 	if err == nil {
-		on, err = "mount", p.mounts(volume, head)
+		on, err = "mount", p.mountAndCheck(volume, head)
 	}
 	words := ""
 	if err != nil {
 		words = on + ": " + err.Error()
 	}
-	told(f.name, words)
+	addLine(f.name, words)
 	switch {
 	case f.on == "" && err != nil:
 		t.Error(err)
@@ -236,23 +238,23 @@ func (f fault) try(t *testing.T, p *plugin, volume string) {
 			t.Errorf("last_error: %q, want none", got)
 		}
 	case err == nil || f.on != on:
-		t.Errorf("%s told: %v; want it from %s", on, err, f.on)
+		t.Errorf("%s: %v; want the error from %s", on, err, f.on)
 	default:
-		if err := has(err, f.words...); err != nil {
+		if err := checkError(err, f.words...); err != nil {
 			t.Error(err)
 		}
 	}
-	if err != nil && on == "mount" { // inspect says it as well
-		if err := has(fmt.Errorf("last_error: %v", p.status(volume)["last_error"]), f.words...); err != nil {
+	if err != nil && on == "mount" { // the volume's status has the error too
+		if err := checkError(fmt.Errorf("last_error: %v", p.status(volume)["last_error"]), f.words...); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// left complains about what a fault left behind: temporary files, locks and processes.
-func left(t *testing.T, p *plugin) {
+// wantNothingLeft checks that a fault left no temporary files, locks or processes behind.
+func wantNothingLeft(t *testing.T, p *plugin) {
 	t.Helper()
-	p.until("nothing is left", func() error {
+	p.await("nothing is left", func() error {
 		out, err := exec.Command("find", p.path("data/clones"), "(", "-name", "tmp_*", "-o", "-name", "*.lock", "-o", "-name", ".tmp-*", ")", "-not", "-path", "*/tree/*").Output()
 		if err != nil {
 			return err

@@ -11,31 +11,34 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// store is the clone's bare repository on disk; there is one clone below dir for the subject, which is the volume's name.
-func (p *plugin) store(volume string) string { return p.one("data/clones", volume, "*/store/full.git") }
-
-// one is the one path that fits.
-func (p *plugin) one(elem ...string) string {
-	p.t.Helper()
-	found, err := filepath.Glob(p.path(elem...))
-	if err != nil || len(found) != 1 {
-		p.t.Fatalf("%s: %q, %v; want one", filepath.Join(elem...), found, err)
-	}
-	return found[0]
+// store returns the path of the bare repository of a volume's clone. The subject is the volume's
+// name, and has one clone.
+func (p *plugin) store(volume string) string {
+	return p.onlyPath("data/clones", volume, "*/store/full.git")
 }
 
-// glob is the paths below dir that fit, of which there must be some.
+// onlyPath returns the only path that matches a pattern.
+func (p *plugin) onlyPath(elem ...string) string {
+	p.t.Helper()
+	paths, err := filepath.Glob(p.path(elem...))
+	if err != nil || len(paths) != 1 {
+		p.t.Fatalf("%s: %q, %v; want one path", filepath.Join(elem...), paths, err)
+	}
+	return paths[0]
+}
+
+// glob returns the paths below dir that match a pattern. At least one must match.
 func glob(t *testing.T, dir, pattern string) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("%s/%s: %q, %v; want some", dir, pattern, found, err)
+	paths, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%s/%s: %q, %v; want at least one path", dir, pattern, paths, err)
 	}
-	return found
+	return paths
 }
 
-// flip spoils bytes all over a file.
-func flip(t *testing.T, path string) {
+// corrupt changes bytes in all parts of a file.
+func corrupt(t *testing.T, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -44,7 +47,7 @@ func flip(t *testing.T, path string) {
 	for i := 40; i < len(data); i += 997 {
 		data[i] ^= 0x55
 	}
-	// A new file: the old one is linked into workspaces.
+	// Write a new file, because git layers have hard links to the old one.
 	if err := errors.Join(os.Remove(path), os.WriteFile(path, data, 0o444)); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +62,7 @@ func remove(t *testing.T, paths ...string) {
 	}
 }
 
-// truncate keeps the first half.
+// truncate cuts a file to its first half.
 func truncate(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -71,6 +74,7 @@ func truncate(t *testing.T, path string) {
 	}
 }
 
+// create creates or truncates files.
 func create(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -80,15 +84,15 @@ func create(t *testing.T, paths ...string) {
 	}
 }
 
-// TestDamage damages what is on the disk. The next mount, at a new commit, works, and so does one for a uid that has no
-// tree yet at the commit that is there.
+// TestDamage damages a store on the disk. The next mount works, whether it is at a new commit, or
+// for a uid without a tree at the old commit.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		damage func(t *testing.T, store string)
 	}{
-		{"bytes of a pack flipped", func(t *testing.T, store string) { flip(t, glob(t, store, "objects/pack/*.pack")[0]) }},
+		{"bytes of a pack flipped", func(t *testing.T, store string) { corrupt(t, glob(t, store, "objects/pack/*.pack")[0]) }},
 		{"pack deleted", func(t *testing.T, store string) { remove(t, glob(t, store, "objects/pack/*.pack")...) }},
 		{"pack and index deleted", func(t *testing.T, store string) { remove(t, glob(t, store, "objects/pack/pack-*")...) }},
 		{"pack index truncated", func(t *testing.T, store string) { truncate(t, glob(t, store, "objects/pack/*.idx")[0]) }},
@@ -107,7 +111,7 @@ func TestDamage(t *testing.T) {
 			t.Parallel()
 			for _, next := range []string{"a new commit", "another uid"} {
 				s, p := serve(t), start(t)
-				if err := p.works("v", s.head, "repo="+s.url); err != nil {
+				if err := p.createAndCheck("v", s.head, "repo="+s.url); err != nil {
 					t.Fatal(err)
 				}
 				c.damage(t, p.store("v"))
@@ -116,29 +120,29 @@ func TestDamage(t *testing.T) {
 				var err error
 				if next == "a new commit" {
 					want = s.commit(t, "main")
-					err = p.mounts("v", want)
+					err = p.mountAndCheck("v", want)
 				} else {
-					err = p.works("v7", want, options...)
+					err = p.createAndCheck("v7", want, options...)
 				}
 				words := ""
 				if err != nil {
 					words = "mount: " + err.Error()
 					t.Errorf("%s: %v", next, err)
 				}
-				told("disk: "+c.name+", "+next, words)
+				addLine("disk: "+c.name+", "+next, words)
 				if got := strings.Count(p.Log(), "set aside"); got > 1 {
-					t.Errorf("%s: cloned again %d times, want once at most", next, got)
+					t.Errorf("%s: cloned again %d times, want at most once", next, got)
 				}
-				// Once is enough.
+				// The store is repaired: the next mount fetches nothing.
 				s.Reset()
-				if err := p.mounts("v", want); err != nil {
+				if err := p.mountAndCheck("v", want); err != nil {
 					t.Errorf("the mount after that: %v", err)
 				}
 				if got := s.Stats(app).Fetches; got != 0 {
 					t.Errorf("the mount after that fetched %d times", got)
 				}
-				if next == "a new commit" { // or there was no fetch to sweep
-					left(t, p)
+				if next == "a new commit" { // only a fetch removes leftovers
+					wantNothingLeft(t, p)
 				}
 				p.stop()
 			}
@@ -146,33 +150,34 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestLostLayers removes what workspaces stand on.
+// TestLostLayers removes the layers of a clone. The next mount works.
 func TestLostLayers(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), start(t)
-	if err := p.works("v", s.head, "repo="+s.url); err != nil {
+	if err := p.createAndCheck("v", s.head, "repo="+s.url); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, pattern string }{
 		{"tree removed", "data/clones/v/*/trees/*"}, {"git layer removed", "data/clones/v/*/refs/*"},
 	} {
-		remove(t, p.one(c.pattern))
-		err := p.mounts("v", s.head)
+		remove(t, p.onlyPath(c.pattern))
+		err := p.mountAndCheck("v", s.head)
 		words := ""
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			words = "mount: " + err.Error()
 		}
-		told("disk: "+c.name, words)
+		addLine("disk: "+c.name, words)
 	}
 }
 
-// TestDiskFull clones into a filesystem that is too small, and into it once there is room.
+// TestDiskFull clones a repository that is too large for the disk. The error says so, and another
+// clone on the same disk works before and after.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	p := startIn(t, smallDisk(t, 24<<20))
-	if err := p.works("small", s.head, "repo="+s.url); err != nil {
+	if err := p.createAndCheck("small", s.head, "repo="+s.url); err != nil {
 		t.Fatal(err)
 	}
 	big := serve(t)
@@ -181,25 +186,25 @@ func TestDiskFull(t *testing.T) {
 	for i := range 20 {
 		changes = append(changes, gitserver.Change{Path: fmt.Sprint("noise", i), Content: fmt.Sprint(i) + content[i:]})
 	}
-	// Each its own megabyte: what compresses would fit.
+	// Each file has its own random megabyte, because content that compresses would fit.
 	for i := range changes {
 		changes[i].Content = noise(1 << 20)
 	}
 	if _, err := gitserver.Commit(big.Path(app), "main", changes...); err != nil {
 		t.Fatal(err)
 	}
-	err := p.works("v", "", "repo="+big.url)
-	if err := has(err, "out of disk", "free space"); err != nil {
+	err := p.createAndCheck("v", "", "repo="+big.url)
+	if err := checkError(err, "out of disk", "free space"); err != nil {
 		t.Error(err)
 	}
-	told("disk: full", strings.TrimPrefix(fmt.Sprint("mount: ", err), "mount: <nil>"))
-	// What was there works, and the failed clone left nothing that takes room.
-	if err := p.mounts("small", s.head); err != nil {
+	addLine("disk: full", strings.TrimPrefix(fmt.Sprint("mount: ", err), "mount: <nil>"))
+	// The other clone works, and the failed one left nothing that takes space.
+	if err := p.mountAndCheck("small", s.head); err != nil {
 		t.Errorf("the other clone: %v", err)
 	}
-	left(t, p)
+	wantNothingLeft(t, p)
 	s.commit(t, "main")
-	if err := p.mounts("small", ""); err != nil {
+	if err := p.mountAndCheck("small", ""); err != nil {
 		t.Errorf("the other clone, after a push: %v", err)
 	}
 }

@@ -1,9 +1,11 @@
-// Package remotes tries the plugin against remotes that misbehave, and with repositories that ask for a credential: the
-// plugin's own program on a data directory of its own, called as the engine calls it, against real git over HTTP, TLS
-// and ssh on loopback, with the faults of package gitserver in between.
+// Package remotes tests the plugin against remotes that misbehave, and with repositories that ask
+// for a credential. It runs the plugin's own program with its own data directory, and calls it as
+// the engine does. The remotes are real git servers over HTTP, TLS and ssh on loopback, with the
+// faults of package gitserver in front of them.
 //
-// Each fault prints a line: its name, and what the user is told by `docker volume create`, by a mount, or in the
-// volume's status. A test fails when that is not what it must be. They need root, git, ssh and sshd, and fail without.
+// Each fault prints a line: its name, and the message that a user gets from `docker volume create`,
+// from a mount, or in the volume's status. The tests check these messages. They need root, git, ssh
+// and sshd, and fail without them.
 package remotes
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
-// program is the plugin's, built for this run.
+// program is the plugin's program, built for this run.
 var program string
 
 func TestMain(m *testing.M) {
@@ -36,12 +38,12 @@ var (
 	lines  []string
 )
 
-// told notes the line of a fault, to be printed at the end.
-func told(fault, words string) {
-	if words == "" {
-		words = "(nothing: it works)"
+// addLine adds the line of a fault to the report, which is printed at the end.
+func addLine(fault, message string) {
+	if message == "" {
+		message = "(nothing: it works)"
 	}
 	report.Lock()
 	defer report.Unlock()
-	lines = append(lines, fmt.Sprintf("%-42s %s", fault, strings.ReplaceAll(words, "\n", " | ")))
+	lines = append(lines, fmt.Sprintf("%-42s %s", fault, strings.ReplaceAll(message, "\n", " | ")))
 }

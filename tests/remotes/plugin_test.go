@@ -13,14 +13,15 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// The plugin of a test is less patient than a user's. Its git is a uid with a line in /etc/passwd, which ssh asks for.
+// In the tests the plugin's timeouts are short. Its git runs as a uid with a line in /etc/passwd,
+// because ssh requires one.
 const (
 	askTimeout   = 4 * time.Second
 	stallTimeout = 2 * time.Second
 	fetchUID     = 65534 // nobody
 )
 
-// plugin is the plugin's process on a data directory of its own.
+// plugin is the plugin's process with its own data directory.
 type plugin struct {
 	*daemon.Daemon
 	t *testing.T
@@ -28,7 +29,7 @@ type plugin struct {
 
 func scratch(t *testing.T) string { return testdir.New(t, "remotes") }
 
-// start runs the plugin with settings, NAME=value, until the test or stop ends it.
+// start runs the plugin with settings (NAME=value) until stop or the end of the test.
 func start(t *testing.T, settings ...string) *plugin { return startIn(t, scratch(t), settings...) }
 
 // startIn is start with the data below dir.
@@ -63,11 +64,11 @@ func (p *plugin) run(c daemon.Config) {
 	p.Daemon = d
 }
 
-// stop ends the process in order.
+// stop ends the process as the engine does. It does nothing if the process has ended.
 func (p *plugin) stop() {
 	p.t.Helper()
 	select {
-	case <-p.Ended(): // it was stopped before
+	case <-p.Ended():
 		return
 	default:
 	}
@@ -82,8 +83,8 @@ func (p *plugin) restart() {
 	p.run(p.Config)
 }
 
-// until waits until check has nothing to complain about.
-func (p *plugin) until(what string, check func() error) {
+// await waits until check returns nil.
+func (p *plugin) await(what string, check func() error) {
 	p.t.Helper()
 	if err := daemon.Poll(check); err != nil {
 		p.t.Fatalf("%s: %v", what, err)
@@ -119,17 +120,18 @@ func (p *plugin) status(name string) map[string]any {
 	return v.Status
 }
 
-// works creates a volume, mounts it, checks that it is a clean checkout of the commit, and takes it back.
-func (p *plugin) works(name, commit string, options ...string) error {
+// createAndCheck creates a volume and calls mountAndCheck.
+func (p *plugin) createAndCheck(name, commit string, options ...string) error {
 	p.t.Helper()
 	if err := p.create(name, options...); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	return p.mounts(name, commit)
+	return p.mountAndCheck(name, commit)
 }
 
-// mounts is works for a volume that is there.
-func (p *plugin) mounts(name, commit string) error {
+// mountAndCheck mounts a volume, checks that it is a clean checkout of a commit, and unmounts it.
+// An empty commit stands for any.
+func (p *plugin) mountAndCheck(name, commit string) error {
 	p.t.Helper()
 	dir, err := p.mount(name, "w")
 	if err != nil {
@@ -142,26 +144,26 @@ func (p *plugin) mounts(name, commit string) error {
 	if got := testgit.GitAny(p.t, dir, "status", "--porcelain"); got != "" {
 		return fmt.Errorf("status: %q, want clean", got)
 	}
-	testgit.GitAny(p.t, dir, "log", "--oneline") // has all objects of the history
+	testgit.GitAny(p.t, dir, "log", "--oneline") // fails if a commit of the history is missing
 	return nil
 }
 
-// put stores a credential over the admin socket.
-func (p *plugin) put(c credential.Credential) {
+// putCredential stores a credential over the admin socket.
+func (p *plugin) putCredential(c credential.Credential) {
 	p.t.Helper()
 	if err := p.Admin.PutCredential(p.t.Context(), c); err != nil {
 		p.t.Fatalf("put credential %q: %v", c.Name, err)
 	}
 }
 
-// has returns an error unless err says all of the words.
-func has(err error, words ...string) error {
+// checkError returns an error unless err contains all of the words.
+func checkError(err error, words ...string) error {
 	if err == nil {
-		return fmt.Errorf("there was no error, want one with %q", words)
+		return fmt.Errorf("got no error, want one with %q", words)
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
-			return fmt.Errorf("got %w\nwant it to say %q", err, w)
+			return fmt.Errorf("got %w\nwant %q in it", err, w)
 		}
 	}
 	return nil

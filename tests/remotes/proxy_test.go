@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// proxy is a forward proxy that knows one host more than the name servers: git.example is at the address.
+// proxy is a forward proxy that leads the host git.example, which no name server knows, to an
+// address.
 type proxy struct {
 	*httptest.Server
 	requests, tunnels atomic.Int32
@@ -19,7 +20,7 @@ type proxy struct {
 func startProxy(t *testing.T, address string) *proxy {
 	t.Helper()
 	p := &proxy{}
-	place := func(host string) string {
+	resolve := func(host string) string {
 		if name, _, _ := strings.Cut(host, ":"); name == "git.example" {
 			return address
 		}
@@ -28,11 +29,11 @@ func startProxy(t *testing.T, address string) *proxy {
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect {
 			p.tunnels.Add(1)
-			tunnel(w, place(r.Host))
+			tunnel(w, resolve(r.Host))
 			return
 		}
 		p.requests.Add(1)
-		r.URL.Host, r.RequestURI = place(r.URL.Host), ""
+		r.URL.Host, r.RequestURI = resolve(r.URL.Host), ""
 		resp, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -49,24 +50,25 @@ func startProxy(t *testing.T, address string) *proxy {
 	return p
 }
 
+// tunnel answers a CONNECT request: it copies bytes between the client and an address.
 func tunnel(w http.ResponseWriter, address string) {
-	there, err := net.Dial("tcp", address)
+	server, err := net.Dial("tcp", address)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	defer there.Close()
-	here, _, err := http.NewResponseController(w).Hijack()
+	defer server.Close()
+	client, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
 	}
-	defer here.Close()
-	io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+	defer client.Close()
+	io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
 	go func() {
-		io.Copy(there, here)
-		there.(*net.TCPConn).CloseWrite()
+		io.Copy(server, client)
+		server.(*net.TCPConn).CloseWrite()
 	}()
-	io.Copy(here, there)
+	io.Copy(client, server)
 }
 
 func TestProxies(t *testing.T) {
@@ -74,47 +76,47 @@ func TestProxies(t *testing.T) {
 	s := serve(t)
 	via := startProxy(t, strings.TrimPrefix(hostOf(s.url), "http://"))
 	p := start(t, "HTTP_PROXY="+via.URL, "NO_PROXY=127.0.0.1")
-	if err := p.works("v", s.head, "repo=http://git.example/"+app); err != nil {
+	if err := p.createAndCheck("v", s.head, "repo=http://git.example/"+app); err != nil {
 		t.Error(err)
 	}
 	if via.requests.Load() == 0 {
-		t.Error("no request came by the proxy")
+		t.Error("the proxy got no request")
 	}
 	via.requests.Store(0)
-	if err := p.works("direct", s.head, "repo="+s.url); err != nil {
+	if err := p.createAndCheck("direct", s.head, "repo="+s.url); err != nil {
 		t.Error(err)
 	}
 	if n := via.requests.Load(); n > 0 {
-		t.Errorf("%d requests came by the proxy in spite of NO_PROXY", n)
+		t.Errorf("the proxy got %d requests, want none because of NO_PROXY", n)
 	}
 
-	// Over TLS the proxy makes a tunnel, and sees nothing.
+	// For TLS the proxy makes a tunnel, and sees no request.
 	secure := serveTLS(t)
 	p = start(t, "HTTPS_PROXY="+via.URL, "CA_BUNDLE="+string(secure.CA()))
-	if err := p.works("v", secure.head, "repo="+secure.url); err != nil {
+	if err := p.createAndCheck("v", secure.head, "repo="+secure.url); err != nil {
 		t.Error(err)
 	}
 	if via.tunnels.Load() == 0 || via.requests.Load() > 0 {
-		t.Errorf("%d tunnels, %d requests; want tunnels alone", via.tunnels.Load(), via.requests.Load())
+		t.Errorf("%d tunnels, %d requests; want only tunnels", via.tunnels.Load(), via.requests.Load())
 	}
 
-	// One that is not there, and one that asks for a password.
+	// One proxy does not exist, and another one asks for a password.
 	via.Close()
 	p = start(t, "HTTP_PROXY="+via.URL)
 	err := p.create("v", "repo=http://git.example/"+app)
-	if err := has(err, "connection refused"); err != nil {
+	if err := checkError(err, "connection refused"); err != nil {
 		t.Error(err)
 	}
-	told("proxy: refused", "create: "+err.Error())
-	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	addLine("proxy: refused", "create: "+err.Error())
+	private := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Proxy-Authenticate", `Basic realm="proxy"`)
 		http.Error(w, "who are you", http.StatusProxyAuthRequired)
 	}))
-	t.Cleanup(closed.Close)
-	p = start(t, "HTTP_PROXY="+closed.URL)
-	err = p.works("v", "", "repo=http://git.example/"+app)
-	if err := has(err, "407"); err != nil {
+	t.Cleanup(private.Close)
+	p = start(t, "HTTP_PROXY="+private.URL)
+	err = p.createAndCheck("v", "", "repo=http://git.example/"+app)
+	if err := checkError(err, "407"); err != nil {
 		t.Error(err)
 	}
-	told("proxy: asks for a password", "mount: "+err.Error())
+	addLine("proxy: asks for a password", "mount: "+err.Error())
 }

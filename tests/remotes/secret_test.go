@@ -13,48 +13,28 @@ import (
 
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/proc"
 )
 
-// secrets are texts that must be nowhere, by what they are.
+// secrets maps names to texts that must not leak.
 type secrets map[string]string
 
-// in returns which of them are in data.
-func (s secrets) in(data []byte) (found []string) {
+// in returns the names of the secrets that data contains.
+func (s secrets) in(data []byte) (names []string) {
 	for name, text := range s {
 		if bytes.Contains(data, []byte(text)) {
-			found = append(found, name)
+			names = append(names, name)
 		}
 	}
-	return found
+	return names
 }
 
-// children are the plugin's process and all its descendants.
-func (p *plugin) children() (pids []string) {
-	parents := map[string]string{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		_, after, _ := strings.Cut(string(data), ") ")
-		if fields := strings.Fields(after); len(fields) > 1 {
-			parents[filepath.Base(filepath.Dir(path))] = fields[1]
-		}
-	}
-	top := fmt.Sprint(p.Pid())
-	for pid := range parents {
-		for at := pid; at != ""; at = parents[at] {
-			if at == top {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
-}
+// processes returns the pids of the plugin's process and all its descendants.
+func (p *plugin) processes() []int { return append(proc.Descendants(p.Pid()), p.Pid()) }
 
-// TestSecretsAreNowhere looks for the secrets of stored credentials, in a fetch that is stopped in the middle and after.
-func TestSecretsAreNowhere(t *testing.T) {
+// TestSecretsDoNotLeak looks for the secrets of stored credentials: in the processes of a fetch
+// that is stopped in the middle, and later in errors, the status, the log and the data.
+func TestSecretsDoNotLeak(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), start(t)
 	ssh, sshURL, _ := serveSSH(t)
@@ -65,12 +45,12 @@ func TestSecretsAreNowhere(t *testing.T) {
 		"password as it is sent": base64.StdEncoding.EncodeToString([]byte("me:" + password)),
 		"ssh key":                keyLines[3],
 	}
-	p.put(credential.Credential{Name: "pw", Kind: credential.HTTPS, Scope: hostOf(s.url) + "/team", User: "me", Secret: credential.NewSecret(password)})
-	p.put(credential.Credential{Name: "tok", Kind: credential.Bearer, Scope: hostOf(s.url) + "/other", Secret: credential.NewSecret(token)})
-	p.put(key(ssh, ssh.ClientKey()))
-	p.put(knownHosts(ssh, ssh.KnownHosts()))
+	p.putCredential(credential.Credential{Name: "pw", Kind: credential.HTTPS, Scope: hostOf(s.url) + "/team", User: "me", Secret: credential.NewSecret(password)})
+	p.putCredential(credential.Credential{Name: "tok", Kind: credential.Bearer, Scope: hostOf(s.url) + "/other", Secret: credential.NewSecret(token)})
+	p.putCredential(key(ssh, ssh.ClientKey()))
+	p.putCredential(knownHosts(ssh, ssh.KnownHosts()))
 	if len(hidden.in(readAll(t, p.path("data/credentials")))) < 3 {
-		t.Fatal("the secrets are not even in their own files: the test proves nothing")
+		t.Fatal("the secrets are not found in their own files: the test proves nothing")
 	}
 
 	release := make(chan struct{})
@@ -79,42 +59,42 @@ func TestSecretsAreNowhere(t *testing.T) {
 	if err := p.create("v", "repo="+s.url); err != nil {
 		t.Fatal(err)
 	}
-	p.until("the fetch stalls", func() error {
-		if s.Left(app, gitserver.Fetch) > 0 || len(p.children()) < 4 {
-			return fmt.Errorf("processes: %q", p.children())
+	p.await("the fetch stalls", func() error {
+		if s.Left(app, gitserver.Fetch) > 0 || len(p.processes()) < 4 {
+			return fmt.Errorf("processes: %v", p.processes())
 		}
 		return nil
 	})
 	seen := 0
-	for _, pid := range p.children() {
+	for _, pid := range p.processes() {
 		for _, file := range []string{"cmdline", "environ"} {
-			data, err := os.ReadFile("/proc/" + pid + "/" + file)
+			data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 			if err != nil {
 				continue
 			}
 			if strings.Contains(string(data), s.url) {
 				seen++
 			}
-			if found := hidden.in(data); len(found) > 0 {
-				t.Errorf("%s of %q has %q", file, data, found)
+			if names := hidden.in(data); len(names) > 0 {
+				t.Errorf("%s of process %d, %q, has the secrets %q", file, pid, data, names)
 			}
 		}
 	}
 	if seen < 2 {
-		t.Errorf("the URL is in %d command lines and environments of children: they were not read", seen)
+		t.Errorf("the URL is in %d command lines and environments, want 2 or more: the test did not read them", seen)
 	}
 	close(release)
 
-	if err := p.mounts("v", s.head); err != nil {
+	if err := p.mountAndCheck("v", s.head); err != nil {
 		t.Error(err)
 	}
-	if err := p.works("ssh", "", "repo="+sshURL); err != nil {
+	if err := p.createAndCheck("ssh", "", "repo="+sshURL); err != nil {
 		t.Error(err)
 	}
-	var told []byte
+	var output []byte
 	s.Protect(app, gitserver.Login{User: "me", Password: "changed"})
 	_, err := p.mount("v", "x")
-	told = fmt.Appendln(told, err, p.create("o", "repo="+s.URL("other/one")), p.create("c", "repo="+s.URL("else"), "credential=pw"))
+	output = fmt.Appendln(output, err, p.create("o", "repo="+s.URL("other/one")), p.create("c", "repo="+s.URL("else"), "credential=pw"))
 	s.Protect(app, gitserver.Login{User: "me", Password: password})
 	dir, err := p.mount("v", "y")
 	if err != nil {
@@ -125,17 +105,17 @@ func TestSecretsAreNowhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told = append(told, data...)
+		output = append(output, data...)
 	}
 	list, err := p.Admin.Credentials(t.Context())
-	told = fmt.Appendf(told, "%+v %#v %v", list, list, err)
-	if found := hidden.in(told); len(found) > 0 {
-		t.Errorf("errors, status and list have %q: %s", found, told)
+	output = fmt.Appendf(output, "%+v %#v %v", list, list, err)
+	if names := hidden.in(output); len(names) > 0 {
+		t.Errorf("errors, status and list have the secrets %q: %s", names, output)
 	}
 	for _, path := range []string{"log", "data/meta.db", "data/volumes", "data/clones", "data/locks"} {
 		data := readAll(t, p.path(path))
-		if found := hidden.in(data); len(found) > 0 || len(data) == 0 && path != "data/locks" {
-			t.Errorf("%s, %d bytes, has %q", path, len(data), found)
+		if names := hidden.in(data); len(names) > 0 || len(data) == 0 && path != "data/locks" {
+			t.Errorf("%s, %d bytes, has the secrets %q", path, len(data), names)
 		}
 	}
 	if config, err := os.ReadFile(filepath.Join(dir, ".git/config")); err != nil || !strings.Contains(string(config), s.url) {
@@ -144,7 +124,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	p.unmount("v", "y")
 }
 
-// readAll is all regular files at path or below it, names and contents.
+// readAll returns the names and contents of all regular files at path or below it.
 func readAll(t *testing.T, path string) []byte {
 	t.Helper()
 	var all []byte

@@ -18,13 +18,13 @@ type remote struct {
 	url, head string
 }
 
-// serve starts a server over HTTP for one test.
+// serve starts an HTTP server for one test.
 func serve(t *testing.T) remote {
 	t.Helper()
 	return serveWith(t, gitserver.Start)
 }
 
-// serveTLS starts one with a certificate.
+// serveTLS starts an HTTPS server, whose certificate has flaws.
 func serveTLS(t *testing.T, flaws ...gitserver.Flaw) remote {
 	t.Helper()
 	return serveWith(t, func(dir string) (*gitserver.Server, error) { return gitserver.StartTLS(dir, flaws...) })
@@ -40,7 +40,7 @@ func serveWith(t *testing.T, start func(dir string) (*gitserver.Server, error)) 
 	return remote{s, s.URL(app), generate(t, s.Path(app))}
 }
 
-// serveSSH starts a server over ssh.
+// serveSSH starts an ssh server.
 func serveSSH(t *testing.T) (s *sshserver.Server, url, head string) {
 	t.Helper()
 	s, err := sshserver.Start(t.TempDir())
@@ -56,7 +56,7 @@ func serveSSH(t *testing.T) (s *sshserver.Server, url, head string) {
 	return s, s.URL(app), generate(t, s.Path(app))
 }
 
-// generate makes the repository. Its pack has some 200 KB.
+// generate makes the repository. Its pack has about 200 KB.
 func generate(t *testing.T, path string) (head string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -69,7 +69,7 @@ func generate(t *testing.T, path string) (head string) {
 	return head
 }
 
-// commit pushes a change by somebody else, and returns the new commit.
+// commit adds a commit on the server, as if another user pushed it, and returns the commit.
 func (r remote) commit(t *testing.T, branch string) string {
 	t.Helper()
 	id, err := gitserver.Commit(r.Path(app), branch, gitserver.Change{Path: "changed", Content: t.Name() + branch})

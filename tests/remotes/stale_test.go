@@ -11,7 +11,9 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestStaleIfError mounts while the remote is in trouble.
+// TestStaleIfError mounts while the remote fails. stale_if_error helps if the remote gives no
+// useful answer, but not if it answers that the login is wrong, or that the repository or the ref
+// does not exist.
 func TestStaleIfError(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -32,7 +34,7 @@ func TestStaleIfError(t *testing.T) {
 			s, p := serve(t), start(t, "MOUNT_WAIT=15s")
 			head := testgit.GitAny(t, s.Path(app), "rev-parse", "release")
 			for v, within := range map[string]string{"v": "1h", "short": "1ms", "none": "0s"} {
-				if err := p.works(v, head, "repo="+s.url, "ref=release", "stale_if_error="+within); err != nil {
+				if err := p.createAndCheck(v, head, "repo="+s.url, "ref=release", "stale_if_error="+within); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -47,29 +49,30 @@ func TestStaleIfError(t *testing.T) {
 				t.Fatalf("mount: %v", err)
 			}
 			if err != nil {
-				told(c.name, "mount: "+err.Error())
+				addLine(c.name, "mount: "+err.Error())
 				return
 			}
 			defer p.unmount("v", "1")
 			file, status := testgit.About(t, dir), p.status("v")
-			told(c.name, fmt.Sprintf("(works: commit %.8v, stale: %v in helmdeck.json and status)", file["commit"], status["stale"]))
+			addLine(c.name, fmt.Sprintf("(works: commit %.8v, stale: %v in helmdeck.json and status)", file["commit"], status["stale"]))
 			if file["commit"] != head || file["stale"] != true || status["stale"] != true {
-				t.Errorf("helmdeck.json: %v\nstatus: %v\nwant the commit %s, stale", file, status, head)
+				t.Errorf("helmdeck.json: %v\nstatus: %v\nwant commit %s and stale", file, status, head)
 			}
 			for _, v := range []string{"short", "none"} {
 				if _, err := p.mount(v, "1"); err == nil {
-					t.Errorf("volume %q mounts as well", v)
+					t.Errorf("volume %q mounts too, want an error", v)
 				}
 			}
 		})
 	}
 }
 
-// A mount that has less time than the question may take answers in time all the same.
-func TestStaleWithinThePatienceOfMount(t *testing.T) {
+// With stale_if_error a Mount answers within MOUNT_WAIT even if that is shorter than the timeout
+// for asking the remote.
+func TestStaleWithinMountWait(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), start(t, "MOUNT_WAIT=3s")
-	if err := p.works("v", s.head, "repo="+s.url, "stale_if_error=1h"); err != nil {
+	if err := p.createAndCheck("v", s.head, "repo="+s.url, "stale_if_error=1h"); err != nil {
 		t.Fatal(err)
 	}
 	s.Route(app, gitserver.Stall(nil))
@@ -83,7 +86,8 @@ func TestStaleWithinThePatienceOfMount(t *testing.T) {
 	p.unmount("v", "1")
 }
 
-// TestProgress clones over a slow line, with a mount that does not wait for the end.
+// TestProgress clones over a slow connection. The status and the error of a mount that does not
+// wait for the end show the progress.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), start(t, "MOUNT_WAIT=3s")
@@ -100,28 +104,28 @@ func TestProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	progress := regexp.MustCompile(`^receiving objects \d+% \([\d.]+ [KM]iB, [\d.]+ [KM]iB/s\)$`)
-	p.until("the status shows phase, percent, bytes and rate", func() error {
+	p.await("the status shows phase, percent, bytes and rate", func() error {
 		status := p.status("v")
 		if status["state"] != "cloning" || !progress.MatchString(fmt.Sprint(status["progress"])) {
 			return fmt.Errorf("%v: %v", status["state"], status["progress"])
 		}
 		return nil
 	})
-	told("progress: in the status", fmt.Sprint(p.status("v")["state"], ": ", p.status("v")["progress"]))
+	addLine("progress: in the status", fmt.Sprint(p.status("v")["state"], ": ", p.status("v")["progress"]))
 	_, err = p.mount("v", "gone")
-	if err := has(err, "cloning "+s.url+": receiving objects", "%", "iB/s", "not done after 3s", "continues in the background", "run it again"); err != nil {
+	if err := checkError(err, "cloning "+s.url+": receiving objects", "%", "iB/s", "not done after 3s", "continues in the background", "run it again"); err != nil {
 		t.Error(err)
 	}
-	told("progress: in the mount's error", "mount: "+fmt.Sprint(err))
-	p.until("a later mount", func() error {
-		err := p.mounts("v", head)
+	addLine("progress: in the mount's error", "mount: "+fmt.Sprint(err))
+	p.await("a later mount", func() error {
+		err := p.mountAndCheck("v", head)
 		if err != nil && !strings.Contains(err.Error(), "continues in the background") {
 			t.Fatal(err)
 		}
 		return err
 	})
 	if got := s.Stats(app).Clones; got != 1 {
-		t.Errorf("%d clones, want 1 that goes on", got)
+		t.Errorf("%d clones, want 1, which continues", got)
 	}
 	if status := p.status("v"); status["state"] != "ready" || status["progress"] != "" {
 		t.Errorf("at the end: %v, %v", status["state"], status["progress"])

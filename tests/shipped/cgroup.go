@@ -20,8 +20,8 @@ type cgroup struct {
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// newCgroup makes a group that may have so many bytes, below that of this process, or, where that may not have groups
-// below it, below the root.
+// newCgroup creates a group with a memory limit in bytes, below this process's own group. Where
+// that fails, it creates the group below the root group.
 func newCgroup(name string, limit int64) (*cgroup, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -46,7 +46,7 @@ func newCgroup(name string, limit int64) (*cgroup, error) {
 	for _, above := range []string{filepath.Join(base, parent), base} {
 		g.dir = filepath.Join(above, name)
 		if g.v2 {
-			// Groups with processes of their own can't give a controller to those below.
+			// A group that contains processes cannot delegate a controller to its children.
 			if err := os.WriteFile(filepath.Join(above, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
 				errs = append(errs, err)
 				continue
@@ -72,7 +72,7 @@ func (g *cgroup) set(limit int64) error {
 	return os.WriteFile(filepath.Join(g.dir, name), []byte(strconv.FormatInt(limit, 10)), 0)
 }
 
-// procs are the IDs of the processes in it.
+// procs returns the IDs of the processes in the group.
 func (g *cgroup) procs() ([]int, error) {
 	data, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
 	var pids []int
@@ -86,8 +86,8 @@ func (g *cgroup) procs() ([]int, error) {
 	return pids, err
 }
 
-// kills is how many processes in it the kernel has killed for want of memory.
-func (g *cgroup) kills() (int, error) {
+// oomKills returns how many processes of the group the kernel's OOM killer has killed.
+func (g *cgroup) oomKills() (int, error) {
 	name := "memory.oom_control"
 	if g.v2 {
 		name = "memory.events"
@@ -101,7 +101,8 @@ func (g *cgroup) kills() (int, error) {
 	return 0, err
 }
 
-// remove kills what is left in it, all of it the plugin's, and removes it.
+// remove kills the processes that are left in the group, all of which are the plugin's, and removes
+// the group.
 func (g *cgroup) remove() error {
 	err := error(unix.EBUSY)
 	for deadline := time.Now().Add(30 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

@@ -1,7 +1,8 @@
-// Package shipped runs the plugin's program as the engine runs it: in its root filesystem, with that one's git, with the
-// capabilities of a managed plugin and no others, and, where the machine can do it, in a memory cgroup of its own.
+// Package shipped runs the plugin's program as the engine runs it: in the plugin's root filesystem,
+// with the git in it, with exactly the capabilities of a managed plugin, and, where the machine
+// allows it, in its own memory cgroup.
 //
-// It differs from a managed plugin in what is no limit: it shares the host's mount namespace and network, and no seccomp
-// filter is applied. Without a namespace of its own there is nobody whom its mounts could fail to reach: the flag -managed is
-// not set.
+// It differs from a managed plugin in two points that limit nothing: it shares the host's mount
+// namespace and network, and it has no seccomp filter. The flag -managed is not set, because in the
+// host's mount namespace the mounts always reach the containers.
 package shipped

@@ -1,7 +1,6 @@
 package shipped
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -18,32 +17,34 @@ import (
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/proc"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// Config says what to run, and on what.
+// Config describes the program, its files and its limits.
 type Config struct {
-	Program    string // the plugin's, static
-	Filesystem string // its root filesystem: build/plugin/rootfs, which is not written to
-	Dir        string // a directory that Start makes; short, for the sockets are in it
-	Memory     int64  // of the cgroup, in bytes
+	Program    string // the plugin's program, statically linked
+	Filesystem string // the root filesystem, build/plugin/rootfs; read only
+	Dir        string // a directory that Start creates; its path must be short because it holds sockets
+	Memory     int64  // the limit of the memory cgroup, in bytes
 	Env        []string
 }
 
-// Plugin is a run of the program. Its methods may be called concurrently, but for Close.
+// Plugin is a run of the program. Its methods may be called concurrently, except Close.
 type Plugin struct {
 	*daemon.Daemon
 	config Config
 	root   *root
 	group  *cgroup
 	peak   atomic.Int64
-	// NoCgroup says why there is no memory cgroup; nil if there is one.
+	// NoCgroup is the reason why the plugin runs without a memory cgroup; nil if it has one.
 	NoCgroup error
 }
 
-// Start runs the plugin with an empty data directory on the disk of c.Dir, and returns when it answers. A loop device would
-// stand in between: on Linux 6.18 its kernel threads wait for up to two seconds for a processor on which something computes
-// in a scheduling group, such as a cgroup, and all commits wait with them.
+// Start runs the plugin with an empty data directory on the disk of c.Dir, and returns when it
+// answers. The data are not on a loop device, because on Linux 6.18 the kernel threads of a loop
+// device wait up to two seconds for a processor that is busy with a scheduling group, such as a
+// cgroup, and all commits wait with them.
 func Start(c Config) (p *Plugin, err error) {
 	p = &Plugin{config: c}
 	defer func() {
@@ -80,8 +81,8 @@ func Start(c Config) (p *Plugin, err error) {
 	return p, err
 }
 
-// Close ends the plugin, kills what it has left, and takes everything away. What it should not have left is for Left to
-// say, before.
+// Close kills the plugin and the processes that it left behind, and removes all of its files and
+// mounts. To find what the plugin left behind, call Left first.
 func (p *Plugin) Close() error {
 	var errs []error
 	if p.Daemon != nil {
@@ -97,7 +98,7 @@ func (p *Plugin) Close() error {
 		errs = append(errs, testdisk.Eject(disk))
 	}
 	if errors.Join(errs...) != nil {
-		return errors.Join(errs...) // what is mounted still must not be deleted
+		return errors.Join(errs...) // files below a mount that is left must not be deleted
 	}
 	return os.RemoveAll(p.config.Dir)
 }
@@ -107,7 +108,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Alive says how the process that was started has ended, or that it does not answer.
+// Alive returns an error if the process has ended or does not answer.
 func (p *Plugin) Alive(ctx context.Context) error {
 	select {
 	case <-p.Ended():
@@ -117,52 +118,34 @@ func (p *Plugin) Alive(ctx context.Context) error {
 	return p.Call(ctx, "Plugin.Activate", nil, nil)
 }
 
-// Children are the command lines, sorted, of the processes that the plugin has started, and those of theirs, that are there.
+// Children returns the sorted command lines of all living descendants of the plugin's process.
 func (p *Plugin) Children() ([]string, error) {
-	paths, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	parents := make(map[int]int)
-	for _, path := range paths {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		// The name is in parentheses and may hold any character.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		parents[pid], _ = strconv.Atoi(fields[1])
-	}
-	found := make(map[int]bool)
-	for pid := range parents {
-		for above := pid; above != 0 && !found[pid]; above = parents[above] {
-			found[pid] = above == p.Pid() && pid != above
-		}
-	}
-	if p.group != nil { // also those that have lost their parent
-		pids, err := p.group.procs()
+	pids := proc.Descendants(p.Pid())
+	if p.group != nil { // the cgroup also has the processes whose parent has ended
+		members, err := p.group.procs()
 		if err != nil {
 			return nil, err
 		}
-		for _, pid := range pids {
-			found[pid] = pid != p.Pid()
+		for _, pid := range members {
+			if pid != p.Pid() && !slices.Contains(pids, pid) {
+				pids = append(pids, pid)
+			}
 		}
 	}
-	var left []string
-	for pid, ok := range found {
-		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); ok && err == nil {
-			left = append(left, short(string(line)))
+	var lines []string
+	for _, pid := range pids {
+		if args, err := proc.Args(pid); err == nil {
+			lines = append(lines, shorten(args))
 		}
 	}
-	slices.Sort(left)
-	return left, nil
+	slices.Sort(lines)
+	return lines, nil
 }
 
-// short is a command line without the settings of git. One that has ended, and that nobody has waited for, has none.
-func short(line string) string {
+// shorten joins the arguments of a process, without git's -c settings. Only a zombie has no
+// arguments.
+func shorten(args []string) string {
 	var words []string
-	args := strings.Split(strings.TrimRight(line, "\x00"), "\x00")
 	for i := 0; i < len(args); i++ {
 		if args[i] == "-c" {
 			i++
@@ -173,7 +156,7 @@ func short(line string) string {
 	return cmp.Or(strings.Join(words, " "), "a zombie")
 }
 
-// Locks are the files of locks/ that the plugin holds a lock of.
+// Locks returns the names of the files in locks/ that the plugin has locked.
 func (p *Plugin) Locks() ([]string, error) {
 	dir := filepath.Join(p.DataDir(), "locks")
 	entries, err := os.ReadDir(dir)
@@ -192,7 +175,8 @@ func (p *Plugin) Locks() ([]string, error) {
 		}
 		inode := fmt.Sprintf(":%d", info.Sys().(*syscall.Stat_t).Ino)
 		for line := range strings.Lines(string(held)) {
-			// 1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF, and "->" after the number for one who waits
+			// 1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF; a waiting process has "->" after
+			// the number
 			f := strings.Fields(line)
 			if len(f) > 5 && f[4] == strconv.Itoa(p.Pid()) && strings.HasSuffix(f[5], inode) {
 				list = append(list, e.Name())
@@ -202,11 +186,13 @@ func (p *Plugin) Locks() ([]string, error) {
 	return list, nil
 }
 
-// unheld are the holds by which only the janitor is bound.
+// unheld are the values of janitor.Hold with which an operator may evict a clone. They bind the
+// janitor alone, if anybody.
 var unheld = []janitor.Hold{janitor.Free, janitor.JustMade, janitor.ExceedsAll}
 
-// Left says what work is going on, or can't be evicted, of the clones that are of interest: a process of the plugin's, a
-// lock, a clone that something holds. nil is nothing.
+// Left returns an error that lists the work that is still going on: the plugin's processes, its
+// locks, and those clones that cannot be evicted and for which interest returns true. nil means
+// that nothing is left.
 func (p *Plugin) Left(ctx context.Context, interest func(janitor.CloneInfo) bool) error {
 	var errs []error
 	children, err := p.Children()
@@ -225,7 +211,8 @@ func (p *Plugin) Left(ctx context.Context, interest func(janitor.CloneInfo) bool
 	return errors.Join(append(errs, err, lockErr, cloneErr)...)
 }
 
-// AwaitEnd waits until nothing is Left, or until ctx ends, and says what still is. It looks at least once.
+// AwaitEnd calls Left until it returns nil. It returns Left's last error if ctx or the plugin ends
+// first. It calls Left at least once.
 func (p *Plugin) AwaitEnd(ctx context.Context, interest func(janitor.CloneInfo) bool) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -246,10 +233,12 @@ func (p *Plugin) AwaitEnd(ctx context.Context, interest func(janitor.CloneInfo) 
 	}
 }
 
-// answerWait is how long a list of the clones may take, which needs no work.
+// answerWait is how long the list of the clones may take. It needs no work, so that 10 s are
+// plenty.
 const answerWait = 10 * time.Second
 
-// WatchPeak notes PeakRSS until ctx ends, for a plugin that may be killed meanwhile.
+// WatchPeak measures PeakRSS ten times per second until ctx ends, because the value is lost if the
+// plugin is killed.
 func (p *Plugin) WatchPeak(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -262,8 +251,8 @@ func (p *Plugin) WatchPeak(ctx context.Context) {
 	}
 }
 
-// PeakRSS is the most memory that the plugin's own process has had since it began, or since the last ResetPeak, in bytes;
-// of one that has ended, what was last seen.
+// PeakRSS returns the largest resident set size of the plugin's own process since its start or the
+// last ResetPeak, in bytes. After the process has ended it returns the last value that it measured.
 func (p *Plugin) PeakRSS() int64 {
 	if kib, err := invariant.Status(p.Pid(), "VmHWM"); err == nil {
 		p.peak.Store(kib << 10)
@@ -271,16 +260,17 @@ func (p *Plugin) PeakRSS() int64 {
 	return p.peak.Load()
 }
 
-// ResetPeak has PeakRSS begin anew.
+// ResetPeak starts a new measurement of PeakRSS.
 func (p *Plugin) ResetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.Pid()), []byte("5"), 0)
 }
 
-// Kills is how many processes of the plugin, itself included, the kernel has killed for want of memory in its cgroup.
-func (p *Plugin) Kills() int {
+// OOMKills returns how many processes of the plugin, itself included, the kernel's OOM killer has
+// killed in the cgroup.
+func (p *Plugin) OOMKills() int {
 	if p.group == nil {
 		return 0
 	}
-	n, _ := p.group.kills()
+	n, _ := p.group.oomKills()
 	return n
 }

@@ -13,18 +13,19 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// root is the plugin's root filesystem with what the engine mounts in it.
+// root is the plugin's root filesystem with the mounts that the engine adds to it.
 type root struct {
 	dir    string
 	mounts []string
 }
 
-// capabilities are the engine's for a container, with those that config.json asks for.
+// capabilities are those that the engine gives every container, and those that config.json asks
+// for.
 const capabilities = "-all,+chown,+dac_override,+fsetid,+fowner,+mknod,+net_raw,+setgid,+setuid,+setfcap,+setpcap,+net_bind_service," +
 	"+sys_chroot,+kill,+audit_write,+sys_admin,+dac_read_search"
 
-// mountRoot puts the root filesystem together at dir. The program stands in for the one that it has, run is where the
-// sockets are to be, disk is mounted as its data, and group may be nil.
+// mountRoot mounts the root filesystem at dir. program covers the program in it, run becomes the
+// directory of the sockets, and disk becomes /data. group may be nil.
 func mountRoot(dir, filesystem, program, run, disk string, group *cgroup) (*root, error) {
 	r := &root{dir: dir}
 	for _, d := range []string{dir, run} {
@@ -44,12 +45,13 @@ func mountRoot(dir, filesystem, program, run, disk string, group *cgroup) (*root
 		{"mount", "-t", "tmpfs", "tmpfs", in("tmp")},
 		{"mount", "--bind", run, in("run/docker/plugins")},
 		{"mount", "--bind", disk, in("data")},
-		// Shared as the engine's is, but not with the disk itself: every workspace would be mounted twice.
+		// Shared, as the engine's mount is, but not with the disk itself, because then every
+		// workspace would be mounted twice.
 		{"mount", "--make-private", in("data")},
 		{"mount", "--make-shared", in("data")},
 	}
 	if group != nil {
-		// A container sees its own group as the whole tree.
+		// In a container its own group is the root of the tree.
 		at := in("sys/fs/cgroup")
 		if !group.v2 {
 			steps = append(steps, []string{"mount", "-t", "tmpfs", "tmpfs", at}, []string{"mkdir", at + "/memory"})
@@ -68,7 +70,7 @@ func mountRoot(dir, filesystem, program, run, disk string, group *cgroup) (*root
 	return r, nil
 }
 
-// unmount takes all of it down again.
+// unmount unmounts everything that mountRoot mounted.
 func (r *root) unmount() error {
 	errs := []error{testdir.DetachBelow(filepath.Join(r.dir, "data"))}
 	for i := len(r.mounts) - 1; i >= 0; i-- {

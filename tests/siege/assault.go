@@ -11,31 +11,32 @@ import (
 	"sync"
 	"time"
 
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/operator"
 )
 
-// Volume is one of an attacker.
+// Volume is a volume of an attacker.
 type Volume struct {
 	Name    string
 	Options map[string]string
 }
 
-// Assault is an attack under way on a plugin.
+// Assault is a running attack on a plugin.
 type Assault struct {
 	d       *daemon.Daemon
 	volumes []Volume
 	wait    sync.WaitGroup
 
 	mu      sync.Mutex
-	got     map[string]int // the first lines of what was answered
+	got     map[string]int // how often each answer came, by its first line
 	mounted map[string]bool
 }
 
-// Begin creates and mounts all volumes at once, and returns at once. Who is told that the work goes on asks again, while
-// an answer within mountWait can be expected before the context's deadline.
+// Begin creates and mounts all volumes concurrently, and does not wait for the answers. If the
+// answer to a Mount is that the work continues, the Mount is repeated as long as more than
+// mountWait is left before the context's deadline.
 func Begin(ctx context.Context, d *daemon.Daemon, volumes []Volume, mountWait time.Duration) *Assault {
 	a := &Assault{d: d, volumes: volumes, got: make(map[string]int), mounted: make(map[string]bool)}
 	for _, v := range volumes {
@@ -46,17 +47,17 @@ func Begin(ctx context.Context, d *daemon.Daemon, volumes []Volume, mountWait ti
 
 const mountID = "attack"
 
-// goesOn is in the answer to a Mount whose work is not done.
-const goesOn = "continues in the background"
+// continues is part of the answer to a Mount whose work is not done.
+const continues = "continues in the background"
 
 func (a *Assault) one(ctx context.Context, v Volume, mountWait time.Duration) error {
-	if err := answered(func(ctx context.Context) error { return a.d.Create(ctx, v.Name, v.Options) }); err != nil {
+	if err := withTimeout(func(ctx context.Context) error { return a.d.Create(ctx, v.Name, v.Options) }); err != nil {
 		return err
 	}
 	end, _ := ctx.Deadline()
 	for {
-		err := answered(func(ctx context.Context) error { _, err := a.d.Mount(ctx, v.Name, mountID); return err })
-		if err == nil || !strings.Contains(err.Error(), goesOn) || time.Until(end) < mountWait {
+		err := withTimeout(func(ctx context.Context) error { _, err := a.d.Mount(ctx, v.Name, mountID); return err })
+		if err == nil || !strings.Contains(err.Error(), continues) || time.Until(end) < mountWait {
 			return err
 		}
 	}
@@ -74,11 +75,12 @@ func (a *Assault) note(v Volume, err error) {
 	a.got[strings.NewReplacer(v.Options["repo"], "REPO", v.Name, "VOLUME").Replace(line)]++
 }
 
-// Wait returns when all have got an answer.
+// Wait waits until every volume has its final answer.
 func (a *Assault) Wait() { a.wait.Wait() }
 
-// Got is what the attacker was answered: the most frequent first line, and how many got another.
-func (a *Assault) Got() string {
+// Answers summarizes the answers to the attacker: the most frequent one, by its first line, and how
+// many others came.
+func (a *Assault) Answers() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	lines := slices.SortedFunc(maps.Keys(a.got), func(x, y string) int { return a.got[y] - a.got[x] })
@@ -92,7 +94,7 @@ func (a *Assault) Got() string {
 	return text
 }
 
-// End waits for all answers, ends what was mounted, and removes the volumes.
+// End waits for all answers, unmounts the volumes and removes them.
 func (a *Assault) End() error {
 	a.Wait()
 	var errs []error
@@ -102,9 +104,9 @@ func (a *Assault) End() error {
 		all.Go(func() {
 			err := error(nil)
 			if a.mounted[v.Name] {
-				err = answered(func(ctx context.Context) error { return a.d.Unmount(ctx, v.Name, mountID) })
+				err = withTimeout(func(ctx context.Context) error { return a.d.Unmount(ctx, v.Name, mountID) })
 			}
-			err = errors.Join(err, answered(func(ctx context.Context) error { return a.d.Remove(ctx, v.Name) }))
+			err = errors.Join(err, withTimeout(func(ctx context.Context) error { return a.d.Remove(ctx, v.Name) }))
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
@@ -114,15 +116,16 @@ func (a *Assault) End() error {
 	return errors.Join(errs...)
 }
 
-// Attackers is how the subjects of all attackers begin.
-const Attackers = "attacker-"
+// SubjectPrefix is the beginning of every attacker's subject.
+const SubjectPrefix = "attacker-"
 
-// Attacked says whether a clone is an attacker's.
-func Attacked(c janitor.CloneInfo) bool { return strings.HasPrefix(c.Subject, Attackers) }
+// OfAttacker reports whether a clone belongs to an attacker.
+func OfAttacker(c janitor.CloneInfo) bool { return strings.HasPrefix(c.Subject, SubjectPrefix) }
 
-// Delete deletes the clones of the attack, as an operator does: those that are listed, and those whose names are known
-// from the volumes, for a clone that is still being fetched must be known to an operator too. It tries again until ctx
-// ends, for a workspace that has just ended may still be free only in a moment. That there is no clone is not an error.
+// Delete deletes the clones of the attack, as an operator does: the listed clones, and those that
+// follow from the volumes' options, because an operator can delete a clone that is still being
+// fetched. It tries again until ctx ends, because a workspace that just ended may hold its clone
+// for a moment. An unknown clone is not an error.
 func (a *Assault) Delete(ctx context.Context) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -140,12 +143,12 @@ func (a *Assault) Delete(ctx context.Context) error {
 }
 
 func (a *Assault) delete() error {
-	return answered(func(ctx context.Context) error {
+	return withTimeout(func(ctx context.Context) error {
 		clones, err := a.d.Admin.Clones(ctx)
 		errs := []error{err}
 		keys := make(map[string]bool)
 		for _, c := range clones {
-			if Attacked(c) {
+			if OfAttacker(c) {
 				keys[c.Clone] = true
 			}
 		}
@@ -156,7 +159,7 @@ func (a *Assault) delete() error {
 		}
 		for key := range keys {
 			err := a.d.Admin.EvictClone(ctx, key)
-			if e, ok := errors.AsType[*admin.Error](err); !ok || e.Status != http.StatusNotFound {
+			if e, ok := errors.AsType[*operator.Error](err); !ok || e.Status != http.StatusNotFound {
 				errs = append(errs, err)
 			}
 		}

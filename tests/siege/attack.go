@@ -14,29 +14,30 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 )
 
-// Attack is one way to make work.
+// Attack is one way to cause work.
 type Attack struct {
 	Name, Abuses string
-	// ColdToo says that the victim's cold mounts count too.
+	// ColdToo is set if the victim's cold mounts count too.
 	ColdToo bool
-	// Longer is how much longer than others it takes until it hurts: git itself needs that for the names.
+	// Longer is how much longer than other attacks it must run before it hurts, because git takes
+	// that long for the names.
 	Longer time.Duration
-	// Alone says that nobody deletes the clones: all must end within its limits.
+	// Alone is set if nobody deletes the clones: the plugin's own limits must end all work.
 	Alone bool
 
-	subjects, volumes int               // volumes of each subject, each with an address of its own
-	options           map[string]string // beside the address
+	subjects, volumes int               // volumes counts those of each subject; each has its own URL
+	options           map[string]string // in addition to repo and subject
 	base              func(s *Stage) (base, error)
-	parts             []string // of other attacks, in place of base
+	parts             []string // names of the attacks that it consists of; base is nil then
 }
 
-// base is a repository of the server that an attack's addresses lead to.
+// base is the server's repository to which an attack's URLs lead, and the faults in front of it.
 type base struct {
 	repo   string
 	faults []gitserver.Fault
 }
 
-// Attacks are all of them; the names are distinct.
+// Attacks returns all attacks. Their names are distinct.
 func Attacks() []Attack {
 	bomb := func(name string) func(*Stage) (base, error) {
 		return func(s *Stage) (base, error) { return s.bomb(hostile.Bomb(name)) }
@@ -59,21 +60,21 @@ func Attacks() []Attack {
 					return s.bomb(c)
 				}
 			}
-			return base{}, errors.New("there is no tree-bomb")
+			return base{}, errors.New("package hostile has no case tree-bomb")
 		}},
-		// Five milliseconds: faster would be the server's work more than the plugin's.
+		// With an interval below five milliseconds the server would have more work than the plugin.
 		{Name: "progress", Abuses: "a remote that sends progress for ever; eight clones", subjects: 1, volumes: 8, base: small(gitserver.Counting(5 * time.Millisecond))},
 		{Name: "keep-alive", Abuses: "a remote that sends keep-alives for ever; eight clones", subjects: 1, volumes: 8, base: small(gitserver.KeepAlive(time.Second))},
-		{Name: "lfs-batch", Abuses: "an LFS server that answers a batch with headers and no body; four clones", subjects: 1, volumes: 4, base: large(lfsserver.InBatch)},
-		{Name: "lfs-download", Abuses: "an LFS server that sends the headers of an object and no content; four clones", subjects: 1, volumes: 4, base: large(lfsserver.InDownload)},
-		{Name: "lfs-verify", Abuses: "an LFS server that sends a byte a second, so that nothing can be verified; four clones", subjects: 1, volumes: 4, base: large(lfsserver.InContent)},
+		{Name: "lfs-batch", Abuses: "an LFS server that answers a batch with headers and no body; four clones", subjects: 1, volumes: 4, base: silentLFS(lfsserver.InBatch)},
+		{Name: "lfs-download", Abuses: "an LFS server that sends the headers of an object and no content; four clones", subjects: 1, volumes: 4, base: silentLFS(lfsserver.InDownload)},
+		{Name: "lfs-verify", Abuses: "an LFS server that sends a byte a second, so that nothing can be verified; four clones", subjects: 1, volumes: 4, base: silentLFS(lfsserver.InContent)},
 		{Name: "clones", Abuses: "64 clones of a large repository at once; one subject", subjects: 1, volumes: 64, ColdToo: true, base: (*Stage).big},
-		{Name: "alone", Abuses: "one of each that has no end, and nobody who deletes it: the limits end it", Alone: true,
+		{Name: "alone", Abuses: "one of each attack that has no end, and nobody deletes the clones: the limits end it", Alone: true,
 			parts: []string{"endless-names", "attribute-files", "deltas", "progress", "keep-alive", "lfs-batch", "lfs-download", "lfs-verify"}},
 	}
 }
 
-// Stage is the servers' side of attacks. Its methods may be called concurrently.
+// Stage has the servers for attacks. Its methods may be called concurrently.
 type Stage struct {
 	server *gitserver.Server
 
@@ -82,7 +83,7 @@ type Stage struct {
 	made  int
 }
 
-// NewStage starts a server in dir, which must be there.
+// NewStage starts a server in dir, which must exist.
 func NewStage(dir string) (*Stage, error) {
 	server, err := gitserver.Start(dir)
 	if err != nil {
@@ -94,8 +95,9 @@ func NewStage(dir string) (*Stage, error) {
 // Close ends the server.
 func (s *Stage) Close() error { return s.server.Close() }
 
-// Volumes sets the stage for an attack, and returns volumes that nobody has made yet. They may be fewer than the attack
-// has: one of each address.
+// Volumes prepares the repositories of an attack and returns its volumes, which the caller has yet
+// to create. URLs and names are new with each call. An attack with parts has one volume for each of
+// them.
 func (s *Stage) Volumes(a Attack) ([]Volume, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +140,7 @@ func (s *Stage) volumes(a Attack) ([]Volume, error) {
 		s.server.Route(repo, b.faults...)
 		for subject := range a.subjects {
 			v := Volume{Name: fmt.Sprintf("%s-%d", repo, subject), Options: map[string]string{
-				"repo": s.server.URL(repo), "subject": fmt.Sprintf("%s%s-%d", Attackers, a.Name, subject),
+				"repo": s.server.URL(repo), "subject": fmt.Sprintf("%s%s-%d", SubjectPrefix, a.Name, subject),
 			}}
 			for name, value := range a.options {
 				v.Options[name] = value
@@ -151,7 +153,7 @@ func (s *Stage) volumes(a Attack) ([]Volume, error) {
 
 func (s *Stage) dir() string { return filepath.Dir(s.server.Path("x")) }
 
-// bomb builds a repository.
+// bomb builds a hostile repository.
 func (s *Stage) bomb(c hostile.Case) (base, error) {
 	b := base{repo: "base-" + c.Name}
 	if _, err := c.Build(s.dir(), b.repo, hostile.Bait{}); err != nil {
@@ -162,7 +164,7 @@ func (s *Stage) bomb(c hostile.Case) (base, error) {
 		return b, nil
 	}
 	if text, err := os.ReadFile(filepath.Join(path, "config")); err != nil || strings.Contains(string(text), "allowFilter") {
-		return b, err // git itself must answer
+		return b, err // git must answer each request itself, because of the filter
 	}
 	fault, err := gitserver.Frozen(path)
 	b.faults = []gitserver.Fault{gitserver.Remember(), fault}
@@ -179,7 +181,7 @@ func (s *Stage) small(faults ...gitserver.Fault) (base, error) {
 	return b, err
 }
 
-// big is one that takes seconds to index and to check out.
+// big is an honest repository that takes seconds to index and to check out.
 func (s *Stage) big() (base, error) {
 	b := base{repo: "base-big"}
 	if _, err := gitserver.Generate(s.server.Path(b.repo), gitserver.Spec{Seed: 5, Files: 10_000, Commits: 20, Changes: 100}); err != nil {
@@ -190,8 +192,8 @@ func (s *Stage) big() (base, error) {
 	return b, err
 }
 
-// large is a repository with large files, whose server is silent.
-func large(where lfsserver.Where) func(s *Stage) (base, error) {
+// silentLFS is a repository with large files, whose LFS server falls silent.
+func silentLFS(where lfsserver.Where) func(s *Stage) (base, error) {
 	return func(s *Stage) (base, error) {
 		b := base{repo: fmt.Sprint("base-lfs-", where)}
 		if _, err := gitserver.Generate(s.server.Path(b.repo), gitserver.Spec{Seed: 4, Files: 50}); err != nil {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Sample is how long something took, each time.
+// Sample is a list of measured durations.
 type Sample []time.Duration
 
-// Quantile is the time within which the share q of all were done; zero of an empty sample.
+// Quantile returns the duration within which the share q of all were done, or zero if the sample is
+// empty.
 func (s Sample) Quantile(q float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -18,21 +19,21 @@ func (s Sample) Quantile(q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// P50 is the median.
+// P50 returns the median.
 func (s Sample) P50() time.Duration { return s.Quantile(0.5) }
 
-// P99 is what one of a hundred exceeds.
+// P99 returns the duration that one of a hundred exceeds.
 func (s Sample) P99() time.Duration { return s.Quantile(0.99) }
 
-// Max is the longest.
+// Max returns the longest duration.
 func (s Sample) Max() time.Duration { return s.Quantile(1) }
 
-// Times is how many times as long as quiet a time is.
-func Times(attacked, quiet time.Duration) float64 { return float64(attacked) / float64(max(quiet, 1)) }
+// Ratio returns how many times as long as quiet attacked is.
+func Ratio(attacked, quiet time.Duration) float64 { return float64(attacked) / float64(max(quiet, 1)) }
 
-// Beside shows a figure beside its quiet value.
-func Beside(quiet, attacked time.Duration) string {
-	return fmt.Sprintf("%s>%s ms (%.1fx)", millis(quiet), millis(attacked), Times(attacked, quiet))
+// Compare formats a duration on the quiet machine, the same under attack, and their ratio.
+func Compare(quiet, attacked time.Duration) string {
+	return fmt.Sprintf("%s>%s ms (%.1fx)", millis(quiet), millis(attacked), Ratio(attacked, quiet))
 }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.0f", float64(d)/float64(time.Millisecond)) }

@@ -12,11 +12,12 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
-// answerWait is how long an answer of the plugin is waited for, so that no plugin can hang a test: longer than any
-// MOUNT_WAIT that the tests set.
+// answerWait is how long a call of the plugin may take, so that no plugin can hang a test. It is
+// longer than any MOUNT_WAIT that the tests set.
 const answerWait = 40 * time.Second
 
-// Victim is a subject that mounts a small repository of its own server all the time.
+// Victim is a subject that mounts a small repository all the time. The repository has its own
+// server.
 type Victim struct {
 	Subject string
 	server  *gitserver.Server
@@ -24,7 +25,7 @@ type Victim struct {
 	ids     atomic.Int64
 }
 
-// NewVictim starts a server in dir, which must be there, with a small repository.
+// NewVictim starts a server with a small repository in dir, which must exist.
 func NewVictim(dir string) (*Victim, error) {
 	server, err := gitserver.Start(dir)
 	if err != nil {
@@ -40,8 +41,8 @@ func NewVictim(dir string) (*Victim, error) {
 // Close ends the server.
 func (v *Victim) Close() error { return v.server.Close() }
 
-// Warm creates the volume and mounts it until ctx ends, and returns what each Mount took. The first, which clones, does
-// not count. A mount or unmount that fails ends it.
+// Warm creates the volume and mounts it again and again until ctx ends. It returns how long each
+// Mount took, without the first one, which clones. An error ends it.
 func (v *Victim) Warm(ctx context.Context, d *daemon.Daemon) (mounts Sample, err error) {
 	if err := v.create(d, v.volume, "small"); err != nil {
 		return nil, err
@@ -59,8 +60,8 @@ func (v *Victim) Warm(ctx context.Context, d *daemon.Daemon) (mounts Sample, err
 	return mounts, nil
 }
 
-// Cold mounts repositories that the plugin does not have, one after the other until ctx ends, and returns what each
-// Mount took, at least one.
+// Cold mounts repositories that the plugin does not have yet, one after the other, until ctx ends.
+// It returns how long each Mount took. It mounts at least one.
 func (v *Victim) Cold(ctx context.Context, d *daemon.Daemon) (mounts Sample, err error) {
 	for len(mounts) == 0 || ctx.Err() == nil {
 		name := fmt.Sprint("cold-", v.ids.Add(1))
@@ -75,7 +76,7 @@ func (v *Victim) Cold(ctx context.Context, d *daemon.Daemon) (mounts Sample, err
 			return mounts, err
 		}
 		mounts = append(mounts, took)
-		if err := answered(func(ctx context.Context) error { return d.Remove(ctx, name) }); err != nil {
+		if err := withTimeout(func(ctx context.Context) error { return d.Remove(ctx, name) }); err != nil {
 			return mounts, err
 		}
 	}
@@ -83,27 +84,27 @@ func (v *Victim) Cold(ctx context.Context, d *daemon.Daemon) (mounts Sample, err
 }
 
 func (v *Victim) create(d *daemon.Daemon, volume, repo string) error {
-	return answered(func(ctx context.Context) error {
+	return withTimeout(func(ctx context.Context) error {
 		return d.Create(ctx, volume, map[string]string{"repo": v.server.URL(repo), "subject": v.Subject})
 	})
 }
 
-// mount mounts a volume and ends that again, and returns what the Mount took.
+// mount mounts and unmounts a volume, and returns how long the Mount took.
 func (v *Victim) mount(d *daemon.Daemon, volume string) (took time.Duration, err error) {
 	id := fmt.Sprint("victim-", v.ids.Add(1))
 	began := time.Now()
-	if err := answered(func(ctx context.Context) error { _, err := d.Mount(ctx, volume, id); return err }); err != nil {
+	if err := withTimeout(func(ctx context.Context) error { _, err := d.Mount(ctx, volume, id); return err }); err != nil {
 		return 0, fmt.Errorf("mount %s: %w", volume, err)
 	}
 	took = time.Since(began)
-	if err := answered(func(ctx context.Context) error { return d.Unmount(ctx, volume, id) }); err != nil {
+	if err := withTimeout(func(ctx context.Context) error { return d.Unmount(ctx, volume, id) }); err != nil {
 		return 0, fmt.Errorf("unmount %s: %w", volume, err)
 	}
 	return took, nil
 }
 
-// answered calls f with a context that ends when the plugin takes too long for an answer.
-func answered(f func(ctx context.Context) error) error {
+// withTimeout calls f with a context that ends after answerWait.
+func withTimeout(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), answerWait, fmt.Errorf("no answer within %v", answerWait))
 	defer cancel()
 	if err := f(ctx); err != nil {

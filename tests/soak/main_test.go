@@ -1,8 +1,10 @@
-// Package soak lets the plugin work for a while with a budget that is too small: containers come and go at random on 30
-// clones of which a third has room, and whatever they saw, wrote and left behind is checked all along.
+// Package soak runs the plugin for some time with a disk budget that is too small: containers start
+// and end at random on 30 clones, and the budget has room for a third of them. All files that the
+// containers see, write and leave behind are checked the whole time.
 //
-// `make test-soak` does it for five minutes. `go test` does it for some seconds, with as much less to be done; on a busy
-// machine both go on until that is done. The tests need root and loop devices, and fail without.
+// `make test-soak` runs for five minutes. `go test` runs for some seconds with proportionally less
+// work. On a busy machine both continue until their work is done. The tests need root and loop
+// devices, and fail without them.
 package soak
 
 import (
@@ -16,8 +18,8 @@ import (
 var duration = flag.Duration("duration", 15*time.Second, "how long to work at least")
 
 var (
-	scratch string // holds everything of this run
-	program string // the plugin's
+	scratch string // the directory for all files of this run
+	program string // the plugin's program
 )
 
 func TestMain(m *testing.M) {

@@ -15,7 +15,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// repo is a repository of the server, and the clone of it that the plugin has for a subject of the same name.
+// repo is a repository of the server, and the plugin's clone of it for a subject of the same name.
 type repo struct {
 	name    string
 	path    string // of the bare repository
@@ -25,20 +25,20 @@ type repo struct {
 	mu      sync.Mutex
 	commits []string // of main, oldest first
 	trees   map[string]tree
-	// working are those who may have the clone in use, with the number of commits when they began, and worked is when
-	// the last one ended: it is not to be evicted.
-	working map[*int]bool
-	worked  time.Time
-	keeping bool // a volume keeps a workspace of it
+	// uses has the uses of the clone that go on, each by a pointer to the number of commits at its
+	// start. lastUse is when the last one ended. A clone in use must not be evicted.
+	uses    map[*int]bool
+	lastUse time.Time
+	keeping bool // a volume keeps a workspace of the clone
 }
 
-// tree is what is to be in a checkout: by path, what print says.
+// tree is the expected content of a checkout: the fingerprint of each file by path.
 type tree map[string]string
 
-// newRepo makes a repository and knows what a checkout of it has, from git itself.
+// newRepo makes a repository, and reads the expected content of a checkout from one that git makes.
 func newRepo(server *gitserver.Server, n int) (*repo, error) {
 	name := fmt.Sprint("s", n)
-	r := &repo{name: name, path: server.Path(name), url: server.URL(name), trees: make(map[string]tree), working: make(map[*int]bool)}
+	r := &repo{name: name, path: server.Path(name), url: server.URL(name), trees: make(map[string]tree), uses: make(map[*int]bool)}
 	if _, err := gitserver.Generate(r.path, gitserver.Spec{Seed: uint64(n), Files: 30, Commits: 2, Changes: 5}); err != nil {
 		return nil, err
 	}
@@ -60,17 +60,17 @@ func newRepo(server *gitserver.Server, n int) (*repo, error) {
 	return r, err
 }
 
-// pushed is the file that pushes change.
+// pushed is the file that push changes.
 const pushed = "pushed.txt"
 
-// push commits to main.
+// push adds a commit to main.
 func (r *repo) push(content string) error {
 	r.pushing.Lock()
 	defer r.pushing.Unlock()
 	r.mu.Lock()
 	t := maps.Clone(r.trees[r.commits[len(r.commits)-1]])
 	r.mu.Unlock()
-	t[pushed] = print(0o644, []byte(content))
+	t[pushed] = fingerprint(0o644, []byte(content))
 	commit, err := gitserver.Commit(r.path, "main", gitserver.Change{Path: pushed, Content: content})
 	if err != nil {
 		return err
@@ -81,54 +81,55 @@ func (r *repo) push(content string) error {
 	return nil
 }
 
-// newest is the number of commits that a mount must know of: those that were there when the first of those began who
-// are at work now, for mounts at the same time ask the remote together.
-func (r *repo) newest() int {
+// minCommits returns the number of commits that a mount must have at least: those that existed when
+// the oldest use of the clone began, because concurrent mounts share one request to the remote.
+func (r *repo) minCommits() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := len(r.commits)
-	for began := range r.working {
+	for began := range r.uses {
 		n = min(n, *began)
 	}
 	return n
 }
 
-// use says that the clone may be in use until done is called.
+// use marks the clone as in use until done is called.
 func (r *repo) use() (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	began := len(r.commits)
-	r.working[&began] = true
+	r.uses[&began] = true
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.working, &began)
-		r.worked = time.Now()
+		delete(r.uses, &began)
+		r.lastUse = time.Now()
 	}
 }
 
-// untouchable says whether the clone may have been in use at any time since.
-func (r *repo) untouchable(since time.Time) bool {
+// inUseSince reports whether the clone may have been in use at any time since.
+func (r *repo) inUseSince(since time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.working) > 0 || r.keeping || !r.worked.Before(since)
+	return len(r.uses) > 0 || r.keeping || !r.lastUse.Before(since)
 }
 
-// check says what in a workspace is not as in its commit, which must be one of the newest, but for own files. A new
-// commit may have come while it was asked for, and be there already.
-func (r *repo) check(dir string, newest int, own ...string) error {
+// check checks that a workspace equals its commit, except for own files, and that the commit is not
+// older than the commit number minCommits of main. It may be newer, because a push may happen at
+// the same time.
+func (r *repo) check(dir string, minCommits int, own ...string) error {
 	head, err := os.ReadFile(filepath.Join(dir, ".git/refs/heads/main"))
 	if err != nil {
 		return err
 	}
 	commit := strings.TrimSpace(string(head))
-	// The server has it before we know of it.
+	// A push in progress may be on the server and not yet in r.commits: wait for its end.
 	r.pushing.Lock()
 	r.mu.Lock()
 	want, ok := r.trees[commit]
 	for i, c := range r.commits {
-		if c == commit && i < newest-1 {
-			err = fmt.Errorf("the commit is %d behind", newest-1-i)
+		if c == commit && i < minCommits-1 {
+			err = fmt.Errorf("the workspace is %d commits behind", minCommits-1-i)
 		}
 	}
 	r.mu.Unlock()
@@ -148,12 +149,12 @@ func (r *repo) check(dir string, newest int, own ...string) error {
 	}
 	for name := range want {
 		if got[name] != want[name] {
-			return fmt.Errorf("%s of commit %s is %q, want %q", name, commit, got[name], want[name])
+			return fmt.Errorf("%s of commit %s has fingerprint %q, want %q", name, commit, got[name], want[name])
 		}
 		delete(got, name)
 	}
 	if len(got) > 0 {
-		return fmt.Errorf("commit %s has no %v", commit, got)
+		return fmt.Errorf("files that commit %s does not have: %v", commit, got)
 	}
 	return nil
 }
@@ -176,7 +177,7 @@ func readTree(dir string) (tree, error) {
 			return nil
 		case d.Type() == fs.ModeSymlink:
 			to, err := os.Readlink(path)
-			t[name] = print(fs.ModeSymlink, []byte(to))
+			t[name] = fingerprint(fs.ModeSymlink, []byte(to))
 			return err
 		}
 		info, err := d.Info()
@@ -184,13 +185,13 @@ func readTree(dir string) (tree, error) {
 			return err
 		}
 		content, err := os.ReadFile(path)
-		t[name] = print(info.Mode(), content)
+		t[name] = fingerprint(info.Mode(), content)
 		return err
 	})
 	return t, err
 }
 
-// print says what git would tell apart in a file.
-func print(mode fs.FileMode, content []byte) string {
+// fingerprint describes everything that git tracks of a file: type, executable bit and content.
+func fingerprint(mode fs.FileMode, content []byte) string {
 	return fmt.Sprintf("%v %x", mode.Type()|mode&0o100, sha256.Sum256(content))
 }

@@ -20,36 +20,36 @@ import (
 )
 
 const (
-	honest = 8 // subjects, each with a repository, and as many workers
-	// quietPart is the share of the duration in which nobody attacks.
+	honestWorkers = 8 // each with its own subject and repository
+	// Nobody attacks during the first quarter of the duration.
 	quietPart = 4
-	// gone is how long after the end of an attack something of it may still be there.
-	gone = 30 * time.Second
-	// limit is the longest that work may take that nobody deletes.
-	limit = time.Minute
-	// mountWait is what is honest takes at most beside an attack.
+	// leftTime is how long after the end of an attack its work may still go on.
+	leftTime = 30 * time.Second
+	// workLimit ends work that nobody deletes.
+	workLimit = time.Minute
+	// mountWait is the longest time of an honest mount beside an attack.
 	mountWait = 30 * time.Second
-	// attackTime is how long an attack lasts at least; up to twice as long.
+	// attackTime is the least duration of an attack. It may last up to twice as long.
 	attackTime = 8 * time.Second
 )
 
-// besieged is a plugin as it ships with honest workers and one that is not.
+// besieged is a plugin as it ships, with honest workers and one attacker.
 type besieged struct {
 	*soak
 	plugin *shipped.Plugin
 	stage  *siege.Stage
 
 	mu       sync.Mutex
-	attacked bool
-	quiet    siege.Sample
-	beside   siege.Sample
+	attacked bool         // the attacks have begun
+	quiet    siege.Sample // the honest mounts before the attacks
+	beside   siege.Sample // and during them
 	attacks  []string
-	problems []error // the first of them
-	failed   int     // honest ones
+	problems []error // the first twenty
+	failed   int     // how many steps of honest workers failed
 }
 
-// TestSiege has honest subjects mount, write, verify and unmount, first alone and then beside a hostile one. It prints
-// what their mounts took.
+// TestSiege runs honest subjects that mount, write, verify and unmount, first alone and then beside
+// a hostile one. It prints how long their mounts took.
 func TestSiege(t *testing.T) {
 	b := &besieged{soak: &soak{T: t, discards: make(map[string]string), evicted: make(map[string]bool)}}
 	b.prepare()
@@ -57,23 +57,23 @@ func TestSiege(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), *duration)
 	defer cancel()
 	var all sync.WaitGroup
-	for n := range honest {
+	for n := range honestWorkers {
 		w := &worker{soak: b.soak, n: n, rand: rand.New(rand.NewPCG(uint64(n), 6))}
 		all.Go(func() {
 			for ctx.Err() == nil && b.alive() {
-				if err := w.honest(); err != nil {
+				if err := w.workHonestly(); err != nil {
 					b.problem(true, fmt.Errorf("honest worker %d, step %d: %w", n, w.step, err))
 				}
 			}
 		})
 	}
-	// Half of the quiet time, for the clones' sake, does not count.
+	// The first half of the quiet time does not count, because the mounts in it clone.
 	sleep(ctx, *duration/quietPart/2)
-	b.phase(func() { b.quiet = nil })
+	b.locked(func() { b.quiet = nil })
 	sleep(ctx, *duration/quietPart/2)
-	b.phase(func() { b.attacked = true })
+	b.locked(func() { b.attacked = true })
 	enemy := rand.New(rand.NewPCG(uint64(began.UnixNano()), 7))
-	var next []siege.Attack // each of them once, in another order every time
+	var next []siege.Attack // all attacks in random order, again and again
 	for ctx.Err() == nil && b.alive() {
 		if len(next) == 0 {
 			next = siege.Attacks()
@@ -85,9 +85,9 @@ func TestSiege(t *testing.T) {
 	all.Wait()
 	b.finishSiege()
 	fmt.Printf("%d honest subjects: %d mounts alone: p50 %v p99 %v max %v; %d beside %d attacks in %v: p50 %v p99 %v max %v; %d failed; plugin peak %d MiB, %d killed for memory; attacks:%s\n",
-		honest, len(b.quiet), round(b.quiet.P50()), round(b.quiet.P99()), round(b.quiet.Max()),
+		honestWorkers, len(b.quiet), round(b.quiet.P50()), round(b.quiet.P99()), round(b.quiet.Max()),
 		len(b.beside), len(b.attacks), time.Since(began).Round(time.Second), round(b.beside.P50()), round(b.beside.P99()), round(b.beside.Max()),
-		b.failed, b.plugin.PeakRSS()>>20, b.plugin.Kills(), strings.Join(b.attacks, ""))
+		b.failed, b.plugin.PeakRSS()>>20, b.plugin.OOMKills(), strings.Join(b.attacks, ""))
 	for _, err := range b.problems {
 		t.Error(err)
 	}
@@ -95,7 +95,7 @@ func TestSiege(t *testing.T) {
 
 func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// sleep is the pace of the run, not a wait for something.
+// sleep waits for d or until ctx ends. It sets the pace of the run, and does not wait for an event.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -120,7 +120,7 @@ func (b *besieged) prepare() {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { b.stage.Close() })
-	for n := range honest {
+	for n := range honestWorkers {
 		r, err := newRepo(server, n)
 		if err != nil {
 			b.Fatal(err)
@@ -129,7 +129,7 @@ func (b *besieged) prepare() {
 	}
 	b.plugin, err = shipped.Start(shipped.Config{
 		Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "p"), Memory: 3 << 30,
-		Env: []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", limit), fmt.Sprint("FETCH_TIMEOUT=", limit), "MIN_FREE=5%", "DISCARD_TTL=1m"},
+		Env: []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", workLimit), fmt.Sprint("FETCH_TIMEOUT=", workLimit), "MIN_FREE=5%", "DISCARD_TTL=1m"},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -144,16 +144,16 @@ func (b *besieged) prepare() {
 		}
 	})
 	if b.plugin.NoCgroup != nil {
-		fmt.Printf("NO MEMORY CGROUP on this machine: the plugin has all of its memory: %v\n", b.plugin.NoCgroup)
+		fmt.Printf("NO MEMORY CGROUP on this machine: the plugin may use all memory: %v\n", b.plugin.NoCgroup)
 	}
 	b.d, b.config = b.plugin.Daemon, b.plugin.Config
-	b.d.Client.Timeout = daemon.Patience // a plugin that hangs is a failure, and not the end of the test
-	b.timed = b.note
+	b.d.Client.Timeout = daemon.Timeout // a plugin that hangs must fail the test, not hang it
+	b.onMount = b.addMount
 }
 
-// note adds what an honest mount took.
-func (b *besieged) note(took time.Duration) {
-	b.phase(func() {
+// addMount adds the duration of an honest mount.
+func (b *besieged) addMount(took time.Duration) {
+	b.locked(func() {
 		if b.attacked {
 			b.beside = append(b.beside, took)
 		} else {
@@ -162,15 +162,16 @@ func (b *besieged) note(took time.Duration) {
 	})
 }
 
-func (b *besieged) phase(f func()) {
+// locked calls f with b.mu locked.
+func (b *besieged) locked(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f()
 }
 
-// problem notes what should not have been, the first twenty of it.
+// problem records an error. It keeps the first twenty, and counts those of honest workers.
 func (b *besieged) problem(honest bool, err error) {
-	b.phase(func() {
+	b.locked(func() {
 		if honest {
 			b.failed++
 		}
@@ -180,7 +181,7 @@ func (b *besieged) problem(honest bool, err error) {
 	})
 }
 
-// alive says whether the plugin is the process that was started.
+// alive reports whether the plugin's process still runs.
 func (b *besieged) alive() bool {
 	select {
 	case <-b.plugin.Ended():
@@ -190,8 +191,8 @@ func (b *besieged) alive() bool {
 	}
 }
 
-// honest does one honest thing at random.
-func (w *worker) honest() error {
+// workHonestly runs one operation of an honest subject, chosen at random.
+func (w *worker) workHonestly() error {
 	w.step++
 	switch p := w.rand.IntN(100); {
 	case p < 80:
@@ -204,7 +205,7 @@ func (w *worker) honest() error {
 	return w.recreate()
 }
 
-// attack makes an attack for a while, and mostly has an operator delete what is left of it.
+// attack runs an attack. After two of three attacks an operator deletes its clones.
 func (b *besieged) attack(ctx context.Context, a siege.Attack, random *rand.Rand) {
 	volumes, err := b.stage.Volumes(a)
 	if err != nil {
@@ -217,17 +218,18 @@ func (b *besieged) attack(ctx context.Context, a siege.Attack, random *rand.Rand
 	<-ctx.Done()
 	errs := []error{assault.End()}
 	if !a.Alone && random.IntN(3) > 0 {
-		afterwards, cancel := context.WithTimeout(b.Context(), gone)
+		afterwards, cancel := context.WithTimeout(b.Context(), leftTime)
 		defer cancel()
 		errs = append(errs, assault.Delete(afterwards))
 	}
 	if err := errors.Join(errs...); err != nil {
 		b.problem(false, fmt.Errorf("the end of %s: %w", a.Name, err))
 	}
-	b.phase(func() { b.attacks = append(b.attacks, " "+a.Name) })
+	b.locked(func() { b.attacks = append(b.attacks, " "+a.Name) })
 }
 
-// finishSiege looks at what is left, when what nobody deleted has had its time.
+// finishSiege removes all volumes, waits until the work that nobody deleted has reached its limit,
+// and checks that nothing is left.
 func (b *besieged) finishSiege() {
 	b.Helper()
 	if err := b.plugin.Alive(b.Context()); err != nil {
@@ -243,9 +245,9 @@ func (b *besieged) finishSiege() {
 			b.Error(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(b.Context(), limit+gone)
+	ctx, cancel := context.WithTimeout(b.Context(), workLimit+leftTime)
 	defer cancel()
-	if err := b.plugin.AwaitEnd(ctx, siege.Attacked); err != nil {
+	if err := b.plugin.AwaitEnd(ctx, siege.OfAttacker); err != nil {
 		b.Errorf("left: %v", err)
 	}
 	if err := daemon.Poll(func() error {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// sizes returns what the clones take on the disk, by the name of their repository: blocks, each inode once.
+// sizes returns the size of each clone on the disk in bytes, by the name of its repository. It
+// counts blocks, and each inode once.
 func (s *soak) sizes() (map[string]int64, error) {
 	sizes := make(map[string]int64)
 	clones := filepath.Join(s.config.DataDir(), "clones")
@@ -16,7 +17,7 @@ func (s *soak) sizes() (map[string]int64, error) {
 		var dev uint64
 		err := filepath.WalkDir(filepath.Join(clones, r.name), func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it goes while we look
+				return nil // the plugin deletes files meanwhile
 			}
 			if err != nil {
 				return err
@@ -32,7 +33,7 @@ func (s *soak) sizes() (map[string]int64, error) {
 			if dev == 0 {
 				dev = st.Dev
 			}
-			if st.Dev != dev { // a workspace that is mounted: its upper is counted
+			if st.Dev != dev { // a mounted workspace, whose upper is counted elsewhere
 				return fs.SkipDir
 			}
 			if !seen[st.Ino] {

@@ -20,7 +20,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// What five minutes have at least, and others in proportion.
+// A run of five minutes must have leastMounts and leastEvicted at least, other runs in proportion.
 const (
 	clones       = 30
 	workers      = 16
@@ -28,24 +28,26 @@ const (
 	leastEvicted = 100
 )
 
-// longest is how much longer than it was asked for a run may take to do its work, on a busy machine.
-const longest = 15 * time.Minute
+// overtime is how much longer than -duration a run may take until its work is done, on a busy
+// machine.
+const overtime = 15 * time.Minute
 
-// soak is a plugin at work.
+// soak is a plugin with the state that its answers promise.
 type soak struct {
 	*testing.T
 	d      *daemon.Daemon
 	config daemon.Config
 	repos  []*repo
-	keeps  [kept]string // what the volume of a worker keeps; its own
-	mounts atomic.Int64
-	limit  int64                     // MAX_SIZE
-	timed  func(mount time.Duration) // nil: nobody wants to know
+	// keptTexts has the text in the kept workspace of a worker, and is used by that worker alone.
+	keptTexts [keepWorkers]string
+	mounts    atomic.Int64
+	limit     int64                    // MAX_SIZE, in bytes
+	onMount   func(took time.Duration) // called after each mount; may be nil
 
 	mu       sync.Mutex
-	discards map[string]string // the text of each workspace that has ended with one, by ID
-	lost     []string          // IDs of discards that were gone when they were asked for
-	evicted  map[string]bool   // IDs of what the janitor says it has evicted
+	discards map[string]string // the text in each discard that must exist, by ID
+	lost     []string          // IDs of discards that could not be restored
+	evicted  map[string]bool   // IDs of discards and layers that the janitor reports as evicted
 }
 
 func TestSoak(t *testing.T) {
@@ -80,7 +82,7 @@ func TestSoak(t *testing.T) {
 		if took >= *duration && float64(s.mounts.Load()) >= share*leastMounts && float64(s.evictions()) >= share*leastEvicted {
 			stop(context.Canceled)
 		}
-		if took > *duration+longest {
+		if took > *duration+overtime {
 			stop(fmt.Errorf("only %d mounts and %d evictions in %v", s.mounts.Load(), s.evictions(), took))
 		}
 	}
@@ -93,11 +95,13 @@ func TestSoak(t *testing.T) {
 	s.finish(open)
 }
 
-// prepare starts the plugin, has it clone everything, and starts it again with room for a third of that.
+// prepare starts the plugin, makes it clone every repository, and starts it again with a budget of
+// a third of that size.
 func (s *soak) prepare() {
 	s.Helper()
 	disk, repositories := filepath.Join(scratch, "disk"), filepath.Join(scratch, "repos")
-	// The trash is deleted slowly until MIN_FREE, 5%, says otherwise: that share has files enough for some seconds.
+	// The plugin deletes the trash slowly as long as MIN_FREE, 5%, is free: the disk is large
+	// enough that this share holds the files of some seconds.
 	if err := errors.Join(os.Mkdir(repositories, 0o755), testdisk.Ext4(disk, 8<<30)); err != nil {
 		s.Fatal(err)
 	}
@@ -163,7 +167,7 @@ func (s *soak) start() {
 	s.d = d
 }
 
-// settle waits until the plugin has done what it does in the background.
+// settle waits until the plugin's background work is done.
 func (s *soak) settle() {
 	s.Helper()
 	if err := daemon.Poll(func() error { return invariant.Structure(s.config.DataDir()) }); err != nil {
@@ -171,9 +175,9 @@ func (s *soak) settle() {
 	}
 }
 
-// discarded notes that a workspace ends, if something was written there.
-func (s *soak) discarded(dir string) error {
-	text, err := os.ReadFile(filepath.Join(dir, mine))
+// addDiscard records that a workspace becomes a discard, if a text was written to it.
+func (s *soak) addDiscard(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, ownFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -183,10 +187,10 @@ func (s *soak) discarded(dir string) error {
 	return err
 }
 
-// idOf returns the ID of a workspace, which is that of its discard.
+// idOf returns the ID of a workspace, which is also the ID of its discard.
 func idOf(dir string) string { return filepath.Base(dir) }
 
-// claim takes a discard for oneself.
+// claim removes a discard from the list, so that no other worker restores it.
 func (s *soak) claim(id string) (text string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,13 +199,15 @@ func (s *soak) claim(id string) (text string, ok bool) {
 	return text, ok
 }
 
-func (s *soak) mustBeEvicted(id string) {
+// addLost records a discard that could not be restored, because the janitor must have evicted it.
+func (s *soak) addLost(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost = append(s.lost, id)
 }
 
-// sample has the janitor sweep, and checks what is on the disk then, and what it says about it.
+// sample makes the janitor sweep, checks the size of the clones after that, and records the
+// evictions.
 func (s *soak) sample() error {
 	began := time.Now()
 	if _, err := s.d.Admin.Sweep(context.Background()); err != nil {
@@ -214,19 +220,19 @@ func (s *soak) sample() error {
 	var total, allowed int64
 	for _, r := range s.repos {
 		total += sizes[r.name]
-		if r.untouchable(began) {
+		if r.inUseSince(began) {
 			allowed += sizes[r.name]
 		}
 	}
 	allowed += s.limit
 	if total > allowed+allowed/10 {
-		return fmt.Errorf("%d KiB are taken after a sweep, %d KiB are the budget with what is untouchable", total>>10, allowed>>10)
+		return fmt.Errorf("after a sweep the clones take %d KiB, want at most %d KiB: the budget and the clones in use", total>>10, allowed>>10)
 	}
-	return s.note()
+	return s.recordEvictions()
 }
 
-// note remembers what the janitor says it has evicted.
-func (s *soak) note() error {
+// recordEvictions records the IDs in the janitor's events.
+func (s *soak) recordEvictions() error {
 	events, err := s.d.Admin.Events(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +244,7 @@ func (s *soak) note() error {
 	return err
 }
 
-// evictions counts what the janitor has evicted since the start.
+// evictions returns the number of the janitor's evictions since the start.
 func (s *soak) evictions() (n int64) {
 	stats, err := s.d.Admin.JanitorStats(context.Background())
 	if err != nil {
@@ -252,14 +258,15 @@ func (s *soak) evictions() (n int64) {
 	return n
 }
 
-// finish ends everything, and looks at what is left.
+// finish checks all discards and kept workspaces, removes all volumes, stops the plugin, and checks
+// that nothing is left. open is the number of the plugin's file descriptors at the start.
 func (s *soak) finish(open int) {
 	s.Helper()
-	if err := s.config.EmptyTrash(); err != nil {
+	if err := s.config.AwaitEmptyTrash(); err != nil {
 		s.Fatal(err)
 	}
 	s.settle()
-	if err := s.note(); err != nil {
+	if err := s.recordEvictions(); err != nil {
 		s.Error(err)
 	}
 	data := s.config.DataDir()
@@ -273,25 +280,25 @@ func (s *soak) finish(open int) {
 	for id, text := range s.discards {
 		switch rec, ok := state.Workspaces[id]; {
 		case ok && rec.Phase == meta.Discarded:
-			if err := invariant.Discard(data, rec, func(dir string) error { return reads(dir, text) }); err != nil {
+			if err := invariant.ViewWorkspace(data, rec, func(dir string) error { return wantText(dir, text) }); err != nil {
 				s.Errorf("discard %s: %v", id, err)
 			}
 		case ok || !s.evicted[id]:
-			s.Errorf("discard %s with %q is gone, and nobody has evicted it: %+v", id, text, rec)
+			s.Errorf("discard %s with %q is gone, and the janitor reports no eviction: %+v", id, text, rec)
 		}
 	}
 	for _, id := range s.lost {
 		if !s.evicted[id] {
-			s.Errorf("discard %s could not be restored, and nobody has evicted it", id)
+			s.Errorf("discard %s could not be restored, and the janitor reports no eviction", id)
 		}
 	}
-	for n, text := range s.keeps {
+	for n, text := range s.keptTexts {
 		if text == "" {
 			continue
 		}
 		w := &worker{soak: s, n: n, rand: rand.New(rand.NewPCG(0, 0)), step: -1}
 		if err := w.keep(); err != nil {
-			s.Errorf("what worker %d keeps: %v", n, err)
+			s.Errorf("the kept workspace of worker %d: %v", n, err)
 		}
 	}
 	list, err := s.d.List(s.Context())
@@ -306,8 +313,8 @@ func (s *soak) finish(open int) {
 	s.settle()
 	if err := daemon.Poll(func() error {
 		left, err := invariant.Descriptors(s.d.Pid())
-		if err == nil && left > open+workers { // connections of ours, which are kept open
-			err = fmt.Errorf("the plugin has %d descriptors, and had %d when it began", left, open)
+		if err == nil && left > open+workers { // the workers' connections stay open
+			err = fmt.Errorf("the plugin has %d open file descriptors, and had %d at the start", left, open)
 		}
 		return errors.Join(err, invariant.Leaks(scratch, s.d.Pid()))
 	}); err != nil {

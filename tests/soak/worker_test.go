@@ -13,7 +13,7 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
-// worker is one that starts and ends containers.
+// worker starts and ends containers, as far as the plugin can tell.
 type worker struct {
 	*soak
 	n    int
@@ -21,10 +21,10 @@ type worker struct {
 	step int
 }
 
-// kept is how many of the workers have a volume that keeps its workspace.
-const kept = 3
+// keepWorkers is the number of workers that have a volume with mode=keep.
+const keepWorkers = 3
 
-// work does one thing at random.
+// work runs one operation, chosen at random.
 func (w *worker) work() error {
 	w.step++
 	switch p := w.rand.IntN(100); {
@@ -32,7 +32,7 @@ func (w *worker) work() error {
 		return w.private()
 	case p < 76:
 		return w.shared()
-	case p < 84 && w.n < kept:
+	case p < 84 && w.n < keepWorkers:
 		return w.keep()
 	case p < 88:
 		r := w.pick()
@@ -43,7 +43,7 @@ func (w *worker) work() error {
 	return w.recreate()
 }
 
-// pick returns a repository; some are more popular than others.
+// pick returns a random repository. It prefers the first quarter of them.
 func (w *worker) pick() *repo {
 	n := len(w.repos)
 	if w.rand.IntN(10) < 7 {
@@ -52,14 +52,15 @@ func (w *worker) pick() *repo {
 	return w.repos[w.rand.IntN(n)]
 }
 
-// text is one that nobody else writes.
+// text returns a text that is unique to the worker and the step.
 func (w *worker) text() string { return fmt.Sprintf("%d of worker %d\n", w.step, w.n) }
 
 func (w *worker) id() string { return fmt.Sprintf("%d-%d", w.n, w.step) }
 
-const mine = "mine.txt"
+// ownFile is the file to which a worker writes its text.
+const ownFile = "mine.txt"
 
-// volume makes a volume of the worker's own, if it is not there.
+// volume creates a volume of the worker, unless it exists.
 func (w *worker) volume(r *repo, kind string, options map[string]string) (string, error) {
 	name := fmt.Sprintf("%s-%d-%s", kind, w.n, r.name)
 	all := map[string]string{"repo": r.url, "subject": r.name}
@@ -69,7 +70,8 @@ func (w *worker) volume(r *repo, kind string, options map[string]string) (string
 	return name, w.d.Create(context.Background(), name, all)
 }
 
-// private mounts a volume, checks it, mostly writes, and ends: what was written is a discard then.
+// private mounts a volume, checks it, mostly writes to it, and unmounts it. If it wrote, the
+// workspace becomes a discard.
 func (w *worker) private() error {
 	r := w.pick()
 	defer r.use()()
@@ -77,44 +79,45 @@ func (w *worker) private() error {
 	if err != nil {
 		return err
 	}
-	newest := r.newest()
+	minCommits := r.minCommits()
 	dir, err := w.mount(name, w.id())
 	if err != nil {
 		return err
 	}
-	err = r.check(dir, newest)
+	err = r.check(dir, minCommits)
 	if err == nil && w.rand.IntN(10) < 7 {
 		err = w.write(dir, w.text())
 	}
 	return errors.Join(err, w.unmount(name, w.id(), dir))
 }
 
-// write leaves something in a workspace and reads it back.
+// write writes a text and random bytes to a workspace, and reads the text back.
 func (w *worker) write(dir, text string) error {
 	noise := make([]byte, w.rand.IntN(100<<10))
 	for i := range noise {
 		noise[i] = byte(w.rand.Uint32())
 	}
 	err := errors.Join(
-		os.WriteFile(filepath.Join(dir, mine), []byte(text), 0o644),
+		os.WriteFile(filepath.Join(dir, ownFile), []byte(text), 0o644),
 		os.WriteFile(filepath.Join(dir, "noise"), noise, 0o644),
 		os.WriteFile(filepath.Join(dir, ".hdcache", "npm", fmt.Sprint(w.rand.IntN(20))), noise[:len(noise)/4], 0o644),
 	)
 	if err != nil {
 		return err
 	}
-	return reads(dir, text)
+	return wantText(dir, text)
 }
 
-func reads(dir, text string) error {
-	got, err := os.ReadFile(filepath.Join(dir, mine))
+// wantText checks that a workspace has a text.
+func wantText(dir, text string) error {
+	got, err := os.ReadFile(filepath.Join(dir, ownFile))
 	if err == nil && string(got) != text {
-		err = fmt.Errorf("%s: %q, want %q", mine, got, text)
+		err = fmt.Errorf("%s: %q, want %q", ownFile, got, text)
 	}
 	return err
 }
 
-// shared mounts a volume for two containers.
+// shared mounts a volume with mode=shared for two containers.
 func (w *worker) shared() error {
 	r := w.pick()
 	defer r.use()()
@@ -122,12 +125,12 @@ func (w *worker) shared() error {
 	if err != nil {
 		return err
 	}
-	newest := r.newest()
+	minCommits := r.minCommits()
 	one, err := w.mount(name, w.id())
 	if err != nil {
 		return err
 	}
-	if err := r.check(one, newest); err != nil {
+	if err := r.check(one, minCommits); err != nil {
 		return err
 	}
 	two, err := w.mount(name, w.id()+"b")
@@ -135,16 +138,17 @@ func (w *worker) shared() error {
 		return err
 	}
 	if one != two {
-		return fmt.Errorf("a shared workspace is at %s and at %s", one, two)
+		return fmt.Errorf("the shared workspace is at %s and at %s, want one path", one, two)
 	}
 	err = w.write(one, w.text())
 	if err := w.d.Unmount(context.Background(), name, w.id()); err != nil {
 		return err
 	}
-	return errors.Join(err, reads(two, w.text()), w.unmount(name, w.id()+"b", two))
+	return errors.Join(err, wantText(two, w.text()), w.unmount(name, w.id()+"b", two))
 }
 
-// keep goes on in the workspace that the worker's volume keeps.
+// keep mounts the worker's volume with mode=keep, checks the text that it wrote there last, and
+// writes a new one.
 func (w *worker) keep() error {
 	r := w.repos[len(w.repos)-1-w.n]
 	r.mu.Lock()
@@ -158,14 +162,15 @@ func (w *worker) keep() error {
 	if err != nil {
 		return err
 	}
-	if before := w.keeps[w.n]; before != "" {
-		err = errors.Join(reads(dir, before), r.check(dir, 0, mine, "noise"))
+	if before := w.keptTexts[w.n]; before != "" {
+		err = errors.Join(wantText(dir, before), r.check(dir, 0, ownFile, "noise"))
 	}
-	w.keeps[w.n] = w.text()
+	w.keptTexts[w.n] = w.text()
 	return errors.Join(err, w.write(dir, w.text()), w.d.Unmount(context.Background(), name, w.id()))
 }
 
-// restore goes on with a discard, and ends: it is one again.
+// restore restores a random discard, checks it, and removes the volume, which makes a discard
+// again.
 func (w *worker) restore() error {
 	list, err := w.d.Admin.Discards(context.Background())
 	if err != nil || len(list) == 0 {
@@ -174,7 +179,7 @@ func (w *worker) restore() error {
 	d := list[w.rand.IntN(len(list))]
 	text, ok := w.claim(d.ID)
 	if !ok {
-		return nil // just another's
+		return nil // another worker has claimed it
 	}
 	var r *repo
 	for _, have := range w.repos {
@@ -185,7 +190,7 @@ func (w *worker) restore() error {
 	defer r.use()()
 	name, err := w.volume(r, "restored-"+d.ID, map[string]string{"mode": "keep", "restore": d.ID})
 	if daemon.IsRefused(err) && strings.Contains(err.Error(), "no discard") {
-		w.mustBeEvicted(d.ID)
+		w.addLost(d.ID)
 		return nil
 	}
 	if err != nil {
@@ -195,11 +200,11 @@ func (w *worker) restore() error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(reads(dir, text), r.check(dir, 0, mine, "noise"))
-	return errors.Join(err, w.d.Unmount(context.Background(), name, w.id()), w.d.Remove(context.Background(), name), w.discarded(dir))
+	err = errors.Join(wantText(dir, text), r.check(dir, 0, ownFile, "noise"))
+	return errors.Join(err, w.d.Unmount(context.Background(), name, w.id()), w.d.Remove(context.Background(), name), w.addDiscard(dir))
 }
 
-// recreate removes a volume and makes it again: its clone goes on.
+// recreate removes a volume and creates it again, with the same clone.
 func (w *worker) recreate() error {
 	r := w.pick()
 	defer r.use()()
@@ -213,12 +218,12 @@ func (w *worker) recreate() error {
 	if err != nil {
 		return err
 	}
-	newest := r.newest()
+	minCommits := r.minCommits()
 	dir, err := w.mount(name, w.id())
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.check(dir, newest), w.unmount(name, w.id(), dir))
+	return errors.Join(r.check(dir, minCommits), w.unmount(name, w.id(), dir))
 }
 
 func (w *worker) mount(name, id string) (string, error) {
@@ -227,14 +232,14 @@ func (w *worker) mount(name, id string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("mount %q: %w", name, err)
 	}
-	if w.timed != nil {
-		w.timed(time.Since(began))
+	if w.onMount != nil {
+		w.onMount(time.Since(began))
 	}
 	w.mounts.Add(1)
 	return dir, nil
 }
 
-// unmount ends a workspace. If something was written, it is a discard from then on.
+// unmount unmounts a volume. If a text was written to the workspace, it becomes a discard.
 func (w *worker) unmount(name, id, dir string) error {
-	return errors.Join(w.discarded(dir), w.d.Unmount(context.Background(), name, id))
+	return errors.Join(w.addDiscard(dir), w.d.Unmount(context.Background(), name, id))
 }

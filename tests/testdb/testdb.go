@@ -1,4 +1,5 @@
-// Package testdb opens what all managers of a data directory share. What needs only that is tried without them.
+// Package testdb opens a data directory's database and trash, which all managers share, for tests
+// that need no manager.
 package testdb
 
 import (
@@ -18,26 +19,25 @@ type Data struct {
 	DB    *meta.DB
 	State meta.State // what DB had when it was opened
 	Trash *trash.Trash
-	Log   *logrus.Logger // which nobody reads
+	Log   *logrus.Logger // discards everything
 }
 
-// Open opens a data directory, as a plugin that starts. Closing DB is the caller's.
+// Open opens a data directory as a plugin does at its start. The caller closes DB.
 func Open(t testing.TB, root string) Data {
 	t.Helper()
-	db, state, err := meta.Open(filepath.Join(root, "meta.db"))
-	if err != nil {
+	d := Data{Root: root, Log: logrus.New()}
+	d.Log.SetOutput(io.Discard)
+	var err error
+	if d.DB, d.State, err = meta.Open(filepath.Join(root, "meta.db")); err != nil {
 		t.Fatal(err)
 	}
-	bin, err := trash.Open(filepath.Join(root, "trash"), nil)
-	if err != nil {
+	if d.Trash, err = trash.Open(filepath.Join(root, "trash"), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	return Data{root, db, state, bin, log}
+	return d
 }
 
-// Records returns what a database has that nobody has open.
+// Records returns the records of a database that is not open elsewhere.
 func Records(t testing.TB, root string) meta.State {
 	t.Helper()
 	d := Open(t, root)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Names lists a directory; none if it is not there.
+// Names lists a directory. A missing directory is empty.
 func Names(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -20,7 +20,7 @@ func Names(t testing.TB, dir string) []string {
 	return list
 }
 
-// Contents maps the files of a work tree to mode and content.
+// Contents maps the path of each file of a work tree to its mode and content. It leaves out .git.
 func Contents(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	m := make(map[string]string)

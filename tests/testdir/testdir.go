@@ -1,5 +1,5 @@
-// Package testdir gives tests directories in which overlays can be mounted, and
-// the patience that what happens there takes on a loaded machine.
+// Package testdir creates directories for tests, in which overlays can be mounted. It also lists
+// files and mounts, unmounts, and waits for a condition.
 package testdir
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 )
 
-// New returns a directory that everyone may read, on a filesystem that can be an
-// overlay's upper; what says whose it is, in its name. At the end of the test what
-// is mounted there is taken down, and it is removed.
+// New creates a directory that everyone may read, on a filesystem that can hold an
+// overlay's upper. Its name contains what. The end of the test unmounts everything
+// below the directory and removes it.
 func New(t testing.TB, what string) string {
 	t.Helper()
 	return NewIn(t, parent, what)
 }
 
-// parent is on a disk that can be an overlay's upper, which /tmp may not be.
+// parent is on a filesystem that can hold an overlay's upper. /tmp may be an overlay itself.
 const parent = "/var/tmp"
 
-// NewIn is New below a directory that is there.
+// NewIn is New below an existing directory.
 func NewIn(t testing.TB, parent, what string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(parent, "helmdeck-"+what+"-")
@@ -46,8 +46,8 @@ func NewIn(t testing.TB, parent, what string) string {
 	return dir
 }
 
-// Unmount takes down all mounts below a directory, as the engine does below a
-// plugin that it disables.
+// Unmount unmounts everything at a directory and below it, as the engine does with
+// the mounts of a plugin that it disables.
 func Unmount(t testing.TB, dir string) {
 	t.Helper()
 	if err := detach(dir, func(overlay.Point) bool { return true }); err != nil {
@@ -55,7 +55,7 @@ func Unmount(t testing.TB, dir string) {
 	}
 }
 
-// DetachBelow is Unmount but for what is mounted at dir itself.
+// DetachBelow unmounts everything below dir, but not dir itself.
 func DetachBelow(dir string) error {
 	return detach(dir, func(p overlay.Point) bool { return p.Path != filepath.Clean(dir) })
 }
@@ -71,7 +71,7 @@ func detach(dir string, which func(overlay.Point) bool) error {
 		if err == nil {
 			err = release()
 		}
-		// One Detach may take another mount along, where mounts propagate.
+		// One Detach may unmount another point too if mounts propagate.
 		if !errors.Is(err, overlay.ErrNotMounted) {
 			errs = append(errs, err)
 		}
@@ -79,7 +79,7 @@ func detach(dir string, which func(overlay.Point) bool) error {
 	return errors.Join(errs...)
 }
 
-// Features are those of the kernel on the disk of the directories.
+// Features returns the kernel's overlay features on the filesystem that New uses.
 func Features(t testing.TB) overlay.Features {
 	t.Helper()
 	f, err := features()
@@ -98,8 +98,8 @@ var features = sync.OnceValues(func() (overlay.Features, error) {
 	return f, errors.Join(err, os.RemoveAll(dir))
 })
 
-// Mounts lists what is mounted at a directory or below it, but for the tmpfs that a
-// plugin has for its mount points as long as its data directory is in use.
+// Mounts lists the mounts at a directory and below it, without the tmpfs that holds a
+// plugin's mount points as long as its data directory is in use.
 func Mounts(dir string) ([]overlay.Point, error) {
 	points, err := overlay.Mounts(dir)
 	return slices.DeleteFunc(points, func(p overlay.Point) bool {
@@ -107,17 +107,18 @@ func Mounts(dir string) ([]overlay.Point, error) {
 	}), err
 }
 
-// Eventually polls until done says so, and fails the test after two minutes.
+// Eventually polls until done returns true, and fails the test after two minutes,
+// which is long enough for a loaded machine.
 func Eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("waited two minutes for %s", what)
 		}
 	}
 }
 
-// Refuse has every rename into a directory fail with EXDEV until allow is called.
+// Refuse makes every rename into a directory fail with EXDEV until allow is called.
 func Refuse(t *testing.T, dir string) (allow func()) {
 	t.Helper()
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {

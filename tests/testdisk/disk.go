@@ -16,14 +16,15 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// Ext4 mounts a fresh ext4 of so many bytes on dir, which it makes; more are arguments of mkfs.ext4. It has a journal:
-// without one the inodes of files that were deleted in the last minutes are skipped one by one. Its mount is shared, as
-// that of a plugin's data is. The image is dir.img.
+// Ext4 creates dir and mounts a new ext4 on it; its size is in bytes, and more are arguments for
+// mkfs.ext4. The filesystem has a journal, because without one ext4 skips the inodes of recently
+// deleted files one by one, for minutes. The mount is shared, as the mount of a plugin's data is.
+// The image is dir.img.
 func Ext4(dir string, bytes int64, more ...string) error {
 	return newDisk(dir, bytes, "noinit_itable", append([]string{"mkfs.ext4", "-q", "-F", "-m", "0", "-O", "has_journal"}, more...))
 }
 
-// XFS is Ext4 with xfs, which takes 300 MiB at least.
+// XFS is Ext4 with xfs, which needs 300 MiB at least.
 func XFS(dir string, bytes int64) error {
 	return newDisk(dir, bytes, "nouuid", []string{"mkfs.xfs", "-q", "-f"})
 }
@@ -35,7 +36,7 @@ func newDisk(dir string, bytes int64, options string, mkfs []string) error {
 	}
 	err := run(
 		append(mkfs, image),
-		[]string{"mount", "-o", "loop," + options, image, dir}, // the loop device goes with the mount
+		[]string{"mount", "-o", "loop," + options, image, dir}, // unmounting frees the loop device
 		[]string{"mount", "--make-shared", dir},
 	)
 	if err != nil {
@@ -44,7 +45,8 @@ func newDisk(dir string, bytes int64, options string, mkfs []string) error {
 	return nil
 }
 
-// Directory makes dir, and a shared mount of it: a part of the disk that it is on, for Eject like a disk.
+// Directory creates dir and makes it a shared mount on the filesystem that it is on. Eject accepts
+// it like a disk.
 func Directory(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -52,7 +54,7 @@ func Directory(dir string) error {
 	return run([]string{"mount", "--bind", dir, dir}, []string{"mount", "--make-shared", dir})
 }
 
-// run runs commands one after the other, until one fails.
+// run runs commands one after the other and stops at the first that fails.
 func run(commands ...[]string) error {
 	for _, command := range commands {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
@@ -62,11 +64,11 @@ func run(commands ...[]string) error {
 	return nil
 }
 
-// unmountWait is how long the kernel may take to give up a filesystem whose users have ended.
+// unmountWait is how long the kernel may keep a filesystem busy after its last user has ended.
 const unmountWait = 2 * time.Minute
 
-// Eject unmounts what is mounted below dir, and then dir, and deletes the image if it has one. That dir stays in use is an
-// error: a process or a mount was left behind somewhere.
+// Eject unmounts everything below dir, and then dir, and deletes the image if one exists. It
+// returns an error if dir stays busy, because then some process or mount was left behind.
 func Eject(dir string) error {
 	errs := []error{testdir.DetachBelow(dir)}
 	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
@@ -82,8 +84,9 @@ func Eject(dir string) error {
 	return errors.Join(errs...)
 }
 
-// Fill takes every block that is left on a filesystem with a file at path, which must not be there. Where there is not
-// even room for the file, none is made.
+// Fill creates a file at path, which must not exist, and gives it every free block of the
+// filesystem. If the filesystem has no room even for an empty file, Fill creates none and returns
+// nil.
 func Fill(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, unix.ENOSPC) {
@@ -95,7 +98,7 @@ func Fill(path string) error {
 	defer f.Close()
 	const block = 4096
 	var size int64
-	for again := true; again; { // what the filesystem had set aside for others comes back with a sync
+	for again := true; again; { // a sync frees the blocks that the filesystem had reserved for other files
 		again = false
 		for chunk := int64(1 << 30); chunk >= block; {
 			switch err := unix.Fallocate(int(f.Fd()), 0, size, chunk); {
@@ -115,7 +118,8 @@ func Fill(path string) error {
 	return nil
 }
 
-// Filesystems are those that the plugin's data is most likely on, as small as they can be filled in a test.
+// Filesystems are those that most likely hold the plugin's data, small enough to be filled in a
+// test.
 var Filesystems = []struct {
 	Name string
 	Make func(dir string) error
@@ -124,7 +128,7 @@ var Filesystems = []struct {
 	{"xfs", func(dir string) error { return XFS(dir, 320<<20) }},
 }
 
-// OnEach runs a test on each of Filesystems, Small and side by side.
+// OnEach runs a test on each of Filesystems, in parallel.
 func OnEach(t *testing.T, f func(t *testing.T, dir string)) {
 	for _, fs := range Filesystems {
 		t.Run(fs.Name, func(t *testing.T) {
@@ -134,7 +138,7 @@ func OnEach(t *testing.T, f func(t *testing.T, dir string)) {
 	}
 }
 
-// Small mounts one of Filesystems for a test, and returns its directory; with the test it goes.
+// Small mounts one of Filesystems and returns its directory. The end of the test ejects it.
 func Small(t *testing.T, fs func(dir string) error) string {
 	t.Helper()
 	dir := filepath.Join(testdir.New(t, "disk"), "disk")

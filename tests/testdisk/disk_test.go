@@ -22,7 +22,7 @@ func TestFill(t *testing.T) {
 				t.Errorf("%d bytes are free, %v", s.Free.Bytes, err)
 			}
 			if err := os.WriteFile(filepath.Join(dir, "one more"), make([]byte, 64<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
-				t.Errorf("a full disk takes a file: %v", err)
+				t.Errorf("write to a full disk: %v, want ENOSPC", err)
 			}
 			if err := os.Remove(filepath.Join(dir, "fill")); err != nil {
 				t.Fatal(err)

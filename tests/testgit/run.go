@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Command is git in dir as in a container: with nobody's configuration. An empty dir is the process's.
+// Command returns a git command that runs in dir as in a container, without any user's or system's
+// configuration. An empty dir is the process's working directory.
 func Command(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
@@ -20,7 +21,8 @@ func Command(dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run returns what a command writes, without the newlines at the end; the error has it too.
+// Run runs a command and returns its output without the newlines at the end. The error contains the
+// output.
 func Run(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -29,13 +31,13 @@ func Run(cmd *exec.Cmd) (string, error) {
 	return strings.TrimRight(string(out), "\n"), nil
 }
 
-// Git runs a Command, and returns what it writes. An error ends the test.
+// Git runs a Command and returns its output. An error ends the test.
 func Git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	return GitAs(t, 0, dir, args...)
 }
 
-// About reads what a workspace says of itself, .git/helmdeck.json.
+// About reads a workspace's .git/helmdeck.json.
 func About(t testing.TB, dir string) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, ".git/helmdeck.json"))
@@ -49,7 +51,7 @@ func About(t testing.TB, dir string) map[string]any {
 	return m
 }
 
-// GitAny is Git on files of any owner.
+// GitAny is Git for a repository of any owner.
 func GitAny(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	return Git(t, dir, append([]string{"-c", "safe.directory=*"}, args...)...)

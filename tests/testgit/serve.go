@@ -7,7 +7,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// Serve starts a git server on loopback, without repositories, that ends with the test.
+// Serve starts a git server on loopback, without repositories. The end of the test closes it.
 func Serve(t testing.TB) *gitserver.Server {
 	t.Helper()
 	s, err := gitserver.Start(testdir.New(t, "remote"))
@@ -18,7 +18,7 @@ func Serve(t testing.TB) *gitserver.Server {
 	return s
 }
 
-// Generate makes a repository of a server, and returns the commit of its main branch.
+// Generate makes a repository on a server and returns the commit of its main branch.
 func Generate(t testing.TB, s *gitserver.Server, name string, spec gitserver.Spec) (head string) {
 	t.Helper()
 	head, err := gitserver.Generate(s.Path(name), spec)
@@ -28,7 +28,7 @@ func Generate(t testing.TB, s *gitserver.Server, name string, spec gitserver.Spe
 	return head
 }
 
-// Remote is Serve and Generate.
+// Remote starts a server as Serve does, and makes one repository on it.
 func Remote(t testing.TB, name string, spec gitserver.Spec) *gitserver.Server {
 	t.Helper()
 	s := Serve(t)

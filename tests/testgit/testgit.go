@@ -1,5 +1,6 @@
-// Package testgit has what tests of git have in common: servers with repositories, git itself as it runs in a container,
-// programs in its place, directories that another uid may use, and commits of any trees.
+// Package testgit has helpers for tests of git: servers with repositories, git as it runs in a
+// container, scripts in its place, directories that another uid may use, and commits of arbitrary
+// trees.
 package testgit
 
 import (
@@ -14,13 +15,13 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// Trees makes commits in a store from what they hold.
+// Trees makes objects in a store from their contents.
 type Trees struct {
 	T     T
 	Store string
 }
 
-// T is what *testing.T and *rapid.T have in common.
+// T has the methods of *testing.T and *rapid.T that Trees needs.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -38,12 +39,12 @@ func (w Trees) Git(stdin string, env []string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Blob writes a file's content, and returns its ID.
+// Blob writes a file's content and returns its object ID.
 func (w Trees) Blob(content string) string {
 	return w.Git(content, nil, "hash-object", "-w", "--stdin")
 }
 
-// Commit makes one of files, each with its mode and object ID, and returns it.
+// Commit makes a commit of files and returns its ID. Each value of files is "mode ID".
 func (w Trees) Commit(files map[string]string) string {
 	w.T.Helper()
 	index := filepath.Join(w.Store, "index.test")
@@ -58,7 +59,7 @@ func (w Trees) Commit(files map[string]string) string {
 	return w.Git("", nil, "commit-tree", "-m", "m", w.Git("", env, "write-tree"))
 }
 
-// Entry is one of a Tree: "mode name", NUL and ID.
+// Entry returns an entry for Tree: "mode name", NUL and the binary ID.
 func (w Trees) Entry(mode, name, id string) string {
 	w.T.Helper()
 	b, err := hex.DecodeString(id)
@@ -68,25 +69,25 @@ func (w Trees) Entry(mode, name, id string) string {
 	return mode + " " + name + "\x00" + string(b)
 }
 
-// Tree writes a tree that git itself might not make, and returns its ID.
+// Tree writes a tree, which git itself might refuse to make, and returns its ID.
 func (w Trees) Tree(entries ...string) string {
 	w.T.Helper()
 	return w.Git(strings.Join(entries, ""), nil, "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
 }
 
-// CommitTree makes a commit of a Tree.
+// CommitTree makes a commit of a Tree and returns its ID.
 func (w Trees) CommitTree(entries ...string) string {
 	w.T.Helper()
 	return w.Git("", nil, "commit-tree", "-m", "m", w.Tree(entries...))
 }
 
-// Scratch is testdir.New in a root filesystem; root may be empty.
+// Scratch is testdir.New in the root filesystem at root. An empty root is this process's.
 func Scratch(t testing.TB, root string) string {
 	t.Helper()
 	return testdir.NewIn(t, filepath.Join(root, "/var/tmp"), "git")
 }
 
-// Owned makes an empty directory that belongs to uid.
+// Owned creates an empty directory in root that belongs to uid.
 func Owned(t testing.TB, root string, uid int) string {
 	t.Helper()
 	dir := filepath.Join(Scratch(t, root), "owned")
@@ -99,11 +100,12 @@ func Owned(t testing.TB, root string, uid int) string {
 	return dir
 }
 
-// Script makes a program of a shell script, alone in a directory, and returns its path.
+// Script writes a shell script as a program, alone in a directory, and returns its path.
 func Script(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(Scratch(t, ""), "program")
-	// No child that is started meanwhile may have it open for writing when it is executed.
+	// A child that is forked now would inherit the open file, and executing the script would fail
+	// with ETXTBSY.
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755)
 	syscall.ForkLock.RUnlock()

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// Watched is a Script whose processes have a pipe open as long as one of them lives.
+// Watched is a Script that holds a pipe open until all of its processes have ended.
 type Watched struct {
 	Program      string
 	t            testing.TB
 	began, alive *os.File
 }
 
-// Watch is Script for a user who may write to dir, where the pipes are.
+// Watch is Script with pipes in dir. The script's user must be able to enter dir.
 func Watch(t testing.TB, dir, text string) Watched {
 	t.Helper()
 	fifo := func(name string, flag int) *os.File {
@@ -34,14 +34,14 @@ func Watch(t testing.TB, dir, text string) Watched {
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
-	// Open for both, as a FIFO's open would wait for the other side.
+	// Both opens must not wait for the other side of the FIFO: hence O_RDWR and O_NONBLOCK.
 	began := fifo("began", os.O_RDWR)
 	alive := fifo("alive", os.O_RDONLY|syscall.O_NONBLOCK)
 	program := Script(t, fmt.Sprintf("exec 9> %s\necho x > %s\n%s\n", alive.Name(), began.Name(), text))
 	return Watched{program, t, began, alive}
 }
 
-// Await waits until the script runs.
+// Await waits until the script has started.
 func (w Watched) Await() {
 	w.t.Helper()
 	if _, err := w.began.Read(make([]byte, 2)); err != nil {
@@ -49,7 +49,8 @@ func (w Watched) Await() {
 	}
 }
 
-// WantGone waits until none of its processes is left. One that stays hangs the test.
+// WantGone waits until all of the script's processes have ended. A process that does not end hangs
+// the test.
 func (w Watched) WantGone() {
 	w.t.Helper()
 	if _, err := w.alive.Read(make([]byte, 1)); err != io.EOF {

@@ -1,5 +1,5 @@
-// Package testroot gives tests the plugin's root filesystem, so that they run the git that is shipped and not only the
-// machine's own: the two differ in version, and in the files that they find.
+// Package testroot gives tests the plugin's root filesystem, so that they run the shipped git and
+// not only the machine's own. The two differ in version and in the files that they find.
 package testroot
 
 import (
@@ -12,17 +12,19 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// archive is what make builds, below the module's root.
+// archive is the root filesystem that make builds, relative to the module's root.
 const archive = "build/rootfs.tar"
 
-// New unpacks the root filesystem into a directory of its own, with the devices that the engine adds to it, and returns
-// its path; the end of the test removes it. An archive that was not built fails the test.
+// New unpacks the root filesystem into a new directory, adds the devices that the engine adds, and
+// returns the directory's path. The end of the test removes it. If make has not built the archive,
+// the test fails.
 //
-// The path means the same within the root filesystem, when a process has that as its root, as it means without: a link
-// there leads back to the root. So a test can make its files below the path, and name them to programs of both.
+// The path also works for a process that has the directory as its root, because a link in it leads
+// back to the root. So a test can make files below the path and pass the same names to programs
+// inside and outside.
 func New(t *testing.T) string {
 	t.Helper()
-	from := find(t)
+	from := archivePath(t)
 	root := testdir.New(t, "rootfs")
 	if out, err := exec.Command("tar", "-C", root, "--numeric-owner", "-xpf", from).CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v: %s", err, out)
@@ -48,14 +50,15 @@ func New(t *testing.T) string {
 	if err := os.Symlink("/", filepath.Join(root, root)); err != nil {
 		t.Fatal(err)
 	}
-	install(t, root)
+	copySelf(t, root)
 	return root
 }
 
-// self is where the test's own program is in a root filesystem.
+// self is the path of the test's own program in a root filesystem.
 const self = "usr/bin/self"
 
-// Self returns the path of the test's own program in a root filesystem that New has made; without one it is empty.
+// Self returns the path of the test's own program in a root filesystem that New made. If root is
+// empty, so is the path.
 func Self(root string) string {
 	if root == "" {
 		return ""
@@ -63,9 +66,9 @@ func Self(root string) string {
 	return filepath.Join(root, self)
 }
 
-// install puts the test's own program into a root filesystem. A link would not be enough: it may be of another
-// filesystem, or in a directory that is root's alone.
-func install(t *testing.T, root string) {
+// copySelf copies the test's own program into a root filesystem. A hard link is not possible from
+// another filesystem, and a symbolic link may lead to a directory that only root can enter.
+func copySelf(t *testing.T, root string) {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
@@ -80,8 +83,8 @@ func install(t *testing.T, root string) {
 	}
 }
 
-// find returns the path of the archive.
-func find(t *testing.T) string {
+// archivePath returns the path of the archive.
+func archivePath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {

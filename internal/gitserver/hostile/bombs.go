@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Bombs returns small repositories that cost a client excessive time, memory or files. They are not among Cases,
-// because some of them never end by themselves. Each takes a second or two to make.
+// Bombs returns small repositories that cost a client excessive time, memory or files. They are not
+// among Cases, because some of them never end by themselves. Each takes a second or two to make.
 func Bombs() []Case {
 	return []Case{
 		{Name: "many-names", Abuses: "3.1 million names in two trees: an index of 220 MB", Need: Checkout, build: func(r *repo, _ Bait) {
@@ -42,8 +42,8 @@ func Bomb(name string) Case {
 	panic("unknown bomb " + name)
 }
 
-// shared returns a tree of so many levels, in each of which all names are the same tree; in the last they are the
-// blob.
+// shared returns a tree with that many levels. All names of a level are the same tree; those of the
+// last level are the blob.
 func (r *repo) shared(levels, width int, blob string) string {
 	e := entry{mode: file, id: blob}
 	for range levels {
@@ -66,8 +66,9 @@ func (r *repo) names(n int, e entry) string {
 // bombPack is the file in a repository that is sent instead of its objects.
 const bombPack = "bomb.pack"
 
-// deltas writes a pack with a small commit, a blob of zeros, and n deltas of the same size, in chains of fifty as
-// git makes them. Nothing refers to these, but a client detects that only after unpacking all.
+// deltas writes a pack with a small commit, a blob of zeros, and n deltas of the same size, in
+// chains of fifty as git makes them. Nothing refers to these, but a client detects that only after
+// unpacking all.
 func (r *repo) deltas(size int64, n int) {
 	p := newPacker(uint32(n) + 4)
 	content := []byte("a\n")

@@ -9,7 +9,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// Every bomb is small to send, and arrives: git itself takes a download of it without a look into its trees.
+// Every bomb is a small download, and git accepts it, because git does not look into the trees.
 func TestBombsAreSmall(t *testing.T) {
 	s := testgit.Serve(t)
 	for _, c := range Bombs() {
@@ -33,7 +33,7 @@ func TestBombsAreSmall(t *testing.T) {
 			}
 			t.Logf("%d bytes", size)
 			if size > 2<<20 {
-				t.Errorf("it takes %d bytes, want 2 MiB at most", size)
+				t.Errorf("the repository has %d bytes, want 2 MiB at most", size)
 			}
 			if c.sends != "" {
 				return // it would take hours
@@ -47,7 +47,7 @@ func TestBombsAreSmall(t *testing.T) {
 	}
 }
 
-// A small pack of deltas is one that git accepts, so that a large one is refused for its size or not at all.
+// git accepts a small pack of deltas, so it can refuse a large one only for its size.
 func TestDeltasAreValid(t *testing.T) {
 	dir := t.TempDir()
 	r := create(filepath.Join(dir, "deltas.git"))

@@ -1,8 +1,9 @@
-// Package hostile makes repositories and server answers that attack the client: a table for tests that assert that
-// attacks fail.
+// Package hostile makes repositories and server answers that attack the client: a table for tests
+// that assert that attacks fail.
 //
-// Every repository is complete and can be fetched from gitserver with the case's Faults. If a case has a Control,
-// the attack succeeds against plain git, or a careless use of it: this package's own tests run every Control.
+// Every repository is complete and can be fetched from gitserver with the case's Faults. If a case
+// has a Control, the attack succeeds against plain git, or a careless use of it: this package's own
+// tests run every Control.
 //
 // The package writes the objects itself, because git would refuse to make most of them.
 package hostile
@@ -15,8 +16,8 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// Bait has the targets of the attacks, all of which must be set. A test makes it, passes it to Build, and checks
-// it afterwards.
+// Bait has the targets of the attacks, all of which must be set. A test makes it, passes it to
+// Build, and checks it afterwards.
 type Bait struct {
 	Canary  string // absolute path of a file that does not exist: an injected command makes it
 	Outside string // absolute path of a directory with a file "secret", which must not be accessed
@@ -48,7 +49,7 @@ const (
 type Effect string
 
 const (
-	None   Effect = ""       // none with plain git, except size or nuisance
+	None   Effect = ""       // no effect on plain git, except size or nuisance
 	Runs   Effect = "runs"   // Canary exists
 	Asks   Effect = "asks"   // the server at URL got a request
 	Reads  Effect = "reads"  // the content of Outside/secret was printed
@@ -60,13 +61,14 @@ const (
 type Case struct {
 	Name   string
 	Abuses string // the mechanism
-	CVE    string // empty if there is none, or several
+	CVE    string // empty if none or several exist
 	Need   Need
 	// Unwalkable is set if git's own server refuses to read the objects: Faults sends them
 	// unparsed.
 	Unwalkable bool
-	// Effect is that of Control, a script for sh: the positive control. It runs in an empty directory with the
-	// repository's URL in $REPO and the bait in $CANARY, $OUTSIDE and $BAIT.
+	// Effect is the effect of Control, the positive control. Control is a script for sh, which runs
+	// in an empty directory with the repository's URL in $REPO and the bait in $CANARY, $OUTSIDE
+	// and $BAIT.
 	Effect  Effect
 	Control string
 
@@ -75,8 +77,8 @@ type Case struct {
 	sends  string                 // a file in the repository that the server sends as pack
 }
 
-// Faults returns the faults for gitserver's Route to serve the repository at path; mostly
-// none.
+// Faults returns the faults that gitserver's Route needs to serve the repository at path. Most
+// cases need none.
 func (c Case) Faults(path string, bait Bait) []gitserver.Fault {
 	switch {
 	case c.Unwalkable:
@@ -89,8 +91,8 @@ func (c Case) Faults(path string, bait Bait) []gitserver.Fault {
 	return nil
 }
 
-// Build makes the bare repository `<dir>/<name>.git`, and others whose names begin with name if the attack needs them,
-// and returns the commit of its branch main. None of them may exist.
+// Build makes the bare repository `<dir>/<name>.git`, and others whose names begin with name if the
+// attack needs them, and returns the commit of its branch main. None of them may exist.
 func (c Case) Build(dir, name string, bait Bait) (string, error) {
 	r := create(filepath.Join(dir, name+".git"))
 	c.build(r, bait)

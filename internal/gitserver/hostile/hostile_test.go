@@ -16,7 +16,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// trap is a bait that says what was done to it.
+// trap is a Bait that detects effects.
 type trap struct {
 	Bait
 	asked *atomic.Int32
@@ -41,7 +41,7 @@ func bait(t *testing.T) trap {
 	return trap{Bait{Canary: filepath.Join(dir, "canary"), Outside: outside, URL: server.URL}, asked}
 }
 
-// effects are what happened.
+// effects returns the effects so far of an attack, whose script ended with output and err.
 func (b trap) effects(output string, err error) map[Effect]bool {
 	_, missing := os.Stat(b.Canary)
 	entries, _ := os.ReadDir(b.Outside)
@@ -65,7 +65,7 @@ func shell(dir, script string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// Every repository arrives, and nothing happens before it is checked out.
+// Every repository can be fetched, and no attack has an effect before the checkout.
 func TestDelivered(t *testing.T) {
 	s := testgit.Serve(t)
 	for _, c := range Cases() {
@@ -79,7 +79,7 @@ func TestDelivered(t *testing.T) {
 			script := `git clone -q --bare "$REPO" b && git -C b rev-parse refs/heads/main`
 			s.Route(c.Name, c.Faults(s.Path(c.Name), trap.Bait)...)
 			if c.Unwalkable {
-				script = `git clone -q --bare "$REPO" b; true` // git may refuse what it got
+				script = `git clone -q --bare "$REPO" b; true` // git may refuse the objects
 				if out, err := shell(s.Path(c.Name), `git cat-file --batch-all-objects --batch-check='%(objectname)' | git pack-objects -q --stdout >/dev/null`); err != nil {
 					t.Errorf("can't be packed: %v\n%s", err, out)
 				}
@@ -90,7 +90,7 @@ func TestDelivered(t *testing.T) {
 			}
 			for effect, happened := range trap.effects("", nil) {
 				if happened && effect != None {
-					t.Errorf("it %s already when it is fetched", effect)
+					t.Errorf("the fetch alone has the effect %q", effect)
 				}
 			}
 			if got := s.Stats(c.Name).Fetches; got == 0 {
@@ -100,7 +100,7 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// Every control does what it is said to do.
+// Every control has the effect that the table says.
 func TestControls(t *testing.T) {
 	s := testgit.Serve(t)
 	for _, c := range Cases() {
@@ -119,7 +119,7 @@ func TestControls(t *testing.T) {
 			s.Route(c.Name, c.Faults(s.Path(c.Name), trap.Bait)...)
 			out, err := shell(t.TempDir(), c.Control, "REPO="+s.URL(c.Name), "CANARY="+trap.Canary, "OUTSIDE="+trap.Outside, "BAIT="+trap.URL)
 			if !trap.effects(out, err)[c.Effect] {
-				t.Errorf("it has not: %s\n%v %.2000s", c.Effect, err, out)
+				t.Errorf("the control does not have the effect %q: %v\n%.2000s", c.Effect, err, out)
 			}
 		})
 	}
@@ -170,7 +170,7 @@ func TestBuildTwice(t *testing.T) {
 	}
 }
 
-// What is advertised reaches the client; git shows it or says that it will not have it.
+// All advertised refs reach the client: git lists them, or refuses the answer with an error.
 func TestAdverts(t *testing.T) {
 	s := testgit.Serve(t)
 	id, err := gitserver.Generate(s.Path("app"), gitserver.Spec{})
@@ -189,12 +189,12 @@ func TestAdverts(t *testing.T) {
 		s.Route("app", gitserver.Advertise(a.Refs))
 		out, err := shell(t.TempDir(), `git ls-remote --symref "$REPO"`, "REPO="+s.URL("app"))
 		if err != nil && strings.Contains(out, "invalid ls-refs response") {
-			continue // git has read it and will not have it
+			continue // git has read and refused the answer
 		}
 		var want strings.Builder
 		for ref := range a.Refs {
 			if ref.ID == "unborn" {
-				continue // it is not listed
+				continue // git does not list it
 			}
 			if ref.Target != "" {
 				fmt.Fprintf(&want, "ref: %s\t%s\n", ref.Target, ref.Name)

@@ -2,7 +2,7 @@ package hostile
 
 // modulePathCases are submodules with a hostile name or path.
 func modulePathCases() []Case {
-	// at makes a repository with a submodule, with that name and path, that has hooks in its tree.
+	// at makes a repository with a submodule of that name and path, whose tree has hooks.
 	at := func(name, path func(Bait) string, gitlink string, more ...entry) func(*repo, Bait) {
 		return func(r *repo, b Bait) {
 			sub := r.side("sub")
@@ -28,7 +28,8 @@ func modulePathCases() []Case {
 			Name: "module-symlink-path", Abuses: "a submodule below a symlink to outside", CVE: "CVE-2024-32002",
 			build: func(r *repo, b Bait) {
 				at(is("sub"), is("link/sub"), "link/sub")(r, b)
-				// The same name twice: a directory for the submodule, and the link that replaces it.
+				// The same name twice: a directory for the submodule, and the link that replaces
+				// it.
 				sub := r.tree(entry{mode: gitl, name: "sub", content: nowhere})
 				r.commit(r.raw(
 					entry{mode: file, name: ".gitmodules", content: section("sub", "link/sub", r.relative(r))},

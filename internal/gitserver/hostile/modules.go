@@ -152,8 +152,8 @@ func local(scheme string) func(*repo, Bait) {
 	}
 }
 
-// promisor makes a repository with a submodule on the client's disk, which lacks a blob and
-// has the settings.
+// promisor makes a repository with a submodule on the client's disk. The submodule's repository
+// lacks a blob and has the settings.
 func promisor(settings string) func(*repo, Bait) {
 	return func(r *repo, b Bait) {
 		sub := r.side("private")
@@ -165,7 +165,7 @@ func promisor(settings string) func(*repo, Bait) {
 	}
 }
 
-// Secret is what a test writes into Outside/secret of the Bait, and what must never be
+// Secret is the content that a test writes into Outside/secret of the Bait. It must never be
 // printed.
 const Secret = "the secret of somebody else\n"
 

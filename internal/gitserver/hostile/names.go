@@ -16,7 +16,7 @@ func nameCases() []Case {
 			r.files(entries...)
 		}
 	}
-	// one makes a tree with a name that no path can have, and a valid one.
+	// one makes a tree with an invalid name and a valid one.
 	one := func(name string) func(*repo, Bait) {
 		return func(r *repo, b Bait) {
 			if strings.HasPrefix(name, "/") {

@@ -30,10 +30,10 @@ const (
 	gitl   = "160000" // a submodule: the content is the commit's ID
 )
 
-// nowhere is a well-formed ID of no object.
+// nowhere is the well-formed ID of an object that does not exist.
 const nowhere = "00000000000000000000000000000000deadbeef"
 
-// entry is an entry of a tree: the object id, or, if that is empty, a blob with the content.
+// entry is an entry of a tree. It has the object id or, if that is empty, a blob with the content.
 type entry struct {
 	mode, name, content, id string
 }

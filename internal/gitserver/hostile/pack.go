@@ -81,13 +81,13 @@ func (p *packer) finish() []byte {
 // varint encodes a size in a pack or in a delta: seven bits per byte, the lowest first.
 func varint(n int64) []byte { return binary.AppendUvarint(nil, uint64(n)) }
 
-// shifted returns a delta between two objects of size bytes: the result is the number n, followed by the start of
-// the base.
+// shifted returns a delta between two objects of size bytes: the result is the number n, followed
+// by the start of the base.
 func shifted(size int64, n int) []byte {
 	d := append(varint(size), varint(size)...)
 	mark := fmt.Sprintf("%08x", n)
 	d = append(append(d, byte(len(mark))), mark...)
-	const most = 1<<24 - 1 // of one copy
+	const most = 1<<24 - 1 // bytes of one copy instruction
 	left := size - int64(len(mark))
 	for at := int64(0); left > 0; {
 		length := min(left, most)

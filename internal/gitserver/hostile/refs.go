@@ -69,7 +69,7 @@ type Advert struct {
 	Refs    iter.Seq[gitserver.Ref]
 }
 
-// Adverts returns all of them, for a repository whose branch main is at the commit id.
+// Adverts returns all adverts, for a repository whose branch main is at the commit id.
 func Adverts(id string) []Advert {
 	main := gitserver.Ref{ID: id, Name: "refs/heads/main"}
 	head := func(target string) iter.Seq[gitserver.Ref] {

@@ -16,12 +16,13 @@ const (
 	InBatch Where = iota
 	// InDownload: after the headers of an object.
 	InDownload
-	// InContent: an object is sent at one byte per second, so that the connection is never silent, but does not
-	// end.
+	// InContent: an object is sent at one byte per second, so that the connection is never silent,
+	// but does not end.
 	InContent
 )
 
-// Hang stalls in one place until the client hangs up. It is a fault for gitserver's Route, in front of Serve.
+// Hang stalls in one place until the client hangs up. It is a fault for gitserver's Route, in front
+// of Serve.
 func Hang(where Where) gitserver.Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

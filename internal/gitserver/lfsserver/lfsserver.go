@@ -1,11 +1,11 @@
-// Package lfsserver is a Git LFS server for tests: the batch API with basic transfers, download and upload, for the
-// repositories of gitserver.
+// Package lfsserver is a Git LFS server for tests: the batch API with basic transfers, download and
+// upload, for the repositories of gitserver.
 //
-// Objects match their IDs, unless Spoil or Fail is called. Every transfer is counted on arrival. Objects are kept
-// in memory.
+// Objects match their IDs, unless Spoil or Fail is called. Every transfer is counted on arrival.
+// Objects are kept in memory.
 //
-// A Server has no port of its own: Serve adds it to a repository of a gitserver, which requires logins, records
-// requests, and need not be the repository's own server.
+// A Server has no port of its own: Serve adds it to a repository of a gitserver, which requires
+// logins, records requests, and need not be the repository's own server.
 package lfsserver
 
 import (
@@ -45,7 +45,8 @@ type Stats struct {
 	Uploads   int
 }
 
-// Server has objects. Its methods may be called concurrently; the zero value has no objects and is ready for use.
+// Server serves objects. Its methods may be called concurrently; the zero value has no objects and
+// is ready for use.
 type Server struct {
 	mu      sync.Mutex
 	objects map[string]*object
@@ -116,24 +117,24 @@ func (s *Server) Fail(oid string, code int) {
 	s.object(oid).broken = code
 }
 
-// Href sends transfers to another base URL, to which the object's ID is appended. Empty means the host of
-// the request.
+// Href sends transfers to another base URL, to which the object's ID is appended. Empty means the
+// host of the request.
 func (s *Server) Href(base string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.href = base
 }
 
-// Token makes each transfer need a bearer token, which batch responses give. Empty means
-// none.
+// Token makes each transfer require a bearer token, which batch responses contain. An empty token
+// removes the requirement.
 func (s *Server) Token(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token = token
 }
 
-// Hang makes responses stall at a step until the client hangs up; with a positive pause they send one byte after
-// each pause. A negative pause undoes that.
+// Hang makes responses stall at a step until the client hangs up; with a positive pause they send
+// one byte after each pause. A negative pause ends that.
 func (s *Server) Hang(at Step, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

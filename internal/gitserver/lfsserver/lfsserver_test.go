@@ -79,7 +79,7 @@ func TestClone(t *testing.T) {
 			t.Errorf("%s: the file is %q", c.name, got)
 		}
 		stats := lfs.Stats(pointer.OID)
-		// How often git-lfs tries again is its own affair.
+		// The number of git-lfs's retries does not matter.
 		if c.want != "" {
 			stats.Asked, stats.Downloads = min(stats.Asked, 1), min(stats.Downloads, 1)
 		}
@@ -89,7 +89,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// The objects of one host can be on another one, which gets no login of the first.
+// The objects of a host can be on another host, which does not get the first one's login.
 func TestHref(t *testing.T) {
 	git, lfs, pointer := sample(t)
 	other := testgit.Serve(t)
@@ -105,7 +105,7 @@ func TestHref(t *testing.T) {
 		t.Errorf("the other host got %+v, want one download", requests)
 	}
 	if got := other.Logins("objects")[gitserver.Login{}]; got != 1 {
-		t.Errorf("the other host got logins: %v", other.Logins("objects"))
+		t.Errorf("the other host got the logins %v, want one request without", other.Logins("objects"))
 	}
 }
 

@@ -33,11 +33,11 @@ func (s *Server) LockedKey() []byte { return s.keys.locked }
 // KnownHosts returns the known_hosts lines of the server's first host keys, ed25519 and rsa.
 func (s *Server) KnownHosts() string { return s.knownHosts(s.keys.host) }
 
-// ChangedKnownHosts returns those of the other pair, to which ChangeHostKeys switches.
+// ChangedKnownHosts returns the lines of the other pair, to which ChangeHostKeys switches.
 func (s *Server) ChangedKnownHosts() string { return s.knownHosts(s.keys.changed) }
 
-// Fingerprints returns those of the keys in KnownHosts, in their order, as ssh prints them:
-// "SHA256:...".
+// Fingerprints returns the fingerprints of the keys in KnownHosts, in their order, as ssh prints
+// them: "SHA256:...".
 func (s *Server) Fingerprints() []string {
 	var prints []string
 	for _, key := range s.keys.host {
@@ -103,7 +103,8 @@ func (s *Server) prepare() error {
 		}
 	}
 	out, err := exec.Command(s.sshd, "-t", "-f", s.file("host.conf")).CombinedOutput()
-	// sshd complains here, after reading the configuration, that its account is missing, which it gets later.
+	// After reading the configuration, sshd complains here that its account is missing. serveScript
+	// makes it.
 	if err != nil && !strings.Contains(string(out), "rivilege separation") {
 		return fmt.Errorf("%s: %w: %s", s.sshd, err, out)
 	}
@@ -155,8 +156,9 @@ func (s *Server) configuration(keys string) string {
 	}, "\n")
 }
 
-// serveScript runs sshd for the connection on its stdin, with the accounts that it needs and a folder for privilege
-// separation. Newer versions have several programs, whose paths are compiled in.
+// serveScript runs sshd for the connection on its stdin, with the accounts that it needs and a
+// folder for privilege separation. Newer versions have several programs, whose paths are compiled
+// in.
 func (s *Server) serveScript() string {
 	parts := filepath.Join(filepath.Dir(s.sshd), "../lib/openssh")
 	return `set -e

@@ -1,11 +1,12 @@
-// Package sshserver is a real OpenSSH server on loopback for tests: the machine's sshd over a folder of bare
-// repositories, for one user, who logs in with a key and may fetch and push.
+// Package sshserver is a real OpenSSH server on loopback for tests: the machine's sshd over a
+// folder of bare repositories, for one user, who logs in with a key and may fetch and push.
 //
-// The protocol is sshd's own, from the handshake to the session. Every connection is counted before sshd gets it.
-// Each has its own sshd in its own namespaces, so the machine is not changed (no account, no /run/sshd, no
-// service). After Close no process of the server is left.
+// The protocol is sshd's own, from the handshake to the session. Every connection is counted before
+// sshd gets it. Each has its own sshd in its own namespaces, so the machine is not changed (no
+// account, no /run/sshd, no service). After Close no process of the server is left.
 //
-// It needs root, for the namespaces, and sshd: installed, or in build/tools, where `make needs` puts it.
+// It needs root, for the namespaces, and sshd: installed, or in build/tools, where `make needs`
+// puts it.
 package sshserver
 
 import (
@@ -21,8 +22,8 @@ import (
 	"syscall"
 )
 
-// User is the account to log in to. It exists only in the server's namespaces and has root's uid, so that it can
-// read the folders of tests that run as root.
+// User is the account to log in to. It exists only in the server's namespaces and has root's uid,
+// so that it can read the folders of tests that run as root.
 const User = "git"
 
 // Server serves the bare repositories of one folder. Its methods may be called concurrently.
@@ -35,7 +36,7 @@ type Server struct {
 	serving sync.WaitGroup
 
 	mu          sync.Mutex
-	connections map[net.Conn]*exec.Cmd // the command is nil while there is none
+	connections map[net.Conn]*exec.Cmd // the command is nil until sshd runs
 	closed      bool
 	stats       Stats
 	changed     bool // use the other host keys
@@ -49,8 +50,8 @@ type Stats struct {
 	Commands    int // after authentication
 }
 
-// Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close, also those that
-// are made later.
+// Start serves the bare repositories `<dir>/<repo>.git` on a free port of 127.0.0.1 until Close,
+// also those that are made later.
 func Start(dir string) (*Server, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -118,7 +119,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := s.stats
-	// Each command writes a line before it runs. Without the file there was none.
+	// Each command writes a line before it runs. If the file is missing, no command ran.
 	commands, _ := os.ReadFile(s.file("commands"))
 	stats.Commands = bytes.Count(commands, []byte("\n"))
 	return stats
@@ -131,8 +132,8 @@ func (s *Server) Log() string {
 	return s.log.String()
 }
 
-// ChangeHostKeys switches to the other pair of host keys for later connections, as in an attack by a man in the
-// middle.
+// ChangeHostKeys switches to the other pair of host keys for later connections, as in an attack by
+// a man in the middle.
 func (s *Server) ChangeHostKeys() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +147,8 @@ func (s *Server) Silence(silent bool) {
 	s.silent = silent
 }
 
-// LFS makes git-lfs-authenticate, by which clients find a repository's LFS server over ssh, return the URL and the
-// Authorization header. Before that, the command is refused.
+// LFS makes git-lfs-authenticate, by which clients find a repository's LFS server over ssh, return
+// the URL and the Authorization header. Before that, the command is refused.
 func (s *Server) LFS(url, authorization string) error {
 	answer := fmt.Sprintf(`{"href":%q,"header":{"Authorization":%q}}`, url, authorization)
 	return os.WriteFile(s.file("lfs.json"), []byte(answer), 0o600)

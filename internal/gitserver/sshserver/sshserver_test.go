@@ -17,7 +17,7 @@ type user struct {
 	ssh string
 }
 
-// login writes what a user has: the key and the known hosts.
+// login writes a user's key and known hosts.
 func login(t *testing.T, key []byte, knownHosts string) user {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,7 +146,7 @@ func TestFingerprints(t *testing.T) {
 	}
 }
 
-// Nothing but git's commands runs.
+// The server runs git's commands only.
 func TestCommands(t *testing.T) {
 	s, _ := start(t)
 	u := login(t, s.ClientKey(), s.KnownHosts())
@@ -169,7 +169,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Close ends a client that waits for a word.
+// Close ends a client that waits for an answer.
 func TestSilence(t *testing.T) {
 	s, err := Start(t.TempDir())
 	if err != nil {
@@ -189,7 +189,7 @@ func TestSilence(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-done; err == nil {
-		t.Error("a silent server was understood")
+		t.Error("ls-remote of a silent server succeeded")
 	}
 	if _, err := os.Stat(s.state); !os.IsNotExist(err) {
 		t.Errorf("%s is left: %v", s.state, err)

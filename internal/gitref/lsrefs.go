@@ -1,0 +1,141 @@
+package gitref
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Request returns the ls-refs request for HEAD and names. format is the format of the
+// server's object IDs, as Decoder.Capabilities returns it.
+func Request(format string, names []string) []byte {
+	var b bytes.Buffer
+	packet := func(line string) { fmt.Fprintf(&b, "%04x%s\n", len(line)+5, line) }
+	packet("command=ls-refs")
+	if format != "" {
+		packet(objectFormat + format)
+	}
+	b.WriteString("0001")
+	packet("peel")
+	packet("symrefs")
+	for _, n := range append([]string{"HEAD"}, names...) {
+		packet("ref-prefix " + n)
+	}
+	b.WriteString("0000")
+	return b.Bytes()
+}
+
+// objectFormat begins the line of a server's capabilities with the format of its object
+// IDs.
+const objectFormat = "object-format="
+
+// RemoteError is an error message that a server sends instead of an answer.
+type RemoteError string
+
+func (e RemoteError) Error() string { return "fatal: remote error: " + string(e) }
+
+// Decoder reads the pkt-lines that a server sends in protocol 2.
+type Decoder struct {
+	r    *bufio.Reader
+	line []byte
+}
+
+// NewDecoder returns a Decoder that reads from r, which may have up to 128 MiB.
+func NewDecoder(r io.Reader) *Decoder {
+	return &Decoder{r: bufio.NewReader(&bounded{Reader: r, left: maxAnswer})}
+}
+
+// Capabilities reads the server's capabilities, and returns the format of its object IDs,
+// or "" if the server does not name one.
+func (d *Decoder) Capabilities() (format string, err error) {
+	err = d.list(func(line string) error {
+		if after, ok := strings.CutPrefix(line, objectFormat); ok {
+			format = after
+		}
+		return nil
+	})
+	return format, err
+}
+
+// Refs reads the answer to Request of the same format and names, until the end of the
+// input.
+func (d *Decoder) Refs(format string, names []string) (Answer, error) {
+	c := newCollector(names, cmp.Or(format, SHA1))
+	if err := d.list(c.addLine); err != nil {
+		return Answer{}, err
+	}
+	_, err := io.Copy(io.Discard, d.r)
+	return c.answer, err
+}
+
+// addLine parses an object ID, a name, and attributes.
+func (c *collector) addLine(line string) error {
+	words := strings.Split(line, " ")
+	if len(words) < 2 || !IsObjectID(words[0]) {
+		return fmt.Errorf("the remote listed a ref as %q", line)
+	}
+	id, name := words[0], words[1]
+	if !c.add(name, id) {
+		return nil
+	}
+	for _, attribute := range words[2:] {
+		if target, ok := strings.CutPrefix(attribute, "symref-target:"); ok && name == "HEAD" {
+			c.setHead(target)
+		}
+		if peeled, ok := strings.CutPrefix(attribute, "peeled:"); ok && IsObjectID(peeled) {
+			c.answer.IDs[name+PeeledSuffix] = peeled
+		}
+	}
+	return nil
+}
+
+// list calls f for each line until the end of a list, a flush packet.
+func (d *Decoder) list(f func(line string) error) error {
+	for {
+		line, flush, err := d.next()
+		if err != nil || flush {
+			return err
+		}
+		if said, isError := strings.CutPrefix(line, "ERR "); isError {
+			return RemoteError(said)
+		}
+		if err := f(line); err != nil {
+			return err
+		}
+	}
+}
+
+// next reads a pkt-line: four hex digits with the length, including these, and the line,
+// whose trailing line feed it removes. flush is set for a flush packet. Other packets
+// without a line are empty lines.
+func (d *Decoder) next() (line string, flush bool, err error) {
+	header, err := d.read(4)
+	if err != nil {
+		return "", false, err
+	}
+	size, err := strconv.ParseUint(string(header), 16, 16)
+	switch {
+	case err != nil || size == 3:
+		return "", false, fmt.Errorf("the remote's answer has a packet of length %q", header)
+	case size < 4:
+		return "", size == 0, nil
+	}
+	data, err := d.read(int(size) - 4)
+	return strings.TrimSuffix(string(data), "\n"), false, err
+}
+
+// read returns the next n bytes, which are valid until the next call.
+func (d *Decoder) read(n int) ([]byte, error) {
+	d.line = slices.Grow(d.line[:0], n)[:n]
+	_, err := io.ReadFull(d.r, d.line)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errCut
+	}
+	return d.line, err
+}

@@ -1,0 +1,119 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// Point is a mount as this process sees it.
+type Point struct {
+	// Path is the mount point, absolute.
+	Path string
+	// Source is the source that the mount was made with.
+	Source string
+	// Type is the filesystem's type: "overlay" after Mount, the bound directory's after
+	// Bind.
+	Type string
+}
+
+// Mounts lists all mounts at root and below it, of any type, in an order in which they
+// can be detached one by one: the deepest first, and of several at one place the topmost
+// first. Where mounts propagate, one Detach may remove another one on the list too: its
+// own Detach then returns ErrNotMounted.
+func Mounts(root string) (points []Point, err error) {
+	defer wrap(&err, "list mounts below %q", root)
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	// mountinfo has paths without symbolic links.
+	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+		return nil, err
+	}
+	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(abs))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range infos {
+		points = append(points, Point{Path: m.Mountpoint, Source: m.Source, Type: m.FSType})
+	}
+	slices.Reverse(points)
+	slices.SortStableFunc(points, func(a, b Point) int {
+		return strings.Count(b.Path, "/") - strings.Count(a.Path, "/")
+	})
+	return points, nil
+}
+
+// ErrNotMounted is wrapped by the error of Detach, Bind or Move if the target is a
+// directory but not a mount point.
+var ErrNotMounted = errors.New("is not a mount point")
+
+// Detach removes the mount at target, and everything mounted below it, from the mount
+// table. Processes that use it go on undisturbed.
+//
+// The kernel tears an overlay down when its last reference is dropped, which can take
+// seconds. So that Detach returns at once, it keeps a reference until release is called:
+// call it off the request path. release may be called more than once.
+//
+// The error is ErrNotMounted if nothing is mounted at target, and fs.ErrNotExist if
+// target does not exist.
+func Detach(target string) (release func() error, err error) {
+	defer wrap(&err, "detach %q", target)
+	fd, err := openMount(target)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if errors.Is(err, unix.EINVAL) { // a concurrent Detach was faster
+		err = ErrNotMounted
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return sync.OnceValue(func() error { return unix.Close(fd) }), nil
+}
+
+// Move moves the mount at from, and those below it, to the directory to. It completes a
+// Move that a crash interrupted. The copies that containers have are not affected, nor
+// are the mounts in them.
+func Move(from, to string) (err error) {
+	defer wrap(&err, "move the mount at %q to %q", from, to)
+	source, err := openMount(from)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(source)
+	target, err := openDir(to)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(target)
+	there, err := isMountRoot(target)
+	if err != nil {
+		return err
+	}
+	if !there {
+		// Not MS_MOVE, because the kernel refuses it for shared mounts.
+		mnt, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("open_tree: %w", err)
+		}
+		defer unix.Close(mnt)
+		if err := attach(mnt, target); err != nil {
+			return err
+		}
+	}
+	// Unmounting a shared mount would unmount all its copies.
+	if err := setAttributes(source, unix.AT_RECURSIVE, unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
+		return err
+	}
+	return unix.Unmount(from, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+}

@@ -1,0 +1,30 @@
+package tree
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestPromisorIsNotLost checks that it is an error if the mark of a partial clone's pack
+// can't be copied: without it, git would take missing objects for damage.
+func TestPromisorIsNotLost(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	for _, ext := range []string{".pack", ".idx", ".promisor"} {
+		if err := os.WriteFile(filepath.Join(from, "pack-1"+ext), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var w ownedWriter
+	if err := errors.Join(w.linkPacks(from, to), w.err); err != nil {
+		t.Fatal(err)
+	}
+	to = t.TempDir()
+	if err := os.Mkdir(filepath.Join(to, "pack-1.promisor"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.linkPacks(from, to), w.err); err == nil {
+		t.Error("no error although the mark can't be written")
+	}
+}

@@ -1,0 +1,198 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// Acquire implements Verbs.
+func (v *Volumes) Acquire(ctx context.Context, l Lease) (m Mount, err error) {
+	if strings.Contains(l.ID, "#") {
+		return Mount{}, fail(Invalid, fmt.Errorf("the lease ID %q has a #, which is not allowed", l.ID))
+	}
+	began := v.Now()
+	ctx = work.WithOwner(ctx, work.Owner{Name: fmt.Sprintf("a mount of volume %q", l.Volume), Urgent: true})
+	unlock, err := v.leases.Lock(ctx, l)
+	if err != nil {
+		return Mount{}, err
+	}
+	defer unlock()
+	h, err := v.enter(l.Volume)
+	if err != nil {
+		return Mount{}, err
+	}
+	defer func() { v.leave(h, err) }()
+	release, err := h.clone.Use(ctx) // from before the lookup until the workspace holds its layers
+	if err != nil {
+		return Mount{}, err
+	}
+	defer release()
+	rec, again, err := v.Workspaces.Lookup(ctx, l)
+	held := errors.Is(err, workspace.ErrHeld)
+	attached, made := false, false
+	if err == nil && !again {
+		rec, made, err = v.attach(ctx, h, l)
+		attached = err == nil || made
+	}
+	if err == nil && ctx.Err() == context.Canceled {
+		err = fail(Canceled, errHungUp)
+	} else if err == nil || held {
+		if lost := v.reached(); lost != nil {
+			err = fail(Unreachable, lost) // also the reason why a held workspace is no longer mounted
+		}
+	}
+	if err == nil {
+		v.Log.WithFields(logrus.Fields{
+			"volume": l.Volume, "workspace": rec.ID, "commit": rec.Commit, "reused": rec.Reused,
+			"took": v.Now().Sub(began).String(),
+		}).Info("mount: done")
+		return Mount{Path: v.Workspaces.Mountpoint(rec), Again: again}, nil
+	}
+	v.Log.WithError(err).WithField("volume", l.Volume).Warn("mount: failed")
+	if again || held {
+		return Mount{Again: again, File: v.Workspaces.ManifestPath(rec)}, err
+	}
+	if attached { // otherwise a container may have the workspace that the lease had before
+		err = errors.Join(err, v.takeBack(l, made))
+	}
+	return Mount{}, err
+}
+
+// enter counts an Acquire of a volume until leave.
+func (v *Volumes) enter(name string) (*handle, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	h, ok := v.volumes[name]
+	if !ok {
+		return nil, noVolume(name)
+	}
+	if h.removing {
+		return nil, fail(InUse, fmt.Errorf("volume %q is being removed", name))
+	}
+	h.acquiring++
+	return h, nil
+}
+
+// leave ends an Acquire, and records its result for Status.
+func (v *Volumes) leave(h *handle, err error) {
+	v.note(h, err)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	h.acquiring--
+}
+
+// reached returns the reason why no mount reaches a container now, or nil if mounts do.
+func (v *Volumes) reached() error {
+	if v.Reached == nil {
+		return nil
+	}
+	return v.Reached()
+}
+
+var errHungUp = errors.New("the client hung up: the workspace was taken back")
+
+// takeBack undoes an Acquire whose result does not reach the caller. If it made a workspace for the volume to
+// keep, and no other lease has it, the workspace ends too.
+func (v *Volumes) takeBack(l Lease, made bool) error {
+	err := v.Workspaces.Release(l)
+	if err == nil && made {
+		return v.Workspaces.EndUnused(l.Volume)
+	}
+	return err
+}
+
+// attach gives a lease its workspace. made reports whether the workspace is new.
+func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Workspace, made bool, err error) {
+	if !v.Schemes.Allows(h.opts.Repo.Scheme()) {
+		return rec, false, fail(Denied, fmt.Errorf("volume %q: the setting ALLOW_SCHEMES no longer allows %s", l.Volume, h.opts.Repo.Scheme()))
+	}
+	done, err := v.Workspaces.Admit(h.clone.Key, l)
+	if err != nil {
+		return rec, false, fail(Exhausted, fmt.Errorf("volume %q: %w", l.Volume, err))
+	}
+	defer done()
+	began := v.Now()
+	if h.opts.Mode != volume.ModePrivate {
+		var ok bool
+		rec, ok, err = v.Workspaces.Join(ctx, l)
+		if ok {
+			if h.opts.Mode == volume.ModeKeep {
+				v.lookBehind(h)
+			}
+			return rec, false, nil
+		}
+		if err == nil && h.opts.Restore != "" {
+			err = fail(NotFound, fmt.Errorf("volume %q: the workspace that was restored into it is gone: remove the volume", l.Volume))
+		}
+	}
+	if err == nil {
+		rec, err = v.open(ctx, h, l)
+	}
+	if err != nil && ctx.Err() == context.DeadlineExceeded && errors.Is(err, context.Cause(ctx)) {
+		doing := h.clone.Remote.Doing.String()
+		if doing == "" {
+			doing = "preparing " + h.opts.Repo.String()
+		}
+		err = fail(Unfinished, fmt.Errorf("%s, not done after %v, continues in the background: run it again", doing, v.Now().Sub(began).Round(time.Second)))
+	}
+	if err != nil {
+		return rec, false, err
+	}
+	return rec, true, h.clone.Mounted()
+}
+
+// open prepares a checkout and makes a workspace of it. If layers turn out to be lost, it
+// tries once more.
+func (v *Volumes) open(ctx context.Context, h *handle, l Lease) (meta.Workspace, error) {
+	for healed := false; ; {
+		co, err := h.clone.Prepare(ctx, h.spec(), nil)
+		if err != nil {
+			return meta.Workspace{}, err
+		}
+		var rec meta.Workspace
+		err = h.clone.WithRoom(ctx, disk.Size{}, func() error {
+			rec, err = v.Workspaces.Open(ctx, workspace.Request{
+				Lease: l, Options: h.opts, Clone: h.clone, Checkout: co,
+			})
+			return err
+		})
+		if err == nil {
+			return rec, nil
+		}
+		co.Release()
+		if !healed {
+			var healErr error
+			if healed, healErr = h.clone.Trees.Heal(ctx); healed && healErr == nil {
+				continue
+			}
+		}
+		return meta.Workspace{}, err
+	}
+}
+
+// Add implements Verbs.
+func (v *Volumes) Add(l Lease, another string) (ok bool, err error) {
+	return v.Workspaces.Add(l, another)
+}
+
+// Release implements Verbs. It has no context, because the work is short and the caller may not
+// try again.
+func (v *Volumes) Release(l Lease) error {
+	unlock, err := v.leases.Lock(context.Background(), l)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return v.Workspaces.Release(l)
+}

@@ -1,0 +1,98 @@
+package verbs
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// Get implements Verbs. It answers from memory, except that it asks the kernel whether the
+// workspace is mounted.
+func (v *Volumes) Get(name string) (Volume, error) {
+	h, err := v.find(name)
+	if err != nil {
+		return Volume{}, err
+	}
+	leased := v.Workspaces.Leases(name)
+	state := &State{Workspaces: leased, Status: v.status(h, leased)}
+	if n := len(leased); n > 0 {
+		state.Mountpoint = v.Workspaces.MountedAt(leased[n-1])
+	}
+	return Volume{Name: name, CreatedAt: h.rec.CreatedAt, Options: h.opts, State: state}, nil
+}
+
+// List implements Verbs.
+func (v *Volumes) List() []Volume {
+	v.mu.Lock()
+	list := make([]Volume, 0, len(v.volumes))
+	for name, h := range v.volumes {
+		list = append(list, Volume{Name: name, CreatedAt: h.rec.CreatedAt, Options: h.opts})
+	}
+	v.mu.Unlock()
+	slices.SortFunc(list, func(a, b Volume) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Leases implements Verbs.
+func (v *Volumes) Leases(name string) (ids []string) {
+	for _, w := range v.Workspaces.Leases(name) {
+		ids = append(ids, w.Leases...)
+	}
+	return ids
+}
+
+// filterMeaning explains filter=blob:none in Status.
+const filterMeaning = "blob:none: only the files of commits that were checked out are here; " +
+	"git in the container fetches others from the remote when it needs them, and fails where it can't reach it"
+
+// status returns the information about a volume that users may see. It contains no secret.
+func (v *Volumes) status(h *handle, workspaces []meta.Workspace) map[string]any {
+	s := h.clone.Status(h.opts.History)
+	reused := s.Used // for the next workspace, if none is leased
+	stale := false
+	for _, w := range workspaces {
+		reused, stale = w.Reused, w.Stale
+	}
+	r, _ := h.clone.Remote.Resolution(h.spec().Source)
+	status := map[string]any{
+		"subject":    string(h.opts.Subject),
+		"repo":       h.opts.Repo.String(),
+		"repo_hash":  h.opts.Repo.Hash(),
+		"ref":        h.opts.Ref.String(),
+		"commit":     r.Commit,
+		"pulled_sha": r.Pulled,
+		"reused":     reused,
+		"stale":      stale,
+		"mode":       string(h.opts.Mode),
+		"state":      s.State,
+		"progress":   s.Progress,
+	}
+	if kept, ok := v.Workspaces.Kept(h.rec.Name); ok {
+		status["kept_commit"] = kept.Commit
+		if n, known := v.behind(h, kept, r); known {
+			status["behind"] = n
+		}
+	}
+	v.sizes(h, status)
+	if n := len(workspaces); n > 0 && h.opts.Warm != "" {
+		status["warm"] = v.warmStatus(workspaces[n-1])
+	}
+	if n := len(workspaces); n > 0 {
+		if why := workspace.NotUsed(workspaces[n-1]); why != nil {
+			status["not_used"] = why
+		}
+	}
+	if h.opts.History.NoBlobs {
+		status["filter"] = filterMeaning
+	}
+	if !s.FetchedAt.IsZero() {
+		status["fetched_at"] = s.FetchedAt.UTC().Format(time.RFC3339)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	status["last_error"] = h.lastError
+	return status
+}

@@ -1,0 +1,275 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/keylock"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/remote"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// Config configures Volumes.
+type Config struct {
+	Root       string // the data directory
+	DB         *meta.DB
+	Clones     *clone.Manager
+	Workspaces *workspace.Manager
+	Work       *work.Group // runs the work in the background
+	Log        *logrus.Logger
+	Now        func() time.Time
+	Defaults   map[string]string // defaults of the options that a volume does not set
+	Schemes    volume.Schemes
+	// Warnings returns, from memory, warnings for an operator about a volume and the size of
+	// its clone. It may be nil.
+	Warnings func(volume, cloneKey string) []string
+	// Reached returns an error if a new mount would not reach containers. It may be nil.
+	Reached func() error
+}
+
+// Volumes holds all volumes. It is safe for concurrent use.
+type Volumes struct {
+	Config
+	names  keylock.Locks[string] // held by Create and Remove
+	leases keylock.Locks[Lease]  // held by Acquire and Release
+
+	mu      sync.Mutex // never held during I/O
+	volumes map[string]*handle
+}
+
+var _ Verbs = (*Volumes)(nil)
+
+// handle is a volume in memory. Volumes.mu guards the fields that change.
+type handle struct {
+	rec       meta.Volume
+	opts      volume.Options
+	clone     *clone.Clone
+	acquiring int  // number of running Acquires
+	removing  bool // a Remove is running
+	lastError string
+	distance  distance // of the kept workspace from its ref
+}
+
+func (h *handle) spec() clone.Spec {
+	o := h.opts
+	return clone.Spec{
+		Source: remote.Source{
+			URL: o.Repo, Ref: o.Ref, History: o.History, Refresh: o.Refresh, StaleIfError: o.StaleIfError, Credential: o.Credential,
+		},
+		Files: o.Files, UID: o.UID, GID: o.GID,
+	}
+}
+
+// New returns the volumes of state.
+func New(c Config, state meta.State) (*Volumes, error) {
+	v := &Volumes{Config: c, volumes: make(map[string]*handle)}
+	for name, rec := range state.Volumes {
+		h, err := v.handleOf(rec)
+		if err != nil {
+			return nil, fmt.Errorf("record of volume %q: %w", name, err)
+		}
+		v.volumes[name] = h
+		h.clone.Remote.RetainRef(h.spec().Source)
+	}
+	return v, errors.Join(os.MkdirAll(v.manifestDir(), 0o700), v.removeTemps())
+}
+
+// handleOf returns the handle for a record. It accepts all schemes, because a volume whose
+// scheme the settings no longer allow must still be listed; Acquire refuses it.
+func (v *Volumes) handleOf(rec meta.Volume) (*handle, error) {
+	opts, err := volume.Parse(rec.Options, nil, volume.AllSchemes())
+	if err != nil {
+		return nil, err
+	}
+	return &handle{rec: rec, opts: opts, clone: v.Clones.Get(opts.Subject, opts.Repo)}, nil
+}
+
+// find returns a volume.
+func (v *Volumes) find(name string) (*handle, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	h, ok := v.volumes[name]
+	if !ok {
+		return nil, noVolume(name)
+	}
+	return h, nil
+}
+
+func noVolume(name string) error { return fail(NotFound, fmt.Errorf("no volume %q", name)) }
+
+// createWait is how long Create waits for the remote's answer: long enough to report a
+// typing mistake, and short enough not to delay `docker volume create`.
+const createWait = 3 * time.Second
+
+// Create implements Verbs.
+func (v *Volumes) Create(ctx context.Context, name string, options map[string]string) error {
+	if err := volume.CheckName(name); err != nil {
+		return fail(Invalid, err)
+	}
+	opts, err := v.parse(options)
+	if err != nil {
+		return err
+	}
+	unlock, err := v.names.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if h, err := v.find(name); err == nil {
+		if diff := h.opts.Diff(opts); len(diff) > 0 {
+			return fail(Exists, fmt.Errorf("volume %q exists with other options (%s): remove it first, or choose another name",
+				name, strings.Join(diff, "; ")))
+		}
+		return nil
+	}
+	owner := work.Owner{Name: fmt.Sprintf("volume %q", name)}
+	ctx = work.WithOwner(ctx, work.Owner{Name: owner.Name, Urgent: true})
+	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: v.Now()}
+	h := &handle{rec: rec, opts: opts, clone: v.Clones.Get(opts.Subject, opts.Repo)}
+	release, err := h.clone.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	// A restored volume has its workspace already, so the remote is not asked.
+	var answer *remote.Answer
+	if opts.Restore == "" {
+		if answer, err = v.ask(ctx, h); err != nil {
+			return err
+		}
+	}
+	if err := h.clone.WithRoom(ctx, disk.Size{}, func() error { return v.writeManifest(rec) }); err != nil {
+		return err
+	}
+	failpoint.Hit("driver/create/manifest")
+	put := func(tx *meta.Tx) error { return tx.PutVolume(rec) }
+	if opts.Restore == "" {
+		err = v.DB.Update(put)
+	} else {
+		err = v.Workspaces.Restore(opts.Restore, name, opts, put)
+	}
+	if err != nil {
+		return errors.Join(err, v.removeManifest(name))
+	}
+	failpoint.Hit("driver/create/recorded")
+	h.clone.Remote.RetainRef(h.spec().Source)
+	v.mu.Lock()
+	v.volumes[name] = h
+	v.mu.Unlock()
+	v.Log.WithFields(logrus.Fields{"volume": name, "clone": h.clone.Key, "ref": opts.Ref.String()}).Info("create: done")
+	if opts.Restore == "" {
+		v.Work.Go(func(ctx context.Context) { v.prefetch(work.WithOwner(ctx, owner), h, answer) })
+	}
+	return nil
+}
+
+// parse reads the options of a Create. A restored volume takes options that are not given from
+// its discard.
+func (v *Volumes) parse(given map[string]string) (volume.Options, error) {
+	opts, err := volume.Parse(given, v.Defaults, v.Schemes)
+	if err == nil && opts.Restore != "" {
+		var from meta.Workspace
+		if from, err = v.Workspaces.Discarded(opts.Restore); err == nil {
+			opts, err = volume.ParseRestored(given, v.Defaults, from.Options, v.Schemes)
+		}
+	}
+	if err != nil {
+		return volume.Options{}, fail(Invalid, err)
+	}
+	return opts, nil
+}
+
+// ask asks the remote of a new volume whether it has the ref. The error is a definite no,
+// or says that the client hung up.
+func (v *Volumes) ask(ctx context.Context, h *handle) (*remote.Answer, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, createWait, errCreateWait)
+	defer cancel()
+	answer, err := h.clone.Remote.Ask(waiting, h.spec().Source)
+	switch {
+	case err == nil:
+	case ctx.Err() == context.Canceled:
+		return nil, fail(Canceled, fmt.Errorf("create volume %q: the client hung up", h.rec.Name))
+	case ctx.Err() != nil:
+		return nil, fail(Unfinished, fmt.Errorf("create volume %q: the remote did not answer in time", h.rec.Name))
+	case git.KindOf(err).Definite():
+		return nil, err
+	default:
+		h.lastError = err.Error()
+		v.Log.WithError(err).WithField("volume", h.rec.Name).Warn("create: the remote gave no answer; the volume is made all the same")
+	}
+	return answer, nil
+}
+
+var errCreateWait = fmt.Errorf("no answer within %v", createWait)
+
+// prefetch does the slow part of an Acquire in advance.
+func (v *Volumes) prefetch(ctx context.Context, h *handle, answer *remote.Answer) {
+	co, err := h.clone.Prepare(ctx, h.spec(), answer)
+	if err == nil {
+		co.Release()
+	}
+	if ctx.Err() == nil {
+		v.note(h, err)
+	}
+}
+
+// note records the result of the last attempt, for Status.
+func (v *Volumes) note(h *handle, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	h.lastError = ""
+	if err != nil {
+		h.lastError = err.Error()
+	}
+}
+
+// Remove implements Verbs.
+func (v *Volumes) Remove(ctx context.Context, name string) error {
+	unlock, err := v.names.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	v.mu.Lock()
+	h, ok := v.volumes[name]
+	if !ok {
+		v.mu.Unlock()
+		return nil
+	}
+	// Both numbers are read under one lock, because an Acquire gets its lease before it is no
+	// longer counted.
+	if n := len(v.Workspaces.Leases(name)) + h.acquiring; n > 0 {
+		v.mu.Unlock()
+		return fail(InUse, fmt.Errorf("volume %q is mounted (%d times): end its containers first", name, n))
+	}
+	h.removing = true // the volume stays in the map, because the engine forgets a volume whose Get fails once
+	v.mu.Unlock()
+	err = v.Workspaces.End(ctx, name, func(tx *meta.Tx) error { return tx.DeleteVolume(name) })
+	v.mu.Lock()
+	h.removing = false
+	if err == nil {
+		delete(v.volumes, name)
+	}
+	v.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("driver/remove/recorded")
+	h.clone.Remote.ReleaseRef(h.spec().Source)
+	v.Log.WithField("volume", name).Info("remove: done")
+	return v.removeManifest(name)
+}

@@ -1,0 +1,168 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
+)
+
+// makefile builds into the directory build, which is warm, and prints each file that it
+// makes.
+const makefile = `OBJECTS := $(patsubst src/%.c,build/%.o,$(wildcard src/*.c))
+
+build/program: $(OBJECTS)
+	@cat $^ > $@
+
+build/%.o: src/%.c src/common.h
+	@mkdir -p build
+	@echo $@
+	@cat $^ > $@
+`
+
+// built runs make in a workspace, checks its result, and returns the names of the files
+// that were made.
+func built(t *testing.T, dir string) []string {
+	t.Helper()
+	cmd := exec.Command("make", "--no-print-directory")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make: %v\n%s", err, out)
+	}
+	sources, err := filepath.Glob(filepath.Join(dir, "src/*.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	var newest time.Time
+	for _, path := range sources {
+		for _, path := range []string{path, filepath.Join(dir, "src/common.h")} {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Write(data)
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.ModTime().After(newest) {
+				newest = info.ModTime()
+			}
+		}
+	}
+	wantFile(t, dir, "build/program", want.String())
+	// The time of a file of the next update may be set back by two seconds. So the update
+	// waits until the newest source is two seconds old, and the outputs get that source's
+	// time. The newest source mostly was set back too.
+	testdir.Eventually(t, "the next update to be newer", func() bool { return time.Since(newest) > 2*time.Second })
+	outputs, err := filepath.Glob(filepath.Join(dir, "build/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range outputs {
+		if err := os.Chtimes(path, newest, newest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made := []string{}
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "build/"); ok {
+			made = append(made, strings.TrimSuffix(name, ".o"))
+		}
+	}
+	slices.Sort(made)
+	return made
+}
+
+// TestMake: in a new workspace with a warm directory, make makes only the files whose sources
+// an update changed, also after a chain was flattened, and if a change of attributes makes
+// trees be built whole.
+func TestMake(t *testing.T) {
+	t.Parallel()
+	w := newDiscardWorld(t)
+	source := func(name string, version int) gitserver.Change {
+		return gitserver.Change{Path: "src/" + name + ".c", Content: fmt.Sprintf("%s, version %d\n", name, version)}
+	}
+	commit := func(changes ...gitserver.Change) {
+		t.Helper()
+		if _, err := gitserver.Commit(w.server.Path("r"), "main", changes...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := []string{"warm", "build", "refresh", "always"}
+	n := 0
+	run := func() []string {
+		t.Helper()
+		n++
+		id := fmt.Sprint(n)
+		_, dir := w.open("v", id, options...)
+		made := built(t, dir)
+		if got := testgit.GitAny(t, dir, "diff-files", "--name-only"); got != "" {
+			t.Errorf("lstat says that these have changed: %q", got)
+		}
+		w.end("v", id)
+		return made
+	}
+	chain := func() int {
+		r := w.request("v", "chain", options...)
+		defer r.Checkout.Release()
+		return len(r.Checkout.Tree.Chain)
+	}
+	names := []string{"a", "b", "c", "d", "e"}
+	changes := []gitserver.Change{{Path: "Makefile", Content: makefile}, {Path: "src/common.h", Content: "common\n"}}
+	for _, name := range names {
+		changes = append(changes, source(name, 0))
+	}
+	commit(changes...)
+	if got := run(); !slices.Equal(got, names) {
+		t.Fatalf("made %q at first, want %q", got, names)
+	}
+	for i := 1; i <= 20; i++ {
+		name := names[i%len(names)]
+		commit(source(name, i))
+		if got := run(); !slices.Equal(got, []string{name}) {
+			t.Errorf("update %d: made %q, want only %q", i, got, name)
+		}
+		if i+1 != 16 {
+			continue
+		}
+		testdir.Eventually(t, "a flat tree", func() bool { return chain() == 1 })
+		if got := run(); len(got) > 0 {
+			t.Errorf("after update %d the chain was flattened: made %q, want nothing", i, got)
+		}
+	}
+	if got := chain(); got != 6 {
+		t.Errorf("%d layers, want those of 5 updates on the flat tree", got)
+	}
+	for _, tt := range []struct {
+		name    string
+		changes []gitserver.Change
+		want    []string
+	}{
+		{"attributes that change no file", []gitserver.Change{{Path: ".gitattributes", Content: "*.png -text\n"}}, []string{}},
+		{"attributes and a file", []gitserver.Change{{Path: "src/.gitattributes", Content: "*.c diff=cpp\n"}, source("b", 100)}, []string{"b"}},
+		{"attributes that change a file's bytes", []gitserver.Change{{Path: ".gitattributes", Content: "src/c.c text eol=crlf\n"}}, []string{"c"}},
+		{"attributes that encode a file", []gitserver.Change{{Path: ".gitattributes", Content: "src/c.c text eol=crlf\nsrc/d.c working-tree-encoding=UTF-16LE\n"}}, []string{"d"}},
+		{"attributes that encode it in as many bytes", []gitserver.Change{{Path: ".gitattributes", Content: "src/c.c text eol=crlf\nsrc/d.c working-tree-encoding=UTF-16BE\n"}}, []string{"d"}},
+		{"no attributes any more", []gitserver.Change{{Path: ".gitattributes", Delete: true}}, []string{"c", "d"}},
+		{"a header", []gitserver.Change{{Path: "src/.gitattributes", Delete: true}, {Path: "src/common.h", Content: "other\n"}}, names},
+	} {
+		commit(tt.changes...)
+		if got := run(); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: made %q, want %q", tt.name, got, tt.want)
+		}
+		if got := chain(); got != 1 {
+			t.Errorf("%s: %d layers, want a tree that was built whole", tt.name, got)
+		}
+	}
+}

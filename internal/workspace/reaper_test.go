@@ -1,0 +1,44 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// TestReapIsTriedAgain: if a step at the end of a workspace fails, it is tried again.
+func TestReapIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newDiscardWorld(t)
+	log := test.NewLocal(w.m.Log)
+	rec, dir := w.open("v", "1")
+	write(t, filepath.Join(dir, "mine"), "x")
+	// The reaper removes the mark of a volatile mount from here.
+	work := filepath.Join(w.m.dir(rec), "work", "work")
+	if err := os.Rename(work, work+".aside"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, work, "in the way")
+	w.release("v", "1")
+	testdir.Eventually(t, "a failure", func() bool {
+		return slices.ContainsFunc(log.AllEntries(), func(e *logrus.Entry) bool { return strings.Contains(e.Message, "can't be removed") })
+	})
+	if err := os.Remove(work); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(work+".aside", work); err != nil {
+		t.Fatal(err)
+	}
+	testdir.Eventually(t, "the discard", func() bool {
+		list := w.m.records.list(func(x *workspace) bool { return x.id == rec.ID && x.rec.Phase == meta.Discarded })
+		return len(list) == 1
+	})
+}

@@ -1,0 +1,200 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/keylock"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// records has the records of all workspaces, in memory and in the database, and the index
+// of their leases.
+type records struct {
+	*Config
+	locks keylock.Locks[string] // one for each workspace, held while its record changes
+
+	mu     sync.Mutex            // never held over I/O
+	all    map[string]*workspace // by ID, also those that Open is making
+	leases map[Lease]*workspace
+}
+
+// workspace is a workspace in memory. The fields below id are guarded by records.mu.
+type workspace struct {
+	id string
+	// rec is replaced as a whole, by change. Its slices and maps never change.
+	rec    meta.Workspace
+	clone  *clone.Clone // nil for an unknown clone, whose layers are unknown too
+	reaped bool         // it has a reaper; only an ended workspace has one
+	// inherited has the IDs of the leases that an earlier process gave, or that an earlier
+	// engine asked for. The value is true if a Lookup has verified the lease already, or need
+	// not wait.
+	inherited map[string]bool
+	// unsaved is set by NewManager if the database has another phase. Sweep commits it.
+	unsaved bool
+}
+
+func newWorkspace(id string, c *clone.Clone) *workspace {
+	return &workspace{id: id, clone: c, inherited: make(map[string]bool)}
+}
+
+// put gives a new or known workspace a record, and updates the index of leases. It commits nothing.
+func (r *records) put(w *workspace, rec meta.Workspace) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all[w.id] = w
+	for _, id := range w.rec.Leases {
+		delete(r.leases, Lease{w.rec.Volume, id})
+	}
+	for _, id := range rec.Leases {
+		r.leases[Lease{rec.Volume, id}] = w
+	}
+	maps.DeleteFunc(w.inherited, func(id string, _ bool) bool { return !rec.Leases.Has(id) })
+	w.reaped = w.reaped && rec.Phase == meta.Ended
+	w.rec = rec
+}
+
+// drop forgets a workspace that has no leases.
+func (r *records) drop(w *workspace) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, w.id)
+}
+
+// each calls f with every workspace, with mu held.
+func (r *records) each(f func(w *workspace)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.all {
+		f(w)
+	}
+}
+
+// markReaped notes that a workspace has a reaper. It reports whether it had none.
+func (r *records) markReaped(w *workspace) (first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, w.reaped = !w.reaped, true
+	return first
+}
+
+// markSaved notes that the caller commits a workspace's phase if it is unsaved.
+func (r *records) markSaved(w *workspace) (unsaved, reaped bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	unsaved, w.unsaved = w.unsaved, false
+	return unsaved, w.reaped
+}
+
+// gone reports whether a workspace was removed.
+func (r *records) gone(w *workspace) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[w.id] != w
+}
+
+// get returns a workspace's record as it is now.
+func (r *records) get(w *workspace) meta.Workspace {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return w.rec
+}
+
+// leased returns the workspace of a lease; nil if the lease is unknown.
+func (r *records) leased(l Lease) *workspace {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leases[l]
+}
+
+// lookUp returns the workspace with an ID. The error is a *NoDiscardError.
+func (r *records) lookUp(id string) (*workspace, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.all[id]; w != nil {
+		return w, nil
+	}
+	return nil, &NoDiscardError{id}
+}
+
+// change calls f to edit a workspace's record, and commits the result. If with is not
+// nil, change calls it in the same transaction. Changes of one workspace follow one
+// another. After an error, which may be f's, nothing has changed.
+func (r *records) change(w *workspace, f func(rec *meta.Workspace) error, with func(*meta.Tx) error) (meta.Workspace, error) {
+	unlock, err := r.locks.Lock(context.Background(), w.id)
+	if err != nil {
+		return meta.Workspace{}, err
+	}
+	defer unlock()
+	if r.gone(w) {
+		return meta.Workspace{}, fmt.Errorf("workspace %s: %w", w.id, os.ErrNotExist)
+	}
+	before := r.get(w)
+	rec := before
+	if err := f(&rec); err != nil {
+		return before, err
+	}
+	if err := checkTransition(before, rec); err != nil {
+		return before, err
+	}
+	r.updateManifest(before, rec)
+	err = r.DB.Update(func(tx *meta.Tx) error {
+		if err := tx.PutWorkspace(rec); err != nil || with == nil {
+			return err
+		}
+		return with(tx)
+	})
+	if err != nil {
+		r.updateManifest(rec, before)
+		return before, err
+	}
+	r.put(w, rec)
+	return rec, nil
+}
+
+// list returns the records of the workspaces for which match is true, oldest first. It
+// calls match with mu held.
+func (r *records) list(match func(w *workspace) bool) []meta.Workspace {
+	var list []meta.Workspace
+	r.each(func(w *workspace) {
+		if match(w) {
+			list = append(list, w.rec)
+		}
+	})
+	slices.SortFunc(list, func(a, b meta.Workspace) int { return a.MountedAt.Compare(b.MountedAt) })
+	return list
+}
+
+// joinable returns the workspace that a volume shares or keeps, if there is one, and the
+// ended ones that it shared until their overlay was gone.
+func (r *records) joinable(volume string) (w *workspace, orphans []*workspace) {
+	r.each(func(o *workspace) {
+		switch {
+		case o.rec.Volume != volume || isPrivate(o.rec):
+		case o.rec.Phase.Live():
+			w = o
+		case o.rec.Phase == meta.Ended && o.rec.Orphan:
+			orphans = append(orphans, o)
+		}
+	})
+	return w, orphans
+}
+
+// setSize sets the size of an upper in memory, unless the workspace is a discard by now.
+func (r *records) setSize(ctx context.Context, w *workspace, size meta.Measured) {
+	unlock, err := r.locks.Lock(ctx, w.id)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.rec.Phase != meta.Discarded {
+		w.rec.Size = size
+	}
+}

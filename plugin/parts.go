@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/driver"
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/layer"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/warm"
+	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/janitor"
+)
+
+// parts are the components of the plugin, for its start and for requests.
+type parts struct {
+	log         *logrus.Logger
+	idle        bool
+	work        *work.Group
+	trash       *trash.Trash
+	layers      *layer.Store
+	clones      *clone.Manager
+	workspaces  *workspace.Manager
+	volumes     *verbs.Volumes
+	docker      *driver.Driver
+	janitor     *janitor.Janitor
+	credentials *credential.Store
+	swept       chan struct{} // closed when leftovers of an earlier run are known
+}
+
+// build makes all parts, each from those that it uses. Nothing changes a part afterwards,
+// and nothing runs before start.
+func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts, error) {
+	p := &parts{log: log, idle: m.at.idle, work: work.NewGroup(), swept: make(chan struct{})}
+	set, now := m.set, m.at.clock()
+	var err error
+	if p.trash, err = trash.Open(filepath.Join(m.at.data, "trash"), m.reserve, reportTrash(log)); err != nil {
+		return nil, err
+	}
+	if p.credentials, err = openCredentials(m.at.data, log); err != nil {
+		return nil, err
+	}
+	p.layers = layer.New(layer.Config{
+		Root: m.at.data, Boot: m.boot, DB: db, Trash: p.trash, Log: log, Now: now, Background: p.work.Go,
+	}, state)
+	p.clones, err = clone.NewManager(clone.Config{
+		Store: p.layers, Work: p.work, Git: m.git, Credentials: authFrom(p.credentials), Schemes: set.schemes, AskTimeout: m.at.askTimeout,
+		// The janitor, which evicts clones, is made after them.
+		MakeRoom: func(ctx context.Context, subject string, need disk.Size) error {
+			return p.janitor.MakeRoom(ctx, subject, need)
+		},
+		Measured: func() { p.janitor.Nudge() },
+	}, state)
+	if err != nil {
+		return nil, err
+	}
+	warmLayers := warm.NewManager(warm.Config{Store: p.layers, Use: p.clones.Use, Heavy: p.clones.Heavy}, state)
+	p.workspaces, err = workspace.NewManager(workspace.Config{
+		Root: m.at.data, DB: db, Trash: p.trash, Clones: p.clones, Warm: warmLayers, Work: p.work, Features: m.features, Context: set.context,
+		Log: log, Now: now, DiscardTTL: set.limits.DiscardTTL, MaxLeases: set.limits.subjectMaxLeases, Doubt: m.at.managed,
+	}, state)
+	if err != nil {
+		return nil, err
+	}
+	p.janitor = janitor.New(janitor.Config{
+		Stock: &stock{
+			data: m.at.data, trash: p.trash, now: now, clones: p.clones, warm: warmLayers, workspaces: p.workspaces, swept: p.swept,
+		},
+		Limits: set.limits.Limits, Interval: set.limits.sweepInterval, WarnSize: set.limits.warnSize, Log: log,
+	})
+	p.volumes, err = verbs.New(verbs.Config{
+		Root: m.at.data, DB: db, Clones: p.clones, Workspaces: p.workspaces, Work: p.work, Log: log, Now: now,
+		Defaults: set.defaults, Schemes: set.schemes, Warnings: p.warnings, Reached: m.mounts.check,
+	}, state)
+	if err != nil {
+		return nil, err
+	}
+	p.docker = driver.New(driver.Config{
+		Volumes: p.volumes, Log: log, Now: now, MountWait: set.mountWait, SharePrivate: set.sharePrivate, Remap: m.remap,
+	})
+	return p, nil
+}
+
+// start starts the work in the background. Close of p.work ends it.
+func (p *parts) start() {
+	for _, run := range []func(context.Context){
+		p.layers.Run, p.clones.Measure, p.trash.Run, p.workspaces.Meter, p.workspaces.Verify, trim, p.sweep,
+	} {
+		p.work.Go(run)
+	}
+	if !p.idle {
+		p.work.Go(p.janitor.Run)
+	}
+}
+
+// sweep repairs what an earlier run left, while requests are served already. The janitor
+// does not wait for the sweep of the volumes, because a volume that is being mounted may take long.
+func (p *parts) sweep(ctx context.Context) {
+	err := errors.Join(p.workspaces.Sweep(ctx), p.clones.SweepAll(ctx))
+	close(p.swept)
+	err = errors.Join(err, p.volumes.Sweep(ctx))
+	if err != nil && ctx.Err() == nil {
+		p.log.WithError(err).Warn("sweep: not everything could be repaired; the next start tries again")
+		return
+	}
+	p.log.Debug("sweep: done")
+}
+
+// warnings returns the janitor's findings for a volume's Status: only those about the
+// volume and its clone, because others may be another subject's.
+func (p *parts) warnings(volume, cloneKey string) []string {
+	list := []string{}
+	for _, f := range p.janitor.Findings() {
+		if f.Clone == cloneKey && (f.Volume == volume || f.Volume == "") {
+			list = append(list, f.Text)
+		}
+	}
+	return list
+}
+
+func reportTrash(log *logrus.Logger) func(trash.Report) {
+	return func(r trash.Report) {
+		e := log.WithFields(logrus.Fields{"entry": filepath.Base(r.Entry), "removed": r.Removed})
+		switch {
+		case errors.Is(r.Err, trash.ErrLater):
+			e.WithError(r.Err).Warn("trash: an entry can't be emptied yet; a container may still write to it")
+			return
+		case r.Err != nil:
+			e.WithError(r.Err).WithField("left", r.Left).Warn("trash: not everything could be deleted; the next start tries again")
+			return
+		}
+		e.Debug("trash: deleted")
+	}
+}

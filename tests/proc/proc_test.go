@@ -1,0 +1,53 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestDescendants(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "sleep 1000000 & echo; wait")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the shell has forked its child
+		t.Fatal(err)
+	}
+	shell := cmd.Process.Pid
+	children := Descendants(shell)
+	if len(children) != 1 || Parent(children[0]) != shell || Parent(shell) != os.Getpid() {
+		t.Fatalf("children of the shell: %v", children)
+	}
+	if own := Descendants(os.Getpid()); !slices.Contains(own, shell) || !slices.Contains(own, children[0]) || slices.Contains(own, os.Getpid()) {
+		t.Errorf("descendants of the test: %v, want %d and %d, and not the test itself", own, shell, children[0])
+	}
+	if args, err := Args(shell); err != nil || !slices.Equal(args, cmd.Args) {
+		t.Errorf("arguments of the shell: %q, %v, want %q", args, err, cmd.Args)
+	}
+
+	for _, pid := range []int{children[0], shell} {
+		if p, err := os.FindProcess(pid); err != nil || p.Kill() != nil {
+			t.Fatalf("kill %d: %v", pid, err)
+		}
+	}
+	zombie := time.Now().Add(10 * time.Second)
+	for args := []string{""}; len(args) > 0; args, err = Args(shell) {
+		if time.Now().After(zombie) {
+			t.Fatalf("arguments of a zombie: %q", args)
+		}
+	}
+	if err != nil {
+		t.Errorf("arguments of a zombie: %v, want none and no error", err)
+	}
+	cmd.Wait()
+	if _, err := Args(shell); err == nil || Parent(shell) != 0 {
+		t.Error("a process that is gone has arguments or a parent")
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -28,13 +27,16 @@ func (e *engine) pluginProcesses() []int {
 	var inside []int
 	for _, pid := range proc.All() {
 		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-		if err == nil && bytes.Contains(groups, []byte(e.Plugin)) {
-			inside = append(inside, pid)
+		if err != nil || !bytes.Contains(groups, []byte(e.Plugin)) {
+			continue
+		}
+		inside = append(inside, pid)
+		if proc.IsInit(pid) {
+			inside[0], inside[len(inside)-1] = pid, inside[0]
 		}
 	}
-	first := slices.IndexFunc(inside, func(pid int) bool { return !slices.Contains(inside, proc.Parent(pid)) })
-	if first > 0 {
-		inside[0], inside[first] = inside[first], inside[0]
+	if len(inside) > 0 && !proc.IsInit(inside[0]) { // the plugin ended, and its descendants are about to
+		return nil
 	}
 	return inside
 }

@@ -36,6 +36,22 @@ func Parent(pid int) int {
 	return parent
 }
 
+// IsInit reports whether a process is the first one of its own PID namespace, as the first process of
+// a container is. It is false if the process is gone.
+func IsInit(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.SplitSeq(string(status), "\n") {
+		if ids, found := strings.CutPrefix(line, "NSpid:"); found {
+			fields := strings.Fields(ids)
+			return len(fields) > 1 && fields[len(fields)-1] == "1"
+		}
+	}
+	return false
+}
+
 // Descendants returns the pids of the children of a process, of their children, and so on.
 func Descendants(pid int) []int {
 	parents := make(map[int]int)

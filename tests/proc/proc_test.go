@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -49,5 +50,25 @@ func TestDescendants(t *testing.T) {
 	cmd.Wait()
 	if _, err := Args(shell); err == nil || Parent(shell) != 0 {
 		t.Error("a process that is gone has arguments or a parent")
+	}
+}
+
+func TestIsInit(t *testing.T) {
+	cmd := exec.Command("cat")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !IsInit(cmd.Process.Pid) || IsInit(os.Getpid()) {
+		t.Error("want true of the first process of a PID namespace alone")
+	}
+	in.Close()
+	cmd.Wait()
+	if IsInit(cmd.Process.Pid) {
+		t.Error("true of a process that is gone")
 	}
 }

@@ -26,13 +26,14 @@ type machine struct {
 	reserve  *disk.Reserve
 	features overlay.Features
 	remap    *driver.Remap
+	work     *work.Group
 	git      *git.Git
 	mounts   *reach
 }
 
 // prepare claims the data directory and checks what the kernel, the engine and git can do.
 func prepare(at places, set settings, log *logrus.Logger) (m machine, err error) {
-	m = machine{at: at, set: set, reserve: disk.NewReserve(filepath.Join(at.data, reserveFile))}
+	m = machine{at: at, set: set, reserve: disk.NewReserve(filepath.Join(at.data, reserveFile)), work: work.NewGroup()}
 	syscall.Umask(0o022)
 	if err := claim(at.data); err != nil {
 		return m, err
@@ -64,7 +65,7 @@ func prepare(at places, set settings, log *logrus.Logger) (m machine, err error)
 		Program: at.git, UID: uint32(at.fetchUID), GID: uint32(at.fetchUID), Schemes: set.schemes.List(), CABundle: certificates,
 		HTTPProxy: set.proxies.http, HTTPSProxy: set.proxies.https, NoProxy: set.proxies.none,
 		StallTimeout: at.stallTimeout, Memory: limitMemory(log), WorkTimeout: set.timeouts.work, FetchTimeout: set.timeouts.fetch,
-		Scheduler: work.NewScheduler(work.DefaultLimits(runtime.NumCPU())),
+		Scheduler: work.NewScheduler(work.DefaultLimits(runtime.NumCPU())), Go: m.work.Go,
 	})
 	if err != nil {
 		return m, err

@@ -40,7 +40,7 @@ type parts struct {
 // build makes all parts, each from those that it uses. Nothing changes a part afterwards,
 // and nothing runs before start.
 func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts, error) {
-	p := &parts{log: log, idle: m.at.idle, work: work.NewGroup(), swept: make(chan struct{})}
+	p := &parts{log: log, idle: m.at.idle, work: m.work, swept: make(chan struct{})}
 	set, now := m.set, m.at.clock()
 	var err error
 	if p.trash, err = trash.Open(filepath.Join(m.at.data, "trash"), m.reserve, reportTrash(log)); err != nil {

@@ -34,11 +34,7 @@ func (g *Git) explain(ctx context.Context, r Remote, url string, auth *Auth, err
 // explainTLS verifies the certificate again, because libcurl has the same message for all
 // problems.
 func (g *Git) explainTLS(ctx context.Context, r Remote, remote string, e *Error) {
-	response, err := g.askHTTP(ctx, r, remote, nil)
-	if err == nil {
-		response.Body.Close()
-		return
-	}
+	err := g.probe(ctx, r, remote, nil)
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError

@@ -2,6 +2,7 @@ package git
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 
+	"github.com/helmdeck/repos/internal/githttp"
 	"github.com/helmdeck/repos/internal/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -24,6 +26,7 @@ type Git struct {
 	proxies   []string // environment
 	tls       *tls.Config
 	proxy     func(*http.Request) (*url.URL, error)
+	http      *githttp.Client
 }
 
 // Config configures New.
@@ -64,6 +67,9 @@ type Config struct {
 	// in a fetch, rounded up to seconds. Zero means WorkTimeout for WorkCPU, and the smaller
 	// of FetchTimeout and 30 minutes for FetchCPU.
 	WorkCPU, FetchCPU time.Duration
+	// Go runs work in the background. If it is nil, connections that a server closes are
+	// not opened again.
+	Go func(f func(ctx context.Context))
 }
 
 const (
@@ -96,6 +102,7 @@ func New(c Config) (*Git, error) {
 		config: c, sandbox: box, tls: certificates,
 		proxy: func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 	}
+	g.http = githttp.New(githttp.Config{TLS: g.tls, Proxy: g.proxy, Go: c.Go})
 	for _, v := range []struct{ name, value string }{
 		{"http_proxy", c.HTTPProxy}, {"https_proxy", c.HTTPSProxy}, {"no_proxy", c.NoProxy},
 	} {

@@ -6,14 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/helmdeck/repos/internal/githttp"
 	"github.com/helmdeck/repos/internal/guard"
 )
 
@@ -21,75 +19,45 @@ import (
 // new one, and one to spare.
 const MaxRedirects = 3
 
-// askHTTPTimeout bounds one request of askHTTP.
-const askHTTPTimeout = 15 * time.Second
+// probeTimeout bounds the request of probe.
+const probeTimeout = 15 * time.Second
 
 const infoRefs = "/info/refs"
 
-// askHTTP sends git's first request to a remote. It follows no redirect.
-func (g *Git) askHTTP(ctx context.Context, r Remote, remote string, auth *Auth) (*http.Response, error) {
-	from, err := url.Parse(remote)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, remote+infoRefs+"?service=git-upload-pack", nil)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case auth == nil:
-	case auth.Bearer != "":
-		request.Header.Set("Authorization", "Bearer "+auth.Bearer)
-	case auth.Password != "":
-		request.SetBasicAuth(auth.User, auth.Password)
-	}
-	client := http.Client{
-		Transport:     &http.Transport{TLSClientConfig: g.tls, Proxy: g.proxy, DisableKeepAlives: true, DialContext: pinDial(from, r.Pin)},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       askHTTPTimeout,
-	}
-	return client.Do(request)
+// probe sends git's first request to a remote, with a credential or without one.
+func (g *Git) probe(ctx context.Context, r Remote, url string, auth *Auth) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return g.http.Probe(ctx, r.direct(url, auth))
 }
 
-// pinDial returns the dial function of an HTTP client: it connects to u's host only at
-// the addresses in pin, and to other hosts (proxies) as usual. Nil means the default.
-func pinDial(u *url.URL, pin []netip.Addr) func(ctx context.Context, network, address string) (net.Conn, error) {
-	if len(pin) == 0 {
-		return nil
-	}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if host, _, err := net.SplitHostPort(address); err != nil || host != u.Hostname() {
-			return guard.DialPinned(ctx, network, address, nil)
-		}
-		return guard.DialPinned(ctx, network, address, pin)
-	}
-}
-
-// redirected returns the URL that an HTTP remote redirects to. git itself follows no redirects
-// here, because a remote could redirect it, with its credential, to any address that this
-// machine can reach. A redirect within the host is followed; one to another host is an
-// error that names the URL, which the user may then use.
+// redirected returns the URL that an HTTP remote redirects to; err is that of its answer.
+// git itself follows no redirects here, because a remote could redirect it, with its
+// credential, to any address that this machine can reach. A redirect within the host is
+// followed; one to another host is an error that names the URL, which the user may then use.
 //
-// The request has the credential for the URL, because some remotes do not answer without it.
-func (g *Git) redirected(ctx context.Context, r Remote, remote string) (string, error) {
-	from, err := url.Parse(remote)
-	if err != nil {
-		return "", err
+// If err has no URL, because git does not say it, redirected asks. The request has the
+// credential for the URL, because some remotes do not answer without it.
+func (g *Git) redirected(ctx context.Context, r Remote, remote string, err error) (string, error) {
+	from, parseErr := url.Parse(remote)
+	if parseErr != nil {
+		return "", parseErr
 	}
-	auth, err := r.auth(remote)
-	if err != nil {
-		return "", err
+	status, ok := errors.AsType[*githttp.StatusError](err)
+	if !ok {
+		auth, err := r.auth(remote)
+		if err != nil {
+			return "", err
+		}
+		err = g.probe(ctx, r, remote, auth)
+		if status, ok = errors.AsType[*githttp.StatusError](err); !ok && err != nil {
+			return "", err
+		}
 	}
-	response, err := g.askHTTP(ctx, r, remote, auth)
-	if err != nil {
-		return "", err
+	if !ok || status.Location == nil {
+		return "", fmt.Errorf("%s: it redirected git, and answers now without a new location", remote)
 	}
-	defer response.Body.Close()
-	to, err := response.Location()
-	if err != nil {
-		return "", fmt.Errorf("%s: answered %s without a new location", remote, response.Status)
-	}
-	return redirect(from, to)
+	return redirect(from, status.Location)
 }
 
 // redirect returns the repository's new URL, or an error if the redirect must not be
@@ -123,7 +91,7 @@ func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) er
 		if followed == MaxRedirects {
 			return &Error{Op: "ask", URL: r.URL, Kind: KindRedirect, Detail: fmt.Sprintf("more than %d times, the last time from %s", MaxRedirects, remote)}
 		}
-		next, redirectErr := g.redirected(ctx, r, remote)
+		next, redirectErr := g.redirected(ctx, r, remote, err)
 		if redirectErr != nil {
 			if KindOf(redirectErr) == "" {
 				return errors.Join(err, redirectErr)

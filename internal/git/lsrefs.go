@@ -6,19 +6,96 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/helmdeck/repos/internal/githttp"
 	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // LsRefs asks a remote for the refs with the given full names and for HEAD. A name that
 // ends with a slash stands for all refs below it, up to gitref.MaxListed.
 //
-// Over HTTP it speaks protocol 2 through git's own transport helper, which connects and
-// authenticates as in a fetch: with the names as prefixes, a remote with 100,000 refs
-// lists only the wanted ones. Otherwise git ls-remote receives all and filters.
+// Over HTTP it asks in this process, with protocol 2: with the names as prefixes, a remote
+// with 100,000 refs lists only the wanted ones. If that fails, git asks, and its error is
+// the one that a fetch would have.
 func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (gitref.Answer, error) {
+	answer, err := g.askDirectly(ctx, remote, names)
+	if err == nil || KindOf(err) != "" {
+		return answer, err
+	}
+	return g.askThroughGit(ctx, remote, names)
+}
+
+const opAsk = "ask for the refs of"
+
+// askDirectly asks in this process. If the error has no Kind, git must ask.
+func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (answer gitref.Answer, err error) {
+	ctx, done, err := g.schedule(ctx, work.Question, false, opAsk, remote.URL)
+	if err != nil {
+		return answer, err
+	}
+	defer done()
+	return answer, g.follow(ctx, remote, func(url string) error {
+		if !g.direct(url) {
+			return githttp.ErrOtherProtocol
+		}
+		auth, err := remote.auth(url)
+		if err != nil {
+			return &Error{Op: opAsk, URL: url, Kind: KindCredential, Err: err}
+		}
+		answer, err = g.http.LsRefs(ctx, remote.direct(url, auth), names)
+		status, isStatus := errors.AsType[*githttp.StatusError](err)
+		wrong, isWrong := errors.AsType[*githttp.AnswerError](err)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return newError(opAsk, url, "", context.Cause(ctx), false)
+		case isStatus && status.Location != nil:
+			return &Error{Op: opAsk, URL: url, Kind: KindRedirect, Err: err}
+		case isWrong:
+			return answerError(url, wrong.Err)
+		}
+		return err
+	})
+}
+
+// direct reports whether this process may ask at a URL. git asks at URLs with a user,
+// which it sends, and at those where net/http never uses a proxy.
+func (g *Git) direct(remote string) bool {
+	u, err := url.Parse(remote)
+	if err != nil || !isHTTP(remote) || u.User != nil || !slices.Contains(g.config.Schemes, u.Scheme) {
+		return false
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	loopback := err == nil && addr.IsLoopback() || u.Hostname() == "localhost"
+	return !loopback || len(g.proxies) == 0
+}
+
+// direct returns the remote at a URL for a question in this process.
+func (r Remote) direct(url string, auth *Auth) githttp.Remote {
+	d := githttp.Remote{URL: url, Pin: r.Pin}
+	if auth != nil {
+		d.User, d.Password, d.Bearer = auth.User, auth.Password, auth.Bearer
+	}
+	return d
+}
+
+// answerError returns the error for an answer that can't be used.
+func answerError(url string, err error) error {
+	if said, ok := errors.AsType[gitref.RemoteError](err); ok {
+		return newError(opAsk, url, said.Error(), err, false)
+	}
+	return &Error{Op: opAsk, URL: url, Kind: KindServer, Detail: err.Error(), Err: err}
+}
+
+// askThroughGit asks with git.
+//
+// Over HTTP it speaks protocol 2 through git's own transport helper, which connects and
+// authenticates as in a fetch. Otherwise git ls-remote receives all refs and filters.
+func (g *Git) askThroughGit(ctx context.Context, remote Remote, names []string) (gitref.Answer, error) {
 	if isHTTP(remote.URL) {
 		answer, err := g.ask(ctx, remote, true, func(url string) []string {
 			scheme, _, _ := strings.Cut(url, "://")
@@ -52,9 +129,8 @@ func (g *Git) ask(
 	ctx context.Context, remote Remote, dialog bool, args func(url string) []string,
 	talk func(stdin io.WriteCloser, stdout io.Reader) (gitref.Answer, error),
 ) (answer gitref.Answer, err error) {
-	const op = "ask for the refs of"
 	var talkErr error
-	_, err = g.runRemote(ctx, remote, Command{Op: op, question: true, Dir: "/", dialog: dialog, talk: func(stdin io.WriteCloser, stdout io.Reader) error {
+	_, err = g.runRemote(ctx, remote, Command{Op: opAsk, question: true, Dir: "/", dialog: dialog, talk: func(stdin io.WriteCloser, stdout io.Reader) error {
 		answer, talkErr = talk(stdin, stdout)
 		return talkErr
 	}}, func(url string) []string {
@@ -65,10 +141,7 @@ func (g *Git) ask(
 	if err == nil || !errors.Is(err, talkErr) || errors.Is(err, errFallback) {
 		return answer, err
 	}
-	if said, ok := errors.AsType[gitref.RemoteError](err); ok {
-		return answer, newError(op, remote.URL, said.Error(), err, false)
-	}
-	return answer, &Error{Op: op, URL: remote.URL, Kind: KindServer, Detail: err.Error(), Err: err}
+	return answer, answerError(remote.URL, err)
 }
 
 const (

@@ -51,6 +51,27 @@ func NewDecoder(r io.Reader) *Decoder {
 	return &Decoder{r: bufio.NewReader(&bounded{Reader: r, left: maxAnswer})}
 }
 
+// Advertisement reads a server's answer to the first request over HTTP, and returns the
+// format of its object IDs as Capabilities does. If protocol2 is false, the server speaks
+// another protocol, and the rest of its answer is not read.
+func (d *Decoder) Advertisement() (format string, protocol2 bool, err error) {
+	line, _, err := d.next()
+	if err == nil && strings.HasPrefix(line, "# service=") { // some servers say it in protocol 2 too
+		if _, flush, flushErr := d.next(); flushErr != nil || !flush {
+			return "", false, flushErr
+		}
+		line, _, err = d.next()
+	}
+	if said, isError := strings.CutPrefix(line, "ERR "); isError {
+		return "", false, RemoteError(said)
+	}
+	if err != nil || line != "version 2" {
+		return "", false, err
+	}
+	format, err = d.Capabilities()
+	return format, err == nil, err
+}
+
 // Capabilities reads the server's capabilities, and returns the format of its object IDs,
 // or "" if the server does not name one.
 func (d *Decoder) Capabilities() (format string, err error) {

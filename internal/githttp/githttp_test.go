@@ -1,0 +1,457 @@
+package githttp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
+)
+
+// fake is a server with one ref. It notes its requests and connections.
+type fake struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []string // "GET" or "POST", and the authorization
+	conns    int
+	resumed  int // TLS sessions
+	handle   http.HandlerFunc
+}
+
+var (
+	commit       = strings.Repeat("a", 40)
+	capabilities = "000eversion 2\n" + "000cls-refs\n" + "0000"
+	refs         = "0035" + commit + " HEAD\n" + "003b" + commit + " refs/heads/x\n" + "0000"
+)
+
+// serve starts a fake after set has configured it.
+func serve(t *testing.T, set func(*httptest.Server)) *fake {
+	f := &fake{handle: answer}
+	f.Server = httptest.NewUnstartedServer(f)
+	f.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			f.mu.Lock()
+			f.conns++
+			f.mu.Unlock()
+		}
+	}
+	if set == nil {
+		f.Start()
+	} else {
+		set(f.Server)
+		f.StartTLS()
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.requests = append(f.requests, strings.TrimSpace(r.Method+" "+r.Header.Get("Authorization")))
+	if r.TLS != nil && r.TLS.DidResume {
+		f.resumed++
+	}
+	handle := f.handle
+	f.mu.Unlock()
+	handle(w, r)
+}
+
+func (f *fake) set(h http.HandlerFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handle = h
+}
+
+// took returns the requests and the number of new connections since the last call.
+func (f *fake) took() (requests []string, conns int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	requests, conns = f.requests, f.conns
+	f.requests, f.conns = nil, 0
+	return requests, conns
+}
+
+func (f *fake) want(t *testing.T, conns int, requests ...string) {
+	t.Helper()
+	if got, n := f.took(); !slices.Equal(got, requests) || n != conns {
+		t.Errorf("%q on %d new connections, want %q on %d", got, n, requests, conns)
+	}
+}
+
+// client returns a client that trusts the server.
+func (f *fake) client() *Client {
+	pool := x509.NewCertPool()
+	if f.Certificate() != nil {
+		pool.AddCert(f.Certificate())
+	}
+	return New(Config{TLS: &tls.Config{RootCAs: pool}})
+}
+
+func answer(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		reply(w, advertisement, capabilities)
+		return
+	}
+	reply(w, typePrefix+"-result", refs)
+}
+
+func reply(w http.ResponseWriter, kind, text string) {
+	w.Header().Set("Content-Type", kind)
+	io.WriteString(w, text)
+}
+
+func (f *fake) ask(c *Client, r Remote) error {
+	got, err := c.LsRefs(context.Background(), r, []string{"refs/heads/x"})
+	if err == nil && got.IDs["refs/heads/x"] != commit {
+		err = fmt.Errorf("answer %+v", got)
+	}
+	return err
+}
+
+func (f *fake) mustAsk(t *testing.T, c *Client, r Remote) {
+	t.Helper()
+	if err := f.ask(c, r); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGit asks a real git server for what git itself says.
+func TestGit(t *testing.T) {
+	t.Parallel()
+	s := testgit.Serve(t)
+	testgit.Generate(t, s, "r", gitserver.Spec{Seed: 1, Files: 3})
+	id := testgit.Git(t, s.Path("r"), "rev-parse", "refs/heads/main")
+	c := New(Config{})
+	for range 2 {
+		got, err := c.LsRefs(t.Context(), Remote{URL: s.URL("r")}, []string{"refs/heads/main", "refs/heads/none"})
+		want := gitref.Answer{Head: "refs/heads/main", Format: gitref.SHA1, IDs: map[string]string{"HEAD": id, "refs/heads/main": id}}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		}
+	}
+	if stats := s.Stats("r"); stats.Infos != 1 || stats.LsRefs != 2 {
+		t.Errorf("%+v, want two questions, and one for the capabilities", stats)
+	}
+}
+
+func TestOneRequestOnAnOpenConnection(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		http2 bool
+	}{{"HTTP/1.1", false}, {"HTTP/2", true}} {
+		f := serve(t, func(s *httptest.Server) { s.EnableHTTP2 = c.http2 })
+		client := f.client()
+		f.mustAsk(t, client, Remote{URL: f.URL + "/r"})
+		f.want(t, 1, "GET", "POST")
+		f.mustAsk(t, client, Remote{URL: f.URL + "/r"})
+		f.want(t, 0, "POST")
+		// The first answer about one repository says nothing about another.
+		f.mustAsk(t, client, Remote{URL: f.URL + "/other"})
+		f.want(t, 0, "GET", "POST")
+
+		// A closed connection is replaced, and its TLS session is resumed.
+		f.CloseClientConnections()
+		f.mustAsk(t, client, Remote{URL: f.URL + "/r"})
+		requests, conns := f.took()
+		if conns != 1 || requests[len(requests)-1] != "POST" || f.resumed == 0 {
+			t.Errorf("%s: %q on %d connections, %d resumed requests", c.name, requests, conns, f.resumed)
+		}
+	}
+}
+
+// TestClosedWithinARequest closes connections when a question has arrived, in the middle of its answer,
+// and, over HTTP/2, with GOAWAY.
+func TestClosedWithinARequest(t *testing.T) {
+	t.Parallel()
+	for name, hangUp := range map[string]http.HandlerFunc{
+		"before the answer": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"in the answer": func(w http.ResponseWriter, _ *http.Request) {
+			reply(w, typePrefix+"-result", refs[:70])
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+		"after a cut answer": func(w http.ResponseWriter, _ *http.Request) { reply(w, typePrefix+"-result", refs[:70]) },
+		"goaway": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Connection", "close") // HTTP/2 servers send GOAWAY then
+			answer(w, r)
+		},
+	} {
+		for _, http2 := range []bool{false, true} {
+			f := serve(t, func(s *httptest.Server) { s.EnableHTTP2 = http2 })
+			client, r := f.client(), Remote{URL: f.URL + "/r"}
+			f.mustAsk(t, client, r)
+			once := sync.OnceFunc(func() { f.set(answer) })
+			f.set(func(w http.ResponseWriter, r *http.Request) { once(); hangUp(w, r) })
+			if err := f.ask(client, r); err != nil {
+				t.Errorf("%s, HTTP/2 %v: %v", name, http2, err)
+			}
+			f.mustAsk(t, client, r)
+		}
+	}
+}
+
+// TestRestart asks a server that was stopped and started again at its address.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	client, r := f.client(), Remote{URL: f.URL + "/r"}
+	f.mustAsk(t, client, r)
+	address := f.Listener.Addr().String()
+	f.Close()
+	if err := f.ask(client, r); err == nil {
+		t.Error("a server that is down gave an answer")
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &http.Server{Handler: http.HandlerFunc(answer)}
+	defer again.Close()
+	go again.Serve(l)
+	f.mustAsk(t, client, r)
+}
+
+// TestReopened waits until a connection that the server has closed for idleness is open again.
+func TestReopened(t *testing.T) {
+	t.Parallel()
+	for _, http2 := range []bool{false, true} {
+		f := serve(t, func(s *httptest.Server) {
+			s.EnableHTTP2 = http2
+			s.Config.IdleTimeout = idleAtLeast + idleAtLeast/2
+		})
+		client := f.client()
+		client.config.Go = func(f func(context.Context)) { go f(context.Background()) }
+		f.mustAsk(t, client, Remote{URL: f.URL + "/r", User: "u", Password: "secret"})
+		f.want(t, 1, "GET", "POST")
+		for deadline := time.Now().Add(time.Minute); ; {
+			if requests, conns := f.took(); conns == 1 && slices.Equal(requests, []string{"GET"}) {
+				break // without the credential
+			} else if conns > 0 || len(requests) > 0 || time.Now().After(deadline) {
+				t.Fatalf("HTTP/2 %v: %q on %d connections", http2, requests, conns)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	client := f.client()
+	with := Remote{URL: f.URL + "/r", User: "u", Password: "p"}
+	f.mustAsk(t, client, with)
+	f.want(t, 1, "GET", "POST") // a public repository: nobody asked for the credential
+
+	f.set(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user+password != "up" && r.Header.Get("Authorization") != "Bearer t" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		answer(w, r)
+	})
+	const basic = " Basic dTpw"
+	f.mustAsk(t, client, with)
+	f.want(t, 0, "POST", "GET", "GET"+basic, "POST"+basic)
+	f.mustAsk(t, client, with)
+	f.want(t, 0, "POST"+basic)
+	f.mustAsk(t, client, Remote{URL: f.URL + "/r", Bearer: "t"})
+	f.want(t, 1, "GET", "GET Bearer t", "POST Bearer t")
+	for _, wrong := range []Remote{{URL: f.URL + "/r"}, {URL: f.URL + "/r", User: "u", Password: "old"}} {
+		err := f.ask(client, wrong)
+		if status, ok := errors.AsType[*StatusError](err); !ok || status.Code != http.StatusUnauthorized {
+			t.Errorf("%v: got %v", wrong, err)
+		}
+		if _, conns := f.took(); conns != 1 {
+			t.Errorf("%d new connections, want one of this credential's own", conns)
+		}
+	}
+	if text := fmt.Sprintf("%v %+v %#v", with, with, &with); strings.Contains(text, "p:") || strings.Contains(text, `"p"`) {
+		t.Errorf("the remote shows its password: %s", text)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			answer(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", typePrefix+"-result")
+		for _, err := io.WriteString(w, strings.TrimSuffix(refs, "0000")); err == nil; _, err = io.WriteString(w, strings.TrimSuffix(refs, "0000")) {
+		}
+	}
+	post := func(kind, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				answer(w, r)
+				return
+			}
+			reply(w, kind, text)
+		}
+	}
+	other := func(err error) bool { return errors.Is(err, ErrOtherProtocol) }
+	status := func(code int) func(error) bool {
+		return func(err error) bool {
+			s, ok := errors.AsType[*StatusError](err)
+			return ok && s.Code == code && (s.Location != nil) == (code/100 == 3)
+		}
+	}
+	wrong := func(text string) func(error) bool {
+		return func(err error) bool {
+			a, ok := errors.AsType[*AnswerError](err)
+			return ok && strings.Contains(a.Error(), text)
+		}
+	}
+	for name, c := range map[string]struct {
+		handle http.HandlerFunc
+		want   func(error) bool
+		tries  int
+	}{
+		"protocol 0":  {func(w http.ResponseWriter, _ *http.Request) { reply(w, advertisement, "001e# service=git-upload-pack\n00000008x\n") }, other, 1},
+		"dumb HTTP":   {func(w http.ResponseWriter, _ *http.Request) { reply(w, "text/plain", commit+"\trefs/heads/x\n") }, other, 1},
+		"other type":  {post("text/html", refs), other, 2},
+		"a redirect":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other/info/refs", 302) }, status(302), 1},
+		"not found":   {http.NotFound, status(404), 1},
+		"in trouble":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, status(503), 1},
+		"endless":     {endless, wrong("more than 128 MiB"), 2},
+		"nonsense":    {post(typePrefix+"-result", "0009what\n"), wrong("what"), 2},
+		"its error":   {post(typePrefix+"-result", "000bERR no\n"), wrong("remote error: no"), 2},
+		"first error": {func(w http.ResponseWriter, _ *http.Request) { reply(w, advertisement, "000bERR no\n") }, wrong("remote error: no"), 1},
+		"a huge header": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X", strings.Repeat("x", 2*maxHeader))
+			answer(w, r)
+		}, func(err error) bool { return err != nil && strings.Contains(err.Error(), "header") }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := serve(t, nil)
+			f.set(c.handle)
+			if err := f.ask(f.client(), Remote{URL: f.URL + "/r"}); !c.want(err) {
+				t.Errorf("got %v", err)
+			}
+			if requests, _ := f.took(); len(requests) != c.tries {
+				t.Errorf("requests %q, want %d", requests, c.tries)
+			}
+		})
+	}
+}
+
+// TestServiceLine accepts the line with which some servers begin also in protocol 2.
+func TestServiceLine(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	f.set(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			reply(w, advertisement, "001e# service=git-upload-pack\n0000"+capabilities)
+			return
+		}
+		answer(w, r)
+	})
+	f.mustAsk(t, f.client(), Remote{URL: f.URL + "/r/"})
+}
+
+// TestOtherProtocolIsRemembered checks that a server without protocol 2 is not asked again at each
+// question, and that one that had it is.
+func TestOtherProtocolIsRemembered(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	client, r := f.client(), Remote{URL: f.URL + "/r"}
+	f.mustAsk(t, client, r)
+	f.took()
+	f.set(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			reply(w, advertisement, "0000")
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+	})
+	for range 2 {
+		if err := f.ask(client, r); !errors.Is(err, ErrOtherProtocol) {
+			t.Errorf("got %v", err)
+		}
+	}
+	f.want(t, 0, "POST", "GET")
+	p, err := client.pool(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.remember(r.URL, server{at: time.Now().Add(-otherFor - time.Second)}, nil)
+	f.set(answer)
+	f.mustAsk(t, client, r)
+}
+
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	client, r := f.client(), Remote{URL: f.URL + "/r"}
+	gaveUp := errors.New("gave up")
+	for range 2 { // before the server is known, and after it
+		ctx, cancel := context.WithCancelCause(t.Context())
+		f.set(func(_ http.ResponseWriter, r *http.Request) {
+			cancel(gaveUp)
+			<-r.Context().Done()
+		})
+		if _, err := client.LsRefs(ctx, r, nil); !errors.Is(err, gaveUp) {
+			t.Errorf("got %v", err)
+		}
+		f.set(answer)
+		f.mustAsk(t, client, r)
+	}
+}
+
+// TestPin connects to the pinned address of a name that does not exist.
+func TestPin(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	client := f.client()
+	at := netip.MustParseAddrPort(f.Listener.Addr().String())
+	url := fmt.Sprintf("http://pinned.invalid:%d/r", at.Port())
+	f.mustAsk(t, client, Remote{URL: url, Pin: []netip.Addr{at.Addr()}})
+	// The open connection does not serve a question without the pin.
+	if err := f.ask(client, Remote{URL: url}); err == nil {
+		t.Error("a name that does not exist was found")
+	}
+}
+
+func TestPoolsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := New(Config{})
+	for i := range maxPools + 10 {
+		if _, err := c.pool(Remote{URL: fmt.Sprintf("http://h%d/r", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(c.pools) != maxPools {
+		t.Errorf("%d pools, want %d", len(c.pools), maxPools)
+	}
+	if key, _ := keyOf(Remote{URL: fmt.Sprintf("http://h%d/r", maxPools+9)}); c.pools[key] == nil {
+		t.Error("the last pool was dropped, want the one that was used least lately")
+	}
+	for i := range maxServers + 10 {
+		p, err := c.pool(Remote{URL: "http://h/r"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.remember(fmt.Sprint(i), server{}, nil)
+		if len(p.servers) > maxServers {
+			t.Fatalf("%d repositories", len(p.servers))
+		}
+	}
+}

@@ -95,7 +95,7 @@ func (c *Client) LsRefs(ctx context.Context, r Remote, names []string) (gitref.A
 		if err == nil || ctx.Err() != nil {
 			return answer, cmp.Or(context.Cause(ctx), err)
 		}
-		p.transport.CloseIdleConnections()
+		p.closeIdle()
 		known = false
 	}
 	if !known {

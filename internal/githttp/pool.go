@@ -51,6 +51,7 @@ const userTimeout = 5 * time.Second
 type pool struct {
 	transport *http.Transport
 	run       func(f func(ctx context.Context)) // nil if nothing is opened again
+	closing   atomic.Int32                      // calls of closeIdle under way
 
 	mu       sync.Mutex // guards what follows; never held over I/O
 	servers  map[string]server
@@ -85,7 +86,7 @@ func (c *Client) dropLocked() {
 	var oldest poolKey
 	var since time.Time
 	drop := func(key poolKey) {
-		c.pools[key].transport.CloseIdleConnections()
+		c.pools[key].closeIdle()
 		delete(c.pools, key)
 	}
 	for key, p := range c.pools {
@@ -188,35 +189,52 @@ func tune(c net.Conn) error {
 	return optErr
 }
 
-// conn calls lost if the server closes the connection after it was idle.
+// conn calls lost when it is closed after it was idle. The transport closes it when the
+// server has. Its last write may be TLS's farewell, so the pause before that counts too.
 type conn struct {
 	net.Conn
 	lost   func()
-	wrote  atomic.Int64 // Unix time of the last byte sent, in ns: a server may send a farewell
-	closed atomic.Bool  // by this side
-}
+	closed sync.Once
 
-func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err != nil && !c.closed.Load() && time.Since(time.Unix(0, c.wrote.Load())) >= idleAtLeast {
-		c.lost()
-	}
-	return n, err
+	mu    sync.Mutex
+	wrote time.Time
+	pause time.Duration // before wrote
 }
 
 func (c *conn) Write(p []byte) (int, error) {
-	c.wrote.Store(time.Now().UnixNano())
+	c.mu.Lock()
+	now := time.Now()
+	if !c.wrote.IsZero() {
+		c.pause = now.Sub(c.wrote)
+	}
+	c.wrote = now
+	c.mu.Unlock()
 	return c.Conn.Write(p)
 }
 
 func (c *conn) Close() error {
-	c.closed.Store(true)
+	c.mu.Lock()
+	idle := max(c.pause, time.Since(c.wrote))
+	c.mu.Unlock()
+	if idle >= idleAtLeast {
+		c.closed.Do(c.lost)
+	}
 	return c.Conn.Close()
+}
+
+// closeIdle closes the connections that no request uses, and opens none again.
+func (p *pool) closeIdle() {
+	p.closing.Add(1)
+	defer p.closing.Add(-1)
+	p.transport.CloseIdleConnections()
 }
 
 // lost opens a connection again, by git's first request, if there was a question lately. It
 // sends no credential, as git sends none with that request.
 func (p *pool) lost() {
+	if p.closing.Load() > 0 {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run == nil || time.Since(p.used) > keepOpen || p.reopened >= maxReopened {

@@ -121,4 +121,3 @@ func (f *fake) mustAsk(t *testing.T, c *Client, r Remote) {
 		t.Error(err)
 	}
 }
-

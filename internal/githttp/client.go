@@ -221,8 +221,11 @@ func (p *pool) send(ctx context.Context, r Remote, authenticate bool, question [
 	if response.StatusCode == http.StatusOK {
 		return response, nil
 	}
-	to, _ := response.Location()
-	return nil, errors.Join(&StatusError{response.Status, response.StatusCode, to}, drain(response))
+	refused := &StatusError{Status: response.Status, Code: response.StatusCode}
+	if refused.Code/100 == 3 {
+		refused.Location, _ = response.Location()
+	}
+	return nil, errors.Join(refused, drain(response))
 }
 
 // maxRest bounds what is read of a response only to use its connection again.

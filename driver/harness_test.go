@@ -61,8 +61,10 @@ func (w *world) create(name string, options ...string) {
 	}
 }
 
+// options returns the options of a volume that asks the remote at every Mount, because tests change
+// the remote right after the Create.
 func (w *world) options(options ...string) map[string]string {
-	m := map[string]string{"repo": w.server.URL("r"), "ref": "main"}
+	m := map[string]string{"repo": w.server.URL("r"), "ref": "main", "refresh": "always"}
 	for i := 0; i < len(options); i += 2 {
 		m[options[i]] = options[i+1]
 	}

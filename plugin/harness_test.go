@@ -23,7 +23,8 @@ import (
 
 func TestMain(m *testing.M) {
 	checkout.ServeJob()
-	os.Setenv("MIN_FREE", "0") // tests must not depend on how full this machine's disk is
+	os.Setenv("MIN_FREE", "0")                  // tests must not depend on how full this machine's disk is
+	os.Setenv("DEFAULT_OPTS", "refresh=always") // tests change the remote right after a Create
 	m.Run()
 }
 

@@ -80,6 +80,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	p.volumes, err = verbs.New(verbs.Config{
 		Root: m.at.data, DB: db, Clones: p.clones, Workspaces: p.workspaces, Work: p.work, Log: log, Now: now,
 		Defaults: set.defaults, Schemes: set.schemes, Warnings: p.warnings, Reached: m.mounts.check,
+		CredentialChanges: p.credentials.Changes,
 	}, state)
 	if err != nil {
 		return nil, err

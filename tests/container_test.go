@@ -20,9 +20,11 @@ func mount(name string, options ...string) string {
 	return b.String()
 }
 
-// create creates a volume, which the end of the test removes.
+// create creates a volume, which the end of the test removes. The volume asks the remote at every mount, because tests
+// change the remote right after its creation.
 func (e *engine) create(t *testing.T, name string, options ...string) {
 	t.Helper()
+	options = append([]string{"refresh=always"}, options...)
 	e.docker(t, append([]string{"volume", "create"}, createArgs(name, options...)...)...)
 	t.Cleanup(func() { e.Try("volume", "rm", "--force", name) })
 }

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
@@ -111,5 +112,27 @@ func TestRefresh(t *testing.T) {
 				t.Errorf("the server saw %+v, want it asked: %v", got, c.asked)
 			}
 		})
+	}
+}
+
+// docker run asks the remote once for a new volume, also if the engine mounts it twice, and has what was
+// pushed before.
+func TestOneQuestionForRun(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	m := mount("", "repo="+r.url, "ref=main", "subject="+subject(t))
+	e.sh(t, m, "git status")
+	for _, args := range [][]string{nil, {"--workdir", "/w"}} {
+		r.Reset()
+		if got := e.sh(t, m, "git rev-parse HEAD", args...); got != r.tip(t, "main") {
+			t.Errorf("%q: got %s, want %s", args, got, r.tip(t, "main"))
+		}
+		if got := r.Stats(app); got.LsRefs != 1 || got.Fetches != 0 {
+			t.Errorf("%q: the server saw %+v, want only one ls-refs", args, got)
+		}
+		pushed := r.commit(t, "main", gitserver.Change{Path: "new", Content: strings.Join(args, " ")})
+		if got := e.sh(t, m, "git rev-parse HEAD", args...); got != pushed {
+			t.Errorf("%q, after a push: got %s, want %s", args, got, pushed)
+		}
 	}
 }

@@ -87,6 +87,6 @@ func (s *scene) container(ctx context.Context, volume string, command ...string)
 // volume makes a volume of the repository's main branch.
 func (s *scene) volume(name, subject string) error {
 	_, err := s.engine.Try("volume", "create", "--driver", dockerd.PluginName,
-		"--opt", "repo="+s.url(), "--opt", "ref=main", "--opt", "subject="+subject, name)
+		"--opt", "repo="+s.url(), "--opt", "ref=main", "--opt", "subject="+subject, "--opt", "refresh=always", name)
 	return err
 }

@@ -247,7 +247,7 @@ func (d *demo) withoutVolume(ctx context.Context) error {
 		if got := d.sample.clones(); got != want {
 			return fmt.Errorf("the git server has served %d clones in this demo, want %d", got, want)
 		}
-		checked("the git server has served %s so far, and has answered %d times where %s is: the plugin asks when a volume is created and at every mount.", text, d.sample.refRequests(), d.ref)
+		checked("the git server has served %s so far, and has answered %d times where %s is: the plugin asks when a volume is created, and at its mounts later than ten seconds after that.", text, d.sample.refRequests(), d.ref)
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ type Store struct {
 	dir     string
 	writing sync.Mutex                        // held while the directory and entries change
 	entries atomic.Pointer[map[string]*entry] // replaced as a whole, never changed
+	changes atomic.Int64                      // the number of replacements since Open
 }
 
 // Open makes the directory if it is missing, and reads it into memory. A file that can't
@@ -124,7 +125,7 @@ func (s *Store) Put(c Credential) error {
 	}
 	entries := maps.Clone(*s.entries.Load())
 	entries[c.Name] = &e
-	s.entries.Store(&entries)
+	s.replace(entries)
 	return nil
 }
 
@@ -141,9 +142,18 @@ func (s *Store) Remove(name string) error {
 		return err
 	}
 	delete(entries, name)
-	s.entries.Store(&entries)
+	s.replace(entries)
 	return durable.SyncTree(s.dir)
 }
+
+func (s *Store) replace(entries map[string]*entry) {
+	s.entries.Store(&entries)
+	s.changes.Add(1)
+}
+
+// Changes returns how often credentials were put or removed since Open. If it is the same
+// as before, so are the credentials.
+func (s *Store) Changes() int64 { return s.changes.Load() }
 
 // List returns all credentials, sorted by name.
 func (s *Store) List() []Info {

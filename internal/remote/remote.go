@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -53,7 +54,8 @@ type Remote struct {
 	Config
 	Records
 	Doing Activities
-	gate  work.Lock // held with the lock file, so that only other processes are polled for
+	asked atomic.Int64 // the number of questions that were begun
+	gate  work.Lock    // held with the lock file, so that only other processes are polled for
 
 	aligning sync.Mutex         // guards aligned; never held over I/O
 	aligned  map[string]aligned // by the name of the store
@@ -70,6 +72,9 @@ type Source struct {
 	Ref     volume.Ref
 	History volume.History
 	Refresh volume.Refresh
+	// Since is what Asked returned at some time, for a caller that must not get the answer
+	// to a question from before. Zero allows every question under way.
+	Since int64
 	// StaleIfError is how old the last answer may be if the remote does not answer now.
 	// Zero never allows an old answer.
 	StaleIfError time.Duration

@@ -60,29 +60,45 @@ func (m *Remote) fresh(s Source) (meta.Resolution, bool) {
 	return r, age >= 0 && age < s.Refresh.Interval
 }
 
-// ask shares one ls-refs question between concurrent callers.
+// Asked returns the number of questions that were begun until now, for Source.Since.
+func (m *Remote) Asked() int64 { return m.asked.Load() }
+
+// question is an ls-refs question with its result.
+type question struct {
+	number int64 // counts from 1
+	answer Answer
+	err    error
+}
+
+// ask shares one ls-refs question between concurrent callers. A caller that joins one from
+// before s.Since waits for its end, and shares the next one with others that do.
 func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
-	for again := false; ; again = true {
+	before := m.Asked()
+	for again := false; ; {
 		store, list := m.Store(s.History)
 		list = list && store.RefCount <= gitref.MaxListed
 		key := strings.Join([]string{
 			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), store.Snapshot,
 		}, "\x00")
-		ours := false // read only after an error of the question itself
-		a, err := work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (Answer, error) {
-			ours = true
+		q, err := work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (question, error) {
+			q := question{number: m.asked.Add(1)}
 			_, end := m.Doing.Begin(ctx, "asking", s.URL.String())
 			defer end()
 			ctx, cancel := context.WithTimeoutCause(ctx, m.AskTimeout, noAnswerError(m.AskTimeout))
 			defer cancel()
-			a, err := m.askNow(ctx, s, list)
-			a.snapshot = store.Snapshot
-			return a, err
+			q.answer, q.err = m.askNow(ctx, s, list)
+			q.answer.snapshot = store.Snapshot
+			return q, nil
 		})
-		if git.KindOf(err) != git.KindTimeout || ours || again {
-			return a, err
+		switch joined := q.number <= before; {
+		case err != nil:
+			return Answer{}, err
+		case joined && q.number <= s.Since:
+		case joined && git.KindOf(q.err) == git.KindTimeout && !again:
+			again = true // the server may answer now
+		default:
+			return q.answer, q.err
 		}
-		// We joined a question to a server that did not answer it. It may answer now.
 	}
 }
 

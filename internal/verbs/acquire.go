@@ -127,7 +127,7 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 		var ok bool
 		rec, ok, err = v.Workspaces.Join(ctx, l)
 		if ok {
-			if h.opts.Mode == volume.ModeKeep {
+			if h.opts.Mode == volume.ModeKeep && v.answerTo(h) == nil {
 				v.lookBehind(h)
 			}
 			return rec, false, nil
@@ -156,7 +156,7 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 // tries once more.
 func (v *Volumes) open(ctx context.Context, h *handle, l Lease) (meta.Workspace, error) {
 	for healed := false; ; {
-		co, err := h.clone.Prepare(ctx, h.spec(), nil)
+		co, err := h.clone.Prepare(ctx, h.spec(), v.answerTo(h))
 		if err != nil {
 			return meta.Workspace{}, err
 		}

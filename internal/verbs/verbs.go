@@ -25,7 +25,9 @@ import (
 type Verbs interface {
 	// Create makes a volume. It asks the remote whether the repository and the ref exist:
 	// a definite no is returned as an error, any other result starts the fetch in the
-	// background. Creating a volume again with the same options is not an error.
+	// background. Its answer also serves the Acquires of the next ten seconds, so that they
+	// may miss a change at the remote since Create began. Creating a volume again with the
+	// same options is not an error, and ends that.
 	Create(ctx context.Context, name string, options map[string]string) error
 
 	// Acquire gives a lease a workspace of its volume, the same one as before if it has

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -37,6 +38,8 @@ type Config struct {
 	// Warnings returns, from memory, warnings for an operator about a volume and the size of
 	// its clone. It may be nil.
 	Warnings func(volume, cloneKey string) []string
+	// CredentialChanges counts the changes of stored credentials. It may be nil.
+	CredentialChanges func() int64
 	// Reached returns an error if a new mount would not reach containers. It may be nil.
 	Reached func() error
 }
@@ -58,10 +61,13 @@ type handle struct {
 	rec       meta.Volume
 	opts      volume.Options
 	clone     *clone.Clone
-	acquiring int  // number of running Acquires
-	removing  bool // a Remove is running
+	since     atomic.Int64 // Remote.Asked at the last Create
+	acquiring int          // number of running Acquires
+	removing  bool         // a Remove is running
 	lastError string
-	distance  distance // of the kept workspace from its ref
+	answer    *remote.Answer // for the first Acquires (answerTo); nil if they ask
+	changes   int64          // CredentialChanges before the question of answer
+	distance  distance       // of the kept workspace from its ref
 }
 
 func (h *handle) spec() clone.Spec {
@@ -69,6 +75,7 @@ func (h *handle) spec() clone.Spec {
 	return clone.Spec{
 		Source: remote.Source{
 			URL: o.Repo, Ref: o.Ref, History: o.History, Refresh: o.Refresh, StaleIfError: o.StaleIfError, Credential: o.Credential,
+			Since: h.since.Load(),
 		},
 		Files: o.Files, UID: o.UID, GID: o.GID,
 	}
@@ -134,12 +141,15 @@ func (v *Volumes) Create(ctx context.Context, name string, options map[string]st
 			return fail(Exists, fmt.Errorf("volume %q exists with other options (%s): remove it first, or choose another name",
 				name, strings.Join(diff, "; ")))
 		}
+		h.since.Store(h.clone.Remote.Asked())
+		v.dropAnswer(h)
 		return nil
 	}
 	owner := work.Owner{Name: fmt.Sprintf("volume %q", name)}
 	ctx = work.WithOwner(ctx, work.Owner{Name: owner.Name, Urgent: true})
 	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: v.Now()}
-	h := &handle{rec: rec, opts: opts, clone: v.Clones.Get(opts.Subject, opts.Repo)}
+	h := &handle{rec: rec, opts: opts, clone: v.Clones.Get(opts.Subject, opts.Repo), changes: v.credentialChanges()}
+	h.since.Store(h.clone.Remote.Asked())
 	release, err := h.clone.Use(ctx)
 	if err != nil {
 		return err
@@ -170,6 +180,7 @@ func (v *Volumes) Create(ctx context.Context, name string, options map[string]st
 	v.mu.Lock()
 	v.volumes[name] = h
 	v.mu.Unlock()
+	v.keepAnswer(h, answer)
 	v.Log.WithFields(logrus.Fields{"volume": name, "clone": h.clone.Key, "ref": opts.Ref.String()}).Info("create: done")
 	if opts.Restore == "" {
 		v.Work.Go(func(ctx context.Context) { v.prefetch(work.WithOwner(ctx, owner), h, answer) })
@@ -262,6 +273,7 @@ func (v *Volumes) Remove(ctx context.Context, name string) error {
 	v.mu.Lock()
 	h.removing = false
 	if err == nil {
+		h.answer = nil
 		delete(v.volumes, name)
 	}
 	v.mu.Unlock()

@@ -22,7 +22,7 @@ type OptionError struct {
 	Allowed string // what would be accepted; may be empty
 }
 
-// Error returns one line, such as: option "refresh": "soon" is not a duration; allowed: always, never, a duration such as 30s
+// Error returns one line, such as: option "refresh": "soon" is not a duration; allowed: auto, always, never, a duration such as 30s
 func (e *OptionError) Error() string {
 	text := fmt.Sprintf("option %q: ", e.Option)
 	if e.Value != "" {

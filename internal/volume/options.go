@@ -154,7 +154,7 @@ func indexOf(text string, allowed []string) (i int, problem string) {
 func asText[T ~string](value T) string { return string(value) }
 
 // Parse reads the options of one Create. Those given override defaults (ParseDefaults), which override the built-in
-// ones: the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh always,
+// ones: the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh auto,
 // stale_if_error 0s, the full history and all files, lfs, no submodules, the credential whose scope fits.
 //
 // It is strict: an unknown name, in given or in defaults, is an error, as is a missing repo, or a url that differs

@@ -2,28 +2,31 @@ package volume
 
 import "time"
 
-// Refresh says how old the remote's last answer about a ref may be before a Mount asks again. The zero Refresh
-// always asks; there is no field for that, so that no two values mean the same.
+// Refresh says when a Mount asks the remote. The zero Refresh asks, but the answer that the volume's Create got also
+// serves its first Mounts. At most one field is set.
 type Refresh struct {
+	Always   bool          // every Mount asks, also right after Create
 	Never    bool          // only the first Mount fetches
-	Interval time.Duration // not negative; 0 if Never
+	Interval time.Duration // how old the last answer about the ref may be before a Mount asks again; not negative
 }
 
 const (
-	allowedRefresh = "always, never, a duration such as 30s"
+	allowedRefresh = "auto, always, never, a duration such as 30s"
 	allowedStale   = "a duration such as 24h; 0s for none"
 )
 
-// parseRefresh reads always, never, or a duration in Go's syntax that is not negative; 0s means always.
+// parseRefresh reads auto, always, never, or a duration in Go's syntax that is not negative; 0s means always.
 func parseRefresh(text string) (Refresh, string) {
 	switch text {
-	case "always":
+	case "auto":
 		return Refresh{}, ""
+	case "always":
+		return Refresh{Always: true}, ""
 	case "never":
 		return Refresh{Never: true}, ""
 	}
 	d, problem := parseDuration(text)
-	return Refresh{Interval: d}, problem
+	return Refresh{Always: d == 0 && problem == "", Interval: d}, problem
 }
 
 func parseDuration(text string) (d time.Duration, problem string) {
@@ -37,13 +40,15 @@ func parseDuration(text string) (d time.Duration, problem string) {
 	return d, ""
 }
 
-// String returns always, never or the duration, as Parse reads it.
+// String returns auto, always, never or the duration, as Parse reads it.
 func (r Refresh) String() string {
-	switch r {
-	case Refresh{Never: true}:
-		return "never"
-	case Refresh{}:
+	switch {
+	case r == Refresh{}:
+		return "auto"
+	case r.Always:
 		return "always"
+	case r.Never:
+		return "never"
 	}
 	return r.Interval.String()
 }

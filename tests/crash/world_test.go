@@ -71,7 +71,9 @@ func newWorld(t *testing.T) *world {
 	if _, err := gitserver.Generate(server.Path(name), gitserver.Spec{Seed: 1, Files: 12, Commits: 2, Changes: 3}); err != nil {
 		t.Fatal(err)
 	}
-	w.config = daemon.Config{Program: program, Dir: w.dir, Data: filepath.Join(disk, "data"), Env: []string{"LOG_LEVEL=debug", "DISCARD_TTL=24h"}}
+	w.config = daemon.Config{Program: program, Dir: w.dir, Data: filepath.Join(disk, "data"), Env: []string{
+		"LOG_LEVEL=debug", "DISCARD_TTL=24h", "DEFAULT_OPTS=refresh=always", // scenarios push right after a Create
+	}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the plugin's log:\n%s", w.config.Log())

@@ -39,7 +39,8 @@ func startIn(t *testing.T, dir string, settings ...string) *plugin {
 	p.run(daemon.Config{
 		Program: program, Dir: dir,
 		Args: []string{"-fetch-uid", fmt.Sprint(fetchUID), "-ask-timeout", askTimeout.String(), "-stall-timeout", stallTimeout.String()},
-		Env:  append([]string{"LOG_LEVEL=debug", "ALLOW_SCHEMES=ssh"}, settings...),
+		// Tests change the remote right after a Create.
+		Env: append([]string{"LOG_LEVEL=debug", "ALLOW_SCHEMES=ssh", "DEFAULT_OPTS=refresh=always"}, settings...),
 	})
 	t.Cleanup(func() {
 		p.stop()

@@ -19,6 +19,9 @@ type World struct {
 	*verbs.Volumes
 	MaxLeases int  // limit for each subject
 	Doubt     bool // whether inherited leases are in doubt
+	// Now is the clock of the volumes; nil for time.Now.
+	Now               func() time.Time
+	CredentialChanges func() int64
 
 	Close func()
 
@@ -52,8 +55,13 @@ func (w *World) Start(root string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	now := time.Now
+	if w.Now != nil {
+		now = w.Now
+	}
 	w.Volumes, err = verbs.New(verbs.Config{
-		Root: root, DB: d.DB, Clones: d.Clones, Workspaces: workspaces, Work: d.Work, Log: d.Log, Now: time.Now, Schemes: schemes,
+		Root: root, DB: d.DB, Clones: d.Clones, Workspaces: workspaces, Work: d.Work, Log: d.Log, Now: now, Schemes: schemes,
+		CredentialChanges: w.CredentialChanges,
 	}, d.State)
 	if err != nil {
 		w.t.Fatal(err)

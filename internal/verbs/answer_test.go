@@ -1,0 +1,303 @@
+package verbs_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
+	"github.com/helmdeck/repos/tests/testverbs"
+)
+
+// world is a data directory with a warm clone of the repository "r", and a clock that stands still.
+type world struct {
+	*testverbs.World
+	t       *testing.T
+	server  *gitserver.Server
+	clock   atomic.Int64 // nanoseconds since began
+	changes atomic.Int64 // of credentials
+	pushes  int
+	leases  atomic.Int64
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, World: testverbs.New(t), server: testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 10})}
+	began := time.Now()
+	w.Now = func() time.Time { return began.Add(time.Duration(w.clock.Load())) }
+	w.CredentialChanges = w.changes.Load
+	w.restart()
+	w.push()
+	w.create("warm")
+	w.acquire("warm", 1)
+	return w
+}
+
+func (w *world) restart() {
+	w.t.Helper()
+	w.Close()
+	w.Start(w.Root)
+}
+
+// push adds a commit to main, which has the number of pushes in the file "pushed".
+func (w *world) push() {
+	w.t.Helper()
+	w.pushes++
+	if _, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "pushed", Content: strconv.Itoa(w.pushes)}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// tryCreate creates a volume of the branch main, with more options as names and values.
+func (w *world) tryCreate(name string, options ...string) error {
+	m := map[string]string{"repo": w.server.URL("r"), "ref": "main"}
+	for i := 0; i < len(options); i += 2 {
+		m[options[i]] = options[i+1]
+	}
+	return w.Create(w.t.Context(), name, m)
+}
+
+// create creates a volume, and waits for the end of its own fetch.
+func (w *world) create(name string, options ...string) {
+	w.t.Helper()
+	if err := w.tryCreate(name, options...); err != nil {
+		w.t.Fatal(err)
+	}
+	w.idle()
+}
+
+func (w *world) idle() {
+	w.t.Helper()
+	testdir.Eventually(w.t, "the end of the work in the background", func() bool {
+		list := w.Clones.Inventory()
+		return len(list) == 1 && !list[0].Working
+	})
+}
+
+// acquire gives a new lease of a volume a workspace, which must have that many pushes, or any number if
+// pushes is 0, and releases it.
+func (w *world) acquire(volume string, pushes int) {
+	w.t.Helper()
+	l := verbs.Lease{Volume: volume, ID: strconv.FormatInt(w.leases.Add(1), 10)}
+	m, err := w.Acquire(w.t.Context(), l)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	if got, err := os.ReadFile(filepath.Join(m.Path, "pushed")); pushes > 0 && string(got) != strconv.Itoa(pushes) {
+		w.t.Errorf("volume %s has %s pushes (%v), want %d", volume, got, err, pushes)
+	}
+	if err := w.Release(l); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// wantAsked checks how many questions the remote got since the last Reset. A fetch asks one more.
+func (w *world) wantAsked(what string, questions int) {
+	w.t.Helper()
+	if got := w.server.Stats("r"); got.LsRefs-got.Fetches != questions {
+		w.t.Errorf("%s: %d questions (%+v), want %d", what, got.LsRefs-got.Fetches, got, questions)
+	}
+	w.server.Reset()
+}
+
+// TestCreateAsksForAcquires checks that the answer to Create serves the volume for ten seconds, with the
+// commit from before Create, and that a push in that time is seen after it.
+func TestCreateAsksForAcquires(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"private", "shared", "keep"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			for _, moved := range []bool{false, true} {
+				if moved {
+					w.push()
+				}
+				w.server.Reset()
+				name := mode + strconv.FormatBool(moved)
+				w.create(name, "mode", mode)
+				w.acquire(name, w.pushes)
+				w.acquire(name, w.pushes) // as the engine does with a working directory
+				var wg sync.WaitGroup
+				for range 64 {
+					wg.Go(func() { w.acquire(name, w.pushes) })
+				}
+				wg.Wait()
+				w.idle()
+				w.wantAsked("Create and 66 mounts", 1)
+			}
+		})
+	}
+	w := newWorld(t)
+	w.create("v")
+	w.push()
+	w.server.Reset()
+	w.clock.Add(int64(10*time.Second - 1))
+	w.acquire("v", 1)
+	w.wantAsked("just before ten seconds", 0)
+	w.clock.Add(1)
+	w.acquire("v", 2)
+	w.acquire("v", 2)
+	w.wantAsked("two mounts after ten seconds", 2)
+}
+
+// TestCreateDoesNotAskForAcquires checks when the answer to Create does not serve the volume: each case
+// ends with a push, which the next Acquire must see.
+func TestCreateDoesNotAskForAcquires(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		options []string
+		do      func(w *world)
+	}{
+		{"refresh=always", []string{"refresh", "always"}, func(*world) {}},
+		{"refresh=0s", []string{"refresh", "0s"}, func(*world) {}},
+		{"clock set back", nil, func(w *world) { w.clock.Add(-1) }},
+		{"clock set back and forth", nil, func(w *world) { w.clock.Add(-1); w.acquire("v", 1); w.clock.Add(2) }},
+		{"clock set back after the time", nil, func(w *world) {
+			w.clock.Add(int64(10 * time.Second))
+			w.acquire("v", 1)
+			w.clock.Add(-int64(9 * time.Second))
+		}},
+		{"credential removed", nil, func(w *world) { w.changes.Add(1) }},
+		{"restart", nil, (*world).restart},
+		{"created again", nil, func(w *world) { w.push(); w.create("v"); w.acquire("v", 2) }},
+		{"removed and created again", nil, func(w *world) {
+			if err := w.Remove(w.t.Context(), "v"); err != nil {
+				w.t.Fatal(err)
+			}
+			w.push()
+			w.create("v")
+			w.acquire("v", 2)
+			w.clock.Add(int64(10 * time.Second))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create("v", tt.options...)
+			tt.do(w)
+			w.push()
+			w.acquire("v", w.pushes)
+		})
+	}
+}
+
+// TestNoAnswerForAcquires checks that a Create that got no answer, or used an old one, leaves the
+// question to its Acquires.
+func TestNoAnswerForAcquires(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		options []string
+	}{
+		{"failed", nil},
+		{"stale", []string{"stale_if_error", "24h"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.push()
+			w.server.Route("r", gitserver.Fail(503))
+			w.create("v", tt.options...)
+			w.server.Route("r")
+			w.acquire("v", 2)
+		})
+	}
+}
+
+// held is a fault that reports when the backend has answered, and then keeps the answer until open is
+// closed: it is older than everything that happens meanwhile.
+type held struct{ answered, open chan struct{} }
+
+func (h held) fault(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec := httptest.NewRecorder()
+		next.ServeHTTP(rec, r)
+		h.answered <- struct{}{}
+		<-h.open
+		for name, values := range rec.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(rec.Code)
+		_, _ = w.Write(rec.Body.Bytes())
+	})
+}
+
+// holdQuestion sends a question for an Acquire of the volume "warm", and keeps its answer until release
+// is called, which waits for the end of the Acquire.
+func (w *world) holdQuestion() (release func()) {
+	h := held{make(chan struct{}), make(chan struct{})}
+	w.server.Script("r", gitserver.LsRefs, h.fault)
+	w.clock.Add(int64(time.Minute))
+	var wg sync.WaitGroup
+	wg.Go(func() { w.acquire("warm", 0) })
+	<-h.answered
+	return func() { close(h.open); wg.Wait() }
+}
+
+// asking counts the goroutines that wait for the answer to a question.
+func asking() (n int) {
+	buf := make([]byte, 16<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+		header, calls, _ := strings.Cut(stack, "\n")
+		if strings.Contains(header, "[select") && strings.Contains(calls, "remote.(*Remote).ask(") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestCreateDuringAQuestion checks that Creates do not use the answer to a question from before them:
+// they share the next one. It is not parallel because it counts goroutines.
+func TestCreateDuringAQuestion(t *testing.T) {
+	const creates = 5
+	w := newWorld(t)
+	release := w.holdQuestion()
+	w.push()
+	w.server.Reset()
+	var wg sync.WaitGroup
+	for i := range creates {
+		wg.Go(func() {
+			if err := w.tryCreate(strconv.Itoa(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	testdir.Eventually(t, "the Creates wait for the answer", func() bool { return asking() == 1+creates })
+	release()
+	wg.Wait()
+	for i := range creates {
+		w.acquire(strconv.Itoa(i), 2)
+	}
+	w.idle()
+	w.wantAsked("all Creates", 1)
+}
+
+// TestMountAfterCreateGaveUp checks that the first Acquire of a volume does not use the answer to a
+// question from before Create either if Create did not wait for its end.
+func TestMountAfterCreateGaveUp(t *testing.T) {
+	w := newWorld(t)
+	release := w.holdQuestion()
+	w.push()
+	if err := w.tryCreate("v"); err != nil { // after createWait
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { w.acquire("v", 2) })
+	testdir.Eventually(t, "the Acquires and the fetch of Create wait for the answer", func() bool { return asking() == 3 })
+	release()
+	wg.Wait()
+}

@@ -1,0 +1,35 @@
+package verbs
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/remote"
+)
+
+// TestAnswerIsDropped checks that an answer is used for ten seconds, and that it does not stay in memory
+// if nobody mounts the volume.
+func TestAnswerIsDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := &Volumes{Config: Config{Now: time.Now}}
+		used, unused := &handle{rec: meta.Volume{CreatedAt: time.Now()}}, &handle{rec: meta.Volume{CreatedAt: time.Now()}}
+		v.keepAnswer(used, &remote.Answer{})
+		v.keepAnswer(unused, &remote.Answer{})
+		time.Sleep(answerFor - 1)
+		if v.answerTo(used) == nil {
+			t.Error("it is dropped too early")
+		}
+		time.Sleep(1)
+		if v.answerTo(used) != nil || used.answer != nil {
+			t.Error("it is still used")
+		}
+		time.Sleep(answerKept - answerFor)
+		synctest.Wait()
+		if unused.answer != nil {
+			t.Error("it is still in memory")
+		}
+	})
+}

@@ -17,12 +17,15 @@ func Bind(source, target, rel string, readOnly bool) (err error) {
 	if !filepath.IsLocal(rel) || rel == "." || rel != filepath.Clean(rel) {
 		return fmt.Errorf("%q is not a clean path below the mount: %w", rel, unix.EINVAL)
 	}
-	root, err := openMount(target)
+	root, mounted, err := openTarget(target)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
-	at, err := openBelow(root, rel, unix.O_DIRECTORY)
+	if !mounted {
+		return ErrNotMounted
+	}
+	at, err := unix.Openat2(root, rel, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolveInside})
 	if err != nil {
 		return fmt.Errorf("openat2: %w", err)
 	}
@@ -42,8 +45,8 @@ func Bind(source, target, rel string, readOnly bool) (err error) {
 	if readOnly {
 		attributes |= unix.MOUNT_ATTR_RDONLY
 	}
-	if err := setAttributes(mnt, 0, unix.MountAttr{Attr_set: attributes}); err != nil {
-		return err
+	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attributes}); err != nil {
+		return fmt.Errorf("mount_setattr: %w", err)
 	}
 	// Attach to the descriptor, because the path may have changed since.
 	return attach(mnt, at)

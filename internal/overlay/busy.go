@@ -43,7 +43,7 @@ func Busy(upper, scratch string) (busy bool, err error) {
 	}
 
 	// As strings, which every kernel accepts here, and through openDirs, because an option
-	// has at most 255 bytes. They stay open until create: older kernels look the names up
+	// has at most 255 bytes. They stay open until FsconfigCreate: older kernels look the names up
 	// only then.
 	var dirs openDirs
 	defer dirs.close()
@@ -57,14 +57,14 @@ func Busy(upper, scratch string) (busy bool, err error) {
 		return false, err
 	}
 	defer c.close()
-	switch err := c.create(); {
+	switch err := unix.FsconfigCreate(c.fd); {
 	case errors.Is(err, unix.EBUSY):
 		return true, nil
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		// The kernel checks the upper before it writes anything, so upper is free.
+	case err == nil, errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		// The kernel checks the upper before it writes anything, so it is free on a full disk too.
 		return false, nil
 	default:
-		return false, err
+		return false, c.explain("create", err)
 	}
 }
 

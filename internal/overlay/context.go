@@ -24,7 +24,7 @@ func wrap(err *error, format string, args ...any) {
 // fsContext is a descriptor of fsopen(2), with which a filesystem is configured.
 type fsContext struct{ fd int }
 
-// newContext opens a context for a filesystem of a type with options.
+// newContext opens a context for a filesystem of a type with options, "key=value" or "flag".
 func newContext(fstype string, options ...string) (fsContext, error) {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -32,7 +32,13 @@ func newContext(fstype string, options ...string) (fsContext, error) {
 	}
 	c := fsContext{fd}
 	for _, o := range options {
-		if err := c.setOption(o); err != nil {
+		if key, value, ok := strings.Cut(o, "="); ok {
+			err = unix.FsconfigSetString(fd, key, value)
+		} else {
+			err = unix.FsconfigSetFlag(fd, key)
+		}
+		if err != nil {
+			err = c.explain(o, err)
 			c.close()
 			return fsContext{}, err
 		}
@@ -42,47 +48,27 @@ func newContext(fstype string, options ...string) (fsContext, error) {
 
 func (c fsContext) close() { unix.Close(c.fd) }
 
-// setDir passes a layer as a descriptor. The kernel takes its own reference, so our limit
-// on descriptors does not limit the layers.
-func (c fsContext) setDir(key, dir string) error {
-	fd, err := openDir(dir)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	err = unix.FsconfigSetFd(c.fd, key, fd)
-	if err == nil {
-		return nil
-	}
-	explained := c.explain(fmt.Sprintf("%s=%s", key, dir), err)
-	// Kernels with the old mount API for overlayfs return EOPNOTSUPP, those before 6.13
-	// EINVAL, or EBADF if they don't accept O_PATH. EINVAL can also mean a bad layer:
-	// mount(2) will then report that.
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("%w: %w", errNoDescriptors, explained)
-	}
-	return explained
-}
-
-// setOption sets "key=value" or the flag "key".
-func (c fsContext) setOption(o string) error {
-	key, value, ok := strings.Cut(o, "=")
-	var err error
-	if ok {
-		err = unix.FsconfigSetString(c.fd, key, value)
-	} else {
-		err = unix.FsconfigSetFlag(c.fd, key)
-	}
-	if err != nil {
-		return c.explain(o, err)
-	}
-	return nil
-}
-
-// create makes the superblock, which lives as long as the descriptor or a mount of it.
-func (c fsContext) create() error {
-	if err := unix.FsconfigCreate(c.fd); err != nil {
-		return c.explain("create", err)
+// addLayers passes layers as descriptors, in order. The kernel takes its own references,
+// so our limit on descriptors does not limit the layers.
+func (c fsContext) addLayers(key string, dirs ...string) error {
+	for _, dir := range dirs {
+		fd, err := openDir(dir)
+		if err != nil {
+			return err
+		}
+		err = unix.FsconfigSetFd(c.fd, key, fd)
+		unix.Close(fd)
+		if err == nil {
+			continue
+		}
+		explained := c.explain(fmt.Sprintf("%s=%s", key, dir), err)
+		// Kernels with the old mount API for overlayfs return EOPNOTSUPP, those before 6.13
+		// EINVAL, or EBADF if they don't accept O_PATH. EINVAL can also mean a bad layer:
+		// mount(2) will then report that.
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.EOPNOTSUPP) {
+			return fmt.Errorf("%w: %w", errNoDescriptors, explained)
+		}
+		return explained
 	}
 	return nil
 }
@@ -90,8 +76,8 @@ func (c fsContext) create() error {
 // mount makes the superblock and a detached mount of it: closing the descriptor unmounts
 // it, unless it was attached.
 func (c fsContext) mount(attributes int) (fd int, err error) {
-	if err := c.create(); err != nil {
-		return -1, err
+	if err := unix.FsconfigCreate(c.fd); err != nil {
+		return -1, c.explain("create", err)
 	}
 	fd, err = unix.Fsmount(c.fd, unix.FSMOUNT_CLOEXEC, attributes)
 	if err != nil {
@@ -132,32 +118,27 @@ func openDir(dir string) (int, error) {
 	return fd, nil
 }
 
-// openMount opens the root of the topmost mount at target. The error is ErrNotMounted if
-// target is a directory where nothing is mounted.
-func openMount(target string) (int, error) {
-	fd, err := openDir(target)
+// openTarget is openDir, and reports whether it opened the root of a mount.
+func openTarget(dir string) (fd int, mounted bool, err error) {
+	fd, err = openDir(dir)
 	if err != nil {
-		return -1, err
+		return -1, false, err
 	}
-	mounted, err := isMountRoot(fd)
-	if err == nil && !mounted {
-		err = ErrNotMounted
+	var st unix.Statx_t
+	if err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &st); err != nil {
+		err = fmt.Errorf("statx: %w", err)
+	} else if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		err = fmt.Errorf("statx does not tell mount points: %w", unix.ENOSYS)
 	}
 	if err != nil {
 		unix.Close(fd)
-		return -1, err
+		return -1, false, err
 	}
-	return fd, nil
+	return fd, st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
-// openBelow opens name below the directory root with O_PATH. It follows no link and
-// crosses no mount.
-func openBelow(root int, name string, flags uint64) (int, error) {
-	return unix.Openat2(root, name, &unix.OpenHow{
-		Flags:   flags | unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
-}
+// resolveInside makes openat2 follow no link and cross no mount.
+const resolveInside = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
 // openDirs are directories that stay open, so that the kernel can find them by names in
 // /proc/self/fd. These are short and need no escapes, whatever the paths are.
@@ -186,31 +167,20 @@ func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 // Mounted reports whether something is mounted at the directory target. It returns false
 // if target does not exist.
 func Mounted(target string) (bool, error) {
-	fd, err := openMount(target)
+	fd, mounted, err := openTarget(target)
 	switch {
 	case err == nil:
-		return true, unix.Close(fd)
-	case errors.Is(err, ErrNotMounted), errors.Is(err, fs.ErrNotExist):
+		return mounted, unix.Close(fd)
+	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	}
 	return false, err
 }
 
-// isMountRoot reports whether fd is the root of a mount.
-func isMountRoot(fd int) (bool, error) {
-	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &st); err != nil {
-		return false, fmt.Errorf("statx: %w", err)
-	}
-	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		return false, fmt.Errorf("statx does not tell mount points: %w", unix.ENOSYS)
-	}
-	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
-}
-
-// setAttributes changes a mount, and with AT_RECURSIVE also those below it.
-func setAttributes(mnt int, flags uint, attr unix.MountAttr) error {
-	if err := unix.MountSetattr(mnt, "", flags|unix.AT_EMPTY_PATH, &attr); err != nil {
+// setPropagation changes the propagation of a mount, and with AT_RECURSIVE also of those
+// below it.
+func setPropagation(mnt int, propagation uint64, flags uint) error {
+	if err := unix.MountSetattr(mnt, "", flags|unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: propagation}); err != nil {
 		return fmt.Errorf("mount_setattr: %w", err)
 	}
 	return nil

@@ -97,7 +97,7 @@ func copies(at int) (uint64, error) {
 	}
 	defer unix.Close(mnt)
 	// As a peer of the overlay's mount it would get a copy itself.
-	if err := setAttributes(mnt, 0, unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
+	if err := setPropagation(mnt, unix.MS_PRIVATE, 0); err != nil {
 		return 0, err
 	}
 	if err := attach(mnt, at); err != nil {
@@ -130,13 +130,16 @@ const maxInside = 64
 // that every workspace starts with or, if a container removed it, a file or directory at
 // the top.
 func openInside(target string) (int, error) {
-	root, err := openMount(target)
+	root, mounted, err := openTarget(target)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(root)
+	if !mounted {
+		return -1, ErrNotMounted
+	}
 	open := func(name string) (int, bool) {
-		fd, err := openBelow(root, name, 0)
+		fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolveInside})
 		if err != nil {
 			return -1, false
 		}

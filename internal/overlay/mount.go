@@ -57,45 +57,36 @@ func Mount(s Spec) (err error) {
 	if n := len(strings.Join(s.Lower, ",lowerdir+=")); n > maxNames {
 		return fmt.Errorf("the paths of %d lower layers take %d bytes, at most %d are allowed", len(s.Lower), n, maxNames)
 	}
-	target, err := openDir(s.Target)
+	target, mounted, err := openTarget(s.Target)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(target)
-	mounted, err := isMountRoot(target)
-	if err != nil {
-		return err
-	}
 	if mounted {
 		// A second mount would hide this one, and a single Detach would no longer be
 		// enough.
 		return errMounted
 	}
-	err = mountDescriptors(s, target)
+	c, err := newContext("overlay", append([]string{"source=" + s.source()}, s.options()...)...)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	// Linux 6.13 and later accept descriptors, so paths have no limit and need no escapes.
+	err = c.addLayers("lowerdir+", s.Lower...)
+	if err == nil {
+		err = c.addLayers("upperdir", s.Upper)
+	}
+	if err == nil {
+		err = c.addLayers("workdir", s.Work)
+	}
 	if errors.Is(err, errNoDescriptors) {
 		if err2 := mountString(s, target); err2 != nil {
 			return fmt.Errorf("%w (%w)", err2, err)
 		}
 		return nil
 	}
-	return err
-}
-
-// mountDescriptors passes the layers as descriptors, which Linux 6.13 and later accept,
-// so paths have no limit and need no escapes.
-func mountDescriptors(s Spec, target int) error {
-	c, err := newContext("overlay", append([]string{"source=" + s.source()}, s.options()...)...)
 	if err != nil {
-		return err
-	}
-	defer c.close()
-	if err := c.setLower(s.Lower); err != nil {
-		return err
-	}
-	if err := c.setDir("upperdir", s.Upper); err != nil {
-		return err
-	}
-	if err := c.setDir("workdir", s.Work); err != nil {
 		return err
 	}
 	mnt, err := c.mount(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID)

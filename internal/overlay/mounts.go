@@ -66,13 +66,14 @@ var ErrNotMounted = errors.New("is not a mount point")
 // target does not exist.
 func Detach(target string) (release func() error, err error) {
 	defer wrap(&err, "detach %q", target)
-	fd, err := openMount(target)
+	fd, mounted, err := openTarget(target)
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-	if errors.Is(err, unix.EINVAL) { // a concurrent Detach was faster
+	if !mounted {
 		err = ErrNotMounted
+	} else if err = unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); errors.Is(err, unix.EINVAL) {
+		err = ErrNotMounted // a concurrent Detach was faster
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -86,21 +87,20 @@ func Detach(target string) (release func() error, err error) {
 // are the mounts in them.
 func Move(from, to string) (err error) {
 	defer wrap(&err, "move the mount at %q to %q", from, to)
-	source, err := openMount(from)
+	source, mounted, err := openTarget(from)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(source)
-	target, err := openDir(to)
+	if !mounted {
+		return ErrNotMounted
+	}
+	target, moved, err := openTarget(to)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(target)
-	there, err := isMountRoot(target)
-	if err != nil {
-		return err
-	}
-	if !there {
+	if !moved {
 		// Not MS_MOVE, because the kernel refuses it for shared mounts.
 		mnt, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
@@ -112,7 +112,7 @@ func Move(from, to string) (err error) {
 		}
 	}
 	// Unmounting a shared mount would unmount all its copies.
-	if err := setAttributes(source, unix.AT_RECURSIVE, unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
+	if err := setPropagation(source, unix.MS_PRIVATE, unix.AT_RECURSIVE); err != nil {
 		return err
 	}
 	return unix.Unmount(from, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)

@@ -84,16 +84,14 @@ func MakePoint(dir, name string) error {
 // and so delays Unmounted: close it soon.
 func openPoints(dir string) (fd int, err error) {
 	defer wrap(&err, "mount points in %q", dir)
-	fd, err = openMount(dir)
-	if errors.Is(err, ErrNotMounted) {
-		return -1, errNoPoints
-	}
+	fd, mounted, err := openTarget(dir)
 	if err != nil {
 		return -1, err
 	}
 	var st unix.Statfs_t
-	err = unix.Fstatfs(fd, &st)
-	if err == nil && st.Type != unix.TMPFS_MAGIC {
+	if !mounted {
+		err = errNoPoints
+	} else if err = unix.Fstatfs(fd, &st); err == nil && st.Type != unix.TMPFS_MAGIC {
 		err = errors.New("something other than the plugin's tmpfs is mounted there: unmount it")
 	}
 	if err != nil {
@@ -131,7 +129,7 @@ func Shared(dir string) (shared bool, err error) {
 		return false, err
 	}
 	defer unix.Unmount(procPath(mnt), unix.MNT_DETACH)
-	if err := setAttributes(mnt, 0, unix.MountAttr{Propagation: unix.MS_SLAVE}); err != nil {
+	if err := setPropagation(mnt, unix.MS_SLAVE, 0); err != nil {
 		return false, err
 	}
 	var st unix.Statx_t

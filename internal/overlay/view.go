@@ -16,7 +16,7 @@ func View(lower []string) (f *os.File, err error) {
 	if len(lower) < 2 {
 		return nil, errors.New("the kernel needs at least two")
 	}
-	f, err = viewOf(func(c fsContext) error { return c.setLower(lower) })
+	f, err = viewOf(lower)
 	if errors.Is(err, errNoDescriptors) {
 		return viewStrings(lower)
 	}
@@ -32,17 +32,18 @@ func viewStrings(lower []string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return viewOf(func(c fsContext) error { return c.setOption("lowerdir=" + strings.Join(names, ":")) })
+	return viewOf(nil, "lowerdir="+strings.Join(names, ":"))
 }
 
-// viewOf calls set to add the layers.
-func viewOf(set func(fsContext) error) (*os.File, error) {
-	c, err := newContext("overlay", "source=view", "index=off", "nfs_export=off", "metacopy=off", "redirect_dir=off")
+// viewOf mounts a view of layers, passed as descriptors or named in an option.
+func viewOf(lower []string, options ...string) (*os.File, error) {
+	options = append([]string{"source=view", "index=off", "nfs_export=off", "metacopy=off", "redirect_dir=off"}, options...)
+	c, err := newContext("overlay", options...)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
-	if err := set(c); err != nil {
+	if err := c.addLayers("lowerdir+", lower...); err != nil {
 		return nil, err
 	}
 	mnt, err := c.mount(unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC)
@@ -50,14 +51,4 @@ func viewOf(set func(fsContext) error) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(mnt), "overlay view"), nil
-}
-
-// setLower passes the lower layers, topmost first, as descriptors.
-func (c fsContext) setLower(lower []string) error {
-	for _, l := range lower {
-		if err := c.setDir("lowerdir+", l); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -47,7 +47,18 @@ func (db *DB) commit(batch []*call) {
 	if len(batch) == 0 {
 		return
 	}
-	err := db.try(batch)
+	err := errAlone // stays if a call panics, as it will again in its own Update
+	func() {
+		defer func() { _ = recover() }()
+		err = db.bolt.Update(func(tx *bbolt.Tx) error {
+			for _, c := range batch {
+				if err := c.f(&Tx{tx}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}()
 	if err != nil && len(batch) > 1 {
 		err = errAlone
 	}
@@ -58,20 +69,4 @@ func (db *DB) commit(batch []*call) {
 		// Without a reserve, go on while there is room.
 		_ = db.extendReserve()
 	}
-}
-
-func (db *DB) try(batch []*call) (err error) {
-	defer func() {
-		if recover() != nil {
-			err = errAlone // it will panic again in its own Update
-		}
-	}()
-	return db.bolt.Update(func(tx *bbolt.Tx) error {
-		for _, c := range batch {
-			if err := c.f(&Tx{tx}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

@@ -58,16 +58,22 @@ func NotUsed(rec meta.Workspace) map[string]string {
 	return why
 }
 
-// writeAbout writes .git/helmdeck.json below root, which is an upper that is not mounted,
-// or a mounted workspace. at is the time of the mount. Containers may have written there:
-// if .git is no longer a directory, or the file has become one, nothing is written, and
-// written is false.
-func writeAbout(root string, rec meta.Workspace, at time.Time) (written bool, err error) {
+// aboutText returns the content of .git/helmdeck.json. at is the time of the mount.
+func aboutText(rec meta.Workspace, at time.Time) ([]byte, error) {
 	data, err := json.MarshalIndent(about{
 		Volume: rec.Volume, Subject: rec.Options["subject"], Repo: rec.Options["repo"],
 		Ref: rec.Ref, Commit: rec.Commit, Reused: rec.Reused, Stale: rec.Stale, Pulled: rec.Pulled, Time: at.UTC(),
 		NotUsed: NotUsed(rec),
 	}, "", "  ")
+	return append(data, '\n'), err
+}
+
+// rewriteAbout writes .git/helmdeck.json again below root, which is an upper that is not
+// mounted, or a mounted workspace. at is the time of the mount. Containers may have
+// written there: if .git is no longer a directory, or the file has become one, nothing is
+// written, and written is false.
+func rewriteAbout(root string, rec meta.Workspace, at time.Time) (written bool, err error) {
+	data, err := aboutText(rec, at)
 	if err != nil {
 		return false, err
 	}
@@ -98,6 +104,6 @@ func writeAbout(root string, rec meta.Workspace, at time.Time) (written bool, er
 		return false, err
 	}
 	f := os.NewFile(uintptr(fd), aboutName)
-	_, err = f.Write(append(data, '\n'))
+	_, err = f.Write(data)
 	return true, errors.Join(err, f.Chown(int(rec.UID), int(rec.GID)), f.Close())
 }

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,7 +40,13 @@ func (m *mounter) mountNew(ctx context.Context, rec meta.Workspace, r Request) e
 	if err := overlay.PrepareBusy(filepath.Join(dir, "probe")); err != nil {
 		return err
 	}
-	if err := putManifest(m.ManifestPath(rec), rec, false); err != nil {
+	manifest, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	// Until the record is committed, a crash leaves a directory that the sweep removes: a
+	// part of a file does no harm.
+	if err := os.WriteFile(m.ManifestPath(rec), manifest, 0o600); err != nil {
 		return err
 	}
 	if err := m.fillUpper(rec, r.Checkout.Tree.TracksCache); err != nil {
@@ -70,16 +77,13 @@ func (m *mounter) mountNew(ctx context.Context, rec meta.Workspace, r Request) e
 // fillUpper makes the upper with the workspace's own files. No container has seen the
 // upper yet, so paths in it are safe to use.
 func (m *mounter) fillUpper(rec meta.Workspace, tracksCache bool) error {
-	upper, dirs := m.upper(rec), []string{"", ".git"}
+	upper := m.upper(rec)
+	made := []string{upper, filepath.Join(upper, ".git")}
 	if hasCache(rec) {
-		dirs = append(dirs, tree.CacheMount)
+		made = append(made, filepath.Join(upper, tree.CacheMount))
 	}
-	for _, d := range dirs {
-		path := filepath.Join(upper, d)
-		if err := os.Mkdir(path, 0o755); err != nil {
-			return err
-		}
-		if err := os.Lchown(path, int(rec.UID), int(rec.GID)); err != nil {
+	for _, dir := range made {
+		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
 	}
@@ -89,12 +93,22 @@ func (m *mounter) fillUpper(rec meta.Workspace, tracksCache bool) error {
 		if err := os.Symlink(tree.CacheMount, link); err != nil {
 			return err
 		}
-		if err := os.Lchown(link, int(rec.UID), int(rec.GID)); err != nil {
+		made = append(made, link)
+	}
+	text, err := aboutText(rec, rec.MountedAt)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(upper, ".git", aboutName)
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return err
+	}
+	for _, path := range append(made, file) {
+		if err := os.Lchown(path, int(rec.UID), int(rec.GID)); err != nil {
 			return err
 		}
 	}
-	_, err := writeAbout(upper, rec, rec.MountedAt)
-	return err
+	return nil
 }
 
 // mount mounts a workspace's overlay on the layers of its clone.
@@ -139,7 +153,7 @@ func (m *mounter) mountAgain(c *clone.Clone, rec meta.Workspace) (noCache string
 		return "", errors.New("it was written with metacopy, which this kernel lacks: start the kernel that wrote it")
 	}
 	rec.NoCache = ""
-	written, err := writeAbout(m.upper(rec), rec, m.Now())
+	written, err := rewriteAbout(m.upper(rec), rec, m.Now())
 	if err != nil {
 		return "", fmt.Errorf("write .git/helmdeck.json: %w", err)
 	}
@@ -151,7 +165,7 @@ func (m *mounter) mountAgain(c *clone.Clone, rec meta.Workspace) (noCache string
 		m.Log.WithError(err).WithField("volume", rec.Volume).Warn("a kept workspace is mounted without its cache")
 		rec.NoCache = cacheMisplaced
 		if written { // through the mount: the upper is in use
-			if _, err := writeAbout(m.Mountpoint(rec), rec, m.Now()); err != nil {
+			if _, err := rewriteAbout(m.Mountpoint(rec), rec, m.Now()); err != nil {
 				m.Log.WithError(err).WithField("volume", rec.Volume).
 					Warn("say in .git/helmdeck.json that a kept workspace has no cache")
 			}

@@ -146,7 +146,7 @@ func MkdirAll(path string, perm fs.FileMode) error {
 
 // SyncFS syncs the whole filesystem that path, a directory, is on. It can take seconds.
 func SyncFS(path string) error {
-	d, err := openDir(path)
+	d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -183,14 +183,9 @@ func SyncDir(dir string) error {
 	if err := step("syncdir"); err != nil {
 		return err
 	}
-	d, err := openDir(dir)
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0) // not a FIFO: to open one would block
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// openDir fails on anything but a directory, because opening a FIFO would block.
-func openDir(dir string) (*os.File, error) {
-	return os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 }

@@ -86,9 +86,9 @@ func TestMountsShareAQuestion(t *testing.T) {
 	}
 }
 
-// TestASlowRemoteDelaysNobodyElse checks that other clones can be mounted and all volumes listed
+// TestSlowRemoteDelaysNoOtherVolume checks that other clones can be mounted and all volumes listed
 // while the remote of one clone does not answer or sends no pack.
-func TestASlowRemoteDelaysNobodyElse(t *testing.T) {
+func TestSlowRemoteDelaysNoOtherVolume(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string

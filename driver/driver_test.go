@@ -54,8 +54,8 @@ func TestCreateAtOnce(t *testing.T) {
 	}
 }
 
-// TestDefiniteNo checks that a refused Create leaves nothing behind.
-func TestDefiniteNo(t *testing.T) {
+// TestRefusedCreateLeavesNothing checks that a refused Create leaves nothing behind.
+func TestRefusedCreateLeavesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, tt := range []struct {

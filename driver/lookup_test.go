@@ -10,9 +10,9 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// TestMountThatCantLook checks that the leases stay if a Mount can't tell whether the workspace of its ID is mounted,
+// TestMountLookupFails checks that the leases stay if a Mount can't tell whether the workspace of its ID is mounted,
 // because the container still runs. The engine sends an Unmount for the failed Mount, which releases one lease.
-func TestMountThatCantLook(t *testing.T) {
+func TestMountLookupFails(t *testing.T) {
 	for _, mode := range []string{"private", "shared", "keep"} {
 		t.Run(mode, func(t *testing.T) {
 			w := newWorld(t)

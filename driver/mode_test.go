@@ -151,9 +151,9 @@ func TestLastContainerEnds(t *testing.T) {
 	})
 }
 
-// TestUntouchedLeavesNothing checks that a workspace without changes leaves no discard. Files in the
+// TestUnchangedWorkspaceLeavesNoDiscard checks that a workspace without changes leaves no discard. Files in the
 // cache and git's index do not count as changes.
-func TestUntouchedLeavesNothing(t *testing.T) {
+func TestUnchangedWorkspaceLeavesNoDiscard(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
 		dir := w.mountOK("v", "1")
 		write(t, dir, ".hdcache/go-mod/x", "cache")

@@ -14,10 +14,10 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// TestMountThatReachesNobody checks that a Mount that would reach no container returns an error and
+// TestMountReachesNoContainer checks that a Mount that would reach no container returns an error and
 // leaves nothing behind. If the lease already has its workspace, Mount returns a path that can't exist
 // instead, because the engine takes an error for the end of the container.
-func TestMountThatReachesNobody(t *testing.T) {
+func TestMountReachesNoContainer(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("the mounts are lost")
 	for _, mode := range []string{"private", "shared", "keep"} {

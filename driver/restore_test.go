@@ -138,9 +138,9 @@ func TestRestoreRefused(t *testing.T) {
 	w.unmountOK("new", "1")
 }
 
-// TestRestoredIsGone checks that Mount returns an error if the workspace of a restored volume is gone.
+// TestRestoredWorkspaceIsGone checks that Mount returns an error if the workspace of a restored volume is gone.
 // It must not make a new one.
-func TestRestoredIsGone(t *testing.T) {
+func TestRestoredWorkspaceIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create("v")
@@ -164,9 +164,9 @@ func TestRestoredIsGone(t *testing.T) {
 	w.removeOK("new")
 }
 
-// TestDiscardsOfOthers checks that Status does not count discards that an earlier volume of the same
+// TestStatusOmitsDiscardsOfOtherSubjects checks that Status does not count discards that an earlier volume of the same
 // name left for another subject.
-func TestDiscardsOfOthers(t *testing.T) {
+func TestStatusOmitsDiscardsOfOtherSubjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create("v")

@@ -8,9 +8,9 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// TestStatusSaysWhatIsNotUsed checks that Status says why the newest workspace has no cache, or
+// TestStatusNotUsed checks that Status says why the newest workspace has no cache, or
 // nothing at a warm path.
-func TestStatusSaysWhatIsNotUsed(t *testing.T) {
+func TestStatusNotUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create("v", "cache", "off", "warm", "node_modules")

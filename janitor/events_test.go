@@ -70,9 +70,9 @@ func TestFindings(t *testing.T) {
 	})
 }
 
-// TestAnEvictionForItsSizeIsAFinding checks that the eviction of a clone for its size is a
+// TestEvictionForSizeIsFinding checks that the eviction of a clone for its size is a
 // finding for a day, also if the clone exists again.
-func TestAnEvictionForItsSizeIsAFinding(t *testing.T) {
+func TestEvictionForSizeIsFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MaxSize: 400, Grace: 10 * time.Minute}}, "t/big 1m 450\n t/small 1h 300")
 		const text = `the clone of https://host/t/big for subject "t" takes 450 B, which is more than MAX_SIZE=400 B on its own: ` +

@@ -105,9 +105,9 @@ func TestRunSweeps(t *testing.T) {
 	}
 }
 
-// TestFailuresAreLeftAlone checks that the wait after a failure grows, and that the rest
+// TestFailedEvictionsWait checks that the wait after a failure grows, and that the rest
 // of the sweep continues.
-func TestFailuresAreLeftAlone(t *testing.T) {
+func TestFailedEvictionsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, log := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 10; discard d 30h 5; discard e 29h 5; discard f 28h 5")
 		s.fail["t/a/d"] = errors.New("it is stuck")
@@ -220,9 +220,9 @@ func TestClones(t *testing.T) {
 	})
 }
 
-// TestASweepThatIsCutOff checks that an interrupted sweep returns an error, and that the
+// TestInterruptedSweep checks that an interrupted sweep returns an error, and that the
 // next one continues.
-func TestASweepThatIsCutOff(t *testing.T) {
+func TestInterruptedSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 10; discard d 30h 5; discard e 29h 5")
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -78,9 +78,9 @@ var pressed = map[Reason]Limits{
 	NoSpace:        {Room: disk.Size{Bytes: 900}, DiscardTTL: day},
 }
 
-// TestWhatEachLimitTakes checks what each limit evicts of a clone with a part of each kind
+// TestEvictionsByLimit checks what each limit evicts of a clone with a part of each kind
 // and without holds.
-func TestWhatEachLimitTakes(t *testing.T) {
+func TestEvictionsByLimit(t *testing.T) {
 	const text = "t/a 90m 10; discard d 90m 10; tree x 90m 10; tree n 90m 10 needed; git g 90m 10; warm w 90m 10; cache c 90m 10"
 	for reason, want := range map[Reason]string{
 		Expired:        "d",
@@ -110,9 +110,9 @@ func ids(p Plan) string {
 	return strings.Join(list, " ")
 }
 
-// TestEveryHoldHolds tries each kind, with each hold, against each limit. The held part
+// TestHeldPartsStay tries each kind, with each hold, against each limit. The held part
 // stays, and so does its clone, unless the hold ends with the clone.
-func TestEveryHoldHolds(t *testing.T) {
+func TestHeldPartsStay(t *testing.T) {
 	const text = "t/a 90m 10; discard d 90m 10; tree x 90m 10; git g 90m 10; warm w 90m 10; cache c 90m 10; upper u 90m 10"
 	for reason, lim := range pressed {
 		for held := Leased; held <= Failed; held++ {
@@ -180,9 +180,9 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestHoldersAreThoseOfTheLimit checks that a plan lists holders only of the subject that
+// TestPlanListsHoldersOfExceededLimit checks that a plan lists holders only of the subject that
 // exceeds its limit, without evictable parts.
-func TestHoldersAreThoseOfTheLimit(t *testing.T) {
+func TestPlanListsHoldersOfExceededLimit(t *testing.T) {
 	const text = `
 		a/1 1h 60 leased; upper u 1h 60 leased vx; discard d 1h 5 vx
 		a/2 1h 10; discard e 1h 7 restoring vy

@@ -277,9 +277,9 @@ func atRest(inv Inventory, grace time.Duration) Inventory {
 	return inv
 }
 
-// TestTheCapIsACap checks that a plan brings all clones, and those of each subject, below
+// TestIdleClonesStayBelowLimit checks that a plan brings all clones, and those of each subject, below
 // the limit if nothing is in use, kept, or in its grace period, however large a clone is.
-func TestTheCapIsACap(t *testing.T) {
+func TestIdleClonesStayBelowLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lim := drawLimits(t)
 		inv := atRest(drawInventory(t), lim.Grace)
@@ -306,9 +306,9 @@ func TestTheCapIsACap(t *testing.T) {
 	})
 }
 
-// TestAnExceptionEvictsNobody checks that the size of clones that exceed a limit on their
+// TestLargeCloneInUseEvictsNoOther checks that the size of clones that exceed a limit on their
 // own and are in use does not change the evictions from others.
-func TestAnExceptionEvictsNobody(t *testing.T) {
+func TestLargeCloneInUseEvictsNoOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, lim := drawInventory(t), drawLimits(t)
 		lim.TTL, lim.MinFree, lim.Room = 0, 0, disk.Size{} // these limits apply to all clones together
@@ -370,8 +370,8 @@ func shuffle[T any](r *rand.Rand, list []T) {
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// TestAJumpOfTheClockWipesLittle lets years pass at once.
-func TestAJumpOfTheClockWipesLittle(t *testing.T) {
+// TestClockJumpEvictsLittle lets years pass at once.
+func TestClockJumpEvictsLittle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, lim := drawInventory(t), drawLimits(t)
 		lim.SubjectMaxSize, lim.MaxSize, lim.MinFree, lim.Room = 0, 0, 0, disk.Size{}

@@ -15,7 +15,7 @@ func sortedLines(s string) []string {
 	return slices.Sorted(strings.SplitSeq(strings.TrimSpace(s), "\n"))
 }
 
-func TestDepthIsThatOfGitClone(t *testing.T) {
+func TestDepthMatchesGitClone(t *testing.T) {
 	s := remote(t)
 	p := start(t, scratch(t))
 	url := s.URL("sample")
@@ -69,7 +69,7 @@ func protocol0(next http.Handler) http.Handler {
 	})
 }
 
-func TestDepthAndACommitThatIsDeeper(t *testing.T) {
+func TestDepthWithDeeperCommit(t *testing.T) {
 	s := remote(t)
 	url := s.URL("sample")
 	old := testgit.Git(t, s.Path("sample"), "rev-parse", "main~3")

@@ -82,7 +82,7 @@ func TestFilterLeavesBlobsAtTheRemote(t *testing.T) {
 	}
 }
 
-func TestFilterBesideAFullHistory(t *testing.T) {
+func TestFilterBesideFullHistory(t *testing.T) {
 	s := remote(t)
 	url := s.URL("sample")
 	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {
@@ -113,7 +113,7 @@ func TestFilterBesideAFullHistory(t *testing.T) {
 	}
 }
 
-func TestFilterThatTheRemoteIgnores(t *testing.T) {
+func TestFilterIgnoredByRemote(t *testing.T) {
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "filter": "blob:none"})

@@ -11,10 +11,10 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestWhatRepositoriesNameLeadsNowhere mounts every hostile repository that needs submodules or
+// TestHostileRepositoriesHaveNoEffect mounts every hostile repository that needs submodules or
 // git-lfs for its attack. The Mount may succeed or fail. Nothing from the repository may run, no file
 // outside may be read or written, and no other server may be asked.
-func TestWhatRepositoriesNameLeadsNowhere(t *testing.T) {
+func TestHostileRepositoriesHaveNoEffect(t *testing.T) {
 	baitServer := testgit.Serve(t)
 	dir := t.TempDir()
 	bait := hostile.Bait{Canary: filepath.Join(dir, "canary"), Outside: filepath.Join(dir, "outside"), URL: baitServer.URL("")}

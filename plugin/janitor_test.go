@@ -71,8 +71,8 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// TestAJumpOfTheClock checks that a sweep evicts little after the clock jumps ahead by years.
-func TestAJumpOfTheClock(t *testing.T) {
+// TestClockJumpEvictsLittle checks that a sweep evicts little after the clock jumps ahead by years.
+func TestClockJumpEvictsLittle(t *testing.T) {
 	b := newBudget(t, true)
 	for i := range 4 {
 		b.use(fmt.Sprint(i), true)
@@ -123,9 +123,9 @@ func TestMaxSize(t *testing.T) {
 	}
 }
 
-// TestTheCapIsACap checks that clones that exceed MAX_SIZE on their own stay while they are in use, and
+// TestCloneLargerThanMaxSize checks that clones that exceed MAX_SIZE on their own stay while they are in use, and
 // for a while after that. Then they are evicted, and Status says why.
-func TestTheCapIsACap(t *testing.T) {
+func TestCloneLargerThanMaxSize(t *testing.T) {
 	b := newBudget(t, true)
 	for _, subject := range []string{"worked", "removed", "mounted"} {
 		b.use(subject, subject == "worked")
@@ -293,9 +293,9 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestASweepThatFindsNothingReadsNothing checks that a sweep without evictions opens no directory and
+// TestIdleSweepReadsNothing checks that a sweep without evictions opens no directory and
 // no file.
-func TestASweepThatFindsNothingReadsNothing(t *testing.T) {
+func TestIdleSweepReadsNothing(t *testing.T) {
 	b := newBudget(t, true)
 	for i := range 3 {
 		b.use(fmt.Sprint(i), true)

@@ -40,7 +40,7 @@ func inode(t *testing.T, path string) uint64 {
 	return info.Sys().(*syscall.Stat_t).Ino
 }
 
-func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
+func TestLFSFilesAreFetchedOnce(t *testing.T) {
 	s, lfs := testgit.Serve(t), new(lfsserver.Server)
 	big := make([]byte, 3<<20)
 	if _, err := rand.Read(big); err != nil {
@@ -137,7 +137,7 @@ func TestLFSFilesAreThereAndFetchedOnce(t *testing.T) {
 	}
 }
 
-func TestLFSServersThatMisleadOrFail(t *testing.T) {
+func TestLFSServerFailures(t *testing.T) {
 	other := testgit.Serve(t) // on loopback, but not the server of the volume
 	elsewhere := new(lfsserver.Server)
 	elsewhere.Put("content\n")

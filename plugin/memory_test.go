@@ -23,7 +23,7 @@ func TestSharesOf(t *testing.T) {
 	}
 }
 
-func TestMemoryGoesBack(t *testing.T) {
+func TestTrimReturnsMemory(t *testing.T) {
 	garbage := make([][]byte, 0, 100)
 	for range 100 {
 		garbage = append(garbage, make([]byte, 1<<20))

@@ -142,8 +142,8 @@ func headOf(branch, commit string) string {
 	return "ref: refs/heads/" + branch + "\n"
 }
 
-// TestRefsThatMove mounts a volume, changes the remote, and mounts again.
-func TestRefsThatMove(t *testing.T) {
+// TestMovedRefs mounts a volume, changes the remote, and mounts again.
+func TestMovedRefs(t *testing.T) {
 	const gone = "error: "
 	for _, c := range []struct {
 		name   string
@@ -291,7 +291,7 @@ func TestFetchForAnotherRef(t *testing.T) {
 	}
 }
 
-func TestNamedCommitOutlivesAForcePush(t *testing.T) {
+func TestNamedCommitSurvivesForcePush(t *testing.T) {
 	for _, shape := range []map[string]string{{}, {"depth": "1"}, {"filter": "blob:none"}} {
 		for _, abbreviated := range []bool{false, true} {
 			s := emptyRemote(t, "sha1")
@@ -336,7 +336,7 @@ func TestNamedCommitOutlivesAForcePush(t *testing.T) {
 	}
 }
 
-func TestCommitThatIsThereNeedsNoRemote(t *testing.T) {
+func TestKnownCommitNeedsNoRemote(t *testing.T) {
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("main", map[string]string{"repo": s.URL("sample")})

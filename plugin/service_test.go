@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestServiceLeavesTheRootAlone checks that a service of the host does not change the root directory,
+// TestServiceDoesNotChangeRoot checks that a service of the host does not change the root directory,
 // because that is the host's. Even a chmod to the same mode changes the time.
-func TestServiceLeavesTheRootAlone(t *testing.T) {
+func TestServiceDoesNotChangeRoot(t *testing.T) {
 	before := changed(t, "/")
 	p := start(t, scratch(t))
 	if got := changed(t, "/"); got != before {

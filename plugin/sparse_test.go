@@ -11,7 +11,7 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-func TestSparseIsThatOfGit(t *testing.T) {
+func TestSparseMatchesGit(t *testing.T) {
 	s := remote(t)
 	url := s.URL("sample")
 	if err := s.Configure("sample", "uploadpack.allowFilter", "true"); err != nil {
@@ -85,7 +85,7 @@ func TestSparseIsThatOfGit(t *testing.T) {
 	}
 }
 
-func TestSparseAndATrackedCacheLink(t *testing.T) {
+func TestSparseWithTrackedCacheLink(t *testing.T) {
 	s := remote(t)
 	if _, err := gitserver.Commit(s.Path("sample"), "main", gitserver.Change{Path: ".hdcache/mine", Content: "x"}); err != nil {
 		t.Fatal(err)

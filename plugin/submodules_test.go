@@ -71,7 +71,7 @@ func gitUser(t *testing.T, uid, dir string, args ...string) string {
 	return testgit.GitAs(t, id, dir, args...)
 }
 
-func TestSubmodulesAreWhatGitCloneLeaves(t *testing.T) {
+func TestSubmodulesMatchGitClone(t *testing.T) {
 	s := testgit.Serve(t)
 	nested := newRepo(t, s, "nested")
 	nestedAt := nested.commit(map[string]string{"n": "nested\n"}, nil)

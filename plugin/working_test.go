@@ -14,9 +14,9 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// TestWorkThatNobodyWaitsFor checks that work without a waiting client continues if a limit on size or
+// TestWorkWithoutWaitingClient checks that work without a waiting client continues if a limit on size or
 // age is exceeded. If MIN_FREE is exceeded, the work is cancelled and its clone evicted.
-func TestWorkThatNobodyWaitsFor(t *testing.T) {
+func TestWorkWithoutWaitingClient(t *testing.T) {
 	const evicted = "min_free clone slow"
 	for _, tt := range []struct {
 		name     string

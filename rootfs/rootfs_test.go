@@ -132,7 +132,7 @@ func TestProgramsWork(t *testing.T) {
 }
 
 // The root filesystem is small, belongs to root, and has no programs that it does not need.
-func TestHoldsNothingElse(t *testing.T) {
+func TestNoUnneededPrograms(t *testing.T) {
 	root := testroot.New(t)
 	var bytes int64
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -108,7 +108,7 @@ func TestPlot(t *testing.T) {
 	}
 }
 
-func TestLabelsStayApart(t *testing.T) {
+func TestLabelsDoNotOverlap(t *testing.T) {
 	r := new(report)
 	for i, name := range []string{warmMount, lsRemote, inPlace, freshClone, "git clone --depth 1"} {
 		r.put(name, 1000, ms, nil, 100+float64(i)/100)

@@ -98,8 +98,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientOfStrangers checks the errors if the server is not the plugin, or does not exist.
-func TestClientOfStrangers(t *testing.T) {
+// TestClientErrors checks the errors if the server is not the plugin, or does not exist.
+func TestClientErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name, body string
 		status     int

@@ -119,7 +119,7 @@ func (b broken) Put(credential.Credential) error { return b() }
 func (b broken) Remove(string) error             { return b() }
 func (b broken) List() []credential.Info         { _ = b(); return nil }
 
-func TestOwnFailures(t *testing.T) {
+func TestFailedRequestsAreLogged(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, path, body string
 		fail                     broken

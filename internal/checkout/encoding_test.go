@@ -136,9 +136,9 @@ func TestUnencoded(t *testing.T) {
 	}
 }
 
-// TestEncodingsSaid checks how git's messages are parsed, also for names that look like
+// TestParseEncodingMessages checks how git's messages are parsed, also for names that look like
 // parts of a message, and that the number of reported files is bounded.
-func TestEncodingsSaid(t *testing.T) {
+func TestParseEncodingMessages(t *testing.T) {
 	t.Parallel()
 	var e encodings
 	for _, line := range []string{

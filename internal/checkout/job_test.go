@@ -101,9 +101,9 @@ func emptyFile(t *testing.T, path string) string {
 	return path
 }
 
-// TestNothingIsLeftOfAJob checks that no process remains, however a job ends while its git
+// TestJobLeavesNoProcess checks that no process remains, however a job ends while its git
 // runs.
-func TestNothingIsLeftOfAJob(t *testing.T) {
+func TestJobLeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, git string

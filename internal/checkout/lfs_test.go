@@ -16,9 +16,9 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestLFSIsGitLFSs checks that a file gets the same content as from git with git-lfs as
+// TestLFSMatchesGitLFS checks that a file gets the same content as from git with git-lfs as
 // its filter, for random attributes and spellings of its pointer.
-func TestLFSIsGitLFSs(t *testing.T) {
+func TestLFSMatchesGitLFS(t *testing.T) {
 	t.Parallel()
 	withBothGits(t, func(t *testing.T, g tester) {
 		seed := uint64(time.Now().UnixNano())

@@ -16,11 +16,11 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestCheckoutsAreGits checks that a checkout, made or moved from any other commit, is
+// TestCheckoutsMatchGit checks that a checkout, made or moved from any other commit, is
 // identical to that of git alone, to the last byte of the index.
-func TestCheckoutsAreGits(t *testing.T) { withBothGits(t, testCheckoutsAreGits) }
+func TestCheckoutsMatchGit(t *testing.T) { withBothGits(t, testCheckoutsMatchGit) }
 
-func testCheckoutsAreGits(t *testing.T, g tester) {
+func testCheckoutsMatchGit(t *testing.T, g tester) {
 	dir, n := store(t, g), 0
 	scratch := testgit.Scratch(t, g.root)
 	var infos []string

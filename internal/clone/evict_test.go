@@ -245,7 +245,7 @@ func TestTrashedLater(t *testing.T) {
 }
 
 // A Mount during an eviction waits, and makes a new clone.
-func TestMountDuringAnEviction(t *testing.T) {
+func TestMountDuringEviction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")

@@ -41,7 +41,7 @@ func spoil(t *testing.T, store string) {
 
 // Concurrent mounts find a damaged store. One sets it aside while the others use it. All
 // succeed, and it is cloned again once.
-func TestMountsMeetDamage(t *testing.T) {
+func TestMountsFindDamage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -75,7 +75,7 @@ func TestMountsMeetDamage(t *testing.T) {
 
 // A Mount finds a store damaged that another one sets aside and clones again before the
 // first returns its error.
-func TestDamageThatIsMended(t *testing.T) {
+func TestDamageRepairedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -126,7 +126,7 @@ func TestDamageThatIsMended(t *testing.T) {
 
 // If the record of a damaged store can't be deleted, the store stays, and the next Mount
 // sets it aside.
-func TestHealIsNotRecorded(t *testing.T) {
+func TestHealCannotDeleteRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -155,7 +155,7 @@ func TestHealIsNotRecorded(t *testing.T) {
 
 // A store without a record, because it could not be moved to the trash, does not prevent a
 // new clone.
-func TestHealIsNotSetAside(t *testing.T) {
+func TestHealCannotMoveStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")

@@ -11,7 +11,7 @@ import (
 
 // If a checkout crashes, the error names the commit, nothing is left of the checkout, and
 // the store does not count as damaged.
-func TestACheckoutCrashes(t *testing.T) {
+func TestCheckoutCrashes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	w.data.Close()

@@ -190,7 +190,7 @@ func testPlainClone(t *testing.T, system string) {
 
 // Trees that nothing needs stay while a needed tree stands on their layers, and are
 // collected with it.
-func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
+func TestCollectKeepsBaseLayers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -224,7 +224,7 @@ func TestCollectKeepsWhatATreeStandsOn(t *testing.T) {
 	}
 }
 
-func TestCollectTakesWhatNothingNeeds(t *testing.T) {
+func TestCollectRemovesUnneededLayers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")

@@ -13,7 +13,7 @@ import (
 )
 
 // A plugin that was killed while it built a delta has left its overlay mounted.
-func TestSweepDetachesABuild(t *testing.T) {
+func TestSweepDetachesBuild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -45,7 +45,7 @@ func TestSweepDetachesABuild(t *testing.T) {
 
 // A layer that was not synced before a reboot is lost, whatever is synced later. Its
 // remains do not prevent a new one.
-func TestALayerOfAnEarlierBoot(t *testing.T) {
+func TestUnsyncedLayerIsLostAfterReboot(t *testing.T) {
 	t.Parallel()
 	for _, synced := range []bool{false, true} {
 		w := newWorld(t, "")
@@ -87,7 +87,7 @@ func TestALayerOfAnEarlierBoot(t *testing.T) {
 }
 
 // A directory without a record is replaced by a new layer.
-func TestPublishOverALeftover(t *testing.T) {
+func TestPublishReplacesLeftover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")

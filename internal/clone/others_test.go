@@ -165,7 +165,7 @@ func TestOtherRefsDoNotBlock(t *testing.T) {
 
 // A remote lists refs that it does not have. Mounts succeed, and not each of them repeats
 // the fetch that fails.
-func TestOtherRefsNotGiven(t *testing.T) {
+func TestOtherRefsMissingAtRemote(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -212,7 +212,7 @@ func TestOtherRefsNotGiven(t *testing.T) {
 }
 
 // A repository with many refs is only asked for the volume's own.
-func TestOtherRefsMany(t *testing.T) {
+func TestManyOtherRefs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -257,7 +257,7 @@ func TestOtherRefsAreNotRead(t *testing.T) {
 }
 
 // The refs on disk differ from the record, because the plugin died after it wrote them.
-func TestOtherRefsAfterACrash(t *testing.T) {
+func TestOtherRefsAfterCrash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -307,7 +307,7 @@ func TestClockWentBack(t *testing.T) {
 }
 
 // The ref moves before each tree is built.
-func TestRefThatMovesAllTheTime(t *testing.T) {
+func TestRefMovesBeforeEachBuild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	path := w.Server.Path("large")

@@ -62,7 +62,7 @@ func TestSweepForgetsLayersWithoutClone(t *testing.T) {
 }
 
 // A sweep that can't save changes nothing in memory, so that the next sweep repeats it.
-func TestSweepThatFails(t *testing.T) {
+func TestSweepFails(t *testing.T) {
 	t.Parallel()
 	for _, lose := range []string{"store/full.git", "store/depth-1.git", "trees"} {
 		t.Run(filepath.Base(lose), func(t *testing.T) {

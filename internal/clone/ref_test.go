@@ -81,7 +81,7 @@ func TestRefKinds(t *testing.T) {
 	}
 }
 
-func TestRefsThatAreNot(t *testing.T) {
+func TestUnknownRefs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	for _, ref := range []string{

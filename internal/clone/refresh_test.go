@@ -148,7 +148,7 @@ func TestCoalescing(t *testing.T) {
 
 // A caller whose context ends gets the cause at once. The work continues, and the next
 // caller finds it done.
-func TestCallerGoesWorkGoesOn(t *testing.T) {
+func TestWorkContinuesWithoutCaller(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -190,7 +190,7 @@ func TestCallerGoesWorkGoesOn(t *testing.T) {
 }
 
 // A silent server does not prevent the plugin from stopping.
-func TestCloseEndsWhatIsStuck(t *testing.T) {
+func TestCloseEndsStuckWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")

@@ -16,7 +16,7 @@ import (
 
 // A submodule that .gitmodules does not name is an empty directory, as after
 // git clone --recurse-submodules. One that it names without a URL is an error, as with git.
-func TestSubmodulesWithoutASection(t *testing.T) {
+func TestSubmodulesWithoutSection(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, modules, want string

@@ -134,7 +134,7 @@ func TestSweep(t *testing.T) {
 }
 
 // Directories without a record are trashed, unless their layers are held.
-func TestSweepTrashesStrangers(t *testing.T) {
+func TestSweepTrashesUnrecordedLayers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -171,7 +171,7 @@ func TestSweepTrashesStrangers(t *testing.T) {
 }
 
 // If a store is gone, the layers of a workspace stay.
-func TestStoreIsGoneUnderAWorkspace(t *testing.T) {
+func TestLostStoreKeepsLayersOfWorkspace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -266,7 +266,7 @@ func TestReused(t *testing.T) {
 }
 
 // A sweep does not wait for a fetch, neither the first one nor a later one.
-func TestSweepWaitsForNoFetch(t *testing.T) {
+func TestSweepDoesNotWaitForFetch(t *testing.T) {
 	t.Parallel()
 	for _, first := range []bool{false, true} {
 		w := newWorld(t, "")

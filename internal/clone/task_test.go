@@ -101,7 +101,7 @@ func TestEvictionCancelsWork(t *testing.T) {
 }
 
 // A task that makes room does not wait for its own end.
-func TestWhoNeedsRoomIsNotEvictedForIt(t *testing.T) {
+func TestTaskDoesNotEvictItsOwnClone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	c := w.clone(w.spec("ref", "main"))
@@ -112,7 +112,7 @@ func TestWhoNeedsRoomIsNotEvictedForIt(t *testing.T) {
 }
 
 // A fetch ends even if the remote never refuses.
-func TestAFetchHasAnEnd(t *testing.T) {
+func TestFetchTimesOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	w.git.FetchTimeout = 2 * time.Second
@@ -135,7 +135,7 @@ func TestAFetchHasAnEnd(t *testing.T) {
 
 // A fetch that has received its pack, and a checkout, wait for a CPU slot, and the status
 // says so.
-func TestWaitingForATurn(t *testing.T) {
+func TestStatusWhileWaitingForSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	one := work.Limits{Slots: 1, PerSubject: 1}
@@ -182,7 +182,7 @@ func TestWaitingForATurn(t *testing.T) {
 
 // A user of a clone does not wait for its eviction, because the eviction waits for the
 // user: a Mount gets an error at once if an eviction starts between two of its steps.
-func TestWhoUsesACloneDoesNotWaitForItsEviction(t *testing.T) {
+func TestUserDoesNotWaitForEviction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
@@ -209,7 +209,7 @@ func TestWhoUsesACloneDoesNotWaitForItsEviction(t *testing.T) {
 }
 
 // An eviction for space does not cancel a Mount that came after the eviction was planned.
-func TestAnEvictionForSpaceDoesNotCancelAMount(t *testing.T) {
+func TestEvictionForSpaceDoesNotCancelMount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	asked := w.stall()
@@ -233,7 +233,7 @@ func TestAnEvictionForSpaceDoesNotCancelAMount(t *testing.T) {
 }
 
 // The error of a question that does not get a slot says so and does not blame the remote.
-func TestAQuestionThatDoesNotGetItsTurn(t *testing.T) {
+func TestQuestionGetsNoSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	one := work.Limits{Slots: 1, PerSubject: 1}

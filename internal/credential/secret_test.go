@@ -31,7 +31,7 @@ func shows(t *testing.T, where, text string) {
 	}
 }
 
-func TestNothingShowsASecret(t *testing.T) {
+func TestSecretIsNotPrinted(t *testing.T) {
 	s := open(t, t.TempDir())
 	c := Credential{Name: "c", Kind: HTTPS, Scope: "https://h/o", User: "u", Secret: NewSecret(hidden)}
 	if err := s.Put(c); err != nil {

@@ -82,7 +82,7 @@ func TestPutRefuses(t *testing.T) {
 	}
 }
 
-func TestStoreOutlivesTheProcess(t *testing.T) {
+func TestStoreAfterRestart(t *testing.T) {
 	defer unix.Umask(unix.Umask(0))
 	dir := filepath.Join(t.TempDir(), "a", "credentials")
 	s := open(t, dir)

@@ -33,9 +33,9 @@ func TestPaceRestsInProportion(t *testing.T) {
 	})
 }
 
-// TestPaceCountsWorkAlone checks that the time between two walks is not work, nor that of a
+// TestPaceCountsOnlyWork checks that the time between two walks is not work, nor that of a
 // walk at full speed.
-func TestPaceCountsWorkAlone(t *testing.T) {
+func TestPaceCountsOnlyWork(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 40 {
 		must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600))

@@ -64,7 +64,7 @@ func used(t *testing.T) []string {
 	return names
 }
 
-func TestNamesAreThoseInUse(t *testing.T) {
+func TestNamesMatchUses(t *testing.T) {
 	if !slices.IsSorted(Names) {
 		t.Error("Names is not sorted")
 	}

@@ -147,10 +147,10 @@ func (r *repository) changes(from, to string) *Changes {
 	return ch
 }
 
-// TestMovesAreGits changes an index from one random tree to the next, many times. Each time
+// TestMovesMatchGit changes an index from one random tree to the next, many times. Each time
 // it must be identical to git's index of that tree. git must write the same tree from it,
 // and find no damage in it, and no change in the files that git wrote.
-func TestMovesAreGits(t *testing.T) {
+func TestMovesMatchGit(t *testing.T) {
 	const transitions = 60 // in each repository
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -241,8 +241,8 @@ func drawFiles(random *rand.Rand, files map[string]string, infos []string) {
 	}
 }
 
-// TestAddIsGits checks that the entries of Add are identical to git's.
-func TestAddIsGits(t *testing.T) {
+// TestAddMatchesGit checks that the entries of Add are identical to git's.
+func TestAddMatchesGit(t *testing.T) {
 	for _, format := range []string{"sha1", "sha256"} {
 		r := newRepository(t, format, nil)
 		id := r.git("x\n", "hash-object", "-w", "--stdin")

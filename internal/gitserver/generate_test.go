@@ -62,7 +62,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-func TestGenerateNothing(t *testing.T) {
+func TestGenerateWithoutFiles(t *testing.T) {
 	if _, err := Generate(filepath.Join(t.TempDir(), "app.git"), Spec{Commits: 1, Changes: 3, Branches: []string{"b"}}); err != nil {
 		t.Error(err)
 	}

@@ -109,7 +109,7 @@ func TestIgnoreFilter(t *testing.T) {
 	}
 }
 
-func TestDumb(t *testing.T) {
+func TestDumbProtocol(t *testing.T) {
 	s, head := sample(t)
 	dumb, err := s.Dumb("app")
 	if err != nil {

@@ -84,7 +84,7 @@ func TestSession(t *testing.T) {
 	s.agent = nil // so that the second Close, at the end of the test, is not an error
 }
 
-func TestSessionWithoutAKey(t *testing.T) {
+func TestSessionWithoutKey(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil, nil)
 	if _, err := os.Lstat(s.agentSocket()); !os.IsNotExist(err) || !strings.Contains(s.Command("git@h:r", nil), " -o IdentityAgent=none") {

@@ -81,7 +81,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-func TestLimitRefusesNonsense(t *testing.T) {
+func TestLimitRefusesInvalid(t *testing.T) {
 	for name, files := range map[string]fstest.MapFS{
 		"no memory":    {"proc/meminfo": {Data: []byte("MemFree: 5 kB\n")}},
 		"no number":    {"proc/meminfo": {Data: []byte("MemTotal: x kB\n")}},

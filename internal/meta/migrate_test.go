@@ -12,9 +12,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// TestLayersOfBefore checks that layers are read and written in the format from when each kind of
+// TestLayersInOldFormat checks that layers are read and written in the format from when each kind of
 // layer had its own type.
-func TestLayersOfBefore(t *testing.T) {
+func TestLayersInOldFormat(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meta.db")
 	db, _ := open(t, path)

@@ -63,9 +63,9 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// TestReserveLater checks that a database works without its reserve if the disk has no room, and
+// TestReserveIsTriedAgain checks that a database works without its reserve if the disk has no room, and
 // allocates the reserve later.
-func TestReserveLater(t *testing.T) {
+func TestReserveIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	dir := testdisk.Small(t, testdisk.Filesystems[0].Make)
 	db, _ := open(t, filepath.Join(dir, "meta.db"))

@@ -11,8 +11,8 @@ import (
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// TestBusyOnAFullDisk checks that Busy is right on a disk without a free block.
-func TestBusyOnAFullDisk(t *testing.T) {
+// TestBusyOnFullDisk checks that Busy is right on a disk without a free block.
+func TestBusyOnFullDisk(t *testing.T) {
 	testdisk.OnEach(t, func(t *testing.T, dir string) {
 		in := func(name string) string { return filepath.Join(dir, name) }
 		for _, name := range []string{"lower", "upper", "work", "tree"} {

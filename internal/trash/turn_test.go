@@ -40,9 +40,9 @@ func TestRemoveEnds(t *testing.T) {
 	}
 }
 
-// TestOthersGoFirst checks that an entry that is not empty after its turn is
+// TestUnfinishedEntryDelaysNoOther checks that an entry that is not empty after its turn is
 // reported once, and delays no other.
-func TestOthersGoFirst(t *testing.T) {
+func TestUnfinishedEntryDelaysNoOther(t *testing.T) {
 	dir := t.TempDir()
 	var reps reports
 	var tr *Trash
@@ -116,9 +116,9 @@ func TestTurnYields(t *testing.T) {
 	end()
 }
 
-// TestLargeEntryGoesOn checks that an entry that takes longer than a turn is not postponed:
+// TestLargeEntryIsNotPostponed checks that an entry that takes longer than a turn is not postponed:
 // its next turn is after the others, and its size still counts.
-func TestLargeEntryGoesOn(t *testing.T) {
+func TestLargeEntryIsNotPostponed(t *testing.T) {
 	dir := t.TempDir()
 	var reps reports
 	tr := open(t, dir, reps.add)
@@ -151,9 +151,9 @@ func TestLargeEntryGoesOn(t *testing.T) {
 	}
 }
 
-// TestFilledEntryDoesNotGoOn checks that an entry is postponed if more was deleted than was
+// TestFilledEntryIsPostponed checks that an entry is postponed if more was deleted than was
 // measured.
-func TestFilledEntryDoesNotGoOn(t *testing.T) {
+func TestFilledEntryIsPostponed(t *testing.T) {
 	var reps reports
 	tr := open(t, t.TempDir(), reps.add)
 	tr.pause = 24 * time.Hour

@@ -142,9 +142,9 @@ func testFlatten(t *testing.T, w *world, at int, from int64, layers int) {
 	}
 }
 
-// TestFlattenOverALeftover checks that a flat tree replaces a directory without a record,
+// TestFlattenReplacesLeftover checks that a flat tree replaces a directory without a record,
 // which a killed plugin has left.
-func TestFlattenOverALeftover(t *testing.T) {
+func TestFlattenReplacesLeftover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	w.shared.flattenAt = 1000
@@ -177,9 +177,9 @@ func TestFlattenOverALeftover(t *testing.T) {
 	}
 }
 
-// TestFlattenWhatIsNeeded checks that a tree is not flattened if no ref is at its commit,
+// TestFlattenSkipsUnneededTree checks that a tree is not flattened if no ref is at its commit,
 // even if another tree stands on it.
-func TestFlattenWhatIsNeeded(t *testing.T) {
+func TestFlattenSkipsUnneededTree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")

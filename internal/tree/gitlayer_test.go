@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestPromisorIsNotLost checks that it is an error if the mark of a partial clone's pack
+// TestPromisorMarkCannotBeCopied checks that it is an error if the mark of a partial clone's pack
 // can't be copied: without it, git would take missing objects for damage.
-func TestPromisorIsNotLost(t *testing.T) {
+func TestPromisorMarkCannotBeCopied(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	for _, ext := range []string{".pack", ".idx", ".promisor"} {
 		if err := os.WriteFile(filepath.Join(from, "pack-1"+ext), nil, 0o644); err != nil {

@@ -157,8 +157,8 @@ func TestFlattenMeanwhile(t *testing.T) {
 	}
 }
 
-// TestFull checks that nothing is promoted to a head with the maximum of layers.
-func TestFull(t *testing.T) {
+// TestFullHead checks that nothing is promoted to a head with the maximum of layers.
+func TestFullHead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nm := w.want("nm")

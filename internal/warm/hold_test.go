@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHeld checks that layers stay while a workspace uses them.
-func TestHeld(t *testing.T) {
+// TestUsedLayersStay checks that layers stay while a workspace uses them.
+func TestUsedLayersStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nm := w.want("nm")

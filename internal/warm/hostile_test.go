@@ -137,8 +137,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestOdd checks that unusual but harmless files are carried over unchanged.
-func TestOdd(t *testing.T) {
+// TestUnusualFiles checks that unusual but harmless files are carried over unchanged.
+func TestUnusualFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nm := w.want("nm")

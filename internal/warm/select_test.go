@@ -9,8 +9,8 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// TestApart checks that workspaces that differ in any part of the key share no state.
-func TestApart(t *testing.T) {
+// TestKeysShareNoState checks that workspaces that differ in any part of the key share no state.
+func TestKeysShareNoState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	base := w.want("target")

@@ -104,7 +104,7 @@ func TestNestedWorkBelongsToTheOuterOwner(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnError(t *testing.T) {
+func TestPanicIsError(t *testing.T) {
 	g := NewGroup()
 	defer g.Close()
 	var reported error
@@ -115,7 +115,7 @@ func TestAPanicIsAnError(t *testing.T) {
 }
 
 // Work that a job waits for is as urgent as the job is now, not as it was at the start.
-func TestUrgencyOfAPart(t *testing.T) {
+func TestUrgencyOfNestedWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup()
 		defer g.Close()

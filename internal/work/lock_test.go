@@ -109,7 +109,7 @@ func TestLockPassesUrgencyOn(t *testing.T) {
 
 // A fetch without callers holds a clone's lock and waits for a slot behind mounts. When a
 // mount needs the lock, the fetch becomes as urgent as they are.
-func TestMountBehindAFetch(t *testing.T) {
+func TestMountLendsUrgencyToFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := Limits{Slots: 1, PerSubject: 1}
 		s := NewScheduler([3]Limits{one, one, one})

@@ -85,7 +85,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-func TestASubjectNeverHasAll(t *testing.T) {
+func TestSubjectNeverGetsAllSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for k, l := range DefaultLimits(1) {
 			if l.PerSubject >= l.Slots {
@@ -173,7 +173,7 @@ func TestOverdue(t *testing.T) {
 	})
 }
 
-func TestAWaiterThatGivesUp(t *testing.T) {
+func TestWaiterGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewScheduler(limits(1, 1, 0))
 		slot := acquire(t, s, as(t, "a"), false)

@@ -83,7 +83,7 @@ func (w *world) wantLeases(when string, want ...string) {
 
 // A container that is started again after the engine and the plugin were killed mounts with
 // its old mount ID: all leases of the earlier process are lost.
-func TestInheritedOfNobody(t *testing.T) {
+func TestInheritedLeasesWithoutContainer(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestInheritedOfNobody(t *testing.T) {
 }
 
 // While a container has the workspace, its lease is valid: docker cp gets the workspace.
-func TestInheritedOfContainer(t *testing.T) {
+func TestInheritedLeaseOfContainer(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestInheritedOfContainer(t *testing.T) {
 
 // If a workspace has several leases, nothing tells whose container lives: all are valid
 // while one container has the workspace, and all are lost when none has it.
-func TestInheritedOfSome(t *testing.T) {
+func TestInheritedLeasesOfOneWorkspace(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"shared", "keep"} {
 		t.Run(mode, func(t *testing.T) {

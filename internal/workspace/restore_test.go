@@ -85,9 +85,9 @@ func TestRestoreFails(t *testing.T) {
 	refused(t, "Restore without the layers", w.restore(d.ID, "new"), trees, "no such file")
 }
 
-// TestRestoredIsLeftAlone: neither a sweep nor an earlier reaper changes a restored
+// TestSweepLeavesRestoredWorkspace: neither a sweep nor an earlier reaper changes a restored
 // workspace. When its volume is removed, it becomes a discard again.
-func TestRestoredIsLeftAlone(t *testing.T) {
+func TestSweepLeavesRestoredWorkspace(t *testing.T) {
 	t.Parallel()
 	w := newDiscardWorld(t)
 	d := w.discard("v")

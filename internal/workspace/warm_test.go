@@ -204,10 +204,10 @@ func TestWarmKept(t *testing.T) {
 	wantFile(t, dir, "nm/y", "")
 }
 
-// TestWarmOutlived: a container that outlives its lease delays no Mount. Its warm paths are
+// TestContainerOutlivesLeaseOfWarmWorkspace: a container that outlives its lease delays no Mount. Its warm paths are
 // promoted when it has ended, unless another workspace moved the head meanwhile. Not
 // parallel: the holder would keep the workspaces of other tests busy.
-func TestWarmOutlived(t *testing.T) {
+func TestContainerOutlivesLeaseOfWarmWorkspace(t *testing.T) {
 	for _, overtaken := range []bool{false, true} {
 		w := newDiscardWorld(t)
 		rec, dir := w.open("v", "1", "warm", "nm")

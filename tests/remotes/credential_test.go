@@ -187,7 +187,7 @@ func TestCredentialStaysWithItsHost(t *testing.T) {
 
 // The machine's git may be too old for bearer tokens. Then the error says so, and not that the
 // token is wrong.
-func TestBearerNeedsAGitThatKnowsIt(t *testing.T) {
+func TestBearerNeedsNewerGit(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.Protect(app, gitserver.Login{Bearer: "tok"})

@@ -12,9 +12,9 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestOnlyWhatIsNeeded clones a repository with 20,000 commits on its branch and 10,000 pull
+// TestPullRequestsAreNotFetched clones a repository with 20,000 commits on its branch and 10,000 pull
 // requests, most of whose data belong to the pull requests. The plugin must not transfer these.
-func TestOnlyWhatIsNeeded(t *testing.T) {
+func TestPullRequestsAreNotFetched(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	const repo = "team/busy"

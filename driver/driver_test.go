@@ -28,7 +28,7 @@ func TestCreateAgain(t *testing.T) {
 			words []string
 		}{
 			{"same", w.options(), nil},
-			{"same, said otherwise", map[string]string{"url": w.server.URL("r") + ".git", "ref": "main", "cache": "shared"}, nil},
+			{"same, said otherwise", map[string]string{"url": w.server.URL("r") + ".git", "ref": "main", "cache": "shared", "refresh": "0s"}, nil},
 			{"other ref", w.options("ref", "nightly"), []string{`volume "v" exists with other options`, "ref", "nightly", "main"}},
 			{"other uid", w.options("uid", "7"), []string{`volume "v" exists with other options`, "uid", "7"}},
 			{"wrong", w.options("uid", "x"), []string{"uid"}},

@@ -303,7 +303,8 @@ func (o Options) Map() map[string]string {
 }
 
 // Diff lists the differences between o, which exists, and p, which was requested, as text: ref: "main" here, "dev"
-// given. Two spellings of one repository are not a difference.
+// given. Two spellings of one repository are not a difference, and neither is refresh=always here where auto is given:
+// it was the default, and does all that auto does.
 func (o Options) Diff(p Options) []string {
 	var list []string
 	add := func(name, here, given string) {
@@ -311,6 +312,9 @@ func (o Options) Diff(p Options) []string {
 	}
 	if o.Repo.Normalized() != p.Repo.Normalized() {
 		add(optRepo, o.Repo.String(), p.Repo.String())
+	}
+	if o.Refresh.Always && p.Refresh == (Refresh{}) {
+		p.Refresh = o.Refresh
 	}
 	for _, opt := range options {
 		if here, given := opt.get(&o), opt.get(&p); here != given {

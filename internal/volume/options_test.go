@@ -151,6 +151,8 @@ func TestDiff(t *testing.T) {
 		{with(), with("repo", "https://H:443/o/r/"), nil},
 		{with("ref", "main"), with("ref", "dev"), []string{`ref: "main" here, "dev" given`}},
 		{with("ref", "HEAD"), with(), nil},
+		{with("refresh", "always"), with(), nil}, // a volume from when always was the default
+		{with(), with("refresh", "always"), []string{`refresh: "auto" here, "always" given`}},
 		{with(), with("repo", "https://h/x", "ref", "dev", "subject", "a\n", "cache", "off", "uid", "1", "gid", "2", "refresh", "never"), []string{
 			`repo: "https://h/o/r.git" here, "https://h/x" given`,
 			`ref: "HEAD" here, "dev" given`,

@@ -19,7 +19,7 @@ func TestNextMountHasPush(t *testing.T) {
 
 	r.Reset()
 	e.sh(t, mount(subject(t)), "git status")
-	if got := r.Stats(app); got.LsRefs != 1 || got.Infos != 1 || got.Fetches != 0 {
+	if got := r.Stats(app); got.LsRefs != 1 || got.Infos != 0 || got.Fetches != 0 {
 		t.Errorf("a mount that finds nothing new: the server saw %+v, want only one ls-refs", got)
 	}
 

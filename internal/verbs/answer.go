@@ -32,8 +32,12 @@ func (v *Volumes) answerTo(h *handle) *remote.Answer {
 	changes := v.credentialChanges()
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	most := answerFor
+	if i := h.opts.Refresh.Interval; i > 0 {
+		most = min(most, i)
+	}
 	age := v.Now().Sub(h.rec.CreatedAt) // negative if the clock was set back: unknown
-	if age < 0 || age >= answerFor || changes != h.changes {
+	if age < 0 || age >= most || changes != h.changes {
 		h.answer = nil
 	}
 	return h.answer

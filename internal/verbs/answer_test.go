@@ -163,7 +163,7 @@ func TestCreateDoesNotAskForAcquires(t *testing.T) {
 	}{
 		{"refresh=always", []string{"refresh", "always"}, func(*world) {}},
 		{"refresh=0s", []string{"refresh", "0s"}, func(*world) {}},
-		{"refresh=1s", []string{"refresh", "1s"}, func(w *world) { w.clock.Add(int64(time.Second)) }},
+		{"refresh=1ns", []string{"refresh", "1ns"}, func(w *world) { w.clock.Add(1) }},
 		{"clock set back", nil, func(w *world) { w.clock.Add(-1) }},
 		{"clock set back and forth", nil, func(w *world) { w.clock.Add(-1); w.acquire("v", 1); w.clock.Add(2) }},
 		{"clock set back after the time", nil, func(w *world) {

@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Server serves the bare repositories of one folder. Its methods may be called concurrently.
@@ -37,6 +38,8 @@ type Server struct {
 	backend http.Handler
 	http    *http.Server
 	serving sync.WaitGroup
+	// handshakes counts those of TLS.
+	handshakes atomic.Int64
 
 	mu       sync.Mutex
 	next     http.Handler // dispatch, or a fault in front of it
@@ -96,6 +99,12 @@ func listen(dir string) (*Server, net.Listener, error) {
 
 // URL returns the URL of `<dir>/<repo>.git`, without the suffix.
 func (s *Server) URL(repo string) string { return s.base + "/" + repo }
+
+// Addr returns the server's host and port.
+func (s *Server) Addr() string {
+	_, addr, _ := strings.Cut(s.base, "://")
+	return addr
+}
 
 // Path returns the folder of the bare repository, for Generate and Commit.
 func (s *Server) Path(repo string) string { return filepath.Join(s.dir, repo+".git") }

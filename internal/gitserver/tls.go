@@ -24,9 +24,15 @@ const (
 	Expired               // it expired an hour ago
 )
 
-// StartTLS is Start with https. The server's certificate, for 127.0.0.1 and localhost, is signed by
+// StartTLS is Start with https and without HTTP/2. The server's certificate, for 127.0.0.1 and localhost, is signed by
 // a new authority, so clients without CA do not trust it.
-func StartTLS(dir string, flaws ...Flaw) (*Server, error) {
+func StartTLS(dir string, flaws ...Flaw) (*Server, error) { return startTLS(dir, false, flaws) }
+
+// StartHTTP2 is StartTLS with HTTP/2 besides HTTP/1.1. With HTTP/2 a fault ends only a stream, not
+// the connection.
+func StartHTTP2(dir string) (*Server, error) { return startTLS(dir, true, nil) }
+
+func startTLS(dir string, http2 bool, flaws []Flaw) (*Server, error) {
 	certificate, ca, err := certify(flaws)
 	if err != nil {
 		return nil, fmt.Errorf("git server: %w", err)
@@ -37,16 +43,22 @@ func StartTLS(dir string, flaws ...Flaw) (*Server, error) {
 	}
 	s.base = "https://" + listener.Addr().String()
 	s.ca = ca
-	s.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
-	// No HTTP/2, because there a fault would end only a stream, not the connection.
+	s.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, VerifyConnection: func(tls.ConnectionState) error {
+		s.handshakes.Add(1)
+		return nil
+	}}
 	s.http.Protocols = new(http.Protocols)
 	s.http.Protocols.SetHTTP1(true)
+	s.http.Protocols.SetHTTP2(http2)
 	s.serving.Go(func() { s.http.ServeTLS(listener, "", "") })
 	return s, nil
 }
 
 // CA returns the authority's certificate of a StartTLS server as PEM, nil for a server without TLS.
 func (s *Server) CA() []byte { return s.ca }
+
+// Handshakes returns how many connections have agreed on TLS since the start.
+func (s *Server) Handshakes() int { return int(s.handshakes.Load()) }
 
 func certify(flaws []Flaw) (leaf tls.Certificate, ca []byte, err error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

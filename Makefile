@@ -53,7 +53,7 @@ fuzz: ## fuzz the parsers of untrusted input, each for about a minute at most; F
 walks: needs ## list the functions that a Mount, an Unmount and an eviction pass (as root)
 	@go run -buildvcs=false ./tests/walks
 
-bench: needs plugin ## compare with git, git-sync and plain volumes, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,cold for less; AGAINST=commit to compare with that build instead
+bench: needs plugin ## compare with git, git-sync and plain volumes, and with a remote 30 ms away, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,distance for less; AGAINST=commit to compare with that build instead
 	@go run -buildvcs=false ./cmd/bench $(if $(FILES),-files $(FILES)) $(if $(RUNS),-runs $(RUNS)) $(if $(ROWS),-rows $(ROWS)) $(if $(AGAINST),-against $(AGAINST))
 
 performance: ## write docs/performance.md and its picture from build/bench.json

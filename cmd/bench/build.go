@@ -46,13 +46,14 @@ func builds(ctx context.Context, c config, commit, dir string) ([]build, error) 
 		return nil, err
 	}
 	this := build{name: "this build", program: c.program, plugin: c.plugin, bench: filepath.Join(dir, "bench-this")}
-	other := build{
-		name: "the build of " + c.against, program: filepath.Join(dir, "other"), plugin: filepath.Join(dir, "plugin-other"),
-		bench: filepath.Join(dir, "bench-other"),
-	}
+	other := build{name: "the build of " + c.against, program: filepath.Join(dir, "other"), bench: filepath.Join(dir, "bench-other")}
 	control := other
 	control.name = "the second build of " + c.against
-	control.program, control.plugin = filepath.Join(dir, "control"), filepath.Join(dir, "plugin-control")
+	control.program = filepath.Join(dir, "control")
+	inContainers := slices.ContainsFunc(c.chosen(slices.Max(c.files)), func(g group) bool { return g.container })
+	if inContainers {
+		other.plugin, control.plugin = filepath.Join(dir, "plugin-other"), filepath.Join(dir, "plugin-control")
+	}
 	if this.settings, err = settings(filepath.Join(top, "config.json")); err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func builds(ctx context.Context, c config, commit, dir string) ([]build, error) 
 			return nil, err
 		}
 	}
-	if c.has("docker") {
+	if inContainers {
 		for _, b := range []build{other, control} {
 			if err := assemble(ctx, c.plugin, b, filepath.Join(source, "config.json")); err != nil {
 				return nil, err

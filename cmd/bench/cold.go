@@ -38,17 +38,8 @@ func cold(c config) group {
 		},
 		rows: []row{
 			{name: coldMount, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-				var l lease
-				took, err := clock(func() (err error) {
-					if err = s.create(ctx, "cold", "cold"); err == nil {
-						l, _, err = s.mount(ctx, "cold")
-					}
-					return err
-				})
-				if err != nil {
-					return 0, err
-				}
-				if _, err = s.unmount(ctx, l); err == nil {
+				took, err := s.createAndMount(ctx, "cold", "cold")
+				if err == nil {
 					_, err = s.disk.used()
 				}
 				return took, err

@@ -24,23 +24,16 @@ func pushedFetches(n int) string { return pushedRow(n) + ": fetches at the serve
 // atOnce measures many concurrent mounts until the last reply, each of another volume of one
 // subject: with nothing new, and after a push.
 func atOnce(c config) group {
-	var names []string
-	for i := range c.crowd {
-		names = append(names, fmt.Sprintf("crowd-%d", i))
-	}
+	names := crowdNames(c.crowd)
 	var got asked // in the latest sample
 	sample := func(ctx context.Context, s *scene) (float64, error) {
 		if err := errors.Join(s.settle(ctx), s.disk.sync()); err != nil {
 			return 0, err
 		}
 		s.server.Reset()
-		var leases []lease
-		took, err := clock(func() (err error) {
-			leases, err = s.mountAll(ctx, names)
-			return err
-		})
+		took, err := s.useAll(ctx, names)
 		got = tally(s.server.Requests())
-		return took, errors.Join(err, s.unmountAll(ctx, leases))
+		return took, err
 	}
 	counted := func(name string, which func() int) row {
 		return row{name: name, unit: count, sample: func(context.Context, *scene, int) (float64, error) {
@@ -49,15 +42,7 @@ func atOnce(c config) group {
 	}
 	return group{
 		name: "crowd", rounds: c.runs, copies: 3,
-		prepare: func(ctx context.Context, s *scene) error {
-			for _, name := range names {
-				if err := s.create(ctx, name, "crowd"); err != nil {
-					return err
-				}
-			}
-			_, err := s.use(ctx, names[0], nil)
-			return err
-		},
+		prepare: func(ctx context.Context, s *scene) error { return s.createCrowd(ctx, names) },
 		rows: []row{
 			{name: crowdRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return sample(ctx, s)
@@ -73,6 +58,36 @@ func atOnce(c config) group {
 			counted(pushedFetches(c.crowd), func() int { return got.fetches }),
 		},
 	}
+}
+
+// crowdNames returns the names of the volumes that are mounted concurrently.
+func crowdNames(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("crowd-%d", i))
+	}
+	return names
+}
+
+// createCrowd makes volumes of one subject, and uses one of them, so that their clone exists.
+func (s *scene) createCrowd(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := s.create(ctx, name, "crowd"); err != nil {
+			return err
+		}
+	}
+	_, err := s.use(ctx, names[0], nil)
+	return err
+}
+
+// useAll mounts volumes concurrently, and unmounts them. It returns the time until the last reply
+// to a mount.
+func (s *scene) useAll(ctx context.Context, names []string) (float64, error) {
+	var leases []lease
+	took, err := clock(func() (err error) {
+		leases, err = s.mountAll(ctx, names)
+		return err
+	})
+	return took, errors.Join(err, s.unmountAll(ctx, leases))
 }
 
 // mountAll mounts volumes concurrently, and returns the leases after the last reply.

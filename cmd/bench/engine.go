@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/helmdeck/repos/tests/dockerd"
 )
@@ -73,10 +74,15 @@ func imageTar() ([]byte, error) {
 // container runs a command in a container with a volume at /w, as a user does. It returns how
 // many milliseconds that took, and the command's output.
 func (s *scene) container(ctx context.Context, volume string, command ...string) (took float64, out string, err error) {
+	return s.run(ctx, []string{"--volume", volume + ":/w"}, command...)
+}
+
+// run is container with flags of docker run instead of the volume.
+func (s *scene) run(ctx context.Context, flags []string, command ...string) (took float64, out string, err error) {
 	if ctx.Err() != nil {
 		return 0, "", context.Cause(ctx)
 	}
-	args := append([]string{"run", "--rm", "--network", "none", "--volume", volume + ":/w", image}, command...)
+	args := slices.Concat([]string{"run", "--rm", "--network", "none"}, flags, []string{image}, command)
 	took, err = clock(func() error {
 		out, err = s.engine.Try(args...)
 		return err

@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // Names of rows to which other rows or targets refer.
 const (
 	coldMount   = "cold Create + Mount"
@@ -7,15 +9,22 @@ const (
 	lsRemote    = "git ls-remote URL REF"
 	updateMount = "Mount, 100 files changed"
 	firstStatus = "git status in a fresh workspace"
+	hungUpMount = "warm Mount after the server hung up"
+	newMount    = "Create + Mount of a new volume, warm repository"
 
 	freshClone  = "git clone"
 	inPlace     = "in place: fetch, reset, clean"
 	inPlacePush = "in place: fetch, reset, clean, 100 files changed"
+	gitSyncPush = "git-sync's way, 100 files changed"
 
 	dockerWarm  = "docker run, warm repository"
 	dockerCold  = "docker run, cold repository"
 	dockerPush  = "docker run, 100 files changed"
 	dockerEmpty = "docker run, empty local volume"
+
+	dockerNameless      = "docker run, nameless volume"
+	dockerWorkdir       = "docker run --workdir, nameless volume"
+	dockerNamelessLocal = "docker run, nameless local volume"
 )
 
 // groups returns all groups in the order of measurement.
@@ -24,7 +33,7 @@ func groups(c config) []group {
 	for _, n := range c.dirty {
 		list = append(list, reset(c, n))
 	}
-	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c))
+	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c), away(c), awayInContainers(c))
 }
 
 // groupNames returns the names that -rows accepts.
@@ -33,5 +42,5 @@ func groupNames() []string {
 	for _, g := range groups(config{dirty: numbers{0}}) {
 		names = append(names, g.name)
 	}
-	return names
+	return slices.Compact(names) // the groups of a name are neighbours
 }

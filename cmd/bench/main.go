@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&c.crowd, "crowd", 64, "how many mounts run concurrently")
 	flags.IntVar(&c.planned, "clones", 100000, "how many clones the janitor plans for")
 	flags.StringVar(&c.program, "program", "build/helmdeck-repos", "the plugin's `program`")
-	flags.StringVar(&c.plugin, "plugin", "build/plugin", "the plugin's `directory`, as make plugin makes it")
+	flags.StringVar(&c.plugin, "plugin", "build/plugin", "the plugin's `directory`, as make plugin makes it; empty to omit the rows with containers")
 	flags.StringVar(&c.out, "out", "build/bench.json", "the `file` for the results; with -against build/bench-against.json")
 	flags.StringVar(&c.base, "dir", "/var/tmp", "the `directory` for temporary files, up to 12 GB with 100,000 files")
 	flags.StringVar(&c.report, "report", "", "measure nothing, and write the page of the results in -out to this `directory`")
@@ -147,7 +147,7 @@ func (c config) has(name string) bool { return slices.Contains(c.wanted(), name)
 // chosen returns the groups to measure with this number of files.
 func (c config) chosen(files int) (chosen []group) {
 	for _, g := range groups(c) {
-		if c.has(g.name) && (!g.once || files == slices.Max(c.files)) {
+		if c.has(g.name) && (!g.once || files == slices.Max(c.files)) && (!g.container || c.plugin != "") {
 			chosen = append(chosen, g)
 		}
 	}

@@ -57,7 +57,7 @@ from the results of one run of ` + "`make bench`" + ` on one machine. The ratios
 
 ![Time until a clean workspace is ready, over the number of files](%s)
 
-%s. The remote is git's own http-backend on loopback. A remote elsewhere adds its latency to every row that asks it, ours included.
+%s. The remote is git's own http-backend on loopback. A remote elsewhere adds round trips to every row that asks it, ours included: the rows of the group *distance* say how many.
 
 ## One run
 
@@ -72,6 +72,7 @@ const pageFoot = `
 $ make bench                                  # everything, as root: less than 20 minutes on two cores, up to 12 GB in /var/tmp
 $ make bench FILES=1000 RUNS=3                # a quick run
 $ make bench FILES=100000 ROWS=warm,update    # some groups of rows; a wrong name lists all groups
+$ make bench ROWS=distance                    # only what a remote 30 ms away costs
 $ make bench AGAINST=main                     # only the plugin, compared with that commit's build: nine turns with 100,000 files, into build/bench-against.json
 $ make performance                            # this page and its picture, from build/bench.json
 ` + "```" + `
@@ -90,6 +91,12 @@ Run it while the machine does nothing else. On Ctrl-C it stops and removes its f
   have one working tree, which containers would have to share.
 - A dirty file is a new file of 1 KB. The files of an ended workspace stay as a discard, which is counted in the background while the next mount is measured.
 - *Mounts at once* are measured until the last one has answered. ` + "`git fetch`" + ` itself asks for refs; these requests are not counted.
+- *30 ms away*: the server has TLS with HTTP/2 and HTTP/1.1, and a proxy in front of it delivers every byte 15 ms later, in both directions,
+  without a limit on the bandwidth. A new connection costs one round trip for TCP, and those of TLS. *0 ms away* is the same without the delay.
+  *Extra round trips* are the difference of these two times, which are measured in turns, divided by 30 ms.
+- *Questions* are requests for refs (ls-refs), those of ` + "`git fetch`" + ` included. Directly before each Mount at a distance, another Mount has left its
+  connection open, if the plugin keeps connections; *after the server hung up*, the server has closed it. A *nameless volume* is that of ` + "`docker run --mount`" + `
+  without a source, which is created and removed with the container; ` + "`--workdir`" + ` is its path there.
 - Every group of rows has a new ext4 filesystem with a journal, on a loop device with direct I/O. Nothing was deleted on it before. Without a journal
   (some machines' root has none) ext4 checks every inode that was deleted in the last minutes when it creates a file.
 `

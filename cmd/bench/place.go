@@ -68,5 +68,5 @@ func leftBehind(errs ...error) error {
 	return nil
 }
 
-// url returns the repository's URL.
+// url returns the repository's URL at the place's server.
 func (p *place) url() string { return p.server.URL(repo) }

@@ -43,6 +43,8 @@ type group struct {
 	settings []string
 	// container runs the plugin in an engine, not only its program.
 	container bool
+	// distant gives the scene a server behind a link that adds distance.
+	distant bool
 	// bare runs neither the program nor an engine.
 	bare bool
 	// rivals prepares the peers and prepare then prepares our rows, before the first sample.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type scene struct {
 	shared bool            // the caller closes the disk
 	plugin *daemon.Daemon  // nil if the group runs an engine, or is bare
 	engine *dockerd.Engine // may be nil
+	far    *far            // nil if the group uses the place's server
 	mounts atomic.Int64    // the number of mounts, for the mount IDs
 	last   []func() error  // called before the disk is removed
 }
@@ -60,11 +62,19 @@ func (s *scene) open(ctx context.Context, g group) error {
 			return err
 		}
 	}
+	settings := g.settings
+	if g.distant {
+		if s.far, err = openFar(s.place.root, s.root); err != nil {
+			return err
+		}
+		s.onClose(s.far.close)
+		settings = append(slices.Clone(settings), s.far.setting())
+	}
 	switch {
 	case g.container:
-		s.engine, err = newEngine(s.disk.dir, s.place.plugin, g.settings)
+		s.engine, err = newEngine(s.disk.dir, s.place.plugin, settings)
 	case !g.bare:
-		s.plugin, err = daemon.Start(daemon.Config{Program: s.program, Dir: s.root, Data: s.data(), Env: g.settings})
+		s.plugin, err = daemon.Start(daemon.Config{Program: s.program, Dir: s.root, Data: s.data(), Env: settings})
 	}
 	return err
 }
@@ -114,6 +124,14 @@ func (s *scene) explain(err error) error {
 		return fmt.Errorf("%w\nthe engine's log ends with:\n%s", err, dockerd.Tail(s.engine.Path("log"), 20, dockerd.Relevant))
 	}
 	return err
+}
+
+// url returns the repository's URL.
+func (s *scene) url() string {
+	if s.far != nil {
+		return s.far.url()
+	}
+	return s.place.url()
 }
 
 // data returns a path in the plugin's data directory.
@@ -173,6 +191,22 @@ func (s *scene) use(ctx context.Context, name string, look func(dir string) erro
 	}
 	_, unmountErr := s.unmount(ctx, l)
 	return took, errors.Join(err, unmountErr)
+}
+
+// createAndMount makes a volume and mounts it, and then unmounts it. It returns the time of the
+// first two.
+func (s *scene) createAndMount(ctx context.Context, name, subject string) (float64, error) {
+	var l lease
+	took, err := clock(func() (err error) {
+		if err = s.create(ctx, name, subject); err == nil {
+			l, _, err = s.mount(ctx, name)
+		}
+		return err
+	})
+	if err == nil {
+		_, err = s.unmount(ctx, l)
+	}
+	return took, err
 }
 
 // warmUp makes the volume "warm" and uses it once, so that its clone exists.

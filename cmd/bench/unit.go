@@ -12,6 +12,8 @@ const (
 	ms    unit = "ms"
 	mib   unit = "MiB"
 	count unit = "count"
+	// roundTrips is the unit of a time as a multiple of a round trip to the remote.
+	roundTrips unit = "round trips"
 )
 
 // format formats a value for people.

@@ -51,7 +51,7 @@ func update(c config) group {
 				return s.use(ctx, "warm", func(dir string) error { return checkCommit(ctx, dir, pushed) })
 			}},
 			peer(inPlacePush, "in-place", func(ctx context.Context, dir string, _ *scene) error { return updateInPlace(ctx, dir) }),
-			peer("git-sync's way, 100 files changed", "git-sync", func(ctx context.Context, dir string, s *scene) error {
+			peer(gitSyncPush, "git-sync", func(ctx context.Context, dir string, s *scene) error {
 				return gitSync(ctx, dir, s.url())
 			}),
 		},

@@ -1,9 +1,10 @@
 // Package distance puts a TCP server on loopback at a distance from its clients, for the benchmarks.
 //
 // A Link is a proxy in front of the server. It delivers every byte, and the end of every stream, half
-// a round trip after it was sent, in order. A new connection costs its clients one round trip more,
-// as the handshake of TCP does. It is exact for protocols in which the client speaks first, such as
-// TLS and HTTP. A Link does not limit the bandwidth, and loses nothing.
+// a round trip after it was sent, in order. What the client of a new connection sends before the
+// server's first answer is delivered another round trip later, because that is what TCP's handshake
+// takes. This is exact if the client speaks first, as with TLS and HTTP. A Link does not limit the
+// bandwidth, and loses nothing.
 package distance
 
 import (
@@ -116,9 +117,6 @@ func (l *Link) accept() {
 // connect connects a client, and returns when both directions of the connection have ended.
 func (l *Link) connect(client conn, dial func() (conn, error)) {
 	defer client.Close()
-	// The client's kernel sees an open connection at once. What it sends waits there until the
-	// handshake would have ended.
-	time.Sleep(2 * l.delay())
 	server, err := dial()
 	if err != nil {
 		return
@@ -133,8 +131,18 @@ func (l *Link) connect(client conn, dial func() (conn, error)) {
 	l.pairs[p] = true
 	l.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { l.carry(server, client) })
-	both.Go(func() { l.carry(client, server) })
+	var answered atomic.Bool // the client has got the server's first bytes
+	both.Go(func() {
+		// The client's kernel has connected at once. All that the client does until it gets an
+		// answer is a round trip too early.
+		carry(server, client, func() time.Duration {
+			if answered.Load() {
+				return l.delay()
+			}
+			return 3 * l.delay()
+		}, func() {})
+	})
+	both.Go(func() { carry(client, server, l.delay, func() { answered.Store(true) }) })
 	both.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,15 +155,16 @@ type chunk struct {
 	due  time.Time
 }
 
-// carry carries one direction of a connection until its end.
-func (l *Link) carry(to, from conn) {
+// carry carries one direction of a connection until its end, which it passes on. What it reads is
+// delivered after the delay of that time; arriving is called before.
+func carry(to, from conn, delay func() time.Duration, arriving func()) {
 	chunks := make(chan chunk, inFlight)
 	go func() {
 		defer close(chunks)
 		buffer := make([]byte, 64<<10)
 		for {
 			n, err := from.Read(buffer)
-			due := time.Now().Add(l.delay())
+			due := time.Now().Add(delay())
 			if n > 0 {
 				chunks <- chunk{bytes.Clone(buffer[:n]), due}
 			}
@@ -167,10 +176,11 @@ func (l *Link) carry(to, from conn) {
 	}()
 	for c := range chunks {
 		time.Sleep(time.Until(c.due))
+		arriving()
 		if len(c.data) == 0 {
 			to.CloseWrite()
 			continue
 		}
-		to.Write(c.data) // if it fails, the other direction ends too: its reads fail
+		to.Write(c.data) // if it fails, the rest is dropped until the other side ends too
 	}
 }

@@ -33,7 +33,7 @@ func joined(t *testing.T, l *Link) (client, server net.Conn) {
 	t.Cleanup(func() {
 		client.Close()
 		server.Close()
-		time.Sleep(roundTrip)
+		time.Sleep(2 * roundTrip)
 		if got := l.Open(); got != 0 {
 			t.Errorf("%d connections are open after both ends were closed", got)
 		}
@@ -75,6 +75,7 @@ func TestDelay(t *testing.T) {
 			{"more, nearer", client, server, 0, 0},
 			{"an answer, nearer", server, client, 0, 0},
 		} {
+			time.Sleep(time.Millisecond) // what the client does after it has connected takes time too
 			l.SetRoundTrip(step.roundTrip)
 			if got := send(t, step.from, step.to, "some text"); got != step.want {
 				t.Errorf("%s: took %v, want %v", step.name, got, step.want)
@@ -118,6 +119,7 @@ func TestEnd(t *testing.T) {
 			l := newLink()
 			client, server := joined(t, l)
 			send(t, client, server, "connect")
+			send(t, server, client, "connected")
 			began := time.Now()
 			other := test.end(l, client, server)
 			if n, err := other.Read(make([]byte, 1)); err != io.EOF {

@@ -78,6 +78,9 @@ func TestRunMeasuresEveryRowAndLeavesNothing(t *testing.T) {
 				if got != nil && w.unit == ms && got.Median <= 0 {
 					t.Errorf("%d files, row %q: took %v", files, w.name, got.Samples)
 				}
+				if got != nil && strings.HasSuffix(w.name, questions) && got.Median < 1 {
+					t.Errorf("%d files, row %q: %v, want at least one", files, w.name, got.Samples)
+				}
 				if !strings.Contains(stdout.String(), w.name+"  ") {
 					t.Errorf("row %q is not in the table:\n%s", w.name, &stdout)
 				}

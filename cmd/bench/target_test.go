@@ -46,6 +46,9 @@ func TestTargets(t *testing.T) {
 		{"a value is the median", func(r *report) {
 			r.put(unmountRow(targetDirty), targetFiles, ms, nil, 1, 12, 2)
 		}, "met      Unmount with 50,000 dirty files: 2.00 ms, at most 5.00 ms (max of 3: 12.0 ms)"},
+		{"round trips", func(r *report) {
+			r.put(tripsRow(warmMount), targetFiles, roundTrips, nil, 1.25, 3, -0.5)
+		}, "NOT MET  30 ms away: warm Mount: 1.25 round trips, at most 1.20 round trips (max of 3: 3.00 round trips)"},
 		{"a count is the largest", func(r *report) {
 			r.put(pushedFetches(targetCrowd), targetFiles, count, nil, 1, 1, 2)
 		}, "NOT MET  64 Mounts at once after a push: fetches: 2, at most 1 (max of 3)"},

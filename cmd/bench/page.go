@@ -82,7 +82,8 @@ Run it while the machine does nothing else. On Ctrl-C it stops and removes its f
 ## What is measured
 
 - The repository is generated. It has the given number of files of 0.2 to 8 KB, in a tree three to five levels deep, 20 commits after the first one,
-  branches and tags. All volumes have ` + "`refresh=always`" + `, so that every mount asks the remote.
+  branches and tags. Volumes have ` + "`refresh=always`" + `, so that every mount asks the remote, but for those whose
+  Create is measured with the first Mount.
 - ` + "**Mount**, **Create** and **Unmount**" + ` are requests on the plugin's socket, measured until the answer. ` + "**docker run**" + ` is
   ` + "`docker run --rm … true`" + ` in a separate engine with the managed plugin, measured until the container has ended.
 - *cold*: the plugin has nothing of the repository. *warm*: it has the clone, and the remote has nothing new.

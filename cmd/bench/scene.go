@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,12 +144,13 @@ func (s *scene) data(elem ...string) string {
 func (s *scene) peer(name string) string { return filepath.Join(s.disk.dir, name) }
 
 // create makes a volume of the repository's main branch, with more options as alternating
-// names and values.
+// names and values. An empty value means the plugin's own default.
 func (s *scene) create(ctx context.Context, name, subject string, more ...string) error {
 	options := map[string]string{"repo": s.url(), "ref": "main", "subject": subject, "refresh": "always"}
 	for i := 0; i+1 < len(more); i += 2 {
 		options[more[i]] = more[i+1]
 	}
+	maps.DeleteFunc(options, func(_, value string) bool { return value == "" })
 	return s.plugin.Create(ctx, name, options)
 }
 
@@ -198,7 +200,7 @@ func (s *scene) use(ctx context.Context, name string, look func(dir string) erro
 func (s *scene) createAndMount(ctx context.Context, name, subject string) (float64, error) {
 	var l lease
 	took, err := clock(func() (err error) {
-		if err = s.create(ctx, name, subject); err == nil {
+		if err = s.create(ctx, name, subject, "refresh", ""); err == nil {
 			l, _, err = s.mount(ctx, name)
 		}
 		return err

@@ -16,6 +16,11 @@ func TestAnswerIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &Volumes{Config: Config{Now: time.Now}}
 		used, unused := &handle{rec: meta.Volume{CreatedAt: time.Now()}}, &handle{rec: meta.Volume{CreatedAt: time.Now()}}
+		inMemory := func(h *handle) bool {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			return h.answer != nil
+		}
 		v.keepAnswer(used, &remote.Answer{})
 		v.keepAnswer(unused, &remote.Answer{})
 		time.Sleep(answerFor - 1)
@@ -23,12 +28,12 @@ func TestAnswerIsDropped(t *testing.T) {
 			t.Error("it is dropped too early")
 		}
 		time.Sleep(1)
-		if v.answerTo(used) != nil || used.answer != nil {
+		if v.answerTo(used) != nil || inMemory(used) {
 			t.Error("it is still used")
 		}
 		time.Sleep(answerKept - answerFor)
 		synctest.Wait()
-		if unused.answer != nil {
+		if inMemory(unused) {
 			t.Error("it is still in memory")
 		}
 	})

@@ -99,7 +99,7 @@ func (g *Group) joinFlight(key string, caller Party, f func(ctx context.Context)
 	if g.closed {
 		return nil, nil, ErrClosed
 	}
-	fl := &flight{job: &Job{Owner: caller.name(), Began: time.Now()}, done: make(chan struct{})}
+	fl := &flight{job: &Job{Owner: caller.name(), Began: time.Now(), yields: caller.Yields()}, done: make(chan struct{})}
 	g.flights[key] = fl
 	leave = fl.job.join(caller) // before the work can ask how urgent it is
 	g.running.Go(func() {

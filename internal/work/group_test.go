@@ -96,10 +96,10 @@ func TestNestedWorkBelongsToTheOuterOwner(t *testing.T) {
 	inner, err := Share(ctx, g, "outer", ignore, func(ctx context.Context) (Owner, error) {
 		return Share(ctx, g, "inner", ignore, func(ctx context.Context) (Owner, error) {
 			j := JobOf(ctx)
-			return Owner{j.Owner, j.Urgent()}, nil
+			return Owner{Name: j.Owner, Urgent: j.Urgent()}, nil
 		})
 	})
-	if want := (Owner{"a mount", true}); inner != want || err != nil {
+	if want := (Owner{Name: "a mount", Urgent: true}); inner != want || err != nil {
 		t.Errorf("got %+v, %v, want %+v", inner, err, want)
 	}
 }

@@ -16,6 +16,9 @@ type Owner struct {
 	// Urgent work has a waiting caller, such as a container that starts. It runs before
 	// other work.
 	Urgent bool
+	// Yields marks work in advance, which nobody waits for: an eviction always cancels it.
+	// Work that another party wants too does not yield.
+	Yields bool
 }
 
 // Job is one piece of work. It is safe for concurrent use.
@@ -28,6 +31,7 @@ type Job struct {
 
 	mu      sync.Mutex
 	callers map[Party]int // the number of waiting callers by party
+	yields  bool          // all its callers until now yielded
 }
 
 // Urgent reports whether an urgent caller waits for the job. A caller that is a job is
@@ -46,6 +50,17 @@ func (j *Job) urgentExcept(seen []*Job) bool {
 	return slices.ContainsFunc(callers, func(p Party) bool { return p.urgentExcept(append(seen, j)) })
 }
 
+// yieldsExcept is Party.Yields for a job. The jobs in seen are those of urgentExcept.
+func (j *Job) yieldsExcept(seen []*Job) bool {
+	if slices.Contains(seen, j) {
+		return true
+	}
+	j.mu.Lock()
+	callers, yields := slices.Collect(maps.Keys(j.callers)), j.yields
+	j.mu.Unlock()
+	return yields && !slices.ContainsFunc(callers, func(p Party) bool { return !p.yieldsExcept(append(seen, j)) })
+}
+
 // Queued reports whether the job waits for a slot. A nil Job does not.
 func (j *Job) Queued() bool { return j != nil && j.queued.Load() > 0 }
 
@@ -54,8 +69,10 @@ func (j *Job) join(p Party) (leave func()) {
 	if j == nil {
 		return func() {}
 	}
+	yields := p.Yields() // before the lock, because it takes those of other jobs
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.yields = j.yields && yields
 	if j.callers == nil {
 		j.callers = make(map[Party]int)
 	}
@@ -94,6 +111,19 @@ func (p Party) urgentExcept(seen []*Job) bool {
 		return p.owner.Urgent
 	case p.job != nil:
 		return p.job.urgentExcept(seen)
+	}
+	return false
+}
+
+// Yields reports whether the party's work gives way to an eviction: see Owner.
+func (p Party) Yields() bool { return p.yieldsExcept(nil) }
+
+func (p Party) yieldsExcept(seen []*Job) bool {
+	switch {
+	case p.owner != nil:
+		return p.owner.Yields
+	case p.job != nil:
+		return p.job.yieldsExcept(seen)
 	}
 	return false
 }

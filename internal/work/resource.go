@@ -28,6 +28,7 @@ type Resource struct {
 
 // task is work on a resource that an eviction can cancel.
 type task struct {
+	party  Party
 	job    *Job
 	cancel context.CancelCauseFunc
 }
@@ -94,7 +95,7 @@ func (r *Resource) Start(ctx context.Context) (_ context.Context, done func(), e
 		return ctx, nil, r.Gone
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := &task{JobOf(ctx), cancel}
+	t := &task{PartyOf(ctx), JobOf(ctx), cancel}
 	if r.tasks == nil {
 		r.tasks = make(map[*task]bool)
 	}
@@ -134,9 +135,10 @@ func ShareTask[T any](ctx context.Context, r *Resource, key string, f func(ctx c
 
 // Usage says how a resource is used.
 type Usage struct {
-	Used     bool
+	Used     bool   // by work that does not yield
 	Attended bool   // an urgent caller waits for a use
 	Tasks    bool   // some uses are tasks
+	Yields   bool   // it has users, and all of them yield
 	Busy     string // why it can't be evicted; empty if it can
 }
 
@@ -148,13 +150,15 @@ func (r *Resource) Usage() Usage {
 }
 
 func (r *Resource) usageLocked() Usage {
-	u := Usage{Used: len(r.users) > 0, Tasks: len(r.tasks) > 0}
+	u := Usage{Tasks: len(r.tasks) > 0}
 	for user := range r.users {
 		u.Attended = u.Attended || user.Urgent()
+		u.Used = u.Used || !user.Yields()
 	}
+	u.Yields = len(r.users) > 0 && !u.Used
 	var jobs []string
 	for t := range r.tasks {
-		if t.job != nil {
+		if t.job != nil && !t.party.Yields() {
 			jobs = append(jobs, fmt.Sprintf("work for %s, since %s", t.job.Owner, t.job.Began.UTC().Format(time.RFC3339)))
 		}
 	}
@@ -174,7 +178,7 @@ func (r *Resource) usageLocked() Usage {
 type Stop int
 
 const (
-	StopNothing    Stop = iota // none: any use prevents the eviction
+	StopNothing    Stop = iota // only those that yield: any other use prevents the eviction
 	StopUnattended             // all, unless an urgent caller waits for a use
 	StopAll                    // all, also if a Mount waits
 )
@@ -184,7 +188,7 @@ const (
 const stopWait = 15 * time.Second
 
 // Evict returns when the resource has no users. No use starts until done is called. Evict
-// cancels the tasks that stop names, and waits for their end. The error is a *BusyError
+// cancels the tasks that stop names and those that yield, and waits for their end. The error is a *BusyError
 // or the context's cause.
 func (r *Resource) Evict(ctx context.Context, stop Stop) (done func(), err error) {
 	r.mu.Lock()

@@ -65,20 +65,6 @@ func (c *Clone) Status(h volume.History) Status {
 	return s
 }
 
-// Mounted records that a Mount has used the clone: from now on others reuse it.
-func (c *Clone) Mounted() error {
-	c.mu.Lock()
-	first := c.rec.FirstMount.IsZero() && c.Remote.Fetched()
-	if first {
-		c.rec.FirstMount = c.m.Now()
-	}
-	c.mu.Unlock()
-	if !first {
-		return nil
-	}
-	return c.save()
-}
-
 // save saves the records of the clone and of layers as they are in memory. It copies them
 // within the transaction: so the later of two concurrent calls saves both changes, and
 // what was removed from memory is not saved again.
@@ -177,9 +163,13 @@ func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {
 		c.rec.Used, stale = now, true
 	}
 	list := append(c.layers.Touch(now, old, meta.Tree, tree.Chain...), c.layers.Touch(now, old, meta.GitLayer, gitLayer.ID)...)
-	if !stale && len(list) == 0 {
-		return
+	if stale || len(list) > 0 {
+		c.saveSoon(list...)
 	}
+}
+
+// saveSoon is save in the background, for a note of when something was used.
+func (c *Clone) saveSoon(list ...meta.Layer) {
 	c.m.Work.Go(func(ctx context.Context) {
 		if err := c.save(list...); err != nil && ctx.Err() == nil {
 			c.m.Log.WithError(err).WithField("clone", c.Key).Warn("note when the clone was used")
@@ -188,13 +178,14 @@ func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {
 }
 
 // WithRoom calls f. If the disk is full, it makes room for need, in the name of the
-// clone's subject, and calls f again. need is zero if it is unknown. A failed f must not
+// clone's subject, and calls f again, unless the work yields: nothing is evicted for work
+// in advance. need is zero if it is unknown. A failed f must not
 // leave anything behind. If there is still no room, the error wraps those of f and of
 // Config.MakeRoom.
 func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
 	var err error
 	for range 2 { // MakeRoom also explains a second failure, when others took the room
-		if err = f(); c.m.MakeRoom == nil || !git.NoSpace(err) {
+		if err = f(); c.m.MakeRoom == nil || !git.NoSpace(err) || work.PartyOf(ctx).Yields() {
 			return err
 		}
 		c.m.Log.WithError(err).Warn("the disk is full: making room")

@@ -133,7 +133,7 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(
 	if c == nil {
 		return ctx.Err()
 	}
-	if c.Trees.Held() {
+	if c.Trees.Held() && !c.used.Usage().Yields { // a build that yields holds layers, until Evict ends it
 		return &work.BusyError{Name: c.used.Name, Reason: heldBusy}
 	}
 	done, err := c.used.Evict(ctx, stop)

@@ -14,8 +14,8 @@ type Info struct {
 	CreatedAt, Used    time.Time
 	Mounted            bool   // a Mount has used it
 	Busy               string // why it can't be evicted now; empty if it can
-	// Working is set while a Create, a Mount or work in the background uses it, and
-	// Attended if an urgent caller waits for that.
+	// Working is set while a Create, a Mount or work in the background uses it, except
+	// work that yields, and Attended if an urgent caller waits for that.
 	Working, Attended bool
 	Stores            map[string]meta.Measured // sizes by the names of histories
 	LFS               meta.Measured            // size of the LFS objects
@@ -52,7 +52,7 @@ func (m *Manager) Inventory() []Info {
 func (c *Clone) Info() (info Info, ok bool) {
 	rec, made := c.record()
 	used := c.used.Usage()
-	if c.Trees.Held() {
+	if c.Trees.Held() && !used.Yields { // a build that yields holds layers too
 		used.Busy = heldBusy
 	}
 	if !made {

@@ -48,13 +48,26 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *remote.Answer) (*Che
 		return nil, err
 	}
 	defer release()
+	return c.prepareUsed(ctx, s, known, attempt{began: began})
+}
+
+// attempt says how prepare makes a checkout.
+type attempt struct {
+	began  time.Time // when Prepare was called
+	ahead  bool      // for a later Mount: see Ready
+	settle bool      // the ref may have moved since it was resolved
+}
+
+// prepareUsed is Prepare for a caller that uses the clone.
+func (c *Clone) prepareUsed(ctx context.Context, s Spec, known *remote.Answer, how attempt) (*Checkout, error) {
 	if err := c.Sweep(ctx); err != nil {
 		return nil, err
 	}
 	healed, fetched := false, 0
 	for try := 0; ; try++ {
 		before, there := c.Remote.Store(s.History)
-		co, err := c.prepare(ctx, s, known, began, fetched >= settleAfter)
+		how.settle = fetched >= settleAfter
+		co, err := c.prepare(ctx, s, known, how)
 		switch {
 		case errors.Is(err, remote.ErrFetched) && try < resolveTries:
 			fetched++
@@ -97,8 +110,9 @@ func (c *Clone) Refresh(ctx context.Context, s Spec) (meta.Resolution, error) {
 	return r, err
 }
 
-// prepare is one try of Prepare. With settle, the ref may have moved since it was resolved.
-func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began time.Time, settle bool) (*Checkout, error) {
+// prepare is one try of Prepare or Ready.
+func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, how attempt) (*Checkout, error) {
+	settle := how.settle
 	r, a, err := c.Remote.Resolve(ctx, s.Source, known)
 	if err != nil {
 		return nil, err
@@ -106,6 +120,9 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began
 	fetch, err := c.Remote.Align(ctx, s.Source, a)
 	if err != nil && !(settle && errors.Is(err, remote.ErrFetched)) {
 		return nil, err
+	}
+	if fetch && how.ahead && !settle && c.Remote.FetchOthersNow(ctx, s.Source, *a) {
+		return nil, remote.ErrFetched // they belong to the git layer
 	}
 	if settle {
 		defer c.Trees.HoldCommit(r.Commit)()
@@ -126,8 +143,8 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began
 		if err != nil {
 			return nil, err
 		}
-		if co := c.hold(r, store.Head, tree, gitLayer, began); co != nil {
-			if fetch {
+		if co := c.hold(r, store.Head, tree, gitLayer, how); co != nil {
+			if fetch && !how.ahead {
 				// Last, because it holds the lock for long.
 				c.Remote.FetchOthers(ctx, s.Source, *a)
 			}
@@ -138,17 +155,19 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, began
 }
 
 // hold holds the two layers. It returns nil if one of them is gone.
-func (c *Clone) hold(r meta.Resolution, head string, tree, gitLayer meta.Layer, began time.Time) *Checkout {
+func (c *Clone) hold(r meta.Resolution, head string, tree, gitLayer meta.Layer, how attempt) *Checkout {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.Trees.HoldKnown(tree, gitLayer) {
 		return nil
 	}
-	c.touchLocked(tree, gitLayer)
+	if !how.ahead {
+		c.touchLocked(tree, gitLayer)
+	}
 	return &Checkout{
 		Resolution: r, Default: head, Tree: tree, GitLayer: gitLayer,
 		Lower:   c.Trees.Lower(tree.Chain, gitLayer.ID),
-		Reused:  !c.rec.FirstMount.IsZero() && c.rec.FirstMount.Before(began),
+		Reused:  !c.rec.FirstMount.IsZero() && c.rec.FirstMount.Before(how.began),
 		release: func() { c.Trees.Drop(tree.Chain, gitLayer.ID) },
 	}
 }

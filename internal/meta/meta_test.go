@@ -32,6 +32,7 @@ func full() State {
 		Volumes: map[string]Volume{"v": {Name: "v", Options: map[string]string{"repo": "https://h/x", "ref": "main"}, CreatedAt: at}},
 		Clones: map[string]Clone{"s/1": {
 			Key: "s/1", Subject: "s", Repo: "https://h/x", CreatedAt: at, FirstMount: at, Used: at, LFS: size, Caches: map[string]Measured{"0": size},
+			Recent: []Recent{{Options: map[string]string{"repo": "https://h/x", "credential": "c"}, At: at}},
 			Stores: map[string]Store{"full": {
 				Format: "sha1", ClonedAt: at, Snapshot: "abc", Head: "refs/heads/main", FetchedAt: at, Size: size, Refs: map[string]Resolution{
 					"main": {Ref: "refs/heads/main", Pulled: "1", Commit: "2", At: at}, "HEAD": {Pulled: "3", Commit: "3", At: at},
@@ -109,6 +110,10 @@ func TestCopySharesNothing(t *testing.T) {
 	b.Stores["full"].Refs["other"] = Resolution{}
 	if _, ok := a.Stores["full"].Refs["other"]; ok {
 		t.Error("a copy shares its refs")
+	}
+	b.Recent[0].At = time.Time{}
+	if a.Recent[0].At.IsZero() {
+		t.Error("a copy shares what was mounted lately")
 	}
 	b.Stores["other"] = Store{}
 	if _, ok := a.Stores["other"]; ok {

@@ -74,6 +74,35 @@ func TestLayersInOldFormat(t *testing.T) {
 	}
 }
 
+// TestClonesOfBefore checks that the record of a clone is read that was written before records
+// had what was mounted.
+func TestClonesOfBefore(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "meta.db")
+	db, _ := open(t, path)
+	if err := db.bolt.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(clones)).Put([]byte("s/1"), []byte(`{"key":"s/1","subject":"s","repo":"https://h/x",`+
+			`"created_at":"2024-05-01T12:00:00Z","stores":{"full":{"format":"sha1","cloned_at":"2024-05-01T12:00:00Z","snapshot":"abc",`+
+			`"fetched_at":"2024-05-01T12:00:00Z"}}}`))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	db, state := open(t, path)
+	if c, ok := state.Clones["s/1"]; !ok || c.Recent != nil || c.Stores["full"].Snapshot != "abc" {
+		t.Errorf("got %+v", state.Clones)
+	}
+	c := state.Clones["s/1"]
+	c.Recent = full().Clones["s/1"].Recent
+	if err := db.Update(func(tx *Tx) error { return tx.PutClone(c) }); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	if _, state = open(t, path); !reflect.DeepEqual(state.Clones["s/1"], c) {
+		t.Errorf("got %+v, want %+v", state.Clones["s/1"], c)
+	}
+}
+
 func TestOpenNewer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "meta.db")

@@ -42,14 +42,26 @@ type Clone struct {
 	LFS Measured `json:"lfs,omitzero"`
 	// Caches are the sizes of the dependency caches, by uid.
 	Caches map[string]Measured `json:"caches,omitempty"`
+	// Recent has what was mounted in the last day, to be kept ready; empty in records of
+	// older versions.
+	Recent []Recent `json:"recent,omitempty"`
 	// Stores has the stores that were fetched at least once, by the name of their
 	// history; never empty.
 	Stores map[string]Store `json:"stores"`
 }
 
+// Recent is a checkout that a workspace was made of.
+type Recent struct {
+	// Options are those of the volume that decide what is checked out (volume.Checkout);
+	// never a secret. They are not changed in place.
+	Options map[string]string `json:"options"`
+	At      time.Time         `json:"at"` // of the last time, to about a minute
+}
+
 // Copy returns a copy that shares nothing with c.
 func (c Clone) Copy() Clone {
 	c.Caches = maps.Clone(c.Caches)
+	c.Recent = slices.Clone(c.Recent)
 	c.Stores = maps.Clone(c.Stores)
 	for name, s := range c.Stores {
 		s.Refs = maps.Clone(s.Refs)

@@ -259,29 +259,49 @@ func (m *Remote) recordRefs(s Source, a Answer, refs []git.PackedRef) error {
 // FetchOthers fetches the branches and tags of an answer in the background, for the next
 // mount.
 func (m *Remote) FetchOthers(ctx context.Context, s Source, a Answer) {
-	name := s.History.Name()
 	release, err := m.Used.Use(ctx)
 	if err != nil {
 		return
 	}
-	m.aligning.Lock()
-	store, ok := m.Store(s.History)
-	if !ok || m.aligned[name].fetching || store.RefSum == a.sum { // another call does or did it
-		m.aligning.Unlock()
+	if !m.beginOthers(s, a) {
 		release()
 		return
 	}
-	m.aligned[name] = aligned{fetching: true}
-	m.aligning.Unlock()
 	m.Used.Group.Go(func(ctx context.Context) {
 		defer release()
-		_, err := m.fetch(ctx, s, a, "")
-		store, _ := m.Store(s.History)
-		m.aligning.Lock()
-		m.aligned[name] = aligned{sum: a.sum, snapshot: store.Snapshot, at: m.Now()}
-		m.aligning.Unlock()
-		if err != nil && ctx.Err() == nil {
-			m.Log.WithError(err).Warn("fetch the other branches and tags")
-		}
+		m.fetchOthers(ctx, s, a)
 	})
+}
+
+// FetchOthersNow is FetchOthers for a caller that waits. It reports whether it has fetched
+// them.
+func (m *Remote) FetchOthersNow(ctx context.Context, s Source, a Answer) bool {
+	return m.beginOthers(s, a) && m.fetchOthers(ctx, s, a)
+}
+
+// beginOthers reports whether the caller is to call fetchOthers, because no other call does
+// or did it.
+func (m *Remote) beginOthers(s Source, a Answer) bool {
+	name := s.History.Name()
+	m.aligning.Lock()
+	defer m.aligning.Unlock()
+	store, ok := m.Store(s.History)
+	if !ok || m.aligned[name].fetching || store.RefSum == a.sum {
+		return false
+	}
+	m.aligned[name] = aligned{fetching: true}
+	return true
+}
+
+// fetchOthers fetches, logs an error, and notes the result for Align.
+func (m *Remote) fetchOthers(ctx context.Context, s Source, a Answer) bool {
+	_, err := m.fetch(ctx, s, a, "")
+	store, _ := m.Store(s.History)
+	m.aligning.Lock()
+	m.aligned[s.History.Name()] = aligned{sum: a.sum, snapshot: store.Snapshot, at: m.Now()}
+	m.aligning.Unlock()
+	if err != nil && ctx.Err() == nil {
+		m.Log.WithError(err).Warn("fetch the other branches and tags")
+	}
+	return err == nil
 }

@@ -149,7 +149,7 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 	if err != nil {
 		return rec, false, err
 	}
-	return rec, true, h.clone.Mounted()
+	return rec, true, h.clone.Mounted(h.opts)
 }
 
 // open prepares a checkout and makes a workspace of it. If layers turn out to be lost, it

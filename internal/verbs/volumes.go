@@ -71,14 +71,9 @@ type handle struct {
 }
 
 func (h *handle) spec() clone.Spec {
-	o := h.opts
-	return clone.Spec{
-		Source: remote.Source{
-			URL: o.Repo, Ref: o.Ref, History: o.History, Refresh: o.Refresh, StaleIfError: o.StaleIfError, Credential: o.Credential,
-			Since: h.since.Load(),
-		},
-		Files: o.Files, UID: o.UID, GID: o.GID,
-	}
+	s := clone.SpecOf(h.opts)
+	s.Since = h.since.Load()
+	return s
 }
 
 // New returns the volumes of state.

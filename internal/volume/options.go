@@ -302,6 +302,24 @@ func (o Options) Map() map[string]string {
 	return m
 }
 
+// notOfCheckout lists the options that do not decide what a Mount finds checked out, besides the subject, which the
+// clone has.
+var notOfCheckout = []string{optSubject, optMode, optCache, optWarm, optWarmKey, optStaleIfError, optRestore}
+
+// Checkout is Map for the options that decide what a Mount finds checked out, and how it is fetched: volumes with the
+// same Checkout share trees and git layers. Parse takes the others from the defaults. How old an answer of the remote
+// may be is not in it, unless it may have any age.
+func (o Options) Checkout() map[string]string {
+	m := o.Map()
+	for _, name := range notOfCheckout {
+		delete(m, name)
+	}
+	if !o.Refresh.Never {
+		delete(m, optRefresh)
+	}
+	return m
+}
+
 // Diff lists the differences between o, which exists, and p, which was requested, as text: ref: "main" here, "dev"
 // given. Two spellings of one repository are not a difference, and neither is refresh=always here where auto is given:
 // it was the default, and does all that auto does.

@@ -126,7 +126,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	return serve(ctx, log, m.mounts.lost, map[string]endpoint{
 		at.socket: {driver.Handler(p.docker), connected},
 		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: admin.Handler(admin.Config{
-			Credentials: p.credentials, Discards: p.workspaces, Janitor: p.janitor, Log: log,
+			Credentials: p.credentials, Discards: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Log: log,
 		})},
 	})
 }

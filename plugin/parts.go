@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/internal/warm"
@@ -33,6 +34,7 @@ type parts struct {
 	volumes     *verbs.Volumes
 	docker      *driver.Driver
 	janitor     *janitor.Janitor
+	keeper      *ready.Keeper
 	credentials *credential.Store
 	swept       chan struct{} // closed when leftovers of an earlier run are known
 }
@@ -77,6 +79,9 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		},
 		Limits: set.limits.Limits, Interval: set.limits.sweepInterval, WarnSize: set.limits.warnSize, Log: log,
 	})
+	p.keeper = ready.New(ready.Config{
+		Targets: ready.Targets(p.clones), Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,
+	})
 	p.volumes, err = verbs.New(verbs.Config{
 		Root: m.at.data, DB: db, Clones: p.clones, Workspaces: p.workspaces, Work: p.work, Log: log, Now: now,
 		Defaults: set.defaults, Schemes: set.schemes, Warnings: p.warnings, Reached: m.mounts.check,
@@ -94,7 +99,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 // start starts the work in the background. Close of p.work ends it.
 func (p *parts) start() {
 	for _, run := range []func(context.Context){
-		p.layers.Run, p.clones.Measure, p.trash.Run, p.workspaces.Meter, p.workspaces.Verify, trim, p.sweep,
+		p.layers.Run, p.clones.Measure, p.trash.Run, p.workspaces.Meter, p.workspaces.Verify, trim, p.sweep, p.keeper.Run,
 	} {
 		p.work.Go(run)
 	}

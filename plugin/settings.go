@@ -21,6 +21,7 @@ type settings struct {
 	mountWait time.Duration
 	timeouts  timeouts
 	limits    limits
+	keepReady time.Duration // 0: off
 	defaults  map[string]string
 	schemes   volume.Schemes
 	// sharePrivate is ALLOW_SHARED_PRIVATE.
@@ -44,11 +45,16 @@ const maxMountWait = 118 * time.Second
 // maxTimeout bounds the time limits of work: every piece of work has an end.
 const maxTimeout = 24 * time.Hour
 
+// minKeepReady is the shortest KEEP_READY: each ref that was mounted costs its remote a
+// question in that time.
+const minKeepReady = time.Minute
+
 // defaults are the defaults of all settings except the limits.
 var defaults = map[string]string{
 	"MOUNT_WAIT":           "110s",
 	"WORK_TIMEOUT":         "10m",
 	"FETCH_TIMEOUT":        "2h",
+	"KEEP_READY":           "0",
 	"DEFAULT_OPTS":         "",
 	"ALLOW_SCHEMES":        "",
 	"ALLOW_SHARED_PRIVATE": "false",
@@ -88,6 +94,10 @@ func loadSettings() (settings, error) {
 		if *to, err = time.ParseDuration(v.GetString(key)); err != nil || *to < time.Second || *to > maxTimeout {
 			return fail(key, fmt.Sprintf("a duration from 1s to %v", maxTimeout), nil)
 		}
+	}
+	s.keepReady, err = time.ParseDuration(v.GetString("KEEP_READY"))
+	if err != nil || s.keepReady != 0 && (s.keepReady < minKeepReady || s.keepReady > maxTimeout) {
+		return fail("KEEP_READY", fmt.Sprintf("0 for off, or a duration from %v to %v", minKeepReady, maxTimeout), nil)
 	}
 	var wrong, allowed string
 	if s.limits, wrong, allowed = loadLimits(v); wrong != "" {

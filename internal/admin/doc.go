@@ -21,11 +21,14 @@
 //	DELETE /v1/discards/{id}        → 204, 404, 409
 //	GET    /v1/clones               → 200 {"clones": [{"clone", "subject", "repo", "used", "size", "parts", "held"}]}
 //	DELETE /v1/clones/{subject}/{hash} → 204, 404, 409: evicts what "clone" names
+//	POST   /v1/refresh              {"repo", "ref", "subject"} → 200 {"refreshed": [{"clone", "subject", "ref", "commit", "error"}]}, 404
 //	GET    /v1/janitor/plan         → 200, a Plan of package janitor: what a sweep would evict, and why
 //	POST   /v1/janitor/sweep        → 200, a Report: what it evicted, and the holders if a limit stays exceeded
 //	GET    /v1/janitor/events       → 200 {"events": [{"time", "type", "kind", "reason", "subject", "clone", "id", "volume", "size", "text"}]}
 //	GET    /v1/janitor/stats        → 200, Stats: counts by kind and reason, findings, the last sweep
 //
+// A refresh names all subjects that have a clone of the repository if it names none, and all
+// that was mounted in the last day if it names no ref; each result has a commit or an error.
 // Kinds and scopes are those of package credential. "changed" and "bytes" are null
 // until they are counted.
 package admin

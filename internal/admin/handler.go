@@ -11,6 +11,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/ready"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
 	"github.com/helmdeck/repos/janitor"
 )
@@ -23,6 +25,7 @@ type Config struct {
 	Credentials Credentials
 	Discards    Discards
 	Janitor     Janitor
+	Refresher   Refresher
 	Log         *logrus.Logger
 }
 
@@ -42,6 +45,7 @@ func Handler(c Config) http.Handler {
 		"GET /v1/janitor/stats":              c.janitorStats,
 		"GET /v1/clones":                     c.listClones,
 		"DELETE /v1/clones/{subject}/{hash}": c.evictClone,
+		"POST /v1/refresh":                   c.refresh,
 	} {
 		mux.Handle(pattern, c.serve(f))
 	}
@@ -81,9 +85,9 @@ func statusOf(err error) int {
 	switch {
 	case ok:
 		return refused.status
-	case is[*credential.InvalidError](err):
+	case is[*credential.InvalidError](err), is[*volume.OptionError](err):
 		return http.StatusBadRequest
-	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), errors.Is(err, janitor.ErrNoClone):
+	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), errors.Is(err, janitor.ErrNoClone), errors.Is(err, ready.ErrNoClone):
 		return http.StatusNotFound
 	case is[*workspace.InUseError](err), errors.Is(err, janitor.ErrHeld):
 		return http.StatusConflict

@@ -81,9 +81,6 @@ type Source struct {
 	Credential   string // a name, or empty for the one that fits best
 	// Pin has the checked addresses of the host of a submodule.
 	Pin []netip.Addr
-	// Since, if not zero, makes callers share only a question with the same Since, so that
-	// it began later than that.
-	Since time.Time
 }
 
 // StoreDir returns the directory of a store.

@@ -78,7 +78,7 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 		store, list := m.Store(s.History)
 		list = list && store.RefCount <= gitref.MaxListed
 		key := strings.Join([]string{
-			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), store.Snapshot, s.Since.String(),
+			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), store.Snapshot,
 		}, "\x00")
 		q, err := work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (question, error) {
 			q := question{number: m.asked.Add(1)}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/janitor"
 )
@@ -124,6 +125,14 @@ func (c *Client) Clones(ctx context.Context) ([]janitor.CloneInfo, error) {
 func (c *Client) EvictClone(ctx context.Context, key string) error {
 	subject, hash, _ := strings.Cut(key, "/")
 	return c.call(ctx, http.MethodDelete, "/v1/clones/"+url.PathEscape(subject)+"/"+url.PathEscape(hash), nil, nil)
+}
+
+// Refresh asks, fetches and builds what was mounted of a repository in the last day. The
+// error is an *Error with the status 404 if there is no clone of it.
+func (c *Client) Refresh(ctx context.Context, r ready.Request) ([]ready.Result, error) {
+	var answer struct{ Refreshed []ready.Result }
+	err := c.call(ctx, http.MethodPost, "/v1/refresh", r, &answer)
+	return answer.Refreshed, err
 }
 
 // get returns the list that the API has at path, under its name there.

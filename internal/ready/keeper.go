@@ -1,0 +1,250 @@
+package ready
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/remote"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// Clone is a clone that was fetched. *clone.Clone implements it.
+type Clone interface {
+	// Recent returns what was mounted in the last day, from memory.
+	Recent() []meta.Recent
+	// Ready does the slow part of a later Mount. See clone.Clone.
+	Ready(ctx context.Context, s clone.Spec) (meta.Resolution, error)
+}
+
+// Target is a Clone with its names.
+type Target struct {
+	Clone
+	Key, Subject string
+	// Resolution returns the last known resolution of a ref, from memory.
+	Resolution func(remote.Source) (meta.Resolution, bool)
+	// Asked returns the number of questions to the remote that were begun until now.
+	Asked func() int64
+}
+
+// Targets returns a function that lists the clones of m.
+func Targets(m *clone.Manager) func() []Target {
+	return func() []Target {
+		var list []Target
+		for _, c := range m.Fetched() {
+			list = append(list, Target{Clone: c, Key: c.Key, Subject: string(c.Subject), Resolution: c.Remote.Resolution, Asked: c.Remote.Asked})
+		}
+		return list
+	}
+}
+
+// Config configures a Keeper.
+type Config struct {
+	Targets func() []Target
+	Work    *work.Group
+	Schemes volume.Schemes // those that the settings allow
+	// Interval is how often Run refreshes what was mounted; zero: never.
+	Interval time.Duration
+	Now      func() time.Time
+	Log      *logrus.Logger
+}
+
+const (
+	// pollShare is how often Run looks for clones to refresh, as a share of Interval, and
+	// pollMost the longest wait.
+	pollShare = 10
+	pollMost  = time.Minute
+	// longest bounds the wait after failures: a remote that has recovered is found within
+	// about an hour, unless Interval is longer.
+	longest = time.Hour
+	// jitter is the share by which a wait differs at random, so that clones that were
+	// mounted together do not ask together for ever.
+	jitter = 0.1
+)
+
+// turns limits how many clones are refreshed at a time. A refresh takes some ten
+// milliseconds and an answer of the remote, unless there is something to fetch. One that
+// takes longer than a minute gives way to another, because remotes can be slow without end.
+var turns = work.Limits{Slots: 4, PerSubject: 3, Overdue: 12, Quantum: time.Minute}
+
+// owner is the owner of the work.
+var owner = work.Owner{Name: "a refresh in advance", Yields: true}
+
+// Keeper refreshes clones. It is safe for concurrent use.
+type Keeper struct {
+	Config
+	slots  *work.Scheduler
+	random func() float64 // from 0 to 1
+
+	mu       sync.Mutex // never held over I/O
+	requests int
+	plans    map[string]*plan // by the key of the clone, or also by the options of a checkout
+}
+
+// plan says when something is refreshed.
+type plan struct {
+	due      time.Time
+	failures int // in a row
+	running  bool
+}
+
+// New returns a Keeper. It does nothing on its own before Run.
+func New(c Config) *Keeper {
+	return &Keeper{
+		Config: c, slots: work.NewScheduler([3]work.Limits{work.Fetch: turns}), random: rand.Float64, plans: make(map[string]*plan),
+	}
+}
+
+// Run refreshes what was mounted in the last day every Interval, until ctx ends. What was
+// mounted only with refresh=never stays as it is.
+func (k *Keeper) Run(ctx context.Context) {
+	if k.Interval <= 0 {
+		return
+	}
+	poll := time.NewTicker(min(k.Interval/pollShare, pollMost))
+	defer poll.Stop()
+	for {
+		k.begin()
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+		}
+	}
+}
+
+// begin starts a refresh, in the background, of each clone that is due.
+func (k *Keeper) begin() {
+	now, known := k.Now(), make(map[string]bool)
+	for _, t := range k.Targets() {
+		var list []recent
+		for _, c := range k.recents(t, nil) {
+			if c.err == nil && c.options.Refresh.Never {
+				continue
+			}
+			known[t.Key], known[c.key] = true, true
+			if k.isDue(c.key, now, now) {
+				list = append(list, c)
+			}
+		}
+		if len(list) > 0 && k.take(t.Key, now, list[0].at) {
+			k.Work.Go(func(ctx context.Context) {
+				k.refresh(ctx, t, list, 0)
+				k.release(t.Key)
+			})
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key, p := range k.plans {
+		if !known[key] && !p.running {
+			delete(k.plans, key)
+		}
+	}
+}
+
+// isDue reports whether something is due. Without a plan it is due at first.
+func (k *Keeper) isDue(key string, now, first time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.dueLocked(key, now, first)
+}
+
+func (k *Keeper) dueLocked(key string, now, first time.Time) bool {
+	p, ok := k.plans[key]
+	if !ok {
+		return !now.Before(first)
+	}
+	// A plan of a clock that was wrong is void.
+	return !p.running && (!now.Before(p.due) || p.due.Sub(now) > 2*max(longest, k.Interval))
+}
+
+// take reports whether the caller is to refresh a clone that was mounted last at mounted.
+// release ends that. The first time is an Interval after the Mount, which has asked, or at
+// a random moment of the next Interval, so that after a start not all clones ask at once.
+func (k *Keeper) take(key string, now, mounted time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, ok := k.plans[key]
+	if !ok {
+		p = &plan{due: mounted.Add(k.wait(0))}
+		if !p.due.After(now) {
+			p.due = now.Add(time.Duration(k.random() * float64(k.Interval)))
+		}
+		k.plans[key] = p
+	}
+	p.running = k.dueLocked(key, now, now)
+	return p.running
+}
+
+func (k *Keeper) release(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p, ok := k.plans[key]; ok {
+		p.running = false
+	}
+}
+
+// note records the result of a refresh of a clone or a checkout: after failures in a row
+// the next one is later. A success forgets them.
+func (k *Keeper) note(key string, failed bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, ok := k.plans[key]
+	if !ok {
+		p = &plan{}
+		k.plans[key] = p
+	}
+	p.failures++
+	if !failed {
+		p.failures = 0
+	}
+	p.due = k.Now().Add(k.wait(p.failures))
+}
+
+// forget removes the plan of a checkout: it is refreshed whenever its clone is.
+func (k *Keeper) forget(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.plans, key)
+}
+
+// wait returns how long to wait after so many failures.
+func (k *Keeper) wait(failures int) time.Duration {
+	d, most := k.Interval, max(longest, k.Interval)
+	for range failures {
+		if d = min(2*d, most); d == most {
+			break
+		}
+	}
+	return time.Duration(float64(d) * (1 + jitter*(2*k.random()-1)))
+}
+
+// recent is a checkout of a Target.
+type recent struct {
+	key     string // of its plan
+	ref     string
+	options volume.Options
+	err     error // the options can't be used
+	at      time.Time
+}
+
+// recents returns what was mounted of a Target in the last day, the newest first, if its
+// ref is one of refs; nil means all.
+func (k *Keeper) recents(t Target, refs []string) (list []recent) {
+	for _, r := range t.Recent() {
+		c := recent{key: fmt.Sprint(t.Key, "\x00", r.Options), ref: r.Options["ref"], at: r.At}
+		c.options, c.err = volume.Parse(r.Options, nil, k.Schemes)
+		if refs == nil || namesOneOf(t, c, refs) {
+			list = append(list, c)
+		}
+	}
+	return list
+}

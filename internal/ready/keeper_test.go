@@ -1,0 +1,199 @@
+package ready
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// fake is a Clone in memory.
+type fake struct {
+	mu     sync.Mutex
+	began  time.Time
+	recent []meta.Recent
+	fail   map[string]error // by ref; the empty ref is any
+	took   time.Duration    // how long a Ready takes
+	calls  []string
+	count  func(int) // is called with 1 and -1 around a Ready
+}
+
+func (f *fake) mounted(options ...string) {
+	o := map[string]string{"repo": "https://h/r"}
+	for i := 0; i < len(options); i += 2 {
+		o[options[i]] = options[i+1]
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recent = append(f.recent, meta.Recent{Options: o, At: time.Now()})
+}
+
+func (f *fake) Recent() []meta.Recent {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.recent)
+}
+
+func (f *fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fake) Ready(ctx context.Context, s clone.Spec) (meta.Resolution, error) {
+	if !work.PartyOf(ctx).Yields() || work.PartyOf(ctx).Urgent() {
+		panic("the work does not yield, or is urgent")
+	}
+	f.count(1)
+	defer f.count(-1)
+	time.Sleep(f.took)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, fmt.Sprint(s.Ref, " ", time.Since(f.began)))
+	if err := f.fail[""]; err != nil {
+		return meta.Resolution{}, err
+	}
+	return meta.Resolution{Commit: "c"}, f.fail[s.Ref.String()]
+}
+
+// want checks the calls since the last want.
+func (f *fake) want(t *testing.T, when string, want ...string) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Equal(f.calls, want) {
+		t.Errorf("%s: %q, want %q", when, f.calls, want)
+	}
+	f.calls = nil
+}
+
+// run runs a Keeper without jitter for clones of these subjects until the test ends.
+func run(t *testing.T, interval time.Duration, subjects ...string) (*Keeper, []*fake) {
+	t.Helper()
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	group := work.NewGroup()
+	t.Cleanup(group.Close)
+	var fakes []*fake
+	var targets []Target
+	for i, s := range subjects {
+		f := &fake{began: time.Now(), fail: make(map[string]error), count: func(int) {}}
+		fakes = append(fakes, f)
+		targets = append(targets, Target{Clone: f, Key: fmt.Sprint(s, "/", i), Subject: s, Asked: func() int64 { return 0 }})
+	}
+	schemes, err := volume.ParseSchemes("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := New(Config{
+		Targets: func() []Target { return targets }, Work: group, Schemes: schemes, Interval: interval, Now: time.Now, Log: log,
+	})
+	k.random = func() float64 { return 0.5 }
+	group.Go(k.Run)
+	return k, fakes
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, fakes := run(t, 10*time.Minute, "s")
+		f := fakes[0]
+		f.mounted("ref", "a")
+		f.mounted("ref", "b")
+		f.mounted("ref", "n", "refresh", "never")
+		pass := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+		pass(21 * time.Minute)
+		f.want(t, "in turn", "a 10m0s", "b 10m0s", "a 20m0s", "b 20m0s")
+		f.set(func() { f.fail[""] = &git.Error{Kind: git.KindTimeout} })
+		pass(4 * time.Hour)
+		f.want(t, "the remote does not answer", "a 30m0s", "a 50m0s", "a 1h30m0s", "a 2h30m0s", "a 3h30m0s")
+		f.set(func() { f.fail = map[string]error{"a": &git.Error{Kind: git.KindRefNotFound}} })
+		pass(time.Hour) // from 4h21m
+		f.want(t, "it answers, and a is gone", "a 4h30m0s", "b 4h30m0s", "b 4h40m0s", "a 4h50m0s", "b 4h50m0s", "b 5h0m0s", "b 5h10m0s", "b 5h20m0s")
+		f.set(func() { f.fail = nil })
+		pass(30 * time.Minute)
+		f.want(t, "a is back", "a 5h30m0s", "b 5h30m0s", "a 5h40m0s", "b 5h40m0s", "a 5h50m0s", "b 5h50m0s")
+		f.set(func() { f.recent = nil })
+		pass(time.Hour)
+		f.want(t, "a day later")
+		if len(k.plans) > 0 {
+			t.Errorf("left: %v", k.plans)
+		}
+	})
+}
+
+// Waits differ a little, are bounded, and the first one after a start is random.
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	k := New(Config{Interval: 10 * time.Minute, Now: time.Now})
+	now := time.Now()
+	for range 1000 {
+		if d := k.wait(0); d < 9*time.Minute || d > 11*time.Minute {
+			t.Fatalf("wait %v", d)
+		}
+		if d := k.wait(100); d < 54*time.Minute || d > 66*time.Minute {
+			t.Fatalf("wait %v after many failures", d)
+		}
+		clear(k.plans)
+		k.take("after a start", now, now.Add(-time.Hour))
+		if d := k.plans["after a start"].due.Sub(now); d < 0 || d > 10*time.Minute {
+			t.Fatalf("first after %v", d)
+		}
+	}
+}
+
+func TestOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, fakes := run(t, 0, "s")
+		fakes[0].mounted("ref", "a")
+		time.Sleep(20 * time.Hour)
+		synctest.Wait()
+		fakes[0].want(t, "off")
+	})
+}
+
+// A few clones are refreshed at a time, and no subject has all turns.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, fakes := run(t, time.Hour, "a", "a", "a", "a", "a", "b", "b", "b")
+		var mu sync.Mutex
+		now, most := map[bool]int{}, map[bool]int{}
+		for i, f := range fakes {
+			f.took = 30 * time.Second
+			f.count = func(n int) {
+				mu.Lock()
+				defer mu.Unlock()
+				now[i < 5] += n
+				most[i < 5] = max(most[i < 5], now[i < 5])
+				if now[true]+now[false] > turns.Slots {
+					t.Errorf("%d and %d at a time", now[true], now[false])
+				}
+			}
+			f.mounted("ref", "m")
+		}
+		time.Sleep(70 * time.Minute)
+		synctest.Wait()
+		if most[true] != turns.PerSubject || most[false] == 0 {
+			t.Errorf("at most %d and %d at a time", most[true], most[false])
+		}
+		for _, f := range fakes {
+			if len(f.calls) != 1 {
+				t.Errorf("calls: %q", f.calls)
+			}
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package ready
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// Request says what to refresh.
+type Request struct {
+	Repo string `json:"repo"` // a URL
+	// Ref is a ref as a volume names it, or its full name; empty: all that were mounted in
+	// the last day.
+	Ref string `json:"ref"`
+	// Subject is the owner of the clone; empty: all subjects.
+	Subject string `json:"subject"`
+}
+
+// Result is the result of a refresh: a commit or an error.
+type Result struct {
+	Clone   string `json:"clone"` // its key
+	Subject string `json:"subject"`
+	Ref     string `json:"ref"` // as the volume names it
+	Commit  string `json:"commit,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// ErrNoClone means that no clone of a repository exists.
+var ErrNoClone = errors.New("there is no clone")
+
+// Refresh refreshes at once what a request names and what was mounted in the last day. All
+// questions begin after the call, so that a later Mount finds what the remote has now. If
+// ctx ends, the error is its cause, and the work continues in the background. Other errors
+// are ErrNoClone and, for a wrong request, *volume.OptionError.
+func (k *Keeper) Refresh(ctx context.Context, r Request) ([]Result, error) {
+	refs, targets, err := k.find(r)
+	if err != nil {
+		return nil, err
+	}
+	since := make([]int64, len(targets))
+	for i, t := range targets {
+		since[i] = t.Asked()
+	}
+	k.mu.Lock()
+	k.requests++
+	key := fmt.Sprint("refresh ", k.requests) // its own: an earlier one may have asked before
+	k.mu.Unlock()
+	report := func(err error) { k.Log.Error(err) }
+	return work.Share(ctx, k.Work, key, report, func(ctx context.Context) ([]Result, error) {
+		lists := make([][]Result, len(targets))
+		var all sync.WaitGroup
+		for i, t := range targets {
+			all.Go(func() { lists[i] = k.refresh(ctx, t, k.recents(t, refs), since[i]) })
+		}
+		all.Wait()
+		return slices.Concat(lists...), nil
+	})
+}
+
+// find returns the names of the refs that a request means, nil for all, and the clones.
+func (k *Keeper) find(r Request) (refs []string, targets []Target, err error) {
+	url, err := volume.ParseURL(r.Repo, k.Schemes)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Ref != "" {
+		ref, err := volume.ParseRef(r.Ref)
+		if err != nil {
+			return nil, nil, err
+		}
+		refs = namesOf(ref)
+	}
+	who := ""
+	if r.Subject != "" {
+		if _, err := volume.ParseSubject(r.Subject); err != nil {
+			return nil, nil, err
+		}
+		who = fmt.Sprintf(" for subject %q", r.Subject)
+	}
+	for _, t := range k.Targets() {
+		if path.Base(t.Key) == url.Hash() && (r.Subject == "" || r.Subject == t.Subject) {
+			targets = append(targets, t)
+		}
+	}
+	if len(targets) == 0 {
+		return nil, nil, fmt.Errorf("%w of %s%s", ErrNoClone, url, who)
+	}
+	return refs, targets, nil
+}
+
+// namesOf returns the full names that a ref may have at the remote.
+func namesOf(ref volume.Ref) []string {
+	name := ref.String()
+	if ref.Kind() == volume.RefName {
+		return []string{"refs/heads/" + name, "refs/tags/" + name}
+	}
+	return []string{name}
+}
+
+// namesOneOf reports whether the ref of a checkout is, or was at the last fetch, one of
+// refs.
+func namesOneOf(t Target, c recent, refs []string) bool {
+	names := namesOf(c.options.Ref)
+	if r, ok := t.Resolution(clone.SpecOf(c.options).Source); ok {
+		names = append(names, r.Ref)
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(refs, name) })
+}
+
+// refresh refreshes checkouts of a clone, one after the other, and notes the results. If
+// the remote can't be reached it does not try the others. The number since is remote.Source's.
+func (k *Keeper) refresh(ctx context.Context, t Target, list []recent, since int64) (results []Result) {
+	ctx = work.WithOwner(ctx, owner)
+	slot, down := k.slots.Acquire(work.WithJob(ctx, &work.Job{Owner: owner.Name, Subject: t.Subject, Began: time.Now()}), work.Fetch, false)
+	defer slot.Release()
+	for _, c := range list {
+		err := down
+		r := Result{Clone: t.Key, Subject: t.Subject, Ref: c.ref}
+		if err == nil {
+			r.Commit, err = k.refreshOne(ctx, t, c, since)
+			switch {
+			case ctx.Err() != nil || unreachable(err):
+				down = err
+			case err == nil:
+				k.forget(c.key)
+			case k.Interval > 0:
+				k.note(c.key, true)
+			}
+		}
+		if err != nil {
+			r.Error = err.Error()
+		}
+		if !slices.Contains(results, r) { // volumes with other files can have the same ref
+			results = append(results, r)
+		}
+	}
+	if k.Interval > 0 && ctx.Err() == nil {
+		k.note(t.Key, down != nil)
+	}
+	return results
+}
+
+// refreshOne refreshes a checkout, and logs an error.
+func (k *Keeper) refreshOne(ctx context.Context, t Target, c recent, since int64) (commit string, err error) {
+	if c.err != nil {
+		return "", c.err
+	}
+	s := clone.SpecOf(c.options)
+	s.Since = since
+	r, err := t.Ready(ctx, s)
+	if err != nil && ctx.Err() == nil {
+		k.Log.WithError(err).WithFields(map[string]any{"clone": t.Key, "ref": c.ref}).Warn("refresh: failed")
+	}
+	return r.Commit, err
+}
+
+// unreachable reports whether an error is about the connection to a remote, so that other
+// refs would fail too.
+func unreachable(err error) bool {
+	return slices.Contains([]git.Kind{git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost, git.KindTLS}, git.KindOf(err))
+}

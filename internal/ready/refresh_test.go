@@ -169,15 +169,22 @@ func TestQuestionIsNew(t *testing.T) {
 	w.mount("ref", "main")
 	g := gitserver.NewGate()
 	w.Server.Script("r", gitserver.LsRefs, g.Fault)
-	var mount sync.WaitGroup
-	mount.Go(func() { w.mount("ref", "main") })
+	var both sync.WaitGroup
+	both.Go(func() { w.mount("ref", "main") })
 	<-g.Arrived
 	commit := w.Push("main")
-	if list := w.refresh(Request{}, "default main"); len(list) > 0 && list[0].Commit != commit {
-		t.Errorf("got %+v, want %s", list, commit)
-	}
+	both.Go(func() {
+		if list := w.refresh(Request{}, "default main"); len(list) > 0 && list[0].Commit != commit {
+			t.Errorf("got %+v, want %s", list, commit)
+		}
+	})
+	testdir.Eventually(t, "the refresh to begin", func() bool {
+		w.k.mu.Lock()
+		defer w.k.mu.Unlock()
+		return w.k.requests > 0
+	})
 	close(g.Open)
-	mount.Wait()
+	both.Wait()
 }
 
 // Run keeps ready what was mounted, a Mount joins what is under way and makes it urgent, and an

@@ -216,9 +216,11 @@ func TestRefused(t *testing.T) {
 		"protocol 0": {func(w http.ResponseWriter, _ *http.Request) {
 			reply(w, advertisement, "001e# service=git-upload-pack\n00000006x\n")
 		}, other, 1},
-		"dumb HTTP":   {func(w http.ResponseWriter, _ *http.Request) { reply(w, "text/plain", commit+"\trefs/heads/x\n") }, other, 1},
-		"other type":  {post("text/html", refs), other, 2},
-		"a redirect":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other/info/refs", 302) }, status(302), 1},
+		"dumb HTTP":  {func(w http.ResponseWriter, _ *http.Request) { reply(w, "text/plain", commit+"\trefs/heads/x\n") }, other, 1},
+		"other type": {post("text/html", refs), other, 2},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/other/info/refs", http.StatusFound)
+		}, status(http.StatusFound), 1},
 		"not found":   {http.NotFound, status(404), 1},
 		"in trouble":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, status(503), 1},
 		"endless":     {endless, wrong("more than 128 MiB"), 2},

@@ -162,6 +162,16 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
+// awaitRequests waits until Refresh was called that often.
+func (w *world) awaitRequests(n int) {
+	w.T.Helper()
+	testdir.Eventually(w.T, "the refresh to begin", func() bool {
+		w.k.mu.Lock()
+		defer w.k.mu.Unlock()
+		return w.k.requests >= n
+	})
+}
+
 // A refresh does not share a question that began before, which may have another answer.
 func TestQuestionIsNew(t *testing.T) {
 	t.Parallel()
@@ -178,11 +188,7 @@ func TestQuestionIsNew(t *testing.T) {
 			t.Errorf("got %+v, want %s", list, commit)
 		}
 	})
-	testdir.Eventually(t, "the refresh to begin", func() bool {
-		w.k.mu.Lock()
-		defer w.k.mu.Unlock()
-		return w.k.requests > 0
-	})
+	w.awaitRequests(1)
 	close(g.Open)
 	both.Wait()
 }
@@ -299,7 +305,7 @@ func TestEnds(t *testing.T) {
 		}
 		ended <- nil
 	}()
-	<-g.Arrived
+	w.awaitRequests(2) // it waits for the question of the first
 	w.data.Close()
 	<-ended
 	if _, err := w.k.Refresh(t.Context(), Request{Repo: w.Server.URL("r")}); !errors.Is(err, work.ErrClosed) {

@@ -24,7 +24,7 @@ const probeTimeout = 15 * time.Second
 
 const infoRefs = "/info/refs"
 
-// probe sends git's first request to a remote, with a credential or without one.
+// probe sends git's first request to a remote, which gets a credential if it asks for one.
 func (g *Git) probe(ctx context.Context, r Remote, url string, auth *Auth) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -70,7 +70,8 @@ func redirect(from, to *url.URL) (string, error) {
 	if !ok {
 		return refused("to a URL that is not a repository's")
 	}
-	place := url.URL{Scheme: to.Scheme, Host: to.Host, Path: path}
+	// A host in other letters would not be found among the pinned ones.
+	place := url.URL{Scheme: to.Scheme, Host: strings.ToLower(to.Host), Path: path}
 	a, b := guard.PlaceOf(from), guard.PlaceOf(to)
 	upgrade := from.Scheme == "http" && to.Scheme == "https" && a.Port == "80" && b.Port == "443"
 	same := from.Scheme == to.Scheme && a.Port == b.Port

@@ -14,7 +14,7 @@ func TestRedirect(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{ // an empty want means an error
 		{"https://h/a", "https://h/b/info/refs?service=git-upload-pack", "https://h/b"},
 		{"https://h/a", "https://h/b.git/info/refs", "https://h/b.git"},
-		{"https://h/a", "https://H:443/b/info/refs", "https://H:443/b"},
+		{"https://h/a", "https://H:443/b/info/refs", "https://h:443/b"},
 		{"http://h/a", "https://h/a/info/refs", "https://h/a"},
 		{"http://h:80/a", "https://h:443/a/info/refs", "https://h:443/a"},
 		{"https://h/a b", "https://h/c%20d/info/refs", "https://h/c%20d"},

@@ -23,9 +23,11 @@ import (
 // with 100,000 refs lists only the wanted ones. If that fails, git asks, and its error is
 // the one that a fetch would have.
 func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (gitref.Answer, error) {
-	answer, err := g.askDirectly(ctx, remote, names)
-	if err == nil || KindOf(err) != "" {
-		return answer, err
+	if g.direct(remote.URL) {
+		answer, err := g.askDirectly(ctx, remote, names)
+		if err == nil || KindOf(err) != "" {
+			return answer, err
+		}
 	}
 	return g.askThroughGit(ctx, remote, names)
 }
@@ -39,8 +41,8 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 		return answer, err
 	}
 	defer done()
-	return answer, g.follow(ctx, remote, func(url string) error {
-		if !g.direct(url) {
+	err = g.follow(ctx, remote, func(url string) error {
+		if !g.direct(url) { // after a redirect
 			return githttp.ErrOtherProtocol
 		}
 		auth, err := remote.auth(url)
@@ -60,6 +62,7 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 		}
 		return err
 	})
+	return answer, err
 }
 
 // direct reports whether this process may ask at a URL. git asks at URLs with a user,

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,8 +59,6 @@ func (r Remote) String() string { return r.URL }
 // GoString hides the credential.
 func (r Remote) GoString() string { return r.URL }
 
-func (r Remote) hasCredential() bool { return r.Password != "" || r.Bearer != "" }
-
 // ErrOtherProtocol means that a server does not speak protocol 2, or not as git's smart
 // HTTP servers do.
 var ErrOtherProtocol = errors.New("the server does not speak protocol 2 over smart HTTP")
@@ -68,6 +68,8 @@ type StatusError struct {
 	Status   string
 	Code     int
 	Location *url.URL // of a redirect, or nil
+
+	challenges []string // how the server wants to be answered
 }
 
 func (e *StatusError) Error() string { return "the server answered " + e.Status }
@@ -92,37 +94,50 @@ func (c *Client) LsRefs(ctx context.Context, r Remote, names []string) (gitref.A
 	server, known := p.known(r.URL)
 	if known && server.protocol2 {
 		answer, err := p.ask(ctx, r, server, names)
-		if err == nil || ctx.Err() != nil {
-			return answer, cmp.Or(context.Cause(ctx), err)
+		if err == nil {
+			return answer, nil
 		}
 		p.closeIdle()
+		if ctx.Err() != nil || isFinal(err, server) {
+			return gitref.Answer{}, cmp.Or(context.Cause(ctx), err)
+		}
 		known = false
 	}
 	if !known {
-		server, err = p.discover(ctx, r)
+		if server, err = p.discover(ctx, r); ctx.Err() != nil {
+			return gitref.Answer{}, context.Cause(ctx)
+		}
 		p.remember(r.URL, server, err)
 	}
 	if err == nil && !server.protocol2 {
 		err = ErrOtherProtocol
 	}
-	var answer gitref.Answer
-	if err == nil {
-		answer, err = p.ask(ctx, r, server, names)
+	if err != nil {
+		return gitref.Answer{}, err
 	}
+	answer, err := p.ask(ctx, r, server, names)
 	if err != nil {
 		return gitref.Answer{}, cmp.Or(context.Cause(ctx), err)
 	}
 	return answer, nil
 }
 
-// Probe sends git's first request, with the credential. The error is nil if the answer has
-// the status 200.
+// isFinal reports whether the server would say the same if it was asked from the start: it
+// refuses the credential, or wants fewer questions.
+func isFinal(err error, asked server) bool {
+	s, ok := errors.AsType[*StatusError](err)
+	return ok && (asked.authenticate && s.Code == http.StatusUnauthorized || s.Code == http.StatusTooManyRequests || s.Code >= 500)
+}
+
+// Probe sends git's first request over a new connection, and again with the credential if
+// the server asks for one. The error is nil if the answer has the status 200.
 func (c *Client) Probe(ctx context.Context, r Remote) error {
-	p, err := c.pool(r)
+	p, err := newPool(Config{TLS: c.config.TLS, Proxy: c.config.Proxy}, r)
 	if err != nil {
 		return err
 	}
-	response, err := p.send(ctx, r, true, nil)
+	defer p.closeIdle()
+	response, _, err := p.first(ctx, r)
 	if err == nil {
 		err = drain(response)
 	}
@@ -142,24 +157,40 @@ const (
 	uploadPack    = "git-upload-pack"
 	typePrefix    = "application/x-" + uploadPack
 	advertisement = typePrefix + "-advertisement"
+	result        = typePrefix + "-result"
 	// userAgent begins like git's, because some servers serve repositories to git alone.
 	userAgent = "git/2.47 (helmdeck/repos)"
 )
 
-// discover sends git's first request, and again with the credential if the server asks
-// for one.
-func (p *pool) discover(ctx context.Context, r Remote) (server, error) {
-	s := server{at: time.Now()}
-	response, err := p.send(ctx, r, false, nil)
-	if status, ok := errors.AsType[*StatusError](err); ok && status.Code == http.StatusUnauthorized && r.hasCredential() {
-		s.authenticate = true
+// first sends git's first request, and again with the credential if the server asks for
+// one; authenticated says so.
+func (p *pool) first(ctx context.Context, r Remote) (response *http.Response, authenticated bool, err error) {
+	response, err = p.send(ctx, r, false, nil)
+	if status, ok := errors.AsType[*StatusError](err); ok && status.Code == http.StatusUnauthorized && r.answers(status.challenges) {
 		response, err = p.send(ctx, r, true, nil)
+		return response, true, err
 	}
+	return response, false, err
+}
+
+// answers reports whether the credential is one that a server asks for. A password goes to
+// a server that wants it as it is, which a bearer token always does.
+func (r Remote) answers(challenges []string) bool {
+	return r.Bearer != "" || r.Password != "" && slices.ContainsFunc(challenges, func(c string) bool {
+		scheme, _, _ := strings.Cut(c, " ")
+		return strings.EqualFold(scheme, "Basic")
+	})
+}
+
+// discover asks what the server can.
+func (p *pool) discover(ctx context.Context, r Remote) (s server, err error) {
+	response, authenticated, err := p.first(ctx, r)
+	s = server{at: time.Now(), authenticate: authenticated}
 	if err != nil {
 		return s, err
 	}
 	defer response.Body.Close()
-	if response.Header.Get("Content-Type") != advertisement {
+	if !isOf(response, advertisement) {
 		return s, nil
 	}
 	err = read(response, func(d *gitref.Decoder) (err error) {
@@ -176,14 +207,21 @@ func (p *pool) ask(ctx context.Context, r Remote, s server, names []string) (ans
 		return answer, err
 	}
 	defer response.Body.Close()
-	if kind := response.Header.Get("Content-Type"); kind != typePrefix+"-result" {
-		return answer, fmt.Errorf("%w: its answer has the type %.100q", ErrOtherProtocol, kind)
+	if !isOf(response, result) {
+		return answer, fmt.Errorf("%w: its answer has the type %.100q", ErrOtherProtocol, response.Header.Get("Content-Type"))
 	}
 	err = read(response, func(d *gitref.Decoder) (err error) {
 		answer, err = d.Refs(s.format, names)
 		return err
 	})
 	return answer, err
+}
+
+// isOf reports whether a response has a content type, whatever its parameters, and no
+// coding, because none was asked for.
+func isOf(response *http.Response, kind string) bool {
+	got, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	return got == kind && response.Header.Get("Content-Encoding") == ""
 }
 
 // send sends a question, or without one git's first request, with or without the
@@ -199,9 +237,10 @@ func (p *pool) send(ctx context.Context, r Remote, authenticate bool, question [
 	}
 	request.Header.Set("User-Agent", userAgent)
 	request.Header.Set("Git-Protocol", "version=2")
+	request.Header.Set("Accept-Encoding", "identity")
 	if question != nil {
 		request.Header.Set("Content-Type", typePrefix+"-request")
-		request.Header.Set("Accept", typePrefix+"-result")
+		request.Header.Set("Accept", result)
 		// net/http may send a question again on another connection. The header itself is
 		// not sent, because it has no value.
 		request.Header["Idempotency-Key"] = nil
@@ -221,7 +260,11 @@ func (p *pool) send(ctx context.Context, r Remote, authenticate bool, question [
 	if response.StatusCode == http.StatusOK {
 		return response, nil
 	}
-	refused := &StatusError{Status: response.Status, Code: response.StatusCode}
+	refused := &StatusError{Status: response.Status, Code: response.StatusCode, challenges: response.Header.Values("WWW-Authenticate")}
+	if refused.Code == http.StatusSwitchingProtocols {
+		// Its body is the connection, which does not end with the context.
+		return nil, errors.Join(refused, response.Body.Close())
+	}
 	if refused.Code/100 == 3 {
 		refused.Location, _ = response.Location()
 	}
@@ -277,5 +320,7 @@ func keyOf(r Remote) (poolKey, error) {
 	if err != nil {
 		return poolKey{}, err
 	}
-	return poolKey{u.Scheme, guard.PlaceOf(u), sha256.Sum256(fmt.Appendf(nil, "%q", []string{r.User, r.Password, r.Bearer})), fmt.Sprint(r.Pin)}, nil
+	// Name servers may list the same addresses in another order.
+	pin := slices.SortedFunc(slices.Values(r.Pin), netip.Addr.Compare)
+	return poolKey{u.Scheme, guard.PlaceOf(u), sha256.Sum256(fmt.Appendf(nil, "%q", []string{r.User, r.Password, r.Bearer})), fmt.Sprint(pin)}, nil
 }

@@ -149,6 +149,7 @@ func TestCredentials(t *testing.T) {
 
 	f.set(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user+password != "upass" && r.Header.Get("Authorization") != "Bearer t" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
@@ -216,15 +217,22 @@ func TestRefused(t *testing.T) {
 		"protocol 0": {func(w http.ResponseWriter, _ *http.Request) {
 			reply(w, advertisement, "001e# service=git-upload-pack\n00000006x\n")
 		}, other, 1},
-		"dumb HTTP":  {func(w http.ResponseWriter, _ *http.Request) { reply(w, "text/plain", commit+"\trefs/heads/x\n") }, other, 1},
+		"dumb HTTP": {func(w http.ResponseWriter, _ *http.Request) { reply(w, "text/plain", commit+"\trefs/heads/x\n") }, other, 1},
+		"a coding": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			answer(w, r)
+		}, other, 1},
 		"other type": {post("text/html", refs), other, 2},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/other/info/refs", http.StatusFound)
 		}, status(http.StatusFound), 1},
-		"not found":   {http.NotFound, status(404), 1},
-		"in trouble":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, status(503), 1},
-		"endless":     {endless, wrong("more than 128 MiB"), 2},
-		"nonsense":    {post(typePrefix+"-result", "0009what\n"), wrong("what"), 2},
+		"not found":  {http.NotFound, status(404), 1},
+		"in trouble": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, status(503), 1},
+		"endless":    {endless, wrong("more than 128 MiB"), 2},
+		"nonsense":   {post(typePrefix+"-result", "0009what\n"), wrong("what"), 2},
+		"a format": {func(w http.ResponseWriter, _ *http.Request) {
+			reply(w, advertisement, "000eversion 2\n"+"0014object-format=x\n"+"0000")
+		}, wrong("format"), 1},
 		"its error":   {post(typePrefix+"-result", "000bERR no\n"), wrong("remote error: no"), 2},
 		"first error": {func(w http.ResponseWriter, _ *http.Request) { reply(w, advertisement, "000bERR no\n") }, wrong("remote error: no"), 1},
 		"a huge header": {func(w http.ResponseWriter, r *http.Request) {
@@ -243,6 +251,46 @@ func TestRefused(t *testing.T) {
 				t.Errorf("requests %q, want %d", requests, c.tries)
 			}
 		})
+	}
+}
+
+// TestPasswordForBasicAlone checks that a password is not sent to a server that wants something else.
+func TestPasswordForBasicAlone(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	f.set(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Digest realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	r := Remote{URL: f.URL + "/r", User: "u", Password: "pass"}
+	if err := f.ask(f.client(), r); err == nil {
+		t.Error("an answer without a credential")
+	}
+	f.want(t, 1, "GET")
+	if err := f.client().Probe(t.Context(), r); err == nil {
+		t.Error("a probe without a credential succeeded")
+	}
+	f.want(t, 1, "GET")
+}
+
+// TestSwitchingProtocols: a server that takes the connection over does not hold a question.
+func TestSwitchingProtocols(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	release := make(chan struct{})
+	defer close(release)
+	f.set(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		<-release
+	})
+	err := f.ask(f.client(), Remote{URL: f.URL + "/r"})
+	if status, ok := errors.AsType[*StatusError](err); !ok || status.Code != http.StatusSwitchingProtocols {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -318,6 +366,15 @@ func TestPin(t *testing.T) {
 	at := netip.MustParseAddrPort(f.Listener.Addr().String())
 	url := fmt.Sprintf("http://pinned.invalid:%d/r", at.Port())
 	f.mustAsk(t, client, Remote{URL: url, Pin: []netip.Addr{at.Addr()}})
+	// The host of a redirect may be written in other letters.
+	f.mustAsk(t, client, Remote{URL: strings.Replace(url, "pinned", "PINNED", 1), Pin: []netip.Addr{at.Addr()}})
+	f.took()
+	if p, err := newPool(Config{}, Remote{URL: url, Pin: []netip.Addr{at.Addr()}}); err != nil {
+		t.Error(err)
+	} else if c, err := p.transport.DialContext(t.Context(), "tcp", at.String()); err == nil {
+		c.Close()
+		t.Error("a pinned pool has connected to another place")
+	}
 	// The open connection does not serve a question without the pin.
 	if err := f.ask(client, Remote{URL: url}); err == nil {
 		t.Error("a name that does not exist was found")

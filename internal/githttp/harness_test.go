@@ -96,7 +96,7 @@ func (f *fake) client() *Client {
 
 func answer(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
-		reply(w, advertisement, capabilities)
+		reply(w, advertisement+"; charset=utf-8", capabilities)
 		return
 	}
 	reply(w, typePrefix+"-result", refs)

@@ -3,9 +3,13 @@ package githttp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +38,13 @@ const (
 	// idleAtLeast is how long a connection has been idle if the server closed it for
 	// that reason, and not because it closes each connection after its answer.
 	idleAtLeast = time.Second
+	// maxAge is how long a pool is used, so that changes of a name's addresses and of
+	// certificates are noticed.
+	maxAge = 30 * time.Minute
+	// maxAddresses bounds how many addresses of a name are tried, dialTimeout the time for
+	// all. net/http lets a dial continue when its request has ended.
+	maxAddresses = 8
+	dialTimeout  = 15 * time.Second
 	// maxHeader bounds the header of a response, in bytes.
 	maxHeader = 64 << 10
 	// handshakeTimeout bounds a TLS handshake.
@@ -41,23 +52,28 @@ const (
 )
 
 // Probes find out that a server, or a router between, has dropped an idle connection
-// without a word. A question on such a connection fails after userTimeout.
-var probes = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+// without a word. A question on such a connection fails after userTimeout, and a probe too.
+var probes = net.KeepAliveConfig{Enable: true, Idle: probeAfter, Interval: userTimeout}
 
-const userTimeout = 5 * time.Second
+const (
+	probeAfter  = 15 * time.Second
+	userTimeout = 5 * time.Second
+)
 
 // pool has the connections to one server with one credential, and knows the repositories
 // there that were asked for. It is safe for concurrent use.
 type pool struct {
 	transport *http.Transport
 	run       func(f func(ctx context.Context)) // nil if nothing is opened again
-	closing   atomic.Int32                      // calls of closeIdle under way
+	made      time.Time
+	closing   atomic.Int32 // calls of closeIdle under way
 
-	mu       sync.Mutex // guards what follows; never held over I/O
-	servers  map[string]server
-	used     time.Time
-	last     Remote // the last that was asked for, without its credential
-	reopened int    // since then
+	mu        sync.Mutex // guards what follows; never held over I/O
+	servers   map[string]server
+	used      time.Time
+	last      Remote // the last that was asked for, without its credential
+	reopening bool
+	reopened  int // since the last question
 }
 
 // pool returns the pool for a remote.
@@ -66,46 +82,69 @@ func (c *Client) pool(r Remote) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
+	var dropped []*pool
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	p := c.pools[key]
-	if p == nil {
-		c.dropLocked()
-		p = newPool(c.config, key.place, r.Pin)
+	if p == nil || time.Since(p.made) > maxAge {
+		dropped = c.dropLocked(key)
+		if p, err = newPool(c.config, r); err != nil {
+			c.mu.Unlock()
+			return nil, err
+		}
 		c.pools[key] = p
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.used, p.last, p.reopened = time.Now(), Remote{URL: r.URL, Pin: r.Pin}, 0
+	p.mu.Unlock()
+	c.mu.Unlock()
+	for _, d := range dropped {
+		d.closeIdle()
+	}
 	return p, nil
 }
 
-// dropLocked makes room for one more pool. It drops those that were not used for a while,
-// and the one that was not used for the longest time.
-func (c *Client) dropLocked() {
+// dropLocked makes room for a pool. It drops and returns the one that the key has, those
+// that were not used for a while, and the one that was not used for the longest time.
+func (c *Client) dropLocked(key poolKey) (dropped []*pool) {
 	var oldest poolKey
 	var since time.Time
 	drop := func(key poolKey) {
-		c.pools[key].closeIdle()
+		dropped = append(dropped, c.pools[key])
 		delete(c.pools, key)
 	}
-	for key, p := range c.pools {
+	for k, p := range c.pools {
 		p.mu.Lock()
 		used := p.used
 		p.mu.Unlock()
-		if time.Since(used) > max(keepOpen, otherFor) {
-			drop(key)
+		if k == key || time.Since(used) > max(keepOpen, otherFor) {
+			drop(k)
 		} else if since.IsZero() || used.Before(since) {
-			oldest, since = key, used
+			oldest, since = k, used
 		}
 	}
 	if len(c.pools) >= maxPools {
 		drop(oldest)
 	}
+	return dropped
 }
 
-func newPool(c Config, place guard.Place, pin []netip.Addr) *pool {
-	p := &pool{run: c.Go, servers: make(map[string]server)}
+// newPool returns a pool for a remote, without a connection.
+func newPool(c Config, r Remote) (*pool, error) {
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	proxy := ""
+	if c.Proxy != nil {
+		via, err := c.Proxy(&http.Request{URL: u})
+		if err != nil {
+			return nil, err
+		}
+		if via != nil {
+			proxy = guard.PlaceOf(via).Host
+		}
+	}
+	p := &pool{run: c.Go, made: time.Now(), servers: make(map[string]server)}
 	certificates := &tls.Config{}
 	if c.TLS != nil {
 		certificates = c.TLS.Clone()
@@ -113,11 +152,13 @@ func newPool(c Config, place guard.Place, pin []netip.Addr) *pool {
 	certificates.ClientSessionCache = tls.NewLRUClientSessionCache(maxIdle)
 	p.transport = &http.Transport{
 		TLSClientConfig: certificates, TLSHandshakeTimeout: handshakeTimeout,
-		Proxy: c.Proxy, DialContext: p.dial(place, pin), ForceAttemptHTTP2: true,
+		Proxy: c.Proxy, DialContext: p.dial(guard.PlaceOf(u).Host, proxy, r.Pin),
+		// TCP's probes see the next hop alone, which may be a proxy.
+		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: probeAfter, PingTimeout: userTimeout},
 		MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: keepOpen,
 		MaxResponseHeaderBytes: maxHeader, DisableCompression: true,
 	}
-	return p
+	return p, nil
 }
 
 // known returns what is known about a repository.
@@ -146,14 +187,24 @@ func (p *pool) remember(url string, s server, err error) {
 	p.servers[url] = s
 }
 
-// dial returns the dial function of the transport. It connects to the pool's server only at
-// the addresses in pin, if there are any, and to other places (proxies) as usual.
-func (p *pool) dial(to guard.Place, pin []netip.Addr) func(ctx context.Context, network, address string) (net.Conn, error) {
+// dial returns the dial function of the transport. If pin has addresses, it connects to the
+// host at these alone, and else to the proxy alone; the host of a redirect may be written
+// in other letters.
+func (p *pool) dial(host, proxy string, pin []netip.Addr) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		addrs := pin
-		if host, _, err := net.SplitHostPort(address); err != nil || host != to.Host {
+		to, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		addrs := pin[:min(len(pin), maxAddresses)]
+		if to = strings.ToLower(to); to != host {
+			if len(pin) > 0 && to != proxy {
+				return nil, fmt.Errorf("%s: the connection may lead to %s alone", address, host)
+			}
 			addrs = nil
 		}
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
 		c, err := guard.DialPinned(ctx, network, address, addrs)
 		if err != nil {
 			return nil, err
@@ -189,8 +240,8 @@ func tune(c net.Conn) error {
 	return optErr
 }
 
-// conn calls lost when it is closed after it was idle. The transport closes it when the
-// server has. Its last write may be TLS's farewell, so the pause before that counts too.
+// conn calls lost when it is closed after it was idle, usually because the server has
+// closed it. Its last write may be TLS's farewell, so the pause before that counts too.
 type conn struct {
 	net.Conn
 	lost   func()
@@ -214,9 +265,9 @@ func (c *conn) Write(p []byte) (int, error) {
 
 func (c *conn) Close() error {
 	c.mu.Lock()
-	idle := max(c.pause, time.Since(c.wrote))
+	idle := !c.wrote.IsZero() && max(c.pause, time.Since(c.wrote)) >= idleAtLeast
 	c.mu.Unlock()
-	if idle >= idleAtLeast {
+	if idle {
 		c.closed.Do(c.lost)
 	}
 	return c.Conn.Close()
@@ -230,23 +281,33 @@ func (p *pool) closeIdle() {
 }
 
 // lost opens a connection again, by git's first request, if there was a question lately. It
-// sends no credential, as git sends none with that request.
+// sends no credential, as git sends none with that request. If that fails, the next
+// question will tell.
 func (p *pool) lost() {
 	if p.closing.Load() > 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.run == nil || time.Since(p.used) > keepOpen || p.reopened >= maxReopened {
+	r := p.last
+	if p.run == nil || p.reopening || p.reopened >= maxReopened || time.Since(p.used) > keepOpen || !p.servers[r.URL].protocol2 {
 		return
 	}
+	p.reopening = true
 	p.reopened++
-	r := p.last
 	p.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, reopenTimeout)
 		defer cancel()
-		if response, err := p.send(ctx, r, false, nil); err == nil {
-			_ = drain(response)
+		response, err := p.send(ctx, r, false, nil)
+		if err == nil {
+			err = drain(response)
+		}
+		_, answered := errors.AsType[*StatusError](err)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.reopening = false
+		if err != nil && !answered {
+			p.reopened = maxReopened
 		}
 	})
 }

@@ -76,7 +76,11 @@ func (d *Decoder) Advertisement() (format string, protocol2 bool, err error) {
 // or "" if the server does not name one.
 func (d *Decoder) Capabilities() (format string, err error) {
 	err = d.list(func(line string) error {
-		if after, ok := strings.CutPrefix(line, objectFormat); ok {
+		after, ok := strings.CutPrefix(line, objectFormat)
+		if ok && after != SHA1 && after != SHA256 {
+			return fmt.Errorf("the remote's object IDs have the format %.20q", after)
+		}
+		if ok {
 			format = after
 		}
 		return nil
@@ -97,15 +101,15 @@ func (d *Decoder) Refs(format string, names []string) (Answer, error) {
 
 // addLine parses an object ID, a name, and attributes.
 func (c *collector) addLine(line string) error {
-	words := strings.Split(line, " ")
-	if len(words) < 2 || !IsObjectID(words[0]) {
+	id, rest, ok := strings.Cut(line, " ")
+	if !ok || !IsObjectID(id) || Format(id) != c.answer.Format {
 		return fmt.Errorf("the remote listed a ref as %q", line)
 	}
-	id, name := words[0], words[1]
+	name, attributes, _ := strings.Cut(rest, " ")
 	if !c.add(name, id) {
 		return nil
 	}
-	for _, attribute := range words[2:] {
+	for attribute := range strings.SplitSeq(attributes, " ") {
 		if target, ok := strings.CutPrefix(attribute, "symref-target:"); ok && name == "HEAD" {
 			c.setHead(target)
 		}

@@ -46,7 +46,7 @@ func DefaultLimits(processors int) [3]Limits {
 		// packs arrive at the same time, they keep processors busy, so the limits depend on
 		// the number of processors. Most fetches take less than a minute.
 		Fetch: {Slots: 8 * cpu, PerSubject: 2 * cpu, Overdue: 24 * cpu, Quantum: time.Minute},
-		// A question is one process, and has a timeout of 20 s.
+		// A question is one request or one process, and has a timeout of 20 s.
 		Question: {Slots: 64, PerSubject: 32, Overdue: 64, Quantum: 10 * time.Second},
 	}
 }

@@ -120,15 +120,15 @@ func (m *Manager) Use(ctx context.Context, key string) (release func(), err erro
 	return c.Use(ctx)
 }
 
-// errEvicted is the error of a task that an eviction cancels or prevents.
-var errEvicted = errors.New("the clone was evicted meanwhile: run it again")
+// ErrEvicted is the error of a task that an eviction cancels or prevents.
+var ErrEvicted = errors.New("the clone was evicted meanwhile: run it again")
 
 // Heavy starts a task in the background on the clone of a key, and waits for its slot. Its
 // context ends when it is cancelled or has taken too long. done must be called at its end.
 func (m *Manager) Heavy(ctx context.Context, key, op string) (_ context.Context, done func(), err error) {
 	c := m.Lookup(key)
 	if c == nil {
-		return ctx, nil, errEvicted
+		return ctx, nil, ErrEvicted
 	}
 	ctx = work.WithJob(ctx, &work.Job{Owner: "the plugin", Subject: string(c.Subject), Began: time.Now()})
 	ctx, end, err := c.used.Start(ctx)

@@ -119,7 +119,7 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 	c := &Clone{
 		Key: rec.Key, Dir: filepath.Join(m.Root, "clones", rec.Key), Subject: volume.Subject(rec.Subject), m: m, layers: m.Set(rec.Key),
 		used: &work.Resource{
-			Group: m.Work, Name: "clone " + rec.Key, Subject: rec.Subject, Gone: errEvicted, Report: func(err error) { log.Error(err) },
+			Group: m.Work, Name: "clone " + rec.Key, Subject: rec.Subject, Gone: ErrEvicted, Report: func(err error) { log.Error(err) },
 		},
 	}
 	c.Remote = remote.New(remote.Config{
@@ -135,13 +135,17 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 	return c
 }
 
-// openSubmodule returns the trees of a submodule's repository for the same subject.
+// openSubmodule returns the trees of a submodule's repository for the same subject. Work in
+// advance makes no clone, so its error is ErrEvicted if there is none.
 func (c *Clone) openSubmodule(ctx context.Context, u volume.URL) (trees *tree.Collection, release func(), err error) {
 	sub := c.m.Get(c.Subject, u)
 	if release, err = sub.Use(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := sub.Sweep(ctx); err != nil {
+	if err = sub.Sweep(ctx); err == nil && work.PartyOf(ctx).Yields() && !sub.Remote.Fetched() {
+		err = ErrEvicted
+	}
+	if err != nil {
 		release()
 		return nil, nil, err
 	}

@@ -107,7 +107,7 @@ func (c *Clone) Ready(ctx context.Context, s Spec) (meta.Resolution, error) {
 	}
 	defer done()
 	if !c.Remote.Fetched() {
-		return meta.Resolution{}, errEvicted
+		return meta.Resolution{}, ErrEvicted
 	}
 	s.Refresh, s.StaleIfError = volume.Refresh{}, 0
 	co, err := c.prepareUsed(ctx, s, nil, attempt{began: c.m.Now(), ahead: true})

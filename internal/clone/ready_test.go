@@ -136,7 +136,7 @@ func TestReadyOfNoClone(t *testing.T) {
 	if err := w.m.EvictClone(t.Context(), c.Key, work.StopNothing); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Ready(t.Context(), s); err != errEvicted {
+	if _, err := c.Ready(t.Context(), s); err != ErrEvicted {
 		t.Errorf("evicted: %v", err)
 	}
 	if got := c.Recent(); len(got) > 0 || len(w.m.Fetched()) > 0 {

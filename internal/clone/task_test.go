@@ -84,7 +84,7 @@ func TestEvictionCancelsWork(t *testing.T) {
 	if err := w.m.EvictClone(t.Context(), c.Key, work.StopAll); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-prepared; !errors.Is(err, errEvicted) {
+	if err := <-prepared; !errors.Is(err, ErrEvicted) {
 		t.Errorf("a mount of a clone that was evicted: %v", err)
 	}
 	if left := w.children(c); len(left) > 0 {
@@ -199,7 +199,7 @@ func TestUserDoesNotWaitForEviction(t *testing.T) {
 	evicted := make(chan error, 1)
 	go func() { evicted <- w.m.EvictClone(t.Context(), c.Key, work.StopAll) }()
 	testdir.Eventually(t, "the eviction waits", func() bool { info, _ := c.Info(); return info.Busy == "it is being evicted" })
-	if _, err := c.Prepare(ctx, s, nil); !errors.Is(err, errEvicted) {
+	if _, err := c.Prepare(ctx, s, nil); !errors.Is(err, ErrEvicted) {
 		t.Errorf("prepare: %v, want that the clone was evicted", err)
 	}
 	release()

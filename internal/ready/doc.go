@@ -5,6 +5,6 @@
 // Callers may rely on this: a refresh is not a use of a clone. It neither keeps a clone from
 // eviction nor defers the clone's end, makes no clone, and makes no room on a full disk. It
 // is never urgent, but a Mount that wants the same question, fetch or layer joins it and
-// makes it urgent. Only a few clones are refreshed at a time, and no subject takes all
-// turns. The Keeper's own state is in memory: after a start it begins without failures.
+// makes it urgent. Only a few checkouts are refreshed at a time, and subjects
+// take turns. The Keeper's own state is in memory: after a start it begins without failures.
 package ready

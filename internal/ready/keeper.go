@@ -69,10 +69,11 @@ const (
 	jitter = 0.1
 )
 
-// turns limits how many clones are refreshed at a time. A refresh takes some ten
+// turns limits how many checkouts are refreshed at a time. A refresh takes some ten
 // milliseconds and an answer of the remote, unless there is something to fetch. One that
 // takes longer than a minute gives way to another, because remotes can be slow without end.
-var turns = work.Limits{Slots: 4, PerSubject: 3, Overdue: 12, Quantum: time.Minute}
+// A single subject, as most installations have, may take all turns; others come first.
+var turns = work.Limits{Slots: 4, PerSubject: 16, Overdue: 12, Quantum: time.Minute}
 
 // owner is the owner of the work.
 var owner = work.Owner{Name: "a refresh in advance", Yields: true}
@@ -80,8 +81,9 @@ var owner = work.Owner{Name: "a refresh in advance", Yields: true}
 // Keeper refreshes clones. It is safe for concurrent use.
 type Keeper struct {
 	Config
-	slots  *work.Scheduler
-	random func() float64 // from 0 to 1
+	rounds *work.Scheduler // turns for Run
+	calls  *work.Scheduler // turns for Refresh, which does not wait for a round
+	random func() float64  // from 0 to 1
 
 	mu       sync.Mutex // never held over I/O
 	requests int
@@ -97,8 +99,9 @@ type plan struct {
 
 // New returns a Keeper. It does nothing on its own before Run.
 func New(c Config) *Keeper {
+	limits := [3]work.Limits{work.Fetch: turns}
 	return &Keeper{
-		Config: c, slots: work.NewScheduler([3]work.Limits{work.Fetch: turns}), random: rand.Float64, plans: make(map[string]*plan),
+		Config: c, rounds: work.NewScheduler(limits), calls: work.NewScheduler(limits), random: rand.Float64, plans: make(map[string]*plan),
 	}
 }
 
@@ -136,8 +139,8 @@ func (k *Keeper) begin() {
 		}
 		if len(list) > 0 && k.take(t.Key, now, list[0].at) {
 			k.Work.Go(func(ctx context.Context) {
-				k.refresh(ctx, t, list, 0)
-				k.release(t.Key)
+				defer k.release(t.Key)
+				k.refresh(ctx, k.rounds, t, list, 0)
 			})
 		}
 	}
@@ -180,8 +183,11 @@ func (k *Keeper) take(key string, now, mounted time.Time) bool {
 		}
 		k.plans[key] = p
 	}
-	p.running = k.dueLocked(key, now, now)
-	return p.running
+	if !k.dueLocked(key, now, now) {
+		return false // or it runs
+	}
+	p.running = true
+	return true
 }
 
 func (k *Keeper) release(key string) {

@@ -59,7 +59,7 @@ func (k *Keeper) Refresh(ctx context.Context, r Request) ([]Result, error) {
 		lists := make([][]Result, len(targets))
 		var all sync.WaitGroup
 		for i, t := range targets {
-			all.Go(func() { lists[i] = k.refresh(ctx, t, k.recents(t, refs), since[i]) })
+			all.Go(func() { lists[i] = k.refresh(ctx, k.calls, t, k.recents(t, refs), since[i]) })
 		}
 		all.Wait()
 		return slices.Concat(lists...), nil
@@ -116,19 +116,18 @@ func namesOneOf(t Target, c recent, refs []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(refs, name) })
 }
 
-// refresh refreshes checkouts of a clone, one after the other, and notes the results. If
-// the remote can't be reached it does not try the others. The number since is remote.Source's.
-func (k *Keeper) refresh(ctx context.Context, t Target, list []recent, since int64) (results []Result) {
+// refresh refreshes checkouts of a clone, each in a turn of slots, one after the other, and
+// notes the results. If one fails for a reason that the others share, it does not try them. The number since is remote.Source's.
+func (k *Keeper) refresh(ctx context.Context, slots *work.Scheduler, t Target, list []recent, since int64) (results []Result) {
 	ctx = work.WithOwner(ctx, owner)
-	slot, down := k.slots.Acquire(work.WithJob(ctx, &work.Job{Owner: owner.Name, Subject: t.Subject, Began: time.Now()}), work.Fetch, false)
-	defer slot.Release()
+	var down error
 	for _, c := range list {
 		err := down
 		r := Result{Clone: t.Key, Subject: t.Subject, Ref: c.ref}
 		if err == nil {
-			r.Commit, err = k.refreshOne(ctx, t, c, since)
+			r.Commit, err = k.refreshOne(ctx, slots, t, c, since)
 			switch {
-			case ctx.Err() != nil || unreachable(err):
+			case ctx.Err() != nil || isShared(err):
 				down = err
 			case err == nil:
 				k.forget(c.key)
@@ -150,21 +149,28 @@ func (k *Keeper) refresh(ctx context.Context, t Target, list []recent, since int
 }
 
 // refreshOne refreshes a checkout, and logs an error.
-func (k *Keeper) refreshOne(ctx context.Context, t Target, c recent, since int64) (commit string, err error) {
+func (k *Keeper) refreshOne(ctx context.Context, slots *work.Scheduler, t Target, c recent, since int64) (commit string, err error) {
 	if c.err != nil {
 		return "", c.err
 	}
+	job := &work.Job{Owner: owner.Name, Subject: t.Subject, Began: time.Now()}
+	slot, err := slots.Acquire(work.WithJob(ctx, job), work.Fetch, false)
+	if err != nil {
+		return "", err
+	}
+	defer slot.Release()
 	s := clone.SpecOf(c.options)
 	s.Since = since
 	r, err := t.Ready(ctx, s)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, clone.ErrEvicted) {
 		k.Log.WithError(err).WithFields(map[string]any{"clone": t.Key, "ref": c.ref}).Warn("refresh: failed")
 	}
 	return r.Commit, err
 }
 
-// unreachable reports whether an error is about the connection to a remote, so that other
-// refs would fail too.
-func unreachable(err error) bool {
-	return slices.Contains([]git.Kind{git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost, git.KindTLS}, git.KindOf(err))
+// isShared reports whether an error is about the connection to a remote, the disk or the
+// whole clone, so that other refs would fail too.
+func isShared(err error) bool {
+	kinds := []git.Kind{git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost, git.KindTLS, git.KindLimit}
+	return slices.Contains(kinds, git.KindOf(err)) || git.NoSpace(err) || errors.Is(err, clone.ErrEvicted)
 }

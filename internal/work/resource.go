@@ -151,9 +151,13 @@ func (r *Resource) Usage() Usage {
 
 func (r *Resource) usageLocked() Usage {
 	u := Usage{Tasks: len(r.tasks) > 0}
+	tasked := make(map[Party]bool)
+	for t := range r.tasks {
+		tasked[t.party] = true
+	}
 	for user := range r.users {
 		u.Attended = u.Attended || user.Urgent()
-		u.Used = u.Used || !user.Yields()
+		u.Used = u.Used || !user.Yields() || !tasked[user] // without a task it can't be cancelled
 	}
 	u.Yields = len(r.users) > 0 && !u.Used
 	var jobs []string

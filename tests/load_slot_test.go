@@ -33,8 +33,10 @@ type branch struct {
 // commit is a commit of a branch, with the portrait of its tree in a plain clone.
 type commit struct{ id, portrait string }
 
+// options returns those of a volume whose Mounts all ask, because containers start again soon after
+// its Create.
 func (b *branch) options() []string {
-	return []string{"repo=" + b.remote.url, "ref=" + b.name, "subject=" + b.subject}
+	return []string{"repo=" + b.remote.url, "ref=" + b.name, "subject=" + b.subject, "refresh=always"}
 }
 
 // push changes a file, adds one, and removes one that an earlier push has added.

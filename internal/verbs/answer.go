@@ -36,7 +36,9 @@ func (v *Volumes) answerTo(h *handle) *remote.Answer {
 	if i := h.opts.Refresh.Interval; i > 0 {
 		most = min(most, i)
 	}
-	age := v.Now().Sub(h.rec.CreatedAt) // negative if the clock was set back: unknown
+	// Round drops the monotonic clock, which stands still while the machine sleeps. The age is
+	// negative if the clock was set back: unknown.
+	age := v.Now().Round(0).Sub(h.rec.CreatedAt.Round(0))
 	if age < 0 || age >= most || changes != h.changes {
 		h.answer = nil
 	}

@@ -69,7 +69,7 @@ const pageFoot = `
 ## Repeat it
 
 ` + "```console" + `
-$ make bench                                  # everything, as root: less than 20 minutes on two cores, up to 12 GB in /var/tmp
+$ make bench                                  # everything, as root: some 25 minutes on two cores, up to 12 GB in /var/tmp
 $ make bench FILES=1000 RUNS=3                # a quick run
 $ make bench FILES=100000 ROWS=warm,update    # some groups of rows; a wrong name lists all groups
 $ make bench ROWS=distance                    # only what a remote 30 ms away costs

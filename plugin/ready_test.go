@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -109,14 +108,7 @@ func TestReadyWithoutAVolume(t *testing.T) {
 
 // TestStopDuringARefresh checks that the plugin stops while a refresh waits for its remote.
 func TestStopDuringARefresh(t *testing.T) {
-	s := remote(t)
-	p := start(t, scratch(t))
-	p.create("v", map[string]string{"repo": s.URL("sample")})
-	p.mount("v", "1")
-	gate := gitserver.NewGate()
-	release := sync.OnceFunc(func() { close(gate.Open) })
-	t.Cleanup(release)
-	s.Script("sample", gitserver.LsRefs, gate.Fault)
+	p, s, gate, _ := startBeforeAQuestion(t)
 	answer := make(chan error)
 	go func() {
 		admin := operator.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))

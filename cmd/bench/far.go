@@ -60,7 +60,7 @@ const (
 	handshakes  = "TLS handshakes"
 )
 
-// traffic counts what has reached the server, by kind. A git fetch also asks a question.
+// traffic counts the requests and connections that have reached the server, by kind. A git fetch also asks a question.
 func (f *far) traffic() map[string]int {
 	stats := f.server.Stats(repo)
 	return map[string]int{

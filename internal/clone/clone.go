@@ -179,9 +179,8 @@ func (c *Clone) saveSoon(list ...meta.Layer) {
 
 // WithRoom calls f. If the disk is full, it makes room for need, in the name of the
 // clone's subject, and calls f again, unless the work yields: nothing is evicted for work
-// in advance. need is zero if it is unknown. A failed f must not
-// leave anything behind. If there is still no room, the error wraps those of f and of
-// Config.MakeRoom.
+// in advance. need is zero if it is unknown. A failed f must not leave anything behind. If
+// there is still no room, the error wraps those of f and of Config.MakeRoom.
 func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
 	var err error
 	for range 2 { // MakeRoom also explains a second failure, when others took the room

@@ -22,8 +22,6 @@ const MaxRedirects = 3
 // probeTimeout bounds the request of probe.
 const probeTimeout = 15 * time.Second
 
-const infoRefs = "/info/refs"
-
 // probe sends git's first request to a remote, which gets a credential if it asks for one.
 func (g *Git) probe(ctx context.Context, r Remote, url string, auth *Auth) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -66,7 +64,7 @@ func redirect(from, to *url.URL) (string, error) {
 	refused := func(detail string) (string, error) {
 		return "", &Error{Op: "ask", URL: from.String(), Kind: KindRedirect, Detail: detail}
 	}
-	path, ok := strings.CutSuffix(to.Path, infoRefs)
+	path, ok := strings.CutSuffix(to.Path, githttp.InfoRefs)
 	if !ok {
 		return refused("to a URL that is not a repository's")
 	}

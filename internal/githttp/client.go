@@ -152,8 +152,10 @@ type server struct {
 	at           time.Time
 }
 
+// InfoRefs is the path of git's first request, below a repository's URL.
+const InfoRefs = "/info/refs"
+
 const (
-	infoRefs      = "/info/refs"
 	uploadPack    = "git-upload-pack"
 	typePrefix    = "application/x-" + uploadPack
 	advertisement = typePrefix + "-advertisement"
@@ -227,7 +229,7 @@ func isOf(response *http.Response, kind string) bool {
 // send sends a question, or without one git's first request, with or without the
 // credential. The error is nil if the answer has the status 200.
 func (p *pool) send(ctx context.Context, r Remote, authenticate bool, question []byte) (*http.Response, error) {
-	address, method, body := strings.TrimSuffix(r.URL, "/")+infoRefs+"?service="+uploadPack, http.MethodGet, io.Reader(nil)
+	address, method, body := strings.TrimSuffix(r.URL, "/")+InfoRefs+"?service="+uploadPack, http.MethodGet, io.Reader(nil)
 	if question != nil {
 		address, method, body = strings.TrimSuffix(r.URL, "/")+"/"+uploadPack, http.MethodPost, strings.NewReader(string(question))
 	}

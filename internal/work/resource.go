@@ -192,8 +192,8 @@ const (
 const stopWait = 15 * time.Second
 
 // Evict returns when the resource has no users. No use starts until done is called. Evict
-// cancels the tasks that stop names and those that yield, and waits for their end. The error is a *BusyError
-// or the context's cause.
+// cancels the tasks that stop names and those that yield, and waits for their end. The
+// error is a *BusyError or the context's cause.
 func (r *Resource) Evict(ctx context.Context, stop Stop) (done func(), err error) {
 	r.mu.Lock()
 	u := r.usageLocked()

@@ -1,0 +1,88 @@
+package githttp
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestRefused checks the errors for answers that can't be used, and how often each server is asked.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			answer(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", typePrefix+"-result")
+		for _, err := io.WriteString(w, strings.TrimSuffix(refs, "0000")); err == nil; _, err = io.WriteString(w, strings.TrimSuffix(refs, "0000")) {
+		}
+	}
+	post := func(kind, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				answer(w, r)
+				return
+			}
+			reply(w, kind, text)
+		}
+	}
+	other := func(err error) bool { return errors.Is(err, ErrOtherProtocol) }
+	status := func(code int) func(error) bool {
+		return func(err error) bool {
+			s, ok := errors.AsType[*StatusError](err)
+			return ok && s.Code == code && (s.Location != nil) == (code/100 == 3)
+		}
+	}
+	wrong := func(text string) func(error) bool {
+		return func(err error) bool {
+			a, ok := errors.AsType[*AnswerError](err)
+			return ok && strings.Contains(a.Error(), text)
+		}
+	}
+	for name, c := range map[string]struct {
+		handle http.HandlerFunc
+		want   func(error) bool
+		tries  int
+	}{
+		"protocol 0": {func(w http.ResponseWriter, _ *http.Request) {
+			reply(w, advertisement, "001e# service=git-upload-pack\n00000006x\n")
+		}, other, 1},
+		"dumb HTTP": {func(w http.ResponseWriter, _ *http.Request) { reply(w, "text/plain", commit+"\trefs/heads/x\n") }, other, 1},
+		"a coding": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			answer(w, r)
+		}, other, 1},
+		"other type": {post("text/html", refs), other, 2},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/other/info/refs", http.StatusFound)
+		}, status(http.StatusFound), 1},
+		"not found":  {http.NotFound, status(404), 1},
+		"in trouble": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, status(503), 1},
+		"endless":    {endless, wrong("more than 128 MiB"), 2},
+		"nonsense":   {post(typePrefix+"-result", "0009what\n"), wrong("what"), 2},
+		"a format": {func(w http.ResponseWriter, _ *http.Request) {
+			reply(w, advertisement, "000eversion 2\n"+"0014object-format=x\n"+"0000")
+		}, wrong("format"), 1},
+		"its error":   {post(typePrefix+"-result", "000bERR no\n"), wrong("remote error: no"), 2},
+		"first error": {func(w http.ResponseWriter, _ *http.Request) { reply(w, advertisement, "000bERR no\n") }, wrong("remote error: no"), 1},
+		"a huge header": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X", strings.Repeat("x", 2*maxHeader))
+			answer(w, r)
+		}, func(err error) bool { return err != nil && strings.Contains(err.Error(), "header") }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := serve(t, nil)
+			f.set(c.handle)
+			if err := f.ask(f.client(), Remote{URL: f.URL + "/r"}); !c.want(err) {
+				t.Errorf("got %v", err)
+			}
+			if requests, _ := f.took(); len(requests) != c.tries {
+				t.Errorf("requests %q, want %d", requests, c.tries)
+			}
+		})
+	}
+}

@@ -88,15 +88,8 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 		args = append(args, "--stdin")
 	}
 	c := Command{
-		Op: "fetch", Dir: f.Store, Write: []string{f.Store}, Stdin: stdin, silence: g.config.StallTimeout, fetches: true,
-		cleanup: func() error { return SweepStore(f.Store) },
-	}
-	if f.Progress != nil {
-		c.Stderr = func(line string) {
-			if p, ok := parseProgress(line); ok {
-				f.Progress(p)
-			}
-		}
+		Op: opFetch, Dir: f.Store, Write: []string{f.Store}, Stdin: stdin, silence: g.config.StallTimeout, fetches: true,
+		cleanup: func() error { return SweepStore(f.Store) }, Stderr: reporter(f.Progress),
 	}
 	_, err := g.runRemote(ctx, f.Remote, c, func(url string) []string {
 		var config []string

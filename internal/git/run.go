@@ -29,7 +29,7 @@ func (g *Git) Run(ctx context.Context, c Command) ([]byte, error) {
 	var done func()
 	var err error
 	switch {
-	case c.remote || g.inherited: // runRemote, or the parent process, has the slot
+	case c.remote || c.fetches || g.inherited: // the caller, or the parent process, has the slot
 		done = func() {}
 	case c.Heavy:
 		if ctx, done, err = g.schedule(ctx, work.CPU, c.Large, c.Op, c.url); err != nil {
@@ -110,19 +110,20 @@ func (r *execution) listeners() io.Writer {
 func (r *execution) converse(run func() error) (talkErr, err error) {
 	stdout, w := io.Pipe()
 	r.cmd.Stdout = w
-	var stdin io.WriteCloser
+	var in, stdin *os.File
 	if r.dialog {
-		in, ours, err := os.Pipe()
-		if err != nil {
+		if in, stdin, err = os.Pipe(); err != nil {
 			return nil, err
 		}
-		defer in.Close()
-		defer ours.Close()
-		r.cmd.Stdin, stdin = in, ours
+		defer stdin.Close()
+		r.cmd.Stdin = in
 	}
 	ran := make(chan error, 1)
 	go func() {
 		err := run()
+		if in != nil {
+			in.Close() // so that a write to a command that has ended fails with EPIPE
+		}
 		w.Close()
 		ran <- err
 	}()
@@ -146,6 +147,9 @@ func (r *execution) close() {
 
 // result returns the output of a command that ended with err, or a classified error.
 func (r *execution) result(err error) ([]byte, error) {
+	if r.accept != 0 && exitCode(err) == r.accept {
+		err = nil
+	}
 	if err == nil && r.stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", r.stdout.max)
 	}

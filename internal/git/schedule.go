@@ -102,7 +102,7 @@ func limitsOf(ctx context.Context, c Command, set Config) sandbox.Limits {
 	switch {
 	case c.question:
 		l.CPU, l.Nice = questionCPU, 0
-	case c.remote:
+	case c.remote || c.fetches:
 		l.CPU = set.FetchCPU
 	}
 	return l

@@ -122,6 +122,39 @@ func (c *Client) LsRefs(ctx context.Context, r Remote, names []string) (gitref.A
 	return answer, nil
 }
 
+// Fetch asks for a pack with all objects that are reachable from wants and not from haves,
+// and calls take with it. The pack may have deltas against objects that are reachable from
+// haves; its size is not bounded. The server must have answered LsRefs. The error is
+// ErrOtherProtocol, a *StatusError, an *AnswerError, that of take, the cause of ctx, or one
+// of net/http; after an error take may have been called.
+func (c *Client) Fetch(ctx context.Context, r Remote, wants, haves []string, take func(pack io.Reader) error) error {
+	p, err := c.pool(r)
+	if err != nil {
+		return err
+	}
+	server, _ := p.known(r.URL)
+	if !server.protocol2 {
+		return ErrOtherProtocol
+	}
+	response, err := p.send(ctx, r, server.authenticate, gitref.FetchRequest(server.format, wants, haves))
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	defer response.Body.Close()
+	if err := checkResult(response); err != nil {
+		return err
+	}
+	pack, err := gitref.ReadPack(response.Body)
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), error(&AnswerError{err}))
+	}
+	if err := take(pack); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	_, _ = io.CopyN(io.Discard, response.Body, maxRest)
+	return nil
+}
+
 // isFinal reports whether the server would say the same if it was asked from the start: it
 // refuses the credential, or wants fewer questions.
 func isFinal(err error, asked server) bool {
@@ -209,14 +242,22 @@ func (p *pool) ask(ctx context.Context, r Remote, s server, names []string) (ans
 		return answer, err
 	}
 	defer response.Body.Close()
-	if !isOf(response, result) {
-		return answer, fmt.Errorf("%w: its answer has the type %.100q", ErrOtherProtocol, response.Header.Get("Content-Type"))
+	if err := checkResult(response); err != nil {
+		return answer, err
 	}
 	err = read(response, func(d *gitref.Decoder) (err error) {
 		answer, err = d.Refs(s.format, names)
 		return err
 	})
 	return answer, err
+}
+
+// checkResult returns an error if a response is not git's answer to a question.
+func checkResult(response *http.Response) error {
+	if !isOf(response, result) {
+		return fmt.Errorf("%w: its answer has the type %.100q", ErrOtherProtocol, response.Header.Get("Content-Type"))
+	}
+	return nil
 }
 
 // isOf reports whether a response has a content type, whatever its parameters, and no

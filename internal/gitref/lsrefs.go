@@ -16,20 +16,33 @@ import (
 // server's object IDs, as Decoder.Capabilities returns it.
 func Request(format string, names []string) []byte {
 	var b bytes.Buffer
-	packet := func(line string) { fmt.Fprintf(&b, "%04x%s\n", len(line)+5, line) }
-	packet("command=ls-refs")
-	if format != "" {
-		packet(objectFormat + format)
-	}
-	b.WriteString("0001")
-	packet("peel")
-	packet("symrefs")
+	command(&b, "ls-refs", format)
+	packet(&b, "peel")
+	packet(&b, "symrefs")
 	for _, n := range append([]string{"HEAD"}, names...) {
-		packet("ref-prefix " + n)
+		packet(&b, "ref-prefix "+n)
 	}
-	b.WriteString("0000")
+	b.WriteString(flush)
 	return b.Bytes()
 }
+
+// Packets without a line.
+const (
+	flush = "0000"
+	delim = "0001"
+)
+
+// command writes the beginning of a request, before the arguments of its command.
+func command(b *bytes.Buffer, name, format string) {
+	packet(b, "command="+name)
+	if format != "" {
+		packet(b, objectFormat+format)
+	}
+	b.WriteString(delim)
+}
+
+// packet writes a line.
+func packet(b *bytes.Buffer, line string) { fmt.Fprintf(b, "%04x%s\n", len(line)+5, line) }
 
 // objectFormat begins the line of a server's capabilities with the format of its object
 // IDs.
@@ -47,8 +60,10 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder that reads from r, which may have up to 128 MiB.
-func NewDecoder(r io.Reader) *Decoder {
-	return &Decoder{r: bufio.NewReader(&bounded{Reader: r, left: maxAnswer})}
+func NewDecoder(r io.Reader) *Decoder { return newDecoder(r, maxAnswer) }
+
+func newDecoder(r io.Reader, limit int) *Decoder {
+	return &Decoder{r: bufio.NewReader(&bounded{Reader: r, left: limit})}
 }
 
 // Advertisement reads a server's answer to the first request over HTTP, and returns the
@@ -136,23 +151,29 @@ func (d *Decoder) list(f func(line string) error) error {
 	}
 }
 
-// next reads a pkt-line: four hex digits with the length, including these, and the line,
-// whose trailing line feed it removes. flush is set for a flush packet. Other packets
-// without a line are empty lines.
+// next reads a line. flush is set for a flush packet. Other packets without a line are
+// empty lines.
 func (d *Decoder) next() (line string, flush bool, err error) {
+	data, flush, err := d.packet()
+	return strings.TrimSuffix(string(data), "\n"), flush, err
+}
+
+// packet reads a pkt-line: four hex digits with the length, including these, and the data,
+// which are valid until the next call. flush is set for a flush packet.
+func (d *Decoder) packet() (data []byte, flush bool, err error) {
 	header, err := d.read(4)
 	if err != nil {
-		return "", false, err
+		return nil, false, err
 	}
 	size, err := strconv.ParseUint(string(header), 16, 16)
 	switch {
 	case err != nil || size == 3:
-		return "", false, fmt.Errorf("the remote's answer has a packet of length %q", header)
+		return nil, false, fmt.Errorf("the remote's answer has a packet of length %q", header)
 	case size < 4:
-		return "", size == 0, nil
+		return nil, size == 0, nil
 	}
-	data, err := d.read(int(size) - 4)
-	return strings.TrimSuffix(string(data), "\n"), false, err
+	data, err = d.read(int(size) - 4)
+	return data, false, err
 }
 
 // read returns the next n bytes, which are valid until the next call.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -52,7 +54,7 @@ func isBranchOrTag(ref string) bool {
 // fetch fetches all branches and tags, and extra (a full ref, HEAD or a commit) if it is
 // not empty, into the store of s.History. It makes a missing store.
 func (m *Remote) fetch(ctx context.Context, s Source, a Answer, extra string) (fetched, error) {
-	key := strings.Join([]string{"fetch", s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, extra}, "\x00")
+	key := strings.Join([]string{"fetch", s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, a.sum, extra}, "\x00")
 	return work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (f fetched, err error) {
 		err = m.WithRoom(ctx, disk.Size{}, func() error {
 			f, err = m.fetchNow(ctx, s, a, extra)
@@ -90,18 +92,14 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	progress, end := m.Doing.Begin(ctx, state, url)
 	defer end()
 	began := m.Now()
-	refspecs := []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
-	if extra != "" {
-		refspecs = append(refspecs, "+"+extra+":"+storedName(extra))
+	listed := false
+	if there && extra == "" {
+		f.refs, listed, err = m.fetchListed(ctx, s, a, progress)
 	}
-	if err := m.Git.Fetch(ctx, git.Fetch{
-		Store: dir, Remote: m.at(s), Refspecs: refspecs, Prune: true, Progress: progress,
-		Depth: s.History.Depth, NoBlobs: s.History.NoBlobs,
-	}); err != nil {
-		return f, err
+	if err == nil && !listed {
+		f.refs, err = m.fetchThroughGit(ctx, s, dir, extra, progress)
 	}
-	failpoint.Hit("clone/fetch/fetched")
-	if f.refs, err = git.Refs(dir); err != nil {
+	if err != nil {
 		return f, err
 	}
 	if !there {
@@ -129,6 +127,68 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 		}).Infof("%s: done", state)
 	}
 	return f, err
+}
+
+// fetchThroughGit makes git ask for all branches and tags, and extra, and fetch them. It
+// returns the new refs.
+func (m *Remote) fetchThroughGit(ctx context.Context, s Source, dir, extra string, progress func(git.Progress)) ([]git.PackedRef, error) {
+	refspecs := []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
+	if extra != "" {
+		refspecs = append(refspecs, "+"+extra+":"+storedName(extra))
+	}
+	if err := m.Git.Fetch(ctx, git.Fetch{
+		Store: dir, Remote: m.at(s), Refspecs: refspecs, Prune: true, Progress: progress,
+		Depth: s.History.Depth, NoBlobs: s.History.NoBlobs,
+	}); err != nil {
+		return nil, err
+	}
+	failpoint.Hit("clone/fetch/fetched")
+	return git.Refs(dir)
+}
+
+// fetchListed fetches the branches and tags that an answer lists, and returns the new refs.
+// It is not ok if it can't: then git must ask again. That is so if the answer does not list
+// all of them, or the store was fetched since the question, because the fetch may be newer.
+func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, progress func(git.Progress)) (refs []git.PackedRef, ok bool, err error) {
+	store, _ := m.Store(s.History)
+	if a.sum == "" || a.sum == tooMany || store.Snapshot != a.snapshot || s.History != (volume.History{}) {
+		return nil, false, nil
+	}
+	dir := m.StoreDir(s.History.Name())
+	before, err := git.Refs(dir)
+	if err != nil || snapshot(before, store.Head) != store.Snapshot {
+		return nil, false, err
+	}
+	next, lacks, err := adopt(before, a.listed, func(ids []string) (map[string]git.Object, error) {
+		f := git.PackFetch{Store: dir, Remote: m.at(s), Wants: ids, Haves: idsOf(before), Progress: progress}
+		if err := m.Git.FetchPack(ctx, f); err != nil {
+			return nil, err
+		}
+		failpoint.Hit("clone/fetch/fetched")
+		return m.Git.Known(ctx, dir, ids)
+	})
+	if errors.Is(err, git.ErrThroughGit) {
+		m.Log.WithError(err).Debug("fetch")
+		return nil, false, nil
+	}
+	if err != nil || lacks {
+		return nil, false, err
+	}
+	return next, true, m.Git.WriteRefs(dir, next)
+}
+
+// maxHaves bounds the objects that a fetch names to the remote.
+const maxHaves = 256
+
+// idsOf returns the objects that refs point to, each once.
+func idsOf(refs []git.PackedRef) []string {
+	var ids []string
+	for _, r := range refs {
+		ids = append(ids, r.ID)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	return ids[:min(len(ids), maxHaves)]
 }
 
 // recordFetch records that the store exists, and where the refs that volumes name are

@@ -127,7 +127,7 @@ func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.St
 	case store.Snapshot != a.snapshot:
 		return false, ErrFetched // the answer or the fetch may be newer
 	}
-	next, lacks, err := m.adopt(ctx, s, refs, a.listed)
+	next, lacks, err := adopt(refs, a.listed, func(ids []string) (map[string]git.Object, error) { return m.known(ctx, s, ids) })
 	if err != nil {
 		return false, err
 	}
@@ -146,9 +146,10 @@ func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.St
 // leaves them to a fetch.
 const connectedWithin = 2 * time.Second
 
-// adopt returns refs with the branches and tags of l in place of the current ones. If the
-// store lacks objects of a ref, adopt keeps the current ref, if any, and returns lacks.
-func (m *Remote) adopt(ctx context.Context, s Source, refs []git.PackedRef, l listing) (next []git.PackedRef, lacks bool, err error) {
+// adopt returns refs with the branches and tags of l in place of the current ones. known
+// returns those of the objects that the store has. If it lacks that of a ref, adopt keeps
+// the current ref, if any, and returns lacks.
+func adopt(refs []git.PackedRef, l listing, known func(ids []string) (map[string]git.Object, error)) (next []git.PackedRef, lacks bool, err error) {
 	there := make(map[string]git.PackedRef)
 	for _, r := range refs {
 		if isBranchOrTag(r.Name) {
@@ -157,22 +158,23 @@ func (m *Remote) adopt(ctx context.Context, s Source, refs []git.PackedRef, l li
 			next = append(next, r)
 		}
 	}
-	var moved, ids []string
+	var ids []string // of new and moved refs
 	for name, id := range l {
 		if there[name].ID != id {
-			moved, ids = append(moved, name), append(ids, id)
+			ids = append(ids, id)
 		}
 	}
-	known := make(map[string]git.Object)
-	if len(moved) > 0 {
-		if known, err = m.known(ctx, s, ids); err != nil {
+	var objects map[string]git.Object
+	if len(ids) > 0 {
+		slices.Sort(ids)
+		if objects, err = known(slices.Compact(ids)); err != nil {
 			return nil, false, err
 		}
 	}
 	for name, id := range l {
 		r, ok := there[name]
 		if r.ID != id {
-			object, has := known[id]
+			object, has := objects[id]
 			if has && (object.Type == "commit" || strings.HasPrefix(name, "refs/tags/")) {
 				r, ok = git.PackedRef{Name: name, ID: id, Peeled: object.Peeled}, true
 			} else {

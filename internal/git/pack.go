@@ -1,0 +1,120 @@
+package git
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/helmdeck/repos/internal/githttp"
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// PackFetch is a fetch of objects into a store that has some of their history.
+type PackFetch struct {
+	Store  string
+	Remote Remote
+	// Wants are the objects to fetch, with all that they reach. The remote leaves out what
+	// Haves reach, of which the store must have everything.
+	Wants, Haves []string
+	// Progress, if set, is called from the fetching goroutine.
+	Progress func(Progress)
+}
+
+// ErrThroughGit means that only git itself can fetch from a remote.
+var ErrThroughGit = errors.New("git must fetch")
+
+const opFetch = "fetch"
+
+// FetchPack fetches a pack over HTTP in this process, by one request on a connection that is
+// usually open, and makes git check it and add it to the store: all that an object of the
+// pack refers to must be in the pack or in the store. git fetch would start four processes,
+// ask the server twice more, and follow all objects again.
+//
+// If the error is ErrThroughGit, use Fetch: the remote is not an HTTP server with protocol
+// 2 that LsRefs has just asked, it needs to hear of more objects, or its pack can't be used.
+// After an error the store may have the pack.
+func (g *Git) FetchPack(ctx context.Context, f PackFetch) error {
+	if !g.direct(f.Remote.URL) {
+		return ErrThroughGit
+	}
+	ctx, done, err := g.schedule(ctx, work.Fetch, false, opFetch, f.Remote.URL)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := &alarm{timer: time.AfterFunc(g.config.StallTimeout, func() { cancel(SilentError(g.config.StallTimeout)) }), after: g.config.StallTimeout}
+	defer silence.pause()
+	err = g.follow(ctx, f.Remote, func(url string) error {
+		if !g.direct(url) { // after a redirect
+			return ErrThroughGit
+		}
+		auth, err := f.Remote.auth(url)
+		if err != nil {
+			return &Error{Op: opFetch, URL: url, Kind: KindCredential, Err: err}
+		}
+		err = g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, func(pack io.Reader) error {
+			return g.addPack(ctx, f, url, io.TeeReader(pack, silence))
+		})
+		if status, ok := errors.AsType[*githttp.StatusError](err); ok && status.Location != nil {
+			return &Error{Op: opFetch, URL: url, Kind: KindRedirect, Err: err}
+		}
+		return err
+	})
+	switch kind := KindOf(err); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		err = newError(opFetch, f.Remote.URL, "", context.Cause(ctx), false)
+	case kind != KindNoSpace && kind != KindLimit && kind != KindCredential:
+		err = fmt.Errorf("%w: %w", ErrThroughGit, err)
+	}
+	return errors.Join(err, SweepStore(f.Store))
+}
+
+// addPack makes git add a pack to a store.
+func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Reader) error {
+	// The magic number, the version, and the number of objects.
+	const header = 12
+	buffered := bufio.NewReader(pack)
+	if start, err := buffered.Peek(header); err == nil && binary.BigEndian.Uint32(start[header-4:]) == 0 {
+		return nil // the store has all objects, and git would add an empty pack
+	}
+	c := g.inStore(f.Store, Command{
+		Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, dialog: true, Stderr: reporter(f.Progress),
+		accept: 1, // the pack refers to objects of the store; if one of these is missing, the status is 128
+	}, "index-pack", "--stdin", "-v", "--fix-thin", "--check-self-contained-and-connected")
+	var readErr error
+	c.talk = func(stdin io.WriteCloser, stdout io.Reader) error {
+		defer stdin.Close()
+		// If git has ended, its error says why.
+		if _, err := buffered.WriteTo(stdin); err != nil && !errors.Is(err, syscall.EPIPE) {
+			readErr = err
+			return err
+		}
+		stdin.Close()
+		_, err := io.Copy(io.Discard, stdout)
+		return err
+	}
+	_, err := g.Run(ctx, c)
+	return cmp.Or(readErr, err)
+}
+
+// reporter returns a Command.Stderr that reports a fetch's progress.
+func reporter(progress func(Progress)) func(line string) {
+	if progress == nil {
+		return nil
+	}
+	return func(line string) {
+		if p, ok := parseProgress(line); ok {
+			progress(p)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package git
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitserver"
+)
+
+// fetched returns a store with all of the remote's branches and tags, and their objects.
+func fetched(t *testing.T, g *Git, s *gitserver.Server) (dir string, haves []string) {
+	t.Helper()
+	dir = store(t, g)
+	if err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything}); err != nil {
+		t.Fatal(err)
+	}
+	refs, err := Refs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range refs {
+		haves = append(haves, r.ID)
+	}
+	return dir, haves
+}
+
+// ask asks, so that FetchPack knows the server.
+func ask(t *testing.T, g *Git, s *gitserver.Server) {
+	t.Helper()
+	if _, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// push adds a commit to main and returns its ID.
+func push(t *testing.T, s *gitserver.Server, content string) string {
+	t.Helper()
+	id, err := gitserver.Commit(s.Path("r"), "main", gitserver.Change{Path: "new", Content: content})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestFetchPack(t *testing.T) {
+	t.Parallel()
+	withBothGits(t, func(t *testing.T, g *Git) {
+		s := remote(t)
+		bare := s.Path("r")
+		dir, haves := fetched(t, g, s)
+		ask(t, g, s)
+		for _, step := range []struct {
+			name string
+			want func() string
+			err  error
+		}{
+			{"a commit", func() string { return push(t, s, "1") }, nil},
+			{"an annotated tag of a commit", func() string {
+				gitAt(t, bare, "tag", "-a", "-m", "x", "new", push(t, s, "2"))
+				return gitAt(t, bare, "rev-parse", "new")
+			}, nil},
+			{"a commit on an old one", func() string {
+				return gitAt(t, bare, "commit-tree", "-p", "main~3", "-m", "x", push(t, s, "3")+"^{tree}")
+			}, nil},
+			{"nothing that is missing", func() string { return haves[0] }, nil},
+			{"another history", func() string { return gitAt(t, bare, "commit-tree", "-m", "x", push(t, s, "4")+"^{tree}") }, ErrThroughGit},
+		} {
+			want := step.want()
+			gitAt(t, bare, "update-ref", "refs/wanted", want)
+			s.Reset()
+			progress := 0
+			err := g.FetchPack(t.Context(), PackFetch{
+				Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves,
+				Progress: func(Progress) { progress++ },
+			})
+			if !errors.Is(err, step.err) {
+				t.Errorf("%s: %v, want %v", step.name, err, step.err)
+			}
+			if got := s.Stats("r"); got.Infos != 0 || got.LsRefs != 0 || got.Fetches != 1 {
+				t.Errorf("%s: the server saw %+v, want one fetch", step.name, got)
+			}
+			if err != nil {
+				continue
+			}
+			gitAt(t, dir, "rev-list", "--objects", "--quiet", want)
+			if want != haves[0] && progress == 0 {
+				t.Errorf("%s: no progress was reported", step.name)
+			}
+			haves = append(haves, want)
+		}
+		if loose, err := filepath.Glob(filepath.Join(dir, "objects/[0-9a-f][0-9a-f]")); err != nil || len(loose) > 0 {
+			t.Errorf("loose objects: %q, %v", loose, err)
+		}
+	})
+}
+
+// After a failure, git fetches what FetchPack could not, and finds no leftovers.
+func TestFetchPackFails(t *testing.T) {
+	t.Parallel()
+	g := newGit(t)
+	for _, tt := range []struct {
+		name  string
+		fault func(path string) gitserver.Fault
+	}{
+		{"cut before the pack", func(string) gitserver.Fault { return gitserver.Cut(30) }},
+		{"cut within the pack", func(string) gitserver.Fault { return gitserver.Cut(40000) }},
+		{"500", func(string) gitserver.Fault { return gitserver.Fail(500) }},
+		{"401", func(string) gitserver.Fault { return gitserver.Fail(401) }},
+		{"a damaged signature", func(string) gitserver.Fault { return gitserver.Corrupt(0) }},
+		{"a damaged object", func(string) gitserver.Fault { return gitserver.Corrupt(5000) }},
+		{"a damaged checksum", func(string) gitserver.Fault { return gitserver.Corrupt(-1) }},
+		{"a commit without its tree", gitserver.Incomplete},
+		{"another page", func(string) gitserver.Fault {
+			return func(http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello")) })
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := remote(t)
+			dir, haves := fetched(t, g, s)
+			want := push(t, s, noise())
+			ask(t, g, s)
+			s.Wrap(gitserver.On(gitserver.Fetch, tt.fault(s.Path("r"))))
+			f := PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves}
+			if err := g.FetchPack(t.Context(), f); !errors.Is(err, ErrThroughGit) {
+				t.Errorf("%v, want ErrThroughGit", err)
+			}
+			if left := leftovers(t, dir); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+			if known, err := g.Known(t.Context(), dir, []string{want}); err != nil || len(known) > 0 {
+				t.Errorf("the store has the commit: %v, %v", known, err)
+			}
+			s.Wrap(nil)
+			if err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything}); err != nil {
+				t.Errorf("git's fetch: %v", err)
+			}
+		})
+	}
+}
+
+// noise returns text of 128 KB that does not compress much.
+func noise() string {
+	var b strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&b, "%x\n", sha256.Sum256(fmt.Append(nil, i)))
+	}
+	return b.String()
+}
+
+// Servers that LsRefs has not asked, and remotes other than HTTP servers, are git's.
+func TestFetchPackOfOthers(t *testing.T) {
+	t.Parallel()
+	g, s := newGit(t), remote(t)
+	dir, haves := fetched(t, g, s)
+	want := push(t, s, "1")
+	for _, url := range []string{s.URL("r"), "https://user@127.0.0.1/r", "ssh://127.0.0.1/r"} {
+		err := g.FetchPack(t.Context(), PackFetch{Store: dir, Remote: Remote{URL: url}, Wants: []string{want}, Haves: haves})
+		if !errors.Is(err, ErrThroughGit) {
+			t.Errorf("%s: %v, want ErrThroughGit", url, err)
+		}
+	}
+	if got := s.Stats("r"); got.Fetches != 1 { // that of fetched
+		t.Errorf("the server saw %+v", got)
+	}
+}
+
+// TestStoppedFetchPack ends the context, or the patience, while the server is silent in the
+// middle of the pack.
+func TestStoppedFetchPack(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		stall time.Duration
+		cause error // nil: the server stays silent
+		want  Kind
+	}{
+		{"canceled", 0, context.Canceled, KindCanceled},
+		{"out of time", 0, context.DeadlineExceeded, KindTimeout},
+		{"silent", 50 * time.Millisecond, nil, KindTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g, err := New(Config{UID: fetcher, GID: fetcher, Schemes: []string{"http"}, StallTimeout: tt.stall})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := remote(t)
+			dir, haves := fetched(t, newGit(t), s)
+			want := push(t, s, noise())
+			ask(t, g, s)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			s.Wrap(gitserver.On(gitserver.Fetch, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					next.ServeHTTP(&stopper{ResponseWriter: w, left: 40000, r: r, reached: func() {
+						if tt.cause != nil {
+							cancel(tt.cause)
+						}
+					}}, r)
+				})
+			}))
+			err = g.FetchPack(ctx, PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
+			if got := KindOf(err); got != tt.want || errors.Is(err, ErrThroughGit) {
+				t.Errorf("%v: kind %q, want %q", err, got, tt.want)
+			}
+			if left := leftovers(t, dir); len(left) > 0 {
+				t.Errorf("left %q", left)
+			}
+		})
+	}
+}

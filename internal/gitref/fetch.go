@@ -1,0 +1,108 @@
+package gitref
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// ErrNotReady means that the server does not know what to leave out of a pack: it has too
+// few of the objects that the request named.
+var ErrNotReady = errors.New("the server finds no common history")
+
+// maxAcknowledged bounds the lines in which a server says which objects it has.
+const maxAcknowledged = 4096
+
+// FetchRequest returns the request for a pack with all objects that are reachable from
+// wants and not from haves, in protocol 2. The pack may have deltas against objects that
+// are reachable from haves. format is the format of the server's object IDs, as
+// Decoder.Capabilities returns it.
+func FetchRequest(format string, wants, haves []string) []byte {
+	var b bytes.Buffer
+	command(&b, "fetch", format)
+	packet(&b, "thin-pack")
+	packet(&b, "ofs-delta")
+	packet(&b, "no-progress")
+	for _, id := range wants {
+		packet(&b, "want "+id)
+	}
+	for _, id := range haves {
+		packet(&b, "have "+id)
+	}
+	b.WriteString(flush)
+	return b.Bytes()
+}
+
+// ReadPack reads the answer to a FetchRequest until the pack, and returns the pack, whose
+// size is not bounded. The error is ErrNotReady if the server wants to hear of more objects
+// first.
+func ReadPack(r io.Reader) (pack io.Reader, err error) {
+	d := newDecoder(r, math.MaxInt)
+	ready := false
+	for range maxAcknowledged {
+		line, ended, err := d.next()
+		said, failed := strings.CutPrefix(line, "ERR ")
+		switch {
+		case err != nil:
+			return nil, err
+		case failed:
+			return nil, RemoteError(said)
+		case ended:
+			return nil, ErrNotReady
+		case line == "packfile" && ready:
+			return &band{d: d}, nil
+		case line == "ready":
+			ready = true
+		case line == "acknowledgments", line == "NAK", line == "", strings.HasPrefix(line, "ACK "):
+		default:
+			return nil, fmt.Errorf("the remote's answer to a fetch has the line %.100q", line)
+		}
+	}
+	return nil, fmt.Errorf("the remote's answer to a fetch has more than %d lines", maxAcknowledged)
+}
+
+// band reads the data in the packets of a pack. The first byte of each packet says whether
+// it has data, a message for the user, or the error that ends the answer.
+type band struct {
+	d    *Decoder
+	rest []byte // of the last packet
+	err  error
+}
+
+func (b *band) Read(p []byte) (int, error) {
+	for len(b.rest) == 0 && b.err == nil {
+		b.rest, b.err = b.d.data()
+	}
+	if len(b.rest) == 0 {
+		return 0, b.err
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+// data returns the data of the next packet, which is valid until the next call. The error
+// is io.EOF after a flush packet.
+func (d *Decoder) data() ([]byte, error) {
+	packet, ended, err := d.packet()
+	switch {
+	case err != nil:
+		return nil, err
+	case ended:
+		return nil, io.EOF
+	case len(packet) == 0:
+		return nil, errors.New("the remote sent an empty packet instead of data")
+	}
+	switch packet[0] {
+	case 1:
+		return packet[1:], nil
+	case 2:
+		return nil, nil
+	case 3:
+		return nil, RemoteError(strings.TrimSpace(string(packet[1:])))
+	}
+	return nil, fmt.Errorf("the remote sent data of the unknown kind %d", packet[0])
+}

@@ -45,7 +45,7 @@ test-engines: needs plugin ## all end-to-end tests, and many rounds of crashes, 
 
 fuzz: ## fuzz the parsers of untrusted input, each for about a minute at most; FUZZTIME=10m for longer
 	@for target in volume.FuzzParseURL.1500000x volume.FuzzParseRef.1500000x volume.FuzzParseOptions.300000x \
-		gitindex.FuzzParse.150000x gitref.FuzzDecode.300000x lfs.FuzzParsePointer.100000x; do \
+		gitindex.FuzzParse.150000x gitref.FuzzDecode.300000x gitref.FuzzReadPack.300000x lfs.FuzzParsePointer.100000x; do \
 		set -- $$(echo $$target | tr . ' '); \
 		go test -run='^$$' -fuzz="^$$2$$" -fuzztime=$(or $(FUZZTIME),$$3) -fuzzminimizetime=10x ./internal/$$1 || exit 1; \
 	done

@@ -61,7 +61,7 @@ func (g *Git) FetchPack(ctx context.Context, f PackFetch) error {
 			return &Error{Op: opFetch, URL: url, Kind: KindCredential, Err: err}
 		}
 		err = g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, func(pack io.Reader) error {
-			return g.addPack(ctx, f, url, io.TeeReader(pack, silence))
+			return g.addPack(ctx, f, url, pack, silence)
 		})
 		if status, ok := errors.AsType[*githttp.StatusError](err); ok && status.Location != nil {
 			return &Error{Op: opFetch, URL: url, Kind: KindRedirect, Err: err}
@@ -79,11 +79,11 @@ func (g *Git) FetchPack(ctx context.Context, f PackFetch) error {
 	return errors.Join(err, SweepStore(f.Store))
 }
 
-// addPack makes git add a pack to a store.
-func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Reader) error {
+// addPack makes git add a pack to a store. It pauses silence when it has the whole pack.
+func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Reader, silence *alarm) error {
 	// The magic number, the version, and the number of objects.
 	const header = 12
-	buffered := bufio.NewReader(pack)
+	buffered := bufio.NewReader(io.TeeReader(pack, silence))
 	if start, err := buffered.Peek(header); err == nil && binary.BigEndian.Uint32(start[header-4:]) == 0 {
 		return nil // the store has all objects, and git would add an empty pack
 	}
@@ -99,6 +99,7 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 			readErr = err
 			return err
 		}
+		silence.pause() // git may wait for its turn now
 		stdin.Close()
 		_, err := io.Copy(io.Discard, stdout)
 		return err

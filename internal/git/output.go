@@ -3,11 +3,9 @@ package git
 import (
 	"bytes"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -27,20 +25,6 @@ func mayHaveFilled(dirs []string, wrote int64) bool {
 		s, err := disk.SpaceOf(dir)
 		return err == nil && (s.Free.Bytes < max(fullBelow, 2*wrote) || s.Total.Inodes > 0 && s.Free.Inodes == 0)
 	})
-}
-
-// bytesWritten returns how many bytes a command and its children wrote to disks; zero if the
-// kernel does not count them.
-func bytesWritten(cmd *exec.Cmd) int64 {
-	if cmd.ProcessState == nil {
-		return 0 // never started
-	}
-	const block = 512
-	usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if usage == nil {
-		return 0
-	}
-	return usage.Oublock * block
 }
 
 // SilentError is the error of a child, or a request, that sent nothing for that long.

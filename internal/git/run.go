@@ -41,8 +41,9 @@ func (g *Git) Run(ctx context.Context, c Command) ([]byte, error) {
 	defer done()
 	r := newExecution(ctx, g, c)
 	defer r.close()
-	run := func() error {
-		return g.sandbox.Run(r.cmd, sandbox.Task{UID: c.UID, GID: c.GID, Read: c.Read, Write: c.Write, Limits: r.limits})
+	run := func() (err error) {
+		r.wrote, err = g.sandbox.Run(r.cmd, sandbox.Task{UID: c.UID, GID: c.GID, Read: c.Read, Write: c.Write, Limits: r.limits})
+		return err
 	}
 	if c.talk == nil {
 		return r.result(run())
@@ -64,6 +65,7 @@ type execution struct {
 	cancel context.CancelCauseFunc
 	cmd    *exec.Cmd
 	limits sandbox.Limits
+	wrote  int64 // bytes
 	stdout *limited
 	stderr *tail
 	alarm  *alarm // nil if silence is not limited
@@ -161,7 +163,7 @@ func (r *execution) result(err error) ([]byte, error) {
 		return r.stdout.buf.Bytes(), nil
 	}
 	cause := context.Cause(r.ctx)
-	failure := newError(r.Op, r.url, words, cmp.Or(cause, err), mayHaveFilled(r.Write, bytesWritten(r.cmd)))
+	failure := newError(r.Op, r.url, words, cmp.Or(cause, err), mayHaveFilled(r.Write, r.wrote))
 	if cause == nil {
 		failure.explainLimit(r.limits, r.cmd.ProcessState)
 	}

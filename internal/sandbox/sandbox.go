@@ -71,10 +71,11 @@ var systemRead = []string{
 // systemWrite lists the files that these programs write outside the task's directories.
 var systemWrite = []string{"/dev/null"}
 
-// Run runs a command that was made with a context, and returns the result of its Wait. If
-// the context ends first, the process group gets TERM, then KILL. In any case no process
-// of the group is left when Run returns.
-func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
+// Run runs a command that was made with a context, and returns the result of its Wait, and
+// how many bytes the processes of its group wrote to disks; zero if the kernel does not
+// count them. If the context ends first, the process group gets TERM, then KILL. In any
+// case no process of the group is left when Run returns.
+func (s *Sandbox) Run(cmd *exec.Cmd, t Task) (wrote int64, err error) {
 	cmd.WaitDelay = stopGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, scored, done := make(chan int, 1), make(chan struct{}), make(chan error, 1)
@@ -88,7 +89,7 @@ func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
 		started <- cmd.Process.Pid
 		<-scored // must precede Wait, after which the ID may be reused
 		err := cmd.Wait()
-		endGroup(cmd.Process.Pid)
+		wrote = endGroup(cmd.Process.Pid)
 		return err
 	}
 	if s.inherited { // same process group and uid
@@ -99,7 +100,7 @@ func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: t.UID, Gid: t.GID}
 		cmd.Cancel = func() error { return terminate(cmd) }
 		if err := t.Limits.wrap(cmd); err != nil {
-			return fmt.Errorf("limit %s: %w", cmd.Path, err)
+			return 0, fmt.Errorf("limit %s: %w", cmd.Path, err)
 		}
 	}
 	onThread(func() { done <- run() })
@@ -107,11 +108,19 @@ func (s *Sandbox) Run(cmd *exec.Cmd, t Task) error {
 	case pid := <-started:
 		preferOOM(pid)
 		close(scored)
-		return <-done
-	case err := <-done:
-		return err
+		err = <-done
+	case err = <-done:
 	}
+	if cmd.ProcessState != nil { // it was started
+		if usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage); usage != nil {
+			wrote += usage.Oublock * block
+		}
+	}
+	return wrote, err
 }
+
+// block is the unit of bytes in a process's usage.
+const block = 512
 
 // onThread calls f in a goroutine with its own thread, which ends with it: a thread that
 // dropped its rights can't be returned to the scheduler. Start and Wait must run on the
@@ -152,14 +161,20 @@ func Signal(cmd *exec.Cmd, sig syscall.Signal) bool {
 }
 
 // endGroup kills the remaining processes of a command's group, and waits for them, because
-// transports such as git-remote-https outlive a killed parent.
-func endGroup(group int) {
+// transports such as git-remote-https outlive a killed parent. It returns how many bytes
+// they wrote to disks.
+func endGroup(group int) (wrote int64) {
 	if err := syscall.Kill(-group, syscall.SIGKILL); err == syscall.ESRCH {
-		return // zombies count as members, so nothing is left
+		return 0 // zombies count as members, so nothing is left
 	}
 	for {
-		if _, err := syscall.Wait4(-group, nil, 0, nil); err != nil && err != syscall.EINTR {
-			return // ECHILD: all are reaped, or are not children of this process
+		var usage syscall.Rusage
+		switch _, err := syscall.Wait4(-group, nil, 0, &usage); err {
+		case nil:
+			wrote += usage.Oublock * block
+		case syscall.EINTR:
+		default:
+			return wrote // ECHILD: all are reaped, or are not children of this process
 		}
 	}
 }

@@ -23,26 +23,44 @@ const fetcher = 64126
 // runScript runs a script, which may write to the paths in write, and returns its output.
 func runScript(t *testing.T, text string, write ...string) string {
 	t.Helper()
-	out, err := runScriptIn(t.Context(), testgit.Script(t, text), write...)
+	out, _, err := runScriptIn(t.Context(), testgit.Script(t, text), write...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return out
 }
 
-func runScriptIn(ctx context.Context, program string, write ...string) (string, error) {
+func runScriptIn(ctx context.Context, program string, write ...string) (output string, wrote int64, err error) {
 	box, err := New("")
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	var out strings.Builder
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Dir, cmd.Env, cmd.Stdout = "/", []string{"PATH=/usr/bin:/bin"}, &out
-	err = box.Run(cmd, Task{
+	wrote, err = box.Run(cmd, Task{
 		UID: fetcher, GID: fetcher + 1, Read: []string{filepath.Dir(program), "/proc"}, Write: write,
 		Limits: Limits{CPU: 10 * time.Minute, Memory: 4 << 30},
 	})
-	return out.String(), err
+	return out.String(), wrote, err
+}
+
+// TestBytesWritten checks that the bytes count that a process wrote and deleted, whether its
+// parent waited for it or not.
+func TestBytesWritten(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"a child": `(head -c 3000000 /dev/urandom > f; rm f); true`,
+		"an orphan": `mkfifo wrote
+sh -c 'head -c 3000000 /dev/urandom > f; rm f; echo > wrote; sleep 60' >&2 &
+read line < wrote`,
+	} {
+		dir := testgit.Owned(t, "", fetcher)
+		_, wrote, err := runScriptIn(t.Context(), testgit.Script(t, "cd "+dir+"\n"+text), dir)
+		if err != nil || wrote < 3_000_000 {
+			t.Errorf("%s: %v; %d bytes, want 3,000,000 at least", name, err, wrote)
+		}
+	}
 }
 
 func TestChildHasNoPrivileges(t *testing.T) {
@@ -163,7 +181,7 @@ func TestNothingIsLeftOfAStoppedCommand(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() {
-				_, err := runScriptIn(ctx, script.Program, dir)
+				_, _, err := runScriptIn(ctx, script.Program, dir)
 				ended <- err
 			}()
 			script.Await()

@@ -109,7 +109,13 @@ func RenameVolatile(old, new string) error {
 // MkdirAll makes path and its missing parents with the permissions perm, whatever the
 // umask, and syncs what it made. An existing directory is not changed; anything else at
 // path is an error.
-func MkdirAll(path string, perm fs.FileMode) error {
+func MkdirAll(path string, perm fs.FileMode) error { return mkdirAll(path, perm, false) }
+
+// MkdirVolatile is MkdirAll without a sync: after a power loss the directories may be
+// missing.
+func MkdirVolatile(path string, perm fs.FileMode) error { return mkdirAll(path, perm, true) }
+
+func mkdirAll(path string, perm fs.FileMode, volatile bool) error {
 	path = filepath.Clean(path)
 	info, err := os.Stat(path)
 	if err == nil {
@@ -122,7 +128,7 @@ func MkdirAll(path string, perm fs.FileMode) error {
 		return err
 	}
 	parent := filepath.Dir(path)
-	if err := MkdirAll(parent, perm); err != nil {
+	if err := mkdirAll(parent, perm, volatile); err != nil {
 		return err
 	}
 	if err := step("mkdir"); err != nil {
@@ -140,6 +146,9 @@ func MkdirAll(path string, perm fs.FileMode) error {
 		if err := os.Chmod(path, perm); err != nil {
 			return err
 		}
+	}
+	if volatile {
+		return nil
 	}
 	return SyncDir(parent)
 }
@@ -160,19 +169,33 @@ func SyncFS(path string) error {
 // SyncTree syncs all regular files and directories at path and below, one by one. Use it
 // for a few files, because SyncFS also waits for everyone else's writes.
 func SyncTree(path string) error {
+	// Begin to write all files before the first sync, whose commit of the journal then
+	// serves them all. It is a hint: the syncs report errors.
+	begin := func(f *os.File) error {
+		_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+		return nil
+	}
+	if err := eachFile(path, begin, func(string) error { return nil }); err != nil {
+		return err
+	}
+	return eachFile(path, (*os.File).Sync, SyncDir)
+}
+
+// eachFile calls file for each regular file at path and below, and dir for each directory.
+func eachFile(path string, file func(*os.File) error, dir func(path string) error) error {
 	return filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		switch {
 		case d.IsDir():
-			return SyncDir(path)
+			return dir(path)
 		case d.Type().IsRegular():
 			f, err := os.Open(path)
 			if err != nil {
 				return err
 			}
-			return errors.Join(f.Sync(), f.Close())
+			return errors.Join(file(f), f.Close())
 		}
 		return nil
 	})

@@ -201,6 +201,34 @@ func TestMkdirAll(t *testing.T) {
 	}
 }
 
+func TestMkdirVolatile(t *testing.T) {
+	dir := t.TempDir()
+	var steps []string
+	atStep(t, func(s []string) error { steps = s; return nil })
+	path := filepath.Join(dir, "a", "b")
+	if err := MkdirVolatile(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"mkdir", "mkdir"}; !slices.Equal(steps, want) {
+		t.Errorf("steps %v, want %v", steps, want)
+	}
+	wantEntries(t, filepath.Dir(path), "b")
+}
+
+func TestSyncTree(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a", "f")
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("x"), 0o400),
+		os.Symlink("nowhere", filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{dir: nil, file: nil, dir + "x": fs.ErrNotExist} {
+		if err := SyncTree(path); !errors.Is(err, want) {
+			t.Errorf("%q: got %v, want %v", path, err, want)
+		}
+	}
+}
+
 func TestMkdirAllConcurrently(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b", "c", "d")
 	var wg sync.WaitGroup

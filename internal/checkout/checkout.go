@@ -108,12 +108,13 @@ func (g runner) listIndex(ctx context.Context, c Spec) (*index, error) {
 func (g runner) writeFiles(ctx context.Context, c Spec, index string, ix *index) error {
 	names := ix.Names()
 	writers := min(len(names)/filesPerWriter, runtime.NumCPU()+1, maxWriters, maxLoaded/max(1, len(ix.Entries)))
-	attributes, first, parts := splitNames(names, max(1, writers))
+	attributes, parts := splitNames(names, max(1, writers))
 	var encoded encodings
-	for _, part := range [][]string{attributes, first} {
-		if err := g.writePart(ctx, c, index, part, &encoded); err != nil {
-			return err
-		}
+	if err := g.writePart(ctx, c, index, attributes, &encoded); err != nil {
+		return err
+	}
+	if err := makeShared(c.Dir, parts); err != nil {
+		return err
 	}
 	work, workCtx := errgroup.WithContext(ctx)
 	for _, part := range parts {
@@ -126,11 +127,9 @@ func (g runner) writeFiles(ctx context.Context, c Spec, index string, ix *index)
 }
 
 // splitNames splits sorted names into parts that can be written concurrently, after
-// attributes and then first. The .gitattributes come before all others, because git reads
-// them from the work tree, and must not find half of one. first has the first name of
-// each part, because concurrent mkdir calls race: all directories that two parts share
-// are parents of the later part's first name.
-func splitNames(names []string, n int) (attributes, first []string, parts [][]string) {
+// attributes. The .gitattributes come before all others, because git reads them from the
+// work tree, and must not find half of one.
+func splitNames(names []string, n int) (attributes []string, parts [][]string) {
 	var rest []string
 	for _, name := range names {
 		if path.Base(name) == gitindex.Attributes {
@@ -140,13 +139,29 @@ func splitNames(names []string, n int) (attributes, first []string, parts [][]st
 		}
 	}
 	for i := range n {
-		part := rest[len(rest)*i/n : len(rest)*(i+1)/n]
-		if n > 1 && len(part) > 0 {
-			first, part = append(first, part[0]), part[1:]
-		}
-		parts = append(parts, part)
+		parts = append(parts, rest[len(rest)*i/n:len(rest)*(i+1)/n])
 	}
-	return attributes, first, parts
+	return attributes, parts
+}
+
+// makeShared makes the directories in dir that two parts share, because concurrent mkdir
+// calls of git race: all of them are parents of the later part's first name. If one can't
+// be made, git says why.
+func makeShared(dir string, parts [][]string) error {
+	if len(parts) < 2 {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, part := range parts {
+		if len(part) > 0 {
+			_ = root.MkdirAll(path.Dir(part[0]), 0o777)
+		}
+	}
+	return nil
 }
 
 func (g runner) writePart(ctx context.Context, c Spec, index string, names []string, encoded *encodings) error {

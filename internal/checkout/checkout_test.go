@@ -38,22 +38,20 @@ func testWritersShareDirectories(t *testing.T, g tester) {
 	}
 }
 
-// TestSplitNames checks that attributes, and the first names of the parts, are written
-// before the parts.
+// TestSplitNames checks that attributes are written before the parts.
 func TestSplitNames(t *testing.T) {
 	t.Parallel()
 	names := []string{"a/.gitattributes", "a/b/1", "a/b/2", "a/b/3", "a/c/1", "b"}
 	for _, tt := range []struct {
 		n     int
-		first []string
 		parts [][]string
 	}{
-		{1, nil, [][]string{{"a/b/1", "a/b/2", "a/b/3", "a/c/1", "b"}}},
-		{2, []string{"a/b/1", "a/b/3"}, [][]string{{"a/b/2"}, {"a/c/1", "b"}}},
+		{1, [][]string{{"a/b/1", "a/b/2", "a/b/3", "a/c/1", "b"}}},
+		{2, [][]string{{"a/b/1", "a/b/2"}, {"a/b/3", "a/c/1", "b"}}},
 	} {
-		attributes, first, parts := splitNames(names, tt.n)
-		if !slices.Equal(attributes, names[:1]) || !slices.Equal(first, tt.first) || !reflect.DeepEqual(parts, tt.parts) {
-			t.Errorf("%d parts: %q and %q, want %q and %q", tt.n, first, parts, tt.first, tt.parts)
+		attributes, parts := splitNames(names, tt.n)
+		if !slices.Equal(attributes, names[:1]) || !reflect.DeepEqual(parts, tt.parts) {
+			t.Errorf("%d parts: %q, want %q", tt.n, parts, tt.parts)
 		}
 	}
 }

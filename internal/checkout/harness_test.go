@@ -69,9 +69,5 @@ func newSpec(t *testing.T, g tester, w testgit.Trees, commit string) Spec {
 // store makes an empty store.
 func store(t *testing.T, g tester) string {
 	t.Helper()
-	dir := testgit.Owned(t, g.root, fetcher)
-	if err := g.InitStore(t.Context(), dir, gitref.SHA1); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return testgit.Store(t, g.root, fetcher, gitref.SHA1)
 }

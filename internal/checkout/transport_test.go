@@ -72,11 +72,8 @@ func TestOnlyFetchesReachTheRemote(t *testing.T) {
 	if err := os.Mkdir(store, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.InitStore(t.Context(), store, gitref.SHA1); err != nil {
-		t.Fatal(err)
-	}
-	fetch := git.Fetch{Store: store, Remote: git.Remote{URL: s.URL("r")}, NoBlobs: true, Refspecs: []string{"+refs/heads/*:refs/heads/*"}}
-	if err := g.Fetch(t.Context(), fetch); err != nil {
+	fetch := git.Fetch{Store: store, Remote: git.Remote{URL: s.URL("r")}, NoBlobs: true}
+	if _, err := g.Clone(t.Context(), fetch, gitref.SHA1); err != nil {
 		t.Fatal(err)
 	}
 	ids, err := g.MissingBlobs(t.Context(), store, commit, nil)

@@ -126,7 +126,7 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 		Dir: c.Dir, LockFile: filepath.Join(m.Root, "locks", strings.ReplaceAll(c.Key, "/", ".")+".lock"),
 		Used: c.used, Git: m.Git, Trash: m.Trash, Log: log, Now: m.Now, AskTimeout: m.AskTimeout,
 		Credential: func(url, name string) (*git.Auth, error) { return m.Credentials(url, c.Subject, name) },
-		WithRoom:   c.WithRoom, MakeDir: c.makeDir, RemoveDir: c.removeDir, Save: func() error { return c.save() }, Measure: c.measureSoon,
+		WithRoom:   c.WithRoom, MakeDir: c.makeDir, SyncDir: c.syncDir, RemoveDir: c.removeDir, Save: func() error { return c.save() }, Measure: c.measureSoon,
 	}, rec.Stores)
 	c.Trees = tree.New(m.trees, c.Remote, c.layers, c.openSubmodule)
 	rec.Stores = nil

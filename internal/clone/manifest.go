@@ -13,15 +13,15 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// makeDir makes the clone's directories and its manifest.
+// makeDir makes the clone's directories and its manifest. syncDir syncs them.
 func (c *Clone) makeDir() error {
 	if err := c.makeDirs(); err != nil {
 		return err
 	}
-	now := c.m.Now()
+	now, write := c.m.Now(), durable.WriteFile
 	c.mu.Lock()
 	if !c.Remote.Fetched() {
-		c.rec.CreatedAt = now
+		c.rec.CreatedAt, write = now, durable.WriteVolatile // no other store needs it before syncDir
 	}
 	man := manifest{Subject: c.rec.Subject, Repo: c.rec.Repo, CreatedAt: now}
 	c.mu.Unlock()
@@ -29,7 +29,20 @@ func (c *Clone) makeDir() error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(c.Dir, manifestName), append(data, '\n'), 0o644)
+	return write(filepath.Join(c.Dir, manifestName), append(data, '\n'), 0o644)
+}
+
+// syncDir syncs what makeDir made. It also syncs the directories that were there before,
+// because the clone that made them may not have done so yet.
+func (c *Clone) syncDir() error {
+	if err := durable.SyncTree(filepath.Join(c.Dir, manifestName)); err != nil {
+		return err
+	}
+	for dir := c.Dir; ; dir = filepath.Dir(dir) {
+		if err := durable.SyncDir(dir); err != nil || dir == c.m.Root {
+			return err
+		}
+	}
 }
 
 // makeDirs makes the clone's directories. It tries again because the subject's directory
@@ -37,7 +50,7 @@ func (c *Clone) makeDir() error {
 func (c *Clone) makeDirs() (err error) {
 	for range 3 {
 		for _, sub := range cloneDirs {
-			if err = durable.MkdirAll(filepath.Join(c.Dir, sub), 0o755); err != nil {
+			if err = durable.MkdirVolatile(filepath.Join(c.Dir, sub), 0o755); err != nil {
 				break
 			}
 		}

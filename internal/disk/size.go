@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,16 @@ func Exists(path string) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// RemoveContents removes the contents of a directory that only the plugin and git have
+// written to.
+func RemoveContents(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
 }
 
 // Space is the capacity of a filesystem.

@@ -3,10 +3,15 @@ package git
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/gitref"
 )
 
 // Fetch is one fetch into a store.
@@ -35,17 +40,92 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	if err := g.fetch(ctx, f, ""); err != nil {
 		return err
 	}
-	// A server of plain files (dumb HTTP) sends the loose objects that it has.
-	loose, err := filepath.Glob(filepath.Join(f.Store, "objects", "[0-9a-f][0-9a-f]"))
-	if len(loose) > 0 {
-		err = g.Repack(ctx, f.Store)
-	}
-	if err != nil {
+	if err := g.packLoose(ctx, f.Store); err != nil {
 		return err
 	}
-	_, err = g.Run(ctx, g.inStore(f.Store, Command{Op: "pack the refs of", url: f.Remote.URL, Write: []string{f.Store}},
+	_, err := g.Run(ctx, g.inStore(f.Store, Command{Op: "pack the refs of", url: f.Remote.URL, Write: []string{f.Store}},
 		"pack-refs", "--all", "--prune"))
 	return err
+}
+
+// Clone makes a store of that object format in f.Store, an empty directory that belongs to
+// the fetching uid. It fetches all branches and tags, and the refs on the left side of
+// f.Refspecs besides, and returns the refs of the store. It syncs nothing. After an error
+// the directory may have contents.
+//
+// git clone costs less than a first git fetch: while it indexes the pack it checks that no
+// object is missing, and it writes no loose refs.
+func (g *Git) Clone(ctx context.Context, f Fetch, format string) ([]PackedRef, error) {
+	if err := g.clone(ctx, f); err != nil {
+		return nil, err
+	}
+	refs, err := Refs(f.Store)
+	if err != nil {
+		return nil, err
+	}
+	if len(refs) > 0 && gitref.Format(refs[0].ID) != format {
+		err := fmt.Errorf("it has objects of the format %s, and said %s before", gitref.Format(refs[0].ID), format)
+		return nil, &Error{Op: opFetch, URL: f.Remote.URL, Kind: KindServer, Err: err}
+	}
+	if err := g.writeSettings(f.Store, format); err != nil {
+		return nil, err
+	}
+	return refs, g.packLoose(ctx, f.Store)
+}
+
+// clone runs git clone.
+func (g *Git) clone(ctx context.Context, f Fetch) error {
+	c, args := g.receive(f)
+	// A bundle would come from whatever URL the remote names.
+	args = append(args, "-c", "core.fsync=none", "-c", "transfer.bundleURI=false")
+	for _, refspec := range f.Refspecs {
+		args = append(args, "-c", "remote.origin.fetch="+refspec)
+	}
+	// The empty template has no hooks. --no-local never takes the URL for a directory.
+	args = append(args, "clone", "--bare", "--template=", "--no-local", "--no-single-branch", "--progress")
+	if f.Depth > 0 {
+		args = append(args, "--depth="+strconv.Itoa(f.Depth))
+	} else {
+		args = append(args, "--reject-shallow") // the store would not have the whole history
+	}
+	if f.NoBlobs {
+		args = append(args, blobless)
+	}
+	c.cleanup = func() error { return disk.RemoveContents(f.Store) } // git clones into an empty directory
+	_, err := g.runRemote(ctx, f.Remote, c, func(url string) []string {
+		return append(slices.Clone(args), "--end-of-options", url, ".")
+	})
+	return err
+}
+
+// writeSettings replaces HEAD and the configuration of a store, in which git clone names
+// the remote.
+func (g *Git) writeSettings(store, format string) error {
+	config := "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
+	if format == gitref.SHA256 {
+		config = strings.Replace(config, "= 0", "= 1", 1) + "[extensions]\n\tobjectformat = sha256\n"
+	}
+	uid, gid := g.Owner()
+	for name, data := range map[string]string{"HEAD": "ref: refs/heads/none\n", "config": config} {
+		path := filepath.Join(store, name)
+		if err := durable.WriteVolatile(path, []byte(data), 0o644); err != nil {
+			return err
+		}
+		if err := os.Lchown(path, uid, gid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packLoose packs loose objects: a server of plain files (dumb HTTP) sends those that it
+// has.
+func (g *Git) packLoose(ctx context.Context, store string) error {
+	loose, err := filepath.Glob(filepath.Join(store, "objects", "[0-9a-f][0-9a-f]"))
+	if err != nil || len(loose) == 0 {
+		return err
+	}
+	return g.Repack(ctx, store)
 }
 
 // FetchObjects fetches objects by their IDs into a store that was fetched with NoBlobs,
@@ -59,16 +139,30 @@ func (g *Git) FetchObjects(ctx context.Context, f Fetch, ids []string) error {
 // promisor makes origin the remote of a store without file contents.
 var promisor = []string{"-c", "remote.origin.promisor=true", "-c", "remote.origin.partialclonefilter=blob:none"}
 
-// fetch runs git fetch; stdin, if set, has more refspecs, one per line.
-func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
-	args := []string{
-		"--git-dir=.",
+// blobless is the option of git fetch and git clone for NoBlobs.
+const blobless = "--filter=blob:none"
+
+// receive returns the command and the first arguments of a git that receives a pack into
+// f.Store.
+func (g *Git) receive(f Fetch) (Command, []string) {
+	c := Command{
+		Op: opFetch, Dir: f.Store, Write: []string{f.Store}, silence: g.config.StallTimeout, fetches: true,
+		cleanup: func() error { return SweepStore(f.Store) }, Stderr: reporter(f.Progress),
+	}
+	return c, []string{
 		// Keep no loose objects, because git layers hard-link packs only.
 		"-c", "fetch.unpackLimit=1",
 		"-c", "transfer.unpackLimit=1",
 		"-c", "fetch.writeCommitGraph=false",
 		"-c", "http.lowSpeedLimit=1", "-c", fmt.Sprintf("http.lowSpeedTime=%d", max(1, int(g.config.StallTimeout.Seconds()))),
 	}
+}
+
+// fetch runs git fetch; stdin, if set, has more refspecs, one per line.
+func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
+	c, args := g.receive(f)
+	c.Stdin = stdin
+	args = append(args, "--git-dir=.")
 	if stdin != "" {
 		// The objects are known to be missing, so no negotiation is needed.
 		args = append(args, "-c", "fetch.negotiationAlgorithm=noop")
@@ -82,14 +176,10 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 		args = append(args, "--depth="+strconv.Itoa(f.Depth), "--update-shallow")
 	}
 	if f.NoBlobs {
-		args = append(args, "--filter=blob:none")
+		args = append(args, blobless)
 	}
 	if stdin != "" {
 		args = append(args, "--stdin")
-	}
-	c := Command{
-		Op: opFetch, Dir: f.Store, Write: []string{f.Store}, Stdin: stdin, silence: g.config.StallTimeout, fetches: true,
-		cleanup: func() error { return SweepStore(f.Store) }, Stderr: reporter(f.Progress),
 	}
 	_, err := g.runRemote(ctx, f.Remote, c, func(url string) []string {
 		var config []string

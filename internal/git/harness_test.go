@@ -51,11 +51,7 @@ func owned(t testing.TB, uid int) string { return testgit.Owned(t, "", uid) }
 // store makes an empty store.
 func store(t *testing.T, g *Git) string {
 	t.Helper()
-	dir := testgit.Owned(t, g.config.Root, fetcher)
-	if err := g.InitStore(t.Context(), dir, gitref.SHA1); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return testgit.Store(t, g.config.Root, fetcher, gitref.SHA1)
 }
 
 // remote starts a server with one small repository, "r".

@@ -34,10 +34,7 @@ func TestMissingBlobsAreThoseOfLsTree(t *testing.T) {
 
 func testMissingBlobs(t *testing.T, g *Git, format string, random *rand.Rand) {
 	t.Helper()
-	dir := testgit.Owned(t, g.config.Root, fetcher)
-	if err := g.InitStore(t.Context(), dir, format); err != nil {
-		t.Fatal(err)
-	}
+	dir := testgit.Store(t, g.config.Root, fetcher, format)
 	w := testgit.Trees{T: t, Store: dir}
 	missing := make(map[string]bool)
 	var blobs []string

@@ -14,17 +14,6 @@ import (
 	"github.com/helmdeck/repos/internal/gitref"
 )
 
-// InitStore makes a bare repository in dir, an empty directory that belongs to the
-// fetching uid.
-func (g *Git) InitStore(ctx context.Context, dir, format string) error {
-	_, err := g.Run(ctx, Command{
-		Op:   "make a store",
-		Args: []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--object-format=" + format, "."},
-		Dir:  dir, UID: g.config.UID, GID: g.config.GID, Write: []string{dir},
-	})
-	return err
-}
-
 // SweepStore removes the lock files and temporary packs that a killed git leaves in a store.
 // No git may run in the store.
 func SweepStore(store string) error {

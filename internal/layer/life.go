@@ -19,7 +19,7 @@ import (
 // build needs. It has a temporary name until Publish or Discard.
 func (s *Set) Temp(k meta.Kind) (string, error) {
 	dir := dirOf(s.store.Root, s.owner, k)
-	if err := durable.MkdirAll(dir, 0o755); err != nil {
+	if err := durable.MkdirVolatile(dir, 0o755); err != nil {
 		return "", err
 	}
 	temp, err := os.MkdirTemp(dir, durable.TempPrefix+"*")

@@ -71,51 +71,25 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	}
 	defer unlock()
 	name, url := s.History.Name(), s.URL.String()
-	state, dir := "fetching", m.StoreDir(name)
+	state := "fetching"
 	_, there := m.Store(s.History)
 	if !there {
 		state = "cloning"
-		if dir, err = m.newStore(ctx, a.format); err != nil {
-			return f, err
-		}
-		defer func() {
-			if err != nil {
-				err = errors.Join(err, m.discardStore(dir))
-			}
-		}()
-		failpoint.Hit("clone/fetch/made")
-	}
-	// A git that was killed may have left lock files.
-	if err := git.SweepStore(dir); err != nil {
-		return f, err
 	}
 	progress, end := m.Doing.Begin(ctx, state, url)
 	defer end()
 	began := m.Now()
-	listed := false
-	if there && extra == "" {
-		f.refs, listed, err = m.fetchListed(ctx, s, a, progress)
+	how := git.Fetch{Remote: m.at(s), Progress: progress, Depth: s.History.Depth, NoBlobs: s.History.NoBlobs}
+	if extra != "" {
+		how.Refspecs = []string{"+" + extra + ":" + storedName(extra)}
 	}
-	if err == nil && !listed {
-		f.refs, err = m.fetchThroughGit(ctx, s, dir, extra, progress)
+	if there {
+		f.refs, err = m.update(ctx, s, a, how)
+	} else {
+		f.refs, err = m.clone(ctx, m.StoreDir(name), how, a.format)
 	}
 	if err != nil {
 		return f, err
-	}
-	if !there {
-		if err := durable.SyncTree(dir); err != nil {
-			return f, err
-		}
-		failpoint.Hit("clone/fetch/synced")
-		// A directory without a record is a store that could not be set aside.
-		if err := m.Trash.Clear(m.StoreDir(name), "leftover", disk.Size{}); err != nil {
-			return f, err
-		}
-		if err := durable.Rename(dir, m.StoreDir(name)); err != nil {
-			return f, err
-		}
-		failpoint.Hit("clone/fetch/renamed")
-		dir = m.StoreDir(name)
 	}
 	f.store, err = m.recordFetch(s, a, extra, began, f.refs)
 	if err == nil {
@@ -129,21 +103,24 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	return f, err
 }
 
-// fetchThroughGit makes git ask for all branches and tags, and extra, and fetch them. It
-// returns the new refs.
-func (m *Remote) fetchThroughGit(ctx context.Context, s Source, dir, extra string, progress func(git.Progress)) ([]git.PackedRef, error) {
-	refspecs := []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}
-	if extra != "" {
-		refspecs = append(refspecs, "+"+extra+":"+storedName(extra))
+// update fetches into the store of s.History, and returns its refs.
+func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) ([]git.PackedRef, error) {
+	how.Store, how.Prune = m.StoreDir(s.History.Name()), true
+	// A git that was killed may have left lock files.
+	if err := git.SweepStore(how.Store); err != nil {
+		return nil, err
 	}
-	if err := m.Git.Fetch(ctx, git.Fetch{
-		Store: dir, Remote: m.at(s), Refspecs: refspecs, Prune: true, Progress: progress,
-		Depth: s.History.Depth, NoBlobs: s.History.NoBlobs,
-	}); err != nil {
+	if len(how.Refspecs) == 0 {
+		if refs, ok, err := m.fetchListed(ctx, s, a, how.Progress); ok || err != nil {
+			return refs, err
+		}
+	}
+	how.Refspecs = append([]string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}, how.Refspecs...)
+	if err := m.Git.Fetch(ctx, how); err != nil {
 		return nil, err
 	}
 	failpoint.Hit("clone/fetch/fetched")
-	return git.Refs(dir)
+	return git.Refs(how.Store)
 }
 
 // fetchListed fetches the branches and tags that an answer lists, and returns the new refs.
@@ -191,6 +168,39 @@ func idsOf(refs []git.PackedRef) []string {
 	return ids[:min(len(ids), maxHaves)]
 }
 
+// clone makes the store dir under a temporary name, and returns its refs. The store and the
+// directories above are on disk then.
+func (m *Remote) clone(ctx context.Context, dir string, how git.Fetch, format string) (refs []git.PackedRef, err error) {
+	temp, err := m.newStore()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.discardStore(temp))
+		}
+	}()
+	failpoint.Hit("clone/fetch/made")
+	how.Store = temp
+	if refs, err = m.Git.Clone(ctx, how, format); err != nil {
+		return nil, err
+	}
+	failpoint.Hit("clone/fetch/fetched")
+	if err := durable.SyncTree(temp); err != nil {
+		return nil, err
+	}
+	failpoint.Hit("clone/fetch/synced")
+	// A directory without a record is a store that could not be set aside.
+	if err := m.Trash.Clear(dir, "leftover", disk.Size{}); err != nil {
+		return nil, err
+	}
+	if err := durable.Rename(temp, dir); err != nil {
+		return nil, err
+	}
+	failpoint.Hit("clone/fetch/renamed")
+	return refs, m.SyncDir()
+}
+
 // recordFetch records that the store exists, and where the refs that volumes name are
 // after the fetch.
 func (m *Remote) recordFetch(s Source, a Answer, extra string, at time.Time, refs []git.PackedRef) (meta.Store, error) {
@@ -217,6 +227,10 @@ func (m *Remote) recordFetch(s Source, a Answer, extra string, at time.Time, ref
 				store.Refs[name] = newer
 			}
 		}
+		// Now, so that recordRef has nothing to save.
+		if r, ok := LookUp(refs, a.res.Ref, at); ok && !a.later && a.res.Pulled != "" {
+			store.Refs[s.Ref.String()] = r
+		}
 		m.expireLocked(s.History.Name(), store.Refs)
 		recorded := store
 		recorded.Refs = maps.Clone(store.Refs)
@@ -235,8 +249,8 @@ func snapshot(refs []git.PackedRef, head string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// newStore makes an empty store with a temporary name.
-func (m *Remote) newStore(ctx context.Context, format string) (string, error) {
+// newStore makes a directory with a temporary name for a store.
+func (m *Remote) newStore() (string, error) {
 	if err := m.MakeDir(); err != nil {
 		return "", err
 	}
@@ -248,10 +262,7 @@ func (m *Remote) newStore(ctx context.Context, format string) (string, error) {
 		return "", err
 	}
 	uid, gid := m.Git.Owner()
-	if err := os.Chown(dir, uid, gid); err != nil {
-		return "", err
-	}
-	return dir, m.Git.InitStore(ctx, dir, format)
+	return dir, os.Chown(dir, uid, gid)
 }
 
 // discardStore removes a store that newStore made.

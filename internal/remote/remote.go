@@ -39,9 +39,10 @@ type Config struct {
 	Credential func(url, name string) (*git.Auth, error)
 	// WithRoom calls f. If the disk is full it makes room and calls f again.
 	WithRoom func(ctx context.Context, need disk.Size, f func() error) error
-	// MakeDir makes Dir and its contents before a store is made in it. RemoveDir removes
-	// it if nothing was fetched.
+	// MakeDir makes Dir and its contents before a store is made in it, and SyncDir syncs
+	// them when the store is complete. RemoveDir removes Dir if nothing was fetched.
 	MakeDir   func() error
+	SyncDir   func() error
 	RemoveDir func() error
 	// Save saves the records that Stores returns.
 	Save func() error

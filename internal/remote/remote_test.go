@@ -71,6 +71,7 @@ func newHolder(t *testing.T) *holder {
 		Credential: func(string, string) (*git.Auth, error) { return nil, nil },
 		WithRoom:   func(_ context.Context, _ disk.Size, f func() error) error { return f() },
 		MakeDir:    func() error { return os.MkdirAll(filepath.Join(h.r.Dir, "store"), 0o755) },
+		SyncDir:    func() error { return nil },
 		RemoveDir:  func() error { h.removed++; return nil },
 		Save: func() error {
 			if h.err == nil {

@@ -289,16 +289,19 @@ func (m *Remote) lookUpCommit(ctx context.Context, s Source, rev string) (r meta
 // recordRef adds a resolution to the store's record. That of a ref belongs to a snapshot:
 // if the store was fetched again since, it returns the resolution of that fetch.
 func (m *Remote) recordRef(s Source, snapshot string, r meta.Resolution) (meta.Resolution, error) {
-	there := false
+	there, saved := false, false
 	_, changed := m.change(s.History.Name(), func(store meta.Store, ok bool) (meta.Store, bool) {
 		there = ok
 		if !ok {
 			return store, false
 		}
-		if newer, known := store.Refs[s.Ref.String()]; known && store.Snapshot != snapshot && r.Ref != "" {
-			r = newer
+		last, known := store.Refs[s.Ref.String()]
+		if known && store.Snapshot != snapshot && r.Ref != "" {
+			r = last
 			return store, false
 		}
+		last.At = r.At // as in confirm, the time alone is not worth a save
+		saved = known && last == r
 		store.Refs[s.Ref.String()] = r
 		m.expireLocked(s.History.Name(), store.Refs)
 		return store, true
@@ -306,7 +309,7 @@ func (m *Remote) recordRef(s Source, snapshot string, r meta.Resolution) (meta.R
 	switch {
 	case !there:
 		return r, fmt.Errorf("%s was removed meanwhile: run it again", m.Used.Name)
-	case !changed:
+	case !changed || saved:
 		return r, nil
 	}
 	return r, m.Save()

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/helmdeck/repos/internal/checkout"
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
@@ -71,7 +72,7 @@ func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root
 	mounted = false
 	failpoint.Hit("clone/delta/detached")
 	if errors.Is(err, checkout.ErrUnlike) {
-		return false, removeContents(dir)
+		return false, disk.RemoveContents(dir)
 	}
 	if err != nil {
 		return false, err
@@ -129,14 +130,4 @@ func (c *Collection) sameShape(l *meta.Layer) (list []meta.Layer) {
 	list = slices.DeleteFunc(c.layers.List(meta.Tree), func(t meta.Layer) bool { return t.Shape != l.Shape || t.Shape == "" })
 	slices.SortFunc(list, func(a, b meta.Layer) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	return list
-}
-
-// removeContents removes the contents of a directory that only the plugin and git have
-// written to.
-func removeContents(dir string) error {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-	}
-	return err
 }

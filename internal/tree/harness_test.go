@@ -55,6 +55,7 @@ func (w *world) start(boot string) {
 		Credential: func(string, string) (*git.Auth, error) { return nil, nil },
 		WithRoom:   func(_ context.Context, _ disk.Size, f func() error) error { return f() },
 		MakeDir:    func() error { return durable.MkdirAll(filepath.Join(r.Dir, "store"), 0o755) },
+		SyncDir:    func() error { return nil },
 		RemoveDir:  func() error { return nil },
 		Save: func() error {
 			return d.DB.Update(func(tx *meta.Tx) error { return tx.PutClone(meta.Clone{Key: key, Stores: r.Stores()}) })

@@ -59,7 +59,7 @@ func (c *Collection) buildTree(ctx context.Context, s Spec, l *meta.Layer, root,
 	}
 	if err != nil {
 		c.remote.Log.WithError(err).Warn("a tree can't be built on another one: it is built whole")
-		if err := removeContents(dir); err != nil {
+		if err := disk.RemoveContents(dir); err != nil {
 			return err
 		}
 	}

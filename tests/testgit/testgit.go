@@ -5,6 +5,7 @@ package testgit
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,6 +96,19 @@ func Owned(t testing.TB, root string, uid int) string {
 		t.Fatal(err)
 	}
 	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Store makes an empty bare repository in root that belongs to uid, and returns its directory.
+func Store(t testing.TB, root string, uid int, format string) string {
+	t.Helper()
+	dir := Owned(t, root, uid)
+	Git(t, dir, "init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--object-format="+format, ".")
+	if err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chown(path, uid, uid))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return dir

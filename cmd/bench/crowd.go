@@ -49,7 +49,7 @@ func atOnce(c config) group {
 			}},
 			counted(crowdAsks(c.crowd), func() int { return got.asks }),
 			{name: pushedRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
-				if _, err := s.push(ctx, i); err != nil {
+				if _, err := s.push(ctx, "main", i); err != nil {
 					return 0, err
 				}
 				return sample(ctx, s)

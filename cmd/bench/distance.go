@@ -128,7 +128,7 @@ func away(c config) group {
 				if err := use(ctx, s, i); err != nil {
 					return err
 				}
-				pushed, err = s.push(ctx, i)
+				pushed, err = s.push(ctx, "main", i)
 				return err
 			}, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return s.use(ctx, "warm", func(dir string) error { return checkCommit(ctx, dir, pushed) })

@@ -55,7 +55,7 @@ func docker(c config) group {
 				return name, s.volume(name, name)
 			}),
 			ours(dockerPush, "", often, func(ctx context.Context, s *scene, i int) (string, error) {
-				_, err := s.push(ctx, i)
+				_, err := s.push(ctx, "main", i)
 				return "warm", err
 			}),
 		},

@@ -10,10 +10,10 @@ import (
 // changes is the number of files in an update.
 const changes = 100
 
-// push adds a commit to the remote's main that changes files in all parts of the tree, and
-// returns its ID. Each round can be pushed only once.
-func (p *place) push(ctx context.Context, round int) (string, error) {
-	out, err := git(ctx, p.root, "--git-dir="+p.server.Path(repo), "ls-tree", "-r", "-z", "--name-only", "main", "src")
+// push adds a commit to a branch of the remote that changes files in all parts of the tree, and
+// returns its ID. Each round can be pushed only once to a branch.
+func (p *place) push(ctx context.Context, branch string, round int) (string, error) {
+	out, err := git(ctx, p.root, "--git-dir="+p.server.Path(repo), "ls-tree", "-r", "-z", "--name-only", branch, "src")
 	if err != nil {
 		return "", err
 	}
@@ -22,7 +22,7 @@ func (p *place) push(ctx context.Context, round int) (string, error) {
 	for i := 0; i < len(all) && len(commit) < changes; i += max(1, len(all)/changes) {
 		commit = append(commit, gitserver.Change{Path: all[i], Content: fmt.Sprintf("round %d of %s\n", round, all[i])})
 	}
-	return gitserver.Commit(p.server.Path(repo), "main", commit...)
+	return gitserver.Commit(p.server.Path(repo), branch, commit...)
 }
 
 // update compares the first mount after a push with the update of a working tree in place,
@@ -42,7 +42,7 @@ func update(c config) group {
 		rivals: prepareRivals, prepare: warmUp,
 		rows: []row{
 			{name: updateMount, unit: ms, sample: func(ctx context.Context, s *scene, i int) (_ float64, err error) {
-				if pushed, err = s.push(ctx, i); err != nil {
+				if pushed, err = s.push(ctx, "main", i); err != nil {
 					return 0, err
 				}
 				if err := s.disk.sync(); err != nil {

@@ -10,17 +10,18 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver/distance"
 )
 
-// far is a git server with TLS, HTTP/1.1 and HTTP/2 behind a link that adds distance. It serves a
-// place's repository.
+// far is a git server with TLS, HTTP/1.1 and HTTP/2 behind a link that adds distance. It serves one
+// of a place's repositories.
 type far struct {
+	repo   string
 	server *gitserver.Server
 	link   *distance.Link
 	ca     string // a file with the certificate of the server's authority
 }
 
-// openFar serves the repositories in a directory. It writes the file into dir.
-func openFar(repositories, dir string) (f *far, err error) {
-	f = &far{ca: filepath.Join(dir, "ca.pem")}
+// openFar serves a repository in a directory. It writes the file into dir.
+func openFar(repositories, repo, dir string) (f *far, err error) {
+	f = &far{repo: repo, ca: filepath.Join(dir, "ca.pem")}
 	if f.server, err = gitserver.StartHTTP2(repositories); err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (f *far) close() error {
 }
 
 // url returns the repository's URL at the link.
-func (f *far) url() string { return "https://" + f.link.Addr() + "/" + repo }
+func (f *far) url() string { return "https://" + f.link.Addr() + "/" + f.repo }
 
 // setting returns the plugin's setting that makes it trust the server.
 func (f *far) setting() string {
@@ -62,7 +63,7 @@ const (
 
 // traffic counts the requests and connections that have reached the server, by kind. A git fetch also asks a question.
 func (f *far) traffic() map[string]int {
-	stats := f.server.Stats(repo)
+	stats := f.server.Stats(f.repo)
 	return map[string]int{
 		questions: stats.LsRefs, infoRefs: stats.Infos, connections: f.link.Connections(), handshakes: f.server.Handshakes(),
 	}

@@ -33,7 +33,7 @@ func groups(c config) []group {
 	for _, n := range c.dirty {
 		list = append(list, reset(c, n))
 	}
-	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c), away(c), awayInContainers(c), inAdvance(c))
+	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c), away(c), awayInContainers(c), history(c), inAdvance(c))
 }
 
 // groupNames returns the names that -rows accepts.

@@ -36,6 +36,7 @@ type config struct {
 	modules      int    // files of a node_modules
 	crowd        int    // concurrent mounts
 	planned      int    // clones for which the janitor plans
+	commits      int    // commits of the repository with a long history
 
 	program, plugin string
 	out, base       string
@@ -62,6 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&c.modules, "modules", 20000, "how many files a node_modules has")
 	flags.IntVar(&c.crowd, "crowd", 64, "how many mounts run concurrently")
 	flags.IntVar(&c.planned, "clones", 100000, "how many clones the janitor plans for")
+	flags.IntVar(&c.commits, "commits", 20000, "how many commits the repository with a long history has")
 	flags.StringVar(&c.program, "program", "build/helmdeck-repos", "the plugin's `program`")
 	flags.StringVar(&c.plugin, "plugin", "build/plugin", "the plugin's `directory`, as make plugin makes it; empty to omit the rows with containers")
 	flags.StringVar(&c.out, "out", "build/bench.json", "the `file` for the results; with -against build/bench-against.json")

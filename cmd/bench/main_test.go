@@ -38,7 +38,7 @@ func workDir(t *testing.T) string {
 // because they need an engine.
 func small(more ...string) []string {
 	return append([]string{
-		"-files", "60,130", "-dirty", "0,20", "-runs", "2", "-doomed", "300", "-crowd", "17", "-modules", "150", "-clones", "20",
+		"-files", "60,130", "-dirty", "0,20", "-runs", "2", "-doomed", "300", "-crowd", "17", "-modules", "150", "-clones", "20", "-commits", "20",
 		"-plugin", "",
 	}, more...)
 }
@@ -61,7 +61,7 @@ func TestRunMeasuresEveryRowAndLeavesNothing(t *testing.T) {
 	if r.Date.IsZero() || r.Machine.Cores == 0 || r.Machine.Kernel == "" || r.Machine.Git == "" || r.Machine.Filesystem == "" {
 		t.Errorf("incomplete: %v %+v", r.Date, r.Machine)
 	}
-	c := config{dirty: numbers{0, 20}, runs: 2, doomed: 300, crowd: 17, modules: 150, planned: 20}
+	c := config{dirty: numbers{0, 20}, runs: 2, doomed: 300, crowd: 17, modules: 150, planned: 20, commits: 20}
 	for _, files := range []int{60, 130} {
 		for _, g := range groups(c) {
 			if g.container || g.once && files != 130 {

@@ -8,7 +8,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// repo is the name of the only repository on a place's server.
+// repo is the name of the repository on a place's server that all groups use, but for history.
 const repo = "sample"
 
 // place is shared by all groups with one number of files.

@@ -43,8 +43,10 @@ type group struct {
 	settings []string
 	// container runs the plugin in an engine, not only its program.
 	container bool
-	// distant gives the scene a server behind a link that adds distance.
+	// distant gives the scene a server behind a link that adds distance. repo is the repository
+	// there; empty for the sample.
 	distant bool
+	repo    string
 	// bare runs neither the program nor an engine.
 	bare bool
 	// rivals prepares the peers and prepare then prepares our rows, before the first sample.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (s *scene) open(ctx context.Context, g group) error {
 	}
 	settings := g.settings
 	if g.distant {
-		if s.far, err = openFar(s.place.root, s.root); err != nil {
+		if s.far, err = openFar(s.place.root, cmp.Or(g.repo, repo), s.root); err != nil {
 			return err
 		}
 		s.onClose(s.far.close)
@@ -195,12 +196,12 @@ func (s *scene) use(ctx context.Context, name string, look func(dir string) erro
 	return took, errors.Join(err, unmountErr)
 }
 
-// createAndMount makes a volume and mounts it, and then unmounts it. It returns the time of the
-// first two.
-func (s *scene) createAndMount(ctx context.Context, name, subject string) (float64, error) {
+// createAndMount makes a volume, with more options as create takes them, mounts it, and then
+// unmounts it. It returns the time of the first two.
+func (s *scene) createAndMount(ctx context.Context, name, subject string, more ...string) (float64, error) {
 	var l lease
 	took, err := clock(func() (err error) {
-		if err = s.create(ctx, name, subject, "refresh", ""); err == nil {
+		if err = s.create(ctx, name, subject, append(more, "refresh", "")...); err == nil {
 			l, _, err = s.mount(ctx, name)
 		}
 		return err

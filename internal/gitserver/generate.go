@@ -16,7 +16,17 @@ type Spec struct {
 	Files    int      // files of the first commit, in addition to the special ones
 	Commits  int      // commits on main after the first
 	Changes  int      // files that each of these changes
+	Lines    bool     // a change replaces a line of a file, and not all of it
 	Branches []string // in addition to main, each with one commit on an older one of main
+}
+
+// depth returns the length of chains of deltas. Without deltas the trees of a long history take most
+// of the space; otherwise deltas would take most of the time.
+func (s Spec) depth() int {
+	if s.Lines {
+		return 10
+	}
+	return 0
 }
 
 // Generate makes a bare repository at path, which must not exist, with the default branch main, and
@@ -40,7 +50,7 @@ func Generate(path string, spec Spec) (string, error) {
 	}()
 	// Use little compression, which would otherwise take most of the time.
 	_, err := git(path, r, "-c", "core.compression=1", "-c", "fastimport.unpackLimit=0",
-		"fast-import", "--quiet", "--done", "--depth=0")
+		"fast-import", "--quiet", "--done", fmt.Sprintf("--depth=%d", spec.depth()))
 	r.Close()
 	if err != nil {
 		return "", fmt.Errorf("generate %s: %w", path, err)
@@ -58,8 +68,10 @@ func history(w stream, spec Spec) {
 	for _, f := range special {
 		w.file(f.Mode, f.Path, f.Content)
 	}
+	var content []string // of the files
 	for i := range spec.Files {
-		w.file("", filePath(i, spec.Files), text(rnd))
+		content = append(content, text(rnd))
+		w.file("", filePath(i, spec.Files), content[i])
 	}
 	fmt.Fprintf(w, "tag v1.0.0\nfrom :1\ntagger %s\n", ident(when))
 	w.data("the first release\n")
@@ -68,7 +80,13 @@ func history(w stream, spec Spec) {
 		when = when.Add(time.Hour)
 		w.commit(commit{ref: main, mark: i + 2, when: when, message: fmt.Sprintf("change %d", i+1), from: i + 1})
 		for range min(spec.Changes, spec.Files) {
-			w.file("", filePath(rnd.IntN(spec.Files), spec.Files), text(rnd))
+			k := rnd.IntN(spec.Files)
+			change := text(rnd)
+			if spec.Lines {
+				change = edit(rnd, content[k], change)
+				content[k] = change
+			}
+			w.file("", filePath(k, spec.Files), change)
 		}
 	}
 	last := spec.Commits + 1
@@ -138,4 +156,12 @@ func text(rnd *rand.Rand) string {
 	}
 	b.WriteByte('\n')
 	return b.String()
+}
+
+// edit returns a text with one of its lines replaced by the first line of another text.
+func edit(rnd *rand.Rand, text, other string) string {
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	line, _, _ := strings.Cut(other, "\n")
+	lines[rnd.IntN(len(lines))] = line + "\n"
+	return strings.Join(lines, "")
 }

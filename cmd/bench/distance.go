@@ -133,10 +133,18 @@ func away(c config) group {
 			}, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return s.use(ctx, "warm", func(dir string) error { return checkCommit(ctx, dir, pushed) })
 			}},
-			twice{name: inPlacePush, against: []string{updateMount}, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+			twice{name: inPlacePush, against: []string{updateMount, refreshedMount}, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return clock(func() error { return updateInPlace(ctx, s.peer("in-place")) })
 			}},
-			twice{name: gitSyncPush, against: []string{updateMount}, sample: distantGitSync},
+			twice{name: gitSyncPush, against: []string{updateMount, refreshedMount}, sample: distantGitSync},
+			twice{name: refreshedMount, traffic: []string{questions}, before: func(ctx context.Context, s *scene, i int) (err error) {
+				if pushed, err = s.push(ctx, "main", -1-i); err != nil {
+					return err
+				}
+				return s.refresh(ctx, "warm", pushed)
+			}, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				return s.use(ctx, "warm", func(dir string) error { return checkCommit(ctx, dir, pushed) })
+			}},
 			twice{name: crowdRow(c.crowd), traffic: []string{questions, connections}, before: func(ctx context.Context, s *scene, _ int) error {
 				_, err := s.use(ctx, names[0], nil)
 				return errors.Join(err, s.settle(ctx))

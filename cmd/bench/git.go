@@ -32,8 +32,14 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 // updateInPlace updates a working tree in place, as a design without overlays does before
 // each use.
 func updateInPlace(ctx context.Context, dir string) error {
+	return updateInPlaceTo(ctx, dir, "origin/main")
+}
+
+// updateInPlaceTo is updateInPlace to a revision, after a fetch of some branches or, without
+// any, of all.
+func updateInPlaceTo(ctx context.Context, dir, rev string, branches ...string) error {
 	for _, args := range [][]string{
-		{"fetch", "-q", "origin"}, {"reset", "-q", "--hard", "origin/main"}, {"clean", "-qffdx"},
+		append([]string{"fetch", "-q", "origin"}, branches...), {"reset", "-q", "--hard", rev}, {"clean", "-qffdx"},
 	} {
 		if _, err := git(ctx, dir, args...); err != nil {
 			return err

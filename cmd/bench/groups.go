@@ -12,6 +12,8 @@ const (
 	hungUpMount = "warm Mount after the server hung up"
 	newMount    = "Create + Mount of a new volume, warm repository"
 
+	refreshedMount = "Mount after POST /v1/refresh, 100 files changed"
+
 	freshClone  = "git clone"
 	inPlace     = "in place: fetch, reset, clean"
 	inPlacePush = "in place: fetch, reset, clean, 100 files changed"
@@ -33,7 +35,7 @@ func groups(c config) []group {
 	for _, n := range c.dirty {
 		list = append(list, reset(c, n))
 	}
-	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c), away(c), awayInContainers(c), history(c), inAdvance(c))
+	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c), away(c), awayInContainers(c), history(c), keepReady(c))
 }
 
 // groupNames returns the names that -rows accepts.

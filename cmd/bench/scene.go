@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/dockerd"
 )
@@ -194,6 +195,16 @@ func (s *scene) use(ctx context.Context, name string, look func(dir string) erro
 	}
 	_, unmountErr := s.unmount(ctx, l)
 	return took, errors.Join(err, unmountErr)
+}
+
+// refresh sends POST /v1/refresh for the main branch of a subject's clone, which must then have
+// this commit.
+func (s *scene) refresh(ctx context.Context, subject, commit string) error {
+	results, err := s.plugin.Admin.Refresh(ctx, ready.Request{Repo: s.url(), Ref: "main", Subject: subject})
+	if err == nil && (len(results) != 1 || results[0].Commit != commit) {
+		err = fmt.Errorf("POST /v1/refresh: %+v, want %s", results, commit)
+	}
+	return err
 }
 
 // createAndMount makes a volume, with more options as create takes them, mounts it, and then

@@ -14,6 +14,8 @@ const (
 	// The number of files deleted, and of clones planned for.
 	targetDoomed  = 1000000
 	targetPlanned = 100000
+	// The number of commits of the repository with a long history.
+	targetCommits = 20000
 )
 
 // goal is a target of the project.
@@ -66,6 +68,12 @@ var goals = []goal{
 	{name: "30 ms away: docker run, nameless volume: questions", limit: 1, got: most(trafficRow(dockerNameless, questions))},
 	{name: "30 ms away: docker run --workdir, nameless volume: questions", limit: 1, got: most(trafficRow(dockerWorkdir, questions))},
 	{name: "30 ms away: 64 Mounts at once: questions", limit: 1, got: most(trafficRow(crowdRow(targetCrowd), questions))},
+	{name: "30 ms away: Mount after an update by 100 files, with KEEP_READY / warm", limit: 1.2, got: ratio(farRow(keptMount), farRow(keptNext))},
+	{name: "0 ms away: Mount after an update by 100 files, with KEEP_READY / warm", limit: 1.2, got: ratio(nearRow(keptMount), nearRow(keptNext))},
+	{name: "30 ms away: Mount after an update by 100 files and POST /v1/refresh / warm", limit: 1.2, got: ratio(farRow(refreshedMount), farRow(warmMount))},
+	{name: "0 ms away: Mount after an update by 100 files and POST /v1/refresh / warm", limit: 1.2, got: ratio(nearRow(refreshedMount), nearRow(warmMount))},
+	{name: "30 ms away: cold repository with 20,000 commits / git clone", limit: 0.95, got: ratio(farRow(deepRow(targetCommits)), farRow(deepClone(targetCommits)))},
+	{name: "0 ms away: cold repository with 20,000 commits / git clone", limit: 0.95, got: ratio(nearRow(deepRow(targetCommits)), nearRow(deepClone(targetCommits)))},
 	{name: "64 idle workspaces on top of one", limit: 64, got: value(spaceRow(targetCrowd))},
 	{name: "plan for 100,000 clones with five layers and discards each", limit: 200, got: value(planRow(targetPlanned))},
 	{name: "memory of that plan, with what it plans for", limit: 300e6 / (1 << 20), got: value(planSpace(targetPlanned))},

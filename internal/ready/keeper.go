@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
@@ -85,9 +86,12 @@ type Keeper struct {
 	calls  *work.Scheduler // turns for Refresh, which does not wait for a round
 	random func() float64  // from 0 to 1
 
-	mu       sync.Mutex // never held over I/O
-	requests int
-	plans    map[string]*plan // by the key of the clone, or also by the options of a checkout
+	calling keylock.Locks[string] // held by the call for a clone and refs that runs
+
+	mu     sync.Mutex       // never held over I/O
+	called int              // the number of calls that were made: their IDs
+	next   map[string]int   // the call for a clone and refs that has not begun
+	plans  map[string]*plan // by the key of the clone, or also by the options of a checkout
 }
 
 // plan says when something is refreshed.
@@ -101,7 +105,7 @@ type plan struct {
 func New(c Config) *Keeper {
 	limits := [3]work.Limits{work.Fetch: turns}
 	return &Keeper{
-		Config: c, rounds: work.NewScheduler(limits), calls: work.NewScheduler(limits), random: rand.Float64, plans: make(map[string]*plan),
+		Config: c, rounds: work.NewScheduler(limits), calls: work.NewScheduler(limits), random: rand.Float64, next: make(map[string]int), plans: make(map[string]*plan),
 	}
 }
 

@@ -165,6 +165,37 @@ func TestOff(t *testing.T) {
 	})
 }
 
+// Many requests at once cost one refresh that runs and one that begins after all of them.
+func TestManyRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, fakes := run(t, 0, "s")
+		f := fakes[0]
+		f.mounted("ref", "a")
+		f.took = 2 * time.Second
+		url, err := volume.ParseURL("https://h/r", k.Schemes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets := []Target{{Clone: f, Key: "s/" + url.Hash(), Subject: "s", Asked: func() int64 { return 0 }}}
+		k.Targets = func() []Target { return targets }
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+				if list, err := k.Refresh(t.Context(), Request{Repo: "https://h/r"}); err != nil || len(list) != 1 || list[0].Commit != "c" {
+					t.Errorf("got %+v, %v", list, err)
+				}
+			})
+		}
+		all.Wait()
+		f.want(t, "50 in a second", "a 2s", "a 4s")
+		if len(k.next) > 0 {
+			t.Errorf("left: %v", k.next)
+		}
+	})
+}
+
 // A clone that takes longer than several polls is refreshed once at a time.
 func TestOnce(t *testing.T) {
 	t.Parallel()

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/git"
@@ -46,23 +47,46 @@ func (k *Keeper) Refresh(ctx context.Context, r Request) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	since := make([]int64, len(targets))
+	lists := make([][]Result, len(targets))
+	all, ctx := errgroup.WithContext(ctx)
 	for i, t := range targets {
-		since[i] = t.Asked()
+		all.Go(func() (err error) {
+			lists[i], err = k.call(ctx, t, refs)
+			return err
+		})
 	}
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(lists...), nil
+}
+
+// call refreshes the checkouts of a clone whose ref is one of refs. Calls that come while an
+// earlier one for the same refs runs share the next one, which begins after it: so many calls
+// at once cost two questions for each ref.
+func (k *Keeper) call(ctx context.Context, t Target, refs []string) ([]Result, error) {
+	name := fmt.Sprint(t.Key, "\x00", refs)
 	k.mu.Lock()
-	k.requests++
-	key := fmt.Sprint("refresh ", k.requests) // its own: an earlier one may have asked before
+	id, ok := k.next[name]
+	if !ok {
+		k.called++
+		id = k.called
+		k.next[name] = id
+	}
 	k.mu.Unlock()
 	report := func(err error) { k.Log.Error(err) }
-	return work.Share(ctx, k.Work, key, report, func(ctx context.Context) ([]Result, error) {
-		lists := make([][]Result, len(targets))
-		var all sync.WaitGroup
-		for i, t := range targets {
-			all.Go(func() { lists[i] = k.refresh(ctx, k.calls, t, k.recents(t, refs), since[i]) })
+	return work.Share(ctx, k.Work, fmt.Sprint("refresh ", id), report, func(ctx context.Context) ([]Result, error) {
+		unlock, err := k.calling.Lock(ctx, name)
+		if err != nil {
+			return nil, err
 		}
-		all.Wait()
-		return slices.Concat(lists...), nil
+		defer unlock()
+		k.mu.Lock()
+		if k.next[name] == id {
+			delete(k.next, name) // it begins: later calls may know of a later push
+		}
+		k.mu.Unlock()
+		return k.refresh(ctx, k.calls, t, k.recents(t, refs), t.Asked()), nil
 	})
 }
 

@@ -162,13 +162,13 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// awaitRequests waits until Refresh was called that often.
+// awaitRequests waits until so many refreshes were begun or wait.
 func (w *world) awaitRequests(n int) {
 	w.T.Helper()
 	testdir.Eventually(w.T, "the refresh to begin", func() bool {
 		w.k.mu.Lock()
 		defer w.k.mu.Unlock()
-		return w.k.requests >= n
+		return w.k.called >= n
 	})
 }
 

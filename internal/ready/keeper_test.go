@@ -134,6 +134,18 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+// A poll does not look at the options of clones that are not due: with 10,000 clones that would take
+// most of a second.
+func TestPollParsesNothing(t *testing.T) {
+	f := new(fake)
+	f.mounted("ref", "a")
+	targets := []Target{{Clone: f, Key: "s/1"}}
+	k := New(Config{Targets: func() []Target { return targets }, Interval: time.Hour, Now: time.Now})
+	if n := testing.AllocsPerRun(10, k.begin); n > 5 {
+		t.Errorf("a poll allocates %v times for a clone that is not due", n)
+	}
+}
+
 // Waits differ a little, are bounded, and the first one after a start is random.
 func TestJitter(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func (k *Keeper) call(ctx context.Context, t Target, refs []string) ([]Result, e
 			delete(k.next, name) // it begins: later calls may know of a later push
 		}
 		k.mu.Unlock()
-		return k.refresh(ctx, k.calls, t, k.recents(t, refs), t.Asked()), nil
+		return k.refresh(ctx, k.calls, t, k.recents(t, t.Recent(), refs), t.Asked()), nil
 	})
 }
 

@@ -228,6 +228,14 @@ func (k *Keeper) note(key string, failed bool) {
 	p.due = k.Now().Add(k.wait(p.failures))
 }
 
+// fails reports whether the last refresh of a clone or a checkout has failed.
+func (k *Keeper) fails(key string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, ok := k.plans[key]
+	return ok && p.failures > 0
+}
+
 // forget removes the plan of a checkout: it is refreshed whenever its clone is.
 func (k *Keeper) forget(key string) {
 	k.mu.Lock()

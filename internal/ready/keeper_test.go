@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/git"
@@ -131,6 +132,36 @@ func TestBackoff(t *testing.T) {
 		if len(k.plans) > 0 {
 			t.Errorf("left: %v", k.plans)
 		}
+	})
+}
+
+// A checkout that fails for hours is one line of the log.
+func TestWarnsOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, fakes := run(t, 10*time.Minute, "s")
+		f := fakes[0]
+		f.mounted("ref", "a")
+		f.mounted("ref", "b")
+		log := test.NewLocal(k.Log)
+		pass := func(when string, want int) {
+			t.Helper()
+			time.Sleep(5 * time.Hour)
+			synctest.Wait()
+			if got := len(log.AllEntries()); got != want {
+				t.Errorf("%s: %d lines, want %d", when, got, want)
+			}
+			log.Reset()
+		}
+		f.set(func() { f.fail["a"] = &git.Error{Kind: git.KindRefNotFound} })
+		pass("a is gone", 1)
+		pass("still", 0)
+		f.set(func() { f.fail = map[string]error{"": &git.Error{Kind: git.KindTimeout}} })
+		pass("the remote does not answer", 1)
+		f.set(func() { f.fail = nil })
+		pass("all is well", 0)
+		f.set(func() { f.fail = map[string]error{"a": &git.Error{Kind: git.KindRefNotFound}} })
+		pass("a is gone again", 1)
 	})
 }
 

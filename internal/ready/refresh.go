@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/helmdeck/repos/internal/clone"
@@ -172,7 +173,8 @@ func (k *Keeper) refresh(ctx context.Context, slots *work.Scheduler, t Target, l
 	return results
 }
 
-// refreshOne refreshes a checkout, and logs an error.
+// refreshOne refreshes a checkout, and logs an error: with KEEP_READY the first one in a row as a
+// warning.
 func (k *Keeper) refreshOne(ctx context.Context, slots *work.Scheduler, t Target, c recent, since int64) (commit string, err error) {
 	if c.err != nil {
 		return "", c.err
@@ -187,7 +189,14 @@ func (k *Keeper) refreshOne(ctx context.Context, slots *work.Scheduler, t Target
 	s.Since = since
 	r, err := t.Ready(ctx, s)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, clone.ErrEvicted) {
-		k.Log.WithError(err).WithFields(map[string]any{"clone": t.Key, "ref": c.ref}).Warn("refresh: failed")
+		level, failing := logrus.WarnLevel, c.key
+		if isShared(err) {
+			failing = t.Key
+		}
+		if k.fails(failing) {
+			level = logrus.DebugLevel // a branch that was deleted would be a warning for a day
+		}
+		k.Log.WithError(err).WithFields(map[string]any{"clone": t.Key, "ref": c.ref}).Log(level, "refresh: failed")
 	}
 	return r.Commit, err
 }

@@ -33,8 +33,10 @@ type Target struct {
 	Key, Subject string
 	// Resolution returns the last known resolution of a ref, from memory.
 	Resolution func(remote.Source) (meta.Resolution, bool)
-	// Asked returns the number of questions to the remote that were begun until now.
-	Asked func() int64
+	// Asked returns the number of questions to the remote that were begun until now, and
+	// Answered when it answered last.
+	Asked    func() int64
+	Answered func() time.Time
 }
 
 // Targets returns a function that lists the clones of m.
@@ -42,7 +44,10 @@ func Targets(m *clone.Manager) func() []Target {
 	return func() []Target {
 		var list []Target
 		for _, c := range m.Fetched() {
-			list = append(list, Target{Clone: c, Key: c.Key, Subject: string(c.Subject), Resolution: c.Remote.Resolution, Asked: c.Remote.Asked})
+			list = append(list, Target{
+				Clone: c, Key: c.Key, Subject: string(c.Subject),
+				Resolution: c.Remote.Resolution, Asked: c.Remote.Asked, Answered: c.Remote.Answered,
+			})
 		}
 		return list
 	}
@@ -99,7 +104,8 @@ type Keeper struct {
 // plan says when something is refreshed.
 type plan struct {
 	due      time.Time
-	failures int // in a row
+	failures int       // in a row
+	failed   time.Time // the last of them
 	running  bool
 }
 
@@ -139,7 +145,7 @@ func (k *Keeper) begin() {
 			continue
 		}
 		there[t.Key] = true
-		if k.take(t.Key, now, list[0].At) {
+		if k.take(t, now, list[0].At) {
 			k.Work.Go(func(ctx context.Context) {
 				defer k.release(t.Key)
 				if due := k.due(t, list, now); len(due) > 0 {
@@ -184,17 +190,22 @@ func (k *Keeper) isVoid(p *plan, now time.Time) bool {
 
 // take reports whether the caller is to refresh a clone that was mounted last at mounted.
 // release ends that. The first time is an Interval after the Mount, which has asked, or at
-// a random moment of the next Interval, so that after a start not all clones ask at once.
-func (k *Keeper) take(key string, now, mounted time.Time) bool {
+// a random moment of the next Interval, so that after a start not all clones ask at once. After
+// failures, it is an Interval after a Mount that the remote has answered.
+func (k *Keeper) take(t Target, now, mounted time.Time) bool {
+	answered := t.Answered()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p, ok := k.plans[key]
+	p, ok := k.plans[t.Key]
+	if ok && p.failures > 0 && answered.After(p.failed) {
+		p.failures, p.due = 0, answered.Add(k.wait(0))
+	}
 	if !ok {
 		p = &plan{due: mounted.Add(k.wait(0))}
 		if !p.due.After(now) {
 			p.due = now.Add(time.Duration(k.random() * float64(k.Interval)))
 		}
-		k.plans[key] = p
+		k.plans[t.Key] = p
 	}
 	if p.running || !k.isDue(p, now) {
 		return false
@@ -221,11 +232,13 @@ func (k *Keeper) note(key string, failed bool) {
 		p = &plan{}
 		k.plans[key] = p
 	}
-	p.failures++
-	if !failed {
+	now := k.Now()
+	if failed {
+		p.failures, p.failed = p.failures+1, now
+	} else {
 		p.failures = 0
 	}
-	p.due = k.Now().Add(k.wait(p.failures))
+	p.due = now.Add(k.wait(p.failures))
 }
 
 // fails reports whether the last refresh of a clone or a checkout has failed.

@@ -28,6 +28,7 @@ type fake struct {
 	fail   map[string]error // by ref; the empty ref is any
 	took   time.Duration    // how long a Ready takes
 	calls  []string
+	answer time.Time // of the remote, to a Mount
 	count  func(int) // is called with 1 and -1 around a Ready
 }
 
@@ -39,6 +40,12 @@ func (f *fake) mounted(options ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.recent = append(f.recent, meta.Recent{Options: o, At: time.Now()})
+}
+
+func (f *fake) lastAnswer() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.answer
 }
 
 func (f *fake) Recent() []meta.Recent {
@@ -92,7 +99,7 @@ func run(t *testing.T, interval time.Duration, subjects ...string) (*Keeper, []*
 	for i, s := range subjects {
 		f := &fake{began: time.Now(), fail: make(map[string]error), count: func(int) {}}
 		fakes = append(fakes, f)
-		targets = append(targets, Target{Clone: f, Key: fmt.Sprint(s, "/", i), Subject: s, Asked: func() int64 { return 0 }})
+		targets = append(targets, Target{Clone: f, Key: fmt.Sprint(s, "/", i), Subject: s, Asked: func() int64 { return 0 }, Answered: f.lastAnswer})
 	}
 	schemes, err := volume.ParseSchemes("")
 	if err != nil {
@@ -170,11 +177,28 @@ func TestWarnsOnce(t *testing.T) {
 func TestPollParsesNothing(t *testing.T) {
 	f := new(fake)
 	f.mounted("ref", "a")
-	targets := []Target{{Clone: f, Key: "s/1"}}
+	targets := []Target{{Clone: f, Key: "s/1", Answered: f.lastAnswer}}
 	k := New(Config{Targets: func() []Target { return targets }, Interval: time.Hour, Now: time.Now})
 	if n := testing.AllocsPerRun(10, k.begin); n > 5 {
 		t.Errorf("a poll allocates %v times for a clone that is not due", n)
 	}
+}
+
+// A Mount that the remote has answered ends the backoff of its clone.
+func TestMountEndsBackoff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, fakes := run(t, 10*time.Minute, "s")
+		f := fakes[0]
+		f.mounted("ref", "a")
+		f.set(func() { f.fail[""] = &git.Error{Kind: git.KindTimeout} })
+		pass := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+		pass(2 * time.Hour)
+		f.want(t, "the remote does not answer", "a 10m0s", "a 30m0s", "a 1h10m0s")
+		f.set(func() { f.fail, f.answer = nil, time.Now() })
+		pass(25 * time.Minute)
+		f.want(t, "a Mount got an answer", "a 2h10m0s", "a 2h20m0s")
+	})
 }
 
 // Waits differ a little, are bounded, and the first one after a start is random.
@@ -190,7 +214,7 @@ func TestJitter(t *testing.T) {
 			t.Fatalf("wait %v after many failures", d)
 		}
 		clear(k.plans)
-		k.take("after a start", now, now.Add(-time.Hour))
+		k.take(Target{Key: "after a start", Answered: new(fake).lastAnswer}, now, now.Add(-time.Hour))
 		if d := k.plans["after a start"].due.Sub(now); d < 0 || d > 10*time.Minute {
 			t.Fatalf("first after %v", d)
 		}

@@ -54,9 +54,10 @@ type Config struct {
 type Remote struct {
 	Config
 	Records
-	Doing Activities
-	asked atomic.Int64 // the number of questions that were begun
-	gate  work.Lock    // held with the lock file, so that only other processes are polled for
+	Doing    Activities
+	asked    atomic.Int64              // the number of questions that were begun
+	answered atomic.Pointer[time.Time] // see Answered
+	gate     work.Lock                 // held with the lock file, so that only other processes are polled for
 
 	aligning sync.Mutex         // guards aligned; never held over I/O
 	aligned  map[string]aligned // by the name of the store

@@ -249,6 +249,22 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// Answered is about answers, not about questions.
+func TestAnswered(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	s := h.source("main")
+	h.server.Wrap(gitserver.On(gitserver.LsRefs, gitserver.Fail(500)))
+	if _, err := h.r.Ask(t.Context(), s); err == nil || !h.r.Answered().IsZero() {
+		t.Errorf("%v, answered %v, want an error and never", err, h.r.Answered())
+	}
+	h.server.Wrap(nil)
+	a, err := h.r.Ask(t.Context(), s)
+	if err != nil || !h.r.Answered().Equal(a.res.At) {
+		t.Errorf("%v, answered %v, want %+v", err, h.r.Answered(), a)
+	}
+}
+
 // A caller that joins a question to a silent server asks again after its timeout, and gets
 // an answer if the server is back. The test waits for AskTimeout.
 func TestJoinedQuestionIsStuck(t *testing.T) {

@@ -63,6 +63,15 @@ func (m *Remote) fresh(s Source) (meta.Resolution, bool) {
 // Asked returns the number of questions that were begun until now, for Source.Since.
 func (m *Remote) Asked() int64 { return m.asked.Load() }
 
+// Answered returns when the remote last answered a question, from memory; the zero time if it has not
+// since the start.
+func (m *Remote) Answered() time.Time {
+	if at := m.answered.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
 // question is an ls-refs question with its result.
 type question struct {
 	number int64 // counts from 1
@@ -88,6 +97,9 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 			defer cancel()
 			q.answer, q.err = m.askNow(ctx, s, list)
 			q.answer.snapshot = store.Snapshot
+			if at := q.answer.res.At; q.err == nil {
+				m.answered.Store(&at)
+			}
 			return q, nil
 		})
 		switch joined := q.number <= before; {

@@ -57,6 +57,10 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 			return newError(opAsk, url, "", context.Cause(ctx), false)
 		case isStatus && status.Location != nil:
 			return &Error{Op: opAsk, URL: url, Kind: KindRedirect, Err: err}
+		case isStatus && status.Refused: // git would send it again: some servers lock a user after a few times
+			refused := &Error{Op: opAsk, URL: url, Kind: KindAuth, Detail: status.Error(), Err: err}
+			g.explain(ctx, remote, url, auth, refused)
+			return refused
 		case isWrong:
 			return answerError(url, wrong.Err)
 		}

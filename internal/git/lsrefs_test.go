@@ -176,6 +176,36 @@ func TestLsRefsSilentAfterWrong(t *testing.T) {
 	}
 }
 
+// TestRefusedCredential: a credential that the server refuses is sent once.
+func TestRefusedCredential(t *testing.T) {
+	t.Parallel()
+	g, s := newGit(t), remote(t)
+	login := gitserver.Login{User: "me", Password: "old"}
+	r := Remote{URL: s.URL("r"), Auth: func(string) (*Auth, error) {
+		return &Auth{Name: "mine", User: login.User, Password: login.Password}, nil
+	}}
+	s.Protect("r", gitserver.Login{User: "me", Password: "new"})
+	for _, fault := range []gitserver.Fault{nil, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "" {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}} {
+		s.Wrap(fault)
+		s.Reset()
+		_, err := g.LsRefs(t.Context(), r, "refs/heads/main")
+		if KindOf(err) != KindAuth || !strings.Contains(err.Error(), `"mine"`) || strings.Contains(err.Error(), login.Password) {
+			t.Errorf("got %v", err)
+		}
+		if got := s.Logins("r"); got[login] != 1 || got[gitserver.Login{}] != 1 {
+			t.Errorf("requests by their login: %v, want one each without and with it", got)
+		}
+	}
+}
+
 // TestLsRefsGivenUp: a caller that gives up in the middle of an answer gets its own reason.
 func TestLsRefsGivenUp(t *testing.T) {
 	g, s := newGit(t), remote(t)

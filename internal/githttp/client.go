@@ -68,6 +68,7 @@ type StatusError struct {
 	Status   string
 	Code     int
 	Location *url.URL // of a redirect, or nil
+	Refused  bool     // the server refuses the credential, which was sent
 
 	challenges []string // how the server wants to be answered
 }
@@ -308,6 +309,7 @@ func (p *pool) send(ctx context.Context, r Remote, authenticate bool, question [
 		// Its body is the connection, which does not end with the context.
 		return nil, errors.Join(refused, response.Body.Close())
 	}
+	refused.Refused = authenticate && (refused.Code == http.StatusUnauthorized || refused.Code == http.StatusForbidden)
 	if refused.Code/100 == 3 {
 		refused.Location, _ = response.Location()
 	}

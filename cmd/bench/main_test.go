@@ -43,7 +43,9 @@ func small(more ...string) []string {
 	}, more...)
 }
 
+// It takes two minutes, of which the plugin waits one for KEEP_READY.
 func TestRunMeasuresEveryRowAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	dir := workDir(t)
 	program, err := daemon.Build(t.TempDir())
 	if err != nil {
@@ -124,6 +126,7 @@ func (w *interrupter) Write(p []byte) (int, error) {
 }
 
 func TestInterruptedRunReportsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	dir := workDir(t)
 	program, err := daemon.Build(t.TempDir())
 	if err != nil {

@@ -30,6 +30,8 @@ type Config struct {
 	// Go runs work in the background. Its context ends with the process. If Go is nil,
 	// connections that a server closes are not opened again.
 	Go func(f func(ctx context.Context))
+
+	dialTimeout, reopenTimeout time.Duration // zero: the constants of these names
 }
 
 // Client asks remotes. It is safe for concurrent use.

@@ -1,6 +1,7 @@
 package githttp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -64,7 +65,7 @@ const (
 // there that were asked for. It is safe for concurrent use.
 type pool struct {
 	transport *http.Transport
-	run       func(f func(ctx context.Context)) // nil if nothing is opened again
+	config    Config
 	made      time.Time
 	closing   atomic.Int32 // calls of closeIdle under way
 
@@ -144,7 +145,7 @@ func newPool(c Config, r Remote) (*pool, error) {
 			proxy = guard.PlaceOf(via).Host
 		}
 	}
-	p := &pool{run: c.Go, made: time.Now(), servers: make(map[string]server)}
+	p := &pool{config: c, made: time.Now(), servers: make(map[string]server)}
 	certificates := &tls.Config{}
 	if c.TLS != nil {
 		certificates = c.TLS.Clone()
@@ -203,7 +204,7 @@ func (p *pool) dial(host, proxy string, pin []netip.Addr) func(ctx context.Conte
 			}
 			addrs = nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.config.dialTimeout, dialTimeout))
 		defer cancel()
 		c, err := guard.DialPinned(ctx, network, address, addrs)
 		if err != nil {
@@ -290,13 +291,13 @@ func (p *pool) lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.last
-	if p.run == nil || p.reopening || p.reopened >= maxReopened || time.Since(p.used) > keepOpen || !p.servers[r.URL].protocol2 {
+	if p.config.Go == nil || p.reopening || p.reopened >= maxReopened || time.Since(p.used) > keepOpen || !p.servers[r.URL].protocol2 {
 		return
 	}
 	p.reopening = true
 	p.reopened++
-	p.run(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, reopenTimeout)
+	p.config.Go(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.config.reopenTimeout, reopenTimeout))
 		defer cancel()
 		response, err := p.send(ctx, r, false, nil)
 		if err == nil {

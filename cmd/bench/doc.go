@@ -6,9 +6,9 @@
 //	bench -report docs [-out build/bench.json]
 //
 // For each number of files, one git server in this process serves all rows over HTTP, except those
-// of the group distance: they have a server with TLS behind a proxy that adds round trips. Every
-// group of rows has a new, journaled ext4 filesystem on a loop device, on which nothing was
-// deleted before. On it runs the real program, called over its socket as the engine calls it,
+// of the groups distance, history and advance: they have a server with TLS behind a proxy that
+// adds round trips. Every group of rows has a new, journaled ext4 filesystem on a loop device, on
+// which nothing was deleted before. On it runs the real program, called over its socket as the engine calls it,
 // or a separate Docker engine with the plugin. All peers use the same filesystem. Rows that
 // are compared are measured in turns, so that noise affects both.
 //

@@ -160,8 +160,8 @@ func text(rnd *rand.Rand) string {
 
 // edit returns a text with one of its lines replaced by the first line of another text.
 func edit(rnd *rand.Rand, text, other string) string {
-	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	lines := strings.SplitAfter(text, "\n") // the last one is empty
 	line, _, _ := strings.Cut(other, "\n")
-	lines[rnd.IntN(len(lines))] = line + "\n"
+	lines[rnd.IntN(len(lines)-1)] = line + "\n"
 	return strings.Join(lines, "")
 }

@@ -62,6 +62,19 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+func TestGenerateLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.git")
+	if _, err := Generate(path, Spec{Seed: 3, Files: 50, Commits: 30, Changes: 1, Lines: true}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, path, "fsck", "--strict")
+	for line := range strings.SplitSeq(must(t, path, "log", "--no-renames", "--numstat", "--format=", "-n30", "main"), "\n") {
+		if line != "" && !strings.HasPrefix(line, "1\t1\tsrc/") {
+			t.Errorf("%q, want a commit that replaces a line", line)
+		}
+	}
+}
+
 func TestGenerateWithoutFiles(t *testing.T) {
 	if _, err := Generate(filepath.Join(t.TempDir(), "app.git"), Spec{Commits: 1, Changes: 3, Branches: []string{"b"}}); err != nil {
 		t.Error(err)

@@ -17,7 +17,7 @@ func pushedRow(n int) string { return fmt.Sprintf("%d Mounts at once, 100 files 
 
 func crowdAsks(n int) string { return crowdRow(n) + ": ls-refs at the server" }
 func pushedAsks(n int) string {
-	return pushedRow(n) + ": ls-refs at the server, but those of git fetch"
+	return pushedRow(n) + ": ls-refs at the server"
 }
 func pushedFetches(n int) string { return pushedRow(n) + ": fetches at the server" }
 
@@ -115,8 +115,7 @@ func (s *scene) unmountAll(ctx context.Context, leases []lease) error {
 	return errors.Join(errs...)
 }
 
-// asked counts the requests to a server: fetches, and ls-refs without the one that starts
-// each git fetch.
+// asked counts the requests to a server.
 type asked struct{ asks, fetches int }
 
 // tally counts requests in their order. Successive fetch requests count as one fetch, because
@@ -130,7 +129,6 @@ func tally(requests []gitserver.Request) (a asked) {
 		case gitserver.Fetch:
 			if !fetching {
 				a.fetches++
-				a.asks--
 			}
 		}
 		fetching = r.Kind == gitserver.Fetch

@@ -61,7 +61,7 @@ const (
 	handshakes  = "TLS handshakes"
 )
 
-// traffic counts the requests and connections that have reached the server, by kind. A git fetch also asks a question.
+// traffic counts the requests and connections that have reached the server, by kind.
 func (f *far) traffic() map[string]int {
 	stats := f.server.Stats(f.repo)
 	return map[string]int{

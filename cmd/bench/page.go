@@ -91,11 +91,11 @@ Run it while the machine does nothing else. On Ctrl-C it stops and removes its f
   a worktree for each commit and a symlink; with nothing new it asks the remote and checks the worktree. It and *in place* (` + "`fetch`, `reset --hard`, `clean -ffdx`" + `)
   have one working tree, which containers would have to share.
 - A dirty file is a new file of 1 KB. The files of an ended workspace stay as a discard, which is counted in the background while the next mount is measured.
-- *Mounts at once* are measured until the last one has answered. ` + "`git fetch`" + ` itself asks for refs; these requests are not counted.
+- *Mounts at once* are measured until the last one has answered.
 - *30 ms away*: the server has TLS with HTTP/2 and HTTP/1.1, and a proxy in front of it delivers every byte 15 ms later, in both directions,
   without a limit on the bandwidth. A new connection costs one round trip for TCP, and those of TLS. *0 ms away* is the same without the delay.
   *Extra round trips* are the difference of these two times, which are measured in turns, divided by 30 ms.
-- *Questions* are requests for refs (ls-refs), those of ` + "`git fetch`" + ` included. Directly before each Mount at a distance, another Mount has left its
+- *Questions* are requests for refs (ls-refs). Directly before each Mount at a distance, another Mount has left its
   connection open, if the plugin keeps connections; *after the server hung up*, the server has closed it. A *nameless volume* is that of ` + "`docker run --mount`" + `
   without a source, which is created and removed with the container; ` + "`--workdir`" + ` is its path there.
 - *after POST /v1/refresh*: the request follows the push, and the mount follows its answer. *with KEEP_READY*: the plugin has noticed the push by itself;

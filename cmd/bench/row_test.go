@@ -153,9 +153,9 @@ func TestTally(t *testing.T) {
 	}{
 		{nil, asked{}},
 		{[]gitserver.Kind{info, refs}, asked{asks: 1}},
-		{[]gitserver.Kind{info, refs, info, refs, fetch}, asked{asks: 1, fetches: 1}},
-		{[]gitserver.Kind{info, refs, info, refs, fetch, fetch}, asked{asks: 1, fetches: 1}},
-		{[]gitserver.Kind{info, info, refs, refs, fetch, refs, fetch}, asked{asks: 1, fetches: 2}},
+		{[]gitserver.Kind{info, refs, info, refs, fetch}, asked{asks: 2, fetches: 1}},
+		{[]gitserver.Kind{info, refs, info, refs, fetch, fetch}, asked{asks: 2, fetches: 1}},
+		{[]gitserver.Kind{info, info, refs, refs, fetch, refs, fetch}, asked{asks: 3, fetches: 2}},
 	} {
 		var requests []gitserver.Request
 		for _, k := range test.kinds {

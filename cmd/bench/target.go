@@ -57,7 +57,7 @@ var goals = []goal{
 	{name: "cold Create + Mount / git clone", limit: 1, got: ratio(coldMount, freshClone)},
 	{name: "update by 100 files / in-place fetch, reset, clean", limit: 0.7, got: ratio(updateMount, inPlacePush)},
 	{name: "64 Mounts at once after a push: fetches", limit: 1, got: most(pushedFetches(targetCrowd))},
-	{name: "64 Mounts at once after a push: ls-refs, but that of git fetch", limit: 1, got: most(pushedAsks(targetCrowd))},
+	{name: "64 Mounts at once after a push: ls-refs", limit: 1, got: most(pushedAsks(targetCrowd))},
 	{name: "64 Mounts at once: ls-refs", limit: 1, got: most(crowdAsks(targetCrowd))},
 	{name: "64 Mounts at once / one warm Mount", limit: 20, got: ratio(crowdRow(targetCrowd), warmMount)},
 	{name: "64 Mounts at once after a push / one warm Mount", limit: 20, got: ratio(pushedRow(targetCrowd), warmMount)},

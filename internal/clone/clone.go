@@ -34,6 +34,8 @@ type Clone struct {
 	layers  *layer.Set
 	used    *work.Resource // its users are Creates, Mounts and work in the background
 	swept   atomic.Bool
+	// deepening is set while the full history is fetched after a shallow Mount.
+	deepening atomic.Bool
 
 	mu  sync.Mutex // guards what follows; never held over I/O
 	rec meta.Clone // without the stores, which Remote has

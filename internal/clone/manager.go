@@ -53,6 +53,8 @@ type Manager struct {
 	Config
 	measures chan struct{} // wakes Measure
 	trees    *tree.Shared
+	// deepenings has the slots of deepenSoon.
+	deepenings *work.Scheduler
 
 	mu         sync.Mutex
 	clones     map[string]*Clone
@@ -72,7 +74,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	m := &Manager{
 		Config: c, clones: make(map[string]*Clone), measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]map[string]bool),
-		trees: &tree.Shared{Schemes: c.Schemes},
+		trees: &tree.Shared{Schemes: c.Schemes}, deepenings: work.NewScheduler([3]work.Limits{work.Fetch: deepenings}),
 	}
 	for _, rec := range state.Clones {
 		m.get(rec)

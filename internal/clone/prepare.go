@@ -20,6 +20,7 @@ type Checkout struct {
 	GitLayer meta.Layer
 	Lower    []string // the directories of the layers, topmost first
 	Reused   bool     // an earlier Mount has used the clone
+	Shallow  bool     // it has volume.ColdHistory
 	release  func()
 }
 
@@ -39,8 +40,9 @@ const (
 )
 
 // Prepare resolves s.Ref, fetches missing objects, builds missing layers and holds them.
-// It asks the remote, unless known has the Answer of an Ask. If ctx ends first, the error
-// is its cause, and the work continues in the background.
+// It asks the remote, unless known has the Answer of an Ask. With s.ColdShallow it does not
+// wait for the first fetch of the full history. If ctx ends first, the error is its cause,
+// and the work continues in the background.
 func (c *Clone) Prepare(ctx context.Context, s Spec, known *remote.Answer) (*Checkout, error) {
 	began := c.m.Now()
 	release, err := c.Use(ctx)
@@ -66,6 +68,9 @@ func (c *Clone) prepareUsed(ctx context.Context, s Spec, known *remote.Answer, h
 	healed, fetched := false, 0
 	for try := 0; ; try++ {
 		before, there := c.Remote.Store(s.History)
+		if s.ColdShallow && !there {
+			return c.prepareCold(ctx, s, known, how)
+		}
 		how.settle = fetched >= settleAfter
 		co, err := c.prepare(ctx, s, known, how)
 		switch {

@@ -16,7 +16,8 @@ import (
 func SpecOf(o volume.Options) Spec {
 	return Spec{
 		Source: remote.Source{
-			URL: o.Repo, Ref: o.Ref, History: o.History, Refresh: o.Refresh, StaleIfError: o.StaleIfError, Credential: o.Credential,
+			URL: o.Repo, Ref: o.Ref, History: o.History, ColdShallow: o.ColdShallow, Refresh: o.Refresh, StaleIfError: o.StaleIfError,
+			Credential: o.Credential,
 		},
 		Files: o.Files, UID: o.UID, GID: o.GID,
 	}
@@ -109,7 +110,7 @@ func (c *Clone) Ready(ctx context.Context, s Spec) (meta.Resolution, error) {
 	if !c.Remote.Fetched() {
 		return meta.Resolution{}, ErrEvicted
 	}
-	s.Refresh, s.StaleIfError = volume.Refresh{}, 0
+	s.Refresh, s.StaleIfError, s.ColdShallow = volume.Refresh{}, 0, false
 	co, err := c.prepareUsed(ctx, s, nil, attempt{began: c.m.Now(), ahead: true})
 	if err != nil {
 		return meta.Resolution{}, err

@@ -275,7 +275,9 @@ type Workspace struct {
 	Pulled string     `json:"pulled"`
 	Reused bool       `json:"reused"`
 	Stale  bool       `json:"stale,omitempty"`
-	Leases Leases     `json:"leases,omitempty"`
+	// Shallow is set if it has the newest commits alone, because of cold=shallow.
+	Shallow bool   `json:"shallow,omitempty"`
+	Leases  Leases `json:"leases,omitempty"`
 	// Options are the volume's canonical options with which it was made or restored.
 	Options map[string]string `json:"options,omitempty"`
 	// Metacopy is the mount's option, which never changes, because the upper is valid

@@ -65,7 +65,7 @@ func (m *Remote) fetch(ctx context.Context, s Source, a Answer, extra string) (f
 }
 
 func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string) (f fetched, err error) {
-	unlock, err := m.Lock(ctx)
+	unlock, err := m.lock(ctx, s.History)
 	if err != nil {
 		return f, err
 	}
@@ -86,7 +86,7 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	if there {
 		f.refs, err = m.update(ctx, s, a, how)
 	} else {
-		f.refs, err = m.clone(ctx, m.StoreDir(name), how, a.format)
+		f.refs, err = m.clone(ctx, s.History, how, a.format)
 	}
 	if err != nil {
 		return f, err
@@ -168,16 +168,17 @@ func idsOf(refs []git.PackedRef) []string {
 	return ids[:min(len(ids), maxHaves)]
 }
 
-// clone makes the store dir under a temporary name, and returns its refs. The store and the
-// directories above are on disk then.
-func (m *Remote) clone(ctx context.Context, dir string, how git.Fetch, format string) (refs []git.PackedRef, err error) {
+// clone makes the store of a history under a temporary name, and returns its refs. The store
+// and the directories above are on disk then.
+func (m *Remote) clone(ctx context.Context, h volume.History, how git.Fetch, format string) (refs []git.PackedRef, err error) {
+	dir := m.StoreDir(h.Name())
 	temp, err := m.newStore()
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, m.discardStore(temp))
+			err = errors.Join(err, m.discardStore(h, temp))
 		}
 	}()
 	failpoint.Hit("clone/fetch/made")
@@ -266,13 +267,18 @@ func (m *Remote) newStore() (string, error) {
 }
 
 // discardStore removes a store that newStore made.
-func (m *Remote) discardStore(dir string) error {
+func (m *Remote) discardStore(h volume.History, dir string) error {
 	if ok, err := disk.Exists(dir); err != nil || !ok {
 		return err // it was renamed, or never made
 	}
 	if _, err := m.Trash.Put(dir, "store"); err != nil {
 		return err
 	}
+	unlock, err := m.tryOther(h)
+	if err != nil {
+		return nil // another store is being made there
+	}
+	defer unlock()
 	return m.RemoveDir()
 }
 
@@ -283,7 +289,7 @@ func (m *Remote) BringBlobs(ctx context.Context, s Source, commit string, cone g
 	if !s.History.NoBlobs {
 		return nil
 	}
-	unlock, err := m.Lock(ctx)
+	unlock, err := m.lock(ctx, s.History)
 	if err != nil {
 		return err
 	}

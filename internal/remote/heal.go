@@ -8,6 +8,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -33,7 +34,7 @@ func (m *Remote) HealStore(ctx context.Context, s Source) (healed bool, err erro
 		if _, ok := m.Store(s.History); !ok {
 			return false, nil
 		}
-		unlock, err := m.Lock(ctx)
+		unlock, err := m.lock(ctx, s.History)
 		if err != nil {
 			return false, err
 		}
@@ -45,19 +46,41 @@ func (m *Remote) HealStore(ctx context.Context, s Source) (healed bool, err erro
 			return false, damage
 		}
 		m.Log.WithError(damage).WithField("store", name).Error("the store is damaged: it is set aside and cloned again")
-		undo := m.remove(name)
-		if err := m.Save(); err != nil {
-			undo() // so that the next call sets it aside
-			return false, err
-		}
-		failpoint.Hit("clone/heal/recorded")
-		if ok, err := disk.Exists(m.StoreDir(name)); err != nil || !ok {
-			return true, err
-		}
-		_, err = m.Trash.Put(m.StoreDir(name), "damaged-store")
-		failpoint.Hit("clone/heal/aside")
-		return true, err
+		return m.setAside(name, "damaged-store")
 	})
+}
+
+// setAside moves a store to the trash, and reports whether it is gone. The caller holds its
+// lock.
+func (m *Remote) setAside(name, label string) (gone bool, err error) {
+	undo := m.remove(name)
+	if err := m.Save(); err != nil {
+		undo() // so that the next call sets it aside
+		return false, err
+	}
+	failpoint.Hit("clone/heal/recorded")
+	if ok, err := disk.Exists(m.StoreDir(name)); err != nil || !ok {
+		return true, err
+	}
+	_, err = m.Trash.Put(m.StoreDir(name), label)
+	failpoint.Hit("clone/heal/aside")
+	return true, err
+}
+
+// EndCold moves the cold store to the trash if another one has taken its place. No git layer
+// may be left that was made of it.
+func (m *Remote) EndCold(ctx context.Context) error {
+	unlock, err := m.lock(ctx, volume.ColdHistory)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if !m.ColdEnds() {
+		return nil
+	}
+	m.Log.Info("the full history is there: the cold store goes")
+	_, err = m.setAside(volume.ColdHistory.Name(), "store")
+	return err
 }
 
 // repackSoon repacks a store with many packs in the background. Git layers keep the packs
@@ -70,7 +93,7 @@ func (m *Remote) repackSoon(s Source) {
 	}
 	m.Used.Group.Go(func(ctx context.Context) {
 		_, err := work.ShareTask(ctx, m.Used, "repack\x00"+dir, func(ctx context.Context) (struct{}, error) {
-			unlock, err := m.Lock(ctx)
+			unlock, err := m.lock(ctx, s.History)
 			if err != nil {
 				return struct{}{}, err
 			}

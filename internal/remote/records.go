@@ -64,11 +64,37 @@ func (c *Records) HasStore(dir string) bool {
 	return ok && known
 }
 
-// Resolution returns the last known resolution of s.Ref.
-func (c *Records) Resolution(s Source) (meta.Resolution, bool) {
+// Serving returns the history that serves s now: volume.ColdHistory if s allows it, and
+// there is no store of s.History.
+func (c *Records) Serving(s Source) volume.History {
+	if s.ColdShallow && !c.has(s.History) {
+		return volume.ColdHistory
+	}
+	return s.History
+}
+
+// has reports whether there is a store of a history.
+func (c *Records) has(h volume.History) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, ok := c.stores[s.History.Name()].Refs[s.Ref.String()]
+	_, ok := c.stores[h.Name()]
+	return ok
+}
+
+// ColdEnds reports whether there is a cold store, and the full one that takes its place.
+func (c *Records) ColdEnds() bool {
+	return c.has(volume.History{}) && c.has(volume.ColdHistory)
+}
+
+// Resolution returns the last known resolution of s.Ref.
+func (c *Records) Resolution(s Source) (meta.Resolution, bool) {
+	h := s.History
+	if s.ColdShallow {
+		h = c.Serving(s)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.stores[h.Name()].Refs[s.Ref.String()]
 	return r, ok
 }
 

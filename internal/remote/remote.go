@@ -3,14 +3,12 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -25,7 +23,7 @@ import (
 // a mutex held.
 type Config struct {
 	Dir      string         // the directory that has the stores
-	LockFile string         // outside of Dir
+	LockFile string         // outside of Dir; that of the cold store has .cold at its end
 	Used     *work.Resource // fetches and questions are its tasks
 	Git      *git.Git
 	Trash    *trash.Trash
@@ -57,7 +55,7 @@ type Remote struct {
 	Doing    Activities
 	asked    atomic.Int64              // the number of questions that were begun
 	answered atomic.Pointer[time.Time] // see Answered
-	gate     work.Lock                 // held with the lock file, so that only other processes are polled for
+	locks    storeLocks
 
 	aligning sync.Mutex         // guards aligned; never held over I/O
 	aligned  map[string]aligned // by the name of the store
@@ -65,7 +63,7 @@ type Remote struct {
 
 // New returns a Remote with the records of its stores; nil if nothing was fetched.
 func New(c Config, stores map[string]meta.Store) *Remote {
-	return &Remote{Config: c, Records: newRecords(c.Now, stores), aligned: make(map[string]aligned)}
+	return &Remote{Config: c, Records: newRecords(c.Now, stores), locks: newStoreLocks(c), aligned: make(map[string]aligned)}
 }
 
 // Source names a ref of a repository, and says how to ask for it.
@@ -73,7 +71,9 @@ type Source struct {
 	URL     volume.URL // as the volume spells it
 	Ref     volume.Ref
 	History volume.History
-	Refresh volume.Refresh
+	// ColdShallow allows volume.ColdHistory while there is no store of History.
+	ColdShallow bool
+	Refresh     volume.Refresh
 	// Since is what Asked returned at some time, for a caller that must not get the answer
 	// to a question from before. Zero allows every question under way.
 	Since int64
@@ -114,7 +114,7 @@ var errRefsLost = errors.New("the refs of the store are not those of its last fe
 // f sees the result of one fetch: other fetches, which replace packed-refs and add packs,
 // wait. If the refs do not match the record, it fetches them again and returns ErrFetched.
 func (m *Remote) FromStore(ctx context.Context, s Source, f func(meta.Store, []git.PackedRef) error) error {
-	unlock, err := m.Lock(ctx)
+	unlock, err := m.lock(ctx, s.History)
 	if err != nil {
 		return err
 	}
@@ -139,49 +139,4 @@ func (m *Remote) FromStore(ctx context.Context, s Source, f func(meta.Store, []g
 		return err
 	}
 	return ErrFetched
-}
-
-// lockRetry is how often Lock polls a lock that another process holds.
-const lockRetry = 50 * time.Millisecond
-
-// Lock takes the lock of the stores. Fetches, readers of one fetch's result and removals
-// exclude each other, also between processes. The file is outside of what is renamed and
-// deleted, and is never unlinked, so that no process waits for a lock on a removed file.
-func (m *Remote) Lock(ctx context.Context) (unlock func(), err error) {
-	release, err := m.gate.Acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := flock.New(m.LockFile)
-	if _, err := l.TryLockContext(ctx, lockRetry); err != nil {
-		release()
-		return nil, fmt.Errorf("lock %s: %w", m.Used.Name, err)
-	}
-	return func() { m.unlock(l, release) }, nil
-}
-
-// TryLock is Lock without waiting. The error is a *work.BusyError if the lock is taken.
-func (m *Remote) TryLock() (unlock func(), err error) {
-	busy := &work.BusyError{Name: m.Used.Name, Reason: "its lock is taken"}
-	release, ok := m.gate.Try()
-	if !ok {
-		return nil, busy
-	}
-	l := flock.New(m.LockFile)
-	ok, err = l.TryLock()
-	if err == nil && !ok {
-		err = busy
-	}
-	if err != nil {
-		release()
-		return nil, err
-	}
-	return func() { m.unlock(l, release) }, nil
-}
-
-func (m *Remote) unlock(l *flock.Flock, release func()) {
-	if err := l.Close(); err != nil {
-		m.Log.WithError(err).Warn("unlock " + m.Used.Name)
-	}
-	release()
 }

@@ -34,6 +34,7 @@ type Answer struct {
 // because the remote does not answer, the Answer is nil. A definite no is a *git.Error
 // whose Kind is Definite.
 func (m *Remote) Ask(ctx context.Context, s Source) (*Answer, error) {
+	s.History = m.Serving(s)
 	if _, ok := m.fresh(s); ok {
 		return nil, nil
 	}
@@ -251,6 +252,10 @@ func (m *Remote) confirm(s Source, a Answer) (r meta.Resolution, ok bool) {
 // of all branches and tags, and then, if it is a full one, after a fetch of itself.
 func (m *Remote) resolveCommit(ctx context.Context, s Source, a Answer) (meta.Resolution, error) {
 	rev := a.res.Pulled
+	if s.History.Cold && s.Ref.Kind() != volume.RefSHA {
+		// Only the full history tells whether an abbreviation means one commit.
+		return meta.Resolution{}, git.RefNotFound(s.URL.String(), s.Ref.String())
+	}
 	fetches := []string{""}
 	if s.Ref.Kind() == volume.RefSHA {
 		fetches = append(fetches, rev)
@@ -285,7 +290,7 @@ func (m *Remote) lookUpCommit(ctx context.Context, s Source, rev string) (r meta
 		return r, false, err
 	}
 	// Not during a fetch, which removes lock files as leftovers.
-	unlock, err := m.Lock(ctx)
+	unlock, err := m.lock(ctx, s.History)
 	if err != nil {
 		return r, false, err
 	}

@@ -140,10 +140,10 @@ func (c *Collection) Heal(ctx context.Context) (healed bool, err error) {
 	return true, c.layers.Remove(list)
 }
 
-// collectSoon starts a garbage collection in the background, if any layer is garbage. Call
+// collectSoon starts a garbage collection in the background, if there is any garbage. Call
 // it after a layer was published or dropped.
 func (c *Collection) collectSoon() {
-	if len(c.unneeded()) == 0 {
+	if len(c.unneeded()) == 0 && !c.coldUnneeded() {
 		return
 	}
 	c.remote.Used.Group.Go(func(ctx context.Context) {
@@ -173,6 +173,9 @@ func (c *Collection) unneeded() []meta.Layer {
 func (c *Collection) Needs(list []meta.Layer) map[string]string {
 	stores := c.remote.Stores()
 	refs := c.refs(stores)
+	if _, full := stores[volume.History{}.Name()]; full {
+		delete(stores, volume.ColdHistory.Name()) // mounts use the full one
+	}
 	needs := make(map[string]string)
 	for _, l := range list {
 		need := refs[l.Commit]
@@ -220,8 +223,15 @@ func (c *Collection) refs(stores map[string]meta.Store) map[string]string {
 // heldBy is the need of a layer that somebody holds.
 const heldBy = "a workspace, a discard or a build"
 
-// collect removes the layers that are garbage.
+// collect removes the layers that are garbage, and then the cold store if it is.
 func (c *Collection) collect(ctx context.Context) error {
+	if err := c.collectLayers(ctx); err != nil || !c.coldUnneeded() {
+		return err
+	}
+	return c.remote.EndCold(ctx)
+}
+
+func (c *Collection) collectLayers(ctx context.Context) error {
 	unlock, err := c.layers.Lock(ctx)
 	if err != nil {
 		return err
@@ -230,4 +240,12 @@ func (c *Collection) collect(ctx context.Context) error {
 	list := c.layers.Withdraw(c.unneeded())
 	c.dropCandidates(list)
 	return c.layers.Remove(list)
+}
+
+// coldUnneeded reports whether the cold store is garbage: there is a full one, and no git
+// layer links packs of the cold one, whose size is counted as long as the store exists.
+func (c *Collection) coldUnneeded() bool {
+	return c.remote.ColdEnds() && !slices.ContainsFunc(c.layers.List(meta.GitLayer), func(l meta.Layer) bool {
+		return l.Store == volume.ColdHistory.Name()
+	})
 }

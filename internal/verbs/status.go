@@ -48,13 +48,18 @@ func (v *Volumes) Leases(name string) (ids []string) {
 const filterMeaning = "blob:none: only the files of commits that were checked out are here; " +
 	"git in the container fetches others from the remote when it needs them, and fails where it can't reach it"
 
+// shallowMeaning explains cold=shallow in Status.
+const shallowMeaning = "cold=shallow: the full history was not fetched yet, so the workspace has the newest commits alone; " +
+	"git fetch --unshallow there brings the rest"
+
 // status returns the information about a volume that users may see. It contains no secret.
 func (v *Volumes) status(h *handle, workspaces []meta.Workspace) map[string]any {
-	s := h.clone.Status(h.opts.History)
-	reused := s.Used // for the next workspace, if none is leased
-	stale := false
+	history := h.clone.Remote.Serving(h.spec().Source)
+	s := h.clone.Status(history)
+	// These are about the next workspace, if none is leased.
+	reused, stale, shallow := s.Used, false, history.Cold && !s.FetchedAt.IsZero()
 	for _, w := range workspaces {
-		reused, stale = w.Reused, w.Stale
+		reused, stale, shallow = w.Reused, w.Stale, w.Shallow
 	}
 	r, _ := h.clone.Remote.Resolution(h.spec().Source)
 	status := map[string]any{
@@ -87,6 +92,9 @@ func (v *Volumes) status(h *handle, workspaces []meta.Workspace) map[string]any 
 	}
 	if h.opts.History.NoBlobs {
 		status["filter"] = filterMeaning
+	}
+	if shallow {
+		status["shallow"] = shallowMeaning
 	}
 	if !s.FetchedAt.IsZero() {
 		status["fetched_at"] = s.FetchedAt.UTC().Format(time.RFC3339)

@@ -47,6 +47,7 @@ type Options struct {
 	Refresh      Refresh
 	StaleIfError time.Duration // how old its last answer may be to be used when the remote does not answer; 0: never
 	History      History
+	ColdShallow  bool // a Mount need not wait for the first fetch: it may get the newest commits alone
 	Files        Files
 	Credential   string // the name of a stored credential; empty: the one whose scope fits best
 	Restore      string // the ID of the discard that the volume starts from, with mode keep; empty: none
@@ -68,6 +69,7 @@ const (
 	optStaleIfError = "stale_if_error"
 	optDepth        = "depth"
 	optFilter       = "filter"
+	optCold         = "cold"
 	optSparse       = "sparse"
 	optSubmodules   = "submodules"
 	optLFS          = "lfs"
@@ -98,6 +100,7 @@ var options = []option{
 	field(optStaleIfError, allowedStale, func(o *Options) *time.Duration { return &o.StaleIfError }, parseDuration, time.Duration.String),
 	field(optDepth, allowedDepth, func(o *Options) *int { return &o.History.Depth }, parseDepth, formatDepth),
 	flag(optFilter, func(o *Options) *bool { return &o.History.NoBlobs }, "none", "blob:none"),
+	flag(optCold, func(o *Options) *bool { return &o.ColdShallow }, "full", "shallow"),
 	field(optSparse, allowedSparse, func(o *Options) *Sparse { return &o.Files.Sparse }, parseSparse, asText),
 	field(optSubmodules, "false, true, recursive", func(o *Options) *Submodules { return &o.Files.Submodules }, parseSubmodules, Submodules.String),
 	flag(optLFS, func(o *Options) *bool { return &o.Files.NoLFS }, "true", "false"),
@@ -155,11 +158,12 @@ func asText[T ~string](value T) string { return string(value) }
 
 // Parse reads the options of one Create. Those given override defaults (ParseDefaults), which override the built-in
 // ones: the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh auto,
-// stale_if_error 0s, the full history and all files, lfs, no submodules, the credential whose scope fits.
+// stale_if_error 0s, the full history, also at first, and all files, lfs, no submodules, the credential whose scope fits.
 //
 // It is strict: an unknown name, in given or in defaults, is an error, as is a missing repo, or a url that differs
 // from repo. An empty value is an error too, except for ref, warm, warm_key, sparse, credential and restore, where
-// it means none, whatever the default: compose passes one for an unset variable. Every error is an *OptionError;
+// it means none, whatever the default: compose passes one for an unset variable. With a mode, a depth or a filter that
+// excludes it, cold=shallow is an error if it is given, and full if it is a default. Every error is an *OptionError;
 // the same input always returns the same error.
 func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) {
 	if err := checkNames(given); err != nil {
@@ -181,7 +185,29 @@ func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) 
 		}
 		o.Mode = ModeKeep
 	}
+	if problem := o.coldProblem(); problem != "" {
+		if _, ok := given[optCold]; ok {
+			return Options{}, refuse(optCold, "shallow", problem, "full")
+		}
+		o.ColdShallow = false // a default is for the volumes that can have it
+	}
 	return o, nil
+}
+
+// coldProblem returns why the volume can't have cold=shallow, or "" if it can.
+func (o *Options) coldProblem() (problem string) {
+	switch {
+	case !o.ColdShallow:
+		return ""
+	case o.Mode != ModePrivate:
+		// The next Mounts get the same workspace, not one with the full history.
+		return "can't be with mode=" + string(o.Mode) + ", whose workspace would stay shallow"
+	case o.History.Depth > 0:
+		return "can't be with a depth, which shortens the history already"
+	case o.History.NoBlobs:
+		return "can't be with a filter, which makes the first fetch short already"
+	}
+	return ""
 }
 
 // ParseDefaults reads the setting DEFAULT_OPTS: name=value pairs separated by commas or newlines, such as
@@ -308,7 +334,7 @@ var notOfCheckout = []string{optSubject, optMode, optCache, optWarm, optWarmKey,
 
 // Checkout is Map for the options that decide what a Mount finds checked out, and how it is fetched: volumes with the
 // same Checkout share trees and git layers. Parse takes the others from the defaults. How old an answer of the remote
-// may be is not in it, unless it may have any age.
+// may be is not in it, unless it may have any age, and neither is cold=full, which records from before cold lack.
 func (o Options) Checkout() map[string]string {
 	m := o.Map()
 	for _, name := range notOfCheckout {
@@ -316,6 +342,9 @@ func (o Options) Checkout() map[string]string {
 	}
 	if !o.Refresh.Never {
 		delete(m, optRefresh)
+	}
+	if !o.ColdShallow {
+		delete(m, optCold)
 	}
 	return m
 }

@@ -58,6 +58,9 @@ func TestParse(t *testing.T) {
 		{"restore keeps", with("restore", "0123456789abcdef"), nil, but(func(o *Options) { o.Mode, o.Restore = ModeKeep, "0123456789abcdef" })},
 		{"restore keeps, whatever the default", with("restore", "0123456789abcdef"), with0("mode", "shared"), but(func(o *Options) { o.Mode, o.Restore = ModeKeep, "0123456789abcdef" })},
 		{"empty ref over a default", with("ref", ""), with0("ref", "main"), plain},
+		{"cold", with("cold", "shallow"), nil, but(func(o *Options) { o.ColdShallow = true })},
+		{"cold by default", with(), with0("cold", "shallow"), but(func(o *Options) { o.ColdShallow = true })},
+		{"cold by default, where it can't be", with("mode", "keep", "depth", "2"), with0("cold", "shallow"), but(func(o *Options) { o.Mode, o.History.Depth = ModeKeep, 2 })},
 	} {
 		got, err := Parse(tt.given, tt.defaults, Schemes{})
 		if err != nil || got != tt.want {
@@ -78,7 +81,7 @@ func with0(pairs ...string) map[string]string {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const options = "; allowed: repo (or url), ref, subject, mode, cache, warm, warm_key, uid, gid, refresh, stale_if_error, depth, filter, sparse, submodules, lfs, credential, restore"
+	const options = "; allowed: repo (or url), ref, subject, mode, cache, warm, warm_key, uid, gid, refresh, stale_if_error, depth, filter, cold, sparse, submodules, lfs, credential, restore"
 	const ids = "; allowed: a number from 0 to 4294967294"
 	for _, tt := range []struct {
 		given, defaults map[string]string
@@ -103,6 +106,13 @@ func TestParseRefuses(t *testing.T) {
 		{with("mode", ""), nil, `option "mode": empty value; allowed: private, shared, keep`},
 		{with("restore", "0123456789abcdeF"), nil, `option "restore": "0123456789abcdeF" is not the ID of a discard; allowed: 16 hex digits, as GET /v1/discards on the admin socket lists them`},
 		{with("restore", "0123456789abcdef", "mode", "private"), nil, `option "mode": "private" can't be with a restore; allowed: keep`},
+		{with("cold", "warm"), nil, `option "cold": "warm" is not supported; allowed: full, shallow`},
+		{with("cold", ""), nil, `option "cold": empty value; allowed: full, shallow`},
+		{with("cold", "shallow", "mode", "keep"), nil, `option "cold": "shallow" can't be with mode=keep, whose workspace would stay shallow; allowed: full`},
+		{with("cold", "shallow"), with0("mode", "shared"), `option "cold": "shallow" can't be with mode=shared, whose workspace would stay shallow; allowed: full`},
+		{with("cold", "shallow", "restore", "0123456789abcdef"), nil, `option "cold": "shallow" can't be with mode=keep, whose workspace would stay shallow; allowed: full`},
+		{with("cold", "shallow", "depth", "3"), nil, `option "cold": "shallow" can't be with a depth, which shortens the history already; allowed: full`},
+		{with("cold", "shallow", "filter", "blob:none"), nil, `option "cold": "shallow" can't be with a filter, which makes the first fetch short already; allowed: full`},
 		{with("restore", "0123456789abcdef", "mode", "shared"), nil, `option "mode": "shared" can't be with a restore; allowed: keep`},
 		{with(), with0("restore", "0123456789abcdef"), `option "restore": can't have a default`},
 		{with("cache", "none"), nil, `option "cache": "none" is not supported; allowed: shared, readonly, off`},
@@ -134,7 +144,7 @@ func TestMap(t *testing.T) {
 	}
 	want := map[string]string{
 		"repo": repo, "ref": "abcdefabcdefabcdefabcdefabcdefabcdefabcd", "subject": "default", "mode": "private",
-		"cache": "shared", "warm": "", "warm_key": "", "uid": "0", "gid": "0", "refresh": "5m0s", "stale_if_error": "0s", "depth": "full", "filter": "none",
+		"cache": "shared", "warm": "", "warm_key": "", "uid": "0", "gid": "0", "refresh": "5m0s", "stale_if_error": "0s", "depth": "full", "filter": "none", "cold": "full",
 		"sparse": "", "submodules": "false", "lfs": "true", "credential": "", "restore": "",
 	}
 	if got := o.Map(); !maps.Equal(got, want) {
@@ -152,6 +162,8 @@ func TestDiff(t *testing.T) {
 		{with("ref", "main"), with("ref", "dev"), []string{`ref: "main" here, "dev" given`}},
 		{with("ref", "HEAD"), with(), nil},
 		{with("refresh", "always"), with(), nil}, // a volume from when always was the default
+		{with("cold", "full"), with(), nil},
+		{with(), with("cold", "shallow"), []string{`cold: "full" here, "shallow" given`}},
 		{with(), with("refresh", "always"), []string{`refresh: "auto" here, "always" given`}},
 		{with(), with("repo", "https://h/x", "ref", "dev", "subject", "a\n", "cache", "off", "uid", "1", "gid", "2", "refresh", "never"), []string{
 			`repo: "https://h/o/r.git" here, "https://h/x" given`,

@@ -20,7 +20,7 @@ func parseRestore(text string) (id, problem string) {
 
 // mayDiffer lists the options that need not be those of the discarded volume: they say how to ask the remote, not
 // what the workspace is.
-var mayDiffer = []string{optRefresh, optStaleIfError, optCredential, optMode, optRestore}
+var mayDiffer = []string{optRefresh, optStaleIfError, optCredential, optMode, optCold, optRestore}
 
 // ParseRestored is Parse for a volume that restores a discard of a volume with the options from, a Map. It takes
 // options that are not given from there, except the subject. Those that are given must be the same, except the ones

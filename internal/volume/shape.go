@@ -14,10 +14,18 @@ import (
 type History struct {
 	Depth   int  // commits from the tips of branches and tags; 0: all
 	NoBlobs bool // file contents are fetched when a checkout needs them (filter blob:none)
+	Cold    bool // only in ColdHistory
 }
 
-// Name returns the store's name: full, depth-10, blob-none, depth-10-blob-none.
+// ColdHistory is what a volume with cold=shallow gets until the full history was fetched. It has a store of its own, so
+// that the store can go when that was done, whatever other volumes have depth=1.
+var ColdHistory = History{Depth: 1, Cold: true}
+
+// Name returns the store's name: full, depth-10, blob-none, depth-10-blob-none, cold.
 func (h History) Name() string {
+	if h.Cold {
+		return "cold"
+	}
 	var parts []string
 	if h.Depth > 0 {
 		parts = append(parts, "depth-"+strconv.Itoa(h.Depth))

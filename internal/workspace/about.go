@@ -15,15 +15,17 @@ import (
 
 // about is .git/helmdeck.json, which describes a workspace to programs in the container.
 type about struct {
-	Volume  string    `json:"volume"`
-	Subject string    `json:"subject"`
-	Repo    string    `json:"repo"`
-	Ref     string    `json:"ref"`             // full name; empty when HEAD is detached at a commit
-	Commit  string    `json:"commit"`          // what is checked out
-	Reused  bool      `json:"reused"`          // the clone existed before
-	Stale   bool      `json:"stale,omitempty"` // the remote did not answer: this is its last known state
-	Pulled  string    `json:"pulled_sha"`      // where the ref was when the remote was last asked
-	Time    time.Time `json:"time"`            // of the mount
+	Volume  string `json:"volume"`
+	Subject string `json:"subject"`
+	Repo    string `json:"repo"`
+	Ref     string `json:"ref"`             // full name; empty when HEAD is detached at a commit
+	Commit  string `json:"commit"`          // what is checked out
+	Reused  bool   `json:"reused"`          // the clone existed before
+	Stale   bool   `json:"stale,omitempty"` // the remote did not answer: this is its last known state
+	// Shallow is set if the full history was not fetched yet (cold=shallow).
+	Shallow bool      `json:"shallow,omitempty"`
+	Pulled  string    `json:"pulled_sha"` // where the ref was when the remote was last asked
+	Time    time.Time `json:"time"`       // of the mount
 	// NotUsed says, by path, why the cache or a warm directory is missing.
 	NotUsed map[string]string `json:"not_used,omitempty"`
 }
@@ -62,7 +64,7 @@ func NotUsed(rec meta.Workspace) map[string]string {
 func aboutText(rec meta.Workspace, at time.Time) ([]byte, error) {
 	data, err := json.MarshalIndent(about{
 		Volume: rec.Volume, Subject: rec.Options["subject"], Repo: rec.Options["repo"],
-		Ref: rec.Ref, Commit: rec.Commit, Reused: rec.Reused, Stale: rec.Stale, Pulled: rec.Pulled, Time: at.UTC(),
+		Ref: rec.Ref, Commit: rec.Commit, Reused: rec.Reused, Stale: rec.Stale, Shallow: rec.Shallow, Pulled: rec.Pulled, Time: at.UTC(),
 		NotUsed: NotUsed(rec),
 	}, "", "  ")
 	return append(data, '\n'), err

@@ -45,7 +45,7 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 		ID: hex.EncodeToString(id[:]), Mode: string(r.Options.Mode), Clone: r.Clone.Key, Volume: r.Lease.Volume,
 		Tree: r.Checkout.Tree.ID, Chain: r.Checkout.Tree.Chain, GitLayer: r.Checkout.GitLayer.ID,
 		UID: r.Options.UID, GID: r.Options.GID, Options: r.Options.Map(), Metacopy: m.Features.Metacopy,
-		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused, Stale: res.Stale,
+		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused, Stale: res.Stale, Shallow: r.Checkout.Shallow,
 		Leases: meta.Leases{r.Lease.ID}, Boot: m.Clones.Boot, MountedAt: m.Now(),
 	}
 	var err error

@@ -1,0 +1,73 @@
+package clone
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/remote"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// prepareCold is prepareUsed for a volume with cold=shallow, as long as the full history was
+// not fetched: the Checkout has the newest commits alone, and the full history is fetched
+// in the background. If the remote does not serve that, it waits for the full history.
+func (c *Clone) prepareCold(ctx context.Context, s Spec, known *remote.Answer, how attempt) (*Checkout, error) {
+	full, cold := s, s
+	full.ColdShallow, cold.ColdShallow = false, false
+	cold.History = volume.ColdHistory
+	co, err := c.prepareUsed(ctx, cold, known, how)
+	if err == nil {
+		co.Shallow = true
+		c.deepenSoon(full)
+		return co, nil
+	}
+	// The cold store goes when the full history was fetched.
+	if _, there := c.Remote.Store(s.History); there || refusesShallow(err) {
+		return c.prepareUsed(ctx, full, nil, how)
+	}
+	return nil, err
+}
+
+// refusesShallow reports whether a remote may serve the full history although it failed to
+// serve the newest commits: it has only files, or does not send a commit by its ID.
+func refusesShallow(err error) bool {
+	e, ok := errors.AsType[*git.Error](err)
+	return ok && e.URL != "" && (e.Kind == git.KindRefNotFound || e.Kind == git.KindOther)
+}
+
+// deepenings limits how many full histories are fetched at a time. They take hours if the
+// remote is slow, so those of a subject leave it half of its slots for fetches, which
+// Mounts wait for: see work.DefaultLimits.
+var deepenings = work.Limits{Slots: 8, PerSubject: 2, Overdue: 24, Quantum: time.Minute}
+
+// deepener is the owner of the work.
+var deepener = work.Owner{Name: "the full history after a shallow mount", Yields: true}
+
+// deepenSoon does in the background what Ready does for s, whose next Mount then has the
+// full history. If it fails, or the plugin stops, the next cold Mount calls it again.
+func (c *Clone) deepenSoon(s Spec) {
+	if !c.deepening.CompareAndSwap(false, true) {
+		return
+	}
+	c.m.Work.Go(func(ctx context.Context) {
+		defer c.deepening.Store(false)
+		ctx = work.WithOwner(ctx, deepener)
+		if err := c.deepen(ctx, s); err != nil && ctx.Err() == nil && !errors.Is(err, ErrEvicted) {
+			c.m.Log.WithError(err).WithField("clone", c.Key).Warn("fetch the full history: the next mount tries again")
+		}
+	})
+}
+
+func (c *Clone) deepen(ctx context.Context, s Spec) error {
+	job := &work.Job{Owner: deepener.Name, Subject: string(c.Subject), Began: time.Now()}
+	slot, err := c.m.deepenings.Acquire(work.WithJob(ctx, job), work.Fetch, false)
+	if err != nil {
+		return err
+	}
+	defer slot.Release()
+	_, err = c.Ready(ctx, s)
+	return err
+}

@@ -1,0 +1,121 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// storeLocks are the locks of the stores. Fetches, readers of one fetch's result and
+// removals exclude each other, also between processes. The cold store has a lock of its
+// own: it serves Mounts while the first fetch of the full history holds the other one,
+// maybe for hours. Nobody waits for one while it holds the other, except Lock, which takes
+// cold last.
+type storeLocks struct{ stores, cold fileLock }
+
+func newStoreLocks(c Config) storeLocks {
+	lock := func(file string) fileLock { return fileLock{name: c.Used.Name, file: file, log: c.Log} }
+	return storeLocks{stores: lock(c.LockFile), cold: lock(c.LockFile + ".cold")}
+}
+
+// lock takes the lock of the store of a history.
+func (m *Remote) lock(ctx context.Context, h volume.History) (unlock func(), err error) {
+	if h.Cold {
+		return m.locks.cold.acquire(ctx)
+	}
+	return m.locks.stores.acquire(ctx)
+}
+
+// tryOther takes the lock that lock does not take for h, if it is free.
+func (m *Remote) tryOther(h volume.History) (unlock func(), err error) {
+	if h.Cold {
+		return m.locks.stores.try()
+	}
+	return m.locks.cold.try()
+}
+
+// Lock takes the locks of all stores.
+func (m *Remote) Lock(ctx context.Context) (unlock func(), err error) {
+	stores, err := m.locks.stores.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cold, err := m.locks.cold.acquire(ctx)
+	if err != nil {
+		stores()
+		return nil, err
+	}
+	return func() { cold(); stores() }, nil
+}
+
+// TryLock is Lock without waiting. The error is a *work.BusyError if a lock is taken.
+func (m *Remote) TryLock() (unlock func(), err error) {
+	stores, err := m.locks.stores.try()
+	if err != nil {
+		return nil, err
+	}
+	cold, err := m.locks.cold.try()
+	if err != nil {
+		stores()
+		return nil, err
+	}
+	return func() { cold(); stores() }, nil
+}
+
+// fileLock is a lock in this process and, by a file, between processes. The file is outside
+// of what is renamed and deleted, and is never unlinked, so that no process waits for a
+// lock on a removed file.
+type fileLock struct {
+	name string // of what it locks, for errors
+	file string
+	log  *logrus.Entry
+	gate work.Lock // held with the file, so that only other processes are polled for
+}
+
+// lockRetry is how often acquire polls a lock that another process holds.
+const lockRetry = 50 * time.Millisecond
+
+func (l *fileLock) acquire(ctx context.Context) (unlock func(), err error) {
+	release, err := l.gate.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := flock.New(l.file)
+	if _, err := f.TryLockContext(ctx, lockRetry); err != nil {
+		release()
+		return nil, fmt.Errorf("lock %s: %w", l.name, err)
+	}
+	return func() { l.unlock(f, release) }, nil
+}
+
+// try is acquire without waiting. The error is a *work.BusyError if the lock is taken.
+func (l *fileLock) try() (unlock func(), err error) {
+	busy := &work.BusyError{Name: l.name, Reason: "its lock is taken"}
+	release, ok := l.gate.Try()
+	if !ok {
+		return nil, busy
+	}
+	f := flock.New(l.file)
+	ok, err = f.TryLock()
+	if err == nil && !ok {
+		err = busy
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return func() { l.unlock(f, release) }, nil
+}
+
+func (l *fileLock) unlock(f *flock.Flock, release func()) {
+	if err := f.Close(); err != nil {
+		l.log.WithError(err).Warn("unlock " + l.name)
+	}
+	release()
+}

@@ -9,7 +9,6 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -62,11 +61,7 @@ func (w *world) restart(boot string) {
 // spec returns the Spec of a volume of the repository with these options.
 func (w *world) spec(options ...string) Spec {
 	w.T.Helper()
-	o := w.Options(options...)
-	return Spec{
-		Source: remote.Source{URL: o.Repo, Ref: o.Ref, History: o.History, Refresh: o.Refresh, StaleIfError: o.StaleIfError},
-		Files:  o.Files, UID: o.UID, GID: o.GID,
-	}
+	return SpecOf(w.Options(options...))
 }
 
 func (w *world) clone(s Spec) *Clone { return w.m.Get(volume.DefaultSubject, s.URL) }

@@ -1,6 +1,7 @@
 package gitserver
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"strings"
@@ -22,6 +23,27 @@ func On(kind Kind, fault Fault) Fault {
 			next.ServeHTTP(w, r)
 		})
 	}
+}
+
+// OnDepth limits a fault to fetches that ask for a depth or, if deepen is false, to those that ask
+// for all of the history.
+func OnDepth(deepen bool, fault Fault) Fault {
+	return On(Fetch, func(next http.Handler) http.Handler {
+		faulty := fault(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := plainBody(r)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			if bytes.Contains(body, []byte("deepen ")) == deepen {
+				faulty.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
 }
 
 // Repeat returns the same fault n times, for Script.

@@ -143,18 +143,26 @@ func (c *Collection) Heal(ctx context.Context) (healed bool, err error) {
 // collectSoon starts a garbage collection in the background, if there is any garbage. Call
 // it after a layer was published or dropped.
 func (c *Collection) collectSoon() {
-	if len(c.unneeded()) == 0 && !c.coldUnneeded() {
+	if !c.hasGarbage() {
 		return
 	}
 	c.remote.Used.Group.Go(func(ctx context.Context) {
-		_, err := work.ShareOn(ctx, c.remote.Used, "collect", func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, c.collect(ctx)
-		})
-		if err != nil && ctx.Err() == nil {
-			c.remote.Log.WithError(err).Warn("collect layers")
+		for range 2 { // the first collection may be one that began before
+			_, err := work.ShareOn(ctx, c.remote.Used, "collect", func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, c.collect(ctx)
+			})
+			if err != nil && ctx.Err() == nil {
+				c.remote.Log.WithError(err).Warn("collect layers")
+			}
+			if err != nil || !c.hasGarbage() {
+				return
+			}
 		}
 	})
 }
+
+// hasGarbage reports whether there is something to collect.
+func (c *Collection) hasGarbage() bool { return len(c.unneeded()) > 0 || c.coldUnneeded() }
 
 // unneeded returns the layers that are garbage: see Needs.
 func (c *Collection) unneeded() []meta.Layer {

@@ -1,0 +1,346 @@
+package clone
+
+import (
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// counted returns a fault that counts its requests.
+func counted() (gitserver.Fault, *atomic.Int64) {
+	var n atomic.Int64
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n.Add(1)
+			next.ServeHTTP(w, r)
+		})
+	}, &n
+}
+
+// holdFull makes fetches of the full history wait for the gate, and counts the others.
+func (w *world) holdFull() (gate gitserver.Gate, shallow *atomic.Int64) {
+	gate = gitserver.NewGate()
+	count, shallow := counted()
+	w.Server.Route("r", gitserver.OnDepth(false, gate.Fault), gitserver.OnDepth(true, count))
+	return gate, shallow
+}
+
+// stores returns the names of the clone's stores, in its record and on the disk.
+func (w *world) stores(c *Clone) (names []string) {
+	w.T.Helper()
+	info, _ := c.Info()
+	for name := range info.Stores {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range testdir.Names(w.T, filepath.Join(c.Dir, "store")) {
+		if name := strings.TrimSuffix(name, ".git"); !slices.Contains(names, name) {
+			names = append(names, "without a record: "+name)
+		}
+	}
+	return names
+}
+
+// deepened waits until the full history was fetched in the background.
+func (w *world) deepened(c *Clone) {
+	w.T.Helper()
+	testdir.Eventually(w.T, "the full history", func() bool {
+		_, ok := c.Remote.Store(volume.History{})
+		return ok && !c.deepening.Load()
+	})
+}
+
+// Cold Mounts share one fetch of the newest commits and do not wait for the full history,
+// which is fetched once. The next Mount has it, and the same tree.
+func TestCold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	gate, shallow := w.holdFull()
+	s := w.spec("ref", "main", "cold", "shallow")
+	c := w.clone(s)
+	list := make([]*Checkout, 64)
+	var all sync.WaitGroup
+	for i := range list {
+		all.Go(func() { list[i] = w.prepare(s) })
+	}
+	all.Wait()
+	<-gate.Arrived
+	for _, co := range list {
+		if !co.Shallow || co.Resolution.Commit != w.remote("rev-parse", "main") || co.GitLayer.ID != list[0].GitLayer.ID {
+			t.Fatalf("got %+v", co)
+		}
+	}
+	dir := w.Mount(list[0].Lower, 0)
+	if got := run(t, dir, 0, "rev-list", "--count", "HEAD"); got != "1" {
+		t.Errorf("the container has %s commits of main", got)
+	}
+	if got := run(t, dir, 0, "status", "--porcelain"); got != "" {
+		t.Errorf("git status: %s", got)
+	}
+	run(t, dir, 0, "fetch", "-q", "--unshallow")
+	want := w.remote("rev-list", "--count", "main")
+	if got := run(t, dir, 0, "rev-list", "--count", "HEAD"); got != want {
+		t.Errorf("unshallowed: %s commits, want %s", got, want)
+	}
+	fetches := shallow.Load() - 1 // that of the container
+	if n := len(gate.Arrived); fetches != 1 || n != 0 {
+		t.Errorf("%d shallow fetches, want 1, and %d more full ones", fetches, n)
+	}
+
+	// A push is seen although the full history is still being fetched.
+	pushed := w.Push("main")
+	co := w.prepare(s)
+	if !co.Shallow || co.Resolution.Commit != pushed {
+		t.Errorf("after a push: %+v", co)
+	}
+	co.Release()
+	if got := w.stores(c); !slices.Contains(got, "cold") || slices.Contains(got, "full") {
+		t.Errorf("stores %q", got)
+	}
+
+	close(gate.Open)
+	w.deepened(c)
+	w.Server.Reset()
+	next := w.prepare(s)
+	defer next.Release()
+	if next.Shallow || next.Tree.ID != co.Tree.ID || next.Resolution.Commit != pushed {
+		t.Errorf("the next Mount has %+v, want the tree %s", next, co.Tree.ID)
+	}
+	dir = w.Mount(next.Lower, 0)
+	if got, want := run(t, dir, 0, "rev-list", "--all", "--count"), w.remote("rev-list", "--all", "--count"); got != want {
+		t.Errorf("the next Mount has %s commits, want %s", got, want)
+	}
+
+	// The cold store counts until the last workspace of it ends.
+	testdir.Eventually(t, "the sizes", func() bool {
+		info, _ := c.Info()
+		return info.Stores["cold"].Bytes > 0 && info.Stores["full"].Bytes > 0
+	})
+	for i, co := range list {
+		if got := w.stores(c); !slices.Equal(got, []string{"cold", "full"}) {
+			t.Fatalf("stores %q with %d workspaces", got, len(list)-i)
+		}
+		co.Release()
+	}
+	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
+	w.collected(c)
+	if info, _ := c.Info(); slices.ContainsFunc(info.Layers, func(l LayerInfo) bool { return l.ID == list[0].GitLayer.ID }) {
+		t.Error("the git layer of the cold store is left")
+	}
+}
+
+// If the full history can't be fetched, cold Mounts stay shallow, and each tries again.
+func TestColdFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	count, full := counted()
+	w.Server.Route("r", gitserver.OnDepth(false, count), gitserver.OnDepth(false, gitserver.Fail(http.StatusForbidden)))
+	s := w.spec("ref", "main", "cold", "shallow")
+	c := w.clone(s)
+	for i := range 3 {
+		co := w.prepare(s)
+		if !co.Shallow {
+			t.Error("the Mount is not shallow")
+		}
+		co.Release()
+		testdir.Eventually(t, "the end of the fetch", func() bool { return !c.deepening.Load() })
+		if got := full.Load(); got != int64(i+1) {
+			t.Errorf("%d fetches of the full history after %d Mounts", got, i+1)
+		}
+		if got := w.stores(c); !slices.Equal(got, []string{"cold"}) {
+			t.Errorf("stores %q", got)
+		}
+	}
+	w.Server.Route("r")
+	w.prepare(s).Release()
+	w.deepened(c)
+	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
+}
+
+// A plugin that stops during the fetch of the full history leaves nothing that the next one
+// could not use or remove.
+func TestColdStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	gate, shallow := w.holdFull()
+	s := w.spec("ref", "main", "cold", "shallow")
+	w.prepare(s).Release()
+	<-gate.Arrived
+	w.restart("boot 1")
+	co := w.prepare(s)
+	<-gate.Arrived
+	if got := shallow.Load(); !co.Shallow || got != 1 {
+		t.Errorf("after a restart: shallow: %v, %d shallow fetches", co.Shallow, got)
+	}
+	close(gate.Open)
+	c := w.clone(s)
+	w.deepened(c)
+	// A crash at this point would leave both stores.
+	w.restart("boot 1")
+	c = w.clone(s)
+	next := w.prepare(s)
+	if next.Shallow {
+		t.Error("the full history is not used after a restart")
+	}
+	next.Release()
+	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
+}
+
+// An eviction ends the fetch in the background, as any work that nobody waits for.
+func TestColdEvicted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	gate, _ := w.holdFull()
+	s := w.spec("ref", "main", "cold", "shallow")
+	c := w.clone(s)
+	w.prepare(s).Release()
+	<-gate.Arrived
+	testdir.Eventually(t, "the end of other work", func() bool { info, _ := c.Info(); return info.Busy == "" })
+	if err := w.m.EvictClone(t.Context(), c.Key, work.StopNothing); err != nil {
+		t.Fatal(err)
+	}
+	if got := testdir.Names(t, filepath.Join(w.Root, "clones")); len(got) > 0 {
+		t.Errorf("left: %q", got)
+	}
+}
+
+// A Mount without the option joins the fetch of the full history, and waits for it.
+func TestColdAndFull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	gate, shallow := w.holdFull()
+	s := w.spec("ref", "main", "cold", "shallow")
+	cold := w.prepare(s)
+	defer cold.Release()
+	<-gate.Arrived
+	full := make(chan *Checkout)
+	go func() { full <- w.prepare(w.spec("ref", "main")) }()
+	w.prepare(s).Release()
+	close(gate.Open)
+	co := <-full
+	defer co.Release()
+	if co.Shallow || co.Tree.ID != cold.Tree.ID || co.GitLayer.ID == cold.GitLayer.ID || len(gate.Arrived) > 0 {
+		t.Errorf("got %+v, and %d more fetches", co, len(gate.Arrived))
+	}
+	// The full history is never left for the newest commits, and depth=1 has its own store.
+	w.Push("main")
+	for range 2 {
+		co := w.prepare(s)
+		if co.Shallow || shallow.Load() != 1 {
+			t.Errorf("shallow: %v, %d shallow fetches", co.Shallow, shallow.Load())
+		}
+		co.Release()
+	}
+	w.prepare(w.spec("ref", "main", "depth", "1")).Release()
+	if got := w.stores(w.clone(s)); !slices.Equal(got, []string{"cold", "depth-1", "full"}) {
+		t.Errorf("stores %q while a workspace of the cold one exists", got)
+	}
+}
+
+// What a remote does not serve without its history waits for the full history.
+func TestColdRefs(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		ref     func(w *world) string
+		fault   func(w *world) gitserver.Fault
+		shallow bool
+		err     git.Kind
+	}{
+		{name: "a branch", ref: func(*world) string { return "feature/x" }, shallow: true},
+		{name: "a commit", ref: func(w *world) string { return w.remote("rev-parse", "main~2") }, shallow: true},
+		{name: "an abbreviation", ref: func(w *world) string { return w.remote("rev-parse", "--short=12", "main") }},
+		{name: "a commit that is not sent by its ID", ref: func(w *world) string { return w.remote("rev-parse", "main~2") },
+			fault: func(*world) gitserver.Fault { return gitserver.ProtocolZero() }},
+		{name: "plain files", ref: func(*world) string { return "main" }, fault: func(w *world) gitserver.Fault {
+			dumb, err := w.Server.Dumb("r")
+			if err != nil {
+				w.T.Fatal(err)
+			}
+			return dumb
+		}},
+		{name: "no such branch", ref: func(*world) string { return "nothing" }, err: git.KindRefNotFound},
+		{name: "no such commit", ref: func(*world) string { return strings.Repeat("1", 40) }, err: git.KindRefNotFound},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "")
+			if tt.fault != nil {
+				w.Server.Route("r", tt.fault(w))
+			}
+			ref := tt.ref(w)
+			s := w.spec("ref", ref, "cold", "shallow")
+			c := w.clone(s)
+			co, err := c.Prepare(t.Context(), s, nil)
+			if got := git.KindOf(err); got != tt.err {
+				t.Fatalf("got %v, want %q", err, tt.err)
+			}
+			if err != nil {
+				return
+			}
+			want := w.remote("rev-parse", ref)
+			dir := w.Mount(co.Lower, 0)
+			if head := run(t, dir, 0, "rev-parse", "HEAD"); co.Shallow != tt.shallow || co.Resolution.Commit != want || head != want {
+				t.Errorf("shallow: %v, commit %s and HEAD %s, want %s", co.Shallow, co.Resolution.Commit, head, want)
+			}
+			if tt.shallow {
+				w.deepened(c)
+			}
+			co.Release()
+			testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
+		})
+	}
+}
+
+// Questions, Status and refreshes are about the history that the next Mount gets.
+func TestColdServing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	gate, _ := w.holdFull()
+	c := w.mounted("ref", "main", "cold", "shallow", "refresh", "never")
+	<-gate.Arrived
+	s := w.spec("ref", "main", "cold", "shallow", "refresh", "never")
+	w.Server.Reset()
+	if a, err := c.Remote.Ask(t.Context(), s.Source); a != nil || err != nil {
+		t.Errorf("Ask with refresh=never: %v, %v", a, err)
+	}
+	w.prepare(s).Release()
+	if l, f, _ := w.asked(); l != 0 || f != 0 {
+		t.Errorf("%d questions and %d fetches with refresh=never", l, f)
+	}
+	h := c.Remote.Serving(s.Source)
+	if got := c.Status(h); h != volume.ColdHistory || got.FetchedAt.IsZero() || got.State != "cloning" {
+		t.Errorf("the history %q, status %+v", h.Name(), got)
+	}
+	r, ok := c.Remote.Resolution(s.Source)
+	if want := (meta.Resolution{Commit: w.remote("rev-parse", "main")}); !ok || r.Commit != want.Commit {
+		t.Errorf("resolution %+v, want %s", r, want.Commit)
+	}
+	close(gate.Open)
+	w.deepened(c)
+	w.Advance(time.Hour)
+	want := w.Push("main")
+	recent := c.Recent()
+	if len(recent) != 1 || recent[0].Options["cold"] != "shallow" {
+		t.Fatalf("recent: %v", recent)
+	}
+	o, err := volume.Parse(recent[0].Options, nil, volume.AllSchemes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.Ready(t.Context(), SpecOf(o)); err != nil || r.Commit != want {
+		t.Errorf("refresh: %v, %v, want %s", r, err, want)
+	}
+}

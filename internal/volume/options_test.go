@@ -199,6 +199,7 @@ func FuzzParseOptions(f *testing.F) {
 	f.Add("uid", "4294967295", "abcdef0")
 	f.Add("gid", "007", "a..b")
 	f.Add("refresh", "1h", "größe")
+	f.Add("cold", "shallow", "HEAD")
 	f.Add("refresh", "0.5ns", "-x")
 	f.Add("https://user:pw@h/x", "", "main")
 	f.Fuzz(func(t *testing.T, name, value, ref string) {

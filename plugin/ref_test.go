@@ -222,7 +222,7 @@ func TestMovedRefs(t *testing.T) {
 			}
 			testgit.Git(t, s.Path("r"), "tag", "tag", "main")
 			p := start(t, scratch(t))
-			shapes := []map[string]string{{}, {"depth": "1", "filter": "blob:none"}}
+			shapes := []map[string]string{{"cold": "shallow"}, {}, {"depth": "1", "filter": "blob:none"}}
 			for i, shape := range shapes {
 				shape["repo"] = s.URL("r")
 				name := "v" + strconv.Itoa(i)
@@ -364,7 +364,7 @@ func TestShapesOfSHA256(t *testing.T) {
 	}
 	p := start(t, scratch(t))
 	for i, shape := range []map[string]string{
-		{"depth": "1"}, {"filter": "blob:none"}, {"sparse": "a"}, {"depth": "2", "filter": "blob:none", "sparse": "b"},
+		{"cold": "shallow"}, {"depth": "1"}, {"filter": "blob:none"}, {"sparse": "a"}, {"depth": "2", "filter": "blob:none", "sparse": "b"},
 	} {
 		name := "v" + strconv.Itoa(i)
 		p.create(name, mapWith(shape, "repo", s.URL("r")))

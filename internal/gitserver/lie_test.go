@@ -109,6 +109,19 @@ func TestIgnoreFilter(t *testing.T) {
 	}
 }
 
+func TestOnDepth(t *testing.T) {
+	s, _ := sample(t)
+	for _, deepen := range []bool{false, true} {
+		s.Route("app", OnDepth(deepen, Fail(403)))
+		for depth, args := range map[bool][]string{false: {"clone"}, true: {"clone", "--depth=1"}} {
+			out, err := client(t, t.TempDir(), append(args, s.URL("app"), ".")...)
+			if (err != nil) != (depth == deepen) {
+				t.Errorf("a fault for fetches with a depth: %v; one with a depth: %v: %v: %s", deepen, depth, err, out)
+			}
+		}
+	}
+}
+
 func TestDumbProtocol(t *testing.T) {
 	s, head := sample(t)
 	dumb, err := s.Dumb("app")

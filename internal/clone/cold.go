@@ -12,8 +12,8 @@ import (
 )
 
 // prepareCold is prepareUsed for a volume with cold=shallow, as long as the full history was
-// not fetched: the Checkout has the newest commits alone, and the full history is fetched
-// in the background. If the remote does not serve that, it waits for the full history.
+// not fetched: the Checkout has the newest commits alone. If the remote does not serve
+// that, it waits for the full history.
 func (c *Clone) prepareCold(ctx context.Context, s Spec, known *remote.Answer, how attempt) (*Checkout, error) {
 	full, cold := s, s
 	full.ColdShallow, cold.ColdShallow = false, false
@@ -21,7 +21,6 @@ func (c *Clone) prepareCold(ctx context.Context, s Spec, known *remote.Answer, h
 	co, err := c.prepareUsed(ctx, cold, known, how)
 	if err == nil {
 		co.Shallow = true
-		c.deepenSoon(full)
 		return co, nil
 	}
 	// The cold store goes when the full history was fetched.
@@ -46,8 +45,9 @@ var deepenings = work.Limits{Slots: 8, PerSubject: 2, Overdue: 24, Quantum: time
 // deepener is the owner of the work.
 var deepener = work.Owner{Name: "the full history after a shallow mount", Yields: true}
 
-// deepenSoon does in the background what Ready does for s, whose next Mount then has the
-// full history. If it fails, or the plugin stops, the next cold Mount calls it again.
+// deepenSoon does in the background what Ready does for s, so that its next Mount has the
+// full history. It is called after a shallow Mount, which it would slow down. If it fails,
+// or the plugin stops, the next shallow Mount calls it again.
 func (c *Clone) deepenSoon(s Spec) {
 	if !c.deepening.CompareAndSwap(false, true) {
 		return

@@ -37,6 +37,20 @@ func (w *world) holdFull() (gate gitserver.Gate, shallow *atomic.Int64) {
 	return gate, shallow
 }
 
+// coldMain are the options of a volume of main with cold=shallow.
+var coldMain = []string{"ref", "main", "cold", "shallow"}
+
+// coldMount mounts a volume with the options coldMain, except its workspace.
+func (w *world) coldMount() *Checkout {
+	w.T.Helper()
+	s := w.spec(coldMain...)
+	co := w.prepare(s)
+	if err := w.clone(s).Mounted(w.Options(coldMain...)); err != nil {
+		w.T.Error(err)
+	}
+	return co
+}
+
 // stores returns the names of the clone's stores, in its record and on the disk.
 func (w *world) stores(c *Clone) (names []string) {
 	w.T.Helper()
@@ -68,12 +82,12 @@ func TestCold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	gate, shallow := w.holdFull()
-	s := w.spec("ref", "main", "cold", "shallow")
+	s := w.spec(coldMain...)
 	c := w.clone(s)
 	list := make([]*Checkout, 64)
 	var all sync.WaitGroup
 	for i := range list {
-		all.Go(func() { list[i] = w.prepare(s) })
+		all.Go(func() { list[i] = w.coldMount() })
 	}
 	all.Wait()
 	<-gate.Arrived
@@ -101,7 +115,7 @@ func TestCold(t *testing.T) {
 
 	// A push is seen although the full history is still being fetched.
 	pushed := w.Push("main")
-	co := w.prepare(s)
+	co := w.coldMount()
 	if !co.Shallow || co.Resolution.Commit != pushed {
 		t.Errorf("after a push: %+v", co)
 	}
@@ -113,7 +127,7 @@ func TestCold(t *testing.T) {
 	close(gate.Open)
 	w.deepened(c)
 	w.Server.Reset()
-	next := w.prepare(s)
+	next := w.coldMount()
 	defer next.Release()
 	if next.Shallow || next.Tree.ID != co.Tree.ID || next.Resolution.Commit != pushed {
 		t.Errorf("the next Mount has %+v, want the tree %s", next, co.Tree.ID)
@@ -147,10 +161,10 @@ func TestColdFails(t *testing.T) {
 	w := newWorld(t, "")
 	count, full := counted()
 	w.Server.Route("r", gitserver.OnDepth(false, count), gitserver.OnDepth(false, gitserver.Fail(http.StatusForbidden)))
-	s := w.spec("ref", "main", "cold", "shallow")
+	s := w.spec(coldMain...)
 	c := w.clone(s)
 	for i := range 3 {
-		co := w.prepare(s)
+		co := w.coldMount()
 		if !co.Shallow {
 			t.Error("the Mount is not shallow")
 		}
@@ -164,7 +178,7 @@ func TestColdFails(t *testing.T) {
 		}
 	}
 	w.Server.Route("r")
-	w.prepare(s).Release()
+	w.coldMount().Release()
 	w.deepened(c)
 	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
 }
@@ -175,11 +189,11 @@ func TestColdStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	gate, shallow := w.holdFull()
-	s := w.spec("ref", "main", "cold", "shallow")
-	w.prepare(s).Release()
+	s := w.spec(coldMain...)
+	w.coldMount().Release()
 	<-gate.Arrived
 	w.restart("boot 1")
-	co := w.prepare(s)
+	co := w.coldMount()
 	<-gate.Arrived
 	if got := shallow.Load(); !co.Shallow || got != 1 {
 		t.Errorf("after a restart: shallow: %v, %d shallow fetches", co.Shallow, got)
@@ -190,7 +204,7 @@ func TestColdStops(t *testing.T) {
 	// A crash at this point would leave both stores.
 	w.restart("boot 1")
 	c = w.clone(s)
-	next := w.prepare(s)
+	next := w.coldMount()
 	if next.Shallow {
 		t.Error("the full history is not used after a restart")
 	}
@@ -203,9 +217,9 @@ func TestColdEvicted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	gate, _ := w.holdFull()
-	s := w.spec("ref", "main", "cold", "shallow")
+	s := w.spec(coldMain...)
 	c := w.clone(s)
-	w.prepare(s).Release()
+	w.coldMount().Release()
 	<-gate.Arrived
 	testdir.Eventually(t, "the end of other work", func() bool { info, _ := c.Info(); return info.Busy == "" })
 	if err := w.m.EvictClone(t.Context(), c.Key, work.StopNothing); err != nil {
@@ -221,13 +235,13 @@ func TestColdAndFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	gate, shallow := w.holdFull()
-	s := w.spec("ref", "main", "cold", "shallow")
-	cold := w.prepare(s)
+	s := w.spec(coldMain...)
+	cold := w.coldMount()
 	defer cold.Release()
 	<-gate.Arrived
 	full := make(chan *Checkout)
 	go func() { full <- w.prepare(w.spec("ref", "main")) }()
-	w.prepare(s).Release()
+	w.coldMount().Release()
 	close(gate.Open)
 	co := <-full
 	defer co.Release()
@@ -237,7 +251,7 @@ func TestColdAndFull(t *testing.T) {
 	// The full history is never left for the newest commits, and depth=1 has its own store.
 	w.Push("main")
 	for range 2 {
-		co := w.prepare(s)
+		co := w.coldMount()
 		if co.Shallow || shallow.Load() != 1 {
 			t.Errorf("shallow: %v, %d shallow fetches", co.Shallow, shallow.Load())
 		}
@@ -295,9 +309,10 @@ func TestColdRefs(t *testing.T) {
 			if head := run(t, dir, 0, "rev-parse", "HEAD"); co.Shallow != tt.shallow || co.Resolution.Commit != want || head != want {
 				t.Errorf("shallow: %v, commit %s and HEAD %s, want %s", co.Shallow, co.Resolution.Commit, head, want)
 			}
-			if tt.shallow {
-				w.deepened(c)
+			if err := c.Mounted(w.Options("ref", ref, "cold", "shallow")); err != nil {
+				t.Error(err)
 			}
+			w.deepened(c)
 			co.Release()
 			testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
 		})

@@ -34,8 +34,12 @@ const (
 
 // Mounted records that a workspace was made of the clone for a volume with these options:
 // from now on others reuse the clone, and Recent lists the checkout. Only the first call
-// for a clone waits for the disk.
+// for a clone waits for the disk. If the workspace may be shallow because of cold=shallow,
+// Mounted starts the fetch of the full history.
 func (c *Clone) Mounted(o volume.Options) error {
+	if o.ColdShallow && c.Remote.Serving(SpecOf(o).Source).Cold {
+		c.deepenSoon(SpecOf(o))
+	}
 	c.mu.Lock()
 	fetched, now := c.Remote.Fetched(), c.m.Now()
 	first := c.rec.FirstMount.IsZero() && fetched

@@ -170,9 +170,17 @@ func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {
 	}
 }
 
+// soon is when saveSoon saves: the Mount that made the note still commits its workspace before,
+// and would wait behind another commit.
+const soon = time.Second
+
 // saveSoon is save in the background, for a note of when something was used.
 func (c *Clone) saveSoon(list ...meta.Layer) {
 	c.m.Work.Go(func(ctx context.Context) {
+		select {
+		case <-time.After(soon):
+		case <-ctx.Done():
+		}
 		if err := c.save(list...); err != nil && ctx.Err() == nil {
 			c.m.Log.WithError(err).WithField("clone", c.Key).Warn("note when the clone was used")
 		}

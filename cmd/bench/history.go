@@ -15,8 +15,10 @@ const (
 	deepFiles = 2000
 )
 
-func deepRow(n int) string   { return coldMount + ", " + thousands(n) + " commits" }
-func deepClone(n int) string { return freshClone + ", " + thousands(n) + " commits" }
+func deepRow(n int) string      { return coldMount + ", " + thousands(n) + " commits" }
+func deepClone(n int) string    { return freshClone + ", " + thousands(n) + " commits" }
+func shallowRow(n int) string   { return coldMount + " with cold=shallow, " + thousands(n) + " commits" }
+func shallowClone(n int) string { return freshClone + " --depth 1, " + thousands(n) + " commits" }
 
 // history compares the first mount of a subject with git clone, for a repository with few files
 // and many commits.
@@ -43,6 +45,8 @@ func history(c config) group {
 		rows: atDistance(
 			mount(deepRow(c.commits)),
 			clone(deepClone(c.commits), deepRow(c.commits)),
+			mount(shallowRow(c.commits), "cold", "shallow"),
+			clone(shallowClone(c.commits), shallowRow(c.commits), "--depth", "1"),
 		),
 	}
 }

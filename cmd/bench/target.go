@@ -74,6 +74,8 @@ var goals = []goal{
 	{name: "0 ms away: Mount after an update by 100 files and POST /v1/refresh / warm", limit: 1.2, got: ratio(nearRow(refreshedMount), nearRow(warmMount))},
 	{name: "30 ms away: cold repository with 20,000 commits / git clone", limit: 0.95, got: ratio(farRow(deepRow(targetCommits)), farRow(deepClone(targetCommits)))},
 	{name: "0 ms away: cold repository with 20,000 commits / git clone", limit: 0.95, got: ratio(nearRow(deepRow(targetCommits)), nearRow(deepClone(targetCommits)))},
+	{name: "30 ms away: cold repository with 20,000 commits, cold=shallow / git clone --depth 1", limit: 1.2, got: ratio(farRow(shallowRow(targetCommits)), farRow(shallowClone(targetCommits)))},
+	{name: "0 ms away: cold repository with 20,000 commits, cold=shallow / git clone --depth 1", limit: 1.2, got: ratio(nearRow(shallowRow(targetCommits)), nearRow(shallowClone(targetCommits)))},
 	{name: "64 idle workspaces on top of one", limit: 64, got: value(spaceRow(targetCrowd))},
 	{name: "plan for 100,000 clones with five layers and discards each", limit: 200, got: value(planRow(targetPlanned))},
 	{name: "memory of that plan, with what it plans for", limit: 300e6 / (1 << 20), got: value(planSpace(targetPlanned))},

@@ -1,0 +1,109 @@
+package remote
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
+)
+
+// push adds a commit to main and returns its ID.
+func (h *holder) push(content string) string {
+	h.t.Helper()
+	id, err := gitserver.Commit(h.server.Path("r"), "main", gitserver.Change{Path: "new", Content: content})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return id
+}
+
+// git runs git on the server's repository.
+func (h *holder) git(args ...string) string {
+	h.t.Helper()
+	return testgit.Git(h.t, "", append([]string{"--git-dir=" + h.server.Path("r")}, args...)...)
+}
+
+// stored returns the branches and tags of the store.
+func (h *holder) stored(s Source) listing {
+	h.t.Helper()
+	refs, err := git.Refs(h.r.StoreDir(s.History.Name()))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return listingOf(refs)
+}
+
+// TestFetchOfListedRefs checks that a fetch after any change at the remote brings what the
+// answer lists, with one more request, unless only git can do it.
+func TestFetchOfListedRefs(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	s := h.source("main")
+	h.resolve(s)
+	for _, step := range []struct {
+		name string
+		do   func()
+		want gitserver.Stats
+	}{
+		{"a commit", func() { h.push("1") }, gitserver.Stats{LsRefs: 1, Fetches: 1}},
+		{"a branch and tags besides", func() {
+			h.git("branch", "feature", h.push("2")+"~1")
+			h.git("tag", "light", "feature")
+			h.git("tag", "-a", "-m", "x", "heavy", "main")
+		}, gitserver.Stats{LsRefs: 1, Fetches: 1}},
+		{"a deleted branch, a directory in its place, and a moved tag", func() {
+			h.git("branch", "-D", "feature")
+			h.git("branch", "feature/x", h.push("3"))
+			h.git("tag", "-f", "light", "main")
+		}, gitserver.Stats{LsRefs: 1, Fetches: 1}},
+		{"a force push to a commit that is there", func() { h.git("update-ref", "refs/heads/main", "main~2") }, gitserver.Stats{LsRefs: 1, Fetches: 1}},
+		{"another history", func() {
+			h.git("update-ref", "refs/heads/main", h.git("commit-tree", "-m", "x", "main^{tree}"))
+		}, gitserver.Stats{Infos: 1, LsRefs: 2, Fetches: 3}},
+		{"many branches", func() {
+			for i := range 300 {
+				h.git("update-ref", fmt.Sprintf("refs/heads/many/%d", i), h.git("rev-parse", "main"))
+			}
+			h.push("4")
+		}, gitserver.Stats{Infos: 1, LsRefs: 2, Fetches: 1}},
+	} {
+		step.do()
+		h.server.Reset()
+		r := h.resolve(s)
+		if want := h.git("rev-parse", "refs/heads/main"); r.Commit != want {
+			t.Errorf("%s: resolved to %s, want %s", step.name, r.Commit, want)
+		}
+		got := h.server.Stats("r")
+		got.BytesOut = 0
+		if got != step.want {
+			t.Errorf("%s: the server saw %+v, want %+v", step.name, got, step.want)
+		}
+		for name, id := range h.stored(s) {
+			if want := h.git("rev-parse", name); id != want {
+				t.Errorf("%s: %s is at %s, want %s", step.name, name, id, want)
+			}
+		}
+		testgit.Git(t, "", "--git-dir="+h.r.StoreDir("full"), "fsck", "--connectivity-only")
+	}
+}
+
+// TestOldAnswerMovesNothingBack resolves with an answer from before the last fetch.
+func TestOldAnswerMovesNothingBack(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	s := h.source("main")
+	h.resolve(s)
+	h.push("1")
+	old, err := h.r.Ask(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := h.push("2")
+	h.resolve(s)
+	r, _, err := h.r.Resolve(t.Context(), s, old)
+	if err != nil || r.Commit != want || h.stored(s)["refs/heads/main"] != want {
+		t.Errorf("resolved to %s, %v; the store has %s; want %s", r.Commit, err, h.stored(s)["refs/heads/main"], want)
+	}
+}

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // Checkout is the part of a workspace that a clone provides. Its layers are held until
@@ -133,15 +136,31 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, how a
 		defer c.Trees.HoldCommit(r.Commit)()
 	}
 	for try := 0; ; try++ {
-		tree, err := c.Trees.Tree(ctx, s, r.Commit)
-		if err != nil {
-			return nil, err
+		var gitLayer meta.Layer
+		var store meta.Store
+		var beside errgroup.Group
+		buildGitLayer := func(modules string) {
+			beside.Go(func() (err error) {
+				store, _ = c.Remote.Store(s.History)
+				gitLayer, err = c.Trees.GitLayer(ctx, s, r, store, modules)
+				return err
+			})
 		}
-		store, _ := c.Remote.Store(s.History)
-		if now, ok := store.Refs[s.Ref.String()]; ok && now.Commit != r.Commit && !settle {
+		// Without submodules, the git layer does not depend on the tree.
+		if s.Files.Submodules == volume.SubmodulesNone {
+			buildGitLayer("")
+		}
+		tree, treeErr := c.Trees.Tree(ctx, s, r.Commit)
+		if treeErr == nil && s.Files.Submodules != volume.SubmodulesNone {
+			buildGitLayer(tree.Modules)
+		}
+		err := beside.Wait()
+		if treeErr != nil {
+			return nil, treeErr
+		}
+		if now, ok := c.Remote.Resolution(s.Source); ok && now.Commit != r.Commit && !settle {
 			return nil, remote.ErrFetched
 		}
-		gitLayer, err := c.Trees.GitLayer(ctx, s, r, store, tree)
 		if settle && errors.Is(err, remote.ErrFetched) && try < settleTries {
 			continue
 		}

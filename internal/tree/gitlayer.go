@@ -24,10 +24,10 @@ const gitLayerShape = "git-2"
 
 // GitLayer returns the git layer of a resolution for the store's current refs, and builds
 // it if it does not exist. If the store was fetched since, the error is
-// remote.ErrFetched.
-func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, tree meta.Layer) (meta.Layer, error) {
+// remote.ErrFetched. modules is what the tree's submodules add to its configuration.
+func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, modules string) (meta.Layer, error) {
 	snapshot := store.Snapshot
-	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, tree.Modules)
+	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, modules)
 	return c.layer(ctx, meta.GitLayer, id, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := meta.Layer{Kind: meta.GitLayer, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
 		// The tree may have been built from another store.
@@ -55,7 +55,7 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 			return l, err
 		}
 		failpoint.Hit("clone/gitlayer/linked")
-		return l, appendFile(filepath.Join(dir, ".git/config"), tree.Modules)
+		return l, appendFile(filepath.Join(dir, ".git/config"), modules)
 	})
 }
 

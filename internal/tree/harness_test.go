@@ -117,7 +117,7 @@ func (w *world) prepare(s Spec) *held {
 			w.T.Fatal(err)
 		}
 		store, _ := c.remote.Store(s.History)
-		l, err := c.GitLayer(ctx, s, r, store, tree)
+		l, err := c.GitLayer(ctx, s, r, store, tree.Modules)
 		if err != nil {
 			w.T.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func TestRefresh(t *testing.T) {
 		want             *string
 		lsRefs, fetching int // what the remote is asked
 	}{
-		{"never still fetches the first time", func() {}, never, &first, 2, 1},
+		{"never still fetches the first time", func() {}, never, &first, 1, 1},
 		{"always asks", func() {}, always, &first, 1, 0},
 		{"a duration that has not passed", func() {}, hour, &first, 0, 0},
 		{"never, moved", func() { second = w.Push("main") }, never, &first, 0, 0},

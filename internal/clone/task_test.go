@@ -74,9 +74,6 @@ func TestEvictionCancelsWork(t *testing.T) {
 	if info, ok := c.Info(); !ok || !info.Working || info.Attended {
 		t.Errorf("when it has given up: %+v, %v", info, ok)
 	}
-	if len(w.children(c)) == 0 {
-		t.Error("the fetch has ended with its caller")
-	}
 	wantBusy(t, "without stop", w.m.EvictClone(t.Context(), c.Key, work.StopNothing), "work for a mount")
 	// A new caller of the work gets the error.
 	go prepare(work.WithOwner(t.Context(), work.Owner{Name: "another mount", Urgent: true}))

@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -96,6 +97,19 @@ func (g *Git) clone(ctx context.Context, f Fetch) error {
 		return append(slices.Clone(args), "--end-of-options", url, ".")
 	})
 	return err
+}
+
+// MakeStore makes a store without objects and refs in dir, an empty directory that belongs
+// to the fetching uid. It syncs nothing.
+func (g *Git) MakeStore(dir, format string) error {
+	uid, gid := g.Owner()
+	for _, d := range []string{"objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"} {
+		path := filepath.Join(dir, d)
+		if err := errors.Join(os.Mkdir(path, 0o755), os.Lchown(path, uid, gid)); err != nil {
+			return err
+		}
+	}
+	return g.writeSettings(dir, format)
 }
 
 // writeSettings replaces HEAD and the configuration of a store, in which git clone names

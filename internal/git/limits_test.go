@@ -115,7 +115,9 @@ func TestLimitIsNoDamage(t *testing.T) {
 	t.Parallel()
 	g := newGit(t)
 	dir := store(t, g)
-	hugeBlob(t, dir, 400<<20) // inflating and hashing it takes more than a second
+	for i := range 4 { // inflating and hashing all takes more than a second
+		hugeBlob(t, dir, 400<<20+int64(i))
+	}
 	for _, tt := range []struct {
 		memory int64
 		cpu    time.Duration

@@ -147,7 +147,7 @@ func (c *Client) Fetch(ctx context.Context, r Remote, wants, haves []string, tak
 	if err := checkResult(response); err != nil {
 		return err
 	}
-	pack, err := gitref.ReadPack(response.Body)
+	pack, err := gitref.ReadPack(response.Body, len(haves) > 0)
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), error(&AnswerError{err}))
 	}

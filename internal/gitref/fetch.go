@@ -18,8 +18,8 @@ const maxAcknowledged = 4096
 
 // FetchRequest returns the request for a pack with all objects that are reachable from
 // wants and not from haves, in protocol 2. The pack may have deltas against objects that
-// are reachable from haves. format is the format of the server's object IDs, as
-// Decoder.Capabilities returns it.
+// are reachable from haves. Without haves, the server sends the pack at once. format is the
+// format of the server's object IDs, as Decoder.Capabilities returns it.
 func FetchRequest(format string, wants, haves []string) []byte {
 	var b bytes.Buffer
 	command(&b, "fetch", format)
@@ -32,16 +32,19 @@ func FetchRequest(format string, wants, haves []string) []byte {
 	for _, id := range haves {
 		packet(&b, "have "+id)
 	}
+	if len(haves) == 0 {
+		packet(&b, "done")
+	}
 	b.WriteString(flush)
 	return b.Bytes()
 }
 
-// ReadPack reads the answer to a FetchRequest until the pack, and returns the pack, whose
-// size is not bounded. The error is ErrNotReady if the server wants to hear of more objects
-// first.
-func ReadPack(r io.Reader) (pack io.Reader, err error) {
+// ReadPack reads the answer to a FetchRequest, with haves or without, until the pack, and
+// returns the pack, whose size is not bounded. The error is ErrNotReady if the server wants
+// to hear of more objects first.
+func ReadPack(r io.Reader, haves bool) (pack io.Reader, err error) {
 	d := newDecoder(r, math.MaxInt)
-	ready := false
+	ready := !haves
 	for range maxAcknowledged {
 		line, ended, err := d.next()
 		said, failed := strings.CutPrefix(line, "ERR ")

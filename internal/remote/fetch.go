@@ -86,7 +86,7 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	if there {
 		f.refs, err = m.update(ctx, s, a, how)
 	} else {
-		f.refs, err = m.clone(ctx, s.History, how, a.format)
+		f.refs, err = m.clone(ctx, s, a, how)
 	}
 	if err != nil {
 		return f, err
@@ -105,44 +105,58 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 
 // update fetches into the store of s.History, and returns its refs.
 func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) ([]git.PackedRef, error) {
-	how.Store, how.Prune = m.StoreDir(s.History.Name()), true
+	how.Store = m.StoreDir(s.History.Name())
 	// A git that was killed may have left lock files.
 	if err := git.SweepStore(how.Store); err != nil {
 		return nil, err
 	}
-	if len(how.Refspecs) == 0 {
-		if refs, ok, err := m.fetchListed(ctx, s, a, how.Progress); ok || err != nil {
-			return refs, err
-		}
+	before, err := git.Refs(how.Store)
+	if err != nil {
+		return nil, err
 	}
-	how.Refspecs = append([]string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}, how.Refspecs...)
-	if err := m.Git.Fetch(ctx, how); err != nil {
+	// A fetch since the question may be newer than the answer.
+	store, _ := m.Store(s.History)
+	if store.Snapshot != a.snapshot || snapshot(before, store.Head) != store.Snapshot {
+		a.sum = ""
+	}
+	return m.receive(ctx, s, a, how, before, func() ([]git.PackedRef, error) {
+		how.Prune = true
+		how.Refspecs = append([]string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}, how.Refspecs...)
+		if err := m.Git.Fetch(ctx, how); err != nil {
+			return nil, err
+		}
+		return git.Refs(how.Store)
+	})
+}
+
+// receive fetches into a store with the refs before, and returns the new refs. If only git
+// can do it, it calls throughGit.
+func (m *Remote) receive(ctx context.Context, s Source, a Answer, how git.Fetch, before []git.PackedRef, throughGit func() ([]git.PackedRef, error)) ([]git.PackedRef, error) {
+	refs, ok, err := m.fetchListed(ctx, s, a, how, before)
+	if err == nil && !ok {
+		refs, err = throughGit()
+	}
+	if err != nil {
 		return nil, err
 	}
 	failpoint.Hit("clone/fetch/fetched")
-	return git.Refs(how.Store)
+	return refs, nil
 }
 
-// fetchListed fetches the branches and tags that an answer lists, and returns the new refs.
-// It is not ok if it can't: then git must ask again. That is so if the answer does not list
-// all of them, or the store was fetched since the question, because the fetch may be newer.
-func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, progress func(git.Progress)) (refs []git.PackedRef, ok bool, err error) {
-	store, _ := m.Store(s.History)
-	if a.sum == "" || a.sum == tooMany || store.Snapshot != a.snapshot || s.History != (volume.History{}) {
+// fetchListed fetches the branches and tags that an answer lists into a store with the refs
+// before, and returns the new refs, which are on disk if before has any. It is not ok if it
+// can't, because the answer does not list all of them, for example: then git must ask
+// again.
+func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fetch, before []git.PackedRef) (refs []git.PackedRef, ok bool, err error) {
+	if a.sum == "" || a.sum == tooMany || s.History != (volume.History{}) || len(how.Refspecs) > 0 {
 		return nil, false, nil
 	}
-	dir := m.StoreDir(s.History.Name())
-	before, err := git.Refs(dir)
-	if err != nil || snapshot(before, store.Head) != store.Snapshot {
-		return nil, false, err
-	}
 	next, lacks, err := adopt(before, a.listed, func(ids []string) (map[string]git.Object, error) {
-		f := git.PackFetch{Store: dir, Remote: m.at(s), Wants: ids, Haves: idsOf(before), Progress: progress}
+		f := git.PackFetch{Store: how.Store, Remote: how.Remote, Wants: ids, Haves: idsOf(before), Progress: how.Progress}
 		if err := m.Git.FetchPack(ctx, f); err != nil {
 			return nil, err
 		}
-		failpoint.Hit("clone/fetch/fetched")
-		return m.Git.Known(ctx, dir, ids)
+		return m.Git.Known(ctx, how.Store, ids)
 	})
 	if errors.Is(err, git.ErrThroughGit) {
 		m.Log.WithError(err).Debug("fetch")
@@ -151,7 +165,7 @@ func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, progress f
 	if err != nil || lacks {
 		return nil, false, err
 	}
-	return next, true, m.Git.WriteRefs(dir, next)
+	return next, true, m.Git.WriteRefs(how.Store, next)
 }
 
 // maxHaves bounds the objects that a fetch names to the remote.
@@ -168,25 +182,32 @@ func idsOf(refs []git.PackedRef) []string {
 	return ids[:min(len(ids), maxHaves)]
 }
 
-// clone makes the store of a history under a temporary name, and returns its refs. The store
+// clone makes the store of s.History under a temporary name, and returns its refs. The store
 // and the directories above are on disk then.
-func (m *Remote) clone(ctx context.Context, h volume.History, how git.Fetch, format string) (refs []git.PackedRef, err error) {
-	dir := m.StoreDir(h.Name())
+func (m *Remote) clone(ctx context.Context, s Source, a Answer, how git.Fetch) (refs []git.PackedRef, err error) {
+	dir := m.StoreDir(s.History.Name())
 	temp, err := m.newStore()
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, m.discardStore(h, temp))
+			err = errors.Join(err, m.discardStore(s.History, temp))
 		}
 	}()
 	failpoint.Hit("clone/fetch/made")
 	how.Store = temp
-	if refs, err = m.Git.Clone(ctx, how, format); err != nil {
+	if err := m.Git.MakeStore(temp, a.format); err != nil {
 		return nil, err
 	}
-	failpoint.Hit("clone/fetch/fetched")
+	if refs, err = m.receive(ctx, s, a, how, nil, func() ([]git.PackedRef, error) {
+		if err := disk.RemoveContents(temp); err != nil {
+			return nil, err
+		}
+		return m.Git.Clone(ctx, how, a.format)
+	}); err != nil {
+		return nil, err
+	}
 	if err := durable.SyncTree(temp); err != nil {
 		return nil, err
 	}

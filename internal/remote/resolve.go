@@ -85,8 +85,8 @@ type question struct {
 func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 	before := m.Asked()
 	for again := false; ; {
-		store, list := m.Store(s.History)
-		list = list && store.RefCount <= gitref.MaxListed
+		store, _ := m.Store(s.History)
+		list := store.RefCount <= gitref.MaxListed
 		key := strings.Join([]string{
 			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), store.Snapshot,
 		}, "\x00")

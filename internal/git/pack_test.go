@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // fetched returns a store with all of the remote's branches and tags, and their objects.
@@ -97,6 +99,45 @@ func TestFetchPack(t *testing.T) {
 		}
 		if loose, err := filepath.Glob(filepath.Join(dir, "objects/[0-9a-f][0-9a-f]")); err != nil || len(loose) > 0 {
 			t.Errorf("loose objects: %q, %v", loose, err)
+		}
+	})
+}
+
+// TestFetchFirstPack compares a store that MakeStore, FetchPack and WriteRefs make with what
+// Clone makes.
+func TestFetchFirstPack(t *testing.T) {
+	t.Parallel()
+	withBothGits(t, func(t *testing.T, g *Git) {
+		for _, format := range []string{gitref.SHA1, gitref.SHA256} {
+			s := testgit.Serve(t)
+			if format == gitref.SHA1 {
+				generate(t, s.Path("r"))
+			} else {
+				sha256Repository(t, s.Path("r"))
+			}
+			cloned, made := testgit.Owned(t, g.config.Root, fetcher), testgit.Owned(t, g.config.Root, fetcher)
+			refs, err := g.Clone(t.Context(), Fetch{Store: cloned, Remote: Remote{URL: s.URL("r")}}, format)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask(t, g, s)
+			if err := g.MakeStore(made, format); err != nil {
+				t.Fatal(err)
+			}
+			f := PackFetch{Store: made, Remote: Remote{URL: s.URL("r")}}
+			for _, r := range refs {
+				f.Wants = append(f.Wants, r.ID)
+			}
+			if err := g.FetchPack(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.WriteRefs(made, refs); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := contents(t, made), contents(t, cloned); got != want {
+				t.Errorf("%s: got\n%s\nwant\n%s", format, got, want)
+			}
+			gitAt(t, made, "fsck", "--connectivity-only")
 		}
 	})
 }

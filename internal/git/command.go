@@ -54,8 +54,6 @@ type Command struct {
 	// fetches is set for a command that receives a pack and prints its progress. The caller
 	// has a slot for it.
 	fetches bool
-	// accept, if not 0, is another exit status of success.
-	accept int
 }
 
 // Config.Self is executed by descriptor, because its path may have been replaced, or may

@@ -50,23 +50,31 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 			return &Error{Op: opAsk, URL: url, Kind: KindCredential, Err: err}
 		}
 		answer, err = g.http.LsRefs(ctx, remote.direct(url, auth), names)
-		status, isStatus := errors.AsType[*githttp.StatusError](err)
 		wrong, isWrong := errors.AsType[*githttp.AnswerError](err)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return newError(opAsk, url, "", context.Cause(ctx), false)
-		case isStatus && status.Location != nil:
-			return &Error{Op: opAsk, URL: url, Kind: KindRedirect, Err: err}
-		case isStatus && status.Refused: // git would send it again: some servers lock a user after a few times
-			refused := &Error{Op: opAsk, URL: url, Kind: KindAuth, Detail: status.Error(), Err: err}
-			g.explain(ctx, remote, url, auth, refused)
-			return refused
 		case isWrong:
 			return answerError(url, wrong.Err)
 		}
-		return err
+		return g.finalError(ctx, opAsk, remote, url, auth, err)
 	})
 	return answer, err
+}
+
+// finalError returns err with its Kind if git would get the same answer: a redirect, or a
+// refused credential. Some servers lock a user who sends that a few times.
+func (g *Git) finalError(ctx context.Context, op string, r Remote, url string, auth *Auth, err error) error {
+	status, ok := errors.AsType[*githttp.StatusError](err)
+	switch {
+	case ok && status.Location != nil:
+		return &Error{Op: op, URL: url, Kind: KindRedirect, Err: err}
+	case ok && status.Refused:
+		refused := &Error{Op: op, URL: url, Kind: KindAuth, Detail: status.Error(), Err: err}
+		g.explain(ctx, r, url, auth, refused)
+		return refused
+	}
+	return err
 }
 
 // direct reports whether this process may ask at a URL. git asks at URLs with a user,

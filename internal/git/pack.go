@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/helmdeck/repos/internal/githttp"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -20,7 +19,7 @@ type PackFetch struct {
 	Store  string
 	Remote Remote
 	// Wants are the objects to fetch, with all that they reach. The remote leaves out what
-	// Haves reach, of which the store must have everything.
+	// Haves reach, of which the store must have everything. An empty store has no Haves.
 	Wants, Haves []string
 	// Progress, if set, is called from the fetching goroutine.
 	Progress func(Progress)
@@ -32,9 +31,8 @@ var ErrThroughGit = errors.New("git must fetch")
 const opFetch = "fetch"
 
 // FetchPack fetches a pack over HTTP in this process, by one request on a connection that is
-// usually open, and makes git check it and add it to the store: all that an object of the
-// pack refers to must be in the pack or in the store. git fetch would start four processes,
-// ask the server twice more, and follow all objects again.
+// usually open, makes git add it to the store, and checks that the store has all that
+// f.Wants reach. git fetch would start four processes more, and ask the server twice more.
 //
 // If the error is ErrThroughGit, use Fetch: the remote is not an HTTP server with protocol
 // 2 that LsRefs has just asked, it needs to hear of more objects, or its pack can't be used.
@@ -48,11 +46,33 @@ func (g *Git) FetchPack(ctx context.Context, f PackFetch) error {
 		return err
 	}
 	defer done()
+	err = g.receivePack(ctx, f)
+	// Without haves, git has checked the pack alone.
+	if err == nil && len(f.Haves) > 0 {
+		var connected bool
+		if connected, err = g.Connected(ctx, f.Store, f.Wants, false); err == nil && !connected {
+			err = errors.New("objects are missing in the pack, or in the store")
+		}
+	}
+	switch kind := KindOf(err); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		err = newError(opFetch, f.Remote.URL, "", context.Cause(ctx), false)
+	case kind != KindNoSpace && kind != KindLimit && kind != KindCredential && kind != KindAuth:
+		err = fmt.Errorf("%w: %w", ErrThroughGit, err)
+	}
+	return errors.Join(err, SweepStore(f.Store))
+}
+
+// receivePack fetches a pack and adds it to the store.
+func (g *Git) receivePack(ctx context.Context, f PackFetch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	// The remote may be silent before its answer, and within it.
 	silence := &alarm{timer: time.AfterFunc(g.config.StallTimeout, func() { cancel(SilentError(g.config.StallTimeout)) }), after: g.config.StallTimeout}
 	defer silence.pause()
-	err = g.follow(ctx, f.Remote, func(url string) error {
+	return g.follow(ctx, f.Remote, func(url string) error {
 		if !g.direct(url) { // after a redirect
 			return ErrThroughGit
 		}
@@ -60,37 +80,40 @@ func (g *Git) FetchPack(ctx context.Context, f PackFetch) error {
 		if err != nil {
 			return &Error{Op: opFetch, URL: url, Kind: KindCredential, Err: err}
 		}
-		err = g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, func(pack io.Reader) error {
-			return g.addPack(ctx, f, url, pack, silence)
+		listen := func(body io.Reader) io.Reader { return &listener{body, silence} }
+		err = g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, listen, func(pack io.Reader) error {
+			return g.addPack(ctx, f, url, pack)
 		})
-		if status, ok := errors.AsType[*githttp.StatusError](err); ok && status.Location != nil {
-			return &Error{Op: opFetch, URL: url, Kind: KindRedirect, Err: err}
-		}
-		return err
+		return g.finalError(ctx, opFetch, f.Remote, url, auth, err)
 	})
-	switch kind := KindOf(err); {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		err = newError(opFetch, f.Remote.URL, "", context.Cause(ctx), false)
-	case kind != KindNoSpace && kind != KindLimit && kind != KindCredential:
-		err = fmt.Errorf("%w: %w", ErrThroughGit, err)
-	}
-	return errors.Join(err, SweepStore(f.Store))
 }
 
-// addPack makes git add a pack to a store. It pauses silence when it has the whole pack.
-func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Reader, silence *alarm) error {
+// listener limits how long each read takes.
+type listener struct {
+	io.Reader
+	silence *alarm
+}
+
+func (l *listener) Read(p []byte) (int, error) {
+	l.silence.resume()
+	defer l.silence.pause()
+	return l.Reader.Read(p)
+}
+
+// addPack makes git add a pack to a store.
+func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Reader) error {
 	// The magic number, the version, and the number of objects.
 	const header = 12
-	buffered := bufio.NewReader(io.TeeReader(pack, silence))
+	buffered := bufio.NewReader(pack)
 	if start, err := buffered.Peek(header); err == nil && binary.BigEndian.Uint32(start[header-4:]) == 0 {
 		return nil // the store has all objects, and git would add an empty pack
 	}
-	c := g.inStore(f.Store, Command{
-		Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, dialog: true, Stderr: reporter(f.Progress),
-		accept: 1, // the pack refers to objects of the store; if one of these is missing, the status is 128
-	}, "index-pack", "--stdin", "-v", "--fix-thin", "--check-self-contained-and-connected")
+	args := []string{"index-pack", "--stdin", "-v", "--fix-thin"}
+	if len(f.Haves) == 0 {
+		// Fail if an object of the pack refers to one that is not there.
+		args = append(args, "--check-self-contained-and-connected")
+	}
+	c := g.inStore(f.Store, Command{Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, dialog: true, Stderr: reporter(f.Progress)}, args...)
 	var readErr error
 	c.talk = func(stdin io.WriteCloser, stdout io.Reader) error {
 		defer stdin.Close()
@@ -99,7 +122,6 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 			readErr = err
 			return err
 		}
-		silence.pause() // git may wait for its turn now
 		stdin.Close()
 		_, err := io.Copy(io.Discard, stdout)
 		return err

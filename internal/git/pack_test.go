@@ -2,9 +2,11 @@ package git
 
 import (
 	"context"
+	"crypto/sha1"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -158,6 +160,16 @@ func TestFetchPackFails(t *testing.T) {
 		{"a damaged object", func(string) gitserver.Fault { return gitserver.Corrupt(5000) }},
 		{"a damaged checksum", func(string) gitserver.Fault { return gitserver.Corrupt(-1) }},
 		{"a commit without its tree", gitserver.Incomplete},
+		{"a pack of nothing", func(string) gitserver.Fault {
+			return func(http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					pack := "PACK\x00\x00\x00\x02\x00\x00\x00\x00"
+					sum := sha1.Sum([]byte(pack))
+					w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+					io.WriteString(w, "0014acknowledgments\n000aready\n0001000dpackfile\n0025\x01"+pack+string(sum[:])+"0000")
+				})
+			}
+		}},
 		{"another page", func(string) gitserver.Fault {
 			return func(http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello")) })
@@ -177,6 +189,9 @@ func TestFetchPackFails(t *testing.T) {
 			}
 			if left := leftovers(t, dir); len(left) > 0 {
 				t.Errorf("left: %q", left)
+			}
+			if tt.name == "a commit without its tree" {
+				return // the store may have the commit
 			}
 			if known, err := g.Known(t.Context(), dir, []string{want}); err != nil || len(known) > 0 {
 				t.Errorf("the store has the commit: %v, %v", known, err)
@@ -215,23 +230,23 @@ func TestFetchPackOfOthers(t *testing.T) {
 	}
 }
 
-// TestStoppedFetchPack ends the context, or the patience, while the server is silent in the
-// middle of the pack.
-func TestStoppedFetchPack(t *testing.T) {
+// TestSilenceInPack checks that silence ends a fetch, before the answer, within the pack and
+// after it, and that the keep-alives of a server that packs are none.
+func TestSilenceInPack(t *testing.T) {
 	t.Parallel()
+	const stall = 500 * time.Millisecond
 	for _, tt := range []struct {
 		name  string
-		stall time.Duration
-		cause error // nil: the server stays silent
-		want  Kind
+		fault func(release <-chan struct{}) gitserver.Fault
+		err   error
 	}{
-		{"canceled", 0, context.Canceled, KindCanceled},
-		{"out of time", 0, context.DeadlineExceeded, KindTimeout},
-		{"silent", 50 * time.Millisecond, nil, KindTimeout},
+		{"before the answer", gitserver.Stall, ErrThroughGit},
+		{"within the pack", func(release <-chan struct{}) gitserver.Fault { return gitserver.StallAfter(40000, release) }, ErrThroughGit},
+		{"keep-alives", func(<-chan struct{}) gitserver.Fault { return gitserver.Packing(4*stall, stall/10) }, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g, err := New(Config{UID: fetcher, GID: fetcher, Schemes: []string{"http"}, StallTimeout: tt.stall})
+			g, err := New(Config{UID: fetcher, GID: fetcher, Schemes: []string{"http"}, StallTimeout: stall})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,18 +254,44 @@ func TestStoppedFetchPack(t *testing.T) {
 			dir, haves := fetched(t, newGit(t), s)
 			want := push(t, s, noise())
 			ask(t, g, s)
+			release := make(chan struct{})
+			defer close(release)
+			s.Wrap(gitserver.On(gitserver.Fetch, tt.fault(release)))
+			err = g.FetchPack(t.Context(), PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
+			if !errors.Is(err, tt.err) {
+				t.Errorf("got %v, want %v", err, tt.err)
+			}
+		})
+	}
+}
+
+// TestStoppedFetchPack ends the context while the server is silent in the middle of the pack.
+func TestStoppedFetchPack(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		cause error // nil: the server stays silent
+		want  Kind
+	}{
+		{"canceled", context.Canceled, KindCanceled},
+		{"out of time", context.DeadlineExceeded, KindTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g, s := newGit(t), remote(t)
+			dir, haves := fetched(t, g, s)
+			want := push(t, s, noise())
+			ask(t, g, s)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			s.Wrap(gitserver.On(gitserver.Fetch, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					next.ServeHTTP(&stopper{ResponseWriter: w, left: 40000, r: r, reached: func() {
-						if tt.cause != nil {
-							cancel(tt.cause)
-						}
+						cancel(tt.cause)
 					}}, r)
 				})
 			}))
-			err = g.FetchPack(ctx, PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
+			err := g.FetchPack(ctx, PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
 			if got := KindOf(err); got != tt.want || errors.Is(err, ErrThroughGit) {
 				t.Errorf("%v: kind %q, want %q", err, got, tt.want)
 			}

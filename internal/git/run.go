@@ -149,9 +149,6 @@ func (r *execution) close() {
 
 // result returns the output of a command that ended with err, or a classified error.
 func (r *execution) result(err error) ([]byte, error) {
-	if r.accept != 0 && exitCode(err) == r.accept {
-		err = nil
-	}
 	if err == nil && r.stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", r.stdout.max)
 	}

@@ -127,10 +127,12 @@ func (c *Client) LsRefs(ctx context.Context, r Remote, names []string) (gitref.A
 
 // Fetch asks for a pack with all objects that are reachable from wants and not from haves,
 // and calls take with it. The pack may have deltas against objects that are reachable from
-// haves; its size is not bounded. The server must have answered LsRefs. The error is
+// haves; its size is not bounded. The response is read through listen. The server must have answered LsRefs. The error is
 // ErrOtherProtocol, a *StatusError, an *AnswerError, that of take, the cause of ctx, or one
 // of net/http; after an error take may have been called.
-func (c *Client) Fetch(ctx context.Context, r Remote, wants, haves []string, take func(pack io.Reader) error) error {
+func (c *Client) Fetch(ctx context.Context, r Remote, wants, haves []string, listen func(io.Reader) io.Reader, take func(pack io.Reader) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	p, err := c.pool(r)
 	if err != nil {
 		return err
@@ -147,14 +149,17 @@ func (c *Client) Fetch(ctx context.Context, r Remote, wants, haves []string, tak
 	if err := checkResult(response); err != nil {
 		return err
 	}
-	pack, err := gitref.ReadPack(response.Body, len(haves) > 0)
+	body := listen(response.Body)
+	pack, err := gitref.ReadPack(body, len(haves) > 0)
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), error(&AnswerError{err}))
 	}
 	if err := take(pack); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
-	_, _ = io.CopyN(io.Discard, response.Body, maxRest)
+	// The connection is used again if the response ends now.
+	defer time.AfterFunc(maxFarewell, cancel).Stop()
+	_, _ = io.CopyN(io.Discard, body, maxRest)
 	return nil
 }
 
@@ -317,6 +322,9 @@ func (p *pool) send(ctx context.Context, r Remote, authenticate bool, question [
 	}
 	return nil, errors.Join(refused, drain(response))
 }
+
+// maxFarewell bounds how long the end of a response may take after a pack.
+const maxFarewell = time.Second
 
 // maxRest bounds what is read of a response only to use its connection again.
 const maxRest = 64 << 10

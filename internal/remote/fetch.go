@@ -27,6 +27,7 @@ import (
 type fetched struct {
 	store meta.Store
 	refs  []git.PackedRef
+	at    time.Time // the refs are those of the remote at that time or later
 }
 
 // storedName returns the name of a remote's ref, or of a commit, in the store. Branches
@@ -78,20 +79,27 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	}
 	progress, end := m.Doing.Begin(ctx, state, url)
 	defer end()
-	began := m.Now()
+	f.at = m.Now()
+	number := m.asked.Add(1)
+	listed := false
 	how := git.Fetch{Remote: m.at(s), Progress: progress, Depth: s.History.Depth, NoBlobs: s.History.NoBlobs}
 	if extra != "" {
 		how.Refspecs = []string{"+" + extra + ":" + storedName(extra)}
 	}
 	if there {
-		f.refs, err = m.update(ctx, s, a, how)
+		f.refs, listed, err = m.update(ctx, s, a, how)
 	} else {
-		f.refs, err = m.clone(ctx, s, a, how)
+		f.refs, listed, err = m.clone(ctx, s, a, how)
 	}
 	if err != nil {
 		return f, err
 	}
-	f.store, err = m.recordFetch(s, a, extra, began, f.refs)
+	began := f.at
+	if listed {
+		f.at, number = a.res.At, a.number
+	}
+	m.settle(s.History, number)
+	f.store, err = m.recordFetch(s, a, extra, f.at, f.refs)
 	if err == nil {
 		failpoint.Hit("clone/fetch/recorded")
 		m.Measure(name)
@@ -103,21 +111,20 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	return f, err
 }
 
-// update fetches into the store of s.History, and returns its refs.
-func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) ([]git.PackedRef, error) {
+// update fetches into the store of s.History, and returns its refs, and whether these are
+// those that the answer lists.
+func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) (refs []git.PackedRef, listed bool, err error) {
 	how.Store = m.StoreDir(s.History.Name())
 	// A git that was killed may have left lock files.
 	if err := git.SweepStore(how.Store); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	before, err := git.Refs(how.Store)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	// A fetch since the question may be newer than the answer.
-	store, _ := m.Store(s.History)
-	if store.Snapshot != a.snapshot || snapshot(before, store.Head) != store.Snapshot {
-		a.sum = ""
+	if store, _ := m.Store(s.History); m.outdated(s.History, a) || snapshot(before, store.Head) != store.Snapshot {
+		a.sum = "" // git must ask again
 	}
 	return m.receive(ctx, s, a, how, before, func() ([]git.PackedRef, error) {
 		how.Prune = true
@@ -129,18 +136,17 @@ func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) 
 	})
 }
 
-// receive fetches into a store with the refs before, and returns the new refs. If only git
-// can do it, it calls throughGit.
-func (m *Remote) receive(ctx context.Context, s Source, a Answer, how git.Fetch, before []git.PackedRef, throughGit func() ([]git.PackedRef, error)) ([]git.PackedRef, error) {
-	refs, ok, err := m.fetchListed(ctx, s, a, how, before)
-	if err == nil && !ok {
+// receive fetches into a store with the refs before, and returns what update does. If only
+// git can do it, it calls throughGit.
+func (m *Remote) receive(ctx context.Context, s Source, a Answer, how git.Fetch, before []git.PackedRef, throughGit func() ([]git.PackedRef, error)) (refs []git.PackedRef, listed bool, err error) {
+	refs, listed, err = m.fetchListed(ctx, s, a, how, before)
+	if err == nil && !listed {
 		refs, err = throughGit()
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		failpoint.Hit("clone/fetch/fetched")
 	}
-	failpoint.Hit("clone/fetch/fetched")
-	return refs, nil
+	return refs, listed, err
 }
 
 // fetchListed fetches the branches and tags that an answer lists into a store with the refs
@@ -165,6 +171,10 @@ func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fe
 	if err != nil || lacks {
 		return nil, false, err
 	}
+	// The packs must not be lost if the refs are on disk.
+	if err := durable.SyncDir(filepath.Join(how.Store, "objects/pack")); err != nil {
+		return nil, false, err
+	}
 	return next, true, m.Git.WriteRefs(how.Store, next)
 }
 
@@ -174,21 +184,25 @@ const maxHaves = 256
 // idsOf returns the objects that refs point to, each once.
 func idsOf(refs []git.PackedRef) []string {
 	var ids []string
-	for _, r := range refs {
-		ids = append(ids, r.ID)
+	add := func(ofBranchesAndTags bool) {
+		for _, r := range refs {
+			if isBranchOrTag(r.Name) == ofBranchesAndTags && !slices.Contains(ids, r.ID) && len(ids) < maxHaves {
+				ids = append(ids, r.ID)
+			}
+		}
 	}
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
-	return ids[:min(len(ids), maxHaves)]
+	add(true) // the remote is most likely to have these
+	add(false)
+	return ids
 }
 
-// clone makes the store of s.History under a temporary name, and returns its refs. The store
-// and the directories above are on disk then.
-func (m *Remote) clone(ctx context.Context, s Source, a Answer, how git.Fetch) (refs []git.PackedRef, err error) {
+// clone makes the store of s.History under a temporary name, and returns what update does.
+// The store and the directories above are on disk then.
+func (m *Remote) clone(ctx context.Context, s Source, a Answer, how git.Fetch) (refs []git.PackedRef, listed bool, err error) {
 	dir := m.StoreDir(s.History.Name())
 	temp, err := m.newStore()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer func() {
 		if err != nil {
@@ -198,29 +212,29 @@ func (m *Remote) clone(ctx context.Context, s Source, a Answer, how git.Fetch) (
 	failpoint.Hit("clone/fetch/made")
 	how.Store = temp
 	if err := m.Git.MakeStore(temp, a.format); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if refs, err = m.receive(ctx, s, a, how, nil, func() ([]git.PackedRef, error) {
+	if refs, listed, err = m.receive(ctx, s, a, how, nil, func() ([]git.PackedRef, error) {
 		if err := disk.RemoveContents(temp); err != nil {
 			return nil, err
 		}
 		return m.Git.Clone(ctx, how, a.format)
 	}); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := durable.SyncTree(temp); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	failpoint.Hit("clone/fetch/synced")
 	// A directory without a record is a store that could not be set aside.
 	if err := m.Trash.Clear(dir, "leftover", disk.Size{}); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := durable.Rename(temp, dir); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	failpoint.Hit("clone/fetch/renamed")
-	return refs, m.SyncDir()
+	return refs, listed, m.SyncDir()
 }
 
 // recordFetch records that the store exists, and where the refs that volumes name are

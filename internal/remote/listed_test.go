@@ -102,8 +102,37 @@ func TestOldAnswerMovesNothingBack(t *testing.T) {
 	}
 	want := h.push("2")
 	h.resolve(s)
-	r, _, err := h.r.Resolve(t.Context(), s, old)
-	if err != nil || r.Commit != want || h.stored(s)["refs/heads/main"] != want {
-		t.Errorf("resolved to %s, %v; the store has %s; want %s", r.Commit, err, h.stored(s)["refs/heads/main"], want)
+	again := func() {
+		t.Helper()
+		r, _, err := h.r.Resolve(t.Context(), s, old)
+		if err != nil || r.Commit != want || h.stored(s)["refs/heads/main"] != want {
+			t.Errorf("resolved to %s, %v; the store has %s; want %s", r.Commit, err, h.stored(s)["refs/heads/main"], want)
+		}
+	}
+	again()
+	// A push that was taken back, and a newer question that found nothing new.
+	h.push("3")
+	if old, err = h.r.Ask(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	h.git("update-ref", "refs/heads/main", want)
+	h.resolve(s)
+	again()
+}
+
+// TestFetchIsAsOldAsItsAnswer checks the time of a resolution that was fetched by an answer.
+func TestFetchIsAsOldAsItsAnswer(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	s := h.source("main")
+	h.resolve(s)
+	h.push("1")
+	a, err := h.r.Ask(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := h.r.Resolve(t.Context(), s, a)
+	if recorded, _ := h.r.Resolution(s); err != nil || !r.At.Equal(a.res.At) || !recorded.At.Equal(a.res.At) {
+		t.Errorf("resolved at %v, recorded at %v, %v; the answer is of %v", r.At, recorded.At, err, a.res.At)
 	}
 }

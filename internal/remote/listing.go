@@ -124,13 +124,14 @@ func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.St
 	switch {
 	case store.RefSum == a.sum:
 		return false, nil // another call did it meanwhile
-	case store.Snapshot != a.snapshot:
+	case store.Snapshot != a.snapshot || m.outdated(s.History, a):
 		return false, ErrFetched // the answer or the fetch may be newer
 	}
 	next, lacks, err := adopt(refs, a.listed, func(ids []string) (map[string]git.Object, error) { return m.known(ctx, s, ids) })
 	if err != nil {
 		return false, err
 	}
+	m.settle(s.History, a.number)
 	if !slices.Equal(next, refs) {
 		if err := m.Git.WriteRefs(m.StoreDir(s.History.Name()), next); err != nil {
 			return false, err
@@ -140,6 +141,20 @@ func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.St
 		return lacks, nil
 	}
 	return lacks, m.recordRefs(s, a, next)
+}
+
+// settle notes that the store has the answer to a question.
+func (m *Remote) settle(h volume.History, number int64) {
+	m.aligning.Lock()
+	defer m.aligning.Unlock()
+	m.settled[h.Name()] = max(m.settled[h.Name()], number)
+}
+
+// outdated reports whether the store has the answer to a newer question.
+func (m *Remote) outdated(h volume.History, a Answer) bool {
+	m.aligning.Lock()
+	defer m.aligning.Unlock()
+	return m.settled[h.Name()] > a.number
 }
 
 // connectedWithin is how long a Mount checks whether refs can be adopted. After that it

@@ -23,7 +23,8 @@ type Answer struct {
 	res    meta.Resolution
 	// later is set for a commit, about which ls-refs says nothing: the store or a fetch
 	// must have it.
-	later bool
+	later  bool
+	number int64 // of the question: see Remote.settled
 	// listed has all branches and tags, and sum identifies them; empty if the question was
 	// not about them. snapshot is that of the store at the time of the question.
 	listed        listing
@@ -97,7 +98,7 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 			ctx, cancel := context.WithTimeoutCause(ctx, m.AskTimeout, noAnswerError(m.AskTimeout))
 			defer cancel()
 			q.answer, q.err = m.askNow(ctx, s, list)
-			q.answer.snapshot = store.Snapshot
+			q.answer.snapshot, q.answer.number = store.Snapshot, q.number
 			if at := q.answer.res.At; q.err == nil {
 				m.answered.Store(&at)
 			}
@@ -221,7 +222,7 @@ func (m *Remote) fetchRef(ctx context.Context, s Source, a Answer) (meta.Resolut
 		if err != nil {
 			return m.stale(s, err)
 		}
-		r, ok := LookUp(f.refs, a.res.Ref, m.Now())
+		r, ok := LookUp(f.refs, a.res.Ref, f.at)
 		if !ok {
 			return meta.Resolution{}, git.RefNotFound(s.URL.String(), s.Ref.String())
 		}
@@ -245,6 +246,9 @@ func (m *Remote) confirm(s Source, a Answer) (r meta.Resolution, ok bool) {
 		store.Refs[s.Ref.String()] = r
 		return store, true
 	})
+	if ok {
+		m.settle(s.History, a.number)
+	}
 	return r, ok
 }
 

@@ -179,7 +179,7 @@ func TestOtherRefsMissingAtRemote(t *testing.T) {
 		}, refs...))))
 	}
 	advertise(gitserver.Ref{ID: strings.Repeat("1", 40), Name: "refs/heads/gone"}, gitserver.Ref{ID: main, Name: "refs/tags/known"})
-	for _, want := range []int{1, 0, 0} {
+	for _, want := range []int{2, 0, 0} { // the plugin asks for the missing ref, and then git
 		w.Server.Reset()
 		if got, want := w.shown(s), "refs/heads/main "+main+"\nrefs/tags/known "+main; got != want {
 			t.Errorf("got %s\nwant %s", got, want)

@@ -138,25 +138,30 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, how a
 	for try := 0; ; try++ {
 		var gitLayer meta.Layer
 		var store meta.Store
-		var beside errgroup.Group
-		buildGitLayer := func(modules string) {
-			beside.Go(func() (err error) {
-				store, _ = c.Remote.Store(s.History)
-				gitLayer, err = c.Trees.GitLayer(ctx, s, r, store, modules)
-				return err
-			})
+		buildGitLayer := func(ctx context.Context, modules string) (err error) {
+			store, _ = c.Remote.Store(s.History)
+			gitLayer, err = c.Trees.GitLayer(ctx, s, r, store, modules)
+			return err
 		}
 		// Without submodules, the git layer does not depend on the tree.
-		if s.Files.Submodules == volume.SubmodulesNone {
-			buildGitLayer("")
+		beside := s.Files.Submodules == volume.SubmodulesNone
+		var both errgroup.Group
+		besideCtx, giveUp := context.WithCancel(ctx)
+		if beside {
+			both.Go(func() error { return buildGitLayer(besideCtx, "") })
 		}
-		tree, treeErr := c.Trees.Tree(ctx, s, r.Commit)
-		if treeErr == nil && s.Files.Submodules != volume.SubmodulesNone {
-			buildGitLayer(tree.Modules)
+		tree, err := c.Trees.Tree(ctx, s, r.Commit)
+		if err != nil {
+			giveUp()
 		}
-		err := beside.Wait()
-		if treeErr != nil {
-			return nil, treeErr
+		gitErr := both.Wait()
+		giveUp()
+		if err != nil {
+			return nil, err
+		}
+		// Without room beside an unfinished tree, it may have room now.
+		if err = gitErr; !beside || git.NoSpace(err) {
+			err = buildGitLayer(ctx, tree.Modules)
 		}
 		if now, ok := c.Remote.Resolution(s.Source); ok && now.Commit != r.Commit && !settle {
 			return nil, remote.ErrFetched

@@ -191,6 +191,7 @@ func TestBearerNeedsNewerGit(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.Protect(app, gitserver.Login{Bearer: "tok"})
+	s.Wrap(gitserver.ProtocolZero()) // which only git speaks
 	p := start(t)
 	p.putCredential(credential.Credential{Name: "b", Kind: credential.Bearer, Scope: hostOf(s.url), Secret: credential.NewSecret("tok")})
 	var major, minor int

@@ -55,6 +55,7 @@ func TestSecretsDoNotLeak(t *testing.T) {
 
 	release := make(chan struct{})
 	s.Protect(app, gitserver.Login{User: "me", Password: password})
+	s.Wrap(gitserver.ProtocolZero()) // so that git fetches
 	s.Script(app, gitserver.Fetch, gitserver.On(gitserver.Fetch, gitserver.StallAfter(10_000, release)))
 	if err := p.create("v", "repo="+s.url); err != nil {
 		t.Fatal(err)
@@ -84,6 +85,7 @@ func TestSecretsDoNotLeak(t *testing.T) {
 		t.Errorf("the URL is in %d command lines and environments, want 2 or more: the test did not read them", seen)
 	}
 	close(release)
+	s.Wrap(nil)
 
 	if err := p.mountAndCheck("v", s.head); err != nil {
 		t.Error(err)

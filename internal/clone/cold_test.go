@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
@@ -103,13 +102,7 @@ func TestCold(t *testing.T) {
 	if got := run(t, dir, 0, "status", "--porcelain"); got != "" {
 		t.Errorf("git status: %s", got)
 	}
-	run(t, dir, 0, "fetch", "-q", "--unshallow")
-	want := w.remote("rev-list", "--count", "main")
-	if got := run(t, dir, 0, "rev-list", "--count", "HEAD"); got != want {
-		t.Errorf("unshallowed: %s commits, want %s", got, want)
-	}
-	fetches := shallow.Load() - 1 // that of the container
-	if n := len(gate.Arrived); fetches != 1 || n != 0 {
+	if fetches, n := shallow.Load(), len(gate.Arrived); fetches != 1 || n != 0 {
 		t.Errorf("%d shallow fetches, want 1, and %d more full ones", fetches, n)
 	}
 
@@ -126,6 +119,13 @@ func TestCold(t *testing.T) {
 
 	close(gate.Open)
 	w.deepened(c)
+	run(t, dir, 0, "fetch", "-q", "--unshallow")
+	if got, want := run(t, dir, 0, "rev-list", "--all", "--count"), w.remote("rev-list", "--all", "--count"); got != want {
+		t.Errorf("unshallowed: %s commits, want %s", got, want)
+	}
+	if got, want := refsOf(t, dir, "remotes/origin/", "tags/"), refsOf(t, w.Server.Path("r"), "heads/", "tags/"); !slices.Equal(got, append([]string{"HEAD"}, want...)) {
+		t.Errorf("unshallowed: %q, want HEAD and %q", got, want)
+	}
 	w.Server.Reset()
 	next := w.coldMount()
 	defer next.Release()
@@ -261,62 +261,6 @@ func TestColdAndFull(t *testing.T) {
 	w.prepare(w.spec("ref", "main", "depth", "1")).Release()
 	if got := w.stores(w.clone(s)); !slices.Equal(got, []string{"cold", "depth-1", "full"}) {
 		t.Errorf("stores %q while a workspace of the cold one exists", got)
-	}
-}
-
-// What a remote does not serve without its history waits for the full history.
-func TestColdRefs(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name    string
-		ref     func(w *world) string
-		fault   func(w *world) gitserver.Fault
-		shallow bool
-		err     git.Kind
-	}{
-		{name: "a branch", ref: func(*world) string { return "feature/x" }, shallow: true},
-		{name: "a commit", ref: func(w *world) string { return w.remote("rev-parse", "main~2") }, shallow: true},
-		{name: "an abbreviation", ref: func(w *world) string { return w.remote("rev-parse", "--short=12", "main") }},
-		{name: "a commit that is not sent by its ID", ref: func(w *world) string { return w.remote("rev-parse", "main~2") },
-			fault: func(*world) gitserver.Fault { return gitserver.ProtocolZero() }},
-		{name: "plain files", ref: func(*world) string { return "main" }, fault: func(w *world) gitserver.Fault {
-			dumb, err := w.Server.Dumb("r")
-			if err != nil {
-				w.T.Fatal(err)
-			}
-			return dumb
-		}},
-		{name: "no such branch", ref: func(*world) string { return "nothing" }, err: git.KindRefNotFound},
-		{name: "no such commit", ref: func(*world) string { return strings.Repeat("1", 40) }, err: git.KindRefNotFound},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "")
-			if tt.fault != nil {
-				w.Server.Route("r", tt.fault(w))
-			}
-			ref := tt.ref(w)
-			s := w.spec("ref", ref, "cold", "shallow")
-			c := w.clone(s)
-			co, err := c.Prepare(t.Context(), s, nil)
-			if got := git.KindOf(err); got != tt.err {
-				t.Fatalf("got %v, want %q", err, tt.err)
-			}
-			if err != nil {
-				return
-			}
-			want := w.remote("rev-parse", ref)
-			dir := w.Mount(co.Lower, 0)
-			if head := run(t, dir, 0, "rev-parse", "HEAD"); co.Shallow != tt.shallow || co.Resolution.Commit != want || head != want {
-				t.Errorf("shallow: %v, commit %s and HEAD %s, want %s", co.Shallow, co.Resolution.Commit, head, want)
-			}
-			if err := c.Mounted(w.Options("ref", ref, "cold", "shallow")); err != nil {
-				t.Error(err)
-			}
-			w.deepened(c)
-			co.Release()
-			testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(w.stores(c), []string{"full"}) })
-		})
 	}
 }
 

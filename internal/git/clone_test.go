@@ -63,6 +63,8 @@ func TestClone(t *testing.T) {
 			{"a commit", Fetch{Refspecs: []string{"+" + first + ":refs/helmdeck/commits/" + first}}},
 			{"a depth", Fetch{Depth: 2}},
 			{"no blobs", Fetch{NoBlobs: true}},
+			{"a branch alone", Fetch{Depth: 1, Only: true, Refspecs: []string{"+refs/heads/feature/x:refs/heads/feature/x"}}},
+			{"a commit alone", Fetch{Depth: 1, Only: true, Refspecs: []string{"+" + first + ":refs/helmdeck/commits/" + first}}},
 			{"all of it", Fetch{Depth: 1, NoBlobs: true, Refspecs: []string{"+refs/pull/7/head:refs/helmdeck/refs/07"}}},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
@@ -74,7 +76,10 @@ func TestClone(t *testing.T) {
 					t.Fatal(err)
 				}
 				cloned := f.Store
-				f.Store, f.Refspecs = store(t, g), append(slices.Clone(everything), f.Refspecs...)
+				f.Store = store(t, g)
+				if !f.Only {
+					f.Refspecs = append(slices.Clone(everything), f.Refspecs...)
+				}
 				if err := g.Fetch(t.Context(), f); err != nil {
 					t.Fatal(err)
 				}

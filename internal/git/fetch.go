@@ -20,6 +20,8 @@ type Fetch struct {
 	Store    string
 	Remote   Remote
 	Refspecs []string
+	// Only makes Clone fetch Refspecs alone, as Fetch does.
+	Only bool
 	// Prune deletes refs on the right side of the refspecs that the remote does not have
 	// any more, before it writes new ones.
 	Prune bool
@@ -50,13 +52,16 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 }
 
 // Clone makes a store of that object format in f.Store, an empty directory that belongs to
-// the fetching uid. It fetches all branches and tags, and the refs on the left side of
-// f.Refspecs besides, and returns the refs of the store. It syncs nothing. After an error
-// the directory may have contents.
+// the fetching uid. Without f.Only it fetches all branches and tags, and the refs on the left
+// side of f.Refspecs besides. It returns the refs of the store, which is not synced then. After
+// an error the directory may have contents.
 //
 // git clone costs less than a first git fetch: while it indexes the pack it checks that no
 // object is missing, and it writes no loose refs.
 func (g *Git) Clone(ctx context.Context, f Fetch, format string) ([]PackedRef, error) {
+	if f.Only {
+		return g.cloneOnly(ctx, f, format)
+	}
 	if err := g.clone(ctx, f); err != nil {
 		return nil, err
 	}
@@ -72,6 +77,19 @@ func (g *Git) Clone(ctx context.Context, f Fetch, format string) ([]PackedRef, e
 		return nil, err
 	}
 	return refs, g.packLoose(ctx, f.Store)
+}
+
+// cloneOnly is Clone with f.Only. git clone can take one branch alone, but neither a commit
+// nor a tag with the name of a branch. It would not be faster, because with a depth it
+// follows all objects as git fetch does.
+func (g *Git) cloneOnly(ctx context.Context, f Fetch, format string) ([]PackedRef, error) {
+	if err := g.MakeStore(f.Store, format); err != nil {
+		return nil, err
+	}
+	if err := g.Fetch(ctx, f); err != nil {
+		return nil, err
+	}
+	return Refs(f.Store)
 }
 
 // clone runs git clone.

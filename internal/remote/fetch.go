@@ -53,7 +53,8 @@ func isBranchOrTag(ref string) bool {
 }
 
 // fetch fetches all branches and tags, and extra (a full ref, HEAD or a commit) if it is
-// not empty, into the store of s.History. It makes a missing store.
+// not empty, into the store of s.History. Into the cold store it fetches extra alone. It
+// makes a missing store.
 func (m *Remote) fetch(ctx context.Context, s Source, a Answer, extra string) (fetched, error) {
 	key := strings.Join([]string{"fetch", s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, a.sum, extra}, "\x00")
 	return work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (f fetched, err error) {
@@ -82,7 +83,7 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	f.at = m.Now()
 	number := m.asked.Add(1)
 	listed := false
-	how := git.Fetch{Remote: m.at(s), Progress: progress, Depth: s.History.Depth, NoBlobs: s.History.NoBlobs}
+	how := git.Fetch{Remote: m.at(s), Progress: progress, Depth: s.History.Depth, NoBlobs: s.History.NoBlobs, Only: s.History.Cold}
 	if extra != "" {
 		how.Refspecs = []string{"+" + extra + ":" + storedName(extra)}
 	}
@@ -127,8 +128,9 @@ func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) 
 		a.sum = "" // git must ask again
 	}
 	return m.receive(ctx, s, a, how, before, func() ([]git.PackedRef, error) {
-		how.Prune = true
-		how.Refspecs = append([]string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}, how.Refspecs...)
+		if how.Prune = !how.Only; how.Prune {
+			how.Refspecs = append([]string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}, how.Refspecs...)
+		}
 		if err := m.Git.Fetch(ctx, how); err != nil {
 			return nil, err
 		}
@@ -251,9 +253,15 @@ func (m *Remote) recordFetch(s Source, a Answer, extra string, at time.Time, ref
 			store.ClonedAt, store.Size = last.ClonedAt, last.Size
 		}
 		for name, r := range last.Refs {
-			if name == "HEAD" && r.Ref != "" {
-				r.Ref = a.head // the default branch may be another one
+			ref := r.Ref
+			if name == "HEAD" && ref != "" {
+				ref = a.head // the default branch may be another one
 			}
+			if s.History.Cold && ref != extra {
+				store.Refs[name] = r // not fetched this time
+				continue
+			}
+			r.Ref = ref
 			if r.Ref == "" || !isBranchOrTag(r.Ref) && r.Ref != extra {
 				store.Refs[name] = r // a commit, or not fetched this time
 				continue

@@ -139,7 +139,11 @@ func (m *Remote) FromStore(ctx context.Context, s Source, f func(meta.Store, []g
 		return err
 	}
 	m.Log.WithError(err).Error("refs were lost: they are fetched again")
-	if _, err := m.fetch(ctx, s, Answer{head: store.Head, format: store.Format}, ""); err != nil {
+	extra := ""
+	if s.History.Cold {
+		extra = s.extra(store.Refs[s.Ref.String()])
+	}
+	if _, err := m.fetch(ctx, s, Answer{head: store.Head, format: store.Format}, extra); err != nil {
 		return err
 	}
 	return ErrFetched

@@ -87,7 +87,7 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 	before := m.Asked()
 	for again := false; ; {
 		store, _ := m.Store(s.History)
-		list := store.RefCount <= gitref.MaxListed
+		list := store.RefCount <= gitref.MaxListed && !s.History.Cold
 		key := strings.Join([]string{
 			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), store.Snapshot,
 		}, "\x00")
@@ -210,13 +210,7 @@ func (m *Remote) fetchRef(ctx context.Context, s Source, a Answer) (meta.Resolut
 	if a.later {
 		return m.resolveCommit(ctx, s, a)
 	}
-	extra := ""
-	if !isBranchOrTag(a.res.Ref) {
-		extra = a.res.Ref
-		if extra == "" {
-			extra = "HEAD" // detached
-		}
-	}
+	extra := s.extra(a.res)
 	for try := 0; ; try++ {
 		f, err := m.fetch(ctx, s, a, extra)
 		if err != nil {
@@ -232,6 +226,20 @@ func (m *Remote) fetchRef(ctx context.Context, s Source, a Answer) (meta.Resolut
 			return m.recordRef(s, f.store.Snapshot, r)
 		}
 	}
+}
+
+// extra returns what a fetch for a resolution of s.Ref must name; empty if it is a branch or
+// tag that every fetch brings.
+func (s Source) extra(r meta.Resolution) string {
+	switch {
+	case isBranchOrTag(r.Ref) && !s.History.Cold:
+		return ""
+	case r.Ref != "":
+		return r.Ref
+	case s.Ref.Kind() == volume.RefDefault:
+		return "HEAD" // detached
+	}
+	return r.Pulled
 }
 
 // confirm returns the recorded resolution of s.Ref, with the time of the answer. It is not
@@ -253,14 +261,18 @@ func (m *Remote) confirm(s Source, a Answer) (r meta.Resolution, ok bool) {
 }
 
 // resolveCommit looks for a full or abbreviated commit ID in the store, then after a fetch
-// of all branches and tags, and then, if it is a full one, after a fetch of itself.
+// of all branches and tags, unless it is for the cold store, and then, if it is a full one,
+// after a fetch of itself.
 func (m *Remote) resolveCommit(ctx context.Context, s Source, a Answer) (meta.Resolution, error) {
 	rev := a.res.Pulled
 	if s.History.Cold && s.Ref.Kind() != volume.RefSHA {
 		// Only the full history tells whether an abbreviation means one commit.
 		return meta.Resolution{}, git.RefNotFound(s.URL.String(), s.Ref.String())
 	}
-	fetches := []string{""}
+	var fetches []string
+	if !s.History.Cold {
+		fetches = append(fetches, "")
+	}
 	if s.Ref.Kind() == volume.RefSHA {
 		fetches = append(fetches, rev)
 	}

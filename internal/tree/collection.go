@@ -180,14 +180,16 @@ func (c *Collection) unneeded() []meta.Layer {
 // its layers are built.
 func (c *Collection) Needs(list []meta.Layer) map[string]string {
 	stores := c.remote.Stores()
-	refs := c.refs(stores)
+	refs, cold := c.refs(stores), volume.ColdHistory.Name()
 	if _, full := stores[volume.History{}.Name()]; full {
-		delete(stores, volume.ColdHistory.Name()) // mounts use the full one
+		delete(stores, cold) // mounts use the full one
 	}
 	needs := make(map[string]string)
 	for _, l := range list {
 		need := refs[l.Commit]
-		if l.Kind == meta.GitLayer && l.Snapshot != stores[l.Store].Snapshot {
+		// That of the cold store does not depend on the store's other refs.
+		store, there := stores[l.Store]
+		if l.Kind == meta.GitLayer && (!there || l.Snapshot != store.Snapshot && l.Store != cold) {
 			need = ""
 		}
 		if len(l.Chain) > 1 {

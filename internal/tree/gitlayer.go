@@ -24,9 +24,9 @@ const gitLayerShape = "git-2"
 
 // GitLayer returns the git layer of a resolution for the store's current refs, and builds
 // it if it does not exist. If the store was fetched since, the error is
-// remote.ErrFetched. modules is what the tree's submodules add to its configuration.
+// remote.ErrFetched, except for the cold store. modules is what the tree's submodules add to its configuration.
 func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, modules string) (meta.Layer, error) {
-	snapshot := store.Snapshot
+	snapshot := snapshotOf(s, r, store)
 	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, modules)
 	return c.layer(ctx, meta.GitLayer, id, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := meta.Layer{Kind: meta.GitLayer, ID: id, Commit: r.Commit, Store: s.History.Name(), Snapshot: snapshot}
@@ -43,7 +43,7 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 			return l, err
 		}
 		err = c.remote.FromStore(ctx, s.Source, func(store meta.Store, refs []git.PackedRef) error {
-			if store.Snapshot != snapshot {
+			if snapshotOf(s, r, store) != snapshot {
 				return remote.ErrFetched
 			}
 			w, top := ownedWriter{uid: int(s.UID), gid: int(s.GID)}, filepath.Join(dir, ".git")
@@ -59,6 +59,15 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 	})
 }
 
+// snapshotOf identifies the refs that a git layer has: all of the store or, if that is the
+// cold one, the ref of r alone, so that fetches for other volumes do not matter.
+func snapshotOf(s Spec, r meta.Resolution, store meta.Store) string {
+	if s.History.Cold {
+		return r.Pulled + " " + store.Head
+	}
+	return store.Snapshot
+}
+
 // layerID returns a hash of everything that a layer depends on.
 func layerID(parts ...any) string {
 	h := sha256.New()
@@ -70,7 +79,8 @@ func layerID(parts ...any) string {
 
 // buildGitDir fills the directory top like the .git of `git clone`: HEAD is at the branch
 // of r or detached at its commit, all branches of the remote are there as origin/*, all
-// tags, and the store's packs as hard links. A container can't change the packs: its
+// tags, and the store's packs as hard links. From the cold store it is like that of
+// `git clone --depth 1`, with one branch or tag. A container can't change the packs: its
 // writes go to the upper directory of its own overlay.
 func (c *Collection) buildGitDir(w *ownedWriter, top string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
 	from := c.remote.StoreDir(s.History.Name())
@@ -82,7 +92,9 @@ func (c *Collection) buildGitDir(w *ownedWriter, top string, s Spec, r meta.Reso
 	}
 	// If the ref has moved since r (see HoldCommit), build what git clone would have
 	// built then.
-	if now, ok := remote.LookUp(refs, r.Ref, r.At); ok && now.Commit != r.Commit {
+	if s.History.Cold {
+		refs = withResolution([]git.PackedRef{{Name: r.Ref}}, r) // see snapshotOf
+	} else if now, ok := remote.LookUp(refs, r.Ref, r.At); ok && now.Commit != r.Commit {
 		refs = withResolution(refs, r)
 	}
 	w.file(filepath.Join(top, "packed-refs"), git.FormatPackedRefs(cloneRefs(refs)))

@@ -119,7 +119,7 @@ func TestCloneOtherRemotes(t *testing.T) {
 				whole := bare + "-whole.git"
 				generate(t, whole)
 				testgit.Git(t, "", "clone", "-q", "--bare", "--depth=1", "file://"+whole, bare)
-			}, KindOther},
+			}, KindShallow},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				s := testgit.Serve(t)
@@ -130,6 +130,9 @@ func TestCloneOtherRemotes(t *testing.T) {
 				if KindOf(err) != tt.want {
 					t.Fatalf("error %v, want kind %q", err, tt.want)
 				}
+				if tt.want == KindShallow {
+					wantShallow(t, g, s.URL("r"))
+				}
 				if err == nil {
 					if got := gitAt(t, dir, "rev-parse", "--show-object-format"); got != tt.format {
 						t.Errorf("format %s, want %s", got, tt.format)
@@ -138,6 +141,25 @@ func TestCloneOtherRemotes(t *testing.T) {
 			})
 		}
 	})
+}
+
+// wantShallow fetches from a remote with one commit of main, as its error says.
+func wantShallow(t *testing.T, g *Git, url string) {
+	t.Helper()
+	for _, depth := range []int{1, 2} {
+		f := Fetch{Store: testgit.Owned(t, g.config.Root, fetcher), Remote: Remote{URL: url}, Depth: depth}
+		if _, err := g.Clone(t.Context(), f, gitref.SHA1); err != nil {
+			t.Errorf("depth %d: %v", depth, err)
+			continue
+		}
+		f.Refspecs = everything
+		if err := g.Fetch(t.Context(), f); err != nil {
+			t.Errorf("the next fetch with depth %d: %v", depth, err)
+		}
+		if got := gitAt(t, f.Store, "rev-list", "--count", "main"); got != "1" {
+			t.Errorf("depth %d: %s commits of main, want 1", depth, got)
+		}
+	}
 }
 
 func generate(t *testing.T, bare string) {

@@ -34,6 +34,7 @@ const (
 	KindCredential  Kind = "credential can't be used"
 	KindRedirect    Kind = "redirected"
 	KindProtocol    Kind = "transport not allowed"
+	KindShallow     Kind = "incomplete history"
 	KindTimeout     Kind = "timeout"
 	KindServer      Kind = "server error"
 	KindNoSpace     Kind = "out of disk"
@@ -55,6 +56,7 @@ var remedy = map[Kind]string{
 	KindHostKey:     "compare the fingerprint with the one that the host's owner publishes, and store the line as a credential of kind known-hosts",
 	KindHostChanged: "somebody may be between you and the host: ask its owner, and only if the new key is right store its line instead of the old one, as a credential of kind known-hosts",
 	KindRedirect:    "if you trust the new URL, set the option repo to it",
+	KindShallow:     "the remote is a shallow clone: fetch what it has with the option depth=N, or ask its owner to complete it (git fetch --unshallow)",
 	KindTimeout:     "the remote did not answer in time; try again",
 	KindServer:      "the remote is in trouble; try again",
 	KindCorrupt:     "the remote sent damaged data, or the data on the disk is damaged: try again, then ask the remote's owner to check the repository (git fsck)",
@@ -67,7 +69,7 @@ var remedy = map[Kind]string{
 func (k Kind) Definite() bool {
 	return slices.Contains([]Kind{
 		KindAuth, KindNotFound, KindRefNotFound, KindNoCommit, KindHost, KindRefused, KindTLS, KindProtocol,
-		KindHostKey, KindHostChanged, KindCredential, KindRedirect,
+		KindHostKey, KindHostChanged, KindCredential, KindRedirect, KindShallow,
 	}, k)
 }
 
@@ -182,6 +184,7 @@ var signs = []struct {
 	{regexp.MustCompile(`(?i)^(fatal|error): (out of memory\b|[a-z]+: out of memory|unable to create \w*thread|.*: cannot allocate memory$)|^fatal error: .*(out of memory|cannot allocate memory)`), KindLimit},
 	{regexp.MustCompile(`(?i)no space left on device|disk quota exceeded|^error: unable to write file`), KindNoSpace},
 	{regexp.MustCompile(`transport '[^']*' not allowed`), KindProtocol},
+	{regexp.MustCompile(`^fatal: source repository is shallow`), KindShallow},
 	{regexp.MustCompile(`(?i)host key verification failed|host key is known|host identification has changed`), KindHostKey},
 	{regexp.MustCompile(`returned error: 30\d|unable to update url base from redirection`), KindRedirect},
 	{regexp.MustCompile(`(?i)could not resolve host`), KindHost},

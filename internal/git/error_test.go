@@ -85,6 +85,7 @@ func TestClassify(t *testing.T) {
 		{"fatal: unable to access 'https://h/x/': Operation too slow. Less than 1 bytes/sec transferred the last 60 seconds\n", KindTimeout},
 		{"fatal: remote error: upload-pack: not our ref 1234\n", KindRefNotFound},
 		{"fatal: couldn't find remote ref refs/pull/7/head\n", KindRefNotFound},
+		{"fatal: source repository is shallow, reject to clone.\n", KindShallow},
 		{"fatal: write error: No space left on device\nfatal: index-pack failed\n", KindNoSpace},
 		{"fatal: unable to create temporary file '/s/objects/pack/tmp_pack_XXXXXX': Disk quota exceeded\n", KindNoSpace},
 		{"error: object file objects/12/34 is empty\nfatal: loose object 1234 is corrupt\n", KindCorrupt},

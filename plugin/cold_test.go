@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,4 +105,33 @@ func TestColdShallow(t *testing.T) {
 		}
 	}
 	testdir.Eventually(t, "the end of the cold store", func() bool { return slices.Equal(stores(), []string{"full.git"}) })
+}
+
+// TestColdFails mounts a volume with cold=shallow after the full history could not be fetched, which
+// happened while no workspace and no cache existed.
+func TestColdFails(t *testing.T) {
+	s := remote(t)
+	gate := gitserver.NewGate()
+	s.Route("sample", gitserver.OnDepth(false, gate.Fault), gitserver.OnDepth(false, gitserver.Fail(http.StatusForbidden)))
+	p := start(t, scratch(t))
+	for _, cache := range []string{"off", "shared"} {
+		p.create(cache, map[string]string{"repo": s.URL("sample"), "ref": "main", "cold": "shallow", "cache": cache})
+	}
+	p.mount("off", "1")
+	<-gate.Arrived
+	p.unmount("off", "1")
+	testdir.Eventually(t, "the end of the workspace", func() bool { return len(p.glob("clones/*/*/workspaces/*")) == 0 })
+	close(gate.Open)
+	p.waitFor("fetch the full history")
+	p.mount("shared", "2")
+	p.unmount("shared", "2")
+
+	// An earlier version removed the directories.
+	testdir.Eventually(t, "the end of the workspace", func() bool { return len(p.glob("clones/*/*/workspaces/*")) == 0 })
+	for _, dir := range append(p.glob("clones/*/*/workspaces"), p.glob("clones/*/*/cache")...) {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.mount("shared", "3")
 }

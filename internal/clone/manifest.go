@@ -63,8 +63,12 @@ func (c *Clone) makeDirs() (err error) {
 
 var cloneDirs = []string{"store", "cache", "workspaces"}
 
-// removeDir removes what makeDir made, unless the directory has other contents.
+// removeDir removes what makeDir made, unless the directory has other contents. It does nothing
+// if the clone has a store, such as the cold one: workspaces need the directories.
 func (c *Clone) removeDir() error {
+	if c.Remote.Fetched() {
+		return nil
+	}
 	for _, sub := range cloneDirs {
 		// If it is not empty, it is from an earlier clone: the sweep handles it.
 		_ = os.Remove(filepath.Join(c.Dir, sub))

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/helmdeck/repos/internal/durable"
 )
 
 // cacheDirs are the directories of the cache, one for each tool.
@@ -25,6 +27,10 @@ var cacheEnv []byte
 // directory, whatever they have put in place of the entries. An entry that exists under
 // one of the names stays as it is.
 func ensureCache(dir string, uid, gid int) (string, error) {
+	// An earlier version could remove this directory of a clone that it kept.
+	if err := durable.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
 	path := filepath.Join(dir, strconv.Itoa(uid))
 	switch err := os.Mkdir(path, 0o755); {
 	case err == nil:

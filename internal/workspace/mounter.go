@@ -31,6 +31,10 @@ type mounter struct{ *Config }
 // nothing after a crash of the machine.
 func (m *mounter) mountNew(ctx context.Context, rec meta.Workspace, r Request) error {
 	dir := m.dir(rec)
+	// An earlier version could remove this directory of a clone that it kept.
+	if err := durable.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
 	for _, d := range []string{dir, filepath.Join(dir, "work")} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return err

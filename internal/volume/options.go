@@ -318,12 +318,17 @@ func parseID(text string) (id uint32, problem string) {
 
 func formatID(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
-// Map returns every option by name in its canonical form, as it is stored and shown to the user. It has no secrets,
-// and Parse returns o for it, whatever the defaults.
+// Map returns every option by name in its canonical form, as it is stored and shown to the user, except cold=full. It
+// has no secrets, and Parse returns o for it, whatever the defaults, unless they have cold=shallow.
 func (o Options) Map() map[string]string {
 	m := map[string]string{optRepo: o.Repo.String()}
 	for _, opt := range options {
 		m[opt.name] = opt.get(&o)
+	}
+	// The versions before cold refuse to start with a volume whose record has it, and a
+	// downgrade must work for those that do not use it.
+	if !o.ColdShallow {
+		delete(m, optCold)
 	}
 	return m
 }
@@ -334,7 +339,7 @@ var notOfCheckout = []string{optSubject, optMode, optCache, optWarm, optWarmKey,
 
 // Checkout is Map for the options that decide what a Mount finds checked out, and how it is fetched: volumes with the
 // same Checkout share trees and git layers. Parse takes the others from the defaults. How old an answer of the remote
-// may be is not in it, unless it may have any age, and neither is cold=full, which records from before cold lack.
+// may be is not in it, unless it may have any age.
 func (o Options) Checkout() map[string]string {
 	m := o.Map()
 	for _, name := range notOfCheckout {
@@ -342,9 +347,6 @@ func (o Options) Checkout() map[string]string {
 	}
 	if !o.Refresh.Never {
 		delete(m, optRefresh)
-	}
-	if !o.ColdShallow {
-		delete(m, optCold)
 	}
 	return m
 }

@@ -137,6 +137,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// The versions before cold refuse records with it, so only a volume that uses it has it.
 func TestMap(t *testing.T) {
 	o, err := Parse(map[string]string{"url": "HTTPS://H/o/r.git/", "refresh": "5m", "ref": "ABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCD"}, nil, Schemes{})
 	if err != nil {
@@ -144,7 +145,7 @@ func TestMap(t *testing.T) {
 	}
 	want := map[string]string{
 		"repo": repo, "ref": "abcdefabcdefabcdefabcdefabcdefabcdefabcd", "subject": "default", "mode": "private",
-		"cache": "shared", "warm": "", "warm_key": "", "uid": "0", "gid": "0", "refresh": "5m0s", "stale_if_error": "0s", "depth": "full", "filter": "none", "cold": "full",
+		"cache": "shared", "warm": "", "warm_key": "", "uid": "0", "gid": "0", "refresh": "5m0s", "stale_if_error": "0s", "depth": "full", "filter": "none",
 		"sparse": "", "submodules": "false", "lfs": "true", "credential": "", "restore": "",
 	}
 	if got := o.Map(); !maps.Equal(got, want) {

@@ -2,7 +2,9 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -17,6 +19,10 @@ import (
 // own: it serves Mounts while the first fetch of the full history holds the other one,
 // maybe for hours. Nobody waits for one while it holds the other, except Lock, which takes
 // cold last.
+//
+// Lock does not make the file of cold, because an eviction must work on a disk that has no
+// room for it. Without the file no process has used a cold store, and the lock in this
+// process is enough: the open database keeps others from making one meanwhile.
 type storeLocks struct{ stores, cold fileLock }
 
 func newStoreLocks(c Config) storeLocks {
@@ -27,26 +33,26 @@ func newStoreLocks(c Config) storeLocks {
 // lock takes the lock of the store of a history.
 func (m *Remote) lock(ctx context.Context, h volume.History) (unlock func(), err error) {
 	if h.Cold {
-		return m.locks.cold.acquire(ctx)
+		return m.locks.cold.acquire(ctx, os.O_CREATE)
 	}
-	return m.locks.stores.acquire(ctx)
+	return m.locks.stores.acquire(ctx, os.O_CREATE)
 }
 
 // tryOther takes the lock that lock does not take for h, if it is free.
 func (m *Remote) tryOther(h volume.History) (unlock func(), err error) {
 	if h.Cold {
-		return m.locks.stores.try()
+		return m.locks.stores.try(os.O_CREATE)
 	}
-	return m.locks.cold.try()
+	return m.locks.cold.try(0)
 }
 
 // Lock takes the locks of all stores.
 func (m *Remote) Lock(ctx context.Context) (unlock func(), err error) {
-	stores, err := m.locks.stores.acquire(ctx)
+	stores, err := m.locks.stores.acquire(ctx, os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
-	cold, err := m.locks.cold.acquire(ctx)
+	cold, err := m.locks.cold.acquire(ctx, 0)
 	if err != nil {
 		stores()
 		return nil, err
@@ -56,11 +62,11 @@ func (m *Remote) Lock(ctx context.Context) (unlock func(), err error) {
 
 // TryLock is Lock without waiting. The error is a *work.BusyError if a lock is taken.
 func (m *Remote) TryLock() (unlock func(), err error) {
-	stores, err := m.locks.stores.try()
+	stores, err := m.locks.stores.try(os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
-	cold, err := m.locks.cold.try()
+	cold, err := m.locks.cold.try(0)
 	if err != nil {
 		stores()
 		return nil, err
@@ -81,13 +87,15 @@ type fileLock struct {
 // lockRetry is how often acquire polls a lock that another process holds.
 const lockRetry = 50 * time.Millisecond
 
-func (l *fileLock) acquire(ctx context.Context) (unlock func(), err error) {
+// acquire waits for the lock. create is os.O_CREATE or 0: then the lock is held only in
+// this process if the file is missing.
+func (l *fileLock) acquire(ctx context.Context, create int) (unlock func(), err error) {
 	release, err := l.gate.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := flock.New(l.file)
-	if _, err := f.TryLockContext(ctx, lockRetry); err != nil {
+	f := flock.New(l.file, flock.SetFlag(os.O_RDONLY|create))
+	if _, err := f.TryLockContext(ctx, lockRetry); err != nil && !errors.Is(err, os.ErrNotExist) {
 		release()
 		return nil, fmt.Errorf("lock %s: %w", l.name, err)
 	}
@@ -95,18 +103,18 @@ func (l *fileLock) acquire(ctx context.Context) (unlock func(), err error) {
 }
 
 // try is acquire without waiting. The error is a *work.BusyError if the lock is taken.
-func (l *fileLock) try() (unlock func(), err error) {
+func (l *fileLock) try(create int) (unlock func(), err error) {
 	busy := &work.BusyError{Name: l.name, Reason: "its lock is taken"}
 	release, ok := l.gate.Try()
 	if !ok {
 		return nil, busy
 	}
-	f := flock.New(l.file)
+	f := flock.New(l.file, flock.SetFlag(os.O_RDONLY|create))
 	ok, err = f.TryLock()
 	if err == nil && !ok {
 		err = busy
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		release()
 		return nil, err
 	}

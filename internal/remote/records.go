@@ -99,7 +99,8 @@ func (c *Records) Resolution(s Source) (meta.Resolution, bool) {
 }
 
 // change calls f with the record of a store, and replaces it with the result if f returns
-// true. undo restores the old record, unless Forget was called meanwhile.
+// true. undo restores the old record, unless Forget was called meanwhile. It leaves those
+// of other stores, which other fetches may have saved meanwhile.
 func (c *Records) change(name string, f func(last meta.Store, ok bool) (now meta.Store, change bool)) (undo func(), changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,13 +118,14 @@ func (c *Records) change(name string, f func(last meta.Store, ok bool) (now meta
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		switch {
-		case first:
-			c.stores = nil
 		case c.stores == nil:
 		case ok:
 			c.stores[name] = last
 		default:
 			delete(c.stores, name)
+			if first && len(c.stores) == 0 {
+				c.stores = nil
+			}
 		}
 	}, true
 }

@@ -59,6 +59,13 @@ func TestUndo(t *testing.T) {
 	if undo(); c.Fetched() || c.Stores() != nil {
 		t.Error("the first fetch, undone, has left something")
 	}
+	undo = set(&c, "a", "1")
+	set(&c, "b", "2")
+	undo()
+	if got, want := formats(&c), map[string]string{"b": "2"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the first fetch, undone after the one of another store: %v, want %v", got, want)
+	}
+	c.Forget()
 	set(&c, "a", "1")
 	if c.remove("a"); !c.Fetched() || c.HasStore("a.git") {
 		t.Error("without its only store, want that something was fetched")

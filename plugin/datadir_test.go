@@ -57,3 +57,17 @@ func TestClaim(t *testing.T) {
 		})
 	}
 }
+
+// The flag may spell the data directory in any way.
+func TestDataDirectoryAsSpelled(t *testing.T) {
+	s := remote(t)
+	dir := scratch(t)
+	t.Chdir(dir)
+	for _, spelled := range []string{"./absolute/../relative/data/", filepath.Join(dir, "absolute") + "//data/"} {
+		p := startWith(t, dir, func(at *places) { at.data = spelled })
+		p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})
+		clean(t, p.mount("v", "1"))
+		p.unmount("v", "1")
+		p.stop()
+	}
+}

@@ -101,6 +101,9 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	set.configure(log)
+	if at.data, err = filepath.Abs(at.data); err != nil { // as mounts are named, and paths compared
+		return err
+	}
 	m, err := prepare(at, set, log)
 	if err != nil {
 		return err

@@ -38,8 +38,9 @@ func (c *Clone) syncDir() error {
 	if err := durable.SyncTree(filepath.Join(c.Dir, manifestName)); err != nil {
 		return err
 	}
+	root := filepath.Clean(c.m.Root)
 	for dir := c.Dir; ; dir = filepath.Dir(dir) {
-		if err := durable.SyncDir(dir); err != nil || dir == c.m.Root {
+		if err := durable.SyncDir(dir); err != nil || dir == root {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ func (c *Clone) prepareCold(ctx context.Context, s Spec, known *remote.Answer, h
 		co.Shallow = true
 		return co, nil
 	}
-	// The cold store goes when the full history was fetched.
+	// The cold store goes when the full history was fetched. Then err may be of any kind.
 	if _, there := c.Remote.Store(s.History); there || refusesShallow(err) {
 		return c.prepareUsed(ctx, full, nil, how)
 	}

@@ -77,6 +77,8 @@ func (c *Clone) prepareUsed(ctx context.Context, s Spec, known *remote.Answer, h
 		how.settle = fetched >= settleAfter
 		co, err := c.prepare(ctx, s, known, how)
 		switch {
+		case errors.Is(err, remote.ErrColdEnded):
+			return nil, err
 		case errors.Is(err, remote.ErrFetched) && try < resolveTries:
 			fetched++
 			known = nil // it may be older than the fetch

@@ -75,6 +75,9 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	name, url := s.History.Name(), s.URL.String()
 	state := "fetching"
 	_, there := m.Store(s.History)
+	if !there && s.History.Cold && m.has(volume.History{}) {
+		return f, ErrColdEnded
+	}
 	if !there {
 		state = "cloning"
 	}

@@ -108,6 +108,10 @@ func (m *Remote) Ahead(ctx context.Context, s Source, commit, of string) (int, e
 	return m.Git.Ahead(ctx, m.StoreDir(s.History.Name()), commit, of)
 }
 
+// ErrColdEnded says that a full store has taken the place of the cold one, which is not made
+// again.
+var ErrColdEnded = errors.New("the cold store has ended meanwhile: run it again")
+
 // ErrFetched says that the store was fetched after a resolution and before its use.
 var ErrFetched = errors.New("the repository was fetched meanwhile: run it again")
 

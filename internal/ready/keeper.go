@@ -104,9 +104,11 @@ type Keeper struct {
 // plan says when something is refreshed.
 type plan struct {
 	due      time.Time
-	failures int       // in a row
-	failed   time.Time // the last of them
-	running  bool
+	failures int // in a row
+	// unanswered is when the last of them ended, if the remote had not answered: an answer
+	// since then ends the backoff. Zero if something else failed, such as the fetch.
+	unanswered time.Time
+	running    bool
 }
 
 // New returns a Keeper. It does nothing on its own before Run.
@@ -190,15 +192,15 @@ func (k *Keeper) isVoid(p *plan, now time.Time) bool {
 
 // take reports whether the caller is to refresh a clone that was mounted last at mounted.
 // release ends that. The first time is an Interval after the Mount, which has asked, or at
-// a random moment of the next Interval, so that after a start not all clones ask at once. After
-// failures, it is an Interval after a Mount that the remote has answered.
+// a random moment of the next Interval, so that after a start not all clones ask at once. If
+// the remote did not answer, it is an Interval after a Mount that it has answered.
 func (k *Keeper) take(t Target, now, mounted time.Time) bool {
 	answered := t.Answered()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p, ok := k.plans[t.Key]
-	if ok && p.failures > 0 && answered.After(p.failed) {
-		p.failures, p.due = 0, answered.Add(k.wait(0))
+	if ok && !p.unanswered.IsZero() && answered.After(p.unanswered) {
+		p.failures, p.unanswered, p.due = 0, time.Time{}, answered.Add(k.wait(0))
 	}
 	if !ok {
 		p = &plan{due: mounted.Add(k.wait(0))}
@@ -223,8 +225,9 @@ func (k *Keeper) release(key string) {
 }
 
 // note records the result of a refresh of a clone or a checkout: after failures in a row
-// the next one is later. A success forgets them.
-func (k *Keeper) note(key string, failed bool) {
+// the next one is later. A success forgets them. answered tells whether the remote has
+// answered meanwhile.
+func (k *Keeper) note(key string, failed, answered bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p, ok := k.plans[key]
@@ -233,10 +236,13 @@ func (k *Keeper) note(key string, failed bool) {
 		k.plans[key] = p
 	}
 	now := k.Now()
-	if failed {
-		p.failures, p.failed = p.failures+1, now
-	} else {
+	p.failures++
+	p.unanswered = time.Time{}
+	switch {
+	case !failed:
 		p.failures = 0
+	case !answered:
+		p.unanswered = now
 	}
 	p.due = now.Add(k.wait(p.failures))
 }

@@ -28,7 +28,8 @@ type fake struct {
 	fail   map[string]error // by ref; the empty ref is any
 	took   time.Duration    // how long a Ready takes
 	calls  []string
-	answer time.Time // of the remote, to a Mount
+	answer time.Time // of the remote, to a Mount or a Ready
+	asks   bool      // the remote answers each Ready
 	count  func(int) // is called with 1 and -1 around a Ready
 }
 
@@ -70,6 +71,9 @@ func (f *fake) Ready(ctx context.Context, s clone.Spec) (meta.Resolution, error)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, fmt.Sprint(s.Ref, " ", time.Since(f.began)))
+	if f.asks {
+		f.answer = time.Now()
+	}
 	if err := f.fail[""]; err != nil {
 		return meta.Resolution{}, err
 	}
@@ -184,7 +188,8 @@ func TestPollParsesNothing(t *testing.T) {
 	}
 }
 
-// A Mount that the remote has answered ends the backoff of its clone.
+// A Mount that the remote has answered ends the backoff of its clone, if that was because
+// the remote did not answer.
 func TestMountEndsBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,6 +203,14 @@ func TestMountEndsBackoff(t *testing.T) {
 		f.set(func() { f.fail, f.answer = nil, time.Now() })
 		pass(25 * time.Minute)
 		f.want(t, "a Mount got an answer", "a 2h10m0s", "a 2h20m0s")
+
+		// It answers, and then the fetch fails: what a Mount hears is no news.
+		f.set(func() { f.fail, f.asks = map[string]error{"": &git.Error{Kind: git.KindLimit}}, true })
+		for range 12 {
+			pass(10 * time.Minute) // to 4h25m
+			f.set(func() { f.answer = time.Now() })
+		}
+		f.want(t, "the fetch fails", "a 2h30m0s", "a 2h50m0s", "a 3h30m0s")
 	})
 }
 
@@ -244,7 +257,7 @@ func TestManyRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		targets := []Target{{Clone: f, Key: "s/" + url.Hash(), Subject: "s", Asked: func() int64 { return 0 }}}
+		targets := []Target{{Clone: f, Key: "s/" + url.Hash(), Subject: "s", Asked: func() int64 { return 0 }, Answered: f.lastAnswer}}
 		k.Targets = func() []Target { return targets }
 		var all sync.WaitGroup
 		for i := range 50 {

@@ -146,10 +146,12 @@ func namesOneOf(t Target, c recent, refs []string) bool {
 func (k *Keeper) refresh(ctx context.Context, slots *work.Scheduler, t Target, list []recent, since int64) (results []Result) {
 	ctx = work.WithOwner(ctx, owner)
 	var down error
+	var before time.Time // the remote's last answer before the last try
 	for _, c := range list {
 		err := down
 		r := Result{Clone: t.Key, Subject: t.Subject, Ref: c.ref}
 		if err == nil {
+			before = t.Answered()
 			r.Commit, err = k.refreshOne(ctx, slots, t, c, since)
 			switch {
 			case ctx.Err() != nil || isShared(err):
@@ -157,7 +159,7 @@ func (k *Keeper) refresh(ctx context.Context, slots *work.Scheduler, t Target, l
 			case err == nil:
 				k.forget(c.key)
 			case k.Interval > 0:
-				k.note(c.key, true)
+				k.note(c.key, true, true)
 			}
 		}
 		if err != nil {
@@ -168,7 +170,7 @@ func (k *Keeper) refresh(ctx context.Context, slots *work.Scheduler, t Target, l
 		}
 	}
 	if k.Interval > 0 && ctx.Err() == nil {
-		k.note(t.Key, down != nil)
+		k.note(t.Key, down != nil, t.Answered().After(before))
 	}
 	return results
 }

@@ -37,8 +37,9 @@ type Clone struct {
 	// deepening is set while the full history is fetched after a shallow Mount.
 	deepening atomic.Bool
 
-	mu  sync.Mutex // guards what follows; never held over I/O
-	rec meta.Clone // without the stores, which Remote has
+	mu       sync.Mutex // guards what follows; never held over I/O
+	rec      meta.Clone // without the stores, which Remote has
+	deepened backoff    // after a shallow Mount
 }
 
 // Status is the state of a clone that the driver's Get shows.
@@ -98,6 +99,7 @@ func (c *Clone) forgetRecord() (rec meta.Clone, undo func()) {
 	rec = before.Copy()
 	rec.Stores = c.Remote.Stores()
 	c.rec = meta.Clone{Key: before.Key, Subject: before.Subject, Repo: before.Repo}
+	c.deepened = backoff{}
 	restore := c.Remote.Forget()
 	c.Trees.CancelFlattening()
 	return rec, func() {

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
+
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
@@ -155,7 +158,8 @@ func TestCold(t *testing.T) {
 	}
 }
 
-// If the full history can't be fetched, cold Mounts stay shallow, and each tries again.
+// If the full history can't be fetched, cold Mounts stay shallow. They try again, with a
+// wait that doubles, and the log has one warning.
 func TestColdFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -163,6 +167,7 @@ func TestColdFails(t *testing.T) {
 	w.Server.Route("r", gitserver.OnDepth(false, count), gitserver.OnDepth(false, gitserver.Fail(http.StatusForbidden)))
 	s := w.spec(coldMain...)
 	c := w.clone(s)
+	log := test.NewLocal(w.m.Log)
 	for i := range 3 {
 		co := w.coldMount()
 		if !co.Shallow {
@@ -177,6 +182,15 @@ func TestColdFails(t *testing.T) {
 		if got := w.stores(c); !slices.Equal(got, []string{"cold"}) {
 			t.Errorf("stores %q", got)
 		}
+		w.Advance(time.Minute<<i - 1)
+		w.coldMount().Release()
+		if c.deepening.Load() {
+			t.Errorf("failure %d: tried again too soon", i)
+		}
+		w.Advance(1)
+	}
+	if warnings := slices.DeleteFunc(log.AllEntries(), func(e *logrus.Entry) bool { return e.Level != logrus.WarnLevel }); len(warnings) != 1 {
+		t.Errorf("warnings: %v", warnings)
 	}
 	w.Server.Route("r")
 	w.coldMount().Release()

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
-	"github.com/helmdeck/repos/internal/volume"
 )
 
 // Checkout is the part of a workspace that a clone provides. Its layers are held until
@@ -138,36 +135,15 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, how a
 		defer c.Trees.HoldCommit(r.Commit)()
 	}
 	for try := 0; ; try++ {
-		var gitLayer meta.Layer
-		var store meta.Store
-		buildGitLayer := func(ctx context.Context, modules string) (err error) {
-			store, _ = c.Remote.Store(s.History)
-			gitLayer, err = c.Trees.GitLayer(ctx, s, r, store, modules)
-			return err
-		}
-		// Without submodules, the git layer does not depend on the tree.
-		beside := s.Files.Submodules == volume.SubmodulesNone
-		var both errgroup.Group
-		besideCtx, giveUp := context.WithCancel(ctx)
-		if beside {
-			both.Go(func() error { return buildGitLayer(besideCtx, "") })
-		}
 		tree, err := c.Trees.Tree(ctx, s, r.Commit)
-		if err != nil {
-			giveUp()
-		}
-		gitErr := both.Wait()
-		giveUp()
 		if err != nil {
 			return nil, err
 		}
-		// Without room beside an unfinished tree, it may have room now.
-		if err = gitErr; !beside || git.NoSpace(err) {
-			err = buildGitLayer(ctx, tree.Modules)
-		}
-		if now, ok := c.Remote.Resolution(s.Source); ok && now.Commit != r.Commit && !settle {
+		store, _ := c.Remote.Store(s.History)
+		if now, ok := store.Refs[s.Ref.String()]; ok && now.Commit != r.Commit && !settle {
 			return nil, remote.ErrFetched
 		}
+		gitLayer, err := c.Trees.GitLayer(ctx, s, r, store, tree.Modules)
 		if settle && errors.Is(err, remote.ErrFetched) && try < settleTries {
 			continue
 		}

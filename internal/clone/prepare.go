@@ -90,6 +90,7 @@ func (c *Clone) prepareUsed(ctx context.Context, s Spec, known *remote.Answer, h
 				return nil, errors.Join(err, healErr)
 			}
 			if healed {
+				known = nil // the store that had a newer answer, maybe, is gone
 				continue
 			}
 		}

@@ -84,7 +84,6 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	progress, end := m.Doing.Begin(ctx, state, url)
 	defer end()
 	f.at = m.Now()
-	number := m.asked.Add(1)
 	listed := false
 	how := git.Fetch{Remote: m.at(s), Progress: progress, Depth: s.History.Depth, NoBlobs: s.History.NoBlobs, Only: s.History.Cold}
 	if extra != "" {
@@ -100,9 +99,12 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	}
 	began := f.at
 	if listed {
-		f.at, number = a.res.At, a.number
+		f.at = a.res.At
+		m.settle(s.History, a.number, a.sum)
+	} else {
+		// Answers that came meanwhile may be older than what git was told.
+		m.settle(s.History, m.asked.Add(1), "")
 	}
-	m.settle(s.History, number)
 	f.store, err = m.recordFetch(s, a, extra, f.at, f.refs)
 	if err == nil {
 		failpoint.Hit("clone/fetch/recorded")
@@ -127,7 +129,7 @@ func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) 
 	if err != nil {
 		return nil, false, err
 	}
-	if store, _ := m.Store(s.History); m.outdated(s.History, a) || snapshot(before, store.Head) != store.Snapshot {
+	if store, _ := m.Store(s.History); snapshot(before, store.Head) != store.Snapshot {
 		a.sum = "" // git must ask again
 	}
 	return m.receive(ctx, s, a, how, before, func() ([]git.PackedRef, error) {
@@ -159,7 +161,7 @@ func (m *Remote) receive(ctx context.Context, s Source, a Answer, how git.Fetch,
 // can't, because the answer does not list all of them, for example: then git must ask
 // again.
 func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fetch, before []git.PackedRef) (refs []git.PackedRef, ok bool, err error) {
-	if a.sum == "" || a.sum == tooMany || s.History != (volume.History{}) || len(how.Refspecs) > 0 {
+	if a.sum == "" || a.sum == tooMany || s.History != (volume.History{}) || len(how.Refspecs) > 0 || m.outdated(s.History, a) {
 		return nil, false, nil
 	}
 	next, lacks, err := adopt(before, a.listed, func(ids []string) (map[string]git.Object, error) {

@@ -2,6 +2,8 @@ package remote
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
@@ -134,5 +136,97 @@ func TestFetchIsAsOldAsItsAnswer(t *testing.T) {
 	r, _, err := h.r.Resolve(t.Context(), s, a)
 	if recorded, _ := h.r.Resolution(s); err != nil || !r.At.Equal(a.res.At) || !recorded.At.Equal(a.res.At) {
 		t.Errorf("resolved at %v, recorded at %v, %v; the answer is of %v", r.At, recorded.At, err, a.res.At)
+	}
+}
+
+// TestEqualAnswersAgree aligns the store with the answers to two questions that list the same.
+func TestEqualAnswersAgree(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	h.git("branch", "other", "main")
+	sources := []Source{h.source("main"), h.source("other")}
+	var answers []*Answer
+	for range 2 {
+		answers = nil
+		for _, s := range sources {
+			_, a, err := h.r.Resolve(t.Context(), s, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, a)
+		}
+		h.git("branch", "-f", "third", "main")
+	}
+	for i, s := range sources {
+		if _, err := h.r.Align(t.Context(), s, answers[i]); err != nil {
+			t.Errorf("answer %d: %v", i, err)
+		}
+	}
+}
+
+// TestOldAnswerAfterDamage resolves with an answer from before the last fetch into a store
+// that was set aside since.
+func TestOldAnswerAfterDamage(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	s := h.source("main")
+	h.resolve(s)
+	h.push("1")
+	old, err := h.r.Ask(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := h.push("2")
+	h.resolve(s)
+	if _, err := h.r.setAside("full", "damaged-store"); err != nil {
+		t.Fatal(err)
+	}
+	if r, _, err := h.r.Resolve(t.Context(), s, old); err != nil || r.Commit != want {
+		t.Errorf("resolved to %s, %v; want %s", r.Commit, err, want)
+	}
+}
+
+// TestAnswerFromBeforeTheEndOfAFetch asks while git fetches another ref, which brings a
+// newer commit than the answer has.
+func TestAnswerFromBeforeTheEndOfAFetch(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	pull, s := h.source("refs/pull/7/head"), h.source("main")
+	h.resolve(s)
+	h.git("update-ref", "refs/pull/7/head", "main~1")
+	answer, err := h.r.Ask(t.Context(), pull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.push("1")
+	gate := gitserver.NewGate()
+	h.server.Route("r", func(next http.Handler) http.Handler {
+		gated := gate.Fault(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.UserAgent(), "helmdeck") {
+				next.ServeHTTP(w, r)
+			} else { // git itself
+				gated.ServeHTTP(w, r)
+			}
+		})
+	})
+	fetched := make(chan error)
+	go func() {
+		_, _, err := h.r.Resolve(t.Context(), pull, answer)
+		fetched <- err
+	}()
+	<-gate.Arrived // and git has not asked
+	old, err := h.r.Ask(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := h.push("2")
+	close(gate.Open)
+	if err := <-fetched; err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := h.r.Resolve(t.Context(), s, old)
+	if err != nil || r.Commit != want || h.stored(s)["refs/heads/main"] != want {
+		t.Errorf("resolved to %s, %v; the store has %s; want %s", r.Commit, err, h.stored(s)["refs/heads/main"], want)
 	}
 }

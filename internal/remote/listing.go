@@ -131,7 +131,7 @@ func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.St
 	if err != nil {
 		return false, err
 	}
-	m.settle(s.History, a.number)
+	m.settle(s.History, a.number, a.sum)
 	if !slices.Equal(next, refs) {
 		if err := m.Git.WriteRefs(m.StoreDir(s.History.Name()), next); err != nil {
 			return false, err
@@ -143,18 +143,28 @@ func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.St
 	return lacks, m.recordRefs(s, a, next)
 }
 
-// settle notes that the store has the answer to a question.
-func (m *Remote) settle(h volume.History, number int64) {
-	m.aligning.Lock()
-	defer m.aligning.Unlock()
-	m.settled[h.Name()] = max(m.settled[h.Name()], number)
+// settled is a question with the sum of its answer, which is empty if it has none.
+type settled struct {
+	number int64
+	sum    string
 }
 
-// outdated reports whether the store has the answer to a newer question.
+// settle notes that the store has the answer to a question.
+func (m *Remote) settle(h volume.History, number int64, sum string) {
+	m.aligning.Lock()
+	defer m.aligning.Unlock()
+	if number >= m.settled[h.Name()].number {
+		m.settled[h.Name()] = settled{number, sum}
+	}
+}
+
+// outdated reports whether the store has the answer to a newer question, and that answer is
+// another one.
 func (m *Remote) outdated(h volume.History, a Answer) bool {
 	m.aligning.Lock()
 	defer m.aligning.Unlock()
-	return m.settled[h.Name()] > a.number
+	newest := m.settled[h.Name()]
+	return newest.number > a.number && (newest.sum == "" || newest.sum != a.sum)
 }
 
 // connectedWithin is how long a Mount checks whether refs can be adopted. After that it

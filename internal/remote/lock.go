@@ -95,7 +95,7 @@ func (l *fileLock) acquire(ctx context.Context, create int) (unlock func(), err 
 		return nil, err
 	}
 	f := flock.New(l.file, flock.SetFlag(os.O_RDONLY|create))
-	if _, err := f.TryLockContext(ctx, lockRetry); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if _, err := f.TryLockContext(ctx, lockRetry); err != nil && (create != 0 || !errors.Is(err, os.ErrNotExist)) {
 		release()
 		return nil, fmt.Errorf("lock %s: %w", l.name, err)
 	}
@@ -114,7 +114,7 @@ func (l *fileLock) try(create int) (unlock func(), err error) {
 	if err == nil && !ok {
 		err = busy
 	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil && (create != 0 || !errors.Is(err, os.ErrNotExist)) {
 		release()
 		return nil, err
 	}

@@ -59,15 +59,18 @@ type Remote struct {
 
 	aligning sync.Mutex         // guards what follows; never held over I/O
 	aligned  map[string]aligned // by the name of the store
-	// settled has the number of the newest question, by the name of the store, whose answer
-	// is in the store. Answers to older ones must not move refs back. git's fetches count
-	// as questions.
-	settled map[string]int64
+	// settled has the newest question, by the name of the store, whose answer is in the
+	// store. Answers to older ones must not move refs back. git's fetches count as
+	// questions.
+	settled map[string]settled
+	// unlisted is set if the first question for all branches and tags failed: the next one,
+	// without a store, is for the ref alone.
+	unlisted atomic.Bool
 }
 
 // New returns a Remote with the records of its stores; nil if nothing was fetched.
 func New(c Config, stores map[string]meta.Store) *Remote {
-	return &Remote{Config: c, Records: newRecords(c.Now, stores), locks: newStoreLocks(c), aligned: make(map[string]aligned), settled: make(map[string]int64)}
+	return &Remote{Config: c, Records: newRecords(c.Now, stores), locks: newStoreLocks(c), aligned: make(map[string]aligned), settled: make(map[string]settled)}
 }
 
 // Source names a ref of a repository, and says how to ask for it.

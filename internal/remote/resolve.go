@@ -86,8 +86,12 @@ type question struct {
 func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 	before := m.Asked()
 	for again := false; ; {
-		store, _ := m.Store(s.History)
+		store, there := m.Store(s.History)
 		list := store.RefCount <= gitref.MaxListed && !s.History.Cold
+		if !there {
+			// The listing is for the first fetch, which may be git's.
+			list = s.History == (volume.History{}) && !m.unlisted.Load()
+		}
 		key := strings.Join([]string{
 			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), store.Snapshot,
 		}, "\x00")
@@ -97,7 +101,9 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 			defer end()
 			ctx, cancel := context.WithTimeoutCause(ctx, m.AskTimeout, noAnswerError(m.AskTimeout))
 			defer cancel()
-			q.answer, q.err = m.askNow(ctx, s, list)
+			if q.answer, q.err = m.askNow(ctx, s, list); q.err != nil && !git.KindOf(q.err).Definite() && list && !there {
+				m.unlisted.Store(true)
+			}
 			q.answer.snapshot, q.answer.number = store.Snapshot, q.number
 			if at := q.answer.res.At; q.err == nil {
 				m.answered.Store(&at)
@@ -185,21 +191,27 @@ func (m *Remote) Resolve(ctx context.Context, s Source, known *Answer) (meta.Res
 			return r, nil, err
 		}
 	}
-	if known == nil {
-		asking, cancel := m.inTime(ctx, s)
-		a, err := m.ask(asking, s)
-		cancel()
-		if late := noAnswerError(0); asking != ctx && errors.As(err, &late) && git.KindOf(err) == "" {
-			err = git.NoAnswer(s.URL.String(), err)
+	for again := false; ; again = true {
+		if known == nil {
+			asking, cancel := m.inTime(ctx, s)
+			a, err := m.ask(asking, s)
+			cancel()
+			if late := noAnswerError(0); asking != ctx && errors.As(err, &late) && git.KindOf(err) == "" {
+				err = git.NoAnswer(s.URL.String(), err)
+			}
+			if err != nil {
+				r, err := m.stale(s, err)
+				return r, nil, err
+			}
+			known = &a
 		}
-		if err != nil {
-			r, err := m.stale(s, err)
-			return r, nil, err
+		if r, ok := m.confirm(s, *known); ok {
+			return r, known, nil
 		}
-		known = &a
-	}
-	if r, ok := m.confirm(s, *known); ok {
-		return r, known, nil
+		if again || !m.outdated(s.History, *known) {
+			break
+		}
+		known = nil // the store has a newer one
 	}
 	r, err := m.fetchRef(ctx, s, *known)
 	return r, nil, err
@@ -255,7 +267,7 @@ func (m *Remote) confirm(s Source, a Answer) (r meta.Resolution, ok bool) {
 		return store, true
 	})
 	if ok {
-		m.settle(s.History, a.number)
+		m.settle(s.History, a.number, a.sum)
 	}
 	return r, ok
 }

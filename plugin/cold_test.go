@@ -40,7 +40,7 @@ func TestColdShallow(t *testing.T) {
 	p.create("v", options)
 	first := p.mount("v", "1")
 	clean(t, first)
-	same(t, first, plainClone(t, s.URL("sample"), "--depth=1", "--no-single-branch", "--branch=main"),
+	same(t, first, plainClone(t, s.URL("sample"), "--depth=1", "--no-tags", "--branch=main"),
 		"rev-parse HEAD", "log --format=%H --all", "for-each-ref", "ls-files -s", "config remote.origin.url", "fsck")
 	if about, status, shallow := p.shallowness("v", first); !about || !strings.HasPrefix(status, "cold=shallow: ") || !shallow {
 		t.Errorf("helmdeck.json says %v, Status %q, git %v", about, status, shallow)

@@ -105,10 +105,7 @@ func (c *Clone) noteDeepened(failed bool) (failures int) {
 		c.deepened = backoff{}
 		return 0
 	}
-	wait := deepenMost
-	if n := c.deepened.failures; n < 6 {
-		wait = deepenLeast << n
-	}
+	wait := min(deepenLeast<<min(c.deepened.failures, 6), deepenMost)
 	c.deepened = backoff{failures: c.deepened.failures + 1, due: c.m.Now().Add(wait)}
 	return c.deepened.failures
 }

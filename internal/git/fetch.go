@@ -130,8 +130,8 @@ func (g *Git) MakeStore(dir, format string) error {
 	return g.writeSettings(dir, format)
 }
 
-// writeSettings replaces HEAD and the configuration of a store, in which git clone names
-// the remote.
+// writeSettings writes HEAD and the configuration of a store. They replace those of git
+// clone, which name the remote.
 func (g *Git) writeSettings(store, format string) error {
 	config := "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 	if format == gitref.SHA256 {

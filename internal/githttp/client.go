@@ -127,9 +127,9 @@ func (c *Client) LsRefs(ctx context.Context, r Remote, names []string) (gitref.A
 
 // Fetch asks for a pack with all objects that are reachable from wants and not from haves,
 // and calls take with it. The pack may have deltas against objects that are reachable from
-// haves; its size is not bounded. The response is read through listen. The server must have answered LsRefs. The error is
-// ErrOtherProtocol, a *StatusError, an *AnswerError, that of take, the cause of ctx, or one
-// of net/http; after an error take may have been called.
+// haves; its size is not bounded. Fetch reads the response through listen. The server must
+// have answered LsRefs. The error is ErrOtherProtocol, a *StatusError, an *AnswerError, that
+// of take, the cause of ctx, or one of net/http; after an error take may have been called.
 func (c *Client) Fetch(ctx context.Context, r Remote, wants, haves []string, listen func(io.Reader) io.Reader, take func(pack io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

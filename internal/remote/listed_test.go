@@ -37,6 +37,28 @@ func (h *holder) stored(s Source) listing {
 	return listingOf(refs)
 }
 
+// ask fails the test on an error.
+func (h *holder) ask(s Source) *Answer {
+	h.t.Helper()
+	a, err := h.r.Ask(h.t.Context(), s)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return a
+}
+
+// outdated fetches main after a push since the answer, and returns the answer and the commit
+// of main.
+func (h *holder) outdated(s Source) (old *Answer, commit string) {
+	h.t.Helper()
+	h.resolve(s)
+	h.push("1")
+	old = h.ask(s)
+	commit = h.push("2")
+	h.resolve(s)
+	return old, commit
+}
+
 // TestFetchOfListedRefs checks that a fetch after any change at the remote brings what the
 // answer lists, with one more request, unless only git can do it.
 func TestFetchOfListedRefs(t *testing.T) {
@@ -96,14 +118,7 @@ func TestOldAnswerMovesNothingBack(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
 	s := h.source("main")
-	h.resolve(s)
-	h.push("1")
-	old, err := h.r.Ask(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := h.push("2")
-	h.resolve(s)
+	old, want := h.outdated(s)
 	again := func() {
 		t.Helper()
 		r, _, err := h.r.Resolve(t.Context(), s, old)
@@ -114,9 +129,7 @@ func TestOldAnswerMovesNothingBack(t *testing.T) {
 	again()
 	// A push that was taken back, and a newer question that found nothing new.
 	h.push("3")
-	if old, err = h.r.Ask(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	old = h.ask(s)
 	h.git("update-ref", "refs/heads/main", want)
 	h.resolve(s)
 	again()
@@ -129,10 +142,7 @@ func TestFetchIsAsOldAsItsAnswer(t *testing.T) {
 	s := h.source("main")
 	h.resolve(s)
 	h.push("1")
-	a, err := h.r.Ask(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := h.ask(s)
 	r, _, err := h.r.Resolve(t.Context(), s, a)
 	if recorded, _ := h.r.Resolution(s); err != nil || !r.At.Equal(a.res.At) || !recorded.At.Equal(a.res.At) {
 		t.Errorf("resolved at %v, recorded at %v, %v; the answer is of %v", r.At, recorded.At, err, a.res.At)
@@ -170,14 +180,7 @@ func TestOldAnswerAfterDamage(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
 	s := h.source("main")
-	h.resolve(s)
-	h.push("1")
-	old, err := h.r.Ask(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := h.push("2")
-	h.resolve(s)
+	old, want := h.outdated(s)
 	if _, err := h.r.setAside("full", "damaged-store"); err != nil {
 		t.Fatal(err)
 	}
@@ -194,10 +197,7 @@ func TestAnswerFromBeforeTheEndOfAFetch(t *testing.T) {
 	pull, s := h.source("refs/pull/7/head"), h.source("main")
 	h.resolve(s)
 	h.git("update-ref", "refs/pull/7/head", "main~1")
-	answer, err := h.r.Ask(t.Context(), pull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := h.ask(pull)
 	h.push("1")
 	gate := gitserver.NewGate()
 	h.server.Route("r", func(next http.Handler) http.Handler {
@@ -216,10 +216,7 @@ func TestAnswerFromBeforeTheEndOfAFetch(t *testing.T) {
 		fetched <- err
 	}()
 	<-gate.Arrived // and git has not asked
-	old, err := h.r.Ask(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := h.ask(s)
 	want := h.push("2")
 	close(gate.Open)
 	if err := <-fetched; err != nil {

@@ -74,9 +74,8 @@ func (m *Remote) TryLock() (unlock func(), err error) {
 	return func() { cold(); stores() }, nil
 }
 
-// fileLock is a lock in this process and, by a file, between processes. The file is outside
-// of what is renamed and deleted, and is never unlinked, so that no process waits for a
-// lock on a removed file.
+// fileLock is a lock in this process and, by a file, between processes. The file is never
+// renamed or unlinked, because another process may wait for the lock on it.
 type fileLock struct {
 	name string // of what it locks, for errors
 	file string

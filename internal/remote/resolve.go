@@ -65,8 +65,8 @@ func (m *Remote) fresh(s Source) (meta.Resolution, bool) {
 // Asked returns the number of questions that were begun until now, for Source.Since.
 func (m *Remote) Asked() int64 { return m.asked.Load() }
 
-// Answered returns when the remote last answered a question, from memory; the zero time if it has not
-// since the start.
+// Answered returns when the remote last answered a question, from memory; the zero time if
+// it has not since the start.
 func (m *Remote) Answered() time.Time {
 	if at := m.answered.Load(); at != nil {
 		return *at
@@ -233,7 +233,7 @@ func (m *Remote) fetchRef(ctx context.Context, s Source, a Answer) (meta.Resolut
 			return meta.Resolution{}, git.RefNotFound(s.URL.String(), s.Ref.String())
 		}
 		// The first fetch may have been a joined one, from before our question. The second
-		// is newer than the question: use its result even if the remote has moved again.
+		// is as new as the question: use its result even if the remote has moved again.
 		if r.Pulled == a.res.Pulled || try > 0 {
 			return m.recordRef(s, f.store.Snapshot, r)
 		}

@@ -24,7 +24,8 @@ const gitLayerShape = "git-2"
 
 // GitLayer returns the git layer of a resolution for the store's current refs, and builds
 // it if it does not exist. If the store was fetched since, the error is
-// remote.ErrFetched, except for the cold store. modules is what the tree's submodules add to its configuration.
+// remote.ErrFetched, except for the cold store. modules is what the tree's submodules add
+// to its configuration.
 func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, store meta.Store, modules string) (meta.Layer, error) {
 	snapshot := snapshotOf(s, r, store)
 	id := layerID("git", gitLayerShape, s.History.Name(), store.ClonedAt.UnixNano(), snapshot, s.URL.String(), r.Ref, r.Commit, s.UID, s.GID, s.Files.Sparse, modules)

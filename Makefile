@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export MIRROR CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs plugin install uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz walks bench performance lint clean
+.PHONY: help needs build rootfs plugin cli install install-cli uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz walks bench performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -16,8 +16,9 @@ demo: install ## install the plugin and show its main job end to end; REPO=url R
 
 # The packages below tests run one at a time, because some start engines or measure times. The events, which
 # take hours, are left to test-engines. The second half runs even if the first one fails.
-test: needs plugin ## all tests: units, integration (as root), end to end in a separate engine
+test: needs plugin cli ## all tests: units, integration (as root), end to end in a separate engine
 	@failed=0; \
+	go test -C cli -race -count=1 -timeout 10m ./... || failed=1; \
 	go test -race -count=1 -timeout 28m -p 2 $$(go list ./... | grep -v /tests) || failed=1; \
 	go test -race -count=1 -timeout 28m -p 1 -skip '^TestEvent[A-Z]' ./tests/... || failed=1; \
 	exit $$failed
@@ -59,13 +60,22 @@ bench: needs plugin ## compare with git, git-sync and plain volumes, and with a 
 performance: ## write docs/performance.md and its picture from build/bench.json
 	@go run -buildvcs=false ./cmd/bench -report docs
 
-lint: ## gofmt, go vet and staticcheck
+lint: ## gofmt, go vet and staticcheck, of both modules
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; } >&2
-	go vet ./...
-	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	@set -e; for module in . cli; do \
+		echo "lint: module $$module"; \
+		(cd $$module && go vet ./... && go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...); \
+	done
 
 install: plugin ## install the plugin into the local engine, or upgrade it and keep the clones; FORCE=1 while containers use it
 	@rootfs/install
+
+# Docker looks for plugins of its command in both directories.
+CLI_DIR = $(if $(filter 0,$(shell id -u)),/usr/libexec/docker,$(or $(DOCKER_CONFIG),$(HOME)/.docker))/cli-plugins
+
+install-cli: cli ## install the command "docker repos" for all users (as root) or for this one; DESTDIR=dir for a package
+	@install -D -m 755 build/docker-repos $(DESTDIR)$(CLI_DIR)/docker-repos
+	@echo "installed $(DESTDIR)$(CLI_DIR)/docker-repos"
 
 uninstall: ## remove the plugin and all clones from the local engine; lists what it would delete, CONFIRM=yes deletes it
 	@rootfs/uninstall
@@ -75,6 +85,9 @@ plugin: build rootfs ## assemble the plugin: build/plugin/{config.json,rootfs} (
 
 build: ## compile the plugin's program: build/helmdeck-repos, static
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o build/helmdeck-repos ./plugin
+
+cli: ## compile the command "docker repos": build/docker-repos, static
+	@CGO_ENABLED=0 go build -C cli -trimpath -buildvcs=false -ldflags='-s -w -X github.com/helmdeck/repos/cli/internal/commands.version=$(or $(VERSION),dev)' -o ../build/docker-repos .
 
 # FORCE=1 applies here only if this target is named on the command line: in "make install FORCE=1" it concerns
 # containers.

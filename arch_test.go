@@ -37,10 +37,10 @@ var rank = map[string]int{
 	"internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0,
 }
 
-// outside reports whether a package is a tool or a test, not part of the plugin.
+// outside reports whether a package is a tool, a test or of the command's module, not part of the plugin.
 func outside(dir string) bool {
 	top, _, _ := strings.Cut(dir, "/")
-	return top == "cmd" || top == "tests" || top == "rootfs" || strings.HasPrefix(dir+"/", "internal/gitserver/")
+	return top == "cmd" || top == "cli" || top == "tests" || top == "rootfs" || strings.HasPrefix(dir+"/", "internal/gitserver/")
 }
 
 // source is one Go file of the module that is not a test.
@@ -235,8 +235,8 @@ func TestEveryPackageHasADoc(t *testing.T) {
 	}
 }
 
-// TestDependenciesAreDocumented checks that the table in docs/design.md has exactly the
-// modules that go.mod requires directly, without github.com/.
+// TestDependenciesAreDocumented checks that the tables in docs/design.md have exactly the
+// modules that go.mod and cli/go.mod require directly, without github.com/.
 func TestDependenciesAreDocumented(t *testing.T) {
 	read := func(name string) string {
 		data, err := os.ReadFile(name)
@@ -245,21 +245,25 @@ func TestDependenciesAreDocumented(t *testing.T) {
 		}
 		return string(data)
 	}
-	var want, got []string
-	_, direct, _ := strings.Cut(read("go.mod"), "require (\n")
-	direct, _, _ = strings.Cut(direct, "\n)")
-	for line := range strings.Lines(direct) {
-		want = append(want, strings.TrimPrefix(strings.Fields(line)[0], "github.com/"))
-	}
-	_, table, _ := strings.Cut(read("docs/design.md"), "| module | for |\n| --- | --- |\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	for row := range strings.Lines(table) {
-		got = append(got, strings.Split(strings.TrimSpace(strings.Split(row, "|")[1]), ", ")...)
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("docs/design.md has\n%q, go.mod has\n%q", got, want)
+	for file, title := range map[string]string{"go.mod": "module", "cli/go.mod": "module of the command"} {
+		var want, got []string
+		_, direct, _ := strings.Cut(read(file), "require (\n")
+		direct, _, _ = strings.Cut(direct, "\n)")
+		for line := range strings.Lines(direct) {
+			if name := strings.Fields(line)[0]; name != module {
+				want = append(want, strings.TrimPrefix(name, "github.com/"))
+			}
+		}
+		_, table, _ := strings.Cut(read("docs/design.md"), "| "+title+" | for |\n| --- | --- |\n")
+		table, _, _ = strings.Cut(table, "\n\n")
+		for row := range strings.Lines(table) {
+			got = append(got, strings.Split(strings.TrimSpace(strings.Split(row, "|")[1]), ", ")...)
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("docs/design.md has\n%q, %s has\n%q", got, file, want)
+		}
 	}
 }
 

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/cli/cli"
+)
+
+// terminated is the cause of a context that a signal has ended.
+type terminated struct{ signal syscall.Signal }
+
+func (terminated) Error() string { return "" }
+
+// withSignals returns a context that ends with the first SIGINT or SIGTERM. The second one kills the
+// process, because then the handler is gone.
+func withSignals(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case s := <-signals:
+			signal.Stop(signals)
+			cancel(terminated{s.(syscall.Signal)})
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// outcome returns what docker prints for the error of a command that ran with ctx, and its exit code: 128
+// and the number of the signal that ended the command, 0 if the user declined, the code of a
+// cli.StatusError (125 for wrong flags), and otherwise 1.
+func outcome(ctx context.Context, err error) (text string, code int) {
+	signaled, interrupted := errors.AsType[terminated](context.Cause(ctx))
+	status, ok := errors.AsType[cli.StatusError](err)
+	switch {
+	case err == nil:
+		return "", 0
+	case interrupted:
+		return "", 128 + int(signaled.signal)
+	case errdefs.IsCanceled(err):
+		return "", 0
+	case ok && status.StatusCode != 0:
+		return err.Error(), status.StatusCode
+	}
+	return err.Error(), 1
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/docker/cli/cli"
+)
+
+func TestOutcome(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		text string
+		code int
+	}{
+		{nil, "", 0},
+		{errors.New("no"), "no", 1},
+		{cli.StatusError{Status: "usage", StatusCode: 125}, "usage", 125},
+		{cli.StatusError{Status: "no code"}, "no code", 1},
+		{fmt.Errorf("declined: %w", context.Canceled), "", 0},
+	} {
+		if text, code := outcome(t.Context(), c.err); text != c.text || code != c.code {
+			t.Errorf("%v: got %q and %d, want %q and %d", c.err, text, code, c.text, c.code)
+		}
+	}
+}
+
+func TestOutcomeOfSignal(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(terminated{syscall.SIGINT})
+	if text, code := outcome(ctx, fmt.Errorf("list: %w", ctx.Err())); text != "" || code != 130 {
+		t.Errorf("got %q and %d, want 130", text, code)
+	}
+	if text, code := outcome(ctx, nil); text != "" || code != 0 {
+		t.Errorf("got %q and %d for a command that had ended, want 0", text, code)
+	}
+}

@@ -1,0 +1,78 @@
+// Package commands has the commands of docker repos. Each command is a file.
+package commands
+
+import (
+	"context"
+	"errors"
+
+	"github.com/docker/cli/cli"
+	"github.com/docker/cli/cli-plugins/metadata"
+	"github.com/docker/cli/cli-plugins/plugin"
+	"github.com/docker/cli/cli/command"
+	"github.com/spf13/cobra"
+
+	"github.com/helmdeck/repos/cli/internal/dial"
+	"github.com/helmdeck/repos/cli/internal/session"
+)
+
+// version is set when the program is linked.
+var version = "dev"
+
+// short is what docker lists beside the name of the command.
+const short = "Show and operate what the volume plugin helmdeck/repos keeps"
+
+// Run runs the command that the process's arguments name. It returns when the command has ended and
+// its connections are closed.
+func Run(ctx context.Context) (err error) {
+	docker, err := command.NewDockerCli(command.WithBaseContext(ctx))
+	if err != nil {
+		return err
+	}
+	s := &session.Session{Docker: docker, Version: version}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if plugin.RunningStandalone() {
+		return alone(ctx, docker, s)
+	}
+	root := New(s, "repos")
+	root.SetContext(ctx)
+	return plugin.RunPlugin(docker, root, metadata.Metadata{
+		SchemaVersion: "0.1.0", Vendor: "helmdeck", Version: version,
+		URL: "https://github.com/helmdeck/repos", ShortDescription: short,
+	})
+}
+
+// alone runs the program as docker-repos, with the global flags of docker.
+func alone(ctx context.Context, docker *command.DockerCli, s *session.Session) error {
+	root := New(s, "docker-repos")
+	opts, flags := cli.SetupPluginRootCommand(root)
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetIn(docker.In())
+	root.SetOut(docker.Out())
+	root.SetErr(docker.Err())
+	top := cli.NewTopLevelCommand(root, docker, opts, flags)
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return top.Initialize() }
+	cmd, args, err := top.HandleGlobalFlags()
+	if err != nil {
+		return err
+	}
+	cmd.SetArgs(args)
+	return cmd.ExecuteContext(ctx)
+}
+
+// New returns the root command with all others below it.
+func New(s *session.Session, name string) *cobra.Command {
+	root := &cobra.Command{
+		Use:                   name,
+		Short:                 short,
+		Args:                  cli.NoArgs,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		DisableFlagsInUseLine: true,
+		TraverseChildren:      true,
+	}
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	flags := root.PersistentFlags()
+	flags.StringVar(&s.Target.Socket, "socket", "", "Path of the plugin's admin socket (default: that of the plugin in the engine)")
+	flags.StringVar(&s.Target.Plugin, "plugin", dial.DefaultPlugin, "Name or ID of the plugin")
+	root.AddCommand(newVersion(s))
+	return root
+}

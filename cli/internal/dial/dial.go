@@ -1,0 +1,122 @@
+// Package dial reaches the admin socket of the plugin: directly if this process can open it, otherwise
+// through a relay that the engine runs.
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+)
+
+// DefaultPlugin is the name under which the plugin is installed.
+const DefaultPlugin = "helmdeck/repos"
+
+// sockets is where an engine has the sockets of its plugins. The directory belongs to root.
+const sockets = "/run/docker/plugins"
+
+// Way is a way to the admin socket. Its methods may be called concurrently.
+type Way interface {
+	// Dial opens a connection to the admin socket.
+	Dial(ctx context.Context) (net.Conn, error)
+	// Claim returns the name of the user for the audit log, if the kernel shows somebody else to the
+	// plugin: a relay runs as root. It is empty otherwise.
+	Claim() string
+	// Close ends all connections, and removes what the way needed.
+	Close() error
+}
+
+// Relay starts a relay at an engine to the admin socket of the plugin with an ID.
+type Relay func(ctx context.Context, engine client.APIClient, plugin string) (Way, error)
+
+// Target says which admin socket to reach.
+type Target struct {
+	// Socket is the path of the admin socket. If it is not empty, the engine is not asked.
+	Socket string
+	// Plugin is the name or ID of the plugin. Empty means DefaultPlugin.
+	Plugin string
+	// Engine returns the client of the engine.
+	Engine func() client.APIClient
+	// Host is the address of the engine, such as unix:///var/run/docker.sock.
+	Host string
+	// Relay is used if this process can't open the socket. Without one, Open fails then.
+	Relay Relay
+}
+
+// Open returns a way to the admin socket. The caller closes it.
+func Open(ctx context.Context, t Target) (Way, error) {
+	if t.Socket != "" {
+		return direct{t.Socket}, nil
+	}
+	local := strings.HasPrefix(t.Host, "unix://")
+	id, err := t.plugin(ctx)
+	if err != nil {
+		if path := only(); path != "" && local && client.IsErrConnectionFailed(err) {
+			return direct{path}, nil // the plugin outlives an engine with live-restore
+		}
+		return nil, err
+	}
+	if local {
+		way := direct{filepath.Join(sockets, id, "admin.sock")}
+		conn, err := way.Dial(ctx)
+		if err == nil {
+			return way, conn.Close()
+		}
+		// The engine can have its sockets elsewhere, even on another machine, as Docker Desktop has.
+		if t.Relay == nil || !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	if t.Relay == nil {
+		return nil, fmt.Errorf("the engine at %s is on another machine", t.Host)
+	}
+	return t.Relay(ctx, t.Engine(), id)
+}
+
+// plugin returns the ID of the plugin, if it is enabled.
+func (t Target) plugin(ctx context.Context) (id string, err error) {
+	name := t.Plugin
+	if name == "" {
+		name = DefaultPlugin
+	}
+	found, err := t.Engine().PluginInspect(ctx, name, client.PluginInspectOptions{})
+	switch {
+	case errdefs.IsNotFound(err):
+		return "", fmt.Errorf("the engine has no plugin %q: --plugin names another one, --socket a socket", name)
+	case err != nil:
+		return "", err
+	case !found.Plugin.Enabled:
+		return "", fmt.Errorf("the plugin %q is disabled: enable it with: docker plugin enable %s", name, found.Plugin.Name)
+	}
+	return found.Plugin.ID, nil
+}
+
+// only returns the admin socket on this machine, or the empty string if there are none or several.
+func only() string {
+	found, _ := filepath.Glob(filepath.Join(sockets, "*", "admin.sock"))
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
+}
+
+// direct is the way of a process that can open the socket itself.
+type direct struct{ socket string }
+
+func (d direct) Dial(ctx context.Context) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.socket)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("nobody listens on %s: the plugin has stopped", d.socket)
+	}
+	return conn, err
+}
+
+func (direct) Claim() string { return "" }
+func (direct) Close() error  { return nil }

@@ -1,0 +1,101 @@
+package dial
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/client"
+)
+
+// engine answers as an engine that has the given plugins by name, with the values of Enabled.
+func engine(t *testing.T, plugins map[string]bool) func() client.APIClient {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, path, _ := strings.Cut(r.URL.Path, "/plugins/")
+		name := strings.TrimSuffix(path, "/json")
+		enabled, ok := plugins[name]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			json.NewEncoder(w).Encode(map[string]string{"message": "plugin not found"})
+			return
+		}
+		json.NewEncoder(w).Encode(map[string]any{"Id": "id-of-" + name, "Name": name, "Enabled": enabled})
+	}))
+	t.Cleanup(server.Close)
+	c, err := client.New(client.WithHost(server.URL), client.WithAPIVersion("1.50"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() client.APIClient { return c }
+}
+
+// recorded is a relay to nothing, with the ID of the plugin that it was started for.
+type recorded struct{ plugin string }
+
+func (recorded) Dial(context.Context) (net.Conn, error) { return nil, net.ErrClosed }
+func (recorded) Claim() string                          { return "somebody" }
+func (recorded) Close() error                           { return nil }
+
+func record(_ context.Context, _ client.APIClient, plugin string) (Way, error) {
+	return recorded{plugin}, nil
+}
+
+func TestOpen(t *testing.T) {
+	plugins := map[string]bool{DefaultPlugin: true, "mirror/repos": true, "old/repos": false}
+	for name, c := range map[string]struct {
+		plugin, host string
+		want, err    string
+	}{
+		"on another machine":         {host: "ssh://host", want: "id-of-helmdeck/repos"},
+		"of another name":            {host: "tcp://host", plugin: "mirror/repos", want: "id-of-mirror/repos"},
+		"with its sockets elsewhere": {host: "unix:///somewhere.sock", want: "id-of-helmdeck/repos"},
+		"disabled":                   {host: "ssh://host", plugin: "old/repos", err: `the plugin "old/repos" is disabled`},
+		"without the plugin":         {host: "ssh://host", plugin: "no/repos", err: `the engine has no plugin "no/repos"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			way, err := Open(t.Context(), Target{Plugin: c.plugin, Host: c.host, Engine: engine(t, plugins), Relay: record})
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Fatalf("got %v, want %s", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := way.(recorded).plugin; got != c.want {
+				t.Errorf("got a relay to %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestOpenSocket checks that a path needs no engine, and that a socket of an ended process is named.
+func TestOpenSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	way, err := Open(t.Context(), Target{Socket: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer way.Close()
+	conn, err := way.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	if _, err := way.Dial(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody listens on "+path) {
+		t.Errorf("got %v, want that nobody listens", err)
+	}
+}

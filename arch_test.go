@@ -34,7 +34,7 @@ var rank = map[string]int{
 	"internal/credential": 2,
 	"internal/durable":    1, "internal/gitref": 1, "internal/gitssh": 1,
 	"internal/volume": 0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/work": 0,
-	"internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0,
+	"internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0, "api": 0,
 }
 
 // outside reports whether a package is a tool, a test or of the command's module, not part of the plugin.

@@ -1,0 +1,61 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// The kinds of credentials.
+const (
+	HTTPS      = "https"       // a password or token, sent with User as basic authentication
+	Bearer     = "bearer"      // a token, sent as Authorization: Bearer
+	SSHKey     = "ssh-key"     // a private key without a passphrase, OpenSSH or PEM
+	KnownHosts = "known-hosts" // lines of a known_hosts file
+)
+
+// PutCredential is a request to store a credential.
+type PutCredential struct {
+	Kind    string `json:"kind"`
+	Scope   string `json:"scope"`             // a URL: scheme and host, and any part of the path
+	Subject string `json:"subject,omitempty"` // empty: for every subject
+	User    string `json:"user,omitempty"`    // for HTTPS only
+	Secret  string `json:"secret"`
+}
+
+// Format hides the secret from all verbs.
+func (p PutCredential) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "credential of kind %q for %q", p.Kind, p.Scope)
+}
+
+var _ fmt.Formatter = PutCredential{}
+
+// Credential is a stored credential without its secret.
+type Credential struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind,omitempty"`
+	Scope   string `json:"scope,omitempty"` // normalized
+	Subject string `json:"subject,omitempty"`
+	User    string `json:"user,omitempty"`
+	// Fingerprints are those of an ssh key, or of a known host's keys: SHA256:...
+	Fingerprints []string `json:"fingerprints,omitempty"`
+	// Problem says why it is not used. All but Name is empty then.
+	Problem string `json:"problem,omitempty"`
+}
+
+// PutCredential stores a credential, and replaces any of that name.
+func (c *Client) PutCredential(ctx context.Context, name string, p PutCredential) error {
+	return c.call(ctx, http.MethodPut, "/v1/credentials/"+url.PathEscape(name), p, nil)
+}
+
+// Credentials lists the credentials, by name.
+func (c *Client) Credentials(ctx context.Context, f Filter) ([]Credential, error) {
+	return list[Credential](ctx, c, "credentials", f.query())
+}
+
+// RemoveCredential deletes a credential. If there is none, the error is an *Error with the
+// status 404.
+func (c *Client) RemoveCredential(ctx context.Context, name string) error {
+	return c.call(ctx, http.MethodDelete, "/v1/credentials/"+url.PathEscape(name), nil, nil)
+}

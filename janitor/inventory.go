@@ -15,6 +15,9 @@ type Inventory struct {
 	// Trash is the size of all that is being deleted. It counts as free.
 	Trash  disk.Size
 	Clones []Clone
+	// SubjectMaxSize has the subjects whose limit is not Limits.SubjectMaxSize, with that
+	// limit in bytes; zero means no limit.
+	SubjectMaxSize map[string]int64
 }
 
 // Clone is one clone with its parts.

@@ -13,7 +13,8 @@ type Limits struct {
 	TTL time.Duration
 	// DiscardTTL is how long a discard is kept; zero: not at all.
 	DiscardTTL time.Duration
-	// SubjectMaxSize bounds the clones of each subject, in bytes.
+	// SubjectMaxSize bounds the clones of each subject, in bytes, except those that
+	// Inventory.SubjectMaxSize has.
 	SubjectMaxSize int64
 	// MaxSize bounds all clones together, in bytes.
 	MaxSize int64

@@ -196,7 +196,7 @@ func (p *planner) summarize(i int) {
 		c.exempt, c.alone = JustMade, JustMade
 	}
 	c.exempt = p.tooLarge(c, MaxSize, p.lim.MaxSize, c.exempt)
-	c.alone = p.tooLarge(c, SubjectMaxSize, p.lim.SubjectMaxSize, c.alone)
+	c.alone = p.tooLarge(c, SubjectMaxSize, p.subjectMax(c.Subject), c.alone)
 }
 
 // age returns how many seconds ago a stamp was, 0 for one in the future.
@@ -353,7 +353,7 @@ func (t target) text(p *planner) string {
 	free := p.free()
 	switch t.reason {
 	case SubjectMaxSize:
-		return fmt.Sprintf("the clones of subject %q take %s, SUBJECT_MAX_SIZE is %s", t.subject, Bytes(t.excess().Bytes+p.lim.SubjectMaxSize), Bytes(p.lim.SubjectMaxSize))
+		return fmt.Sprintf("the clones of subject %q take %s, %s is %s", t.subject, Bytes(t.excess().Bytes+t.bytes), p.nameOf(t.reason, t.subject), Bytes(t.bytes))
 	case MaxSize:
 		return fmt.Sprintf("the clones take %s, MAX_SIZE is %s", Bytes(p.used.Bytes), Bytes(p.lim.MaxSize))
 	case MinFree:
@@ -364,9 +364,25 @@ func (t target) text(p *planner) string {
 	}
 }
 
+// subjectMax returns the limit of a subject in bytes; zero means no limit.
+func (p *planner) subjectMax(subject string) int64 {
+	if own, ok := p.inv.SubjectMaxSize[subject]; ok {
+		return own
+	}
+	return p.lim.SubjectMaxSize
+}
+
+// nameOf returns the name of a limit in bytes, for people.
+func (p *planner) nameOf(r Reason, subject string) string {
+	if _, own := p.inv.SubjectMaxSize[subject]; own && r == SubjectMaxSize {
+		return "its own max_size"
+	}
+	return strings.ToUpper(string(r))
+}
+
 // subjects applies the limit of each subject, whose clones are adjacent.
 func (p *planner) subjects() {
-	if p.lim.SubjectMaxSize <= 0 {
+	if p.lim.SubjectMaxSize <= 0 && len(p.inv.SubjectMaxSize) == 0 {
 		return
 	}
 	for from := 0; from < len(p.clones); {
@@ -378,10 +394,12 @@ func (p *planner) subjects() {
 			}
 		}
 		before := p.freed.Bytes
-		p.relieve(target{
-			reason: SubjectMaxSize, bytes: p.lim.SubjectMaxSize, subject: subject, from: from, to: to, last: stageIdle,
-			excess: func() excess { return ofBytes(used-(p.freed.Bytes-before), p.lim.SubjectMaxSize) },
-		})
+		if limit := p.subjectMax(subject); limit > 0 {
+			p.relieve(target{
+				reason: SubjectMaxSize, bytes: limit, subject: subject, from: from, to: to, last: stageIdle,
+				excess: func() excess { return ofBytes(used-(p.freed.Bytes-before), limit) },
+			})
+		}
 		from = to
 	}
 }

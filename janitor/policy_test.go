@@ -3,6 +3,7 @@ package janitor
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -205,6 +206,37 @@ func TestDecide(t *testing.T) {
 				t.Errorf("a second call returns another plan: %v", twice)
 			}
 		})
+	}
+}
+
+// TestOwnLimitOfASubject checks that the limit of a subject takes the place of the setting, and
+// that texts name it.
+func TestOwnLimitOfASubject(t *testing.T) {
+	const text = "a/1 1h 60\n a/2 2h 60\n b/1 1h 60\n b/2 2h 60\n c/1 1h 300"
+	for _, tt := range []struct {
+		setting int64
+		own     map[string]int64
+		want    string
+	}{
+		{0, map[string]int64{"b": 100}, "b/2"},
+		{100, map[string]int64{"b": 0}, "a/2 c/1"},
+		{100, map[string]int64{"b": 130, "c": 300}, "a/2"},
+		{0, map[string]int64{"c": 200, "unknown": 1}, "c/1"},
+	} {
+		inv := scene(t, text)
+		inv.Space, inv.SubjectMaxSize = big, tt.own
+		p := Decide(inv, Limits{SubjectMaxSize: tt.setting, DiscardTTL: day})
+		var got []string
+		for _, e := range p.Evictions {
+			got = append(got, e.Clone)
+			if _, own := tt.own[e.Subject]; own != strings.Contains(e.Text, "its own max_size") {
+				t.Errorf("%+v: the text %q", tt, e.Text)
+			}
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != tt.want || len(p.Missing) > 0 {
+			t.Errorf("%+v: evicted %q, missing %v", tt, got, p.Missing)
+		}
 	}
 }
 

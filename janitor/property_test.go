@@ -32,6 +32,9 @@ func drawInventory(t *rapid.T) Inventory {
 			Free:  disk.Size{Bytes: rapid.Int64Range(0, 300).Draw(t, "free"), Inodes: rapid.Int64Range(0, 300).Draw(t, "free inodes")},
 		},
 	}
+	if rapid.Bool().Draw(t, "own limit") {
+		inv.SubjectMaxSize = map[string]int64{"b": rapid.SampledFrom([]int64{0, 50, 200}).Draw(t, "max of b")}
+	}
 	for i := range rapid.IntRange(0, 10).Draw(t, "clones") {
 		subject := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "subject")
 		c := Clone{
@@ -50,6 +53,14 @@ func drawInventory(t *rapid.T) Inventory {
 		inv.Clones = append(inv.Clones, c)
 	}
 	return inv
+}
+
+// maxOf returns the limit of a subject.
+func maxOf(inv Inventory, lim Limits, subject string) int64 {
+	if own, ok := inv.SubjectMaxSize[subject]; ok {
+		return own
+	}
+	return lim.SubjectMaxSize
 }
 
 func drawLimits(t *rapid.T) Limits {
@@ -154,7 +165,8 @@ func TestEveryReasonIsTrue(t *testing.T) {
 			case Unneeded:
 				ok = (e.Kind == Tree || e.Kind == GitLayer) && e.Unused >= lim.TTL
 			case SubjectMaxSize: // after an earlier eviction, the lower mark counts
-				ok = lim.SubjectMaxSize > 0 && total(before, e.Subject) > lim.SubjectMaxSize-lim.SubjectMaxSize/band
+				most := maxOf(inv, lim, e.Subject)
+				ok = most > 0 && total(before, e.Subject) > most-most/band
 			case MaxSize:
 				ok = lim.MaxSize > 0 && total(before, "") > lim.MaxSize-lim.MaxSize/band
 			case MinFree:
@@ -289,8 +301,8 @@ func TestIdleClonesStayBelowLimit(t *testing.T) {
 			t.Errorf("%d are left, MAX_SIZE is %d", n, lim.MaxSize)
 		}
 		for _, subject := range []string{"a", "b", "c"} {
-			if n := total(after, subject); lim.SubjectMaxSize > 0 && n > lim.SubjectMaxSize {
-				t.Errorf("%d are left of subject %s, SUBJECT_MAX_SIZE is %d", n, subject, lim.SubjectMaxSize)
+			if n, most := total(after, subject), maxOf(inv, lim, subject); most > 0 && n > most {
+				t.Errorf("%d are left of subject %s, its limit is %d", n, subject, most)
 			}
 		}
 		for _, m := range plan.Missing {
@@ -312,6 +324,7 @@ func TestLargeCloneInUseEvictsNoOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inv, lim := drawInventory(t), drawLimits(t)
 		lim.TTL, lim.MinFree, lim.Room = 0, 0, disk.Size{} // these limits apply to all clones together
+		inv.SubjectMaxSize = nil
 		limit := &lim.MaxSize
 		if rapid.Bool().Draw(t, "of a subject") {
 			limit = &lim.SubjectMaxSize

@@ -2,7 +2,6 @@ package janitor
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -15,14 +14,15 @@ type TooLarge struct {
 	Size    int64  `json:"size"` // bytes
 	Limit   int64  `json:"limit"`
 	Reason  Reason `json:"reason"` // max_size or subject_max_size
+	// Setting is the name of the limit, for people.
+	Setting string `json:"setting"`
 	// Grace is how long it is exempt after its last use.
 	Grace time.Duration `json:"grace_ns"`
 }
 
 func (t TooLarge) String() string {
-	setting := strings.ToUpper(string(t.Reason))
 	return fmt.Sprintf("the clone of %s for subject %q takes %s, which is more than %s=%s on its own: it is evicted when nobody has used it for %v, and its next mount clones again; raise %s, or make its volumes with filter=blob:none, depth or sparse",
-		t.Repo, t.Subject, Bytes(t.Size), setting, Bytes(t.Limit), t.Grace, setting)
+		t.Repo, t.Subject, Bytes(t.Size), t.Setting, Bytes(t.Limit), t.Grace, t.Setting)
 }
 
 // tooLarge adds a clone to the plan's TooLarge if it exceeds a limit on its own. It
@@ -47,6 +47,7 @@ func (c *clone) exceeds(limit int64) bool { return limit > 0 && c.core.Bytes > l
 func (p *planner) describeTooLarge(c *clone, r Reason, limit int64) TooLarge {
 	return TooLarge{
 		Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Size: c.core.Bytes, Limit: limit, Reason: r, Grace: p.lim.Grace,
+		Setting: p.nameOf(r, c.Subject),
 	}
 }
 

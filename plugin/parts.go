@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/quota"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/verbs"
@@ -36,6 +37,7 @@ type parts struct {
 	janitor     *janitor.Janitor
 	keeper      *ready.Keeper
 	credentials *credential.Store
+	quota       *quota.Quota
 	swept       chan struct{} // closed when leftovers of an earlier run are known
 }
 
@@ -51,6 +53,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if p.credentials, err = openCredentials(m.at.data, log); err != nil {
 		return nil, err
 	}
+	p.quota = quota.New(db, quota.Limits{MaxSize: set.limits.SubjectMaxSize, MaxLeases: set.limits.subjectMaxLeases}, state.Subjects)
 	p.layers = layer.New(layer.Config{
 		Root: m.at.data, Boot: m.boot, DB: db, Trash: p.trash, Log: log, Now: now, Background: p.work.Go,
 	}, state)
@@ -68,14 +71,14 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	warmLayers := warm.NewManager(warm.Config{Store: p.layers, Use: p.clones.Use, Heavy: p.clones.Heavy}, state)
 	p.workspaces, err = workspace.NewManager(workspace.Config{
 		Root: m.at.data, DB: db, Trash: p.trash, Clones: p.clones, Warm: warmLayers, Work: p.work, Features: m.features, Context: set.context,
-		Log: log, Now: now, DiscardTTL: set.limits.DiscardTTL, MaxLeases: set.limits.subjectMaxLeases, Doubt: m.at.managed,
+		Log: log, Now: now, DiscardTTL: set.limits.DiscardTTL, MaxLeases: p.quota.MaxLeases, Doubt: m.at.managed,
 	}, state)
 	if err != nil {
 		return nil, err
 	}
 	p.janitor = janitor.New(janitor.Config{
 		Stock: &stock{
-			data: m.at.data, trash: p.trash, now: now, clones: p.clones, warm: warmLayers, workspaces: p.workspaces, swept: p.swept,
+			data: m.at.data, trash: p.trash, now: now, quota: p.quota, clones: p.clones, warm: warmLayers, workspaces: p.workspaces, swept: p.swept,
 		},
 		Limits: set.limits.Limits, Interval: set.limits.sweepInterval, WarnSize: set.limits.warnSize, Log: log,
 	})

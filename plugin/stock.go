@@ -9,6 +9,7 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/quota"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/warm"
 	"github.com/helmdeck/repos/internal/work"
@@ -22,6 +23,7 @@ type stock struct {
 	data  string
 	trash *trash.Trash
 	now   func() time.Time
+	quota *quota.Quota
 
 	clones     *clone.Manager
 	warm       *warm.Manager
@@ -43,7 +45,7 @@ func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
 	if err != nil {
 		return janitor.Inventory{}, err
 	}
-	inv := janitor.Inventory{Now: s.now(), Space: space, Trash: trashed}
+	inv := janitor.Inventory{Now: s.now(), Space: space, Trash: trashed, SubjectMaxSize: s.quota.Sizes()}
 	infos := s.clones.Inventory()
 	at := make(map[string]int, len(infos))
 	for _, info := range infos {

@@ -23,10 +23,12 @@
 //	  <clone key>/<layer ID>      Layer
 //	warmheads
 //	  <clone key>/<head key>      WarmHead
+//	subjects
+//	  <subject>       Subject      limits of its own; a lost database loses them
 //
 // In version 2 a workspace had a number of mounts for each mount ID instead of a set of
 // leases. In version 1 there were no warm layers and heads, and workspaces had no state:
-// one without leases had ended. Open migrates both.
+// one without leases had ended. Open migrates both, and adds buckets that are missing.
 //
 // A clone key is "<subject directory>/<repo hash>".
 //
@@ -91,6 +93,7 @@ type State struct {
 	Workspaces map[string]Workspace
 	WarmLayers map[string]Layer    // by clone key, "/" and ID
 	WarmHeads  map[string]WarmHead // by clone key, "/" and key
+	Subjects   map[string]Subject  // those with limits of their own, by name
 }
 
 var (
@@ -103,9 +106,11 @@ var (
 	workspaces   = bucket[Workspace]("workspaces")
 	warmLayers   = bucket[Layer]("warmlayers")
 	warmHeads    = bucket[WarmHead]("warmheads")
+	subjects     = bucket[Subject]("subjects")
 	layers       = map[Kind]bucket[Layer]{Tree: trees, GitLayer: gitLayers, WarmLayer: warmLayers}
 	recordBucket = []string{
 		string(volumes), string(clones), string(trees), string(gitLayers), string(workspaces), string(warmLayers), string(warmHeads),
+		string(subjects),
 	}
 )
 
@@ -251,6 +256,9 @@ func (db *DB) load() (s State, err error) {
 		if err == nil {
 			s.WarmHeads, err = warmHeads.all(tx)
 		}
+		if err == nil {
+			s.Subjects, err = subjects.all(tx)
+		}
 		return err
 	})
 	return s, err
@@ -287,12 +295,15 @@ func (t *Tx) PutWorkspace(w Workspace) error {
 func (t *Tx) DeleteWorkspace(id string) error { return workspaces.delete(t.tx, id) }
 func (t *Tx) PutWarmHead(h WarmHead) error    { return warmHeads.put(t.tx, h.key(), h) }
 func (t *Tx) DeleteWarmHead(h WarmHead) error { return warmHeads.delete(t.tx, h.key()) }
+func (t *Tx) PutSubject(s Subject) error      { return subjects.put(t.tx, s.Name, s) }
+func (t *Tx) DeleteSubject(name string) error { return subjects.delete(t.tx, name) }
 
 // Put writes every record of s.
 func (t *Tx) Put(s State) error {
 	return errors.Join(
 		putAll(s.Volumes, t.PutVolume), putAll(s.Clones, t.PutClone), putAll(s.Trees, t.PutLayer), putAll(s.GitLayers, t.PutLayer),
 		putAll(s.Workspaces, t.PutWorkspace), putAll(s.WarmLayers, t.PutLayer), putAll(s.WarmHeads, t.PutWarmHead),
+		putAll(s.Subjects, t.PutSubject),
 	)
 }
 

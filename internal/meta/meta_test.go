@@ -54,6 +54,7 @@ func full() State {
 		WarmHeads: map[string]WarmHead{"s/1/h": {
 			Clone: "s/1", Key: "h", Path: "target", UID: 1, GID: 2, Ref: "refs/heads/main", Text: "k", Chain: []string{"l"}, MovedAt: at, Used: at,
 		}},
+		Subjects: map[string]Subject{"team a/b": {Name: "team a/b", MaxSize: new(int64(5)), MaxLeases: new(0)}},
 	}
 }
 
@@ -61,7 +62,7 @@ func full() State {
 func put(s State) func(*Tx) error { return func(tx *Tx) error { return tx.Put(s) } }
 
 func empty() State {
-	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]Layer{}, map[string]WarmHead{}}
+	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]Layer{}, map[string]WarmHead{}, map[string]Subject{}}
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -96,7 +97,7 @@ func TestRoundTrip(t *testing.T) {
 	if err := db.Update(func(tx *Tx) error {
 		return errors.Join(tx.DeleteVolume("v"), tx.DeleteClone("s/1"), tx.DeleteLayer(want.Trees["s/1/t"]),
 			tx.DeleteLayer(want.GitLayers["s/1/g"]), tx.DeleteWorkspace("w"), tx.DeleteWorkspace("d"),
-			tx.DeleteLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteVolume("unknown"))
+			tx.DeleteLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteSubject("team a/b"), tx.DeleteVolume("unknown"))
 	}); err != nil {
 		t.Fatal(err)
 	}

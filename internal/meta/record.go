@@ -26,6 +26,15 @@ type Volume struct {
 	CreatedAt time.Time         `json:"created_at"`
 }
 
+// Subject has the limits that an operator set for one subject, whether or not it has a clone.
+type Subject struct {
+	Name string `json:"name"`
+	// MaxSize, in bytes, and MaxLeases take the place of the settings SUBJECT_MAX_SIZE and
+	// SUBJECT_MAX_LEASES. Zero means no limit, and nil that the setting applies.
+	MaxSize   *int64 `json:"max_size,omitempty"`
+	MaxLeases *int   `json:"max_leases,omitempty"`
+}
+
 // Clone is everything kept for one (subject, repository).
 type Clone struct {
 	Key       string    `json:"key"` // also its directory below clones/

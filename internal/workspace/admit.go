@@ -15,13 +15,17 @@ func subjectOf(cloneKey string) string { return filepath.Dir(cloneKey) }
 
 // Admit counts an Acquire for the subject of a clone, until done is called. The Acquire
 // and the lease that it makes count as one, and so do several leases of one holder.
-// Acquires of one lease must follow one another. It is an error if the subject has
-// MaxLeases leases.
+// Acquires of one lease must follow one another. It is an error if the subject has as many
+// leases as MaxLeases allows.
 func (m *Manager) Admit(cloneKey string, l Lease) (done func(), err error) {
 	subject := subjectOf(cloneKey)
+	most, own := 0, false
+	if m.MaxLeases != nil {
+		most, own = m.MaxLeases(subject)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.MaxLeases > 0 {
+	if most > 0 {
 		volumes, holders := make(map[string]int), make(map[Lease]bool)
 		m.records.each(func(w *workspace) {
 			for _, id := range w.rec.Leases {
@@ -38,9 +42,13 @@ func (m *Manager) Admit(cloneKey string, l Lease) (done func(), err error) {
 				n++
 			}
 		}
-		if n >= m.MaxLeases {
-			return nil, fmt.Errorf("the subject has %d mounts, and the setting SUBJECT_MAX_LEASES allows %d: "+
-				"end a container of %s, or raise the setting", n, m.MaxLeases, named(volumes))
+		if n >= most {
+			limit := "the setting SUBJECT_MAX_LEASES"
+			if own {
+				limit = "its own limit max_leases"
+			}
+			return nil, fmt.Errorf("the subject has %d mounts, and %s allows %d: "+
+				"end a container of %s, or raise the limit", n, limit, most, named(volumes))
 		}
 	}
 	m.atWork[l] = subject

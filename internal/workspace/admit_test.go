@@ -4,11 +4,14 @@ import (
 	"testing"
 )
 
+// upTo returns a limit that is the same for all subjects.
+func upTo(n int) func(string) (int, bool) { return func(string) (int, bool) { return n, false } }
+
 // TestAdmit: mounts are counted by subject, also those in progress.
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.m.MaxLeases = 3
+	w.m.MaxLeases = upTo(3)
 	rec, _ := w.open("v", "1")
 	w.open("w", "1", "mode", "shared")
 	w.join("w", "2")
@@ -52,7 +55,7 @@ func TestAdmit(t *testing.T) {
 func TestAdmitCopies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.m.MaxLeases = 2
+	w.m.MaxLeases = upTo(2)
 	rec, _ := w.open("v", "1")
 	w.copy("1")
 	done, err := w.m.Admit(rec.Clone, Lease{"v", "2"})
@@ -60,10 +63,30 @@ func TestAdmitCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	done()
-	w.m.MaxLeases = 1
+	w.m.MaxLeases = upTo(1)
 	for _, released := range []string{"none", "1"} { // as when the first is lost, and a docker cp runs still
 		w.release("v", released)
 		_, err := w.m.Admit(rec.Clone, Lease{"v", "2"})
 		refused(t, "Admit after the release of "+released, err, "1 mounts")
+	}
+}
+
+// TestAdmitOwnLimit: the limit of a subject is its own if it has one, and the error says so.
+func TestAdmitOwnLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rec, _ := w.open("v", "1")
+	w.m.MaxLeases = func(dir string) (int, bool) {
+		if dir == "default" {
+			return 1, true
+		}
+		return 0, false
+	}
+	_, err := w.m.Admit(rec.Clone, Lease{"v", "2"})
+	refused(t, "Admit", err, "1 mounts", "its own limit max_leases allows 1")
+	if done, err := w.m.Admit("other/clone", Lease{"v", "2"}); err != nil {
+		t.Error(err)
+	} else {
+		done()
 	}
 }

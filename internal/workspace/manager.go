@@ -34,8 +34,9 @@ type Config struct {
 	// DiscardTTL is how long a discard can be restored. If it is zero, an ended workspace
 	// leaves no discard.
 	DiscardTTL time.Duration
-	// MaxLeases is how many leases a subject may have at a time. Zero means any number.
-	MaxLeases int
+	// MaxLeases returns how many leases the subject with a directory may have at a time, zero
+	// for any number, and whether that limit is its own and no setting. Nil means any number.
+	MaxLeases func(dir string) (n int, own bool)
 	// HeldWait is how long Lookup and Join wait for a workspace that a container without a
 	// lease still uses. After the start they wait longer: until six times HeldWait have
 	// passed. Zero means 5 s.

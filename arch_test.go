@@ -34,7 +34,8 @@ var rank = map[string]int{
 	"internal/credential": 2,
 	"internal/quota":      3,
 	"internal/durable":    1, "internal/gitref": 1, "internal/gitssh": 1,
-	"internal/volume": 0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/work": 0,
+	"internal/work":   1,
+	"internal/volume": 0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/origin": 0,
 	"internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0, "api": 0,
 }
 
@@ -194,6 +195,37 @@ func TestOnlyDurableRenames(t *testing.T) {
 				t.Errorf("%s: %s calls %s.%s", s.path, in, from, name)
 			}
 		})
+	}
+}
+
+// TestLogLinesHaveAContext checks that the packages below plugin give each line of the log a
+// context, from which package origin takes the request.
+func TestLogLinesHaveAContext(t *testing.T) {
+	without := []string{ // the functions that have none
+		"internal/clone/manager.go get", "internal/ready/refresh.go call", // the report of a panic
+	}
+	for _, s := range sources(t) {
+		if s.dir == "plugin" || outside(s.dir) {
+			continue
+		}
+		for _, decl := range s.Decls {
+			in := s.path
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				in += " " + f.Name.Name
+			}
+			ast.Inspect(decl, func(n ast.Node) bool {
+				method, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				log, ok := method.X.(*ast.SelectorExpr)
+				if ok && log.Sel.Name == "Log" && !slices.Contains([]string{"WithContext", "IsLevelEnabled"}, method.Sel.Name) &&
+					!slices.Contains(without, in) {
+					t.Errorf("%s: Log.%s without a context", in, method.Sel.Name)
+				}
+				return true
+			})
+		}
 	}
 }
 

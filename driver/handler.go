@@ -11,6 +11,8 @@ import (
 
 	"github.com/docker/go-plugins-helpers/volume"
 	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/origin"
 )
 
 // maxBody bounds a request. The largest honest one is a Create with its options.
@@ -89,20 +91,21 @@ func decoded[T any](f func(ctx context.Context, request *T) (any, error)) func(c
 	}
 }
 
-// serve answers a request with the result of f. A panic is an error of this request
+// serve answers a request of the engine with the result of f. A panic is an error of this request
 // alone: if the connection just ended, the engine would repeat the request.
 func serve(log *logrus.Logger, f func(ctx context.Context, body []byte) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := origin.Begin(r.Context(), origin.Actor{Kind: origin.Engine})
 		status, answer := http.StatusOK, any(nil)
 		defer func() {
 			if p := recover(); p != nil {
-				log.WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.URL.Path, p)
+				log.WithContext(ctx).WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.URL.Path, p)
 				status, answer = http.StatusInternalServerError, volume.NewErrorResponse(fmt.Sprintf("internal error: %v", p))
 			}
 			w.Header().Set("Content-Type", contentType)
 			w.WriteHeader(status)
 			if err := json.NewEncoder(w).Encode(answer); err != nil {
-				log.WithError(err).Debugf("answer %s", r.URL.Path)
+				log.WithContext(ctx).WithError(err).Debugf("answer %s", r.URL.Path)
 			}
 		}()
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -114,7 +117,7 @@ func serve(log *logrus.Logger, f func(ctx context.Context, body []byte) (any, er
 		case err != nil:
 			status = http.StatusBadRequest
 		default:
-			if answer, err = f(r.Context(), body); err != nil {
+			if answer, err = f(ctx, body); err != nil {
 				status = http.StatusInternalServerError
 				if errors.Is(context.Cause(r.Context()), ErrStopping) {
 					err = ErrStopping

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/verbs"
 )
@@ -37,11 +39,11 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 	switch {
 	case err == nil:
 		if id == podmanID {
-			d.Log.WithField("volume", name).Info("mount: " + oneMount)
+			d.Log.WithContext(ctx).WithField("volume", name).Info("mount: " + oneMount)
 		}
 		return mount.Path, nil
 	case mount.File != "":
-		d.Log.WithError(err).WithField("volume", name).Warn("mount: the answer is a path that can't exist")
+		d.Log.WithContext(ctx).WithError(err).WithField("volume", name).Warn("mount: the answer is a path that can't exist")
 		return noMountpoint(mount.File, err), nil
 	}
 	return "", err
@@ -60,12 +62,12 @@ func (d *Driver) acquire(ctx context.Context, m mountID) (verbs.Mount, error) {
 			return mount, err
 		}
 		next := m.nth(d.lastMount(m) + 1)
-		added, addErr := d.Volumes.Add(m.nth(1), next.ID)
+		added, addErr := d.Volumes.Add(ctx, m.nth(1), next.ID)
 		if addErr != nil {
 			return verbs.Mount{}, errors.Join(err, addErr)
 		}
 		if added && ctx.Err() == context.Canceled {
-			return verbs.Mount{}, errors.Join(context.Cause(ctx), d.Volumes.Release(next))
+			return verbs.Mount{}, errors.Join(context.Cause(ctx), d.Volumes.Release(ctx, next))
 		}
 		if added {
 			return mount, err
@@ -110,9 +112,11 @@ func (d *Driver) Unmount(ctx context.Context, name, id string) error {
 	}
 	defer unlock()
 	if last := d.lastMount(m); last > 0 {
-		if err := d.Volumes.Release(m.nth(last)); err != nil {
+		if err := d.Volumes.Release(ctx, m.nth(last)); err != nil {
 			return err
 		}
+	} else {
+		d.Log.WithContext(ctx).WithFields(logrus.Fields{"volume": name, "lease": id}).Info("unmount: the mount ID has no lease")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -82,6 +82,6 @@ func (j *Janitor) EvictClone(ctx context.Context, key string) error {
 	if err := j.Stock.Evict(ctx, e); err != nil {
 		return fmt.Errorf("evict clone %q: %w", key, err)
 	}
-	j.evicted(e)
+	j.evicted(ctx, e)
 	return nil
 }

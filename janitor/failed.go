@@ -1,6 +1,9 @@
 package janitor
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // failure counts the failures of an eviction.
 type failure struct {
@@ -25,14 +28,14 @@ type object struct {
 func (e Eviction) object() object { return object{e.Clone, e.Kind, e.ID} }
 
 // recordFailure reports a failed eviction, and delays the next try.
-func (j *Janitor) recordFailure(e Eviction, err error) {
+func (j *Janitor) recordFailure(ctx context.Context, e Eviction, err error) {
 	j.mu.Lock()
 	f := j.failed[e.object()]
 	f.until = time.Now().Add(min(failedFirst<<min(f.times, 16), failedMost))
 	f.times++
 	j.failed[e.object()] = f
 	j.mu.Unlock()
-	j.Log.WithError(err).WithFields(fields(e)).Warnf("janitor: not evicted; it is tried again after %v", time.Until(f.until).Round(time.Second))
+	j.Log.WithContext(ctx).WithError(err).WithFields(fields(e)).Warnf("janitor: not evicted; it is tried again after %v", time.Until(f.until).Round(time.Second))
 	event := eventOf(NotEvicted, e)
 	event.Text = err.Error()
 	j.record(event)

@@ -118,7 +118,7 @@ func (j *Janitor) Run(ctx context.Context) {
 			late = true
 		case <-j.nudges:
 		case <-poll:
-			sweep = j.short(&wait)
+			sweep = j.short(ctx, &wait)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
 	lim := j.Limits
 	lim.lateDone = !late
 	if _, err := j.sweepFor(ctx, lim); err != nil && ctx.Err() == nil {
-		j.Log.WithError(err).Warn("janitor: sweep failed; the next one tries again")
+		j.Log.WithContext(ctx).WithError(err).Warn("janitor: sweep failed; the next one tries again")
 	}
 	rest := max(restShare*time.Since(began), restLeast)
 	if j.Limits.MinFree > 0 {
@@ -157,10 +157,10 @@ func (j *Janitor) hurry(ctx context.Context, enough func() bool) error {
 }
 
 // short reports whether a poll should be followed by a sweep.
-func (j *Janitor) short(wait *backoff) bool {
+func (j *Janitor) short(ctx context.Context, wait *backoff) bool {
 	s, err := j.Stock.Space()
 	if err != nil {
-		j.Log.WithError(err).Warn("janitor: look at the free space")
+		j.Log.WithContext(ctx).WithError(err).Warn("janitor: look at the free space")
 		return false
 	}
 	return wait.due(j.Limits.Short(s), cmp.Or(j.Interval, time.Hour))

@@ -104,7 +104,7 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 	if e := ofRoom(space, space.Free, need); e.over() && len(r.Evicted) == 0 {
 		err := &RoomError{subject, space.Free, e.missing(), r.Left.Holders}
 		text := fmt.Sprintf("no room for subject %q: %s", subject, err.Full())
-		j.Log.Warn("janitor: " + text)
+		j.Log.WithContext(ctx).Warn("janitor: " + text)
 		j.record(Event{Time: inv.Now, Type: Warning, Reason: NoSpace, Size: err.Missing, Text: text})
 		return err
 	}

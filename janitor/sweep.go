@@ -49,7 +49,7 @@ func (j *Janitor) sweepFor(ctx context.Context, lim Limits) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	j.observe(inv, r)
+	j.observe(ctx, inv, r)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.last = r
@@ -68,7 +68,7 @@ func (j *Janitor) sweep(ctx context.Context, lim Limits) (r Report, inv Inventor
 		}
 		if round == 1 {
 			r.Began = inv.Now
-			j.noteLate(inv, plan)
+			j.noteLate(ctx, inv, plan)
 		}
 		done, err := j.execute(ctx, plan.Evictions, &r)
 		if err != nil {
@@ -107,35 +107,35 @@ func (j *Janitor) execute(ctx context.Context, list []Eviction, r *Report) (done
 			done++
 			r.Evicted = append(r.Evicted, e)
 			r.Frees = r.Frees.Add(e.Size)
-			j.evicted(e)
+			j.evicted(ctx, e)
 		case errors.Is(err, ErrHeld):
 			r.Held++
-			j.Log.WithError(err).WithFields(fields(e)).Debug("janitor: in use by now")
+			j.Log.WithContext(ctx).WithError(err).WithFields(fields(e)).Debug("janitor: in use by now")
 		case ctx.Err() != nil:
 			return done, context.Cause(ctx)
 		default:
 			r.Failed++
-			j.recordFailure(e, err)
+			j.recordFailure(ctx, e, err)
 		}
 	}
 	return done, nil
 }
 
 // evicted reports an eviction.
-func (j *Janitor) evicted(e Eviction) {
+func (j *Janitor) evicted(ctx context.Context, e Eviction) {
 	j.mu.Lock()
 	delete(j.failed, e.object())
 	j.mu.Unlock()
-	j.Log.WithFields(fields(e)).Infof("janitor: evicted: %s", e.Text)
+	j.Log.WithContext(ctx).WithFields(fields(e)).Infof("janitor: evicted: %s", e.Text)
 	j.record(eventOf(Evicted, e))
 }
 
 // noteLate reports that a plan leaves late parts for later sweeps.
-func (j *Janitor) noteLate(inv Inventory, plan Plan) {
+func (j *Janitor) noteLate(ctx context.Context, inv Inventory, plan Plan) {
 	if plan.Late == 0 {
 		return
 	}
-	j.Log.WithField("left", plan.Late).Warn("janitor: much is long overdue, as after a jump of the clock: each sweep evicts only some of it")
+	j.Log.WithContext(ctx).WithField("left", plan.Late).Warn("janitor: much is long overdue, as after a jump of the clock: each sweep evicts only some of it")
 	j.record(Event{Time: inv.Now, Type: Deferred, Text: "much is long overdue: each sweep evicts only some of it"})
 }
 

@@ -2,6 +2,7 @@ package janitor
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,7 +60,7 @@ func (j *Janitor) Findings() []Finding {
 
 // observe updates the findings after a sweep, and logs what has changed. inv is the
 // inventory after the sweep.
-func (j *Janitor) observe(inv Inventory, r Report) {
+func (j *Janitor) observe(ctx context.Context, inv Inventory, r Report) {
 	found := j.findLimits(r.Left)
 	for _, e := range r.Evicted {
 		if e.TooLarge && e.Kind == WholeClone {
@@ -100,9 +101,9 @@ func (j *Janitor) observe(inv Inventory, r Report) {
 	})
 	for _, e := range events {
 		if e.Type == Warning {
-			j.Log.Warn("janitor: " + e.Text)
+			j.Log.WithContext(ctx).Warn("janitor: " + e.Text)
 		} else {
-			j.Log.Info("janitor: resolved: " + e.Text)
+			j.Log.WithContext(ctx).Info("janitor: resolved: " + e.Text)
 		}
 		j.record(e)
 	}

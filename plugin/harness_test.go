@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -41,15 +44,26 @@ type process struct {
 type watcher struct {
 	mu    sync.Mutex
 	lines []string
+	all   []logged
 	next  chan struct{} // closed when the next line comes
+}
+
+// logged is a line of the log.
+type logged struct {
+	message string
+	fields  logrus.Fields
 }
 
 func (w *watcher) Levels() []logrus.Level { return logrus.AllLevels }
 
 func (w *watcher) Fire(e *logrus.Entry) error {
+	if err := (origin.Hook{}).Fire(e); err != nil { // the plugin's own comes later
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lines = append(w.lines, fmt.Sprint(e.Level, ": ", e.Message, " ", e.Data))
+	w.all = append(w.all, logged{e.Message, maps.Clone(e.Data)})
 	close(w.next)
 	w.next = make(chan struct{})
 	return nil
@@ -66,6 +80,13 @@ func (w *watcher) find(words string) (line string, more <-chan struct{}) {
 		}
 	}
 	return "", w.next
+}
+
+// since returns the lines after the first n.
+func (w *watcher) since(n int) []logged {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all[n:])
 }
 
 func (w *watcher) String() string {

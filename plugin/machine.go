@@ -65,7 +65,7 @@ func prepare(at places, set settings, log *logrus.Logger) (m machine, err error)
 		Program: at.git, UID: uint32(at.fetchUID), GID: uint32(at.fetchUID), Schemes: set.schemes.List(), CABundle: certificates,
 		HTTPProxy: set.proxies.http, HTTPSProxy: set.proxies.https, NoProxy: set.proxies.none,
 		StallTimeout: at.stallTimeout, Memory: limitMemory(log), WorkTimeout: set.timeouts.work, FetchTimeout: set.timeouts.fetch,
-		Scheduler: work.NewScheduler(work.DefaultLimits(runtime.NumCPU())), Go: m.work.Go,
+		Scheduler: work.NewScheduler(work.DefaultLimits(runtime.NumCPU())), Go: m.work.Go, Log: log,
 	})
 	if err != nil {
 		return m, err

@@ -10,11 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/driver"
+	"github.com/helmdeck/repos/internal/origin"
 )
 
 // adminSocket is in the directory of the engine's socket, where root on the host can
@@ -71,6 +74,7 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 		s := &http.Server{
 			Handler: handlers[socket].Handler, ReadHeaderTimeout: 10 * time.Second,
 			BaseContext: func(net.Listener) context.Context { return requests },
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context { return origin.WithPeer(ctx, peer(c)) },
 		}
 		servers = append(servers, s)
 		go func() { failed <- fmt.Errorf("serve %s: %w: %w", socket, s.Serve(l), errAnew) }()
@@ -95,6 +99,28 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 		}
 	}
 	return err
+}
+
+// peer returns the uid of the process that has connected to a unix socket, as it was then, or
+// origin.Unknown.
+func peer(c net.Conn) int64 {
+	u, ok := c.(syscall.Conn)
+	if !ok {
+		return origin.Unknown
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return origin.Unknown
+	}
+	uid := int64(origin.Unknown)
+	if err := raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			uid = int64(cred.Uid)
+		}
+	}); err != nil {
+		return origin.Unknown
+	}
+	return uid
 }
 
 // listen makes a socket that only root can connect to. An existing socket is from a process that

@@ -11,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/viper"
 
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -163,4 +164,5 @@ func checkProxy(text string) error {
 func (s settings) configure(log *logrus.Logger) {
 	log.SetLevel(s.level)
 	log.SetFormatter(s.format)
+	log.AddHook(origin.Hook{})
 }

@@ -24,7 +24,7 @@ func (c Config) putCredential(r *http.Request) (any, error) {
 	if err := c.Credentials.Put(cred); err != nil {
 		return nil, err
 	}
-	c.Log.WithFields(logrus.Fields{
+	c.Log.WithContext(r.Context()).WithFields(logrus.Fields{
 		"name": cred.Name, "kind": cred.Kind, "scope": cred.Scope, "subject": cred.Subject,
 	}).Info("credential stored")
 	return nil, nil
@@ -39,6 +39,6 @@ func (c Config) removeCredential(r *http.Request) (any, error) {
 	if err := c.Credentials.Remove(name); err != nil {
 		return nil, err
 	}
-	c.Log.WithField("name", name).Info("credential removed")
+	c.Log.WithContext(r.Context()).WithField("name", name).Info("credential removed")
 	return nil, nil
 }

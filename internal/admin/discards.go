@@ -51,6 +51,6 @@ func (c Config) removeDiscard(r *http.Request) (any, error) {
 	if err := c.Discards.EvictDiscard(id); err != nil {
 		return nil, err
 	}
-	c.Log.WithField("discard", id).Info("discard removed")
+	c.Log.WithContext(r.Context()).WithField("discard", id).Info("discard removed")
 	return nil, nil
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -50,6 +52,8 @@ func Handler(c Config) http.Handler {
 		mux.Handle(pattern, c.serve(f))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user := origin.NewUser(origin.PeerOf(r.Context()), r.Header.Get(api.ClaimHeader))
+		r = r.WithContext(origin.Begin(r.Context(), user))
 		h, pattern := mux.Handler(r)
 		if pattern != "" {
 			mux.ServeHTTP(w, r)
@@ -104,7 +108,7 @@ func (c Config) serve(f route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if p := recover(); p != nil {
-				c.Log.WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.Pattern, p)
+				c.Log.WithContext(r.Context()).WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.Pattern, p)
 				c.answer(w, r, http.StatusInternalServerError, errorAnswer{"internal error: the plugin's log says more"})
 			}
 		}()
@@ -113,7 +117,7 @@ func (c Config) serve(f route) http.Handler {
 		switch status := statusOf(err); {
 		case err != nil:
 			if status == http.StatusInternalServerError {
-				c.Log.WithError(err).Errorf("%s failed", r.Pattern)
+				c.Log.WithContext(r.Context()).WithError(err).Errorf("%s failed", r.Pattern)
 			}
 			c.answer(w, r, status, errorAnswer{err.Error()})
 		case answer == nil:
@@ -128,7 +132,7 @@ func (c Config) answer(w http.ResponseWriter, r *http.Request, status int, answe
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		c.Log.WithError(err).Debugf("answer %s", r.Pattern)
+		c.Log.WithContext(r.Context()).WithError(err).Debugf("answer %s", r.Pattern)
 	}
 }
 

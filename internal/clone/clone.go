@@ -184,7 +184,7 @@ func (c *Clone) saveSoon(list ...meta.Layer) {
 		case <-ctx.Done():
 		}
 		if err := c.save(list...); err != nil && ctx.Err() == nil {
-			c.m.Log.WithError(err).WithField("clone", c.Key).Warn("note when the clone was used")
+			c.m.Log.WithContext(ctx).WithError(err).WithField("clone", c.Key).Warn("note when the clone was used")
 		}
 	})
 }
@@ -199,7 +199,7 @@ func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) er
 		if err = f(); c.m.MakeRoom == nil || !git.NoSpace(err) || work.PartyOf(ctx).Yields() {
 			return err
 		}
-		c.m.Log.WithError(err).Warn("the disk is full: making room")
+		c.m.Log.WithContext(ctx).WithError(err).Warn("the disk is full: making room")
 		if roomErr := c.m.MakeRoom(ctx, string(c.Subject), need); roomErr != nil {
 			return fmt.Errorf("%w; %w", err, roomErr)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
@@ -50,7 +51,7 @@ var deepener = work.Owner{Name: "the full history after a shallow mount", Yields
 // deepenSoon does in the background what Ready does for s, so that its next Mount has the
 // full history. It is called after a shallow Mount, which it would slow down. If the
 // plugin stops, the next shallow Mount begins it again, and if it fails, one after a while.
-func (c *Clone) deepenSoon(s Spec) {
+func (c *Clone) deepenSoon(ctx context.Context, s Spec) {
 	if !c.deepening.CompareAndSwap(false, true) {
 		return
 	}
@@ -58,7 +59,7 @@ func (c *Clone) deepenSoon(s Spec) {
 		c.deepening.Store(false)
 		return
 	}
-	c.m.Work.Go(func(ctx context.Context) {
+	c.m.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
 		defer c.deepening.Store(false)
 		ctx = work.WithOwner(ctx, deepener)
 		err := c.deepen(ctx, s)
@@ -73,8 +74,8 @@ func (c *Clone) deepenSoon(s Spec) {
 		if failures > 1 {
 			level = logrus.DebugLevel
 		}
-		c.m.Log.WithError(err).WithField("clone", c.Key).Log(level, "fetch the full history: a later mount tries again")
-	})
+		c.m.Log.WithContext(ctx).WithError(err).WithField("clone", c.Key).Log(level, "fetch the full history: a later mount tries again")
+	}))
 }
 
 // backoff says when something that has failed is tried again.

@@ -47,7 +47,7 @@ func (w *world) coldMount() *Checkout {
 	w.T.Helper()
 	s := w.spec(coldMain...)
 	co := w.prepare(s)
-	if err := w.clone(s).Mounted(w.Options(coldMain...)); err != nil {
+	if err := w.clone(s).Mounted(w.T.Context(), w.Options(coldMain...)); err != nil {
 		w.T.Error(err)
 	}
 	return co

@@ -83,7 +83,7 @@ func TestColdRefs(t *testing.T) {
 			if head := run(t, dir, 0, "rev-parse", "HEAD"); co.Shallow != tt.shallow || co.Resolution.Commit != want || head != want {
 				t.Errorf("shallow: %v, commit %s and HEAD %s, want %s", co.Shallow, co.Resolution.Commit, head, want)
 			}
-			if err := c.Mounted(w.Options("ref", ref, "cold", "shallow")); err != nil {
+			if err := c.Mounted(t.Context(), w.Options("ref", ref, "cold", "shallow")); err != nil {
 				t.Error(err)
 			}
 			w.deepened(c)

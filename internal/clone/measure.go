@@ -57,7 +57,7 @@ func (m *Manager) Measure(ctx context.Context) {
 		m.mu.Unlock()
 		for _, c := range todo {
 			if err := c.measure(ctx); err != nil && ctx.Err() == nil {
-				m.Log.WithError(err).WithField("clone", c.Key).Warn("measure: some sizes are unknown")
+				m.Log.WithContext(ctx).WithError(err).WithField("clone", c.Key).Warn("measure: some sizes are unknown")
 			}
 		}
 		if m.Measured != nil {

@@ -36,9 +36,9 @@ const (
 // from now on others reuse the clone, and Recent lists the checkout. Only the first call
 // for a clone waits for the disk. If the workspace may be shallow because of cold=shallow,
 // Mounted starts the fetch of the full history.
-func (c *Clone) Mounted(o volume.Options) error {
+func (c *Clone) Mounted(ctx context.Context, o volume.Options) error {
 	if o.ColdShallow && c.Remote.Serving(SpecOf(o).Source).Cold {
-		c.deepenSoon(SpecOf(o))
+		c.deepenSoon(ctx, SpecOf(o))
 	}
 	c.mu.Lock()
 	fetched, now := c.Remote.Fetched(), c.m.Now()

@@ -23,7 +23,7 @@ func (w *world) mounted(options ...string) *Clone {
 	w.T.Helper()
 	s := w.spec(options...)
 	w.prepare(s).Release()
-	if err := w.clone(s).Mounted(w.Options(options...)); err != nil {
+	if err := w.clone(s).Mounted(w.T.Context(), w.Options(options...)); err != nil {
 		w.T.Fatal(err)
 	}
 	return w.clone(s)

@@ -204,7 +204,7 @@ func TestRebuild(t *testing.T) {
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
-	if err := c.Mounted(w.Options()); err != nil {
+	if err := c.Mounted(t.Context(), w.Options()); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"clones/default/no-manifest/store/full.git", "clones/default/no-store/store"} {
@@ -256,7 +256,7 @@ func TestReused(t *testing.T) {
 		}
 		co.Release()
 		if i == 1 {
-			if err := w.clone(s).Mounted(w.Options()); err != nil {
+			if err := w.clone(s).Mounted(t.Context(), w.Options()); err != nil {
 				t.Fatal(err)
 			}
 			w.Advance(time.Second)

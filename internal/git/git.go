@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/net/http/httpproxy"
 
 	"github.com/helmdeck/repos/internal/githttp"
@@ -70,6 +71,9 @@ type Config struct {
 	// Go runs work in the background. If it is nil, connections that a server closes are
 	// not opened again.
 	Go func(f func(ctx context.Context))
+	// Log gets a debug line for each command, and for each question of this process. If it
+	// is nil, there are none.
+	Log *logrus.Logger
 }
 
 const (
@@ -123,6 +127,21 @@ func Inherit(program string) *Git {
 // proxy for a request, and how long a remote may send nothing.
 func (g *Git) HTTP() (*tls.Config, func(*http.Request) (*url.URL, error), time.Duration) {
 	return g.tls, g.proxy, g.config.StallTimeout
+}
+
+// report logs that an operation ended. The URL is one for errors, without secrets.
+func (g *Git) report(ctx context.Context, by, op, url string, began time.Time, err error) {
+	if g.config.Log == nil || !g.config.Log.IsLevelEnabled(logrus.DebugLevel) {
+		return
+	}
+	e := g.config.Log.WithContext(ctx).WithFields(logrus.Fields{"op": op, "took": time.Since(began).String()})
+	if url != "" {
+		e = e.WithField("url", url)
+	}
+	if err != nil {
+		e = e.WithError(err)
+	}
+	e.Debug(by)
 }
 
 // Program returns the path of git.

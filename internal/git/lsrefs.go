@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/helmdeck/repos/internal/githttp"
 	"github.com/helmdeck/repos/internal/gitref"
@@ -36,6 +37,8 @@ const opAsk = "ask for the refs of"
 
 // askDirectly asks in this process. If the error has no Kind, git must ask.
 func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (answer gitref.Answer, err error) {
+	began, asked := time.Now(), ctx
+	defer func() { g.report(asked, "ls-refs in this process", opAsk, remote.URL, began, err) }()
 	ctx, done, err := g.schedule(ctx, work.Question, false, opAsk, remote.URL)
 	if err != nil {
 		return answer, err

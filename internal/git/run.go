@@ -17,7 +17,9 @@ import (
 
 // Run executes c and returns its stdout. If ctx ends first, the process group gets TERM,
 // then KILL. In any case no process of the group is left when Run returns.
-func (g *Git) Run(ctx context.Context, c Command) ([]byte, error) {
+func (g *Git) Run(ctx context.Context, c Command) (out []byte, err error) {
+	began, asked := time.Now(), ctx
+	defer func() { g.report(asked, "git", c.Op, c.url, began, err) }()
 	if c.Judge != nil {
 		self, err := os.Open(g.config.Self)
 		if err != nil {
@@ -27,7 +29,6 @@ func (g *Git) Run(ctx context.Context, c Command) ([]byte, error) {
 		c.files, c.Read = []*os.File{self}, append([]string{g.config.Self, g.config.Program}, c.Read...)
 	}
 	var done func()
-	var err error
 	switch {
 	case c.remote || c.fetches || g.inherited: // the caller, or the parent process, has the slot
 		done = func() {}

@@ -39,7 +39,7 @@ func (s *Store) Run(ctx context.Context) {
 			continue
 		}
 		if err := s.Sync(ctx); err != nil && ctx.Err() == nil {
-			s.Log.WithError(err).Warn("sync layers: they are valid for this boot only")
+			s.Log.WithContext(ctx).WithError(err).Warn("sync layers: they are valid for this boot only")
 		}
 		failpoint.Hit("layer/sync/recorded")
 	}

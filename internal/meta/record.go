@@ -24,6 +24,9 @@ type Volume struct {
 	Name      string            `json:"name"`
 	Options   map[string]string `json:"options"` // canonical; never a secret
 	CreatedAt time.Time         `json:"created_at"`
+	// ID is that of the request that created it. It is in log lines and in the audit log.
+	// Empty in records of older versions.
+	ID string `json:"id,omitempty"`
 }
 
 // Subject has the limits that an operator set for one subject, whether or not it has a clone.
@@ -271,9 +274,10 @@ type Workspace struct {
 	Mode     string   `json:"mode,omitempty"`
 	Clone    string   `json:"clone"`
 	Volume   string   `json:"volume"`
-	Tree     string   `json:"tree"`      // layer ID
-	Chain    []string `json:"chain"`     // of the tree
-	GitLayer string   `json:"git_layer"` // layer ID
+	VolumeID string   `json:"volume_id,omitempty"` // Volume.ID
+	Tree     string   `json:"tree"`                // layer ID
+	Chain    []string `json:"chain"`               // of the tree
+	GitLayer string   `json:"git_layer"`           // layer ID
 	// Warm are the warm paths of the volume, with the layers that the workspace uses, if
 	// there were any.
 	Warm   []WarmPath `json:"warm,omitempty"`

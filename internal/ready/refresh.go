@@ -75,7 +75,7 @@ func (k *Keeper) call(ctx context.Context, t Target, refs []string) ([]Result, e
 		k.next[name] = id
 	}
 	k.mu.Unlock()
-	report := func(err error) { k.Log.Error(err) }
+	report := func(err error) { k.Log.WithContext(ctx).Error(err) }
 	return work.Share(ctx, k.Work, fmt.Sprint("refresh ", id), report, func(ctx context.Context) ([]Result, error) {
 		unlock, err := k.calling.Lock(ctx, name)
 		if err != nil {
@@ -198,7 +198,7 @@ func (k *Keeper) refreshOne(ctx context.Context, slots *work.Scheduler, t Target
 		if k.fails(failing) {
 			level = logrus.DebugLevel // a branch that was deleted would be a warning for a day
 		}
-		k.Log.WithError(err).WithFields(map[string]any{"clone": t.Key, "ref": c.ref}).Log(level, "refresh: failed")
+		k.Log.WithContext(ctx).WithError(err).WithFields(map[string]any{"clone": t.Key, "ref": c.ref}).Log(level, "refresh: failed")
 	}
 	return r.Commit, err
 }

@@ -60,7 +60,7 @@ func (w *world) mount(options ...string) (*clone.Clone, *clone.Checkout) {
 	c := w.clones.Get(o.Subject, o.Repo)
 	co, err := c.Prepare(w.T.Context(), clone.SpecOf(o), nil)
 	if err == nil {
-		err = c.Mounted(o)
+		err = c.Mounted(w.T.Context(), o)
 	}
 	if err != nil {
 		w.T.Fatal(err)

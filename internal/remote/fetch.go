@@ -109,8 +109,8 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 	if err == nil {
 		failpoint.Hit("clone/fetch/recorded")
 		m.Measure(name)
-		m.repackSoon(s)
-		m.Log.WithFields(map[string]any{
+		m.repackSoon(ctx, s)
+		m.Log.WithContext(ctx).WithFields(map[string]any{
 			"store": name, "repo": url, "refs": len(f.refs), "took": m.Now().Sub(began).String(),
 		}).Infof("%s: done", state)
 	}
@@ -172,7 +172,7 @@ func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fe
 		return m.Git.Known(ctx, how.Store, ids)
 	})
 	if errors.Is(err, git.ErrThroughGit) {
-		m.Log.WithError(err).Debug("fetch")
+		m.Log.WithContext(ctx).WithError(err).Debug("fetch")
 		return nil, false, nil
 	}
 	if err != nil || lacks {

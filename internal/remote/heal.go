@@ -8,6 +8,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -45,7 +46,7 @@ func (m *Remote) HealStore(ctx context.Context, s Source) (healed bool, err erro
 		if git.KindOf(damage) != git.KindCorrupt {
 			return false, damage
 		}
-		m.Log.WithError(damage).WithField("store", name).Error("the store is damaged: it is set aside and cloned again")
+		m.Log.WithContext(ctx).WithError(damage).WithField("store", name).Error("the store is damaged: it is set aside and cloned again")
 		return m.setAside(name, "damaged-store")
 	})
 }
@@ -78,20 +79,20 @@ func (m *Remote) EndCold(ctx context.Context) error {
 	if !m.ColdEnds() {
 		return nil
 	}
-	m.Log.Info("the full history is there: the cold store goes")
+	m.Log.WithContext(ctx).Info("the full history is there: the cold store goes")
 	_, err = m.setAside(volume.ColdHistory.Name(), "store")
 	return err
 }
 
 // repackSoon repacks a store with many packs in the background. Git layers keep the packs
 // that they link.
-func (m *Remote) repackSoon(s Source) {
+func (m *Remote) repackSoon(ctx context.Context, s Source) {
 	dir := m.StoreDir(s.History.Name())
 	packs, err := filepath.Glob(filepath.Join(dir, "objects/pack", "*.pack"))
 	if err != nil || len(packs) < repackAt || s.History.NoBlobs {
 		return // the packs of a partial clone record which objects may be missing
 	}
-	m.Used.Group.Go(func(ctx context.Context) {
+	m.Used.Group.Go(origin.Bind(ctx, func(ctx context.Context) {
 		_, err := work.ShareTask(ctx, m.Used, "repack\x00"+dir, func(ctx context.Context) (struct{}, error) {
 			unlock, err := m.lock(ctx, s.History)
 			if err != nil {
@@ -102,13 +103,13 @@ func (m *Remote) repackSoon(s Source) {
 				return struct{}{}, errors.Join(err, git.SweepStore(dir))
 			}
 			m.Measure(s.History.Name())
-			m.Log.WithField("packs", len(packs)).Info("repacked")
+			m.Log.WithContext(ctx).WithField("packs", len(packs)).Info("repacked")
 			return struct{}{}, nil
 		})
 		if err != nil && ctx.Err() == nil {
-			m.Log.WithError(err).Warn("repack")
+			m.Log.WithContext(ctx).WithError(err).Warn("repack")
 		}
-	})
+	}))
 }
 
 // Sweep removes the leftovers of killed gits from the stores, and the records of stores

@@ -15,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -115,7 +116,7 @@ func (m *Remote) Align(ctx context.Context, s Source, a *Answer) (fetch bool, er
 		return fetch, err
 	}
 	// The ref of the volume itself is current and can be checked out.
-	m.Log.WithError(err).Warn("the other branches and tags can't be updated: they are those of the last fetch")
+	m.Log.WithContext(ctx).WithError(err).Warn("the other branches and tags can't be updated: they are those of the last fetch")
 	return false, nil
 }
 
@@ -140,7 +141,7 @@ func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.St
 	} else if store.RefSum != "" {
 		return lacks, nil
 	}
-	return lacks, m.recordRefs(s, a, next)
+	return lacks, m.recordRefs(ctx, s, a, next)
 }
 
 // settled is a question with the sum of its answer, which is empty if it has none.
@@ -255,7 +256,7 @@ func collide(refs []git.PackedRef) bool {
 
 // recordRefs records the new refs of the store, and where the refs that volumes name are
 // now.
-func (m *Remote) recordRefs(s Source, a Answer, refs []git.PackedRef) error {
+func (m *Remote) recordRefs(ctx context.Context, s Source, a Answer, refs []git.PackedRef) error {
 	undo, ok := m.change(s.History.Name(), func(before meta.Store, ok bool) (meta.Store, bool) {
 		l, store := listingOf(refs), before
 		store.Snapshot = snapshot(refs, before.Head)
@@ -279,7 +280,7 @@ func (m *Remote) recordRefs(s Source, a Answer, refs []git.PackedRef) error {
 		undo()
 		return err
 	}
-	m.Log.WithFields(map[string]any{"store": s.History.Name(), "refs": len(refs)}).Info("branches and tags are as the remote lists them")
+	m.Log.WithContext(ctx).WithFields(map[string]any{"store": s.History.Name(), "refs": len(refs)}).Info("branches and tags are as the remote lists them")
 	return nil
 }
 
@@ -294,10 +295,10 @@ func (m *Remote) FetchOthers(ctx context.Context, s Source, a Answer) {
 		release()
 		return
 	}
-	m.Used.Group.Go(func(ctx context.Context) {
+	m.Used.Group.Go(origin.Bind(ctx, func(ctx context.Context) {
 		defer release()
 		m.fetchOthers(ctx, s, a)
-	})
+	}))
 }
 
 // FetchOthersNow is FetchOthers for a caller that waits. It reports whether it has fetched
@@ -328,7 +329,7 @@ func (m *Remote) fetchOthers(ctx context.Context, s Source, a Answer) bool {
 	m.aligned[s.History.Name()] = aligned{sum: a.sum, snapshot: store.Snapshot, at: m.Now()}
 	m.aligning.Unlock()
 	if err != nil && ctx.Err() == nil {
-		m.Log.WithError(err).Warn("fetch the other branches and tags")
+		m.Log.WithContext(ctx).WithError(err).Warn("fetch the other branches and tags")
 	}
 	return err == nil
 }

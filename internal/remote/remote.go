@@ -145,7 +145,7 @@ func (m *Remote) FromStore(ctx context.Context, s Source, f func(meta.Store, []g
 	if !errors.Is(err, errRefsLost) {
 		return err
 	}
-	m.Log.WithError(err).Error("refs were lost: they are fetched again")
+	m.Log.WithContext(ctx).WithError(err).Error("refs were lost: they are fetched again")
 	extra := ""
 	if s.History.Cold {
 		extra = s.extra(store.Refs[s.Ref.String()])

@@ -43,7 +43,7 @@ func (m *Remote) Ask(ctx context.Context, s Source) (*Answer, error) {
 	if err == nil {
 		return &a, nil
 	}
-	_, err = m.stale(s, err)
+	_, err = m.stale(ctx, s, err)
 	return nil, err
 }
 
@@ -200,7 +200,7 @@ func (m *Remote) Resolve(ctx context.Context, s Source, known *Answer) (meta.Res
 				err = git.NoAnswer(s.URL.String(), err)
 			}
 			if err != nil {
-				r, err := m.stale(s, err)
+				r, err := m.stale(ctx, s, err)
 				return r, nil, err
 			}
 			known = &a
@@ -226,7 +226,7 @@ func (m *Remote) fetchRef(ctx context.Context, s Source, a Answer) (meta.Resolut
 	for try := 0; ; try++ {
 		f, err := m.fetch(ctx, s, a, extra)
 		if err != nil {
-			return m.stale(s, err)
+			return m.stale(ctx, s, err)
 		}
 		r, ok := LookUp(f.refs, a.res.Ref, f.at)
 		if !ok {

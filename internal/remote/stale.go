@@ -26,7 +26,7 @@ func (m *Remote) inTime(ctx context.Context, s Source) (context.Context, context
 // stale returns the known resolution, marked as stale, if err says that the remote does not
 // answer and s allows the resolution's age. Otherwise it returns err: a remote that
 // answers no is right.
-func (m *Remote) stale(s Source, err error) (meta.Resolution, error) {
+func (m *Remote) stale(ctx context.Context, s Source, err error) (meta.Resolution, error) {
 	switch git.KindOf(err) {
 	case git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost:
 	default:
@@ -36,7 +36,7 @@ func (m *Remote) stale(s Source, err error) (meta.Resolution, error) {
 	if !ok || !m.mayBeStale(s, r) {
 		return meta.Resolution{}, err
 	}
-	m.Log.WithError(err).WithField("commit", r.Commit).Warn("the remote does not answer: the last known commit is used")
+	m.Log.WithContext(ctx).WithError(err).WithField("commit", r.Commit).Warn("the remote does not answer: the last known commit is used")
 	r.Stale = true
 	return r, nil
 }

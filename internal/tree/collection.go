@@ -135,7 +135,7 @@ func (c *Collection) Heal(ctx context.Context) (healed bool, err error) {
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
-	c.remote.Log.WithField("layers", len(list)).Error("layers are gone: they are built again")
+	c.remote.Log.WithContext(ctx).WithField("layers", len(list)).Error("layers are gone: they are built again")
 	c.dropCandidates(list)
 	return true, c.layers.Remove(list)
 }
@@ -152,7 +152,7 @@ func (c *Collection) collectSoon() {
 				return struct{}{}, c.collect(ctx)
 			})
 			if err != nil && ctx.Err() == nil {
-				c.remote.Log.WithError(err).Warn("collect layers")
+				c.remote.Log.WithContext(ctx).WithError(err).Warn("collect layers")
 			}
 			if err != nil || !c.hasGarbage() {
 				return

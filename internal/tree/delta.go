@@ -46,7 +46,7 @@ func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root
 			return // the sweep of the next start detaches it and removes the directory
 		}
 		if err := c.layers.Discard(build); err != nil {
-			c.remote.Log.WithError(err).Warn("the temporary files of a build stay until the next start")
+			c.remote.Log.WithContext(ctx).WithError(err).Warn("the temporary files of a build stay until the next start")
 		}
 	}()
 	work, target := filepath.Join(build, "work"), filepath.Join(build, "tree")
@@ -88,7 +88,7 @@ func (c *Collection) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, ro
 	if err != nil {
 		return err
 	}
-	c.warnUnencoded(l.Commit, found)
+	c.warnUnencoded(ctx, l.Commit, found)
 	l.TracksCache = found.Tracked
 	return c.fillLFS(ctx, s, c.shared.rule(s), co, found)
 }

@@ -68,7 +68,7 @@ func (c *Collection) FlattenSoon() {
 	for t, s := range c.toFlatten() {
 		c.remote.Used.Group.Go(func(ctx context.Context) {
 			if err := c.flatten(ctx, s, *t); err != nil && ctx.Err() == nil {
-				c.remote.Log.WithError(err).Warn("flatten a tree: its layers stay")
+				c.remote.Log.WithContext(ctx).WithError(err).Warn("flatten a tree: its layers stay")
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func (c *Collection) flatten(ctx context.Context, s Spec, t meta.Layer) error {
 		})
 	})
 	if err == nil {
-		c.remote.Log.WithFields(map[string]any{"tree": id, "layers": len(t.Chain)}).Info("flattened a tree")
+		c.remote.Log.WithContext(ctx).WithFields(map[string]any{"tree": id, "layers": len(t.Chain)}).Info("flattened a tree")
 	}
 	return err
 }

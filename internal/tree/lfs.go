@@ -76,7 +76,7 @@ func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, give
 		Endpoint: endpoint, Auth: auth, Covers: covers, Rule: rule, Storage: storage, Objects: missing, Progress: progress,
 	}.Run(ctx, c.remote.Git)
 	if err == nil {
-		c.remote.Log.WithFields(map[string]any{
+		c.remote.Log.WithContext(ctx).WithFields(map[string]any{
 			"server": endpoint, "objects": len(missing), "took": c.remote.Now().Sub(began).String(),
 		}).Info("fetching LFS objects: done")
 	}

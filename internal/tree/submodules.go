@@ -269,7 +269,7 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p superproject, sub sub
 	if err != nil {
 		return err
 	}
-	sub.from.warnUnencoded(sub.commit, found)
+	sub.from.warnUnencoded(ctx, sub.commit, found)
 	err = sub.from.remote.FromStore(ctx, sub.spec.Source, func(store meta.Store, refs []git.PackedRef) error {
 		return sub.from.buildModule(&w, b.top, path, gitDir, sub, store, refs)
 	})

@@ -58,7 +58,7 @@ func (c *Collection) buildTree(ctx context.Context, s Spec, l *meta.Layer, root,
 		return err
 	}
 	if err != nil {
-		c.remote.Log.WithError(err).Warn("a tree can't be built on another one: it is built whole")
+		c.remote.Log.WithContext(ctx).WithError(err).Warn("a tree can't be built on another one: it is built whole")
 		if err := disk.RemoveContents(dir); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (c *Collection) buildWhole(ctx context.Context, s Spec, l *meta.Layer, othe
 		return err
 	}
 	failpoint.Hit("clone/tree/checked-out")
-	c.warnUnencoded(l.Commit, found)
+	c.warnUnencoded(ctx, l.Commit, found)
 	if err := c.fillLFS(ctx, s, c.shared.rule(s), co, found); err != nil {
 		return err
 	}
@@ -100,9 +100,9 @@ func (c *Collection) buildWhole(ctx context.Context, s Spec, l *meta.Layer, othe
 
 // warnUnencoded logs the files of a commit that git could not write in the encoding of
 // their attributes. git clone warns too, and writes the same bytes.
-func (c *Collection) warnUnencoded(commit string, found checkout.Found) {
+func (c *Collection) warnUnencoded(ctx context.Context, commit string, found checkout.Found) {
 	if len(found.Unencoded) > 0 {
-		c.remote.Log.WithFields(map[string]any{"commit": commit, "files": fmt.Sprint(found.Unencoded)}).
+		c.remote.Log.WithContext(ctx).WithFields(map[string]any{"commit": commit, "files": fmt.Sprint(found.Unencoded)}).
 			Warn("files could not be written in their working-tree-encoding: they are as the commit has them")
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
@@ -21,21 +19,34 @@ func (v *Volumes) Acquire(ctx context.Context, l Lease) (m Mount, err error) {
 	if strings.Contains(l.ID, "#") {
 		return Mount{}, fail(Invalid, fmt.Errorf("the lease ID %q has a #, which is not allowed", l.ID))
 	}
-	began := v.Now()
-	ctx = work.WithOwner(ctx, work.Owner{Name: fmt.Sprintf("a mount of volume %q", l.Volume), Urgent: true})
-	unlock, err := v.leases.Lock(ctx, l)
+	unlock, err := v.leases.Lock(work.WithOwner(ctx, mountOf(l)), l)
 	if err != nil {
 		return Mount{}, err
 	}
 	defer unlock()
+	began, e := v.Now(), Event{Verb: Mounting, Volume: l.Volume, Lease: l.ID}
+	ctx = v.about(ctx, &e)
+	e.Workspace, m, e.Err = v.acquire(ctx, l)
+	e.Again, e.Took = m.Again, v.Now().Sub(began)
+	v.report(ctx, e)
+	return m, e.Err
+}
+
+func mountOf(l Lease) work.Owner {
+	return work.Owner{Name: fmt.Sprintf("a mount of volume %q", l.Volume), Urgent: true}
+}
+
+// acquire is Acquire with the lease's lock held. It returns the workspace, if there is one, also with an error.
+func (v *Volumes) acquire(ctx context.Context, l Lease) (rec meta.Workspace, m Mount, err error) {
+	ctx = work.WithOwner(ctx, mountOf(l))
 	h, err := v.enter(l.Volume)
 	if err != nil {
-		return Mount{}, err
+		return rec, Mount{}, err
 	}
-	defer func() { v.leave(h, err) }()
+	defer func() { v.leave(ctx, h, err) }()
 	release, err := h.clone.Use(ctx) // from before the lookup until the workspace holds its layers
 	if err != nil {
-		return Mount{}, err
+		return rec, Mount{}, err
 	}
 	defer release()
 	rec, again, err := v.Workspaces.Lookup(ctx, l)
@@ -53,20 +64,15 @@ func (v *Volumes) Acquire(ctx context.Context, l Lease) (m Mount, err error) {
 		}
 	}
 	if err == nil {
-		v.Log.WithFields(logrus.Fields{
-			"volume": l.Volume, "workspace": rec.ID, "commit": rec.Commit, "reused": rec.Reused,
-			"took": v.Now().Sub(began).String(),
-		}).Info("mount: done")
-		return Mount{Path: v.Workspaces.Mountpoint(rec), Again: again}, nil
+		return rec, Mount{Path: v.Workspaces.Mountpoint(rec), Again: again}, nil
 	}
-	v.Log.WithError(err).WithField("volume", l.Volume).Warn("mount: failed")
 	if again || held {
-		return Mount{Again: again, File: v.Workspaces.ManifestPath(rec)}, err
+		return rec, Mount{Again: again, File: v.Workspaces.ManifestPath(rec)}, err
 	}
 	if attached { // otherwise a container may have the workspace that the lease had before
-		err = errors.Join(err, v.takeBack(l, made))
+		err = errors.Join(err, v.takeBack(ctx, l, made))
 	}
-	return Mount{}, err
+	return rec, Mount{}, err
 }
 
 // enter counts an Acquire of a volume until leave.
@@ -85,8 +91,8 @@ func (v *Volumes) enter(name string) (*handle, error) {
 }
 
 // leave ends an Acquire, and records its result for Status.
-func (v *Volumes) leave(h *handle, err error) {
-	v.note(h, err)
+func (v *Volumes) leave(ctx context.Context, h *handle, err error) {
+	v.note(ctx, h, err)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	h.acquiring--
@@ -104,10 +110,10 @@ var errHungUp = errors.New("the client hung up: the workspace was taken back")
 
 // takeBack undoes an Acquire whose result does not reach the caller. If it made a workspace for the volume to
 // keep, and no other lease has it, the workspace ends too.
-func (v *Volumes) takeBack(l Lease, made bool) error {
-	err := v.Workspaces.Release(l)
+func (v *Volumes) takeBack(ctx context.Context, l Lease, made bool) error {
+	_, err := v.Workspaces.Release(ctx, l)
 	if err == nil && made {
-		return v.Workspaces.EndUnused(l.Volume)
+		return v.Workspaces.EndUnused(ctx, l.Volume)
 	}
 	return err
 }
@@ -128,7 +134,7 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 		rec, ok, err = v.Workspaces.Join(ctx, l)
 		if ok {
 			if h.opts.Mode == volume.ModeKeep && v.answerTo(h) == nil {
-				v.lookBehind(h)
+				v.lookBehind(ctx, h)
 			}
 			return rec, false, nil
 		}
@@ -149,7 +155,7 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 	if err != nil {
 		return rec, false, err
 	}
-	return rec, true, h.clone.Mounted(h.opts)
+	return rec, true, h.clone.Mounted(ctx, h.opts)
 }
 
 // open prepares a checkout and makes a workspace of it. If layers turn out to be lost, it
@@ -182,17 +188,28 @@ func (v *Volumes) open(ctx context.Context, h *handle, l Lease) (meta.Workspace,
 }
 
 // Add implements Verbs.
-func (v *Volumes) Add(l Lease, another string) (ok bool, err error) {
-	return v.Workspaces.Add(l, another)
+func (v *Volumes) Add(ctx context.Context, l Lease, another string) (ok bool, err error) {
+	e := Event{Verb: Mounting, Volume: l.Volume, Lease: another}
+	ctx = v.about(ctx, &e)
+	if e.Workspace, ok, e.Err = v.Workspaces.Add(ctx, l, another); ok || e.Err != nil {
+		v.report(ctx, e)
+	}
+	return ok, e.Err
 }
 
-// Release implements Verbs. It has no context, because the work is short and the caller may not
-// try again.
-func (v *Volumes) Release(l Lease) error {
-	unlock, err := v.leases.Lock(context.Background(), l)
+// Release implements Verbs.
+func (v *Volumes) Release(ctx context.Context, l Lease) error {
+	ctx = context.WithoutCancel(ctx)
+	unlock, err := v.leases.Lock(ctx, l)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return v.Workspaces.Release(l)
+	began, e := v.Now(), Event{Verb: Unmounting, Volume: l.Volume, Lease: l.ID}
+	ctx = v.about(ctx, &e)
+	if e.Workspace, e.Err = v.Workspaces.Release(ctx, l); e.Workspace.ID != "" || e.Err != nil {
+		e.Took = v.Now().Sub(began)
+		v.report(ctx, e)
+	}
+	return e.Err
 }

@@ -98,7 +98,7 @@ func (w *world) acquire(volume string, pushes int) {
 	if got, err := os.ReadFile(filepath.Join(m.Path, "pushed")); pushes > 0 && string(got) != strconv.Itoa(pushes) {
 		w.t.Errorf("volume %s has %s pushes (%v), want %d", volume, got, err, pushes)
 	}
-	if err := w.Release(l); err != nil {
+	if err := w.Release(w.t.Context(), l); err != nil {
 		w.t.Error(err)
 	}
 }

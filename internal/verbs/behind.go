@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 )
 
 // distance is how many commits a kept workspace is behind its ref.
@@ -15,17 +16,17 @@ type distance struct {
 
 // lookBehind asks the remote, in the background, which commit the ref of a kept workspace
 // is at, because an Acquire of it does not ask.
-func (v *Volumes) lookBehind(h *handle) {
-	v.Work.Go(func(ctx context.Context) {
+func (v *Volumes) lookBehind(ctx context.Context, h *handle) {
+	v.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
 		r, err := h.clone.Refresh(ctx, h.spec())
 		if err != nil {
-			v.Log.WithError(err).WithField("volume", h.rec.Name).Debug("ask how far behind a kept workspace is")
+			v.Log.WithContext(ctx).WithError(err).WithField("volume", h.rec.Name).Debug("ask how far behind a kept workspace is")
 			return
 		}
 		if kept, ok := v.Workspaces.Kept(h.rec.Name); ok {
 			v.behind(h, kept, r)
 		}
-	})
+	}))
 }
 
 // behind returns how many commits of the volume's ref the kept workspace lacks. If the
@@ -42,9 +43,10 @@ func (v *Volumes) behind(h *handle, kept meta.Workspace, r meta.Resolution) (com
 	want := distance{from: kept.Commit, to: r.Commit, counting: true}
 	h.distance = want
 	v.Work.Go(func(ctx context.Context) {
+		ctx = origin.ForVolume(ctx, h.rec.ID)
 		n, err := h.clone.Remote.Ahead(ctx, h.spec().Source, want.to, want.from)
 		if err != nil { // a store that was cloned again may lack the old commit
-			v.Log.WithError(err).WithField("volume", h.rec.Name).Debug("count how far behind a kept workspace is")
+			v.Log.WithContext(ctx).WithError(err).WithField("volume", h.rec.Name).Debug("count how far behind a kept workspace is")
 			return
 		}
 		v.mu.Lock()

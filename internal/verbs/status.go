@@ -63,6 +63,7 @@ func (v *Volumes) status(h *handle, workspaces []meta.Workspace) map[string]any 
 	}
 	r, _ := h.clone.Remote.Resolution(h.spec().Source)
 	status := map[string]any{
+		"volume_id":  h.rec.ID,
 		"subject":    string(h.opts.Subject),
 		"repo":       h.opts.Repo.String(),
 		"repo_hash":  h.opts.Repo.Hash(),
@@ -102,5 +103,8 @@ func (v *Volumes) status(h *handle, workspaces []meta.Workspace) map[string]any 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	status["last_error"] = h.lastError
+	if h.errorOf != "" {
+		status["last_error_request"] = h.errorOf
+	}
 	return status
 }

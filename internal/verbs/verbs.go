@@ -7,6 +7,10 @@
 //
 // Callers may rely on this: List and Get answer from memory and never block; a verb that
 // fails, or whose context ends, leaves nothing behind; repeating a verb has the same result.
+//
+// Each call is a request. A front end gives its context an origin (origin.Begin), which says
+// who asks; the verbs add the volume's ID. All log lines of the request, also those of work
+// that it started in the background, carry both.
 package verbs
 
 import (
@@ -39,11 +43,12 @@ type Verbs interface {
 
 	// Add adds another lease of the same volume to the workspace of a lease. It is for front
 	// ends that count. ok is false if the first lease is unknown.
-	Add(l Lease, another string) (ok bool, err error)
+	Add(ctx context.Context, l Lease, another string) (ok bool, err error)
 
 	// Release ends a lease. The workspace ends with its last lease, unless its volume
-	// keeps it. An unknown lease was released before.
-	Release(l Lease) error
+	// keeps it. An unknown lease was released before. The end of ctx does not end a Release,
+	// because the work is short and the caller may not try again.
+	Release(ctx context.Context, l Lease) error
 
 	// Remove removes a volume without leases. Its clone stays, and its kept workspace becomes
 	// a discard. An unknown volume was removed before.

@@ -1,7 +1,10 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +21,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
@@ -40,6 +44,9 @@ type Config struct {
 	Warnings func(volume, cloneKey string) []string
 	// CredentialChanges counts the changes of stored credentials. It may be nil.
 	CredentialChanges func() int64
+	// Observe is called with each event before its request is answered, by concurrent calls.
+	// It must not block. It may be nil.
+	Observe func(ctx context.Context, e Event)
 	// Reached returns an error if a new mount would not reach containers. It may be nil.
 	Reached func() error
 }
@@ -65,6 +72,7 @@ type handle struct {
 	acquiring int          // number of running Acquires
 	removing  bool         // a Remove is running
 	lastError string
+	errorOf   string         // the ID of the request that failed with lastError
 	answer    *remote.Answer // for the first Acquires (answerTo); nil if they ask
 	changes   int64          // CredentialChanges before the question of answer
 	distance  distance       // of the kept workspace from its ref
@@ -97,7 +105,14 @@ func (v *Volumes) handleOf(rec meta.Volume) (*handle, error) {
 	if err != nil {
 		return nil, err
 	}
+	rec.ID = cmp.Or(rec.ID, oldID(rec))
 	return &handle{rec: rec, opts: opts, clone: v.Clones.Get(opts.Subject, opts.Repo)}, nil
+}
+
+// oldID returns an ID for a volume of an older version, whose record has none.
+func oldID(rec meta.Volume) string {
+	sum := sha256.Sum256([]byte(rec.Name + "\x00" + rec.CreatedAt.UTC().Format(time.RFC3339Nano)))
+	return hex.EncodeToString(sum[:8])
 }
 
 // find returns a volume.
@@ -119,56 +134,73 @@ const createWait = 3 * time.Second
 
 // Create implements Verbs.
 func (v *Volumes) Create(ctx context.Context, name string, options map[string]string) error {
-	if err := volume.CheckName(name); err != nil {
-		return fail(Invalid, err)
-	}
-	opts, err := v.parse(options)
-	if err != nil {
-		return err
-	}
 	unlock, err := v.names.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	began, e := v.Now(), Event{Verb: Creating, Volume: name}
+	h, made, err := v.create(ctx, name, options)
+	if h != nil {
+		e.ofVolume(h)
+		ctx = origin.ForVolume(ctx, h.rec.ID)
+	}
+	e.Took, e.Err = v.Now().Sub(began), err
+	if made || err != nil {
+		v.report(ctx, e)
+	}
+	return err
+}
+
+// create is Create with the lock of the name held. It returns the volume, which may be nil after an error, and whether it
+// was made.
+func (v *Volumes) create(ctx context.Context, name string, options map[string]string) (_ *handle, made bool, err error) {
+	if err := volume.CheckName(name); err != nil {
+		return nil, false, fail(Invalid, err)
+	}
+	opts, err := v.parse(options)
+	if err != nil {
+		return nil, false, err
+	}
 	if h, err := v.find(name); err == nil {
 		if diff := h.opts.Diff(opts); len(diff) > 0 {
-			return fail(Exists, fmt.Errorf("volume %q exists with other options (%s): remove it first, or choose another name",
+			return h, false, fail(Exists, fmt.Errorf("volume %q exists with other options (%s): remove it first, or choose another name",
 				name, strings.Join(diff, "; ")))
 		}
 		h.since.Store(h.clone.Remote.Asked())
 		v.dropAnswer(h)
-		return nil
+		return h, false, nil
 	}
 	owner := work.Owner{Name: fmt.Sprintf("volume %q", name)}
 	ctx = work.WithOwner(ctx, work.Owner{Name: owner.Name, Urgent: true})
-	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: v.Now()}
+	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: v.Now(), ID: cmp.Or(origin.Of(ctx).Request, origin.NewID())}
+	ctx = origin.ForVolume(ctx, rec.ID)
 	h := &handle{rec: rec, opts: opts, clone: v.Clones.Get(opts.Subject, opts.Repo), changes: v.credentialChanges()}
 	h.since.Store(h.clone.Remote.Asked())
 	release, err := h.clone.Use(ctx)
 	if err != nil {
-		return err
+		return h, false, err
 	}
 	defer release()
 	// A restored volume has its workspace already, so the remote is not asked.
 	var answer *remote.Answer
 	if opts.Restore == "" {
 		if answer, err = v.ask(ctx, h); err != nil {
-			return err
+			return h, false, err
 		}
 	}
 	if err := h.clone.WithRoom(ctx, disk.Size{}, func() error { return v.writeManifest(rec) }); err != nil {
-		return err
+		return h, false, err
 	}
 	failpoint.Hit("driver/create/manifest")
 	put := func(tx *meta.Tx) error { return tx.PutVolume(rec) }
 	if opts.Restore == "" {
 		err = v.DB.Update(put)
 	} else {
-		err = v.Workspaces.Restore(opts.Restore, name, opts, put)
+		err = v.Workspaces.Restore(ctx, opts.Restore, name, opts, put)
 	}
 	if err != nil {
-		return errors.Join(err, v.removeManifest(name))
+		return h, false, errors.Join(err, v.removeManifest(name))
 	}
 	failpoint.Hit("driver/create/recorded")
 	h.clone.Remote.RetainRef(h.spec().Source)
@@ -176,11 +208,10 @@ func (v *Volumes) Create(ctx context.Context, name string, options map[string]st
 	v.volumes[name] = h
 	v.mu.Unlock()
 	v.keepAnswer(h, answer)
-	v.Log.WithFields(logrus.Fields{"volume": name, "clone": h.clone.Key, "ref": opts.Ref.String()}).Info("create: done")
 	if opts.Restore == "" {
-		v.Work.Go(func(ctx context.Context) { v.prefetch(work.WithOwner(ctx, owner), h, answer) })
+		v.Work.Go(origin.Bind(ctx, func(ctx context.Context) { v.prefetch(work.WithOwner(ctx, owner), h, answer) }))
 	}
-	return nil
+	return h, true, nil
 }
 
 // parse reads the options of a Create. A restored volume takes options that are not given from
@@ -214,8 +245,8 @@ func (v *Volumes) ask(ctx context.Context, h *handle) (*remote.Answer, error) {
 	case git.KindOf(err).Definite():
 		return nil, err
 	default:
-		h.lastError = err.Error()
-		v.Log.WithError(err).WithField("volume", h.rec.Name).Warn("create: the remote gave no answer; the volume is made all the same")
+		h.lastError, h.errorOf = err.Error(), origin.Of(ctx).Request
+		v.Log.WithContext(ctx).WithError(err).WithField("volume", h.rec.Name).Warn("create: the remote gave no answer; the volume is made all the same")
 	}
 	return answer, nil
 }
@@ -229,17 +260,17 @@ func (v *Volumes) prefetch(ctx context.Context, h *handle, answer *remote.Answer
 		co.Release()
 	}
 	if ctx.Err() == nil {
-		v.note(h, err)
+		v.note(ctx, h, err)
 	}
 }
 
 // note records the result of the last attempt, for Status.
-func (v *Volumes) note(h *handle, err error) {
+func (v *Volumes) note(ctx context.Context, h *handle, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	h.lastError = ""
+	h.lastError, h.errorOf = "", ""
 	if err != nil {
-		h.lastError = err.Error()
+		h.lastError, h.errorOf = err.Error(), origin.Of(ctx).Request
 	}
 }
 
@@ -250,17 +281,29 @@ func (v *Volumes) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	defer unlock()
+	began, e := v.Now(), Event{Verb: Removing, Volume: name}
+	ctx = v.about(ctx, &e)
+	known, err := v.remove(ctx, name)
+	e.Took, e.Err = v.Now().Sub(began), err
+	if known || err != nil {
+		v.report(ctx, e)
+	}
+	return err
+}
+
+// remove is Remove with the lock of the name held. It reports whether there was such a volume.
+func (v *Volumes) remove(ctx context.Context, name string) (known bool, err error) {
 	v.mu.Lock()
 	h, ok := v.volumes[name]
 	if !ok {
 		v.mu.Unlock()
-		return nil
+		return false, nil
 	}
 	// Both numbers are read under one lock, because an Acquire gets its lease before it is no
 	// longer counted.
 	if n := len(v.Workspaces.Leases(name)) + h.acquiring; n > 0 {
 		v.mu.Unlock()
-		return fail(InUse, fmt.Errorf("volume %q is mounted (%d times): end its containers first", name, n))
+		return true, fail(InUse, fmt.Errorf("volume %q is mounted (%d times): end its containers first", name, n))
 	}
 	h.removing = true // the volume stays in the map, because the engine forgets a volume whose Get fails once
 	v.mu.Unlock()
@@ -273,10 +316,9 @@ func (v *Volumes) Remove(ctx context.Context, name string) error {
 	}
 	v.mu.Unlock()
 	if err != nil {
-		return err
+		return true, err
 	}
 	failpoint.Hit("driver/remove/recorded")
 	h.clone.Remote.ReleaseRef(h.spec().Source)
-	v.Log.WithField("volume", name).Info("remove: done")
-	return v.removeManifest(name)
+	return true, v.removeManifest(name)
 }

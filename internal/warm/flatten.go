@@ -54,7 +54,7 @@ func (m *Manager) flattenSoon(clone, key string) {
 				return
 			}
 			if err = m.flatten(ctx, h); err != nil && ctx.Err() == nil {
-				m.Log.WithError(err).WithField("clone", clone).Warnf("flatten the layers of warm path %q: a promotion in an hour tries again", h.Path)
+				m.Log.WithContext(ctx).WithError(err).WithField("clone", clone).Warnf("flatten the layers of warm path %q: a promotion in an hour tries again", h.Path)
 			}
 		}
 		m.mu.Lock()

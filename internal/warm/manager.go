@@ -108,7 +108,7 @@ func (m *Manager) Drop(clone string, paths []meta.WarmPath) {
 	}
 	m.Background(func(ctx context.Context) {
 		if err := m.collect(ctx, clone); err != nil && ctx.Err() == nil {
-			m.Log.WithError(err).WithField("clone", clone).Warn("collect warm layers")
+			m.Log.WithContext(ctx).WithError(err).WithField("clone", clone).Warn("collect warm layers")
 		}
 	})
 }

@@ -66,7 +66,7 @@ func (m *Manager) promote(ctx context.Context, e Ended, p meta.WarmPath) error {
 		if ctx.Err() != nil {
 			return err // the next start tries again
 		}
-		m.Log.WithField("clone", e.Clone).Infof("warm path %q is not carried over: %v", p.Path, err)
+		m.Log.WithContext(ctx).WithField("clone", e.Clone).Infof("warm path %q is not carried over: %v", p.Path, err)
 	}
 	switch {
 	case s.dir == nil:

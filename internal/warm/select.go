@@ -34,7 +34,7 @@ func (m *Manager) Select(ctx context.Context, w Want) ([]meta.WarmPath, error) {
 			return nil, err
 		}
 		if leftOut[i] = reason; reason != "" {
-			m.Log.WithField("clone", w.Clone).Infof("warm path %q is left out: %s", path, reason)
+			m.Log.WithContext(ctx).WithField("clone", w.Clone).Infof("warm path %q is left out: %s", path, reason)
 		}
 	}
 	m.awaitEndings(ctx, w)
@@ -113,7 +113,7 @@ func (m *Manager) saveUsed(ctx context.Context, clone string, keys []string) {
 		})
 	}
 	if err != nil && ctx.Err() == nil {
-		m.Log.WithError(err).Warn("save when warm layers were last used")
+		m.Log.WithContext(ctx).WithError(err).Warn("save when warm layers were last used")
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/helmdeck/repos/internal/origin"
 )
 
 // ErrClosed is the error of work that is started after the Group was closed.
@@ -64,7 +66,7 @@ func (g *Group) Go(f func(ctx context.Context)) {
 // callers get an error, and report gets it with the stack.
 func Share[T any](ctx context.Context, g *Group, key string, report func(error), f func(ctx context.Context) (T, error)) (T, error) {
 	var none T
-	fl, leave, err := g.joinFlight(key, PartyOf(ctx), func(ctx context.Context) (v any, err error) {
+	fl, leave, err := g.joinFlight(ctx, key, func(ctx context.Context) (v any, err error) {
 		defer func() {
 			if r := recover(); r != nil {
 				err = fmt.Errorf("internal error: %v", r)
@@ -90,7 +92,8 @@ func Share[T any](ctx context.Context, g *Group, key string, report func(error),
 
 // joinFlight adds a caller to the flight of a key, which it starts if there is none. leave
 // removes the caller.
-func (g *Group) joinFlight(key string, caller Party, f func(ctx context.Context) (any, error)) (_ *flight, leave func(), err error) {
+func (g *Group) joinFlight(ctx context.Context, key string, f func(ctx context.Context) (any, error)) (_ *flight, leave func(), err error) {
+	caller := PartyOf(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if fl, ok := g.flights[key]; ok {
@@ -103,7 +106,7 @@ func (g *Group) joinFlight(key string, caller Party, f func(ctx context.Context)
 	g.flights[key] = fl
 	leave = fl.job.join(caller) // before the work can ask how urgent it is
 	g.running.Go(func() {
-		fl.value, fl.err = f(WithJob(g.ctx, fl.job))
+		fl.value, fl.err = f(WithJob(origin.Carry(g.ctx, ctx), fl.job))
 		g.mu.Lock()
 		delete(g.flights, key)
 		g.mu.Unlock()

@@ -1,12 +1,14 @@
 package workspace
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -100,12 +102,12 @@ func (m *Manager) Discarded(id string) (meta.Workspace, error) {
 // Restore makes a discard the workspace that a new volume keeps, and calls with in the
 // same transaction. The volume's first Join mounts it, on the layers of its record. After
 // an error it is a discard as before.
-func (m *Manager) Restore(id, name string, o volume.Options, with func(*meta.Tx) error) error {
+func (m *Manager) Restore(ctx context.Context, id, name string, o volume.Options, with func(*meta.Tx) error) error {
 	w, err := m.records.lookUp(id)
 	if err != nil {
 		return err
 	}
-	_, err = m.records.change(w, func(rec *meta.Workspace) error {
+	_, err = m.records.change(ctx, w, func(rec *meta.Workspace) error {
 		if err := isDiscard(*rec); err != nil {
 			return err
 		}
@@ -113,7 +115,7 @@ func (m *Manager) Restore(id, name string, o volume.Options, with func(*meta.Tx)
 			return fmt.Errorf("restore discard %q: %w", id, err)
 		}
 		rec.Phase, rec.Mode, rec.Restored = meta.Parked, string(volume.ModeKeep), true
-		rec.Volume, rec.Options, rec.EndedAt, rec.Changed = name, o.Map(), time.Time{}, nil
+		rec.Volume, rec.VolumeID, rec.Options, rec.EndedAt, rec.Changed = name, origin.Of(ctx).VolumeID, o.Map(), time.Time{}, nil
 		return nil
 	}, with)
 	if err != nil && m.records.gone(w) {

@@ -60,7 +60,7 @@ func (w *world) restore(id, name string) error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.m.Restore(id, name, o, func(tx *meta.Tx) error {
+	return w.m.Restore(w.t.Context(), id, name, o, func(tx *meta.Tx) error {
 		return tx.PutVolume(meta.Volume{Name: name, Options: o.Map()})
 	})
 }

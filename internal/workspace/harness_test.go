@@ -137,7 +137,7 @@ func (w *world) open(name, id string, options ...string) (meta.Workspace, string
 
 func (w *world) release(name, id string) {
 	w.t.Helper()
-	if err := w.m.Release(Lease{name, id}); err != nil {
+	if _, err := w.m.Release(w.t.Context(), Lease{name, id}); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/overlay"
 )
 
@@ -71,18 +72,18 @@ func (m *Manager) verify(ctx context.Context, l Lease) error {
 		if own, _ := m.records.ownLeases(w, rec); len(own) > 0 || hasOthers(rec.Leases, l.ID) {
 			return nil
 		}
-		return m.loseInherited(w, true)
+		return m.loseInherited(ctx, w, true)
 	case errors.Is(err, overlay.ErrNotMounted), errors.Is(err, fs.ErrNotExist):
 		return nil // Lookup finds that the overlay is gone
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil: // the lease stays valid
-		m.Log.WithError(err).WithField("volume", l.Volume).Warn("ask whether a container still has its workspace")
+		m.Log.WithContext(ctx).WithError(err).WithField("volume", l.Volume).Warn("ask whether a container still has its workspace")
 		return nil
 	case held:
 		return nil
 	}
-	return m.loseInherited(w, false)
+	return m.loseInherited(ctx, w, false)
 }
 
 // doubtful returns the workspace of an inherited lease, and how long the first Mount waits
@@ -139,12 +140,13 @@ func (m *Manager) verifyInherited(ctx context.Context) bool {
 
 // verifyWorkspace verifies all inherited leases of a workspace, while no Mount waits.
 func (m *Manager) verifyWorkspace(ctx context.Context, w *workspace, wait time.Duration) {
+	ctx = origin.ForVolume(ctx, m.records.get(w).VolumeID)
 	held, err := m.heldAfter(ctx, w, wait)
 	if err == nil && !held {
-		err = m.loseInherited(w, false)
+		err = m.loseInherited(ctx, w, false)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, overlay.ErrUnknown) {
-		m.Log.WithError(err).WithField("workspace", w.id).Debug("ask whether a container has a workspace")
+		m.Log.WithContext(ctx).WithError(err).WithField("workspace", w.id).Debug("ask whether a container has a workspace")
 	}
 }
 
@@ -165,14 +167,14 @@ func (m *Manager) heldAfter(ctx context.Context, w *workspace, wait time.Duratio
 // loseInherited removes the inherited leases of a workspace. A workspace without leases
 // ends then, unless its volume keeps it. A kept workspace without leases is unmounted if
 // unmount is set.
-func (m *Manager) loseInherited(w *workspace, unmount bool) error {
+func (m *Manager) loseInherited(ctx context.Context, w *workspace, unmount bool) error {
 	unlock, err := m.lockJoins(m.records.get(w))
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	const why = "no container has the workspace that an earlier start mounted: these leases are lost"
-	return m.loseLeases(w, why, func(rec *meta.Workspace) {
+	return m.loseLeases(ctx, w, why, func(rec *meta.Workspace) {
 		switch own, inherited := m.records.ownLeases(w, *rec); {
 		case len(inherited) == 0:
 		case len(own) > 0 || isKept(*rec) && !unmount:

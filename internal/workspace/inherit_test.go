@@ -60,7 +60,7 @@ func (w *world) lookup(id string) (meta.Workspace, bool) {
 // copy gives a workspace of "v" a second lease, as docker cp on a running container does.
 func (w *world) copy(id string) {
 	w.t.Helper()
-	if ok, err := w.m.Add(Lease{"v", id}, id+"#2"); !ok || err != nil {
+	if _, ok, err := w.m.Add(w.t.Context(), Lease{"v", id}, id+"#2"); !ok || err != nil {
 		w.t.Fatalf("Add: %v, %v", ok, err)
 	}
 }
@@ -378,9 +378,9 @@ func TestLostWhileWaiting(t *testing.T) {
 		reaped(t, w)
 		for _, again := range []func() (bool, error){
 			func() (bool, error) { _, ok, err := w.m.Lookup(t.Context(), l); return ok, err },
-			func() (bool, error) { return w.m.Add(l, "1#2") },
-			func() (bool, error) { return false, w.m.Release(l) },
-			func() (bool, error) { return false, w.m.loseInherited(found, true) },
+			func() (bool, error) { _, ok, err := w.m.Add(t.Context(), l, "1#2"); return ok, err },
+			func() (bool, error) { _, err := w.m.Release(t.Context(), l); return false, err },
+			func() (bool, error) { return false, w.m.loseInherited(t.Context(), found, true) },
 		} {
 			w.m.records.leases[l] = found
 			if ok, err := again(); ok || err != nil {

@@ -33,7 +33,7 @@ func (m *Manager) joinLocked(ctx context.Context, l Lease) (rec meta.Workspace, 
 	if w != nil {
 		mounted, err = overlay.Mounted(m.Mountpoint(m.records.get(w)))
 		if err == nil && !mounted && m.records.get(w).Phase == meta.Mounted {
-			err = m.loseLeases(w, vanished, unmounted)
+			err = m.loseLeases(ctx, w, vanished, unmounted)
 			w, awaited = m.records.joinable(l.Volume)
 		}
 		if err != nil {
@@ -53,11 +53,11 @@ func (m *Manager) joinLocked(ctx context.Context, l Lease) (rec meta.Workspace, 
 	}
 	noCache := m.records.get(w).NoCache
 	if !mounted {
-		if noCache, err = m.mounter.mountAgain(w.clone, m.records.get(w)); err != nil {
+		if noCache, err = m.mounter.mountAgain(ctx, w.clone, m.records.get(w)); err != nil {
 			return meta.Workspace{}, false, fmt.Errorf("mount what volume %q keeps: %w", l.Volume, err)
 		}
 	}
-	rec, err = m.records.change(w, func(rec *meta.Workspace) error {
+	rec, err = m.records.change(ctx, w, func(rec *meta.Workspace) error {
 		rec.Phase, rec.NoCache, rec.Leases = meta.Mounted, noCache, rec.Leases.With(l.ID)
 		return nil
 	}, nil)
@@ -90,13 +90,13 @@ func (m *Manager) End(ctx context.Context, name string, with func(*meta.Tx) erro
 	if n := len(m.records.get(w).Leases); n > 0 {
 		return fmt.Errorf("the workspace of volume %q is mounted (%d times)", name, n)
 	}
-	_, err = m.removeLeases(w, m.ended, with)
+	_, err = m.removeLeases(ctx, w, m.ended, with)
 	return err
 }
 
 // EndUnused ends the workspace that a volume keeps, unless it is leased or has changes.
-func (m *Manager) EndUnused(name string) error {
-	ctx := context.Background()
+func (m *Manager) EndUnused(ctx context.Context, name string) error {
+	ctx = context.WithoutCancel(ctx)
 	unlock, err := m.volumes.Lock(ctx, name)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (m *Manager) EndUnused(name string) error {
 	if changed, err := hasChanges(ctx, m.upper(rec), m.mounter.lower(w.clone, rec)); err != nil || changed {
 		return err
 	}
-	_, err = m.removeLeases(w, m.ended, nil)
+	_, err = m.removeLeases(ctx, w, m.ended, nil)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -24,7 +25,7 @@ func (m *Manager) Lookup(ctx context.Context, l Lease) (rec meta.Workspace, ok b
 		rec = m.records.get(w)
 		mounted, err := overlay.Mounted(m.Mountpoint(rec))
 		if err == nil && !mounted && isPrivate(rec) { // Join does that for the others, under the volume's lock
-			err = m.loseLeases(w, vanished, unmounted)
+			err = m.loseLeases(ctx, w, vanished, unmounted)
 		}
 		if err != nil || mounted && rec.Leases.Has(l.ID) {
 			return rec, err == nil, err
@@ -40,21 +41,21 @@ func (m *Manager) Lookup(ctx context.Context, l Lease) (rec meta.Workspace, ok b
 
 // Add gives the workspace of a lease another lease of the same volume. ok is false if
 // the lease is unknown.
-func (m *Manager) Add(l Lease, another string) (ok bool, err error) {
+func (m *Manager) Add(ctx context.Context, l Lease, another string) (rec meta.Workspace, ok bool, err error) {
 	w := m.records.leased(l)
 	if w == nil {
-		return false, nil
+		return rec, false, nil
 	}
-	_, err = m.records.change(w, func(rec *meta.Workspace) error {
+	rec, err = m.records.change(ctx, w, func(rec *meta.Workspace) error {
 		if ok = rec.Leases.Has(l.ID); ok { // it may have been released meanwhile
 			rec.Leases = rec.Leases.With(another)
 		}
 		return nil
 	}, nil)
 	if err != nil && m.records.gone(w) {
-		return false, nil
+		return rec, false, nil
 	}
-	return ok && err == nil, err
+	return rec, ok && err == nil, err
 }
 
 // unmounted removes the leases from the record of a mounted workspace, because its overlay
@@ -72,9 +73,9 @@ const vanished = "a workspace is no longer mounted: its leases are lost"
 
 // loseLeases is removeLeases for leases that were not released. It logs why they are lost.
 // The caller holds the volume's lock, unless the workspace is private.
-func (m *Manager) loseLeases(w *workspace, why string, f func(rec *meta.Workspace)) error {
+func (m *Manager) loseLeases(ctx context.Context, w *workspace, why string, f func(rec *meta.Workspace)) error {
 	var before meta.Workspace
-	rec, err := m.removeLeases(w, func(rec *meta.Workspace) {
+	rec, err := m.removeLeases(ctx, w, func(rec *meta.Workspace) {
 		before = *rec
 		f(rec)
 	}, nil)
@@ -82,42 +83,44 @@ func (m *Manager) loseLeases(w *workspace, why string, f func(rec *meta.Workspac
 		return nil
 	}
 	if n := len(before.Leases) - len(rec.Leases); err == nil && (n > 0 || before.Phase != rec.Phase) {
-		m.Log.WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": n}).Warn(why)
+		m.Log.WithContext(ctx).WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": n}).Warn(why)
 	}
 	return err
 }
 
 // Release ends a lease. The last one ends the workspace and detaches it, unless the
 // volume keeps it. An unknown lease is not an error.
-func (m *Manager) Release(l Lease) error {
+func (m *Manager) Release(ctx context.Context, l Lease) (rec meta.Workspace, err error) {
 	w := m.records.leased(l)
 	if w == nil {
-		return nil
+		return meta.Workspace{}, nil
 	}
 	unlock, err := m.lockJoins(m.records.get(w))
 	if err != nil {
-		return err
+		return m.records.get(w), err
 	}
 	defer unlock()
-	rec, err := m.removeLeases(w, func(rec *meta.Workspace) { rec.Leases = rec.Leases.Without(l.ID) }, nil)
+	rec, err = m.removeLeases(ctx, w, func(rec *meta.Workspace) { rec.Leases = rec.Leases.Without(l.ID) }, nil)
 	if err != nil && m.records.gone(w) { // it lost the lease meanwhile
-		return nil
+		return meta.Workspace{}, nil
 	}
 	if err != nil {
-		return err
+		return rec, err
 	}
 	if own, inherited := m.records.ownLeases(w, rec); len(own) == 0 && len(inherited) > 0 {
-		m.Work.Go(func(ctx context.Context) { m.verifyWorkspace(ctx, w, m.HeldWait) })
+		m.Work.Go(origin.Bind(ctx, func(ctx context.Context) { m.verifyWorkspace(ctx, w, m.HeldWait) }))
 	}
-	return nil
+	return rec, nil
 }
 
 // removeLeases calls f to remove leases from a workspace's record, and commits the result
 // as change does. A workspace without leases ends then, unless its volume keeps it. If
 // the new phase is not mounted, the workspace is detached. If the commit fails, the
 // workspace is leased and mounted as before, and removeLeases may be called again.
-func (m *Manager) removeLeases(w *workspace, f func(rec *meta.Workspace), with func(*meta.Tx) error) (meta.Workspace, error) {
-	rec, err := m.records.change(w, func(rec *meta.Workspace) error {
+func (m *Manager) removeLeases(
+	ctx context.Context, w *workspace, f func(rec *meta.Workspace), with func(*meta.Tx) error,
+) (meta.Workspace, error) {
+	rec, err := m.records.change(ctx, w, func(rec *meta.Workspace) error {
 		if f(rec); rec.Phase.Live() && len(rec.Leases) == 0 && !isKept(*rec) {
 			m.ended(rec)
 		}
@@ -127,7 +130,7 @@ func (m *Manager) removeLeases(w *workspace, f func(rec *meta.Workspace), with f
 		return rec, err
 	}
 	failpoint.Hit("workspace/release/recorded")
-	release, err := m.mounter.detach(rec)
+	release, err := m.mounter.detach(ctx, rec)
 	if rec.Phase != meta.Ended {
 		release()
 		return rec, err
@@ -136,7 +139,7 @@ func (m *Manager) removeLeases(w *workspace, f func(rec *meta.Workspace), with f
 		w.clone.Touch()
 	}
 	failpoint.Hit("workspace/release/detached")
-	m.reaper.start(w, release) // the reaper detaches it if that failed
+	m.reaper.start(ctx, w, release) // the reaper detaches it if that failed
 	return rec, nil
 }
 

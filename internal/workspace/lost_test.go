@@ -60,7 +60,7 @@ func TestFailedRelease(t *testing.T) {
 			made, dir := w.open("v", "1", "mode", mode)
 			write(t, filepath.Join(dir, "mine"), "x")
 			mend := w.breakDB()
-			if err := w.m.Release(Lease{"v", "1"}); err == nil {
+			if _, err := w.m.Release(t.Context(), Lease{"v", "1"}); err == nil {
 				t.Fatal("Release succeeded without a database")
 			}
 			if mode == "keep" {
@@ -188,14 +188,14 @@ func TestReaperDetaches(t *testing.T) {
 	w.m.records.mu.Lock()
 	ws := w.m.records.all[made.ID]
 	w.m.records.mu.Unlock()
-	_, err := w.m.records.change(ws, func(rec *meta.Workspace) error {
+	_, err := w.m.records.change(t.Context(), ws, func(rec *meta.Workspace) error {
 		rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, w.m.Now(), nil
 		return nil
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.m.reaper.start(ws, func() {})
+	w.m.reaper.start(t.Context(), ws, func() {})
 	reaped(t, w)
 	if points, err := testdir.Mounts(w.root); err != nil || len(points) > 0 || len(w.workspaces()) > 0 {
 		t.Errorf("left: %v, %v, %q", points, err, w.workspaces())

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -29,13 +30,13 @@ func putManifest(path string, rec meta.Workspace, synced bool) error {
 // updateManifest writes a changed record. The end of a workspace needs no manifest: without
 // its mount, or without its volume, a workspace has ended. A failure is only logged,
 // because manifests matter only if the database is lost, and the disk may be full.
-func (r *records) updateManifest(before, rec meta.Workspace) {
+func (r *records) updateManifest(ctx context.Context, before, rec meta.Workspace) {
 	if rec.Phase == meta.Ended {
 		return
 	}
 	synced := before.Phase.Live() != rec.Phase.Live() || before.Volume != rec.Volume
 	if err := putManifest(r.ManifestPath(rec), rec, synced); err != nil {
-		r.Log.WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
+		r.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
 	}
 }
 

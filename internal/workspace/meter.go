@@ -176,7 +176,7 @@ func (m *meter) measure(ctx context.Context, now time.Time, t target) {
 	found, err := disk.Query{Pace: disk.NewPace(meterRest), Budget: disk.Budget}.Take(ctx, path)
 	if err != nil && !disk.AtLeast(err) {
 		if !errors.Is(err, os.ErrNotExist) && ctx.Err() == nil {
-			m.Log.WithError(err).Warn("measure an upper or a cache")
+			m.Log.WithContext(ctx).WithError(err).Warn("measure an upper or a cache")
 		}
 		return
 	}
@@ -190,6 +190,6 @@ func (m *meter) measure(ctx context.Context, now time.Time, t target) {
 		return // evicted meanwhile
 	}
 	if err := c.SetCache(uid, size); err != nil {
-		m.Log.WithError(err).WithField("clone", t.clone).Warn("record the size of a cache")
+		m.Log.WithContext(ctx).WithError(err).WithField("clone", t.clone).Warn("record the size of a cache")
 	}
 }

@@ -86,7 +86,7 @@ func TestMeter(t *testing.T) {
 	// size of the upper is in the record.
 	write(".hdcache/npm/more", 1<<20)
 	size := w.size()
-	if ok, err := w.m.Add(Lease{rec.Volume, "a"}, "b"); !ok || err != nil {
+	if _, ok, err := w.m.Add(t.Context(), Lease{rec.Volume, "a"}, "b"); !ok || err != nil {
 		t.Fatal(err)
 	}
 	w.close()

@@ -146,7 +146,7 @@ func (m *mounter) bindCache(c *clone.Clone, rec meta.Workspace) error {
 // mountAgain mounts a parked workspace that nobody uses, on exactly the layers of its
 // record. noCache is why the workspace has no cache; empty if it has what its volume asks
 // for.
-func (m *mounter) mountAgain(c *clone.Clone, rec meta.Workspace) (noCache string, err error) {
+func (m *mounter) mountAgain(ctx context.Context, c *clone.Clone, rec meta.Workspace) (noCache string, err error) {
 	switch err := m.complete(c, rec); {
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("%w: what the workspace had is lost; remove the volume and create it again", err)
@@ -166,11 +166,11 @@ func (m *mounter) mountAgain(c *clone.Clone, rec meta.Workspace) (noCache string
 	}
 	// The containers changed the directory where the cache is bound: they get no cache.
 	if err := m.bindCache(c, rec); err != nil {
-		m.Log.WithError(err).WithField("volume", rec.Volume).Warn("a kept workspace is mounted without its cache")
+		m.Log.WithContext(ctx).WithError(err).WithField("volume", rec.Volume).Warn("a kept workspace is mounted without its cache")
 		rec.NoCache = cacheMisplaced
 		if written { // through the mount: the upper is in use
 			if _, err := rewriteAbout(m.Mountpoint(rec), rec, m.Now()); err != nil {
-				m.Log.WithError(err).WithField("volume", rec.Volume).
+				m.Log.WithContext(ctx).WithError(err).WithField("volume", rec.Volume).
 					Warn("say in .git/helmdeck.json that a kept workspace has no cache")
 			}
 		}
@@ -184,8 +184,8 @@ const cacheMisplaced = "it could not be mounted at " + tree.CacheMount +
 	", which has to be a directory: the plugin's log says more"
 
 // removeNew removes what mountNew may have made.
-func (m *mounter) removeNew(rec meta.Workspace) error {
-	release, err := m.detach(rec)
+func (m *mounter) removeNew(ctx context.Context, rec meta.Workspace) error {
+	release, err := m.detach(ctx, rec)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (m *mounter) removeNew(rec meta.Workspace) error {
 // detach removes a workspace's overlay from the mount table, if it is there, and its
 // mount point. release, which is never nil, tears the overlay down. That takes longer the
 // more changes the upper has.
-func (m *mounter) detach(rec meta.Workspace) (release func(), err error) {
+func (m *mounter) detach(ctx context.Context, rec meta.Workspace) (release func(), err error) {
 	point := m.Mountpoint(rec)
 	free, err := overlay.Detach(point)
 	if err == nil || errors.Is(err, overlay.ErrNotMounted) {
@@ -210,7 +210,7 @@ func (m *mounter) detach(rec meta.Workspace) (release func(), err error) {
 	}
 	return func() {
 		if err := free(); err != nil {
-			m.Log.WithError(err).WithField("workspace", rec.ID).Warn("close a detached workspace")
+			m.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Warn("close a detached workspace")
 		}
 	}, nil
 }

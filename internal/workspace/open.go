@@ -9,6 +9,7 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/warm"
 )
@@ -42,7 +43,7 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 	rand.Read(id[:]) // never fails
 	res := r.Checkout.Resolution
 	rec := meta.Workspace{
-		ID: hex.EncodeToString(id[:]), Mode: string(r.Options.Mode), Clone: r.Clone.Key, Volume: r.Lease.Volume,
+		ID: hex.EncodeToString(id[:]), Mode: string(r.Options.Mode), Clone: r.Clone.Key, Volume: r.Lease.Volume, VolumeID: origin.Of(ctx).VolumeID,
 		Tree: r.Checkout.Tree.ID, Chain: r.Checkout.Tree.Chain, GitLayer: r.Checkout.GitLayer.ID,
 		UID: r.Options.UID, GID: r.Options.GID, Options: r.Options.Map(), Metacopy: m.Features.Metacopy,
 		Ref: res.Ref, Commit: res.Commit, Pulled: res.Pulled, Reused: r.Checkout.Reused, Stale: res.Stale, Shallow: r.Checkout.Shallow,
@@ -66,7 +67,7 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 		failpoint.Hit("workspace/open/recorded")
 	}
 	if err != nil {
-		err = errors.Join(err, m.mounter.removeNew(rec))
+		err = errors.Join(err, m.mounter.removeNew(ctx, rec))
 		m.Warm.Drop(rec.Clone, rec.Warm)
 		m.records.drop(w)
 		return meta.Workspace{}, err
@@ -92,7 +93,7 @@ func (m *Manager) warmPaths(ctx context.Context, r Request) ([]meta.WarmPath, er
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		m.Log.WithError(err).WithField("volume", r.Lease.Volume).Warn("look for warm layers: the workspace begins without")
+		m.Log.WithContext(ctx).WithError(err).WithField("volume", r.Lease.Volume).Warn("look for warm layers: the workspace begins without")
 		for _, p := range paths {
 			taken = append(taken, meta.WarmPath{Path: p, LeftOut: "an error: the log says which"})
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/warm"
@@ -38,19 +39,20 @@ type reaper struct {
 // start starts the reaper of an ended workspace, unless it has one. So each workspace
 // has one reaper at a time, which is done before the workspace can be restored. release,
 // which is detach's, is called first, in the background.
-func (r *reaper) start(w *workspace, release func()) {
+func (r *reaper) start(ctx context.Context, w *workspace, release func()) {
+	ctx = origin.ForVolume(ctx, r.records.get(w).VolumeID)
 	first := r.records.markReaped(w)
 	settled := func() {}
 	if rec := r.records.get(w); r.promotes(rec) {
 		settled = r.Warm.Ending(rec.Clone, rec.Warm)
 	}
-	r.Work.Go(func(ctx context.Context) {
+	r.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
 		defer settled()
 		release()
 		if first {
 			r.reap(ctx, w, settled)
 		}
-	})
+	}))
 }
 
 // reap waits until the kernel says that no container uses an ended workspace, and then
@@ -61,7 +63,7 @@ func (r *reaper) reap(ctx context.Context, w *workspace, held func()) {
 	most := r.max
 	for wait := reapFirst; ; wait = min(2*wait, most) {
 		busy := false
-		release, err := r.mounter.detach(r.records.get(w)) // in case it failed before
+		release, err := r.mounter.detach(ctx, r.records.get(w)) // in case it failed before
 		release()
 		if err == nil {
 			busy, err = r.mounter.busy(r.records.get(w))
@@ -77,10 +79,10 @@ func (r *reaper) reap(ctx context.Context, w *workspace, held func()) {
 		case err != nil:
 			held()
 			most = failedMax
-			r.Log.WithError(err).Warnf("workspace %s has ended and can't be removed: it stays, and this is tried again", w.id)
+			r.Log.WithContext(ctx).WithError(err).Warnf("workspace %s has ended and can't be removed: it stays, and this is tried again", w.id)
 		case wait == 2*reapFirst:
 			held()
-			r.Log.Infof("workspace %s is still used by a container that kept it: it is removed when that ends", w.id)
+			r.Log.WithContext(ctx).Infof("workspace %s is still used by a container that kept it: it is removed when that ends", w.id)
 		}
 		if sleep(ctx, wait) != nil {
 			return
@@ -130,7 +132,7 @@ func (r *reaper) promote(ctx context.Context, w *workspace) error {
 		Paths: rec.Warm, Tree: w.clone.Trees.Lower(rec.Chain, rec.GitLayer),
 	})
 	if err != nil && ctx.Err() == nil {
-		r.Log.WithError(err).WithField("workspace", rec.ID).Warn("promote warm layers")
+		r.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Warn("promote warm layers")
 		return nil
 	}
 	return err
@@ -151,7 +153,7 @@ func (r *reaper) discard(ctx context.Context, w *workspace) error {
 		return err
 	}
 	failpoint.Hit("workspace/discard/synced")
-	rec, err := r.records.change(w, func(rec *meta.Workspace) error {
+	rec, err := r.records.change(ctx, w, func(rec *meta.Workspace) error {
 		rec.Phase, rec.Orphan, rec.Lost, rec.Changed, rec.Size = meta.Discarded, false, nil, nil, meta.Measured{}
 		return nil
 	}, nil)
@@ -159,9 +161,9 @@ func (r *reaper) discard(ctx context.Context, w *workspace) error {
 	if err != nil {
 		return err
 	}
-	r.Log.WithFields(map[string]any{"volume": rec.Volume, "discard": rec.ID}).
+	r.Log.WithContext(ctx).WithFields(map[string]any{"volume": rec.Volume, "discard": rec.ID}).
 		Info("a workspace with changes has ended: it is kept as a discard")
-	r.measureSoon(w)
+	r.measureSoon(ctx, w)
 	return nil
 }
 
@@ -170,12 +172,12 @@ func (r *reaper) discard(ctx context.Context, w *workspace) error {
 const countRest = 300
 
 // measureSoon counts and measures a discard in the background.
-func (r *reaper) measureSoon(w *workspace) {
-	r.Work.Go(func(ctx context.Context) {
+func (r *reaper) measureSoon(ctx context.Context, w *workspace) {
+	r.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
 		q := disk.Query{Skip: []string{".git", tree.CacheLink}, Pace: disk.NewPace(countRest), Budget: disk.Budget}
 		found, err := q.Take(ctx, r.upper(r.records.get(w)))
 		if err == nil || disk.AtLeast(err) {
-			_, err = r.records.change(w, func(rec *meta.Workspace) error {
+			_, err = r.records.change(ctx, w, func(rec *meta.Workspace) error {
 				if rec.Phase == meta.Discarded {
 					rec.Changed, rec.Size = &found.Files, meta.Measured{Size: found.Size, At: r.Now()}
 				}
@@ -183,9 +185,9 @@ func (r *reaper) measureSoon(w *workspace) {
 			}, nil)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) && ctx.Err() == nil {
-			r.Log.WithError(err).WithField("discard", w.id).Warn("count the changes of a discard: the next start tries again")
+			r.Log.WithContext(ctx).WithError(err).WithField("discard", w.id).Warn("count the changes of a discard: the next start tries again")
 		}
-	})
+	}))
 }
 
 // remove removes the record and the directory of a workspace that nobody uses. If discard

@@ -124,8 +124,9 @@ func (r *records) lookUp(id string) (*workspace, error) {
 
 // change calls f to edit a workspace's record, and commits the result. If with is not
 // nil, change calls it in the same transaction. Changes of one workspace follow one
-// another. After an error, which may be f's, nothing has changed.
-func (r *records) change(w *workspace, f func(rec *meta.Workspace) error, with func(*meta.Tx) error) (meta.Workspace, error) {
+// another. ctx is for the log, and its end does not matter. After an error, which may be
+// f's, nothing has changed.
+func (r *records) change(ctx context.Context, w *workspace, f func(rec *meta.Workspace) error, with func(*meta.Tx) error) (meta.Workspace, error) {
 	unlock, err := r.locks.Lock(context.Background(), w.id)
 	if err != nil {
 		return meta.Workspace{}, err
@@ -142,7 +143,7 @@ func (r *records) change(w *workspace, f func(rec *meta.Workspace) error, with f
 	if err := checkTransition(before, rec); err != nil {
 		return before, err
 	}
-	r.updateManifest(before, rec)
+	r.updateManifest(ctx, before, rec)
 	err = r.DB.Update(func(tx *meta.Tx) error {
 		if err := tx.PutWorkspace(rec); err != nil || with == nil {
 			return err
@@ -150,7 +151,7 @@ func (r *records) change(w *workspace, f func(rec *meta.Workspace) error, with f
 		return with(tx)
 	})
 	if err != nil {
-		r.updateManifest(rec, before)
+		r.updateManifest(ctx, rec, before)
 		return before, err
 	}
 	r.put(w, rec)

@@ -66,7 +66,7 @@ func TestRestoreFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	boom := errors.New("boom")
-	if err := w.m.Restore(d.ID, "new", o, func(*meta.Tx) error { return boom }); !errors.Is(err, boom) {
+	if err := w.m.Restore(t.Context(), d.ID, "new", o, func(*meta.Tx) error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("Restore: %v", err)
 	}
 	for range 2 {

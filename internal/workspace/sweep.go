@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 )
 
 // Sweep is the startup sweep. It commits the phases that NewManager changed, starts the
@@ -34,36 +35,37 @@ func (m *Manager) Sweep(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		errs = append(errs, m.sweep(w))
+		errs = append(errs, m.sweep(ctx, w))
 	}
 	return errors.Join(append(errs, m.Warm.SweepAll(ctx))...)
 }
 
 // sweep is Sweep of one workspace.
-func (m *Manager) sweep(w *workspace) error {
+func (m *Manager) sweep(ctx context.Context, w *workspace) error {
+	ctx = origin.ForVolume(ctx, m.records.get(w).VolumeID)
 	unsaved, reaped := m.records.markSaved(w)
 	var err error
 	if unsaved {
-		_, err = m.records.change(w, func(*meta.Workspace) error { return nil }, nil)
+		_, err = m.records.change(ctx, w, func(*meta.Workspace) error { return nil }, nil)
 	}
 	switch rec := m.records.get(w); {
 	case rec.Phase == meta.Ended && !reaped:
-		release, detachErr := m.mounter.detach(rec)
+		release, detachErr := m.mounter.detach(ctx, rec)
 		if detachErr != nil {
 			return errors.Join(err, detachErr)
 		}
-		m.reaper.start(w, release)
+		m.reaper.start(ctx, w, release)
 	case lasts(rec) && rec.Phase != meta.Ended && rec.Phase != meta.Making:
-		err = errors.Join(err, m.sweepLasting(w, rec))
+		err = errors.Join(err, m.sweepLasting(ctx, w, rec))
 	}
 	return err
 }
 
 // sweepLasting updates the manifest of a workspace that lasts, removes the record of a
 // discard whose directory is gone, and counts a discard that was not counted.
-func (m *Manager) sweepLasting(w *workspace, rec meta.Workspace) error {
+func (m *Manager) sweepLasting(ctx context.Context, w *workspace, rec meta.Workspace) error {
 	if _, err := os.Lstat(m.upper(rec)); errors.Is(err, os.ErrNotExist) && rec.Phase == meta.Discarded {
-		m.Log.WithField("discard", rec.ID).Warn("the directory of a discard is gone: its record is removed")
+		m.Log.WithContext(ctx).WithField("discard", rec.ID).Warn("the directory of a discard is gone: its record is removed")
 		err := m.EvictDiscard(rec.ID)
 		none, inUse := (*NoDiscardError)(nil), (*InUseError)(nil)
 		if errors.As(err, &none) || errors.As(err, &inUse) {
@@ -80,7 +82,7 @@ func (m *Manager) sweepLasting(w *workspace, rec meta.Workspace) error {
 		}
 	}
 	if rec.Phase == meta.Discarded && rec.Changed == nil {
-		m.reaper.measureSoon(w)
+		m.reaper.measureSoon(ctx, w)
 	}
 	return nil
 }

@@ -190,7 +190,7 @@ func TestWarmKept(t *testing.T) {
 	}
 	r := w.request("r", "1", "warm", "nm", "mode", "keep", "restore", kept.ID)
 	r.Checkout.Release()
-	if err := w.m.Restore(kept.ID, "r", r.Options, func(*meta.Tx) error { return nil }); err != nil {
+	if err := w.m.Restore(t.Context(), kept.ID, "r", r.Options, func(*meta.Tx) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	rec, ok, err := w.m.Join(t.Context(), Lease{"r", "1"})

@@ -42,17 +42,17 @@ func (n node) publish(ctx context.Context, volume, target string) error {
 		err = unix.Mount(m.Path, target, "", unix.MS_BIND|unix.MS_REC, "")
 	}
 	if err != nil {
-		return errors.Join(err, n.Release(l))
+		return errors.Join(err, n.Release(ctx, l))
 	}
 	return nil
 }
 
 // unpublish undoes publish. A path where nothing is published is not an error.
-func (n node) unpublish(volume, target string) error {
+func (n node) unpublish(ctx context.Context, volume, target string) error {
 	if err := unix.Unmount(target, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	return n.Release(verbs.Lease{Volume: volume, ID: target})
+	return n.Release(ctx, verbs.Lease{Volume: volume, ID: target})
 }
 
 // world is a node with a remote and target paths.
@@ -139,10 +139,10 @@ func TestPublishTwiceIsOnce(t *testing.T) {
 				t.Errorf("Remove: %v (%s), want in use", err, verbs.KindOf(err))
 			}
 			for range 2 {
-				w.ok(w.unpublish("v", w.targets[0]))
+				w.ok(w.unpublish(t.Context(), "v", w.targets[0]))
 			}
 			w.wantSees("README.md", "b")
-			w.ok(w.unpublish("v", w.targets[1]))
+			w.ok(w.unpublish(t.Context(), "v", w.targets[1]))
 			if got := w.Leases("v"); len(got) != 0 {
 				t.Errorf("leases %q, want none", got)
 			}
@@ -191,7 +191,7 @@ func TestPublishAtOnce(t *testing.T) {
 	}
 	done := make(chan error)
 	for range n {
-		go func() { done <- w.Release(l) }()
+		go func() { done <- w.Release(t.Context(), l) }()
 	}
 	for range n {
 		if err := <-done; err != nil {
@@ -218,7 +218,7 @@ func TestPublishAfterRestart(t *testing.T) {
 	if got := w.Leases("v"); !slices.Equal(got, w.targets[:1]) {
 		t.Errorf("leases %q, want %q", got, w.targets[:1])
 	}
-	w.ok(w.unpublish("v", w.targets[0]))
+	w.ok(w.unpublish(t.Context(), "v", w.targets[0]))
 	w.ok(w.Remove(t.Context(), "v"))
 }
 
@@ -240,7 +240,7 @@ func TestPublishInterrupted(t *testing.T) {
 	if got := w.Leases("v"); !slices.Equal(got, w.targets[:1]) {
 		t.Errorf("leases %q, want %q", got, w.targets[:1])
 	}
-	w.ok(w.unpublish("v", w.targets[0]))
+	w.ok(w.unpublish(t.Context(), "v", w.targets[0]))
 }
 
 // TestKinds checks the kinds of errors, from which a protocol derives its error codes.

@@ -8,9 +8,11 @@ import (
 	"os"
 
 	"github.com/helmdeck/repos/cli/internal/commands"
+	"github.com/helmdeck/repos/cli/internal/relay"
 )
 
 func main() {
+	relay.Serve()
 	ctx, stop := withSignals(context.Background())
 	text, code := outcome(ctx, commands.Run(ctx))
 	stop()

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/cli/internal/dial"
+	"github.com/helmdeck/repos/cli/internal/relay"
 	"github.com/helmdeck/repos/cli/internal/session"
 )
 
@@ -28,7 +29,7 @@ func Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &session.Session{Docker: docker, Version: version}
+	s := &session.Session{Docker: docker, Version: version, Target: dial.Target{Relay: relay.Open}}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if plugin.RunningStandalone() {
 		return alone(ctx, docker, s)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/helmdeck/repos/cli/internal/commands"
 	"github.com/helmdeck/repos/cli/internal/relay"
+	"github.com/helmdeck/repos/cli/internal/show"
 )
 
 func main() {
@@ -17,7 +18,7 @@ func main() {
 	text, code := outcome(ctx, commands.Run(ctx))
 	stop()
 	if text != "" {
-		fmt.Fprintln(os.Stderr, text)
+		fmt.Fprintln(os.Stderr, show.Lines(text)) // it may quote names that users chose
 	}
 	os.Exit(code)
 }

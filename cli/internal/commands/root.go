@@ -19,8 +19,8 @@ import (
 // version is set when the program is linked.
 var version = "dev"
 
-// short is what docker lists beside the name of the command.
-const short = "Show and operate what the volume plugin helmdeck/repos keeps"
+// summary is what docker lists beside the name of the command.
+const summary = "Show and operate what the volume plugin helmdeck/repos keeps"
 
 // Run runs the command that the process's arguments name. It returns when the command has ended and
 // its connections are closed.
@@ -38,7 +38,7 @@ func Run(ctx context.Context) (err error) {
 	root.SetContext(ctx)
 	return plugin.RunPlugin(docker, root, metadata.Metadata{
 		SchemaVersion: "0.1.0", Vendor: "helmdeck", Version: version,
-		URL: "https://github.com/helmdeck/repos", ShortDescription: short,
+		URL: "https://github.com/helmdeck/repos", ShortDescription: summary,
 	})
 }
 
@@ -64,7 +64,7 @@ func alone(ctx context.Context, docker *command.DockerCli, s *session.Session) e
 func New(s *session.Session, name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:                   name,
-		Short:                 short,
+		Short:                 summary,
 		Args:                  cli.NoArgs,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		DisableFlagsInUseLine: true,
@@ -74,6 +74,9 @@ func New(s *session.Session, name string) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.Target.Socket, "socket", "", "Path of the plugin's admin socket (default: that of the plugin in the engine)")
 	flags.StringVar(&s.Target.Plugin, "plugin", dial.DefaultPlugin, "Name or ID of the plugin")
-	root.AddCommand(newVersion(s))
+	root.AddCommand(
+		newLs(s), newInspect(s), newDf(s), newWarm(s), newRefresh(s), newEvict(s), newSweep(s), newSubjects(s), newLeases(s),
+		newDiscards(s), newCredentials(s), newEvents(s), newVersion(s),
+	)
 	return root
 }

@@ -21,7 +21,7 @@ const module = "github.com/helmdeck/repos"
 // rank orders the packages. A package may import only packages of a lower rank, so that packages of
 // the same rank do not import each other.
 var rank = map[string]int{
-	"plugin": 11,
+	"plugin": 12, "internal/metrics": 11,
 	"driver": 10, "internal/admin": 9, "janitor": 8,
 	"internal/verbs":     9,
 	"internal/workspace": 8, "internal/ready": 8,
@@ -36,7 +36,7 @@ var rank = map[string]int{
 	"internal/durable":    1, "internal/gitref": 1, "internal/gitssh": 1,
 	"internal/work":   1,
 	"internal/volume": 0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/origin": 0,
-	"internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0, "api": 0,
+	"internal/phase": 0, "internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0, "api": 0,
 }
 
 // outside reports whether a package is a tool, a test or of the command's module, not part of the plugin.

@@ -24,6 +24,9 @@ type Config struct {
 	// one.
 	SharePrivate bool
 	Remap        *Remap // the engine's --userns-remap; nil if it has none
+	// Observe, if not nil, is called at the end of each request of an Operation. It must not
+	// block, and may be called concurrently.
+	Observe func(Event)
 }
 
 // Driver answers the engine. It is safe for concurrent use.

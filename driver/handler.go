@@ -42,7 +42,7 @@ func Handler(d *Driver) http.Handler {
 		return volume.ListResponse{Volumes: d.List()}, nil
 	})
 	handle("/VolumeDriver.Create", decoded(func(ctx context.Context, r *volume.CreateRequest) (any, error) {
-		return none{}, d.Volumes.Create(ctx, r.Name, r.Options)
+		return none{}, d.Create(ctx, r.Name, r.Options)
 	}))
 	handle("/VolumeDriver.Get", decoded(func(_ context.Context, r *volume.GetRequest) (any, error) {
 		v, err := d.Get(r.Name)
@@ -53,7 +53,7 @@ func Handler(d *Driver) http.Handler {
 		return volume.PathResponse{Mountpoint: p}, err
 	}))
 	handle("/VolumeDriver.Remove", decoded(func(ctx context.Context, r *volume.RemoveRequest) (any, error) {
-		return none{}, d.Volumes.Remove(ctx, r.Name)
+		return none{}, d.Remove(ctx, r.Name)
 	}))
 	handle("/VolumeDriver.Mount", decoded(func(ctx context.Context, r *volume.MountRequest) (any, error) {
 		if r.ID == "" {

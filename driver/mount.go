@@ -1,14 +1,31 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/verbs"
 )
+
+// Create makes a volume.
+func (d *Driver) Create(ctx context.Context, name string, options map[string]string) (err error) {
+	start := time.Now()
+	defer func() { d.observe(ctx, OpCreate, start, nil, err) }()
+	return d.Volumes.Create(ctx, name, options)
+}
+
+// Remove removes a volume.
+func (d *Driver) Remove(ctx context.Context, name string) (err error) {
+	start := time.Now()
+	defer func() { d.observe(ctx, OpRemove, start, nil, err) }()
+	return d.Volumes.Remove(ctx, name)
+}
 
 // Mount gives a mount ID its workspace and returns where it is mounted. If the client
 // hangs up, ctx ends and the workspace is taken back; clone and fetch go on.
@@ -20,6 +37,10 @@ import (
 func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string, err error) {
 	began := d.Now()
 	m := mountID{name, id}
+	start := time.Now() // not d.Now, which tests set
+	watched, w := phase.With(ctx)
+	var failure error // also one whose answer is a path
+	defer func() { d.observe(ctx, OpMount, start, w, cmp.Or(failure, err)) }()
 	unlock, err := d.mounts.Lock(ctx, m)
 	if err != nil {
 		return "", err
@@ -28,9 +49,10 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 	if err := d.checkID(m); err != nil {
 		return "", err
 	}
-	waiting, cancel := context.WithTimeout(ctx, d.patience.left(began))
+	waiting, cancel := context.WithTimeout(watched, d.patience.left(began))
 	defer cancel()
 	mount, err := d.acquire(waiting, m)
+	failure = err
 	if now := d.Now(); ctx.Err() != nil {
 		d.patience.hungUp(m, now.Sub(began), now)
 	} else {
@@ -103,7 +125,9 @@ var errKeepID = errors.New("it is unmounted; this answer is for an engine that b
 // and from then on the engine's count is right. Later engines count right from the start.
 // They then count one too many and never forget the ID, and the container's next start
 // comes with it again.
-func (d *Driver) Unmount(ctx context.Context, name, id string) error {
+func (d *Driver) Unmount(ctx context.Context, name, id string) (err error) {
+	start := time.Now()
+	defer func() { d.observe(ctx, OpUnmount, start, nil, err) }()
 	m := mountID{name, id}
 	// Not ctx: an engine that hangs up does not ask again, and the work is short.
 	unlock, err := d.mounts.Lock(context.WithoutCancel(ctx), m)

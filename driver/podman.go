@@ -26,6 +26,11 @@ func (d *Driver) checkID(m mountID) error {
 	if err != nil || v.Options.Mode != volume.ModePrivate {
 		return err
 	}
-	return fmt.Errorf("volume %q has mode=private, but Podman mounts a volume once for all its containers, which would share the workspace: "+
-		"create it with mode=shared or mode=keep (DEFAULT_OPTS=mode=shared for all), or set ALLOW_SHARED_PRIVATE=true", m.Volume)
+	return deniedError(fmt.Sprintf("volume %q has mode=private, but Podman mounts a volume once for all its containers, which would share the workspace: "+
+		"create it with mode=shared or mode=keep (DEFAULT_OPTS=mode=shared for all), or set ALLOW_SHARED_PRIVATE=true", m.Volume))
 }
+
+// deniedError is an error of the driver itself, because of a setting.
+type deniedError string
+
+func (e deniedError) Error() string { return string(e) }

@@ -81,6 +81,10 @@ type Stats struct {
 	Counts   []Count   `json:"counts"`
 	Findings []Finding `json:"findings"`
 	Last     Report    `json:"last"`
+	// Sweeps and FailedSweeps count the sweeps since the start. A failed one is neither in
+	// Sweeps nor in Last.
+	Sweeps       int64 `json:"sweeps"`
+	FailedSweeps int64 `json:"failed_sweeps"`
 }
 
 // Stats returns the janitor's statistics.
@@ -88,5 +92,7 @@ func (j *Janitor) Stats() Stats {
 	findings := j.Findings()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return Stats{Counts: append([]Count{}, j.counts...), Findings: findings, Last: j.last}
+	return Stats{
+		Counts: append([]Count{}, j.counts...), Findings: findings, Last: j.last, Sweeps: j.sweeps, FailedSweeps: j.fails,
+	}
 }

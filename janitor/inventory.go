@@ -72,6 +72,9 @@ const (
 	Upper
 )
 
+// EvictableKinds lists the kinds of what is evicted.
+func EvictableKinds() []Kind { return []Kind{WholeClone, Discard, Tree, GitLayer, Warm, Cache} }
+
 var kindNames = []string{"clone", "discard", "tree", "git layer", "warm layer", "cache", "workspace"}
 
 func (k Kind) String() string { return name(kindNames, uint8(k)) }

@@ -71,6 +71,8 @@ type Janitor struct {
 	failed map[object]failure
 	watch  watch
 	last   Report
+	sweeps int64   // successful ones
+	fails  int64   // failed ones
 	events []Event // the last ones
 	counts []Count // of all events; few, so searched linearly
 }

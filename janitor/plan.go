@@ -24,6 +24,11 @@ const (
 	OnDemand       Reason = "on_demand"        // an operator requested it
 )
 
+// Reasons lists all reasons.
+func Reasons() []Reason {
+	return []Reason{Expired, TTL, Unneeded, SubjectMaxSize, MaxSize, MinFree, NoSpace, OnDemand}
+}
+
 // Plan lists evictions, in their order, and what they can't solve.
 type Plan struct {
 	Evictions []Eviction `json:"evictions"`
@@ -38,6 +43,8 @@ type Plan struct {
 	// Trash is the size of all that is being deleted.
 	Trash disk.Size  `json:"trash"`
 	Space disk.Space `json:"space"`
+	// Evictable is the size of all that may still be evicted after the evictions.
+	Evictable disk.Size `json:"evictable"`
 	// Late counts the late clones and parts that are left for the next sweeps.
 	Late int `json:"late,omitempty"`
 	// Missing are the limits that stay exceeded after the evictions.

@@ -30,7 +30,7 @@ func Decide(inv Inventory, lim Limits) Plan {
 	if len(p.plan.Missing) > 0 {
 		p.plan.Holders = p.holders()
 	}
-	p.plan.Evictions, p.plan.Frees = p.evictions(), p.freed
+	p.plan.Evictions, p.plan.Frees, p.plan.Evictable = p.evictions(), p.freed, p.evictable()
 	return p.plan
 }
 

@@ -47,12 +47,18 @@ func (j *Janitor) sweepFor(ctx context.Context, lim Limits) (Report, error) {
 	defer unlock()
 	r, inv, err := j.sweep(ctx, lim)
 	if err != nil {
+		if ctx.Err() == nil {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.fails++
+		}
 		return r, err
 	}
 	j.observe(ctx, inv, r)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.last = r
+	j.sweeps++
 	return r, nil
 }
 

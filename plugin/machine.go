@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/metrics"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -27,13 +28,19 @@ type machine struct {
 	features overlay.Features
 	remap    *driver.Remap
 	work     *work.Group
-	git      *git.Git
-	mounts   *reach
+	// scheduler decides when heavy work runs.
+	scheduler *work.Scheduler
+	counters  *metrics.Counters
+	git       *git.Git
+	mounts    *reach
 }
 
 // prepare claims the data directory and checks what the kernel, the engine and git can do.
 func prepare(at places, set settings, log *logrus.Logger) (m machine, err error) {
-	m = machine{at: at, set: set, reserve: disk.NewReserve(filepath.Join(at.data, reserveFile)), work: work.NewGroup()}
+	m = machine{
+		at: at, set: set, reserve: disk.NewReserve(filepath.Join(at.data, reserveFile)), work: work.NewGroup(),
+		scheduler: work.NewScheduler(work.DefaultLimits(runtime.NumCPU())), counters: metrics.NewCounters(),
+	}
 	syscall.Umask(0o022)
 	if err := claim(at.data); err != nil {
 		return m, err
@@ -65,7 +72,7 @@ func prepare(at places, set settings, log *logrus.Logger) (m machine, err error)
 		Program: at.git, UID: uint32(at.fetchUID), GID: uint32(at.fetchUID), Schemes: set.schemes.List(), CABundle: certificates,
 		HTTPProxy: set.proxies.http, HTTPSProxy: set.proxies.https, NoProxy: set.proxies.none,
 		StallTimeout: at.stallTimeout, Memory: limitMemory(log), WorkTimeout: set.timeouts.work, FetchTimeout: set.timeouts.fetch,
-		Scheduler: work.NewScheduler(work.DefaultLimits(runtime.NumCPU())), Go: m.work.Go, Log: log,
+		Scheduler: m.scheduler, Go: m.work.Go, Observe: m.counters.Git, Log: log,
 	})
 	if err != nil {
 		return m, err

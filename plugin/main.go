@@ -117,6 +117,11 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
+	scrapes, err := newScrapes(set.metrics.addr, p.metrics, log)
+	if err != nil {
+		return err
+	}
+	defer scrapes.close()
 	p.start()
 	defer p.work.Close()
 	connected := func() {
@@ -129,7 +134,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	return serve(ctx, log, m.mounts.lost, map[string]endpoint{
 		at.socket: {driver.Handler(p.docker), connected},
 		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: admin.Handler(admin.Config{
-			Credentials: p.credentials, Discards: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Log: log,
+			Credentials: p.credentials, Discards: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Metrics: p.metrics, Log: log,
 		})},
-	})
+	}, scrapes)
 }

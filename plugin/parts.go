@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/metrics"
 	"github.com/helmdeck/repos/internal/quota"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/trash"
@@ -38,7 +41,9 @@ type parts struct {
 	keeper      *ready.Keeper
 	credentials *credential.Store
 	quota       *quota.Quota
+	metrics     http.Handler
 	swept       chan struct{} // closed when leftovers of an earlier run are known
+	damaged     atomic.Bool   // the start's sweep could not repair everything
 }
 
 // build makes all parts, each from those that it uses. Nothing changes a part afterwards,
@@ -95,6 +100,10 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	}
 	p.docker = driver.New(driver.Config{
 		Volumes: p.volumes, Log: log, Now: now, MountWait: set.mountWait, SharePrivate: set.sharePrivate, Remap: m.remap,
+		Observe: m.counters.Operation,
+	})
+	p.metrics = metrics.Handler(metrics.Config{
+		Counters: m.counters, Figures: func() metrics.Figures { return p.figures(m) }, Subjects: set.metrics.subjects, Version: version(), Log: log,
 	})
 	return p, nil
 }
@@ -118,6 +127,7 @@ func (p *parts) sweep(ctx context.Context) {
 	close(p.swept)
 	err = errors.Join(err, p.volumes.Sweep(ctx))
 	if err != nil && ctx.Err() == nil {
+		p.damaged.Store(true)
 		p.log.WithError(err).Warn("sweep: not everything could be repaired; the next start tries again")
 		return
 	}

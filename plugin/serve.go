@@ -41,9 +41,9 @@ type endpoint struct {
 	connected func()
 }
 
-// serve serves the sockets until ctx ends or lost is closed, and then lets current
-// requests end. Errors wrap errAnew, unless a socket can't be made.
-func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handlers map[string]endpoint) error {
+// serve serves the sockets, and scrapes, until ctx ends or lost is closed, and then lets
+// current requests end. Errors wrap errAnew, unless a socket can't be made.
+func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handlers map[string]endpoint, scrapes *scrapes) error {
 	listeners := make(map[string]net.Listener)
 	defer func() {
 		for _, l := range listeners {
@@ -62,6 +62,7 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 		listeners[socket] = l
 	}
 	failed := make(chan error, len(handlers))
+	go scrapes.serve()
 	requests, interrupt := context.WithCancelCause(context.Background())
 	defer interrupt(nil)
 	var servers []*http.Server
@@ -89,6 +90,7 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 	case <-ctx.Done():
 	}
 	log.Info("stopping: workspaces stay mounted")
+	scrapes.close() // a slow reader must not delay the end
 	timer := time.AfterFunc(stopWait, func() { interrupt(driver.ErrStopping) })
 	defer timer.Stop()
 	wait, cancel := context.WithTimeout(context.Background(), stopMost)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -32,6 +33,13 @@ type settings struct {
 	proxies      proxies
 	level        logrus.Level
 	format       logrus.Formatter
+	metrics      metricsSettings
+}
+
+// metricsSettings are METRICS_ADDR, which is empty if nothing listens, and METRICS_SUBJECTS.
+type metricsSettings struct {
+	addr     string
+	subjects bool
 }
 
 // timeouts limit one piece of local work and one fetch.
@@ -66,6 +74,8 @@ var defaults = map[string]string{
 	"NO_PROXY":             "",
 	"LOG_LEVEL":            "info",
 	"LOG_FORMAT":           "text",
+	"METRICS_ADDR":         "",
+	"METRICS_SUBJECTS":     "false",
 }
 
 // loadSettings reads and checks all settings. The error names a wrong setting, its value
@@ -126,6 +136,13 @@ func loadSettings() (settings, error) {
 			return settings{}, fmt.Errorf("setting %s: %w", key, err)
 		}
 	}
+	s.metrics.addr = v.GetString("METRICS_ADDR")
+	if !isListenAddr(s.metrics.addr) {
+		return fail("METRICS_ADDR", "an IP address with a port, such as 127.0.0.1:9464 or [::1]:9464, or :9464 for all addresses of the machine", nil)
+	}
+	if s.metrics.subjects, err = strconv.ParseBool(v.GetString("METRICS_SUBJECTS")); err != nil {
+		return fail("METRICS_SUBJECTS", "true or false", nil)
+	}
 	levels := map[string]logrus.Level{
 		"error": logrus.ErrorLevel, "warn": logrus.WarnLevel, "info": logrus.InfoLevel, "debug": logrus.DebugLevel,
 	}
@@ -142,6 +159,19 @@ func loadSettings() (settings, error) {
 		return fail("LOG_FORMAT", "text or json", nil)
 	}
 	return s, nil
+}
+
+// isListenAddr reports whether an address is one to listen at, or empty. A name is not,
+// because it may have several addresses.
+func isListenAddr(text string) bool {
+	if text == "" {
+		return true
+	}
+	if port, all := strings.CutPrefix(text, ":"); all {
+		text = "0.0.0.0:" + port
+	}
+	addr, err := netip.ParseAddrPort(text)
+	return err == nil && addr.Port() != 0
 }
 
 // checkProxy refuses URLs that curl and Go would parse differently. It also refuses passwords,

@@ -28,6 +28,7 @@ type Config struct {
 	Discards    Discards
 	Janitor     Janitor
 	Refresher   Refresher
+	Metrics     http.Handler // of GET /metrics
 	Log         *logrus.Logger
 }
 
@@ -51,6 +52,7 @@ func Handler(c Config) http.Handler {
 	} {
 		mux.Handle(pattern, c.serve(f))
 	}
+	mux.Handle("GET /metrics", c.Metrics)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user := origin.NewUser(origin.PeerOf(r.Context()), r.Header.Get(api.ClaimHeader))
 		r = r.WithContext(origin.Begin(r.Context(), user))

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/tree"
 )
@@ -81,6 +82,31 @@ func (c *Clone) Info() (info Info, ok bool) {
 		})
 	}
 	return info, true
+}
+
+// Sizes says what a clone takes on disk, as far as it was measured.
+type Sizes struct {
+	Store, LFS, Cache disk.Size
+	Layers            map[meta.Kind]disk.Size
+}
+
+// EachSize calls f with the subject and the sizes of each clone that was fetched. It uses
+// memory only, and copies less than Inventory.
+func (m *Manager) EachSize(f func(subject string, s Sizes)) {
+	for _, c := range m.all() {
+		store, ok := c.Remote.Size()
+		if !ok {
+			continue
+		}
+		s := Sizes{Store: store, Layers: c.layers.Sizes()}
+		c.mu.Lock()
+		s.LFS = c.rec.LFS.Size
+		for _, size := range c.rec.Caches {
+			s.Cache = s.Cache.Add(size.Size)
+		}
+		c.mu.Unlock()
+		f(string(c.Subject), s)
+	}
 }
 
 func latest(a, b time.Time) time.Time {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/remote"
 )
 
@@ -121,6 +122,8 @@ func (c *Clone) Refresh(ctx context.Context, s Spec) (meta.Resolution, error) {
 // prepare is one try of Prepare or Ready.
 func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, how attempt) (*Checkout, error) {
 	settle := how.settle
+	resolved := phase.Begin(ctx, phase.Resolve)
+	defer resolved()
 	r, a, err := c.Remote.Resolve(ctx, s.Source, known)
 	if err != nil {
 		return nil, err
@@ -135,6 +138,8 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, how a
 	if settle {
 		defer c.Trees.HoldCommit(r.Commit)()
 	}
+	resolved()
+	defer phase.Begin(ctx, phase.Build)()
 	for try := 0; ; try++ {
 		tree, err := c.Trees.Tree(ctx, s, r.Commit)
 		if err != nil {

@@ -74,6 +74,9 @@ type Config struct {
 	// Log gets a debug line for each command, and for each question of this process. If it
 	// is nil, there are none.
 	Log *logrus.Logger
+	// Observe, if not nil, is called after each command, question and fetch. It must not
+	// block, and may be called concurrently.
+	Observe func(Event)
 }
 
 const (

@@ -25,12 +25,18 @@ import (
 // the one that a fetch would have.
 func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (gitref.Answer, error) {
 	if g.direct(remote.URL) {
+		began := time.Now()
 		answer, err := g.askDirectly(ctx, remote, names)
 		if err == nil || KindOf(err) != "" {
+			g.observe(AskedRemote, ThisProcess, began, err)
 			return answer, err
 		}
+		g.observe(AskedRemote, ThisProcess, began, ErrThroughGit)
 	}
-	return g.askThroughGit(ctx, remote, names)
+	began := time.Now()
+	answer, err := g.askThroughGit(ctx, remote, names)
+	g.observe(AskedRemote, ThroughGit, began, err)
+	return answer, err
 }
 
 const opAsk = "ask for the refs of"

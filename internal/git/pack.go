@@ -37,10 +37,12 @@ const opFetch = "fetch"
 // If the error is ErrThroughGit, use Fetch: the remote is not an HTTP server with protocol
 // 2 that LsRefs has just asked, it needs to hear of more objects, or its pack can't be used.
 // After an error the store may have the pack.
-func (g *Git) FetchPack(ctx context.Context, f PackFetch) error {
+func (g *Git) FetchPack(ctx context.Context, f PackFetch) (err error) {
 	if !g.direct(f.Remote.URL) {
 		return ErrThroughGit
 	}
+	began := time.Now()
+	defer func() { g.observe(FetchedRemote, ThisProcess, began, err) }()
 	ctx, done, err := g.schedule(ctx, work.Fetch, false, opFetch, f.Remote.URL)
 	if err != nil {
 		return err

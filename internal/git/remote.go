@@ -42,6 +42,10 @@ func (g *Git) runRemote(ctx context.Context, r Remote, c Command, withURL func(u
 	if c.question {
 		kind = work.Question
 	}
+	if c.fetches {
+		began := time.Now()
+		defer func() { g.observe(FetchedRemote, ThroughGit, began, err) }()
+	}
 	ctx, done, err := g.schedule(ctx, kind, false, c.Op, r.URL)
 	if err != nil {
 		return nil, err

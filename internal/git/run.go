@@ -40,6 +40,8 @@ func (g *Git) Run(ctx context.Context, c Command) (out []byte, err error) {
 		ctx, done = withTimeout(ctx, work.CPU, g.config)
 	}
 	defer done()
+	ran := time.Now() // after the wait for its turn
+	defer func() { g.observeRun(c, ran, err) }()
 	r := newExecution(ctx, g, c)
 	defer r.close()
 	run := func() (err error) {

@@ -199,6 +199,17 @@ func (s *Set) Measure(ctx context.Context, pace *disk.Pace) (list []meta.Layer, 
 	return list, errors.Join(errs...)
 }
 
+// Sizes returns the sum of the sizes of all layers by kind. Unmeasured ones count as 0.
+func (s *Set) Sizes() map[meta.Kind]disk.Size {
+	sums := make(map[meta.Kind]disk.Size, len(dirs))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, l := range s.known {
+		sums[n.kind] = sums[n.kind].Add(l.Size.Size)
+	}
+	return sums
+}
+
 // SizeOf returns the sum of the sizes of layers. Unknown and unmeasured ones count as 0.
 func (s *Set) SizeOf(k meta.Kind, ids ...string) (sum disk.Size) {
 	for _, id := range ids {

@@ -19,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -56,6 +57,7 @@ func isBranchOrTag(ref string) bool {
 // not empty, into the store of s.History. Into the cold store it fetches extra alone. It
 // makes a missing store.
 func (m *Remote) fetch(ctx context.Context, s Source, a Answer, extra string) (fetched, error) {
+	defer phase.Begin(ctx, phase.Fetch)()
 	key := strings.Join([]string{"fetch", s.History.Name(), s.URL.String(), s.Credential, fmt.Sprint(s.Pin), a.head, a.sum, extra}, "\x00")
 	return work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (f fetched, err error) {
 		err = m.WithRoom(ctx, disk.Size{}, func() error {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -44,6 +45,17 @@ func (c *Records) Stores() map[string]meta.Store {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return meta.Clone{Stores: c.stores}.Copy().Stores
+}
+
+// Size returns the size of all stores, as far as it was measured. It is not ok if nothing
+// was fetched.
+func (c *Records) Size() (sum disk.Size, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, store := range c.stores {
+		sum = sum.Add(store.Size.Size)
+	}
+	return sum, c.stores != nil
 }
 
 // Store returns a copy of the record of a store.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -131,7 +132,9 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 	began := v.Now()
 	if h.opts.Mode != volume.ModePrivate {
 		var ok bool
+		joined := phase.Begin(ctx, phase.Mount)
 		rec, ok, err = v.Workspaces.Join(ctx, l)
+		joined()
 		if ok {
 			if h.opts.Mode == volume.ModeKeep && v.answerTo(h) == nil {
 				v.lookBehind(ctx, h)
@@ -168,6 +171,7 @@ func (v *Volumes) open(ctx context.Context, h *handle, l Lease) (meta.Workspace,
 		}
 		var rec meta.Workspace
 		err = h.clone.WithRoom(ctx, disk.Size{}, func() error {
+			defer phase.Begin(ctx, phase.Mount)()
 			rec, err = v.Workspaces.Open(ctx, workspace.Request{
 				Lease: l, Options: h.opts, Clone: h.clone, Checkout: co,
 			})

@@ -114,6 +114,11 @@ const (
 	Internal    Kind = "internal"    // anything else
 )
 
+// Kinds lists all kinds of errors.
+func Kinds() []Kind {
+	return []Kind{Invalid, NotFound, Exists, InUse, Exhausted, Denied, Unavailable, Unfinished, Held, Unreachable, Canceled, Internal}
+}
+
 // verbError adds a kind to an error. Its text does not mention the kind.
 type verbError struct {
 	kind Kind

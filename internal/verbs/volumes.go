@@ -126,6 +126,13 @@ func (v *Volumes) find(name string) (*handle, error) {
 	return h, nil
 }
 
+// Count returns the number of volumes.
+func (v *Volumes) Count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.volumes)
+}
+
 func noVolume(name string) error { return fail(NotFound, fmt.Errorf("no volume %q", name)) }
 
 // createWait is how long Create waits for the remote's answer: long enough to report a

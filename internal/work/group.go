@@ -59,6 +59,13 @@ func (g *Group) Go(f func(ctx context.Context)) {
 	}
 }
 
+// Shared returns the number of pieces of work that Share runs now.
+func (g *Group) Shared() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.flights)
+}
+
 // Share runs f once for all callers that give the same key at the same time. It returns
 // the result of f, or the cause of ctx if ctx ends first: f then continues. The context
 // of f carries its Job and ends when the Group is closed. The work belongs to the party

@@ -21,6 +21,9 @@ const (
 	kinds
 )
 
+// String returns the kind's name.
+func (k Kind) String() string { return [kinds]string{"cpu", "fetch", "question"}[k] }
+
 // Limits limit the slots of one kind.
 type Limits struct {
 	Slots      int // granted at the same time
@@ -96,6 +99,7 @@ type request struct {
 	job     *Job
 	slot    *Slot
 	seq     uint64
+	since   time.Time
 	granted chan struct{}
 }
 
@@ -153,7 +157,7 @@ func (s *Scheduler) enqueue(ctx context.Context, k Kind, large bool) *request {
 	defer s.mu.Unlock()
 	s.seq++
 	r := &request{
-		job: job, seq: s.seq, granted: make(chan struct{}),
+		job: job, seq: s.seq, since: time.Now(), granted: make(chan struct{}),
 		slot: &Slot{s: s, kind: k, subject: job.Subject, large: large},
 	}
 	p := &s.pools[k]
@@ -322,6 +326,30 @@ func (p *pool) before(a, b *request) bool {
 		return x.granted < y.granted
 	}
 	return a.seq < b.seq
+}
+
+// Load says how busy the slots of one kind are.
+type Load struct {
+	Limits
+	Held    int           // granted slots
+	Waiting int           // requests for one
+	Longest time.Duration // the wait of the oldest of them
+}
+
+// Load returns how busy the slots are, by Kind.
+func (s *Scheduler) Load() (load [3]Load) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for k := range s.pools {
+		p := &s.pools[k]
+		l := Load{Limits: p.Limits, Held: len(p.held), Waiting: len(p.waiting)}
+		for _, r := range p.waiting {
+			l.Longest = max(l.Longest, now.Sub(r.since))
+		}
+		load[k] = l
+	}
+	return load
 }
 
 // LimitError says that work took longer than allowed.

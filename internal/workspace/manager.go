@@ -165,6 +165,12 @@ func (m *Manager) Workspaces() []meta.Workspace {
 	return m.records.list(func(*workspace) bool { return true })
 }
 
+// Each calls f with the record of each workspace, in no order. f must neither change nor
+// keep the record, must not call the Manager, and must be short.
+func (m *Manager) Each(f func(rec *meta.Workspace)) {
+	m.records.each(func(w *workspace) { f(&w.rec) })
+}
+
 // Leases returns the records of a volume's leased workspaces, oldest first. The
 // caller must not change them.
 func (m *Manager) Leases(volume string) []meta.Workspace {

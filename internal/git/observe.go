@@ -1,0 +1,120 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What is the kind of an Event.
+type What int
+
+const (
+	// RanCommand is one run of git, or of a job of this program for a repository. Via names
+	// it: see CommandNames.
+	RanCommand What = iota
+	// AskedRemote is a question to a remote for its refs, with all its tries. Via is
+	// ThisProcess or ThroughGit.
+	AskedRemote
+	// FetchedRemote is a fetch of git objects, with all its tries. Via is ThisProcess or
+	// ThroughGit.
+	FetchedRemote
+)
+
+// Who talks to a remote.
+const (
+	ThisProcess = "http"
+	ThroughGit  = "git"
+)
+
+// The kinds of an Event that no error has.
+const (
+	// KindOK is the kind of success.
+	KindOK Kind = "ok"
+	// KindFallback is the kind of a question or a fetch of this process that git does
+	// instead, as an event of its own.
+	KindFallback Kind = "fallback"
+)
+
+// Kinds lists the kinds of an Event, without KindFallback.
+func Kinds() []Kind {
+	return []Kind{
+		KindOK, KindAuth, KindNotFound, KindRefNotFound, KindNoCommit, KindHost, KindRefused, KindTLS, KindHostKey, KindHostChanged,
+		KindCredential, KindRedirect, KindProtocol, KindShallow, KindTimeout, KindServer, KindNoSpace, KindCorrupt, KindLimit, KindCanceled,
+		KindOther,
+	}
+}
+
+// Event says what was done for a repository, and how it ended.
+type Event struct {
+	What What
+	Via  string
+	Kind Kind
+	Took time.Duration // with the time in which it waited for its turn, unless it is a command
+}
+
+// commandNames are the subcommands that this process runs; a job runs others.
+var commandNames = []string{
+	"cat-file", "clone", "config", "fetch", "fsck", "index-pack", "ls-remote", "ls-tree", "pack-refs",
+	"remote-http", "remote-https", "repack", "rev-list", "rev-parse", "update-ref", "version",
+}
+
+const (
+	jobName   = "job"   // a Command with a Judge
+	otherName = "other" // a subcommand that is not in commandNames
+)
+
+// CommandNames lists all values of Event.Via for RanCommand: few, whatever repositories have.
+func CommandNames() []string { return append(slices.Clone(commandNames), jobName, otherName) }
+
+// name returns the command's name for events.
+func (c Command) name() string {
+	if c.Judge != nil {
+		return jobName
+	}
+	for i := 0; i < len(c.Args); i++ {
+		switch arg := c.Args[i]; {
+		case arg == "-c":
+			i++
+		case strings.HasPrefix(arg, "-"):
+		case slices.Contains(commandNames, arg):
+			return arg
+		default:
+			return otherName
+		}
+	}
+	return otherName
+}
+
+// observe reports an event that began at a time and ended with err.
+func (g *Git) observe(what What, via string, began time.Time, err error) {
+	if g.config.Observe == nil {
+		return
+	}
+	kind := KindOf(err)
+	switch {
+	case err == nil:
+		kind = KindOK
+	case what != RanCommand && errors.Is(err, ErrThroughGit):
+		kind = KindFallback
+	case kind != "":
+	case errors.Is(err, context.Canceled):
+		kind = KindCanceled
+	case errors.Is(err, context.DeadlineExceeded):
+		kind = KindTimeout
+	default:
+		kind = KindOther
+	}
+	g.config.Observe(Event{What: what, Via: via, Kind: kind, Took: time.Since(began)})
+}
+
+// observeRun reports a run of a command. A question to a store that git answers with its
+// exit code has not failed.
+func (g *Git) observeRun(c Command, began time.Time, err error) {
+	if c.question && !c.remote && exitCode(err) > 0 && KindOf(err) == KindOther {
+		err = nil
+	}
+	g.observe(RanCommand, c.name(), began, err)
+}

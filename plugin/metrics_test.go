@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+)
+
+// freeAddr returns an address of loopback where nothing listens.
+func freeAddr(t *testing.T, host string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// get sends a request to METRICS_ADDR.
+func get(t *testing.T, method, url string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+func TestMetricsAddr(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		t.Run(host, func(t *testing.T) {
+			addr := freeAddr(t, host)
+			t.Setenv("METRICS_ADDR", addr)
+			start(t, scratch(t))
+			if status, body := get(t, "GET", "http://"+addr+"/metrics"); status != 200 || !strings.Contains(body, "\nhelmdeck_repos_volumes 0\n") {
+				t.Errorf("status %d: %s", status, body)
+			}
+			for path, want := range map[string]int{"/": 404, "/v1/clones": 404, "/metrics/x": 404, "/VolumeDriver.List": 404} {
+				if status, _ := get(t, "GET", "http://"+addr+path); status != want {
+					t.Errorf("%s: status %d, want %d", path, status, want)
+				}
+			}
+			if status, _ := get(t, "POST", "http://"+addr+"/metrics"); status != 405 {
+				t.Errorf("POST: status %d", status)
+			}
+		})
+	}
+}
+
+// TestMetricsAddrInUse checks that the plugin does not start, and says why.
+func TestMetricsAddrInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("METRICS_ADDR", l.Addr().String())
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	dir := scratch(t)
+	err = run(context.Background(), places{data: filepath.Join(dir, "data"), socket: filepath.Join(dir, "repos.sock"), fetchUID: fetchUID}, log)
+	if err == nil || !strings.Contains(err.Error(), "setting METRICS_ADDR=") || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("%v, want an error about METRICS_ADDR", err)
+	}
+}
+
+// TestSlowScraperDoesNotDelayStop checks that a client that does not read its answer does not
+// keep the plugin from stopping, nor others from scraping.
+func TestSlowScraperDoesNotDelayStop(t *testing.T) {
+	addr := freeAddr(t, "127.0.0.1")
+	t.Setenv("METRICS_ADDR", addr)
+	p := start(t, scratch(t))
+	for i := range 8 {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.(*net.TCPConn).SetReadBuffer(1); err != nil {
+			t.Fatal(err)
+		}
+		request := "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+		if i%2 == 0 {
+			request = "GET /metrics HTTP/1.1\r\n" // never ends
+		}
+		if _, err := io.WriteString(conn, strings.Repeat(request, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		if status, _ := get(t, "GET", "http://"+addr+"/metrics"); status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
+	p.stop()
+	if line, _ := p.log.find("cut off"); line != "" {
+		t.Errorf("the stop waited for a scraper: %s", line)
+	}
+	if _, err := net.Dial("tcp", addr); err == nil {
+		t.Error("the address is still open")
+	}
+}

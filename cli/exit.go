@@ -16,12 +16,12 @@ type terminated struct{ signal syscall.Signal }
 
 func (terminated) Error() string { return "" }
 
-// withSignals returns a context that ends with the first SIGINT or SIGTERM. The second one kills the
+// withSignals returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. The second one kills the
 // process, because then the handler is gone.
 func withSignals(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		select {
 		case <-ctx.Done():

@@ -8,14 +8,17 @@ import (
 	"os"
 
 	"github.com/helmdeck/repos/cli/internal/commands"
+	"github.com/helmdeck/repos/cli/internal/relay"
+	"github.com/helmdeck/repos/cli/internal/show"
 )
 
 func main() {
+	relay.Serve()
 	ctx, stop := withSignals(context.Background())
 	text, code := outcome(ctx, commands.Run(ctx))
 	stop()
 	if text != "" {
-		fmt.Fprintln(os.Stderr, text)
+		fmt.Fprintln(os.Stderr, show.Lines(text)) // it may quote names that users chose
 	}
 	os.Exit(code)
 }

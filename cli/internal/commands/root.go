@@ -12,14 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/cli/internal/dial"
+	"github.com/helmdeck/repos/cli/internal/relay"
 	"github.com/helmdeck/repos/cli/internal/session"
 )
 
 // version is set when the program is linked.
 var version = "dev"
 
-// short is what docker lists beside the name of the command.
-const short = "Show and operate what the volume plugin helmdeck/repos keeps"
+// summary is what docker lists beside the name of the command.
+const summary = "Show and operate what the volume plugin helmdeck/repos keeps"
 
 // Run runs the command that the process's arguments name. It returns when the command has ended and
 // its connections are closed.
@@ -28,7 +29,7 @@ func Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &session.Session{Docker: docker, Version: version}
+	s := &session.Session{Docker: docker, Version: version, Target: dial.Target{Relay: relay.Open}}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if plugin.RunningStandalone() {
 		return alone(ctx, docker, s)
@@ -37,7 +38,7 @@ func Run(ctx context.Context) (err error) {
 	root.SetContext(ctx)
 	return plugin.RunPlugin(docker, root, metadata.Metadata{
 		SchemaVersion: "0.1.0", Vendor: "helmdeck", Version: version,
-		URL: "https://github.com/helmdeck/repos", ShortDescription: short,
+		URL: "https://github.com/helmdeck/repos", ShortDescription: summary,
 	})
 }
 
@@ -63,7 +64,7 @@ func alone(ctx context.Context, docker *command.DockerCli, s *session.Session) e
 func New(s *session.Session, name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:                   name,
-		Short:                 short,
+		Short:                 summary,
 		Args:                  cli.NoArgs,
 		RunE:                  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		DisableFlagsInUseLine: true,
@@ -73,6 +74,9 @@ func New(s *session.Session, name string) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.Target.Socket, "socket", "", "Path of the plugin's admin socket (default: that of the plugin in the engine)")
 	flags.StringVar(&s.Target.Plugin, "plugin", dial.DefaultPlugin, "Name or ID of the plugin")
-	root.AddCommand(newVersion(s))
+	root.AddCommand(
+		newLs(s), newInspect(s), newDf(s), newWarm(s), newRefresh(s), newEvict(s), newSweep(s), newSubjects(s), newLeases(s),
+		newDiscards(s), newCredentials(s), newEvents(s), newVersion(s),
+	)
 	return root
 }

@@ -94,6 +94,8 @@ func (t Target) plugin(ctx context.Context) (id string, err error) {
 		return "", err
 	case !found.Plugin.Enabled:
 		return "", fmt.Errorf("the plugin %q is disabled: enable it with: docker plugin enable %s", name, found.Plugin.Name)
+	case found.Plugin.ID == "" || strings.ContainsAny(found.Plugin.ID, "./"): // it becomes a part of a path
+		return "", fmt.Errorf("the engine answers with the plugin ID %.80q, which is none", found.Plugin.ID)
 	}
 	return found.Plugin.ID, nil
 }

@@ -25,7 +25,7 @@ func engine(t *testing.T, plugins map[string]bool) func() client.APIClient {
 			json.NewEncoder(w).Encode(map[string]string{"message": "plugin not found"})
 			return
 		}
-		json.NewEncoder(w).Encode(map[string]any{"Id": "id-of-" + name, "Name": name, "Enabled": enabled})
+		json.NewEncoder(w).Encode(map[string]any{"Id": "id-of-" + strings.ReplaceAll(name, "/", "-"), "Name": name, "Enabled": enabled})
 	}))
 	t.Cleanup(server.Close)
 	c, err := client.New(client.WithHost(server.URL), client.WithAPIVersion("1.50"))
@@ -52,9 +52,9 @@ func TestOpen(t *testing.T) {
 		plugin, host string
 		want, err    string
 	}{
-		"on another machine":         {host: "ssh://host", want: "id-of-helmdeck/repos"},
-		"of another name":            {host: "tcp://host", plugin: "mirror/repos", want: "id-of-mirror/repos"},
-		"with its sockets elsewhere": {host: "unix:///somewhere.sock", want: "id-of-helmdeck/repos"},
+		"on another machine":         {host: "ssh://host", want: "id-of-helmdeck-repos"},
+		"of another name":            {host: "tcp://host", plugin: "mirror/repos", want: "id-of-mirror-repos"},
+		"with its sockets elsewhere": {host: "unix:///somewhere.sock", want: "id-of-helmdeck-repos"},
 		"disabled":                   {host: "ssh://host", plugin: "old/repos", err: `the plugin "old/repos" is disabled`},
 		"without the plugin":         {host: "ssh://host", plugin: "no/repos", err: `the engine has no plugin "no/repos"`},
 	} {

@@ -7,12 +7,16 @@ package session
 
 import (
 	"context"
+	"io"
 	"sync"
 
 	"github.com/docker/cli/cli/command"
+	"github.com/docker/cli/cli/streams"
 	"github.com/moby/moby/client"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/cli/internal/dial"
+	"github.com/helmdeck/repos/cli/internal/show"
 )
 
 // Session is one invocation. Its methods may be called concurrently. The docker CLI is not initialized
@@ -24,12 +28,42 @@ type Session struct {
 	// Target has the global flags.
 	Target dial.Target
 
-	mu  sync.Mutex
-	way dial.Way
+	mu     sync.Mutex
+	way    dial.Way
+	client *api.Client
+}
+
+// Out returns standard output. On a terminal it escapes control characters, because names in it come
+// from users of the engine.
+func (s *Session) Out() io.Writer { return escaped(s.Docker.Out()) }
+
+// Err is Out for standard error.
+func (s *Session) Err() io.Writer { return escaped(s.Docker.Err()) }
+
+func escaped(out *streams.Out) io.Writer {
+	if out.IsTerminal() {
+		return show.Terminal(out)
+	}
+	return out
 }
 
 // Engine returns the client of the Docker engine.
 func (s *Session) Engine() client.APIClient { return s.Docker.Client() }
+
+// Client returns a client of the admin API, the same one for the whole invocation.
+func (s *Session) Client(ctx context.Context) (*api.Client, error) {
+	way, err := s.Way(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		s.client = api.New(way.Dial)
+		s.client.Claim = way.Claim()
+	}
+	return s.client, nil
+}
 
 // Way returns the way to the admin socket, the same one for the whole invocation.
 func (s *Session) Way(ctx context.Context) (dial.Way, error) {
@@ -37,7 +71,9 @@ func (s *Session) Way(ctx context.Context) (dial.Way, error) {
 	defer s.mu.Unlock()
 	if s.way == nil {
 		t := s.Target
-		t.Engine, t.Host = s.Engine, s.Docker.DockerEndpoint().Host
+		if t.Engine = s.Engine; t.Socket == "" {
+			t.Host = s.Docker.DockerEndpoint().Host
+		}
 		way, err := dial.Open(ctx, t)
 		if err != nil {
 			return nil, err
@@ -47,14 +83,17 @@ func (s *Session) Way(ctx context.Context) (dial.Way, error) {
 	return s.way, nil
 }
 
-// Close closes the way, if there is one.
+// Close closes the connections.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.way == nil {
 		return nil
 	}
+	if s.client != nil {
+		s.client.Close()
+	}
 	way := s.way
-	s.way = nil
+	s.way, s.client = nil, nil
 	return way.Close()
 }

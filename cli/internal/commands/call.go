@@ -1,0 +1,62 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/session"
+	"github.com/helmdeck/repos/cli/internal/show"
+)
+
+// calling returns a RunE that connects to the plugin and calls f.
+func calling(s *session.Session, f func(ctx context.Context, c *api.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := s.Client(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return explained(f(cmd.Context(), c, args))
+	}
+}
+
+// explained adds to a refusal of the plugin what is in the way, a line each.
+func explained(err error) error {
+	refused, ok := errors.AsType[*api.Error](err)
+	if !ok || len(refused.Obstacles) == 0 {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString(err.Error())
+	forced := 0
+	for _, o := range refused.Obstacles {
+		fmt.Fprintf(&b, "\n  %s: %s", show.Text(o.Kind), show.Text(o.Text))
+		if o.Forced {
+			forced++
+		}
+	}
+	if forced == len(refused.Obstacles) {
+		b.WriteString("\n--discard discards this")
+	}
+	return errors.New(b.String())
+}
+
+// each calls f with each argument, prints those for which it succeeds, and returns all errors, as
+// docker's rm commands do.
+func each(s *session.Session, args []string, f func(arg string) error) error {
+	var errs []error
+	for _, arg := range args {
+		if err := f(arg); err != nil {
+			errs = append(errs, explained(err))
+			continue
+		}
+		if _, err := fmt.Fprintln(s.Out(), arg); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,347 @@
+package commands
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/cli/cli/command"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/session"
+)
+
+// fake is an admin socket that answers each route, such as "GET /v1/clones", with a value as JSON, or
+// by an http.HandlerFunc.
+type fake map[string]any
+
+// result is what a command printed.
+type result struct {
+	out, err string
+	failed   error
+}
+
+// run runs a command with its input against the plugin.
+func (p fake) run(t *testing.T, input string, args ...string) result {
+	t.Helper()
+	mux := http.NewServeMux()
+	for route, answer := range p {
+		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+			if f, ok := answer.(func(http.ResponseWriter, *http.Request)); ok {
+				f(w, r)
+				return
+			}
+			json.NewEncoder(w).Encode(answer)
+		})
+	}
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(mux)
+	server.Listener.Close()
+	server.Listener = l
+	server.Start()
+	t.Cleanup(server.Close)
+	return runAt(t, socket, input, args...)
+}
+
+func runAt(t *testing.T, socket, input string, args ...string) result {
+	t.Helper()
+	var out, err bytes.Buffer
+	docker, failed := command.NewDockerCli(command.WithInputStream(io.NopCloser(strings.NewReader(input))),
+		command.WithOutputStream(&out), command.WithErrorStream(&err))
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	s := &session.Session{Docker: docker, Version: "test"}
+	defer s.Close()
+	root := New(s, "docker-repos")
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetOut(&out)
+	root.SetErr(&err)
+	root.SetArgs(append([]string{"--socket", socket}, args...))
+	failed = root.ExecuteContext(t.Context())
+	return result{out.String(), err.String(), failed}
+}
+
+// refuse answers with an error of the plugin.
+func refuse(status int, answer api.ErrorAnswer) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		json.NewEncoder(w).Encode(answer)
+	}
+}
+
+// body decodes a request into want's type, and compares.
+func body[T comparable](t *testing.T, want T) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var got T
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || got != want {
+			t.Errorf("%s %s: got %+v and %v, want %+v", r.Method, r.URL, got, err, want)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+var clones = map[string]any{"clones": []api.Clone{
+	{Clone: "ci/0123456789abcdef", Subject: "ci", Repo: "https://example.com/small", Size: api.Size{Bytes: 1 << 20, Inodes: 9}, Held: "free"},
+	{Clone: "ev/fedcba9876543210", Subject: "ev\x1b[2Jil", Repo: "https://example.com/" + strings.Repeat("long", 20), Size: api.Size{Bytes: 3 << 30}, Used: time.Now().Add(-time.Hour), Held: "mounted"},
+}}
+
+func TestLs(t *testing.T) {
+	p := fake{"GET /v1/clones": clones}
+	got := p.run(t, "", "ls")
+	want := `CLONE                 SUBJECT         REPOSITORY                                                     SIZE      USED                HELD
+ev/fedcba9876543210   ev\u001b[2Jil   https://example.com/longlonglonglonglonglonglonglonglonglon…   3GiB      About an hour ago   mounted
+ci/0123456789abcdef   ci              https://example.com/small                                      1MiB      never               free
+`
+	if got.failed != nil || got.out != want {
+		t.Errorf("got %v and\n%s, want\n%s", got.failed, got.out, want)
+	}
+	for args, want := range map[string]string{
+		"ls -q":                        "ev/fedcba9876543210\nci/0123456789abcdef\n",
+		"ls --format {{.Bytes}}":       "3221225472\n1048576\n",
+		"ls --format table{{.Inodes}}": "INODES\n0\n9\n",
+	} {
+		if got := p.run(t, "", strings.Fields(args)...); got.failed != nil || got.out != want {
+			t.Errorf("%s: got %v and %q, want %q", args, got.failed, got.out, want)
+		}
+	}
+	if got := p.run(t, "", "ls", "--no-trunc"); strings.Contains(got.out, "…") {
+		t.Errorf("--no-trunc: got\n%s", got.out)
+	}
+	if got := p.run(t, "", "ls", "--format", "{{.Nothing}}"); got.failed == nil || !strings.Contains(got.failed.Error(), "template parsing error") {
+		t.Errorf("got %v, want an error of the template", got.failed)
+	}
+}
+
+func TestEvict(t *testing.T) {
+	freed := api.Freed{Freed: 5 << 20, Clones: []string{"ci/0123456789abcdef"}}
+	p := fake{
+		"GET /v1/clones":                            clones,
+		"DELETE /v1/clones/ci/0123456789abcdef":     freed,
+		"DELETE /v1/clones/ev/fedcba9876543210":     refuse(http.StatusConflict, api.ErrorAnswer{Error: "the clone is in use", Obstacles: []api.Obstacle{{Kind: "lease", Text: "container abc\x1b has volume web"}}}),
+		"POST /v1/clones/ci/0123456789abcdef/fresh": freed,
+	}
+	for _, c := range []struct{ input, args, out, err string }{
+		{"", "evict -f ci/0123456789abcdef", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
+		{"y\n", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
+		{"n\n", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] ", "the user declined"},
+		{"", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] \n", "nobody answered"},
+		{"", "evict -f ci/0123456789abcdef ev/fedcba9876543210", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", "the clone is in use\n  lease: container abc\\u001b has volume web"},
+		{"", "evict -f --discard ci/0123456789abcdef", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
+		{"", "evict -f --subject ci", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
+		{"", "evict -f", "", "name either clones or --subject"},
+		{"", "evict -f ci", "", `"ci" is not the key of a clone`},
+	} {
+		got := p.run(t, c.input, strings.Fields(c.args)...)
+		switch {
+		case got.out != c.out:
+			t.Errorf("%s: got\n%q, want\n%q", c.args, got.out, c.out)
+		case c.err == "" && got.failed != nil, c.err != "" && (got.failed == nil || !strings.Contains(got.failed.Error(), c.err)):
+			t.Errorf("%s: got %v, want %q", c.args, got.failed, c.err)
+		}
+	}
+}
+
+func TestCredentialsPut(t *testing.T) {
+	key := "-----BEGIN KEY-----\nabc\n-----END KEY-----\n"
+	for _, c := range []struct {
+		input, args string
+		want        api.PutCredential
+		err         string
+	}{
+		{"token\n", "--scope https://h --user u", api.PutCredential{Kind: "https", Scope: "https://h", User: "u", Secret: "token"}, ""},
+		{"token\r\n", "--scope https://h --kind bearer --subject s", api.PutCredential{Kind: "bearer", Scope: "https://h", Subject: "s", Secret: "token"}, ""},
+		{key, "--scope ssh://h --kind ssh-key", api.PutCredential{Kind: "ssh-key", Scope: "ssh://h", Secret: key}, ""},
+		{"two\nlines\n", "--scope https://h --user u", api.PutCredential{}, "the secret has a line break"},
+		{"\n", "--scope https://h --user u", api.PutCredential{}, "the secret is empty"},
+		{strings.Repeat("x", 1<<20+1), "--scope ssh://h --kind ssh-key", api.PutCredential{}, "the secret is longer than"},
+		{"x", "", api.PutCredential{}, `required flag(s) "scope" not set`},
+	} {
+		got := fake{"PUT /v1/credentials/name": body(t, c.want)}.run(t, c.input, append([]string{"credentials", "put", "name"}, strings.Fields(c.args)...)...)
+		switch {
+		case c.err == "" && (got.failed != nil || got.out != "name\n"):
+			t.Errorf("%s: got %q and %v", c.args, got.out, got.failed)
+		case c.err != "" && (got.failed == nil || !strings.Contains(got.failed.Error(), c.err)):
+			t.Errorf("%s: got %v, want %q", c.args, got.failed, c.err)
+		}
+		if got.failed != nil && len(got.failed.Error()) > 300 {
+			t.Errorf("the error has the secret")
+		}
+	}
+}
+
+func TestSubjectsSet(t *testing.T) {
+	five, none := int64(5<<30), int64(0)
+	leases := 3
+	for args, want := range map[string]api.OwnLimits{
+		"--max-size 5GiB":                         {MaxSize: &five, MaxLeases: &leases},
+		"--max-size none":                         {MaxSize: &none, MaxLeases: &leases},
+		"--max-size default --max-leases default": {},
+	} {
+		p := fake{
+			"GET /v1/subjects/ci": api.Subject{Name: "ci", Limits: api.Limits{Own: api.OwnLimits{MaxLeases: &leases}}},
+			"PUT /v1/subjects/ci": func(_ http.ResponseWriter, r *http.Request) {
+				got, _ := io.ReadAll(r.Body)
+				if want, _ := json.Marshal(want); string(got) != string(want) {
+					t.Errorf("%s: got %s, want %s", args, got, want)
+				}
+			},
+		}
+		if got := p.run(t, "", append([]string{"subjects", "set", "ci"}, strings.Fields(args)...)...); got.failed != nil || got.out != "ci\n" {
+			t.Errorf("%s: got %q and %v", args, got.out, got.failed)
+		}
+	}
+	for _, args := range []string{"--max-size -1", "--max-size much", "--max-leases 1.5", ""} {
+		if got := (fake{"GET /v1/subjects/ci": api.Subject{}}).run(t, "", append([]string{"subjects", "set", "ci"}, strings.Fields(args)...)...); got.failed == nil {
+			t.Errorf("%q is no error", args)
+		}
+	}
+}
+
+func TestLeasesRelease(t *testing.T) {
+	holder := strings.Repeat("ab12", 16)
+	p := fake{
+		"GET /v1/leases": map[string]any{"leases": []api.Lease{
+			{ID: "web/" + holder, Volume: "web", Holder: holder}, {ID: "web/" + holder + "f", Volume: "web", Holder: holder + "f"},
+			{ID: "api/cd", Volume: "api", Holder: "cd"},
+		}},
+		"DELETE /v1/leases/web/" + holder: refuse(http.StatusConflict, api.ErrorAnswer{Error: "a process uses it"}),
+		"DELETE /v1/leases/api/cd":        refuse(http.StatusNoContent, api.ErrorAnswer{}),
+	}
+	for arg, want := range map[string]string{
+		"api/c": "", "web/" + holder: "a process uses it", "web/ab": `2 leases begin with "web/ab"`,
+		"web/x": `there is no lease "web/x"`, "web": `there is no lease "web"`,
+	} {
+		got := p.run(t, "", "leases", "release", arg)
+		if want == "" && (got.failed != nil || got.out != arg+"\n") || want != "" && (got.failed == nil || got.failed.Error() != want) {
+			t.Errorf("%s: got %q and %v, want %q", arg, got.out, got.failed, want)
+		}
+	}
+}
+
+func TestInspect(t *testing.T) {
+	none := refuse(http.StatusNotFound, api.ErrorAnswer{Error: "there is none"})
+	p := fake{
+		"GET /v1/volumes/{name}": none, "GET /v1/discards/{id}": none, "GET /v1/workspaces/{id}": none,
+		"GET /v1/clones/ci/{hash}": api.CloneDetail{Clone: api.Clone{Clone: "ci/0123", Subject: "ci"}, State: "ready"},
+		"GET /v1/leases":           map[string]any{"leases": []api.Lease{}},
+		"GET /v1/subjects/ci":      api.Subject{Name: "ci", Clones: 1},
+		"GET /v1/subjects/{name}":  none,
+	}
+	got := p.run(t, "", "inspect", "ci/0123", "ci")
+	var all []map[string]any
+	if err := json.Unmarshal([]byte(got.out), &all); err != nil || got.failed != nil || len(all) != 2 || all[0]["state"] != "ready" || all[1]["name"] != "ci" {
+		t.Errorf("got %s, %v and %v", got.out, err, got.failed)
+	}
+	for _, format := range []string{"{{.State}} {{.Clone.Clone}}", "{{.state}} {{.clone}}"} {
+		if got := p.run(t, "", "inspect", "-f", format, "ci/0123"); got.out != "ready ci/0123\n" {
+			t.Errorf("%s: got %q and %v", format, got.out, got.failed)
+		}
+	}
+	got = p.run(t, "", "inspect", "nothing", "ci")
+	if got.failed == nil || got.failed.Error() != `no such object: "nothing"` || !strings.Contains(got.out, `"name": "ci"`) {
+		t.Errorf("got %q and %v", got.out, got.failed)
+	}
+	if got = p.run(t, "", "inspect", "--type", "volume", "ci"); got.failed == nil || got.failed.Error() != "there is none" || got.out != "[]\n" {
+		t.Errorf("got %q and %v", got.out, got.failed)
+	}
+}
+
+func TestDf(t *testing.T) {
+	p := fake{
+		"GET /v1/subjects": map[string]any{"subjects": []api.Subject{
+			{Name: "a", Size: api.Size{Bytes: 1 << 30}, Classes: api.Classes{Store: api.Size{Bytes: 1 << 30}}},
+			{Name: "b", Size: api.Size{Bytes: 2 << 30}, Classes: api.Classes{Tree: api.Size{Bytes: 2 << 30}}, Limits: api.Limits{MaxSize: 5 << 30}, Clones: 2},
+		}},
+		"GET /v1/stats": api.Stats{
+			Size: api.Size{Bytes: 3 << 30}, MaxSize: 20 << 30, MinFree: .05,
+			Space:    api.Space{Total: api.Size{Bytes: 100 << 30, Inodes: 100}, Free: api.Size{Bytes: 4 << 30, Inodes: 50}},
+			Findings: []api.Finding{{Text: "the disk is too full"}},
+		},
+	}
+	want := `SUBJECT   SIZE      LIMIT     CLONES    REPOSITORY   FILES     CACHES    WORKSPACES   DISCARDS
+b         2GiB      5GiB      2         0B           2GiB      0B        0B           0B
+a         1GiB      none      0         1GiB         0B        0B        0B           0B
+
+All clones: 3GiB of 20GiB (MAX_SIZE), 15%
+Disk: 4GiB of 100GiB free, 4%, and 50% of the inodes; at least 5% stays free (MIN_FREE)
+Warning: the disk is too full
+`
+	if got := p.run(t, "", "df"); got.failed != nil || got.out != want {
+		t.Errorf("got %v and\n%s, want\n%s", got.failed, got.out, want)
+	}
+	if got := p.run(t, "", "df", "--format", "{{.Subject}} {{.Classes.Tree.Bytes}}"); got.out != "b 2147483648\na 0\n" {
+		t.Errorf("got %q", got.out)
+	}
+}
+
+// TestStreams checks operations that end badly.
+func TestStreams(t *testing.T) {
+	lines := func(all ...string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Join(all, "\n")+"\n") }
+	}
+	progress := `{"status":"receiving\u001b objects","current":1,"total":2}`
+	for _, c := range []struct {
+		answer        func(http.ResponseWriter, *http.Request)
+		out, err, why string
+	}{
+		{lines(progress, progress, `{"result":{"clone":"default/0123","ref":"main","commit":"abc","size":{"bytes":1024}}}`), "default/0123 is warm: main at abc, 1KiB\n", "receiving\\u001b objects\n", ""},
+		{lines(progress, `{"error":"the remote refuses"}`), "", "receiving\\u001b objects\n", "the remote refuses"},
+		{lines(progress), "", "receiving\\u001b objects\n", "the answer has no result"},
+	} {
+		got := fake{"POST /v1/warm": c.answer}.run(t, "", "warm", "https://example.com/app")
+		if got.out != c.out || got.err != c.err || (got.failed == nil) != (c.why == "") || got.failed != nil && !strings.Contains(got.failed.Error(), c.why) {
+			t.Errorf("got %q, %q and %v, want %q, %q and %q", got.out, got.err, got.failed, c.out, c.err, c.why)
+		}
+	}
+	event := `{"seq":1,"time":"2026-01-02T03:04:05Z","type":"evicted","kind":"clone","clone":"ci/01","text":"unused\nfor long"}`
+	got := fake{"GET /v1/events": lines(event)}.run(t, "", "events", "--follow", "--format", "{{.Type}} {{.Clone}}")
+	if got.out != "evicted ci/01\n" || got.failed == nil || !strings.Contains(got.failed.Error(), "the plugin has ended the events") {
+		t.Errorf("got %q and %v", got.out, got.failed)
+	}
+	got = fake{"GET /v1/events": lines(event)}.run(t, "", "events", "--follow")
+	if !strings.HasSuffix(got.out, " evicted clone ci/01: unused\\u000afor long\n") {
+		t.Errorf("got %q", got.out)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	p := fake{
+		"GET /v1/clones":   clones,
+		"GET /v1/subjects": map[string]any{"subjects": []api.Subject{{Name: "ci"}, {Name: "$(reboot)"}, {Name: "a\nb"}, {Name: "-f"}, {Name: "team/a"}}},
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"evict", ""}, "ci/0123456789abcdef\nev/fedcba9876543210\n:4\n"},
+		{[]string{"evict", "ci/0123456789abcdef", ""}, "ev/fedcba9876543210\n:4\n"},
+		{[]string{"ls", "--subject", ""}, "ci\nteam/a\n:4\n"},
+		{[]string{"subjects", "set", "t"}, "team/a\n:4\n"},
+		{[]string{"subjects", "set", "ci", ""}, ":4\n"},
+		{[]string{"version", ""}, ":4\n"},
+	} {
+		if got := p.run(t, "", append([]string{"__complete"}, c.args...)...); got.out != c.want {
+			t.Errorf("%q: got %q, want %q; %s", c.args, got.out, c.want, got.err)
+		}
+	}
+}
+
+// TestStopped checks the error of a plugin that has stopped.
+func TestStopped(t *testing.T) {
+	got := runAt(t, filepath.Join(t.TempDir(), "admin.sock"), "", "ls")
+	if got.failed == nil || !strings.Contains(got.failed.Error(), "no such file") {
+		t.Errorf("got %v", got.failed)
+	}
+}

@@ -1,0 +1,108 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/docker/cli/cli"
+	"github.com/spf13/cobra"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/ask"
+	"github.com/helmdeck/repos/cli/internal/session"
+	"github.com/helmdeck/repos/cli/internal/show"
+)
+
+// freeing has the flags of commands that evict.
+type freeing struct {
+	force   bool // no question
+	discard bool
+}
+
+func (f *freeing) addTo(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.force, "force", "f", false, "Do not prompt for confirmation")
+	cmd.Flags().BoolVar(&f.discard, "discard", false, "Also discard what is in the way: discards, and workspaces that no container has mounted")
+}
+
+// question returns the text of the prompt about what.
+func (f freeing) question(what string) string {
+	text := "WARNING! This will evict " + show.Text(what) + ". The next mount clones again."
+	if f.discard {
+		text += "\nIt will also delete the discards, and discard the workspaces that no container has mounted."
+	}
+	return text
+}
+
+func newEvict(s *session.Session) *cobra.Command {
+	var f freeing
+	var subject string
+	cmd := &cobra.Command{
+		Use:   "evict [OPTIONS] [CLONE...]",
+		Short: "Evict clones: their next mounts clone again",
+		Long: `Evict clones, by the keys that "ls" shows, or all clones of a subject that nobody uses.
+
+The plugin refuses a clone that is in use or has discards, and says what is in the way.`,
+		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
+			keys, err := f.keys(ctx, c, args, subject)
+			if err != nil || len(keys) == 0 {
+				return err
+			}
+			if !f.force {
+				what := fmt.Sprintf("%d clones", len(keys))
+				if len(keys) == 1 {
+					what = "the clone " + keys[0]
+				}
+				if err := ask.Confirm(ctx, s.Docker.In(), s.Out(), f.question(what)); err != nil {
+					return err
+				}
+			}
+			var freed int64
+			err = each(s, keys, func(key string) error {
+				result, err := f.evict(ctx, c, key)
+				freed += result.Freed
+				return err
+			})
+			_, printed := fmt.Fprintln(s.Out(), "Total reclaimed space:", show.Bytes(freed))
+			return errors.Join(err, printed)
+		}),
+		ValidArgsFunction: completed(s, 0, cloneNames),
+	}
+	f.addTo(cmd)
+	cmd.Flags().StringVar(&subject, "subject", "", "Evict all clones of a subject that nobody uses")
+	completeFlag(s, cmd, "subject", subjectNames)
+	return cmd
+}
+
+// keys returns the clones to evict: those of args, or those of a subject that are free.
+func (f freeing) keys(ctx context.Context, c *api.Client, args []string, subject string) ([]string, error) {
+	switch {
+	case (len(args) > 0) == (subject != ""):
+		return nil, cli.StatusError{StatusCode: 125, Status: "name either clones or --subject"}
+	case subject == "":
+		for _, key := range args {
+			if !isKey(key) {
+				return nil, fmt.Errorf("%q is not the key of a clone: these are SUBJECT/HASH, as ls shows them", key)
+			}
+		}
+		return args, nil
+	}
+	clones, err := c.Clones(ctx, api.Filter{Subject: subject})
+	var keys []string
+	for _, clone := range clones {
+		if clone.Held == "free" || f.discard {
+			keys = append(keys, clone.Clone)
+		}
+	}
+	if err == nil && len(keys) == 0 {
+		err = fmt.Errorf("the subject %q has no clone that can be evicted", subject)
+	}
+	return keys, err
+}
+
+func (f freeing) evict(ctx context.Context, c *api.Client, key string) (api.Freed, error) {
+	if f.discard {
+		return c.FreshClone(ctx, key, true)
+	}
+	return c.EvictClone(ctx, key)
+}

@@ -1,0 +1,58 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/docker/cli/cli"
+	"github.com/spf13/cobra"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/session"
+	"github.com/helmdeck/repos/cli/internal/show"
+)
+
+func newWarm(s *session.Session) *cobra.Command {
+	var w api.Warm
+	var options []string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "warm [OPTIONS] URL",
+		Short: "Clone and check out a repository ahead of its first mount",
+		Long: `Clone and check out what a mount of a repository needs, so that the mount finds it.
+
+Subject, ref and options must be those of the volume that will be mounted. The work goes on if this command is
+interrupted.`,
+		Args: cli.ExactArgs(1),
+		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
+			w.Repo, w.Options = args[0], make(map[string]string)
+			for _, o := range options {
+				name, value, ok := strings.Cut(o, "=")
+				if !ok {
+					return cli.StatusError{StatusCode: 125, Status: fmt.Sprintf("%q is not an option: these are NAME=VALUE", o)}
+				}
+				w.Options[name] = value
+			}
+			progress := show.NewProgress(s.Docker.Err())
+			result, err := c.Warm(ctx, w, progress.Update)
+			progress.Done()
+			if err != nil {
+				return err
+			}
+			if quiet {
+				_, err = fmt.Fprintln(s.Out(), result.Commit)
+				return err
+			}
+			_, err = fmt.Fprintf(s.Out(), "%s is warm: %s at %s, %s\n", show.Text(result.Clone), show.Text(result.Ref), result.Commit, show.Bytes(result.Size.Bytes))
+			return err
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&w.Ref, "ref", "", "Branch, tag or commit (default: the remote's HEAD)")
+	flags.StringVar(&w.Subject, "subject", "", "Owner of the clone (default: that of a volume without one)")
+	flags.StringArrayVarP(&options, "opt", "o", nil, "Another option of the volume, as NAME=VALUE")
+	flags.BoolVarP(&quiet, "quiet", "q", false, "Only display the commit")
+	completeFlag(s, cmd, "subject", subjectNames)
+	return cmd
+}

@@ -1,0 +1,51 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/system"
+	"github.com/moby/moby/client"
+)
+
+// grace is the age from which a container that does not run, or an image without a container, is a
+// leftover. A younger one may be of a caller that is still starting its relay.
+const grace = time.Minute
+
+// mostLeftovers bounds the work of one sweep.
+const mostLeftovers = 100
+
+// sweep removes what killed callers have left: containers that were never started, and images. A relay
+// that runs ends by itself when its caller is gone. Errors are ignored, because the next sweep tries
+// again; an image that a container uses is refused by the engine.
+func sweep(ctx context.Context, engine client.APIClient, info system.Info) {
+	now, err := time.Parse(time.RFC3339Nano, info.SystemTime)
+	if err != nil {
+		return
+	}
+	mine := make(client.Filters).Add("label", label)
+	old := func(created int64) bool { return now.Sub(time.Unix(created, 0)) > grace }
+	left := mostLeftovers
+	containers, err := engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: mine})
+	if err != nil {
+		return
+	}
+	for _, c := range containers.Items {
+		ended := c.State == container.StateCreated || c.State == container.StateExited || c.State == container.StateDead
+		if ended && old(c.Created) && left > 0 {
+			left--
+			_ = removeContainer(ctx, engine, c.ID)
+		}
+	}
+	images, err := engine.ImageList(ctx, client.ImageListOptions{Filters: mine})
+	if err != nil {
+		return
+	}
+	for _, i := range images.Items {
+		if old(i.Created) && len(i.RepoTags) == 0 && left > 0 {
+			left--
+			_ = removeImage(ctx, engine, i.ID)
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"syscall"
 	"testing"
 
@@ -20,6 +22,8 @@ func TestOutcome(t *testing.T) {
 		{errors.New("no"), "no", 1},
 		{cli.StatusError{Status: "usage", StatusCode: 125}, "usage", 125},
 		{cli.StatusError{Status: "no code"}, "no code", 1},
+		{&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}, "", 141},
+		{&net.OpError{Op: "write", Err: syscall.EPIPE}, "write: broken pipe", 1},
 		{fmt.Errorf("declined: %w", context.Canceled), "", 0},
 	} {
 		if text, code := outcome(t.Context(), c.err); text != c.text || code != c.code {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,12 @@ func calling(s *session.Session, f func(ctx context.Context, c *api.Client, args
 	}
 }
 
-// explained adds to a refusal of the plugin what is in the way, a line each.
+// explained adds to a refusal of the plugin what is in the way, a line each. It takes from an error of the
+// connection what only a program needs.
 func explained(err error) error {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		return request.Err
+	}
 	refused, ok := errors.AsType[*api.Error](err)
 	if !ok || len(refused.Obstacles) == 0 {
 		return err

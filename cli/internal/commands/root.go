@@ -63,12 +63,11 @@ func alone(ctx context.Context, docker *command.DockerCli, s *session.Session) e
 // New returns the root command with all others below it.
 func New(s *session.Session, name string) *cobra.Command {
 	root := &cobra.Command{
-		Use:                   name,
-		Short:                 summary,
-		Args:                  cli.NoArgs,
-		RunE:                  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		DisableFlagsInUseLine: true,
-		TraverseChildren:      true,
+		Use:              name,
+		Short:            summary,
+		Args:             cli.NoArgs,
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		TraverseChildren: true,
 	}
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	flags := root.PersistentFlags()
@@ -78,5 +77,14 @@ func New(s *session.Session, name string) *cobra.Command {
 		newLs(s), newInspect(s), newDf(s), newWarm(s), newRefresh(s), newEvict(s), newSweep(s), newSubjects(s), newLeases(s),
 		newDiscards(s), newCredentials(s), newEvents(s), newVersion(s),
 	)
+	terse(root)
 	return root
+}
+
+// terse makes cobra leave usage lines as they are, with docker's words.
+func terse(cmd *cobra.Command) {
+	cmd.DisableFlagsInUseLine = true
+	for _, c := range cmd.Commands() {
+		terse(c)
+	}
 }

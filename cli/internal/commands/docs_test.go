@@ -1,0 +1,85 @@
+package commands
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/helmdeck/repos/cli/internal/session"
+)
+
+var update = flag.Bool("update", false, "write docs/cli.md")
+
+// elsewhere matches the sections of a command's page that a single page of all commands has already.
+var elsewhere = regexp.MustCompile(`(?s)### (Options inherited from parent commands|SEE ALSO)\n.*?(\n###|$)`)
+
+// reference returns a page of all commands.
+func reference(t *testing.T) []byte {
+	t.Helper()
+	docker := &cobra.Command{Use: "docker"}
+	root := New(new(session.Session), "repos")
+	docker.AddCommand(root)
+	var pages, contents bytes.Buffer
+	var add func(cmd *cobra.Command)
+	add = func(cmd *cobra.Command) {
+		cmd.DisableAutoGenTag = true
+		cmd.InitDefaultHelpFlag()
+		cmd.Flags().Lookup("help").Hidden = true
+		var page bytes.Buffer
+		if err := doc.GenMarkdown(cmd, &page); err != nil {
+			t.Fatal(err)
+		}
+		text := page.String()
+		for elsewhere.MatchString(text) {
+			text = elsewhere.ReplaceAllString(text, "$2")
+		}
+		if cmd == root || !cmd.HasAvailableSubCommands() {
+			fmt.Fprintf(&pages, "%s\n\n", strings.TrimSpace(text))
+		}
+		if !cmd.HasAvailableSubCommands() {
+			fmt.Fprintf(&contents, "| [`%s`](#%s) | %s |\n", cmd.CommandPath(), strings.ReplaceAll(cmd.CommandPath(), " ", "-"), cmd.Short)
+		}
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				add(c)
+			}
+		}
+	}
+	add(root)
+	return fmt.Appendf(nil, `# docker repos
+
+This page is made from the help of the commands, with `+"`go test -C cli ./internal/commands -run TestDocs -update`"+`.
+
+| command | what it does |
+| --- | --- |
+%s
+The exit code is 0, 1 after an error, 125 for wrong flags, 64 for a wrong template, and 128 and its number after a
+signal.
+
+%s`, contents.Bytes(), bytes.TrimRight(pages.Bytes(), "\n"))
+}
+
+// TestDocs checks that docs/cli.md has the help of the commands as they are.
+func TestDocs(t *testing.T) {
+	const path = "../../../docs/cli.md"
+	want := append(reference(t), '\n')
+	if *update {
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("docs/cli.md is not current: go test -C cli ./internal/commands -run TestDocs -update writes it")
+	}
+}

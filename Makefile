@@ -84,7 +84,7 @@ plugin: build rootfs ## assemble the plugin: build/plugin/{config.json,rootfs} (
 	@rootfs/assemble
 
 build: ## compile the plugin's program: build/helmdeck-repos, static
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o build/helmdeck-repos ./plugin
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(or $(VERSION),dev)' -o build/helmdeck-repos ./plugin
 
 cli: ## compile the command "docker repos": build/docker-repos, static
 	@CGO_ENABLED=0 go build -C cli -trimpath -buildvcs=false -ldflags='-s -w -X github.com/helmdeck/repos/cli/internal/commands.version=$(or $(VERSION),dev)' -o ../build/docker-repos .

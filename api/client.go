@@ -8,7 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"strings"
+	"unicode"
 )
 
 // Client calls the API. Its methods may be called concurrently. If the plugin refuses a
@@ -106,6 +107,14 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	return nil
 }
 
+// printable replaces characters that a header can't have.
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return '?'
+	}
+	return r
+}
+
 // send makes a request, and returns the answer if the plugin did not refuse. The caller
 // closes its body.
 func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
@@ -121,7 +130,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		return nil, err
 	}
 	if c.Claim != "" {
-		r.Header.Set(ClaimHeader, url.QueryEscape(c.Claim))
+		r.Header.Set(ClaimHeader, strings.Map(printable, c.Claim))
 	}
 	res, err := c.http.Do(r)
 	if err != nil || res.StatusCode < 300 {

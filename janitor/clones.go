@@ -1,12 +1,10 @@
 package janitor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -15,41 +13,46 @@ import (
 // ErrNoClone is returned for an unknown clone.
 var ErrNoClone = errors.New("there is no clone")
 
-// CloneInfo describes a clone to people.
-type CloneInfo struct {
-	Clone   string    `json:"clone"` // its key
-	Subject string    `json:"subject"`
-	Repo    string    `json:"repo"`
-	Used    time.Time `json:"used"`
-	// Size is the total; Parts has the sums by kind. The rest are stores and LFS objects.
-	Size  disk.Size            `json:"size"`
-	Parts map[string]disk.Size `json:"parts"`
-	Held  Hold                 `json:"held"`
+// Holdings is what a Stock has now, for people.
+type Holdings struct {
+	Clones []CloneInfo // sorted by key
+	Trash  disk.Size   // of all that is being deleted
+	Space  disk.Space  // of the filesystem
+	Limits Limits
 }
 
-// Clones lists the clones, largest first.
-func (j *Janitor) Clones(ctx context.Context) ([]CloneInfo, error) {
+// CloneInfo describes a clone to people.
+type CloneInfo struct {
+	Clone   string // its key
+	Subject string
+	Repo    string
+	Used    time.Time
+	// Size is the total: the sum of Stores, LFS and Parts.
+	Size, Stores, LFS disk.Size
+	Parts             map[Kind]disk.Size // sums by kind
+	Held              Hold
+}
+
+// Holdings lists what there is.
+func (j *Janitor) Holdings(ctx context.Context) (Holdings, error) {
 	inv, err := j.Stock.Inventory(ctx)
 	if err != nil {
-		return nil, err
+		return Holdings{}, err
 	}
 	p := newPlanner(inv, Limits{})
-	list := make([]CloneInfo, 0, len(p.clones))
+	h := Holdings{Clones: make([]CloneInfo, len(p.clones)), Trash: inv.Trash, Space: inv.Space, Limits: j.Limits}
 	for i := range p.clones {
 		c := &p.clones[i]
 		info := CloneInfo{
-			Clone: c.Key, Subject: c.Subject, Repo: c.Repo, Used: time.Unix(c.used(), 0).UTC(), Size: c.left, Held: c.hold,
-			Parts: make(map[string]disk.Size),
+			Clone: c.Key, Subject: c.Subject, Repo: c.Repo, Used: time.Unix(c.used(), 0).UTC(), Held: c.hold,
+			Size: c.left, Stores: c.Size.Sub(c.LFS).Sub(c.Shared), LFS: c.LFS, Parts: map[Kind]disk.Size{Warm: c.Shared},
 		}
 		for _, part := range c.Parts {
-			info.Parts[part.Kind.String()] = info.Parts[part.Kind.String()].Add(part.Size)
+			info.Parts[part.Kind] = info.Parts[part.Kind].Add(part.Size)
 		}
-		list = append(list, info)
+		h.Clones[i] = info
 	}
-	slices.SortFunc(list, func(a, b CloneInfo) int {
-		return cmp.Or(cmp.Compare(b.Size.Bytes, a.Size.Bytes), strings.Compare(a.Clone, b.Clone))
-	})
-	return list, nil
+	return h, nil
 }
 
 // EvictClone evicts one clone on demand: its next mount clones again. Work on it is

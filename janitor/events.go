@@ -2,6 +2,7 @@ package janitor
 
 import (
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -20,6 +21,9 @@ const (
 
 // Event records what the janitor did or found.
 type Event struct {
+	// Seq is larger than that of all earlier events, also of an earlier process unless the
+	// clock was put back, and the next event's is larger by one.
+	Seq     int64
 	Time    time.Time `json:"time"`
 	Type    EventType `json:"type"`
 	Kind    *Kind     `json:"kind,omitempty"`
@@ -55,6 +59,10 @@ const eventsKept = 1000
 func (j *Janitor) record(e Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.seq++
+	e.Seq = j.seq
+	close(j.recorded)
+	j.recorded = make(chan struct{})
 	if j.events = append(j.events, e); len(j.events) > eventsKept {
 		j.events = j.events[1:]
 	}
@@ -74,6 +82,15 @@ func (j *Janitor) Events() []Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return append([]Event{}, j.events...)
+}
+
+// EventsAfter returns those of the last 1000 events since the start that follow the event
+// with the number seq, oldest first. The next event closes more.
+func (j *Janitor) EventsAfter(seq int64) (list []Event, more <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	i := sort.Search(len(j.events), func(i int) bool { return j.events[i].Seq > seq })
+	return slices.Clone(j.events[i:]), j.recorded
 }
 
 // Stats has counts since the start, and the results of the last sweep.

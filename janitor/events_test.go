@@ -125,7 +125,7 @@ func TestEvictionForSizeIsFinding(t *testing.T) {
 
 // TestEventsAreBounded checks that events are bounded, and counts are not.
 func TestEventsAreBounded(t *testing.T) {
-	j := &Janitor{}
+	j := New(Config{})
 	kinds := []Kind{Discard, Cache}
 	for i := range eventsKept + 10 {
 		j.record(Event{Type: Evicted, Kind: &kinds[i%2], Reason: Expired, Text: fmt.Sprint(i), Size: disk.Size{Bytes: 2, Inodes: 1}})

@@ -32,9 +32,11 @@ type Clone struct {
 	Mounted bool
 	// Held says why the clone can't be evicted as a whole; Free if it is idle.
 	Held Hold
-	// Size is that of its stores and LFS objects, which are evicted only with the clone.
-	Size  disk.Size
-	Parts []Part
+	// Size is that of its stores, its LFS objects and the warm layers that several heads
+	// share, which are evicted only with the clone.
+	Size        disk.Size
+	LFS, Shared disk.Size // of Size: the LFS objects, and the shared warm layers
+	Parts       []Part
 }
 
 // Part is a part of a clone that is measured on its own.

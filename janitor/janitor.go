@@ -74,14 +74,18 @@ type Janitor struct {
 	sweeps int64   // successful ones
 	fails  int64   // failed ones
 	events []Event // the last ones
-	counts []Count // of all events; few, so searched linearly
+	seq    int64   // of the last one
+	// recorded is closed with the next event.
+	recorded chan struct{}
+	counts   []Count // of all events; few, so searched linearly
 }
 
 // New returns a Janitor. It does nothing on its own before Run.
 func New(c Config) *Janitor {
 	return &Janitor{
 		Config: c, busy: make(chan struct{}, 1), nudges: make(chan struct{}, 1),
-		failed: make(map[object]failure),
+		failed: make(map[object]failure), recorded: make(chan struct{}),
+		seq: time.Now().UnixMicro(), // more than an earlier process can have counted to
 	}
 }
 

@@ -209,13 +209,13 @@ func TestEvictClone(t *testing.T) {
 	})
 }
 
-func TestClones(t *testing.T) {
+func TestHoldings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, _, _ := open(t, Config{}, "t/a 1h 10; tree x 1h 5; tree y 1h 5; upper u 1h 7 kept\n t/b 2h 30")
-		list, err := j.Clones(t.Context())
-		if err != nil || len(list) != 2 || list[0].Clone != "t/b" || list[1].Size.Bytes != 27 || list[1].Held != Kept ||
-			list[1].Parts["tree"].Bytes != 10 || list[1].Parts["workspace"].Bytes != 7 {
-			t.Errorf("%+v, %v", list, err)
+		h, err := j.Holdings(t.Context())
+		if err != nil || len(h.Clones) != 2 || h.Clones[1].Clone != "t/b" || h.Clones[0].Size.Bytes != 27 || h.Clones[0].Held != Kept ||
+			h.Clones[0].Parts[Tree].Bytes != 10 || h.Clones[0].Parts[Upper].Bytes != 7 || h.Clones[0].Stores.Bytes != 10 {
+			t.Errorf("%+v, %v", h, err)
 		}
 	})
 }

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
-	"github.com/helmdeck/repos/tests/operator"
 )
 
 // budget is a plugin with an adjustable clock, and a remote.
@@ -23,7 +23,7 @@ type budget struct {
 	data   string
 	ahead  atomic.Int64 // how far the plugin's clock is ahead of the machine's
 	idle   bool         // only the test starts sweeps
-	admin  *operator.Client
+	admin  *api.Client
 }
 
 // newBudget starts the plugin with settings, as name=value. If idle is set, only the test starts
@@ -49,7 +49,7 @@ func (b *budget) start(t *testing.T, settings ...string) {
 		at.idle = b.idle
 		at.now = func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 	})
-	b.admin = operator.Dial(filepath.Join(filepath.Dir(b.at.socket), adminSocket))
+	b.admin = api.Dial(filepath.Join(filepath.Dir(b.at.socket), adminSocket))
 }
 
 // pass sets the plugin's clock forward.
@@ -75,23 +75,23 @@ func (b *budget) write(dir string) {
 }
 
 // settled waits until all sizes are measured and no work goes on, and returns the clones by subject.
-func (b *budget) settled() map[string]janitor.CloneInfo {
+func (b *budget) settled() map[string]api.Clone {
 	b.t.Helper()
-	clones := make(map[string]janitor.CloneInfo)
+	clones := make(map[string]api.Clone)
 	b.poll(func() error {
-		list, err := b.admin.Clones(b.t.Context())
+		list, err := b.admin.Clones(b.t.Context(), api.Filter{})
 		if err != nil {
 			return err
 		}
 		clear(clones)
 		for _, c := range list {
 			clones[c.Subject] = c
-			if c.Size.Bytes == 0 || c.Parts["tree"].Bytes == 0 || c.Parts["git layer"].Bytes == 0 || c.Held == janitor.Pending || c.Held == janitor.Busy {
+			if c.Size.Bytes == 0 || c.Classes.Tree.Bytes == 0 || c.Classes.GitLayer.Bytes == 0 || c.Held == janitor.Pending.String() || c.Held == janitor.Busy.String() {
 				return fmt.Errorf("not settled: %+v", c)
 			}
 		}
-		discards, err := b.admin.Discards(b.t.Context())
-		if i := slices.IndexFunc(discards, func(d operator.Discard) bool { return d.Bytes == nil }); i >= 0 {
+		discards, err := b.admin.Discards(b.t.Context(), api.Filter{})
+		if i := slices.IndexFunc(discards, func(d api.Discard) bool { return d.Bytes == nil }); i >= 0 {
 			return fmt.Errorf("not measured: %+v", discards[i])
 		}
 		return err
@@ -119,7 +119,7 @@ func (b *budget) sweep() []string {
 	return inWords(r.Evicted)
 }
 
-func inWords(list []janitor.Eviction) []string {
+func inWords(list []api.Eviction) []string {
 	words := []string{}
 	for _, e := range list {
 		words = append(words, fmt.Sprint(e.Reason, " ", e.Kind, " ", e.Subject))

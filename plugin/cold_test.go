@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/tests/operator"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -100,7 +100,7 @@ func TestColdShallow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range p.discards(t, 1) {
-		if err := operator.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket)).RemoveDiscard(t.Context(), d.ID); err != nil {
+		if err := api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket)).RemoveDiscard(t.Context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
 	}

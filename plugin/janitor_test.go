@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/janitor"
-	"github.com/helmdeck/repos/tests/operator"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -34,12 +34,12 @@ func TestTTL(t *testing.T) {
 	b.expect("at once", b.sweep())
 
 	b.pass(25 * time.Hour)
-	plan, err := b.admin.PlanSweep(t.Context())
+	plan, err := b.admin.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.expect("plan after a day", inWords(plan.Evictions), "expired discard worked")
-	if discards, err := b.admin.Discards(t.Context()); err != nil || len(discards) != 1 {
+	if discards, err := b.admin.Discards(t.Context(), api.Filter{}); err != nil || len(discards) != 1 {
 		t.Errorf("a plan evicted something: %v, %v", discards, err)
 	}
 	b.expect("after a day", b.sweep(), "expired discard worked")
@@ -47,7 +47,7 @@ func TestTTL(t *testing.T) {
 	b.pass(14*24*time.Hour - 25*time.Hour)
 	b.expect("after two weeks", b.sweep(), "ttl clone idle", "ttl clone worked")
 	clones := b.settled()
-	if len(clones) != 2 || clones["used"].Held != janitor.Leased || clones["kept"].Held != janitor.Kept {
+	if len(clones) != 2 || clones["used"].Held != janitor.Leased.String() || clones["kept"].Held != janitor.Kept.String() {
 		t.Errorf("left: %+v", clones)
 	}
 	if data, err := os.ReadFile(filepath.Join(b.mount("kept", "2"), "work")); string(data) != "work" {
@@ -62,7 +62,7 @@ func TestTTL(t *testing.T) {
 	var evicted int
 	events, err := b.admin.Events(t.Context())
 	for _, e := range events {
-		if e.Type == janitor.Evicted && e.Size.Bytes > 0 && e.Text != "" {
+		if e.Type == string(janitor.Evicted) && e.Size.Bytes > 0 && e.Text != "" {
 			evicted++
 		}
 	}
@@ -102,7 +102,7 @@ func TestMaxSize(t *testing.T) {
 	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", total*6/10))
 	b.settled()
 	b.sweep() // also waits for the sweep of the start
-	stats, err := b.admin.JanitorStats(t.Context())
+	stats, err := b.admin.Stats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestCloneLargerThanMaxSize(t *testing.T) {
 	}
 	smallest := int64(1 << 60)
 	for _, c := range b.settled() {
-		smallest = min(smallest, c.Size.Bytes-c.Parts["discard"].Bytes)
+		smallest = min(smallest, c.Size.Bytes-c.Classes.Discard.Bytes)
 	}
 	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", smallest/2))
 	b.mount("mounted", "2")
@@ -144,7 +144,7 @@ func TestCloneLargerThanMaxSize(t *testing.T) {
 	b.pass(11 * time.Minute)
 	b.expect("when nobody has used them for a while", b.sweep(),
 		"max_size discard worked", "max_size clone worked", "max_size clone removed")
-	if clones := b.settled(); len(clones) != 1 || clones["mounted"].Held != janitor.Leased {
+	if clones := b.settled(); len(clones) != 1 || clones["mounted"].Held != janitor.Leased.String() {
 		t.Errorf("left: %+v", clones)
 	}
 	for _, name := range []string{"mounted", "worked"} {
@@ -158,7 +158,7 @@ func TestCloneLargerThanMaxSize(t *testing.T) {
 	b.expect("at the end of a long use", b.sweep())
 	b.pass(11 * time.Minute)
 	b.expect("and a while after that", b.sweep(), "max_size clone mounted")
-	if list, err := b.admin.Clones(t.Context()); err != nil || len(list) != 0 {
+	if list, err := b.admin.Clones(t.Context(), api.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("left: %+v, %v", list, err)
 	}
 }
@@ -180,10 +180,10 @@ func TestSubjectMaxSize(t *testing.T) {
 	b.start(t, fmt.Sprintf("SUBJECT_MAX_SIZE=%dB", largest*15/10))
 	b.sweep()
 	events, err := b.admin.Events(t.Context())
-	if err != nil || len(events) != 1 || events[0].Subject != "greedy" || events[0].Reason != janitor.SubjectMaxSize {
+	if err != nil || len(events) != 1 || events[0].Subject != "greedy" || events[0].Reason != string(janitor.SubjectMaxSize) {
 		t.Errorf("%+v, %v", events, err)
 	}
-	clones, err := b.admin.Clones(t.Context())
+	clones, err := b.admin.Clones(t.Context(), api.Filter{})
 	if err != nil || len(clones) != 2 {
 		t.Errorf("left: %+v, %v", clones, err)
 	}
@@ -197,15 +197,15 @@ func TestStartFresh(t *testing.T) {
 	key := b.settled()["team a"].Clone
 	refused := func(words string) {
 		t.Helper()
-		var answer *operator.Error
-		if err := b.admin.EvictClone(t.Context(), key); !errors.As(err, &answer) || answer.Status != 409 || !strings.Contains(answer.Message, words) {
+		var answer *api.Error
+		if _, err := b.admin.EvictClone(t.Context(), key); !errors.As(err, &answer) || answer.Status != 409 || !strings.Contains(answer.Message, words) {
 			t.Errorf("got %v, want %q", err, words)
 		}
 	}
 	refused("in use by a container")
 	b.unmount("v", "1")
 	b.poll(func() error {
-		discards, err := b.admin.Discards(t.Context())
+		discards, err := b.admin.Discards(t.Context(), api.Filter{})
 		if err == nil && len(discards) == 0 {
 			err = errors.New("no discard yet")
 		}
@@ -213,7 +213,7 @@ func TestStartFresh(t *testing.T) {
 	})
 	b.settled()
 	refused("1 discards stand on it")
-	discards, err := b.admin.Discards(t.Context())
+	discards, err := b.admin.Discards(t.Context(), api.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,14 +221,14 @@ func TestStartFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.settled()
-	if err := b.admin.EvictClone(t.Context(), key); err != nil {
+	if _, err := b.admin.EvictClone(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	if clones, err := b.admin.Clones(t.Context()); err != nil || len(clones) != 0 {
+	if clones, err := b.admin.Clones(t.Context(), api.Filter{}); err != nil || len(clones) != 0 {
 		t.Errorf("left: %+v, %v", clones, err)
 	}
-	var answer *operator.Error
-	if err := b.admin.EvictClone(t.Context(), key); !errors.As(err, &answer) || answer.Status != 404 {
+	var answer *api.Error
+	if _, err := b.admin.EvictClone(t.Context(), key); !errors.As(err, &answer) || answer.Status != 404 {
 		t.Errorf("evict again: %v, want status 404", err)
 	}
 	if a := testgit.About(t, b.mount("v", "2")); a["reused"] != false || b.server.Stats("sample").Clones != 2 {
@@ -285,7 +285,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("warnings: %v", warnings)
 	}
 	events, err := b.admin.Events(t.Context())
-	if err != nil || len(events) != 1 || events[0].Type != janitor.Warning || events[0].Volume != "v" || events[0].Size.Bytes < 3<<20 {
+	if err != nil || len(events) != 1 || events[0].Type != string(janitor.Warning) || events[0].Volume != "v" || events[0].Size.Bytes < 3<<20 {
 		t.Errorf("events: %+v, %v", events, err)
 	}
 	if line, _ := b.log.find("more than WORKSPACE_WARN_SIZE"); !strings.HasPrefix(line, "warning: ") {

@@ -3,9 +3,10 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
-	"github.com/helmdeck/repos/tests/operator"
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -46,7 +47,7 @@ func TestLostDatabaseKeeps(t *testing.T) {
 	if d := p.discards(t, 1)[0]; d.ID != ids[1] || d.Volume != "lost" {
 		t.Errorf("discard %+v", d)
 	}
-	if err := operator.Dial(filepath.Join(data, adminSocket)).RemoveDiscard(t.Context(), ids[1]); err != nil {
+	if err := api.Dial(filepath.Join(data, adminSocket)).RemoveDiscard(t.Context(), ids[1]); err != nil {
 		t.Error(err)
 	}
 	p.discards(t, 0)
@@ -54,13 +55,13 @@ func TestLostDatabaseKeeps(t *testing.T) {
 
 // discards waits until n discards exist and their changed files are counted. It returns them, the
 // oldest end first.
-func (p *process) discards(t *testing.T, n int) []operator.Discard {
+func (p *process) discards(t *testing.T, n int) []api.Discard {
 	t.Helper()
-	client := operator.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
-	var list []operator.Discard
+	client := api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
+	var list []api.Discard
 	testdir.Eventually(t, "the discards", func() bool {
 		var err error
-		if list, err = client.Discards(t.Context()); err != nil {
+		if list, err = client.Discards(t.Context(), api.Filter{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range list {
@@ -70,5 +71,6 @@ func (p *process) discards(t *testing.T, n int) []operator.Discard {
 		}
 		return len(list) == n
 	})
+	slices.SortFunc(list, func(a, b api.Discard) int { return a.EndedAt.Compare(b.EndedAt) })
 	return list
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/driver"
-	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/checkout"
 )
 
@@ -133,8 +132,6 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	return serve(ctx, log, m.mounts.lost, map[string]endpoint{
 		at.socket: {driver.Handler(p.docker), connected},
-		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: admin.Handler(admin.Config{
-			Credentials: p.credentials, Discards: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Metrics: p.metrics, Log: log,
-		})},
+		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: p.admin(set)},
 	}, scrapes)
 }

@@ -103,7 +103,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		Observe: m.counters.Operation,
 	})
 	p.metrics = metrics.Handler(metrics.Config{
-		Counters: m.counters, Figures: func() metrics.Figures { return p.figures(m) }, Subjects: set.metrics.subjects, Version: version(), Log: log,
+		Counters: m.counters, Figures: func() metrics.Figures { return p.figures(m) }, Subjects: set.metrics.subjects, Version: version, Log: log,
 	})
 	return p, nil
 }

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/ready"
-	"github.com/helmdeck/repos/tests/operator"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -27,7 +26,7 @@ func TestReadyWithoutAVolume(t *testing.T) {
 	p := startWith(t, scratch(t), func(at *places) {
 		at.now, at.idle = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }, true
 	})
-	admin := operator.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
+	admin := api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
 	layers := func() (list []string) {
 		t.Helper()
 		for _, kind := range []string{"trees", "refs"} {
@@ -90,16 +89,16 @@ func TestReadyWithoutAVolume(t *testing.T) {
 	})
 	wantReady("kept", commit)
 	commit = push("b")
-	list, err := admin.Refresh(t.Context(), ready.Request{Repo: url, Ref: "refs/heads/main", Subject: "default"})
+	list, err := admin.Refresh(t.Context(), api.Refresh{Repo: url, Ref: "refs/heads/main", Subject: "default"})
 	if err != nil || len(list) != 1 || list[0].Commit != commit || list[0].Ref != "main" || list[0].Clone == "" {
 		t.Errorf("refreshed %+v, %v", list, err)
 	}
 	wantReady("requested", commit)
 	for _, tt := range []struct {
-		r      ready.Request
+		r      api.Refresh
 		status int
-	}{{ready.Request{Repo: url, Subject: "other"}, 404}, {ready.Request{Repo: "file:///x"}, 400}} {
-		var refused *operator.Error
+	}{{api.Refresh{Repo: url, Subject: "other"}, 404}, {api.Refresh{Repo: "file:///x"}, 400}} {
+		var refused *api.Error
 		if _, err := admin.Refresh(t.Context(), tt.r); !errors.As(err, &refused) || refused.Status != tt.status {
 			t.Errorf("%+v: %v, want %d", tt.r, err, tt.status)
 		}
@@ -111,13 +110,13 @@ func TestStopDuringARefresh(t *testing.T) {
 	p, s, gate, _ := startBeforeAQuestion(t)
 	answer := make(chan error)
 	go func() {
-		admin := operator.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
-		_, err := admin.Refresh(t.Context(), ready.Request{Repo: s.URL("sample")})
+		admin := api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
+		_, err := admin.Refresh(t.Context(), api.Refresh{Repo: s.URL("sample")})
 		answer <- err
 	}()
 	<-gate.Arrived
 	p.stop()
-	var refused *operator.Error
+	var refused *api.Error
 	if err := <-answer; !errors.As(err, &refused) || refused.Status != 503 {
 		t.Errorf("got %v, want 503", err)
 	}

@@ -79,7 +79,7 @@ func TestRoom(t *testing.T) {
 	}
 	went := make(map[string]bool)
 	for _, e := range events {
-		if e.Type == janitor.Evicted && e.Reason == janitor.NoSpace && e.Kind != nil && *e.Kind == janitor.WholeClone {
+		if e.Type == string(janitor.Evicted) && e.Reason == string(janitor.NoSpace) && e.Kind == janitor.WholeClone.String() {
 			went[e.Subject] = true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/viper"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -34,6 +36,7 @@ type settings struct {
 	level        logrus.Level
 	format       logrus.Formatter
 	metrics      metricsSettings
+	shown        []api.Setting // all of them, by name, for operators
 }
 
 // metricsSettings are METRICS_ADDR, which is empty if nothing listens, and METRICS_SUBJECTS.
@@ -158,6 +161,7 @@ func loadSettings() (settings, error) {
 	default:
 		return fail("LOG_FORMAT", "text or json", nil)
 	}
+	s.shown = show(v)
 	return s, nil
 }
 
@@ -172,6 +176,27 @@ func isListenAddr(text string) bool {
 	}
 	addr, err := netip.ParseAddrPort(text)
 	return err == nil && addr.Port() != 0
+}
+
+// hidden are the settings whose value is not shown, because it is long.
+var hidden = []string{"CA_BUNDLE"}
+
+// show returns the settings for operators. No setting is a secret: those that could contain
+// one are refused.
+func show(v *viper.Viper) []api.Setting {
+	var list []api.Setting
+	for _, all := range []map[string]string{defaults, limitDefaults} {
+		for key, standard := range all {
+			value := v.GetString(key)
+			s := api.Setting{Name: key, Value: value, Default: standard, Set: value != standard, Hidden: slices.Contains(hidden, key)}
+			if s.Hidden {
+				s.Value = ""
+			}
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b api.Setting) int { return strings.Compare(a.Name, b.Name) })
+	return list
 }
 
 // checkProxy refuses URLs that curl and Go would parse differently. It also refuses passwords,

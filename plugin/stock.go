@@ -88,7 +88,7 @@ func hasWorkspace(c *janitor.Clone) bool {
 func cloneOf(info clone.Info) janitor.Clone {
 	c := janitor.Clone{
 		Key: info.Key, Subject: info.Subject, Repo: info.Repo, Made: janitor.Stamp(info.CreatedAt), Used: janitor.Stamp(info.Used),
-		Mounted: info.Mounted, Size: info.LFS.Size, Parts: make([]janitor.Part, 0, len(info.Layers)+len(info.Caches)+1),
+		Mounted: info.Mounted, Size: info.LFS.Size, LFS: info.LFS.Size, Parts: make([]janitor.Part, 0, len(info.Layers)+len(info.Caches)+1),
 	}
 	switch {
 	case info.Attended:
@@ -136,7 +136,7 @@ func (s *stock) addWarm(c *janitor.Clone) {
 		rest = rest.Sub(h.Size)
 		c.Parts = append(c.Parts, p)
 	}
-	c.Size = c.Size.Add(rest)
+	c.Size, c.Shared = c.Size.Add(rest), rest
 }
 
 // partOf converts a workspace or a discard.

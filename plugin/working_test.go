@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/testdisk"
@@ -59,9 +60,9 @@ func TestWorkWithoutWaitingClient(t *testing.T) {
 			held := func(want janitor.Hold) {
 				t.Helper()
 				b.poll(func() error {
-					list, err := b.admin.Clones(t.Context())
-					i := slices.IndexFunc(list, func(c janitor.CloneInfo) bool { return c.Subject == "slow" })
-					if err != nil || i < 0 || list[i].Held != want {
+					list, err := b.admin.Clones(t.Context(), api.Filter{})
+					i := slices.IndexFunc(list, func(c api.Clone) bool { return c.Subject == "slow" })
+					if err != nil || i < 0 || list[i].Held != want.String() {
 						return fmt.Errorf("the clone is not held as %v: %+v, %v", want, list, err)
 					}
 					return nil

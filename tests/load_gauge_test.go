@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/invariant"
 )
@@ -171,7 +172,7 @@ func (l *load) dumpGoroutines() map[string]int {
 		return nil
 	})
 	eventually(l.T, "the plugin's next process", func() error {
-		_, err := l.e.admin(l.T).Clones(l.Context())
+		_, err := l.e.admin(l.T).Clones(l.Context(), api.Filter{})
 		return err
 	})
 	counts := map[string]int{}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/tests/operator"
 )
 
 // With mode=shared two containers have one workspace, which is reset when the last one ends.
@@ -86,10 +86,10 @@ func TestKeptVolume(t *testing.T) {
 	c.remove(t)
 
 	e.docker(t, "volume", "rm", name)
-	var discards []operator.Discard
+	var discards []api.Discard
 	eventually(t, "the discard", func() error {
 		var err error
-		discards, err = e.admin(t).Discards(t.Context())
+		discards, err = e.admin(t).Discards(t.Context(), api.Filter{})
 		if err == nil && (len(discards) != 1 || discards[0].Changed == nil) {
 			err = fmt.Errorf("%+v", discards)
 		}

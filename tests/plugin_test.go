@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/dockerd"
-	"github.com/helmdeck/repos/tests/operator"
 	"github.com/helmdeck/repos/tests/proc"
 )
 
@@ -120,7 +120,7 @@ func (e *engine) awaitReclaimed(t *testing.T, subject string) {
 	e.awaitUnmounted(t, subject)
 	client := e.admin(t)
 	eventually(t, "the workspaces of subject "+subject+" to go", func() error {
-		list, err := client.Discards(t.Context())
+		list, err := client.Discards(t.Context(), api.Filter{})
 		for _, d := range list {
 			if d.Subject == subject {
 				err = errors.Join(err, client.RemoveDiscard(t.Context(), d.ID))
@@ -137,7 +137,7 @@ func (e *engine) awaitReclaimed(t *testing.T, subject string) {
 // admin returns a client of the plugin's admin socket, as root on the host can make one. The path
 // goes through the process's root directory, because the path of a socket may have 107 bytes at
 // most.
-func (e *engine) admin(t *testing.T) *operator.Client {
+func (e *engine) admin(t *testing.T) *api.Client {
 	t.Helper()
-	return operator.Dial(fmt.Sprintf("/proc/%d/root/run/docker/plugins/admin.sock", e.pluginPID(t, 0)))
+	return api.Dial(fmt.Sprintf("/proc/%d/root/run/docker/plugins/admin.sock", e.pluginPID(t, 0)))
 }

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/helmdeck/repos/internal/ready"
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/dockerd"
 )
@@ -200,7 +200,7 @@ func (s *scene) use(ctx context.Context, name string, look func(dir string) erro
 // refresh sends POST /v1/refresh for the main branch of a subject's clone, which must then have
 // this commit.
 func (s *scene) refresh(ctx context.Context, subject, commit string) error {
-	results, err := s.plugin.Admin.Refresh(ctx, ready.Request{Repo: s.url(), Ref: "main", Subject: subject})
+	results, err := s.plugin.Admin.Refresh(ctx, api.Refresh{Repo: s.url(), Ref: "main", Subject: subject})
 	if err == nil && (len(results) != 1 || results[0].Commit != commit) {
 		err = fmt.Errorf("POST /v1/refresh: %+v, want %s", results, commit)
 	}

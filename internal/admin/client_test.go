@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,9 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/volume"
-	"github.com/helmdeck/repos/tests/operator"
 )
 
 // serve serves on a socket until the test ends. It does not use t.TempDir, whose path can be too
@@ -37,20 +37,30 @@ func serve(t *testing.T, h http.Handler) (socket string) {
 	return socket
 }
 
+// client returns a client of the API, whose requests and answers are checked against the
+// document.
+func client(t *testing.T, c Config) *api.Client {
+	t.Helper()
+	return api.Dial(serve(t, documented(t, Handler(c))))
+}
+
 func TestClient(t *testing.T) {
 	ctx := t.Context()
 	log, logged := logger()
 	s := store(t)
-	c := operator.Dial(serve(t, Handler(Config{Credentials: s, Log: log})))
-	if list, err := c.Credentials(ctx); err != nil || len(list) != 0 {
+	c := client(t, Config{Credentials: s, Log: log})
+	if list, err := c.Credentials(ctx, api.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("got %v, %v", list, err)
 	}
 	secret := hidden + " <\"\\ü>"
-	for _, cred := range []credential.Credential{
-		{Name: "b", Kind: credential.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u", Secret: credential.NewSecret(secret)},
-		{Name: "a", Kind: credential.Bearer, Scope: "http://127.0.0.1:8080", Secret: credential.NewSecret(hidden)},
+	for name, cred := range map[string]api.PutCredential{
+		"b": {Kind: api.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u", Secret: secret},
+		"a": {Kind: api.Bearer, Scope: "http://127.0.0.1:8080", Secret: hidden},
 	} {
-		if err := c.PutCredential(ctx, cred); err != nil {
+		if strings.Contains(fmt.Sprintf("%v %+v %#v", cred, cred, cred), cred.Secret) {
+			t.Error("fmt shows the secret")
+		}
+		if err := c.PutCredential(ctx, name, cred); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,11 +71,11 @@ func TestClient(t *testing.T) {
 	if m, err := s.Match(u, "a/b\n", ""); err != nil || m.User != "u" || m.Secret.Reveal() != secret {
 		t.Errorf("got %+v with %q, %v", m, m.Secret.Reveal(), err)
 	}
-	want := []credential.Info{
-		{Name: "a", Kind: credential.Bearer, Scope: "http://127.0.0.1:8080"},
-		{Name: "b", Kind: credential.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u"},
+	want := []api.Credential{
+		{Name: "a", Kind: api.Bearer, Scope: "http://127.0.0.1:8080"},
+		{Name: "b", Kind: api.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u"},
 	}
-	if list, err := c.Credentials(ctx); err != nil || !reflect.DeepEqual(list, want) {
+	if list, err := c.Credentials(ctx, api.Filter{}); err != nil || !reflect.DeepEqual(list, want) {
 		t.Errorf("got %+v, %v", list, err)
 	}
 	for _, tt := range []struct {
@@ -74,13 +84,13 @@ func TestClient(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"refused", c.PutCredential(ctx, credential.Credential{Name: "c", Kind: "x", Secret: credential.NewSecret(hidden)}), 400, `kind "x" is unknown`},
-		{"name", c.PutCredential(ctx, credential.Credential{Name: "a/../b?c"}), 400, `name "a/../b?c" is not`},
-		{"no name", c.PutCredential(ctx, credential.Credential{}), 404, "there is no PUT"},
+		{"refused", c.PutCredential(ctx, "c", api.PutCredential{Kind: "x", Secret: hidden}), 400, `kind "x" is unknown`},
+		{"name", c.PutCredential(ctx, "a/../b?c", api.PutCredential{Kind: api.HTTPS}), 400, `name "a/../b?c" is not`},
+		{"no name", c.PutCredential(ctx, "", api.PutCredential{}), 404, "there is no PUT"},
 		{"dots", c.RemoveCredential(ctx, ".."), 404, "there is no DELETE"},
 		{"unknown", c.RemoveCredential(ctx, "c"), 404, `there is no credential "c"`},
 	} {
-		var refused *operator.Error
+		var refused *api.Error
 		if !errors.As(tt.err, &refused) || refused.Status != tt.status || !strings.Contains(refused.Error(), tt.want) {
 			t.Errorf("%s: got %#v, want %d %s", tt.name, tt.err, tt.status, tt.want)
 		}
@@ -109,21 +119,21 @@ func TestClientErrors(t *testing.T) {
 		{"other JSON", `{"Err": "x"}`, 500, "the plugin answered 500"},
 		{"no list", "<html>", 200, "malformed answer"},
 	} {
-		c := operator.Dial(serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c := api.Dial(serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(tt.status)
 			_, _ = w.Write([]byte(tt.body))
 		})))
-		if _, err := c.Credentials(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := c.Credentials(t.Context(), api.Filter{}); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %s", tt.name, err, tt.want)
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "admin.sock")
-	if err := operator.Dial(missing).RemoveCredential(t.Context(), "a"); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+	if err := api.Dial(missing).RemoveCredential(t.Context(), "a"); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("no socket: %v", err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := operator.Dial(missing).PutCredential(cancelled, credential.Credential{Name: "a", Secret: credential.NewSecret(hidden)})
+	err := api.Dial(missing).PutCredential(cancelled, "a", api.PutCredential{Secret: hidden})
 	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), hidden) {
 		t.Errorf("cancelled: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/credential"
 )
 
@@ -30,8 +31,16 @@ func (c Config) putCredential(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-func (c Config) listCredentials(*http.Request) (any, error) {
-	return list{"credentials": c.Credentials.List()}, nil
+func (c Config) listCredentials(r *http.Request) (any, error) {
+	credentials := []api.Credential{}
+	for _, i := range c.Credentials.List() {
+		credentials = append(credentials, api.Credential{
+			Name: i.Name, Kind: string(i.Kind), Scope: i.Scope, Subject: string(i.Subject), User: i.User, Fingerprints: i.Fingerprints, Problem: i.Problem,
+		})
+	}
+	return page(r, "credentials", credentials, func(c api.Credential) string { return c.Name }, columns[api.Credential]{
+		"subject": func(c api.Credential) string { return c.Subject },
+	})
 }
 
 func (c Config) removeCredential(r *http.Request) (any, error) {

@@ -7,52 +7,83 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/origin"
-	"github.com/helmdeck/repos/internal/ready"
-	"github.com/helmdeck/repos/internal/volume"
-	"github.com/helmdeck/repos/internal/workspace"
-	"github.com/helmdeck/repos/janitor"
 )
 
-// maxBody bounds a request. The largest legitimate one is a known_hosts file.
-const maxBody = 1 << 20
+const (
+	// maxBody bounds a request. The largest legitimate one is a known_hosts file.
+	maxBody = 1 << 20
+	// writeWait is how long a client may take to read an answer, or one line of a stream.
+	writeWait = 30 * time.Second
+)
 
-// Config has the objects that the API manages.
+// Config has the objects that the API shows and manages.
 type Config struct {
 	Credentials Credentials
-	Discards    Discards
+	Clones      Clones
+	Volumes     Volumes
+	Workspaces  Workspaces
 	Janitor     Janitor
 	Refresher   Refresher
-	Metrics     http.Handler // of GET /metrics
-	Log         *logrus.Logger
+	// Limits returns the limits in force for a subject.
+	Limits func(subject string) api.Limits
+	// Settings are the settings in force, by name. Their values are shown.
+	Settings []api.Setting
+	Version  string // of the plugin
+	Started  time.Time
+	Metrics  http.Handler // of GET /metrics
+	Log      *logrus.Logger
+}
+
+// routes returns the handlers by their patterns.
+func (c Config) routes() map[string]http.Handler {
+	all := map[string]http.Handler{
+		"GET /v1/events": newFollowers(c),
+		"GET /metrics":   c.Metrics,
+	}
+	for pattern, f := range map[string]route{
+		"GET /v1/version":  c.version,
+		"GET /v1/settings": c.settings,
+		"GET /v1/stats":    c.stats,
+
+		"GET /v1/subjects":                   c.listSubjects,
+		"GET /v1/subjects/{name}":            c.subject,
+		"GET /v1/clones":                     c.listClones,
+		"GET /v1/clones/{subject}/{hash}":    c.clone,
+		"DELETE /v1/clones/{subject}/{hash}": c.evictClone,
+		"GET /v1/volumes":                    c.listVolumes,
+		"GET /v1/volumes/{name}":             c.volume,
+		"GET /v1/leases":                     c.listLeases,
+		"GET /v1/workspaces":                 c.listWorkspaces,
+		"GET /v1/workspaces/{id}":            c.workspace,
+		"GET /v1/discards":                   c.listDiscards,
+		"GET /v1/discards/{id}":              c.discard,
+		"DELETE /v1/discards/{id}":           c.removeDiscard,
+
+		"GET /v1/credentials":           c.listCredentials,
+		"PUT /v1/credentials/{name}":    c.putCredential,
+		"DELETE /v1/credentials/{name}": c.removeCredential,
+
+		"GET /v1/plan":     c.plan,
+		"POST /v1/sweep":   c.sweep,
+		"POST /v1/refresh": c.refresh,
+	} {
+		all[pattern] = c.serve(f)
+	}
+	return all
 }
 
 // Handler returns the API.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
-	for pattern, f := range map[string]route{
-		"PUT /v1/credentials/{name}":    c.putCredential,
-		"GET /v1/credentials":           c.listCredentials,
-		"DELETE /v1/credentials/{name}": c.removeCredential,
-		"GET /v1/discards":              c.listDiscards,
-		"DELETE /v1/discards/{id}":      c.removeDiscard,
-
-		"GET /v1/janitor/plan":               c.planJanitor,
-		"POST /v1/janitor/sweep":             c.sweepJanitor,
-		"GET /v1/janitor/events":             c.listEvents,
-		"GET /v1/janitor/stats":              c.janitorStats,
-		"GET /v1/clones":                     c.listClones,
-		"DELETE /v1/clones/{subject}/{hash}": c.evictClone,
-		"POST /v1/refresh":                   c.refresh,
-	} {
-		mux.Handle(pattern, c.serve(f))
+	for pattern, h := range c.routes() {
+		mux.Handle(pattern, c.guard(h))
 	}
-	mux.Handle("GET /metrics", c.Metrics)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user := origin.NewUser(origin.PeerOf(r.Context()), r.Header.Get(api.ClaimHeader))
 		r = r.WithContext(origin.Begin(r.Context(), user))
@@ -64,7 +95,21 @@ func Handler(c Config) http.Handler {
 		// The mux chooses between 404 and 405, but answers in plain text.
 		none := statusOnly{header: w.Header()}
 		h.ServeHTTP(&none, r)
-		c.answer(w, r, none.status, errorAnswer{fmt.Sprintf("there is no %s %.200q here", r.Method, r.URL.Path)})
+		c.answer(w, r, none.status, api.ErrorAnswer{Error: fmt.Sprintf("there is no %s %.200q here", r.Method, r.URL.Path)})
+	})
+}
+
+// guard bounds the request's body, and answers a panic.
+func (c Config) guard(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil {
+				c.Log.WithContext(r.Context()).WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.Pattern, p)
+				c.answer(w, r, http.StatusInternalServerError, api.ErrorAnswer{Error: "internal error: the plugin's log says more"})
+			}
+		}()
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		h.ServeHTTP(w, r)
 	})
 }
 
@@ -72,56 +117,12 @@ func Handler(c Config) http.Handler {
 // error with the status of statusOf.
 type route func(r *http.Request) (any, error)
 
-// list is a response with one list, by its name.
-type list map[string]any
-
-type errorAnswer struct {
-	Error string `json:"error"`
-}
-
-// requestError is the error of a request that can't be decoded.
-type requestError struct {
-	status int
-	error
-}
-
-// statusOf returns the HTTP status of an error. 500 means that the plugin itself failed.
-func statusOf(err error) int {
-	refused, ok := errors.AsType[requestError](err)
-	switch {
-	case ok:
-		return refused.status
-	case is[*credential.InvalidError](err), is[*volume.OptionError](err):
-		return http.StatusBadRequest
-	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), errors.Is(err, janitor.ErrNoClone), errors.Is(err, ready.ErrNoClone):
-		return http.StatusNotFound
-	case is[*workspace.InUseError](err), errors.Is(err, janitor.ErrHeld):
-		return http.StatusConflict
-	}
-	return http.StatusInternalServerError
-}
-
-func is[T error](err error) bool {
-	_, ok := errors.AsType[T](err)
-	return ok
-}
-
 func (c Config) serve(f route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if p := recover(); p != nil {
-				c.Log.WithContext(r.Context()).WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.Pattern, p)
-				c.answer(w, r, http.StatusInternalServerError, errorAnswer{"internal error: the plugin's log says more"})
-			}
-		}()
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		answer, err := f(r)
-		switch status := statusOf(err); {
+		switch {
 		case err != nil:
-			if status == http.StatusInternalServerError {
-				c.Log.WithContext(r.Context()).WithError(err).Errorf("%s failed", r.Pattern)
-			}
-			c.answer(w, r, status, errorAnswer{err.Error()})
+			c.refuse(w, r, err)
 		case answer == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:
@@ -130,7 +131,17 @@ func (c Config) serve(f route) http.Handler {
 	})
 }
 
+// refuse answers with an error.
+func (c Config) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status := statusOf(err)
+	if status == http.StatusInternalServerError {
+		c.Log.WithContext(r.Context()).WithError(err).Errorf("%s failed", r.Pattern)
+	}
+	c.answer(w, r, status, errorAnswer(err))
+}
+
 func (c Config) answer(w http.ResponseWriter, r *http.Request, status int, answer any) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWait)) // fails in tests without a connection
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
@@ -162,7 +173,7 @@ func decode[T any](r *http.Request) (T, error) {
 	default:
 		err = fmt.Errorf("the request is malformed: %w", err)
 	}
-	return t, requestError{http.StatusBadRequest, err}
+	return t, badRequest(err)
 }
 
 // statusOnly is a ResponseWriter that keeps status and header, and drops the body.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/credential"
 )
 
@@ -40,7 +41,7 @@ func TestRoutes(t *testing.T) {
 	const good = `{"kind": "https", "scope": "https://H:443/org/", "subject": "team a", "user": "u", "secret": "` + hidden + `"}`
 	stored := `{"credentials":[{"name":"github","kind":"https","scope":"https://h/org","subject":"team a","user":"u"}]}`
 	log, logged := logger()
-	h := Handler(Config{Credentials: store(t), Log: log})
+	h := documented(t, Handler(Config{Credentials: store(t), Log: log}))
 	for _, tt := range []struct {
 		method, path, body string
 		status             int
@@ -93,7 +94,7 @@ func TestRoutes(t *testing.T) {
 		if tt.status < 300 && got != tt.want || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: got %s, want %s", what, got, tt.want)
 		}
-		var refused errorAnswer
+		var refused api.ErrorAnswer
 		if tt.status >= 300 && (json.Unmarshal([]byte(got), &refused) != nil || refused.Error == "") {
 			t.Errorf("%s: got %s, want an error in JSON", what, got)
 		}

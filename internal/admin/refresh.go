@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/ready"
 )
 
@@ -13,18 +14,20 @@ type Refresher interface {
 }
 
 func (c Config) refresh(r *http.Request) (any, error) {
-	want, err := decode[ready.Request](r)
+	want, err := decode[api.Refresh](r)
 	if err != nil {
 		return nil, err
 	}
-	results, err := c.Refresher.Refresh(r.Context(), want)
+	results, err := c.Refresher.Refresh(r.Context(), ready.Request{Repo: want.Repo, Ref: want.Ref, Subject: want.Subject})
 	switch {
 	case err != nil && r.Context().Err() != nil: // the client hung up, or the plugin stops
 		return nil, requestError{http.StatusServiceUnavailable, err}
 	case err != nil:
 		return nil, err
-	case results == nil:
-		results = []ready.Result{}
 	}
-	return list{"refreshed": results}, nil
+	refreshed := []api.RefreshResult{}
+	for _, one := range results {
+		refreshed = append(refreshed, api.RefreshResult{Clone: one.Clone, Subject: one.Subject, Ref: one.Ref, Commit: one.Commit, Error: one.Error})
+	}
+	return list{"refreshed": refreshed}, nil
 }

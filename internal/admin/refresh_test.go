@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/volume"
-	"github.com/helmdeck/repos/tests/operator"
 )
 
 // refresher records requests.
@@ -31,19 +31,21 @@ func TestRefresh(t *testing.T) {
 	ctx := t.Context()
 	log, _ := logger()
 	f := &refresher{}
-	h := Handler(Config{Refresher: f, Log: log})
-	c := operator.Dial(serve(t, h))
+	h := documented(t, Handler(Config{Refresher: f, Log: log}))
+	c := api.Dial(serve(t, h))
 	status := func(body string) int {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/refresh", strings.NewReader(body)))
 		return w.Code
 	}
-	r := ready.Request{Repo: "https://h/r", Ref: "main", Subject: "s"}
-	if list, err := c.Refresh(ctx, r); err != nil || list == nil || len(list) != 0 || f.asked != r {
+	r := api.Refresh{Repo: "https://h/r", Ref: "main", Subject: "s"}
+	if list, err := c.Refresh(ctx, r); err != nil || list == nil || len(list) != 0 || f.asked != (ready.Request{Repo: "https://h/r", Ref: "main", Subject: "s"}) {
 		t.Errorf("got %v, %v for %+v; want an empty list", list, err, f.asked)
 	}
 	f.list = []ready.Result{{Clone: "s/1", Subject: "s", Ref: "main", Commit: "c"}, {Clone: "s/1", Subject: "s", Ref: "dev", Error: "why"}}
-	if list, err := c.Refresh(ctx, r); err != nil || !reflect.DeepEqual(list, f.list) {
+	if list, err := c.Refresh(ctx, r); err != nil || !reflect.DeepEqual(list, []api.RefreshResult{
+		{Clone: "s/1", Subject: "s", Ref: "main", Commit: "c"}, {Clone: "s/1", Subject: "s", Ref: "dev", Error: "why"},
+	}) {
 		t.Errorf("got %+v, %v", list, err)
 	}
 	for _, tt := range []struct {
@@ -53,7 +55,7 @@ func TestRefresh(t *testing.T) {
 		{fmt.Errorf("%w of x", ready.ErrNoClone), 404}, {&volume.OptionError{Option: "repo"}, 400}, {errors.New("broken"), 500},
 	} {
 		f.fail = tt.fail
-		var refused *operator.Error
+		var refused *api.Error
 		if _, err := c.Refresh(ctx, r); !errors.As(err, &refused) || refused.Status != tt.status || refused.Message != tt.fail.Error() {
 			t.Errorf("got %v, want %d %v", err, tt.status, tt.fail)
 		}

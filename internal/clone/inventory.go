@@ -7,6 +7,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/tree"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // Info describes a clone for the janitor. It shares no memory with the clone.
@@ -107,6 +108,26 @@ func (m *Manager) EachSize(f func(subject string, s Sizes)) {
 		c.mu.Unlock()
 		f(string(c.Subject), s)
 	}
+}
+
+// Description describes a clone to people. It shares no memory with the clone.
+type Description struct {
+	Info
+	Status
+	Records map[string]meta.Store // of the stores, by the names of histories
+}
+
+// Describe describes the clone of a key, from memory. It is not ok if the clone neither
+// exists nor is being made.
+func (m *Manager) Describe(key string) (d Description, ok bool) {
+	c := m.Lookup(key)
+	if c == nil {
+		return d, false
+	}
+	if d.Info, ok = c.Info(); ok {
+		d.Status, d.Records = c.Status(volume.History{}), c.Remote.Stores()
+	}
+	return d, ok
 }
 
 func latest(a, b time.Time) time.Time {

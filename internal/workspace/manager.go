@@ -171,6 +171,16 @@ func (m *Manager) Each(f func(rec *meta.Workspace)) {
 	m.records.each(func(w *workspace) { f(&w.rec) })
 }
 
+// Workspace returns the record of one workspace, also of one that is being made. The
+// caller must not change it. It is not ok for an unknown ID.
+func (m *Manager) Workspace(id string) (rec meta.Workspace, ok bool) {
+	w, err := m.records.lookUp(id)
+	if err != nil {
+		return meta.Workspace{}, false
+	}
+	return m.records.get(w), true
+}
+
 // Leases returns the records of a volume's leased workspaces, oldest first. The
 // caller must not change them.
 func (m *Manager) Leases(volume string) []meta.Workspace {

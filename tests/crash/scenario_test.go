@@ -11,9 +11,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
-	"github.com/helmdeck/repos/tests/operator"
 )
 
 // scenario is an operation of the plugin with the failpoints on its way. A point such as name:2
@@ -289,8 +289,8 @@ func (w *world) evict() error {
 		if err != nil || len(paths) == 0 {
 			return err // the run before has evicted it
 		}
-		err = w.d.Admin.EvictClone(context.Background(), "cold/"+filepath.Base(paths[0]))
-		var refused *operator.Error
+		_, err = w.d.Admin.EvictClone(context.Background(), "cold/"+filepath.Base(paths[0]))
+		var refused *api.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusConflict {
 			return err
 		}

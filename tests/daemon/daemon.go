@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/helmdeck/repos/tests/operator"
+	"github.com/helmdeck/repos/api"
 )
 
 // Timeout is how long a test waits for an expected event before it fails. It is long enough for a
@@ -90,7 +90,7 @@ func (c Config) AwaitEmptyTrash() error {
 type Daemon struct {
 	Config
 	*Caller
-	Admin *operator.Client // of the operators' socket
+	Admin *api.Client // of the operators' socket
 
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process has ended, after err is set
@@ -134,7 +134,7 @@ func Run(c Config) (*Daemon, error) {
 	}
 	defer log.Close()
 	d := &Daemon{Config: c, Caller: Dial(c.Socket()), ended: make(chan struct{})}
-	d.Admin = operator.Dial(filepath.Join(filepath.Dir(c.Socket()), "admin.sock"))
+	d.Admin = api.Dial(filepath.Join(filepath.Dir(c.Socket()), "admin.sock"))
 	d.root = c.Root
 	command := slices.Concat(c.Under, []string{c.Program, "-data", c.DataDir(), "-socket", c.Socket(), "-git", c.Git}, c.Args)
 	d.cmd = exec.Command(command[0], command[1:]...)

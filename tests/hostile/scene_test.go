@@ -13,6 +13,7 @@ import (
 
 	"github.com/docker/go-plugins-helpers/volume"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/daemon"
 )
@@ -147,7 +148,7 @@ func (s *scene) finish() {
 // cleanedUp deletes the case's discards, and returns an error if more than the clone and its caches
 // is left of the case.
 func (s *scene) cleanedUp() error {
-	discards, err := s.plugin.Admin.Discards(s.Context())
+	discards, err := s.plugin.Admin.Discards(s.Context(), api.Filter{})
 	if err != nil {
 		return err
 	}

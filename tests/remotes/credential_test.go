@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/tests/operator"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -22,8 +21,8 @@ func hostOf(url string) string {
 	return scheme + "://" + host
 }
 
-func token(name, scope, secret string) credential.Credential {
-	return credential.Credential{Name: name, Kind: credential.HTTPS, Scope: scope, User: "me", Secret: credential.NewSecret(secret)}
+func token(name, scope, secret string) credential {
+	return credential{name, api.PutCredential{Kind: api.HTTPS, Scope: scope, User: "me", Secret: secret}}
 }
 
 // A user meets a private repository, stores a wrong and then the right credential, restarts the
@@ -67,7 +66,7 @@ func TestHTTPSCredential(t *testing.T) {
 			t.Errorf("%s has the mode %o, want 600", path, got)
 		}
 	}
-	list, err := p.Admin.Credentials(t.Context())
+	list, err := p.Admin.Credentials(t.Context(), api.Filter{})
 	if err != nil || len(list) != 1 || list[0].Name != "app" || list[0].User != "me" {
 		t.Errorf("the list: %+v, %v", list, err)
 	}
@@ -87,7 +86,7 @@ func TestHTTPSCredential(t *testing.T) {
 	if err := checkError(err, "authentication failed"); err != nil {
 		t.Errorf("after the removal: %v", err)
 	}
-	var refused *operator.Error
+	var refused *api.Error
 	if err := p.Admin.RemoveCredential(t.Context(), "app"); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 		t.Errorf("a second removal: %v", err)
 	}
@@ -100,7 +99,7 @@ func TestCredentialChoice(t *testing.T) {
 	s := serve(t)
 	p := start(t)
 	host := hostOf(s.url)
-	for _, c := range []credential.Credential{
+	for _, c := range []credential{
 		token("host", host, "host"), token("team", host+"/team", "team"),
 		token("exact", host+"/team/app", "exact"), token("sibling", host+"/team/ap", "sibling"),
 	} {
@@ -193,7 +192,7 @@ func TestBearerNeedsNewerGit(t *testing.T) {
 	s.Protect(app, gitserver.Login{Bearer: "tok"})
 	s.Wrap(gitserver.ProtocolZero()) // which only git speaks
 	p := start(t)
-	p.putCredential(credential.Credential{Name: "b", Kind: credential.Bearer, Scope: hostOf(s.url), Secret: credential.NewSecret("tok")})
+	p.putCredential(credential{"b", api.PutCredential{Kind: api.Bearer, Scope: hostOf(s.url), Secret: "tok"}})
 	var major, minor int
 	if _, err := fmt.Sscanf(testgit.GitAny(t, "/", "version"), "git version %d.%d", &major, &minor); err != nil {
 		t.Fatal(err)

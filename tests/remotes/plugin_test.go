@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -149,10 +149,16 @@ func (p *plugin) mountAndCheck(name, commit string) error {
 	return nil
 }
 
+// credential is a credential with its name.
+type credential struct {
+	Name string
+	api.PutCredential
+}
+
 // putCredential stores a credential over the admin socket.
-func (p *plugin) putCredential(c credential.Credential) {
+func (p *plugin) putCredential(c credential) {
 	p.t.Helper()
-	if err := p.Admin.PutCredential(p.t.Context(), c); err != nil {
+	if err := p.Admin.PutCredential(p.t.Context(), c.Name, c.PutCredential); err != nil {
 		p.t.Fatalf("put credential %q: %v", c.Name, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/proc"
 )
@@ -45,8 +45,8 @@ func TestSecretsDoNotLeak(t *testing.T) {
 		"password as it is sent": base64.StdEncoding.EncodeToString([]byte("me:" + password)),
 		"ssh key":                keyLines[3],
 	}
-	p.putCredential(credential.Credential{Name: "pw", Kind: credential.HTTPS, Scope: hostOf(s.url) + "/team", User: "me", Secret: credential.NewSecret(password)})
-	p.putCredential(credential.Credential{Name: "tok", Kind: credential.Bearer, Scope: hostOf(s.url) + "/other", Secret: credential.NewSecret(token)})
+	p.putCredential(credential{"pw", api.PutCredential{Kind: api.HTTPS, Scope: hostOf(s.url) + "/team", User: "me", Secret: password}})
+	p.putCredential(credential{"tok", api.PutCredential{Kind: api.Bearer, Scope: hostOf(s.url) + "/other", Secret: token}})
 	p.putCredential(key(ssh, ssh.ClientKey()))
 	p.putCredential(knownHosts(ssh, ssh.KnownHosts()))
 	if len(hidden.in(readAll(t, p.path("data/credentials")))) < 3 {
@@ -109,7 +109,7 @@ func TestSecretsDoNotLeak(t *testing.T) {
 		}
 		output = append(output, data...)
 	}
-	list, err := p.Admin.Credentials(t.Context())
+	list, err := p.Admin.Credentials(t.Context(), api.Filter{})
 	output = fmt.Appendf(output, "%+v %#v %v", list, list, err)
 	if names := hidden.in(output); len(names) > 0 {
 		t.Errorf("errors, status and list have the secrets %q: %s", names, output)

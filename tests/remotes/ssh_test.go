@@ -4,18 +4,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver/sshserver"
 )
 
 // key returns a credential with a client key for a server.
-func key(s *sshserver.Server, text []byte) credential.Credential {
-	return credential.Credential{Name: "key", Kind: credential.SSHKey, Scope: "ssh://git@" + s.Address(), Secret: credential.NewSecret(string(text))}
+func key(s *sshserver.Server, text []byte) credential {
+	return credential{"key", api.PutCredential{Kind: api.SSHKey, Scope: "ssh://git@" + s.Address(), Secret: string(text)}}
 }
 
 // knownHosts returns a credential with a server's known_hosts lines.
-func knownHosts(s *sshserver.Server, lines string) credential.Credential {
-	return credential.Credential{Name: "host", Kind: credential.KnownHosts, Scope: "ssh://" + s.Address(), Secret: credential.NewSecret(lines)}
+func knownHosts(s *sshserver.Server, lines string) credential {
+	return credential{"host", api.PutCredential{Kind: api.KnownHosts, Scope: "ssh://" + s.Address(), Secret: lines}}
 }
 
 // A user meets an unknown host, gives its key and a client key, and later meets wrong and changed
@@ -75,7 +75,8 @@ func TestSSH(t *testing.T) {
 	}
 	addLine("ssh: changed host key", "create: "+err.Error())
 
-	if err := p.Admin.PutCredential(t.Context(), key(s, s.LockedKey())); err == nil || !strings.Contains(err.Error(), "passphrase") {
+	locked := key(s, s.LockedKey())
+	if err := p.Admin.PutCredential(t.Context(), locked.Name, locked.PutCredential); err == nil || !strings.Contains(err.Error(), "passphrase") {
 		t.Errorf("a key with a passphrase: %v, want an error", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
@@ -186,14 +187,14 @@ func (p *Plugin) Locks() ([]string, error) {
 	return list, nil
 }
 
-// unheld are the values of janitor.Hold with which an operator may evict a clone. They bind the
+// unheld are the values of Held with which an operator may evict a clone. They bind the
 // janitor alone, if anybody.
-var unheld = []janitor.Hold{janitor.Free, janitor.JustMade, janitor.ExceedsAll}
+var unheld = []string{janitor.Free.String(), janitor.JustMade.String(), janitor.ExceedsAll.String()}
 
 // Left returns an error that lists the work that is still going on: the plugin's processes, its
 // locks, and those clones that cannot be evicted and for which interest returns true. nil means
 // that nothing is left.
-func (p *Plugin) Left(ctx context.Context, interest func(janitor.CloneInfo) bool) error {
+func (p *Plugin) Left(ctx context.Context, interest func(api.Clone) bool) error {
 	var errs []error
 	children, err := p.Children()
 	if len(children) > 0 {
@@ -203,8 +204,8 @@ func (p *Plugin) Left(ctx context.Context, interest func(janitor.CloneInfo) bool
 	if len(locks) > 0 {
 		errs = append(errs, fmt.Errorf("%d locks, such as %s", len(locks), locks[0]))
 	}
-	clones, cloneErr := p.Admin.Clones(ctx)
-	pinned := slices.DeleteFunc(clones, func(c janitor.CloneInfo) bool { return slices.Contains(unheld, c.Held) || !interest(c) })
+	clones, cloneErr := p.Admin.Clones(ctx, api.Filter{})
+	pinned := slices.DeleteFunc(clones, func(c api.Clone) bool { return slices.Contains(unheld, c.Held) || !interest(c) })
 	if len(pinned) > 0 {
 		errs = append(errs, fmt.Errorf("%d pinned clones, such as %s: %s", len(pinned), pinned[0].Clone, pinned[0].Held))
 	}
@@ -213,7 +214,7 @@ func (p *Plugin) Left(ctx context.Context, interest func(janitor.CloneInfo) bool
 
 // AwaitEnd calls Left until it returns nil. It returns Left's last error if ctx or the plugin ends
 // first. It calls Left at least once.
-func (p *Plugin) AwaitEnd(ctx context.Context, interest func(janitor.CloneInfo) bool) error {
+func (p *Plugin) AwaitEnd(ctx context.Context, interest func(api.Clone) bool) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -11,10 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/volume"
-	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
-	"github.com/helmdeck/repos/tests/operator"
 )
 
 // Volume is a volume of an attacker.
@@ -120,7 +119,7 @@ func (a *Assault) End() error {
 const SubjectPrefix = "attacker-"
 
 // OfAttacker reports whether a clone belongs to an attacker.
-func OfAttacker(c janitor.CloneInfo) bool { return strings.HasPrefix(c.Subject, SubjectPrefix) }
+func OfAttacker(c api.Clone) bool { return strings.HasPrefix(c.Subject, SubjectPrefix) }
 
 // Delete deletes the clones of the attack, as an operator does: the listed clones, and those that
 // follow from the volumes' options, because an operator can delete a clone that is still being
@@ -144,7 +143,7 @@ func (a *Assault) Delete(ctx context.Context) error {
 
 func (a *Assault) delete() error {
 	return withTimeout(func(ctx context.Context) error {
-		clones, err := a.d.Admin.Clones(ctx)
+		clones, err := a.d.Admin.Clones(ctx, api.Filter{})
 		errs := []error{err}
 		keys := make(map[string]bool)
 		for _, c := range clones {
@@ -158,8 +157,8 @@ func (a *Assault) delete() error {
 			keys[v.Options["subject"]+"/"+u.Hash()] = true
 		}
 		for key := range keys {
-			err := a.d.Admin.EvictClone(ctx, key)
-			if e, ok := errors.AsType[*operator.Error](err); !ok || e.Status != http.StatusNotFound {
+			_, err := a.d.Admin.EvictClone(ctx, key)
+			if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != http.StatusNotFound {
 				errs = append(errs, err)
 			}
 		}

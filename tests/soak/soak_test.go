@@ -240,7 +240,7 @@ func (s *soak) recordEvictions() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range events {
-		if e.Type == janitor.Evicted && e.ID != "" {
+		if e.Type == string(janitor.Evicted) && e.ID != "" {
 			s.evicted[e.ID] = true
 		}
 	}
@@ -249,12 +249,12 @@ func (s *soak) recordEvictions() error {
 
 // evictions returns the number of the janitor's evictions since the start.
 func (s *soak) evictions() (n int64) {
-	stats, err := s.d.Admin.JanitorStats(context.Background())
+	stats, err := s.d.Admin.Stats(context.Background())
 	if err != nil {
 		s.Error(err)
 	}
 	for _, c := range stats.Counts {
-		if c.Type == janitor.Evicted {
+		if c.Type == string(janitor.Evicted) {
 			n += c.Times
 		}
 	}

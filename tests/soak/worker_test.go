@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
@@ -172,7 +173,7 @@ func (w *worker) keep() error {
 // restore restores a random discard, checks it, and removes the volume, which makes a discard
 // again.
 func (w *worker) restore() error {
-	list, err := w.d.Admin.Discards(context.Background())
+	list, err := w.d.Admin.Discards(context.Background(), api.Filter{})
 	if err != nil || len(list) == 0 {
 		return err
 	}

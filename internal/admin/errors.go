@@ -1,0 +1,67 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/ready"
+	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/janitor"
+)
+
+// requestError is an error with a status of its own.
+type requestError struct {
+	status int
+	error
+}
+
+func (e requestError) Unwrap() error { return e.error }
+
+// badRequest is the error of a request that can't be understood.
+func badRequest(err error) error { return requestError{http.StatusBadRequest, err} }
+
+// notFound is the error of a request for something that does not exist.
+func notFound(format string, args ...any) error {
+	return requestError{http.StatusNotFound, fmt.Errorf(format, args...)}
+}
+
+// statusOf returns the HTTP status of an error. 500 means that the plugin itself failed.
+func statusOf(err error) int {
+	refused, ok := errors.AsType[requestError](err)
+	switch {
+	case ok:
+		return refused.status
+	case is[*credential.InvalidError](err), is[*volume.OptionError](err):
+		return http.StatusBadRequest
+	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), errors.Is(err, janitor.ErrNoClone), errors.Is(err, ready.ErrNoClone):
+		return http.StatusNotFound
+	case is[*workspace.InUseError](err), errors.Is(err, janitor.ErrHeld):
+		return http.StatusConflict
+	}
+	switch verbs.KindOf(err) {
+	case verbs.Invalid:
+		return http.StatusBadRequest
+	case verbs.Denied:
+		return http.StatusForbidden
+	case verbs.NotFound:
+		return http.StatusNotFound
+	case verbs.Exists, verbs.InUse, verbs.Exhausted, verbs.Held:
+		return http.StatusConflict
+	case verbs.Unavailable, verbs.Unfinished, verbs.Unreachable, verbs.Canceled:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
+// errorAnswer is the body of the answer for an error.
+func errorAnswer(err error) api.ErrorAnswer { return api.ErrorAnswer{Error: err.Error()} }

@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/janitor"
+)
+
+// at is the time of everything in these tests.
+var at = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// keeper is a janitor that returns its fields, and records the calls of EvictClone.
+type keeper struct {
+	plan     janitor.Plan
+	report   janitor.Report
+	events   []janitor.Event
+	more     chan struct{}
+	stats    janitor.Stats
+	holdings janitor.Holdings
+	evicted  []string
+	fail     error
+}
+
+func (k *keeper) Plan(context.Context) (janitor.Plan, error)         { return k.plan, k.fail }
+func (k *keeper) Sweep(context.Context) (janitor.Report, error)      { return k.report, k.fail }
+func (k *keeper) Stats() janitor.Stats                               { return k.stats }
+func (k *keeper) Holdings(context.Context) (janitor.Holdings, error) { return k.holdings, k.fail }
+
+func (k *keeper) EventsAfter(seq int64) (list []janitor.Event, more <-chan struct{}) {
+	for _, e := range k.events {
+		if e.Seq > seq {
+			list = append(list, e)
+		}
+	}
+	return list, k.more
+}
+
+func (k *keeper) EvictClone(_ context.Context, key string) error {
+	k.evicted = append(k.evicted, key)
+	return k.fail
+}
+
+// heap holds workspaces and discards, and records the calls of EvictDiscard.
+type heap struct {
+	all  []meta.Workspace
+	list []workspace.Discard
+	fail error
+	gone []string
+}
+
+func (h *heap) Workspaces() []meta.Workspace    { return h.all }
+func (h *heap) MountedAt(meta.Workspace) string { return "/mnt/w" }
+func (h *heap) Discards() []workspace.Discard   { return h.list }
+
+func (h *heap) Workspace(id string) (meta.Workspace, bool) {
+	for _, w := range h.all {
+		if w.ID == id {
+			return w, true
+		}
+	}
+	return meta.Workspace{}, false
+}
+
+func (h *heap) EvictDiscard(id string) error {
+	h.gone = append(h.gone, id)
+	return h.fail
+}
+
+// shelf holds volumes.
+type shelf []verbs.Volume
+
+func (s shelf) List() []verbs.Volume { return s }
+
+func (s shelf) Get(name string) (verbs.Volume, error) {
+	for _, v := range s {
+		if v.Name == name {
+			v.State = &verbs.State{Mountpoint: "/mnt/w", Status: map[string]any{"state": "ready"}}
+			return v, nil
+		}
+	}
+	return verbs.Volume{}, fmt.Errorf("no volume %q", name)
+}
+
+// catalog describes clones by key.
+type catalog map[string]clone.Description
+
+func (c catalog) Describe(key string) (clone.Description, bool) {
+	d, ok := c[key]
+	return d, ok
+}
+
+func bytes4k(n int64) disk.Size { return disk.Size{Bytes: n << 12, Inodes: n} }
+
+// options returns the options of a volume.
+func options(subject, repo string) volume.Options {
+	o, err := volume.Parse(map[string]string{"subject": subject, "repo": repo}, nil, volume.AllSchemes())
+	if err != nil {
+		panic(err)
+	}
+	return o
+}
+
+// populated returns the API of a plugin that has one of everything.
+func populated() Config {
+	log, _ := logger()
+	kind := janitor.Cache
+	o := options("team a", "https://h/x")
+	key := clone.Key(o.Subject, o.Repo)
+	size, measured := bytes4k(1), meta.Measured{Size: bytes4k(1), At: at}
+	changed := int64(3)
+	plan := janitor.Plan{
+		Evictions: []janitor.Eviction{{
+			Kind: janitor.Discard, Reason: janitor.Expired, Subject: "team a", Clone: key, ID: "d", Volume: "v", Size: size, Text: "old", Unused: time.Hour,
+		}},
+		Frees: size, Used: size, Trash: size, Space: disk.Space{Total: size, Free: size}, Late: 1, More: true,
+		Missing:  []janitor.Missing{{Reason: janitor.MinFree, Size: size, Text: "full"}},
+		Holders:  []janitor.Holder{{Clone: key, Repo: "https://h/x", Subject: "team a", Volume: "v", Size: size, Held: janitor.Kept}},
+		TooLarge: []janitor.TooLarge{{Clone: key, Repo: "https://h/x", Subject: "team a", Size: 5, Limit: 4, Reason: janitor.MaxSize, Grace: time.Minute}},
+	}
+	report := janitor.Report{Began: at, Took: time.Second, Evicted: plan.Evictions, Frees: size, Held: 1, Failed: 2, Left: plan}
+	return Config{
+		Janitor: &keeper{
+			plan: plan, report: report,
+			events: []janitor.Event{{Seq: 7, Time: at, Type: janitor.Evicted, Kind: &kind, Reason: janitor.MaxSize, Clone: key, ID: "0", Size: size, Text: "full"}},
+			stats: janitor.Stats{
+				Counts:   []janitor.Count{{Type: janitor.Evicted, Kind: &kind, Reason: janitor.MaxSize, Times: 3, Size: size}},
+				Findings: []janitor.Finding{{Since: at, Volume: "v", ID: "w", Size: size, Growth: 7, Text: "large"}}, Last: report,
+			},
+			holdings: janitor.Holdings{
+				Clones: []janitor.CloneInfo{{
+					Clone: key, Subject: "team a", Repo: "https://h/x", Used: at, Size: bytes4k(6), Stores: bytes4k(1), LFS: bytes4k(2),
+					Parts: map[janitor.Kind]disk.Size{janitor.Tree: bytes4k(3)}, Held: janitor.Leased,
+				}},
+				Trash: size, Space: plan.Space, Limits: janitor.Limits{MaxSize: 9, MinFree: 0.05},
+			},
+		},
+		Clones: catalog{key: {
+			Info: clone.Info{
+				Key: key, CreatedAt: at, Caches: map[string]meta.Measured{"1000": measured},
+				Layers: []clone.LayerInfo{{ID: "l", Kind: "git layer", CreatedAt: at, Used: at, Held: true, Need: "a volume"}},
+			},
+			Status: clone.Status{State: "ready"},
+			Records: map[string]meta.Store{"full": {
+				Format: "sha1", FetchedAt: at, Size: measured, Refs: map[string]meta.Resolution{"HEAD": {Ref: "refs/heads/main", Commit: "c", At: at}},
+			}},
+		}},
+		Volumes: shelf{{Name: "v", CreatedAt: at, Options: o}},
+		Workspaces: &heap{
+			all: []meta.Workspace{{
+				ID: "w", Mode: "private", Clone: key, Volume: "v", Tree: "t", Chain: []string{"t"}, GitLayer: "l", Commit: "c", Leases: meta.Leases{"h", "h#2"},
+				Options: o.Map(), MountedAt: at, Warm: []meta.WarmPath{{Path: "target", Chain: []string{"u"}}, {Path: "x", LeftOut: "too large", ReadOnly: true}},
+				Lost: []string{"g"}, NoCache: "it is gone",
+			}, {ID: "d", Phase: meta.Discarded, Clone: key, Volume: "v", MountedAt: at, EndedAt: at, Size: measured}},
+			list: []workspace.Discard{{
+				ID: "d", Volume: "v", Clone: key, Subject: "team a", Repo: "https://h/x", EndedAt: at, ExpiresAt: at.Add(time.Hour),
+				Changed: &changed, Size: measured,
+			}},
+		},
+		Limits:   func(string) api.Limits { return api.Limits{MaxSize: 5, MaxLeases: 6} },
+		Settings: []api.Setting{{Name: "CA_BUNDLE", Hidden: true}, {Name: "MAX_SIZE", Value: "9B", Default: "20GiB", Set: true}},
+		Version:  "dev", Started: at, Log: log,
+	}
+}

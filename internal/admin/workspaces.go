@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/workspace"
+)
+
+// Workspaces is the part of *workspace.Manager that the API uses.
+type Workspaces interface {
+	Workspaces() []meta.Workspace
+	Workspace(id string) (meta.Workspace, bool)
+	MountedAt(meta.Workspace) string
+	Discards() []workspace.Discard
+	EvictDiscard(id string) error
+}
+
+func (c Config) listWorkspaces(r *http.Request) (any, error) {
+	workspaces := []api.Workspace{}
+	for _, w := range c.Workspaces.Workspaces() {
+		workspaces = append(workspaces, workspaceOf(w))
+	}
+	return page(r, "workspaces", workspaces, func(w api.Workspace) string { return w.ID }, columns[api.Workspace]{
+		"subject": func(w api.Workspace) string { return w.Subject },
+		"repo":    func(w api.Workspace) string { return hashOf(w.Clone) },
+		"clone":   func(w api.Workspace) string { return w.Clone },
+		"volume":  func(w api.Workspace) string { return w.Volume },
+		"phase":   func(w api.Workspace) string { return w.Phase },
+	})
+}
+
+func workspaceOf(w meta.Workspace) api.Workspace {
+	out := api.Workspace{
+		ID: w.ID, Phase: w.Phase.String(), Mode: w.Mode, Volume: w.Volume, Subject: subjectName(w), Repo: w.Options["repo"], Clone: w.Clone,
+		Ref: w.Ref, Commit: w.Commit, Leases: []string{}, UID: w.UID, GID: w.GID, MountedAt: w.MountedAt.UTC(),
+		Reused: w.Reused, Stale: w.Stale, Shallow: w.Shallow, Restored: w.Restored, Size: sizeOf(w.Size.Size), MeasuredAt: measuredAt(w.Size),
+	}
+	if !w.EndedAt.IsZero() {
+		at := w.EndedAt.UTC()
+		out.EndedAt = &at
+	}
+	for _, id := range w.Leases { // sorted, so the leases of one holder are neighbours
+		if holder, _ := meta.HolderOf(id); !slices.Contains(out.Leases, holder) {
+			out.Leases = append(out.Leases, holder)
+		}
+	}
+	return out
+}
+
+func (c Config) workspace(r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	w, ok := c.Workspaces.Workspace(id)
+	if !ok {
+		return nil, notFound("there is no workspace %q", id)
+	}
+	d := api.WorkspaceDetail{
+		Workspace: workspaceOf(w), Mountpoint: c.Workspaces.MountedAt(w), Tree: notNil(w.Chain), GitLayer: w.GitLayer, Warm: []api.Warmed{},
+		Lost: w.Lost, NoCache: w.NoCache, Options: w.Options,
+	}
+	if d.Options == nil {
+		d.Options = map[string]string{}
+	}
+	for _, p := range w.Warm {
+		d.Warm = append(d.Warm, api.Warmed{Path: p.Path, Layers: notNil(p.Chain), LeftOut: p.LeftOut, ReadOnly: p.ReadOnly})
+	}
+	return d, nil
+}
+
+// notNil returns a list that JSON shows as [] and not as null.
+func notNil(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+func (c Config) listDiscards(r *http.Request) (any, error) {
+	discards := []api.Discard{}
+	for _, d := range c.Workspaces.Discards() {
+		discards = append(discards, discardOf(d))
+	}
+	return page(r, "discards", discards, func(d api.Discard) string { return d.ID }, columns[api.Discard]{
+		"subject": func(d api.Discard) string { return d.Subject },
+		"repo":    func(d api.Discard) string { return hashOf(d.Clone) },
+		"clone":   func(d api.Discard) string { return d.Clone },
+		"volume":  func(d api.Discard) string { return d.Volume },
+	})
+}
+
+func (c Config) discard(r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	for _, d := range c.Workspaces.Discards() {
+		if d.ID == id {
+			return discardOf(d), nil
+		}
+	}
+	return nil, &workspace.NoDiscardError{ID: id}
+}
+
+func discardOf(d workspace.Discard) api.Discard {
+	out := api.Discard{
+		ID: d.ID, Volume: d.Volume, Subject: d.Subject, Repo: d.Repo, Clone: d.Clone, Commit: d.Commit, Ref: d.Ref,
+		EndedAt: d.EndedAt.UTC(), ExpiresAt: d.ExpiresAt.UTC(), Changed: d.Changed, MeasuredAt: measuredAt(d.Size),
+	}
+	if out.MeasuredAt != nil {
+		out.Bytes = &d.Size.Bytes
+	}
+	return out
+}
+
+func (c Config) removeDiscard(r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	if err := c.Workspaces.EvictDiscard(id); err != nil {
+		return nil, err
+	}
+	c.Log.WithContext(r.Context()).WithField("discard", id).Info("discard removed")
+	return nil, nil
+}

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/admin"
+)
+
+// admin returns the handler of the admin socket.
+func (p *parts) admin(set settings) http.Handler {
+	return admin.Handler(admin.Config{
+		Credentials: p.credentials, Clones: p.clones, Volumes: p.volumes, Workspaces: p.workspaces, Janitor: p.janitor, Refresher: p.keeper,
+		Limits: func(string) api.Limits {
+			return api.Limits{MaxSize: set.limits.SubjectMaxSize, MaxLeases: set.limits.subjectMaxLeases}
+		},
+		Settings: set.shown, Version: version, Started: time.Now(), Metrics: p.metrics, Log: p.log,
+	})
+}

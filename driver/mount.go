@@ -114,7 +114,10 @@ func (d *Driver) EngineStarted(leases []verbs.Lease) {
 // container ends, and ignores it after a docker cp.
 var errKeepID = errors.New("it is unmounted; this answer is for an engine that began to count mounts when it started, after this one: so it keeps the mount ID")
 
-// Unmount undoes the last Mount with an ID. An unknown ID was unmounted before.
+// Unmount undoes the last Mount with an ID. An unknown ID was unmounted before, or its
+// leases were released by force: the engine still counts those Mounts, and Unmounts that it
+// sends for them find no lease. They can't hit a later Mount with that ID, because an engine
+// starts a container and copies from it only after it has sent the Unmounts of its last end.
 //
 // An engine counts the Mounts of an ID, and forgets the ID when an Unmount brings the
 // count to zero. Engine 20.10.24 with live-restore starts again from zero for a container

@@ -28,7 +28,13 @@ type Forget func(key string) (del func(*meta.Tx) error, undo func())
 // unknown clone is not an error. Each forget removes what another package knows of the
 // clone.
 func (m *Manager) EvictClone(ctx context.Context, key string, stop work.Stop, forget ...Forget) error {
-	return m.evict(ctx, key, stop, func(c *Clone) error {
+	return m.ClearClone(ctx, key, stop, nil, forget...)
+}
+
+// ClearClone is EvictClone for a clone that workspaces stand on: it calls clear to remove them
+// while no Create and no Mount uses the clone. After an error of clear the clone stays.
+func (m *Manager) ClearClone(ctx context.Context, key string, stop work.Stop, clear func(context.Context) error, forget ...Forget) error {
+	return m.evict(ctx, key, stop, clear, func(c *Clone) error {
 		rec, restore := c.forgetRecord()
 		list := c.layers.List()
 		size := sizeOf(rec, list)
@@ -68,7 +74,7 @@ func (c *Clone) trash(size disk.Size) error {
 // trashLeft moves the directory of a clone without records to the trash, unless a Mount
 // has made a new clone in it.
 func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) error {
-	return m.evict(ctx, key, work.StopNothing, func(c *Clone) error {
+	return m.evict(ctx, key, work.StopNothing, nil, func(c *Clone) error {
 		if c.Remote.Fetched() || len(c.layers.List()) > 0 {
 			return nil
 		}
@@ -97,7 +103,7 @@ func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
 	if uid == "" || uid != filepath.Base(uid) || uid[0] == '.' {
 		return fmt.Errorf("evict cache %q of clone %s: no such cache", uid, key)
 	}
-	return m.evict(ctx, key, work.StopNothing, func(c *Clone) error {
+	return m.evict(ctx, key, work.StopNothing, nil, func(c *Clone) error {
 		rec, _ := c.record()
 		if err := m.Trash.Clear(filepath.Join(c.Dir, "cache", uid), "cache", rec.Caches[uid].Size); err != nil {
 			return err
@@ -126,14 +132,14 @@ func (c *Clone) SetCache(uid string, size meta.Measured) error {
 // heldBusy says why a clone whose layers are held can't be evicted.
 const heldBusy = "workspaces or discards stand on it"
 
-// evict calls f while the clone of a key has no users. It first cancels the tasks that
-// stop names.
-func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(*Clone) error) error {
+// evict calls f while the clone of a key has no users and nothing holds its layers. It first
+// cancels the tasks that stop names, and then calls clear, unless it is nil, to end the holds.
+func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, clear func(context.Context) error, f func(*Clone) error) error {
 	c := m.Lookup(key)
 	if c == nil {
 		return ctx.Err()
 	}
-	if c.Trees.Held() && !c.used.Usage().Yields { // a build that yields holds layers, until Evict ends it
+	if clear == nil && c.Trees.Held() && !c.used.Usage().Yields { // a build that yields holds layers, until Evict ends it
 		return &work.BusyError{Name: c.used.Name, Reason: heldBusy}
 	}
 	done, err := c.used.Evict(ctx, stop)
@@ -141,6 +147,11 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, f func(
 		return err
 	}
 	defer done()
+	if clear != nil {
+		if err := clear(ctx); err != nil {
+			return err
+		}
+	}
 	if c.Trees.Held() {
 		return &work.BusyError{Name: c.used.Name, Reason: "a workspace was made of it meanwhile"}
 	}

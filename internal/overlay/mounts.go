@@ -82,6 +82,62 @@ func Detach(target string) (release func() error, err error) {
 	return sync.OnceValue(func() error { return unix.Close(fd) }), nil
 }
 
+// ErrBusy is wrapped by the error of Unmount if a process uses the mount.
+var ErrBusy = errors.New("a process uses it")
+
+// Unmount is Detach for a mount that nobody uses, such as a working directory or an open
+// file there: otherwise the error is ErrBusy. It looks at all mount namespaces that have
+// the mount itself, and not at copies, such as those of containers: Holders counts them.
+// The mounts below target are unmounted first, and stay unmounted after an error.
+func Unmount(target string) (err error) {
+	defer wrap(&err, "unmount %q", target)
+	root, mounted, err := openTarget(target)
+	if err != nil {
+		return err
+	}
+	if !mounted {
+		unix.Close(root)
+		return ErrNotMounted
+	}
+	points, err := Mounts(target)
+	if err == nil {
+		abs := points[len(points)-1].Path // without links; mounts at one place are adjacent
+		for _, p := range points {
+			if rel, _ := filepath.Rel(abs, p.Path); rel != "." && err == nil {
+				err = unmountInside(root, rel)
+			}
+		}
+	}
+	unix.Close(root) // which makes it busy
+	if err != nil {
+		return err
+	}
+	return unmountAt(target)
+}
+
+// unmountInside unmounts what is mounted at rel below the root of a mount. It follows no
+// link, because a process inside may have changed the path.
+func unmountInside(root int, rel string) error {
+	in, err := unix.Openat2(root, filepath.Dir(rel), &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: resolveInside})
+	if err != nil {
+		return fmt.Errorf("openat2: %w", err)
+	}
+	defer unix.Close(in)
+	return unmountAt(filepath.Join(procPath(in), filepath.Base(rel)))
+}
+
+// unmountAt is umount2(2) with our errors.
+func unmountAt(path string) error {
+	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	case errors.Is(err, unix.EINVAL):
+		return ErrNotMounted // somebody was faster
+	}
+	return err
+}
+
 // Move moves the mount at from, and those below it, to the directory to. It completes a
 // Move that a crash interrupted. The copies that containers have are not affected, nor
 // are the mounts in them.

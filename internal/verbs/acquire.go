@@ -201,6 +201,26 @@ func (v *Volumes) Add(ctx context.Context, l Lease, another string) (ok bool, er
 	return ok, e.Err
 }
 
+// ForceRelease ends all leases of a holder that is gone and did not release them. See
+// workspace.Manager.ForceRelease. A Release of one of them that comes later finds no lease,
+// and an Acquire gets another workspace.
+func (v *Volumes) ForceRelease(ctx context.Context, volume, holder string) error {
+	if err := v.Workspaces.HasHolder(volume, holder); err != nil {
+		return err // without waiting for the Acquire of a new lease
+	}
+	unlock, err := v.leases.Lock(ctx, Lease{Volume: volume, ID: holder})
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	began, e := v.Now(), Event{Verb: Forcing, Volume: volume, Lease: holder}
+	ctx = v.about(ctx, &e)
+	e.Workspace, e.Err = v.Workspaces.ForceRelease(ctx, volume, holder)
+	e.Took = v.Now().Sub(began)
+	v.report(ctx, e)
+	return e.Err
+}
+
 // Release implements Verbs.
 func (v *Volumes) Release(ctx context.Context, l Lease) error {
 	ctx = context.WithoutCancel(ctx)

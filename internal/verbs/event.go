@@ -19,6 +19,7 @@ const (
 	Removing   Verb = "remove"
 	Mounting   Verb = "mount"
 	Unmounting Verb = "unmount"
+	Forcing    Verb = "forced unmount" // ForceRelease
 )
 
 // Event is a call of a verb that changed something, or failed.
@@ -28,7 +29,7 @@ type Event struct {
 	// Options are those of the volume; the zero value if it is unknown.
 	Options volume.Options
 	Clone   string // its key
-	Lease   string // of a Mount and an Unmount
+	Lease   string // of a Mount and an Unmount; of a forced Unmount the holder
 	// Workspace is that of the lease; the zero value if there is none.
 	Workspace meta.Workspace
 	// Again is set for a Mount of a lease that had the workspace before: it changes nothing.
@@ -67,7 +68,7 @@ func (v *Volumes) report(ctx context.Context, e Event) {
 			}
 		case Mounting:
 			fields["commit"], fields["reused"], fields["took"] = e.Workspace.Commit, e.Workspace.Reused, e.Took.String()
-		case Unmounting:
+		case Unmounting, Forcing:
 			fields["phase"] = e.Workspace.Phase.String()
 		}
 		log.WithFields(fields).Info(string(e.Verb) + ": done")

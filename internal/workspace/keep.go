@@ -90,7 +90,7 @@ func (m *Manager) End(ctx context.Context, name string, with func(*meta.Tx) erro
 	if n := len(m.records.get(w).Leases); n > 0 {
 		return fmt.Errorf("the workspace of volume %q is mounted (%d times)", name, n)
 	}
-	_, err = m.removeLeases(ctx, w, m.ended, with)
+	_, err = m.removeLeases(ctx, w, m.end, with)
 	return err
 }
 
@@ -110,7 +110,7 @@ func (m *Manager) EndUnused(ctx context.Context, name string) error {
 	if changed, err := hasChanges(ctx, m.upper(rec), m.mounter.lower(w.clone, rec)); err != nil || changed {
 		return err
 	}
-	_, err = m.removeLeases(ctx, w, m.ended, nil)
+	_, err = m.removeLeases(ctx, w, m.end, nil)
 	return err
 }
 

@@ -75,9 +75,10 @@ const vanished = "a workspace is no longer mounted: its leases are lost"
 // The caller holds the volume's lock, unless the workspace is private.
 func (m *Manager) loseLeases(ctx context.Context, w *workspace, why string, f func(rec *meta.Workspace)) error {
 	var before meta.Workspace
-	rec, err := m.removeLeases(ctx, w, func(rec *meta.Workspace) {
+	rec, err := m.removeLeases(ctx, w, func(rec *meta.Workspace) error {
 		before = *rec
 		f(rec)
+		return nil
 	}, nil)
 	if err != nil && m.records.gone(w) { // without its leases
 		return nil
@@ -100,7 +101,10 @@ func (m *Manager) Release(ctx context.Context, l Lease) (rec meta.Workspace, err
 		return m.records.get(w), err
 	}
 	defer unlock()
-	rec, err = m.removeLeases(ctx, w, func(rec *meta.Workspace) { rec.Leases = rec.Leases.Without(l.ID) }, nil)
+	rec, err = m.removeLeases(ctx, w, func(rec *meta.Workspace) error {
+		rec.Leases = rec.Leases.Without(l.ID)
+		return nil
+	}, nil)
 	if err != nil && m.records.gone(w) { // it lost the lease meanwhile
 		return meta.Workspace{}, nil
 	}
@@ -114,14 +118,17 @@ func (m *Manager) Release(ctx context.Context, l Lease) (rec meta.Workspace, err
 }
 
 // removeLeases calls f to remove leases from a workspace's record, and commits the result
-// as change does. A workspace without leases ends then, unless its volume keeps it. If
+// as change does, unless f fails. A workspace without leases ends then, unless its volume keeps it. If
 // the new phase is not mounted, the workspace is detached. If the commit fails, the
 // workspace is leased and mounted as before, and removeLeases may be called again.
 func (m *Manager) removeLeases(
-	ctx context.Context, w *workspace, f func(rec *meta.Workspace), with func(*meta.Tx) error,
+	ctx context.Context, w *workspace, f func(rec *meta.Workspace) error, with func(*meta.Tx) error,
 ) (meta.Workspace, error) {
 	rec, err := m.records.change(ctx, w, func(rec *meta.Workspace) error {
-		if f(rec); rec.Phase.Live() && len(rec.Leases) == 0 && !isKept(*rec) {
+		if err := f(rec); err != nil {
+			return err
+		}
+		if rec.Phase.Live() && len(rec.Leases) == 0 && !isKept(*rec) {
 			m.ended(rec)
 		}
 		return nil
@@ -146,6 +153,12 @@ func (m *Manager) removeLeases(
 // ended changes a record: the workspace ends now.
 func (m *Manager) ended(rec *meta.Workspace) {
 	rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, m.Now(), nil
+}
+
+// end is ended for removeLeases.
+func (m *Manager) end(rec *meta.Workspace) error {
+	m.ended(rec)
+	return nil
 }
 
 // lockJoins prevents a Join of a workspace until unlock, because the workspace may be

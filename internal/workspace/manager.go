@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"sync"
@@ -41,6 +42,9 @@ type Config struct {
 	// lease still uses. After the start they wait longer: until six times HeldWait have
 	// passed. Zero means 5 s.
 	HeldWait time.Duration
+	// StartWait is how long after a Mount its lease can't be released by force. Zero means
+	// 30 s.
+	StartWait time.Duration
 	// Doubt is set if the leases of an earlier process, or engine, are valid only while a
 	// container has the workspace. The engine must give containers mounts that receive
 	// what is mounted here, as it does for a managed plugin.
@@ -100,6 +104,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	if c.HeldWait == 0 {
 		c.HeldWait = defaultHeldWait
 	}
+	c.StartWait = cmp.Or(c.StartWait, startWait)
 	r := &records{Config: &c, all: make(map[string]*workspace), leases: make(map[Lease]*workspace)}
 	m := &Manager{
 		Config: &c, records: r, mounter: &mounter{&c}, meter: &meter{Config: &c, records: r, turns: make(map[target]turn)},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/keylock"
@@ -35,6 +36,8 @@ type workspace struct {
 	// engine asked for. The value is true if a Lookup has verified the lease already, or need
 	// not wait.
 	inherited map[string]bool
+	// leased is when this process last gave it a lease, by the monotonic clock; zero for never.
+	leased time.Time
 	// unsaved is set by NewManager if the database has another phase. Sweep commits it.
 	unsaved bool
 }
@@ -48,6 +51,11 @@ func (r *records) put(w *workspace, rec meta.Workspace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all[w.id] = w
+	for _, id := range rec.Leases {
+		if !w.rec.Leases.Has(id) {
+			w.leased = time.Now()
+		}
+	}
 	for _, id := range w.rec.Leases {
 		delete(r.leases, Lease{w.rec.Volume, id})
 	}

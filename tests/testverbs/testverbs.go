@@ -46,7 +46,7 @@ func (w *World) Start(root string) {
 	d := testclone.Open(w.t, root, "boot", 64126)
 	workspaces, err := workspace.NewManager(workspace.Config{
 		Root: root, DB: d.DB, Trash: d.Trash, Clones: d.Clones, Warm: d.Warm, Work: d.Work, Features: testdir.Features(w.t), Log: d.Log, Now: time.Now,
-		DiscardTTL: time.Hour, MaxLeases: func(string) (int, bool) { return w.MaxLeases, false }, HeldWait: 2 * time.Minute, Doubt: w.Doubt,
+		DiscardTTL: time.Hour, MaxLeases: func(string) (int, bool) { return w.MaxLeases, false }, HeldWait: 2 * time.Minute, StartWait: 1, Doubt: w.Doubt,
 	}, d.State)
 	if err != nil {
 		w.t.Fatal(err)

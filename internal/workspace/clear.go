@@ -1,0 +1,241 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/meta"
+)
+
+// Obstacle is something that stands on a clone that is to be removed.
+type Obstacle struct {
+	Kind   string // lease, workspace, discard or work
+	ID     string // of the workspace or discard; of a lease: volume, slash, holder
+	Volume string
+	Clone  string // key
+	Text   string // for people
+	// Forced is set if it goes with the clone by force.
+	Forced bool
+}
+
+// ObstaclesError lists what is in the way of a removal.
+type ObstaclesError struct{ List []Obstacle }
+
+// shownObstacles is how many obstacles an error describes.
+const shownObstacles = 5
+
+func (e *ObstaclesError) Error() string {
+	var texts []string
+	forced := true
+	for i, o := range e.List {
+		if forced = forced && o.Forced; i < shownObstacles {
+			texts = append(texts, o.Text)
+		}
+	}
+	text := "in the way: " + strings.Join(texts, "; ")
+	if n := len(e.List) - shownObstacles; n > 0 {
+		text += fmt.Sprintf("; and %d more", n)
+	}
+	if forced {
+		text += "; force discards it"
+	}
+	return text
+}
+
+// Blocked returns an *ObstaclesError with the obstacles that are in the way, also by force
+// if force is set. It returns nil if there are none.
+func Blocked(list []Obstacle, force bool) error {
+	if !slices.ContainsFunc(list, func(o Obstacle) bool { return !force || !o.Forced }) {
+		return nil
+	}
+	return &ObstaclesError{list}
+}
+
+// Obstacles returns the workspaces and discards that stand on a clone, from memory: leases
+// first, then by volume.
+func (m *Manager) Obstacles(cloneKey string) (list []Obstacle) {
+	for _, rec := range m.standing(cloneKey) {
+		list = append(list, obstaclesOf(rec)...)
+	}
+	slices.SortStableFunc(list, func(a, b Obstacle) int {
+		return cmp.Or(-boolCompare(a.Kind == "lease", b.Kind == "lease"), cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+func boolCompare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// standing returns the records of the workspaces of a clone, oldest first.
+func (m *Manager) standing(cloneKey string) []meta.Workspace {
+	return m.records.list(func(w *workspace) bool { return w.rec.Clone == cloneKey })
+}
+
+// obstaclesOf describes a workspace as obstacles: one for each holder, or itself.
+func obstaclesOf(rec meta.Workspace) (list []Obstacle) {
+	o := Obstacle{Kind: "workspace", ID: rec.ID, Volume: rec.Volume, Clone: rec.Clone}
+	for _, id := range rec.Leases {
+		if holder, n := meta.HolderOf(id); n == 1 {
+			list = append(list, Obstacle{
+				Kind: "lease", ID: rec.Volume + "/" + holder, Volume: rec.Volume, Clone: rec.Clone,
+				Text: fmt.Sprintf("volume %q is mounted by %s", rec.Volume, holder),
+			})
+		}
+	}
+	switch {
+	case len(list) > 0:
+		return list
+	case len(rec.Leases) > 0: // a docker cp that outlives its container
+		o.Text = fmt.Sprintf("volume %q is mounted", rec.Volume)
+	case rec.Phase == meta.Making:
+		o.Kind, o.Forced, o.Text = "work", true, fmt.Sprintf("volume %q is being mounted", rec.Volume)
+	case rec.Phase == meta.Discarded:
+		o.Kind, o.Forced, o.Text = "discard", true, fmt.Sprintf("discard %s of volume %q can be restored", rec.ID, rec.Volume)
+	case rec.Phase == meta.Ended:
+		o.Text = fmt.Sprintf("a workspace of volume %q has just ended, or a container still uses it", rec.Volume)
+	case rec.Restored:
+		o.Forced, o.Text = true, fmt.Sprintf("volume %q keeps the workspace that was restored into it, and must be removed without it", rec.Volume)
+	default:
+		o.Forced, o.Text = true, fmt.Sprintf("volume %q keeps its workspace (mode=keep)", rec.Volume)
+	}
+	return []Obstacle{o}
+}
+
+const (
+	// settleWait is how long Settle waits. A workspace with many changes takes seconds.
+	settleWait  = 10 * time.Second
+	settlePause = 20 * time.Millisecond
+)
+
+// Settle waits until workspaces of a clone that have just ended are removed, or discards. It
+// gives up after a while, because a container may use one for days. The error is ctx's cause.
+func (m *Manager) Settle(ctx context.Context, cloneKey string) error {
+	for began := time.Now(); time.Since(began) < settleWait; {
+		ended := slices.ContainsFunc(m.standing(cloneKey), func(rec meta.Workspace) bool { return rec.Phase == meta.Ended })
+		if !ended {
+			return nil
+		}
+		if err := sleep(ctx, settlePause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Clear removes the workspaces that volumes keep, and the discards, of a clone that no Create
+// and no Mount uses meanwhile, and returns their IDs. If anything else stands on the clone,
+// or a container or a process still uses a kept workspace, the error is an *ObstaclesError,
+// and nothing was removed; without force, a kept workspace and a discard are such obstacles
+// too. After another error some are removed, and each of the others is as before.
+func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool) (removed []string, err error) {
+	if err := Blocked(m.Obstacles(cloneKey), force); err != nil {
+		return nil, err
+	}
+	recs := m.standing(cloneKey)
+	var busy []Obstacle
+	for _, rec := range recs {
+		inUse, err := m.park(ctx, rec)
+		if err != nil {
+			return nil, err
+		}
+		if inUse != "" {
+			busy = append(busy, Obstacle{Kind: "workspace", ID: rec.ID, Volume: rec.Volume, Clone: rec.Clone, Text: inUse})
+		}
+	}
+	if len(busy) > 0 {
+		return nil, &ObstaclesError{busy}
+	}
+	for _, rec := range recs {
+		if err := m.removeUnused(ctx, rec); err != nil {
+			return removed, err
+		}
+		removed = append(removed, rec.ID)
+	}
+	return removed, nil
+}
+
+// park unmounts a workspace that a volume keeps, and that has no leases. If somebody still
+// uses it, inUse says who, and the volume's next Mount mounts it again if necessary.
+func (m *Manager) park(ctx context.Context, rec meta.Workspace) (inUse string, err error) {
+	if rec.Phase == meta.Discarded {
+		return "", nil
+	}
+	unlock, err := m.volumes.Lock(ctx, rec.Volume)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	w, err := m.records.lookUp(rec.ID)
+	if err != nil {
+		return "", nil // its volume was removed meanwhile, and it had no changes
+	}
+	_, err = m.records.change(ctx, w, func(rec *meta.Workspace) error {
+		if !rec.Phase.Live() || len(rec.Leases) > 0 {
+			return &InUseError{obstaclesOf(*rec)[0].Text}
+		}
+		if rec.Phase == meta.Mounted {
+			if err := m.unused(ctx, w, *rec, 0); err != nil {
+				return err
+			}
+			if err := m.unmount(ctx, w, *rec); err != nil {
+				return err
+			}
+			rec.Phase = meta.Parked
+		}
+		return nil
+	}, nil)
+	failpoint.Hit("workspace/clear/parked")
+	if used, ok := errors.AsType[*InUseError](err); ok {
+		return used.Reason, nil
+	}
+	if err != nil && m.records.gone(w) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	// A container that outlived a disabled plugin has an overlay that no mount of ours shows.
+	held, err := m.mounter.busy(m.records.get(w))
+	if held {
+		inUse = fmt.Sprintf("a container still uses the workspace that volume %q keeps", rec.Volume)
+	}
+	return inUse, err
+}
+
+// removeUnused removes a discard, or a workspace after park.
+func (m *Manager) removeUnused(ctx context.Context, rec meta.Workspace) error {
+	unlock, err := m.volumes.Lock(ctx, rec.Volume) // the volume may be removed, which ends the workspace
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w, err := m.records.lookUp(rec.ID)
+	if err != nil {
+		return nil // evicted meanwhile
+	}
+	switch now := m.records.get(w); {
+	case now.Phase == meta.Discarded:
+		err = m.reaper.remove(w, true)
+	case now.Phase == meta.Parked:
+		err = m.reaper.remove(w, false)
+	default:
+		return &ObstaclesError{obstaclesOf(now)}
+	}
+	if _, gone := errors.AsType[*NoDiscardError](err); gone {
+		return nil
+	}
+	return err
+}

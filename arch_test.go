@@ -23,7 +23,7 @@ const module = "github.com/helmdeck/repos"
 var rank = map[string]int{
 	"plugin": 12, "internal/metrics": 11,
 	"driver": 10, "internal/admin": 10, "janitor": 8,
-	"internal/verbs":     9,
+	"internal/verbs": 9, "internal/removal": 9,
 	"internal/workspace": 8, "internal/ready": 8,
 	"internal/clone": 7, "internal/warm": 7,
 	"internal/tree":     6,

@@ -127,6 +127,9 @@ func (j *Janitor) execute(ctx context.Context, list []Eviction, r *Report) (done
 	return done, nil
 }
 
+// Removed reports an eviction that an operator requested and that was not planned.
+func (j *Janitor) Removed(ctx context.Context, e Eviction) { j.evicted(ctx, e) }
+
 // evicted reports an eviction.
 func (j *Janitor) evicted(ctx context.Context, e Eviction) {
 	j.mu.Lock()

@@ -147,14 +147,6 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, clear f
 		return err
 	}
 	defer done()
-	if clear != nil {
-		if err := clear(ctx); err != nil {
-			return err
-		}
-	}
-	if c.Trees.Held() {
-		return &work.BusyError{Name: c.used.Name, Reason: "a workspace was made of it meanwhile"}
-	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -163,6 +155,14 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, clear f
 		return err
 	}
 	defer unlock()
+	if clear != nil {
+		if err := clear(ctx); err != nil {
+			return err
+		}
+	}
+	if c.Trees.Held() {
+		return &work.BusyError{Name: c.used.Name, Reason: "a workspace was made of it meanwhile"}
+	}
 	unlockLayers, err := c.layers.Lock(ctx)
 	if err != nil {
 		return err

@@ -208,11 +208,12 @@ func (m *Manager) park(ctx context.Context, rec meta.Workspace) (inUse string, e
 		return "", err
 	}
 	// A container that outlived a disabled plugin has an overlay that no mount of ours shows.
-	held, err := m.mounter.busy(m.records.get(w))
-	if held {
-		inUse = fmt.Sprintf("a container still uses the workspace that volume %q keeps", rec.Volume)
+	waiting, cancel := context.WithTimeout(ctx, m.HeldWait)
+	defer cancel()
+	if err := m.waitFree(waiting, m.records.get(w)); !errors.Is(err, ErrHeld) {
+		return "", err
 	}
-	return inUse, err
+	return fmt.Sprintf("a container still uses the workspace that volume %q keeps", rec.Volume), nil
 }
 
 // removeUnused removes a discard, or a workspace after park.

@@ -1,0 +1,212 @@
+// Package removal removes clones at an operator's request, so that their next mount starts
+// from nothing.
+//
+// Callers may rely on this: a workspace that has a lease is never taken away, nor one that
+// the kernel says is in use. Removals of one clone follow one another. Everything goes by its
+// records first, so a crash leaves what the next start removes. A removal does not end with
+// the client's connection; the caller passes a context that does not either.
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/keylock"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/janitor"
+)
+
+// Config configures a Remover.
+type Config struct {
+	Clones     *clone.Manager
+	Workspaces *workspace.Manager
+	Janitor    Janitor
+	Log        *logrus.Logger
+}
+
+// Janitor is the part of *janitor.Janitor that evicts, and that keeps account of evictions.
+type Janitor interface {
+	EvictClone(ctx context.Context, key string) error
+	Removed(ctx context.Context, e janitor.Eviction)
+}
+
+// Remover removes clones. It is safe for concurrent use.
+type Remover struct {
+	Config
+	removing keylock.Locks[string] // by clone
+}
+
+// New returns a Remover.
+func New(c Config) *Remover { return &Remover{Config: c} }
+
+// Freed is what a removal has freed.
+type Freed struct {
+	// Size is that of the files when the removal began. They are deleted in the background.
+	Size   disk.Size
+	Clones []string // keys
+	// Discarded are the IDs of the kept workspaces and the discards that went with them.
+	Discarded []string
+}
+
+// ErrNone is returned for a clone that does not exist, and for a subject without clones.
+var ErrNone = errors.New("there is no clone")
+
+// Evict evicts a clone. Work on it is cancelled, and Mounts that wait for that fail. A clone
+// with workspaces or discards stays: the error is janitor.ErrHeld. For an unknown clone it is
+// janitor.ErrNoClone.
+func (r *Remover) Evict(ctx context.Context, key string) (Freed, error) {
+	unlock, err := r.removing.Lock(ctx, key)
+	if err != nil {
+		return Freed{}, err
+	}
+	defer unlock()
+	size := r.measure(ctx, key)
+	if err := r.Janitor.EvictClone(ctx, key); err != nil {
+		return Freed{}, err
+	}
+	return Freed{Size: size, Clones: []string{key}}, nil
+}
+
+// Fresh removes a clone with all that stands on it: stores, layers, warm layers, caches and,
+// by force, kept workspaces and discards. If something is in the way, the error is a
+// *workspace.ObstaclesError, and all stays. Force also cancels work for which Mounts wait; they
+// fail, and can be repeated. For an unknown clone the error is ErrNone.
+func (r *Remover) Fresh(ctx context.Context, key string, force bool) (Freed, error) {
+	unlock, err := r.removing.Lock(ctx, key)
+	if err != nil {
+		return Freed{}, err
+	}
+	defer unlock()
+	if !r.exists(key) {
+		return Freed{}, fmt.Errorf("%w %q", ErrNone, key)
+	}
+	if err := r.check(ctx, key, force); err != nil {
+		return Freed{}, err
+	}
+	return r.remove(ctx, key, force)
+}
+
+// FreshSubject is Fresh for all clones of a subject. If something is in the way of one of
+// them, all stay, unless it comes while others are being removed: Freed has those that were.
+func (r *Remover) FreshSubject(ctx context.Context, name string, force bool) (freed Freed, err error) {
+	subject, err := volume.ParseSubject(name)
+	if err != nil {
+		return freed, err
+	}
+	keys := r.clonesOf(subject)
+	if len(keys) == 0 {
+		return freed, fmt.Errorf("%w of subject %q", ErrNone, name)
+	}
+	var obstacles []workspace.Obstacle
+	for _, key := range keys {
+		err := r.check(ctx, key, force)
+		if blocked, ok := errors.AsType[*workspace.ObstaclesError](err); ok {
+			obstacles = append(obstacles, blocked.List...)
+		} else if err != nil {
+			return freed, err
+		}
+	}
+	if len(obstacles) > 0 {
+		return freed, &workspace.ObstaclesError{List: obstacles}
+	}
+	for _, key := range keys {
+		one, err := r.Fresh(ctx, key, force)
+		if errors.Is(err, ErrNone) {
+			continue // removed meanwhile
+		}
+		freed.Size = freed.Size.Add(one.Size)
+		freed.Clones = append(freed.Clones, one.Clones...)
+		freed.Discarded = append(freed.Discarded, one.Discarded...)
+		if err != nil {
+			return freed, fmt.Errorf("%d of %d clones of subject %q were removed: %w", len(freed.Clones), len(keys), name, err)
+		}
+	}
+	return freed, nil
+}
+
+// check returns an *workspace.ObstaclesError if a removal can't begin.
+func (r *Remover) check(ctx context.Context, key string, force bool) error {
+	if err := r.Workspaces.Settle(ctx, key); err != nil {
+		return err
+	}
+	return workspace.Blocked(r.Workspaces.Obstacles(key), force)
+}
+
+// remove removes a clone. The caller holds its lock.
+func (r *Remover) remove(ctx context.Context, key string, force bool) (freed Freed, err error) {
+	size := r.measure(ctx, key)
+	stop := work.StopUnattended
+	if force {
+		stop = work.StopAll
+	}
+	clear := func(ctx context.Context) (err error) {
+		freed.Discarded, err = r.Workspaces.Clear(ctx, key, force)
+		return err
+	}
+	subject := ""
+	if c := r.Clones.Lookup(key); c != nil {
+		subject = string(c.Subject)
+		err = r.Clones.ClearClone(ctx, key, stop, clear, r.Workspaces.Warm.Evicting)
+	} else {
+		err = clear(ctx) // the clone's record is lost
+	}
+	if busy, ok := errors.AsType[*work.BusyError](err); ok {
+		o := workspace.Obstacle{Kind: "work", Clone: key, Text: busy.Error(), Forced: !force}
+		err = &workspace.ObstaclesError{List: []workspace.Obstacle{o}}
+	}
+	slices.Sort(freed.Discarded)
+	if err != nil {
+		return freed, err
+	}
+	freed.Size, freed.Clones = size, []string{key}
+	r.Janitor.Removed(ctx, janitor.Eviction{
+		Kind: janitor.WholeClone, Reason: janitor.OnDemand, Subject: subject, Clone: key, Size: size, Text: "an operator started it fresh",
+	})
+	return freed, nil
+}
+
+// exists reports whether a clone has anything.
+func (r *Remover) exists(key string) bool {
+	if c := r.Clones.Lookup(key); c != nil {
+		if _, ok := c.Info(); ok {
+			return true
+		}
+	}
+	return len(r.Workspaces.Obstacles(key)) > 0
+}
+
+// clonesOf returns the keys of the clones of a subject, sorted.
+func (r *Remover) clonesOf(subject volume.Subject) (keys []string) {
+	for _, info := range r.Clones.Inventory() {
+		keys = append(keys, info.Key)
+	}
+	for _, rec := range r.Workspaces.Workspaces() {
+		keys = append(keys, rec.Clone) // whose record may be lost
+	}
+	keys = slices.DeleteFunc(keys, func(key string) bool { return path.Dir(key) != subject.Dir() })
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// measure returns the size of a clone with all that is in its directory: the recorded sizes
+// may be old, or missing for what was just made.
+func (r *Remover) measure(ctx context.Context, key string) disk.Size {
+	c := r.Clones.Lookup(key)
+	if c == nil {
+		return disk.Size{}
+	}
+	found, err := disk.Query{Budget: disk.Budget}.Take(ctx, c.Dir)
+	if err != nil && ctx.Err() == nil {
+		r.Log.WithContext(ctx).WithError(err).WithField("clone", key).Debug("measure a clone that is to be removed")
+	}
+	return found.Size
+}

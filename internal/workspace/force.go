@@ -152,7 +152,7 @@ func (m *Manager) unmount(ctx context.Context, w *workspace, rec meta.Workspace)
 	// Its cache is unmounted already, unless that is what is used.
 	if w.clone != nil {
 		if err := m.mounter.bindCache(w.clone, rec); err != nil {
-			m.Log.WithError(err).WithField("workspace", rec.ID).Debug("bind the cache again")
+			m.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Debug("bind the cache again")
 		}
 	}
 	return &InUseError{fmt.Sprintf("a process on this machine uses the workspace of volume %q at %s: end it", rec.Volume, at)}

@@ -7,9 +7,6 @@ import (
 	"github.com/helmdeck/repos/internal/metrics"
 )
 
-// layerClasses are the classes of layers in metrics.
-var layerClasses = map[meta.Kind]string{meta.Tree: "tree", meta.GitLayer: "git_layer", meta.WarmLayer: "warm_layer"}
-
 // phaseNames are the names of the phases of workspaces in metrics.
 var phaseNames = map[meta.Phase]string{
 	meta.Making: "making", meta.Mounted: "mounted", meta.Parked: "parked", meta.Ended: "ended", meta.Discarded: "discarded",
@@ -18,7 +15,7 @@ var phaseNames = map[meta.Phase]string{
 // figures returns the values of the metrics, from memory and one statfs.
 func (p *parts) figures(m machine) metrics.Figures {
 	f := metrics.Figures{
-		Volumes: p.volumes.Count(), Workspaces: make(map[string]int), Disk: make(map[string]disk.Size), Subjects: make(map[string]metrics.Subject),
+		Volumes: p.volumes.Count(), Workspaces: make(map[string]int), Disk: make(map[string]disk.Size), Subjects: make(map[string]*metrics.Subject),
 		Limits: m.set.limits.Limits, MaxLeases: m.set.limits.subjectMaxLeases, Janitor: p.janitor.Stats(),
 		Work: m.scheduler.Load(), Shared: p.work.Shared(), Damaged: p.damaged.Load(),
 	}
@@ -38,43 +35,43 @@ func (p *parts) figures(m machine) metrics.Figures {
 
 // addClones adds the clones to the figures.
 func (p *parts) addClones(f *metrics.Figures) {
-	for _, class := range layerClasses {
-		f.Disk[class] = disk.Size{}
-	}
-	var store, lfs, cache disk.Size
+	var sum clone.Sizes
 	p.clones.EachSize(func(subject string, s clone.Sizes) {
 		f.Clones++
-		store, lfs, cache = store.Add(s.Store), lfs.Add(s.LFS), cache.Add(s.Cache)
-		of := f.Subjects[subject]
-		of.Bytes += s.Store.Bytes + s.LFS.Bytes + s.Cache.Bytes
-		for kind, size := range s.Layers {
-			f.Disk[layerClasses[kind]] = f.Disk[layerClasses[kind]].Add(size)
-			of.Bytes += size.Bytes
+		of := f.Subject(subject)
+		for _, c := range []struct {
+			sum *disk.Size
+			disk.Size
+		}{
+			{&sum.Store, s.Store}, {&sum.LFS, s.LFS}, {&sum.Cache, s.Cache},
+			{&sum.Trees, s.Trees}, {&sum.GitLayers, s.GitLayers}, {&sum.WarmLayers, s.WarmLayers},
+		} {
+			*c.sum = c.sum.Add(c.Size)
+			of.Bytes += c.Bytes
 		}
-		f.Subjects[subject] = of
 	})
-	f.Disk["store"], f.Disk["lfs"], f.Disk["cache"] = store, lfs, cache
+	f.Disk["store"], f.Disk["lfs"], f.Disk["cache"] = sum.Store, sum.LFS, sum.Cache
+	f.Disk["tree"], f.Disk["git_layer"], f.Disk["warm_layer"] = sum.Trees, sum.GitLayers, sum.WarmLayers
 }
 
 // addWorkspaces adds the workspaces to the figures.
 func (p *parts) addWorkspaces(f *metrics.Figures) {
-	for _, name := range phaseNames {
-		f.Workspaces[name] = 0
-	}
 	var upper, discard disk.Size
+	phases := make(map[meta.Phase]int, len(phaseNames))
 	p.workspaces.Each(func(w *meta.Workspace) {
-		f.Workspaces[phaseNames[w.Phase]]++
+		phases[w.Phase]++
 		f.Leases += len(w.Leases)
 		if w.Phase == meta.Discarded {
 			discard = discard.Add(w.Size.Size)
 		} else {
 			upper = upper.Add(w.Size.Size)
 		}
-		subject := w.Options["subject"]
-		of := f.Subjects[subject]
+		of := f.Subject(w.Options["subject"])
 		of.Bytes += w.Size.Bytes
 		of.Leases += len(w.Leases)
-		f.Subjects[subject] = of
 	})
+	for phase, name := range phaseNames {
+		f.Workspaces[name] = phases[phase]
+	}
 	f.Disk["workspace"], f.Disk["discard"] = upper, discard
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/volume"
@@ -88,7 +89,7 @@ func (c *Clone) Info() (info Info, ok bool) {
 // Sizes says what a clone takes on disk, as far as it was measured.
 type Sizes struct {
 	Store, LFS, Cache disk.Size
-	Layers            map[meta.Kind]disk.Size
+	layer.Sizes
 }
 
 // EachSize calls f with the subject and the sizes of each clone that was fetched. It uses
@@ -99,7 +100,7 @@ func (m *Manager) EachSize(f func(subject string, s Sizes)) {
 		if !ok {
 			continue
 		}
-		s := Sizes{Store: store, Layers: c.layers.Sizes()}
+		s := Sizes{Store: store, Sizes: c.layers.Sizes()}
 		c.mu.Lock()
 		s.LFS = c.rec.LFS.Size
 		for _, size := range c.rec.Caches {

@@ -199,13 +199,22 @@ func (s *Set) Measure(ctx context.Context, pace *disk.Pace) (list []meta.Layer, 
 	return list, errors.Join(errs...)
 }
 
-// Sizes returns the sum of the sizes of all layers by kind. Unmeasured ones count as 0.
-func (s *Set) Sizes() map[meta.Kind]disk.Size {
-	sums := make(map[meta.Kind]disk.Size, len(dirs))
+// Sizes are the sums of the sizes of layers by kind.
+type Sizes struct{ Trees, GitLayers, WarmLayers disk.Size }
+
+// Sizes returns the sizes of all layers. Unmeasured ones count as 0.
+func (s *Set) Sizes() (sums Sizes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n, l := range s.known {
-		sums[n.kind] = sums[n.kind].Add(l.Size.Size)
+	for _, l := range s.known {
+		switch l.Kind {
+		case meta.Tree:
+			sums.Trees = sums.Trees.Add(l.Size.Size)
+		case meta.GitLayer:
+			sums.GitLayers = sums.GitLayers.Add(l.Size.Size)
+		case meta.WarmLayer:
+			sums.WarmLayers = sums.WarmLayers.Add(l.Size.Size)
+		}
 	}
 	return sums
 }

@@ -19,7 +19,7 @@ type Figures struct {
 	Workspaces              map[string]int // by phase
 	// Disk says what clones and workspaces take, by class, as far as it was measured.
 	Disk     map[string]disk.Size
-	Subjects map[string]Subject
+	Subjects map[string]*Subject
 
 	Trash, Stuck   disk.Size // being deleted; not deletable
 	TrashEntries   int
@@ -30,12 +30,24 @@ type Figures struct {
 	Work           [3]work.Load // by work.Kind
 	Shared         int          // pieces of work that run now
 	Swept, Damaged bool         // the start's repair has ended; not everything could be repaired
+
+	shown []namedSubject // see largest
 }
 
 // Subject has the values of a subject.
 type Subject struct {
 	Bytes  int64
 	Leases int
+}
+
+// Subject returns the values of a subject, for additions.
+func (f *Figures) Subject(name string) *Subject {
+	s := f.Subjects[name]
+	if s == nil {
+		s = &Subject{}
+		f.Subjects[name] = s
+	}
+	return s
 }
 
 // subjectsShown bounds the number of subjects with series of their own.
@@ -194,31 +206,40 @@ func load() []figure {
 }
 
 func bySubject() []figure {
-	metric := func(name, help string, value func(Subject) float64) figure {
+	metric := func(name, help string, value func(*Subject) float64) figure {
 		return figure{name, help, []string{"subject"}, prometheus.GaugeValue, func(f *Figures, put put) {
-			for _, name := range largest(f.Subjects) {
-				put(value(f.Subjects[name]), strings.ToValidUTF8(name, "?"))
+			for _, s := range f.largest() {
+				put(value(s.Subject), strings.ToValidUTF8(s.name, "?"))
 			}
 		}}
 	}
 	return []figure{
 		metric("subject_disk_bytes", "What a subject's clones and workspaces take on disk. Only the 100 largest subjects have series.",
-			func(s Subject) float64 { return float64(s.Bytes) }),
-		metric("subject_leases", "A subject's mounts that were not unmounted. Only the 100 largest subjects have series.", func(s Subject) float64 { return float64(s.Leases) }),
+			func(s *Subject) float64 { return float64(s.Bytes) }),
+		metric("subject_leases", "A subject's mounts that were not unmounted. Only the 100 largest subjects have series.",
+			func(s *Subject) float64 { return float64(s.Leases) }),
 	}
 }
 
-// largest returns the names of the largest subjects.
-func largest(subjects map[string]Subject) []string {
-	names := make([]string, 0, len(subjects))
-	for name := range subjects {
-		names = append(names, name)
+type namedSubject struct {
+	name string
+	*Subject
+}
+
+// largest returns the largest subjects.
+func (f *Figures) largest() []namedSubject {
+	if f.shown != nil {
+		return f.shown
 	}
-	slices.SortFunc(names, func(a, b string) int {
-		x, y := subjects[a], subjects[b]
-		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(y.Leases, x.Leases), cmp.Compare(a, b))
+	list := make([]namedSubject, 0, len(f.Subjects))
+	for name, s := range f.Subjects {
+		list = append(list, namedSubject{name, s})
+	}
+	slices.SortFunc(list, func(a, b namedSubject) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Leases, a.Leases), strings.Compare(a.name, b.name))
 	})
-	return names[:min(len(names), subjectsShown)]
+	f.shown = list[:min(len(list), subjectsShown)]
+	return f.shown
 }
 
 func truth(b bool) float64 {

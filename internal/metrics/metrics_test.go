@@ -42,7 +42,7 @@ func sample() Figures {
 	return Figures{
 		Volumes: 7, Clones: 3, Leases: 5, Workspaces: map[string]int{"mounted": 4, "discarded": 2},
 		Disk:     map[string]disk.Size{"store": {Bytes: 1000, Inodes: 10}, "tree": {Bytes: 2000, Inodes: 20}},
-		Subjects: map[string]Subject{"default": {Bytes: 3000, Leases: 5}},
+		Subjects: map[string]*Subject{"default": {Bytes: 3000, Leases: 5}},
 		Space:    disk.Space{Total: disk.Size{Bytes: 1 << 40, Inodes: 1 << 20}, Free: disk.Size{Bytes: 1 << 39, Inodes: 1 << 19}},
 		Limits:   janitor.Limits{MaxSize: 1 << 30, MinFree: 0.05},
 		Janitor: janitor.Stats{
@@ -169,7 +169,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	hostile := []string{"", "a\nb", `a"b\`, "\xff\xfe", "é", strings.Repeat("x", 256), "{}", "# HELP x y", "a\n# TYPE helmdeck_repos_x counter\nhelmdeck_repos_x 1"}
 	many := sample()
 	for i := range 1000 {
-		many.Subjects[fmt.Sprint(hostile[i%len(hostile)], i)] = Subject{Bytes: int64(i), Leases: i % 3}
+		many.Subjects[fmt.Sprint(hostile[i%len(hostile)], i)] = &Subject{Bytes: int64(i), Leases: i % 3}
 	}
 	count := func(families map[string]*dto.MetricFamily) (n int) {
 		for _, f := range families {
@@ -199,7 +199,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		t.Error("a subject has forged a metric")
 	}
 	same := sample()
-	same.Subjects = map[string]Subject{"\xff": {Bytes: 1}, "\xfe": {Bytes: 2}, "?": {Bytes: 3}}
+	same.Subjects = map[string]*Subject{"\xff": {Bytes: 1}, "\xfe": {Bytes: 2}, "?": {Bytes: 3}}
 	h, _ := handler(true, func() Figures { return same })
 	if list := scrape(t, h)[namespace+"_subject_disk_bytes"].GetMetric(); len(list) == 0 {
 		t.Error("names that are the same as a label break the metric")

@@ -40,7 +40,7 @@ test-soak: needs plugin ## random work on 30 clones with room for a third of the
 test-load: needs plugin ## start and stop 100 containers in a loop on 10 clones while branches move, in a separate engine, and check for errors and leaks; DURATION=3m for less than 10 minutes (as root)
 	@go test -C tests -count=1 -timeout 0 -run '^TestLoad$$' -args -load $(or $(DURATION),10m)
 
-test-engines: needs plugin ## all end-to-end tests, and many rounds of crashes, on Docker Engine of three Debian releases, as one table; ROUNDS=2 for fewer, ENGINES=28.5 ROWS=regexp for some (as root)
+test-engines: needs plugin cli ## all end-to-end tests, and many rounds of crashes, on Docker Engine of three Debian releases, as one table; ROUNDS=2 for fewer, ENGINES=28.5 ROWS=regexp for some (as root)
 	@tests/engines/fetch
 	@go run -buildvcs=false ./tests/engines $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(ENGINES),-engines $(ENGINES)) $(if $(ROWS),-run '$(ROWS)')
 

@@ -24,16 +24,16 @@ type Event struct {
 	// Seq is larger than that of all earlier events, also of an earlier process unless the
 	// clock was put back, and the next event's is larger by one.
 	Seq     int64
-	Time    time.Time `json:"time"`
-	Type    EventType `json:"type"`
-	Kind    *Kind     `json:"kind,omitempty"`
-	Reason  Reason    `json:"reason,omitempty"`
-	Subject string    `json:"subject,omitempty"`
-	Clone   string    `json:"clone,omitempty"`
-	ID      string    `json:"id,omitempty"`
-	Volume  string    `json:"volume,omitempty"`
-	Size    disk.Size `json:"size,omitzero"`
-	Text    string    `json:"text"`
+	Time    time.Time
+	Type    EventType
+	Kind    *Kind
+	Reason  Reason
+	Subject string
+	Clone   string
+	ID      string
+	Volume  string
+	Size    disk.Size
+	Text    string
 }
 
 func eventOf(t EventType, e Eviction) Event {
@@ -45,11 +45,11 @@ func eventOf(t EventType, e Eviction) Event {
 
 // Count is the number and total size of events of one type, kind and reason.
 type Count struct {
-	Type   EventType `json:"type"`
-	Kind   *Kind     `json:"kind,omitempty"`
-	Reason Reason    `json:"reason,omitempty"`
-	Times  int64     `json:"times"`
-	Size   disk.Size `json:"size"`
+	Type   EventType
+	Kind   *Kind
+	Reason Reason
+	Times  int64
+	Size   disk.Size
 }
 
 // eventsKept bounds the memory for events to some 400 KB.
@@ -95,13 +95,13 @@ func (j *Janitor) EventsAfter(seq int64) (list []Event, more <-chan struct{}) {
 
 // Stats has counts since the start, and the results of the last sweep.
 type Stats struct {
-	Counts   []Count   `json:"counts"`
-	Findings []Finding `json:"findings"`
-	Last     Report    `json:"last"`
+	Counts   []Count
+	Findings []Finding
+	Last     Report
 	// Sweeps and FailedSweeps count the sweeps since the start. A failed one is neither in
 	// Sweeps nor in Last.
-	Sweeps       int64 `json:"sweeps"`
-	FailedSweeps int64 `json:"failed_sweeps"`
+	Sweeps       int64
+	FailedSweeps int64
 }
 
 // Stats returns the janitor's statistics.

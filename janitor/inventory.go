@@ -2,7 +2,6 @@ package janitor
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -81,12 +80,6 @@ var kindNames = []string{"clone", "discard", "tree", "git layer", "warm layer", 
 
 func (k Kind) String() string { return name(kindNames, uint8(k)) }
 
-// MarshalText returns the kind's name.
-func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// UnmarshalText reads a name.
-func (k *Kind) UnmarshalText(text []byte) error { return readName(kindNames, text, (*uint8)(k)) }
-
 // Hold is why something can't be evicted.
 type Hold uint8
 
@@ -128,24 +121,9 @@ func (h Hold) and(other Hold) Hold {
 	return min(h, other)
 }
 
-// MarshalText returns the hold's text.
-func (h Hold) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
-
-// UnmarshalText reads a hold's text.
-func (h *Hold) UnmarshalText(text []byte) error { return readName(holdNames, text, (*uint8)(h)) }
-
 func name(names []string, i uint8) string {
 	if int(i) < len(names) {
 		return names[i]
 	}
 	return fmt.Sprintf("unknown (%d)", i)
-}
-
-func readName(names []string, text []byte, to *uint8) error {
-	i := slices.Index(names, string(text))
-	if i < 0 {
-		return fmt.Errorf("%q is none of %q", text, names)
-	}
-	*to = uint8(i)
-	return nil
 }

@@ -31,44 +31,44 @@ func Reasons() []Reason {
 
 // Plan lists evictions, in their order, and what they can't solve.
 type Plan struct {
-	Evictions []Eviction `json:"evictions"`
+	Evictions []Eviction
 	// More is set when there is more to evict than one plan holds.
-	More bool `json:"more,omitempty"`
+	More bool
 	// Frees is the size of all evictions.
-	Frees disk.Size `json:"frees"`
+	Frees disk.Size
 	// Used is the size counted for MAX_SIZE before the evictions: without the trash, and
 	// without the parts that can't be evicted of clones that exceed the limit on their
 	// own.
-	Used disk.Size `json:"used"`
+	Used disk.Size
 	// Trash is the size of all that is being deleted.
-	Trash disk.Size  `json:"trash"`
-	Space disk.Space `json:"space"`
+	Trash disk.Size
+	Space disk.Space
 	// Evictable is the size of all that may still be evicted after the evictions.
-	Evictable disk.Size `json:"evictable"`
+	Evictable disk.Size
 	// Late counts the late clones and parts that are left for the next sweeps.
-	Late int `json:"late,omitempty"`
+	Late int
 	// Missing are the limits that stay exceeded after the evictions.
-	Missing []Missing `json:"missing,omitempty"`
+	Missing []Missing
 	// Holders lists what can't be freed, largest first, if something is missing.
-	Holders []Holder `json:"holders,omitempty"`
+	Holders []Holder
 	// TooLarge lists the clones that exceed a limit on their own.
-	TooLarge []TooLarge `json:"too_large,omitempty"`
+	TooLarge []TooLarge
 }
 
 // Eviction is the eviction of one clone or part.
 type Eviction struct {
-	Kind    Kind      `json:"kind"`
-	Reason  Reason    `json:"reason"`
-	Subject string    `json:"subject"`
-	Clone   string    `json:"clone"`            // its key
-	ID      string    `json:"id,omitempty"`     // of a part
-	Volume  string    `json:"volume,omitempty"` // of a discard
-	Size    disk.Size `json:"size"`
-	Text    string    `json:"text"` // why, for people
+	Kind    Kind
+	Reason  Reason
+	Subject string
+	Clone   string // its key
+	ID      string // of a part
+	Volume  string // of a discard
+	Size    disk.Size
+	Text    string // why, for people
 	// TooLarge is set for a clone that exceeds a limit on its own, and for its discards.
-	TooLarge bool `json:"too_large,omitempty"`
+	TooLarge bool
 	// Unused is the time since its last use.
-	Unused time.Duration `json:"unused_ns"`
+	Unused time.Duration
 }
 
 // Stops reports whether the eviction of a clone cancels work on it that nobody waits for
@@ -79,10 +79,10 @@ func (e Eviction) Stops() bool {
 
 // Missing is a limit that stays exceeded.
 type Missing struct {
-	Reason  Reason    `json:"reason"`
-	Subject string    `json:"subject,omitempty"`
-	Size    disk.Size `json:"size"` // of the excess
-	Text    string    `json:"text"`
+	Reason  Reason
+	Subject string
+	Size    disk.Size // of the excess
+	Text    string
 }
 
 // amount formats the size.
@@ -99,12 +99,12 @@ func (m Missing) amount() string {
 
 // Holder is something that takes space and can't be evicted.
 type Holder struct {
-	Clone   string    `json:"clone"`
-	Repo    string    `json:"repo"`
-	Subject string    `json:"subject"`
-	Volume  string    `json:"volume,omitempty"` // of a workspace
-	Size    disk.Size `json:"size"`
-	Held    Hold      `json:"held"`
+	Clone   string
+	Repo    string
+	Subject string
+	Volume  string // of a workspace
+	Size    disk.Size
+	Held    Hold
 }
 
 func (h Holder) String() string {

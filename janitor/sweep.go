@@ -12,16 +12,16 @@ import (
 
 // Report is the result of a sweep.
 type Report struct {
-	Began   time.Time     `json:"began"`
-	Took    time.Duration `json:"took_ns"`
-	Evicted []Eviction    `json:"evicted"`
-	Frees   disk.Size     `json:"frees"`
+	Began   time.Time
+	Took    time.Duration
+	Evicted []Eviction
+	Frees   disk.Size
 	// Held counts the planned evictions that a new use prevented, Failed those that
 	// failed.
-	Held   int `json:"held,omitempty"`
-	Failed int `json:"failed,omitempty"`
+	Held   int
+	Failed int
 	// Left is the plan after the sweep: the limits that stay exceeded, and the holders.
-	Left Plan `json:"left"`
+	Left Plan
 }
 
 // Plan returns what a sweep would do now, without doing it.

@@ -8,16 +8,16 @@ import (
 // TooLarge is a clone that is larger than a limit on its own. It is exempt while it is in
 // use, and for Grace after that; then it is evicted before all others.
 type TooLarge struct {
-	Clone   string `json:"clone"`
-	Repo    string `json:"repo"`
-	Subject string `json:"subject"`
-	Size    int64  `json:"size"` // bytes
-	Limit   int64  `json:"limit"`
-	Reason  Reason `json:"reason"` // max_size or subject_max_size
+	Clone   string
+	Repo    string
+	Subject string
+	Size    int64 // bytes
+	Limit   int64
+	Reason  Reason // max_size or subject_max_size
 	// Setting is the name of the limit, for people.
-	Setting string `json:"setting"`
+	Setting string
 	// Grace is how long it is exempt after its last use.
-	Grace time.Duration `json:"grace_ns"`
+	Grace time.Duration
 }
 
 func (t TooLarge) String() string {

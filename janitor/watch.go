@@ -14,16 +14,16 @@ import (
 
 // Finding is a problem that eviction can't solve, for the operator.
 type Finding struct {
-	Since  time.Time `json:"since"`
-	Reason Reason    `json:"reason,omitempty"` // the limit concerned
-	Clone  string    `json:"clone,omitempty"`
-	Volume string    `json:"volume,omitempty"`
-	ID     string    `json:"id,omitempty"` // of a workspace
+	Since  time.Time
+	Reason Reason // the limit concerned
+	Clone  string
+	Volume string
+	ID     string // of a workspace
 	// Size is how large it is, or how much is missing, and Growth how much it grew since
 	// the sweep before.
-	Size   disk.Size `json:"size"`
-	Growth int64     `json:"growth"`
-	Text   string    `json:"text"`
+	Size   disk.Size
+	Growth int64
+	Text   string
 }
 
 // watch remembers the findings, so that each is logged once per change.

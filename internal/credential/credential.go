@@ -34,16 +34,16 @@ type Credential struct {
 
 // Info is a stored credential without its secret.
 type Info struct {
-	Name    string         `json:"name"`
-	Kind    Kind           `json:"kind,omitempty"`
-	Scope   string         `json:"scope,omitempty"` // normalized
-	Subject volume.Subject `json:"subject,omitempty"`
-	User    string         `json:"user,omitempty"`
+	Name    string
+	Kind    Kind
+	Scope   string // normalized
+	Subject volume.Subject
+	User    string
 	// Fingerprints are those of an ssh key, or of a known host's keys, as ssh-keygen -l
 	// shows them: SHA256:...
-	Fingerprints []string `json:"fingerprints,omitempty"`
+	Fingerprints []string
 	// Problem says why the file is not used. All but Name is empty then.
-	Problem string `json:"problem,omitempty"`
+	Problem string
 }
 
 // InvalidError says what is wrong with a Credential. It contains no secret.

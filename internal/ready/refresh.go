@@ -19,21 +19,21 @@ import (
 
 // Request says what to refresh.
 type Request struct {
-	Repo string `json:"repo"` // a URL
+	Repo string // a URL
 	// Ref is a ref as a volume names it, or its full name; empty: all that were mounted in
 	// the last day.
-	Ref string `json:"ref"`
+	Ref string
 	// Subject is the owner of the clone; empty: all subjects.
-	Subject string `json:"subject"`
+	Subject string
 }
 
 // Result is the result of a refresh: a commit or an error.
 type Result struct {
-	Clone   string `json:"clone"` // its key
-	Subject string `json:"subject"`
-	Ref     string `json:"ref"` // as the volume names it
-	Commit  string `json:"commit,omitempty"`
-	Error   string `json:"error,omitempty"`
+	Clone   string // its key
+	Subject string
+	Ref     string // as the volume names it
+	Commit  string
+	Error   string
 }
 
 // ErrNoClone means that no clone of a repository exists.

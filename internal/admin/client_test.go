@@ -15,6 +15,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/tests/testapi"
 )
 
 // serve serves on a socket until the test ends. It does not use t.TempDir, whose path can be too
@@ -41,7 +42,7 @@ func serve(t *testing.T, h http.Handler) (socket string) {
 // document.
 func client(t *testing.T, c Config) *api.Client {
 	t.Helper()
-	return api.Dial(serve(t, documented(t, Handler(c))))
+	return api.Dial(serve(t, testapi.Documented(t, Handler(c))))
 }
 
 func TestClient(t *testing.T) {

@@ -108,6 +108,7 @@ func (c Config) guard(h http.Handler) http.Handler {
 				c.answer(w, r, http.StatusInternalServerError, api.ErrorAnswer{Error: "internal error: the plugin's log says more"})
 			}
 		}()
+		setWriteDeadline(w, time.Time{}) // the connection may have that of an earlier request
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		h.ServeHTTP(w, r)
 	})
@@ -141,12 +142,16 @@ func (c Config) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (c Config) answer(w http.ResponseWriter, r *http.Request, status int, answer any) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWait)) // fails in tests without a connection
+	setWriteDeadline(w, time.Now().Add(writeWait))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
 		c.Log.WithContext(r.Context()).WithError(err).Debugf("answer %s", r.Pattern)
 	}
+}
+
+func setWriteDeadline(w http.ResponseWriter, at time.Time) {
+	_ = http.NewResponseController(w).SetWriteDeadline(at) // fails only in tests, which have no connection
 }
 
 // decode reads the body as one T and nothing else.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/tests/testapi"
 )
 
 const hidden = "s3cr3t-0f-th1s-t3st"
@@ -41,7 +42,7 @@ func TestRoutes(t *testing.T) {
 	const good = `{"kind": "https", "scope": "https://H:443/org/", "subject": "team a", "user": "u", "secret": "` + hidden + `"}`
 	stored := `{"credentials":[{"name":"github","kind":"https","scope":"https://h/org","subject":"team a","user":"u"}]}`
 	log, logged := logger()
-	h := documented(t, Handler(Config{Credentials: store(t), Log: log}))
+	h := testapi.Documented(t, Handler(Config{Credentials: store(t), Log: log}))
 	for _, tt := range []struct {
 		method, path, body string
 		status             int

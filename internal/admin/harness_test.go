@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/helmdeck/repos/api"
@@ -83,11 +82,14 @@ func (s shelf) List() []verbs.Volume { return s }
 func (s shelf) Get(name string) (verbs.Volume, error) {
 	for _, v := range s {
 		if v.Name == name {
-			v.State = &verbs.State{Mountpoint: "/mnt/w", Status: map[string]any{"state": "ready"}}
+			v.State = &verbs.State{
+				Mountpoint: "/mnt/w", Status: map[string]any{"state": "ready"},
+				Workspaces: []meta.Workspace{{ID: "w", Volume: name, Leases: meta.Leases{"h", "h#2"}}},
+			}
 			return v, nil
 		}
 	}
-	return verbs.Volume{}, fmt.Errorf("no volume %q", name)
+	return verbs.Volume{}, notFound("no volume %q", name)
 }
 
 // catalog describes clones by key.

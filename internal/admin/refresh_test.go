@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/tests/testapi"
 )
 
 // refresher records requests.
@@ -31,7 +32,7 @@ func TestRefresh(t *testing.T) {
 	ctx := t.Context()
 	log, _ := logger()
 	f := &refresher{}
-	h := documented(t, Handler(Config{Refresher: f, Log: log}))
+	h := testapi.Documented(t, Handler(Config{Refresher: f, Log: log}))
 	c := api.Dial(serve(t, h))
 	status := func(body string) int {
 		w := httptest.NewRecorder()

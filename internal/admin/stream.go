@@ -19,6 +19,7 @@ type lines struct {
 // begin sends the header, with status 200.
 func (l *lines) begin() error {
 	l.begun = true
+	setWriteDeadline(l.w, time.Now().Add(writeWait))
 	l.w.Header().Set("Content-Type", "application/jsonl")
 	l.w.WriteHeader(http.StatusOK)
 	return l.flush()
@@ -31,8 +32,7 @@ func (l *lines) send(v any) error {
 			return err
 		}
 	}
-	control := http.NewResponseController(l.w)
-	_ = control.SetWriteDeadline(time.Now().Add(writeWait)) // fails in tests without a connection
+	setWriteDeadline(l.w, time.Now().Add(writeWait))
 	if err := json.NewEncoder(l.w).Encode(v); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"mime"
 	"net/http"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func Documented(t *testing.T, h http.Handler) http.Handler {
 			}
 			return
 		}
-		kind := w.Header().Get("Content-Type")
+		kind, _, _ := mime.ParseMediaType(w.Header().Get("Content-Type")) // empty if it is malformed
 		media := answer.Value.Content[kind]
 		switch {
 		case media == nil:

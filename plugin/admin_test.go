@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/tests/testapi"
+)
+
+// TestAnswersAreDocumented checks that what a running plugin answers, with a clone, a leased and a
+// kept workspace and a discard, is as api/openapi.yaml has it: every GET route, with real keys.
+func TestAnswersAreDocumented(t *testing.T) {
+	t.Setenv("MAX_SIZE", "1TiB")
+	t.Setenv("CA_BUNDLE", "")
+	b := newBudget(t, false)
+	repo := b.server.URL("sample")
+	b.create("plain", map[string]string{"repo": repo, "subject": "team a/b"})
+	b.create("kept", map[string]string{"repo": repo, "subject": "team a/b", "mode": "keep"})
+	b.mount("plain", "1")
+	b.mount("plain", "1")
+	b.mount("kept", "2")
+	b.use("worked", true)
+	clones := b.settled()
+	b.sweep()
+	b.put(t)
+
+	// A proxy in front of the socket compares requests and answers with the document.
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "admin"})
+	proxy.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(filepath.Dir(b.at.socket), adminSocket))
+	}}
+	server := httptest.NewServer(testapi.Documented(t, proxy))
+	t.Cleanup(server.Close)
+	get := func(path string) (answer map[string]any) {
+		t.Helper()
+		res, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		data, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatalf("GET %s: %d %s, %v", path, res.StatusCode, data, err)
+		}
+		if strings.HasPrefix(path, "/v1/") {
+			if err := json.Unmarshal(data, &answer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return answer
+	}
+	first := func(list, key string) string {
+		t.Helper()
+		records, _ := get("/v1/" + list)[list].([]any)
+		if len(records) == 0 {
+			t.Fatalf("GET /v1/%s: no records", list)
+		}
+		return url.PathEscape(records[0].(map[string]any)[key].(string))
+	}
+	byPath := map[string]string{
+		"/v1/subjects/{name}":         first("subjects", "name"),
+		"/v1/clones/{subject}/{hash}": strings.ReplaceAll(first("clones", "clone"), "%2F", "/"),
+		"/v1/volumes/{name}":          first("volumes", "name"),
+		"/v1/workspaces/{id}":         first("workspaces", "id"),
+		"/v1/discards/{id}":           first("discards", "id"),
+	}
+	for path, item := range testapi.Document(t).Paths.Map() {
+		if item.Get == nil {
+			continue
+		}
+		if before, _, ok := strings.Cut(path, "{"); ok {
+			if byPath[path] == "" {
+				t.Errorf("this test has no key for %s", path)
+				continue
+			}
+			path = before + byPath[path]
+		}
+		get(path)
+	}
+	subject, err := b.admin.Subject(t.Context(), "team a/b")
+	if err != nil || subject.Size != clones["team a/b"].Size || subject.Volumes != 2 || subject.Leases != 2 || subject.Workspaces != 2 || subject.Discards != 0 {
+		t.Errorf("%+v, %v", subject, err)
+	}
+}
+
+// put stores a credential.
+func (b *budget) put(t *testing.T) {
+	t.Helper()
+	err := b.admin.PutCredential(t.Context(), "token", api.PutCredential{Kind: api.HTTPS, Scope: "https://h/x", User: "u", Secret: "s3cret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFollowersEndWithThePlugin checks that the plugin stops while a client follows events.
+func TestFollowersEndWithThePlugin(t *testing.T) {
+	b := newBudget(t, false)
+	b.use("worked", true)
+	b.settled()
+	followed := make(chan error, 1)
+	began := make(chan struct{})
+	once := sync.OnceFunc(func() { close(began) })
+	go func() {
+		followed <- b.admin.FollowEvents(t.Context(), 0, func(api.Event) error {
+			once()
+			return nil
+		})
+	}()
+	b.pass(25 * time.Hour)
+	b.sweep()
+	<-began
+	b.stop()
+	if err := <-followed; err != nil {
+		t.Errorf("the stream did not end in order: %v", err)
+	}
+}

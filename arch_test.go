@@ -28,7 +28,7 @@ var rank = map[string]int{
 	"internal/clone": 7, "internal/warm": 7,
 	"internal/tree":     6,
 	"internal/checkout": 5, "internal/remote": 5,
-	"internal/lfs": 4, "internal/layer": 4,
+	"internal/lfs": 4, "internal/layer": 4, "internal/health": 4,
 	"internal/git":     3,
 	"internal/githttp": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
 	"internal/credential": 2,

@@ -34,6 +34,7 @@ type Setting struct {
 
 // Health is the result of the plugin's checks of itself and of its machine.
 type Health struct {
+	Time time.Time `json:"time"` // the plugin's clock
 	// Status is the worst of the checks: ok, warning or failed.
 	Status string  `json:"status"`
 	Checks []Check `json:"checks"`
@@ -41,7 +42,9 @@ type Health struct {
 
 // Check is one check.
 type Check struct {
-	Name   string `json:"name"`   // such as disk or overlay
+	Name string `json:"name"` // such as disk or overlay
+	// Target says what was checked, if there are several of the kind: a host, a credential.
+	Target string `json:"target,omitempty"`
 	Status string `json:"status"` // ok, warning or failed
 	Text   string `json:"text"`   // what was found
 	// Remedy says what to do; empty if it is ok.
@@ -61,8 +64,20 @@ func (c *Client) Settings(ctx context.Context) ([]Setting, error) {
 	return answer.Settings, err
 }
 
-// Health makes the plugin check itself and its machine.
-func (c *Client) Health(ctx context.Context) (h Health, err error) {
-	err = c.call(ctx, http.MethodGet, "/v1/health", nil, &h)
+// The values of Status.
+const (
+	OK      = "ok"
+	Warning = "warning" // it works, but less well than it could, or not for all
+	Failed  = "failed"  // it does not work until somebody does what Remedy says
+)
+
+// Health makes the plugin check itself and its machine, and the hosts of repositories if
+// remotes is set: that takes ten seconds for a host that does not answer, and longer for many.
+func (c *Client) Health(ctx context.Context, remotes bool) (h Health, err error) {
+	path := "/v1/health"
+	if remotes {
+		path += "?remotes=true"
+	}
+	err = c.call(ctx, http.MethodGet, path, nil, &h)
 	return h, err
 }

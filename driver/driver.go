@@ -56,6 +56,14 @@ func New(c Config) *Driver {
 	return &Driver{Config: c, patience: patience{most: c.MountWait}}
 }
 
+// Deadline returns how long the engine waits for a Mount, or 0 if that is not known.
+func (d *Driver) Deadline() time.Duration {
+	d.patience.mu.Lock()
+	defer d.patience.mu.Unlock()
+	d.patience.expire(d.Now())
+	return d.patience.deadline
+}
+
 // lastMount returns the number of the last Mount with an ID that had no Unmount; 0 if
 // none is left.
 func (d *Driver) lastMount(m mountID) (last int) {

@@ -9,9 +9,11 @@ import (
 )
 
 // admin returns the handler of the admin socket.
-func (p *parts) admin(set settings) http.Handler {
+func (p *parts) admin(m machine) http.Handler {
+	set := m.set
 	return admin.Handler(admin.Config{
 		Credentials: p.credentials, Clones: p.clones, Volumes: p.volumes, Workspaces: p.workspaces, Janitor: p.janitor, Refresher: p.keeper,
+		Health: newCheckup(m, p).run,
 		Limits: func(string) api.Limits {
 			return api.Limits{MaxSize: set.limits.SubjectMaxSize, MaxLeases: set.limits.subjectMaxLeases}
 		},

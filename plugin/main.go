@@ -132,6 +132,6 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	return serve(ctx, log, m.mounts.lost, map[string]endpoint{
 		at.socket: {driver.Handler(p.docker), connected},
-		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: p.admin(set)},
+		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: p.admin(m)},
 	}, scrapes)
 }

@@ -30,6 +30,7 @@ type Config struct {
 	Workspaces  Workspaces
 	Janitor     Janitor
 	Refresher   Refresher
+	Health      Health
 	// Limits returns the limits in force for a subject.
 	Limits func(subject string) api.Limits
 	// Settings are the settings in force, by name. Their values are shown.
@@ -48,6 +49,7 @@ func (c Config) routes() map[string]http.Handler {
 	}
 	for pattern, f := range map[string]route{
 		"GET /v1/version":  c.version,
+		"GET /v1/health":   c.health,
 		"GET /v1/settings": c.settings,
 		"GET /v1/stats":    c.stats,
 

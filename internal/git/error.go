@@ -103,11 +103,14 @@ func (e *Error) Error() string {
 	case e.Err != nil && (e.Kind == KindOther || !exited):
 		fmt.Fprintf(&b, " (%v)", e.Err)
 	}
-	if r := cmp.Or(e.Remedy, remedy[e.Kind]); r != "" {
+	if r := e.Advice(); r != "" {
 		fmt.Fprintf(&b, ": %s", r)
 	}
 	return b.String()
 }
+
+// Advice returns what the user can do, or "". Error ends with it.
+func (e *Error) Advice() string { return cmp.Or(e.Remedy, remedy[e.Kind]) }
 
 func (e *Error) Unwrap() error { return e.Err }
 

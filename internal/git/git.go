@@ -153,5 +153,8 @@ func (g *Git) Program() string { return g.config.Program }
 // Confinement describes for the log how children are confined.
 func (g *Git) Confinement() string { return g.sandbox.String() }
 
+// Landlock returns the version of the kernel's Landlock, which confines git; 0 without.
+func (g *Git) Landlock() int { return g.sandbox.Landlock() }
+
 // Owner returns the uid and gid that fetch and own the stores.
 func (g *Git) Owner() (uid, gid int) { return int(g.config.UID), int(g.config.GID) }

@@ -48,6 +48,9 @@ func (s *Sandbox) String() string {
 	return fmt.Sprintf("uid, no capabilities, no-new-privileges, Landlock ABI %d", s.abi)
 }
 
+// Landlock returns the version of the kernel's Landlock, 0 without.
+func (s *Sandbox) Landlock() int { return s.abi }
+
 // Task says which files a child may use besides the system's programs, and its limits. An
 // inherited sandbox ignores it.
 type Task struct {

@@ -1,0 +1,34 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/health"
+)
+
+// Health checks the plugin, its machine and, if remotes is set, the hosts of repositories.
+type Health func(ctx context.Context, remotes bool) health.Report
+
+func (c Config) health(r *http.Request) (any, error) {
+	query, err := queryOf(r, []string{"remotes"})
+	if err != nil {
+		return nil, err
+	}
+	remotes, err := strconv.ParseBool(cmp.Or(query["remotes"], "false"))
+	if err != nil {
+		return nil, badRequest(fmt.Errorf("remotes is %.20q: allowed are true and false", query["remotes"]))
+	}
+	report := c.Health(r.Context(), remotes)
+	answer := api.Health{Time: report.Time.UTC(), Status: string(report.Worst()), Checks: make([]api.Check, len(report.Checks))}
+	for i, check := range report.Checks {
+		answer.Checks[i] = api.Check{
+			Name: check.Name, Target: check.Target, Status: string(check.Status), Text: check.Text, Remedy: check.Remedy,
+		}
+	}
+	return answer, nil
+}

@@ -26,7 +26,9 @@ type checkup struct {
 	asker *health.Asker
 }
 
-func newCheckup(m machine, p *parts) *checkup { return &checkup{m, p, health.NewAsker(m.set.schemes)} }
+func newCheckup(m machine, p *parts) *checkup {
+	return &checkup{m, p, health.NewAsker(m.set.schemes, m.at.askTimeout)}
+}
 
 // run implements admin.Health.
 func (c *checkup) run(ctx context.Context, remotes bool) health.Report {

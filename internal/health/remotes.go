@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,10 @@ type Asker struct {
 	timeout time.Duration
 }
 
-// NewAsker returns an Asker for the allowed schemes.
-func NewAsker(s volume.Schemes) *Asker {
-	return &Asker{schemes: s, slots: make(chan struct{}, remotesAtOnce), timeout: remoteTimeout}
+// NewAsker returns an Asker for the allowed schemes. A host that takes longer than timeout counts
+// as silent; zero means ten seconds.
+func NewAsker(s volume.Schemes, timeout time.Duration) *Asker {
+	return &Asker{schemes: s, slots: make(chan struct{}, remotesAtOnce), timeout: cmp.Or(timeout, remoteTimeout)}
 }
 
 // Check asks each host once for each credential that repositories there are read with, the

@@ -26,7 +26,7 @@ func remote(t *testing.T, url, via string, ask func(context.Context) error) Remo
 func answers(context.Context) error { return nil }
 
 func TestAsker(t *testing.T) {
-	a := NewAsker(volume.Schemes{})
+	a := NewAsker(volume.Schemes{}, 0)
 	lost := remote(t, "https://lost.example/r", "", answers)
 	lost.Err = errors.New(`there is no credential "x"`)
 	var asked atomic.Int32
@@ -80,7 +80,7 @@ func TestAsker(t *testing.T) {
 // all, and how long that takes if none answers.
 func TestAskerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := NewAsker(volume.Schemes{})
+		a := NewAsker(volume.Schemes{}, 0)
 		var now, most atomic.Int32
 		var list []Remote
 		for i := range 2 * mostRemotes {

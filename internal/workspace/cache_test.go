@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -325,5 +326,30 @@ func TestReadonlyCache(t *testing.T) {
 	}
 	if got := testgit.GitAny(t, first, "status", "--porcelain"); got != "" {
 		t.Errorf("status %q", got)
+	}
+}
+
+// TestCacheVariables checks that api.CacheVariables has what the script env sets.
+func TestCacheVariables(t *testing.T) {
+	sh := exec.Command("sh", "-c", string(cacheEnv)+"exec env")
+	sh.Env = []string{"HDCACHE=/w/" + api.CacheDir, "PATH=" + os.Getenv("PATH")}
+	out, err := sh.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for line := range strings.Lines(string(out)) {
+		name, _, _ := strings.Cut(line, "=")
+		if !slices.Contains([]string{"HDCACHE", "PATH", "PWD", "SHLVL", "OLDPWD", "_"}, name) {
+			got = append(got, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	for _, v := range api.CacheVariables("/w") {
+		want = append(want, v.Name+"="+v.Value)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the script sets\n%q, CacheVariables has\n%q", got, want)
 	}
 }

@@ -1,0 +1,91 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/docker/cli/cli"
+	"github.com/docker/cli/opts"
+	"github.com/spf13/cobra"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/environment"
+	"github.com/helmdeck/repos/cli/internal/session"
+)
+
+func newEnv(s *session.Session) *cobra.Command {
+	m := environment.Mount{Driver: s.Target.Plugin}
+	options := opts.NewMapOpts(nil, nil)
+	var repo, ref, form string
+	cmd := &cobra.Command{
+		Use:   "env [OPTIONS] --target PATH [VOLUME]",
+		Short: "Print what mounts a volume, and leads tools to its caches",
+		Long: `Print what mounts a volume at a path, and the environment variables that lead package managers to its
+caches: as flags for docker run, a fragment for compose, or exports for a shell in the container.
+
+VOLUME is a volume that exists. With --repo it is one that is made by its first use; without a name it is an
+anonymous one. A volume with cache=off has no variables.`,
+		Example: `docker run --rm -it $(docker repos env --target /w --repo https://github.com/octocat/Hello-World) debian
+docker repos env --target /w --for compose src >>compose.yaml
+eval "$(docker repos env --target /w --for shell src)"`,
+		Args: cli.RequiresMaxArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			write, ok := environment.Forms[form]
+			switch {
+			case !ok:
+				return fmt.Errorf("--for %s: allowed are run, compose and shell", form)
+			case m.Target == "":
+				return errors.New("--target is missing: name the path at which the volume is mounted")
+			case !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/":
+				return fmt.Errorf("--target %q: allowed is an absolute path such as /w", m.Target)
+			case len(args) == 0 && repo == "":
+				return errors.New("name a VOLUME, or a repository with --repo")
+			case repo == "" && (ref != "" || len(options.GetAll()) > 0):
+				return errors.New("--ref and --opt are for a new volume: name its repository with --repo")
+			}
+			if len(args) > 0 {
+				m.Volume = args[0]
+			}
+			m.Driver = s.Target.Plugin
+			if repo != "" {
+				m.New, m.Options = true, options.GetAll()
+				for name, value := range map[string]string{"repo": repo, "ref": ref} {
+					if value != "" {
+						m.Options[name] = value
+					}
+				}
+			} else {
+				c, err := s.Client(cmd.Context())
+				if err != nil {
+					return err
+				}
+				v, err := c.Volume(cmd.Context(), m.Volume)
+				if err != nil {
+					return explained(err)
+				}
+				m.Options = v.Options
+			}
+			if m.Options["cache"] == "off" {
+				fmt.Fprintln(s.Err(), "The volume has cache=off, so there are no variables.")
+			} else {
+				m.Variables = api.CacheVariables(m.Target)
+			}
+			_, err := fmt.Fprint(s.Out(), write(m))
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&m.Target, "target", "", "Path at which the volume is mounted")
+	flags.StringVar(&form, "for", "run", "What to print: run, compose or shell")
+	flags.StringVar(&repo, "repo", "", "URL of the repository of a new volume")
+	flags.StringVar(&ref, "ref", "", "Branch, tag or commit of a new volume")
+	flags.VarP(options, "opt", "o", "Other options of a new volume, such as subject=team-a")
+	flags.StringVar(&m.Service, "service", "work", "Name of the service in a compose fragment")
+	cmd.ValidArgsFunction = completed(s, 1, volumeNames)
+	completeFlag(s, cmd, "repo", repoNames)
+	cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(slices.Sorted(maps.Keys(environment.Forms)), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}

@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -313,6 +314,26 @@ func TestStreams(t *testing.T) {
 	got = fake{"GET /v1/events": lines(event)}.run(t, "", "events", "--follow")
 	if !strings.HasSuffix(got.out, " evicted clone ci/01: unused\\u000afor long\n") {
 		t.Errorf("got %q", got.out)
+	}
+}
+
+func TestEventsOfPeriod(t *testing.T) {
+	at := func(year int) api.Event {
+		return api.Event{Type: fmt.Sprint(year), Time: time.Date(year, 1, 1, 0, 0, 0, 0, time.Local)}
+	}
+	p := fake{"GET /v1/events": map[string]any{"events": []api.Event{at(2020), at(2022), at(2024), at(2026)}}}
+	for args, want := range map[string]string{
+		"--since 2022-01-01":                          "2022\n2024\n2026\n",
+		"--since 2022-01-01T00:00:01 --until 2026-01": "--until: \"2026-01\" is neither",
+		"--until 2024-01-01T00:00:00":                 "2020\n2022\n",
+		"--since 1h":                                  "",
+		"--until 1h":                                  "2020\n2022\n2024\n2026\n",
+		"--since -1h":                                 "--since: \"-1h\" is neither",
+	} {
+		got := p.run(t, "", append([]string{"events", "--format", "{{.Type}}"}, strings.Fields(args)...)...)
+		if got.failed != nil && !strings.HasPrefix(got.failed.Error(), want) || got.failed == nil && got.out != want {
+			t.Errorf("%s: got %q and %v, want %q", args, got.out, got.failed, want)
+		}
 	}
 }
 

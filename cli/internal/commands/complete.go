@@ -32,8 +32,9 @@ func completed(s *session.Session, most int, list lister) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		// A relay takes longer than a user waits for a key.
-		s.Target.Relay = nil
+		if s.Remote() {
+			s.Target.Relay = nil // its program takes longer to upload than a user waits for a key
+		}
 		c, err := s.Client(ctx)
 		if err != nil {
 			cobra.CompErrorln(err.Error())

@@ -22,6 +22,7 @@ import (
 func newEvents(s *session.Session) *cobra.Command {
 	var follow bool
 	var subject, format string
+	var between period
 	cmd := &cobra.Command{
 		Use:   "events [OPTIONS]",
 		Short: "Show what was evicted, and which limits could not be kept",
@@ -33,8 +34,12 @@ events, a line each, the oldest first.`,
 			if err != nil {
 				return err
 			}
+			since, until, err := between.times(time.Now())
+			if err != nil {
+				return err
+			}
 			chosen := func(e api.Event) error {
-				if subject != "" && e.Subject != subject {
+				if subject != "" && e.Subject != subject || e.Time.Before(since) || !until.IsZero() && !e.Time.Before(until) {
 					return nil
 				}
 				return print(e)
@@ -58,6 +63,7 @@ events, a line each, the oldest first.`,
 		}),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "Wait for new events, until Ctrl-C")
+	between.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&subject, "subject", "", "Only those of a subject")
 	cmd.Flags().StringVar(&format, "format", "", flags.InspectFormatHelp)
 	completeFlag(s, cmd, "subject", subjectNames)

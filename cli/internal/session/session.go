@@ -8,6 +8,7 @@ package session
 import (
 	"context"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/docker/cli/cli/command"
@@ -49,6 +50,11 @@ func escaped(out *streams.Out) io.Writer {
 
 // Engine returns the client of the Docker engine.
 func (s *Session) Engine() client.APIClient { return s.Docker.Client() }
+
+// Remote reports whether the engine is not reached over a socket of this machine.
+func (s *Session) Remote() bool {
+	return s.Target.Socket == "" && !strings.HasPrefix(s.Docker.DockerEndpoint().Host, "unix://")
+}
 
 // Client returns a client of the admin API, the same one for the whole invocation.
 func (s *Session) Client(ctx context.Context) (*api.Client, error) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"unicode"
 )
@@ -28,11 +29,15 @@ const ClaimHeader = "Helmdeck-Claim"
 // New returns a client that makes its connections with dial, and keeps one for the next
 // call. Close closes it.
 func New(dial func(ctx context.Context) (net.Conn, error)) *Client {
-	return &Client{http: &http.Client{Transport: &http.Transport{
-		MaxIdleConns:       1,
-		DisableCompression: true,
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-	}}}
+	return &Client{http: &http.Client{
+		Transport: &http.Transport{
+			MaxIdleConns:       1,
+			DisableCompression: true,
+			DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		},
+		// The API redirects nothing.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // Dial returns a client of a unix socket. Every call makes a connection.
@@ -105,6 +110,14 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 		return fmt.Errorf("%s %s: malformed answer: %w", method, path, err)
 	}
 	return nil
+}
+
+// segment returns a name as one segment of a path, whatever characters it has.
+func segment(name string) string {
+	if name == "." || name == ".." { // which mean other segments
+		return strings.ReplaceAll(name, ".", "%2E")
+	}
+	return url.PathEscape(name)
 }
 
 // printable replaces characters that a header can't have.

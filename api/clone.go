@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 )
@@ -119,5 +118,5 @@ func (c *Client) FreshClone(ctx context.Context, key string, force bool) (f Free
 
 func clonePath(key string) string {
 	subject, hash, _ := strings.Cut(key, "/")
-	return "/v1/clones/" + url.PathEscape(subject) + "/" + url.PathEscape(hash)
+	return "/v1/clones/" + segment(subject) + "/" + segment(hash)
 }

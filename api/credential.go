@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 )
 
 // The kinds of credentials.
@@ -46,7 +45,7 @@ type Credential struct {
 
 // PutCredential stores a credential, and replaces any of that name.
 func (c *Client) PutCredential(ctx context.Context, name string, p PutCredential) error {
-	return c.call(ctx, http.MethodPut, "/v1/credentials/"+url.PathEscape(name), p, nil)
+	return c.call(ctx, http.MethodPut, "/v1/credentials/"+segment(name), p, nil)
 }
 
 // Credentials lists the credentials, by name.
@@ -57,5 +56,5 @@ func (c *Client) Credentials(ctx context.Context, f Filter) ([]Credential, error
 // RemoveCredential deletes a credential. If there is none, the error is an *Error with the
 // status 404.
 func (c *Client) RemoveCredential(ctx context.Context, name string) error {
-	return c.call(ctx, http.MethodDelete, "/v1/credentials/"+url.PathEscape(name), nil, nil)
+	return c.call(ctx, http.MethodDelete, "/v1/credentials/"+segment(name), nil, nil)
 }

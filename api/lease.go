@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -33,5 +32,5 @@ func (c *Client) Leases(ctx context.Context, f Filter) ([]Lease, error) {
 // status 404 if there is none, and 409 while the kernel says that a process or a container
 // still uses the workspace.
 func (c *Client) ReleaseLease(ctx context.Context, volume, holder string) error {
-	return c.call(ctx, http.MethodDelete, "/v1/leases/"+url.PathEscape(volume)+"/"+url.PathEscape(holder), nil, nil)
+	return c.call(ctx, http.MethodDelete, "/v1/leases/"+segment(volume)+"/"+segment(holder), nil, nil)
 }

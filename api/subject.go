@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -62,4 +61,4 @@ func (c *Client) FreshSubject(ctx context.Context, name string, force bool) (f F
 	return f, err
 }
 
-func subjectPath(name string) string { return "/v1/subjects/" + url.PathEscape(name) }
+func subjectPath(name string) string { return "/v1/subjects/" + segment(name) }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -37,6 +36,6 @@ func (c *Client) Volumes(ctx context.Context, f Filter) ([]Volume, error) {
 
 // Volume returns one volume. An unknown one is an *Error with the status 404.
 func (c *Client) Volume(ctx context.Context, name string) (v VolumeDetail, err error) {
-	err = c.call(ctx, http.MethodGet, "/v1/volumes/"+url.PathEscape(name), nil, &v)
+	err = c.call(ctx, http.MethodGet, "/v1/volumes/"+segment(name), nil, &v)
 	return v, err
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -67,7 +66,7 @@ func (c *Client) Workspaces(ctx context.Context, f Filter) ([]Workspace, error) 
 
 // Workspace returns one workspace. An unknown one is an *Error with the status 404.
 func (c *Client) Workspace(ctx context.Context, id string) (w WorkspaceDetail, err error) {
-	err = c.call(ctx, http.MethodGet, "/v1/workspaces/"+url.PathEscape(id), nil, &w)
+	err = c.call(ctx, http.MethodGet, "/v1/workspaces/"+segment(id), nil, &w)
 	return w, err
 }
 
@@ -97,12 +96,12 @@ func (c *Client) Discards(ctx context.Context, f Filter) ([]Discard, error) {
 
 // Discard returns one discard. An unknown one is an *Error with the status 404.
 func (c *Client) Discard(ctx context.Context, id string) (d Discard, err error) {
-	err = c.call(ctx, http.MethodGet, "/v1/discards/"+url.PathEscape(id), nil, &d)
+	err = c.call(ctx, http.MethodGet, "/v1/discards/"+segment(id), nil, &d)
 	return d, err
 }
 
 // RemoveDiscard deletes a discard. The error is an *Error with the status 404 if there is
 // none, and 409 if it is being restored or was.
 func (c *Client) RemoveDiscard(ctx context.Context, id string) error {
-	return c.call(ctx, http.MethodDelete, "/v1/discards/"+url.PathEscape(id), nil, nil)
+	return c.call(ctx, http.MethodDelete, "/v1/discards/"+segment(id), nil, nil)
 }

@@ -3,8 +3,11 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/helmdeck/repos/api"
 )
 
 func TestLimits(t *testing.T) {
@@ -86,5 +89,50 @@ func TestConfigHasTheLimits(t *testing.T) {
 		if listed[name] != value {
 			t.Errorf("%s is %q in config.json, %q in the binary", name, listed[name], value)
 		}
+	}
+}
+
+// TestShownSettings checks that operators see each setting that config.json lists, with the value in
+// force, and not the certificates.
+func TestShownSettings(t *testing.T) {
+	t.Setenv("MAX_SIZE", "1TiB")
+	t.Setenv("TTL", "")
+	t.Setenv("CA_BUNDLE", string(tlsRemote(t).CA()))
+	data, err := os.ReadFile("../config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct{ Env []struct{ Name string } }
+	if err := json.Unmarshal(data, &config); err != nil {
+		t.Fatal(err)
+	}
+	var listed, shown []string
+	for _, e := range config.Env {
+		listed = append(listed, e.Name)
+	}
+	set, err := loadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range set.shown {
+		shown = append(shown, s.Name)
+		want := api.Setting{Name: s.Name, Default: s.Default, Value: s.Value}
+		switch s.Name {
+		case "MAX_SIZE":
+			want = api.Setting{Name: s.Name, Default: "20GiB", Value: "1TiB", Set: true}
+		case "TTL": // an empty variable counts as unset
+			want = api.Setting{Name: s.Name, Default: "336h", Value: "336h"}
+		case "CA_BUNDLE":
+			want = api.Setting{Name: s.Name, Set: true, Hidden: true}
+		case "MIN_FREE", "DEFAULT_OPTS": // TestMain sets them
+			continue
+		}
+		if s != want {
+			t.Errorf("got %+v, want %+v", s, want)
+		}
+	}
+	slices.Sort(listed)
+	if !slices.Equal(shown, listed) {
+		t.Errorf("shown are\n%q, config.json has\n%q", shown, listed)
 	}
 }

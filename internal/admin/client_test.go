@@ -88,7 +88,7 @@ func TestClient(t *testing.T) {
 		{"refused", c.PutCredential(ctx, "c", api.PutCredential{Kind: "x", Secret: hidden}), 400, `kind "x" is unknown`},
 		{"name", c.PutCredential(ctx, "a/../b?c", api.PutCredential{Kind: api.HTTPS}), 400, `name "a/../b?c" is not`},
 		{"no name", c.PutCredential(ctx, "", api.PutCredential{}), 404, "there is no PUT"},
-		{"dots", c.RemoveCredential(ctx, ".."), 404, "there is no DELETE"},
+		{"dots", c.RemoveCredential(ctx, ".."), 404, `there is no credential ".."`},
 		{"unknown", c.RemoveCredential(ctx, "c"), 404, `there is no credential "c"`},
 	} {
 		var refused *api.Error

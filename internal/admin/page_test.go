@@ -153,3 +153,21 @@ func TestManyRecords(t *testing.T) {
 		t.Errorf("%d leases of one subject, %v", got, err)
 	}
 }
+
+// TestOddNames checks that the client reaches a subject, whatever characters its name has. Only
+// the name / is no segment of a path for net/http.
+func TestOddNames(t *testing.T) {
+	names := []string{".", "..", "...", "a/b", "//", "a/../b", "a\nb", "?", "#", "%", "%2F", "%2e", "a b", "+", "ä", `\`, "\x7f", "*", "{name}", ":"}
+	config := populated()
+	var volumes shelf
+	for i, name := range names {
+		volumes = append(volumes, verbs.Volume{Name: fmt.Sprint(i), CreatedAt: at, Options: options(name, "https://h/x")})
+	}
+	config.Volumes = volumes
+	c := client(t, config)
+	for _, name := range names {
+		if s, err := c.Subject(t.Context(), name); err != nil || s.Name != name || s.Volumes != 1 {
+			t.Errorf("%q: %+v, %v", name, s, err)
+		}
+	}
+}

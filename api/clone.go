@@ -83,11 +83,11 @@ type Fresh struct {
 
 // Freed is the result of an eviction.
 type Freed struct {
-	Freed int64 `json:"freed"` // bytes
+	Freed int64 `json:"freed"` // bytes on disk, which are deleted in the background
 	// Clones are the keys of the clones that were evicted.
 	Clones []string `json:"clones"`
-	// Discarded are the IDs of the workspaces that became discards, and of the discards
-	// that were deleted, by force.
+	// Discarded are the IDs of the kept workspaces and the discards that went with them by
+	// force.
 	Discarded []string `json:"discarded,omitempty"`
 }
 

@@ -17,7 +17,8 @@ import (
 // types has the Go type of each schema.
 var types = map[string]any{
 	"ErrorAnswer": api.ErrorAnswer{}, "Obstacle": api.Obstacle{}, "Size": api.Size{}, "Space": api.Space{}, "Classes": api.Classes{},
-	"Version": api.Version{}, "Setting": api.Setting{}, "Health": api.Health{}, "Check": api.Check{}, "Limits": api.Limits{}, "OwnLimits": api.OwnLimits{}, "Subject": api.Subject{},
+	"Version": api.Version{}, "Setting": api.Setting{}, "Health": api.Health{}, "Check": api.Check{}, "Limits": api.Limits{}, "OwnLimits": api.OwnLimits{},
+	"Fresh": api.Fresh{}, "Freed": api.Freed{}, "Subject": api.Subject{},
 	"Clone": api.Clone{}, "CloneDetail": api.CloneDetail{}, "Store": api.Store{}, "Ref": api.Ref{}, "Layer": api.Layer{}, "Cache": api.Cache{},
 	"Volume": api.Volume{}, "VolumeDetail": api.VolumeDetail{}, "Lease": api.Lease{}, "Workspace": api.Workspace{},
 	"WorkspaceDetail": api.WorkspaceDetail{}, "Warmed": api.Warmed{}, "Discard": api.Discard{},

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/admin"
+	"github.com/helmdeck/repos/internal/removal"
 )
 
 // admin returns the handler of the admin socket.
@@ -14,9 +14,8 @@ func (p *parts) admin(m machine) http.Handler {
 	return admin.Handler(admin.Config{
 		Credentials: p.credentials, Clones: p.clones, Volumes: p.volumes, Workspaces: p.workspaces, Janitor: p.janitor, Refresher: p.keeper,
 		Health: newCheckup(m, p).run,
-		Limits: func(string) api.Limits {
-			return api.Limits{MaxSize: set.limits.SubjectMaxSize, MaxLeases: set.limits.subjectMaxLeases}
-		},
+		Limits: p.quota, Releaser: p.volumes,
+		Remover:  removal.New(removal.Config{Clones: p.clones, Workspaces: p.workspaces, Janitor: p.janitor, Log: p.log}),
 		Settings: set.shown, Version: version, Started: time.Now(), Metrics: p.metrics, Log: p.log,
 	})
 }

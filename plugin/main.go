@@ -27,8 +27,8 @@ type places struct {
 	data, socket, git string
 	fetchUID          uint
 	// Zero means the default of the package that uses it.
-	askTimeout, stallTimeout time.Duration
-	now                      func() time.Time // nil: time.Now
+	askTimeout, stallTimeout, startWait time.Duration
+	now                                 func() time.Time // nil: time.Now
 	// idle disables the janitor's own sweeps.
 	idle bool
 	// managed is set if an engine runs this process as a managed plugin: with its own

@@ -76,7 +76,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	warmLayers := warm.NewManager(warm.Config{Store: p.layers, Use: p.clones.Use, Heavy: p.clones.Heavy}, state)
 	p.workspaces, err = workspace.NewManager(workspace.Config{
 		Root: m.at.data, DB: db, Trash: p.trash, Clones: p.clones, Warm: warmLayers, Work: p.work, Features: m.features, Context: set.context,
-		Log: log, Now: now, DiscardTTL: set.limits.DiscardTTL, MaxLeases: p.quota.MaxLeases, Doubt: m.at.managed,
+		Log: log, Now: now, DiscardTTL: set.limits.DiscardTTL, MaxLeases: p.quota.MaxLeases, Doubt: m.at.managed, StartWait: m.at.startWait,
 	}, state)
 	if err != nil {
 		return nil, err

@@ -124,10 +124,6 @@ func storeOf(history string, s meta.Store) api.Store {
 	return out
 }
 
-func (c Config) evictClone(r *http.Request) (any, error) {
-	return nil, c.Janitor.EvictClone(r.Context(), cloneKey(r))
-}
-
 func sizeOf(s disk.Size) api.Size { return api.Size{Bytes: s.Bytes, Inodes: s.Inodes} }
 
 // measuredAt returns the time of a measurement; nil without one.

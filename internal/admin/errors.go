@@ -7,7 +7,9 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/quota"
 	"github.com/helmdeck/repos/internal/ready"
+	"github.com/helmdeck/repos/internal/removal"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -36,11 +38,12 @@ func statusOf(err error) int {
 	switch {
 	case ok:
 		return refused.status
-	case is[*credential.InvalidError](err), is[*volume.OptionError](err):
+	case is[*credential.InvalidError](err), is[*volume.OptionError](err), is[*quota.InvalidError](err):
 		return http.StatusBadRequest
-	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), errors.Is(err, janitor.ErrNoClone), errors.Is(err, ready.ErrNoClone):
+	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), is[*workspace.NoLeaseError](err),
+		errors.Is(err, janitor.ErrNoClone), errors.Is(err, ready.ErrNoClone), errors.Is(err, removal.ErrNone):
 		return http.StatusNotFound
-	case is[*workspace.InUseError](err), errors.Is(err, janitor.ErrHeld):
+	case is[*workspace.InUseError](err), is[*workspace.ObstaclesError](err), errors.Is(err, janitor.ErrHeld):
 		return http.StatusConflict
 	}
 	switch verbs.KindOf(err) {
@@ -64,4 +67,17 @@ func is[T error](err error) bool {
 }
 
 // errorAnswer is the body of the answer for an error.
-func errorAnswer(err error) api.ErrorAnswer { return api.ErrorAnswer{Error: err.Error()} }
+func errorAnswer(err error) api.ErrorAnswer {
+	answer := api.ErrorAnswer{Error: err.Error()}
+	if blocked, ok := errors.AsType[*workspace.ObstaclesError](err); ok {
+		for _, o := range blocked.List[:min(len(blocked.List), maxObstacles)] {
+			answer.Obstacles = append(answer.Obstacles, api.Obstacle{
+				Kind: o.Kind, ID: o.ID, Volume: o.Volume, Clone: o.Clone, Text: o.Text, Forced: o.Forced,
+			})
+		}
+	}
+	return answer
+}
+
+// maxObstacles bounds an answer. The error says how many there are.
+const maxObstacles = 1000

@@ -31,8 +31,9 @@ type Config struct {
 	Janitor     Janitor
 	Refresher   Refresher
 	Health      Health
-	// Limits returns the limits in force for a subject.
-	Limits func(subject string) api.Limits
+	Limits      Limits
+	Remover     Remover
+	Releaser    Releaser
 	// Settings are the settings in force, by name. Their values are shown.
 	Settings []api.Setting
 	Version  string // of the plugin
@@ -53,19 +54,23 @@ func (c Config) routes() map[string]http.Handler {
 		"GET /v1/settings": c.settings,
 		"GET /v1/stats":    c.stats,
 
-		"GET /v1/subjects":                   c.listSubjects,
-		"GET /v1/subjects/{name}":            c.subject,
-		"GET /v1/clones":                     c.listClones,
-		"GET /v1/clones/{subject}/{hash}":    c.clone,
-		"DELETE /v1/clones/{subject}/{hash}": c.evictClone,
-		"GET /v1/volumes":                    c.listVolumes,
-		"GET /v1/volumes/{name}":             c.volume,
-		"GET /v1/leases":                     c.listLeases,
-		"GET /v1/workspaces":                 c.listWorkspaces,
-		"GET /v1/workspaces/{id}":            c.workspace,
-		"GET /v1/discards":                   c.listDiscards,
-		"GET /v1/discards/{id}":              c.discard,
-		"DELETE /v1/discards/{id}":           c.removeDiscard,
+		"GET /v1/subjects":                       c.listSubjects,
+		"GET /v1/subjects/{name}":                c.subject,
+		"PUT /v1/subjects/{name}":                c.setLimits,
+		"POST /v1/subjects/{name}/fresh":         c.freshSubject,
+		"GET /v1/clones":                         c.listClones,
+		"GET /v1/clones/{subject}/{hash}":        c.clone,
+		"DELETE /v1/clones/{subject}/{hash}":     c.evictClone,
+		"POST /v1/clones/{subject}/{hash}/fresh": c.freshClone,
+		"GET /v1/volumes":                        c.listVolumes,
+		"GET /v1/volumes/{name}":                 c.volume,
+		"GET /v1/leases":                         c.listLeases,
+		"DELETE /v1/leases/{volume}/{holder}":    c.releaseLease,
+		"GET /v1/workspaces":                     c.listWorkspaces,
+		"GET /v1/workspaces/{id}":                c.workspace,
+		"GET /v1/discards":                       c.listDiscards,
+		"GET /v1/discards/{id}":                  c.discard,
+		"DELETE /v1/discards/{id}":               c.removeDiscard,
 
 		"GET /v1/credentials":           c.listCredentials,
 		"PUT /v1/credentials/{name}":    c.putCredential,

@@ -2,12 +2,17 @@ package admin
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/quota"
+	"github.com/helmdeck/repos/internal/removal"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -17,7 +22,7 @@ import (
 // at is the time of everything in these tests.
 var at = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// keeper is a janitor that returns its fields, and records the calls of EvictClone.
+// keeper is a janitor that returns its fields, and counts Nudges.
 type keeper struct {
 	plan     janitor.Plan
 	report   janitor.Report
@@ -25,7 +30,7 @@ type keeper struct {
 	more     chan struct{}
 	stats    janitor.Stats
 	holdings janitor.Holdings
-	evicted  []string
+	nudges   int
 	fail     error
 }
 
@@ -43,9 +48,53 @@ func (k *keeper) EventsAfter(seq int64) (list []janitor.Event, more <-chan struc
 	return list, k.more
 }
 
-func (k *keeper) EvictClone(_ context.Context, key string) error {
-	k.evicted = append(k.evicted, key)
-	return k.fail
+func (k *keeper) Nudge() { k.nudges++ }
+
+// quotas are the limits of subjects by name.
+type quotas struct {
+	own  map[string]meta.Subject
+	fail error
+}
+
+func (q *quotas) Settings() quota.Limits { return quota.Limits{MaxSize: 5, MaxLeases: 6} }
+func (q *quotas) List() []meta.Subject   { return slices.Collect(maps.Values(q.own)) }
+
+func (q *quotas) Own(name string) meta.Subject { return q.own[name] }
+
+func (q *quotas) Set(rec meta.Subject) error {
+	if q.fail == nil {
+		q.own[rec.Name] = rec
+	}
+	return q.fail
+}
+
+// remover records what it was asked to remove or to release.
+type remover struct {
+	asked []string
+	freed removal.Freed
+	fail  error
+}
+
+func (r *remover) ask(format string, args ...any) (removal.Freed, error) {
+	r.asked = append(r.asked, fmt.Sprintf(format, args...))
+	return r.freed, r.fail
+}
+
+func (r *remover) Evict(_ context.Context, key string) (removal.Freed, error) {
+	return r.ask("evict %s", key)
+}
+
+func (r *remover) Fresh(_ context.Context, key string, force bool) (removal.Freed, error) {
+	return r.ask("fresh %s %t", key, force)
+}
+
+func (r *remover) FreshSubject(_ context.Context, name string, force bool) (removal.Freed, error) {
+	return r.ask("fresh subject %s %t", name, force)
+}
+
+func (r *remover) ForceRelease(_ context.Context, volume, holder string) error {
+	_, err := r.ask("release %s %s", volume, holder)
+	return err
 }
 
 // heap holds workspaces and discards, and records the calls of EvictDiscard.
@@ -167,7 +216,7 @@ func populated() Config {
 				Changed: &changed, Size: measured,
 			}},
 		},
-		Limits:   func(string) api.Limits { return api.Limits{MaxSize: 5, MaxLeases: 6} },
+		Limits:   &quotas{own: make(map[string]meta.Subject)},
 		Settings: []api.Setting{{Name: "CA_BUNDLE", Hidden: true}, {Name: "MAX_SIZE", Value: "9B", Default: "20GiB", Set: true}},
 		Version:  "dev", Started: at, Log: log,
 	}

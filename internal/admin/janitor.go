@@ -16,7 +16,7 @@ type Janitor interface {
 	Sweep(ctx context.Context) (janitor.Report, error)
 	EventsAfter(seq int64) (events []janitor.Event, more <-chan struct{})
 	Stats() janitor.Stats
-	EvictClone(ctx context.Context, key string) error
+	Nudge()
 }
 
 func (c Config) plan(r *http.Request) (any, error) {

@@ -71,9 +71,12 @@ func (c Config) subjects(ctx context.Context) ([]api.Subject, janitor.Holdings, 
 	for _, l := range c.leases() {
 		of(subjectOf(l.Clone), l.Subject).Leases++
 	}
+	for _, own := range c.Limits.List() {
+		of(volume.Subject(own.Name).Dir(), own.Name)
+	}
 	subjects := make([]api.Subject, 0, len(byDir))
 	for _, s := range byDir {
-		s.Limits = c.Limits(s.Name)
+		s.Limits = c.limitsOf(s.Name)
 		subjects = append(subjects, *s)
 	}
 	slices.SortFunc(subjects, func(a, b api.Subject) int { return strings.Compare(a.Name, b.Name) })

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/janitor"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// wantStatus checks that the plugin refused a request with a status.
+func wantStatus(t *testing.T, what string, err error, status int) *api.Error {
+	t.Helper()
+	var refused *api.Error
+	if !errors.As(err, &refused) || refused.Status != status {
+		t.Errorf("%s: %v, want %d", what, err, status)
+		return &api.Error{}
+	}
+	return refused
+}
+
+// TestFresh checks what is in the way of a fresh start, that force does not take a lease away,
+// and that an operator releases the lease of a container that is gone.
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	data, s, ctx := scratch(t), remote(t), t.Context()
+	p := start(t, data)
+	p.create("v", map[string]string{"repo": s.URL("sample"), "subject": "team a"})
+	p.create("k", map[string]string{"repo": s.URL("sample"), "subject": "team a", "mode": "keep"})
+	for _, name := range []string{"v", "k"} {
+		if err := os.WriteFile(filepath.Join(p.mount(name, "gone"), "mine"), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.unmount("k", "gone")
+	for _, force := range []bool{false, true} {
+		_, err := p.admin().FreshSubject(ctx, "team a", force)
+		if got := wantStatus(t, "with a lease", err, 409).Obstacles; len(got) != 2 || got[0].Kind != "lease" || got[0].Forced || got[1].Kind != "workspace" || !got[1].Forced {
+			t.Errorf("in the way %+v", got)
+		}
+	}
+	wantStatus(t, "release of a new lease", p.admin().ReleaseLease(ctx, "v", "gone"), 409)
+	p.stop()
+	p = startWith(t, data, func(at *places) { at.startWait = 1 })
+	wantStatus(t, "release of an unknown lease", p.admin().ReleaseLease(ctx, "v", "other"), 404)
+	testdir.Eventually(t, "the release", func() bool { return p.admin().ReleaseLease(ctx, "v", "gone") == nil })
+	p.unmount("v", "gone") // the engine is late
+	wantStatus(t, "a second release", p.admin().ReleaseLease(ctx, "v", "gone"), 404)
+	testdir.Eventually(t, "the discard", func() bool {
+		list, err := p.admin().Discards(ctx, api.Filter{})
+		return err == nil && len(list) == 1
+	})
+	freed, err := p.admin().FreshSubject(ctx, "team a", true)
+	if err != nil || freed.Freed < 300*4096 || len(freed.Clones) != 1 || len(freed.Discarded) != 2 {
+		t.Errorf("freed %+v, %v", freed, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(p.at.data, "clones/*/*")); err != nil || len(left) > 0 {
+		t.Errorf("left are %q, %v", left, err)
+	}
+	events, err := p.admin().Events(ctx)
+	if err != nil || len(events) != 1 || events[0].Reason != string(janitor.OnDemand) || events[0].Size.Bytes != freed.Freed {
+		t.Errorf("events %+v, %v", events, err)
+	}
+	wantStatus(t, "fresh again", func() error { _, err := p.admin().FreshSubject(ctx, "team a", true); return err }(), 404)
+	for _, name := range []string{"v", "k"} {
+		if _, err := os.Lstat(filepath.Join(p.mount(name, "new"), "mine")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("volume %s is not fresh: %v", name, err)
+		}
+		p.unmount(name, "new")
+	}
+	var clones []api.Clone
+	testdir.Eventually(t, "the end of the workspaces", func() bool {
+		clones, err = p.admin().Clones(ctx, api.Filter{})
+		return err == nil && len(clones) == 1
+	})
+	wantStatus(t, "eviction under a kept workspace", func() error { _, err := p.admin().EvictClone(ctx, clones[0].Clone); return err }(), 409)
+	if err := p.Remove(ctx, "k"); err != nil {
+		t.Fatal(err)
+	}
+	testdir.Eventually(t, "the eviction", func() bool {
+		freed, err = p.admin().EvictClone(ctx, clones[0].Clone)
+		return err == nil
+	})
+	if freed.Freed < 300*4096 || len(freed.Clones) != 1 {
+		t.Errorf("evicted %+v", freed)
+	}
+}
+
+// TestOwnLimits checks that the limits of a subject take the place of the settings, also for one
+// without clones, and survive a restart, and that the janitor obeys a new one at once.
+func TestOwnLimits(t *testing.T) {
+	t.Parallel()
+	data, s, ctx := scratch(t), remote(t), t.Context()
+	p := start(t, data)
+	repo := map[string]string{"repo": s.URL("sample"), "subject": "team a"}
+	if err := p.admin().SetLimits(ctx, "team a", api.OwnLimits{MaxLeases: new(1)}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p.create("v", repo)
+		p.mount("v", "1")
+		if err := p.tryMount("v", "2"); err == nil {
+			t.Error("a second mount is above the limit")
+		}
+		p.unmount("v", "1")
+		p.stop()
+		p = start(t, data)
+	}
+	if err := p.admin().SetLimits(ctx, "team a", api.OwnLimits{}); err != nil {
+		t.Fatal(err)
+	}
+	p.mount("v", "1")
+	p.mount("v", "2")
+	p.unmount("v", "1")
+	p.unmount("v", "2")
+	p.create("other", map[string]string{"repo": s.URL("sample"), "subject": "b"})
+	p.mount("other", "1")
+	p.unmount("other", "1")
+	// The clone exceeds the limit on its own, so it is evicted when nobody has used it for ten
+	// minutes; an own limit on size names that in Status.
+	if err := p.admin().SetLimits(ctx, "team a", api.OwnLimits{MaxSize: new(int64(4096))}); err != nil {
+		t.Fatal(err)
+	}
+	testdir.Eventually(t, "the finding", func() bool {
+		stats, err := p.admin().Stats(ctx)
+		return err == nil && len(stats.Findings) == 1 && stats.Findings[0].Reason == string(janitor.SubjectMaxSize)
+	})
+}

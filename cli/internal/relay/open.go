@@ -45,11 +45,16 @@ type relay struct {
 
 // Open starts a relay to the admin socket of the plugin with an ID. It is a dial.Relay.
 func Open(ctx context.Context, engine client.APIClient, plugin string) (dial.Way, error) {
+	return open(ctx, engine, plugin, binary)
+}
+
+// open is Open with a function that opens the binary for an engine.
+func open(ctx context.Context, engine client.APIClient, plugin string, find func(engine, self platform) (*os.File, error)) (dial.Way, error) {
 	if !pluginID.MatchString(plugin) { // it becomes a path on the engine's machine
 		return nil, fmt.Errorf("the engine answers with the plugin ID %.80q, which is none", plugin)
 	}
 	r := &relay{engine: engine, said: &tail{}}
-	if err := r.start(ctx, plugin); err != nil {
+	if err := r.start(ctx, plugin, find); err != nil {
 		err = fmt.Errorf("reach the plugin through the engine: %w", err)
 		if said := r.said.String(); said != "" {
 			err = fmt.Errorf("%w (the relay says %q)", err, said)
@@ -60,7 +65,7 @@ func Open(ctx context.Context, engine client.APIClient, plugin string) (dial.Way
 }
 
 // start makes all parts of the relay. After an error the caller closes it.
-func (r *relay) start(ctx context.Context, plugin string) error {
+func (r *relay) start(ctx context.Context, plugin string, find func(engine, self platform) (*os.File, error)) error {
 	version, err := r.engine.ServerVersion(ctx, client.ServerVersionOptions{})
 	if err != nil {
 		return err
@@ -70,7 +75,7 @@ func (r *relay) start(ctx context.Context, plugin string) error {
 		return err
 	}
 	p := platform{version.Os, version.Arch}
-	file, err := binary(p, platform{runtime.GOOS, runtime.GOARCH})
+	file, err := find(p, platform{runtime.GOOS, runtime.GOARCH})
 	if err != nil {
 		return err
 	}

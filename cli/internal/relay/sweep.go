@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -43,9 +44,15 @@ func sweep(ctx context.Context, engine client.APIClient, info system.Info) {
 		return
 	}
 	for _, i := range images.Items {
-		if old(i.Created) && len(i.RepoTags) == 0 && left > 0 {
+		if old(i.Created) && !named(i.RepoTags) && left > 0 {
 			left--
 			_ = removeImage(ctx, engine, i.ID)
 		}
 	}
+}
+
+// named reports whether somebody has named an image. Engines before 25 list a name for images without
+// one.
+func named(tags []string) bool {
+	return slices.ContainsFunc(tags, func(t string) bool { return t != "<none>:<none>" })
 }

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,6 +38,16 @@ func TestUsernsRemap(t *testing.T) { // not parallel, because it puts another do
 	if got := fmt.Sprint(e.status(t, "wrong")["userns_remap"]); !strings.Contains(got, "create it with uid="+base+" and gid="+base) {
 		t.Errorf("status: %s", got)
 	}
+
+	// The relay is not remapped, because another root could not open the socket.
+	out, err := e.reposAs(t, "unix://"+e.Path("sock"), e.group(t), "doctor", "--format", "{{.Name}} {{.Status}} {{.Detail}}").Output()
+	if ended, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || ended.ExitCode() != 1) {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(out), "userns warning") || !strings.Contains(string(out), "DEFAULT_OPTS=uid="+base+",gid="+base) {
+		t.Errorf("doctor: %s", out)
+	}
+	e.wantNoRelay(t)
 }
 
 // remapping puts a dockerd into PATH that finds a range of IDs for the user nobody. It runs in its

@@ -1,0 +1,298 @@
+package tests
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// relayLabel marks what a relay makes in the engine.
+const relayLabel = "label=com.helmdeck.repos.relay"
+
+// nobody is a user without any right, who is in /etc/passwd because ssh wants that.
+const nobody = 65534
+
+// reposAs returns docker-repos for an engine at host, as a user with a group and no other right.
+func (e *engine) reposAs(t *testing.T, host string, gid uint32, args ...string) *exec.Cmd {
+	t.Helper()
+	program := e.Path("docker-repos")
+	if _, err := os.Stat(program); err != nil {
+		content, err := os.ReadFile("../build/docker-repos")
+		if err != nil {
+			t.Fatalf("no command: run make cli first: %v", err)
+		}
+		if err := os.WriteFile(program, content, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "DOCKER_HOST=" + host, "DOCKER_CONFIG=/nonexistent", "HOME=/"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: gid}, Setpgid: true}
+	return cmd
+}
+
+// wantNoRelay checks that no relay is left in the engine.
+func (e *engine) wantNoRelay(t *testing.T) {
+	t.Helper()
+	if left := e.docker(t, "ps", "--all", "--quiet", "--filter", relayLabel) + e.docker(t, "images", "--all", "--quiet", "--filter", relayLabel); left != "" {
+		t.Errorf("relays are left: %s", left)
+	}
+}
+
+// group returns the group that may use the engine.
+func (e *engine) group(t *testing.T) uint32 {
+	t.Helper()
+	var socket syscall.Stat_t
+	if err := syscall.Stat(e.Path("sock"), &socket); err != nil {
+		t.Fatal(err)
+	}
+	return socket.Gid
+}
+
+// TestRelay checks that users who may use the engine, but can't open the admin socket, reach the plugin
+// over every kind of address, several at a time, and leave nothing.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	e := own(t, nil, "--host", "tcp://127.0.0.1:"+port)
+	server := sshServer(t, e)
+	hosts := map[string]string{"unix": "unix://" + e.Path("sock"), "tcp": "tcp://127.0.0.1:" + port, "ssh": "ssh://somebody@" + server}
+	for name, host := range hosts {
+		t.Run(name, func(t *testing.T) {
+			gid := e.group(t)
+			if name != "unix" {
+				gid = nobody // the address is enough
+			}
+			cmd := e.reposAs(t, host, gid, "ls", "--format", "json")
+			cmd.Env[0] = "PATH=" + sshClient(t) + ":" + os.Getenv("PATH")
+			if out, err := cmd.CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) != 0 {
+				t.Errorf("got %s, %v", out, err)
+			}
+			e.wantNoRelay(t)
+		})
+	}
+	t.Run("refused", func(t *testing.T) { // the control: without the group the engine refuses
+		if out, err := e.reposAs(t, hosts["unix"], nobody, "ls").CombinedOutput(); err == nil {
+			t.Errorf("got %s", out)
+		}
+	})
+	t.Run("ten at once", func(t *testing.T) {
+		var all sync.WaitGroup
+		for range 10 {
+			cmd := e.reposAs(t, hosts["unix"], e.group(t), "version", "--format", "json")
+			all.Go(func() {
+				if out, err := cmd.CombinedOutput(); err != nil || !json.Valid(out) {
+					t.Errorf("got %s, %v", out, err)
+				}
+			})
+		}
+		all.Wait()
+		e.wantNoRelay(t)
+	})
+	t.Run("killed", func(t *testing.T) {
+		cmd := e.reposAs(t, hosts["unix"], e.group(t), "events", "--follow")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		running := func() string { return e.docker(t, "ps", "--quiet", "--filter", relayLabel) }
+		eventually(t, "the relay", func() error {
+			if running() == "" {
+				return errors.New("does not run")
+			}
+			return nil
+		})
+		cmd.Process.Kill()
+		cmd.Wait()
+		eventually(t, "the end of the relay", func() error {
+			if id := e.docker(t, "ps", "--all", "--quiet", "--filter", relayLabel); id != "" {
+				return fmt.Errorf("%s is left", id)
+			}
+			return nil
+		})
+		// Only the image is left, which the next command removes after a minute.
+		if image := e.docker(t, "images", "--all", "--quiet", "--filter", relayLabel); strings.Contains(image, "\n") || image == "" {
+			t.Errorf("left are the images %q, want one", image)
+		} else {
+			e.docker(t, "rmi", image)
+		}
+	})
+	t.Run("doctor", func(t *testing.T) { e.testDoctor(t, hosts["unix"]) })
+	t.Run("engine killed", func(t *testing.T) {
+		cmd := e.reposAs(t, hosts["unix"], e.group(t), "events", "--follow")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the relay", func() error {
+			if e.docker(t, "ps", "--quiet", "--filter", relayLabel) == "" {
+				return errors.New("does not run")
+			}
+			return nil
+		})
+		if err := e.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Error("the command ended without an error")
+		}
+		if err := e.Start(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// testDoctor checks what `docker repos doctor` says of this engine, and of the plugin when it is disabled.
+func (e *engine) testDoctor(t *testing.T, host string) {
+	doctor := func() (checks map[string]string, text string, code int) {
+		t.Helper()
+		var stderr bytes.Buffer
+		cmd := e.reposAs(t, host, e.group(t), "doctor", "--format", "json")
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+			code = ended.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		checks = map[string]string{}
+		for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+			var c struct{ Name, Status, Detail string }
+			if err := d.Decode(&c); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			checks[c.Name] = c.Status
+			text += c.Name + " " + c.Status + " " + c.Detail + "\n"
+		}
+		return checks, text + stderr.String(), code
+	}
+	checks, text, code := doctor()
+	for _, name := range []string{
+		"engine", "plugin", "kernel", "overlay", "mounts", "landlock", "disk", "inodes", "clock", "settings", "deadlines", "selinux", "userns",
+		"budget", "credential", "remote",
+	} {
+		// How full the machine's disk is does not concern the test.
+		if checks[name] != "ok" && (checks[name] == "" || name != "disk" && name != "inodes" && name != "settings" && name != "landlock" && name != "kernel") {
+			t.Errorf("%s is %q:\n%s", name, checks[name], text)
+		}
+	}
+	if failed := strings.Contains(text, " failed "); failed != (code == 1) || code > 1 {
+		t.Errorf("exit code %d:\n%s", code, text)
+	}
+	e.docker(t, "plugin", "disable", "--force", pluginName)
+	if checks, text, code = doctor(); checks["plugin"] != "failed" || code != 1 || !strings.Contains(text, "docker plugin enable --timeout 120 "+pluginName) {
+		t.Errorf("disabled: exit code %d\n%s", code, text)
+	}
+	e.docker(t, "plugin", "enable", "--timeout", "120", pluginName)
+	if checks, text, _ = doctor(); checks["plugin"] != "ok" {
+		t.Errorf("enabled again:\n%s", text)
+	}
+	e.wantNoRelay(t)
+}
+
+// sshServer runs an ssh server on loopback that lets everybody execute docker with the engine, and returns
+// its address.
+func sshServer(t *testing.T, e *engine) string {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromSigner(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &ssh.ServerConfig{NoClientAuth: true}
+	set.AddHostKey(signer)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	t.Cleanup(func() { l.Close(); serving.Wait() })
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { defer conn.Close(); e.serveSSH(conn, set) })
+		}
+	})
+	return l.Addr().String()
+}
+
+// serveSSH serves one connection, whose client executes one command in each session.
+func (e *engine) serveSSH(conn net.Conn, set *ssh.ServerConfig) {
+	_, channels, requests, err := ssh.NewServerConn(conn, set)
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(requests)
+	for c := range channels {
+		if c.ChannelType() != "session" {
+			c.Reject(ssh.UnknownChannelType, "only sessions")
+			continue
+		}
+		channel, asked, err := c.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer channel.Close()
+			for r := range asked {
+				var command struct{ Text string }
+				if r.Type != "exec" || ssh.Unmarshal(r.Payload, &command) != nil {
+					r.Reply(false, nil)
+					continue
+				}
+				r.Reply(true, nil)
+				go ssh.DiscardRequests(asked)
+				cmd := exec.Command("sh", "-c", command.Text)
+				cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+e.Path("sock"))
+				cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
+				in, err := cmd.StdinPipe()
+				if err != nil || cmd.Start() != nil {
+					return
+				}
+				go func() { io.Copy(in, channel); in.Close() }()
+				cmd.Wait()
+				channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(cmd.ProcessState.ExitCode())}))
+				return
+			}
+		}()
+	}
+}
+
+// sshClient makes a directory with an ssh that reads no settings and knows no hosts.
+func sshClient(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("ssh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nexec %s -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \"$@\"\n", program)
+	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for d := dir; d != "/" && d != "/tmp"; d = filepath.Dir(d) { // another user executes it
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

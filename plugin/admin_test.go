@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -125,4 +127,78 @@ func TestFollowersEndWithThePlugin(t *testing.T) {
 	if err := <-followed; err != nil {
 		t.Errorf("the stream did not end in order: %v", err)
 	}
+}
+
+// TestListsDuringMounts reads all resources while volumes come and go. It is for the race detector,
+// because lists show records that mounts change.
+func TestListsDuringMounts(t *testing.T) {
+	b := newBudget(t, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var readers sync.WaitGroup
+	for _, read := range []func() error{
+		func() error { _, err := b.admin.Stats(ctx); return err },
+		func() error {
+			clones, err := b.admin.Clones(ctx, api.Filter{})
+			for _, c := range clones {
+				if _, gone := b.admin.Clone(ctx, c.Clone); gone != nil && !notFound(gone) {
+					err = gone
+				}
+			}
+			return err
+		},
+		func() error {
+			list, err := b.admin.Workspaces(ctx, api.Filter{})
+			for _, w := range list {
+				if _, gone := b.admin.Workspace(ctx, w.ID); gone != nil && !notFound(gone) {
+					err = gone
+				}
+			}
+			return err
+		},
+		func() error {
+			list, err := b.admin.Volumes(ctx, api.Filter{})
+			for _, v := range list {
+				if _, gone := b.admin.Volume(ctx, v.Name); gone != nil && !notFound(gone) {
+					err = gone
+				}
+			}
+			return err
+		},
+		func() error { _, err := b.admin.Subjects(ctx, api.Filter{}); return err },
+		func() error { _, err := b.admin.Leases(ctx, api.Filter{}); return err },
+		func() error { _, err := b.admin.Discards(ctx, api.Filter{}); return err },
+		func() error { _, err := b.admin.Events(ctx); return err },
+	} {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				if err := read(); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var users sync.WaitGroup
+	for i := range 3 {
+		name := fmt.Sprint("v", i)
+		users.Go(func() {
+			for range 5 {
+				b.use(name, true)
+				if err := b.Remove(ctx, name); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	users.Wait()
+	b.sweep()
+	cancel()
+	readers.Wait()
+}
+
+// notFound reports whether the plugin does not know what was asked for.
+func notFound(err error) bool {
+	refused, ok := errors.AsType[*api.Error](err)
+	return ok && refused.Status == http.StatusNotFound
 }

@@ -19,8 +19,8 @@ import (
 
 // TestCLI runs the scripts of testdata/cli with `docker repos` against the shared engine: as root, who opens
 // the admin socket, and as a user who may only use the engine. In a script, docker is the command as that
-// user runs it, $S a subject and a prefix of names that no other script uses, $REPO a repository, and $WHO
-// root or member.
+// user runs it, $S a subject and a prefix of names that no other script uses, $REPO a repository and $HEAD its
+// commit. The conditions [root] and [member] say who the user is.
 func TestCLI(t *testing.T) {
 	t.Parallel()
 	e := shared(t)
@@ -36,13 +36,15 @@ func TestCLI(t *testing.T) {
 					script := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 					env.Vars = append(env.Vars,
 						"PATH="+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=unix://"+e.Path("sock"), "DOCKER_CONFIG="+bin,
-						"WHO="+who, "S=cli-"+who+"-"+script, "REPO="+remote.url, "HEAD="+remote.head, "IMAGE="+image, "DRIVER="+pluginName)
+						"S=cli-"+who+"-"+script, "REPO="+remote.url, "HEAD="+remote.head, "IMAGE="+image, "DRIVER="+pluginName)
 					return nil
 				},
+				Condition: func(cond string) (bool, error) { return cond == who, nil },
 				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 					"capture":   capture,
 					"code":      code,
 					"interrupt": interrupt,
+					"retry":     retry,
 					"mount":     func(ts *testscript.TestScript, _ bool, args []string) { e.mountAlone(t, ts, args) },
 				},
 			})
@@ -112,6 +114,21 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if fmt.Sprint(got) != args[0] {
 		ts.Fatalf("the exit code is %d, want %s", got, args[0])
+	}
+}
+
+// retry runs a command once a second until it succeeds, for a minute: retry PROGRAM [ARG...].
+func retry(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: retry PROGRAM [ARG...]")
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for deadline := time.Now().Add(dockerd.Timeout); ; <-tick.C {
+		if err := ts.Exec(args[0], args[1:]...); err == nil || time.Now().After(deadline) {
+			ts.Check(err)
+			return
+		}
 	}
 }
 

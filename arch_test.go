@@ -31,9 +31,9 @@ var rank = map[string]int{
 	"internal/lfs": 4, "internal/layer": 4, "internal/health": 4,
 	"internal/git":     3,
 	"internal/githttp": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
-	"internal/credential": 2,
-	"internal/quota":      3,
-	"internal/durable":    1, "internal/gitref": 1, "internal/gitssh": 1,
+	"internal/credential": 2, "internal/audit": 2,
+	"internal/quota":   3,
+	"internal/durable": 1, "internal/gitref": 1, "internal/gitssh": 1,
 	"internal/work":   1,
 	"internal/volume": 0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/origin": 0,
 	"internal/phase": 0, "internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0, "api": 0,
@@ -225,6 +225,17 @@ func TestLogLinesHaveAContext(t *testing.T) {
 				}
 				return true
 			})
+		}
+	}
+}
+
+// TestOnlyTheEdgesAudit checks that the core knows nothing of the audit log.
+func TestOnlyTheEdgesAudit(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, full := range s.imports() {
+			if full == module+"/internal/audit" && s.dir != "plugin" && s.dir != "internal/admin" {
+				t.Errorf("%s imports %s", s.path, full)
+			}
 		}
 	}
 }

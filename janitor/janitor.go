@@ -42,6 +42,9 @@ type Config struct {
 	// WarnSize is how many bytes a volume may write before a warning; 0: any.
 	WarnSize int64
 	Log      *logrus.Logger
+	// Evicted is called after each eviction, with the context of the sweep or request that
+	// it was made for. It must not block. It may be nil.
+	Evicted func(ctx context.Context, e Eviction)
 }
 
 const (

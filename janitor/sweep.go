@@ -137,6 +137,9 @@ func (j *Janitor) evicted(ctx context.Context, e Eviction) {
 	j.mu.Unlock()
 	j.Log.WithContext(ctx).WithFields(fields(e)).Infof("janitor: evicted: %s", e.Text)
 	j.record(eventOf(Evicted, e))
+	if j.Config.Evicted != nil {
+		j.Config.Evicted(ctx, e)
+	}
 }
 
 // noteLate reports that a plan leaves late parts for later sweeps.

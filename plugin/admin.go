@@ -16,6 +16,6 @@ func (p *parts) admin(m machine) http.Handler {
 		Health: newCheckup(m, p).run,
 		Limits: p.quota, Releaser: p.volumes,
 		Remover:  removal.New(removal.Config{Clones: p.clones, Workspaces: p.workspaces, Janitor: p.janitor, Log: p.log}),
-		Settings: set.shown, Version: version, Started: time.Now(), Metrics: p.metrics, Log: p.log,
+		Settings: set.shown, Version: version, Started: time.Now(), Metrics: p.metrics, Audit: p.audit.Trail, Log: p.log,
 	})
 }

@@ -33,6 +33,7 @@ type machine struct {
 	counters  *metrics.Counters
 	git       *git.Git
 	mounts    *reach
+	audit     auditor
 }
 
 // prepare claims the data directory and checks what the kernel, the engine and git can do.

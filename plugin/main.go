@@ -112,6 +112,8 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	defer db.Close()
+	m.audit = openAudit(m, log)
+	defer m.audit.Close()
 	p, err := build(m, db, state, log)
 	if err != nil {
 		return err

@@ -42,6 +42,7 @@ type parts struct {
 	credentials *credential.Store
 	quota       *quota.Quota
 	metrics     http.Handler
+	audit       auditor
 	swept       chan struct{} // closed when leftovers of an earlier run are known
 	damaged     atomic.Bool   // the start's sweep could not repair everything
 }
@@ -49,7 +50,7 @@ type parts struct {
 // build makes all parts, each from those that it uses. Nothing changes a part afterwards,
 // and nothing runs before start.
 func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts, error) {
-	p := &parts{log: log, idle: m.at.idle, work: m.work, swept: make(chan struct{})}
+	p := &parts{log: log, idle: m.at.idle, work: m.work, audit: m.audit, swept: make(chan struct{})}
 	set, now := m.set, m.at.clock()
 	var err error
 	if p.trash, err = trash.Open(filepath.Join(m.at.data, "trash"), m.reserve, reportTrash(log)); err != nil {
@@ -77,6 +78,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	p.workspaces, err = workspace.NewManager(workspace.Config{
 		Root: m.at.data, DB: db, Trash: p.trash, Clones: p.clones, Warm: warmLayers, Work: p.work, Features: m.features, Context: set.context,
 		Log: log, Now: now, DiscardTTL: set.limits.DiscardTTL, MaxLeases: p.quota.MaxLeases, Doubt: m.at.managed, StartWait: m.at.startWait,
+		LeasesLost: m.audit.leasesLost,
 	}, state)
 	if err != nil {
 		return nil, err
@@ -86,6 +88,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 			data: m.at.data, trash: p.trash, now: now, quota: p.quota, clones: p.clones, warm: warmLayers, workspaces: p.workspaces, swept: p.swept,
 		},
 		Limits: set.limits.Limits, Interval: set.limits.sweepInterval, WarnSize: set.limits.warnSize, Log: log,
+		Evicted: m.audit.evicted,
 	})
 	p.keeper = ready.New(ready.Config{
 		Targets: ready.Targets(p.clones), Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,
@@ -93,7 +96,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	p.volumes, err = verbs.New(verbs.Config{
 		Root: m.at.data, DB: db, Clones: p.clones, Workspaces: p.workspaces, Work: p.work, Log: log, Now: now,
 		Defaults: set.defaults, Schemes: set.schemes, Warnings: p.warnings, Reached: m.mounts.check,
-		CredentialChanges: p.credentials.Changes,
+		CredentialChanges: p.credentials.Changes, Observe: m.audit.verb,
 	}, state)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/audit"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -36,7 +37,9 @@ type settings struct {
 	level        logrus.Level
 	format       logrus.Formatter
 	metrics      metricsSettings
-	shown        []api.Setting // all of them, by name, for operators
+	shown        []api.Setting     // all of them, by name, for operators
+	auditSize    int64             // bytes; 0: off
+	values       map[string]string // of all settings, for the audit log
 }
 
 // metricsSettings are METRICS_ADDR, which is empty if nothing listens, and METRICS_SUBJECTS.
@@ -77,6 +80,7 @@ var defaults = map[string]string{
 	"NO_PROXY":             "",
 	"LOG_LEVEL":            "info",
 	"LOG_FORMAT":           "text",
+	"AUDIT_SIZE":           "64MiB",
 	"METRICS_ADDR":         "",
 	"METRICS_SUBJECTS":     "false",
 }
@@ -139,6 +143,9 @@ func loadSettings() (settings, error) {
 			return settings{}, fmt.Errorf("setting %s: %w", key, err)
 		}
 	}
+	if s.auditSize, err = parseSize(v.GetString("AUDIT_SIZE")); err != nil || s.auditSize != 0 && s.auditSize < audit.MinSize {
+		return fail("AUDIT_SIZE", "0 for no audit log, or a size of at least 512KiB, such as 64MiB", nil)
+	}
 	s.metrics.addr = v.GetString("METRICS_ADDR")
 	if !isListenAddr(s.metrics.addr) {
 		return fail("METRICS_ADDR", "an IP address with a port, such as 127.0.0.1:9464 or [::1]:9464, or :9464 for all addresses of the machine", nil)
@@ -162,6 +169,7 @@ func loadSettings() (settings, error) {
 		return fail("LOG_FORMAT", "text or json", nil)
 	}
 	s.shown = show(v)
+	s.values = recorded(v)
 	return s, nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/audit"
 )
 
 // settingCase is a test of one value of a setting.
@@ -74,6 +76,11 @@ func TestSettings(t *testing.T) {
 		{"SELINUX_CONTEXT", "system_u:object_r:container_file_t:s0,xino=on", nil, "is not an SELinux context"},
 		{"SELINUX_CONTEXT", "a:b:c:s0\n", nil, "is not an SELinux context"},
 		{"SELINUX_CONTEXT", "container_file_t", nil, "is not an SELinux context"},
+		{"AUDIT_SIZE", "", func(s settings) bool { return s.auditSize == 64<<20 }, ""},
+		{"AUDIT_SIZE", "0", func(s settings) bool { return s.auditSize == 0 }, ""},
+		{"AUDIT_SIZE", "512KiB", func(s settings) bool { return s.auditSize == audit.MinSize }, ""},
+		{"AUDIT_SIZE", "511KiB", nil, "at least 512KiB"},
+		{"AUDIT_SIZE", "64", nil, "at least 512KiB"},
 		{"METRICS_ADDR", "", func(s settings) bool { return s.metrics.addr == "" }, ""},
 		{"METRICS_ADDR", "127.0.0.1:9464", func(s settings) bool { return s.metrics.addr == "127.0.0.1:9464" }, ""},
 		{"METRICS_ADDR", "[::1]:9464", func(s settings) bool { return s.metrics.addr == "[::1]:9464" }, ""},

@@ -22,6 +22,9 @@ func (c Config) putCredential(r *http.Request) (any, error) {
 		return nil, err
 	}
 	cred.Name = r.PathValue("name")
+	note(r, func(rec *api.AuditRecord) {
+		rec.Kind, rec.Scope, rec.Subject = string(cred.Kind), cred.Scope, string(cred.Subject)
+	})
 	if err := c.Credentials.Put(cred); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/audit"
 	"github.com/helmdeck/repos/internal/origin"
 )
 
@@ -39,6 +40,7 @@ type Config struct {
 	Version  string // of the plugin
 	Started  time.Time
 	Metrics  http.Handler // of GET /metrics
+	Audit    *audit.Trail // nil if it is off
 	Log      *logrus.Logger
 }
 
@@ -46,6 +48,7 @@ type Config struct {
 func (c Config) routes() map[string]http.Handler {
 	all := map[string]http.Handler{
 		"GET /v1/events": newFollowers(c),
+		"GET /v1/audit":  http.HandlerFunc(c.listAudit),
 		"GET /metrics":   c.Metrics,
 	}
 	for pattern, f := range map[string]route{
@@ -89,7 +92,7 @@ func (c Config) routes() map[string]http.Handler {
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range c.routes() {
-		mux.Handle(pattern, c.guard(h))
+		mux.Handle(pattern, c.audited(pattern, c.guard(h)))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user := origin.NewUser(origin.PeerOf(r.Context()), r.Header.Get(api.ClaimHeader))

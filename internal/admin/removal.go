@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/removal"
@@ -24,7 +26,8 @@ type Releaser interface {
 // would learn how far they came.
 
 func (c Config) evictClone(r *http.Request) (any, error) {
-	return freedOf(c.Remover.Evict(context.WithoutCancel(r.Context()), cloneKey(r)))
+	freed, err := c.Remover.Evict(context.WithoutCancel(r.Context()), cloneKey(r))
+	return freedOf(r, false, freed, err)
 }
 
 func (c Config) freshClone(r *http.Request) (any, error) {
@@ -32,7 +35,8 @@ func (c Config) freshClone(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return freedOf(c.Remover.Fresh(context.WithoutCancel(r.Context()), cloneKey(r), want.Force))
+	freed, err := c.Remover.Fresh(context.WithoutCancel(r.Context()), cloneKey(r), want.Force)
+	return freedOf(r, want.Force, freed, err)
 }
 
 func (c Config) freshSubject(r *http.Request) (any, error) {
@@ -40,10 +44,22 @@ func (c Config) freshSubject(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return freedOf(c.Remover.FreshSubject(context.WithoutCancel(r.Context()), r.PathValue("name"), want.Force))
+	freed, err := c.Remover.FreshSubject(context.WithoutCancel(r.Context()), r.PathValue("name"), want.Force)
+	return freedOf(r, want.Force, freed, err)
 }
 
-func freedOf(f removal.Freed, err error) (any, error) {
+// freedOf returns the answer to a removal, and notes for the audit log what is gone, also after
+// an error.
+func freedOf(r *http.Request, force bool, f removal.Freed, err error) (any, error) {
+	note(r, func(rec *api.AuditRecord) {
+		rec.Bytes = f.Size.Bytes
+		if force {
+			rec.Reason = "force"
+		}
+		if len(f.Discarded) > 0 {
+			rec.Text = fmt.Sprintf("%d workspaces and discards went with it: %s", len(f.Discarded), strings.Join(f.Discarded, " "))
+		}
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -113,6 +113,13 @@ func discardOf(d workspace.Discard) api.Discard {
 
 func (c Config) removeDiscard(r *http.Request) (any, error) {
 	id := r.PathValue("id")
+	for _, d := range c.Workspaces.Discards() {
+		if d.ID == id {
+			note(r, func(rec *api.AuditRecord) {
+				rec.Subject, rec.Repo, rec.Ref, rec.Commit, rec.Clone, rec.Volume, rec.Bytes = d.Subject, d.Repo, d.Ref, d.Commit, d.Clone, d.Volume, d.Size.Bytes
+			})
+		}
+	}
 	if err := c.Workspaces.EvictDiscard(id); err != nil {
 		return nil, err
 	}

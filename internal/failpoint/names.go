@@ -3,6 +3,10 @@ package failpoint
 // Names lists all points as area/operation/step. The areas are those of the first
 // packages: clone is now also remote and tree, and driver also verbs.
 var Names = []string{
+	"audit/rotate/made",
+	"audit/rotate/removed",
+	"audit/rotate/renamed",
+	"audit/settings/recorded",
 	"clone/align/written",
 	"clone/delta/detached",
 	"clone/delta/mounted",

@@ -85,6 +85,9 @@ func (m *Manager) loseLeases(ctx context.Context, w *workspace, why string, f fu
 	}
 	if n := len(before.Leases) - len(rec.Leases); err == nil && (n > 0 || before.Phase != rec.Phase) {
 		m.Log.WithContext(ctx).WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": n}).Warn(why)
+		if lost := slices.DeleteFunc(slices.Clone(before.Leases), rec.Leases.Has); len(lost) > 0 && m.LeasesLost != nil {
+			m.LeasesLost(ctx, before, lost, why)
+		}
 	}
 	return err
 }

@@ -49,6 +49,9 @@ type Config struct {
 	// container has the workspace. The engine must give containers mounts that receive
 	// what is mounted here, as it does for a managed plugin.
 	Doubt bool
+	// LeasesLost is called when leases were lost, with the record that the workspace had
+	// before, and the reason. It must not block. It may be nil.
+	LeasesLost func(ctx context.Context, before meta.Workspace, lost meta.Leases, why string)
 }
 
 // Manager has all workspaces. It is safe for concurrent use, but calls for the same

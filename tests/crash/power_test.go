@@ -46,7 +46,25 @@ func (w *world) losePower() {
 			w.must(truncateFiles(filepath.Join(clones, ws.Clone, "workspaces", ws.ID, "upper")))
 		}
 	}
+	w.must(damageEnd(w.path("audit", "audit.jsonl")))
 	clear(w.leases)
+}
+
+// damageEnd writes zeros over the end of a file, as a filesystem may have them in blocks that were
+// not synced.
+func damageEnd(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	zeros := make([]byte, min(info.Size(), 700))
+	_, err = f.WriteAt(zeros, info.Size()-int64(len(zeros)))
+	return err
 }
 
 // truncateFiles empties the files below dir, except those with more than one hard link: these are

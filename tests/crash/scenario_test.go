@@ -94,6 +94,24 @@ var scenarios = []scenario{{
 		"layer/sync/synced", "layer/sync/recorded",
 	},
 }, {
+	name: "rotation of the audit log", settings: []string{"AUDIT_SIZE=512KiB"},
+	do: func(w *world) error {
+		for range 1500 { // a record of some 450 bytes each, in files of 64 KiB
+			if err := w.create("bad", "nonsense=x"); !daemon.IsRefused(err) {
+				return err
+			}
+		}
+		return nil
+	},
+	points: []string{
+		"audit/rotate/removed", "audit/rotate/renamed", "audit/rotate/made",
+		"audit/rotate/removed:8", "audit/rotate/renamed:8", "audit/rotate/made:8",
+	},
+}, {
+	name:    "start with other settings",
+	between: func(w *world) { w.config.Env = append(w.config.Env, "TTL=300h") },
+	points:  []string{"audit/settings/recorded"},
+}, {
 	name: "another mount",
 	do:   func(w *world) error { return w.mount("idle", w.id("i")) },
 	points: []string{

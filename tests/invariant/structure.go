@@ -46,6 +46,7 @@ func Structure(root string) error {
 			d.failf("clone %s has no directory", key)
 		}
 	}
+	d.audit()
 	d.chains()
 	d.mounts()
 	return errors.Join(d.problems...)

@@ -97,6 +97,9 @@ func TestSecretsDoNotLeak(t *testing.T) {
 	s.Protect(app, gitserver.Login{User: "me", Password: "changed"})
 	_, err := p.mount("v", "x")
 	output = fmt.Appendln(output, err, p.create("o", "repo="+s.URL("other/one")), p.create("c", "repo="+s.URL("else"), "credential=pw"))
+	for i, repo := range []string{"https://me:" + password + "@h/x", "https://" + token + "@h/x", "https://h/x?token=" + token, "ssh://me:" + password + "@h/x"} {
+		output = fmt.Appendln(output, p.create(fmt.Sprint("u", i), "repo="+repo))
+	}
 	s.Protect(app, gitserver.Login{User: "me", Password: password})
 	dir, err := p.mount("v", "y")
 	if err != nil {
@@ -114,7 +117,7 @@ func TestSecretsDoNotLeak(t *testing.T) {
 	if names := hidden.in(output); len(names) > 0 {
 		t.Errorf("errors, status and list have the secrets %q: %s", names, output)
 	}
-	for _, path := range []string{"log", "data/meta.db", "data/volumes", "data/clones", "data/locks"} {
+	for _, path := range []string{"log", "data/meta.db", "data/volumes", "data/clones", "data/locks", "data/audit"} {
 		data := readAll(t, p.path(path))
 		if names := hidden.in(data); len(names) > 0 || len(data) == 0 && path != "data/locks" {
 			t.Errorf("%s, %d bytes, has the secrets %q", path, len(data), names)

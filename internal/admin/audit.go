@@ -1,0 +1,222 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/audit"
+)
+
+// actions are the names in the audit log of the requests that change something. What an
+// action leads to, such as an eviction, has records of its own, with the same request.
+var actions = map[string]string{
+	"PUT /v1/credentials/{name}":             "credential.put",
+	"DELETE /v1/credentials/{name}":          "credential.remove",
+	"DELETE /v1/discards/{id}":               "discard.remove",
+	"DELETE /v1/clones/{subject}/{hash}":     "clone.evict",
+	"POST /v1/sweep":                         "sweep",
+	"POST /v1/refresh":                       "refresh",
+	"PUT /v1/subjects/{name}":                "subject.limits",
+	"POST /v1/subjects/{name}/fresh":         "subject.fresh",
+	"POST /v1/clones/{subject}/{hash}/fresh": "clone.fresh",
+	"DELETE /v1/leases/{volume}/{holder}":    "lease.release",
+}
+
+// audited records each request with a pattern that changes something, and how it was
+// answered.
+func (c Config) audited(pattern string, h http.Handler) http.Handler {
+	if strings.HasPrefix(pattern, http.MethodGet+" ") {
+		return h
+	}
+	action := cmp.Or(actions[pattern], pattern)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec := &api.AuditRecord{
+			Action: action, Name: r.PathValue("name"), Discard: r.PathValue("id"), Volume: r.PathValue("volume"), Lease: r.PathValue("holder"),
+		}
+		if strings.Contains(pattern, "/subjects/") {
+			rec.Subject, rec.Name = rec.Name, ""
+		}
+		if hash := r.PathValue("hash"); hash != "" {
+			rec.Clone = r.PathValue("subject") + "/" + hash
+		}
+		seen := &answered{ResponseWriter: w}
+		h.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), recordKey{}, rec)))
+		c.Audit.Record(r.Context(), *rec, seen.err())
+	})
+}
+
+type recordKey struct{}
+
+// note adds what a request is about to its record in the audit log.
+func note(r *http.Request, f func(rec *api.AuditRecord)) {
+	if rec, ok := r.Context().Value(recordKey{}).(*api.AuditRecord); ok {
+		f(rec)
+	}
+}
+
+// answered keeps the beginning of the last line of an answer, which has the error if there is
+// one.
+type answered struct {
+	http.ResponseWriter
+	status int
+	line   []byte
+	ended  bool // line is complete
+}
+
+// lineKept is how much of the last line of an answer is kept.
+const lineKept = 8 << 10
+
+func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *answered) WriteHeader(status int) {
+	a.status = cmp.Or(a.status, status)
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answered) Write(p []byte) (int, error) {
+	for part := range bytes.Lines(p) {
+		if a.ended {
+			a.line = a.line[:0]
+		}
+		a.ended = bytes.HasSuffix(part, []byte("\n"))
+		a.line = append(a.line, part[:min(len(part), lineKept-len(a.line))]...)
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// err returns the error that was answered, or nil.
+func (a *answered) err() error {
+	begin := []byte(`{"error":`)
+	if a.status < http.StatusBadRequest && !bytes.HasPrefix(a.line, begin) {
+		return nil
+	}
+	var said api.ErrorAnswer
+	if json.Unmarshal(a.line, &said) == nil && said.Error != "" {
+		return errors.New(said.Error)
+	}
+	return fmt.Errorf("%d: %s", cmp.Or(a.status, http.StatusOK), bytes.TrimPrefix(a.line, begin)) // the line was cut off
+}
+
+// listAudit streams the audit log.
+func (c Config) listAudit(w http.ResponseWriter, r *http.Request) {
+	filter, err := auditFilter(r)
+	if err != nil {
+		c.refuse(w, r, err)
+		return
+	}
+	out := &auditStream{w: w, buffer: bufio.NewWriterSize(w, 32<<10)}
+	err = c.Audit.Read(r.Context(), filter, out.line, out.idle)
+	switch {
+	case err == nil:
+		out.begin()
+		err = out.flush()
+	case out.begun:
+	case errors.Is(err, audit.ErrReaders):
+		c.refuse(w, r, requestError{http.StatusServiceUnavailable, err})
+		return
+	case errors.Is(err, audit.ErrOff):
+		c.refuse(w, r, requestError{http.StatusNotFound, err})
+		return
+	case err != nil:
+		c.refuse(w, r, err)
+		return
+	}
+	if err != nil && r.Context().Err() == nil {
+		c.Log.WithContext(r.Context()).WithError(err).Debugf("answer %s", r.Pattern)
+	}
+}
+
+// auditFilter reads the query of a request for the audit log. A duration is a time ago.
+func auditFilter(r *http.Request) (f api.AuditFilter, err error) {
+	query, err := queryOf(r, []string{"since", "until", "subject", "volume", "action", "follow"})
+	if err != nil {
+		return f, err
+	}
+	f.Subject, f.Volume, f.Action = query["subject"], query["volume"], query["action"]
+	for name, to := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
+		text := query[name]
+		if text == "" {
+			continue
+		}
+		if ago, err := time.ParseDuration(text); err == nil {
+			*to = time.Now().Add(-ago)
+		} else if *to, err = time.Parse(time.RFC3339, text); err != nil {
+			return f, badRequest(fmt.Errorf("%s is %.40q: allowed is a time such as 2026-01-31T12:00:00Z, or a duration such as 24h", name, text))
+		}
+	}
+	if text, ok := query["follow"]; ok {
+		if f.Follow, err = strconv.ParseBool(text); err != nil {
+			return f, badRequest(fmt.Errorf("follow is %.40q: allowed are true and false", text))
+		}
+	}
+	return f, nil
+}
+
+// auditStream sends lines that are JSON already.
+type auditStream struct {
+	w      http.ResponseWriter
+	buffer *bufio.Writer
+	begun  bool
+	sent   time.Time // when something was sent last
+}
+
+// keepAlive is how long nothing is sent at most to a client that follows.
+const keepAlive = 20 * time.Second
+
+// begin sends the header, with status 200.
+func (s *auditStream) begin() {
+	if s.begun {
+		return
+	}
+	s.begun = true
+	s.w.Header().Set("Content-Type", "application/jsonl")
+	s.w.WriteHeader(http.StatusOK)
+}
+
+func (s *auditStream) line(line []byte) error {
+	s.begin()
+	if s.buffer.Available() < len(line) {
+		s.extend()
+	}
+	_, err := s.buffer.Write(line)
+	return err
+}
+
+// idle sends what waits. If there was nothing for long, it sends an empty line, so that it is
+// noticed if the client is gone.
+func (s *auditStream) idle() error {
+	s.begin()
+	if s.buffer.Buffered() == 0 && !s.sent.IsZero() {
+		if time.Since(s.sent) < keepAlive {
+			return nil
+		}
+		if err := s.buffer.WriteByte('\n'); err != nil {
+			return err
+		}
+	}
+	return s.flush()
+}
+
+func (s *auditStream) flush() error {
+	s.sent = time.Now()
+	s.extend()
+	if err := s.buffer.Flush(); err != nil {
+		return err
+	}
+	return http.NewResponseController(s.w).Flush()
+}
+
+// extend gives the client writeWait for the next write.
+func (s *auditStream) extend() {
+	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(writeWait)) // fails in tests without a connection
+}

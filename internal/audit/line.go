@@ -1,0 +1,93 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/origin"
+)
+
+const (
+	// maxLine bounds a line. Texts without many escapes are shorter than that by far.
+	maxLine = 64 << 10
+	// maxText and maxLong bound the texts of a record in bytes.
+	maxText = 512
+	maxLong = 1 << 10
+	// maxChanges bounds how many settings a record has, and maxValue their values.
+	maxChanges = 64
+	maxValue   = 256
+)
+
+// clip cuts off long texts, and makes all of them valid UTF-8.
+func clip(r *api.AuditRecord) {
+	for _, text := range []*string{
+		&r.Action, &r.Request, &r.VolumeID, &r.Subject, &r.Ref, &r.Commit, &r.Clone, &r.Volume, &r.Lease, &r.Workspace, &r.Discard,
+		&r.Name, &r.Kind, &r.Scope, &r.ID, &r.Reason, &r.Actor.Claim,
+	} {
+		*text = origin.Clip(*text, maxText)
+	}
+	for _, text := range []*string{&r.Error, &r.Repo, &r.Text} {
+		*text = origin.Clip(*text, maxLong)
+	}
+	changes := make(map[string]api.Change)
+	for name, c := range r.Changes {
+		if len(changes) == maxChanges {
+			break
+		}
+		changes[origin.Clip(name, maxValue)] = api.Change{From: origin.Clip(c.From, maxValue), To: origin.Clip(c.To, maxValue)}
+	}
+	r.Changes = changes
+}
+
+// appendLine appends a record as one line of at most maxLine bytes. A terminal that shows it
+// interprets nothing in it: every character that is not printable is escaped.
+func appendLine(to []byte, r api.AuditRecord) []byte {
+	line := encode(to, r)
+	if len(line)-len(to) > maxLine {
+		r.Changes, r.Error, r.Repo = nil, "", ""
+		r.Text = "the record was too long: a part of it is left out"
+		line = encode(to, r)
+	}
+	return line
+}
+
+func encode(to []byte, r api.AuditRecord) []byte {
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		panic(err) // all of its fields can be encoded
+	}
+	text := line.Bytes()
+	for len(text) > 0 {
+		c, n := utf8.DecodeRune(text)
+		switch {
+		case c < utf8.RuneSelf && c != 0x7f, unicode.IsPrint(c):
+			to = append(to, text[:n]...)
+		case c > 0xffff:
+			high, low := utf16.EncodeRune(c)
+			to = fmt.Appendf(to, `\u%04x\u%04x`, high, low)
+		default:
+			to = fmt.Appendf(to, `\u%04x`, c)
+		}
+		text = text[n:]
+	}
+	return to
+}
+
+// head is what the package itself needs of a line.
+type head struct {
+	Seq    int64  `json:"seq"`
+	Action string `json:"action"`
+}
+
+// parse reads a line. ok is false if it is not a record.
+func parse(line []byte) (h head, ok bool) {
+	err := json.Unmarshal(line, &h)
+	return h, err == nil && h.Seq > 0 && h.Action != ""
+}

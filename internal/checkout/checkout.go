@@ -27,6 +27,9 @@ type Spec struct {
 	Dir      string // belongs to UID and GID, as all files in it will
 	GitDir   string // an empty directory that belongs to UID and GID too; "": Dir/.git
 	UID, GID uint32
+	// Below are the layers of the checkout that Move starts from, topmost first. Each has the
+	// whole index. Make ignores them.
+	Below []string
 	// Make copies the times of files that are the same in TimesFrom. Move ignores it.
 	TimesFrom Reference
 
@@ -73,7 +76,7 @@ func (g runner) checkOut(ctx context.Context, c Spec, large bool) (ix *index, er
 		if err := g.runIn(ctx, c, IndexFile, "", nil, "read-tree", "-m", c.Commit); err != nil {
 			return nil, err
 		}
-		switch size, err := c.indexSize(); {
+		switch size, err := sizeOf(filepath.Join(c.gitDir(), IndexFile)); {
 		case err != nil:
 			return nil, err
 		case size > largeIndex:

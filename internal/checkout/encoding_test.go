@@ -96,7 +96,7 @@ func TestUnencoded(t *testing.T) {
 			t.Fatal(err)
 		}
 		co.Commit = commit
-		return g.move(t.Context(), co, from, w.Git("", nil, "rev-parse", commit+"^{tree}"))
+		return g.move(t.Context(), co, from)
 	}
 	// The other commit has the same attributes and no file.
 	attributes := w.Git("", nil, "rev-parse", commit+":"+gitindex.Attributes)

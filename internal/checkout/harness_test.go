@@ -2,12 +2,16 @@ package checkout
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/lfs"
+	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testworld"
 )
@@ -29,8 +33,49 @@ type tester struct {
 
 func (g tester) make(ctx context.Context, c Spec) (Found, error) { return Make(ctx, g.Git, c) }
 
-func (g tester) move(ctx context.Context, c Spec, from, tree string) (Found, error) {
-	return Move(ctx, g.Git, c, from, tree)
+// move moves the checkout in c.Dir: it makes the next layer, and replaces c.Dir by what an
+// overlay of the two shows.
+func (g tester) move(ctx context.Context, c Spec, from string) (Found, error) {
+	next := c
+	next.Below, next.Dir = []string{c.Dir}, c.Dir+".next"
+	if err := os.MkdirAll(filepath.Join(next.Dir, ".git"), 0o755); err != nil {
+		return Found{}, err
+	}
+	defer os.RemoveAll(next.Dir)
+	found, err := Move(ctx, g.Git, next, from)
+	if err != nil {
+		return found, err
+	}
+	return found, withOverlay([]string{next.Dir, c.Dir}, c.Dir+".tree", func(tree string) error {
+		merged := c.Dir + ".merged"
+		if _, err := testgit.Run(exec.Command("cp", "-a", tree, merged)); err != nil {
+			return err
+		}
+		return errors.Join(os.RemoveAll(c.Dir), os.Rename(merged, c.Dir))
+	})
+}
+
+// withOverlay calls f while an overlay of layers, topmost first, is mounted at the new
+// directory target.
+func withOverlay(layers []string, target string, f func(tree string) error) (err error) {
+	upper, work := target+".upper", target+".work"
+	for _, dir := range []string{target, upper, work} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	}
+	if err := overlay.Mount(overlay.Spec{Lower: layers, Upper: upper, Work: work, Target: target}); err != nil {
+		return err
+	}
+	defer func() {
+		free, detachErr := overlay.Detach(target)
+		if detachErr == nil {
+			detachErr = free()
+		}
+		err = errors.Join(err, detachErr)
+	}()
+	return f(target)
 }
 
 func (g tester) fill(ctx context.Context, c Spec, storage string, pointers []lfs.Pointer) error {

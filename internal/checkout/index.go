@@ -31,6 +31,7 @@ type index struct {
 	*gitindex.Index
 	checkout Spec
 	written  map[string]bool // nil: all
+	moved    bool            // the other files are in checkout.Below
 	// unencoded are the first maxUnencoded files that git could not encode.
 	unencoded []Unencoded
 }
@@ -46,9 +47,12 @@ func (c Spec) idSize() int {
 	return sha1.Size
 }
 
-// indexSize returns the size of the checkout's index in bytes, zero if there is none.
-func (c Spec) indexSize() (int64, error) {
-	info, err := os.Lstat(filepath.Join(c.gitDir(), IndexFile))
+// baseIndex returns the path of the index that Move starts from.
+func (c Spec) baseIndex() string { return filepath.Join(c.Below[0], ".git", IndexFile) }
+
+// sizeOf returns the size of a file in bytes, zero if it does not exist.
+func sizeOf(path string) (int64, error) {
+	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
@@ -60,7 +64,11 @@ func (c Spec) indexSize() (int64, error) {
 
 // readIndex reads an index in the checkout's GitDir.
 func (c Spec) readIndex(name string) (*index, error) {
-	path := filepath.Join(c.gitDir(), name)
+	return c.readIndexAt(filepath.Join(c.gitDir(), name))
+}
+
+// readIndexAt reads an index of the checkout, or of the one that it starts from.
+func (c Spec) readIndexAt(path string) (*index, error) {
 	info, err := os.Lstat(path)
 	if err == nil && info.Size() > maxIndex {
 		err = fmt.Errorf("the commit %s has too many files: their index takes %d MiB, allowed are %d", c.Commit, info.Size()>>20, maxIndex>>20)
@@ -98,8 +106,13 @@ func (ix *index) write() error {
 	return errors.Join(ix.Encode(&steadyFile{File: f}), f.Close())
 }
 
-// steadyEvery is how many bytes of a large file are synced at a time.
-const steadyEvery = 4 << 20
+// steadyFile leaves the first steadyAfter bytes of a file to the kernel, so that files of this
+// size, an index with some 150,000 entries, cost no wait for the disk. It syncs a larger
+// file in units of steadyEvery bytes.
+const (
+	steadyAfter = 16 << 20
+	steadyEvery = 4 << 20
+)
 
 // steadyFile syncs a file while it is written, at half of the disk's speed. The index of
 // three million files has 250 MB: the next sync of anybody would write all dirty pages at
@@ -112,11 +125,11 @@ type steadyFile struct {
 
 func (f *steadyFile) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
-	if f.written += int64(n); err != nil || f.written-f.steady < steadyEvery {
-		return n, err
+	f.written += int64(n)
+	for err == nil && f.written > steadyAfter && f.written-f.steady >= steadyEvery {
+		err = writeOut(f.File, f.steady, f.steady+steadyEvery)
+		f.steady += steadyEvery
 	}
-	err = writeOut(f.File, f.steady, f.written)
-	f.steady = f.written
 	return n, err
 }
 
@@ -182,8 +195,12 @@ func (ix *index) complete() error {
 	}
 	defer dir.Close()
 	now := time.Now()
-	if err := ix.eachEntry(func(e gitindex.Entry) error {
-		if !ix.wrote(e) {
+	entries := ix.Entries
+	if ix.written != nil {
+		entries = ix.Named(ix.written)
+	}
+	if err := each(entries, func(e gitindex.Entry) error {
+		if !e.IsFile() {
 			return nil
 		}
 		return completeEntry(int(dir.Fd()), e, now)
@@ -193,15 +210,15 @@ func (ix *index) complete() error {
 	return ix.write()
 }
 
-// eachEntry calls f for every entry, from several goroutines, and returns the first error.
-// After an error it skips some of the other entries.
-func (ix *index) eachEntry(f func(gitindex.Entry) error) error {
+// each calls f for every entry, from several goroutines, and returns the first error. After an
+// error it skips some of the other entries.
+func each(entries []gitindex.Entry, f func(gitindex.Entry) error) error {
 	var g errgroup.Group
 	workers := max(1, min(runtime.NumCPU(), 8))
 	for w := range workers {
 		g.Go(func() error {
-			for i := w; i < len(ix.Entries); i += workers {
-				if err := f(ix.Entries[i]); err != nil {
+			for i := w; i < len(entries); i += workers {
+				if err := f(entries[i]); err != nil {
 					return err
 				}
 			}

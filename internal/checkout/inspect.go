@@ -5,14 +5,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/lfs"
 )
 
@@ -58,7 +57,7 @@ func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Poin
 		return nil, "", err
 	}
 	defer root.Close()
-	if mentioned, err := mentionsLFS(root, ix.Entries); err != nil || !mentioned {
+	if mentioned, err := ix.mentionsLFS(); err != nil || !mentioned {
 		return nil, "", err
 	}
 	for _, e := range ix.Entries {
@@ -77,7 +76,7 @@ func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Poin
 			pointers = append(pointers, p)
 		}
 	}
-	pointers, err = g.filteredByLFS(ctx, c, pointers)
+	pointers, err = g.filteredByLFS(ctx, ix, pointers)
 	if err != nil || config == "" || len(pointers) == 0 {
 		return pointers, "", err
 	}
@@ -88,17 +87,55 @@ func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Poin
 
 // mentionsLFS reports whether any .gitattributes of a checkout mentions the git-lfs
 // filter.
-func mentionsLFS(root *os.Root, entries []gitindex.Entry) (bool, error) {
-	for _, e := range entries {
-		if path.Base(e.Name()) != gitindex.Attributes || !e.IsRegular() {
-			continue
+func (ix *index) mentionsLFS() (bool, error) {
+	names, _ := ix.Attributes()
+	if len(names) == 0 {
+		return false, nil
+	}
+	roots, err := openRoots(ix.attributesIn())
+	defer closeRoots(roots)
+	if err != nil {
+		return false, err
+	}
+	for name := range names {
+		var data []byte
+		err := os.ErrNotExist
+		for _, root := range roots { // the topmost layer that has it
+			if data, err = readFile(root, name, 0, maxAttributes); !errors.Is(err, os.ErrNotExist) {
+				break
+			}
 		}
-		data, err := readFile(root, e.Name(), 0, maxAttributes)
 		if err != nil || bytes.Contains(data, []byte("filter=lfs")) {
 			return err == nil, err
 		}
 	}
 	return false, nil
+}
+
+// attributesIn returns the directories that have the .gitattributes, topmost first. A move
+// leaves them where they are.
+func (ix *index) attributesIn() []string {
+	if ix.moved {
+		return ix.checkout.Below
+	}
+	return []string{ix.checkout.Dir}
+}
+
+func openRoots(dirs []string) (roots []*os.Root, err error) {
+	for _, dir := range dirs {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return roots, err
+		}
+		roots = append(roots, root)
+	}
+	return roots, nil
+}
+
+func closeRoots(roots []*os.Root) {
+	for _, root := range roots {
+		root.Close()
+	}
 }
 
 // readFile reads a file. It returns nil if the file has less than minSize or more than
@@ -112,7 +149,13 @@ func readFile(root *os.Root, name string, minSize, maxSize int64) ([]byte, error
 }
 
 // filteredByLFS returns the files with the git-lfs attribute.
-func (g runner) filteredByLFS(ctx context.Context, c Spec, files []lfs.Pointer) ([]lfs.Pointer, error) {
+func (g runner) filteredByLFS(ctx context.Context, ix *index, files []lfs.Pointer) ([]lfs.Pointer, error) {
+	c := ix.checkout
+	// After a move, git reads the attributes in the index, because the layer does not have them.
+	indexFile := filepath.Join(c.gitDir(), IndexFile)
+	if ix.moved {
+		indexFile = c.baseIndex()
+	}
 	var filtered []lfs.Pointer
 	for len(files) > 0 {
 		batch := files[:min(len(files), attributeBatch)]
@@ -127,7 +170,7 @@ func (g runner) filteredByLFS(ctx context.Context, c Spec, files []lfs.Pointer) 
 				"--git-dir=" + c.Store, "--work-tree=" + c.Dir, "-c", "core.bare=false",
 				"check-attr", "-z", "--stdin", "filter",
 			},
-			Env: []string{"GIT_INDEX_FILE=" + filepath.Join(c.gitDir(), IndexFile)}, Stdin: stdin.String(),
+			Env: []string{"GIT_INDEX_FILE=" + indexFile}, Stdin: stdin.String(),
 			Dir: c.Dir, UID: c.UID, GID: c.GID, Read: []string{c.Store, c.Dir, c.gitDir()},
 		})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -50,9 +51,9 @@ type job struct {
 	Whole   bool // the cone is nil, which gob does not distinguish from empty
 	Large   bool // the index is large; a checkout has written it already
 
-	From, Tree string // for doMove
-	Storage    string // for doFill
-	Pointers   []lfs.Pointer
+	From     string // for doMove
+	Storage  string // for doFill
+	Pointers []lfs.Pointer
 }
 
 // Found describes the result of a checkout.
@@ -77,12 +78,13 @@ func Make(ctx context.Context, g *git.Git, c Spec) (Found, error) {
 	return runJob(ctx, g, job{Do: doCheckout, Spec: c})
 }
 
-// Move turns the checkout of the commit from in c.Dir, with the same cone, into that of
-// c.Commit, whose tree has the ID tree. Its cost is proportional to the changes, plus
-// reading and writing the index. After an error the content of c.Dir is unusable; if the
-// error is ErrUnlike, use Make instead.
-func Move(ctx context.Context, g *git.Git, c Spec, from, tree string) (Found, error) {
-	return runJob(ctx, g, job{Do: doMove, Spec: c, From: from, Tree: tree})
+// Move writes the difference between the checkout of the commit from in c.Below, with the
+// same cone, and that of c.Commit: files, whiteouts and the whole index, so that c.Dir is
+// the next layer of an overlay. Its cost is proportional to the changes, plus reading and
+// writing the index. After an error the content of c.Dir is unusable; if the error is
+// ErrUnlike, use Make instead.
+func Move(ctx context.Context, g *git.Git, c Spec, from string) (Found, error) {
+	return runJob(ctx, g, job{Do: doMove, Spec: c, From: from})
 }
 
 // Fill writes the objects of pointers into the files of a checkout, which keep owner and
@@ -96,7 +98,7 @@ func Fill(ctx context.Context, g *git.Git, c Spec, storage string, pointers []lf
 func runJob(ctx context.Context, g *git.Git, j job) (Found, error) {
 	j.Git, j.Whole = g.Program(), j.Spec.Cone == nil
 	for again := false; ; again = true {
-		size, err := j.Spec.indexSize()
+		size, err := sizeOf(j.index())
 		if err != nil {
 			return Found{}, err
 		}
@@ -114,6 +116,14 @@ func runJob(ctx context.Context, g *git.Git, j job) (Found, error) {
 	}
 }
 
+// index returns the path of the index that a job reads first.
+func (j job) index() string {
+	if j.Do == doMove {
+		return j.Spec.baseIndex()
+	}
+	return filepath.Join(j.Spec.gitDir(), IndexFile)
+}
+
 func runOnce(ctx context.Context, g *git.Git, j job) (answer, error) {
 	var stdin strings.Builder
 	if err := gob.NewEncoder(&stdin).Encode(j); err != nil {
@@ -121,6 +131,9 @@ func runOnce(ctx context.Context, g *git.Git, j job) (answer, error) {
 	}
 	c := j.Spec
 	read := []string{c.Store}
+	if j.Do == doMove {
+		read = append(read, c.Below...)
+	}
 	if j.Storage != "" {
 		read = append(read, j.Storage)
 	}

@@ -1,19 +1,20 @@
 package checkout
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"syscall"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
@@ -41,26 +42,30 @@ const movedIndex = "index.moved"
 // git lists the changes, checks which names an index may have, and writes the files. move
 // itself updates the index, because git would read all trees, and verifies it by the
 // hashes of the changed trees.
-func (g runner) move(ctx context.Context, c Spec, from, tree string) (ix *index, err error) {
+func (g runner) move(ctx context.Context, c Spec, from string) (ix *index, err error) {
 	var ch gitindex.Changes
-	var both errgroup.Group
-	both.Go(func() (err error) {
+	var tree string
+	var all errgroup.Group
+	all.Go(func() (err error) {
 		ch, err = g.changes(ctx, c, from)
 		return err
 	})
-	both.Go(func() (err error) {
-		ix, err = c.readIndex(IndexFile)
+	all.Go(func() (err error) {
+		ix, err = c.readIndexAt(c.baseIndex())
 		return err
 	})
-	if err := both.Wait(); err != nil {
+	all.Go(func() (err error) {
+		tree, err = g.treeOf(ctx, c)
+		return err
+	})
+	if err := all.Wait(); err != nil {
 		return nil, err
 	}
-	// If a .gitattributes is a symlink, say, git reads it from the index, and the index
-	// of the new entries does not have it.
+	// git follows a .gitattributes that is a symlink in the work tree, and not in an index.
 	if ix.Tree() == nil || ix.HasOddAttributes() {
 		return nil, ErrUnlike
 	}
-	ix.written = make(map[string]bool)
+	ix.written, ix.moved = make(map[string]bool), true
 	if ch.Records == 0 && hex.EncodeToString(ix.Tree()) == tree {
 		return ix, nil
 	}
@@ -68,7 +73,7 @@ func (g runner) move(ctx context.Context, c Spec, from, tree string) (ix *index,
 	if err := c.makeRepository(); err != nil {
 		return nil, err
 	}
-	added, err := g.newEntries(ctx, c, ch)
+	added, err := g.newEntries(ctx, c, ch, ix)
 	if err != nil {
 		return nil, err
 	}
@@ -79,17 +84,24 @@ func (g runner) move(ctx context.Context, c Spec, from, tree string) (ix *index,
 	for _, e := range added.Entries {
 		ix.written[e.Name()] = true
 	}
-	if err := removeFiles(ctx, c.Dir, gone); err != nil {
-		return nil, err
+	verified := make(chan error, 1)
+	go func() { verified <- ix.Verify(&ch) }()
+	if err = hideFiles(ctx, c.Dir, gone, ix); err == nil && len(added.Entries) > 0 {
+		err = g.writeFiles(ctx, c, movedIndex, added)
+		ix.unencoded = added.unencoded
+		err = errors.Join(err, os.Remove(filepath.Join(c.gitDir(), movedIndex)))
 	}
-	if len(added.Entries) == 0 {
-		return ix, nil
-	}
-	if err := g.writeFiles(ctx, c, movedIndex, added); err != nil {
-		return nil, err
-	}
-	ix.unencoded = added.unencoded
-	return ix, os.Remove(filepath.Join(c.gitDir(), movedIndex))
+	return ix, cmp.Or(<-verified, err)
+}
+
+// treeOf returns the ID of the tree of c.Commit.
+func (g runner) treeOf(ctx context.Context, c Spec) (string, error) {
+	out, err := g.Run(ctx, git.Command{
+		Op:   "look up the tree of " + c.Commit,
+		Args: []string{"--git-dir=.", "rev-parse", "--verify", "--end-of-options", c.Commit + "^{tree}"},
+		Dir:  c.Store, UID: c.UID, GID: c.GID, Read: []string{c.Store},
+	})
+	return strings.TrimSpace(string(out)), err
 }
 
 // changes returns the difference from another commit to c.Commit.
@@ -118,52 +130,77 @@ func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.C
 	return ch, err
 }
 
-// newEntries makes git write an index of the new entries. It fails if git refuses a name.
-func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes) (*index, error) {
+// newEntries makes git write an index of the new entries, and returns it. It fails if git
+// refuses a name. The file of the index also has the .gitattributes of base, which git reads
+// there because the layer does not have them.
+func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes, base *index) (*index, error) {
 	n, info := ch.Files()
 	if n == 0 {
 		return &index{Index: gitindex.New(c.idSize()), checkout: c}, nil
 	}
-	if err := g.runIn(ctx, c, movedIndex, info, nil, "update-index", "-z", "--index-info"); err != nil {
+	attributes, more := base.Attributes()
+	if err := g.runIn(ctx, c, movedIndex, info+more, nil, "update-index", "-z", "--index-info"); err != nil {
 		return nil, err
 	}
 	added, err := c.readIndex(movedIndex)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(added.Entries) != n {
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(added.Entries) != n+len(attributes) {
 		err = fmt.Errorf("git refuses some of the names in %s", c.Commit)
 	}
 	if err != nil {
 		return nil, err
 	}
+	added.Entries = slices.DeleteFunc(added.Entries, func(e gitindex.Entry) bool { return attributes[e.Name()] })
 	added.LeaveOut(c.Cone)
 	return added, nil
 }
 
-// removeFiles removes files, and their parent directories that become empty.
-func removeFiles(ctx context.Context, dir string, names []string) error {
+// hideFiles makes whiteouts in dir, a layer, for the files of the layers below that are gone,
+// and for directories without other files in ix, as overlayfs does when they are removed.
+func hideFiles(ctx context.Context, dir string, gone []string, ix *index) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	above := make(map[string]bool)
-	for _, name := range names {
+	hidden, used := make(map[string]bool), make(map[string]bool)
+	for _, name := range gone {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := root.Remove(name); err != nil {
-			return fmt.Errorf("remove %q: %w", name, withoutPath(err))
+		for above := path.Dir(name); above != "."; above = path.Dir(above) {
+			has, known := used[above]
+			if !known {
+				has = ix.HasDir(above)
+				used[above] = has
+			}
+			if has {
+				break
+			}
+			name = above
 		}
-		for dir := path.Dir(name); dir != "." && !above[dir]; dir = path.Dir(dir) {
-			above[dir] = true
+		// A file, or a directory, that takes the place of the other hides it.
+		if hidden[name] || ix.HasDir(name) || ix.HasFile(name) {
+			continue
 		}
-	}
-	inner := slices.SortedFunc(maps.Keys(above), func(a, b string) int { return len(b) - len(a) })
-	for _, dir := range inner {
-		if err := root.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
-			return fmt.Errorf("remove %q: %w", dir, withoutPath(err))
+		hidden[name] = true
+		if err := makeWhiteout(root, name); err != nil {
+			return fmt.Errorf("hide %q: %w", name, withoutPath(err))
 		}
 	}
 	return nil
+}
+
+// makeWhiteout makes a whiteout, which needs no privilege, and the directories above.
+func makeWhiteout(root *os.Root, name string) error {
+	if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
+		return err
+	}
+	dir, err := root.Open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return unix.Mknodat(int(dir.Fd()), path.Base(name), unix.S_IFCHR, 0)
 }
 
 // withoutPath returns err without its path, which comes from the repository and could be

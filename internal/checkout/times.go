@@ -43,7 +43,7 @@ func (ix *index) copyTimes(pointers []lfs.Pointer) {
 	for _, p := range pointers {
 		sizes[string(p.Path)] = p.Size
 	}
-	_ = ix.eachEntry(func(e gitindex.Entry) error { // never fails
+	_ = each(ix.Entries, func(e gitindex.Entry) error { // never fails
 		if e.Mtime() == 0 {
 			return nil
 		}

@@ -6,42 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/tests/testdir"
 )
-
-// A plugin that was killed while it built a delta has left its overlay mounted.
-func TestSweepDetachesBuild(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "")
-	s := w.spec("ref", "main")
-	co := w.prepare(s)
-	defer co.Release()
-	trees := w.clone(s).dirOf(meta.Tree, "")
-	build, upper := filepath.Join(trees, durable.TempPrefix+"build"), filepath.Join(trees, durable.TempPrefix+"upper")
-	for _, dir := range []string{build, upper, filepath.Join(build, "work"), filepath.Join(build, "tree")} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := overlay.Mount(overlay.Spec{
-		Lower: co.Lower[1:], Upper: upper, Work: filepath.Join(build, "work"), Target: filepath.Join(build, "tree"), Volatile: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
-	w.restart("boot 1")
-	if err := w.m.SweepAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := testdir.Names(t, trees); len(got) != 1 || got[0] != co.Tree.ID {
-		t.Errorf("trees %q, want %q", got, co.Tree.ID)
-	}
-	if points, err := overlay.Mounts(w.Root); err != nil || len(points) > 0 {
-		t.Errorf("mounted: %+v, %v", points, err)
-	}
-}
 
 // A layer that was not synced before a reboot is lost, whatever is synced later. Its
 // remains do not prevent a new one.

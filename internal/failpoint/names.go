@@ -8,8 +8,6 @@ var Names = []string{
 	"audit/rotate/renamed",
 	"audit/settings/recorded",
 	"clone/align/written",
-	"clone/delta/detached",
-	"clone/delta/mounted",
 	"clone/delta/moved",
 	"clone/evict-cache/renamed",
 	"clone/evict/recorded",

@@ -34,37 +34,52 @@ const opFetch = "fetch"
 // usually open, makes git add it to the store, and checks that the store has all that
 // f.Wants reach. git fetch would start four processes more, and ask the server twice more.
 //
+// It returns the objects that f.Wants name, as Known does.
+//
 // If the error is ErrThroughGit, use Fetch: the remote is not an HTTP server with protocol
 // 2 that LsRefs has just asked, it needs to hear of more objects, or its pack can't be used.
 // After an error the store may have the pack.
-func (g *Git) FetchPack(ctx context.Context, f PackFetch) (err error) {
+func (g *Git) FetchPack(ctx context.Context, f PackFetch) (known map[string]Object, err error) {
 	if !g.direct(f.Remote.URL) {
-		return ErrThroughGit
+		return nil, ErrThroughGit
 	}
 	began := time.Now()
 	defer func() { g.observe(FetchedRemote, ThisProcess, began, err) }()
 	ctx, done, err := g.schedule(ctx, work.Fetch, false, opFetch, f.Remote.URL)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
-	err = g.receivePack(ctx, f)
-	// Without haves, git has checked the pack alone.
-	if err == nil && len(f.Haves) > 0 {
-		var connected bool
-		if connected, err = g.Connected(ctx, f.Store, f.Wants, false); err == nil && !connected {
-			err = errors.New("objects are missing in the pack, or in the store")
-		}
+	if err = g.receivePack(ctx, f); err == nil {
+		known, err = g.received(ctx, f)
 	}
 	switch kind := KindOf(err); {
 	case err == nil:
-		return nil
+		return known, nil
 	case ctx.Err() != nil:
 		err = newError(opFetch, f.Remote.URL, "", context.Cause(ctx), false)
 	case kind != KindNoSpace && kind != KindLimit && kind != KindCredential && kind != KindAuth:
 		err = fmt.Errorf("%w: %w", ErrThroughGit, err)
 	}
-	return errors.Join(err, SweepStore(f.Store))
+	return nil, errors.Join(err, SweepStore(f.Store))
+}
+
+// received checks a store that has received a pack, and returns what FetchPack does.
+func (g *Git) received(ctx context.Context, f PackFetch) (map[string]Object, error) {
+	if len(f.Haves) == 0 { // git has checked the pack alone
+		return g.Known(ctx, f.Store, f.Wants)
+	}
+	if known, connected := g.connectedByChanges(ctx, f.Store, f.Wants); connected {
+		return known, nil
+	}
+	connected, err := g.connectedByWalk(ctx, f.Store, f.Wants, false)
+	if err == nil && !connected {
+		err = errors.New("objects are missing in the pack, or in the store")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.Known(ctx, f.Store, f.Wants)
 }
 
 // receivePack fetches a pack and adds it to the store.

@@ -80,7 +80,7 @@ func TestFetchPack(t *testing.T) {
 			gitAt(t, bare, "update-ref", "refs/wanted", want)
 			s.Reset()
 			progress := 0
-			err := g.FetchPack(t.Context(), PackFetch{
+			_, err := g.FetchPack(t.Context(), PackFetch{
 				Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves,
 				Progress: func(Progress) { progress++ },
 			})
@@ -130,7 +130,7 @@ func TestFetchFirstPack(t *testing.T) {
 			for _, r := range refs {
 				f.Wants = append(f.Wants, r.ID)
 			}
-			if err := g.FetchPack(t.Context(), f); err != nil {
+			if _, err := g.FetchPack(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}
 			if err := g.WriteRefs(made, refs); err != nil {
@@ -184,7 +184,7 @@ func TestFetchPackFails(t *testing.T) {
 			ask(t, g, s)
 			s.Wrap(gitserver.On(gitserver.Fetch, tt.fault(s.Path("r"))))
 			f := PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves}
-			if err := g.FetchPack(t.Context(), f); !errors.Is(err, ErrThroughGit) {
+			if _, err := g.FetchPack(t.Context(), f); !errors.Is(err, ErrThroughGit) {
 				t.Errorf("%v, want ErrThroughGit", err)
 			}
 			if left := leftovers(t, dir); len(left) > 0 {
@@ -220,7 +220,7 @@ func TestFetchPackOfOthers(t *testing.T) {
 	dir, haves := fetched(t, g, s)
 	want := push(t, s, "1")
 	for _, url := range []string{s.URL("r"), "https://user@127.0.0.1/r", "ssh://127.0.0.1/r"} {
-		err := g.FetchPack(t.Context(), PackFetch{Store: dir, Remote: Remote{URL: url}, Wants: []string{want}, Haves: haves})
+		_, err := g.FetchPack(t.Context(), PackFetch{Store: dir, Remote: Remote{URL: url}, Wants: []string{want}, Haves: haves})
 		if !errors.Is(err, ErrThroughGit) {
 			t.Errorf("%s: %v, want ErrThroughGit", url, err)
 		}
@@ -257,7 +257,7 @@ func TestSilenceInPack(t *testing.T) {
 			release := make(chan struct{})
 			defer close(release)
 			s.Wrap(gitserver.On(gitserver.Fetch, tt.fault(release)))
-			err = g.FetchPack(t.Context(), PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
+			_, err = g.FetchPack(t.Context(), PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
 			if !errors.Is(err, tt.err) {
 				t.Errorf("got %v, want %v", err, tt.err)
 			}
@@ -291,7 +291,7 @@ func TestStoppedFetchPack(t *testing.T) {
 					}}, r)
 				})
 			}))
-			err := g.FetchPack(ctx, PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
+			_, err := g.FetchPack(ctx, PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
 			if got := KindOf(err); got != tt.want || errors.Is(err, ErrThroughGit) {
 				t.Errorf("%v: kind %q, want %q", err, got, tt.want)
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/helmdeck/repos/internal/durable"
@@ -22,23 +21,33 @@ type Object struct {
 // Known looks objects up by their full IDs. The result does not have missing objects, nor
 // tags of missing objects.
 func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string]Object, error) {
+	known, _, err := g.known(ctx, store, ids, nil)
+	return known, err
+}
+
+// known is Known, and reports whether the store has all of ids, each a commit or a tag of one,
+// and all files.
+func (g *Git) known(ctx context.Context, store string, ids, files []string) (known map[string]Object, all bool, err error) {
 	var question strings.Builder
 	for _, id := range ids {
 		fmt.Fprintf(&question, "%s\n%s%s\n", id, id, gitref.PeeledSuffix)
 	}
+	for _, id := range files {
+		question.WriteString(id + "\n")
+	}
 	out, err := g.Run(ctx, g.inStore(store, Command{Op: "look up objects", Stdin: question.String()},
 		"cat-file", "--batch-check=%(objectname) %(objecttype)"))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if len(lines) != 2*len(ids) {
-		return nil, fmt.Errorf("cat-file: %d lines for %d objects", len(lines), len(ids))
+	if len(lines) != 2*len(ids)+len(files) {
+		return nil, false, fmt.Errorf("cat-file: %d lines for %d objects", len(lines), len(ids)+len(files))
 	}
-	known := make(map[string]Object)
+	known, all = make(map[string]Object), true
 	for i, id := range ids {
 		_, kind, _ := strings.Cut(lines[2*i], " ")
-		peeled, _, _ := strings.Cut(lines[2*i+1], " ")
+		peeled, of, _ := strings.Cut(lines[2*i+1], " ")
 		switch {
 		case kind == "missing":
 		case kind != "tag":
@@ -46,24 +55,12 @@ func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string
 		case gitref.IsObjectID(peeled): // otherwise the tag's object is missing
 			known[id] = Object{Type: kind, Peeled: peeled}
 		}
+		all = all && of == "commit"
 	}
-	return known, nil
-}
-
-// Connected reports whether the store has all objects that are reachable from ids, as git
-// fetch checks before it updates refs. It ignores objects that a shallow or a filtered
-// fetch omitted.
-func (g *Git) Connected(ctx context.Context, store string, ids []string, noBlobs bool) (bool, error) {
-	args := []string{"rev-list", "--objects", "--quiet", "--stdin"}
-	if noBlobs {
-		args = append(append(slices.Clone(promisor), args...), "--exclude-promisor-objects")
+	for _, line := range lines[2*len(ids):] {
+		all = all && strings.HasSuffix(line, " blob")
 	}
-	_, err := g.Run(ctx, g.inStore(store, Command{Op: "follow objects", Stdin: strings.Join(ids, "\n") + "\n"},
-		append(args, "--not", "--all")...))
-	if exitCode(err) > 0 {
-		return false, nil
-	}
-	return err == nil, err
+	return known, all, nil
 }
 
 // WriteRefs replaces the store's packed-refs by refs, which must be sorted by name. As

@@ -138,10 +138,10 @@ func (g *Git) Commit(ctx context.Context, store, rev string) (id string, ok bool
 	return g.lookUp(ctx, store, rev, "^{commit}")
 }
 
-// Tree returns the ID of a commit's tree; ok is false if the store does not have the
-// commit, or if it is not a commit.
-func (g *Git) Tree(ctx context.Context, store, commit string) (id string, ok bool, err error) {
-	return g.lookUp(ctx, store, commit, "^{commit}^{tree}")
+// HasTree reports whether the store has a commit and its tree; false if it is not a commit.
+func (g *Git) HasTree(ctx context.Context, store, commit string) (bool, error) {
+	_, ok, err := g.lookUp(ctx, store, commit, "^{commit}^{tree}")
+	return ok, err
 }
 
 // lookUp returns the ID of the object rev with the suffix to.

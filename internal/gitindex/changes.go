@@ -79,8 +79,7 @@ func (ch *Changes) Files() (n int, info string) {
 // Apply changes the index to that of a commit whose tree has the ID tree, in hex. ch is
 // the difference to that commit, and added has its new and modified files. Apply returns
 // the files that are no longer in the work tree. It fails if the index is not that of the
-// commit that ch starts from, or if the result does not match tree: the index must not be
-// used then.
+// commit that ch starts from. The index must not be used before Verify has returned nil.
 func (ix *Index) Apply(ch *Changes, added *Index, tree string) (gone []string, err error) {
 	if ix.trees == nil {
 		return nil, errors.New("the index has no cache of trees")
@@ -88,14 +87,17 @@ func (ix *Index) Apply(ch *Changes, added *Index, tree string) (gone []string, e
 	if gone, err = ix.replace(ch, added.Entries); err != nil {
 		return nil, err
 	}
-	if err := ix.trees.change(ch, tree); err != nil {
-		return nil, err
-	}
+	return gone, ix.trees.change(ch, tree)
+}
+
+// Verify fails if the index does not match the tree of Apply, whose ch it gets. It only reads
+// the index.
+func (ix *Index) Verify(ch *Changes) error {
 	changed := make(map[string]bool, len(ch.dirs))
 	for _, d := range ch.dirs {
 		changed[d.name] = true
 	}
-	return gone, ix.trees.verify("", ix.Entries, ix.idSize, changed)
+	return ix.trees.verify("", ix.Entries, ix.idSize, changed)
 }
 
 // replace removes the removed files from the index and inserts added. It returns the

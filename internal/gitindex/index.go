@@ -280,6 +280,55 @@ func (ix *Index) Has(name string) bool {
 	return slices.ContainsFunc(ix.Entries, func(e Entry) bool { return below(e.name, name) })
 }
 
+// Named returns the entries with these names.
+func (ix *Index) Named(names map[string]bool) (entries []Entry) {
+	for name := range names {
+		if i, ok := ix.search(name); ok {
+			entries = append(entries, ix.Entries[i])
+		}
+	}
+	return entries
+}
+
+// HasFile reports whether the work tree has a file of that name.
+func (ix *Index) HasFile(name string) bool {
+	i, ok := ix.search(name)
+	return ok && ix.Entries[i].IsFile()
+}
+
+// HasDir reports whether the work tree has a directory of that name: that of a submodule, or
+// one with files.
+func (ix *Index) HasDir(dir string) bool {
+	if i, ok := ix.search(dir); ok && ix.Entries[i].IsSubmodule() {
+		return true
+	}
+	for i, _ := ix.search(dir + "/"); i < len(ix.Entries) && strings.HasPrefix(ix.Entries[i].name, dir+"/"); i++ {
+		if !ix.Entries[i].skip {
+			return true
+		}
+	}
+	return false
+}
+
+// search returns the position of the entry with a name, or where it would be.
+func (ix *Index) search(name string) (int, bool) {
+	return slices.BinarySearchFunc(ix.Entries, name, func(e Entry, name string) int { return strings.Compare(e.name, name) })
+}
+
+// Attributes returns the names of the .gitattributes that are regular files of the work tree,
+// and their entries as input for git update-index -z --index-info.
+func (ix *Index) Attributes() (names map[string]bool, info string) {
+	names = make(map[string]bool)
+	var b strings.Builder
+	for _, e := range ix.Entries {
+		if isAttributes(e.name) && e.IsRegular() {
+			names[e.name] = true
+			fmt.Fprintf(&b, "%o %x\t%s\x00", e.mode(), e.ID(), e.name)
+		}
+	}
+	return names, b.String()
+}
+
 // HasOddAttributes reports whether the work tree has a .gitattributes that is not a
 // regular file.
 func (ix *Index) HasOddAttributes() bool {

@@ -11,7 +11,6 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 )
 
@@ -227,32 +226,8 @@ func (s *Store) TrashUnless(dir string, keep func(name string) bool) error {
 		if keep(e.Name()) {
 			continue
 		}
-		path := filepath.Join(dir, e.Name())
-		if durable.IsTemp(e.Name()) {
-			err = errors.Join(err, detachAll(path))
-		}
-		err = errors.Join(err, s.Trash.Clear(path, "leftover", disk.Size{}))
+		err = errors.Join(err, s.Trash.Clear(filepath.Join(dir, e.Name()), "leftover", disk.Size{}))
 		failpoint.Hit("layer/sweep/trashed")
 	}
 	return err
-}
-
-// detachAll detaches all mounts at path and below it: a plugin that is killed during a
-// build leaves its overlay, and the trash does not delete through mounts.
-func detachAll(path string) error {
-	points, err := overlay.Mounts(path)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, p := range points {
-		free, err := overlay.Detach(p.Path)
-		if err == nil {
-			err = free()
-		}
-		if !errors.Is(err, overlay.ErrNotMounted) { // it was detached with another mount
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -167,11 +167,9 @@ func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fe
 		return nil, false, nil
 	}
 	next, lacks, err := adopt(before, a.listed, func(ids []string) (map[string]git.Object, error) {
-		f := git.PackFetch{Store: how.Store, Remote: how.Remote, Wants: ids, Haves: idsOf(before), Progress: how.Progress}
-		if err := m.Git.FetchPack(ctx, f); err != nil {
-			return nil, err
-		}
-		return m.Git.Known(ctx, how.Store, ids)
+		return m.Git.FetchPack(ctx, git.PackFetch{
+			Store: how.Store, Remote: how.Remote, Wants: ids, Haves: idsOf(before), Progress: how.Progress,
+		})
 	})
 	if errors.Is(err, git.ErrThroughGit) {
 		m.Log.WithContext(ctx).WithError(err).Debug("fetch")

@@ -3,27 +3,22 @@ package tree
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// buildDelta builds a tree on top of another one, if baseOf finds one. It mounts an
-// overlay of the other tree's layers, with dir as the upper directory, and moves the
-// checkout there to l's commit; the files that this writes are the layer. The cost is
-// proportional to the changes, plus reading and writing the index.
+// buildDelta builds a tree on top of another one, if baseOf finds one: dir gets the
+// difference between the two commits, as the next layer. The cost is proportional to the
+// changes, plus reading and writing the index.
 //
-// If done && err == nil, l has the chain, and the layers below it are held. If !done, the
-// caller can build the tree whole in dir; after an error it must remove dir's contents
-// first. If done && err != nil, dir may still be mounted: do not reuse it.
-func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root, dir string) (done bool, err error) {
+// If done, l has the chain, and the layers below it are held. Otherwise the caller can build
+// the tree whole in dir; after an error it must remove dir's contents first.
+func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, dir string) (done bool, err error) {
 	if s.Files.Submodules != volume.SubmodulesNone {
 		return false, nil // a move does not update submodules
 	}
@@ -32,65 +27,30 @@ func (c *Collection) buildDelta(ctx context.Context, s Spec, l *meta.Layer, root
 		return false, err
 	}
 	defer func() {
-		if !done || err != nil {
+		if !done {
 			c.layers.Drop(meta.Tree, base.Chain...)
 		}
 	}()
-	build, err := c.layers.Temp(meta.Tree)
-	if err != nil {
+	if err := s.makeTop(dir); err != nil {
 		return false, err
 	}
-	mounted := false
-	defer func() {
-		if mounted {
-			return // the sweep of the next start detaches it and removes the directory
-		}
-		if err := c.layers.Discard(build); err != nil {
-			c.remote.Log.WithContext(ctx).WithError(err).Warn("the temporary files of a build stay until the next start")
-		}
-	}()
-	work, target := filepath.Join(build, "work"), filepath.Join(build, "tree")
-	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(target, 0o755), os.Chown(dir, int(s.UID), int(s.GID))); err != nil {
-		return false, err
-	}
-	spec := overlay.Spec{Source: "helmdeck-repos", Lower: c.layers.Lower(meta.Tree, base.Chain...), Upper: dir, Work: work, Target: target, Volatile: true}
-	if err := overlay.Mount(spec); err != nil {
-		return false, err
-	}
-	mounted = true
-	failpoint.Hit("clone/delta/mounted")
-	err = c.moveTo(ctx, s, l, base.Commit, root, target)
-	failpoint.Hit("clone/delta/moved")
-	// The mount must be gone before its upper directory becomes a lower one.
-	free, detachErr := overlay.Detach(target)
-	if detachErr == nil {
-		detachErr = free()
-	}
-	if detachErr != nil {
-		return true, errors.Join(err, detachErr)
-	}
-	mounted = false
-	failpoint.Hit("clone/delta/detached")
+	co := s.checkoutOf(c.remote, l.Commit, dir)
+	co.Below = c.layers.Lower(meta.Tree, base.Chain...)
+	found, err := checkout.Move(ctx, c.remote.Git, co, base.Commit)
 	if errors.Is(err, checkout.ErrUnlike) {
 		return false, disk.RemoveContents(dir)
 	}
 	if err != nil {
 		return false, err
 	}
-	l.Chain = append([]string{l.ID}, base.Chain...)
-	return true, nil
-}
-
-// moveTo moves the checkout at target from one commit to l's.
-func (c *Collection) moveTo(ctx context.Context, s Spec, l *meta.Layer, from, root, target string) error {
-	co := s.checkoutOf(c.remote, l.Commit, target)
-	found, err := checkout.Move(ctx, c.remote.Git, co, from, root)
-	if err != nil {
-		return err
-	}
+	failpoint.Hit("clone/delta/moved")
 	c.warnUnencoded(ctx, l.Commit, found)
 	l.TracksCache = found.Tracked
-	return c.fillLFS(ctx, s, c.shared.rule(s), co, found)
+	if err := c.fillLFS(ctx, s, c.shared.rule(s), co, found); err != nil {
+		return false, err
+	}
+	l.Chain = append([]string{l.ID}, base.Chain...)
+	return true, nil
 }
 
 // maxLookups bounds how many trees of other stores baseOf looks up, because each lookup

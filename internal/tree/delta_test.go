@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -30,16 +29,6 @@ func (w *world) next(s Spec) meta.Layer {
 	shape := layerID(treeShape, s.UID, s.GID, s.Files, s.submoduleBase())
 	id := layerID("tree", shape, r.Commit)
 	return meta.Layer{Kind: meta.Tree, ID: id, Chain: []string{id}, Commit: r.Commit, Shape: shape, Store: s.History.Name()}
-}
-
-// rootTree returns the ID of the tree object of l's commit.
-func (w *world) rootTree(s Spec, l meta.Layer) string {
-	w.T.Helper()
-	id, ok, err := w.data.Git.Tree(w.T.Context(), w.c.remote.StoreDir(l.Store), l.Commit)
-	if err != nil || !ok {
-		w.T.Fatalf("tree of %s: %v, %v", l.Commit, ok, err)
-	}
-	return id
 }
 
 // wantClean checks that a tree of the commit that next pushed has length layers, and that
@@ -66,7 +55,7 @@ func TestBaseStaysWhileBuiltOn(t *testing.T) {
 	c, next := w.c, w.next(s)
 	l, err := c.layer(t.Context(), meta.Tree, next.ID, func(ctx context.Context, dir string) (meta.Layer, error) {
 		l := next
-		err := c.buildTree(ctx, s, &l, w.rootTree(s, l), dir)
+		err := c.buildTree(ctx, s, &l, dir)
 		if err := c.collect(t.Context()); err != nil { // no ref is at the base's commit any more
 			t.Error(err)
 		}
@@ -140,37 +129,6 @@ func testBaseIsOfAnotherStore(t *testing.T, system string) {
 	}
 }
 
-// TestBuildIsNotTrashed checks that a tree is usable even if the temporary files of its
-// build can't be moved to the trash, and that the sweep of the next start removes them.
-func TestBuildIsNotTrashed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "")
-	s := w.spec("ref", "main")
-	w.prepare(s).Release()
-	w.next(s)
-	trash := filepath.Join(w.Root, "trash")
-	if err := os.Rename(trash, trash+".away"); err != nil {
-		t.Fatal(err)
-	}
-	co := w.prepare(s)
-	w.wantClean(co, 2)
-	co.Release()
-	trees := w.dirOf("")
-	if got := testdir.Names(t, trees); !slices.ContainsFunc(got, durable.IsTemp) {
-		t.Errorf("trees %q, want the temporary files of the build too", got)
-	}
-	if err := os.Rename(trash+".away", trash); err != nil {
-		t.Fatal(err)
-	}
-	w.restart("boot 1")
-	if err := w.c.layers.TrashStrays(Kinds...); err != nil {
-		t.Fatal(err)
-	}
-	if got := testdir.Names(t, trees); slices.ContainsFunc(got, durable.IsTemp) {
-		t.Errorf("trees %q after a sweep", got)
-	}
-}
-
 // TestTreeIsCancelled checks that a cancelled build is an error, not an empty tree.
 func TestTreeIsCancelled(t *testing.T) {
 	t.Parallel()
@@ -181,7 +139,7 @@ func TestTreeIsCancelled(t *testing.T) {
 	l.Shape = "another" // so that no base exists
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.c.buildTree(ctx, s, &l, w.rootTree(s, l), testdir.New(t, "tree")); !errors.Is(err, context.Canceled) {
+	if err := w.c.buildTree(ctx, s, &l, testdir.New(t, "tree")); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 }

@@ -31,12 +31,10 @@ func (c *Collection) Tree(ctx context.Context, s Spec, commit string) (meta.Laye
 		return l, nil
 	}
 	return c.layer(ctx, meta.Tree, id, func(ctx context.Context, dir string) (meta.Layer, error) {
-		root, ok, err := c.remote.Git.Tree(ctx, c.remote.StoreDir(s.History.Name()), commit)
-		if err == nil && !ok { // a tag can point to a tree or a file
-			err = c.remote.NoCommit(ctx, s.Source, commit)
-		}
-		if err != nil {
-			return meta.Layer{}, err
+		if s.History.NoBlobs { // BringBlobs does not say what is wrong with the commit
+			if err := c.checkCommit(ctx, s, commit); err != nil {
+				return meta.Layer{}, err
+			}
 		}
 		if err := c.remote.BringBlobs(ctx, s.Source, commit, s.cone()); err != nil {
 			return meta.Layer{}, err
@@ -44,15 +42,24 @@ func (c *Collection) Tree(ctx context.Context, s Spec, commit string) (meta.Laye
 		_, end := c.remote.Doing.Begin(ctx, "checking out", s.URL.String())
 		defer end()
 		l := meta.Layer{Kind: meta.Tree, ID: id, Chain: []string{id}, Commit: commit, Shape: shape, Store: s.History.Name()}
-		err = c.buildTree(ctx, s, &l, root, dir)
+		err := c.buildTree(ctx, s, &l, dir)
 		return l, err
 	})
 }
 
+// checkCommit returns an error if the store lacks the tree of a commit, and says why.
+func (c *Collection) checkCommit(ctx context.Context, s Spec, commit string) error {
+	ok, err := c.remote.Git.HasTree(ctx, c.remote.StoreDir(s.History.Name()), commit)
+	if err == nil && !ok { // a tag can point to a tree or a file
+		err = c.remote.NoCommit(ctx, s.Source, commit)
+	}
+	return err
+}
+
 // buildTree builds the tree l in dir, an empty directory: on top of another tree if
-// possible, otherwise whole. root is the ID of the commit's tree object.
-func (c *Collection) buildTree(ctx context.Context, s Spec, l *meta.Layer, root, dir string) error {
-	done, err := c.buildDelta(ctx, s, l, root, dir)
+// possible, otherwise whole.
+func (c *Collection) buildTree(ctx context.Context, s Spec, l *meta.Layer, dir string) error {
+	done, err := c.buildDelta(ctx, s, l, dir)
 	if done || err != nil && (ctx.Err() != nil || git.NoSpace(err)) {
 		c.addCandidate(s, *l)
 		return err
@@ -62,6 +69,9 @@ func (c *Collection) buildTree(ctx context.Context, s Spec, l *meta.Layer, root,
 		if err := disk.RemoveContents(dir); err != nil {
 			return err
 		}
+	}
+	if err := c.checkCommit(ctx, s, l.Commit); err != nil {
+		return err
 	}
 	return c.buildWhole(ctx, s, l, c.sameShape(l), dir)
 }
@@ -74,13 +84,8 @@ func (c *Collection) buildWhole(ctx context.Context, s Spec, l *meta.Layer, othe
 		defer c.layers.Drop(meta.Tree, others[i].Chain...)
 		like = c.layers.Lower(meta.Tree, others[i].Chain...)
 	}
-	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {
+	if err := s.makeTop(dir); err != nil {
 		return err
-	}
-	for _, d := range []string{dir, filepath.Join(dir, ".git")} {
-		if err := os.Chown(d, int(s.UID), int(s.GID)); err != nil {
-			return err
-		}
 	}
 	co := s.checkoutOf(c.remote, l.Commit, dir)
 	co.TimesFrom = like.reference("", ".git")
@@ -96,6 +101,19 @@ func (c *Collection) buildWhole(ctx context.Context, s Spec, l *meta.Layer, othe
 	l.TracksCache = found.Tracked
 	l.Modules, err = c.buildSubmodules(ctx, s, co, like, found)
 	return err
+}
+
+// makeTop prepares an empty directory for a checkout.
+func (s Spec) makeTop(dir string) error {
+	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {
+		return err
+	}
+	for _, d := range []string{dir, filepath.Join(dir, ".git")} {
+		if err := os.Chown(d, int(s.UID), int(s.GID)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // warnUnencoded logs the files of a commit that git could not write in the encoding of

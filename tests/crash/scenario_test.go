@@ -124,7 +124,7 @@ var scenarios = []scenario{{
 		return w.mount("idle", w.id("i"))
 	},
 	points: []string{
-		"clone/delta/mounted", "clone/delta/moved", "clone/delta/detached",
+		"clone/delta/moved",
 		"clone/fetch/fetched", "clone/fetch/recorded", "layer/publish/renamed", "layer/publish/renamed:2", "layer/sync/synced",
 	},
 }, {

@@ -1,0 +1,93 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/helmdeck/repos/internal/gitref"
+)
+
+// Connected reports whether the store has all objects that are reachable from ids, as git
+// fetch checks before it updates refs. It relies on the refs of the store to be complete,
+// and ignores objects that a shallow or a filtered fetch omitted.
+func (g *Git) Connected(ctx context.Context, store string, ids []string, noBlobs bool) (bool, error) {
+	if !noBlobs {
+		if _, connected := g.connectedByChanges(ctx, store, ids); connected {
+			return true, nil
+		}
+	}
+	return g.connectedByWalk(ctx, store, ids, noBlobs)
+}
+
+// connectedByWalk is Connected as git does it.
+func (g *Git) connectedByWalk(ctx context.Context, store string, ids []string, noBlobs bool) (bool, error) {
+	args := []string{"rev-list", "--objects", "--quiet", "--stdin"}
+	if noBlobs {
+		args = append(append(slices.Clone(promisor), args...), "--exclude-promisor-objects")
+	}
+	_, err := g.Run(ctx, g.inStore(store, Command{Op: "follow objects", Stdin: strings.Join(ids, "\n") + "\n"},
+		append(args, "--not", "--all")...))
+	if exitCode(err) > 0 {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+const (
+	// maxFollowedTips, maxFollowed and followWithin bound connectedByChanges: there may be many
+	// commits, and trees of a kilobyte can have ten billion files.
+	maxFollowedTips = 256
+	maxFollowed     = 20_000
+	followWithin    = 500 * time.Millisecond
+)
+
+var errFollowed = errors.New("too many changes")
+
+// connectedByChanges is Connected for few new commits, and returns ids as Known does. It
+// reports false if it can't tell.
+//
+// rev-list first marks all files of the old commits, 100,000 for one changed file. This
+// compares each new commit with its first parent, which reads the trees that differ, and
+// looks up the files that differ. All others are those of the parent, which is complete
+// because it is an old commit, or was compared too.
+func (g *Git) connectedByChanges(ctx context.Context, store string, ids []string) (known map[string]Object, connected bool) {
+	if len(ids) > maxFollowedTips {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, followWithin)
+	defer cancel()
+	var files []string
+	info := false // the last record is followed by its path
+	c := g.inStore(store, Command{Op: "follow changes"}, append([]string{
+		"log", "--format=", "--raw", "-r", "-z", "--no-renames", "--no-abbrev", "--root", "--diff-merges=first-parent",
+		"--not", "--all", "--not", "--end-of-options",
+	}, ids...)...)
+	err := g.EachRecord(ctx, c, 0, func(field string) error {
+		if info || !strings.HasPrefix(field, ":") {
+			info = false
+			return nil
+		}
+		info = true
+		// The modes, the IDs and the kind of change, from the parent to the commit.
+		fields := strings.Fields(field)
+		if len(fields) != 5 || !gitref.IsObjectID(fields[3]) {
+			return errFollowed
+		}
+		if mode := fields[1]; mode != "000000" && mode != "160000" { // removed, or a submodule
+			files = append(files, fields[3])
+		}
+		if len(files) > maxFollowed {
+			return errFollowed
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false
+	}
+	// The log leaves out objects that are not commits.
+	known, all, err := g.known(ctx, store, ids, files)
+	return known, err == nil && all
+}

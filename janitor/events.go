@@ -77,13 +77,6 @@ func (j *Janitor) record(e Event) {
 	j.counts[i].Size = j.counts[i].Size.Add(e.Size)
 }
 
-// Events returns the last 1000 events since the start, oldest first.
-func (j *Janitor) Events() []Event {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return append([]Event{}, j.events...)
-}
-
 // EventsAfter returns those of the last 1000 events since the start that follow the event
 // with the number seq, oldest first. The next event closes more.
 func (j *Janitor) EventsAfter(seq int64) (list []Event, more <-chan struct{}) {

@@ -142,3 +142,39 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+// TestEventsAfter checks that the numbers of events grow by one, also after those of an earlier
+// process, and that a reader learns of the next event.
+func TestEventsAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := New(Config{})
+		first.record(Event{Text: "0"})
+		first.record(Event{Text: "1"})
+		old, _ := first.EventsAfter(0)
+		time.Sleep(time.Millisecond)
+		j := New(Config{})
+		after, more := j.EventsAfter(old[1].Seq)
+		if len(after) != 0 || old[1].Seq != old[0].Seq+1 {
+			t.Errorf("before the first event: %+v; of the process before: %+v", after, old)
+		}
+		for i := range eventsKept + 2 {
+			select {
+			case <-more:
+				t.Fatalf("%d: more is closed", i)
+			default:
+			}
+			j.record(Event{Text: fmt.Sprint(i)})
+			<-more
+			seq := old[1].Seq
+			if len(after) > 0 {
+				seq = after[0].Seq
+			}
+			if after, more = j.EventsAfter(seq); len(after) != 1 || after[0].Text != fmt.Sprint(i) || i > 0 && after[0].Seq != seq+1 || after[0].Seq <= seq {
+				t.Fatalf("%d: %+v after %d", i, after, seq)
+			}
+		}
+		if all, _ := j.EventsAfter(old[1].Seq); len(all) != eventsKept || all[0].Text != "2" {
+			t.Errorf("%d events from %s", len(all), all[0].Text)
+		}
+	})
+}

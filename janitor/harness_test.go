@@ -133,6 +133,12 @@ func open(t *testing.T, c Config, text string) (*Janitor, *shelf, *bytes.Buffer)
 	return New(c), s, &out
 }
 
+// Events returns all events that are kept.
+func (j *Janitor) Events() []Event {
+	events, _ := j.EventsAfter(0)
+	return events
+}
+
 // running runs a Janitor until the test ends.
 func running(t *testing.T, j *Janitor) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,6 +16,7 @@ import (
 	"github.com/docker/go-plugins-helpers/volume"
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/origin"
@@ -210,4 +211,21 @@ func remote(t *testing.T) *gitserver.Server {
 	return testgit.Remote(t, "sample", gitserver.Spec{
 		Seed: 1, Files: 300, Commits: 5, Changes: 10, Branches: []string{"feature/x", "release-1.0"},
 	})
+}
+
+// tlsRemote starts a server over TLS with one repository, "sample".
+func tlsRemote(t *testing.T) *gitserver.Server {
+	t.Helper()
+	s, err := gitserver.StartTLS(testdir.New(t, "remote"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	testgit.Generate(t, s, "sample", gitserver.Spec{Seed: 1, Files: 3, Commits: 1})
+	return s
+}
+
+// admin returns a client of the admin socket.
+func (p *process) admin() *api.Client {
+	return api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
 }

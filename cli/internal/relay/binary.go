@@ -28,6 +28,9 @@ func binary(engine, self platform) (*os.File, error) {
 	if engine.os != "linux" {
 		return nil, fmt.Errorf("the engine runs on %s, and the plugin only on linux", engine)
 	}
+	if _, ok := machines[engine.arch]; !ok { // it becomes a part of a path
+		return nil, fmt.Errorf("the engine runs on the architecture %.40q, which this program does not know", engine.arch)
+	}
 	path := running
 	if engine != self {
 		executable, err := os.Executable()
@@ -65,7 +68,7 @@ func static(f io.ReaderAt, p platform) error {
 	if err != nil {
 		return fmt.Errorf("it is not an ELF binary: %w", err)
 	}
-	if want, ok := machines[p.arch]; !ok || b.Machine != want {
+	if b.Machine != machines[p.arch] {
 		return fmt.Errorf("it is for %v, and the engine is for %s", b.Machine, p.arch)
 	}
 	for _, part := range b.Progs {

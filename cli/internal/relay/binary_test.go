@@ -34,6 +34,7 @@ func TestBinary(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, got, want string }{
 		{"windows", try(platform{"windows", "amd64"}, self), "the engine runs on windows/amd64, and the plugin only on linux"},
+		{"a path", try(platform{"linux", "../../../../../bin/sh"}, self), `architecture "../../../../../bin/sh", which this program does not know`},
 		{"none", try(platform{"linux", other}, platform{"darwin", other}), "put the program for linux/" + other + " at " + beside},
 		{"no ELF", func() string {
 			if err := os.WriteFile(beside, []byte("#!/bin/sh\n"), 0o755); err != nil {

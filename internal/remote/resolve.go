@@ -99,9 +99,9 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 			q := question{number: m.asked.Add(1)}
 			_, end := m.Doing.Begin(ctx, "asking", s.URL.String())
 			defer end()
-			ctx, cancel := context.WithTimeoutCause(ctx, m.AskTimeout, noAnswerError(m.AskTimeout))
+			asking, cancel := context.WithTimeoutCause(ctx, m.AskTimeout, noAnswerError(m.AskTimeout))
 			defer cancel()
-			if q.answer, q.err = m.askNow(ctx, s, list); q.err != nil && !git.KindOf(q.err).Definite() && list && !there {
+			if q.answer, q.err = m.askNow(asking, s, list); q.err != nil && ctx.Err() == nil && !git.KindOf(q.err).Definite() && list && !there {
 				m.unlisted.Store(true)
 			}
 			q.answer.snapshot, q.answer.number = store.Snapshot, q.number

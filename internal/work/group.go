@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/helmdeck/repos/internal/origin"
 )
@@ -31,7 +30,14 @@ type flight struct {
 	done  chan struct{} // closed after value and err are set
 	value any
 	err   error
+	cancel context.CancelCauseFunc // ends the work
+	// Group.mu guards what follows, until done is closed: the work was cancelled because
+	// nobody waited for it, or has ended.
+	abandoned, ended bool
 }
+
+// errAbandoned is the cause of the end of work that nobody waits for any more.
+var errAbandoned = errors.New("nobody waits for it any more")
 
 // NewGroup returns a Group.
 func NewGroup() *Group {
@@ -67,34 +73,41 @@ func (g *Group) Shared() int {
 }
 
 // Share runs f once for all callers that give the same key at the same time. It returns
-// the result of f, or the cause of ctx if ctx ends first: f then continues. The context
-// of f carries its Job and ends when the Group is closed. The work belongs to the party
-// of the first caller, and is urgent while an urgent caller waits. If f panics, all
-// callers get an error, and report gets it with the stack.
+// the result of f, or the cause of ctx if ctx ends first: f then continues, unless the
+// owners of all its callers say that it Ends. The context of f carries its Job and ends when
+// the Group is closed. The work belongs to the party of the first caller, and is urgent
+// while an urgent caller waits. If f panics, all callers get an error, and report gets it
+// with the stack.
 func Share[T any](ctx context.Context, g *Group, key string, report func(error), f func(ctx context.Context) (T, error)) (T, error) {
 	var none T
-	fl, leave, err := g.joinFlight(ctx, key, func(ctx context.Context) (v any, err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("internal error: %v", r)
-				report(fmt.Errorf("panic in %q: %v\n%s", key, r, debug.Stack()))
-			}
-		}()
-		return f(ctx)
-	})
-	if err != nil {
-		return none, err
+	for {
+		fl, leave, err := g.joinFlight(ctx, key, func(ctx context.Context) (v any, err error) {
+			defer func() {
+				if r := recover(); r != nil {
+					err = fmt.Errorf("internal error: %v", r)
+					report(fmt.Errorf("panic in %q: %v\n%s", key, r, debug.Stack()))
+				}
+			}()
+			return f(ctx)
+		})
+		if err != nil {
+			return none, err
+		}
+		select {
+		case <-fl.done:
+		case <-ctx.Done():
+			leave()
+			return none, context.Cause(ctx)
+		}
+		leave()
+		switch {
+		case fl.abandoned: // just before this caller came: start it again
+		case fl.err != nil:
+			return none, fl.err
+		default:
+			return fl.value.(T), nil
+		}
 	}
-	defer leave()
-	select {
-	case <-fl.done:
-	case <-ctx.Done():
-		return none, context.Cause(ctx)
-	}
-	if fl.err != nil {
-		return none, fl.err
-	}
-	return fl.value.(T), nil
 }
 
 // joinFlight adds a caller to the flight of a key, which it starts if there is none. leave
@@ -104,20 +117,37 @@ func (g *Group) joinFlight(ctx context.Context, key string, f func(ctx context.C
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if fl, ok := g.flights[key]; ok {
-		return fl, fl.job.join(caller), nil
+		return fl, g.leaving(fl, fl.job.join(caller)), nil
 	}
 	if g.closed {
 		return nil, nil, ErrClosed
 	}
-	fl := &flight{job: &Job{Owner: caller.name(), Began: time.Now(), yields: caller.Yields()}, done: make(chan struct{})}
+	fl := &flight{job: newJob(caller), done: make(chan struct{})}
+	running, cancel := context.WithCancelCause(g.ctx)
+	fl.cancel = cancel
 	g.flights[key] = fl
-	leave = fl.job.join(caller) // before the work can ask how urgent it is
+	leave = g.leaving(fl, fl.job.join(caller)) // before the work can ask how urgent it is
 	g.running.Go(func() {
-		fl.value, fl.err = f(WithJob(origin.Carry(g.ctx, ctx), fl.job))
+		defer cancel(nil)
+		fl.value, fl.err = f(WithJob(origin.Carry(running, ctx), fl.job))
 		g.mu.Lock()
 		delete(g.flights, key)
+		fl.ended = true
 		g.mu.Unlock()
 		close(fl.done)
 	})
 	return fl, leave, nil
+}
+
+// leaving returns leave, with which a caller leaves a flight. The flight stays in the map
+// until its work has ended, so that no other begins beside it.
+func (g *Group) leaving(fl *flight, leave func()) func() {
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if leave(); !fl.ended && fl.job.abandoned() {
+			fl.abandoned = true
+			fl.cancel(errAbandoned)
+		}
+	}
 }

@@ -19,6 +19,25 @@ type Owner struct {
 	// Yields marks work in advance, which nobody waits for: an eviction always cancels it.
 	// Work that another party wants too does not yield.
 	Yields bool
+	// Ends marks work that is cancelled when its last caller gives up. Work that another
+	// party wants too goes on.
+	Ends bool
+}
+
+// trait is something that work has if all its callers have it, and always had.
+type trait int
+
+const (
+	yields trait = iota
+	ends
+	traits
+)
+
+func (o *Owner) has(t trait) bool {
+	if t == yields {
+		return o.Yields
+	}
+	return o.Ends
 }
 
 // Job is one piece of work. It is safe for concurrent use.
@@ -31,7 +50,12 @@ type Job struct {
 
 	mu      sync.Mutex
 	callers map[Party]int // the number of waiting callers by party
-	yields  bool          // all its callers until now yielded
+	had     [traits]bool  // whether all its callers until now had a trait
+}
+
+// newJob returns a job that a party starts.
+func newJob(p Party) *Job {
+	return &Job{Owner: p.name(), Began: time.Now(), had: [traits]bool{p.Yields(), p.Ends()}}
 }
 
 // Urgent reports whether an urgent caller waits for the job. A caller that is a job is
@@ -50,15 +74,22 @@ func (j *Job) urgentExcept(seen []*Job) bool {
 	return slices.ContainsFunc(callers, func(p Party) bool { return p.urgentExcept(append(seen, j)) })
 }
 
-// yieldsExcept is Party.Yields for a job. The jobs in seen are those of urgentExcept.
-func (j *Job) yieldsExcept(seen []*Job) bool {
+// has reports whether a job has a trait. The jobs in seen are those of urgentExcept.
+func (j *Job) has(t trait, seen []*Job) bool {
 	if slices.Contains(seen, j) {
 		return true
 	}
 	j.mu.Lock()
-	callers, yields := slices.Collect(maps.Keys(j.callers)), j.yields
+	callers, had := slices.Collect(maps.Keys(j.callers)), j.had[t]
 	j.mu.Unlock()
-	return yields && !slices.ContainsFunc(callers, func(p Party) bool { return !p.yieldsExcept(append(seen, j)) })
+	return had && !slices.ContainsFunc(callers, func(p Party) bool { return !p.has(t, append(seen, j)) })
+}
+
+// abandoned reports whether nobody waits for a job that ends then.
+func (j *Job) abandoned() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.callers) == 0 && j.had[ends]
 }
 
 // Queued reports whether the job waits for a slot. A nil Job does not.
@@ -69,10 +100,12 @@ func (j *Job) join(p Party) (leave func()) {
 	if j == nil {
 		return func() {}
 	}
-	yields := p.Yields() // before the lock, because it takes those of other jobs
+	has := [traits]bool{p.Yields(), p.Ends()} // before the lock, because it takes those of other jobs
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.yields = j.yields && yields
+	for t := range traits {
+		j.had[t] = j.had[t] && has[t]
+	}
 	if j.callers == nil {
 		j.callers = make(map[Party]int)
 	}
@@ -116,14 +149,17 @@ func (p Party) urgentExcept(seen []*Job) bool {
 }
 
 // Yields reports whether the party's work gives way to an eviction: see Owner.
-func (p Party) Yields() bool { return p.yieldsExcept(nil) }
+func (p Party) Yields() bool { return p.has(yields, nil) }
 
-func (p Party) yieldsExcept(seen []*Job) bool {
+// Ends reports whether the party's work ends when nobody waits for it: see Owner.
+func (p Party) Ends() bool { return p.has(ends, nil) }
+
+func (p Party) has(t trait, seen []*Job) bool {
 	switch {
 	case p.owner != nil:
-		return p.owner.Yields
+		return p.owner.has(t)
 	case p.job != nil:
-		return p.job.yieldsExcept(seen)
+		return p.job.has(t, seen)
 	}
 	return false
 }

@@ -12,7 +12,7 @@ import (
 func (p *parts) admin(m machine) http.Handler {
 	set := m.set
 	return admin.Handler(admin.Config{
-		Credentials: p.credentials, Clones: p.clones, Volumes: p.volumes, Workspaces: p.workspaces, Janitor: p.janitor, Refresher: p.keeper,
+		Credentials: p.credentials, Clones: p.clones, Volumes: p.volumes, Workspaces: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Warmer: p.keeper,
 		Health: newCheckup(m, p).run,
 		Limits: p.quota, Releaser: p.volumes,
 		Remover:  removal.New(removal.Config{Clones: p.clones, Workspaces: p.workspaces, Janitor: p.janitor, Log: p.log}),

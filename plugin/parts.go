@@ -91,7 +91,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		Evicted: m.audit.evicted,
 	})
 	p.keeper = ready.New(ready.Config{
-		Targets: ready.Targets(p.clones), Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,
+		Targets: ready.Targets(p.clones), Clone: ready.Clones(p.clones), Defaults: set.defaults, Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,
 	})
 	p.volumes, err = verbs.New(verbs.Config{
 		Root: m.at.data, DB: db, Clones: p.clones, Workspaces: p.workspaces, Work: p.work, Log: log, Now: now,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // actions are the names in the audit log of the requests that change something. What an
@@ -26,6 +27,7 @@ var actions = map[string]string{
 	"DELETE /v1/clones/{subject}/{hash}":     "clone.evict",
 	"POST /v1/sweep":                         "sweep",
 	"POST /v1/refresh":                       "refresh",
+	"POST /v1/warm":                          "warm",
 	"PUT /v1/subjects/{name}":                "subject.limits",
 	"POST /v1/subjects/{name}/fresh":         "subject.fresh",
 	"POST /v1/clones/{subject}/{hash}/fresh": "clone.fresh",
@@ -62,6 +64,17 @@ func note(r *http.Request, f func(rec *api.AuditRecord)) {
 	if rec, ok := r.Context().Value(recordKey{}).(*api.AuditRecord); ok {
 		f(rec)
 	}
+}
+
+// noteRepo is note for a request about a repository. A URL that is not allowed is left out,
+// because it may have a password.
+func noteRepo(r *http.Request, repo, ref, subject string) {
+	note(r, func(rec *api.AuditRecord) {
+		rec.Ref, rec.Subject = ref, subject
+		if u, err := volume.ParseURL(repo, volume.AllSchemes()); err == nil {
+			rec.Repo = u.String()
+		}
+	})
 }
 
 // answered keeps the beginning of the last line of an answer, which has the error if there is

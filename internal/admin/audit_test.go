@@ -19,6 +19,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // trail opens an audit log until the end of the test.
@@ -264,4 +265,26 @@ func TestSlowReader(t *testing.T) {
 		t.Error(err)
 	}
 	follow(t, c, api.AuditFilter{Action: "sweep"}, 1)
+}
+
+// TestRefusedURLsAreNotAudited: a URL that is refused because it has a password is in no record.
+func TestRefusedURLsAreNotAudited(t *testing.T) {
+	const secret = "tok-5b8c11"
+	config := populated()
+	config.Audit = trail(t)
+	config.Warmer = &warmer{fail: volume.Refuse("repo", "https://u:"+secret+"@h/r", "has a password", "")}
+	config.Refresher = &refresher{fail: volume.Refuse("repo", "https://u:"+secret+"@h/r", "has a password", "")}
+	c, ctx := client(t, config), t.Context()
+	for _, repo := range []string{"https://u:" + secret + "@h/r", "https://h/r"} {
+		if _, err := c.Warm(ctx, api.Warm{Repo: repo}, nil); err == nil {
+			t.Error("it was warmed")
+		}
+		if _, err := c.Refresh(ctx, api.Refresh{Repo: repo}); err == nil {
+			t.Error("it was refreshed")
+		}
+	}
+	list := follow(t, c, api.AuditFilter{}, 5)
+	if text := fmt.Sprintf("%+v", list); strings.Contains(text, secret) || list[3].Repo != "https://h/r" || list[4].Action != "refresh" {
+		t.Errorf("recorded %s", text)
+	}
 }

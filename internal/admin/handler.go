@@ -31,6 +31,7 @@ type Config struct {
 	Workspaces  Workspaces
 	Janitor     Janitor
 	Refresher   Refresher
+	Warmer      Warmer
 	Health      Health
 	Limits      Limits
 	Remover     Remover
@@ -48,6 +49,7 @@ type Config struct {
 func (c Config) routes() map[string]http.Handler {
 	all := map[string]http.Handler{
 		"GET /v1/events": newFollowers(c),
+		"POST /v1/warm":  c.operate(c.warm),
 		"GET /v1/audit":  http.HandlerFunc(c.listAudit),
 		"GET /metrics":   c.Metrics,
 	}

@@ -18,7 +18,7 @@ func (c Config) refresh(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	note(r, func(rec *api.AuditRecord) { rec.Repo, rec.Ref, rec.Subject = want.Repo, want.Ref, want.Subject })
+	noteRepo(r, want.Repo, want.Ref, want.Subject)
 	results, err := c.Refresher.Refresh(r.Context(), ready.Request{Repo: want.Repo, Ref: want.Ref, Subject: want.Subject})
 	switch {
 	case err != nil && r.Context().Err() != nil: // the client hung up, or the plugin stops

@@ -57,7 +57,8 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *remote.Answer) (*Che
 // attempt says how prepare makes a checkout.
 type attempt struct {
 	began  time.Time // when Prepare was called
-	ahead  bool      // for a later Mount: see Ready
+	ahead  bool      // for a later Mount: see Ready and Warm
+	spare  bool      // it is no use of the clone
 	settle bool      // the ref may have moved since it was resolved
 }
 
@@ -174,7 +175,7 @@ func (c *Clone) hold(r meta.Resolution, head string, tree, gitLayer meta.Layer, 
 	if !c.Trees.HoldKnown(tree, gitLayer) {
 		return nil
 	}
-	if !how.ahead {
+	if !how.spare {
 		c.touchLocked(tree, gitLayer)
 	}
 	return &Checkout{

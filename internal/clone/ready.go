@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
@@ -115,10 +116,36 @@ func (c *Clone) Ready(ctx context.Context, s Spec) (meta.Resolution, error) {
 		return meta.Resolution{}, ErrEvicted
 	}
 	s.Refresh, s.StaleIfError, s.ColdShallow = volume.Refresh{}, 0, false
+	co, err := c.prepareUsed(ctx, s, nil, attempt{began: c.m.Now(), ahead: true, spare: true})
+	if err != nil {
+		return meta.Resolution{}, err
+	}
+	co.Release()
+	return co.Resolution, nil
+}
+
+// Warm does what Ready does, and makes the clone if it does not exist. It is a use of the
+// clone: until its end the clone is not evicted, and its layers count as used then.
+func (c *Clone) Warm(ctx context.Context, s Spec) (meta.Resolution, error) {
+	release, err := c.Use(ctx)
+	if err != nil {
+		return meta.Resolution{}, err
+	}
+	defer release()
+	s.Refresh, s.StaleIfError, s.ColdShallow = volume.Refresh{}, 0, false
 	co, err := c.prepareUsed(ctx, s, nil, attempt{began: c.m.Now(), ahead: true})
 	if err != nil {
 		return meta.Resolution{}, err
 	}
 	co.Release()
 	return co.Resolution, nil
+}
+
+// Doing returns the newest work on the clone, from memory.
+func (c *Clone) Doing() remote.Now { return c.Remote.Doing.Now() }
+
+// Size returns the size of the clone's own files, as far as it was measured, from memory.
+func (c *Clone) Size() disk.Size {
+	rec, _ := c.record()
+	return sizeOf(rec, c.layers.List())
 }

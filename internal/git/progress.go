@@ -11,8 +11,10 @@ import (
 type Progress struct {
 	Phase   string // such as "Receiving objects"
 	Percent int    // of the phase's objects; -1 if git prints none
-	Amount  string // received so far, such as "1.20 GiB"; may be empty
-	Rate    string // such as "3.50 MiB/s"; may be empty
+	// Objects of Total are done; zero if git prints none.
+	Objects, Total int64
+	Amount         string // received so far, such as "1.20 GiB"; may be empty
+	Rate           string // such as "3.50 MiB/s"; may be empty
 }
 
 func (p Progress) String() string {
@@ -35,7 +37,7 @@ func (p Progress) String() string {
 // Receiving objects:  43% (430/1000), 1.20 MiB | 3.00 MiB/s
 // remote: Counting objects: 12, done.
 var progressLine = regexp.MustCompile(
-	`^(?:remote: )?([A-Z][a-z]+(?: [a-z]+)*): +(?:(\d+)% \(\d+/\d+\)|\d+)(?:, ([\d.]+ (?:bytes|[KMGT]iB))(?: \| ([\d.]+ (?:bytes|[KMGT]iB)/s))?)?`)
+	`^(?:remote: )?([A-Z][a-z]+(?: [a-z]+)*): +(?:(\d+)% \((\d+)/(\d+)\)|\d+)(?:, ([\d.]+ (?:bytes|[KMGT]iB))(?: \| ([\d.]+ (?:bytes|[KMGT]iB)/s))?)?`)
 
 // parseProgress parses one line of git's stderr.
 func parseProgress(line string) (Progress, bool) {
@@ -43,9 +45,11 @@ func parseProgress(line string) (Progress, bool) {
 	if m == nil {
 		return Progress{}, false
 	}
-	p := Progress{Phase: m[1], Percent: -1, Amount: m[3], Rate: m[4]}
+	p := Progress{Phase: m[1], Percent: -1, Amount: m[5], Rate: m[6]}
 	if m[2] != "" {
 		p.Percent, _ = strconv.Atoi(m[2])
+		p.Objects, _ = strconv.ParseInt(m[3], 10, 64)
+		p.Total, _ = strconv.ParseInt(m[4], 10, 64)
 	}
 	return p, true
 }

@@ -7,4 +7,7 @@
 // is never urgent, but a Mount that wants the same question, fetch or layer joins it and
 // makes it urgent. Only a few checkouts are refreshed at a time, and subjects
 // take turns. The Keeper's own state is in memory: after a start it begins without failures.
+//
+// Warm is another thing: it does all of this for what was not mounted yet, as a use of the
+// clone, and ends when its callers have gone.
 package ready

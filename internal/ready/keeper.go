@@ -12,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
@@ -53,11 +54,31 @@ func Targets(m *clone.Manager) func() []Target {
 	}
 }
 
+// Warmable is a clone that may not exist yet. *clone.Clone implements it.
+type Warmable interface {
+	// Warm makes the clone if necessary, and does the slow part of a later Mount. See
+	// clone.Clone.
+	Warm(ctx context.Context, s clone.Spec) (meta.Resolution, error)
+	// Doing returns the newest work on it, and Size its size as far as it was measured, from
+	// memory.
+	Doing() remote.Now
+	Size() disk.Size
+}
+
+// Clones returns a function that returns the clone of a volume, for Config.Clone.
+func Clones(m *clone.Manager) func(volume.Options) Warmable {
+	return func(o volume.Options) Warmable { return m.Get(o.Subject, o.Repo) }
+}
+
 // Config configures a Keeper.
 type Config struct {
 	Targets func() []Target
+	// Clone returns the clone of a volume with these options.
+	Clone   func(o volume.Options) Warmable
 	Work    *work.Group
 	Schemes volume.Schemes // those that the settings allow
+	// Defaults are those of the options that a WarmRequest does not set.
+	Defaults map[string]string
 	// Interval is how often Run refreshes what was mounted; zero: never.
 	Interval time.Duration
 	Now      func() time.Time
@@ -91,6 +112,7 @@ type Keeper struct {
 	Config
 	rounds *work.Scheduler // turns for Run
 	calls  *work.Scheduler // turns for Refresh, which does not wait for a round
+	warms  *work.Scheduler // turns for Warm
 	random func() float64  // from 0 to 1
 
 	calling keylock.Locks[string] // held by the call for a clone and refs that runs
@@ -115,7 +137,7 @@ type plan struct {
 func New(c Config) *Keeper {
 	limits := [3]work.Limits{work.Fetch: turns}
 	return &Keeper{
-		Config: c, rounds: work.NewScheduler(limits), calls: work.NewScheduler(limits), random: rand.Float64, next: make(map[string]int), plans: make(map[string]*plan),
+		Config: c, rounds: work.NewScheduler(limits), calls: work.NewScheduler(limits), warms: work.NewScheduler(limits), random: rand.Float64, next: make(map[string]int), plans: make(map[string]*plan),
 	}
 }
 

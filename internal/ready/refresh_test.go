@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.k = New(Config{
-		Targets: Targets(w.clones), Work: w.data.Work, Schemes: schemes, Interval: 5 * time.Minute, Now: w.Now, Log: w.data.Log,
+		Targets: Targets(w.clones), Clone: Clones(w.clones), Defaults: map[string]string{"uid": "7"}, Work: w.data.Work, Schemes: schemes, Interval: 5 * time.Minute, Now: w.Now, Log: w.data.Log,
 	})
 	w.k.random = func() float64 { return 0.5 }
 	return w

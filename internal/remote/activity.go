@@ -41,19 +41,32 @@ func (l *Activities) Begin(ctx context.Context, state, url string) (progress fun
 	}
 }
 
-// Newest returns the state of the newest activity, such as `cloning`, and its progress. It
-// is not ok without an activity.
-func (l *Activities) Newest() (state, progress string, ok bool) {
+// Now describes the newest activity.
+type Now struct {
+	State    string // such as cloning; empty without an activity
+	Queued   bool   // it waits for its turn behind other work
+	Progress git.Progress
+}
+
+// Now returns the newest activity.
+func (l *Activities) Now() Now {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.doing) == 0 {
-		return "", "", false
+		return Now{}
 	}
 	a := l.doing[len(l.doing)-1]
-	if a.job.Queued() {
-		return a.state, "waiting for its turn behind other work", true
+	return Now{State: a.state, Queued: a.job.Queued(), Progress: a.progress}
+}
+
+// Newest returns the state of the newest activity, such as `cloning`, and its progress. It
+// is not ok without an activity.
+func (l *Activities) Newest() (state, progress string, ok bool) {
+	now := l.Now()
+	if now.Queued {
+		return now.State, "waiting for its turn behind other work", true
 	}
-	return a.state, a.progress.String(), true
+	return now.State, now.Progress.String(), now.State != ""
 }
 
 // String describes all activities, such as `cloning https://…: receiving objects 43%

@@ -35,6 +35,11 @@ func (e *OptionError) Error() string {
 	return text
 }
 
+// Refuse returns the *OptionError of a request that has options of a volume, and that has a problem of its own.
+func Refuse(option, value, problem, allowed string) error {
+	return refuse(option, value, problem, allowed)
+}
+
 // refuse returns an *OptionError, or nil if there is no problem. No other function makes one, so that every one is
 // redacted, the option's name too: the docker CLI takes a URL without "repo=" before it for a name.
 func refuse(option, value, problem, allowed string) error {

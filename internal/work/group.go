@@ -26,10 +26,10 @@ type Group struct {
 
 // flight is work with a shared result.
 type flight struct {
-	job   *Job
-	done  chan struct{} // closed after value and err are set
-	value any
-	err   error
+	job    *Job
+	done   chan struct{} // closed after value and err are set
+	value  any
+	err    error
 	cancel context.CancelCauseFunc // ends the work
 	// Group.mu guards what follows, until done is closed: the work was cancelled because
 	// nobody waited for it, or has ended.

@@ -80,33 +80,28 @@ func TestMetricsAddrInUse(t *testing.T) {
 	}
 }
 
-// TestSlowScraperDoesNotDelayStop checks that a client that does not read its answer does not
-// keep the plugin from stopping, nor others from scraping.
-func TestSlowScraperDoesNotDelayStop(t *testing.T) {
+// TestSlowScrapers checks that clients that send half a request, or do not read their answer,
+// lose their connections, so that others can scrape, and do not delay the end of the plugin.
+func TestSlowScrapers(t *testing.T) {
 	addr := freeAddr(t, "127.0.0.1")
 	t.Setenv("METRICS_ADDR", addr)
 	p := start(t, scratch(t))
-	for i := range 8 {
+	for i := range scrapeConns + 4 {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if err := conn.(*net.TCPConn).SetReadBuffer(1); err != nil {
-			t.Fatal(err)
-		}
-		request := "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+		request := "GET /metrics HTTP/1.1\r\nHost: x\r\n"
 		if i%2 == 0 {
-			request = "GET /metrics HTTP/1.1\r\n" // never ends
+			request += "\r\n"
 		}
-		if _, err := io.WriteString(conn, strings.Repeat(request, 1)); err != nil {
+		if _, err := io.WriteString(conn, request); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range 5 {
-		if status, _ := get(t, "GET", "http://"+addr+"/metrics"); status != 200 {
-			t.Errorf("status %d", status)
-		}
+	if status, _ := get(t, "GET", "http://"+addr+"/metrics"); status != 200 {
+		t.Errorf("status %d", status)
 	}
 	p.stop()
 	if line, _ := p.log.find("cut off"); line != "" {
@@ -115,4 +110,42 @@ func TestSlowScraperDoesNotDelayStop(t *testing.T) {
 	if _, err := net.Dial("tcp", addr); err == nil {
 		t.Error("the address is still open")
 	}
+}
+
+// TestScrapeDuringStop checks that close does not wait for a scrape.
+func TestScrapeDuringStop(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	began, proceed := make(chan bool), make(chan bool)
+	s, err := newScrapes("127.0.0.1:0", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		began <- true
+		<-proceed
+	}), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan bool)
+	go func() { s.serve(); close(served) }()
+	failed := make(chan error)
+	go func() {
+		_, err := http.Get("http://" + s.listener.Addr().String() + "/metrics")
+		failed <- err
+	}()
+	<-began
+	s.close()
+	if err := <-failed; err == nil {
+		t.Error("the scrape succeeded")
+	}
+	<-served
+	close(proceed)
+	s.close()
+
+	var none *scrapes
+	none.serve()
+	none.close()
+	if s, err = newScrapes("127.0.0.1:0", http.NotFoundHandler(), log); err != nil {
+		t.Fatal(err)
+	}
+	s.close() // the start has failed later
+	s.serve()
 }

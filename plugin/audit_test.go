@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
 // audited stops the plugin and returns the records of the audit log.
@@ -139,6 +140,29 @@ func TestAuditOfEvictions(t *testing.T) {
 	}
 	if r := list[i]; r.Kind != "discard" || r.Reason != "expired" || r.Actor.Kind != "user" || *r.Actor.UID != 0 || r.Actor.Claim != "a?b" || r.Bytes < 1<<20 ||
 		r.Volume != "v" || r.Subject != "default" || r.ID == "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestAuditOfLostLeases: a lease that ends without an Unmount is recorded too, as after a boot.
+func TestAuditOfLostLeases(t *testing.T) {
+	s := remote(t)
+	base := scratch(t)
+	p := start(t, base)
+	p.create("v", map[string]string{"repo": s.URL("sample"), "subject": "team"})
+	id, _ := p.get("v").Status["volume_id"].(string)
+	p.mount("v", "1")
+	p.stop()
+	if err := testdir.DetachBelow(filepath.Join(p.at.data, "mnt")); err != nil {
+		t.Fatal(err)
+	}
+	p = start(t, base)
+	list := p.audited()
+	i := slices.IndexFunc(list, func(r api.AuditRecord) bool { return r.Action == "lease.lost" })
+	if i < 0 {
+		t.Fatalf("%q", actionsOf(list))
+	}
+	if r := list[i]; r.Lease != "1" || r.Volume != "v" || r.VolumeID != id || r.Subject != "team" || r.Commit == "" || r.Actor.Kind != "plugin" {
 		t.Errorf("%+v", r)
 	}
 }

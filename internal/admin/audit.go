@@ -198,8 +198,10 @@ func (s *auditStream) begin() {
 
 func (s *auditStream) line(line []byte) error {
 	s.begin()
-	if s.buffer.Available() < len(line) {
-		s.extend()
+	if s.buffer.Available() < len(line) { // what is sent ends with a line
+		if err := s.flush(); err != nil {
+			return err
+		}
 	}
 	_, err := s.buffer.Write(line)
 	return err

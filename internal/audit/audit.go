@@ -18,8 +18,10 @@ const (
 	MinSize = Files * maxLine
 	// SyncAfter is how long a record may wait until it is synced.
 	SyncAfter = time.Second
-	// maxWaiting bounds how many records wait while the files can't be written: some MB.
+	// maxWaiting and maxWeight bound the records that wait while the files can't be written:
+	// their number, and about the bytes of their texts.
 	maxWaiting = 4096
+	maxWeight  = 4 << 20
 	// retryFirst and retryMost bound the wait before another try.
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
@@ -65,7 +67,9 @@ type Trail struct {
 
 	mu      sync.Mutex // never held during I/O
 	waiting []api.AuditRecord
+	weight  int   // of waiting, in bytes
 	lost    int64 // the number of records that were lost after those that wait
+	missed  int64 // the number of all records that were lost since the start
 	closed  bool
 	// The rest is about the files. Only the writer changes it.
 	first   int64         // the number of the first record in the current file; 0: it is not open
@@ -127,13 +131,25 @@ func (l *Trail) Record(ctx context.Context, r api.AuditRecord, err error) {
 	switch {
 	case l.closed:
 		return
-	case len(l.waiting) >= maxWaiting || l.lost > 0: // in order: the lost ones come after those that wait
+	case len(l.waiting) >= maxWaiting || l.weight > maxWeight || l.lost > 0: // in order: the lost ones come after those that wait
 		l.lost++
+		l.missed++
 	default:
 		r.Time = l.Now().UTC() // with mu held, so that the times are in order
-		l.waiting = append(l.waiting, r)
+		l.waiting, l.weight = append(l.waiting, r), l.weight+weigh(r)
 	}
 	l.nudge()
+}
+
+// State returns why the log can't be written now, or nil, and how many records were lost since
+// the start. It does no I/O.
+func (l *Trail) State() (failure error, lost int64) {
+	if l == nil {
+		return nil, 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failure, l.missed
 }
 
 // Own is the actor of what the plugin did on its own.
@@ -166,6 +182,6 @@ func (l *Trail) take() (list []api.AuditRecord, lost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list, lost = l.waiting, l.lost
-	l.waiting, l.lost = nil, 0
+	l.waiting, l.weight, l.lost = nil, 0, 0
 	return list, lost
 }

@@ -219,6 +219,38 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestSmaller: with a smaller size the oldest files are removed, at the next rotation at the
+// latest.
+func TestSmaller(t *testing.T) {
+	c := testConfig(t.TempDir())
+	fill := func(n int) {
+		l := Open(c)
+		for range n {
+			l.Record(t.Context(), api.AuditRecord{Action: "mount", Text: strings.Repeat("x", 1000)}, nil)
+		}
+		l.Close()
+	}
+	c.Size = 4 * MinSize
+	fill(1500)
+	c.Size = MinSize
+	fill(100)
+	var total int64
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	if total > c.Size {
+		t.Errorf("%d bytes in %d files, want %d at most", total, len(entries), c.Size)
+	}
+}
+
 // TestStarts: numbers go on, and the log says which end was not orderly, and which settings
 // have changed.
 func TestStarts(t *testing.T) {

@@ -11,7 +11,7 @@
 // written at once in the background, and on disk SyncAfter later. All files together take
 // at most Config.Size.
 //
-// While the files can't be written, as on a full disk, up to 4096 records wait in memory;
+// While the files can't be written, as on a full disk, up to 4096 records, of 4 MiB, wait in memory;
 // more are lost. The log then says how many, in the record that it writes first when it can
 // be written again, and their numbers are left out. A crash of the process loses what waits,
 // one of the machine the last SyncAfter too. The next start says that the end before was not

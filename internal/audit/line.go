@@ -44,6 +44,16 @@ func clip(r *api.AuditRecord) {
 	r.Changes = changes
 }
 
+// weigh returns about how many bytes the texts of a record take.
+func weigh(r api.AuditRecord) int {
+	n := len(r.Error) + len(r.Text) + len(r.Repo) + len(r.Ref) + len(r.Subject) + len(r.Clone) + len(r.Volume) + len(r.Lease) +
+		len(r.Name) + len(r.Scope) + len(r.Actor.Claim)
+	for name, c := range r.Changes {
+		n += len(name) + len(c.From) + len(c.To)
+	}
+	return n
+}
+
 // appendLine appends a record as one line of at most maxLine bytes. A terminal that shows it
 // interprets nothing in it: every character that is not printable is escaped.
 func appendLine(to []byte, r api.AuditRecord) []byte {

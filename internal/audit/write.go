@@ -224,20 +224,14 @@ func (w *writer) sync() error {
 	return nil
 }
 
-// rotate gives the file the name of an older one, and begins a new one. The oldest is
+// rotate gives the file the name of an older one, and begins a new one. The oldest are
 // removed first, because that makes room on a full disk.
 func (w *writer) rotate() error {
 	if err := w.sync(); err != nil {
 		return err
 	}
-	old, err := older(w.Dir)
-	if err != nil {
+	if err := w.trim(); err != nil {
 		return err
-	}
-	for ; len(old) > Files-2; old = old[1:] {
-		if err := os.Remove(filepath.Join(w.Dir, old[0].name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
 	}
 	failpoint.Hit("audit/rotate/removed")
 	w.files.Lock()
@@ -251,6 +245,31 @@ func (w *writer) rotate() error {
 		return err
 	}
 	failpoint.Hit("audit/rotate/made")
+	return nil
+}
+
+// trim removes the oldest files, so that there is room for another one.
+func (w *writer) trim() error {
+	old, err := older(w.Dir)
+	if err != nil {
+		return err
+	}
+	most := w.Size - w.Size/Files - w.size
+	var total int64
+	for i, keep := len(old)-1, 0; i >= 0; i-- {
+		path := filepath.Join(w.Dir, old[i].name)
+		info, err := os.Lstat(path)
+		if err == nil {
+			total += info.Size()
+			if keep++; keep <= Files-2 && total <= most {
+				continue
+			}
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	return nil
 }
 

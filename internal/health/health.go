@@ -64,6 +64,8 @@ type Facts struct {
 	Features overlay.Features
 	Landlock int   // the version of the kernel's Landlock; 0 without
 	Reached  error // why mounts reach no container; nil if they do
+	Audit    error // why the audit log can't be written; nil if it can, or is off
+	Lost     int64 // records of the audit log that were lost since the start
 	SELinux  bool  // the kernel enforces, or logs, SELinux
 	Context  string
 
@@ -96,7 +98,7 @@ type Finding struct {
 // Inspect checks the facts.
 func Inspect(f Facts) []Check {
 	checks := []Check{
-		f.kernel(), f.overlay(), f.mounts(), f.landlock(), f.disk(), f.inodes(), f.clock(), f.settings(), f.deadlines(), f.selinux(), f.userns(),
+		f.kernel(), f.overlay(), f.mounts(), f.landlock(), f.disk(), f.inodes(), f.clock(), f.settings(), f.deadlines(), f.selinux(), f.userns(), f.audit(),
 	}
 	checks = append(checks, f.budget()...)
 	return append(checks, f.credentials()...)
@@ -151,6 +153,20 @@ func (f Facts) mounts() Check {
 		return c.fail("run docker plugin disable -f, and then enable --timeout 120")
 	}
 	return ok("mounts", "they reach the engine")
+}
+
+func (f Facts) audit() Check {
+	lost := ""
+	if f.Lost > 0 {
+		lost = fmt.Sprintf("; %d records were lost since the start", f.Lost)
+	}
+	if f.Audit != nil {
+		return ok("audit log", "it can't be written: %v%s", f.Audit, lost).fail("make room on the disk: the plugin tries again")
+	}
+	if lost != "" {
+		return ok("audit log", "it is written again%s", lost).warn("the record lost in the audit log says where they are missing")
+	}
+	return ok("audit log", "it is written, or off (AUDIT_SIZE=0)")
 }
 
 func (f Facts) landlock() Check {

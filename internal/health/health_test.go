@@ -46,6 +46,8 @@ func TestInspect(t *testing.T) {
 		{"overlay", func(f *Facts) { f.Features.Volatile = false }, Warning, "without volatile: each end", "ext4 or xfs"},
 		{"overlay", func(f *Facts) { f.Features = overlay.Features{} }, Warning, "volatile and metacopy", "ext4 or xfs"},
 		{"mounts", func(f *Facts) { f.Reached = errors.New("lost") }, Failed, "lost", "docker plugin disable -f"},
+		{"audit log", func(f *Facts) { f.Audit, f.Lost = errors.New("no space left"), 3 }, Failed, "no space left; 3 records were lost", "make room"},
+		{"audit log", func(f *Facts) { f.Lost = 3 }, Warning, "3 records were lost", "the record lost"},
 		{"landlock", func(f *Facts) { f.Landlock = 0 }, Warning, "this kernel has none", "landlock"},
 		{"disk", func(f *Facts) { f.Space.Free.Bytes = 4 * gib }, Failed, "4.0 GiB of 100.0 GiB are free, 4.0%: less than the 5%", "docker repos df"},
 		{"disk", func(f *Facts) { f.MinFree, f.Space.Free.Bytes = 0, gib/2 }, Failed, "less than the 1%", "docker repos df"},

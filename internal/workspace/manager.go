@@ -128,6 +128,9 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		before := rec.Phase
 		switch {
 		case rec.Phase == meta.Mounted && !mounted[id]:
+			if len(rec.Leases) > 0 && c.LeasesLost != nil {
+				c.LeasesLost(context.Background(), rec, rec.Leases, "the workspace was no longer mounted when the plugin started")
+			}
 			unmounted(&rec)
 		case rec.Phase == meta.Parked && mounted[id]:
 			rec.Phase = meta.Mounted // Join mounted it, and could not record that

@@ -1,30 +1,23 @@
 package driver
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/verbs"
 )
 
 // Create makes a volume.
-func (d *Driver) Create(ctx context.Context, name string, options map[string]string) (err error) {
-	start := time.Now()
-	defer func() { d.observe(ctx, OpCreate, start, nil, err) }()
-	return d.Volumes.Create(ctx, name, options)
+func (d *Driver) Create(ctx context.Context, name string, options map[string]string) error {
+	return d.observed(ctx, OpCreate, func(ctx context.Context) error { return d.Volumes.Create(ctx, name, options) })
 }
 
 // Remove removes a volume.
-func (d *Driver) Remove(ctx context.Context, name string) (err error) {
-	start := time.Now()
-	defer func() { d.observe(ctx, OpRemove, start, nil, err) }()
-	return d.Volumes.Remove(ctx, name)
+func (d *Driver) Remove(ctx context.Context, name string) error {
+	return d.observed(ctx, OpRemove, func(ctx context.Context) error { return d.Volumes.Remove(ctx, name) })
 }
 
 // Mount gives a mount ID its workspace and returns where it is mounted. If the client
@@ -35,29 +28,11 @@ func (d *Driver) Remove(ctx context.Context, name string) (err error) {
 // come with a new ID and get a new workspace. So if the workspace is out of reach, the
 // answer is a path that can't exist, which contains the reason.
 func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string, err error) {
-	began := d.Now()
-	m := mountID{name, id}
-	start := time.Now() // not d.Now, which tests set
-	watched, w := phase.With(ctx)
-	var failure error // also one whose answer is a path
-	defer func() { d.observe(ctx, OpMount, start, w, cmp.Or(failure, err)) }()
-	unlock, err := d.mounts.Lock(ctx, m)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if err := d.checkID(m); err != nil {
-		return "", err
-	}
-	waiting, cancel := context.WithTimeout(watched, d.patience.left(began))
-	defer cancel()
-	mount, err := d.acquire(waiting, m)
-	failure = err
-	if now := d.Now(); ctx.Err() != nil {
-		d.patience.hungUp(m, now.Sub(began), now)
-	} else {
-		d.patience.waited(now.Sub(began))
-	}
+	var mount verbs.Mount
+	err = d.observed(ctx, OpMount, func(ctx context.Context) (err error) {
+		mount, err = d.mount(ctx, mountID{name, id})
+		return err
+	})
 	switch {
 	case err == nil:
 		if id == podmanID {
@@ -69,6 +44,28 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 		return noMountpoint(mount.File, err), nil
 	}
 	return "", err
+}
+
+// mount is Mount without the form of the answer.
+func (d *Driver) mount(ctx context.Context, m mountID) (verbs.Mount, error) {
+	began := d.Now()
+	unlock, err := d.mounts.Lock(ctx, m)
+	if err != nil {
+		return verbs.Mount{}, err
+	}
+	defer unlock()
+	if err := d.checkID(m); err != nil {
+		return verbs.Mount{}, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, d.patience.left(began))
+	defer cancel()
+	mount, err := d.acquire(waiting, m)
+	if now := d.Now(); ctx.Err() != nil {
+		d.patience.hungUp(m, now.Sub(began), now)
+	} else {
+		d.patience.waited(now.Sub(began))
+	}
+	return mount, err
 }
 
 // acquire acquires the first lease of a mount ID. If the ID has that lease already,
@@ -128,10 +125,12 @@ var errKeepID = errors.New("it is unmounted; this answer is for an engine that b
 // and from then on the engine's count is right. Later engines count right from the start.
 // They then count one too many and never forget the ID, and the container's next start
 // comes with it again.
-func (d *Driver) Unmount(ctx context.Context, name, id string) (err error) {
-	start := time.Now()
-	defer func() { d.observe(ctx, OpUnmount, start, nil, err) }()
-	m := mountID{name, id}
+func (d *Driver) Unmount(ctx context.Context, name, id string) error {
+	return d.observed(ctx, OpUnmount, func(ctx context.Context) error { return d.unmount(ctx, mountID{name, id}) })
+}
+
+// unmount is Unmount.
+func (d *Driver) unmount(ctx context.Context, m mountID) error {
 	// Not ctx: an engine that hangs up does not ask again, and the work is short.
 	unlock, err := d.mounts.Lock(context.WithoutCancel(ctx), m)
 	if err != nil {
@@ -143,7 +142,7 @@ func (d *Driver) Unmount(ctx context.Context, name, id string) (err error) {
 			return err
 		}
 	} else {
-		d.Log.WithContext(ctx).WithFields(logrus.Fields{"volume": name, "lease": id}).Info("unmount: the mount ID has no lease")
+		d.Log.WithContext(ctx).WithFields(logrus.Fields{"volume": m.Volume, "lease": m.ID}).Info("unmount: the mount ID has no lease")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -28,23 +28,39 @@ type Event struct {
 	Phases map[phase.Phase]time.Duration
 }
 
-// observe reports a request that began at a time. w is nil unless it is a Mount.
-func (d *Driver) observe(ctx context.Context, op Operation, began time.Time, w *phase.Watch, err error) {
+// errPanicked stands for the error of a request that panics. The handler answers it.
+var errPanicked = errors.New("internal error")
+
+// observed calls f for a request, and reports how the request ended.
+func (d *Driver) observed(ctx context.Context, op Operation, f func(ctx context.Context) error) error {
 	if d.Observe == nil {
-		return
+		return f(ctx)
 	}
-	e := Event{Operation: op, Took: time.Since(began)}
+	began, err := time.Now(), errPanicked
+	var w *phase.Watch
+	if op == OpMount {
+		ctx, w = phase.With(ctx)
+	}
+	defer func() {
+		e := Event{Operation: op, Kind: kindOf(ctx, err), Took: time.Since(began)}
+		if w != nil {
+			e.Phases = w.Took()
+		}
+		d.Observe(e)
+	}()
+	err = f(ctx)
+	return err
+}
+
+// kindOf returns the kind of a request's error; empty for success.
+func kindOf(ctx context.Context, err error) verbs.Kind {
 	switch {
 	case err == nil || errors.Is(err, errKeepID):
+		return ""
 	case errors.Is(context.Cause(ctx), ErrStopping):
-		e.Kind = verbs.Canceled
+		return verbs.Canceled
 	case errors.As(err, new(deniedError)):
-		e.Kind = verbs.Denied
-	default:
-		e.Kind = verbs.KindOf(err)
+		return verbs.Denied
 	}
-	if w != nil {
-		e.Phases = w.Took()
-	}
-	d.Observe(e)
+	return verbs.KindOf(err)
 }

@@ -70,6 +70,28 @@ func TestObserveKinds(t *testing.T) {
 	}
 }
 
+// TestObservePanic checks that a panic counts as an error of the plugin.
+func TestObservePanic(t *testing.T) {
+	t.Parallel()
+	var got []Event
+	d := New(Config{Now: time.Now, MountWait: time.Minute, Observe: func(e Event) { got = append(got, e) }}) // without Volumes
+	for _, request := range []func(){
+		func() { _, _ = d.Mount(t.Context(), "v", "1") }, func() { _ = d.Unmount(t.Context(), "v", "1") },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			request()
+		}()
+	}
+	if len(got) != 2 || got[0].Kind != verbs.Internal || got[1].Kind != verbs.Internal {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // TestObserveMounts checks the events of real requests.
 func TestObserveMounts(t *testing.T) {
 	t.Parallel()

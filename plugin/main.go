@@ -65,6 +65,7 @@ func main() {
 	flag.DurationVar(&at.askTimeout, "ask-timeout", 0, "how long a remote may take to say where a ref stands")
 	flag.BoolVar(&at.managed, "managed", false, "the engine runs this as a managed plugin, and starts it anew when it ends")
 	flag.DurationVar(&at.stallTimeout, "stall-timeout", 0, "how long a remote may be silent in a fetch")
+	flag.DurationVar(&at.startWait, "start-wait", 0, "how long after a mount its lease can't be released by force")
 	flag.Parse()
 	log := logrus.New()
 	log.SetOutput(os.Stdout) // the engine logs stderr as errors

@@ -220,6 +220,29 @@ var scenarios = []scenario{{
 	},
 	points: []string{"clone/evict/recorded", "trash/put/renamed", "clone/evict/renamed", "trash/remove/begun", "trash/remove/emptied"},
 }, {
+	name: "start fresh by force",
+	prepare: func(w *world) {
+		w.must(w.create("other", cold), w.mount("other", "o"), w.unmount("other", "o"))
+		w.must(w.create("stays", cold, "mode=keep"), w.mount("stays", "s"), w.unmount("stays", "s"))
+		w.settle()
+	},
+	do: func(w *world) error {
+		err := w.fresh()
+		for _, name := range []string{"other", "stays"} {
+			err = errors.Join(err, w.mountUnchanged(name, w.id("o")), w.unmount(name, w.id("o")))
+		}
+		return err
+	},
+	points: []string{
+		"workspace/clear/parked", "workspace/remove/recorded", "workspace/remove/renamed", "workspace/remove/recorded:2",
+		"clone/evict/recorded", "clone/evict/renamed",
+	},
+}, {
+	name:    "forced release",
+	prepare: func(w *world) { w.must(w.mount("idle", "i")) },
+	do:      func(w *world) error { return w.forceRelease("idle", "i") },
+	points:  []string{"workspace/force/unmounted", "workspace/release/recorded", "workspace/discard/recorded"},
+}, {
 	// One clone is in use, so that the other's cache is evicted next.
 	name: "evict a cache",
 	bare: true, settings: []string{"MAX_SIZE=8MiB", "DISCARD_TTL=0"},
@@ -314,6 +337,44 @@ func (w *world) evict() error {
 		}
 		return final(err)
 	})
+}
+
+// fresh starts the cold clone fresh by force as soon as nothing holds it: its discards and kept
+// workspaces may be gone from then on.
+func (w *world) fresh() error {
+	delete(w.discards, "written by other for o\n")
+	delete(w.discards, "written by stays for s\n")
+	return daemon.Poll(func() error {
+		_, err := w.d.Admin.FreshSubject(context.Background(), "cold", true)
+		return unlessGone(err)
+	})
+}
+
+// forceRelease releases a lease by force as soon as the kernel says that nobody uses its workspace.
+func (w *world) forceRelease(volume, id string) error {
+	l := lease{volume, id}
+	w.unsure[l] = true
+	if err := daemon.Poll(func() error { return unlessGone(w.d.Admin.ReleaseLease(context.Background(), volume, id)) }); err != nil {
+		return err
+	}
+	if h, ok := w.leases[l]; ok {
+		w.discards[h.text] = true
+	}
+	delete(w.leases, l)
+	delete(w.unsure, l)
+	return nil
+}
+
+// unlessGone ends a poll unless something is in the way. What does not exist any more is gone.
+func unlessGone(err error) error {
+	var refused *api.Error
+	switch {
+	case errors.As(err, &refused) && refused.Status == http.StatusConflict:
+		return err
+	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
+		return nil
+	}
+	return final(err)
 }
 
 // sweepCache makes the janitor sweep until it has evicted the cache of the cold clone, which has to

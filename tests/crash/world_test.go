@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := gitserver.Generate(server.Path(name), gitserver.Spec{Seed: 1, Files: 12, Commits: 2, Changes: 3}); err != nil {
 		t.Fatal(err)
 	}
-	w.config = daemon.Config{Program: program, Dir: w.dir, Data: filepath.Join(disk, "data"), Env: []string{
+	w.config = daemon.Config{Program: program, Dir: w.dir, Data: filepath.Join(disk, "data"), Args: []string{"-start-wait", "1ms"}, Env: []string{
 		"LOG_LEVEL=debug", "DISCARD_TTL=24h", "DEFAULT_OPTS=refresh=always", // scenarios push right after a Create
 	}}
 	t.Cleanup(func() {

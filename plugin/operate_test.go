@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/testdir"
 )
@@ -128,4 +131,57 @@ func TestOwnLimits(t *testing.T) {
 		stats, err := p.admin().Stats(ctx)
 		return err == nil && len(stats.Findings) == 1 && stats.Findings[0].Reason == string(janitor.SubjectMaxSize)
 	})
+}
+
+// TestWarm checks that a client sees how far the work is, that the work ends with its client, and
+// that the first mount after it fetches nothing.
+func TestWarm(t *testing.T) {
+	t.Parallel()
+	s, ctx := remote(t), t.Context()
+	p := start(t, scratch(t))
+	gate := gitserver.NewGate()
+	s.Route("sample", gitserver.On(gitserver.Fetch, gate.Fault))
+	want := api.Warm{Repo: s.URL("sample"), Ref: "main", Subject: "team a", Options: map[string]string{"uid": "7"}}
+	going, goAway := context.WithCancel(ctx)
+	gone := make(chan error, 1)
+	go func() {
+		_, err := p.admin().Warm(going, want, nil)
+		gone <- err
+	}()
+	<-gate.Arrived
+	goAway()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("the client that went: %v", err)
+	}
+	testdir.Eventually(t, "the end of the work", func() bool {
+		list, err := p.admin().Clones(ctx, api.Filter{})
+		return err == nil && len(list) == 0
+	})
+	s.Route("sample")
+	var progress []string
+	res, err := p.admin().Warm(ctx, want, func(p api.Progress) { progress = append(progress, p.Status) })
+	if err != nil || res.Subject != "team a" || res.Ref != "main" || len(progress) == 0 {
+		t.Fatalf("got %+v, %v; progress %q", res, err, progress)
+	}
+	s.Reset()
+	p.create("v", map[string]string{"repo": want.Repo, "ref": "main", "subject": "team a", "uid": "7"})
+	if got := s.Stats("sample"); got.Fetches != 0 {
+		t.Errorf("Create fetched %+v", got)
+	}
+	dir := p.mount("v", "1")
+	if got := s.Stats("sample"); got.Fetches != 0 {
+		t.Errorf("the mount fetched %+v", got)
+	}
+	if head, err := os.ReadFile(filepath.Join(dir, ".git", "helmdeck.json")); err != nil || !strings.Contains(string(head), res.Commit) || !strings.Contains(string(head), `"reused": false`) {
+		t.Errorf("the workspace is %s, %v; want commit %s, not reused", head, err, res.Commit)
+	}
+	p.unmount("v", "1")
+	var refused *api.Error
+	if _, err := p.admin().Warm(ctx, api.Warm{Repo: s.URL("none")}, nil); !errors.As(err, &refused) {
+		t.Errorf("an unknown repository: %v", err)
+	}
+	wantStatus(t, "a wrong option", func() error {
+		_, err := p.admin().Warm(ctx, api.Warm{Repo: want.Repo, Options: map[string]string{"mode": "x"}}, nil)
+		return err
+	}(), 400)
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/tests/daemon"
 )
 
 // leases returns the leases in the Status of a volume, each with its count.
@@ -139,4 +142,59 @@ func TestCopyAfterDisable(t *testing.T) {
 	s.worker.sh(t, work)
 	s.e.checkOwnCopy(t, s.worker)
 	s.finish(t)
+}
+
+// A lease whose container is gone and was never unmounted is released by force. That of a running
+// container is not, nor does the engine's own Unmount, which comes later, change anything for it.
+func TestForcedRelease(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	at := fmt.Sprintf("/proc/%d/root/run/docker/plugins/repos.sock", e.pluginPID(t, 0))
+	engine, admin, ctx := daemon.Dial(at), e.admin(t), t.Context()
+	for _, mode := range modes {
+		name := subject(t) + mode
+		e.create(t, name, "repo="+r.url, "mode="+mode, "subject="+subject(t))
+		if _, err := engine.Mount(ctx, name, "gone"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := e.sleeper(t, mount(subject(t)+"private"))
+	c.sh(t, work)
+	eventually(t, "the release", func() error { return admin.ReleaseLease(ctx, subject(t)+"private", "gone") })
+	leases, err := admin.Leases(ctx, api.Filter{Volume: subject(t) + "private"})
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("leases %+v, %v; want that of the container", leases, err)
+	}
+	// Its lease is no longer new, at the latest when the kernel is asked.
+	eventually(t, "the kernel's answer", func() error {
+		err := admin.ReleaseLease(ctx, leases[0].Volume, leases[0].Holder)
+		if err == nil {
+			t.Fatal("the lease of a running container was released")
+		}
+		if !strings.Contains(err.Error(), "a container has the workspace") {
+			return err
+		}
+		return nil
+	})
+	for _, mode := range modes[1:] { // a container shares the workspace, so the kernel can't tell whose lease it is
+		name := subject(t) + mode
+		c := e.sleeper(t, mount(name))
+		if err := admin.ReleaseLease(ctx, name, "gone"); err == nil {
+			t.Errorf("%s: a lease was released while a container has the workspace", mode)
+		}
+		e.docker(t, "rm", "--force", c.id)
+		eventually(t, mode+": the release", func() error { return admin.ReleaseLease(ctx, name, "gone") })
+	}
+	for _, mode := range modes { // the engine is late
+		if err := engine.Unmount(ctx, subject(t)+mode, "gone"); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := c.sh(t, proof); got != proofOutput {
+		t.Errorf("the container has %q, want %q", got, proofOutput)
+	}
+	e.docker(t, "rm", "--force", c.id)
+	for _, mode := range modes {
+		e.docker(t, "volume", "rm", subject(t)+mode)
+	}
 }

@@ -49,6 +49,8 @@ func outcome(ctx context.Context, err error) (text string, code int) {
 		return "", 128 + int(signaled.signal)
 	case is[*fs.PathError](err) && errors.Is(err, syscall.EPIPE): // of a file, such as stdout: not of a socket
 		return "", 128 + int(syscall.SIGPIPE)
+	case errors.Is(err, context.Canceled): // docker has ended the connection to its plugin, after a signal
+		return "", 128 + int(syscall.SIGINT)
 	case errdefs.IsCanceled(err):
 		return "", 0
 	case ok && status.StatusCode != 0:

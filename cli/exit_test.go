@@ -24,7 +24,8 @@ func TestOutcome(t *testing.T) {
 		{cli.StatusError{Status: "no code"}, "no code", 1},
 		{&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}, "", 141},
 		{&net.OpError{Op: "write", Err: syscall.EPIPE}, "write: broken pipe", 1},
-		{fmt.Errorf("declined: %w", context.Canceled), "", 0},
+		{fmt.Errorf("list: %w", context.Canceled), "", 130},
+		{fmt.Errorf("list: %w", declined{}), "", 0},
 	} {
 		if text, code := outcome(t.Context(), c.err); text != c.text || code != c.code {
 			t.Errorf("%v: got %q and %d, want %q and %d", c.err, text, code, c.text, c.code)
@@ -42,3 +43,9 @@ func TestOutcomeOfSignal(t *testing.T) {
 		t.Errorf("got %q and %d for a command that had ended, want 0", text, code)
 	}
 }
+
+// declined is an error of the kind canceled.
+type declined struct{}
+
+func (declined) Error() string { return "declined" }
+func (declined) Cancelled()    {}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,9 @@ import (
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/dockerd"
 )
+
+// cliScripts counts the scripts that have run.
+var cliScripts atomic.Int32
 
 // TestCLI runs the scripts of testdata/cli with `docker repos` against the shared engine: as root, who opens
 // the admin socket, and as a user who may only use the engine. In a script, docker is the command as that
@@ -34,9 +38,10 @@ func TestCLI(t *testing.T) {
 				RequireExplicitExec: true,
 				Setup: func(env *testscript.Env) error {
 					script := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
+					s := fmt.Sprintf("cli-%s-%s-%d", who, script, cliScripts.Add(1)) // the engine keeps what it leaves
 					env.Vars = append(env.Vars,
 						"PATH="+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=unix://"+e.Path("sock"), "DOCKER_CONFIG="+bin,
-						"S=cli-"+who+"-"+script, "REPO="+remote.url, "HEAD="+remote.head, "IMAGE="+image, "DRIVER="+pluginName)
+						"S="+s, "REPO="+remote.url, "HEAD="+remote.head, "IMAGE="+image, "DRIVER="+pluginName)
 					return nil
 				},
 				Condition: func(cond string) (bool, error) { return cond == who, nil },

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/docker/cli/cli"
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/api"
@@ -14,9 +16,13 @@ import (
 	"github.com/helmdeck/repos/cli/internal/show"
 )
 
-// calling returns a RunE that connects to the plugin and calls f.
+// calling returns a RunE that connects to the plugin and calls f. It refuses an empty argument, which a
+// script has from a variable that is not set.
 func calling(s *session.Session, f func(ctx context.Context, c *api.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
+		if slices.Contains(args, "") {
+			return cli.FlagErrorFunc(cmd, errors.New("an argument is empty"))
+		}
 		c, err := s.Client(cmd.Context())
 		if err != nil {
 			return err

@@ -142,9 +142,14 @@ func TestEvict(t *testing.T) {
 		{"", "evict -f --discard ci/0123456789abcdef", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"", "evict -f --subject ci", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"", "evict -f", "", "name either clones or --subject"},
+		{"", "evict -f EMPTY", "", "an argument is empty"},
 		{"", "evict -f ci", "", `"ci" is not the key of a clone`},
 	} {
-		got := p.run(t, c.input, strings.Fields(c.args)...)
+		args := strings.Fields(c.args)
+		if args[len(args)-1] == "EMPTY" {
+			args[len(args)-1] = ""
+		}
+		got := p.run(t, c.input, args...)
 		switch {
 		case got.out != c.out:
 			t.Errorf("%s: got\n%q, want\n%q", c.args, got.out, c.out)
@@ -334,6 +339,35 @@ func TestEventsOfPeriod(t *testing.T) {
 		if got.failed != nil && !strings.HasPrefix(got.failed.Error(), want) || got.failed == nil && got.out != want {
 			t.Errorf("%s: got %q and %v, want %q", args, got.out, got.failed, want)
 		}
+	}
+}
+
+func TestAudit(t *testing.T) {
+	uid := int64(0)
+	records := []api.AuditRecord{
+		{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Action: "mount", Result: "ok", Actor: api.Actor{Kind: "engine"}, Subject: "ci", Commit: "abc", Request: "r1"},
+		{Action: "credential.put", Result: "failed", Actor: api.Actor{Kind: "user", UID: &uid, Claim: "bob result=ok\n"}, Name: "x y", Error: "no\nline", Lost: 2,
+			Changes: map[string]api.Change{"max_size": {From: "", To: "5"}}},
+	}
+	p := fake{"GET /v1/audit": func(w http.ResponseWriter, r *http.Request) {
+		if q := r.URL.Query(); q.Get("subject") != "ci" || q.Get("since") == "" || q.Get("until") != "" || q.Get("action") != "mount" {
+			t.Errorf("got the query %s", r.URL.RawQuery)
+		}
+		for _, record := range records {
+			json.NewEncoder(w).Encode(record)
+		}
+	}}
+	got := p.run(t, "", "audit", "--subject", "ci", "--since", "24h", "--action", "mount")
+	want := []string{
+		records[0].Time.Local().Format(time.RFC3339) + " engine mount ok subject=ci commit=abc request=r1",
+		`uid=0 claim="bob result=ok\n" credential.put failed name="x y" error="no\nline" max_size=""->5 (2 records before this one are lost)`,
+	}
+	if lines := strings.Split(got.out, "\n"); got.failed != nil || len(lines) != 3 || lines[0] != want[0] || !strings.HasSuffix(lines[1], want[1]) {
+		t.Errorf("got %v and\n%s, want\n%s", got.failed, got.out, strings.Join(want, "\n"))
+	}
+	got = p.run(t, "", "audit", "--subject", "ci", "--since", "24h", "--action", "mount", "--follow", "--format", "json")
+	if got.failed == nil || !strings.Contains(got.failed.Error(), "the plugin has ended the audit log") || !strings.HasPrefix(got.out, `{"seq":0,"time":"2026-01-02T03:04:05Z","action":"mount"`) {
+		t.Errorf("got %q and %v", got.out, got.failed)
 	}
 }
 

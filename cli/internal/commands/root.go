@@ -35,7 +35,11 @@ func Run(ctx context.Context) (err error) {
 		return alone(ctx, docker, s)
 	}
 	root := New(s, "repos")
-	root.SetContext(ctx)
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		// RunPlugin runs commands with a context of its own, which a signal does not end.
+		cmd.SetContext(ctx)
+		return plugin.PersistentPreRunE(cmd, args)
+	}
 	return plugin.RunPlugin(docker, root, metadata.Metadata{
 		SchemaVersion: "0.1.0", Vendor: "helmdeck", Version: version,
 		URL: "https://github.com/helmdeck/repos", ShortDescription: summary,
@@ -75,7 +79,7 @@ func New(s *session.Session, name string) *cobra.Command {
 	flags.StringVar(&s.Target.Plugin, "plugin", dial.DefaultPlugin, "Name or ID of the plugin")
 	root.AddCommand(
 		newLs(s), newInspect(s), newDf(s), newWarm(s), newRefresh(s), newEvict(s), newSweep(s), newSubjects(s), newLeases(s),
-		newDiscards(s), newCredentials(s), newEvents(s), newDoctor(s), newEnv(s), newVersion(s),
+		newDiscards(s), newCredentials(s), newEvents(s), newAudit(s), newDoctor(s), newEnv(s), newVersion(s),
 	)
 	terse(root)
 	return root

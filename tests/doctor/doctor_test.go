@@ -6,6 +6,7 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -390,8 +391,8 @@ func (w *world) ahead(by time.Duration) string {
 	w.t.Helper()
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "admin" },
-		Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) {
-			return net.Dial("unix", w.admin())
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", w.admin())
 		}},
 	}
 	proxy.ModifyResponse = func(r *http.Response) error {

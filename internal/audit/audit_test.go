@@ -286,7 +286,13 @@ func TestStarts(t *testing.T) {
 	if err := os.WriteFile(path, torn, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(c.Dir, ".tmp-1"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	open(t, c).Close()
+	if _, err := os.Stat(filepath.Join(c.Dir, ".tmp-1")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a temporary file: %v", err)
+	}
 	got = onDisk(t, c.Dir)
 	numbered(t, got)
 	if r := got[8]; r.Action != Started || r.Seq != 9 || !strings.Contains(r.Text, "not orderly") || !strings.Contains(r.Text, "20 bytes") {

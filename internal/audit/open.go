@@ -41,6 +41,9 @@ func (w *writer) open() error {
 	if err := durable.MkdirAll(w.Dir, 0o700); err != nil {
 		return err
 	}
+	if err := removeTemps(w.Dir); err != nil {
+		return err
+	}
 	w.files.Lock()
 	defer w.files.Unlock()
 	f, err := os.OpenFile(filepath.Join(w.Dir, currentName), os.O_APPEND|os.O_RDWR, 0)
@@ -54,6 +57,15 @@ func (w *writer) open() error {
 		return errors.Join(err, f.Close())
 	}
 	return nil
+}
+
+// removeTemps removes the temporary files that a crash has left. Only the writer makes some.
+func removeTemps(dir string) error {
+	temps, err := filepath.Glob(filepath.Join(dir, durable.TempPrefix+"*"))
+	for _, path := range temps {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // openNew makes a current file beside the older ones, if there are any.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/durable"
 )
 
 // audit checks that each line of the audit log is a whole record, except one that is being written
@@ -48,7 +49,10 @@ func (d *data) audit() {
 // auditFiles returns the names of the files of the audit log, the oldest first.
 func (d *data) auditFiles() (names []string) {
 	for _, name := range d.names("audit") {
-		if name != "audit.jsonl" && name != "settings.json" {
+		switch {
+		case durable.IsTemp(name):
+			d.failf("%s has a temporary name", d.path("audit", name))
+		case name != "audit.jsonl" && name != "settings.json":
 			names = append(names, name)
 		}
 	}

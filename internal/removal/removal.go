@@ -89,7 +89,10 @@ func (r *Remover) Fresh(ctx context.Context, key string, force bool) (Freed, err
 	if !r.exists(key) {
 		return Freed{}, fmt.Errorf("%w %q", ErrNone, key)
 	}
-	if err := r.check(ctx, key, force); err != nil {
+	if err := r.Workspaces.Settle(ctx, key); err != nil {
+		return Freed{}, err
+	}
+	if err := workspace.Blocked(r.Workspaces.Obstacles(key), force); err != nil {
 		return Freed{}, err
 	}
 	return r.remove(ctx, key, force)
@@ -106,17 +109,15 @@ func (r *Remover) FreshSubject(ctx context.Context, name string, force bool) (fr
 	if len(keys) == 0 {
 		return freed, fmt.Errorf("%w of subject %q", ErrNone, name)
 	}
+	if err := r.Workspaces.Settle(ctx, keys...); err != nil {
+		return freed, err
+	}
 	var obstacles []workspace.Obstacle
 	for _, key := range keys {
-		err := r.check(ctx, key, force)
-		if blocked, ok := errors.AsType[*workspace.ObstaclesError](err); ok {
-			obstacles = append(obstacles, blocked.List...)
-		} else if err != nil {
-			return freed, err
-		}
+		obstacles = append(obstacles, r.Workspaces.Obstacles(key)...)
 	}
-	if len(obstacles) > 0 {
-		return freed, &workspace.ObstaclesError{List: obstacles}
+	if err := workspace.Blocked(obstacles, force); err != nil {
+		return freed, err
 	}
 	for _, key := range keys {
 		one, err := r.Fresh(ctx, key, force)
@@ -131,14 +132,6 @@ func (r *Remover) FreshSubject(ctx context.Context, name string, force bool) (fr
 		}
 	}
 	return freed, nil
-}
-
-// check returns an *workspace.ObstaclesError if a removal can't begin.
-func (r *Remover) check(ctx context.Context, key string, force bool) error {
-	if err := r.Workspaces.Settle(ctx, key); err != nil {
-		return err
-	}
-	return workspace.Blocked(r.Workspaces.Obstacles(key), force)
 }
 
 // remove removes a clone. The caller holds its lock.

@@ -236,7 +236,7 @@ func TestFreshSubject(t *testing.T) {
 	}
 	before := w.keys()
 	_, err := w.FreshSubject(ctx, "team a", true)
-	if got, want := kinds(t, err), []string{"lease v1"}; !slices.Equal(got, want) || len(w.keys()) != 3 {
+	if got, want := kinds(t, err), []string{"discard v0 forced", "lease v1"}; !slices.Equal(got, want) || len(w.keys()) != 3 {
 		t.Errorf("in the way %q, want %q; clones %q", got, want, w.keys())
 	}
 	w.unmount("v1", "1")

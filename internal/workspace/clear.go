@@ -120,12 +120,13 @@ const (
 	settlePause = 20 * time.Millisecond
 )
 
-// Settle waits until workspaces of a clone that have just ended are removed, or discards. It
-// gives up after a while, because a container may use one for days. The error is ctx's cause.
-func (m *Manager) Settle(ctx context.Context, cloneKey string) error {
+// Settle waits until workspaces of some clones that have just ended are removed, or discards.
+// It gives up after a while, because a container may use one for days. The error is ctx's
+// cause.
+func (m *Manager) Settle(ctx context.Context, cloneKeys ...string) error {
+	ended := func(w *workspace) bool { return w.rec.Phase == meta.Ended && slices.Contains(cloneKeys, w.rec.Clone) }
 	for began := time.Now(); time.Since(began) < settleWait; {
-		ended := slices.ContainsFunc(m.standing(cloneKey), func(rec meta.Workspace) bool { return rec.Phase == meta.Ended })
-		if !ended {
+		if len(m.records.list(ended)) == 0 {
 			return nil
 		}
 		if err := sleep(ctx, settlePause); err != nil {

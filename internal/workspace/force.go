@@ -102,6 +102,9 @@ func (m *Manager) unused(ctx context.Context, w *workspace, rec meta.Workspace, 
 	}
 	// The kernel removes the mounts of a container a moment after its end.
 	held, err := m.heldAfter(ctx, w, verifyWait)
+	if err == nil && !held { // a plugin that is a service of the host sees all containers
+		held, err = overlay.Seen(m.Mountpoint(rec))
+	}
 	if errors.Is(err, overlay.ErrNotMounted) || errors.Is(err, fs.ErrNotExist) {
 		held, err = m.mounter.busy(rec)
 	}

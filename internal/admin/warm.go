@@ -2,9 +2,11 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/ready"
 )
 
@@ -26,7 +28,10 @@ func (c Config) warm(r *http.Request, report func(api.Progress)) (any, error) {
 		}
 		report(out)
 	})
-	if err != nil {
+	switch {
+	case err != nil && (r.Context().Err() != nil || errors.Is(err, clone.ErrEvicted)): // the client hung up, or the plugin stops
+		return nil, requestError{http.StatusServiceUnavailable, err}
+	case err != nil:
 		return nil, err
 	}
 	note(r, func(rec *api.AuditRecord) {

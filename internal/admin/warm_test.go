@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -64,6 +65,10 @@ func TestWarm(t *testing.T) {
 	f.progress, f.fail = nil, volume.Refuse("ref", "-", "is no ref", "")
 	if _, err := c.Warm(ctx, want, nil); !errors.As(err, &refused) || refused.Status != 400 {
 		t.Errorf("before: %#v", err)
+	}
+	f.fail = clone.ErrEvicted
+	if _, err := c.Warm(ctx, want, nil); !errors.As(err, &refused) || refused.Status != 503 {
+		t.Errorf("of a clone that was evicted: %#v", err)
 	}
 	for _, body := range []string{"", "{", `{"url": "x"}`, `{"options": {"depth": 1}}`} {
 		w := httptest.NewRecorder()

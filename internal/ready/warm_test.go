@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -237,5 +238,38 @@ func TestWarmMany(t *testing.T) {
 		if info, ok := w.clones.Lookup(key).Info(); !ok || len(info.Layers) != 2 || slices.ContainsFunc(info.Layers, func(l clone.LayerInfo) bool { return l.Held }) {
 			t.Errorf("clone %s: %+v", key, info)
 		}
+	}
+}
+
+// TestWarmGoesBesideMounts checks that clients that go at any moment never fail a Mount of the
+// same checkout, from the first question to the last layer.
+func TestWarmGoesBesideMounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for round := range 40 {
+		subject := fmt.Sprint("s", round)
+		ctx, goAway := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { _, _, _ = w.warm(ctx, WarmRequest{Ref: "main", Subject: subject}) })
+		}
+		// The moment moves through the whole of the work, some 300 ms.
+		timer := time.AfterFunc(time.Duration(round)*8*time.Millisecond, goAway)
+		o := w.Options("ref", "main", "subject", subject, "uid", "7")
+		for _, delay := range []int{0, round / 2, round} {
+			all.Go(func() {
+				time.Sleep(time.Duration(delay) * 8 * time.Millisecond)
+				mount := work.WithOwner(t.Context(), work.Owner{Name: "a mount", Urgent: true})
+				co, err := w.clones.Get(o.Subject, o.Repo).Prepare(mount, clone.SpecOf(o), nil)
+				if err != nil {
+					t.Errorf("round %d: %v", round, err)
+					return
+				}
+				co.Release()
+			})
+		}
+		all.Wait()
+		timer.Stop()
+		goAway()
 	}
 }

@@ -114,6 +114,9 @@ func (m *Manager) Release(ctx context.Context, l Lease) (rec meta.Workspace, err
 	if err != nil {
 		return rec, err
 	}
+	if isKept(rec) && len(rec.Leases) == 0 {
+		m.meter.upperSoon(w)
+	}
 	if own, inherited := m.records.ownLeases(w, rec); len(own) == 0 && len(inherited) > 0 {
 		m.Work.Go(origin.Bind(ctx, func(ctx context.Context) { m.verifyWorkspace(ctx, w, m.HeldWait) }))
 	}

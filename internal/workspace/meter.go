@@ -62,9 +62,10 @@ type meter struct {
 	turns map[target]turn
 }
 
-// run measures, until ctx ends, the uppers of workspaces that are in use or kept. It
-// measures a cache while a workspace uses it, when that workspace ends, and if it was
-// never measured. The sizes are in the records of Workspaces and of the clones.
+// run measures, until ctx ends, the uppers of workspaces that are in use or kept, and that
+// of a kept one also when its last lease ends. It measures a cache while a workspace uses
+// it, when that workspace ends, and if it was never measured. The sizes are in the records
+// of Workspaces and of the clones.
 func (m *meter) run(ctx context.Context) {
 	m.findCaches()
 	disk.Nice(func() {
@@ -102,6 +103,20 @@ func (m *meter) cacheSoon(rec meta.Workspace) {
 	defer m.mu.Unlock()
 	key := target{clone: rec.Clone, uid: rec.UID}
 	t := m.turns[key]
+	t.soon = true
+	m.turns[key] = t
+}
+
+// upperSoon makes the upper of a workspace due, unless measuring it costs too much.
+func (m *meter) upperSoon(w *workspace) {
+	at := m.records.get(w).MountedAt
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := target{upper: w}
+	t, known := m.turns[key]
+	if !known {
+		t.at = at
+	}
 	t.soon = true
 	m.turns[key] = t
 }

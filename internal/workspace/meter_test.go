@@ -107,6 +107,23 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// A kept workspace is measured as soon as nobody uses it, however recently it was mounted.
+func TestMeterKept(t *testing.T) {
+	w := newWorld(t)
+	rec, dir := w.open("v", "a", "mode", "keep")
+	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 10<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.release("v", "a")
+	w.meter(rec.MountedAt)
+	if s := w.size(); s.Bytes < 10<<20 {
+		t.Errorf("after the release: %+v", s)
+	}
+	if w.meterNext(rec.MountedAt) {
+		t.Error("measured again at once")
+	}
+}
+
 // A cache that was never measured is measured after the start.
 func TestMeterFindsCaches(t *testing.T) {
 	w := newWorld(t)

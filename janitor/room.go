@@ -26,7 +26,7 @@ func (e *RoomError) Error() string {
 			others += h.Size.Bytes
 		}
 	}
-	const whose = "of others: the plugin's log says whose"
+	const whose = "of others: docker repos df and the plugin's log say whose"
 	switch {
 	case len(own) == len(e.Holders):
 		return e.text(Held(own))

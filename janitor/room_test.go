@@ -36,9 +36,9 @@ func TestMakeRoom(t *testing.T) {
 		{"a guess takes the subject's own discards", 500, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1h 10; discard d 1h 100", "t/a/d", ""},
 		{"and others' where the disk is full", 5, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1h 10 leased", "o/a/o", ""},
 		{"and else no others', and nothing just made", 500, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1m 300 new", "",
-			`(held by the clone of https://host/t/a for subject "t" (300 B, just made), and 310 B of others: the plugin's log says whose)`},
+			`(held by the clone of https://host/t/a for subject "t" (300 B, just made), and 310 B of others: docker repos df and the plugin's log say whose)`},
 		{"who holds it is said to none but an operator", 10, 0, 150, "o/secret 1h 300 leased; upper u 1h 200 leased vsecret", "",
-			"(held by 500 B of others: the plugin's log says whose)"},
+			"(held by 500 B of others: docker repos df and the plugin's log say whose)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -60,7 +60,7 @@ func TestRoom(t *testing.T) {
 			}
 			continue
 		}
-		for _, want := range []string{"the disk is full", "are missing, and nothing more can be evicted", "of others: the plugin's log says whose"} {
+		for _, want := range []string{"the disk is full", "are missing, and nothing more can be evicted", "of others: docker repos df and the plugin's log say whose"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("mount %d: got %v, want an error with %q", i, err, want)
 			}

@@ -46,7 +46,7 @@ const (
 
 // remedy has what a user can do, by kind.
 var remedy = map[Kind]string{
-	KindAuth:        "the repository is private, or does not exist: store a credential for it, or check the one that is stored",
+	KindAuth:        "the repository is private, or does not exist: store a credential for it (docker repos credentials put), or check the one that is stored",
 	KindNotFound:    "check the spelling of the URL; a host may give the same answer for a private repository",
 	KindRefNotFound: "name a branch, a tag, a full ref or a commit that the remote has",
 	KindNoCommit:    "name a branch, or a tag of a commit",
@@ -61,7 +61,7 @@ var remedy = map[Kind]string{
 	KindServer:      "the remote is in trouble; try again",
 	KindCorrupt:     "the remote sent damaged data, or the data on the disk is damaged: try again, then ask the remote's owner to check the repository (git fsck)",
 	KindLimit:       "fetch less of the repository with the options depth, filter=blob:none or sparse, or give the machine more",
-	KindNoSpace:     "free space on the engine's data filesystem, or remove volumes and clones",
+	KindNoSpace:     "free space on the engine's data filesystem, or evict what holds it: docker repos df shows whose it is",
 }
 
 // Definite reports whether the failure is definite: another try would fail in the same

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"github.com/docker/cli/cli"
 	"github.com/spf13/cobra"
@@ -88,21 +90,37 @@ func (f freeing) keys(ctx context.Context, c *api.Client, args []string, subject
 		return args, nil
 	}
 	clones, err := c.Clones(ctx, api.Filter{Subject: subject})
+	if err != nil {
+		return nil, err
+	}
 	var keys []string
+	var held strings.Builder
 	for _, clone := range clones {
 		if clone.Held == "free" || f.discard {
 			keys = append(keys, clone.Clone)
+		} else {
+			fmt.Fprintf(&held, "\n  %s: %s", clone.Clone, show.Text(clone.Held))
 		}
 	}
-	if err == nil && len(keys) == 0 {
-		err = fmt.Errorf("the subject %q has no clone that can be evicted", subject)
+	switch {
+	case len(clones) == 0:
+		return nil, fmt.Errorf("the subject %q has no clone", subject)
+	case len(keys) == 0:
+		return nil, fmt.Errorf("the subject %q has no clone that can be evicted:%s\n%s", subject, held.String(), inTheWay)
 	}
-	return keys, err
+	return keys, nil
 }
+
+// inTheWay is what an operator can do about a clone that is held.
+const inTheWay = "end its containers (leases ls shows their volumes), or evict with --discard what no container has mounted"
 
 func (f freeing) evict(ctx context.Context, c *api.Client, key string) (api.Freed, error) {
 	if f.discard {
 		return c.FreshClone(ctx, key, true)
 	}
-	return c.EvictClone(ctx, key)
+	freed, err := c.EvictClone(ctx, key)
+	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusConflict && len(refused.Obstacles) == 0 {
+		err = fmt.Errorf("%w\n%s", err, inTheWay)
+	}
+	return freed, err
 }

@@ -75,6 +75,7 @@ CLI_DIR = $(if $(filter 0,$(shell id -u)),/usr/libexec/docker,$(or $(DOCKER_CONF
 
 install-cli: cli ## install the command "docker repos" for all users (as root) or for this one; DESTDIR=dir for a package
 	@install -D -m 755 build/docker-repos $(DESTDIR)$(CLI_DIR)/docker-repos
+	@for arch in $(RELAYS); do install -m 755 build/repos-linux-$$arch $(DESTDIR)$(CLI_DIR)/; done
 	@echo "installed $(DESTDIR)$(CLI_DIR)/docker-repos"
 
 uninstall: ## remove the plugin and all clones from the local engine; lists what it would delete, CONFIRM=yes deletes it
@@ -86,8 +87,14 @@ plugin: build rootfs ## assemble the plugin: build/plugin/{config.json,rootfs} (
 build: ## compile the plugin's program: build/helmdeck-repos, static
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(or $(VERSION),dev)' -o build/helmdeck-repos ./plugin
 
-cli: ## compile the command "docker repos": build/docker-repos, static
-	@CGO_ENABLED=0 go build -C cli -trimpath -buildvcs=false -ldflags='-s -w -X github.com/helmdeck/repos/cli/internal/commands.version=$(or $(VERSION),dev)' -o ../build/docker-repos .
+# An engine on Linux runs the command as a relay, so a command for another system has one for Linux beside it.
+RELAYS ?= $(if $(filter linux,$(shell go env GOOS)),,amd64 arm64)
+compile_cli = CGO_ENABLED=0 go build -C cli -trimpath -buildvcs=false \
+	-ldflags='-s -w -X github.com/helmdeck/repos/cli/internal/commands.version=$(or $(VERSION),dev)'
+
+cli: ## compile the command "docker repos": build/docker-repos, static; RELAYS=arm64 for engines of other architectures too
+	@$(compile_cli) -o ../build/docker-repos .
+	@for arch in $(RELAYS); do GOOS=linux GOARCH=$$arch $(compile_cli) -o ../build/repos-linux-$$arch . || exit; done
 
 # FORCE=1 applies here only if this target is named on the command line: in "make install FORCE=1" it concerns
 # containers.

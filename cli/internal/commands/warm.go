@@ -35,7 +35,11 @@ interrupted.`,
 				w.Options[name] = value
 			}
 			progress := show.NewProgress(s.Docker.Err())
-			result, err := c.Warm(ctx, w, progress.Update)
+			update := progress.Update
+			if quiet {
+				update = nil
+			}
+			result, err := c.Warm(ctx, w, update)
 			progress.Done()
 			if err != nil {
 				return err

@@ -40,7 +40,8 @@ func binary(engine, self platform) (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find this program: %w", err)
 		}
-		path = filepath.Join(filepath.Dir(executable), "docker-repos-linux-"+engine.arch)
+		// Docker would take a name that begins with docker- for that of another plugin.
+		path = filepath.Join(filepath.Dir(executable), "repos-linux-"+engine.arch)
 	}
 	f, err := os.Open(path)
 	switch {

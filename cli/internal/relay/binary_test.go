@@ -23,7 +23,7 @@ func TestBinary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beside := filepath.Join(filepath.Dir(executable), "docker-repos-linux-"+other)
+	beside := filepath.Join(filepath.Dir(executable), "repos-linux-"+other)
 	try := func(engine, self platform) string {
 		f, err := binary(engine, self)
 		if err != nil {

@@ -131,6 +131,21 @@ func TestRelay(t *testing.T) {
 			e.docker(t, "rmi", image)
 		}
 	})
+	t.Run("claim", func(t *testing.T) { // and a secret that passes is nowhere in the engine
+		const secret = "s3cret-through-the-relay"
+		put := e.reposAs(t, hosts["tcp"], nobody, "credentials", "put", "relayed", "--scope", "https://git.example.com", "--user", "u")
+		put.Stdin = strings.NewReader(secret + "\n")
+		if out, err := put.CombinedOutput(); err != nil || strings.Contains(string(out), secret) {
+			t.Fatalf("got %s, %v", out, err)
+		}
+		out, err := e.reposAs(t, hosts["tcp"], nobody, "audit", "--action", "credential.put", "--format", "{{.Name}} {{.Actor.Claim}}").Output()
+		if got := strings.TrimSpace(string(out)); err != nil || got != "relayed nobody" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if found, err := exec.Command("grep", "-rlF", secret, e.Path("log"), e.Path("data/containers")).Output(); err == nil || len(found) > 0 {
+			t.Errorf("the engine has the secret in %s", found)
+		}
+	})
 	t.Run("doctor", func(t *testing.T) { e.testDoctor(t, hosts["unix"]) })
 	t.Run("engine killed", func(t *testing.T) {
 		cmd := e.reposAs(t, hosts["unix"], e.group(t), "events", "--follow")

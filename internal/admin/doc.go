@@ -12,6 +12,10 @@
 // clones, subjects, stats, plan and sweep wait until the leftovers of an earlier run are
 // known. A client that does not read its answer for half a minute is disconnected.
 //
+// Evictions, fresh starts, forced releases and sweeps are completed even if their client goes.
+// Warming ends with its client, except for what a mount or another client waits for. What is
+// refused because something is in the way has the status 409, and lists that.
+//
 // The socket, admin.sock, is in the directory of the plugin's other socket. README.md shows
 // how to call it with curl. Pass a secret on stdin, because other processes can read
 // arguments. ssh-keyscan does not verify the keys that it prints: compare the fingerprints

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,54 +87,29 @@ func (g runner) lfsPointers(ctx context.Context, ix *index) (pointers []lfs.Poin
 // mentionsLFS reports whether any .gitattributes of a checkout mentions the git-lfs
 // filter.
 func (ix *index) mentionsLFS() (bool, error) {
-	names, _ := ix.Attributes()
-	if len(names) == 0 {
-		return false, nil
+	c := ix.checkout
+	dir := c.Dir
+	if ix.moved { // all are in the lowest layer, because moves do not change any
+		dir = c.Below[len(c.Below)-1]
 	}
-	roots, err := openRoots(ix.attributesIn())
-	defer closeRoots(roots)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return false, err
 	}
-	for name := range names {
-		var data []byte
-		err := os.ErrNotExist
-		for _, root := range roots { // the topmost layer that has it
-			if data, err = readFile(root, name, 0, maxAttributes); !errors.Is(err, os.ErrNotExist) {
-				break
-			}
+	defer root.Close()
+	searched := make(map[string]bool) // by object ID
+	for _, e := range ix.Attributes() {
+		if id := string(e.ID()); searched[id] {
+			continue
+		} else {
+			searched[id] = true
 		}
+		data, err := readFile(root, e.Name(), 0, maxAttributes)
 		if err != nil || bytes.Contains(data, []byte("filter=lfs")) {
 			return err == nil, err
 		}
 	}
 	return false, nil
-}
-
-// attributesIn returns the directories that have the .gitattributes, topmost first. A move
-// leaves them where they are.
-func (ix *index) attributesIn() []string {
-	if ix.moved {
-		return ix.checkout.Below
-	}
-	return []string{ix.checkout.Dir}
-}
-
-func openRoots(dirs []string) (roots []*os.Root, err error) {
-	for _, dir := range dirs {
-		root, err := os.OpenRoot(dir)
-		if err != nil {
-			return roots, err
-		}
-		roots = append(roots, root)
-	}
-	return roots, nil
-}
-
-func closeRoots(roots []*os.Root) {
-	for _, root := range roots {
-		root.Close()
-	}
 }
 
 // readFile reads a file. It returns nil if the file has less than minSize or more than

@@ -131,15 +131,23 @@ func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.C
 }
 
 // newEntries makes git write an index of the new entries, and returns it. It fails if git
-// refuses a name. The file of the index also has the .gitattributes of base, which git reads
-// there because the layer does not have them.
+// refuses a name. The file of the index also has the .gitattributes of base that may apply,
+// which git reads there because the layer does not have them.
 func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes, base *index) (*index, error) {
 	n, info := ch.Files()
 	if n == 0 {
 		return &index{Index: gitindex.New(c.idSize()), checkout: c}, nil
 	}
-	attributes, more := base.Attributes()
-	if err := g.runIn(ctx, c, movedIndex, info+more, nil, "update-index", "-z", "--index-info"); err != nil {
+	above, attributes := ch.Above(), make(map[string]bool)
+	var stdin strings.Builder
+	stdin.WriteString(info)
+	for _, e := range base.Attributes() {
+		if above[path.Dir(e.Name())] {
+			attributes[e.Name()] = true
+			stdin.WriteString(e.Info())
+		}
+	}
+	if err := g.runIn(ctx, c, movedIndex, stdin.String(), nil, "update-index", "-z", "--index-info"); err != nil {
 		return nil, err
 	}
 	added, err := c.readIndex(movedIndex)
@@ -163,6 +171,8 @@ func hideFiles(ctx context.Context, dir string, gone []string, ix *index) error 
 	}
 	defer root.Close()
 	hidden, used := make(map[string]bool), make(map[string]bool)
+	in := &openDir{root: root}
+	defer in.close()
 	for _, name := range gone {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -183,24 +193,41 @@ func hideFiles(ctx context.Context, dir string, gone []string, ix *index) error 
 			continue
 		}
 		hidden[name] = true
-		if err := makeWhiteout(root, name); err != nil {
+		if err := in.makeWhiteout(name); err != nil {
 			return fmt.Errorf("hide %q: %w", name, withoutPath(err))
 		}
 	}
 	return nil
 }
 
+// openDir is the last directory that makeWhiteout used: many files of one directory may be
+// gone, and its path may have 2000 elements.
+type openDir struct {
+	root *os.Root
+	name string
+	file *os.File
+}
+
 // makeWhiteout makes a whiteout, which needs no privilege, and the directories above.
-func makeWhiteout(root *os.Root, name string) error {
-	if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
-		return err
+func (d *openDir) makeWhiteout(name string) error {
+	if dir := path.Dir(name); d.file == nil || dir != d.name {
+		if err := d.root.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+		f, err := d.root.Open(dir)
+		if err != nil {
+			return err
+		}
+		d.close()
+		d.name, d.file = dir, f
 	}
-	dir, err := root.Open(path.Dir(name))
-	if err != nil {
-		return err
+	return unix.Mknodat(int(d.file.Fd()), path.Base(name), unix.S_IFCHR, 0)
+}
+
+func (d *openDir) close() {
+	if d.file != nil {
+		d.file.Close()
 	}
-	defer dir.Close()
-	return unix.Mknodat(int(dir.Fd()), path.Base(name), unix.S_IFCHR, 0)
 }
 
 // withoutPath returns err without its path, which comes from the repository and could be

@@ -46,9 +46,6 @@ func ServeJob() {
 }
 
 func serveJob() error {
-	if limit := memoryLimit(); limit < math.MaxInt64 {
-		debug.SetMemoryLimit(limit / 4 * 3) // stay below the limit, because a failing mmap crashes the process
-	}
 	unix.CloseOnExec(git.SelfDescriptor)
 	exceeded := make(chan os.Signal, 1)
 	signal.Notify(exceeded, syscall.SIGXCPU)
@@ -63,11 +60,7 @@ func serveJob() error {
 	if err := gob.NewDecoder(os.Stdin).Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
-	if !j.Large {
-		// Collecting the garbage of 100,000 entries takes longer than all else that is done
-		// with them. Near the memory limit, the collector runs nevertheless.
-		debug.SetGCPercent(-1)
-	}
+	limitMemory(j.Large)
 	if !j.Whole && j.Spec.Cone == nil {
 		j.Spec.Cone = gitindex.Cone{}
 	}
@@ -83,6 +76,22 @@ func serveJob() error {
 	}
 	w := bufio.NewWriter(os.Stdout)
 	return errors.Join(json.NewEncoder(w).Encode(a), w.Flush())
+}
+
+// lazyMemory is the memory in bytes up to which a job on an index that is not large collects no
+// garbage.
+const lazyMemory = 192 << 20
+
+// limitMemory sets when the garbage of a job is collected.
+func limitMemory(large bool) {
+	limit := memoryLimit() / 4 * 3 // stay below the limit, because a failing mmap crashes the process
+	if !large {
+		// To collect the garbage of 100,000 entries takes longer than all else that is done with
+		// them.
+		limit = min(limit, lazyMemory)
+		debug.SetGCPercent(-1)
+	}
+	debug.SetMemoryLimit(limit)
 }
 
 // memoryLimit returns this process's limit on private memory in bytes.

@@ -59,35 +59,45 @@ func (g *Git) connectedByChanges(ctx context.Context, store string, ids []string
 	}
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
-	var files []string
-	info := false // the last record is followed by its path
+	want := make(map[string]string) // the type of each new object
+	info := false                   // the last record is followed by its path
 	c := g.inStore(store, Command{Op: "follow changes"}, append([]string{
-		"log", "--format=", "--raw", "-r", "-z", "--no-renames", "--no-abbrev", "--root", "--diff-merges=first-parent",
+		"log", "--format=%T", "--raw", "-r", "-t", "-z", "--no-renames", "--no-abbrev", "--no-mailmap", "--root", "--diff-merges=first-parent",
 		"--not", "--all", "--not", "--end-of-options",
 	}, ids...)...)
 	err := g.EachRecord(ctx, c, 0, func(field string) error {
-		if info || !strings.HasPrefix(field, ":") {
+		if info {
 			info = false
 			return nil
 		}
-		info = true
-		// The modes, the IDs and the kind of change, from the parent to the commit.
-		fields := strings.Fields(field)
-		if len(fields) != 5 || !gitref.IsObjectID(fields[3]) {
+		id, kind := strings.TrimPrefix(field, "\n"), "tree" // of a commit, or a record
+		if record, ok := strings.CutPrefix(id, ":"); ok {
+			info = true
+			// The modes, the IDs and the kind of change, from the parent to the commit.
+			fields := strings.Fields(record)
+			if len(fields) != 5 {
+				return errFollowed
+			}
+			id = fields[3]
+			switch fields[1] {
+			case "000000", "160000": // removed, or a submodule
+				return nil
+			case "040000":
+			default:
+				kind = "blob"
+			}
+		}
+		if !gitref.IsObjectID(id) || want[id] != "" && want[id] != kind || len(want) > maxFollowed {
 			return errFollowed
 		}
-		if mode := fields[1]; mode != "000000" && mode != "160000" { // removed, or a submodule
-			files = append(files, fields[3])
-		}
-		if len(files) > maxFollowed {
-			return errFollowed
-		}
+		want[id] = kind
 		return nil
 	})
 	if err != nil {
 		return nil, false
 	}
-	// The log leaves out objects that are not commits.
-	known, all, err := g.known(ctx, store, ids, files)
+	// git reads a commit or a tag in place of a tree, and leaves out objects that are not
+	// commits.
+	known, all, err := g.known(ctx, store, ids, want)
 	return known, err == nil && all
 }

@@ -67,6 +67,19 @@ func TestConnectedByChanges(t *testing.T) {
 				lost := commit(w, base, "f", w.Blob("2"))
 				return tag(w, lost), lost
 			}, false},
+			{"a tree is a commit", func(w testgit.Trees, base string) (string, string) {
+				return w.Git("", nil, "commit-tree", "-m", "m", "-p", base, w.Tree(w.Entry("40000", "d", base))), ""
+			}, false},
+			{"a tree is a tag", func(w testgit.Trees, base string) (string, string) {
+				return w.Git("", nil, "commit-tree", "-m", "m", "-p", base, w.Tree(w.Entry("40000", "d", tag(w, w.Git("", nil, "rev-parse", base+"^{tree}"))))), ""
+			}, false},
+			{"the tree of a commit is a commit", func(w testgit.Trees, base string) (string, string) {
+				return literal(w, "commit", "tree "+base+"\nparent "+base+"\nauthor t <t@t> 0 +0000\ncommitter t <t@t> 0 +0000\n\nm\n"), ""
+			}, false},
+			{"the tree of a commit is a tag", func(w testgit.Trees, base string) (string, string) {
+				of := tag(w, w.Git("", nil, "rev-parse", base+"^{tree}"))
+				return literal(w, "commit", "tree "+of+"\nparent "+base+"\nauthor t <t@t> 0 +0000\ncommitter t <t@t> 0 +0000\n\nm\n"), ""
+			}, false},
 			{"a file is a tree", func(w testgit.Trees, base string) (string, string) {
 				return w.Git("", nil, "commit-tree", "-m", "m", "-p", base, w.Tree(w.Entry("100644", "f", w.Tree()))), ""
 			}, false},
@@ -106,6 +119,11 @@ func commit(w testgit.Trees, parent, name, blob string) string {
 	}
 	w.Git("100644 "+blob+"\t"+name+"\n", index, "update-index", "--index-info")
 	return w.Git("", nil, append(args, w.Git("", index, "write-tree", "--missing-ok"))...)
+}
+
+// literal writes an object, which git itself might refuse to make, and returns its ID.
+func literal(w testgit.Trees, kind, content string) string {
+	return w.Git(content, nil, "hash-object", "-w", "-t", kind, "--literally", "--stdin")
 }
 
 // tag makes a tag object and returns its ID.

@@ -26,13 +26,13 @@ func (g *Git) Known(ctx context.Context, store string, ids []string) (map[string
 }
 
 // known is Known, and reports whether the store has all of ids, each a commit or a tag of one,
-// and all files.
-func (g *Git) known(ctx context.Context, store string, ids, files []string) (known map[string]Object, all bool, err error) {
+// and others, each of its type.
+func (g *Git) known(ctx context.Context, store string, ids []string, others map[string]string) (known map[string]Object, all bool, err error) {
 	var question strings.Builder
 	for _, id := range ids {
 		fmt.Fprintf(&question, "%s\n%s%s\n", id, id, gitref.PeeledSuffix)
 	}
-	for _, id := range files {
+	for id := range others {
 		question.WriteString(id + "\n")
 	}
 	out, err := g.Run(ctx, g.inStore(store, Command{Op: "look up objects", Stdin: question.String()},
@@ -41,8 +41,8 @@ func (g *Git) known(ctx context.Context, store string, ids, files []string) (kno
 		return nil, false, err
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if len(lines) != 2*len(ids)+len(files) {
-		return nil, false, fmt.Errorf("cat-file: %d lines for %d objects", len(lines), len(ids)+len(files))
+	if len(lines) != 2*len(ids)+len(others) {
+		return nil, false, fmt.Errorf("cat-file: %d lines for %d objects", len(lines), len(ids)+len(others))
 	}
 	known, all = make(map[string]Object), true
 	for i, id := range ids {
@@ -58,7 +58,8 @@ func (g *Git) known(ctx context.Context, store string, ids, files []string) (kno
 		all = all && of == "commit"
 	}
 	for _, line := range lines[2*len(ids):] {
-		all = all && strings.HasSuffix(line, " blob")
+		id, kind, _ := strings.Cut(line, " ")
+		all = all && others[id] == kind
 	}
 	return known, all, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 )
 
@@ -64,6 +65,17 @@ func (ch *Changes) Add(info, name string) error {
 		ch.gone[name] = true
 	}
 	return nil
+}
+
+// Above returns the directories of new and modified files, and those above; "." is the top.
+func (ch *Changes) Above() map[string]bool {
+	above := make(map[string]bool)
+	for _, a := range ch.added {
+		for dir := path.Dir(a.name); !above[dir]; dir = path.Dir(dir) {
+			above[dir] = true
+		}
+	}
+	return above
 }
 
 // Files returns the number of new and modified files, and the input for git update-index

@@ -315,19 +315,18 @@ func (ix *Index) search(name string) (int, bool) {
 	return slices.BinarySearchFunc(ix.Entries, name, func(e Entry, name string) int { return strings.Compare(e.name, name) })
 }
 
-// Attributes returns the names of the .gitattributes that are regular files of the work tree,
-// and their entries as input for git update-index -z --index-info.
-func (ix *Index) Attributes() (names map[string]bool, info string) {
-	names = make(map[string]bool)
-	var b strings.Builder
+// Attributes returns the .gitattributes that are regular files of the work tree.
+func (ix *Index) Attributes() (entries []Entry) {
 	for _, e := range ix.Entries {
 		if isAttributes(e.name) && e.IsRegular() {
-			names[e.name] = true
-			fmt.Fprintf(&b, "%o %x\t%s\x00", e.mode(), e.ID(), e.name)
+			entries = append(entries, e)
 		}
 	}
-	return names, b.String()
+	return entries
 }
+
+// Info returns the entry as input for git update-index -z --index-info.
+func (e Entry) Info() string { return fmt.Sprintf("%o %x\t%s\x00", e.mode(), e.ID(), e.name) }
 
 // HasOddAttributes reports whether the work tree has a .gitattributes that is not a
 // regular file.

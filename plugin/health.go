@@ -52,7 +52,7 @@ func (c *checkup) facts(now time.Time, infos []clone.Info) health.Facts {
 		MinFree: set.limits.MinFree, MaxSize: set.limits.MaxSize, Subject: set.limits.SubjectMaxSize,
 		MountWait: set.mountWait, Deadline: c.docker.Deadline(), Defaults: set.defaults, Credentials: c.credentials.List(), Schemes: set.schemes,
 	}
-	f.Audit, f.Lost = c.parts.audit.State()
+	f.Lost, f.Audit = c.parts.audit.State()
 	var err error
 	if f.Space, err = (&stock{data: c.at.data}).Space(); err != nil {
 		c.log.WithError(err).Warn("health: the space on the disk is unknown")

@@ -141,15 +141,15 @@ func (l *Trail) Record(ctx context.Context, r api.AuditRecord, err error) {
 	l.nudge()
 }
 
-// State returns why the log can't be written now, or nil, and how many records were lost since
-// the start. It does no I/O.
-func (l *Trail) State() (failure error, lost int64) {
+// State returns how many records were lost since the start, and why the log can't be written
+// now, or nil. It does no I/O.
+func (l *Trail) State() (lost int64, failure error) {
 	if l == nil {
-		return nil, 0
+		return 0, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failure, l.missed
+	return l.missed, l.failure
 }
 
 // Own is the actor of what the plugin did on its own.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/helmdeck/repos/api"
@@ -83,6 +84,23 @@ func TestEndlessList(t *testing.T) {
 		if list, err := c.Clones(t.Context(), api.Filter{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, %v", body, list, err)
 		}
+	}
+	// Pages that alternate.
+	var pages atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next := "b"
+		if pages.Add(1); r.URL.Query().Get("after") == "b" {
+			next = "a"
+		}
+		fmt.Fprintf(w, `{"clones": [], "next": %q}`, next)
+	}))
+	t.Cleanup(s.Close)
+	c := api.New(func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", s.Listener.Addr().String())
+	})
+	t.Cleanup(c.Close)
+	if list, err := c.Clones(t.Context(), api.Filter{}); err == nil || !strings.Contains(err.Error(), "does not end") || pages.Load() != 2 {
+		t.Errorf("alternating pages: got %v, %v after %d pages", list, err, pages.Load())
 	}
 }
 

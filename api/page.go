@@ -57,11 +57,11 @@ func list[T any](ctx context.Context, c *Client, name string, query url.Values) 
 			return nil, fmt.Errorf("GET /v1/%s: malformed answer: %w", name, err)
 		}
 		all = append(all, records...)
-		switch next {
-		case "":
+		if next == "" {
 			return all, nil
-		case query.Get("after"):
-			return nil, fmt.Errorf("GET /v1/%s: the page after %q does not end", name, next)
+		}
+		if after := query.Get("after"); next <= after { // pages are sorted, so that the list would not end
+			return nil, fmt.Errorf("GET /v1/%s: the page after %q leads to the one after %q: the list does not end", name, after, next)
 		}
 		query.Set("after", next)
 	}

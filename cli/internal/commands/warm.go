@@ -22,8 +22,8 @@ func newWarm(s *session.Session) *cobra.Command {
 		Short: "Clone and check out a repository ahead of its first mount",
 		Long: `Clone and check out what a mount of a repository needs, so that the mount finds it.
 
-Subject, ref and options must be those of the volume that will be mounted. The work goes on if this command is
-interrupted.`,
+Subject, ref and options must be those of the volume that will be mounted. If this command is interrupted, the work
+ends, unless a mount or another client waits for it. What was fetched completely stays.`,
 		Args: cli.ExactArgs(1),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
 			w.Repo, w.Options = args[0], make(map[string]string)

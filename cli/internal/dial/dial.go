@@ -9,18 +9,21 @@ import (
 	"io/fs"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 )
 
 // DefaultPlugin is the name under which the plugin is installed.
 const DefaultPlugin = "helmdeck/repos"
 
-// sockets is where an engine has the sockets of its plugins. The directory belongs to root.
-const sockets = "/run/docker/plugins"
+// Sockets is where an engine has the sockets of its plugins, on its own machine. The directory belongs to
+// root.
+const Sockets = "/run/docker/plugins"
 
 // Way is a way to the admin socket. Its methods may be called concurrently.
 type Way interface {
@@ -58,13 +61,13 @@ func Open(ctx context.Context, t Target) (Way, error) {
 	local := strings.HasPrefix(t.Host, "unix://")
 	id, err := t.plugin(ctx)
 	if err != nil {
-		if path := only(); path != "" && local && client.IsErrConnectionFailed(err) {
+		if path := t.only(Sockets); path != "" && local && client.IsErrConnectionFailed(err) {
 			return direct{path}, nil // the plugin outlives an engine with live-restore
 		}
 		return nil, err
 	}
 	if local {
-		way := direct{filepath.Join(sockets, id, "admin.sock")}
+		way := direct{filepath.Join(Sockets, id, "admin.sock")}
 		conn, err := way.Dial(ctx)
 		if err == nil {
 			return way, conn.Close()
@@ -93,20 +96,33 @@ func (t Target) plugin(ctx context.Context) (id string, err error) {
 	case err != nil:
 		return "", err
 	case !found.Plugin.Enabled:
-		return "", fmt.Errorf("the plugin %q is disabled: enable it with: docker plugin enable %s", name, found.Plugin.Name)
+		return "", fmt.Errorf("the plugin %q is disabled: enable it with: docker plugin enable --timeout 120 %s", name, found.Plugin.Name)
 	case found.Plugin.ID == "" || strings.ContainsAny(found.Plugin.ID, "./"): // it becomes a part of a path
 		return "", fmt.Errorf("the engine answers with the plugin ID %.80q, which is none", found.Plugin.ID)
 	}
 	return found.Plugin.ID, nil
 }
 
-// only returns the admin socket on this machine, or the empty string if there are none or several.
-func only() string {
-	found, _ := filepath.Glob(filepath.Join(sockets, "*", "admin.sock"))
+// only returns the one admin socket below dir, which needs no engine. It is the empty string if there are
+// none or several, and if another plugin than the default is meant: a socket does not tell the name of
+// its plugin.
+func (t Target) only(dir string) string {
+	if t.Plugin != "" && t.Plugin != DefaultPlugin {
+		return ""
+	}
+	found, _ := filepath.Glob(filepath.Join(dir, "*", "admin.sock"))
 	if len(found) != 1 {
 		return ""
 	}
 	return found[0]
+}
+
+// HasOption reports whether an engine has a security option, such as selinux.
+func HasOption(engine system.Info, option string) bool {
+	return slices.ContainsFunc(engine.SecurityOptions, func(o string) bool {
+		name, _, _ := strings.Cut(o, ",")
+		return name == "name="+option
+	})
 }
 
 // direct is the way of a process that can open the socket itself.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ func TestOpen(t *testing.T) {
 		"on another machine":         {host: "ssh://host", want: "id-of-helmdeck-repos"},
 		"of another name":            {host: "tcp://host", plugin: "mirror/repos", want: "id-of-mirror-repos"},
 		"with its sockets elsewhere": {host: "unix:///somewhere.sock", want: "id-of-helmdeck-repos"},
-		"disabled":                   {host: "ssh://host", plugin: "old/repos", err: `the plugin "old/repos" is disabled`},
+		"disabled":                   {host: "ssh://host", plugin: "old/repos", err: `the plugin "old/repos" is disabled: enable it with: docker plugin enable --timeout 120 old/repos`},
 		"without the plugin":         {host: "ssh://host", plugin: "no/repos", err: `the engine has no plugin "no/repos"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +75,34 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOnly checks which plugins are reached without an engine.
+func TestOnly(t *testing.T) {
+	dir := t.TempDir()
+	add := func(id string) string {
+		path := filepath.Join(dir, id, "admin.sock")
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	check := func(plugin, want string) {
+		t.Helper()
+		if got := (Target{Plugin: plugin}).only(dir); got != want {
+			t.Errorf("plugin %q: got %q, want %q", plugin, got, want)
+		}
+	}
+	check("", "")
+	path := add("a")
+	check("", path)
+	check(DefaultPlugin, path)
+	check("mirror/repos", "")
+	add("b")
+	check("", "")
 }
 
 // TestOpenSocket checks that a path needs no engine, and that a socket of an ended process is named.

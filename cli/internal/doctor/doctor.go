@@ -16,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/dial"
 )
 
 // Patient is what is examined.
@@ -113,7 +114,7 @@ func (p Patient) engine(ctx context.Context) (api.Check, reading) {
 	switch {
 	case version.Os != "linux":
 		return failed("engine", c.Text, "use an engine for Linux containers"), r
-	case has(r.Info, "rootless"):
+	case dial.HasOption(r.Info, "rootless"):
 		return failed("engine", c.Text+", rootless", "use an engine that runs as root: the kernel gives a rootless one no overlay that the plugin can use"), r
 	case older(version.APIVersion, leastAPI):
 		c.Status, c.Remedy = api.Warning, "use Docker Engine 20.10 or newer: others are not tested"
@@ -127,13 +128,6 @@ func older(a, b string) bool {
 	fmt.Sscanf(a, "%d.%d", &x[0], &x[1])
 	fmt.Sscanf(b, "%d.%d", &y[0], &y[1])
 	return slices.Compare(x[:], y[:]) < 0
-}
-
-func has(info system.Info, option string) bool {
-	return slices.ContainsFunc(info.SecurityOptions, func(o string) bool {
-		name, _, _ := strings.Cut(o, ",")
-		return name == "name="+option
-	})
 }
 
 // plugin checks that the plugin is there and enabled.
@@ -225,7 +219,7 @@ func selinux(c api.Check, info system.Info, settings []api.Setting, blind bool) 
 	switch {
 	case blind || c.Status == api.Failed:
 		return c
-	case !has(info, "selinux"):
+	case !dial.HasOption(info, "selinux"):
 		if c.Status == api.Warning {
 			return ok(c.Name, "the kernel runs with it, and the engine does not use it")
 		}

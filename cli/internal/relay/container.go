@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -16,13 +15,12 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
+
+	"github.com/helmdeck/repos/cli/internal/dial"
 )
 
 // label marks the images and containers of relays.
 const label = "com.helmdeck.repos.relay"
-
-// sockets is where an engine has the sockets of its plugins, on its own machine.
-const sockets = "/run/docker/plugins"
 
 var imageID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
@@ -86,25 +84,17 @@ func confinement(plugin string, engine system.Info) *container.HostConfig {
 		LogConfig: container.LogConfig{Type: "none"},
 		Resources: container.Resources{Memory: relayMemory, PidsLimit: &pids},
 		Mounts: []mount.Mount{{
-			Type: mount.TypeBind, Source: sockets + "/" + plugin, Target: socketDir, ReadOnly: true,
+			Type: mount.TypeBind, Source: dial.Sockets + "/" + plugin, Target: socketDir, ReadOnly: true,
 			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate, NonRecursive: true},
 		}},
 	}
-	if has(engine, "userns") {
+	if dial.HasOption(engine, "userns") {
 		h.UsernsMode = "host" // another root could not open the socket
 	}
-	if has(engine, "selinux") {
+	if dial.HasOption(engine, "selinux") {
 		h.SecurityOpt = append(h.SecurityOpt, "label=disable") // a container's type may not connect to the plugin
 	}
 	return h
-}
-
-// has reports whether an engine has a security option.
-func has(engine system.Info, option string) bool {
-	return slices.ContainsFunc(engine.SecurityOptions, func(o string) bool {
-		name, _, _ := strings.Cut(o, ",")
-		return name == "name="+option
-	})
 }
 
 // removeContainer removes a container, also one that the engine is removing already, and returns when it

@@ -121,9 +121,12 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "POST /containers/c1/start":
 		w.WriteHeader(204)
 		go e.run()
-	case "POST /containers/c1/wait", "POST /containers/old/wait":
+	case "POST /containers/c1/wait":
 		answer(200, map[string]any{"StatusCode": 0})
 	case "DELETE /containers/c1", "DELETE /containers/old":
+		if got, want := r.URL.Query().Get("force") == "1", path == "/containers/c1"; got != want {
+			e.t.Errorf("%s: force is %t", route, got)
+		}
 		w.WriteHeader(204)
 	default:
 		if r.Method != "DELETE" || !strings.HasPrefix(path, "/images/") {
@@ -294,15 +297,24 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// TestSweep checks which leftovers are removed: not those of relays that are starting, or run, and no
-// image that somebody has named.
+// TestSweep checks which leftovers are removed: not those of relays that are starting, or run, no other
+// container whose image has the label, and no image that somebody has named. A container that was
+// started meanwhile stays, and the sweep goes on.
 func TestSweep(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	old, young := now.Add(-time.Hour).Unix(), now.Add(-time.Second).Unix()
-	e := &engine{t: t, now: now,
+	mounts := func(source, target string) []map[string]any {
+		return []map[string]any{{"Type": "bind", "Source": source, "Destination": target, "Mode": "ro"}}
+	}
+	relay := mounts("/run/docker/plugins/"+somePlugin, "/run/helmdeck")
+	e := &engine{t: t, now: now, fail: map[string]int{"DELETE /containers/started": 409},
 		containers: []map[string]any{
-			{"Id": "old", "State": "created", "Created": old}, {"Id": "young", "State": "created", "Created": young},
-			{"Id": "running", "State": "running", "Created": old},
+			{"Id": "started", "State": "created", "Created": old, "Mounts": relay},
+			{"Id": "old", "State": "created", "Created": old, "Mounts": relay}, {"Id": "young", "State": "created", "Created": young, "Mounts": relay},
+			{"Id": "running", "State": "running", "Created": old, "Mounts": relay},
+			{"Id": "foreign", "State": "exited", "Created": old},
+			{"Id": "foreign-source", "State": "exited", "Created": old, "Mounts": mounts("/srv", "/run/helmdeck")},
+			{"Id": "foreign-target", "State": "exited", "Created": old, "Mounts": mounts("/run/docker/plugins/"+somePlugin, "/mnt")},
 		},
 		images: []map[string]any{
 			{"Id": "sha256:old", "Created": old}, {"Id": "sha256:young", "Created": young},
@@ -316,9 +328,12 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	sweep(t.Context(), c, info.Info)
-	want := []string{"DELETE /containers/old", "DELETE /images/sha256:old", "DELETE /images/sha256:untagged"}
+	want := []string{"DELETE /containers/started", "DELETE /containers/old", "DELETE /images/sha256:old", "DELETE /images/sha256:untagged"}
 	if got := e.did("DELETE"); !slices.Equal(got, want) {
 		t.Errorf("removed %q, want %q", got, want)
+	}
+	if got := e.did("POST"); len(got) > 0 {
+		t.Errorf("the sweep waited: %q", got)
 	}
 }
 

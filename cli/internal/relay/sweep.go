@@ -3,11 +3,14 @@ package relay
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
+
+	"github.com/helmdeck/repos/cli/internal/dial"
 )
 
 // grace is the age from which a container that does not run, or an image without a container, is a
@@ -18,8 +21,9 @@ const grace = time.Minute
 const mostLeftovers = 100
 
 // sweep removes what killed callers have left: containers that were never started, and images. A relay
-// that runs ends by itself when its caller is gone. Errors are ignored, because the next sweep tries
-// again; an image that a container uses is refused by the engine.
+// that runs ends by itself when its caller is gone. Nothing is forced: the engine refuses to remove a
+// container that was started meanwhile, and an image that a container uses. Errors are ignored, because
+// the next sweep tries again.
 func sweep(ctx context.Context, engine client.APIClient, info system.Info) {
 	now, err := time.Parse(time.RFC3339Nano, info.SystemTime)
 	if err != nil {
@@ -34,9 +38,9 @@ func sweep(ctx context.Context, engine client.APIClient, info system.Info) {
 	}
 	for _, c := range containers.Items {
 		ended := c.State == container.StateCreated || c.State == container.StateExited || c.State == container.StateDead
-		if ended && old(c.Created) && left > 0 {
+		if ended && relayed(c) && old(c.Created) && left > 0 {
 			left--
-			_ = removeContainer(ctx, engine, c.ID)
+			_, _ = engine.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{})
 		}
 	}
 	images, err := engine.ImageList(ctx, client.ImageListOptions{Filters: mine})
@@ -49,6 +53,14 @@ func sweep(ctx context.Context, engine client.APIClient, info system.Info) {
 			_ = removeImage(ctx, engine, i.ID)
 		}
 	}
+}
+
+// relayed reports whether a container with the label is a relay's: one of another image has the label too
+// if its image has it, but not the mount.
+func relayed(c container.Summary) bool {
+	return slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool {
+		return m.Destination == socketDir && strings.HasPrefix(m.Source, dial.Sockets+"/")
+	})
 }
 
 // named reports whether somebody has named an image. Engines before 25 list a name for images without

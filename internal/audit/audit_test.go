@@ -581,3 +581,17 @@ func TestReaders(t *testing.T) {
 	}
 	follow(t, l, api.AuditFilter{}, 1)
 }
+
+// TestPastedURL checks that a password in a URL is not recorded, whatever field it is in.
+func TestPastedURL(t *testing.T) {
+	c := testConfig(t.TempDir())
+	l := open(t, c)
+	const pasted = "https://me:hidden@example.com/x"
+	l.Record(t.Context(), api.AuditRecord{Action: "warm", Ref: pasted, Subject: pasted, Name: pasted, Volume: pasted, Lease: pasted}, nil)
+	got := follow(t, l, api.AuditFilter{Action: "warm"}, 1)
+	l.Close()
+	data, err := os.ReadFile(filepath.Join(c.Dir, currentName))
+	if err != nil || strings.Contains(string(data), "hidden") || !strings.Contains(got[0].Ref, "example.com/x") {
+		t.Errorf("recorded %s, %v", data, err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/origin"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 const (
@@ -23,13 +24,14 @@ const (
 	maxValue   = 256
 )
 
-// clip cuts off long texts, and makes all of them valid UTF-8.
+// clip cuts off long texts, makes all of them valid UTF-8, and redacts names that look like
+// URLs: a user may have pasted one with a password into the wrong field.
 func clip(r *api.AuditRecord) {
 	for _, text := range []*string{
 		&r.Action, &r.Request, &r.VolumeID, &r.Subject, &r.Ref, &r.Commit, &r.Clone, &r.Volume, &r.Lease, &r.Workspace, &r.Discard,
 		&r.Name, &r.Kind, &r.Scope, &r.ID, &r.Reason, &r.Actor.Claim,
 	} {
-		*text = origin.Clip(*text, maxText)
+		*text = origin.Clip(volume.Redact(*text), maxText)
 	}
 	for _, text := range []*string{&r.Error, &r.Repo, &r.Text} {
 		*text = origin.Clip(*text, maxLong)

@@ -31,9 +31,13 @@ func (m *Manager) EvictClone(ctx context.Context, key string, stop work.Stop, fo
 	return m.ClearClone(ctx, key, stop, nil, forget...)
 }
 
+// Clear removes what stands on a clone. When nothing that it has to remove is mounted, and
+// before it removes anything, it calls ready, whose error it returns.
+type Clear func(ctx context.Context, ready func() error) error
+
 // ClearClone is EvictClone for a clone that workspaces stand on: it calls clear to remove them
 // while no Create and no Mount uses the clone. After an error of clear the clone stays.
-func (m *Manager) ClearClone(ctx context.Context, key string, stop work.Stop, clear func(context.Context) error, forget ...Forget) error {
+func (m *Manager) ClearClone(ctx context.Context, key string, stop work.Stop, clear Clear, forget ...Forget) error {
 	return m.evict(ctx, key, stop, clear, func(c *Clone) error {
 		rec, restore := c.forgetRecord()
 		list := c.layers.List()
@@ -134,7 +138,7 @@ const heldBusy = "workspaces or discards stand on it"
 
 // evict calls f while the clone of a key has no users and nothing holds its layers. It first
 // cancels the tasks that stop names, and then calls clear, unless it is nil, to end the holds.
-func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, clear func(context.Context) error, f func(*Clone) error) error {
+func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, clear Clear, f func(*Clone) error) error {
 	c := m.Lookup(key)
 	if c == nil {
 		return ctx.Err()
@@ -156,7 +160,7 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, clear f
 	}
 	defer unlock()
 	if clear != nil {
-		if err := clear(ctx); err != nil {
+		if err := clear(ctx, c.notMounted); err != nil {
 			return err
 		}
 	}
@@ -168,16 +172,23 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, clear f
 		return err
 	}
 	defer unlockLayers()
-	// The kernel may know of a mount that no record has.
-	if at, err := c.mounted(); err != nil {
+	if err := c.notMounted(); err != nil {
 		return err
-	} else if at != "" {
-		return &work.BusyError{Name: c.used.Name, Reason: at + " is mounted"}
 	}
 	if err := f(c); err != nil {
 		return fmt.Errorf("evict clone %s: %w", key, err)
 	}
 	return nil
+}
+
+// notMounted returns a *work.BusyError if something of the clone is mounted. The kernel may
+// know of a mount that no record has.
+func (c *Clone) notMounted() error {
+	at, err := c.mounted()
+	if err == nil && at != "" {
+		err = &work.BusyError{Name: c.used.Name, Reason: at + " is mounted"}
+	}
+	return err
 }
 
 // mounted returns a mount point of the clone: of a workspace, or of a build that was

@@ -141,8 +141,8 @@ func (r *Remover) remove(ctx context.Context, key string, force bool) (freed Fre
 	if force {
 		stop = work.StopAll
 	}
-	clear := func(ctx context.Context) (err error) {
-		freed.Discarded, err = r.Workspaces.Clear(ctx, key, force)
+	clear := func(ctx context.Context, ready func() error) (err error) {
+		freed.Discarded, err = r.Workspaces.Clear(ctx, key, force, ready)
 		return err
 	}
 	subject := ""
@@ -150,13 +150,16 @@ func (r *Remover) remove(ctx context.Context, key string, force bool) (freed Fre
 		subject = string(c.Subject)
 		err = r.Clones.ClearClone(ctx, key, stop, clear, r.Workspaces.Warm.Evicting)
 	} else {
-		err = clear(ctx) // the clone's record is lost
+		err = clear(ctx, func() error { return nil }) // the clone's record is lost
+	}
+	slices.Sort(freed.Discarded)
+	if err != nil && len(freed.Discarded) > 0 { // all did not stay
+		return freed, fmt.Errorf("clone %s stays, but the workspaces and discards %q were removed: %v", key, freed.Discarded, err)
 	}
 	if busy, ok := errors.AsType[*work.BusyError](err); ok {
 		o := workspace.Obstacle{Kind: "work", Clone: key, Text: busy.Error(), Forced: !force}
 		err = &workspace.ObstaclesError{List: []workspace.Obstacle{o}}
 	}
-	slices.Sort(freed.Discarded)
 	if err != nil {
 		return freed, err
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
@@ -427,4 +429,35 @@ func TestFreshAtOnce(t *testing.T) {
 	close(stop)
 	removals.Wait()
 	w.check()
+}
+
+// TestFreshRefusedLate checks that all stays if the kernel knows of a mount that no record has.
+func TestFreshRefusedLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("k", "r", "mode", "keep")
+	w.mount("k", "1", "work")
+	w.unmount("k", "1")
+	key := w.keys()[0]
+	w.idle(key)
+	at := filepath.Join(w.Volumes.Root, "clones", key, "left")
+	if err := os.Mkdir(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", at, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	freed, err := w.Fresh(t.Context(), key, true)
+	if _, refused := errors.AsType[*workspace.ObstaclesError](err); !refused || len(freed.Discarded) > 0 {
+		t.Errorf("freed %+v, %v, want a refusal that names the mount", freed, err)
+	}
+	if n := len(w.Volumes.Workspaces.Workspaces()); n != 1 {
+		t.Errorf("%d workspaces after a refusal, want the kept one", n)
+	}
+	if err := unix.Unmount(at, 0); err != nil {
+		t.Fatal(err)
+	}
+	if freed, err := w.Fresh(t.Context(), key, true); err != nil || len(freed.Discarded) != 1 {
+		t.Errorf("without the mount: freed %+v, %v", freed, err)
+	}
 }

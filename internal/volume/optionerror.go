@@ -57,9 +57,7 @@ func refuse(option, value, problem, allowed string) error {
 
 // shown prepares text for an error: it redacts what looks like a URL, and cuts at a rune boundary.
 func shown(text string) string {
-	if strings.Contains(text, "://") {
-		text = redact(text)
-	}
+	text = Redact(text)
 	if len(text) <= shownBytes {
 		return text
 	}
@@ -68,6 +66,14 @@ func shown(text string) string {
 		end--
 	}
 	return text[:end] + "..."
+}
+
+// Redact hides possible secrets in a text if it looks like a URL, whatever it was meant as.
+func Redact(text string) string {
+	if strings.Contains(text, "://") {
+		return redact(text)
+	}
+	return text
 }
 
 var schemeText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)

@@ -140,8 +140,9 @@ func (m *Manager) Settle(ctx context.Context, cloneKeys ...string) error {
 // and no Mount uses meanwhile, and returns their IDs. If anything else stands on the clone,
 // or a container or a process still uses a kept workspace, the error is an *ObstaclesError,
 // and nothing was removed; without force, a kept workspace and a discard are such obstacles
-// too. After another error some are removed, and each of the others is as before.
-func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool) (removed []string, err error) {
+// too. When all are unmounted, Clear calls ready; after an error of ready, nothing was removed
+// either. After another error some are removed, and each of the others is as before.
+func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool, ready func() error) (removed []string, err error) {
 	if err := Blocked(m.Obstacles(cloneKey), force); err != nil {
 		return nil, err
 	}
@@ -159,11 +160,18 @@ func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool) (remov
 	if len(busy) > 0 {
 		return nil, &ObstaclesError{busy}
 	}
+	if err := ready(); err != nil {
+		return nil, err
+	}
 	for _, rec := range recs {
-		if err := m.removeUnused(ctx, rec); err != nil {
+		err := m.removeUnused(ctx, rec)
+		// Without a record it is removed, even if its files could not be moved to the trash yet.
+		if _, gone := m.records.lookUp(rec.ID); err == nil || gone != nil {
+			removed = append(removed, rec.ID)
+		}
+		if err != nil {
 			return removed, err
 		}
-		removed = append(removed, rec.ID)
 	}
 	return removed, nil
 }

@@ -178,7 +178,7 @@ func (f Facts) landlock() Check {
 }
 
 // leastFree is the share of the disk below which it counts as full if MIN_FREE is lower: with
-// less, a filesystem is slow, and the next clone fails.
+// less, a filesystem is slow, and the next clone fails. The alert ReposDiskNearlyFull has it too.
 const leastFree = 0.01
 
 func (f Facts) disk() Check {
@@ -198,9 +198,12 @@ func (f Facts) space(name string, free, total int64, unit string, show func(int6
 		c.Text = "the filesystem does not say how large it is"
 		return c
 	}
-	least := max(f.MinFree, leastFree)
+	least, why := f.MinFree, "MIN_FREE"
+	if least < leastFree {
+		least, why = leastFree, "whatever MIN_FREE is"
+	}
 	if share := float64(free) / float64(total); share < least {
-		c.Text += fmt.Sprintf(", %.1f%%: less than the %g%% that should stay free (MIN_FREE)", share*100, least*100)
+		c.Text += fmt.Sprintf(", %.1f%%: less than the %g%% that should stay free (%s)", share*100, least*100, why)
 		return c.fail("see who holds the space with docker repos df, and evict with docker repos evict; if it is not the plugin, free space elsewhere on this filesystem")
 	}
 	return c

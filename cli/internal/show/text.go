@@ -1,5 +1,5 @@
-// Package show prints for people and for scripts. What it prints includes names that users of the engine
-// choose, so it escapes what would change a terminal or the lines of a table.
+// Package show prints for people and for scripts. Its output includes names that users of the engine
+// choose, so it escapes characters that would change a terminal or the lines of a table.
 package show
 
 import (

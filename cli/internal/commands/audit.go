@@ -65,7 +65,7 @@ func auditText(r api.AuditRecord) string {
 	for _, field := range []struct{ name, value string }{
 		{"subject", r.Subject}, {"volume", r.Volume}, {"repo", r.Repo}, {"ref", r.Ref}, {"commit", r.Commit}, {"clone", r.Clone},
 		{"lease", r.Lease}, {"workspace", r.Workspace}, {"discard", r.Discard}, {"name", r.Name}, {"kind", r.Kind}, {"scope", r.Scope},
-		{"id", r.ID}, {"reason", r.Reason}, {"request", r.Request}, {"error", r.Error}, {"text", r.Text},
+		{"id", r.ID}, {"reason", r.Reason}, {"volume_id", r.VolumeID}, {"request", r.Request}, {"error", r.Error}, {"text", r.Text},
 	} {
 		if field.value != "" {
 			words = append(words, field.name+"="+quoted(field.value))

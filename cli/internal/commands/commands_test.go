@@ -136,6 +136,7 @@ func TestEvict(t *testing.T) {
 	for _, c := range []struct{ input, args, out, err string }{
 		{"", "evict -f ci/0123456789abcdef", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"y\n", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
+		{"y\n", "evict --discard ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nIt will also delete the discards, and the workspaces that no container has mounted.\nAre you sure you want to continue? [y/N] ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"n\n", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] ", "the user declined"},
 		{"", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] \n", "nobody answered"},
 		{"", "evict -f ci/0123456789abcdef ev/fedcba9876543210", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", "the clone is in use\n  lease: container abc\\u001b has volume web"},
@@ -345,7 +346,7 @@ func TestEventsOfPeriod(t *testing.T) {
 func TestAudit(t *testing.T) {
 	uid := int64(0)
 	records := []api.AuditRecord{
-		{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Action: "mount", Result: "ok", Actor: api.Actor{Kind: "engine"}, Subject: "ci", Commit: "abc", Request: "r1"},
+		{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Action: "mount", Result: "ok", Actor: api.Actor{Kind: "engine"}, Subject: "ci", Commit: "abc", VolumeID: "v1", Request: "r1"},
 		{Action: "credential.put", Result: "failed", Actor: api.Actor{Kind: "user", UID: &uid, Claim: "bob result=ok\n"}, Name: "x y", Error: "no\nline", Lost: 2,
 			Changes: map[string]api.Change{"max_size": {From: "", To: "5"}}},
 	}
@@ -359,7 +360,7 @@ func TestAudit(t *testing.T) {
 	}}
 	got := p.run(t, "", "audit", "--subject", "ci", "--since", "24h", "--action", "mount")
 	want := []string{
-		records[0].Time.Local().Format(time.RFC3339) + " engine mount ok subject=ci commit=abc request=r1",
+		records[0].Time.Local().Format(time.RFC3339) + " engine mount ok subject=ci commit=abc volume_id=v1 request=r1",
 		`uid=0 claim="bob result=ok\n" credential.put failed name="x y" error="no\nline" max_size=""->5 (2 records before this one are lost)`,
 	}
 	if lines := strings.Split(got.out, "\n"); got.failed != nil || len(lines) != 3 || lines[0] != want[0] || !strings.HasSuffix(lines[1], want[1]) {
@@ -373,8 +374,12 @@ func TestAudit(t *testing.T) {
 
 func TestComplete(t *testing.T) {
 	p := fake{
-		"GET /v1/clones":   clones,
-		"GET /v1/subjects": map[string]any{"subjects": []api.Subject{{Name: "ci"}, {Name: "$(reboot)"}, {Name: "a\nb"}, {Name: "-f"}, {Name: "team/a"}}},
+		"GET /v1/clones":     clones,
+		"GET /v1/subjects":   map[string]any{"subjects": []api.Subject{{Name: "ci"}, {Name: "$(reboot)"}, {Name: "a\nb"}, {Name: "-f"}, {Name: "team/a"}}},
+		"GET /v1/discards":   map[string]any{"discards": []api.Discard{{ID: "d1", Volume: "removed"}, {ID: "d2", Volume: "removed"}}},
+		"GET /v1/volumes":    map[string]any{"volumes": []api.Volume{}},
+		"GET /v1/leases":     map[string]any{"leases": []api.Lease{}},
+		"GET /v1/workspaces": map[string]any{"workspaces": []api.Workspace{}},
 	}
 	for _, c := range []struct {
 		args []string
@@ -386,6 +391,8 @@ func TestComplete(t *testing.T) {
 		{[]string{"subjects", "set", "t"}, "team/a\n:4\n"},
 		{[]string{"subjects", "set", "ci", ""}, ":4\n"},
 		{[]string{"version", ""}, ":4\n"},
+		{[]string{"discards", "ls", "--volume", ""}, "removed\n:4\n"},
+		{[]string{"inspect", "d"}, "d1\nd2\n:4\n"},
 	} {
 		if got := p.run(t, "", append([]string{"__complete"}, c.args...)...); got.out != c.want {
 			t.Errorf("%q: got %q, want %q; %s", c.args, got.out, c.want, got.err)

@@ -77,13 +77,14 @@ var (
 	volumeNames     = listed((*api.Client).Volumes, func(v api.Volume) string { return v.Name })
 	leaseNames      = listed((*api.Client).Leases, func(l api.Lease) string { return l.ID })
 	discardNames    = listed((*api.Client).Discards, func(d api.Discard) string { return d.ID })
+	discardVolumes  = listed((*api.Client).Discards, func(d api.Discard) string { return d.Volume })
 	workspaceNames  = listed((*api.Client).Workspaces, func(w api.Workspace) string { return w.ID })
 	credentialNames = listed((*api.Client).Credentials, func(c api.Credential) string { return c.Name })
 )
 
 // inspectNames lists all that inspect can show.
 func inspectNames(ctx context.Context, c *api.Client) (all []string, err error) {
-	for _, list := range []lister{cloneNames, subjectNames, volumeNames, leaseNames, workspaceNames} {
+	for _, list := range []lister{cloneNames, subjectNames, volumeNames, leaseNames, discardNames, workspaceNames} {
 		names, err := list(ctx, c)
 		if err != nil {
 			return nil, err

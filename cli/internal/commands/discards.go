@@ -61,6 +61,7 @@ func newDiscardsLs(s *session.Session) *cobra.Command {
 	cmd.Flags().StringVar(&filter.Subject, "subject", "", "Only those of a subject")
 	cmd.Flags().StringVar(&filter.Volume, "volume", "", "Only those of a volume")
 	completeFlag(s, cmd, "subject", subjectNames)
+	completeFlag(s, cmd, "volume", discardVolumes)
 	return cmd
 }
 

@@ -60,8 +60,8 @@ This page is made from the help of the commands, with `+"`go test -C cli ./inter
 | command | what it does |
 | --- | --- |
 %s
-The exit code is 0, 1 after an error, 125 for wrong flags, 64 for a wrong template, and 128 and its number after a
-signal.
+The exit code is 0; 1 after an error; 125 for wrong flags; 64 for a template that can't be parsed (in a list: 1, as with
+docker); 128 plus its number after a signal.
 
 %s`, contents.Bytes(), bytes.TrimRight(pages.Bytes(), "\n"))
 }

@@ -27,8 +27,13 @@ func newEnv(s *session.Session) *cobra.Command {
 caches: as flags for docker run, a fragment for compose, or exports for a shell in the container.
 
 VOLUME is a volume that exists. With --repo it is one that is made by its first use; without a name it is an
-anonymous one. A volume with cache=off has no variables.`,
+anonymous one. A volume with cache=off has no variables.
+
+The flags for docker run are quoted as a shell needs it. A shell leaves the quotes in what it substitutes, so
+"docker run $(docker repos env ...)" works if no name, path or option has a space, a comma or a quote. With eval it
+always works.`,
 		Example: `docker run --rm -it $(docker repos env --target /w --repo https://github.com/octocat/Hello-World) debian
+eval "docker run --rm -it $(docker repos env --target /w --repo https://github.com/octocat/Hello-World --opt warm=node_modules,dist) debian"
 docker repos env --target /w --for compose src >>compose.yaml
 eval "$(docker repos env --target /w --for shell src)"`,
 		Args: cli.RequiresMaxArgs(1),

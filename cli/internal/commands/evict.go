@@ -31,7 +31,7 @@ func (f *freeing) addTo(cmd *cobra.Command) {
 func (f freeing) question(what string) string {
 	text := "WARNING! This will evict " + show.Text(what) + ". The next mount clones again."
 	if f.discard {
-		text += "\nIt will also delete the discards, and discard the workspaces that no container has mounted."
+		text += "\nIt will also delete the discards, and the workspaces that no container has mounted."
 	}
 	return text
 }
@@ -44,7 +44,9 @@ func newEvict(s *session.Session) *cobra.Command {
 		Short: "Evict clones: their next mounts clone again",
 		Long: `Evict clones, by the keys that "ls" shows, or all clones of a subject that nobody uses.
 
-The plugin refuses a clone that is in use or has discards, and says what is in the way.`,
+The plugin refuses a clone that is in use, that a volume with mode=keep keeps, or that has discards, and says what
+is in the way. Clones are evicted one after another, also with --discard; "subjects fresh" takes all of a subject in
+one step.`,
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
 			keys, err := f.keys(ctx, c, args, subject)
 			if err != nil || len(keys) == 0 {

@@ -23,7 +23,7 @@ func newWarm(s *session.Session) *cobra.Command {
 		Long: `Clone and check out what a mount of a repository needs, so that the mount finds it.
 
 Subject, ref and options must be those of the volume that will be mounted. If this command is interrupted, the work
-ends, unless a mount or another client waits for it. What was fetched completely stays.`,
+ends, unless a mount or another client waits for it. All objects of a complete fetch stay.`,
 		Args: cli.ExactArgs(1),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
 			w.Repo, w.Options = args[0], make(map[string]string)

@@ -29,7 +29,7 @@ type Mount struct {
 // Forms are the forms by their names.
 var Forms = map[string]func(Mount) string{"run": Run, "compose": Compose, "shell": Shell}
 
-// Run returns flags of docker run, one on each line.
+// Run returns flags of docker run, on one line, because a line break ends a command that eval runs.
 func Run(m Mount) string {
 	fields := []string{"type=volume"}
 	if m.Volume != "" {
@@ -43,11 +43,11 @@ func Run(m Mount) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "--mount %s\n", Quote(record(fields)))
+	fmt.Fprintf(&b, "--mount %s", Quote(record(fields)))
 	for _, v := range m.Variables {
-		fmt.Fprintf(&b, "--env %s\n", Quote(v.Name+"="+v.Value))
+		fmt.Fprintf(&b, " --env %s", Quote(v.Name+"="+v.Value))
 	}
-	return b.String()
+	return b.String() + "\n"
 }
 
 // record returns fields as docker run reads a mount: as a line of CSV.

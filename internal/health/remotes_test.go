@@ -99,7 +99,7 @@ func TestAskerIsBounded(t *testing.T) {
 		other := make(chan []Check)
 		go func() { other <- a.Check(ctx, list) }()
 		checks := a.Check(ctx, list)
-		<-other
+		others := <-other
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
@@ -110,7 +110,7 @@ func TestAskerIsBounded(t *testing.T) {
 			t.Errorf("got %d checks, the last is %+v", len(checks), checks[len(checks)-1])
 		}
 		var timedOut, left int
-		for _, c := range checks {
+		for _, c := range append(others, checks...) { // one may get all the places
 			if strings.Contains(c.Text, "timeout") && c.Status == Failed {
 				timedOut++
 			}
@@ -118,8 +118,8 @@ func TestAskerIsBounded(t *testing.T) {
 				left++
 			}
 		}
-		if timedOut == 0 || left == 0 || timedOut+left != len(checks) {
-			t.Errorf("%d timed out, %d were not asked, of %d", timedOut, left, len(checks))
+		if timedOut == 0 || left == 0 || timedOut+left != len(checks)+len(others) {
+			t.Errorf("%d timed out, %d were not asked, of %d and %d", timedOut, left, len(checks), len(others))
 		}
 	})
 }

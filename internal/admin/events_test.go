@@ -25,7 +25,7 @@ type feed struct {
 	keep   int
 	seq    int64
 	more   chan struct{}
-	reads  chan struct{} // receives for each EventsAfter, if not nil
+	reads  chan struct{} // receives after each EventsAfter, if not nil
 }
 
 func newFeed(keep int) *feed { return &feed{keep: keep, more: make(chan struct{})} }
@@ -43,13 +43,14 @@ func (f *feed) add(n int) {
 }
 
 func (f *feed) EventsAfter(seq int64) ([]janitor.Event, <-chan struct{}) {
+	f.mu.Lock()
+	list := slices.DeleteFunc(slices.Clone(f.events), func(e janitor.Event) bool { return e.Seq <= seq })
+	more := f.more
+	f.mu.Unlock()
 	if f.reads != nil {
 		f.reads <- struct{}{}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	list := slices.DeleteFunc(slices.Clone(f.events), func(e janitor.Event) bool { return e.Seq <= seq })
-	return list, f.more
+	return list, more
 }
 
 func TestEventPages(t *testing.T) {

@@ -30,8 +30,8 @@ VOLUME is a volume that exists. With --repo it is one that is made by its first 
 anonymous one. A volume with cache=off has no variables.
 
 The flags for docker run are quoted as a shell needs it. A shell leaves the quotes in what it substitutes, so
-"docker run $(docker repos env ...)" works if no name, path or option has a space, a comma or a quote. With eval it
-always works.`,
+"docker run $(docker repos env ...)" works if all names, paths and options consist of letters, digits and
+_@%+=:./- characters. With eval it always works.`,
 		Example: `docker run --rm -it $(docker repos env --target /w --repo https://github.com/octocat/Hello-World) debian
 eval "docker run --rm -it $(docker repos env --target /w --repo https://github.com/octocat/Hello-World --opt warm=node_modules,dist) debian"
 docker repos env --target /w --for compose src >>compose.yaml

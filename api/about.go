@@ -43,7 +43,7 @@ type Health struct {
 // Check is one check.
 type Check struct {
 	Name string `json:"name"` // such as disk or overlay
-	// Target says what was checked, if there are several of the kind: a host, a credential.
+	// Target names the host or the credential that was checked. Other checks have none.
 	Target string `json:"target,omitempty"`
 	Status string `json:"status"` // ok, warning or failed
 	Text   string `json:"text"`   // what was found

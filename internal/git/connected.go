@@ -50,9 +50,9 @@ var errFollowed = errors.New("too many changes")
 // reports false if it can't tell.
 //
 // rev-list first marks all files of the old commits, 100,000 for one changed file. This
-// compares each new commit with its first parent, which reads the trees that differ, and
-// looks up the files that differ. All others are those of the parent, which is complete
-// because it is an old commit, or was compared too.
+// compares each new commit with its first parent, and looks up the trees and files that
+// differ. All others are those of the parent, which is complete because it is an old
+// commit, or was compared too.
 func (g *Git) connectedByChanges(ctx context.Context, store string, ids []string) (known map[string]Object, connected bool) {
 	if len(ids) > maxFollowedTips {
 		return nil, false

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,15 +36,11 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 		if err := c.remote.BringBlobs(ctx, s.Source, r.Commit, s.cone()); err != nil {
 			return l, err
 		}
-		// The store may have lost the commit since the tree was built.
-		_, ok, err := c.remote.Git.Commit(ctx, c.remote.StoreDir(s.History.Name()), r.Commit)
-		if err == nil && !ok {
-			err = c.remote.NoCommit(ctx, s.Source, r.Commit)
-		}
-		if err != nil {
-			return l, err
-		}
-		err = c.remote.FromStore(ctx, s.Source, func(store meta.Store, refs []git.PackedRef) error {
+		// The store may have lost the commit since the tree was built. git looks while the directory is built,
+		// because that takes as long.
+		there := make(chan error, 1)
+		go func() { there <- c.hasCommit(ctx, s, r.Commit) }()
+		err := c.remote.FromStore(ctx, s.Source, func(store meta.Store, refs []git.PackedRef) error {
 			if snapshotOf(s, r, store) != snapshot {
 				return remote.ErrFetched
 			}
@@ -52,12 +49,21 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 			w.mkdir(top)
 			return c.buildGitDir(&w, top, s, r, store, refs)
 		})
-		if err != nil {
+		if err := cmp.Or(<-there, err); err != nil {
 			return l, err
 		}
 		failpoint.Hit("clone/gitlayer/linked")
 		return l, appendFile(filepath.Join(dir, ".git/config"), modules)
 	})
+}
+
+// hasCommit returns an error if the store does not have a commit, or git can't tell.
+func (c *Collection) hasCommit(ctx context.Context, s Spec, commit string) error {
+	_, ok, err := c.remote.Git.Commit(ctx, c.remote.StoreDir(s.History.Name()), commit)
+	if err == nil && !ok {
+		err = c.remote.NoCommit(ctx, s.Source, commit)
+	}
+	return err
 }
 
 // snapshotOf identifies the refs that a git layer has: all of the store or, if that is the

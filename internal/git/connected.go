@@ -15,7 +15,7 @@ import (
 // and ignores objects that a shallow or a filtered fetch omitted.
 func (g *Git) Connected(ctx context.Context, store string, ids []string, noBlobs bool) (bool, error) {
 	if !noBlobs {
-		if _, connected := g.connectedByChanges(ctx, store, ids); connected {
+		if _, connected := g.connectedByFewChanges(ctx, store, ids); connected {
 			return true, nil
 		}
 	}
@@ -37,14 +37,21 @@ func (g *Git) connectedByWalk(ctx context.Context, store string, ids []string, n
 }
 
 const (
-	// maxFollowedTips, maxFollowed and followWithin bound connectedByChanges: there may be many
-	// commits, and trees of a kilobyte can have ten billion files.
+	// maxFollowedTips, maxFollowed and followWithin bound connectedByFewChanges: there may be
+	// many commits, and trees of a kilobyte can have ten billion files.
 	maxFollowedTips = 256
 	maxFollowed     = 20_000
 	followWithin    = 500 * time.Millisecond
 )
 
 var errFollowed = errors.New("too many changes")
+
+// connectedByFewChanges is connectedByChanges, and reports false too if that takes long.
+func (g *Git) connectedByFewChanges(ctx context.Context, store string, ids []string) (known map[string]Object, connected bool) {
+	ctx, cancel := context.WithTimeout(ctx, followWithin)
+	defer cancel()
+	return g.connectedByChanges(ctx, store, ids)
+}
 
 // connectedByChanges is Connected for few new commits, and returns ids as Known does. It
 // reports false if it can't tell.
@@ -57,8 +64,6 @@ func (g *Git) connectedByChanges(ctx context.Context, store string, ids []string
 	if len(ids) > maxFollowedTips {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, followWithin)
-	defer cancel()
 	want := make(map[string]string) // the type of each new object
 	info := false                   // the last record is followed by its path
 	c := g.inStore(store, Command{Op: "follow changes"}, append([]string{

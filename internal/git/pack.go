@@ -69,7 +69,7 @@ func (g *Git) received(ctx context.Context, f PackFetch) (map[string]Object, err
 	if len(f.Haves) == 0 { // git has checked the pack alone
 		return g.Known(ctx, f.Store, f.Wants)
 	}
-	if known, connected := g.connectedByChanges(ctx, f.Store, f.Wants); connected {
+	if known, connected := g.connectedByFewChanges(ctx, f.Store, f.Wants); connected {
 		return known, nil
 	}
 	connected, err := g.connectedByWalk(ctx, f.Store, f.Wants, false)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,21 +126,32 @@ type outcome struct {
 }
 
 // attack runs one attack and prints its line. If a case falls, the next one gets a new plugin.
+//
+// Other tests may load the machine for some seconds. So, unless the limits apply as they are, an
+// attack that only made the victim slow is run again, and the case falls if it falls twice.
 func (r *resources) attack(t *testing.T, a siege.Attack) {
-	if err := r.ensurePlugin(); err != nil {
-		t.Fatal(err)
-	}
-	o, err := r.measureAttack(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.report(t, a, o) {
+	for again := !*exact; ; again = false {
+		if err := r.ensurePlugin(); err != nil {
+			t.Fatal(err)
+		}
+		o, err := r.measureAttack(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fell := r.judge(t.Context(), a, o)
+		if len(fell) == 0 {
+			return
+		}
+		log := r.plugin.Log()
+		if err := r.closePlugin(); err != nil {
+			t.Fatal(err)
+		}
+		if again && !slices.ContainsFunc(fell, func(err error) bool { return !errors.Is(err, errSlow) }) {
+			fmt.Println("      it is run again")
+			continue
+		}
+		t.Errorf("%v\nthe end of the plugin's log:\n%s", errors.Join(fell...), log[max(0, len(log)-5000):])
 		return
-	}
-	log := r.plugin.Log()
-	t.Logf("the end of the plugin's log:\n%s", log[max(0, len(log)-5000):])
-	if err := r.closePlugin(); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -193,17 +205,14 @@ func (r *resources) measureAttack(ctx context.Context, a siege.Attack) (o outcom
 	return o, nil
 }
 
-// report prints the line of an attack, and reports whether the plugin held.
-func (r *resources) report(t *testing.T, a siege.Attack, o outcome) (held bool) {
-	t.Helper()
-	var fell []string
+// judge prints the line of an attack, and returns why the plugin did not hold.
+func (r *resources) judge(ctx context.Context, a siege.Attack, o outcome) (fell []error) {
 	check := func(what string, err error) {
 		if err != nil {
-			t.Errorf("%s: %v", what, err)
-			fell = append(fell, fmt.Sprintf("%s: %.160s", what, strings.ReplaceAll(err.Error(), "\n", "; ")))
+			fell = append(fell, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	check("the plugin", r.plugin.Alive(t.Context()))
+	check("the plugin", r.plugin.Alive(ctx))
 	check("the victim", o.victim)
 	figures, err := compare("mount", o.quiet.P50(), r.longest, o.warm)
 	check("the victim", err)
@@ -224,10 +233,10 @@ func (r *resources) report(t *testing.T, a siege.Attack, o outcome) (held bool) 
 	}
 	fmt.Printf("%s  %-10s %-16s %s; plugin peak %d MiB, %d killed for memory, %s; attacker got %s; %s\n",
 		verdict, "resources", a.Name, figures, o.peak>>20, o.kills, clean, o.answers, a.Abuses)
-	for _, line := range fell {
-		fmt.Printf("      because %s\n", line)
+	for _, err := range fell {
+		fmt.Printf("      because %.160s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	return len(fell) == 0
+	return fell
 }
 
 // ensurePlugin starts a plugin if none runs.
@@ -280,6 +289,9 @@ func (r *resources) measure(ctx context.Context, a siege.Attack) (warm, cold sie
 	return warm, cold, errors.Join(err, coldErr)
 }
 
+// errSlow is the kind of the errors of compare that depend on the load of the machine.
+var errSlow = errors.New("slow")
+
 // compare formats the victim's durations beside the quiet ones. It returns an error if they exceed
 // their limits.
 func compare(what string, quietMedian, quietMax time.Duration, attacked siege.Sample) (figures string, err error) {
@@ -288,9 +300,9 @@ func compare(what string, quietMedian, quietMax time.Duration, attacked siege.Sa
 	case len(attacked) == 0:
 		err = errors.New("nothing was mounted")
 	case median > mostMedian*tolerance():
-		err = fmt.Errorf("the median is %.1f times the quiet one, want at most %.0f", median, mostMedian*tolerance())
+		err = fmt.Errorf("%w: the median is %.1f times the quiet one, want at most %.0f", errSlow, median, mostMedian*tolerance())
 	case *exact && most > mostMax:
-		err = fmt.Errorf("the maximum is %.1f times the quiet one, want at most %d", most, mostMax)
+		err = fmt.Errorf("%w: the maximum is %.1f times the quiet one, want at most %d", errSlow, most, mostMax)
 	}
 	return fmt.Sprintf("%s p50 %s max %s", what, siege.Compare(quietMedian, attacked.P50()), siege.Compare(quietMax, attacked.Max())), err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // In a swarm of one node the next task finds a volume with a name again. Anonymous volumes stay,
-// and the command in the README removes them.
+// and the command of docs/how-to/remove.md removes them.
 func TestSwarm(t *testing.T) {
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
@@ -50,7 +50,7 @@ func TestSwarm(t *testing.T) {
 		t.Error("a mount without a name left no volume: docs/runtimes.md says that it does")
 	}
 	eventually(t, "the anonymous volumes to go", func() error {
-		e.shell(t, readmeLine(t, "docker volume ls --quiet --filter driver="))
+		e.shell(t, removeLine(t, "docker volume ls --quiet --filter driver="))
 		if left := e.volumes(t); len(left) > 0 {
 			return fmt.Errorf("%q", left)
 		}

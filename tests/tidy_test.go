@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The commands in the README list the plugin's volumes, and remove the anonymous volumes that
+// The commands of docs/how-to/remove.md list the plugin's volumes, and remove the anonymous volumes that
 // `docker container prune` leaves, but no others.
 func TestTidyUp(t *testing.T) {
 	t.Parallel()
@@ -18,11 +18,11 @@ func TestTidyUp(t *testing.T) {
 	inUse := parseStamp(t, busy.sh(t, printStamp)).Volume
 	e.docker(t, "container", "prune", "--force")
 
-	list := readmeLine(t, "docker volume ls --filter driver=")
+	list := removeLine(t, "docker volume ls --filter driver=")
 	if got := len(strings.Fields(e.shell(t, list+" --quiet"))); got != 3 {
 		t.Errorf("%s: %d volumes, want 3: a named one, one in use and one that prune left", list, got)
 	}
-	e.shell(t, readmeLine(t, "docker volume ls --quiet --filter driver="))
+	e.shell(t, removeLine(t, "docker volume ls --quiet --filter driver="))
 	got, want := e.volumes(t), []string{"named", inUse}
 	slices.Sort(got)
 	slices.Sort(want)
@@ -31,10 +31,10 @@ func TestTidyUp(t *testing.T) {
 	}
 }
 
-// readmeLine returns the line of the README with a beginning.
-func readmeLine(t *testing.T, begin string) string {
+// removeLine returns the line of docs/how-to/remove.md with a beginning.
+func removeLine(t *testing.T, begin string) string {
 	t.Helper()
-	return lineOf(t, "../README.md", begin)
+	return lineOf(t, "../docs/how-to/remove.md", begin)
 }
 
 // lineOf returns the first line of a file with a beginning.

@@ -17,7 +17,7 @@ import (
 // tours is where the pages are that TestTours replays.
 const tours = "../docs/tours"
 
-// TestTours replays the terminal sessions of docs/tours, in an engine whose volumes are on a small disk of their own.
+// TestTours replays the terminal sessions of docs/tours and of the README, in an engine whose volumes are on a small disk of their own.
 // Before each, it makes the situation that the page describes.
 func TestTours(t *testing.T) {
 	t.Parallel()
@@ -37,17 +37,23 @@ func TestTours(t *testing.T) {
 		page    string
 		prepare func(t *testing.T, e *engine, server *gitserver.Server, dir string)
 	}{
+		{"../../README.md", firstSuccess},
 		{"disk-full.md", fullDisk},
 		{"private-repository.md", privateRepository},
 		{"mount-failed.md", failedMount},
 		{"yesterday.md", yesterday},
 	} {
-		t.Run(strings.TrimSuffix(tour.page, ".md"), func(t *testing.T) {
+		t.Run(strings.TrimSuffix(filepath.Base(tour.page), ".md"), func(t *testing.T) {
 			dir := t.TempDir()
 			tour.prepare(t, e, server, dir)
 			replay(t, filepath.Join(tours, tour.page), dir, env, names)
 		})
 	}
+}
+
+// firstSuccess makes the repository of the README.
+func firstSuccess(t *testing.T, _ *engine, server *gitserver.Server, _ string) {
+	testgit.Generate(t, server, "hello", gitserver.Spec{Seed: 5, Files: 20, Commits: 2, Changes: 2})
 }
 
 // diskSize has room for the plugin's root filesystem and some clones.
@@ -133,4 +139,39 @@ func yesterday(t *testing.T, e *engine, server *gitserver.Server, dir string) {
 		}
 		return err
 	})
+}
+
+// TestBackup replays docs/operations/backup.md: with a backup, the plugin is removed, installed under another ID and
+// filled again.
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	e, server := own(t, nil), testgit.Remote(t, "app", gitserver.Spec{Seed: 1, Files: 50, Commits: 3, Changes: 2})
+	bin := e.installCLI(t, "root")
+	e.docker(t, "tag", image, "debian")
+	for name, mode := range map[string]string{"kept": "keep", "hello": "private"} {
+		e.create(t, name, "repo="+server.URL("app"), "mode="+mode)
+	}
+	e.sh(t, mount("kept"), `echo changed >>README.md; git commit -qam "my commit"; echo again >>README.md; echo 42 >result`)
+	e.sh(t, mount("hello"), "echo x >dropped")
+	put := api.PutCredential{Kind: api.HTTPS, Scope: "https://git.example.com/private", User: "x", Secret: "s3cret"}
+	if err := e.admin(t).PutCredential(t.Context(), "example", put); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the discard", func() error {
+		list, err := e.admin(t).Discards(t.Context(), api.Filter{})
+		if err == nil && (len(list) != 1 || list[0].Changed == nil) {
+			err = fmt.Errorf("%+v", list)
+		}
+		return err
+	})
+
+	// On the page, the plugin is installed on another machine.
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nset -e\ndocker plugin rm --force %[1]s\ndocker plugin create %[1]s %[2]s\ndocker plugin enable --timeout 120 %[1]s\n",
+		pluginName, abs(t, pluginDir()))
+	if err := os.WriteFile(filepath.Join(dir, "make"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "PATH="+dir+":"+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=unix://"+e.Path("sock"), "DOCKER_CONFIG="+bin)
+	replay(t, "../docs/operations/backup.md", dir, env, map[string]string{"/var/lib/docker": e.Path("data")})
 }

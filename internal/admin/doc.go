@@ -16,7 +16,7 @@
 // Warming ends with its client, except for what a mount or another client waits for. What is
 // refused because something is in the way has the status 409, and lists that.
 //
-// The socket, admin.sock, is in the directory of the plugin's other socket. README.md shows
+// The socket, admin.sock, is in the directory of the plugin's other socket. docs/operations/operate.md shows
 // how to call it with curl. Pass a secret on stdin, because other processes can read
 // arguments. ssh-keyscan does not verify the keys that it prints: compare the fingerprints
 // in the list of credentials with those that the host's owner publishes.

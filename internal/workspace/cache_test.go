@@ -199,7 +199,7 @@ func variables(t *testing.T, dir, line string) map[string]string {
 }
 
 // TestCacheSurvivesGit: the paths that env names still lead to the cache after git cleaned
-// up. Both lines that source env are tried: the README's and an earlier one.
+// up. Both lines that source env are tried: that of docs/how-to/caches.md and an earlier one.
 func TestCacheSurvivesGit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -265,8 +265,8 @@ func TestCacheSurvivesGit(t *testing.T) {
 	}
 }
 
-// TestCacheVariablesAreDocumented: the README's table and the example for compose have the
-// variables of env, for a volume at /w.
+// TestCacheVariablesAreDocumented: the table of docs/how-to/caches.md and the example for
+// compose have the variables of env, for a volume at /w.
 func TestCacheVariablesAreDocumented(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -281,7 +281,7 @@ func TestCacheVariablesAreDocumented(t *testing.T) {
 	}
 	table, example := make(map[string]string), make(map[string]string)
 	quoted := regexp.MustCompile("`([^`]+)`")
-	_, rows, _ := strings.Cut(text("README.md"), "| for | variable | value |\n")
+	_, rows, _ := strings.Cut(text("docs/how-to/caches.md"), "| for | variable | value |\n")
 	for row := range strings.Lines(rows) {
 		cells := strings.Split(row, "|")
 		if len(cells) != 5 {
@@ -301,7 +301,7 @@ func TestCacheVariablesAreDocumented(t *testing.T) {
 		}
 	}
 	if !maps.Equal(table, want) {
-		t.Errorf("the README says\n%v, env says\n%v", table, want)
+		t.Errorf("docs/how-to/caches.md says\n%v, env says\n%v", table, want)
 	}
 	if !maps.Equal(example, want) {
 		t.Errorf("the example says\n%v, env says\n%v", example, want)

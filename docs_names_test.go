@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // checkFiles checks names of the project's own files and directories.
@@ -232,4 +233,27 @@ func checkShell(_ known, p page) (problems []string) {
 		}
 	}
 	return problems
+}
+
+// TestAuditActionsAreDocumented checks that docs/operations/audit-log.md has each action of an operator.
+func TestAuditActionsAreDocumented(t *testing.T) {
+	var spans []string
+	for _, p := range pages(t) {
+		if p.name == "docs/operations/audit-log.md" {
+			spans = p.spans()
+		}
+	}
+	data, err := os.ReadFile("internal/admin/audit.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	actions := regexp.MustCompile(`"[A-Z]+ /v1/[^"]*": +"([a-z.]+)"`).FindAllStringSubmatch(string(data), -1)
+	if len(actions) < 5 {
+		t.Fatalf("%d actions", len(actions))
+	}
+	for _, a := range actions {
+		if !slices.Contains(spans, a[1]) {
+			t.Errorf("docs/operations/audit-log.md does not have the action %q", a[1])
+		}
+	}
 }

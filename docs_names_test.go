@@ -66,6 +66,7 @@ func checkOptions(k known, p page) (problems []string) {
 	for _, s := range p.spans() {
 		all(bareOpt, s)
 	}
+	names = append(names, p.cells("option")...)
 	for _, b := range p.blocks {
 		for _, m := range flowOpts.FindAllStringSubmatch(b.text, -1) {
 			for _, field := range strings.Split(m[1], ", ") {
@@ -100,6 +101,11 @@ func checkSettings(k known, p page) (problems []string) {
 	for _, s := range p.spans() {
 		if m := upperSpan.FindStringSubmatch(s); m != nil && !k.settings[m[1]] && !k.isOther(m[1]) {
 			problems = append(problems, fmt.Sprintf("no setting has the name %q", m[1]))
+		}
+	}
+	for _, name := range p.cells("setting") {
+		if !k.settings[name] {
+			problems = append(problems, fmt.Sprintf("no setting has the name %q", name))
 		}
 	}
 	for _, command := range p.commands() {
@@ -233,6 +239,22 @@ func checkShell(_ known, p page) (problems []string) {
 		}
 	}
 	return problems
+}
+
+// TestNamesAreDocumented checks that a table has each option and each setting.
+func TestNamesAreDocumented(t *testing.T) {
+	k := readKnown(t)
+	for title, names := range map[string]map[string]bool{"option": k.options, "setting": k.settings} {
+		var documented []string
+		for _, p := range k.pages {
+			documented = append(documented, p.cells(title)...)
+		}
+		for name := range names {
+			if !slices.Contains(documented, name) {
+				t.Errorf("no table of a page has the %s %s", title, name)
+			}
+		}
+	}
 }
 
 // TestAuditActionsAreDocumented checks that docs/operations/audit-log.md has each action of an operator.

@@ -85,6 +85,7 @@ func anchor(title string) string {
 
 var (
 	linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	word     = regexp.MustCompile(`^\w+$`)
 	span     = regexp.MustCompile("`([^`]+)`")
 )
 
@@ -101,6 +102,26 @@ func (p page) links() (targets []string) {
 func (p page) spans() (list []string) {
 	for _, m := range span.FindAllStringSubmatch(p.prose, -1) {
 		list = append(list, strings.Join(strings.Fields(m[1]), " "))
+	}
+	return list
+}
+
+// cells returns the words of code in the first column of the tables whose first column has a title.
+func (p page) cells(title string) (list []string) {
+	inside := false
+	for line := range strings.Lines(p.prose) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		if !strings.HasPrefix(line, "| ") {
+			inside = false
+		} else if first == title {
+			inside = true
+		} else if inside {
+			for _, m := range span.FindAllStringSubmatch(first, -1) {
+				if word.MatchString(m[1]) {
+					list = append(list, m[1])
+				}
+			}
+		}
 	}
 	return list
 }

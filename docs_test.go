@@ -92,9 +92,23 @@ func TestDocs(t *testing.T) {
 // theirs are pages of git-lfs that comments name.
 var theirs = map[string]bool{"docs/api/batch.md": true, "docs/spec.md": true}
 
+var namedPage = regexp.MustCompile(`\bdocs/[\w./-]+\.(?:md|svg)\b`)
+
+// gonePages returns the pages that a text names and that do not exist.
+func gonePages(text string) (gone []string) {
+	for _, name := range namedPage.FindAllString(text, -1) {
+		if _, err := os.Stat(name); err != nil && !theirs[name] {
+			gone = append(gone, name)
+		}
+	}
+	return gone
+}
+
 // TestDocsInCode checks that pages which comments and messages of Go files name exist.
 func TestDocsInCode(t *testing.T) {
-	named, found := regexp.MustCompile(`\b(docs/[\w./-]+\.(?:md|svg))\b`), 0
+	if got := gonePages("// docs/design.md and docs/gone.md say so"); !slices.Equal(got, []string{"docs/gone.md"}) {
+		t.Errorf("the check finds %q", got)
+	}
 	for _, name := range files(t) {
 		if filepath.Ext(name) != ".go" || name == "docs_test.go" {
 			continue
@@ -103,18 +117,44 @@ func TestDocsInCode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range named.FindAllString(string(data), -1) {
-			if theirs[m] {
-				continue
-			}
-			found++
-			if _, err := os.Stat(m); err != nil {
-				t.Errorf("%s names %s: %v", name, m, err)
+		for _, gone := range gonePages(string(data)) {
+			t.Errorf("%s names %s, which does not exist", name, gone)
+		}
+	}
+}
+
+// unreached returns the pages of docs to which no links lead from the README.
+func unreached(k map[string]page) (names []string) {
+	reached, next := map[string]bool{}, []string{"README.md"}
+	for len(next) > 0 {
+		p := k[next[0]]
+		next = next[1:]
+		for _, target := range p.links() {
+			file, _, _ := strings.Cut(target, "#")
+			name := path.Join(path.Dir(p.name), file)
+			if _, ok := k[name]; ok && !reached[name] {
+				reached[name] = true
+				next = append(next, name)
 			}
 		}
 	}
-	if found == 0 {
-		t.Error("no Go file names a page")
+	for name := range k {
+		if strings.HasPrefix(name, "docs/") && !reached[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TestPagesAreLinked checks that links lead from the README to each page of docs.
+func TestPagesAreLinked(t *testing.T) {
+	k := readKnown(t).pages
+	for _, name := range unreached(k) {
+		t.Errorf("no links lead from the README to %s: docs/README.md is the index", name)
+	}
+	k["docs/new.md"] = parsePage("docs/new.md", "# New")
+	if got := unreached(k); !slices.Equal(got, []string{"docs/new.md"}) {
+		t.Errorf("with a page that has no link: %q", got)
 	}
 }
 

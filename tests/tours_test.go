@@ -17,7 +17,7 @@ import (
 // tours is where the pages are that TestTours replays.
 const tours = "../docs/tours"
 
-// TestTours replays the terminal sessions of docs/tours and of the README, in an engine whose volumes are on a small disk of their own.
+// TestTours replays the terminal sessions of docs/tours, and of the README and pages like it, in an engine whose volumes are on a small disk of their own.
 // Before each, it makes the situation that the page describes.
 func TestTours(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,8 @@ func TestTours(t *testing.T) {
 		page    string
 		prepare func(t *testing.T, e *engine, server *gitserver.Server, dir string)
 	}{
-		{"../../README.md", firstSuccess},
+		{"../../README.md", repository("hello")},
+		{"../how-to/discards.md", repository("lab")},
 		{"disk-full.md", fullDisk},
 		{"private-repository.md", privateRepository},
 		{"mount-failed.md", failedMount},
@@ -51,9 +52,11 @@ func TestTours(t *testing.T) {
 	}
 }
 
-// firstSuccess makes the repository of the README.
-func firstSuccess(t *testing.T, _ *engine, server *gitserver.Server, _ string) {
-	testgit.Generate(t, server, "hello", gitserver.Spec{Seed: 5, Files: 20, Commits: 2, Changes: 2})
+// repository makes the repository of a page that needs nothing else.
+func repository(name string) func(*testing.T, *engine, *gitserver.Server, string) {
+	return func(t *testing.T, _ *engine, server *gitserver.Server, _ string) {
+		testgit.Generate(t, server, name, gitserver.Spec{Seed: 5, Files: 20, Commits: 2, Changes: 2})
+	}
 }
 
 // diskSize has room for the plugin's root filesystem and some clones.

@@ -3,10 +3,10 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 # Variables that a user may set, for the scripts and programs below.
-export MIRROR CONFIRM REPO REF IMAGE
+export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs plugin cli install install-cli uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz walks bench performance lint clean
+.PHONY: help needs build rootfs lock plugin cli install install-cli uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz walks bench performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -98,8 +98,11 @@ cli: ## compile the command "docker repos": build/docker-repos, static; RELAYS=a
 
 # FORCE=1 applies here only if this target is named on the command line: in "make install FORCE=1" it concerns
 # containers.
-rootfs: needs ## make the plugin's root filesystem from Debian packages (as root); MIRROR=url, FORCE=1 for newer packages
+rootfs: needs ## make the plugin's root filesystem from locked Debian packages (as root); ARCH=arm64, MIRROR=url, STRICT=1 for locked versions or none, FORCE=1 to build it again
 	@FORCE=$(if $(filter rootfs,$(MAKECMDGOALS)),$(FORCE)) rootfs/build
+
+lock: needs ## lock the current versions of these packages: rootfs/lock.amd64 and lock.arm64 (as root); MIRROR=url
+	@rootfs/lock
 
 needs: ## install the programs needed besides Docker Engine, Go and make (Debian, as root), or list them
 	@rootfs/needs

@@ -22,13 +22,13 @@ import (
 
 const (
 	fetchUID = 65532
-	maxBytes = 80_000_000
+	maxBytes = 40_000_000 // 15 MB less than rootfs/assemble allows with the plugin
 )
 
 // git runs the machine's own git and fails the test if that fails.
 func git(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "protocol.file.allow=always", "-c", "user.name=t", "-c", "user.email=t@example.invalid"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.invalid"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -36,24 +36,17 @@ func git(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// repositories makes top.git with sub.git as its submodule in dir, owned by the fetch user.
-func repositories(t *testing.T, dir, subURL string) {
+// repository makes top.git in dir, owned by the fetch user.
+func repository(t *testing.T, dir string) {
 	t.Helper()
-	work := t.TempDir()
-	for _, name := range []string{"sub", "top"} {
-		src := filepath.Join(work, name)
-		git(t, work, "init", "-q", "-b", "main", src)
-		if name == "top" {
-			git(t, src, "submodule", "--quiet", "add", filepath.Join(dir, "sub.git"), "lib")
-			git(t, src, "config", "-f", ".gitmodules", "submodule.lib.url", subURL)
-		}
-		if err := os.WriteFile(filepath.Join(src, name+".txt"), []byte(name+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		git(t, src, "add", "-A")
-		git(t, src, "commit", "-q", "-m", name)
-		git(t, work, "clone", "-q", "--bare", src, filepath.Join(dir, name+".git"))
+	src := filepath.Join(t.TempDir(), "top")
+	git(t, dir, "init", "-q", "-b", "main", src)
+	if err := os.WriteFile(filepath.Join(src, "top.txt"), []byte("top\n"), 0o644); err != nil {
+		t.Fatal(err)
 	}
+	git(t, src, "add", "-A")
+	git(t, src, "commit", "-q", "-m", "top")
+	git(t, dir, "clone", "-q", "--bare", src, "top.git")
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -71,7 +64,7 @@ func TestProgramsWork(t *testing.T) {
 	if err := os.Mkdir(srv, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	repositories(t, srv, "/srv/sub.git")
+	repository(t, srv)
 	program, err := exec.LookPath("git")
 	if err != nil {
 		t.Fatal(err)
@@ -96,18 +89,11 @@ func TestProgramsWork(t *testing.T) {
 		fails bool
 	}{
 		{name: "git", argv: []string{"git", "--version"}, want: "git version 2."},
-		{name: "git-lfs", argv: []string{"git", "lfs", "version"}, want: "git-lfs/3."},
 		{name: "ssh", argv: []string{"ssh", "-V"}, want: "OpenSSH"},
 		{name: "ssh knows its user", argv: []string{"ssh", "-F", "none", "-o", "BatchMode=yes", "-p", closedPort, "localhost"}, want: "Connection refused", fails: true},
-		{name: "ssh-keygen", argv: []string{"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/tmp/key"}},
-		{name: "ssh-agent and ssh-add", argv: []string{"ssh-agent", "ssh-add", "/tmp/key"}, want: "Identity added"},
-		{name: "ssh-keyscan", argv: []string{"ssh-keyscan"}, want: "usage: ssh-keyscan", fails: true},
 		{name: "ls-remote over http", argv: []string{"git", "ls-remote", local(plain.URL) + "/top.git", "refs/heads/main"}, want: "refs/heads/main"},
 		{name: "https knows the authorities", argv: []string{"git", "ls-remote", local(tls.URL) + "/top.git"}, want: "CAfile: /etc/ssl/certs/ca-certificates.crt", fails: true},
 		{name: "clone over http", argv: []string{"git", "clone", "-q", local(plain.URL) + "/top.git", "/tmp/top"}},
-		{name: "submodule update", argv: []string{"git", "-C", "/tmp/top", "-c", "protocol.file.allow=always", "submodule", "update", "--init"}, want: "checked out"},
-		{name: "submodule status", argv: []string{"git", "-C", "/tmp/top", "submodule", "status"}, want: " lib (heads/main)"},
-		{name: "usage of submodule", argv: []string{"git", "-C", "/tmp/top", "submodule", "nonsense"}, want: "usage: git submodule", fails: true},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -144,7 +130,9 @@ func TestNoUnneededPrograms(t *testing.T) {
 			return err
 		}
 		stat := info.Sys().(*syscall.Stat_t)
-		bytes += max(info.Size(), stat.Blocks*512)
+		if path != testroot.Self(root) {
+			bytes += max(info.Size(), stat.Blocks*512)
+		}
 		if stat.Uid != 0 || stat.Gid != 0 {
 			t.Errorf("%s belongs to %d:%d, want 0:0", path, stat.Uid, stat.Gid)
 		}
@@ -161,7 +149,7 @@ func TestNoUnneededPrograms(t *testing.T) {
 	}
 	for _, path := range []string{
 		"usr/bin/perl", "usr/bin/apt", "usr/bin/dpkg", "usr/bin/bash", "usr/bin/gpg", "usr/share/perl", "usr/share/doc", "usr/share/man",
-		"usr/share/locale", "usr/lib/git-core/git-shell", "var/lib/dpkg",
+		"usr/share/locale", "usr/lib/git-core/git-shell", "usr/lib/git-core/git-submodule", "usr/bin/git-lfs", "usr/bin/ssh-agent", "var/lib/dpkg",
 	} {
 		if _, err := os.Lstat(filepath.Join(root, path)); err == nil {
 			t.Errorf("%s exists, want it left out", path)
@@ -186,7 +174,8 @@ func TestAuthorities(t *testing.T) {
 	}
 }
 
-// TestConverters checks that every module that glibc's iconv may load exists.
+// TestConverters checks that every module that iconv's tables name exists, and that each module is
+// named, except for the libraries that modules share.
 func TestConverters(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join(testroot.New(t), "usr/lib/*/gconv"))
 	if err != nil || len(dirs) != 1 {
@@ -196,7 +185,7 @@ func TestConverters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := 0
+	count, named := 0, make(map[string]bool)
 	for _, config := range append(configs, filepath.Join(dirs[0], "gconv-modules")) {
 		data, err := os.ReadFile(config)
 		if err != nil {
@@ -208,12 +197,22 @@ func TestConverters(t *testing.T) {
 				continue
 			}
 			count++
+			named[fields[3]+".so"] = true
 			if _, err := os.Stat(filepath.Join(dirs[0], fields[3]+".so")); err != nil {
 				t.Errorf("%s to %s: %v", fields[1], fields[2], err)
 			}
 		}
 	}
-	if count < 400 {
-		t.Errorf("got %d conversions, want at least 400, as glibc has", count)
+	if count < 150 {
+		t.Errorf("got %d conversions, want at least 150: glibc has 500", count)
+	}
+	modules, err := filepath.Glob(filepath.Join(dirs[0], "*.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range modules {
+		if name := filepath.Base(module); !named[name] && !strings.HasPrefix(name, "lib") {
+			t.Errorf("no table names %s", name)
+		}
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"runtime"
 	"strings"
 )
 
 const (
 	imageName  = "helmdeck-demo"
-	imageLabel = "helmdeck.demo.content" // the hash of the files in the image
-	rootfsTar  = "build/rootfs.tar"      // make rootfs makes it
+	imageLabel = "helmdeck.demo.content"                   // the hash of the files in the image
+	rootfsTar  = "build/rootfs-" + runtime.GOARCH + ".tar" // make rootfs makes it
 )
 
 // image is the image of the demo's containers.

@@ -43,7 +43,7 @@ func TestEncodings(t *testing.T) {
 			{"plain\nascii\n", []string{
 				"UTF-16", "UTF-16LE", "UTF-16BE", "UTF-16LE-BOM", "UTF-32", "UTF-32LE", "UTF-7", "ISO-8859-1", "ISO-8859-15", "latin1",
 				"CP1252", "WINDOWS-1251", "KOI8-R", "SHIFT-JIS", "SJIS", "CP932", "EUC-JP", "ISO-2022-JP", "ISO-2022-CN-EXT", "GBK", "GB18030",
-				"BIG5", "BIG5-HKSCS", "EUC-KR", "CP949", "JOHAB", "IBM037", "MACINTOSH", "TIS-620", "VISCII", "ARMSCII-8", "utf16", "us-ascii",
+				"BIG5", "BIG5-HKSCS", "EUC-KR", "CP949", "JOHAB", "IBM437", "CP850", "MACINTOSH", "TIS-620", "VISCII", "ARMSCII-8", "utf16", "us-ascii",
 			}},
 			{"日本語\n", []string{"UTF-16", "UTF-32", "SHIFT-JIS", "EUC-JP", "ISO-2022-JP", "CP932", "GB18030"}},
 			{"grüße\n", []string{"UTF-16LE-BOM", "ISO-8859-1", "CP1252", "IBM850"}},

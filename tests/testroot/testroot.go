@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // archive is the root filesystem that make builds, relative to the module's root.
-const archive = "build/rootfs.tar"
+const archive = "build/rootfs-" + runtime.GOARCH + ".tar"
 
 // New unpacks the root filesystem into a new directory, adds the devices that the engine adds, and
 // returns the directory's path. The end of the test removes it. If make has not built the archive,

@@ -39,6 +39,8 @@ func TestTours(t *testing.T) {
 	}{
 		{"../../README.md", repository("hello")},
 		{"../how-to/discards.md", repository("lab")},
+		{"../how-to/first-clone.md", repository("ahead")},
+		{"../how-to/after-a-push.md", repository("pushed")},
 		{"disk-full.md", fullDisk},
 		{"private-repository.md", privateRepository},
 		{"mount-failed.md", failedMount},

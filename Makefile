@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs lock plugin cli install install-cli uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz walks bench performance lint clean
+.PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz walks bench performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -84,8 +84,10 @@ uninstall: ## remove the plugin and all clones from the local engine; lists what
 plugin: build rootfs ## assemble the plugin: build/plugin/{config.json,rootfs} (as root)
 	@rootfs/assemble
 
+compile = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(or $(VERSION),dev)'
+
 build: ## compile the plugin's program: build/helmdeck-repos, static
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(or $(VERSION),dev)' -o build/helmdeck-repos ./plugin
+	@$(compile) -o build/helmdeck-repos ./plugin
 
 # An engine on Linux runs the command as a relay, so a command for another system has one for Linux beside it.
 RELAYS ?= $(if $(filter linux,$(shell go env GOOS)),,amd64 arm64)
@@ -95,6 +97,15 @@ compile_cli = CGO_ENABLED=0 go build -C cli -trimpath -buildvcs=false \
 cli: ## compile the command "docker repos": build/docker-repos, static; RELAYS=arm64 for engines of other architectures too
 	@$(compile_cli) -o ../build/docker-repos .
 	@for arch in $(RELAYS); do GOOS=linux GOARCH=$$arch $(compile_cli) -o ../build/repos-linux-$$arch . || exit; done
+
+# ARCH is an architecture as Debian names it, and, for these two, as Go does.
+deb: export ARCH := $(or $(ARCH),$(shell go env GOARCH))
+deb: export VERSION := $(VERSION)
+deb: ## make the Debian packages of the command and of the service for Podman: build/deb/*.deb; VERSION=1.2.3, ARCH=amd64 or arm64
+	@mkdir -p build/deb/$(ARCH)
+	@GOOS=linux GOARCH=$(ARCH) $(compile) -o build/deb/$(ARCH)/helmdeck-repos ./plugin
+	@GOOS=linux GOARCH=$(ARCH) $(compile_cli) -o ../build/deb/$(ARCH)/docker-repos .
+	@packaging/deb/build
 
 # FORCE=1 applies here only if this target is named on the command line: in "make install FORCE=1" it concerns
 # containers.

@@ -3,6 +3,7 @@ module github.com/helmdeck/repos
 go 1.26.0
 
 require (
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/docker/go-plugins-helpers v0.0.0-20240701071450-45e2431495c8
 	github.com/getkin/kin-openapi v0.152.0
 	github.com/gofrs/flock v0.13.1

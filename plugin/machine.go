@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,11 +79,15 @@ func prepare(at places, set settings, log *logrus.Logger) (m machine, err error)
 	if err != nil {
 		return m, err
 	}
+	version, err := m.git.CheckVersion(context.Background())
+	if err != nil {
+		return m, err
+	}
 	if m.mounts, err = newReach(at, log, m.reserve); err != nil {
 		return m, err
 	}
 	log.WithFields(logrus.Fields{
-		"volatile": m.features.Volatile, "metacopy": m.features.Metacopy, "git": m.git.Confinement(),
+		"volatile": m.features.Volatile, "metacopy": m.features.Metacopy, "git": version, "confinement": m.git.Confinement(),
 	}).Info("starting")
 	return m, nil
 }

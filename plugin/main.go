@@ -101,6 +101,10 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	set.configure(log)
+	handed, err := inherit()
+	if err != nil {
+		return err
+	}
 	if at.data, err = filepath.Abs(at.data); err != nil { // as mounts are named, and paths compared
 		return err
 	}
@@ -136,5 +140,5 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	return serve(ctx, log, m.mounts.lost, map[string]endpoint{
 		at.socket: {driver.Handler(p.docker), connected},
 		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: p.admin(m)},
-	}, scrapes)
+	}, handed, scrapes)
 }

@@ -99,7 +99,7 @@ func TestLostReach(t *testing.T) {
 		t.Errorf("without an engine: %v", err)
 	}
 	<-r.lost
-	err = serve(t.Context(), log, r.lost, nil, nil)
+	err = serve(t.Context(), log, r.lost, nil, nil, nil)
 	if !errors.Is(err, errUnreached) {
 		t.Errorf("serve: %v", err)
 	}

@@ -2,17 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
@@ -42,8 +40,12 @@ type endpoint struct {
 }
 
 // serve serves the sockets, and scrapes, until ctx ends or lost is closed, and then lets
-// current requests end. Errors wrap errAnew, unless a socket can't be made.
-func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handlers map[string]endpoint, scrapes *scrapes) error {
+// current requests end. Errors wrap errAnew, unless a socket can't be made. It makes those sockets
+// that handed does not have.
+func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handlers map[string]endpoint, handed sockets, scrapes *scrapes) error {
+	if err := handed.check(handlers); err != nil {
+		return err
+	}
 	listeners := make(map[string]net.Listener)
 	defer func() {
 		for _, l := range listeners {
@@ -52,7 +54,7 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 	}()
 	// Make all sockets first, so that a client of one finds the others.
 	for socket, e := range handlers {
-		l, err := listen(socket)
+		l, err := handed.listen(socket)
 		if err != nil {
 			return err
 		}
@@ -81,6 +83,9 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 		go func() { failed <- fmt.Errorf("serve %s: %w: %w", socket, s.Serve(l), errAnew) }()
 	}
 	log.WithField("sockets", slices.Sorted(maps.Keys(handlers))).Info("listening")
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		log.WithError(err).Warn("systemd does not know that this process is ready")
+	}
 	var err error
 	select {
 	case err := <-failed:
@@ -123,24 +128,4 @@ func peer(c net.Conn) int64 {
 		return origin.Unknown
 	}
 	return uid
-}
-
-// listen makes a socket that only root can connect to. An existing socket is from a process that
-// died, because this process has the database open.
-func listen(socket string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	// Connecting needs write permission, which the umask denies to all others.
-	if err := os.Chmod(socket, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }

@@ -59,10 +59,7 @@ func (g *Git) explainAuth(ctx context.Context, auth *Auth, e *Error) {
 	if auth.Bearer == "" {
 		return
 	}
-	out, _ := g.Run(ctx, Command{Op: "ask for the version", question: true, Args: []string{"version"}, Dir: "/", UID: g.config.UID, GID: g.config.GID})
-	version := strings.TrimSpace(strings.TrimPrefix(string(out), "git version "))
-	var major, minor int
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 46) {
+	if version, err := g.version(ctx); err == nil && older(version, "2.46") {
 		e.Kind = KindCredential
 		e.Detail = fmt.Sprintf("credential %q is a bearer token, which git sends from version 2.46 on, and this is git %s", auth.Name, version)
 		e.Remedy = "use the kind https, with a user"

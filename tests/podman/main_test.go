@@ -1,6 +1,6 @@
 // Package podman tests the plugin's program as a service of the host, with Debian's Podman: the
-// real podman, conmon and runc with their own data, and the settings of the unit file that users
-// copy.
+// real podman, conmon and runc with their own data, and the settings of the unit file in the Debian
+// package.
 //
 // The tests do not touch the host's own Podman. They need root, runc (from Debian's docker
 // packages) and the programs that `make needs` unpacks into build/tools.

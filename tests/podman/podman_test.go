@@ -17,8 +17,8 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// examples is the directory with the files that users copy.
-const examples = "../../examples/podman"
+// files is the directory with the files that the Debian package installs.
+const files = "../../packaging/deb/helmdeck-repos"
 
 var hosts int
 
@@ -62,7 +62,7 @@ func start(t *testing.T, more ...string) *host {
 // unitSettings returns the settings in the unit file.
 func unitSettings(t *testing.T) (env []string) {
 	t.Helper()
-	for line := range strings.Lines(read(t, filepath.Join(examples, "helmdeck-repos.service"))) {
+	for line := range strings.Lines(read(t, filepath.Join(files, "helmdeck-repos.service"))) {
 		if setting, ok := strings.CutPrefix(strings.TrimSpace(line), "Environment="); ok {
 			env = append(env, setting)
 		}
@@ -73,14 +73,14 @@ func unitSettings(t *testing.T) (env []string) {
 	return env
 }
 
-// configure writes Podman's configuration, with the lines that users copy, and imports the image
+// configure writes Podman's configuration, with the lines that the package installs, and imports the image
 // "test".
 func (h *host) configure() {
 	h.t.Helper()
 	conmon := programPath(h.t, "conmon")
 	text := fmt.Sprintf("[containers]\ndefault_ulimits = []\n[engine]\nevents_logger = \"file\"\nconmon_path = [%q]\n", conmon)
 	text += "[network]\nnetwork_backend = \"cni\"\ncni_plugin_dirs = [\"" + h.dir + "\"]\nnetwork_config_dir = \"" + h.dir + "/cni\"\n"
-	text += strings.ReplaceAll(read(h.t, filepath.Join(examples, "helmdeck-repos.conf")), "/run/helmdeck-repos/repos.sock", h.Socket())
+	text += strings.ReplaceAll(read(h.t, filepath.Join(files, "podman.conf")), "/run/helmdeck-repos/repos.sock", h.Socket())
 	for path, text := range map[string]string{
 		"containers.conf": text,
 		// Podman may trust every image, because the only image is ours.

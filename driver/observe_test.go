@@ -10,7 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -42,9 +42,9 @@ func TestObserveKinds(t *testing.T) {
 	}{
 		{t.Context(), nil, ""},
 		{t.Context(), fmt.Errorf("x: %w", workspace.ErrHeld), verbs.Held},
-		{t.Context(), &git.Error{Kind: git.KindServer}, verbs.Unavailable},
-		{t.Context(), &git.Error{Kind: git.KindAuth}, verbs.Denied},
-		{t.Context(), &git.Error{Kind: git.KindNotFound}, verbs.NotFound},
+		{t.Context(), &giterror.Error{Kind: giterror.KindServer}, verbs.Unavailable},
+		{t.Context(), &giterror.Error{Kind: giterror.KindAuth}, verbs.Denied},
+		{t.Context(), &giterror.Error{Kind: giterror.KindNotFound}, verbs.NotFound},
 		{t.Context(), context.DeadlineExceeded, verbs.Unfinished},
 		{t.Context(), context.Canceled, verbs.Canceled},
 		{t.Context(), errors.New("a bug"), verbs.Internal},

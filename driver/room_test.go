@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
@@ -44,7 +44,7 @@ func TestMountWithoutInodes(t *testing.T) {
 	})
 	for i := 0; ; i++ {
 		err := os.WriteFile(filepath.Join(fill, fmt.Sprint(i)), nil, 0o600)
-		if git.NoSpace(err) {
+		if giterror.NoSpace(err) {
 			break
 		}
 		if err != nil {

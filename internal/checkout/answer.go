@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitref"
 )
 
@@ -61,12 +62,12 @@ func (a answer) check(c Spec) error {
 	}
 	for _, p := range a.Pointers {
 		if !isLocal(p.Path) || len(p.OID) != 2*sha256.Size || !gitref.IsObjectID(p.OID) || p.Size < 0 {
-			return fmt.Errorf("%q is not a git-lfs pointer", git.Printable(string(p.Path)))
+			return fmt.Errorf("%q is not a git-lfs pointer", giterror.Printable(string(p.Path)))
 		}
 	}
 	for _, l := range a.Gitlinks {
 		if !isLocal(l.Path) || len(l.Commit) != len(c.Commit) || !gitref.IsObjectID(l.Commit) {
-			return fmt.Errorf("%q is not a submodule", git.Printable(string(l.Path)))
+			return fmt.Errorf("%q is not a submodule", giterror.Printable(string(l.Path)))
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/gitref"
@@ -198,7 +199,7 @@ func (g runner) runIn(ctx context.Context, c Spec, index, stdin string, onStderr
 	run.Stdin = stdin
 	// git does not say why it can't write a file, and tries all others before it fails.
 	run.Stderr = func(line string) {
-		if strings.HasPrefix(line, "error: unable to write file") && git.Full(run.Write) {
+		if strings.HasPrefix(line, "error: unable to write file") && disk.Full(run.Write) {
 			stop(syscall.ENOSPC)
 		}
 		if onStderr != nil {

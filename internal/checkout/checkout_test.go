@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -72,8 +73,8 @@ func testMissingObjects(t *testing.T, g tester) {
 			t.Fatal(err)
 		}
 		_, err := g.make(t.Context(), newSpec(t, g, w, commit))
-		if git.KindOf(err) != git.KindCorrupt {
-			t.Errorf("without %s: %v, of kind %q, want %q", lacks, err, git.KindOf(err), git.KindCorrupt)
+		if giterror.KindOf(err) != giterror.KindCorrupt {
+			t.Errorf("without %s: %v, of kind %q, want %q", lacks, err, giterror.KindOf(err), giterror.KindCorrupt)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 )
 
 // Unencoded is a file that git could not write in the encoding of its attribute
@@ -89,8 +90,8 @@ func (g runner) checkEncoded(ctx context.Context, c Spec, ix *index, e *encoding
 	}
 	err := g.findConverters(ctx, c)
 	if errors.Is(err, errNoConverters) {
-		err = &git.Error{
-			Op: "check out " + c.Commit, Kind: git.KindOther, Err: err,
+		err = &giterror.Error{
+			Op: "check out " + c.Commit, Kind: giterror.KindOther, Err: err,
 			Detail: fmt.Sprintf("%q can't be written in the encoding %q: %v", e.failed[0].Path, e.failed[0].Encoding, err),
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/lfs"
 )
 
@@ -111,7 +112,7 @@ func runJob(ctx context.Context, g *git.Git, j job) (Found, error) {
 			return a.Found, nil
 		case j.Large || again || j.Do != doCheckout:
 			err := errors.New("its process makes no progress")
-			return Found{}, &git.Error{Op: "check out " + j.Spec.Commit, Kind: git.KindOther, Err: err}
+			return Found{}, &giterror.Error{Op: "check out " + j.Spec.Commit, Kind: giterror.KindOther, Err: err}
 		}
 	}
 }
@@ -194,7 +195,7 @@ func (r *jobRun) judge(stdout []byte, err error) (stderr string, _ error) {
 	if f.Signal != 0 { // as git reports it for its children
 		stderr += fmt.Sprintf("\ngit died of signal %d\n", f.Signal)
 	}
-	return stderr, errors.New(git.Printable(cmp.Or(string(f.Text), "it failed")))
+	return stderr, errors.New(giterror.Printable(cmp.Or(string(f.Text), "it failed")))
 }
 
 // stderrLine handles a line of a job's stderr. Go's runtime first prints why it ends, and then
@@ -220,7 +221,7 @@ func (r *jobRun) crashed(err error) (stderr string, _ error) {
 	case memoryLine.MatchString(r.crash):
 		return outOfMemory, err
 	case r.crash != "":
-		return "", fmt.Errorf("the checkout process crashed: %w: %s", err, git.Printable(r.crash))
+		return "", fmt.Errorf("the checkout process crashed: %w: %s", err, giterror.Printable(r.crash))
 	}
 	return "", fmt.Errorf("the checkout process crashed: %w", err)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -43,38 +44,38 @@ func TestJobFails(t *testing.T) {
 	say := func(s string) string { return "printf %s '" + s + "'" }
 	for _, tt := range []struct {
 		name, script string
-		kind         git.Kind
+		kind         giterror.Kind
 		want         string
 	}{
-		{"a panic with git's words", "echo 'panic: loose object is corrupt' >&2; exit 2", git.KindOther, "crashed"},
-		{"words without a panic", "echo 'fatal: bad object: corrupt' >&2; exit 1", git.KindOther, "crashed"},
-		{"no memory", "echo 'fatal error: runtime: cannot allocate memory' >&2; exit 2", git.KindLimit, "MiB of memory"},
-		{"killed", "kill -KILL $$", git.KindLimit, "memory is short"},
-		{"aborted", "kill -ABRT $$", git.KindOther, "crashed"},
-		{"a program that does not serve jobs", "echo 'flag provided but not defined: -git-job' >&2; exit 2", git.KindOther, "not defined"},
-		{"nothing", "true", git.KindOther, "garbage"},
-		{"no JSON", say("not JSON"), git.KindOther, "garbage"},
-		{"another type", say(`{"Tracked":[]}`), git.KindOther, "garbage"},
-		{"an unknown field", say(`{"Other":1}`), git.KindOther, "garbage"},
-		{"an unknown field in a list", say(`{"Pointers":[{"Other":1}]}`), git.KindOther, "garbage"},
-		{"two answers", say(`{}{}`), git.KindOther, "garbage"},
-		{"no end", "yes | head -c 40000000", git.KindOther, "bytes of output"},
-		{"too many pointers", many("Pointers", maxPointers+1), git.KindOther, "more than"},
-		{"too many submodules", many("Gitlinks", maxGitlinks+1), git.KindOther, "more than"},
-		{"too many sections", many("Submodules", maxGitlinks+1), git.KindOther, "more than"},
-		{"a pointer outside", say(pointer("../x", oid)), git.KindOther, "garbage"},
-		{"an absolute pointer", say(pointer("/etc/passwd", oid)), git.KindOther, "garbage"},
-		{"an object outside", say(pointer("x", "../../"+oid[6:])), git.KindOther, "garbage"},
-		{"a short object", say(pointer("x", "a")), git.KindOther, "garbage"},
-		{"a submodule outside", say(link("a/../../x", id)), git.KindOther, "garbage"},
-		{"a submodule's commit that is none", say(link("x", "-"+id[1:])), git.KindOther, "garbage"},
-		{"a large job is never done", say(`{"Large":true}`), git.KindOther, "no progress"},
-		{"a job is never done", say(`{"Large":true}`), git.KindOther, "no progress"},
-		{"a full disk that is not full", say(`{"Failure":{"Full":true}}`), git.KindOther, "failed"},
-		{"git was killed", say(`{"Failure":{"Signal":9}}`), git.KindLimit, "memory is short"},
-		{"too little memory for the index", say(`{"Failure":{"Memory":true}}`), git.KindLimit, "MiB of memory"},
-		{"git has no memory", say(fmt.Sprintf(`{"Failure":{"Stderr":%q}}`, b64("fatal: Out of memory, malloc failed\n"))), git.KindLimit, "MiB of memory"},
-		{"git says that the store is damaged", say(fmt.Sprintf(`{"Failure":{"Stderr":%q}}`, b64("fatal: bad object "+id+"\n"))), git.KindCorrupt, id},
+		{"a panic with git's words", "echo 'panic: loose object is corrupt' >&2; exit 2", giterror.KindOther, "crashed"},
+		{"words without a panic", "echo 'fatal: bad object: corrupt' >&2; exit 1", giterror.KindOther, "crashed"},
+		{"no memory", "echo 'fatal error: runtime: cannot allocate memory' >&2; exit 2", giterror.KindLimit, "MiB of memory"},
+		{"killed", "kill -KILL $$", giterror.KindLimit, "memory is short"},
+		{"aborted", "kill -ABRT $$", giterror.KindOther, "crashed"},
+		{"a program that does not serve jobs", "echo 'flag provided but not defined: -git-job' >&2; exit 2", giterror.KindOther, "not defined"},
+		{"nothing", "true", giterror.KindOther, "garbage"},
+		{"no JSON", say("not JSON"), giterror.KindOther, "garbage"},
+		{"another type", say(`{"Tracked":[]}`), giterror.KindOther, "garbage"},
+		{"an unknown field", say(`{"Other":1}`), giterror.KindOther, "garbage"},
+		{"an unknown field in a list", say(`{"Pointers":[{"Other":1}]}`), giterror.KindOther, "garbage"},
+		{"two answers", say(`{}{}`), giterror.KindOther, "garbage"},
+		{"no end", "yes | head -c 40000000", giterror.KindOther, "bytes of output"},
+		{"too many pointers", many("Pointers", maxPointers+1), giterror.KindOther, "more than"},
+		{"too many submodules", many("Gitlinks", maxGitlinks+1), giterror.KindOther, "more than"},
+		{"too many sections", many("Submodules", maxGitlinks+1), giterror.KindOther, "more than"},
+		{"a pointer outside", say(pointer("../x", oid)), giterror.KindOther, "garbage"},
+		{"an absolute pointer", say(pointer("/etc/passwd", oid)), giterror.KindOther, "garbage"},
+		{"an object outside", say(pointer("x", "../../"+oid[6:])), giterror.KindOther, "garbage"},
+		{"a short object", say(pointer("x", "a")), giterror.KindOther, "garbage"},
+		{"a submodule outside", say(link("a/../../x", id)), giterror.KindOther, "garbage"},
+		{"a submodule's commit that is none", say(link("x", "-"+id[1:])), giterror.KindOther, "garbage"},
+		{"a large job is never done", say(`{"Large":true}`), giterror.KindOther, "no progress"},
+		{"a job is never done", say(`{"Large":true}`), giterror.KindOther, "no progress"},
+		{"a full disk that is not full", say(`{"Failure":{"Full":true}}`), giterror.KindOther, "failed"},
+		{"git was killed", say(`{"Failure":{"Signal":9}}`), giterror.KindLimit, "memory is short"},
+		{"too little memory for the index", say(`{"Failure":{"Memory":true}}`), giterror.KindLimit, "MiB of memory"},
+		{"git has no memory", say(fmt.Sprintf(`{"Failure":{"Stderr":%q}}`, b64("fatal: Out of memory, malloc failed\n"))), giterror.KindLimit, "MiB of memory"},
+		{"git says that the store is damaged", say(fmt.Sprintf(`{"Failure":{"Stderr":%q}}`, b64("fatal: bad object "+id+"\n"))), giterror.KindCorrupt, id},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -86,8 +87,8 @@ func TestJobFails(t *testing.T) {
 				}
 			}
 			f, err := g.make(t.Context(), c)
-			if err == nil || git.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), id) {
-				t.Errorf("%+v, %v, of kind %q; want %q, of kind %q", f, err, git.KindOf(err), tt.want, tt.kind)
+			if err == nil || giterror.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), id) {
+				t.Errorf("%+v, %v, of kind %q; want %q, of kind %q", f, err, giterror.KindOf(err), tt.want, tt.kind)
 			}
 		})
 	}
@@ -108,11 +109,11 @@ func TestJobLeavesNoProcess(t *testing.T) {
 	for _, tt := range []struct {
 		name, git string
 		canceled  bool
-		want      git.Kind
+		want      giterror.Kind
 	}{
-		{"git ends at TERM", "exec sleep 1000", true, git.KindCanceled},
-		{"git ignores TERM", "trap '' TERM; sleep 1000 & sleep 1000 & wait; wait", true, git.KindCanceled},
-		{"the job is killed", "kill -KILL $PPID; exec sleep 1000", false, git.KindLimit},
+		{"git ends at TERM", "exec sleep 1000", true, giterror.KindCanceled},
+		{"git ignores TERM", "trap '' TERM; sleep 1000 & sleep 1000 & wait; wait", true, giterror.KindCanceled},
+		{"the job is killed", "kill -KILL $PPID; exec sleep 1000", false, giterror.KindLimit},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -132,8 +133,8 @@ func TestJobLeavesNoProcess(t *testing.T) {
 			if tt.canceled {
 				cancel()
 			}
-			if err := <-ended; git.KindOf(err) != tt.want {
-				t.Errorf("checkout: %v, of kind %q, want %q", err, git.KindOf(err), tt.want)
+			if err := <-ended; giterror.KindOf(err) != tt.want {
+				t.Errorf("checkout: %v, of kind %q, want %q", err, giterror.KindOf(err), tt.want)
 			}
 			script.WantGone()
 		})
@@ -220,12 +221,12 @@ func TestManyNames(t *testing.T) {
 	g = newGitWith(t, git.Config{Memory: 192 << 20, Scheduler: scheduler})
 	c.Commit = commit("three\n")
 	_, err = g.move(t.Context(), c, to)
-	if git.KindOf(err) != git.KindLimit || !strings.Contains(err.Error(), "192 MiB of memory") || !strings.Contains(err.Error(), c.Commit) {
-		t.Errorf("move with little memory: %v, of kind %q", err, git.KindOf(err))
+	if giterror.KindOf(err) != giterror.KindLimit || !strings.Contains(err.Error(), "192 MiB of memory") || !strings.Contains(err.Error(), c.Commit) {
+		t.Errorf("move with little memory: %v, of kind %q", err, giterror.KindOf(err))
 	}
 	c.Dir = checkoutDir(t, testgit.Scratch(t, ""), "y")
 	_, err = g.make(t.Context(), c)
-	if git.KindOf(err) != git.KindLimit || !strings.Contains(err.Error(), "192 MiB of memory") || !strings.Contains(err.Error(), c.Commit) {
-		t.Errorf("checkout with little memory: %v, of kind %q", err, git.KindOf(err))
+	if giterror.KindOf(err) != giterror.KindLimit || !strings.Contains(err.Error(), "192 MiB of memory") || !strings.Contains(err.Error(), c.Commit) {
+		t.Errorf("checkout with little memory: %v, of kind %q", err, giterror.KindOf(err))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/lfs"
 )
@@ -153,9 +154,9 @@ func (c Spec) fill(storage string, pointers []lfs.Pointer) error {
 func failureOf(err error) *failure {
 	f := &failure{
 		Unlike: errors.Is(err, ErrUnlike), Memory: errors.Is(err, errMemory), Text: git.Text(err.Error()),
-		Full: git.KindOf(err) == git.KindNoSpace || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT),
+		Full: giterror.KindOf(err) == giterror.KindNoSpace || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT),
 	}
-	if e, ok := errors.AsType[*git.Error](err); ok {
+	if e, ok := errors.AsType[*giterror.Error](err); ok {
 		f.Stderr, f.Signal = git.Text(e.Stderr), int(e.Signal())
 		if e.Err != nil {
 			f.Text = git.Text(cmp.Or(e.Detail, e.Err.Error()))

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
@@ -196,7 +196,7 @@ func (c *Clone) saveSoon(list ...meta.Layer) {
 func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
 	var err error
 	for range 2 { // MakeRoom also explains a second failure, when others took the room
-		if err = f(); c.m.MakeRoom == nil || !git.NoSpace(err) || work.PartyOf(ctx).Yields() {
+		if err = f(); c.m.MakeRoom == nil || !giterror.NoSpace(err) || work.PartyOf(ctx).Yields() {
 			return err
 		}
 		c.m.Log.WithContext(ctx).WithError(err).Warn("the disk is full: making room")

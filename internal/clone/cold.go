@@ -7,7 +7,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
@@ -36,8 +36,8 @@ func (c *Clone) prepareCold(ctx context.Context, s Spec, known *remote.Answer, h
 // refusesShallow reports whether a remote may serve the full history although it failed to
 // serve the newest commits: it has only files, or does not send a commit by its ID.
 func refusesShallow(err error) bool {
-	e, ok := errors.AsType[*git.Error](err)
-	return ok && e.URL != "" && (e.Kind == git.KindRefNotFound || e.Kind == git.KindOther)
+	e, ok := errors.AsType[*giterror.Error](err)
+	return ok && e.URL != "" && (e.Kind == giterror.KindRefNotFound || e.Kind == giterror.KindOther)
 }
 
 // deepenings limits how many full histories are fetched at a time. They take hours if the

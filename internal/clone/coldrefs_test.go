@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 )
@@ -30,7 +30,7 @@ func TestColdRefs(t *testing.T) {
 		fault   func(w *world) gitserver.Fault
 		shallow bool
 		refs    []string // if shallow
-		err     git.Kind
+		err     giterror.Kind
 	}{
 		{name: "the default branch", ref: func(*world) string { return "HEAD" }, shallow: true,
 			refs: []string{"heads/main", "remotes/origin/HEAD", "remotes/origin/main"}},
@@ -56,8 +56,8 @@ func TestColdRefs(t *testing.T) {
 			}
 			return dumb
 		}},
-		{name: "no such branch", ref: func(*world) string { return "nothing" }, err: git.KindRefNotFound},
-		{name: "no such commit", ref: func(*world) string { return strings.Repeat("1", 40) }, err: git.KindRefNotFound},
+		{name: "no such branch", ref: func(*world) string { return "nothing" }, err: giterror.KindRefNotFound},
+		{name: "no such commit", ref: func(*world) string { return strings.Repeat("1", 40) }, err: giterror.KindRefNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +69,7 @@ func TestColdRefs(t *testing.T) {
 			s := w.spec("ref", ref, "cold", "shallow")
 			c := w.clone(s)
 			co, err := c.Prepare(t.Context(), s, nil)
-			if got := git.KindOf(err); got != tt.err {
+			if got := giterror.KindOf(err); got != tt.err {
 				t.Fatalf("got %v, want %q", err, tt.err)
 			}
 			if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -94,9 +94,9 @@ func TestDamageRepairedMeanwhile(t *testing.T) {
 		_, err := work.ShareOn(t.Context(), c.used, "layer\x00"+string(meta.Tree)+"\x00"+co.Tree.ID, func(context.Context) (meta.Layer, error) {
 			close(building)
 			<-mended
-			return meta.Layer{}, git.Damaged("the store that was", errors.New("spoilt"))
+			return meta.Layer{}, giterror.Damaged("the store that was", errors.New("spoilt"))
 		})
-		if git.KindOf(err) != git.KindCorrupt {
+		if giterror.KindOf(err) != giterror.KindCorrupt {
 			t.Errorf("the build: %v", err)
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -30,7 +30,7 @@ func TestSilentLFSServer(t *testing.T) {
 			s := w.spec("ref", "main")
 			c := w.clone(s)
 			_, err := c.Prepare(t.Context(), s, nil)
-			if git.KindOf(err) != git.KindTimeout || !strings.Contains(err.Error(), "nothing came for 300ms") {
+			if giterror.KindOf(err) != giterror.KindTimeout || !strings.Contains(err.Error(), "nothing came for 300ms") {
 				t.Errorf("error %v, want that nothing came", err)
 			}
 			w.idle(c)

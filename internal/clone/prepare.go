@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/remote"
@@ -86,7 +86,7 @@ func (c *Clone) prepareUsed(ctx context.Context, s Spec, known *remote.Answer, h
 			// Another Prepare has set the damaged store aside: the error is about that
 			// store.
 			continue
-		case err != nil && !healed && (git.KindOf(err) == git.KindCorrupt || c.Remote.StoreLost(s.Source)):
+		case err != nil && !healed && (giterror.KindOf(err) == giterror.KindCorrupt || c.Remote.StoreLost(s.Source)):
 			var healErr error
 			if healed, healErr = c.Remote.HealStore(ctx, s.Source); healErr != nil {
 				return nil, errors.Join(err, healErr)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -89,7 +89,7 @@ func TestUnknownRefs(t *testing.T) {
 	} {
 		s := w.spec("ref", ref)
 		_, err := w.clone(s).Prepare(t.Context(), s, nil)
-		if git.KindOf(err) != git.KindRefNotFound || !strings.Contains(err.Error(), w.Server.URL("r")) {
+		if giterror.KindOf(err) != giterror.KindRefNotFound || !strings.Contains(err.Error(), w.Server.URL("r")) {
 			t.Errorf("%s: %v, want a ref that is not found", ref, err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestRemoteMoves(t *testing.T) {
 		s := w.spec("ref", step.ref)
 		co, err := w.clone(s).Prepare(t.Context(), s, nil)
 		if step.want == nil {
-			if git.KindOf(err) != git.KindRefNotFound {
+			if giterror.KindOf(err) != giterror.KindRefNotFound {
 				t.Errorf("%s: %v, want a ref that is not found", step.name, err)
 			}
 			continue

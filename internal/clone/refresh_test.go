@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -226,7 +226,7 @@ func TestFailedFirstFetchLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Server.Wrap(tt.fault)
-			if _, err := c.Prepare(t.Context(), s, a); git.KindOf(err) != git.KindServer {
+			if _, err := c.Prepare(t.Context(), s, a); giterror.KindOf(err) != giterror.KindServer {
 				t.Errorf("Prepare: %v, want a server error", err)
 			}
 			if got := testdir.Names(t, filepath.Join(w.Root, "clones")); len(got) > 0 {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
@@ -122,14 +122,14 @@ func TestFullDisk(t *testing.T) {
 			}
 			w.fill(3 << 20)
 			_, err := w.clone(s).Prepare(t.Context(), s, nil)
-			if !git.NoSpace(err) {
+			if !giterror.NoSpace(err) {
 				t.Fatalf("without MakeRoom: %v, want that the disk is full", err)
 			}
 			w.idle(w.clone(s))
 			held := errors.New("2 MiB are missing; volume v holds them")
 			w.makeRoom(func(disk.Size) error { return held })
 			_, err = w.clone(s).Prepare(t.Context(), s, nil)
-			if !git.NoSpace(err) || !errors.Is(err, held) || !strings.Contains(err.Error(), held.Error()) || w.asked.Load() != 1 {
+			if !giterror.NoSpace(err) || !errors.Is(err, held) || !strings.Contains(err.Error(), held.Error()) || w.asked.Load() != 1 {
 				t.Errorf("no room: %v, after %d attempts to make some", err, w.asked.Load())
 			}
 			w.idle(w.clone(s))
@@ -144,7 +144,7 @@ func TestFullDisk(t *testing.T) {
 				return nil // but has not
 			})
 			_, err = w.clone(s).Prepare(t.Context(), s, nil)
-			if !git.NoSpace(err) || !errors.Is(err, held) || w.asked.Load() != 2 {
+			if !giterror.NoSpace(err) || !errors.Is(err, held) || w.asked.Load() != 2 {
 				t.Errorf("no room the second time: %v, after %d attempts to make some", err, w.asked.Load())
 			}
 			w.idle(w.clone(s))

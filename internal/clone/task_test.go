@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -245,7 +245,7 @@ func TestQuestionGetsNoSlot(t *testing.T) {
 	defer slot.Release()
 	s := w.spec("ref", "main")
 	_, err = w.clone(s).Prepare(t.Context(), s, nil)
-	if git.KindOf(err) != git.KindTimeout || !strings.Contains(err.Error(), "waited for its turn behind other work") || strings.Contains(err.Error(), "did not answer") {
+	if giterror.KindOf(err) != giterror.KindTimeout || !strings.Contains(err.Error(), "waited for its turn behind other work") || strings.Contains(err.Error(), "did not answer") {
 		t.Errorf("got %v, want that the question waited for its turn", err)
 	}
 	if lsRefs, _, _ := w.asked(); lsRefs != 0 {

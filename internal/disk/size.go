@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,6 +60,22 @@ func SpaceOf(path string) (Space, error) {
 		Total: Size{int64(st.Blocks) * st.Frsize, int64(st.Files)},
 		Free:  Size{int64(st.Bavail) * st.Frsize, int64(st.Ffree)},
 	}, nil
+}
+
+// A filesystem with less than fullBelow free bytes counts as full.
+const fullBelow = 1 << 20
+
+// Full reports whether one of the directories has no room for data or files.
+func Full(dirs []string) bool { return MayHaveFilled(dirs, 0) }
+
+// MayHaveFilled reports whether a program that wrote that many bytes may have filled the
+// filesystem of one of the directories: it is full now, or was full with these bytes, which
+// the program may have deleted since.
+func MayHaveFilled(dirs []string, wrote int64) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		s, err := SpaceOf(dir)
+		return err == nil && (s.Free.Bytes < max(fullBelow, 2*wrote) || s.Total.Inodes > 0 && s.Free.Inodes == 0)
+	})
 }
 
 // uninterrupted repeats a system call while a signal interrupts it.

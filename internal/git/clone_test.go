@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -105,7 +106,7 @@ func TestCloneOtherRemotes(t *testing.T) {
 		for _, tt := range []struct {
 			name, format string
 			prepare      func(t *testing.T, bare string)
-			want         Kind
+			want         giterror.Kind
 		}{
 			{"empty", gitref.SHA1, func(t *testing.T, bare string) {
 				testgit.Git(t, "", "init", "-q", "--bare", bare)
@@ -114,12 +115,12 @@ func TestCloneOtherRemotes(t *testing.T) {
 				testgit.Git(t, "", "init", "-q", "--bare", "--object-format=sha256", bare)
 			}, ""},
 			{"sha256", gitref.SHA256, sha256Repository, ""},
-			{"another format than it said", gitref.SHA1, sha256Repository, KindServer},
+			{"another format than it said", gitref.SHA1, sha256Repository, giterror.KindServer},
 			{"shallow", gitref.SHA1, func(t *testing.T, bare string) {
 				whole := bare + "-whole.git"
 				generate(t, whole)
 				testgit.Git(t, "", "clone", "-q", "--bare", "--depth=1", "file://"+whole, bare)
-			}, KindShallow},
+			}, giterror.KindShallow},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				s := testgit.Serve(t)
@@ -127,10 +128,10 @@ func TestCloneOtherRemotes(t *testing.T) {
 				dir := testgit.Owned(t, g.config.Root, fetcher)
 				refs, err := g.Clone(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}}, tt.format)
 				t.Logf("%d refs, %v", len(refs), err)
-				if KindOf(err) != tt.want {
+				if giterror.KindOf(err) != tt.want {
 					t.Fatalf("error %v, want kind %q", err, tt.want)
 				}
-				if tt.want == KindShallow {
+				if tt.want == giterror.KindShallow {
 					wantShallow(t, g, s.URL("r"))
 				}
 				if err == nil {
@@ -195,8 +196,8 @@ func TestCloneMissesObjects(t *testing.T) {
 			s.Wrap(gitserver.SendFile(pack.Args[len(pack.Args)-1] + "-" + name + ".pack"))
 			dir := testgit.Owned(t, g.config.Root, fetcher)
 			_, err = g.Clone(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}}, gitref.SHA1)
-			if KindOf(err) != KindCorrupt {
-				t.Errorf("without %s: %v, want kind %q", rev, err, KindCorrupt)
+			if giterror.KindOf(err) != giterror.KindCorrupt {
+				t.Errorf("without %s: %v, want kind %q", rev, err, giterror.KindCorrupt)
 			}
 		}
 	})

@@ -8,6 +8,6 @@
 // object is an error. Do not use this package on a directory that a container could have
 // written to.
 //
-// Errors of git are *Error: they give the kind of failure and what a user can do about
-// it.
+// Errors of git are *giterror.Error: they give the kind of failure and what a user can do
+// about it.
 package git

@@ -12,6 +12,8 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitprogress"
 	"github.com/helmdeck/repos/internal/gitref"
 )
 
@@ -32,7 +34,7 @@ type Fetch struct {
 	// nevertheless.
 	NoBlobs bool
 	// Progress, if set, is called from the fetching goroutine.
-	Progress func(Progress)
+	Progress func(gitprogress.Progress)
 }
 
 // Fetch fetches the objects and refs of f.Refspecs into the store and packs the refs. It
@@ -71,7 +73,7 @@ func (g *Git) Clone(ctx context.Context, f Fetch, format string) ([]PackedRef, e
 	}
 	if len(refs) > 0 && gitref.Format(refs[0].ID) != format {
 		err := fmt.Errorf("it has objects of the format %s, and said %s before", gitref.Format(refs[0].ID), format)
-		return nil, &Error{Op: opFetch, URL: f.Remote.URL, Kind: KindServer, Err: err}
+		return nil, &giterror.Error{Op: opFetch, URL: f.Remote.URL, Kind: giterror.KindServer, Err: err}
 	}
 	if err := g.writeSettings(f.Store, format); err != nil {
 		return nil, err

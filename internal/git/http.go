@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/githttp"
 	"github.com/helmdeck/repos/internal/guard"
 )
@@ -62,7 +63,7 @@ func (g *Git) redirected(ctx context.Context, r Remote, remote string, err error
 // followed.
 func redirect(from, to *url.URL) (string, error) {
 	refused := func(detail string) (string, error) {
-		return "", &Error{Op: "ask", URL: from.String(), Kind: KindRedirect, Detail: detail}
+		return "", &giterror.Error{Op: "ask", URL: from.String(), Kind: giterror.KindRedirect, Detail: detail}
 	}
 	path, ok := strings.CutSuffix(to.Path, githttp.InfoRefs)
 	if !ok {
@@ -84,15 +85,15 @@ func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) er
 	remote := r.URL
 	for followed := 0; ; followed++ {
 		err := f(remote)
-		if KindOf(err) != KindRedirect {
+		if giterror.KindOf(err) != giterror.KindRedirect {
 			return err
 		}
 		if followed == MaxRedirects {
-			return &Error{Op: "ask", URL: r.URL, Kind: KindRedirect, Detail: fmt.Sprintf("more than %d times, the last time from %s", MaxRedirects, remote)}
+			return &giterror.Error{Op: "ask", URL: r.URL, Kind: giterror.KindRedirect, Detail: fmt.Sprintf("more than %d times, the last time from %s", MaxRedirects, remote)}
 		}
 		next, redirectErr := g.redirected(ctx, r, remote, err)
 		if redirectErr != nil {
-			if KindOf(redirectErr) == "" {
+			if giterror.KindOf(redirectErr) == "" {
 				return errors.Join(err, redirectErr)
 			}
 			return redirectErr

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
@@ -41,7 +42,7 @@ func TestRedirect(t *testing.T) {
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s to %s: got %q, %v; want %q", c.from, c.to, got, err, c.want)
 		}
-		if err != nil && (KindOf(err) != KindRedirect || strings.Contains(err.Error(), "u:p")) {
+		if err != nil && (giterror.KindOf(err) != giterror.KindRedirect || strings.Contains(err.Error(), "u:p")) {
 			t.Errorf("%s to %s: %v", c.from, c.to, err)
 		}
 	}
@@ -60,7 +61,7 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	_, err := g.LsRefs(t.Context(), Remote{URL: s.URL("old-4")})
-	if KindOf(err) != KindRedirect || !strings.Contains(err.Error(), "more than 3 times") {
+	if giterror.KindOf(err) != giterror.KindRedirect || !strings.Contains(err.Error(), "more than 3 times") {
 		t.Errorf("4 redirects: %v, want an error", err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/helmdeck/repos/internal/giterror"
 )
 
 // niceness returns the nice value that a command runs at.
@@ -68,8 +70,8 @@ func TestLimitIsNamed(t *testing.T) {
 			g, dir := script(t, tt.text)
 			g.config.WorkCPU = time.Second
 			_, err := g.Run(t.Context(), Command{Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{dir}})
-			var e *Error
-			if !errors.As(err, &e) || e.Kind != KindLimit || e.Detail != tt.want {
+			var e *giterror.Error
+			if !errors.As(err, &e) || e.Kind != giterror.KindLimit || e.Detail != tt.want {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
@@ -80,8 +82,8 @@ func TestWordsAloneAreNoLimit(t *testing.T) {
 	t.Parallel()
 	g, dir := script(t, `echo "error: index-pack died of signal 24" >&2; exit 128`)
 	_, err := g.Run(t.Context(), Command{Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{dir}})
-	if got := KindOf(err); got != KindOther {
-		t.Errorf("got %v, want %q: no processor time was used", err, KindOther)
+	if got := giterror.KindOf(err); got != giterror.KindOther {
+		t.Errorf("got %v, want %q: no processor time was used", err, giterror.KindOther)
 	}
 }
 
@@ -129,8 +131,8 @@ func TestLimitIsNoDamage(t *testing.T) {
 		limited := *g
 		limited.config.Memory, limited.config.WorkCPU = tt.memory, tt.cpu
 		err := limited.Check(t.Context(), dir)
-		var e *Error
-		if !errors.As(err, &e) || e.Kind != KindLimit || e.Detail != tt.want {
+		var e *giterror.Error
+		if !errors.As(err, &e) || e.Kind != giterror.KindLimit || e.Detail != tt.want {
 			t.Errorf("got %v, want %q", err, tt.want)
 		}
 	}

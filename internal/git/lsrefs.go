@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/githttp"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/work"
@@ -27,7 +28,7 @@ func (g *Git) LsRefs(ctx context.Context, remote Remote, names ...string) (gitre
 	if g.direct(remote.URL) {
 		began := time.Now()
 		answer, err := g.askDirectly(ctx, remote, names)
-		if err == nil || KindOf(err) != "" {
+		if err == nil || giterror.KindOf(err) != "" {
 			g.observe(AskedRemote, ThisProcess, began, err)
 			return answer, err
 		}
@@ -56,13 +57,13 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 		}
 		auth, err := remote.auth(url)
 		if err != nil {
-			return &Error{Op: opAsk, URL: url, Kind: KindCredential, Err: err}
+			return &giterror.Error{Op: opAsk, URL: url, Kind: giterror.KindCredential, Err: err}
 		}
 		answer, err = g.http.LsRefs(ctx, remote.direct(url, auth), names)
 		wrong, isWrong := errors.AsType[*githttp.AnswerError](err)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return newError(opAsk, url, "", context.Cause(ctx), false)
+			return giterror.New(opAsk, url, "", context.Cause(ctx), false)
 		case isWrong:
 			return answerError(url, wrong.Err)
 		}
@@ -77,9 +78,9 @@ func (g *Git) finalError(ctx context.Context, op string, r Remote, url string, a
 	status, ok := errors.AsType[*githttp.StatusError](err)
 	switch {
 	case ok && status.Location != nil:
-		return &Error{Op: op, URL: url, Kind: KindRedirect, Err: err}
+		return &giterror.Error{Op: op, URL: url, Kind: giterror.KindRedirect, Err: err}
 	case ok && status.Refused:
-		refused := &Error{Op: op, URL: url, Kind: KindAuth, Detail: status.Error(), Err: err}
+		refused := &giterror.Error{Op: op, URL: url, Kind: giterror.KindAuth, Detail: status.Error(), Err: err}
 		g.explain(ctx, r, url, auth, refused)
 		return refused
 	}
@@ -110,9 +111,9 @@ func (r Remote) direct(url string, auth *Auth) githttp.Remote {
 // answerError returns the error for an answer that can't be used.
 func answerError(url string, err error) error {
 	if said, ok := errors.AsType[gitref.RemoteError](err); ok {
-		return newError(opAsk, url, said.Error(), err, false)
+		return giterror.New(opAsk, url, said.Error(), err, false)
 	}
-	return &Error{Op: opAsk, URL: url, Kind: KindServer, Detail: err.Error(), Err: err}
+	return &giterror.Error{Op: opAsk, URL: url, Kind: giterror.KindServer, Detail: err.Error(), Err: err}
 }
 
 // askThroughGit asks with git.

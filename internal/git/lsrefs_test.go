@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -144,7 +145,7 @@ func TestLsRefsEndless(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	_, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/main", "refs/heads/")
 	runtime.ReadMemStats(&after)
-	if KindOf(err) != KindServer || !strings.Contains(err.Error(), "more than 128 MiB") {
+	if giterror.KindOf(err) != giterror.KindServer || !strings.Contains(err.Error(), "more than 128 MiB") {
 		t.Errorf("got %v, want an error about the size", err)
 	}
 	if n := s.Stats("r").LsRefs; n != 1 {
@@ -168,7 +169,7 @@ func TestLsRefsSilentAfterWrong(t *testing.T) {
 	}))
 	began := time.Now()
 	_, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/main")
-	if KindOf(err) != KindServer || !strings.Contains(err.Error(), `"what"`) {
+	if giterror.KindOf(err) != giterror.KindServer || !strings.Contains(err.Error(), `"what"`) {
 		t.Errorf("got %v", err)
 	}
 	if took := time.Since(began); took > 20*time.Second {
@@ -197,7 +198,7 @@ func TestRefusedCredential(t *testing.T) {
 		s.Wrap(fault)
 		s.Reset()
 		_, err := g.LsRefs(t.Context(), r, "refs/heads/main")
-		if KindOf(err) != KindAuth || !strings.Contains(err.Error(), `"mine"`) || strings.Contains(err.Error(), login.Password) {
+		if giterror.KindOf(err) != giterror.KindAuth || !strings.Contains(err.Error(), `"mine"`) || strings.Contains(err.Error(), login.Password) {
 			t.Errorf("got %v", err)
 		}
 		if got := s.Logins("r"); got[login] != 1 || got[gitserver.Login{}] != 1 {

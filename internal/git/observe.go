@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/helmdeck/repos/internal/giterror"
 )
 
 // What is the kind of an Event.
@@ -29,29 +31,11 @@ const (
 	ThroughGit  = "git"
 )
 
-// The kinds of an Event that no error has.
-const (
-	// KindOK is the kind of success.
-	KindOK Kind = "ok"
-	// KindFallback is the kind of a question or a fetch of this process that git does
-	// instead, as an event of its own.
-	KindFallback Kind = "fallback"
-)
-
-// Kinds lists the kinds of an Event, without KindFallback.
-func Kinds() []Kind {
-	return []Kind{
-		KindOK, KindAuth, KindNotFound, KindRefNotFound, KindNoCommit, KindHost, KindRefused, KindTLS, KindHostKey, KindHostChanged,
-		KindCredential, KindRedirect, KindProtocol, KindShallow, KindTimeout, KindServer, KindNoSpace, KindCorrupt, KindLimit, KindCanceled,
-		KindOther,
-	}
-}
-
 // Event says what was done for a repository, and how it ended.
 type Event struct {
 	What What
 	Via  string
-	Kind Kind
+	Kind giterror.Kind
 	Took time.Duration // with the time in which it waited for its turn, unless it is a command
 }
 
@@ -93,19 +77,19 @@ func (g *Git) observe(what What, via string, began time.Time, err error) {
 	if g.config.Observe == nil {
 		return
 	}
-	kind := KindOf(err)
+	kind := giterror.KindOf(err)
 	switch {
 	case err == nil:
-		kind = KindOK
+		kind = giterror.KindOK
 	case what != RanCommand && errors.Is(err, ErrThroughGit):
-		kind = KindFallback
+		kind = giterror.KindFallback
 	case kind != "":
 	case errors.Is(err, context.Canceled):
-		kind = KindCanceled
+		kind = giterror.KindCanceled
 	case errors.Is(err, context.DeadlineExceeded):
-		kind = KindTimeout
+		kind = giterror.KindTimeout
 	default:
-		kind = KindOther
+		kind = giterror.KindOther
 	}
 	g.config.Observe(Event{What: what, Via: via, Kind: kind, Took: time.Since(began)})
 }
@@ -113,7 +97,7 @@ func (g *Git) observe(what What, via string, began time.Time, err error) {
 // observeRun reports a run of a command. A question to a store that git answers with its
 // exit code has not failed.
 func (g *Git) observeRun(c Command, began time.Time, err error) {
-	if c.question && !c.remote && exitCode(err) > 0 && KindOf(err) == KindOther {
+	if c.question && !c.remote && exitCode(err) > 0 && giterror.KindOf(err) == giterror.KindOther {
 		err = nil
 	}
 	g.observe(RanCommand, c.name(), began, err)

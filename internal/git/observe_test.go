@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/helmdeck/repos/internal/giterror"
 )
 
 func TestCommandName(t *testing.T) {
@@ -38,20 +40,20 @@ func TestObserve(t *testing.T) {
 	for _, tt := range []struct {
 		what What
 		err  error
-		want Kind
+		want giterror.Kind
 	}{
-		{RanCommand, nil, KindOK},
-		{RanCommand, &Error{Kind: KindAuth}, KindAuth},
-		{AskedRemote, fmt.Errorf("%w: why", ErrThroughGit), KindFallback},
-		{FetchedRemote, errors.Join(ErrThroughGit, &Error{Kind: KindServer}), KindFallback},
-		{RanCommand, fmt.Errorf("more: %w", context.Canceled), KindCanceled},
-		{AskedRemote, context.DeadlineExceeded, KindTimeout},
-		{RanCommand, os.ErrNotExist, KindOther},
+		{RanCommand, nil, giterror.KindOK},
+		{RanCommand, &giterror.Error{Kind: giterror.KindAuth}, giterror.KindAuth},
+		{AskedRemote, fmt.Errorf("%w: why", ErrThroughGit), giterror.KindFallback},
+		{FetchedRemote, errors.Join(ErrThroughGit, &giterror.Error{Kind: giterror.KindServer}), giterror.KindFallback},
+		{RanCommand, fmt.Errorf("more: %w", context.Canceled), giterror.KindCanceled},
+		{AskedRemote, context.DeadlineExceeded, giterror.KindTimeout},
+		{RanCommand, os.ErrNotExist, giterror.KindOther},
 	} {
 		if g.observe(tt.what, "x", time.Now(), tt.err); got.Kind != tt.want || got.What != tt.what || got.Via != "x" {
 			t.Errorf("%v: got %+v, want kind %q", tt.err, got, tt.want)
 		}
-		if tt.want != KindFallback && !slices.Contains(Kinds(), got.Kind) {
+		if tt.want != giterror.KindFallback && !slices.Contains(giterror.Kinds(), got.Kind) {
 			t.Errorf("kind %q is not in Kinds", got.Kind)
 		}
 	}
@@ -86,7 +88,7 @@ func TestMissingObjectIsNoFailure(t *testing.T) {
 	if _, _, err := g.Commit(t.Context(), store+"/none", "main"); err == nil {
 		t.Fatal("a store that does not exist has an answer")
 	}
-	want := []Event{{Via: "cat-file", Kind: KindOK}, {Via: "rev-parse", Kind: KindOK}, {Via: "rev-parse", Kind: KindOther}}
+	want := []Event{{Via: "cat-file", Kind: giterror.KindOK}, {Via: "rev-parse", Kind: giterror.KindOK}, {Via: "rev-parse", Kind: giterror.KindOther}}
 	if !slices.Equal(seen.list, want) {
 		t.Errorf("got %+v, want %+v", seen.list, want)
 	}

@@ -2,35 +2,10 @@ package git
 
 import (
 	"bytes"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/helmdeck/repos/internal/disk"
 )
-
-// A filesystem with less than fullBelow free bytes counts as full.
-const fullBelow = 1 << 20
-
-// Full reports whether one of the directories has no room for data or files.
-func Full(dirs []string) bool { return mayHaveFilled(dirs, 0) }
-
-// mayHaveFilled reports whether a command that wrote that many bytes may have filled the
-// filesystem of one of the directories: it is full now, or was full with these bytes, which
-// git may have deleted since.
-func mayHaveFilled(dirs []string, wrote int64) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool {
-		s, err := disk.SpaceOf(dir)
-		return err == nil && (s.Free.Bytes < max(fullBelow, 2*wrote) || s.Total.Inodes > 0 && s.Free.Inodes == 0)
-	})
-}
-
-// SilentError is the error of a child, or a request, that sent nothing for that long.
-type SilentError time.Duration
-
-func (s SilentError) Error() string { return fmt.Sprintf("nothing came for %v", time.Duration(s)) }
 
 // alarm resets a timer with each write.
 type alarm struct {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitprogress"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -22,7 +24,7 @@ type PackFetch struct {
 	// Haves reach, of which the store must have everything. An empty store has no Haves.
 	Wants, Haves []string
 	// Progress, if set, is called from the fetching goroutine.
-	Progress func(Progress)
+	Progress func(gitprogress.Progress)
 }
 
 // ErrThroughGit means that only git itself can fetch from a remote.
@@ -53,12 +55,12 @@ func (g *Git) FetchPack(ctx context.Context, f PackFetch) (known map[string]Obje
 	if err = g.receivePack(ctx, f); err == nil {
 		known, err = g.received(ctx, f)
 	}
-	switch kind := KindOf(err); {
+	switch kind := giterror.KindOf(err); {
 	case err == nil:
 		return known, nil
 	case ctx.Err() != nil:
-		err = newError(opFetch, f.Remote.URL, "", context.Cause(ctx), false)
-	case kind != KindNoSpace && kind != KindLimit && kind != KindCredential && kind != KindAuth:
+		err = giterror.New(opFetch, f.Remote.URL, "", context.Cause(ctx), false)
+	case kind != giterror.KindNoSpace && kind != giterror.KindLimit && kind != giterror.KindCredential && kind != giterror.KindAuth:
 		err = fmt.Errorf("%w: %w", ErrThroughGit, err)
 	}
 	return nil, errors.Join(err, SweepStore(f.Store))
@@ -87,7 +89,7 @@ func (g *Git) receivePack(ctx context.Context, f PackFetch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// The remote may be silent before its answer, and within it.
-	silence := &alarm{timer: time.AfterFunc(g.config.StallTimeout, func() { cancel(SilentError(g.config.StallTimeout)) }), after: g.config.StallTimeout}
+	silence := &alarm{timer: time.AfterFunc(g.config.StallTimeout, func() { cancel(giterror.SilentError(g.config.StallTimeout)) }), after: g.config.StallTimeout}
 	defer silence.pause()
 	return g.follow(ctx, f.Remote, func(url string) error {
 		if !g.direct(url) { // after a redirect
@@ -95,7 +97,7 @@ func (g *Git) receivePack(ctx context.Context, f PackFetch) error {
 		}
 		auth, err := f.Remote.auth(url)
 		if err != nil {
-			return &Error{Op: opFetch, URL: url, Kind: KindCredential, Err: err}
+			return &giterror.Error{Op: opFetch, URL: url, Kind: giterror.KindCredential, Err: err}
 		}
 		listen := func(body io.Reader) io.Reader { return &listener{body, silence} }
 		err = g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, listen, func(pack io.Reader) error {
@@ -148,12 +150,12 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 }
 
 // reporter returns a Command.Stderr that reports a fetch's progress.
-func reporter(progress func(Progress)) func(line string) {
+func reporter(progress func(gitprogress.Progress)) func(line string) {
 	if progress == nil {
 		return nil
 	}
 	return func(line string) {
-		if p, ok := parseProgress(line); ok {
+		if p, ok := gitprogress.Parse(line); ok {
 			progress(p)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitprogress"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -82,7 +84,7 @@ func TestFetchPack(t *testing.T) {
 			progress := 0
 			_, err := g.FetchPack(t.Context(), PackFetch{
 				Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves,
-				Progress: func(Progress) { progress++ },
+				Progress: func(gitprogress.Progress) { progress++ },
 			})
 			if !errors.Is(err, step.err) {
 				t.Errorf("%s: %v, want %v", step.name, err, step.err)
@@ -271,10 +273,10 @@ func TestStoppedFetchPack(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		cause error // nil: the server stays silent
-		want  Kind
+		want  giterror.Kind
 	}{
-		{"canceled", context.Canceled, KindCanceled},
-		{"out of time", context.DeadlineExceeded, KindTimeout},
+		{"canceled", context.Canceled, giterror.KindCanceled},
+		{"out of time", context.DeadlineExceeded, giterror.KindTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -292,7 +294,7 @@ func TestStoppedFetchPack(t *testing.T) {
 				})
 			}))
 			_, err := g.FetchPack(ctx, PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
-			if got := KindOf(err); got != tt.want || errors.Is(err, ErrThroughGit) {
+			if got := giterror.KindOf(err); got != tt.want || errors.Is(err, ErrThroughGit) {
 				t.Errorf("%v: kind %q, want %q", err, got, tt.want)
 			}
 			if left := leftovers(t, dir); len(left) > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"net/url"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitssh"
 	"github.com/helmdeck/repos/internal/guard"
 	"github.com/helmdeck/repos/internal/work"
@@ -51,7 +51,7 @@ func (g *Git) runRemote(ctx context.Context, r Remote, c Command, withURL func(u
 		return nil, err
 	}
 	defer done()
-	err = Retry(ctx, func() error {
+	err = giterror.Retry(ctx, func() error {
 		return g.follow(ctx, r, func(url string) error {
 			out, err = g.runAt(ctx, r, url, c, withURL(url))
 			return err
@@ -64,7 +64,7 @@ func (g *Git) runRemote(ctx context.Context, r Remote, c Command, withURL func(u
 func (g *Git) runAt(ctx context.Context, r Remote, url string, c Command, args []string) ([]byte, error) {
 	auth, err := r.auth(url)
 	if err != nil {
-		return nil, &Error{Op: c.Op, URL: url, Kind: KindCredential, Err: err}
+		return nil, &giterror.Error{Op: c.Op, URL: url, Kind: giterror.KindCredential, Err: err}
 	}
 	c.url, c.Args = url, args
 	c.UID, c.GID = g.config.UID, g.config.GID
@@ -144,34 +144,4 @@ func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
 // isHTTP reports whether a URL's scheme is http or https.
 func isHTTP(remote string) bool {
 	return strings.HasPrefix(remote, "https://") || strings.HasPrefix(remote, "http://")
-}
-
-// Transient reports whether another try may succeed.
-func (k Kind) Transient() bool { return k == KindServer || k == KindTimeout }
-
-const (
-	// retries bounds the tries after a transient failure. With the waits below they take
-	// some three seconds, enough for a server that restarts.
-	retries = 3
-	// retryFirst is the wait before the second try. It doubles each time, and is
-	// randomized by half, so that many clients don't come back at once.
-	retryFirst = 400 * time.Millisecond
-)
-
-// Retry calls f until it succeeds, fails with an error that is not Transient, or ctx
-// ends.
-func Retry(ctx context.Context, f func() error) error {
-	wait := retryFirst
-	for try := 0; ; try++ {
-		err := f()
-		if err == nil || !KindOf(err).Transient() || try == retries || ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(wait/2 + rand.N(wait)):
-		}
-		wait *= 2
-	}
 }

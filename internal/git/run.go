@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -83,7 +85,7 @@ func newExecution(ctx context.Context, g *Git, c Command) *execution {
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	if c.silence > 0 {
-		r.alarm = &alarm{timer: time.AfterFunc(c.silence, func() { r.cancel(SilentError(c.silence)) }), after: c.silence}
+		r.alarm = &alarm{timer: time.AfterFunc(c.silence, func() { r.cancel(giterror.SilentError(c.silence)) }), after: c.silence}
 	}
 	program, args, config := invocation(c, g.config)
 	r.cmd = exec.CommandContext(r.ctx, program, args...)
@@ -163,12 +165,22 @@ func (r *execution) result(err error) ([]byte, error) {
 		return r.stdout.buf.Bytes(), nil
 	}
 	cause := context.Cause(r.ctx)
-	failure := newError(r.Op, r.url, words, cmp.Or(cause, err), mayHaveFilled(r.Write, r.wrote))
+	failure := giterror.New(r.Op, r.url, words, cmp.Or(cause, err), disk.MayHaveFilled(r.Write, r.wrote))
 	if cause == nil {
-		failure.explainLimit(r.limits, r.cmd.ProcessState)
+		explainLimit(failure, r.limits, r.cmd.ProcessState)
 	}
-	if failure.Kind == KindOther && Full(r.Write) {
-		failure.Kind = KindNoSpace // git does not always say why a write failed
+	if failure.Kind == giterror.KindOther && disk.Full(r.Write) {
+		failure.Kind = giterror.KindNoSpace // git does not always say why a write failed
 	}
 	return nil, failure
+}
+
+// explainLimit sets the kind and the detail of an error if the command exceeded a limit. Do
+// not call it for a command that the plugin itself ended.
+func explainLimit(e *giterror.Error, l sandbox.Limits, state *os.ProcessState) {
+	if said := l.Exceeded(state, e.Stderr); said != "" {
+		e.Kind, e.Detail = giterror.KindLimit, said
+	} else if e.Kind == giterror.KindLimit {
+		e.Detail = l.OutOfMemory()
+	}
 }

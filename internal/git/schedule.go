@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -42,7 +43,7 @@ const (
 
 // Schedule waits until heavy local work other than git may run, and returns a context
 // with its time limit. Call done when the work has ended. The error is the cause of ctx,
-// as an *Error.
+// as an *giterror.Error.
 func (g *Git) Schedule(ctx context.Context, op string) (_ context.Context, done func(), err error) {
 	return g.schedule(ctx, work.CPU, false, op, "")
 }
@@ -85,8 +86,8 @@ func shareOf(ctx context.Context) int {
 // queueError returns the error for work whose context ended with err while it waited for
 // a slot: the remote was not asked.
 func queueError(op, url string, err error) error {
-	e := newError(op, url, "", err, false)
-	if e.Kind == KindTimeout {
+	e := giterror.New(op, url, "", err, false)
+	if e.Kind == giterror.KindTimeout {
 		e.Detail, e.Remedy = "it waited for its turn behind other work", "the remote was not asked; try again when there is less work"
 	}
 	return e

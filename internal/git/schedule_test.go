@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -49,11 +50,11 @@ func TestStoppedBeforeItsTurn(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		cause      error
-		want       Kind
+		want       giterror.Kind
 	}{
-		{"cancelled", "sleep 1000", context.Canceled, KindCanceled},
-		{"out of time", "sleep 1000 & wait", &work.LimitError{Setting: "FETCH_TIMEOUT", Limit: time.Hour}, KindLimit},
-		{"all ignore TERM", "trap '' TERM; sleep 1000 & sleep 1000; sleep 1000", context.Canceled, KindCanceled},
+		{"cancelled", "sleep 1000", context.Canceled, giterror.KindCanceled},
+		{"out of time", "sleep 1000 & wait", &work.LimitError{Setting: "FETCH_TIMEOUT", Limit: time.Hour}, giterror.KindLimit},
+		{"all ignore TERM", "trap '' TERM; sleep 1000 & sleep 1000; sleep 1000", context.Canceled, giterror.KindCanceled},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +81,7 @@ func TestStoppedBeforeItsTurn(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			cancel(tt.cause)
-			if err := <-ended; KindOf(err) != tt.want {
+			if err := <-ended; giterror.KindOf(err) != tt.want {
 				t.Errorf("run: %v, want the kind %q", err, tt.want)
 			}
 			if _, err := group.Read(make([]byte, 1)); err == nil || err.Error() != "EOF" {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitref"
 )
 
@@ -34,7 +35,7 @@ func SweepStore(store string) error {
 const maxRefBytes = 32 << 20
 
 // Refs returns the store's packed-refs, which after Fetch has all refs, fully peeled and
-// sorted. If it has more than 32 MiB, the error is an *Error of KindLimit.
+// sorted. If it has more than 32 MiB, the error is of giterror.KindLimit.
 func Refs(store string) ([]PackedRef, error) {
 	f, err := os.Open(filepath.Join(store, "packed-refs"))
 	if os.IsNotExist(err) {
@@ -49,8 +50,8 @@ func Refs(store string) ([]PackedRef, error) {
 	case err != nil:
 		return nil, err
 	case len(data) > maxRefBytes:
-		return nil, &Error{
-			Op: "read the refs of the store", Kind: KindLimit, Detail: fmt.Sprintf("the branches and tags take more than %d MiB", maxRefBytes>>20),
+		return nil, &giterror.Error{
+			Op: "read the refs of the store", Kind: giterror.KindLimit, Detail: fmt.Sprintf("the branches and tags take more than %d MiB", maxRefBytes>>20),
 			Remedy: "delete branches and tags at the remote",
 		}
 	}
@@ -66,7 +67,7 @@ func Refs(store string) ([]PackedRef, error) {
 		}
 		id, name, ok := strings.Cut(line, " ")
 		if !ok || !gitref.IsObjectID(id) {
-			return nil, Damaged(store, fmt.Errorf("packed-refs has the line %q", line))
+			return nil, giterror.Damaged(store, fmt.Errorf("packed-refs has the line %q", line))
 		}
 		refs = append(refs, PackedRef{Name: name, ID: id})
 	}
@@ -93,17 +94,17 @@ func FormatPackedRefs(refs []PackedRef) []byte {
 	return b.Bytes()
 }
 
-// Check verifies all of a store. The error is an *Error of KindCorrupt if the store is
-// damaged; any other error means that the check did not finish.
+// Check verifies all of a store. The error is of giterror.KindCorrupt if the store is damaged;
+// any other error means that the check did not finish.
 func (g *Git) Check(ctx context.Context, store string) error {
 	if _, err := os.Lstat(store); errors.Is(err, os.ErrNotExist) {
-		return Damaged(store, err)
+		return giterror.Damaged(store, err)
 	}
 	_, err := g.Run(ctx, g.inStore(store, Command{Op: "check the store", Heavy: true, Write: []string{store}},
 		"fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress"))
-	var e *Error
-	if errors.As(err, &e) && exitCode(err) > 0 && e.Kind != KindNoSpace && e.Kind != KindLimit {
-		e.Kind = KindCorrupt // whatever its message
+	var e *giterror.Error
+	if errors.As(err, &e) && exitCode(err) > 0 && e.Kind != giterror.KindNoSpace && e.Kind != giterror.KindLimit {
+		e.Kind = giterror.KindCorrupt // whatever its message
 	}
 	return err
 }
@@ -111,7 +112,7 @@ func (g *Git) Check(ctx context.Context, store string) error {
 // Has reports whether the store has an object, of any type.
 func (g *Git) Has(ctx context.Context, store, id string) (bool, error) {
 	_, err := g.Run(ctx, g.inStore(store, Command{Op: "look up " + id, question: true}, "cat-file", "-e", id))
-	if exitCode(err) > 0 && KindOf(err) != KindLimit {
+	if exitCode(err) > 0 && giterror.KindOf(err) != giterror.KindLimit {
 		return false, nil
 	}
 	return err == nil, err

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitprogress"
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
@@ -31,8 +33,8 @@ func TestFetch(t *testing.T) {
 	t.Parallel()
 	g, s := newGit(t), remote(t)
 	dir := store(t, g)
-	var last Progress
-	f := Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything, Prune: true, Progress: func(p Progress) { last = p }}
+	var last gitprogress.Progress
+	f := Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything, Prune: true, Progress: func(p gitprogress.Progress) { last = p }}
 	fetch := func() {
 		t.Helper()
 		if err := g.Fetch(t.Context(), f); err != nil {
@@ -108,13 +110,13 @@ func TestFailedFetchLeavesNothing(t *testing.T) {
 		name     string
 		fault    func(http.Handler) http.Handler
 		refspecs []string
-		want     Kind
+		want     giterror.Kind
 	}{
-		{"cut at the start of the pack", onFetch(gitserver.Cut(200)), everything, KindServer},
-		{"cut within the pack", onFetch(gitserver.Cut(60000)), everything, KindServer},
-		{"500 at the pack", onFetch(gitserver.Fail(500)), everything, KindServer},
-		{"no such ref", nil, []string{"+refs/pull/9/head:refs/pull/9/head"}, KindRefNotFound},
-		{"no such commit", nil, []string{"+" + strings.Repeat("1", 40) + ":refs/x/y"}, KindRefNotFound},
+		{"cut at the start of the pack", onFetch(gitserver.Cut(200)), everything, giterror.KindServer},
+		{"cut within the pack", onFetch(gitserver.Cut(60000)), everything, giterror.KindServer},
+		{"500 at the pack", onFetch(gitserver.Fail(500)), everything, giterror.KindServer},
+		{"no such ref", nil, []string{"+refs/pull/9/head:refs/pull/9/head"}, giterror.KindRefNotFound},
+		{"no such commit", nil, []string{"+" + strings.Repeat("1", 40) + ":refs/x/y"}, giterror.KindRefNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -122,7 +124,7 @@ func TestFailedFetchLeavesNothing(t *testing.T) {
 			s.Wrap(tt.fault)
 			dir := store(t, g)
 			err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: tt.refspecs})
-			if got := KindOf(err); got != tt.want {
+			if got := giterror.KindOf(err); got != tt.want {
 				t.Errorf("%v: kind %q, want %q", err, got, tt.want)
 			}
 			if left := leftovers(t, dir); len(left) > 0 {
@@ -165,10 +167,10 @@ func TestStoppedFetch(t *testing.T) {
 		name   string
 		before int // bytes of each answer that arrive
 		cause  error
-		want   Kind
+		want   giterror.Kind
 	}{
-		{"cancelled at the question", 0, context.Canceled, KindCanceled},
-		{"out of time in the pack", 40000, context.DeadlineExceeded, KindTimeout},
+		{"cancelled at the question", 0, context.Canceled, giterror.KindCanceled},
+		{"out of time in the pack", 40000, context.DeadlineExceeded, giterror.KindTimeout},
 	} {
 		g, s := newGit(t), remote(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -186,7 +188,7 @@ func TestStoppedFetch(t *testing.T) {
 		dir := store(t, g)
 		err := g.Fetch(ctx, Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything})
 		cancel(nil)
-		if got := KindOf(err); got != tt.want {
+		if got := giterror.KindOf(err); got != tt.want {
 			t.Errorf("%s: %v: kind %q, want %q", tt.name, err, got, tt.want)
 		}
 		if left := leftovers(t, dir); len(left) > 0 {

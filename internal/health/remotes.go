@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -123,13 +123,13 @@ func (c Check) failed(ctx context.Context, err error) Check {
 		return c.warn("ask again")
 	}
 	c.Text = err.Error()
-	known, ok := errors.AsType[*git.Error](err)
+	known, ok := errors.AsType[*giterror.Error](err)
 	if !ok {
 		return c.fail("see the plugin's log")
 	}
 	remedy := known.Advice()
 	c.Text = strings.TrimSuffix(c.Text, ": "+remedy)
-	if known.Kind == git.KindNotFound {
+	if known.Kind == giterror.KindNotFound {
 		return c.warn(remedy) // the host answers
 	}
 	if remedy == "" {

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -39,8 +39,8 @@ func TestAsker(t *testing.T) {
 		remote(t, "https://h.example/three", "mine", count), remote(t, "http://h.example:8080/one", "", count),
 		remote(t, "ssh://git@h.example/one", "", count),
 		lost,
-		remote(t, "https://refused.example/r", "", fails(&git.Error{Op: "ask", Kind: git.KindAuth, Remedy: "store it"})),
-		remote(t, "https://gone.example/r", "", fails(&git.Error{Op: "ask", Kind: git.KindNotFound})),
+		remote(t, "https://refused.example/r", "", fails(&giterror.Error{Op: "ask", Kind: giterror.KindAuth, Remedy: "store it"})),
+		remote(t, "https://gone.example/r", "", fails(&giterror.Error{Op: "ask", Kind: giterror.KindNotFound})),
 		remote(t, "https://odd.example/r", "", fails(errors.New("odd"))),
 	})
 	want := []struct {
@@ -90,7 +90,7 @@ func TestAskerIsBounded(t *testing.T) {
 				}
 				defer now.Add(-1)
 				<-ctx.Done()
-				return git.NoAnswer("https://h", context.Cause(ctx))
+				return giterror.NoAnswer("https://h", context.Cause(ctx))
 			}))
 		}
 		began := time.Now()

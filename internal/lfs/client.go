@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/guard"
 )
 
@@ -250,42 +251,42 @@ func (c client) gitError(op string, err error) error {
 	if bad, ok := errors.AsType[*url.Error](err); ok {
 		text = bad.Err
 	}
-	return &git.Error{Op: op, URL: c.Endpoint, Kind: httpKind(err), Stderr: "fatal: " + text.Error(), Err: err}
+	return &giterror.Error{Op: op, URL: c.Endpoint, Kind: httpKind(err), Stderr: "fatal: " + text.Error(), Err: err}
 }
 
 // httpKind classifies the failure of a request.
-func httpKind(err error) git.Kind {
+func httpKind(err error) giterror.Kind {
 	status, isStatus := errors.AsType[httpStatus](err)
 	_, isDNS := errors.AsType[*net.DNSError](err)
 	_, isVerify := errors.AsType[x509.UnknownAuthorityError](err)
 	_, isName := errors.AsType[x509.HostnameError](err)
 	netErr, isNet := errors.AsType[net.Error](err)
-	_, isSilent := errors.AsType[git.SilentError](err)
+	_, isSilent := errors.AsType[giterror.SilentError](err)
 	switch {
 	case errors.Is(err, guard.ErrInside):
-		return git.KindOther
+		return giterror.KindOther
 	case isStatus && (status == http.StatusUnauthorized || status == http.StatusForbidden):
-		return git.KindAuth
+		return giterror.KindAuth
 	case isStatus && (status >= 500 || status == http.StatusTooManyRequests):
-		return git.KindServer
+		return giterror.KindServer
 	case isStatus:
-		return git.KindOther
+		return giterror.KindOther
 	case errors.Is(err, context.Canceled):
-		return git.KindCanceled
+		return giterror.KindCanceled
 	case isDNS:
-		return git.KindHost
+		return giterror.KindHost
 	case isVerify || isName:
-		return git.KindTLS
+		return giterror.KindTLS
 	case isSilent, errors.Is(err, context.DeadlineExceeded), isNet && netErr.Timeout():
-		return git.KindTimeout
+		return giterror.KindTimeout
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return git.KindRefused
+		return giterror.KindRefused
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return git.KindNoSpace
+		return giterror.KindNoSpace
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return git.KindServer
+		return giterror.KindServer
 	}
-	return git.KindOther
+	return giterror.KindOther
 }
 
 // watch ends an HTTP request if nothing arrives for some time, before the headers of the
@@ -304,7 +305,7 @@ func newWatch(ctx context.Context, silence, total time.Duration) *watch {
 	ctx, cancelTotal := context.WithTimeoutCause(ctx, total, lateError(total))
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &watch{ctx: ctx, silence: silence}
-	w.silent = time.AfterFunc(silence, func() { cancel(git.SilentError(silence)) })
+	w.silent = time.AfterFunc(silence, func() { cancel(giterror.SilentError(silence)) })
 	w.stop = func() {
 		w.silent.Stop()
 		cancelTotal()

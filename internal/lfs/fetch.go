@@ -17,6 +17,8 @@ import (
 
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitprogress"
 	"github.com/helmdeck/repos/internal/guard"
 )
 
@@ -31,7 +33,7 @@ type Fetch struct {
 	Storage string // a directory
 	Objects []Pointer
 	// Progress, if set, is called from several goroutines.
-	Progress func(git.Progress)
+	Progress func(gitprogress.Progress)
 }
 
 const (
@@ -50,7 +52,7 @@ const (
 // and with the right hash, even if another one fails. Every connection must satisfy
 // f.Rule, wherever the server redirects to. It sends the credential only to the server's
 // own host and port, and only where f.Covers allows. An error of the server is a
-// *git.Error.
+// *giterror.Error.
 func (f Fetch) Run(ctx context.Context, g *git.Git) (err error) {
 	ctx, done, err := g.ScheduleFetch(ctx, "fetch the LFS objects of", f.Endpoint)
 	if err != nil {
@@ -103,14 +105,14 @@ func (c client) fetch(ctx context.Context, temp string) error {
 	count := func(n int64) {
 		if c.Progress != nil {
 			now := received.Add(n)
-			c.Progress(git.Progress{Phase: "Receiving LFS objects", Percent: int(now * 100 / max(total, 1)), Amount: fmt.Sprintf("%.2f MiB", float64(now)/(1<<20))})
+			c.Progress(gitprogress.Progress{Phase: "Receiving LFS objects", Percent: int(now * 100 / max(total, 1)), Amount: fmt.Sprintf("%.2f MiB", float64(now)/(1<<20))})
 		}
 	}
 	for len(list) > 0 {
 		part := list[:min(len(list), batchSize)]
 		list = list[len(part):]
 		var actions map[string]action
-		if err := git.Retry(ctx, func() (err error) {
+		if err := giterror.Retry(ctx, func() (err error) {
 			actions, err = c.batch(ctx, part)
 			return err
 		}); err != nil {
@@ -120,7 +122,7 @@ func (c client) fetch(ctx context.Context, temp string) error {
 		g.SetLimit(downloads)
 		for _, p := range part {
 			g.Go(func() error {
-				return git.Retry(ctx, func() error { return c.download(ctx, p, actions[p.OID], filepath.Join(temp, p.OID), count) })
+				return giterror.Retry(ctx, func() error { return c.download(ctx, p, actions[p.OID], filepath.Join(temp, p.OID), count) })
 			})
 		}
 		if err := g.Wait(); err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/guard"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -25,15 +25,15 @@ func TestLFSServerIsSilent(t *testing.T) {
 		size   int64 // in the pointer, if it is not the object's
 		limits limits
 		want   string
-		kind   git.Kind
+		kind   giterror.Kind
 	}{
-		{"no headers", lfsserver.Asked, 0, 0, limits{soon, never, never}, "nothing came for 300ms", git.KindTimeout},
-		{"batch", lfsserver.Batch, 0, 0, limits{soon, never, never}, "nothing came for 300ms", git.KindTimeout},
-		{"download", lfsserver.Download, 0, 0, limits{soon, never, never}, "nothing came for 300ms", git.KindTimeout},
-		{"verify", lfsserver.Verify, 0, 0, limits{soon, never, never}, "nothing came for 300ms", git.KindTimeout},
-		{"batch that drips", lfsserver.Batch, often, 0, limits{never, soon, never}, "not complete after 300ms", git.KindOther},
-		{"download that drips", lfsserver.Download, often, 1 << 40, limits{never, never, soon}, "not complete after 300ms", git.KindOther},
-		{"more than the object", lfsserver.Verify, often, 0, limits{never, never, never}, "another content", git.KindOther},
+		{"no headers", lfsserver.Asked, 0, 0, limits{soon, never, never}, "nothing came for 300ms", giterror.KindTimeout},
+		{"batch", lfsserver.Batch, 0, 0, limits{soon, never, never}, "nothing came for 300ms", giterror.KindTimeout},
+		{"download", lfsserver.Download, 0, 0, limits{soon, never, never}, "nothing came for 300ms", giterror.KindTimeout},
+		{"verify", lfsserver.Verify, 0, 0, limits{soon, never, never}, "nothing came for 300ms", giterror.KindTimeout},
+		{"batch that drips", lfsserver.Batch, often, 0, limits{never, soon, never}, "not complete after 300ms", giterror.KindOther},
+		{"download that drips", lfsserver.Download, often, 1 << 40, limits{never, never, soon}, "not complete after 300ms", giterror.KindOther},
+		{"more than the object", lfsserver.Verify, often, 0, limits{never, never, never}, "another content", giterror.KindOther},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -52,8 +52,8 @@ func TestLFSServerIsSilent(t *testing.T) {
 			client, temp := newClient(newGit(t), f), t.TempDir()
 			client.limits = tt.limits
 			err := client.fetch(ctx, temp)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), s.URL("app")) || git.KindOf(err) != tt.kind {
-				t.Errorf("%v, of kind %q, want %q of kind %q", err, git.KindOf(err), tt.want, tt.kind)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), s.URL("app")) || giterror.KindOf(err) != tt.kind {
+				t.Errorf("%v, of kind %q, want %q of kind %q", err, giterror.KindOf(err), tt.want, tt.kind)
 			}
 			if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 				t.Errorf("left: %v, %v", left, err)

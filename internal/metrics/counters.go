@@ -8,6 +8,7 @@ import (
 
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/verbs"
 )
@@ -81,15 +82,15 @@ func NewCounters() *Counters {
 		c.phases.WithLabelValues(p.String())
 	}
 	for _, name := range git.CommandNames() {
-		c.commands.WithLabelValues(name, label(git.KindOK))
+		c.commands.WithLabelValues(name, label(giterror.KindOK))
 		c.seconds.WithLabelValues(name)
 	}
 	for _, counter := range []*prometheus.CounterVec{c.questions, c.fetches} {
-		for _, kind := range git.Kinds() {
+		for _, kind := range giterror.Kinds() {
 			counter.WithLabelValues(git.ThroughGit, label(kind))
 			counter.WithLabelValues(git.ThisProcess, label(kind))
 		}
-		counter.WithLabelValues(git.ThisProcess, label(git.KindFallback))
+		counter.WithLabelValues(git.ThisProcess, label(giterror.KindFallback))
 	}
 	c.asked.WithLabelValues()
 	c.fetched.WithLabelValues()

@@ -23,6 +23,7 @@ import (
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/janitor"
@@ -106,9 +107,9 @@ func TestValues(t *testing.T) {
 	c.Operation(driver.Event{Operation: driver.OpMount, Took: time.Second, Phases: map[phase.Phase]time.Duration{phase.Build: time.Second}})
 	c.Operation(driver.Event{Operation: driver.OpMount, Kind: verbs.NotFound})
 	c.Operation(driver.Event{Operation: driver.OpUnmount, Kind: verbs.InUse})
-	c.Git(git.Event{What: git.RanCommand, Via: "fetch", Kind: git.KindOK, Took: 2 * time.Second})
-	c.Git(git.Event{What: git.AskedRemote, Via: git.ThisProcess, Kind: git.KindCredential})
-	c.Git(git.Event{What: git.FetchedRemote, Via: git.ThroughGit, Kind: git.KindServer})
+	c.Git(git.Event{What: git.RanCommand, Via: "fetch", Kind: giterror.KindOK, Took: 2 * time.Second})
+	c.Git(git.Event{What: git.AskedRemote, Via: git.ThisProcess, Kind: giterror.KindCredential})
+	c.Git(git.Event{What: git.FetchedRemote, Via: git.ThroughGit, Kind: giterror.KindServer})
 	got := scrape(t, h)
 	for _, tt := range []struct {
 		name   string

@@ -14,7 +14,7 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
@@ -128,10 +128,10 @@ func TestBackoff(t *testing.T) {
 		pass := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		pass(21 * time.Minute)
 		f.want(t, "in turn", "a 10m0s", "b 10m0s", "a 20m0s", "b 20m0s")
-		f.set(func() { f.fail[""] = &git.Error{Kind: git.KindTimeout} })
+		f.set(func() { f.fail[""] = &giterror.Error{Kind: giterror.KindTimeout} })
 		pass(4 * time.Hour)
 		f.want(t, "the remote does not answer", "a 30m0s", "a 50m0s", "a 1h30m0s", "a 2h30m0s", "a 3h30m0s")
-		f.set(func() { f.fail = map[string]error{"a": &git.Error{Kind: git.KindRefNotFound}} })
+		f.set(func() { f.fail = map[string]error{"a": &giterror.Error{Kind: giterror.KindRefNotFound}} })
 		pass(time.Hour) // from 4h21m
 		f.want(t, "it answers, and a is gone", "a 4h30m0s", "b 4h30m0s", "b 4h40m0s", "a 4h50m0s", "b 4h50m0s", "b 5h0m0s", "b 5h10m0s", "b 5h20m0s")
 		f.set(func() { f.fail = nil })
@@ -164,14 +164,14 @@ func TestWarnsOnce(t *testing.T) {
 			}
 			log.Reset()
 		}
-		f.set(func() { f.fail["a"] = &git.Error{Kind: git.KindRefNotFound} })
+		f.set(func() { f.fail["a"] = &giterror.Error{Kind: giterror.KindRefNotFound} })
 		pass("a is gone", 1)
 		pass("still", 0)
-		f.set(func() { f.fail = map[string]error{"": &git.Error{Kind: git.KindTimeout}} })
+		f.set(func() { f.fail = map[string]error{"": &giterror.Error{Kind: giterror.KindTimeout}} })
 		pass("the remote does not answer", 1)
 		f.set(func() { f.fail = nil })
 		pass("all is well", 0)
-		f.set(func() { f.fail = map[string]error{"a": &git.Error{Kind: git.KindRefNotFound}} })
+		f.set(func() { f.fail = map[string]error{"a": &giterror.Error{Kind: giterror.KindRefNotFound}} })
 		pass("a is gone again", 1)
 	})
 }
@@ -196,7 +196,7 @@ func TestMountEndsBackoff(t *testing.T) {
 		_, fakes := run(t, 10*time.Minute, "s")
 		f := fakes[0]
 		f.mounted("ref", "a")
-		f.set(func() { f.fail[""] = &git.Error{Kind: git.KindTimeout} })
+		f.set(func() { f.fail[""] = &giterror.Error{Kind: giterror.KindTimeout} })
 		pass := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		pass(2 * time.Hour)
 		f.want(t, "the remote does not answer", "a 10m0s", "a 30m0s", "a 1h10m0s")
@@ -205,7 +205,7 @@ func TestMountEndsBackoff(t *testing.T) {
 		f.want(t, "a Mount got an answer", "a 2h10m0s", "a 2h20m0s")
 
 		// It answers, and then the fetch fails: what a Mount hears is no news.
-		f.set(func() { f.fail, f.asks = map[string]error{"": &git.Error{Kind: git.KindLimit}}, true })
+		f.set(func() { f.fail, f.asks = map[string]error{"": &giterror.Error{Kind: giterror.KindLimit}}, true })
 		for range 12 {
 			pass(10 * time.Minute) // to 4h25m
 			f.set(func() { f.answer = time.Now() })

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -206,6 +206,6 @@ func (k *Keeper) refreshOne(ctx context.Context, slots *work.Scheduler, t Target
 // isShared reports whether an error is about the connection to a remote, the disk or the
 // whole clone, so that other refs would fail too.
 func isShared(err error) bool {
-	kinds := []git.Kind{git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost, git.KindTLS, git.KindLimit}
-	return slices.Contains(kinds, git.KindOf(err)) || git.NoSpace(err) || errors.Is(err, clone.ErrEvicted)
+	kinds := []giterror.Kind{giterror.KindTimeout, giterror.KindServer, giterror.KindRefused, giterror.KindHost, giterror.KindTLS, giterror.KindLimit}
+	return slices.Contains(kinds, giterror.KindOf(err)) || giterror.NoSpace(err) || errors.Is(err, clone.ErrEvicted)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitprogress"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -20,16 +20,16 @@ type Activities struct {
 type activity struct {
 	job        *work.Job // may be nil
 	state, url string
-	progress   git.Progress // zero: unknown yet
+	progress   gitprogress.Progress // zero: unknown yet
 }
 
 // Begin adds an activity of the job of ctx, and end removes it.
-func (l *Activities) Begin(ctx context.Context, state, url string) (progress func(git.Progress), end func()) {
+func (l *Activities) Begin(ctx context.Context, state, url string) (progress func(gitprogress.Progress), end func()) {
 	a := &activity{job: work.JobOf(ctx), state: state, url: url}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.doing = append(l.doing, a)
-	progress = func(p git.Progress) {
+	progress = func(p gitprogress.Progress) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		a.progress = p
@@ -45,7 +45,7 @@ func (l *Activities) Begin(ctx context.Context, state, url string) (progress fun
 type Now struct {
 	State    string // such as cloning; empty without an activity
 	Queued   bool   // it waits for its turn behind other work
-	Progress git.Progress
+	Progress gitprogress.Progress
 }
 
 // Now returns the newest activity.
@@ -80,7 +80,7 @@ func (l *Activities) String() string {
 		if a.job.Queued() {
 			s = "waiting for its turn behind other work: " + s
 		}
-		if a.progress != (git.Progress{}) {
+		if a.progress != (gitprogress.Progress{}) {
 			s += ": " + a.progress.String()
 		}
 		parts = append(parts, s)

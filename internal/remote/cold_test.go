@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -105,7 +106,7 @@ func TestColdStore(t *testing.T) {
 	// git can't make this one as long as the other is there.
 	h.git("branch", "-D", "next")
 	h.git("branch", "next/x", "main")
-	if _, _, err := h.r.Resolve(t.Context(), h.coldSource("next/x"), nil); git.KindOf(err) != git.KindOther {
+	if _, _, err := h.r.Resolve(t.Context(), h.coldSource("next/x"), nil); giterror.KindOf(err) != giterror.KindOther {
 		t.Errorf("a branch below another: %v", err)
 	}
 	if got := h.coldRefs(); !slices.Equal(got, want) {

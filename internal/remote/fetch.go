@@ -17,6 +17,7 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/phase"
@@ -353,7 +354,7 @@ func (m *Remote) BringBlobs(ctx context.Context, s Source, commit string, cone g
 	err = m.Git.FetchObjects(ctx, git.Fetch{
 		Store: dir, Remote: m.at(s), NoBlobs: true, Progress: progress,
 	}, missing)
-	if git.KindOf(err) == git.KindRefNotFound {
+	if giterror.KindOf(err) == giterror.KindRefNotFound {
 		// With protocol 0 a remote serves only what it has advertised, unless it is
 		// configured otherwise.
 		return fmt.Errorf("the remote gave the history without files, and refuses the files: use filter=none: %w", err)

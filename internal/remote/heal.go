@@ -8,6 +8,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
@@ -43,7 +44,7 @@ func (m *Remote) HealStore(ctx context.Context, s Source) (healed bool, err erro
 		_, end := m.Doing.Begin(ctx, "checking", s.URL.String())
 		defer end()
 		damage := m.Git.Check(ctx, m.StoreDir(name))
-		if git.KindOf(damage) != git.KindCorrupt {
+		if giterror.KindOf(damage) != giterror.KindCorrupt {
 			return false, damage
 		}
 		m.Log.WithContext(ctx).WithError(damage).WithField("store", name).Error("the store is damaged: it is set aside and cloned again")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
@@ -112,7 +113,7 @@ func (m *Remote) Align(ctx context.Context, s Source, a *Answer) (fetch bool, er
 		})
 		return lacks, err
 	})
-	if err == nil || errors.Is(err, ErrFetched) || git.KindOf(err) == git.KindCorrupt || ctx.Err() != nil {
+	if err == nil || errors.Is(err, ErrFetched) || giterror.KindOf(err) == giterror.KindCorrupt || ctx.Err() != nil {
 		return fetch, err
 	}
 	// The ref of the volume itself is current and can be checked out.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/trash"
@@ -135,7 +136,7 @@ func TestFirstFetchFails(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t)
 	h.server.Wrap(gitserver.On(gitserver.Fetch, gitserver.Fail(500)))
-	if _, _, err := h.r.Resolve(t.Context(), h.source("main"), nil); git.KindOf(err) != git.KindServer || h.removed != 1 {
+	if _, _, err := h.r.Resolve(t.Context(), h.source("main"), nil); giterror.KindOf(err) != giterror.KindServer || h.removed != 1 {
 		t.Errorf("resolve: %v, removed %d times", err, h.removed)
 	}
 	if left, err := os.ReadDir(filepath.Join(h.r.Dir, "store")); err != nil || len(left) > 0 {
@@ -292,7 +293,7 @@ func TestJoinedQuestionIsStuck(t *testing.T) {
 	<-arrived
 	joined := ask()
 	h.server.Wrap(nil) // it answers new questions
-	if err := <-first; git.KindOf(err) != git.KindTimeout {
+	if err := <-first; giterror.KindOf(err) != giterror.KindTimeout {
 		t.Errorf("the first: %v, want a timeout", err)
 	}
 	if err := <-joined; err != nil {

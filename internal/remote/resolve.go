@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
@@ -32,7 +33,7 @@ type Answer struct {
 }
 
 // Ask asks the remote about s.Ref. If the known resolution is fresh enough, or may be used
-// because the remote does not answer, the Answer is nil. A definite no is a *git.Error
+// because the remote does not answer, the Answer is nil. A definite no is a *giterror.Error
 // whose Kind is Definite.
 func (m *Remote) Ask(ctx context.Context, s Source) (*Answer, error) {
 	s.History = m.Serving(s)
@@ -101,7 +102,7 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 			defer end()
 			asking, cancel := context.WithTimeoutCause(ctx, m.AskTimeout, noAnswerError(m.AskTimeout))
 			defer cancel()
-			if q.answer, q.err = m.askNow(asking, s, list); q.err != nil && ctx.Err() == nil && !git.KindOf(q.err).Definite() && list && !there {
+			if q.answer, q.err = m.askNow(asking, s, list); q.err != nil && ctx.Err() == nil && !giterror.KindOf(q.err).Definite() && list && !there {
 				m.unlisted.Store(true)
 			}
 			q.answer.snapshot, q.answer.number = store.Snapshot, q.number
@@ -114,7 +115,7 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 		case err != nil:
 			return Answer{}, err
 		case joined && q.number <= s.Since:
-		case joined && git.KindOf(q.err) == git.KindTimeout && !again:
+		case joined && giterror.KindOf(q.err) == giterror.KindTimeout && !again:
 			again = true // the server may answer now
 		default:
 			return q.answer, q.err
@@ -161,7 +162,7 @@ func (m *Remote) askNow(ctx context.Context, s Source, list bool) (Answer, error
 	case volume.RefDefault:
 		id, ok := refs.IDs["HEAD"]
 		if !ok {
-			return Answer{}, git.EmptyRemote(s.URL.String())
+			return Answer{}, giterror.EmptyRemote(s.URL.String())
 		}
 		a.res.Ref, a.res.Pulled, a.res.Commit = refs.Head, id, id
 		return a, nil
@@ -176,7 +177,7 @@ func (m *Remote) askNow(ctx context.Context, s Source, list bool) (Answer, error
 		a.later, a.res.Pulled = true, strings.ToLower(name)
 		return a, nil
 	}
-	return Answer{}, git.RefNotFound(s.URL.String(), name)
+	return Answer{}, giterror.RefNotFound(s.URL.String(), name)
 }
 
 // Resolve returns the resolution of s.Ref, whose commit is then in the store, and the
@@ -196,8 +197,8 @@ func (m *Remote) Resolve(ctx context.Context, s Source, known *Answer) (meta.Res
 			asking, cancel := m.inTime(ctx, s)
 			a, err := m.ask(asking, s)
 			cancel()
-			if late := noAnswerError(0); asking != ctx && errors.As(err, &late) && git.KindOf(err) == "" {
-				err = git.NoAnswer(s.URL.String(), err)
+			if late := noAnswerError(0); asking != ctx && errors.As(err, &late) && giterror.KindOf(err) == "" {
+				err = giterror.NoAnswer(s.URL.String(), err)
 			}
 			if err != nil {
 				r, err := m.stale(ctx, s, err)
@@ -230,7 +231,7 @@ func (m *Remote) fetchRef(ctx context.Context, s Source, a Answer) (meta.Resolut
 		}
 		r, ok := LookUp(f.refs, a.res.Ref, f.at)
 		if !ok {
-			return meta.Resolution{}, git.RefNotFound(s.URL.String(), s.Ref.String())
+			return meta.Resolution{}, giterror.RefNotFound(s.URL.String(), s.Ref.String())
 		}
 		// The first fetch may have been a joined one, from before our question. The second
 		// is as new as the question: use its result even if the remote has moved again.
@@ -279,7 +280,7 @@ func (m *Remote) resolveCommit(ctx context.Context, s Source, a Answer) (meta.Re
 	rev := a.res.Pulled
 	if s.History.Cold && s.Ref.Kind() != volume.RefSHA {
 		// Only the full history tells whether an abbreviation means one commit.
-		return meta.Resolution{}, git.RefNotFound(s.URL.String(), s.Ref.String())
+		return meta.Resolution{}, giterror.RefNotFound(s.URL.String(), s.Ref.String())
 	}
 	var fetches []string
 	if !s.History.Cold {
@@ -298,9 +299,9 @@ func (m *Remote) resolveCommit(ctx context.Context, s Source, a Answer) (meta.Re
 		}
 	}
 	if err == nil && !ok {
-		err = git.RefNotFound(s.URL.String(), s.Ref.String())
+		err = giterror.RefNotFound(s.URL.String(), s.Ref.String())
 	}
-	if d := s.History.Depth; d > 0 && git.KindOf(err) == git.KindRefNotFound {
+	if d := s.History.Depth; d > 0 && giterror.KindOf(err) == giterror.KindRefNotFound {
 		err = fmt.Errorf("%w; or a depth greater than %d, if the commit is further from the branches and tags than that", err, d)
 	}
 	return r, err
@@ -368,16 +369,16 @@ func (m *Remote) NoCommit(ctx context.Context, s Source, id string) error {
 		return err
 	}
 	if isCommit {
-		return git.Damaged(dir, fmt.Errorf("the tree of %s is gone", id))
+		return giterror.Damaged(dir, fmt.Errorf("the tree of %s is gone", id))
 	}
 	ok, err := m.Git.Has(ctx, dir, id)
 	switch {
 	case err != nil:
 		return err
 	case ok:
-		return git.NoCommit(s.URL.String(), s.Ref.String())
+		return giterror.NoCommit(s.URL.String(), s.Ref.String())
 	}
-	return git.Damaged(dir, fmt.Errorf("object %s is gone", id))
+	return giterror.Damaged(dir, fmt.Errorf("object %s is gone", id))
 }
 
 // LookUp returns the resolution of a full ref name among the refs of a store.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -27,8 +27,8 @@ func (m *Remote) inTime(ctx context.Context, s Source) (context.Context, context
 // answer and s allows the resolution's age. Otherwise it returns err: a remote that
 // answers no is right.
 func (m *Remote) stale(ctx context.Context, s Source, err error) (meta.Resolution, error) {
-	switch git.KindOf(err) {
-	case git.KindTimeout, git.KindServer, git.KindRefused, git.KindHost:
+	switch giterror.KindOf(err) {
+	case giterror.KindTimeout, giterror.KindServer, giterror.KindRefused, giterror.KindHost:
 	default:
 		return meta.Resolution{}, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
@@ -222,7 +223,7 @@ func (w *ownedWriter) linkPacks(from, to string) error {
 				continue // git before 2.41 writes none
 			}
 			if os.IsNotExist(err) {
-				err = git.Damaged(from, err)
+				err = giterror.Damaged(from, err)
 			}
 			if err != nil {
 				return err

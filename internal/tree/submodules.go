@@ -14,6 +14,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/guard"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
@@ -239,7 +240,7 @@ func (b *submoduleBuilder) fetch(ctx context.Context, sub *submodule) error {
 	source := remote.Source{URL: sub.url, Ref: ref, Pin: pin}
 	sub.from, sub.spec = c, Spec{Source: source, Files: volume.Files{NoLFS: b.spec.Files.NoLFS}, UID: b.spec.UID, GID: b.spec.GID}
 	_, _, err = c.remote.Resolve(ctx, source, nil)
-	if git.KindOf(err) == git.KindCorrupt {
+	if giterror.KindOf(err) == giterror.KindCorrupt {
 		healed, healErr := c.remote.HealStore(ctx, source)
 		if err = errors.Join(err, healErr); healed {
 			_, _, err = c.remote.Resolve(ctx, source, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitindex"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
@@ -60,7 +60,7 @@ func (c *Collection) checkCommit(ctx context.Context, s Spec, commit string) err
 // possible, otherwise whole.
 func (c *Collection) buildTree(ctx context.Context, s Spec, l *meta.Layer, dir string) error {
 	done, err := c.buildDelta(ctx, s, l, dir)
-	if done || err != nil && (ctx.Err() != nil || git.NoSpace(err)) {
+	if done || err != nil && (ctx.Err() != nil || giterror.NoSpace(err)) {
 		c.addCandidate(s, *l)
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -133,17 +133,17 @@ func fail(k Kind, err error) error { return verbError{k, err} }
 // KindOf returns the kind of an error of a verb.
 func KindOf(err error) Kind {
 	var e verbError
-	kind := git.KindOf(err)
+	kind := giterror.KindOf(err)
 	switch {
 	case errors.As(err, &e):
 		return e.kind
 	case errors.Is(err, workspace.ErrHeld):
 		return Held
-	case kind == git.KindNotFound || kind == git.KindRefNotFound:
+	case kind == giterror.KindNotFound || kind == giterror.KindRefNotFound:
 		return NotFound
 	case kind.Definite():
 		return Denied
-	case kind == git.KindTimeout || kind == git.KindServer || git.NoSpace(err):
+	case kind == giterror.KindTimeout || kind == giterror.KindServer || giterror.NoSpace(err):
 		return Unavailable
 	case errors.Is(err, context.DeadlineExceeded):
 		return Unfinished

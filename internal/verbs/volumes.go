@@ -18,7 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
-	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
@@ -249,7 +249,7 @@ func (v *Volumes) ask(ctx context.Context, h *handle) (*remote.Answer, error) {
 		return nil, fail(Canceled, fmt.Errorf("create volume %q: the client hung up", h.rec.Name))
 	case ctx.Err() != nil:
 		return nil, fail(Unfinished, fmt.Errorf("create volume %q: the remote did not answer in time", h.rec.Name))
-	case git.KindOf(err).Definite():
+	case giterror.KindOf(err).Definite():
 		return nil, err
 	default:
 		h.lastError, h.errorOf = err.Error(), origin.Of(ctx).Request

@@ -1,4 +1,8 @@
-package git
+// Package gitprogress reads how far a fetch is from the lines that git prints to people.
+//
+// The remote writes some of the lines, so a Progress is for people too: nothing may depend
+// on it.
+package gitprogress
 
 import (
 	"fmt"
@@ -39,8 +43,8 @@ func (p Progress) String() string {
 var progressLine = regexp.MustCompile(
 	`^(?:remote: )?([A-Z][a-z]+(?: [a-z]+)*): +(?:(\d+)% \((\d+)/(\d+)\)|\d+)(?:, ([\d.]+ (?:bytes|[KMGT]iB))(?: \| ([\d.]+ (?:bytes|[KMGT]iB)/s))?)?`)
 
-// parseProgress parses one line of git's stderr.
-func parseProgress(line string) (Progress, bool) {
+// Parse parses one line of git's stderr.
+func Parse(line string) (Progress, bool) {
 	m := progressLine.FindStringSubmatch(line)
 	if m == nil {
 		return Progress{}, false

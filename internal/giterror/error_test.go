@@ -1,65 +1,11 @@
-package git
+package giterror
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/helmdeck/repos/internal/gitserver"
 )
-
-// TestRealFailures asks for refs in ways that must fail.
-func TestRealFailures(t *testing.T) {
-	t.Parallel()
-	g, s := newGit(t), remote(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := l.Addr().String()
-	l.Close()
-	for _, tt := range []struct {
-		name, url string
-		fault     func(http.Handler) http.Handler
-		want      Kind
-		definite  bool
-	}{
-		{"no repository", s.URL("nobody"), nil, KindNotFound, true},
-		{"401", s.URL("r"), gitserver.Fail(401), KindAuth, true},
-		{"403", s.URL("r"), gitserver.Fail(403), KindAuth, true},
-		{"404", s.URL("r"), gitserver.Fail(404), KindNotFound, true},
-		{"429", s.URL("r"), gitserver.Fail(429), KindServer, false},
-		{"500", s.URL("r"), gitserver.Fail(500), KindServer, false},
-		{"502", s.URL("r"), gitserver.Fail(502), KindServer, false},
-		{"cut", s.URL("r"), gitserver.Cut(20), KindServer, false},
-		{"no answer", s.URL("r"), hangUp, KindServer, false},
-		{"refused port", "http://" + closed + "/r", nil, KindRefused, true},
-		{"unknown host", "http://nonexistent.invalid/r", nil, KindHost, true},
-		{"no TLS there", strings.Replace(s.URL("r"), "http:", "https:", 1), nil, KindTLS, true},
-		{"local path", "/etc", nil, KindProtocol, true},
-		{"file", "file:///etc", nil, KindProtocol, true},
-		{"ext", "ext::sh -c id", nil, KindProtocol, true},
-		{"option", "--upload-pack=id", nil, KindOther, false}, // the parser of URLs refuses it earlier
-	} {
-		s.Wrap(tt.fault)
-		_, err := g.LsRefs(t.Context(), Remote{URL: tt.url}, "refs/heads/main")
-		if got := KindOf(err); got != tt.want || got.Definite() != tt.definite {
-			t.Errorf("%s: %v; got kind %q, want %q", tt.name, err, got, tt.want)
-		}
-		if e, ok := errors.AsType[*Error](err); !ok || e.URL != tt.url || !strings.Contains(err.Error(), tt.url) {
-			t.Errorf("%s: %v does not name the URL", tt.name, err)
-		}
-	}
-}
-
-// hangUp is a server that closes every connection without an answer.
-func hangUp(http.Handler) http.Handler {
-	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-}
 
 func TestClassify(t *testing.T) {
 	t.Parallel()
@@ -113,41 +59,6 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestRemoteSaysNoSpace checks that a remote can't cause an eviction with a message about a full
-// disk.
-func TestRemoteSaysNoSpace(t *testing.T) {
-	t.Parallel()
-	g, s := newGit(t), remote(t)
-	const words = "No space left on device"
-	dir := store(t, g)
-	s.Wrap(gitserver.On(gitserver.Fetch, func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-			fmt.Fprintf(w, "%04xERR %s", len("0000ERR ")+len(words), words)
-		})
-	}))
-	err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything})
-	if got := KindOf(err); got != KindOther || !strings.Contains(err.Error(), "remote error: "+words) {
-		t.Errorf("got %v, of kind %q", err, got)
-	}
-}
-
-// TestFilled checks that the bytes of a command count even if it deleted them since.
-func TestFilled(t *testing.T) {
-	t.Parallel()
-	dirs := []string{scratch(t)}
-	for _, tt := range []struct {
-		wrote int64
-		want  bool
-	}{
-		{0, false}, {1 << 20, false}, {1 << 60, true},
-	} {
-		if got := mayHaveFilled(dirs, tt.wrote); got != tt.want {
-			t.Errorf("mayHaveFilled with %d bytes: %v, want %v", tt.wrote, got, tt.want)
-		}
-	}
-}
-
 func TestNewError(t *testing.T) {
 	t.Parallel()
 	exit := errors.New("exit status 128")
@@ -165,12 +76,12 @@ func TestNewError(t *testing.T) {
 		{"control characters", "", "fatal: a\x1b[31mb\x07c\n", exit, KindOther, "fetch: failed (git: a[31mbc)"},
 		{"last fatal line", "", "error: first\nfatal: second\nhint: third\n", exit, KindOther, "fetch: failed (git: second)"},
 	} {
-		e := newError("fetch", tt.url, tt.stderr, tt.err, false)
+		e := New("fetch", tt.url, tt.stderr, tt.err, false)
 		if e.Kind != tt.want || !strings.HasPrefix(e.Error(), tt.text) || !errors.Is(e, tt.err) {
 			t.Errorf("%s: kind %q, %q; want %q, %q", tt.name, e.Kind, e, tt.want, tt.text)
 		}
 	}
-	long := newError("fetch", "", "fatal: "+strings.Repeat("x", 10000), exit, false).Error()
+	long := New("fetch", "", "fatal: "+strings.Repeat("x", 10000), exit, false).Error()
 	if len(long) > maxWords+100 { // the operation and the remedy are added
 		t.Errorf("the error has %d bytes, want %d at most", len(long), maxWords+100)
 	}

@@ -21,11 +21,11 @@ const module = "github.com/helmdeck/repos"
 // rank orders the packages. A package may import only packages of a lower rank, so that packages of
 // the same rank do not import each other.
 var rank = map[string]int{
-	"plugin": 12, "internal/metrics": 11,
-	"driver": 10, "internal/admin": 10, "janitor": 8,
-	"internal/verbs": 9, "internal/removal": 9,
-	"internal/workspace": 8, "internal/ready": 8,
-	"internal/clone": 7, "internal/warm": 7,
+	"plugin": 13, "internal/metrics": 12,
+	"driver": 11, "internal/admin": 11, "janitor": 8,
+	"internal/verbs": 10, "internal/removal": 10,
+	"internal/workspace": 9, "internal/mounter": 8, "internal/ready": 8,
+	"internal/clone": 7, "internal/warm": 7, "internal/upper": 7,
 	"internal/tree":     6,
 	"internal/checkout": 5, "internal/remote": 5,
 	"internal/lfs": 4, "internal/layer": 4, "internal/health": 4,
@@ -33,8 +33,8 @@ var rank = map[string]int{
 	"internal/githttp": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
 	"internal/credential": 2, "internal/audit": 2,
 	"internal/quota":    3,
-	"internal/giterror": 2,
-	"internal/durable":  1, "internal/gitref": 1, "internal/gitssh": 1,
+	"internal/giterror": 2, "internal/cache": 2,
+	"internal/durable": 1, "internal/gitref": 1, "internal/gitssh": 1,
 	"internal/work":   1,
 	"internal/volume": 0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/origin": 0,
 	"internal/phase": 0, "internal/gitprogress": 0, "internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0, "api": 0,

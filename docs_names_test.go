@@ -137,7 +137,7 @@ var otherNames = []string{"ID", "NAME", "HEAD", "POST", "DELETE", "IN_UNMOUNT", 
 
 // cacheVariables are those of the caches' env file.
 func cacheVariables() (names []string) {
-	data, err := os.ReadFile("internal/workspace/cache.env")
+	data, err := os.ReadFile("internal/cache/cache.env")
 	if err != nil {
 		panic(err)
 	}

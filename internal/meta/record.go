@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // Measured is a size and the time of its measurement; the zero value means not measured
@@ -265,6 +266,12 @@ func (w Workspace) check() error {
 
 // Live reports whether a lease or a volume holds a workspace of this phase.
 func (p Phase) Live() bool { return p == Mounted || p == Parked }
+
+// Kept reports whether the workspace's volume keeps it (mode=keep).
+func (w Workspace) Kept() bool { return w.Mode == string(volume.ModeKeep) }
+
+// Private reports whether each mount of the workspace's volume has one of its own.
+func (w Workspace) Private() bool { return w.Mode == string(volume.ModePrivate) }
 
 // Workspace is a writable overlay, or the discard that is left of one.
 type Workspace struct {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/internal/upper"
 )
 
 // Get implements Verbs. It answers from memory, except that it asks the kernel whether the
@@ -87,7 +87,7 @@ func (v *Volumes) status(h *handle, workspaces []meta.Workspace) map[string]any 
 		status["warm"] = v.warmStatus(workspaces[n-1])
 	}
 	if n := len(workspaces); n > 0 {
-		if why := workspace.NotUsed(workspaces[n-1]); why != nil {
+		if why := upper.NotUsed(workspaces[n-1]); why != nil {
 			status["not_used"] = why
 		}
 	}

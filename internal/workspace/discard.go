@@ -111,7 +111,7 @@ func (m *Manager) Restore(ctx context.Context, id, name string, o volume.Options
 		if err := isDiscard(*rec); err != nil {
 			return err
 		}
-		if err := m.mounter.complete(w.clone, *rec); err != nil {
+		if err := m.mounter.Complete(w.clone, *rec); err != nil {
 			return fmt.Errorf("restore discard %q: %w", id, err)
 		}
 		rec.Phase, rec.Mode, rec.Restored = meta.Parked, string(volume.ModeKeep), true

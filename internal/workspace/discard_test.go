@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -85,7 +86,7 @@ func TestDiscardLasts(t *testing.T) {
 		before.ExpiresAt.Sub(before.EndedAt) != time.Hour || before.Size.Bytes == 0 {
 		t.Errorf("%+v", before)
 	}
-	if _, err := os.Lstat(filepath.Join(w.m.dir(rec), "work/work/incompat/volatile")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(w.m.mounter.Dir(rec), "work/work/incompat/volatile")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the mark of a volatile mount: %v", err)
 	}
 	w.push() // now only the discard needs the layers
@@ -201,8 +202,8 @@ func TestSweepDiscards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest := filepath.Join(w.m.dir(rec), manifestName)
-	lost := w.m.dir(meta.Workspace{ID: gone.ID, Clone: rec.Clone})
+	manifest := filepath.Join(w.m.mounter.Dir(rec), mounter.ManifestName)
+	lost := w.m.mounter.Dir(meta.Workspace{ID: gone.ID, Clone: rec.Clone})
 	if err := errors.Join(os.RemoveAll(lost), os.WriteFile(manifest, []byte("{}"), 0o600)); err != nil {
 		t.Fatal(err)
 	}

@@ -1,15 +1,9 @@
 // Package workspace makes the writable overlays that containers get, records the
 // leases that hold them, and removes them.
 //
-//	clones/<subject>/<repo hash>/workspaces/<id>/
-//	  manifest.json   the record, for a database that was lost
-//	  upper/          what the container writes
-//	  work/           the kernel's work directory
-//	  probe/          for the question to the kernel whether upper is in use
-//	clones/<subject>/<repo hash>/cache/<uid>/
-//	                  the dependency caches, bound at .git/hdcache
-//	mnt/              a tmpfs
-//	  <id>/           where a workspace is mounted
+// It decides which workspace a lease gets, and when a workspace is mounted, ends, becomes a
+// discard or goes. Package mounter does what it decides, on the disk and in the kernel, and
+// package upper says what a container changed.
 //
 // A workspace is in one phase, the same in memory and in the database (see transitions):
 //

@@ -82,7 +82,7 @@ func (m *Manager) ForceRelease(ctx context.Context, volume, holder string) (meta
 		for _, id := range released {
 			rec.Leases = rec.Leases.Without(id)
 		}
-		if len(rec.Leases) > 0 || isKept(*rec) {
+		if len(rec.Leases) > 0 || rec.Kept() {
 			return nil // it stays mounted
 		}
 		return m.unmount(ctx, w, *rec)
@@ -106,7 +106,7 @@ func (m *Manager) unused(ctx context.Context, w *workspace, rec meta.Workspace, 
 		held, err = overlay.Seen(m.Mountpoint(rec))
 	}
 	if errors.Is(err, overlay.ErrNotMounted) || errors.Is(err, fs.ErrNotExist) {
-		held, err = m.mounter.busy(rec)
+		held, err = m.mounter.Busy(rec)
 	}
 	switch {
 	case errors.Is(err, overlay.ErrUnknown):
@@ -154,7 +154,7 @@ func (m *Manager) unmount(ctx context.Context, w *workspace, rec meta.Workspace)
 	}
 	// Its cache is unmounted already, unless that is what is used.
 	if w.clone != nil {
-		if err := m.mounter.bindCache(w.clone, rec); err != nil {
+		if err := m.mounter.BindCache(w.clone, rec); err != nil {
 			m.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Debug("bind the cache again")
 		}
 	}

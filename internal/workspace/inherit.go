@@ -177,7 +177,7 @@ func (m *Manager) loseInherited(ctx context.Context, w *workspace, unmount bool)
 	return m.loseLeases(ctx, w, why, func(rec *meta.Workspace) {
 		switch own, inherited := m.records.ownLeases(w, *rec); {
 		case len(inherited) == 0:
-		case len(own) > 0 || isKept(*rec) && !unmount:
+		case len(own) > 0 || rec.Kept() && !unmount:
 			rec.Leases = own
 		default:
 			unmounted(rec)

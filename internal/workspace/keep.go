@@ -8,11 +8,8 @@ import (
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/upper"
 )
-
-func isKept(rec meta.Workspace) bool    { return rec.Mode == string(volume.ModeKeep) }
-func isPrivate(rec meta.Workspace) bool { return rec.Mode == string(volume.ModePrivate) }
 
 // Join gives a lease to the workspace that a volume shares or keeps. A kept workspace
 // that is not mounted, as after a restart, is mounted first. Join uses no network. ok is
@@ -53,7 +50,7 @@ func (m *Manager) joinLocked(ctx context.Context, l Lease) (rec meta.Workspace, 
 	}
 	noCache := m.records.get(w).NoCache
 	if !mounted {
-		if noCache, err = m.mounter.mountAgain(ctx, w.clone, m.records.get(w)); err != nil {
+		if noCache, err = m.mounter.MountAgain(ctx, w.clone, m.records.get(w)); err != nil {
 			return meta.Workspace{}, false, fmt.Errorf("mount what volume %q keeps: %w", l.Volume, err)
 		}
 	}
@@ -72,7 +69,7 @@ func (m *Manager) Kept(name string) (rec meta.Workspace, ok bool) {
 		return meta.Workspace{}, false
 	}
 	rec = m.records.get(w)
-	return rec, isKept(rec)
+	return rec, rec.Kept()
 }
 
 // End ends the workspace that a volume keeps, if there is one, and calls with in the same
@@ -107,7 +104,7 @@ func (m *Manager) EndUnused(ctx context.Context, name string) error {
 		return nil
 	}
 	rec := m.records.get(w)
-	if changed, err := hasChanges(ctx, m.upper(rec), m.mounter.lower(w.clone, rec)); err != nil || changed {
+	if changed, err := upper.Changed(ctx, m.mounter.Upper(rec), m.mounter.Lower(w.clone, rec)); err != nil || changed {
 		return err
 	}
 	_, err = m.removeLeases(ctx, w, m.end, nil)
@@ -137,7 +134,7 @@ var ErrHeld = errors.New("a container that outlived a disabled plugin or a kille
 func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
 	most, waited := max(m.HeldWait, heldAtStart*m.HeldWait-time.Since(m.started)), time.Duration(0)
 	for wait := heldFirst; ; wait = min(2*wait, heldMost) {
-		busy, err := m.mounter.busy(rec)
+		busy, err := m.mounter.Busy(rec)
 		if err != nil || !busy {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -210,8 +211,8 @@ func TestKeptLost(t *testing.T) {
 		{"the git layer", func(w *world, rec meta.Workspace) string {
 			return filepath.Join(w.root, "clones", rec.Clone, "refs", rec.GitLayer)
 		}},
-		{"the upper", func(w *world, rec meta.Workspace) string { return w.m.upper(rec) }},
-		{"all of it", func(w *world, rec meta.Workspace) string { return w.m.dir(rec) }},
+		{"the upper", func(w *world, rec meta.Workspace) string { return w.m.mounter.Upper(rec) }},
+		{"all of it", func(w *world, rec meta.Workspace) string { return w.m.mounter.Dir(rec) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -251,7 +252,7 @@ func TestKeptOfAnotherKernel(t *testing.T) {
 	w.close()
 	testdir.Unmount(t, w.root)
 	w.restart()
-	w.m.Features.Metacopy = false
+	w.m.mounter.Features.Metacopy = false
 	_, _, err := w.m.Join(t.Context(), Lease{"v", "2"})
 	refused(t, "Join", err, "metacopy", "this kernel lacks")
 }
@@ -271,7 +272,7 @@ func TestKeptWithoutItsCache(t *testing.T) {
 	} {
 		w.close()
 		testdir.Unmount(t, w.root)
-		cache := filepath.Join(w.m.upper(rec), ".git/hdcache")
+		cache := filepath.Join(w.m.mounter.Upper(rec), ".git/hdcache")
 		if err := errors.Join(os.RemoveAll(cache), replace(cache)); err != nil {
 			t.Fatal(err)
 		}
@@ -283,10 +284,10 @@ func TestKeptWithoutItsCache(t *testing.T) {
 		if got := entries(t, outside); len(got) > 0 {
 			t.Errorf("outside: %q", got)
 		}
-		if got, want := notUsed(t, dir), map[string]string{".git/hdcache": cacheMisplaced}; !maps.Equal(got, want) {
+		if got, want := notUsed(t, dir), map[string]string{".git/hdcache": mounter.CacheMisplaced}; !maps.Equal(got, want) {
 			t.Errorf("not used: %q, want %q", got, want)
 		}
-		if rec, _ := w.m.Kept("v"); rec.NoCache != cacheMisplaced {
+		if rec, _ := w.m.Kept("v"); rec.NoCache != mounter.CacheMisplaced {
 			t.Errorf("its record says %q", rec.NoCache)
 		}
 		w.release("v", "2")
@@ -294,7 +295,7 @@ func TestKeptWithoutItsCache(t *testing.T) {
 	// When the cache can be mounted again, nothing is missing.
 	w.close()
 	testdir.Unmount(t, w.root)
-	if err := os.Mkdir(filepath.Join(w.m.upper(rec), ".git/hdcache"), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(w.m.mounter.Upper(rec), ".git/hdcache"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	w.restart()
@@ -319,18 +320,18 @@ func TestKeptAbout(t *testing.T) {
 		there   bool
 	}{
 		{"as it was", func(string) error { return nil }, true},
-		{"removed", func(git string) error { return os.Remove(filepath.Join(git, aboutName)) }, true},
+		{"removed", func(git string) error { return os.Remove(filepath.Join(git, "helmdeck.json")) }, true},
 		{"a link", func(git string) error {
-			return errors.Join(os.Remove(filepath.Join(git, aboutName)), os.Symlink(outside, filepath.Join(git, aboutName)))
+			return errors.Join(os.Remove(filepath.Join(git, "helmdeck.json")), os.Symlink(outside, filepath.Join(git, "helmdeck.json")))
 		}, true},
 		{"another name of a file", func(git string) error {
-			return errors.Join(os.Remove(filepath.Join(git, aboutName)), os.Link(outside, filepath.Join(git, aboutName)))
+			return errors.Join(os.Remove(filepath.Join(git, "helmdeck.json")), os.Link(outside, filepath.Join(git, "helmdeck.json")))
 		}, true},
 		{"a pipe", func(git string) error {
-			return errors.Join(os.Remove(filepath.Join(git, aboutName)), syscall.Mkfifo(filepath.Join(git, aboutName), 0o644))
+			return errors.Join(os.Remove(filepath.Join(git, "helmdeck.json")), syscall.Mkfifo(filepath.Join(git, "helmdeck.json"), 0o644))
 		}, true},
 		{"a directory", func(git string) error {
-			return errors.Join(os.Remove(filepath.Join(git, aboutName)), os.Mkdir(filepath.Join(git, aboutName), 0o755))
+			return errors.Join(os.Remove(filepath.Join(git, "helmdeck.json")), os.Mkdir(filepath.Join(git, "helmdeck.json"), 0o755))
 		}, false},
 		{".git is a link", func(git string) error {
 			return errors.Join(os.RemoveAll(git), os.Symlink(filepath.Dir(outside), git))
@@ -339,12 +340,12 @@ func TestKeptAbout(t *testing.T) {
 	} {
 		w.close()
 		testdir.Unmount(t, w.root)
-		if err := tt.replace(filepath.Join(w.m.upper(rec), ".git")); err != nil {
+		if err := tt.replace(filepath.Join(w.m.mounter.Upper(rec), ".git")); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		w.restart()
 		_, dir := w.join("v", "2")
-		path := filepath.Join(dir, ".git", aboutName)
+		path := filepath.Join(dir, ".git", "helmdeck.json")
 		info, err := os.Lstat(path)
 		if err == nil && info.Mode().IsRegular() != tt.there {
 			t.Errorf("%s: %v", tt.name, info.Mode())
@@ -354,7 +355,7 @@ func TestKeptAbout(t *testing.T) {
 			if err := json.Unmarshal([]byte(content(t, path)), &got); err != nil || got.Volume != "v" || got.Commit != rec.Commit {
 				t.Errorf("%s: %+v, %v", tt.name, got, err)
 			}
-			if uid, gid := owner(t, path); uid != 1234 || gid != 2345 {
+			if uid, gid := testdir.Owner(t, path); uid != 1234 || gid != 2345 {
 				t.Errorf("%s: belongs to %d:%d", tt.name, uid, gid)
 			}
 		}

@@ -24,7 +24,7 @@ func (m *Manager) Lookup(ctx context.Context, l Lease) (rec meta.Workspace, ok b
 	if w := m.records.leased(l); w != nil {
 		rec = m.records.get(w)
 		mounted, err := overlay.Mounted(m.Mountpoint(rec))
-		if err == nil && !mounted && isPrivate(rec) { // Join does that for the others, under the volume's lock
+		if err == nil && !mounted && rec.Private() { // Join does that for the others, under the volume's lock
 			err = m.loseLeases(ctx, w, vanished, unmounted)
 		}
 		if err != nil || mounted && rec.Leases.Has(l.ID) {
@@ -62,7 +62,7 @@ func (m *Manager) Add(ctx context.Context, l Lease, another string) (rec meta.Wo
 // is gone. Containers that still run keep the overlay, and no other lease gets it.
 func unmounted(rec *meta.Workspace) {
 	rec.Orphan = rec.Mode == string(volume.ModeShared) && len(rec.Leases) > 0
-	if isPrivate(*rec) {
+	if rec.Private() {
 		rec.Lost = rec.Leases
 	}
 	rec.Leases, rec.Phase = nil, meta.Parked
@@ -114,7 +114,7 @@ func (m *Manager) Release(ctx context.Context, l Lease) (rec meta.Workspace, err
 	if err != nil {
 		return rec, err
 	}
-	if isKept(rec) && len(rec.Leases) == 0 {
+	if rec.Kept() && len(rec.Leases) == 0 {
 		m.meter.upperSoon(w)
 	}
 	if own, inherited := m.records.ownLeases(w, rec); len(own) == 0 && len(inherited) > 0 {
@@ -134,7 +134,7 @@ func (m *Manager) removeLeases(
 		if err := f(rec); err != nil {
 			return err
 		}
-		if rec.Phase.Live() && len(rec.Leases) == 0 && !isKept(*rec) {
+		if rec.Phase.Live() && len(rec.Leases) == 0 && !rec.Kept() {
 			m.ended(rec)
 		}
 		return nil
@@ -143,7 +143,7 @@ func (m *Manager) removeLeases(
 		return rec, err
 	}
 	failpoint.Hit("workspace/release/recorded")
-	release, err := m.mounter.detach(ctx, rec)
+	release, err := m.mounter.Detach(ctx, rec)
 	if rec.Phase != meta.Ended {
 		release()
 		return rec, err
@@ -170,7 +170,7 @@ func (m *Manager) end(rec *meta.Workspace) error {
 // lockJoins prevents a Join of a workspace until unlock, because the workspace may be
 // about to end. A private workspace can't be joined, so it needs no lock.
 func (m *Manager) lockJoins(rec meta.Workspace) (unlock func(), err error) {
-	if isPrivate(rec) {
+	if rec.Private() {
 		return func() {}, nil
 	}
 	return m.volumes.Lock(context.Background(), rec.Volume)

@@ -3,7 +3,6 @@ package workspace
 import (
 	"cmp"
 	"context"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
@@ -62,7 +62,7 @@ type Manager struct {
 	// that workspace is looked up, made, mounted, released or ended.
 	volumes keylock.Locks[string]
 	records *records
-	mounter *mounter
+	mounter *mounter.Mounter
 	meter   *meter
 	reaper  *reaper
 	started time.Time
@@ -76,25 +76,15 @@ type Manager struct {
 // the volume.
 type Lease struct{ Volume, ID string }
 
-func (c *Config) dir(rec meta.Workspace) string {
-	return filepath.Join(c.Root, "clones", rec.Clone, "workspaces", rec.ID)
-}
-
-func (c *Config) upper(rec meta.Workspace) string { return filepath.Join(c.dir(rec), "upper") }
-
 // Mountpoint returns where a workspace is mounted.
-func (c *Config) Mountpoint(rec meta.Workspace) string {
-	return filepath.Join(overlay.PointsDir(c.Root), rec.ID)
-}
+func (m *Manager) Mountpoint(rec meta.Workspace) string { return m.mounter.Mountpoint(rec) }
 
 // ManifestPath returns the path of a workspace's manifest.
-func (c *Config) ManifestPath(rec meta.Workspace) string {
-	return filepath.Join(c.dir(rec), manifestName)
-}
+func (m *Manager) ManifestPath(rec meta.Workspace) string { return m.mounter.Manifest(rec) }
 
 // MountedAt returns where a workspace is mounted; empty if it is not mounted any more.
-func (c *Config) MountedAt(rec meta.Workspace) string {
-	dir := c.Mountpoint(rec)
+func (m *Manager) MountedAt(rec meta.Workspace) string {
+	dir := m.Mountpoint(rec)
 	if mounted, err := overlay.Mounted(dir); err != nil || !mounted {
 		return ""
 	}
@@ -108,13 +98,16 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 		c.HeldWait = defaultHeldWait
 	}
 	c.StartWait = cmp.Or(c.StartWait, startWait)
-	r := &records{Config: &c, all: make(map[string]*workspace), leases: make(map[Lease]*workspace)}
+	mounts := &mounter.Mounter{Config: mounter.Config{
+		Root: c.Root, Trash: c.Trash, Clones: c.Clones, Warm: c.Warm, Features: c.Features, Context: c.Context, Log: c.Log, Now: c.Now,
+	}}
+	r := &records{Config: &c, mounter: mounts, all: make(map[string]*workspace), leases: make(map[Lease]*workspace)}
 	m := &Manager{
-		Config: &c, records: r, mounter: &mounter{&c}, meter: &meter{Config: &c, records: r, turns: make(map[target]turn)},
+		Config: &c, records: r, mounter: mounts, meter: &meter{Config: &c, records: r, mounter: mounts, turns: make(map[target]turn)},
 		started: time.Now(), holders: overlay.Holders, atWork: make(map[Lease]string),
 	}
-	m.reaper = &reaper{Config: &c, records: r, mounter: m.mounter, meter: m.meter, max: reapMax}
-	mounted, err := mountedIDs(c.Root)
+	m.reaper = &reaper{Config: &c, records: r, mounter: mounts, meter: m.meter, max: reapMax}
+	mounted, err := mounter.Mounted(c.Root)
 	if err != nil {
 		return nil, err
 	}

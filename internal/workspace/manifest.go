@@ -9,10 +9,9 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/tree"
 )
-
-const manifestName = "manifest.json"
 
 // putManifest writes the record of a workspace to path. If synced is set, it is on disk
 // afterwards.
@@ -35,14 +34,14 @@ func (r *records) updateManifest(ctx context.Context, before, rec meta.Workspace
 		return
 	}
 	synced := before.Phase.Live() != rec.Phase.Live() || before.Volume != rec.Volume
-	if err := putManifest(r.ManifestPath(rec), rec, synced); err != nil {
+	if err := putManifest(r.mounter.Manifest(rec), rec, synced); err != nil {
 		r.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
 	}
 }
 
 // lasts reports whether a workspace survives a crash of the machine. Its record says so
 // only when it is on disk, with all its layers.
-func lasts(rec meta.Workspace) bool { return isKept(rec) || rec.Phase == meta.Discarded }
+func lasts(rec meta.Workspace) bool { return rec.Kept() || rec.Phase == meta.Discarded }
 
 // Rebuild returns the records of the workspaces below root and of their layers, for a
 // database that was lost. It includes only layers of this boot and of workspaces that
@@ -53,7 +52,7 @@ func Rebuild(root, boot string) (meta.State, error) {
 		Workspaces: make(map[string]meta.Workspace),
 		Trees:      make(map[string]meta.Layer), GitLayers: make(map[string]meta.Layer),
 	}
-	paths, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "workspaces", "*", manifestName))
+	paths, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "workspaces", "*", mounter.ManifestName))
 	if err != nil {
 		return state, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 )
 
 // rebuild restarts the world after its database was lost.
@@ -121,7 +122,7 @@ func TestRebuild(t *testing.T) {
 	if err := os.Mkdir(broken, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(broken, manifestName), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(broken, mounter.ManifestName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 )
 
 // Uppers and caches are measured one at a time, because each may have a million files.
@@ -57,6 +58,7 @@ type target struct {
 type meter struct {
 	*Config
 	records *records
+	mounter *mounter.Mounter
 
 	mu    sync.Mutex // taken before that of records
 	turns map[target]turn
@@ -186,7 +188,7 @@ func (m *meter) measure(ctx context.Context, now time.Time, t target) {
 	uid := strconv.FormatUint(uint64(t.uid), 10)
 	path := filepath.Join(m.Root, "clones", t.clone, "cache", uid)
 	if t.upper != nil {
-		path = m.upper(m.records.get(t.upper))
+		path = m.mounter.Upper(m.records.get(t.upper))
 	}
 	found, err := disk.Query{Pace: disk.NewPace(meterRest), Budget: disk.Budget}.Take(ctx, path)
 	if err != nil && !disk.AtLeast(err) {

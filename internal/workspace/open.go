@@ -60,14 +60,14 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 	making.Phase, making.Leases = meta.Making, nil
 	m.records.put(w, making) // before its directory: the sweep leaves it alone
 
-	err = m.mounter.mountNew(ctx, rec, r)
+	err = m.mounter.MountNew(ctx, rec, r.Clone, r.Checkout)
 	if err == nil {
 		failpoint.Hit("workspace/open/bound")
 		err = m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
 		failpoint.Hit("workspace/open/recorded")
 	}
 	if err != nil {
-		err = errors.Join(err, m.mounter.removeNew(ctx, rec))
+		err = errors.Join(err, m.mounter.RemoveNew(ctx, rec))
 		m.Warm.Drop(rec.Clone, rec.Warm)
 		m.records.drop(w)
 		return meta.Workspace{}, err

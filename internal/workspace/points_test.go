@@ -20,7 +20,7 @@ func TestMountsOfEarlierVersion(t *testing.T) {
 		made, dir := w.open("v", "1", "mode", mode)
 		write(t, filepath.Join(dir, "mine"), "x")
 		w.close()
-		old := filepath.Join(w.m.dir(made), "tree")
+		old := filepath.Join(w.m.mounter.Dir(made), "tree")
 		if err := os.Mkdir(old, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -10,9 +10,11 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/tree"
+	"github.com/helmdeck/repos/internal/upper"
 	"github.com/helmdeck/repos/internal/warm"
 )
 
@@ -31,7 +33,7 @@ const (
 type reaper struct {
 	*Config
 	records *records
-	mounter *mounter
+	mounter *mounter.Mounter
 	meter   *meter
 	max     time.Duration // reapMax, except in tests
 }
@@ -63,10 +65,10 @@ func (r *reaper) reap(ctx context.Context, w *workspace, held func()) {
 	most := r.max
 	for wait := reapFirst; ; wait = min(2*wait, most) {
 		busy := false
-		release, err := r.mounter.detach(ctx, r.records.get(w)) // in case it failed before
+		release, err := r.mounter.Detach(ctx, r.records.get(w)) // in case it failed before
 		release()
 		if err == nil {
-			busy, err = r.mounter.busy(r.records.get(w))
+			busy, err = r.mounter.Busy(r.records.get(w))
 		}
 		if err == nil && !busy {
 			if err = r.discardOrRemove(ctx, w); err == nil {
@@ -102,8 +104,8 @@ func (r *reaper) discardOrRemove(ctx context.Context, w *workspace) error {
 	}
 	// Without options it is unknown what the workspace was. An upper of an earlier boot was
 	// never synced, unless it was kept.
-	if r.DiscardTTL > 0 && rec.Options != nil && (isKept(rec) || rec.Boot == r.Clones.Boot) {
-		changed, err := hasChanges(ctx, r.upper(rec), r.mounter.lower(w.clone, rec))
+	if r.DiscardTTL > 0 && rec.Options != nil && (rec.Kept() || rec.Boot == r.Clones.Boot) {
+		changed, err := upper.Changed(ctx, r.mounter.Upper(rec), r.mounter.Lower(w.clone, rec))
 		switch {
 		case err != nil && !errors.Is(err, os.ErrNotExist):
 			return err
@@ -117,7 +119,7 @@ func (r *reaper) discardOrRemove(ctx context.Context, w *workspace) error {
 // promotes reports whether the warm paths of a workspace are promoted at its end. Those of
 // a kept workspace belong to its volume. An upper of an earlier boot may not be complete.
 func (r *reaper) promotes(rec meta.Workspace) bool {
-	return len(rec.Warm) > 0 && !isKept(rec) && rec.Boot == r.Clones.Boot
+	return len(rec.Warm) > 0 && !rec.Kept() && rec.Boot == r.Clones.Boot
 }
 
 // promote promotes the warm paths of an ended workspace that is free. The error is ctx's;
@@ -128,7 +130,7 @@ func (r *reaper) promote(ctx context.Context, w *workspace) error {
 		return nil
 	}
 	err := r.Warm.Promote(ctx, warm.Ended{
-		Clone: rec.Clone, Upper: r.upper(rec), UID: rec.UID, GID: rec.GID, Ref: rec.Ref, Text: rec.Options["warm_key"],
+		Clone: rec.Clone, Upper: r.mounter.Upper(rec), UID: rec.UID, GID: rec.GID, Ref: rec.Ref, Text: rec.Options["warm_key"],
 		Paths: rec.Warm, Tree: w.clone.Trees.Lower(rec.Chain, rec.GitLayer),
 	})
 	if err != nil && ctx.Err() == nil {
@@ -144,7 +146,7 @@ func (r *reaper) discard(ctx context.Context, w *workspace) error {
 	// A volatile mount leaves this mark, and the kernel refuses to mount an upper that has
 	// it, because the upper may not be on disk. It is, after the sync below.
 	rec := r.records.get(w)
-	mark := filepath.Join(r.dir(rec), "work", "work", "incompat")
+	mark := filepath.Join(r.mounter.Dir(rec), "work", "work", "incompat")
 	if err := os.RemoveAll(mark); err != nil {
 		return err
 	}
@@ -175,7 +177,7 @@ const countRest = 300
 func (r *reaper) measureSoon(ctx context.Context, w *workspace) {
 	r.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
 		q := disk.Query{Skip: []string{".git", tree.CacheLink}, Pace: disk.NewPace(countRest), Budget: disk.Budget}
-		found, err := q.Take(ctx, r.upper(r.records.get(w)))
+		found, err := q.Take(ctx, r.mounter.Upper(r.records.get(w)))
 		if err == nil || disk.AtLeast(err) {
 			_, err = r.records.change(ctx, w, func(rec *meta.Workspace) error {
 				if rec.Phase == meta.Discarded {
@@ -213,7 +215,7 @@ func (r *reaper) remove(w *workspace, discard bool) error {
 		return err
 	}
 	failpoint.Hit("workspace/remove/recorded")
-	toTrash := func() error { return r.Trash.Clear(r.dir(rec), "workspace", rec.Size.Size) }
+	toTrash := func() error { return r.Trash.Clear(r.mounter.Dir(rec), "workspace", rec.Size.Size) }
 	if err = toTrash(); err != nil { // the retry is safe: no other workspace gets this ID
 		r.Work.Go(func(ctx context.Context) { trash.Again(ctx, toTrash) })
 	}

@@ -22,7 +22,7 @@ func TestReapIsTriedAgain(t *testing.T) {
 	rec, dir := w.open("v", "1")
 	write(t, filepath.Join(dir, "mine"), "x")
 	// The reaper removes the mark of a volatile mount from here.
-	work := filepath.Join(w.m.dir(rec), "work", "work")
+	work := filepath.Join(w.m.mounter.Dir(rec), "work", "work")
 	if err := os.Rename(work, work+".aside"); err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,15 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 )
 
 // records has the records of all workspaces, in memory and in the database, and the index
 // of their leases.
 type records struct {
 	*Config
-	locks keylock.Locks[string] // one for each workspace, held while its record changes
+	mounter *mounter.Mounter
+	locks   keylock.Locks[string] // one for each workspace, held while its record changes
 
 	mu     sync.Mutex            // never held over I/O
 	all    map[string]*workspace // by ID, also those that Open is making
@@ -184,7 +186,7 @@ func (r *records) list(match func(w *workspace) bool) []meta.Workspace {
 func (r *records) joinable(volume string) (w *workspace, orphans []*workspace) {
 	r.each(func(o *workspace) {
 		switch {
-		case o.rec.Volume != volume || isPrivate(o.rec):
+		case o.rec.Volume != volume || o.rec.Private():
 		case o.rec.Phase.Live():
 			w = o
 		case o.rec.Phase == meta.Ended && o.rec.Orphan:

@@ -50,7 +50,7 @@ func (m *Manager) sweep(ctx context.Context, w *workspace) error {
 	}
 	switch rec := m.records.get(w); {
 	case rec.Phase == meta.Ended && !reaped:
-		release, detachErr := m.mounter.detach(ctx, rec)
+		release, detachErr := m.mounter.Detach(ctx, rec)
 		if detachErr != nil {
 			return errors.Join(err, detachErr)
 		}
@@ -64,7 +64,7 @@ func (m *Manager) sweep(ctx context.Context, w *workspace) error {
 // sweepLasting updates the manifest of a workspace that lasts, removes the record of a
 // discard whose directory is gone, and counts a discard that was not counted.
 func (m *Manager) sweepLasting(ctx context.Context, w *workspace, rec meta.Workspace) error {
-	if _, err := os.Lstat(m.upper(rec)); errors.Is(err, os.ErrNotExist) && rec.Phase == meta.Discarded {
+	if _, err := os.Lstat(m.mounter.Upper(rec)); errors.Is(err, os.ErrNotExist) && rec.Phase == meta.Discarded {
 		m.Log.WithContext(ctx).WithField("discard", rec.ID).Warn("the directory of a discard is gone: its record is removed")
 		err := m.EvictDiscard(rec.ID)
 		none, inUse := (*NoDiscardError)(nil), (*InUseError)(nil)
@@ -73,11 +73,11 @@ func (m *Manager) sweepLasting(ctx context.Context, w *workspace, rec meta.Works
 		}
 		return err
 	}
-	data, err := os.ReadFile(m.ManifestPath(rec))
+	data, err := os.ReadFile(m.mounter.Manifest(rec))
 	var man meta.Workspace
 	if err != nil || json.Unmarshal(data, &man) != nil || man.Phase.Live() != rec.Phase.Live() ||
 		man.Volume != rec.Volume || man.Mode != rec.Mode {
-		if err := putManifest(m.ManifestPath(rec), rec, true); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := putManifest(m.mounter.Manifest(rec), rec, true); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

@@ -122,7 +122,7 @@ func TestWarmDirectories(t *testing.T) {
 	w.end("v", "1")
 	_, dir = w.open("v", "2", "warm", "nm", "uid", "1234", "gid", "1234")
 	for _, name := range []string{"", "nm", "nm/x"} {
-		if uid, gid := owner(t, filepath.Join(dir, name)); uid != 1234 || gid != 1234 {
+		if uid, gid := testdir.Owner(t, filepath.Join(dir, name)); uid != 1234 || gid != 1234 {
 			t.Errorf("%q belongs to %d:%d", name, uid, gid)
 		}
 	}
@@ -221,10 +221,10 @@ func TestContainerOutlivesLeaseOfWarmWorkspace(t *testing.T) {
 		}
 		w.release("v", "2")
 		testdir.Eventually(t, "the other one to go", func() bool {
-			_, err := os.Lstat(w.m.dir(other))
+			_, err := os.Lstat(w.m.mounter.Dir(other))
 			return os.IsNotExist(err)
 		})
-		wantFile(t, w.m.upper(rec), "nm/x", "outlived")
+		wantFile(t, w.m.mounter.Upper(rec), "nm/x", "outlived")
 		h.end()
 		reaped(t, w)
 		_, dir = w.open("v", "3", "warm", "nm")

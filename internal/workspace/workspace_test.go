@@ -41,7 +41,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("helmdeck.json\n got %+v\nwant %+v", got, want)
 	}
 	for _, name := range []string{".", ".git", ".git/helmdeck.json", ".hdcache", ".git/hdcache", "README.md"} {
-		if uid, gid := owner(t, filepath.Join(dir, name)); uid != 1234 || gid != 2345 {
+		if uid, gid := testdir.Owner(t, filepath.Join(dir, name)); uid != 1234 || gid != 2345 {
 			t.Errorf("%s belongs to %d:%d", name, uid, gid)
 		}
 	}
@@ -143,7 +143,7 @@ func TestLeasesAreSets(t *testing.T) {
 	if got := ids(); !slices.Equal(got, []string{other.ID}) {
 		t.Errorf("leased: %q, want the other one", got)
 	}
-	if got := entries(t, filepath.Dir(w.m.dir(other))); !slices.Contains(got, other.ID) {
+	if got := entries(t, filepath.Dir(w.m.mounter.Dir(other))); !slices.Contains(got, other.ID) {
 		t.Errorf("workspaces %q", got)
 	}
 	if points, err := testdir.Mounts(w.root); err != nil || len(points) != 2 {
@@ -286,7 +286,7 @@ func TestBusyUpperIsKept(t *testing.T) {
 	for _, vanished := range []bool{false, true} {
 		w := newWorld(t)
 		rec, dir := w.open("v", "1")
-		upper := w.m.upper(rec)
+		upper := w.m.mounter.Upper(rec)
 		if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("x"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -303,7 +303,7 @@ func TestBusyUpperIsKept(t *testing.T) {
 		}
 		w.release("v", "1")
 		for range 2 {
-			if busy, err := w.m.mounter.busy(rec); err != nil || !busy {
+			if busy, err := w.m.mounter.Busy(rec); err != nil || !busy {
 				t.Fatalf("busy: %v, %v", busy, err)
 			}
 			// Another commit, so that only the holder needs the layers.

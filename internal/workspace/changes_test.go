@@ -1,18 +1,14 @@
 package workspace
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -90,76 +86,5 @@ func TestHasChanges(t *testing.T) {
 				t.Errorf("%s: %d changed, want %d", tt.name, *d.Changed, tt.changed)
 			}
 		}
-	}
-}
-
-// TestHasChangesDeep: a deep upper costs little garbage and no memory for each level. Not
-// parallel: it counts the allocations of the process.
-func TestHasChangesDeep(t *testing.T) {
-	const levels = 4000
-	dir, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	v := &changeFinder{found: func() {}}
-	name := strings.Repeat("d", 255)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for i := range levels {
-		if !v.Visit(disk.Entry{Dir: int(dir.Fd()), Name: name, Type: unix.DT_DIR, Depth: i + 1}) {
-			t.Fatalf("stops at level %d", i+1)
-		}
-	}
-	runtime.ReadMemStats(&after)
-	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(levels*16<<10); got > most {
-		t.Errorf("%d bytes for %d levels, want at most %d", got, levels, most)
-	}
-	if len(v.names) > maxKnown {
-		t.Errorf("%d names are kept", len(v.names))
-	}
-}
-
-// TestHasChangesOpaque: an opaque directory is a change if it hides an entry of a layer, or
-// if finding out would cost too much.
-func TestHasChangesOpaque(t *testing.T) {
-	t.Parallel()
-	lower, upper := scratch(t), scratch(t)
-	deep := strings.Repeat("d/", maxKnown)
-	for _, dir := range []string{"old", "new", deep + "e"} {
-		if err := os.MkdirAll(filepath.Join(upper, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Mkdir(filepath.Join(lower, "old"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		opaque string
-		looks  int
-		want   bool
-	}{
-		{"new", 0, false},
-		{"old", 0, true},
-		{deep, 0, false},
-		{deep + "e", 0, true},
-		{"new", maxLooks, true},
-	} {
-		path := filepath.Join(upper, tt.opaque)
-		if err := unix.Setxattr(path, "trusted.overlay.opaque", []byte("y"), 0); err != nil {
-			t.Fatal(err)
-		}
-		v := &changeFinder{found: func() {}, lower: []string{lower}, looks: tt.looks}
-		if err := disk.Walk(t.Context(), upper, v, nil); err != nil || v.changed != tt.want {
-			t.Errorf("%s after %d looks: changed is %v, want %v; %v", tt.opaque, tt.looks, v.changed, tt.want, err)
-		}
-		if err := unix.Removexattr(path, "trusted.overlay.opaque"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := hasChanges(ctx, upper, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package workspace
+package upper
 
 import (
 	"encoding/json"
@@ -41,7 +41,7 @@ const noWarmLayers = "none was carried over yet: it is found by ref or default b
 func NotUsed(rec meta.Workspace) map[string]string {
 	why := make(map[string]string)
 	switch {
-	case !hasCache(rec):
+	case !HasCache(rec):
 		why[tree.CacheMount] = "the volume has cache=off"
 	case rec.NoCache != "":
 		why[tree.CacheMount] = rec.NoCache
@@ -70,11 +70,11 @@ func aboutText(rec meta.Workspace, at time.Time) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// rewriteAbout writes .git/helmdeck.json again below root, which is an upper that is not
+// Describe writes .git/helmdeck.json again below root, which is an upper that is not
 // mounted, or a mounted workspace. at is the time of the mount. Containers may have
 // written there: if .git is no longer a directory, or the file has become one, nothing is
 // written, and written is false.
-func rewriteAbout(root string, rec meta.Workspace, at time.Time) (written bool, err error) {
+func Describe(root string, rec meta.Workspace, at time.Time) (written bool, err error) {
 	data, err := aboutText(rec, at)
 	if err != nil {
 		return false, err

@@ -1,4 +1,4 @@
-package workspace
+package mounter
 
 import (
 	"context"
@@ -9,28 +9,66 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/cache"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/tree"
+	"github.com/helmdeck/repos/internal/upper"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/warm"
 )
 
-// mounter makes the directories of workspaces, and mounts and detaches their overlays. It
-// has no state.
-type mounter struct{ *Config }
+// ManifestName is the file in a workspace's directory that has its record.
+const ManifestName = "manifest.json"
 
-// mountNew makes the workspace's directory and mounts the workspace. A kept workspace is
+// Config is what a Mounter works with.
+type Config struct {
+	Root     string // the data directory
+	Trash    *trash.Trash
+	Clones   *clone.Manager
+	Warm     *warm.Manager // the warm layers that workspaces stand on
+	Features overlay.Features
+	// Context is the SELinux context of the overlays; empty for none.
+	Context string
+	Log     *logrus.Logger
+	Now     func() time.Time
+}
+
+// Mounter makes the directories of workspaces, and mounts and detaches their overlays. It has
+// no state.
+type Mounter struct{ Config }
+
+// Dir returns the directory of a workspace.
+func (m *Mounter) Dir(rec meta.Workspace) string {
+	return filepath.Join(m.Root, "clones", rec.Clone, "workspaces", rec.ID)
+}
+
+// Upper returns the upper of a workspace.
+func (m *Mounter) Upper(rec meta.Workspace) string { return filepath.Join(m.Dir(rec), "upper") }
+
+// Manifest returns the path of a workspace's manifest.
+func (m *Mounter) Manifest(rec meta.Workspace) string { return filepath.Join(m.Dir(rec), ManifestName) }
+
+// Mountpoint returns where a workspace is mounted.
+func (m *Mounter) Mountpoint(rec meta.Workspace) string {
+	return filepath.Join(overlay.PointsDir(m.Root), rec.ID)
+}
+
+// MountNew makes the workspace's directory and mounts the workspace. A kept workspace is
 // on disk when it returns, with its layers. Others are not synced, because they are worth
 // nothing after a crash of the machine.
-func (m *mounter) mountNew(ctx context.Context, rec meta.Workspace, r Request) error {
-	dir := m.dir(rec)
+func (m *Mounter) MountNew(ctx context.Context, rec meta.Workspace, c *clone.Clone, co *clone.Checkout) error {
+	dir := m.Dir(rec)
 	// An earlier version could remove this directory of a clone that it kept.
 	if err := durable.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -50,18 +88,18 @@ func (m *mounter) mountNew(ctx context.Context, rec meta.Workspace, r Request) e
 	}
 	// Until the record is committed, a crash leaves a directory that the sweep removes: a
 	// part of a file does no harm.
-	if err := os.WriteFile(m.ManifestPath(rec), manifest, 0o600); err != nil {
+	if err := os.WriteFile(m.Manifest(rec), manifest, 0o600); err != nil {
 		return err
 	}
-	if err := m.fillUpper(rec, r.Checkout.Tree.TracksCache); err != nil {
+	if err := upper.Make(m.Upper(rec), rec, co.Tree.TracksCache); err != nil {
 		return err
 	}
 	failpoint.Hit("workspace/open/made")
-	if isKept(rec) {
+	if rec.Kept() {
 		err := m.Warm.Settle(ctx, rec.Clone, rec.Warm)
 		switch {
 		case err != nil:
-		case r.Checkout.Tree.Durable && r.Checkout.GitLayer.Durable:
+		case co.Tree.Durable && co.GitLayer.Durable:
 			err = errors.Join(durable.SyncTree(dir), durable.SyncDir(filepath.Dir(dir)))
 		default:
 			err = m.Clones.Sync(ctx) // which syncs the directory too
@@ -71,83 +109,43 @@ func (m *mounter) mountNew(ctx context.Context, rec meta.Workspace, r Request) e
 		}
 		failpoint.Hit("workspace/open/settled")
 	}
-	if err := m.mount(r.Clone, rec); err != nil {
+	if err := m.mount(c, rec); err != nil {
 		return err
 	}
 	failpoint.Hit("workspace/open/mounted")
-	return m.bindCache(r.Clone, rec)
-}
-
-// fillUpper makes the upper with the workspace's own files. No container has seen the
-// upper yet, so paths in it are safe to use.
-func (m *mounter) fillUpper(rec meta.Workspace, tracksCache bool) error {
-	upper := m.upper(rec)
-	made := []string{upper, filepath.Join(upper, ".git")}
-	if hasCache(rec) {
-		made = append(made, filepath.Join(upper, tree.CacheMount))
-	}
-	for _, dir := range made {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	// If the repository tracks a .hdcache, the link is not made.
-	if hasCache(rec) && !tracksCache {
-		link := filepath.Join(upper, tree.CacheLink)
-		if err := os.Symlink(tree.CacheMount, link); err != nil {
-			return err
-		}
-		made = append(made, link)
-	}
-	text, err := aboutText(rec, rec.MountedAt)
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(upper, ".git", aboutName)
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		return err
-	}
-	for _, path := range append(made, file) {
-		if err := os.Lchown(path, int(rec.UID), int(rec.GID)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.BindCache(c, rec)
 }
 
 // mount mounts a workspace's overlay on the layers of its clone.
-func (m *mounter) mount(c *clone.Clone, rec meta.Workspace) error {
+func (m *Mounter) mount(c *clone.Clone, rec meta.Workspace) error {
 	if err := overlay.MakePoint(overlay.PointsDir(m.Root), rec.ID); err != nil {
 		return err
 	}
 	return overlay.Mount(overlay.Spec{
-		Source: "helmdeck-repos", Lower: m.lower(c, rec),
-		Upper: m.upper(rec), Work: filepath.Join(m.dir(rec), "work"), Target: m.Mountpoint(rec),
-		Volatile: m.Features.Volatile && !isKept(rec), Metacopy: rec.Metacopy, Redirects: rec.Redirects,
+		Source: "helmdeck-repos", Lower: m.Lower(c, rec),
+		Upper: m.Upper(rec), Work: filepath.Join(m.Dir(rec), "work"), Target: m.Mountpoint(rec),
+		Volatile: m.Features.Volatile && !rec.Kept(), Metacopy: rec.Metacopy, Redirects: rec.Redirects,
 		Context: m.Context,
 	})
 }
 
-// hasCache reports whether the volume of a workspace asks for the cache.
-func hasCache(rec meta.Workspace) bool { return rec.Options["cache"] != string(volume.CacheOff) }
-
-// bindCache binds the cache of a clone into a mounted workspace, if the volume asks for it.
-func (m *mounter) bindCache(c *clone.Clone, rec meta.Workspace) error {
-	if !hasCache(rec) {
+// BindCache binds the cache of a clone into a mounted workspace, if the volume asks for it.
+func (m *Mounter) BindCache(c *clone.Clone, rec meta.Workspace) error {
+	if !upper.HasCache(rec) {
 		return nil
 	}
-	cache, err := ensureCache(filepath.Join(c.Dir, "cache"), int(rec.UID), int(rec.GID))
+	dir, err := cache.Ensure(filepath.Join(c.Dir, "cache"), int(rec.UID), int(rec.GID))
 	if err != nil {
 		return fmt.Errorf("prepare the cache: %w", err)
 	}
-	return overlay.Bind(cache, m.Mountpoint(rec), tree.CacheMount, rec.Options["cache"] == string(volume.CacheReadonly))
+	return overlay.Bind(dir, m.Mountpoint(rec), tree.CacheMount, rec.Options["cache"] == string(volume.CacheReadonly))
 }
 
-// mountAgain mounts a parked workspace that nobody uses, on exactly the layers of its
+// MountAgain mounts a parked workspace that nobody uses, on exactly the layers of its
 // record. noCache is why the workspace has no cache; empty if it has what its volume asks
 // for.
-func (m *mounter) mountAgain(ctx context.Context, c *clone.Clone, rec meta.Workspace) (noCache string, err error) {
-	switch err := m.complete(c, rec); {
+func (m *Mounter) MountAgain(ctx context.Context, c *clone.Clone, rec meta.Workspace) (noCache string, err error) {
+	switch err := m.Complete(c, rec); {
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("%w: what the workspace had is lost; remove the volume and create it again", err)
 	case err != nil:
@@ -157,7 +155,7 @@ func (m *mounter) mountAgain(ctx context.Context, c *clone.Clone, rec meta.Works
 		return "", errors.New("it was written with metacopy, which this kernel lacks: start the kernel that wrote it")
 	}
 	rec.NoCache = ""
-	written, err := rewriteAbout(m.upper(rec), rec, m.Now())
+	written, err := upper.Describe(m.Upper(rec), rec, m.Now())
 	if err != nil {
 		return "", fmt.Errorf("write .git/helmdeck.json: %w", err)
 	}
@@ -165,11 +163,11 @@ func (m *mounter) mountAgain(ctx context.Context, c *clone.Clone, rec meta.Works
 		return "", err
 	}
 	// The containers changed the directory where the cache is bound: they get no cache.
-	if err := m.bindCache(c, rec); err != nil {
+	if err := m.BindCache(c, rec); err != nil {
 		m.Log.WithContext(ctx).WithError(err).WithField("volume", rec.Volume).Warn("a kept workspace is mounted without its cache")
-		rec.NoCache = cacheMisplaced
+		rec.NoCache = CacheMisplaced
 		if written { // through the mount: the upper is in use
-			if _, err := rewriteAbout(m.Mountpoint(rec), rec, m.Now()); err != nil {
+			if _, err := upper.Describe(m.Mountpoint(rec), rec, m.Now()); err != nil {
 				m.Log.WithContext(ctx).WithError(err).WithField("volume", rec.Volume).
 					Warn("say in .git/helmdeck.json that a kept workspace has no cache")
 			}
@@ -178,25 +176,25 @@ func (m *mounter) mountAgain(ctx context.Context, c *clone.Clone, rec meta.Works
 	return rec.NoCache, nil
 }
 
-// cacheMisplaced tells a container that the cache could not be bound. The error itself
+// CacheMisplaced tells a container that the cache could not be bound. The error itself
 // is only in the log, because it names paths of the host.
-const cacheMisplaced = "it could not be mounted at " + tree.CacheMount +
+const CacheMisplaced = "it could not be mounted at " + tree.CacheMount +
 	", which has to be a directory: the plugin's log says more"
 
-// removeNew removes what mountNew may have made.
-func (m *mounter) removeNew(ctx context.Context, rec meta.Workspace) error {
-	release, err := m.detach(ctx, rec)
+// RemoveNew removes what mountNew may have made.
+func (m *Mounter) RemoveNew(ctx context.Context, rec meta.Workspace) error {
+	release, err := m.Detach(ctx, rec)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return m.Trash.Clear(m.dir(rec), "workspace", disk.Size{})
+	return m.Trash.Clear(m.Dir(rec), "workspace", disk.Size{})
 }
 
-// detach removes a workspace's overlay from the mount table, if it is there, and its
+// Detach removes a workspace's overlay from the mount table, if it is there, and its
 // mount point. release, which is never nil, tears the overlay down. That takes longer the
 // more changes the upper has.
-func (m *mounter) detach(ctx context.Context, rec meta.Workspace) (release func(), err error) {
+func (m *Mounter) Detach(ctx context.Context, rec meta.Workspace) (release func(), err error) {
 	point := m.Mountpoint(rec)
 	free, err := overlay.Detach(point)
 	if err == nil || errors.Is(err, overlay.ErrNotMounted) {
@@ -215,32 +213,32 @@ func (m *mounter) detach(ctx context.Context, rec meta.Workspace) (release func(
 	}, nil
 }
 
-// busy asks the kernel whether any mount of the workspace's upper is left, in any mount
+// Busy asks the kernel whether any mount of the workspace's upper is left, in any mount
 // namespace. A missing upper is not busy.
-func (m *mounter) busy(rec meta.Workspace) (bool, error) {
-	upper := m.upper(rec)
-	if _, err := os.Lstat(upper); errors.Is(err, os.ErrNotExist) {
+func (m *Mounter) Busy(rec meta.Workspace) (bool, error) {
+	dir := m.Upper(rec)
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	var busy bool
 	err := m.Trash.Retry(func() (err error) {
-		busy, err = overlay.Busy(upper, filepath.Join(m.dir(rec), "probe"))
+		busy, err = overlay.Busy(dir, filepath.Join(m.Dir(rec), "probe"))
 		return err
 	})
 	if errors.Is(err, os.ErrNotExist) {
-		if _, gone := os.Lstat(upper); errors.Is(gone, os.ErrNotExist) {
+		if _, gone := os.Lstat(dir); errors.Is(gone, os.ErrNotExist) {
 			return false, nil // it was free, and was removed meanwhile
 		}
 	}
 	return busy, err
 }
 
-// complete returns an error if the upper or a layer of an unmounted workspace is gone.
-func (m *mounter) complete(c *clone.Clone, rec meta.Workspace) error {
+// Complete returns an error if the upper or a layer of an unmounted workspace is gone.
+func (m *Mounter) Complete(c *clone.Clone, rec meta.Workspace) error {
 	if c == nil {
 		return fmt.Errorf("its clone is gone: %w", os.ErrNotExist)
 	}
-	for _, dir := range append(m.lower(c, rec), m.upper(rec)) {
+	for _, dir := range append(m.Lower(c, rec), m.Upper(rec)) {
 		if _, err := os.Lstat(dir); err != nil {
 			return fmt.Errorf("a directory that it needs is gone: %w", err)
 		}
@@ -248,19 +246,19 @@ func (m *mounter) complete(c *clone.Clone, rec meta.Workspace) error {
 	return nil
 }
 
-// lower returns all layers of a workspace, topmost first: the git layer, the warm layers,
+// Lower returns all layers of a workspace, topmost first: the git layer, the warm layers,
 // the layers of the tree. It returns nil if the clone is unknown.
-func (m *mounter) lower(c *clone.Clone, rec meta.Workspace) []string {
+func (m *Mounter) Lower(c *clone.Clone, rec meta.Workspace) []string {
 	if c == nil {
 		return nil
 	}
 	return slices.Insert(c.Trees.Lower(rec.Chain, rec.GitLayer), 1, m.Warm.Lower(rec.Clone, rec.Warm)...)
 }
 
-// mountedIDs returns the IDs of the workspaces that are mounted. An earlier version, as a
+// Mounted returns the IDs of the workspaces that are mounted. An earlier version, as a
 // process on the host, mounted workspaces in their own directories. Those are moved to
 // their mount points.
-func mountedIDs(dataDir string) (map[string]bool, error) {
+func Mounted(dataDir string) (map[string]bool, error) {
 	points, err := overlay.Mounts(dataDir)
 	if err != nil {
 		return nil, err

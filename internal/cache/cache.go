@@ -1,4 +1,8 @@
-package workspace
+// Package cache makes the dependency caches of clones: one directory for each uid, with a
+// directory for each tool and a script that points the tools at them.
+//
+// Containers write there at any time, so nothing in a cache is trusted, executed or followed.
+package cache
 
 import (
 	_ "embed"
@@ -11,27 +15,27 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 )
 
-// cacheDirs are the directories of the cache, one for each tool.
-var cacheDirs = []string{
+// tools are the directories of the cache, one for each tool.
+var tools = []string{
 	"go-mod", "go-build", "npm", "pnpm", "yarn", "pip", "uv", "cargo", "maven",
 	"gradle", "bundler", "composer", "nuget", "ccache",
 }
 
-// cacheEnv is a POSIX shell script that points the tools at their directories.
+// env is a POSIX shell script that points the tools at their directories.
 //
 //go:embed cache.env
-var cacheEnv []byte
+var env []byte
 
-// ensureCache makes the cache of a uid below dir, and makes again the entries that a
+// Ensure makes the cache of a uid below dir, and makes again the entries that a
 // container has removed. Containers write there, so os.Root is used: it never leaves the
 // directory, whatever they have put in place of the entries. An entry that exists under
 // one of the names stays as it is.
-func ensureCache(dir string, uid, gid int) (string, error) {
+func Ensure(dir string, uid, gid int) (path string, err error) {
 	// An earlier version could remove this directory of a clone that it kept.
 	if err := durable.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, strconv.Itoa(uid))
+	path = filepath.Join(dir, strconv.Itoa(uid))
 	switch err := os.Mkdir(path, 0o755); {
 	case err == nil:
 		if err := os.Lchown(path, uid, gid); err != nil {
@@ -45,7 +49,7 @@ func ensureCache(dir string, uid, gid int) (string, error) {
 		return "", err
 	}
 	defer root.Close()
-	for _, name := range cacheDirs {
+	for _, name := range tools {
 		switch err := root.Mkdir(name, 0o755); {
 		case errors.Is(err, fs.ErrExist):
 			continue
@@ -65,6 +69,6 @@ func ensureCache(dir string, uid, gid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = f.Write(cacheEnv)
+	_, err = f.Write(env)
 	return path, errors.Join(err, f.Chown(uid, gid), f.Close())
 }

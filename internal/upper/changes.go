@@ -1,4 +1,4 @@
-package workspace
+package upper
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/tree"
 )
 
-// hasChanges reports whether an upper that nobody uses has changes: a file was written or
+// Changed reports whether an upper that nobody uses has changes: a file was written or
 // removed, or a directory was replaced. lower are the layers below the upper. The error is
 // os.ErrNotExist if the upper is gone.
 //
@@ -21,7 +21,7 @@ import (
 // which git also writes when it only reads, and an empty directory, which the engine makes
 // for a mount in the workspace. An entry that can't be read, or whose search in the layers
 // takes too long, counts as a change.
-func hasChanges(ctx context.Context, upper string, lower []string) (bool, error) {
+func Changed(ctx context.Context, upper string, lower []string) (bool, error) {
 	if _, err := os.Lstat(upper); err != nil {
 		return false, err
 	}
@@ -37,7 +37,7 @@ func hasChanges(ctx context.Context, upper string, lower []string) (bool, error)
 }
 
 const (
-	// changesRest is like countRest, but shorter, because the next Mount of a volume may
+	// changesRest is how long the walk rests, in percent of the time that it works. It is short, because the next Mount of a volume may
 	// wait for the result. An upper with few files never rests.
 	changesRest = 100
 	// maxSpecial is the depth of the deepest path that has a rule: .git/objects/pack/x.

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,10 +66,7 @@ func newSwarm(t *testing.T) *swarm {
 // with the commands of docs/runtimes.md, from a registry that the manager runs.
 func (s *swarm) install(t *testing.T) {
 	t.Helper()
-	program, err := exec.LookPath("docker-registry")
-	if err != nil {
-		program = abs(t, "../build/tools/usr/bin/docker-registry") // make needs puts it there
-	}
+	program := registryProgram(t)
 	address := nodeAddress(0) + ":5000"
 	config := filepath.Join(t.TempDir(), "registry.yml")
 	text := "version: 0.1\nstorage: {filesystem: {rootdirectory: /registry}}\nhttp: {addr: \"" + address + "\"}\n"

@@ -62,7 +62,6 @@ lrwxrwxrwx root/root ./usr/bin/docker-repos -> ../libexec/docker/cli-plugins/doc
 -rw-r--r-- root/root ./usr/lib/systemd/system/helmdeck-repos.socket
 -rw-r--r-- root/root ./usr/share/doc/helmdeck-repos/changelog.gz
 -rw-r--r-- root/root ./usr/share/doc/helmdeck-repos/copyright
--rw-r--r-- root/root ./usr/share/doc/helmdeck-repos/examples/docker.spec
 -rw-r--r-- root/root ./usr/share/lintian/overrides/helmdeck-repos`,
 	} {
 		out, err := exec.Command("sh", "-c", `dpkg-deb --contents "$1" | awk '!/\/$/ { $3 = $4 = $5 = ""; print }' | tr -s ' ' | sort -k3`, "sh", packageFile(t, name)).CombinedOutput()

@@ -124,16 +124,19 @@ func checkSettings(k known, p page) (problems []string) {
 
 // isOther reports whether a name in capitals is that of something else than a setting.
 func (k known) isOther(name string) bool {
-	if strings.HasPrefix(name, "CAP_") || strings.HasPrefix(name, "GIT_") || regexp.MustCompile(`\b`+name+`\b`).MatchString(k.makefile) {
+	if otherPrefix.MatchString(name) || regexp.MustCompile(`\b`+name+`\b`).MatchString(k.makefile) {
 		return true
 	}
 	return slices.Contains(otherNames, name) || slices.Contains(cacheVariables(), name)
 }
 
+// otherPrefix matches capabilities and variables of git, GitHub Actions, GitLab and the runners' hooks.
+var otherPrefix = regexp.MustCompile(`^(CAP|GIT|GITHUB|CI|ACTIONS|RUNNER)_`)
+
 // otherNames are words in capitals that are no settings: placeholders, git's HEAD, methods of HTTP, names of the kernel, columns of
-// tables, and a variable of the tests.
+// tables, a variable of the tests, and one of the examples.
 var otherNames = []string{"ID", "NAME", "HEAD", "POST", "DELETE", "IN_UNMOUNT", "TCP_USER_TIMEOUT", "STATX_MNT_ID_UNIQUE", "SO_PEERCRED",
-	"ENGINE", "CHANGED", "CACHES", "WORKSPACES", "DISCARDS"}
+	"ENGINE", "CHANGED", "CACHES", "WORKSPACES", "DISCARDS", "SUBJECT"}
 
 // cacheVariables are those of the caches' env file.
 func cacheVariables() (names []string) {

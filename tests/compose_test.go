@@ -40,8 +40,8 @@ func TestComposeExample(t *testing.T) {
 		t.Errorf("%v; the example has a version, about which compose 2 prints a warning at every command", err)
 	}
 	services := strings.Fields(compose("config", "--services"))
-	if len(services) == 0 {
-		t.Fatal("the example has no services")
+	if len(services) != 2 {
+		t.Fatalf("the example has the services %q, want two", services)
 	}
 	override := filepath.Join(t.TempDir(), "network.yaml")
 	text := "services:\n"
@@ -70,6 +70,11 @@ func TestComposeExample(t *testing.T) {
 	}
 	if got := r.Stats(app).Clones; got != 1 {
 		t.Errorf("the server saw %d clones, want 1", got)
+	}
+	// The services have private checkouts, and one cache.
+	e.docker(t, "exec", container(services[0]), "touch", "mine", ".git/hdcache/npm/ours")
+	if got := e.docker(t, "exec", container(services[1]), "sh", "-c", "ls mine 2>/dev/null; ls .git/hdcache/npm"); got != "ours" {
+		t.Errorf("the second service sees %q of the first", got)
 	}
 
 	// Changed options in the file do not change an existing volume: some versions of compose

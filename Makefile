@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
 export FORCE
 
-.PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall demo test test-hostile test-remotes test-crash test-soak test-load test-engines fuzz walks bench performance lint clean
+.PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall release publish demo test test-hostile test-remotes test-crash test-soak test-load test-engines test-release fuzz walks bench performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -19,6 +19,7 @@ demo: install ## install the plugin and show its main job end to end; REPO=url R
 test: needs plugin cli ## all tests: units, integration (as root), end to end in a separate engine
 	@failed=0; \
 	go test -C cli -race -count=1 -timeout 10m ./... || failed=1; \
+	go test -C release -count=1 -timeout 10m ./... || failed=1; \
 	go test -race -count=1 -timeout 28m -p 2 $$(go list ./... | grep -v /tests) || failed=1; \
 	go test -race -count=1 -timeout 28m -p 1 -skip '^TestEvent[A-Z]' ./tests/... || failed=1; \
 	exit $$failed
@@ -44,6 +45,9 @@ test-engines: needs plugin cli ## all end-to-end tests, and many rounds of crash
 	@tests/engines/fetch
 	@go run -buildvcs=false ./tests/engines $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(ENGINES),-engines $(ENGINES)) $(if $(ROWS),-run '$(ROWS)')
 
+test-release: needs ## make two releases from nothing, in two directories with separate caches, and compare them byte by byte (as root)
+	@go test -C release -count=1 -timeout 60m -run '^TestReleaseTwice$$' ./bundle -args -full
+
 fuzz: ## fuzz the parsers of untrusted input, each for about a minute at most; FUZZTIME=10m for longer
 	@for target in volume.FuzzParseURL.1500000x volume.FuzzParseRef.1500000x volume.FuzzParseOptions.300000x \
 		gitindex.FuzzParse.150000x gitref.FuzzDecode.300000x gitref.FuzzReadPack.300000x lfs.FuzzParsePointer.100000x; do \
@@ -60,9 +64,9 @@ bench: needs plugin ## compare with git, git-sync and plain volumes, and with a 
 performance: ## write docs/performance.md and its picture from build/bench.json
 	@go run -buildvcs=false ./cmd/bench -report docs
 
-lint: ## gofmt, go vet and staticcheck, of both modules
+lint: ## gofmt, go vet and staticcheck, of all modules
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; } >&2
-	@set -e; for module in . cli; do \
+	@set -e; for module in . cli release; do \
 		echo "lint: module $$module"; \
 		(cd $$module && go vet ./... && go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...); \
 	done
@@ -81,21 +85,31 @@ install-cli: cli ## install the command "docker repos" for all users (as root) o
 uninstall: ## remove the plugin and all clones from the local engine; lists what it would delete, CONFIRM=yes deletes it
 	@rootfs/uninstall
 
+release: ## make build/release/VERSION: plugin, command, Debian packages, checksums, bills of materials; VERSION=1.2.3, KEY=ssh-key signs, STRICT=1, DIRTY=1 (as root; docs/releasing.md)
+	@go build -C release -buildvcs=false -o ../build/make-release .
+	@build/make-release make -version '$(VERSION)' -key '$(KEY)' -dirty '$(DIRTY)' -strict '$(STRICT)'
+
+publish: ## push the plugins of build/release/VERSION to a registry: VERSION=1.2.3 REGISTRY=registry.example.com/helmdeck/repos, LATEST=1 for the tag latest too
+	@go build -C release -buildvcs=false -o ../build/make-release .
+	@build/make-release publish -version '$(VERSION)' -repository '$(REGISTRY)' -latest '$(LATEST)'
+
 plugin: build rootfs ## assemble the plugin: build/plugin/{config.json,rootfs} (as root)
 	@rootfs/assemble
 
 compile = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(or $(VERSION),dev)'
 
+PROGRAM = build/helmdeck-repos
 build: ## compile the plugin's program: build/helmdeck-repos, static
-	@$(compile) -o build/helmdeck-repos ./plugin
+	@$(compile) -o $(PROGRAM) ./plugin
 
 # An engine on Linux runs the command as a relay, so a command for another system has one for Linux beside it.
 RELAYS ?= $(if $(filter linux,$(shell go env GOOS)),,amd64 arm64)
 compile_cli = CGO_ENABLED=0 go build -C cli -trimpath -buildvcs=false \
 	-ldflags='-s -w -X github.com/helmdeck/repos/cli/internal/commands.version=$(or $(VERSION),dev)'
 
+COMMAND = build/docker-repos
 cli: ## compile the command "docker repos": build/docker-repos, static; RELAYS=arm64 for engines of other architectures too
-	@$(compile_cli) -o ../build/docker-repos .
+	@$(compile_cli) -o $(abspath $(COMMAND)) .
 	@for arch in $(RELAYS); do GOOS=linux GOARCH=$$arch $(compile_cli) -o ../build/repos-linux-$$arch . || exit; done
 
 # ARCH is an architecture as Debian names it, and, for these two, as Go does.

@@ -1,0 +1,71 @@
+package sbom
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spdx/tools-golang/spdx/v2/common"
+
+	"github.com/helmdeck/repos/release/image"
+)
+
+// own is the package of files that the build itself makes.
+const own = "-"
+
+// Origin says which Debian package a file comes from.
+type Origin struct{ Package, Version, Source, SHA256 string }
+
+// Origins reads a list of files as rootfs/build writes it: path, package, version, source package and SHA-256,
+// separated by tabs.
+func Origins(list io.Reader) (map[string]Origin, error) {
+	origins := make(map[string]Origin)
+	lines := bufio.NewScanner(list)
+	for lines.Scan() {
+		f := strings.Split(lines.Text(), "\t")
+		if len(f) != 5 {
+			return nil, fmt.Errorf("%q: want path, package, version, source and hash, separated by tabs", lines.Text())
+		}
+		origins[strings.TrimPrefix(path.Clean("/"+f[0]), "/")] = Origin{Package: f[1], Version: f[2], Source: f[3], SHA256: f[4]}
+	}
+	return origins, lines.Err()
+}
+
+// compare returns an error for each file without an origin or with another hash, and for each origin without a file. A
+// symbolic link needs no origin: the build makes it.
+func compare(files []image.File, origins map[string]Origin) error {
+	var errs []error
+	missing := maps.Clone(origins)
+	for _, f := range files {
+		origin, known := origins[f.Path]
+		delete(missing, f.Path)
+		sum := sha256.Sum256(f.Data)
+		switch {
+		case f.Path == image.Program, f.Link != "":
+		case !known:
+			errs = append(errs, fmt.Errorf("the image has %q, which the list of files does not name", f.Path))
+		case origin.SHA256 != hex.EncodeToString(sum[:]):
+			errs = append(errs, fmt.Errorf("%q has the hash %x in the image, and %s in the list of files", f.Path, sum, origin.SHA256))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		errs = append(errs, fmt.Errorf("the list of files names %q, which the image lacks", name))
+	}
+	return errors.Join(errs...)
+}
+
+// debian adds a Debian package.
+func (b *builder) debian(o Origin, arch string) common.ElementID {
+	locator := fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&upstream=%s", escape(o.Package), escape(o.Version), arch, escape(o.Source))
+	return b.pkg(o.Package, o.Version, locator, "built from the Debian source package "+o.Source)
+}
+
+func escape(s string) string { return strings.ReplaceAll(url.PathEscape(s), "+", "%2B") }

@@ -45,7 +45,7 @@ func Load(dir string) (v1.Image, error) {
 // Repository parses the name of a repository: HOST/NAME, without a tag.
 func Repository(repository string) (name.Repository, error) {
 	host, _, found := strings.Cut(repository, "/")
-	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
+	if !found || strings.Contains(repository, "://") || !strings.ContainsAny(host, ".:") && host != "localhost" {
 		return name.Repository{}, fmt.Errorf("repository %q: want HOST/NAME, such as registry.example.com/helmdeck/repos", repository)
 	}
 	r, err := name.NewRepository(repository, name.StrictValidation)
@@ -81,18 +81,20 @@ func Digest(ctx context.Context, tag name.Tag) (digest v1.Hash, found bool, err 
 func options(ctx context.Context) []remote.Option {
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(encrypted{remote.DefaultTransport}),
+		remote.WithTransport(Encrypted(remote.DefaultTransport)),
 	}
 }
 
-// encrypted refuses plain HTTP except on loopback. The registry client would try it on private networks too, and send
+// Encrypted refuses plain HTTP except on loopback. The registry client would try it on private networks too, and send
 // the credentials.
-type encrypted struct{ http.RoundTripper }
+func Encrypted(next http.RoundTripper) http.RoundTripper { return encrypted{next} }
+
+type encrypted struct{ next http.RoundTripper }
 
 func (e encrypted) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := r.URL.Hostname()
-	if ip := net.ParseIP(host); r.URL.Scheme != "https" && host != "localhost" && !(ip != nil && ip.IsLoopback()) {
+	if r.URL.Scheme != "https" && host != "localhost" && !net.ParseIP(host).IsLoopback() {
 		return nil, fmt.Errorf("registry %s: plain HTTP is allowed on loopback only", r.URL.Host)
 	}
-	return e.RoundTripper.RoundTrip(r)
+	return e.next.RoundTrip(r)
 }

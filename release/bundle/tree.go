@@ -61,8 +61,9 @@ func (r *release) make(ctx context.Context, env []string, args ...string) error 
 	cmd := exec.CommandContext(ctx, "make", args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.Root, r.Log, r.Log
 	cmd.Env = append(environment(), env...)
-	// make ends its own children when it gets a SIGTERM.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	// A group of its own, because make does not end the children of its children.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {

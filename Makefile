@@ -5,6 +5,7 @@ MAKEFLAGS += --no-print-directory
 # Variables that a user may set, for the scripts and programs below.
 export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
 export FORCE
+export VERSION KEY REGISTRY LATEST DIRTY STRICT
 
 .PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall release publish demo test test-hostile test-remotes test-crash test-soak test-load test-engines test-release fuzz walks bench performance lint clean
 
@@ -87,11 +88,11 @@ uninstall: ## remove the plugin and all clones from the local engine; lists what
 
 release: ## make build/release/VERSION: plugin, command, Debian packages, checksums, bills of materials; VERSION=1.2.3, KEY=ssh-key signs, STRICT=1, DIRTY=1 (as root; docs/releasing.md)
 	@go build -C release -buildvcs=false -o ../build/make-release .
-	@build/make-release make -version '$(VERSION)' -key '$(KEY)' -dirty '$(DIRTY)' -strict '$(STRICT)'
+	@build/make-release make -version "$$VERSION" -key "$$KEY" -dirty "$$DIRTY" -strict "$$STRICT"
 
 publish: ## push the plugins of build/release/VERSION to a registry: VERSION=1.2.3 REGISTRY=registry.example.com/helmdeck/repos, LATEST=1 for the tag latest too
 	@go build -C release -buildvcs=false -o ../build/make-release .
-	@build/make-release publish -version '$(VERSION)' -repository '$(REGISTRY)' -latest '$(LATEST)'
+	@build/make-release publish -version "$$VERSION" -repository "$$REGISTRY" -latest "$$LATEST"
 
 plugin: build rootfs ## assemble the plugin: build/plugin/{config.json,rootfs} (as root)
 	@rootfs/assemble

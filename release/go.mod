@@ -9,6 +9,7 @@ require (
 	github.com/helmdeck/repos v0.0.0
 	github.com/moby/moby/api v1.56.1
 	github.com/spdx/tools-golang v0.5.7
+	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/mod v0.39.0
 )
 

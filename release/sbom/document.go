@@ -58,7 +58,7 @@ func Image(about About, arch string, files []image.File, origins map[string]Orig
 			if err := b.modules(id, f.Data); err != nil {
 				return nil, fmt.Errorf("%s: %w", f.Path, err)
 			}
-		} else if origin := origins[f.Path]; origin.Package != own && origin.Package != "" {
+		} else if origin := origins[f.Path]; origin.Package != own {
 			b.relate(id, common.TypeRelationshipExpandedFromArchive, b.debian(origin, arch))
 		}
 	}

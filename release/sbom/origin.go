@@ -3,7 +3,6 @@ package sbom
 import (
 	"bufio"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,10 +21,13 @@ import (
 const own = "-"
 
 // Origin says which Debian package a file comes from.
-type Origin struct{ Package, Version, Source, SHA256 string }
+type Origin struct {
+	Package, Version, Source string
+	Content                  string // the SHA-256, or "-> TARGET" of a symbolic link
+}
 
-// Origins reads a list of files as rootfs/build writes it: path, package, version, source package and SHA-256,
-// separated by tabs.
+// Origins reads a list of files as rootfs/build writes it: path, package, version, source package, and SHA-256 or
+// "-> TARGET", separated by tabs.
 func Origins(list io.Reader) (map[string]Origin, error) {
 	origins := make(map[string]Origin)
 	lines := bufio.NewScanner(list)
@@ -34,26 +36,29 @@ func Origins(list io.Reader) (map[string]Origin, error) {
 		if len(f) != 5 {
 			return nil, fmt.Errorf("%q: want path, package, version, source and hash, separated by tabs", lines.Text())
 		}
-		origins[strings.TrimPrefix(path.Clean("/"+f[0]), "/")] = Origin{Package: f[1], Version: f[2], Source: f[3], SHA256: f[4]}
+		origins[strings.TrimPrefix(path.Clean("/"+f[0]), "/")] = Origin{Package: f[1], Version: f[2], Source: f[3], Content: f[4]}
 	}
 	return origins, lines.Err()
 }
 
-// compare returns an error for each file without an origin or with another hash, and for each origin without a file. A
-// symbolic link needs no origin: the build makes it.
+// compare returns an error for each file without an origin or with another content, and for each origin without a file.
 func compare(files []image.File, origins map[string]Origin) error {
 	var errs []error
 	missing := maps.Clone(origins)
 	for _, f := range files {
+		if f.Path == image.Program {
+			continue
+		}
 		origin, known := origins[f.Path]
 		delete(missing, f.Path)
-		sum := sha256.Sum256(f.Data)
-		switch {
-		case f.Path == image.Program, f.Link != "":
-		case !known:
+		content := fmt.Sprintf("%x", sha256.Sum256(f.Data))
+		if f.Link != "" {
+			content = "-> " + f.Link
+		}
+		if !known {
 			errs = append(errs, fmt.Errorf("the image has %q, which the list of files does not name", f.Path))
-		case origin.SHA256 != hex.EncodeToString(sum[:]):
-			errs = append(errs, fmt.Errorf("%q has the hash %x in the image, and %s in the list of files", f.Path, sum, origin.SHA256))
+		} else if origin.Content != content {
+			errs = append(errs, fmt.Errorf("%q is %q in the image, and %q in the list of files", f.Path, content, origin.Content))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {

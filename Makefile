@@ -5,7 +5,7 @@ MAKEFLAGS += --no-print-directory
 # Variables that a user may set, for the scripts and programs below.
 export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
 export FORCE
-export VERSION KEY REGISTRY LATEST DIRTY STRICT
+export VERSION KEY REGISTRY LATEST DIRTY
 
 .PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall release publish demo test test-hostile test-remotes test-crash test-soak test-load test-engines test-release fuzz walks bench performance lint clean
 

@@ -134,9 +134,10 @@ func (k known) isOther(name string) bool {
 var otherPrefix = regexp.MustCompile(`^(CAP|GIT|GITHUB|CI|ACTIONS|RUNNER)_`)
 
 // otherNames are words in capitals that are no settings: placeholders, git's HEAD, methods of HTTP, names of the kernel, columns of
-// tables, a variable of the tests, and one of the examples.
+// tables, variables of the tests, the examples, builds and workflows, and what a release has.
 var otherNames = []string{"ID", "NAME", "HEAD", "POST", "DELETE", "IN_UNMOUNT", "TCP_USER_TIMEOUT", "STATX_MNT_ID_UNIQUE", "SO_PEERCRED",
-	"ENGINE", "CHANGED", "CACHES", "WORKSPACES", "DISCARDS", "SUBJECT"}
+	"ENGINE", "CHANGED", "CACHES", "WORKSPACES", "DISCARDS", "SUBJECT", "SOURCE_DATE_EPOCH", "SHA256SUMS", "NOASSERTION",
+	"REGISTRY_HOST", "REGISTRY_USER", "REGISTRY_PASSWORD"}
 
 // cacheVariables are those of the caches' env file.
 func cacheVariables() (names []string) {

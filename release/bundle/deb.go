@@ -11,20 +11,12 @@ import (
 
 // debs makes the Debian packages and copies them into the release.
 func (r *release) debs(ctx context.Context) error {
-	makefile, err := os.ReadFile(filepath.Join(r.Root, "Makefile"))
-	if err != nil {
-		return err
-	}
-	if !strings.Contains(string(makefile), "\ndeb:") {
-		r.logf("the Makefile has no target deb: no Debian packages")
-		return nil
-	}
 	for _, arch := range Architectures {
 		if err := r.make(ctx, []string{fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.time.Unix())}, "deb", "VERSION="+r.Version, "ARCH="+arch); err != nil {
 			return err
 		}
 		// Debian sorts ~ before everything, which a pre-release needs.
-		pattern := filepath.Join(r.Root, "build/deb", "*_"+strings.Replace(r.Version, "-", "~", 1)+"*_"+arch+".deb")
+		pattern := filepath.Join(r.Root, "build/deb", "*_"+strings.Replace(r.Version, "-", "~", 1)+"_"+arch+".deb")
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return err

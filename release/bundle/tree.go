@@ -80,7 +80,8 @@ func environment() []string {
 	var kept []string
 	for _, v := range os.Environ() {
 		switch name, _, _ := strings.Cut(v, "="); name {
-		case "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "GOFLAGS", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOOS", "GOARCH", "FORCE":
+		case "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "GOFLAGS", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOOS", "GOARCH",
+			"ARCH", "OUT", "LOCK", "FORCE", "STRICT":
 		default:
 			kept = append(kept, v)
 		}

@@ -17,8 +17,8 @@ import (
 // tours is where the pages are that TestTours replays.
 const tours = "../docs/tours"
 
-// TestTours replays the terminal sessions of docs/tours, and of the README and pages like it, in an engine whose volumes are on a small disk of their own.
-// Before each, it makes the situation that the page describes.
+// TestTours replays the terminal sessions of docs/tours, and of the README and pages like it, in an engine whose volumes
+// are on a small disk of their own. Before each, it makes the situation that the page describes.
 func TestTours(t *testing.T) {
 	t.Parallel()
 	server := testgit.Serve(t)
@@ -28,16 +28,17 @@ func TestTours(t *testing.T) {
 	e.docker(t, "tag", image, "debian")
 	env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=unix://"+e.Path("sock"), "DOCKER_CONFIG="+bin)
 	names := map[string]string{
-		"https://git.example.com": strings.TrimSuffix(server.URL(""), "/"),
-		"git.example.com":         server.Addr(),
-		"/var/lib/docker":         e.Path("data"),
+		"https://git.example.com":    strings.TrimSuffix(server.URL(""), "/"),
+		"git.example.com":            server.Addr(),
+		"/var/lib/docker":            e.Path("data"),
+		"https://github.com/octocat": server.URL("octocat"),
 	}
 
 	for _, tour := range []struct {
 		page    string
 		prepare func(t *testing.T, e *engine, server *gitserver.Server, dir string)
 	}{
-		{"../../README.md", repository("hello")},
+		{"../../README.md", repository("octocat/Hello-World")},
 		{"../how-to/discards.md", repository("lab")},
 		{"../how-to/first-clone.md", repository("ahead")},
 		{"../how-to/after-a-push.md", repository("pushed")},
@@ -57,6 +58,9 @@ func TestTours(t *testing.T) {
 // repository makes the repository of a page that needs nothing else.
 func repository(name string) func(*testing.T, *engine, *gitserver.Server, string) {
 	return func(t *testing.T, _ *engine, server *gitserver.Server, _ string) {
+		if err := os.MkdirAll(filepath.Dir(server.Path(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		testgit.Generate(t, server, name, gitserver.Spec{Seed: 5, Files: 20, Commits: 2, Changes: 2})
 	}
 }

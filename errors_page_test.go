@@ -1,0 +1,139 @@
+package repos_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const errorsPage = "docs/operations/errors.md"
+
+// answering are the packages whose errors are part of answers to users and operators. Those of the others say
+// which call to the kernel, or which file, has failed.
+var answering = []string{
+	"driver", "janitor", "plugin",
+	"internal/admin", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/gitssh", "internal/guard",
+	"internal/lfs", "internal/mounter", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
+	"internal/verbs", "internal/volume", "internal/warm", "internal/work", "internal/workspace",
+	"cli/internal/ask", "cli/internal/commands", "cli/internal/dial", "cli/internal/relay", "cli/internal/session",
+}
+
+var (
+	verb    = regexp.MustCompile(`%[-+# 0-9.]*[a-zA-Z]`)
+	trailer = regexp.MustCompile(`([:;,]? *…)+[:;,]?$`)
+	letters = regexp.MustCompile(`[A-Za-z][A-Za-z'’-]*`)
+)
+
+// message returns a format as the page has it: with … for all that is put into it, but for what follows. It returns
+// "" if the format is not a message: if it only names what another error is about, as "clone %s: %w" does.
+func message(format string) string {
+	text := verb.ReplaceAllString(strings.ReplaceAll(format, "%%", "%"), "…")
+	text = strings.TrimSpace(trailer.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), ""))
+	least := 2
+	if strings.HasSuffix(format, "%w") || strings.HasSuffix(format, "%v") || strings.Contains(format, "%w: %s") {
+		least = 4
+	}
+	if len(letters.FindAllString(text, -1)) < least {
+		return ""
+	}
+	return text
+}
+
+// messages returns the messages of a file.
+func (s source) messages() (list []string) {
+	ast.Inspect(s.File, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if f, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"errors.New", "fmt.Errorf"}, types.ExprString(f)) {
+				list = append(list, message(text(n.Args[0])))
+			}
+		case *ast.ValueSpec: // the kinds of git's errors
+			if n.Type != nil && s.dir == "internal/giterror" && n.Names[0].Name != "KindOK" && n.Names[0].Name != "KindFallback" && types.ExprString(n.Type) == "Kind" {
+				list = append(list, text(n.Values[0]))
+			}
+		}
+		return true
+	})
+	return slices.DeleteFunc(list, func(m string) bool { return m == "" })
+}
+
+// text returns the text of an expression, with a verb for each part that is not constant.
+func text(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if s, err := strconv.Unquote(e.Value); err == nil && e.Kind == token.STRING {
+			return s
+		}
+	case *ast.BinaryExpr:
+		return text(e.X) + text(e.Y)
+	}
+	return "%v"
+}
+
+// described returns the messages that the page has, in the first column of its tables.
+func described(p page) (list []string) {
+	for line := range strings.Lines(p.prose) {
+		if first, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok && strings.HasPrefix(line, "| `") {
+			for _, m := range span.FindAllStringSubmatch(first, -1) {
+				list = append(list, strings.ReplaceAll(m[1], `\|`, "|"))
+			}
+		}
+	}
+	return list
+}
+
+// TestErrorsAreDescribed checks that the page has the messages of the code, and no others.
+func TestErrorsAreDescribed(t *testing.T) {
+	var made []string
+	for _, s := range sources(t) {
+		if s.dir == "internal/giterror" || slices.Contains(answering, s.dir) {
+			made = append(made, s.messages()...)
+		}
+	}
+	data, err := os.ReadFile(errorsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := described(parsePage(errorsPage, string(data)))
+	if len(made) < 100 || len(page) < 100 {
+		t.Fatalf("the code has %d messages, the page %d", len(made), len(page))
+	}
+	for _, m := range missing(slices.Values(made), page) {
+		t.Errorf("%s does not say what to do about: %s", errorsPage, m)
+	}
+	for _, m := range missing(slices.Values(page), made) {
+		t.Errorf("%s has a message that nothing says: %s", errorsPage, m)
+	}
+}
+
+// TestMessages checks what counts as a message.
+func TestMessages(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x
+		var (
+			a = errors.New("the disk is full")
+			b = fmt.Errorf("clone %s: %w", key, err)
+			c = fmt.Errorf("no volume %q", name)
+			d = fmt.Errorf("volume %q: %w: end "+"its containers", name, err)
+			e = fmt.Errorf("write the answer of %s: %w", name, err)
+			f = fmt.Sprintf("not an error")
+		)`, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := source{dir: "x", File: f}.messages()
+	want := []string{"the disk is full", "no volume", "volume …: …: end its containers", "write the answer of"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	page := described(parsePage("x.md", "| message | x |\n| --- | --- |\n| `no volume` · `the disk is full` | x `y` |\n"))
+	if want := []string{"no volume", "the disk is full"}; !slices.Equal(page, want) {
+		t.Errorf("the page has %q, want %q", page, want)
+	}
+}

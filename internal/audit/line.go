@@ -68,12 +68,14 @@ func appendLine(to []byte, r api.AuditRecord) []byte {
 	return line
 }
 
-func encode(to []byte, r api.AuditRecord) []byte {
+// encode appends a value as one line of JSON, in which every character that is not printable is
+// escaped.
+func encode(to []byte, v any) []byte {
 	var line bytes.Buffer
 	e := json.NewEncoder(&line)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(r); err != nil {
-		panic(err) // all of its fields can be encoded
+	if err := e.Encode(v); err != nil {
+		panic(err) // records and strings can be encoded
 	}
 	text := line.Bytes()
 	for len(text) > 0 {

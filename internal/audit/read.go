@@ -2,11 +2,13 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -51,7 +53,7 @@ func (l *Trail) Read(ctx context.Context, filter api.AuditFilter, f func(line []
 	for _, text := range []*string{&filter.Subject, &filter.Volume, &filter.Action} {
 		*text = origin.Clip(*text, maxText) // as records have it
 	}
-	r := &reader{Trail: l, filter: filter, emit: f, idle: idle}
+	r := &reader{Trail: l, filter: filter, texts: texts(filter), emit: f, idle: idle}
 	defer r.close()
 	return r.run(ctx)
 }
@@ -60,6 +62,7 @@ func (l *Trail) Read(ctx context.Context, filter api.AuditFilter, f func(line []
 type reader struct {
 	*Trail
 	filter api.AuditFilter
+	texts  [][]byte // see texts
 	emit   func(line []byte) error
 	idle   func() error
 
@@ -80,14 +83,14 @@ const idleEvery = 30 * time.Second
 
 func (r *reader) run(ctx context.Context) error {
 	for {
-		changed, _ := r.state()
+		changed, _, _ := r.state()
 		more, err := r.next()
 		if err != nil {
 			return err
 		}
 		for more {
-			changed, last := r.state()
-			if err := r.readLines(ctx); err != nil {
+			changed, last, size := r.state()
+			if err := r.readLines(ctx, size); err != nil {
 				return err
 			}
 			if !last {
@@ -112,12 +115,16 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// state reports whether the reader's file is the current one. changed is closed when there
-// is more.
-func (r *reader) state() (changed <-chan struct{}, last bool) {
+// state reports whether the reader's file is the current one, and how much of it may be read:
+// after that there may be lines whose write failed, and that other lines will replace. changed
+// is closed when there is more.
+func (r *reader) state() (changed <-chan struct{}, last bool, size int64) {
 	r.Trail.mu.Lock()
 	defer r.Trail.mu.Unlock()
-	return r.Trail.changed, r.current && r.first == r.Trail.first
+	if r.current && r.first == r.Trail.first {
+		return r.Trail.changed, true, r.Trail.size
+	}
+	return r.Trail.changed, false, math.MaxInt64
 }
 
 func (r *reader) wait(ctx context.Context, changed <-chan struct{}) error {
@@ -177,12 +184,9 @@ func (r *reader) next() (more bool, err error) {
 	return true, nil
 }
 
-// readLines emits the complete lines from r.at on.
-func (r *reader) readLines(ctx context.Context) error {
-	if _, err := r.file.Seek(r.at, io.SeekStart); err != nil {
-		return err
-	}
-	lines := bufio.NewReaderSize(r.file, maxLine)
+// readLines emits the complete lines from r.at to the offset end.
+func (r *reader) readLines(ctx context.Context, end int64) error {
+	lines := bufio.NewReaderSize(io.NewSectionReader(r.file, r.at, max(end-r.at, 0)), maxLine)
 	for {
 		line, err := lines.ReadSlice('\n')
 		switch {
@@ -205,8 +209,23 @@ func (r *reader) readLines(ctx context.Context) error {
 	}
 }
 
+// texts returns what each line that a filter selects has in it, as appendLine writes it.
+func texts(f api.AuditFilter) (list [][]byte) {
+	for _, name := range []string{f.Subject, f.Volume, f.Action} {
+		if name != "" {
+			list = append(list, bytes.TrimSuffix(encode(nil, name), []byte("\n")))
+		}
+	}
+	return list
+}
+
 // selects reports whether the filter selects a line.
 func (r *reader) selects(line []byte) bool {
+	for _, text := range r.texts { // because decoding a line costs much more
+		if !bytes.Contains(line, text) {
+			return false
+		}
+	}
 	var rec struct {
 		head
 		Time            time.Time

@@ -95,6 +95,9 @@ func (r *Remover) Fresh(ctx context.Context, key string, force bool) (Freed, err
 	if err := workspace.Blocked(r.Workspaces.Obstacles(key), force); err != nil {
 		return Freed{}, err
 	}
+	if err := r.Workspaces.ParkUnused(ctx, key); err != nil { // before any work is cancelled
+		return Freed{}, err
+	}
 	return r.remove(ctx, key, force)
 }
 
@@ -117,6 +120,9 @@ func (r *Remover) FreshSubject(ctx context.Context, name string, force bool) (fr
 		obstacles = append(obstacles, r.Workspaces.Obstacles(key)...)
 	}
 	if err := workspace.Blocked(obstacles, force); err != nil {
+		return freed, err
+	}
+	if err := r.Workspaces.ParkUnused(ctx, keys...); err != nil { // before any clone is removed
 		return freed, err
 	}
 	for _, key := range keys {

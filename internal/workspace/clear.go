@@ -60,28 +60,25 @@ func Blocked(list []Obstacle, force bool) error {
 // Obstacles returns the workspaces and discards that stand on a clone, from memory: leases
 // first, then by volume.
 func (m *Manager) Obstacles(cloneKey string) (list []Obstacle) {
-	for _, rec := range m.standing(cloneKey) {
-		list = append(list, obstaclesOf(rec)...)
+	var leases []Obstacle
+	for _, rec := range m.records.standing(cloneKey) {
+		for _, o := range obstaclesOf(rec) {
+			if o.Kind == "lease" {
+				leases = append(leases, o)
+			} else {
+				list = append(list, o)
+			}
+		}
 	}
-	slices.SortStableFunc(list, func(a, b Obstacle) int {
-		return cmp.Or(-boolCompare(a.Kind == "lease", b.Kind == "lease"), cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.ID, b.ID))
-	})
-	return list
-}
-
-func boolCompare(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
+	byVolume := func(a, b Obstacle) int { return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.ID, b.ID)) }
+	slices.SortStableFunc(leases, byVolume)
+	slices.SortStableFunc(list, byVolume)
+	return append(leases, list...)
 }
 
 // standing returns the records of the workspaces of a clone, oldest first.
-func (m *Manager) standing(cloneKey string) []meta.Workspace {
-	return m.records.list(func(w *workspace) bool { return w.rec.Clone == cloneKey })
+func (r *records) standing(cloneKey string) []meta.Workspace {
+	return r.list(func(w *workspace) bool { return w.rec.Clone == cloneKey })
 }
 
 // obstaclesOf describes a workspace as obstacles: one for each holder, or itself.
@@ -114,26 +111,29 @@ func obstaclesOf(rec meta.Workspace) (list []Obstacle) {
 	return []Obstacle{o}
 }
 
-const (
-	// settleWait is how long Settle waits. A workspace with many changes takes seconds.
-	settleWait  = 10 * time.Second
-	settlePause = 20 * time.Millisecond
-)
+// settleWait is how long Settle waits. A workspace with many changes takes seconds.
+const settleWait = 10 * time.Second
 
 // Settle waits until workspaces of some clones that have just ended are removed, or discards.
 // It gives up after a while, because a container may use one for days. The error is ctx's
 // cause.
 func (m *Manager) Settle(ctx context.Context, cloneKeys ...string) error {
 	ended := func(w *workspace) bool { return w.rec.Phase == meta.Ended && slices.Contains(cloneKeys, w.rec.Clone) }
-	for began := time.Now(); time.Since(began) < settleWait; {
+	timeout := time.NewTimer(settleWait)
+	defer timeout.Stop()
+	for {
+		reaped := m.records.nextReaped() // before the list: it misses none that is reaped meanwhile
 		if len(m.records.list(ended)) == 0 {
 			return nil
 		}
-		if err := sleep(ctx, settlePause); err != nil {
-			return err
+		select {
+		case <-reaped:
+		case <-timeout.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
-	return nil
 }
 
 // Clear removes the workspaces that volumes keep, and the discards, of a clone that no Create
@@ -146,19 +146,9 @@ func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool, ready 
 	if err := Blocked(m.Obstacles(cloneKey), force); err != nil {
 		return nil, err
 	}
-	recs := m.standing(cloneKey)
-	var busy []Obstacle
-	for _, rec := range recs {
-		inUse, err := m.park(ctx, rec)
-		if err != nil {
-			return nil, err
-		}
-		if inUse != "" {
-			busy = append(busy, Obstacle{Kind: "workspace", ID: rec.ID, Volume: rec.Volume, Clone: rec.Clone, Text: inUse})
-		}
-	}
-	if len(busy) > 0 {
-		return nil, &ObstaclesError{busy}
+	recs := m.records.standing(cloneKey)
+	if err := m.ParkUnused(ctx, cloneKey); err != nil {
+		return nil, err
 	}
 	if err := ready(); err != nil {
 		return nil, err
@@ -174,6 +164,28 @@ func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool, ready 
 		}
 	}
 	return removed, nil
+}
+
+// ParkUnused unmounts the workspaces that volumes keep, and that nobody uses, of some clones.
+// The next Mount of such a volume mounts its workspace again. If somebody uses any of the
+// clones' workspaces, the error is an *ObstaclesError that lists all of those.
+func (m *Manager) ParkUnused(ctx context.Context, cloneKeys ...string) error {
+	var busy []Obstacle
+	for _, key := range cloneKeys {
+		for _, rec := range m.records.standing(key) {
+			inUse, err := m.park(ctx, rec)
+			if err != nil {
+				return err
+			}
+			if inUse != "" {
+				busy = append(busy, Obstacle{Kind: "workspace", ID: rec.ID, Volume: rec.Volume, Clone: rec.Clone, Text: inUse})
+			}
+		}
+	}
+	if len(busy) > 0 {
+		return &ObstaclesError{busy}
+	}
+	return nil
 }
 
 // park unmounts a workspace that a volume keeps, and that has no leases. If somebody still

@@ -25,6 +25,7 @@ type records struct {
 	mu     sync.Mutex            // never held over I/O
 	all    map[string]*workspace // by ID, also those that Open is making
 	leases map[Lease]*workspace
+	reaped chan struct{} // closed when a workspace is no longer an ended one; nil if nobody waits
 }
 
 // workspace is a workspace in memory. The fields below id are guarded by records.mu.
@@ -66,7 +67,29 @@ func (r *records) put(w *workspace, rec meta.Workspace) {
 	}
 	maps.DeleteFunc(w.inherited, func(id string, _ bool) bool { return !rec.Leases.Has(id) })
 	w.reaped = w.reaped && rec.Phase == meta.Ended
+	if w.rec.Phase == meta.Ended && rec.Phase != meta.Ended {
+		r.announceReaped()
+	}
 	w.rec = rec
+}
+
+// nextReaped returns a channel that is closed when the next ended workspace becomes a discard
+// or is removed.
+func (r *records) nextReaped() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reaped == nil {
+		r.reaped = make(chan struct{})
+	}
+	return r.reaped
+}
+
+// announceReaped closes the channel of nextReaped, with mu held.
+func (r *records) announceReaped() {
+	if r.reaped != nil {
+		close(r.reaped)
+		r.reaped = nil
+	}
 }
 
 // drop forgets a workspace that has no leases.
@@ -74,6 +97,7 @@ func (r *records) drop(w *workspace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, w.id)
+	r.announceReaped()
 }
 
 // each calls f with every workspace, with mu held.

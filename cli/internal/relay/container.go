@@ -22,6 +22,10 @@ import (
 // label marks the images and containers of relays.
 const label = "com.helmdeck.repos.relay"
 
+// message is the comment of a relay's image. An image that somebody builds from it has the label
+// too, but a comment of its own.
+const message = "docker repos: a relay to the plugin"
+
 var imageID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // load imports the image of a relay, and returns its ID. The image has no name, because whoever may use
@@ -33,7 +37,7 @@ func load(ctx context.Context, engine client.APIClient, file *os.File, p platfor
 		return "", err
 	}
 	defer content.Close()
-	options := client.ImageImportOptions{Message: "docker repos", Changes: []string{"LABEL " + label + "=1"}}
+	options := client.ImageImportOptions{Message: message, Changes: []string{"LABEL " + label + "=1"}}
 	options.Platform.OS, options.Platform.Architecture = p.os, p.arch
 	answer, err := engine.ImageImport(ctx, client.ImageImportSource{Source: content, SourceName: "-"}, "", options)
 	if err != nil {

@@ -93,8 +93,14 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(200, e.containers)
 	case "GET /images/json":
 		answer(200, e.images)
+	case "GET /images/sha256:old/json", "GET /images/sha256:untagged/json":
+		answer(200, map[string]any{"Comment": message, "RootFS": map[string]any{"Layers": []string{"sha256:l"}}})
+	case "GET /images/sha256:built/json":
+		answer(200, map[string]any{"Comment": "buildkit.dockerfile.v0", "RootFS": map[string]any{"Layers": []string{"sha256:l"}}})
+	case "GET /images/sha256:layered/json":
+		answer(200, map[string]any{"Comment": message, "RootFS": map[string]any{"Layers": []string{"sha256:l", "sha256:m"}}})
 	case "POST /images/create":
-		if got := r.URL.Query(); got.Get("fromSrc") != "-" || got.Get("repo") != "" || got.Get("changes") != "LABEL "+label+"=1" {
+		if got := r.URL.Query(); got.Get("fromSrc") != "-" || got.Get("repo") != "" || got.Get("changes") != "LABEL "+label+"=1" || got.Get("message") != message {
 			e.t.Errorf("import: %v", got)
 		}
 		fmt.Fprintf(w, `{"status":"Importing"}{"status":%q}`, e.imported)
@@ -298,7 +304,7 @@ func TestCloseWaits(t *testing.T) {
 }
 
 // TestSweep checks which leftovers are removed: not those of relays that are starting, or run, no other
-// container whose image has the label, and no image that somebody has named. A container that was
+// container whose image has the label, and no image that somebody has named, or made of a relay's. A container that was
 // started meanwhile stays, and the sweep goes on.
 func TestSweep(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -307,7 +313,7 @@ func TestSweep(t *testing.T) {
 		return []map[string]any{{"Type": "bind", "Source": source, "Destination": target, "Mode": "ro"}}
 	}
 	relay := mounts("/run/docker/plugins/"+somePlugin, "/run/helmdeck")
-	e := &engine{t: t, now: now, fail: map[string]int{"DELETE /containers/started": 409},
+	e := &engine{t: t, now: now, fail: map[string]int{"DELETE /containers/started": 409, "GET /images/sha256:gone/json": 404},
 		containers: []map[string]any{
 			{"Id": "started", "State": "created", "Created": old, "Mounts": relay},
 			{"Id": "old", "State": "created", "Created": old, "Mounts": relay}, {"Id": "young", "State": "created", "Created": young, "Mounts": relay},
@@ -320,6 +326,7 @@ func TestSweep(t *testing.T) {
 			{"Id": "sha256:old", "Created": old}, {"Id": "sha256:young", "Created": young},
 			{"Id": "sha256:named", "Created": old, "RepoTags": []string{"mine:1"}},
 			{"Id": "sha256:untagged", "Created": old, "RepoTags": []string{"<none>:<none>"}},
+			{"Id": "sha256:built", "Created": old}, {"Id": "sha256:layered", "Created": old}, {"Id": "sha256:gone", "Created": old},
 		},
 	}
 	c := e.client()

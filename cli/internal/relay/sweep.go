@@ -48,7 +48,7 @@ func sweep(ctx context.Context, engine client.APIClient, info system.Info) {
 		return
 	}
 	for _, i := range images.Items {
-		if old(i.Created) && !named(i.RepoTags) && left > 0 {
+		if old(i.Created) && !named(i.RepoTags) && left > 0 && imported(ctx, engine, i.ID) {
 			left--
 			_ = removeImage(ctx, engine, i.ID)
 		}
@@ -61,6 +61,13 @@ func relayed(c container.Summary) bool {
 	return slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool {
 		return m.Destination == socketDir && strings.HasPrefix(m.Source, dial.Sockets+"/")
 	})
+}
+
+// imported reports whether load made an image: one that is built or committed from a relay's image has
+// the label, but another comment, or more layers.
+func imported(ctx context.Context, engine client.APIClient, id string) bool {
+	i, err := engine.ImageInspect(ctx, id)
+	return err == nil && i.Comment == message && len(i.RootFS.Layers) == 1
 }
 
 // named reports whether somebody has named an image. Engines before 25 list a name for images without

@@ -29,27 +29,25 @@ var full = flag.Bool("full", false, "make two whole releases from nothing, each 
 const projectDir = "../.."
 
 // TestReleaseTwice makes two releases of the same files in two directories, at two times and with two umasks, and compares
-// them byte by byte. As a control, another version differs in every artifact. Without -full it takes the root filesystems
-// that make rootfs has made, shares Go's cache, and makes the command for Linux on amd64 alone.
+// them byte by byte. Without -full it takes the root filesystems that make rootfs has made, shares Go's cache, and makes
+// the command for Linux on amd64 alone. The control of the digests is in package image, that of the sums in TestVerify.
 func TestReleaseTwice(t *testing.T) {
 	for _, arch := range bundle.Architectures {
 		if out, err := exec.Command("make", "-C", projectDir, "rootfs", "ARCH="+arch).CombinedOutput(); err != nil {
 			t.Fatalf("make rootfs: %v: %s", err, out)
 		}
 	}
+	roots := []string{copyProject(t), copyProject(t)}
 	var lists []string
-	for i, version := range []string{"1.2.3", "1.2.3", "1.2.4"} {
-		if *full && i == 2 {
-			continue
-		}
-		o := bundle.Options{Root: copyProject(t), Version: version, Systems: bundle.Systems[:1], Log: io.Discard}
+	for i, umask := range []int{0o022, 0o077} {
+		o := bundle.Options{Root: roots[i], Version: "1.2.3", Systems: bundle.Systems[:1], Log: io.Discard}
 		if *full {
 			o.Systems, o.Debs, o.Log = bundle.Systems, true, os.Stdout
 			t.Setenv("GOCACHE", filepath.Join(t.TempDir(), "cache"))
 		}
-		umask := syscall.Umask([]int{0o022, 0o077, 0o022}[i])
+		before := syscall.Umask(umask)
 		err := bundle.Make(t.Context(), o)
-		syscall.Umask(umask)
+		syscall.Umask(before)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,14 +65,6 @@ func TestReleaseTwice(t *testing.T) {
 	}
 	if lists[0] != lists[1] {
 		t.Errorf("two releases of the same files differ:\n%s\n%s", lists[0], lists[1])
-	}
-	if len(lists) == 2 {
-		return
-	}
-	for line := range strings.Lines(lists[0]) {
-		if name := strings.Fields(line)[1]; !strings.Contains(name, "oci-layout") && strings.Contains(lists[2], line) {
-			t.Errorf("%s is equal in another version", name)
-		}
 	}
 }
 

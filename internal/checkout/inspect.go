@@ -98,7 +98,8 @@ func (ix *index) mentionsLFS() (bool, error) {
 	}
 	defer root.Close()
 	searched := make(map[string]bool) // by object ID
-	for _, e := range ix.Attributes() {
+	attributes, _ := ix.Attributes()
+	for _, e := range attributes {
 		if id := string(e.ID()); searched[id] {
 			continue
 		} else {

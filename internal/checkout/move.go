@@ -62,7 +62,8 @@ func (g runner) move(ctx context.Context, c Spec, from string) (ix *index, err e
 		return nil, err
 	}
 	// git follows a .gitattributes that is a symlink in the work tree, and not in an index.
-	if ix.Tree() == nil || ix.HasOddAttributes() {
+	attributes, odd := ix.Attributes()
+	if ix.Tree() == nil || odd {
 		return nil, ErrUnlike
 	}
 	ix.written, ix.moved = make(map[string]bool), true
@@ -73,7 +74,7 @@ func (g runner) move(ctx context.Context, c Spec, from string) (ix *index, err e
 	if err := c.makeRepository(); err != nil {
 		return nil, err
 	}
-	added, err := g.newEntries(ctx, c, ch, ix)
+	added, err := g.newEntries(ctx, c, ch, attributes)
 	if err != nil {
 		return nil, err
 	}
@@ -131,19 +132,19 @@ func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.C
 }
 
 // newEntries makes git write an index of the new entries, and returns it. It fails if git
-// refuses a name. The file of the index also has the .gitattributes of base that may apply,
-// which git reads there because the layer does not have them.
-func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes, base *index) (*index, error) {
+// refuses a name. The file of the index also has those of the .gitattributes that may
+// apply, which git reads there because the layer does not have them.
+func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes, attributes []gitindex.Entry) (*index, error) {
 	n, info := ch.Files()
 	if n == 0 {
 		return &index{Index: gitindex.New(c.idSize()), checkout: c}, nil
 	}
-	above, attributes := ch.Above(), make(map[string]bool)
+	above, extra := ch.Above(), make(map[string]bool)
 	var stdin strings.Builder
 	stdin.WriteString(info)
-	for _, e := range base.Attributes() {
+	for _, e := range attributes {
 		if above[path.Dir(e.Name())] {
-			attributes[e.Name()] = true
+			extra[e.Name()] = true
 			stdin.WriteString(e.Info())
 		}
 	}
@@ -151,13 +152,13 @@ func (g runner) newEntries(ctx context.Context, c Spec, ch gitindex.Changes, bas
 		return nil, err
 	}
 	added, err := c.readIndex(movedIndex)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(added.Entries) != n+len(attributes) {
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(added.Entries) != n+len(extra) {
 		err = fmt.Errorf("git refuses some of the names in %s", c.Commit)
 	}
 	if err != nil {
 		return nil, err
 	}
-	added.Entries = slices.DeleteFunc(added.Entries, func(e gitindex.Entry) bool { return attributes[e.Name()] })
+	added.Entries = slices.DeleteFunc(added.Entries, func(e gitindex.Entry) bool { return extra[e.Name()] })
 	added.LeaveOut(c.Cone)
 	return added, nil
 }

@@ -209,20 +209,19 @@ func (ix *Index) search(name string) (int, bool) {
 	return slices.BinarySearchFunc(ix.Entries, name, func(e Entry, name string) int { return strings.Compare(e.name, name) })
 }
 
-// Attributes returns the .gitattributes that are regular files of the work tree.
-func (ix *Index) Attributes() (entries []Entry) {
+// Attributes returns the .gitattributes that are regular files of the work tree. odd reports
+// whether the work tree has one that is not.
+func (ix *Index) Attributes() (entries []Entry, odd bool) {
 	for _, e := range ix.Entries {
-		if isAttributes(e.name) && e.IsRegular() {
+		switch {
+		case !isAttributes(e.name) || !e.IsFile():
+		case e.IsRegular():
 			entries = append(entries, e)
+		default:
+			odd = true
 		}
 	}
-	return entries
-}
-
-// HasOddAttributes reports whether the work tree has a .gitattributes that is not a
-// regular file.
-func (ix *Index) HasOddAttributes() bool {
-	return slices.ContainsFunc(ix.Entries, func(e Entry) bool { return isAttributes(e.name) && e.IsFile() && !e.IsRegular() })
+	return entries, odd
 }
 
 func isAttributes(name string) bool {

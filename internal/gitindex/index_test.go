@@ -43,3 +43,32 @@ func TestParseIndex(t *testing.T) {
 		}
 	}
 }
+
+// TestAttributes checks which .gitattributes are found, and that one that is a symlink, which git
+// follows in a work tree, is told apart.
+func TestAttributes(t *testing.T) {
+	t.Parallel()
+	const id = " 1111111111111111111111111111111111111111 0"
+	for _, tt := range []struct {
+		name, mode string
+		found, odd bool
+	}{
+		{".gitattributes", "100644", true, false},
+		{"d/.gitattributes", "100755", true, false},
+		{"d/.gitattributes", "120000", false, true},
+		{"d/.gitattributes", "160000", false, false},
+		{"d.gitattributes", "120000", false, false},
+		{".gitattributes/x", "120000", false, false},
+	} {
+		ix := New(20)
+		for _, e := range [][2]string{{"100644", "a"}, {tt.mode, tt.name}, {"120000", "z"}} {
+			if err := ix.Add(e[0]+id, e[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		entries, odd := ix.Attributes()
+		if found := len(entries) == 1 && entries[0].Name() == tt.name; found != tt.found || len(entries) > 1 || odd != tt.odd {
+			t.Errorf("%s of mode %s: found %d, odd %v", tt.name, tt.mode, len(entries), odd)
+		}
+	}
+}

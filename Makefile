@@ -7,7 +7,7 @@ export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
 export FORCE
 export VERSION KEY REGISTRY LATEST DIRTY
 
-.PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall release publish demo test test-hostile test-remotes test-crash test-soak test-load test-engines test-release fuzz walks bench performance lint clean
+.PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall release publish demo test test-hostile test-remotes test-crash test-soak test-load test-engines test-release fuzz walks bench reference performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -61,6 +61,10 @@ walks: needs ## list the functions that a Mount, an Unmount and an eviction pass
 
 bench: needs plugin ## compare with git, git-sync and plain volumes, and with a remote 30 ms away, into build/bench.json (as root); FILES=1000 RUNS=3 ROWS=warm,distance for less; AGAINST=commit to compare with that build instead
 	@go run -buildvcs=false ./cmd/bench $(if $(FILES),-files $(FILES)) $(if $(RUNS),-runs $(RUNS)) $(if $(ROWS),-rows $(ROWS)) $(if $(AGAINST),-against $(AGAINST))
+
+reference: ## write the pages of docs/reference from the code
+	@go test -count=1 -run '^TestDocs$$' ./api ./internal/metrics ./internal/volume ./plugin -args -update
+	@go test -C cli -count=1 -run '^TestDocs$$' ./internal/commands -args -update
 
 performance: ## write docs/performance.md and its picture from build/bench.json
 	@go run -buildvcs=false ./cmd/bench -report docs

@@ -203,7 +203,7 @@ func readKnown(t *testing.T) known {
 }
 
 // cliPage has the help of all commands of docker repos.
-const cliPage = "docs/cli.md"
+const cliPage = "docs/reference/cli.md"
 
 // constants returns the string constants of a file.
 func constants(f *ast.File) map[string]string {

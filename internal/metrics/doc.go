@@ -10,5 +10,5 @@
 // names itself. Only with Config.Subjects there are labels with the names of subjects, of
 // the largest ones alone.
 //
-// docs/metrics.md lists the metrics; a test compares it with what the handler serves.
+// docs/reference/metrics.md lists the metrics; a test compares it with what the handler serves.
 package metrics

@@ -1,14 +1,11 @@
 package metrics
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,9 +24,8 @@ import (
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/janitor"
+	"github.com/helmdeck/repos/tests/testpage"
 )
-
-var update = flag.Bool("update", false, "write the list in docs/metrics.md")
 
 func quiet() *logrus.Logger {
 	log := logrus.New()
@@ -294,14 +290,11 @@ func TestTooManyScrapes(t *testing.T) {
 	}
 }
 
-var docs = regexp.MustCompile(`(?s)(<!-- metrics -->\n).*(<!-- end -->\n)`)
-
-// TestDocs checks that docs/metrics.md lists exactly the metrics that are served.
+// TestDocs checks that docs/reference/metrics.md lists exactly the metrics that are served.
 func TestDocs(t *testing.T) {
 	h, _ := handler(true, sample)
 	families := scrape(t, h)
-	var table strings.Builder
-	table.WriteString("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")
+	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		f := families[name]
 		if !strings.HasPrefix(name, namespace) {
@@ -309,25 +302,9 @@ func TestDocs(t *testing.T) {
 		}
 		var labels []string
 		for _, l := range f.Metric[0].Label {
-			labels = append(labels, "`"+l.GetName()+"`")
+			labels = append(labels, testpage.Code(l.GetName()))
 		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(f.Type.String()), strings.Join(labels, ", "), f.GetHelp())
+		rows = append(rows, []string{testpage.Code(name), strings.ToLower(f.Type.String()), strings.Join(labels, ", "), f.GetHelp()})
 	}
-	const path = "../../docs/metrics.md"
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := docs.ReplaceAllString(string(data), "${1}"+strings.ReplaceAll(table.String(), "$", "$$")+"${2}")
-	switch {
-	case !docs.Match(data):
-		t.Errorf("%s has no place for the list", path)
-	case want == string(data):
-	case *update:
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("%s is out of date: run go test ./internal/metrics -run TestDocs -update", path)
-	}
+	testpage.Check(t, "../../docs/reference/metrics.md", "metrics", testpage.Table([]string{"metric", "type", "labels", "meaning"}, rows))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/helmdeck/repos/cli/internal/session"
 )
 
-var update = flag.Bool("update", false, "write docs/cli.md")
+var update = flag.Bool("update", false, "write docs/reference/cli.md")
 
 // elsewhere matches the sections of a command's page that a single page of all commands has already.
 var elsewhere = regexp.MustCompile(`(?s)### (Options inherited from parent commands|SEE ALSO)\n.*?(\n###|$)`)
@@ -55,7 +55,7 @@ func reference(t *testing.T) []byte {
 	add(root)
 	return fmt.Appendf(nil, `# docker repos
 
-This page is made from the help of the commands, with `+"`go test -C cli ./internal/commands -run TestDocs -update`"+`.
+This page is made from the help of the commands, with `+"`make reference`"+`.
 
 | command | what it does |
 | --- | --- |
@@ -66,9 +66,9 @@ docker); 128 plus its number after a signal.
 %s`, contents.Bytes(), bytes.TrimRight(pages.Bytes(), "\n"))
 }
 
-// TestDocs checks that docs/cli.md has the help of the commands as they are.
+// TestDocs checks that docs/reference/cli.md has the help of the commands as they are.
 func TestDocs(t *testing.T) {
-	const path = "../../../docs/cli.md"
+	const path = "../../../docs/reference/cli.md"
 	want := append(reference(t), '\n')
 	if *update {
 		if err := os.WriteFile(path, want, 0o644); err != nil {
@@ -80,6 +80,6 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("docs/cli.md is not current: go test -C cli ./internal/commands -run TestDocs -update writes it")
+		t.Error("docs/reference/cli.md is not current: run make reference")
 	}
 }

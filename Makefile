@@ -7,7 +7,7 @@ export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
 export FORCE
 export VERSION KEY REGISTRY LATEST DIRTY
 
-.PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall release publish demo test test-hostile test-remotes test-crash test-soak test-load test-engines test-release fuzz walks bench reference performance lint clean
+.PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall release publish demo test test-hostile test-remotes test-crash test-soak test-load test-engines test-release test-recipes fuzz walks bench reference performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -16,13 +16,14 @@ demo: install ## install the plugin and show its main job end to end; REPO=url R
 	@go run -buildvcs=false ./cmd/demo
 
 # The packages below tests run one at a time, because some start engines or measure times. The events, which
-# take hours, are left to test-engines. The second half runs even if the first one fails.
+# take hours, are left to test-engines, and the recipes that need npm and Cargo to test-recipes. The second
+# half runs even if the first one fails.
 test: needs plugin cli ## all tests: units, integration (as root), end to end in a separate engine
 	@failed=0; \
 	go test -C cli -race -count=1 -timeout 10m ./... || failed=1; \
 	go test -C release -count=1 -timeout 10m ./... || failed=1; \
 	go test -race -count=1 -timeout 28m -p 2 $$(go list ./... | grep -v /tests) || failed=1; \
-	go test -race -count=1 -timeout 28m -p 1 -skip '^TestEvent[A-Z]' ./tests/... || failed=1; \
+	go test -race -count=1 -timeout 28m -p 1 -skip '^Test(Event|Recipe)[A-Z]' ./tests/... || failed=1; \
 	exit $$failed
 
 # This runs the test program itself, because "go test" hides the output of passing tests.
@@ -48,6 +49,9 @@ test-engines: needs plugin cli ## all end-to-end tests, and many rounds of crash
 
 test-release: needs ## make two releases from nothing, in two directories with separate caches, and compare them byte by byte (as root)
 	@go test -C release -count=1 -timeout 60m -run '^TestReleaseTwice$$' ./bundle -args -full
+
+test-recipes: needs plugin ## run the recipes for npm, cargo and go, twice each, with this machine's npm and cargo (as root)
+	@go test -C tests -count=1 -timeout 20m -run '^TestRecipe[A-Z]'
 
 fuzz: ## fuzz the parsers of untrusted input, each for about a minute at most; FUZZTIME=10m for longer
 	@for target in volume.FuzzParseURL.1500000x volume.FuzzParseRef.1500000x volume.FuzzParseOptions.300000x \

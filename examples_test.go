@@ -10,7 +10,10 @@ import (
 )
 
 // notRun lists the examples that no test names, with the reason.
-var notRun = map[string]string{}
+var notRun = map[string]string{
+	"examples/warm/pnpm.sh": "Debian has no pnpm",
+	"examples/warm/uv.sh":   "Debian has no uv",
+}
 
 // TestEveryExampleIsRun checks that a test names each file of examples/ by its path, or that notRun has the reason why
 // none does, and that a how-to page shows it or links to it.

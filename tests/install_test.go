@@ -18,14 +18,18 @@ import (
 // installDisk has room for three versions of the plugin and some clones.
 const installDisk = 2 << 30
 
+// unfinished is a version that the engine never gets, so it needs no program.
+const unfinished = "1.2.0"
+
 // TestToursInstall replays docs/tours/install.md as a new user types it: in an engine without the plugin, with a registry
 // that has two versions of it, and without any file of this project.
 func TestToursInstall(t *testing.T) {
 	t.Parallel()
 	r, server := newRegistry(t), testgit.Serve(t)
-	for _, version := range []string{"1.0.0", "1.1.0", "1.2.0"} {
-		r.publish(t, shared(t), version)
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		r.publish(t, shared(t), version, filepath.Join(pluginDir(), "rootfs"))
 	}
+	r.publish(t, shared(t), unfinished, t.TempDir())
 	testgit.Generate(t, server, "app", gitserver.Spec{Seed: 1, Files: 40, Commits: 3, Changes: 5})
 	e, err := setUp(func(dir string, flags ...string) (*dockerd.Engine, error) {
 		if err := testdisk.Ext4(filepath.Join(dir, "data"), installDisk); err != nil {
@@ -133,7 +137,7 @@ func (u *user) upgradeInUse() {
 	u.wantWarm()
 }
 
-// upgradeInterrupted interrupts the download of a version that the engine never had, by the end of the command and by the end of the engine. Both times
+// upgradeInterrupted interrupts the download of a version, by the end of the command and by the end of the engine. Both times
 // the old version is still installed, and can be enabled.
 func (u *user) upgradeInterrupted() {
 	u.t.Helper()
@@ -145,7 +149,7 @@ func (u *user) upgradeInterrupted() {
 	} {
 		asked, resume := u.r.stall()
 		u.disable(u.t)
-		cmd := u.Command(u.upgrade("1.2.0")...)
+		cmd := u.Command(u.upgrade(unfinished)...)
 		if err := cmd.Start(); err != nil {
 			u.t.Fatal(err)
 		}
@@ -166,9 +170,9 @@ func (u *user) upgradeInterrupted() {
 		u.wantWarm()
 	}
 	u.disable(u.t)
-	u.docker(u.t, u.upgrade("1.2.0")...)
+	u.docker(u.t, u.upgrade("1.1.0")...)
 	u.enable(u.t)
-	u.wantVersion("1.2.0")
+	u.wantVersion("1.1.0")
 	u.wantWarm()
 }
 
@@ -182,7 +186,7 @@ func (u *user) installAnew() {
 	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
 		u.t.Errorf("after docker plugin rm: %v", err)
 	}
-	u.docker(u.t, "plugin", "install", "--alias", pluginName, "--grant-all-permissions", u.r.name("1.2.0"))
+	u.docker(u.t, "plugin", "install", "--alias", pluginName, "--grant-all-permissions", u.r.name("1.1.0"))
 	if err := u.SetPluginID(); err != nil {
 		u.t.Fatal(err)
 	}

@@ -94,29 +94,26 @@ func (r *registry) stall() (reached <-chan struct{}, resume func()) {
 // name returns the plugin's name in the registry, with a version as its tag.
 func (r *registry) name(version string) string { return r.address + "/" + pluginName + ":" + version }
 
-// publish pushes the plugin of make plugin as a version, from an engine. The version is in its description. After that,
-// the engine does not have it.
-func (r *registry) publish(t *testing.T, e *engine, version string) {
+// publish pushes a plugin, with the version in its description, from an engine, which does not have it after that. rootfs is
+// the plugin's root filesystem.
+func (r *registry) publish(t *testing.T, e *engine, version, rootfs string) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), version)
-	if out, err := exec.Command("cp", "-a", pluginDir(), dir).CombinedOutput(); err != nil {
+	dir := t.TempDir()
+	if out, err := exec.Command("cp", "-a", rootfs, filepath.Join(dir, "rootfs")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	file := filepath.Join(dir, "config.json")
-	config, err := os.ReadFile(file)
+	config, err := os.ReadFile(filepath.Join(pluginDir(), "config.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	config = regexp.MustCompile(`\(build [0-9a-f]+\)`).ReplaceAll(config, []byte("("+version+")"))
-	if err := os.Remove(file); err != nil { // it may be a link
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, config, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	// A file of the root filesystem differs too, so that an upgrade fetches a layer.
-	if err := os.WriteFile(filepath.Join(dir, "rootfs", "etc", "version"), []byte(version), 0o644); err != nil {
-		t.Fatal(err)
+	for name, data := range map[string][]byte{
+		"config.json":    config,
+		"rootfs/version": []byte(version), // so that an upgrade fetches a layer
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e.docker(t, "plugin", "create", r.name(version), dir)
 	e.docker(t, "plugin", "push", r.name(version))

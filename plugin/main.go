@@ -70,7 +70,10 @@ func main() {
 	log := logrus.New()
 	log.SetOutput(os.Stdout) // the engine logs stderr as errors
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx, at, log)
+	err := dropCapabilities()
+	if err == nil {
+		err = run(ctx, at, log)
+	}
 	if err != nil {
 		log.WithError(err).Error("stopped")
 		if at.managed && !errors.Is(err, errAnew) {

@@ -18,7 +18,7 @@ import (
 func checkFiles(k known, p page) (problems []string) {
 	for _, s := range p.spans() {
 		top, _, ok := strings.Cut(s, "/")
-		if info, err := os.Stat(top); !ok || err != nil || !info.IsDir() || top == "build" || strings.ContainsAny(s, " …<>${}:") {
+		if info, err := os.Stat(top); !ok || err != nil || !info.IsDir() || top == "build" || top == ".git" || strings.ContainsAny(s, " …<>${}:") {
 			continue
 		}
 		name := strings.TrimSuffix(s, "/")

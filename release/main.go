@@ -13,12 +13,18 @@ import (
 	"github.com/helmdeck/repos/release/bundle"
 )
 
+// left is what an interrupted command leaves behind.
+var left = map[string]string{
+	"make":    "nothing was changed",
+	"publish": "some tags may be published; publish again to push the others",
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		if ctx.Err() != nil {
-			err = errors.New("interrupted: nothing was changed")
+			err = errors.New("interrupted: " + left[os.Args[1]])
 		}
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)

@@ -19,6 +19,6 @@ volumes() {
 # containers [-a] prints the running (with -a: all) containers that use a volume of the plugin.
 containers() {
 	docker ps "$@" -q --no-trunc | while read -r id; do
-		docker inspect -f '{{$c := .}}{{range .Mounts}}{{.Driver}} {{$c.Name}} ({{$c.State.Status}}): {{.Name}} at {{.Destination}}{{"\n"}}{{end}}' "$id" 2>/dev/null
+		docker inspect -f '{{$c := .}}{{range .Mounts}}{{.Driver}} {{$c.Name}} ({{$c.State.Status}}): {{.Name}} at {{.Destination}}{{"\n"}}{{end}}' "$id" 2>/dev/null || true # it has just ended
 	done | awk -v plugin="$plugin" '$1 == plugin || $1 == plugin ":latest" { $1 = " "; print }'
 }

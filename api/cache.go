@@ -18,6 +18,7 @@ func CacheVariables(target string) []Variable {
 		{"GOCACHE", dir + "/go-build"},
 		{"npm_config_cache", dir + "/npm"},
 		{"npm_config_store_dir", dir + "/pnpm"},
+		{"pnpm_config_store_dir", dir + "/pnpm"}, // since pnpm 11, which does not read the other one
 		{"YARN_CACHE_FOLDER", dir + "/yarn"},
 		{"YARN_GLOBAL_FOLDER", dir + "/yarn"},
 		{"PIP_CACHE_DIR", dir + "/pip"},

@@ -23,7 +23,7 @@ type Workspace struct {
 	GID       uint32     `json:"gid"`
 	MountedAt time.Time  `json:"mounted_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	// Reused is set if the clone existed before, Stale if the remote did not answer and the
+	// Reused is set if the clone served a mount before, Stale if the remote did not answer and the
 	// ref may have moved, and Shallow if it has the newest commits alone.
 	Reused   bool `json:"reused"`
 	Stale    bool `json:"stale"`

@@ -74,6 +74,14 @@ def container(script, volume=None, env=None):
         c.remove(force=True)
 
 
+def pull():
+    """Pulls the image, unless the engine has it: containers.create does not."""
+    try:
+        client.images.get(IMAGE)
+    except docker.errors.ImageNotFound:
+        client.images.pull(IMAGE)
+
+
 def timed(work, *args):
     begin = time.monotonic()
     result = work(*args)
@@ -153,6 +161,7 @@ def main():
         return submit(work, *args).result()
 
     RESULTS.mkdir(parents=True, exist_ok=True)
+    pull()  # Ctrl-C may end it halfway
     # For comparison, a plain clone in a container: its time, and its size on the disk.
     plain, plain_ms = call(timed, container, PLAIN, None, {"REPO": REPO, "REF": REF})
     plain_bytes = 1024 * int(must(plain))

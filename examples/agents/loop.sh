@@ -75,7 +75,7 @@ done
 begin=$(now)
 container --volume "$run-1:/w" "$IMAGE" true
 first_ms=$(($(now) - begin)) begin=$(now)
-container --volume "$run-2:/w" "$IMAGE" true
+container --volume "$run-$AGENTS:/w" "$IMAGE" true
 mount_ms=$(($(now) - begin))
 
 # agent runs an agent, and fetches its commits even if it fails. The bundle is made in a container, because git runs

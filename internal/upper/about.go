@@ -20,7 +20,7 @@ type about struct {
 	Repo    string `json:"repo"`
 	Ref     string `json:"ref"`             // full name; empty when HEAD is detached at a commit
 	Commit  string `json:"commit"`          // what is checked out
-	Reused  bool   `json:"reused"`          // the clone existed before
+	Reused  bool   `json:"reused"`          // the clone served a mount before
 	Stale   bool   `json:"stale,omitempty"` // the remote did not answer: this is its last known state
 	// Shallow is set if the full history was not fetched yet (cold=shallow).
 	Shallow bool      `json:"shallow,omitempty"`

@@ -37,8 +37,8 @@ func TestQuadlet(t *testing.T) {
 	h := start(t)
 	v, c := unit(t, quadletVolume), unit(t, quadletContainer)
 	name := v["Volume.VolumeName"]
-	if name == "" || v["Volume.Driver"] != "repos" || v["Volume.Options"] != "" || v["Unit.Requires"] != "helmdeck-repos.service" ||
-		c["Unit.Requires"] != v["Unit.Requires"] || c["Container.Volume"] != "app.volume:/w" {
+	if name == "" || v["Volume.Driver"] != "repos" || v["Volume.Options"] != "" || v["Unit.Wants"] != "helmdeck-repos.service" ||
+		c["Unit.Wants"] != v["Unit.Wants"] || v["Unit.Requires"]+c["Unit.Requires"] != "" || c["Container.Volume"] != "app.volume:/w" {
 		t.Fatalf("%v %v", v, c)
 	}
 	args := strings.Fields(strings.Replace(v["Volume.PodmanArgs"], "https://github.com/octocat/Hello-World", h.remote.URL("app"), 1))

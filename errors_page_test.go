@@ -19,7 +19,7 @@ const errorsPage = "docs/operations/errors.md"
 // which call to the kernel, or which file, has failed.
 var answering = []string{
 	"driver", "janitor", "plugin",
-	"internal/admin", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/gitssh", "internal/guard",
+	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/gitssh", "internal/guard",
 	"internal/lfs", "internal/mounter", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
 	"internal/verbs", "internal/volume", "internal/warm", "internal/work", "internal/workspace",
 	"cli/internal/ask", "cli/internal/commands", "cli/internal/dial", "cli/internal/relay", "cli/internal/session",
@@ -51,8 +51,12 @@ func (s source) messages() (list []string) {
 	ast.Inspect(s.File, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			if f, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"errors.New", "fmt.Errorf"}, types.ExprString(f)) {
+			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound"}, types.ExprString(n.Fun)) {
 				list = append(list, message(text(n.Args[0])))
+			}
+		case *ast.FuncDecl: // the message of a type of errors
+			if n.Name.Name == "Error" && n.Recv != nil && len(n.Body.List) == 1 {
+				list = append(list, message(returned(n.Body.List[0])))
 			}
 		case *ast.ValueSpec: // the kinds of git's errors
 			if n.Type != nil && s.dir == "internal/giterror" && n.Names[0].Name != "KindOK" && n.Names[0].Name != "KindFallback" && types.ExprString(n.Type) == "Kind" {
@@ -62,6 +66,18 @@ func (s source) messages() (list []string) {
 		return true
 	})
 	return slices.DeleteFunc(list, func(m string) bool { return m == "" })
+}
+
+// returned returns the format or the text that a statement returns.
+func returned(s ast.Stmt) string {
+	ret, ok := s.(*ast.ReturnStmt)
+	if !ok || len(ret.Results) != 1 {
+		return ""
+	}
+	if call, ok := ret.Results[0].(*ast.CallExpr); ok && types.ExprString(call.Fun) == "fmt.Sprintf" {
+		return text(call.Args[0])
+	}
+	return text(ret.Results[0])
 }
 
 // text returns the text of an expression, with a verb for each part that is not constant.

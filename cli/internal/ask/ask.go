@@ -37,7 +37,7 @@ func Confirm(ctx context.Context, in *streams.In, out io.Writer, text string) er
 // declined is an error of the kind canceled, as package errdefs knows it.
 type declined struct{}
 
-func (declined) Error() string { return "the user declined" }
+func (declined) Error() string { return "declined" }
 func (declined) Cancelled()    {}
 
 // Secret reads a secret from in until its end. A secret of one line loses its line break; a secret that

@@ -18,13 +18,13 @@ import (
 func TestConfirm(t *testing.T) {
 	for input, want := range map[string]string{
 		"y\n": "", "Y": "", " y \n": "",
-		"n\n": "the user declined", "yes please\n": "the user declined", "\n": "the user declined", "": "nobody answered",
+		"n\n": "declined", "yes please\n": "declined", "\n": "declined", "": "nobody answered",
 	} {
 		err := Confirm(t.Context(), streams.NewIn(io.NopCloser(strings.NewReader(input))), io.Discard, "WARNING!")
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", input, err, want)
 		}
-		if declined := want == "the user declined"; errdefs.IsCanceled(err) != declined {
+		if declined := want == "declined"; errdefs.IsCanceled(err) != declined {
 			t.Errorf("%q: IsCanceled is %t", input, !declined)
 		}
 	}

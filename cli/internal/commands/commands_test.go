@@ -137,7 +137,7 @@ func TestEvict(t *testing.T) {
 		{"", "evict -f ci/0123456789abcdef", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"y\n", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"y\n", "evict --discard ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nIt will also delete the discards, and the workspaces that no container has mounted.\nAre you sure you want to continue? [y/N] ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
-		{"n\n", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] ", "the user declined"},
+		{"n\n", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] ", "declined"},
 		{"", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] \n", "nobody answered"},
 		{"", "evict -f ci/0123456789abcdef ev/fedcba9876543210", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", "the clone is in use\n  lease: container abc\\u001b has volume web"},
 		{"", "evict -f --discard ci/0123456789abcdef", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},

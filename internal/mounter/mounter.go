@@ -181,7 +181,7 @@ func (m *Mounter) MountAgain(ctx context.Context, c *clone.Clone, rec meta.Works
 const CacheMisplaced = "it could not be mounted at " + tree.CacheMount +
 	", which has to be a directory: the plugin's log says more"
 
-// RemoveNew removes what mountNew may have made.
+// RemoveNew removes what MountNew may have made.
 func (m *Mounter) RemoveNew(ctx context.Context, rec meta.Workspace) error {
 	release, err := m.Detach(ctx, rec)
 	if err != nil {

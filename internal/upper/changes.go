@@ -37,8 +37,9 @@ func Changed(ctx context.Context, upper string, lower []string) (bool, error) {
 }
 
 const (
-	// changesRest is how long the walk rests, in percent of the time that it works. It is short, because the next Mount of a volume may
-	// wait for the result. An upper with few files never rests.
+	// changesRest is how long the walk rests, in percent of the time that it works. It is
+	// short, because the next Mount of a volume may wait for the result. An upper with few
+	// files never rests.
 	changesRest = 100
 	// maxSpecial is the depth of the deepest path that has a rule: .git/objects/pack/x.
 	maxSpecial = 4

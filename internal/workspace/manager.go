@@ -149,7 +149,7 @@ func keptBy(state meta.State) map[string]string {
 	kept := make(map[string]string)
 	for id, rec := range state.Workspaces {
 		v, ok := state.Volumes[rec.Volume]
-		if !ok || !rec.Phase.Live() || rec.Mode != string(volume.ModeKeep) {
+		if !ok || !rec.Phase.Live() || !rec.Kept() {
 			continue
 		}
 		o, err := volume.Parse(v.Options, nil, volume.AllSchemes())

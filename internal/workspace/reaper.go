@@ -40,7 +40,7 @@ type reaper struct {
 
 // start starts the reaper of an ended workspace, unless it has one. So each workspace
 // has one reaper at a time, which is done before the workspace can be restored. release,
-// which is detach's, is called first, in the background.
+// which is Detach's, is called first, in the background.
 func (r *reaper) start(ctx context.Context, w *workspace, release func()) {
 	ctx = origin.ForVolume(ctx, r.records.get(w).VolumeID)
 	first := r.records.markReaped(w)

@@ -17,7 +17,7 @@ import (
 // leftover. A younger one may be of a caller that is still starting its relay.
 const grace = time.Minute
 
-// mostLeftovers bounds the work of one sweep.
+// mostLeftovers bounds how many one sweep removes.
 const mostLeftovers = 100
 
 // sweep removes what killed callers have left: containers that were never started, and images. A relay

@@ -21,6 +21,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 {
+		fmt.Fprintln(os.Stderr, "demo: it takes no arguments, but REPO, REF and IMAGE from the environment: see make help")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, source{os.Getenv("REPO"), os.Getenv("REF")}, os.Getenv("IMAGE"))
 	stop()

@@ -6,8 +6,10 @@ package bundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -80,14 +82,27 @@ func Make(ctx context.Context, o Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(o.Path()); err != nil {
-		return err
-	}
-	if err := os.Rename(r.dir, o.Path()); err != nil {
+	if err := replace(o.Path(), r.dir); err != nil {
 		return err
 	}
 	r.logf("%s is complete, %s", o.Path(), map[bool]string{true: "unsigned: KEY=path signs it", false: "signed"}[o.Key == ""])
 	return nil
+}
+
+// replace gives the directory from the name path. It removes what had that name last, so that a crash loses neither.
+func replace(path, from string) error {
+	aside, err := os.MkdirTemp(filepath.Dir(path), ".old-")
+	if err != nil {
+		return err
+	}
+	before := filepath.Join(aside, filepath.Base(path))
+	if err := os.Rename(path, before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, os.Remove(aside))
+	}
+	if err := os.Rename(from, path); err != nil {
+		return errors.Join(err, os.Rename(before, path), os.Remove(aside))
+	}
+	return os.RemoveAll(aside)
 }
 
 func (r *release) fill(ctx context.Context) error {

@@ -139,6 +139,13 @@ func TestService(t *testing.T) {
 		t.Errorf("a removal keeps the data: %v", err)
 	}
 
+	// Somebody else's account has the uid of the fetches.
+	m.run("usermod", "--login", "somebody", "helmdeck-git")
+	if out, err := m.try("dpkg", "--install", "--force-confdef", "/debs/package.deb"); err == nil || !strings.Contains(out, "the account somebody has the uid 65532") {
+		t.Errorf("an installation while somebody has the uid: %v, %s", err, out)
+	}
+	m.run("usermod", "--login", "helmdeck-git", "somebody")
+
 	m.install(packageFile(t, "helmdeck-repos"))
 	if _, err := m.caller().Get(t.Context(), "v"); err != nil {
 		t.Errorf("after a new installation: %v", err)

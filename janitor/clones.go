@@ -78,7 +78,7 @@ func (j *Janitor) EvictClone(ctx context.Context, key string) error {
 	case c.hold != Free && c.hold != Pending && c.hold != Working:
 		return fmt.Errorf("evict clone %q: %w: %s", key, ErrHeld, c.hold)
 	case c.discards > 0:
-		return fmt.Errorf("evict clone %q: %w: %d discards stand on it; restore or remove them first", key, ErrHeld, c.discards)
+		return fmt.Errorf("evict clone %q: %w: %d discards stand on it; remove them first", key, ErrHeld, c.discards)
 	}
 	p.evictClone(0, p.because(OnDemand, "an operator requested it"))
 	e := p.evictions()[0]

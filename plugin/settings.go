@@ -148,7 +148,7 @@ func loadSettings() (settings, error) {
 	}
 	s.metrics.addr = v.GetString("METRICS_ADDR")
 	if !isListenAddr(s.metrics.addr) {
-		return fail("METRICS_ADDR", "an IP address with a port, such as 127.0.0.1:9464 or [::1]:9464, or :9464 for all addresses of the machine", nil)
+		return fail("METRICS_ADDR", "an IP address with a port from 1024, such as 127.0.0.1:9464 or [::1]:9464, or :9464 for all addresses of the machine", nil)
 	}
 	if s.metrics.subjects, err = strconv.ParseBool(v.GetString("METRICS_SUBJECTS")); err != nil {
 		return fail("METRICS_SUBJECTS", "true or false", nil)
@@ -173,6 +173,9 @@ func loadSettings() (settings, error) {
 	return s, nil
 }
 
+// firstOpenPort is the first port that needs no capability: the plugin drops the one for those below.
+const firstOpenPort = 1024
+
 // isListenAddr reports whether an address is one to listen at, or empty. A name is not,
 // because it may have several addresses.
 func isListenAddr(text string) bool {
@@ -183,7 +186,7 @@ func isListenAddr(text string) bool {
 		text = "0.0.0.0:" + port
 	}
 	addr, err := netip.ParseAddrPort(text)
-	return err == nil && addr.Port() != 0
+	return err == nil && addr.Port() >= firstOpenPort
 }
 
 // hidden are the settings whose value is not shown, because it is long.

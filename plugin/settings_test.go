@@ -90,6 +90,8 @@ func TestSettings(t *testing.T) {
 		{"METRICS_ADDR", "127.0.0.1", nil, "an IP address with a port"},
 		{"METRICS_ADDR", "127.0.0.1:0", nil, "an IP address with a port"},
 		{"METRICS_ADDR", "127.0.0.1:65536", nil, "an IP address with a port"},
+		{"METRICS_ADDR", "127.0.0.1:1023", nil, "an IP address with a port from 1024"},
+		{"METRICS_ADDR", "127.0.0.1:1024", func(s settings) bool { return s.metrics.addr == "127.0.0.1:1024" }, ""},
 		{"METRICS_ADDR", ":http", nil, "an IP address with a port"},
 		{"METRICS_ADDR", "::1:9464", nil, "[::1]:9464"},
 		{"METRICS_ADDR", "localhost:9464", nil, "127.0.0.1:9464"},

@@ -144,7 +144,11 @@ func (a answer) decode(into any, strict bool) error {
 
 // failure returns the error for a question whose request failed.
 func failure(q credential.Question, err error) error {
-	e := newError(q, giterror.Network(err), "")
+	kind := giterror.Network(err)
+	if kind == giterror.KindOther {
+		kind = giterror.KindServer // a proxy refuses, or it is not HTTP: another try may help
+	}
+	e := newError(q, kind, "")
 	if bad, ok := errors.AsType[*url.Error](err); ok {
 		err = bad.Err
 	}

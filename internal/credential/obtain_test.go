@@ -269,7 +269,7 @@ func TestFailures(t *testing.T) {
 	}
 	p.life = -time.Minute
 	_, err := s.Obtain(t.Context(), request(t, "https://h/o/other"))
-	if err == nil || !strings.Contains(err.Error(), `the provider of credential "b"`) || !strings.Contains(err.Error(), "is in the past") {
+	if err == nil || !strings.Contains(err.Error(), `the provider of the credential "b"`) || !strings.Contains(err.Error(), "is in the past") {
 		t.Errorf("got %v", err)
 	}
 	shows(t, "error", err.Error())

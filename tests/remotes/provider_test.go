@@ -74,7 +74,7 @@ func TestGitHubApp(t *testing.T) {
 		{"in this process, after a refusal", g.Revoke, 2},
 		{"by git, after a refusal", func() { g.Revoke(); s.Wrap(gitserver.ProtocolZero()) }, 3},
 		{"by git", func() {}, 3},
-		{"in this process again", func() { s.Wrap(nil) }, 3},
+		{"once more", func() { s.Wrap(nil) }, 3},
 	} {
 		step.before()
 		head := s.commit(t, "main")
@@ -117,7 +117,11 @@ func TestGitHubApp(t *testing.T) {
 		t.Errorf("LFS: %v, asked: %v", err, revoked)
 	}
 	// A token that was just given and is refused is not asked for again.
-	s.Route(app, g.Guard(func(tokenserver.Grant) bool { return false }))
+	other, err := tokenserver.NewGitHub("54321", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Route(app, other.Guard(func(tokenserver.Grant) bool { return true }))
 	asked := len(g.Secrets())
 	g.Revoke()
 	err = p.create("refused", "repo="+s.url)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testapi"
 )
@@ -69,12 +70,12 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := s.Match(u, "a/b\n", ""); err != nil || m.User != "u" || m.Secret.Reveal() != secret {
+	if m, err := s.Match(u, "a/b\n", "", credential.Fetch); err != nil || m.User != "u" || m.Secret.Reveal() != secret {
 		t.Errorf("got %+v with %q, %v", m, m.Secret.Reveal(), err)
 	}
 	want := []api.Credential{
-		{Name: "a", Kind: api.Bearer, Scope: "http://127.0.0.1:8080"},
-		{Name: "b", Kind: api.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u"},
+		{Name: "a", Kind: api.Bearer, Scope: "http://127.0.0.1:8080", Allow: api.AllowFetch},
+		{Name: "b", Kind: api.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u", Allow: api.AllowFetch},
 	}
 	if list, err := c.Credentials(ctx, api.Filter{}); err != nil || !reflect.DeepEqual(list, want) {
 		t.Errorf("got %+v, %v", list, err)

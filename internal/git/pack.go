@@ -95,15 +95,13 @@ func (g *Git) receivePack(ctx context.Context, f PackFetch) error {
 		if !g.direct(url) { // after a redirect
 			return ErrThroughGit
 		}
-		auth, err := f.Remote.auth(url)
-		if err != nil {
-			return &giterror.Error{Op: opFetch, URL: url, Kind: giterror.KindCredential, Err: err}
-		}
-		listen := func(body io.Reader) io.Reader { return &listener{body, silence} }
-		err = g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, listen, func(pack io.Reader) error {
-			return g.addPack(ctx, f, url, pack)
+		return f.Remote.WithAuth(ctx, opFetch, url, func(auth *Auth) error {
+			listen := func(body io.Reader) io.Reader { return &listener{body, silence} }
+			err := g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, listen, func(pack io.Reader) error {
+				return g.addPack(ctx, f, url, pack)
+			})
+			return g.finalError(ctx, opFetch, f.Remote, url, auth, err)
 		})
-		return g.finalError(ctx, opFetch, f.Remote, url, auth, err)
 	})
 }
 
@@ -132,9 +130,9 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 		// Fail if an object of the pack refers to one that is not there.
 		args = append(args, "--check-self-contained-and-connected")
 	}
-	c := g.inStore(f.Store, Command{Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, dialog: true, Stderr: reporter(f.Progress)}, args...)
+	c := g.InStore(f.Store, Command{Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, Dialog: true, Stderr: reporter(f.Progress)}, args...)
 	var readErr error
-	c.talk = func(stdin io.WriteCloser, stdout io.Reader) error {
+	c.Talk = func(stdin io.WriteCloser, stdout io.Reader) error {
 		defer stdin.Close()
 		// If git has ended, its error says why.
 		if _, err := buffered.WriteTo(stdin); err != nil && !errors.Is(err, syscall.EPIPE) {

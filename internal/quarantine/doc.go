@@ -7,14 +7,15 @@
 // bytes of objects, on its standard input:
 //
 //	<dir>/<random>/
+//	  base/        the git layer's packs, as hard links: the workspace may end meanwhile
 //	  import.git/  what the container's repository has and the git layer has not: git
 //	               computes the name of each object from its content
 //	  push.git/    of that, what the chosen branches need and the git layer's refs do not
 //	               reach, checked as git fsck does; git push runs here
 //	  new.pack     the same objects, as they come out of import.git
 //
-// Both repositories are new, have a configuration of ours, and have the objects of the git
-// layer as their only alternate. The git layer is immutable, and was made by the plugin.
+// Both repositories are new, have a configuration of ours, and have base as their only
+// alternate. The git layer is immutable, and was made by the plugin.
 //
 // Guarantees: what leaves is what git found to be complete and well-formed, whatever the
 // container writes meanwhile. Bytes, objects, refs, time and memory are limited. The directory

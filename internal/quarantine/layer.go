@@ -24,6 +24,7 @@ type layer struct {
 	// fetch omits.
 	bases   []string
 	packs   map[string]bool // the names of its packs
+	noBlobs bool            // the contents of files may be missing
 	shallow []byte          // where its history ends; nil if it is complete
 }
 
@@ -60,6 +61,7 @@ func readLayer(path string) (l layer, err error) {
 	}
 	for _, p := range packs {
 		l.packs[p.Name()] = true
+		l.noBlobs = l.noBlobs || strings.HasSuffix(p.Name(), ".promisor")
 	}
 	if l.shallow, err = os.ReadFile(filepath.Join(path, "shallow")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(err)
@@ -71,4 +73,14 @@ func readLayer(path string) (l layer, err error) {
 func (l layer) has(id string) bool {
 	_, found := slices.BinarySearch(l.bases, id)
 	return found
+}
+
+// linkPacks makes the directory of objects at path, with hard links to the layer's packs: they
+// stay if the workspace ends, and its layer is removed.
+func (l layer) linkPacks(path string) error {
+	err := errors.Join(os.Mkdir(path, 0o755), os.Mkdir(filepath.Join(path, "pack"), 0o755))
+	for name := range l.packs {
+		err = errors.Join(err, os.Link(filepath.Join(l.objects, "pack", name), filepath.Join(path, "pack", name)))
+	}
+	return err
 }

@@ -99,6 +99,9 @@ func (q *Quarantine) Take(ctx context.Context, r *Repo, branches []Branch, repor
 // Close removes the quarantine of t.
 func (t *Taken) Close() error { return os.RemoveAll(t.dir) }
 
+// base is the directory of the git layer's objects, imported and checked are the repositories,
+// and pack is the file for a bundle.
+func (t *Taken) base() string     { return filepath.Join(t.dir, "base") }
 func (t *Taken) imported() string { return filepath.Join(t.dir, "import.git") }
 func (t *Taken) checked() string  { return filepath.Join(t.dir, "push.git") }
 func (t *Taken) pack() string     { return filepath.Join(t.dir, "new.pack") }
@@ -106,7 +109,7 @@ func (t *Taken) pack() string     { return filepath.Join(t.dir, "new.pack") }
 // make makes both repositories.
 func (t *Taken) make() error {
 	uid, gid := t.git.Owner()
-	if err := os.Lchown(t.dir, uid, gid); err != nil {
+	if err := errors.Join(os.Lchown(t.dir, uid, gid), t.layer.linkPacks(t.base())); err != nil {
 		return err
 	}
 	for _, path := range []string{t.imported(), t.checked()} {
@@ -116,7 +119,7 @@ func (t *Taken) make() error {
 		if err := t.git.MakeStore(path, t.layer.format); err != nil {
 			return err
 		}
-		files := map[string]string{"objects/info/alternates": t.layer.objects + "\n"}
+		files := map[string]string{"objects/info/alternates": t.base() + "\n"}
 		if t.layer.shallow != nil {
 			files["shallow"] = string(t.layer.shallow)
 		}
@@ -129,9 +132,9 @@ func (t *Taken) make() error {
 	return nil
 }
 
-// in returns a command in one of the repositories, which may read the git layer.
+// in returns a command in one of the repositories, which may read the git layer's objects.
 func (t *Taken) in(repo string, c git.Command, args ...string) git.Command {
-	c.Read = append(c.Read, t.layer.objects)
+	c.Read = append(c.Read, t.base())
 	return t.git.InStore(repo, c, args...)
 }
 
@@ -185,6 +188,9 @@ func (t *Taken) importPack(ctx context.Context, r *Repo, name string, m *meter) 
 // index makes git add the pack that write writes to a repository.
 func (t *Taken) index(ctx context.Context, repo string, write func(io.Writer) error, args ...string) error {
 	args = append([]string{"index-pack", "--stdin"}, args...)
+	if t.layer.noBlobs { // fsck wants to read files such as .gitattributes, but not those of a promisor
+		args = append([]string{"-c", "remote.origin.promisor=true"}, args...)
+	}
 	c := t.in(repo, git.Command{Op: opTake, Heavy: true, Write: []string{repo}, Dialog: true}, args...)
 	c.Talk = func(stdin io.WriteCloser, stdout io.Reader) error {
 		defer stdin.Close()
@@ -239,23 +245,27 @@ const detached = "HEAD"
 
 // checkTips refuses branches whose commit is missing, or is none.
 func (t *Taken) checkTips(ctx context.Context) error {
-	ids := make([]string, len(t.Branches))
-	for i, b := range t.Branches {
-		ids[i] = b.ID
-	}
-	known, err := t.git.Known(ctx, t.imported(), ids)
-	if err != nil {
-		return localError(err)
-	}
+	var ids strings.Builder
 	for _, b := range t.Branches {
-		switch o, ok := known[b.ID]; {
-		case !ok:
-			return missing(b, "the commit is not there")
-		case o.Type != "commit":
-			return refuse(Unusable, "branch %q of the workspace is at a %s, and not at a commit", b.Name, o.Type)
-		}
+		ids.WriteString(b.ID + "\n")
 	}
-	return nil
+	c := t.in(t.imported(), git.Command{Op: opTake, Heavy: true, Stdin: ids.String()}, "cat-file", "--batch-check=%(objecttype)")
+	i := 0
+	err := t.git.EachRecord(ctx, c, '\n', func(kind string) error { // "<ID> missing" without the object
+		if i == len(t.Branches) {
+			return errors.New("cat-file: more lines than objects")
+		}
+		b := t.Branches[i]
+		i++
+		switch kind {
+		case "commit":
+			return nil
+		case "tree", "blob", "tag":
+			return refuse(Unusable, "branch %q of the workspace is at a %s, and not at a commit", b.Name, kind)
+		}
+		return missing(b, "the commit is not there")
+	})
+	return localError(err)
 }
 
 // missing is the error of a branch whose objects are not all there.

@@ -25,7 +25,7 @@ var rank = map[string]int{
 	"driver": 11, "internal/admin": 11, "janitor": 8,
 	"internal/verbs": 10, "internal/removal": 10, "internal/look": 10, "internal/push": 10,
 	"internal/workspace": 9, "internal/mounter": 8, "internal/ready": 8,
-	"internal/clone": 7, "internal/warm": 7, "internal/upper": 7,
+	"internal/clone": 7, "internal/warm": 7, "internal/upper": 7, "internal/changes": 7,
 	"internal/tree":     6,
 	"internal/checkout": 5, "internal/remote": 5, "internal/quarantine": 5,
 	"internal/lfs": 4, "internal/layer": 4, "internal/health": 4,

@@ -12,7 +12,7 @@
 //     View.
 //
 // A container may change whatever it can write while it is looked at, so paths are resolved
-// beneath the descriptors, without links and without entering mounts (InView), such as the
+// beneath the descriptors, without links and without entering mounts (disk.Open), such as the
 // cache.
 package look
 
@@ -20,10 +20,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
@@ -95,20 +92,3 @@ func (v *View) Context() context.Context { return v.hold.Context() }
 
 // Close ends the View. It may be called more than once.
 func (v *View) Close() error { return v.close() }
-
-// resolve follows no link and enters no mount.
-const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
-
-// InView opens path below a root of a View, or below a directory in it, with flags such as
-// O_RDONLY|O_NONBLOCK or O_PATH. It follows no link, enters no mount, and does not change the
-// time of access. Opening a FIFO with O_RDONLY alone waits for a writer: use O_PATH
-// first.
-func InView(root *os.File, path string, flags int) (*os.File, error) {
-	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
-		Flags: uint64(flags) | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolve,
-	})
-	if err != nil {
-		return nil, &os.PathError{Op: "openat2", Path: path, Err: err}
-	}
-	return os.NewFile(uintptr(fd), filepath.Base(path)), nil
-}

@@ -40,7 +40,7 @@ func statusOf(err error) int {
 		return refused.status
 	case is[*credential.InvalidError](err), is[*volume.OptionError](err), is[*quota.InvalidError](err):
 		return http.StatusBadRequest
-	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), is[*workspace.NoLeaseError](err),
+	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), is[*workspace.NoLeaseError](err), is[*workspace.NoWorkspaceError](err),
 		errors.Is(err, janitor.ErrNoClone), errors.Is(err, ready.ErrNoClone), errors.Is(err, removal.ErrNone):
 		return http.StatusNotFound
 	case is[*workspace.InUseError](err), is[*workspace.ObstaclesError](err), errors.Is(err, janitor.ErrHeld):

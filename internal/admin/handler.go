@@ -36,6 +36,7 @@ type Config struct {
 	Limits      Limits
 	Remover     Remover
 	Releaser    Releaser
+	Pusher      Pusher
 	// Settings are the settings in force, by name. Their values are shown.
 	Settings []api.Setting
 	Version  string // of the plugin
@@ -50,8 +51,12 @@ func (c Config) routes() map[string]http.Handler {
 	all := map[string]http.Handler{
 		"GET /v1/events": newFollowers(c),
 		"POST /v1/warm":  c.operate(c.warm),
-		"GET /v1/audit":  http.HandlerFunc(c.listAudit),
-		"GET /metrics":   c.Metrics,
+
+		"POST /v1/workspaces/{id}/push":  c.operate(pushes{c}.push),
+		"GET /v1/workspaces/{id}/bundle": http.HandlerFunc(pushes{c}.bundle),
+
+		"GET /v1/audit": http.HandlerFunc(c.listAudit),
+		"GET /metrics":  c.Metrics,
 	}
 	for pattern, f := range map[string]route{
 		"GET /v1/version":  c.version,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/look"
 	"github.com/helmdeck/repos/internal/meta"
@@ -30,7 +32,7 @@ func (p *parts) newPusher(m machine, q *quarantine.Quarantine) *outbound.Pusher 
 }
 
 // pushed reports a push as an event. The audit log has the request.
-func (p *parts) pushed(_ context.Context, r outbound.Result, err error) {
+func (p *parts) pushed(ctx context.Context, r outbound.Result, err error) {
 	if r.Volume == "" {
 		return // there is no such workspace, or the request is wrong
 	}
@@ -38,8 +40,14 @@ func (p *parts) pushed(_ context.Context, r outbound.Result, err error) {
 		Type: janitor.Pushed, Subject: string(r.Subject), Clone: r.Clone, ID: r.Workspace, Volume: r.Volume,
 		Text: "branch " + r.RemoteBranch + " of " + r.Repo + " is at " + r.New,
 	}
+	log := p.log.WithContext(ctx).WithFields(logrus.Fields{
+		"volume": r.Volume, "workspace": r.Workspace, "repo": r.Repo, "branch": r.RemoteBranch, "commit": r.New, "commits": r.Commits, "bytes": r.Bytes,
+	})
 	if err != nil {
 		e.Type, e.Text = janitor.NotPushed, err.Error()
+		log.WithError(err).Info("push: refused")
+	} else {
+		log.Info("push: done")
 	}
 	p.janitor.Note(e)
 }

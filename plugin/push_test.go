@@ -25,7 +25,7 @@ func TestPush(t *testing.T) {
 	ctx := t.Context()
 	put := func(allow string) {
 		t.Helper()
-		if _, err := p.admin().PutCredential(ctx, "c", api.PutCredential{Kind: "https", Scope: s.URL("r"), User: "u", Secret: "secret-of-the-push", Allow: allow}); err != nil {
+		if err := p.admin().PutCredential(ctx, "c", api.PutCredential{Kind: "https", Scope: s.URL("r"), User: "u", Secret: "secret-of-the-push", Allow: allow}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,11 +127,11 @@ func TestPush(t *testing.T) {
 			types = append(types, e.Type)
 		}
 	}
-	if want := []string{"not-pushed", "pushed", "pushed", "not-pushed", "pushed"}; !slices.Equal(types, want) {
+	if want := []string{"not-pushed", "pushed", "pushed", "not-pushed", "not-pushed", "pushed"}; !slices.Equal(types, want) {
 		t.Errorf("events %q, want %q", types, want)
 	}
 	var records []string
-	if err := p.admin().AuditLog(ctx, api.AuditFilter{}, func(r api.AuditRecord) error {
+	if err := p.admin().Audit(ctx, api.AuditFilter{}, func(r api.AuditRecord) error {
 		if r.Action == "push" || r.Action == "bundle" {
 			records = append(records, r.Action+" "+r.Result+" "+r.Volume+" "+r.Ref)
 		}
@@ -139,7 +139,21 @@ func TestPush(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if len(records) != 9 || records[1] != "push ok v refs/heads/live" || records[7] != "bundle ok v " {
+	if len(records) != 10 || records[0] != "push failed v refs/heads/live" || records[1] != "push ok v refs/heads/live" || records[8] != "bundle ok v " {
 		t.Errorf("audit records %q", records)
 	}
+}
+
+// workspaceOf returns the ID of the only workspace of a volume that is not a discard.
+func (p *process) workspaceOf(name string) string {
+	p.t.Helper()
+	all, err := p.admin().Workspaces(p.t.Context(), api.Filter{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(w api.Workspace) bool { return w.Volume != name || w.Phase == "discarded" })
+	if len(all) != 1 {
+		p.t.Fatalf("volume %q has %d workspaces", name, len(all))
+	}
+	return all[0].ID
 }

@@ -79,7 +79,7 @@ func New(s *session.Session, name string) *cobra.Command {
 	flags.StringVar(&s.Target.Plugin, "plugin", dial.DefaultPlugin, "Name or ID of the plugin")
 	root.AddCommand(
 		newLs(s), newInspect(s), newDf(s), newWarm(s), newRefresh(s), newEvict(s), newSweep(s), newSubjects(s), newLeases(s),
-		newDiscards(s), newCredentials(s), newEvents(s), newAudit(s), newDoctor(s), newEnv(s), newVersion(s),
+		newDiscards(s), newPush(s), newExport(s), newCredentials(s), newEvents(s), newAudit(s), newDoctor(s), newEnv(s), newVersion(s),
 	)
 	terse(root)
 	return root

@@ -197,7 +197,7 @@ var pushTricks = []struct {
 	{name: "packed-refs", abuses: "a packed-refs file of 10 TB", script: `truncate -s 10T .git/packed-refs`, refused: "more than 33554432 bytes", why: "no control: it only costs"},
 	{name: "reftable", abuses: "refs in another format beside those in files", script: `mkdir .git/reftable; echo x >.git/reftable/tables.list`, refused: "reftable", why: "no control: this git does not know the format"},
 	{name: "sparse-pack", abuses: "a pack of 10 TB", script: `truncate -s 10T .git/objects/pack/pack-$(printf %040d 3).pack`, refused: "PUSH_MAX_SIZE", why: "no control: it only costs"},
-	{name: "bomb", abuses: "a loose object that is a thousand times larger than its file", script: `for i in 1 2 3; do truncate -s ${i}00M big; truncate -s 400M big; echo $i >>big; git hash-object -w big; done; rm big`, refused: "PUSH_MAX_SIZE", why: "no control: it only costs"},
+	{name: "bomb", abuses: "a loose object that is a thousand times larger than its file", script: `truncate -s 100M big; git hash-object -w big; rm big`, refused: "PUSH_MAX_SIZE", why: "no control: it only costs"},
 	{name: "many-packs", abuses: "a thousand packs", script: `for i in $(seq 1000); do : >.git/objects/pack/pack-$(printf %040d $i).pack; done`, refused: "packs", why: "no control: it only costs"},
 	{name: "torn", abuses: "an object with the name of another one", script: `id=$(git rev-parse HEAD:mine); o=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); e=$(echo evil | git hash-object -w --stdin)
 		cp -f .git/objects/$(echo $e | cut -c1-2)/$(echo $e | cut -c3-) $o`, refused: "does not have this hash", effect: hostile.Fails},

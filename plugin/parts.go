@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/layer"
+	"github.com/helmdeck/repos/internal/look"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/metrics"
 	"github.com/helmdeck/repos/internal/quota"
@@ -41,6 +42,7 @@ type parts struct {
 	keeper      *ready.Keeper
 	credentials *credential.Store
 	quota       *quota.Quota
+	inspector   *look.Inspector
 	metrics     http.Handler
 	audit       auditor
 	swept       chan struct{} // closed when leftovers of an earlier run are known
@@ -81,6 +83,9 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		LeasesLost: m.audit.leasesLost,
 	}, state)
 	if err != nil {
+		return nil, err
+	}
+	if p.inspector, err = newInspector(m, p.workspaces); err != nil {
 		return nil, err
 	}
 	p.janitor = janitor.New(janitor.Config{

@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/layer"
+	"github.com/helmdeck/repos/internal/look"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/metrics"
 	"github.com/helmdeck/repos/internal/outbound"
@@ -44,6 +45,7 @@ type parts struct {
 	pusher      *outbound.Pusher
 	credentials *credential.Store
 	quota       *quota.Quota
+	inspector   *look.Inspector
 	metrics     http.Handler
 	audit       auditor
 	swept       chan struct{} // closed when leftovers of an earlier run are known
@@ -84,6 +86,9 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		LeasesLost: m.audit.leasesLost,
 	}, state)
 	if err != nil {
+		return nil, err
+	}
+	if p.inspector, err = newInspector(m, p.workspaces); err != nil {
 		return nil, err
 	}
 	p.janitor = janitor.New(janitor.Config{

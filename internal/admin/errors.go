@@ -7,6 +7,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/look"
 	"github.com/helmdeck/repos/internal/quota"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/removal"
@@ -45,6 +46,8 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case is[*workspace.InUseError](err), is[*workspace.ObstaclesError](err), errors.Is(err, janitor.ErrHeld):
 		return http.StatusConflict
+	case errors.Is(err, look.ErrInspections):
+		return http.StatusServiceUnavailable
 	}
 	switch verbs.KindOf(err) {
 	case verbs.Invalid:

@@ -151,7 +151,7 @@ func (r *Reader) newRepository(format string) (repo repository, err error) {
 	}
 	if err != nil {
 		repo.close()
-		return repo, fmt.Errorf("make a repository for what changed: %w", err)
+		return repo, fmt.Errorf("prepare a repository for what changed: %w", err)
 	}
 	failpoint.Hit("changes/repository/made")
 	return repo, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/docker/cli/cli"
@@ -19,13 +18,12 @@ func newPush(s *session.Session) *cobra.Command {
 	var p api.Push
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "push [OPTIONS] VOLUME|ID [BRANCH[:REMOTE_BRANCH]]",
+		Use:   "push [OPTIONS] VOLUME|WORKSPACE [BRANCH[:REMOTE_BRANCH]]",
 		Short: "Push what a container committed to the remote of its volume",
 		Long: `Push a branch of a workspace to the remote of its volume, with a stored credential that allows it (docker repos
 credentials put --allow push). The container needs neither a credential nor a network.
 
-The workspace is that of a volume, or the one with this ID: of a volume that is mounted or kept, or a discard. Without
-BRANCH it is the branch that is checked out. BRANCH may be HEAD, also a detached one, if REMOTE_BRANCH is given. A
+The first argument is that of docker repos status: a volume, or the ID of a workspace or a discard. Without BRANCH it is the branch that is checked out. BRANCH may be HEAD, also a detached one, if REMOTE_BRANCH is given. A
 branch that has other commits at the remote is not overwritten, except with --force-with-lease.
 
 Nothing of the container's configuration is used, and nothing in the workspace changes. LFS objects are not pushed.`,
@@ -34,7 +32,7 @@ Nothing of the container's configuration is used, and nothing in the workspace c
 			if len(args) > 1 {
 				p.Branch, p.RemoteBranch, _ = strings.Cut(args[1], ":")
 			}
-			id, err := workspaceID(ctx, c, args[0])
+			w, err := lookupWorkspace(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -43,14 +41,14 @@ Nothing of the container's configuration is used, and nothing in the workspace c
 			if quiet {
 				update = nil
 			}
-			result, err := c.Push(ctx, id, p, update)
+			result, err := c.Push(ctx, w.ID, p, update)
 			progress.Done()
 			if err != nil {
 				return err
 			}
 			return showPush(s.Out(), result, quiet)
 		}),
-		ValidArgsFunction: completed(s, 1, workspaceOwners),
+		ValidArgsFunction: completed(s, 1, workspaceOrVolume),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&p.ForceWithLease, "force-with-lease", "", "The commit that the remote's branch is at, to overwrite it")
@@ -73,44 +71,4 @@ func showPush(out io.Writer, r api.PushResult, quiet bool) error {
 	}
 	_, err := fmt.Fprintln(out, text)
 	return err
-}
-
-// workspaceID returns the ID of the workspace of a volume, or name if that is one of a workspace.
-// Of several, it takes the one that has not ended.
-func workspaceID(ctx context.Context, c *api.Client, name string) (string, error) {
-	all, err := c.Workspaces(ctx, api.Filter{Volume: name})
-	if err != nil {
-		return "", err
-	}
-	all = slices.DeleteFunc(all, func(w api.Workspace) bool { return w.Phase == "making" || w.Phase == "ended" })
-	lasting := slices.DeleteFunc(slices.Clone(all), func(w api.Workspace) bool { return w.Phase == "discarded" })
-	switch {
-	case len(lasting) == 1:
-		return lasting[0].ID, nil
-	case len(all) == 1:
-		return all[0].ID, nil
-	case len(all) > 1:
-		var list strings.Builder
-		for _, w := range all {
-			fmt.Fprintf(&list, "\n  %s %s", w.ID, show.Text(w.Phase))
-		}
-		return "", fmt.Errorf("volume %q has %d workspaces: name one by its ID%s", name, len(all), list.String())
-	}
-	if _, err := c.Workspace(ctx, name); err != nil {
-		if isStatus(err, 404) {
-			return "", fmt.Errorf("there is no workspace %q, and no volume of that name has one: it was never mounted, or its workspace has ended", name)
-		}
-		return "", err
-	}
-	return name, nil
-}
-
-// workspaceOwners lists what workspaceID takes.
-func workspaceOwners(ctx context.Context, c *api.Client) ([]string, error) {
-	volumes, err := volumeNames(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	discards, err := discardNames(ctx, c)
-	return append(volumes, discards...), err
 }

@@ -49,7 +49,7 @@ func (w *world) pushAside(volume string) error {
 	if err != nil {
 		return err
 	}
-	res, err := w.d.Admin.Push(context.Background(), id, api.Push{Branch: "side"}, nil)
+	res, err := w.d.Admin.Outbound(id).Push(context.Background(), api.Push{Branch: "side"}, nil)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (w *world) bundleAside(volume string) error {
 		return err
 	}
 	var head strings.Builder
-	_, err = w.d.Admin.Bundle(context.Background(), id, "", &head)
+	_, err = w.d.Admin.Outbound(id).Bundle(context.Background(), "", &head)
 	if err == nil && !strings.Contains(head.String(), " refs/heads/side\n") {
 		err = fmt.Errorf("the bundle begins with %.200q", head.String())
 	}

@@ -107,9 +107,9 @@ func (s *scene) attackPush(script, branch, refused string) {
 		branch = "work"
 	}
 	to := "plugin-" + s.name
-	_, err = s.plugin.Admin.Push(s.Context(), all[0].ID, api.Push{Branch: branch, RemoteBranch: to}, nil)
+	_, err = s.plugin.Admin.Outbound(all[0].ID).Push(s.Context(), api.Push{Branch: branch, RemoteBranch: to}, nil)
 	var bundle bytes.Buffer
-	_, bundleErr := s.plugin.Admin.Bundle(s.Context(), all[0].ID, branch, &bundle)
+	_, bundleErr := s.plugin.Admin.Outbound(all[0].ID).Bundle(s.Context(), branch, &bundle)
 	for _, err := range []error{err, bundleErr} {
 		if err != nil {
 			fmt.Fprintln(&s.said, err)
@@ -233,7 +233,7 @@ func TestPushIsReadOnce(t *testing.T) {
 	}()
 	done, refused := 0, 0
 	for i := range 12 {
-		res, err := s.plugin.Admin.Push(t.Context(), all[0].ID, api.Push{RemoteBranch: fmt.Sprintf("swap-%d", i)}, nil)
+		res, err := s.plugin.Admin.Outbound(all[0].ID).Push(t.Context(), api.Push{RemoteBranch: fmt.Sprintf("swap-%d", i)}, nil)
 		if err != nil {
 			if _, ok := errors.AsType[*api.Error](err); !ok || strings.Contains(err.Error(), "internal error") {
 				t.Errorf("push: %v", err)

@@ -46,7 +46,7 @@ elsewhere. To read it in a repository that has what the volume began with:
 				return cli.StatusError{StatusCode: 125, Status: "--branch is for --bundle"}
 			case bundle:
 				return writeTo(s, to, func(out io.Writer) error {
-					_, err := c.Bundle(ctx, w.ID, branch, out)
+					_, err := c.Outbound(w.ID).Bundle(ctx, branch, out)
 					return err
 				})
 			}

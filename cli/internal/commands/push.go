@@ -41,7 +41,7 @@ Nothing of the container's configuration is used, and nothing in the workspace c
 			if quiet {
 				update = nil
 			}
-			result, err := c.Push(ctx, w.ID, p, update)
+			result, err := c.Outbound(w.ID).Push(ctx, p, update)
 			progress.Done()
 			if err != nil {
 				return err
@@ -52,6 +52,7 @@ Nothing of the container's configuration is used, and nothing in the workspace c
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&p.ForceWithLease, "force-with-lease", "", "The commit that the remote's branch is at, to overwrite it")
+	flags.BoolVar(&p.WithoutLFS, "without-lfs", false, "Push LFS pointers whose objects the remote has, although the plugin has not fetched them")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "Only display the commit")
 	return cmd
 }

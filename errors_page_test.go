@@ -20,7 +20,7 @@ const errorsPage = "docs/operations/errors.md"
 var answering = []string{
 	"driver", "janitor", "plugin",
 	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/githelper", "internal/githttp", "internal/gitssh", "internal/guard",
-	"internal/lfs", "internal/mint", "internal/mounter", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
+	"internal/changes", "internal/lfs", "internal/look", "internal/mint", "internal/mounter", "internal/outbound", "internal/quarantine", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
 	"internal/verbs", "internal/volume", "internal/warm", "internal/work", "internal/workspace",
 	"cli/internal/ask", "cli/internal/commands", "cli/internal/dial", "cli/internal/relay", "cli/internal/session",
 }
@@ -53,6 +53,9 @@ func (s source) messages() (list []string) {
 		case *ast.CallExpr:
 			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound", "wrongAnswer"}, types.ExprString(n.Fun)) {
 				list = append(list, message(text(n.Args[0])))
+			}
+			if s.dir == "internal/quarantine" && types.ExprString(n.Fun) == "refuse" {
+				list = append(list, message(text(n.Args[1])))
 			}
 		case *ast.FuncDecl: // the message of a type of errors
 			if n.Name.Name == "Error" && n.Recv != nil && len(n.Body.List) == 1 {

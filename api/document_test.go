@@ -21,10 +21,10 @@ var types = map[string]any{
 	"Fresh": api.Fresh{}, "Freed": api.Freed{}, "Subject": api.Subject{},
 	"Clone": api.Clone{}, "CloneDetail": api.CloneDetail{}, "Store": api.Store{}, "Ref": api.Ref{}, "Layer": api.Layer{}, "Cache": api.Cache{},
 	"Volume": api.Volume{}, "VolumeDetail": api.VolumeDetail{}, "Lease": api.Lease{}, "Workspace": api.Workspace{},
-	"WorkspaceDetail": api.WorkspaceDetail{}, "Warmed": api.Warmed{}, "Discard": api.Discard{},
+	"WorkspaceDetail": api.WorkspaceDetail{}, "WorkspaceStatus": api.WorkspaceStatus{}, "WorkspaceChange": api.WorkspaceChange{}, "LeftOut": api.LeftOut{}, "Warmed": api.Warmed{}, "Discard": api.Discard{},
 	"PutCredential": api.PutCredential{}, "Credential": api.Credential{}, "Plan": api.Plan{}, "Eviction": api.Eviction{},
 	"Missing": api.Missing{}, "Holder": api.Holder{}, "TooLarge": api.TooLarge{}, "Report": api.Report{}, "Stats": api.Stats{},
-	"AuditRecord": api.AuditRecord{}, "Actor": api.Actor{}, "Change": api.Change{}, "Count": api.Count{}, "Finding": api.Finding{}, "Event": api.Event{}, "Warm": api.Warm{}, "WarmResult": api.WarmResult{}, "Progress": api.Progress{}, "Refresh": api.Refresh{}, "RefreshResult": api.RefreshResult{},
+	"AuditRecord": api.AuditRecord{}, "Actor": api.Actor{}, "Change": api.Change{}, "Count": api.Count{}, "Finding": api.Finding{}, "Event": api.Event{}, "Warm": api.Warm{}, "WarmResult": api.WarmResult{}, "Progress": api.Progress{}, "Push": api.Push{}, "PushResult": api.PushResult{}, "Refresh": api.Refresh{}, "RefreshResult": api.RefreshResult{},
 }
 
 // TestSchemasAreTheTypes checks that each schema has the fields of its Go type: their names,

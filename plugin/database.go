@@ -12,8 +12,8 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/verbs"
-	"github.com/helmdeck/repos/internal/workspace"
 )
 
 // openMeta opens the database. It renames a damaged database. A missing or damaged database is
@@ -64,7 +64,7 @@ func rebuild(data, boot string, log *logrus.Logger) error {
 
 // fill fills an empty database from the manifests.
 func fill(db *meta.DB, data, boot string, log *logrus.Logger) error {
-	state, err := workspace.Rebuild(data, boot)
+	state, err := mounter.Rebuild(data, boot)
 	if err != nil {
 		return err
 	}

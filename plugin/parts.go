@@ -14,8 +14,11 @@ import (
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/layer"
+	"github.com/helmdeck/repos/internal/look"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/metrics"
+	"github.com/helmdeck/repos/internal/outbound"
+	"github.com/helmdeck/repos/internal/quarantine"
 	"github.com/helmdeck/repos/internal/quota"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/trash"
@@ -39,8 +42,10 @@ type parts struct {
 	docker      *driver.Driver
 	janitor     *janitor.Janitor
 	keeper      *ready.Keeper
+	pusher      *outbound.Pusher
 	credentials *credential.Store
 	quota       *quota.Quota
+	inspector   *look.Inspector
 	metrics     http.Handler
 	audit       auditor
 	swept       chan struct{} // closed when leftovers of an earlier run are known
@@ -83,6 +88,9 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if err != nil {
 		return nil, err
 	}
+	if p.inspector, err = newInspector(m, p.workspaces); err != nil {
+		return nil, err
+	}
 	p.janitor = janitor.New(janitor.Config{
 		Stock: &stock{
 			data: m.at.data, trash: p.trash, now: now, quota: p.quota, clones: p.clones, warm: warmLayers, workspaces: p.workspaces, swept: p.swept,
@@ -90,6 +98,11 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		Limits: set.limits.Limits, Interval: set.limits.sweepInterval, WarnSize: set.limits.warnSize, Log: log,
 		Evicted: m.audit.evicted,
 	})
+	q, err := quarantine.Open(m.git, filepath.Join(m.at.data, "quarantine"), set.limits.pushMaxSize)
+	if err != nil {
+		return nil, err
+	}
+	p.pusher = p.newPusher(m, q)
 	p.keeper = ready.New(ready.Config{
 		Targets: ready.Targets(p.clones), Clone: ready.Clones(p.clones), Defaults: set.defaults, Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,
 	})

@@ -18,8 +18,9 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// actions are the names in the audit log of the requests that change something. What an
-// action leads to, such as an eviction, has records of its own, with the same request.
+// actions are the names in the audit log of the requests that change something, or take work out
+// of a workspace. What an action leads to, such as an eviction, has records of its own, with the
+// same request.
 var actions = map[string]string{
 	"PUT /v1/credentials/{name}":             "credential.put",
 	"DELETE /v1/credentials/{name}":          "credential.remove",
@@ -32,12 +33,14 @@ var actions = map[string]string{
 	"POST /v1/subjects/{name}/fresh":         "subject.fresh",
 	"POST /v1/clones/{subject}/{hash}/fresh": "clone.fresh",
 	"DELETE /v1/leases/{volume}/{holder}":    "lease.release",
+	"POST /v1/workspaces/{id}/push":          "push",
+	"GET /v1/workspaces/{id}/bundle":         "bundle",
 }
 
-// audited records each request with a pattern that changes something, and how it was
-// answered.
+// audited records each request with a pattern that changes something, or in actions, and how it
+// was answered.
 func (c Config) audited(pattern string, h http.Handler) http.Handler {
-	if strings.HasPrefix(pattern, http.MethodGet+" ") {
+	if strings.HasPrefix(pattern, http.MethodGet+" ") && actions[pattern] == "" {
 		return h
 	}
 	action := cmp.Or(actions[pattern], pattern)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/look"
 	"github.com/helmdeck/repos/internal/quota"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/removal"
@@ -40,11 +41,13 @@ func statusOf(err error) int {
 		return refused.status
 	case is[*credential.InvalidError](err), is[*volume.OptionError](err), is[*quota.InvalidError](err):
 		return http.StatusBadRequest
-	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), is[*workspace.NoLeaseError](err),
+	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), is[*workspace.NoLeaseError](err), is[*workspace.NoWorkspaceError](err),
 		errors.Is(err, janitor.ErrNoClone), errors.Is(err, ready.ErrNoClone), errors.Is(err, removal.ErrNone):
 		return http.StatusNotFound
 	case is[*workspace.InUseError](err), is[*workspace.ObstaclesError](err), errors.Is(err, janitor.ErrHeld):
 		return http.StatusConflict
+	case errors.Is(err, look.ErrInspections):
+		return http.StatusServiceUnavailable
 	}
 	switch verbs.KindOf(err) {
 	case verbs.Invalid:

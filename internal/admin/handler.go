@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -36,6 +37,8 @@ type Config struct {
 	Limits      Limits
 	Remover     Remover
 	Releaser    Releaser
+	Pusher      Pusher
+	Inspector   Inspector
 	// Settings are the settings in force, by name. Their values are shown.
 	Settings []api.Setting
 	Version  string // of the plugin
@@ -50,9 +53,14 @@ func (c Config) routes() map[string]http.Handler {
 	all := map[string]http.Handler{
 		"GET /v1/events": newFollowers(c),
 		"POST /v1/warm":  c.operate(c.warm),
-		"GET /v1/audit":  http.HandlerFunc(c.listAudit),
-		"GET /metrics":   c.Metrics,
+
+		"POST /v1/workspaces/{id}/push":  c.operate(pushes{c}.push),
+		"GET /v1/workspaces/{id}/bundle": http.HandlerFunc(pushes{c}.bundle),
+
+		"GET /v1/audit": http.HandlerFunc(c.listAudit),
+		"GET /metrics":  c.Metrics,
 	}
+	maps.Copy(all, inspections{c}.routes())
 	for pattern, f := range map[string]route{
 		"GET /v1/version":  c.version,
 		"GET /v1/health":   c.health,
@@ -115,7 +123,9 @@ func Handler(c Config) http.Handler {
 func (c Config) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
-			if p := recover(); p != nil {
+			if p := recover(); p == http.ErrAbortHandler { // a stream that failed midway
+				panic(p)
+			} else if p != nil {
 				c.Log.WithContext(r.Context()).WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.Pattern, p)
 				c.answer(w, r, http.StatusInternalServerError, api.ErrorAnswer{Error: "internal error: the plugin's log says more"})
 			}

@@ -33,6 +33,11 @@ type Command struct {
 	// the error.
 	Judge     func(stdout []byte, err error) (words string, _ error)
 	MaxOutput int
+	// Talk, if set, reads the command's stdout, of any size, while the command runs. It
+	// must read to the end, unless it returns an error: that ends the command. If Dialog
+	// is set, it writes to the command's stdin, which it must close.
+	Talk   func(stdin io.WriteCloser, stdout io.Reader) error
+	Dialog bool
 
 	url    string     // for errors
 	config []string   // keys and values, which are passed in the environment
@@ -41,11 +46,6 @@ type Command struct {
 	silence time.Duration
 	// cleanup, if set, is called after a failure, before another try.
 	cleanup func() error
-	// talk, if set, reads the command's stdout, of any size, while the command runs. It
-	// must read to the end, unless it returns an error: that ends the command. If dialog
-	// is set, it writes to the command's stdin, which it must close.
-	talk   func(stdin io.WriteCloser, stdout io.Reader) error
-	dialog bool
 	// question is set for a command that takes milliseconds and that a Mount waits for:
 	// it runs at the plugin's own priority, with lower limits.
 	question bool
@@ -88,9 +88,9 @@ var baseConfig = []string{
 	"pack.threads=1",
 }
 
-// inStore returns c as the command that runs git with args in a store, as its owner. It
+// InStore returns c as the command that runs git with args in a store, as its owner. It
 // may read the store.
-func (g *Git) inStore(store string, c Command, args ...string) Command {
+func (g *Git) InStore(store string, c Command, args ...string) Command {
 	c.Args, c.Dir = append([]string{"--git-dir=."}, args...), store
 	c.UID, c.GID = g.config.UID, g.config.GID
 	c.Read = append(c.Read, store)

@@ -28,7 +28,7 @@ func (g *Git) connectedByWalk(ctx context.Context, store string, ids []string, n
 	if noBlobs {
 		args = append(append(slices.Clone(promisor), args...), "--exclude-promisor-objects")
 	}
-	_, err := g.Run(ctx, g.inStore(store, Command{Op: "follow objects", Stdin: strings.Join(ids, "\n") + "\n"},
+	_, err := g.Run(ctx, g.InStore(store, Command{Op: "follow objects", Stdin: strings.Join(ids, "\n") + "\n"},
 		append(args, "--not", "--all")...))
 	if exitCode(err) > 0 {
 		return false, nil
@@ -66,7 +66,7 @@ func (g *Git) connectedByChanges(ctx context.Context, store string, ids []string
 	}
 	want := make(map[string]string) // the type of each new object
 	info := false                   // the last record is followed by its path
-	c := g.inStore(store, Command{Op: "follow changes"}, append([]string{
+	c := g.InStore(store, Command{Op: "follow changes"}, append([]string{
 		"log", "--format=%T", "--raw", "-r", "-t", "-z", "--no-renames", "--no-abbrev", "--no-mailmap", "--root", "--diff-merges=first-parent",
 		"--not", "--all", "--not", "--end-of-options",
 	}, ids...)...)

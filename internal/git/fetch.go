@@ -48,7 +48,7 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 	if err := g.packLoose(ctx, f.Store); err != nil {
 		return err
 	}
-	_, err := g.Run(ctx, g.inStore(f.Store, Command{Op: "pack the refs of", url: f.Remote.URL, Write: []string{f.Store}},
+	_, err := g.Run(ctx, g.InStore(f.Store, Command{Op: "pack the refs of", url: f.Remote.URL, Write: []string{f.Store}},
 		"pack-refs", "--all", "--prune"))
 	return err
 }
@@ -113,7 +113,7 @@ func (g *Git) clone(ctx context.Context, f Fetch) error {
 		args = append(args, blobless)
 	}
 	c.cleanup = func() error { return disk.RemoveContents(f.Store) } // git clones into an empty directory
-	_, err := g.runRemote(ctx, f.Remote, c, func(url string) []string {
+	_, err := g.RunRemote(ctx, f.Remote, c, func(url string) []string {
 		return append(slices.Clone(args), "--end-of-options", url, ".")
 	})
 	return err
@@ -180,7 +180,7 @@ const blobless = "--filter=blob:none"
 // f.Store.
 func (g *Git) receive(f Fetch) (Command, []string) {
 	c := Command{
-		Op: opFetch, Dir: f.Store, Write: []string{f.Store}, silence: g.config.StallTimeout, fetches: true,
+		Op: opFetch, Dir: f.Store, Write: []string{f.Store}, fetches: true,
 		cleanup: func() error { return SweepStore(f.Store) }, Stderr: reporter(f.Progress),
 	}
 	return c, []string{
@@ -188,7 +188,6 @@ func (g *Git) receive(f Fetch) (Command, []string) {
 		"-c", "fetch.unpackLimit=1",
 		"-c", "transfer.unpackLimit=1",
 		"-c", "fetch.writeCommitGraph=false",
-		"-c", "http.lowSpeedLimit=1", "-c", fmt.Sprintf("http.lowSpeedTime=%d", max(1, int(g.config.StallTimeout.Seconds()))),
 	}
 }
 
@@ -215,7 +214,7 @@ func (g *Git) fetch(ctx context.Context, f Fetch, stdin string) error {
 	if stdin != "" {
 		args = append(args, "--stdin")
 	}
-	_, err := g.runRemote(ctx, f.Remote, c, func(url string) []string {
+	_, err := g.RunRemote(ctx, f.Remote, c, func(url string) []string {
 		var config []string
 		if f.NoBlobs {
 			// Use a named remote, which only this command knows: a filtered fetch from a

@@ -159,7 +159,7 @@ func (g *Git) ask(
 	talk func(stdin io.WriteCloser, stdout io.Reader) (gitref.Answer, error),
 ) (answer gitref.Answer, err error) {
 	var talkErr error
-	_, err = g.runRemote(ctx, remote, Command{Op: opAsk, question: true, Dir: "/", dialog: dialog, talk: func(stdin io.WriteCloser, stdout io.Reader) error {
+	_, err = g.RunRemote(ctx, remote, Command{Op: opAsk, question: true, Dir: "/", Dialog: dialog, Talk: func(stdin io.WriteCloser, stdout io.Reader) error {
 		answer, talkErr = talk(stdin, stdout)
 		return talkErr
 	}}, func(url string) []string {

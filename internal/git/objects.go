@@ -44,7 +44,7 @@ func (g *Git) MissingBlobs(ctx context.Context, store, commit string, cone gitin
 // missingBelow returns the IDs of the missing files below trees.
 func (g *Git) missingBelow(ctx context.Context, store string, trees []string) ([]string, error) {
 	c := Command{Op: "look for the files of " + trees[0], Heavy: true, Stdin: strings.Join(trees, "\n") + "\n"}
-	c = g.inStore(store, c, "rev-list", "--objects", "--no-walk", "--quiet", "--missing=print", "--stdin")
+	c = g.InStore(store, c, "rev-list", "--objects", "--no-walk", "--quiet", "--missing=print", "--stdin")
 	return g.missing(ctx, c, func(line string) (id string, ok bool) { return strings.CutPrefix(line, "?") })
 }
 
@@ -54,7 +54,7 @@ func (g *Git) missingOf(ctx context.Context, store string, ids []string) ([]stri
 		return nil, nil
 	}
 	c := Command{Op: "look for files", Heavy: true, Stdin: strings.Join(ids, "\n") + "\n"}
-	c = g.inStore(store, c, "cat-file", "--batch-check=%(objectname)")
+	c = g.InStore(store, c, "cat-file", "--batch-check=%(objectname)")
 	return g.missing(ctx, c, func(line string) (id string, ok bool) { return strings.CutSuffix(line, " missing") })
 }
 
@@ -78,7 +78,7 @@ func (g *Git) coneTops(ctx context.Context, store, commit string, cone gitindex.
 	roots := cone.Roots()
 	list := func(dirs ...string) error {
 		args := append([]string{"--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"}, dirs...)
-		c := g.inStore(store, Command{Op: "list the files of " + commit, Heavy: true}, args...)
+		c := g.InStore(store, Command{Op: "list the files of " + commit, Heavy: true}, args...)
 		return g.EachRecord(ctx, c, 0, func(entry string) error {
 			info, name, ok := strings.Cut(entry, "\t")
 			fields := strings.Fields(info) // mode, type, ID
@@ -117,7 +117,7 @@ const maxRecord = 1 << 20
 // EachRecord runs c and calls f for each record of its output, each ended by the byte
 // end. The output may be larger than what Run returns.
 func (g *Git) EachRecord(ctx context.Context, c Command, end byte, f func(record string) error) error {
-	c.talk = func(_ io.WriteCloser, stdout io.Reader) error {
+	c.Talk = func(_ io.WriteCloser, stdout io.Reader) error {
 		s := bufio.NewScanner(stdout)
 		s.Buffer(nil, maxRecord)
 		s.Split(func(data []byte, atEOF bool) (int, []byte, error) {

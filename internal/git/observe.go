@@ -41,8 +41,8 @@ type Event struct {
 
 // commandNames are the subcommands that this process runs; a job runs others.
 var commandNames = []string{
-	"cat-file", "clone", "config", "fetch", "fsck", "index-pack", "ls-remote", "ls-tree", "pack-refs",
-	"remote-http", "remote-https", "repack", "rev-list", "rev-parse", "update-ref", "version",
+	"cat-file", "check-ignore", "clone", "config", "fetch", "fsck", "index-pack", "ls-remote", "ls-tree", "pack-objects", "pack-refs",
+	"push", "remote-http", "remote-https", "repack", "rev-list", "rev-parse", "update-ref", "version",
 }
 
 const (

@@ -130,9 +130,9 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 		// Fail if an object of the pack refers to one that is not there.
 		args = append(args, "--check-self-contained-and-connected")
 	}
-	c := g.inStore(f.Store, Command{Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, dialog: true, Stderr: reporter(f.Progress)}, args...)
+	c := g.InStore(f.Store, Command{Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, Dialog: true, Stderr: reporter(f.Progress)}, args...)
 	var readErr error
-	c.talk = func(stdin io.WriteCloser, stdout io.Reader) error {
+	c.Talk = func(stdin io.WriteCloser, stdout io.Reader) error {
 		defer stdin.Close()
 		// If git has ended, its error says why.
 		if _, err := buffered.WriteTo(stdin); err != nil && !errors.Is(err, syscall.EPIPE) {

@@ -35,7 +35,7 @@ func (g *Git) known(ctx context.Context, store string, ids []string, others map[
 	for id := range others {
 		question.WriteString(id + "\n")
 	}
-	out, err := g.Run(ctx, g.inStore(store, Command{Op: "look up objects", Stdin: question.String()},
+	out, err := g.Run(ctx, g.InStore(store, Command{Op: "look up objects", Stdin: question.String()},
 		"cat-file", "--batch-check=%(objectname) %(objecttype)"))
 	if err != nil {
 		return nil, false, err

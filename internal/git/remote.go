@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,12 +31,13 @@ type Remote struct {
 	Pin []netip.Addr
 }
 
-// runRemote executes c, which talks to the remote, with the credential for its URL,
-// retries and redirects. It sets c.url to the URL, and c.Args to withURL(url).
-func (g *Git) runRemote(ctx context.Context, r Remote, c Command, withURL func(url string) []string) (out []byte, err error) {
-	kind := work.Fetch
-	if c.question {
-		kind = work.Question
+// RunRemote executes c, which talks to the remote, with the credential for its URL,
+// retries and redirects. It sets c.url to the URL, and c.Args to withURL(url). A command that
+// is not a question ends if it is silent for Config.StallTimeout.
+func (g *Git) RunRemote(ctx context.Context, r Remote, c Command, withURL func(url string) []string) (out []byte, err error) {
+	kind := work.Question
+	if !c.question {
+		kind, c.silence = work.Fetch, g.config.StallTimeout
 	}
 	if c.fetches {
 		began := time.Now()
@@ -69,8 +71,9 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, auth *Auth, c Com
 	}
 	// An empty helper removes all helpers that a configuration names.
 	config := append([]string{"credential.helper", ""}, pinned...)
-	if isHTTP(url) {
-		c.silence = 0 // curl has its own limit (http.lowSpeedTime)
+	if isHTTP(url) && !c.question {
+		c.silence = 0 // curl has its own limit
+		config = append(config, "http.lowSpeedLimit", "1", "http.lowSpeedTime", strconv.Itoa(max(1, int(g.config.StallTimeout.Seconds()))))
 	}
 	if g.config.CABundle != "" {
 		config = append(config, "http.sslCAInfo", g.config.CABundle)

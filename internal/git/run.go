@@ -50,7 +50,7 @@ func (g *Git) Run(ctx context.Context, c Command) (out []byte, err error) {
 		r.wrote, err = g.sandbox.Run(r.cmd, sandbox.Task{UID: c.UID, GID: c.GID, Read: c.Read, Write: c.Write, Limits: r.limits})
 		return err
 	}
-	if c.talk == nil {
+	if c.Talk == nil {
 		return r.result(run())
 	}
 	talkErr, err := r.converse(run)
@@ -118,7 +118,7 @@ func (r *execution) converse(run func() error) (talkErr, err error) {
 	stdout, w := io.Pipe()
 	r.cmd.Stdout = w
 	var in, stdin *os.File
-	if r.dialog {
+	if r.Dialog {
 		if in, stdin, err = os.Pipe(); err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func (r *execution) converse(run func() error) (talkErr, err error) {
 		w.Close()
 		ran <- err
 	}()
-	talkErr = r.talk(stdin, stdout)
+	talkErr = r.Talk(stdin, stdout)
 	// Make a command that still writes fail with EPIPE.
 	stdout.CloseWithError(io.ErrClosedPipe)
 	if talkErr != nil && !errors.Is(talkErr, io.ErrUnexpectedEOF) {

@@ -100,7 +100,7 @@ func (g *Git) Check(ctx context.Context, store string) error {
 	if _, err := os.Lstat(store); errors.Is(err, os.ErrNotExist) {
 		return giterror.Damaged(store, err)
 	}
-	_, err := g.Run(ctx, g.inStore(store, Command{Op: "check the store", Heavy: true, Write: []string{store}},
+	_, err := g.Run(ctx, g.InStore(store, Command{Op: "check the store", Heavy: true, Write: []string{store}},
 		"fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress"))
 	var e *giterror.Error
 	if errors.As(err, &e) && exitCode(err) > 0 && e.Kind != giterror.KindNoSpace && e.Kind != giterror.KindLimit {
@@ -111,7 +111,7 @@ func (g *Git) Check(ctx context.Context, store string) error {
 
 // Has reports whether the store has an object, of any type.
 func (g *Git) Has(ctx context.Context, store, id string) (bool, error) {
-	_, err := g.Run(ctx, g.inStore(store, Command{Op: "look up " + id, question: true}, "cat-file", "-e", id))
+	_, err := g.Run(ctx, g.InStore(store, Command{Op: "look up " + id, question: true}, "cat-file", "-e", id))
 	if exitCode(err) > 0 && giterror.KindOf(err) != giterror.KindLimit {
 		return false, nil
 	}
@@ -121,14 +121,14 @@ func (g *Git) Has(ctx context.Context, store, id string) (bool, error) {
 // Repack joins small packs, so that pack sizes form a geometric series: its cost is
 // proportional to the new objects, not to the repository. No object is dropped.
 func (g *Git) Repack(ctx context.Context, store string) error {
-	_, err := g.Run(ctx, g.inStore(store, Command{Op: "repack the store", Heavy: true, Write: []string{store}},
+	_, err := g.Run(ctx, g.InStore(store, Command{Op: "repack the store", Heavy: true, Write: []string{store}},
 		"repack", "--quiet", "--geometric=2", "-d", "--no-write-bitmap-index"))
 	return err
 }
 
 // Keep points ref to a commit of the store, so that it stays reachable.
 func (g *Git) Keep(ctx context.Context, store, ref, commit string) error {
-	_, err := g.Run(ctx, g.inStore(store, Command{Op: "keep " + commit, question: true, Write: []string{store}},
+	_, err := g.Run(ctx, g.InStore(store, Command{Op: "keep " + commit, question: true, Write: []string{store}},
 		"update-ref", ref, commit))
 	return err
 }
@@ -147,7 +147,7 @@ func (g *Git) HasTree(ctx context.Context, store, commit string) (bool, error) {
 
 // lookUp returns the ID of the object rev with the suffix to.
 func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok bool, err error) {
-	out, err := g.Run(ctx, g.inStore(store, Command{Op: "look up " + rev, question: true},
+	out, err := g.Run(ctx, g.InStore(store, Command{Op: "look up " + rev, question: true},
 		"rev-parse", "--verify", "--quiet", "--end-of-options", rev+to))
 	if exitCode(err) == 1 {
 		return "", false, nil
@@ -160,7 +160,7 @@ func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok 
 
 // Ahead returns how many commits are in the history of commit but not in that of of.
 func (g *Git) Ahead(ctx context.Context, store, commit, of string) (int, error) {
-	out, err := g.Run(ctx, g.inStore(store, Command{Op: "count the commits from " + of + " to " + commit, Heavy: true},
+	out, err := g.Run(ctx, g.InStore(store, Command{Op: "count the commits from " + of + " to " + commit, Heavy: true},
 		"rev-list", "--count", "--end-of-options", commit, "^"+of))
 	if err != nil {
 		return 0, err

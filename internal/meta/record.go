@@ -273,6 +273,10 @@ func (w Workspace) Kept() bool { return w.Mode == string(volume.ModeKeep) }
 // Private reports whether each mount of the workspace's volume has one of its own.
 func (w Workspace) Private() bool { return w.Mode == string(volume.ModePrivate) }
 
+// Lasts reports whether the workspace survives a crash of the machine. Its record says so only
+// when it is on disk, with all its layers.
+func (w Workspace) Lasts() bool { return w.Kept() || w.Phase == Discarded }
+
 // Workspace is a writable overlay, or the discard that is left of one.
 type Workspace struct {
 	ID    string `json:"id"`

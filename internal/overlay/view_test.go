@@ -14,14 +14,14 @@ func TestView(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustDetach(t, s.Target)
-	layers := []string{s.Upper, s.Lower[0]}
+	layers := Spec{Lower: []string{s.Upper, s.Lower[0]}}
 	for name, view := range map[string]func() (*os.File, error){
 		"descriptors": func() (*os.File, error) { return View(layers) },
 		"strings":     func() (*os.File, error) { return viewStrings(layers) },
 	} {
 		t.Run(name, func(t *testing.T) { checkView(t, s, view) })
 	}
-	if _, err := View(s.Lower); err == nil {
+	if _, err := View(Spec{Lower: s.Lower}); err == nil {
 		t.Error("one layer: no error")
 	}
 }

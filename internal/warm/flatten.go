@@ -149,7 +149,7 @@ func (m *Manager) copyChain(ctx context.Context, h meta.WarmHead, to string, roo
 		return err
 	}
 	defer done()
-	view, err := overlay.View(m.Set(h.Clone).Lower(meta.WarmLayer, h.Chain...))
+	view, err := overlay.View(overlay.Spec{Lower: m.Set(h.Clone).Lower(meta.WarmLayer, h.Chain...)})
 	if err != nil {
 		return err
 	}

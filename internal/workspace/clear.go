@@ -191,6 +191,9 @@ func (m *Manager) ParkUnused(ctx context.Context, cloneKeys ...string) error {
 // park unmounts a workspace that a volume keeps, and that has no leases. If somebody still
 // uses it, inUse says who, and the volume's next Mount mounts it again if necessary.
 func (m *Manager) park(ctx context.Context, rec meta.Workspace) (inUse string, err error) {
+	if w, err := m.records.lookUp(rec.ID); err == nil && m.records.viewed(w) != nil {
+		return m.records.viewed(w).Error(), nil
+	}
 	if rec.Phase == meta.Discarded {
 		return "", nil
 	}

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -60,7 +61,7 @@ type InUseError struct{ Reason string }
 func (e *InUseError) Error() string { return e.Reason }
 
 // EvictDiscard deletes a discard. The error is a *NoDiscardError if the discard is
-// unknown, and an *InUseError if it was restored.
+// unknown, and an *InUseError if it was restored, or if somebody looks at it.
 func (m *Manager) EvictDiscard(id string) error {
 	w, err := m.records.lookUp(id)
 	if err != nil {
@@ -108,7 +109,7 @@ func (m *Manager) Restore(ctx context.Context, id, name string, o volume.Options
 		return err
 	}
 	_, err = m.records.change(ctx, w, func(rec *meta.Workspace) error {
-		if err := isDiscard(*rec); err != nil {
+		if err := cmp.Or(isDiscard(*rec), m.records.viewed(w)); err != nil {
 			return err
 		}
 		if err := m.mounter.Complete(w.clone, *rec); err != nil {

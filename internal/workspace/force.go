@@ -158,5 +158,8 @@ func (m *Manager) unmount(ctx context.Context, w *workspace, rec meta.Workspace)
 			m.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Debug("bind the cache again")
 		}
 	}
+	if err := m.records.viewed(w); err != nil {
+		return err
+	}
 	return &InUseError{fmt.Sprintf("a process on this machine uses the workspace of volume %q at %s: end it", rec.Volume, at)}
 }

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,17 +131,24 @@ var ErrHeld = errors.New("a container that outlived a disabled plugin or a kille
 
 // waitFree waits until the kernel says that nobody uses a workspace that is not mounted
 // here. It waits for HeldWait, or longer after the start, but not beyond ctx's deadline.
-// Then the error wraps ErrHeld.
+// Then the error wraps ErrHeld. It ends the holds of those who look at the files, because a
+// Mount must not wait for a reader.
 func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
+	w, err := m.records.lookUp(rec.ID)
+	if err != nil {
+		return nil // it was removed meanwhile
+	}
+	m.records.endHolds(w)
 	most, waited := max(m.HeldWait, heldAtStart*m.HeldWait-time.Since(m.started)), time.Duration(0)
 	for wait := heldFirst; ; wait = min(2*wait, heldMost) {
 		busy, err := m.mounter.Busy(rec)
-		if err != nil || !busy {
+		viewed := m.records.viewed(w)
+		if err != nil || !busy && viewed == nil {
 			return err
 		}
 		if waited >= most || ctx.Err() == context.DeadlineExceeded {
-			return fmt.Errorf("%w of volume %q, and one upper layer can't be mounted twice: "+
-				"end it (docker ps --filter volume=%s), then run it again", ErrHeld, rec.Volume, rec.Volume)
+			return cmp.Or(viewed, fmt.Errorf("%w of volume %q, and one upper layer can't be mounted twice: "+
+				"end it (docker ps --filter volume=%s), then run it again", ErrHeld, rec.Volume, rec.Volume))
 		}
 		if err := sleep(ctx, wait); err != nil && ctx.Err() != context.DeadlineExceeded {
 			return err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ func (w *world) rebuild() {
 	if err := errors.Join(db.Close(), os.Remove(path)); err != nil {
 		w.t.Fatal(err)
 	}
-	rebuilt, err := Rebuild(w.root, w.boot)
+	rebuilt, err := mounter.Rebuild(w.root, w.boot)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -39,25 +38,6 @@ func (w *world) rebuild() {
 		w.t.Fatal(err)
 	}
 	w.restart()
-}
-
-// TestRebuiltLayers: a rebuilt record has what any workspace on the layer knows of it,
-// whichever manifest is read first.
-func TestRebuiltLayers(t *testing.T) {
-	t.Parallel()
-	lasting := meta.Layer{Clone: "s/1", ID: "t", Boot: "b", Durable: true}
-	known := meta.Layer{Clone: "s/1", ID: "t", Boot: "b", Commit: "c", TracksCache: true}
-	want := known
-	want.Durable = true
-	for _, order := range [][]meta.Layer{{lasting, known}, {known, lasting}} {
-		layers := make(map[string]meta.Layer)
-		for _, l := range order {
-			addLayer(layers, l)
-		}
-		if got := layers["s/1/t"]; len(layers) != 1 || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v, want %+v", layers, want)
-		}
-	}
 }
 
 // TestRebuildKept: kept and restored workspaces, and the leases of shared ones, survive the
@@ -129,7 +109,7 @@ func TestRebuild(t *testing.T) {
 		boot   string
 		layers int
 	}{{"boot", 1}, {"another", 0}} {
-		state, err := Rebuild(w.root, tt.boot)
+		state, err := mounter.Rebuild(w.root, tt.boot)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,6 +69,7 @@ func (r *reaper) reap(ctx context.Context, w *workspace, held func()) {
 		release()
 		if err == nil {
 			busy, err = r.mounter.Busy(r.records.get(w))
+			busy = busy || r.records.viewed(w) != nil // also one that was parked, whose view the kernel does not count
 		}
 		if err == nil && !busy {
 			if err = r.discardOrRemove(ctx, w); err == nil {
@@ -84,6 +85,10 @@ func (r *reaper) reap(ctx context.Context, w *workspace, held func()) {
 			r.Log.WithContext(ctx).WithError(err).Warnf("workspace %s has ended and can't be removed: it stays, and this is tried again", w.id)
 		case wait == 2*reapFirst:
 			held()
+			if viewed := r.records.viewed(w); viewed != nil {
+				r.Log.WithContext(ctx).WithError(viewed).Infof("workspace %s has ended: it is removed when nobody looks at it any more", w.id)
+				break
+			}
 			r.Log.WithContext(ctx).Infof("workspace %s is still used by a container that kept it: it is removed when that ends", w.id)
 		}
 		if sleep(ctx, wait) != nil {
@@ -210,6 +215,9 @@ func (r *reaper) remove(w *workspace, discard bool) error {
 		if err := isDiscard(rec); err != nil {
 			return err
 		}
+	}
+	if err := r.records.viewed(w); err != nil {
+		return err
 	}
 	if err := r.DB.Update(func(tx *meta.Tx) error { return tx.DeleteWorkspace(w.id) }); err != nil {
 		return err

@@ -41,12 +41,13 @@ type workspace struct {
 	inherited map[string]bool
 	// leased is when this process last gave it a lease, by the monotonic clock; zero for never.
 	leased time.Time
+	holds  map[*Hold]bool // of those who look at its files
 	// unsaved is set by NewManager if the database has another phase. Sweep commits it.
 	unsaved bool
 }
 
 func newWorkspace(id string, c *clone.Clone) *workspace {
-	return &workspace{id: id, clone: c, inherited: make(map[string]bool)}
+	return &workspace{id: id, clone: c, inherited: make(map[string]bool), holds: make(map[*Hold]bool)}
 }
 
 // put gives a new or known workspace a record, and updates the index of leases. It commits nothing.
@@ -231,5 +232,18 @@ func (r *records) setSize(ctx context.Context, w *workspace, size meta.Measured)
 	defer r.mu.Unlock()
 	if w.rec.Phase != meta.Discarded {
 		w.rec.Size = size
+	}
+}
+
+// updateManifest writes a changed record. The end of a workspace needs no manifest: without
+// its mount, or without its volume, a workspace has ended. A failure is only logged,
+// because manifests matter only if the database is lost, and the disk may be full.
+func (r *records) updateManifest(ctx context.Context, before, rec meta.Workspace) {
+	if rec.Phase == meta.Ended {
+		return
+	}
+	synced := before.Phase.Live() != rec.Phase.Live() || before.Volume != rec.Volume
+	if err := mounter.PutManifest(r.mounter.Manifest(rec), rec, synced); err != nil {
+		r.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
 	}
 }

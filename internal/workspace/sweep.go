@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/origin"
 )
 
@@ -55,7 +56,7 @@ func (m *Manager) sweep(ctx context.Context, w *workspace) error {
 			return errors.Join(err, detachErr)
 		}
 		m.reaper.start(ctx, w, release)
-	case lasts(rec) && rec.Phase != meta.Ended && rec.Phase != meta.Making:
+	case rec.Lasts() && rec.Phase != meta.Ended && rec.Phase != meta.Making:
 		err = errors.Join(err, m.sweepLasting(ctx, w, rec))
 	}
 	return err
@@ -77,7 +78,7 @@ func (m *Manager) sweepLasting(ctx context.Context, w *workspace, rec meta.Works
 	var man meta.Workspace
 	if err != nil || json.Unmarshal(data, &man) != nil || man.Phase.Live() != rec.Phase.Live() ||
 		man.Volume != rec.Volume || man.Mode != rec.Mode {
-		if err := putManifest(m.mounter.Manifest(rec), rec, true); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := mounter.PutManifest(m.mounter.Manifest(rec), rec, true); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func startPlugin(dir string, bytes, files int64) (*plugin, error) {
 	}
 	p.Daemon, err = daemon.Start(daemon.Config{
 		Program: cmp.Or(os.Getenv("HELMDECK_REPOS"), "../../build/helmdeck-repos"), // make build makes it
-		Dir:     dir, Data: p.data(), Env: []string{"LOG_LEVEL=debug", "MOUNT_WAIT=45s"},
+		Dir:     dir, Data: p.data(), Env: []string{"LOG_LEVEL=debug", "MOUNT_WAIT=45s", "PUSH_MAX_SIZE=64MiB"},
 	})
 	return p, err
 }
@@ -84,6 +84,9 @@ func (p *plugin) close() error {
 		errs = append(errs, p.AwaitEmptyTrash(), daemon.Poll(func() error {
 			if left := p.children(); len(left) > 0 {
 				return fmt.Errorf("the plugin still has children: %q", left)
+			}
+			if left, err := os.ReadDir(p.data("inspect")); err != nil || len(left) > 0 {
+				return fmt.Errorf("left of those who looked: %v, %v", left, err)
 			}
 			return nil
 		}), p.Stop())

@@ -1,7 +1,6 @@
-package workspace
+package mounter
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,13 +8,12 @@ import (
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/tree"
 )
 
-// putManifest writes the record of a workspace to path. If synced is set, it is on disk
+// PutManifest writes the record of a workspace to path. If synced is set, it is on disk
 // afterwards.
-func putManifest(path string, rec meta.Workspace, synced bool) error {
+func PutManifest(path string, rec meta.Workspace, synced bool) error {
 	data, err := json.Marshal(rec)
 	if err != nil {
 		return err
@@ -26,23 +24,6 @@ func putManifest(path string, rec meta.Workspace, synced bool) error {
 	return durable.WriteVolatile(path, data, 0o600)
 }
 
-// updateManifest writes a changed record. The end of a workspace needs no manifest: without
-// its mount, or without its volume, a workspace has ended. A failure is only logged,
-// because manifests matter only if the database is lost, and the disk may be full.
-func (r *records) updateManifest(ctx context.Context, before, rec meta.Workspace) {
-	if rec.Phase == meta.Ended {
-		return
-	}
-	synced := before.Phase.Live() != rec.Phase.Live() || before.Volume != rec.Volume
-	if err := putManifest(r.mounter.Manifest(rec), rec, synced); err != nil {
-		r.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
-	}
-}
-
-// lasts reports whether a workspace survives a crash of the machine. Its record says so
-// only when it is on disk, with all its layers.
-func lasts(rec meta.Workspace) bool { return rec.Kept() || rec.Phase == meta.Discarded }
-
 // Rebuild returns the records of the workspaces below root and of their layers, for a
 // database that was lost. It includes only layers of this boot and of workspaces that
 // last, because others may not be on disk. Not all manifests are synced, so a manifest
@@ -52,7 +33,7 @@ func Rebuild(root, boot string) (meta.State, error) {
 		Workspaces: make(map[string]meta.Workspace),
 		Trees:      make(map[string]meta.Layer), GitLayers: make(map[string]meta.Layer),
 	}
-	paths, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "workspaces", "*", mounter.ManifestName))
+	paths, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "workspaces", "*", ManifestName))
 	if err != nil {
 		return state, err
 	}
@@ -66,18 +47,18 @@ func Rebuild(root, boot string) (meta.State, error) {
 			continue // the sweep removes the directory
 		}
 		state.Workspaces[w.ID] = w
-		if w.Boot != boot && !lasts(w) {
+		if w.Boot != boot && !w.Lasts() {
 			continue
 		}
 		for i := range w.Chain { // the commits of the layers below the first are unknown
-			l := meta.Layer{Kind: meta.Tree, Clone: w.Clone, ID: w.Chain[i], Chain: w.Chain[i:], Boot: boot, Durable: lasts(w)}
+			l := meta.Layer{Kind: meta.Tree, Clone: w.Clone, ID: w.Chain[i], Chain: w.Chain[i:], Boot: boot, Durable: w.Lasts()}
 			if i == 0 {
 				l.Commit, l.TracksCache = w.Commit, tracksCache(layer.Lower(root, w.Clone, meta.Tree, w.Chain...))
 			}
 			addLayer(state.Trees, l)
 		}
 		addLayer(state.GitLayers, meta.Layer{
-			Kind: meta.GitLayer, Clone: w.Clone, ID: w.GitLayer, Commit: w.Commit, Snapshot: "unknown", Boot: boot, Durable: lasts(w),
+			Kind: meta.GitLayer, Clone: w.Clone, ID: w.GitLayer, Commit: w.Commit, Snapshot: "unknown", Boot: boot, Durable: w.Lasts(),
 		})
 	}
 	return state, nil

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// Push is a request to push a branch of a workspace to the remote of its volume.
+type Push struct {
+	Branch string `json:"branch,omitempty"` // of the workspace; empty: the one that HEAD is at
+	// RemoteBranch is the branch at the remote, without refs/heads/; empty: the same as Branch.
+	RemoteBranch string `json:"remote_branch,omitempty"`
+	// ForceWithLease is the full ID of the commit that the remote's branch must be at. Then it may
+	// be overwritten.
+	ForceWithLease string `json:"force_with_lease,omitempty"`
+	// WithoutLFS allows commits with LFS pointers whose objects the plugin has not fetched, because
+	// they are not pushed: the remote must have them already.
+	WithoutLFS bool `json:"without_lfs,omitempty"`
+}
+
+// PushResult is what was pushed.
+type PushResult struct {
+	Workspace    string `json:"workspace"`
+	Volume       string `json:"volume"`
+	Subject      string `json:"subject"`
+	Repo         string `json:"repo"`
+	Branch       string `json:"branch"` // empty for a detached HEAD
+	RemoteBranch string `json:"remote_branch"`
+	OldCommit    string `json:"old_commit,omitempty"` // empty for a new branch
+	NewCommit    string `json:"new_commit"`           // the same as OldCommit if there was nothing to push
+	Commits      int64  `json:"commits"`              // that the volume did not begin with
+	Objects      int64  `json:"objects"`              // the same, with files and directories
+	Bytes        int64  `json:"bytes"`                // of the pack with the objects
+}
+
+// Outbound is what leaves one workspace, which may be mounted, kept or a discard.
+type Outbound struct {
+	c    *Client
+	path string
+}
+
+// Outbound returns the access to what a workspace has committed.
+func (c *Client) Outbound(workspace string) Outbound {
+	return Outbound{c, "/v1/workspaces/" + segment(workspace)}
+}
+
+// Push pushes a branch, and calls progress, which may be nil. The error is an *Error that says why it
+// is refused.
+func (o Outbound) Push(ctx context.Context, p Push, progress func(Progress)) (PushResult, error) {
+	return operate[PushResult](ctx, o.c, o.path+"/push", p, progress)
+}
+
+// Bundle writes a git bundle with the commits of a branch to w or, if branch is empty, of all
+// branches that have commits that the volume did not begin with. After an error w may have a part of
+// it.
+func (o Outbound) Bundle(ctx context.Context, branch string, w io.Writer) (bytes int64, err error) {
+	path := o.path + "/bundle"
+	if branch != "" {
+		path += "?branch=" + url.QueryEscape(branch)
+	}
+	res, err := o.c.send(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	if bytes, err = io.Copy(w, res.Body); err != nil {
+		return bytes, fmt.Errorf("GET %s: %w", path, err)
+	}
+	return bytes, nil
+}

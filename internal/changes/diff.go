@@ -1,0 +1,314 @@
+package changes
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/git"
+)
+
+const (
+	// maxDiffFile and maxDiff bound the size of a file in a patch, and of all, in bytes before
+	// and after the change.
+	maxDiffFile, maxDiff = 8 << 20, 128 << 20
+	// sniffed is how many bytes of a file git looks at to tell whether it is binary.
+	sniffed = 8000
+	// renameLimit bounds the pairs of files that are compared to find renames: a thousand
+	// deleted files with a thousand added ones.
+	renameLimit = 1000
+	// maxRemarks bounds the lines about what is not in a patch.
+	maxRemarks = 10_000
+)
+
+// Patch is the difference of two work trees, which git apply takes.
+type Patch struct {
+	reader  *Reader
+	repo    repository
+	files   int // in the patch
+	remarks []string
+	more    int // remarks that are left out
+}
+
+// Diff prepares a patch of what changed, with ignored files if ignored is set. format is the hash
+// function of the repository's objects. Close the result.
+func (r *Reader) Diff(ctx context.Context, src Source, format string, ignored bool) (p *Patch, err error) {
+	set, err := r.Find(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	p = &Patch{reader: r}
+	if p.repo, err = r.newRepository(format); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			p.Close()
+			p = nil
+		}
+	}()
+	c := git.Command{Op: "copy what changed", Heavy: true, Write: []string{p.repo.git()}, Dialog: true}
+	c = r.Git.InStore(p.repo.git(), c, "fast-import", "--quiet", "--done", "--date-format=raw")
+	c.Talk = func(stdin io.WriteCloser, stdout io.Reader) error {
+		defer stdin.Close()
+		w := bufio.NewWriterSize(stdin, chunk)
+		err := p.copy(ctx, src, set, ignored, w)
+		if err == nil {
+			err = w.Flush()
+		}
+		if err != nil && !errors.Is(err, syscall.EPIPE) { // otherwise git's error says why it has ended
+			return err
+		}
+		stdin.Close()
+		_, err = io.Copy(io.Discard, stdout)
+		return err
+	}
+	if _, err := r.Git.Run(ctx, c); err != nil {
+		return p, err
+	}
+	failpoint.Hit("changes/diff/copied")
+	for _, o := range set.Omitted {
+		p.remark("left out: %s: %s", quoted(o.Path), o.Why)
+	}
+	if set.Truncated != "" {
+		p.remark("not complete: %s", set.Truncated)
+	}
+	return p, nil
+}
+
+// Close removes what Diff has made.
+func (p *Patch) Close() { p.repo.close() }
+
+// remark adds a line about what is not in the patch.
+func (p *Patch) remark(format string, args ...any) {
+	if len(p.remarks) >= maxRemarks {
+		p.more++
+		return
+	}
+	p.remarks = append(p.remarks, fmt.Sprintf(format, args...))
+}
+
+// names of the refs in the repository.
+const before, after = "refs/heads/before", "refs/heads/after"
+
+// version is a file in one of the two trees.
+type version struct {
+	mark int
+	mode string
+	path string
+}
+
+// copy writes the contents before and after, and the two trees, as a stream for git fast-import.
+func (p *Patch) copy(ctx context.Context, src Source, set *Set, ignored bool, w *bufio.Writer) error {
+	s := &stream{Writer: w, patch: p, src: src, room: maxDiff}
+	for _, c := range set.List {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch {
+		case c.Ignored && !ignored:
+			continue
+		case c.Module != "":
+			p.remark("left out: %s: it is in the submodule %s", quoted(c.Path), quoted(c.Module))
+		case !allowedInGit(c.Path):
+			p.remark("left out: %s: git allows no file of this name", quoted(c.Path))
+		default:
+			if err := s.change(c); err != nil {
+				return err
+			}
+		}
+	}
+	for ref, tree := range map[string][]version{before: s.before, after: s.after} {
+		fmt.Fprintf(w, "commit %s\ncommitter x <x> 0 +0000\ndata 0\n", ref)
+		for _, v := range tree {
+			fmt.Fprintf(w, "M %s :%d %s\n", v.mode, v.mark, quotedRaw(v.path))
+		}
+	}
+	_, err := w.WriteString("done\n")
+	return err
+}
+
+// stream writes the contents of changes.
+type stream struct {
+	*bufio.Writer
+	patch         *Patch
+	src           Source
+	room          int64
+	marks         int
+	before, after []version
+}
+
+// change writes a file before and after its change, unless a limit or the content forbids that.
+// The error is that of the writer, or of the disk.
+func (s *stream) change(c Change) error {
+	var old, now content
+	var err error
+	if c.Kind != Added {
+		if old, err = open(s.src.Base, c.Path); err != nil {
+			return fmt.Errorf("read %q as it was: %w", c.Path, err)
+		}
+		defer old.Close()
+	}
+	if c.Kind != Deleted {
+		if now, err = open(s.src.Merged, c.Path); err != nil {
+			s.patch.remark("left out: %s: it can't be read: %s", quoted(c.Path), errorText(err))
+			return nil
+		}
+		defer now.Close()
+	}
+	size := old.size + now.size
+	switch {
+	case max(old.size, now.size) > maxDiffFile:
+		s.patch.remark("left out: %s: it has more than %d bytes", quoted(c.Path), maxDiffFile)
+		return nil
+	case size > s.room:
+		s.patch.remark("left out: %s: the files of the patch have more than %d bytes", quoted(c.Path), maxDiff)
+		return nil
+	}
+	if old.sniff() || now.sniff() {
+		from, to := quoted("a/"+c.Path), quoted("b/"+c.Path)
+		if c.Kind == Added {
+			from = "/dev/null"
+		}
+		if c.Kind == Deleted {
+			to = "/dev/null"
+		}
+		s.patch.remark("Binary files %s and %s differ", from, to)
+		return nil
+	}
+	s.room -= size
+	s.patch.files++
+	return errors.Join(s.blob(c.Path, old, &s.before), s.blob(c.Path, now, &s.after))
+}
+
+// sniff reports whether git would call a file binary. What it reads is read again later.
+func (c *content) sniff() bool {
+	if c.kind != file {
+		return false
+	}
+	b := bufio.NewReaderSize(c.Reader, sniffed)
+	c.Reader = b
+	head, _ := b.Peek(int(min(sniffed, c.size)))
+	return bytes.IndexByte(head, 0) >= 0
+}
+
+// blob writes a content, of exactly the size that it had when it was opened, and adds it to a tree.
+func (s *stream) blob(path string, c content, to *[]version) error {
+	if c.kind == none {
+		return nil
+	}
+	s.marks++
+	mode := "100644"
+	switch {
+	case c.kind == link:
+		mode = "120000"
+	case c.executable():
+		mode = "100755"
+	}
+	*to = append(*to, version{s.marks, mode, path})
+	fmt.Fprintf(s, "blob\nmark :%d\ndata %d\n", s.marks, c.size)
+	cut, err := copyExactly(s, c)
+	if cut {
+		s.patch.remark("changed while it was read: %s", quoted(path))
+	}
+	_, err2 := s.WriteString("\n")
+	return cmp.Or(err, err2)
+}
+
+// copyExactly writes as many bytes as a file had when it was opened, with zeros for those that are
+// not there any more. cut reports whether there were any. The error is the writer's.
+func copyExactly(w io.Writer, c content) (cut bool, err error) {
+	in := &keepsError{r: io.LimitReader(c.Reader, c.size)}
+	n, err := io.Copy(w, in)
+	if err != nil && in.err == nil {
+		return false, err
+	}
+	if n == c.size {
+		return false, nil
+	}
+	_, err = io.CopyN(w, zeros{}, c.size-n)
+	return true, err
+}
+
+// keepsError tells an error of a reader from one of a writer.
+type keepsError struct {
+	r   io.Reader
+	err error
+}
+
+func (k *keepsError) Read(p []byte) (int, error) {
+	n, err := k.r.Read(p)
+	if err != nil && err != io.EOF {
+		k.err = err
+	}
+	return n, err
+}
+
+// zeros reads as zeros without end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// Write writes the patch. If it fails, a part of the patch may have been written.
+func (p *Patch) Write(ctx context.Context, w io.Writer) error {
+	if p.files > 0 {
+		c := git.Command{Op: "compare what changed", Heavy: true}
+		c = p.reader.Git.InStore(p.repo.git(), c, "diff-tree", "-r", "-p", "--full-index", "-M", fmt.Sprintf("-l%d", renameLimit),
+			"--no-ext-diff", "--no-textconv", "--no-color", "--text", "--src-prefix=a/", "--dst-prefix=b/", "--end-of-options", before, after)
+		c.Talk = func(_ io.WriteCloser, stdout io.Reader) error {
+			_, err := io.Copy(w, stdout)
+			return err
+		}
+		if _, err := p.reader.Git.Run(ctx, c); err != nil {
+			return err
+		}
+	}
+	for _, r := range p.remarks {
+		if _, err := fmt.Fprintf(w, "# %s\n", r); err != nil {
+			return err
+		}
+	}
+	if p.more > 0 {
+		_, err := fmt.Fprintf(w, "# and %d more\n", p.more)
+		return err
+	}
+	return nil
+}
+
+// quoted writes a path so that it is one line of printable ASCII.
+func quoted(path string) string { return strconv.QuoteToASCII(path) }
+
+// quotedRaw quotes a path for git fast-import.
+func quotedRaw(path string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
+}
+
+// allowedInGit reports whether git can check out a path: no part of it may be .git on any
+// filesystem. It refuses a few more names than git does.
+func allowedInGit(path string) bool {
+	for name := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {
+		name = strings.Map(func(c rune) rune { // HFS+ ignores these
+			if c >= 0x200c && c <= 0x200f || c >= 0x202a && c <= 0x202e || c >= 0x206a && c <= 0x206f || c == 0xfeff {
+				return -1
+			}
+			return c
+		}, name)
+		name, _, _ = strings.Cut(strings.ToLower(name), ":")
+		name = strings.TrimRight(name, " .")
+		if name == ".git" || name == "git~1" {
+			return false
+		}
+	}
+	return true
+}

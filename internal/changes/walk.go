@@ -1,0 +1,136 @@
+package changes
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
+)
+
+// position is where a walk is.
+type position struct {
+	names []string // of the current entry and its parents
+}
+
+// enter moves to an entry, and returns its path below the top.
+func (p *position) enter(e disk.Entry) string {
+	p.names = append(p.names[:e.Depth-1], e.Name)
+	return strings.Join(p.names, "/")
+}
+
+// upperVisitor is a disk.Visitor for an upper. No directory whose path is too long is entered, so
+// names are bounded.
+type upperVisitor struct {
+	*finder
+	position
+}
+
+func (v *upperVisitor) Visit(e disk.Entry) (enter bool) {
+	if e.Depth == 0 {
+		return true
+	}
+	path := v.enter(e)
+	if v.leftOut(path, e.Name) {
+		return false
+	}
+	if kindOf(e) != unix.DT_DIR {
+		v.compare(path) // also a whiteout, behind which nothing is
+		return false
+	}
+	v.noteModule(path)
+	// The upper of a directory says nothing about what is below it if the directory hides
+	// what is there in the base, or shows another one.
+	if hasAttribute(e, "trusted.overlay.opaque") || hasAttribute(e, "trusted.overlay.redirect") {
+		v.fileGone(path)
+		v.replaced(path)
+		return false
+	}
+	v.fileGone(path)
+	return true
+}
+
+// fileGone notes a file of the base that a directory has replaced.
+func (f *finder) fileGone(path string) {
+	if f.look(f.Base, path).comparable() && !f.look(f.Merged, path).comparable() {
+		f.add(path, Deleted)
+	}
+}
+
+// noteModule notes a directory if it is a submodule.
+func (f *finder) noteModule(path string) {
+	if f.look(f.Base, path+"/.git").kind != none {
+		f.modules = append(f.modules, path)
+	}
+}
+
+func (v *upperVisitor) Leave(disk.Entry) {}
+
+func (v *upperVisitor) Skip(e disk.Entry, err error) {
+	v.skipped(strings.Join(v.names[:max(0, min(e.Depth, len(v.names)))], "/"), err)
+}
+
+// skipped notes a directory that was not read to its end.
+func (f *finder) skipped(path string, err error) {
+	if absent(err) {
+		return
+	}
+	f.omit(path+"/", "it can't be read: "+errorText(err))
+	if f.cut == "" {
+		f.cut = "a directory could not be read to its end, because it was moved or is not readable: run it again"
+	}
+}
+
+// belowVisitor is a disk.Visitor for a directory in a view.
+type belowVisitor struct {
+	*finder
+	position
+	path  string // of the directory
+	base  bool
+	visit func(path string)
+}
+
+func (v *belowVisitor) Visit(e disk.Entry) (enter bool) {
+	if e.Depth == 0 {
+		return true
+	}
+	path := v.path + "/" + v.enter(e)
+	if e.Name == ".git" && v.base {
+		v.modules = append(v.modules, path[:len(path)-len("/.git")])
+	}
+	if v.leftOut(path, e.Name) {
+		return false
+	}
+	if kindOf(e) == unix.DT_DIR {
+		return true
+	}
+	v.visit(path)
+	return false
+}
+
+func (v *belowVisitor) Leave(disk.Entry) {}
+
+func (v *belowVisitor) Skip(e disk.Entry, err error) {
+	if e.Depth > 0 { // the directory itself may have gone
+		v.skipped(v.path, err)
+	}
+}
+
+// kindOf returns the type of an entry, and asks for one that the directory did not tell.
+func kindOf(e disk.Entry) uint8 {
+	if e.Type != unix.DT_UNKNOWN {
+		return e.Type
+	}
+	var st unix.Stat_t
+	if unix.Fstatat(e.Dir, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return unix.DT_UNKNOWN
+	}
+	return uint8(st.Mode & unix.S_IFMT >> 12) // the types are defined so
+}
+
+// hasAttribute reports whether an entry itself has an extended attribute.
+func hasAttribute(e disk.Entry, name string) bool {
+	_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", e.Dir, e.Name), name, nil)
+	return err == nil
+}

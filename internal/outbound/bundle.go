@@ -1,0 +1,109 @@
+package outbound
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/quarantine"
+)
+
+// bundleLife is how long a bundle is kept for its reader, because it holds the subject's turn and a
+// part of the disk.
+const bundleLife = 30 * time.Minute
+
+var errBundleLife = fmt.Errorf("the bundle was not read within %v", bundleLife)
+
+// Bundle is a git bundle, ready to be read. Close it.
+type Bundle struct {
+	Result
+	Size     int64 // in bytes
+	Branches []quarantine.Branch
+
+	content io.Reader
+	expires time.Time
+	close   func() error
+}
+
+// Read reads the bundle. It fails half an hour after the bundle was made.
+func (b *Bundle) Read(data []byte) (int, error) {
+	if time.Now().After(b.expires) {
+		return 0, errBundleLife
+	}
+	return b.content.Read(data)
+}
+
+// Close removes the bundle. It may be called more than once.
+func (b *Bundle) Close() error { return b.close() }
+
+// Bundle makes a bundle of a branch of a workspace or, if it is empty, of all branches at commits
+// that no ref of the remote was at. It has what the refs that the workspace began with do not
+// reach, and needs a repository that has those. The errors are those of Push.
+func (p *Pusher) Bundle(ctx context.Context, id, branch string, report Progress) (*Bundle, error) {
+	var mu sync.Mutex // between the end of the work and a caller that has given up
+	gone := false
+	made, err := shared(ctx, p, "export", id, func(ctx context.Context) (*Bundle, error) {
+		b, err := p.bundle(ctx, id, branch, report)
+		mu.Lock()
+		defer mu.Unlock()
+		if gone && b != nil {
+			err, b = errors.Join(context.Canceled, b.Close()), nil
+		}
+		return b, err
+	})
+	if err != nil {
+		mu.Lock()
+		gone = true
+		mu.Unlock()
+		return nil, err
+	}
+	return made, nil
+}
+
+func (p *Pusher) bundle(ctx context.Context, id, name string, report Progress) (b *Bundle, err error) {
+	src, err := p.open(ctx, id, report)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if b == nil {
+			src.close()
+		}
+	}()
+	var branches []quarantine.Branch
+	if name == "" {
+		branches, err = src.repo.Differing()
+	} else {
+		branches = make([]quarantine.Branch, 1)
+		branches[0], err = src.repo.Branch(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	taken, err := p.Quarantine.Take(src.ctx, src.repo, branches, report)
+	if err != nil {
+		return nil, src.cause(err)
+	}
+	src.closeView()
+	header, pack, err := taken.Bundle()
+	if err != nil {
+		return nil, errors.Join(err, taken.Close())
+	}
+	failpoint.Hit("push/bundle/made")
+	b = &Bundle{
+		Branches: branches, Size: int64(len(header)) + taken.Bytes, content: io.MultiReader(bytes.NewReader(header), pack), expires: time.Now().Add(bundleLife),
+	}
+	src.describe(&b.Result)
+	b.Workspace, b.Branch, b.Commits, b.Objects, b.Bytes = id, name, taken.Commits, taken.Objects, taken.Bytes
+	b.close = sync.OnceValue(func() error {
+		err := errors.Join(pack.Close(), taken.Close())
+		src.close()
+		return err
+	})
+	return b, nil
+}

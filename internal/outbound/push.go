@@ -1,0 +1,308 @@
+// Package outbound brings the commits of a workspace to its remote, or into a bundle.
+//
+// A caller may rely on this: nothing is written to the workspace; one subject has one push at a
+// time, and all together have at most eight, so that they take a bounded part of the disk;
+// everything stops when the caller gives up, or the plugin stops; and a Result says what is
+// known of the workspace also beside an error, for the records of what was tried.
+//
+// internal/quarantine takes and checks the commits. This package says for which workspace, with
+// which credential, and to which branch.
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/keylock"
+	"github.com/helmdeck/repos/internal/lfs"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
+	"github.com/helmdeck/repos/internal/quarantine"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work"
+)
+
+// maxPushes is how many pushes and bundles there are at a time. Each may take twice
+// PUSH_MAX_SIZE of the disk.
+const maxPushes = 8
+
+// Workspace is a workspace that is open for reading.
+type Workspace interface {
+	// Record is that of the workspace. It must not be changed.
+	Record() meta.Workspace
+	// Root is the root of the files as a container sees them.
+	Root() *os.File
+	// GitLayer is the directory of the git layer.
+	GitLayer() string
+	// Context ends when the files must not be read any more. Its cause says why.
+	Context() context.Context
+	Close() error
+}
+
+// Config has what New needs.
+type Config struct {
+	Quarantine *quarantine.Quarantine
+	Git        *git.Git
+	Work       *work.Group
+	// Open opens a workspace. Its errors are shown.
+	Open func(ctx context.Context, id string) (Workspace, error)
+	// Credential returns the credential for a push to a URL, for a subject, by its name or, if
+	// that is empty, the one that fits best; nil if there is none.
+	Credential func(ctx context.Context, url string, s volume.Subject, name string) (*git.Auth, error)
+	Schemes    volume.Schemes
+	// LFS returns the directory in which the LFS objects of a clone are stored, by its key.
+	LFS func(clone string) string
+	// Pushed, if not nil, is called after each push that was tried. It must not block.
+	Pushed func(ctx context.Context, r Result, err error)
+	Log    *logrus.Logger
+}
+
+// Pusher pushes and exports. It is safe for concurrent use.
+type Pusher struct {
+	Config
+	subjects keylock.Locks[string]
+	turns    chan struct{}
+}
+
+// New returns a Pusher.
+func New(c Config) *Pusher { return &Pusher{Config: c, turns: make(chan struct{}, maxPushes)} }
+
+// Request asks for a push.
+type Request struct {
+	Workspace string // ID
+	// Branch is the branch in the workspace; empty means the one that HEAD is at, and HEAD means
+	// the commit of HEAD.
+	Branch string
+	// RemoteBranch is the branch at the remote; empty means Branch.
+	RemoteBranch string
+	// Lease, if not empty, is the commit that the remote's branch must be at to be overwritten.
+	Lease string
+	// WithoutLFS allows LFS pointers whose objects are not stored.
+	WithoutLFS bool
+}
+
+// Result says what was pushed, as far as it is known.
+type Result struct {
+	Workspace, Volume, Clone string
+	Subject                  volume.Subject
+	Repo                     string // URL
+	Branch, RemoteBranch     string
+	Old, New                 string // commits; Old is empty for a new branch
+	// Commits and Objects are those that the volume did not begin with, and Bytes is the size of
+	// their pack. All are 0 if Old is New, because nothing was to be done then.
+	Commits, Objects, Bytes int64
+}
+
+// Summary says for people what was pushed; empty if nothing was.
+func (r Result) Summary() string {
+	if r.Commits == 0 && r.Objects == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d commits with %d objects", r.Commits, r.Objects)
+}
+
+// Progress says what is being done, with the objects that are done and their number if known.
+type Progress = quarantine.Progress
+
+// Push pushes a branch of a workspace to the remote of its volume. The error is one of
+// Config.Open, a *quarantine.Refusal, or a *giterror.Error.
+func (p *Pusher) Push(ctx context.Context, r Request, report Progress) (Result, error) {
+	type outcome struct {
+		Result
+		err error
+	}
+	asked := Result{Workspace: r.Workspace, Branch: r.Branch, RemoteBranch: r.RemoteBranch}
+	o, err := shared(ctx, p, "push", r.Workspace, func(ctx context.Context) (outcome, error) {
+		o := outcome{Result: asked}
+		o.err = p.push(ctx, r, &o.Result, report)
+		return o, nil
+	})
+	if err != nil { // it did not end
+		o.Result = asked
+	} else {
+		err = o.err
+	}
+	if p.Pushed != nil {
+		p.Pushed(ctx, o.Result, err)
+	}
+	return o.Result, err
+}
+
+// shared runs f until it has ended, ctx ends, or the plugin stops.
+func shared[T any](ctx context.Context, p *Pusher, what, id string, f func(ctx context.Context) (T, error)) (T, error) {
+	owner := work.Owner{Name: fmt.Sprintf("the %s of workspace %q", what, id), Ends: true}
+	key := what + "\x00" + origin.NewID() // nobody shares it
+	report := func(err error) { p.Log.WithContext(ctx).Error(err) }
+	return work.Share(work.WithOwner(ctx, owner), p.Work, key, report, f)
+}
+
+func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progress) error {
+	if r.RemoteBranch != "" {
+		if err := quarantine.CheckTarget(r.RemoteBranch, r.Lease); err != nil {
+			return err
+		}
+	}
+	src, err := p.open(ctx, r.Workspace, report)
+	if err != nil {
+		return err
+	}
+	defer src.close()
+	src.describe(res)
+	branch, err := src.repo.Branch(r.Branch)
+	if err != nil {
+		return err
+	}
+	to := quarantine.Target{Branch: r.RemoteBranch, Lease: r.Lease}
+	if to.Branch == "" {
+		to.Branch = branch.Name
+	}
+	if err := quarantine.CheckTarget(to.Branch, to.Lease); err != nil {
+		return err
+	}
+	res.Branch, res.RemoteBranch, res.New = branch.Name, to.Branch, branch.ID
+	if to.Remote, err = p.remote(src.rec, &to); err != nil {
+		return err
+	}
+	report("asking the remote", 0, 0)
+	if res.Old, err = to.Ask(src.ctx, p.Git); err != nil {
+		return src.cause(err)
+	}
+	if res.Old == branch.ID {
+		return nil
+	}
+	taken, err := p.Quarantine.Take(src.ctx, src.repo, []quarantine.Branch{branch}, report)
+	if err != nil {
+		return src.cause(err)
+	}
+	src.closeView() // the workspace may end now
+	res.Commits, res.Objects, res.Bytes = taken.Commits, taken.Objects, taken.Bytes
+	if err = p.checkLFS(src, taken, r.WithoutLFS); err == nil {
+		err = taken.Push(src.work, to, branch, report)
+	}
+	if closeErr := taken.Close(); closeErr != nil {
+		p.Log.WithContext(ctx).WithError(closeErr).Warn("a push could not be removed from the quarantine; the next start tries again")
+	}
+	return err
+}
+
+// checkLFS refuses new LFS pointers whose objects the plugin has not fetched from the remote,
+// because whoever fetches the commits could not check them out.
+func (p *Pusher) checkLFS(s *source, taken *quarantine.Taken, without bool) error {
+	if without {
+		return nil
+	}
+	pointers, err := taken.Pointers(s.work)
+	if err != nil {
+		return err
+	}
+	var missing []lfs.Pointer
+	for _, pointer := range pointers {
+		if has, err := lfs.Has(p.LFS(s.rec.Clone), pointer); err != nil {
+			return err
+		} else if !has {
+			missing = append(missing, pointer)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return quarantine.RefusePointers(missing)
+}
+
+// remote returns the remote of a workspace, which asks for a credential that may push.
+func (p *Pusher) remote(rec meta.Workspace, to *quarantine.Target) (git.Remote, error) {
+	url, err := volume.ParseURL(rec.Options["repo"], p.Schemes)
+	if err != nil {
+		return git.Remote{}, err
+	}
+	subject := volume.Subject(rec.Options["subject"])
+	return git.Remote{URL: url.String(), Auth: func(ctx context.Context, url string) (*git.Auth, error) {
+		auth, err := p.Credential(ctx, url, subject, rec.Options["credential"])
+		if auth != nil {
+			to.Credential = auth.Name
+		}
+		return auth, err
+	}}, nil
+}
+
+// source is an open workspace with the turn of its subject.
+type source struct {
+	work context.Context // of the push
+	ctx  context.Context // also ends when the workspace must not be read any more
+	rec  meta.Workspace
+	repo *quarantine.Repo
+
+	view   Workspace
+	closed bool
+	end    []func()
+}
+
+// open opens a workspace, and waits for the turn of its subject.
+func (p *Pusher) open(ctx context.Context, id string, report Progress) (s *source, err error) {
+	s = &source{work: ctx}
+	defer func() {
+		if err != nil {
+			s.close()
+			s = nil
+		}
+	}()
+	if s.view, err = p.Open(ctx, id); err != nil {
+		return s, err
+	}
+	s.ctx, s.rec = s.view.Context(), s.view.Record()
+	subject := s.rec.Options["subject"]
+	work.JobOf(ctx).Subject = subject
+	report("waiting", 0, 0)
+	unlock, err := p.subjects.Lock(s.ctx, subject)
+	if err != nil {
+		return s, err
+	}
+	s.end = append(s.end, unlock)
+	select {
+	case p.turns <- struct{}{}:
+		s.end = append(s.end, func() { <-p.turns })
+	case <-s.ctx.Done():
+		return s, context.Cause(s.ctx)
+	}
+	s.repo, err = quarantine.OpenRepo(s.view.Root(), s.view.GitLayer()+"/.git")
+	return s, err
+}
+
+// describe fills in what the record of the workspace says.
+func (s *source) describe(r *Result) {
+	r.Volume, r.Clone, r.Subject, r.Repo = s.rec.Volume, s.rec.Clone, volume.Subject(s.rec.Options["subject"]), s.rec.Options["repo"]
+}
+
+// cause returns why the workspace must not be read any more, if that made err.
+func (s *source) cause(err error) error {
+	if s.ctx.Err() != nil && s.work.Err() == nil {
+		return context.Cause(s.ctx)
+	}
+	return err
+}
+
+// closeView ends the reading of the workspace.
+func (s *source) closeView() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	if s.repo != nil {
+		s.repo.Close()
+	}
+	if s.view != nil {
+		s.view.Close()
+	}
+}
+
+// close ends the reading, and the subject's turn.
+func (s *source) close() {
+	s.closeView()
+	for i := range s.end {
+		s.end[len(s.end)-1-i]()
+	}
+}

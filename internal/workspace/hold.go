@@ -1,0 +1,167 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/overlay"
+)
+
+// holdLife is how long a workspace is held at most, because what is held can't be restored,
+// evicted or reaped.
+const holdLife = 30 * time.Minute
+
+var (
+	errHoldLife = fmt.Errorf("looking at the workspace took longer than %v, which is all that is allowed", holdLife)
+	errHoldLost = errors.New("the volume is being mounted, and a mount does not wait for those who look at the workspace: run it again")
+)
+
+// NoWorkspaceError says that no workspace has an ID.
+type NoWorkspaceError struct{ ID string }
+
+func (e *NoWorkspaceError) Error() string { return fmt.Sprintf("there is no workspace %q", e.ID) }
+
+// Holder holds workspaces for those who look at their files. It is safe for concurrent use.
+type Holder struct {
+	m    *Manager
+	life time.Duration // holdLife, except in tests
+}
+
+// NewHolder returns a Holder for the workspaces of m.
+func NewHolder(m *Manager) *Holder { return &Holder{m, holdLife} }
+
+// Hold is a workspace whose files can be read until Release.
+type Hold struct {
+	Record meta.Workspace // as it was at the beginning; the caller must not change it
+	// Root is the mounted overlay as the container sees it (O_PATH); nil if it is not
+	// mounted, and so nobody writes to it.
+	Root  *os.File
+	Upper string
+	Lower []string // its layers, topmost first, the git layer before all others
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	free   func()
+}
+
+// Context ends with the context that Hold got, when the time is over, and when a Mount needs
+// the workspace. Its cause is for users. Whoever has the Hold stops then, and calls Release.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// Release ends a Hold. It may be called more than once.
+func (h *Hold) Release() {
+	h.cancel(context.Canceled)
+	h.free()
+}
+
+// Hold keeps the files of a mounted or parked workspace, or of a discard, as they are, except
+// for what containers write. A discard that is held can't be restored or evicted, and a
+// workspace that ends is reaped when it is not held any more. Nothing waits for a Hold: a
+// Mount of a parked workspace ends it.
+//
+// The error is a *NoWorkspaceError for an unknown ID, and an *InUseError for a workspace that
+// is being made or has just ended.
+func (h *Holder) Hold(ctx context.Context, id string) (*Hold, error) {
+	m := h.m
+	w, err := m.records.lookUp(id)
+	if err != nil {
+		return nil, &NoWorkspaceError{id}
+	}
+	before := m.records.get(w)
+	joinable := before.Phase.Live() && !before.Private()
+	if joinable { // so that it is not mounted while its hold begins
+		unlock, err := m.volumes.Lock(ctx, before.Volume)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
+	unlock, err := m.records.locks.Lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	rec := m.records.get(w)
+	switch {
+	case m.records.gone(w):
+		return nil, &NoWorkspaceError{id}
+	case rec.Phase == meta.Making:
+		return nil, &InUseError{fmt.Sprintf("workspace %q is being mounted: run it again", id)}
+	case rec.Phase == meta.Ended || rec.Phase == meta.Parked && (!joinable || before.Volume != rec.Volume):
+		return nil, &InUseError{fmt.Sprintf("workspace %q has just ended, was restored just now, or a container still uses it: run it again", id)}
+	}
+	held := &Hold{Record: rec, Upper: m.mounter.Upper(rec), Lower: m.mounter.Lower(w.clone, rec)}
+	if rec.Phase == meta.Mounted {
+		held.Root, err = overlay.Root(m.Mountpoint(rec))
+		if errors.Is(err, overlay.ErrNotMounted) || errors.Is(err, fs.ErrNotExist) {
+			err = &InUseError{fmt.Sprintf("the overlay of workspace %q was unmounted: mount volume %q again, or remove it", id, rec.Volume)}
+		}
+	} else if err = m.mounter.Complete(w.clone, rec); err == nil {
+		err = h.notBusy(rec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.begin(ctx, w, held)
+	return held, nil
+}
+
+// begin adds a Hold to a workspace.
+func (h *Holder) begin(ctx context.Context, w *workspace, held *Hold) {
+	limited, stop := context.WithTimeoutCause(ctx, h.life, errHoldLife)
+	held.ctx, held.cancel = context.WithCancelCause(limited)
+	r := h.m.records
+	r.mu.Lock()
+	w.holds[held] = true
+	r.mu.Unlock()
+	end := func() {
+		if held.Root != nil {
+			held.Root.Close()
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(w.holds, held)
+	}
+	held.free = sync.OnceFunc(func() {
+		stop()
+		if held.Root == nil {
+			end()
+			return
+		}
+		h.m.Work.Go(func(context.Context) { end() }) // the workspace may have ended, and its overlay takes seconds
+	})
+}
+
+// notBusy returns an *InUseError if a container still uses a workspace that is not mounted.
+func (h *Holder) notBusy(rec meta.Workspace) error {
+	busy, err := h.m.mounter.Busy(rec)
+	if err == nil && busy {
+		err = &InUseError{fmt.Sprintf("%v of volume %q: end it (docker ps --filter volume=%s)", ErrHeld, rec.Volume, rec.Volume)}
+	}
+	return err
+}
+
+// viewed returns an *InUseError if a workspace is held for somebody who looks at it.
+func (r *records) viewed(w *workspace) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(w.holds) == 0 {
+		return nil
+	}
+	return &InUseError{fmt.Sprintf("somebody looks at workspace %q (status, diff, export or push): run it again when that has ended", w.id)}
+}
+
+// endHolds asks those who look at a workspace to stop.
+func (r *records) endHolds(w *workspace) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for held := range w.holds {
+		held.cancel(errHoldLost)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -50,5 +52,22 @@ func authFrom(store *credential.Store) func(url string, s volume.Subject, name s
 			return nil, fmt.Errorf("credential %q has the unknown kind %q", m.Name, m.Kind)
 		}
 		return a, nil
+	}
+}
+
+// answersFrom returns a function that returns the credential that git in a container gets.
+func answersFrom(store *credential.Store) func(context.Context, handout.Question) (handout.Answer, error) {
+	return func(_ context.Context, q handout.Question) (handout.Answer, error) {
+		m, err := store.Match(q.Repo, q.Subject, q.Credential)
+		if err != nil {
+			return handout.Answer{}, err
+		}
+		switch m.Kind {
+		case credential.HTTPS, credential.Bearer:
+			return handout.Answer{Name: m.Name, User: m.User, Secret: m.Secret, Bearer: m.Kind == credential.Bearer}, nil
+		case "":
+			return handout.Answer{}, handout.ErrNone
+		}
+		return handout.Answer{Name: m.Name}, fmt.Errorf("credential %q of the kind %q is never handed out", m.Name, m.Kind)
 	}
 }

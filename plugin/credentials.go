@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 
@@ -15,7 +16,7 @@ import (
 
 // openCredentials opens the stored credentials, and logs those that can't be used.
 func openCredentials(data string, log *logrus.Logger) (*credential.Store, error) {
-	store, err := credential.Open(filepath.Join(data, "credentials"))
+	store, err := credential.Open(filepath.Join(data, "credentials"), credential.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -27,44 +28,79 @@ func openCredentials(data string, log *logrus.Logger) (*credential.Store, error)
 	return store, nil
 }
 
-// authFrom returns a function that returns the credential for a URL as git takes it. The
-// packages credential and git do not know each other.
-func authFrom(store *credential.Store) func(url string, s volume.Subject, name string) (*git.Auth, error) {
-	return func(url string, s volume.Subject, name string) (*git.Auth, error) {
+// authFrom returns a function that returns the credential for access to a URL as git takes
+// it. The packages credential and git do not know each other.
+func authFrom(store *credential.Store, access credential.Access) func(ctx context.Context, url string, s volume.Subject, name string) (*git.Auth, error) {
+	return func(ctx context.Context, url string, s volume.Subject, name string) (*git.Auth, error) {
 		u, err := volume.ParseURL(url, volume.AllSchemes())
 		if err != nil {
 			return nil, err
 		}
-		m, err := store.Match(u, s, name)
-		if err != nil {
-			return nil, err
-		}
-		a := &git.Auth{Name: m.Name, User: m.User, KnownHosts: []byte(m.KnownHosts)}
-		switch m.Kind {
-		case credential.HTTPS:
-			a.Password = m.Secret.Reveal()
-		case credential.Bearer:
-			a.Bearer = m.Secret.Reveal()
-		case credential.SSHKey:
-			a.SSHKey = []byte(m.Secret.Reveal())
-		case "": // only known hosts
-		default:
-			return nil, fmt.Errorf("credential %q has the unknown kind %q", m.Name, m.Kind)
-		}
-		return a, nil
+		return obtain(ctx, store, credential.Request{URL: u, Subject: s, Name: name, Access: access})
 	}
 }
 
-// answersFrom returns a function that returns the credential that git in a container gets.
+func obtain(ctx context.Context, store *credential.Store, r credential.Request) (*git.Auth, error) {
+	m, err := store.Obtain(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	a := &git.Auth{Name: m.Name, User: m.User, KnownHosts: []byte(m.KnownHosts), Holder: m.Holder}
+	switch m.Kind {
+	case credential.HTTPS:
+		a.Password = m.Secret.Reveal()
+	case credential.Bearer:
+		a.Bearer = m.Secret.Reveal()
+	case credential.SSHKey:
+		a.SSHKey = []byte(m.Secret.Reveal())
+	case "": // only known hosts
+	default:
+		return nil, fmt.Errorf("credential %q has the unknown kind %q", m.Name, m.Kind)
+	}
+	a.Covers = func(url string) bool { // a scope may be a part of a host
+		u, err := volume.ParseURL(url, volume.AllSchemes())
+		if err != nil {
+			return false
+		}
+		other, err := store.Match(u, r.Subject, r.Name, r.Access)
+		return err == nil && other.Name == m.Name && (m.Repository == "" || isBelow(u, m.Repository))
+	}
+	if m.Held {
+		a.Renew = func(ctx context.Context) (*git.Auth, error) {
+			r.Refused = m.Secret
+			return obtain(ctx, store, r)
+		}
+	}
+	return a, nil
+}
+
+// isBelow reports whether u is a URL of a repository, as volume.URL.Normalized returns that,
+// or one below it.
+func isBelow(u volume.URL, repository string) bool {
+	rest, ok := strings.CutPrefix(u.Normalized(), repository)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasPrefix(rest, ".git/"))
+}
+
+// answersFrom returns a function that returns the credential that git in a container gets: that of
+// the volume, with as much access as it allows.
 func answersFrom(store *credential.Store) func(context.Context, handout.Question) (handout.Answer, error) {
-	return func(_ context.Context, q handout.Question) (handout.Answer, error) {
-		m, err := store.Match(q.Repo, q.Subject, q.Credential)
+	return func(ctx context.Context, q handout.Question) (handout.Answer, error) {
+		r := credential.Request{URL: q.Repo, Subject: q.Subject, Name: q.Credential, Access: credential.Fetch, Refused: q.Refused}
+		fetching, err := store.Match(r.URL, r.Subject, r.Name, credential.Fetch)
 		if err != nil {
 			return handout.Answer{}, err
 		}
+		// Another credential that may push is not the one that the volume has.
+		if pushing, err := store.Match(r.URL, r.Subject, r.Name, credential.Push); err == nil && pushing.Name == fetching.Name {
+			r.Access = credential.Push
+		}
+		m, err := store.Obtain(ctx, r)
+		if err != nil {
+			return handout.Answer{Name: fetching.Name}, err
+		}
 		switch m.Kind {
 		case credential.HTTPS, credential.Bearer:
-			return handout.Answer{Name: m.Name, User: m.User, Secret: m.Secret, Bearer: m.Kind == credential.Bearer}, nil
+			return handout.Answer{Name: m.Name, User: m.User, Secret: m.Secret, Bearer: m.Kind == credential.Bearer, Expires: m.Expires}, nil
 		case "":
 			return handout.Answer{}, handout.ErrNone
 		}

@@ -66,7 +66,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		Root: m.at.data, Boot: m.boot, DB: db, Trash: p.trash, Log: log, Now: now, Background: p.work.Go,
 	}, state)
 	p.clones, err = clone.NewManager(clone.Config{
-		Store: p.layers, Work: p.work, Git: m.git, Credentials: authFrom(p.credentials), Schemes: set.schemes, AskTimeout: m.at.askTimeout,
+		Store: p.layers, Work: p.work, Git: m.git, Credentials: authFrom(p.credentials, credential.Fetch), Schemes: set.schemes, AskTimeout: m.at.askTimeout,
 		// The janitor, which evicts clones, is made after them.
 		MakeRoom: func(ctx context.Context, subject string, need disk.Size) error {
 			return p.janitor.MakeRoom(ctx, subject, need)

@@ -1,11 +1,15 @@
 package git
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
+
+	"github.com/helmdeck/repos/internal/giterror"
 )
 
 // Auth is a credential, and the known hosts to verify the server by. Formatting it shows
@@ -16,6 +20,16 @@ type Auth struct {
 	Bearer         string // instead of a password
 	SSHKey         []byte // a private key without passphrase, PEM
 	KnownHosts     []byte // lines of an OpenSSH known_hosts file
+
+	// Renew, if not nil, returns another secret in place of this one, which the remote has
+	// refused because it ended, or was revoked. It is called once.
+	Renew func(ctx context.Context) (*Auth, error)
+	// Holder, if not empty, stays the same when the secret is renewed, and says which
+	// connections it may share with others.
+	Holder string
+	// Covers, if not nil, reports whether the credential may be sent to another URL of the
+	// remote's host.
+	Covers func(url string) bool
 }
 
 // String hides the credential.
@@ -23,6 +37,54 @@ func (*Auth) String() string { return "(hidden)" }
 
 // GoString hides the credential.
 func (*Auth) GoString() string { return "(hidden)" }
+
+// auth returns the credential for a URL. The error has a Kind.
+func (r Remote) auth(ctx context.Context, op, url string) (*Auth, error) {
+	if r.Auth == nil {
+		return nil, nil
+	}
+	a, err := r.Auth(ctx, url)
+	switch {
+	case err == nil:
+		return a, nil
+	case ctx.Err() != nil:
+		return nil, giterror.New(op, url, "", context.Cause(ctx), false)
+	case giterror.KindOf(err) != "": // the provider of the secret
+		return nil, err
+	}
+	return nil, &giterror.Error{Op: op, URL: url, Kind: giterror.KindCredential, Err: err}
+}
+
+// WithAuth calls f with the credential for a URL, and again with another secret if the
+// remote refused one that can be renewed.
+func (r Remote) WithAuth(ctx context.Context, op, url string, f func(*Auth) error) error {
+	a, err := r.auth(ctx, op, url)
+	if err != nil {
+		return err
+	}
+	err = f(a)
+	if a == nil || a.Renew == nil || !isUnauthorized(err) {
+		return err
+	}
+	r.Auth = func(ctx context.Context, _ string) (*Auth, error) { return a.Renew(ctx) }
+	if a, err = r.auth(ctx, op, url); err != nil {
+		return err
+	}
+	return f(a)
+}
+
+// isUnauthorized reports whether a remote refused a secret (401), and not what it gives a
+// right to (403).
+func isUnauthorized(err error) bool {
+	if status, ok := errors.AsType[interface {
+		error
+		StatusCode() int
+	}](err); ok {
+		return status.StatusCode() == http.StatusUnauthorized
+	}
+	e, ok := errors.AsType[*giterror.Error](err)
+	return ok && e.Kind == giterror.KindAuth && !strings.Contains(e.Stderr, "returned error: 403")
+}
 
 // credentialFD is the child's descriptor for the credential: the first of
 // exec.Cmd.ExtraFiles.

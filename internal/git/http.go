@@ -44,7 +44,7 @@ func (g *Git) redirected(ctx context.Context, r Remote, remote string, err error
 	}
 	status, ok := errors.AsType[*githttp.StatusError](err)
 	if !ok {
-		auth, err := r.auth(remote)
+		auth, err := r.auth(ctx, "ask", remote)
 		if err != nil {
 			return "", err
 		}

@@ -26,8 +26,8 @@ const (
 	requestWait = 5 * time.Second
 	// answerWait is how long the source of the credential may take.
 	answerWait = 30 * time.Second
-	// renewPause is the time between two secrets that git refused and that are replaced for it, so
-	// that a container can't make a service issue one after the other.
+	// renewPause is the time between two secrets that are replaced because git says that a server
+	// refused them, so that a container can't make a service issue one after the other.
 	renewPause = time.Minute
 	// noticePause is the time between two events that are to be recorded of one workspace.
 	noticePause = time.Minute
@@ -38,17 +38,17 @@ type Question struct {
 	Repo       volume.URL
 	Subject    volume.Subject
 	Credential string // the option of that name
-	// Renew is set if a server refused the secret that the last answer had.
-	Renew bool
+	// Refused is the secret of an earlier answer that a server refused; else empty.
+	Refused credential.Secret
 }
 
 // Answer is a credential for git.
 type Answer struct {
-	Name   string // of the credential, for logs
-	User   string // empty for a bearer token
-	Secret credential.Secret
-	Bearer bool      // git sends it as Authorization: Bearer
-	Until  time.Time // when it expires; zero if that is unknown
+	Name    string // of the credential, for logs
+	User    string // empty for a bearer token
+	Secret  credential.Secret
+	Bearer  bool      // git sends it as Authorization: Bearer
+	Expires time.Time // zero if that is unknown
 }
 
 // ErrNone is wrapped by the error of Config.Credential if no credential is for the repository.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 )
@@ -34,8 +35,8 @@ type service struct {
 	ended   bool
 	conns   map[net.Conn]bool
 	last    [sha256.Size]byte // the hash of the secret that was handed out last
-	renew   bool              // a server refused that secret
-	renewed time.Time         // when one was last replaced for that
+	refused credential.Secret // what git says that a server refused, if that was the last one
+	renewed time.Time         // when a refused one was last replaced
 	noticed time.Time         // when the last event with a notice was
 }
 
@@ -146,7 +147,7 @@ func (v *service) get(r request) string {
 	ctx, cancel := context.WithTimeout(v.ctx, answerWait)
 	defer cancel()
 	q := v.question
-	q.Renew = v.renews()
+	q.Refused = v.takeRefused()
 	a, err := v.server.Credential(ctx, q)
 	switch {
 	case v.ctx.Err() != nil:
@@ -197,8 +198,8 @@ func text(a Answer) string {
 	} else {
 		fmt.Fprintf(&b, "username=%s\npassword=%s\n", a.User, a.Secret.Reveal())
 	}
-	if !a.Until.IsZero() {
-		fmt.Fprintf(&b, "password_expiry_utc=%d\n", a.Until.Unix())
+	if !a.Expires.IsZero() {
+		fmt.Fprintf(&b, "password_expiry_utc=%d\n", a.Expires.Unix())
 	}
 	return b.String()
 }
@@ -209,20 +210,21 @@ func (v *service) erase(r request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if ok && repo == v.is && r.password != "" && sha256.Sum256([]byte(r.password)) == v.last {
-		v.renew = true
+		v.refused = credential.NewSecret(r.password)
 	}
 }
 
-// renews reports whether the next answer must be a new secret.
-func (v *service) renews() bool {
+// takeRefused returns the secret that the next answer must not have, if there is one.
+func (v *service) takeRefused() credential.Secret {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := v.server.Now()
-	if !v.renew || !v.renewed.IsZero() && now.Sub(v.renewed) < renewPause {
-		return false
+	if v.refused == (credential.Secret{}) || !v.renewed.IsZero() && now.Sub(v.renewed) < renewPause {
+		return credential.Secret{}
 	}
-	v.renew, v.renewed = false, now
-	return true
+	refused := v.refused
+	v.refused, v.renewed = credential.Secret{}, now
+	return refused
 }
 
 // handOut notes the secret of an answer.

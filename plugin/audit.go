@@ -13,7 +13,6 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/audit"
-	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/verbs"
@@ -107,18 +106,4 @@ func (a auditor) leasesLost(ctx context.Context, before meta.Workspace, lost met
 			Text: why,
 		}, nil)
 	}
-}
-
-// handedOut records that a container got a credential: of a workspace once in a minute, because git
-// asks for each command.
-func (a auditor) handedOut(ctx context.Context, e handout.Event) {
-	if e.Result != handout.Answered || !e.Notice {
-		return
-	}
-	w := e.Workspace
-	r := api.AuditRecord{
-		Action: "credential.handout", Actor: audit.Own, Volume: w.Volume, VolumeID: w.VolumeID, Subject: w.Options["subject"],
-		Repo: w.Options["repo"], Ref: w.Ref, Commit: w.Commit, Clone: w.Clone, Workspace: w.ID, Name: e.Name,
-	}
-	a.Record(ctx, r, nil)
 }

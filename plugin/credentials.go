@@ -10,13 +10,18 @@ import (
 
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/handout"
+	"github.com/helmdeck/repos/internal/mint"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
 // openCredentials opens the stored credentials, and logs those that can't be used.
-func openCredentials(data string, log *logrus.Logger) (*credential.Store, error) {
-	store, err := credential.Open(filepath.Join(data, "credentials"), credential.Config{})
+func openCredentials(m machine, log *logrus.Logger) (*credential.Store, error) {
+	certificates, proxy, stall := m.git.HTTP()
+	now := m.at.clock()
+	store, err := credential.Open(filepath.Join(m.at.data, "credentials"), credential.Config{
+		Providers: mint.New(mint.Config{TLS: certificates, Proxy: proxy, Timeout: stall, Now: now}),
+		Work:      m.work, Now: now, Report: func(err error) { log.Error(err) },
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -79,31 +84,4 @@ func obtain(ctx context.Context, store *credential.Store, r credential.Request) 
 func isBelow(u volume.URL, repository string) bool {
 	rest, ok := strings.CutPrefix(u.Normalized(), repository)
 	return ok && (rest == "" || rest[0] == '/' || strings.HasPrefix(rest, ".git/"))
-}
-
-// answersFrom returns a function that returns the credential that git in a container gets: that of
-// the volume, with as much access as it allows.
-func answersFrom(store *credential.Store) func(context.Context, handout.Question) (handout.Answer, error) {
-	return func(ctx context.Context, q handout.Question) (handout.Answer, error) {
-		r := credential.Request{URL: q.Repo, Subject: q.Subject, Name: q.Credential, Access: credential.Fetch, Refused: q.Refused}
-		fetching, err := store.Match(r.URL, r.Subject, r.Name, credential.Fetch)
-		if err != nil {
-			return handout.Answer{}, err
-		}
-		// Another credential that may push is not the one that the volume has.
-		if pushing, err := store.Match(r.URL, r.Subject, r.Name, credential.Push); err == nil && pushing.Name == fetching.Name {
-			r.Access = credential.Push
-		}
-		m, err := store.Obtain(ctx, r)
-		if err != nil {
-			return handout.Answer{Name: fetching.Name}, err
-		}
-		switch m.Kind {
-		case credential.HTTPS, credential.Bearer:
-			return handout.Answer{Name: m.Name, User: m.User, Secret: m.Secret, Bearer: m.Kind == credential.Bearer, Expires: m.Expires}, nil
-		case "":
-			return handout.Answer{}, handout.ErrNone
-		}
-		return handout.Answer{Name: m.Name}, fmt.Errorf("credential %q of the kind %q is never handed out", m.Name, m.Kind)
-	}
 }

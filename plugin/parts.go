@@ -58,7 +58,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if p.trash, err = trash.Open(filepath.Join(m.at.data, "trash"), m.reserve, reportTrash(log)); err != nil {
 		return nil, err
 	}
-	if p.credentials, err = openCredentials(m.at.data, log); err != nil {
+	if p.credentials, err = openCredentials(m, log); err != nil {
 		return nil, err
 	}
 	p.quota = quota.New(db, quota.Limits{MaxSize: set.limits.SubjectMaxSize, MaxLeases: set.limits.subjectMaxLeases}, state.Subjects)

@@ -45,7 +45,7 @@ func Section(repo string) []byte {
 // helper is a shell command, quoted for .git/config. git appends the operation.
 const helper = `f() { h=$(git rev-parse --git-common-dir)/` + "helmdeck/" + scriptName + `; ` +
 	`if test -e \"$h\"; then sh \"$h\" \"$1\"; ` +
-	`elif test \"$1\" = get; then echo 'helmdeck/repos: this mount hands out no credential (the option auth)' >&2; fi; }; f`
+	`elif test \"$1\" = get; then echo 'helmdeck/repos: no credential, because .git/helmdeck is not mounted here' >&2; fi; }; f`
 
 // Make makes the directory of a workspace, without a socket, unless it is there.
 func Make(dir string) error {

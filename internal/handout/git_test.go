@@ -70,7 +70,7 @@ func TestGitSaysWhy(t *testing.T) {
 			t.Errorf("want %q, got %v: %s", want, err, out)
 		}
 	}
-	fill("this mount hands out no credential (the option auth)")
+	fill("no credential, because .git/helmdeck is not mounted here")
 	if err := Make(w.dir); err != nil {
 		t.Fatal(err)
 	}

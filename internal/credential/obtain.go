@@ -64,7 +64,7 @@ func (s *Store) ask(ctx context.Context, e *entry, k tokenKey) (renewed, error) 
 		now := s.config.Now().Round(0)
 		if err == nil {
 			if err = a.check(now); err != nil {
-				err = fmt.Errorf("the provider of credential %q, %s, answered with a secret that can't be used: %w", e.Name, e.info.Provider, err)
+				err = fmt.Errorf("the provider of the credential %q, %s, answered with a secret that can't be used: %w", e.Name, e.info.Provider, err)
 			}
 		}
 		t := renewed{a, now, time.Now()}

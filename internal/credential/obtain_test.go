@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -269,7 +267,7 @@ func TestFailures(t *testing.T) {
 	}
 	p.life = -time.Minute
 	_, err := s.Obtain(t.Context(), request(t, "https://h/o/other"))
-	if err == nil || !strings.Contains(err.Error(), `the provider of credential "b"`) || !strings.Contains(err.Error(), "is in the past") {
+	if err == nil || !strings.Contains(err.Error(), `the provider of the credential "b"`) || !strings.Contains(err.Error(), "is in the past") {
 		t.Errorf("got %v", err)
 	}
 	shows(t, "error", err.Error())
@@ -336,142 +334,5 @@ func TestHeldIsBounded(t *testing.T) {
 	}
 	if _, ok := all.get(tokenKey{repository: fmt.Sprint(maxTokens)}, now, NewSecret("x")); !ok {
 		t.Error("a new one is not held")
-	}
-}
-
-// TestLend checks that a lent credential is found by its name alone, and never on disk.
-func TestLend(t *testing.T) {
-	t.Parallel()
-	s, p, _ := renewing(t)
-	changes := s.Changes()
-	c := token("ignored")
-	c.Scope, c.Subject = "https://h", "a"
-	name, err := s.Lend(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := s.Lend(broker(""))
-	if err != nil || other == name || s.Changes() != changes {
-		t.Errorf("%q, %q, %v", name, other, err)
-	}
-	r := request(t, "https://h/o/r")
-	if m := obtain(t, s, r); m.Name != "" {
-		t.Errorf("without its name: %+v", m)
-	}
-	r.Name = name
-	if m := obtain(t, s, r); m.Secret.Reveal() != hidden || m.Name != name {
-		t.Errorf("got %+v", m)
-	}
-	r.Subject = "b"
-	if _, err := s.Obtain(t.Context(), r); err == nil || !strings.Contains(err.Error(), "not for the subject") {
-		t.Errorf("for another subject: %v", err)
-	}
-	r.Subject, r.Name = "a", other
-	if m := obtain(t, s, r); m.Secret.Reveal() != hidden+"1" || p.count() != 1 {
-		t.Errorf("one that renews: %+v", m)
-	}
-	var missing *NotFoundError
-	if err := s.Remove(name); !errors.As(err, &missing) {
-		t.Errorf("remove: %v", err)
-	}
-	if err := s.Put(token(name)); err == nil {
-		t.Error("a user can put the name of a lent credential")
-	}
-	if files, err := os.ReadDir(s.dir); err != nil || len(files) > 0 || len(s.List()) > 0 {
-		t.Errorf("the directory has %v, %v, the list %v", files, err, s.List())
-	}
-	put(t, s, token("stored"))
-	s.Return("stored")
-	s.Return(name)
-	s.Return(other)
-	s.Return(other)
-	if _, err := s.Obtain(t.Context(), r); !errors.As(err, &missing) || len(s.tokens.held) > 0 || len(s.List()) != 1 || s.Changes() == changes {
-		t.Errorf("after Return: %v, %v, %v", err, s.tokens.held, s.List())
-	}
-	if _, err := s.Lend(Credential{Kind: KnownHosts}); err == nil || !strings.Contains(err.Error(), "can't be lent") {
-		t.Errorf("known hosts: %v", err)
-	}
-	c.User = ""
-	if _, err := s.Lend(c); err == nil || !strings.Contains(err.Error(), "user is missing") {
-		t.Errorf("a wrong one: %v", err)
-	}
-}
-
-// TestConcurrentLending is for the race detector.
-func TestConcurrentLending(t *testing.T) {
-	t.Parallel()
-	s, _, _ := renewing(t)
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range 20 {
-				name, err := s.Lend(broker(""))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				r := request(t, "https://h/o/r")
-				r.Name = name
-				obtain(t, s, r)
-				s.Return(name)
-			}
-		})
-	}
-	all.Wait()
-	if len(*s.entries.Load()) > 0 || len(s.tokens.held) > 0 {
-		t.Errorf("left: %v, %v", *s.entries.Load(), s.tokens.held)
-	}
-}
-
-// TestPushNeedsAllow checks that only credentials that allow it are used to push.
-func TestPushNeedsAllow(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir())
-	may, mayNot := token("may"), token("may-not")
-	may.Scope, may.Allow, mayNot.Scope = "https://h", Push, "https://h/o"
-	put(t, s, mayNot)
-	u := parse(t, "https://h/o/r")
-	for _, name := range []string{"", "may-not"} {
-		if _, err := s.Match(u, "a", name, Push); err == nil || !strings.Contains(err.Error(), `credential "may-not" may only fetch: store it again with allow "push"`) {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-	put(t, s, may)
-	for access, want := range map[Access]string{Push: "may", Fetch: "may-not"} {
-		if m, err := s.Match(u, "a", "", access); err != nil || m.Name != want {
-			t.Errorf("%s: got %q, %v, want %q", access, m.Name, err, want)
-		}
-	}
-	if m, err := s.Match(parse(t, "https://public/r"), "a", "", Push); err != nil || m.Name != "" {
-		t.Errorf("without a credential: %+v, %v", m, err)
-	}
-	if list := s.List(); list[0].Allow != Push || list[1].Allow != Fetch {
-		t.Errorf("got %+v", list)
-	}
-}
-
-// TestFilesOfOtherVersions checks that files without the new fields are read, and that a
-// version without them can read the files of static credentials.
-func TestFilesOfOtherVersions(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	old := `{"name":"c","kind":"https","scope":"https://h","user":"u","secret":"` + hidden + `"}`
-	if err := text(old)(filepath.Join(dir, "c.json")); err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, dir)
-	if got := s.List()[0]; got.Problem != "" || got.Allow != Fetch {
-		t.Fatalf("got %+v", got)
-	}
-	c := token("c")
-	c.Scope = "https://h"
-	put(t, s, c, broker("b"))
-	if got, err := os.ReadFile(filepath.Join(dir, "c.json")); err != nil || string(got) != old {
-		t.Errorf("the file is\n%s, %v, want\n%s", got, err, old)
-	}
-	for range 2 {
-		if got := open(t, dir).List(); len(got) != 2 || got[0].Problem+got[1].Problem != "" || got[0].Kind != HTTPProvider || got[0].Provider != "https://broker/x" {
-			t.Errorf("got %+v", got)
-		}
 	}
 }

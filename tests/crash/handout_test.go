@@ -15,9 +15,18 @@ func init() {
 	scenarios = append(scenarios, scenario{
 		name: "mount with a credential helper", prepare: handing,
 		do: func(w *world) error {
-			return errors.Join(
-				w.wantServed(1), w.mountUnchanged("handing", w.id("i")), w.wantServed(2), w.unmount("handing", w.id("i")), w.wantServed(1),
-			)
+			for _, step := range []func() error{ // one after the other: none can be done after the crash
+				func() error { return w.wantServed(1) },
+				func() error { return w.mountUnchanged("handing", w.id("i")) },
+				func() error { return w.wantServed(2) },
+				func() error { return w.unmount("handing", w.id("i")) },
+				func() error { return w.wantServed(1) },
+			} {
+				if err := step(); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 		points: []string{"handout/serve/listening:2", "handout/end/closed"}, // the start serves the first workspace
 	}, scenario{

@@ -68,7 +68,9 @@ func (s *Store) ask(ctx context.Context, e *entry, k tokenKey) (renewed, error) 
 			}
 		}
 		t := renewed{a, now, time.Now()}
-		s.tokens.put(k, t, err, func() bool { return s.isCurrent(e) })
+		if ctx.Err() == nil { // else the failure says nothing about the provider
+			s.tokens.put(k, t, err, func() bool { return s.isCurrent(e) })
+		}
 		return t, err
 	})
 }

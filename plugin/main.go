@@ -133,6 +133,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	defer scrapes.close()
 	p.start()
 	defer p.work.Close()
+	defer p.handout.Close()
 	connected := func() {
 		leases, news := p.workspaces.InheritLeases()
 		p.docker.EngineStarted(leases)

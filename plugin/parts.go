@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/look"
 	"github.com/helmdeck/repos/internal/meta"
@@ -44,6 +45,7 @@ type parts struct {
 	keeper      *ready.Keeper
 	pusher      *outbound.Pusher
 	credentials *credential.Store
+	handout     *handout.Server
 	quota       *quota.Quota
 	inspector   *look.Inspector
 	metrics     http.Handler
@@ -80,10 +82,14 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		return nil, err
 	}
 	warmLayers := warm.NewManager(warm.Config{Store: p.layers, Use: p.clones.Use, Heavy: p.clones.Heavy}, state)
+	p.handout = handout.New(handout.Config{Credential: answersFrom(p.credentials), Log: log, Now: now, Observe: func(ctx context.Context, e handout.Event) {
+		m.counters.Handout(e)
+		m.audit.handedOut(ctx, e)
+	}})
 	p.workspaces, err = workspace.NewManager(workspace.Config{
 		Root: m.at.data, DB: db, Trash: p.trash, Clones: p.clones, Warm: warmLayers, Work: p.work, Features: m.features, Context: set.context,
 		Log: log, Now: now, DiscardTTL: set.limits.DiscardTTL, MaxLeases: p.quota.MaxLeases, Doubt: m.at.managed, StartWait: m.at.startWait,
-		LeasesLost: m.audit.leasesLost,
+		LeasesLost: m.audit.leasesLost, Handout: p.handout,
 	}, state)
 	if err != nil {
 		return nil, err

@@ -28,6 +28,8 @@ var Names = []string{
 	"driver/create/manifest",
 	"driver/create/recorded",
 	"driver/remove/recorded",
+	"handout/end/closed",
+	"handout/serve/listening",
 	"layer/publish/recorded",
 	"layer/publish/renamed",
 	"layer/remove/recorded",

@@ -318,6 +318,9 @@ type Workspace struct {
 	// NoCache says why it was mounted again without the cache that its volume asks for;
 	// empty if it has the cache.
 	NoCache string `json:"no_cache,omitempty"`
+	// NoHelper says why it was mounted again without the credential helper; empty if it has that,
+	// or its volume hands out no credential.
+	NoHelper string `json:"no_helper,omitempty"`
 	// Restored is set if its volume was made by restoring this workspace as a discard.
 	Restored  bool      `json:"restored,omitempty"`
 	Boot      string    `json:"boot"`

@@ -9,6 +9,7 @@ import (
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/verbs"
 )
@@ -44,6 +45,7 @@ type Counters struct {
 	asked      *prometheus.HistogramVec
 	fetches    *prometheus.CounterVec // by via and result
 	fetched    *prometheus.HistogramVec
+	handouts   *prometheus.CounterVec // by result
 }
 
 // NewCounters returns Counters. The series exist from the start, because Prometheus sees no
@@ -69,6 +71,7 @@ func NewCounters() *Counters {
 	c.fetches = c.counter("remote_fetches_total",
 		"Fetches of git objects from remotes, after all tries, with the labels of remote_questions_total.", "via", "result")
 	c.fetched = c.histogram("remote_fetch_duration_seconds", "How long the fetches of remote_fetches_total took, with the time in which they waited for their turn.", remoteBuckets)
+	c.handouts = c.counter("credential_handouts_total", "Questions of git in containers for the credential of their volume (auth=container).", "result")
 
 	for _, counter := range c.operations {
 		for _, kind := range append(verbs.Kinds(), resultOK) {
@@ -91,6 +94,9 @@ func NewCounters() *Counters {
 			counter.WithLabelValues(git.ThisProcess, label(kind))
 		}
 		counter.WithLabelValues(git.ThisProcess, label(giterror.KindFallback))
+	}
+	for _, result := range handout.Results() {
+		c.handouts.WithLabelValues(label(result))
 	}
 	c.asked.WithLabelValues()
 	c.fetched.WithLabelValues()
@@ -140,6 +146,9 @@ func (c *Counters) Git(e git.Event) {
 		c.fetched.WithLabelValues().Observe(took)
 	}
 }
+
+// Handout counts a question for a credential: see handout.Config.Observe.
+func (c *Counters) Handout(e handout.Event) { c.handouts.WithLabelValues(label(e.Result)).Inc() }
 
 // label returns a kind or a reason as the value of a label: "can't be used" is cant_be_used.
 func label[T ~string](kind T) string {

@@ -5,6 +5,7 @@
 //	  upper/          what the container writes
 //	  work/           the kernel's work directory
 //	  probe/          for the question to the kernel whether upper is in use
+//	  helper/         with auth=container: what is bound at .git/helmdeck
 //	clones/<subject>/<repo hash>/cache/<uid>/
 //	                  the dependency caches, bound at .git/hdcache
 //	mnt/              a tmpfs

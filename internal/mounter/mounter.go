@@ -19,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
+	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
@@ -59,6 +60,9 @@ func (m *Mounter) Upper(rec meta.Workspace) string { return filepath.Join(m.Dir(
 // Manifest returns the path of a workspace's manifest.
 func (m *Mounter) Manifest(rec meta.Workspace) string { return filepath.Join(m.Dir(rec), ManifestName) }
 
+// Helper returns the directory that is bound at handout.Mount.
+func (m *Mounter) Helper(rec meta.Workspace) string { return filepath.Join(m.Dir(rec), "helper") }
+
 // Mountpoint returns where a workspace is mounted.
 func (m *Mounter) Mountpoint(rec meta.Workspace) string {
 	return filepath.Join(overlay.PointsDir(m.Root), rec.ID)
@@ -91,7 +95,12 @@ func (m *Mounter) MountNew(ctx context.Context, rec meta.Workspace, c *clone.Clo
 	if err := os.WriteFile(m.Manifest(rec), manifest, 0o600); err != nil {
 		return err
 	}
-	if err := upper.Make(m.Upper(rec), rec, co.Tree.TracksCache); err != nil {
+	if handout.Wanted(rec.Options) {
+		if err := handout.Make(m.Helper(rec)); err != nil {
+			return err
+		}
+	}
+	if err := upper.Make(m.Upper(rec), rec, m.Lower(c, rec)[0], co.Tree.TracksCache); err != nil {
 		return err
 	}
 	failpoint.Hit("workspace/open/made")
@@ -113,7 +122,7 @@ func (m *Mounter) MountNew(ctx context.Context, rec meta.Workspace, c *clone.Clo
 		return err
 	}
 	failpoint.Hit("workspace/open/mounted")
-	return m.BindCache(c, rec)
+	return errors.Join(m.BindCache(c, rec), m.BindHelper(rec))
 }
 
 // mount mounts a workspace's overlay on the layers of its clone.
@@ -141,45 +150,68 @@ func (m *Mounter) BindCache(c *clone.Clone, rec meta.Workspace) error {
 	return overlay.Bind(dir, m.Mountpoint(rec), tree.CacheMount, rec.Options["cache"] == string(volume.CacheReadonly))
 }
 
-// MountAgain mounts a parked workspace that nobody uses, on exactly the layers of its
-// record. noCache is why the workspace has no cache; empty if it has what its volume asks
-// for.
-func (m *Mounter) MountAgain(ctx context.Context, c *clone.Clone, rec meta.Workspace) (noCache string, err error) {
-	switch err := m.Complete(c, rec); {
-	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("%w: what the workspace had is lost; remove the volume and create it again", err)
-	case err != nil:
-		return "", err
+// BindHelper binds the directory with the credential helper and its socket into a mounted workspace,
+// read-only, if the volume hands out its credential.
+func (m *Mounter) BindHelper(rec meta.Workspace) error {
+	if !handout.Wanted(rec.Options) {
+		return nil
 	}
-	if (rec.Metacopy || rec.Redirects) && !m.Features.Metacopy {
-		return "", errors.New("it was written with metacopy, which this kernel lacks: start the kernel that wrote it")
-	}
-	rec.NoCache = ""
-	written, err := upper.Describe(m.Upper(rec), rec, m.Now())
-	if err != nil {
-		return "", fmt.Errorf("write .git/helmdeck.json: %w", err)
-	}
-	if err := m.mount(c, rec); err != nil {
-		return "", err
-	}
-	// The containers changed the directory where the cache is bound: they get no cache.
-	if err := m.BindCache(c, rec); err != nil {
-		m.Log.WithContext(ctx).WithError(err).WithField("volume", rec.Volume).Warn("a kept workspace is mounted without its cache")
-		rec.NoCache = CacheMisplaced
-		if written { // through the mount: the upper is in use
-			if _, err := upper.Describe(m.Mountpoint(rec), rec, m.Now()); err != nil {
-				m.Log.WithContext(ctx).WithError(err).WithField("volume", rec.Volume).
-					Warn("say in .git/helmdeck.json that a kept workspace has no cache")
-			}
-		}
-	}
-	return rec.NoCache, nil
+	return overlay.Bind(m.Helper(rec), m.Mountpoint(rec), handout.Mount, true)
 }
 
-// CacheMisplaced tells a container that the cache could not be bound. The error itself
-// is only in the log, because it names paths of the host.
-const CacheMisplaced = "it could not be mounted at " + tree.CacheMount +
-	", which has to be a directory: the plugin's log says more"
+// Missing says why a workspace lacks what its volume asks for; empty for what it has. Containers read
+// it, so it names nothing of the host.
+type Missing struct{ Cache, Helper string }
+
+// MountAgain mounts a parked workspace that nobody uses, on exactly the layers of its record.
+func (m *Mounter) MountAgain(ctx context.Context, c *clone.Clone, rec meta.Workspace) (Missing, error) {
+	switch err := m.Complete(c, rec); {
+	case errors.Is(err, os.ErrNotExist):
+		return Missing{}, fmt.Errorf("%w: what the workspace had is lost; remove the volume and create it again", err)
+	case err != nil:
+		return Missing{}, err
+	}
+	if (rec.Metacopy || rec.Redirects) && !m.Features.Metacopy {
+		return Missing{}, errors.New("it was written with metacopy, which this kernel lacks: start the kernel that wrote it")
+	}
+	rec.NoCache, rec.NoHelper = "", ""
+	written, err := upper.Describe(m.Upper(rec), rec, m.Now())
+	if err != nil {
+		return Missing{}, fmt.Errorf("write .git/helmdeck.json: %w", err)
+	}
+	if handout.Wanted(rec.Options) {
+		if err := handout.Make(m.Helper(rec)); err != nil {
+			return Missing{}, err
+		}
+	}
+	if err := m.mount(c, rec); err != nil {
+		return Missing{}, err
+	}
+	// The containers changed the directories where these are bound: they don't get them.
+	log := m.Log.WithContext(ctx).WithField("volume", rec.Volume)
+	if err := m.BindCache(c, rec); err != nil {
+		log.WithError(err).Warn("a kept workspace is mounted without its cache")
+		rec.NoCache = CacheMisplaced
+	}
+	if err := m.BindHelper(rec); err != nil {
+		log.WithError(err).Warn("a kept workspace is mounted without the credential helper")
+		rec.NoHelper = HelperMisplaced
+	}
+	if written && rec.NoCache+rec.NoHelper != "" { // through the mount: the upper is in use
+		if _, err := upper.Describe(m.Mountpoint(rec), rec, m.Now()); err != nil {
+			log.WithError(err).Warn("say in .git/helmdeck.json what a kept workspace lacks")
+		}
+	}
+	return Missing{rec.NoCache, rec.NoHelper}, nil
+}
+
+// CacheMisplaced and HelperMisplaced tell a container that something could not be bound. The error
+// itself is only in the log, because it names paths of the host.
+const (
+	CacheMisplaced  = "it could not be mounted at " + tree.CacheMount + misplaced
+	HelperMisplaced = "it could not be mounted at " + handout.Mount + misplaced
+	misplaced       = ", which has to be a directory: the plugin's log says more"
+)
 
 // RemoveNew removes what MountNew may have made.
 func (m *Mounter) RemoveNew(ctx context.Context, rec meta.Workspace) error {

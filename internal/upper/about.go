@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/tree"
 )
@@ -26,7 +27,7 @@ type about struct {
 	Shallow bool      `json:"shallow,omitempty"`
 	Pulled  string    `json:"pulled_sha"` // where the ref was when the remote was last asked
 	Time    time.Time `json:"time"`       // of the mount
-	// NotUsed says, by path, why the cache or a warm directory is missing.
+	// NotUsed says, by path, why the cache, the credential helper or a warm directory is missing.
 	NotUsed map[string]string `json:"not_used,omitempty"`
 }
 
@@ -35,7 +36,7 @@ const aboutName = "helmdeck.json"
 // noWarmLayers says why a workspace has no warm layers at a warm path.
 const noWarmLayers = "none was carried over yet: it is found by ref or default branch, uid, gid and warm_key"
 
-// NotUsed says, by path, why a workspace does not have its cache or a warm directory. It
+// NotUsed says, by path, why a workspace does not have its cache, the credential helper or a warm directory. It
 // is nil if the workspace has all that its volume asks for. Containers read it, so it
 // names nothing of the host.
 func NotUsed(rec meta.Workspace) map[string]string {
@@ -45,6 +46,9 @@ func NotUsed(rec meta.Workspace) map[string]string {
 		why[tree.CacheMount] = "the volume has cache=off"
 	case rec.NoCache != "":
 		why[tree.CacheMount] = rec.NoCache
+	}
+	if rec.NoHelper != "" {
+		why[handout.Mount] = rec.NoHelper
 	}
 	for _, p := range rec.Warm {
 		switch {

@@ -1,27 +1,31 @@
 package upper
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/handout"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/tree"
 )
 
 // Changed reports whether an upper that nobody uses has changes: a file was written or
-// removed, or a directory was replaced. lower are the layers below the upper. The error is
+// removed, or a directory was replaced. lower are the layers below the upper of rec. The error is
 // os.ErrNotExist if the upper is gone.
 //
 // These are no changes: what the workspace began with, the index and the times of a pack,
 // which git also writes when it only reads, and an empty directory, which the engine makes
 // for a mount in the workspace. An entry that can't be read, or whose search in the layers
 // takes too long, counts as a change.
-func Changed(ctx context.Context, upper string, lower []string) (bool, error) {
+func Changed(ctx context.Context, upper string, rec meta.Workspace, lower []string) (bool, error) {
 	if _, err := os.Lstat(upper); err != nil {
 		return false, err
 	}
@@ -29,6 +33,11 @@ func Changed(ctx context.Context, upper string, lower []string) (bool, error) {
 	defer found()
 	v := &changeFinder{found: found, lower: lower}
 	var err error
+	if handout.Wanted(rec.Options) && len(lower) > 0 {
+		if v.config, err = configText(lower[0], rec); err != nil {
+			return true, nil
+		}
+	}
 	disk.Nice(func() { err = disk.Walk(ctx, upper, v, disk.NewPace(changesRest)) })
 	if v.changed || errors.Is(err, disk.ErrMoved) {
 		return true, nil
@@ -54,6 +63,7 @@ const (
 type changeFinder struct {
 	found   context.CancelFunc
 	lower   []string
+	config  []byte // what .git/config began with; nil if it is that of the git layer
 	changed bool
 	names   []string // of the current entry and its parents, at most maxKnown
 	looks   int      // in lower layers
@@ -92,6 +102,8 @@ func (v *changeFinder) Skip(disk.Entry, error) { v.changed = true }
 // isChange reports whether an entry of an upper is a change.
 func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 	switch path {
+	case ".git/config":
+		return kind != unix.DT_REG || !hasContent(e, v.config)
 	case ".git/index", ".git/" + aboutName:
 		return kind != unix.DT_REG
 	case tree.CacheLink:
@@ -143,4 +155,16 @@ func typeOf(e disk.Entry) uint8 {
 func hasAttribute(e disk.Entry, name string) bool {
 	_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", e.Dir, e.Name), name, nil)
 	return err == nil
+}
+
+// hasContent reports whether an entry is a file with that content.
+func hasContent(e disk.Entry, want []byte) bool {
+	fd, err := unix.Openat(e.Dir, e.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	f := os.NewFile(uintptr(fd), e.Name)
+	defer f.Close()
+	got, err := io.ReadAll(io.LimitReader(f, int64(len(want))+1))
+	return err == nil && bytes.Equal(got, want) && len(want) > 0
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -81,7 +82,48 @@ func TestChangedOpaque(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Changed(ctx, dir, nil); !errors.Is(err, context.Canceled) {
+	if _, err := Changed(ctx, dir, meta.Workspace{}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
+	}
+}
+
+// TestChangedConfig: the .git/config that a workspace with auth=container begins with is no change,
+// and any other is one.
+func TestChangedConfig(t *testing.T) {
+	t.Parallel()
+	gitLayer := t.TempDir()
+	if err := os.Mkdir(filepath.Join(gitLayer, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const shared = "[core]\n\tbare = false\n"
+	if err := os.WriteFile(filepath.Join(gitLayer, ".git/config"), []byte(shared), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rec := meta.Workspace{Options: map[string]string{"repo": "https://h/o/r", "cache": "off", "auth": "container"}}
+	for _, tt := range []struct {
+		name   string
+		change func(config string) error
+		rec    meta.Workspace
+		want   bool
+	}{
+		{"unchanged", func(string) error { return nil }, rec, false},
+		{"restored without the option", func(string) error { return nil }, meta.Workspace{}, true},
+		{"longer", func(config string) error { return os.WriteFile(config, []byte(shared+"[a]\n\tb = c\n"), 0o644) }, rec, true},
+		{"empty", func(config string) error { return os.Truncate(config, 0) }, rec, true},
+		{"a link", func(config string) error {
+			return errors.Join(os.Remove(config), os.Symlink(filepath.Join(gitLayer, ".git/config"), config))
+		}, rec, true},
+		{"a FIFO", func(config string) error { return errors.Join(os.Remove(config), unix.Mkfifo(config, 0o644)) }, rec, true},
+	} {
+		dir := filepath.Join(t.TempDir(), "upper")
+		if err := Make(dir, rec, gitLayer, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := tt.change(filepath.Join(dir, ".git/config")); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := Changed(t.Context(), dir, tt.rec, []string{gitLayer}); err != nil || changed != tt.want {
+			t.Errorf("%s: changed is %v, want %v; %v", tt.name, changed, tt.want, err)
+		}
 	}
 }

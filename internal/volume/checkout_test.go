@@ -25,6 +25,7 @@ func TestCheckout(t *testing.T) {
 	}{
 		{map[string]string{"subject": "s", "mode": "keep", "cache": "off", "warm": "target", "warm_key": "k", "stale_if_error": "1h", "refresh": "1h"}, true},
 		{map[string]string{"restore": "0123456789abcdef"}, true},
+		{map[string]string{"auth": "container"}, true},
 		{map[string]string{"cold": "full"}, true},
 		{map[string]string{"cold": "shallow"}, false}, // it is fetched in another way
 		{map[string]string{"ref": "main"}, false},

@@ -36,7 +36,9 @@ var meanings = map[string]string{
 		"networks, except to the server of the volume's own URL",
 	optLFS:        "`true`: git-lfs files have their content where `.gitattributes` asks for it, fetched once per clone · `false`: pointers stay",
 	optCredential: "the name of a stored [credential](../how-to/private-repositories.md): only this one is used. Otherwise the one whose scope fits best is",
-	optRestore:    "the ID of a [discard](../how-to/discards.md) of the same subject and repository: the volume starts from it, with `mode=keep`",
+	optAuth: "`container`: git in the containers of the volume gets the volume's credential when it asks, for this repository alone: " +
+		"[what that means](../how-to/private-repositories.md#let-git-in-the-container-use-the-credential) · `none`: it does not",
+	optRestore: "the ID of a [discard](../how-to/discards.md) of the same subject and repository: the volume starts from it, with `mode=keep`",
 }
 
 // TestDocs checks the table of docs/reference/options.md.

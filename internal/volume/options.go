@@ -50,6 +50,7 @@ type Options struct {
 	ColdShallow  bool // a Mount need not wait for the first fetch: it may get the newest commits alone
 	Files        Files
 	Credential   string // the name of a stored credential; empty: the one whose scope fits best
+	Auth         Auth
 	Restore      string // the ID of the discard that the volume starts from, with mode keep; empty: none
 }
 
@@ -74,6 +75,7 @@ const (
 	optSubmodules   = "submodules"
 	optLFS          = "lfs"
 	optCredential   = "credential"
+	optAuth         = "auth"
 	optRestore      = "restore"
 )
 
@@ -105,6 +107,7 @@ var options = []option{
 	field(optSubmodules, "false, true, recursive", func(o *Options) *Submodules { return &o.Files.Submodules }, parseSubmodules, Submodules.String),
 	flag(optLFS, func(o *Options) *bool { return &o.Files.NoLFS }, "true", "false"),
 	field(optCredential, allowedCredential, func(o *Options) *string { return &o.Credential }, parseCredential, asText),
+	words(optAuth, func(o *Options) *Auth { return &o.Auth }, AuthNone, AuthContainer),
 	field(optRestore, allowedRestore, func(o *Options) *string { return &o.Restore }, parseRestore, asText),
 }
 
@@ -158,13 +161,13 @@ func asText[T ~string](value T) string { return string(value) }
 
 // Parse reads the options of one Create. Those given override defaults (ParseDefaults), which override the built-in
 // ones: the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh auto,
-// stale_if_error 0s, the full history, also at first, and all files, lfs, no submodules, the credential whose scope fits.
+// stale_if_error 0s, the full history, also at first, and all files, lfs, no submodules, the credential whose scope fits, auth none.
 //
 // It is strict: an unknown name, in given or in defaults, is an error, as is a missing repo, or a url that differs
 // from repo. An empty value is an error too, except for ref, warm, warm_key, sparse, credential and restore, where
 // it means none, whatever the default: compose passes one for an unset variable. With a mode, a depth or a filter that
-// excludes it, cold=shallow is an error if it is given, and full if it is a default. Every error is an *OptionError;
-// the same input always returns the same error.
+// excludes it, cold=shallow is an error if it is given, and full if it is a default; so is auth=container, or none, with
+// a URL that is neither https nor http. Every error is an *OptionError; the same input always returns the same error.
 func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) {
 	if err := checkNames(given); err != nil {
 		return Options{}, err
@@ -190,6 +193,12 @@ func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) 
 			return Options{}, refuse(optCold, "shallow", problem, "full")
 		}
 		o.ColdShallow = false // a default is for the volumes that can have it
+	}
+	if problem := o.authProblem(); problem != "" {
+		if _, ok := given[optAuth]; ok {
+			return Options{}, refuse(optAuth, string(AuthContainer), problem, string(AuthNone))
+		}
+		o.Auth = AuthNone
 	}
 	return o, nil
 }
@@ -249,7 +258,7 @@ func parseDefaults(defaults map[string]string) (Options, error) {
 	if err := checkNames(defaults); err != nil {
 		return Options{}, err
 	}
-	o := Options{Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared}
+	o := Options{Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared, Auth: AuthNone}
 	err := o.setAll(defaults)
 	return o, err
 }
@@ -318,24 +327,28 @@ func parseID(text string) (id uint32, problem string) {
 
 func formatID(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
-// Map returns every option by name in its canonical form, as it is stored and shown to the user, except cold=full. It
-// has no secrets, and Parse returns o for it, whatever the defaults, unless they have cold=shallow.
+// Map returns every option by name in its canonical form, as it is stored and shown to the user, except cold=full and
+// auth=none. It has no secrets, and Parse returns o for it, whatever the defaults, unless they have cold=shallow or
+// auth=container.
 func (o Options) Map() map[string]string {
 	m := map[string]string{optRepo: o.Repo.String()}
 	for _, opt := range options {
 		m[opt.name] = opt.get(&o)
 	}
-	// The versions before cold refuse to start with a volume whose record has it, and a
+	// The versions before an option refuse to start with a volume whose record has it, and a
 	// downgrade must work for those that do not use it.
 	if !o.ColdShallow {
 		delete(m, optCold)
+	}
+	if o.Auth == AuthNone {
+		delete(m, optAuth)
 	}
 	return m
 }
 
 // notOfCheckout lists the options that do not decide what a Mount finds checked out, besides the subject, which the
 // clone has.
-var notOfCheckout = []string{optSubject, optMode, optCache, optWarm, optWarmKey, optStaleIfError, optRestore}
+var notOfCheckout = []string{optSubject, optMode, optCache, optWarm, optWarmKey, optStaleIfError, optAuth, optRestore}
 
 // Checkout is Map for the options that decide what a Mount finds checked out, and how it is fetched: volumes with the
 // same Checkout share trees and git layers. Parse takes the others from the defaults. How old an answer of the remote

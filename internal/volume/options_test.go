@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := Options{Repo: u, Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared}
+	plain := Options{Repo: u, Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared, Auth: AuthNone}
 	but := func(change func(*Options)) Options {
 		o := plain
 		change(&o)
@@ -45,7 +45,7 @@ func TestParse(t *testing.T) {
 		{"repo and the same url", with("url", "HTTPS://H/o/r.git/"), nil, plain},
 		{"all at their defaults", with("ref", "HEAD", "subject", "default", "mode", "private", "cache", "shared", "uid", "0", "gid", "0", "refresh", "auto"), nil, plain},
 		{"all", with("ref", "dev", "subject", "a/b", "cache", "off", "uid", "1000", "gid", "4294967294", "refresh", "90s"), nil,
-			Options{Repo: u, Ref: dev, Subject: "a/b", Mode: ModePrivate, Cache: CacheOff, UID: 1000, GID: 4294967294, Refresh: Refresh{Interval: 90 * time.Second}}},
+			Options{Repo: u, Ref: dev, Subject: "a/b", Mode: ModePrivate, Cache: CacheOff, UID: 1000, GID: 4294967294, Refresh: Refresh{Interval: 90 * time.Second}, Auth: AuthNone}},
 		{"gid does not follow uid", with("uid", "1000"), nil, but(func(o *Options) { o.UID = 1000 })},
 		{"never", with("refresh", "never"), nil, but(func(o *Options) { o.Refresh.Never = true })},
 		{"always", with("refresh", "always"), nil, but(func(o *Options) { o.Refresh.Always = true })},
@@ -58,6 +58,8 @@ func TestParse(t *testing.T) {
 		{"restore keeps", with("restore", "0123456789abcdef"), nil, but(func(o *Options) { o.Mode, o.Restore = ModeKeep, "0123456789abcdef" })},
 		{"restore keeps, whatever the default", with("restore", "0123456789abcdef"), with0("mode", "shared"), but(func(o *Options) { o.Mode, o.Restore = ModeKeep, "0123456789abcdef" })},
 		{"empty ref over a default", with("ref", ""), with0("ref", "main"), plain},
+		{"auth", with("auth", "container"), nil, but(func(o *Options) { o.Auth = AuthContainer })},
+		{"auth by default", with(), with0("auth", "container"), but(func(o *Options) { o.Auth = AuthContainer })},
 		{"cold", with("cold", "shallow"), nil, but(func(o *Options) { o.ColdShallow = true })},
 		{"cold by default", with(), with0("cold", "shallow"), but(func(o *Options) { o.ColdShallow = true })},
 		{"cold by default, where it can't be", with("mode", "keep", "depth", "2"), with0("cold", "shallow"), but(func(o *Options) { o.Mode, o.History.Depth = ModeKeep, 2 })},
@@ -81,7 +83,7 @@ func with0(pairs ...string) map[string]string {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const options = "; allowed: repo (or url), ref, subject, mode, cache, warm, warm_key, uid, gid, refresh, stale_if_error, depth, filter, cold, sparse, submodules, lfs, credential, restore"
+	const options = "; allowed: repo (or url), ref, subject, mode, cache, warm, warm_key, uid, gid, refresh, stale_if_error, depth, filter, cold, sparse, submodules, lfs, credential, auth, restore"
 	const ids = "; allowed: a number from 0 to 4294967294"
 	for _, tt := range []struct {
 		given, defaults map[string]string
@@ -106,6 +108,8 @@ func TestParseRefuses(t *testing.T) {
 		{with("mode", ""), nil, `option "mode": empty value; allowed: private, shared, keep`},
 		{with("restore", "0123456789abcdeF"), nil, `option "restore": "0123456789abcdeF" is not the ID of a discard; allowed: 16 hex digits, as GET /v1/discards on the admin socket lists them`},
 		{with("restore", "0123456789abcdef", "mode", "private"), nil, `option "mode": "private" can't be with a restore; allowed: keep`},
+		{with("auth", "yes"), nil, `option "auth": "yes" is not supported; allowed: none, container`},
+		{with("auth", ""), nil, `option "auth": empty value; allowed: none, container`},
 		{with("cold", "warm"), nil, `option "cold": "warm" is not supported; allowed: full, shallow`},
 		{with("cold", ""), nil, `option "cold": empty value; allowed: full, shallow`},
 		{with("cold", "shallow", "mode", "keep"), nil, `option "cold": "shallow" can't be with mode=keep, whose workspace would stay shallow; allowed: full`},
@@ -137,7 +141,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The versions before cold refuse records with it, so only a volume that uses it has it.
+// The versions before cold and auth refuse records with them, so only a volume that uses one has it.
 func TestMap(t *testing.T) {
 	o, err := Parse(map[string]string{"url": "HTTPS://H/o/r.git/", "refresh": "5m", "ref": "ABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCD"}, nil, Schemes{})
 	if err != nil {
@@ -164,6 +168,8 @@ func TestDiff(t *testing.T) {
 		{with("ref", "HEAD"), with(), nil},
 		{with("refresh", "always"), with(), nil}, // a volume from when always was the default
 		{with("cold", "full"), with(), nil},
+		{with("auth", "none"), with(), nil},
+		{with(), with("auth", "container"), []string{`auth: "none" here, "container" given`}},
 		{with(), with("cold", "shallow"), []string{`cold: "full" here, "shallow" given`}},
 		{with(), with("refresh", "always"), []string{`refresh: "auto" here, "always" given`}},
 		{with(), with("repo", "https://h/x", "ref", "dev", "subject", "a\n", "cache", "off", "uid", "1", "gid", "2", "refresh", "never"), []string{

@@ -24,7 +24,7 @@ var mayDiffer = []string{optRefresh, optStaleIfError, optCredential, optMode, op
 
 // ParseRestored is Parse for a volume that restores a discard of a volume with the options from, a Map. It takes
 // options that are not given from there, except the subject. Those that are given must be the same, except the ones
-// that say how to ask the remote.
+// that say how to ask the remote, and auth=none: auth=container needs what the first mount wrote into .git/config.
 func ParseRestored(given, defaults, from map[string]string, schemes Schemes) (Options, error) {
 	inherited := maps.Clone(from)
 	for _, name := range []string{optRepo, optURL, optMode, optRestore, optSubject} {
@@ -45,7 +45,7 @@ func ParseRestored(given, defaults, from map[string]string, schemes Schemes) (Op
 		return Options{}, refuse(optRepo, o.Repo.String(), "is not that of the discard", was.Repo.String())
 	}
 	for _, opt := range options {
-		if is, want := opt.get(&o), opt.get(&was); is != want && !slices.Contains(mayDiffer, opt.name) {
+		if is, want := opt.get(&o), opt.get(&was); is != want && !slices.Contains(mayDiffer, opt.name) && !(opt.name == optAuth && o.Auth == AuthNone) {
 			return Options{}, refuse(opt.name, is, "is not that of the discard", want+" (an option that is left out is taken from there)")
 		}
 	}

@@ -152,10 +152,10 @@ func (m *Manager) unmount(ctx context.Context, w *workspace, rec meta.Workspace)
 	case !errors.Is(err, overlay.ErrBusy):
 		return err
 	}
-	// Its cache is unmounted already, unless that is what is used.
+	// What is bound in it is unmounted already, unless that is what is used.
 	if w.clone != nil {
-		if err := m.mounter.BindCache(w.clone, rec); err != nil {
-			m.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Debug("bind the cache again")
+		if err := errors.Join(m.mounter.BindCache(w.clone, rec), m.mounter.BindHelper(rec)); err != nil {
+			m.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Debug("bind again what was bound in a workspace")
 		}
 	}
 	if err := m.records.viewed(w); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/upper"
 )
@@ -49,14 +50,16 @@ func (m *Manager) joinLocked(ctx context.Context, l Lease) (rec meta.Workspace, 
 	if w == nil {
 		return meta.Workspace{}, false, nil
 	}
-	noCache := m.records.get(w).NoCache
+	rec = m.records.get(w)
+	missing := mounter.Missing{Cache: rec.NoCache, Helper: rec.NoHelper}
 	if !mounted {
-		if noCache, err = m.mounter.MountAgain(ctx, w.clone, m.records.get(w)); err != nil {
+		if missing, err = m.mounter.MountAgain(ctx, w.clone, rec); err != nil {
 			return meta.Workspace{}, false, fmt.Errorf("mount what volume %q keeps: %w", l.Volume, err)
 		}
 	}
 	rec, err = m.records.change(ctx, w, func(rec *meta.Workspace) error {
-		rec.Phase, rec.NoCache, rec.Leases = meta.Mounted, noCache, rec.Leases.With(l.ID)
+		rec.Phase, rec.Leases = meta.Mounted, rec.Leases.With(l.ID)
+		rec.NoCache, rec.NoHelper = missing.Cache, missing.Helper
 		return nil
 	}, nil)
 	return rec, err == nil, err
@@ -105,7 +108,7 @@ func (m *Manager) EndUnused(ctx context.Context, name string) error {
 		return nil
 	}
 	rec := m.records.get(w)
-	if changed, err := upper.Changed(ctx, m.mounter.Upper(rec), m.mounter.Lower(w.clone, rec)); err != nil || changed {
+	if changed, err := upper.Changed(ctx, m.mounter.Upper(rec), rec, m.mounter.Lower(w.clone, rec)); err != nil || changed {
 		return err
 	}
 	_, err = m.removeLeases(ctx, w, m.end, nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/mounter"
@@ -21,12 +22,14 @@ import (
 
 // Config is what a Manager works with.
 type Config struct {
-	Root     string // the data directory
-	DB       *meta.DB
-	Trash    *trash.Trash
-	Clones   *clone.Manager
-	Warm     *warm.Manager // the warm layers that workspaces stand on
-	Work     *work.Group   // runs the background work
+	Root   string // the data directory
+	DB     *meta.DB
+	Trash  *trash.Trash
+	Clones *clone.Manager
+	Warm   *warm.Manager // the warm layers that workspaces stand on
+	Work   *work.Group   // runs the background work
+	// Handout serves the credential helpers of the workspaces that have leases. It may be nil.
+	Handout  *handout.Server
 	Features overlay.Features
 	// Context is the SELinux context of the workspaces' overlays; empty for none.
 	Context string

@@ -63,10 +63,14 @@ func (m *Manager) Open(ctx context.Context, r Request) (meta.Workspace, error) {
 	err = m.mounter.MountNew(ctx, rec, r.Clone, r.Checkout)
 	if err == nil {
 		failpoint.Hit("workspace/open/bound")
+		err = m.records.handOut(rec)
+	}
+	if err == nil {
 		err = m.DB.Update(func(tx *meta.Tx) error { return tx.PutWorkspace(rec) })
 		failpoint.Hit("workspace/open/recorded")
 	}
 	if err != nil {
+		m.Handout.End(rec.ID)
 		err = errors.Join(err, m.mounter.RemoveNew(ctx, rec))
 		m.Warm.Drop(rec.Clone, rec.Warm)
 		m.records.drop(w)

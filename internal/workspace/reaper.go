@@ -110,7 +110,7 @@ func (r *reaper) discardOrRemove(ctx context.Context, w *workspace) error {
 	// Without options it is unknown what the workspace was. An upper of an earlier boot was
 	// never synced, unless it was kept.
 	if r.DiscardTTL > 0 && rec.Options != nil && (rec.Kept() || rec.Boot == r.Clones.Boot) {
-		changed, err := upper.Changed(ctx, r.mounter.Upper(rec), r.mounter.Lower(w.clone, rec))
+		changed, err := upper.Changed(ctx, r.mounter.Upper(rec), rec, r.mounter.Lower(w.clone, rec))
 		switch {
 		case err != nil && !errors.Is(err, os.ErrNotExist):
 			return err

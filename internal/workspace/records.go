@@ -178,6 +178,9 @@ func (r *records) change(ctx context.Context, w *workspace, f func(rec *meta.Wor
 	if err := checkTransition(before, rec); err != nil {
 		return before, err
 	}
+	if err := r.handOut(rec); err != nil {
+		return before, err
+	}
 	r.updateManifest(ctx, before, rec)
 	err = r.DB.Update(func(tx *meta.Tx) error {
 		if err := tx.PutWorkspace(rec); err != nil || with == nil {
@@ -187,9 +190,11 @@ func (r *records) change(ctx context.Context, w *workspace, f func(rec *meta.Wor
 	})
 	if err != nil {
 		r.updateManifest(ctx, rec, before)
+		r.endHandout(before)
 		return before, err
 	}
 	r.put(w, rec)
+	r.endHandout(rec)
 	return rec, nil
 }
 

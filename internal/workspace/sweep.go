@@ -19,6 +19,7 @@ import (
 // Open never answered. It sweeps warm layers too. It does not wait for reapers: they run
 // in the background.
 func (m *Manager) Sweep(ctx context.Context) error {
+	errs := []error{m.records.handOutAgain(ctx)} // first, because containers wait for it
 	dirs, err := fs.Glob(os.DirFS(filepath.Join(m.Root, "clones")), "*/*/workspaces/*")
 	if err != nil {
 		return err
@@ -31,7 +32,6 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	}
 	var all []*workspace
 	m.records.each(func(w *workspace) { all = append(all, w) })
-	var errs []error
 	for _, w := range all {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

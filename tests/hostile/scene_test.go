@@ -26,6 +26,7 @@ type scene struct {
 	plugin *plugin
 	volume string
 	leases []string
+	tree   string          // where the volume is mounted, in the group handout
 	said   strings.Builder // all answers of the plugin
 	// outcome is the result for the attacker, in one word.
 	outcome string

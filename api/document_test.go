@@ -24,7 +24,7 @@ var types = map[string]any{
 	"WorkspaceDetail": api.WorkspaceDetail{}, "WorkspaceStatus": api.WorkspaceStatus{}, "WorkspaceChange": api.WorkspaceChange{}, "LeftOut": api.LeftOut{}, "Warmed": api.Warmed{}, "Discard": api.Discard{},
 	"PutCredential": api.PutCredential{}, "Credential": api.Credential{}, "Plan": api.Plan{}, "Eviction": api.Eviction{},
 	"Missing": api.Missing{}, "Holder": api.Holder{}, "TooLarge": api.TooLarge{}, "Report": api.Report{}, "Stats": api.Stats{},
-	"AuditRecord": api.AuditRecord{}, "Actor": api.Actor{}, "Change": api.Change{}, "Count": api.Count{}, "Finding": api.Finding{}, "Event": api.Event{}, "Warm": api.Warm{}, "WarmResult": api.WarmResult{}, "Progress": api.Progress{}, "Refresh": api.Refresh{}, "RefreshResult": api.RefreshResult{},
+	"AuditRecord": api.AuditRecord{}, "Actor": api.Actor{}, "Change": api.Change{}, "Count": api.Count{}, "Finding": api.Finding{}, "Event": api.Event{}, "Warm": api.Warm{}, "WarmResult": api.WarmResult{}, "Progress": api.Progress{}, "Push": api.Push{}, "PushResult": api.PushResult{}, "Refresh": api.Refresh{}, "RefreshResult": api.RefreshResult{},
 }
 
 // TestSchemasAreTheTypes checks that each schema has the fields of its Go type: their names,

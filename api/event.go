@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Event is what the plugin evicted, or found.
+// Event is what the plugin evicted, found, or pushed.
 type Event struct {
 	// Seq is larger than that of all earlier events, also of an earlier process unless the
 	// clock was put back.
 	Seq  int64     `json:"seq"`
 	Time time.Time `json:"time"`
-	// Type is evicted, failed, deferred, warning or cleared, and lost in a stream that the
-	// client reads too slowly.
+	// Type is evicted, failed, deferred, warning, cleared, pushed or not-pushed, and lost in a
+	// stream that the client reads too slowly.
 	Type    string `json:"type"`
 	Kind    string `json:"kind,omitempty"`   // of an Eviction
 	Reason  string `json:"reason,omitempty"` // of an Eviction

@@ -67,13 +67,14 @@ func (c *Client) WorkspaceStatus(ctx context.Context, id string, ignored bool) (
 // WorkspaceDiff writes what a workspace or discard changed as a patch for git apply, with ignored
 // files if ignored is set. After an error, a part may have been written.
 func (c *Client) WorkspaceDiff(ctx context.Context, id string, ignored bool, w io.Writer) error {
-	return c.copy(ctx, workspacePath(id, "diff", ignored), w)
+	_, err := c.copy(ctx, workspacePath(id, "diff", ignored), w)
+	return err
 }
 
 // WorkspaceChanges writes what a workspace or discard added and changed as a tar archive, with
 // ignored files if ignored is set. Its first entry, .helmdeck-export/deleted, has the deleted
-// paths, each ended by a zero. After an error, a part may have been written.
-func (c *Client) WorkspaceChanges(ctx context.Context, id string, ignored bool, w io.Writer) error {
+// paths, each ended by a zero. It returns how many bytes were written, also after an error.
+func (c *Client) WorkspaceChanges(ctx context.Context, id string, ignored bool, w io.Writer) (int64, error) {
 	return c.copy(ctx, workspacePath(id, "changes.tar", ignored), w)
 }
 
@@ -86,14 +87,15 @@ func workspacePath(id, what string, ignored bool) string {
 }
 
 // copy writes an answer of any size.
-func (c *Client) copy(ctx context.Context, path string, w io.Writer) error {
+func (c *Client) copy(ctx context.Context, path string, w io.Writer) (int64, error) {
 	res, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer res.Body.Close()
-	if _, err := io.Copy(w, res.Body); err != nil {
-		return fmt.Errorf("GET %s: the answer is not complete: %w", path, err)
+	n, err := io.Copy(w, res.Body)
+	if err != nil {
+		err = fmt.Errorf("GET %s: the answer is not complete: %w", path, err)
 	}
-	return nil
+	return n, err
 }

@@ -17,9 +17,11 @@ const (
 	Deferred   EventType = "deferred" // late parts are left for later sweeps
 	Warning    EventType = "warning"  // a Finding is new, or has grown
 	Cleared    EventType = "cleared"  // a Finding is resolved
+	Pushed     EventType = "pushed"   // others report these two: see Note
+	NotPushed  EventType = "not-pushed"
 )
 
-// Event records what the janitor did or found.
+// Event records what the janitor did or found, or what others Note.
 type Event struct {
 	// Seq is larger than that of all earlier events, also of an earlier process unless the
 	// clock was put back, and the next event's is larger by one.
@@ -54,6 +56,12 @@ type Count struct {
 
 // eventsKept bounds the memory for events to some 400 KB.
 const eventsKept = 1000
+
+// Note keeps an event of others, with the time of now, so that there is one list of events.
+func (j *Janitor) Note(e Event) {
+	e.Time = time.Now().UTC()
+	j.record(e)
+}
 
 // record keeps an event, and counts it.
 func (j *Janitor) record(e Event) {

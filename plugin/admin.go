@@ -14,7 +14,7 @@ func (p *parts) admin(m machine) http.Handler {
 	return admin.Handler(admin.Config{
 		Credentials: p.credentials, Clones: p.clones, Volumes: p.volumes, Workspaces: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Warmer: p.keeper,
 		Health: newCheckup(m, p).run,
-		Limits: p.quota, Releaser: p.volumes, Inspector: p.inspector,
+		Limits: p.quota, Releaser: p.volumes, Pusher: p.pusher, Inspector: p.inspector,
 		Remover:  removal.New(removal.Config{Clones: p.clones, Workspaces: p.workspaces, Janitor: p.janitor, Log: p.log}),
 		Settings: set.shown, Version: version, Started: time.Now(), Metrics: p.metrics, Audit: p.audit.Trail, Log: p.log,
 	})

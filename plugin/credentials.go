@@ -10,12 +10,18 @@ import (
 
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/mint"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
 // openCredentials opens the stored credentials, and logs those that can't be used.
-func openCredentials(data string, log *logrus.Logger) (*credential.Store, error) {
-	store, err := credential.Open(filepath.Join(data, "credentials"), credential.Config{})
+func openCredentials(m machine, log *logrus.Logger) (*credential.Store, error) {
+	certificates, proxy, stall := m.git.HTTP()
+	now := m.at.clock()
+	store, err := credential.Open(filepath.Join(m.at.data, "credentials"), credential.Config{
+		Providers: mint.New(mint.Config{TLS: certificates, Proxy: proxy, Timeout: stall, Now: now}),
+		Work:      m.work, Now: now, Report: func(err error) { log.Error(err) },
+	})
 	if err != nil {
 		return nil, err
 	}

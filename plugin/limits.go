@@ -17,6 +17,7 @@ type limits struct {
 	subjectMaxLeases int
 	sweepInterval    time.Duration
 	warnSize         int64 // bytes
+	pushMaxSize      int64 // bytes
 }
 
 // limitDefaults are the defaults, also of an upgraded plugin: space is bounded, and 14
@@ -30,6 +31,7 @@ var limitDefaults = map[string]string{
 	"SWEEP_INTERVAL":      "5m",
 	"DISCARD_TTL":         "24h",
 	"WORKSPACE_WARN_SIZE": "10GiB",
+	"PUSH_MAX_SIZE":       "1GiB",
 }
 
 // grace is how long a clone that was never mounted is protected: longer than the time
@@ -61,6 +63,10 @@ func loadLimits(v *viper.Viper) (l limits, key, allowed string) {
 		}
 		*to = n
 	}
+	var err error
+	if l.pushMaxSize, err = parseSize(v.GetString("PUSH_MAX_SIZE")); err != nil || l.pushMaxSize < minPushSize {
+		return l, "PUSH_MAX_SIZE", "a size of at least 1MiB, such as 1GiB"
+	}
 	percent, isPercent := strings.CutSuffix(v.GetString("MIN_FREE"), "%")
 	share, err := strconv.ParseFloat(percent, 64)
 	if !isPercent && percent != "0" || err != nil || !(share >= 0 && share <= maxMinFree) {
@@ -72,6 +78,10 @@ func loadLimits(v *viper.Viper) (l limits, key, allowed string) {
 	}
 	return l, "", ""
 }
+
+// minPushSize is enough for a push of a few commits. There is no way to allow any size, because a
+// push takes as much of the disk.
+const minPushSize = 1 << 20
 
 // maxMinFree is in percent. With more, the plugin could hardly keep anything.
 const maxMinFree = 90

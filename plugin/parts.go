@@ -17,6 +17,8 @@ import (
 	"github.com/helmdeck/repos/internal/look"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/metrics"
+	"github.com/helmdeck/repos/internal/outbound"
+	"github.com/helmdeck/repos/internal/quarantine"
 	"github.com/helmdeck/repos/internal/quota"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/trash"
@@ -40,6 +42,7 @@ type parts struct {
 	docker      *driver.Driver
 	janitor     *janitor.Janitor
 	keeper      *ready.Keeper
+	pusher      *outbound.Pusher
 	credentials *credential.Store
 	quota       *quota.Quota
 	inspector   *look.Inspector
@@ -58,7 +61,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if p.trash, err = trash.Open(filepath.Join(m.at.data, "trash"), m.reserve, reportTrash(log)); err != nil {
 		return nil, err
 	}
-	if p.credentials, err = openCredentials(m.at.data, log); err != nil {
+	if p.credentials, err = openCredentials(m, log); err != nil {
 		return nil, err
 	}
 	p.quota = quota.New(db, quota.Limits{MaxSize: set.limits.SubjectMaxSize, MaxLeases: set.limits.subjectMaxLeases}, state.Subjects)
@@ -85,9 +88,6 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if err != nil {
 		return nil, err
 	}
-	if p.inspector, err = newInspector(m, p.workspaces); err != nil {
-		return nil, err
-	}
 	p.janitor = janitor.New(janitor.Config{
 		Stock: &stock{
 			data: m.at.data, trash: p.trash, now: now, quota: p.quota, clones: p.clones, warm: warmLayers, workspaces: p.workspaces, swept: p.swept,
@@ -95,6 +95,11 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		Limits: set.limits.Limits, Interval: set.limits.sweepInterval, WarnSize: set.limits.warnSize, Log: log,
 		Evicted: m.audit.evicted,
 	})
+	q, err := quarantine.Open(m.git, filepath.Join(m.at.data, "quarantine"), set.limits.pushMaxSize)
+	if err != nil {
+		return nil, err
+	}
+	p.pusher, p.inspector = p.newPusher(m, q), newInspector(m, p.workspaces, q)
 	p.keeper = ready.New(ready.Config{
 		Targets: ready.Targets(p.clones), Clone: ready.Clones(p.clones), Defaults: set.defaults, Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,
 	})

@@ -18,8 +18,9 @@ import (
 	"github.com/helmdeck/repos/internal/volume"
 )
 
-// actions are the names in the audit log of the requests that change something. What an
-// action leads to, such as an eviction, has records of its own, with the same request.
+// actions are the names in the audit log of the requests that change something, or take work out
+// of a workspace. What an action leads to, such as an eviction, has records of its own, with the
+// same request.
 var actions = map[string]string{
 	"PUT /v1/credentials/{name}":             "credential.put",
 	"DELETE /v1/credentials/{name}":          "credential.remove",
@@ -32,12 +33,16 @@ var actions = map[string]string{
 	"POST /v1/subjects/{name}/fresh":         "subject.fresh",
 	"POST /v1/clones/{subject}/{hash}/fresh": "clone.fresh",
 	"DELETE /v1/leases/{volume}/{holder}":    "lease.release",
+	"POST /v1/workspaces/{id}/push":          "push",
+	"GET /v1/workspaces/{id}/bundle":         "bundle",
+	"GET /v1/workspaces/{id}/diff":           "diff",
+	"GET /v1/workspaces/{id}/changes.tar":    "export",
 }
 
-// audited records each request with a pattern that changes something, and how it was
-// answered.
+// audited records each request with a pattern that changes something, or in actions, and how it
+// was answered.
 func (c Config) audited(pattern string, h http.Handler) http.Handler {
-	if strings.HasPrefix(pattern, http.MethodGet+" ") {
+	if strings.HasPrefix(pattern, http.MethodGet+" ") && actions[pattern] == "" {
 		return h
 	}
 	action := cmp.Or(actions[pattern], pattern)
@@ -52,10 +57,16 @@ func (c Config) audited(pattern string, h http.Handler) http.Handler {
 			rec.Clone = r.PathValue("subject") + "/" + hash
 		}
 		seen := &answered{ResponseWriter: w}
+		aborted := errAborted
+		defer func() { c.Audit.Record(r.Context(), *rec, cmp.Or(seen.err(), aborted)) }()
 		h.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), recordKey{}, rec)))
-		c.Audit.Record(r.Context(), *rec, seen.err())
+		aborted = nil
 	})
 }
+
+// errAborted is the error of an answer that was begun and not completed, because of a panic or of
+// the client.
+var errAborted = errors.New("the answer is not complete")
 
 type recordKey struct{}
 
@@ -110,7 +121,8 @@ func (a *answered) Write(p []byte) (int, error) {
 // err returns the error that was answered, or nil.
 func (a *answered) err() error {
 	begin := []byte(`{"error":`)
-	if a.status < http.StatusBadRequest && !bytes.HasPrefix(a.line, begin) {
+	lines := strings.HasPrefix(a.Header().Get("Content-Type"), "application/json") // and no content of others
+	if a.status < http.StatusBadRequest && !(lines && bytes.HasPrefix(a.line, begin)) {
 		return nil
 	}
 	var said api.ErrorAnswer

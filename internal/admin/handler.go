@@ -38,6 +38,7 @@ type Config struct {
 	Remover     Remover
 	Releaser    Releaser
 	Inspector   Inspector
+	Pusher      Pusher
 	// Settings are the settings in force, by name. Their values are shown.
 	Settings []api.Setting
 	Version  string // of the plugin
@@ -52,8 +53,12 @@ func (c Config) routes() map[string]http.Handler {
 	all := map[string]http.Handler{
 		"GET /v1/events": newFollowers(c),
 		"POST /v1/warm":  c.operate(c.warm),
-		"GET /v1/audit":  http.HandlerFunc(c.listAudit),
-		"GET /metrics":   c.Metrics,
+
+		"POST /v1/workspaces/{id}/push":  c.operate(pushes{c}.push),
+		"GET /v1/workspaces/{id}/bundle": http.HandlerFunc(pushes{c}.bundle),
+
+		"GET /v1/audit": http.HandlerFunc(c.listAudit),
+		"GET /metrics":  c.Metrics,
 	}
 	maps.Copy(all, inspections{c}.routes())
 	for pattern, f := range map[string]route{

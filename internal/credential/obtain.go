@@ -191,10 +191,14 @@ func (t *tokens) forget(serial int64) {
 	delete(t.asked, serial)
 }
 
-// state returns when the last secret of a credential ends, and why the last request failed.
-func (t *tokens) state(serial int64) (expires time.Time, failed string) {
+// state returns when the last secret of a credential ends, zero if it has ended, and why the
+// last request failed.
+func (t *tokens) state(serial int64, now time.Time) (expires time.Time, failed string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.asked[serial]
+	if !a.expires.After(now) {
+		a.expires = time.Time{}
+	}
 	return a.expires, a.failed
 }

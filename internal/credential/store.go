@@ -195,7 +195,7 @@ func (s *Store) List() []Info {
 			continue
 		}
 		info := e.info
-		info.Expires, info.Failed = s.tokens.state(e.serial)
+		info.Expires, info.Failed = s.tokens.state(e.serial, s.config.Now())
 		info.Fingerprints = slices.Clone(info.Fingerprints)
 		list = append(list, info)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/githelper"
 	"github.com/helmdeck/repos/internal/gitssh"
 	"github.com/helmdeck/repos/internal/guard"
 	"github.com/helmdeck/repos/internal/work"
@@ -92,7 +93,7 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, auth *Auth, c Com
 		c.Env = append(c.Env, "GIT_SSH_COMMAND="+session.Command(url, r.Pin), "GIT_SSH_VARIANT=ssh")
 		c.Read = append([]string{session.Dir}, c.Read...)
 	case auth != nil && (auth.Password != "" || auth.Bearer != ""):
-		more, pipe, err := httpAuth(url, auth)
+		more, pipe, err := githelper.New(url, githelper.Credential{User: auth.User, Password: auth.Password, Bearer: auth.Bearer})
 		if err != nil {
 			return nil, err
 		}

@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/helmdeck/repos/internal/git"
@@ -302,11 +299,6 @@ func (c client) gitError(op string, err error) error {
 // httpKind classifies the failure of a request.
 func httpKind(err error) giterror.Kind {
 	status, isStatus := errors.AsType[httpStatus](err)
-	_, isDNS := errors.AsType[*net.DNSError](err)
-	_, isVerify := errors.AsType[x509.UnknownAuthorityError](err)
-	_, isName := errors.AsType[x509.HostnameError](err)
-	netErr, isNet := errors.AsType[net.Error](err)
-	_, isSilent := errors.AsType[giterror.SilentError](err)
 	switch {
 	case errors.Is(err, guard.ErrInside):
 		return giterror.KindOther
@@ -316,22 +308,8 @@ func httpKind(err error) giterror.Kind {
 		return giterror.KindServer
 	case isStatus:
 		return giterror.KindOther
-	case errors.Is(err, context.Canceled):
-		return giterror.KindCanceled
-	case isDNS:
-		return giterror.KindHost
-	case isVerify || isName:
-		return giterror.KindTLS
-	case isSilent, errors.Is(err, context.DeadlineExceeded), isNet && netErr.Timeout():
-		return giterror.KindTimeout
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return giterror.KindRefused
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return giterror.KindNoSpace
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return giterror.KindServer
 	}
-	return giterror.KindOther
+	return giterror.Network(err)
 }
 
 // watch ends an HTTP request if nothing arrives for some time, before the headers of the

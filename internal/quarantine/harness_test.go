@@ -66,6 +66,20 @@ func sceneOf(t *testing.T, server *gitserver.Server, repo string, cloning ...str
 	return s
 }
 
+// again returns a scene with the same git layer, a copy of the work tree and a quarantine of its
+// own.
+func (s *scene) again(t *testing.T) *scene {
+	t.Helper()
+	dir := testdir.New(t, "quarantine")
+	q, err := Open(s.q.Git, filepath.Join(dir, "quarantine"), s.q.MaxSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := &scene{t: t, server: s.server, q: q, layer: s.layer, root: filepath.Join(dir, "root"), base: s.base}
+	other.copy(s.root, other.root)
+	return other
+}
+
 func (s *scene) copy(from, to string) {
 	s.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {

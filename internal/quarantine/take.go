@@ -174,6 +174,9 @@ func (t *Taken) importObjects(ctx context.Context, r *Repo, m *meter, report Pro
 
 func (t *Taken) importPack(ctx context.Context, r *Repo, name string, m *meter) error {
 	f, err := openFile(r.dir, "objects/pack/"+name+".pack")
+	if refused := (*Refusal)(nil); errors.As(err, &refused) {
+		return err
+	}
 	if err != nil {
 		return refuse(Changed, "the pack %q of the workspace can't be read (%v): if it was removed meanwhile, run it again", name, err)
 	}

@@ -57,7 +57,7 @@ func TestHostile(t *testing.T) {
 }
 
 // order is the order of the groups in the report.
-var order = map[string]int{"url": 1, "server": 2, "repository": 3, "size": 4, "submodule": 5, "lfs": 6, "container": 7, "socket": 8}
+var order = map[string]int{"url": 1, "server": 2, "repository": 3, "size": 4, "submodule": 5, "lfs": 6, "container": 7, "socket": 8, "push": 9}
 
 // tryPlugin runs the attack against the plugin, and returns the outcome for the report.
 func (a attack) tryPlugin(t *testing.T) string {

@@ -32,7 +32,7 @@ pipe. The arguments are those of docker repos status.`,
 			}
 			return out.Flush()
 		}),
-		ValidArgsFunction: completed(s, 1, workspaceOrVolume),
+		ValidArgsFunction: completed(s, 1, workspaceOwners),
 	}
 	cmd.Flags().BoolVar(&ignored, "ignored", false, "Include ignored files")
 	return cmd

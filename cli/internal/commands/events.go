@@ -25,8 +25,8 @@ func newEvents(s *session.Session) *cobra.Command {
 	var between period
 	cmd := &cobra.Command{
 		Use:   "events [OPTIONS]",
-		Short: "Show what was evicted, and which limits could not be kept",
-		Long: `Show what the plugin evicted since its start, and why, and which limits it could not keep: at most the last 1000
+		Short: "Show what was evicted and pushed, and which limits could not be kept",
+		Long: `Show what the plugin evicted since its start, and why, what was pushed, and which limits it could not keep: at most the last 1000
 events, a line each, the oldest first.`,
 		Args: cli.NoArgs,
 		RunE: calling(s, func(ctx context.Context, c *api.Client, _ []string) error {

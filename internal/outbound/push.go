@@ -1,4 +1,4 @@
-// Package push brings the commits of a workspace to its remote, or into a bundle.
+// Package outbound brings the commits of a workspace to its remote, or into a bundle.
 //
 // A caller may rely on this: nothing is written to the workspace; one subject has one push at a
 // time, and all together have at most eight, so that they take a bounded part of the disk;
@@ -7,7 +7,7 @@
 //
 // internal/quarantine takes and checks the commits. This package says for which workspace, with
 // which credential, and to which branch.
-package push
+package outbound
 
 import (
 	"context"
@@ -91,6 +91,14 @@ type Result struct {
 	// Commits and Objects are those that the volume did not begin with, and Bytes is the size of
 	// their pack. All are 0 if Old is New, because nothing was to be done then.
 	Commits, Objects, Bytes int64
+}
+
+// Summary says for people what was pushed; empty if nothing was.
+func (r Result) Summary() string {
+	if r.Commits == 0 && r.Objects == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d commits with %d objects", r.Commits, r.Objects)
 }
 
 // Progress says what is being done, with the objects that are done and their number if known.

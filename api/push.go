@@ -1,0 +1,59 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// Push is a request to push a branch of a workspace to the remote of its volume.
+type Push struct {
+	Branch string `json:"branch,omitempty"` // of the workspace; empty: the one that HEAD is at
+	// RemoteBranch is the branch at the remote, without refs/heads/; empty: the same as Branch.
+	RemoteBranch string `json:"remote_branch,omitempty"`
+	// ForceWithLease is the full ID of the commit that the remote's branch must be at. Then it may
+	// be overwritten.
+	ForceWithLease string `json:"force_with_lease,omitempty"`
+}
+
+// PushResult is what was pushed.
+type PushResult struct {
+	Workspace    string `json:"workspace"`
+	Volume       string `json:"volume"`
+	Subject      string `json:"subject"`
+	Repo         string `json:"repo"`
+	Branch       string `json:"branch"` // empty for a detached HEAD
+	RemoteBranch string `json:"remote_branch"`
+	OldCommit    string `json:"old_commit,omitempty"` // empty for a new branch
+	NewCommit    string `json:"new_commit"`           // the same as OldCommit if there was nothing to push
+	Commits      int64  `json:"commits"`              // that the volume did not begin with
+	Objects      int64  `json:"objects"`              // the same, with files and directories
+	Bytes        int64  `json:"bytes"`                // of the pack with the objects
+}
+
+// Push pushes a branch of a workspace, which may be mounted, kept or a discard, and calls progress,
+// which may be nil. The error is an *Error that says why it is refused.
+func (c *Client) Push(ctx context.Context, workspace string, p Push, progress func(Progress)) (PushResult, error) {
+	return operate[PushResult](ctx, c, "/v1/workspaces/"+segment(workspace)+"/push", p, progress)
+}
+
+// Bundle writes a git bundle with the commits of a branch of a workspace to w or, if branch is empty,
+// of all branches that have commits that the volume did not begin with. After an error w may have a
+// part of it.
+func (c *Client) Bundle(ctx context.Context, workspace, branch string, w io.Writer) (bytes int64, err error) {
+	path := "/v1/workspaces/" + segment(workspace) + "/bundle"
+	if branch != "" {
+		path += "?branch=" + url.QueryEscape(branch)
+	}
+	res, err := c.send(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	if bytes, err = io.Copy(w, res.Body); err != nil {
+		return bytes, fmt.Errorf("GET %s: %w", path, err)
+	}
+	return bytes, nil
+}

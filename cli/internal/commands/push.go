@@ -1,0 +1,75 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/docker/cli/cli"
+	"github.com/spf13/cobra"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/session"
+	"github.com/helmdeck/repos/cli/internal/show"
+)
+
+func newPush(s *session.Session) *cobra.Command {
+	var p api.Push
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "push [OPTIONS] VOLUME|ID [BRANCH[:REMOTE_BRANCH]]",
+		Short: "Push what a container committed to the remote of its volume",
+		Long: `Push a branch of a workspace to the remote of its volume, with a stored credential that allows it (docker repos
+credentials put --allow push). The container needs neither a credential nor a network.
+
+The workspace is that of a volume, or the one with this ID: of a volume that is mounted or kept, or a discard. Without
+BRANCH it is the branch that is checked out. BRANCH may be HEAD, also a detached one, if REMOTE_BRANCH is given. A
+branch that has other commits at the remote is not overwritten, except with --force-with-lease.
+
+Nothing of the container's configuration is used, and nothing in the workspace changes. LFS objects are not pushed.`,
+		Args: cli.RequiresRangeArgs(1, 2),
+		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
+			if len(args) > 1 {
+				p.Branch, p.RemoteBranch, _ = strings.Cut(args[1], ":")
+			}
+			id, err := workspaceID(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			progress := show.NewProgress(s.Docker.Err())
+			update := progress.Update
+			if quiet {
+				update = nil
+			}
+			result, err := c.Push(ctx, id, p, update)
+			progress.Done()
+			if err != nil {
+				return err
+			}
+			return showPush(s.Out(), result, quiet)
+		}),
+		ValidArgsFunction: completed(s, 1, workspaceOwners),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&p.ForceWithLease, "force-with-lease", "", "The commit that the remote's branch is at, to overwrite it")
+	flags.BoolVarP(&quiet, "quiet", "q", false, "Only display the commit")
+	return cmd
+}
+
+func showPush(out io.Writer, r api.PushResult, quiet bool) error {
+	at := "branch " + show.Text(r.RemoteBranch) + " of " + show.Text(r.Repo)
+	text := ""
+	switch {
+	case quiet:
+		text = r.NewCommit
+	case r.OldCommit == r.NewCommit:
+		text = fmt.Sprintf("Nothing to push: %s is at %s already", at, r.NewCommit)
+	case r.OldCommit == "":
+		text = fmt.Sprintf("Pushed %s to the new %s: %d commits, %d objects, %s", r.NewCommit, at, r.Commits, r.Objects, show.Bytes(r.Bytes))
+	default:
+		text = fmt.Sprintf("Pushed %s to %s, which was at %s: %d commits, %d objects, %s", r.NewCommit, at, r.OldCommit, r.Commits, r.Objects, show.Bytes(r.Bytes))
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}

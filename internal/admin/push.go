@@ -1,0 +1,112 @@
+package admin
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/outbound"
+	"github.com/helmdeck/repos/internal/quarantine"
+)
+
+// Pusher is *outbound.Pusher.
+type Pusher interface {
+	Push(ctx context.Context, r outbound.Request, report outbound.Progress) (outbound.Result, error)
+	Bundle(ctx context.Context, id, branch string, report outbound.Progress) (*outbound.Bundle, error)
+}
+
+// pushes answers requests for the commits of workspaces.
+type pushes struct{ Config }
+
+func (c pushes) push(r *http.Request, report func(api.Progress)) (any, error) {
+	want, err := decode[api.Push](r)
+	if err != nil {
+		return nil, err
+	}
+	id := r.PathValue("id")
+	res, err := c.Pusher.Push(r.Context(), outbound.Request{
+		Workspace: id, Branch: want.Branch, RemoteBranch: want.RemoteBranch, Lease: want.ForceWithLease,
+	}, func(phase string, done, total int64) {
+		out := api.Progress{Status: phase, Current: done, Total: total}
+		if total > 0 {
+			out.Unit = "objects"
+		}
+		report(out)
+	})
+	notePush(r, res)
+	if err != nil {
+		return nil, pushError(r, err)
+	}
+	return api.PushResult{
+		Workspace: id, Volume: res.Volume, Subject: string(res.Subject), Repo: res.Repo, Branch: res.Branch, RemoteBranch: res.RemoteBranch,
+		OldCommit: res.Old, NewCommit: res.New, Commits: res.Commits, Objects: res.Objects, Bytes: res.Bytes,
+	}, nil
+}
+
+// notePush adds what is known of a push to its record in the audit log.
+func notePush(r *http.Request, res outbound.Result) {
+	note(r, func(rec *api.AuditRecord) {
+		rec.Discard, rec.Workspace = "", r.PathValue("id")
+		rec.Volume, rec.Subject, rec.Repo, rec.Clone, rec.Commit = res.Volume, string(res.Subject), res.Repo, res.Clone, res.New
+		if res.RemoteBranch != "" {
+			rec.Ref = "refs/heads/" + res.RemoteBranch
+		} else if res.Branch != "" {
+			rec.Ref = "refs/heads/" + res.Branch
+		}
+		rec.Text, rec.Bytes = res.Summary(), res.Bytes
+	})
+}
+
+// pushError adds the status to an error.
+func pushError(r *http.Request, err error) error {
+	refused, ok := err.(*quarantine.Refusal)
+	switch {
+	case ok:
+		return requestError{map[quarantine.Why]int{
+			quarantine.Invalid: http.StatusBadRequest, quarantine.Missing: http.StatusNotFound, quarantine.Conflict: http.StatusConflict,
+			quarantine.Denied: http.StatusForbidden, quarantine.TooLarge: http.StatusRequestEntityTooLarge,
+			quarantine.Unusable: http.StatusUnprocessableEntity, quarantine.Changed: http.StatusServiceUnavailable,
+		}[refused.Why], err}
+	case r.Context().Err() != nil:
+		return requestError{http.StatusServiceUnavailable, err}
+	}
+	return err
+}
+
+// bundle answers with a git bundle.
+func (c pushes) bundle(w http.ResponseWriter, r *http.Request) {
+	query, err := queryOf(r, []string{"branch"})
+	if err != nil {
+		c.refuse(w, r, err)
+		return
+	}
+	notePush(r, outbound.Result{Branch: query["branch"]})
+	b, err := c.Pusher.Bundle(r.Context(), r.PathValue("id"), query["branch"], func(string, int64, int64) {})
+	if err != nil {
+		c.refuse(w, r, pushError(r, err))
+		return
+	}
+	notePush(r, b.Result)
+	w.Header().Set("Content-Type", "application/x-git-bundle")
+	w.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
+	_, err = io.Copy(patientWriter{w}, b)
+	if cerr := b.Close(); cerr != nil {
+		c.Log.WithContext(r.Context()).WithError(cerr).Warn("a bundle could not be removed from the quarantine; the next start tries again")
+	}
+	if err != nil { // the client sees a body that is too short
+		c.Log.WithContext(r.Context()).WithError(err).Debugf("answer %s", r.Pattern)
+	}
+}
+
+// patientWriter gives the client writeWait for each write.
+type patientWriter struct{ http.ResponseWriter }
+
+func (w patientWriter) Write(data []byte) (int, error) {
+	setWriteDeadline(w.ResponseWriter, time.Now().Add(writeWait))
+	return w.ResponseWriter.Write(data)
+}
+
+func (w patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

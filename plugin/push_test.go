@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
+)
+
+// TestPush commits in containers without any credential, and pushes from a mounted workspace, a
+// kept one and a discard. The remote needs a password.
+func TestPush(t *testing.T) {
+	t.Parallel()
+	s := testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 20, Commits: 2})
+	s.Protect("r", gitserver.Login{User: "u", Password: "secret-of-the-push"})
+	p := start(t, scratch(t))
+	ctx := t.Context()
+	put := func(allow string) {
+		t.Helper()
+		if err := p.admin().PutCredential(ctx, "c", api.PutCredential{Kind: "https", Scope: s.URL("r"), User: "u", Secret: "secret-of-the-push", Allow: allow}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("")
+	p.create("v", map[string]string{"repo": s.URL("r"), "subject": "alice"})
+	p.create("kept", map[string]string{"repo": s.URL("r"), "subject": "alice", "mode": "keep"})
+	commit := func(dir, branch string) string {
+		t.Helper()
+		testgit.GitAny(t, dir, "switch", "-q", "-c", branch)
+		if err := os.WriteFile(filepath.Join(dir, "work-"+branch), []byte("work\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		testgit.GitAny(t, dir, "add", ".")
+		testgit.GitAny(t, dir, "commit", "-q", "-m", "work of "+branch)
+		return testgit.GitAny(t, dir, "rev-parse", "HEAD")
+	}
+	push := func(id string, want api.Push) (api.PushResult, error) {
+		t.Helper()
+		return p.admin().Push(ctx, id, want, nil)
+	}
+	wantAt := func(branch, commit string) {
+		t.Helper()
+		if got := testgit.Git(t, s.Path("r"), "rev-parse", "refs/heads/"+branch); got != commit {
+			t.Errorf("%s is at %s, want %s", branch, got, commit)
+		}
+	}
+	wantStatus := func(err error, status int, text string) {
+		t.Helper()
+		e, ok := errors.AsType[*api.Error](err)
+		if !ok || !strings.Contains(e.Message, text) || e.Status != status && e.Status != 200 {
+			t.Errorf("got %v, want the status %d and %q", err, status, text)
+		}
+	}
+
+	dir := p.mount("v", "m1")
+	live := commit(dir, "live")
+	id := p.workspaceOf("v")
+	_, err := push(id, api.Push{})
+	wantStatus(err, 403, "may only fetch")
+	put("push")
+	res, err := push(id, api.Push{})
+	if err != nil || res.NewCommit != live || res.OldCommit != "" || res.Commits != 1 || res.Objects != 3 || res.RemoteBranch != "live" || res.Volume != "v" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	wantAt("live", live)
+	if res, err = push(id, api.Push{}); err != nil || res.OldCommit != live || res.Commits != 0 {
+		t.Errorf("nothing to push: %+v, %v", res, err)
+	}
+	_, err = push(id, api.Push{Branch: "none"})
+	wantStatus(err, 404, `no branch "none"; it has "live" "main"`)
+	_, err = push(id, api.Push{RemoteBranch: "--force"})
+	wantStatus(err, 400, "leading dash")
+	_, err = push(id, api.Push{ForceWithLease: "main"})
+	wantStatus(err, 400, "full ID")
+	_, err = push("0123", api.Push{})
+	wantStatus(err, 404, `no workspace "0123"`)
+
+	kept := commit(p.mount("kept", "m2"), "kept")
+	p.unmount("kept", "m2")
+	if _, err = push(p.workspaceOf("kept"), api.Push{RemoteBranch: "fix/kept"}); err != nil {
+		t.Fatal(err)
+	}
+	wantAt("fix/kept", kept)
+
+	left := commit(dir, "left")
+	p.unmount("v", "m1")
+	testdir.Eventually(t, "the discard", func() bool {
+		list, err := p.admin().Discards(ctx, api.Filter{})
+		return err == nil && len(list) == 1
+	})
+	var bundle bytes.Buffer
+	n, err := p.admin().Bundle(ctx, id, "", &bundle)
+	if err != nil || n != int64(bundle.Len()) {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	file := filepath.Join(t.TempDir(), "bundle")
+	if err := os.WriteFile(file, bundle.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := testgit.Git(t, s.Path("r"), "bundle", "list-heads", file); got != left+" refs/heads/left\n"+live+" refs/heads/live" && got != live+" refs/heads/live\n"+left+" refs/heads/left" {
+		t.Errorf("the bundle has %q", got)
+	}
+	if res, err = push(id, api.Push{RemoteBranch: "live"}); err != nil || res.OldCommit != live {
+		t.Errorf("%+v, %v", res, err)
+	}
+	wantAt("live", left)
+	testgit.Git(t, s.Path("r"), "fsck", "--strict")
+
+	if got := p.glob("quarantine/*"); len(got) > 0 {
+		t.Errorf("left in the quarantine: %q", got)
+	}
+	events, err := p.admin().Events(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types []string
+	for _, e := range events {
+		if e.Volume == "v" && strings.HasSuffix(e.Type, "pushed") {
+			types = append(types, e.Type)
+		}
+	}
+	if want := []string{"not-pushed", "pushed", "pushed", "not-pushed", "not-pushed", "pushed"}; !slices.Equal(types, want) {
+		t.Errorf("events %q, want %q", types, want)
+	}
+	var records []string
+	if err := p.admin().Audit(ctx, api.AuditFilter{}, func(r api.AuditRecord) error {
+		if r.Action == "push" || r.Action == "bundle" {
+			records = append(records, r.Action+" "+r.Result+" "+r.Volume+" "+r.Ref)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(records) != 10 || records[0] != "push failed v refs/heads/live" || records[1] != "push ok v refs/heads/live" || records[8] != "bundle ok v " {
+		t.Errorf("audit records %q", records)
+	}
+}
+
+// workspaceOf returns the ID of the only workspace of a volume that is not a discard.
+func (p *process) workspaceOf(name string) string {
+	p.t.Helper()
+	all, err := p.admin().Workspaces(p.t.Context(), api.Filter{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(w api.Workspace) bool { return w.Volume != name || w.Phase == "discarded" })
+	if len(all) != 1 {
+		p.t.Fatalf("volume %q has %d workspaces", name, len(all))
+	}
+	return all[0].ID
+}

@@ -121,8 +121,8 @@ func (a *answered) Write(p []byte) (int, error) {
 // err returns the error that was answered, or nil.
 func (a *answered) err() error {
 	begin := []byte(`{"error":`)
-	lines := strings.HasPrefix(a.Header().Get("Content-Type"), "application/json") // and no content of others
-	if a.status < http.StatusBadRequest && !(lines && bytes.HasPrefix(a.line, begin)) {
+	kind := a.Header().Get("Content-Type") // what is not JSON has the content of others
+	if a.status < http.StatusBadRequest && (kind != "" && !strings.HasPrefix(kind, "application/json") || !bytes.HasPrefix(a.line, begin)) {
 		return nil
 	}
 	var said api.ErrorAnswer

@@ -19,8 +19,8 @@ const errorsPage = "docs/operations/errors.md"
 // which call to the kernel, or which file, has failed.
 var answering = []string{
 	"driver", "janitor", "plugin",
-	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/gitssh", "internal/guard",
-	"internal/lfs", "internal/look", "internal/changes", "internal/mounter", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
+	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/githelper", "internal/githttp", "internal/gitssh", "internal/guard",
+	"internal/changes", "internal/lfs", "internal/look", "internal/mint", "internal/mounter", "internal/outbound", "internal/quarantine", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
 	"internal/verbs", "internal/volume", "internal/warm", "internal/work", "internal/workspace",
 	"cli/internal/ask", "cli/internal/commands", "cli/internal/dial", "cli/internal/relay", "cli/internal/session",
 }
@@ -51,8 +51,11 @@ func (s source) messages() (list []string) {
 	ast.Inspect(s.File, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound"}, types.ExprString(n.Fun)) {
+			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound", "wrongAnswer"}, types.ExprString(n.Fun)) {
 				list = append(list, message(text(n.Args[0])))
+			}
+			if s.dir == "internal/quarantine" && types.ExprString(n.Fun) == "refuse" {
+				list = append(list, message(text(n.Args[1])))
 			}
 		case *ast.FuncDecl: // the message of a type of errors
 			if n.Name.Name == "Error" && n.Recv != nil && len(n.Body.List) == 1 {

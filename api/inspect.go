@@ -67,14 +67,13 @@ func (c *Client) WorkspaceStatus(ctx context.Context, id string, ignored bool) (
 // WorkspaceDiff writes what a workspace or discard changed as a patch for git apply, with ignored
 // files if ignored is set. After an error, a part may have been written.
 func (c *Client) WorkspaceDiff(ctx context.Context, id string, ignored bool, w io.Writer) error {
-	_, err := copyAnswer(ctx, c, workspacePath(id, "diff", ignored), w)
-	return err
+	return copyAnswer(ctx, c, workspacePath(id, "diff", ignored), w)
 }
 
 // WorkspaceChanges writes what a workspace or discard added and changed as a tar archive, with
 // ignored files if ignored is set. Its first entry, .helmdeck-export/deleted, has the deleted
-// paths, each ended by a zero. It returns how many bytes were written, also after an error.
-func (c *Client) WorkspaceChanges(ctx context.Context, id string, ignored bool, w io.Writer) (int64, error) {
+// paths, each ended by a zero. After an error, a part may have been written.
+func (c *Client) WorkspaceChanges(ctx context.Context, id string, ignored bool, w io.Writer) error {
 	return copyAnswer(ctx, c, workspacePath(id, "changes.tar", ignored), w)
 }
 
@@ -87,15 +86,14 @@ func workspacePath(id, what string, ignored bool) string {
 }
 
 // copyAnswer writes an answer of any size.
-func copyAnswer(ctx context.Context, c *Client, path string, w io.Writer) (int64, error) {
+func copyAnswer(ctx context.Context, c *Client, path string, w io.Writer) error {
 	res, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer res.Body.Close()
-	n, err := io.Copy(w, res.Body)
-	if err != nil {
-		err = fmt.Errorf("GET %s: the answer is not complete: %w", path, err)
+	if _, err := io.Copy(w, res.Body); err != nil {
+		return fmt.Errorf("GET %s: the answer is not complete: %w", path, err)
 	}
-	return n, err
+	return nil
 }

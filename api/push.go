@@ -16,6 +16,9 @@ type Push struct {
 	// ForceWithLease is the full ID of the commit that the remote's branch must be at. Then it may
 	// be overwritten.
 	ForceWithLease string `json:"force_with_lease,omitempty"`
+	// WithoutLFS allows commits with LFS pointers whose objects the plugin has not fetched, because
+	// they are not pushed: the remote must have them already.
+	WithoutLFS bool `json:"without_lfs,omitempty"`
 }
 
 // PushResult is what was pushed.
@@ -33,21 +36,32 @@ type PushResult struct {
 	Bytes        int64  `json:"bytes"`                // of the pack with the objects
 }
 
-// Push pushes a branch of a workspace, which may be mounted, kept or a discard, and calls progress,
-// which may be nil. The error is an *Error that says why it is refused.
-func (c *Client) Push(ctx context.Context, workspace string, p Push, progress func(Progress)) (PushResult, error) {
-	return operate[PushResult](ctx, c, "/v1/workspaces/"+segment(workspace)+"/push", p, progress)
+// Outbound is what leaves one workspace, which may be mounted, kept or a discard.
+type Outbound struct {
+	c    *Client
+	path string
 }
 
-// Bundle writes a git bundle with the commits of a branch of a workspace to w or, if branch is empty,
-// of all branches that have commits that the volume did not begin with. After an error w may have a
-// part of it.
-func (c *Client) Bundle(ctx context.Context, workspace, branch string, w io.Writer) (bytes int64, err error) {
-	path := "/v1/workspaces/" + segment(workspace) + "/bundle"
+// Outbound returns the access to what a workspace has committed.
+func (c *Client) Outbound(workspace string) Outbound {
+	return Outbound{c, "/v1/workspaces/" + segment(workspace)}
+}
+
+// Push pushes a branch, and calls progress, which may be nil. The error is an *Error that says why it
+// is refused.
+func (o Outbound) Push(ctx context.Context, p Push, progress func(Progress)) (PushResult, error) {
+	return operate[PushResult](ctx, o.c, o.path+"/push", p, progress)
+}
+
+// Bundle writes a git bundle with the commits of a branch to w or, if branch is empty, of all
+// branches that have commits that the volume did not begin with. After an error w may have a part of
+// it.
+func (o Outbound) Bundle(ctx context.Context, branch string, w io.Writer) (bytes int64, err error) {
+	path := o.path + "/bundle"
 	if branch != "" {
 		path += "?branch=" + url.QueryEscape(branch)
 	}
-	res, err := c.send(ctx, http.MethodGet, path, nil)
+	res, err := o.c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return 0, err
 	}

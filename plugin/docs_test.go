@@ -22,6 +22,7 @@ var settingNotes = map[string]string{
 	"SUBJECT_MAX_LEASES":   "One more is an error that says which volumes have them",
 	"SWEEP_INTERVAL":       "It also looks when something has grown or the disk gets full",
 	"WORKSPACE_WARN_SIZE":  "`docker volume inspect` names it too",
+	"PUSH_MAX_SIZE":        "Of its packs, and of its loose objects as they are unpacked, without what the volume began with. [Pushes](../how-to/push.md)",
 	"DEFAULT_OPTS":         "Such as `uid=1000,gid=1000`. [The options](options.md)",
 	"ALLOW_SHARED_PRIVATE": "[Podman](../runtimes.md#podman)",
 	"SELINUX_CONTEXT":      "[Not tested](../operations/selinux.md)",

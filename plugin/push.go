@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"github.com/sirupsen/logrus"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/outbound"
 	"github.com/helmdeck/repos/internal/quarantine"
+	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/janitor"
 )
 
@@ -27,6 +29,7 @@ func (p *parts) newPusher(m machine, q *quarantine.Quarantine) *outbound.Pusher 
 			}
 			return viewed{v}, nil
 		},
+		LFS:    func(clone string) string { return tree.LFSDir(filepath.Join(m.at.data, "clones", clone)) },
 		Pushed: p.pushed,
 	})
 }

@@ -44,7 +44,7 @@ func TestPush(t *testing.T) {
 	}
 	push := func(id string, want api.Push) (api.PushResult, error) {
 		t.Helper()
-		return p.admin().Push(ctx, id, want, nil)
+		return p.admin().Outbound(id).Push(ctx, want, nil)
 	}
 	wantAt := func(branch, commit string) {
 		t.Helper()
@@ -97,7 +97,7 @@ func TestPush(t *testing.T) {
 		return err == nil && len(list) == 1
 	})
 	var bundle bytes.Buffer
-	n, err := p.admin().Bundle(ctx, id, "", &bundle)
+	n, err := p.admin().Outbound(id).Bundle(ctx, "", &bundle)
 	if err != nil || n != int64(bundle.Len()) {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
@@ -114,6 +114,19 @@ func TestPush(t *testing.T) {
 	wantAt("live", left)
 	testgit.Git(t, s.Path("r"), "fsck", "--strict")
 
+	pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("ab", 32) + "\nsize 12\n"
+	again := p.mount("v", "m3")
+	if err := os.WriteFile(filepath.Join(again, "large"), []byte(pointer), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lfs := commit(again, "lfs")
+	_, err = push(p.workspaceOf("v"), api.Push{})
+	wantStatus(err, 422, "1 LFS pointers whose objects are not pushed, such as abab")
+	if _, err = push(p.workspaceOf("v"), api.Push{WithoutLFS: true}); err != nil {
+		t.Error(err)
+	}
+	wantAt("lfs", lfs)
+
 	if got := p.glob("quarantine/*"); len(got) > 0 {
 		t.Errorf("left in the quarantine: %q", got)
 	}
@@ -127,7 +140,7 @@ func TestPush(t *testing.T) {
 			types = append(types, e.Type)
 		}
 	}
-	if want := []string{"not-pushed", "pushed", "pushed", "not-pushed", "not-pushed", "pushed"}; !slices.Equal(types, want) {
+	if want := []string{"not-pushed", "pushed", "pushed", "not-pushed", "not-pushed", "pushed", "not-pushed", "pushed"}; !slices.Equal(types, want) {
 		t.Errorf("events %q, want %q", types, want)
 	}
 	var records []string
@@ -139,7 +152,7 @@ func TestPush(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if len(records) != 10 || records[0] != "push failed v refs/heads/live" || records[1] != "push ok v refs/heads/live" || records[8] != "bundle ok v " {
+	if len(records) != 12 || records[0] != "push failed v refs/heads/live" || records[1] != "push ok v refs/heads/live" || records[8] != "bundle ok v " {
 		t.Errorf("audit records %q", records)
 	}
 }

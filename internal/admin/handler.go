@@ -37,8 +37,8 @@ type Config struct {
 	Limits      Limits
 	Remover     Remover
 	Releaser    Releaser
-	Inspector   Inspector
 	Pusher      Pusher
+	Inspector   Inspector
 	// Settings are the settings in force, by name. Their values are shown.
 	Settings []api.Setting
 	Version  string // of the plugin

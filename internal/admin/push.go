@@ -28,7 +28,7 @@ func (c pushes) push(r *http.Request, report func(api.Progress)) (any, error) {
 	}
 	id := r.PathValue("id")
 	res, err := c.Pusher.Push(r.Context(), outbound.Request{
-		Workspace: id, Branch: want.Branch, RemoteBranch: want.RemoteBranch, Lease: want.ForceWithLease,
+		Workspace: id, Branch: want.Branch, RemoteBranch: want.RemoteBranch, Lease: want.ForceWithLease, WithoutLFS: want.WithoutLFS,
 	}, func(phase string, done, total int64) {
 		out := api.Progress{Status: phase, Current: done, Total: total}
 		if total > 0 {

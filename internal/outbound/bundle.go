@@ -77,9 +77,7 @@ func (p *Pusher) bundle(ctx context.Context, id, name string, report Progress) (
 	}()
 	var branches []quarantine.Branch
 	if name == "" {
-		if branches, err = src.repo.Differing(); err == nil && len(branches) == 0 {
-			err = &quarantine.Refusal{Why: quarantine.Conflict, Text: "there is nothing to export: no branch of the workspace has commits that the volume did not begin with"}
-		}
+		branches, err = src.repo.Differing()
 	} else {
 		branches = make([]quarantine.Branch, 1)
 		branches[0], err = src.repo.Branch(name)

@@ -11,7 +11,6 @@ package outbound
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/keylock"
+	"github.com/helmdeck/repos/internal/lfs"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/quarantine"
@@ -54,6 +54,8 @@ type Config struct {
 	// that is empty, the one that fits best; nil if there is none.
 	Credential func(ctx context.Context, url string, s volume.Subject, name string) (*git.Auth, error)
 	Schemes    volume.Schemes
+	// LFS returns the directory in which the LFS objects of a clone are stored, by its key.
+	LFS func(clone string) string
 	// Pushed, if not nil, is called after each push that was tried. It must not block.
 	Pushed func(ctx context.Context, r Result, err error)
 	Log    *logrus.Logger
@@ -79,6 +81,8 @@ type Request struct {
 	RemoteBranch string
 	// Lease, if not empty, is the commit that the remote's branch must be at to be overwritten.
 	Lease string
+	// WithoutLFS allows LFS pointers whose objects are not stored.
+	WithoutLFS bool
 }
 
 // Result says what was pushed, as far as it is known.
@@ -176,8 +180,37 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 	}
 	src.closeView() // the workspace may end now
 	res.Commits, res.Objects, res.Bytes = taken.Commits, taken.Objects, taken.Bytes
-	err = taken.Push(src.work, to, branch, report)
-	return errors.Join(err, taken.Close())
+	if err = p.checkLFS(src, taken, r.WithoutLFS); err == nil {
+		err = taken.Push(src.work, to, branch, report)
+	}
+	if closeErr := taken.Close(); closeErr != nil {
+		p.Log.WithContext(ctx).WithError(closeErr).Warn("a push could not be removed from the quarantine; the next start tries again")
+	}
+	return err
+}
+
+// checkLFS refuses new LFS pointers whose objects the plugin has not fetched from the remote,
+// because whoever fetches the commits could not check them out.
+func (p *Pusher) checkLFS(s *source, taken *quarantine.Taken, without bool) error {
+	if without {
+		return nil
+	}
+	pointers, err := taken.Pointers(s.work)
+	if err != nil {
+		return err
+	}
+	var missing []lfs.Pointer
+	for _, pointer := range pointers {
+		if has, err := lfs.Has(p.LFS(s.rec.Clone), pointer); err != nil {
+			return err
+		} else if !has {
+			missing = append(missing, pointer)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return quarantine.RefusePointers(missing)
 }
 
 // remote returns the remote of a workspace, which asks for a credential that may push.

@@ -54,6 +54,12 @@ func (t *Taken) Pointers(ctx context.Context) (list []lfs.Pointer, err error) {
 	return list, localError(err)
 }
 
+// RefusePointers returns the error for new pointers whose objects the remote may not have.
+func RefusePointers(list []lfs.Pointer) *Refusal {
+	return refuse(Unusable, "the commits add %d LFS pointers whose objects are not pushed, such as %s: "+
+		"push the objects first (git lfs push, where the remote can be reached), and then the commits with without_lfs", len(list), list[0].OID)
+}
+
 // readObject reads one object of git cat-file --batch. Of a larger object than a pointer it
 // returns no data.
 func readObject(r *bufio.Reader) (data []byte, blob bool, err error) {

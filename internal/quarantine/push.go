@@ -90,7 +90,7 @@ func (t *Taken) Push(ctx context.Context, to Target, b Branch, report Progress) 
 			e.Remedy = fmt.Sprintf("the remote does not allow credential %q to push: it may have expired, or lack the right to write to this repository", to.Credential)
 		}
 		if words != "" {
-			e.Detail = said(words)
+			e.Detail = quoted(words)
 		}
 	}
 	return err
@@ -124,15 +124,15 @@ func (t Target) refused(s status, b Branch, words string) error {
 			"or name the commit that may be overwritten (force_with_lease)", branch, url, b.ID)
 	}
 	reason := strings.TrimPrefix(s.reason, "[remote rejected] ")
-	text := fmt.Sprintf("%s refuses branch %s: %s", url, branch, giterror.Printable(strings.Trim(reason, "()")))
+	said := giterror.Printable(strings.Trim(reason, "()"))
 	if words != "" {
-		text += ": " + said(words)
+		said += ": " + quoted(words)
 	}
-	return refuse(Denied, "%s", text)
+	return refuse(Denied, "%s refuses branch %s: %s", url, branch, said)
 }
 
-// said quotes what a remote said.
-func said(words string) string {
+// quoted quotes what a remote said.
+func quoted(words string) string {
 	return "it says: " + printable(strings.Join(strings.Split(strings.TrimSpace(words), "\n"), " | "))
 }
 

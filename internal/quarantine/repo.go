@@ -163,7 +163,8 @@ func (r *Repo) others() string {
 	return "; it has" + list.String()
 }
 
-// Differing returns the branches at commits that no ref of the git layer is at.
+// Differing returns the branches at commits that no ref of the git layer is at. Without any it is a
+// *Refusal.
 func (r *Repo) Differing() (list []Branch, err error) {
 	names, err := r.names()
 	if err != nil {
@@ -178,6 +179,9 @@ func (r *Repo) Differing() (list []Branch, err error) {
 		case !r.layer.has(id):
 			list = append(list, Branch{name, id})
 		}
+	}
+	if len(list) == 0 {
+		return nil, refuse(Conflict, "there is nothing to export: no branch of the workspace has commits that the volume did not begin with")
 	}
 	return list, nil
 }

@@ -111,11 +111,7 @@ func (s *scene) look(id string, want []string) {
 	}
 	fmt.Fprintln(&s.said, string(text[:min(len(text), 1<<20)]))
 	for name, get := range map[string]func(context.Context, string, bool, io.Writer) error{
-		"diff": s.plugin.Admin.WorkspaceDiff,
-		"export": func(ctx context.Context, id string, ignored bool, w io.Writer) error {
-			_, err := s.plugin.Admin.WorkspaceChanges(ctx, id, ignored, w)
-			return err
-		},
+		"diff": s.plugin.Admin.WorkspaceDiff, "export": s.plugin.Admin.WorkspaceChanges,
 	} {
 		kept := &beginning{}
 		if err := get(ctx, id, true, kept); err != nil {

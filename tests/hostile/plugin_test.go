@@ -37,7 +37,7 @@ func startPlugin(dir string, bytes, files int64) (*plugin, error) {
 	}
 	p.Daemon, err = daemon.Start(daemon.Config{
 		Program: cmp.Or(os.Getenv("HELMDECK_REPOS"), "../../build/helmdeck-repos"), // make build makes it
-		Dir:     dir, Data: p.data(), Env: []string{"LOG_LEVEL=debug", "MOUNT_WAIT=45s"},
+		Dir:     dir, Data: p.data(), Env: []string{"LOG_LEVEL=debug", "MOUNT_WAIT=45s", "PUSH_MAX_SIZE=64MiB"},
 	})
 	return p, err
 }

@@ -25,8 +25,8 @@ var pushed = sync.OnceValues(func() (string, error) {
 	return server.URL("pushed"), err
 })
 
-// commitWork commits a file on a branch of its own, and prints the commit.
-const commitWork = `git switch -q -c work && echo mine >mine && git add mine && git commit -q -m mine && git rev-parse HEAD`
+// commitWork commits a new file on a branch of its own, and prints the commit.
+const commitWork = `git switch -q -c work && echo mine $(date +%s%N) >mine && git add mine && git commit -q -m mine && git rev-parse HEAD`
 
 // foreign makes the repository of somebody else in Outside, with the secret in its branch work.
 func foreign(t *testing.T, tr *trap) {
@@ -59,7 +59,7 @@ func pushAttacks() []attack {
 	for _, c := range pushTricks {
 		a := attack{group: "push", name: c.name, abuses: c.abuses, prepare: c.prepare}
 		// The naive solution pushes from the container's repository, and reads back what is there.
-		a.control = control{effect: c.effect, why: c.why, harmless: true, script: `git clone -q "$REPO" w && cd w && ` + commitWork + ` && ( ` + c.script + ` )
+		a.control = control{effect: c.effect, why: c.why, harmless: true, env: identity, script: `git clone -q "$REPO" w && cd w && ` + commitWork + ` && ( ` + c.script + ` )
 			git status >/dev/null; git push -q origin HEAD:refs/heads/control-` + c.name + ` &&
 			cd .. && git clone -q -b control-` + c.name + ` "$REPO" back && cat back/mine`,
 			repo: func(t *testing.T, _ string, _ *trap) string {
@@ -107,9 +107,9 @@ func (s *scene) attackPush(script, branch, refused string) {
 		branch = "work"
 	}
 	to := "plugin-" + s.name
-	_, err = s.plugin.Admin.Push(s.Context(), all[0].ID, api.Push{Branch: branch, RemoteBranch: to}, nil)
+	_, err = s.plugin.Admin.Outbound(all[0].ID).Push(s.Context(), api.Push{Branch: branch, RemoteBranch: to}, nil)
 	var bundle bytes.Buffer
-	_, bundleErr := s.plugin.Admin.Bundle(s.Context(), all[0].ID, branch, &bundle)
+	_, bundleErr := s.plugin.Admin.Outbound(all[0].ID).Bundle(s.Context(), branch, &bundle)
 	for _, err := range []error{err, bundleErr} {
 		if err != nil {
 			fmt.Fprintln(&s.said, err)
@@ -128,10 +128,15 @@ func (s *scene) attackPush(script, branch, refused string) {
 	s.outcome = "refused"
 	if refused == "" {
 		s.outcome = "pushed"
-		if got := testgit.Git(s, server.Path("pushed"), "show", to+":mine"); got != "mine" {
+		if got := testgit.Git(s, server.Path("pushed"), "show", to+":mine"); !strings.HasPrefix(got, "mine ") {
 			s.Errorf("the remote has %q", got)
 		}
 	}
+}
+
+// identity is who commits in a control.
+func identity(*trap) []string {
+	return []string{"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}
 }
 
 // planted returns a script for a program at path that leaves the canary.
@@ -192,15 +197,12 @@ var pushTricks = []struct {
 	{name: "packed-refs", abuses: "a packed-refs file of 10 TB", script: `truncate -s 10T .git/packed-refs`, refused: "more than 33554432 bytes", why: "no control: it only costs"},
 	{name: "reftable", abuses: "refs in another format beside those in files", script: `mkdir .git/reftable; echo x >.git/reftable/tables.list`, refused: "reftable", why: "no control: this git does not know the format"},
 	{name: "sparse-pack", abuses: "a pack of 10 TB", script: `truncate -s 10T .git/objects/pack/pack-$(printf %040d 3).pack`, refused: "PUSH_MAX_SIZE", why: "no control: it only costs"},
-	{name: "bomb", abuses: "a loose object that is a thousand times larger than its file", script: `truncate -s 1500M big; git hash-object -w --stdin <big >/dev/null; rm big`, refused: "PUSH_MAX_SIZE", why: "no control: it only costs"},
+	{name: "bomb", abuses: "a loose object that is a thousand times larger than its file", script: `truncate -s 100M big; git hash-object -w big; rm big`, refused: "PUSH_MAX_SIZE", why: "no control: it only costs"},
 	{name: "many-packs", abuses: "a thousand packs", script: `for i in $(seq 1000); do : >.git/objects/pack/pack-$(printf %040d $i).pack; done`, refused: "packs", why: "no control: it only costs"},
 	{name: "torn", abuses: "an object with the name of another one", script: `id=$(git rev-parse HEAD:mine); o=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); e=$(echo evil | git hash-object -w --stdin)
 		cp -f .git/objects/$(echo $e | cut -c1-2)/$(echo $e | cut -c3-) $o`, refused: "does not have this hash", effect: hostile.Fails},
 	{name: "modules", abuses: "a .gitmodules that gives an option to git clone", script: `printf '[submodule "x"]\n\tpath = x\n\turl = -u./payload\n' >.gitmodules; git add .gitmodules; git commit -q -m m`, refused: "gitmodulesUrl",
 		why: "no control: those who clone fall for it, not those who push"},
-	{name: "dot-git", abuses: "a tree with a .GIT directory, which is .git on other systems", script: `b=$(echo x | git hash-object -w --stdin); t=$(printf '100644 blob %s\tconfig\n' $b | git mktree)
-		t=$(printf '40000 .GIT\000' | cat - $(printf %s $t | sed 's/../\\x&/g' >/tmp/.x$$; printf "$(cat /tmp/.x$$)" >/tmp/.y$$; echo /tmp/.y$$) | git hash-object -w -t tree --literally --stdin)
-		git update-ref refs/heads/work $(git commit-tree -m m $t); rm -f /tmp/.x$$ /tmp/.y$$`, refused: "hasDotgit", why: "no control: those who clone fall for it on other systems"},
 }
 
 // TestPushIsReadOnce swaps files while they are read, again and again: the remote has one of the
@@ -231,7 +233,7 @@ func TestPushIsReadOnce(t *testing.T) {
 	}()
 	done, refused := 0, 0
 	for i := range 12 {
-		res, err := s.plugin.Admin.Push(t.Context(), all[0].ID, api.Push{RemoteBranch: fmt.Sprintf("swap-%d", i)}, nil)
+		res, err := s.plugin.Admin.Outbound(all[0].ID).Push(t.Context(), api.Push{RemoteBranch: fmt.Sprintf("swap-%d", i)}, nil)
 		if err != nil {
 			if _, ok := errors.AsType[*api.Error](err); !ok || strings.Contains(err.Error(), "internal error") {
 				t.Errorf("push: %v", err)

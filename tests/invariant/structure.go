@@ -30,6 +30,9 @@ func Structure(root string) error {
 	if left := d.names("trash"); len(left) > 0 {
 		d.failf("the trash has %d entries, such as %s", len(left), left[0])
 	}
+	if left := d.names("quarantine"); len(left) > 0 {
+		d.failf("the quarantine has %d entries, such as %s", len(left), left[0])
+	}
 	found := make(map[string]bool)
 	for _, subject := range d.names("clones") {
 		hashes := d.names("clones", subject)

@@ -32,7 +32,7 @@ pipe. The arguments are those of docker repos status.`,
 			}
 			return out.Flush()
 		}),
-		ValidArgsFunction: completed(s, 1, workspaceOwners),
+		ValidArgsFunction: completed(s, 1, workspaceOrVolume),
 	}
 	cmd.Flags().BoolVar(&ignored, "ignored", false, "Include ignored files")
 	return cmd

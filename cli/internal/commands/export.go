@@ -6,89 +6,84 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/docker/cli/cli"
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/cli/internal/session"
-	"github.com/helmdeck/repos/cli/internal/show"
 )
 
-// export says what is exported, and to where.
-type export struct {
-	bundle, ignored bool
-	output, branch  string
-}
-
 func newExport(s *session.Session) *cobra.Command {
-	var e export
+	var ignored, bundle bool
+	var to, branch string
 	cmd := &cobra.Command{
-		Use:   "export [OPTIONS] VOLUME|ID",
-		Short: "Write what a container changed, or what it committed, into a file",
-		Long: `Write the files and links that the containers of a workspace added or changed, committed or not, to a tar archive.
-Its first entry, .helmdeck-export/deleted, has the paths that were deleted, each ended by a zero; the last one,
-.helmdeck-export/left-out, names what is not in the archive, if anything is not. To apply it in a checkout of the
-commit that docker repos status prints:
+		Use:   "export [OPTIONS] VOLUME|WORKSPACE -o FILE",
+		Short: "Write what a workspace or a discard changed to a tar archive, or its commits to a git bundle",
+		Long: `Write the files and links that the containers of a workspace added or changed, committed or not, to a tar
+archive. Its first entry, .helmdeck-export/deleted, has the paths that were deleted, each ended by a zero; the last
+one, .helmdeck-export/left-out, names what is not in the archive, if anything is not. The arguments are those of
+docker repos status.
 
+To apply it in a checkout of the commit:
   tar -xOf FILE .helmdeck-export/deleted | xargs -0 -r rm -f --
   tar -xf FILE --exclude=.helmdeck-export
 
-With --bundle, write the commits of a workspace that its volume did not begin with into a git bundle, for whoever
-pushes them from elsewhere: git fetch FILE BRANCH reads it, in a repository that has what the volume began with.
-
-The workspace is that of a volume, or the one with this ID: of a volume that is mounted or kept, or a discard.`,
+With --bundle it writes the commits that the volume did not begin with to a git bundle, for whoever pushes them from
+elsewhere. To read it in a repository that has what the volume began with:
+  git fetch FILE BRANCH`,
 		Args: cli.ExactArgs(1),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
-			switch {
-			case e.bundle && e.ignored:
-				return cli.StatusError{StatusCode: 125, Status: "--ignored is about files, and a bundle has commits: leave one of the two out"}
-			case !e.bundle && e.branch != "":
-				return cli.StatusError{StatusCode: 125, Status: "--branch is about commits: add --bundle, or leave it out"}
-			case e.output == "-" && s.Docker.Out().IsTerminal():
-				return errors.New("what is exported is not text: name a file with --output, or redirect the output")
-			}
-			id, err := workspaceID(ctx, c, args[0])
+			w, err := lookupWorkspace(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
-			if e.output == "-" {
-				_, err := e.write(ctx, c, id, s.Out())
-				return err
+			switch {
+			case bundle && ignored:
+				return cli.StatusError{StatusCode: 125, Status: "--ignored is for the archive of files: a bundle has commits"}
+			case branch != "" && !bundle:
+				return cli.StatusError{StatusCode: 125, Status: "--branch is for --bundle"}
+			case bundle:
+				return writeTo(s, to, func(out io.Writer) error {
+					_, err := c.Outbound(w.ID).Bundle(ctx, branch, out)
+					return err
+				})
 			}
-			n, err := writeNew(e.output, func(w io.Writer) (int64, error) { return e.write(ctx, c, id, w) })
-			if err == nil {
-				_, err = fmt.Fprintf(s.Out(), "%s: %s\n", show.Text(e.output), show.Bytes(n))
-			}
-			return err
+			return writeTo(s, to, func(out io.Writer) error { return c.WorkspaceChanges(ctx, w.ID, ignored, out) })
 		}),
-		ValidArgsFunction: completed(s, 1, workspaceOwners),
+		ValidArgsFunction: completed(s, 1, workspaceOrVolume),
 	}
-	flags := cmd.Flags()
-	flags.BoolVar(&e.bundle, "bundle", false, "A git bundle of the commits, in place of an archive of the files")
-	flags.BoolVar(&e.ignored, "ignored", false, "Include files that were added and that a .gitignore names")
-	flags.StringVarP(&e.output, "output", "o", "-", "The file, which must not exist; - is the standard output")
-	flags.StringVar(&e.branch, "branch", "", "Of a bundle, only one branch (default: all with new commits)")
+	cmd.Flags().BoolVar(&ignored, "ignored", false, "Include ignored files")
+	cmd.Flags().BoolVar(&bundle, "bundle", false, "Write the commits to a git bundle")
+	cmd.Flags().StringVar(&branch, "branch", "", "Only one branch in the bundle (default: all with new commits)")
+	cmd.Flags().StringVarP(&to, "output", "o", "", "File to write, or - for standard output")
+	cmd.MarkFlagRequired("output")
 	return cmd
 }
 
-// write writes what is exported, and returns its size.
-func (e export) write(ctx context.Context, c *api.Client, id string, w io.Writer) (int64, error) {
-	if e.bundle {
-		return c.Bundle(ctx, id, e.branch, w)
+// writeTo calls write with a file or, for "-", with standard output, unless that is a terminal. The
+// file has its name only when it is complete.
+func writeTo(s *session.Session, name string, write func(io.Writer) error) (err error) {
+	switch {
+	case name == "":
+		return errors.New("-o is empty: name a file, or - for standard output")
+	case name == "-" && s.Docker.Out().IsTerminal():
+		return errors.New("standard output is a terminal: redirect it, or name a file with -o")
+	case name == "-":
+		return write(s.Docker.Out())
 	}
-	return c.WorkspaceChanges(ctx, id, e.ignored, w)
-}
-
-// writeNew writes a new file, which is removed after an error.
-func writeNew(path string, write func(io.Writer) (int64, error)) (n int64, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
-		return 0, err
+		return fmt.Errorf("write %q: %w", name, err)
 	}
-	n, err = write(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return n, errors.Join(err, os.Remove(path))
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return err
 	}
-	return n, nil
+	return os.Rename(f.Name(), name)
 }

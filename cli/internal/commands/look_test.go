@@ -96,7 +96,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestExport: a file that is not complete is removed, and one that exists is not written.
+// TestExport: a file has its name only when it is complete.
 func TestExport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.tar")
 	if got := looked().run(t, "", "export", "one", "-o", "-"); got.out != "tar of a1" || got.failed != nil {
@@ -108,8 +108,8 @@ func TestExport(t *testing.T) {
 	if list, err := os.ReadDir(filepath.Dir(file)); err != nil || len(list) > 0 {
 		t.Errorf("left %v, %v", list, err)
 	}
-	if got := looked().run(t, "", "export", "one", "-o", file); got.failed != nil || got.out != file+": 9B\n" {
-		t.Errorf("%q, %v", got.out, got.failed)
+	if got := looked().run(t, "", "export", "one", "-o", file); got.failed != nil {
+		t.Error(got.failed)
 	}
 	if data, err := os.ReadFile(file); string(data) != "tar of a1" {
 		t.Errorf("%q, %v", data, err)

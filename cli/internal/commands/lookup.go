@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -33,19 +34,13 @@ func lookupWorkspace(ctx context.Context, c *api.Client, name string) (api.Works
 		return api.Workspace{}, fmt.Errorf("volume %s has %d workspaces: name one of them by its ID%s", quote(name), len(live), listWorkspaces(live))
 	}
 	w, err := c.Workspace(ctx, name)
-	if isStatus(err, http.StatusNotFound) {
+	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusNotFound {
 		if len(discards) > 0 {
 			return api.Workspace{}, fmt.Errorf("volume %s has no workspace now, but has left these discards: name one of them%s", quote(name), listWorkspaces(discards))
 		}
 		return api.Workspace{}, fmt.Errorf("there is no volume with a workspace, and no workspace or discard, with the name %s", quote(name))
 	}
 	return w.Workspace, err
-}
-
-// workspaceID is lookupWorkspace for its ID.
-func workspaceID(ctx context.Context, c *api.Client, name string) (string, error) {
-	w, err := lookupWorkspace(ctx, c, name)
-	return w.ID, err
 }
 
 // shownWorkspaces bounds the lines of an error.
@@ -73,8 +68,8 @@ func listWorkspaces(list []api.Workspace) string {
 // quote quotes a name in an error.
 func quote(name string) string { return fmt.Sprintf("%q", show.Text(name)) }
 
-// workspaceOwners lists what lookupWorkspace finds.
-func workspaceOwners(ctx context.Context, c *api.Client) ([]string, error) {
+// workspaceOrVolume lists what lookupWorkspace finds.
+func workspaceOrVolume(ctx context.Context, c *api.Client) ([]string, error) {
 	names, err := volumeNames(ctx, c)
 	if err != nil {
 		return nil, err

@@ -18,13 +18,12 @@ func newPush(s *session.Session) *cobra.Command {
 	var p api.Push
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "push [OPTIONS] VOLUME|ID [BRANCH[:REMOTE_BRANCH]]",
+		Use:   "push [OPTIONS] VOLUME|WORKSPACE [BRANCH[:REMOTE_BRANCH]]",
 		Short: "Push what a container committed to the remote of its volume",
 		Long: `Push a branch of a workspace to the remote of its volume, with a stored credential that allows it (docker repos
 credentials put --allow push). The container needs neither a credential nor a network.
 
-The workspace is that of a volume, or the one with this ID: of a volume that is mounted or kept, or a discard. Without
-BRANCH it is the branch that is checked out. BRANCH may be HEAD, also a detached one, if REMOTE_BRANCH is given. A
+The first argument is that of docker repos status: a volume, or the ID of a workspace or a discard. Without BRANCH it is the branch that is checked out. BRANCH may be HEAD, also a detached one, if REMOTE_BRANCH is given. A
 branch that has other commits at the remote is not overwritten, except with --force-with-lease.
 
 Nothing of the container's configuration is used, and nothing in the workspace changes. LFS objects are not pushed.`,
@@ -33,7 +32,7 @@ Nothing of the container's configuration is used, and nothing in the workspace c
 			if len(args) > 1 {
 				p.Branch, p.RemoteBranch, _ = strings.Cut(args[1], ":")
 			}
-			id, err := workspaceID(ctx, c, args[0])
+			w, err := lookupWorkspace(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -42,17 +41,18 @@ Nothing of the container's configuration is used, and nothing in the workspace c
 			if quiet {
 				update = nil
 			}
-			result, err := c.Push(ctx, id, p, update)
+			result, err := c.Outbound(w.ID).Push(ctx, p, update)
 			progress.Done()
 			if err != nil {
 				return err
 			}
 			return showPush(s.Out(), result, quiet)
 		}),
-		ValidArgsFunction: completed(s, 1, workspaceOwners),
+		ValidArgsFunction: completed(s, 1, workspaceOrVolume),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&p.ForceWithLease, "force-with-lease", "", "The commit that the remote's branch is at, to overwrite it")
+	flags.BoolVar(&p.WithoutLFS, "without-lfs", false, "Push LFS pointers whose objects the remote has, although the plugin has not fetched them")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "Only display the commit")
 	return cmd
 }

@@ -78,8 +78,8 @@ func New(s *session.Session, name string) *cobra.Command {
 	flags.StringVar(&s.Target.Socket, "socket", "", "Path of the plugin's admin socket (default: that of the plugin in the engine)")
 	flags.StringVar(&s.Target.Plugin, "plugin", dial.DefaultPlugin, "Name or ID of the plugin")
 	root.AddCommand(
-		newLs(s), newInspect(s), newStatus(s), newDiff(s), newExport(s), newPush(s), newDf(s), newWarm(s), newRefresh(s), newEvict(s), newSweep(s),
-		newSubjects(s), newLeases(s), newDiscards(s), newCredentials(s), newEvents(s), newAudit(s), newDoctor(s), newEnv(s), newVersion(s),
+		newLs(s), newInspect(s), newStatus(s), newDiff(s), newExport(s), newPush(s), newDf(s), newWarm(s), newRefresh(s), newEvict(s), newSweep(s), newSubjects(s), newLeases(s),
+		newDiscards(s), newCredentials(s), newEvents(s), newAudit(s), newDoctor(s), newEnv(s), newVersion(s),
 	)
 	terse(root)
 	return root

@@ -47,7 +47,7 @@ of a volume it is the workspace that it has now. Nothing is mounted or restored 
 			}
 			return printStatus(s.Out(), w, status)
 		}),
-		ValidArgsFunction: completed(s, 1, workspaceOwners),
+		ValidArgsFunction: completed(s, 1, workspaceOrVolume),
 	}
 	cmd.Flags().BoolVar(&ignored, "ignored", false, "List ignored files too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "Print JSON, as the API has it")

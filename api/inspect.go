@@ -67,14 +67,14 @@ func (c *Client) WorkspaceStatus(ctx context.Context, id string, ignored bool) (
 // WorkspaceDiff writes what a workspace or discard changed as a patch for git apply, with ignored
 // files if ignored is set. After an error, a part may have been written.
 func (c *Client) WorkspaceDiff(ctx context.Context, id string, ignored bool, w io.Writer) error {
-	return c.copy(ctx, workspacePath(id, "diff", ignored), w)
+	return copyAnswer(ctx, c, workspacePath(id, "diff", ignored), w)
 }
 
 // WorkspaceChanges writes what a workspace or discard added and changed as a tar archive, with
 // ignored files if ignored is set. Its first entry, .helmdeck-export/deleted, has the deleted
 // paths, each ended by a zero. After an error, a part may have been written.
 func (c *Client) WorkspaceChanges(ctx context.Context, id string, ignored bool, w io.Writer) error {
-	return c.copy(ctx, workspacePath(id, "changes.tar", ignored), w)
+	return copyAnswer(ctx, c, workspacePath(id, "changes.tar", ignored), w)
 }
 
 func workspacePath(id, what string, ignored bool) string {
@@ -85,8 +85,8 @@ func workspacePath(id, what string, ignored bool) string {
 	return path
 }
 
-// copy writes an answer of any size.
-func (c *Client) copy(ctx context.Context, path string, w io.Writer) error {
+// copyAnswer writes an answer of any size.
+func copyAnswer(ctx context.Context, c *Client, path string, w io.Writer) error {
 	res, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err

@@ -10,19 +10,22 @@ import (
 type Workspace struct {
 	ID string `json:"id"`
 	// Phase is making, mounted, parked, ended or discarded.
-	Phase     string     `json:"phase"`
-	Mode      string     `json:"mode"` // private, shared or keep
-	Volume    string     `json:"volume"`
-	Subject   string     `json:"subject"`
-	Repo      string     `json:"repo"`
-	Clone     string     `json:"clone"`
-	Ref       string     `json:"ref,omitempty"` // full name; empty for a commit
-	Commit    string     `json:"commit"`        // checked out when it was made
-	Leases    []string   `json:"leases"`        // holders
-	UID       uint32     `json:"uid"`
-	GID       uint32     `json:"gid"`
-	MountedAt time.Time  `json:"mounted_at"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	Phase   string   `json:"phase"`
+	Mode    string   `json:"mode"` // private, shared or keep
+	Volume  string   `json:"volume"`
+	Subject string   `json:"subject"`
+	Repo    string   `json:"repo"`
+	Clone   string   `json:"clone"`
+	Ref     string   `json:"ref,omitempty"` // full name; empty for a commit
+	Commit  string   `json:"commit"`        // checked out when it was made
+	Leases  []string `json:"leases"`        // holders
+	UID     uint32   `json:"uid"`
+	GID     uint32   `json:"gid"`
+	// ForeignUID is a uid other than UID that wrote files, which git calls dubious ownership. It is
+	// missing if no such file was found, in the last half minute or longer.
+	ForeignUID *uint32    `json:"foreign_uid,omitempty"`
+	MountedAt  time.Time  `json:"mounted_at"`
+	EndedAt    *time.Time `json:"ended_at,omitempty"`
 	// Reused is set if the clone served a mount before, Stale if the remote did not answer and the
 	// ref may have moved, and Shallow if it has the newest commits alone.
 	Reused   bool `json:"reused"`

@@ -94,9 +94,6 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if err != nil {
 		return nil, err
 	}
-	if p.inspector, err = newInspector(m, p.workspaces); err != nil {
-		return nil, err
-	}
 	p.janitor = janitor.New(janitor.Config{
 		Stock: &stock{
 			data: m.at.data, trash: p.trash, now: now, quota: p.quota, clones: p.clones, warm: warmLayers, workspaces: p.workspaces, swept: p.swept,
@@ -108,7 +105,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if err != nil {
 		return nil, err
 	}
-	p.pusher = p.newPusher(m, q)
+	p.pusher, p.inspector = p.newPusher(m, q), newInspector(m, p.workspaces, q)
 	p.keeper = ready.New(ready.Config{
 		Targets: ready.Targets(p.clones), Clone: ready.Clones(p.clones), Defaults: set.defaults, Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,
 	})

@@ -35,6 +35,8 @@ var actions = map[string]string{
 	"DELETE /v1/leases/{volume}/{holder}":    "lease.release",
 	"POST /v1/workspaces/{id}/push":          "push",
 	"GET /v1/workspaces/{id}/bundle":         "bundle",
+	"GET /v1/workspaces/{id}/diff":           "diff",
+	"GET /v1/workspaces/{id}/changes.tar":    "export",
 }
 
 // audited records each request with a pattern that changes something, or in actions, and how it
@@ -55,10 +57,16 @@ func (c Config) audited(pattern string, h http.Handler) http.Handler {
 			rec.Clone = r.PathValue("subject") + "/" + hash
 		}
 		seen := &answered{ResponseWriter: w}
+		aborted := errAborted
+		defer func() { c.Audit.Record(r.Context(), *rec, cmp.Or(seen.err(), aborted)) }()
 		h.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), recordKey{}, rec)))
-		c.Audit.Record(r.Context(), *rec, seen.err())
+		aborted = nil
 	})
 }
+
+// errAborted is the error of an answer that was begun and not completed, because of a panic or of
+// the client.
+var errAborted = errors.New("the answer is not complete")
 
 type recordKey struct{}
 
@@ -113,7 +121,8 @@ func (a *answered) Write(p []byte) (int, error) {
 // err returns the error that was answered, or nil.
 func (a *answered) err() error {
 	begin := []byte(`{"error":`)
-	if a.status < http.StatusBadRequest && !bytes.HasPrefix(a.line, begin) {
+	kind := a.Header().Get("Content-Type") // what is not JSON has the content of others
+	if a.status < http.StatusBadRequest && (kind != "" && !strings.HasPrefix(kind, "application/json") || !bytes.HasPrefix(a.line, begin)) {
 		return nil
 	}
 	var said api.ErrorAnswer

@@ -3,15 +3,15 @@ package admin
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/look"
+	"github.com/helmdeck/repos/internal/meta"
 )
 
 // Inspector is the part of *look.Inspector that the API uses.
@@ -102,6 +102,7 @@ func pathOf(path string) (text, raw string) {
 // has ended, so that the client does not take it for a complete one.
 func (i inspections) stream(kind string, prepare func(i Inspector, ctx context.Context, id string, ignored bool) (*look.Output, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		noteWorkspace(r, meta.Workspace{})
 		ignored, err := wantsIgnored(r)
 		var out *look.Output
 		if err == nil {
@@ -112,24 +113,34 @@ func (i inspections) stream(kind string, prepare func(i Inspector, ctx context.C
 			return
 		}
 		defer out.Close()
+		noteWorkspace(r, out.Record)
 		w.Header().Set("Content-Type", kind)
-		to := &patient{w: w}
-		if err := errors.Join(out.Write(to), to.flush()); err != nil {
+		n := int64(0)
+		err = out.Write(counting{patientWriter{w}, &n})
+		note(r, func(rec *api.AuditRecord) { rec.Bytes = n })
+		if err != nil {
 			i.Log.WithContext(r.Context()).WithError(err).Infof("%s: the answer is not complete", r.Pattern)
 			panic(http.ErrAbortHandler)
 		}
 	})
 }
 
-// patient gives a client writeWait for each write.
-type patient struct{ w http.ResponseWriter }
-
-func (p *patient) Write(data []byte) (int, error) {
-	setWriteDeadline(p.w, time.Now().Add(writeWait))
-	return p.w.Write(data)
+// noteWorkspace adds a workspace to the record of a request in the audit log.
+func noteWorkspace(r *http.Request, w meta.Workspace) {
+	note(r, func(rec *api.AuditRecord) {
+		rec.Discard, rec.Workspace = "", r.PathValue("id")
+		rec.Volume, rec.Subject, rec.Repo, rec.Clone, rec.Commit, rec.Ref = w.Volume, w.Options["subject"], w.Options["repo"], w.Clone, w.Commit, w.Ref
+	})
 }
 
-func (p *patient) flush() error {
-	setWriteDeadline(p.w, time.Now().Add(writeWait))
-	return http.NewResponseController(p.w).Flush()
+// counting counts what is written.
+type counting struct {
+	io.Writer
+	n *int64
+}
+
+func (c counting) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	*c.n += int64(n)
+	return n, err
 }

@@ -35,7 +35,7 @@ func (c Config) listWorkspaces(r *http.Request) (any, error) {
 func workspaceOf(w meta.Workspace) api.Workspace {
 	out := api.Workspace{
 		ID: w.ID, Phase: w.Phase.String(), Mode: w.Mode, Volume: w.Volume, Subject: subjectName(w), Repo: w.Options["repo"], Clone: w.Clone,
-		Ref: w.Ref, Commit: w.Commit, Leases: []string{}, UID: w.UID, GID: w.GID, MountedAt: w.MountedAt.UTC(),
+		Ref: w.Ref, Commit: w.Commit, Leases: []string{}, UID: w.UID, GID: w.GID, ForeignUID: w.Foreign, MountedAt: w.MountedAt.UTC(),
 		Reused: w.Reused, Stale: w.Stale, Shallow: w.Shallow, Restored: w.Restored, Size: sizeOf(w.Size.Size), MeasuredAt: measuredAt(w.Size),
 	}
 	if !w.EndedAt.IsZero() {

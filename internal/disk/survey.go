@@ -34,6 +34,9 @@ type Query struct {
 	// Skip lists paths below the directory, such as "a/b", that Files excludes with all
 	// that is in them. Size includes them.
 	Skip []string
+	// Owner, if not nil, is the uid that files and links should belong to: Foreign is the first
+	// other one. Paths to skip and whiteouts of an overlay do not count.
+	Owner *uint32
 	// Pace may be nil.
 	Pace *Pace
 	// Budget is how long Take may take, 0 for any time. AtLeast is true for the error
@@ -48,6 +51,8 @@ type Survey struct {
 	// Files counts the names that are not directories. In the upper of an overlay these
 	// are the changed files; a whiteout counts as one.
 	Files int64
+	// Foreign is the uid of a file that does not belong to Query.Owner; nil if none was found.
+	Foreign *uint32
 }
 
 // Take walks path, which a program may be writing to: see Walk. The Survey that it
@@ -124,6 +129,11 @@ func (s *surveyor) Visit(e Entry) bool {
 	}
 	if skipped := e.Depth > 0 && s.skipped(e); !dir && !skipped {
 		s.found.Files++
+		kind := st.Mode & unix.S_IFMT
+		if owner := s.query.Owner; owner != nil && s.found.Foreign == nil && st.Uid != *owner && (kind == unix.S_IFREG || kind == unix.S_IFLNK) {
+			uid := st.Uid
+			s.found.Foreign = &uid
+		}
 	}
 	s.add(&st, dir)
 	return dir

@@ -137,6 +137,8 @@ func (i *Inspector) ahead(v *View, repo *quarantine.Repo, head quarantine.Branch
 
 // Output is something that is ready to be written. Close it.
 type Output struct {
+	Record meta.Workspace // of the workspace that it is of
+
 	write func(ctx context.Context, w io.Writer) error
 	close func()
 	ctx   context.Context
@@ -167,7 +169,7 @@ func (i *Inspector) Diff(ctx context.Context, id string, ignored bool) (*Output,
 		return nil, err
 	}
 	v.Close() // the patch is of copies
-	return &Output{ctx: ctx, write: p.Write, close: func() { p.Close(); end() }}, nil
+	return &Output{Record: v.Record, ctx: ctx, write: p.Write, close: func() { p.Close(); end() }}, nil
 }
 
 // Archive prepares an archive of what a workspace changed, with ignored files if ignored is set.
@@ -183,7 +185,7 @@ func (i *Inspector) Archive(ctx context.Context, id string, ignored bool) (*Outp
 		return nil, err
 	}
 	owner := changes.Owner{UID: int(v.Record.UID), GID: int(v.Record.GID)}
-	return &Output{ctx: v.Context(), close: end, write: func(ctx context.Context, w io.Writer) error {
+	return &Output{Record: v.Record, ctx: v.Context(), close: end, write: func(ctx context.Context, w io.Writer) error {
 		return set.Tar(ctx, sourceOf(v), owner, ignored, w)
 	}}, nil
 }

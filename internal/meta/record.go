@@ -329,6 +329,8 @@ type Workspace struct {
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	// Size is the size of its upper.
 	Size Measured `json:"size,omitzero"`
+	// Foreign is a uid other than UID that wrote files; nil if no such file was found.
+	Foreign *uint32 `json:"foreign,omitempty"`
 	// Changed is the number of files of a discard, outside of .git, that differ from its
 	// layers; nil until they are counted.
 	Changed *int64 `json:"changed,omitempty"`

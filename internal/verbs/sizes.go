@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
@@ -47,7 +49,7 @@ func (v *Volumes) sizes(h *handle, status map[string]any) {
 			cache.add(size)
 		}
 	}
-	discards := 0
+	discards, warnings := 0, []string{}
 	for _, w := range v.Workspaces.Workspaces() {
 		if w.Volume != h.rec.Name || w.Clone != h.clone.Key {
 			continue
@@ -55,8 +57,11 @@ func (v *Volumes) sizes(h *handle, status map[string]any) {
 		if w.Phase == meta.Discarded {
 			discards++
 			discard.add(w.Size)
-		} else {
-			upper.add(w.Size)
+			continue
+		}
+		upper.add(w.Size)
+		if text := ownerWarning(w); text != "" && !slices.Contains(warnings, text) {
+			warnings = append(warnings, text)
 		}
 	}
 	status["discards"] = discards
@@ -66,6 +71,19 @@ func (v *Volumes) sizes(h *handle, status map[string]any) {
 	upper.show(status, "workspace")
 	discard.show(status, "discard")
 	if v.Warnings != nil {
-		status["warnings"] = v.Warnings(h.rec.Name, h.clone.Key)
+		warnings = append(v.Warnings(h.rec.Name, h.clone.Key), warnings...)
 	}
+	if v.Warnings != nil || len(warnings) > 0 {
+		status["warnings"] = warnings
+	}
+}
+
+// ownerWarning says that another uid than the volume's wrote files of a workspace; empty if none
+// was found.
+func ownerWarning(w meta.Workspace) string {
+	if w.Foreign == nil {
+		return ""
+	}
+	return fmt.Sprintf("files of a workspace belong to uid %d, and the volume has uid=%d: git in a container says \"dubious ownership\" of what belongs to another user; "+
+		"run the container as uid %d, or create the volume with the options uid=%d and gid of the user that runs in it", *w.Foreign, w.UID, w.UID, *w.Foreign)
 }

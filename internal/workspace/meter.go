@@ -186,11 +186,15 @@ func (m *meter) due(now time.Time) (next target, ok bool) {
 // committed with the next change of its record.
 func (m *meter) measure(ctx context.Context, now time.Time, t target) {
 	uid := strconv.FormatUint(uint64(t.uid), 10)
-	path := filepath.Join(m.Root, "clones", t.clone, "cache", uid)
+	path, q := filepath.Join(m.Root, "clones", t.clone, "cache", uid), disk.Query{Pace: disk.NewPace(meterRest), Budget: disk.Budget}
 	if t.upper != nil {
-		path = m.mounter.Upper(m.records.get(t.upper))
+		rec := m.records.get(t.upper)
+		path, q.Owner = m.mounter.Upper(rec), &rec.UID
+		for _, p := range rec.Warm { // their files have the owners that earlier containers gave them
+			q.Skip = append(q.Skip, p.Path)
+		}
 	}
-	found, err := disk.Query{Pace: disk.NewPace(meterRest), Budget: disk.Budget}.Take(ctx, path)
+	found, err := q.Take(ctx, path)
 	if err != nil && !disk.AtLeast(err) {
 		if !errors.Is(err, os.ErrNotExist) && ctx.Err() == nil {
 			m.Log.WithContext(ctx).WithError(err).Warn("measure an upper or a cache")
@@ -199,7 +203,7 @@ func (m *meter) measure(ctx context.Context, now time.Time, t target) {
 	}
 	size := meta.Measured{Size: found.Size, At: now}
 	if t.upper != nil {
-		m.records.setSize(ctx, t.upper, size)
+		m.records.setSize(ctx, t.upper, size, found.Foreign)
 		return
 	}
 	c := m.Clones.Lookup(t.clone)

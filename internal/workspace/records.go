@@ -226,8 +226,9 @@ func (r *records) joinable(volume string) (w *workspace, orphans []*workspace) {
 	return w, orphans
 }
 
-// setSize sets the size of an upper in memory, unless the workspace is a discard by now.
-func (r *records) setSize(ctx context.Context, w *workspace, size meta.Measured) {
+// setSize sets the size and the foreign owner of an upper in memory, unless the workspace is a
+// discard by now.
+func (r *records) setSize(ctx context.Context, w *workspace, size meta.Measured, foreign *uint32) {
 	unlock, err := r.locks.Lock(ctx, w.id)
 	if err != nil {
 		return
@@ -236,7 +237,7 @@ func (r *records) setSize(ctx context.Context, w *workspace, size meta.Measured)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.rec.Phase != meta.Discarded {
-		w.rec.Size = size
+		w.rec.Size, w.rec.Foreign = size, foreign
 	}
 }
 

@@ -61,7 +61,7 @@ func (s *scene) attackLook(script string, during bool, want []string) {
 	id := s.workspace(tree)
 	rounds := 1
 	if during {
-		rounds = 20
+		rounds = 5
 	}
 	for range rounds {
 		s.look(id, want)

@@ -85,7 +85,7 @@ func (p *plugin) close() error {
 			if left := p.children(); len(left) > 0 {
 				return fmt.Errorf("the plugin still has children: %q", left)
 			}
-			if left, err := os.ReadDir(p.data("inspect")); err != nil || len(left) > 0 {
+			if left, err := os.ReadDir(p.data("quarantine")); err != nil || len(left) > 0 {
 				return fmt.Errorf("left of those who looked: %v, %v", left, err)
 			}
 			return nil

@@ -45,7 +45,7 @@ of a volume it is the workspace that it has now. Nothing is mounted or restored 
 				e.SetIndent("", "    ")
 				return e.Encode(status)
 			}
-			return printStatus(s.Out(), status)
+			return printStatus(s.Out(), w, status)
 		}),
 		ValidArgsFunction: completed(s, 1, workspaceOrVolume),
 	}
@@ -54,8 +54,8 @@ of a volume it is the workspace that it has now. Nothing is mounted or restored 
 	return cmd
 }
 
-// printStatus prints a status for people.
-func printStatus(to io.Writer, s api.WorkspaceStatus) error {
+// printStatus prints the status of a workspace for people.
+func printStatus(to io.Writer, of api.Workspace, s api.WorkspaceStatus) error {
 	w := bufio.NewWriter(to)
 	line := func(name, value string) {
 		if value != "" {
@@ -76,6 +76,9 @@ func printStatus(to io.Writer, s api.WorkspaceStatus) error {
 	}
 	line("Ahead", s.AheadError)
 	line("Changes", fmt.Sprintf("%d added, %d changed, %d deleted, %d ignored", s.Added, s.Changed, s.Deleted, s.Ignored))
+	if of.ForeignUID != nil {
+		line("Owner", fmt.Sprintf("files of uid %d, and the volume has uid=%d: git may say \"dubious ownership\" (options uid and gid)", *of.ForeignUID, of.UID))
+	}
 	for _, c := range s.Changes {
 		letter := letters[c.Kind]
 		if c.Ignored {

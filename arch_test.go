@@ -32,7 +32,7 @@ var rank = map[string]int{
 	"internal/git": 3, "internal/mint": 3,
 	"internal/githttp": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
 	"internal/credential": 2, "internal/audit": 2,
-	"internal/quota":    3,
+	"internal/quota": 3, "internal/obstacle": 3,
 	"internal/handout":  3,
 	"internal/giterror": 2, "internal/cache": 2,
 	"internal/durable": 1, "internal/gitref": 1, "internal/gitssh": 1,

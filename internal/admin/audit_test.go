@@ -146,6 +146,7 @@ func TestAnswered(t *testing.T) {
 		{0, []string{`{"error":"`, long, `"}` + "\n"}, `200: "` + long[:lineKept-len(`{"error":"`)]},
 	} {
 		a := &answered{ResponseWriter: httptest.NewRecorder()}
+		a.Header().Set("Content-Type", "application/jsonl") // as all answers of routes that change something
 		if tt.status != 0 {
 			a.WriteHeader(tt.status)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/look"
+	"github.com/helmdeck/repos/internal/obstacle"
 	"github.com/helmdeck/repos/internal/quota"
 	"github.com/helmdeck/repos/internal/ready"
 	"github.com/helmdeck/repos/internal/removal"
@@ -44,7 +45,7 @@ func statusOf(err error) int {
 	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), is[*workspace.NoLeaseError](err), is[*workspace.NoWorkspaceError](err),
 		errors.Is(err, janitor.ErrNoClone), errors.Is(err, ready.ErrNoClone), errors.Is(err, removal.ErrNone):
 		return http.StatusNotFound
-	case is[*workspace.InUseError](err), is[*workspace.ObstaclesError](err), errors.Is(err, janitor.ErrHeld):
+	case is[*workspace.InUseError](err), is[*obstacle.Error](err), errors.Is(err, janitor.ErrHeld):
 		return http.StatusConflict
 	case errors.Is(err, look.ErrInspections):
 		return http.StatusServiceUnavailable
@@ -72,7 +73,7 @@ func is[T error](err error) bool {
 // errorAnswer is the body of the answer for an error.
 func errorAnswer(err error) api.ErrorAnswer {
 	answer := api.ErrorAnswer{Error: err.Error()}
-	if blocked, ok := errors.AsType[*workspace.ObstaclesError](err); ok {
+	if blocked, ok := errors.AsType[*obstacle.Error](err); ok {
 		for _, o := range blocked.List[:min(len(blocked.List), maxObstacles)] {
 			answer.Obstacles = append(answer.Obstacles, api.Obstacle{
 				Kind: o.Kind, ID: o.ID, Volume: o.Volume, Clone: o.Clone, Text: o.Text, Forced: o.Forced,

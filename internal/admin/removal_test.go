@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/obstacle"
 	"github.com/helmdeck/repos/internal/removal"
 	"github.com/helmdeck/repos/internal/workspace"
 	"github.com/helmdeck/repos/janitor"
@@ -54,7 +55,7 @@ func TestRemovals(t *testing.T) {
 				t.Errorf("%s: got %v, want %d", want, err, tt.status)
 			}
 		}
-		blocked := &workspace.ObstaclesError{List: []workspace.Obstacle{
+		blocked := &obstacle.Error{List: []obstacle.Obstacle{
 			{Kind: "lease", ID: "v/h", Volume: "v", Clone: "s/1", Text: "mounted"}, {Kind: "discard", ID: "d", Text: "restorable", Forced: true},
 		}}
 		m.fail = fmt.Errorf("1 of 2 were removed: %w", blocked)

@@ -19,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/keylock"
+	"github.com/helmdeck/repos/internal/obstacle"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -78,7 +79,7 @@ func (r *Remover) Evict(ctx context.Context, key string) (Freed, error) {
 
 // Fresh removes a clone with all that stands on it: stores, layers, warm layers, caches and,
 // by force, kept workspaces and discards. If something is in the way, the error is a
-// *workspace.ObstaclesError, and all stays. Force also cancels work for which Mounts wait; they
+// *obstacle.Error, and all stays. Force also cancels work for which Mounts wait; they
 // fail, and can be repeated. For an unknown clone the error is ErrNone.
 func (r *Remover) Fresh(ctx context.Context, key string, force bool) (Freed, error) {
 	unlock, err := r.removing.Lock(ctx, key)
@@ -92,7 +93,7 @@ func (r *Remover) Fresh(ctx context.Context, key string, force bool) (Freed, err
 	if err := r.Workspaces.Settle(ctx, key); err != nil {
 		return Freed{}, err
 	}
-	if err := workspace.Blocked(r.Workspaces.Obstacles(key), force); err != nil {
+	if err := obstacle.Blocked(r.Workspaces.Obstacles(key), force); err != nil {
 		return Freed{}, err
 	}
 	if err := r.Workspaces.ParkUnused(ctx, key); err != nil { // before any work is cancelled
@@ -115,11 +116,11 @@ func (r *Remover) FreshSubject(ctx context.Context, name string, force bool) (fr
 	if err := r.Workspaces.Settle(ctx, keys...); err != nil {
 		return freed, err
 	}
-	var obstacles []workspace.Obstacle
+	var obstacles []obstacle.Obstacle
 	for _, key := range keys {
 		obstacles = append(obstacles, r.Workspaces.Obstacles(key)...)
 	}
-	if err := workspace.Blocked(obstacles, force); err != nil {
+	if err := obstacle.Blocked(obstacles, force); err != nil {
 		return freed, err
 	}
 	if err := r.Workspaces.ParkUnused(ctx, keys...); err != nil { // before any clone is removed
@@ -163,8 +164,8 @@ func (r *Remover) remove(ctx context.Context, key string, force bool) (freed Fre
 		return freed, fmt.Errorf("clone %s stays, but the workspaces and discards %q were removed: %v", key, freed.Discarded, err)
 	}
 	if busy, ok := errors.AsType[*work.BusyError](err); ok {
-		o := workspace.Obstacle{Kind: "work", Clone: key, Text: busy.Error(), Forced: !force}
-		err = &workspace.ObstaclesError{List: []workspace.Obstacle{o}}
+		o := obstacle.Obstacle{Kind: "work", Clone: key, Text: busy.Error(), Forced: !force}
+		err = &obstacle.Error{List: []obstacle.Obstacle{o}}
 	}
 	if err != nil {
 		return freed, err

@@ -16,9 +16,9 @@ import (
 	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/obstacle"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/internal/work"
-	"github.com/helmdeck/repos/internal/workspace"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -115,7 +115,7 @@ func (w *world) keys() (keys []string) {
 // kinds lists obstacles as kind and volume, and fails unless err has obstacles.
 func kinds(t *testing.T, err error) (list []string) {
 	t.Helper()
-	blocked, ok := errors.AsType[*workspace.ObstaclesError](err)
+	blocked, ok := errors.AsType[*obstacle.Error](err)
 	if !ok {
 		t.Errorf("got %v, want obstacles", err)
 		return nil
@@ -416,7 +416,7 @@ func TestFreshAtOnce(t *testing.T) {
 				case 2:
 					_, err = w.Remover.Evict(t.Context(), key)
 				}
-				_, blocked := errors.AsType[*workspace.ObstaclesError](err)
+				_, blocked := errors.AsType[*obstacle.Error](err)
 				_, busy := errors.AsType[*work.BusyError](err)
 				if err != nil && !blocked && !busy && !errors.Is(err, ErrNone) && !errors.Is(err, janitor.ErrNoClone) {
 					t.Error(err)
@@ -448,7 +448,7 @@ func TestFreshRefusedLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	freed, err := w.Fresh(t.Context(), key, true)
-	if _, refused := errors.AsType[*workspace.ObstaclesError](err); !refused || len(freed.Discarded) > 0 {
+	if _, refused := errors.AsType[*obstacle.Error](err); !refused || len(freed.Discarded) > 0 {
 		t.Errorf("freed %+v, %v, want a refusal that names the mount", freed, err)
 	}
 	if n := len(w.Volumes.Workspaces.Workspaces()); n != 1 {

@@ -6,63 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/obstacle"
 )
-
-// Obstacle is something that stands on a clone that is to be removed.
-type Obstacle struct {
-	Kind   string // lease, workspace, discard or work
-	ID     string // of the workspace or discard; of a lease: volume, slash, holder
-	Volume string
-	Clone  string // key
-	Text   string // for people
-	// Forced is set if it goes with the clone by force.
-	Forced bool
-}
-
-// ObstaclesError lists what is in the way of a removal.
-type ObstaclesError struct{ List []Obstacle }
-
-// shownObstacles is how many obstacles an error describes.
-const shownObstacles = 5
-
-func (e *ObstaclesError) Error() string {
-	var texts []string
-	forced := true
-	for i, o := range e.List {
-		if forced = forced && o.Forced; i < shownObstacles {
-			texts = append(texts, o.Text)
-		}
-	}
-	text := "in the way: " + strings.Join(texts, "; ")
-	if n := len(e.List) - shownObstacles; n > 0 {
-		text += fmt.Sprintf("; and %d more", n)
-	}
-	if forced {
-		text += "; force discards it"
-	}
-	return text
-}
-
-// Blocked returns an *ObstaclesError with the obstacles that are in the way, also by force
-// if force is set. It returns nil if there are none.
-func Blocked(list []Obstacle, force bool) error {
-	if !slices.ContainsFunc(list, func(o Obstacle) bool { return !force || !o.Forced }) {
-		return nil
-	}
-	return &ObstaclesError{list}
-}
 
 // Obstacles returns the workspaces and discards that stand on a clone, from memory: leases
 // first, then by volume.
-func (m *Manager) Obstacles(cloneKey string) (list []Obstacle) {
-	var leases []Obstacle
+func (m *Manager) Obstacles(cloneKey string) (list []obstacle.Obstacle) {
+	var leases []obstacle.Obstacle
 	for _, rec := range m.records.standing(cloneKey) {
-		for _, o := range obstaclesOf(rec) {
+		for _, o := range obstacle.Of(rec) {
 			if o.Kind == "lease" {
 				leases = append(leases, o)
 			} else {
@@ -70,7 +26,9 @@ func (m *Manager) Obstacles(cloneKey string) (list []Obstacle) {
 			}
 		}
 	}
-	byVolume := func(a, b Obstacle) int { return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.ID, b.ID)) }
+	byVolume := func(a, b obstacle.Obstacle) int {
+		return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.ID, b.ID))
+	}
 	slices.SortStableFunc(leases, byVolume)
 	slices.SortStableFunc(list, byVolume)
 	return append(leases, list...)
@@ -79,36 +37,6 @@ func (m *Manager) Obstacles(cloneKey string) (list []Obstacle) {
 // standing returns the records of the workspaces of a clone, oldest first.
 func (r *records) standing(cloneKey string) []meta.Workspace {
 	return r.list(func(w *workspace) bool { return w.rec.Clone == cloneKey })
-}
-
-// obstaclesOf describes a workspace as obstacles: one for each holder, or itself.
-func obstaclesOf(rec meta.Workspace) (list []Obstacle) {
-	o := Obstacle{Kind: "workspace", ID: rec.ID, Volume: rec.Volume, Clone: rec.Clone}
-	for _, id := range rec.Leases {
-		if holder, n := meta.HolderOf(id); n == 1 {
-			list = append(list, Obstacle{
-				Kind: "lease", ID: rec.Volume + "/" + holder, Volume: rec.Volume, Clone: rec.Clone,
-				Text: fmt.Sprintf("volume %q is mounted by %s", rec.Volume, holder),
-			})
-		}
-	}
-	switch {
-	case len(list) > 0:
-		return list
-	case len(rec.Leases) > 0: // a docker cp that outlives its container
-		o.Text = fmt.Sprintf("volume %q is mounted", rec.Volume)
-	case rec.Phase == meta.Making:
-		o.Kind, o.Forced, o.Text = "work", true, fmt.Sprintf("volume %q is being mounted", rec.Volume)
-	case rec.Phase == meta.Discarded:
-		o.Kind, o.Forced, o.Text = "discard", true, fmt.Sprintf("discard %s of volume %q can be restored", rec.ID, rec.Volume)
-	case rec.Phase == meta.Ended:
-		o.Text = fmt.Sprintf("a workspace of volume %q has just ended, or a container still uses it", rec.Volume)
-	case rec.Restored:
-		o.Forced, o.Text = true, fmt.Sprintf("volume %q keeps the workspace that was restored into it, and must be removed without it", rec.Volume)
-	default:
-		o.Forced, o.Text = true, fmt.Sprintf("volume %q keeps its workspace (mode=keep)", rec.Volume)
-	}
-	return []Obstacle{o}
 }
 
 // settleWait is how long Settle waits. A workspace with many changes takes seconds.
@@ -138,12 +66,12 @@ func (m *Manager) Settle(ctx context.Context, cloneKeys ...string) error {
 
 // Clear removes the workspaces that volumes keep, and the discards, of a clone that no Create
 // and no Mount uses meanwhile, and returns their IDs. If anything else stands on the clone,
-// or a container or a process still uses a kept workspace, the error is an *ObstaclesError,
+// or a container or a process still uses a kept workspace, the error is an *obstacle.Error,
 // and nothing was removed; without force, a kept workspace and a discard are such obstacles
 // too. When all are unmounted, Clear calls ready; after an error of ready, nothing was removed
 // either. After another error some are removed, and each of the others is as before.
 func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool, ready func() error) (removed []string, err error) {
-	if err := Blocked(m.Obstacles(cloneKey), force); err != nil {
+	if err := obstacle.Blocked(m.Obstacles(cloneKey), force); err != nil {
 		return nil, err
 	}
 	recs := m.records.standing(cloneKey)
@@ -168,9 +96,9 @@ func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool, ready 
 
 // ParkUnused unmounts the workspaces that volumes keep, and that nobody uses, of some clones.
 // The next Mount of such a volume mounts its workspace again. If somebody uses any of the
-// clones' workspaces, the error is an *ObstaclesError that lists all of those.
+// clones' workspaces, the error is an *obstacle.Error that lists all of those.
 func (m *Manager) ParkUnused(ctx context.Context, cloneKeys ...string) error {
-	var busy []Obstacle
+	var busy []obstacle.Obstacle
 	for _, key := range cloneKeys {
 		for _, rec := range m.records.standing(key) {
 			inUse, err := m.park(ctx, rec)
@@ -178,12 +106,12 @@ func (m *Manager) ParkUnused(ctx context.Context, cloneKeys ...string) error {
 				return err
 			}
 			if inUse != "" {
-				busy = append(busy, Obstacle{Kind: "workspace", ID: rec.ID, Volume: rec.Volume, Clone: rec.Clone, Text: inUse})
+				busy = append(busy, obstacle.Obstacle{Kind: "workspace", ID: rec.ID, Volume: rec.Volume, Clone: rec.Clone, Text: inUse})
 			}
 		}
 	}
 	if len(busy) > 0 {
-		return &ObstaclesError{busy}
+		return &obstacle.Error{List: busy}
 	}
 	return nil
 }
@@ -208,7 +136,7 @@ func (m *Manager) park(ctx context.Context, rec meta.Workspace) (inUse string, e
 	}
 	_, err = m.records.change(ctx, w, func(rec *meta.Workspace) error {
 		if !rec.Phase.Live() || len(rec.Leases) > 0 {
-			return &InUseError{obstaclesOf(*rec)[0].Text}
+			return &InUseError{obstacle.Of(*rec)[0].Text}
 		}
 		if rec.Phase == meta.Mounted {
 			if err := m.unused(ctx, w, *rec, 0); err != nil {
@@ -257,7 +185,7 @@ func (m *Manager) removeUnused(ctx context.Context, rec meta.Workspace) error {
 	case now.Phase == meta.Parked:
 		err = m.reaper.remove(w, false)
 	default:
-		return &ObstaclesError{obstaclesOf(now)}
+		return &obstacle.Error{List: obstacle.Of(now)}
 	}
 	if _, gone := errors.AsType[*NoDiscardError](err); gone {
 		return nil

@@ -12,6 +12,7 @@ require (
 	github.com/onsi/gomega v1.44.0
 	golang.org/x/sys v0.49.0
 	google.golang.org/grpc v1.83.2
+	k8s.io/kubelet v0.36.0
 )
 
 require (

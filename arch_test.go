@@ -22,7 +22,7 @@ const module = "github.com/helmdeck/repos"
 // the same rank do not import each other.
 var rank = map[string]int{
 	"plugin": 13, "internal/metrics": 12,
-	"driver": 11, "internal/admin": 11, "janitor": 8,
+	"driver": 11, "csi": 11, "internal/admin": 11, "janitor": 8,
 	"internal/verbs": 10, "internal/removal": 10, "internal/look": 10, "internal/outbound": 10,
 	"internal/workspace": 9, "internal/mounter": 8, "internal/ready": 8,
 	"internal/clone": 7, "internal/warm": 7, "internal/upper": 7, "internal/changes": 7,
@@ -292,7 +292,7 @@ func TestDependenciesAreDocumented(t *testing.T) {
 		}
 		return string(data)
 	}
-	for file, title := range map[string]string{"go.mod": "module", "cli/go.mod": "module of the command", "release/go.mod": "module of the release"} {
+	for file, title := range map[string]string{"go.mod": "module", "cli/go.mod": "module of the command", "release/go.mod": "module of the release", "tests/csi/go.mod": "module of the driver's tests"} {
 		var want, got []string
 		_, direct, _ := strings.Cut(read(file), "require (\n")
 		direct, _, _ = strings.Cut(direct, "\n)")

@@ -18,7 +18,7 @@ const errorsPage = "docs/operations/errors.md"
 // answering are the packages whose errors are part of answers to users and operators. Those of the others say
 // which call to the kernel, or which file, has failed.
 var answering = []string{
-	"driver", "janitor", "plugin",
+	"csi", "driver", "janitor", "plugin",
 	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/githelper", "internal/githttp", "internal/gitssh", "internal/guard",
 	"internal/changes", "internal/lfs", "internal/look", "internal/mint", "internal/mounter", "internal/outbound", "internal/quarantine", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
 	"internal/verbs", "internal/volume", "internal/warm", "internal/work", "internal/workspace",
@@ -54,7 +54,8 @@ func (s source) messages() (list []string) {
 			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound", "wrongAnswer"}, types.ExprString(n.Fun)) {
 				list = append(list, message(text(n.Args[0])))
 			}
-			if s.dir == "internal/quarantine" && types.ExprString(n.Fun) == "refuse" {
+			// These have the kind of error before the text.
+			if of := types.ExprString(n.Fun); s.dir == "internal/quarantine" && of == "refuse" || s.dir == "csi" && of == "failf" {
 				list = append(list, message(text(n.Args[1])))
 			}
 		case *ast.FuncDecl: // the message of a type of errors

@@ -14,6 +14,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
 )
 
@@ -39,6 +40,8 @@ type Config struct {
 	Releaser    Releaser
 	Pusher      Pusher
 	Inspector   Inspector
+	// Publications returns what is published to pods of Kubernetes. It may be nil.
+	Publications func() []meta.Publication
 	// Settings are the settings in force, by name. Their values are shown.
 	Settings []api.Setting
 	Version  string // of the plugin

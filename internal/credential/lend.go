@@ -10,6 +10,9 @@ const lentPrefix = "lent:"
 // requests. It is checked as by Put, and c.Name is not used. It is found by the name that
 // Lend returns alone, which nobody can guess and no List has; it is never on disk. A
 // KnownHosts credential can't be lent, because it is not found by its name.
+//
+// The same credential that is lent again has the same name, so that what needs it is done
+// once for all of them; it is held until it was returned as often.
 func (s *Store) Lend(c Credential) (name string, err error) {
 	if c.Kind == KnownHosts {
 		return "", invalid("kind", "%s can't be lent: put it", KnownHosts)
@@ -23,16 +26,38 @@ func (s *Store) Lend(c Credential) (name string, err error) {
 	e.info.Name = e.Name
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	for name, old := range *s.entries.Load() {
+		if old.lent && old.sameAs(e) {
+			s.lendings[name]++
+			return name, nil
+		}
+	}
+	s.lendings[e.Name] = 1
 	s.replace(e.Name, &e)
 	return e.Name, nil
 }
 
-// Return forgets a credential that was lent, with the secrets that a provider gave for it.
+// Return forgets a credential that was lent, if nobody else has it, with the secrets that a provider gave for it.
 // An unknown name, or one that was put, is not an error.
 func (s *Store) Return(name string) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if e := (*s.entries.Load())[name]; e != nil && e.lent {
+	e := (*s.entries.Load())[name]
+	if e == nil || !e.lent {
+		return
+	}
+	if s.lendings[name]--; s.lendings[name] == 0 {
+		delete(s.lendings, name)
 		s.replace(name, nil)
 	}
+}
+
+// sameAs reports whether two entries are the same but for their names.
+func (e *entry) sameAs(other entry) bool {
+	a, b := e.Credential, other.Credential
+	if a.Secret.Reveal() != b.Secret.Reveal() {
+		return false
+	}
+	a.Name, a.Secret, b.Name, b.Secret = "", Secret{}, "", Secret{}
+	return a == b
 }

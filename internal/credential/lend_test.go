@@ -27,6 +27,17 @@ func TestLend(t *testing.T) {
 	if m := obtain(t, s, r); m.Name != "" {
 		t.Errorf("without its name: %+v", m)
 	}
+	again, err := s.Lend(c)
+	if s.Return(again); err != nil || again != name {
+		t.Errorf("the same one again: %q, %v, want %q", again, err, name)
+	}
+	c.Subject = "b"
+	foreign, err := s.Lend(c)
+	if s.Return(foreign); err != nil || foreign == name {
+		t.Errorf("for another subject: %q, %v", foreign, err)
+	}
+	c.Subject = "a"
+	changes = s.Changes()
 	r.Name = name
 	if m := obtain(t, s, r); m.Secret.Reveal() != hidden || m.Name != name {
 		t.Errorf("got %+v", m)
@@ -54,7 +65,7 @@ func TestLend(t *testing.T) {
 	s.Return(name)
 	s.Return(other)
 	s.Return(other)
-	if _, err := s.Obtain(t.Context(), r); !errors.As(err, &missing) || len(s.tokens.held) > 0 || len(s.List()) != 1 || s.Changes() == changes {
+	if _, err := s.Obtain(t.Context(), r); !errors.As(err, &missing) || len(s.tokens.held) > 0 || len(s.List()) != 1 || s.Changes() == changes || len(s.lendings) > 0 {
 		t.Errorf("after Return: %v, %v, %v", err, s.tokens.held, s.List())
 	}
 	if _, err := s.Lend(Credential{Kind: KnownHosts}); err == nil || !strings.Contains(err.Error(), "can't be lent") {

@@ -37,13 +37,14 @@ func (e *NotFoundError) Error() string {
 // Store has the credentials of one directory, which no other Store may use. All methods
 // may be called concurrently.
 type Store struct {
-	config  Config
-	dir     string
-	writing sync.Mutex                        // held while the directory and entries change
-	entries atomic.Pointer[map[string]*entry] // replaced as a whole, never changed
-	changes atomic.Int64                      // see Changes
-	serials atomic.Int64                      // the last of an entry
-	tokens  tokens
+	config   Config
+	dir      string
+	writing  sync.Mutex                        // held while the directory, entries and lendings change
+	entries  atomic.Pointer[map[string]*entry] // replaced as a whole, never changed
+	lendings map[string]int                    // how often each lent credential was lent and not returned
+	changes  atomic.Int64                      // see Changes
+	serials  atomic.Int64                      // the last of an entry
+	tokens   tokens
 }
 
 // Config configures Open.
@@ -75,7 +76,7 @@ func Open(dir string, c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Store{config: c, dir: dir, tokens: newTokens()}
+	s := &Store{config: c, dir: dir, tokens: newTokens(), lendings: make(map[string]int)}
 	entries := make(map[string]*entry)
 	for _, f := range files {
 		path := filepath.Join(dir, f.Name())

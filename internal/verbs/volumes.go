@@ -91,16 +91,19 @@ func (h *handle) spec() clone.Spec {
 type credentialKey struct{}
 
 // WithCredential returns a context for the Create of a volume that uses the credential with
-// a name, which was lent to the front end, for as long as this process has the volume. It
-// is in no option and no record.
+// a name, which was lent to the front end, until the volume's next Create, for as long as
+// this process has the volume. It is in no option and no record.
 func WithCredential(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, credentialKey{}, name)
 }
 
-// lend sets the credential of WithCredential, if ctx has one.
+// lend sets the credential of WithCredential. Without one in ctx it ends that of an earlier
+// Create, which the front end may have returned.
 func (h *handle) lend(ctx context.Context) {
 	if name, ok := ctx.Value(credentialKey{}).(string); ok {
 		h.lent.Store(&name)
+	} else {
+		h.lent.Store(nil)
 	}
 }
 

@@ -25,7 +25,9 @@ type AuditRecord struct {
 	Request string `json:"request,omitempty"`
 	// VolumeID is the ID of the request that created the volume. It is the same in all
 	// records of a volume, and differs between two volumes of the same name.
-	VolumeID  string `json:"volume_id,omitempty"`
+	VolumeID string `json:"volume_id,omitempty"`
+	// Pod is the pod for which kubelet asked, as namespace/name.
+	Pod       string `json:"pod,omitempty"`
 	Subject   string `json:"subject,omitempty"`
 	Repo      string `json:"repo,omitempty"`
 	Ref       string `json:"ref,omitempty"`
@@ -52,8 +54,8 @@ type AuditRecord struct {
 
 // Actor is who asked for a change.
 type Actor struct {
-	// Kind is user for a request on the admin socket, engine for one of the engine, and
-	// plugin for what the plugin did on its own.
+	// Kind is user for a request on the admin socket, engine for one of the engine, kubelet
+	// for one of kubelet, and plugin for what the plugin did on its own.
 	Kind string `json:"kind"`
 	// UID is that of the process that opened the admin socket, as the kernel says; nil for
 	// others.

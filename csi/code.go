@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/verbs"
@@ -12,9 +14,9 @@ import (
 // Code is a status code of gRPC.
 type Code int
 
-// The codes that the driver answers. After any but Canceled,
-// DeadlineExceeded, ResourceExhausted, Aborted and Unavailable kubelet takes it for certain that nothing was published, and does not send
-// NodeUnpublishVolume.
+// The codes that the driver answers. After any but Canceled, DeadlineExceeded,
+// ResourceExhausted, Aborted and Unavailable kubelet takes it for certain that nothing was
+// published, and does not send NodeUnpublishVolume.
 const (
 	OK                 Code = 0
 	Canceled           Code = 1
@@ -30,6 +32,18 @@ const (
 	Internal           Code = 13
 	Unavailable        Code = 14
 )
+
+var codeNames = map[Code]string{
+	OK: "ok", Canceled: "canceled", InvalidArgument: "invalid_argument", DeadlineExceeded: "deadline_exceeded", NotFound: "not_found",
+	AlreadyExists: "already_exists", PermissionDenied: "permission_denied", ResourceExhausted: "resource_exhausted",
+	FailedPrecondition: "failed_precondition", Aborted: "aborted", Unimplemented: "unimplemented", Internal: "internal", Unavailable: "unavailable",
+}
+
+// Codes lists all codes.
+func Codes() []Code { return slices.Sorted(maps.Keys(codeNames)) }
+
+// String returns the name of a code, as metrics have it.
+func (c Code) String() string { return codeNames[c] }
 
 // callError adds a code to an error. Its text does not mention the code.
 type callError struct {

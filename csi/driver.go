@@ -12,6 +12,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/verbs"
@@ -35,11 +36,15 @@ type Config struct {
 	Wait time.Duration
 	// Unready returns why no volume can be published now; nil if one can. It may be nil.
 	Unready func() error
+	// Observe is called after each call of an Operation, by concurrent calls. It must not
+	// block. It may be nil.
+	Observe func(Operation, Code)
 }
 
 // Driver answers kubelet. It is safe for concurrent use.
 type Driver struct {
 	Config
+	volumes keylock.Locks[string] // held while a volume is published at one target, or unpublished
 
 	mu        sync.Mutex // never held during I/O
 	published map[string]meta.Publication
@@ -68,9 +73,24 @@ func (d *Driver) Publications() []meta.Publication {
 	return list
 }
 
-// begin takes a target for one call, until end. It fails with the code Aborted while
-// another call has it.
-func (d *Driver) begin(target string) (end func(), err error) {
+// begin takes a target and its volume for one call, until end. It fails with the code
+// Aborted while another call has the target, and if ctx ends before the volume is free:
+// otherwise one subject could get the volume that a call of another one has just made.
+func (d *Driver) begin(ctx context.Context, target, name string) (end func(), err error) {
+	release, err := d.take(target)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := d.volumes.Lock(ctx, name)
+	if err != nil {
+		release()
+		return nil, failf(Aborted, "another call for volume %q is under way: %w: try again", name, err)
+	}
+	return func() { unlock(); release() }, nil
+}
+
+// take takes a target until release.
+func (d *Driver) take(target string) (release func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.busy[target] {

@@ -41,7 +41,7 @@ func serve(log *logrus.Logger, methods map[string]method) http.Handler {
 			http.Error(w, "this socket is for gRPC", http.StatusUnsupportedMediaType)
 			return
 		}
-		ctx := origin.Begin(r.Context(), origin.Actor{Kind: origin.Engine})
+		ctx := origin.Begin(r.Context(), origin.Actor{Kind: origin.Kubelet})
 		reply, err := answer(ctx, log, methods, r)
 		header := w.Header()
 		header.Set("Content-Type", contentType)
@@ -58,12 +58,13 @@ func serve(log *logrus.Logger, methods map[string]method) http.Handler {
 	})
 }
 
-// answer calls the method that a request names. A panic is an error of this call alone.
+// answer calls the method that a request names. A panic is an error of this call alone, which
+// is not final, because nobody knows what it has left.
 func answer(ctx context.Context, log *logrus.Logger, methods map[string]method, r *http.Request) (reply message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			log.WithContext(ctx).WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.URL.Path, p)
-			reply, err = nil, failf(Internal, "internal error: the driver's log says more")
+			reply, err = nil, failf(Unavailable, "internal error: the driver's log says more")
 		}
 	}()
 	f, ok := methods[r.URL.Path]

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/internal/volume"
@@ -34,13 +36,14 @@ func (c call) publication(d *Driver) meta.Publication {
 // unless the volume was published before.
 func (d *Driver) publish(ctx context.Context, c call) error {
 	path := c.target.Path()
-	end, err := d.begin(path)
+	ctx = origin.ForPod(ctx, c.pod.String())
+	ctx, cancel := d.patience(ctx)
+	defer cancel()
+	end, err := d.begin(ctx, path, c.volume)
 	if err != nil {
 		return err
 	}
 	defer end()
-	ctx, cancel := d.patience(ctx)
-	defer cancel()
 	p, known := d.publication(path)
 	if !known {
 		p = c.publication(d)
@@ -99,6 +102,9 @@ type made struct {
 
 // first publishes a volume at a target for the first time.
 func (d *Driver) first(ctx context.Context, c call) error {
+	if err := c.target.Detach(); err != nil { // the database was lost, which had the publication
+		return err
+	}
 	p := c.publication(d)
 	if err := d.record(p); err != nil {
 		return err
@@ -173,7 +179,9 @@ func (d *Driver) mayUse(ctx context.Context, c call) error {
 
 // unpublish undoes publish. What is not published is not an error.
 func (d *Driver) unpublish(ctx context.Context, target overlay.Target, name string) error {
-	end, err := d.begin(target.Path())
+	waiting, cancel := d.patience(ctx)
+	defer cancel()
+	end, err := d.begin(waiting, target.Path(), name)
 	if err != nil {
 		return err
 	}
@@ -185,6 +193,7 @@ func (d *Driver) unpublish(ctx context.Context, target overlay.Target, name stri
 	case p.Volume != name:
 		return failf(NotFound, "volume %.200q is not published at %q, but another one is", name, target.Path())
 	}
+	ctx = origin.ForPod(ctx, p.Pod.String())
 	// Not ctx: kubelet may not ask again, and the work is short.
 	return d.undo(context.WithoutCancel(ctx), target, p, made{target: true})
 }
@@ -239,15 +248,35 @@ func (d *Driver) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// sweepEvery is how often Run sweeps.
+const sweepEvery = 10 * time.Minute
+
+// Run sweeps from time to time until ctx ends: after a reboot kubelet may remove the
+// directory of a pod, that was deleted meanwhile, later than the first sweep.
+func (d *Driver) Run(ctx context.Context) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := d.Sweep(ctx); err != nil && ctx.Err() == nil {
+			d.Log.WithContext(ctx).WithError(err).Warn("what pods that have gone left could not be removed: it is tried again")
+		}
+	}
+}
+
 // sweep is Sweep of one publication.
 func (d *Driver) sweep(ctx context.Context, p meta.Publication) error {
 	target, err := d.targetOf(p.Target)
 	if err != nil {
 		return fmt.Errorf("volume %q: %w", p.Volume, err)
 	}
-	end, err := d.begin(p.Target)
+	end, err := d.begin(ctx, p.Target, p.Volume)
 	if err != nil {
-		return nil // kubelet was faster
+		return nil // kubelet was faster, or ctx has ended
 	}
 	defer end()
 	there, err := target.HasParent()
@@ -257,6 +286,7 @@ func (d *Driver) sweep(ctx context.Context, p meta.Publication) error {
 	if now, ok := d.publication(p.Target); !ok || now != p {
 		return nil
 	}
+	ctx = origin.ForPod(ctx, p.Pod.String())
 	d.Log.WithContext(ctx).WithFields(described(p)).Info("a pod has gone without NodeUnpublishVolume")
 	return d.undo(ctx, target, p, made{target: true})
 }

@@ -3,6 +3,8 @@ package csi
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -20,8 +22,8 @@ func Handler(d *Driver) http.Handler {
 		identity + "Probe":                 d.probe,
 		node + "NodeGetInfo":               d.nodeInfo,
 		node + "NodeGetCapabilities":       nodeCapabilities,
-		node + "NodePublishVolume":         d.nodePublish,
-		node + "NodeUnpublishVolume":       d.nodeUnpublish,
+		node + "NodePublishVolume":         d.observed(Publish, d.nodePublish),
+		node + "NodeUnpublishVolume":       d.observed(Unpublish, d.nodeUnpublish),
 		node + "NodeGetVolumeStats":        d.volumeStats,
 	})
 }
@@ -65,10 +67,19 @@ func (d *Driver) nodePublish(ctx context.Context, request []byte) (message, erro
 		return nil, failf(InvalidArgument, "%w", err)
 	}
 	c, err := d.check(r)
+	if err != nil && d.isPublished(r) {
+		return nil, failf(Unavailable, "%w", err) // another version made it; not final, because it is there
+	}
 	if err != nil {
 		return nil, err
 	}
 	return nil, d.publish(ctx, c)
+}
+
+// isPublished reports whether the volume of a request is at its target already.
+func (d *Driver) isPublished(r publishRequest) bool {
+	p, ok := d.publication(r.target)
+	return ok && p.Volume == r.volume && slices.Contains(d.Volumes.Leases(p.Volume), p.Lease)
 }
 
 // check refuses a NodePublishVolume that can't be done.
@@ -91,6 +102,11 @@ func (d *Driver) check(r publishRequest) (call, error) {
 	asked, err := parseAttributes(r.attributes)
 	if err != nil {
 		return call{}, err
+	}
+	// Without podInfoOnMount kubelet passes on what the pod's spec says of the pod, whose author
+	// can't know its UID.
+	if uid, _, _ := strings.Cut(target.Rel, "/"); uid != asked.pod.UID {
+		return call{}, failf(InvalidArgument, "the target path %.200q is not of the pod that kubelet names: set podInfoOnMount: true in the CSIDriver object %s", r.target, Name)
 	}
 	return call{
 		request: asked, target: target, volume: r.volume, readOnly: r.readOnly || r.capability.readOnly, secrets: r.secrets,

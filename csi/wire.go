@@ -3,6 +3,7 @@ package csi
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -61,6 +62,9 @@ func entry(m map[string]string, message []byte) error {
 		}
 		return nil
 	})
+	if !utf8.ValidString(key) || !utf8.ValidString(value) {
+		return errMalformed
+	}
 	m[key] = value
 	return err
 }
@@ -118,7 +122,9 @@ func (c *capability) parse(message []byte) error {
 			})
 		case 3:
 			return fields(f.text, func(f field) error {
-				c.readOnly = f.name == 1 && (f.number == readers || f.number == nodeReaders)
+				if f.name == 1 {
+					c.readOnly = f.number == readers || f.number == nodeReaders
+				}
 				return nil
 			})
 		}

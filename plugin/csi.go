@@ -77,5 +77,6 @@ func (p *parts) newCSI(m machine, db *meta.DB, state meta.State, log *logrus.Log
 	return csi.New(csi.Config{
 		Volumes: p.volumes, DB: db, Lend: p.credentials, Log: log, Now: m.at.clock(), Version: version, Node: s.node, Kubelet: s.kubelet,
 		Wait: m.set.mountWait, Unready: func() error { return s.checkPropagation(m.at.data) },
+		Observe: m.counters.CSI,
 	}, state)
 }

@@ -137,6 +137,9 @@ func (p *parts) start() {
 	} {
 		p.work.Go(run)
 	}
+	if p.csi != nil {
+		p.work.Go(p.csi.Run)
+	}
 	if !p.idle {
 		p.work.Go(p.janitor.Run)
 	}

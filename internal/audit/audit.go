@@ -108,14 +108,14 @@ func (l *Trail) Close() {
 // closeMost bounds Close: an engine waits ten seconds for the plugin's end.
 const closeMost = 2 * time.Second
 
-// Record adds a record. It sets Time and Result, and from the origin in ctx Request, VolumeID
+// Record adds a record. It sets Time and Result, and from the origin in ctx Request, Pod, VolumeID
 // and, unless the record has one, Actor.
 func (l *Trail) Record(ctx context.Context, r api.AuditRecord, err error) {
 	if l == nil {
 		return
 	}
 	o := origin.Of(ctx)
-	r.Request, r.Result = o.Request, OK
+	r.Request, r.Pod, r.Result = o.Request, o.Pod, OK
 	if r.VolumeID == "" {
 		r.VolumeID = o.VolumeID
 	}
@@ -159,6 +159,8 @@ func actorOf(o origin.Origin) api.Actor {
 	switch o.Actor.Kind {
 	case origin.Engine:
 		return api.Actor{Kind: "engine"}
+	case origin.Kubelet:
+		return api.Actor{Kind: "kubelet"}
 	case origin.User:
 		a := api.Actor{Kind: "user", Claim: o.Actor.Claim}
 		if o.Actor.UID != origin.Unknown {

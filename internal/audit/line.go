@@ -28,7 +28,7 @@ const (
 // URLs: a user may have pasted one with a password into the wrong field.
 func clip(r *api.AuditRecord) {
 	for _, text := range []*string{
-		&r.Action, &r.Request, &r.VolumeID, &r.Subject, &r.Ref, &r.Commit, &r.Clone, &r.Volume, &r.Lease, &r.Workspace, &r.Discard,
+		&r.Action, &r.Request, &r.VolumeID, &r.Pod, &r.Subject, &r.Ref, &r.Commit, &r.Clone, &r.Volume, &r.Lease, &r.Workspace, &r.Discard,
 		&r.Name, &r.Kind, &r.Scope, &r.ID, &r.Reason, &r.Actor.Claim,
 	} {
 		*text = origin.Clip(volume.Redact(*text), maxText)
@@ -48,7 +48,7 @@ func clip(r *api.AuditRecord) {
 
 // weigh returns about how many bytes the texts of a record take.
 func weigh(r api.AuditRecord) int {
-	n := len(r.Error) + len(r.Text) + len(r.Repo) + len(r.Ref) + len(r.Subject) + len(r.Clone) + len(r.Volume) + len(r.Lease) +
+	n := len(r.Error) + len(r.Pod) + len(r.Text) + len(r.Repo) + len(r.Ref) + len(r.Subject) + len(r.Clone) + len(r.Volume) + len(r.Lease) +
 		len(r.Name) + len(r.Scope) + len(r.Actor.Claim)
 	for name, c := range r.Changes {
 		n += len(name) + len(c.From) + len(c.To)

@@ -20,3 +20,11 @@ type Pod struct {
 	UID            string `json:"uid"`
 	ServiceAccount string `json:"service_account"`
 }
+
+// String returns the namespace and the name; it is empty for no pod.
+func (p Pod) String() string {
+	if p == (Pod{}) {
+		return ""
+	}
+	return p.Namespace + "/" + p.Name
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/helmdeck/repos/csi"
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/giterror"
@@ -37,6 +38,7 @@ type Counters struct {
 	all []prometheus.Collector
 
 	operations map[driver.Operation]*prometheus.CounterVec
+	csi        *prometheus.CounterVec   // by operation and code
 	mounts     *prometheus.HistogramVec // by result
 	phases     *prometheus.HistogramVec // by phase
 	commands   *prometheus.CounterVec   // by command and result
@@ -58,6 +60,9 @@ func NewCounters() *Counters {
 	} {
 		c.operations[op] = c.counter(string(op)+"s_total", help, "result")
 	}
+	c.csi = c.counter("csi_calls_total",
+		"Calls of kubelet to publish a volume for a pod, and to unpublish it, by the code of the answer. After aborted, unavailable, "+
+			"resource_exhausted, canceled and deadline_exceeded it calls again.", "operation", "code")
 	c.mounts = c.histogram("mount_duration_seconds", "How long mounts took, from the engine's request to the answer.", mountBuckets, "result")
 	c.phases = c.histogram("mount_phase_duration_seconds",
 		"How long mounts took for each phase that they had, with the time in which they waited for shared work. What only a build fetches "+
@@ -76,6 +81,11 @@ func NewCounters() *Counters {
 	for _, counter := range c.operations {
 		for _, kind := range append(verbs.Kinds(), resultOK) {
 			counter.WithLabelValues(label(kind))
+		}
+	}
+	for _, op := range csi.Operations() {
+		for _, code := range csi.Codes() {
+			c.csi.WithLabelValues(string(op), code.String())
 		}
 	}
 	for _, result := range []string{resultOK, resultError} {
@@ -129,6 +139,11 @@ func (c *Counters) Operation(e driver.Event) {
 	for p, took := range e.Phases {
 		c.phases.WithLabelValues(p.String()).Observe(took.Seconds())
 	}
+}
+
+// CSI counts a call of kubelet: see csi.Config.Observe.
+func (c *Counters) CSI(op csi.Operation, code csi.Code) {
+	c.csi.WithLabelValues(string(op), code.String()).Inc()
 }
 
 // Git counts what was done for a repository: see git.Config.Observe.

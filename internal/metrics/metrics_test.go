@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/csi"
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git"
@@ -103,6 +104,7 @@ func TestValues(t *testing.T) {
 	c.Operation(driver.Event{Operation: driver.OpMount, Took: time.Second, Phases: map[phase.Phase]time.Duration{phase.Build: time.Second}})
 	c.Operation(driver.Event{Operation: driver.OpMount, Kind: verbs.NotFound})
 	c.Operation(driver.Event{Operation: driver.OpUnmount, Kind: verbs.InUse})
+	c.CSI(csi.Publish, csi.Aborted)
 	c.Git(git.Event{What: git.RanCommand, Via: "fetch", Kind: giterror.KindOK, Took: 2 * time.Second})
 	c.Git(git.Event{What: git.AskedRemote, Via: git.ThisProcess, Kind: giterror.KindCredential})
 	c.Git(git.Event{What: git.FetchedRemote, Via: git.ThroughGit, Kind: giterror.KindServer})
@@ -121,6 +123,8 @@ func TestValues(t *testing.T) {
 		{"mount_phase_duration_seconds", []string{"phase", "fetch"}, 0},
 		{"unmounts_total", []string{"result", "in_use"}, 1},
 		{"creates_total", []string{"result", "ok"}, 0},
+		{"csi_calls_total", []string{"operation", "publish", "code", "aborted"}, 1},
+		{"csi_calls_total", []string{"operation", "unpublish", "code", "ok"}, 0},
 		{"git_commands_total", []string{"command", "fetch", "result", "ok"}, 1},
 		{"git_command_seconds_total", []string{"command", "fetch"}, 2},
 		{"remote_questions_total", []string{"via", "http", "result", "credential_cant_be_used"}, 1},

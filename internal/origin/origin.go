@@ -22,16 +22,19 @@ type Origin struct {
 	// request that created it. It connects Create, Mounts, Unmounts and Remove. Empty if
 	// there is no volume.
 	VolumeID string
-	Actor    Actor
+	// Pod is the pod that this is done for, as namespace/name; empty if there is none.
+	Pod   string
+	Actor Actor
 }
 
 // Kind is the kind of an Actor.
 type Kind string
 
 const (
-	Plugin Kind = ""       // the plugin itself
-	Engine Kind = "engine" // the peer of the engine's socket
-	User   Kind = "user"   // the peer of the admin socket
+	Plugin  Kind = ""        // the plugin itself
+	Engine  Kind = "engine"  // the peer of the engine's socket
+	Kubelet Kind = "kubelet" // the peer of the socket for kubelet
+	User    Kind = "user"    // the peer of the admin socket
 )
 
 // Actor is who made a request.
@@ -119,6 +122,16 @@ func ForVolume(ctx context.Context, id string) context.Context {
 		return ctx
 	}
 	o.VolumeID = id
+	return with(ctx, o)
+}
+
+// ForPod returns a context for work for a pod.
+func ForPod(ctx context.Context, pod string) context.Context {
+	o := Of(ctx)
+	if pod == "" || o.Pod == pod {
+		return ctx
+	}
+	o.Pod = pod
 	return with(ctx, o)
 }
 

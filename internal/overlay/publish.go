@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -146,6 +147,23 @@ func (t Target) Unpublish(unmounted func()) (err error) {
 	return err
 }
 
+// Detach detaches what an earlier process has published at the target, and is nothing
+// without that. A mount of another program is ErrForeign, and stays.
+func (t Target) Detach() (err error) {
+	defer wrap(&err, "unpublish %q", t.Path())
+	parent, err := t.openParent()
+	if err == nil {
+		defer unix.Close(parent)
+		for more := true; more && err == nil; {
+			more, err = t.unmount(parent)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // unmount detaches the topmost mount at the target. more is false if there was none.
 func (t Target) unmount(parent int) (more bool, err error) {
 	at, mounted, err := t.open(parent)
@@ -166,8 +184,13 @@ func (t Target) unmount(parent int) (more bool, err error) {
 	return true, nil
 }
 
-// HasParent reports whether the directory above the target exists.
+// HasParent reports whether the directory above the target exists. If not even the directory
+// of all targets does, the question has no answer, because another directory may be
+// mounted there by mistake: an error.
 func (t Target) HasParent() (bool, error) {
+	if _, err := os.Lstat(t.Dir); err != nil {
+		return false, err
+	}
 	parent, err := t.openParent()
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -3,6 +3,7 @@ package csi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -82,6 +83,19 @@ func TestPublish(t *testing.T) {
 	}
 	w.unpublish(aPod)
 	w.unpublish(aPod)
+	w.ok(daemon.Poll(func() error { // the log is written in the background
+		audited := make(map[string]bool)
+		err := w.daemon.Admin.Audit(t.Context(), api.AuditFilter{}, func(r api.AuditRecord) error {
+			if r.Actor.Kind == "kubelet" && r.Pod == "default/p" && r.Volume == "csi-1" {
+				audited[r.Action] = true
+			}
+			return nil
+		})
+		if err == nil && (!audited["volume.create"] || !audited["mount"] || !audited["unmount"] || !audited["volume.remove"]) {
+			err = fmt.Errorf("the audit log has of the pod: %v", audited)
+		}
+		return err
+	}))
 	if exists(target) {
 		t.Error("the target is there after NodeUnpublishVolume")
 	}

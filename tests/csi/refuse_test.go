@@ -12,9 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestRefused checks the attributes and requests that are refused, and that nothing is left.
@@ -23,15 +25,18 @@ func TestRefused(t *testing.T) {
 	w := newWorld(t)
 	other := filepath.Join(w.config.Dir, "elsewhere")
 	for name, change := range map[string]func(r *csi.NodePublishVolumeRequest){
-		"subject":               func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["subject"] = "k8s/kube-system/default" },
-		"mode=keep":             func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "keep" },
-		"mode=shared":           func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "shared" },
-		"restore":               func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["restore"] = "0123456789abcdef" },
-		"an unknown attribute":  func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["colour"] = "red" },
-		"a wrong value":         func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["depth"] = "deep" },
-		"no repository":         func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "repo") },
-		"a huge attribute":      func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["ref"] = strings.Repeat("x", 1<<20) },
-		"no pod":                func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "csi.storage.k8s.io/pod.namespace") },
+		"subject":              func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["subject"] = "k8s/kube-system/default" },
+		"mode=keep":            func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "keep" },
+		"mode=shared":          func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "shared" },
+		"restore":              func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["restore"] = "0123456789abcdef" },
+		"an unknown attribute": func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["colour"] = "red" },
+		"a wrong value":        func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["depth"] = "deep" },
+		"no repository":        func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "repo") },
+		"a huge attribute":     func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["ref"] = strings.Repeat("x", 1<<20) },
+		"no pod":               func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "csi.storage.k8s.io/pod.namespace") },
+		"another pod, without podInfoOnMount": func(r *csi.NodePublishVolumeRequest) {
+			r.VolumeContext["csi.storage.k8s.io/pod.namespace"], r.VolumeContext["csi.storage.k8s.io/pod.uid"] = "kube-system", "0123"
+		},
 		"a volume with a slash": func(r *csi.NodePublishVolumeRequest) { r.VolumeId = "a/b" },
 		"a target elsewhere":    func(r *csi.NodePublishVolumeRequest) { r.TargetPath = other },
 		"a target with ..":      func(r *csi.NodePublishVolumeRequest) { r.TargetPath = w.kubelet + "/pods/../../elsewhere" },
@@ -98,13 +103,25 @@ func TestTargets(t *testing.T) {
 	w.ok(unix.Unmount(target, 0))
 	w.unpublish(aPod)
 
+	// What an earlier process has published, of which the database knows nothing any more.
+	other := w.publish(pod{"default", "other", "default", "csi-4"})
+	w.ok(os.WriteFile(filepath.Join(other, "theirs"), nil, 0o644))
+	w.ok(os.Mkdir(target, 0o750))
+	w.ok(unix.Mount(other, target, "", unix.MS_BIND, ""))
+	w.publish(aPod)
+	if exists(filepath.Join(target, "theirs")) || !exists(filepath.Join(target, "README.md")) {
+		t.Error("a target shows what it had before")
+	}
+	w.unpublish(aPod)
+	w.unpublish(pod{"default", "other", "default", "csi-4"})
+
 	// A link in place of a directory of the path, to a place that the driver may write.
 	outside := filepath.Join(w.config.Dir, "outside")
 	w.ok(os.MkdirAll(outside, 0o755))
 	w.ok(os.Remove(filepath.Dir(target)))
 	w.ok(os.Symlink(outside, filepath.Dir(target)))
 	r := w.request(pod{"default", "q", "default", "csi-3"})
-	r.TargetPath = target
+	r.TargetPath, r.VolumeContext["csi.storage.k8s.io/pod.uid"] = target, "uid-default-p"
 	if err := w.try(r); err == nil || len(testdir.Names(t, outside)) > 0 {
 		t.Errorf("published through a link: %v, %q", err, testdir.Names(t, outside))
 	}
@@ -144,6 +161,57 @@ func TestSecret(t *testing.T) {
 		}
 		return nil
 	}))
+	w.unpublish(aPod)
+	w.wantNothing()
+}
+
+// TestSecretEnds checks that a persistent volume does not need the secret of an earlier pod.
+// Control: the volume needs one while the remote is protected.
+func TestSecretEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.server.Protect("r", gitserver.Login{User: "ada", Password: "x"})
+	first := w.kept(pod{"a", "one", "default", "pv"})
+	want(t, "without a secret", w.try(first), codes.PermissionDenied)
+	first.Secrets = map[string]string{"username": "ada", "password": "x"}
+	w.ok(w.try(first))
+	w.ok(w.tryUnpublish("pv", first.TargetPath))
+	if _, err := w.daemon.Admin.FreshSubject(t.Context(), "k8s/a/default", true); err != nil {
+		t.Fatal(err)
+	}
+	w.server.Protect("r")
+	second := w.kept(pod{"a", "two", "default", "pv"})
+	w.ok(w.try(second))
+	w.ok(w.tryUnpublish("pv", second.TargetPath))
+}
+
+// TestContainerCredential checks that git in a pod gets the credential that an operator has put, also
+// after a restart of the driver, but not the secret of the volume.
+func TestContainerCredential(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const password = "t0ken"
+	w.server.Protect("r", gitserver.Login{User: "ada", Password: password})
+	r := w.request(aPod, "auth", "container")
+	r.Secrets = map[string]string{"username": "ada", "password": password}
+	w.ok(w.try(r))
+	fetch := func() error {
+		cmd := testgit.Command(r.TargetPath, "fetch", "--quiet")
+		cmd.Env = append(cmd.Environ(), "GIT_TERMINAL_PROMPT=0")
+		_, err := testgit.Run(cmd)
+		return err
+	}
+	if err := fetch(); err == nil {
+		t.Error("git in a pod got the secret of the volume")
+	}
+	w.ok(w.daemon.Admin.PutCredential(t.Context(), "app", api.PutCredential{Kind: api.HTTPS, Scope: w.server.URL("r"), User: "ada", Secret: password}))
+	w.ok(fetch())
+	w.ok(w.daemon.Kill())
+	if err := fetch(); err == nil {
+		t.Error("control: git in a pod got a credential without the driver")
+	}
+	w.start()
+	w.ok(daemon.Poll(fetch))
 	w.unpublish(aPod)
 	w.wantNothing()
 }

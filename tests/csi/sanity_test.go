@@ -57,6 +57,7 @@ func (i identity) Probe(ctx context.Context, r *csi.ProbeRequest) (*csi.ProbeRes
 func TestSanity(t *testing.T) {
 	w := newWorld(t)
 	attributes := maps.Clone(w.request(aPod).VolumeContext)
+	attributes["csi.storage.k8s.io/pod.uid"] = "sanity" // as in the target paths
 	socket := filepath.Join(w.kubelet, "controller.sock")
 	l, err := net.Listen("unix", socket)
 	w.ok(err)

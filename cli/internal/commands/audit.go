@@ -27,7 +27,7 @@ func newAudit(s *session.Session) *cobra.Command {
 		Short: "Show who changed what: mounts, evictions, credentials, settings",
 		Long: `Show the audit log: each change and each attempt that failed, a line each, the oldest first.
 
-The actor is the user who opened the admin socket, the engine, or the plugin itself. Through a relay that user is
+The actor is the user who opened the admin socket, the engine, kubelet, or the plugin itself. Through a relay that user is
 root, and the name that the command sends is shown as a claim.`,
 		Args: cli.NoArgs,
 		RunE: calling(s, func(ctx context.Context, c *api.Client, _ []string) (err error) {
@@ -63,7 +63,7 @@ root, and the name that the command sends is shown as a claim.`,
 func auditText(r api.AuditRecord) string {
 	words := []string{r.Time.Local().Format(time.RFC3339), actorText(r.Actor), r.Action, r.Result}
 	for _, field := range []struct{ name, value string }{
-		{"subject", r.Subject}, {"volume", r.Volume}, {"repo", r.Repo}, {"ref", r.Ref}, {"commit", r.Commit}, {"clone", r.Clone},
+		{"pod", r.Pod}, {"subject", r.Subject}, {"volume", r.Volume}, {"repo", r.Repo}, {"ref", r.Ref}, {"commit", r.Commit}, {"clone", r.Clone},
 		{"lease", r.Lease}, {"workspace", r.Workspace}, {"discard", r.Discard}, {"name", r.Name}, {"kind", r.Kind}, {"scope", r.Scope},
 		{"id", r.ID}, {"reason", r.Reason}, {"volume_id", r.VolumeID}, {"request", r.Request}, {"error", r.Error}, {"text", r.Text},
 	} {

@@ -22,7 +22,7 @@ const module = "github.com/helmdeck/repos"
 // the same rank do not import each other.
 var rank = map[string]int{
 	"plugin": 13, "internal/metrics": 12,
-	"driver": 11, "internal/admin": 11, "janitor": 8,
+	"driver": 11, "csi": 11, "internal/admin": 11, "janitor": 8,
 	"internal/verbs": 10, "internal/removal": 10,
 	"internal/workspace": 9, "internal/mounter": 8, "internal/ready": 8,
 	"internal/clone": 7, "internal/warm": 7, "internal/upper": 7,

@@ -86,6 +86,11 @@ func prepare(at places, set settings, log *logrus.Logger) (m machine, err error)
 	if m.mounts, err = newReach(at, log, m.reserve); err != nil {
 		return m, err
 	}
+	if set.csi.endpoint != "" {
+		if err := set.csi.checkPropagation(at.data); err != nil {
+			return m, err
+		}
+	}
 	log.WithFields(logrus.Fields{
 		"volatile": m.features.Volatile, "metacopy": m.features.Metacopy, "git": version, "confinement": m.git.Confinement(),
 	}).Info("starting")

@@ -59,7 +59,7 @@ func main() {
 	checkout.ServeJob()
 	var at places
 	flag.StringVar(&at.data, "data", "/data", "the data `directory`")
-	flag.StringVar(&at.socket, "socket", "/run/docker/plugins/repos.sock", "the `socket` that the engine calls")
+	flag.StringVar(&at.socket, "socket", "/run/docker/plugins/repos.sock", "the `socket` that the engine calls; empty for none, if CSI_ENDPOINT is set")
 	flag.StringVar(&at.git, "git", "/usr/bin/git", "the git `program`")
 	flag.UintVar(&at.fetchUID, "fetch-uid", fetchUID, "the `uid`, and gid, that fetches and owns the stores; ssh wants one of /etc/passwd")
 	flag.DurationVar(&at.askTimeout, "ask-timeout", 0, "how long a remote may take to say where a ref stands")
@@ -104,6 +104,9 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	set.configure(log)
+	if at.socket == "" && set.csi.endpoint == "" {
+		return errors.New("nobody could ask for a volume: give the flag -socket a path for an engine, or set CSI_ENDPOINT for kubelet")
+	}
 	handed, err := inherit()
 	if err != nil {
 		return err
@@ -140,8 +143,5 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 			p.work.Go(p.workspaces.Verify)
 		}
 	}
-	return serve(ctx, log, m.mounts.lost, map[string]endpoint{
-		at.socket: {driver.Handler(p.docker), connected},
-		filepath.Join(filepath.Dir(at.socket), adminSocket): {Handler: p.admin(m)},
-	}, handed, scrapes)
+	return serve(ctx, log, m.mounts.lost, p.endpoints(m, connected), handed, scrapes)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/csi"
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/credential"
@@ -37,6 +38,7 @@ type parts struct {
 	workspaces  *workspace.Manager
 	volumes     *verbs.Volumes
 	docker      *driver.Driver
+	csi         *csi.Driver // nil if it is off
 	janitor     *janitor.Janitor
 	keeper      *ready.Keeper
 	credentials *credential.Store
@@ -105,6 +107,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		Volumes: p.volumes, Log: log, Now: now, MountWait: set.mountWait, SharePrivate: set.sharePrivate, Remap: m.remap,
 		Observe: m.counters.Operation,
 	})
+	p.csi = p.newCSI(m, db, state, log)
 	p.metrics = metrics.Handler(metrics.Config{
 		Counters: m.counters, Figures: func() metrics.Figures { return p.figures(m) }, Subjects: set.metrics.subjects, Version: version, Log: log,
 	})
@@ -129,6 +132,9 @@ func (p *parts) sweep(ctx context.Context) {
 	err := errors.Join(p.workspaces.Sweep(ctx), p.clones.SweepAll(ctx))
 	close(p.swept)
 	err = errors.Join(err, p.volumes.Sweep(ctx))
+	if p.csi != nil {
+		err = errors.Join(err, p.csi.Sweep(ctx))
+	}
 	if err != nil && ctx.Err() == nil {
 		p.damaged.Store(true)
 		p.log.WithError(err).Warn("sweep: not everything could be repaired; the next start tries again")

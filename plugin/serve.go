@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/csi"
 	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/origin"
 )
@@ -37,6 +40,24 @@ type endpoint struct {
 	// connected, if not nil, is called when an engine connects to this process (see
 	// watched).
 	connected func()
+	http2     bool // it is for gRPC
+}
+
+// endpoints returns the handlers of all sockets. The operators' socket is beside that of
+// the engine, or of kubelet if there is no engine.
+func (p *parts) endpoints(m machine, connected func()) map[string]endpoint {
+	all, beside := make(map[string]endpoint), m.at.socket
+	if m.at.socket != "" {
+		all[m.at.socket] = endpoint{Handler: driver.Handler(p.docker), connected: connected}
+	}
+	if p.csi != nil {
+		s := m.set.csi
+		all[s.endpoint] = endpoint{Handler: csi.Handler(p.csi), http2: true}
+		all[s.registration()] = endpoint{Handler: csi.Registration(p.csi, s.endpoint), http2: true}
+		beside = cmp.Or(beside, s.endpoint)
+	}
+	all[filepath.Join(filepath.Dir(beside), adminSocket)] = endpoint{Handler: p.admin(m)}
+	return all
 }
 
 // serve serves the sockets, and scrapes, until ctx ends or lost is closed, and then lets
@@ -78,6 +99,10 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 			Handler: handlers[socket].Handler, ReadHeaderTimeout: 10 * time.Second,
 			BaseContext: func(net.Listener) context.Context { return requests },
 			ConnContext: func(ctx context.Context, c net.Conn) context.Context { return origin.WithPeer(ctx, peer(c)) },
+		}
+		if handlers[socket].http2 {
+			s.Protocols = new(http.Protocols)
+			s.Protocols.SetUnencryptedHTTP2(true)
 		}
 		servers = append(servers, s)
 		go func() { failed <- fmt.Errorf("serve %s: %w: %w", socket, s.Serve(l), errAnew) }()

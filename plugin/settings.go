@@ -26,6 +26,7 @@ type settings struct {
 	mountWait time.Duration
 	timeouts  timeouts
 	limits    limits
+	csi       csiSettings
 	keepReady time.Duration // 0: off
 	defaults  map[string]string
 	schemes   volume.Schemes
@@ -85,16 +86,20 @@ var defaults = map[string]string{
 	"METRICS_SUBJECTS":     "false",
 }
 
+// levels are the values of LOG_LEVEL.
+var levels = map[string]logrus.Level{
+	"error": logrus.ErrorLevel, "warn": logrus.WarnLevel, "info": logrus.InfoLevel, "debug": logrus.DebugLevel,
+}
+
 // loadSettings reads and checks all settings. The error names a wrong setting, its value
 // and the allowed values.
 func loadSettings() (settings, error) {
 	v := viper.New()
 	v.AutomaticEnv() // an empty variable counts as unset
-	for key, value := range defaults {
-		v.SetDefault(key, value)
-	}
-	for key, value := range limitDefaults {
-		v.SetDefault(key, value)
+	for _, all := range []map[string]string{defaults, limitDefaults, csiDefaults} {
+		for key, value := range all {
+			v.SetDefault(key, value)
+		}
 	}
 	var s settings
 	var err error
@@ -118,7 +123,10 @@ func loadSettings() (settings, error) {
 		return fail("KEEP_READY", fmt.Sprintf("0 for off, or a duration from %v to %v", minKeepReady, maxTimeout), nil)
 	}
 	var wrong, allowed string
-	if s.limits, wrong, allowed = loadLimits(v); wrong != "" {
+	if s.limits, wrong, allowed = loadLimits(v); wrong == "" {
+		s.csi, wrong, allowed = loadCSI(v)
+	}
+	if wrong != "" {
 		return fail(wrong, allowed, nil)
 	}
 	if s.defaults, err = volume.ParseDefaults(v.GetString("DEFAULT_OPTS")); err != nil {
@@ -152,9 +160,6 @@ func loadSettings() (settings, error) {
 	}
 	if s.metrics.subjects, err = strconv.ParseBool(v.GetString("METRICS_SUBJECTS")); err != nil {
 		return fail("METRICS_SUBJECTS", "true or false", nil)
-	}
-	levels := map[string]logrus.Level{
-		"error": logrus.ErrorLevel, "warn": logrus.WarnLevel, "info": logrus.InfoLevel, "debug": logrus.DebugLevel,
 	}
 	var ok bool
 	if s.level, ok = levels[strings.ToLower(v.GetString("LOG_LEVEL"))]; !ok {
@@ -196,7 +201,7 @@ var hidden = []string{"CA_BUNDLE"}
 // one are refused.
 func show(v *viper.Viper) []api.Setting {
 	var list []api.Setting
-	for _, all := range []map[string]string{defaults, limitDefaults} {
+	for _, all := range []map[string]string{defaults, limitDefaults, csiDefaults} {
 		for key, standard := range all {
 			value := v.GetString(key)
 			s := api.Setting{Name: key, Value: value, Default: standard, Set: value != standard, Hidden: slices.Contains(hidden, key)}

@@ -25,6 +25,8 @@
 //	  <clone key>/<head key>      WarmHead
 //	subjects
 //	  <subject>       Subject      limits of its own; a lost database loses them
+//	publications
+//	  <target path>   Publication  of a volume, to a pod; a lost database loses them
 //
 // In version 2 a workspace had a number of mounts for each mount ID instead of a set of
 // leases. In version 1 there were no warm layers and heads, and workspaces had no state:
@@ -94,6 +96,8 @@ type State struct {
 	WarmLayers map[string]Layer    // by clone key, "/" and ID
 	WarmHeads  map[string]WarmHead // by clone key, "/" and key
 	Subjects   map[string]Subject  // those with limits of their own, by name
+	// Publications are those of volumes to pods, by target path.
+	Publications map[string]Publication
 }
 
 var (
@@ -107,10 +111,11 @@ var (
 	warmLayers   = bucket[Layer]("warmlayers")
 	warmHeads    = bucket[WarmHead]("warmheads")
 	subjects     = bucket[Subject]("subjects")
+	publications = bucket[Publication]("publications")
 	layers       = map[Kind]bucket[Layer]{Tree: trees, GitLayer: gitLayers, WarmLayer: warmLayers}
 	recordBucket = []string{
 		string(volumes), string(clones), string(trees), string(gitLayers), string(workspaces), string(warmLayers), string(warmHeads),
-		string(subjects),
+		string(subjects), string(publications),
 	}
 )
 
@@ -259,6 +264,9 @@ func (db *DB) load() (s State, err error) {
 		if err == nil {
 			s.Subjects, err = subjects.all(tx)
 		}
+		if err == nil {
+			s.Publications, err = publications.all(tx)
+		}
 		return err
 	})
 	return s, err
@@ -297,13 +305,17 @@ func (t *Tx) PutWarmHead(h WarmHead) error    { return warmHeads.put(t.tx, h.key
 func (t *Tx) DeleteWarmHead(h WarmHead) error { return warmHeads.delete(t.tx, h.key()) }
 func (t *Tx) PutSubject(s Subject) error      { return subjects.put(t.tx, s.Name, s) }
 func (t *Tx) DeleteSubject(name string) error { return subjects.delete(t.tx, name) }
+func (t *Tx) PutPublication(p Publication) error {
+	return publications.put(t.tx, p.Target, p)
+}
+func (t *Tx) DeletePublication(target string) error { return publications.delete(t.tx, target) }
 
 // Put writes every record of s.
 func (t *Tx) Put(s State) error {
 	return errors.Join(
 		putAll(s.Volumes, t.PutVolume), putAll(s.Clones, t.PutClone), putAll(s.Trees, t.PutLayer), putAll(s.GitLayers, t.PutLayer),
 		putAll(s.Workspaces, t.PutWorkspace), putAll(s.WarmLayers, t.PutLayer), putAll(s.WarmHeads, t.PutWarmHead),
-		putAll(s.Subjects, t.PutSubject),
+		putAll(s.Subjects, t.PutSubject), putAll(s.Publications, t.PutPublication),
 	)
 }
 

@@ -122,7 +122,7 @@ func (m *Mounter) mount(c *clone.Clone, rec meta.Workspace) error {
 		return err
 	}
 	return overlay.Mount(overlay.Spec{
-		Source: "helmdeck-repos", Lower: m.Lower(c, rec),
+		Source: overlay.Source, Lower: m.Lower(c, rec),
 		Upper: m.Upper(rec), Work: filepath.Join(m.Dir(rec), "work"), Target: m.Mountpoint(rec),
 		Volatile: m.Features.Volatile && !rec.Kept(), Metacopy: rec.Metacopy, Redirects: rec.Redirects,
 		Context: m.Context,

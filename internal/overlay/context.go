@@ -124,17 +124,23 @@ func openTarget(dir string) (fd int, mounted bool, err error) {
 	if err != nil {
 		return -1, false, err
 	}
-	var st unix.Statx_t
-	if err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &st); err != nil {
-		err = fmt.Errorf("statx: %w", err)
-	} else if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		err = fmt.Errorf("statx does not tell mount points: %w", unix.ENOSYS)
-	}
-	if err != nil {
+	if mounted, err = isMountRoot(fd); err != nil {
 		unix.Close(fd)
 		return -1, false, err
 	}
-	return fd, st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+	return fd, mounted, nil
+}
+
+// isMountRoot reports whether an open directory is the root of a mount.
+func isMountRoot(fd int) (bool, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &st); err != nil {
+		return false, fmt.Errorf("statx: %w", err)
+	}
+	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return false, fmt.Errorf("statx does not tell mount points: %w", unix.ENOSYS)
+	}
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
 // resolveInside makes openat2 follow no link and cross no mount.

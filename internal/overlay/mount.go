@@ -12,6 +12,9 @@ import (
 // errMounted is wrapped by Mount's error if the target is already a mount point.
 var errMounted = errors.New("is already a mount point")
 
+// Source is what mountinfo shows as the source of the plugin's own mounts.
+const Source = "helmdeck-repos"
+
 // maxNames is the limit in bytes on all layer paths together. They form one line of
 // mountinfo, and the parser that the engine and its runtime use, also on the host, fails
 // at the first line above 64 KiB.

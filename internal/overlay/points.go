@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,7 +53,7 @@ func MountPoints(dir string) error {
 		return err
 	}
 	const flags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
-	if err := unix.Mount("helmdeck-repos", dir, "tmpfs", flags, pointsOptions); err != nil {
+	if err := unix.Mount(Source, dir, "tmpfs", flags, pointsOptions); err != nil {
 		return fmt.Errorf("mount a tmpfs at %q: %w", dir, err)
 	}
 	return nil
@@ -132,16 +131,9 @@ func Shared(dir string) (shared bool, err error) {
 	if err := setPropagation(mnt, unix.MS_SLAVE, 0); err != nil {
 		return false, err
 	}
-	var st unix.Statx_t
-	if err := unix.Statx(mnt, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
-		return false, fmt.Errorf("statx: %w", err)
-	}
-	infos, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		found := uint64(m.ID) == st.Mnt_id
-		return !found, found
-	})
+	m, err := mountOf(mnt)
 	// It is missing from the mount table if the tmpfs was unmounted meanwhile.
-	return len(infos) == 1 && strings.Contains(infos[0].Optional, "master:"), err
+	return m != nil && strings.Contains(m.Optional, "master:"), err
 }
 
 // scratchPoint makes and opens a mount point with a unique name.

@@ -68,9 +68,10 @@ type handle struct {
 	rec       meta.Volume
 	opts      volume.Options
 	clone     *clone.Clone
-	since     atomic.Int64 // Remote.Asked at the last Create
-	acquiring int          // number of running Acquires
-	removing  bool         // a Remove is running
+	since     atomic.Int64           // Remote.Asked at the last Create
+	lent      atomic.Pointer[string] // the name of WithCredential; nil for the credential of the options
+	acquiring int                    // number of running Acquires
+	removing  bool                   // a Remove is running
 	lastError string
 	errorOf   string         // the ID of the request that failed with lastError
 	answer    *remote.Answer // for the first Acquires (answerTo); nil if they ask
@@ -81,7 +82,26 @@ type handle struct {
 func (h *handle) spec() clone.Spec {
 	s := clone.SpecOf(h.opts)
 	s.Since = h.since.Load()
+	if name := h.lent.Load(); name != nil {
+		s.Credential = *name
+	}
 	return s
+}
+
+type credentialKey struct{}
+
+// WithCredential returns a context for the Create of a volume that uses the credential with
+// a name, which was lent to the front end, for as long as this process has the volume. It
+// is in no option and no record.
+func WithCredential(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, credentialKey{}, name)
+}
+
+// lend sets the credential of WithCredential, if ctx has one.
+func (h *handle) lend(ctx context.Context) {
+	if name, ok := ctx.Value(credentialKey{}).(string); ok {
+		h.lent.Store(&name)
+	}
 }
 
 // New returns the volumes of state.
@@ -174,6 +194,7 @@ func (v *Volumes) create(ctx context.Context, name string, options map[string]st
 			return h, false, fail(Exists, fmt.Errorf("volume %q exists with other options (%s): remove it first, or choose another name",
 				name, strings.Join(diff, "; ")))
 		}
+		h.lend(ctx)
 		h.since.Store(h.clone.Remote.Asked())
 		v.dropAnswer(h)
 		return h, false, nil
@@ -183,6 +204,7 @@ func (v *Volumes) create(ctx context.Context, name string, options map[string]st
 	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: v.Now(), ID: cmp.Or(origin.Of(ctx).Request, origin.NewID())}
 	ctx = origin.ForVolume(ctx, rec.ID)
 	h := &handle{rec: rec, opts: opts, clone: v.Clones.Get(opts.Subject, opts.Repo), changes: v.credentialChanges()}
+	h.lend(ctx)
 	h.since.Store(h.clone.Remote.Asked())
 	release, err := h.clone.Use(ctx)
 	if err != nil {

@@ -76,7 +76,7 @@ func (c *client) send(ctx context.Context, method, path string, body any) (*http
 	r.Header.Set("Authorization", "Bearer admin")
 	r.Header.Set("Content-Type", "application/json")
 	if method == http.MethodPatch {
-		r.Header.Set("Content-Type", "application/merge-patch+json")
+		r.Header.Set("Content-Type", "application/strategic-merge-patch+json")
 	}
 	resp, err := c.http.Do(r)
 	if err != nil || resp.StatusCode < 300 {

@@ -13,7 +13,7 @@ import (
 
 // pod is what the tests read of a pod.
 type pod struct {
-	Metadata struct{ Name, Namespace, UID string }
+	Metadata struct{ Name, Namespace, UID, DeletionTimestamp string }
 	Spec     struct{ NodeName string }
 	Status   struct {
 		Phase, PodIP      string

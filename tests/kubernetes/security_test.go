@@ -90,7 +90,7 @@ func spoofed(t *testing.T, w *world) {
 		a["csi.storage.k8s.io/"+key] = value
 	}
 	p := w.mustStart(t, newPod("spoofed-pod", inline(a)))
-	if got, want := testgit.About(w.volumeDir(p))["subject"], "k8s/default/default"; got != want {
+	if got, want := testgit.About(t, w.volumeDir(p))["subject"], "k8s/default/default"; got != want {
 		t.Errorf("subject: got %v, want %v", got, want)
 	}
 	w.mustDelete(t, "spoofed-pod")

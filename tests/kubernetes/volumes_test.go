@@ -71,7 +71,7 @@ func inlineVolume(t *testing.T, w *world) {
 	p := w.mustStart(t, newPod("first", inline(attributes(appRepo))))
 	w.mustSay(t, "first", "cd /w && "+portrait, want)
 	w.mustSay(t, "first", "cd /w && echo mine >new && rm -r .git/refs && stat -c %u:%g . new", "1000:1000\n1000:1000")
-	if got, want := testgit.About(w.volumeDir(p))["commit"], w.remote.heads[appRepo]; got != want {
+	if got, want := testgit.About(t, w.volumeDir(p))["commit"], w.remote.heads[appRepo]; got != want {
 		t.Errorf("commit: got %v, want %v", got, want)
 	}
 	w.mustDelete(t, "first")

@@ -29,14 +29,15 @@ var rank = map[string]int{
 	"internal/tree":     6,
 	"internal/checkout": 5, "internal/remote": 5,
 	"internal/lfs": 4, "internal/layer": 4, "internal/health": 4,
-	"internal/git":     3,
+	"internal/git": 3, "internal/mint": 3,
 	"internal/githttp": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
 	"internal/credential": 2, "internal/audit": 2,
 	"internal/quota":    3,
 	"internal/giterror": 2, "internal/cache": 2,
 	"internal/durable": 1, "internal/gitref": 1, "internal/gitssh": 1,
-	"internal/work":   1,
-	"internal/volume": 0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/origin": 0,
+	"internal/githelper": 0,
+	"internal/work":      1,
+	"internal/volume":    0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/origin": 0,
 	"internal/phase": 0, "internal/gitprogress": 0, "internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0, "api": 0,
 }
 

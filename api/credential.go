@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 )
 
 // The kinds of credentials.
@@ -12,6 +13,16 @@ const (
 	Bearer     = "bearer"      // a token, sent as Authorization: Bearer
 	SSHKey     = "ssh-key"     // a private key without a passphrase, OpenSSH or PEM
 	KnownHosts = "known-hosts" // lines of a known_hosts file
+	// Remotes do not get the secrets of these kinds, but others that a provider gives for
+	// them, and that end.
+	GitHubApp    = "github-app" // the private key of a GitHub App, PEM
+	HTTPProvider = "http"       // a token for the provider at URL
+)
+
+// What a credential may be used for.
+const (
+	AllowFetch = "fetch" // the default
+	AllowPush  = "push"  // and fetch
 )
 
 // PutCredential is a request to store a credential.
@@ -20,6 +31,10 @@ type PutCredential struct {
 	Scope   string `json:"scope"`             // a URL: scheme and host, and any part of the path
 	Subject string `json:"subject,omitempty"` // empty: for every subject
 	User    string `json:"user,omitempty"`    // for HTTPS only
+	Allow   string `json:"allow,omitempty"`   // empty: AllowFetch
+	AppID   string `json:"app_id,omitempty"`  // for GitHubApp only: the app's ID, or its client ID
+	API     string `json:"api,omitempty"`     // for GitHubApp only: the URL of the API; empty: that of the scope's host
+	URL     string `json:"url,omitempty"`     // for HTTPProvider only: of the provider
 	Secret  string `json:"secret"`
 }
 
@@ -37,7 +52,16 @@ type Credential struct {
 	Scope   string `json:"scope,omitempty"` // normalized
 	Subject string `json:"subject,omitempty"`
 	User    string `json:"user,omitempty"`
-	// Fingerprints are those of an ssh key, or of a known host's keys: SHA256:...
+	Allow   string `json:"allow,omitempty"` // AllowFetch or AllowPush
+	AppID   string `json:"app_id,omitempty"`
+	// Provider is the URL that is asked for secrets, for a kind that has a provider.
+	Provider string `json:"provider,omitempty"`
+	// ExpiresAt is when the secret ends that the provider gave last, while it is held.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	// Failed says why the provider gave no secret when it was asked last.
+	Failed string `json:"failed,omitempty"`
+	// Fingerprints are those of an ssh key, of a known host's keys, or of an app's key:
+	// SHA256:...
 	Fingerprints []string `json:"fingerprints,omitempty"`
 	// Problem says why it is not used. All but Name is empty then.
 	Problem string `json:"problem,omitempty"`

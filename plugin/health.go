@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/health"
 	"github.com/helmdeck/repos/internal/volume"
@@ -86,13 +87,13 @@ func (c *checkup) newest(infos []clone.Info) (at time.Time) {
 // remotes returns the repositories of all volumes and clones, the last used first, with how each
 // is asked.
 func (c *checkup) remotes(infos []clone.Info) []health.Remote {
-	auth := authFrom(c.credentials)
+	auth := authFrom(c.credentials, credential.Fetch)
 	var list []health.Remote
 	add := func(u volume.URL, s volume.Subject, name string) {
-		m, err := c.credentials.Match(u, s, name)
+		m, err := c.credentials.Match(u, s, name, credential.Fetch)
 		list = append(list, health.Remote{URL: u, Via: m.Name, Err: err, Ask: func(ctx context.Context) error {
 			_, err := c.git.LsRefs(ctx, git.Remote{
-				URL: u.String(), Auth: func(url string) (*git.Auth, error) { return auth(url, s, name) },
+				URL: u.String(), Auth: func(ctx context.Context, url string) (*git.Auth, error) { return auth(ctx, url, s, name) },
 			})
 			return err
 		}})

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/driver"
 	"github.com/helmdeck/repos/internal/checkout"
 )
 

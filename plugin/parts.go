@@ -58,7 +58,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if p.trash, err = trash.Open(filepath.Join(m.at.data, "trash"), m.reserve, reportTrash(log)); err != nil {
 		return nil, err
 	}
-	if p.credentials, err = openCredentials(m.at.data, log); err != nil {
+	if p.credentials, err = openCredentials(m, log); err != nil {
 		return nil, err
 	}
 	p.quota = quota.New(db, quota.Limits{MaxSize: set.limits.SubjectMaxSize, MaxLeases: set.limits.subjectMaxLeases}, state.Subjects)
@@ -66,7 +66,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		Root: m.at.data, Boot: m.boot, DB: db, Trash: p.trash, Log: log, Now: now, Background: p.work.Go,
 	}, state)
 	p.clones, err = clone.NewManager(clone.Config{
-		Store: p.layers, Work: p.work, Git: m.git, Credentials: authFrom(p.credentials), Schemes: set.schemes, AskTimeout: m.at.askTimeout,
+		Store: p.layers, Work: p.work, Git: m.git, Credentials: authFrom(p.credentials, credential.Fetch), Schemes: set.schemes, AskTimeout: m.at.askTimeout,
 		// The janitor, which evicts clones, is made after them.
 		MakeRoom: func(ctx context.Context, subject string, need disk.Size) error {
 			return p.janitor.MakeRoom(ctx, subject, need)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testapi"
 )
@@ -69,7 +70,7 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := s.Match(u, "a/b\n", ""); err != nil || m.User != "u" || m.Secret.Reveal() != secret {
+	if m, err := s.Match(u, "a/b\n", "", credential.Fetch); err != nil || m.User != "u" || m.Secret.Reveal() != secret {
 		t.Errorf("got %+v with %q, %v", m, m.Secret.Reveal(), err)
 	}
 	want := []api.Credential{

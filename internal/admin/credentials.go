@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/sirupsen/logrus"
@@ -29,7 +30,7 @@ func (c Config) putCredential(r *http.Request) (any, error) {
 		return nil, err
 	}
 	c.Log.WithContext(r.Context()).WithFields(logrus.Fields{
-		"name": cred.Name, "kind": cred.Kind, "scope": cred.Scope, "subject": cred.Subject,
+		"name": cred.Name, "kind": cred.Kind, "scope": cred.Scope, "subject": cred.Subject, "allow": cmp.Or(cred.Allow, credential.Fetch),
 	}).Info("credential stored")
 	return nil, nil
 }
@@ -37,9 +38,14 @@ func (c Config) putCredential(r *http.Request) (any, error) {
 func (c Config) listCredentials(r *http.Request) (any, error) {
 	credentials := []api.Credential{}
 	for _, i := range c.Credentials.List() {
-		credentials = append(credentials, api.Credential{
-			Name: i.Name, Kind: string(i.Kind), Scope: i.Scope, Subject: string(i.Subject), User: i.User, Fingerprints: i.Fingerprints, Problem: i.Problem,
-		})
+		c := api.Credential{
+			Name: i.Name, Kind: string(i.Kind), Scope: i.Scope, Subject: string(i.Subject), User: i.User, Allow: string(i.Allow), AppID: i.AppID,
+			Provider: i.Provider, Failed: i.Failed, Fingerprints: i.Fingerprints, Problem: i.Problem,
+		}
+		if !i.Expires.IsZero() {
+			c.ExpiresAt = &i.Expires
+		}
+		credentials = append(credentials, c)
 	}
 	return page(r, "credentials", credentials, func(c api.Credential) string { return c.Name }, columns[api.Credential]{
 		"subject": func(c api.Credential) string { return c.Subject },

@@ -31,7 +31,7 @@ func logger() (*logrus.Logger, *bytes.Buffer) {
 
 func store(t *testing.T) *credential.Store {
 	t.Helper()
-	s, err := credential.Open(filepath.Join(t.TempDir(), "credentials"))
+	s, err := credential.Open(filepath.Join(t.TempDir(), "credentials"), credential.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type Config struct {
 	// Credentials returns the credential of a name for a URL and a subject or, without a
 	// name, the one whose scope fits best. Nil without an error means none. Without the
 	// function there are no credentials.
-	Credentials func(url string, s volume.Subject, name string) (*git.Auth, error)
+	Credentials func(ctx context.Context, url string, s volume.Subject, name string) (*git.Auth, error)
 	// MakeRoom is called when a fetch, a build or a mount has found the disk full. Its
 	// leftovers are in the trash, and if MakeRoom succeeds it is tried again. need is its
 	// size; zero if unknown. The error says how much is missing and what of the subject's
@@ -70,7 +70,7 @@ func NewManager(c Config, state meta.State) (*Manager, error) {
 	}
 	c.AskTimeout = cmp.Or(c.AskTimeout, defaultAskTimeout)
 	if c.Credentials == nil {
-		c.Credentials = func(string, volume.Subject, string) (*git.Auth, error) { return nil, nil }
+		c.Credentials = func(context.Context, string, volume.Subject, string) (*git.Auth, error) { return nil, nil }
 	}
 	m := &Manager{
 		Config: c, clones: make(map[string]*Clone), measures: make(chan struct{}, 1), unmeasured: make(map[*Clone]map[string]bool),
@@ -127,8 +127,10 @@ func (m *Manager) get(rec meta.Clone) *Clone {
 	c.Remote = remote.New(remote.Config{
 		Dir: c.Dir, LockFile: filepath.Join(m.Root, "locks", strings.ReplaceAll(c.Key, "/", ".")+".lock"),
 		Used: c.used, Git: m.Git, Trash: m.Trash, Log: log, Now: m.Now, AskTimeout: m.AskTimeout,
-		Credential: func(url, name string) (*git.Auth, error) { return m.Credentials(url, c.Subject, name) },
-		WithRoom:   c.WithRoom, MakeDir: c.makeDir, SyncDir: c.syncDir, RemoveDir: c.removeDir, Save: func() error { return c.save() }, Measure: c.measureSoon,
+		Credential: func(ctx context.Context, url, name string) (*git.Auth, error) {
+			return m.Credentials(ctx, url, c.Subject, name)
+		},
+		WithRoom: c.WithRoom, MakeDir: c.makeDir, SyncDir: c.syncDir, RemoveDir: c.removeDir, Save: func() error { return c.save() }, Measure: c.measureSoon,
 	}, rec.Stores)
 	c.Trees = tree.New(m.trees, c.Remote, c.layers, c.openSubmodule)
 	rec.Stores = nil

@@ -1,10 +1,12 @@
 package credential
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,6 +21,30 @@ const (
 	Bearer     Kind = "bearer"      // a token, sent as Authorization: Bearer
 	SSHKey     Kind = "ssh-key"     // a private key without a passphrase, OpenSSH or PEM
 	KnownHosts Kind = "known-hosts" // lines of a known_hosts file, by which ssh verifies the host
+	// The secrets of these kinds are not sent to a remote. A provider gives others for them,
+	// which end: see Obtain.
+	GitHubApp    Kind = "github-app" // the private key of a GitHub App, PEM
+	HTTPProvider Kind = "http"       // a token for the provider at URL
+)
+
+// kinds has the schemes of the scopes of each kind.
+var kinds = []struct {
+	Kind
+	schemes []string
+}{
+	{HTTPS, []string{"https", "http"}}, {Bearer, []string{"https", "http"}}, {SSHKey, []string{"ssh"}}, {KnownHosts, []string{"ssh"}},
+	{GitHubApp, []string{"https", "http"}}, {HTTPProvider, []string{"https", "http"}},
+}
+
+// Renews reports whether the secrets that remotes get come from a provider.
+func (k Kind) Renews() bool { return k == GitHubApp || k == HTTPProvider }
+
+// Access is what a credential is used for.
+type Access string
+
+const (
+	Fetch Access = "fetch" // the default
+	Push  Access = "push"  // and fetch
 )
 
 // Credential is a credential as the user stores it. Name is not in its JSON, but in the
@@ -29,7 +55,12 @@ type Credential struct {
 	Scope   string         `json:"scope"`
 	Subject volume.Subject `json:"subject,omitempty"` // empty: for every subject
 	User    string         `json:"user,omitempty"`    // required for HTTPS, else empty
-	Secret  Secret         `json:"secret"`
+	Allow   Access         `json:"allow,omitempty"`   // empty: Fetch
+	AppID   string         `json:"app_id,omitempty"`  // required for GitHubApp, else empty: its ID, or its client ID
+	// API is the URL of GitHub's API. Empty: that of the scope's host.
+	API    string `json:"api,omitempty"`
+	URL    string `json:"url,omitempty"` // of the provider: required for HTTPProvider, else empty
+	Secret Secret `json:"secret"`
 }
 
 // Info is a stored credential without its secret.
@@ -39,8 +70,16 @@ type Info struct {
 	Scope   string // normalized
 	Subject volume.Subject
 	User    string
+	Allow   Access
+	AppID   string
+	// Provider is the URL that is asked for secrets; empty for a kind that does not renew.
+	Provider string
+	// Expires is when the secret ends that was asked for last; zero if none is held.
+	Expires time.Time
+	// Failed says why the provider gave no secret when it was asked last.
+	Failed string
 	// Fingerprints are those of an ssh key, or of a known host's keys, as ssh-keygen -l
-	// shows them: SHA256:...
+	// shows them, or that of an app's key, as GitHub shows it: SHA256:...
 	Fingerprints []string
 	// Problem says why the file is not used. All but Name is empty then.
 	Problem string
@@ -64,6 +103,16 @@ type entry struct {
 	scope      scope
 	info       Info
 	knownHosts string // the lines for the scope's host
+	serial     int64  // not that of any other entry of the Store
+	lent       bool   // see Store.Lend
+}
+
+// normalize returns c with its key as a file of it is.
+func (c Credential) normalize() Credential {
+	if (c.Kind == SSHKey || c.Kind == GitHubApp) && c.Secret.Reveal() != "" {
+		c.Secret = NewSecret(keyFile(c.Secret.Reveal()))
+	}
+	return c
 }
 
 // check returns an *InvalidError unless c is valid.
@@ -72,13 +121,10 @@ func (c Credential) check() (entry, error) {
 	if err := checkName(c.Name); err != nil {
 		return entry{}, err
 	}
-	schemes, ok := map[Kind][]string{
-		HTTPS: {"https", "http"}, Bearer: {"https", "http"}, SSHKey: {"ssh"}, KnownHosts: {"ssh"},
-	}[c.Kind]
-	if !ok {
-		return entry{}, invalid("kind", "%.40q is unknown; allowed: %s, %s, %s, %s", c.Kind, HTTPS, Bearer, SSHKey, KnownHosts)
+	schemes, err := c.Kind.schemes()
+	if err != nil {
+		return entry{}, err
 	}
-	var err error
 	if e.scope, err = parseScope(c.Scope, schemes); err != nil {
 		return entry{}, err
 	}
@@ -87,13 +133,15 @@ func (c Credential) check() (entry, error) {
 			return entry{}, optionError("subject", err)
 		}
 	}
-	if err := c.checkUser(); err != nil {
+	if err := cmp.Or(c.checkUser(), c.checkAllow(), c.checkProvider(e.scope)); err != nil {
 		return entry{}, err
 	}
 	var fingerprints []string
 	switch c.Kind {
-	case HTTPS, Bearer:
+	case HTTPS, Bearer, HTTPProvider:
 		err = checkToken(c.Kind, c.Secret.Reveal())
+	case GitHubApp:
+		fingerprints, err = checkAppKey(c.Secret.Reveal())
 	case SSHKey:
 		fingerprints, err = checkKey(c.Secret.Reveal())
 	case KnownHosts:
@@ -102,8 +150,22 @@ func (c Credential) check() (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
-	e.info = Info{Name: c.Name, Kind: c.Kind, Scope: e.scope.String(), Subject: c.Subject, User: c.User, Fingerprints: fingerprints}
+	e.info = Info{
+		Name: c.Name, Kind: c.Kind, Scope: e.scope.String(), Subject: c.Subject, User: c.User, Allow: cmp.Or(c.Allow, Fetch),
+		AppID: c.AppID, Provider: c.provider(e.scope), Fingerprints: fingerprints,
+	}
 	return e, nil
+}
+
+func (k Kind) schemes() ([]string, error) {
+	var allowed []string
+	for _, known := range kinds {
+		if k == known.Kind {
+			return known.schemes, nil
+		}
+		allowed = append(allowed, string(known.Kind))
+	}
+	return nil, invalid("kind", "%.40q is unknown; allowed: %s", k, strings.Join(allowed, ", "))
 }
 
 // nameText begins with a letter or a digit, because a name is also a file name and a
@@ -128,9 +190,24 @@ func (c Credential) checkUser() error {
 		return nil
 	case c.User == "":
 		return invalid("user", "is missing; where only the token matters, any will do, such as x-access-token or oauth2")
-	case len(c.User) > 256 || strings.ContainsRune(c.User, ':') || !clean(c.User):
-		// RFC 7617: the colon ends the user.
+	}
+	return checkUserText(c.User)
+}
+
+func checkUserText(user string) error {
+	// RFC 7617: the colon ends the user.
+	if len(user) > 256 || strings.ContainsRune(user, ':') || !clean(user) {
 		return invalid("user", "is not a text of at most 256 bytes without colons, line breaks and control characters")
+	}
+	return nil
+}
+
+func (c Credential) checkAllow() error {
+	switch {
+	case c.Allow != "" && c.Allow != Fetch && c.Allow != Push:
+		return invalid("allow", "%.40q is unknown; allowed: %s, %s", c.Allow, Fetch, Push)
+	case c.Kind == KnownHosts && c.Allow != "":
+		return invalid("allow", "is not for the kind %s, which gives no access", KnownHosts)
 	}
 	return nil
 }
@@ -148,10 +225,10 @@ func checkToken(kind Kind, token string) error {
 	case len(token) > maxToken:
 		return invalid("secret", "is longer than %d bytes", maxToken)
 	case strings.Contains(token, "PRIVATE KEY-----"):
-		return invalid("secret", "is a private key: its kind is %s", SSHKey)
+		return invalid("secret", "is a private key: its kind is %s or %s", SSHKey, GitHubApp)
 	case !clean(token):
 		return invalid("secret", "has a line break, a control character, or bytes that are not UTF-8")
-	case kind == Bearer && !bearerText.MatchString(token):
+	case kind != HTTPS && !bearerText.MatchString(token):
 		return invalid("secret", "is not a bearer token: letters, digits and . _ ~ + / - (without the word Bearer)")
 	}
 	return nil

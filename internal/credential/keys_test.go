@@ -92,7 +92,7 @@ func TestSSHKeys(t *testing.T) {
 		if got := s.List()[0].Fingerprints; len(got) != 1 || got[0] != want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, want)
 		}
-		m, err := s.Match(parse(t, "git@h:o/r"), "x", "")
+		m, err := s.Match(parse(t, "git@h:o/r"), "x", "", Fetch)
 		if file := m.Secret.Reveal(); err != nil || m.Kind != SSHKey || strings.Contains(file, "\r") || !strings.HasSuffix(file, "-----\n") {
 			t.Errorf("%s: got %v, %v", tt.name, m, err)
 		}

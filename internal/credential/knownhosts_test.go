@@ -64,7 +64,7 @@ func TestKnownHosts(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		m, err := s.Match(parse(t, strings.TrimSuffix(tt.scope, "/")+"/o/r"), "x", "")
+		m, err := s.Match(parse(t, strings.TrimSuffix(tt.scope, "/")+"/o/r"), "x", "", Fetch)
 		if err != nil || m.KnownHosts != tt.want || m.Kind != "" {
 			t.Errorf("%s: got %q, %v, want %q", tt.name, m.KnownHosts, err, tt.want)
 		}

@@ -92,7 +92,7 @@ func TestMatch(t *testing.T) {
 		{"https://h/x", "b", "only-a", "is not for the subject", ""},
 		{"git@h:org/x", "b", "hosts", "holds known hosts", ""},
 	} {
-		m, err := s.Match(parse(t, tt.url), tt.subject, tt.name)
+		m, err := s.Match(parse(t, tt.url), tt.subject, tt.name, Fetch)
 		if tt.name != "" && tt.name != tt.want {
 			if err == nil || !strings.Contains(err.Error(), tt.want) || m != (Match{}) {
 				t.Errorf("%s as %q with %q: got %v, %v, want %q", tt.url, tt.subject, tt.name, m, err, tt.want)

@@ -37,11 +37,11 @@ func TestSecretIsNotPrinted(t *testing.T) {
 	if err := s.Put(c); err != nil {
 		t.Fatal(err)
 	}
-	m, err := s.Match(parse(t, "https://h/o/r"), "x", "")
+	m, err := s.Match(parse(t, "https://h/o/r"), "x", "", Fetch)
 	if err != nil || m.Secret.Reveal() != hidden {
 		t.Fatalf("got %v, %v", m, err)
 	}
-	_, otherHost := s.Match(parse(t, "https://other/o/r"), "x", "c")
+	_, otherHost := s.Match(parse(t, "https://other/o/r"), "x", "c", Fetch)
 	type wrapper struct {
 		Exported   any
 		unexported Credential
@@ -106,7 +106,7 @@ func TestSecretFromJSON(t *testing.T) {
 
 func open(t *testing.T, dir string) *Store {
 	t.Helper()
-	s, err := Open(dir)
+	s, err := Open(dir, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 const extension = ".json"
@@ -35,15 +37,31 @@ func (e *NotFoundError) Error() string {
 // Store has the credentials of one directory, which no other Store may use. All methods
 // may be called concurrently.
 type Store struct {
+	config  Config
 	dir     string
 	writing sync.Mutex                        // held while the directory and entries change
 	entries atomic.Pointer[map[string]*entry] // replaced as a whole, never changed
-	changes atomic.Int64                      // the number of replacements since Open
+	changes atomic.Int64                      // see Changes
+	serials atomic.Int64                      // the last of an entry
+	tokens  tokens
+}
+
+// Config configures Open.
+type Config struct {
+	// Providers ask for the secrets of credentials that renew. Without its provider, such a
+	// credential can be stored, but not used.
+	Providers map[Kind]Provider
+	// Work runs what is asked for several callers. It is required with Providers.
+	Work *work.Group
+	// Now returns the time; nil means time.Now.
+	Now func() time.Time
+	// Report gets the panics of providers. It is required with Providers.
+	Report func(error)
 }
 
 // Open makes the directory if it is missing, and reads it into memory. A file that can't
 // be used is not an error: see Info.Problem.
-func Open(dir string) (*Store, error) {
+func Open(dir string, c Config) (*Store, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -54,6 +72,10 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	s := &Store{config: c, dir: dir, tokens: newTokens()}
 	entries := make(map[string]*entry)
 	for _, f := range files {
 		path := filepath.Join(dir, f.Name())
@@ -69,10 +91,10 @@ func Open(dir string) (*Store, error) {
 			if err != nil {
 				e = entry{info: Info{Name: name, Problem: err.Error()}}
 			}
+			e.serial = s.serials.Add(1)
 			entries[name] = &e
 		}
 	}
-	s := &Store{dir: dir}
 	s.entries.Store(&entries)
 	return s, nil
 }
@@ -107,9 +129,7 @@ func load(path string, f fs.DirEntry, name string) (entry, error) {
 // Put stores c on disk and replaces any credential of that name. The error is an
 // *InvalidError if c is invalid; after any error nothing has changed.
 func (s *Store) Put(c Credential) error {
-	if c.Kind == SSHKey && c.Secret.Reveal() != "" {
-		c.Secret = NewSecret(keyFile(c.Secret.Reveal()))
-	}
+	c = c.normalize()
 	e, err := c.check()
 	if err != nil {
 		return err
@@ -123,44 +143,59 @@ func (s *Store) Put(c Credential) error {
 	if err := durable.WriteFile(s.path(c.Name), data, 0o600); err != nil {
 		return err
 	}
-	entries := maps.Clone(*s.entries.Load())
-	entries[c.Name] = &e
-	s.replace(entries)
+	s.replace(c.Name, &e)
 	return nil
 }
 
-// Remove deletes a credential, also one whose file can't be used. The error is a
-// *NotFoundError for an unknown name.
+// Remove deletes a credential, also one whose file can't be used, and forgets the secrets
+// that a provider gave for it. The error is a *NotFoundError for an unknown name.
 func (s *Store) Remove(name string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	entries := maps.Clone(*s.entries.Load())
-	if entries[name] == nil {
+	if e := (*s.entries.Load())[name]; e == nil || e.lent {
 		return &NotFoundError{name}
 	}
 	if err := os.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	delete(entries, name)
-	s.replace(entries)
+	s.replace(name, nil)
 	return durable.SyncTree(s.dir)
 }
 
-func (s *Store) replace(entries map[string]*entry) {
+// replace sets the entry of a name, or removes it, and forgets the secrets of the one
+// before. The caller holds s.writing.
+func (s *Store) replace(name string, e *entry) {
+	entries := maps.Clone(*s.entries.Load())
+	old := entries[name]
+	if delete(entries, name); e != nil {
+		e.serial = s.serials.Add(1)
+		entries[name] = e
+	}
 	s.entries.Store(&entries)
-	s.changes.Add(1)
+	if e == nil || !e.lent {
+		s.changes.Add(1)
+	}
+	if old != nil {
+		s.tokens.forget(old.serial)
+	}
 }
 
-// Changes returns how often credentials were put or removed since Open. If it is the same
-// as before, so are the credentials.
+// Changes returns how often credentials were put, removed or returned since Open. If it is
+// the same as before, so are the credentials that could be used then. A secret that is
+// renewed is no change.
 func (s *Store) Changes() int64 { return s.changes.Load() }
 
-// List returns all credentials, sorted by name.
+// List returns all credentials that were put, sorted by name.
 func (s *Store) List() []Info {
 	entries := *s.entries.Load()
 	list := make([]Info, 0, len(entries))
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		info := entries[name].info
+		e := entries[name]
+		if e.lent {
+			continue
+		}
+		info := e.info
+		info.Expires, info.Failed = s.tokens.state(e.serial, s.config.Now())
 		info.Fingerprints = slices.Clone(info.Fingerprints)
 		list = append(list, info)
 	}

@@ -127,7 +127,7 @@ func TestStoreAfterRestart(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	for name, want := range map[string]string{"http://127.0.0.1:8080/r": hidden + "2 <&> \"\\ ü", "git@h:o/r": key.Reveal()} {
-		if m, err := s.Match(parse(t, name), "x", ""); err != nil || m.Secret.Reveal() != want {
+		if m, err := s.Match(parse(t, name), "x", "", Fetch); err != nil || m.Secret.Reveal() != want {
 			t.Errorf("%s: got %v, %v", name, m, err)
 		}
 	}
@@ -184,10 +184,10 @@ func TestDamagedFilesStay(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			shows(t, "problem", list[0].Problem)
-			if m, err := s.Match(parse(t, "https://h/o/r"), "x", ""); err != nil || m.Kind != "" {
+			if m, err := s.Match(parse(t, "https://h/o/r"), "x", "", Fetch); err != nil || m.Kind != "" {
 				t.Errorf("got %v, %v", m, err)
 			}
-			if _, err := s.Match(parse(t, "https://h/o/r"), "x", "c"); err == nil || !strings.Contains(err.Error(), list[0].Problem) {
+			if _, err := s.Match(parse(t, "https://h/o/r"), "x", "c", Fetch); err == nil || !strings.Contains(err.Error(), list[0].Problem) {
 				t.Errorf("match by name: %v", err)
 			}
 			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
@@ -235,7 +235,7 @@ func TestOpenTidiesUp(t *testing.T) {
 	if _, err := os.Stat(temp); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the temporary file of an interrupted Put is still there: %v", err)
 	}
-	if _, err := Open(other); err == nil {
+	if _, err := Open(other, Config{}); err == nil {
 		t.Error("Open accepted a file")
 	}
 }
@@ -271,7 +271,7 @@ func TestStoreConcurrently(t *testing.T) {
 				if err := s.Put(token(name)); err != nil {
 					t.Error(err)
 				}
-				if m, err := s.Match(parse(t, "https://h/"+name+"/r"), "x", name); err != nil || m.Name != name {
+				if m, err := s.Match(parse(t, "https://h/"+name+"/r"), "x", name, Fetch); err != nil || m.Name != name {
 					t.Errorf("got %v, %v", m, err)
 				}
 				s.List()

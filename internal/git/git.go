@@ -100,7 +100,7 @@ func New(c Config) (*Git, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := loadCA(c.CABundle)
+	certificates, err := githttp.LoadCA(c.CABundle)
 	if err != nil {
 		return nil, err
 	}

@@ -2,12 +2,9 @@ package git
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -44,7 +41,7 @@ func (g *Git) redirected(ctx context.Context, r Remote, remote string, err error
 	}
 	status, ok := errors.AsType[*githttp.StatusError](err)
 	if !ok {
-		auth, err := r.auth(remote)
+		auth, err := r.auth(ctx, "ask", remote)
 		if err != nil {
 			return "", err
 		}
@@ -100,23 +97,4 @@ func (g *Git) follow(ctx context.Context, r Remote, f func(url string) error) er
 		}
 		remote = next
 	}
-}
-
-// loadCA returns the system's certificates and those of a PEM file, or nil if path is empty.
-func loadCA(path string) (*tls.Config, error) {
-	if path == "" {
-		return nil, nil
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, err
-	}
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s contains no certificate in PEM format", path)
-	}
-	return &tls.Config{RootCAs: pool}, nil
 }

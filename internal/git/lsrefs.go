@@ -55,19 +55,23 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 		if !g.direct(url) { // after a redirect
 			return githttp.ErrOtherProtocol
 		}
-		auth, err := remote.auth(url)
-		if err != nil {
-			return &giterror.Error{Op: opAsk, URL: url, Kind: giterror.KindCredential, Err: err}
+		asked := false
+		err := remote.WithAuth(ctx, opAsk, url, func(auth *Auth) (err error) {
+			asked = true
+			answer, err = g.http.LsRefs(ctx, remote.direct(url, auth), names)
+			wrong, isWrong := errors.AsType[*githttp.AnswerError](err)
+			switch {
+			case err != nil && ctx.Err() != nil:
+				return giterror.New(opAsk, url, "", context.Cause(ctx), false)
+			case isWrong:
+				return answerError(url, wrong.Err)
+			}
+			return g.finalError(ctx, opAsk, remote, url, auth, err)
+		})
+		if !asked && ctx.Err() == nil && giterror.KindOf(err).Transient() {
+			return ErrThroughGit // the provider of the secret is asked again as a remote is
 		}
-		answer, err = g.http.LsRefs(ctx, remote.direct(url, auth), names)
-		wrong, isWrong := errors.AsType[*githttp.AnswerError](err)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return giterror.New(opAsk, url, "", context.Cause(ctx), false)
-		case isWrong:
-			return answerError(url, wrong.Err)
-		}
-		return g.finalError(ctx, opAsk, remote, url, auth, err)
+		return err
 	})
 	return answer, err
 }
@@ -103,7 +107,7 @@ func (g *Git) direct(remote string) bool {
 func (r Remote) direct(url string, auth *Auth) githttp.Remote {
 	d := githttp.Remote{URL: url, Pin: r.Pin}
 	if auth != nil {
-		d.User, d.Password, d.Bearer = auth.User, auth.Password, auth.Bearer
+		d.User, d.Password, d.Bearer, d.Holder = auth.User, auth.Password, auth.Bearer, auth.Holder
 	}
 	return d
 }

@@ -182,7 +182,7 @@ func TestRefusedCredential(t *testing.T) {
 	t.Parallel()
 	g, s := newGit(t), remote(t)
 	login := gitserver.Login{User: "me", Password: "old"}
-	r := Remote{URL: s.URL("r"), Auth: func(string) (*Auth, error) {
+	r := Remote{URL: s.URL("r"), Auth: func(context.Context, string) (*Auth, error) {
 		return &Auth{Name: "mine", User: login.User, Password: login.Password}, nil
 	}}
 	s.Protect("r", gitserver.Login{User: "me", Password: "new"})

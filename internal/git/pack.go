@@ -95,15 +95,13 @@ func (g *Git) receivePack(ctx context.Context, f PackFetch) error {
 		if !g.direct(url) { // after a redirect
 			return ErrThroughGit
 		}
-		auth, err := f.Remote.auth(url)
-		if err != nil {
-			return &giterror.Error{Op: opFetch, URL: url, Kind: giterror.KindCredential, Err: err}
-		}
-		listen := func(body io.Reader) io.Reader { return &listener{body, silence} }
-		err = g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, listen, func(pack io.Reader) error {
-			return g.addPack(ctx, f, url, pack)
+		return f.Remote.WithAuth(ctx, opFetch, url, func(auth *Auth) error {
+			listen := func(body io.Reader) io.Reader { return &listener{body, silence} }
+			err := g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, listen, func(pack io.Reader) error {
+				return g.addPack(ctx, f, url, pack)
+			})
+			return g.finalError(ctx, opFetch, f.Remote, url, auth, err)
 		})
-		return g.finalError(ctx, opFetch, f.Remote, url, auth, err)
 	})
 }
 

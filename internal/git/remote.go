@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/githelper"
 	"github.com/helmdeck/repos/internal/gitssh"
 	"github.com/helmdeck/repos/internal/guard"
 	"github.com/helmdeck/repos/internal/work"
@@ -22,17 +23,11 @@ type Remote struct {
 	URL string
 	// Auth returns the credential for a URL of the remote's host, or nil. It is called
 	// again after a redirect, so that a secret is never sent outside of its scope.
-	Auth func(url string) (*Auth, error)
+	// An error of a provider of secrets has a Kind.
+	Auth func(ctx context.Context, url string) (*Auth, error)
 	// Pin, if not empty, has the only addresses to connect to for the URL's host, even if
 	// the name servers answer differently by then. A git:// remote can't be pinned.
 	Pin []netip.Addr
-}
-
-func (r Remote) auth(url string) (*Auth, error) {
-	if r.Auth == nil {
-		return nil, nil
-	}
-	return r.Auth(url)
 }
 
 // runRemote executes c, which talks to the remote, with the credential for its URL,
@@ -53,19 +48,17 @@ func (g *Git) runRemote(ctx context.Context, r Remote, c Command, withURL func(u
 	defer done()
 	err = giterror.Retry(ctx, func() error {
 		return g.follow(ctx, r, func(url string) error {
-			out, err = g.runAt(ctx, r, url, c, withURL(url))
-			return err
+			return r.WithAuth(ctx, c.Op, url, func(auth *Auth) (err error) {
+				out, err = g.runAt(ctx, r, url, auth, c, withURL(url))
+				return err
+			})
 		})
 	})
 	return out, err
 }
 
 // runAt executes c with args, which talks to the remote at url, once.
-func (g *Git) runAt(ctx context.Context, r Remote, url string, c Command, args []string) ([]byte, error) {
-	auth, err := r.auth(url)
-	if err != nil {
-		return nil, &giterror.Error{Op: c.Op, URL: url, Kind: giterror.KindCredential, Err: err}
-	}
+func (g *Git) runAt(ctx context.Context, r Remote, url string, auth *Auth, c Command, args []string) ([]byte, error) {
 	c.url, c.Args = url, args
 	c.UID, c.GID = g.config.UID, g.config.GID
 	c.remote = true
@@ -97,7 +90,7 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, c Command, args [
 		c.Env = append(c.Env, "GIT_SSH_COMMAND="+session.Command(url, r.Pin), "GIT_SSH_VARIANT=ssh")
 		c.Read = append([]string{session.Dir}, c.Read...)
 	case auth != nil && (auth.Password != "" || auth.Bearer != ""):
-		more, pipe, err := httpAuth(url, auth)
+		more, pipe, err := githelper.New(url, githelper.Credential{User: auth.User, Password: auth.Password, Bearer: auth.Bearer})
 		if err != nil {
 			return nil, err
 		}

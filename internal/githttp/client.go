@@ -51,6 +51,9 @@ type Remote struct {
 	URL string
 	// The credential is a user with a password, or a bearer token, or nothing.
 	User, Password, Bearer string
+	// Holder, if not empty, says instead of the credential itself which questions may share
+	// connections: those with one holder, whose secret changes.
+	Holder string
 	// Pin, if not empty, has the only addresses to connect to for the URL's host.
 	Pin []netip.Addr
 }
@@ -74,6 +77,9 @@ type StatusError struct {
 
 	challenges []string // how the server wants to be answered
 }
+
+// StatusCode returns the status.
+func (e *StatusError) StatusCode() int { return e.Code }
 
 func (e *StatusError) Error() string { return "the server answered " + e.Status }
 
@@ -375,7 +381,11 @@ func keyOf(r Remote) (poolKey, error) {
 	if err != nil {
 		return poolKey{}, err
 	}
+	secret := []string{r.User, r.Password, r.Bearer}
+	if r.Holder != "" {
+		secret = []string{r.Holder}
+	}
 	// Name servers may list the same addresses in another order.
 	pin := slices.SortedFunc(slices.Values(r.Pin), netip.Addr.Compare)
-	return poolKey{u.Scheme, guard.PlaceOf(u), sha256.Sum256(fmt.Appendf(nil, "%q", []string{r.User, r.Password, r.Bearer})), fmt.Sprint(pin)}, nil
+	return poolKey{u.Scheme, guard.PlaceOf(u), sha256.Sum256(fmt.Appendf(nil, "%q", secret)), fmt.Sprint(pin)}, nil
 }

@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"syscall"
+	"strings"
 	"time"
 
 	"github.com/helmdeck/repos/internal/git"
@@ -94,9 +92,11 @@ func (c client) checkRedirect(r *http.Request, via []*http.Request) error {
 	if !sameServer(r.URL, last) {
 		r.Header = http.Header{"Accept": r.Header.Values("Accept"), "Content-Type": r.Header.Values("Content-Type")}
 	}
+	// The request has the context of the first one, and so its credential.
+	auth := authOf(r.Context())
 	own := http.Request{Header: make(http.Header)}
-	c.authorize(&own)
-	if r.Header.Get("Authorization") == own.Header.Get("Authorization") && !c.isFor(r.URL) {
+	authorize(&own, auth)
+	if r.Header.Get("Authorization") == own.Header.Get("Authorization") && !isFor(auth, r.URL) {
 		r.Header.Del("Authorization")
 	}
 	return nil
@@ -144,7 +144,7 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 	}
 	request.Header.Set("Accept", mediaType)
 	request.Header.Set("Content-Type", mediaType)
-	c.authorize(request)
+	authorize(request, authOf(ctx))
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, c.serverError(watch.cause(err))
@@ -189,21 +189,58 @@ func (c client) batch(ctx context.Context, objects []Pointer) (map[string]action
 	return actions, nil
 }
 
-// authorize adds the credential.
-func (c client) authorize(r *http.Request) {
+// authKey is the key of a request's credential in its context.
+type authKey struct{}
+
+// withAuth calls f with a context that has the credential, and again with another secret if
+// the server refused one that can be renewed.
+func (c client) withAuth(ctx context.Context, f func(ctx context.Context) error) error {
+	r := git.Remote{URL: c.Endpoint}
+	if c.Auth != nil {
+		r.Auth = func(ctx context.Context, _ string) (*git.Auth, error) { return c.Auth(ctx) }
+	}
+	return r.WithAuth(ctx, opFetch, c.Endpoint, func(auth *git.Auth) error {
+		return f(context.WithValue(ctx, authKey{}, auth))
+	})
+}
+
+// authOf returns the credential of a context, or nil.
+func authOf(ctx context.Context) *git.Auth {
+	auth, _ := ctx.Value(authKey{}).(*git.Auth)
+	return auth
+}
+
+// authorize adds a credential.
+func authorize(r *http.Request, auth *git.Auth) {
 	switch {
-	case c.Auth == nil:
-	case c.Auth.Bearer != "":
-		r.Header.Set("Authorization", "Bearer "+c.Auth.Bearer)
-	case c.Auth.Password != "":
-		r.SetBasicAuth(c.Auth.User, c.Auth.Password)
+	case auth == nil:
+	case auth.Bearer != "":
+		r.Header.Set("Authorization", "Bearer "+auth.Bearer)
+	case auth.Password != "":
+		r.SetBasicAuth(auth.User, auth.Password)
 	}
 }
 
-// isFor reports whether the credential may be sent to a URL of its server.
-func (c client) isFor(u *url.URL) bool {
+// isFor reports whether a credential may be sent to a URL of its server.
+func isFor(auth *git.Auth, u *url.URL) bool {
 	place := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-	return c.Covers == nil || c.Covers(place.String())
+	return auth == nil || auth.Covers == nil || auth.Covers(place.String())
+}
+
+// takesAuth reports whether the credential is for an object: it is on the server itself,
+// and the headers that this gave for it have none.
+func (c client) takesAuth(a action) bool {
+	for name := range a.Header {
+		if strings.EqualFold(name, "Authorization") {
+			return false
+		}
+	}
+	u, err := url.Parse(a.Href)
+	if err != nil {
+		return false
+	}
+	endpoint, err := url.Parse(c.Endpoint)
+	return err == nil && sameServer(u, endpoint)
 }
 
 // get requests an object with the headers that the server gave for it, and with the
@@ -220,8 +257,8 @@ func (c client) get(ctx context.Context, a action) (*http.Response, error) {
 	if request.URL.Scheme != "https" && (request.URL.Scheme != "http" || endpoint.Scheme == "https") {
 		return nil, fmt.Errorf("the server sends its clients from %s to %q", endpoint.Scheme, request.URL.Scheme)
 	}
-	if sameServer(request.URL, endpoint) && c.isFor(request.URL) {
-		c.authorize(request)
+	if auth := authOf(ctx); sameServer(request.URL, endpoint) && isFor(auth, request.URL) {
+		authorize(request, auth)
 	}
 	for name, value := range a.Header {
 		request.Header.Set(name, value)
@@ -236,8 +273,13 @@ func (s httpStatus) Error() string {
 	return fmt.Sprintf("the server answers %d %s", int(s), http.StatusText(int(s)))
 }
 
+// StatusCode returns the status.
+func (s httpStatus) StatusCode() int { return int(s) }
+
+const opFetch = "fetch the LFS objects from"
+
 // serverError makes the error for a failure of the LFS server.
-func (c client) serverError(err error) error { return c.gitError("fetch the LFS objects from", err) }
+func (c client) serverError(err error) error { return c.gitError(opFetch, err) }
 
 // objectError makes the error for a failure of one object.
 func (c client) objectError(p Pointer, err error) error {
@@ -257,11 +299,6 @@ func (c client) gitError(op string, err error) error {
 // httpKind classifies the failure of a request.
 func httpKind(err error) giterror.Kind {
 	status, isStatus := errors.AsType[httpStatus](err)
-	_, isDNS := errors.AsType[*net.DNSError](err)
-	_, isVerify := errors.AsType[x509.UnknownAuthorityError](err)
-	_, isName := errors.AsType[x509.HostnameError](err)
-	netErr, isNet := errors.AsType[net.Error](err)
-	_, isSilent := errors.AsType[giterror.SilentError](err)
 	switch {
 	case errors.Is(err, guard.ErrInside):
 		return giterror.KindOther
@@ -271,22 +308,8 @@ func httpKind(err error) giterror.Kind {
 		return giterror.KindServer
 	case isStatus:
 		return giterror.KindOther
-	case errors.Is(err, context.Canceled):
-		return giterror.KindCanceled
-	case isDNS:
-		return giterror.KindHost
-	case isVerify || isName:
-		return giterror.KindTLS
-	case isSilent, errors.Is(err, context.DeadlineExceeded), isNet && netErr.Timeout():
-		return giterror.KindTimeout
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return giterror.KindRefused
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return giterror.KindNoSpace
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return giterror.KindServer
 	}
-	return giterror.KindOther
+	return giterror.Network(err)
 }
 
 // watch ends an HTTP request if nothing arrives for some time, before the headers of the

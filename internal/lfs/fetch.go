@@ -24,11 +24,10 @@ import (
 
 // Fetch is one download of objects into a storage.
 type Fetch struct {
-	Endpoint string    // the server's URL, such as https://host/path.git/info/lfs
-	Auth     *git.Auth // the credential for that server, and for no other
-	// Covers reports whether Auth may be sent to a URL of that server; nil: to all of
-	// them.
-	Covers  func(url string) bool
+	Endpoint string // the server's URL, such as https://host/path.git/info/lfs
+	// Auth returns the credential for that server, and for no other; nil: there is none. It is
+	// called for each request, because a secret may end before the last one.
+	Auth    func(ctx context.Context) (*git.Auth, error)
 	Rule    guard.Rule
 	Storage string // a directory
 	Objects []Pointer
@@ -51,7 +50,7 @@ const (
 // Run downloads f.Objects into the storage. It keeps each object that arrived complete
 // and with the right hash, even if another one fails. Every connection must satisfy
 // f.Rule, wherever the server redirects to. It sends the credential only to the server's
-// own host and port, and only where f.Covers allows. An error of the server is a
+// own host and port, and only where its Covers allows. An error of the server is a
 // *giterror.Error.
 func (f Fetch) Run(ctx context.Context, g *git.Git) (err error) {
 	ctx, done, err := g.ScheduleFetch(ctx, "fetch the LFS objects of", f.Endpoint)
@@ -113,8 +112,10 @@ func (c client) fetch(ctx context.Context, temp string) error {
 		list = list[len(part):]
 		var actions map[string]action
 		if err := giterror.Retry(ctx, func() (err error) {
-			actions, err = c.batch(ctx, part)
-			return err
+			return c.withAuth(ctx, func(ctx context.Context) error {
+				actions, err = c.batch(ctx, part)
+				return err
+			})
 		}); err != nil {
 			return err
 		}
@@ -122,7 +123,14 @@ func (c client) fetch(ctx context.Context, temp string) error {
 		g.SetLimit(downloads)
 		for _, p := range part {
 			g.Go(func() error {
-				return giterror.Retry(ctx, func() error { return c.download(ctx, p, actions[p.OID], filepath.Join(temp, p.OID), count) })
+				a := actions[p.OID]
+				get := func(ctx context.Context) error { return c.download(ctx, p, a, filepath.Join(temp, p.OID), count) }
+				return giterror.Retry(ctx, func() error {
+					if c.takesAuth(a) {
+						return c.withAuth(ctx, get)
+					}
+					return get(ctx)
+				})
 			})
 		}
 		if err := g.Wait(); err != nil {

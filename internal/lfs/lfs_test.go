@@ -1,6 +1,7 @@
 package lfs
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"os"
@@ -71,7 +72,7 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 				lfs.Href(other.URL("app.git/info/lfs/objects"))
 			}
 			f := Fetch{
-				Endpoint: own.URL("app.git/info/lfs"), Auth: tt.auth, Rule: guard.Rule{Own: placeOf(t, own)},
+				Endpoint: own.URL("app.git/info/lfs"), Auth: static(tt.auth), Rule: guard.Rule{Own: placeOf(t, own)},
 				Storage: t.TempDir(), Objects: []Pointer{{Path: "f", OID: p.OID, Size: int64(p.Size)}},
 			}
 			err := f.Run(t.Context(), newGit(t))
@@ -93,7 +94,7 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 		lfs := new(lfsserver.Server)
 		p := lfs.Put("content\n")
 		lfs.Token("of the action")
-		c := newClient(newGit(t), Fetch{Endpoint: own.URL("app.git/info/lfs"), Auth: &git.Auth{Bearer: "secret"}, Rule: open})
+		c := newClient(newGit(t), Fetch{Endpoint: own.URL("app.git/info/lfs"), Auth: static(&git.Auth{Bearer: "secret"}), Rule: open})
 		other.Reset()
 		other.Route("app", lfs.Serve)
 		a := action{Href: other.URL("app.git/info/lfs/objects/" + p.OID)}
@@ -104,7 +105,7 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 			a.Href = front.URL("app.git/info/lfs/objects/" + p.OID)
 			c.http.Transport = http.DefaultTransport // the rule does not allow front
 		}
-		response, err := c.get(t.Context(), a)
+		response, err := getWith(t, c, a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,10 +126,11 @@ func TestLFSCredentialsStayAtTheirServer(t *testing.T) {
 // the credential only if it is in the credential's scope.
 func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 	s := testgit.Serve(t)
-	auth := &git.Auth{User: "u", Password: "secret"}
+	auth := &git.Auth{User: "u", Password: "secret", Covers: func(url string) bool {
+		return strings.HasPrefix(url, s.URL("team/")) && !strings.Contains(url, "?")
+	}}
 	c := newClient(newGit(t), Fetch{
-		Endpoint: s.URL("team/app.git/info/lfs"), Auth: auth, Rule: guard.Rule{Own: placeOf(t, s)},
-		Covers: func(url string) bool { return strings.HasPrefix(url, s.URL("team/")) && !strings.Contains(url, "?") },
+		Endpoint: s.URL("team/app.git/info/lfs"), Auth: static(auth), Rule: guard.Rule{Own: placeOf(t, s)},
 	})
 	s.Route("team/moved", gitserver.Redirect(http.StatusFound, s.URL("other/app.git")))
 	for path, want := range map[string]bool{
@@ -137,7 +139,7 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 		"team/moved/info/lfs/objects/x":       false, // redirects to other
 	} {
 		s.Reset()
-		response, err := c.get(t.Context(), action{Href: s.URL(path)})
+		response, err := getWith(t, c, action{Href: s.URL(path)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +152,7 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 	}
 	// Headers that the server gave for the object are always sent to it.
 	s.Reset()
-	response, err := c.get(t.Context(), action{Href: s.URL("team/moved/info/lfs/objects/x"), Header: map[string]string{"Authorization": "Bearer theirs"}})
+	response, err := getWith(t, c, action{Href: s.URL("team/moved/info/lfs/objects/x"), Header: map[string]string{"Authorization": "Bearer theirs"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +162,21 @@ func TestLFSCredentialsStayInTheirScope(t *testing.T) {
 			t.Errorf("%s: got %q", r.URI, got)
 		}
 	}
+}
+
+// static returns a function for Fetch.Auth.
+func static(auth *git.Auth) func(context.Context) (*git.Auth, error) {
+	return func(context.Context) (*git.Auth, error) { return auth, nil }
+}
+
+// getWith requests an object with the credential of c.
+func getWith(t *testing.T, c client, a action) (response *http.Response, err error) {
+	t.Helper()
+	err = c.withAuth(t.Context(), func(ctx context.Context) error {
+		response, err = c.get(ctx, a)
+		return err
+	})
+	return response, err
 }
 
 // newGit returns a Git, whose settings the client uses.

@@ -34,7 +34,7 @@ type Config struct {
 
 	// Credential returns the credential of a name for a URL or, without a name, the one
 	// whose scope fits best. Nil without an error means none.
-	Credential func(url, name string) (*git.Auth, error)
+	Credential func(ctx context.Context, url, name string) (*git.Auth, error)
 	// WithRoom calls f. If the disk is full it makes room and calls f again.
 	WithRoom func(ctx context.Context, need disk.Size, f func() error) error
 	// MakeDir makes Dir and its contents before a store is made in it, and SyncDir syncs
@@ -97,12 +97,12 @@ func (m *Remote) StoreDir(name string) string { return filepath.Join(m.Dir, "sto
 
 // at returns the repository as git finds it, with its credentials.
 func (m *Remote) at(s Source) git.Remote {
-	return git.Remote{URL: s.URL.String(), Pin: s.Pin, Auth: func(url string) (*git.Auth, error) { return m.Auth(s, url) }}
+	return git.Remote{URL: s.URL.String(), Pin: s.Pin, Auth: func(ctx context.Context, url string) (*git.Auth, error) { return m.Auth(ctx, s, url) }}
 }
 
 // Auth returns the credential for a URL that belongs to the repository.
-func (m *Remote) Auth(s Source, url string) (*git.Auth, error) {
-	return m.Credential(url, s.Credential)
+func (m *Remote) Auth(ctx context.Context, s Source, url string) (*git.Auth, error) {
+	return m.Credential(ctx, url, s.Credential)
 }
 
 // Ahead returns how many commits the history of commit has that the history of another

@@ -69,7 +69,7 @@ func newHolder(t *testing.T) *holder {
 		Dir: filepath.Join(dir, "held"), LockFile: filepath.Join(dir, "lock"),
 		Used: &work.Resource{Group: group, Name: "remote r", Gone: errors.New("gone"), Report: func(err error) { t.Error(err) }},
 		Git:  g, Trash: tr, Log: log.WithField("test", t.Name()), Now: time.Now, AskTimeout: 20 * time.Second,
-		Credential: func(string, string) (*git.Auth, error) { return nil, nil },
+		Credential: func(context.Context, string, string) (*git.Auth, error) { return nil, nil },
 		WithRoom:   func(_ context.Context, _ disk.Size, f func() error) error { return f() },
 		MakeDir:    func() error { return os.MkdirAll(filepath.Join(h.r.Dir, "store"), 0o755) },
 		SyncDir:    func() error { return nil },

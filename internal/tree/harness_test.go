@@ -52,7 +52,7 @@ func (w *world) start(boot string) {
 		Dir: filepath.Join(w.Root, "clones", key), LockFile: filepath.Join(w.Root, "lock"),
 		Used: &work.Resource{Group: d.Work, Name: key, Gone: errors.New("gone"), Report: func(err error) { w.T.Error(err) }},
 		Git:  d.Git, Trash: d.Trash, Log: d.Log.WithField("key", key), Now: w.Now, AskTimeout: 20 * time.Second,
-		Credential: func(string, string) (*git.Auth, error) { return nil, nil },
+		Credential: func(context.Context, string, string) (*git.Auth, error) { return nil, nil },
 		WithRoom:   func(_ context.Context, _ disk.Size, f func() error) error { return f() },
 		MakeDir:    func() error { return durable.MkdirAll(filepath.Join(r.Dir, "store"), 0o755) },
 		SyncDir:    func() error { return nil },

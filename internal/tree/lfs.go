@@ -10,7 +10,6 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/guard"
 	"github.com/helmdeck/repos/internal/lfs"
-	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -57,13 +56,15 @@ func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, give
 	if len(missing) == 0 {
 		return nil
 	}
-	endpoint, auth, err := lfsServer(c.remote, s, given)
+	endpoint, scope, err := lfsServer(s, given)
 	if err != nil {
 		return err
 	}
-	covers := func(url string) bool { // a credential's scope may be a part of a host
-		a, err := c.remote.Auth(s.Source, url)
-		return err == nil && a != nil && auth != nil && a.Name == auth.Name
+	auth := func(ctx context.Context) (*git.Auth, error) {
+		if scope == "" {
+			return nil, nil
+		}
+		return c.remote.Auth(ctx, s.Source, scope)
 	}
 	if err := durable.MkdirAll(storage, 0o755); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, give
 	began := c.remote.Now()
 	defer c.remote.Measure(LFSObjects)
 	err = lfs.Fetch{
-		Endpoint: endpoint, Auth: auth, Covers: covers, Rule: rule, Storage: storage, Objects: missing, Progress: progress,
+		Endpoint: endpoint, Auth: auth, Rule: rule, Storage: storage, Objects: missing, Progress: progress,
 	}.Run(ctx, c.remote.Git)
 	if err == nil {
 		c.remote.Log.WithContext(ctx).WithFields(map[string]any{
@@ -83,24 +84,23 @@ func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, give
 	return err
 }
 
-// lfsServer returns the URL of a repository's LFS server, and the credential for it: the
-// given server or, if that is empty, the one beside the repository. The given one comes
-// from the repository, so it gets a credential only if its host is the repository's: the
-// one for its own URL.
-func lfsServer(r *remote.Remote, s Spec, given string) (endpoint string, auth *git.Auth, err error) {
+// lfsServer returns the URL of a repository's LFS server, and the URL that its credential is
+// for: the given server or, if that is empty, the one beside the repository. The given one
+// comes from the repository, so it gets a credential only if its host is the repository's:
+// the one for its own URL.
+func lfsServer(s Spec, given string) (endpoint, scope string, err error) {
 	if given == "" {
 		url := s.URL.OverHTTP()
-		auth, err = r.Auth(s.Source, url)
-		return lfsEndpoint(url), auth, err
+		return lfsEndpoint(url), url, nil
 	}
 	u, err := volume.ParseURL(given, volume.Schemes{})
 	if err != nil {
-		return "", nil, fmt.Errorf("the LFS server that .lfsconfig names %w", urlProblem(err))
+		return "", "", fmt.Errorf("the LFS server that .lfsconfig names %w", urlProblem(err))
 	}
 	if u.Host() == s.URL.Host() {
-		auth, err = r.Auth(s.Source, u.String())
+		scope = u.String()
 	}
-	return u.String(), auth, err
+	return u.String(), scope, nil
 }
 
 // lfsEndpoint returns the URL where git-lfs expects the LFS server of a repository.

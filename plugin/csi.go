@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/helmdeck/repos/csi"
-	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 )
@@ -76,16 +75,7 @@ func (p *parts) newCSI(m machine, db *meta.DB, state meta.State, log *logrus.Log
 		return nil
 	}
 	return csi.New(csi.Config{
-		Volumes: p.volumes, DB: db, Lend: lender{}, Log: log, Now: m.at.clock(), Version: version, Node: s.node, Kubelet: s.kubelet,
+		Volumes: p.volumes, DB: db, Lend: p.credentials, Log: log, Now: m.at.clock(), Version: version, Node: s.node, Kubelet: s.kubelet,
 		Wait: m.set.mountWait, Unready: func() error { return s.checkPropagation(m.at.data) },
 	}, state)
 }
-
-// lender refuses secrets until the store can lend.
-type lender struct{}
-
-func (lender) Lend(credential.Credential) (string, error) {
-	return "", errors.New("secrets are not supported yet")
-}
-
-func (lender) Return(string) {}

@@ -25,7 +25,13 @@ const Timeout = 2 * time.Minute
 // returns its path. The working directory must be below the module's root.
 func Build(dir string, tags ...string) (string, error) {
 	program := filepath.Join(dir, "helmdeck-repos")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", program, "github.com/helmdeck/repos/plugin")
+	const module = "github.com/helmdeck/repos" // which may be a dependency of the test's own module
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("look for the module %s: %w", module, err)
+	}
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", program, module+"/plugin")
+	cmd.Dir = strings.TrimSpace(string(root))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -150,7 +150,7 @@ func operators(t *testing.T, w *world) {
 		must(t, err)
 		return out
 	}
-	if out := repos("leases"); !strings.Contains(out, "default/seen") {
+	if out := repos("leases", "ls"); !strings.Contains(out, "default/seen") {
 		t.Errorf("docker repos leases does not name the pod:\n%s", out)
 	}
 	if out := repos("ls"); !strings.Contains(out, "k8s/default/default") {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -155,18 +156,25 @@ func (c *cluster) group() error {
 	return nil
 }
 
-// await waits until check returns nil. It gives up when a service ends.
+// await waits until check returns nil. It gives up when a service ends, or after daemon.Timeout. The cluster has few
+// processors, so it asks less often than daemon.Poll.
 func (c *cluster) await(what string, check func() error) error {
-	err := daemon.Poll(func() error {
-		if err := c.machine.check(); err != nil {
-			return daemon.Final(err)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(daemon.Timeout); ; <-tick.C {
+		ended := c.machine.check()
+		if ended == nil {
+			err := check()
+			if err == nil {
+				return nil
+			}
+			if time.Now().Before(deadline) {
+				continue
+			}
+			ended = fmt.Errorf("still after %v: %w", daemon.Timeout, err)
 		}
-		return check()
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, ended)
 	}
-	return nil
 }
 
 // awaitReady waits until the node is ready, and pods may be scheduled on it.

@@ -7,8 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/helmdeck/repos/tests/daemon"
 )
 
 // deploy does what a new user does: it applies deploy/kubernetes as it is. The image is the one that make image has made.
@@ -73,7 +71,7 @@ func undeploy(t *testing.T, w *world) {
 	pid := w.driver()
 	_, err := w.kubectl("delete", "-k", absolute(t, "../../deploy/kubernetes"))
 	must(t, err)
-	if err := daemon.Poll(func() error {
+	if err := w.await("the end of the driver", func() error {
 		err := w.api.get(t.Context(), driverSet, nil)
 		var answer *refused
 		if !errors.As(err, &answer) || answer.Code != http.StatusNotFound {

@@ -9,13 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/moby/sys/mountinfo"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/proc"
 )
 
@@ -69,22 +67,6 @@ func (c *cluster) awaitDriver(before int) error {
 	})
 }
 
-// kill kills a process and waits until it is gone.
-func kill(pid int) error {
-	if pid == 0 {
-		return errors.New("there is no process to kill")
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return err
-	}
-	return daemon.Poll(func() error {
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
-			return fmt.Errorf("process %d still exists", pid)
-		}
-		return nil
-	})
-}
-
 // stopDriver keeps the DaemonSet from running on the node, until startDriver.
 func (c *cluster) stopDriver() error {
 	if err := c.patchDriver(object{"nodeSelector": object{"test/no": "driver"}}); err != nil {
@@ -133,7 +115,7 @@ func (c *cluster) mounts() (published, others []string, err error) {
 // awaitNothing waits until no pod's volume is left: no mount, no lease, no volume but the kept ones, no git.
 func (w *world) awaitNothing(t *testing.T) {
 	t.Helper()
-	err := daemon.Poll(func() error {
+	err := w.await("the end of all volumes", func() error {
 		published, others, err := w.mounts()
 		if err != nil || len(published) > 0 || len(w.kept) == 0 && len(others) > 0 {
 			return fmt.Errorf("mounts are left: %q, %q, %v", published, others, err)

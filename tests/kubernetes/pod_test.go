@@ -98,34 +98,28 @@ func (c *cluster) pod(namespace, name string) (p pod, err error) {
 	return p, c.api.get(context.Background(), pods(namespace)+"/"+name, &p)
 }
 
-// deletePod deletes a pod and waits until it is gone.
-func (c *cluster) deletePod(namespace, name string) error {
-	if err := c.api.call(context.Background(), http.MethodDelete, pods(namespace)+"/"+name, nil, nil); err != nil {
-		return err
-	}
-	return c.awaitGone(namespace, name)
-}
+// deletePod deletes a pod and waits until it is gone, which it is when kubelet has ended it and unpublished its volumes.
+func (c *cluster) deletePod(namespace, name string) error { return c.endPod(namespace, name, nil) }
 
 // forceDelete removes a pod's object at once. kubelet ends the pod later.
 func (c *cluster) forceDelete(namespace, name string) error {
-	return c.api.call(context.Background(), http.MethodDelete, pods(namespace)+"/"+name, object{"gracePeriodSeconds": 0}, nil)
+	return c.endPod(namespace, name, object{"gracePeriodSeconds": 0})
 }
 
-// awaitGone waits until a pod's object is gone, which it is when kubelet has ended the pod and unpublished its volumes.
-func (c *cluster) awaitGone(namespace, name string) error {
-	err := daemon.Poll(func() error {
-		_, err := c.pod(namespace, name)
-		var answer *refused
-		if errors.As(err, &answer) && answer.Code == http.StatusNotFound {
-			return nil
-		}
-		if err == nil {
-			err = errors.New("it still exists")
-		}
-		return err
-	})
+// endPod deletes a pod with options and waits until its object is gone.
+func (c *cluster) endPod(namespace, name string, options object) error {
+	ctx, cancel := context.WithTimeout(context.Background(), daemon.Timeout)
+	defer cancel()
+	var body any
+	if options != nil {
+		body = options
+	}
+	remove := func() error {
+		return c.api.call(ctx, http.MethodDelete, pods(namespace)+"/"+name, body, nil)
+	}
+	err := c.api.watch(ctx, namespace, name, remove, func(event string, _ pod) bool { return event == "DELETED" })
 	if err != nil {
-		return fmt.Errorf("pod %s: %w\n%s", name, err, c.events(namespace, name))
+		return fmt.Errorf("delete pod %s: %w\n%s", name, err, c.events(namespace, name))
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/proc"
 )
 
@@ -113,14 +112,12 @@ func forceDeletion(t *testing.T, w *world) {
 	w.mustStart(t, newPod("forced", inline(attributes(appRepo))))
 	w.mustSay(t, "forced", mine, "mine")
 	must(t, w.forceDelete("default", "forced"))
-	must(t, w.awaitGone("default", "forced"))
 	w.awaitNothing(t)
 
 	// kubelet does not see this one go, and finds it on its disk.
 	w.mustStart(t, newPod("unseen", inline(attributes(appRepo))))
 	must(t, w.signal("kubelet", syscall.SIGKILL))
 	must(t, w.forceDelete("default", "unseen"))
-	must(t, w.awaitGone("default", "unseen"))
 	must(t, w.serveKubelet())
 	must(t, w.awaitReady())
 	w.awaitNothing(t)
@@ -141,7 +138,7 @@ func reboot(t *testing.T, w *world) {
 	must(t, w.forceDelete("default", "removed"))
 	must(t, w.awaitDriver(0))
 	for name, want := range map[string]string{"clean": "clean", "keeper": "mine"} {
-		must(t, daemon.Poll(func() error {
+		must(t, w.await("the pod's next start", func() error {
 			p, err := w.pod("default", name)
 			if err == nil && (len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount == 0 || !p.Status.ContainerStatuses[0].Ready) {
 				err = fmt.Errorf("pod %s has not started again: %+v\n%s", name, p.Status, w.events("default", name))

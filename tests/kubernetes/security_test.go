@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -24,7 +23,7 @@ func (w *world) makeNamespace(t *testing.T, name string, labels object) {
 			t.Error(err)
 		}
 	})
-	must(t, daemon.Poll(func() error {
+	must(t, w.await("the service account", func() error {
 		return w.api.get(context.Background(), "/api/v1/namespaces/"+name+"/serviceaccounts/default", nil)
 	}))
 }
@@ -54,7 +53,7 @@ func (w *world) refuse(t *testing.T, p object, message string) {
 	t.Helper()
 	name := p["metadata"].(object)["name"].(string)
 	must(t, w.api.post(context.Background(), pods("default"), p))
-	err := daemon.Poll(func() error {
+	err := w.await("the event", func() error {
 		if events := w.events("default", name); !strings.Contains(events, message) {
 			return fmt.Errorf("got the events %q, want %q", events, message)
 		}

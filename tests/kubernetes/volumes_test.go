@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -157,7 +156,7 @@ func persistentVolume(t *testing.T, w *world) {
 func containerRestart(t *testing.T, w *world) {
 	w.mustStart(t, newPod("again", inline(attributes(appRepo))))
 	w.mustSay(t, "again", "echo mine >/w/new; kill -TERM 1; echo sent", "sent")
-	must(t, daemon.Poll(func() error {
+	must(t, w.await("the container's next start", func() error {
 		p, err := w.pod("default", "again")
 		if err == nil && (len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount != 1 || !p.Status.ContainerStatuses[0].Ready) {
 			err = fmt.Errorf("the container has not started again: %+v", p.Status.ContainerStatuses)

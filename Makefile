@@ -22,6 +22,7 @@ test: needs plugin cli ## all tests: units, integration (as root), end to end in
 	@failed=0; \
 	go test -C cli -race -count=1 -timeout 10m ./... || failed=1; \
 	go test -C release -count=1 -timeout 10m ./... || failed=1; \
+	go test -C tests/csi -count=1 -timeout 10m ./... || failed=1; \
 	go test -race -count=1 -timeout 28m -p 2 $$(go list ./... | grep -v /tests) || failed=1; \
 	go test -race -count=1 -timeout 28m -p 1 -skip '^Test(Event|Recipe|Kubernetes)($$|[A-Z])' ./tests/... || failed=1; \
 	exit $$failed
@@ -83,7 +84,7 @@ performance: ## write docs/performance.md and its picture from build/bench.json
 
 lint: ## gofmt, go vet and staticcheck, of all modules
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; } >&2
-	@set -e; for module in . cli release; do \
+	@set -e; for module in . cli release tests/csi; do \
 		echo "lint: module $$module"; \
 		(cd $$module && go vet ./... && go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...); \
 	done

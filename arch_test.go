@@ -291,7 +291,7 @@ func TestDependenciesAreDocumented(t *testing.T) {
 		}
 		return string(data)
 	}
-	for file, title := range map[string]string{"go.mod": "module", "cli/go.mod": "module of the command", "release/go.mod": "module of the release"} {
+	for file, title := range map[string]string{"go.mod": "module", "cli/go.mod": "module of the command", "release/go.mod": "module of the release", "tests/csi/go.mod": "module of the driver's tests"} {
 		var want, got []string
 		_, direct, _ := strings.Cut(read(file), "require (\n")
 		direct, _, _ = strings.Cut(direct, "\n)")

@@ -188,6 +188,12 @@ func readKnown(t *testing.T) known {
 	for _, e := range config.Env {
 		k.settings[e.Name] = true
 	}
+	// Those of the driver for Kubernetes are not settings of Docker's plugin.
+	_, csi, _ := strings.Cut(read("plugin/csi.go"), "csiDefaults = ")
+	csi, _, _ = strings.Cut(csi, "\n")
+	for _, m := range regexp.MustCompile(`"([A-Z_]+)":`).FindAllStringSubmatch(csi, -1) {
+		k.settings[m[1]] = true
+	}
 	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(k.makefile, -1) {
 		k.targets[m[1]] = true
 	}

@@ -18,7 +18,7 @@ const errorsPage = "docs/operations/errors.md"
 // answering are the packages whose errors are part of answers to users and operators. Those of the others say
 // which call to the kernel, or which file, has failed.
 var answering = []string{
-	"driver", "janitor", "plugin",
+	"csi", "driver", "janitor", "plugin",
 	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/gitssh", "internal/guard",
 	"internal/lfs", "internal/mounter", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
 	"internal/verbs", "internal/volume", "internal/warm", "internal/work", "internal/workspace",
@@ -53,6 +53,9 @@ func (s source) messages() (list []string) {
 		case *ast.CallExpr:
 			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound"}, types.ExprString(n.Fun)) {
 				list = append(list, message(text(n.Args[0])))
+			}
+			if s.dir == "csi" && types.ExprString(n.Fun) == "failf" { // after the code
+				list = append(list, message(text(n.Args[1])))
 			}
 		case *ast.FuncDecl: // the message of a type of errors
 			if n.Name.Name == "Error" && n.Recv != nil && len(n.Body.List) == 1 {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -128,8 +129,7 @@ func parseTimeout(text string) (time.Duration, error) {
 		unit, ok := units[text[n]]
 		value, err := strconv.ParseUint(text[:n], 10, 32)
 		if ok && err == nil {
-			const most = 1 << 62 / time.Hour // an hour is the largest unit
-			return time.Duration(min(value, uint64(most))) * unit, nil
+			return time.Duration(min(value, uint64(math.MaxInt64/unit))) * unit, nil // of years
 		}
 	}
 	return 0, failf(InvalidArgument, "the timeout %.20q is malformed", text)

@@ -56,7 +56,7 @@ func (d *Driver) publish(ctx context.Context, c call) error {
 			return failf(Unavailable, "%w", err)
 		}
 	}
-	if err := d.mayUse(c); err != nil {
+	if err := d.mayUse(ctx, c); err != nil {
 		return err
 	}
 	return d.first(ctx, c)
@@ -147,15 +147,20 @@ func (d *Driver) show(c call, source string, m *made) (err error) {
 }
 
 // mayUse refuses a volume that exists and is another subject's: a PersistentVolume that
-// was used in one namespace must not give its kept workspace to another one. It also
+// was used in one namespace must not give its kept workspace to another one. Without a
+// workspace, after a fresh start of its clone, the volume makes room. mayUse also
 // refuses to publish an ephemeral volume twice.
-func (d *Driver) mayUse(c call) error {
+func (d *Driver) mayUse(ctx context.Context, c call) error {
 	v, err := d.Volumes.Get(c.volume)
 	if err != nil {
 		return nil // it is made
 	}
 	if string(v.Options.Subject) != c.options["subject"] {
-		return failf(PermissionDenied, "volume %q keeps the files of another namespace or service account on this node: use another volumeHandle, or evict its clone", c.volume)
+		_, kept := v.State.Status["kept_commit"]
+		if !isPods(v.Options.Subject) || kept || len(d.Volumes.Leases(c.volume)) > 0 {
+			return failf(PermissionDenied, "volume %q has the files of another namespace or service account on this node: use another volumeHandle, or begin afresh with its clone", c.volume)
+		}
+		return d.Volumes.Remove(ctx, c.volume)
 	}
 	if c.ephemeral && len(d.Volumes.Leases(c.volume)) > 0 {
 		return failf(AlreadyExists, "volume %q is published at another path already", c.volume)

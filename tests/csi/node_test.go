@@ -1,38 +1,48 @@
 package csi
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// TestPublish checks an inline volume from its publication to its end.
-func TestPublish(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	target := w.publish(aPod)
-	if _, err := os.Stat(filepath.Join(target, "README.md")); err != nil {
-		t.Error(err)
+// want checks the code of an error, and that it contains words.
+func want(t *testing.T, what string, err error, code codes.Code, words ...string) {
+	t.Helper()
+	if got := status.Code(err); got != code {
+		t.Errorf("%s: %v, want %v", what, err, code)
 	}
-	w.ok(os.WriteFile(filepath.Join(target, "mine"), nil, 0o644))
-	w.publish(aPod)
-	if _, err := os.Stat(filepath.Join(target, "mine")); err != nil {
-		t.Errorf("after another NodePublishVolume: %v", err)
+	for _, word := range words {
+		if !strings.Contains(status.Convert(err).Message(), word) {
+			t.Errorf("%s: %v, want %q in it", what, err, word)
+		}
 	}
-	w.unpublish(aPod)
-	w.unpublish(aPod)
-	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the target after NodeUnpublishVolume: %v", err)
-	}
-	w.wantNothing()
 }
 
-// wantNothing checks that the driver has no volume, lease or mount.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// wantNothing checks that the driver has no volume, lease, workspace and mount.
 func (w *world) wantNothing() {
 	w.t.Helper()
 	volumes, err := w.daemon.Admin.Volumes(w.t.Context(), api.Filter{})
@@ -42,9 +52,465 @@ func (w *world) wantNothing() {
 	if len(volumes) > 0 || len(leases) > 0 {
 		w.t.Errorf("left: volumes %+v, leases %+v", volumes, leases)
 	}
-	points, err := overlay.Mounts(filepath.Join(w.kubelet, "pods"))
+	for _, dir := range []string{filepath.Join(w.kubelet, "pods"), overlay.PointsDir(w.config.DataDir())} {
+		points, err := overlay.Mounts(dir)
+		w.ok(err)
+		for _, p := range points {
+			if p.Type != "tmpfs" {
+				w.t.Errorf("left: the mount %+v", p)
+			}
+		}
+	}
+}
+
+// TestPublish checks an inline volume from its publication to its end.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	target := w.publish(aPod)
+	if !exists(filepath.Join(target, "README.md")) {
+		t.Error("no file of the repository")
+	}
+	w.ok(os.WriteFile(filepath.Join(target, "mine"), nil, 0o644))
+	w.publish(aPod)
+	if !exists(filepath.Join(target, "mine")) {
+		t.Error("another NodePublishVolume made another workspace")
+	}
+	w.unpublish(aPod)
+	w.unpublish(aPod)
+	if exists(target) {
+		t.Error("the target is there after NodeUnpublishVolume")
+	}
+	w.wantNothing()
+}
+
+// TestRegistration checks what kubelet learns at the socket in its directory.
+func TestRegistration(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := registration.NewRegistrationClient(w.dial(filepath.Join(w.kubelet, "plugins_registry/repos.helmdeck.dev-reg.sock")))
+	info, err := c.GetInfo(t.Context(), &registration.InfoRequest{})
 	w.ok(err)
-	if len(points) > 0 {
-		w.t.Errorf("left: mounts %+v", points)
+	if info.Type != registration.CSIPlugin || info.Name != "repos.helmdeck.dev" || info.Endpoint != w.endpoint() || len(info.SupportedVersions) != 1 {
+		t.Errorf("%+v", info)
+	}
+	_, err = c.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{PluginRegistered: true})
+	w.ok(err)
+	_, err = c.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{Error: "no such version"})
+	w.ok(err)
+	for _, words := range []string{"kubelet has registered the driver", "no such version"} {
+		if !strings.Contains(w.config.Log(), words) {
+			t.Errorf("the log has no %q", words)
+		}
+	}
+	node, err := w.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+	w.ok(err)
+	if node.NodeId != "node-1" {
+		t.Errorf("%+v", node)
+	}
+}
+
+// TestReadOnly checks that a read-only volume is so with all mounts in it.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, readOnly := range []bool{false, true} {
+		r := w.request(aPod)
+		r.Readonly = readOnly
+		w.ok(w.try(r))
+		for _, name := range []string{"x", ".git/hdcache/x"} {
+			err := os.WriteFile(filepath.Join(r.TargetPath, name), nil, 0o644)
+			if errors.Is(err, unix.EROFS) != readOnly {
+				t.Errorf("read-only is %v, writing %s: %v", readOnly, name, err)
+			}
+		}
+		r.Readonly = !readOnly
+		want(t, "another access mode", w.try(r), codes.AlreadyExists)
+		w.unpublish(aPod)
+	}
+	w.wantNothing()
+}
+
+// kept returns the request for a persistent volume that a pod uses.
+func (w *world) kept(p pod) *csi.NodePublishVolumeRequest {
+	r := w.request(p)
+	delete(r.VolumeContext, "csi.storage.k8s.io/ephemeral")
+	return r
+}
+
+// TestPeers checks that two pods with one kept workspace do not see what is unmounted in the
+// other. Control: with binds that are peers they do.
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, two := w.kept(pod{"a", "one", "default", "pv"}), w.kept(pod{"a", "two", "default", "pv"})
+	w.ok(w.try(one))
+	w.ok(w.try(two))
+	w.ok(os.WriteFile(filepath.Join(one.TargetPath, "mine"), nil, 0o644))
+	if !exists(filepath.Join(two.TargetPath, "mine")) {
+		t.Error("two pods with one persistent volume have two workspaces")
+	}
+	cached := func(target string) bool {
+		mounted, err := overlay.Mounted(filepath.Join(target, ".git/hdcache"))
+		w.ok(err)
+		return mounted
+	}
+	peer := filepath.Join(w.config.Dir, "peer")
+	w.ok(os.Mkdir(peer, 0o755))
+	points := testdir.Names(t, overlay.PointsDir(w.config.DataDir()))
+	w.ok(unix.Mount(filepath.Join(overlay.PointsDir(w.config.DataDir()), points[0]), peer, "", unix.MS_BIND|unix.MS_REC, ""))
+	w.ok(unix.Unmount(filepath.Join(peer, ".git/hdcache"), unix.MNT_DETACH))
+	if cached(filepath.Join(overlay.PointsDir(w.config.DataDir()), points[0])) {
+		t.Error("control: a peer kept what was unmounted in the other")
+	}
+	w.ok(unix.Unmount(peer, unix.MNT_DETACH))
+	if !cached(one.TargetPath) || !cached(two.TargetPath) {
+		t.Error("a pod lost its cache with the workspace's mount")
+	}
+	w.ok(w.tryUnpublish("pv", one.TargetPath))
+	if !cached(two.TargetPath) || !exists(filepath.Join(two.TargetPath, "mine")) {
+		t.Error("NodeUnpublishVolume of one pod unmounted something of the other")
+	}
+	w.ok(w.tryUnpublish("pv", two.TargetPath))
+	w.ok(w.try(one))
+	if !exists(filepath.Join(one.TargetPath, "mine")) {
+		t.Error("the persistent volume lost a file")
+	}
+}
+
+// TestKeptBelongsToSubject checks that a persistent volume that is bound in one namespace after
+// the other does not show the files of the first.
+func TestKeptBelongsToSubject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.kept(pod{"secret-team", "p", "default", "pv"})
+	w.ok(w.try(first))
+	w.ok(os.WriteFile(filepath.Join(first.TargetPath, "mine"), nil, 0o644))
+	w.ok(w.tryUnpublish("pv", first.TargetPath))
+	for _, p := range []pod{{"other", "p", "default", "pv"}, {"secret-team", "p2", "other", "pv"}} {
+		r := w.kept(p)
+		err := w.try(r)
+		want(t, "another subject", err, codes.PermissionDenied, "another namespace or service account")
+		if strings.Contains(err.Error(), "secret-team") || exists(r.TargetPath) {
+			t.Errorf("%v; the target exists: %v", err, exists(r.TargetPath))
+		}
+	}
+	if _, err := w.daemon.Admin.FreshSubject(t.Context(), "k8s/secret-team/default", true); err != nil {
+		t.Fatal(err)
+	}
+	r := w.kept(pod{"other", "p", "default", "pv"})
+	w.ok(w.try(r))
+	if exists(filepath.Join(r.TargetPath, "mine")) {
+		t.Error("another subject sees the file of the first")
+	}
+}
+
+// TestSubject checks that the pod decides the subject, also where it is too long for one.
+func TestSubject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	long := strings.Repeat("s", 253)
+	subjects := make(map[string]bool)
+	for i, p := range []pod{
+		{"a", "p1", "default", "v1"}, {"b", "p2", "default", "v2"}, {"a", "p3", "ci", "v3"},
+		{"a", "p4", long, "v4"}, {"b", "p5", long, "v5"}, {"a", "p6", long[1:] + "t", "v6"},
+	} {
+		w.publish(p)
+		v, err := w.daemon.Admin.Volume(t.Context(), p.volume)
+		w.ok(err)
+		if i == 0 && v.Subject != "k8s/a/default" {
+			t.Errorf("subject %q", v.Subject)
+		}
+		if subjects[v.Subject] || len(v.Subject) > 256 {
+			t.Errorf("pod %+v has the subject %q", p, v.Subject)
+		}
+		subjects[v.Subject] = true
+	}
+}
+
+// TestRefused checks the attributes and requests that are refused, and that nothing is left.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := filepath.Join(w.config.Dir, "elsewhere")
+	for name, change := range map[string]func(r *csi.NodePublishVolumeRequest){
+		"subject":               func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["subject"] = "k8s/kube-system/default" },
+		"mode=keep":             func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "keep" },
+		"mode=shared":           func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "shared" },
+		"restore":               func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["restore"] = "0123456789abcdef" },
+		"an unknown attribute":  func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["colour"] = "red" },
+		"a wrong value":         func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["depth"] = "deep" },
+		"no repository":         func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "repo") },
+		"a huge attribute":      func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["ref"] = strings.Repeat("x", 1<<20) },
+		"no pod":                func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "csi.storage.k8s.io/pod.namespace") },
+		"a volume with a slash": func(r *csi.NodePublishVolumeRequest) { r.VolumeId = "a/b" },
+		"a target elsewhere":    func(r *csi.NodePublishVolumeRequest) { r.TargetPath = other },
+		"a target with ..":      func(r *csi.NodePublishVolumeRequest) { r.TargetPath = w.kubelet + "/pods/../../elsewhere" },
+		"a block volume": func(r *csi.NodePublishVolumeRequest) {
+			r.VolumeCapability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		},
+		"mount options": func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability.GetMount().MountFlags = []string{"suid"} },
+		"an unknown key of a secret": func(r *csi.NodePublishVolumeRequest) {
+			r.Secrets = map[string]string{"pasword": "x"}
+		},
+		"two secrets": func(r *csi.NodePublishVolumeRequest) {
+			r.Secrets = map[string]string{"password": "x", "token": "y", "username": "z"}
+		},
+		"mode=private of a persistent volume": func(r *csi.NodePublishVolumeRequest) {
+			delete(r.VolumeContext, "csi.storage.k8s.io/ephemeral")
+			r.VolumeContext["mode"] = "private"
+		},
+	} {
+		r := w.request(aPod)
+		change(r)
+		want(t, name, w.try(r), codes.InvalidArgument)
+		if exists(w.target(aPod)) || exists(other) {
+			t.Errorf("%s: the target exists", name)
+		}
+	}
+	r := w.request(aPod, "ref", "nowhere")
+	want(t, "an unknown ref", w.try(r), codes.NotFound, "nowhere")
+	w.wantNothing()
+}
+
+// TestTargets checks targets that are not as kubelet leaves them.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	target := w.target(aPod)
+	w.ok(w.tryUnpublish("unknown", target))
+	w.ok(w.tryUnpublish("unknown", filepath.Join(w.kubelet, "pods/none/volumes/v/mount")))
+
+	w.ok(os.Mkdir(target, 0o750))
+	w.publish(aPod)
+	want(t, "another volume's target", w.tryUnpublish("other", target), codes.NotFound)
+	second := w.request(aPod)
+	second.VolumeId = "csi-2"
+	want(t, "a second volume", w.try(second), codes.AlreadyExists)
+	w.unpublish(aPod)
+
+	w.ok(os.WriteFile(target, nil, 0o600))
+	if err := w.try(w.request(aPod)); err == nil {
+		t.Error("published at a file")
+	}
+	if !exists(target) {
+		t.Error("the file is gone")
+	}
+	w.ok(os.Remove(target))
+
+	w.ok(os.Mkdir(target, 0o750))
+	w.ok(unix.Mount("x", target, "tmpfs", 0, ""))
+	if err := w.try(w.request(aPod)); err == nil {
+		t.Error("published over a mount")
+	}
+	if err := w.tryUnpublish(aPod.volume, target); err == nil || !strings.Contains(err.Error(), "something else is mounted there") {
+		t.Errorf("NodeUnpublishVolume of another program's mount: %v", err)
+	}
+	w.ok(unix.Unmount(target, 0))
+	w.unpublish(aPod)
+
+	// A link in place of a directory of the path, to a place that the driver may write.
+	outside := filepath.Join(w.config.Dir, "outside")
+	w.ok(os.MkdirAll(outside, 0o755))
+	w.ok(os.Remove(filepath.Dir(target)))
+	w.ok(os.Symlink(outside, filepath.Dir(target)))
+	r := w.request(pod{"default", "q", "default", "csi-3"})
+	r.TargetPath = target
+	if err := w.try(r); err == nil || len(testdir.Names(t, outside)) > 0 {
+		t.Errorf("published through a link: %v, %q", err, testdir.Names(t, outside))
+	}
+	w.ok(os.Mkdir(filepath.Join(outside, "mount"), 0o755))
+	if err := w.tryUnpublish("csi-3", target); err == nil || !exists(filepath.Join(outside, "mount")) {
+		t.Errorf("unpublished through a link: %v", err)
+	}
+	w.wantNothing()
+}
+
+// TestDeadline checks that a call whose time is over says that the clone continues, and leaves
+// nothing, and that the next call succeeds.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	gate := gitserver.NewGate()
+	w.server.Wrap(gate.Fault)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	r := w.request(aPod)
+	done := make(chan error)
+	go func() {
+		_, err := w.NodePublishVolume(ctx, r)
+		done <- err
+	}()
+	<-gate.Arrived
+	want(t, "at the same time", w.try(r), codes.Aborted, "another call")
+	want(t, "NodeUnpublishVolume meanwhile", w.tryUnpublish(r.VolumeId, r.TargetPath), codes.Aborted)
+	want(t, "when the time is over", <-done, codes.Aborted, "continues in the background")
+	w.wantNothing()
+	close(gate.Open)
+	w.ok(w.try(r))
+	w.unpublish(aPod)
+	w.wantNothing()
+}
+
+// TestRestart checks that a killed driver finds its publications, and undoes those whose pods
+// have gone.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other, gone := pod{"default", "other", "default", "csi-2"}, pod{"default", "gone", "default", "csi-3"}
+	target := w.publish(aPod)
+	w.publish(other)
+	lost := w.publish(gone)
+	w.ok(os.WriteFile(filepath.Join(target, "mine"), nil, 0o644))
+	w.ok(w.daemon.Kill())
+	// As kubelet does with a pod that was deleted by force.
+	w.ok(unix.Unmount(lost, unix.MNT_DETACH))
+	w.ok(os.RemoveAll(filepath.Join(w.kubelet, "pods/uid-default-gone")))
+	w.start()
+	w.publish(aPod)
+	if !exists(filepath.Join(target, "mine")) {
+		t.Error("the workspace is another one")
+	}
+	w.unpublish(aPod)
+	w.unpublish(other)
+	w.ok(daemon.Poll(func() error {
+		volumes, err := w.daemon.Admin.Volumes(t.Context(), api.Filter{})
+		if err == nil && len(volumes) > 0 {
+			err = errors.New("the volume of the pod that has gone is there")
+		}
+		return err
+	}))
+	w.wantNothing()
+}
+
+// TestReboot checks that volumes are published anew when nothing is mounted any more.
+func TestReboot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	target := w.publish(aPod)
+	kept := w.kept(pod{"a", "one", "default", "pv"})
+	w.ok(w.try(kept))
+	w.ok(os.WriteFile(filepath.Join(kept.TargetPath, "mine"), nil, 0o644))
+	w.ok(w.daemon.Kill())
+	w.ok(unix.Unmount(target, unix.MNT_DETACH))
+	w.ok(unix.Unmount(kept.TargetPath, unix.MNT_DETACH))
+	w.ok(unix.Unmount(overlay.PointsDir(w.config.DataDir()), unix.MNT_DETACH))
+	w.start()
+	w.publish(aPod)
+	w.ok(w.try(kept))
+	if !exists(filepath.Join(target, "README.md")) || !exists(filepath.Join(kept.TargetPath, "mine")) {
+		t.Error("a volume has no files after a reboot")
+	}
+	w.unpublish(aPod)
+	w.ok(w.tryUnpublish("pv", kept.TargetPath))
+}
+
+// TestSecret checks that a secret is for its volume alone, and nowhere on the disk.
+func TestSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const password = "hunter2-of-the-pod"
+	w.server.Protect("r", gitserver.Login{User: "ada", Password: password})
+	without := w.request(pod{"b", "p", "default", "csi-2"})
+	want(t, "without a secret", w.try(without), codes.PermissionDenied)
+	r := w.request(aPod)
+	r.Secrets = map[string]string{"username": "ada", "password": "wrong" + password}
+	want(t, "with a wrong secret", w.try(r), codes.PermissionDenied)
+	r.Secrets["password"] = password
+	w.ok(w.try(r))
+	want(t, "another subject", w.try(without), codes.PermissionDenied)
+	same := w.request(pod{"default", "q", "default", "csi-3"}, "refresh", "always")
+	want(t, "the same subject without the secret", w.try(same), codes.PermissionDenied)
+	if strings.Contains(w.config.Log(), password) {
+		t.Error("the log has the secret")
+	}
+	w.ok(filepath.WalkDir(w.config.DataDir(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // what is written meanwhile
+		}
+		data, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(data), password) {
+			t.Errorf("%s has the secret", path)
+		}
+		return nil
+	}))
+	w.unpublish(aPod)
+	w.wantNothing()
+}
+
+// TestStats checks that statistics are those of the workspace, not of the disk.
+func TestStats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	target := w.publish(aPod)
+	stats := func() (*csi.NodeGetVolumeStatsResponse, error) {
+		return w.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: aPod.volume, VolumePath: target})
+	}
+	got, err := stats()
+	w.ok(err)
+	if len(got.Usage) != 2 || got.Usage[0].Unit != csi.VolumeUsage_BYTES || got.Usage[1].Unit != csi.VolumeUsage_INODES ||
+		got.Usage[0].Used > 1<<20 || got.Usage[0].Total != 0 || strings.Contains(got.String(), "mounted") {
+		t.Errorf("%v", got)
+	}
+	w.ok(unix.Unmount(target, unix.MNT_DETACH))
+	// CSI 1.13 has no VolumeCondition any more, so it is among what is unknown.
+	if got, err = stats(); err != nil || !strings.Contains(string(got.ProtoReflect().GetUnknown()), "is not mounted any more") {
+		t.Errorf("unmounted by somebody: %v, %v", got, err)
+	}
+	w.unpublish(aPod)
+	_, err = stats()
+	want(t, "not published", err, codes.NotFound)
+}
+
+// TestMany checks many pods at once.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const n = 50
+	done := make(chan error)
+	var pods []pod
+	for i := range n {
+		name := "p" + strings.Repeat("x", i)
+		pods = append(pods, pod{"default", name, "default", "csi-" + name})
+		r := w.request(pods[i])
+		go func() { done <- w.try(r) }()
+	}
+	for range n {
+		w.ok(<-done)
+	}
+	for _, p := range pods {
+		go func() {
+			done <- w.tryUnpublish(p.volume, filepath.Join(w.kubelet, "pods", "uid-default-"+p.name, "volumes/kubernetes.io~csi/repo/mount"))
+		}()
+	}
+	for range n {
+		w.ok(<-done)
+	}
+	w.wantNothing()
+}
+
+// TestNotShared checks that the driver does not start where pods would see empty directories.
+func TestNotShared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(w.daemon.Stop())
+	w.ok(unix.Mount("", w.config.Dir, "", unix.MS_PRIVATE|unix.MS_REC, ""))
+	_, err := daemon.Start(w.config)
+	if err == nil || !strings.Contains(err.Error(), "mountPropagation: Bidirectional") {
+		t.Errorf("%v", err)
+	}
+	w.ok(unix.Mount("", w.config.Dir, "", unix.MS_SHARED|unix.MS_REC, ""))
+	w.start()
+}
+
+// TestOtherProtocols checks requests that are not gRPC.
+func TestOtherProtocols(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	err := w.conn.Invoke(t.Context(), "/csi.v1.Node/NodeStageVolume", &csi.NodeStageVolumeRequest{}, &csi.NodeStageVolumeResponse{})
+	want(t, "a method that the driver has not", err, codes.Unimplemented)
+	c := daemon.Dial(w.endpoint()).Client
+	if resp, err := c.Get("http://x/csi.v1.Identity/Probe"); err == nil && resp.StatusCode == http.StatusOK {
+		t.Errorf("HTTP/1: %v", resp.Status)
 	}
 }

@@ -25,7 +25,7 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	daemon.Main("csi", []string{"failpoint"}, func(_, built string) (int, error) {
+	daemon.Main("csi", []string{"failpoints"}, func(_, built string) (int, error) {
 		program = built
 		return m.Run(), nil
 	})

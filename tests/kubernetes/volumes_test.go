@@ -145,8 +145,10 @@ func persistentVolume(t *testing.T, w *world) {
 	w.mustDelete(t, "guest")
 	w.awaitNothing(t)
 
-	w.makeClaim(t, "frozen", object{"volumeAttributes": attributes(appRepo), "readOnly": true})
-	w.mustStart(t, newPod("reader", claim("frozen")))
+	frozen := claim("kept")
+	frozen["persistentVolumeClaim"].(object)["readOnly"] = true
+	w.mustStart(t, newPod("reader", frozen))
+	w.mustSay(t, "reader", "cat /w/new", "mine")
 	w.mustRefuse(t, "reader", "touch /w/new", "Read-only file system")
 	w.mustDelete(t, "reader")
 	w.awaitNothing(t)

@@ -21,6 +21,9 @@ type Lease struct {
 	Workspace string    `json:"workspace"` // ID
 	Commit    string    `json:"commit"`
 	MountedAt time.Time `json:"mounted_at"` // of the workspace
+	// Pod is the pod of Kubernetes that has it, as namespace/name; empty for a container of
+	// an engine.
+	Pod string `json:"pod,omitempty"`
 }
 
 // Leases lists the leases, by ID.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
@@ -105,6 +107,7 @@ func (d *Driver) first(ctx context.Context, c call) error {
 	var m made
 	err := d.make(ctx, c, p, &m)
 	if err == nil {
+		d.Log.WithContext(ctx).WithFields(described(p)).Info("publish: done")
 		return nil
 	}
 	// Not ctx, which may have ended.
@@ -208,7 +211,19 @@ func (d *Driver) undo(ctx context.Context, target overlay.Target, p meta.Publica
 	}
 	failpoint.Hit("csi/unpublish/volume")
 	d.giveBack(p)
-	return d.forget(p)
+	if err := d.forget(p); err != nil {
+		return err
+	}
+	d.Log.WithContext(ctx).WithFields(described(p)).Info("unpublish: done")
+	return nil
+}
+
+// described returns what the log says of a publication. The request's ID leads from there to the lines of
+// the volume and to the audit log.
+func described(p meta.Publication) logrus.Fields {
+	return logrus.Fields{
+		"volume": p.Volume, "lease": p.Lease, "target": p.Target, "namespace": p.Pod.Namespace, "pod": p.Pod.Name, "pod_uid": p.Pod.UID,
+	}
 }
 
 // Sweep removes what is left of publications whose pod kubelet has removed meanwhile,
@@ -242,7 +257,7 @@ func (d *Driver) sweep(ctx context.Context, p meta.Publication) error {
 	if now, ok := d.publication(p.Target); !ok || now != p {
 		return nil
 	}
-	d.Log.WithContext(ctx).WithFields(map[string]any{"volume": p.Volume, "target": p.Target}).Info("a pod has gone without NodeUnpublishVolume")
+	d.Log.WithContext(ctx).WithFields(described(p)).Info("a pod has gone without NodeUnpublishVolume")
 	return d.undo(ctx, target, p, made{target: true})
 }
 

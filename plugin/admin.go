@@ -5,14 +5,20 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/admin"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/removal"
 )
 
 // admin returns the handler of the admin socket.
 func (p *parts) admin(m machine) http.Handler {
 	set := m.set
+	var publications func() []meta.Publication
+	if p.csi != nil {
+		publications = p.csi.Publications
+	}
 	return admin.Handler(admin.Config{
-		Credentials: p.credentials, Clones: p.clones, Volumes: p.volumes, Workspaces: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Warmer: p.keeper,
+		Publications: publications,
+		Credentials:  p.credentials, Clones: p.clones, Volumes: p.volumes, Workspaces: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Warmer: p.keeper,
 		Health: newCheckup(m, p).run,
 		Limits: p.quota, Releaser: p.volumes,
 		Remover:  removal.New(removal.Config{Clones: p.clones, Workspaces: p.workspaces, Janitor: p.janitor, Log: p.log}),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
 )
 
@@ -36,6 +37,8 @@ type Config struct {
 	Limits      Limits
 	Remover     Remover
 	Releaser    Releaser
+	// Publications returns what is published to pods of Kubernetes. It may be nil.
+	Publications func() []meta.Publication
 	// Settings are the settings in force, by name. Their values are shown.
 	Settings []api.Setting
 	Version  string // of the plugin

@@ -17,7 +17,20 @@ func (c Config) listLeases(r *http.Request) (any, error) {
 }
 
 // leases returns the leases of all workspaces, in no order.
-func (c Config) leases() []api.Lease { return leasesOf(c.Workspaces.Workspaces()) }
+func (c Config) leases() []api.Lease {
+	leases := leasesOf(c.Workspaces.Workspaces())
+	if c.Publications == nil {
+		return leases
+	}
+	pods := make(map[string]string)
+	for _, p := range c.Publications() {
+		pods[p.Volume+"/"+p.Lease] = p.Pod.Namespace + "/" + p.Pod.Name
+	}
+	for i := range leases {
+		leases[i].Pod = pods[leases[i].ID]
+	}
+	return leases
+}
 
 // leasesOf returns the leases of workspaces, which are sorted by age. The leases of one
 // holder of a volume are one; its workspace is the newest.

@@ -76,6 +76,11 @@ func TestPublish(t *testing.T) {
 	if !exists(filepath.Join(target, "mine")) {
 		t.Error("another NodePublishVolume made another workspace")
 	}
+	leases, err := w.daemon.Admin.Leases(t.Context(), api.Filter{})
+	w.ok(err)
+	if len(leases) != 1 || leases[0].Pod != "default/p" || leases[0].Subject != "k8s/default/default" {
+		t.Errorf("leases %+v", leases)
+	}
 	w.unpublish(aPod)
 	w.unpublish(aPod)
 	if exists(target) {

@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type leaseRow struct {
 	Clone     string    `header:"CLONE"`
 	Workspace string    `header:"WORKSPACE"`
 	MountedAt time.Time `header:"MOUNTED AT"`
+	Pod       string    `header:"POD"`
 }
 
 func newLeases(s *session.Session) *cobra.Command {
@@ -46,17 +48,20 @@ func newLeasesLs(s *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := make([]leaseRow, len(leases))
+			rows, columns := make([]leaseRow, len(leases)), []string{"ID", "Subject", "Repo", "Commit", "Mounts", "Since"}
+			if slices.ContainsFunc(leases, func(l api.Lease) bool { return l.Pod != "" }) { // in Kubernetes
+				columns = slices.Insert(columns, 1, "Pod")
+			}
 			for i, l := range leases {
 				rows[i] = leaseRow{
 					ID:     shortName(format, l.Volume) + "/" + shortID(format, l.Holder),
 					Volume: shortName(format, l.Volume), Holder: shortID(format, l.Holder),
 					Subject: short(format, l.Subject), Repo: short(format, l.Repo), Commit: shortID(format, l.Commit),
 					Mounts: l.Mounts, Since: show.Ago(l.MountedAt),
-					Clone: l.Clone, Workspace: l.Workspace, MountedAt: l.MountedAt,
+					Clone: l.Clone, Workspace: l.Workspace, MountedAt: l.MountedAt, Pod: short(format, l.Pod),
 				}
 			}
-			return show.List(s.Out(), format, []string{"ID", "Subject", "Repo", "Commit", "Mounts", "Since"}, rows)
+			return show.List(s.Out(), format, columns, rows)
 		}),
 	}
 	format.AddTo(cmd.Flags(), "IDs")

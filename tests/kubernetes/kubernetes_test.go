@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,9 @@ func TestKubernetes(t *testing.T) {
 	wanted, err := regexp.Compile(*only)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(scenarios, func(s scenario) bool { return wanted.MatchString(s.name) }) {
+		t.Fatalf("no scenario matches %q", *only)
 	}
 	began := time.Now()
 	w := newWorld(t)
@@ -127,9 +131,7 @@ func (w *world) close(t *testing.T) {
 	t.Helper()
 	if w.cluster != nil {
 		if t.Failed() {
-			for _, name := range []string{"kubelet", "containerd"} {
-				t.Logf("the end of the log of %s:\n%s", name, w.tail(name))
-			}
+			t.Logf("the end of kubelet's log:\n%s", w.tail("kubelet"))
 		}
 		if err := w.powerOff(); err != nil {
 			t.Error(err)

@@ -76,7 +76,7 @@ bench: needs plugin ## compare with git, git-sync and plain volumes, and with a 
 	@go run -buildvcs=false ./cmd/bench $(if $(FILES),-files $(FILES)) $(if $(RUNS),-runs $(RUNS)) $(if $(ROWS),-rows $(ROWS)) $(if $(AGAINST),-against $(AGAINST))
 
 reference: ## write the pages of docs/reference from the code
-	@go test -count=1 -run '^TestDocs$$' ./api ./internal/metrics ./internal/volume ./plugin -args -update
+	@go test -count=1 -run '^TestDocs$$' ./api ./csi ./internal/metrics ./internal/volume ./plugin -args -update
 	@go test -C cli -count=1 -run '^TestDocs$$' ./internal/commands -args -update
 
 performance: ## write docs/performance.md and its picture from build/bench.json

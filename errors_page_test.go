@@ -19,8 +19,8 @@ const errorsPage = "docs/operations/errors.md"
 // which call to the kernel, or which file, has failed.
 var answering = []string{
 	"csi", "driver", "janitor", "plugin",
-	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/gitssh", "internal/guard",
-	"internal/lfs", "internal/mounter", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
+	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/githelper", "internal/githttp", "internal/gitssh", "internal/guard",
+	"internal/lfs", "internal/mint", "internal/mounter", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
 	"internal/verbs", "internal/volume", "internal/warm", "internal/work", "internal/workspace",
 	"cli/internal/ask", "cli/internal/commands", "cli/internal/dial", "cli/internal/relay", "cli/internal/session",
 }
@@ -51,7 +51,7 @@ func (s source) messages() (list []string) {
 	ast.Inspect(s.File, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound"}, types.ExprString(n.Fun)) {
+			if slices.Contains([]string{"errors.New", "fmt.Errorf", "notFound", "wrongAnswer"}, types.ExprString(n.Fun)) {
 				list = append(list, message(text(n.Args[0])))
 			}
 			if s.dir == "csi" && types.ExprString(n.Fun) == "failf" { // after the code

@@ -74,8 +74,8 @@ func TestClient(t *testing.T) {
 		t.Errorf("got %+v with %q, %v", m, m.Secret.Reveal(), err)
 	}
 	want := []api.Credential{
-		{Name: "a", Kind: api.Bearer, Scope: "http://127.0.0.1:8080"},
-		{Name: "b", Kind: api.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u"},
+		{Name: "a", Kind: api.Bearer, Scope: "http://127.0.0.1:8080", Allow: api.AllowFetch},
+		{Name: "b", Kind: api.HTTPS, Scope: "https://h/org", Subject: "a/b\n", User: "u", Allow: api.AllowFetch},
 	}
 	if list, err := c.Credentials(ctx, api.Filter{}); err != nil || !reflect.DeepEqual(list, want) {
 		t.Errorf("got %+v, %v", list, err)

@@ -40,7 +40,7 @@ func store(t *testing.T) *credential.Store {
 
 func TestRoutes(t *testing.T) {
 	const good = `{"kind": "https", "scope": "https://H:443/org/", "subject": "team a", "user": "u", "secret": "` + hidden + `"}`
-	stored := `{"credentials":[{"name":"github","kind":"https","scope":"https://h/org","subject":"team a","user":"u"}]}`
+	stored := `{"credentials":[{"name":"github","kind":"https","scope":"https://h/org","subject":"team a","user":"u","allow":"fetch"}]}`
 	log, logged := logger()
 	h := testapi.Documented(t, Handler(Config{Credentials: store(t), Log: log}))
 	for _, tt := range []struct {
@@ -50,7 +50,7 @@ func TestRoutes(t *testing.T) {
 		log                string // part of the log
 	}{
 		{"GET", "/v1/credentials", "", 200, `{"credentials":[]}`, ""},
-		{"PUT", "/v1/credentials/github", good, 204, "", `msg="credential stored" kind=https name=github scope="https://H:443/org/" subject="team a"`},
+		{"PUT", "/v1/credentials/github", good, 204, "", `msg="credential stored" allow=fetch kind=https name=github scope="https://H:443/org/" subject="team a"`},
 		{"GET", "/v1/credentials", "", 200, stored, ""},
 		{"PUT", "/v1/credentials/github", " " + good + "\n", 204, "", "credential stored"},
 

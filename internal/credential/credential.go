@@ -154,6 +154,9 @@ func (c Credential) check() (entry, error) {
 		Name: c.Name, Kind: c.Kind, Scope: e.scope.String(), Subject: c.Subject, User: c.User, Allow: cmp.Or(c.Allow, Fetch),
 		AppID: c.AppID, Provider: c.provider(e.scope), Fingerprints: fingerprints,
 	}
+	if c.Kind == KnownHosts {
+		e.info.Allow = "" // it gives no access
+	}
 	return e, nil
 }
 

@@ -110,3 +110,30 @@ func TestMatch(t *testing.T) {
 		}
 	}
 }
+
+// TestPushNeedsAllow checks that only credentials that allow it are used to push.
+func TestPushNeedsAllow(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	may, mayNot := token("may"), token("may-not")
+	may.Scope, may.Allow, mayNot.Scope = "https://h", Push, "https://h/o"
+	put(t, s, mayNot)
+	u := parse(t, "https://h/o/r")
+	for _, name := range []string{"", "may-not"} {
+		if _, err := s.Match(u, "a", name, Push); err == nil || !strings.Contains(err.Error(), `credential "may-not" may only fetch: store it again with allow "push"`) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	put(t, s, may)
+	for access, want := range map[Access]string{Push: "may", Fetch: "may-not"} {
+		if m, err := s.Match(u, "a", "", access); err != nil || m.Name != want {
+			t.Errorf("%s: got %q, %v, want %q", access, m.Name, err, want)
+		}
+	}
+	if m, err := s.Match(parse(t, "https://public/r"), "a", "", Push); err != nil || m.Name != "" {
+		t.Errorf("without a credential: %+v, %v", m, err)
+	}
+	if list := s.List(); list[0].Allow != Push || list[1].Allow != Fetch {
+		t.Errorf("got %+v", list)
+	}
+}

@@ -60,14 +60,17 @@ func (s *Store) ask(ctx context.Context, e *entry, k tokenKey) (renewed, error) 
 			return t, nil
 		}
 		a, err := p.Ask(ctx, Question{e.Credential, e.info.Provider, k.repository, k.subject, k.access})
-		now := s.config.Now()
+		// Without the monotonic reading, which a jump of the clock does not move.
+		now := s.config.Now().Round(0)
 		if err == nil {
 			if err = a.check(now); err != nil {
-				err = fmt.Errorf("the provider of credential %q, %s, answered with a secret that can't be used: %w", e.Name, e.info.Provider, err)
+				err = fmt.Errorf("the provider of the credential %q, %s, answered with a secret that can't be used: %w", e.Name, e.info.Provider, err)
 			}
 		}
-		t := renewed{a, now}
-		s.tokens.put(k, t, err, func() bool { return s.isCurrent(e) })
+		t := renewed{a, now, time.Now()}
+		if ctx.Err() == nil { // else the failure says nothing about the provider
+			s.tokens.put(k, t, err, func() bool { return s.isCurrent(e) })
+		}
 		return t, err
 	})
 }
@@ -97,7 +100,8 @@ func (e *entry) key(u volume.URL, subject volume.Subject, access Access) tokenKe
 // renewed is a secret that a provider gave.
 type renewed struct {
 	Answer
-	at time.Time // when it came
+	at   time.Time // when it came, by the clock of the Store
+	came time.Time // and by the monotonic clock
 }
 
 // renewBefore is how long before its end a secret is no longer used, so that a fetch does
@@ -105,11 +109,11 @@ type renewed struct {
 const renewBefore = 5 * time.Minute
 
 // isFresh reports whether t may be used. The monotonic clock ends it too, because the
-// machine's clock may be set back; the latter also counts while the machine sleeps.
+// machine's clock may be set back; but only the latter counts while the machine sleeps.
 func (t renewed) isFresh(now time.Time) bool {
-	life := t.Expires.Sub(t.at.Round(0)) // without the monotonic clock, which Expires does not have
+	life := t.Expires.Sub(t.at)
 	left := life - min(renewBefore, life/2)
-	return now.Round(0).Before(t.at.Round(0).Add(left)) && now.Sub(t.at) < left
+	return now.Sub(t.at) < left && time.Since(t.came) < left
 }
 
 // maxTokens bounds the secrets that are held.

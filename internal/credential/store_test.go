@@ -288,3 +288,29 @@ func TestStoreConcurrently(t *testing.T) {
 		t.Errorf("got %+v, on disk %+v", got, again)
 	}
 }
+
+// TestFilesOfOtherVersions checks that files without the new fields are read, and that a
+// version without them can read the files of static credentials.
+func TestFilesOfOtherVersions(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old := `{"name":"c","kind":"https","scope":"https://h","user":"u","secret":"` + hidden + `"}`
+	if err := text(old)(filepath.Join(dir, "c.json")); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir)
+	if got := s.List()[0]; got.Problem != "" || got.Allow != Fetch {
+		t.Fatalf("got %+v", got)
+	}
+	c := token("c")
+	c.Scope = "https://h"
+	put(t, s, c, broker("b"))
+	if got, err := os.ReadFile(filepath.Join(dir, "c.json")); err != nil || string(got) != old {
+		t.Errorf("the file is\n%s, %v, want\n%s", got, err, old)
+	}
+	for range 2 {
+		if got := open(t, dir).List(); len(got) != 2 || got[0].Problem+got[1].Problem != "" || got[0].Kind != HTTPProvider || got[0].Provider != "https://broker/x" {
+			t.Errorf("got %+v", got)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/work"
 )
 
 // Auth is a credential, and the known hosts to verify the server by. Formatting it shows
@@ -49,6 +50,8 @@ func (r Remote) auth(ctx context.Context, op, url string) (*Auth, error) {
 		return nil, giterror.New(op, url, "", context.Cause(ctx), false)
 	case giterror.KindOf(err) != "": // the provider of the secret
 		return nil, err
+	case errors.Is(err, work.ErrClosed):
+		return nil, &giterror.Error{Op: op, URL: url, Kind: giterror.KindCanceled, Err: err}
 	}
 	return nil, &giterror.Error{Op: op, URL: url, Kind: giterror.KindCredential, Err: err}
 }

@@ -55,9 +55,9 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 		if !g.direct(url) { // after a redirect
 			return githttp.ErrOtherProtocol
 		}
-		asked := false
+		var said error
 		err := remote.WithAuth(ctx, opAsk, url, func(auth *Auth) (err error) {
-			asked = true
+			defer func() { said = err }()
 			answer, err = g.http.LsRefs(ctx, remote.direct(url, auth), names)
 			wrong, isWrong := errors.AsType[*githttp.AnswerError](err)
 			switch {
@@ -68,8 +68,8 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 			}
 			return g.finalError(ctx, opAsk, remote, url, auth, err)
 		})
-		if !asked && ctx.Err() == nil && giterror.KindOf(err).Transient() {
-			return ErrThroughGit // the provider of the secret is asked again as a remote is
+		if err != said && ctx.Err() == nil && giterror.KindOf(err) == giterror.KindServer {
+			return ErrThroughGit // the provider of the secret is asked again, as a remote is
 		}
 		return err
 	})

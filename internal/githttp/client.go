@@ -383,7 +383,7 @@ func keyOf(r Remote) (poolKey, error) {
 	}
 	secret := []string{r.User, r.Password, r.Bearer}
 	if r.Holder != "" {
-		secret = []string{r.Holder}
+		secret = []string{r.Holder} // of another length, so that no secret is taken for a holder
 	}
 	// Name servers may list the same addresses in another order.
 	pin := slices.SortedFunc(slices.Values(r.Pin), netip.Addr.Compare)

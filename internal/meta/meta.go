@@ -346,6 +346,9 @@ func (b bucket[T]) delete(tx *bbolt.Tx, key string) error {
 func (b bucket[T]) all(tx *bbolt.Tx) (map[string]T, error) {
 	m := make(map[string]T)
 	err := tx.Bucket([]byte(b)).ForEach(func(k, data []byte) error {
+		if len(k) > bbolt.MaxKeySize { // a damaged length: the error must not quote a gigabyte
+			return fmt.Errorf("%s: a key of %d bytes", b, len(k))
+		}
 		var v T
 		if err := json.Unmarshal(data, &v); err != nil {
 			return fmt.Errorf("%s %q: %w", b, k, err)

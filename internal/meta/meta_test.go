@@ -55,6 +55,10 @@ func full() State {
 			Clone: "s/1", Key: "h", Path: "target", UID: 1, GID: 2, Ref: "refs/heads/main", Text: "k", Chain: []string{"l"}, MovedAt: at, Used: at,
 		}},
 		Subjects: map[string]Subject{"team a/b": {Name: "team a/b", MaxSize: new(int64(5)), MaxLeases: new(0)}},
+		Publications: map[string]Publication{"/k/pods/u/mount": {
+			Target: "/k/pods/u/mount", Volume: "v", Lease: "l", ReadOnly: true, At: at,
+			Pod: Pod{Namespace: "n", Name: "p", UID: "u", ServiceAccount: "s"},
+		}},
 	}
 }
 
@@ -62,7 +66,7 @@ func full() State {
 func put(s State) func(*Tx) error { return func(tx *Tx) error { return tx.Put(s) } }
 
 func empty() State {
-	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]Layer{}, map[string]WarmHead{}, map[string]Subject{}}
+	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]Layer{}, map[string]WarmHead{}, map[string]Subject{}, map[string]Publication{}}
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -97,7 +101,7 @@ func TestRoundTrip(t *testing.T) {
 	if err := db.Update(func(tx *Tx) error {
 		return errors.Join(tx.DeleteVolume("v"), tx.DeleteClone("s/1"), tx.DeleteLayer(want.Trees["s/1/t"]),
 			tx.DeleteLayer(want.GitLayers["s/1/g"]), tx.DeleteWorkspace("w"), tx.DeleteWorkspace("d"),
-			tx.DeleteLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteSubject("team a/b"), tx.DeleteVolume("unknown"))
+			tx.DeleteLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteSubject("team a/b"), tx.DeletePublication("/k/pods/u/mount"), tx.DeleteVolume("unknown"))
 	}); err != nil {
 		t.Fatal(err)
 	}

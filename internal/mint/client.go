@@ -91,7 +91,7 @@ func (c *client) send(ctx context.Context, method, url, bearer string, body any)
 	}
 	request, err := http.NewRequestWithContext(ctx, method, url, content)
 	if err != nil {
-		return answer{}, errors.New("the URL of the provider can't be used")
+		return answer{}, wrongAnswer("the URL of the provider can't be used")
 	}
 	request.Header.Set("Authorization", "Bearer "+bearer)
 	request.Header.Set("Accept", "application/json")
@@ -119,14 +119,16 @@ type errAnswer string
 
 func (e errAnswer) Error() string { return string(e) }
 
+func wrongAnswer(format string, args ...any) error { return errAnswer(fmt.Sprintf(format, args...)) }
+
 // decode decodes an answer as JSON. The error is an errAnswer.
 func (a answer) decode(into any, strict bool) error {
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	switch {
 	case len(a.body) > maxBody:
-		return errAnswer(fmt.Sprintf("its answer is longer than %d bytes", maxBody))
+		return wrongAnswer("its answer is longer than %d bytes", maxBody)
 	case kind != "application/json" || a.Header.Get("Content-Encoding") != "":
-		return errAnswer("its answer does not have the type application/json")
+		return wrongAnswer("its answer does not have the type application/json")
 	}
 	d := json.NewDecoder(bytes.NewReader(a.body))
 	if strict {
@@ -134,17 +136,21 @@ func (a answer) decode(into any, strict bool) error {
 	}
 	// The cause may repeat a part of the answer.
 	if d.Decode(into) != nil {
-		return errAnswer("its answer is not the JSON object that it should be")
+		return wrongAnswer("its answer is not the JSON object that it should be")
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errAnswer("its answer has more than one JSON object")
+		return wrongAnswer("its answer has more than one JSON object")
 	}
 	return nil
 }
 
 // failure returns the error for a question whose request failed.
 func failure(q credential.Question, err error) error {
-	e := newError(q, giterror.Network(err), "")
+	kind := giterror.Network(err)
+	if kind == giterror.KindOther {
+		kind = giterror.KindServer // a proxy refuses, or it is not HTTP: another try may help
+	}
+	e := newError(q, kind, "")
 	if bad, ok := errors.AsType[*url.Error](err); ok {
 		err = bad.Err
 	}

@@ -40,7 +40,7 @@ func (s service) Ask(ctx context.Context, q credential.Question) (credential.Ans
 		return credential.Answer{}, failure(q, err)
 	}
 	if g.Expires == nil {
-		return credential.Answer{}, failure(q, errAnswer("its answer has no expires_at"))
+		return credential.Answer{}, failure(q, wrongAnswer("its answer has no expires_at"))
 	}
 	return credential.Answer{User: g.User, Secret: g.Secret, Expires: *g.Expires}, nil
 }

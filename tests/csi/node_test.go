@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -233,104 +232,6 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// TestRefused checks the attributes and requests that are refused, and that nothing is left.
-func TestRefused(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	other := filepath.Join(w.config.Dir, "elsewhere")
-	for name, change := range map[string]func(r *csi.NodePublishVolumeRequest){
-		"subject":               func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["subject"] = "k8s/kube-system/default" },
-		"mode=keep":             func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "keep" },
-		"mode=shared":           func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "shared" },
-		"restore":               func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["restore"] = "0123456789abcdef" },
-		"an unknown attribute":  func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["colour"] = "red" },
-		"a wrong value":         func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["depth"] = "deep" },
-		"no repository":         func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "repo") },
-		"a huge attribute":      func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["ref"] = strings.Repeat("x", 1<<20) },
-		"no pod":                func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "csi.storage.k8s.io/pod.namespace") },
-		"a volume with a slash": func(r *csi.NodePublishVolumeRequest) { r.VolumeId = "a/b" },
-		"a target elsewhere":    func(r *csi.NodePublishVolumeRequest) { r.TargetPath = other },
-		"a target with ..":      func(r *csi.NodePublishVolumeRequest) { r.TargetPath = w.kubelet + "/pods/../../elsewhere" },
-		"a block volume": func(r *csi.NodePublishVolumeRequest) {
-			r.VolumeCapability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
-		},
-		"mount options": func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability.GetMount().MountFlags = []string{"suid"} },
-		"an unknown key of a secret": func(r *csi.NodePublishVolumeRequest) {
-			r.Secrets = map[string]string{"pasword": "x"}
-		},
-		"two secrets": func(r *csi.NodePublishVolumeRequest) {
-			r.Secrets = map[string]string{"password": "x", "token": "y", "username": "z"}
-		},
-		"mode=private of a persistent volume": func(r *csi.NodePublishVolumeRequest) {
-			delete(r.VolumeContext, "csi.storage.k8s.io/ephemeral")
-			r.VolumeContext["mode"] = "private"
-		},
-	} {
-		r := w.request(aPod)
-		change(r)
-		want(t, name, w.try(r), codes.InvalidArgument)
-		if exists(w.target(aPod)) || exists(other) {
-			t.Errorf("%s: the target exists", name)
-		}
-	}
-	r := w.request(aPod, "ref", "nowhere")
-	want(t, "an unknown ref", w.try(r), codes.NotFound, "nowhere")
-	w.wantNothing()
-}
-
-// TestTargets checks targets that are not as kubelet leaves them.
-func TestTargets(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	target := w.target(aPod)
-	w.ok(w.tryUnpublish("unknown", target))
-	w.ok(w.tryUnpublish("unknown", filepath.Join(w.kubelet, "pods/none/volumes/v/mount")))
-
-	w.ok(os.Mkdir(target, 0o750))
-	w.publish(aPod)
-	want(t, "another volume's target", w.tryUnpublish("other", target), codes.NotFound)
-	second := w.request(aPod)
-	second.VolumeId = "csi-2"
-	want(t, "a second volume", w.try(second), codes.AlreadyExists)
-	w.unpublish(aPod)
-
-	w.ok(os.WriteFile(target, nil, 0o600))
-	if err := w.try(w.request(aPod)); err == nil {
-		t.Error("published at a file")
-	}
-	if !exists(target) {
-		t.Error("the file is gone")
-	}
-	w.ok(os.Remove(target))
-
-	w.ok(os.Mkdir(target, 0o750))
-	w.ok(unix.Mount("x", target, "tmpfs", 0, ""))
-	if err := w.try(w.request(aPod)); err == nil {
-		t.Error("published over a mount")
-	}
-	if err := w.tryUnpublish(aPod.volume, target); err == nil || !strings.Contains(err.Error(), "something else is mounted there") {
-		t.Errorf("NodeUnpublishVolume of another program's mount: %v", err)
-	}
-	w.ok(unix.Unmount(target, 0))
-	w.unpublish(aPod)
-
-	// A link in place of a directory of the path, to a place that the driver may write.
-	outside := filepath.Join(w.config.Dir, "outside")
-	w.ok(os.MkdirAll(outside, 0o755))
-	w.ok(os.Remove(filepath.Dir(target)))
-	w.ok(os.Symlink(outside, filepath.Dir(target)))
-	r := w.request(pod{"default", "q", "default", "csi-3"})
-	r.TargetPath = target
-	if err := w.try(r); err == nil || len(testdir.Names(t, outside)) > 0 {
-		t.Errorf("published through a link: %v, %q", err, testdir.Names(t, outside))
-	}
-	w.ok(os.Mkdir(filepath.Join(outside, "mount"), 0o755))
-	if err := w.tryUnpublish("csi-3", target); err == nil || !exists(filepath.Join(outside, "mount")) {
-		t.Errorf("unpublished through a link: %v", err)
-	}
-	w.wantNothing()
-}
-
 // TestDeadline checks that a call whose time is over says that the clone continues, and leaves
 // nothing, and that the next call succeeds.
 func TestDeadline(t *testing.T) {
@@ -410,39 +311,6 @@ func TestReboot(t *testing.T) {
 	w.ok(w.tryUnpublish("pv", kept.TargetPath))
 }
 
-// TestSecret checks that a secret is for its volume alone, and nowhere on the disk.
-func TestSecret(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	const password = "hunter2-of-the-pod"
-	w.server.Protect("r", gitserver.Login{User: "ada", Password: password})
-	without := w.request(pod{"b", "p", "default", "csi-2"})
-	want(t, "without a secret", w.try(without), codes.PermissionDenied)
-	r := w.request(aPod)
-	r.Secrets = map[string]string{"username": "ada", "password": "wrong" + password}
-	want(t, "with a wrong secret", w.try(r), codes.PermissionDenied)
-	r.Secrets["password"] = password
-	w.ok(w.try(r))
-	want(t, "another subject", w.try(without), codes.PermissionDenied)
-	same := w.request(pod{"default", "q", "default", "csi-3"}, "refresh", "always")
-	want(t, "the same subject without the secret", w.try(same), codes.PermissionDenied)
-	if strings.Contains(w.config.Log(), password) {
-		t.Error("the log has the secret")
-	}
-	w.ok(filepath.WalkDir(w.config.DataDir(), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return nil // what is written meanwhile
-		}
-		data, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(data), password) {
-			t.Errorf("%s has the secret", path)
-		}
-		return nil
-	}))
-	w.unpublish(aPod)
-	w.wantNothing()
-}
-
 // TestStats checks that statistics are those of the workspace, not of the disk.
 func TestStats(t *testing.T) {
 	t.Parallel()
@@ -492,30 +360,4 @@ func TestMany(t *testing.T) {
 		w.ok(<-done)
 	}
 	w.wantNothing()
-}
-
-// TestNotShared checks that the driver does not start where pods would see empty directories.
-func TestNotShared(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.ok(w.daemon.Stop())
-	w.ok(unix.Mount("", w.config.Dir, "", unix.MS_PRIVATE|unix.MS_REC, ""))
-	_, err := daemon.Start(w.config)
-	if err == nil || !strings.Contains(err.Error(), "mountPropagation: Bidirectional") {
-		t.Errorf("%v", err)
-	}
-	w.ok(unix.Mount("", w.config.Dir, "", unix.MS_SHARED|unix.MS_REC, ""))
-	w.start()
-}
-
-// TestOtherProtocols checks requests that are not gRPC.
-func TestOtherProtocols(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	err := w.conn.Invoke(t.Context(), "/csi.v1.Node/NodeStageVolume", &csi.NodeStageVolumeRequest{}, &csi.NodeStageVolumeResponse{})
-	want(t, "a method that the driver has not", err, codes.Unimplemented)
-	c := daemon.Dial(w.endpoint()).Client
-	if resp, err := c.Get("http://x/csi.v1.Identity/Probe"); err == nil && resp.StatusCode == http.StatusOK {
-		t.Errorf("HTTP/1: %v", resp.Status)
-	}
 }

@@ -5,14 +5,18 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/gitserver/tokenserver"
 	"github.com/helmdeck/repos/tests/proc"
 )
 
@@ -66,24 +70,7 @@ func TestSecretsDoNotLeak(t *testing.T) {
 		}
 		return nil
 	})
-	seen := 0
-	for _, pid := range p.processes() {
-		for _, file := range []string{"cmdline", "environ"} {
-			data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-			if err != nil {
-				continue
-			}
-			if strings.Contains(string(data), s.url) {
-				seen++
-			}
-			if names := hidden.in(data); len(names) > 0 {
-				t.Errorf("%s of process %d, %q, has the secrets %q", file, pid, data, names)
-			}
-		}
-	}
-	if seen < 2 {
-		t.Errorf("the URL is in %d command lines and environments, want 2 or more: the test did not read them", seen)
-	}
+	p.checkProcesses(s.url, hidden)
 	close(release)
 	s.Wrap(nil)
 
@@ -117,16 +104,132 @@ func TestSecretsDoNotLeak(t *testing.T) {
 	if names := hidden.in(output); len(names) > 0 {
 		t.Errorf("errors, status and list have the secrets %q: %s", names, output)
 	}
-	for _, path := range []string{"log", "data/meta.db", "data/volumes", "data/clones", "data/locks", "data/audit"} {
-		data := readAll(t, p.path(path))
-		if names := hidden.in(data); len(names) > 0 || len(data) == 0 && path != "data/locks" {
-			t.Errorf("%s, %d bytes, has the secrets %q", path, len(data), names)
-		}
-	}
+	p.checkFiles(hidden)
 	if config, err := os.ReadFile(filepath.Join(dir, ".git/config")); err != nil || !strings.Contains(string(config), s.url) {
 		t.Errorf(".git/config: %v: %s", err, config)
 	}
 	p.unmount("v", "y")
+}
+
+// checkProcesses looks for secrets in the arguments and environments of the plugin and its
+// descendants, of which at least two must have a URL.
+func (p *plugin) checkProcesses(url string, hidden secrets) {
+	p.t.Helper()
+	seen := 0
+	for _, pid := range p.processes() {
+		for _, file := range []string{"cmdline", "environ"} {
+			data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+			if err != nil {
+				continue
+			}
+			if strings.Contains(string(data), url) {
+				seen++
+			}
+			if names := hidden.in(data); len(names) > 0 {
+				p.t.Errorf("%s of process %d, %q, has the secrets %q", file, pid, data, names)
+			}
+		}
+	}
+	if seen < 2 {
+		p.t.Errorf("the URL is in %d command lines and environments, want 2 or more: the test did not read them", seen)
+	}
+}
+
+// checkFiles looks for secrets in the log, and in all data but the credentials.
+func (p *plugin) checkFiles(hidden secrets) {
+	p.t.Helper()
+	for _, path := range []string{"log", "data/meta.db", "data/volumes", "data/clones", "data/locks", "data/audit"} {
+		data := readAll(p.t, p.path(path))
+		if names := hidden.in(data); len(names) > 0 || len(data) == 0 && path != "data/locks" {
+			p.t.Errorf("%s, %d bytes, has the secrets %q", path, len(data), names)
+		}
+	}
+}
+
+// TestRenewedSecretsDoNotLeak is TestSecretsDoNotLeak for the secrets that providers give, and
+// for those that they are asked with.
+func TestRenewedSecretsDoNotLeak(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{api.GitHubApp, api.HTTPProvider} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s, p := serve(t), start(t)
+			var c credential
+			var issued *tokenserver.Issued
+			hidden := secrets{}
+			if kind == api.GitHubApp {
+				var g *tokenserver.GitHub
+				g, c = githubApp(t, s)
+				g.Install(app, "read")
+				issued = &g.Issued
+				hidden["key of the app"] = strings.Split(g.Key(), "\n")[3]
+			} else {
+				var v *tokenserver.Service
+				v, c = service(t, s, time.Hour)
+				issued = &v.Issued
+				hidden["secret for the service"] = serviceSecret
+			}
+			p.putCredential(c)
+			if len(hidden.in(readAll(t, p.path("data/credentials")))) != 1 {
+				t.Fatal("the secret is not found in its own file: the test proves nothing")
+			}
+			release := make(chan struct{})
+			s.Wrap(gitserver.ProtocolZero()) // so that git fetches
+			s.Script(app, gitserver.Fetch, gitserver.On(gitserver.Fetch, gitserver.StallAfter(10_000, release)))
+			if err := p.create("v", "repo="+s.url); err != nil {
+				t.Fatal(err)
+			}
+			p.await("the fetch stalls", func() error {
+				if s.Left(app, gitserver.Fetch) > 0 || len(p.processes()) < 4 {
+					return fmt.Errorf("processes: %v", p.processes())
+				}
+				return nil
+			})
+			minted := func() {
+				for i, text := range issued.Secrets() {
+					hidden[fmt.Sprint("secret ", i)] = text
+					hidden[fmt.Sprint("secret ", i, " as it is sent")] = base64.StdEncoding.EncodeToString([]byte("x-access-token:" + text))
+				}
+			}
+			minted()
+			p.checkProcesses(s.url, hidden)
+			close(release)
+			if err := p.mountAndCheck("v", s.head); err != nil {
+				t.Error(err)
+			}
+			s.Wrap(nil)
+			issued.Revoke()
+			err := p.mountAndCheck("v", s.commit(t, "main"))
+			if err != nil || len(issued.Secrets()) < 2 {
+				t.Errorf("after a refusal: %v, secrets: %d", err, len(issued.Secrets()))
+			}
+			// The provider repeats what it was sent.
+			issued.Revoke()
+			issued.Fail(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got, _ := io.ReadAll(r.Body)
+				http.Error(w, r.Header.Get("Authorization")+string(got), http.StatusForbidden)
+			}))
+			output := fmt.Appendln(nil, p.mountAndCheck("v", ""), p.create("w", "repo="+s.url))
+			data, err := json.Marshal(p.status("v"))
+			list, listErr := p.Admin.Credentials(t.Context(), api.Filter{})
+			output = fmt.Appendf(output, "%s %v %+v %#v %v", data, err, list, list, listErr)
+			if !strings.Contains(string(output), "403 Forbidden") {
+				t.Errorf("no error of the provider is in the output: %s", output)
+			}
+			minted()
+			if names := hidden.in(output); len(names) > 0 {
+				t.Errorf("errors, status and list have the secrets %q: %s", names, output)
+			}
+			p.checkFiles(hidden)
+			for _, name := range hidden.in(readAll(t, p.path("data/credentials"))) {
+				if strings.HasPrefix(name, "secret ") && name != "secret for the service" {
+					t.Errorf("the directory of credentials has %s", name)
+				}
+			}
+			p.stop()
+			p.checkFiles(hidden)
+		})
+	}
 }
 
 // readAll returns the names and contents of all regular files at path or below it.

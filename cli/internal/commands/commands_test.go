@@ -170,10 +170,6 @@ func TestCredentialsPut(t *testing.T) {
 		{"token\n", "--scope https://h --user u", api.PutCredential{Kind: "https", Scope: "https://h", User: "u", Secret: "token"}, ""},
 		{"token\r\n", "--scope https://h --kind bearer --subject s", api.PutCredential{Kind: "bearer", Scope: "https://h", Subject: "s", Secret: "token"}, ""},
 		{key, "--scope ssh://h --kind ssh-key", api.PutCredential{Kind: "ssh-key", Scope: "ssh://h", Secret: key}, ""},
-		{key, "--scope https://h --kind github-app --app-id 12 --api https://h/api --allow push", api.PutCredential{
-			Kind: "github-app", Scope: "https://h", AppID: "12", API: "https://h/api", Allow: "push", Secret: key,
-		}, ""},
-		{"t", "--scope https://h --kind http --url http://127.0.0.1:1", api.PutCredential{Kind: "http", Scope: "https://h", URL: "http://127.0.0.1:1", Secret: "t"}, ""},
 		{"two\nlines\n", "--scope https://h --user u", api.PutCredential{}, "the secret has a line break"},
 		{"\n", "--scope https://h --user u", api.PutCredential{}, "the secret is empty"},
 		{strings.Repeat("x", 1<<20+1), "--scope ssh://h --kind ssh-key", api.PutCredential{}, "the secret is longer than"},

@@ -101,6 +101,7 @@ func (g *GitHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.ServeHTTP(w, r)
 		return
 	}
+	w.Header().Set("Date", g.Now().UTC().Format(http.TimeFormat))
 	err := g.verify(r)
 	g.mu.Lock()
 	defer g.mu.Unlock()

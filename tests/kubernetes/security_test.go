@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -158,6 +160,9 @@ func operators(t *testing.T, w *world) {
 	if out := repos("doctor"); strings.Contains(out, "failed") {
 		t.Errorf("docker repos doctor finds faults:\n%s", out)
 	}
+	if got, err := w.metrics(); err != nil || !strings.Contains(got, "\nhelmdeck_repos_leases 1\n") {
+		t.Errorf("metrics: %v, want one lease in %.2000s", err, got)
+	}
 	leases, err := w.admin().Leases(context.Background(), api.Filter{})
 	must(t, err)
 	if len(leases) != 1 {
@@ -165,4 +170,15 @@ func operators(t *testing.T, w *world) {
 	}
 	w.mustDelete(t, "seen")
 	w.awaitNothing(t)
+}
+
+// metrics returns what the driver answers to a scrape of its admin socket.
+func (w *world) metrics() (string, error) {
+	resp, err := daemon.Dial(w.seen(adminSocket)).Client.Get("http://admin/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
 }

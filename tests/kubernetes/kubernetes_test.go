@@ -66,6 +66,7 @@ type scenario struct {
 var scenarios = []scenario{
 	{"the cluster runs a pod without the driver", bare, true},
 	{"kubectl apply -k deploy/kubernetes starts the driver", deploy, true},
+	{"operators see pods and namespaces", operators, false},
 	{"the pods of examples/kubernetes run", examples, false},
 	{"a pod has a private checkout in an inline volume", inlineVolume, false},
 	{"a read-only volume", readOnly, false},
@@ -75,7 +76,6 @@ var scenarios = []scenario{
 	{"Pod Security: the restricted profile allows an inline volume", restricted, false},
 	{"attributes that claim what is not the pod's are refused", spoofed, false},
 	{"a private repository, with the secret of nodePublishSecretRef", privateRepository, false},
-	{"operators see pods and namespaces", operators, false},
 	{"kubelet restarts, and is killed", kubeletRestart, false},
 	{"the driver restarts, and is killed", driverRestart, false},
 	{"containerd is killed", containerdRestart, false},

@@ -353,6 +353,9 @@ func (t *Taken) packNew(ctx context.Context, maxSize int64) error {
 	if _, err := t.git.Run(ctx, c); err != nil {
 		return t.incomplete(err)
 	}
+	if err := os.RemoveAll(t.imported()); err != nil { // so that there are never more than two copies
+		return err
+	}
 	if t.Objects, err = objectsIn(f); err != nil || t.Objects == 0 {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -30,6 +31,9 @@ import (
 // maxPushes is how many pushes and bundles there are at a time. Each may take twice
 // PUSH_MAX_SIZE of the disk.
 const maxPushes = 8
+
+// askTime limits the question for the remote's branch, because the workspace is held meanwhile.
+const askTime = time.Minute
 
 // Workspace is a workspace that is open for reading.
 type Workspace interface {
@@ -172,7 +176,10 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 		return err
 	}
 	report("asking the remote", 0, 0)
-	if res.Old, err = to.Ask(src.ctx, p.Git); err != nil {
+	asking, cancel := context.WithTimeout(src.ctx, askTime)
+	res.Old, err = to.Ask(asking, p.Git)
+	cancel()
+	if err != nil {
 		return src.cause(err)
 	}
 	if res.Old == branch.ID {

@@ -7,7 +7,7 @@ export MIRROR MIRROR_SECURITY ARCH STRICT CONFIRM REPO REF IMAGE
 export FORCE
 export VERSION KEY REGISTRY LATEST DIRTY
 
-.PHONY: help needs build rootfs lock plugin cli deb install install-cli uninstall release publish demo test test-hostile test-remotes test-crash test-soak test-load test-engines test-release test-recipes fuzz walks bench reference performance lint clean
+.PHONY: help needs build rootfs lock plugin image cli deb install install-cli uninstall release publish demo test test-hostile test-remotes test-crash test-soak test-load test-engines test-release test-recipes test-kubernetes fuzz walks bench reference performance lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -24,7 +24,7 @@ test: needs plugin cli ## all tests: units, integration (as root), end to end in
 	go test -C release -count=1 -timeout 10m ./... || failed=1; \
 	go test -C tests/csi -count=1 -timeout 10m ./... || failed=1; \
 	go test -race -count=1 -timeout 28m -p 2 $$(go list ./... | grep -v /tests) || failed=1; \
-	go test -race -count=1 -timeout 28m -p 1 -skip '^Test(Event|Recipe)[A-Z]' ./tests/... || failed=1; \
+	go test -race -count=1 -timeout 28m -p 1 -skip '^Test(Event|Recipe|Kubernetes)($$|[A-Z])' ./tests/... || failed=1; \
 	exit $$failed
 
 # This runs the test program itself, because "go test" hides the output of passing tests.
@@ -53,6 +53,14 @@ test-release: needs ## make two releases from nothing, in two directories with s
 
 test-recipes: needs plugin ## run the recipes for npm, cargo and go, twice each, with this machine's npm and cargo (as root)
 	@go test -C tests -count=1 -timeout 20m -run '^TestRecipe[A-Z]'
+
+# This runs the test program itself, because "go test" hides the output of passing tests. The programs of Kubernetes
+# are built once, into the user's cache.
+test-kubernetes: needs image ## start a cluster of one node and test the CSI driver in it: one line per scenario, with times; 15 minutes the first time, then 4; SCENARIOS=regexp for some (as root)
+	@tests/kubernetes/needs
+	@tests/kubernetes/build >/dev/null
+	@go test -c -o build/kubernetes.test ./tests/kubernetes
+	@cd tests/kubernetes && ../../build/kubernetes.test -test.timeout 20m -test.run '^TestKubernetes$$' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)')
 
 fuzz: ## fuzz the parsers of untrusted input, each for about a minute at most; FUZZTIME=10m for longer
 	@for target in volume.FuzzParseURL.1500000x volume.FuzzParseRef.1500000x volume.FuzzParseOptions.300000x \
@@ -123,6 +131,16 @@ cli: ## compile the command "docker repos": build/docker-repos, static; RELAYS=a
 	@for arch in $(RELAYS); do GOOS=linux GOARCH=$$arch $(compile_cli) -o ../build/repos-linux-$$arch . || exit; done
 
 # ARCH is an architecture as Debian names it, and, for these two, as Go does.
+# REGISTRY and VERSION name the image; deploy/kubernetes has the names that are the default here.
+image: export ARCH := $(or $(ARCH),$(shell go env GOARCH))
+image: rootfs ## make the image of the CSI driver for Kubernetes: build/image/helmdeck-repos-csi-ARCH.tar, for docker load and ctr; VERSION=1.2.3, REGISTRY=registry.example.com/helmdeck/repos-csi, ARCH=arm64
+	@mkdir -p build/image/$(ARCH)
+	@GOOS=linux GOARCH=$(ARCH) $(compile) -o build/image/$(ARCH)/helmdeck-repos ./plugin
+	@GOOS=linux GOARCH=$(ARCH) $(compile_cli) -o ../build/image/$(ARCH)/docker-repos .
+	@go build -C release -buildvcs=false -o ../build/make-release .
+	@build/make-release image -version '$(or $(VERSION),dev)' -arch $(ARCH) -name '$(or $(REGISTRY),localhost/helmdeck/repos-csi)' \
+		-program build/image/$(ARCH)/helmdeck-repos -command build/image/$(ARCH)/docker-repos -archive build/image/helmdeck-repos-csi-$(ARCH).tar
+
 deb: export ARCH := $(or $(ARCH),$(shell go env GOARCH))
 deb: export VERSION := $(VERSION)
 deb: ## make the Debian packages of the command and of the service for Podman: build/deb/*.deb; VERSION=1.2.3, ARCH=amd64 or arm64

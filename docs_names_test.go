@@ -137,7 +137,7 @@ var otherPrefix = regexp.MustCompile(`^(CAP|GIT|GITHUB|CI|ACTIONS|RUNNER)_`)
 // tables, variables of the tests, the examples, builds and workflows, and what a release has.
 var otherNames = []string{"ID", "NAME", "HEAD", "POST", "DELETE", "IN_UNMOUNT", "TCP_USER_TIMEOUT", "STATX_MNT_ID_UNIQUE", "SO_PEERCRED",
 	"ENGINE", "CHANGED", "CACHES", "WORKSPACES", "DISCARDS", "SUBJECT", "SOURCE_DATE_EPOCH", "SHA256SUMS", "NOASSERTION",
-	"REGISTRY_HOST", "REGISTRY_USER", "REGISTRY_PASSWORD"}
+	"REGISTRY_HOST", "REGISTRY_USER", "REGISTRY_PASSWORD", "NODE"}
 
 // cacheVariables are those of the caches' env file.
 func cacheVariables() (names []string) {

@@ -37,11 +37,12 @@ type AuditRecord struct {
 	Lease     string `json:"lease,omitempty"`
 	Workspace string `json:"workspace,omitempty"`
 	Discard   string `json:"discard,omitempty"`
-	// Name, Kind and Scope are those of a credential. Kind, ID and Reason are those of an
+	// Name, Kind, Scope and Allow are those of a credential. Kind, ID and Reason are those of an
 	// Eviction.
 	Name   string `json:"name,omitempty"`
 	Kind   string `json:"kind,omitempty"`
 	Scope  string `json:"scope,omitempty"`
+	Allow  string `json:"allow,omitempty"` // as in the request; empty: AllowFetch
 	ID     string `json:"id,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Bytes  int64  `json:"bytes,omitempty"` // that were evicted

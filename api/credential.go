@@ -19,6 +19,11 @@ const (
 	HTTPProvider = "http"       // a token for the provider at URL
 )
 
+// CredentialKinds returns the kinds of credentials.
+func CredentialKinds() []string {
+	return []string{HTTPS, Bearer, SSHKey, KnownHosts, GitHubApp, HTTPProvider}
+}
+
 // What a credential may be used for.
 const (
 	AllowFetch = "fetch" // the default

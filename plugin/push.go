@@ -13,6 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/outbound"
 	"github.com/helmdeck/repos/internal/quarantine"
 	"github.com/helmdeck/repos/internal/tree"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/janitor"
 )
 
@@ -22,6 +23,10 @@ func (p *parts) newPusher(m machine, q *quarantine.Quarantine) *outbound.Pusher 
 	viewer := look.NewViewer(p.workspaces)
 	return outbound.New(outbound.Config{
 		Quarantine: q, Git: m.git, Work: p.work, Schemes: m.set.schemes, Log: p.log, Credential: authFrom(p.credentials, credential.Push),
+		Subject: func(id string) volume.Subject {
+			rec, _ := p.workspaces.Workspace(id)
+			return volume.Subject(rec.Options["subject"])
+		},
 		Open: func(ctx context.Context, id string) (outbound.Workspace, error) {
 			v, err := viewer.Open(ctx, id)
 			if err != nil {

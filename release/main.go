@@ -1,4 +1,4 @@
-// Command release makes a release and publishes its plugins, for the Makefile.
+// Command release makes a release and publishes its plugins, and makes an image for containers, for the Makefile.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/helmdeck/repos/release/bundle"
@@ -17,6 +18,7 @@ import (
 var left = map[string]string{
 	"make":    "nothing was changed",
 	"publish": "some tags may be published; publish again to push the others",
+	"image":   "nothing was changed",
 }
 
 func main() {
@@ -32,8 +34,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 0 || args[0] != "make" && args[0] != "publish" {
-		return errors.New("want make or publish")
+	if len(args) == 0 || left[args[0]] == "" {
+		return errors.New("want make, publish or image")
 	}
 	o := bundle.Options{Root: ".", Systems: bundle.Systems, Debs: true, Log: os.Stdout}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
@@ -43,6 +45,12 @@ func run(ctx context.Context, args []string) error {
 	strict := flags.String("strict", "", "1: passed to make rootfs")
 	latest := flags.String("latest", "", "1: publish as latest too")
 	repository := flags.String("repository", "", "where to publish: HOST/NAME")
+	var container bundle.ContainerImage
+	flags.StringVar(&container.Arch, "arch", runtime.GOARCH, "the architecture of the image")
+	flags.StringVar(&container.Program, "program", "", "the plugin's program")
+	flags.StringVar(&container.Command, "command", "", "the operator's command")
+	flags.StringVar(&container.Name, "name", "", "the name of the image, without a tag")
+	flags.StringVar(&container.Archive, "archive", "", "the file for the image")
 	flags.Parse(args[1:])
 	for name, value := range map[string]string{"DIRTY": *dirty, "STRICT": *strict, "LATEST": *latest} {
 		if value != "" && value != "1" {
@@ -50,8 +58,11 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	o.Dirty, o.Strict = *dirty == "1", *strict == "1"
-	if args[0] == "publish" {
+	switch args[0] {
+	case "publish":
 		return bundle.Publish(ctx, o, *repository, *latest == "1")
+	case "image":
+		return container.Make(ctx, o)
 	}
 	return bundle.Make(ctx, o)
 }

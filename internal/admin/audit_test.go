@@ -80,7 +80,7 @@ func TestRequestsAreAudited(t *testing.T) {
 	config.Workspaces.(*heap).fail = errors.New("busy")
 	c, ctx := client(t, config), t.Context()
 	c.Claim = "alice\nlevel=error"
-	if err := c.PutCredential(ctx, "one", api.PutCredential{Kind: "bearer", Scope: "https://h", Subject: "team a", Secret: secret}); err != nil {
+	if err := c.PutCredential(ctx, "one", api.PutCredential{Kind: "bearer", Scope: "https://h", Subject: "team a", Allow: "push", Secret: secret}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.PutCredential(ctx, "two", api.PutCredential{Kind: "none", Scope: "https://h", Secret: secret}); err == nil {
@@ -101,17 +101,17 @@ func TestRequestsAreAudited(t *testing.T) {
 	list := follow(t, c, api.AuditFilter{}, 6)
 	var got []string
 	for _, r := range list[1:] {
-		got = append(got, fmt.Sprintln(r.Action, r.Result, r.Error, r.Name, r.Kind, r.Scope, r.Subject, r.Discard, r.Volume))
+		got = append(got, fmt.Sprintln(r.Action, r.Result, r.Error, r.Name, r.Kind, r.Scope, r.Allow, r.Subject, r.Discard, r.Volume))
 		if r.Actor.Kind != "user" || r.Actor.Claim != "alice?level=error" || r.Request == "" {
 			t.Errorf("%+v", r)
 		}
 	}
 	want := []string{
-		"credential.put ok  one bearer https://h team a  \n",
+		"credential.put ok  one bearer https://h push team a  \n",
 		"", // the error has its own test
-		"credential.remove ok  one     \n",
-		"discard.remove failed busy    team a d v\n",
-		"sweep ok       \n",
+		"credential.remove ok  one      \n",
+		"discard.remove failed busy     team a d v\n",
+		"sweep ok        \n",
 	}
 	for i := range want {
 		if i != 1 && got[i] != want[i] {

@@ -24,7 +24,7 @@ func (c Config) putCredential(r *http.Request) (any, error) {
 	}
 	cred.Name = r.PathValue("name")
 	note(r, func(rec *api.AuditRecord) {
-		rec.Kind, rec.Scope, rec.Subject = string(cred.Kind), cred.Scope, string(cred.Subject)
+		rec.Kind, rec.Scope, rec.Subject, rec.Allow = string(cred.Kind), cred.Scope, string(cred.Subject), string(cred.Allow)
 	})
 	if err := c.Credentials.Put(cred); err != nil {
 		return nil, err

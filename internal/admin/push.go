@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -62,7 +63,7 @@ func notePush(r *http.Request, res outbound.Result) {
 
 // pushError adds the status to an error.
 func pushError(r *http.Request, err error) error {
-	refused, ok := err.(*quarantine.Refusal)
+	refused, ok := errors.AsType[*quarantine.Refusal](err)
 	switch {
 	case ok:
 		return requestError{map[quarantine.Why]int{

@@ -29,7 +29,7 @@ const (
 func clip(r *api.AuditRecord) {
 	for _, text := range []*string{
 		&r.Action, &r.Request, &r.VolumeID, &r.Pod, &r.Subject, &r.Ref, &r.Commit, &r.Clone, &r.Volume, &r.Lease, &r.Workspace, &r.Discard,
-		&r.Name, &r.Kind, &r.Scope, &r.ID, &r.Reason, &r.Actor.Claim,
+		&r.Name, &r.Kind, &r.Scope, &r.Allow, &r.ID, &r.Reason, &r.Actor.Claim,
 	} {
 		*text = origin.Clip(volume.Redact(*text), maxText)
 	}

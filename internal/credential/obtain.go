@@ -54,7 +54,7 @@ func (s *Store) ask(ctx context.Context, e *entry, k tokenKey) (renewed, error) 
 	if p == nil {
 		return renewed{}, fmt.Errorf("credential %q can't be used: there is no provider for the kind %s", e.Name, e.Kind)
 	}
-	return work.Share(ctx, s.config.Work, fmt.Sprintf("credential %+v", k), s.config.Report, func(ctx context.Context) (renewed, error) {
+	return work.Share(ctx, s.config.Work, fmt.Sprintf("credential %d %s %s %q", k.serial, k.access, k.repository, k.subject), s.config.Report, func(ctx context.Context) (renewed, error) {
 		// Another caller may just have got it.
 		if t, ok := s.tokens.get(k, s.config.Now(), Secret{}); ok {
 			return t, nil

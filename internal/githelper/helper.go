@@ -34,12 +34,15 @@ func New(rawURL string, c Credential) (config []string, pipe *os.File, err error
 	if err != nil {
 		return nil, nil, fmt.Errorf("credential for %s: %w", rawURL, err)
 	}
+	if strings.ContainsAny(c.User+c.Password+c.Bearer, "\n\x00") {
+		return nil, nil, errors.New("the credential contains a line break")
+	}
 	block := "username=" + c.User + "\npassword=" + c.Password + "\n\n"
 	if c.Bearer != "" {
 		block = "capability[]=authtype\nauthtype=Bearer\ncredential=" + c.Bearer + "\n\n"
 	}
-	if strings.Count(block, "\n") != 3 && c.Bearer == "" || len(block)*2 > pipeRoom {
-		return nil, nil, errors.New("the credential contains a line break, or is too long")
+	if len(block)*2 > pipeRoom {
+		return nil, nil, errors.New("the credential is too long")
 	}
 	r, w, err := os.Pipe()
 	if err != nil {

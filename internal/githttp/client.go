@@ -70,7 +70,6 @@ var ErrOtherProtocol = errors.New("the server does not speak protocol 2 over sma
 
 // StatusError is an HTTP status other than 200.
 type StatusError struct {
-	Status   string
 	Code     int
 	Location *url.URL // of a redirect, or nil
 	Refused  bool     // the server refuses the credential, which was sent
@@ -81,7 +80,10 @@ type StatusError struct {
 // StatusCode returns the status.
 func (e *StatusError) StatusCode() int { return e.Code }
 
-func (e *StatusError) Error() string { return "the server answered " + e.Status }
+// Error has the status in our words, because the server's may repeat the credential.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("the server answered %d %s", e.Code, http.StatusText(e.Code))
+}
 
 // AnswerError is a complete answer that is not git's protocol, is too large, or is an error
 // message of the server, a gitref.RemoteError.
@@ -317,7 +319,7 @@ func (p *pool) send(ctx context.Context, r Remote, authenticate bool, question [
 	if response.StatusCode == http.StatusOK {
 		return response, nil
 	}
-	refused := &StatusError{Status: response.Status, Code: response.StatusCode, challenges: response.Header.Values("WWW-Authenticate")}
+	refused := &StatusError{Code: response.StatusCode, challenges: response.Header.Values("WWW-Authenticate")}
 	if refused.Code == http.StatusSwitchingProtocols {
 		// Its body is the connection, which does not end with the context.
 		return nil, errors.Join(refused, response.Body.Close())

@@ -59,7 +59,16 @@ func TestRefused(t *testing.T) {
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/other/info/refs", http.StatusFound)
 		}, status(http.StatusFound), 1},
-		"not found":  {http.NotFound, status(404), 1},
+		"not found": {http.NotFound, status(404), 1},
+		"a reason": {func(w http.ResponseWriter, _ *http.Request) { // which may be the credential
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			io.WriteString(c, "HTTP/1.1 403 s3cr3t\r\n\r\n")
+		}, func(err error) bool { return err != nil && err.Error() == "the server answered 403 Forbidden" }, 1},
 		"in trouble": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, status(503), 1},
 		"endless":    {endless, wrong("more than 128 MiB"), 2},
 		"nonsense":   {post(typePrefix+"-result", "0009what\n"), wrong("what"), 2},

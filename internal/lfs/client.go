@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,9 +79,9 @@ func (t transport) CloseIdleConnections() {
 	t.proxied.CloseIdleConnections()
 }
 
-// checkRedirect removes the credential, and headers that the first server gave, from a
-// request to another server. On the same server it also removes the credential from URLs
-// that it is not for. A redirect must not lead from https to http.
+// checkRedirect removes the credential, and headers that the first server gave, from a request
+// that has left that server: net/http adds them to each. On the same server it also removes the
+// credential from URLs that it is not for. A redirect must not lead from https to http.
 func (c client) checkRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) > git.MaxRedirects {
 		return errors.New("redirected too often")
@@ -89,7 +90,8 @@ func (c client) checkRedirect(r *http.Request, via []*http.Request) error {
 	if r.URL.Scheme != "https" && (r.URL.Scheme != "http" || last.Scheme == "https") {
 		return fmt.Errorf("redirected from %s to %s", last.Scheme, r.URL.Scheme)
 	}
-	if !sameServer(r.URL, last) {
+	left := func(to *http.Request) bool { return !sameServer(to.URL, via[0].URL) }
+	if left(r) || slices.ContainsFunc(via, left) {
 		r.Header = http.Header{"Accept": r.Header.Values("Accept"), "Content-Type": r.Header.Values("Content-Type")}
 	}
 	// The request has the context of the first one, and so its credential.

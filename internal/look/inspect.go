@@ -126,7 +126,7 @@ func (i *Inspector) ahead(v *View, repo *quarantine.Repo, head quarantine.Branch
 	defer cancel()
 	taken, err := i.quarantine.Take(ctx, repo, []quarantine.Branch{head}, func(string, int64, int64) {})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && v.Context().Err() == nil {
-		err = errors.Join(fmt.Errorf("to count its commits takes more than %v", aheadTime))
+		err = fmt.Errorf("to count its commits takes more than %v", aheadTime)
 	}
 	if taken == nil || err != nil {
 		return nil, err

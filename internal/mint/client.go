@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -154,11 +155,22 @@ func failure(q credential.Question, err error) error {
 	if bad, ok := errors.AsType[*url.Error](err); ok {
 		err = bad.Err
 	}
+	if giterror.Network(err) == giterror.KindOther && !isOfConnection(err) {
+		e.Detail = "the answer is not HTTP, or a proxy refuses the connection"
+	}
 	if wrong, ok := errors.AsType[errAnswer](err); ok {
 		e.Kind, e.Detail, e.Remedy = giterror.KindCredential, wrong.Error(), "check the URL of the provider, and what it answers"
 	}
 	e.Err = err
 	return e
+}
+
+// isOfConnection reports whether an error of net/http is about the connection. The text of another
+// one may repeat a part of the answer.
+func isOfConnection(err error) bool {
+	_, isOp := errors.AsType[*net.OpError](err)
+	_, isTLS := errors.AsType[tls.RecordHeaderError](err)
+	return isOp || isTLS || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // refusal returns the error for a question that was answered with another status than it

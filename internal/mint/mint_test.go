@@ -177,6 +177,17 @@ func says(status int, kind, body string) http.HandlerFunc {
 func TestWrongAnswers(t *testing.T) {
 	t.Parallel()
 	const js = "application/json"
+	raw := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			fmt.Fprint(c, text)
+		}
+	}
 	good := `{"user":"u","secret":"` + hidden + `","expires_at":"2999-01-01T00:00:00Z"`
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
 	defer elsewhere.Close()
@@ -204,15 +215,10 @@ func TestWrongAnswers(t *testing.T) {
 		{"redirect", http.RedirectHandler(elsewhere.URL+"/"+hidden, http.StatusTemporaryRedirect), giterror.KindCredential, "a redirect is not followed"},
 		{"busy", says(429, js, hidden), giterror.KindServer, "429"},
 		{"in trouble", says(503, js, hidden), giterror.KindServer, "the provider is in trouble; try again"},
-		{"switching", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			c, _, err := w.(http.Hijacker).Hijack()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer c.Close()
-			fmt.Fprint(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-		}), giterror.KindCredential, "101"},
+		{"switching", raw("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), giterror.KindCredential, "101"},
+		{"no HTTP", raw(hidden + "\r\n\r\n"), giterror.KindServer, "is not HTTP"},
+		{"a wrong header", raw("HTTP/1.1 200 OK\r\n" + hidden + "\r\n\r\n"), giterror.KindServer, "is not HTTP"},
+		{"a reason", raw("HTTP/1.1 403 " + hidden + "\r\n\r\n"), giterror.KindCredential, "403 Forbidden"},
 		{"broken", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			fmt.Fprint(w, hidden)
@@ -277,6 +283,7 @@ func TestUnreachable(t *testing.T) {
 		{"silent", stall(""), Config{Timeout: 200 * time.Millisecond}, giterror.KindTimeout},
 		{"silent within its answer", stall("{"), Config{Timeout: 200 * time.Millisecond}, giterror.KindTimeout},
 		{"unknown authority", secure.URL, Config{}, giterror.KindTLS},
+		{"no TLS", strings.Replace(stall(""), "http://", "https://", 1), Config{}, giterror.KindServer},
 		{"known authority", secure.URL, Config{TLS: &tls.Config{RootCAs: trusted}}, ""},
 	} {
 		_, err := ask(t, tt.config, question(tt.url))

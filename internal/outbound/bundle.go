@@ -44,29 +44,17 @@ func (b *Bundle) Close() error { return b.close() }
 // Bundle makes a bundle of a branch of a workspace or, if it is empty, of all branches at commits
 // that no ref of the remote was at. It has what the refs that the workspace began with do not
 // reach, and needs a repository that has those. The errors are those of Push.
-func (p *Pusher) Bundle(ctx context.Context, id, branch string, report Progress) (*Bundle, error) {
-	var mu sync.Mutex // between the end of the work and a caller that has given up
-	gone := false
-	made, err := shared(ctx, p, "export", id, func(ctx context.Context) (*Bundle, error) {
-		b, err := p.bundle(ctx, id, branch, report)
-		mu.Lock()
-		defer mu.Unlock()
-		if gone && b != nil {
-			err, b = errors.Join(context.Canceled, b.Close()), nil
-		}
-		return b, err
+func (p *Pusher) Bundle(ctx context.Context, id, branch string, report Progress) (b *Bundle, err error) {
+	err = p.run(ctx, "export", id, func(ctx context.Context) (err error) {
+		b, err = p.bundle(ctx, id, branch, report)
+		return err
 	})
-	if err != nil {
-		mu.Lock()
-		gone = true
-		mu.Unlock()
-		return nil, err
-	}
-	return made, nil
+	return b, err
 }
 
 func (p *Pusher) bundle(ctx context.Context, id, name string, report Progress) (b *Bundle, err error) {
-	src, err := p.open(ctx, id, report)
+	var res Result
+	src, err := p.open(ctx, id, &res, report)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +83,10 @@ func (p *Pusher) bundle(ctx context.Context, id, name string, report Progress) (
 		return nil, errors.Join(err, taken.Close())
 	}
 	failpoint.Hit("push/bundle/made")
+	res.Workspace, res.Branch, res.Commits, res.Objects, res.Bytes = id, name, taken.Commits, taken.Objects, taken.Bytes
 	b = &Bundle{
-		Branches: branches, Size: int64(len(header)) + taken.Bytes, content: io.MultiReader(bytes.NewReader(header), pack), expires: time.Now().Add(bundleLife),
+		Result: res, Branches: branches, Size: int64(len(header)) + taken.Bytes, content: io.MultiReader(bytes.NewReader(header), pack), expires: time.Now().Add(bundleLife),
 	}
-	src.describe(&b.Result)
-	b.Workspace, b.Branch, b.Commits, b.Objects, b.Bytes = id, name, taken.Commits, taken.Objects, taken.Bytes
 	b.close = sync.OnceValue(func() error {
 		err := errors.Join(pack.Close(), taken.Close())
 		src.close()

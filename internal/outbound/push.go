@@ -11,8 +11,10 @@ package outbound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -29,6 +31,9 @@ import (
 // maxPushes is how many pushes and bundles there are at a time. Each may take twice
 // PUSH_MAX_SIZE of the disk.
 const maxPushes = 8
+
+// askTime limits the question for the remote's branch, because the workspace is held meanwhile.
+const askTime = time.Minute
 
 // Workspace is a workspace that is open for reading.
 type Workspace interface {
@@ -48,6 +53,8 @@ type Config struct {
 	Quarantine *quarantine.Quarantine
 	Git        *git.Git
 	Work       *work.Group
+	// Subject returns the subject of a workspace; empty if there is none with this ID.
+	Subject func(id string) volume.Subject
 	// Open opens a workspace. Its errors are shown.
 	Open func(ctx context.Context, id string) (Workspace, error)
 	// Credential returns the credential for a push to a URL, for a subject, by its name or, if
@@ -64,7 +71,7 @@ type Config struct {
 // Pusher pushes and exports. It is safe for concurrent use.
 type Pusher struct {
 	Config
-	subjects keylock.Locks[string]
+	subjects keylock.Locks[volume.Subject]
 	turns    chan struct{}
 }
 
@@ -108,36 +115,38 @@ func (r Result) Summary() string {
 // Progress says what is being done, with the objects that are done and their number if known.
 type Progress = quarantine.Progress
 
-// Push pushes a branch of a workspace to the remote of its volume. The error is one of
-// Config.Open, a *quarantine.Refusal, or a *giterror.Error.
+// Push pushes a branch of a workspace to the remote of its volume. It returns when nothing of the
+// push runs any more, also if ctx ends before: then the Result and the error still say what became of
+// it. The error is one of Config.Open, a *quarantine.Refusal, or a *giterror.Error.
 func (p *Pusher) Push(ctx context.Context, r Request, report Progress) (Result, error) {
-	type outcome struct {
-		Result
-		err error
-	}
-	asked := Result{Workspace: r.Workspace, Branch: r.Branch, RemoteBranch: r.RemoteBranch}
-	o, err := shared(ctx, p, "push", r.Workspace, func(ctx context.Context) (outcome, error) {
-		o := outcome{Result: asked}
-		o.err = p.push(ctx, r, &o.Result, report)
-		return o, nil
-	})
-	if err != nil { // it did not end
-		o.Result = asked
-	} else {
-		err = o.err
-	}
+	res := Result{Workspace: r.Workspace, Branch: r.Branch, RemoteBranch: r.RemoteBranch}
+	err := p.run(ctx, "push", r.Workspace, func(ctx context.Context) error { return p.push(ctx, r, &res, report) })
 	if p.Pushed != nil {
-		p.Pushed(ctx, o.Result, err)
+		p.Pushed(ctx, res, err)
 	}
-	return o.Result, err
+	return res, err
 }
 
-// shared runs f until it has ended, ctx ends, or the plugin stops.
-func shared[T any](ctx context.Context, p *Pusher, what, id string, f func(ctx context.Context) (T, error)) (T, error) {
+// run runs f, and waits until it has ended. The context of f ends with ctx, and when the plugin stops.
+func (p *Pusher) run(ctx context.Context, what, id string, f func(ctx context.Context) error) (err error) {
 	owner := work.Owner{Name: fmt.Sprintf("the %s of workspace %q", what, id), Ends: true}
 	key := what + "\x00" + origin.NewID() // nobody shares it
 	report := func(err error) { p.Log.WithContext(ctx).Error(err) }
-	return work.Share(work.WithOwner(ctx, owner), p.Work, key, report, f)
+	returned, ended := false, make(chan struct{})
+	_, sharedErr := work.Share(work.WithOwner(ctx, owner), p.Work, key, report, func(ctx context.Context) (struct{}, error) {
+		defer close(ended)
+		err = f(ctx)
+		returned = true
+		return struct{}{}, nil
+	})
+	if errors.Is(sharedErr, work.ErrClosed) { // it did not begin
+		return sharedErr
+	}
+	<-ended // Share also returns when ctx ends
+	if !returned {
+		return sharedErr // a panic
+	}
+	return err
 }
 
 func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progress) error {
@@ -146,12 +155,11 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 			return err
 		}
 	}
-	src, err := p.open(ctx, r.Workspace, report)
+	src, err := p.open(ctx, r.Workspace, res, report)
 	if err != nil {
 		return err
 	}
 	defer src.close()
-	src.describe(res)
 	branch, err := src.repo.Branch(r.Branch)
 	if err != nil {
 		return err
@@ -168,7 +176,10 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 		return err
 	}
 	report("asking the remote", 0, 0)
-	if res.Old, err = to.Ask(src.ctx, p.Git); err != nil {
+	asking, cancel := context.WithTimeout(src.ctx, askTime)
+	res.Old, err = to.Ask(asking, p.Git)
+	cancel()
+	if err != nil {
 		return src.cause(err)
 	}
 	if res.Old == branch.ID {
@@ -241,8 +252,9 @@ type source struct {
 	end    []func()
 }
 
-// open opens a workspace, and waits for the turn of its subject.
-func (p *Pusher) open(ctx context.Context, id string, report Progress) (s *source, err error) {
+// open waits for the turn of the subject of a workspace, and opens it. It does so only then, because
+// an open workspace can't be evicted, restored or reaped. It describes the workspace in res.
+func (p *Pusher) open(ctx context.Context, id string, res *Result, report Progress) (s *source, err error) {
 	s = &source{work: ctx}
 	defer func() {
 		if err != nil {
@@ -250,14 +262,10 @@ func (p *Pusher) open(ctx context.Context, id string, report Progress) (s *sourc
 			s = nil
 		}
 	}()
-	if s.view, err = p.Open(ctx, id); err != nil {
-		return s, err
-	}
-	s.ctx, s.rec = s.view.Context(), s.view.Record()
-	subject := s.rec.Options["subject"]
-	work.JobOf(ctx).Subject = subject
+	subject := p.Subject(id)
+	work.JobOf(ctx).Subject = string(subject)
 	report("waiting", 0, 0)
-	unlock, err := p.subjects.Lock(s.ctx, subject)
+	unlock, err := p.subjects.Lock(ctx, subject)
 	if err != nil {
 		return s, err
 	}
@@ -265,16 +273,16 @@ func (p *Pusher) open(ctx context.Context, id string, report Progress) (s *sourc
 	select {
 	case p.turns <- struct{}{}:
 		s.end = append(s.end, func() { <-p.turns })
-	case <-s.ctx.Done():
-		return s, context.Cause(s.ctx)
+	case <-ctx.Done():
+		return s, context.Cause(ctx)
 	}
+	if s.view, err = p.Open(ctx, id); err != nil {
+		return s, err
+	}
+	s.ctx, s.rec = s.view.Context(), s.view.Record()
+	res.Volume, res.Clone, res.Subject, res.Repo = s.rec.Volume, s.rec.Clone, volume.Subject(s.rec.Options["subject"]), s.rec.Options["repo"]
 	s.repo, err = quarantine.OpenRepo(s.view.Root(), s.view.GitLayer()+"/.git")
 	return s, err
-}
-
-// describe fills in what the record of the workspace says.
-func (s *source) describe(r *Result) {
-	r.Volume, r.Clone, r.Subject, r.Repo = s.rec.Volume, s.rec.Clone, volume.Subject(s.rec.Options["subject"]), s.rec.Options["repo"]
 }
 
 // cause returns why the workspace must not be read any more, if that made err.

@@ -9,7 +9,8 @@
 //	<dir>/<random>/
 //	  base/        the git layer's packs, as hard links: the workspace may end meanwhile
 //	  import.git/  what the container's repository has and the git layer has not: git
-//	               computes the name of each object from its content
+//	               computes the name of each object from its content; removed once new.pack is
+//	               complete, so that there are at most two copies
 //	  push.git/    of that, what the chosen branches need and the git layer's refs do not
 //	               reach, checked as git fsck does; git push runs here
 //	  new.pack     the same objects, as they come out of import.git

@@ -31,6 +31,9 @@ func CheckTarget(branch, lease string) error {
 	if err := CheckBranch(branch); err != nil {
 		return err
 	}
+	if short, ok := strings.CutPrefix(branch, "refs/"); ok { // git allows it, but nobody means refs/heads/refs/heads/main
+		return refuse(Invalid, "%.80q is not the name of a remote branch that can be pushed to: give it without refs/heads/, such as %.80q", branch, strings.TrimPrefix(short, "heads/"))
+	}
 	if lease != "" && !gitref.IsObjectID(lease) {
 		return refuse(Invalid, "force_with_lease is %.80q: allowed is the full ID of the commit that the remote's branch is at", lease)
 	}

@@ -167,3 +167,29 @@ func TestBundle(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckTarget: a full ref is not the name of a branch, although git would make a branch of it.
+func TestCheckTarget(t *testing.T) {
+	t.Parallel()
+	id := strings.Repeat("a", 40)
+	for _, tt := range []struct {
+		branch, lease string
+		want          string // of the error; empty: none
+	}{
+		{"a/b", "", ""},
+		{"a", id, ""},
+		{"references/a", "", ""},
+		{"refs/heads/main", "", `give it without refs/heads/, such as "main"`},
+		{"refs/tags/v1", "", "without refs/heads/"},
+		{"HEAD", "", "not HEAD"},
+		{"+main", "", ""}, // git's refspec is ours, and so the plus is a part of the name
+		{"a:b", "", "is not the name"},
+		{"a", "main", "the full ID"},
+		{"a", id[1:], "the full ID"},
+	} {
+		err := CheckTarget(tt.branch, tt.lease)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q, %q: %v, want %q", tt.branch, tt.lease, err, tt.want)
+		}
+	}
+}

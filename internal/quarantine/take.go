@@ -109,7 +109,8 @@ func (t *Taken) pack() string     { return filepath.Join(t.dir, "new.pack") }
 // make makes both repositories.
 func (t *Taken) make() error {
 	uid, gid := t.git.Owner()
-	if err := errors.Join(os.Lchown(t.dir, uid, gid), t.layer.linkPacks(t.base())); err != nil {
+	// git may only enter it: what this process puts beside the repositories stays as it is.
+	if err := errors.Join(os.Chmod(t.dir, 0o711), t.layer.linkPacks(t.base())); err != nil {
 		return err
 	}
 	for _, path := range []string{t.imported(), t.checked()} {
@@ -352,6 +353,9 @@ func (t *Taken) packNew(ctx context.Context, maxSize int64) error {
 	}
 	if _, err := t.git.Run(ctx, c); err != nil {
 		return t.incomplete(err)
+	}
+	if err := os.RemoveAll(t.imported()); err != nil { // so that there are never more than two copies
+		return err
 	}
 	if t.Objects, err = objectsIn(f); err != nil || t.Objects == 0 {
 		return err

@@ -1,4 +1,5 @@
-// Package image makes a managed plugin as the engine pushes it to a registry, and reads one back.
+// Package image makes a managed plugin as the engine pushes it to a registry, and reads one back. It also makes an image
+// for containers of the same files.
 //
 // Equal inputs give equal bytes, whatever the machine, the time and the umask, as long as the program is built with the
 // same version of Go, which compresses the layer. The package needs no engine and no root.
@@ -22,8 +23,12 @@ import (
 // ConfigType is the media type by which the engine recognizes a plugin.
 const ConfigType types.MediaType = "application/vnd.docker.plugin.v1+json"
 
-// Program is the path of the plugin's program in the image.
-const Program = "usr/bin/helmdeck-repos"
+// Program is the path of the plugin's program in the image, and Command that of the operator's command, in an image for
+// containers.
+const (
+	Program = "usr/bin/helmdeck-repos"
+	Command = "usr/bin/docker-repos"
+)
 
 // placeholder is what config.json has in place of the version.
 const placeholder = "(build dev)"
@@ -34,13 +39,14 @@ type Source struct {
 	Config  []byte    // config.json
 	Rootfs  io.Reader // the root filesystem without the program, as tar
 	Program []byte
-	Time    time.Time // the time stamp of the program
+	Command []byte    // only for Container
+	Time    time.Time // the time stamp of the programs
 }
 
 // Make makes a plugin. Its root filesystem is one layer, and its manifest has the media type of Docker's schema 2,
 // because registries know a plugin by that type alone.
 func Make(s Source) (v1.Image, error) {
-	compressed, diff, err := pack(s)
+	compressed, diff, err := pack(s, map[string][]byte{Program: s.Program})
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +54,14 @@ func Make(s Source) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer := static.NewLayer(compressed, types.DockerLayer)
-	manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.DockerManifestSchema2}
-	if manifest.Config, err = describe(static.NewLayer(config, ConfigType)); err != nil {
+	return assemble(types.DockerManifestSchema2, static.NewLayer(config, ConfigType), static.NewLayer(compressed, types.DockerLayer))
+}
+
+// assemble makes an image of a configuration and a layer.
+func assemble(mediaType types.MediaType, config, layer v1.Layer) (v1.Image, error) {
+	manifest := v1.Manifest{SchemaVersion: 2, MediaType: mediaType}
+	var err error
+	if manifest.Config, err = describe(config); err != nil {
 		return nil, err
 	}
 	descriptor, err := describe(layer)
@@ -62,7 +73,7 @@ func Make(s Source) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return partial.CompressedToImage(&core{manifest: raw, config: config, layer: layer})
+	return partial.CompressedToImage(&core{mediaType: mediaType, manifest: raw, config: config, layer: layer})
 }
 
 // config returns the configuration with the version, and with the digest of the uncompressed layer.
@@ -91,17 +102,25 @@ func describe(l v1.Layer) (v1.Descriptor, error) {
 
 // core is what partial.CompressedToImage makes an image from.
 type core struct {
-	manifest, config []byte
-	layer            v1.Layer
+	mediaType     types.MediaType
+	manifest      []byte
+	config, layer v1.Layer
 }
 
-func (c *core) MediaType() (types.MediaType, error) { return types.DockerManifestSchema2, nil }
+func (c *core) MediaType() (types.MediaType, error) { return c.mediaType, nil }
 func (c *core) RawManifest() ([]byte, error)        { return c.manifest, nil }
-func (c *core) RawConfigFile() ([]byte, error)      { return c.config, nil }
 func (c *core) Manifest() (*v1.Manifest, error)     { return v1.ParseManifest(bytes.NewReader(c.manifest)) }
+func (c *core) RawConfigFile() ([]byte, error) {
+	content, err := c.config.Compressed() // as it is: a configuration is not compressed
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	return io.ReadAll(content)
+}
 func (c *core) LayerByDigest(h v1.Hash) (partial.CompressedLayer, error) {
 	if digest, err := c.layer.Digest(); err != nil || h != digest {
-		return nil, fmt.Errorf("the plugin has no layer %s", h)
+		return nil, fmt.Errorf("the image has no layer %s", h)
 	}
 	return c.layer, nil
 }

@@ -7,10 +7,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	named "github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/moby/moby/api/types/plugin"
 
 	"github.com/helmdeck/repos/release/image"
@@ -159,5 +165,71 @@ func TestMakeRefuses(t *testing.T) {
 				t.Errorf("got %v, want %q in the error", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestContainer checks the image for containers: its configuration, its programs, and that its archive is the same
+// whatever the order of the root filesystem.
+func TestContainer(t *testing.T) {
+	write := func(name string, entries ...tar.Header) (v1.Image, []byte) {
+		t.Helper()
+		s := source(archive(t, entries...))
+		s.Command = []byte("command")
+		made, err := image.Container(s, "arm64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := image.WriteArchive(&out, name, made); err != nil {
+			t.Fatal(err)
+		}
+		return made, out.Bytes()
+	}
+	const name = "registry.example.com/helmdeck/repos-csi:1.2.3"
+	made, first := write(name, root, usr, file, link)
+	if _, again := write(name, link, file, usr); !bytes.Equal(again, first) {
+		t.Error("in another order the archive is another one")
+	}
+	if _, other := write(name, root, usr, link); bytes.Equal(other, first) {
+		t.Error("without a file the archive is the same")
+	}
+	config, err := made.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := config.Architecture+" "+strings.Join(config.Config.Entrypoint, " "), "arm64 /usr/bin/helmdeck-repos"; got != want {
+		t.Errorf("config: got %q, want %q", got, want)
+	}
+	files, err := image.Files(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, f := range files {
+		list = append(list, f.Path+"="+f.Link+string(f.Data))
+	}
+	if got, want := strings.Join(list, " "), "bin=usr/bin usr/bin/docker-repos=command usr/bin/helmdeck-repos=program usr/file=./usr/file"; got != want {
+		t.Errorf("files: got %q, want %q", got, want)
+	}
+	// Another implementation reads the archive: that of `docker load`.
+	path := filepath.Join(t.TempDir(), "archive.tar")
+	if err := os.WriteFile(path, first, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tag, err := named.NewTag(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := tarball.ImageFromPath(path, &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Image(loaded); err != nil {
+		t.Error(err)
+	}
+	got, gotErr := loaded.ConfigName()
+	want, wantErr := made.ConfigName()
+	if got != want || gotErr != nil || wantErr != nil {
+		t.Errorf("loaded: got %s, %v, want %s, %v", got, gotErr, want, wantErr)
 	}
 }

@@ -22,16 +22,19 @@ type entry struct {
 	data   []byte
 }
 
-// pack makes the layer, and returns it compressed, with the digest of its uncompressed form.
-func pack(s Source) (compressed []byte, diff v1.Hash, err error) {
+// pack makes the layer of the root filesystem and programs, by path, and returns it compressed, with the digest of its
+// uncompressed form.
+func pack(s Source, programs map[string][]byte) (compressed []byte, diff v1.Hash, err error) {
 	entries, err := read(s.Rootfs)
 	if err != nil {
 		return nil, diff, fmt.Errorf("the root filesystem: %w", err)
 	}
-	entries = append(entries, entry{
-		header: tar.Header{Typeflag: tar.TypeReg, Name: Program, Mode: 0o755, Size: int64(len(s.Program)), ModTime: s.Time},
-		data:   s.Program,
-	})
+	for name, code := range programs {
+		entries = append(entries, entry{
+			header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(code)), ModTime: s.Time},
+			data:   code,
+		})
+	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.header.Name, b.header.Name) })
 	for i, e := range entries[1:] {
 		if entries[i].header.Name == e.header.Name {

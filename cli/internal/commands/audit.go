@@ -64,7 +64,7 @@ func auditText(r api.AuditRecord) string {
 	words := []string{r.Time.Local().Format(time.RFC3339), actorText(r.Actor), r.Action, r.Result}
 	for _, field := range []struct{ name, value string }{
 		{"pod", r.Pod}, {"subject", r.Subject}, {"volume", r.Volume}, {"repo", r.Repo}, {"ref", r.Ref}, {"commit", r.Commit}, {"clone", r.Clone},
-		{"lease", r.Lease}, {"workspace", r.Workspace}, {"discard", r.Discard}, {"name", r.Name}, {"kind", r.Kind}, {"scope", r.Scope},
+		{"lease", r.Lease}, {"workspace", r.Workspace}, {"discard", r.Discard}, {"name", r.Name}, {"kind", r.Kind}, {"scope", r.Scope}, {"allow", r.Allow},
 		{"id", r.ID}, {"reason", r.Reason}, {"volume_id", r.VolumeID}, {"request", r.Request}, {"error", r.Error}, {"text", r.Text},
 	} {
 		if field.value != "" {

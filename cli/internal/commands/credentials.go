@@ -100,7 +100,9 @@ a URL: the credential is used for all repositories below it, to fetch and, with 
 		ValidArgsFunction: completed(s, 1, credentialNames),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.Kind, "kind", api.HTTPS, "https, bearer, ssh-key, known-hosts, github-app or http")
+	kinds := api.CredentialKinds()
+	last := len(kinds) - 1
+	flags.StringVar(&p.Kind, "kind", api.HTTPS, strings.Join(kinds[:last], ", ")+" or "+kinds[last])
 	flags.StringVar(&p.Scope, "scope", "", "URL of the repositories that it is for")
 	flags.StringVar(&p.Subject, "subject", "", "Only for a subject (default: for every subject)")
 	flags.StringVar(&p.User, "user", "", "User name, for the kind https")
@@ -109,7 +111,6 @@ a URL: the credential is used for all repositories below it, to fetch and, with 
 	flags.StringVar(&p.API, "api", "", "URL of the API, for the kind github-app (default: that of the scope's host)")
 	flags.StringVar(&p.URL, "url", "", "URL of the provider, for the kind http: https, or http on the loopback")
 	cmd.MarkFlagRequired("scope")
-	kinds := []string{api.HTTPS, api.Bearer, api.SSHKey, api.KnownHosts, api.GitHubApp, api.HTTPProvider}
 	cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("allow", cobra.FixedCompletions([]string{api.AllowFetch, api.AllowPush}, cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(s, cmd, "subject", subjectNames)

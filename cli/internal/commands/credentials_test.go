@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -33,5 +34,15 @@ func TestCredentialsWithProvider(t *testing.T) {
 	got := fake{"GET /v1/credentials": list}.run(t, "", "credentials", "ls", "--format", "{{.Name}} {{.Allow}} {{.AppID}} {{.Provider}} {{.Expires}} {{.Problem}}")
 	if want := "app push 12 https://h/api in 50 minutes \nbroker fetch  https://b  timeout\n"; got.failed != nil || got.out != want {
 		t.Errorf("got %q, %v, want %q", got.out, got.failed, want)
+	}
+}
+
+// TestCredentialKinds: the help of put says what each kind is.
+func TestCredentialKinds(t *testing.T) {
+	help := newCredentialsPut(nil).Long
+	for _, kind := range api.CredentialKinds() {
+		if !regexp.MustCompile(`\b` + kind + ` \(`).MatchString(help) {
+			t.Errorf("the kind %s is not explained in\n%s", kind, help)
+		}
 	}
 }

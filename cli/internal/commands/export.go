@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -62,8 +63,9 @@ elsewhere. To read it in a repository that has what the volume began with:
 	return cmd
 }
 
-// writeTo calls write with a file or, for "-", with standard output, unless that is a terminal. The
-// file has its name only when it is complete.
+// writeTo calls write with a file or, for "-", with standard output, unless that is a terminal. A
+// regular file has its name only when it is complete. What is there and is not one, such as /dev/null
+// or a pipe, is written to and not replaced.
 func writeTo(s *session.Session, name string, write func(io.Writer) error) (err error) {
 	switch {
 	case name == "":
@@ -72,6 +74,18 @@ func writeTo(s *session.Session, name string, write func(io.Writer) error) (err 
 		return errors.New("standard output is a terminal: redirect it, or name a file with -o")
 	case name == "-":
 		return write(s.Docker.Out())
+	}
+	switch at, err := os.Stat(name); {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("write %q: %w", name, err)
+	case err == nil && at.IsDir():
+		return fmt.Errorf("%q is a directory: name a file in it", name)
+	case err == nil && !at.Mode().IsRegular():
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return fmt.Errorf("write %q: %w", name, err)
+		}
+		return errors.Join(write(f), f.Close())
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {

@@ -3,10 +3,12 @@ package commands
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,6 +115,63 @@ func TestExport(t *testing.T) {
 	}
 	if data, err := os.ReadFile(file); string(data) != "tar of a1" {
 		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// TestExportToOther: what is not a regular file is written to. A rename would replace /dev/null for the
+// whole machine.
+func TestExportToOther(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(fifo, os.O_RDWR, 0) // so that the command finds a reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got := looked().run(t, "", "export", "one", "-o", fifo); got.failed != nil {
+		t.Fatal(got.failed)
+	}
+	want := "tar of a1"
+	data := make([]byte, len(want))
+	if at, err := os.Lstat(fifo); err != nil || at.Mode().Type() != os.ModeNamedPipe {
+		t.Fatalf("the pipe was replaced: %v, %v", at, err)
+	}
+	if _, err := io.ReadFull(f, data); err != nil || string(data) != want {
+		t.Errorf("%q, %v", data, err)
+	}
+	if got := looked().run(t, "", "export", "one", "-o", dir); got.failed == nil || !strings.Contains(got.failed.Error(), "is a directory: name a file in it") {
+		t.Errorf("to a directory: %v", got.failed)
+	}
+}
+
+// TestPush: the branches of the arguments. An empty one is not the branch that is checked out, because
+// git takes :main for a deletion.
+func TestPush(t *testing.T) {
+	for arg, want := range map[string]string{
+		"": "{}", "a": `{"branch":"a"}`, "a:b": `{"branch":"a","remote_branch":"b"}`, "HEAD:b:c": `{"branch":"HEAD","remote_branch":"b:c"}`,
+	} {
+		socket := looked()
+		socket["POST /v1/workspaces/a1/push"] = func(w http.ResponseWriter, r *http.Request) {
+			if got, err := io.ReadAll(r.Body); err != nil || strings.TrimSpace(string(got)) != want {
+				t.Errorf("%q: sent %q, %v, want %q", arg, got, err, want)
+			}
+			w.Write([]byte(`{"result":` + mustJSON(api.PushResult{NewCommit: "c0ffee"}) + "}\n"))
+		}
+		args := []string{"push", "-q", "one"}
+		if arg != "" {
+			args = append(args, arg)
+		}
+		if got := socket.run(t, "", args...); got.failed != nil || got.out != "c0ffee\n" {
+			t.Errorf("%q: %q, %v", arg, got.out, got.failed)
+		}
+	}
+	for _, arg := range []string{":", "a:", ":b"} {
+		if got := looked().run(t, "", "push", "one", arg); got.failed == nil || !strings.Contains(got.failed.Error(), "has an empty branch") {
+			t.Errorf("%q: %v", arg, got.failed)
+		}
 	}
 }
 

@@ -23,14 +23,20 @@ func newPush(s *session.Session) *cobra.Command {
 		Long: `Push a branch of a workspace to the remote of its volume, with a stored credential that allows it (docker repos
 credentials put --allow push). The container needs neither a credential nor a network.
 
-The first argument is that of docker repos status: a volume, or the ID of a workspace or a discard. Without BRANCH it is the branch that is checked out. BRANCH may be HEAD, also a detached one, if REMOTE_BRANCH is given. A
-branch that has other commits at the remote is not overwritten, except with --force-with-lease.
+The first argument is that of docker repos status: a volume, or the ID of a workspace or a discard. Without BRANCH it
+is the branch that is checked out, which the container chooses: name it where that matters. BRANCH may be HEAD, also a
+detached one, if REMOTE_BRANCH is given. A branch that has other commits at the remote is not overwritten, except with
+--force-with-lease.
 
 Nothing of the container's configuration is used, and nothing in the workspace changes. LFS objects are not pushed.`,
 		Args: cli.RequiresRangeArgs(1, 2),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
 			if len(args) > 1 {
-				p.Branch, p.RemoteBranch, _ = strings.Cut(args[1], ":")
+				var both bool
+				// In a refspec of git, an empty side means something else, such as a deletion.
+				if p.Branch, p.RemoteBranch, both = strings.Cut(args[1], ":"); both && (p.Branch == "" || p.RemoteBranch == "") {
+					return cli.StatusError{StatusCode: 125, Status: fmt.Sprintf("%s has an empty branch: allowed are BRANCH and BRANCH:REMOTE_BRANCH", quote(args[1]))}
+				}
 			}
 			w, err := lookupWorkspace(ctx, c, args[0])
 			if err != nil {

@@ -76,6 +76,7 @@ func TestPublish(t *testing.T) {
 	if !exists(filepath.Join(target, "mine")) {
 		t.Error("another NodePublishVolume made another workspace")
 	}
+	want(t, "an attribute of another version", w.try(w.request(aPod, "colour", "red")), codes.Unavailable, "colour") // not final
 	leases, err := w.daemon.Admin.Leases(t.Context(), api.Filter{})
 	w.ok(err)
 	if len(leases) != 1 || leases[0].Pod != "default/p" || leases[0].Subject != "k8s/default/default" {

@@ -262,7 +262,7 @@ func TestServeAgain(t *testing.T) {
 		"directories": func() error {
 			os.Remove(filepath.Join(w.dir, scriptName))
 			os.Remove(w.socket())
-			os.Mkdir(w.socket(), 0o755)
+			os.MkdirAll(filepath.Join(w.socket(), "full"), 0o755)
 			return os.Mkdir(filepath.Join(w.dir, scriptName), 0o755)
 		},
 	} {

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/meta"
@@ -20,6 +21,11 @@ func (r *records) handOut(rec meta.Workspace) error {
 		return nil
 	}
 	return r.Handout.Serve(r.mounter.Helper(rec), rec)
+}
+
+// gains reports whether a changed record has a lease that it had not before.
+func gains(before, rec meta.Workspace) bool {
+	return slices.ContainsFunc(rec.Leases, func(id string) bool { return !before.Leases.Has(id) })
 }
 
 // endHandout removes the socket of a workspace's credential helper, if rec has no use for it. It

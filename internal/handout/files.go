@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -35,6 +36,11 @@ var script []byte
 // Wanted reports whether a volume with options, as volume.Options.Map returns them, hands out its
 // credential.
 func Wanted(options map[string]string) bool { return options["auth"] == string(volume.AuthContainer) }
+
+// Due reports whether the credential helper of a workspace is to be served: while it has leases.
+func Due(rec meta.Workspace) bool {
+	return rec.Phase == meta.Mounted && len(rec.Leases) > 0 && Wanted(rec.Options) && rec.NoHelper == ""
+}
 
 // Section returns the section of .git/config for a repository's URL. git finds the directory from
 // its own, because it does not know where the workspace is mounted in the container. The name of the

@@ -3,35 +3,24 @@ package workspace
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// handsOut reports whether a workspace's credential helper is to be served: while it has leases.
-func handsOut(rec meta.Workspace) bool {
-	return rec.Phase == meta.Mounted && len(rec.Leases) > 0 && handout.Wanted(rec.Options) && rec.NoHelper == ""
-}
-
 // handOut makes the socket of a workspace's credential helper, unless it is there or rec has no use
 // for it. It comes before rec is committed, so that the first process in a container finds it.
 func (r *records) handOut(rec meta.Workspace) error {
-	if !handsOut(rec) {
+	if !handout.Due(rec) {
 		return nil
 	}
 	return r.Handout.Serve(r.mounter.Helper(rec), rec)
 }
 
-// gains reports whether a changed record has a lease that it had not before.
-func gains(before, rec meta.Workspace) bool {
-	return slices.ContainsFunc(rec.Leases, func(id string) bool { return !before.Leases.Has(id) })
-}
-
 // endHandout removes the socket of a workspace's credential helper, if rec has no use for it. It
 // comes after rec is committed: a lease that could not be released is served on.
 func (r *records) endHandout(rec meta.Workspace) {
-	if !handsOut(rec) {
+	if !handout.Due(rec) {
 		r.Handout.End(rec.ID)
 	}
 }
@@ -53,7 +42,7 @@ func (r *records) handOutAgain(ctx context.Context) error {
 		}
 		switch rec := r.get(w); {
 		case r.gone(w) || rec.Phase == meta.Making:
-		case handsOut(rec):
+		case handout.Due(rec):
 			err = r.handOut(rec)
 		default:
 			err = handout.Clear(r.mounter.Helper(rec))

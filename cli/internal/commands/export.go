@@ -63,7 +63,7 @@ elsewhere. To read it in a repository that has what the volume began with:
 }
 
 // writeTo calls write with a file or, for "-", with standard output, unless that is a terminal. The
-// file has its name only when it is complete.
+// file has its name only when it is complete. A device or a FIFO is written to, and not replaced.
 func writeTo(s *session.Session, name string, write func(io.Writer) error) (err error) {
 	switch {
 	case name == "":
@@ -72,6 +72,13 @@ func writeTo(s *session.Session, name string, write func(io.Writer) error) (err 
 		return errors.New("standard output is a terminal: redirect it, or name a file with -o")
 	case name == "-":
 		return write(s.Docker.Out())
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {

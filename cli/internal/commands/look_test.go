@@ -114,6 +114,16 @@ func TestExport(t *testing.T) {
 	if data, err := os.ReadFile(file); string(data) != "tar of a1" {
 		t.Errorf("%q, %v", data, err)
 	}
+	null := filepath.Join(t.TempDir(), "null")
+	if err := os.Symlink(os.DevNull, null); err != nil {
+		t.Fatal(err)
+	}
+	if got := looked().run(t, "", "export", "one", "-o", null); got.failed != nil {
+		t.Error(got.failed)
+	}
+	if to, err := os.Readlink(null); err != nil || to != os.DevNull { // a file would be in its place
+		t.Errorf("the device was replaced: %q, %v", to, err)
+	}
 }
 
 // TestWhole: a terminal gets whole characters, with control characters escaped.

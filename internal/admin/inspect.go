@@ -116,7 +116,9 @@ func (i inspections) stream(kind string, prepare func(i Inspector, ctx context.C
 		noteWorkspace(r, out.Record)
 		w.Header().Set("Content-Type", kind)
 		n := int64(0)
-		err = out.Write(counting{patientWriter{w}, &n})
+		to, stop := newPatientWriter(out.Context(), w) // a Mount does not wait for a client that does not read
+		defer stop()
+		err = out.Write(counting{to, &n})
 		note(r, func(rec *api.AuditRecord) { rec.Bytes = n })
 		if err != nil {
 			i.Log.WithContext(r.Context()).WithError(err).Infof("%s: the answer is not complete", r.Pattern)

@@ -93,7 +93,9 @@ func (c pushes) bundle(w http.ResponseWriter, r *http.Request) {
 	notePush(r, b.Result)
 	w.Header().Set("Content-Type", "application/x-git-bundle")
 	w.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
-	_, err = io.Copy(patientWriter{w}, b)
+	to, stop := newPatientWriter(r.Context(), w)
+	defer stop()
+	_, err = io.Copy(to, b)
 	if cerr := b.Close(); cerr != nil {
 		c.Log.WithContext(r.Context()).WithError(cerr).Warn("a bundle could not be removed from the quarantine; the next start tries again")
 	}
@@ -102,11 +104,22 @@ func (c pushes) bundle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// patientWriter gives the client writeWait for each write.
-type patientWriter struct{ http.ResponseWriter }
+// patientWriter gives the client writeWait for each write. Its writes fail when ctx ends, also one
+// that waits for the client. Call stop at the end.
+type patientWriter struct {
+	http.ResponseWriter
+	ctx context.Context
+}
+
+func newPatientWriter(ctx context.Context, w http.ResponseWriter) (p patientWriter, stop func() bool) {
+	return patientWriter{w, ctx}, context.AfterFunc(ctx, func() { setWriteDeadline(w, time.Unix(1, 0)) })
+}
 
 func (w patientWriter) Write(data []byte) (int, error) {
 	setWriteDeadline(w.ResponseWriter, time.Now().Add(writeWait))
+	if w.ctx.Err() != nil { // before the deadline was set
+		return 0, context.Cause(w.ctx)
+	}
 	return w.ResponseWriter.Write(data)
 }
 

@@ -25,8 +25,8 @@ const (
 	// renameLimit bounds the pairs of files that are compared to find renames: a thousand
 	// deleted files with a thousand added ones.
 	renameLimit = 1000
-	// maxRemarks bounds the lines about what is not in a patch.
-	maxRemarks = 10_000
+	// maxRemarks bounds the lines about what is not in a patch, and maxRemarkBytes their size.
+	maxRemarks, maxRemarkBytes = 10_000, 4 << 20
 )
 
 // Patch is the difference of two work trees, which git apply takes.
@@ -35,6 +35,7 @@ type Patch struct {
 	repo    repository
 	files   int // in the patch
 	remarks []string
+	bytes   int // of remarks
 	more    int // remarks that are left out
 }
 
@@ -89,11 +90,12 @@ func (p *Patch) Close() { p.repo.close() }
 
 // remark adds a line about what is not in the patch.
 func (p *Patch) remark(format string, args ...any) {
-	if len(p.remarks) >= maxRemarks {
+	text := fmt.Sprintf(format, args...)
+	if len(p.remarks) >= maxRemarks || p.bytes+len(text) > maxRemarkBytes {
 		p.more++
 		return
 	}
-	p.remarks = append(p.remarks, fmt.Sprintf(format, args...))
+	p.remarks, p.bytes = append(p.remarks, text), p.bytes+len(text)
 }
 
 // names of the refs in the repository.

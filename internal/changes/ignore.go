@@ -22,7 +22,10 @@ import (
 const (
 	// maxIgnore bounds a .gitignore, and maxIgnores all that are read.
 	maxIgnore, maxIgnores = 1 << 20, 16 << 20
-	ignoreName            = ".gitignore"
+	// maxIgnoreDirs bounds the directories in which one is looked for, and those that are made for
+	// the copies, because a container's directories cost it only their names.
+	maxIgnoreDirs = 200_000
+	ignoreName    = ".gitignore"
 )
 
 // ignore marks the added files that a .gitignore names. git decides that, in an empty repository
@@ -44,7 +47,7 @@ func (r *Reader) ignore(ctx context.Context, src Source, f *finder) error {
 	}
 	defer repo.close()
 	work := filepath.Join(repo.dir, "work")
-	n, err := f.copyIgnores(ctx, src, added, work)
+	n, err := f.copyIgnores(ctx, src, added, work, maxIgnoreDirs)
 	if err != nil || n == 0 {
 		return err
 	}
@@ -79,14 +82,18 @@ type exitCoder interface {
 }
 
 // copyIgnores copies the .gitignore files that matter for some paths, and returns how many there
-// are.
-func (f *finder) copyIgnores(ctx context.Context, src Source, paths []string, work string) (n int, err error) {
+// are. It looks at most directories, and makes as many.
+func (f *finder) copyIgnores(ctx context.Context, src Source, paths []string, work string, most int) (n int, err error) {
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return 0, err
 	}
-	dirs, room := map[string]bool{}, int64(maxIgnores)
+	dirs, made, room := map[string]bool{}, 0, int64(maxIgnores)
 	for _, p := range paths {
 		for dir := path.Dir(p); !dirs[dir]; dir = path.Dir(dir) {
+			if len(dirs) == most {
+				f.omit(path.Join(dir, ignoreName), fmt.Sprintf("files that it and others name are not ignored: files were added in more than %d directories", most))
+				return n, nil
+			}
 			dirs[dir] = true
 			data, err := readSmall(src.Merged, path.Join(dir, ignoreName), min(room, maxIgnore))
 			switch {
@@ -94,6 +101,10 @@ func (f *finder) copyIgnores(ctx context.Context, src Source, paths []string, wo
 				continue
 			case err != nil:
 				f.omit(path.Join(dir, ignoreName), "files that it names are not ignored: "+errorText(err))
+				continue
+			}
+			if made += strings.Count(dir, "/") + 1; made > most {
+				f.omit(path.Join(dir, ignoreName), "files that it names are not ignored: there are too many such files")
 				continue
 			}
 			room -= int64(len(data))

@@ -1,7 +1,6 @@
 package changes
 
 import (
-	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -35,14 +34,14 @@ func (v *upperVisitor) Visit(e disk.Entry) (enter bool) {
 	if v.leftOut(path, e.Name) {
 		return false
 	}
-	if kindOf(e) != unix.DT_DIR {
+	if e.Kind() != unix.DT_DIR {
 		v.compare(path) // also a whiteout, behind which nothing is
 		return false
 	}
 	v.noteModule(path)
 	// The upper of a directory says nothing about what is below it if the directory hides
 	// what is there in the base, or shows another one.
-	if hasAttribute(e, "trusted.overlay.opaque") || hasAttribute(e, "trusted.overlay.redirect") {
+	if e.HasAttribute("trusted.overlay.opaque") || e.HasAttribute("trusted.overlay.redirect") {
 		v.fileGone(path)
 		v.replaced(path)
 		return false
@@ -102,7 +101,7 @@ func (v *belowVisitor) Visit(e disk.Entry) (enter bool) {
 	if v.leftOut(path, e.Name) {
 		return false
 	}
-	if kindOf(e) == unix.DT_DIR {
+	if e.Kind() == unix.DT_DIR {
 		return true
 	}
 	v.visit(path)
@@ -115,22 +114,4 @@ func (v *belowVisitor) Skip(e disk.Entry, err error) {
 	if e.Depth > 0 { // the directory itself may have gone
 		v.skipped(v.path, err)
 	}
-}
-
-// kindOf returns the type of an entry, and asks for one that the directory did not tell.
-func kindOf(e disk.Entry) uint8 {
-	if e.Type != unix.DT_UNKNOWN {
-		return e.Type
-	}
-	var st unix.Stat_t
-	if unix.Fstatat(e.Dir, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return unix.DT_UNKNOWN
-	}
-	return uint8(st.Mode & unix.S_IFMT >> 12) // the types are defined so
-}
-
-// hasAttribute reports whether an entry itself has an extended attribute.
-func hasAttribute(e disk.Entry, name string) bool {
-	_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", e.Dir, e.Name), name, nil)
-	return err == nil
 }

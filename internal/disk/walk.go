@@ -28,6 +28,24 @@ type Entry struct {
 	Depth int
 }
 
+// Kind is Type, but asks for one that the directory did not tell.
+func (e Entry) Kind() uint8 {
+	if e.Type != unix.DT_UNKNOWN {
+		return e.Type
+	}
+	var st unix.Stat_t
+	if unix.Fstatat(e.Dir, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return unix.DT_UNKNOWN
+	}
+	return uint8(st.Mode & unix.S_IFMT >> 12) // the types are defined so
+}
+
+// HasAttribute reports whether the entry itself has an extended attribute.
+func (e Entry) HasAttribute(name string) bool {
+	_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", e.Dir, e.Name), name, nil)
+	return err == nil
+}
+
 // Visitor is called by Walk, from one goroutine. It may delete what it visits.
 type Visitor interface {
 	// Visit reports whether to enter e, which should be a directory then.

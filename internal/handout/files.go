@@ -1,6 +1,7 @@
 package handout
 
 import (
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -33,6 +36,11 @@ var script []byte
 // Wanted reports whether a volume with options, as volume.Options.Map returns them, hands out its
 // credential.
 func Wanted(options map[string]string) bool { return options["auth"] == string(volume.AuthContainer) }
+
+// Due reports whether the credential helper of a workspace is to be served: while it has leases.
+func Due(rec meta.Workspace) bool {
+	return rec.Phase == meta.Mounted && len(rec.Leases) > 0 && Wanted(rec.Options) && rec.NoHelper == ""
+}
 
 // Section returns the section of .git/config for a repository's URL. git finds the directory from
 // its own, because it does not know where the workspace is mounted in the container. The name of the
@@ -115,11 +123,14 @@ func readScript(d *os.File) ([]byte, error) {
 	return text[:n], err
 }
 
-// remove removes a file of a workspace's directory, if it is there.
+// remove removes a file of a workspace's directory, if it is there. A directory, which a container
+// with CAP_SYS_ADMIN made, is only renamed, because it may have a million files: it goes with the
+// workspace.
 func remove(d *os.File, name string) error {
 	err := unix.Unlinkat(int(d.Fd()), name, 0)
-	if errors.Is(err, unix.EISDIR) { // a container with CAP_SYS_ADMIN made one
-		err = unix.Unlinkat(int(d.Fd()), name, unix.AT_REMOVEDIR)
+	if errors.Is(err, unix.EISDIR) {
+		path := filepath.Join(d.Name(), name)
+		err = durable.RenameVolatile(path, path+"."+rand.Text())
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove %q: %w", filepath.Join(d.Name(), name), err)

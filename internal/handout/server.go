@@ -29,6 +29,9 @@ const (
 	// renewPause is the time between two secrets that are replaced because git says that a server
 	// refused them, so that a container can't make a service issue one after the other.
 	renewPause = time.Minute
+	// failedPause is the time after a failure in which no other question is asked, so that a container
+	// can't make the plugin ask a provider as fast as that fails.
+	failedPause = time.Second
 	// noticePause is the time between two events that are to be recorded of one workspace.
 	noticePause = time.Minute
 )

@@ -2,6 +2,7 @@ package handout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -194,6 +195,31 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestFailures: a source that fails is asked once in a second, and then again.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.serve(repo)
+	w.set(Answer{}, errors.New("the provider does not answer"))
+	for range 5 {
+		if got := w.ask(asked); !strings.Contains(got, "can't be used") {
+			t.Errorf("got %q", got)
+		}
+	}
+	w.mu.Lock()
+	if len(w.asked) != 1 {
+		t.Errorf("it was asked %d times", len(w.asked))
+	}
+	w.now = w.now.Add(failedPause)
+	w.mu.Unlock()
+	w.set(Answer{Name: "app", User: "me", Secret: credential.NewSecret(secret)}, nil)
+	for range 2 {
+		if got := w.ask(asked); !strings.Contains(got, secret) {
+			t.Errorf("afterwards: %q", got)
+		}
+	}
+}
+
 // TestSubjectBound: the connections of all workspaces of a subject share its places.
 func TestSubjectBound(t *testing.T) {
 	t.Parallel()
@@ -262,7 +288,7 @@ func TestServeAgain(t *testing.T) {
 		"directories": func() error {
 			os.Remove(filepath.Join(w.dir, scriptName))
 			os.Remove(w.socket())
-			os.Mkdir(w.socket(), 0o755)
+			os.MkdirAll(filepath.Join(w.socket(), "full"), 0o755)
 			return os.Mkdir(filepath.Join(w.dir, scriptName), 0o755)
 		},
 	} {
@@ -308,6 +334,9 @@ func TestEvents(t *testing.T) {
 	w.set(Answer{Name: "app"}, fmt.Errorf("the provider does not answer"))
 	w.ask(asked)
 	w.set(Answer{Name: "app", User: "me", Secret: credential.NewSecret(secret)}, nil)
+	w.mu.Lock()
+	w.now = w.now.Add(failedPause)
+	w.mu.Unlock()
 	w.ask(asked)
 	want := "[{answered app true} {answered app false} {refused  false} {none  false} {failed app true} {answered app false}]"
 	type short struct {

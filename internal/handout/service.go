@@ -37,6 +37,7 @@ type service struct {
 	last    [sha256.Size]byte // the hash of the secret that was handed out last
 	refused credential.Secret // what git says that a server refused, if that was the last one
 	renewed time.Time         // when a refused one was last replaced
+	failed  time.Time         // when the source of the credential last failed
 	noticed time.Time         // when the last event with a notice was
 }
 
@@ -144,11 +145,7 @@ func (v *service) get(r request) string {
 		v.done(Refused, "", errors.New("it is for another repository"))
 		return problem("the credential of this mount is for " + v.question.Repo.String() + " alone")
 	}
-	ctx, cancel := context.WithTimeout(v.ctx, answerWait)
-	defer cancel()
-	q := v.question
-	q.Refused = v.takeRefused()
-	a, err := v.server.Credential(ctx, q)
+	a, err := v.ask()
 	switch {
 	case v.ctx.Err() != nil:
 		return ""
@@ -172,6 +169,28 @@ func (v *service) get(r request) string {
 	v.handOut(a)
 	v.done(Answered, a.Name, nil)
 	return text(a)
+}
+
+var errFailedLately = errors.New("its source failed less than a second ago")
+
+// ask asks for the credential, unless that failed just now.
+func (v *service) ask() (a Answer, err error) {
+	v.mu.Lock()
+	wait := !v.failed.IsZero() && v.server.Now().Sub(v.failed).Abs() < failedPause
+	v.mu.Unlock()
+	if wait {
+		return a, errFailedLately
+	}
+	ctx, cancel := context.WithTimeout(v.ctx, answerWait)
+	defer cancel()
+	q := v.question
+	q.Refused = v.takeRefused()
+	if a, err = v.server.Credential(ctx, q); err != nil && !errors.Is(err, ErrNone) {
+		v.mu.Lock()
+		v.failed = v.server.Now()
+		v.mu.Unlock()
+	}
+	return a, err
 }
 
 // problem returns an answer without a secret. git ignores the line, and the script shows it.

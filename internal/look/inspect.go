@@ -2,7 +2,6 @@ package look
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -107,7 +106,7 @@ func (i *Inspector) Status(ctx context.Context, id string) (s Status, err error)
 	defer repo.Close()
 	if s.Head, err = repo.Head(); err != nil {
 		s.HeadError = err.Error()
-		return s, because(v, nil)
+		return s, nil
 	}
 	s.Ahead, err = i.ahead(v, repo, s.Head)
 	if err = because(v, err); err != nil && v.Context().Err() == nil {
@@ -125,10 +124,10 @@ func (i *Inspector) ahead(v *View, repo *quarantine.Repo, head quarantine.Branch
 	ctx, cancel := context.WithTimeout(v.Context(), aheadTime)
 	defer cancel()
 	taken, err := i.quarantine.Take(ctx, repo, []quarantine.Branch{head}, func(string, int64, int64) {})
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && v.Context().Err() == nil {
+	if err != nil && ctx.Err() != nil && v.Context().Err() == nil {
 		err = fmt.Errorf("to count its commits takes more than %v", aheadTime)
 	}
-	if taken == nil || err != nil {
+	if err != nil {
 		return nil, err
 	}
 	n = taken.Commits
@@ -143,6 +142,9 @@ type Output struct {
 	close func()
 	ctx   context.Context
 }
+
+// Context ends when the output can't be written any more: see View.Context.
+func (o *Output) Context() context.Context { return o.ctx }
 
 // Write writes the output. After an error, a part may have been written.
 func (o *Output) Write(w io.Writer) error {

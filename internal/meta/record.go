@@ -206,6 +206,11 @@ func (l Leases) Has(id string) bool {
 	return ok
 }
 
+// Within reports whether another set has all leases of this one.
+func (l Leases) Within(other Leases) bool {
+	return !slices.ContainsFunc(l, func(id string) bool { return !other.Has(id) })
+}
+
 // With returns the set with one more lease.
 func (l Leases) With(id string) Leases {
 	at, ok := slices.BinarySearch(l, id)

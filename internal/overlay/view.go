@@ -2,7 +2,10 @@ package overlay
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -25,16 +28,45 @@ func View(s Spec) (f *os.File, err error) {
 	return f, err
 }
 
-// viewStrings names the layers through openDirs, for kernels before 6.13. An option has
-// at most 255 bytes, enough for about 12 layers.
-func viewStrings(s Spec) (*os.File, error) {
+// maxValue is the length in bytes of the longest value of an option.
+const maxValue = 255
+
+// viewStrings names the layers, for kernels before 6.13. So that some 60 names fit into one
+// option, they are those of descriptors in /proc/self/fd, which is the working directory of a
+// thread that does only this.
+func viewStrings(s Spec) (f *os.File, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // without an unlock, so the thread ends here
+		f, err = viewNamed(s)
+	}()
+	<-done
+	return f, err
+}
+
+// viewNamed is viewStrings in a thread of its own.
+func viewNamed(s Spec) (*os.File, error) {
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return nil, fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Chdir("/proc/self/fd"); err != nil {
+		return nil, fmt.Errorf("chdir: %w", err)
+	}
 	var dirs openDirs
 	defer dirs.close()
 	names, err := dirs.open(s.Lower...)
 	if err != nil {
 		return nil, err
 	}
-	return viewOf(s, nil, "lowerdir="+strings.Join(names, ":"))
+	for i, name := range names {
+		names[i] = filepath.Base(name)
+	}
+	value := strings.Join(names, ":")
+	if len(value) > maxValue {
+		return nil, fmt.Errorf("the names of %d layers take %d bytes, and this kernel allows %d: a newer one (6.13) allows 500 layers", len(names), len(value), maxValue)
+	}
+	return viewOf(s, nil, "lowerdir="+value)
 }
 
 // viewOf mounts a view of layers, passed as descriptors or named in an option.

@@ -3,6 +3,8 @@ package overlay
 import (
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -23,6 +25,42 @@ func TestView(t *testing.T) {
 	}
 	if _, err := View(Spec{Lower: s.Lower}); err == nil {
 		t.Error("one layer: no error")
+	}
+}
+
+// TestViewOfMany: a chain of layers as long as most can be viewed on every kernel, and the working
+// directory of other threads stays.
+func TestViewOfMany(t *testing.T) {
+	before, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Spec
+	for i := range 45 {
+		dir := filepath.Join(t.TempDir(), strings.Repeat("long", 10))
+		mkdir(t, dir)
+		write(t, filepath.Join(dir, strconv.Itoa(i)), "x")
+		s.Lower = append(s.Lower, dir)
+	}
+	for name, view := range map[string]func(Spec) (*os.File, error){"descriptors": View, "strings": viewStrings} {
+		v, err := view(s)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if entries, err := os.ReadDir(procPath(int(v.Fd()))); err != nil || len(entries) != len(s.Lower) {
+			t.Errorf("%s: %d entries, %v", name, len(entries), err)
+		}
+		v.Close()
+	}
+	for range 5 {
+		s.Lower = append(s.Lower, s.Lower...)
+	}
+	if _, err := viewStrings(s); err == nil || !strings.Contains(err.Error(), "a newer one") {
+		t.Errorf("too many: %v", err)
+	}
+	if after, err := os.Getwd(); err != nil || after != before {
+		t.Errorf("the working directory is %q, %v", after, err)
 	}
 }
 

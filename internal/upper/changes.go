@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -83,10 +82,7 @@ func (v *changeFinder) Visit(e disk.Entry) (enter bool) {
 	if path == tree.CacheMount {
 		return false // a container wrote there without the mount
 	}
-	kind := e.Type
-	if kind == unix.DT_UNKNOWN {
-		kind = typeOf(e)
-	}
+	kind := e.Kind()
 	if v.isChange(path, kind, e) {
 		v.changed = true
 		v.found()
@@ -111,9 +107,9 @@ func (v *changeFinder) isChange(path string, kind uint8, e disk.Entry) bool {
 	}
 	switch {
 	case kind == unix.DT_DIR:
-		return hasAttribute(e, "trusted.overlay.opaque") && v.hides(e)
+		return e.HasAttribute("trusted.overlay.opaque") && v.hides(e)
 	case kind == unix.DT_REG && strings.HasPrefix(path, ".git/objects/pack/"):
-		return !hasAttribute(e, "trusted.overlay.metacopy")
+		return !e.HasAttribute("trusted.overlay.metacopy")
 	}
 	return true
 }
@@ -140,21 +136,6 @@ func (v *changeFinder) hides(e disk.Entry) bool {
 		}
 	}
 	return false
-}
-
-// typeOf asks for the type of an entry that the directory did not tell.
-func typeOf(e disk.Entry) uint8 {
-	var st unix.Stat_t
-	if err := unix.Fstatat(e.Dir, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return unix.DT_UNKNOWN
-	}
-	return uint8(st.Mode & unix.S_IFMT >> 12) // the types are defined so
-}
-
-// hasAttribute reports whether an entry itself has an extended attribute.
-func hasAttribute(e disk.Entry, name string) bool {
-	_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", e.Dir, e.Name), name, nil)
-	return err == nil
 }
 
 // hasContent reports whether an entry is a file with that content.

@@ -8,15 +8,10 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-// handsOut reports whether a workspace's credential helper is to be served: while it has leases.
-func handsOut(rec meta.Workspace) bool {
-	return rec.Phase == meta.Mounted && len(rec.Leases) > 0 && handout.Wanted(rec.Options) && rec.NoHelper == ""
-}
-
 // handOut makes the socket of a workspace's credential helper, unless it is there or rec has no use
 // for it. It comes before rec is committed, so that the first process in a container finds it.
 func (r *records) handOut(rec meta.Workspace) error {
-	if !handsOut(rec) {
+	if !handout.Due(rec) {
 		return nil
 	}
 	return r.Handout.Serve(r.mounter.Helper(rec), rec)
@@ -25,7 +20,7 @@ func (r *records) handOut(rec meta.Workspace) error {
 // endHandout removes the socket of a workspace's credential helper, if rec has no use for it. It
 // comes after rec is committed: a lease that could not be released is served on.
 func (r *records) endHandout(rec meta.Workspace) {
-	if !handsOut(rec) {
+	if !handout.Due(rec) {
 		r.Handout.End(rec.ID)
 	}
 }
@@ -47,7 +42,7 @@ func (r *records) handOutAgain(ctx context.Context) error {
 		}
 		switch rec := r.get(w); {
 		case r.gone(w) || rec.Phase == meta.Making:
-		case handsOut(rec):
+		case handout.Due(rec):
 			err = r.handOut(rec)
 		default:
 			err = handout.Clear(r.mounter.Helper(rec))

@@ -97,12 +97,14 @@ func (h *Holder) Hold(ctx context.Context, id string) (*Hold, error) {
 		return nil, &InUseError{fmt.Sprintf("workspace %q has just ended, was restored just now, or a container still uses it: run it again", id)}
 	}
 	held := &Hold{Record: rec, Upper: m.mounter.Upper(rec), Lower: m.mounter.Lower(w.clone, rec)}
-	if rec.Phase == meta.Mounted {
+	switch err = m.mounter.Complete(w.clone, rec); {
+	case err != nil:
+	case rec.Phase == meta.Mounted:
 		held.Root, err = overlay.Root(m.Mountpoint(rec))
 		if errors.Is(err, overlay.ErrNotMounted) || errors.Is(err, fs.ErrNotExist) {
 			err = &InUseError{fmt.Sprintf("the overlay of workspace %q was unmounted: mount volume %q again, or remove it", id, rec.Volume)}
 		}
-	} else if err = m.mounter.Complete(w.clone, rec); err == nil {
+	default:
 		err = h.notBusy(rec)
 	}
 	if err != nil {

@@ -178,7 +178,11 @@ func (r *records) change(ctx context.Context, w *workspace, f func(rec *meta.Wor
 	if err := checkTransition(before, rec); err != nil {
 		return before, err
 	}
-	if err := r.handOut(rec); err != nil {
+	if err := r.handOut(rec); err != nil && rec.Leases.Within(before.Leases) {
+		// The workspace has leases of an earlier process. That it has no socket, as on a full
+		// disk, must not keep a lease of it from ending.
+		r.Log.WithContext(ctx).WithError(err).WithField("workspace", w.id).Warn("serve the credential helper of a workspace")
+	} else if err != nil {
 		return before, err
 	}
 	r.updateManifest(ctx, before, rec)

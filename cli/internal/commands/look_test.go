@@ -116,6 +116,16 @@ func TestExport(t *testing.T) {
 	if data, err := os.ReadFile(file); string(data) != "tar of a1" {
 		t.Errorf("%q, %v", data, err)
 	}
+	null := filepath.Join(t.TempDir(), "null")
+	if err := os.Symlink(os.DevNull, null); err != nil {
+		t.Fatal(err)
+	}
+	if got := looked().run(t, "", "export", "one", "-o", null); got.failed != nil {
+		t.Error(got.failed)
+	}
+	if to, err := os.Readlink(null); err != nil || to != os.DevNull { // a file would be in its place
+		t.Errorf("the device was replaced: %q, %v", to, err)
+	}
 }
 
 // TestExportToOther: what is not a regular file is written to. A rename would replace /dev/null for the

@@ -118,7 +118,7 @@ compile = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -X ma
 
 PROGRAM = build/helmdeck-repos
 build: ## compile the plugin's program: build/helmdeck-repos, static
-	@$(compile) -o $(PROGRAM) ./plugin
+	@$(if $(ARCH),GOARCH=$(ARCH)) $(compile) -o $(PROGRAM) ./plugin
 
 # An engine on Linux runs the command as a relay, so a command for another system has one for Linux beside it.
 RELAYS ?= $(if $(filter linux,$(shell go env GOOS)),,amd64 arm64)

@@ -20,6 +20,8 @@ const (
 	// maxDiffFile and maxDiff bound the size of a file in a patch, and of all, in bytes before
 	// and after the change.
 	maxDiffFile, maxDiff = 8 << 20, 128 << 20
+	// maxDiffFiles bounds the files in a patch, because git writes some thousands a second.
+	maxDiffFiles = 20_000
 	// sniffed is how many bytes of a file git looks at to tell whether it is binary.
 	sniffed = 8000
 	// renameLimit bounds the pairs of files that are compared to find renames: a thousand
@@ -110,7 +112,7 @@ type version struct {
 
 // copy writes the contents before and after, and the two trees, as a stream for git fast-import.
 func (p *Patch) copy(ctx context.Context, src Source, set *Set, ignored bool, w *bufio.Writer) error {
-	s := &stream{Writer: w, patch: p, src: src, room: maxDiff}
+	s, copied := &stream{Writer: w, patch: p, src: src, room: maxDiff}, 0
 	for _, c := range set.List {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -122,10 +124,13 @@ func (p *Patch) copy(ctx context.Context, src Source, set *Set, ignored bool, w 
 			p.remark("left out: %s: it is in the submodule %s", quoted(c.Path), quoted(c.Module))
 		case !allowedInGit(c.Path):
 			p.remark("left out: %s: git allows no file of this name", quoted(c.Path))
+		case copied == maxDiffFiles:
+			p.remark("left out: %s: a patch has at most %d files", quoted(c.Path), maxDiffFiles)
 		default:
 			if err := s.change(c); err != nil {
 				return err
 			}
+			copied++
 		}
 	}
 	for ref, tree := range map[string][]version{before: s.before, after: s.after} {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,8 +26,13 @@ const (
 	// maxIgnoreDirs bounds the directories in which one is looked for, and those that are made for
 	// the copies, because a container's directories cost it only their names.
 	maxIgnoreDirs = 200_000
-	ignoreName    = ".gitignore"
+	// ignoreTime bounds how long git matches patterns, its wait for a turn included. A hundred thousand
+	// paths take seconds, and some patterns take years.
+	ignoreTime = 20 * time.Second
+	ignoreName = ".gitignore"
 )
+
+var errIgnoreSlow = fmt.Errorf("to match the patterns of all such files takes more than %v: the files that they name are not all ignored", ignoreTime)
 
 // ignore marks the added files that a .gitignore names. git decides that, in an empty repository
 // whose work tree has nothing but copies of these files.
@@ -56,9 +62,11 @@ func (r *Reader) ignore(ctx context.Context, src Source, f *finder) error {
 	for _, p := range added {
 		stdin.WriteString(here + p + "\x00")
 	}
-	c := git.Command{Op: "find ignored files", Read: []string{work}, Stdin: stdin.String()}
+	limited, stop := context.WithTimeoutCause(ctx, ignoreTime, errIgnoreSlow)
+	defer stop()
+	c := git.Command{Op: "find ignored files", Heavy: true, Read: []string{work}, Stdin: stdin.String()}
 	c = r.Git.InStore(repo.git(), c, "--work-tree="+work, "check-ignore", "-z", "--stdin", "--no-index")
-	err = r.Git.EachRecord(ctx, c, 0, func(path string) error {
+	err = r.Git.EachRecord(limited, c, 0, func(path string) error {
 		path = strings.TrimPrefix(path, here)
 		if c, ok := f.found[path]; ok {
 			c.Ignored = true
@@ -68,6 +76,10 @@ func (r *Reader) ignore(ctx context.Context, src Source, f *finder) error {
 	})
 	if exit, ok := errors.AsType[exitCoder](err); ok && exit.ExitCode() == 1 {
 		return nil // none is ignored
+	}
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		f.omit(ignoreName, errIgnoreSlow.Error())
+		return nil
 	}
 	return err
 }

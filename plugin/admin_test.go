@@ -19,6 +19,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/testapi"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestAnswersAreDocumented checks that what a running plugin answers, with a clone, a leased and a
@@ -30,7 +31,8 @@ func TestAnswersAreDocumented(t *testing.T) {
 	repo := b.server.URL("sample")
 	b.create("plain", map[string]string{"repo": repo, "subject": "team a/b"})
 	b.create("kept", map[string]string{"repo": repo, "subject": "team a/b", "mode": "keep"})
-	b.mount("plain", "1")
+	dir := b.mount("plain", "1")
+	testgit.GitAny(t, dir, "commit", "-q", "--allow-empty", "-m", "for the bundle")
 	b.mount("plain", "1")
 	b.mount("kept", "2")
 	b.use("worked", true)
@@ -71,11 +73,11 @@ func TestAnswersAreDocumented(t *testing.T) {
 		}
 		return url.PathEscape(records[0].(map[string]any)[key].(string))
 	}
+	workspace := url.PathEscape(b.workspaceOf("plain"))
 	byPath := map[string]string{
 		"/v1/subjects/{name}":         first("subjects", "name"),
 		"/v1/clones/{subject}/{hash}": strings.ReplaceAll(first("clones", "clone"), "%2F", "/"),
 		"/v1/volumes/{name}":          first("volumes", "name"),
-		"/v1/workspaces/{id}":         first("workspaces", "id"),
 		"/v1/discards/{id}":           first("discards", "id"),
 	}
 	for path, item := range testapi.Document(t).Paths.Map() {
@@ -83,6 +85,9 @@ func TestAnswersAreDocumented(t *testing.T) {
 			continue
 		}
 		if before, _, ok := strings.Cut(path, "{"); ok {
+			if of, ok := strings.CutPrefix(path, "/v1/workspaces/{id}"); ok {
+				byPath[path] = workspace + of
+			}
 			if byPath[path] == "" {
 				t.Errorf("this test has no key for %s", path)
 				continue

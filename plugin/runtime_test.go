@@ -35,7 +35,7 @@ func TestContextWithoutSELinux(t *testing.T) {
 	const context = "system_u:object_r:container_file_t:s0"
 	t.Setenv("SELINUX_CONTEXT", context)
 	dir := scratch(t)
-	err := run(t.Context(), places{data: dir + "/data", git: "/usr/bin/git"}, logrus.New())
+	err := run(t.Context(), places{socket: dir + "/repos.sock", data: dir + "/data", git: "/usr/bin/git"}, logrus.New())
 	if err == nil || !strings.Contains(err.Error(), "setting SELINUX_CONTEXT="+`"`+context) || !strings.Contains(err.Error(), "without SELinux") {
 		t.Errorf("run: %v", err)
 	}

@@ -197,11 +197,15 @@ func isListenAddr(text string) bool {
 // hidden are the settings whose value is not shown, because it is long.
 var hidden = []string{"CA_BUNDLE"}
 
-// show returns the settings for operators. No setting is a secret: those that could contain
-// one are refused.
+// show returns the settings for operators: those for Kubernetes only if kubelet is served. No
+// setting is a secret: those that could contain one are refused.
 func show(v *viper.Viper) []api.Setting {
+	groups := []map[string]string{defaults, limitDefaults}
+	if v.GetString("CSI_ENDPOINT") != "" {
+		groups = append(groups, csiDefaults)
+	}
 	var list []api.Setting
-	for _, all := range []map[string]string{defaults, limitDefaults, csiDefaults} {
+	for _, all := range groups {
 		for key, standard := range all {
 			value := v.GetString(key)
 			s := api.Setting{Name: key, Value: value, Default: standard, Set: value != standard, Hidden: slices.Contains(hidden, key)}

@@ -65,7 +65,7 @@ func randomly(w *world, seed uint64, n int) {
 			_ = os.Chtimes(file, epoch, epoch)
 		case 10:
 			_ = os.Remove(fresh)
-			_ = os.Symlink([]string{"README", "/nowhere", "..", "a b"}[rnd.IntN(4)], fresh)
+			_ = os.Symlink([]string{"README", "/nowhere/x", "..", "a b"}[rnd.IntN(4)], fresh)
 		case 11:
 			_ = os.Link(file, fresh)
 		case 12:

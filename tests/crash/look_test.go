@@ -13,7 +13,7 @@ func init() {
 	prepare := func(w *world) {
 		w.must(w.create("looked"), w.mount("looked", "l1"))
 		dir := w.leases[lease{"looked", "l1"}].dir
-		dir = filepath.Join(dir, "node_modules") // the checks of workspaces leave it out
+		dir = filepath.Join(dir, aside)
 		w.must(os.Mkdir(dir, 0o755))
 		w.must(os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*.o\n"), 0o644), os.WriteFile(filepath.Join(dir, "new.o"), nil, 0o644))
 	}
@@ -42,7 +42,7 @@ func (w *world) lookAt(volume string, look func(id string) error) error {
 func (w *world) patch(id string) error {
 	var b strings.Builder
 	err := w.d.Admin.WorkspaceDiff(context.Background(), id, false, &b)
-	if err == nil && (!strings.Contains(b.String(), "+++ b/node_modules/.gitignore") || strings.Contains(b.String(), "new.o")) {
+	if err == nil && (!strings.Contains(b.String(), "+++ b/"+aside+"/.gitignore") || strings.Contains(b.String(), "new.o")) {
 		err = fmt.Errorf("the patch is %.400q", b.String())
 	}
 	return err

@@ -74,15 +74,18 @@ func (w *world) savedByText() (map[string]*meta.Workspace, error) {
 	return list, err
 }
 
+// aside is the directory of a workspace for what a scenario writes that the checks need not see.
+const aside = "aside"
+
 // checkWorkspace checks that a workspace differs from its commit only by its text, the link to the
-// cache and build state, and that git finds no damage in it.
+// cache, build state and what is aside, and that git finds no damage in it.
 func checkWorkspace(h held) error {
 	list, err := invariant.Differences(filepath.Join(h.dir, ".git"), h.dir, h.commit)
 	if err != nil {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(line string) bool {
-		return line == "?\t.hdcache" || strings.HasPrefix(line, "?\tnode_modules/")
+		return line == "?\t.hdcache" || strings.HasPrefix(line, "?\tnode_modules/") || strings.HasPrefix(line, "?\t"+aside+"/")
 	})
 	var want []string
 	if h.text != "" {

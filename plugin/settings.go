@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -200,20 +201,18 @@ var hidden = []string{"CA_BUNDLE"}
 // show returns the settings for operators: those for Kubernetes only if kubelet is served. No
 // setting is a secret: those that could contain one are refused.
 func show(v *viper.Viper) []api.Setting {
-	groups := []map[string]string{defaults, limitDefaults}
+	all := maps.Clone(defaults)
+	maps.Copy(all, limitDefaults)
 	if v.GetString("CSI_ENDPOINT") != "" {
-		groups = append(groups, csiDefaults)
+		maps.Copy(all, csiDefaults)
 	}
 	var list []api.Setting
-	for _, all := range groups {
-		for key, standard := range all {
-			value := v.GetString(key)
-			s := api.Setting{Name: key, Value: value, Default: standard, Set: value != standard, Hidden: slices.Contains(hidden, key)}
-			if s.Hidden {
-				s.Value = ""
-			}
-			list = append(list, s)
+	for key, standard := range all {
+		s := api.Setting{Name: key, Value: v.GetString(key), Default: standard, Hidden: slices.Contains(hidden, key)}
+		if s.Set = s.Value != standard; s.Hidden {
+			s.Value = ""
 		}
+		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b api.Setting) int { return strings.Compare(a.Name, b.Name) })
 	return list

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -293,38 +292,7 @@ const openFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NO
 
 // openBelow opens the directory name in dir for reading, unless it is a link or a mount
 // point, even one of the same filesystem.
-func openBelow(dir int, name string) (int, error) { return open(dir, name, openFlags) }
-
-func open(dir int, path string, flags uint64) (int, error) {
-	return unix.Openat2(dir, path, &unix.OpenHow{
-		Flags:   flags,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
-}
-
-// openTries is how often Open tries again when a directory is moved meanwhile.
-const openTries = 16
-
-// Open opens path below dir, which a program may be changing, with flags such as unix.O_PATH.
-// It follows no link, also at the end of path, enters no mount, and does not wait for the
-// writer of a FIFO. The error is the kernel's, as an *fs.PathError: ELOOP for a link in the
-// way, and EXDEV for a mount.
-func Open(dir *os.File, path string, flags int) (f *os.File, err error) {
-	how := uint64(flags) | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	if flags&unix.O_PATH == 0 {
-		how |= unix.O_NONBLOCK | unix.O_NOATIME
-	}
-	fd := -1
-	for range openTries {
-		if fd, err = open(int(dir.Fd()), path, how); !errors.Is(err, unix.EAGAIN) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	return os.NewFile(uintptr(fd), filepath.Base(path)), nil
-}
+func openBelow(dir int, name string) (int, error) { return OpenAt(dir, name, openFlags) }
 
 // WalkBelow is Walk for a path below dir, which is found as Open does.
 func WalkBelow(ctx context.Context, dir *os.File, path string, v Visitor, pace *Pace) error {

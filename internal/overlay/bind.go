@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // Bind attaches the directory source, nodev and nosuid, at rel below the mount at target.
@@ -25,7 +27,7 @@ func Bind(source, target, rel string, readOnly bool) (err error) {
 	if !mounted {
 		return ErrNotMounted
 	}
-	at, err := unix.Openat2(root, rel, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolveInside})
+	at, err := disk.OpenAt(root, rel, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("openat2: %w", err)
 	}

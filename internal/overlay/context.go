@@ -143,9 +143,6 @@ func isMountRoot(fd int) (bool, error) {
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
-// resolveInside makes openat2 follow no link and cross no mount.
-const resolveInside = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
-
 // openDirs are directories that stay open, so that the kernel can find them by names in
 // /proc/self/fd. These are short and need no escapes, whatever the paths are.
 type openDirs []int

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // ErrUnknown is wrapped by Holders' error before Linux 6.8, and for an overlay without
@@ -139,7 +141,7 @@ func openInside(target string) (int, error) {
 		return -1, ErrNotMounted
 	}
 	open := func(name string) (int, bool) {
-		fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolveInside})
+		fd, err := disk.OpenAt(root, name, unix.O_PATH)
 		if err != nil {
 			return -1, false
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // Point is a mount as this process sees it.
@@ -118,7 +120,7 @@ func Unmount(target string) (err error) {
 // unmountInside unmounts what is mounted at rel below the root of a mount. It follows no
 // link, because a process inside may have changed the path.
 func unmountInside(root int, rel string) error {
-	in, err := unix.Openat2(root, filepath.Dir(rel), &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: resolveInside})
+	in, err := disk.OpenAt(root, filepath.Dir(rel), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("openat2: %w", err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // Target is a directory of an orchestrator at which a workspace is published. Dir is the
@@ -213,8 +215,7 @@ func (t Target) openParent() (int, error) {
 		return -1, fmt.Errorf("open %q: %w", t.Dir, err)
 	}
 	defer unix.Close(dir)
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolveInside}
-	parent, err := unix.Openat2(dir, filepath.Dir(t.Rel), &how)
+	parent, err := disk.OpenAt(dir, filepath.Dir(t.Rel), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, fmt.Errorf("openat2: %w", err)
 	}

@@ -3,30 +3,17 @@ package quarantine
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
-
-// inside keeps a path below the directory that it begins in.
-const inside = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
-
-// openAt opens what a container may have put at the path rel below dir. It does not wait for a
-// FIFO, and follows no link. Devices can't be opened, because every mount of a workspace is nodev.
-func openAt(dir *os.File, rel string, flags uint64) (*os.File, error) {
-	fd, err := unix.Openat2(int(dir.Fd()), rel, &unix.OpenHow{
-		Flags:   flags | unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
-		Resolve: inside,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), rel), nil
-}
 
 // openDir opens a directory below dir. The error of one that is not there is fs.ErrNotExist.
 func openDir(dir *os.File, rel string) (*os.File, error) {
-	f, err := openAt(dir, rel, unix.O_DIRECTORY)
+	f, err := disk.Open(dir, rel, unix.O_DIRECTORY)
 	if err != nil {
 		return nil, strange(rel, "a directory", err)
 	}
@@ -43,7 +30,7 @@ type file struct {
 // openFile opens a regular file below dir. The error of one that is not there, or that is a
 // directory, is fs.ErrNotExist or unix.EISDIR.
 func openFile(dir *os.File, rel string) (*file, error) {
-	f, err := openAt(dir, rel, 0)
+	f, err := disk.Open(dir, rel, 0)
 	if err != nil {
 		return nil, strange(rel, "a file", err)
 	}
@@ -92,6 +79,9 @@ func readFile(dir *os.File, rel string, max int64) ([]byte, error) {
 // strange explains why a path of the container can't be used. What is not there, or has a file
 // among its parents, stays an error that callers can compare.
 func strange(rel, want string, err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err // without the path, which is named below
+	}
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EISDIR):
 		return err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -67,7 +68,7 @@ func (r *Repo) Close() error { return r.dir.Close() }
 
 // open reads packed-refs, and refuses refs in files of another format.
 func (r *Repo) open() error {
-	switch f, err := openAt(r.dir, "reftable", 0); {
+	switch f, err := disk.Open(r.dir, "reftable", 0); {
 	case err == nil:
 		f.Close()
 		return refuse(Unusable, "the workspace's refs are in the format reftable, which can't be read here: "+

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/handout"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/tree"
@@ -88,10 +89,7 @@ func Describe(root string, rec meta.Workspace, at time.Time) (written bool, err 
 		return false, err
 	}
 	defer unix.Close(top)
-	dir, err := unix.Openat2(top, ".git", &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
+	dir, err := disk.OpenAt(top, ".git", unix.O_RDONLY|unix.O_DIRECTORY)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP):
 		return false, nil

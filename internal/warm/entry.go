@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // Extended attributes with which overlayfs marks directories and files of a layer.
@@ -57,19 +59,6 @@ func attribute(path, name string) (value string, ok bool, err error) {
 // openDir opens a directory whose parents only the plugin can change.
 func openDir(path string) (*os.File, error) {
 	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-}
-
-// openBelow opens the directory at the path rel below dir. It follows no links and enters
-// no mounts.
-func openBelow(dir *os.File, rel string) (*os.File, error) {
-	fd, err := unix.Openat2(int(dir.Fd()), rel, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open %q: %w", rel, err)
-	}
-	return os.NewFile(uintptr(fd), rel), nil
 }
 
 // entry is a name in one layer or in an upper.
@@ -150,7 +139,7 @@ func layerEntry(layer, rel string) (entry, error) {
 		return entry{}, err
 	}
 	defer root.Close()
-	parent, err := openBelow(root, path.Dir(rel))
+	parent, err := disk.Open(root, path.Dir(rel), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return entry{}, err
 	}
@@ -215,7 +204,7 @@ func locate(upper, rel string) (s spot, err error) {
 		case !more:
 			return at, nil
 		}
-		next, err := openBelow(dir, name)
+		next, err := disk.Open(dir, name, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return spot{}, fmt.Errorf("look for %q in an upper: %w", rel, err)
 		}

@@ -17,6 +17,9 @@ import (
 	"github.com/helmdeck/repos/internal/checkout"
 )
 
+// version is that of the program. The Makefile sets it when it links a release.
+var version = "dev"
+
 // fetchUID is the user "git" of the root filesystem, which fetches and owns the stores.
 const fetchUID = 65532
 

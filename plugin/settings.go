@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -200,19 +199,19 @@ var hidden = []string{"CA_BUNDLE"}
 
 // show returns the settings for operators: those for Kubernetes only if kubelet is served. No
 // setting is a secret: those that could contain one are refused.
-func show(v *viper.Viper) []api.Setting {
-	all := maps.Clone(defaults)
-	maps.Copy(all, limitDefaults)
-	if v.GetString("CSI_ENDPOINT") != "" {
-		maps.Copy(all, csiDefaults)
+func show(v *viper.Viper) (list []api.Setting) {
+	all := []map[string]string{defaults, limitDefaults, csiDefaults}
+	if v.GetString("CSI_ENDPOINT") == "" {
+		all = all[:2]
 	}
-	var list []api.Setting
-	for key, standard := range all {
-		s := api.Setting{Name: key, Value: v.GetString(key), Default: standard, Hidden: slices.Contains(hidden, key)}
-		if s.Set = s.Value != standard; s.Hidden {
-			s.Value = ""
+	for _, group := range all {
+		for key, standard := range group {
+			s := api.Setting{Name: key, Value: v.GetString(key), Default: standard, Hidden: slices.Contains(hidden, key)}
+			if s.Set = s.Value != standard; s.Hidden {
+				s.Value = ""
+			}
+			list = append(list, s)
 		}
-		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b api.Setting) int { return strings.Compare(a.Name, b.Name) })
 	return list

@@ -1,4 +1,0 @@
-package main
-
-// version is that of the program. The Makefile sets it when it links a release.
-var version = "dev"

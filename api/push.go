@@ -21,7 +21,7 @@ type Push struct {
 	WithoutLFS bool `json:"without_lfs,omitempty"`
 }
 
-// PushResult is what was pushed.
+// PushResult says which commits a push brought to the remote.
 type PushResult struct {
 	Workspace    string `json:"workspace"`
 	Volume       string `json:"volume"`

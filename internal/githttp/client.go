@@ -224,8 +224,9 @@ func (p *pool) first(ctx context.Context, r Remote) (response *http.Response, au
 	return response, false, err
 }
 
-// answers reports whether the credential is one that a server asks for. A password goes to
-// a server that wants it as it is, which a bearer token always does.
+// answers reports whether the credential is one that a server asks for. A bearer token is sent to
+// every server that refuses, a password only to one that asks for Basic: with other schemes, such
+// as NTLM, it would be sent in vain.
 func (r Remote) answers(challenges []string) bool {
 	return r.Bearer != "" || r.Password != "" && slices.ContainsFunc(challenges, func(c string) bool {
 		scheme, _, _ := strings.Cut(c, " ")

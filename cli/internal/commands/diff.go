@@ -18,7 +18,7 @@ func newDiff(s *session.Session) *cobra.Command {
 		Short: "Print what a workspace or a discard changed, as a patch",
 		Long: `Print what the containers of a workspace changed against the commit that it began with, committed or not, as a
 patch that git apply takes in a checkout of the commit. Lines at the end that begin with # name binary files and what
-else is not in it. On a terminal, control characters are escaped: git apply takes only what is written to a file or a
+else is not in it. On a terminal, control characters are escaped: git apply takes only the output to a file or a
 pipe. The arguments are those of docker repos status.`,
 		Args: cli.ExactArgs(1),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {

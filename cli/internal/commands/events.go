@@ -25,7 +25,7 @@ func newEvents(s *session.Session) *cobra.Command {
 	var between period
 	cmd := &cobra.Command{
 		Use:   "events [OPTIONS]",
-		Short: "Show what was evicted and pushed, and which limits could not be kept",
+		Short: "Show evictions, pushes, and limits that could not be kept",
 		Long: `Show what the plugin evicted since its start, and why, what was pushed, and which limits it could not keep: at most the last 1000
 events, a line each, the oldest first.`,
 		Args: cli.NoArgs,

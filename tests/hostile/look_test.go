@@ -31,6 +31,9 @@ func lookAttacks() []attack {
 		if c.control != "" {
 			a.control.script = inWorkTree + c.script + c.control
 		}
+		if c.during { // in a control nothing looks meanwhile
+			a.control.script = strings.Replace(a.control.script, inWorkTree, inWorkTree+"touch stop; ", 1)
+		}
 		if c.why != "" {
 			a.control.script = ""
 		}
@@ -151,8 +154,8 @@ var looks = []struct {
 	{name: "filter-process", abuses: "a filter process of all files", script: attributes + setting("filter.x.process", "touch $CANARY"), effect: hostile.Runs},
 	{name: "hooks", abuses: "a hook that runs when the index is written", script: `mkdir -p .git/hooks; printf '#!/bin/sh\ntouch %s\n' "$CANARY" >.git/hooks/post-index-change
 		chmod +x .git/hooks/post-index-change; for f in $(git ls-files | head -n 3); do touch "$f"; done`, effect: hostile.Runs},
-	{name: "nested", abuses: "a repository in the index, with a monitor of its own", script: `git init -q nested; cd nested; git config core.fsmonitor "touch $CANARY; false"; touch x; git add x
-		git -c user.name=a -c user.email=a@b commit -qm x; cd ..; git add nested`, effect: hostile.Runs},
+	{name: "nested", abuses: "a repository in the index, with a monitor of its own", script: `git init -q nested; cd nested; touch x; git add x
+		git -c user.name=a -c user.email=a@b commit -qm x; cd ..; git add nested; git -C nested config core.fsmonitor "touch $CANARY; false"`, effect: hostile.Runs},
 	{name: "gitfile", abuses: "a .git that names another repository", script: `cp -r .git evil; git -C evil config core.fsmonitor "touch $CANARY; false"; mv .git old || rm -rf .git/*; echo 'gitdir: evil' >.git`, effect: hostile.Runs},
 	{name: "git-gone", abuses: "no .git, and no commit", script: `mv .git gone; rm -rf gone/* gone .git/refs .git/HEAD .git/packed-refs`, effect: hostile.Fails, want: []string{`"head_error":`}},
 	{name: "head-cycle", abuses: "a HEAD in a circle", script: `mkdir -p .git/refs/heads; echo 'ref: refs/heads/a' >.git/HEAD; echo 'ref: refs/heads/b' >.git/refs/heads/a; echo 'ref: refs/heads/a' >.git/refs/heads/b`,

@@ -40,7 +40,7 @@ func foreign(t *testing.T, tr *trap) {
 		t.Fatal(err)
 	}
 	testgit.Git(t, dir, "add", ".")
-	testgit.Git(t, dir, "commit", "-q", "-m", "m")
+	testgit.Git(t, dir, "commit", "-q", "-m", "of "+dir) // a commit of its own, which no other case pushes
 	// Everybody may read it.
 	if out, err := exec.Command("chmod", "-R", "a+rX", tr.Outside).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -37,16 +37,16 @@ func lookAttacks() []attack {
 		if c.why != "" {
 			a.control.script = ""
 		}
-		a.run = func(s *scene) { s.attackLook(c.script, c.during, c.want) }
+		a.run = func(s *scene) { s.attackLook(c.script, c.during, c.once, c.want) }
 		all = append(all, a)
 	}
 	return all
 }
 
 // attackLook runs a script in a container, and looks at its workspace while it is mounted, and when
-// it is a discard. If during is set, the script runs meanwhile, until there is a file "stop". want
-// are parts of each status, as JSON.
-func (s *scene) attackLook(script string, during bool, want []string) {
+// it is a discard, unless once is set. If during is set, the script runs meanwhile, until there is a
+// file "stop". want are parts of each status, as JSON.
+func (s *scene) attackLook(script string, during, once bool, want []string) {
 	s.Helper()
 	if err := s.create(map[string]string{"repo": server.URL("honest"), "ref": "main"}); err != nil {
 		s.Fatal(err)
@@ -79,7 +79,9 @@ func (s *scene) attackLook(script string, during bool, want []string) {
 	if err := daemon.Poll(func() error { _, err := s.plugin.Admin.Discard(s.Context(), id); return err }); err != nil {
 		s.Fatalf("the discard: %v", err)
 	}
-	s.look(id, want)
+	if !once {
+		s.look(id, want)
+	}
 	s.outcome = "seen"
 }
 
@@ -144,6 +146,7 @@ var looks = []struct {
 	control      string // what the control does in place of thenLook
 	why          string // the reason why the attack has no control
 	during       bool
+	once         bool // because each look takes as long as it may
 	want         []string
 }{
 	{name: "fsmonitor", abuses: "a file system monitor", script: setting("core.fsmonitor", "touch $CANARY; false"), effect: hostile.Runs},
@@ -166,7 +169,7 @@ var looks = []struct {
 		effect: hostile.Reads, control: ` ); tar -chf - new | cat`},
 	{name: "ignore-link", abuses: "a .gitignore that is a link to outside", script: `rm -f .gitignore; ln -s "$OUTSIDE/secret" .gitignore; touch new`, effect: hostile.Reads, control: ` ); cat .gitignore`},
 	{name: "ignore-slow", abuses: "patterns that take long to match", script: `for i in $(seq 3000); do echo 'a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b'; done >.gitignore; for i in $(seq 50); do touch "$(printf 'a%.0s' $(seq 200))$i"; done`,
-		why: "no control: it only takes time", want: []string{"takes more than"}},
+		why: "no control: it only takes time", once: true, want: []string{"takes more than"}},
 	{name: "ignore-huge", abuses: "a .gitignore of 8 GiB", script: `truncate -s 8G .gitignore; touch new`, why: "no control: it only takes memory", want: []string{`".gitignore"`}},
 	{name: "fifos", abuses: "FIFOs in place of files and of .gitignore", script: `for f in $(git ls-files | head -n 3) .gitignore new; do rm -f "$f"; mkfifo "$f"; done`, effect: hostile.Fails,
 		control: ` ); timeout 2 cat new`, want: []string{"it is a FIFO"}},

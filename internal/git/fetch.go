@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,17 +140,24 @@ func (g *Git) writeSettings(store, format string) error {
 	if format == gitref.SHA256 {
 		config = strings.Replace(config, "= 0", "= 1", 1) + "[extensions]\n\tobjectformat = sha256\n"
 	}
-	uid, gid := g.Owner()
-	for name, data := range map[string]string{"HEAD": "ref: refs/heads/none\n", "config": config} {
-		path := filepath.Join(store, name)
-		if err := durable.WriteVolatile(path, []byte(data), 0o644); err != nil {
-			return err
-		}
-		if err := os.Lchown(path, uid, gid); err != nil {
-			return err
-		}
+	return errors.Join(g.writeStoreFile(store, "HEAD", "ref: refs/heads/none\n"), g.writeStoreFile(store, "config", config))
+}
+
+// writeShallow makes git take commits for those without parents, as they are in a store with a
+// truncated history.
+func (g *Git) writeShallow(store string, commits []string) error {
+	if len(commits) == 0 {
+		return nil
 	}
-	return nil
+	slices.Sort(commits)
+	return g.writeStoreFile(store, "shallow", strings.Join(commits, "\n")+"\n")
+}
+
+// writeStoreFile writes a file that belongs to the owner of the stores. It syncs nothing.
+func (g *Git) writeStoreFile(store, name, data string) error {
+	uid, gid := g.Owner()
+	path := filepath.Join(store, name)
+	return cmp.Or(durable.WriteVolatile(path, []byte(data), 0o644), os.Lchown(path, uid, gid))
 }
 
 // packLoose packs loose objects: a server of plain files (dumb HTTP) sends those that it

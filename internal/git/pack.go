@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitprogress"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -23,6 +24,8 @@ type PackFetch struct {
 	// Wants are the objects to fetch, with all that they reach. The remote leaves out what
 	// Haves reach, of which the store must have everything. An empty store has no Haves.
 	Wants, Haves []string
+	// Depth, if not 0, truncates the history that many commits below Wants, in an empty store.
+	Depth int
 	// Progress, if set, is called from the fetching goroutine.
 	Progress func(gitprogress.Progress)
 }
@@ -97,7 +100,10 @@ func (g *Git) receivePack(ctx context.Context, f PackFetch) error {
 		}
 		return f.Remote.WithAuth(ctx, opFetch, url, func(auth *Auth) error {
 			listen := func(body io.Reader) io.Reader { return &listener{body, silence} }
-			err := g.http.Fetch(ctx, f.Remote.direct(url, auth), f.Wants, f.Haves, listen, func(pack io.Reader) error {
+			err := g.http.Fetch(ctx, f.Remote.direct(url, auth), gitref.Fetch{Wants: f.Wants, Haves: f.Haves, Depth: f.Depth}, listen, func(pack io.Reader, shallow []string) error {
+				if err := g.writeShallow(f.Store, shallow); err != nil {
+					return err
+				}
 				return g.addPack(ctx, f, url, pack)
 			})
 			return g.finalError(ctx, opFetch, f.Remote, url, auth, err)

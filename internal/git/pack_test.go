@@ -119,29 +119,31 @@ func TestFetchFirstPack(t *testing.T) {
 			} else {
 				sha256Repository(t, s.Path("r"))
 			}
-			cloned, made := testgit.Owned(t, g.config.Root, fetcher), testgit.Owned(t, g.config.Root, fetcher)
-			refs, err := g.Clone(t.Context(), Fetch{Store: cloned, Remote: Remote{URL: s.URL("r")}}, format)
-			if err != nil {
-				t.Fatal(err)
+			for _, depth := range []int{0, 1, 2} {
+				cloned, made := testgit.Owned(t, g.config.Root, fetcher), testgit.Owned(t, g.config.Root, fetcher)
+				refs, err := g.Clone(t.Context(), Fetch{Store: cloned, Remote: Remote{URL: s.URL("r")}, Depth: depth}, format)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ask(t, g, s)
+				if err := g.MakeStore(made, format); err != nil {
+					t.Fatal(err)
+				}
+				f := PackFetch{Store: made, Remote: Remote{URL: s.URL("r")}, Depth: depth}
+				for _, r := range refs {
+					f.Wants = append(f.Wants, r.ID)
+				}
+				if _, err := g.FetchPack(t.Context(), f); err != nil {
+					t.Fatal(err)
+				}
+				if err := g.WriteRefs(made, refs); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := contents(t, made), contents(t, cloned); got != want {
+					t.Errorf("%s, depth %d: got\n%s\nwant\n%s", format, depth, got, want)
+				}
+				gitAt(t, made, "fsck", "--connectivity-only")
 			}
-			ask(t, g, s)
-			if err := g.MakeStore(made, format); err != nil {
-				t.Fatal(err)
-			}
-			f := PackFetch{Store: made, Remote: Remote{URL: s.URL("r")}}
-			for _, r := range refs {
-				f.Wants = append(f.Wants, r.ID)
-			}
-			if _, err := g.FetchPack(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
-			if err := g.WriteRefs(made, refs); err != nil {
-				t.Fatal(err)
-			}
-			if got, want := contents(t, made), contents(t, cloned); got != want {
-				t.Errorf("%s: got\n%s\nwant\n%s", format, got, want)
-			}
-			gitAt(t, made, "fsck", "--connectivity-only")
 		}
 	})
 }

@@ -138,7 +138,7 @@ func (c *Client) LsRefs(ctx context.Context, r Remote, names []string) (gitref.A
 // haves; its size is not bounded. Fetch reads the response through listen. The server must
 // have answered LsRefs. The error is ErrOtherProtocol, a *StatusError, an *AnswerError, that
 // of take, the cause of ctx, or one of net/http; after an error take may have been called.
-func (c *Client) Fetch(ctx context.Context, r Remote, wants, haves []string, listen func(io.Reader) io.Reader, take func(pack io.Reader) error) error {
+func (c *Client) Fetch(ctx context.Context, r Remote, f gitref.Fetch, listen func(io.Reader) io.Reader, take func(pack io.Reader, shallow []string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p, err := c.pool(r)
@@ -149,7 +149,8 @@ func (c *Client) Fetch(ctx context.Context, r Remote, wants, haves []string, lis
 	if !server.protocol2 {
 		return ErrOtherProtocol
 	}
-	response, err := p.send(ctx, r, server.authenticate, gitref.FetchRequest(server.format, wants, haves))
+	f.Format = server.format
+	response, err := p.send(ctx, r, server.authenticate, f.Request())
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
@@ -158,11 +159,11 @@ func (c *Client) Fetch(ctx context.Context, r Remote, wants, haves []string, lis
 		return err
 	}
 	body := listen(response.Body)
-	pack, err := gitref.ReadPack(body, len(haves) > 0)
+	pack, shallow, err := f.ReadPack(body)
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), error(&AnswerError{err}))
 	}
-	if err := take(pack); err != nil {
+	if err := take(pack, shallow); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	// The connection is used again if the response ends now.

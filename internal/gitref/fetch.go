@@ -13,58 +13,73 @@ import (
 // few of the objects that the request named.
 var ErrNotReady = errors.New("the server finds no common history")
 
-// maxAcknowledged bounds the lines in which a server says which objects it has.
+// maxAcknowledged bounds the lines in which a server says which objects it has, and where the
+// history ends.
 const maxAcknowledged = 4096
 
-// FetchRequest returns the request for a pack with all objects that are reachable from
-// wants and not from haves, in protocol 2. The pack may have deltas against objects that
-// are reachable from haves. Without haves, the server sends the pack at once. format is the
-// format of the server's object IDs, as Decoder.Capabilities returns it.
-func FetchRequest(format string, wants, haves []string) []byte {
+// Fetch is a request, in protocol 2, for a pack with all objects that are reachable from Wants
+// and not from Haves. The pack may have deltas against objects that are reachable from Haves.
+// Without Haves, the server sends the pack at once.
+type Fetch struct {
+	Format       string // of the server's object IDs, as Decoder.Capabilities returns it
+	Wants, Haves []string
+	// Depth, if not 0, is how many commits of each history the pack has. There are no Haves then.
+	Depth int
+}
+
+// Request returns the body of the request.
+func (f Fetch) Request() []byte {
 	var b bytes.Buffer
-	command(&b, "fetch", format)
+	command(&b, "fetch", f.Format)
 	packet(&b, "thin-pack")
 	packet(&b, "ofs-delta")
 	packet(&b, "no-progress")
-	for _, id := range wants {
+	if f.Depth > 0 {
+		packet(&b, fmt.Sprintf("deepen %d", f.Depth))
+	}
+	for _, id := range f.Wants {
 		packet(&b, "want "+id)
 	}
-	for _, id := range haves {
+	for _, id := range f.Haves {
 		packet(&b, "have "+id)
 	}
-	if len(haves) == 0 {
+	if len(f.Haves) == 0 {
 		packet(&b, "done")
 	}
 	b.WriteString(flush)
 	return b.Bytes()
 }
 
-// ReadPack reads the answer to a FetchRequest, with haves or without, until the pack, and
-// returns the pack, whose size is not bounded. The error is ErrNotReady if the server wants
+// ReadPack reads the answer until the pack, and returns the pack, whose size is not bounded, and
+// the commits whose parents it lacks because of Depth. The error is ErrNotReady if the server wants
 // to hear of more objects first.
-func ReadPack(r io.Reader, haves bool) (pack io.Reader, err error) {
+func (f Fetch) ReadPack(r io.Reader) (pack io.Reader, shallow []string, err error) {
 	d := newDecoder(r, math.MaxInt)
-	ready := !haves
+	ready := len(f.Haves) == 0
 	for range maxAcknowledged {
 		line, ended, err := d.next()
 		said, failed := strings.CutPrefix(line, "ERR ")
+		commit, cut := strings.CutPrefix(line, "shallow ")
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case failed:
-			return nil, RemoteError(said)
+			return nil, nil, RemoteError(said)
 		case ended:
-			return nil, ErrNotReady
+			return nil, nil, ErrNotReady
 		case line == "packfile" && ready:
-			return &band{d: d}, nil
+			return &band{d: d}, shallow, nil
 		case line == "ready":
 			ready = true
+		case cut && f.Depth > 0 && IsObjectID(commit):
+			shallow = append(shallow, commit)
+		case line == "shallow-info" && f.Depth > 0:
 		case line == "acknowledgments", line == "NAK", line == "", strings.HasPrefix(line, "ACK "):
 		default:
-			return nil, fmt.Errorf("the remote's answer to a fetch has the line %.100q", line)
+			return nil, nil, fmt.Errorf("the remote's answer to a fetch has the line %.100q", line)
 		}
 	}
-	return nil, fmt.Errorf("the remote's answer to a fetch has more than %d lines", maxAcknowledged)
+	return nil, nil, fmt.Errorf("the remote's answer to a fetch has more than %d lines", maxAcknowledged)
 }
 
 // band reads the data in the packets of a pack. The first byte of each packet says whether

@@ -14,39 +14,54 @@ func in(kind byte, data string) string { return fmt.Sprintf("%04x%c%s", len(data
 func TestFetchRequest(t *testing.T) {
 	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
 	want := packets("command=fetch", "object-format=sha256") + "0001" + packets("thin-pack", "ofs-delta", "no-progress", "want "+a, "have "+b, "")
-	if got := string(FetchRequest(SHA256, []string{a}, []string{b})); got != want {
+	if got := string(Fetch{Format: SHA256, Wants: []string{a}, Haves: []string{b}}.Request()); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	want = packets("command=fetch") + "0001" + packets("thin-pack", "ofs-delta", "no-progress", "want "+a, "want "+b, "done", "")
-	if got := string(FetchRequest("", []string{a, b}, nil)); got != want {
+	if got := string(Fetch{Wants: []string{a, b}}.Request()); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	want = packets("command=fetch") + "0001" + packets("thin-pack", "ofs-delta", "no-progress", "deepen 3", "want "+a, "done", "")
+	if got := string(Fetch{Wants: []string{a}, Depth: 3}.Request()); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestReadPack(t *testing.T) {
 	ready := packets("acknowledgments", "ACK "+strings.Repeat("a", 40), "ready") + "0001"
+	whole, cut := Fetch{}, Fetch{Depth: 1}
+	more := Fetch{Haves: []string{strings.Repeat("b", 40)}}
+	a, b := strings.Repeat("a", 40), strings.Repeat("b", 64)
 	for _, c := range []struct {
+		f            Fetch
 		answer, pack string
-		first        bool   // the request had no haves
+		shallow      string
 		err          string // part of its message; empty for none
 	}{
-		{answer: ready + packets("packfile") + in(1, "PA") + in(2, "90%") + in(1, "") + in(1, "CK") + "0000" + "0002", pack: "PACK"},
-		{answer: packets("acknowledgments", "NAK", ""), err: ErrNotReady.Error()},
-		{answer: packets("packfile") + in(1, "PACK") + "0000", err: `the line "packfile"`},
-		{first: true, answer: packets("packfile") + in(1, "PACK") + "0000", pack: "PACK"},
-		{answer: packets("shallow-info"), err: `the line "shallow-info"`},
-		{answer: packets("ERR not our ref"), err: "remote error: not our ref"},
-		{answer: strings.Repeat(packets("NAK"), 5000), err: "more than 4096 lines"},
-		{answer: "", err: "cut short"},
-		{answer: "zzzz", err: `length "zzzz"`},
-		{answer: ready + packets("packfile") + in(1, "PA"), pack: "PA", err: "cut short"},
-		{answer: ready + packets("packfile") + in(1, "PA") + in(3, "out of memory\n"), pack: "PA", err: "remote error: out of memory"},
-		{answer: ready + packets("packfile") + in(7, "PA"), err: "unknown kind 7"},
-		{answer: ready + packets("packfile") + "0004", err: "empty packet"},
+		{f: more, answer: ready + packets("packfile") + in(1, "PA") + in(2, "90%") + in(1, "") + in(1, "CK") + "0000" + "0002", pack: "PACK"},
+		{f: more, answer: packets("acknowledgments", "NAK", ""), err: ErrNotReady.Error()},
+		{f: more, answer: packets("packfile") + in(1, "PACK") + "0000", err: `the line "packfile"`},
+		{f: whole, answer: packets("packfile") + in(1, "PACK") + "0000", pack: "PACK"},
+		{f: more, answer: packets("shallow-info"), err: `the line "shallow-info"`},
+		{f: whole, answer: packets("shallow-info"), err: `the line "shallow-info"`},
+		{f: whole, answer: packets("shallow " + a), err: `the line "shallow a`},
+		{f: cut, answer: packets("shallow-info", "shallow "+a, "shallow "+b) + "0001" + packets("packfile") + in(1, "PACK") + "0000", pack: "PACK", shallow: a + " " + b},
+		{f: cut, answer: packets("packfile") + in(1, "PACK") + "0000", pack: "PACK"},
+		{f: cut, answer: packets("shallow-info", "shallow HEAD"), err: `the line "shallow HEAD"`},
+		{f: cut, answer: packets("shallow-info", "unshallow "+a), err: `the line "unshallow a`},
+		{f: cut, answer: packets("shallow-info") + strings.Repeat(packets("shallow "+a), 5000), err: "more than 4096 lines"},
+		{f: more, answer: packets("ERR not our ref"), err: "remote error: not our ref"},
+		{f: more, answer: strings.Repeat(packets("NAK"), 5000), err: "more than 4096 lines"},
+		{f: more, answer: "", err: "cut short"},
+		{f: more, answer: "zzzz", err: `length "zzzz"`},
+		{f: more, answer: ready + packets("packfile") + in(1, "PA"), pack: "PA", err: "cut short"},
+		{f: more, answer: ready + packets("packfile") + in(1, "PA") + in(3, "out of memory\n"), pack: "PA", err: "remote error: out of memory"},
+		{f: more, answer: ready + packets("packfile") + in(7, "PA"), err: "unknown kind 7"},
+		{f: more, answer: ready + packets("packfile") + "0004", err: "empty packet"},
 	} {
 		for _, r := range append(pieces(c.answer), iotest.DataErrReader(strings.NewReader(c.answer))) {
-			pack, err := readAll(r, !c.first)
-			if pack != c.pack || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			pack, shallow, err := readAll(c.f, r)
+			if pack != c.pack || shallow != c.shallow || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%.99q: got %q, %v; want %q, %s", c.answer, pack, err, c.pack, c.err)
 			}
 		}
@@ -54,28 +69,33 @@ func TestReadPack(t *testing.T) {
 }
 
 // readAll reads a pack.
-func readAll(r io.Reader, haves bool) (string, error) {
-	pack, err := ReadPack(r, haves)
+func readAll(f Fetch, r io.Reader) (all, shallow string, err error) {
+	pack, commits, err := f.ReadPack(r)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	data, err := io.ReadAll(pack)
-	return string(data), err
+	return string(data), strings.Join(commits, " "), err
 }
 
 func FuzzReadPack(f *testing.F) {
-	f.Add([]byte(packets("acknowledgments", "ready")+"0001"+packets("packfile")+in(1, "PACK")+in(2, "x")+"0000"), true)
-	f.Add([]byte(packets("packfile")+in(1, "PACK")+"0000"), false)
-	f.Add([]byte(packets("acknowledgments", "NAK", "")), true)
-	f.Add([]byte(packets("ERR no")), false)
-	f.Fuzz(func(t *testing.T, data []byte, haves bool) {
-		whole, err := readAll(strings.NewReader(string(data)), haves)
-		parts, partsErr := readAll(iotest.OneByteReader(strings.NewReader(string(data))), haves)
-		if whole != parts || fmt.Sprint(err) != fmt.Sprint(partsErr) {
-			t.Fatalf("at once %q, %v; byte by byte %q, %v", whole, err, parts, partsErr)
+	f.Add([]byte(packets("acknowledgments", "ready")+"0001"+packets("packfile")+in(1, "PACK")+in(2, "x")+"0000"), true, 0)
+	f.Add([]byte(packets("packfile")+in(1, "PACK")+"0000"), false, 0)
+	f.Add([]byte(packets("acknowledgments", "NAK", "")), true, 0)
+	f.Add([]byte(packets("ERR no")), false, 0)
+	f.Add([]byte(packets("shallow-info", "shallow "+strings.Repeat("a", 40))+"0001"+packets("packfile")+in(1, "PACK")+"0000"), false, 1)
+	f.Fuzz(func(t *testing.T, data []byte, haves bool, depth int) {
+		fetch := Fetch{Depth: depth}
+		if haves {
+			fetch.Haves = []string{"x"}
 		}
-		if len(whole) > len(data) {
-			t.Fatalf("%d bytes of a pack in %d", len(whole), len(data))
+		whole, shallow, err := readAll(fetch, strings.NewReader(string(data)))
+		parts, partsShallow, partsErr := readAll(fetch, iotest.OneByteReader(strings.NewReader(string(data))))
+		if whole != parts || shallow != partsShallow || fmt.Sprint(err) != fmt.Sprint(partsErr) {
+			t.Fatalf("at once %q, %q, %v; byte by byte %q, %q, %v", whole, shallow, err, parts, partsShallow, partsErr)
+		}
+		if len(whole)+len(shallow) > len(data) {
+			t.Fatalf("%d bytes of a pack and %d of commits in %d", len(whole), len(shallow), len(data))
 		}
 	})
 }

@@ -159,17 +159,20 @@ func (m *Remote) receive(ctx context.Context, s Source, a Answer, how git.Fetch,
 	return refs, listed, err
 }
 
-// fetchListed fetches the branches and tags that an answer lists into a store with the refs
-// before, and returns the new refs, which are on disk if before has any. It is not ok if it
-// can't, because the answer does not list all of them, for example: then git must ask
-// again.
+// fetchListed fetches what an answer lists into a store with the refs before, and returns the new
+// refs, which are on disk if before has any. It is not ok if it can't, because the answer does not
+// list all branches and tags, for example: then git must ask again.
 func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fetch, before []git.PackedRef) (refs []git.PackedRef, ok bool, err error) {
-	if a.sum == "" || a.sum == tooMany || s.History != (volume.History{}) || len(how.Refspecs) > 0 || m.outdated(s.History, a) {
+	l := a.listed
+	switch {
+	case s.History.Cold && len(before) == 0 && !a.later && isBranchOrTag(a.res.Ref):
+		l = listing{a.res.Ref: a.res.Pulled} // the store has no other
+	case a.sum == "" || a.sum == tooMany || s.History != (volume.History{}) || len(how.Refspecs) > 0 || m.outdated(s.History, a):
 		return nil, false, nil
 	}
-	next, lacks, err := adopt(before, a.listed, func(ids []string) (map[string]git.Object, error) {
+	next, lacks, err := adopt(before, l, func(ids []string) (map[string]git.Object, error) {
 		return m.Git.FetchPack(ctx, git.PackFetch{
-			Store: how.Store, Remote: how.Remote, Wants: ids, Haves: idsOf(before), Progress: how.Progress,
+			Store: how.Store, Remote: how.Remote, Wants: ids, Haves: idsOf(before), Depth: how.Depth, Progress: how.Progress,
 		})
 	})
 	if errors.Is(err, git.ErrThroughGit) {

@@ -157,7 +157,8 @@ func persistentVolume(t *testing.T, w *world) {
 // A container that ends and starts again in its pod has the workspace that it had.
 func containerRestart(t *testing.T, w *world) {
 	w.mustStart(t, newPod("again", inline(attributes(appRepo))))
-	w.mustSay(t, "again", "echo mine >/w/new; kill -TERM 1; echo sent", "sent")
+	w.mustSay(t, "again", "echo mine >/w/new; cat /w/new", "mine")
+	_, _ = w.sh("default", "again", "kill -TERM 1") // it ends together with the container, so it may fail
 	must(t, w.await("the container's next start", func() error {
 		p, err := w.pod("default", "again")
 		if err == nil && (len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount != 1 || !p.Status.ContainerStatuses[0].Ready) {

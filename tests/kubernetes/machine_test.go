@@ -37,6 +37,7 @@ type machine struct {
 	// services are the programs that run, by name.
 	services map[string]*service
 	out      bytes.Buffer
+	others   []string // the control groups of containers that are not the machine's
 }
 
 // service is a program that runs on the machine until stop or kill.
@@ -80,6 +81,9 @@ func (m *machine) boot() error {
 	if err := os.RemoveAll(m.path("booted")); err != nil {
 		return err
 	}
+	if m.others, err = containerGroups(); err != nil {
+		return err
+	}
 	m.out.Reset()
 	m.init = exec.Command(script, m.dir, nodeName, nodeAddress)
 	m.init.Stdout, m.init.Stderr = &m.out, &m.out
@@ -115,7 +119,8 @@ func (m *machine) boot() error {
 	})
 }
 
-// powerOff kills all processes at once. The kernel removes the mounts and the network with the last one.
+// powerOff kills all processes at once. The kernel removes the mounts and the network with the last one, but no control
+// groups: kubelet would look for the containers of those that are left when it starts again, for seconds each.
 func (m *machine) powerOff() error {
 	if m.end == nil {
 		return nil
@@ -126,7 +131,15 @@ func (m *machine) powerOff() error {
 		<-s.ended
 		delete(m.services, name)
 	}
-	return removeGroups(filepath.Base(m.dir))
+	groups, err := containerGroups()
+	errs := []error{err, removeGroups(filepath.Base(m.dir))}
+	for _, group := range groups {
+		if !slices.Contains(m.others, group) {
+			errs = append(errs, removeGroup(group))
+			_ = os.Remove(filepath.Dir(group)) // if no other container has one
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // enter returns a command that runs on the machine.

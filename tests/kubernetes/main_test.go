@@ -54,6 +54,23 @@ func removeLeftovers() error {
 	return errors.Join(errs...)
 }
 
+// containerGroups returns the control groups of all containers. containerd makes them there, because kubelet names no
+// parent without cgroupsPerQOS.
+func containerGroups() (groups []string, err error) {
+	for _, pattern := range []string{"/sys/fs/cgroup/k8s.io/*", "/sys/fs/cgroup/*/k8s.io/*"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			if info, err := os.Lstat(path); err == nil && info.IsDir() {
+				groups = append(groups, path)
+			}
+		}
+	}
+	return groups, nil
+}
+
 // removeGroups removes the control groups of a name, in all hierarchies.
 func removeGroups(name string) error {
 	var errs []error

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -51,40 +52,43 @@ func restricted(t *testing.T, w *world) {
 }
 
 // refuse checks that a pod does not start, with a message in its events, and that nothing of it is left.
-func (w *world) refuse(t *testing.T, p object, message string) {
-	t.Helper()
+func (w *world) refuse(p object, message string) error {
 	name := p["metadata"].(object)["name"].(string)
-	must(t, w.api.post(context.Background(), pods("default"), p))
+	if err := w.api.post(context.Background(), pods("default"), p); err != nil {
+		return err
+	}
 	err := w.await("the event", func() error {
 		if events := w.events("default", name); !strings.Contains(events, message) {
 			return fmt.Errorf("got the events %q, want %q", events, message)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Errorf("pod %s: %v", name, err)
+	got, err2 := w.pod("default", name)
+	if err2 == nil && got.Status.Phase != "Pending" {
+		err2 = fmt.Errorf("it is %s", got.Status.Phase)
 	}
-	if got, err := w.pod("default", name); err != nil || got.Status.Phase != "Pending" {
-		t.Errorf("pod %s is %s, %v", name, got.Status.Phase, err)
+	if err := errors.Join(err, err2, w.deletePod("default", name)); err != nil {
+		return fmt.Errorf("pod %s: %w", name, err)
 	}
-	w.mustDelete(t, name)
+	return nil
 }
 
 // A pod gets no other subject than its own, and no option that would share with others.
 func spoofed(t *testing.T, w *world) {
-	for name, c := range map[string]struct{ key, value, message string }{
-		"subject": {"subject", "k8s/kube-system/default", "attribute subject is not allowed"},
-		"mode":    {"mode", "keep", "attribute mode="},
-		"shared":  {"mode", "shared", "attribute mode="},
-		"restore": {"restore", "0123456789abcdef", `attribute "restore" is not allowed`},
-		"unknown": {"helmdeck", "x", `attribute "helmdeck" is not allowed`},
-		"huge":    {"ref", strings.Repeat("x", 100<<10), "ref"},
-		"file":    {"repo", "file:///etc", "file"},
-	} {
-		a := attributes(appRepo)
-		a[c.key] = c.value
-		w.refuse(t, newPod("spoofed-"+name, inline(a)), c.message)
+	wrong := []struct{ name, key, value, message string }{
+		{"subject", "subject", "k8s/kube-system/default", "attribute subject is not allowed"},
+		{"mode", "mode", "keep", "attribute mode="},
+		{"shared", "mode", "shared", "attribute mode="},
+		{"restore", "restore", "0123456789abcdef", `attribute "restore" is not allowed`},
+		{"unknown", "helmdeck", "x", `attribute "helmdeck" is not allowed`},
+		{"huge", "ref", strings.Repeat("x", 100<<10), "ref"},
+		{"file", "repo", "file:///etc", "file"},
 	}
+	w.each(t, len(wrong), func(i int) error {
+		a, c := attributes(appRepo), wrong[i]
+		a[c.key] = c.value
+		return w.refuse(newPod("spoofed-"+c.name, inline(a)), c.message)
+	})
 	// kubelet says whose the volume is, whatever the pod's spec says.
 	a := attributes(appRepo)
 	for key, value := range map[string]string{"pod.namespace": "kube-system", "serviceAccount.name": "victim", "pod.name": "another", "pod.uid": "0", "ephemeral": "false"} {
@@ -101,7 +105,7 @@ func spoofed(t *testing.T, w *world) {
 	w.mustStart(t, newPod("owner", claim("owned")))
 	w.mustDelete(t, "owner")
 	must(t, w.api.post(context.Background(), "/api/v1/namespaces/default/serviceaccounts", object{"metadata": object{"name": "thief"}}))
-	w.refuse(t, newPod("thief", claim("owned"), func(spec object) { spec["serviceAccountName"] = "thief" }), "another namespace or service account")
+	must(t, w.refuse(newPod("thief", claim("owned"), func(spec object) { spec["serviceAccountName"] = "thief" }), "another namespace or service account"))
 	w.awaitNothing(t)
 }
 
@@ -127,12 +131,12 @@ func privateRepository(t *testing.T, w *world) {
 		}
 		return volume
 	}
-	w.refuse(t, newPod("without", with("")), "credential")
-	w.refuse(t, newPod("wrong", with("wrong")), "credential")
+	must(t, w.refuse(newPod("without", with("")), "credential"))
+	must(t, w.refuse(newPod("wrong", with("wrong")), "credential"))
 	p := w.mustStart(t, newPod("right", with("right")))
 	w.mustSay(t, "right", "cd /w && "+portrait, w.remote.want(t, privateRepo))
 	// The clone exists now. That must not open it for a pod of the same subject without the secret.
-	w.refuse(t, newPod("after", with("")), "credential")
+	must(t, w.refuse(newPod("after", with("")), "credential"))
 	for _, dir := range []string{"/var/lib/helmdeck-repos", w.volumePath(p)} {
 		if found, err := w.run("grep", "-rlF", "--", login.Password, dir); err == nil {
 			t.Errorf("the secret is in %s", found)

@@ -2,6 +2,7 @@ package gitref
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ func (f Fetch) ReadPack(r io.Reader) (pack io.Reader, shallow []string, err erro
 			return &band{d: d}, shallow, nil
 		case line == "ready":
 			ready = true
-		case cut && f.Depth > 0 && IsObjectID(commit):
+		case cut && f.Depth > 0 && IsObjectID(commit) && Format(commit) == cmp.Or(f.Format, SHA1):
 			shallow = append(shallow, commit)
 		case line == "shallow-info" && f.Depth > 0:
 		case line == "acknowledgments", line == "NAK", line == "", strings.HasPrefix(line, "ACK "):

@@ -31,7 +31,7 @@ func TestReadPack(t *testing.T) {
 	ready := packets("acknowledgments", "ACK "+strings.Repeat("a", 40), "ready") + "0001"
 	whole, cut := Fetch{}, Fetch{Depth: 1}
 	more := Fetch{Haves: []string{strings.Repeat("b", 40)}}
-	a, b := strings.Repeat("a", 40), strings.Repeat("b", 64)
+	a, b, long := strings.Repeat("a", 40), strings.Repeat("b", 40), strings.Repeat("c", 64)
 	for _, c := range []struct {
 		f            Fetch
 		answer, pack string
@@ -47,6 +47,8 @@ func TestReadPack(t *testing.T) {
 		{f: whole, answer: packets("shallow " + a), err: `the line "shallow a`},
 		{f: cut, answer: packets("shallow-info", "shallow "+a, "shallow "+b) + "0001" + packets("packfile") + in(1, "PACK") + "0000", pack: "PACK", shallow: a + " " + b},
 		{f: cut, answer: packets("packfile") + in(1, "PACK") + "0000", pack: "PACK"},
+		{f: Fetch{Format: SHA256, Depth: 1}, answer: packets("shallow-info", "shallow "+long) + "0001" + packets("packfile") + "0000", shallow: long},
+		{f: cut, answer: packets("shallow-info", "shallow "+long), err: `the line "shallow ccc`},
 		{f: cut, answer: packets("shallow-info", "shallow HEAD"), err: `the line "shallow HEAD"`},
 		{f: cut, answer: packets("shallow-info", "unshallow "+a), err: `the line "unshallow a`},
 		{f: cut, answer: packets("shallow-info") + strings.Repeat(packets("shallow "+a), 5000), err: "more than 4096 lines"},

@@ -43,15 +43,6 @@ const (
 	// The quiet median is that of both, because the load of the machine changes. The quiet maximum
 	// is that of all quiet measurements so far, because the maximum of a few seconds says little.
 	quietTime = 2 * time.Second
-	// firstTime is how long the victim is measured alone before the first attack. It is as long as
-	// the longest attack, because the maximum of a few mounts cannot be compared with the maximum
-	// of many.
-	firstTime = 30 * time.Second
-	mountWait = 7 * time.Second
-	// attackTime is how long the victim is measured during an attack at least. It is longer than
-	// mountWait, so that it includes the work that continues after the attackers have their
-	// answers.
-	attackTime = mountWait + 2*time.Second
 	// leftTime is how long after the end of an attack its work may still go on.
 	leftTime = 30 * time.Second
 
@@ -60,9 +51,32 @@ const (
 	fetchTimeout = 20 * time.Second
 )
 
+// firstTime returns how long the victim is measured alone before the first attack. It is as long
+// as the longest attack, because the maximum of a few mounts cannot be compared with the maximum of
+// many. Without exact the maximum is only printed.
+func firstTime() time.Duration {
+	if *exact {
+		return 30 * time.Second
+	}
+	return 10 * time.Second
+}
+
+// mountWait returns the plugin's MOUNT_WAIT. Without exact it is short, because all tests together
+// take long.
+func mountWait() time.Duration {
+	if *exact {
+		return 7 * time.Second
+	}
+	return 4 * time.Second
+}
+
+// attackTime returns how long the victim is measured during an attack at least. It is longer than
+// mountWait, so that it includes the work that continues after the attackers have their answers.
+func attackTime() time.Duration { return mountWait() + 2*time.Second }
+
 // resourceSettings returns the settings of the plugin under attack.
 func resourceSettings() []string {
-	return []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", workTimeout), fmt.Sprint("FETCH_TIMEOUT=", fetchTimeout)}
+	return []string{fmt.Sprint("MOUNT_WAIT=", mountWait()), fmt.Sprint("WORK_TIMEOUT=", workTimeout), fmt.Sprint("FETCH_TIMEOUT=", fetchTimeout)}
 }
 
 // siegeMemory is the memory limit of the plugin's cgroup, in bytes.
@@ -164,7 +178,7 @@ func (r *resources) measureAttack(ctx context.Context, a siege.Attack) (o outcom
 	}
 	quiet := quietTime
 	if r.longest == 0 {
-		quiet = firstTime
+		quiet = firstTime()
 	}
 	if o.quiet, o.quietCold, err = r.measureQuiet(a, quiet); err != nil {
 		return o, fmt.Errorf("the victim alone: %w", err)
@@ -177,9 +191,9 @@ func (r *resources) measureAttack(ctx context.Context, a siege.Attack) (o outcom
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	go p.WatchPeak(watched)
-	during, cancel := context.WithTimeout(ctx, attackTime+a.Longer)
+	during, cancel := context.WithTimeout(ctx, attackTime()+a.Longer)
 	defer cancel()
-	assault := siege.Begin(during, p.Daemon, volumes, mountWait)
+	assault := siege.Begin(during, p.Daemon, volumes, mountWait())
 	o.warm, o.cold, o.victim = r.measure(during, a)
 	assault.Wait()
 	ended := time.Now()

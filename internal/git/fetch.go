@@ -140,23 +140,22 @@ func (g *Git) writeSettings(store, format string) error {
 	if format == gitref.SHA256 {
 		config = strings.Replace(config, "= 0", "= 1", 1) + "[extensions]\n\tobjectformat = sha256\n"
 	}
-	return errors.Join(g.writeStoreFile(store, "HEAD", "ref: refs/heads/none\n"), g.writeStoreFile(store, "config", config))
+	uid, gid := g.Owner()
+	return errors.Join(writeOwned(filepath.Join(store, "HEAD"), "ref: refs/heads/none\n", uid, gid),
+		writeOwned(filepath.Join(store, "config"), config, uid, gid))
 }
 
-// writeShallow makes git take commits for those without parents, as they are in a store with a
-// truncated history.
-func (g *Git) writeShallow(store string, commits []string) error {
+// writeShallow makes git take commits for those without parents, because the store lacks these.
+func writeShallow(store string, commits []string, uid, gid int) error {
 	if len(commits) == 0 {
 		return nil
 	}
 	slices.Sort(commits)
-	return g.writeStoreFile(store, "shallow", strings.Join(commits, "\n")+"\n")
+	return writeOwned(filepath.Join(store, "shallow"), strings.Join(commits, "\n")+"\n", uid, gid)
 }
 
-// writeStoreFile writes a file that belongs to the owner of the stores. It syncs nothing.
-func (g *Git) writeStoreFile(store, name, data string) error {
-	uid, gid := g.Owner()
-	path := filepath.Join(store, name)
+// writeOwned writes a file of a store, whose owner is uid. It syncs nothing.
+func writeOwned(path, data string, uid, gid int) error {
 	return cmp.Or(durable.WriteVolatile(path, []byte(data), 0o644), os.Lchown(path, uid, gid))
 }
 

@@ -101,7 +101,8 @@ func (g *Git) receivePack(ctx context.Context, f PackFetch) error {
 		return f.Remote.WithAuth(ctx, opFetch, url, func(auth *Auth) error {
 			listen := func(body io.Reader) io.Reader { return &listener{body, silence} }
 			err := g.http.Fetch(ctx, f.Remote.direct(url, auth), gitref.Fetch{Wants: f.Wants, Haves: f.Haves, Depth: f.Depth}, listen, func(pack io.Reader, shallow []string) error {
-				if err := g.writeShallow(f.Store, shallow); err != nil {
+				uid, gid := g.Owner()
+				if err := writeShallow(f.Store, shallow, uid, gid); err != nil {
 					return err
 				}
 				return g.addPack(ctx, f, url, pack)

@@ -200,9 +200,9 @@ var hidden = []string{"CA_BUNDLE"}
 // show returns the settings for operators: those for Kubernetes only if kubelet is served. No
 // setting is a secret: those that could contain one are refused.
 func show(v *viper.Viper) (list []api.Setting) {
-	all := []map[string]string{defaults, limitDefaults, csiDefaults}
-	if v.GetString("CSI_ENDPOINT") == "" {
-		all = all[:2]
+	all := []map[string]string{defaults, limitDefaults}
+	if v.GetString("CSI_ENDPOINT") != "" {
+		all = append(all, csiDefaults)
 	}
 	for _, group := range all {
 		for key, standard := range group {

@@ -65,6 +65,7 @@ func randomly(w *world, seed uint64, n int) {
 			_ = os.Chtimes(file, epoch, epoch)
 		case 10:
 			_ = os.Remove(fresh)
+			// Cases 0 and 3 write through links: /nowhere/x can't be made, because /nowhere is not there.
 			_ = os.Symlink([]string{"README", "/nowhere/x", "..", "a b"}[rnd.IntN(4)], fresh)
 		case 11:
 			_ = os.Link(file, fresh)

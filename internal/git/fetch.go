@@ -1,7 +1,6 @@
 package git
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,7 +144,7 @@ func (g *Git) writeSettings(store, format string) error {
 		writeOwned(filepath.Join(store, "config"), config, uid, gid))
 }
 
-// writeShallow makes git take commits for those without parents, because the store lacks these.
+// writeShallow tells git that the store lacks the parents of commits.
 func writeShallow(store string, commits []string, uid, gid int) error {
 	if len(commits) == 0 {
 		return nil
@@ -156,7 +155,10 @@ func writeShallow(store string, commits []string, uid, gid int) error {
 
 // writeOwned writes a file of a store, whose owner is uid. It syncs nothing.
 func writeOwned(path, data string, uid, gid int) error {
-	return cmp.Or(durable.WriteVolatile(path, []byte(data), 0o644), os.Lchown(path, uid, gid))
+	if err := durable.WriteVolatile(path, []byte(data), 0o644); err != nil {
+		return err
+	}
+	return os.Lchown(path, uid, gid)
 }
 
 // packLoose packs loose objects: a server of plain files (dumb HTTP) sends those that it

@@ -27,7 +27,8 @@ type file struct {
 	was unix.Stat_t
 }
 
-// openFile opens a regular file below dir. The error of one that is not there, or that is a
+// openFile opens a regular file below dir. A device can't be opened, because every mount of a
+// workspace is nodev. The error of one that is not there, or that is a
 // directory, is fs.ErrNotExist or unix.EISDIR.
 func openFile(dir *os.File, rel string) (*file, error) {
 	f, err := disk.Open(dir, rel, 0)

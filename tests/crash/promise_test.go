@@ -74,11 +74,11 @@ func (w *world) savedByText() (map[string]*meta.Workspace, error) {
 	return list, err
 }
 
-// aside is the directory of a workspace for what a scenario writes that the checks need not see.
+// aside is a directory of a workspace. Scenarios write files there that the checks leave out.
 const aside = "aside"
 
 // checkWorkspace checks that a workspace differs from its commit only by its text, the link to the
-// cache, build state and what is aside, and that git finds no damage in it.
+// cache, build state and the files aside. It also checks that git finds no damage.
 func checkWorkspace(h held) error {
 	list, err := invariant.Differences(filepath.Join(h.dir, ".git"), h.dir, h.commit)
 	if err != nil {

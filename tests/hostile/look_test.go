@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,13 +28,11 @@ const thenLook = ` ); git status --porcelain; git diff HEAD; git diff --stat HEA
 func lookAttacks() []attack {
 	var all []attack
 	for _, c := range looks {
-		a := attack{group: "look", name: c.name, abuses: "looked at: " + c.abuses, control: control{script: inWorkTree + c.script + thenLook, effect: c.effect, why: c.why}}
-		if c.control != "" {
-			a.control.script = inWorkTree + c.script + c.control
-		}
+		script := c.script
 		if c.during { // in a control nothing looks meanwhile
-			a.control.script = strings.Replace(a.control.script, inWorkTree, inWorkTree+"touch stop; ", 1)
+			script = "touch stop; " + script
 		}
+		a := attack{group: "look", name: c.name, abuses: "looked at: " + c.abuses, control: control{script: inWorkTree + script + cmp.Or(c.control, thenLook), effect: c.effect, why: c.why}}
 		if c.why != "" {
 			a.control.script = ""
 		}

@@ -81,7 +81,7 @@ func (m *machine) boot() error {
 	if err := os.RemoveAll(m.path("booted")); err != nil {
 		return err
 	}
-	if m.others, err = containerGroups(); err != nil {
+	if m.others, err = groups(ofContainers); err != nil {
 		return err
 	}
 	m.out.Reset()
@@ -131,13 +131,16 @@ func (m *machine) powerOff() error {
 		<-s.ended
 		delete(m.services, name)
 	}
-	groups, err := containerGroups()
-	errs := []error{err, removeGroups(filepath.Base(m.dir))}
-	for _, group := range groups {
+	own, err := groups(filepath.Base(m.dir))
+	containers, err2 := groups(ofContainers)
+	errs := []error{err, err2}
+	for _, group := range append(own, containers...) {
 		if !slices.Contains(m.others, group) {
 			errs = append(errs, removeGroup(group))
-			_ = os.Remove(filepath.Dir(group)) // if no other container has one
 		}
+	}
+	for _, group := range containers {
+		_ = os.Remove(filepath.Dir(group)) // if no other container has one
 	}
 	return errors.Join(errs...)
 }

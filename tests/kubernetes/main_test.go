@@ -54,35 +54,25 @@ func removeLeftovers() error {
 	return errors.Join(errs...)
 }
 
-// containerGroups returns the control groups of all containers. containerd makes them there, because kubelet names no
-// parent without cgroupsPerQOS.
-func containerGroups() (groups []string, err error) {
-	for _, pattern := range []string{"/sys/fs/cgroup/k8s.io/*", "/sys/fs/cgroup/*/k8s.io/*"} {
-		paths, err := filepath.Glob(pattern)
+// groups returns the control groups that match a pattern, in all hierarchies.
+func groups(pattern string) (found []string, err error) {
+	for _, root := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
+		paths, err := filepath.Glob(root + pattern)
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range paths {
 			if info, err := os.Lstat(path); err == nil && info.IsDir() {
-				groups = append(groups, path)
+				found = append(found, path)
 			}
 		}
 	}
-	return groups, nil
+	return found, nil
 }
 
-// removeGroups removes the control groups of a name, in all hierarchies.
-func removeGroups(name string) error {
-	var errs []error
-	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
-		groups, err := filepath.Glob(pattern + name)
-		errs = append(errs, err)
-		for _, group := range groups {
-			errs = append(errs, removeGroup(group))
-		}
-	}
-	return errors.Join(errs...)
-}
+// ofContainers matches the control groups of all containers. containerd makes them there, because kubelet names no
+// parent without cgroupsPerQOS.
+const ofContainers = "k8s.io/*"
 
 // removeGroup removes a control group with those below it. It has no processes any more.
 func removeGroup(group string) error {

@@ -79,7 +79,7 @@ func (c Spec) readIndexAt(path string) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(path)
+	data, err := mapFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +88,26 @@ func (c Spec) readIndexAt(path string) (*index, error) {
 		return nil, fmt.Errorf("%w: %s: %w", errFormat, path, err)
 	}
 	return &index{Index: ix, checkout: c}, nil
+}
+
+// mapFile returns the content of a file that nobody changes any more. It can be written to,
+// which does not change the file. It is mapped, because the time to copy 10 MB is a third of the
+// time to read an index, and stays so until the process ends.
+func mapFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return nil, err
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", path, err)
+	}
+	return data, nil
 }
 
 // write writes the index to a new file, because the old one may be a hard link of another

@@ -18,6 +18,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/gitref"
 )
 
 // ErrUnlike means that a checkout can't be moved to a commit, which must be checked out
@@ -47,15 +48,11 @@ func (g runner) move(ctx context.Context, c Spec, from string) (ix *index, err e
 	var tree string
 	var all errgroup.Group
 	all.Go(func() (err error) {
-		ch, err = g.changes(ctx, c, from)
+		ch, tree, err = g.changes(ctx, c, from)
 		return err
 	})
 	all.Go(func() (err error) {
 		ix, err = c.readIndexAt(c.baseIndex())
-		return err
-	})
-	all.Go(func() (err error) {
-		tree, err = g.treeOf(ctx, c)
 		return err
 	})
 	if err := all.Wait(); err != nil {
@@ -95,29 +92,26 @@ func (g runner) move(ctx context.Context, c Spec, from string) (ix *index, err e
 	return ix, cmp.Or(<-verified, err)
 }
 
-// treeOf returns the ID of the tree of c.Commit.
-func (g runner) treeOf(ctx context.Context, c Spec) (string, error) {
-	out, err := g.Run(ctx, git.Command{
-		Op:   "look up the tree of " + c.Commit,
-		Args: []string{"--git-dir=.", "rev-parse", "--verify", "--end-of-options", c.Commit + "^{tree}"},
-		Dir:  c.Store, UID: c.UID, GID: c.GID, Read: []string{c.Store},
-	})
-	return strings.TrimSpace(string(out)), err
-}
-
-// changes returns the difference from another commit to c.Commit.
-func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.Changes, err error) {
+// changes returns the difference from another commit to c.Commit, and the ID of the tree of
+// c.Commit.
+func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.Changes, tree string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compareTimeout, ErrUnlike)
 	defer cancel()
 	selected := c.Cone.Selector()
 	info := "" // the record's first field, before its path
 	err = g.EachRecord(ctx, git.Command{
-		Op:   fmt.Sprintf("compare %s with %s", c.Commit, from),
-		Args: []string{"--git-dir=.", "diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev", from, c.Commit},
-		Dir:  c.Store, UID: c.UID, GID: c.GID, Read: []string{c.Store},
+		Op: fmt.Sprintf("compare %s with %s", c.Commit, from),
+		// Only with --stdin does it name the tree. There it takes from as the commit's parent.
+		Args:  []string{"--git-dir=.", "diff-tree", "--stdin", "--always", "--format=%T", "-r", "-t", "-z", "--raw", "--no-renames", "--no-abbrev"},
+		Stdin: c.Commit + " " + from + "\n",
+		Dir:   c.Store, UID: c.UID, GID: c.GID, Read: []string{c.Store},
 	}, 0, func(field string) error {
-		if info == "" {
-			info = field
+		switch {
+		case tree == "":
+			tree = field
+			return nil
+		case info == "":
+			info = strings.TrimPrefix(field, "\n") // which follows the tree
 			return nil
 		}
 		err := ch.Add(info, field)
@@ -128,7 +122,10 @@ func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.C
 		}
 		return err
 	})
-	return ch, err
+	if err == nil && !gitref.IsObjectID(tree) { // git says nothing about a commit that it can't read
+		err = fmt.Errorf("compare %s with %s: git can't read it", c.Commit, from)
+	}
+	return ch, tree, err
 }
 
 // newEntries makes git write an index of the new entries, and returns it. It fails if git

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -112,31 +113,46 @@ func (ix *Index) Verify(ch *Changes) error {
 	return ix.trees.verify("", ix.Entries, ix.idSize, changed)
 }
 
-// replace removes the removed files from the index and inserts added. It returns the
-// files to remove from the work tree.
+// replace removes the removed files from the index and inserts added, which are sorted by name.
+// It returns the files to remove from the work tree.
 func (ix *Index) replace(ch *Changes, added []Entry) (gone []string, err error) {
-	entries := make([]Entry, 0, len(ix.Entries)+len(added))
-	rest, removed, replaced := added, 0, 0
-	for _, e := range ix.Entries {
-		for len(rest) > 0 && rest[0].name < e.name {
-			entries, rest = append(entries, rest[0]), rest[1:]
+	var fresh []Entry
+	for _, e := range added {
+		if i, ok := ix.search(e.name); ok {
+			ix.Entries[i] = e
+		} else {
+			fresh = append(fresh, e)
 		}
-		switch {
-		case len(rest) > 0 && rest[0].name == e.name:
-			replaced++ // the next iteration inserts rest[0]
-		case ch.gone[e.name]:
-			if removed++; !e.skip {
+	}
+	before := len(ix.Entries)
+	if len(ch.gone) > 0 {
+		ix.Entries = slices.DeleteFunc(ix.Entries, func(e Entry) bool {
+			if ch.gone[e.name] && !e.skip {
 				gone = append(gone, e.name)
 			}
-		default:
-			entries = append(entries, e)
-		}
+			return ch.gone[e.name]
+		})
 	}
-	ix.Entries = append(entries, rest...)
-	if removed != len(ch.gone) || replaced != len(added)-ch.fresh {
+	if before-len(ix.Entries) != len(ch.gone) || len(fresh) != ch.fresh {
 		return nil, errors.New("the index is of another commit")
 	}
+	ix.insert(fresh)
 	return gone, nil
+}
+
+// insert adds entries, which are sorted by name and not in the index.
+func (ix *Index) insert(fresh []Entry) {
+	old := len(ix.Entries)
+	ix.Entries = append(ix.Entries, fresh...)
+	for to := len(ix.Entries) - 1; len(fresh) > 0; to-- { // from the end, so that none is overwritten before it is moved
+		last := len(fresh) - 1
+		if old > 0 && ix.Entries[old-1].name > fresh[last].name {
+			old--
+			ix.Entries[to] = ix.Entries[old]
+		} else {
+			ix.Entries[to], fresh = fresh[last], fresh[:last]
+		}
+	}
 }
 
 // change updates the cache to the trees of the commit with the tree ID tree.

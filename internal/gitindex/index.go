@@ -135,7 +135,18 @@ func (ix *Index) Add(info, name string) error {
 // Encode writes the index as git would.
 func (ix *Index) Encode(to io.Writer) error {
 	sum := newHash(ix.idSize)
-	w := bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<20)
+	summed := make(chan error, 1)
+	go func() { summed <- ix.encode(sum) }() // it takes as long as the write
+	if err := errors.Join(ix.encode(to), <-summed); err != nil {
+		return err
+	}
+	_, err := to.Write(sum.Sum(nil))
+	return err
+}
+
+// encode writes the index without its hash.
+func (ix *Index) encode(to io.Writer) error {
+	w := bufio.NewWriterSize(to, 1<<20)
 	number := func(n int) { w.Write(binary.BigEndian.AppendUint32(nil, uint32(n))) }
 	version := indexVersion
 	if slices.ContainsFunc(ix.Entries, func(e Entry) bool { return e.skip }) {
@@ -153,11 +164,7 @@ func (ix *Index) Encode(to io.Writer) error {
 		number(len(cache))
 		w.Write(cache)
 	}
-	if err := w.Flush(); err != nil { // also that of an earlier write
-		return err
-	}
-	_, err := to.Write(sum.Sum(nil))
-	return err
+	return w.Flush() // also the error of an earlier write
 }
 
 // Tree returns the ID of the index's tree, nil if the index does not have it.

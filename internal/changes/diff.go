@@ -10,7 +10,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
@@ -60,20 +59,7 @@ func (r *Reader) Diff(ctx context.Context, src Source, format string, ignored bo
 	}()
 	c := git.Command{Op: "copy what changed", Heavy: true, Write: []string{p.repo.git()}, Dialog: true}
 	c = r.Git.InStore(p.repo.git(), c, "fast-import", "--quiet", "--done", "--date-format=raw")
-	c.Talk = func(stdin io.WriteCloser, stdout io.Reader) error {
-		defer stdin.Close()
-		w := bufio.NewWriterSize(stdin, chunk)
-		err := p.copy(ctx, src, set, ignored, w)
-		if err == nil {
-			err = w.Flush()
-		}
-		if err != nil && !errors.Is(err, syscall.EPIPE) { // otherwise git's error says why it has ended
-			return err
-		}
-		stdin.Close()
-		_, err = io.Copy(io.Discard, stdout)
-		return err
-	}
+	c.Talk = git.Feed(func(w *bufio.Writer) error { return p.copy(ctx, src, set, ignored, w) })
 	if _, err := r.Git.Run(ctx, c); err != nil {
 		return p, err
 	}

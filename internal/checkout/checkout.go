@@ -55,8 +55,10 @@ func (c Spec) gitDir() string {
 
 const (
 	// filesPerWriter is the least number of files for each writing process: starting one,
-	// which reads the index, costs as much as writing some hundred files.
-	filesPerWriter = 500
+	// which reads the index, costs as much as writing some hundred files. The index of a move
+	// has no other files.
+	filesPerWriter      = 500
+	movedFilesPerWriter = 50
 	// maxWriters bounds the number of these processes, and maxLoaded the entries that all
 	// of them have in memory, with some 200 bytes each.
 	maxWriters = 8
@@ -110,8 +112,11 @@ func (g runner) listIndex(ctx context.Context, c Spec) (*index, error) {
 // report every file to one parent, and with two processors are no faster than one
 // process.
 func (g runner) writeFiles(ctx context.Context, c Spec, index string, ix *index) error {
-	names := ix.Names()
-	writers := min(len(names)/filesPerWriter, runtime.NumCPU()+1, maxWriters, maxLoaded/max(1, len(ix.Entries)))
+	names, perWriter := ix.Names(), filesPerWriter
+	if index == movedIndex {
+		perWriter = movedFilesPerWriter
+	}
+	writers := min(len(names)/perWriter, runtime.NumCPU()+1, maxWriters, maxLoaded/max(1, len(ix.Entries)))
 	attributes, parts := splitNames(names, max(1, writers))
 	var encoded encodings
 	if err := g.writePart(ctx, c, index, attributes, &encoded); err != nil {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/gitindex"
-	"github.com/helmdeck/repos/internal/gitref"
 )
 
 // ErrUnlike means that a checkout can't be moved to a commit, which must be checked out
@@ -93,7 +92,7 @@ func (g runner) move(ctx context.Context, c Spec, from string) (ix *index, err e
 }
 
 // changes returns the difference from another commit to c.Commit, and the ID of the tree of
-// c.Commit.
+// c.Commit: empty, which no index matches, if git can't read it.
 func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.Changes, tree string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compareTimeout, ErrUnlike)
 	defer cancel()
@@ -122,9 +121,6 @@ func (g runner) changes(ctx context.Context, c Spec, from string) (ch gitindex.C
 		}
 		return err
 	})
-	if err == nil && !gitref.IsObjectID(tree) { // git says nothing about a commit that it can't read
-		err = fmt.Errorf("compare %s with %s: git can't read it", c.Commit, from)
-	}
 	return ch, tree, err
 }
 

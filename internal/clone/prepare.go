@@ -3,14 +3,12 @@ package clone
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/remote"
-	"github.com/helmdeck/repos/internal/volume"
 )
 
 // Checkout is the part of a workspace that a clone provides. Its layers are held until
@@ -144,13 +142,14 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, how a
 	resolved()
 	defer phase.Begin(ctx, phase.Build)()
 	for try := 0; ; try++ {
-		built := c.beginGitLayer(ctx, s, r)
+		store, _ := c.Remote.Store(s.History)
+		begun := c.Trees.BeginGitLayer(ctx, s, r, store)
 		tree, err := c.Trees.Tree(ctx, s, r.Commit)
-		built()
+		begun()
 		if err != nil {
 			return nil, err
 		}
-		store, _ := c.Remote.Store(s.History)
+		store, _ = c.Remote.Store(s.History)
 		if now, ok := store.Refs[s.Ref.String()]; ok && now.Commit != r.Commit && !settle {
 			return nil, remote.ErrFetched
 		}
@@ -170,19 +169,6 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, how a
 		}
 		// One of them was collected meanwhile: build it again.
 	}
-}
-
-// beginGitLayer begins to build the git layer before its tree is there, if it does not depend on
-// the tree's submodules: both take processes of git. Call built to wait for it. An error is that of the next
-// build.
-func (c *Clone) beginGitLayer(ctx context.Context, s Spec, r meta.Resolution) (built func()) {
-	if s.Files.Submodules != volume.SubmodulesNone {
-		return func() {}
-	}
-	store, _ := c.Remote.Store(s.History)
-	var g sync.WaitGroup
-	g.Go(func() { _, _ = c.Trees.GitLayer(ctx, s, r, store, "") })
-	return g.Wait
 }
 
 // hold holds the two layers. It returns nil if one of them is gone.

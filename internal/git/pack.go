@@ -128,7 +128,7 @@ func (l *listener) Read(p []byte) (int, error) {
 func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Reader) error {
 	// The magic number, the version, and the number of objects.
 	const header = 12
-	buffered := bufio.NewReader(pack)
+	buffered := bufio.NewReaderSize(pack, 64<<10) // a packet
 	if start, err := buffered.Peek(header); err == nil && binary.BigEndian.Uint32(start[header-4:]) == 0 {
 		return nil // the store has all objects, and git would add an empty pack
 	}
@@ -139,17 +139,13 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 	}
 	c := g.InStore(f.Store, Command{Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, Dialog: true, Stderr: reporter(f.Progress)}, args...)
 	var readErr error
-	c.Talk = func(stdin io.WriteCloser, stdout io.Reader) error {
-		defer stdin.Close()
-		// If git has ended, its error says why.
-		if _, err := buffered.WriteTo(stdin); err != nil && !errors.Is(err, syscall.EPIPE) {
+	c.Talk = Feed(func(w *bufio.Writer) error {
+		_, err := buffered.WriteTo(w)
+		if !errors.Is(err, syscall.EPIPE) {
 			readErr = err
-			return err
 		}
-		stdin.Close()
-		_, err := io.Copy(io.Discard, stdout)
 		return err
-	}
+	})
 	_, err := g.Run(ctx, c)
 	return cmp.Or(readErr, err)
 }

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -117,9 +119,10 @@ func (r *execution) listeners() io.Writer {
 func (r *execution) converse(run func() error) (talkErr, err error) {
 	stdout, w := io.Pipe()
 	r.cmd.Stdout = w
-	var in, stdin *os.File
+	var in *os.File
+	var stdin io.WriteCloser
 	if r.Dialog {
-		if in, stdin, err = os.Pipe(); err != nil {
+		if in, stdin, err = sandbox.Stdin(); err != nil {
 			return nil, err
 		}
 		defer stdin.Close()
@@ -141,6 +144,25 @@ func (r *execution) converse(run func() error) (talkErr, err error) {
 		r.cancel(talkErr) // the remote may say nothing more, and so keep the command from writing
 	}
 	return talkErr, <-ran
+}
+
+// Feed returns a Command.Talk that gives the command what write writes, and ignores its stdout.
+// If the command ends before it has read everything, its error says why.
+func Feed(write func(*bufio.Writer) error) func(stdin io.WriteCloser, stdout io.Reader) error {
+	return func(stdin io.WriteCloser, stdout io.Reader) error {
+		defer stdin.Close()
+		w := bufio.NewWriterSize(stdin, 64<<10)
+		err := write(w)
+		if err == nil {
+			err = w.Flush()
+		}
+		if err != nil && !errors.Is(err, syscall.EPIPE) {
+			return err
+		}
+		stdin.Close()
+		_, err = io.Copy(io.Discard, stdout)
+		return err
+	}
 }
 
 // close releases the resources of an execution.

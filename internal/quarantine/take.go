@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
@@ -166,7 +165,7 @@ func (t *Taken) importObjects(ctx context.Context, r *Repo, m *meter, report Pro
 	if err := m.count(int64(len(ids))); err != nil {
 		return err
 	}
-	err = t.index(ctx, t.imported(), func(w io.Writer) error { return r.packLoose(w, ids, m) })
+	err = t.index(ctx, t.imported(), func(w *bufio.Writer) error { return r.packLoose(w, ids, m) })
 	if refused := (*Refusal)(nil); err == nil || errors.As(err, &refused) || ofOurs(err) {
 		return err
 	}
@@ -182,7 +181,7 @@ func (t *Taken) importPack(ctx context.Context, r *Repo, name string, m *meter) 
 		return refuse(Changed, "the pack %q of the workspace can't be read (%v): if it was removed meanwhile, run it again", name, err)
 	}
 	defer f.Close()
-	err = t.index(ctx, t.imported(), func(w io.Writer) error { return r.copyPack(w, f, m) })
+	err = t.index(ctx, t.imported(), func(w *bufio.Writer) error { return r.copyPack(w, f, m) })
 	if refused := (*Refusal)(nil); err == nil || errors.As(err, &refused) || ofOurs(err) {
 		return err
 	}
@@ -190,26 +189,13 @@ func (t *Taken) importPack(ctx context.Context, r *Repo, name string, m *meter) 
 }
 
 // index makes git add the pack that write writes to a repository.
-func (t *Taken) index(ctx context.Context, repo string, write func(io.Writer) error, args ...string) error {
+func (t *Taken) index(ctx context.Context, repo string, write func(*bufio.Writer) error, args ...string) error {
 	args = append([]string{"index-pack", "--stdin"}, args...)
 	if t.layer.noBlobs { // fsck wants to read files such as .gitattributes, but not those of a promisor
 		args = append([]string{"-c", "remote.origin.promisor=true"}, args...)
 	}
 	c := t.in(repo, git.Command{Op: opTake, Heavy: true, Write: []string{repo}, Dialog: true}, args...)
-	c.Talk = func(stdin io.WriteCloser, stdout io.Reader) error {
-		defer stdin.Close()
-		w := bufio.NewWriterSize(stdin, 64<<10)
-		err := write(w)
-		if err == nil {
-			err = w.Flush()
-		}
-		if err != nil && !errors.Is(err, syscall.EPIPE) { // otherwise git's error says why it has ended
-			return err
-		}
-		stdin.Close()
-		_, err = io.Copy(io.Discard, stdout)
-		return err
-	}
+	c.Talk = git.Feed(write)
 	_, err := t.git.Run(ctx, c)
 	return localError(err)
 }
@@ -360,7 +346,7 @@ func (t *Taken) packNew(ctx context.Context, maxSize int64) error {
 	if t.Objects, err = objectsIn(f); err != nil || t.Objects == 0 {
 		return err
 	}
-	err = t.index(ctx, t.checked(), func(w io.Writer) error {
+	err = t.index(ctx, t.checked(), func(w *bufio.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(f, 0, t.Bytes))
 		return err
 	}, "--fix-thin", "--fsck-objects")

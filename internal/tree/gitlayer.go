@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
@@ -19,6 +20,7 @@ import (
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // gitLayerShape is the version of the format of git layers, which is part of their IDs.
@@ -40,7 +42,7 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 		// The store may have lost the commit since the tree was built. git looks while the directory is built,
 		// because that takes as long.
 		there := make(chan error, 1)
-		go func() { there <- c.hasCommit(ctx, s, r.Commit) }()
+		go func() { there <- c.checkCommit(ctx, s, r.Commit) }()
 		err := c.remote.FromStore(ctx, s.Source, func(store meta.Store, refs []git.PackedRef) error {
 			if snapshotOf(s, r, store) != snapshot {
 				return remote.ErrFetched
@@ -58,13 +60,15 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 	})
 }
 
-// hasCommit returns an error if the store does not have a commit, or git can't tell.
-func (c *Collection) hasCommit(ctx context.Context, s Spec, commit string) error {
-	_, ok, err := c.remote.Git.Commit(ctx, c.remote.StoreDir(s.History.Name()), commit)
-	if err == nil && !ok {
-		err = c.remote.NoCommit(ctx, s.Source, commit)
+// BeginGitLayer begins to build what GitLayer returns before the tree exists, because both wait for
+// processes. It does nothing if the git layer depends on the tree's submodules. Call wait before
+// GitLayer, which returns the error of a failed build, because it builds again.
+func (c *Collection) BeginGitLayer(ctx context.Context, s Spec, r meta.Resolution, store meta.Store) (wait func()) {
+	var g sync.WaitGroup
+	if s.Files.Submodules == volume.SubmodulesNone {
+		g.Go(func() { _, _ = c.GitLayer(ctx, s, r, store, "") })
 	}
-	return err
+	return g.Wait
 }
 
 // snapshotOf identifies the refs that a git layer has: all of the store or, if that is the

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,10 +71,11 @@ func (c *Collection) buildTree(ctx context.Context, s Spec, l *meta.Layer, dir s
 			return err
 		}
 	}
-	if err := c.checkCommit(ctx, s, l.Commit); err != nil {
-		return err
-	}
-	return c.buildWhole(ctx, s, l, c.sameShape(l), dir)
+	// While the tree is built, because the check waits for a process. Its error says more.
+	checked := make(chan error, 1)
+	go func() { checked <- c.checkCommit(ctx, s, l.Commit) }()
+	err = c.buildWhole(ctx, s, l, c.sameShape(l), dir)
+	return cmp.Or(<-checked, err)
 }
 
 // buildWhole checks out l's commit into dir, an empty directory. It copies the times of

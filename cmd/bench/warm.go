@@ -1,19 +1,6 @@
 package main
 
-import (
-	"context"
-	"errors"
-	"os"
-
-	"github.com/helmdeck/repos/internal/gitserver"
-)
-
-// smallRepo is the name of the repository with smallFiles files. A warm Mount must not depend on the
-// number of files, so it is compared, in turns, with a Mount of that one.
-const (
-	smallRepo  = "small"
-	smallFiles = 1000
-)
+import "context"
 
 // warm compares a mount that finds nothing new with the one request that it must send to the
 // remote, and with peers that find nothing new in a shared working tree.
@@ -27,23 +14,16 @@ func warm(c config) group {
 			return clock(func() error { return do(ctx, s) })
 		}}
 	}
-	mount := func(name, volume string) row {
-		return row{name: name, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-			if err := s.disk.sync(); err != nil {
-				return 0, err
-			}
-			return s.use(ctx, volume, nil)
-		}}
-	}
 	return group{
 		name: "warm", rounds: often * c.runs, copies: 4,
-		rivals: prepareRivals,
-		prepare: func(ctx context.Context, s *scene) error {
-			return errors.Join(warmUp(ctx, s), s.warmUpSmall(ctx))
-		},
+		rivals: prepareRivals, prepare: warmUp,
 		rows: []row{
-			mount(warmMount, "warm"),
-			mount(smallMount, smallRepo),
+			{name: warmMount, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+				if err := s.disk.sync(); err != nil {
+					return 0, err
+				}
+				return s.use(ctx, "warm", nil)
+			}},
 			{name: lsRemote, against: []string{warmMount}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return clock(func() error {
 					_, err := git(ctx, s.disk.dir, "ls-remote", s.url(), "refs/heads/main")
@@ -56,21 +36,6 @@ func warm(c config) group {
 			}),
 		},
 	}
-}
-
-// warmUpSmall makes the small repository, unless it exists, and uses it.
-func (s *scene) warmUpSmall(ctx context.Context) error {
-	path := s.server.Path(smallRepo)
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		if _, err := gitserver.Generate(path, gitserver.Spec{Seed: 3, Files: smallFiles}); err != nil {
-			return err
-		}
-	}
-	if err := s.create(ctx, smallRepo, smallRepo, "repo", s.server.URL(smallRepo)); err != nil {
-		return err
-	}
-	_, err := s.use(ctx, smallRepo, nil)
-	return err
 }
 
 // prepareRivals runs the peers for the first time, in the directories "git-sync" and

@@ -79,7 +79,7 @@ func (c Spec) readIndexAt(path string) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := mapFile(path)
+	data, err := mapFile(path, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +90,11 @@ func (c Spec) readIndexAt(path string) (*index, error) {
 	return &index{Index: ix, checkout: c}, nil
 }
 
-// mapFile returns the content of a file that nobody changes any more. It can be written to,
-// which does not change the file. It is mapped, because the time to copy 10 MB is a third of the
-// time to read an index, and stays so until the process ends.
-func mapFile(path string) ([]byte, error) {
+// mapFile maps a file that nobody changes any more into memory, because the time to copy 10 MB
+// is a third of the time to read an index. With PROT_WRITE the result can be changed, and the file
+// stays as it is. The result is nil if the file is empty. It is mapped until Munmap, or the end
+// of the process.
+func mapFile(path string, protection int) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func mapFile(path string) ([]byte, error) {
 	if err != nil || info.Size() == 0 {
 		return nil, err
 	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE)
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), protection, unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}

@@ -60,19 +60,15 @@ func (ix *index) copyTimes(pointers []lfs.Pointer) {
 // gitindex.Index.CopyStats. It maps that index into memory, because it may be as large as
 // our own, which is in memory already.
 func (ix *index) copyStats() (changed map[string]bool, err error) {
-	f, err := os.Open(ix.checkout.TimesFrom.Index)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && info.Size() > maxIndex {
+	path := ix.checkout.TimesFrom.Index
+	size, err := sizeOf(path)
+	if err == nil && size > maxIndex {
 		err = errors.New("not an index")
 	}
 	if err != nil {
 		return nil, err
 	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE) // fails if it is empty
+	data, err := mapFile(path, unix.PROT_READ)
 	if err != nil {
 		return nil, err
 	}

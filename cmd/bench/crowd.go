@@ -15,10 +15,8 @@ import (
 func crowdRow(n int) string  { return fmt.Sprintf("%d Mounts at once", n) }
 func pushedRow(n int) string { return fmt.Sprintf("%d Mounts at once, 100 files changed", n) }
 
-func crowdAsks(n int) string { return crowdRow(n) + ": ls-refs at the server" }
-func pushedAsks(n int) string {
-	return pushedRow(n) + ": ls-refs at the server"
-}
+func crowdAsks(n int) string     { return crowdRow(n) + ": ls-refs at the server" }
+func pushedAsks(n int) string    { return pushedRow(n) + ": ls-refs at the server" }
 func pushedFetches(n int) string { return pushedRow(n) + ": fetches at the server" }
 
 // atOnce measures many concurrent mounts until the last reply, each of another volume of one
@@ -26,7 +24,7 @@ func pushedFetches(n int) string { return pushedRow(n) + ": fetches at the serve
 func atOnce(c config) group {
 	names := crowdNames(c.crowd)
 	var got asked // in the latest sample
-	sample := func(ctx context.Context, s *scene) (float64, error) {
+	mount := func(ctx context.Context, s *scene, _ int) (float64, error) {
 		if err := errors.Join(s.settle(ctx), s.disk.sync()); err != nil {
 			return 0, err
 		}
@@ -44,15 +42,13 @@ func atOnce(c config) group {
 		name: "crowd", rounds: c.runs, copies: 3,
 		prepare: func(ctx context.Context, s *scene) error { return s.createCrowd(ctx, names) },
 		rows: []row{
-			{name: crowdRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-				return sample(ctx, s)
-			}},
+			{name: crowdRow(c.crowd), unit: ms, sample: mount},
 			counted(crowdAsks(c.crowd), func() int { return got.asks }),
 			{name: pushedRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
 				if _, err := s.push(ctx, "main", i); err != nil {
 					return 0, err
 				}
-				return sample(ctx, s)
+				return mount(ctx, s, i)
 			}},
 			counted(pushedAsks(c.crowd), func() int { return got.asks }),
 			counted(pushedFetches(c.crowd), func() int { return got.fetches }),
@@ -70,13 +66,12 @@ func crowdNames(n int) (names []string) {
 
 // createCrowd makes volumes of one subject, and uses one of them, so that their clone exists.
 func (s *scene) createCrowd(ctx context.Context, names []string) error {
-	for _, name := range names {
+	for _, name := range names[1:] {
 		if err := s.create(ctx, name, "crowd"); err != nil {
 			return err
 		}
 	}
-	_, err := s.use(ctx, names[0], nil)
-	return err
+	return s.createUsed(ctx, names[0], "crowd")
 }
 
 // useAll mounts volumes concurrently, and unmounts them. It returns the time until the last reply

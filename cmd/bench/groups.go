@@ -6,6 +6,7 @@ import "slices"
 const (
 	coldMount   = "cold Create + Mount"
 	warmMount   = "warm Mount"
+	smallMount  = "warm Mount of a repository with 1,000 files"
 	lsRemote    = "git ls-remote URL REF"
 	updateMount = "Mount, 100 files changed"
 	firstStatus = "git status in a fresh workspace"

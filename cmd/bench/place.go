@@ -8,8 +8,13 @@ import (
 	"github.com/helmdeck/repos/internal/gitserver"
 )
 
-// repo is the name of the repository on a place's server that all groups use, but for history.
-const repo = "sample"
+// Names of repositories on a place's server. All groups but history use repo. A warm Mount must not
+// depend on the number of files, so it is compared with one of smallRepo, which has smallFiles.
+const (
+	repo       = "sample"
+	smallRepo  = "small"
+	smallFiles = 1000
+)
 
 // place is shared by all groups with one number of files.
 type place struct {
@@ -36,9 +41,12 @@ func (p *place) open() error {
 	if err := os.Chmod(p.root, 0o755); err != nil { // the uid that fetches must enter it
 		return err
 	}
-	_, err := gitserver.Generate(filepath.Join(p.root, repo+".git"), gitserver.Spec{
-		Seed: 1, Files: p.files, Commits: 20, Changes: 20, Branches: []string{"feature/x", "release-1.0"},
-	})
+	spec := gitserver.Spec{Seed: 1, Files: p.files, Commits: 20, Changes: 20, Branches: []string{"feature/x", "release-1.0"}}
+	_, err := gitserver.Generate(filepath.Join(p.root, repo+".git"), spec)
+	if err == nil {
+		spec.Files = smallFiles
+		_, err = gitserver.Generate(filepath.Join(p.root, smallRepo+".git"), spec)
+	}
 	if err == nil {
 		p.server, err = gitserver.Start(p.root)
 	}

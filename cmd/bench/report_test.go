@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -104,22 +103,6 @@ func TestPlot(t *testing.T) {
 	for _, text := range []string{">100,000<", ">1 s<", "ours: warm Mount, 12.0 ms<", "git clone, 3.00 s<"} {
 		if !strings.Contains(picture, text) {
 			t.Errorf("%q is not in the picture:\n%s", text, picture)
-		}
-	}
-}
-
-func TestLabelsDoNotOverlap(t *testing.T) {
-	r := new(report)
-	for i, name := range []string{warmMount, lsRemote, inPlace, freshClone, "git clone --depth 1"} {
-		r.put(name, 1000, ms, nil, 100+float64(i)/100)
-	}
-	all := r.curves()
-	spread(all, scale{10, 1000, 400, 80})
-	for i, a := range all {
-		for _, b := range all[:i] {
-			if d := a.labelY - b.labelY; d > -labelGap+1 && d < labelGap-1 {
-				t.Errorf("labels %q and %q are %s pixels apart", a.label, b.label, strconv.FormatFloat(d, 'f', 1, 64))
-			}
 		}
 	}
 }

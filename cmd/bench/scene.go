@@ -224,11 +224,14 @@ func (s *scene) createAndMount(ctx context.Context, name, subject string, more .
 }
 
 // warmUp makes the volume "warm" and uses it once, so that its clone exists.
-func warmUp(ctx context.Context, s *scene) error {
-	if err := s.create(ctx, "warm", "warm"); err != nil {
+func warmUp(ctx context.Context, s *scene) error { return s.createUsed(ctx, "warm", "warm") }
+
+// createUsed makes a volume, with more options as create takes them, and uses it once.
+func (s *scene) createUsed(ctx context.Context, name, subject string, more ...string) error {
+	if err := s.create(ctx, name, subject, more...); err != nil {
 		return err
 	}
-	_, err := s.use(ctx, "warm", nil)
+	_, err := s.use(ctx, name, nil)
 	return err
 }
 

@@ -1,6 +1,9 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // warm compares a mount that finds nothing new with the one request that it must send to the
 // remote, and with peers that find nothing new in a shared working tree.
@@ -14,16 +17,22 @@ func warm(c config) group {
 			return clock(func() error { return do(ctx, s) })
 		}}
 	}
+	mount := func(name, volume string) row {
+		return row{name: name, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
+			if err := s.disk.sync(); err != nil {
+				return 0, err
+			}
+			return s.use(ctx, volume, nil)
+		}}
+	}
 	return group{
 		name: "warm", rounds: often * c.runs, copies: 4,
-		rivals: prepareRivals, prepare: warmUp,
+		rivals: prepareRivals,
+		prepare: func(ctx context.Context, s *scene) error {
+			return errors.Join(warmUp(ctx, s), s.createUsed(ctx, smallRepo, smallRepo, "repo", s.server.URL(smallRepo)))
+		},
 		rows: []row{
-			{name: warmMount, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-				if err := s.disk.sync(); err != nil {
-					return 0, err
-				}
-				return s.use(ctx, "warm", nil)
-			}},
+			mount(warmMount, "warm"), mount(smallMount, smallRepo),
 			{name: lsRemote, against: []string{warmMount}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return clock(func() error {
 					_, err := git(ctx, s.disk.dir, "ls-remote", s.url(), "refs/heads/main")

@@ -37,6 +37,7 @@ type Store struct {
 	syncing work.Lock
 	// begun is the number of the newest sync, and done that of the newest successful one.
 	begun, done atomic.Int64
+	builds      atomic.Int64 // see Building
 
 	mu   sync.Mutex // never held over I/O
 	sets map[string]*Set

@@ -22,6 +22,16 @@ func (s *Store) syncSoon() {
 // still commits records, and each commit would wait behind the sync.
 const syncAfter = time.Second
 
+// syncMost is how long builds can hold a sync back.
+const syncMost = 30 * time.Second
+
+// Building holds back the sync of new layers until end is called, because it would write all that
+// a build has written so far, and the build would wait for that.
+func (s *Set) Building() (end func()) {
+	s.store.builds.Add(1)
+	return func() { s.store.builds.Add(-1) }
+}
+
 // Run makes layers durable until ctx ends, with one syncfs for all that wait.
 func (s *Store) Run(ctx context.Context) {
 	for {
@@ -30,10 +40,8 @@ func (s *Store) Run(ctx context.Context) {
 			return
 		case <-s.syncs:
 		}
-		select {
-		case <-ctx.Done():
+		if s.awaitBuilds(ctx) != nil {
 			return
-		case <-time.After(syncAfter):
 		}
 		if len(s.pending()) == 0 {
 			continue
@@ -42,6 +50,23 @@ func (s *Store) Run(ctx context.Context) {
 			s.Log.WithContext(ctx).WithError(err).Warn("sync layers: they are valid for this boot only")
 		}
 		failpoint.Hit("layer/sync/recorded")
+	}
+}
+
+// awaitBuilds returns after syncAfter or, if a layer is being built then, at most twice that after
+// all builds have ended. The error is ctx's.
+func (s *Store) awaitBuilds(ctx context.Context) error {
+	built := false
+	for waited := syncAfter; ; waited += syncAfter {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(syncAfter):
+		}
+		before := built
+		if built = s.builds.Load() > 0; !built && !before || waited >= syncMost {
+			return nil
+		}
 	}
 }
 

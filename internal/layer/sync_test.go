@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -83,4 +85,35 @@ func TestRun(t *testing.T) {
 	testdir.Eventually(t, "a to be durable", isDurable("a"))
 	w.publish(meta.Tree, "b")
 	testdir.Eventually(t, "b to be durable", isDurable("b"))
+}
+
+// TestSyncAwaitsBuilds checks how long a sync waits for the layers that are being built.
+func TestSyncAwaitsBuilds(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		builds time.Duration
+		want   time.Duration
+	}{
+		{"no build", 0, syncAfter},
+		{"a short build", syncAfter / 2, syncAfter},
+		{"a long build", 5 * syncAfter / 2, 4 * syncAfter},
+		{"a build that does not end", 2 * syncMost, syncMost},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			set := New(Config{}, meta.State{}).Set("clone")
+			if test.builds > 0 {
+				time.AfterFunc(test.builds, set.Building())
+			}
+			began := time.Now()
+			if err := set.store.awaitBuilds(t.Context()); err != nil || time.Since(began) != test.want {
+				t.Errorf("%s: %v after %v, want %v", test.name, err, time.Since(began), test.want)
+			}
+			time.Sleep(test.builds) // until it has ended
+			ctx, cancel := context.WithTimeout(t.Context(), syncAfter/2)
+			defer cancel()
+			if err := set.store.awaitBuilds(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v after the end of the context", test.name, err)
+			}
+		})
+	}
 }

@@ -172,6 +172,7 @@ func (c *Collection) getOrShare(ctx context.Context, k meta.Kind, id string, f f
 // buildLayer builds a layer under a temporary name and publishes it. After an error it
 // leaves nothing behind.
 func (c *Collection) buildLayer(ctx context.Context, k meta.Kind, build builder) (l meta.Layer, err error) {
+	defer c.layers.Building()()
 	temp, err := c.layers.Temp(k)
 	if err != nil {
 		return l, err

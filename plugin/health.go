@@ -91,7 +91,7 @@ func (c *checkup) remotes(infos []clone.Info) []health.Remote {
 	var list []health.Remote
 	add := func(u volume.URL, s volume.Subject, name string) {
 		m, err := c.credentials.Match(u, s, name, credential.Fetch)
-		list = append(list, health.Remote{URL: u, Via: m.Name, Err: err, Ask: func(ctx context.Context) error {
+		list = append(list, health.Remote{URL: u, Via: m.Name, Lent: c.csi != nil, Err: err, Ask: func(ctx context.Context) error {
 			_, err := c.git.LsRefs(ctx, git.Remote{
 				URL: u.String(), Auth: func(ctx context.Context, url string) (*git.Auth, error) { return auth(ctx, url, s, name) },
 			})

@@ -18,6 +18,9 @@ type Remote struct {
 	URL volume.URL
 	// Via is the name of the credential that it is read with; empty without one.
 	Via string
+	// Lent is set if users may bring a credential with each request, which the plugin has then
+	// only for the request: without a stored one the remote may refuse this question alone.
+	Lent bool
 	// Err says why no credential can be chosen.
 	Err error
 	Ask func(ctx context.Context) error
@@ -102,7 +105,12 @@ func (a *Asker) check(ctx context.Context, r Remote, repositories int) Check {
 	began := time.Now()
 	asked, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	if err := r.Ask(asked); err != nil {
+	switch err := r.Ask(asked); {
+	case err == nil:
+	case r.Lent && r.Via == "" && giterror.KindOf(err) == giterror.KindAuth:
+		c.Text = fmt.Sprintf("it wants a credential for %s, and none is stored", r.URL)
+		return c.warn("do nothing if the pods bring it in a secret (nodePublishSecretRef); otherwise store it with docker repos credentials put")
+	default:
 		return c.failed(ctx, err)
 	}
 	how := "without a credential"

@@ -34,12 +34,19 @@ func TestAsker(t *testing.T) {
 	fails := func(err error) func(context.Context) error {
 		return func(context.Context) error { return err }
 	}
+	refuses := fails(&giterror.Error{Op: "ask", Kind: giterror.KindAuth, Remedy: "store it"})
+	lent := remote(t, "https://lent.example/r", "", refuses)
+	lent.Lent = true
+	wrong := remote(t, "https://wrong.example/r", "mine", refuses)
+	wrong.Lent = true
 	checks := a.Check(t.Context(), []Remote{
 		remote(t, "https://h.example/one", "", count), remote(t, "https://H.example:443/two", "", count),
 		remote(t, "https://h.example/three", "mine", count), remote(t, "http://h.example:8080/one", "", count),
 		remote(t, "ssh://git@h.example/one", "", count),
 		lost,
-		remote(t, "https://refused.example/r", "", fails(&giterror.Error{Op: "ask", Kind: giterror.KindAuth, Remedy: "store it"})),
+		remote(t, "https://refused.example/r", "", refuses),
+		lent,
+		wrong,
 		remote(t, "https://gone.example/r", "", fails(&giterror.Error{Op: "ask", Kind: giterror.KindNotFound})),
 		remote(t, "https://odd.example/r", "", fails(errors.New("odd"))),
 	})
@@ -55,6 +62,8 @@ func TestAsker(t *testing.T) {
 		{"ssh://h.example", Failed, "allows only https, http, and ssh://git@h.example/one is in use", "ALLOW_SCHEMES=ssh"},
 		{"https://lost.example", Failed, `there is no credential "x"`, "credentials put"},
 		{"https://refused.example", Failed, "authentication failed", "store it"},
+		{"https://lent.example", Warning, "it wants a credential for https://lent.example/r, and none is stored", "nodePublishSecretRef"},
+		{"https://wrong.example", Failed, "authentication failed", "store it"},
 		{"https://gone.example", Warning, "repository not found", "check the spelling"},
 		{"https://odd.example", Failed, "odd", "log"},
 	}

@@ -54,7 +54,7 @@ func (s *Store) Run(ctx context.Context) {
 }
 
 // awaitBuilds returns after syncAfter or, if a layer is being built then, at most twice that after
-// all builds have ended. The error is ctx's.
+// all builds have ended, but no later than after syncMost. The error is ctx's.
 func (s *Store) awaitBuilds(ctx context.Context) error {
 	built := false
 	for waited := syncAfter; ; waited += syncAfter {

@@ -108,7 +108,6 @@ func TestSyncAwaitsBuilds(t *testing.T) {
 			if err := set.store.awaitBuilds(t.Context()); err != nil || time.Since(began) != test.want {
 				t.Errorf("%s: %v after %v, want %v", test.name, err, time.Since(began), test.want)
 			}
-			time.Sleep(test.builds) // until it has ended
 			ctx, cancel := context.WithTimeout(t.Context(), syncAfter/2)
 			defer cancel()
 			if err := set.store.awaitBuilds(ctx); !errors.Is(err, context.DeadlineExceeded) {

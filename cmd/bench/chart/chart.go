@@ -24,8 +24,6 @@ type Curve struct {
 	Color  string // visible on light and dark backgrounds
 	Bold   bool
 	Points []Point // at least one, with positive values, in the order of Files
-
-	labelY float64
 }
 
 // Point is the time that a number of files takes.
@@ -89,16 +87,16 @@ text { fill: #f0f6fc } .note, .tick { fill: #9198a1 } .page { fill: #0d1117 } .g
 			x.at(t.Files), plotTop, plotBottom, x.at(t.Files), plotBottom+22, html.EscapeString(t.Text))
 	}
 	fmt.Fprintf(&b, `<text class="note" x="%d" y="%d" text-anchor="middle">files</text>`+"\n", (plotLeft+plotRight)/2, plotBottom+44)
-	spread(curves, y)
-	for _, c := range curves {
-		c.draw(&b, x, y)
+	labels := spread(curves, y)
+	for i, c := range curves {
+		c.draw(&b, x, y, labels[i])
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-// draw draws the line, its points, and the label at its end.
-func (c Curve) draw(b *strings.Builder, x, y scale) {
+// draw draws the line, its points, and the label at the height labelY.
+func (c Curve) draw(b *strings.Builder, x, y scale, labelY float64) {
 	width, radius, weight := 1.8, 3.0, ""
 	if c.Bold {
 		width, radius, weight = 3.6, 4.5, ` style="font-weight:600"`
@@ -112,29 +110,29 @@ func (c Curve) draw(b *strings.Builder, x, y scale) {
 		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s"/>`+"\n", x.at(p.Files), y.at(p.Milliseconds), radius, c.Color)
 	}
 	last := c.Points[len(c.Points)-1]
-	fmt.Fprintf(b, `<path d="M%.1f %.1fL%d %.1f" fill="none" stroke="%s" stroke-width="1"/>`+"\n", x.at(last.Files)+radius, y.at(last.Milliseconds), plotRight+12, c.labelY, c.Color)
-	fmt.Fprintf(b, `<text x="%d" y="%.1f"%s>%s</text>`+"\n", plotRight+17, c.labelY+4.5, weight, html.EscapeString(c.Label))
+	fmt.Fprintf(b, `<path d="M%.1f %.1fL%d %.1f" fill="none" stroke="%s" stroke-width="1"/>`+"\n", x.at(last.Files)+radius, y.at(last.Milliseconds), plotRight+12, labelY, c.Color)
+	fmt.Fprintf(b, `<text x="%d" y="%.1f"%s>%s</text>`+"\n", plotRight+17, labelY+4.5, weight, html.EscapeString(c.Label))
 }
 
-// spread sets the heights of the labels, separated from each other. Each stays as near to the end of
-// its line as the others allow.
-func spread(curves []Curve, y scale) {
-	var sorted []*Curve
-	for i := range curves {
-		c := &curves[i]
-		c.labelY = y.at(c.Points[len(c.Points)-1].Milliseconds)
-		sorted = append(sorted, c)
+// spread returns the heights of the curves' labels, separated from each other. Each is as near to the
+// end of its line as the others allow.
+func spread(curves []Curve, y scale) []float64 {
+	heights, sorted := make([]float64, len(curves)), make([]*float64, len(curves))
+	for i, c := range curves {
+		heights[i] = y.at(c.Points[len(c.Points)-1].Milliseconds)
+		sorted[i] = &heights[i]
 	}
-	slices.SortStableFunc(sorted, func(a, b *Curve) int { return cmp.Compare(a.labelY, b.labelY) })
+	slices.SortStableFunc(sorted, func(a, b *float64) int { return cmp.Compare(*a, *b) })
 	// Move labels that are too close to each other apart, step by step.
 	for range 1000 {
 		for i := 1; i < len(sorted); i++ {
-			if missing := labelGap - (sorted[i].labelY - sorted[i-1].labelY); missing > 0 {
-				sorted[i-1].labelY -= missing / 2
-				sorted[i].labelY += missing / 2
+			if missing := labelGap - (*sorted[i] - *sorted[i-1]); missing > 0 {
+				*sorted[i-1] -= missing / 2
+				*sorted[i] += missing / 2
 			}
 		}
 	}
+	return heights
 }
 
 // scale maps values to pixels, logarithmically.

@@ -47,11 +47,11 @@ func TestLabelsDoNotOverlap(t *testing.T) {
 	for i := range 5 {
 		curves = append(curves, Curve{Label: fmt.Sprint(i), Points: []Point{{1000, 100 + float64(i)/100}}})
 	}
-	spread(curves, scale{10, 1000, 400, 80})
-	for i, a := range curves {
-		for _, b := range curves[:i] {
-			if d := a.labelY - b.labelY; d > -labelGap+1 && d < labelGap-1 {
-				t.Errorf("labels %q and %q are %.1f pixels apart", a.Label, b.Label, d)
+	heights := spread(curves, scale{10, 1000, 400, 80})
+	for i, a := range heights {
+		for j, b := range heights[:i] {
+			if d := a - b; d > -labelGap+1 && d < labelGap-1 {
+				t.Errorf("labels %q and %q are %.1f pixels apart", curves[i].Label, curves[j].Label, d)
 			}
 		}
 	}

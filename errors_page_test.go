@@ -19,7 +19,7 @@ const errorsPage = "docs/operations/errors.md"
 // which call to the kernel, or which file, has failed.
 var answering = []string{
 	"csi", "driver", "janitor", "plugin",
-	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/githelper", "internal/githttp", "internal/gitssh", "internal/guard",
+	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/gitref", "internal/githelper", "internal/githttp", "internal/gitssh", "internal/guard",
 	"internal/changes", "internal/lfs", "internal/look", "internal/mint", "internal/mounter", "internal/outbound", "internal/quarantine", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
 	"internal/verbs", "internal/volume", "internal/warm", "internal/work", "internal/workspace",
 	"cli/internal/ask", "cli/internal/commands", "cli/internal/dial", "cli/internal/relay", "cli/internal/session",

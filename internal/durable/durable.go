@@ -169,16 +169,21 @@ func SyncFS(path string) error {
 // SyncTree syncs all regular files and directories at path and below, one by one. Use it
 // for a few files, because SyncFS also waits for everyone else's writes.
 func SyncTree(path string) error {
-	// Begin to write all files before the first sync, whose commit of the journal then
-	// serves them all. It is a hint: the syncs report errors.
+	// Begin with all files before the first sync, whose commit of the journal then serves
+	// them all.
+	WriteBack(path)
+	return eachFile(path, (*os.File).Sync, SyncDir)
+}
+
+// WriteBack makes the kernel begin to write all regular files at path and below, so that a
+// later sync waits less. It is a hint, and ignores errors, which the sync reports. Files
+// may come and go meanwhile.
+func WriteBack(path string) {
 	begin := func(f *os.File) error {
 		_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 		return nil
 	}
-	if err := eachFile(path, begin, func(string) error { return nil }); err != nil {
-		return err
-	}
-	return eachFile(path, (*os.File).Sync, SyncDir)
+	_ = eachFile(path, begin, func(string) error { return nil })
 }
 
 // eachFile calls file for each regular file at path and below, and dir for each directory.
@@ -191,7 +196,8 @@ func eachFile(path string, file func(*os.File) error, dir func(path string) erro
 		case d.IsDir():
 			return dir(path)
 		case d.Type().IsRegular():
-			f, err := os.Open(path)
+			// Not a symlink or a FIFO that has replaced it.
+			f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 			if err != nil {
 				return err
 			}

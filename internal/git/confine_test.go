@@ -36,12 +36,14 @@ func runScript(t *testing.T, text string, write ...string) string {
 func TestChildEnvironmentIsOurs(t *testing.T) {
 	t.Parallel()
 	t.Logf("the test's own environment has %d variables", len(os.Environ()))
-	got := strings.Split(strings.TrimRight(runScript(t, `tr '\0' '\n' < /proc/$$/environ`), "\n"), "\n")
+	out := runScript(t, `tr '\0' '\n' < /proc/$$/environ`)
+	out = strings.ReplaceAll(out, "\nglibc.", ":glibc.") // an older glibc parses its variable in place
+	got := strings.Split(strings.TrimRight(out, "\n"), "\n")
 	want := []string{
 		"PATH=/usr/bin:/bin", "HOME=/nonexistent", "LC_ALL=C", "TZ=UTC", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=/bin/false",
 		"SSH_ASKPASS=/bin/false", "GIT_SSH_COMMAND=/bin/false",
-		"GIT_ALLOW_PROTOCOL=", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "EXTRA=1",
+		"GIT_ALLOW_PROTOCOL=", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", allocation, "EXTRA=1",
 	}
 	for _, w := range want {
 		found := false

@@ -24,6 +24,8 @@ type Fetch struct {
 	Refspecs []string
 	// Only makes Clone fetch Refspecs alone, as Fetch does.
 	Only bool
+	// New means that the caller syncs the whole store afterwards, so git does not.
+	New bool
 	// Prune deletes refs on the right side of the refspecs that the remote does not have
 	// any more, before it writes new ones.
 	Prune bool
@@ -60,7 +62,7 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 //
 // git clone costs less than a first git fetch: while it indexes the pack it checks that no
 // object is missing, and it writes no loose refs.
-func (g *Git) Clone(ctx context.Context, f Fetch, format string) ([]PackedRef, error) {
+func (g *Git) Clone(ctx context.Context, f Fetch, format string) ([]gitref.PackedRef, error) {
 	if f.Only {
 		return g.cloneOnly(ctx, f, format)
 	}
@@ -84,7 +86,7 @@ func (g *Git) Clone(ctx context.Context, f Fetch, format string) ([]PackedRef, e
 // cloneOnly is Clone with f.Only. git clone can take one branch alone, but neither a commit
 // nor a tag with the name of a branch. It would not be faster, because with a depth it
 // follows all objects as git fetch does.
-func (g *Git) cloneOnly(ctx context.Context, f Fetch, format string) ([]PackedRef, error) {
+func (g *Git) cloneOnly(ctx context.Context, f Fetch, format string) ([]gitref.PackedRef, error) {
 	if err := g.MakeStore(f.Store, format); err != nil {
 		return nil, err
 	}
@@ -98,7 +100,7 @@ func (g *Git) cloneOnly(ctx context.Context, f Fetch, format string) ([]PackedRe
 func (g *Git) clone(ctx context.Context, f Fetch) error {
 	c, args := g.receive(f)
 	// A bundle would come from whatever URL the remote names.
-	args = append(args, "-c", "core.fsync=none", "-c", "transfer.bundleURI=false")
+	args = append(args, "-c", "transfer.bundleURI=false")
 	for _, refspec := range f.Refspecs {
 		args = append(args, "-c", "remote.origin.fetch="+refspec)
 	}
@@ -192,12 +194,20 @@ func (g *Git) receive(f Fetch) (Command, []string) {
 		Op: opFetch, Dir: f.Store, Write: []string{f.Store}, fetches: true,
 		cleanup: func() error { return SweepStore(f.Store) }, Stderr: reporter(f.Progress),
 	}
-	return c, []string{
+	return c, append(syncing(f.New),
 		// Keep no loose objects, because git layers hard-link packs only.
 		"-c", "fetch.unpackLimit=1",
 		"-c", "transfer.unpackLimit=1",
 		"-c", "fetch.writeCommitGraph=false",
+	)
+}
+
+// syncing returns the options of a git that receives a pack into a store, which is new or not.
+func syncing(isNew bool) []string {
+	if isNew {
+		return []string{"-c", "core.fsync=none"}
 	}
+	return nil
 }
 
 // fetch runs git fetch; stdin, if set, has more refspecs, one per line.

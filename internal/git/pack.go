@@ -8,26 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"syscall"
 	"time"
 
+	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitprogress"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// PackFetch is a fetch of objects into a store that has some of their history.
+// PackFetch is a fetch of objects into a store that has some of their history. Refspecs, Only,
+// Prune and NoBlobs of Fetch are not used, and Depth only in an empty store.
 type PackFetch struct {
-	Store  string
-	Remote Remote
+	Fetch
 	// Wants are the objects to fetch, with all that they reach. The remote leaves out what
 	// Haves reach, of which the store must have everything. An empty store has no Haves.
 	Wants, Haves []string
-	// Depth, if not 0, truncates the history that many commits below Wants, in an empty store.
-	Depth int
-	// Progress, if set, is called from the fetching goroutine.
-	Progress func(gitprogress.Progress)
 }
 
 // ErrThroughGit means that only git itself can fetch from a remote.
@@ -132,7 +130,7 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 	if start, err := buffered.Peek(header); err == nil && binary.BigEndian.Uint32(start[header-4:]) == 0 {
 		return nil // the store has all objects, and git would add an empty pack
 	}
-	args := []string{"index-pack", "--stdin", "-v", "--fix-thin"}
+	args := append(syncing(f.New), "index-pack", "--stdin", "-v", "--fix-thin")
 	if len(f.Haves) == 0 {
 		// Fail if an object of the pack refers to one that is not there.
 		args = append(args, "--check-self-contained-and-connected")
@@ -140,9 +138,13 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 	c := g.InStore(f.Store, Command{Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, Dialog: true, Stderr: reporter(f.Progress)}, args...)
 	var readErr error
 	c.Talk = Feed(func(w *bufio.Writer) error {
-		_, err := buffered.WriteTo(w)
+		n, err := buffered.WriteTo(w)
 		if !errors.Is(err, syscall.EPIPE) {
 			readErr = err
+		}
+		if n > 1<<20 && w.Flush() == nil {
+			// Let the disk write the pack while git resolves its deltas.
+			durable.WriteBack(filepath.Join(f.Store, "objects/pack"))
 		}
 		return err
 	})

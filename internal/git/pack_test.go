@@ -82,10 +82,8 @@ func TestFetchPack(t *testing.T) {
 			gitAt(t, bare, "update-ref", "refs/wanted", want)
 			s.Reset()
 			progress := 0
-			_, err := g.FetchPack(t.Context(), PackFetch{
-				Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves,
-				Progress: func(gitprogress.Progress) { progress++ },
-			})
+			f := Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Progress: func(gitprogress.Progress) { progress++ }}
+			_, err := g.FetchPack(t.Context(), PackFetch{Fetch: f, Wants: []string{want}, Haves: haves})
 			if !errors.Is(err, step.err) {
 				t.Errorf("%s: %v, want %v", step.name, err, step.err)
 			}
@@ -129,7 +127,7 @@ func TestFetchFirstPack(t *testing.T) {
 				if err := g.MakeStore(made, format); err != nil {
 					t.Fatal(err)
 				}
-				f := PackFetch{Store: made, Remote: Remote{URL: s.URL("r")}, Depth: depth}
+				f := PackFetch{Fetch: Fetch{Store: made, Remote: Remote{URL: s.URL("r")}, Depth: depth}}
 				for _, r := range refs {
 					f.Wants = append(f.Wants, r.ID)
 				}
@@ -187,7 +185,7 @@ func TestFetchPackFails(t *testing.T) {
 			want := push(t, s, noise())
 			ask(t, g, s)
 			s.Wrap(gitserver.On(gitserver.Fetch, tt.fault(s.Path("r"))))
-			f := PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves}
+			f := PackFetch{Fetch: Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}}, Wants: []string{want}, Haves: haves}
 			if _, err := g.FetchPack(t.Context(), f); !errors.Is(err, ErrThroughGit) {
 				t.Errorf("%v, want ErrThroughGit", err)
 			}
@@ -224,7 +222,7 @@ func TestFetchPackOfOthers(t *testing.T) {
 	dir, haves := fetched(t, g, s)
 	want := push(t, s, "1")
 	for _, url := range []string{s.URL("r"), "https://user@127.0.0.1/r", "ssh://127.0.0.1/r"} {
-		_, err := g.FetchPack(t.Context(), PackFetch{Store: dir, Remote: Remote{URL: url}, Wants: []string{want}, Haves: haves})
+		_, err := g.FetchPack(t.Context(), PackFetch{Fetch: Fetch{Store: dir, Remote: Remote{URL: url}}, Wants: []string{want}, Haves: haves})
 		if !errors.Is(err, ErrThroughGit) {
 			t.Errorf("%s: %v, want ErrThroughGit", url, err)
 		}
@@ -261,7 +259,7 @@ func TestSilenceInPack(t *testing.T) {
 			release := make(chan struct{})
 			defer close(release)
 			s.Wrap(gitserver.On(gitserver.Fetch, tt.fault(release)))
-			_, err = g.FetchPack(t.Context(), PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
+			_, err = g.FetchPack(t.Context(), PackFetch{Fetch: Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}}, Wants: []string{want}, Haves: haves})
 			if !errors.Is(err, tt.err) {
 				t.Errorf("got %v, want %v", err, tt.err)
 			}
@@ -295,7 +293,7 @@ func TestStoppedFetchPack(t *testing.T) {
 					}}, r)
 				})
 			}))
-			_, err := g.FetchPack(ctx, PackFetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Wants: []string{want}, Haves: haves})
+			_, err := g.FetchPack(ctx, PackFetch{Fetch: Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}}, Wants: []string{want}, Haves: haves})
 			if got := giterror.KindOf(err); got != tt.want || errors.Is(err, ErrThroughGit) {
 				t.Errorf("%v: kind %q, want %q", err, got, tt.want)
 			}

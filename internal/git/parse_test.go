@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitref"
 )
 
 func TestLines(t *testing.T) {
@@ -93,7 +94,7 @@ func TestRefsIsWhatGitSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	byName := make(map[string]PackedRef)
+	byName := make(map[string]gitref.PackedRef)
 	var got []string
 	for _, r := range refs {
 		byName[r.Name] = r
@@ -114,7 +115,7 @@ func TestRefsIsWhatGitSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(FormatPackedRefs(refs), file) {
-		t.Errorf("FormatPackedRefs is not what git wrote:\n%s\nwant\n%s", FormatPackedRefs(refs), file)
+	if !bytes.Equal(gitref.FormatPackedRefs(refs), file) {
+		t.Errorf("gitref.FormatPackedRefs is not what git wrote:\n%s\nwant\n%s", gitref.FormatPackedRefs(refs), file)
 	}
 }

@@ -67,7 +67,7 @@ func (g *Git) known(ctx context.Context, store string, ids []string, others map[
 // WriteRefs replaces the store's packed-refs by refs, which must be sorted by name. As
 // with git, a crash leaves the old or the new file, and maybe a lock file that SweepStore
 // removes. No git may run in the store.
-func (g *Git) WriteRefs(store string, refs []PackedRef) error {
+func (g *Git) WriteRefs(store string, refs []gitref.PackedRef) error {
 	path := filepath.Join(store, "packed-refs")
 	lock := path + ".lock"
 	if err := os.Remove(lock); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a killed git
@@ -77,7 +77,7 @@ func (g *Git) WriteRefs(store string, refs []PackedRef) error {
 	if err != nil {
 		return fmt.Errorf("write the refs of a store: %w", err)
 	}
-	_, err = f.Write(FormatPackedRefs(refs))
+	_, err = f.Write(gitref.FormatPackedRefs(refs))
 	err = errors.Join(err, f.Chown(g.Owner()), f.Sync(), f.Close())
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the refs of a store: %w", err), os.Remove(lock))

@@ -1,7 +1,6 @@
 package git
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +35,7 @@ const maxRefBytes = 32 << 20
 
 // Refs returns the store's packed-refs, which after Fetch has all refs, fully peeled and
 // sorted. If it has more than 32 MiB, the error is of giterror.KindLimit.
-func Refs(store string) ([]PackedRef, error) {
+func Refs(store string) ([]gitref.PackedRef, error) {
 	f, err := os.Open(filepath.Join(store, "packed-refs"))
 	if os.IsNotExist(err) {
 		return nil, nil
@@ -55,43 +54,11 @@ func Refs(store string) ([]PackedRef, error) {
 			Remedy: "delete branches and tags at the remote",
 		}
 	}
-	var refs []PackedRef
-	for line := range strings.Lines(string(data)) {
-		line = strings.TrimSuffix(line, "\n")
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		if peeled, ok := strings.CutPrefix(line, "^"); ok && len(refs) > 0 {
-			refs[len(refs)-1].Peeled = peeled
-			continue
-		}
-		id, name, ok := strings.Cut(line, " ")
-		if !ok || !gitref.IsObjectID(id) {
-			return nil, giterror.Damaged(store, fmt.Errorf("packed-refs has the line %q", line))
-		}
-		refs = append(refs, PackedRef{Name: name, ID: id})
+	refs, err := gitref.ParsePackedRefs(data)
+	if err != nil {
+		return nil, giterror.Damaged(store, err)
 	}
 	return refs, nil
-}
-
-// PackedRef is one ref of a store.
-type PackedRef struct {
-	Name, ID string
-	Peeled   string // for an annotated tag: the object that it finally points to
-}
-
-// FormatPackedRefs returns the content of a packed-refs file with refs, which must be
-// sorted by name.
-func FormatPackedRefs(refs []PackedRef) []byte {
-	var b bytes.Buffer
-	b.WriteString("# pack-refs with: peeled fully-peeled sorted \n")
-	for _, r := range refs {
-		fmt.Fprintf(&b, "%s %s\n", r.ID, r.Name)
-		if r.Peeled != "" {
-			fmt.Fprintf(&b, "^%s\n", r.Peeled)
-		}
-	}
-	return b.Bytes()
 }
 
 // Check verifies all of a store. The error is of giterror.KindCorrupt if the store is damaged;

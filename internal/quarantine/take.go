@@ -16,6 +16,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitref"
 )
 
 const (
@@ -219,14 +220,14 @@ func (t *Taken) choose(ctx context.Context, maxSize int64) error {
 	if err := t.packNew(ctx, maxSize); err != nil {
 		return err
 	}
-	refs := make([]git.PackedRef, len(t.Branches))
+	refs := make([]gitref.PackedRef, len(t.Branches))
 	for i, b := range t.Branches {
-		refs[i] = git.PackedRef{Name: heads + b.Name, ID: b.ID}
+		refs[i] = gitref.PackedRef{Name: heads + b.Name, ID: b.ID}
 		if b.Name == "" {
 			refs[i].Name = heads + detached
 		}
 	}
-	slices.SortFunc(refs, func(a, b git.PackedRef) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(refs, func(a, b gitref.PackedRef) int { return strings.Compare(a.Name, b.Name) })
 	return t.git.WriteRefs(t.checked(), refs)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -149,7 +150,7 @@ func TestColdStoreLosesRefs(t *testing.T) {
 		if err := os.Remove(filepath.Join(h.r.StoreDir("cold"), "packed-refs")); err != nil {
 			t.Fatal(err)
 		}
-		nothing := func(meta.Store, []git.PackedRef) error { return nil }
+		nothing := func(meta.Store, []gitref.PackedRef) error { return nil }
 		if err := h.r.FromStore(t.Context(), s, nothing); err != ErrFetched {
 			t.Errorf("with lost refs: %v", err)
 		}

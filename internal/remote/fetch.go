@@ -19,6 +19,7 @@ import (
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitindex"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/volume"
@@ -28,7 +29,7 @@ import (
 // fetched is the result of a fetch.
 type fetched struct {
 	store meta.Store
-	refs  []git.PackedRef
+	refs  []gitref.PackedRef
 	at    time.Time // the refs are those of the remote at that time or later
 }
 
@@ -122,7 +123,7 @@ func (m *Remote) fetchNow(ctx context.Context, s Source, a Answer, extra string)
 
 // update fetches into the store of s.History, and returns its refs, and whether these are
 // those that the answer lists.
-func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) (refs []git.PackedRef, listed bool, err error) {
+func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) (refs []gitref.PackedRef, listed bool, err error) {
 	how.Store = m.StoreDir(s.History.Name())
 	// A git that was killed may have left lock files.
 	if err := git.SweepStore(how.Store); err != nil {
@@ -135,7 +136,7 @@ func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) 
 	if store, _ := m.Store(s.History); snapshot(before, store.Head) != store.Snapshot {
 		a.sum = "" // git must ask again
 	}
-	return m.receive(ctx, s, a, how, before, func() ([]git.PackedRef, error) {
+	return m.receive(ctx, s, a, how, before, func() ([]gitref.PackedRef, error) {
 		if how.Prune = !how.Only; how.Prune {
 			how.Refspecs = append([]string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"}, how.Refspecs...)
 		}
@@ -148,7 +149,7 @@ func (m *Remote) update(ctx context.Context, s Source, a Answer, how git.Fetch) 
 
 // receive fetches into a store with the refs before, and returns what update does. If only
 // git can do it, it calls throughGit.
-func (m *Remote) receive(ctx context.Context, s Source, a Answer, how git.Fetch, before []git.PackedRef, throughGit func() ([]git.PackedRef, error)) (refs []git.PackedRef, listed bool, err error) {
+func (m *Remote) receive(ctx context.Context, s Source, a Answer, how git.Fetch, before []gitref.PackedRef, throughGit func() ([]gitref.PackedRef, error)) (refs []gitref.PackedRef, listed bool, err error) {
 	refs, listed, err = m.fetchListed(ctx, s, a, how, before)
 	if err == nil && !listed {
 		refs, err = throughGit()
@@ -162,7 +163,7 @@ func (m *Remote) receive(ctx context.Context, s Source, a Answer, how git.Fetch,
 // fetchListed fetches what an answer lists into a store with the refs before, and returns the new
 // refs, which are on disk if before has any. It is not ok if it can't, because the answer does not
 // list all branches and tags, for example: then git must ask again.
-func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fetch, before []git.PackedRef) (refs []git.PackedRef, ok bool, err error) {
+func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fetch, before []gitref.PackedRef) (refs []gitref.PackedRef, ok bool, err error) {
 	l := a.listed
 	switch {
 	case s.History.Cold && len(before) == 0 && !a.later && isBranchOrTag(a.res.Ref):
@@ -171,9 +172,7 @@ func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fe
 		return nil, false, nil
 	}
 	next, lacks, err := adopt(before, l, func(ids []string) (map[string]git.Object, error) {
-		return m.Git.FetchPack(ctx, git.PackFetch{
-			Store: how.Store, Remote: how.Remote, Wants: ids, Haves: idsOf(before), Depth: how.Depth, Progress: how.Progress,
-		})
+		return m.Git.FetchPack(ctx, git.PackFetch{Fetch: how, Wants: ids, Haves: idsOf(before)})
 	})
 	if errors.Is(err, git.ErrThroughGit) {
 		m.Log.WithContext(ctx).WithError(err).Debug("fetch")
@@ -193,7 +192,7 @@ func (m *Remote) fetchListed(ctx context.Context, s Source, a Answer, how git.Fe
 const maxHaves = 256
 
 // idsOf returns the objects that refs point to, each once.
-func idsOf(refs []git.PackedRef) []string {
+func idsOf(refs []gitref.PackedRef) []string {
 	var ids []string
 	add := func(ofBranchesAndTags bool) {
 		for _, r := range refs {
@@ -209,7 +208,7 @@ func idsOf(refs []git.PackedRef) []string {
 
 // clone makes the store of s.History under a temporary name, and returns what update does.
 // The store and the directories above are on disk then.
-func (m *Remote) clone(ctx context.Context, s Source, a Answer, how git.Fetch) (refs []git.PackedRef, listed bool, err error) {
+func (m *Remote) clone(ctx context.Context, s Source, a Answer, how git.Fetch) (refs []gitref.PackedRef, listed bool, err error) {
 	dir := m.StoreDir(s.History.Name())
 	temp, err := m.newStore()
 	if err != nil {
@@ -221,11 +220,11 @@ func (m *Remote) clone(ctx context.Context, s Source, a Answer, how git.Fetch) (
 		}
 	}()
 	failpoint.Hit("clone/fetch/made")
-	how.Store = temp
+	how.Store, how.New = temp, true
 	if err := m.Git.MakeStore(temp, a.format); err != nil {
 		return nil, false, err
 	}
-	if refs, listed, err = m.receive(ctx, s, a, how, nil, func() ([]git.PackedRef, error) {
+	if refs, listed, err = m.receive(ctx, s, a, how, nil, func() ([]gitref.PackedRef, error) {
 		if err := disk.RemoveContents(temp); err != nil {
 			return nil, err
 		}
@@ -250,7 +249,7 @@ func (m *Remote) clone(ctx context.Context, s Source, a Answer, how git.Fetch) (
 
 // recordFetch records that the store exists, and where the refs that volumes name are
 // after the fetch.
-func (m *Remote) recordFetch(s Source, a Answer, extra string, at time.Time, refs []git.PackedRef) (meta.Store, error) {
+func (m *Remote) recordFetch(s Source, a Answer, extra string, at time.Time, refs []gitref.PackedRef) (meta.Store, error) {
 	l := listingOf(refs)
 	store := meta.Store{
 		RefCount: len(l), RefSum: l.sum(),
@@ -297,8 +296,8 @@ func (m *Remote) recordFetch(s Source, a Answer, extra string, at time.Time, ref
 }
 
 // snapshot identifies the refs of a store.
-func snapshot(refs []git.PackedRef, head string) string {
-	sum := sha256.Sum256(append(git.FormatPackedRefs(refs), head...))
+func snapshot(refs []gitref.PackedRef, head string) string {
+	sum := sha256.Sum256(append(gitref.FormatPackedRefs(refs), head...))
 	return hex.EncodeToString(sum[:8])
 }
 

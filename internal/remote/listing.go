@@ -26,7 +26,7 @@ import (
 type listing map[string]string
 
 // listingOf returns the branches and tags among the refs of a store.
-func listingOf(refs []git.PackedRef) listing {
+func listingOf(refs []gitref.PackedRef) listing {
 	l := make(listing)
 	for _, r := range refs {
 		if isBranchOrTag(r.Name) {
@@ -107,7 +107,7 @@ func (m *Remote) Align(ctx context.Context, s Source, a *Answer) (fetch bool, er
 	}
 	key := strings.Join([]string{"align", name, a.snapshot, a.sum}, "\x00")
 	fetch, err = work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (lacks bool, err error) {
-		err = m.FromStore(ctx, s, func(store meta.Store, refs []git.PackedRef) error {
+		err = m.FromStore(ctx, s, func(store meta.Store, refs []gitref.PackedRef) error {
 			lacks, err = m.alignNow(ctx, s, *a, store, refs)
 			return err
 		})
@@ -122,7 +122,7 @@ func (m *Remote) Align(ctx context.Context, s Source, a *Answer) (fetch bool, er
 }
 
 // alignNow is Align with the lock held.
-func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.Store, refs []git.PackedRef) (lacks bool, err error) {
+func (m *Remote) alignNow(ctx context.Context, s Source, a Answer, store meta.Store, refs []gitref.PackedRef) (lacks bool, err error) {
 	switch {
 	case store.RefSum == a.sum:
 		return false, nil // another call did it meanwhile
@@ -176,8 +176,8 @@ const connectedWithin = 2 * time.Second
 // adopt returns refs with the branches and tags of l in place of the current ones. known
 // returns those of the objects that the store has. If it lacks that of a ref, adopt keeps
 // the current ref, if any, and returns lacks.
-func adopt(refs []git.PackedRef, l listing, known func(ids []string) (map[string]git.Object, error)) (next []git.PackedRef, lacks bool, err error) {
-	there := make(map[string]git.PackedRef)
+func adopt(refs []gitref.PackedRef, l listing, known func(ids []string) (map[string]git.Object, error)) (next []gitref.PackedRef, lacks bool, err error) {
+	there := make(map[string]gitref.PackedRef)
 	for _, r := range refs {
 		if isBranchOrTag(r.Name) {
 			there[r.Name] = r
@@ -203,7 +203,7 @@ func adopt(refs []git.PackedRef, l listing, known func(ids []string) (map[string
 		if r.ID != id {
 			object, has := objects[id]
 			if has && (object.Type == "commit" || strings.HasPrefix(name, "refs/tags/")) {
-				r, ok = git.PackedRef{Name: name, ID: id, Peeled: object.Peeled}, true
+				r, ok = gitref.PackedRef{Name: name, ID: id, Peeled: object.Peeled}, true
 			} else {
 				lacks = true
 			}
@@ -212,7 +212,7 @@ func adopt(refs []git.PackedRef, l listing, known func(ids []string) (map[string
 			next = append(next, r)
 		}
 	}
-	slices.SortFunc(next, func(a, b git.PackedRef) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(next, func(a, b gitref.PackedRef) int { return strings.Compare(a.Name, b.Name) })
 	if collide(next) {
 		return refs, true, nil // git decides when it fetches
 	}
@@ -240,7 +240,7 @@ func (m *Remote) known(ctx context.Context, s Source, ids []string) (map[string]
 }
 
 // collide reports whether the name of a ref is a directory of another ref's name.
-func collide(refs []git.PackedRef) bool {
+func collide(refs []gitref.PackedRef) bool {
 	names := make(map[string]bool)
 	for _, r := range refs {
 		names[r.Name] = true
@@ -257,7 +257,7 @@ func collide(refs []git.PackedRef) bool {
 
 // recordRefs records the new refs of the store, and where the refs that volumes name are
 // now.
-func (m *Remote) recordRefs(ctx context.Context, s Source, a Answer, refs []git.PackedRef) error {
+func (m *Remote) recordRefs(ctx context.Context, s Source, a Answer, refs []gitref.PackedRef) error {
 	undo, ok := m.change(s.History.Name(), func(before meta.Store, ok bool) (meta.Store, bool) {
 		l, store := listingOf(refs), before
 		store.Snapshot = snapshot(refs, before.Head)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/trash"
 	"github.com/helmdeck/repos/internal/volume"
@@ -124,7 +125,7 @@ var errRefsLost = errors.New("the refs of the store are not those of its last fe
 // FromStore calls f with a store's record and refs while nothing changes the store, so that
 // f sees the result of one fetch: other fetches, which replace packed-refs and add packs,
 // wait. If the refs do not match the record, it fetches them again and returns ErrFetched.
-func (m *Remote) FromStore(ctx context.Context, s Source, f func(meta.Store, []git.PackedRef) error) error {
+func (m *Remote) FromStore(ctx context.Context, s Source, f func(meta.Store, []gitref.PackedRef) error) error {
 	unlock, err := m.lock(ctx, s.History)
 	if err != nil {
 		return err

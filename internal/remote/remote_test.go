@@ -18,6 +18,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/trash"
@@ -152,7 +153,7 @@ func TestFromStore(t *testing.T) {
 	s := h.source("main")
 	called := 0
 	look := func() error {
-		return h.r.FromStore(t.Context(), s, func(store meta.Store, refs []git.PackedRef) error {
+		return h.r.FromStore(t.Context(), s, func(store meta.Store, refs []gitref.PackedRef) error {
 			called++
 			if r, ok := LookUp(refs, "refs/heads/main", store.FetchedAt); !ok || r.Commit != store.Refs["main"].Commit {
 				t.Errorf("main is at %+v, want %+v", r, store.Refs["main"])

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
@@ -382,9 +381,9 @@ func (m *Remote) NoCommit(ctx context.Context, s Source, id string) error {
 }
 
 // LookUp returns the resolution of a full ref name among the refs of a store.
-func LookUp(refs []git.PackedRef, name string, now time.Time) (meta.Resolution, bool) {
+func LookUp(refs []gitref.PackedRef, name string, now time.Time) (meta.Resolution, bool) {
 	stored := storedName(name)
-	i := slices.IndexFunc(refs, func(r git.PackedRef) bool { return r.Name == stored })
+	i := slices.IndexFunc(refs, func(r gitref.PackedRef) bool { return r.Name == stored })
 	if i < 0 {
 		return meta.Resolution{}, false
 	}

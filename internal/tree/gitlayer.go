@@ -15,7 +15,6 @@ import (
 	"sync"
 
 	"github.com/helmdeck/repos/internal/failpoint"
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/meta"
@@ -43,7 +42,7 @@ func (c *Collection) GitLayer(ctx context.Context, s Spec, r meta.Resolution, st
 		// because that takes as long.
 		there := make(chan error, 1)
 		go func() { there <- c.checkCommit(ctx, s, r.Commit) }()
-		err := c.remote.FromStore(ctx, s.Source, func(store meta.Store, refs []git.PackedRef) error {
+		err := c.remote.FromStore(ctx, s.Source, func(store meta.Store, refs []gitref.PackedRef) error {
 			if snapshotOf(s, r, store) != snapshot {
 				return remote.ErrFetched
 			}
@@ -94,7 +93,7 @@ func layerID(parts ...any) string {
 // tags, and the store's packs as hard links. From the cold store it is like that of
 // `git clone --depth 1`, with one branch or tag. A container can't change the packs: its
 // writes go to the upper directory of its own overlay.
-func (c *Collection) buildGitDir(w *ownedWriter, top string, s Spec, r meta.Resolution, store meta.Store, refs []git.PackedRef) error {
+func (c *Collection) buildGitDir(w *ownedWriter, top string, s Spec, r meta.Resolution, store meta.Store, refs []gitref.PackedRef) error {
 	from := c.remote.StoreDir(s.History.Name())
 	for _, d := range []string{
 		"hooks", "info", "objects", "objects/info", "objects/pack",
@@ -105,11 +104,11 @@ func (c *Collection) buildGitDir(w *ownedWriter, top string, s Spec, r meta.Reso
 	// If the ref has moved since r (see HoldCommit), build what git clone would have
 	// built then.
 	if s.History.Cold {
-		refs = withResolution([]git.PackedRef{{Name: r.Ref}}, r) // see snapshotOf
+		refs = withResolution([]gitref.PackedRef{{Name: r.Ref}}, r) // see snapshotOf
 	} else if now, ok := remote.LookUp(refs, r.Ref, r.At); ok && now.Commit != r.Commit {
 		refs = withResolution(refs, r)
 	}
-	w.file(filepath.Join(top, "packed-refs"), git.FormatPackedRefs(cloneRefs(refs)))
+	w.file(filepath.Join(top, "packed-refs"), gitref.FormatPackedRefs(cloneRefs(refs)))
 	w.file(filepath.Join(top, "info/exclude"), []byte("/"+CacheLink+"\n"))
 	w.file(filepath.Join(top, "config"), gitConfig(s, store.Format, r.Ref))
 	if s.Files.Sparse != "" {
@@ -123,7 +122,7 @@ func (c *Collection) buildGitDir(w *ownedWriter, top string, s Spec, r meta.Reso
 	} else {
 		w.file(filepath.Join(top, "HEAD"), []byte(r.Commit+"\n"))
 	}
-	isHead := func(ref git.PackedRef) bool { return ref.Name == store.Head }
+	isHead := func(ref gitref.PackedRef) bool { return ref.Name == store.Head }
 	if short, ok := strings.CutPrefix(store.Head, "refs/heads/"); ok && slices.ContainsFunc(refs, isHead) {
 		w.file(filepath.Join(top, "refs/remotes/origin/HEAD"), []byte("ref: refs/remotes/origin/"+short+"\n"))
 	}
@@ -142,8 +141,8 @@ func (c *Collection) buildGitDir(w *ownedWriter, top string, s Spec, r meta.Reso
 // cloneRefs converts the refs of the store to those of a clone: branches below origin/,
 // and tags. They stay sorted, because refs/heads, refs/remotes and refs/tags have the same
 // order.
-func cloneRefs(refs []git.PackedRef) []git.PackedRef {
-	var list []git.PackedRef
+func cloneRefs(refs []gitref.PackedRef) []gitref.PackedRef {
+	var list []gitref.PackedRef
 	for _, r := range refs {
 		if short, ok := strings.CutPrefix(r.Name, "refs/heads/"); ok {
 			r.Name = "refs/remotes/origin/" + short
@@ -156,11 +155,11 @@ func cloneRefs(refs []git.PackedRef) []git.PackedRef {
 }
 
 // withResolution returns a copy of refs, in which the ref of r is where it was then.
-func withResolution(refs []git.PackedRef, r meta.Resolution) []git.PackedRef {
+func withResolution(refs []gitref.PackedRef, r meta.Resolution) []gitref.PackedRef {
 	refs = slices.Clone(refs)
 	for i := range refs {
 		if refs[i].Name == r.Ref {
-			refs[i] = git.PackedRef{Name: r.Ref, ID: r.Pulled}
+			refs[i] = gitref.PackedRef{Name: r.Ref, ID: r.Pulled}
 			if r.Commit != r.Pulled {
 				refs[i].Peeled = r.Commit
 			}

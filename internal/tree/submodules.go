@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/helmdeck/repos/internal/checkout"
-	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/gitref"
 	"github.com/helmdeck/repos/internal/guard"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/remote"
@@ -271,7 +271,7 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p superproject, sub sub
 		return err
 	}
 	sub.from.warnUnencoded(ctx, sub.commit, found)
-	err = sub.from.remote.FromStore(ctx, sub.spec.Source, func(store meta.Store, refs []git.PackedRef) error {
+	err = sub.from.remote.FromStore(ctx, sub.spec.Source, func(store meta.Store, refs []gitref.PackedRef) error {
 		return sub.from.buildModule(&w, b.top, path, gitDir, sub, store, refs)
 	})
 	if err != nil {
@@ -292,7 +292,7 @@ func (b *submoduleBuilder) checkOut(ctx context.Context, p superproject, sub sub
 
 // buildModule fills gitDir, the directory of a submodule in .git/modules, and writes the
 // file .git at path that names it. Both are relative to top.
-func (c *Collection) buildModule(w *ownedWriter, top, path, gitDir string, sub submodule, store meta.Store, refs []git.PackedRef) error {
+func (c *Collection) buildModule(w *ownedWriter, top, path, gitDir string, sub submodule, store meta.Store, refs []gitref.PackedRef) error {
 	dir := filepath.Join(top, gitDir)
 	if err := c.buildGitDir(w, dir, sub.spec, meta.Resolution{Commit: sub.commit}, store, refs); err != nil {
 		return err

@@ -24,7 +24,7 @@ func pushedFetches(n int) string { return pushedRow(n) + ": fetches at the serve
 func atOnce(c config) group {
 	names := crowdNames(c.crowd)
 	var got asked // in the latest sample
-	mount := func(ctx context.Context, s *scene, _ int) (float64, error) {
+	mount := func(ctx context.Context, s *scene, names ...string) (float64, error) {
 		if err := errors.Join(s.settle(ctx), s.disk.sync()); err != nil {
 			return 0, err
 		}
@@ -40,15 +40,18 @@ func atOnce(c config) group {
 	}
 	return group{
 		name: "crowd", rounds: c.runs, copies: 3,
-		prepare: func(ctx context.Context, s *scene) error { return s.createCrowd(ctx, names) },
+		prepare: func(ctx context.Context, s *scene) error {
+			return errors.Join(s.createCrowd(ctx, names), useSmall(ctx, s))
+		},
 		rows: []row{
-			{name: crowdRow(c.crowd), unit: ms, sample: mount},
+			{name: loneMount, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) { return mount(ctx, s, smallRepo) }},
+			{name: crowdRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) { return mount(ctx, s, names...) }},
 			counted(crowdAsks(c.crowd), func() int { return got.asks }),
 			{name: pushedRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
 				if _, err := s.push(ctx, "main", i); err != nil {
 					return 0, err
 				}
-				return mount(ctx, s, i)
+				return mount(ctx, s, names...)
 			}},
 			counted(pushedAsks(c.crowd), func() int { return got.asks }),
 			counted(pushedFetches(c.crowd), func() int { return got.fetches }),

@@ -191,13 +191,10 @@ func awayInContainers(c config) group {
 			return took, err
 		}
 	}
-	local := func(ctx context.Context, s *scene, _ int) (float64, error) {
-		if err := s.disk.sync(); err != nil {
-			return 0, err
-		}
+	local := synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
 		took, _, err := s.run(ctx, []string{"--mount", "type=volume,dst=/w"}, "true")
 		return took, err
-	}
+	})
 	rows := atDistance(
 		twice{name: dockerNameless, traffic: []string{questions, connections}, sample: run()},
 		twice{name: dockerWorkdir, traffic: []string{questions, connections}, sample: run("--workdir", "/w")},

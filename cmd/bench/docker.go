@@ -43,13 +43,10 @@ func docker(c config) group {
 		},
 		rows: []row{
 			ours(dockerWarm, "warm", 1, nil),
-			{name: dockerEmpty, against: []string{dockerWarm, dockerCold, dockerPush}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-				if err := s.disk.sync(); err != nil {
-					return 0, err
-				}
+			{name: dockerEmpty, against: []string{dockerWarm, dockerCold, dockerPush}, unit: ms, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
 				took, _, err := s.container(ctx, "empty", "true")
 				return took, err
-			}},
+			})},
 			ours(dockerCold, "", often, func(_ context.Context, s *scene, i int) (string, error) {
 				name := fmt.Sprintf("cold-%d", i)
 				return name, s.volume(name, name)

@@ -45,17 +45,14 @@ func modules(c config) group {
 			})
 		},
 		rows: []row{
-			{name: modulesRow(c.modules), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-				if err := s.disk.sync(); err != nil {
-					return 0, err
-				}
+			{name: modulesRow(c.modules), unit: ms, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return s.use(ctx, "modules", func(dir string) error {
 					if ok, err := complete(dir); err != nil || !ok {
 						return fmt.Errorf("%s in %s lacks files of the earlier workspace: %w", modulesDir, dir, err)
 					}
 					return nil
 				})
-			}},
+			})},
 			{name: "cp -a --reflink=auto of that node_modules", against: []string{modulesRow(c.modules)}, unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
 				return copyTree(ctx, s, modulesDir, fmt.Sprintf("modules-%d", i))
 			}},

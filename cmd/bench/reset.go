@@ -34,10 +34,7 @@ func reset(c config, dirty int) group {
 		},
 		prepare: warmUp,
 		rows: []row{
-			{name: unmountRow(dirty), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-				if err := s.disk.sync(); err != nil {
-					return 0, err
-				}
+			{name: unmountRow(dirty), unit: ms, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
 				l, _, err := s.mount(ctx, "warm")
 				if err != nil {
 					return 0, err
@@ -47,7 +44,7 @@ func reset(c config, dirty int) group {
 					return 0, errors.Join(err, unmountErr)
 				}
 				return s.unmount(ctx, l)
-			}},
+			})},
 			{name: remountRow(dirty), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return s.use(ctx, "warm", func(dir string) error { return checkClean(ctx, dir) })
 			}},

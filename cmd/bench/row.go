@@ -19,7 +19,19 @@ type row struct {
 	every int
 	// sample takes the i-th sample. The value does not include preparation and checks.
 	// errEnough ends the row.
-	sample func(ctx context.Context, s *scene, i int) (float64, error)
+	sample sampler
+}
+
+type sampler = func(ctx context.Context, s *scene, i int) (float64, error)
+
+// synced returns a sampler that syncs the disk first.
+func synced(take sampler) sampler {
+	return func(ctx context.Context, s *scene, i int) (float64, error) {
+		if err := s.disk.sync(); err != nil {
+			return 0, err
+		}
+		return take(ctx, s, i)
+	}
 }
 
 // errEnough ends a row that has nothing more to measure; it does not fail the run.

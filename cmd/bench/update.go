@@ -30,12 +30,9 @@ func (p *place) push(ctx context.Context, branch string, round int) (string, err
 func update(c config) group {
 	var pushed string
 	peer := func(name, dir string, do func(ctx context.Context, dir string, s *scene) error) row {
-		return row{name: name, against: []string{updateMount}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-			if err := s.disk.sync(); err != nil {
-				return 0, err
-			}
+		return row{name: name, against: []string{updateMount}, unit: ms, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
 			return clock(func() error { return do(ctx, s.peer(dir), s) })
-		}}
+		})}
 	}
 	return group{
 		name: "update", rounds: c.runs, copies: c.runs + 4,

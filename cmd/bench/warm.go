@@ -10,27 +10,17 @@ import (
 func warm(c config) group {
 	const often = 3 // fast rows are measured this many times as often
 	peer := func(name string, do func(ctx context.Context, s *scene) error) row {
-		return row{name: name, against: []string{warmMount}, unit: ms, every: often, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-			if err := s.disk.sync(); err != nil {
-				return 0, err
-			}
+		return row{name: name, against: []string{warmMount}, unit: ms, every: often, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
 			return clock(func() error { return do(ctx, s) })
-		}}
+		})}
 	}
 	mount := func(name, volume string) row {
-		return row{name: name, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-			if err := s.disk.sync(); err != nil {
-				return 0, err
-			}
-			return s.use(ctx, volume, nil)
-		}}
+		return row{name: name, unit: ms, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) { return s.use(ctx, volume, nil) })}
 	}
 	return group{
 		name: "warm", rounds: often * c.runs, copies: 4,
-		rivals: prepareRivals,
-		prepare: func(ctx context.Context, s *scene) error {
-			return errors.Join(warmUp(ctx, s), s.createUsed(ctx, smallRepo, smallRepo, "repo", s.server.URL(smallRepo)))
-		},
+		rivals:  prepareRivals,
+		prepare: func(ctx context.Context, s *scene) error { return errors.Join(warmUp(ctx, s), useSmall(ctx, s)) },
 		rows: []row{
 			mount(warmMount, "warm"), mount(smallMount, smallRepo),
 			{name: lsRemote, against: []string{warmMount}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
@@ -45,6 +35,11 @@ func warm(c config) group {
 			}),
 		},
 	}
+}
+
+// useSmall makes and uses the volume smallRepo, of the repository that nobody pushes to.
+func useSmall(ctx context.Context, s *scene) error {
+	return s.createUsed(ctx, smallRepo, smallRepo, "repo", s.server.URL(smallRepo))
 }
 
 // prepareRivals runs the peers for the first time, in the directories "git-sync" and

@@ -61,8 +61,9 @@ type planner struct {
 	plan Plan
 
 	clones    []clone
-	items     []item    // the parts
-	used      disk.Size // counted for MAX_SIZE
+	items     []item       // the parts
+	perClass  [classes]int // how many parts each class has
+	used      disk.Size    // counted for MAX_SIZE
 	freed     disk.Size
 	decisions []decision
 	why       []why
@@ -70,7 +71,6 @@ type planner struct {
 
 // item is the planner's compact view of a part, because there may be a million.
 type item struct {
-	disk.Size
 	owner uint32 // its clone
 	age   uint32 // seconds
 	class class
@@ -85,6 +85,7 @@ const (
 	discard
 	unneeded
 	warm // if its clone is idle
+	classes
 )
 
 // decision is a planned eviction: of a part, or of a clone with its remaining parts.
@@ -181,7 +182,8 @@ func (p *planner) summarize(i int) {
 		if class == never || class == warm {
 			c.own = c.own.Add(part.Size)
 		}
-		p.items[c.first+n] = item{part.Size, uint32(i), p.age(part.Used), class, false}
+		p.items[c.first+n] = item{uint32(i), p.age(part.Used), class, false}
+		p.perClass[class]++
 		// A layer below a discard is evicted with the clone, after the discard; so is a
 		// part whose own eviction failed, unless it is a discard.
 		switch {
@@ -232,17 +234,18 @@ func (p *planner) full() bool {
 // evictPart plans the eviction of a part.
 func (p *planner) evictPart(n uint32, why uint16) {
 	it := &p.items[n]
-	c := &p.clones[it.owner]
+	owner, part := p.part(candidate(n))
+	c := &p.clones[owner]
 	it.gone = true
 	before := c.counted(c.exempt)
-	c.left = c.left.Sub(it.Size)
+	c.left = c.left.Sub(part.Size)
 	switch it.class {
 	case discard:
 		c.discards--
 	case warm:
-		c.own = c.own.Sub(it.Size)
+		c.own = c.own.Sub(part.Size)
 	}
-	p.used, p.freed = p.used.Sub(before.Sub(c.counted(c.exempt))), p.freed.Add(it.Size)
+	p.used, p.freed = p.used.Sub(before.Sub(c.counted(c.exempt))), p.freed.Add(part.Size)
 	p.decisions = append(p.decisions, decision{n, why, false})
 }
 

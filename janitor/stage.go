@@ -46,11 +46,11 @@ func (p *planner) evictable() (all disk.Size) {
 		}
 		var parts disk.Size
 		discards := 0
-		for _, it := range p.items[c.first : c.first+len(c.Parts)] {
+		for n, it := range p.items[c.first : c.first+len(c.Parts)] {
 			if it.gone || it.class == never || it.class == warm && c.hold != Free {
 				continue
 			}
-			parts = parts.Add(it.Size)
+			parts = parts.Add(c.Parts[n].Size)
 			if it.class == discard {
 				discards++
 			}
@@ -100,7 +100,7 @@ func (p *planner) partsOf(c class, from, to int, unused time.Duration, may func(
 	}
 	last := &p.clones[to-1]
 	first, end := p.clones[from].first, last.first+len(last.Parts)
-	var list []candidate
+	list := make([]candidate, 0, min(p.perClass[c], end-first)) // not grown, which would touch more memory
 	for n := range p.items[first:end] {
 		it := &p.items[first+n]
 		if it.class != c || it.gone || duration(it.age) < unused {

@@ -84,8 +84,8 @@ const (
 	never class = iota // held, or evicted only with its clone
 	discard
 	unneeded
-	warm // if its clone is idle
-	classes
+	warm    // if its clone is idle
+	classes // the number of classes
 )
 
 // decision is a planned eviction: of a part, or of a clone with its remaining parts.

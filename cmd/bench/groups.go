@@ -7,7 +7,7 @@ const (
 	coldMount   = "cold Create + Mount"
 	warmMount   = "warm Mount"
 	smallMount  = "warm Mount of a repository with 1,000 files"
-	loneMount   = "warm Mount, in turns with 64 at once"
+	loneMount   = "warm Mount, in turns with Mounts at once"
 	lsRemote    = "git ls-remote URL REF"
 	updateMount = "Mount, 100 files changed"
 	firstStatus = "git status in a fresh workspace"

@@ -57,7 +57,7 @@ func (g *Git) Fetch(ctx context.Context, f Fetch) error {
 
 // Clone makes a store of that object format in f.Store, an empty directory that belongs to
 // the fetching uid. Without f.Only it fetches all branches and tags, and the refs on the left
-// side of f.Refspecs besides. It returns the refs of the store, which is not synced then. After
+// side of f.Refspecs besides. It returns the refs of the store, which with f.New is not synced. After
 // an error the directory may have contents.
 //
 // git clone costs less than a first git fetch: while it indexes the pack it checks that no

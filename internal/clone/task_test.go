@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -143,13 +144,16 @@ func TestStatusWhileWaitingForSlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two contents, one of which is sent as a delta.
-	random := make([]byte, 32<<10)
+	// Eight files, of which seven are sent as deltas. git says that it resolves deltas when it has
+	// resolved the first of them. The others must take it longer than the plugin takes to stop it.
+	random := make([]byte, 512<<10)
 	rand.NewChaCha8([32]byte{}).Read(random)
-	for _, end := range []string{"1", "2"} {
-		change := gitserver.Change{Path: "large", Content: hex.EncodeToString(random) + end}
-		w.Commit("main", change)
+	var large []gitserver.Change
+	for i := range 8 {
+		end := strconv.Itoa(i)
+		large = append(large, gitserver.Change{Path: "large" + end, Content: hex.EncodeToString(random) + end})
 	}
+	w.Commit("main", large...)
 	s := w.spec("ref", "main")
 	c := w.clone(s)
 	prepared := make(chan error, 1)
@@ -166,11 +170,15 @@ func TestStatusWhileWaitingForSlot(t *testing.T) {
 	if got := c.Status(s.History); got.State != "cloning" || !strings.Contains(got.Progress, "waiting for its turn") {
 		t.Errorf("status: %+v", got)
 	}
-	for _, p := range w.children(c) {
-		if stat, err := os.ReadFile(filepath.Join(p, "stat")); err == nil && !strings.Contains(string(stat), ") T ") {
-			t.Errorf("a process that goes on: %s", stat)
+	// A process that was ready to run stops when its turn comes.
+	testdir.Eventually(t, "all processes stop", func() bool {
+		for _, p := range w.children(c) {
+			if stat, err := os.ReadFile(filepath.Join(p, "stat")); err == nil && !strings.Contains(string(stat), ") T ") {
+				return false
+			}
 		}
-	}
+		return true
+	})
 	slot.Release()
 	if err := <-prepared; err != nil {
 		t.Fatal(err)

@@ -15,16 +15,18 @@ help: ## list the targets
 demo: install ## install the plugin and show its main job end to end; REPO=url REF=ref IMAGE=image to use your own
 	@go run -buildvcs=false ./cmd/demo
 
-# The packages below tests run one at a time, because some start engines or measure times. The events, which
-# take hours, are left to test-engines, and the recipes that need npm and Cargo to test-recipes. The second
-# half runs even if the first one fails.
+# The plugin's package takes longest, so it begins first. Others run beside it, three at a time, because they mostly
+# wait for processes and the disk. The packages below tests run one at a time, because some start engines or measure
+# times, and without the race detector, because the plugin is another program there, except in tests/frontend. The
+# events, which take hours, are left to test-engines, and the recipes that need npm and Cargo to test-recipes. The
+# second half runs even if the first one fails.
 test: needs plugin cli ## all tests: units, integration (as root), end to end in a separate engine
 	@failed=0; \
 	go test -C cli -race -count=1 -timeout 10m ./... || failed=1; \
 	go test -C release -count=1 -timeout 10m ./... || failed=1; \
 	go test -C tests/csi -count=1 -timeout 10m ./... || failed=1; \
-	go test -race -count=1 -timeout 28m -p 2 $$(go list ./... | grep -v /tests) || failed=1; \
-	go test -race -count=1 -timeout 28m -p 1 -skip '^Test(Event|Recipe|Kubernetes)($$|[A-Z])' ./tests/... || failed=1; \
+	go test -race -count=1 -timeout 28m -p 3 ./plugin ./tests/frontend $$(go list ./... | grep -v /tests) || failed=1; \
+	go test -count=1 -timeout 28m -p 1 -skip '^Test(Event|Recipe|Kubernetes)($$|[A-Z])' ./tests/... || failed=1; \
 	exit $$failed
 
 # This runs the test program itself, because "go test" hides the output of passing tests.

@@ -104,7 +104,7 @@ func Merged(layers []string, f func(dir string) error) (err error) {
 }
 
 // Differences lists the files below dir that differ from a commit of the repository gitDir. Each
-// line is D, M or ? (not in the commit), a tab, and the path. Differences reads every file, and
+// line is D, M, T (another type) or ? (not in the commit), a tab, and the path. Differences reads every file, and
 // ignores none.
 func Differences(gitDir, dir, commit string) ([]string, error) {
 	temp, err := os.MkdirTemp("", "helmdeck-index-")
@@ -121,24 +121,19 @@ func Differences(gitDir, dir, commit string) ([]string, error) {
 	if _, err := run("read-tree", commit); err != nil {
 		return nil, err
 	}
-	_, _ = run("update-index", "-q", "--refresh") // fails if a file differs
-	changed, err := run("diff-files", "--name-status", "--ignore-submodules")
-	if err != nil {
-		return nil, err
-	}
-	others, err := run("ls-files", "--others")
+	status, err := run("status", "--porcelain", "--untracked-files=all", "--ignored", "--no-renames", "--ignore-submodules=all")
 	if err != nil {
 		return nil, err
 	}
 	var list []string
-	for _, line := range strings.Split(changed, "\n") {
-		if line != "" {
-			list = append(list, line)
-		}
-	}
-	for _, name := range strings.Split(others, "\n") {
-		if name != "" {
-			list = append(list, "?\t"+name)
+	for line := range strings.Lines(status) {
+		// Two letters: the index compared with HEAD, and the file compared with the index.
+		switch kind, path := line[1], strings.TrimSuffix(line[3:], "\n"); kind {
+		case ' ':
+		case '?', '!':
+			list = append(list, "?\t"+path)
+		default:
+			list = append(list, string(kind)+"\t"+path)
 		}
 	}
 	return list, nil

@@ -57,8 +57,14 @@ func TestRaces(t *testing.T) {
 			}
 		})
 	}
-	besides(func(round int) error { // pushes, with time to mount in between
-		time.Sleep(10 * pause)
+	var tried atomic.Int64 // mounts that succeeded or failed
+	pushedAt := int64(-1)
+	besides(func(round int) error { // pushes, with time to mount in between, however slow the machine is
+		n := tried.Load()
+		if n == pushedAt {
+			return nil
+		}
+		pushedAt = n
 		_, err := gitserver.Commit(w.server.Path("r"), "main", gitserver.Change{Path: "pushed", Content: strconv.Itoa(round)})
 		return err
 	})
@@ -111,6 +117,7 @@ func TestRaces(t *testing.T) {
 				for round := 0; round < mounts && (n.Load() == 0 || time.Since(began) < enough); round++ {
 					id := fmt.Sprint(user, round)
 					dir, err := w.Mount(ctx, name, id)
+					tried.Add(1)
 					if err != nil {
 						continue // the ref moves all the time
 					}

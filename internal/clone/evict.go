@@ -12,7 +12,6 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/trash"
-	"github.com/helmdeck/repos/internal/tree"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -230,12 +229,12 @@ func (m *Manager) EvictLayers(ctx context.Context, key string, ids []string) err
 		return err
 	}
 	defer unlock()
-	gone, stayed, err := c.layers.Evict(ids, tree.Kinds...)
+	gone, stayed, err := c.Trees.Evict(ids)
 	if err != nil {
 		return fmt.Errorf("evict layers of clone %s: %w", key, err)
 	}
 	if stayed > 0 {
-		return &work.BusyError{Name: c.used.Name, Reason: fmt.Sprintf("%d of %d layers have workspaces or trees on them", stayed, stayed+gone)}
+		return &work.BusyError{Name: c.used.Name, Reason: fmt.Sprintf("%d of %d layers are used by workspaces, mounts that begin, or trees on them", stayed, stayed+gone)}
 	}
 	return nil
 }

@@ -47,7 +47,10 @@ func TestEvictLayers(t *testing.T) {
 		t.Errorf("%d fetches, tree %s; want it built again from the store", fetches, again.Tree.ID)
 	}
 	first.Release()
+	drop := c.Trees.HoldCommit(second.Tree.Commit)
 	again.Release()
+	wantBusy(t, "a Mount has built them and does not hold them yet", evict(second.Tree.ID, second.GitLayer.ID), "2 of 2")
+	drop()
 	wantBusy(t, "a tree stands on it", evict(first.Tree.ID), "1 of 1")
 	w.collected(c) // the first one's git layer, if that is not done yet
 	was := w.takes(c)

@@ -136,9 +136,7 @@ func (c *Clone) prepare(ctx context.Context, s Spec, known *remote.Answer, how a
 	if fetch && how.ahead && !settle && c.Remote.FetchOthersNow(ctx, s.Source, *a) {
 		return nil, remote.ErrFetched // they belong to the git layer
 	}
-	if settle {
-		defer c.Trees.HoldCommit(r.Commit)()
-	}
+	defer c.Trees.HoldCommit(r.Commit)()
 	resolved()
 	defer phase.Begin(ctx, phase.Build)()
 	for try := 0; ; try++ {

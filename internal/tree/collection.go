@@ -100,19 +100,36 @@ func (c *Collection) Lower(chain []string, gitLayer string) []string {
 	return append(c.layers.Lower(meta.GitLayer, gitLayer), c.layers.Lower(meta.Tree, chain...)...)
 }
 
-// HoldCommit keeps the layers of a commit from being removed until drop is called, even
-// if no ref is at the commit.
+// HoldCommit keeps the layers of a commit, and those below them, from being removed until
+// drop is called, even if no ref is at the commit. A Mount holds its commit while it builds
+// layers, because it can hold a layer itself only when it has all of them.
 func (c *Collection) HoldCommit(commit string) (drop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.heldCommits[commit]++
 	return func() {
 		c.mu.Lock()
-		defer c.mu.Unlock()
 		if c.heldCommits[commit]--; c.heldCommits[commit] == 0 {
 			delete(c.heldCommits, commit)
 		}
+		c.mu.Unlock()
+		c.collectSoon()
 	}
+}
+
+// Evict removes layers by ID, except those that somebody holds, those of commits that are
+// held, and those below them. It returns how many layers it removed and how many stayed;
+// unknown IDs do not count. The caller holds the lock.
+func (c *Collection) Evict(ids []string) (gone, stayed int, err error) {
+	held := make(map[string]bool)
+	c.mu.Lock()
+	for _, l := range c.layers.List(Kinds...) {
+		held[l.ID] = c.heldCommits[l.Commit] > 0
+	}
+	c.mu.Unlock()
+	free := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return held[id] })
+	gone, stayed, err = c.layers.Evict(free, Kinds...)
+	return gone, stayed + len(ids) - len(free), err
 }
 
 // CancelFlattening makes FlattenSoon ignore all trees that were built before. Call it when
@@ -235,21 +252,18 @@ const heldBy = "a workspace, a discard or a build"
 
 // collect removes the layers that are garbage, and then the cold store if it is.
 func (c *Collection) collect(ctx context.Context) error {
-	if err := c.collectLayers(ctx); err != nil || !c.coldUnneeded() {
-		return err
-	}
-	return c.remote.EndCold(ctx)
-}
-
-func (c *Collection) collectLayers(ctx context.Context) error {
 	unlock, err := c.layers.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer unlock()
 	list := c.layers.Withdraw(c.unneeded())
 	c.dropCandidates(list)
-	return c.layers.Remove(list)
+	err = c.layers.Remove(list)
+	unlock()
+	if err != nil || !c.coldUnneeded() {
+		return err
+	}
+	return c.remote.EndCold(ctx)
 }
 
 // coldUnneeded reports whether the cold store is garbage: there is a full one, and no git

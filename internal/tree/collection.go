@@ -102,18 +102,18 @@ func (c *Collection) Lower(chain []string, gitLayer string) []string {
 
 // HoldCommit keeps the layers of a commit, and those below them, from being removed until
 // drop is called, even if no ref is at the commit. A Mount holds its commit while it builds
-// layers, because it can hold a layer itself only when it has all of them.
+// layers, because it can hold a layer itself only when it has all of them. Garbage that drop
+// leaves is collected when the next layer is published or dropped.
 func (c *Collection) HoldCommit(commit string) (drop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.heldCommits[commit]++
 	return func() {
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		if c.heldCommits[commit]--; c.heldCommits[commit] == 0 {
 			delete(c.heldCommits, commit)
 		}
-		c.mu.Unlock()
-		c.collectSoon()
 	}
 }
 

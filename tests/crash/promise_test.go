@@ -100,7 +100,13 @@ func checkWorkspace(h held) error {
 	if !slices.Equal(list, want) {
 		return fmt.Errorf("differences %q, want %q", list, want)
 	}
-	// The plugin writes no commit graphs and no multi-pack indexes. git starts a process to verify each.
+	// git fsck starts a process to verify the commit graph, and one for the multi-pack index, also if there
+	// is none.
+	for _, none := range []string{"info/commit-graph", "info/commit-graphs", "pack/multi-pack-index"} {
+		if _, err := os.Lstat(filepath.Join(h.dir, ".git/objects", none)); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("objects/%s: got %v; the plugin writes none", none, err)
+		}
+	}
 	_, err = testgit.Run(testgit.Command(h.dir, "--git-dir", ".git", "-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
 		"fsck", "--connectivity-only", "--no-dangling"))
 	return err

@@ -104,8 +104,8 @@ func Merged(layers []string, f func(dir string) error) (err error) {
 }
 
 // Differences lists the files below dir that differ from a commit of the repository gitDir. Each
-// line is D, M, T (another type) or ? (not in the commit), a tab, and the path. Differences reads every file, and
-// ignores none.
+// line is D, M, T (another type) or ? (not in the commit), a tab, and the path. Differences reads
+// every file, and ignores none.
 func Differences(gitDir, dir, commit string) ([]string, error) {
 	temp, err := os.MkdirTemp("", "helmdeck-index-")
 	if err != nil {

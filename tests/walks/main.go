@@ -42,7 +42,7 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	out, err := exec.Command("git", "ls-files", "-z", "*.go", "*.mod", "*.sum", "*.env", "*.txt").Output()
+	out, err := exec.Command("git", "ls-files", "-z").Output()
 	if err != nil {
 		return fmt.Errorf("list the module's files: %w", err)
 	}

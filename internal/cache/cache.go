@@ -31,12 +31,12 @@ var env []byte
 // directory, whatever they have put in place of the entries. An entry that exists under
 // one of the names stays as it is.
 func Ensure(dir string, uid, gid int) (path string, err error) {
-	// An earlier version could remove this directory of a clone that it kept.
-	if err := durable.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
 	path = filepath.Join(dir, strconv.Itoa(uid))
-	switch err := os.Mkdir(path, 0o755); {
+	err = os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrNotExist) { // dir was removed by hand, or by an earlier version
+		err = durable.MkdirAll(path, 0o755)
+	}
+	switch {
 	case err == nil:
 		if err := os.Lchown(path, uid, gid); err != nil {
 			return "", err

@@ -52,6 +52,10 @@ func TestEnsureCache(t *testing.T) {
 		}
 	}
 	check("again")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	check("the whole cache is missing")
 	if err := os.RemoveAll(filepath.Join(path, "npm")); err != nil {
 		t.Fatal(err)
 	}

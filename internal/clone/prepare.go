@@ -5,10 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/remote"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // Checkout is the part of a workspace that a clone provides. Its layers are held until
@@ -54,6 +56,29 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *remote.Answer) (*Che
 	return c.prepareUsed(ctx, s, known, attempt{began: began})
 }
 
+// WithCheckout prepares a checkout, as Prepare does, for a caller that uses the clone, and calls f with it.
+// If f succeeds it has taken over the Checkout. If it fails for lack of room, or because layers turn out to
+// be lost, WithCheckout makes room or removes their records, and tries once more: a failed f must not leave
+// anything behind.
+func (c *Clone) WithCheckout(ctx context.Context, s Spec, known *remote.Answer, f func(*Checkout) error) error {
+	for tried := false; ; tried = true {
+		co, err := c.prepareUsed(ctx, s, known, attempt{began: c.m.Now()})
+		if err != nil {
+			return err
+		}
+		if err = c.WithRoom(ctx, disk.Size{}, func() error { return f(co) }); err == nil {
+			return nil
+		}
+		co.Release()
+		if tried {
+			return err
+		}
+		if healed, healErr := c.Trees.Heal(ctx); !healed || healErr != nil {
+			return err
+		}
+	}
+}
+
 // attempt says how prepare makes a checkout.
 type attempt struct {
 	began  time.Time // when Prepare was called
@@ -82,7 +107,7 @@ func (c *Clone) prepareUsed(ctx context.Context, s Spec, known *remote.Answer, h
 			fetched++
 			known = nil // it may be older than the fetch
 			continue
-		case err != nil && there && try < resolveTries && !c.sameStore(s, before):
+		case err != nil && there && try < resolveTries && !sameStore(c.Remote, s.History, before):
 			// Another Prepare has set the damaged store aside: the error is about that
 			// store.
 			continue
@@ -100,9 +125,9 @@ func (c *Clone) prepareUsed(ctx context.Context, s Spec, known *remote.Answer, h
 	}
 }
 
-// sameStore reports whether the store of s is still the one of an earlier record.
-func (c *Clone) sameStore(s Spec, before meta.Store) bool {
-	now, ok := c.Remote.Store(s.History)
+// sameStore reports whether the store of a history is still the one of an earlier record.
+func sameStore(r *remote.Remote, h volume.History, before meta.Store) bool {
+	now, ok := r.Store(h)
 	return ok && now.ClonedAt.Equal(before.ClonedAt)
 }
 

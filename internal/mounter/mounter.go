@@ -57,6 +57,11 @@ func (m *Mounter) Dir(rec meta.Workspace) string {
 // Upper returns the upper of a workspace.
 func (m *Mounter) Upper(rec meta.Workspace) string { return filepath.Join(m.Dir(rec), "upper") }
 
+func (m *Mounter) work(rec meta.Workspace) string { return filepath.Join(m.Dir(rec), "work") }
+
+// probe returns the scratch directory of overlay.Busy.
+func (m *Mounter) probe(rec meta.Workspace) string { return filepath.Join(m.Dir(rec), "probe") }
+
 // Manifest returns the path of a workspace's manifest.
 func (m *Mounter) Manifest(rec meta.Workspace) string { return filepath.Join(m.Dir(rec), ManifestName) }
 
@@ -73,18 +78,15 @@ func (m *Mounter) Mountpoint(rec meta.Workspace) string {
 // nothing after a crash of the machine.
 func (m *Mounter) MountNew(ctx context.Context, rec meta.Workspace, c *clone.Clone, co *clone.Checkout) error {
 	dir := m.Dir(rec)
-	// An earlier version could remove this directory of a clone that it kept.
-	if err := durable.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	for _, d := range []string{dir, filepath.Join(dir, "work")} {
-		if err := os.Mkdir(d, 0o700); err != nil {
+	// The probe now, while there is room: the end of a workspace must work on a full disk too.
+	for _, d := range append([]string{dir, m.work(rec)}, overlay.BusyDirs(m.probe(rec))...) {
+		err := os.Mkdir(d, 0o700)
+		if d == dir && errors.Is(err, fs.ErrNotExist) { // an earlier version could remove the parent
+			err = errors.Join(durable.MkdirAll(filepath.Dir(dir), 0o755), os.Mkdir(dir, 0o700))
+		}
+		if err != nil {
 			return err
 		}
-	}
-	// Now, while there is room: the end of a workspace must work on a full disk too.
-	if err := overlay.PrepareBusy(filepath.Join(dir, "probe")); err != nil {
-		return err
 	}
 	manifest, err := json.Marshal(rec)
 	if err != nil {
@@ -118,24 +120,24 @@ func (m *Mounter) MountNew(ctx context.Context, rec meta.Workspace, c *clone.Clo
 		}
 		failpoint.Hit("workspace/open/settled")
 	}
-	if err := m.mount(c, rec); err != nil {
+	if err := overlay.MakePoint(overlay.PointsDir(m.Root), rec.ID); err != nil {
+		return err
+	}
+	if err := overlay.Mount(m.overlay(c, rec)); err != nil {
 		return err
 	}
 	failpoint.Hit("workspace/open/mounted")
 	return errors.Join(m.BindCache(c, rec), m.BindHelper(rec))
 }
 
-// mount mounts a workspace's overlay on the layers of its clone.
-func (m *Mounter) mount(c *clone.Clone, rec meta.Workspace) error {
-	if err := overlay.MakePoint(overlay.PointsDir(m.Root), rec.ID); err != nil {
-		return err
-	}
-	return overlay.Mount(overlay.Spec{
+// overlay returns the overlay of a workspace on the layers of its clone.
+func (m *Mounter) overlay(c *clone.Clone, rec meta.Workspace) overlay.Spec {
+	return overlay.Spec{
 		Source: overlay.Source, Lower: m.Lower(c, rec),
-		Upper: m.Upper(rec), Work: filepath.Join(m.Dir(rec), "work"), Target: m.Mountpoint(rec),
+		Upper: m.Upper(rec), Work: m.work(rec), Target: m.Mountpoint(rec),
 		Volatile: m.Features.Volatile && !rec.Kept(), Metacopy: rec.Metacopy, Redirects: rec.Redirects,
 		Context: m.Context,
-	})
+	}
 }
 
 // BindCache binds the cache of a clone into a mounted workspace, if the volume asks for it.
@@ -184,7 +186,10 @@ func (m *Mounter) MountAgain(ctx context.Context, c *clone.Clone, rec meta.Works
 			return Missing{}, err
 		}
 	}
-	if err := m.mount(c, rec); err != nil {
+	if err := overlay.MakePoint(overlay.PointsDir(m.Root), rec.ID); err != nil {
+		return Missing{}, err
+	}
+	if err := overlay.Mount(m.overlay(c, rec)); err != nil {
 		return Missing{}, err
 	}
 	// The containers changed the directories where these are bound: they don't get them.
@@ -254,7 +259,7 @@ func (m *Mounter) Busy(rec meta.Workspace) (bool, error) {
 	}
 	var busy bool
 	err := m.Trash.Retry(func() (err error) {
-		busy, err = overlay.Busy(dir, filepath.Join(m.Dir(rec), "probe"))
+		busy, err = overlay.Busy(dir, m.probe(rec))
 		return err
 	})
 	if errors.Is(err, os.ErrNotExist) {

@@ -19,7 +19,7 @@ func Bind(source, target, rel string, readOnly bool) (err error) {
 	if !filepath.IsLocal(rel) || rel == "." || rel != filepath.Clean(rel) {
 		return fmt.Errorf("%q is not a clean path below the mount: %w", rel, unix.EINVAL)
 	}
-	root, mounted, err := openTarget(target)
+	root, mounted, err := openDir(unix.AT_FDCWD, target)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func Bind(source, target, rel string, readOnly bool) (err error) {
 	}
 	defer unix.Close(at)
 
-	from, err := openDir(source)
+	from, _, err := openDir(unix.AT_FDCWD, source)
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,10 @@ import (
 func Busy(upper, scratch string) (busy bool, err error) {
 	defer wrap(&err, "ask whether %q is in use", upper)
 	lower, work := filepath.Join(scratch, "lower"), filepath.Join(scratch, "work")
-	if err := PrepareBusy(scratch); err != nil {
-		return false, err
+	for _, dir := range BusyDirs(scratch) {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return false, err
+		}
 	}
 	dir, err := unix.Open(scratch, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -43,38 +45,31 @@ func Busy(upper, scratch string) (busy bool, err error) {
 	}
 
 	// As strings, which every kernel accepts here, and through openDirs, because an option
-	// has at most 255 bytes. They stay open until FsconfigCreate: older kernels look the names up
-	// only then.
+	// has at most 255 bytes. They stay open until the end, because older kernels look the names up late.
 	var dirs openDirs
 	defer dirs.close()
 	names, err := dirs.open(lower, upper, work)
 	if err != nil {
 		return false, err
 	}
-	c, err := newContext("overlay", "source=busy", "lowerdir="+names[0], "upperdir="+names[1], "workdir="+names[2],
-		"index=on", "nfs_export=off", "metacopy=off", "redirect_dir=off", "volatile")
-	if err != nil {
-		return false, err
-	}
-	defer c.close()
-	switch err := unix.FsconfigCreate(c.fd); {
+	filesystem, err := newFilesystem("overlay", []string{
+		"source=busy", "lowerdir=" + names[0], "upperdir=" + names[1], "workdir=" + names[2],
+		"index=on", "nfs_export=off", "metacopy=off", "redirect_dir=off", "volatile",
+	})
+	switch {
+	case err == nil:
+		return false, unix.Close(filesystem)
 	case errors.Is(err, unix.EBUSY):
 		return true, nil
-	case err == nil, errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		// The kernel checks the upper before it writes anything, so it is free on a full disk too.
 		return false, nil
-	default:
-		return false, c.explain("create", err)
 	}
+	return false, err
 }
 
-// PrepareBusy makes the directories that Busy needs in scratch, so that Busy also works
-// on a full disk.
-func PrepareBusy(scratch string) error {
-	for _, dir := range []string{"", "lower", "work"} {
-		if err := os.Mkdir(filepath.Join(scratch, dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return nil
+// BusyDirs returns the directories that Busy makes for scratch, parents first. Make them in advance, and
+// Busy also works on a full disk.
+func BusyDirs(scratch string) []string {
+	return []string{scratch, filepath.Join(scratch, "lower"), filepath.Join(scratch, "work")}
 }

@@ -21,16 +21,32 @@ func wrap(err *error, format string, args ...any) {
 	}
 }
 
-// fsContext is a descriptor of fsopen(2), with which a filesystem is configured.
-type fsContext struct{ fd int }
+// layer is a directory for the option key of an overlay: lowerdir+, upperdir or workdir.
+type layer struct{ key, dir string }
 
-// newContext opens a context for a filesystem of a type with options, "key=value" or "flag".
-func newContext(fstype string, options ...string) (fsContext, error) {
+// lowerLayers returns the read-only layers in dirs, topmost first.
+func lowerLayers(dirs []string) []layer {
+	layers := make([]layer, len(dirs))
+	for i, dir := range dirs {
+		layers[i] = layer{"lowerdir+", dir}
+	}
+	return layers
+}
+
+// newFilesystem makes a filesystem of a type with options, "key=value" or "flag", and layers, which it passes
+// as descriptors, in order: the kernel takes its own references, so our limit on descriptors does not limit
+// the layers. The result is for fsmount(2). The error has the kernel's own message, and is errNoDescriptors
+// if the kernel does not accept layers so.
+func newFilesystem(fstype string, options []string, layers ...layer) (_ int, err error) {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return fsContext{}, fmt.Errorf("fsopen %s: %w", fstype, err)
+		return -1, fmt.Errorf("fsopen %s: %w", fstype, err)
 	}
-	c := fsContext{fd}
+	defer func() {
+		if err != nil {
+			unix.Close(fd)
+		}
+	}()
 	for _, o := range options {
 		if key, value, ok := strings.Cut(o, "="); ok {
 			err = unix.FsconfigSetString(fd, key, value)
@@ -38,61 +54,41 @@ func newContext(fstype string, options ...string) (fsContext, error) {
 			err = unix.FsconfigSetFlag(fd, key)
 		}
 		if err != nil {
-			err = c.explain(o, err)
-			c.close()
-			return fsContext{}, err
+			return -1, explain(fd, o, err)
 		}
 	}
-	return c, nil
-}
-
-func (c fsContext) close() { unix.Close(c.fd) }
-
-// addLayers passes layers as descriptors, in order. The kernel takes its own references,
-// so our limit on descriptors does not limit the layers.
-func (c fsContext) addLayers(key string, dirs ...string) error {
-	for _, dir := range dirs {
-		fd, err := openDir(dir)
+	for _, l := range layers {
+		dir, _, err := openDir(unix.AT_FDCWD, l.dir)
 		if err != nil {
-			return err
+			return -1, err
 		}
-		err = unix.FsconfigSetFd(c.fd, key, fd)
-		unix.Close(fd)
+		err = unix.FsconfigSetFd(fd, l.key, dir)
+		unix.Close(dir)
 		if err == nil {
 			continue
 		}
-		explained := c.explain(fmt.Sprintf("%s=%s", key, dir), err)
+		explained := explain(fd, fmt.Sprintf("%s=%s", l.key, l.dir), err)
 		// Kernels with the old mount API for overlayfs return EOPNOTSUPP, those before 6.13
 		// EINVAL, or EBADF if they don't accept O_PATH. EINVAL can also mean a bad layer:
 		// mount(2) will then report that.
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.EOPNOTSUPP) {
-			return fmt.Errorf("%w: %w", errNoDescriptors, explained)
+			return -1, fmt.Errorf("%w: %w", errNoDescriptors, explained)
 		}
-		return explained
+		return -1, explained
 	}
-	return nil
-}
-
-// mount makes the superblock and a detached mount of it: closing the descriptor unmounts
-// it, unless it was attached.
-func (c fsContext) mount(attributes int) (fd int, err error) {
-	if err := unix.FsconfigCreate(c.fd); err != nil {
-		return -1, c.explain("create", err)
-	}
-	fd, err = unix.Fsmount(c.fd, unix.FSMOUNT_CLOEXEC, attributes)
-	if err != nil {
-		return -1, c.explain("fsmount", err)
+	if err := unix.FsconfigCreate(fd); err != nil {
+		return -1, explain(fd, "create", err)
 	}
 	return fd, nil
 }
 
-// explain adds the messages in the context's log. Each read returns one, with the prefix
+// explain adds the messages in the log of a descriptor of fsopen(2). Each read returns one, with the prefix
 // "e ", "w " or "i ".
-func (c fsContext) explain(what string, err error) error {
+func explain(fd int, what string, err error) error {
 	var words []string
 	buf := make([]byte, 4096)
 	for {
-		n, rerr := unix.Read(c.fd, buf)
+		n, rerr := unix.Read(fd, buf)
 		if rerr != nil || n <= 0 {
 			break
 		}
@@ -108,39 +104,25 @@ func (c fsContext) explain(what string, err error) error {
 	return fmt.Errorf("%s: %w: %s", what, err, strings.Join(words, "; "))
 }
 
-// openDir opens a directory with O_PATH, without following a link at the end of the path.
-// At a mount point it opens the root of the topmost mount.
-func openDir(dir string) (int, error) {
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// openDir opens the directory name below the directory at, or at a path with unix.AT_FDCWD. It opens with
+// O_PATH, and does not follow a link at the end of name. At a mount point it opens the root of the topmost
+// mount. mounted reports whether that is the root of a mount.
+func openDir(at int, name string) (fd int, mounted bool, err error) {
+	fd, err = unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("open %q: %w", dir, err)
+		return -1, false, fmt.Errorf("open %q: %w", name, err)
 	}
-	return fd, nil
-}
-
-// openTarget is openDir, and reports whether it opened the root of a mount.
-func openTarget(dir string) (fd int, mounted bool, err error) {
-	fd, err = openDir(dir)
+	var st unix.Statx_t
+	if err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &st); err != nil {
+		err = fmt.Errorf("statx: %w", err)
+	} else if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		err = fmt.Errorf("statx does not tell mount points: %w", unix.ENOSYS)
+	}
 	if err != nil {
-		return -1, false, err
-	}
-	if mounted, err = isMountRoot(fd); err != nil {
 		unix.Close(fd)
 		return -1, false, err
 	}
-	return fd, mounted, nil
-}
-
-// isMountRoot reports whether an open directory is the root of a mount.
-func isMountRoot(fd int) (bool, error) {
-	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &st); err != nil {
-		return false, fmt.Errorf("statx: %w", err)
-	}
-	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		return false, fmt.Errorf("statx does not tell mount points: %w", unix.ENOSYS)
-	}
-	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+	return fd, st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
 // openDirs are directories that stay open, so that the kernel can find them by names in
@@ -150,7 +132,7 @@ type openDirs []int
 // open opens directories and returns their names.
 func (d *openDirs) open(dirs ...string) (names []string, err error) {
 	for _, dir := range dirs {
-		fd, err := openDir(dir)
+		fd, _, err := openDir(unix.AT_FDCWD, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +152,7 @@ func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 // Mounted reports whether something is mounted at the directory target. It returns false
 // if target does not exist.
 func Mounted(target string) (bool, error) {
-	fd, mounted, err := openTarget(target)
+	fd, mounted, err := openDir(unix.AT_FDCWD, target)
 	switch {
 	case err == nil:
 		return mounted, unix.Close(fd)

@@ -15,14 +15,15 @@ import (
 func TestBusyOnFullDisk(t *testing.T) {
 	testdisk.OnEach(t, func(t *testing.T, dir string) {
 		in := func(name string) string { return filepath.Join(dir, name) }
-		for _, name := range []string{"lower", "upper", "work", "tree"} {
-			if err := os.Mkdir(in(name), 0o755); err != nil {
+		dirs := append([]string{in("lower"), in("upper"), in("work"), in("tree")}, overlay.BusyDirs(in("scratch"))...)
+		for _, dir := range dirs {
+			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
 		err := errors.Join(
 			overlay.Mount(overlay.Spec{Lower: []string{in("lower")}, Upper: in("upper"), Work: in("work"), Target: in("tree"), Volatile: true}),
-			overlay.PrepareBusy(in("scratch")), testdisk.Fill(in("fill")))
+			testdisk.Fill(in("fill")))
 		if err != nil {
 			t.Fatal(err)
 		}

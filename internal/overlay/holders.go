@@ -132,7 +132,7 @@ const maxInside = 64
 // that every workspace starts with or, if a container removed it, a file or directory at
 // the top.
 func openInside(target string) (int, error) {
-	root, mounted, err := openTarget(target)
+	root, mounted, err := openDir(unix.AT_FDCWD, target)
 	if err != nil {
 		return -1, err
 	}

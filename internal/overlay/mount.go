@@ -60,7 +60,7 @@ func Mount(s Spec) (err error) {
 	if n := len(strings.Join(s.Lower, ",lowerdir+=")); n > maxNames {
 		return fmt.Errorf("the paths of %d lower layers take %d bytes, at most %d are allowed", len(s.Lower), n, maxNames)
 	}
-	target, mounted, err := openTarget(s.Target)
+	target, mounted, err := openDir(unix.AT_FDCWD, s.Target)
 	if err != nil {
 		return err
 	}
@@ -70,19 +70,10 @@ func Mount(s Spec) (err error) {
 		// enough.
 		return errMounted
 	}
-	c, err := newContext("overlay", append([]string{"source=" + s.source()}, s.options()...)...)
-	if err != nil {
-		return err
-	}
-	defer c.close()
 	// Linux 6.13 and later accept descriptors, so paths have no limit and need no escapes.
-	err = c.addLayers("lowerdir+", s.Lower...)
-	if err == nil {
-		err = c.addLayers("upperdir", s.Upper)
-	}
-	if err == nil {
-		err = c.addLayers("workdir", s.Work)
-	}
+	layers := append(lowerLayers(s.Lower), layer{"upperdir", s.Upper}, layer{"workdir", s.Work})
+	options := append([]string{"source=" + s.source()}, s.options()...)
+	filesystem, err := newFilesystem("overlay", options, layers...)
 	if errors.Is(err, errNoDescriptors) {
 		if err2 := mountString(s, target); err2 != nil {
 			return fmt.Errorf("%w (%w)", err2, err)
@@ -92,9 +83,10 @@ func Mount(s Spec) (err error) {
 	if err != nil {
 		return err
 	}
-	mnt, err := c.mount(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID)
+	defer unix.Close(filesystem)
+	mnt, err := unix.Fsmount(filesystem, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID)
 	if err != nil {
-		return err
+		return explain(filesystem, "fsmount", err)
 	}
 	defer unix.Close(mnt)
 	return attach(mnt, target)

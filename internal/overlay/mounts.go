@@ -68,7 +68,7 @@ var ErrNotMounted = errors.New("is not a mount point")
 // target does not exist.
 func Detach(target string) (release func() error, err error) {
 	defer wrap(&err, "detach %q", target)
-	fd, mounted, err := openTarget(target)
+	fd, mounted, err := openDir(unix.AT_FDCWD, target)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ var ErrBusy = errors.New("a process uses it")
 // The mounts below target are unmounted first, and stay unmounted after an error.
 func Unmount(target string) (err error) {
 	defer wrap(&err, "unmount %q", target)
-	root, mounted, err := openTarget(target)
+	root, mounted, err := openDir(unix.AT_FDCWD, target)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func unmountAt(path string) error {
 // are the mounts in them.
 func Move(from, to string) (err error) {
 	defer wrap(&err, "move the mount at %q to %q", from, to)
-	source, mounted, err := openTarget(from)
+	source, mounted, err := openDir(unix.AT_FDCWD, from)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func Move(from, to string) (err error) {
 	if !mounted {
 		return ErrNotMounted
 	}
-	target, moved, err := openTarget(to)
+	target, moved, err := openDir(unix.AT_FDCWD, to)
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func TestMount(t *testing.T) {
 	ways := map[string]func(Spec) error{
 		"descriptors": Mount,
 		"string": func(s Spec) error {
-			target, err := openDir(s.Target)
+			target, _, err := openDir(unix.AT_FDCWD, s.Target)
 			if err != nil {
 				return err
 			}
@@ -275,7 +275,7 @@ func TestMountStringTooLong(t *testing.T) {
 	for len(s.Lower) < 400 {
 		s.Lower = append(s.Lower, s.Lower[0])
 	}
-	target, err := openDir(s.Target)
+	target, _, err := openDir(unix.AT_FDCWD, s.Target)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func MakePoint(dir, name string) error {
 // and so delays Unmounted: close it soon.
 func openPoints(dir string) (fd int, err error) {
 	defer wrap(&err, "mount points in %q", dir)
-	fd, mounted, err := openTarget(dir)
+	fd, mounted, err := openDir(unix.AT_FDCWD, dir)
 	if err != nil {
 		return -1, err
 	}
@@ -114,14 +114,14 @@ func Shared(dir string) (shared bool, err error) {
 	}
 	defer remove()
 	// A new filesystem, because a bind of the tmpfs would be a peer of the tmpfs itself.
-	c, err := newContext("tmpfs")
+	filesystem, err := newFilesystem("tmpfs", nil)
 	if err != nil {
 		return false, err
 	}
-	defer c.close()
-	mnt, err := c.mount(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC)
+	defer unix.Close(filesystem)
+	mnt, err := unix.Fsmount(filesystem, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
-		return false, err
+		return false, explain(filesystem, "fsmount", err)
 	}
 	defer unix.Close(mnt)
 	if err := attach(mnt, at); err != nil {

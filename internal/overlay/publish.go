@@ -41,7 +41,7 @@ func (t Target) Make() (made bool, err error) {
 	if err == nil || !errors.Is(err, unix.EEXIST) {
 		return err == nil, err
 	}
-	at, mounted, err := t.open(parent)
+	at, mounted, err := openDir(parent, t.name())
 	if err != nil {
 		return false, err
 	}
@@ -63,7 +63,7 @@ func (t Target) Publish(source string, readOnly bool) (err error) {
 		return err
 	}
 	defer unix.Close(parent)
-	at, mounted, err := t.open(parent)
+	at, mounted, err := openDir(parent, t.name())
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (t Target) Publish(source string, readOnly bool) (err error) {
 	if mounted {
 		return errMounted
 	}
-	from, mounted, err := openTarget(source)
+	from, mounted, err := openDir(unix.AT_FDCWD, source)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (t Target) Shows(source string) (shows bool, err error) {
 		defer unix.Close(parent)
 		var at int
 		var mounted bool
-		if at, mounted, err = t.open(parent); err == nil {
+		if at, mounted, err = openDir(parent, t.name()); err == nil {
 			defer unix.Close(at)
 			if !mounted {
 				return false, nil
@@ -168,7 +168,7 @@ func (t Target) Detach() (err error) {
 
 // unmount detaches the topmost mount at the target. more is false if there was none.
 func (t Target) unmount(parent int) (more bool, err error) {
-	at, mounted, err := t.open(parent)
+	at, mounted, err := openDir(parent, t.name())
 	if err != nil {
 		return false, err
 	}
@@ -222,19 +222,6 @@ func (t Target) openParent() (int, error) {
 	return parent, nil
 }
 
-// open opens the target below its parent, and reports whether it opened the root of a mount.
-func (t Target) open(parent int) (at int, mounted bool, err error) {
-	at, err = unix.Openat(parent, t.name(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, false, err
-	}
-	if mounted, err = isMountRoot(at); err != nil {
-		unix.Close(at)
-		return -1, false, err
-	}
-	return at, mounted, nil
-}
-
 // isEmpty returns ErrNotEmpty for a directory with files.
 func isEmpty(at int) error {
 	dir, err := unix.Openat(at, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -280,7 +267,7 @@ func mountOf(fd int) (*mountinfo.Info, error) {
 
 // sameFilesystem reports whether the directory at is on the filesystem of the directory path.
 func sameFilesystem(at int, path string) (bool, error) {
-	other, err := openDir(path)
+	other, _, err := openDir(unix.AT_FDCWD, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

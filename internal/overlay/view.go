@@ -72,17 +72,14 @@ func viewNamed(s Spec) (*os.File, error) {
 // viewOf mounts a view of layers, passed as descriptors or named in an option.
 func viewOf(s Spec, lower []string, options ...string) (*os.File, error) {
 	options = append(append([]string{"source=view"}, s.options()...), options...)
-	c, err := newContext("overlay", options...)
+	filesystem, err := newFilesystem("overlay", options, lowerLayers(lower)...)
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	if err := c.addLayers("lowerdir+", lower...); err != nil {
-		return nil, err
-	}
-	mnt, err := c.mount(unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC)
+	defer unix.Close(filesystem)
+	mnt, err := unix.Fsmount(filesystem, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
-		return nil, err
+		return nil, explain(filesystem, "fsmount", err)
 	}
 	return os.NewFile(uintptr(mnt), "overlay view"), nil
 }
@@ -93,7 +90,7 @@ func viewOf(s Spec, lower []string, options ...string) (*os.File, error) {
 // fs.ErrNotExist if target does not exist.
 func Root(target string) (f *os.File, err error) {
 	defer wrap(&err, "open the mount at %q", target)
-	fd, mounted, err := openTarget(target)
+	fd, mounted, err := openDir(unix.AT_FDCWD, target)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/volume"
@@ -146,7 +146,11 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 		}
 	}
 	if err == nil {
-		rec, err = v.open(ctx, h, l)
+		err = h.clone.WithCheckout(ctx, h.spec(), v.answerTo(h), func(co *clone.Checkout) (err error) {
+			defer phase.Begin(ctx, phase.Mount)()
+			rec, err = v.Workspaces.Open(ctx, workspace.Request{Lease: l, Options: h.opts, Clone: h.clone, Checkout: co})
+			return err
+		})
 	}
 	if err != nil && ctx.Err() == context.DeadlineExceeded && errors.Is(err, context.Cause(ctx)) {
 		doing := h.clone.Remote.Doing.String()
@@ -159,36 +163,6 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 		return rec, false, err
 	}
 	return rec, true, h.clone.Mounted(ctx, h.opts)
-}
-
-// open prepares a checkout and makes a workspace of it. If layers turn out to be lost, it
-// tries once more.
-func (v *Volumes) open(ctx context.Context, h *handle, l Lease) (meta.Workspace, error) {
-	for healed := false; ; {
-		co, err := h.clone.Prepare(ctx, h.spec(), v.answerTo(h))
-		if err != nil {
-			return meta.Workspace{}, err
-		}
-		var rec meta.Workspace
-		err = h.clone.WithRoom(ctx, disk.Size{}, func() error {
-			defer phase.Begin(ctx, phase.Mount)()
-			rec, err = v.Workspaces.Open(ctx, workspace.Request{
-				Lease: l, Options: h.opts, Clone: h.clone, Checkout: co,
-			})
-			return err
-		})
-		if err == nil {
-			return rec, nil
-		}
-		co.Release()
-		if !healed {
-			var healErr error
-			if healed, healErr = h.clone.Trees.Heal(ctx); healed && healErr == nil {
-				continue
-			}
-		}
-		return meta.Workspace{}, err
-	}
 }
 
 // Add implements Verbs.

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -47,6 +48,25 @@ func (w *world) wantMounted(rec meta.Workspace, text string) {
 	if got := content(w.t, filepath.Join(dir, "mine")); got != text {
 		w.t.Errorf("%q has %q, want %q", dir, got, text)
 	}
+}
+
+// TestParentIsGone checks that a Mount makes the directory of the workspaces again, which an earlier version
+// could remove.
+func TestParentIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.request("v", "1")
+	if err := os.Remove(filepath.Join(r.Clone.Dir, "workspaces")); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := w.m.Open(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mounted, err := overlay.Mounted(w.m.Mountpoint(rec)); err != nil || !mounted {
+		t.Errorf("it is not mounted: %v", err)
+	}
+	w.release("v", "1")
 }
 
 // A Release whose commit fails changes nothing: no Mount is answered with a directory that

@@ -1,6 +1,7 @@
 // Command walks prints the functions that a warm Mount, a cold Mount, an Unmount with a discard and an
 // eviction pass, in order. It puts a line at the start of each function of a copy of the module, and runs
-// each of the four once, with real git and overlays (as root).
+// each of the four once, with real git and overlays (as root). It fails if the warm Mount passes more functions
+// than its limit.
 //
 // A function is on the path if it, or a function that it calls, asks the system for something. A re-entry is
 // the first call of a function whose package was left before.

@@ -21,15 +21,15 @@ demo: install ## install the plugin and show its main job end to end; REPO=url R
 # under it in the tests of the plugin's packages. Most packages below tests run one at a time, because they start
 # engines or measure times. The events, which take hours, are left to test-engines, and the recipes that need npm and
 # Cargo to test-recipes. Each part runs even if one before it fails.
-NO_RACE = /(rootfs|internal/gitserver)(/|$$)|/tests/(crash|remotes|walks)$$
+NO_RACE = /(rootfs|internal/gitserver)(/|$$)|/tests/(crash|walks)$$
 test: needs plugin cli ## all tests: units, integration (as root), end to end in a separate engine
-	@failed=0; \
+	@failed=0; all=$$(go list ./...) || failed=1; \
 	go test -C cli -race -count=1 -timeout 10m ./... || failed=1; \
 	go test -C release -count=1 -timeout 10m ./... || failed=1; \
 	go test -C tests/csi -count=1 -timeout 10m ./... || failed=1; \
-	go test -race -count=1 -timeout 28m -p 3 ./plugin ./tests/frontend $$(go list ./... | grep -v /tests | grep -Ev '$(NO_RACE)') || failed=1; \
-	go test -count=1 -timeout 28m -p 3 $$(go list ./... | grep -E '$(NO_RACE)') || failed=1; \
-	go test -count=1 -timeout 28m -p 1 -skip '^Test(Event|Recipe|Kubernetes)($$|[A-Z])' $$(go list ./tests/... | grep -Ev '$(NO_RACE)') || failed=1; \
+	go test -race -count=1 -timeout 28m -p 3 ./plugin ./tests/frontend $$(echo "$$all" | grep -v /tests | grep -Ev '$(NO_RACE)') || failed=1; \
+	go test -count=1 -timeout 28m -p 3 $$(echo "$$all" | grep -E '$(NO_RACE)') || failed=1; \
+	go test -count=1 -timeout 28m -p 1 -skip '^Test(Event|Recipe|Kubernetes)($$|[A-Z])' $$(echo "$$all" | grep /tests | grep -Ev '$(NO_RACE)') || failed=1; \
 	exit $$failed
 
 # This runs the test program itself, because "go test" hides the output of passing tests.

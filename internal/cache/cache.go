@@ -34,7 +34,9 @@ func Ensure(dir string, uid, gid int) (path string, err error) {
 	path = filepath.Join(dir, strconv.Itoa(uid))
 	err = os.Mkdir(path, 0o755)
 	if errors.Is(err, fs.ErrNotExist) { // dir was removed by hand, or by an earlier version
-		err = durable.MkdirAll(path, 0o755)
+		if err = durable.MkdirAll(dir, 0o755); err == nil {
+			err = os.Mkdir(path, 0o755)
+		}
 	}
 	switch {
 	case err == nil:

@@ -190,24 +190,23 @@ func (c *Clone) saveSoon(list ...meta.Layer) {
 }
 
 // roomTries is how often WithRoom calls f.
-const roomTries = 4
+const roomTries = 3
 
 // WithRoom calls f. If the disk is full, it makes room for need, in the name of the
 // clone's subject, and calls f again, unless the work yields: nothing is evicted for work
-// in advance. need is zero if it is unknown, and may be too low. A failed f must not leave
-// anything behind. If there is still no room, the error wraps those of f and of
-// Config.MakeRoom.
+// in advance. need is zero if it is unknown, and may be too low: if f fails again, the
+// janitor guesses, and f is called for the last time. A failed f must not leave anything
+// behind. If no room can be made, the error wraps those of f and of Config.MakeRoom.
 func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
-	var err error
-	for range roomTries { // MakeRoom also explains the last failure
-		if err = f(); c.m.MakeRoom == nil || !giterror.NoSpace(err) || work.PartyOf(ctx).Yields() {
+	for try := 1; ; try++ {
+		err := f()
+		if try == roomTries || c.m.MakeRoom == nil || !giterror.NoSpace(err) || work.PartyOf(ctx).Yields() {
 			return err
 		}
 		c.m.Log.WithContext(ctx).WithError(err).Warn("the disk is full: making room")
 		if roomErr := c.m.MakeRoom(ctx, string(c.Subject), need); roomErr != nil {
 			return fmt.Errorf("%w; %w", err, roomErr)
 		}
-		need = disk.Size{} // if f fails again, that much was not enough, or others took it
+		need = disk.Size{} // that much was not enough, or others took it
 	}
-	return err
 }

@@ -56,11 +56,15 @@ func (c *Clone) Prepare(ctx context.Context, s Spec, known *remote.Answer) (*Che
 	return c.prepareUsed(ctx, s, known, attempt{began: began})
 }
 
-// WithCheckout prepares a checkout, as Prepare does, for a caller that uses the clone, and calls f with it.
-// If f succeeds it has taken over the Checkout. If it fails for lack of room, or because layers turn out to
-// be lost, WithCheckout makes room or removes their records, and tries once more: a failed f must not leave
-// anything behind.
+// WithCheckout prepares a checkout, as Prepare does, and calls f with it, with room on the disk: see WithRoom.
+// If f succeeds it has taken over the Checkout. If it fails because layers turn out to be lost, WithCheckout
+// removes their records and tries once more. A failed f must not leave anything behind.
 func (c *Clone) WithCheckout(ctx context.Context, s Spec, known *remote.Answer, f func(*Checkout) error) error {
+	release, err := c.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	for tried := false; ; tried = true {
 		co, err := c.prepareUsed(ctx, s, known, attempt{began: c.m.Now()})
 		if err != nil {
@@ -76,6 +80,7 @@ func (c *Clone) WithCheckout(ctx context.Context, s Spec, known *remote.Answer, 
 		if healed, healErr := c.Trees.Heal(ctx); !healed || healErr != nil {
 			return err
 		}
+		known = nil // that was some time ago
 	}
 }
 

@@ -144,7 +144,7 @@ func (s Spec) checkoutOf(r *remote.Remote, commit, dir string) checkout.Spec {
 type builder = func(ctx context.Context, dir string) (meta.Layer, error)
 
 // layer returns the layer of an ID, and builds it if it does not exist. If the disk is
-// full, it makes room and builds once more.
+// full, it makes room and builds it again.
 func (c *Collection) layer(ctx context.Context, k meta.Kind, id string, build builder) (meta.Layer, error) {
 	return c.getOrShare(ctx, k, id, func(ctx context.Context) (l meta.Layer, err error) {
 		err = c.remote.WithRoom(ctx, c.expectedSize(), func() error {

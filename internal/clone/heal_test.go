@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/giterror"
@@ -47,9 +49,12 @@ func TestMountsFindDamage(t *testing.T) {
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
+	log := logtest.NewLocal(w.data.Log)
+	w.data.Log.SetLevel(logrus.DebugLevel)
 	for range 3 {
 		spoil(t, c.Remote.StoreDir("full"))
 		w.Server.Reset()
+		log.Reset()
 		var mounts sync.WaitGroup
 		for i := range 6 {
 			id := fmt.Sprint(64800 + i) // a tree of its own
@@ -66,6 +71,9 @@ func TestMountsFindDamage(t *testing.T) {
 		mounts.Wait()
 		if _, _, clones := w.asked(); clones != 1 {
 			t.Errorf("%d clones, want 1", clones)
+			for _, e := range log.AllEntries() {
+				t.Log(e.Time, e.Message, e.Data)
+			}
 		}
 		// The next round must build all layers again.
 		w.Advance(time.Second)

@@ -147,7 +147,7 @@ func scratchPoint(dir string) (at int, remove func(), err error) {
 		unix.Close(points)
 		return -1, nil, fmt.Errorf("make a mount point in %q: %w", dir, err)
 	}
-	at, err = unix.Openat(points, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	at, _, err = openDir(points, name)
 	remove = func() {
 		unix.Close(at)
 		_ = unix.Unlinkat(points, name, unix.AT_REMOVEDIR)
@@ -155,7 +155,7 @@ func scratchPoint(dir string) (at int, remove func(), err error) {
 	}
 	if err != nil {
 		remove()
-		return -1, nil, fmt.Errorf("open %q: %w", filepath.Join(dir, name), err)
+		return -1, nil, err
 	}
 	return at, remove, nil
 }

@@ -81,14 +81,15 @@ func (g runner) move(ctx context.Context, c Spec, from string) (ix *index, err e
 	for _, e := range added.Entries {
 		ix.written[e.Name()] = true
 	}
-	verified := make(chan error, 1)
-	go func() { verified <- ix.Verify(&ch) }()
+	var beside errgroup.Group
+	beside.Go(func() error { return ix.Verify(&ch) })
+	beside.Go(ix.draft)
 	if err = hideFiles(ctx, c.Dir, gone, ix); err == nil && len(added.Entries) > 0 {
 		err = g.writeFiles(ctx, c, movedIndex, added)
 		ix.unencoded = added.unencoded
 		err = errors.Join(err, os.Remove(filepath.Join(c.gitDir(), movedIndex)))
 	}
-	return ix, cmp.Or(<-verified, err)
+	return ix, cmp.Or(beside.Wait(), err)
 }
 
 // changes returns the difference from another commit to c.Commit, and the ID of the tree of

@@ -136,16 +136,16 @@ func (ix *Index) Add(info, name string) error {
 func (ix *Index) Encode(to io.Writer) error {
 	sum := newHash(ix.idSize)
 	summed := make(chan error, 1)
-	go func() { summed <- ix.encode(sum) }() // it takes as long as the write
-	if err := errors.Join(ix.encode(to), <-summed); err != nil {
+	go func() { summed <- ix.EncodeBody(sum) }() // it takes as long as the write
+	if err := errors.Join(ix.EncodeBody(to), <-summed); err != nil {
 		return err
 	}
 	_, err := to.Write(sum.Sum(nil))
 	return err
 }
 
-// encode writes the index without its hash.
-func (ix *Index) encode(to io.Writer) error {
+// EncodeBody writes what Encode does, without the hash at the end.
+func (ix *Index) EncodeBody(to io.Writer) error {
 	w := bufio.NewWriterSize(to, 1<<20)
 	number := func(n int) { w.Write(binary.BigEndian.AppendUint32(nil, uint32(n))) }
 	version := indexVersion

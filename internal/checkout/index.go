@@ -113,10 +113,11 @@ func mapFile(path string, protection int) ([]byte, error) {
 	return data, nil
 }
 
-// draft writes the index before the stat data of its files is known. The write of 10 MB takes
-// 12 to 30 ms, nearly all of it for new pages of the page cache. git writes the files of a move
-// meanwhile; then write writes the same pages again, in 6 ms. A larger index has no draft, because
-// its data may be on the way to the disk already.
+// draft writes the index before the stat data of its files is known. The first write of 10 MB
+// takes 11 to 30 ms, nearly all of it for new pages of the page cache. git writes the files of a
+// move meanwhile; then write uses the same pages again. The process of a move that changes 100
+// files of 100,000 takes 58 ms with a draft and 72 ms without one. A larger index has no draft,
+// because its data may be on the way to the disk already.
 func (ix *index) draft() error {
 	switch size, err := sizeOf(ix.checkout.baseIndex()); {
 	case err != nil:

@@ -83,8 +83,8 @@ func (g runner) move(ctx context.Context, c Spec, from string) (ix *index, err e
 	}
 	var beside errgroup.Group
 	beside.Go(func() error { return ix.Verify(&ch) })
-	beside.Go(ix.draft)
 	if err = hideFiles(ctx, c.Dir, gone, ix); err == nil && len(added.Entries) > 0 {
+		beside.Go(ix.draft)
 		err = g.writeFiles(ctx, c, movedIndex, added)
 		ix.unencoded = added.unencoded
 		err = errors.Join(err, os.Remove(filepath.Join(c.gitDir(), movedIndex)))

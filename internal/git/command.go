@@ -102,7 +102,8 @@ func (g *Git) InStore(store string, c Command, args ...string) Command {
 // files has 1,000 of them in place of 5,600, and takes 90 ms in place of 150 ms. glibc keeps
 // up to 32 MB of free memory at the end of the heap. Otherwise, depending on the heap's random
 // address, it can return memory and take it again for each object: index-pack of a thin pack of
-// 350 objects then makes 750 brk calls in place of 3, and takes 25 ms in place of 15.
+// 350 objects then makes 750 brk calls in place of 3. The mean of its times is 15.3 ms, and
+// was 18.6 ms without this setting.
 const allocation = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=33554432"
 
 // environment returns the whole environment of a command. A command that talks to a remote

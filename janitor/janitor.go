@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -48,9 +47,9 @@ type Config struct {
 }
 
 const (
-	// pollEvery is how often Run checks the free space between sweeps if MinFree is set:
-	// a statfs of microseconds. A fast disk can receive 5 GB in that time.
-	pollEvery = 5 * time.Second
+	// pollEvery is how often Run checks the free space, also between sweeps if MinFree is
+	// set: a statfs of microseconds. A fast disk can receive 1 GB in that time.
+	pollEvery = time.Second
 	// restShare and restLeast bound the processor time of sweeps, however many Nudges
 	// there are.
 	restShare = 10
@@ -68,7 +67,6 @@ type Janitor struct {
 	Config
 	busy   chan struct{} // held while planning and evicting
 	nudges chan struct{}
-	made   atomic.Int64 // number of MakeRoom calls that evicted something
 
 	mu     sync.Mutex // never held over I/O
 	failed map[object]failure
@@ -101,7 +99,7 @@ func (j *Janitor) Nudge() {
 }
 
 // Run sweeps until ctx ends: at once, every Interval, after a Nudge, and when less
-// than MinFree is free.
+// than MinFree is free. While the disk counts as full it makes the trash hurry.
 func (j *Janitor) Run(ctx context.Context) {
 	var scheduled, poll <-chan time.Time
 	if j.Interval > 0 {
@@ -114,6 +112,9 @@ func (j *Janitor) Run(ctx context.Context) {
 		defer t.Stop()
 		poll = t.C
 	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { j.keepFree(ctx) })
 	var wait backoff
 	for sweep, late := true, true; ; {
 		if sweep {
@@ -132,8 +133,7 @@ func (j *Janitor) Run(ctx context.Context) {
 	}
 }
 
-// sweepOnce sweeps, makes the trash hurry while less than MinFree is free, and rests. It
-// evicts late parts only if late is set.
+// sweepOnce sweeps and rests. It evicts late parts only if late is set.
 func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
 	began := time.Now()
 	lim := j.Limits
@@ -142,15 +142,23 @@ func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
 		j.Log.WithContext(ctx).WithError(err).Warn("janitor: sweep failed; the next one tries again")
 	}
 	rest := max(restShare*time.Since(began), restLeast)
-	if j.Limits.MinFree > 0 {
-		_ = j.hurry(ctx, func() bool { // the error is the context's
-			s, err := j.Stock.Space()
-			return err != nil || !j.Limits.Short(s)
-		})
-	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(rest):
+	}
+}
+
+// keepFree makes the trash hurry while the disk counts as full, until ctx ends. It does so
+// beside the sweeps, which take time and rest after it: others fill the disk meanwhile.
+func (j *Janitor) keepFree(ctx context.Context) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		_ = j.AwaitRoom(ctx) // the error is the context's
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
 	}
 }
 

@@ -67,6 +67,20 @@ func TestRunSweeps(t *testing.T) {
 			s.set(func() { s.inv.Space.Free.Bytes, s.inv.Trash = 95, disk.Size{} })
 			after(pollEvery)
 		}, "t/new"},
+		{"when the disk is getting full, the trash first, although a sweep rests", func(t *testing.T, j *Janitor, s *shelf) {
+			s.attempts()
+			unlock, err := j.lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.set(func() { s.inv.Space.Free.Bytes, s.inv.Trash.Bytes = 95, 50 })
+			j.Nudge() // a sweep that waits for the lock
+			after(pollEvery)
+			if n := s.count(&s.hurry); n != 1 {
+				t.Errorf("hurried %d times, want once", n)
+			}
+			unlock()
+		}, ""},
 		{"more and more seldom when that does not help", func(t *testing.T, j *Janitor, s *shelf) {
 			s.set(func() { s.inv.Clones, s.inv.Space.Free.Bytes = nil, 10 })
 			s.attempts()

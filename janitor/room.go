@@ -52,51 +52,46 @@ func (e *RoomError) text(held string) string {
 // set.
 const leastRoom = 0.01
 
-// MakeRoom frees at least need for a subject that got ENOSPC, and returns when it is free. If need is zero, which
-// means unknown, it is guessed; then, unless the disk is visibly full, MakeRoom evicts no discards of other
-// subjects and no protected clones. The error is a *RoomError if there is less and nothing could be evicted;
-// otherwise that of ctx or the stock.
+// MakeRoom frees at least need for a subject that got ENOSPC, and returns when it is free. The trash goes first. If
+// need is zero, which means unknown, all of the trash goes, and need is guessed from what is free at the call; then,
+// unless the disk is visibly full, MakeRoom evicts no discards of other subjects and no protected clones. The error is
+// a *RoomError if there is less and nothing could be evicted; otherwise that of ctx or the stock.
 func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) error {
-	asked := j.made.Load()
+	space, err := j.Stock.Space()
+	if err != nil {
+		return err
+	}
+	guessed, least := need == (disk.Size{}), j.leastRoom(space)
+	if guessed {
+		need = guess(space, least)
+	}
+	// On a disk that is nearly full, others take what is free, and to delete more of the trash costs nobody anything.
+	more := disk.Size{Bytes: max(need.Bytes, least.Bytes), Inodes: max(need.Inodes, least.Inodes)}
+	if err := j.hurry(ctx, func() bool { return !guessed && j.free(more) }); err != nil {
+		return err
+	}
 	unlock, err := j.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	known := need != (disk.Size{})
-	if !known && j.made.Load() != asked {
-		return nil // another call made room while this one waited
+	if j.free(need) {
+		return nil // freed by the trash, or by another call while this one waited
 	}
-	enough := func() bool {
-		s, err := j.Stock.Space()
-		return err == nil && known && !ofRoom(s, s.Free, need).over()
-	}
-	if err := j.hurry(ctx, enough); err != nil {
-		return err
-	}
-	space, err := j.Stock.Space()
-	if err != nil {
+	if space, err = j.Stock.Space(); err != nil {
 		return err
 	}
 	lim := j.Limits
-	lim.lateDone = true
-	if !known {
-		least := j.leastRoom(space)
-		if need = guess(space, least); !ofRoom(space, space.Free, least).over() {
-			lim.guessedFor = &subject
-		}
-		known = true
+	lim.Room, lim.lateDone = need, true
+	if guessed && !ofRoom(space, space.Free, least).over() {
+		lim.guessedFor = &subject
 	}
-	lim.Room = need
 	r, inv, err := j.sweep(ctx, lim)
 	if err != nil {
 		return err
 	}
-	if err := j.hurry(ctx, enough); err != nil {
+	if err := j.hurry(ctx, func() bool { return j.free(need) }); err != nil {
 		return err
-	}
-	if len(r.Evicted) > 0 {
-		j.made.Add(1)
 	}
 	if space, err = j.Stock.Space(); err != nil {
 		return err
@@ -111,6 +106,21 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 	return nil
 }
 
+// AwaitRoom makes the trash hurry until the disk does not count as full, nothing is left in it, or hurryMost has
+// passed. It evicts nothing. The error is that of ctx.
+func (j *Janitor) AwaitRoom(ctx context.Context) error {
+	return j.hurry(ctx, func() bool {
+		s, err := j.Stock.Space()
+		return err != nil || !ofRoom(s, s.Free, j.leastRoom(s)).over()
+	})
+}
+
+// free reports whether that much is free.
+func (j *Janitor) free(need disk.Size) bool {
+	s, err := j.Stock.Space()
+	return err == nil && !ofRoom(s, s.Free, need).over()
+}
+
 // leastRoom returns the free space below which the disk counts as full.
 func (j *Janitor) leastRoom(s disk.Space) disk.Size {
 	share := j.Limits.MinFree
@@ -122,7 +132,10 @@ func (j *Janitor) leastRoom(s disk.Space) disk.Size {
 
 // guess returns how much should be free for an unknown need. What is free was not enough,
 // so it is twice that, but at most least more, so that an unproven need does not evict
-// everything.
+// everything. It is no bytes if only inodes are short.
 func guess(s disk.Space, least disk.Size) disk.Size {
+	if s.Free.Inodes < least.Inodes && s.Free.Bytes >= least.Bytes {
+		return disk.Size{Inodes: least.Inodes}
+	}
 	return disk.Size{Bytes: max(least.Bytes, min(2*s.Free.Bytes, s.Free.Bytes+least.Bytes)), Inodes: least.Inodes}
 }

@@ -30,8 +30,10 @@ func TestMakeRoom(t *testing.T) {
 		{"none, and less than is needed", 10, 0, 150, held, "",
 			`10 B are free, 140 B are missing, and nothing more can be evicted (held by the clone of https://host/t/a for subject "t" (300 B, in use by a container), what was written to volume "vwork" (200 B, in use by a container))`},
 		{"nobody knows how much is needed: MIN_FREE", 10, 0, 0, "t/a 1h 100\n t/b 2h 95", "t/b", ""},
-		{"nobody knows how much is needed: what is free was not enough", 50, 70, 0, "t/a 1h 100\n t/b 2h 115\n t/c 3h 10", "t/c, t/b", ""},
-		{"nobody knows how much is needed, and nothing can go", 50, 70, 0, held, "", "120 B are free, 100 B are missing"},
+		{"nobody knows how much is needed: what is free was not enough", 120, 0, 0, "t/a 1h 100\n t/b 2h 115\n t/c 3h 10", "t/c, t/b", ""},
+		{"nobody knows how much is needed: the trash frees as much again", 50, 70, 0, "t/a 1h 100\n t/b 2h 115\n t/c 3h 10", "", ""},
+		{"nobody knows how much is needed: the trash frees less", 60, 30, 0, "t/a 1h 100\n t/b 2h 115\n t/c 3h 10", "t/c, t/b", ""},
+		{"nobody knows how much is needed, and nothing can go", 120, 0, 0, held, "", "120 B are free, 100 B are missing"},
 		{"nobody knows how much is needed: MIN_FREE more at most", 500, 0, 0, "t/a 1h 50\n t/b 2h 60\n o/c 3h 50", "o/c, t/b", ""},
 		{"a guess takes the subject's own discards", 500, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1h 10; discard d 1h 100", "t/a/d", ""},
 		{"and others' where the disk is full", 5, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1h 10 leased", "o/a/o", ""},
@@ -64,6 +66,62 @@ func TestMakeRoom(t *testing.T) {
 				}
 				if space, _ := s.Space(); err == nil && tt.want != "" && (s.inv.Trash.Bytes != 0 || space.Free.Bytes <= tt.free) {
 					t.Errorf("the evicted bytes are not free yet: %+v", s.inv)
+				}
+			})
+		})
+	}
+}
+
+// TestMakeRoomForInodes checks that clones are evicted for inodes alone if these are short.
+func TestMakeRoomForInodes(t *testing.T) {
+	for _, tt := range []struct {
+		name                string
+		free, trash, inodes int64 // inodes are free
+		want                string
+	}{
+		{"short of inodes", 500, 0, 40, "t/b"},
+		{"short of inodes that are in the trash", 500, 70, 40, ""},
+		{"short of both", 50, 0, 40, "t/b, t/a"},
+		{"short of neither", 200, 0, 400, "t/b, t/a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: .1}}, "t/a 1h 40/90\n t/b 2h 40/90")
+				s.inv.Space = disk.Space{Total: disk.Size{Bytes: 1000, Inodes: 1000}, Free: disk.Size{Bytes: tt.free, Inodes: tt.inodes}}
+				s.inv.Trash.Inodes = tt.trash
+				if err := j.MakeRoom(t.Context(), "t", disk.Size{}); err != nil {
+					t.Error(err)
+				}
+				if got := s.attempts(); got != tt.want {
+					t.Errorf("evicted %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestAwaitRoom checks that AwaitRoom deletes the trash if the disk counts as full, and evicts nothing.
+func TestAwaitRoom(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		free    int64
+		minFree float64
+		want    int // calls of Hurry that had to wait
+	}{
+		{"above MIN_FREE", 100, .1, 0},
+		{"below MIN_FREE", 99, .1, 1},
+		{"above what is least without MIN_FREE", 10, 0, 0},
+		{"below what is least without MIN_FREE", 9, 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: tt.minFree}}, "t/a 1h 400")
+				s.inv.Space.Free.Bytes, s.inv.Trash.Bytes = tt.free, 5
+				if err := j.AwaitRoom(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if got := s.attempts(); got != "" || s.hurry != tt.want {
+					t.Errorf("evicted %q, hurried %d times, want %d", got, s.hurry, tt.want)
 				}
 			})
 		})

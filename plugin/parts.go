@@ -74,11 +74,11 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	}, state)
 	p.clones, err = clone.NewManager(clone.Config{
 		Store: p.layers, Work: p.work, Git: m.git, Credentials: authFrom(p.credentials, credential.Fetch), Schemes: set.schemes, AskTimeout: m.at.askTimeout,
-		// The janitor, which evicts clones, is made after them.
 		MakeRoom: func(ctx context.Context, subject string, need disk.Size) error {
 			return p.janitor.MakeRoom(ctx, subject, need)
 		},
-		Measured: func() { p.janitor.Nudge() },
+		AwaitRoom: func(ctx context.Context) error { return p.janitor.AwaitRoom(ctx) },
+		Measured:  func() { p.janitor.Nudge() }, // the janitor, which evicts clones, is made after them
 	}, state)
 	if err != nil {
 		return nil, err

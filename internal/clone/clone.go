@@ -195,13 +195,21 @@ const roomTries = 3
 // WithRoom calls f. If the disk is full, it makes room for need, in the name of the
 // clone's subject, and calls f again, unless the work yields: nothing is evicted for work
 // in advance. need is zero if it is unknown, and may be too low: if f fails again, the
-// janitor guesses, and f is called for the last time. A failed f must not leave anything
+// janitor guesses, and f is called for the last time. If only git's words say that the disk
+// is full, f is called again without an eviction. A failed f must not leave anything
 // behind. If no room can be made, the error wraps those of f and of Config.MakeRoom.
 func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
-		if try == roomTries || c.m.MakeRoom == nil || !giterror.NoSpace(err) || work.PartyOf(ctx).Yields() {
+		full, says := c.m.MakeRoom != nil && giterror.NoSpace(err), c.m.AwaitRoom != nil && giterror.SaysNoSpace(err)
+		if try == roomTries || !full && !says || work.PartyOf(ctx).Yields() {
 			return err
+		}
+		if !full {
+			if waitErr := c.m.AwaitRoom(ctx); waitErr != nil {
+				return fmt.Errorf("%w; %w", err, waitErr)
+			}
+			continue
 		}
 		c.m.Log.WithContext(ctx).WithError(err).Warn("the disk is full: making room")
 		if roomErr := c.m.MakeRoom(ctx, string(c.Subject), need); roomErr != nil {

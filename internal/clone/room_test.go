@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/durable"
 	"github.com/helmdeck/repos/internal/giterror"
@@ -95,6 +97,51 @@ func (w *fullDisk) makeRoom(f func(need disk.Size) error) {
 // room deletes the ballast and the entries of the trash.
 func (w *fullDisk) room(disk.Size) error {
 	return errors.Join(os.Remove(w.ballast), os.RemoveAll(filepath.Join(w.Root, "trash")), os.Mkdir(filepath.Join(w.Root, "trash"), 0o700))
+}
+
+// TestFullDiskInWords checks that nothing is evicted if only git's words say that the disk is
+// full, and that the work is tried again once what is being deleted was awaited.
+func TestFullDiskInWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	c := w.clone(w.spec("ref", "main"))
+	var steps []string
+	w.m.MakeRoom = func(context.Context, string, disk.Size) error {
+		steps = append(steps, "make room")
+		return nil
+	}
+	var waitErr error
+	w.m.AwaitRoom = func(context.Context) error {
+		steps = append(steps, "wait")
+		return waitErr
+	}
+	words := giterror.New("check out", "", "fatal: write error: No space left on device", errors.New("exit status 128"), false)
+	other := errors.New("other")
+	for _, tt := range []struct {
+		name  string
+		wait  error
+		fails []error // of each try, as long as there are some
+		want  string
+		err   error
+	}{
+		{"freed by then", nil, []error{words}, "try, wait, try", nil},
+		{"a remote says so", nil, []error{words, words, words, words}, "try, wait, try, wait, try", words},
+		{"full the next time", nil, []error{words, unix.ENOSPC}, "try, wait, try, make room, try", nil},
+		{"another error", nil, []error{words, other}, "try, wait, try", other},
+		{"no time to wait", context.DeadlineExceeded, []error{words}, "try, wait", context.DeadlineExceeded},
+	} {
+		steps, waitErr = nil, tt.wait
+		err := c.WithRoom(t.Context(), disk.Size{}, func() (err error) {
+			steps = append(steps, "try")
+			if len(tt.fails) > 0 {
+				err, tt.fails = tt.fails[0], tt.fails[1:]
+			}
+			return err
+		})
+		if got := strings.Join(steps, ", "); got != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %s, %v; want %s, %v", tt.name, got, err, tt.want, tt.err)
+		}
+	}
 }
 
 // A fetch and a tree without room are tried again after room was made. If none was made,

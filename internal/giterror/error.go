@@ -25,6 +25,8 @@ type Error struct {
 	Err    error  // exit status, or the context's cause
 
 	words string // the line of Stderr that determined the kind
+	// saysFull is set if git says that the disk is full, and the disk does not show it.
+	saysFull bool
 }
 
 func (e *Error) Error() string {
@@ -90,7 +92,10 @@ func New(op, url, stderr string, err error, filled bool) *Error {
 	case NoSpace(err):
 		e.Kind = KindNoSpace
 	default:
-		e.Kind, e.words = classify(stderr, url, filled)
+		if e.Kind, e.words = classify(stderr, url, true); e.Kind == KindNoSpace && !filled {
+			e.saysFull = true
+			e.Kind, e.words = classify(stderr, url, false)
+		}
 	}
 	return e
 }
@@ -127,6 +132,13 @@ func EmptyRemote(url string) error {
 // NoSpace reports whether err says that the disk, or a quota, is full.
 func NoSpace(err error) bool {
 	return KindOf(err) == KindNoSpace || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// SaysNoSpace reports whether err has git's words for a full disk, but not the evidence: what
+// git missed was freed since, or a remote sent the words.
+func SaysNoSpace(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.saysFull
 }
 
 // SilentError is the error of a child, or a request, that sent nothing for that long.

@@ -3,8 +3,11 @@ package giterror
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestClassify(t *testing.T) {
@@ -56,6 +59,31 @@ func TestClassify(t *testing.T) {
 		if got, _ := classify(tt.stderr, "https://h/x", false); got != want {
 			t.Errorf("classify(%q) = %q with a disk that is not full, want %q", tt.stderr, got, want)
 		}
+	}
+}
+
+// TestSaysNoSpace checks that words alone are told apart from a full disk, and from a remote's.
+func TestSaysNoSpace(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		stderr string
+		filled bool
+		says   bool
+		kind   Kind
+	}{
+		{"fatal: cannot create directory at 'src': No space left on device\n", true, false, KindNoSpace},
+		{"fatal: cannot create directory at 'src': No space left on device\n", false, true, KindOther},
+		{"error: unable to write file x\nfatal: loose object 12 is corrupt\n", false, true, KindCorrupt},
+		{"remote: No space left on device\nfatal: early EOF\n", false, false, KindServer},
+		{"fatal: remote error: No space left on device\n", false, false, KindOther},
+	} {
+		err := fmt.Errorf("mount: %w", New("check out", "", tt.stderr, errors.New("exit status 128"), tt.filled))
+		if got := SaysNoSpace(err); got != tt.says || KindOf(err) != tt.kind || NoSpace(err) != tt.filled {
+			t.Errorf("%q, filled %v: says so: %v, kind %q, no space: %v", tt.stderr, tt.filled, got, KindOf(err), NoSpace(err))
+		}
+	}
+	if SaysNoSpace(unix.ENOSPC) {
+		t.Error("ENOSPC is not only words")
 	}
 }
 

@@ -51,7 +51,7 @@ type Spec struct {
 }
 
 // Mount mounts the overlay, nodev and nosuid. An error includes the kernel's own message,
-// if there is one.
+// if there is one. It is ENOSPC if there is no room for the kernel's directory in Work.
 func Mount(s Spec) (err error) {
 	defer wrap(&err, "mount overlay at %q", s.Target)
 	if len(s.Lower) == 0 {
@@ -89,7 +89,24 @@ func Mount(s Spec) (err error) {
 		return explain(filesystem, "fsmount", err)
 	}
 	defer unix.Close(mnt)
+	if err := checkWritable(mnt); err != nil {
+		return err
+	}
 	return attach(mnt, target)
+}
+
+// checkWritable checks that an overlay is not read-only. The kernel makes it so, and says so
+// only in its log, if it can't make its work directory. Probe has found that it can where
+// there is room.
+func checkWritable(mnt int) error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(mnt, &st); err != nil {
+		return fmt.Errorf("fstatfs: %w", err)
+	}
+	if st.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("the kernel has no room for its work directory, and the mount would be read-only: %w", unix.ENOSPC)
+	}
+	return nil
 }
 
 // mountString mounts with mount(2) for kernels before 6.13. It names the layers through
@@ -109,6 +126,14 @@ func mountString(s Spec, target int) error {
 	}
 	if err := unix.Mount(s.source(), procPath(target), "overlay", unix.MS_NODEV|unix.MS_NOSUID, data); err != nil {
 		return fmt.Errorf("mount(2): %w", err)
+	}
+	mnt, _, err := openDir(unix.AT_FDCWD, s.Target)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mnt)
+	if err := checkWritable(mnt); err != nil {
+		return errors.Join(err, unix.Unmount(procPath(mnt), unix.MNT_DETACH))
 	}
 	return nil
 }

@@ -97,19 +97,21 @@ func hasOption(options, want string) bool {
 	return false
 }
 
-// TestMount checks that both ways to mount give the same overlay; it needs a kernel with both.
+// ways are both ways to mount. The kernel must have both.
+var ways = map[string]func(Spec) error{
+	"descriptors": Mount,
+	"string": func(s Spec) error {
+		target, _, err := openDir(unix.AT_FDCWD, s.Target)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(target)
+		return mountString(s, target)
+	},
+}
+
+// TestMount checks that both ways to mount give the same overlay.
 func TestMount(t *testing.T) {
-	ways := map[string]func(Spec) error{
-		"descriptors": Mount,
-		"string": func(s Spec) error {
-			target, _, err := openDir(unix.AT_FDCWD, s.Target)
-			if err != nil {
-				return err
-			}
-			defer unix.Close(target)
-			return mountString(s, target)
-		},
-	}
 	tests := []struct {
 		name     string
 		volatile bool
@@ -265,6 +267,61 @@ func TestMountRefuses(t *testing.T) {
 			}
 			if len(after) != len(before) {
 				t.Errorf("mounts before %v, after %v", before, after)
+			}
+		})
+	}
+}
+
+// TestMountWithoutRoom checks that an overlay without an inode for the kernel's directory in
+// Work, which the kernel makes read-only, is not mounted, and that it is once there is one.
+func TestMountWithoutRoom(t *testing.T) {
+	for way, mount := range ways {
+		t.Run(way, func(t *testing.T) {
+			s := newSpec(t)
+			small := t.TempDir()
+			if err := unix.Mount("tmpfs", small, "tmpfs", 0, "nr_inodes=20"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := unix.Unmount(small, unix.MNT_DETACH); err != nil {
+					t.Error(err)
+				}
+			})
+			s.Upper, s.Work, s.Volatile = filepath.Join(small, "upper"), filepath.Join(small, "work"), true
+			mkdir(t, s.Upper, s.Work)
+			var fill []string
+			for {
+				name := filepath.Join(small, fmt.Sprint("fill", len(fill)))
+				err := os.WriteFile(name, nil, 0o600)
+				if errors.Is(err, unix.ENOSPC) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				fill = append(fill, name)
+			}
+			if err := mount(s); !errors.Is(err, unix.ENOSPC) {
+				t.Errorf("without an inode: %v, want ENOSPC", err)
+			}
+			if mounted, err := Mounted(s.Target); mounted || err != nil {
+				t.Errorf("mounted %v, %v", mounted, err)
+			}
+			for _, name := range fill[:10] {
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := mount(s); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(s.Target, "file"), "changed")
+			release, err := Detach(s.Target)
+			if err == nil {
+				err = release()
+			}
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -77,10 +77,9 @@ func probe(root string) (Features, error) {
 }
 
 // noRoom reports whether a test failed because the disk is full, which says nothing about
-// what works. The kernel mounts an overlay read-only if there is no room for its work
-// directory.
+// what works.
 func noRoom(err error) bool {
-	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
 // removeProbe deletes root, mounts included.
@@ -155,7 +154,6 @@ func try(dir string, s Spec, check func(dir string) error) error {
 // checkBasics tries what every workspace needs.
 func checkBasics(dir string) error {
 	tree, upper := filepath.Join(dir, "tree"), filepath.Join(dir, "upper")
-	// With an unsuitable upper the kernel mounts the overlay read-only.
 	if err := os.WriteFile(filepath.Join(tree, "new"), []byte("data"), 0o600); err != nil {
 		return err
 	}

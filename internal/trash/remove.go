@@ -19,8 +19,8 @@ type remover struct {
 	full     int   // directories of this pass that were not empty at the end
 	err      error // the first of this pass
 	progress bool  // in this pass
-	// enough, if it is not nil, is called after some files.
-	enough func()
+	// some, if it is not nil, is called whenever someFiles more are deleted, on the same thread.
+	some func()
 }
 
 // passes is how many passes one turn makes over an entry: files that are left then were
@@ -88,8 +88,8 @@ func (r *remover) Skip(e disk.Entry, err error) {
 func (r *remover) deleted(e disk.Entry, err error) (full bool) {
 	switch {
 	case err == nil:
-		if r.removed.Add(1) == someFiles && r.enough != nil {
-			r.enough()
+		if r.removed.Add(1)%someFiles == 0 && r.some != nil {
+			r.some()
 		}
 		r.progress = true
 	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
@@ -108,7 +108,7 @@ func (r *remover) fail(name string, err error) {
 	}
 }
 
-// someFiles is how many files deleteSome deletes.
+// someFiles is how many files deleteSome deletes, about.
 const someFiles = 64
 
 // deleteSome deletes some files of path, to make room for its new name, and reports
@@ -116,6 +116,6 @@ const someFiles = 64
 func deleteSome(path string) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r := &remover{enough: cancel}
+	r := &remover{some: cancel}
 	return r.remove(ctx, path, nil).Removed > 0
 }

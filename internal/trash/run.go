@@ -47,7 +47,7 @@ func (t *Trash) work(ctx context.Context) {
 // delete gives an entry its turn, and reports the result.
 func (t *Trash) delete(ctx, turn context.Context, e *entry) {
 	failpoint.Hit("trash/remove/begun")
-	r := e.work.remove(turn, e.path, t.pace)
+	r := t.remove(turn, e)
 	over := turn.Err() != nil
 	failpoint.Hit("trash/remove/done")
 	if r.Err != nil && ctx.Err() != nil {
@@ -73,6 +73,24 @@ func (t *Trash) delete(ctx, turn context.Context, e *entry) {
 	}
 	t.report(r)
 	t.done(e, stuck)
+}
+
+// remove deletes an entry: on this thread, which has a low priority, until Hurry is called, and then on one
+// of ordinary priority, because those who wait for room compete with those who take it.
+func (t *Trash) remove(turn context.Context, e *entry) Report {
+	slow, cancel := context.WithCancel(turn)
+	defer cancel()
+	quick := !t.setQuicken(cancel)
+	defer t.setQuicken(nil)
+	if !quick {
+		r := e.work.remove(slow, e.path, t.pace)
+		if r.Err == nil || turn.Err() != nil || slow.Err() == nil {
+			return r
+		}
+	}
+	done := make(chan Report)
+	go func() { done <- e.work.remove(turn, e.path, t.pace) }()
+	return <-done
 }
 
 // againFirst and againMax bound the pause between two calls.

@@ -49,8 +49,8 @@ func (e *entry) left() disk.Size {
 // poll is how often await calls enough.
 const poll = 10 * time.Millisecond
 
-// Hurry makes the worker delete without rest until enough returns true, or only postponed
-// entries are left. It calls enough many times a second. The error is the context's.
+// Hurry makes the worker delete without rest, and at ordinary priority, until enough
+// returns true or only postponed entries are left. It calls enough many times a second. The error is the context's.
 func (t *Trash) Hurry(ctx context.Context, enough func() bool) error {
 	t.hurry(1)
 	defer t.hurry(-1)
@@ -83,9 +83,20 @@ func (t *Trash) hurry(n int) {
 	defer t.mu.Unlock()
 	if t.hurries += n; t.hurries > 0 {
 		t.pace.SetRest(0)
+		if t.quicken != nil {
+			t.quicken()
+		}
 	} else {
 		t.pace.SetRest(t.rest)
 	}
+}
+
+// setQuicken sets the function that Hurry calls, and reports whether nobody is in a hurry now.
+func (t *Trash) setQuicken(f context.CancelFunc) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.quicken = f
+	return t.hurries == 0
 }
 
 // measure measures the entries of unknown size, unless a Hurry waits for their deletion.

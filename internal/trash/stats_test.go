@@ -5,8 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
 )
@@ -81,6 +84,50 @@ func TestStats(t *testing.T) {
 	idle(t, tr)
 	if got := tr.Stats(); got != (Stats{}) {
 		t.Errorf("at the end: %+v", got)
+	}
+}
+
+// TestPriority checks that an entry is deleted at low priority until somebody is in a hurry.
+func TestPriority(t *testing.T) {
+	priority := func() int {
+		p, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // of this thread
+		must(t, err)
+		return p
+	}
+	ordinary := priority()
+	for _, tt := range []struct {
+		name    string
+		hurryAt int // the call of some
+		want    []bool
+	}{
+		{"no hurry", -1, []bool{true, true, true}},
+		{"from the start", 0, []bool{false, false, false}},
+		{"in between", 1, []bool{true, false, false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tr := open(t, t.TempDir(), nil)
+			victim := tree(t)
+			wide(t, victim, 3*someFiles)
+			var low []bool
+			e := &entry{path: victim, work: &remover{}}
+			e.work.some = func() {
+				low = append(low, priority() < ordinary)
+				if len(low) == tt.hurryAt {
+					tr.hurry(1)
+				}
+			}
+			if tt.hurryAt == 0 {
+				tr.hurry(1)
+			}
+			disk.Nice(func() {
+				if got, want := tr.remove(t.Context(), e), (Report{Removed: 3*someFiles + 3}); got != want {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+			})
+			if !slices.Equal(low, tt.want) {
+				t.Errorf("at low priority: %v, want %v", low, tt.want)
+			}
+		})
 	}
 }
 

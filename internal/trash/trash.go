@@ -60,6 +60,8 @@ type Trash struct {
 	// idle is closed while nothing is pending.
 	idle    chan struct{}
 	hurries int
+	// quicken ends a deletion at low priority; nil while there is none.
+	quicken context.CancelFunc
 	stuck   disk.Size
 }
 

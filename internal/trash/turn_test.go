@@ -129,7 +129,7 @@ func TestLargeEntryIsNotPostponed(t *testing.T) {
 	small := put(t, tr, tree(t), "small")
 	work := &remover{}
 	e, turn, end, _ := tr.next(t.Context(), work)
-	work.enough = end // ends the turn after some files
+	work.some = end // ends the turn after some files
 	tr.delete(t.Context(), turn, e)
 	end()
 	tr.measure(t.Context())
@@ -163,7 +163,7 @@ func TestFilledEntryIsPostponed(t *testing.T) {
 	must(t, err)
 	work := &remover{}
 	e, turn, end, _ := tr.next(t.Context(), work)
-	work.enough = end
+	work.some = end
 	tr.delete(t.Context(), turn, e)
 	end()
 	if got := reps.take(); len(got) != 1 || !errors.Is(got[0].Err, ErrLater) {

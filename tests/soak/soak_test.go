@@ -26,6 +26,8 @@ const (
 	workers      = 16
 	leastMounts  = 2000
 	leastEvicted = 100
+	// minFree is the setting MIN_FREE.
+	minFree = "40%"
 )
 
 // overtime is how much longer than -duration a run may take until its work is done, on a busy
@@ -103,9 +105,9 @@ const idleToServer = 4
 func (s *soak) prepare() {
 	s.Helper()
 	disk, repositories := filepath.Join(scratch, "disk"), filepath.Join(scratch, "repos")
-	// The plugin deletes the trash slowly as long as MIN_FREE, 5%, is free: the disk is large
-	// enough that this share holds the files of some seconds.
-	if err := errors.Join(os.Mkdir(repositories, 0o755), testdisk.Ext4(disk, 8<<30)); err != nil {
+	// The plugin deletes the trash slowly as long as minFree is free, which holds the files of
+	// some seconds. The rest is full of trash after some more.
+	if err := errors.Join(os.Mkdir(repositories, 0o755), testdisk.Ext4(disk, 8<<30, "-N", "32768")); err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() {
@@ -157,7 +159,7 @@ func (s *soak) prepare() {
 		s.Fatal(err)
 	}
 	s.mounts.Store(0)
-	s.config.Env = []string{fmt.Sprintf("MAX_SIZE=%dB", s.limit), "SWEEP_INTERVAL=5s"}
+	s.config.Env = []string{fmt.Sprintf("MAX_SIZE=%dB", s.limit), "SWEEP_INTERVAL=5s", "MIN_FREE=" + minFree}
 	s.start()
 }
 

@@ -189,6 +189,9 @@ func (c *Clone) saveSoon(list ...meta.Layer) {
 	})
 }
 
+// FewFiles is more than a volume, or a workspace in which nothing was written, takes.
+var FewFiles = disk.Size{Bytes: 1 << 20, Inodes: 100}
+
 // roomTries is how often WithRoom calls f.
 const roomTries = 3
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/phase"
@@ -70,7 +69,7 @@ func (c *Clone) WithCheckout(ctx context.Context, s Spec, known *remote.Answer, 
 		if err != nil {
 			return err
 		}
-		if err = c.WithRoom(ctx, disk.Size{}, func() error { return f(co) }); err == nil {
+		if err = c.WithRoom(ctx, FewFiles, func() error { return f(co) }); err == nil {
 			return nil
 		}
 		co.Release()

@@ -50,8 +50,12 @@ func (e *entry) left() disk.Size {
 const poll = 10 * time.Millisecond
 
 // Hurry makes the worker delete without rest, and at ordinary priority, until enough
-// returns true or only postponed entries are left. It calls enough many times a second. The error is the context's.
+// returns true or only postponed entries are left. It calls enough many times a second. The
+// error is the context's.
 func (t *Trash) Hurry(ctx context.Context, enough func() bool) error {
+	if enough() {
+		return nil // the worker is left alone
+	}
 	t.hurry(1)
 	defer t.hurry(-1)
 	return t.await(ctx, enough)

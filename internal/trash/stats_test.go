@@ -87,7 +87,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestPriority checks that an entry is deleted at low priority until somebody is in a hurry.
+// TestPriority checks that an entry is deleted at low priority until somebody is in a hurry
+// who has not enough room.
 func TestPriority(t *testing.T) {
 	priority := func() int {
 		p, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // of this thread
@@ -112,6 +113,9 @@ func TestPriority(t *testing.T) {
 			e := &entry{path: victim, work: &remover{}}
 			e.work.some = func() {
 				low = append(low, priority() < ordinary)
+				if err := tr.Hurry(t.Context(), func() bool { return true }); err != nil {
+					t.Error(err)
+				}
 				if len(low) == tt.hurryAt {
 					tr.hurry(1)
 				}

@@ -16,7 +16,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/keylock"
@@ -221,7 +220,7 @@ func (v *Volumes) create(ctx context.Context, name string, options map[string]st
 			return h, false, err
 		}
 	}
-	if err := h.clone.WithRoom(ctx, disk.Size{}, func() error { return v.writeManifest(rec) }); err != nil {
+	if err := h.clone.WithRoom(ctx, clone.FewFiles, func() error { return v.writeManifest(rec) }); err != nil {
 		return h, false, err
 	}
 	failpoint.Hit("driver/create/manifest")

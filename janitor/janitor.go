@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -12,7 +13,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// Stock is what a Janitor manages. Its methods, except Space, are called one at a time.
+// Stock is what a Janitor manages. Its methods, except Space and Hurry, are called one at a time.
 // Evict and Hurry take time, the others do not.
 type Stock interface {
 	// Inventory returns what exists. It waits until the leftovers of an earlier run are
@@ -54,8 +55,8 @@ const (
 	// there are.
 	restShare = 10
 	restLeast = 100 * time.Millisecond
-	// hurryMost is how long a sweep or MakeRoom waits for the trash: it is deleted in the
-	// background anyway, and some of it may be impossible to delete.
+	// hurryMost is how long a call waits for the trash at most: some of it may be impossible
+	// to delete.
 	hurryMost = time.Minute
 	// rounds is how many plans a sweep makes: evicting discards frees their layers for
 	// eviction, and recorded sizes are not exact.
@@ -67,6 +68,7 @@ type Janitor struct {
 	Config
 	busy   chan struct{} // held while planning and evicting
 	nudges chan struct{}
+	made   atomic.Int64 // number of MakeRoom calls that evicted something
 
 	mu     sync.Mutex // never held over I/O
 	failed map[object]failure
@@ -133,8 +135,11 @@ func (j *Janitor) Run(ctx context.Context) {
 	}
 }
 
-// sweepOnce sweeps and rests. It evicts late parts only if late is set.
+// sweepOnce sweeps and rests. It evicts late parts only if late is set. On a full disk the
+// trash goes first: a plan counts only what was measured of it, and it is not measured while
+// it hurries.
 func (j *Janitor) sweepOnce(ctx context.Context, late bool) {
+	_ = j.AwaitRoom(ctx) // the error is the context's
 	began := time.Now()
 	lim := j.Limits
 	lim.lateDone = !late

@@ -52,6 +52,10 @@ func (e *RoomError) text(held string) string {
 // set.
 const leastRoom = 0.01
 
+// others is how many times a known need MakeRoom waits for if the trash has as much, but not
+// for more than leastRoom.
+const others = 16
+
 // MakeRoom frees at least need for a subject that got ENOSPC, and returns when it is free. The trash goes first. If
 // need is zero, which means unknown, all of the trash goes, and need is guessed from what is free at the call; then,
 // unless the disk is visibly full, MakeRoom evicts no discards of other subjects and no protected clones. The error is
@@ -61,12 +65,14 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 	if err != nil {
 		return err
 	}
-	guessed, least := need == (disk.Size{}), j.leastRoom(space)
+	asked, guessed, least := j.made.Load(), need == (disk.Size{}), j.leastRoom(space)
 	if guessed {
 		need = guess(space, least)
 	}
-	// On a disk that is nearly full, others take what is free, and to delete more of the trash costs nobody anything.
-	more := disk.Size{Bytes: max(need.Bytes, least.Bytes), Inodes: max(need.Inodes, least.Inodes)}
+	// Others take what is free too. To delete more of the trash costs nobody anything.
+	more := disk.Size{
+		Bytes: max(need.Bytes, min(others*need.Bytes, least.Bytes)), Inodes: max(need.Inodes, min(others*need.Inodes, least.Inodes)),
+	}
 	if err := j.hurry(ctx, func() bool { return !guessed && j.free(more) }); err != nil {
 		return err
 	}
@@ -75,7 +81,7 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 		return err
 	}
 	defer unlock()
-	if j.free(need) {
+	if j.free(need) || guessed && j.made.Load() != asked {
 		return nil // freed by the trash, or by another call while this one waited
 	}
 	if space, err = j.Stock.Space(); err != nil {
@@ -92,6 +98,9 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 	}
 	if err := j.hurry(ctx, func() bool { return j.free(need) }); err != nil {
 		return err
+	}
+	if len(r.Evicted) > 0 {
+		j.made.Add(1)
 	}
 	if space, err = j.Stock.Space(); err != nil {
 		return err
@@ -132,9 +141,9 @@ func (j *Janitor) leastRoom(s disk.Space) disk.Size {
 
 // guess returns how much should be free for an unknown need. What is free was not enough,
 // so it is twice that, but at most least more, so that an unproven need does not evict
-// everything. It is no bytes if only inodes are short.
+// everything. It is no bytes if bytes are not short and there is hardly an inode.
 func guess(s disk.Space, least disk.Size) disk.Size {
-	if s.Free.Inodes < least.Inodes && s.Free.Bytes >= least.Bytes {
+	if s.Free.Inodes < part(s.Total.Inodes, leastRoom) && s.Free.Bytes >= least.Bytes {
 		return disk.Size{Inodes: least.Inodes}
 	}
 	return disk.Size{Bytes: max(least.Bytes, min(2*s.Free.Bytes, s.Free.Bytes+least.Bytes)), Inodes: least.Inodes}

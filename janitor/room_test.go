@@ -79,14 +79,15 @@ func TestMakeRoomForInodes(t *testing.T) {
 		free, trash, inodes int64 // inodes are free
 		want                string
 	}{
-		{"short of inodes", 500, 0, 40, "t/b"},
-		{"short of inodes that are in the trash", 500, 70, 40, ""},
-		{"short of both", 50, 0, 40, "t/b, t/a"},
+		{"no inodes", 500, 0, 9, "t/b"},
+		{"no inodes, but in the trash", 500, 91, 9, ""},
+		{"short of both", 50, 0, 9, "t/b, t/a"},
+		{"some inodes", 200, 0, 40, "t/b, t/a"},
 		{"short of neither", 200, 0, 400, "t/b, t/a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: .1}}, "t/a 1h 40/90\n t/b 2h 40/90")
+				j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: .1}}, "t/a 1h 40/95\n t/b 2h 40/95")
 				s.inv.Space = disk.Space{Total: disk.Size{Bytes: 1000, Inodes: 1000}, Free: disk.Size{Bytes: tt.free, Inodes: tt.inodes}}
 				s.inv.Trash.Inodes = tt.trash
 				if err := j.MakeRoom(t.Context(), "t", disk.Size{}); err != nil {

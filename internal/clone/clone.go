@@ -209,6 +209,7 @@ func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) er
 			return err
 		}
 		if !full {
+			c.m.Log.WithContext(ctx).WithError(err).Warn("git says that the disk is full, which it is not now: trying again")
 			if waitErr := c.m.AwaitRoom(ctx); waitErr != nil {
 				return fmt.Errorf("%w; %w", err, waitErr)
 			}

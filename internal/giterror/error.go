@@ -135,10 +135,11 @@ func NoSpace(err error) bool {
 }
 
 // SaysNoSpace reports whether err has git's words for a full disk, but not the evidence: what
-// git missed was freed since, or a remote sent the words.
+// git missed was freed since, or a remote sent the words. If they say more than that
+// something could not be read or written, that counts.
 func SaysNoSpace(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.saysFull
+	return ok && e.saysFull && (e.Kind == KindOther || e.Kind == KindCorrupt || e.Kind == KindServer)
 }
 
 // SilentError is the error of a child, or a request, that sent nothing for that long.

@@ -74,6 +74,8 @@ func TestSaysNoSpace(t *testing.T) {
 		{"fatal: cannot create directory at 'src': No space left on device\n", true, false, KindNoSpace},
 		{"fatal: cannot create directory at 'src': No space left on device\n", false, true, KindOther},
 		{"error: unable to write file x\nfatal: loose object 12 is corrupt\n", false, true, KindCorrupt},
+		{"fatal: write error: No space left on device\nfatal: fetch-pack: invalid index-pack output\n", false, true, KindServer},
+		{"No space left on device\ngit@h: Permission denied (publickey).\n", false, false, KindAuth},
 		{"remote: No space left on device\nfatal: early EOF\n", false, false, KindServer},
 		{"fatal: remote error: No space left on device\n", false, false, KindOther},
 	} {

@@ -128,12 +128,12 @@ func mountString(s Spec, target int) error {
 		return fmt.Errorf("mount(2): %w", err)
 	}
 	mnt, _, err := openDir(unix.AT_FDCWD, s.Target)
-	if err != nil {
-		return err
+	if err == nil {
+		defer unix.Close(mnt)
+		err = checkWritable(mnt)
 	}
-	defer unix.Close(mnt)
-	if err := checkWritable(mnt); err != nil {
-		return errors.Join(err, unix.Unmount(procPath(mnt), unix.MNT_DETACH))
+	if err != nil {
+		return errors.Join(err, unix.Unmount(s.Target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
 	}
 	return nil
 }

@@ -49,11 +49,14 @@ func (e *entry) left() disk.Size {
 // poll is how often await calls enough.
 const poll = 10 * time.Millisecond
 
-// Hurry makes the worker delete without rest, and at ordinary priority, until enough
-// returns true or only postponed entries are left. It calls enough many times a second. The
-// error is the context's.
+// Hurry makes the worker delete without rest until enough returns true or only postponed
+// entries are left. The entries whose turn it is then are deleted at ordinary priority. It
+// calls enough many times a second. The error is the context's.
 func (t *Trash) Hurry(ctx context.Context, enough func() bool) error {
-	if enough() {
+	t.mu.Lock()
+	pending := t.pending()
+	t.mu.Unlock()
+	if pending == 0 || enough() {
 		return nil // the worker is left alone
 	}
 	t.hurry(1)
@@ -113,11 +116,16 @@ func (t *Trash) measure(ctx context.Context) {
 			return
 		}
 		next := t.queue[i]
+		look, cancel := context.WithCancel(ctx)
+		t.quicken = cancel
 		t.mu.Unlock()
-		size := t.sizeOf(ctx, next.path)
+		size := t.sizeOf(look, next.path)
 		t.mu.Lock()
-		next.size = &size
+		if t.quicken = nil; look.Err() == nil {
+			next.size = &size
+		}
 		t.mu.Unlock()
+		cancel()
 	}
 }
 

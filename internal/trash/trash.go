@@ -60,7 +60,7 @@ type Trash struct {
 	// idle is closed while nothing is pending.
 	idle    chan struct{}
 	hurries int
-	// quicken ends a deletion at low priority; nil while there is none.
+	// quicken ends a deletion at low priority, or a measurement; nil while there is none.
 	quicken context.CancelFunc
 	stuck   disk.Size
 }

@@ -133,7 +133,10 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 	if h.opts.Mode != volume.ModePrivate {
 		var ok bool
 		joined := phase.Begin(ctx, phase.Mount)
-		rec, ok, err = v.Workspaces.Join(ctx, l)
+		err = h.clone.WithRoom(ctx, clone.FewFiles, func() (err error) {
+			rec, ok, err = v.Workspaces.Join(ctx, l)
+			return err
+		})
 		joined()
 		if ok {
 			if h.opts.Mode == volume.ModeKeep && v.answerTo(h) == nil {

@@ -47,8 +47,9 @@ func DefaultLimits(processors int) [3]Limits {
 		CPU: {Slots: cpu, PerSubject: cpu - 1, Overdue: 4 * cpu, Quantum: 3 * time.Second},
 		// A fetch is about three processes. They mostly wait, but on loopback, or when many
 		// packs arrive at the same time, they keep processors busy, so the limits depend on
-		// the number of processors. Most fetches take less than a minute.
-		Fetch: {Slots: 8 * cpu, PerSubject: 2 * cpu, Overdue: 24 * cpu, Quantum: time.Minute},
+		// the number of processors. Most fetch a few commits, in less than a second. Four
+		// subjects can take all slots with fetches that never end: then others wait that long.
+		Fetch: {Slots: 8 * cpu, PerSubject: 2 * cpu, Overdue: 24 * cpu, Quantum: 10 * time.Second},
 		// A question is one request or one process, and has a timeout of 20 s.
 		Question: {Slots: 64, PerSubject: 32, Overdue: 64, Quantum: 10 * time.Second},
 	}

@@ -173,6 +173,33 @@ func TestOverdue(t *testing.T) {
 	})
 }
 
+// Four subjects whose work never ends delay others by ten seconds at most, whatever the kind.
+func TestDefaultLimitsOfDelay(t *testing.T) {
+	for k := range kinds {
+		t.Run(k.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := NewScheduler(DefaultLimits(2))
+				for _, subject := range []string{"a", "b", "c", "d"} {
+					for s.Try(as(t, subject), k, false) != nil {
+					}
+				}
+				began := time.Now()
+				slot, err := s.Acquire(as(t, "honest"), k, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				slot.Release()
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("waited %v", took)
+				}
+				if held := s.Load()[k].Held; held < DefaultLimits(2)[k].Slots {
+					t.Errorf("%d slots are held, want all", held)
+				}
+			})
+		})
+	}
+}
+
 func TestWaiterGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewScheduler(limits(1, 1, 0))

@@ -52,8 +52,8 @@ func (e *RoomError) text(held string) string {
 // set.
 const leastRoom = 0.01
 
-// others is how many times a known need MakeRoom waits for if the trash has as much, but not
-// for more than leastRoom.
+// others is the factor by which MakeRoom lets the trash free more than a known need, up to the
+// free space below which the disk counts as full.
 const others = 16
 
 // MakeRoom frees at least need for a subject that got ENOSPC, and returns when it is free. The trash goes first. If
@@ -89,7 +89,7 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 	}
 	lim := j.Limits
 	lim.Room, lim.lateDone = need, true
-	if guessed && !ofRoom(space, space.Free, least).over() {
+	if guessed && !j.full(space) {
 		lim.guessedFor = &subject
 	}
 	r, inv, err := j.sweep(ctx, lim)
@@ -120,9 +120,12 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 func (j *Janitor) AwaitRoom(ctx context.Context) error {
 	return j.hurry(ctx, func() bool {
 		s, err := j.Stock.Space()
-		return err != nil || !ofRoom(s, s.Free, j.leastRoom(s)).over()
+		return err != nil || !j.full(s)
 	})
 }
+
+// full reports whether the disk counts as full.
+func (j *Janitor) full(s disk.Space) bool { return ofRoom(s, s.Free, j.leastRoom(s)).over() }
 
 // free reports whether that much is free.
 func (j *Janitor) free(need disk.Size) bool {
@@ -141,7 +144,7 @@ func (j *Janitor) leastRoom(s disk.Space) disk.Size {
 
 // guess returns how much should be free for an unknown need. What is free was not enough,
 // so it is twice that, but at most least more, so that an unproven need does not evict
-// everything. It is no bytes if bytes are not short and there is hardly an inode.
+// everything. If hardly an inode is free and bytes are not short, it is inodes alone.
 func guess(s disk.Space, least disk.Size) disk.Size {
 	if s.Free.Inodes < part(s.Total.Inodes, leastRoom) && s.Free.Bytes >= least.Bytes {
 		return disk.Size{Inodes: least.Inodes}

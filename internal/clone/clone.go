@@ -208,17 +208,18 @@ func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) er
 		if try == roomTries || !full && !says || work.PartyOf(ctx).Yields() {
 			return err
 		}
-		if !full {
-			c.m.Log.WithContext(ctx).WithError(err).Warn("git says that the disk is full, which it is not now: trying again")
-			if waitErr := c.m.AwaitRoom(ctx); waitErr != nil {
-				return fmt.Errorf("%w; %w", err, waitErr)
-			}
-			continue
+		log := c.m.Log.WithContext(ctx).WithError(err)
+		var roomErr error
+		if full {
+			log.Warn("the disk is full: making room")
+			roomErr = c.m.MakeRoom(ctx, string(c.Subject), need)
+			need = disk.Size{} // that much was not enough, or others took it
+		} else {
+			log.Warn("git says that the disk is full, which it is not now: trying again")
+			roomErr = c.m.AwaitRoom(ctx)
 		}
-		c.m.Log.WithContext(ctx).WithError(err).Warn("the disk is full: making room")
-		if roomErr := c.m.MakeRoom(ctx, string(c.Subject), need); roomErr != nil {
+		if roomErr != nil {
 			return fmt.Errorf("%w; %w", err, roomErr)
 		}
-		need = disk.Size{} // that much was not enough, or others took it
 	}
 }

@@ -37,9 +37,9 @@ type Config struct {
 	// size; zero if unknown. The error says how much is missing and what of the subject's
 	// own takes it, and names no other subject. Nil makes no room.
 	MakeRoom func(ctx context.Context, subject string, need disk.Size) error
-	// AwaitRoom is called instead if only git's words say so, which a remote can send. It
-	// evicts nothing, and waits for what is being deleted while the disk is nearly full. With
-	// nil, the work is not tried again.
+	// AwaitRoom is called instead if only git's words say so, because a remote can send them.
+	// While the disk is nearly full, it waits until the trash has freed some space. It evicts
+	// nothing. If it is nil, the work is not tried again.
 	AwaitRoom func(ctx context.Context) error
 	// Measured, if not nil, is called after something was measured that a fetch or a build
 	// made. It must not block.

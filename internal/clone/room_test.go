@@ -99,8 +99,8 @@ func (w *fullDisk) room(disk.Size) error {
 	return errors.Join(os.Remove(w.ballast), os.RemoveAll(filepath.Join(w.Root, "trash")), os.Mkdir(filepath.Join(w.Root, "trash"), 0o700))
 }
 
-// TestFullDiskInWords checks that nothing is evicted if only git's words say that the disk is
-// full, and that the work is tried again once what is being deleted was awaited.
+// TestFullDiskInWords checks that work is tried again after AwaitRoom, and that nothing is
+// evicted for it, if only git's words say that the disk is full.
 func TestFullDiskInWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

@@ -135,8 +135,8 @@ func NoSpace(err error) bool {
 }
 
 // SaysNoSpace reports whether err has git's words for a full disk, but not the evidence: what
-// git missed was freed since, or a remote sent the words. If they say more than that
-// something could not be read or written, that counts.
+// git missed was freed since, or a remote sent the words. It is false if another message of
+// git names another cause, such as a refused login.
 func SaysNoSpace(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.saysFull && (e.Kind == KindOther || e.Kind == KindCorrupt || e.Kind == KindServer)

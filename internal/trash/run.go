@@ -80,9 +80,8 @@ func (t *Trash) delete(ctx, turn context.Context, e *entry) {
 func (t *Trash) remove(turn context.Context, e *entry) Report {
 	slow, cancel := context.WithCancel(turn)
 	defer cancel()
-	quick := !t.setQuicken(cancel)
 	defer t.setQuicken(nil)
-	if !quick {
+	if t.setQuicken(cancel) {
 		r := e.work.remove(slow, e.path, t.pace)
 		if r.Err == nil || turn.Err() != nil || slow.Err() == nil {
 			return r

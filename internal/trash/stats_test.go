@@ -87,8 +87,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestPriority checks that an entry is deleted at low priority until somebody is in a hurry
-// who has not enough room.
+// TestPriority checks that an entry is deleted at low priority until Hurry finds too little
+// room.
 func TestPriority(t *testing.T) {
 	priority := func() int {
 		p, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // of this thread

@@ -86,6 +86,10 @@ var baseConfig = []string{
 	// objects (34 MB, 300 commits) takes 1.35 s with one thread and 1.5 s with two, which
 	// wait for each other.
 	"pack.threads=1",
+	// A reverse index lists a pack's objects by position. index-pack of 205,000 objects takes
+	// 1.35 s without one and 1.44 s with one. git makes it in memory, in 6 ms for these, if it
+	// sends objects of a pack that has none; a push of new commits takes the same time.
+	"pack.writeReverseIndex=false",
 }
 
 // InStore returns c as the command that runs git with args in a store, as its owner. It

@@ -220,11 +220,8 @@ func (w *ownedWriter) linkPacks(from, to string) error {
 		} else if !os.IsNotExist(err) {
 			return err
 		}
-		for _, ext := range []string{".pack", ".rev", ".idx"} {
+		for _, ext := range []string{".pack", ".idx"} {
 			err := os.Link(filepath.Join(from, name+ext), filepath.Join(to, name+ext))
-			if os.IsNotExist(err) && ext == ".rev" {
-				continue // git before 2.41 writes none
-			}
 			if os.IsNotExist(err) {
 				err = giterror.Damaged(from, err)
 			}

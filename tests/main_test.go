@@ -10,15 +10,13 @@
 package tests
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 
@@ -27,13 +25,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "tests:", err)
 		os.Exit(1)
 	}
-	flag.Parse()
-	if !given("test.parallel") {
-		// The tests spend more time waiting for engines than computing.
-		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
-			fmt.Fprintln(os.Stderr, "tests:", err)
-			os.Exit(1)
-		}
+	if err := daemon.DoubleParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, "tests:", err)
+		os.Exit(1)
 	}
 	code := m.Run()
 	if err := sharedEngine.close(); err != nil {
@@ -42,12 +36,6 @@ func TestMain(m *testing.M) {
 	}
 	os.RemoveAll(scratch)
 	os.Exit(code)
-}
-
-// given reports whether the command line has a flag.
-func given(name string) (ok bool) {
-	flag.Visit(func(f *flag.Flag) { ok = ok || f.Name == name })
-	return ok
 }
 
 // prepare creates the scratch directory. It returns an error if the machine lacks something that

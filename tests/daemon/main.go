@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
 	"os"
+	"runtime"
+	"strconv"
 )
 
 // Main runs the tests of a package that starts the program. It builds the program with tags, calls
@@ -39,4 +42,17 @@ func buildAndRun(name string, tags []string, run func(scratch, program string) (
 		return 1, err
 	}
 	return run(scratch, program)
+}
+
+// DoubleParallel parses the flags, and lets twice as many parallel tests run as there are
+// processors unless the flag -parallel is given, because tests that start programs wait more than
+// they compute.
+func DoubleParallel() error {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
 }

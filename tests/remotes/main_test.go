@@ -24,6 +24,9 @@ var program string
 func TestMain(m *testing.M) {
 	daemon.Main("remotes", nil, func(_, built string) (int, error) {
 		program = built
+		if err := daemon.DoubleParallel(); err != nil {
+			return 1, err
+		}
 		code := m.Run()
 		slices.Sort(lines)
 		for _, line := range lines {

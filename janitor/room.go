@@ -142,8 +142,8 @@ func (j *Janitor) leastRoom(s disk.Space) disk.Size {
 	return disk.Size{Bytes: part(s.Total.Bytes, share), Inodes: part(s.Total.Inodes, share)}
 }
 
-// guess returns how much should be free for an unknown need. What is free was not enough,
-// so it is twice that, but at most least more, so that an unproven need does not evict
+// guess returns how much should be free for an unknown need. The free space was not enough,
+// so it is twice that space, but at most least more, so that an unproven need does not evict
 // everything. If hardly an inode is free and bytes are not short, it is inodes alone.
 func guess(s disk.Space, least disk.Size) disk.Size {
 	if s.Free.Inodes < part(s.Total.Inodes, leastRoom) && s.Free.Bytes >= least.Bytes {

@@ -134,8 +134,8 @@ func NoSpace(err error) bool {
 	return KindOf(err) == KindNoSpace || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
-// SaysNoSpace reports whether err has git's words for a full disk, but not the evidence: what
-// git missed was freed since, or a remote sent the words. It is false if another message of
+// SaysNoSpace reports whether err has git's words for a full disk, but not the evidence:
+// space was freed since, or a remote sent the words. It is false if another message of
 // git names another cause, such as a refused login.
 func SaysNoSpace(err error) bool {
 	e, ok := errors.AsType[*Error](err)

@@ -108,7 +108,7 @@ func (r *remover) fail(name string, err error) {
 	}
 }
 
-// someFiles is about how many files deleteSome deletes.
+// someFiles is the approximate number of files that deleteSome deletes.
 const someFiles = 64
 
 // deleteSome deletes some files of path, to make room for its new name, and reports

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -18,6 +19,9 @@ import (
 type Origin struct {
 	// Request is the ID of the request; empty for work of the plugin itself.
 	Request string
+	// Began is when the request came, by the machine's clock; zero for work of the plugin
+	// itself.
+	Began time.Time
 	// VolumeID is the ID that Create gave the volume that this is about: the ID of the
 	// request that created it. It connects Create, Mounts, Unmounts and Remove. Empty if
 	// there is no volume.
@@ -111,7 +115,7 @@ func with(ctx context.Context, o Origin) context.Context { return context.WithVa
 
 // Begin returns a context for a new request of an actor.
 func Begin(ctx context.Context, a Actor) context.Context {
-	return with(ctx, Origin{Request: NewID(), Actor: a})
+	return with(ctx, Origin{Request: NewID(), Began: time.Now(), Actor: a})
 }
 
 // ForVolume returns a context for work for the volume with an ID. An empty ID changes

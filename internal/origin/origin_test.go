@@ -16,8 +16,8 @@ func TestOrigin(t *testing.T) {
 	}
 	request := Begin(t.Context(), Actor{Kind: Engine})
 	volume := ForVolume(request, "v1")
-	want := Origin{Request: Of(request).Request, VolumeID: "v1", Actor: Actor{Kind: Engine}}
-	if got := Of(volume); got != want || want.Request == "" {
+	want := Origin{Request: Of(request).Request, Began: Of(request).Began, VolumeID: "v1", Actor: Actor{Kind: Engine}}
+	if got := Of(volume); got != want || want.Request == "" || want.Began.IsZero() {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if ForVolume(volume, "") != volume || Of(request).VolumeID != "" {

@@ -56,6 +56,7 @@ type Remote struct {
 	Doing    Activities
 	asked    atomic.Int64              // the number of questions that were begun
 	answered atomic.Pointer[time.Time] // see Answered
+	recent   recent
 	locks    storeLocks
 
 	aligning sync.Mutex         // guards what follows; never held over I/O

@@ -81,8 +81,9 @@ type question struct {
 	err    error
 }
 
-// ask shares one ls-refs question between concurrent callers. A caller that joins one from
-// before s.Since waits for its end, and shares the next one with others that do.
+// ask shares one ls-refs question between concurrent callers. A caller that comes after the
+// answer takes part if its request began before. A caller that joins a question from before
+// s.Since waits for its end, and shares the next one with others that do.
 func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 	before := m.Asked()
 	for again := false; ; {
@@ -93,9 +94,12 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 			list = s.History == (volume.History{}) && !m.unlisted.Load()
 		}
 		key := strings.Join([]string{
-			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list), store.Snapshot,
+			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list),
 		}, "\x00")
-		q, err := work.ShareTask(ctx, m.Used, key, func(ctx context.Context) (question, error) {
+		if q, ok := m.recent.during(ctx, key); ok && q.number > s.Since && q.answer.fits(store) && !m.outdated(s.History, q.answer) {
+			return q.answer, nil
+		}
+		q, err := work.ShareTask(ctx, m.Used, key+"\x00"+store.Snapshot, func(ctx context.Context) (question, error) {
 			q := question{number: m.asked.Add(1)}
 			_, end := m.Doing.Begin(ctx, "asking", s.URL.String())
 			defer end()
@@ -107,6 +111,7 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 			q.answer.snapshot, q.answer.number = store.Snapshot, q.number
 			if at := q.answer.res.At; q.err == nil {
 				m.answered.Store(&at)
+				m.recent.keep(key, q)
 			}
 			return q, nil
 		})

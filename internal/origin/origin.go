@@ -19,8 +19,8 @@ import (
 type Origin struct {
 	// Request is the ID of the request; empty for work of the plugin itself.
 	Request string
-	// Began is when the request came, by the machine's clock; zero for work of the plugin
-	// itself.
+	// Began is when the request came, by the machine's clock. It is zero for work of the plugin
+	// itself, and for work in the background, which may serve later requests too.
 	Began time.Time
 	// VolumeID is the ID that Create gave the volume that this is about: the ID of the
 	// request that created it. It connects Create, Mounts, Unmounts and Remove. Empty if
@@ -139,12 +139,15 @@ func ForPod(ctx context.Context, pod string) context.Context {
 	return with(ctx, o)
 }
 
-// Carry returns ctx with the origin of from. Use it where work goes on in another context.
+// Carry returns ctx with the origin of from, but for Began. Use it where work goes on in
+// another context.
 func Carry(ctx, from context.Context) context.Context {
-	if o, _ := from.Value(key{}).(*Origin); o != nil {
-		return context.WithValue(ctx, key{}, o)
+	o := Of(from)
+	if o == (Origin{}) {
+		return ctx
 	}
-	return ctx
+	o.Began = time.Time{}
+	return with(ctx, o)
 }
 
 // Bind returns f for the background, with the origin of ctx.

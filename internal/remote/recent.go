@@ -10,10 +10,11 @@ import (
 )
 
 // recentKept is how long the last answer stays in memory, because it may list hundreds of
-// refs. Of many Mounts at once on a busy machine, the last ones ask much later than they began.
+// refs. Of many Mounts at once on a busy machine, the last ones ask later than they began.
 const recentKept = 2 * time.Second
 
-// recent is the last question that the remote answered, for requests that come late to ask.
+// recent is the last question that the remote answered without a change of the store
+// meanwhile, for requests that come late to ask.
 type recent struct{ last atomic.Pointer[answered] }
 
 // answered is a question that has its answer.
@@ -30,7 +31,8 @@ func (r *recent) keep(key string, q question) {
 }
 
 // during returns the last question if it has the key, and its answer came after the request of
-// ctx began. If that request had come to ask at once, it would have joined the question.
+// ctx began. If that request had come to ask at once, it would have joined the question or begun
+// an older one.
 func (r *recent) during(ctx context.Context, key string) (q question, ok bool) {
 	last, began := r.last.Load(), origin.Of(ctx).Began
 	if last == nil || last.key != key || began.IsZero() || last.came.Before(began) {

@@ -2,10 +2,12 @@ package remote
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/gitserver"
 	"github.com/helmdeck/repos/internal/origin"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestLateRequest resolves refs for requests that began before and after an answer came.
@@ -39,6 +41,7 @@ func TestLateRequest(t *testing.T) {
 	h.ask(main)
 	answer := h.r.recent.last.Load()
 	again := func() { h.r.recent.last.Store(answer) } // also if the test takes longer than recentKept
+	again()
 	check("the store lacks the commit", early, main, commit, 0)
 	again()
 	check("the store has the commit", early, main, commit, 0)
@@ -53,6 +56,13 @@ func TestLateRequest(t *testing.T) {
 	since.Since = answer.number
 	check("a volume from after the question", early, since, commit, 1)
 
+	shallow := main
+	shallow.History.Depth = 1
+	h.resolve(shallow)
+	early = request()
+	h.ask(main)
+	check("another history", early, shallow, commit, 1)
+
 	h.push("2")
 	h.ask(main)
 	answer = h.r.recent.last.Load()
@@ -61,12 +71,29 @@ func TestLateRequest(t *testing.T) {
 	again()
 	check("the store has a newer answer", early, main, commit, 1)
 
+	h.git("branch", "third", "main")
 	if _, err := gitserver.Commit(h.server.Path("r"), "third", gitserver.Change{Path: "third"}); err != nil {
 		t.Fatal(err)
 	}
 	h.git("branch", "fourth", "main")
 	check("the store lacks another branch", t.Context(), main, commit, 1)
 	check("the store has half of the answer", early, main, commit, 1)
+
+	h.push("4")
+	known := h.ask(main)
+	held := testgit.Hold()
+	h.server.Script("r", gitserver.LsRefs, held.Fault)
+	var wg sync.WaitGroup
+	wg.Go(func() { h.ask(main) })
+	<-held.Answered
+	if _, _, err := h.r.Resolve(t.Context(), main, known); err != nil {
+		t.Fatal(err)
+	}
+	commit = h.push("5")
+	early = request()
+	close(held.Open)
+	wg.Wait()
+	check("the store has changed during the question", early, main, commit, 1)
 
 	h.server.Wrap(gitserver.On(gitserver.LsRefs, gitserver.Fail(500)))
 	early = request()

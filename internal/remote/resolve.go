@@ -82,8 +82,9 @@ type question struct {
 }
 
 // ask shares one ls-refs question between concurrent callers. A caller that comes after the
-// answer takes part if its request began before. A caller that joins a question from before
-// s.Since waits for its end, and shares the next one with others that do.
+// answer takes part if ctx is that of a request which began before the answer came. A caller
+// that joins a question from before s.Since waits for its end, and shares the next one with
+// others that do.
 func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 	before := m.Asked()
 	for again := false; ; {
@@ -96,7 +97,8 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 		key := strings.Join([]string{
 			"ask", s.URL.String(), s.Ref.String(), s.Credential, fmt.Sprint(s.Pin), fmt.Sprint(list),
 		}, "\x00")
-		if q, ok := m.recent.during(ctx, key); ok && q.number > s.Since && q.answer.fits(store) && !m.outdated(s.History, q.answer) {
+		recentKey := key + "\x00" + s.History.Name()
+		if q, ok := m.recent.during(ctx, recentKey); ok && q.number > s.Since && q.answer.fits(store) && !m.outdated(s.History, q.answer) {
 			return q.answer, nil
 		}
 		q, err := work.ShareTask(ctx, m.Used, key+"\x00"+store.Snapshot, func(ctx context.Context) (question, error) {
@@ -111,7 +113,9 @@ func (m *Remote) ask(ctx context.Context, s Source) (Answer, error) {
 			q.answer.snapshot, q.answer.number = store.Snapshot, q.number
 			if at := q.answer.res.At; q.err == nil {
 				m.answered.Store(&at)
-				m.recent.keep(key, q)
+				if now, _ := m.Store(s.History); now.Snapshot == store.Snapshot {
+					m.recent.keep(recentKey, q)
+				}
 			}
 			return q, nil
 		})

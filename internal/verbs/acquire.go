@@ -149,7 +149,8 @@ func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Work
 		}
 	}
 	if err == nil {
-		err = h.clone.WithCheckout(ctx, h.spec(), v.answerTo(h), func(co *clone.Checkout) (err error) {
+		answer := v.answerTo(h) // may change the spec
+		err = h.clone.WithCheckout(ctx, h.spec(), answer, func(co *clone.Checkout) (err error) {
 			defer phase.Begin(ctx, phase.Mount)()
 			rec, err = v.Workspaces.Open(ctx, workspace.Request{Lease: l, Options: h.opts, Clone: h.clone, Checkout: co})
 			return err

@@ -39,7 +39,11 @@ func (v *Volumes) answerTo(h *handle) *remote.Answer {
 	// Round drops the monotonic clock, which stands still while the machine sleeps. The age is
 	// negative if the clock was set back: unknown.
 	age := v.Now().Round(0).Sub(h.rec.CreatedAt.Round(0))
-	if age < 0 || age >= most || changes != h.changes {
+	if h.answer != nil && changes != h.changes {
+		h.since.Store(h.clone.Remote.Asked()) // no other question from before counts either
+		h.answer = nil
+	}
+	if age < 0 || age >= most {
 		h.answer = nil
 	}
 	return h.answer

@@ -1,8 +1,7 @@
 package verbs_test
 
 import (
-	"net/http"
-	"net/http/httptest"
+	"context"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -24,6 +24,7 @@ import (
 type world struct {
 	*testverbs.World
 	t       *testing.T
+	ctx     context.Context // of all calls
 	server  *gitserver.Server
 	clock   atomic.Int64 // nanoseconds since began
 	changes atomic.Int64 // of credentials
@@ -33,7 +34,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, World: testverbs.New(t), server: testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 10})}
+	w := &world{t: t, ctx: t.Context(), World: testverbs.New(t), server: testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 10})}
 	began := time.Now()
 	w.Now = func() time.Time { return began.Add(time.Duration(w.clock.Load())) }
 	w.CredentialChanges = w.changes.Load
@@ -65,7 +66,7 @@ func (w *world) tryCreate(name string, options ...string) error {
 	for i := 0; i < len(options); i += 2 {
 		m[options[i]] = options[i+1]
 	}
-	return w.Create(w.t.Context(), name, m)
+	return w.Create(w.ctx, name, m)
 }
 
 // create creates a volume, and waits for the end of its own fetch.
@@ -90,7 +91,7 @@ func (w *world) idle() {
 func (w *world) acquire(volume string, pushes int) {
 	w.t.Helper()
 	l := verbs.Lease{Volume: volume, ID: strconv.FormatInt(w.leases.Add(1), 10)}
-	m, err := w.Acquire(w.t.Context(), l)
+	m, err := w.Acquire(w.ctx, l)
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -195,6 +196,18 @@ func TestCreateDoesNotAskForAcquires(t *testing.T) {
 	}
 }
 
+// TestCredentialChangeInARequest removes a credential between Create and Acquire of one request, as
+// kubelet's are: no answer from before the removal counts.
+func TestCredentialChangeInARequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ctx = origin.Begin(t.Context(), origin.Actor{Kind: origin.Kubelet})
+	w.create("v")
+	w.changes.Add(1)
+	w.push()
+	w.acquire("v", w.pushes)
+}
+
 // TestNoAnswerForAcquires checks that a Create that got no answer, or used an old one, leaves the
 // question to its Acquires.
 func TestNoAnswerForAcquires(t *testing.T) {
@@ -218,34 +231,16 @@ func TestNoAnswerForAcquires(t *testing.T) {
 	}
 }
 
-// held is a fault that reports when the backend has answered, and then keeps the answer until open is
-// closed: it is older than everything that happens meanwhile.
-type held struct{ answered, open chan struct{} }
-
-func (h held) fault(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rec := httptest.NewRecorder()
-		next.ServeHTTP(rec, r)
-		h.answered <- struct{}{}
-		<-h.open
-		for name, values := range rec.Header() {
-			w.Header()[name] = values
-		}
-		w.WriteHeader(rec.Code)
-		_, _ = w.Write(rec.Body.Bytes())
-	})
-}
-
 // holdQuestion sends a question for an Acquire of the volume "warm", and keeps its answer until release
 // is called, which waits for the end of the Acquire.
 func (w *world) holdQuestion() (release func()) {
-	h := held{make(chan struct{}), make(chan struct{})}
-	w.server.Script("r", gitserver.LsRefs, h.fault)
+	h := testgit.Hold()
+	w.server.Script("r", gitserver.LsRefs, h.Fault)
 	w.clock.Add(int64(time.Minute))
 	var wg sync.WaitGroup
 	wg.Go(func() { w.acquire("warm", 0) })
-	<-h.answered
-	return func() { close(h.open); wg.Wait() }
+	<-h.Answered
+	return func() { close(h.Open); wg.Wait() }
 }
 
 // asking counts the goroutines that wait for the answer to a question.

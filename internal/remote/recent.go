@@ -15,17 +15,17 @@ const recentKept = 2 * time.Second
 
 // recent is the last question that the remote answered without a change of the store
 // meanwhile, for requests that come late to ask.
-type recent struct{ last atomic.Pointer[answered] }
+type recent struct{ last atomic.Pointer[lastQuestion] }
 
-// answered is a question that has its answer.
-type answered struct {
+// lastQuestion is a question that has its answer.
+type lastQuestion struct {
 	key string // see Remote.ask
 	question
 	came time.Time // when the answer came, by the machine's clock as origin.Origin.Began
 }
 
 func (r *recent) keep(key string, q question) {
-	last := &answered{key, q, time.Now()}
+	last := &lastQuestion{key, q, time.Now()}
 	r.last.Store(last)
 	time.AfterFunc(recentKept, func() { r.last.CompareAndSwap(last, nil) })
 }

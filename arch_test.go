@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -21,31 +22,34 @@ const module = "github.com/helmdeck/repos"
 // rank orders the packages. A package may import only packages of a lower rank, so that packages of
 // the same rank do not import each other.
 var rank = map[string]int{
-	"plugin": 13, "internal/metrics": 12,
-	"driver": 11, "csi": 11, "internal/admin": 11, "janitor": 8,
-	"internal/verbs": 10, "internal/removal": 10, "internal/look": 10, "internal/outbound": 10,
-	"internal/workspace": 9, "internal/mounter": 8, "internal/ready": 8,
-	"internal/clone": 7, "internal/warm": 7, "internal/upper": 7, "internal/changes": 7,
-	"internal/tree":     6,
-	"internal/checkout": 5, "internal/remote": 5, "internal/quarantine": 5,
-	"internal/lfs": 4, "internal/layer": 4, "internal/health": 4,
-	"internal/git": 3, "internal/mint": 3,
-	"internal/githttp": 2, "internal/overlay": 2, "internal/meta": 2, "internal/trash": 2, "internal/guard": 0,
-	"internal/credential": 2, "internal/audit": 2,
-	"internal/quota": 3, "internal/obstacle": 3,
-	"internal/handout":  3,
-	"internal/giterror": 2, "internal/cache": 2,
-	"internal/durable": 1, "internal/gitref": 1, "internal/gitssh": 1,
-	"internal/githelper": 0,
-	"internal/work":      1,
-	"internal/volume":    0, "internal/keylock": 0, "internal/disk": 0, "internal/failpoint": 0, "internal/origin": 0,
-	"internal/phase": 0, "internal/gitprogress": 0, "internal/memory": 0, "internal/gitindex": 0, "internal/sandbox": 0, "api": 0,
+	"plugin":                 13,
+	"internal/admin/metrics": 12,
+	"csi":                    11, "driver": 11, "internal/admin": 11,
+	"internal/outbound/look": 10, "internal/verbs": 10,
+	"internal/workspace":  9,
+	"internal/repo/ready": 8, "internal/verbs/removal": 8, "internal/workspace/mounter": 8,
+	"internal/clone":    7,
+	"internal/outbound": 6, "internal/repo/tree": 6, "internal/workspace/warm": 6,
+	"internal/outbound/quarantine": 5, "internal/repo/checkout": 5,
+	"internal/outbound/changes": 4, "internal/repo/lfs": 4, "internal/repo/remote": 4,
+	"internal/workspace/upper": 4,
+	"internal/admin/health":    3, "internal/admin/quota": 3, "internal/credential/handout": 3,
+	"internal/credential/mint": 3, "internal/git": 3, "internal/repo/layer": 3, "internal/workspace/admission": 3, "internal/workspace/obstacle": 3,
+	"internal/credential": 2, "internal/git/giterror": 2, "internal/git/githttp": 2, "internal/git/hostnames": 2,
+	"internal/meta": 2, "internal/workspace/backlog": 2, "internal/workspace/cache": 2, "internal/workspace/replica": 2,
+	"internal/admin/audit": 1, "internal/admin/journal": 1, "internal/disk/project": 1, "internal/disk/trash": 1, "internal/disk/upfile": 1,
+	"internal/git/gitref": 1, "internal/git/gitssh": 1, "internal/overlay": 1, "internal/work": 1, "janitor": 1,
+	"api": 0, "internal/disk": 0, "internal/disk/durable": 0, "internal/disk/memory": 0,
+	"internal/escape": 0, "internal/failpoint": 0, "internal/git/githelper": 0, "internal/git/gitindex": 0,
+	"internal/git/gitprogress": 0, "internal/git/guard": 0, "internal/git/sandbox": 0, "internal/intake": 0,
+	"internal/origin": 0, "internal/place": 0, "internal/volume": 0, "internal/work/keylock": 0,
+	"internal/work/phase": 0, "internal/workspace/rota": 0,
 }
 
 // outside reports whether a package is a tool, a test or of another module, not part of the plugin.
 func outside(dir string) bool {
 	top, _, _ := strings.Cut(dir, "/")
-	return top == "cmd" || top == "cli" || top == "release" || top == "tests" || top == "rootfs" || strings.HasPrefix(dir+"/", "internal/gitserver/")
+	return top == "cmd" || top == "cli" || top == "release" || top == "tests" || top == "rootfs" || strings.HasPrefix(dir+"/", "internal/git/gitserver/")
 }
 
 // source is one Go file of the module that is not a test.
@@ -153,7 +157,7 @@ func TestOnlyGitExecutes(t *testing.T) {
 			continue
 		}
 		for _, full := range s.imports() {
-			if full == module+"/internal/sandbox" || full == "os/exec" && s.dir != "internal/sandbox" {
+			if full == module+"/internal/git/sandbox" || full == "os/exec" && s.dir != "internal/git/sandbox" {
 				t.Errorf("%s imports %s", s.path, full)
 			}
 		}
@@ -186,12 +190,12 @@ func TestOnlyOverlayMounts(t *testing.T) {
 // need no durability: of a damaged database, and in the probe of overlayfs.
 func TestOnlyDurableRenames(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.dir == "internal/durable" || outside(s.dir) {
+		if s.dir == "internal/disk/durable" || outside(s.dir) {
 			continue
 		}
 		s.calls(func(in, from, name string) {
 			switch {
-			case !strings.HasPrefix(name, "Rename"), from == module+"/internal/durable":
+			case !strings.HasPrefix(name, "Rename"), from == module+"/internal/disk/durable":
 			case s.path == "internal/overlay/probe.go":
 			case s.dir == "internal/meta" && in == "SetAside":
 			default:
@@ -205,7 +209,7 @@ func TestOnlyDurableRenames(t *testing.T) {
 // context, from which package origin takes the request.
 func TestLogLinesHaveAContext(t *testing.T) {
 	without := []string{ // the functions that have none
-		"internal/clone/manager.go get", "internal/ready/refresh.go call", // the report of a panic
+		"internal/clone/manager.go get", "internal/repo/ready/refresh.go call", // the report of a panic
 	}
 	for _, s := range sources(t) {
 		if s.dir == "plugin" || outside(s.dir) {
@@ -236,7 +240,7 @@ func TestLogLinesHaveAContext(t *testing.T) {
 func TestOnlyTheEdgesAudit(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, full := range s.imports() {
-			if full == module+"/internal/audit" && s.dir != "plugin" && s.dir != "internal/admin" {
+			if full == module+"/internal/admin/audit" && s.dir != "plugin" && s.dir != "internal/admin" {
 				t.Errorf("%s imports %s", s.path, full)
 			}
 		}
@@ -292,7 +296,7 @@ func TestDependenciesAreDocumented(t *testing.T) {
 		}
 		return string(data)
 	}
-	for file, title := range map[string]string{"go.mod": "module", "cli/go.mod": "module of the command", "release/go.mod": "module of the release", "tests/csi/go.mod": "module of the driver's tests"} {
+	for file, title := range map[string]string{"go.mod": "module", "cli/go.mod": "module of the command", "release/go.mod": "module of the release", "tests/csi/go.mod": "module of the driver's tests", "tests/libraries/go.mod": "module of the libraries' tests"} {
 		var want, got []string
 		_, direct, _ := strings.Cut(read(file), "require (\n")
 		direct, _, _ = strings.Cut(direct, "\n)")
@@ -341,6 +345,20 @@ func TestNoRegistryIsNamed(t *testing.T) {
 			if at := strings.Index(string(data), host); at >= 0 {
 				t.Errorf("%s:%d names %s", name, 1+strings.Count(string(data[:at]), "\n"), host)
 			}
+		}
+	}
+}
+
+// TestOnlyKubernetesLinksGRPC checks that the plugin for Docker does without grpc-go, with which a checkout's process
+// starts later. Control: the program for Kubernetes has it.
+func TestOnlyKubernetesLinksGRPC(t *testing.T) {
+	for tags, want := range map[string]bool{"": false, "kubernetes": true} {
+		out, err := exec.Command("go", "list", "-deps", "-tags", tags, "./plugin").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(out), "google.golang.org/grpc"); got != want {
+			t.Errorf("tags %q: grpc-go is linked: %v", tags, got)
 		}
 	}
 }

@@ -136,12 +136,12 @@ var otherPrefix = regexp.MustCompile(`^(CAP|GIT|GITHUB|CI|ACTIONS|RUNNER)_`)
 // otherNames are words in capitals that are no settings: placeholders, git's HEAD, methods of HTTP, names of the kernel, columns of
 // tables, variables of the tests, the examples, builds and workflows, and what a release has.
 var otherNames = []string{"ID", "NAME", "HEAD", "POST", "DELETE", "IN_UNMOUNT", "TCP_USER_TIMEOUT", "STATX_MNT_ID_UNIQUE", "SO_PEERCRED",
-	"ENGINE", "CHANGED", "CACHES", "WORKSPACES", "DISCARDS", "SUBJECT", "SOURCE_DATE_EPOCH", "SHA256SUMS", "NOASSERTION",
+	"ENGINE", "CHANGED", "CACHES", "WORKSPACES", "CHECKPOINTS", "SUBJECT", "SOURCE_DATE_EPOCH", "SHA256SUMS", "NOASSERTION",
 	"REGISTRY_HOST", "REGISTRY_USER", "REGISTRY_PASSWORD", "NODE"}
 
 // cacheVariables are those of the caches' env file.
 func cacheVariables() (names []string) {
-	data, err := os.ReadFile("internal/cache/cache.env")
+	data, err := os.ReadFile("internal/workspace/cache/cache.env")
 	if err != nil {
 		panic(err)
 	}
@@ -203,7 +203,7 @@ func checkRepos(k known, p page) (problems []string) {
 	return problems
 }
 
-// isGroup reports whether a single word is the first one of commands, such as discards.
+// isGroup reports whether a single word is the first one of commands, such as checkpoints.
 func isGroup(k known, word string, words int) bool {
 	for command := range k.flags {
 		if words == 1 && strings.HasPrefix(command, word+" ") {
@@ -241,6 +241,23 @@ func checkShell(_ known, p page) (problems []string) {
 		for _, command := range commands {
 			if out, err := exec.Command("bash", "-nc", command).CombinedOutput(); err != nil {
 				problems = append(problems, fmt.Sprintf("line %d: %s: %s", b.line, strings.TrimSpace(command), out))
+			}
+		}
+	}
+	return problems
+}
+
+var (
+	testFunction = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
+	testName     = regexp.MustCompile(`\bTest[A-Z]\w*`)
+)
+
+// checkTests checks the names of tests.
+func checkTests(k known, p page) (problems []string) {
+	for _, command := range p.commands() {
+		for _, name := range testName.FindAllString(command, -1) {
+			if !k.tests[name] {
+				problems = append(problems, fmt.Sprintf("no test has the name %s", name))
 			}
 		}
 	}

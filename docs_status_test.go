@@ -17,7 +17,7 @@ func TestStatusIsDocumented(t *testing.T) {
 		if s.dir == "internal/verbs" || s.dir == "driver" {
 			status = append(status, s.statusFields()...)
 		}
-		if s.path == "internal/upper/about.go" {
+		if s.path == "internal/workspace/upper/about.go" {
 			about = jsonFields(s.File, "about")
 		}
 	}

@@ -27,6 +27,7 @@ type known struct {
 	makefile string
 	flags    map[string]string // help by command of docker repos
 	docker   map[string]bool   // commands of docker, such as "volume create"
+	tests    map[string]bool   // functions, such as TestDocs
 }
 
 // check returns what is wrong with a page. Other things of the same kind may be wrong too.
@@ -62,6 +63,9 @@ var checks = []struct {
 	{"docker", checkDocker,
 		[]string{"`docker gone`", "`docker volume gone x`", "```sh\nx=$(docker gone)\n```\n"},
 		"`docker volume create x` `docker run --rm x` `docker compose up` `docker plugin set`"},
+	{"tests", checkTests,
+		[]string{"`TestGone`", "```sh\ngo test . -run '^TestGone$'\n```\n"},
+		"`TestDocs` `TestDocs/tests` `go test . -run TestDocs` TestGone"},
 	{"shell", checkShell,
 		[]string{"```sh\nif\n```\n", "```console\n$ echo 'a\n```\n"},
 		"```sh\nif true; then\n  echo a\nfi\n```\n```console\n$ echo a\n' output\n```\n"},
@@ -168,7 +172,7 @@ func readKnown(t *testing.T) known {
 		return string(data)
 	}
 	k := known{pages: make(map[string]page), options: make(map[string]bool), settings: make(map[string]bool),
-		targets: make(map[string]bool), makefile: read("Makefile"), flags: make(map[string]string), docker: dockerCommands(t)}
+		targets: make(map[string]bool), makefile: read("Makefile"), flags: make(map[string]string), docker: dockerCommands(t), tests: make(map[string]bool)}
 	for _, p := range pages(t) {
 		k.pages[p.name] = p
 	}
@@ -201,6 +205,13 @@ func readKnown(t *testing.T) known {
 	for _, section := range strings.Split(read(cliPage), "\n## docker repos")[1:] {
 		command, help, _ := strings.Cut(section, "\n")
 		k.flags[strings.TrimSpace(command)] = help
+	}
+	for _, name := range files(t) {
+		if strings.HasSuffix(name, "_test.go") {
+			for _, m := range testFunction.FindAllStringSubmatch(read(name), -1) {
+				k.tests[m[1]] = true
+			}
+		}
 	}
 	if len(k.options) < 10 || len(k.settings) < 10 || len(k.targets) < 10 || len(k.flags) < 10 {
 		t.Fatalf("%d options, %d settings, %d targets, %d commands", len(k.options), len(k.settings), len(k.targets), len(k.flags))

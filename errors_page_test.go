@@ -19,10 +19,10 @@ const errorsPage = "docs/operations/errors.md"
 // which call to the kernel, or which file, has failed.
 var answering = []string{
 	"csi", "driver", "janitor", "plugin",
-	"internal/admin", "internal/audit", "internal/checkout", "internal/clone", "internal/credential", "internal/git", "internal/gitref", "internal/githelper", "internal/githttp", "internal/gitssh", "internal/guard",
-	"internal/changes", "internal/lfs", "internal/look", "internal/mint", "internal/mounter", "internal/outbound", "internal/quarantine", "internal/quota", "internal/ready", "internal/remote", "internal/removal", "internal/tree",
-	"internal/verbs", "internal/volume", "internal/warm", "internal/work", "internal/workspace",
-	"cli/internal/ask", "cli/internal/commands", "cli/internal/dial", "cli/internal/relay", "cli/internal/session",
+	"internal/admin", "internal/admin/audit", "internal/repo/checkout", "internal/clone", "internal/credential", "internal/git", "internal/git/gitref", "internal/git/githelper", "internal/git/githttp", "internal/git/gitssh", "internal/git/guard",
+	"internal/outbound/changes", "internal/intake", "internal/repo/lfs", "internal/outbound/look", "internal/credential/mint", "internal/workspace/mounter", "internal/outbound", "internal/outbound/quarantine", "internal/admin/quota", "internal/repo/ready", "internal/repo/remote", "internal/verbs/removal", "internal/repo/tree",
+	"internal/disk/upfile", "internal/verbs", "internal/volume", "internal/workspace/warm", "internal/work", "internal/workspace", "internal/workspace/admission",
+	"cli/internal/ask", "cli/internal/checkpoint", "cli/internal/commands", "cli/internal/containers", "cli/internal/dial", "cli/internal/relay", "cli/internal/session", "cli/internal/show",
 }
 
 var (
@@ -55,7 +55,7 @@ func (s source) messages() (list []string) {
 				list = append(list, message(text(n.Args[0])))
 			}
 			// These have the kind of error before the text.
-			if of := types.ExprString(n.Fun); s.dir == "internal/quarantine" && of == "refuse" || s.dir == "csi" && of == "failf" {
+			if of := types.ExprString(n.Fun); s.dir == "internal/outbound/quarantine" && of == "refuse" || s.dir == "csi" && of == "failf" {
 				list = append(list, message(text(n.Args[1])))
 			}
 		case *ast.FuncDecl: // the message of a type of errors
@@ -63,7 +63,7 @@ func (s source) messages() (list []string) {
 				list = append(list, message(returned(n.Body.List[0])))
 			}
 		case *ast.ValueSpec: // the kinds of git's errors
-			if n.Type != nil && s.dir == "internal/giterror" && n.Names[0].Name != "KindOK" && n.Names[0].Name != "KindFallback" && types.ExprString(n.Type) == "Kind" {
+			if n.Type != nil && s.dir == "internal/git/giterror" && n.Names[0].Name != "KindOK" && n.Names[0].Name != "KindFallback" && types.ExprString(n.Type) == "Kind" {
 				list = append(list, text(n.Values[0]))
 			}
 		}
@@ -113,7 +113,7 @@ func described(p page) (list []string) {
 func TestErrorsAreDescribed(t *testing.T) {
 	var made []string
 	for _, s := range sources(t) {
-		if s.dir == "internal/giterror" || slices.Contains(answering, s.dir) {
+		if s.dir == "internal/git/giterror" || slices.Contains(answering, s.dir) {
 			made = append(made, s.messages()...)
 		}
 	}

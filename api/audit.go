@@ -2,11 +2,7 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -27,16 +23,16 @@ type AuditRecord struct {
 	// records of a volume, and differs between two volumes of the same name.
 	VolumeID string `json:"volume_id,omitempty"`
 	// Pod is the pod for which kubelet asked, as namespace/name.
-	Pod       string `json:"pod,omitempty"`
-	Subject   string `json:"subject,omitempty"`
-	Repo      string `json:"repo,omitempty"`
-	Ref       string `json:"ref,omitempty"`
-	Commit    string `json:"commit,omitempty"`
-	Clone     string `json:"clone,omitempty"` // key
-	Volume    string `json:"volume,omitempty"`
-	Lease     string `json:"lease,omitempty"`
-	Workspace string `json:"workspace,omitempty"`
-	Discard   string `json:"discard,omitempty"`
+	Pod        string `json:"pod,omitempty"`
+	Subject    string `json:"subject,omitempty"`
+	Repo       string `json:"repo,omitempty"`
+	Ref        string `json:"ref,omitempty"`
+	Commit     string `json:"commit,omitempty"`
+	Clone      string `json:"clone,omitempty"` // key
+	Volume     string `json:"volume,omitempty"`
+	Lease      string `json:"lease,omitempty"`
+	Workspace  string `json:"workspace,omitempty"`
+	Checkpoint string `json:"checkpoint,omitempty"`
 	// Name, Kind, Scope and Allow are those of a credential. Kind, ID and Reason are those of an
 	// Eviction.
 	Name   string `json:"name,omitempty"`
@@ -47,6 +43,12 @@ type AuditRecord struct {
 	Reason string `json:"reason,omitempty"`
 	Bytes  int64  `json:"bytes,omitempty"` // that were evicted
 	Text   string `json:"text,omitempty"`  // more, for people
+	// Took is how long a mount took, Phases how long its parts took that it has begun (resolve, fetch,
+	// build, mount), and Waits what it has waited for, such as "a turn (cpu)". Waits are parts of
+	// phases; those of work beside each other are all counted.
+	Took   time.Duration            `json:"took_ns,omitempty"`
+	Phases map[string]time.Duration `json:"phases_ns,omitempty"`
+	Waits  map[string]time.Duration `json:"waits_ns,omitempty"`
 	// Changes has the settings or limits that are not as before, by name.
 	Changes map[string]Change `json:"changes,omitempty"`
 	// Lost is the number of records before this one that could not be written.
@@ -75,6 +77,7 @@ type Change struct {
 type AuditFilter struct {
 	Since, Until            time.Time // Until is excluded
 	Subject, Volume, Action string
+	Tail                    int  // only the last ones of those that are there; 0: all
 	Follow                  bool // wait for new records
 }
 
@@ -88,20 +91,6 @@ func (c *Client) Audit(ctx context.Context, filter AuditFilter, f func(AuditReco
 			query.Set(name, value)
 		}
 	}
-	for name, at := range map[string]time.Time{"since": filter.Since, "until": filter.Until} {
-		if !at.IsZero() {
-			query.Set(name, at.Format(time.RFC3339Nano))
-		}
-	}
-	if filter.Follow {
-		query.Set("follow", strconv.FormatBool(true))
-	}
-	path := "/v1/audit?" + query.Encode()
-	return c.lines(ctx, http.MethodGet, path, nil, func(line []byte) error {
-		var r AuditRecord
-		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("GET %s: malformed line: %w", path, err)
-		}
-		return f(r)
-	})
+	setQuery(query, filter.Since, filter.Until, filter.Tail, filter.Follow)
+	return records(ctx, c, "/v1/audit?"+query.Encode(), f)
 }

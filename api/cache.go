@@ -23,6 +23,7 @@ func CacheVariables(target string) []Variable {
 		{"YARN_GLOBAL_FOLDER", dir + "/yarn"},
 		{"PIP_CACHE_DIR", dir + "/pip"},
 		{"UV_CACHE_DIR", dir + "/uv"},
+		{"UV_LINK_MODE", "copy"}, // so that a file of .venv is no other name of the store's file
 		{"CARGO_HOME", dir + "/cargo"},
 		{"MAVEN_ARGS", "-Dmaven.repo.local=" + dir + "/maven"},
 		{"GRADLE_USER_HOME", dir + "/gradle"},

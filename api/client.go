@@ -72,7 +72,7 @@ type ErrorAnswer struct {
 
 // Obstacle is something that is in use, or that a request would lose.
 type Obstacle struct {
-	// Kind is lease, workspace, volume, discard or work.
+	// Kind is lease, workspace, volume, checkpoint or work.
 	Kind   string `json:"kind"`
 	ID     string `json:"id,omitempty"`
 	Volume string `json:"volume,omitempty"`

@@ -16,8 +16,11 @@ type Clone struct {
 	Used    time.Time `json:"used,omitzero"`
 	Size    Size      `json:"size"` // the sum of the classes
 	Classes Classes   `json:"classes"`
-	// Held says why the clone can't be evicted; "free" if it can.
+	// Held says why the clone can't be evicted; "free" if nothing is in the way.
 	Held string `json:"held"`
+	// Free is set if an eviction takes it and nobody notices, also one that is being fetched or built while
+	// nobody waits for it.
+	Free bool `json:"free"`
 }
 
 // CloneDetail is a clone with its parts.
@@ -32,7 +35,7 @@ type CloneDetail struct {
 	Layers    []Layer   `json:"layers"`
 	Caches    []Cache   `json:"caches"`
 	// Volumes are the names of the volumes, and Workspaces the IDs of the workspaces and
-	// discards that were made of it. Both are sorted.
+	// checkpoints that were made of it. Both are sorted.
 	Volumes    []string `json:"volumes"`
 	Workspaces []string `json:"workspaces"`
 }
@@ -68,13 +71,6 @@ type Layer struct {
 	Need string `json:"need,omitempty"`
 }
 
-// Cache is the dependency cache of one uid.
-type Cache struct {
-	UID        string     `json:"uid"`
-	Size       Size       `json:"size"`
-	MeasuredAt *time.Time `json:"measured_at"`
-}
-
 // Fresh is a request to start fresh.
 type Fresh struct {
 	// Force discards what is in the way.
@@ -86,9 +82,9 @@ type Freed struct {
 	Freed int64 `json:"freed"` // bytes on disk, which are deleted in the background
 	// Clones are the keys of the clones that were evicted.
 	Clones []string `json:"clones"`
-	// Discarded are the IDs of the kept workspaces and the discards that went with them by
+	// Removed are the IDs of the kept workspaces and the checkpoints that went with them by
 	// force.
-	Discarded []string `json:"discarded,omitempty"`
+	Removed []string `json:"removed,omitempty"`
 }
 
 // Clones lists the clones, by key.
@@ -103,7 +99,7 @@ func (c *Client) Clone(ctx context.Context, key string) (d CloneDetail, err erro
 }
 
 // EvictClone evicts a clone: its next mount clones again. The error is an *Error with the
-// status 404 if there is none, and 409 if a part of it is in use or it has discards.
+// status 404 if there is none, and 409 if a part of it is in use or it has checkpoints.
 func (c *Client) EvictClone(ctx context.Context, key string) (f Freed, err error) {
 	err = c.call(ctx, http.MethodDelete, clonePath(key), nil, &f)
 	return f, err

@@ -11,6 +11,11 @@
 //
 // A long operation answers with JSON lines: each is a Progress, except the last, which has
 // the result or the error.
+//
+// The package imports nothing of the plugin, so docker repos inherits none of its dependencies, and the plugin's own
+// types can change without the API. Tests hold the three together: the document has exactly the registered routes,
+// each schema has the fields of its Go type, and what the handlers and a running plugin answer is as the document
+// says.
 package api
 
 import _ "embed"

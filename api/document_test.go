@@ -19,12 +19,12 @@ var types = map[string]any{
 	"ErrorAnswer": api.ErrorAnswer{}, "Obstacle": api.Obstacle{}, "Size": api.Size{}, "Space": api.Space{}, "Classes": api.Classes{},
 	"Version": api.Version{}, "Setting": api.Setting{}, "Health": api.Health{}, "Check": api.Check{}, "Limits": api.Limits{}, "OwnLimits": api.OwnLimits{},
 	"Fresh": api.Fresh{}, "Freed": api.Freed{}, "Subject": api.Subject{},
-	"Clone": api.Clone{}, "CloneDetail": api.CloneDetail{}, "Store": api.Store{}, "Ref": api.Ref{}, "Layer": api.Layer{}, "Cache": api.Cache{},
-	"Volume": api.Volume{}, "VolumeDetail": api.VolumeDetail{}, "Lease": api.Lease{}, "Workspace": api.Workspace{},
-	"WorkspaceDetail": api.WorkspaceDetail{}, "WorkspaceStatus": api.WorkspaceStatus{}, "WorkspaceChange": api.WorkspaceChange{}, "LeftOut": api.LeftOut{}, "Warmed": api.Warmed{}, "Discard": api.Discard{},
+	"Clone": api.Clone{}, "CloneDetail": api.CloneDetail{}, "Store": api.Store{}, "Ref": api.Ref{}, "Layer": api.Layer{}, "Cache": api.Cache{}, "DroppedCache": api.DroppedCache{}, "PublishedCache": api.PublishedCache{},
+	"Volume": api.Volume{}, "VolumeDetail": api.VolumeDetail{}, "Lease": api.Lease{}, "Work": api.Work{}, "Workspace": api.Workspace{},
+	"WorkspaceDetail": api.WorkspaceDetail{}, "WorkspaceStatus": api.WorkspaceStatus{}, "WorkspaceChange": api.WorkspaceChange{}, "Worktree": api.Worktree{}, "Conflicts": api.Conflicts{}, "ConflictPath": api.ConflictPath{}, "Merged": api.Merged{}, "LeftOut": api.LeftOut{}, "Warmed": api.Warmed{}, "Checkpoint": api.Checkpoint{}, "Draft": api.Draft{}, "Note": api.Note{}, "Rewind": api.Rewind{},
 	"PutCredential": api.PutCredential{}, "Credential": api.Credential{}, "Plan": api.Plan{}, "Eviction": api.Eviction{},
-	"Missing": api.Missing{}, "Holder": api.Holder{}, "TooLarge": api.TooLarge{}, "Report": api.Report{}, "Stats": api.Stats{},
-	"AuditRecord": api.AuditRecord{}, "Actor": api.Actor{}, "Change": api.Change{}, "Count": api.Count{}, "Finding": api.Finding{}, "Event": api.Event{}, "Warm": api.Warm{}, "WarmResult": api.WarmResult{}, "Progress": api.Progress{}, "Push": api.Push{}, "PushResult": api.PushResult{}, "Refresh": api.Refresh{}, "RefreshResult": api.RefreshResult{},
+	"Missing": api.Missing{}, "Holder": api.Holder{}, "TooLarge": api.TooLarge{}, "Report": api.Report{}, "Prune": api.Prune{}, "Pruned": api.Pruned{}, "Stats": api.Stats{},
+	"LogLine": api.LogLine{}, "AuditRecord": api.AuditRecord{}, "Actor": api.Actor{}, "Change": api.Change{}, "Count": api.Count{}, "Finding": api.Finding{}, "Event": api.Event{}, "Warm": api.Warm{}, "WarmResult": api.WarmResult{}, "WarmState": api.WarmState{}, "Progress": api.Progress{}, "Push": api.Push{}, "PushResult": api.PushResult{}, "Refresh": api.Refresh{}, "RefreshResult": api.RefreshResult{},
 }
 
 // TestSchemasAreTheTypes checks that each schema has the fields of its Go type: their names,

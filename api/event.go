@@ -2,22 +2,21 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 )
 
-// Event is what the plugin evicted, found, or pushed.
+// Event is one thing that happened: an eviction, a fault that the plugin found, a push, or a step of a checkpoint.
 type Event struct {
-	// Seq is larger than that of all earlier events, also of an earlier process unless the
-	// clock was put back.
+	// Seq is larger than that of all earlier events.
 	Seq  int64     `json:"seq"`
 	Time time.Time `json:"time"`
-	// Type is evicted, failed, deferred, warning, cleared, pushed or not-pushed, and lost in a
-	// stream that the client reads too slowly.
+	// Type is evicted, failed, deferred, warning, cleared, pushed, not-pushed or started (the events
+	// before are those of an earlier process), and lost in a stream that the client reads too
+	// slowly. Of a checkpoint, the ID, it is checkpoint (one was made or named), begun (a new workspace
+	// of the volume begins with it), rewound (the volume went back to it) or removed.
 	Type    string `json:"type"`
 	Kind    string `json:"kind,omitempty"`   // of an Eviction
 	Reason  string `json:"reason,omitempty"` // of an Eviction
@@ -29,7 +28,7 @@ type Event struct {
 	Text    string `json:"text"`
 }
 
-// Events returns the last 1000 events since the plugin's start, oldest first.
+// Events returns the last 1000 events, oldest first, also those before the plugin's start.
 func (c *Client) Events(ctx context.Context) ([]Event, error) {
 	return list[Event](ctx, c, "events", make(url.Values))
 }
@@ -39,14 +38,11 @@ func (c *Client) Events(ctx context.Context) ([]Event, error) {
 // the stream. The error is that of f, or of the connection.
 func (c *Client) FollowEvents(ctx context.Context, after int64, f func(Event) error) error {
 	path := "/v1/events?follow=true&after=" + strconv.FormatInt(after, 10)
-	return c.lines(ctx, http.MethodGet, path, nil, func(line []byte) error {
-		var l struct {
-			Event
-			ErrorAnswer
-		}
-		if err := json.Unmarshal(line, &l); err != nil {
-			return fmt.Errorf("GET %s: malformed line: %w", path, err)
-		}
+	type line struct {
+		Event
+		ErrorAnswer
+	}
+	return records(ctx, c, path, func(l line) error {
 		if l.Error != "" {
 			return &Error{Status: http.StatusOK, Message: l.Error}
 		}

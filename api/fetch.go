@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"time"
 )
 
 // Warm is a request to fetch and build ahead of time what a Mount needs.
@@ -21,6 +22,25 @@ type WarmResult struct {
 	Ref     string `json:"ref"`
 	Commit  string `json:"commit"`
 	Size    Size   `json:"size"` // of the clone, as far as it is measured
+	// States has the warm paths of the options, sorted by path.
+	States []WarmState `json:"states"`
+}
+
+// WarmState is what a mount finds at a warm path.
+type WarmState struct {
+	Path string `json:"path"`
+	Head string `json:"head"` // as in Warmed: the mount may publish this state
+	// Exact is set if this state exists, and the mount begins with it.
+	Exact bool `json:"exact"`
+	// LeftOut is set if the path can't be warm at this commit, for the reason Why: nothing that a workspace leaves there
+	// is published.
+	LeftOut bool `json:"left_out,omitempty"`
+	// Commit, BuiltAt and Label are those of the state that the mount begins with, as in Warmed.
+	Commit  string    `json:"commit,omitempty"`
+	BuiltAt time.Time `json:"built_at,omitzero"`
+	Label   string    `json:"label,omitempty"` // a container wrote it
+	// Why says why the mount begins with another state, or with none. It is empty if Exact is set.
+	Why string `json:"why,omitempty"`
 }
 
 // Refresh is a request to ask the remote, and to fetch and build what has changed.

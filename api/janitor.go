@@ -12,7 +12,8 @@ type Plan struct {
 	// More is set if there is more to evict than one plan holds.
 	More  bool `json:"more,omitempty"`
 	Frees Size `json:"frees"`
-	// Used is the size counted for MAX_SIZE before the evictions.
+	// Used is the size for which MAX_SIZE evicts, before the evictions: all but the trash, which
+	// goes already.
 	Used  Size  `json:"used"`
 	Trash Size  `json:"trash"` // being deleted
 	Space Space `json:"space"`
@@ -27,15 +28,15 @@ type Plan struct {
 
 // Eviction is the eviction of one clone, or of a part of it.
 type Eviction struct {
-	// Kind is clone, discard, tree, git layer, warm layer or cache.
+	// Kind is clone, checkpoint, tree, git layer, warm layer or cache.
 	Kind string `json:"kind"`
-	// Reason is expired, ttl, unneeded, subject_max_size, max_size, min_free, enospc or
-	// on_demand.
+	// Reason is expired, ttl, unneeded, subject_max_size, max_size, min_free, enospc, on_demand or
+	// pruned.
 	Reason   string        `json:"reason"`
 	Subject  string        `json:"subject"`
 	Clone    string        `json:"clone"`
 	ID       string        `json:"id,omitempty"`     // of a part
-	Volume   string        `json:"volume,omitempty"` // of a discard
+	Volume   string        `json:"volume,omitempty"` // of a checkpoint
 	Size     Size          `json:"size"`
 	Text     string        `json:"text"` // why, for people
 	TooLarge bool          `json:"too_large,omitempty"`
@@ -55,9 +56,11 @@ type Holder struct {
 	Clone   string `json:"clone"`
 	Repo    string `json:"repo"`
 	Subject string `json:"subject"`
-	Volume  string `json:"volume,omitempty"` // of a workspace
-	Size    Size   `json:"size"`
-	Held    string `json:"held"` // why
+	Volume  string `json:"volume,omitempty"` // of a workspace or a checkpoint
+	// Checkpoint is the ID of a checkpoint.
+	Checkpoint string `json:"checkpoint,omitempty"`
+	Size       Size   `json:"size"`
+	Held       string `json:"held"` // why
 }
 
 // TooLarge is a clone that exceeds a limit on its own.
@@ -87,19 +90,21 @@ type Report struct {
 
 // Stats are figures of all that the plugin has, and of what it did since its start.
 type Stats struct {
-	Subjects   int `json:"subjects"`
-	Clones     int `json:"clones"`
-	Volumes    int `json:"volumes"`
-	Workspaces int `json:"workspaces"` // without discards
-	Discards   int `json:"discards"`
-	Leases     int `json:"leases"`
-	// Size is the sum of the classes, Trash what is being deleted, and Space that of the
-	// filesystem.
+	Subjects    int `json:"subjects"`
+	Clones      int `json:"clones"`
+	Volumes     int `json:"volumes"`
+	Workspaces  int `json:"workspaces"` // without checkpoints
+	Checkpoints int `json:"checkpoints"`
+	Leases      int `json:"leases"`
+	// Size is the sum of the classes. Trash is what is being deleted. Own is what the plugin's own
+	// files take, and what could not be deleted. Space is that of the filesystem. The sum of
+	// Size, Trash and Own counts for MaxSize.
 	Size    Size    `json:"size"`
 	Classes Classes `json:"classes"`
 	Trash   Size    `json:"trash"`
+	Own     Size    `json:"own"`
 	Space   Space   `json:"space"`
-	// MaxSize is that of all clones, in bytes; 0 for no limit. MinFree is the share of the
+	// MaxSize is that of everything in the data directory, in bytes; 0 for no limit. MinFree is the share of the
 	// filesystem to keep free, 0 to 1.
 	MaxSize int64   `json:"max_size"`
 	MinFree float64 `json:"min_free"`

@@ -16,8 +16,9 @@ type Push struct {
 	// ForceWithLease is the full ID of the commit that the remote's branch must be at. Then it may
 	// be overwritten.
 	ForceWithLease string `json:"force_with_lease,omitempty"`
-	// WithoutLFS allows commits with LFS pointers whose objects the plugin has not fetched, because
-	// they are not pushed: the remote must have them already.
+	// WithoutLFS pushes the commits without the checks about git-lfs. Otherwise two things are refused:
+	// LFS pointers whose objects the plugin has not fetched, because objects are not pushed, and
+	// contents of files that .gitattributes gives to git-lfs.
 	WithoutLFS bool `json:"without_lfs,omitempty"`
 }
 
@@ -36,7 +37,7 @@ type PushResult struct {
 	Bytes        int64  `json:"bytes"`                // of the pack with the objects
 }
 
-// Outbound is what leaves one workspace, which may be mounted, kept or a discard.
+// Outbound is what leaves one workspace, which may be mounted, kept or a checkpoint.
 type Outbound struct {
 	c    *Client
 	path string

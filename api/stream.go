@@ -19,6 +19,17 @@ type Progress struct {
 	Unit    string `json:"unit,omitempty"` // bytes, objects or files
 }
 
+// records calls f with each line of an answer as a record.
+func records[T any](ctx context.Context, c *Client, path string, f func(T) error) error {
+	return c.lines(ctx, http.MethodGet, path, nil, func(line []byte) error {
+		var r T
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("GET %s: malformed line: %w", path, err)
+		}
+		return f(r)
+	})
+}
+
 // lines calls f with each JSON line of the answer, in order, until f fails or the answer
 // ends.
 func (c *Client) lines(ctx context.Context, method, path string, body any, f func(line []byte) error) error {

@@ -10,16 +10,19 @@ import (
 type Subject struct {
 	Name string `json:"name"`
 	// Dir is the first part of the keys of its clones.
-	Dir        string    `json:"dir"`
-	Size       Size      `json:"size"` // the sum of the classes
-	Classes    Classes   `json:"classes"`
-	Used       time.Time `json:"used,omitzero"` // when a Create or a Mount last used a clone of it
-	Clones     int       `json:"clones"`
-	Volumes    int       `json:"volumes"`
-	Workspaces int       `json:"workspaces"` // without discards
-	Discards   int       `json:"discards"`
-	Leases     int       `json:"leases"` // holders, as MaxLeases counts them
-	Limits     Limits    `json:"limits"`
+	Dir         string    `json:"dir"`
+	Size        Size      `json:"size"` // the sum of the classes
+	Classes     Classes   `json:"classes"`
+	Used        time.Time `json:"used,omitzero"` // when a Create or a Mount last used a clone of it
+	Clones      int       `json:"clones"`
+	Volumes     int       `json:"volumes"`
+	Workspaces  int       `json:"workspaces"` // without checkpoints
+	Checkpoints int       `json:"checkpoints"`
+	Leases      int       `json:"leases"` // holders, as MaxLeases counts them
+	// WorkspaceLimits is the sum of the limits of its live workspaces, in bytes, without those that have none. A mount
+	// whose limit would make it more than Limits.MaxSize is refused.
+	WorkspaceLimits int64  `json:"workspace_limits"`
+	Limits          Limits `json:"limits"`
 }
 
 // Limits are the limits in force for a subject. Zero means no limit.

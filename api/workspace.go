@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Workspace is a writable tree of files, or the discard that is left of one.
+// Workspace is a writable tree of files, or a checkpoint.
 type Workspace struct {
 	ID string `json:"id"`
-	// Phase is making, mounted, parked, ended or discarded.
+	// Phase is making, mounted, parked, ended or checkpoint.
 	Phase   string   `json:"phase"`
 	Mode    string   `json:"mode"` // private, shared or keep
 	Volume  string   `json:"volume"`
@@ -28,13 +28,16 @@ type Workspace struct {
 	EndedAt    *time.Time `json:"ended_at,omitempty"`
 	// Reused is set if the clone served a mount before, Stale if the remote did not answer and the
 	// ref may have moved, and Shallow if it has the newest commits alone.
-	Reused   bool `json:"reused"`
-	Stale    bool `json:"stale"`
-	Shallow  bool `json:"shallow"`
-	Restored bool `json:"restored"` // from a discard
+	Reused  bool `json:"reused"`
+	Stale   bool `json:"stale"`
+	Shallow bool `json:"shallow"`
+	// From has the IDs of the checkpoints that it began with, the newest first; missing if there were none.
+	From []string `json:"from,omitempty"`
 	// Size is that of what was written to it, as of MeasuredAt: nil until it is measured.
 	Size       Size       `json:"size"`
 	MeasuredAt *time.Time `json:"measured_at"`
+	// Limit is the most that it may hold; zero bytes or inodes mean any number of them.
+	Limit Size `json:"limit"`
 }
 
 // WorkspaceDetail is a workspace with what it is made of.
@@ -47,22 +50,28 @@ type WorkspaceDetail struct {
 	Warm     []Warmed `json:"warm"`
 	// Lost are holders whose leases were lost: their containers may still use it.
 	Lost []string `json:"lost,omitempty"`
-	// NoCache says why it was mounted again without the cache that its volume asks for.
-	NoCache string `json:"no_cache,omitempty"`
-	// Options are the options of the volume when it was made or restored.
+	// Options are the options of the volume when it was made.
 	Options map[string]string `json:"options"`
 }
 
 // Warmed is a directory that was carried over from an earlier workspace.
 type Warmed struct {
-	Path   string   `json:"path"`
+	Path string `json:"path"`
+	// Head identifies the state that the workspace may publish. Workspaces with equal ones share it.
+	Head   string   `json:"head"`
 	Layers []string `json:"layers"` // IDs, topmost first
+	// Commit is that of the workspace that left this state, and BuiltAt when that ended. Label is what its container
+	// wrote into the mark of publish=marked.
+	Commit  string    `json:"commit,omitempty"`
+	BuiltAt time.Time `json:"built_at,omitzero"`
+	Label   string    `json:"label,omitempty"`
+	// Why says why the layers are those of another head.
+	Why string `json:"why,omitempty"`
 	// LeftOut says why the path is not warm in this workspace.
-	LeftOut  string `json:"left_out,omitempty"`
-	ReadOnly bool   `json:"read_only,omitempty"`
+	LeftOut string `json:"left_out,omitempty"`
 }
 
-// Workspaces lists the workspaces and discards, by ID.
+// Workspaces lists the workspaces and checkpoints, by ID.
 func (c *Client) Workspaces(ctx context.Context, f Filter) ([]Workspace, error) {
 	return list[Workspace](ctx, c, "workspaces", f.query())
 }
@@ -73,17 +82,25 @@ func (c *Client) Workspace(ctx context.Context, id string) (w WorkspaceDetail, e
 	return w, err
 }
 
-// Discard is what an ended workspace left. It can be restored.
-type Discard struct {
+// Checkpoint is what an ended workspace left. Volumes with the option from begin with it.
+type Checkpoint struct {
 	ID        string    `json:"id"`
 	Volume    string    `json:"volume"`
 	Subject   string    `json:"subject"`
 	Repo      string    `json:"repo"`
 	Clone     string    `json:"clone"`
-	Commit    string    `json:"commit"`        // checked out when the workspace was made
-	Ref       string    `json:"ref,omitempty"` // full name; empty for a commit
-	EndedAt   time.Time `json:"ended_at"`
-	ExpiresAt time.Time `json:"expires_at"`
+	Commit    string    `json:"commit"`              // checked out when the workspace was made
+	Ref       string    `json:"ref,omitempty"`       // full name; empty for a commit
+	EndedAt   time.Time `json:"ended_at"`            // or was copied
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // missing for one with a name
+	// Made is the cause of it: "end" if its workspace ended, "user" if a user had the workspace copied, and "rewind" if its
+	// volume went back to another checkpoint.
+	Made string `json:"made"`
+	Note
+	// From has the IDs of the checkpoints that its workspace began with, the newest first; missing if there were none.
+	From []string `json:"from,omitempty"`
+	// InUse is set while workspaces or other checkpoints stand on it. It can't be removed then.
+	InUse bool `json:"in_use"`
 	// Changed is the number of files outside of .git that were written or removed; nil
 	// until they are counted.
 	Changed *int64 `json:"changed"`
@@ -92,19 +109,19 @@ type Discard struct {
 	MeasuredAt *time.Time `json:"measured_at"`
 }
 
-// Discards lists the discards, by ID.
-func (c *Client) Discards(ctx context.Context, f Filter) ([]Discard, error) {
-	return list[Discard](ctx, c, "discards", f.query())
+// Checkpoints lists the checkpoints, by ID.
+func (c *Client) Checkpoints(ctx context.Context, f Filter) ([]Checkpoint, error) {
+	return list[Checkpoint](ctx, c, "checkpoints", f.query())
 }
 
-// Discard returns one discard. An unknown one is an *Error with the status 404.
-func (c *Client) Discard(ctx context.Context, id string) (d Discard, err error) {
-	err = c.call(ctx, http.MethodGet, "/v1/discards/"+segment(id), nil, &d)
+// Checkpoint returns one checkpoint. An unknown one is an *Error with the status 404.
+func (c *Client) Checkpoint(ctx context.Context, id string) (d Checkpoint, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/checkpoints/"+segment(id), nil, &d)
 	return d, err
 }
 
-// RemoveDiscard deletes a discard. The error is an *Error with the status 404 if there is
-// none, and 409 if it is being restored or was.
-func (c *Client) RemoveDiscard(ctx context.Context, id string) error {
-	return c.call(ctx, http.MethodDelete, "/v1/discards/"+segment(id), nil, nil)
+// RemoveCheckpoint deletes a checkpoint. The error is an *Error with the status 404 if there is
+// none, and 409 if a workspace stands on it, or somebody looks at it.
+func (c *Client) RemoveCheckpoint(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, "/v1/checkpoints/"+segment(id), nil, nil)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -25,8 +27,8 @@ const (
 // allowed are the attributes that are options of the same name. The others decide what a
 // volume shares with whom: the pod is asked for that, not its spec.
 var allowed = []string{
-	"repo", "url", "ref", "cache", "warm", "warm_key", "uid", "gid", "refresh", "stale_if_error", "depth", "filter", "cold", "sparse",
-	"submodules", "lfs", "credential", "auth",
+	"repo", "url", "ref", "from", "cache", "cache_link", "publish", "warm", "warm_key", "warm_files", "warm_exact", "uid", "gid", "refresh", "stale_if_error", "depth", "filter", "cold", "sparse",
+	"submodules", "submodule_errors", "lfs", "credential", "auth", "size", "inodes",
 }
 
 // request is what the attributes of a volume say.
@@ -43,14 +45,14 @@ func parseAttributes(attributes map[string]string) (r request, err error) {
 		ServiceAccount: attributes[attrServiceAccount],
 	}
 	if r.pod.Namespace == "" || r.pod.Name == "" || r.pod.UID == "" || r.pod.ServiceAccount == "" {
-		return request{}, failf(InvalidArgument, "kubelet did not say for which pod the volume is: set podInfoOnMount: true in the CSIDriver object %s", Name)
+		return request{}, failf(codes.InvalidArgument, "kubelet did not say for which pod the volume is: set podInfoOnMount: true in the CSIDriver object %s", Name)
 	}
 	switch text := attributes[attrEphemeral]; text {
 	case "true":
 		r.ephemeral = true
 	case "", "false":
 	default:
-		return request{}, failf(InvalidArgument, "attribute %s=%.40q: allowed is true or false", attrEphemeral, text)
+		return request{}, failf(codes.InvalidArgument, "attribute %s=%.40q: allowed is true or false", attrEphemeral, text)
 	}
 	mode := string(volume.ModeKeep)
 	if r.ephemeral {
@@ -65,13 +67,13 @@ func parseAttributes(attributes map[string]string) (r request, err error) {
 			r.options[name] = value
 		case name == "mode" && value == mode:
 		case name == "mode" && r.ephemeral:
-			return request{}, failf(InvalidArgument, "attribute mode=%.40q is not allowed in a pod's spec, whose volume ends with the pod: use a PersistentVolume for mode=keep", value)
+			return request{}, failf(codes.InvalidArgument, "attribute mode=%.40q is not allowed in a pod's spec, whose volume ends with the pod: use a PersistentVolume for mode=keep", value)
 		case name == "mode":
-			return request{}, failf(InvalidArgument, "attribute mode=%.40q: a PersistentVolume has mode=keep", value)
+			return request{}, failf(codes.InvalidArgument, "attribute mode=%.40q: a PersistentVolume has mode=keep", value)
 		case name == "subject":
-			return request{}, failf(InvalidArgument, "attribute subject is not allowed: the subject is the pod's namespace and service account")
+			return request{}, failf(codes.InvalidArgument, "attribute subject is not allowed: the subject is the pod's namespace and service account")
 		default:
-			return request{}, failf(InvalidArgument, "attribute %.80q is not allowed; allowed are %s", name, strings.Join(allowed, ", "))
+			return request{}, failf(codes.InvalidArgument, "attribute %.80q is not allowed; allowed are %s", name, strings.Join(allowed, ", "))
 		}
 	}
 	return r, nil

@@ -4,99 +4,76 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
-	"github.com/helmdeck/repos/internal/giterror"
+	"google.golang.org/grpc/codes"
+
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/verbs"
 )
 
-// Code is a status code of gRPC.
-type Code int
-
-// The codes that the driver answers. After any but Canceled, DeadlineExceeded,
-// ResourceExhausted, Aborted and Unavailable kubelet takes it for certain that nothing was
-// published, and does not send NodeUnpublishVolume.
-const (
-	OK                 Code = 0
-	Canceled           Code = 1
-	InvalidArgument    Code = 3
-	DeadlineExceeded   Code = 4
-	NotFound           Code = 5
-	AlreadyExists      Code = 6
-	PermissionDenied   Code = 7
-	ResourceExhausted  Code = 8
-	FailedPrecondition Code = 9
-	Aborted            Code = 10
-	Unimplemented      Code = 12
-	Internal           Code = 13
-	Unavailable        Code = 14
-)
-
-var codeNames = map[Code]string{
-	OK: "ok", Canceled: "canceled", InvalidArgument: "invalid_argument", DeadlineExceeded: "deadline_exceeded", NotFound: "not_found",
-	AlreadyExists: "already_exists", PermissionDenied: "permission_denied", ResourceExhausted: "resource_exhausted",
-	FailedPrecondition: "failed_precondition", Aborted: "aborted", Unimplemented: "unimplemented", Internal: "internal", Unavailable: "unavailable",
+// codeNames are the codes that the driver answers, as metrics name them. After any but Canceled, DeadlineExceeded,
+// ResourceExhausted, Aborted and Unavailable kubelet takes it for certain that nothing was published, and does not send
+// NodeUnpublishVolume.
+var codeNames = map[codes.Code]string{
+	codes.OK: "ok", codes.Canceled: "canceled", codes.InvalidArgument: "invalid_argument", codes.DeadlineExceeded: "deadline_exceeded",
+	codes.NotFound: "not_found", codes.AlreadyExists: "already_exists", codes.PermissionDenied: "permission_denied",
+	codes.ResourceExhausted: "resource_exhausted", codes.FailedPrecondition: "failed_precondition", codes.Aborted: "aborted",
+	codes.Unimplemented: "unimplemented", codes.Internal: "internal", codes.Unavailable: "unavailable",
 }
-
-// Codes lists all codes.
-func Codes() []Code { return slices.Sorted(maps.Keys(codeNames)) }
-
-// String returns the name of a code, as metrics have it.
-func (c Code) String() string { return codeNames[c] }
 
 // callError adds a code to an error. Its text does not mention the code.
 type callError struct {
-	code Code
+	code codes.Code
 	error
 }
 
 func (e callError) Unwrap() error { return e.error }
 
-func failf(code Code, format string, args ...any) error {
+func failf(code codes.Code, format string, args ...any) error {
 	return callError{code, fmt.Errorf(format, args...)}
 }
 
 // CodeOf returns the code of an error, OK for nil.
-func CodeOf(err error) Code {
+func CodeOf(err error) codes.Code {
 	if err == nil {
-		return OK
+		return codes.OK
 	}
 	if e, ok := errors.AsType[callError](err); ok {
 		return e.code
 	}
-	if giterror.NoSpace(err) {
-		return ResourceExhausted
+	if giterror.NoSpace(err) || disk.NoRoom(err) {
+		return codes.ResourceExhausted
 	}
-	if code, ok := codes[verbs.KindOf(err)]; ok {
+	if code, ok := kindCodes[verbs.KindOf(err)]; ok {
 		return code
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return DeadlineExceeded
+		return codes.DeadlineExceeded
 	}
-	return Internal
+	return codes.Internal
 }
 
-// codes are those of the kinds of errors of verbs.
-var codes = map[verbs.Kind]Code{
-	verbs.Invalid:     InvalidArgument,
-	verbs.NotFound:    NotFound,
-	verbs.Exists:      AlreadyExists,
-	verbs.InUse:       Aborted,
-	verbs.Exhausted:   ResourceExhausted,
-	verbs.Denied:      PermissionDenied,
-	verbs.Unavailable: Unavailable,
-	verbs.Unfinished:  Aborted,
-	verbs.Held:        Aborted,
-	verbs.Unreachable: Unavailable,
-	verbs.Canceled:    Canceled,
-	verbs.Internal:    Internal,
+// kindCodes are those of the kinds of errors of verbs.
+var kindCodes = map[verbs.Kind]codes.Code{
+	verbs.Invalid:     codes.InvalidArgument,
+	verbs.NotFound:    codes.NotFound,
+	verbs.Exists:      codes.AlreadyExists,
+	verbs.InUse:       codes.Aborted,
+	verbs.Exhausted:   codes.ResourceExhausted,
+	verbs.Denied:      codes.PermissionDenied,
+	verbs.Unavailable: codes.Unavailable,
+	verbs.Unfinished:  codes.Aborted,
+	verbs.Held:        codes.Aborted,
+	verbs.Unreachable: codes.Unavailable,
+	verbs.Canceled:    codes.Canceled,
+	verbs.Internal:    codes.Internal,
 }
 
 // isFinal reports whether kubelet takes an error for proof that nothing is published.
 func isFinal(err error) bool {
 	switch CodeOf(err) {
-	case Canceled, DeadlineExceeded, ResourceExhausted, Aborted, Unavailable:
+	case codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Unavailable:
 		return false
 	}
 	return true

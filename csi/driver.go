@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
 
-	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/work/keylock"
 )
 
 // Name is the name of the driver, by which pods and persistent volumes choose it.
@@ -36,14 +37,14 @@ type Config struct {
 	Wait time.Duration
 	// Unready returns why no volume can be published now; nil if one can. It may be nil.
 	Unready func() error
-	// Observe is called after each call of an Operation, by concurrent calls. It must not
-	// block. It may be nil.
-	Observe func(Operation, Code)
+	// Observe is called after each call to publish and to unpublish, by concurrent calls, with the name of
+	// the call and of its code. It must not block. It may be nil.
+	Observe func(operation, code string)
 }
 
 // Driver answers kubelet. It is safe for concurrent use.
 type Driver struct {
-	Config
+	config  Config
 	volumes keylock.Locks[string] // held while a volume is published at one target, or unpublished
 
 	mu        sync.Mutex // never held during I/O
@@ -54,7 +55,9 @@ type Driver struct {
 
 // New returns a Driver with the publications of an earlier process.
 func New(c Config, state meta.State) *Driver {
-	d := &Driver{Config: c, published: make(map[string]meta.Publication), busy: make(map[string]bool), lent: make(map[string]string)}
+	d := &Driver{
+		config: c, published: make(map[string]meta.Publication), busy: make(map[string]bool), lent: make(map[string]string),
+	}
 	for target, p := range state.Publications {
 		d.published[target] = p
 	}
@@ -84,7 +87,7 @@ func (d *Driver) begin(ctx context.Context, target, name string) (end func(), er
 	unlock, err := d.volumes.Lock(ctx, name)
 	if err != nil {
 		release()
-		return nil, failf(Aborted, "another call for volume %q is under way: %w: try again", name, err)
+		return nil, failf(codes.Aborted, "another call for volume %q is under way: %w: try again", name, err)
 	}
 	return func() { unlock(); release() }, nil
 }
@@ -94,7 +97,7 @@ func (d *Driver) take(target string) (release func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.busy[target] {
-		return nil, failf(Aborted, "another call for %q is under way: try again", target)
+		return nil, failf(codes.Aborted, "another call for %q is under way: try again", target)
 	}
 	d.busy[target] = true
 	return func() {
@@ -114,7 +117,7 @@ func (d *Driver) publication(target string) (p meta.Publication, ok bool) {
 
 // record commits the record of a publication.
 func (d *Driver) record(p meta.Publication) error {
-	if err := d.DB.Update(func(tx *meta.Tx) error { return tx.PutPublication(p) }); err != nil {
+	if err := d.config.DB.Update(func(tx *meta.Tx) error { return tx.PutPublication(p) }); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -128,7 +131,7 @@ func (d *Driver) forget(p meta.Publication) error {
 	if _, ok := d.publication(p.Target); !ok {
 		return nil
 	}
-	if err := d.DB.Update(func(tx *meta.Tx) error { return tx.DeletePublication(p.Target) }); err != nil {
+	if err := d.config.DB.Update(func(tx *meta.Tx) error { return tx.DeletePublication(p.Target) }); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -138,16 +141,16 @@ func (d *Driver) forget(p meta.Publication) error {
 }
 
 // pods returns the directory below which all target paths are.
-func (c Config) pods() string { return filepath.Join(c.Kubelet, "pods") }
+func (d *Driver) pods() string { return filepath.Join(d.config.Kubelet, "pods") }
 
 // targetOf checks a target path.
 func (d *Driver) targetOf(path string) (overlay.Target, error) {
 	if path == "" {
-		return overlay.Target{}, failf(InvalidArgument, "the request has no target path")
+		return overlay.Target{}, failf(codes.InvalidArgument, "the request has no target path")
 	}
 	rel, ok := strings.CutPrefix(path, d.pods()+"/")
 	if !ok || !filepath.IsLocal(rel) || rel != filepath.Clean(rel) || rel == "." || len(path) > maxPath {
-		return overlay.Target{}, failf(InvalidArgument, "the target path %.200q is not a clean path below %q: set KUBELET_DIR to kubelet's directory", path, d.pods())
+		return overlay.Target{}, failf(codes.InvalidArgument, "the target path %.200q is not a clean path below %q: set KUBELET_DIR to kubelet's directory", path, d.pods())
 	}
 	return overlay.Target{Dir: d.pods(), Rel: rel}, nil
 }
@@ -167,7 +170,7 @@ func (d *Driver) patience(ctx context.Context) (context.Context, context.CancelF
 	const reply = time.Second
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return context.WithTimeout(ctx, d.Wait)
+		return context.WithTimeout(ctx, d.config.Wait)
 	}
 	left := time.Until(deadline)
 	return context.WithTimeout(ctx, max(left-reply, left/2))

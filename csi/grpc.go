@@ -1,150 +1,70 @@
 package csi
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"fmt"
-	"io"
-	"math"
 	"net/http"
 	"runtime/debug"
-	"strconv"
-	"strings"
-	"time"
 
-	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/helmdeck/repos/internal/origin"
 )
 
-// gRPC over the HTTP/2 of net/http, as far as unary calls need it: one message in, one
-// message or an error out. docs/design.md says why it is not a library.
-
 const (
-	// maxMessage bounds a request. The largest legitimate one has the attributes of a volume
-	// and a secret, which Kubernetes limits to a MiB each.
-	maxMessage = 4 << 20
+	// maxMessage bounds a request, in bytes. The largest legitimate one has a private key, and texts of a few KiB. A
+	// connection may have 250 requests at a time.
+	maxMessage = 256 << 10
+	// frameHead is what gRPC adds to a message: a byte that says whether it is compressed, and its length.
+	frameHead = 5
 	// maxText bounds the text of an error, which is in a header.
 	maxText = 4 << 10
-	// contentType is what clients send; they may add +proto.
-	contentType = "application/grpc"
 )
 
-// method answers a call: a message for a message.
-type method func(ctx context.Context, request []byte) (message, error)
+// requestKey is the key of the context of an HTTP request in that of its call.
+type requestKey struct{}
 
-// serve returns a handler of gRPC for methods by their paths.
-func serve(log *logrus.Logger, methods map[string]method) http.Handler {
+// serve returns a handler for the services that register adds to a server. The connections are those of net/http, with
+// its bounds and those of package intake: grpc-go's own have none for a slow client, nor for frames without a request.
+func (d *Driver) serve(register func(grpc.ServiceRegistrar)) http.Handler {
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.UnaryInterceptor(d.intercept))
+	register(server)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.Header.Get("Content-Type"), contentType) || r.ProtoMajor != 2 {
-			http.Error(w, "this socket is for gRPC", http.StatusUnsupportedMediaType)
-			return
-		}
-		ctx := origin.Begin(r.Context(), origin.Actor{Kind: origin.Kubelet})
-		reply, err := answer(ctx, log, methods, r)
-		header := w.Header()
-		header.Set("Content-Type", contentType)
-		// A trailer with this prefix need not be announced.
-		header.Set(http.TrailerPrefix+"Grpc-Status", strconv.Itoa(int(CodeOf(err))))
-		if err != nil {
-			header.Set(http.TrailerPrefix+"Grpc-Message", encodeText(origin.Clip(err.Error(), maxText)))
-			w.WriteHeader(http.StatusOK)
-			return
-		}
-		if _, err := w.Write(frame(reply)); err != nil {
-			log.WithContext(ctx).WithError(err).Debugf("answer %s", r.URL.Path)
-		}
+		// grpc-go reads on until the body ends, also if nobody asks for more.
+		r.Body = http.MaxBytesReader(w, r.Body, frameHead+maxMessage)
+		// When its context has ended, grpc-go sends no answer, so intercept watches the request's instead: kubelet takes a
+		// call without an answer for a final error.
+		server.ServeHTTP(w, r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, r.Context())))
 	})
 }
 
-// answer calls the method that a request names. A panic is an error of this call alone, which
-// is not final, because nobody knows what it has left.
-func answer(ctx context.Context, log *logrus.Logger, methods map[string]method, r *http.Request) (reply message, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			log.WithContext(ctx).WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", r.URL.Path, p)
-			reply, err = nil, failf(Unavailable, "internal error: the driver's log says more")
-		}
-	}()
-	f, ok := methods[r.URL.Path]
-	if !ok {
-		return nil, failf(Unimplemented, "the driver has no method %.200q", r.URL.Path)
-	}
-	if text := r.Header.Get("Grpc-Timeout"); text != "" {
-		timeout, err := parseTimeout(text)
-		if err != nil {
-			return nil, err
-		}
+// intercept makes a call, and gives its error a code. A panic is an error of this call alone, which is not final, because
+// nobody knows what it has left.
+func (d *Driver) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, call grpc.UnaryHandler) (reply any, err error) {
+	arrived := ctx.Value(requestKey{}).(context.Context)
+	deadline, ok := ctx.Deadline()
+	if ctx = origin.Begin(arrived, origin.Actor{Kind: origin.Kubelet}); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
+		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
-	request, err := readMessage(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	reply, err = f(ctx, request)
-	// The cause says so if the driver is stopping: kubelet calls again.
-	if why := context.Cause(r.Context()); err != nil && why != nil && why != context.Canceled {
-		return nil, failf(Unavailable, "%w", why)
-	}
-	return reply, err
-}
-
-// readMessage reads the one message of a unary call: a byte that says whether it is
-// compressed, its length in four bytes, and the message.
-func readMessage(body io.Reader) ([]byte, error) {
-	var head [5]byte
-	if _, err := io.ReadFull(body, head[:]); err != nil {
-		return nil, failf(Internal, "read the request: %w", err)
-	}
-	if head[0] != 0 {
-		return nil, failf(Unimplemented, "the request is compressed")
-	}
-	size := binary.BigEndian.Uint32(head[1:])
-	if size > maxMessage {
-		return nil, failf(ResourceExhausted, "the request has %d bytes, at most %d are allowed", size, maxMessage)
-	}
-	// Not a buffer of size bytes, which the client may not send.
-	data, err := io.ReadAll(io.LimitReader(body, int64(size)))
-	if err == nil && len(data) < int(size) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, failf(Internal, "read the request: %w", err)
-	}
-	return data, nil
-}
-
-// frame puts the head of readMessage before a message.
-func frame(m message) []byte {
-	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m))), m...)
-}
-
-// parseTimeout reads a Grpc-Timeout: at most eight digits and a unit.
-func parseTimeout(text string) (time.Duration, error) {
-	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
-	const maxDigits = 8
-	if n := len(text) - 1; n > 0 && n <= maxDigits {
-		unit, ok := units[text[n]]
-		value, err := strconv.ParseUint(text[:n], 10, 32)
-		if ok && err == nil {
-			return time.Duration(min(value, uint64(math.MaxInt64/unit))) * unit, nil // of years
+	defer func() {
+		if p := recover(); p != nil {
+			d.config.Log.WithContext(ctx).WithField("stack", string(debug.Stack())).
+				Errorf("panic in %s: %v", info.FullMethod, p)
+			err = failf(codes.Unavailable, "internal error: the driver's log says more")
 		}
-	}
-	return 0, failf(InvalidArgument, "the timeout %.20q is malformed", text)
-}
-
-// encodeText writes a Grpc-Message: what is not printable ASCII, and %, as % and two digits.
-func encodeText(text string) string {
-	var b bytes.Buffer
-	for i := range len(text) {
-		if c := text[i]; c >= ' ' && c <= '~' && c != '%' {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
+		// The cause says so if the driver is stopping: kubelet calls again.
+		if why := context.Cause(arrived); err != nil && why != nil && why != context.Canceled {
+			err = failf(codes.Unavailable, "%w", why)
 		}
-	}
-	return b.String()
+		if _, ok := status.FromError(err); !ok { // it is not that of an unimplemented method
+			err = status.Error(CodeOf(err), origin.Clip(forPods(err.Error()), maxText))
+		}
+		if op, ok := operations[info.FullMethod]; ok && d.config.Observe != nil {
+			d.config.Observe(op, codeNames[status.Code(err)])
+		}
+	}()
+	return call(ctx, request)
 }

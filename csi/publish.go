@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
@@ -29,7 +30,9 @@ type call struct {
 // publication returns the record that the call makes.
 func (c call) publication(d *Driver) meta.Publication {
 	path := c.target.Path()
-	return meta.Publication{Target: path, Volume: c.volume, Lease: leaseOf(path), ReadOnly: c.readOnly, Pod: c.pod, At: d.Now()}
+	return meta.Publication{
+		Target: path, Volume: c.volume, Lease: leaseOf(path), ReadOnly: c.readOnly, Pod: c.pod, At: d.config.Now(),
+	}
 }
 
 // publish makes a volume's workspace appear at its target. An error leaves nothing behind,
@@ -48,17 +51,17 @@ func (d *Driver) publish(ctx context.Context, c call) error {
 	if !known {
 		p = c.publication(d)
 	}
-	held := slices.Contains(d.Volumes.Leases(p.Volume), p.Lease)
+	held := slices.Contains(d.config.Volumes.Leases(p.Volume), p.Lease)
 	switch {
 	case known && p.Volume != c.volume:
-		return failf(AlreadyExists, "volume %q is published at %q", p.Volume, path)
+		return failf(codes.AlreadyExists, "volume %q is published at %q", p.Volume, path)
 	case known && held && (p.ReadOnly != c.readOnly || p.Pod != c.pod):
-		return failf(AlreadyExists, "volume %q is published at %q already, for another pod or with another access mode", p.Volume, path)
+		return failf(codes.AlreadyExists, "volume %q is published at %q already, for another pod or with another access mode", p.Volume, path)
 	case held:
 		return d.again(ctx, c, p)
 	case known: // a crash has left it, or a reboot
 		if err := d.undo(context.WithoutCancel(ctx), c.target, p, made{target: true}); err != nil {
-			return failf(Unavailable, "%w", err)
+			return failf(codes.Unavailable, "%w", err)
 		}
 	}
 	if err := d.mayUse(ctx, c); err != nil {
@@ -75,7 +78,7 @@ func (d *Driver) again(ctx context.Context, c call, p meta.Publication) error {
 	err := d.record(p)
 	var m verbs.Mount
 	if err == nil {
-		m, err = d.Volumes.Acquire(ctx, verbs.Lease{Volume: p.Volume, ID: p.Lease})
+		m, err = d.config.Volumes.Acquire(ctx, verbs.Lease{Volume: p.Volume, ID: p.Lease})
 	}
 	var shows bool
 	if err == nil {
@@ -87,7 +90,7 @@ func (d *Driver) again(ctx context.Context, c call, p meta.Publication) error {
 		}
 	}
 	if err != nil && isFinal(err) {
-		return failf(Unavailable, "%w", err)
+		return failf(codes.Unavailable, "%w", err)
 	}
 	return err
 }
@@ -113,12 +116,12 @@ func (d *Driver) first(ctx context.Context, c call) error {
 	var m made
 	err := d.make(ctx, c, p, &m)
 	if err == nil {
-		d.Log.WithContext(ctx).WithFields(described(p)).Info("publish: done")
+		d.config.Log.WithContext(ctx).WithFields(described(p)).Info("publish: done")
 		return nil
 	}
 	// Not ctx, which may have ended.
 	if left := d.undo(context.WithoutCancel(ctx), c.target, p, m); left != nil {
-		return failf(Unavailable, "%w; not everything that was made for it is gone: %w", err, left)
+		return failf(codes.Unavailable, "%w; not everything that was made for it is gone: %w", err, left)
 	}
 	return err
 }
@@ -129,15 +132,15 @@ func (d *Driver) make(ctx context.Context, c call, p meta.Publication, m *made) 
 	if err != nil {
 		return err
 	}
-	_, unknown := d.Volumes.Get(c.volume)
-	if err := d.Volumes.Create(ctx, c.volume, c.options); err != nil {
-		return err
+	_, unknown := d.config.Volumes.Get(c.volume)
+	if err := d.config.Volumes.Create(ctx, c.volume, c.options); err != nil {
+		return d.advised(c, err)
 	}
 	m.volume = unknown != nil
 	failpoint.Hit("csi/publish/created")
-	mount, err := d.Volumes.Acquire(ctx, verbs.Lease{Volume: p.Volume, ID: p.Lease})
+	mount, err := d.config.Volumes.Acquire(ctx, verbs.Lease{Volume: p.Volume, ID: p.Lease})
 	if err != nil {
-		return err
+		return d.advised(c, err)
 	}
 	failpoint.Hit("csi/publish/acquired")
 	return d.show(c, mount.Path, m)
@@ -160,19 +163,19 @@ func (d *Driver) show(c call, source string, m *made) (err error) {
 // workspace, after a fresh start of its clone, the volume makes room. mayUse also
 // refuses to publish an ephemeral volume twice.
 func (d *Driver) mayUse(ctx context.Context, c call) error {
-	v, err := d.Volumes.Get(c.volume)
+	v, err := d.config.Volumes.Get(c.volume)
 	if err != nil {
 		return nil // it is made
 	}
 	if string(v.Options.Subject) != c.options["subject"] {
 		_, kept := v.State.Status["kept_commit"]
-		if !isPods(v.Options.Subject) || kept || len(d.Volumes.Leases(c.volume)) > 0 {
-			return failf(PermissionDenied, "volume %q has the files of another namespace or service account on this node: use another volumeHandle, or begin afresh with its clone", c.volume)
+		if !isPods(v.Options.Subject) || kept || len(d.config.Volumes.Leases(c.volume)) > 0 {
+			return failf(codes.PermissionDenied, "volume %q has the files of another namespace or service account on this node: use another volumeHandle, or begin afresh with its clone", c.volume)
 		}
-		return d.Volumes.Remove(ctx, c.volume)
+		return d.config.Volumes.Remove(ctx, c.volume)
 	}
-	if c.ephemeral && len(d.Volumes.Leases(c.volume)) > 0 {
-		return failf(AlreadyExists, "volume %q is published at another path already", c.volume)
+	if c.ephemeral && len(d.config.Volumes.Leases(c.volume)) > 0 {
+		return failf(codes.AlreadyExists, "volume %q is published at another path already", c.volume)
 	}
 	return nil
 }
@@ -191,7 +194,7 @@ func (d *Driver) unpublish(ctx context.Context, target overlay.Target, name stri
 	case !known:
 		p = meta.Publication{Target: target.Path(), Volume: name, Lease: leaseOf(target.Path())}
 	case p.Volume != name:
-		return failf(NotFound, "volume %.200q is not published at %q, but another one is", name, target.Path())
+		return failf(codes.NotFound, "volume %.200q is not published at %q, but another one is", name, target.Path())
 	}
 	ctx = origin.ForPod(ctx, p.Pod.String())
 	// Not ctx: kubelet may not ask again, and the work is short.
@@ -207,14 +210,14 @@ func (d *Driver) undo(ctx context.Context, target overlay.Target, p meta.Publica
 		}
 		failpoint.Hit("csi/unpublish/removed")
 	}
-	if err := d.Volumes.Release(ctx, verbs.Lease{Volume: p.Volume, ID: p.Lease}); err != nil {
+	if err := d.config.Volumes.Release(ctx, verbs.Lease{Volume: p.Volume, ID: p.Lease}); err != nil {
 		return err
 	}
 	failpoint.Hit("csi/unpublish/released")
-	v, err := d.Volumes.Get(p.Volume)
+	v, err := d.config.Volumes.Get(p.Volume)
 	if err == nil && (m.volume || isEphemeral(v)) {
 		// Another pod may have got a lease of a kept volume meanwhile.
-		if err := d.Volumes.Remove(ctx, p.Volume); err != nil && verbs.KindOf(err) != verbs.InUse {
+		if err := d.config.Volumes.Remove(ctx, p.Volume); err != nil && verbs.KindOf(err) != verbs.InUse {
 			return err
 		}
 	}
@@ -223,7 +226,7 @@ func (d *Driver) undo(ctx context.Context, target overlay.Target, p meta.Publica
 	if err := d.forget(p); err != nil {
 		return err
 	}
-	d.Log.WithContext(ctx).WithFields(described(p)).Info("unpublish: done")
+	d.config.Log.WithContext(ctx).WithFields(described(p)).Info("unpublish: done")
 	return nil
 }
 
@@ -263,7 +266,8 @@ func (d *Driver) Run(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if err := d.Sweep(ctx); err != nil && ctx.Err() == nil {
-			d.Log.WithContext(ctx).WithError(err).Warn("what pods that have gone left could not be removed: it is tried again")
+			d.config.Log.WithContext(ctx).WithError(err).
+				Warn("what pods that have gone left could not be removed: it is tried again")
 		}
 	}
 }
@@ -287,7 +291,7 @@ func (d *Driver) sweep(ctx context.Context, p meta.Publication) error {
 		return nil
 	}
 	ctx = origin.ForPod(ctx, p.Pod.String())
-	d.Log.WithContext(ctx).WithFields(described(p)).Info("a pod has gone without NodeUnpublishVolume")
+	d.config.Log.WithContext(ctx).WithFields(described(p)).Info("a pod has gone without NodeUnpublishVolume")
 	return d.undo(ctx, target, p, made{target: true})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
 
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
@@ -92,7 +93,7 @@ func TestOneVolumeAtATime(t *testing.T) {
 		impatient, cancel := context.WithCancel(t.Context())
 		cancel()
 		if locked {
-			if err := d.publish(impatient, of("b")); CodeOf(err) != Aborted {
+			if err := d.publish(impatient, of("b")); CodeOf(err) != codes.Aborted {
 				t.Errorf("meanwhile: %v", err)
 			}
 		} else {

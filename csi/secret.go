@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/verbs"
@@ -43,11 +45,11 @@ func parseSecret(secrets, options map[string]string) (c credential.Credential, o
 	}
 	for _, key := range slices.Sorted(maps.Keys(secrets)) {
 		if !slices.Contains(secretKeys, key) {
-			return c, false, failf(InvalidArgument, "the secret has the key %.80q; allowed are %s", key, strings.Join(secretKeys, ", "))
+			return c, false, failf(codes.InvalidArgument, "the secret has the key %.80q; allowed are %s", key, strings.Join(secretKeys, ", "))
 		}
 	}
 	if options["credential"] != "" {
-		return c, false, failf(InvalidArgument, "the volume has a secret and the attribute credential: leave one out")
+		return c, false, failf(codes.InvalidArgument, "the volume has a secret and the attribute credential: leave one out")
 	}
 	url := options["repo"]
 	if url == "" {
@@ -64,7 +66,7 @@ func parseSecret(secrets, options map[string]string) (c credential.Credential, o
 			c.User = defaultUser
 		}
 	default:
-		return c, false, failf(InvalidArgument, "the secret must have one of the keys %s, %s and %s", keyPassword, keyToken, keySSH)
+		return c, false, failf(codes.InvalidArgument, "the secret must have one of the keys %s, %s and %s", keyPassword, keyToken, keySSH)
 	}
 	return c, true, nil
 }
@@ -76,9 +78,9 @@ func (d *Driver) lend(ctx context.Context, c call) (context.Context, error) {
 	if !ok || err != nil {
 		return ctx, err
 	}
-	name, err := d.Lend.Lend(cred)
+	name, err := d.config.Lend.Lend(cred)
 	if err != nil {
-		return ctx, failf(InvalidArgument, "the secret of the volume: %w", err)
+		return ctx, failf(codes.InvalidArgument, "the secret of the volume: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,6 +95,6 @@ func (d *Driver) giveBack(p meta.Publication) {
 	delete(d.lent, p.Target)
 	d.mu.Unlock()
 	if ok {
-		d.Lend.Return(name)
+		d.config.Lend.Return(name)
 	}
 }

@@ -3,49 +3,52 @@ package csi
 import (
 	"context"
 
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/internal/verbs"
 )
 
-// Units of a VolumeUsage.
-const (
-	unitBytes  = 1
-	unitInodes = 2
-)
-
-// volumeStats answers what a volume takes on the disk, as the plugin has measured it: what
+// NodeGetVolumeStats answers what a volume takes on the disk, as the plugin has measured it: what
 // was written to its workspace, and the caches of its clone. statfs would answer with the
-// whole disk. It never measures itself.
-func (d *Driver) volumeStats(_ context.Context, request []byte) (message, error) {
-	r, err := parseVolume(request)
+// whole disk. It never measures itself. Of a workspace with a limit it answers what the limit is,
+// and how much of it is left, so that the caches, which don't count for it, are left out.
+func (n node) NodeGetVolumeStats(_ context.Context, r *spec.NodeGetVolumeStatsRequest) (*spec.NodeGetVolumeStatsResponse, error) {
 	switch {
-	case err != nil:
-		return nil, failf(InvalidArgument, "%w", err)
-	case r.volume == "":
-		return nil, failf(InvalidArgument, "the request has no volume ID")
-	case r.path == "":
-		return nil, failf(InvalidArgument, "the request has no volume path")
+	case r.VolumeId == "":
+		return nil, failf(codes.InvalidArgument, "the request has no volume ID")
+	case r.VolumePath == "":
+		return nil, failf(codes.InvalidArgument, "the request has no volume path")
 	}
-	p, ok := d.publication(r.path)
-	if !ok || p.Volume != r.volume {
-		return nil, failf(NotFound, "volume %.200q is not published at %.200q", r.volume, r.path)
+	p, ok := n.publication(r.VolumePath)
+	if !ok || p.Volume != r.VolumeId {
+		return nil, failf(codes.NotFound, "volume %.200q is not published at %.200q", r.VolumeId, r.VolumePath)
 	}
-	v, err := d.Volumes.Get(p.Volume)
+	v, err := n.config.Volumes.Get(p.Volume)
 	if err != nil {
 		return nil, err
 	}
-	var bytes, inodes int64
+	bytes, inodes := &spec.VolumeUsage{Unit: spec.VolumeUsage_BYTES}, &spec.VolumeUsage{Unit: spec.VolumeUsage_INODES}
 	if w := leased(v, p); w != nil {
-		bytes, inodes = w.Size.Bytes, w.Size.Inodes
+		limit(bytes, w.Size.Bytes, w.Limit.Bytes)
+		limit(inodes, w.Size.Inodes, w.Limit.Inodes)
 	}
-	if n, ok := v.State.Status["cache_bytes"].(int64); ok {
-		bytes += n
+	if size, ok := v.State.Status["cache_bytes"].(int64); ok && bytes.Total == 0 {
+		bytes.Used += size
 	}
-	usage := func(n, unit int64) message { return message{}.number(3, n).number(4, unit) }
-	problem := d.problem(v, p)
-	condition := message{}.flag(1, problem != "").text(2, problem)
-	return message{}.message(1, usage(bytes, unitBytes)).message(1, usage(inodes, unitInodes)).message(2, condition), nil
+	problem := n.problem(v, p)
+	return &spec.NodeGetVolumeStatsResponse{
+		Usage: []*spec.VolumeUsage{bytes, inodes}, VolumeCondition: &spec.VolumeCondition{Abnormal: problem != "", Message: problem},
+	}, nil
+}
+
+// limit sets what is used of a limit; zero for no limit.
+func limit(u *spec.VolumeUsage, used, most int64) {
+	if u.Used, u.Total = used, most; most > 0 {
+		u.Available = max(most-used, 0)
+	}
 }
 
 // leased returns the workspace of a publication; nil if it has none.

@@ -9,9 +9,9 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/work/keylock"
 )
 
 // Config is what a Driver works with.
@@ -31,7 +31,7 @@ type Config struct {
 
 // Driver answers the engine. It is safe for concurrent use.
 type Driver struct {
-	Config
+	config   Config
 	patience patience
 	mounts   keylock.Locks[mountID] // held by Mount and Unmount
 
@@ -53,21 +53,21 @@ func (m mountID) nth(n int) verbs.Lease {
 
 // New returns a Driver.
 func New(c Config) *Driver {
-	return &Driver{Config: c, patience: patience{most: c.MountWait}}
+	return &Driver{config: c, patience: patience{most: c.MountWait}}
 }
 
 // Deadline returns how long the engine waits for a Mount, or 0 if that is not known.
 func (d *Driver) Deadline() time.Duration {
 	d.patience.mu.Lock()
 	defer d.patience.mu.Unlock()
-	d.patience.expire(d.Now())
+	d.patience.expire(d.config.Now())
 	return d.patience.deadline
 }
 
 // lastMount returns the number of the last Mount with an ID that had no Unmount; 0 if
 // none is left.
 func (d *Driver) lastMount(m mountID) (last int) {
-	for _, lease := range d.Volumes.Leases(m.Volume) {
+	for _, lease := range d.config.Volumes.Leases(m.Volume) {
 		if id, n := meta.HolderOf(lease); id == m.ID {
 			last = max(last, n)
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -84,7 +84,7 @@ func TestRefusedCreateLeavesNothing(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if got := w.left("clones", "volumes", "locks", "trash"); len(got) > 0 || len(w.List()) > 0 {
+		if got := w.left("clones", "volumes", "trash"); len(got) > 0 || len(w.List()) > 0 {
 			t.Errorf("%s: left %q and %d volumes", tt.name, got, len(w.List()))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/go-plugins-helpers/volume"
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/internal/intake"
 	"github.com/helmdeck/repos/internal/origin"
 )
 
@@ -28,19 +29,15 @@ const contentType = "application/vnd.docker.plugins.v1.2+json"
 // connection.
 func Handler(d *Driver) http.Handler {
 	mux := http.NewServeMux()
-	handle := func(path string, f func(ctx context.Context, body []byte) (any, error)) {
-		mux.Handle("POST "+path, serve(d.Log, f))
+	handle := func(path string, f call) {
+		mux.Handle("POST "+path, serve(d.config.Log, f))
 	}
 	type none struct{}
-	handle("/Plugin.Activate", func(context.Context, []byte) (any, error) {
-		return map[string][]string{"Implements": {"VolumeDriver"}}, nil
-	})
-	handle("/VolumeDriver.Capabilities", func(context.Context, []byte) (any, error) {
-		return volume.CapabilitiesResponse{Capabilities: volume.Capability{Scope: "local"}}, nil
-	})
-	handle("/VolumeDriver.List", func(context.Context, []byte) (any, error) {
-		return volume.ListResponse{Volumes: d.List()}, nil
-	})
+	handle("/Plugin.Activate", unread(func() any { return map[string][]string{"Implements": {"VolumeDriver"}} }))
+	handle("/VolumeDriver.Capabilities", unread(func() any {
+		return volume.CapabilitiesResponse{Capabilities: volume.Capability{Scope: "local"}}
+	}))
+	handle("/VolumeDriver.List", unread(func() any { return volume.ListResponse{Volumes: d.List()} }))
 	handle("/VolumeDriver.Create", decoded(func(ctx context.Context, r *volume.CreateRequest) (any, error) {
 		return none{}, d.Create(ctx, r.Name, r.Options)
 	}))
@@ -57,7 +54,7 @@ func Handler(d *Driver) http.Handler {
 	}))
 	handle("/VolumeDriver.Mount", decoded(func(ctx context.Context, r *volume.MountRequest) (any, error) {
 		if r.ID == "" {
-			return nil, errors.New("the request has no mount ID")
+			return nil, malformedError{errors.New("the request has no mount ID")}
 		}
 		p, err := d.Mount(ctx, r.Name, r.ID)
 		return volume.MountResponse{Mountpoint: p}, err
@@ -77,23 +74,62 @@ var errRepeated = errors.New("the plugin was restarted while it was at work on t
 // plugin stops. It is their answer.
 var ErrStopping = errors.New("the plugin was stopped while it was at work on this: run it again when the plugin is enabled")
 
+// malformedError is the error of a request that no engine makes.
+type malformedError struct{ error }
+
+// call reads the body of a request, and answers it.
+type call func(ctx context.Context, body io.Reader) (any, error)
+
 // decoded reads the body as a T before it calls f.
-func decoded[T any](f func(ctx context.Context, request *T) (any, error)) func(context.Context, []byte) (any, error) {
-	return func(ctx context.Context, body []byte) (any, error) {
-		if len(body) == 0 {
-			return nil, errRepeated
-		}
+func decoded[T any](f func(ctx context.Context, request *T) (any, error)) call {
+	return func(ctx context.Context, body io.Reader) (any, error) {
 		var r T
-		if err := json.Unmarshal(body, &r); err != nil {
-			return nil, fmt.Errorf("the request is malformed: %w", err)
+		if err := intake.Whole(ctx, body, func(data []byte) error {
+			if len(data) == 0 {
+				return errRepeated
+			}
+			err := intake.Elements(data, intake.MaxElements)
+			if err == nil {
+				err = json.Unmarshal(data, &r)
+			}
+			if err != nil {
+				return malformedError{fmt.Errorf("the request is malformed: %w", err)}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
 		}
 		return f(ctx, &r)
 	}
 }
 
+// unread passes over the body before it calls f.
+func unread(f func() any) call {
+	return func(_ context.Context, body io.Reader) (any, error) {
+		if _, err := io.Copy(io.Discard, body); err != nil {
+			return nil, err
+		}
+		return f(), nil
+	}
+}
+
+// bounded is the body of a request, and the error with which it ended.
+type bounded struct {
+	io.Reader
+	err error
+}
+
+func (b *bounded) Read(data []byte) (int, error) {
+	n, err := b.Reader.Read(data)
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
+}
+
 // serve answers a request of the engine with the result of f. A panic is an error of this request
 // alone: if the connection just ended, the engine would repeat the request.
-func serve(log *logrus.Logger, f func(ctx context.Context, body []byte) (any, error)) http.Handler {
+func serve(log *logrus.Logger, f call) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := origin.Begin(r.Context(), origin.Actor{Kind: origin.Engine})
 		status, answer := http.StatusOK, any(nil)
@@ -108,20 +144,22 @@ func serve(log *logrus.Logger, f func(ctx context.Context, body []byte) (any, er
 				log.WithContext(ctx).WithError(err).Debugf("answer %s", r.URL.Path)
 			}
 		}()
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-		var tooLarge *http.MaxBytesError
+		body := &bounded{Reader: http.MaxBytesReader(w, r.Body, maxBody)}
+		var err error
+		answer, err = f(ctx, body)
+		tooLarge, isTooLarge := errors.AsType[*http.MaxBytesError](body.err)
+		_, malformed := errors.AsType[malformedError](err)
 		switch {
-		case errors.As(err, &tooLarge):
+		case err == nil:
+		case isTooLarge:
 			status = http.StatusRequestEntityTooLarge
 			err = fmt.Errorf("the request is larger than %d bytes", tooLarge.Limit)
-		case err != nil:
+		case body.err != nil, malformed:
 			status = http.StatusBadRequest
 		default:
-			if answer, err = f(ctx, body); err != nil {
-				status = http.StatusInternalServerError
-				if errors.Is(context.Cause(r.Context()), ErrStopping) {
-					err = ErrStopping
-				}
+			status = http.StatusInternalServerError
+			if errors.Is(context.Cause(r.Context()), ErrStopping) {
+				err = ErrStopping
 			}
 		}
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/checkout"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testverbs"

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/workspace"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -46,12 +46,12 @@ func (w *world) removeOK(name string) {
 	}
 }
 
-// discards waits until a volume has n discards whose changed files are counted, and returns them.
-func (w *world) discards(name string, n int) (list []workspace.Discard) {
+// checkpoints waits until a volume has n checkpoints whose changed files are counted, and returns them.
+func (w *world) checkpoints(name string, n int) (list []workspace.Checkpoint) {
 	w.t.Helper()
-	testdir.Eventually(w.t, fmt.Sprintf("%d discards of %s", n, name), func() bool {
+	testdir.Eventually(w.t, fmt.Sprintf("%d checkpoints of %s", n, name), func() bool {
 		list = nil
-		for _, d := range w.core.Workspaces.Discards() {
+		for _, d := range w.core.Workspaces.Checkpoints() {
 			if d.Volume == name && d.Changed != nil {
 				list = append(list, d)
 			}
@@ -121,7 +121,7 @@ func TestTwoContainersOneVolume(t *testing.T) {
 	})
 }
 
-// TestLastContainerEnds checks that the last Unmount turns the workspace into a discard. With
+// TestLastContainerEnds checks that the last Unmount turns the workspace into a checkpoint. With
 // mode=keep, the workspace stays.
 func TestLastContainerEnds(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
@@ -133,11 +133,11 @@ func TestLastContainerEnds(t *testing.T) {
 				t.Error("the kept workspace has lost its file")
 			}
 		} else {
-			d := w.discards("v", 1)[0]
+			d := w.checkpoints("v", 1)[0]
 			if *d.Changed != 1 || d.Size.Bytes == 0 || d.Repo != w.server.URL("r") || d.Subject != "default" || d.Ref != "refs/heads/main" {
-				t.Errorf("discard %+v", d)
+				t.Errorf("checkpoint %+v", d)
 			}
-			if got := w.status("v"); got["discards"] != 1 || got["discard_bytes"] != d.Size.Bytes {
+			if got := w.status("v"); got["checkpoints"] != 1 || got["checkpoint_bytes"] != d.Size.Bytes {
 				t.Errorf("status %v", got)
 			}
 			if got := w.left(); len(got) > 0 {
@@ -151,9 +151,9 @@ func TestLastContainerEnds(t *testing.T) {
 	})
 }
 
-// TestUnchangedWorkspaceLeavesNoDiscard checks that a workspace without changes leaves no discard. Files in the
+// TestUnchangedWorkspaceLeavesNoCheckpoint checks that a workspace without changes leaves no checkpoint. Files in the
 // cache and git's index do not count as changes.
-func TestUnchangedWorkspaceLeavesNoDiscard(t *testing.T) {
+func TestUnchangedWorkspaceLeavesNoCheckpoint(t *testing.T) {
 	modes(t, allModes, func(t *testing.T, w *world, mode string) {
 		dir := w.mountOK("v", "1")
 		write(t, dir, ".hdcache/go-mod/x", "cache")
@@ -199,7 +199,7 @@ func TestFirstMountsAtOnce(t *testing.T) {
 	})
 }
 
-// TestVolumeRemoved checks that the kept workspace of a removed volume becomes a discard.
+// TestVolumeRemoved checks that the kept workspace of a removed volume becomes a checkpoint.
 func TestVolumeRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -208,7 +208,7 @@ func TestVolumeRemoved(t *testing.T) {
 	wantErr(t, "remove", w.core.Remove(t.Context(), "v"), "is mounted")
 	w.unmountOK("v", "1")
 	w.removeOK("v")
-	w.discards("v", 1)
+	w.checkpoints("v", 1)
 	if got := w.left(); len(got) > 0 {
 		t.Errorf("left %q", got)
 	}
@@ -332,7 +332,7 @@ func TestDockerCp(t *testing.T) {
 			t.Errorf("the next start sees the copied file: %v, want %v", got, want)
 		}
 		if mode != "keep" {
-			w.discards("v", 3)
+			w.checkpoints("v", 3)
 		}
 	})
 }

@@ -12,12 +12,12 @@ import (
 
 // Create makes a volume.
 func (d *Driver) Create(ctx context.Context, name string, options map[string]string) error {
-	return d.observed(ctx, OpCreate, func(ctx context.Context) error { return d.Volumes.Create(ctx, name, options) })
+	return d.observed(ctx, OpCreate, func(ctx context.Context) error { return d.config.Volumes.Create(ctx, name, options) })
 }
 
 // Remove removes a volume.
 func (d *Driver) Remove(ctx context.Context, name string) error {
-	return d.observed(ctx, OpRemove, func(ctx context.Context) error { return d.Volumes.Remove(ctx, name) })
+	return d.observed(ctx, OpRemove, func(ctx context.Context) error { return d.config.Volumes.Remove(ctx, name) })
 }
 
 // Mount gives a mount ID its workspace and returns where it is mounted. If the client
@@ -36,11 +36,11 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 	switch {
 	case err == nil:
 		if id == podmanID {
-			d.Log.WithContext(ctx).WithField("volume", name).Info("mount: " + oneMount)
+			d.config.Log.WithContext(ctx).WithField("volume", name).Info("mount: " + oneMount)
 		}
 		return mount.Path, nil
 	case mount.File != "":
-		d.Log.WithContext(ctx).WithError(err).WithField("volume", name).Warn("mount: the answer is a path that can't exist")
+		d.config.Log.WithContext(ctx).WithError(err).WithField("volume", name).Warn("mount: the answer is a path that can't exist")
 		return noMountpoint(mount.File, err), nil
 	}
 	return "", err
@@ -48,7 +48,7 @@ func (d *Driver) Mount(ctx context.Context, name, id string) (mountpoint string,
 
 // mount is Mount without the form of the answer.
 func (d *Driver) mount(ctx context.Context, m mountID) (verbs.Mount, error) {
-	began := d.Now()
+	began := d.config.Now()
 	unlock, err := d.mounts.Lock(ctx, m)
 	if err != nil {
 		return verbs.Mount{}, err
@@ -60,7 +60,7 @@ func (d *Driver) mount(ctx context.Context, m mountID) (verbs.Mount, error) {
 	waiting, cancel := context.WithTimeout(ctx, d.patience.left(began))
 	defer cancel()
 	mount, err := d.acquire(waiting, m)
-	if now := d.Now(); ctx.Err() != nil {
+	if now := d.config.Now(); ctx.Err() != nil {
 		d.patience.hungUp(m, now.Sub(began), now)
 	} else {
 		d.patience.waited(now.Sub(began))
@@ -73,7 +73,7 @@ func (d *Driver) mount(ctx context.Context, m mountID) (verbs.Mount, error) {
 // send an Unmount.
 func (d *Driver) acquire(ctx context.Context, m mountID) (verbs.Mount, error) {
 	for {
-		mount, err := d.Volumes.Acquire(ctx, m.nth(1))
+		mount, err := d.config.Volumes.Acquire(ctx, m.nth(1))
 		switch {
 		case verbs.KindOf(err) == verbs.Canceled:
 			return verbs.Mount{}, err
@@ -81,12 +81,12 @@ func (d *Driver) acquire(ctx context.Context, m mountID) (verbs.Mount, error) {
 			return mount, err
 		}
 		next := m.nth(d.lastMount(m) + 1)
-		added, addErr := d.Volumes.Add(ctx, m.nth(1), next.ID)
+		added, addErr := d.config.Volumes.Add(ctx, m.nth(1), next.ID)
 		if addErr != nil {
 			return verbs.Mount{}, errors.Join(err, addErr)
 		}
 		if added && ctx.Err() == context.Canceled {
-			return verbs.Mount{}, errors.Join(context.Cause(ctx), d.Volumes.Release(ctx, next))
+			return verbs.Mount{}, errors.Join(context.Cause(ctx), d.config.Volumes.Release(ctx, next))
 		}
 		if added {
 			return mount, err
@@ -138,11 +138,11 @@ func (d *Driver) unmount(ctx context.Context, m mountID) error {
 	}
 	defer unlock()
 	if last := d.lastMount(m); last > 0 {
-		if err := d.Volumes.Release(ctx, m.nth(last)); err != nil {
+		if err := d.config.Volumes.Release(ctx, m.nth(last)); err != nil {
 			return err
 		}
 	} else {
-		d.Log.WithContext(ctx).WithFields(logrus.Fields{"volume": m.Volume, "lease": m.ID}).Info("unmount: the mount ID has no lease")
+		d.config.Log.WithContext(ctx).WithFields(logrus.Fields{"volume": m.Volume, "lease": m.ID}).Info("unmount: the mount ID has no lease")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

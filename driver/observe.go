@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/work/phase"
 )
 
 // Operation is a request of the engine that Config.Observe is told of.
@@ -33,7 +33,7 @@ var errPanicked = errors.New("internal error")
 
 // observed calls f for a request, and reports how the request ended.
 func (d *Driver) observed(ctx context.Context, op Operation, f func(ctx context.Context) error) error {
-	if d.Observe == nil {
+	if d.config.Observe == nil {
 		return f(ctx)
 	}
 	began, err := time.Now(), errPanicked
@@ -46,7 +46,7 @@ func (d *Driver) observed(ctx context.Context, op Operation, f func(ctx context.
 		if w != nil {
 			e.Phases = w.Took()
 		}
-		d.Observe(e)
+		d.config.Observe(e)
 	}()
 	err = f(ctx)
 	return err

@@ -10,9 +10,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/phase"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/work/phase"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
@@ -97,7 +97,7 @@ func TestObserveMounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var got []Event
-	w.Observe = func(e Event) { got = append(got, e) }
+	w.config.Observe = func(e Event) { got = append(got, e) }
 	last := func(what string, kind verbs.Kind, phases ...phase.Phase) {
 		t.Helper()
 		if len(got) != 1 {

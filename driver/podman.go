@@ -19,11 +19,11 @@ const oneMount = "Podman mounts a volume once for all its containers: they share
 // checkID refuses private workspaces to Podman: the second container of the volume would
 // get the workspace of the first, and the plugin would not be asked.
 func (d *Driver) checkID(m mountID) error {
-	if m.ID != podmanID || d.SharePrivate {
+	if m.ID != podmanID || d.config.SharePrivate {
 		return nil
 	}
-	v, err := d.Volumes.Get(m.Volume)
-	if err != nil || v.Options.Mode != volume.ModePrivate {
+	opts, err := d.config.Volumes.Options(m.Volume)
+	if err != nil || opts.Mode != volume.ModePrivate {
 		return err
 	}
 	return deniedError(fmt.Sprintf("volume %q has mode=private, but Podman mounts a volume once for all its containers, which would share the workspace: "+

@@ -23,7 +23,7 @@ func TestPodmanPrivate(t *testing.T) {
 	w.mountOK("v", docker)
 	w.mountOK("v", docker)
 
-	w.SharePrivate = true
+	w.config.SharePrivate = true
 	one := w.mountOK("v", podmanID)
 	if two := w.mountOK("v", podmanID); two != one {
 		t.Errorf("Podman's second mount is at %s, the first at %s", two, one)

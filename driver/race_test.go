@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
 )
@@ -38,7 +38,7 @@ func TestRaces(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var background sync.WaitGroup
-	background.Go(func() { w.core.Workspaces.Trash.Run(ctx) })
+	background.Go(func() { w.core.Trash.Run(ctx) })
 	background.Go(func() { w.core.Workspaces.Meter(ctx) })
 
 	var users, others sync.WaitGroup
@@ -66,19 +66,24 @@ func TestRaces(t *testing.T) {
 			for _, l := range info.Layers {
 				ids = append(ids, l.ID)
 			}
-			errs := []error{w.core.Clones.EvictLayers(ctx, info.Key, ids), w.core.Clones.EvictCache(ctx, info.Key, "0"), w.core.Clones.EvictClone(ctx, info.Key, work.StopNothing, w.core.Workspaces.Warm.Evicting)}
-			for _, h := range w.core.Workspaces.Warm.Heads(info.Key) {
-				_ = w.core.Workspaces.Warm.Evict(ctx, info.Key, h.Key) // it may be in use or gone
+			errs := []error{w.core.Clones.EvictLayers(ctx, info.Key, ids), w.core.Clones.EvictClone(ctx, info.Key, work.StopNothing, w.core.Workspaces.Warm().Evicting)}
+			for _, h := range w.core.Workspaces.Warm().Heads(info.Key) {
+				_ = w.core.Workspaces.Warm().Evict(ctx, info.Key, h.Key) // it may be in use or gone
 			}
+			for _, l := range w.core.Workspaces.Warm().CacheLayers(info.Key) {
+				errs = append(errs, w.core.Workspaces.Warm().EvictCacheLayer(ctx, info.Key, l.ID))
+			}
+			_, err := w.core.Workspaces.Warm().DropCache(ctx, info.Key, nil, "")
+			errs = append(errs, err)
 			for _, err := range errs {
 				if busy := (*work.BusyError)(nil); err != nil && !errors.As(err, &busy) {
 					return err
 				}
 			}
 		}
-		for _, d := range w.core.Workspaces.Discards() {
-			none, inUse := (*workspace.NoDiscardError)(nil), (*workspace.InUseError)(nil)
-			if err := w.core.Workspaces.EvictDiscard(d.ID); err != nil && !errors.As(err, &none) && !errors.As(err, &inUse) {
+		for _, d := range w.core.Workspaces.Checkpoints() {
+			none, inUse := (*workspace.NoCheckpointError)(nil), (*workspace.InUseError)(nil)
+			if err := w.core.Workspaces.EvictCheckpoint(d.ID); err != nil && !errors.As(err, &none) && !errors.As(err, &inUse) {
 				return err
 			}
 		}
@@ -88,7 +93,7 @@ func TestRaces(t *testing.T) {
 		return errors.Join(w.core.Workspaces.Sweep(ctx), w.core.Clones.SweepAll(ctx), w.core.Sweep(ctx), w.core.Clones.Sync(ctx))
 	})
 	besides(func(int) error { // encodes the answers as JSON
-		answers := []any{w.List(), w.core.Clones.Inventory(), w.core.Workspaces.Workspaces(), w.core.Workspaces.Discards()}
+		answers := []any{w.List(), w.core.Clones.Inventory(), w.core.Workspaces.Workspaces(), w.core.Workspaces.Checkpoints()}
 		for name := range volumes {
 			v, err := w.Get(name)
 			if err != nil {

@@ -73,6 +73,8 @@ func wantNoPath(t *testing.T, path, words string) {
 func TestMountOutOfReach(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.core.HeldWait = 1
+	w.restart()
 	w.create("v")
 	f, err := os.Open(w.mountOK("v", "1")) // as a container holds it
 	if err != nil {
@@ -80,7 +82,6 @@ func TestMountOutOfReach(t *testing.T) {
 	}
 	defer f.Close()
 	testdir.Unmount(t, w.core.Root)
-	w.core.Workspaces.HeldWait = 1
 	for range 2 {
 		path := w.mountOK("v", "1")
 		wantNoPath(t, path, `a container that outlived a disabled plugin or a killed engine still uses the workspace of volume "v"`)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
@@ -33,6 +33,13 @@ func TestMountWithoutInodes(t *testing.T) {
 	if err := errors.Join(os.Mkdir(root, 0o755), os.Mkdir(fill, 0o755)); err != nil {
 		t.Fatal(err)
 	}
+	asked := 0
+	held := errors.New("10 inodes are missing; volume x holds them")
+	makeRoom := func() error { return held }
+	w.core.MakeRoom = func(context.Context, string, disk.Size) error {
+		asked++
+		return makeRoom()
+	}
 	w.start(root)
 	t.Cleanup(w.core.Close) // before the disk is ejected
 	w.create("v")
@@ -51,21 +58,12 @@ func TestMountWithoutInodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	asked := 0
-	held := errors.New("10 inodes are missing; volume x holds them")
-	w.core.Clones.MakeRoom = func(context.Context, string, disk.Size) error {
-		asked++
-		return held
-	}
 	_, err := w.Mount(t.Context(), "v", "1")
 	wantErr(t, "mount without room", err, "no space left", held.Error())
 	if got := w.core.Workspaces.Leases("v"); asked != 1 || len(got) > 0 {
 		t.Errorf("MakeRoom was called %d times, leases %+v; want one call, no lease", asked, got)
 	}
-	w.core.Clones.MakeRoom = func(context.Context, string, disk.Size) error {
-		asked++
-		return os.RemoveAll(fill)
-	}
+	makeRoom = func() error { return os.RemoveAll(fill) }
 	if err := os.WriteFile(filepath.Join(w.mountOK("v", "2"), "README.md"), nil, 0o644); err != nil || asked != 2 {
 		t.Errorf("write README.md in the mount: %v; MakeRoom was called %d times, want once", err, asked-1)
 	}

@@ -12,7 +12,7 @@ import (
 
 // Get describes a volume.
 func (d *Driver) Get(name string) (*volume.Volume, error) {
-	v, err := d.Volumes.Get(name)
+	v, err := d.config.Volumes.Get(name)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (d *Driver) Get(name string) (*volume.Volume, error) {
 // List describes all volumes, by name, without their status.
 func (d *Driver) List() []*volume.Volume {
 	list := []*volume.Volume{}
-	for _, v := range d.Volumes.List() {
+	for _, v := range d.config.Volumes.List() {
 		list = append(list, show(v))
 	}
 	return list
@@ -36,7 +36,7 @@ func show(v verbs.Volume) *volume.Volume {
 
 // Path returns where the volume's newest workspace is mounted; empty if it has none.
 func (d *Driver) Path(name string) (string, error) {
-	v, err := d.Volumes.Get(name)
+	v, err := d.config.Volumes.Get(name)
 	if err != nil {
 		return "", err
 	}
@@ -68,8 +68,8 @@ func (d *Driver) status(v verbs.Volume) map[string]any {
 	}
 	slices.SortStableFunc(leases, func(a, b leaseStatus) int { return a.MountedAt.Compare(b.MountedAt) })
 	status["leases"] = leases
-	if d.Remap != nil {
-		status["userns_remap"] = d.Remap.status(v.Options.UID, v.Options.GID)
+	if d.config.Remap != nil {
+		status["userns_remap"] = d.config.Remap.status(v.Options.UID, v.Options.GID)
 	}
 	if slices.ContainsFunc(leases, func(l leaseStatus) bool { return l.ID == podmanID }) {
 		status["runtime"] = oneMount

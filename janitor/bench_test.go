@@ -9,7 +9,7 @@ import (
 	"github.com/helmdeck/repos/tests/crowd"
 )
 
-// BenchmarkDecide plans for 100,000 clones with five layers and five discards each.
+// BenchmarkDecide plans for 100,000 clones with five layers and five checkpoints each.
 func BenchmarkDecide(b *testing.B) {
 	inv := crowd.Inventory(100_000, 1, time.Unix(1_700_000_000, 0))
 	const day = 24 * time.Hour
@@ -25,13 +25,13 @@ func BenchmarkDecide(b *testing.B) {
 		lim  janitor.Limits
 		now  time.Time
 	}{
-		{"nothing to do", janitor.Limits{TTL: 14 * day, DiscardTTL: 30 * day, MaxSize: total.Bytes}, inv.Now},
-		{"half of the discards expire", janitor.Limits{TTL: 14 * day, DiscardTTL: day, MaxSize: total.Bytes}, inv.Now},
-		{"a tenth over the budget", janitor.Limits{TTL: 14 * day, DiscardTTL: 30 * day, MaxSize: total.Bytes / 11 * 10}, inv.Now},
-		{"a third of the budget", janitor.Limits{TTL: 14 * day, DiscardTTL: day, MaxSize: total.Bytes / 3}, inv.Now},
-		{"a third of each subject's", janitor.Limits{TTL: 14 * day, DiscardTTL: day, SubjectMaxSize: total.Bytes / 3000}, inv.Now},
-		{"all", janitor.Limits{TTL: 14 * day, DiscardTTL: day, MaxSize: 2 << 30}, inv.Now},
-		{"the clock jumps by ten years", janitor.Limits{TTL: 14 * day, DiscardTTL: day, MaxSize: total.Bytes}, inv.Now.Add(3650 * day)},
+		{"nothing to do", janitor.Limits{TTL: 14 * day, CheckpointTTL: 30 * day, MaxSize: total.Bytes}, inv.Now},
+		{"half of the checkpoints expire", janitor.Limits{TTL: 14 * day, CheckpointTTL: day, MaxSize: total.Bytes}, inv.Now},
+		{"a tenth over the budget", janitor.Limits{TTL: 14 * day, CheckpointTTL: 30 * day, MaxSize: total.Bytes / 11 * 10}, inv.Now},
+		{"a third of the budget", janitor.Limits{TTL: 14 * day, CheckpointTTL: day, MaxSize: total.Bytes / 3}, inv.Now},
+		{"a third of each subject's", janitor.Limits{TTL: 14 * day, CheckpointTTL: day, SubjectMaxSize: total.Bytes / 3000}, inv.Now},
+		{"all", janitor.Limits{TTL: 14 * day, CheckpointTTL: day, MaxSize: 2 << 30}, inv.Now},
+		{"the clock jumps by ten years", janitor.Limits{TTL: 14 * day, CheckpointTTL: day, MaxSize: total.Bytes}, inv.Now.Add(3650 * day)},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			inv := inv

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
@@ -17,6 +16,7 @@ var ErrNoClone = errors.New("there is no clone")
 type Holdings struct {
 	Clones []CloneInfo // sorted by key
 	Trash  disk.Size   // of all that is being deleted
+	Own    disk.Size   // of the plugin's own files, and of what could not be deleted
 	Space  disk.Space  // of the filesystem
 	Limits Limits
 }
@@ -30,22 +30,23 @@ type CloneInfo struct {
 	// Size is the total: the sum of Stores, LFS and Parts.
 	Size, Stores, LFS disk.Size
 	Parts             map[Kind]disk.Size // sums by kind
-	Held              Hold
+	// Held says why EvictClone refuses it, or what it ends: the work of Pending and Working.
+	Held Hold
 }
 
-// Holdings lists what there is.
-func (j *Janitor) Holdings(ctx context.Context) (Holdings, error) {
-	inv, err := j.Stock.Inventory(ctx)
+// Holdings lists what there is, with the chosen clones.
+func (j *Janitor) Holdings(ctx context.Context, of Choice) (Holdings, error) {
+	inv, err := j.config.Stock.Inventory(ctx, of)
 	if err != nil {
 		return Holdings{}, err
 	}
 	p := newPlanner(inv, Limits{})
-	h := Holdings{Clones: make([]CloneInfo, len(p.clones)), Trash: inv.Trash, Space: inv.Space, Limits: j.Limits}
+	h := Holdings{Clones: make([]CloneInfo, len(p.clones)), Trash: inv.Trash, Own: inv.Own, Space: inv.Space, Limits: j.config.Limits}
 	for i := range p.clones {
 		c := &p.clones[i]
 		info := CloneInfo{
-			Clone: c.Key, Subject: c.Subject, Repo: c.Repo, Used: time.Unix(c.used(), 0).UTC(), Held: c.hold,
-			Size: c.left, Stores: c.Size.Sub(c.LFS).Sub(c.Shared), LFS: c.LFS, Parts: map[Kind]disk.Size{Warm: c.Shared},
+			Clone: c.Key, Subject: c.Subject, Repo: c.Repo, Used: time.Unix(c.used(), 0).UTC(), Held: c.held(),
+			Size: c.left, Stores: c.Size.Sub(c.LFS).Sub(c.Common), LFS: c.LFS, Parts: map[Kind]disk.Size{Warm: c.Common},
 		}
 		for _, part := range c.Parts {
 			info.Parts[part.Kind] = info.Parts[part.Kind].Add(part.Size)
@@ -55,34 +56,38 @@ func (j *Janitor) Holdings(ctx context.Context) (Holdings, error) {
 	return h, nil
 }
 
+// held returns the hold of a clone for an operator, whose eviction takes no checkpoints.
+func (c *clone) held() Hold {
+	if c.checkpoints > 0 && (c.hold == Free || c.hold == Pending || c.hold == Working) {
+		return HasCheckpoints
+	}
+	return c.hold
+}
+
 // EvictClone evicts one clone on demand: its next mount clones again. Work on it is
 // cancelled, and Mounts that wait for that fail. The error is ErrHeld, with the reason,
-// if a workspace uses it or it has discards, and ErrNoClone for an unknown clone.
+// if a workspace uses it or it has checkpoints, and ErrNoClone for an unknown clone.
 func (j *Janitor) EvictClone(ctx context.Context, key string) error {
 	unlock, err := j.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	inv, err := j.Stock.Inventory(ctx)
+	inv, err := j.config.Stock.Inventory(ctx, One(key))
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(inv.Clones, func(c Clone) bool { return c.Key == key })
-	if i < 0 {
+	if len(inv.Clones) == 0 {
 		return fmt.Errorf("%w %q", ErrNoClone, key)
 	}
-	p := newPlanner(Inventory{Now: inv.Now, Clones: inv.Clones[i : i+1]}, Limits{})
+	p := newPlanner(Inventory{Now: inv.Now, Clones: inv.Clones}, Limits{})
 	c := &p.clones[0]
-	switch {
-	case c.hold != Free && c.hold != Pending && c.hold != Working:
-		return fmt.Errorf("evict clone %q: %w: %s", key, ErrHeld, c.hold)
-	case c.discards > 0:
-		return fmt.Errorf("evict clone %q: %w: %d discards stand on it; remove them first", key, ErrHeld, c.discards)
+	if held := c.held(); held != Free && held != Pending && held != Working {
+		return fmt.Errorf("evict clone %q: %w: %s", key, ErrHeld, held)
 	}
 	p.evictClone(0, p.because(OnDemand, "an operator requested it"))
 	e := p.evictions()[0]
-	if err := j.Stock.Evict(ctx, e); err != nil {
+	if err := j.config.Stock.Evict(ctx, e); err != nil {
 		return fmt.Errorf("evict clone %q: %w", key, err)
 	}
 	j.evicted(ctx, e)

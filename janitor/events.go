@@ -17,14 +17,20 @@ const (
 	Deferred   EventType = "deferred" // late parts are left for later sweeps
 	Warning    EventType = "warning"  // a Finding is new, or has grown
 	Cleared    EventType = "cleared"  // a Finding is resolved
+	Started    EventType = "started"  // the events before are those of earlier processes
 	Pushed     EventType = "pushed"   // others report these two: see Note
 	NotPushed  EventType = "not-pushed"
+	// What users do with checkpoints is of these types, and others report it too.
+	Checkpointed EventType = "checkpoint" // one was made, or got a name
+	Begun        EventType = "begun"      // a workspace begins with one
+	Rewound      EventType = "rewound"    // a volume went back to one
+	Removed      EventType = "removed"    // one was removed
 )
 
 // Event records what the janitor did or found, or what others Note.
 type Event struct {
-	// Seq is larger than that of all earlier events, also of an earlier process unless the
-	// clock was put back, and the next event's is larger by one.
+	// Seq is larger than that of all earlier events, and the next event's of the same process is
+	// larger by one.
 	Seq     int64
 	Time    time.Time
 	Type    EventType
@@ -54,8 +60,8 @@ type Count struct {
 	Size   disk.Size
 }
 
-// eventsKept bounds the memory for events to some 400 KB.
-const eventsKept = 1000
+// EventsKept bounds the memory for events to some 400 KB.
+const EventsKept = 1000
 
 // Note keeps an event of others, with the time of now, so that there is one list of events.
 func (j *Janitor) Note(e Event) {
@@ -71,7 +77,10 @@ func (j *Janitor) record(e Event) {
 	e.Seq = j.seq
 	close(j.recorded)
 	j.recorded = make(chan struct{})
-	if j.events = append(j.events, e); len(j.events) > eventsKept {
+	if j.config.Recorded != nil {
+		j.config.Recorded(e)
+	}
+	if j.events = append(j.events, e); len(j.events) > EventsKept {
 		j.events = j.events[1:]
 	}
 	i := slices.IndexFunc(j.counts, func(c Count) bool {
@@ -85,8 +94,8 @@ func (j *Janitor) record(e Event) {
 	j.counts[i].Size = j.counts[i].Size.Add(e.Size)
 }
 
-// EventsAfter returns those of the last 1000 events since the start that follow the event
-// with the number seq, oldest first. The next event closes more.
+// EventsAfter returns those of the last 1000 events that follow the event with the number
+// seq, oldest first. The next event closes more.
 func (j *Janitor) EventsAfter(seq int64) (list []Event, more <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

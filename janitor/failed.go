@@ -35,7 +35,7 @@ func (j *Janitor) recordFailure(ctx context.Context, e Eviction, err error) {
 	f.times++
 	j.failed[e.object()] = f
 	j.mu.Unlock()
-	j.Log.WithContext(ctx).WithError(err).WithFields(fields(e)).Warnf("janitor: not evicted; it is tried again after %v", time.Until(f.until).Round(time.Second))
+	j.config.Log.WithContext(ctx).WithError(err).WithFields(fields(e)).Warnf("janitor: not evicted; it is tried again after %v", time.Until(f.until).Round(time.Second))
 	event := eventOf(NotEvicted, e)
 	event.Text = err.Error()
 	j.record(event)
@@ -50,22 +50,20 @@ func (j *Janitor) holdFailed(inv Inventory) {
 		return
 	}
 	now, there := time.Now(), make(map[object]failure)
-	hold := func(o object, h *Hold) {
+	hold := func(o object, u *Use) {
 		f, ok := j.failed[o]
 		if !ok {
 			return
 		}
 		there[o] = f
-		if now.Before(f.until) && *h == Free {
-			*h = Failed
-		}
+		u.failed = now.Before(f.until)
 	}
 	for i := range inv.Clones {
 		c := &inv.Clones[i]
-		hold(object{c.Key, WholeClone, ""}, &c.Held)
+		hold(object{c.Key, WholeClone, ""}, &c.Use)
 		for n := range c.Parts {
 			part := &c.Parts[n]
-			hold(object{c.Key, part.Kind, part.ID}, &part.Held)
+			hold(object{c.Key, part.Kind, part.ID}, &part.Use)
 		}
 	}
 	j.failed = there

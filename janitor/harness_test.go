@@ -28,13 +28,18 @@ type shelf struct {
 	stuck  bool  // nothing in the trash can be deleted
 }
 
-func (s *shelf) Inventory(ctx context.Context) (Inventory, error) {
+func (s *shelf) Inventory(ctx context.Context, of Choice) (Inventory, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looked++
 	inv := s.inv
 	inv.Now = time.Now()
-	inv.Clones = slices.Clone(inv.Clones)
+	chosen := of.Of(func(yield func(string) bool) {
+		for _, c := range inv.Clones {
+			yield(c.Key)
+		}
+	})
+	inv.Clones = slices.DeleteFunc(slices.Clone(inv.Clones), func(c Clone) bool { return !slices.Contains(chosen, c.Key) })
 	for i := range inv.Clones {
 		inv.Clones[i].Parts = slices.Clone(inv.Clones[i].Parts)
 	}
@@ -55,9 +60,9 @@ func (s *shelf) Evict(ctx context.Context, e Eviction) error {
 		s.inv.Clones = slices.Delete(s.inv.Clones, i, i+1)
 	} else {
 		c.Parts = slices.DeleteFunc(c.Parts, func(p Part) bool { return p.ID == e.ID })
-		for n := range c.Parts { // the discard needed them
-			if c.Parts[n].Held == Pinned {
-				c.Parts[n].Held = Free
+		for n := range c.Parts { // the checkpoint needed them
+			if c.Parts[n].Use.Below {
+				c.Parts[n].Use.Below = false
 			}
 		}
 	}
@@ -88,6 +93,12 @@ func (s *shelf) Hurry(ctx context.Context, enough func() bool) error {
 	s.inv.Space.Free = s.inv.Space.Free.Add(s.inv.Trash)
 	s.inv.Trash = disk.Size{}
 	return ctx.Err()
+}
+
+func (s *shelf) Trash() disk.Size {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inv.Trash
 }
 
 // set changes the shelf.

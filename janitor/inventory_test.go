@@ -17,12 +17,12 @@ var now = time.Unix(1_700_000_000, 0).UTC()
 
 // scene reads an inventory from a text. Each line has a clone and its parts:
 //
-//	team/a 3d 40 leased; discard d1 2h 10; tree t1 1h 5 needed
+//	team/a 3d 40 leased; checkpoint d1 2h 10; tree t1 1h 5 needed
 //
 // A clone has its key (whose first half is the subject), how long ago it was used, and its
 // size. A part has its kind, ID, how long ago it was used, and size. These words may follow: a
 // hold, new (a clone that was never mounted), needed (a tree or git layer), and vNAME, the
-// volume of a discard or an upper. A size of 10/3 means 10 bytes in 3 inodes.
+// volume of a checkpoint or an upper. A size of 10/3 means 10 bytes in 3 inodes.
 func scene(t *testing.T, text string) Inventory {
 	t.Helper()
 	inv := Inventory{Now: now}
@@ -41,7 +41,7 @@ func scene(t *testing.T, text string) Inventory {
 						c.Mounted, c.Made, c.Used = false, c.Used, 0
 						continue
 					}
-					c.Held = hold(t, word)
+					c.Use = use(hold(t, word))
 				}
 				continue
 			}
@@ -49,12 +49,14 @@ func scene(t *testing.T, text string) Inventory {
 			p := Part{Kind: kind, ID: f[1], Used: ago(t, f[2]), Size: size(t, f[3])}
 			for _, word := range f[4:] {
 				switch {
+				case word == "named":
+					p.Named = true
 				case word == "needed":
 					p.Needed = true
 				case word[0] == 'v':
 					p.Volume = word
 				default:
-					p.Held = hold(t, word)
+					p.Use = use(hold(t, word))
 				}
 			}
 			c.Parts = append(c.Parts, p)
@@ -65,8 +67,8 @@ func scene(t *testing.T, text string) Inventory {
 }
 
 var (
-	kindWords = []string{"clone", "discard", "tree", "git", "warm", "cache", "upper"}
-	holdWords = []string{"free", "leased", "pending", "kept", "restoring", "pinned", "busy", "failed", "just made", "exceeds all", "working"}
+	kindWords = []string{"clone", "checkpoint", "tree", "git", "warm", "cache", "upper"}
+	holdWords = []string{"free", "leased", "pending", "kept", "pinned", "busy", "failed", "just made", "exceeds all", "working"}
 )
 
 func hold(t *testing.T, word string) Hold {
@@ -76,6 +78,27 @@ func hold(t *testing.T, word string) Hold {
 		t.Fatalf("no hold %q", word)
 	}
 	return Hold(i)
+}
+
+// use returns a use that is held in this way.
+func use(h Hold) Use {
+	switch h {
+	case Leased:
+		return Use{Leased: true}
+	case Pending:
+		return Use{Attended: true}
+	case Kept:
+		return Use{Kept: true}
+	case Pinned:
+		return Use{Below: true}
+	case Busy:
+		return Use{Ended: true}
+	case Failed:
+		return Use{failed: true}
+	case Working:
+		return Use{Working: true}
+	}
+	return Use{}
 }
 
 // ago parses 3d, 2h, 1s or -4d: a time that long before now.

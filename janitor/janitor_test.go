@@ -108,7 +108,7 @@ func TestRunSweeps(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j, s, _ := open(t, Config{Interval: 10 * time.Minute, Limits: Limits{TTL: 14 * day, DiscardTTL: day, MinFree: .1}}, "t/new 1h 20\n t/old 14d 50")
+				j, s, _ := open(t, Config{Interval: 10 * time.Minute, Limits: Limits{TTL: 14 * day, CheckpointTTL: day, MinFree: .1}}, "t/new 1h 20\n t/old 14d 50")
 				running(t, j)
 				tt.do(t, j, s)
 				if got := s.attempts(); got != tt.want {
@@ -119,13 +119,70 @@ func TestRunSweeps(t *testing.T) {
 	}
 }
 
+// TestTrashHurriesAboveMaxSize checks that the trash hurries while it and the clones exceed MAX_SIZE,
+// and that nothing is evicted for what is in it.
+func TestTrashHurriesAboveMaxSize(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		own, trash int64
+		want       int // calls of Hurry that had to wait
+	}{
+		{"within the limit", 0, 30, 0},
+		{"the trash exceeds it", 0, 31, 1},
+		{"with the plugin's own files", 10, 21, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j, s, _ := open(t, Config{Limits: Limits{CheckpointTTL: day, MaxSize: 100}}, "t/a 1h 30\n t/b 1h 40")
+				s.inv.Own.Bytes, s.stuck = tt.own, false
+				running(t, j)
+				after(pollEvery)
+				s.set(func() { s.inv.Trash.Bytes = tt.trash })
+				after(pollEvery)
+				if n := s.count(&s.hurry); n != tt.want {
+					t.Errorf("hurried %d times, want %d", n, tt.want)
+				}
+				j.Nudge()
+				after(time.Second)
+				if got := s.attempts(); got != "" {
+					t.Errorf("evicted %s", got)
+				}
+			})
+		})
+	}
+}
+
+// TestTooLargeCloneGoesAfterAMinute checks that a clone that exceeds MAX_SIZE on its own is evicted
+// a minute after its last use, although no sweep is due then.
+func TestTooLargeCloneGoesAfterAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, s, _ := open(t, Config{Limits: Limits{CheckpointTTL: day, MaxSize: 100}, Interval: time.Hour}, "t/a 1h 200 leased\n t/b 1h 40")
+		running(t, j)
+		after(10*time.Minute + 20*time.Second)
+		s.set(func() { s.inv.Clones[0].Use, s.inv.Clones[0].Used = Use{}, Stamp(time.Now()) }) // the last container ends
+		after(largeGrace - time.Second)
+		if got := s.attempts(); got != "" {
+			t.Errorf("evicted %s within a minute", got)
+		}
+		after(2 * time.Second)
+		if got := s.attempts(); got != "t/a" {
+			t.Errorf("evicted %q, want t/a", got)
+		}
+		before := s.count(&s.looked)
+		after(50 * time.Minute)
+		if n := s.count(&s.looked) - before; n > 2 {
+			t.Errorf("%d sweeps in 50 minutes without such a clone", n)
+		}
+	})
+}
+
 // TestFailedEvictionsWait checks that the wait after a failure grows, and that the rest
 // of the sweep continues.
 func TestFailedEvictionsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, s, log := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 10; discard d 30h 5; discard e 29h 5; discard f 28h 5")
+		j, s, log := open(t, Config{Limits: Limits{CheckpointTTL: day}}, "t/a 1h 10; checkpoint d 30h 5; checkpoint e 29h 5; checkpoint f 28h 5")
 		s.fail["t/a/d"] = errors.New("it is stuck")
-		s.fail["t/a/e"] = fmt.Errorf("discard e: %w", ErrHeld)
+		s.fail["t/a/e"] = fmt.Errorf("checkpoint e: %w", ErrHeld)
 		sweep := func() Report {
 			t.Helper()
 			r, err := j.Sweep(t.Context())
@@ -143,7 +200,7 @@ func TestFailedEvictionsWait(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		for _, want := range []string{"level=warning msg=janitor: not evicted; it is tried again after 5m0s", "error=it is stuck",
-			"level=info msg=janitor: evicted: it ended longer ago than DISCARD_TTL=24h0m0s", "id=f kind=discard reason=expired"} {
+			"level=info msg=janitor: evicted: it ended longer ago than CHECKPOINT_TTL=24h0m0s", "id=f kind=checkpoint reason=expired"} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("the log has no %q:\n%s", want, log)
 			}
@@ -170,16 +227,16 @@ func TestFailedEvictionsWait(t *testing.T) {
 	})
 }
 
-// TestPlansBuildOnEachOther checks that layers of a discard can be evicted after it, and
+// TestPlansBuildOnEachOther checks that layers of a checkpoint can be evicted after it, and
 // that late parts are evicted once per sweep nevertheless.
 func TestPlansBuildOnEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, s, _ := open(t, Config{Limits: Limits{TTL: 7 * day, DiscardTTL: day, MaxSize: 50}},
-			"t/a 1h 40 leased; tree x 3h 20 pinned; discard d 2h 5\n t/l 100d 1 \n t/m 101d 1\n t/n 102d 1")
+		j, s, _ := open(t, Config{Limits: Limits{TTL: 7 * day, CheckpointTTL: day, MaxSize: 50}},
+			"t/a 1h 40 leased; tree x 3h 20 pinned; checkpoint d 2h 5\n t/l 100d 1 \n t/m 101d 1\n t/n 102d 1")
 		if _, err := j.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := s.attempts(), "t/n, t/a/d, t/m, t/l, t/a/x"; got != want && got != "t/n, t/a/d, t/m, t/a/x" {
+		if got, want := s.attempts(), "t/n, t/m, t/l, t/a/d, t/a/x"; got != want {
 			t.Errorf("tried %s, want %s", got, want)
 		}
 	})
@@ -187,7 +244,7 @@ func TestPlansBuildOnEachOther(t *testing.T) {
 
 func TestPlanDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, s, _ := open(t, Config{Limits: Limits{TTL: 7 * day, DiscardTTL: day}}, "t/a 8d 40")
+		j, s, _ := open(t, Config{Limits: Limits{TTL: 7 * day, CheckpointTTL: day}}, "t/a 8d 40")
 		plan, err := j.Plan(t.Context())
 		if err != nil || len(plan.Evictions) != 1 || s.attempts() != "" || len(j.Events()) != 0 {
 			t.Errorf("%+v, %v", plan, err)
@@ -201,11 +258,11 @@ func TestEvictClone(t *testing.T) {
 			t/idle 1h 10; tree x 1h 5 needed
 			t/leased 1h 10 leased
 			t/kept 1h 10; upper u 1h 10 kept
-			t/work 1h 10; discard d 1h 10
+			t/work 1h 10; checkpoint d 1h 10
 			t/stuck 1h 10`)
 		s.fail["t/stuck"] = errors.New("it is stuck")
 		for key, want := range map[string]string{
-			"t/idle": "", "t/leased": "it is in use: in use by a container", "t/kept": "kept by its volume", "t/work": "1 discards stand on it",
+			"t/idle": "", "t/leased": "it is in use: in use by a container", "t/kept": "kept by its volume", "t/work": "it is in use: it has checkpoints",
 			"t/stuck": "it is stuck", "t/none": `there is no clone "t/none"`,
 		} {
 			err := j.EvictClone(t.Context(), key)
@@ -226,10 +283,44 @@ func TestEvictClone(t *testing.T) {
 func TestHoldings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, _, _ := open(t, Config{}, "t/a 1h 10; tree x 1h 5; tree y 1h 5; upper u 1h 7 kept\n t/b 2h 30")
-		h, err := j.Holdings(t.Context())
+		h, err := j.Holdings(t.Context(), Choice{})
 		if err != nil || len(h.Clones) != 2 || h.Clones[1].Clone != "t/b" || h.Clones[0].Size.Bytes != 27 || h.Clones[0].Held != Kept ||
 			h.Clones[0].Parts[Tree].Bytes != 10 || h.Clones[0].Parts[Upper].Bytes != 7 || h.Clones[0].Stores.Bytes != 10 {
 			t.Errorf("%+v, %v", h, err)
+		}
+	})
+}
+
+// TestHoldingsAgree checks that EvictClone takes the clones that Holdings shows as free, and no others, apart from
+// those that are being worked on.
+func TestHoldingsAgree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, _, _ := open(t, Config{}, `
+			t/idle 1h 10; tree x 1h 5 needed
+			t/checkpoint 1h 10; checkpoint d 1h 10
+			t/fetched 1h 10 pending; checkpoint d 1h 10
+			t/kept 1h 10; upper u 1h 10 kept; checkpoint d 1h 10
+			t/leased 1h 10 leased
+			t/pending 1h 10 pending
+			t/working 1h 10 working`)
+		h, err := j.Holdings(t.Context(), Choice{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]Hold{
+			"t/idle": Free, "t/checkpoint": HasCheckpoints, "t/fetched": HasCheckpoints, "t/kept": Kept, "t/leased": Leased, "t/pending": Pending, "t/working": Working,
+		}
+		for _, c := range h.Clones {
+			if c.Held != want[c.Clone] {
+				t.Errorf("%s is %q, want %q", c.Clone, c.Held, want[c.Clone])
+			}
+			taken := c.Held == Free || c.Held == Pending || c.Held == Working
+			if err := j.EvictClone(t.Context(), c.Clone); (err == nil) != taken {
+				t.Errorf("%s is shown as %q, and its eviction returned %v", c.Clone, c.Held, err)
+			}
+		}
+		if len(h.Clones) != len(want) {
+			t.Errorf("%d clones", len(h.Clones))
 		}
 	})
 }
@@ -238,7 +329,7 @@ func TestHoldings(t *testing.T) {
 // next one continues.
 func TestInterruptedSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 10; discard d 30h 5; discard e 29h 5")
+		j, s, _ := open(t, Config{Limits: Limits{CheckpointTTL: day}}, "t/a 1h 10; checkpoint d 30h 5; checkpoint e 29h 5")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cause := errors.New("the plugin is stopping")
 		cancel(cause)

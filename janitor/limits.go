@@ -11,18 +11,18 @@ import (
 type Limits struct {
 	// TTL is how long an idle clone is kept.
 	TTL time.Duration
-	// DiscardTTL is how long a discard is kept; zero: not at all.
-	DiscardTTL time.Duration
+	// CheckpointTTL is how long a checkpoint is kept; zero: not at all.
+	CheckpointTTL time.Duration
 	// SubjectMaxSize bounds the clones of each subject, in bytes, except those that
 	// Inventory.SubjectMaxSize has.
 	SubjectMaxSize int64
-	// MaxSize bounds all clones together, in bytes.
+	// MaxSize bounds all clones, Inventory.Own and Inventory.Trash together, in bytes. While
+	// the trash exceeds it, the trash hurries.
 	MaxSize int64
 	// MinFree is the share of the filesystem's bytes and inodes, 0 to 1, to keep free,
 	// whoever uses the rest.
 	MinFree float64
-	// Grace is how long a clone without a first mount is protected, and, after its last
-	// use, one that exceeds a limit on its own.
+	// Grace is how long a clone without a first mount is protected.
 	Grace time.Duration
 	// Room is how much must be free now for somebody who needs it.
 	Room disk.Size
@@ -38,6 +38,10 @@ const (
 	// every fetch on a full disk leads to an eviction. For MinFree the mark is as far
 	// above.
 	band = 10
+	// A clone that exceeds a limit on its own is exempt for largeGrace after its last use,
+	// because the second of two successive mounts should not clone again. It breaks the limit
+	// meanwhile, so that is short.
+	largeGrace = time.Minute
 	// A part is late if it has been due for lateAfter, longer than any interval between
 	// sweeps: the plugin was off, a setting was changed, or the clock jumped.
 	lateAfter = 24 * time.Hour

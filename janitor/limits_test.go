@@ -70,25 +70,25 @@ func TestShort(t *testing.T) {
 
 // pressed has limits that a scene exceeds by far.
 var pressed = map[Reason]Limits{
-	Expired:        {DiscardTTL: 0},
-	TTL:            {TTL: time.Hour, DiscardTTL: day},
-	SubjectMaxSize: {SubjectMaxSize: 40, DiscardTTL: day},
-	MaxSize:        {MaxSize: 40, DiscardTTL: day},
-	MinFree:        {MinFree: .9, DiscardTTL: day},
-	NoSpace:        {Room: disk.Size{Bytes: 900}, DiscardTTL: day},
+	Expired:        {CheckpointTTL: 0},
+	TTL:            {TTL: time.Hour, CheckpointTTL: day},
+	SubjectMaxSize: {SubjectMaxSize: 40, CheckpointTTL: day},
+	MaxSize:        {MaxSize: 44, CheckpointTTL: day},
+	MinFree:        {MinFree: .9, CheckpointTTL: day},
+	NoSpace:        {Room: disk.Size{Bytes: 900}, CheckpointTTL: day},
 }
 
 // TestEvictionsByLimit checks what each limit evicts of a clone with a part of each kind
 // and without holds.
 func TestEvictionsByLimit(t *testing.T) {
-	const text = "t/a 90m 10; discard d 90m 10; tree x 90m 10; tree n 90m 10 needed; git g 90m 10; warm w 90m 10; cache c 90m 10"
+	const text = "t/a 90m 10; checkpoint d 90m 10; tree x 90m 10; tree n 90m 10 needed; git g 90m 10; warm w 90m 10; cache c 90m 10"
 	for reason, want := range map[Reason]string{
 		Expired:        "d",
-		TTL:            "x g", // the clone stays because of its discard
+		TTL:            "x g", // the clone stays because of its checkpoint
 		SubjectMaxSize: "d x g w",
-		MaxSize:        "d x g w",
-		MinFree:        "d x g w c clone",
-		NoSpace:        "d x g w c clone",
+		MaxSize:        "x g w",
+		MinFree:        "x g w c d clone",
+		NoSpace:        "x g w c d clone",
 	} {
 		inv := scene(t, text)
 		inv.Space = space(1000, 840, 0, 0) // evicting everything is necessary and sufficient
@@ -113,14 +113,14 @@ func ids(p Plan) string {
 // TestHeldPartsStay tries each kind, with each hold, against each limit. The held part
 // stays, and so does its clone, unless the hold ends with the clone.
 func TestHeldPartsStay(t *testing.T) {
-	const text = "t/a 90m 10; discard d 90m 10; tree x 90m 10; git g 90m 10; warm w 90m 10; cache c 90m 10; upper u 90m 10"
+	const text = "t/a 90m 10; checkpoint d 90m 10; tree x 90m 10; git g 90m 10; warm w 90m 10; cache c 90m 10; upper u 90m 10"
 	for reason, lim := range pressed {
 		for held := Leased; held <= Failed; held++ {
 			for n, id := range []string{"d", "x", "g", "w", "c", "u"} {
 				inv := scene(t, text)
 				inv.Space = space(1000, 850, 0, 0)
 				c := &inv.Clones[0]
-				c.Parts[n].Held = held
+				c.Parts[n].Use = use(held)
 				if id != "u" { // an upper holds its clone whatever its hold is
 					c.Parts = slices.Delete(c.Parts, 5, 6)
 				}
@@ -137,7 +137,7 @@ func TestHeldPartsStay(t *testing.T) {
 			}
 			inv := scene(t, text)
 			inv.Space = space(1000, 850, 0, 0)
-			inv.Clones[0].Held, inv.Clones[0].Parts = held, inv.Clones[0].Parts[:5]
+			inv.Clones[0].Use, inv.Clones[0].Parts = use(held), inv.Clones[0].Parts[:5]
 			if got := ids(Decide(inv, lim)); strings.ContainsAny(got, "wc") { // w, c, and clone
 				t.Errorf("%s: %s are evicted from a clone that is held: %s", reason, got, held)
 			}
@@ -184,8 +184,8 @@ func TestQueue(t *testing.T) {
 // exceeds its limit, without evictable parts.
 func TestPlanListsHoldersOfExceededLimit(t *testing.T) {
 	const text = `
-		a/1 1h 60 leased; upper u 1h 60 leased vx; discard d 1h 5 vx
-		a/2 1h 10; discard e 1h 7 restoring vy
+		a/1 1h 60 leased; upper u 1h 60 leased vx; checkpoint d 1h 5 vx
+		a/2 1h 10; checkpoint e 1h 7 busy vy
 		b/1 1h 70 leased; upper w 1h 80 kept vz
 		c/1 1h 5`
 	for _, tt := range []struct {
@@ -193,14 +193,14 @@ func TestPlanListsHoldersOfExceededLimit(t *testing.T) {
 		lim  Limits
 		want []string // volume or clone, and the hold
 	}{
-		{"of a subject", Limits{SubjectMaxSize: 100, DiscardTTL: day}, []string{
+		{"of a subject", Limits{SubjectMaxSize: 100, CheckpointTTL: day}, []string{
 			"vz kept by its volume (mode=keep)", "b/1 in use by a container", "a/1 in use by a container", "vx in use by a container",
-			"a/2 being restored", "vy being restored",
+			"a/2 still used by a container that kept it", "vy still used by a container that kept it",
 		}},
-		{"of one subject", Limits{SubjectMaxSize: 160, DiscardTTL: day}, nil},
-		{"of all", Limits{MaxSize: 250, DiscardTTL: day}, []string{
+		{"of one subject", Limits{SubjectMaxSize: 160, CheckpointTTL: day}, nil},
+		{"of all", Limits{MaxSize: 250, CheckpointTTL: day}, []string{
 			"vz kept by its volume (mode=keep)", "b/1 in use by a container", "a/1 in use by a container", "vx in use by a container",
-			"a/2 being restored", "vy being restored",
+			"a/2 still used by a container that kept it", "vy still used by a container that kept it", "vx in use by a container", // its checkpoint does not go in vain
 		}},
 	} {
 		inv := scene(t, text)

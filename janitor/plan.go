@@ -14,7 +14,7 @@ import (
 type Reason string
 
 const (
-	Expired        Reason = "expired"          // a discard past DISCARD_TTL
+	Expired        Reason = "expired"          // a checkpoint past CHECKPOINT_TTL
 	TTL            Reason = "ttl"              // a clone unused for TTL
 	Unneeded       Reason = "unneeded"         // a layer unneeded for TTL
 	SubjectMaxSize Reason = "subject_max_size" // its subject exceeds its limit
@@ -22,11 +22,19 @@ const (
 	MinFree        Reason = "min_free"         // the filesystem is too full
 	NoSpace        Reason = "enospc"           // a fetch, build or mount had no room
 	OnDemand       Reason = "on_demand"        // an operator requested it
+	Pruned         Reason = "pruned"           // nothing used it, and an operator pruned
 )
+
+// WorkspaceLimit is the reason of a Finding: a workspace has filled nine tenths of its limit, or all. Nothing is evicted
+// for it, because that would not help.
+const WorkspaceLimit Reason = "workspace_limit"
+
+// NamedCheckpoints is the reason of a Finding: checkpoints with names keep much of a limit. Nothing is evicted for it.
+const NamedCheckpoints Reason = "named_checkpoints"
 
 // Reasons lists all reasons.
 func Reasons() []Reason {
-	return []Reason{Expired, TTL, Unneeded, SubjectMaxSize, MaxSize, MinFree, NoSpace, OnDemand}
+	return []Reason{Expired, TTL, Unneeded, SubjectMaxSize, MaxSize, MinFree, NoSpace, OnDemand, Pruned}
 }
 
 // Plan lists evictions, in their order, and what they can't solve.
@@ -36,10 +44,10 @@ type Plan struct {
 	More bool
 	// Frees is the size of all evictions.
 	Frees disk.Size
-	// Used is the size counted for MAX_SIZE before the evictions: without the trash, and
-	// without the parts that can't be evicted of clones that exceed the limit on their
-	// own.
-	Used disk.Size
+	// Used is the size for which MAX_SIZE evicts, before the evictions: of the clones and
+	// Inventory.Own, without the parts that can't be evicted of clones that exceed the limit
+	// on their own. All is the same with these parts. Both are without the trash.
+	Used, All disk.Size
 	// Trash is the size of all that is being deleted.
 	Trash disk.Size
 	Space disk.Space
@@ -53,6 +61,10 @@ type Plan struct {
 	Holders []Holder
 	// TooLarge lists the clones that exceed a limit on their own.
 	TooLarge []TooLarge
+	// Named lists the limits of which checkpoints with names keep much.
+	Named []Named
+	// Again, if not zero, is after how long a new plan may evict a clone of TooLarge.
+	Again time.Duration
 }
 
 // Eviction is the eviction of one clone or part.
@@ -62,10 +74,10 @@ type Eviction struct {
 	Subject string
 	Clone   string // its key
 	ID      string // of a part
-	Volume  string // of a discard
+	Volume  string // of a checkpoint
 	Size    disk.Size
 	Text    string // why, for people
-	// TooLarge is set for a clone that exceeds a limit on its own, and for its discards.
+	// TooLarge is set for a clone that exceeds a limit on its own, and for its checkpoints.
 	TooLarge bool
 	// Unused is the time since its last use.
 	Unused time.Duration
@@ -102,16 +114,29 @@ type Holder struct {
 	Clone   string
 	Repo    string
 	Subject string
-	Volume  string // of a workspace
-	Size    disk.Size
-	Held    Hold
+	Volume  string // of a workspace or a checkpoint
+	// Checkpoint is the ID of a checkpoint; empty for a workspace and a clone.
+	Checkpoint string
+	Size       disk.Size
+	Held       Hold
 }
 
 func (h Holder) String() string {
-	if h.Volume != "" {
+	switch {
+	case h.Checkpoint != "":
+		return fmt.Sprintf("checkpoint %s of volume %q (%s, %s)", h.Checkpoint, h.Volume, Bytes(h.Size.Bytes), h.Why())
+	case h.Volume != "":
 		return fmt.Sprintf("what was written to volume %q (%s, %s)", h.Volume, Bytes(h.Size.Bytes), h.Held)
 	}
 	return fmt.Sprintf("the clone of %s for subject %q (%s, %s)", h.Repo, h.Subject, Bytes(h.Size.Bytes), h.Held)
+}
+
+// Why says why it can't be evicted.
+func (h Holder) Why() string {
+	if h.Checkpoint != "" && h.Held == HasNamed {
+		return "it has a name: only docker repos checkpoints rm removes it"
+	}
+	return h.Held.String()
 }
 
 // holdersShown is how many holders an error names.
@@ -137,7 +162,7 @@ func Held(holders []Holder) string {
 func sortHolders(list []Holder) {
 	slices.SortFunc(list, func(a, b Holder) int {
 		return cmp.Or(cmp.Compare(b.Size.Bytes, a.Size.Bytes), cmp.Compare(b.Size.Inodes, a.Size.Inodes),
-			strings.Compare(a.Subject, b.Subject), strings.Compare(a.Clone, b.Clone), strings.Compare(a.Volume, b.Volume),
+			strings.Compare(a.Subject, b.Subject), strings.Compare(a.Clone, b.Clone), strings.Compare(a.Volume, b.Volume), strings.Compare(a.Checkpoint, b.Checkpoint),
 			cmp.Compare(a.Held, b.Held))
 	})
 }

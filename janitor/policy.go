@@ -14,21 +14,23 @@ import (
 func Decide(inv Inventory, lim Limits) Plan {
 	p := newPlanner(inv, lim)
 	p.expire()
+	p.mergedLast()
 	p.subjects()
 	if lim.MaxSize > 0 {
-		whole := p.all(MaxSize, stageIdle, func() excess { return ofBytes(p.used.Bytes, lim.MaxSize) })
-		whole.bytes = lim.MaxSize
+		whole := p.all(MaxSize, sparing, func() excess { return ofBytes(p.used.Bytes, p.budget) })
+		whole.bytes = p.budget
 		p.relieve(whole)
 	}
-	p.relieve(p.all(MinFree, stageProtected, func() excess { return ofFree(inv.Space, p.free(), lim.MinFree) }))
-	room := p.all(NoSpace, stageProtected, func() excess { return ofRoom(inv.Space, p.free(), lim.Room) })
+	p.relieve(p.all(MinFree, everything, func() excess { return ofFree(inv.Space, p.free(), lim.MinFree) }))
+	room := p.all(NoSpace, everything, func() excess { return ofRoom(inv.Space, p.free(), lim.Room) })
 	if lim.guessedFor != nil {
-		room.last, room.discardsOf = stageIdle, lim.guessedFor
+		room.stages, room.checkpointsOf = sparing, lim.guessedFor
 	}
 	p.relieve(room)
 	if len(p.plan.Missing) > 0 {
 		p.plan.Holders = p.holders()
 	}
+	p.named()
 	p.plan.Evictions, p.plan.Frees, p.plan.Evictable = p.evictions(), p.freed, p.evictable()
 	return p.plan
 }
@@ -37,19 +39,26 @@ func Decide(inv Inventory, lim Limits) Plan {
 // after so many the inventory is outdated, and a new plan is better.
 const mostEvictions = 10_000
 
-// stage is a step of the eviction for an exceeded limit.
+// stage is a step of the eviction for an exceeded limit. A stage depends on no other, so that they may come in any order.
 type stage int
 
 const (
-	// stageTooLarge evicts idle clones that exceed a limit in bytes on their own, each
-	// after its discards.
-	stageTooLarge stage = iota
-	stageDiscards
-	stageUnneeded
+	stageUnneeded stage = iota // unneeded trees and git layers
 	stageWarm
 	stageIdle
-	// stageProtected evicts the idle clones that stageIdle spares.
-	stageProtected
+	stageProtected   // the idle clones that stageIdle spares
+	stageCheckpoints // checkpoints, and each idle clone after the last checkpoint on it
+)
+
+// evictsClones reports whether whole clones go in a stage.
+func (s stage) evictsClones() bool { return s == stageIdle || s == stageProtected }
+
+// The orders of the stages. A checkpoint is the only thing that can't be fetched again, so it goes
+// last, unless the subject that it belongs to has too much.
+var (
+	sparing    = []stage{stageUnneeded, stageWarm, stageIdle, stageCheckpoints}
+	everything = []stage{stageUnneeded, stageWarm, stageIdle, stageProtected, stageCheckpoints}
+	ofSubject  = []stage{stageCheckpoints, stageUnneeded, stageWarm, stageIdle}
 )
 
 // planner numbers the clones in the order of their keys, and the parts of all clones in
@@ -63,7 +72,8 @@ type planner struct {
 	clones    []clone
 	items     []item       // the parts
 	perClass  [classes]int // how many parts each class has
-	used      disk.Size    // counted for MAX_SIZE
+	used      disk.Size    // of the clones, as counted for MAX_SIZE
+	budget    int64        // what MAX_SIZE leaves for them, in bytes; at least 1, or 0 for no limit
 	freed     disk.Size
 	decisions []decision
 	why       []why
@@ -82,7 +92,7 @@ type class uint8
 
 const (
 	never class = iota // held, or evicted only with its clone
-	discard
+	checkpoint
 	unneeded
 	warm    // if its clone is idle
 	classes // the number of classes
@@ -99,21 +109,22 @@ type decision struct {
 type why struct {
 	reason   Reason
 	text     string
-	tooLarge bool // evicts a TooLarge clone, or one of its discards
+	tooLarge bool // evicts a TooLarge clone, or one of its checkpoints
 }
 
 // clone is the planner's state of a clone.
 type clone struct {
 	*Clone
-	first    int       // the number of its first part
-	left     disk.Size // its remaining size
-	core     disk.Size // of all that every mount needs: stores, LFS objects, needed layers
-	own      disk.Size // of the parts that are evicted only with the clone, or only while it is idle
-	discards int       // remaining discards
-	hold     Hold      // its own, or that of a part that prevents its eviction
-	exempt   Hold      // JustMade or ExceedsAll: not evicted for MAX_SIZE
-	alone    Hold      // likewise for SUBJECT_MAX_SIZE
-	gone     bool
+	first       int       // the number of its first part
+	left        disk.Size // its remaining size
+	core        disk.Size // of all that every mount needs: stores, LFS objects, needed layers
+	own         disk.Size // of the parts that are evicted only with the clone, or only while it is idle
+	checkpoints int       // remaining checkpoints
+	hold        Hold      // its own, or that of a part that prevents its eviction
+	exempt      Hold      // JustMade or ExceedsAll: not evicted for MAX_SIZE
+	alone       Hold      // likewise for SUBJECT_MAX_SIZE
+	merges      bool      // a part has Merged
+	gone        bool
 }
 
 // counted returns the clone's size as counted for a limit from which it is exempt in this
@@ -127,6 +138,9 @@ func (c *clone) counted(exempt Hold) disk.Size {
 
 func newPlanner(inv Inventory, lim Limits) *planner {
 	p := &planner{inv: inv, lim: lim, now: Stamp(inv.Now), clones: make([]clone, len(inv.Clones))}
+	if lim.MaxSize > 0 {
+		p.budget = max(lim.MaxSize-inv.Own.Bytes, 1)
+	}
 	parts := 0
 	for i, c := range inOrder(inv.Clones) {
 		p.clones[i] = clone{Clone: c, first: parts}
@@ -137,8 +151,10 @@ func newPlanner(inv Inventory, lim Limits) *planner {
 		c := &p.clones[i]
 		p.summarize(i)
 		p.used = p.used.Add(c.counted(c.exempt))
+		p.plan.All = p.plan.All.Add(c.left)
 	}
-	p.plan.Used, p.plan.Trash, p.plan.Space = p.used, inv.Trash, inv.Space
+	p.plan.Used, p.plan.All = p.used.Add(inv.Own), p.plan.All.Add(inv.Own)
+	p.plan.Trash, p.plan.Space = inv.Trash, inv.Space
 	return p
 }
 
@@ -158,15 +174,16 @@ func inOrder(clones []Clone) []*Clone {
 // summarize computes the totals of a clone and its items.
 func (p *planner) summarize(i int) {
 	c := &p.clones[i]
-	c.left, c.core, c.own, c.hold = c.Size, c.Size, c.Size, c.Held
+	c.left, c.core, c.own, c.hold = c.Size, c.Size, c.Size, c.Clone.hold()
+	last := lastUses(c.Parts)
 	for n := range c.Parts {
 		part := &c.Parts[n]
-		c.left = c.left.Add(part.Size)
+		c.left, c.merges = c.left.Add(part.Size), c.merges || len(part.Merged) > 0
 		class := never
 		switch part.Kind {
-		case Discard:
-			c.discards++
-			class = discard
+		case Checkpoint:
+			c.checkpoints++
+			class = checkpoint
 		case Tree, GitLayer:
 			if part.Needed {
 				c.core = c.core.Add(part.Size)
@@ -176,28 +193,63 @@ func (p *planner) summarize(i int) {
 		case Warm, Cache:
 			class = warm
 		}
-		if part.Held != Free {
+		if part.hold() != Free {
 			class = never
 		}
 		if class == never || class == warm {
 			c.own = c.own.Add(part.Size)
 		}
-		p.items[c.first+n] = item{uint32(i), p.age(part.Used), class, false}
+		p.items[c.first+n] = item{uint32(i), p.age(max(part.Used-int64(part.Depth), last[part.ID])), class, false}
 		p.perClass[class]++
-		// A layer below a discard is evicted with the clone, after the discard; so is a
-		// part whose own eviction failed, unless it is a discard.
-		switch {
-		case part.Kind == Upper:
-			c.hold = c.hold.and(part.Held.or(Leased))
-		case part.Kind == Discard || part.Held != Pinned && part.Held != Failed:
-			c.hold = c.hold.and(part.Held)
-		}
 	}
 	if c.hold == Free && !c.Mounted && duration(p.age(c.Made)) < p.lim.Grace {
 		c.exempt, c.alone = JustMade, JustMade
 	}
-	c.exempt = p.tooLarge(c, MaxSize, p.lim.MaxSize, c.exempt)
+	c.exempt = p.tooLarge(c, MaxSize, p.budget, c.exempt)
 	c.alone = p.tooLarge(c, SubjectMaxSize, p.subjectMax(c.Subject), c.alone)
+}
+
+// lastUses returns when the parts below others of a clone are taken to be used last, by ID: when what stands on them was,
+// because they must go after it. Of those that were used in the same second, that with more parts below goes first.
+func lastUses(parts []Part) map[string]int64 {
+	var last map[string]int64
+	for n := range parts {
+		for _, id := range parts[n].Below {
+			if last == nil {
+				last = make(map[string]int64)
+			}
+			last[id] = max(last[id], parts[n].Used)
+		}
+	}
+	return last
+}
+
+// mergedLast takes what a checkpoint has merged to be used a second after that, because it frees little before that is gone.
+// For CHECKPOINT_TTL it does not count: in a chain that goes on there is always one that was merged lately.
+func (p *planner) mergedLast() {
+	for i := range p.clones {
+		c := &p.clones[i]
+		if !c.merges || c.gone {
+			continue
+		}
+		items := p.items[c.first : c.first+len(c.Parts)]
+		ages := make(map[string]uint32)
+		for n, it := range items {
+			if it.gone {
+				continue
+			}
+			for _, id := range c.Parts[n].Merged {
+				if age, ok := ages[id]; !ok || it.age < age {
+					ages[id] = it.age
+				}
+			}
+		}
+		for n := range items {
+			if age, ok := ages[c.Parts[n].ID]; ok && !items[n].gone {
+				items[n].age = min(items[n].age, max(age, 1)-1)
+			}
+		}
+	}
 }
 
 // age returns how many seconds ago a stamp was, 0 for one in the future.
@@ -240,8 +292,8 @@ func (p *planner) evictPart(n uint32, why uint16) {
 	before := c.counted(c.exempt)
 	c.left = c.left.Sub(part.Size)
 	switch it.class {
-	case discard:
-		c.discards--
+	case checkpoint:
+		c.checkpoints--
 	case warm:
 		c.own = c.own.Sub(part.Size)
 	}

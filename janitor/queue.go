@@ -58,7 +58,8 @@ func (q *queue) less(a, b candidate) bool {
 func (q *queue) lessInSecond(a, b candidate) bool {
 	owner, x := q.name(a)
 	other, y := q.name(b)
-	return cmp.Or(cmp.Compare(owner, other), cmp.Compare(x.Kind, y.Kind), strings.Compare(x.ID, y.ID)) < 0
+	// What stands on others goes before them.
+	return cmp.Or(cmp.Compare(owner, other), cmp.Compare(x.Kind, y.Kind), cmp.Compare(len(y.Below), len(x.Below)), strings.Compare(x.ID, y.ID)) < 0
 }
 
 func (q *queue) down(i int) {

@@ -53,27 +53,23 @@ func (e *RoomError) text(held string) string {
 const leastRoom = 0.01
 
 // others is the factor by which MakeRoom lets the trash free more than a known need, up to the
-// free space below which the disk counts as full.
+// free space below which the disk counts as full: see roomFor.
 const others = 16
 
 // MakeRoom frees at least need for a subject that got ENOSPC, and returns when it is free. The trash goes first. If
 // need is zero, which means unknown, all of the trash goes, and need is guessed from what is free at the call; then,
-// unless the disk is visibly full, MakeRoom evicts no discards of other subjects and no protected clones. The error is
+// unless the disk is visibly full, MakeRoom evicts no checkpoints of other subjects and no protected clones. The error is
 // a *RoomError if there is less and nothing could be evicted; otherwise that of ctx or the stock.
 func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) error {
-	space, err := j.Stock.Space()
+	space, err := j.config.Stock.Space()
 	if err != nil {
 		return err
 	}
-	asked, guessed, least := j.made.Load(), need == (disk.Size{}), j.leastRoom(space)
+	guessed, made := need == (disk.Size{}), j.made.Load()
 	if guessed {
-		need = guess(space, least)
+		need = guess(space, j.leastRoom(space))
 	}
-	// Others take what is free too. To delete more of the trash costs nobody anything.
-	more := disk.Size{
-		Bytes: max(need.Bytes, min(others*need.Bytes, least.Bytes)), Inodes: max(need.Inodes, min(others*need.Inodes, least.Inodes)),
-	}
-	if err := j.hurry(ctx, func() bool { return !guessed && j.free(more) }); err != nil {
+	if err := j.hurry(ctx, func() bool { return !guessed && j.free(j.roomFor(need, space)) }); err != nil {
 		return err
 	}
 	unlock, err := j.lock(ctx)
@@ -81,13 +77,28 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 		return err
 	}
 	defer unlock()
-	if j.free(need) || guessed && j.made.Load() != asked {
+	if j.free(need) || guessed && j.made.Load() != made {
 		return nil // freed by the trash, or by another call while this one waited
 	}
-	if space, err = j.Stock.Space(); err != nil {
+	return j.evictFor(ctx, subject, need, guessed)
+}
+
+// roomFor returns how much of the trash to delete for somebody who needs so much: more than that, because others
+// take what is free too, and to delete more of the trash costs nobody anything.
+func (j *Janitor) roomFor(need disk.Size, s disk.Space) disk.Size {
+	least := j.leastRoom(s)
+	return disk.Size{
+		Bytes: max(need.Bytes, min(others*need.Bytes, least.Bytes)), Inodes: max(need.Inodes, min(others*need.Inodes, least.Inodes)),
+	}
+}
+
+// evictFor evicts until need is free, and waits until the trash has freed it. The caller holds the lock.
+func (j *Janitor) evictFor(ctx context.Context, subject string, need disk.Size, guessed bool) error {
+	space, err := j.config.Stock.Space()
+	if err != nil {
 		return err
 	}
-	lim := j.Limits
+	lim := j.config.Limits
 	lim.Room, lim.lateDone = need, true
 	if guessed && !j.full(space) {
 		lim.guessedFor = &subject
@@ -101,27 +112,32 @@ func (j *Janitor) MakeRoom(ctx context.Context, subject string, need disk.Size) 
 	}
 	if len(r.Evicted) > 0 {
 		j.made.Add(1)
+		return nil // even if it is less: the caller tries with what there is
 	}
-	if space, err = j.Stock.Space(); err != nil {
+	if space, err = j.config.Stock.Space(); err != nil {
 		return err
 	}
-	if e := ofRoom(space, space.Free, need); e.over() && len(r.Evicted) == 0 {
-		err := &RoomError{subject, space.Free, e.missing(), r.Left.Holders}
-		text := fmt.Sprintf("no room for subject %q: %s", subject, err.Full())
-		j.Log.WithContext(ctx).Warn("janitor: " + text)
-		j.record(Event{Time: inv.Now, Type: Warning, Reason: NoSpace, Size: err.Missing, Text: text})
-		return err
+	short := ofRoom(space, space.Free, need)
+	if !short.over() {
+		return nil
 	}
-	return nil
+	failure := &RoomError{subject, space.Free, short.missing(), r.Left.Holders}
+	text := fmt.Sprintf("no room for subject %q: %s", subject, failure.Full())
+	j.config.Log.WithContext(ctx).Warn("janitor: " + text)
+	j.record(Event{Time: inv.Now, Type: Warning, Reason: NoSpace, Size: failure.Missing, Text: text})
+	return failure
 }
 
 // AwaitRoom makes the trash hurry until the disk does not count as full, nothing is left in it, or hurryMost has
 // passed. It evicts nothing. The error is that of ctx.
 func (j *Janitor) AwaitRoom(ctx context.Context) error {
-	return j.hurry(ctx, func() bool {
-		s, err := j.Stock.Space()
-		return err != nil || !j.full(s)
-	})
+	return j.hurry(ctx, j.roomy)
+}
+
+// roomy reports whether the disk does not count as full, as far as that can be told.
+func (j *Janitor) roomy() bool {
+	s, err := j.config.Stock.Space()
+	return err != nil || !j.full(s)
 }
 
 // full reports whether the disk counts as full.
@@ -129,13 +145,13 @@ func (j *Janitor) full(s disk.Space) bool { return ofRoom(s, s.Free, j.leastRoom
 
 // free reports whether that much is free.
 func (j *Janitor) free(need disk.Size) bool {
-	s, err := j.Stock.Space()
+	s, err := j.config.Stock.Space()
 	return err == nil && !ofRoom(s, s.Free, need).over()
 }
 
 // leastRoom returns the free space below which the disk counts as full.
 func (j *Janitor) leastRoom(s disk.Space) disk.Size {
-	share := j.Limits.MinFree
+	share := j.config.Limits.MinFree
 	if share <= 0 {
 		share = leastRoom
 	}

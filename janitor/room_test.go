@@ -35,19 +35,19 @@ func TestMakeRoom(t *testing.T) {
 		{"nobody knows how much is needed: the trash frees less", 60, 30, 0, "t/a 1h 100\n t/b 2h 115\n t/c 3h 10", "t/c, t/b", ""},
 		{"nobody knows how much is needed, and nothing can go", 120, 0, 0, held, "", "120 B are free, 100 B are missing"},
 		{"nobody knows how much is needed: MIN_FREE more at most", 500, 0, 0, "t/a 1h 50\n t/b 2h 60\n o/c 3h 50", "o/c, t/b", ""},
-		{"a guess takes the subject's own discards", 500, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1h 10; discard d 1h 100", "t/a/d", ""},
-		{"and others' where the disk is full", 5, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1h 10 leased", "o/a/o", ""},
-		{"and else no others', and nothing just made", 500, 0, 0, "o/a 1h 10; discard o 2h 300\n t/a 1m 300 new", "",
+		{"a guess takes the subject's own checkpoints", 500, 0, 0, "o/a 1h 10; checkpoint o 2h 300\n t/a 1h 10; checkpoint d 1h 100", "t/a/d", ""},
+		{"and others' where the disk is full", 5, 0, 0, "o/a 1h 10; checkpoint o 2h 300\n t/a 1h 10 leased", "o/a/o", ""},
+		{"and else no others', and nothing just made", 500, 0, 0, "o/a 1h 10; checkpoint o 2h 300\n t/a 1m 300 new", "",
 			`(held by the clone of https://host/t/a for subject "t" (300 B, just made), and 310 B of others: docker repos df and the plugin's log say whose)`},
 		{"who holds it is said to none but an operator", 10, 0, 150, "o/secret 1h 300 leased; upper u 1h 200 leased vsecret", "",
 			"(held by 500 B of others: docker repos df and the plugin's log say whose)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j, s, log := open(t, Config{Limits: Limits{TTL: 7 * day, DiscardTTL: day, Grace: 5 * time.Minute}}, tt.scene)
+				j, s, log := open(t, Config{Limits: Limits{TTL: 7 * day, CheckpointTTL: day, Grace: 5 * time.Minute}}, tt.scene)
 				s.inv.Space.Free.Bytes, s.inv.Trash.Bytes = tt.free, tt.trash
 				if tt.need == 0 {
-					j.Limits.MinFree = .1
+					j.config.Limits.MinFree = .1
 				}
 				err := j.MakeRoom(t.Context(), "t", disk.Size{Bytes: tt.need})
 				var full *RoomError
@@ -87,7 +87,7 @@ func TestMakeRoomForInodes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: .1}}, "t/a 1h 40/95\n t/b 2h 40/95")
+				j, s, _ := open(t, Config{Limits: Limits{CheckpointTTL: day, MinFree: .1}}, "t/a 1h 40/95\n t/b 2h 40/95")
 				s.inv.Space = disk.Space{Total: disk.Size{Bytes: 1000, Inodes: 1000}, Free: disk.Size{Bytes: tt.free, Inodes: tt.inodes}}
 				s.inv.Trash.Inodes = tt.trash
 				if err := j.MakeRoom(t.Context(), "t", disk.Size{}); err != nil {
@@ -116,7 +116,7 @@ func TestAwaitRoom(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: tt.minFree}}, "t/a 1h 400")
+				j, s, _ := open(t, Config{Limits: Limits{CheckpointTTL: day, MinFree: tt.minFree}}, "t/a 1h 400")
 				s.inv.Space.Free.Bytes, s.inv.Trash.Bytes = tt.free, 5
 				if err := j.AwaitRoom(t.Context()); err != nil {
 					t.Error(err)
@@ -132,7 +132,7 @@ func TestAwaitRoom(t *testing.T) {
 // TestMakeRoomForManyAtOnce checks that concurrent calls evict once.
 func TestMakeRoomForManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day}}, "t/a 1h 100\n t/b 2h 100\n t/c 3h 100\n t/d 3h 100")
+		j, s, _ := open(t, Config{Limits: Limits{CheckpointTTL: day}}, "t/a 1h 100\n t/b 2h 100\n t/c 3h 100\n t/d 3h 100")
 		s.inv.Space.Free.Bytes = 50
 		unlock, _ := j.lock(t.Context())
 		var all sync.WaitGroup
@@ -156,7 +156,7 @@ func TestMakeRoomForManyAtOnce(t *testing.T) {
 // context.
 func TestMakeRoomWaitsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, _, _ := open(t, Config{Limits: Limits{DiscardTTL: day}}, "")
+		j, _, _ := open(t, Config{Limits: Limits{CheckpointTTL: day}}, "")
 		unlock, _ := j.lock(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -174,7 +174,7 @@ func TestMakeRoomWaitsItsTurn(t *testing.T) {
 // and then evicts.
 func TestMakeRoomBesideStuckTrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, s, _ := open(t, Config{Limits: Limits{DiscardTTL: day, MinFree: .1}}, "t/a 1h 100")
+		j, s, _ := open(t, Config{Limits: Limits{CheckpointTTL: day, MinFree: .1}}, "t/a 1h 100")
 		s.inv.Space.Free.Bytes, s.stuck = 10, true
 		began := time.Now()
 		if err := j.MakeRoom(context.WithoutCancel(t.Context()), "t", disk.Size{}); err != nil {

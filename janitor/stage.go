@@ -13,28 +13,35 @@ import (
 // candidates lists what may be evicted in a stage, least recently used first.
 func (p *planner) candidates(s stage, t target) iter.Seq[candidate] {
 	switch s {
-	case stageTooLarge:
-		return p.idleClones(t.from, t.to, func(c *clone) bool { return c.exceeds(t.bytes) && t.exempt(c) == Free })
-	case stageDiscards:
+	case stageCheckpoints:
 		from, to := t.from, t.to
-		if t.discardsOf != nil {
-			from, to = p.of(*t.discardsOf)
+		if t.checkpointsOf != nil {
+			from, to = p.of(*t.checkpointsOf)
 		}
-		return p.partsOf(discard, from, to, 0, nil)
+		return p.partsOf(checkpoint, from, to, 0, nil)
 	case stageUnneeded:
 		return p.partsOf(unneeded, t.from, t.to, 0, nil)
 	case stageWarm:
-		return p.partsOf(warm, t.from, t.to, 0, func(c *clone) bool {
-			// Warm parts of a clone that exceeds a limit on its own do not count for it.
-			return c.hold == Free && (t.bytes == 0 || t.exempt(c) != ExceedsAll)
-		})
+		return p.partsOf(warm, t.from, t.to, 0, func(c *clone) bool { return c.warmGoes(t) })
 	}
-	return p.clonesWhere(t.from, t.to, func(c *clone) bool {
-		if c.hold == Working {
-			return s == stageProtected && c.discards == 0
-		}
-		return c.hold == Free && c.discards == 0 && (t.exempt(c) == Free) != (s == stageProtected)
-	})
+	return p.clonesWhere(t.from, t.to, func(c *clone) bool { return c.goesIn(s, t) })
+}
+
+// warmGoes reports whether the warm parts of a clone may be evicted. Those of a clone that
+// exceeds a limit on its own do not count for it.
+func (c *clone) warmGoes(t target) bool {
+	return c.hold == Free && (t.bytes == 0 || t.exempt(c) != ExceedsAll)
+}
+
+// has reports whether one of the target's stages is s, and the clone may be evicted in it.
+func (t target) has(s stage, c *clone) bool { return slices.Contains(t.stages, s) && c.goesIn(s, t) }
+
+// goesIn reports whether a clone may be evicted in stageIdle or stageProtected.
+func (c *clone) goesIn(s stage, t target) bool {
+	if c.hold == Working {
+		return s == stageProtected && c.checkpoints == 0
+	}
+	return c.hold == Free && c.checkpoints == 0 && (t.exempt(c) == Free) != (s == stageProtected)
 }
 
 // evictable returns how much would be freed by evicting everything that may be.
@@ -45,17 +52,53 @@ func (p *planner) evictable() (all disk.Size) {
 			continue
 		}
 		var parts disk.Size
-		discards := 0
+		checkpoints := 0
 		for n, it := range p.items[c.first : c.first+len(c.Parts)] {
 			if it.gone || it.class == never || it.class == warm && c.hold != Free {
 				continue
 			}
 			parts = parts.Add(c.Parts[n].Size)
-			if it.class == discard {
-				discards++
+			if it.class == checkpoint {
+				checkpoints++
 			}
 		}
-		if (c.hold == Free || c.hold == Working) && discards == c.discards {
+		if (c.hold == Free || c.hold == Working) && checkpoints == c.checkpoints {
+			parts = c.left
+		}
+		all = all.Add(parts)
+	}
+	return all
+}
+
+// reach returns how much can be evicted for a target at most. That includes the layers below
+// checkpoints, which can go in the next round.
+func (p *planner) reach(t target) (all disk.Size) {
+	for i := t.from; i < t.to; i++ {
+		c := &p.clones[i]
+		if c.gone {
+			continue
+		}
+		var parts, below disk.Size
+		checkpoints := 0
+		for n, it := range p.items[c.first : c.first+len(c.Parts)] {
+			part := &c.Parts[n]
+			switch {
+			case it.gone:
+			case it.class == checkpoint:
+				checkpoints++
+				parts = parts.Add(part.Size)
+			case it.class == unneeded, it.class == warm && c.warmGoes(t):
+				parts = parts.Add(part.Size)
+			case part.hold() == Pinned && part.Kind != Checkpoint: // a workspace or a named checkpoint holds that
+				below = below.Add(part.Size)
+			}
+		}
+		if checkpoints > 0 {
+			parts = parts.Add(below)
+		}
+		bare := *c
+		bare.checkpoints -= checkpoints
+		if t.has(stageIdle, &bare) || t.has(stageProtected, &bare) {
 			parts = c.left
 		}
 		all = all.Add(parts)
@@ -75,7 +118,7 @@ func (p *planner) of(subject string) (from, to int) {
 }
 
 // idleClones lists the clones in a range that nothing holds and for which may is true.
-// Discards do not hold a clone, but must be evicted before it, because they use its
+// Checkpoints do not hold a clone, but must be evicted before it, because they use its
 // layers.
 func (p *planner) idleClones(from, to int, may func(*clone) bool) iter.Seq[candidate] {
 	return p.clonesWhere(from, to, func(c *clone) bool { return c.hold == Free && may(c) })
@@ -114,19 +157,19 @@ func (p *planner) partsOf(c class, from, to int, unused time.Duration, may func(
 	return leastRecent(list, p.part)
 }
 
-// expire evicts the discards past DISCARD_TTL, and the clones and layers past TTL.
+// expire evicts the checkpoints past CHECKPOINT_TTL, and the clones and layers past TTL.
 func (p *planner) expire() {
-	discards := 0
+	checkpoints := 0
 	for i := range p.clones {
-		discards += p.clones[i].discards
+		checkpoints += p.clones[i].checkpoints
 	}
-	ttl, all := p.lim.DiscardTTL, len(p.clones)
-	p.evictDue(p.partsOf(discard, 0, all, ttl, nil), ttl, p.mostLate(discards), p.evictPart,
-		p.because(Expired, "it ended longer ago than DISCARD_TTL="+days(ttl)))
+	ttl, all := p.lim.CheckpointTTL, len(p.clones)
+	p.evictDue(p.partsOf(checkpoint, 0, all, ttl, nil), ttl, p.mostLate(checkpoints), p.evictPart,
+		p.because(Expired, "it ended longer ago than CHECKPOINT_TTL="+days(ttl)))
 	if ttl = p.lim.TTL; ttl <= 0 {
 		return
 	}
-	idle := p.idleClones(0, all, func(c *clone) bool { return c.discards == 0 && duration(p.age(c.used())) >= ttl })
+	idle := p.idleClones(0, all, func(c *clone) bool { return c.checkpoints == 0 && duration(p.age(c.used())) >= ttl })
 	p.evictDue(idle, ttl, p.mostLate(all), p.evictClone, p.because(TTL, "nobody used it for longer than TTL="+days(ttl)))
 	// All layers, however late, because no data is lost.
 	p.evictDue(p.partsOf(unneeded, 0, all, ttl, nil), ttl, math.MaxInt, p.evictPart,
@@ -172,16 +215,18 @@ func (p *planner) holders() []Holder {
 		rest := c.left
 		for n := range c.Parts {
 			part := &c.Parts[n]
-			if part.Kind != Upper && (part.Kind != Discard || p.items[c.first+n].gone) {
+			if part.Kind != Upper && (part.Kind != Checkpoint || p.items[c.first+n].gone) {
 				continue
 			}
 			rest = rest.Sub(part.Size)
-			list = append(list, Holder{
-				Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Volume: part.Volume, Size: part.Size, Held: part.Held.or(c.hold),
-			})
+			h := Holder{Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Volume: part.Volume, Size: part.Size, Held: part.hold().or(c.hold)}
+			if part.Kind == Checkpoint {
+				h.Checkpoint = part.ID
+			}
+			list = append(list, h)
 		}
 		held := c.hold
-		if held == Free && c.discards > 0 {
+		if held == Free && c.checkpoints > 0 {
 			held = Pinned
 		}
 		if held = held.or(c.exempt).or(c.alone); held != Free {

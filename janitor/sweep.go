@@ -31,13 +31,13 @@ func (j *Janitor) Plan(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	defer unlock()
-	_, plan, err := j.decide(ctx, j.Limits)
+	_, plan, err := j.decide(ctx, j.config.Limits)
 	return plan, err
 }
 
 // Sweep evicts as planned, of late parts only a share. If there is nothing to evict it reads no
 // directory. It continues after a failed eviction; the error is that of the inventory or ctx.
-func (j *Janitor) Sweep(ctx context.Context) (Report, error) { return j.sweepFor(ctx, j.Limits) }
+func (j *Janitor) Sweep(ctx context.Context) (Report, error) { return j.sweepFor(ctx, j.config.Limits) }
 
 func (j *Janitor) sweepFor(ctx context.Context, lim Limits) (Report, error) {
 	unlock, err := j.lock(ctx)
@@ -85,6 +85,7 @@ func (j *Janitor) sweep(ctx context.Context, lim Limits) (r Report, inv Inventor
 		} else if done == 0 || round == rounds {
 			r.Left = plan
 			r.Left.Evictions, r.Left.Frees = []Eviction{}, disk.Size{}
+			j.all.Store(plan.All.Bytes)
 			return r, inv, nil
 		}
 		lim.lateDone = true
@@ -93,7 +94,7 @@ func (j *Janitor) sweep(ctx context.Context, lim Limits) (r Report, inv Inventor
 
 // decide makes a plan. It treats recently failed evictions as held.
 func (j *Janitor) decide(ctx context.Context, lim Limits) (Inventory, Plan, error) {
-	inv, err := j.Stock.Inventory(ctx)
+	inv, err := j.config.Stock.Inventory(ctx, Choice{})
 	if err != nil {
 		return inv, Plan{}, err
 	}
@@ -107,7 +108,7 @@ func (j *Janitor) execute(ctx context.Context, list []Eviction, r *Report) (done
 		if ctx.Err() != nil {
 			return done, context.Cause(ctx)
 		}
-		err := j.Stock.Evict(ctx, e)
+		err := j.config.Stock.Evict(ctx, e)
 		switch {
 		case err == nil:
 			done++
@@ -116,7 +117,7 @@ func (j *Janitor) execute(ctx context.Context, list []Eviction, r *Report) (done
 			j.evicted(ctx, e)
 		case errors.Is(err, ErrHeld):
 			r.Held++
-			j.Log.WithContext(ctx).WithError(err).WithFields(fields(e)).Debug("janitor: in use by now")
+			j.config.Log.WithContext(ctx).WithError(err).WithFields(fields(e)).Debug("janitor: in use by now")
 		case ctx.Err() != nil:
 			return done, context.Cause(ctx)
 		default:
@@ -132,13 +133,16 @@ func (j *Janitor) Removed(ctx context.Context, e Eviction) { j.evicted(ctx, e) }
 
 // evicted reports an eviction.
 func (j *Janitor) evicted(ctx context.Context, e Eviction) {
+	if e.Reason == OnDemand || e.Reason == Pruned {
+		j.Nudge() // whoever made room looks next at whether it is enough
+	}
 	j.mu.Lock()
 	delete(j.failed, e.object())
 	j.mu.Unlock()
-	j.Log.WithContext(ctx).WithFields(fields(e)).Infof("janitor: evicted: %s", e.Text)
+	j.config.Log.WithContext(ctx).WithFields(fields(e)).Infof("janitor: evicted: %s", e.Text)
 	j.record(eventOf(Evicted, e))
-	if j.Config.Evicted != nil {
-		j.Config.Evicted(ctx, e)
+	if j.config.Evicted != nil {
+		j.config.Evicted(ctx, e)
 	}
 }
 
@@ -147,7 +151,7 @@ func (j *Janitor) noteLate(ctx context.Context, inv Inventory, plan Plan) {
 	if plan.Late == 0 {
 		return
 	}
-	j.Log.WithContext(ctx).WithField("left", plan.Late).Warn("janitor: much is long overdue, as after a jump of the clock: each sweep evicts only some of it")
+	j.config.Log.WithContext(ctx).WithField("left", plan.Late).Warn("janitor: much is long overdue, as after a jump of the clock: each sweep evicts only some of it")
 	j.record(Event{Time: inv.Now, Type: Deferred, Text: "much is long overdue: each sweep evicts only some of it"})
 }
 

@@ -36,6 +36,7 @@ type watch struct {
 type named struct {
 	Finding
 	logged int64
+	level  int // it is logged again when that is higher
 	// until is when a past finding is forgotten; zero: it is current.
 	until time.Time
 }
@@ -83,10 +84,11 @@ func (j *Janitor) observe(ctx context.Context, inv Inventory, r Report) {
 		if known {
 			f.Since = before.Since
 		}
-		if !known || f.Size.Bytes >= logAgain*max(before.logged, 1) {
+		if !known || f.level > before.level || f.level == 0 && f.Size.Bytes >= logAgain*max(before.logged, 1) {
 			f.logged = f.Size.Bytes
 			events = append(events, f.event(Warning, inv.Now))
 		}
+		f.level = max(f.level, before.level)
 		found[key] = f
 	}
 	for key, f := range j.watch.named {
@@ -101,9 +103,9 @@ func (j *Janitor) observe(ctx context.Context, inv Inventory, r Report) {
 	})
 	for _, e := range events {
 		if e.Type == Warning {
-			j.Log.WithContext(ctx).Warn("janitor: " + e.Text)
+			j.config.Log.WithContext(ctx).Warn("janitor: " + e.Text)
 		} else {
-			j.Log.WithContext(ctx).Info("janitor: resolved: " + e.Text)
+			j.config.Log.WithContext(ctx).Info("janitor: resolved: " + e.Text)
 		}
 		j.record(e)
 	}
@@ -121,6 +123,9 @@ func (j *Janitor) findLimits(left Plan) map[string]named {
 		found[keyTooLarge(l.Reason, l.Clone)] = named{Finding: Finding{
 			Reason: l.Reason, Clone: l.Clone, Size: disk.Size{Bytes: l.Size}, Text: l.String(),
 		}}
+	}
+	for _, n := range left.Named {
+		found[fmt.Sprint("named ", n.Reason, " ", n.Subject)] = named{Finding: Finding{Reason: NamedCheckpoints, Size: disk.Size{Bytes: n.Size}, Text: n.String()}}
 	}
 	for _, m := range left.Missing {
 		found[fmt.Sprint("missing ", m.Reason, " ", m.Subject)] = named{Finding: Finding{
@@ -158,17 +163,39 @@ func (j *Janitor) findUppers(inv Inventory, left Plan, found map[string]named) m
 				f.Growth = p.Size.Bytes - before
 			}
 			wrote := fmt.Sprintf("volume %q has %s written to workspace %s, %s of it since the last sweep", p.Volume, Bytes(p.Size.Bytes), p.ID, Bytes(f.Growth))
-			if j.WarnSize > 0 && p.Size.Bytes > j.WarnSize {
-				f.Text = fmt.Sprintf("%s: more than WORKSPACE_WARN_SIZE=%s", wrote, Bytes(j.WarnSize))
+			if j.config.WarnSize > 0 && p.Size.Bytes > j.config.WarnSize {
+				f.Text = fmt.Sprintf("%s: more than WORKSPACE_WARN_SIZE=%s", wrote, Bytes(j.config.WarnSize))
 				found["upper "+p.ID] = named{Finding: f}
+			}
+			if filled := p.Size.Percent(p.Limit); filled >= nearLimit {
+				f := f
+				f.Reason = WorkspaceLimit
+				f.Text = fmt.Sprintf("volume %q has filled %d%% of the limit of workspace %s, %s: what exceeds it fails in the container",
+					p.Volume, filled, p.ID, ofLimit(p))
+				found["limit "+p.ID] = named{Finding: f, level: min(filled, 100) / 10}
 			}
 			// Report a workspace with at least a quarter of the space of all workspaces.
 			if short && p.Size.Bytes > 0 && p.Size.Bytes >= all/4 {
 				f.Reason = MinFree
-				f.Text = fmt.Sprintf("%s: it holds the disk below MIN_FREE=%g%%, and eviction can't help", wrote, j.Limits.MinFree*100)
+				f.Text = fmt.Sprintf("%s: it holds the disk below MIN_FREE=%g%%, and eviction can't help", wrote, j.config.Limits.MinFree*100)
 				found["short "+p.ID] = named{Finding: f}
 			}
 		}
 	}
 	return uppers
+}
+
+// nearLimit is the share of its limit, in percent, from which a workspace is a Finding.
+const nearLimit = 90
+
+// ofLimit shows what a workspace holds of what it may hold.
+func ofLimit(p Part) string {
+	var list []string
+	if p.Limit.Bytes > 0 {
+		list = append(list, fmt.Sprintf("%s of %s", Bytes(p.Size.Bytes), Bytes(p.Limit.Bytes)))
+	}
+	if p.Limit.Inodes > 0 {
+		list = append(list, fmt.Sprintf("%d of %d inodes", p.Size.Inodes, p.Limit.Inodes))
+	}
+	return strings.Join(list, " and ")
 }

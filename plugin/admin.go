@@ -6,7 +6,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/admin"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/removal"
+	"github.com/helmdeck/repos/internal/verbs/removal"
 )
 
 // admin returns the handler of the admin socket.
@@ -18,10 +18,10 @@ func (p *parts) admin(m machine) http.Handler {
 	}
 	return admin.Handler(admin.Config{
 		Publications: publications,
-		Credentials:  p.credentials, Clones: p.clones, Volumes: p.volumes, Workspaces: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Warmer: p.keeper,
+		Credentials:  p.credentials, Clones: p.clones, Caches: p.workspaces.Warm(), Volumes: p.volumes, Workspaces: p.workspaces, Drafts: p.workspaces, Janitor: p.janitor, Refresher: p.keeper, Warmer: p.keeper,
 		Health: newCheckup(m, p).run,
 		Limits: p.quota, Releaser: p.volumes, Pusher: p.pusher, Inspector: p.inspector,
-		Remover:  removal.New(removal.Config{Clones: p.clones, Workspaces: p.workspaces, Janitor: p.janitor, Log: p.log}),
-		Settings: set.shown, Version: version, Started: time.Now(), Metrics: p.metrics, Audit: p.audit.Trail, Log: p.log,
+		Remover:  removal.New(removal.Config{Clones: p.clones, Workspaces: p.workspaces, Forget: p.workspaces.Warm().Evicting, Janitor: p.janitor, Log: p.log}),
+		Settings: set.shown, Version: version, Started: time.Now(), Metrics: p.metrics, Audit: p.audit.Trail, Journal: m.journal, Log: p.log,
 	})
 }

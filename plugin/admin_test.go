@@ -23,7 +23,7 @@ import (
 )
 
 // TestAnswersAreDocumented checks that what a running plugin answers, with a clone, a leased and a
-// kept workspace and a discard, is as api/openapi.yaml has it: every GET route, with real keys.
+// kept workspace and a checkpoint, is as api/openapi.yaml has it: every GET route, with real keys.
 func TestAnswersAreDocumented(t *testing.T) {
 	t.Setenv("MAX_SIZE", "1TiB")
 	t.Setenv("CA_BUNDLE", "")
@@ -78,7 +78,7 @@ func TestAnswersAreDocumented(t *testing.T) {
 		"/v1/subjects/{name}":         first("subjects", "name"),
 		"/v1/clones/{subject}/{hash}": strings.ReplaceAll(first("clones", "clone"), "%2F", "/"),
 		"/v1/volumes/{name}":          first("volumes", "name"),
-		"/v1/discards/{id}":           first("discards", "id"),
+		"/v1/checkpoints/{id}":        first("checkpoints", "id"),
 	}
 	for path, item := range testapi.Document(t).Paths.Map() {
 		if item.Get == nil {
@@ -87,6 +87,9 @@ func TestAnswersAreDocumented(t *testing.T) {
 		if before, _, ok := strings.Cut(path, "{"); ok {
 			if of, ok := strings.CutPrefix(path, "/v1/workspaces/{id}"); ok {
 				byPath[path] = workspace + of
+				if of == "/conflicts" {
+					byPath[path] += "?with=" + url.QueryEscape(b.workspaceOf("kept"))
+				}
 			}
 			if byPath[path] == "" {
 				t.Errorf("this test has no key for %s", path)
@@ -97,7 +100,7 @@ func TestAnswersAreDocumented(t *testing.T) {
 		get(path)
 	}
 	subject, err := b.admin.Subject(t.Context(), "team a/b")
-	if err != nil || subject.Size != clones["team a/b"].Size || subject.Volumes != 2 || subject.Leases != 2 || subject.Workspaces != 2 || subject.Discards != 0 {
+	if err != nil || subject.Size != clones["team a/b"].Size || subject.Volumes != 2 || subject.Leases != 2 || subject.Workspaces != 2 || subject.Checkpoints != 0 {
 		t.Errorf("%+v, %v", subject, err)
 	}
 }
@@ -172,7 +175,7 @@ func TestListsDuringMounts(t *testing.T) {
 		},
 		func() error { _, err := b.admin.Subjects(ctx, api.Filter{}); return err },
 		func() error { _, err := b.admin.Leases(ctx, api.Filter{}); return err },
-		func() error { _, err := b.admin.Discards(ctx, api.Filter{}); return err },
+		func() error { _, err := b.admin.Checkpoints(ctx, api.Filter{}); return err },
 		func() error { _, err := b.admin.Events(ctx); return err },
 	} {
 		readers.Go(func() {

@@ -7,12 +7,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/viper"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/admin/audit"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/verbs"
@@ -73,13 +74,17 @@ func (a auditor) verb(ctx context.Context, e verbs.Event) {
 	}
 	switch e.Verb {
 	case verbs.Mounting, verbs.Unmounting:
-		r.Action = string(e.Verb)
+		r.Action, r.Took, r.Waits = string(e.Verb), e.Took, e.Waits
+		for p, took := range e.Phases {
+			if r.Phases == nil {
+				r.Phases = make(map[string]time.Duration)
+			}
+			r.Phases[p.String()] = took
+		}
 	case verbs.Forcing:
 		r.Action = "unmount.forced"
 	case verbs.Creating:
-		if r.Discard = e.Options.Restore; r.Discard != "" {
-			r.Action = "volume.restore"
-		}
+		r.Checkpoint = e.Options.From
 	}
 	a.Record(ctx, r, e.Err)
 }

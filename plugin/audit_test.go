@@ -61,7 +61,7 @@ func TestAuditOfVolumes(t *testing.T) {
 	p.unmount("v", "1")
 	p.unmount("v", "1")
 	p.unmount("v", "1") // changes nothing
-	p.waitFor("it is kept as a discard")
+	p.waitFor("it is kept as a checkpoint")
 	if err := errors.Join(p.Remove(t.Context(), "v"), p.Remove(t.Context(), "v")); err != nil {
 		t.Error(err)
 	}
@@ -99,15 +99,15 @@ func TestAuditOfVolumes(t *testing.T) {
 		t.Errorf("the mount of an unknown volume: %+v", r)
 	}
 
-	// The next start has nothing to say about settings, and a restored volume has another ID.
+	// The next start has nothing to say about settings, and a volume that begins with a checkpoint has another ID.
 	p = startWith(t, base, func(at *places) { at.idle = true })
-	discard := p.discards(t, 1)[0].ID
-	p.create("r", map[string]string{"repo": s.URL("sample"), "subject": "team", "restore": discard})
+	checkpoint := p.checkpoints(t, 1)[0].ID
+	p.create("r", map[string]string{"repo": s.URL("sample"), "subject": "team", "from": checkpoint})
 	list = p.audited()[len(want):]
-	if got, want := actionsOf(list), []string{"start ok", "volume.restore ok", "stop ok"}; !slices.Equal(got, want) {
+	if got, want := actionsOf(list), []string{"start ok", "volume.create ok", "stop ok"}; !slices.Equal(got, want) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
-	if r := list[1]; r.Discard != discard || r.VolumeID == id || r.VolumeID == "" || r.Subject != "team" {
+	if r := list[1]; r.Checkpoint != checkpoint || r.VolumeID == id || r.VolumeID == "" || r.Subject != "team" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -126,7 +126,7 @@ func TestAuditOfEvictions(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.unmount("v", "1")
-	p.discards(t, 1)
+	p.checkpoints(t, 1)
 	later.Store(int64(25 * time.Hour))
 	admin := api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket))
 	admin.Claim = "a\nb"
@@ -138,7 +138,7 @@ func TestAuditOfEvictions(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("%q", actionsOf(list))
 	}
-	if r := list[i]; r.Kind != "discard" || r.Reason != "expired" || r.Actor.Kind != "user" || *r.Actor.UID != 0 || r.Actor.Claim != "a?b" || r.Bytes < 1<<20 ||
+	if r := list[i]; r.Kind != "checkpoint" || r.Reason != "expired" || r.Actor.Kind != "user" || *r.Actor.UID != 0 || r.Actor.Claim != "a?b" || r.Bytes < 1<<20 ||
 		r.Volume != "v" || r.Subject != "default" || r.ID == "" {
 		t.Errorf("%+v", r)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/daemon"
 )
@@ -90,9 +90,9 @@ func (b *budget) settled() map[string]api.Clone {
 				return fmt.Errorf("not settled: %+v", c)
 			}
 		}
-		discards, err := b.admin.Discards(b.t.Context(), api.Filter{})
-		if i := slices.IndexFunc(discards, func(d api.Discard) bool { return d.Bytes == nil }); i >= 0 {
-			return fmt.Errorf("not measured: %+v", discards[i])
+		checkpoints, err := b.admin.Checkpoints(b.t.Context(), api.Filter{})
+		if i := slices.IndexFunc(checkpoints, func(d api.Checkpoint) bool { return d.Bytes == nil }); i >= 0 {
+			return fmt.Errorf("not measured: %+v", checkpoints[i])
 		}
 		return err
 	})

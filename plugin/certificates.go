@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 )
 
 // systemCertificates is the bundle of the root filesystem.

@@ -3,14 +3,13 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -47,7 +46,7 @@ func TestColdShallow(t *testing.T) {
 	}
 	testgit.Git(t, first, "commit", "-q", "--allow-empty", "-m", "mine")
 	mine := testgit.Git(t, first, "rev-parse", "HEAD")
-	for option, value := range map[string]string{"mode": "shared", "depth": "2", "filter": "blob:none", "restore": strings.Repeat("0", 16)} {
+	for option, value := range map[string]string{"mode": "shared", "depth": "2", "filter": "blob:none"} {
 		refused := map[string]string{"repo": s.URL("sample"), "cold": "shallow", option: value}
 		if err := p.tryCreate("refused", refused); err == nil || !strings.Contains(err.Error(), `option "cold": "shallow" can't be with `) {
 			t.Errorf("%s: %v", option, err)
@@ -66,14 +65,11 @@ func TestColdShallow(t *testing.T) {
 		t.Errorf("trees %q, want one", got)
 	}
 
-	// A discard keeps its commits, and so does the volume that restores it.
+	// A checkpoint keeps its commits, and so does a volume that begins with it.
 	p.unmount("v", "1")
 	p.unmount("v", "2")
-	id := p.discards(t, 1)[0].ID
-	p.create("restored", map[string]string{"repo": s.URL("sample"), "restore": id})
-	if got := p.get("restored").Status["mode"]; got != "keep" {
-		t.Errorf("the restored volume has mode %v", got)
-	}
+	id := p.checkpoints(t, 1)[0].ID
+	p.create("restored", map[string]string{"repo": s.URL("sample"), "from": id})
 	kept := p.mount("restored", "3")
 	if got := testgit.Git(t, kept, "rev-parse", "HEAD"); got != mine {
 		t.Errorf("the restored workspace is at %s, want %s", got, mine)
@@ -99,8 +95,8 @@ func TestColdShallow(t *testing.T) {
 	if err := p.Remove(t.Context(), "restored"); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range p.discards(t, 1) {
-		if err := api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket)).RemoveDiscard(t.Context(), d.ID); err != nil {
+	for _, d := range slices.Backward(p.checkpoints(t, 2)) { // the later one stands on the other
+		if err := api.Dial(filepath.Join(filepath.Dir(p.at.socket), adminSocket)).RemoveCheckpoint(t.Context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,13 +121,5 @@ func TestColdFails(t *testing.T) {
 	p.waitFor("fetch the full history")
 	p.mount("shared", "2")
 	p.unmount("shared", "2")
-
-	// An earlier version removed the directories.
-	testdir.Eventually(t, "the end of the workspace", func() bool { return len(p.glob("clones/*/*/workspaces/*")) == 0 })
-	for _, dir := range append(p.glob("clones/*/*/workspaces"), p.glob("clones/*/*/cache")...) {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
 	p.mount("shared", "3")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/credential/mint"
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/mint"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -50,7 +50,7 @@ func obtain(ctx context.Context, store *credential.Store, r credential.Request) 
 	if err != nil {
 		return nil, err
 	}
-	a := &git.Auth{Name: m.Name, User: m.User, KnownHosts: []byte(m.KnownHosts), Holder: m.Holder}
+	a := &git.Auth{Name: m.Name, User: m.User, KnownHosts: []byte(m.KnownHosts), Owner: m.Owner}
 	switch m.Kind {
 	case credential.HTTPS:
 		a.Password = m.Secret.Reveal()

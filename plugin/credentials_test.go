@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/credential"
-	"github.com/helmdeck/repos/internal/gitserver/tokenserver"
-	"github.com/helmdeck/repos/internal/mint"
+	"github.com/helmdeck/repos/internal/credential/mint"
+	"github.com/helmdeck/repos/internal/git/gitserver/tokenserver"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
@@ -67,10 +67,10 @@ func TestCredentialCovers(t *testing.T) {
 		t.Fatalf("a secret that was held: %v, %v", first, err)
 	}
 	second, err := first.Renew(t.Context())
-	if err != nil || second.Renew != nil || second.Password == first.Password || second.Holder != first.Holder {
+	if err != nil || second.Renew != nil || second.Password == first.Password || second.Owner != first.Owner {
 		t.Errorf("a new one: %v, %v", second, err)
 	}
-	if static, err := auth(t.Context(), "https://h/a/r", "s", ""); err != nil || static.Renew != nil || static.Holder != "" {
+	if static, err := auth(t.Context(), "https://h/a/r", "s", ""); err != nil || static.Renew != nil || static.Owner != "" {
 		t.Errorf("a static one: %v, %v", static, err)
 	}
 	if _, err := authFrom(store, credential.Push)(t.Context(), "https://h/a/r", volume.Subject("s"), ""); err == nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/workspace/mounter"
 )
 
 // openMeta opens the database. It renames a damaged database. A missing or damaged database is
 // rebuilt from the manifests, because an empty database would lose existing data.
 func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, error) {
-	path := filepath.Join(data, "meta.db")
+	path := filepath.Join(data, databaseFile)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		if err := rebuild(data, boot, log); err != nil {
 			return nil, meta.State{}, err
@@ -44,7 +44,7 @@ func openMeta(data, boot string, log *logrus.Logger) (*meta.DB, meta.State, erro
 // rebuild makes a database from the manifests. It has a temporary name until it is complete,
 // because the next start would trust an incomplete database.
 func rebuild(data, boot string, log *logrus.Logger) error {
-	temp := filepath.Join(data, durable.TempPrefix+"meta.db")
+	temp := filepath.Join(data, durable.TempPrefix+databaseFile)
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -57,7 +57,7 @@ func rebuild(data, boot string, log *logrus.Logger) error {
 		return err
 	}
 	failpoint.Hit("plugin/rebuild/filled")
-	err = durable.Rename(temp, filepath.Join(data, "meta.db"))
+	err = durable.Rename(temp, filepath.Join(data, databaseFile))
 	failpoint.Hit("plugin/rebuild/renamed")
 	return err
 }

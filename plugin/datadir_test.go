@@ -13,18 +13,17 @@ func TestClaim(t *testing.T) {
 		files []string
 		want  string // part of the error
 	}{
-		{"missing", nil, ""},
+		{"empty", nil, ""},
 		{"a new filesystem", []string{"lost+found/"}, ""},
 		{"a start that died", []string{".tmp-123"}, ""},
-		{"of an earlier version", []string{"clones/", "trash/", "ca-bundle.pem", "meta.db"}, ""},
-		{"without its database", []string{"clones/", "volumes/"}, ""},
+		{"like ours", []string{"clones/", "meta.db"}, `"clones"`},
 		{"somebody's", []string{"photos/"}, `"photos"`},
 		{"somebody's trash", []string{"trash/"}, `"trash"`},
 		{"marked", []string{markerFile, "photos/"}, ""},
 		{"a directory for a mark", []string{markerFile + "/", "clones/"}, "is not a file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
+			dir := t.TempDir()
 			for _, name := range tt.files {
 				path := filepath.Join(dir, name)
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -22,12 +22,12 @@ import (
 
 // The content of each clone of crowd.
 const (
-	crowdTrees    = 3
-	crowdDiscards = 2
+	crowdTrees       = 3
+	crowdCheckpoints = 2
 )
 
 // crowd returns the records of many clones, each of a subject of its own, with a store, trees, a
-// git layer, a warm layer, a cache, a volume with a parked workspace, and discards. Each part
+// git layer, a warm layer, a cache, a volume with a parked workspace, and checkpoints. Each part
 // has a size of one byte.
 func crowd(t testing.TB, clones int) meta.State {
 	t.Helper()
@@ -49,7 +49,7 @@ func crowd(t testing.TB, clones int) meta.State {
 		}
 		s.Clones[key] = meta.Clone{
 			Key: key, Subject: string(o.Subject), Repo: o.Repo.Normalized(), CreatedAt: now, FirstMount: now, LFS: size,
-			Caches: map[string]meta.Measured{"0": size}, Stores: map[string]meta.Store{"full": {Format: "sha1", Refs: refs, Size: size}},
+			Stores: map[string]meta.Store{"full": {Format: "sha1", Refs: refs, Size: size}},
 		}
 		for n := range crowdTrees {
 			id := fmt.Sprint("tree", n)
@@ -57,15 +57,16 @@ func crowd(t testing.TB, clones int) meta.State {
 		}
 		s.GitLayers[key+"/git"] = meta.Layer{Kind: meta.GitLayer, Clone: key, ID: "git", CreatedAt: now, Size: size, Durable: true}
 		s.WarmLayers[key+"/warm"] = meta.Layer{Kind: meta.WarmLayer, Clone: key, ID: "warm", CreatedAt: now, Size: size, Durable: true}
+		s.WarmLayers[key+"/cache"] = meta.Layer{Kind: meta.WarmLayer, Clone: key, ID: "cache", Cache: meta.CacheFiles, CreatedAt: now, Size: size, Durable: true}
 		s.Volumes[name] = meta.Volume{Name: name, Options: o.Map(), CreatedAt: now}
-		for n := range 1 + crowdDiscards {
+		for n := range 1 + crowdCheckpoints {
 			id := fmt.Sprintf("%015x%x", i, n)
 			w := meta.Workspace{
 				ID: id, Mode: "keep", Clone: key, Volume: name, Tree: "tree0", Chain: []string{"tree0"}, GitLayer: "git", Options: o.Map(),
 				Phase: meta.Parked, MountedAt: now.Add(time.Duration(n)), Size: size,
 			}
 			if n > 0 {
-				w.Phase, w.EndedAt = meta.Discarded, now
+				w.Phase, w.EndedAt = meta.Checkpoint, now
 			}
 			s.Workspaces[id] = w
 		}
@@ -88,6 +89,11 @@ func buildCrowd(t testing.TB, clones int) (*parts, machine) {
 	}
 	set.metrics.subjects = true
 	at := places{data: filepath.Join(testdir.New(t, "plugin"), "data"), git: git, fetchUID: fetchUID}
+	unlock, err := lock(t.Context(), at.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(unlock)
 	m, err := prepare(at, set, log)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +121,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	for class, want := range map[string]int64{
-		"store": n, "lfs": n, "cache": n, "tree": crowdTrees * n, "git_layer": n, "warm_layer": n, "workspace": n, "discard": crowdDiscards * n,
+		"store": n, "lfs": n, "cache": n, "tree": crowdTrees * n, "git_layer": n, "warm_layer": n, "workspace": n, "checkpoint": crowdCheckpoints * n,
 	} {
 		if got := f.Disk[class]; got != (disk.Size{Bytes: want, Inodes: want}) {
 			t.Errorf("%s: %v, want %d", class, got, want)
@@ -124,10 +130,10 @@ func TestFigures(t *testing.T) {
 	if len(f.Disk) != 8 {
 		t.Errorf("classes: %v", f.Disk)
 	}
-	if f.Workspaces["parked"] != n || f.Workspaces["discarded"] != crowdDiscards*n || len(f.Workspaces) != len(phaseNames) {
+	if f.Workspaces["parked"] != n || f.Workspaces["checkpoint"] != crowdCheckpoints*n || len(f.Workspaces) != len(phaseNames) {
 		t.Errorf("workspaces: %v", f.Workspaces)
 	}
-	if of := f.Subjects["subject 7"]; len(f.Subjects) != n || of.Bytes != 3+crowdTrees+2+1+crowdDiscards {
+	if of := f.Subjects["subject 7"]; len(f.Subjects) != n || of.Bytes != 3+crowdTrees+2+1+crowdCheckpoints {
 		t.Errorf("%d subjects, the 7th has %+v", len(f.Subjects), of)
 	}
 }

@@ -101,7 +101,7 @@ func fillUp(dir string) error {
 // and removed there. Workspaces can be ended and deleted, and mounts work again when the disk has
 // room.
 func TestFullDiskStarts(t *testing.T) {
-	t.Setenv("DISCARD_TTL", "0")
+	t.Setenv("CHECKPOINT_TTL", "0")
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
 		p := start(t, base)
@@ -159,7 +159,7 @@ func TestFullDiskStarts(t *testing.T) {
 // checkout, a workspace, a commit of the database or the trash. Each error must say that the disk is
 // full. Nothing partial may stay, and everything must work again when the disk has room.
 func TestFullDiskAtEveryStep(t *testing.T) {
-	t.Setenv("DISCARD_TTL", "0")
+	t.Setenv("CHECKPOINT_TTL", "0")
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
 		p := start(t, base)
@@ -223,7 +223,7 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 // TestContainerFillsTheDisk has a container fill the disk while others mount. Each Mount must work or
 // return an error that says why it failed. When the container ends, the disk has room again.
 func TestContainerFillsTheDisk(t *testing.T) {
-	t.Setenv("DISCARD_TTL", "0")
+	t.Setenv("CHECKPOINT_TTL", "0")
 	server := remote(t)
 	onSmallDisks(t, func(t *testing.T, base, data string) {
 		p := start(t, base)

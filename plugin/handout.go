@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/admin/audit"
 	"github.com/helmdeck/repos/internal/credential"
-	"github.com/helmdeck/repos/internal/handout"
+	"github.com/helmdeck/repos/internal/credential/handout"
 )
 
 // answersFrom returns a function that returns the credential that git in a container gets: that of

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
@@ -68,7 +68,7 @@ func TestHandout(t *testing.T) {
 	if out, err := inContainer(without, "0", "! test -e .git/helmdeck; ! git config --get-regexp credential; ! git fetch"); err != nil || strings.Contains(out, "helmdeck") {
 		t.Errorf("without the option: %v: %s", err, out)
 	}
-	if out, err := inContainer(without, "0", "cat .git/config"); err != nil || strings.Contains(out, "helmdeck") {
+	if out, err := inContainer(without, "0", "cat .git/config"); err != nil || strings.Contains(out, "credential") {
 		t.Errorf("the config without the option: %v: %s", err, out)
 	}
 
@@ -106,7 +106,7 @@ func TestHandout(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	p.discards(t, 1)
+	p.checkpoints(t, 1)
 	audit := 0
 	if err := p.admin().Audit(t.Context(), api.AuditFilter{Action: "credential.handout"}, func(r api.AuditRecord) error {
 		audit++

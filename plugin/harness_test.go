@@ -17,9 +17,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/checkout"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/origin"
+	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"

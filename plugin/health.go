@@ -10,11 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/admin/health"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/credential"
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/health"
+	"github.com/helmdeck/repos/internal/git/hostnames"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/janitor"
 )
 
 // healthTimeout bounds a check of everything.
@@ -28,7 +30,7 @@ type checkup struct {
 }
 
 func newCheckup(m machine, p *parts) *checkup {
-	return &checkup{m, p, health.NewAsker(m.set.schemes, m.at.askTimeout)}
+	return &checkup{m, p, health.NewAsker(m.set.schemes, m.set.timeouts.ask)}
 }
 
 // run implements admin.Health.
@@ -50,16 +52,19 @@ func (c *checkup) facts(now time.Time, infos []clone.Info) health.Facts {
 	f := health.Facts{
 		Now: now, Newest: c.newest(infos), Kernel: kernel(), Features: c.features, Landlock: c.git.Landlock(), Reached: c.mounts.check(),
 		SELinux: hasSELinux(), Context: set.context,
-		MinFree: set.limits.MinFree, MaxSize: set.limits.MaxSize, Subject: set.limits.SubjectMaxSize,
+		MinFree: set.limits.MinFree, MaxSize: set.limits.MaxSize, Subject: set.limits.SubjectMaxSize, Unlimited: c.limits.Unsupported, Ignored: c.limits.Ignored(),
 		MountWait: set.mountWait, Deadline: c.docker.Deadline(), Defaults: set.defaults, Credentials: c.credentials.List(), Schemes: set.schemes,
 	}
+	f.Names.Files = c.names.States()
+	f.Names.Servers, f.Names.Err = hostnames.Servers("/etc/resolv.conf")
 	f.Lost, f.Audit = c.parts.audit.State()
 	var err error
 	if f.Space, err = (&stock{data: c.at.data}).Space(); err != nil {
 		c.log.WithError(err).Warn("health: the space on the disk is unknown")
 	}
 	for _, found := range c.janitor.Findings() {
-		f.Findings = append(f.Findings, health.Finding{Text: found.Text, Limit: found.Reason != ""})
+		other := found.Reason == "" || found.Reason == janitor.WorkspaceLimit || found.Reason == janitor.NamedCheckpoints
+		f.Findings = append(f.Findings, health.Finding{Text: found.Text, Limit: !other, Named: found.Reason == janitor.NamedCheckpoints})
 	}
 	if c.remap != nil {
 		f.Remap = &health.Remap{UID: c.remap.UID, GID: c.remap.GID}
@@ -93,7 +98,7 @@ func (c *checkup) remotes(infos []clone.Info) []health.Remote {
 		m, err := c.credentials.Match(u, s, name, credential.Fetch)
 		list = append(list, health.Remote{URL: u, Via: m.Name, Lent: c.csi != nil, Err: err, Ask: func(ctx context.Context) error {
 			_, err := c.git.LsRefs(ctx, git.Remote{
-				URL: u.String(), Auth: func(ctx context.Context, url string) (*git.Auth, error) { return auth(ctx, url, s, name) },
+				URL: u.WithoutUser().String(), Auth: func(ctx context.Context, url string) (*git.Auth, error) { return auth(ctx, url, s, name) }, User: u.HTTPUser(),
 			})
 			return err
 		}})

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"github.com/helmdeck/repos/internal/changes"
-	"github.com/helmdeck/repos/internal/look"
-	"github.com/helmdeck/repos/internal/quarantine"
+	"github.com/helmdeck/repos/internal/outbound/changes"
+	"github.com/helmdeck/repos/internal/outbound/look"
+	"github.com/helmdeck/repos/internal/outbound/quarantine"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 

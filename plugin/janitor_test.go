@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -12,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestTTL checks that unused clones are evicted, discards first. Clones that are in use or have a kept
+// TestTTL checks that unused clones are evicted, checkpoints first. Clones that are in use or have a kept
 // workspace stay. A plan lists the evictions in advance.
 func TestTTL(t *testing.T) {
-	b := newBudget(t, true, "TTL=336h", "DISCARD_TTL=24h")
+	b := newBudget(t, true, "TTL=336h", "CHECKPOINT_TTL=24h")
 	b.use("idle", false)
 	b.use("worked", true)
 	b.create("used", map[string]string{"repo": b.server.URL("sample"), "subject": "used"})
@@ -38,11 +40,11 @@ func TestTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.expect("plan after a day", inWords(plan.Evictions), "expired discard worked")
-	if discards, err := b.admin.Discards(t.Context(), api.Filter{}); err != nil || len(discards) != 1 {
-		t.Errorf("a plan evicted something: %v, %v", discards, err)
+	b.expect("plan after a day", inWords(plan.Evictions), "expired checkpoint worked")
+	if checkpoints, err := b.admin.Checkpoints(t.Context(), api.Filter{}); err != nil || len(checkpoints) != 1 {
+		t.Errorf("a plan evicted something: %v, %v", checkpoints, err)
 	}
-	b.expect("after a day", b.sweep(), "expired discard worked")
+	b.expect("after a day", b.sweep(), "expired checkpoint worked")
 
 	b.pass(14*24*time.Hour - 25*time.Hour)
 	b.expect("after two weeks", b.sweep(), "ttl clone idle", "ttl clone worked")
@@ -79,16 +81,37 @@ func TestClockJumpEvictsLittle(t *testing.T) {
 	}
 	b.settled()
 	b.pass(10 * 365 * 24 * time.Hour)
-	b.expect("after ten years", b.sweep(), "expired discard 0", "ttl clone 0")
-	b.expect("sweeping again", b.sweep(), "expired discard 1", "ttl clone 1")
+	b.expect("after ten years", b.sweep(), "expired checkpoint 0", "ttl clone 0")
+	b.expect("sweeping again", b.sweep(), "expired checkpoint 1", "ttl clone 1")
 	b.mount("2", "2") // records the use
-	b.expect("a third time", b.sweep(), "expired discard 2")
-	b.expect("a fourth time", b.sweep(), "expired discard 3", "ttl clone 3")
+	b.expect("a third time", b.sweep(), "expired checkpoint 2")
+	b.expect("a fourth time", b.sweep(), "expired checkpoint 3", "ttl clone 3")
 	b.expect("a fifth time", b.sweep())
 }
 
-// TestMaxSize checks that discards are evicted first, then the least recently used clones, until the
-// limit holds.
+// own returns what the plugin's own files take, in bytes. They count for MAX_SIZE.
+func (b *budget) own() int64 {
+	b.t.Helper()
+	stats, err := b.admin.Stats(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var blocks int64
+	for _, name := range []string{"meta.db", "reserve"} {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(b.at.data, name), &st); err != nil {
+			b.t.Fatal(err)
+		}
+		blocks += st.Blocks
+	}
+	if got := stats.Own.Bytes; got != 512*blocks {
+		b.t.Errorf("own files take %d bytes, want %d", got, 512*blocks)
+	}
+	return stats.Own.Bytes
+}
+
+// TestMaxSize checks that the least recently used clones are evicted until the limit holds, and then
+// checkpoints with their clones.
 func TestMaxSize(t *testing.T) {
 	b := newBudget(t, false)
 	for i := range 4 {
@@ -99,28 +122,61 @@ func TestMaxSize(t *testing.T) {
 	for _, c := range b.settled() {
 		total += c.Size.Bytes
 	}
-	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", total*6/10))
-	b.settled()
-	b.sweep() // also waits for the sweep of the start
+	limit := b.own() + total*6/10
+	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", limit))
+	b.expect("max size", b.evicted(), "evicted max_size clone 0", "evicted max_size clone 1")
 	stats, err := b.admin.Stats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := b.admin.Events(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, e := range events {
-		got = append(got, fmt.Sprint(e.Type, " ", e.Reason, " ", e.Kind, " ", e.Subject))
-	}
-	b.expect("max size", got, "evicted max_size discard 3", "evicted max_size clone 0", "evicted max_size clone 1")
-	if len(stats.Counts) != 2 || stats.Last.Left.Used.Bytes > total*6/10 || len(stats.Last.Left.Missing) > 0 {
+	if len(stats.Counts) != 1 || stats.Last.Left.Used.Bytes > limit || len(stats.Last.Left.Missing) > 0 {
 		t.Errorf("%+v", stats)
 	}
 	if _, err := os.Stat(filepath.Join(b.at.data, "clones", "0")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory of an evicted clone's subject: %v", err)
 	}
+	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", b.own()+total*3/10))
+	b.expect("less room", b.evicted(), "evicted max_size clone 2")
+	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", b.own()+total*42/100))
+	b.mount("0", "2")
+	b.expect("a checkpoint last, with its clone", b.evicted(), "evicted max_size checkpoint 3", "evicted max_size clone 3")
+	if data := b.taken(); data > b.own()+total/2 { // also what no limit counts, such as the marker
+		t.Errorf("the data directory takes %d bytes", data)
+	}
+}
+
+// evicted sweeps, and returns the evictions since the start.
+func (b *budget) evicted() (list []string) {
+	b.t.Helper()
+	b.settled()
+	b.sweep() // also waits for the sweep of the start
+	events, err := b.admin.Events(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, e := range events {
+		if list = append(list, fmt.Sprint(e.Type, " ", e.Reason, " ", e.Kind, " ", e.Subject)); e.Type == string(janitor.Started) {
+			list = nil // those are of earlier starts
+		}
+	}
+	return list
+}
+
+// taken waits until the trash is empty, and returns what the data directory takes.
+func (b *budget) taken() int64 {
+	b.t.Helper()
+	b.poll(func() error {
+		stats, err := b.admin.Stats(b.t.Context())
+		if entries, _ := os.ReadDir(filepath.Join(b.at.data, "trash")); err == nil && (stats.Trash.Bytes > 0 || len(entries) > 0) {
+			err = fmt.Errorf("%d bytes, %d entries are being deleted", stats.Trash.Bytes, len(entries))
+		}
+		return err
+	})
+	size, err := disk.Measure(b.t.Context(), b.at.data)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return size.Bytes
 }
 
 // TestCloneLargerThanMaxSize checks that clones that exceed MAX_SIZE on their own stay while they are in use, and
@@ -129,34 +185,34 @@ func TestCloneLargerThanMaxSize(t *testing.T) {
 	b := newBudget(t, true)
 	for _, subject := range []string{"worked", "removed", "mounted"} {
 		b.use(subject, subject == "worked")
-		b.pass(time.Minute)
+		b.pass(time.Second)
 	}
 	if err := b.Remove(t.Context(), "removed"); err != nil {
 		t.Fatal(err)
 	}
 	smallest := int64(1 << 60)
 	for _, c := range b.settled() {
-		smallest = min(smallest, c.Size.Bytes-c.Classes.Discard.Bytes)
+		smallest = min(smallest, c.Size.Bytes-c.Classes.Checkpoint.Bytes)
 	}
-	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", smallest/2))
+	b.start(t, fmt.Sprintf("MAX_SIZE=%dB", b.own()+smallest/2))
 	b.mount("mounted", "2")
 	b.expect("between two mounts", b.sweep())
-	b.pass(11 * time.Minute)
+	b.pass(time.Minute)
 	b.expect("when nobody has used them for a while", b.sweep(),
-		"max_size discard worked", "max_size clone worked", "max_size clone removed")
+		"max_size checkpoint worked", "max_size clone worked", "max_size clone removed")
 	if clones := b.settled(); len(clones) != 1 || clones["mounted"].Held != janitor.Leased.String() {
 		t.Errorf("left: %+v", clones)
 	}
 	for _, name := range []string{"mounted", "worked"} {
 		warnings := fmt.Sprint(b.get(name).Status["warnings"])
-		if !strings.Contains(warnings, "on its own: it is evicted when nobody has used it for 10m0s, and its next mount clones again") {
+		if !strings.Contains(warnings, "on its own: it is evicted when nobody has used it for 1m0s, and its next mount clones again") {
 			t.Errorf("%s: warnings %s", name, warnings)
 		}
 	}
 	b.unmount("mounted", "2")
 	b.settled()
 	b.expect("at the end of a long use", b.sweep())
-	b.pass(11 * time.Minute)
+	b.pass(time.Minute)
 	b.expect("and a while after that", b.sweep(), "max_size clone mounted")
 	if list, err := b.admin.Clones(t.Context(), api.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("left: %+v, %v", list, err)
@@ -187,9 +243,15 @@ func TestSubjectMaxSize(t *testing.T) {
 	if err != nil || len(clones) != 2 {
 		t.Errorf("left: %+v, %v", clones, err)
 	}
+	for _, c := range clones {
+		of, err := b.admin.Clones(t.Context(), api.Filter{Subject: c.Subject})
+		if err != nil || !reflect.DeepEqual(of, []api.Clone{c}) {
+			t.Errorf("of %s: %+v, %v", c.Subject, of, err)
+		}
+	}
 }
 
-// TestStartFresh checks that a clone can't be evicted while it is in use or discards need it.
+// TestStartFresh checks that a clone can't be evicted while it is in use or checkpoints need it.
 func TestStartFresh(t *testing.T) {
 	b := newBudget(t, false)
 	b.create("v", map[string]string{"repo": b.server.URL("sample"), "subject": "team a"})
@@ -205,19 +267,19 @@ func TestStartFresh(t *testing.T) {
 	refused("in use by a container")
 	b.unmount("v", "1")
 	b.poll(func() error {
-		discards, err := b.admin.Discards(t.Context(), api.Filter{})
-		if err == nil && len(discards) == 0 {
-			err = errors.New("no discard yet")
+		checkpoints, err := b.admin.Checkpoints(t.Context(), api.Filter{})
+		if err == nil && len(checkpoints) == 0 {
+			err = errors.New("no checkpoint yet")
 		}
 		return err
 	})
 	b.settled()
-	refused("1 discards stand on it")
-	discards, err := b.admin.Discards(t.Context(), api.Filter{})
+	refused("it has checkpoints")
+	checkpoints, err := b.admin.Checkpoints(t.Context(), api.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.admin.RemoveDiscard(t.Context(), discards[0].ID); err != nil {
+	if err := b.admin.RemoveCheckpoint(t.Context(), checkpoints[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	b.settled()
@@ -267,10 +329,10 @@ func TestStatus(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 3<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b.pass(10 * time.Minute) // workspaces in use are measured every 30 s, and their caches every 5 minutes
+	b.pass(10 * time.Minute) // workspaces in use are measured every 30 s
 	b.poll(func() error {
 		status := b.get("v").Status
-		for _, name := range []string{"store", "tree", "cache", "workspace"} {
+		for _, name := range []string{"store", "tree", "workspace"} {
 			if status[name+"_bytes"] == 0.0 || status[name+"_measured_at"] == nil || name == "workspace" && status[name+"_bytes"].(float64) < 3<<20 {
 				return fmt.Errorf("%s is not measured: %v", name, status)
 			}

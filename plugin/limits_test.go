@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/verbs"
 )
 
 func TestLimits(t *testing.T) {
@@ -24,8 +26,8 @@ func TestLimits(t *testing.T) {
 		{"MAX_SIZE", "1KiB", func(s settings) bool { return s.limits.MaxSize == 1024 }, ""},
 		{"MAX_SIZE", "300MiB", func(s settings) bool { return s.limits.MaxSize == 300<<20 }, ""},
 		{"MAX_SIZE", "1.5TiB", func(s settings) bool { return s.limits.MaxSize == 1536*gib }, ""},
+		{"MAX_SIZE", "20G", func(s settings) bool { return s.limits.MaxSize == 20*gib }, ""},
 		{"MAX_SIZE", "20GB", nil, "a size such as 20GiB, with B, KiB, MiB, GiB or TiB"},
-		{"MAX_SIZE", "20G", nil, "a size such as 20GiB"},
 		{"MAX_SIZE", "20", nil, "a size such as 20GiB"},
 		{"MAX_SIZE", "-1GiB", nil, "a size such as 20GiB"},
 		{"MAX_SIZE", "1e3GiB", nil, "a size such as 20GiB"},
@@ -40,6 +42,18 @@ func TestLimits(t *testing.T) {
 		{"WORKSPACE_WARN_SIZE", "", func(s settings) bool { return s.limits.warnSize == 10*gib }, ""},
 		{"WORKSPACE_WARN_SIZE", "0", func(s settings) bool { return s.limits.warnSize == 0 }, ""},
 		{"WORKSPACE_WARN_SIZE", "x", nil, "a size such as 20GiB"},
+		{"WORKSPACE_SIZE", "", func(s settings) bool { return s.limits.workspace == verbs.Limits{} }, ""},
+		{"WORKSPACE_SIZE", "2GiB", func(s settings) bool { return s.limits.workspace.Default == disk.Size{Bytes: 2 * gib} }, ""},
+		{"WORKSPACE_SIZE", "1023KiB", nil, "a size from 1MiB"},
+		{"WORKSPACE_SIZE", "2", nil, "such as 2GiB"},
+		{"WORKSPACE_MAX_SIZE", "0", func(s settings) bool { return s.limits.workspace == verbs.Limits{} }, ""},
+		{"WORKSPACE_MAX_SIZE", "4GiB", func(s settings) bool {
+			return s.limits.workspace == verbs.Limits{Default: disk.Size{Bytes: 4 * gib}, Max: disk.Size{Bytes: 4 * gib}}
+		}, ""},
+		{"WORKSPACE_MAX_SIZE", "-1GiB", nil, "at least 1MiB"},
+		{"WORKSPACE_INODES", "1000", func(s settings) bool { return s.limits.workspace.Default == disk.Size{Inodes: 1000} }, ""},
+		{"WORKSPACE_INODES", "1k", nil, "a number from 100"},
+		{"WORKSPACE_MAX_INODES", "99", nil, "at least 100"},
 		{"MIN_FREE", "", func(s settings) bool { return s.limits.MinFree == .05 }, ""},
 		{"MIN_FREE", "0", func(s settings) bool { return s.limits.MinFree == 0 }, ""},
 		{"MIN_FREE", "0%", func(s settings) bool { return s.limits.MinFree == 0 }, ""},
@@ -58,14 +72,23 @@ func TestLimits(t *testing.T) {
 		{"SWEEP_INTERVAL", "0", func(s settings) bool { return s.limits.sweepInterval == 0 }, ""},
 		{"SWEEP_INTERVAL", "30s", func(s settings) bool { return s.limits.sweepInterval == 30*time.Second }, ""},
 		{"SWEEP_INTERVAL", "often", nil, "a duration such as 5m"},
-		{"DISCARD_TTL", "", func(s settings) bool { return s.limits.DiscardTTL == 24*time.Hour }, ""},
-		{"DISCARD_TTL", "0", func(s settings) bool { return s.limits.DiscardTTL == 0 }, ""},
-		{"DISCARD_TTL", "90m", func(s settings) bool { return s.limits.DiscardTTL == 90*time.Minute }, ""},
-		{"DISCARD_TTL", "-1h", nil, "a duration such as 24h"},
-		{"DISCARD_TTL", "24", nil, "a duration such as 24h"},
+		{"CHECKPOINT_TTL", "", func(s settings) bool { return s.limits.CheckpointTTL == 24*time.Hour }, ""},
+		{"CHECKPOINT_TTL", "0", func(s settings) bool { return s.limits.CheckpointTTL == 0 }, ""},
+		{"CHECKPOINT_TTL", "90m", func(s settings) bool { return s.limits.CheckpointTTL == 90*time.Minute }, ""},
+		{"CHECKPOINT_TTL", "-1h", nil, "a duration such as 24h"},
+		{"CHECKPOINT_TTL", "24", nil, "a duration such as 24h"},
 	} {
 		t.Run(tt.key+"="+tt.value, tt.run)
 	}
+}
+
+// TestWorkspaceLimits: the default of the limit of workspaces is at most what a volume may ask for.
+func TestWorkspaceLimits(t *testing.T) {
+	t.Setenv("WORKSPACE_MAX_SIZE", "2GiB")
+	settingCase{"WORKSPACE_SIZE", "1GiB", func(s settings) bool {
+		return s.limits.workspace == verbs.Limits{Default: disk.Size{Bytes: 1 << 30}, Max: disk.Size{Bytes: 2 << 30}}
+	}, ""}.run(t)
+	settingCase{"WORKSPACE_SIZE", "3GiB", nil, "to WORKSPACE_MAX_SIZE"}.run(t)
 }
 
 // TestConfigHasTheLimits checks that config.json lists the limits with the defaults of the binary, so

@@ -1,11 +1,10 @@
-// Command plugin is the volume plugin: it reads the settings, opens the data directory,
-// serves the engine, and repairs in the background.
 package main
 
 import (
 	"context"
 	"errors"
 	"flag"
+	stdlog "log"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -14,7 +13,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/checkout"
+	"github.com/helmdeck/repos/internal/admin/journal"
+	"github.com/helmdeck/repos/internal/repo/checkout"
 )
 
 // version is that of the program. The Makefile sets it when it links a release.
@@ -29,8 +29,8 @@ type places struct {
 	data, socket, git string
 	fetchUID          uint
 	// Zero means the default of the package that uses it.
-	askTimeout, stallTimeout, startWait time.Duration
-	now                                 func() time.Time // nil: time.Now
+	stallTimeout, startWait time.Duration
+	now                     func() time.Time // nil: time.Now
 	// idle disables the janitor's own sweeps.
 	idle bool
 	// managed is set if an engine runs this process as a managed plugin: with its own
@@ -59,18 +59,21 @@ func (p places) openForGit() error {
 
 func main() {
 	checkout.ServeJob()
+	yieldToOrdinary()
 	var at places
 	flag.StringVar(&at.data, "data", "/data", "the data `directory`")
 	flag.StringVar(&at.socket, "socket", "/run/docker/plugins/repos.sock", "the `socket` that the engine calls; empty for none, if CSI_ENDPOINT is set")
 	flag.StringVar(&at.git, "git", "/usr/bin/git", "the git `program`")
 	flag.UintVar(&at.fetchUID, "fetch-uid", fetchUID, "the `uid`, and gid, that fetches and owns the stores; ssh wants one of /etc/passwd")
-	flag.DurationVar(&at.askTimeout, "ask-timeout", 0, "how long a remote may take to say where a ref stands")
 	flag.BoolVar(&at.managed, "managed", false, "the engine runs this as a managed plugin, and starts it anew when it ends")
 	flag.DurationVar(&at.stallTimeout, "stall-timeout", 0, "how long a remote may be silent in a fetch")
 	flag.DurationVar(&at.startWait, "start-wait", 0, "how long after a mount its lease can't be released by force")
 	flag.Parse()
 	log := logrus.New()
 	log.SetOutput(os.Stdout) // the engine logs stderr as errors
+	log.SetFormatter(textLines)
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(log.WriterLevel(logrus.WarnLevel)) // net/http, for example
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := dropCapabilities()
 	if err == nil {
@@ -106,6 +109,8 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	set.configure(log)
+	last := journal.New()
+	log.AddHook(last) // after the one that adds fields
 	if at.socket == "" && set.csi.endpoint == "" {
 		return errors.New("nobody could ask for a volume: give the flag -socket a path for an engine, or set CSI_ENDPOINT for kubelet")
 	}
@@ -116,6 +121,11 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	if at.data, err = filepath.Abs(at.data); err != nil { // as mounts are named, and paths compared
 		return err
 	}
+	unlock, err := lock(ctx, at.data)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	m, err := prepare(at, set, log)
 	if err != nil {
 		return err
@@ -125,7 +135,7 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 		return err
 	}
 	defer db.Close()
-	m.audit = openAudit(m, log)
+	m.audit, m.journal = openAudit(m, log), last
 	defer m.audit.Close()
 	p, err := build(m, db, state, log)
 	if err != nil {
@@ -137,6 +147,8 @@ func run(ctx context.Context, at places, log *logrus.Logger) error {
 	}
 	defer scrapes.close()
 	p.start()
+	p.work.Go(m.names.Run)
+	defer p.projects.Close()
 	defer p.work.Close()
 	defer p.handout.Close()
 	connected := func() {

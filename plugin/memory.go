@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"runtime/debug"
@@ -9,7 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/memory"
+	"github.com/helmdeck/repos/internal/disk/memory"
 )
 
 // shares are bytes of memory.
@@ -20,28 +21,28 @@ type shares struct {
 
 // sharesOf divides the total memory. Three children at their limit leave nothing, but
 // then the kernel kills them before the plugin. index-pack needs some 1.5 GiB for Linux,
-// and git can do little with less than 256 MiB. The plugin's share is enough for the
+// and git can do little with less than minGitMemory. The plugin's share is enough for the
 // records of 100,000 clones.
 func sharesOf(total int64) shares {
 	return shares{
 		own:   min(max(total/8, 128<<20), 1<<30),
-		child: min(max(total/3, 256<<20), 4<<30),
+		child: min(max(total/3, minGitMemory), 4<<30),
 	}
 }
 
 // limitMemory sets the plugin's own limit, unless GOMEMLIMIT is set. It returns the limit of a
-// child, or zero if the total memory is unknown.
-func limitMemory(log *logrus.Logger) (child int64) {
+// child, which is the setting if that is not zero. It is zero if the total memory is unknown.
+func limitMemory(setting int64, log *logrus.Logger) (child int64) {
 	total, err := memory.Limit()
 	if err != nil {
-		log.WithError(err).Warn("the amount of memory is unknown: children get the default limit")
-		return 0
+		log.WithError(err).Warn("the amount of memory is unknown: children get the default limit, or GIT_MEMORY")
+		return setting
 	}
 	s := sharesOf(total)
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(s.own)
 	}
-	return s.child
+	return cmp.Or(setting, s.child)
 }
 
 const (

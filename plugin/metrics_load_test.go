@@ -12,13 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/promtool"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -129,7 +128,8 @@ func TestMetricsOfManyMounts(t *testing.T) {
 	for _, name := range []string{"private", "broken", "stalled"} {
 		testgit.Generate(t, s, name, gitserver.Spec{Seed: 2, Files: 3, Commits: 1})
 	}
-	p := startWith(t, scratch(t), func(at *places) { at.askTimeout = time.Hour })
+	t.Setenv("ASK_TIMEOUT", "1h")
+	p := startWith(t, scratch(t), func(*places) {})
 	did := &tally{done: make(series)}
 	kind := func(err error) string {
 		if err == nil {
@@ -173,9 +173,13 @@ func TestMetricsOfManyMounts(t *testing.T) {
 	for _, name := range []string{"private", "broken", "stalled"} {
 		first(name, map[string]string{"repo": s.URL(name)})
 	}
+	var slow []string
 	for i := range failures {
-		// Each of another subject, because questions about a clone are shared.
-		first(fmt.Sprint("impatient", i), map[string]string{"repo": s.URL("stalled"), "subject": fmt.Sprint("impatient", i)})
+		// Each of another repository, because questions about a clone are shared, and are asked again after a while.
+		name := fmt.Sprint("impatient", i)
+		slow = append(slow, name)
+		testgit.Generate(t, s, name, gitserver.Spec{Seed: 2, Files: 3, Commits: 1})
+		first(name, map[string]string{"repo": s.URL(name)})
 	}
 	asked := func(repos ...string) (n float64) { // what remotes were asked, as they count it
 		for _, repo := range repos {
@@ -185,10 +189,10 @@ func TestMetricsOfManyMounts(t *testing.T) {
 	}
 	answered := `remote_questions_total{result="ok",via="http"}`
 	before, _, err := p.scrape()
-	if want := asked("good", "private", "broken", "stalled"); err != nil || before[answered] != want {
+	if want := asked("good", "private", "broken", "stalled") + asked(slow...); err != nil || before[answered] != want {
 		t.Fatalf("%s: got %v, %v; the remotes were asked %v times", answered, before[answered], err, want)
 	}
-	before[answered] -= asked("good", "stalled")
+	before[answered] -= asked("good", "stalled") + asked(slow...)
 	gate := gitserver.NewGate()
 	s.Route("private", gitserver.Fail(http.StatusUnauthorized))
 	s.Route("broken", gitserver.Fail(http.StatusServiceUnavailable))
@@ -230,10 +234,12 @@ func TestMetricsOfManyMounts(t *testing.T) {
 	}
 	all.Go(func() { mount(t.Context(), "stalled", "late", "unfinished") })
 	<-gate.Arrived
-	for i := range failures {
+	for _, name := range slow {
+		asks := gitserver.Gate{Arrived: make(chan struct{}, 1000), Open: gate.Open}
+		s.Route(name, asks.Fault)
 		ctx, hangUp := context.WithCancel(t.Context())
-		all.Go(func() { mount(ctx, fmt.Sprint("impatient", i), "1", "canceled") })
-		<-gate.Arrived
+		all.Go(func() { mount(ctx, name, "1", "canceled") })
+		<-asks.Arrived
 		hangUp()
 	}
 	all.Wait()
@@ -264,7 +270,7 @@ func TestMetricsOfManyMounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		wrong = differences(got, did.done)
-		if n := asked("good", "stalled"); got[answered]-before[answered] != n {
+		if n := asked("good", "stalled") + asked(slow...); got[answered]-before[answered] != n {
 			wrong = append(wrong, fmt.Sprintf("%s: got %v more, the remotes answered %v times", answered, got[answered]-before[answered], n))
 		}
 		return len(wrong) == 0

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sirupsen/logrus"
@@ -109,6 +110,58 @@ func TestSlowScrapers(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", addr); err == nil {
 		t.Error("the address is still open")
+	}
+}
+
+// TestCrowdOfScrapers: 400 clients that never complete a request, and come back when they are cut off,
+// keep nobody else from a scrape.
+func TestCrowdOfScrapers(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	s, err := newScrapes("127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x 1\n") }), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done sync.WaitGroup
+	defer done.Wait()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	defer s.close()
+	done.Go(s.serve)
+	addr := s.listener.Addr().String()
+	var slow sync.WaitGroup // until each has begun a request
+	for range 400 {
+		slow.Add(1)
+		done.Go(func() {
+			begun := sync.OnceFunc(slow.Done)
+			defer begun()
+			for ctx.Err() == nil {
+				conn, err := net.Dial("tcp", addr)
+				if err != nil {
+					return
+				}
+				end := context.AfterFunc(ctx, func() { conn.Close() })
+				io.WriteString(conn, "GET /metrics HTTP/1.1\r\n")
+				begun()
+				io.Copy(io.Discard, conn) // until it is cut off
+				end()
+				conn.Close()
+			}
+		})
+	}
+	slow.Wait()
+	for i := range 20 {
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Get("http://" + addr + "/metrics")
+		if err != nil {
+			t.Errorf("scrape %d: %v", i, err)
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || string(body) != "x 1\n" {
+			t.Errorf("scrape %d: %q, %v", i, body, err)
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/testdir"
 )
@@ -52,19 +52,19 @@ func TestFresh(t *testing.T) {
 	testdir.Eventually(t, "the release", func() bool { return p.admin().ReleaseLease(ctx, "v", "gone") == nil })
 	p.unmount("v", "gone") // the engine is late
 	wantStatus(t, "a second release", p.admin().ReleaseLease(ctx, "v", "gone"), 404)
-	testdir.Eventually(t, "the discard", func() bool {
-		list, err := p.admin().Discards(ctx, api.Filter{})
+	testdir.Eventually(t, "the checkpoint", func() bool {
+		list, err := p.admin().Checkpoints(ctx, api.Filter{})
 		return err == nil && len(list) == 1
 	})
 	freed, err := p.admin().FreshSubject(ctx, "team a", true)
-	if err != nil || freed.Freed < 300*4096 || len(freed.Clones) != 1 || len(freed.Discarded) != 2 {
+	if err != nil || freed.Freed < 300*4096 || len(freed.Clones) != 1 || len(freed.Removed) != 2 {
 		t.Errorf("freed %+v, %v", freed, err)
 	}
 	if left, err := filepath.Glob(filepath.Join(p.at.data, "clones/*/*")); err != nil || len(left) > 0 {
 		t.Errorf("left are %q, %v", left, err)
 	}
 	events, err := p.admin().Events(ctx)
-	if err != nil || len(events) != 1 || events[0].Reason != string(janitor.OnDemand) || events[0].Size.Bytes != freed.Freed {
+	if err != nil || len(events) != 2 || events[0].Kind != "checkpoint" || events[1].Reason != string(janitor.OnDemand) || events[1].Size.Bytes != freed.Freed {
 		t.Errorf("events %+v, %v", events, err)
 	}
 	wantStatus(t, "fresh again", func() error { _, err := p.admin().FreshSubject(ctx, "team a", true); return err }(), 404)

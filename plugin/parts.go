@@ -9,25 +9,25 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/csi"
 	"github.com/helmdeck/repos/driver"
+	"github.com/helmdeck/repos/internal/admin/metrics"
+	"github.com/helmdeck/repos/internal/admin/quota"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/credential/handout"
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/handout"
-	"github.com/helmdeck/repos/internal/layer"
-	"github.com/helmdeck/repos/internal/look"
+	"github.com/helmdeck/repos/internal/disk/project"
+	"github.com/helmdeck/repos/internal/disk/trash"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/metrics"
 	"github.com/helmdeck/repos/internal/outbound"
-	"github.com/helmdeck/repos/internal/quarantine"
-	"github.com/helmdeck/repos/internal/quota"
-	"github.com/helmdeck/repos/internal/ready"
-	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/outbound/look"
+	"github.com/helmdeck/repos/internal/outbound/quarantine"
+	"github.com/helmdeck/repos/internal/repo/layer"
+	"github.com/helmdeck/repos/internal/repo/ready"
 	"github.com/helmdeck/repos/internal/verbs"
-	"github.com/helmdeck/repos/internal/warm"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/internal/workspace/warm"
 	"github.com/helmdeck/repos/janitor"
 )
 
@@ -39,11 +39,14 @@ type parts struct {
 	trash       *trash.Trash
 	layers      *layer.Store
 	clones      *clone.Manager
+	projects    *project.Quotas
+	limits      verbs.Limits // of workspaces
 	workspaces  *workspace.Manager
 	volumes     *verbs.Volumes
 	docker      *driver.Driver
-	csi         *csi.Driver // nil if it is off
+	csi         kubernetes // nil if it is off
 	janitor     *janitor.Janitor
+	events      *eventLog
 	keeper      *ready.Keeper
 	pusher      *outbound.Pusher
 	credentials *credential.Store
@@ -73,7 +76,9 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		Root: m.at.data, Boot: m.boot, DB: db, Trash: p.trash, Log: log, Now: now, Background: p.work.Go,
 	}, state)
 	p.clones, err = clone.NewManager(clone.Config{
-		Store: p.layers, Work: p.work, Git: m.git, Credentials: authFrom(p.credentials, credential.Fetch), Schemes: set.schemes, AskTimeout: m.at.askTimeout,
+		Root: m.at.data, DB: db, Trash: p.trash, Log: log, Now: now, Layers: p.layers, Work: p.work, Git: m.git,
+		Credentials: authFrom(p.credentials, credential.Fetch), CredentialChanges: p.credentials.Changes,
+		Schemes: set.schemes, SubmodulesAsWritten: !set.rewriteSubmodules, AskTimeout: set.timeouts.ask,
 		MakeRoom: func(ctx context.Context, subject string, need disk.Size) error {
 			return p.janitor.MakeRoom(ctx, subject, need)
 		},
@@ -83,38 +88,53 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 	if err != nil {
 		return nil, err
 	}
-	warmLayers := warm.NewManager(warm.Config{Store: p.layers, Use: p.clones.Use, Heavy: p.clones.Heavy}, state)
+	warmLayers := warm.NewManager(warm.Config{
+		Root: m.at.data, DB: db, Trash: p.trash, Log: log, Now: now, Layers: p.layers, Clones: p.clones,
+		Background: p.work.Go, Git: m.git, Metacopy: m.features.Metacopy,
+	}, state)
 	p.handout = handout.New(handout.Config{Credential: answersFrom(p.credentials), Log: log, Now: now, Observe: func(ctx context.Context, e handout.Event) {
 		m.counters.Handout(e)
 		m.audit.handedOut(ctx, e)
 	}})
+	if p.projects, err = project.Open(m.at.data, set.limits.projects); err != nil {
+		return nil, err
+	}
+	p.limits = set.limits.workspace
+	p.limits.Unsupported = p.projects.Supported()
+	if text := p.limits.Ignored(); text != "" {
+		log.Warn(text)
+	}
 	p.workspaces, err = workspace.NewManager(workspace.Config{
-		Root: m.at.data, DB: db, Trash: p.trash, Clones: p.clones, Warm: warmLayers, Work: p.work, Features: m.features, Context: set.context,
-		Log: log, Now: now, DiscardTTL: set.limits.DiscardTTL, MaxLeases: p.quota.MaxLeases, Doubt: m.at.managed, StartWait: m.at.startWait,
-		LeasesLost: m.audit.leasesLost, Handout: p.handout,
+		Root: m.at.data, DB: db, Trash: p.trash, Clones: p.clones, Warm: warmLayers, Work: p.work, Features: m.features, Projects: p.projects, Context: set.context,
+		Log: log, Now: now, CheckpointTTL: set.limits.CheckpointTTL, MaxLeases: p.quota.MaxLeases, MaxSize: p.quota.MaxSize, Total: set.limits.MaxSize, Doubt: m.at.managed, StartWait: m.at.startWait,
+		LeasesLost: m.audit.leasesLost, Handout: p.handout, Boot: m.boot, Filled: func() { p.janitor.Nudge() }, Observe: p.checkpointed(m),
 	}, state)
 	if err != nil {
 		return nil, err
 	}
+	p.events = newEventLog(db, state, log)
 	p.janitor = janitor.New(janitor.Config{
 		Stock: &stock{
 			data: m.at.data, trash: p.trash, now: now, quota: p.quota, clones: p.clones, warm: warmLayers, workspaces: p.workspaces, swept: p.swept,
 		},
 		Limits: set.limits.Limits, Interval: set.limits.sweepInterval, WarnSize: set.limits.warnSize, Log: log,
-		Evicted: m.audit.evicted,
+		Evicted: m.audit.evicted, Earlier: p.events.earlier(), Recorded: p.events.record,
 	})
-	q, err := quarantine.Open(m.git, filepath.Join(m.at.data, "quarantine"), set.limits.pushMaxSize)
+	q, err := quarantine.Open(m.git, filepath.Join(m.at.data, "quarantine"), set.limits.pushMaxSize, func(ctx context.Context, subject string, f func() error) error {
+		return p.clones.WithRoom(ctx, subject, disk.Size{}, f)
+	})
 	if err != nil {
 		return nil, err
 	}
 	p.pusher, p.inspector = p.newPusher(m, q), newInspector(m, p.workspaces, q)
 	p.keeper = ready.New(ready.Config{
-		Targets: ready.Targets(p.clones), Clone: ready.Clones(p.clones), Defaults: set.defaults, Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,
+		Targets: ready.Targets(p.clones), Clone: ready.Clones(p.clones), States: p.workspaces.WarmStates, Defaults: set.defaults,
+		Work: p.work, Schemes: set.schemes, Interval: set.keepReady, Now: now, Log: log,
 	})
 	p.volumes, err = verbs.New(verbs.Config{
 		Root: m.at.data, DB: db, Clones: p.clones, Workspaces: p.workspaces, Work: p.work, Log: log, Now: now,
-		Defaults: set.defaults, Schemes: set.schemes, Warnings: p.warnings, Reached: m.mounts.check,
-		CredentialChanges: p.credentials.Changes, Observe: m.audit.verb,
+		Defaults: set.defaults, Schemes: set.schemes, Limits: p.limits, Warnings: p.warnings, Reached: m.mounts.check,
+		Observe: m.audit.verb,
 	}, state)
 	if err != nil {
 		return nil, err
@@ -123,7 +143,9 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 		Volumes: p.volumes, Log: log, Now: now, MountWait: set.mountWait, SharePrivate: set.sharePrivate, Remap: m.remap,
 		Observe: m.counters.Operation,
 	})
-	p.csi = p.newCSI(m, db, state, log)
+	if set.csi.endpoint != "" {
+		p.csi = newKubernetes(p, m, db, state, log)
+	}
 	p.metrics = metrics.Handler(metrics.Config{
 		Counters: m.counters, Figures: func() metrics.Figures { return p.figures(m) }, Subjects: set.metrics.subjects, Version: version, Log: log,
 	})
@@ -133,7 +155,7 @@ func build(m machine, db *meta.DB, state meta.State, log *logrus.Logger) (*parts
 // start starts the work in the background. Close of p.work ends it.
 func (p *parts) start() {
 	for _, run := range []func(context.Context){
-		p.layers.Run, p.clones.Measure, p.trash.Run, p.workspaces.Meter, p.workspaces.Verify, trim, p.sweep, p.keeper.Run,
+		p.layers.Run, p.clones.Measure, p.trash.Run, p.workspaces.Meter, p.workspaces.Verify, trim, p.sweep, p.keeper.Run, p.events.run,
 	} {
 		p.work.Go(run)
 	}

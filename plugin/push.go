@@ -2,18 +2,15 @@ package main
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/credential"
-	"github.com/helmdeck/repos/internal/look"
-	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/outbound"
-	"github.com/helmdeck/repos/internal/quarantine"
-	"github.com/helmdeck/repos/internal/tree"
-	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/outbound/look"
+	"github.com/helmdeck/repos/internal/outbound/quarantine"
+	"github.com/helmdeck/repos/internal/place"
+	"github.com/helmdeck/repos/internal/repo/tree"
 	"github.com/helmdeck/repos/janitor"
 )
 
@@ -23,18 +20,15 @@ func (p *parts) newPusher(m machine, q *quarantine.Quarantine) *outbound.Pusher 
 	viewer := look.NewViewer(p.workspaces)
 	return outbound.New(outbound.Config{
 		Quarantine: q, Git: m.git, Work: p.work, Schemes: m.set.schemes, Log: p.log, Credential: authFrom(p.credentials, credential.Push),
-		Subject: func(id string) volume.Subject {
-			rec, _ := p.workspaces.Workspace(id)
-			return volume.Subject(rec.Options["subject"])
-		},
+		Subject: viewer.Subject,
 		Open: func(ctx context.Context, id string) (outbound.Workspace, error) {
 			v, err := viewer.Open(ctx, id)
 			if err != nil {
-				return nil, err
+				return outbound.Workspace{}, err
 			}
-			return viewed{v}, nil
+			return outbound.Workspace{Record: v.Record, Root: v.Merged, GitLayer: v.GitLayer, Context: v.Context(), Close: v.Close}, nil
 		},
-		LFS:    func(clone string) string { return tree.LFSDir(filepath.Join(m.at.data, "clones", clone)) },
+		LFS:    func(clone string) string { return tree.LFSDir(place.Clone(m.at.data, clone)) },
 		Pushed: p.pushed,
 	})
 }
@@ -59,10 +53,3 @@ func (p *parts) pushed(ctx context.Context, r outbound.Result, err error) {
 	}
 	p.janitor.Note(e)
 }
-
-// viewed is a look.View as package outbound takes it. The packages do not know each other.
-type viewed struct{ *look.View }
-
-func (v viewed) Record() meta.Workspace { return v.View.Record }
-func (v viewed) Root() *os.File         { return v.Merged }
-func (v viewed) GitLayer() string       { return v.View.GitLayer }

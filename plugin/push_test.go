@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestPush commits in containers without any credential, and pushes from a mounted workspace, a
-// kept one and a discard. The remote needs a password.
+// kept one and a checkpoint. The remote needs a password.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	s := testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 20, Commits: 2})
@@ -92,8 +92,8 @@ func TestPush(t *testing.T) {
 
 	left := commit(dir, "left")
 	p.unmount("v", "m1")
-	testdir.Eventually(t, "the discard", func() bool {
-		list, err := p.admin().Discards(ctx, api.Filter{})
+	testdir.Eventually(t, "the checkpoint", func() bool {
+		list, err := p.admin().Checkpoints(ctx, api.Filter{})
 		return err == nil && len(list) == 1
 	})
 	var bundle bytes.Buffer
@@ -157,14 +157,14 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// workspaceOf returns the ID of the only workspace of a volume that is not a discard.
+// workspaceOf returns the ID of the only workspace of a volume that is not a checkpoint.
 func (p *process) workspaceOf(name string) string {
 	p.t.Helper()
 	all, err := p.admin().Workspaces(p.t.Context(), api.Filter{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	all = slices.DeleteFunc(all, func(w api.Workspace) bool { return w.Volume != name || w.Phase == "discarded" })
+	all = slices.DeleteFunc(all, func(w api.Workspace) bool { return w.Volume != name || w.Phase == "checkpoint" })
 	if len(all) != 1 {
 		p.t.Fatalf("volume %q has %d workspaces", name, len(all))
 	}

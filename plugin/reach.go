@@ -46,7 +46,7 @@ func newReach(at places, log *logrus.Logger, reserve *disk.Reserve) (*reach, err
 	if err != nil {
 		return nil, err
 	}
-	shared, err := overlay.Shared(r.dir)
+	shared, err := overlay.Propagates(r.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (r *reach) check() error {
 	if r.lost == nil {
 		return nil
 	}
-	shared, err := overlay.Shared(r.dir)
+	shared, err := overlay.Propagates(r.dir)
 	if err != nil { // without the mount point a container does not start anyway
 		r.log.WithError(err).Warn("mount: unknown whether it reaches the engine")
 		return nil

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/durable"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/disk/durable"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )

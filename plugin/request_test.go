@@ -23,7 +23,7 @@ func TestLogLinesOfAVolume(t *testing.T) {
 	}
 	p.unmount("v", "1")
 	p.unmount("v", "1")
-	p.waitFor("it is kept as a discard")
+	p.waitFor("it is kept as a checkpoint")
 	if err := p.Remove(t.Context(), "v"); err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func TestLogLinesOfAVolume(t *testing.T) {
 	if mounts[0] == mounts[1] || mounts[1] != mounts[2] || unmounts[0] == unmounts[1] {
 		t.Errorf("requests of the Mounts %q, of the Unmounts %q", mounts, unmounts)
 	}
-	if got := count("a workspace with changes has ended: it is kept as a discard", 1); got[0] != unmounts[1] {
-		t.Errorf("the discard is of request %s, the last Unmount was %s", got[0], unmounts[1])
+	if got := count("a workspace with changes has ended: it is kept as a checkpoint", 1); got[0] != unmounts[1] {
+		t.Errorf("the checkpoint is of request %s, the last Unmount was %s", got[0], unmounts[1])
 	}
 	count("remove: done", 1)
 	if len(requests["git"]) == 0 || len(requests["ls-refs in this process"]) == 0 {

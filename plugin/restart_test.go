@@ -5,13 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -189,14 +190,20 @@ func TestDamagedDatabase(t *testing.T) {
 	}
 }
 
-// TestSecondInstance starts a second instance, which waits 5 s for the first to end, then fails.
+// TestSecondInstance starts a second instance, which waits 5 s for the first to end, then fails, even if
+// the first one's database is gone.
 func TestSecondInstance(t *testing.T) {
 	data := scratch(t)
 	p := start(t, data)
+	if err := os.Remove(filepath.Join(p.at.data, databaseFile)); err != nil {
+		t.Fatal(err)
+	}
 	second := p.at
 	second.socket = filepath.Join(data, "second.sock")
-	err := run(t.Context(), second, logrus.New())
-	if err == nil || !strings.Contains(err.Error(), "another instance is using it") || !strings.Contains(err.Error(), "meta.db") {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := run(ctx, second, logrus.New())
+	if err == nil || !strings.Contains(err.Error(), "another instance is using it") || !strings.Contains(err.Error(), strconv.Quote(second.data)) {
 		t.Errorf("a second instance: %v", err)
 	}
 	if got := p.list(); len(got) > 0 {

@@ -18,7 +18,7 @@ import (
 func TestRoom(t *testing.T) {
 	base, _ := smallDisk(t, testdisk.Filesystems[0].Make)
 	b := &budget{server: remote(t), data: base, idle: true}
-	b.start(t, "DISCARD_TTL=0")
+	b.start(t, "CHECKPOINT_TTL=0")
 	const idle = 3
 	for i := range idle {
 		b.use(fmt.Sprint(i), false)

@@ -16,8 +16,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/csi"
 	"github.com/helmdeck/repos/driver"
+	"github.com/helmdeck/repos/internal/intake"
 	"github.com/helmdeck/repos/internal/origin"
 )
 
@@ -32,6 +32,8 @@ const (
 	stopWait = time.Second
 	// stopMost is when all connections are closed. The engine waits 10 s after TERM.
 	stopMost = 4 * time.Second
+	// maxHeader bounds the header of a request, in bytes. The longest have a URL with the names of a filter.
+	maxHeader = 64 << 10
 )
 
 // endpoint is the handler of a socket.
@@ -52,8 +54,9 @@ func (p *parts) endpoints(m machine, connected func()) map[string]endpoint {
 	}
 	if p.csi != nil {
 		s := m.set.csi
-		all[s.endpoint] = endpoint{Handler: csi.Handler(p.csi), http2: true}
-		all[s.registration()] = endpoint{Handler: csi.Registration(p.csi, s.endpoint), http2: true}
+		calls, registration := p.csi.handlers(s.endpoint)
+		all[s.endpoint] = endpoint{Handler: calls, http2: true}
+		all[s.registration()] = endpoint{Handler: registration, http2: true}
 		beside = cmp.Or(beside, s.endpoint)
 	}
 	all[filepath.Join(filepath.Dir(beside), adminSocket)] = endpoint{Handler: p.admin(m)}
@@ -82,7 +85,7 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 		if e.connected != nil {
 			l = &watched{Listener: l, connected: e.connected}
 		}
-		listeners[socket] = l
+		listeners[socket] = intake.Listener{Listener: l}
 	}
 	failed := make(chan error, len(handlers))
 	go scrapes.serve()
@@ -96,9 +99,11 @@ func serve(ctx context.Context, log *logrus.Logger, lost <-chan struct{}, handle
 	}()
 	for socket, l := range listeners {
 		s := &http.Server{
-			Handler: handlers[socket].Handler, ReadHeaderTimeout: 10 * time.Second,
+			Handler: intake.Handler(handlers[socket].Handler), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: maxHeader,
 			BaseContext: func(net.Listener) context.Context { return requests },
-			ConnContext: func(ctx context.Context, c net.Conn) context.Context { return origin.WithPeer(ctx, peer(c)) },
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+				return origin.WithPeer(intake.WithConn(ctx, c), peer(c))
+			},
 		}
 		if handlers[socket].http2 {
 			s.Protocols = new(http.Protocols)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -14,7 +15,9 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/admin/audit"
+	"github.com/helmdeck/repos/internal/escape"
+	"github.com/helmdeck/repos/internal/git"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
 )
@@ -30,11 +33,16 @@ type settings struct {
 	keepReady time.Duration // 0: off
 	defaults  map[string]string
 	schemes   volume.Schemes
+	// rewriteSubmodules is REWRITE_SUBMODULES.
+	rewriteSubmodules bool
 	// sharePrivate is ALLOW_SHARED_PRIVATE.
 	sharePrivate bool
 	context      string // SELinux
 	caBundle     []byte
 	proxies      proxies
+	postBuffer   int64 // bytes; 0: off
+	gitMemory    int64 // bytes; 0: a share of the machine's
+	sizeFactor   git.SizeFactor
 	level        logrus.Level
 	format       logrus.Formatter
 	metrics      metricsSettings
@@ -49,8 +57,9 @@ type metricsSettings struct {
 	subjects bool
 }
 
-// timeouts limit one piece of local work and one fetch.
-type timeouts struct{ work, fetch time.Duration }
+// timeouts limit one piece of local work, one fetch and one question to a remote, and the processor
+// time of each process of a fetch.
+type timeouts struct{ work, fetch, ask, fetchCPU time.Duration }
 
 // proxies are the proxies of HTTP remotes, in the syntax that curl and Go share.
 type proxies struct{ http, https, none string }
@@ -65,17 +74,33 @@ const maxTimeout = 24 * time.Hour
 // question in that time.
 const minKeepReady = time.Minute
 
+// minPostBuffer is what git sends with a length anyway, and maxPostBuffer half of the memory that
+// a process of git may have.
+const minPostBuffer, maxPostBuffer = 1 << 20, 2 << 30
+
+// minGitMemory is the least memory in bytes with which git can do something.
+const minGitMemory = 256 << 20
+
+// minSizeFactor and maxSizeFactor are far from what any repository needs.
+const minSizeFactor, maxSizeFactor = 0.01, 100
+
 // defaults are the defaults of all settings except the limits.
 var defaults = map[string]string{
 	"MOUNT_WAIT":           "110s",
 	"WORK_TIMEOUT":         "10m",
 	"FETCH_TIMEOUT":        "2h",
+	"FETCH_CPU_TIME":       "1h",
+	"ASK_TIMEOUT":          "20s",
+	"GIT_MEMORY":           "0",
+	"SIZE_FACTOR":          "1",
 	"KEEP_READY":           "0",
 	"DEFAULT_OPTS":         "",
 	"ALLOW_SCHEMES":        "",
+	"REWRITE_SUBMODULES":   "true",
 	"ALLOW_SHARED_PRIVATE": "false",
 	"SELINUX_CONTEXT":      "",
 	"CA_BUNDLE":            "",
+	"HTTP_POST_BUFFER":     "64MiB",
 	"HTTP_PROXY":           "",
 	"HTTPS_PROXY":          "",
 	"NO_PROXY":             "",
@@ -113,10 +138,19 @@ func loadSettings() (settings, error) {
 	if err != nil || s.mountWait < time.Second || s.mountWait > maxMountWait {
 		return fail("MOUNT_WAIT", fmt.Sprintf("a duration from 1s to %v", maxMountWait), nil)
 	}
-	for key, to := range map[string]*time.Duration{"WORK_TIMEOUT": &s.timeouts.work, "FETCH_TIMEOUT": &s.timeouts.fetch} {
+	for key, to := range map[string]*time.Duration{
+		"WORK_TIMEOUT": &s.timeouts.work, "FETCH_TIMEOUT": &s.timeouts.fetch, "FETCH_CPU_TIME": &s.timeouts.fetchCPU, "ASK_TIMEOUT": &s.timeouts.ask,
+	} {
 		if *to, err = time.ParseDuration(v.GetString(key)); err != nil || *to < time.Second || *to > maxTimeout {
 			return fail(key, fmt.Sprintf("a duration from 1s to %v", maxTimeout), nil)
 		}
+	}
+	if s.gitMemory, err = volume.ParseSize(v.GetString("GIT_MEMORY")); err != nil || s.gitMemory != 0 && s.gitMemory < minGitMemory {
+		return fail("GIT_MEMORY", "0 for a third of the machine's memory, and 4GiB at most, or a size of at least 256MiB, such as 12GiB", nil)
+	}
+	factor, err := strconv.ParseFloat(v.GetString("SIZE_FACTOR"), 64)
+	if s.sizeFactor = git.SizeFactor(factor); err != nil || !(factor >= minSizeFactor && factor <= maxSizeFactor) {
+		return fail("SIZE_FACTOR", fmt.Sprintf("a number from %v to %v", minSizeFactor, maxSizeFactor), nil)
 	}
 	s.keepReady, err = time.ParseDuration(v.GetString("KEEP_READY"))
 	if err != nil || s.keepReady != 0 && (s.keepReady < minKeepReady || s.keepReady > maxTimeout) {
@@ -135,6 +169,9 @@ func loadSettings() (settings, error) {
 	if s.schemes, err = volume.ParseSchemes(v.GetString("ALLOW_SCHEMES")); err != nil {
 		return fail("ALLOW_SCHEMES", "", err)
 	}
+	if s.rewriteSubmodules, err = strconv.ParseBool(v.GetString("REWRITE_SUBMODULES")); err != nil {
+		return fail("REWRITE_SUBMODULES", "true or false", nil)
+	}
 	if s.sharePrivate, err = strconv.ParseBool(v.GetString("ALLOW_SHARED_PRIVATE")); err != nil {
 		return fail("ALLOW_SHARED_PRIVATE", "true or false", nil)
 	}
@@ -151,7 +188,10 @@ func loadSettings() (settings, error) {
 			return settings{}, fmt.Errorf("setting %s: %w", key, err)
 		}
 	}
-	if s.auditSize, err = parseSize(v.GetString("AUDIT_SIZE")); err != nil || s.auditSize != 0 && s.auditSize < audit.MinSize {
+	if s.postBuffer, err = volume.ParseSize(v.GetString("HTTP_POST_BUFFER")); err != nil || s.postBuffer != 0 && (s.postBuffer < minPostBuffer || s.postBuffer > maxPostBuffer) {
+		return fail("HTTP_POST_BUFFER", "0 for no second try, or a size from 1MiB to 2GiB, such as 64MiB", nil)
+	}
+	if s.auditSize, err = volume.ParseSize(v.GetString("AUDIT_SIZE")); err != nil || s.auditSize != 0 && s.auditSize < audit.MinSize {
 		return fail("AUDIT_SIZE", "0 for no audit log, or a size of at least 512KiB, such as 64MiB", nil)
 	}
 	s.metrics.addr = v.GetString("METRICS_ADDR")
@@ -167,9 +207,9 @@ func loadSettings() (settings, error) {
 	}
 	switch strings.ToLower(v.GetString("LOG_FORMAT")) {
 	case "text":
-		s.format = &logrus.TextFormatter{DisableColors: true, FullTimestamp: true}
+		s.format = textLines
 	case "json":
-		s.format = &logrus.JSONFormatter{}
+		s.format = jsonLines{}
 	default:
 		return fail("LOG_FORMAT", "text or json", nil)
 	}
@@ -231,6 +271,19 @@ func checkProxy(text string) error {
 		return errors.New("contains a user name or password; a proxy that asks for one is not supported")
 	}
 	return nil
+}
+
+// textLines are the lines of the log as text. Without colors, values are quoted, and what is not
+// printable in them is escaped, also on a terminal.
+var textLines = &logrus.TextFormatter{DisableColors: true, FullTimestamp: true}
+
+// jsonLines are the lines of the log as JSON.
+type jsonLines struct{ logrus.JSONFormatter }
+
+// Format implements logrus.Formatter.
+func (j jsonLines) Format(e *logrus.Entry) ([]byte, error) {
+	line, err := j.JSONFormatter.Format(e)
+	return append(escape.AppendJSON(nil, bytes.TrimSuffix(line, []byte("\n"))), '\n'), err
 }
 
 // configure applies the settings to the log.

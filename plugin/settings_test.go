@@ -8,7 +8,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/admin/audit"
 )
 
 // settingCase is a test of one value of a setting.
@@ -52,6 +52,31 @@ func TestSettings(t *testing.T) {
 		{"FETCH_TIMEOUT", "", func(s settings) bool { return s.timeouts.fetch == 2*time.Hour }, ""},
 		{"FETCH_TIMEOUT", "5m", func(s settings) bool { return s.timeouts.fetch == 5*time.Minute }, ""},
 		{"FETCH_TIMEOUT", "25h", nil, "a duration from 1s to 24h0m0s"},
+		{"FETCH_CPU_TIME", "", func(s settings) bool { return s.timeouts.fetchCPU == time.Hour }, ""},
+		{"FETCH_CPU_TIME", "6h", func(s settings) bool { return s.timeouts.fetchCPU == 6*time.Hour }, ""},
+		{"FETCH_CPU_TIME", "0", nil, "a duration from 1s to 24h0m0s"},
+		{"ASK_TIMEOUT", "", func(s settings) bool { return s.timeouts.ask == 20*time.Second }, ""},
+		{"ASK_TIMEOUT", "2m", func(s settings) bool { return s.timeouts.ask == 2*time.Minute }, ""},
+		{"ASK_TIMEOUT", "0", nil, "a duration from 1s to 24h0m0s"},
+		{"GIT_MEMORY", "", func(s settings) bool { return s.gitMemory == 0 }, ""},
+		{"GIT_MEMORY", "0", func(s settings) bool { return s.gitMemory == 0 }, ""},
+		{"GIT_MEMORY", "12GiB", func(s settings) bool { return s.gitMemory == 12<<30 }, ""},
+		{"GIT_MEMORY", "255MiB", nil, "at least 256MiB"},
+		{"GIT_MEMORY", "8", nil, "at least 256MiB"},
+		{"SIZE_FACTOR", "", func(s settings) bool { return s.sizeFactor == 1 }, ""},
+		{"SIZE_FACTOR", "2.5", func(s settings) bool { return s.sizeFactor == 2.5 }, ""},
+		{"SIZE_FACTOR", "100", func(s settings) bool { return s.sizeFactor == 100 }, ""},
+		{"SIZE_FACTOR", "0.01", func(s settings) bool { return s.sizeFactor == 0.01 }, ""},
+		{"SIZE_FACTOR", "0", nil, "a number from 0.01 to 100"},
+		{"SIZE_FACTOR", "101", nil, "a number from 0.01 to 100"},
+		{"SIZE_FACTOR", "NaN", nil, "a number from 0.01 to 100"},
+		{"SIZE_FACTOR", "2x", nil, "a number from 0.01 to 100"},
+		{"HTTP_POST_BUFFER", "", func(s settings) bool { return s.postBuffer == 64<<20 }, ""},
+		{"HTTP_POST_BUFFER", "0", func(s settings) bool { return s.postBuffer == 0 }, ""},
+		{"HTTP_POST_BUFFER", "2GiB", func(s settings) bool { return s.postBuffer == 2<<30 }, ""},
+		{"HTTP_POST_BUFFER", "512KiB", nil, "from 1MiB to 2GiB"},
+		{"HTTP_POST_BUFFER", "3GiB", nil, "from 1MiB to 2GiB"},
+		{"HTTP_POST_BUFFER", "64", nil, "from 1MiB to 2GiB"},
 		{"KEEP_READY", "", func(s settings) bool { return s.keepReady == 0 }, ""},
 		{"KEEP_READY", "0", func(s settings) bool { return s.keepReady == 0 }, ""},
 		{"KEEP_READY", "5m", func(s settings) bool { return s.keepReady == 5*time.Minute }, ""},
@@ -61,12 +86,15 @@ func TestSettings(t *testing.T) {
 		{"KEEP_READY", "5", nil, "from 1m0s"},
 		{"DEFAULT_OPTS", "", func(s settings) bool { return len(s.defaults) == 0 }, ""},
 		{"DEFAULT_OPTS", "cache=off,refresh=30s", func(s settings) bool { return s.defaults["cache"] == "off" && s.defaults["refresh"] == "30s" }, ""},
-		{"DEFAULT_OPTS", "cache=some", nil, "shared, readonly, off"},
+		{"DEFAULT_OPTS", "cache=some", nil, "shared, off"},
 		{"DEFAULT_OPTS", "repo=https://h/x", nil, "can't have a default"},
 		{"ALLOW_SCHEMES", "", func(s settings) bool { return s.schemes.Allows("https") && !s.schemes.Allows("ssh") }, ""},
 		{"ALLOW_SCHEMES", "ssh", func(s settings) bool { return s.schemes.Allows("ssh") && s.schemes.Allows("http") }, ""},
 		{"ALLOW_SCHEMES", "file", nil, "git, ssh"},
 		{"ALLOW_SCHEMES", "ext", nil, "git, ssh"},
+		{"REWRITE_SUBMODULES", "", func(s settings) bool { return s.rewriteSubmodules }, ""},
+		{"REWRITE_SUBMODULES", "false", func(s settings) bool { return !s.rewriteSubmodules }, ""},
+		{"REWRITE_SUBMODULES", "https", nil, "true or false"},
 		{"ALLOW_SHARED_PRIVATE", "", func(s settings) bool { return !s.sharePrivate }, ""},
 		{"ALLOW_SHARED_PRIVATE", "true", func(s settings) bool { return s.sharePrivate }, ""},
 		{"ALLOW_SHARED_PRIVATE", "maybe", nil, "true or false"},
@@ -104,7 +132,7 @@ func TestSettings(t *testing.T) {
 		{"LOG_LEVEL", "DEBUG", func(s settings) bool { return s.level == logrus.DebugLevel }, ""},
 		{"LOG_LEVEL", "loud", nil, "error, warn, info or debug"},
 		{"LOG_FORMAT", "", func(s settings) bool { _, ok := s.format.(*logrus.TextFormatter); return ok }, ""},
-		{"LOG_FORMAT", "json", func(s settings) bool { _, ok := s.format.(*logrus.JSONFormatter); return ok }, ""},
+		{"LOG_FORMAT", "json", func(s settings) bool { _, ok := s.format.(jsonLines); return ok }, ""},
 		{"LOG_FORMAT", "xml", nil, "text or json"},
 	} {
 		t.Run(tt.key+"="+tt.value, tt.run)

@@ -4,21 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
+	"github.com/helmdeck/repos/internal/admin/quota"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/disk/trash"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/quota"
-	"github.com/helmdeck/repos/internal/trash"
-	"github.com/helmdeck/repos/internal/warm"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/internal/workspace/warm"
 	"github.com/helmdeck/repos/janitor"
 )
 
-// stock implements janitor.Stock: the clones with their workspaces and discards, and the
-// trash.
+// stock implements janitor.Stock: the clones with their workspaces and checkpoints, and the
+// trash. It says how they are used; the janitor decides what that means.
 type stock struct {
 	data  string
 	trash *trash.Trash
@@ -33,126 +34,146 @@ type stock struct {
 	swept <-chan struct{}
 }
 
-// Inventory waits for the start's sweep. It does no I/O except statfs.
-func (s *stock) Inventory(ctx context.Context) (janitor.Inventory, error) {
+// Inventory waits for the start's sweep. It does no I/O except statfs and stat. What it takes for a clone that
+// is not chosen is a look at its key.
+func (s *stock) Inventory(ctx context.Context, of janitor.Choice) (janitor.Inventory, error) {
 	select {
 	case <-s.swept:
 	case <-ctx.Done():
 		return janitor.Inventory{}, context.Cause(ctx)
 	}
-	trashed := s.trash.Stats().Size // first: an entry deleted meanwhile counts twice rather than not at all
+	trashed := s.trash.Stats() // first: an entry deleted meanwhile counts twice rather than not at all
 	space, err := s.Space()
 	if err != nil {
 		return janitor.Inventory{}, err
 	}
-	inv := janitor.Inventory{Now: s.now(), Space: space, Trash: trashed, SubjectMaxSize: s.quota.Sizes()}
-	infos := s.clones.Inventory()
-	at := make(map[string]int, len(infos))
-	for _, info := range infos {
-		at[info.Key] = len(inv.Clones)
-		c := cloneOf(info)
-		s.addWarm(&c)
-		inv.Clones = append(inv.Clones, c)
+	inv := janitor.Inventory{Now: s.now(), Space: space, Trash: trashed.Size, Own: ownFiles(s.data).Add(trashed.Later).Add(trashed.Stuck), SubjectMaxSize: s.quota.Sizes()}
+	for {
+		keys := of.Of(s.keys)
+		inv.Clones = s.describe(keys)
+		// One that is gone meanwhile must not end a limited list.
+		if of.Limit == 0 || len(inv.Clones) == len(keys) || ctx.Err() != nil {
+			return inv, context.Cause(ctx)
+		}
 	}
-	for _, w := range s.workspaces.Workspaces() {
-		i, ok := at[w.Clone]
-		if !ok { // its clone is lost, but the workspace needs only the layers
-			i = len(inv.Clones)
+}
+
+// keys calls yield with the keys of all clones, also of those that are lost but have workspaces.
+func (s *stock) keys(yield func(key string) bool) {
+	for _, key := range s.clones.Keys() {
+		if !yield(key) {
+			return
+		}
+	}
+	more := true
+	s.workspaces.Each(func(w *meta.Workspace) { more = more && yield(w.Clone) })
+}
+
+// describe describes the clones of keys, as far as they are there.
+func (s *stock) describe(keys []string) (clones []janitor.Clone) {
+	const lost = -1
+	at := make(map[string]int, len(keys))
+	for _, key := range keys {
+		at[key] = lost
+		c := s.clones.Lookup(key)
+		if c == nil {
+			continue
+		}
+		if info, ok := c.Info(); ok {
+			at[key] = len(clones)
+			c := cloneOf(info)
+			s.addWarm(&c)
+			clones = append(clones, c)
+		}
+	}
+	workspaces := s.workspaces.WorkspacesOf(func(key string) bool { _, ok := at[key]; return ok })
+	below := meta.Below(func(yield func(meta.Workspace) bool) { // by what does not go before them
+		for _, w := range workspaces {
+			if !evictable(w) && !yield(w) {
+				return
+			}
+		}
+	})
+	for _, w := range workspaces {
+		i := at[w.Clone]
+		if i == lost { // the workspace needs only the layers
+			i = len(clones)
 			at[w.Clone] = i
-			inv.Clones = append(inv.Clones, janitor.Clone{
+			clones = append(clones, janitor.Clone{
 				Key: w.Clone, Subject: w.Options["subject"], Repo: w.Options["repo"], Made: janitor.Stamp(w.MountedAt), Mounted: true,
 			})
 		}
-		c, p := &inv.Clones[i], partOf(w)
+		c, p := &clones[i], partOf(w, below[w.ID])
 		c.Used = max(c.Used, p.Used)
 		c.Parts = append(c.Parts, p)
 	}
-	for i, info := range infos { // a clone that is busy without a workspace has work in progress
-		if c := &inv.Clones[i]; info.Busy != "" && !info.Working && c.Held == janitor.Free && !hasWorkspace(c) {
-			c.Held = janitor.Pending
-		}
-	}
-	return inv, nil
+	return clones
 }
 
-func hasWorkspace(c *janitor.Clone) bool {
-	for _, p := range c.Parts {
-		if p.Kind == janitor.Upper || p.Kind == janitor.Discard {
-			return true
-		}
+// ownFiles returns what the files take that the plugin needs for itself. One that is not there
+// takes nothing.
+func ownFiles(data string) (sum disk.Size) {
+	for _, name := range []string{databaseFile, reserveFile} {
+		size, _ := disk.Measure(context.Background(), filepath.Join(data, name)) // one stat
+		sum = sum.Add(size)
 	}
-	return false
+	return sum
 }
 
 // cloneOf converts a clone, without its workspaces.
 func cloneOf(info clone.Info) janitor.Clone {
 	c := janitor.Clone{
 		Key: info.Key, Subject: info.Subject, Repo: info.Repo, Made: janitor.Stamp(info.CreatedAt), Used: janitor.Stamp(info.Used),
-		Mounted: info.Mounted, Size: info.LFS.Size, LFS: info.LFS.Size, Parts: make([]janitor.Part, 0, len(info.Layers)+len(info.Caches)+1),
-	}
-	switch {
-	case info.Attended:
-		c.Held = janitor.Pending
-	case info.Working:
-		c.Held = janitor.Working
+		Mounted: info.Mounted, Size: info.LFS.Size, LFS: info.LFS.Size, Parts: make([]janitor.Part, 0, len(info.Layers)+1),
+		Use: janitor.Use{Attended: info.Attended, Working: info.Working, Busy: info.Busy != ""},
 	}
 	for _, size := range info.Stores {
 		c.Size = c.Size.Add(size.Size)
 	}
-	// The layers below a tree must be evicted after it.
-	used := make(map[string]int64)
-	for _, l := range info.Layers {
-		for depth, id := range l.Below {
-			used[id] = max(used[id], janitor.Stamp(l.Used)+int64(depth)+1)
-		}
-	}
 	for _, l := range info.Layers {
 		p := janitor.Part{
-			Kind: janitor.Tree, ID: l.ID, Used: max(used[l.ID], janitor.Stamp(l.Used)), Size: l.Size.Size, Needed: l.Need != "",
+			Kind: janitor.Tree, ID: l.ID, Used: janitor.Stamp(l.Used), Size: l.Size.Size, Needed: l.Need != "", Below: l.Below,
+			Use: janitor.Use{Below: l.Held},
 		}
 		if l.Kind != "tree" {
 			p.Kind = janitor.GitLayer
 		}
-		if l.Held {
-			p.Held = janitor.Pinned
-		}
 		c.Parts = append(c.Parts, p)
-	}
-	for uid, size := range info.Caches {
-		c.Parts = append(c.Parts, janitor.Part{Kind: janitor.Cache, ID: uid, Used: janitor.Stamp(info.Used), Size: size.Size})
 	}
 	return c
 }
 
-// addWarm adds a clone's warm layers, as one part for each head. Layers that several
-// heads share are evicted with the clone.
+// addWarm adds a clone's warm layers, as one part for each head, and one for each layer of a cache. Layers that several
+// heads share, and the bases of caches, are evicted with the clone.
 func (s *stock) addWarm(c *janitor.Clone) {
 	rest := s.warm.Size(c.Key)
-	for _, h := range s.warm.Heads(c.Key) {
-		p := janitor.Part{Kind: janitor.Warm, ID: h.Key, Used: janitor.Stamp(h.Used), Size: h.Size}
-		if h.Held {
-			p.Held = janitor.Pinned
-		}
-		rest = rest.Sub(h.Size)
-		c.Parts = append(c.Parts, p)
+	for _, l := range s.warm.CacheLayers(c.Key) {
+		c.Parts = append(c.Parts, janitor.Part{
+			Kind: janitor.Cache, ID: l.ID, Used: janitor.Stamp(l.Used), Depth: l.Depth, Size: l.Size, Use: janitor.Use{Below: l.Held},
+		})
+		rest = rest.Sub(l.Size)
 	}
-	c.Size, c.Shared = c.Size.Add(rest), rest
+	for _, h := range s.warm.Heads(c.Key) {
+		c.Parts = append(c.Parts, janitor.Part{
+			Kind: janitor.Warm, ID: h.Key, Used: janitor.Stamp(h.Used), Size: h.Size, Use: janitor.Use{Below: h.Held},
+		})
+		rest = rest.Sub(h.Size)
+	}
+	c.Size, c.Common = c.Size.Add(rest), rest
 }
 
-// partOf converts a workspace or a discard.
-func partOf(w meta.Workspace) janitor.Part {
-	p := janitor.Part{Kind: janitor.Upper, ID: w.ID, Volume: w.Volume, Used: janitor.Stamp(w.MountedAt), Size: w.Size.Size}
-	switch {
-	case w.Phase == meta.Discarded:
-		p.Kind, p.Used = janitor.Discard, janitor.Stamp(w.EndedAt)
-	case w.Phase == meta.Ended:
-		p.Held = janitor.Busy
-	case len(w.Leases) > 0:
-		p.Held = janitor.Leased
-	case w.Mode == "keep":
-		p.Held = janitor.Kept
-	default:
-		p.Held = janitor.Pending
+// evictable reports whether a workspace is a checkpoint that the janitor may evict, before those that it stands on.
+func evictable(w meta.Workspace) bool { return w.Phase == meta.Checkpoint && w.Name == "" }
+
+// partOf converts a workspace or a checkpoint. below says that something stands on it that does not go before it.
+func partOf(w meta.Workspace, below bool) janitor.Part {
+	p := janitor.Part{
+		Kind: janitor.Upper, ID: w.ID, Volume: w.Volume, Used: janitor.Stamp(w.MountedAt), Size: w.Size.Size, Limit: w.Limit,
+		Use: janitor.Use{Ended: w.Phase == meta.Ended, Leased: len(w.Leases) > 0, Kept: w.Mode == "keep"},
+	}
+	if w.Phase == meta.Checkpoint {
+		p.Kind, p.Used, p.Use, p.Named = janitor.Checkpoint, janitor.Stamp(w.EndedAt), janitor.Use{Below: below}, w.Name != ""
+		p.Below, p.Merged = w.From, w.Merged
 	}
 	return p
 }
@@ -177,17 +198,17 @@ func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 	case janitor.Tree, janitor.GitLayer:
 		err = s.clones.EvictLayers(ctx, e.Clone, []string{e.ID})
 	case janitor.Cache:
-		err = s.clones.EvictCache(ctx, e.Clone, e.ID)
+		err = s.warm.EvictCacheLayer(ctx, e.Clone, e.ID)
 	case janitor.Warm:
 		err = s.warm.Evict(ctx, e.Clone, e.ID)
-	case janitor.Discard:
-		err = s.workspaces.EvictDiscard(e.ID)
+	case janitor.Checkpoint:
+		err = s.workspaces.EvictCheckpoint(e.ID)
 	default:
 		err = fmt.Errorf("a %s can't be evicted", e.Kind)
 	}
 	var busy *work.BusyError
 	var inUse *workspace.InUseError
-	var gone *workspace.NoDiscardError
+	var gone *workspace.NoCheckpointError
 	switch {
 	case errors.As(err, &gone):
 		return nil
@@ -199,6 +220,9 @@ func (s *stock) Evict(ctx context.Context, e janitor.Eviction) error {
 
 // Space returns the space of the data directory's filesystem.
 func (s *stock) Space() (disk.Space, error) { return disk.SpaceOf(s.data) }
+
+// Trash returns the size of what goes already.
+func (s *stock) Trash() disk.Size { return s.trash.Stats().Size }
 
 // Hurry deletes the trash without rest.
 func (s *stock) Hurry(ctx context.Context, enough func() bool) error {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // startBeforeAQuestion starts a plugin with a warm volume "v" of a repository "sample", whose server

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
@@ -24,8 +24,8 @@ func TestWorkWithoutWaitingClient(t *testing.T) {
 		settings []string
 		want     bool
 	}{
-		{"MAX_SIZE and TTL", []string{"MAX_SIZE=1B", "TTL=1h", "DISCARD_TTL=0"}, false},
-		{"MIN_FREE", []string{"MIN_FREE=90%", "DISCARD_TTL=0"}, true},
+		{"MAX_SIZE and TTL", []string{"MAX_SIZE=1B", "TTL=1h", "CHECKPOINT_TTL=0"}, false},
+		{"MIN_FREE", []string{"MIN_FREE=90%", "CHECKPOINT_TTL=0"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			base, _ := smallDisk(t, testdisk.Filesystems[0].Make)

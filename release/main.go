@@ -1,4 +1,4 @@
-// Command release makes a release and publishes its plugins, and makes an image for containers, for the Makefile.
+// Command release makes a release and publishes its plugins and images, and makes an image for containers, for the Makefile.
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 	dirty := flags.String("dirty", "", "1: release a tree with changes that are not committed")
 	strict := flags.String("strict", "", "1: passed to make rootfs")
 	latest := flags.String("latest", "", "1: publish as latest too")
-	repository := flags.String("repository", "", "where to publish: HOST/NAME")
+	flags.StringVar(&o.Repository, "repository", "", "where the plugin is published: HOST/NAME")
 	var container bundle.ContainerImage
 	flags.StringVar(&container.Arch, "arch", runtime.GOARCH, "the architecture of the image")
 	flags.StringVar(&container.Program, "program", "", "the plugin's program")
@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string) error {
 	o.Dirty, o.Strict = *dirty == "1", *strict == "1"
 	switch args[0] {
 	case "publish":
-		return bundle.Publish(ctx, o, *repository, *latest == "1")
+		return bundle.Publish(ctx, o, o.Repository, *latest == "1")
 	case "image":
 		return container.Make(ctx, o)
 	}

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -38,6 +39,19 @@ func TestConfig(t *testing.T) {
 		if tc.got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.field, tc.got, tc.want)
 		}
+	}
+	// Package hostnames follows the host's files through these directories. The plugin gets no other.
+	// A file that is mounted at /etc/hosts in the host is seen, and what is mounted below /run is not.
+	var mounts []string
+	for _, m := range config.Mounts {
+		mounts = append(mounts, fmt.Sprint(*m.Source, " ", m.Destination, " ", m.Type, " ", m.Options, m.Settable))
+	}
+	want := []string{
+		"/etc /host/etc bind [rbind ro nosuid nodev noexec rslave] []",
+		"/run /host/run bind [bind ro nosuid nodev noexec slave] []",
+	}
+	if !slices.Equal(mounts, want) {
+		t.Errorf("mounts: got %q, want %q", mounts, want)
 	}
 	if want := "(build dev)"; !strings.Contains(config.Description, want) {
 		t.Errorf("description: got %q, want %q in it, which rootfs/assemble replaces with the identity of the build", config.Description, want)

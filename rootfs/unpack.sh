@@ -22,3 +22,25 @@ unpack() { # PROGRAM WHAT-FOR PACKAGE...
 	for deb in "$work"/*.deb; do dpkg -x "$deb" build/tools; done
 	rm -rf "$work"
 }
+
+# unpack_all extracts Debian packages, and what they need that is not installed here, into build/tools/DIR. The tests
+# use it over this machine's directories, because programs of such packages find each other by absolute paths.
+unpack_all() { # DIR WHAT PACKAGE...
+	local dir=build/tools/$1 what=$2
+	shift 2
+	command -v apt-get >/dev/null || fail "$what are missing, and this machine has no apt to fetch them ($*)"
+	[ "$(id -u)" = 0 ] || fail "$what are missing, and fetching them needs root"
+	echo "needs: fetching $what into $dir, for the tests"
+	work=$(mktemp -d)
+	mkdir -p "$work/partial" "$work/root"
+	fetch() {
+		apt-get install --download-only -o APT::Sandbox::User=root -o Dir::Cache::archives="$work" -o DPkg::Lock::Timeout=300 \
+			-y -qq --no-install-recommends --reinstall "$@" >/dev/null
+	}
+	fetch "$@" || { update && fetch "$@"; }
+	for deb in "$work"/*.deb; do dpkg -x "$deb" "$work/root"; done
+	mkdir -p build/tools
+	rm -rf "$dir"
+	mv "$work/root" "$dir"
+	rm -rf "$work"
+}

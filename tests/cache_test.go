@@ -5,47 +5,60 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
-// The next container finds a file that the first one puts into .hdcache, whatever the first one
-// does to its tree.
-func TestCacheIsShared(t *testing.T) {
+// The next container finds a file that the first one puts into the cache, whatever the first one does to its tree. While
+// both run, neither sees what the other writes or removes.
+func TestCache(t *testing.T) {
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
 
-	first := e.sleeper(t, mount(subject(t)))
-	first.sh(t, "echo one >.hdcache/npm/marker; git clean -ffdxq")
-	if got := first.sh(t, "cat .git/hdcache/npm/marker"); got != "one" {
+	const read = "cat .hdcache/mine/* 2>/dev/null || echo none"
+	first, second := e.sleeper(t, mount(subject(t))), e.sleeper(t, mount(subject(t)))
+	first.sh(t, "mkdir .hdcache/mine; echo one >.hdcache/mine/one; git clean -ffdxq")
+	if got := first.sh(t, "cat .git/hdcache/mine/one"); got != "one" {
 		t.Errorf("after git clean: got %q, want the marker", got)
 	}
-	second := e.sleeper(t, mount(subject(t)))
-	if got := second.sh(t, "cat .hdcache/npm/marker; git status --porcelain"); got != "one" {
-		t.Errorf("the second container: got %q, want the marker and a clean status", got)
+	if got := second.sh(t, read); got != "none" {
+		t.Errorf("the second container sees %q while the first one runs", got)
 	}
-	second.sh(t, "echo two >.hdcache/pip/marker")
-	if got := first.sh(t, "cat .git/hdcache/pip/marker"); got != "two" {
-		t.Errorf("the first container: got %q, want the second's marker", got)
-	}
+	second.sh(t, "mkdir .hdcache/mine; echo two >.hdcache/mine/two; rm -rf .hdcache/npm")
 	first.remove(t)
+	e.awaitPublished(t, subject(t))
+	third := e.sleeper(t, mount(subject(t)))
+	if got := third.sh(t, read+"; git status --porcelain; ls -d .hdcache/npm"); got != "one\n.hdcache/npm" {
+		t.Errorf("the third container: got %q, want the first one's marker and a clean status", got)
+	}
+	third.sh(t, "rm -rf .git; rm -rf -- .[!.]* *; ls -A")
 	second.remove(t)
+	third.remove(t)
+	e.awaitPublished(t, subject(t))
+	if got := e.status(t, subject(t)); got["cache_unpublished"] != 0.0 || got["cache_bytes"] == 0.0 {
+		t.Errorf("status: unpublished %v, %v bytes", got["cache_unpublished"], got["cache_bytes"])
+	}
 	e.docker(t, "volume", "rm", subject(t))
 
 	// The cache belongs to the clone: another volume and another ref have it too.
-	got := e.sh(t, mount("", "repo="+r.url, "ref=feature/x", "subject="+subject(t)), "cat .hdcache/*/marker")
+	got := e.sh(t, mount("", "repo="+r.url, "ref=feature/x", "subject="+subject(t)), read)
 	if got != "one\ntwo" {
 		t.Errorf("another volume: got %q, want both markers", got)
 	}
-	if got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)+"-other"), "ls .hdcache/*/marker 2>/dev/null || echo none"); got != "none" {
+	if got := e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)+"-other"), read); got != "none" {
 		t.Errorf("another subject: got %q, want none", got)
 	}
-	// Only the cache outlives a container, and a device or setuid program in it does not work.
+	// A device or setuid program in it does not work, and a read-only volume has a read-only cache.
 	got = e.sh(t, mount("", "repo="+r.url, "subject="+subject(t)), "grep ' /w' /proc/self/mounts | cut -d' ' -f4")
 	for options := range strings.SplitSeq(got, "\n") {
 		if !strings.Contains(options, "nodev") || !strings.Contains(options, "nosuid") {
 			t.Errorf("mount options %q, want nodev and nosuid", options)
 		}
+	}
+	e.create(t, subject(t), "repo="+r.url, "subject="+subject(t))
+	got = e.docker(t, "run", "--rm", "--volume", subject(t)+":/w:ro", image, "sh", "-c", "echo evil 2>/dev/null >/w/.git/hdcache/npm/evil || echo refused")
+	if got != "refused" {
+		t.Errorf("a read-only volume: %q", got)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 // work is what the container does before the crash. proof prints proofOutput if all of the work
 // still exists.
 const (
-	work        = `echo changed >README.md; git commit -qam mine; echo dirty >dirty; echo cached >.hdcache/marker`
-	proof       = `cat README.md dirty; git log -1 --format=%s; git status --porcelain; git fsck --no-progress --no-dangling`
-	proofOutput = "changed\ndirty\nmine\n?? dirty"
+	work        = `echo changed >README.md; git commit -qam mine; echo dirty >dirty; mkdir -p .hdcache/mine; echo cached >.hdcache/mine/marker`
+	proof       = `cat README.md dirty; git log -1 --format=%s; git status --porcelain; git fsck --no-progress --no-dangling; cat .hdcache/mine/marker`
+	proofOutput = "changed\ndirty\nmine\n?? dirty\ncached"
 )
 
 // scene is an engine with the volume "busy", in which a container has worked, and the volume
@@ -54,8 +54,7 @@ func (s scene) startAgain(t *testing.T) {
 	s.wantUntouched(t)
 }
 
-// wantWhole checks the list of volumes, and that a second container gets a clean tree with the
-// cache of the first.
+// wantWhole checks the list of volumes, and that a second container gets a clean tree.
 func (s scene) wantWhole(t *testing.T) {
 	t.Helper()
 	if got, want := s.e.volumes(t), []string{"busy", "idle"}; !slices.Equal(got, want) {
@@ -67,9 +66,6 @@ func (s scene) wantWhole(t *testing.T) {
 		}
 	}
 	same(t, "the second container", s.e.sh(t, mount("busy"), portrait), s.plain)
-	if got := s.e.sh(t, mount("busy"), "cat .hdcache/marker"); got != "cached" {
-		t.Errorf("the cache holds %q", got)
-	}
 }
 
 // wantUntouched checks that the container still finds its work.

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/gitserver/sshserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver/sshserver"
 )
 
 // Every kind of credential works with the git and the ssh of the plugin's root filesystem. The test

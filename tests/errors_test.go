@@ -39,7 +39,7 @@ func TestErrors(t *testing.T) {
 		{"option as repo", []string{"repo=--upload-pack=x"}, []string{"--upload-pack=x"}, ""},
 		{"option as ref", []string{"repo=" + r.url, "ref=--upload-pack=x"}, []string{"ref", "--upload-pack=x"}, ""},
 		{"password", []string{"repo=https://user:hunter2@127.0.0.1/x"}, []string{"repo"}, "hunter2"},
-		{"token", []string{"repo=https://hunter2@127.0.0.1/x"}, []string{"repo"}, "hunter2"},
+		{"token", []string{"repo=https://ghp_hunter2hunter2hunter2hunter2hunter2h@127.0.0.1/x"}, []string{"repo"}, "hunter2"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

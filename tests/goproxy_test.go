@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // moduleProxy serves the module example.com/greet v1.0.0 to the Go command, and counts the
@@ -72,6 +72,7 @@ func TestGoModulesAreDownloadedOnce(t *testing.T) {
 
 	for i, downloads := range []bool{true, false} {
 		requests.Store(0)
+		e.awaitPublished(t, subject(t)) // what the last one downloaded
 		got := e.sh(t, m, build, flags...)
 		if !strings.Contains(got, "hello from a module") {
 			t.Errorf("run %d: got %q", i, got)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // anyOwner lets git work in a checkout of another uid.
@@ -50,7 +50,7 @@ func TestContainerCredential(t *testing.T) {
 		t.Errorf("in the container: %q", got)
 	}
 	e.create(t, name+"-off", "repo="+r.url, "ref=main", "subject="+subject(t))
-	said := e.sh(t, mount(name+"-off"), "ls .git/helmdeck 2>&1 || true; grep -i -e helmdeck -e credential .git/config || true; git fetch 2>&1 || true", anyOwner...)
+	said := e.sh(t, mount(name+"-off"), "ls .git/helmdeck 2>&1 || true; grep -i -e 'helmdeck/' -e credential .git/config || true; git fetch 2>&1 || true", anyOwner...)
 	if strings.Count(said, "helmdeck") != 1 || !strings.Contains(said, "could not read Username") { // ls names it
 		t.Errorf("without the option: %s", said)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -52,13 +52,13 @@ func TestToursInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := &user{e, t, r, server}
-	u.wantDiscard()
+	u.wantCheckpoint()
 	u.upgradeInUse()
 	u.upgradeInterrupted()
 	u.installAnew()
 }
 
-// user is a user of an engine that has the plugin from a registry, with a clone of "app", the volume "work" and a discard.
+// user is a user of an engine that has the plugin from a registry, with a clone of "app", the volume "work" and a checkpoint.
 type user struct {
 	*engine
 	t      *testing.T
@@ -80,15 +80,15 @@ func wantClones(t *testing.T, server *gitserver.Server, want int) {
 	}
 }
 
-// wantDiscard checks that what a container wrote before the upgrade can still be restored.
-func (u *user) wantDiscard() {
+// wantCheckpoint checks that what a container wrote before the upgrade can still be restored.
+func (u *user) wantCheckpoint() {
 	u.t.Helper()
-	list, err := u.admin(u.t).Discards(u.t.Context(), api.Filter{})
+	list, err := u.admin(u.t).Checkpoints(u.t.Context(), api.Filter{})
 	if err != nil || len(list) != 1 {
-		u.t.Fatalf("discards: %+v, %v", list, err)
+		u.t.Fatalf("checkpoints: %+v, %v", list, err)
 	}
-	u.docker(u.t, "volume", "create", "--driver", pluginName, "--opt", "repo="+u.server.URL("app"), "--opt", "restore="+list[0].ID, "rescued")
-	u.want("the restored discard", u.sh(u.t, mount("rescued"), "cat /w/result.txt"), "done")
+	u.docker(u.t, "volume", "create", "--driver", pluginName, "--opt", "repo="+u.server.URL("app"), "--opt", "from="+list[0].ID, "rescued")
+	u.want("the restored checkpoint", u.sh(u.t, mount("rescued"), "cat /w/result.txt"), "done")
 }
 
 // wantVersion checks which version is installed.

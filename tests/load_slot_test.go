@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/dockerd"
 )
 

@@ -88,8 +88,8 @@ func TestLoad(t *testing.T) {
 // prepare starts the engine and makes the plugin clone all repositories.
 func (l *load) prepare() {
 	l.Helper()
-	// Discards expire soon, so that the number of directories does not grow.
-	l.e = own(l.T, []string{"DISCARD_TTL=5s", "SWEEP_INTERVAL=5s"})
+	// Checkpoints expire soon, so that the number of directories does not grow.
+	l.e = own(l.T, []string{"CHECKPOINT_TTL=5s", "SWEEP_INTERVAL=5s"})
 	for n := range loadClones {
 		r := newRemote(l.T)
 		for _, name := range loadBranches {

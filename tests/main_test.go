@@ -3,10 +3,11 @@
 // over HTTP.
 //
 // The tests do not touch the host's own engine. Their engines have their own data, socket and
-// containerd, and no network of their own. All files are below one directory in /var/tmp; if a run
-// is killed, the next run removes its files. Tests on the shared engine run in parallel, each with
-// its own subject and repositories. A test that kills or stops something has its own engine. The
-// tests need root, dockerd and the programs that make needs installs, and fail without them.
+// containerd, and share the network namespace of the tests, which is not the machine's. All files
+// are below one directory in /var/tmp; if a run is killed, the next run removes its files. Tests on
+// the shared engine run in parallel, each with its own subject and repositories. A test that kills
+// or stops something has its own engine. The tests need root, dockerd and the programs that make
+// needs installs, and fail without them.
 package tests
 
 import (
@@ -43,6 +44,9 @@ func TestMain(m *testing.M) {
 func prepare() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("run the tests as root: they start a Docker engine")
+	}
+	if err := dockerd.Isolate(); err != nil {
+		return err
 	}
 	if err := dockerd.Choose(); err != nil {
 		return err

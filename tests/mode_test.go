@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // With mode=shared two containers have one workspace, which is reset when the last one ends.
@@ -33,7 +33,7 @@ func TestSharedVolume(t *testing.T) {
 }
 
 // A kept workspace survives docker restart, docker cp, a push to the remote, and disabling the
-// plugin by force. After the volume is removed it is a discard, from which another volume is
+// plugin by force. After the volume is removed it is a checkpoint, from which another volume is
 // restored.
 func TestKeptVolume(t *testing.T) {
 	t.Parallel()
@@ -86,20 +86,20 @@ func TestKeptVolume(t *testing.T) {
 	c.remove(t)
 
 	e.docker(t, "volume", "rm", name)
-	var discards []api.Discard
-	eventually(t, "the discard", func() error {
+	var checkpoints []api.Checkpoint
+	eventually(t, "the checkpoint", func() error {
 		var err error
-		discards, err = e.admin(t).Discards(t.Context(), api.Filter{})
-		if err == nil && (len(discards) != 1 || discards[0].Changed == nil) {
-			err = fmt.Errorf("%+v", discards)
+		checkpoints, err = e.admin(t).Checkpoints(t.Context(), api.Filter{})
+		if err == nil && (len(checkpoints) != 1 || checkpoints[0].Changed == nil) {
+			err = fmt.Errorf("%+v", checkpoints)
 		}
 		return err
 	})
-	d := discards[0]
+	d := checkpoints[0]
 	if d.Volume != name || d.Subject != name || d.Repo != r.url || d.Bytes == nil || *d.Changed < 3 {
 		t.Errorf("%+v", d)
 	}
-	e.create(t, name+"-again", "repo="+r.url, "subject="+name, "restore="+d.ID)
+	e.create(t, name+"-again", "repo="+r.url, "subject="+name, "from="+d.ID, "mode=keep")
 	c = e.sleeper(t, mount(name+"-again"))
 	wantKept("restored")
 	c.remove(t)

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/gitserver/tokenserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver/tokenserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // Work leaves sandboxes. A container without a network and without a credential commits for longer than a
 // token lives: the host pushes its branch. One with auth=container fetches and pushes by itself. One without
-// it finds nothing. What the first one left as a discard is looked at, exported and pushed.
+// it finds nothing. What the first one left as a checkpoint is looked at, exported and pushed.
 func TestWorkLeaves(t *testing.T) {
 	t.Parallel()
 	e, repo := shared(t), "team/app"
@@ -63,7 +63,7 @@ func TestWorkLeaves(t *testing.T) {
 	commit(alone, "fix", "first")
 	tokens.Revoke() // an hour has passed
 	second := commit(alone, "fix", "second")
-	if got := alone.sh(t, "ls .git/helmdeck 2>/dev/null || true; grep -ri -e credential -e helmdeck .git/config || true; env | grep -i -e token -e ghs_ || true"); got != "" {
+	if got := alone.sh(t, "ls .git/helmdeck 2>/dev/null || true; grep -ri -e credential -e 'helmdeck/' .git/config || true; env | grep -i -e token -e ghs_ || true"); got != "" {
 		t.Errorf("without the option the container finds %q", got)
 	}
 	repos("push", s, "fix:agents/1")
@@ -88,8 +88,8 @@ func TestWorkLeaves(t *testing.T) {
 	alone.sh(t, "echo not committed >loose; git rm -q --cached second; rm second")
 	alone.remove(t)
 	var id string
-	eventually(t, "the discard", func() error {
-		list, err := e.admin(t).Discards(t.Context(), api.Filter{Volume: s})
+	eventually(t, "the checkpoint", func() error {
+		list, err := e.admin(t).Checkpoints(t.Context(), api.Filter{Volume: s})
 		if err == nil && len(list) == 0 {
 			err = errors.New("none yet")
 		}
@@ -124,7 +124,7 @@ func TestWorkLeaves(t *testing.T) {
 	}
 	repos("push", id, "fix:agents/1")
 	if got := tip("agents/1"); got != third {
-		t.Errorf("the remote has %s, the discard %s", got, third)
+		t.Errorf("the remote has %s, the checkpoint %s", got, third)
 	}
 	hostGit(t, server.Path(repo), "fsck", "--strict")
 	if got := tokens.Problems(); len(got) > 0 {

@@ -113,17 +113,17 @@ func (e *engine) clones(t *testing.T, subject string) []string {
 	return dirs
 }
 
-// awaitReclaimed deletes a subject's discards, and waits until the subject has no mount and no
+// awaitReclaimed deletes a subject's checkpoints, and waits until the subject has no mount and no
 // workspace left. Its clones stay.
 func (e *engine) awaitReclaimed(t *testing.T, subject string) {
 	t.Helper()
 	e.awaitUnmounted(t, subject)
 	client := e.admin(t)
 	eventually(t, "the workspaces of subject "+subject+" to go", func() error {
-		list, err := client.Discards(t.Context(), api.Filter{})
+		list, err := client.Checkpoints(t.Context(), api.Filter{})
 		for _, d := range list {
 			if d.Subject == subject {
-				err = errors.Join(err, client.RemoveDiscard(t.Context(), d.ID))
+				err = errors.Join(err, client.RemoveCheckpoint(t.Context(), d.ID))
 			}
 		}
 		left, globErr := filepath.Glob(e.Data("clones", subject, "*", "workspaces", "*"))

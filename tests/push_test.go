@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // After a push the next Mount has the new commit. A Mount that finds nothing new asks the server

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // machine is an image whose containers have the programs of this machine, with the flags of machineFlags.
@@ -59,31 +59,34 @@ func (e *engine) recipe(t *testing.T, url, script string, flags []string, option
 	args := append([]string{"run", "--rm", "--network", "host", "--volume", name + ":/w", "--workdir", "/w"}, flags...)
 	out := e.docker(t, append(args, machine, "sh", "-c", "{ "+text+"\n} 2>&1")...)
 	e.docker(t, "volume", "rm", name)
-	e.awaitReclaimed(t, subject(t)) // the warm directories are published, and Go's new go.sum is no discard any more
+	e.awaitReclaimed(t, subject(t)) // the warm directories are published, and Go's new go.sum is no checkpoint any more
 	return out
+}
+
+// npmPackage returns the archive of a package that says its version.
+func npmPackage(t *testing.T, name, version string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for path, content := range map[string]string{
+		"package.json": fmt.Sprintf(`{"name": %q, "version": %q}`, name, version),
+		"index.js":     fmt.Sprintf("module.exports = 'hello from %s'\n", version),
+	} {
+		if err := w.WriteHeader(&tar.Header{Name: "package/" + path, Mode: 0o644, Size: int64(len(content))}); err != nil {
+			t.Fatal(err)
+		}
+		w.Write([]byte(content))
+	}
+	w.Close()
+	z.Close()
+	return b.Bytes()
 }
 
 // npmRegistry serves versions of the package greet, and counts the requests.
 func npmRegistry(t *testing.T) (lock func(version string) []gitserver.Change, requests *atomic.Int32) {
 	t.Helper()
-	tarball := func(version string) []byte {
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		w := tar.NewWriter(z)
-		for name, content := range map[string]string{
-			"package.json": fmt.Sprintf(`{"name": "greet", "version": %q}`, version),
-			"index.js":     fmt.Sprintf("module.exports = 'hello from %s'\n", version),
-		} {
-			if err := w.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o644, Size: int64(len(content))}); err != nil {
-				t.Fatal(err)
-			}
-			w.Write([]byte(content))
-		}
-		w.Close()
-		z.Close()
-		return b.Bytes()
-	}
-	files := map[string][]byte{"1.0.0": tarball("1.0.0"), "1.1.0": tarball("1.1.0")}
+	files := map[string][]byte{"1.0.0": npmPackage(t, "greet", "1.0.0"), "1.1.0": npmPackage(t, "greet", "1.1.0")}
 	requests = &atomic.Int32{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
@@ -145,26 +148,34 @@ func TestRecipeNpm(t *testing.T) {
 	}
 }
 
-// The second build has nothing to do. After a push only the crate that changed is compiled.
-func TestRecipeCargo(t *testing.T) {
-	t.Parallel()
+// crates are a program and a crate that it needs.
+var crates = []gitserver.Change{
+	{Path: "Cargo.toml", Content: "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\ngreet = { path = \"greet\" }\n"},
+	{Path: "Cargo.lock", Content: "version = 3\n\n[[package]]\nname = \"app\"\nversion = \"0.1.0\"\ndependencies = [\n \"greet\",\n]\n\n[[package]]\nname = \"greet\"\nversion = \"0.1.0\"\n"},
+	{Path: "src/main.rs", Content: "fn main() { println!(\"{}\", greet::hello()); }\n"},
+	{Path: "greet/Cargo.toml", Content: "[package]\nname = \"greet\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"},
+	{Path: "greet/src/lib.rs", Content: "pub fn hello() -> &'static str { \"hello\" }\n"},
+}
+
+// cargoFlags are machineFlags with this machine's Cargo.
+func (e *engine) cargoFlags(t *testing.T) []string {
+	t.Helper()
 	needProgram(t, "gcc", "gcc")
 	out, err := exec.Command(needProgram(t, "rustc", "cargo"), "--print", "sysroot").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	root := strings.TrimSpace(string(out))
+	return append(e.machineFlags(t, filepath.Join(root, "bin")), beside(root)...)
+}
+
+// The second build has nothing to do. After a push only the crate that changed is compiled, and so it is after the
+// branch was set back.
+func TestRecipeCargo(t *testing.T) {
+	t.Parallel()
 	e, r := shared(t), newRemote(t)
-	flags := e.machineFlags(t, filepath.Join(root, "bin"))
-	if root != "/usr" {
-		flags = append(flags, "--volume", root+":"+root+":ro")
-	}
-	r.commit(t, "main",
-		gitserver.Change{Path: "Cargo.toml", Content: "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\ngreet = { path = \"greet\" }\n"},
-		gitserver.Change{Path: "Cargo.lock", Content: "version = 3\n\n[[package]]\nname = \"app\"\nversion = \"0.1.0\"\ndependencies = [\n \"greet\",\n]\n\n[[package]]\nname = \"greet\"\nversion = \"0.1.0\"\n"},
-		gitserver.Change{Path: "src/main.rs", Content: "fn main() { println!(\"{}\", greet::hello()); }\n"},
-		gitserver.Change{Path: "greet/Cargo.toml", Content: "[package]\nname = \"greet\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"},
-		gitserver.Change{Path: "greet/src/lib.rs", Content: "pub fn hello() -> &'static str { \"hello\" }\n"})
+	flags := e.cargoFlags(t)
+	first := r.commit(t, "main", crates...)
 	build := func(what string, want ...string) {
 		t.Helper()
 		out := e.recipe(t, r.url, "../examples/warm/cargo.sh", flags)
@@ -181,26 +192,45 @@ func TestRecipeCargo(t *testing.T) {
 	r.commit(t, "main", gitserver.Change{Path: "src/main.rs", Content: "fn main() { println!(\"{}!\", greet::hello()); }\n"})
 	build("one after a push", "app")
 	build("the next")
+	pushed := r.tip(t, "main")
+	hostGit(t, r.Path(app), "update-ref", "refs/heads/main", first)
+	build("one of the commit before", "app")
+	build("the next")
+	hostGit(t, r.Path(app), "update-ref", "refs/heads/main", pushed)
+	build("one of the pushed commit again", "app")
+	r.commit(t, "main", gitserver.Change{Path: "greet/src/lib.rs", Content: "pub fn hello() -> &'static str { \"HELLO\" }\n"})
+	build("one with another dependency", "greet", "app")
+	hostGit(t, r.Path(app), "update-ref", "refs/heads/main", first)
+	build("one without both changes", "greet", "app")
 }
 
-// The second container downloads nothing and takes the test's result from the cache. One with cache=readonly reads the
-// modules of the others.
-func TestRecipeGo(t *testing.T) {
-	t.Parallel()
-	e, r := shared(t), newRemote(t)
-	proxy, requests := moduleProxy(t)
-	r.commit(t, "main",
-		// The repository's generated files, which are no Go, are another module.
-		gitserver.Change{Path: "src/go.mod", Content: "module example.com/generated\n"},
-		gitserver.Change{Path: "go.mod", Content: "module example.com/hello\n\ngo 1.21\n\nrequire example.com/greet v1.0.0\n"},
-		gitserver.Change{Path: "hello_test.go", Content: "package hello\n\nimport (\n\t\"testing\"\n\n\t\"example.com/greet\"\n)\n\nfunc Test(t *testing.T) { t.Log(greet.Hello()) }\n"})
+// greeting is a test that needs the module of moduleProxy.
+var greeting = []gitserver.Change{
+	// The repository's generated files, which are no Go, are another module.
+	{Path: "src/go.mod", Content: "module example.com/generated\n"},
+	{Path: "go.mod", Content: "module example.com/hello\n\ngo 1.21\n\nrequire example.com/greet v1.0.0\n"},
+	{Path: "hello_test.go", Content: "package hello\n\nimport (\n\t\"testing\"\n\n\t\"example.com/greet\"\n)\n\nfunc Test(t *testing.T) { t.Log(greet.Hello()) }\n"},
+}
+
+// goFlags are machineFlags with this machine's Go and a module proxy.
+func (e *engine) goFlags(t *testing.T, proxy string) []string {
+	t.Helper()
 	mounts, err := goMounts()
 	if err != nil {
 		t.Fatal(err)
 	}
 	root := strings.TrimPrefix(mounts[1], "GOROOT=")
-	flags := append(append(e.machineFlags(t, filepath.Join(root, "bin")), mounts...),
+	return append(append(e.machineFlags(t, filepath.Join(root, "bin")), mounts...),
 		"--env", "GOPROXY="+proxy, "--env", "GONOSUMDB=*", "--env", "GOFLAGS=-mod=mod", "--env", "GOTOOLCHAIN=local", "--env", "CGO_ENABLED=0")
+}
+
+// The second container downloads nothing and takes the test's result from the cache. So does one with publish=never.
+func TestRecipeGo(t *testing.T) {
+	t.Parallel()
+	e, r := shared(t), newRemote(t)
+	proxy, requests := moduleProxy(t)
+	r.commit(t, "main", greeting...)
+	flags := e.goFlags(t, proxy)
 	for _, step := range []struct {
 		what             string
 		download, cached bool
@@ -208,7 +238,7 @@ func TestRecipeGo(t *testing.T) {
 	}{
 		{"the first container", true, false, nil},
 		{"the second", false, true, nil},
-		{"an untrusted one", false, false, []string{"cache=readonly"}},
+		{"an untrusted one", false, true, []string{"publish=never"}},
 	} {
 		requests.Store(0)
 		out := e.recipe(t, r.url, "../examples/warm/go.sh", flags, step.options...)

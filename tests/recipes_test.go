@@ -13,7 +13,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -88,9 +88,9 @@ func TestActionsHooks(t *testing.T) {
 	ok(first.hook(started)) // its job ended without the other hook
 	ok(second.hook(started))
 	job := e.docker(t, "create", "--network", "host", "--volume", bind, image, "sh", "-euc",
-		"cd /w; git rev-parse HEAD; cat pull; ls -d .git/hdcache/npm; touch .git/hdcache/npm/x 2>&1 || true")
+		"cd /w; git rev-parse HEAD; cat pull; ls -d .git/hdcache/npm; touch .git/hdcache/npm/x")
 	out := e.docker(t, "start", "--attach", job)
-	if !strings.HasPrefix(out, merge+"\npull\n.git/hdcache/npm\n") || !strings.Contains(out, "Read-only file system") {
+	if !strings.HasPrefix(out, merge+"\npull\n.git/hdcache/npm") {
 		t.Errorf("the job's container: %s", out)
 	}
 	e.docker(t, "rm", "--force", job)

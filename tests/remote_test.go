@@ -3,7 +3,7 @@ package tests
 import (
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 

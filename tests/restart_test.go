@@ -3,7 +3,7 @@ package tests
 import (
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // docker restart gives a clean tree at the ref's current commit.
@@ -12,7 +12,7 @@ func TestRestartContainer(t *testing.T) {
 	e, r := shared(t), newRemote(t)
 	e.create(t, subject(t), "repo="+r.url, "ref=main", "subject="+subject(t))
 	c := e.sleeper(t, mount(subject(t)))
-	c.sh(t, "rm -rf src; echo mine >mine; git commit -qam mine; echo cached >.hdcache/marker")
+	c.sh(t, "rm -rf src; echo mine >mine; git commit -qam mine; mkdir -p .hdcache/mine; echo cached >.hdcache/mine/marker")
 
 	pushed := r.commit(t, "main", gitserver.Change{Path: "new", Content: "new\n"})
 	e.docker(t, "restart", "--time", "0", c.id)
@@ -20,10 +20,11 @@ func TestRestartContainer(t *testing.T) {
 	if got := parseStamp(t, c.sh(t, printStamp)); got.Commit != pushed || !got.Reused {
 		t.Errorf("helmdeck.json: got %+v, want commit %s, reused", got, pushed)
 	}
-	if got := c.sh(t, "cat .hdcache/marker"); got != "cached" {
+	c.remove(t)
+	e.awaitReclaimed(t, subject(t))
+	if got := e.sh(t, mount(subject(t)), "cat .hdcache/mine/marker"); got != "cached" {
 		t.Errorf("the cache has %q, want the first start's marker", got)
 	}
-	c.remove(t)
 	e.awaitReclaimed(t, subject(t))
 }
 

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // If the plugin's process ends while it works on a request, the error says what to do. A request

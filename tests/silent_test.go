@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // stall makes the server accept requests and answer none until release is called.

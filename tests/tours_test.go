@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/dockerd"
 	"github.com/helmdeck/repos/tests/testdisk"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -17,15 +17,36 @@ import (
 // tours is where the pages are that TestTours replays.
 const tours = "../docs/tours"
 
+// session is a page that TestTours replays, by its path from tours.
+type session struct {
+	page string
+	// prepare makes the situation that the page describes.
+	prepare func(t *testing.T, e *engine, server *gitserver.Server, dir string)
+}
+
+var sessions = []session{
+	{"../../README.md", repository("octocat/Hello-World")},
+	{"../how-to/checkpoints.md", repository("lab")},
+	{"../how-to/first-clone.md", repository("ahead")},
+	{"../how-to/after-a-push.md", repository("pushed")},
+	{"disk-full.md", fullDisk},
+	{"private-repository.md", privateRepository},
+	{"mount-failed.md", failedMount},
+	{"yesterday.md", yesterday},
+	{"../how-to/push.md", agent}, // last, because its credential stays
+}
+
 // TestTours replays the terminal sessions of docs/tours, and of the README and pages like it, in an engine whose volumes
-// are on a small disk of their own. Before each, it makes the situation that the page describes.
+// are on a small disk of their own.
 func TestTours(t *testing.T) {
 	t.Parallel()
 	server := testgit.Serve(t)
 	e := ownOf(t, onSmallDisk, []string{"MIN_FREE=5%"})
 	bin := e.installCLI(t, "root")
 	e.writeJournalctl(t, bin)
-	e.docker(t, "tag", image, "debian")
+	for _, name := range []string{"debian", "my-image"} {
+		e.docker(t, "tag", image, name)
+	}
 	env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=unix://"+e.Path("sock"), "DOCKER_CONFIG="+bin)
 	names := map[string]string{
 		"https://git.example.com":    strings.TrimSuffix(server.URL(""), "/"),
@@ -34,19 +55,7 @@ func TestTours(t *testing.T) {
 		"https://github.com/octocat": server.URL("octocat"),
 	}
 
-	for _, tour := range []struct {
-		page    string
-		prepare func(t *testing.T, e *engine, server *gitserver.Server, dir string)
-	}{
-		{"../../README.md", repository("octocat/Hello-World")},
-		{"../how-to/discards.md", repository("lab")},
-		{"../how-to/first-clone.md", repository("ahead")},
-		{"../how-to/after-a-push.md", repository("pushed")},
-		{"disk-full.md", fullDisk},
-		{"private-repository.md", privateRepository},
-		{"mount-failed.md", failedMount},
-		{"yesterday.md", yesterday},
-	} {
+	for _, tour := range sessions {
 		t.Run(strings.TrimSuffix(filepath.Base(tour.page), ".md"), func(t *testing.T) {
 			dir := t.TempDir()
 			tour.prepare(t, e, server, dir)
@@ -63,6 +72,20 @@ func repository(name string) func(*testing.T, *engine, *gitserver.Server, string
 		}
 		testgit.Generate(t, server, name, gitserver.Spec{Seed: 5, Files: 20, Commits: 2, Changes: 2})
 	}
+}
+
+// agent makes a private repository, and an image whose containers commit on a branch.
+func agent(t *testing.T, e *engine, server *gitserver.Server, dir string) {
+	repository("my-org/app")(t, e, server, dir)
+	server.Protect("my-org/app", gitserver.Login{User: "x-access-token", Password: "s3cret"})
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hostGit(t, dir, "clone", "-q", server.Path("my-org/app"), "elsewhere")
+	id := e.docker(t, "create", image, "true")
+	script := `CMD ["sh", "-c", "git switch -q -c fix-login && echo fixed >login && git add login && git commit -q -m login"]`
+	e.docker(t, "commit", "--change", script, id, "my-agent")
+	e.docker(t, "rm", id)
 }
 
 // diskSize has room for the plugin's root filesystem and some clones.
@@ -101,6 +124,10 @@ func fullDisk(t *testing.T, e *engine, server *gitserver.Server, dir string) {
 		}
 		return err
 	})
+	// The warning is of the last sweep, which may not have known the size.
+	if _, err := e.admin(t).Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // privateRepository makes a repository that asks for a password, which is in the file new-token.
@@ -141,8 +168,8 @@ func yesterday(t *testing.T, e *engine, server *gitserver.Server, dir string) {
 	if err := e.admin(t).SetLimits(t.Context(), "team-e", api.OwnLimits{MaxLeases: &most}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the discard", func() error {
-		list, err := e.admin(t).Discards(t.Context(), api.Filter{Subject: "team-e"})
+	eventually(t, "the checkpoint", func() error {
+		list, err := e.admin(t).Checkpoints(t.Context(), api.Filter{Subject: "team-e"})
 		if err == nil && (len(list) != 1 || list[0].Changed == nil) {
 			err = fmt.Errorf("%+v", list)
 		}
@@ -166,8 +193,8 @@ func TestBackup(t *testing.T) {
 	if err := e.admin(t).PutCredential(t.Context(), "example", put); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the discard", func() error {
-		list, err := e.admin(t).Discards(t.Context(), api.Filter{})
+	eventually(t, "the checkpoint", func() error {
+		list, err := e.admin(t).Checkpoints(t.Context(), api.Filter{})
 		if err == nil && (len(list) != 1 || list[0].Changed == nil) {
 			err = fmt.Errorf("%+v", list)
 		}

@@ -5,17 +5,33 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/helmdeck/repos/api"
 )
 
 // awaitEnded waits until a subject has at most left workspaces. From then on the next container
 // finds the warm layers of the ended ones. A workspace with changes only at warm paths does not
-// become a discard.
+// become a checkpoint.
 func (e *engine) awaitEnded(t *testing.T, subject string, left int) {
 	t.Helper()
 	eventually(t, "the workspaces to end", func() error {
 		dirs, err := filepath.Glob(e.Data("clones", subject, "*", "workspaces", "*"))
 		if err == nil && len(dirs) > left {
 			err = fmt.Errorf("%d are left, such as %s", len(dirs), dirs[0])
+		}
+		return err
+	})
+}
+
+// awaitPublished waits until no workspace of a subject has ended that may still publish: each is gone, or a checkpoint.
+func (e *engine) awaitPublished(t *testing.T, subject string) {
+	t.Helper()
+	eventually(t, "the workspaces to publish their caches", func() error {
+		list, err := e.admin(t).Workspaces(t.Context(), api.Filter{Subject: subject})
+		for _, w := range list {
+			if w.Phase == "ended" {
+				err = fmt.Errorf("%s has not published yet", w.ID)
+			}
 		}
 		return err
 	})
@@ -52,9 +68,9 @@ func TestWarm(t *testing.T) {
 	run(m, packages+"; ls ../web 2>/dev/null || true", second)
 
 	// An untrusted job sees the files, and leaves nothing behind.
-	run(with("cache=readonly"), `echo evil >node_modules/a/index; mkdir -p web/dist; echo evil >web/dist/out
-		echo evil >.hdcache/npm/x 2>/dev/null || echo refused`, "refused")
-	run(m, packages+"; ls ../web 2>/dev/null || true", second)
+	run(with("publish=never"), `echo evil >node_modules/a/index; mkdir -p web/dist; echo evil >web/dist/out
+		mkdir .hdcache/mine; echo evil >.hdcache/mine/x`, "")
+	run(m, packages+"; ls ../web 2>/dev/null || true; ls ../.hdcache/mine 2>/dev/null || true", second)
 	// Other keys and uids do not share warm directories. A new branch begins with those of the
 	// default branch.
 	run(with("warm_key=image-2"), packages, "none")

@@ -28,7 +28,7 @@ func keepReady(c config) group {
 		name: "advance", rounds: c.runs, once: true, distant: true, copies: 4,
 		settings: []string{"KEEP_READY=1m"}, // the shortest interval
 		rivals: func(ctx context.Context, s *scene) error {
-			_, err := git(ctx, s.disk.dir, "clone", "-q", "-c", s.far.trust(), s.url(), s.peer("in-place"))
+			_, err := git(ctx, s.disk.Dir, "clone", "-q", "-c", s.far.trust(), s.url(), s.peer("in-place"))
 			return err
 		},
 		prepare: func(ctx context.Context, s *scene) error {

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
+	"github.com/helmdeck/repos/tests/dockerd"
 )
 
 // build is one build of the plugin, compiled from one commit.
@@ -18,7 +21,6 @@ type build struct {
 	name     string
 	program  string   // the plugin's program
 	plugin   string   // the plugin's directory, as make plugin makes it
-	bench    string   // this commit's cmd/bench, which contains its planner
 	settings []string // names of the settings that config.json declares
 }
 
@@ -33,9 +35,9 @@ func (b build) checkSettings(settings []string) error {
 	return nil
 }
 
-// builds returns the three builds of a comparison: this one, that of the other commit, and a
-// copy of the latter as control. It compiles below dir, outside of the repository, so that an
-// interrupted run leaves no second module in the repository.
+// builds returns the two builds of a comparison: this one, and that of the other commit. It
+// compiles below dir, outside of the repository, so that an interrupted run leaves no second module
+// in the repository.
 func builds(ctx context.Context, c config, commit, dir string) ([]build, error) {
 	out, err := git(ctx, ".", "-c", "safe.directory=*", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -45,38 +47,24 @@ func builds(ctx context.Context, c config, commit, dir string) ([]build, error) 
 	if err := export(ctx, top, commit, source); err != nil {
 		return nil, err
 	}
-	this := build{name: "this build", program: c.program, plugin: c.plugin, bench: filepath.Join(dir, "bench-this")}
-	other := build{name: "the build of " + c.against, program: filepath.Join(dir, "other"), bench: filepath.Join(dir, "bench-other")}
-	control := other
-	control.name = "the second build of " + c.against
-	control.program = filepath.Join(dir, "control")
-	inContainers := slices.ContainsFunc(c.chosen(slices.Max(c.files)), func(g group) bool { return g.container })
-	if inContainers {
-		other.plugin, control.plugin = filepath.Join(dir, "plugin-other"), filepath.Join(dir, "plugin-control")
-	}
+	this := build{name: "this build", program: c.program, plugin: c.plugin}
+	other := build{name: "the build of " + c.against, program: filepath.Join(dir, "other")}
 	if this.settings, err = settings(filepath.Join(top, "config.json")); err != nil {
 		return nil, err
 	}
 	if other.settings, err = settings(filepath.Join(source, "config.json")); err != nil {
 		return nil, err
 	}
-	control.settings = other.settings
-	for _, one := range []struct{ in, out, path string }{
-		{source, other.program, "plugin"}, {source, control.program, "plugin"},
-		{source, other.bench, "cmd/bench"}, {top, this.bench, "cmd/bench"},
-	} {
-		if err := compile(ctx, one.in, one.out, one.path); err != nil {
+	if err := compile(ctx, source, other.program, "plugin"); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(c.chosen(column{files: slices.Max(c.sizes)}), func(g group) bool { return g.container }) {
+		other.plugin = filepath.Join(dir, "plugin-other")
+		if err := assemble(ctx, c.plugin, other, filepath.Join(source, "config.json")); err != nil {
 			return nil, err
 		}
 	}
-	if inContainers {
-		for _, b := range []build{other, control} {
-			if err := assemble(ctx, c.plugin, b, filepath.Join(source, "config.json")); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return []build{this, other, control}, os.RemoveAll(source)
+	return []build{this, other}, os.RemoveAll(source)
 }
 
 // export creates dir and writes the files of a commit of the repository at top into it.
@@ -88,7 +76,7 @@ func export(ctx context.Context, top, commit, dir string) error {
 	if _, err := git(ctx, top, "-c", "safe.directory=*", "archive", "--format=tar", "-o", tar, commit); err != nil {
 		return err
 	}
-	_, err := tool(ctx, "tar", "-C", dir, "-xf", tar)
+	_, err := loopdisk.Tool(ctx, "tar", "-C", dir, "-xf", tar)
 	return errors.Join(err, os.Remove(tar))
 }
 
@@ -102,6 +90,9 @@ func resolve(ctx context.Context, name string) (string, error) {
 // compile builds a program of the module in dir as make build does.
 func compile(ctx context.Context, dir, out, path string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./"+path)
+	if err := dockerd.Outside(cmd); err != nil { // modules of that commit may have to be downloaded
+		return err
+	}
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's SIGINT must not reach it
@@ -119,7 +110,7 @@ func assemble(ctx context.Context, from string, b build, config string) error {
 		{"install", "-m", "755", b.program, filepath.Join(b.plugin, "rootfs/usr/bin/helmdeck-repos")},
 		{"install", "-m", "644", config, filepath.Join(b.plugin, "config.json")},
 	} {
-		if _, err := tool(ctx, args[0], args[1:]...); err != nil {
+		if _, err := loopdisk.Tool(ctx, args[0], args[1:]...); err != nil {
 			return err
 		}
 	}

@@ -2,39 +2,26 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"text/tabwriter"
-	"time"
 )
 
-// comparison is the content of bench-against.json.
+// comparison measures rows in turns on two builds.
 type comparison struct {
-	Date    time.Time  `json:"date"`
-	Machine machine    `json:"machine"`
-	Against string     `json:"against"` // the commit's ID
-	Turns   int        `json:"turns"`
-	Rows    []contrast `json:"rows"`
-	Notes   []string   `json:"notes,omitempty"` // why a group was not measured
-
-	builds   []build
+	builds   []build // this one, and the other
+	rows     []contrast
+	results  io.Writer // for benchstat
 	progress io.Writer
 }
 
-// compareBuilds measures the rows in turns on this build, on the build of another commit, and
-// on a copy of that build as control. It returns an error if a row is slower than before.
-func compareBuilds(ctx context.Context, c config, stdout, progress io.Writer) (err error) {
+// compareBuilds measures the rows in turns on this build and on the build of another commit. It
+// returns an error if a row is slower than before.
+func compareBuilds(ctx context.Context, c config, progress io.Writer) (err error) {
 	commit, err := resolve(ctx, c.against)
-	if err != nil {
-		return err
-	}
-	r, err := newReport(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,14 +33,27 @@ func compareBuilds(ctx context.Context, c config, stdout, progress io.Writer) (e
 	if err := os.Chmod(dir, 0o755); err != nil { // the uid that fetches must enter it
 		return err
 	}
-	m := &comparison{Date: r.Date, Machine: r.Machine, Against: commit, Turns: c.runs, progress: progress}
+	m := &comparison{progress: progress}
 	fmt.Fprintf(progress, "compiling %s\n", commit)
 	if m.builds, err = builds(ctx, c, commit, dir); err != nil {
 		return err
 	}
-	for _, files := range c.files {
-		if err = m.measure(ctx, c, files); err != nil {
-			err = fmt.Errorf("%d files: %w", files, err)
+	if err := os.MkdirAll(filepath.Dir(c.out), 0o755); err != nil {
+		return err
+	}
+	results, err := os.Create(c.out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, results.Close()) }()
+	m.results = results
+	columns, err := c.columns()
+	if err != nil {
+		return err
+	}
+	for _, at := range columns {
+		if err = m.measure(ctx, c, at); err != nil {
+			err = fmt.Errorf("%v: %w", at, err)
 			break
 		}
 	}
@@ -61,18 +61,17 @@ func compareBuilds(ctx context.Context, c config, stdout, progress io.Writer) (e
 		left, _ := errors.AsType[leftError](err)
 		err = errors.Join(errors.New("interrupted"), left.error)
 	}
-	m.print(stdout)
-	for _, row := range m.Rows {
-		if row.Verdict == failed {
-			err = errors.Join(err, fmt.Errorf("%s, %d files: %s of its former time, at most %s", row.Name, row.Files, times(row.Ratio), times(slower)))
+	for _, row := range m.rows {
+		if row.isSlower() {
+			err = errors.Join(err, fmt.Errorf("%s, %v: %s of its former time, at most %s", row.name, row.column, times(row.ratio()), times(slower)))
 		}
 	}
-	return errors.Join(err, m.write(c.out))
+	return err
 }
 
-// measure compares all groups with this number of files. Each build has its own
+// measure compares all groups of a column. Each build has its own
 // repository and server, because a push must reach only one build.
-func (m *comparison) measure(ctx context.Context, c config, files int) (err error) {
+func (m *comparison) measure(ctx context.Context, c config, at column) (err error) {
 	var places []*place
 	defer func() {
 		for _, p := range places {
@@ -83,11 +82,11 @@ func (m *comparison) measure(ctx context.Context, c config, files int) (err erro
 	for _, b := range m.builds {
 		own := c
 		own.program, own.plugin = b.program, b.plugin
-		p, err := openPlace(own, files)
+		p, err := openPlace(ctx, own, at)
 		if err != nil {
 			return err
 		}
-		places, all = append(places, p), append(all, own.chosen(files))
+		places, all = append(places, p), append(all, own.chosen(at))
 	}
 	for i := range all[0] {
 		l := &lap{comparison: m, places: places, turns: c.runs}
@@ -106,44 +105,17 @@ func (m *comparison) measure(ctx context.Context, c config, files int) (err erro
 
 // ours returns the group without peers, and without rows that are not times. It omits rows that
 // would take minutes, too: the cold docker run, which is the row of cold with an engine around
-// it, and the rows with KEEP_READY, which are warm mounts after a wait of a minute.
+// it, and the rows with KEEP_READY, which are warm mounts after a wait of a minute. A group without
+// the program has no rows, because it measures code of this process (go test -bench . ./janitor).
 func (g group) ours() group {
 	rows, omitted := g.rows, []string{dockerCold, farRow(keptMount), nearRow(keptMount)}
 	g.rows, g.rivals = nil, nil
 	for _, w := range rows {
-		if len(w.against) == 0 && w.unit == ms && !slices.Contains(omitted, w.name) {
+		if len(w.against) == 0 && w.unit == ms && !g.bare && !slices.Contains(omitted, w.name) {
 			g.rows = append(g.rows, w)
 		}
 	}
 	// Only the peers need more copies.
 	g.copies = min(g.copies, 4)
 	return g
-}
-
-// print writes the table.
-func (m *comparison) print(w io.Writer) {
-	fmt.Fprintf(w, "%s\nagainst %s, %d turns\n\n", (&report{Date: m.Date, Machine: m.Machine}).head(), m.Against, m.Turns)
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "median\tfiles\tbefore\tnow\tnow/before\tcontrol/before\tslower in\t")
-	for _, c := range m.Rows {
-		fmt.Fprintln(tab, strings.Join(c.cells(), "\t"))
-	}
-	tab.Flush()
-	fmt.Fprintln(w)
-	for _, note := range m.Notes {
-		fmt.Fprintln(w, note)
-	}
-	fmt.Fprintln(w, summary(m.Rows))
-}
-
-// write writes the JSON file.
-func (m *comparison) write(path string) error {
-	data, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(data, '\n'), 0o644)
 }

@@ -1,6 +1,11 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+)
 
 const (
 	// slower is the limit on a row's ratio of its time to its former time.
@@ -10,102 +15,41 @@ const (
 	judged = 2
 )
 
-// contrast is a row that was measured in turns on three builds: this one, the one before, and
-// a copy of the latter as control. The values of a turn have the same index. Turns in which a
-// build has no value, or 0, are omitted.
+// contrast is a row that was measured in turns on two builds: this one and the one before. The
+// values of a turn, in milliseconds, have the same index.
 type contrast struct {
-	Name    string    `json:"name"`
-	Group   string    `json:"group"`
-	Files   int       `json:"files"`
-	Unit    unit      `json:"unit"`
-	This    []float64 `json:"this"`
-	Before  []float64 `json:"before"`
-	Control []float64 `json:"control"`
-	// Ratio is this build's time over that of the one before. Noise is the control's time
-	// over that of the one before, ideally 1.
-	Ratio   float64 `json:"ratio"`
-	Noise   float64 `json:"noise"`
-	Slower  int     `json:"slower_turns"` // turns in which this build was slower
-	Verdict verdict `json:"verdict"`
+	name string
+	column
+	this, before []float64
 }
 
-// verdict is the result of a contrast.
-type verdict string
-
-const (
-	held       verdict = "ok"
-	failed     verdict = "SLOWER"
-	noisy      verdict = "NOISY"
-	unjudged   verdict = "under 2 ms"
-	unmeasured verdict = "NOT MEASURED"
-)
-
-// judge computes the ratios and the verdict.
-//
-// The ratios are medians of the turns' ratios, not ratios of medians: the values of a turn are
-// measured within seconds, so that a machine that is slower for some turns changes both sides
-// of each ratio.
-//
-// A row fails if its ratio exceeds the limit. If two copies of one build differ by more than
-// the limit, in either direction, the measurement cannot resolve a tenth. Then the row fails
-// only if its ratio exceeds the limit times the copies' difference; otherwise it is noisy,
-// neither held nor failed. A row is judged if either build takes long enough, so that a row
-// that was fast and becomes slow is not ignored.
-func (c *contrast) judge() {
-	var ratios, noises []float64
-	c.Slower = 0
-	for i := range c.This {
-		ratios, noises = append(ratios, c.This[i]/c.Before[i]), append(noises, c.Control[i]/c.Before[i])
-		if c.This[i] > c.Before[i] {
-			c.Slower++
-		}
+// ratio returns this build's time over that of the one before: the median of the turns' ratios, not
+// the ratio of medians. The values of a turn are measured within seconds, so that a machine that is
+// slower for some turns changes both sides of each ratio.
+func (c contrast) ratio() float64 {
+	var ratios []float64
+	for i := range c.this {
+		ratios = append(ratios, c.this[i]/c.before[i])
 	}
-	c.Ratio, c.Noise = median(ratios), median(noises)
-	off := max(c.Noise, 1/c.Noise)
-	switch {
-	case len(c.This) == 0:
-		c.Verdict = unmeasured
-	case max(median(c.This), median(c.Before)) <= judged:
-		c.Verdict = unjudged
-	case c.Ratio > slower && off <= slower, c.Ratio > slower*off:
-		c.Verdict = failed
-	case off > slower:
-		c.Verdict = noisy
-	default:
-		c.Verdict = held
-	}
+	return median(ratios)
 }
 
-// cells returns the contrast as a line of the table.
-func (c *contrast) cells() []string {
-	if c.Verdict == unmeasured {
-		return []string{c.Name, thousands(c.Files), "", "", "", "", "", string(c.Verdict)}
-	}
-	return []string{
-		c.Name, thousands(c.Files), c.Unit.format(median(c.Before)), c.Unit.format(median(c.This)), times(c.Ratio), times(c.Noise),
-		fmt.Sprintf("%d of %d", c.Slower, len(c.This)), string(c.Verdict),
-	}
+// isSlower reports whether the ratio exceeds the limit. A row is judged if either build takes long
+// enough, so that a row that was fast and becomes slow is not ignored.
+func (c contrast) isSlower() bool {
+	return c.ratio() > slower && max(median(c.this), median(c.before)) > judged
 }
 
-// turn returns the order in which the builds are measured in the i-th turn. In every three
-// successive turns, counted from the first, each build has each position once. In every six,
-// each build follows each other build equally often.
-func turn(i int) [3]int {
-	return [...][3]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}}[i%6]
-}
-
-// summary counts the verdicts, worst first.
-func summary(rows []contrast) string {
-	n := map[verdict]int{}
-	for _, c := range rows {
-		n[c.Verdict]++
+// write writes the last turn in the format of Go's benchmarks, for benchstat -col build.
+func (c contrast) write(w io.Writer) error {
+	name := []rune(strings.ReplaceAll(c.name, " ", "_"))
+	name[0] = unicode.ToUpper(name[0])
+	of := fmt.Sprintf("files=%d", c.files)
+	if c.repo != "" {
+		of = "repo=" + c.repo
 	}
-	text := fmt.Sprintf("%d rows: %d more than 10%% slower, %d ok, %d under 2 ms", len(rows), n[failed], n[held], n[unjudged])
-	if n[noisy] > 0 {
-		text += fmt.Sprintf("\nNOISY: %d rows are undecided, because two copies of one build differ by more than 10%%: measure them again on a quieter machine", n[noisy])
-	}
-	if n[unmeasured] > 0 {
-		text += fmt.Sprintf("\nNOT MEASURED: %d rows, see above", n[unmeasured])
-	}
-	return text
+	last := len(c.this) - 1
+	_, err := fmt.Fprintf(w, "build: before\nBenchmark%[1]s/%[2]s 1 %.0[3]f ns/op\nbuild: this\nBenchmark%[1]s/%[2]s 1 %.0[4]f ns/op\n",
+		string(name), of, c.before[last]*1e6, c.this[last]*1e6)
+	return err
 }

@@ -7,31 +7,42 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
-// crowdRow and pushedRow are the names of the rows of atOnce with times. The other rows count
-// the requests to the server meanwhile.
+// crowdRow and pushedRow are the names of the rows of atOnce with times, and loneUpdate that of one
+// Mount after the same push. The other rows count the requests to the server meanwhile.
 func crowdRow(n int) string  { return fmt.Sprintf("%d Mounts at once", n) }
 func pushedRow(n int) string { return fmt.Sprintf("%d Mounts at once, 100 files changed", n) }
+
+const loneUpdate = "Mount, 100 files changed, in turns with Mounts at once"
 
 func crowdAsks(n int) string     { return crowdRow(n) + ": ls-refs at the server" }
 func pushedAsks(n int) string    { return pushedRow(n) + ": ls-refs at the server" }
 func pushedFetches(n int) string { return pushedRow(n) + ": fetches at the server" }
 
 // atOnce measures many concurrent mounts until the last reply, each of another volume of one
-// subject: with nothing new, and after a push.
+// subject: with nothing new, and after a push. What these cost at least is what the former and one
+// Mount after a push cost together.
 func atOnce(c config) group {
 	names := crowdNames(c.crowd)
 	var got asked // in the latest sample
 	mount := func(ctx context.Context, s *scene, names ...string) (float64, error) {
-		if err := errors.Join(s.settle(ctx), s.disk.sync()); err != nil {
+		if err := errors.Join(s.settle(ctx), s.disk.Sync()); err != nil {
 			return 0, err
 		}
 		s.server.Reset()
 		took, err := s.useAll(ctx, names)
 		got = tally(s.server.Requests())
 		return took, err
+	}
+	pushed := func(name string, round func(i int) int, names ...string) row {
+		return row{name: name, unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
+			if _, err := s.push(ctx, "main", round(i)); err != nil {
+				return 0, err
+			}
+			return mount(ctx, s, names...)
+		}}
 	}
 	counted := func(name string, which func() int) row {
 		return row{name: name, unit: count, sample: func(context.Context, *scene, int) (float64, error) {
@@ -47,12 +58,8 @@ func atOnce(c config) group {
 			{name: loneMount, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) { return mount(ctx, s, smallRepo) }},
 			{name: crowdRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) { return mount(ctx, s, names...) }},
 			counted(crowdAsks(c.crowd), func() int { return got.asks }),
-			{name: pushedRow(c.crowd), unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
-				if _, err := s.push(ctx, "main", i); err != nil {
-					return 0, err
-				}
-				return mount(ctx, s, names...)
-			}},
+			pushed(loneUpdate, func(i int) int { return 2 * i }, crowdNames(1)...),
+			pushed(pushedRow(c.crowd), func(i int) int { return 2*i + 1 }, names...),
 			counted(pushedAsks(c.crowd), func() int { return got.asks }),
 			counted(pushedFetches(c.crowd), func() int { return got.fetches }),
 		},

@@ -25,20 +25,20 @@ func deletion(c config) group {
 		if full, _, err = s.mount(ctx, "warm"); err != nil {
 			return err
 		}
-		if empty, err = s.disk.inodes(); err != nil {
+		if empty, err = s.disk.Inodes(); err != nil {
 			return err
 		}
-		return errors.Join(writeFiles(ctx, filepath.Join(full.dir, "out"), c.doomed, 0), s.disk.sync())
+		return errors.Join(writeFiles(ctx, filepath.Join(full.dir, "out"), c.doomed, 0), s.disk.Sync())
 	}
 	// left returns how many of the files still exist.
 	left := func(s *scene) (int64, error) {
-		inodes, err := s.disk.inodes()
+		inodes, err := s.disk.Inodes()
 		return inodes - empty, err
 	}
 	return group{
 		name: "deletion", rounds: often * c.runs, serial: true, once: true, copies: 2, dirt: c.doomed + c.doomed/50,
-		// By default the plugin would keep the files for a day, as a discard.
-		settings: []string{"DISCARD_TTL=0"},
+		// By default the plugin would keep the files for a day, as a checkpoint.
+		settings: []string{"CHECKPOINT_TTL=0"},
 		prepare:  warmUp,
 		rows: []row{
 			{name: beforeRow(c.doomed), unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/helmdeck/repos/tests/dockerd"
 )
 
 // roundTrip is the round trip to the remote in the rows with distance. Each such row is measured
@@ -47,7 +45,7 @@ func (m twice) rows() (far, near, trips row, traffic []row) {
 					return 0, err
 				}
 			}
-			if err := s.disk.sync(); err != nil {
+			if err := s.disk.Sync(); err != nil {
 				return 0, err
 			}
 			earlier := s.far.traffic()
@@ -110,7 +108,7 @@ func away(c config) group {
 			twice{name: warmMount, traffic: []string{questions, infoRefs, connections}, before: use, sample: mount},
 			twice{name: lsRemote, against: []string{warmMount, hungUpMount, newMount}, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return clock(func() error {
-					_, err := git(ctx, s.disk.dir, "-c", s.far.trust(), "ls-remote", s.url(), "refs/heads/main")
+					_, err := git(ctx, s.disk.Dir, "-c", s.far.trust(), "ls-remote", s.url(), "refs/heads/main")
 					return err
 				})
 			}},
@@ -155,17 +153,10 @@ func away(c config) group {
 
 // distantRivals is prepareRivals with a server that git trusts only in the peers' directories.
 func distantRivals(ctx context.Context, s *scene) error {
-	bare := filepath.Join(s.peer("git-sync"), "bare")
-	for _, args := range [][]string{
-		{"clone", "-q", "-c", s.far.trust(), s.url(), s.peer("in-place")},
-		{"init", "-q", "--bare", bare},
-		{"--git-dir=" + bare, "config", "http.sslCAInfo", s.far.ca},
-	} {
-		if _, err := git(ctx, s.disk.dir, args...); err != nil {
-			return err
-		}
+	if _, err := git(ctx, s.disk.Dir, "clone", "-q", "-c", s.far.trust(), s.url(), s.peer("in-place")); err != nil {
+		return err
 	}
-	return gitSync(ctx, s.peer("git-sync"), s.url())
+	return s.gitSync(ctx, s.peer("git-sync"), 0)
 }
 
 // distantGitSync measures git-sync's way. It deletes the worktree before, as git-sync does, because
@@ -176,7 +167,7 @@ func distantGitSync(ctx context.Context, s *scene, _ int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	took, err := clock(func() error { return gitSync(ctx, root, s.url()) })
+	took, err := clock(func() error { return s.gitSync(ctx, root, 0) })
 	return took, errors.Join(err, os.RemoveAll(filepath.Join(root, before)))
 }
 
@@ -185,14 +176,12 @@ func awayInContainers(c config) group {
 	const often = 3
 	run := func(flags ...string) func(ctx context.Context, s *scene, _ int) (float64, error) {
 		return func(ctx context.Context, s *scene, _ int) (float64, error) {
-			mount := fmt.Sprintf("type=volume,volume-driver=%s,volume-opt=repo=%s,volume-opt=ref=main,volume-opt=subject=warm,dst=/w",
-				dockerd.PluginName, s.url())
-			took, _, err := s.run(ctx, append([]string{"--mount", mount}, flags...), "true")
+			took, _, err := s.run(ctx, append([]string{"--network", "none", s.nameless("warm")}, flags...), "true")
 			return took, err
 		}
 	}
 	local := synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
-		took, _, err := s.run(ctx, []string{"--mount", "type=volume,dst=/w"}, "true")
+		took, _, err := s.run(ctx, []string{"--network", "none", "--mount", "type=volume,dst=/w"}, "true")
 		return took, err
 	})
 	rows := atDistance(

@@ -5,28 +5,19 @@ import (
 	"fmt"
 )
 
-// docker compares docker run with our volume and with an empty local volume, until the
-// container has ended. This is the time that a user waits.
+// docker compares docker run with our volume, with an empty local volume, and with a container
+// that clones, until the container has ended and what it leaves has been removed. This is the time
+// that a user waits.
 func docker(c config) group {
 	const often = 3
-	ours := func(name, volume string, every int, before func(ctx context.Context, s *scene, i int) (string, error)) row {
-		return row{name: name, unit: ms, every: every, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
-			name := volume
-			if before != nil {
-				var err error
-				if name, err = before(ctx, s, i); err != nil {
-					return 0, err
-				}
-			}
-			if err := s.disk.sync(); err != nil {
-				return 0, err
-			}
-			took, _, err := s.container(ctx, name, "true")
+	use := func(volume string) sampler {
+		return synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
+			took, _, err := s.container(ctx, volume, "true")
 			return took, err
-		}}
+		})
 	}
 	return group{
-		name: "docker", rounds: often * c.runs, copies: c.runs + 4, container: true,
+		name: "docker", rounds: often * c.runs, copies: c.runs + 5, container: true,
 		prepare: func(ctx context.Context, s *scene) error {
 			if err := s.volume("warm", "warm"); err != nil {
 				return err
@@ -42,19 +33,22 @@ func docker(c config) group {
 			return err
 		},
 		rows: []row{
-			ours(dockerWarm, "warm", 1, nil),
-			{name: dockerEmpty, against: []string{dockerWarm, dockerCold, dockerPush}, unit: ms, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
-				took, _, err := s.container(ctx, "empty", "true")
+			{name: dockerWarm, unit: ms, sample: use("warm")},
+			{name: dockerEmpty, against: []string{dockerWarm, dockerCold, dockerPush}, unit: ms, sample: use("empty")},
+			{name: dockerCold, unit: ms, every: often, sample: synced(func(ctx context.Context, s *scene, i int) (float64, error) {
+				took, _, err := s.run(ctx, []string{"--network", "host", s.nameless(fmt.Sprintf("cold-%d", i))}, "true")
 				return took, err
 			})},
-			ours(dockerCold, "", often, func(_ context.Context, s *scene, i int) (string, error) {
-				name := fmt.Sprintf("cold-%d", i)
-				return name, s.volume(name, name)
-			}),
-			ours(dockerPush, "", often, func(ctx context.Context, s *scene, i int) (string, error) {
-				_, err := s.push(ctx, "main", i)
-				return "warm", err
-			}),
+			{name: dockerClone, against: []string{dockerCold}, unit: ms, every: often, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
+				took, _, err := s.run(ctx, []string{"--network", "host"}, "git", "clone", "-q", s.url(), "/w")
+				return took, err
+			})},
+			{name: dockerPush, unit: ms, every: often, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
+				if _, err := s.push(ctx, "main", i); err != nil {
+					return 0, err
+				}
+				return use("warm")(ctx, s, i)
+			}},
 		},
 	}
 }

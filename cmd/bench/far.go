@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/gitserver/distance"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver/distance"
 )
 
 // far is a git server with TLS, HTTP/1.1 and HTTP/2 behind a link that adds distance. It serves one

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -13,9 +15,22 @@ import (
 // depth 1. Below root are a bare repository, a worktree for each commit, and the symlink
 // "current" to the newest worktree, which a rename replaces. If nothing is new, gitSync checks
 // the worktree, as git-sync does. It keeps earlier worktrees, which git-sync deletes
-// afterwards.
-func gitSync(ctx context.Context, root, url string) error {
-	bare, current := filepath.Join(root, "bare"), filepath.Join(root, "current")
+// afterwards. A depth of 0 is the whole history. With config.gitSync, the real program does it.
+func (s *scene) gitSync(ctx context.Context, root string, depth int) error {
+	if s.config.gitSync != "" {
+		return s.realGitSync(ctx, root, depth)
+	}
+	url, bare, current := s.url(), filepath.Join(root, "bare"), filepath.Join(root, "current")
+	fetch := []string{"fetch", "-q", "--no-auto-gc", "--prune", url, "refs/heads/main"}
+	if depth > 0 {
+		fetch = append(fetch, fmt.Sprintf("--depth=%d", depth))
+	}
+	git := func(ctx context.Context, dir string, args ...string) (string, error) {
+		if s.far != nil {
+			args = append([]string{"-c", s.far.trust()}, args...)
+		}
+		return git(ctx, dir, args...)
+	}
 	if err := os.Mkdir(root, 0o755); err == nil {
 		if _, err := git(ctx, root, "init", "-q", "--bare", bare); err != nil {
 			return err
@@ -39,10 +54,7 @@ func gitSync(ctx context.Context, root, url string) error {
 		return err
 	}
 	tree := filepath.Join(root, id)
-	for _, args := range [][]string{
-		{"fetch", "-q", "--no-auto-gc", "--prune", url, "refs/heads/main"},
-		{"worktree", "add", "--force", "--detach", "--no-checkout", tree, id},
-	} {
+	for _, args := range [][]string{fetch, {"worktree", "add", "--force", "--detach", "--no-checkout", tree, id}} {
 		if _, err := git(ctx, bare, args...); err != nil {
 			return err
 		}
@@ -61,4 +73,25 @@ func checkCommit(ctx context.Context, dir, id string) error {
 		err = fmt.Errorf("%s is at %s, the remote at %s", dir, strings.TrimSpace(out), id)
 	}
 	return err
+}
+
+// realGitSync runs the program once, without its removal of earlier worktrees and of what they
+// needed, which follows the update of the symlink.
+func (s *scene) realGitSync(ctx context.Context, root string, depth int) error {
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, s.config.gitSync, "--repo="+s.url(), "--ref=main", "--root="+root,
+		"--link=current", fmt.Sprintf("--depth=%d", depth), "--submodules=off", "--one-time", "--git-gc=off",
+		"--stale-worktree-timeout=24h", "--sync-timeout=1h")
+	cmd.Dir = s.disk.Dir
+	// It writes a configuration for git into TMPDIR.
+	cmd.Env = append(gitEnv(), "TMPDIR="+s.disk.Dir)
+	if s.far != nil {
+		cmd.Env = append(cmd.Env, "GIT_SSL_CAINFO="+s.far.ca)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", s.config.gitSync, err, bytes.TrimSpace(out))
+	}
+	return nil
 }

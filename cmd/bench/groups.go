@@ -1,6 +1,10 @@
 package main
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
+)
 
 // Names of rows to which other rows or targets refer.
 const (
@@ -18,11 +22,15 @@ const (
 
 	freshClone  = "git clone"
 	inPlace     = "in place: fetch, reset, clean"
-	inPlacePush = "in place: fetch, reset, clean, 100 files changed"
-	gitSyncPush = "git-sync's way, 100 files changed"
+	inPlacePush = inPlace + ", 100 files changed"
+
+	gitSyncWay   = "git-sync's way"
+	gitSyncPush  = gitSyncWay + ", 100 files changed"
+	gitSyncFirst = gitSyncWay + ", first sync"
 
 	dockerWarm  = "docker run, warm repository"
 	dockerCold  = "docker run, cold repository"
+	dockerClone = "docker run, git clone in the container"
 	dockerPush  = "docker run, 100 files changed"
 	dockerEmpty = "docker run, empty local volume"
 
@@ -33,17 +41,23 @@ const (
 
 // groups returns all groups in the order of measurement.
 func groups(c config) []group {
+	if c.repos != "" {
+		return realGroups(c)
+	}
 	list := []group{cold(c), warm(c), update(c), docker(c), status(c)}
 	for _, n := range c.dirty {
 		list = append(list, reset(c, n))
 	}
-	return append(list, atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c), away(c), awayInContainers(c), history(c), keepReady(c))
+	for _, n := range c.copied {
+		list = append(list, checkpoint(c, n, loopdisk.Ext4), checkpoint(c, n, loopdisk.XFS))
+	}
+	return append(list, forks(c), atOnce(c), space(c), modules(c), deletion(c), plan(c), sweep(c), away(c), awayInContainers(c), history(c), keepReady(c))
 }
 
 // groupNames returns the names that -rows accepts.
-func groupNames() []string {
+func (c config) groupNames() []string {
 	var names []string
-	for _, g := range groups(config{dirty: numbers{0}}) {
+	for _, g := range groups(config{dirty: numbers{0}, copied: numbers{0}, repos: c.repos}) {
 		names = append(names, g.name)
 	}
 	return slices.Compact(names) // the groups of a name are neighbours

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // deep is the name of the repository with a long history, and deepFiles the number of its files.
@@ -34,7 +34,7 @@ func history(c config) group {
 		return twice{name: name, against: []string{ours}, before: idle, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
 			dir := s.peer(fmt.Sprintf("clone%d-%d", len(options), i))
 			return clock(func() error {
-				_, err := git(ctx, s.disk.dir, append(append([]string{"clone", "-q", "-c", s.far.trust()}, options...), s.url(), dir)...)
+				_, err := git(ctx, s.disk.Dir, append(append([]string{"clone", "-q", "-c", s.far.trust()}, options...), s.url(), dir)...)
 				return err
 			})
 		}}
@@ -58,7 +58,7 @@ func (p *place) deepen(ctx context.Context) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if _, err := gitserver.Generate(path, gitserver.Spec{Seed: 2, Files: deepFiles, Commits: p.commits, Changes: 2, Lines: true}); err != nil {
+	if _, err := gitserver.Generate(path, gitserver.Spec{Seed: 2, Files: deepFiles, Commits: p.commits, Changes: 2, Grow: true}); err != nil {
 		return err
 	}
 	_, err := git(ctx, p.root, "--git-dir="+path, "repack", "-adfbq", "--window=5")

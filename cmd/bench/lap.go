@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
 )
 
 // lap measures one group on all builds in turns, on one filesystem.
@@ -19,7 +21,7 @@ type lap struct {
 	turns  int
 
 	root   string
-	disk   *disk
+	disk   *loopdisk.Disk
 	scenes []*scene
 	rounds int // of each scene
 }
@@ -28,25 +30,24 @@ type lap struct {
 type buildError struct{ error }
 
 // run adds the rows to the comparison. If another build cannot run a group, such as an older
-// build without the feature, run notes the group as not measured.
+// build without the feature, run reports that the group is not measured.
 func (l *lap) run(ctx context.Context) (err error) {
 	g := l.groups[0]
 	rows := make([]contrast, len(g.rows))
 	for j, w := range g.rows {
-		rows[j] = contrast{Name: w.name, Group: g.name, Files: l.places[0].files, Unit: w.unit}
+		rows[j] = contrast{name: w.name, column: l.places[0].column}
 	}
 	defer func() {
 		var other buildError
 		if ctx.Err() == nil && errors.As(err, &other) {
-			l.Notes = append(l.Notes, fmt.Sprintf("%s, %d files: %v", g.name, l.places[0].files, err))
+			fmt.Fprintf(l.progress, "NOT MEASURED: %s, %v: %v\n", g.name, l.places[0].column, err)
 			err = nil
 		}
 		err = errors.Join(err, l.close())
-		for j := range rows {
-			rows[j].judge()
-			fmt.Fprintf(l.progress, "%s\n", strings.Join(rows[j].cells(), "  "))
+		for _, c := range rows {
+			fmt.Fprintf(l.progress, "%13v  %s: %s of its former time in %d turns\n", c.column, c.name, times(c.ratio()), len(c.this))
 		}
-		l.Rows = append(l.Rows, rows...)
+		l.rows = append(l.rows, rows...)
 	}()
 	for _, b := range l.builds {
 		if err := b.checkSettings(g.settings); err != nil {
@@ -54,23 +55,25 @@ func (l *lap) run(ctx context.Context) (err error) {
 		}
 	}
 	for i := range l.turns {
-		if (g.fresh || i == 0) && !g.bare {
-			if err := l.open(ctx, turn(i)); err != nil {
+		order := []int{i % 2, 1 - i%2}
+		if g.fresh || i == 0 {
+			if err := l.open(ctx, order); err != nil {
 				return err
 			}
 		}
-		var got [3][]float64
-		for _, k := range turn(i) {
+		var got [2][]float64
+		for _, k := range order {
 			if got[k], err = l.measure(ctx, k); err != nil {
 				return l.blame(k, err)
 			}
 		}
 		l.rounds += l.perTurn()
 		for j := range rows {
-			if got[0][j] > 0 && got[1][j] > 0 && got[2][j] > 0 {
-				rows[j].This = append(rows[j].This, got[0][j])
-				rows[j].Before = append(rows[j].Before, got[1][j])
-				rows[j].Control = append(rows[j].Control, got[2][j])
+			if got[0][j] > 0 && got[1][j] > 0 {
+				rows[j].this, rows[j].before = append(rows[j].this, got[0][j]), append(rows[j].before, got[1][j])
+				if err := rows[j].write(l.results); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -93,7 +96,7 @@ func (l *lap) blame(k int, err error) error {
 }
 
 // open makes a filesystem with a scene for each build, and prepares the scenes.
-func (l *lap) open(ctx context.Context, order [3]int) (err error) {
+func (l *lap) open(ctx context.Context, order []int) (err error) {
 	if err := l.close(); err != nil {
 		return err
 	}
@@ -105,13 +108,13 @@ func (l *lap) open(ctx context.Context, order [3]int) (err error) {
 	if err := os.Chmod(l.root, 0o755); err != nil {
 		return err
 	}
-	if l.disk, err = l.groups[0].newDisk(ctx, l.root, p.files, len(l.builds)); err != nil {
+	if l.disk, err = l.groups[0].newDisk(ctx, l.root, p, len(l.builds)); err != nil {
 		return err
 	}
 	l.scenes = make([]*scene, len(l.builds))
 	for _, k := range order {
-		part := &disk{dir: filepath.Join(l.disk.dir, strconv.Itoa(k))}
-		if err := os.Mkdir(part.dir, 0o755); err != nil {
+		part := &loopdisk.Disk{Dir: filepath.Join(l.disk.Dir, strconv.Itoa(k))}
+		if err := os.Mkdir(part.Dir, 0o755); err != nil {
 			return err
 		}
 		if l.scenes[k], err = openScene(ctx, l.places[k], l.groups[k], part); err != nil {
@@ -134,7 +137,7 @@ func (l *lap) close() error {
 	}
 	l.scenes = nil
 	if l.disk != nil {
-		errs = append(errs, l.disk.close())
+		errs = append(errs, l.disk.Close())
 		l.disk = nil
 	}
 	if l.root == "" {
@@ -151,11 +154,7 @@ func (l *lap) close() error {
 // measure measures the rows of a build in one turn. It returns the median of each row, or 0 if
 // the row has no sample.
 func (l *lap) measure(ctx context.Context, k int) ([]float64, error) {
-	g := l.groups[k]
-	if g.bare {
-		return l.builds[k].plan(ctx, l.places[k], g)
-	}
-	s := l.scenes[k]
+	g, s := l.groups[k], l.scenes[k]
 	// Wait until the background work of all builds has ended.
 	for _, other := range l.scenes {
 		if err := other.awaitIdle(ctx); err != nil {
@@ -182,29 +181,6 @@ func (l *lap) measure(ctx context.Context, k int) ([]float64, error) {
 		medians[j] = median(values)
 	}
 	return medians, nil
-}
-
-// plan measures a group that needs only the planner. It runs the build's own cmd/bench, which
-// contains the build's planner.
-func (b build) plan(ctx context.Context, p *place, g group) ([]float64, error) {
-	out := filepath.Join(p.root, "plan.json")
-	if _, err := tool(ctx, b.bench, "-rows", g.name, "-files", "1", "-runs", "1",
-		"-clones", strconv.Itoa(p.planned), "-dir", p.root, "-out", out); err != nil {
-		return nil, err
-	}
-	r, err := read(out)
-	if err != nil {
-		return nil, err
-	}
-	medians := make([]float64, len(g.rows))
-	for j, w := range g.rows {
-		s := r.row(w.name, 1)
-		if s == nil {
-			return nil, fmt.Errorf("row %q was not measured", w.name)
-		}
-		medians[j] = s.Median
-	}
-	return medians, os.Remove(out)
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -38,7 +39,7 @@ func workDir(t *testing.T) string {
 // because they need an engine.
 func small(more ...string) []string {
 	return append([]string{
-		"-files", "60,130", "-dirty", "0,20", "-runs", "2", "-doomed", "300", "-crowd", "17", "-modules", "150", "-clones", "20", "-commits", "20",
+		"-files", "60,130", "-dirty", "0,20", "-copied", "200", "-runs", "2", "-doomed", "300", "-crowd", "17", "-modules", "150", "-clones", "20", "-commits", "20",
 		"-plugin", "",
 	}, more...)
 }
@@ -63,25 +64,25 @@ func TestRunMeasuresEveryRowAndLeavesNothing(t *testing.T) {
 	if r.Date.IsZero() || r.Machine.Cores == 0 || r.Machine.Kernel == "" || r.Machine.Git == "" || r.Machine.Filesystem == "" {
 		t.Errorf("incomplete: %v %+v", r.Date, r.Machine)
 	}
-	c := config{dirty: numbers{0, 20}, runs: 2, doomed: 300, crowd: 17, modules: 150, planned: 20, commits: 20}
-	for _, files := range []int{60, 130} {
+	c := config{dirty: numbers{0, 20}, copied: numbers{200}, runs: 2, doomed: 300, crowd: 17, modules: 150, planned: 20, commits: 20}
+	for _, at := range []column{{files: 60}, {files: 130}} {
 		for _, g := range groups(c) {
-			if g.container || g.once && files != 130 {
+			if g.container || g.once && at.files != 130 {
 				continue
 			}
 			for _, w := range g.rows {
-				got := r.row(w.name, files)
+				got := r.row(w.name, at)
 				if got == nil && w.name == besideRow(300) {
 					continue // the files may be deleted before the first mount
 				}
 				if got == nil || len(got.Samples) == 0 || len(got.Samples) > g.rounds || got.Unit != w.unit || !slices.Equal(got.Against, w.against) {
-					t.Errorf("%d files, row %q: %+v, want up to %d samples, against %q", files, w.name, got, g.rounds, w.against)
+					t.Errorf("%v, row %q: %+v, want up to %d samples, against %q", at, w.name, got, g.rounds, w.against)
 				}
 				if got != nil && w.unit == ms && got.Median <= 0 {
-					t.Errorf("%d files, row %q: took %v", files, w.name, got.Samples)
+					t.Errorf("%v, row %q: took %v", at, w.name, got.Samples)
 				}
 				if got != nil && strings.HasSuffix(w.name, questions) && got.Median < 1 {
-					t.Errorf("%d files, row %q: %v, want at least one", files, w.name, got.Samples)
+					t.Errorf("%v, row %q: %v, want at least one", at, w.name, got.Samples)
 				}
 				if !strings.Contains(stdout.String(), w.name+"  ") {
 					t.Errorf("row %q is not in the table:\n%s", w.name, &stdout)
@@ -91,9 +92,53 @@ func TestRunMeasuresEveryRowAndLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestRealRepositories(t *testing.T) {
+	t.Parallel()
+	dir, repos := workDir(t), t.TempDir()
+	program, err := daemon.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := gitserver.Spec{Files: 30, Commits: pushedCommits + 1, Changes: 1, Branches: []string{"b"}}
+	if err := os.Mkdir(filepath.Join(repos, "owner"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"bare.git", "owner/bare.git"} {
+		if _, err := gitserver.Generate(filepath.Join(repos, name), spec); err != nil {
+			t.Fatal(err)
+		}
+		spec.Files++
+	}
+	out := filepath.Join(t.TempDir(), reposResults)
+	var stdout, stderr bytes.Buffer
+	if err := run(t.Context(), []string{"-repos", repos, "-runs", "1", "-program", program, "-out", out, "-dir", dir}, &stdout, &stderr); err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	r, err := read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	special := 11 // files, in addition to those of the Spec
+	for _, at := range []column{{"bare", 30 + special}, {"owner/bare", 31 + special}} {
+		for _, g := range groups(config{repos: repos, runs: 1}) {
+			for _, w := range g.rows {
+				if got := r.row(w.name, at); got == nil || got.Median <= 0 {
+					t.Errorf("%v, row %q: %+v", at, w.name, got)
+				}
+			}
+		}
+	}
+}
+
 func TestPeersAreComparedWithRowsOfOurs(t *testing.T) {
+	for _, c := range []config{{dirty: numbers{0, 20}, crowd: 64}, {repos: "/srv/git"}} {
+		testPeers(t, groups(c))
+	}
+}
+
+func testPeers(t *testing.T, all []group) {
+	t.Helper()
 	ours := map[string]bool{}
-	all := groups(config{dirty: numbers{0, 20}, crowd: 64})
 	for _, g := range all {
 		for _, w := range g.rows {
 			ours[w.name] = ours[w.name] || len(w.against) == 0
@@ -174,6 +219,8 @@ func TestWrongArguments(t *testing.T) {
 		{"-rows warm,lukewarm", `"lukewarm"`},
 		{"-runs 0", "-runs 0"},
 		{"-report docs -against HEAD", "-against"},
+		{"-repos /nonexistent", "no bare repository in /nonexistent"},
+		{"-repos /nonexistent -rows reset", "cold, warm, update"},
 		{"-against nonexistent -rows plan", "nonexistent"},
 		{"-report docs -out /nonexistent/bench.json", "make bench"},
 	} {

@@ -10,6 +10,9 @@ import (
 // modulesDir is a directory that web projects have in the work tree, but not in git.
 const modulesDir = "node_modules"
 
+// modulesCopy is the name of the row of copying them.
+const modulesCopy = "cp -a --reflink=auto of that node_modules"
+
 func modulesRow(n int) string { return fmt.Sprintf("warm Mount with a node_modules of %d files", n) }
 
 // modules compares a mount that finds an earlier workspace's dependencies with copying
@@ -53,7 +56,7 @@ func modules(c config) group {
 					return nil
 				})
 			})},
-			{name: "cp -a --reflink=auto of that node_modules", against: []string{modulesRow(c.modules)}, unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
+			{name: modulesCopy, against: []string{modulesRow(c.modules)}, unit: ms, sample: func(ctx context.Context, s *scene, i int) (float64, error) {
 				return copyTree(ctx, s, modulesDir, fmt.Sprintf("modules-%d", i))
 			}},
 		},

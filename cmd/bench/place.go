@@ -1,11 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // Names of repositories on a place's server. All groups but history use repo. A warm Mount must not
@@ -19,36 +20,45 @@ const (
 // place is shared by all groups with one number of files.
 type place struct {
 	config
-	files  int
-	root   string // a temporary directory
+	column
+	bytes  int64    // the size of a real repository's packs
+	ahead  []string // the commits that are pushed to a real repository
+	root   string   // a temporary directory
 	server *gitserver.Server
 }
 
-// openPlace generates the repository, with history, and serves it.
-func openPlace(c config, files int) (*place, error) {
+// openPlace generates or copies the repository, with history, and serves it.
+func openPlace(ctx context.Context, c config, at column) (*place, error) {
 	root, err := os.MkdirTemp(c.base, "helmdeck-bench-")
 	if err != nil {
 		return nil, err
 	}
-	p := &place{config: c, files: files, root: root}
-	if err := p.open(); err != nil {
+	p := &place{config: c, column: at, root: root}
+	if err := p.open(ctx); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
 
-func (p *place) open() error {
-	if err := os.Chmod(p.root, 0o755); err != nil { // the uid that fetches must enter it
-		return err
+func (p *place) open(ctx context.Context) error {
+	err := os.Chmod(p.root, 0o755) // the uid that fetches must enter it
+	if err == nil && p.repo != "" {
+		err = p.copyReal(ctx)
+	} else if err == nil {
+		err = p.generate()
 	}
+	if err == nil {
+		p.server, err = gitserver.Start(p.root)
+	}
+	return err
+}
+
+func (p *place) generate() error {
 	spec := gitserver.Spec{Seed: 1, Files: p.files, Commits: 20, Changes: 20, Branches: []string{"feature/x", "release-1.0"}}
 	_, err := gitserver.Generate(filepath.Join(p.root, repo+".git"), spec)
 	if err == nil {
 		spec.Files = smallFiles
 		_, err = gitserver.Generate(filepath.Join(p.root, smallRepo+".git"), spec)
-	}
-	if err == nil {
-		p.server, err = gitserver.Start(p.root)
 	}
 	return err
 }
@@ -75,6 +85,3 @@ func leftBehind(errs ...error) error {
 	}
 	return nil
 }
-
-// url returns the repository's URL at the place's server.
-func (p *place) url() string { return p.server.URL(repo) }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
 	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/crowd"
 )
@@ -13,7 +14,7 @@ import (
 func planRow(n int) string   { return fmt.Sprintf("plan for %d clones", n) }
 func planSpace(n int) string { return planRow(n) + ": memory, the inventory included" }
 
-// plan measures the janitor's plan for clones with five layers and five discards each, whose
+// plan measures the janitor's plan for clones with five layers and five checkpoints each, whose
 // size is three times the budget. The clones are not on the disk.
 func plan(c config) group {
 	var inv janitor.Inventory
@@ -32,7 +33,7 @@ func plan(c config) group {
 					all += p.Size.Bytes
 				}
 			}
-			lim = janitor.Limits{TTL: 336 * time.Hour, DiscardTTL: 24 * time.Hour, MaxSize: all / 3}
+			lim = janitor.Limits{TTL: 336 * time.Hour, CheckpointTTL: 24 * time.Hour, MaxSize: all / 3}
 			return nil
 		},
 		rows: []row{
@@ -51,7 +52,7 @@ func plan(c config) group {
 				runtime.ReadMemStats(&before)
 				_ = janitor.Decide(inv, lim)
 				runtime.ReadMemStats(&after)
-				return toMiB(held + int64(after.TotalAlloc-before.TotalAlloc)), nil
+				return loopdisk.MiB(held + int64(after.TotalAlloc-before.TotalAlloc)), nil
 			}},
 		},
 	}

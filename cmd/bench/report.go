@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
 )
 
 // report is the content of bench.json.
@@ -29,10 +31,11 @@ type machine struct {
 	Cores      int    `json:"cores"`
 	Kernel     string `json:"kernel"`
 	Git        string `json:"git"`
+	GitSync    string `json:"git_sync,omitempty"` // its version; empty for the imitation
 	Filesystem string `json:"filesystem"`
 }
 
-func newReport(ctx context.Context) (*report, error) {
+func newReport(ctx context.Context, c config) (*report, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return nil, fmt.Errorf("uname: %w", err)
@@ -41,9 +44,15 @@ func newReport(ctx context.Context) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
+	sync := ""
+	if c.gitSync != "" {
+		if sync, err = loopdisk.Tool(ctx, c.gitSync, "--version"); err != nil {
+			return nil, err
+		}
+	}
 	return &report{Date: time.Now().UTC(), Machine: machine{
-		Cores: runtime.NumCPU(), Kernel: unix.ByteSliceToString(name.Release[:]),
-		Git: strings.TrimPrefix(strings.TrimSpace(version), "git version "), Filesystem: filesystem,
+		GitSync: sync, Cores: runtime.NumCPU(), Kernel: unix.ByteSliceToString(name.Release[:]),
+		Git: strings.TrimPrefix(strings.TrimSpace(version), "git version "), Filesystem: loopdisk.About,
 	}}, nil
 }
 
@@ -64,9 +73,9 @@ func read(path string) (*report, error) {
 }
 
 // row returns the series of a row, or nil if it was not measured.
-func (r *report) row(name string, files int) *series {
+func (r *report) row(name string, at column) *series {
 	for i := range r.Rows {
-		if r.Rows[i].Name == name && r.Rows[i].Files == files {
+		if r.Rows[i].Name == name && r.Rows[i].column() == at {
 			return &r.Rows[i]
 		}
 	}
@@ -77,10 +86,9 @@ func (r *report) row(name string, files int) *series {
 func (r *report) print(w io.Writer) {
 	fmt.Fprintln(w, r.head())
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	sizes := r.sizes()
 	fmt.Fprint(tab, "\nmedian (times ours)")
-	for _, files := range sizes {
-		fmt.Fprintf(tab, "\t%s files", thousands(files))
+	for _, at := range r.columns() {
+		fmt.Fprintf(tab, "\t%v", at)
 	}
 	fmt.Fprintln(tab)
 	for _, l := range r.lines() {
@@ -95,13 +103,19 @@ func (r *report) print(w io.Writer) {
 	for _, t := range r.Targets {
 		fmt.Fprintln(w, t)
 	}
-	fmt.Fprintln(w, r.verdict())
+	if len(r.Targets) > 0 {
+		fmt.Fprintln(w, r.verdict())
+	}
 }
 
 // head returns the date and the machine of the measurement as text.
 func (r *report) head() string {
-	return fmt.Sprintf("%s, %d cores, kernel %s, git %s, %s",
-		r.Date.Format(time.DateTime), r.Machine.Cores, r.Machine.Kernel, r.Machine.Git, r.Machine.Filesystem)
+	sync := ""
+	if r.Machine.GitSync != "" {
+		sync = ", git-sync " + r.Machine.GitSync
+	}
+	return fmt.Sprintf("%s, %d cores, kernel %s, git %s%s, %s",
+		r.Date.Format(time.DateTime), r.Machine.Cores, r.Machine.Kernel, r.Machine.Git, sync, r.Machine.Filesystem)
 }
 
 // verdict counts the targets.

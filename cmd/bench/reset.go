@@ -20,7 +20,7 @@ const dirtBytes = 1 << 10
 
 // reset measures the unmount of a workspace with new, unsynced files, and the next mount
 // directly after it, which together are the reset. Its peer, the update in place, has to
-// remove the same number of files. The workspace's files stay as a discard, which is counted
+// remove the same number of files. The workspace's files stay as a checkpoint, which is counted
 // in the background meanwhile.
 func reset(c config, dirty int) group {
 	addFiles := func(ctx context.Context, dir string) error {
@@ -29,7 +29,7 @@ func reset(c config, dirty int) group {
 	return group{
 		name: "reset", rounds: c.runs, copies: 3, dirt: (c.runs + 2) * (dirty + dirty/50),
 		rivals: func(ctx context.Context, s *scene) error {
-			_, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("in-place"))
+			_, err := git(ctx, s.disk.Dir, "clone", "-q", s.url(), s.peer("in-place"))
 			return err
 		},
 		prepare: warmUp,
@@ -50,7 +50,7 @@ func reset(c config, dirty int) group {
 			}},
 			{name: dirtyRow(dirty), against: []string{remountRow(dirty)}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				dir := s.peer("in-place")
-				if err := s.disk.sync(); err != nil {
+				if err := s.disk.Sync(); err != nil {
 					return 0, err
 				}
 				if err := addFiles(ctx, dir); err != nil {

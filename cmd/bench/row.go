@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
 )
 
 // row is one measurement.
@@ -27,7 +29,7 @@ type sampler = func(ctx context.Context, s *scene, i int) (float64, error)
 // synced returns a sampler that syncs the disk first.
 func synced(take sampler) sampler {
 	return func(ctx context.Context, s *scene, i int) (float64, error) {
-		if err := s.disk.sync(); err != nil {
+		if err := s.disk.Sync(); err != nil {
 			return 0, err
 		}
 		return take(ctx, s, i)
@@ -55,10 +57,12 @@ type group struct {
 	settings []string
 	// container runs the plugin in an engine, not only its program.
 	container bool
-	// distant gives the scene a server behind a link that adds distance. repo is the repository
-	// there; empty for the sample.
+	// distant gives the scene a server behind a link that adds distance.
 	distant bool
-	repo    string
+	// filesystem is that of the group; empty for Ext4.
+	filesystem loopdisk.Type
+	// repo is the repository at the server; empty for the sample.
+	repo string
 	// bare runs neither the program nor an engine.
 	bare bool
 	// rivals prepares the peers and prepare then prepares our rows, before the first sample.
@@ -72,6 +76,7 @@ type series struct {
 	Name    string    `json:"name"`
 	Group   string    `json:"group"`
 	Against []string  `json:"against,omitempty"`
+	Repo    string    `json:"repo,omitempty"`
 	Files   int       `json:"files"`
 	Unit    unit      `json:"unit"`
 	Samples []float64 `json:"samples"`
@@ -83,13 +88,15 @@ func (s *series) add(v float64) {
 	s.Median = median(s.Samples)
 }
 
+func (s *series) column() column { return column{s.Repo, s.Files} }
+
 func (s *series) max() float64 { return slices.Max(s.Samples) }
 
 // measure adds the rows' series to the report. After an error it adds the incomplete series.
 func (g group) measure(ctx context.Context, p *place, r *report, progress io.Writer) (err error) {
 	all := make([]series, len(g.rows))
 	for j, w := range g.rows {
-		all[j] = series{Name: w.name, Group: g.name, Against: w.against, Files: p.files, Unit: w.unit}
+		all[j] = series{Name: w.name, Group: g.name, Against: w.against, Repo: p.repo, Files: p.files, Unit: w.unit}
 	}
 	var s *scene
 	defer func() {
@@ -100,7 +107,7 @@ func (g group) measure(ctx context.Context, p *place, r *report, progress io.Wri
 		for _, s := range all {
 			if len(s.Samples) > 0 {
 				r.Rows = append(r.Rows, s)
-				fmt.Fprintf(progress, "%7d files  %s: %s\n", p.files, s.Name, s.Unit.format(s.Median))
+				fmt.Fprintf(progress, "%13v  %s: %s\n", p.column, s.Name, s.Unit.format(s.Median))
 			}
 		}
 	}()

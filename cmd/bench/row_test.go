@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 func TestMedian(t *testing.T) {
@@ -56,7 +56,7 @@ func TestFormat(t *testing.T) {
 func bench(t *testing.T, g group) (*report, error) {
 	t.Helper()
 	g.bare = true
-	p := &place{files: 7, root: workDir(t)}
+	p := &place{column: column{files: 7}, root: workDir(t)}
 	r := new(report)
 	return r, g.measure(t.Context(), p, r, io.Discard)
 }
@@ -92,7 +92,7 @@ func TestGroupOrder(t *testing.T) {
 				t.Errorf("order %v, want %v", order, test.want)
 			}
 			for _, name := range []string{"a", "b"} {
-				s := r.row(name, 7)
+				s := r.row(name, column{files: 7})
 				if s == nil || len(s.Samples) != g.rounds || s.Samples[0] != 1 || s.max() != float64(g.rounds) || s.Unit != ms {
 					t.Errorf("series %q: %+v, want the rounds", name, s)
 				}
@@ -138,7 +138,7 @@ func TestGroupKeepsWhatWasMeasured(t *testing.T) {
 			t.Errorf("after %v: error %v, want %v", test.end, err, test.err)
 		}
 		for name, want := range test.want {
-			if s := r.row(name, 7); s == nil || len(s.Samples) != want {
+			if s := r.row(name, column{files: 7}); s == nil || len(s.Samples) != want {
 				t.Errorf("after %v, series %q: %+v, want %d samples", test.end, name, s, want)
 			}
 		}

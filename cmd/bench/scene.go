@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/dockerd"
 )
@@ -32,7 +33,8 @@ const (
 type scene struct {
 	*place
 	root   string
-	disk   *disk
+	served string // the name of the repository
+	disk   *loopdisk.Disk
 	shared bool            // the caller closes the disk
 	plugin *daemon.Daemon  // nil if the group runs an engine, or is bare
 	engine *dockerd.Engine // may be nil
@@ -43,12 +45,12 @@ type scene struct {
 
 // openScene opens a scene on a new disk or, if shared is not nil, on that disk, which the
 // caller closes after the scene. It does not prepare the group.
-func openScene(ctx context.Context, p *place, g group, shared *disk) (*scene, error) {
+func openScene(ctx context.Context, p *place, g group, shared *loopdisk.Disk) (*scene, error) {
 	root, err := os.MkdirTemp(p.root, "scene-")
 	if err != nil {
 		return nil, err
 	}
-	s := &scene{place: p, root: root, disk: shared, shared: shared != nil}
+	s := &scene{place: p, root: root, served: cmp.Or(g.repo, repo), disk: shared, shared: shared != nil}
 	if err := s.open(ctx, g); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -61,13 +63,13 @@ func (s *scene) open(ctx context.Context, g group) error {
 		return err
 	}
 	if s.disk == nil {
-		if s.disk, err = g.newDisk(ctx, s.root, s.files, 1); err != nil {
+		if s.disk, err = g.newDisk(ctx, s.root, s.place, 1); err != nil {
 			return err
 		}
 	}
 	settings := g.settings
 	if g.distant {
-		if s.far, err = openFar(s.place.root, cmp.Or(g.repo, repo), s.root); err != nil {
+		if s.far, err = openFar(s.place.root, s.served, s.root); err != nil {
 			return err
 		}
 		s.onClose(s.far.close)
@@ -75,7 +77,7 @@ func (s *scene) open(ctx context.Context, g group) error {
 	}
 	switch {
 	case g.container:
-		s.engine, err = newEngine(s.disk.dir, s.place.plugin, settings)
+		s.engine, err = newEngine(ctx, s.disk.Dir, s.place.plugin, settings)
 	case !g.bare:
 		s.plugin, err = daemon.Start(daemon.Config{Program: s.program, Dir: s.root, Data: s.data(), Env: settings})
 	}
@@ -83,9 +85,9 @@ func (s *scene) open(ctx context.Context, g group) error {
 }
 
 // newDisk makes the filesystem for so many scenes of the group.
-func (g group) newDisk(ctx context.Context, base string, files, scenes int) (*disk, error) {
-	inodes := int64((g.copies*files+g.dirt+diskFiles)*scenes) * 5 / 4 // a quarter more, or the janitor would see a full disk
-	return newDisk(ctx, base, inodes, inodes*fileBytes+diskBytes)
+func (g group) newDisk(ctx context.Context, base string, p *place, scenes int) (*loopdisk.Disk, error) {
+	inodes := int64((g.copies*p.files+g.dirt+diskFiles)*scenes) * 5 / 4 // a quarter more, or the janitor would see a full disk
+	return loopdisk.New(ctx, cmp.Or(g.filesystem, loopdisk.Ext4), base, inodes, inodes*fileBytes+int64(g.copies*scenes)*p.bytes+diskBytes)
 }
 
 // close removes everything, in the reverse order of the dependencies.
@@ -104,7 +106,7 @@ func (s *scene) close() error {
 		errs = append(errs, f())
 	}
 	if s.disk != nil && !s.shared {
-		if err := s.disk.close(); err != nil {
+		if err := s.disk.Close(); err != nil {
 			// No RemoveAll: something may still be mounted there.
 			return leftBehind(append(errs, err)...)
 		}
@@ -134,16 +136,16 @@ func (s *scene) url() string {
 	if s.far != nil {
 		return s.far.url()
 	}
-	return s.place.url()
+	return s.server.URL(s.served)
 }
 
 // data returns a path in the plugin's data directory.
 func (s *scene) data(elem ...string) string {
-	return filepath.Join(append([]string{s.disk.dir, "data"}, elem...)...)
+	return filepath.Join(append([]string{s.disk.Dir, "data"}, elem...)...)
 }
 
 // peer returns the path of a peer's directory on the disk.
-func (s *scene) peer(name string) string { return filepath.Join(s.disk.dir, name) }
+func (s *scene) peer(name string) string { return filepath.Join(s.disk.Dir, name) }
 
 // create makes a volume of the repository's main branch, with more options as alternating
 // names and values. An empty value means the plugin's own default.
@@ -176,7 +178,7 @@ func (s *scene) unmount(ctx context.Context, l lease) (took float64, err error) 
 	if err != nil {
 		return took, err
 	}
-	mounted, err := s.disk.mounted(l.dir)
+	mounted, err := s.disk.Mounted(l.dir)
 	if err == nil && mounted {
 		err = fmt.Errorf("%s is still mounted after Unmount has answered", l.dir)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
 )
 
 // crowdSmall is the smaller number of workspaces whose disk space is measured. config.crowd is
@@ -32,8 +34,8 @@ func space(c config) group {
 		if err := grow(ctx, s, n); err != nil {
 			return 0, err
 		}
-		used, err := s.disk.used()
-		return toMiB(used - one), err
+		used, err := s.disk.Used()
+		return loopdisk.MiB(used - one), err
 	}
 	return group{
 		name: "space", rounds: c.runs, copies: 2,
@@ -43,7 +45,7 @@ func space(c config) group {
 				if err := errors.Join(s.settle(ctx), grow(ctx, s, 1)); err != nil {
 					return 0, err
 				}
-				if one, err = s.disk.used(); err != nil {
+				if one, err = s.disk.Used(); err != nil {
 					return 0, err
 				}
 				return sample(ctx, s, crowdSmall)

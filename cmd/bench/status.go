@@ -17,7 +17,7 @@ func status(c config) group {
 	return group{
 		name: "status", rounds: c.runs, copies: 3,
 		rivals: func(ctx context.Context, s *scene) error {
-			if _, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("plain")); err != nil {
+			if _, err := git(ctx, s.disk.Dir, "clone", "-q", s.url(), s.peer("plain")); err != nil {
 				return err
 			}
 			// Within the same second as the clone git cannot know that a file is unchanged, and

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
 )
 
 const (
@@ -17,10 +19,10 @@ const (
 	quiet = time.Second
 )
 
-// sweep measures a sweep of the janitor over clones, a leased workspace and discards, with
+// sweep measures a sweep of the janitor over clones, a leased workspace and checkpoints, with
 // nothing to evict.
 func sweep(c config) group {
-	var w watch = -1
+	var w loopdisk.Watch = -1
 	return group{
 		name: "sweep", rounds: c.runs, once: true, copies: 3, dirt: 10000,
 		prepare: func(ctx context.Context, s *scene) error {
@@ -41,20 +43,20 @@ func sweep(c config) group {
 			if err := writeFiles(ctx, filepath.Join(l.dir, "out"), 1000, dirtBytes); err != nil {
 				return err
 			}
-			if w, err = newWatch(s.disk.dir); err != nil {
+			if w, err = loopdisk.NewWatch(s.disk.Dir); err != nil {
 				return err
 			}
-			s.onClose(w.close)
+			s.onClose(w.Close)
 			// Check that the watch counts.
 			if _, err := os.ReadDir(s.data("clones")); err != nil {
 				return err
 			}
-			if n, err := w.read(); err != nil || n == 0 {
+			if n, err := w.Read(); err != nil || n == 0 {
 				return fmt.Errorf("a directory was read, but the watch counted %d: %w", n, err)
 			}
 			since := time.Now()
 			return await(ctx, "the end of measuring", func() (bool, error) {
-				n, err := w.read()
+				n, err := w.Read()
 				if n > 0 {
 					since = time.Now()
 				}
@@ -63,7 +65,7 @@ func sweep(c config) group {
 		},
 		rows: []row{
 			{name: sweepRow, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
-				if _, err := w.read(); err != nil {
+				if _, err := w.Read(); err != nil {
 					return 0, err
 				}
 				return clock(func() error {
@@ -75,7 +77,7 @@ func sweep(c config) group {
 				})
 			}},
 			{name: sweepReadRow, unit: count, sample: func(context.Context, *scene, int) (float64, error) {
-				n, err := w.read()
+				n, err := w.Read()
 				return float64(n), err
 			}},
 		},

@@ -10,18 +10,7 @@ import (
 type line struct {
 	name  string
 	peer  bool
-	cells []string // a median for each number of files, with the ratio to ours
-}
-
-// sizes returns the numbers of files that were measured.
-func (r *report) sizes() (sizes []int) {
-	for _, s := range r.Rows {
-		if !slices.Contains(sizes, s.Files) {
-			sizes = append(sizes, s.Files)
-		}
-	}
-	slices.Sort(sizes)
-	return sizes
+	cells []string // a median for each column, with the ratio to ours
 }
 
 // lines returns the table: our rows in the order of measurement, each followed by its peers. A
@@ -29,8 +18,8 @@ func (r *report) sizes() (sizes []int) {
 func (r *report) lines() (lines []line) {
 	add := func(name, against string) {
 		l := line{name: name, peer: against != ""}
-		for _, files := range r.sizes() {
-			l.cells = append(l.cells, r.cell(name, against, files))
+		for _, at := range r.columns() {
+			l.cells = append(l.cells, r.cell(name, against, at))
 		}
 		lines = append(lines, l)
 	}
@@ -61,13 +50,13 @@ func (r *report) lines() (lines []line) {
 	return lines
 }
 
-func (r *report) cell(name, against string, files int) string {
-	s := r.row(name, files)
+func (r *report) cell(name, against string, at column) string {
+	s := r.row(name, at)
 	if s == nil {
 		return ""
 	}
 	text := s.Unit.format(s.Median)
-	if ours := r.row(against, files); ours != nil && ours.Median > 0 {
+	if ours := r.row(against, at); ours != nil && ours.Median > 0 {
 		text += fmt.Sprintf(" (%s)", times(s.Median/ours.Median))
 	}
 	return text

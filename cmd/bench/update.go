@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // changes is the number of files in an update.
@@ -25,12 +25,20 @@ func (p *place) push(ctx context.Context, branch string, round int) (string, err
 	return gitserver.Commit(p.server.Path(repo), branch, commit...)
 }
 
-// update compares the first mount after a push with the update of a working tree in place,
-// and with a new worktree. All check out the same commit.
+// update is updates for the generated repository.
 func update(c config) group {
-	var pushed string
+	return updates(c, fmt.Sprintf("%d files changed", changes), func(ctx context.Context, s *scene, round int) (string, error) {
+		return s.push(ctx, "main", round)
+	})
+}
+
+// updates compares the first mount after a push with the update of a working tree in place,
+// and with a new worktree. All check out the same commit. The rows' names end with what a push
+// changes.
+func updates(c config, what string, push func(ctx context.Context, s *scene, round int) (string, error)) group {
+	ours, pushed := "Mount, "+what, ""
 	peer := func(name, dir string, do func(ctx context.Context, dir string, s *scene) error) row {
-		return row{name: name, against: []string{updateMount}, unit: ms, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
+		return row{name: name, against: []string{ours}, unit: ms, sample: synced(func(ctx context.Context, s *scene, _ int) (float64, error) {
 			return clock(func() error { return do(ctx, s.peer(dir), s) })
 		})}
 	}
@@ -38,18 +46,18 @@ func update(c config) group {
 		name: "update", rounds: c.runs, copies: c.runs + 4,
 		rivals: prepareRivals, prepare: warmUp,
 		rows: []row{
-			{name: updateMount, unit: ms, sample: func(ctx context.Context, s *scene, i int) (_ float64, err error) {
-				if pushed, err = s.push(ctx, "main", i); err != nil {
+			{name: ours, unit: ms, sample: func(ctx context.Context, s *scene, i int) (_ float64, err error) {
+				if pushed, err = push(ctx, s, i); err != nil {
 					return 0, err
 				}
-				if err := s.disk.sync(); err != nil {
+				if err := s.disk.Sync(); err != nil {
 					return 0, err
 				}
 				return s.use(ctx, "warm", func(dir string) error { return checkCommit(ctx, dir, pushed) })
 			}},
-			peer(inPlacePush, "in-place", func(ctx context.Context, dir string, _ *scene) error { return updateInPlace(ctx, dir) }),
-			peer(gitSyncPush, "git-sync", func(ctx context.Context, dir string, s *scene) error {
-				return gitSync(ctx, dir, s.url())
+			peer(inPlace+", "+what, "in-place", func(ctx context.Context, dir string, _ *scene) error { return updateInPlace(ctx, dir) }),
+			peer(gitSyncWay+", "+what, "git-sync", func(ctx context.Context, dir string, s *scene) error {
+				return s.gitSync(ctx, dir, 0)
 			}),
 		},
 	}

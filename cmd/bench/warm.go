@@ -25,13 +25,13 @@ func warm(c config) group {
 			mount(warmMount, "warm"), mount(smallMount, smallRepo),
 			{name: lsRemote, against: []string{warmMount}, unit: ms, sample: func(ctx context.Context, s *scene, _ int) (float64, error) {
 				return clock(func() error {
-					_, err := git(ctx, s.disk.dir, "ls-remote", s.url(), "refs/heads/main")
+					_, err := git(ctx, s.disk.Dir, "ls-remote", s.url(), "refs/heads/main")
 					return err
 				})
 			}},
 			peer(inPlace, func(ctx context.Context, s *scene) error { return updateInPlace(ctx, s.peer("in-place")) }),
-			peer("git-sync's way, nothing new", func(ctx context.Context, s *scene) error {
-				return gitSync(ctx, s.peer("git-sync"), s.url())
+			peer(gitSyncWay+", nothing new", func(ctx context.Context, s *scene) error {
+				return s.gitSync(ctx, s.peer("git-sync"), 0)
 			}),
 		},
 	}
@@ -45,9 +45,9 @@ func useSmall(ctx context.Context, s *scene) error {
 // prepareRivals runs the peers for the first time, in the directories "git-sync" and
 // "in-place".
 func prepareRivals(ctx context.Context, s *scene) error {
-	if err := gitSync(ctx, s.peer("git-sync"), s.url()); err != nil {
+	if err := s.gitSync(ctx, s.peer("git-sync"), 0); err != nil {
 		return err
 	}
-	_, err := git(ctx, s.disk.dir, "clone", "-q", s.url(), s.peer("in-place"))
+	_, err := git(ctx, s.disk.Dir, "clone", "-q", s.url(), s.peer("in-place"))
 	return err
 }

@@ -4,29 +4,31 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/helmdeck/repos/cmd/bench/loopdisk"
 )
 
 func TestWatchCountsDirectoriesThatAreRead(t *testing.T) {
-	d, err := newDisk(t.Context(), workDir(t), 1000, 64<<20)
+	d, err := loopdisk.New(t.Context(), loopdisk.Ext4, workDir(t), 1000, 64<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := d.close(); err != nil {
+		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	for _, name := range []string{"a", "b"} {
-		if err := os.MkdirAll(filepath.Join(d.dir, name), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(d.Dir, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(d.dir, "a", "file")
-	w, err := newWatch(d.dir)
+	file := filepath.Join(d.Dir, "a", "file")
+	w, err := loopdisk.NewWatch(d.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
+	defer w.Close()
 	for _, test := range []struct {
 		name string
 		do   func() error
@@ -40,12 +42,12 @@ func TestWatchCountsDirectoriesThatAreRead(t *testing.T) {
 			if _, err := os.ReadFile(file); err != nil {
 				return err
 			}
-			_, err := os.Stat(filepath.Join(d.dir, "b"))
+			_, err := os.Stat(filepath.Join(d.Dir, "b"))
 			return err
 		}, 0},
 		{"two directories", func() error {
 			for _, name := range []string{"a", "b"} {
-				if _, err := os.ReadDir(filepath.Join(d.dir, name)); err != nil {
+				if _, err := os.ReadDir(filepath.Join(d.Dir, name)); err != nil {
 					return err
 				}
 			}
@@ -55,7 +57,7 @@ func TestWatchCountsDirectoriesThatAreRead(t *testing.T) {
 		if err := test.do(); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := w.read(); err != nil || got != test.want {
+		if got, err := w.Read(); err != nil || got != test.want {
 			t.Errorf("%s: %d directories were read, %v, want %d", test.name, got, err, test.want)
 		}
 	}

@@ -1,83 +1,69 @@
-// Command demo shows on the local engine what the plugin helmdeck/repos does. It prints every
-// docker command as a user would type it, with its purpose and its result. The plugin must be
-// installed and enabled.
-//
-// It checks its claims, and exits with status 1 and the reason on stderr if a check fails. At the
-// end, and after an error or an interrupt, it removes its containers and volumes. The plugin, the
-// clone and the image helmdeck-demo stay.
-//
-//	REPO    URL of a repository; default: a generated one, served on loopback while the demo runs
-//	REF     branch, tag or commit of REPO; default: the remote's HEAD
-//	IMAGE   image of the containers, which needs a shell; default: helmdeck-demo, which the demo makes
+// Command demo serves a sample repository on loopback, for the script beside it. It prints the URL, and for each line
+// of stdin how many clones and how many requests for refs it has served. It ends with stdin, and leaves nothing behind.
 package main
 
 import (
-	"context"
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
-	"syscall"
+
+	"github.com/helmdeck/repos/internal/git/gitserver"
+)
+
+const (
+	// address is fixed, and the commits are always the same, so that the clone of an earlier demo can be reused. The
+	// port is not in the ephemeral range.
+	address = "127.0.0.1:19418"
+	dir     = "build/demo" // the demo runs in the project's directory
+	name    = "sample-project"
 )
 
 func main() {
-	if len(os.Args) > 1 {
-		fmt.Fprintln(os.Stderr, "demo: it takes no arguments, but REPO, REF and IMAGE from the environment: see make help")
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, source{os.Getenv("REPO"), os.Getenv("REF")}, os.Getenv("IMAGE"))
-	stop()
+	signal.Ignore(os.Interrupt) // a terminal sends it to the script too, which then closes stdin
+	err := serve(dir, address, os.Stdin, os.Stdout)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "\ndemo:", err)
+		fmt.Fprintln(os.Stderr, "demo: sample repository:", err)
 		os.Exit(1)
 	}
 }
 
-// run runs all steps, and always cleans up.
-func run(ctx context.Context, src source, image string) (err error) {
-	say(`helmdeck/repos is a Docker volume plugin. A container that mounts one of its volumes finds a private, writable,
-clean checkout of a git repository there, with warm caches. The clone outlives the container and the volume.
-The plugin is installed in this machine's engine. All containers below run with --network none, because they need no
-network and no git credentials to get their checkout.`)
-	d := &demo{docker: docker{out: os.Stdout}}
-	if err := d.cleanUp(ctx); err != nil { // left by an interrupted demo
+// serve makes the repository in dir, whose former content it deletes, and serves it until in ends. If another program
+// uses the address, it takes a free port.
+func serve(dir, address string, in io.Reader, out io.Writer) (err error) {
+	if err := os.RemoveAll(dir); err != nil { // left by a demo that was killed
 		return err
 	}
-	defer func() {
-		// Clean up even if ctx has ended.
-		cleaned := d.cleanUp(context.WithoutCancel(ctx))
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
-		}
-		err = errors.Join(err, cleaned)
-	}()
-
-	title("The repository")
-	if src.repo == "" {
-		sample, err := startSample()
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, sample.close()) }()
-		d.sample, src = sample, sample.source
-	} else if err := src.check(); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	d.source = src
-	say("%s, ref %s", src.repo, src.refName())
-
-	title("The image")
-	if err := d.prepareImage(ctx, image); err != nil {
+	git, err := gitserver.Start(dir)
+	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{
-		d.createVolume, d.startTwo, d.change, d.endBoth, d.startThird, d.withoutVolume, d.compareTimes,
-	} {
-		if err := step(ctx); err != nil {
+	defer git.Close()
+	spec := gitserver.Spec{Seed: 1, Files: 3000, Commits: 20, Changes: 10, Branches: []string{"feature/x"}}
+	if _, err := gitserver.Generate(git.Path(name), spec); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			return err
 		}
 	}
-	d.nextSteps()
+	server := http.Server{Handler: git}
+	defer server.Close()
+	go server.Serve(listener)
+	fmt.Fprintf(out, "http://%s/%s\n", listener.Addr(), name)
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		stats := git.Stats(name)
+		fmt.Fprintln(out, stats.Clones, stats.LsRefs)
+	}
 	return nil
 }

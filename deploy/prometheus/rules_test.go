@@ -1,4 +1,4 @@
-// Package prometheus tests the alert rules for Prometheus that are in this directory.
+// Package prometheus tests the alert rules for Prometheus and the dashboard for Grafana that are in this directory.
 package prometheus
 
 import (

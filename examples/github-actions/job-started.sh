@@ -24,8 +24,8 @@ volume=repos-$GITHUB_RUN_ID-$GITHUB_RUN_ATTEMPT
 
 # Jobs of pull requests read the caches of the others, and leave nothing in them.
 case ${GITHUB_EVENT_NAME-} in
-push | schedule | workflow_dispatch) cache=shared ;;
-*) cache='readonly' ;;
+push | schedule | workflow_dispatch) publish=always ;;
+*) publish=never ;;
 esac
 
 # A container that never runs holds the volume until this runner's job has ended. So another runner on this machine,
@@ -36,6 +36,6 @@ docker image inspect repos-holder >/dev/null 2>&1 || tar -cf - --files-from /dev
 docker rm --force "$holder" >/dev/null 2>&1 || true # of a job that this runner did not end
 mount=type=volume,source=$volume,target=/w,volume-driver=helmdeck/repos
 mount+=,volume-opt=repo=$GITHUB_SERVER_URL/$GITHUB_REPOSITORY,volume-opt=ref=$GITHUB_SHA
-mount+=,volume-opt=subject=github/$GITHUB_REPOSITORY,volume-opt=cache=$cache
+mount+=,volume-opt=subject=github/$GITHUB_REPOSITORY,volume-opt=publish=$publish
 docker create --name "$holder" --mount "$mount" repos-holder none >/dev/null
-echo "repos: $volume has $GITHUB_REPOSITORY at $GITHUB_SHA, cache=$cache"
+echo "repos: $volume has $GITHUB_REPOSITORY at $GITHUB_SHA, publish=$publish"

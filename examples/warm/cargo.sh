@@ -9,6 +9,6 @@ set -eu
 HDCACHE=$PWD/.git/hdcache
 . "$HDCACHE/env" # CARGO_HOME, with the downloaded crates
 
-# Cargo compares the times of files. Those of a checkout are the same in each workspace of a commit, so a second build
-# has nothing to do, and one after a push compiles what changed.
+# Cargo compares the times of files. If target was built from another commit, the files that differ from that have newer
+# times than target here, whichever of the two commits is older. So a build compiles what differs, and nothing else.
 cargo build --locked

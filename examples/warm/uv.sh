@@ -7,8 +7,7 @@
 #   docker run --rm --volume app:/w --workdir /w you/python-uv sh -c "$(cat examples/warm/uv.sh)"
 set -eu
 HDCACHE=$PWD/.git/hdcache
-. "$HDCACHE/env"           # uv's cache
-export UV_LINK_MODE=copy   # the cache is on another filesystem than the checkout, so its files can't be linked
+. "$HDCACHE/env" # uv's cache
 
 uv sync --frozen # changes in .venv only what uv.lock has changed
 uv run --no-sync pytest

@@ -9,12 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/admin/audit"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -22,25 +22,33 @@ import (
 // of a workspace. What an action leads to, such as an eviction, has records of its own, with the
 // same request.
 var actions = map[string]string{
-	"PUT /v1/credentials/{name}":             "credential.put",
-	"DELETE /v1/credentials/{name}":          "credential.remove",
-	"DELETE /v1/discards/{id}":               "discard.remove",
-	"DELETE /v1/clones/{subject}/{hash}":     "clone.evict",
-	"POST /v1/sweep":                         "sweep",
-	"POST /v1/refresh":                       "refresh",
-	"POST /v1/warm":                          "warm",
-	"PUT /v1/subjects/{name}":                "subject.limits",
-	"POST /v1/subjects/{name}/fresh":         "subject.fresh",
-	"POST /v1/clones/{subject}/{hash}/fresh": "clone.fresh",
-	"DELETE /v1/leases/{volume}/{holder}":    "lease.release",
-	"POST /v1/workspaces/{id}/push":          "push",
-	"GET /v1/workspaces/{id}/bundle":         "bundle",
-	"GET /v1/workspaces/{id}/diff":           "diff",
-	"GET /v1/workspaces/{id}/changes.tar":    "export",
+	"PUT /v1/credentials/{name}":               "credential.put",
+	"DELETE /v1/credentials/{name}":            "credential.remove",
+	"DELETE /v1/checkpoints/{id}":              "checkpoint.remove",
+	"DELETE /v1/clones/{subject}/{hash}":       "clone.evict",
+	"POST /v1/sweep":                           "sweep",
+	"POST /v1/prune":                           "prune",
+	"POST /v1/refresh":                         "refresh",
+	"POST /v1/warm":                            "warm",
+	"PUT /v1/subjects/{name}":                  "subject.limits",
+	"POST /v1/subjects/{name}/fresh":           "subject.fresh",
+	"POST /v1/clones/{subject}/{hash}/fresh":   "clone.fresh",
+	"DELETE /v1/clones/{subject}/{hash}/cache": "cache.remove",
+	"POST /v1/workspaces/{id}/cache":           "cache.publish",
+	"POST /v1/workspaces/{id}/draft":           "checkpoint.begin",
+	"POST /v1/drafts/{id}/catch-up":            "checkpoint.catch-up",
+	"POST /v1/drafts/{id}/keep":                "checkpoint.keep",
+	"DELETE /v1/drafts/{id}":                   "checkpoint.drop",
+	"POST /v1/volumes/{name}/rewind":           "volume.rewind",
+	"DELETE /v1/leases/{volume}/{holder}":      "lease.release",
+	"POST /v1/workspaces/{id}/push":            "push",
+	"GET /v1/workspaces/{id}/bundle":           "bundle",
+	"GET /v1/workspaces/{id}/diff":             "diff",
+	"GET /v1/workspaces/{id}/changes.tar":      "export",
 }
 
 // audited records each request with a pattern that changes something, or in actions, and how it
-// was answered.
+// was answered. A handler that has changed nothing empties the action.
 func (c Config) audited(pattern string, h http.Handler) http.Handler {
 	if strings.HasPrefix(pattern, http.MethodGet+" ") && actions[pattern] == "" {
 		return h
@@ -48,7 +56,7 @@ func (c Config) audited(pattern string, h http.Handler) http.Handler {
 	action := cmp.Or(actions[pattern], pattern)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := &api.AuditRecord{
-			Action: action, Name: r.PathValue("name"), Discard: r.PathValue("id"), Volume: r.PathValue("volume"), Lease: r.PathValue("holder"),
+			Action: action, Name: r.PathValue("name"), Checkpoint: r.PathValue("id"), Volume: r.PathValue("volume"), Lease: r.PathValue("holder"),
 		}
 		if strings.Contains(pattern, "/subjects/") {
 			rec.Subject, rec.Name = rec.Name, ""
@@ -58,7 +66,11 @@ func (c Config) audited(pattern string, h http.Handler) http.Handler {
 		}
 		seen := &answered{ResponseWriter: w}
 		aborted := errAborted
-		defer func() { c.Audit.Record(r.Context(), *rec, cmp.Or(seen.err(), aborted)) }()
+		defer func() {
+			if rec.Action != "" {
+				c.Audit.Record(r.Context(), *rec, cmp.Or(seen.err(), aborted))
+			}
+		}()
 		h.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), recordKey{}, rec)))
 		aborted = nil
 	})
@@ -139,8 +151,11 @@ func (c Config) listAudit(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, r, err)
 		return
 	}
-	out := &auditStream{w: w, buffer: bufio.NewWriterSize(w, 32<<10)}
+	out := &auditStream{w: w, buffer: bufio.NewWriterSize(w, 32<<10), tail: filter.Tail}
 	err = c.Audit.Read(r.Context(), filter, out.line, out.idle)
+	if err == nil {
+		err = out.release()
+	}
 	switch {
 	case err == nil:
 		out.begin()
@@ -161,30 +176,16 @@ func (c Config) listAudit(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// auditFilter reads the query of a request for the audit log. A duration is a time ago.
+// auditFilter reads the query of a request for the audit log.
 func auditFilter(r *http.Request) (f api.AuditFilter, err error) {
-	query, err := queryOf(r, []string{"since", "until", "subject", "volume", "action", "follow"})
+	query, err := queryOf(r, append([]string{"subject", "volume", "action"}, spanParameters...))
 	if err != nil {
 		return f, err
 	}
-	f.Subject, f.Volume, f.Action = query["subject"], query["volume"], query["action"]
-	for name, to := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
-		text := query[name]
-		if text == "" {
-			continue
-		}
-		if ago, err := time.ParseDuration(text); err == nil {
-			*to = time.Now().Add(-ago)
-		} else if *to, err = time.Parse(time.RFC3339, text); err != nil {
-			return f, badRequest(fmt.Errorf("%s is %.40q: allowed is a time such as 2026-01-31T12:00:00Z, or a duration such as 24h", name, text))
-		}
-	}
-	if text, ok := query["follow"]; ok {
-		if f.Follow, err = strconv.ParseBool(text); err != nil {
-			return f, badRequest(fmt.Errorf("follow is %.40q: allowed are true and false", text))
-		}
-	}
-	return f, nil
+	of, err := spanOf(query)
+	return api.AuditFilter{
+		Since: of.since, Until: of.until, Tail: of.tail, Follow: of.follow, Subject: query["subject"], Volume: query["volume"], Action: query["action"],
+	}, err
 }
 
 // auditStream sends lines that are JSON already.
@@ -193,6 +194,10 @@ type auditStream struct {
 	buffer *bufio.Writer
 	begun  bool
 	sent   time.Time // when something was sent last
+	// tail, if not 0, is how many of the lines that are there are sent: the last ones, which kept has
+	// until then.
+	tail int
+	kept [][]byte
 }
 
 // keepAlive is how long nothing is sent at most to a client that follows.
@@ -209,6 +214,28 @@ func (s *auditStream) begin() {
 }
 
 func (s *auditStream) line(line []byte) error {
+	if s.tail > 0 {
+		if s.kept = append(s.kept, slices.Clone(line)); len(s.kept) > s.tail {
+			s.kept = s.kept[1:]
+		}
+		return nil
+	}
+	return s.send(line)
+}
+
+// release sends the kept lines, and from then on each line at once.
+func (s *auditStream) release() error {
+	kept := s.kept
+	s.kept, s.tail = nil, 0
+	for _, line := range kept {
+		if err := s.send(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *auditStream) send(line []byte) error {
 	s.begin()
 	if s.buffer.Available() < len(line) { // what is sent ends with a line
 		if err := s.flush(); err != nil {
@@ -223,6 +250,9 @@ func (s *auditStream) line(line []byte) error {
 // noticed if the client is gone.
 func (s *auditStream) idle() error {
 	s.begin()
+	if err := s.release(); err != nil {
+		return err
+	}
 	if s.buffer.Buffered() == 0 && !s.sent.IsZero() {
 		if time.Since(s.sent) < keepAlive {
 			return nil

@@ -18,7 +18,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/admin/audit"
+	"github.com/helmdeck/repos/internal/repo/ready"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -89,7 +90,7 @@ func TestRequestsAreAudited(t *testing.T) {
 	if err := c.RemoveCredential(ctx, "one"); err != nil {
 		t.Error(err)
 	}
-	if err := c.RemoveDiscard(ctx, "d"); err == nil {
+	if err := c.RemoveCheckpoint(ctx, "d"); err == nil {
 		t.Error("no error")
 	}
 	if _, err := c.Sweep(ctx); err != nil {
@@ -101,7 +102,7 @@ func TestRequestsAreAudited(t *testing.T) {
 	list := follow(t, c, api.AuditFilter{}, 6)
 	var got []string
 	for _, r := range list[1:] {
-		got = append(got, fmt.Sprintln(r.Action, r.Result, r.Error, r.Name, r.Kind, r.Scope, r.Allow, r.Subject, r.Discard, r.Volume))
+		got = append(got, fmt.Sprintln(r.Action, r.Result, r.Error, r.Name, r.Kind, r.Scope, r.Allow, r.Subject, r.Checkpoint, r.Volume))
 		if r.Actor.Kind != "user" || r.Actor.Claim != "alice?level=error" || r.Request == "" {
 			t.Errorf("%+v", r)
 		}
@@ -110,7 +111,7 @@ func TestRequestsAreAudited(t *testing.T) {
 		"credential.put ok  one bearer https://h push team a  \n",
 		"", // the error has its own test
 		"credential.remove ok  one      \n",
-		"discard.remove failed busy     team a d v\n",
+		"checkpoint.remove failed busy     team a d v\n",
 		"sweep ok        \n",
 	}
 	for i := range want {
@@ -192,6 +193,34 @@ func TestAuditQuery(t *testing.T) {
 		if code, _ := get(query); code != 400 {
 			t.Errorf("%q: %d", query, code)
 		}
+	}
+}
+
+// TestAuditTail checks that the last records come, and with follow each new one after them.
+func TestAuditTail(t *testing.T) {
+	config := populated()
+	config.Audit = trail(t)
+	c := client(t, config)
+	for i := range 5 {
+		config.Audit.Record(t.Context(), api.AuditRecord{Action: "mount", Volume: fmt.Sprint(i)}, nil)
+	}
+	follow(t, c, api.AuditFilter{}, 6) // all are written
+	var got []string
+	if err := c.Audit(t.Context(), api.AuditFilter{Action: "mount", Tail: 2}, func(r api.AuditRecord) error {
+		got = append(got, r.Volume)
+		return nil
+	}); err != nil || fmt.Sprint(got) != "[3 4]" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	got = nil
+	if err := c.Audit(t.Context(), api.AuditFilter{Action: "mount", Tail: 1, Follow: true}, func(r api.AuditRecord) error {
+		if got = append(got, r.Volume); r.Volume == "4" {
+			config.Audit.Record(t.Context(), api.AuditRecord{Action: "mount", Volume: "5"}, nil)
+			return nil
+		}
+		return errEnough
+	}); err != errEnough || fmt.Sprint(got) != "[4 5]" {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
@@ -287,5 +316,16 @@ func TestRefusedURLsAreNotAudited(t *testing.T) {
 	list := follow(t, c, api.AuditFilter{}, 5)
 	if text := fmt.Sprintf("%+v", list); strings.Contains(text, secret) || list[3].Repo != "https://h/r" || list[4].Action != "refresh" {
 		t.Errorf("recorded %s", text)
+	}
+	// A refresh of one clone names it.
+	for want, list := range map[string][]ready.Result{"s/1": {{Clone: "s/1", Ref: "a"}, {Clone: "s/1", Ref: "b"}}, "": {{Clone: "s/1"}, {Clone: "t/1"}}} {
+		config.Refresher, config.Audit = &refresher{list: list}, trail(t)
+		c := client(t, config)
+		if _, err := c.Refresh(ctx, api.Refresh{Repo: "https://h/r"}); err != nil {
+			t.Error(err)
+		}
+		if got := follow(t, c, api.AuditFilter{Action: "refresh"}, 1); got[0].Clone != want {
+			t.Errorf("got %+v, want the clone %q", got[0], want)
+		}
 	}
 }

@@ -11,17 +11,19 @@ import (
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/janitor"
 )
 
 // Clones is the part of *clone.Manager that the API uses.
 type Clones interface {
 	Describe(key string) (clone.Description, bool)
+	Activities() []clone.Activity
 }
 
-// holdings returns the janitor's view of all clones, in the order of their keys.
-func (c Config) holdings(ctx context.Context) ([]api.Clone, janitor.Holdings, error) {
-	h, err := c.Janitor.Holdings(ctx)
+// holdings returns the janitor's view of the chosen clones, in the order of their keys.
+func (c Config) holdings(ctx context.Context, of janitor.Choice) ([]api.Clone, janitor.Holdings, error) {
+	h, err := c.Janitor.Holdings(ctx, of)
 	if err != nil {
 		return nil, h, err
 	}
@@ -35,10 +37,11 @@ func (c Config) holdings(ctx context.Context) ([]api.Clone, janitor.Holdings, er
 func cloneOf(info janitor.CloneInfo) api.Clone {
 	part := func(k janitor.Kind) api.Size { return sizeOf(info.Parts[k]) }
 	c := api.Clone{
-		Clone: info.Clone, Subject: info.Subject, Repo: info.Repo, Used: info.Used, Held: info.Held.String(), Size: sizeOf(info.Size),
+		Clone: info.Clone, Subject: info.Subject, Repo: info.Repo, Used: info.Used, Held: info.Held.String(),
+		Free: info.Held == janitor.Free || info.Held == janitor.Working, Size: sizeOf(info.Size),
 		Classes: api.Classes{
 			Store: sizeOf(info.Stores), LFS: sizeOf(info.LFS), Tree: part(janitor.Tree), GitLayer: part(janitor.GitLayer),
-			WarmLayer: part(janitor.Warm), Cache: part(janitor.Cache), Workspace: part(janitor.Upper), Discard: part(janitor.Discard),
+			WarmLayer: part(janitor.Warm), Cache: part(janitor.Cache), Workspace: part(janitor.Upper), Checkpoint: part(janitor.Checkpoint),
 		},
 	}
 	if c.Subject == "" { // the clone and the options of its workspaces are lost
@@ -48,35 +51,59 @@ func cloneOf(info janitor.CloneInfo) api.Clone {
 }
 
 func (c Config) listClones(r *http.Request) (any, error) {
-	clones, _, err := c.holdings(r.Context())
+	e, err := extentOf(r, "subject", "repo")
 	if err != nil {
 		return nil, err
 	}
-	return page(r, "clones", clones, func(c api.Clone) string { return c.Clone }, columns[api.Clone]{
-		"subject": func(c api.Clone) string { return c.Subject },
-		"repo":    func(c api.Clone) string { return hashOf(c.Clone) },
-	})
+	// The key says whether a clone is on the page, so no others are described.
+	subject, repo := e.want["subject"], e.want["repo"]
+	dir := volume.Subject(subject).Dir()
+	of := janitor.Choice{Limit: e.limit + 1, Match: func(key string) bool {
+		return e.covers(key) && (subject == "" || subjectOf(key) == dir) && (repo == "" || hashOf(key) == repo)
+	}}
+	clones, _, err := c.holdings(r.Context(), of)
+	if err != nil {
+		return nil, err
+	}
+	answer := list{}
+	if len(clones) > e.limit {
+		clones = clones[:e.limit]
+		answer["next"] = clones[e.limit-1].Clone
+	}
+	answer["clones"] = clones
+	return answer, nil
 }
 
 // cloneKey returns the key of the clone in a request's path.
 func cloneKey(r *http.Request) string { return r.PathValue("subject") + "/" + r.PathValue("hash") }
 
+// oneClone returns the clone in a request's path.
+func (c Config) oneClone(r *http.Request) (key string, found api.Clone, err error) {
+	key = cloneKey(r)
+	clones, _, err := c.holdings(r.Context(), janitor.One(key))
+	if err == nil && len(clones) == 0 {
+		err = notFound("there is no clone %q", key)
+	}
+	if err != nil {
+		return key, api.Clone{}, err
+	}
+	return key, clones[0], nil
+}
+
 func (c Config) clone(r *http.Request) (any, error) {
-	key := cloneKey(r)
-	clones, _, err := c.holdings(r.Context())
+	key, found, err := c.oneClone(r)
 	if err != nil {
 		return nil, err
 	}
-	i, ok := slices.BinarySearchFunc(clones, key, func(c api.Clone, key string) int { return strings.Compare(c.Clone, key) })
-	if !ok {
-		return nil, notFound("there is no clone %q", key)
-	}
 	d := api.CloneDetail{
-		Clone: clones[i], State: "absent", Stores: []api.Store{}, Layers: []api.Layer{}, Caches: []api.Cache{},
+		Clone: found, State: "absent", Stores: []api.Store{}, Layers: []api.Layer{}, Caches: []api.Cache{},
 		Volumes: []string{}, Workspaces: []string{},
 	}
 	if found, ok := c.Clones.Describe(key); ok {
 		describe(&d, found)
+	}
+	for _, info := range c.Caches.Caches(key) {
+		d.Caches = append(d.Caches, cacheOf(d.Clone, info))
 	}
 	for _, v := range c.Volumes.List() {
 		if clone.Key(v.Options.Subject, v.Options.Repo) == key {
@@ -107,10 +134,6 @@ func describe(d *api.CloneDetail, found clone.Description) {
 		})
 	}
 	slices.SortFunc(d.Layers, func(a, b api.Layer) int { return strings.Compare(a.Kind+a.ID, b.Kind+b.ID) })
-	for uid, size := range found.Caches {
-		d.Caches = append(d.Caches, api.Cache{UID: uid, Size: sizeOf(size.Size), MeasuredAt: measuredAt(size)})
-	}
-	slices.SortFunc(d.Caches, func(a, b api.Cache) int { return strings.Compare(a.UID, b.UID) })
 }
 
 func storeOf(history string, s meta.Store) api.Store {

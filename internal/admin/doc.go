@@ -20,4 +20,17 @@
 // how to call it with curl. Pass a secret on stdin, because other processes can read
 // arguments. ssh-keyscan does not verify the keys that it prints: compare the fingerprints
 // in the list of credentials with those that the host's owner publishes.
+//
+// # Why so
+//
+//   - Lists come in pages by key, not by position, because a record may go between two pages. The plugin remembers
+//     nothing between two pages; one of 10,000 records takes some 30 ms.
+//   - Events have numbers that grow, also from one process to the next, because the first number is the time of the
+//     start: a client that lost its connection asks for those after its last one. A client that follows has a number
+//     and no queue: it reads the 1000 events that the janitor keeps, and an event of the type "lost" says how many it
+//     missed.
+//   - A long operation answers with JSON lines, and never waits for its client: it leaves the newest progress for the
+//     next line. One that fails before its first line has an HTTP status, as any request.
+//   - At most 32 clients follow events, and all streams end when the plugin stops.
+//   - Decoding is strict, because an operator who misspells a limit must not believe that it applies.
 package admin

@@ -6,15 +6,15 @@ import (
 	"net/http"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/admin/quota"
 	"github.com/helmdeck/repos/internal/credential"
-	"github.com/helmdeck/repos/internal/look"
-	"github.com/helmdeck/repos/internal/obstacle"
-	"github.com/helmdeck/repos/internal/quota"
-	"github.com/helmdeck/repos/internal/ready"
-	"github.com/helmdeck/repos/internal/removal"
+	"github.com/helmdeck/repos/internal/outbound/look"
+	"github.com/helmdeck/repos/internal/repo/ready"
 	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/verbs/removal"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/internal/workspace/obstacle"
 	"github.com/helmdeck/repos/janitor"
 )
 
@@ -40,15 +40,13 @@ func statusOf(err error) int {
 	switch {
 	case ok:
 		return refused.status
-	case is[*credential.InvalidError](err), is[*volume.OptionError](err), is[*quota.InvalidError](err):
+	case is[*credential.InvalidError](err), is[*volume.OptionError](err), is[*quota.InvalidError](err), is[*look.PairError](err):
 		return http.StatusBadRequest
-	case is[*credential.NotFoundError](err), is[*workspace.NoDiscardError](err), is[*workspace.NoLeaseError](err), is[*workspace.NoWorkspaceError](err),
+	case is[*credential.NotFoundError](err), is[*workspace.NoCheckpointError](err), is[*workspace.NoLeaseError](err), is[*workspace.NoWorkspaceError](err),
 		errors.Is(err, janitor.ErrNoClone), errors.Is(err, ready.ErrNoClone), errors.Is(err, removal.ErrNone):
 		return http.StatusNotFound
-	case is[*workspace.InUseError](err), is[*obstacle.Error](err), errors.Is(err, janitor.ErrHeld):
+	case is[*workspace.InUseError](err), is[*workspace.RefusedError](err), is[*workspace.NoCacheError](err), is[*obstacle.Error](err), errors.Is(err, janitor.ErrHeld):
 		return http.StatusConflict
-	case errors.Is(err, look.ErrInspections):
-		return http.StatusServiceUnavailable
 	}
 	switch verbs.KindOf(err) {
 	case verbs.Invalid:
@@ -63,6 +61,15 @@ func statusOf(err error) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
+}
+
+// gone is the error of a request whose client hung up, or that the plugin's stop ended, if it did, and else err, which
+// may be nil.
+func gone(r *http.Request, err error) error {
+	if err != nil && r.Context().Err() != nil {
+		return requestError{http.StatusServiceUnavailable, err}
+	}
+	return err
 }
 
 func is[T error](err error) bool {

@@ -14,8 +14,8 @@ const maxFollowers = 32
 
 // followers answers requests for events: with a page of them, or with a stream.
 type followers struct {
-	Config
-	turns chan struct{} // has one element for each that follows
+	config Config
+	turns  chan struct{} // has one element for each that follows
 }
 
 func newFollowers(c Config) http.Handler { return &followers{c, make(chan struct{}, maxFollowers)} }
@@ -36,11 +36,11 @@ func (f *followers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-		f.refuse(w, r, err)
+		f.config.refuse(w, r, err)
 	case follow:
 		f.follow(w, r, after)
 	default:
-		f.serve(func(r *http.Request) (any, error) { return f.page(query["limit"], after) }).ServeHTTP(w, r)
+		f.config.serve(func(r *http.Request) (any, error) { return f.page(query["limit"], after) }).ServeHTTP(w, r)
 	}
 }
 
@@ -50,7 +50,7 @@ func (f *followers) page(text string, after int64) (any, error) {
 		return nil, err
 	}
 	events := []api.Event{}
-	list, _ := f.Janitor.EventsAfter(after)
+	list, _ := f.config.Janitor.EventsAfter(after)
 	for _, e := range list[:min(limit, len(list))] {
 		events = append(events, eventOf(e))
 	}
@@ -67,13 +67,13 @@ func (f *followers) follow(w http.ResponseWriter, r *http.Request, after int64) 
 	case f.turns <- struct{}{}:
 		defer func() { <-f.turns }()
 	default:
-		f.refuse(w, r, requestError{http.StatusServiceUnavailable, fmt.Errorf("%d clients follow events already, and more are not allowed", maxFollowers)})
+		f.config.refuse(w, r, requestError{http.StatusServiceUnavailable, fmt.Errorf("%d clients follow events already, and more are not allowed", maxFollowers)})
 		return
 	}
 	out := &lines{w: w}
 	err := out.begin()
 	for first := true; err == nil; first = false {
-		events, more := f.Janitor.EventsAfter(after)
+		events, more := f.config.Janitor.EventsAfter(after)
 		if n := len(events); n > 0 {
 			if lost := events[0].Seq - after - 1; lost > 0 && !first {
 				err = out.send(api.Event{
@@ -97,5 +97,5 @@ func (f *followers) follow(w http.ResponseWriter, r *http.Request, after int64) 
 			return
 		}
 	}
-	f.Log.WithContext(r.Context()).WithError(err).Debugf("answer %s", r.Pattern)
+	f.config.Log.WithContext(r.Context()).WithError(err).Debugf("answer %s", r.Pattern)
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/audit"
+	"github.com/helmdeck/repos/internal/admin/audit"
+	"github.com/helmdeck/repos/internal/admin/journal"
+	"github.com/helmdeck/repos/internal/intake"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
 )
@@ -29,8 +32,10 @@ const (
 type Config struct {
 	Credentials Credentials
 	Clones      Clones
+	Caches      Caches
 	Volumes     Volumes
 	Workspaces  Workspaces
+	Drafts      Drafts
 	Janitor     Janitor
 	Refresher   Refresher
 	Warmer      Warmer
@@ -48,6 +53,7 @@ type Config struct {
 	Started  time.Time
 	Metrics  http.Handler // of GET /metrics
 	Audit    *audit.Trail // nil if it is off
+	Journal  *journal.Ring
 	Log      *logrus.Logger
 }
 
@@ -60,6 +66,7 @@ func (c Config) routes() map[string]http.Handler {
 		"POST /v1/workspaces/{id}/push":  c.operate(pushes{c}.push),
 		"GET /v1/workspaces/{id}/bundle": http.HandlerFunc(pushes{c}.bundle),
 
+		"GET /v1/logs":  newLogs(c),
 		"GET /v1/audit": http.HandlerFunc(c.listAudit),
 		"GET /metrics":  c.Metrics,
 	}
@@ -70,23 +77,32 @@ func (c Config) routes() map[string]http.Handler {
 		"GET /v1/settings": c.settings,
 		"GET /v1/stats":    c.stats,
 
-		"GET /v1/subjects":                       c.listSubjects,
-		"GET /v1/subjects/{name}":                c.subject,
-		"PUT /v1/subjects/{name}":                c.setLimits,
-		"POST /v1/subjects/{name}/fresh":         c.freshSubject,
-		"GET /v1/clones":                         c.listClones,
-		"GET /v1/clones/{subject}/{hash}":        c.clone,
-		"DELETE /v1/clones/{subject}/{hash}":     c.evictClone,
-		"POST /v1/clones/{subject}/{hash}/fresh": c.freshClone,
-		"GET /v1/volumes":                        c.listVolumes,
-		"GET /v1/volumes/{name}":                 c.volume,
-		"GET /v1/leases":                         c.listLeases,
-		"DELETE /v1/leases/{volume}/{holder}":    c.releaseLease,
-		"GET /v1/workspaces":                     c.listWorkspaces,
-		"GET /v1/workspaces/{id}":                c.workspace,
-		"GET /v1/discards":                       c.listDiscards,
-		"GET /v1/discards/{id}":                  c.discard,
-		"DELETE /v1/discards/{id}":               c.removeDiscard,
+		"GET /v1/subjects":                         c.listSubjects,
+		"GET /v1/subjects/{name}":                  c.subject,
+		"PUT /v1/subjects/{name}":                  c.setLimits,
+		"POST /v1/subjects/{name}/fresh":           c.freshSubject,
+		"GET /v1/clones":                           c.listClones,
+		"GET /v1/clones/{subject}/{hash}":          c.clone,
+		"DELETE /v1/clones/{subject}/{hash}":       c.evictClone,
+		"POST /v1/clones/{subject}/{hash}/fresh":   c.freshClone,
+		"GET /v1/caches":                           c.listCaches,
+		"DELETE /v1/clones/{subject}/{hash}/cache": c.dropCache,
+		"POST /v1/workspaces/{id}/cache":           c.publishCache,
+		"GET /v1/volumes":                          c.listVolumes,
+		"GET /v1/volumes/{name}":                   c.volume,
+		"POST /v1/volumes/{name}/rewind":           c.rewind,
+		"POST /v1/workspaces/{id}/draft":           c.draft,
+		"POST /v1/drafts/{id}/catch-up":            c.catchUp,
+		"POST /v1/drafts/{id}/keep":                c.keepDraft,
+		"DELETE /v1/drafts/{id}":                   c.dropDraft,
+		"GET /v1/work":                             c.listWork,
+		"GET /v1/leases":                           c.listLeases,
+		"DELETE /v1/leases/{volume}/{holder}":      c.releaseLease,
+		"GET /v1/workspaces":                       c.listWorkspaces,
+		"GET /v1/workspaces/{id}":                  c.workspace,
+		"GET /v1/checkpoints":                      c.listCheckpoints,
+		"GET /v1/checkpoints/{id}":                 c.checkpoint,
+		"DELETE /v1/checkpoints/{id}":              c.removeCheckpoint,
 
 		"GET /v1/credentials":           c.listCredentials,
 		"PUT /v1/credentials/{name}":    c.putCredential,
@@ -94,6 +110,7 @@ func (c Config) routes() map[string]http.Handler {
 
 		"GET /v1/plan":     c.plan,
 		"POST /v1/sweep":   c.sweep,
+		"POST /v1/prune":   c.prune,
 		"POST /v1/refresh": c.refresh,
 	} {
 		all[pattern] = c.serve(f)
@@ -182,16 +199,22 @@ func setWriteDeadline(w http.ResponseWriter, at time.Time) {
 // decode reads the body as one T and nothing else.
 func decode[T any](r *http.Request) (T, error) {
 	var t T
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	err := d.Decode(&t)
-	if err == nil {
-		if _, more := d.Token(); more == nil {
-			err = errors.New("more than one JSON value")
-		} else if !errors.Is(more, io.EOF) {
-			err = more
+	err := intake.Whole(r.Context(), r.Body, func(data []byte) error {
+		if err := intake.Elements(data, intake.MaxElements); err != nil {
+			return err
 		}
-	}
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		err := d.Decode(&t)
+		if err == nil {
+			if _, more := d.Token(); more == nil {
+				err = errors.New("more than one JSON value")
+			} else if !errors.Is(more, io.EOF) {
+				err = more
+			}
+		}
+		return err
+	})
 	tooLarge, ok := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case err == nil:

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -8,14 +9,19 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/admin/quota"
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/git/gitprogress"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/quota"
-	"github.com/helmdeck/repos/internal/removal"
+	"github.com/helmdeck/repos/internal/repo/remote"
 	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/verbs/removal"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/internal/workspace/cache"
+	"github.com/helmdeck/repos/internal/workspace/replica"
+	"github.com/helmdeck/repos/internal/workspace/warm"
 	"github.com/helmdeck/repos/janitor"
 )
 
@@ -24,20 +30,39 @@ var at = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // keeper is a janitor that returns its fields, and counts Nudges.
 type keeper struct {
-	plan     janitor.Plan
-	report   janitor.Report
-	events   []janitor.Event
-	more     chan struct{}
-	stats    janitor.Stats
-	holdings janitor.Holdings
-	nudges   int
-	fail     error
+	plan      janitor.Plan
+	report    janitor.Report
+	events    []janitor.Event
+	more      chan struct{}
+	stats     janitor.Stats
+	holdings  janitor.Holdings
+	nudges    int
+	described int // clones in all Holdings
+	fail      error
+	pruned    janitor.Selection // of the last Prune
+	dry       bool
 }
 
-func (k *keeper) Plan(context.Context) (janitor.Plan, error)         { return k.plan, k.fail }
-func (k *keeper) Sweep(context.Context) (janitor.Report, error)      { return k.report, k.fail }
-func (k *keeper) Stats() janitor.Stats                               { return k.stats }
-func (k *keeper) Holdings(context.Context) (janitor.Holdings, error) { return k.holdings, k.fail }
+func (k *keeper) Plan(context.Context) (janitor.Plan, error)    { return k.plan, k.fail }
+func (k *keeper) Sweep(context.Context) (janitor.Report, error) { return k.report, k.fail }
+func (k *keeper) Prune(_ context.Context, sel janitor.Selection, dry bool) (janitor.Report, error) {
+	k.pruned, k.dry = sel, dry
+	return k.report, k.fail
+}
+
+func (k *keeper) Stats() janitor.Stats { return k.stats }
+
+func (k *keeper) Holdings(_ context.Context, of janitor.Choice) (janitor.Holdings, error) {
+	h := k.holdings
+	keys := of.Of(func(yield func(string) bool) {
+		for _, c := range h.Clones {
+			yield(c.Clone)
+		}
+	})
+	h.Clones = slices.DeleteFunc(slices.Clone(h.Clones), func(c janitor.CloneInfo) bool { return !slices.Contains(keys, c.Clone) })
+	k.described += len(h.Clones)
+	return h, k.fail
+}
 
 func (k *keeper) EventsAfter(seq int64) (list []janitor.Event, more <-chan struct{}) {
 	for _, e := range k.events {
@@ -97,17 +122,22 @@ func (r *remover) ForceRelease(_ context.Context, volume, holder string) error {
 	return err
 }
 
-// heap holds workspaces and discards, and records the calls of EvictDiscard.
+// heap holds workspaces and checkpoints, and records the calls of RemoveCheckpoint and PublishCache.
 type heap struct {
-	all  []meta.Workspace
-	list []workspace.Discard
-	fail error
-	gone []string
+	all       []meta.Workspace
+	list      []workspace.Checkpoint
+	fail      error
+	gone      []string
+	published func(ctx context.Context, id string) (cache.Result, error)
 }
 
-func (h *heap) Workspaces() []meta.Workspace    { return h.all }
-func (h *heap) MountedAt(meta.Workspace) string { return "/mnt/w" }
-func (h *heap) Discards() []workspace.Discard   { return h.list }
+func (h *heap) PublishCache(ctx context.Context, id string) (cache.Result, error) {
+	return h.published(ctx, id)
+}
+
+func (h *heap) Workspaces() []meta.Workspace        { return h.all }
+func (h *heap) MountedAt(meta.Workspace) string     { return "/mnt/w" }
+func (h *heap) Checkpoints() []workspace.Checkpoint { return h.list }
 
 func (h *heap) Workspace(id string) (meta.Workspace, bool) {
 	for _, w := range h.all {
@@ -118,7 +148,7 @@ func (h *heap) Workspace(id string) (meta.Workspace, bool) {
 	return meta.Workspace{}, false
 }
 
-func (h *heap) EvictDiscard(id string) error {
+func (h *heap) RemoveCheckpoint(_ context.Context, id string) error {
 	h.gone = append(h.gone, id)
 	return h.fail
 }
@@ -127,6 +157,43 @@ func (h *heap) EvictDiscard(id string) error {
 type shelf []verbs.Volume
 
 func (s shelf) List() []verbs.Volume { return s }
+
+func (s shelf) Rewind(_ context.Context, name, checkpoint string) (meta.Workspace, error) {
+	if _, err := s.Get(name); err != nil || checkpoint != "d" {
+		return meta.Workspace{}, cmp.Or(err, error(&workspace.NoCheckpointError{ID: checkpoint}))
+	}
+	return meta.Workspace{ID: "w2", Mode: "keep", Volume: name, From: []string{checkpoint}}, nil
+}
+
+// drafts has the ID of the draft that was begun, if one was.
+type drafts struct{ id string }
+
+func (d *drafts) Draft(_ context.Context, id string, n workspace.Note) (workspace.Copied, error) {
+	switch id {
+	case "w":
+		d.id = "e"
+		return workspace.Copied{ID: d.id, Result: replica.Result{Files: 2, Dirs: 1, Copied: 5}}, nil
+	case "d":
+		return workspace.Copied{ID: id}, nil
+	}
+	return workspace.Copied{}, &workspace.NoWorkspaceError{ID: id}
+}
+
+func (d *drafts) step(id string) (workspace.Copied, error) {
+	if id != d.id {
+		return workspace.Copied{}, &workspace.InUseError{Reason: "there is no draft " + id}
+	}
+	return workspace.Copied{ID: id}, nil
+}
+
+func (d *drafts) CatchUp(_ context.Context, id string) (workspace.Copied, error) { return d.step(id) }
+
+func (d *drafts) Keep(_ context.Context, id string) (meta.Workspace, error) {
+	_, err := d.step(id)
+	return meta.Workspace{ID: "d", Phase: meta.Checkpoint}, err
+}
+
+func (d *drafts) DropDraft(context.Context, string) meta.Workspace { return meta.Workspace{} }
 
 func (s shelf) Get(name string) (verbs.Volume, error) {
 	for _, v := range s {
@@ -147,6 +214,46 @@ type catalog map[string]clone.Description
 func (c catalog) Describe(key string) (clone.Description, bool) {
 	d, ok := c[key]
 	return d, ok
+}
+
+func (c catalog) Activities() (list []clone.Activity) {
+	for key := range c {
+		list = append(list, clone.Activity{Key: key, Subject: "team a", Repo: "https://h/x", Now: remote.Now{
+			State: "cloning", URL: "https://h/x", For: `a mount of volume "v"`, Began: at,
+			Progress: gitprogress.Progress{Phase: "Receiving objects", Percent: 43, Objects: 430, Total: 1000, Amount: "1.20 MiB"},
+		}})
+	}
+	return list
+}
+
+// caches have what is published in the caches of clones, by the clone's key, and record what is dropped.
+type caches struct {
+	list map[string][]warm.CacheInfo
+	has  []string // paths
+	drop func(ctx context.Context) error
+	gone []string
+}
+
+func (c *caches) Caches(clone string) []warm.CacheInfo { return c.list[clone] }
+
+func (c *caches) Found(_ string, p meta.WarmPath) (f warm.Found) {
+	if len(p.Chain) > 0 {
+		f = warm.Found{Built: meta.Built{Commit: "c", BuiltAt: at, Label: "label"}, Why: "another"}
+	}
+	return f
+}
+
+func (c *caches) HasCache(clone string, uid *uint32, rel string) (bool, error) {
+	has := slices.ContainsFunc(c.list[clone], func(i warm.CacheInfo) bool { return uid == nil || i.UID == *uid })
+	return has && (rel == "" || slices.Contains(c.has, rel)), nil
+}
+
+func (c *caches) DropCache(ctx context.Context, clone string, uid *uint32, rel string) (disk.Size, error) {
+	c.gone = append(c.gone, partsText(uid, rel)+" in "+clone)
+	if c.drop != nil {
+		return disk.Size{}, c.drop(ctx)
+	}
+	return bytes4k(2), nil
 }
 
 func bytes4k(n int64) disk.Size { return disk.Size{Bytes: n << 12, Inodes: n} }
@@ -170,7 +277,7 @@ func populated() Config {
 	changed := int64(3)
 	plan := janitor.Plan{
 		Evictions: []janitor.Eviction{{
-			Kind: janitor.Discard, Reason: janitor.Expired, Subject: "team a", Clone: key, ID: "d", Volume: "v", Size: size, Text: "old", Unused: time.Hour,
+			Kind: janitor.Checkpoint, Reason: janitor.Expired, Subject: "team a", Clone: key, ID: "d", Volume: "v", Size: size, Text: "old", Unused: time.Hour,
 		}},
 		Frees: size, Used: size, Trash: size, Space: disk.Space{Total: size, Free: size}, Late: 1, More: true,
 		Missing:  []janitor.Missing{{Reason: janitor.MinFree, Size: size, Text: "full"}},
@@ -191,12 +298,13 @@ func populated() Config {
 					Clone: key, Subject: "team a", Repo: "https://h/x", Used: at, Size: bytes4k(6), Stores: bytes4k(1), LFS: bytes4k(2),
 					Parts: map[janitor.Kind]disk.Size{janitor.Tree: bytes4k(3)}, Held: janitor.Leased,
 				}},
-				Trash: size, Space: plan.Space, Limits: janitor.Limits{MaxSize: 9, MinFree: 0.05},
+				Trash: size, Own: size, Space: plan.Space, Limits: janitor.Limits{MaxSize: 9, MinFree: 0.05},
 			},
 		},
+		Caches: &caches{list: map[string][]warm.CacheInfo{key: {{UID: 5, Size: size}, {UID: 1000, GID: 7, Size: size, Layers: 2, Used: at, PublishedAt: at}}}, has: []string{"npm/_cacache"}},
 		Clones: catalog{key: {
 			Info: clone.Info{
-				Key: key, CreatedAt: at, Caches: map[string]meta.Measured{"1000": measured},
+				Key: key, CreatedAt: at,
 				Layers: []clone.LayerInfo{{ID: "l", Kind: "git layer", CreatedAt: at, Used: at, Held: true, Need: "a volume"}},
 			},
 			Status: clone.Status{State: "ready"},
@@ -204,14 +312,15 @@ func populated() Config {
 				Format: "sha1", FetchedAt: at, Size: measured, Refs: map[string]meta.Resolution{"HEAD": {Ref: "refs/heads/main", Commit: "c", At: at}},
 			}},
 		}},
+		Drafts:  &drafts{},
 		Volumes: shelf{{Name: "v", CreatedAt: at, Options: o}},
 		Workspaces: &heap{
 			all: []meta.Workspace{{
 				ID: "w", Mode: "private", Clone: key, Volume: "v", Tree: "t", Chain: []string{"t"}, GitLayer: "l", Commit: "c", Leases: meta.Leases{"h", "h#2"},
-				Options: o.Map(), MountedAt: at, Warm: []meta.WarmPath{{Path: "target", Chain: []string{"u"}}, {Path: "x", LeftOut: "too large", ReadOnly: true}},
-				Lost: []string{"g"}, NoCache: "it is gone",
-			}, {ID: "d", Phase: meta.Discarded, Clone: key, Volume: "v", MountedAt: at, EndedAt: at, Size: measured}},
-			list: []workspace.Discard{{
+				Options: o.Map(), MountedAt: at, Warm: []meta.WarmPath{{Path: "target", Head: "k", Chain: []string{"u"}}, {Path: "x", LeftOut: "too large"}},
+				Lost: []string{"g"},
+			}, {ID: "d", Phase: meta.Checkpoint, Clone: key, Volume: "v", MountedAt: at, EndedAt: at, Size: measured}},
+			list: []workspace.Checkpoint{{
 				ID: "d", Volume: "v", Clone: key, Subject: "team a", Repo: "https://h/x", EndedAt: at, ExpiresAt: at.Add(time.Hour),
 				Changed: &changed, Size: measured,
 			}},

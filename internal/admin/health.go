@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/health"
+	"github.com/helmdeck/repos/internal/admin/health"
 )
 
 // Health checks the plugin, its machine and, if remotes is set, the hosts of repositories.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/health"
+	"github.com/helmdeck/repos/internal/admin/health"
 )
 
 func TestHealth(t *testing.T) {

@@ -11,9 +11,10 @@ import (
 
 // Janitor is the part of *janitor.Janitor that the API uses.
 type Janitor interface {
-	Holdings(ctx context.Context) (janitor.Holdings, error)
+	Holdings(ctx context.Context, of janitor.Choice) (janitor.Holdings, error)
 	Plan(ctx context.Context) (janitor.Plan, error)
 	Sweep(ctx context.Context) (janitor.Report, error)
+	Prune(ctx context.Context, sel janitor.Selection, dry bool) (janitor.Report, error)
 	EventsAfter(seq int64) (events []janitor.Event, more <-chan struct{})
 	Stats() janitor.Stats
 	Nudge()
@@ -43,14 +44,14 @@ func (c Config) stats(r *http.Request) (any, error) {
 		return nil, err
 	}
 	s := api.Stats{
-		Subjects: len(subjects), Trash: sizeOf(h.Trash), Space: spaceOf(h.Space), MaxSize: h.Limits.MaxSize, MinFree: h.Limits.MinFree,
+		Subjects: len(subjects), Trash: sizeOf(h.Trash), Own: sizeOf(h.Own), Space: spaceOf(h.Space), MaxSize: h.Limits.MaxSize, MinFree: h.Limits.MinFree,
 		Counts: []api.Count{}, Findings: []api.Finding{},
 	}
 	for _, of := range subjects {
 		s.Clones += of.Clones
 		s.Volumes += of.Volumes
 		s.Workspaces += of.Workspaces
-		s.Discards += of.Discards
+		s.Checkpoints += of.Checkpoints
 		s.Leases += of.Leases
 		s.Size, s.Classes = s.Size.Add(of.Size), s.Classes.Add(of.Classes)
 	}
@@ -87,7 +88,7 @@ func planOf(p janitor.Plan) api.Plan {
 	}
 	for _, h := range p.Holders {
 		out.Holders = append(out.Holders, api.Holder{
-			Clone: h.Clone, Repo: h.Repo, Subject: h.Subject, Volume: h.Volume, Size: sizeOf(h.Size), Held: h.Held.String(),
+			Clone: h.Clone, Repo: h.Repo, Subject: h.Subject, Volume: h.Volume, Checkpoint: h.Checkpoint, Size: sizeOf(h.Size), Held: h.Why(),
 		})
 	}
 	for _, t := range p.TooLarge {

@@ -18,7 +18,7 @@ func TestJanitor(t *testing.T) {
 	key := k.holdings.Clones[0].Clone
 	size := api.Size{Bytes: 4096, Inodes: 1}
 	evictions := []api.Eviction{{
-		Kind: "discard", Reason: "expired", Subject: "team a", Clone: key, ID: "d", Volume: "v", Size: size, Text: "old", Unused: time.Hour,
+		Kind: "checkpoint", Reason: "expired", Subject: "team a", Clone: key, ID: "d", Volume: "v", Size: size, Text: "old", Unused: time.Hour,
 	}}
 	plan := api.Plan{
 		Evictions: evictions, Frees: size, Used: size, Trash: size, Space: api.Space{Total: size, Free: size}, Late: 1, More: true,
@@ -29,8 +29,8 @@ func TestJanitor(t *testing.T) {
 	report := api.Report{Began: at, Took: time.Second, Evicted: evictions, Frees: size, Held: 1, Failed: 2, Left: plan}
 	classes := api.Classes{Store: size, LFS: api.Size{Bytes: 2 << 12, Inodes: 2}, Tree: api.Size{Bytes: 3 << 12, Inodes: 3}}
 	stats := api.Stats{
-		Subjects: 1, Clones: 1, Volumes: 1, Workspaces: 1, Discards: 1, Leases: 1, Size: classes.Total(), Classes: classes,
-		Trash: size, Space: plan.Space, MaxSize: 9, MinFree: 0.05,
+		Subjects: 1, Clones: 1, Volumes: 1, Workspaces: 1, Checkpoints: 1, Leases: 1, Size: classes.Total(), Classes: classes,
+		Trash: size, Own: size, Space: plan.Space, MaxSize: 9, MinFree: 0.05,
 		Counts:   []api.Count{{Type: "evicted", Kind: "cache", Reason: "max_size", Times: 3, Size: size}},
 		Findings: []api.Finding{{Since: at, Volume: "v", ID: "w", Size: size, Growth: 7, Text: "large"}}, Last: report,
 	}

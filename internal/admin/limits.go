@@ -6,8 +6,8 @@ import (
 	"net/http"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/admin/quota"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/quota"
 )
 
 // Limits is the part of *quota.Quota that the API uses.

@@ -19,38 +19,56 @@ type list map[string]any
 // columns are the values of a record by which a list can be filtered.
 type columns[T any] map[string]func(T) string
 
+// extent says which records a page has.
+type extent struct {
+	limit int
+	after string
+	later bool              // only records after the key after
+	want  map[string]string // the values of columns
+}
+
+// extentOf returns the extent that a request asks for. Its query may have the values of columns.
+func extentOf(r *http.Request, columns ...string) (e extent, err error) {
+	if e.want, err = queryOf(r, append([]string{"limit", "after"}, columns...)); err != nil {
+		return e, err
+	}
+	if e.limit, err = limitOf(e.want["limit"]); err != nil {
+		return e, err
+	}
+	e.after, e.later = e.want["after"]
+	if hash, err := repoHash(e.want["repo"]); err != nil {
+		return e, err
+	} else if hash != "" {
+		e.want["repo"] = hash
+	}
+	return e, nil
+}
+
+// covers reports whether the page may have a record with a key.
+func (e extent) covers(key string) bool { return !e.later || key > e.after }
+
 // page returns the page of a list that a request asks for. name is that of the list, and key
 // is unique among the records.
 func page[T any](r *http.Request, name string, records []T, key func(T) string, by columns[T]) (any, error) {
-	query, err := queryOf(r, slices.Concat([]string{"limit", "after"}, slices.Collect(maps.Keys(by))))
+	e, err := extentOf(r, slices.Collect(maps.Keys(by))...)
 	if err != nil {
 		return nil, err
-	}
-	limit, err := limitOf(query["limit"])
-	if err != nil {
-		return nil, err
-	}
-	after, later := query["after"]
-	if hash, err := repoHash(query["repo"]); err != nil {
-		return nil, err
-	} else if hash != "" {
-		query["repo"] = hash
 	}
 	rows := make([]row[T], 0, len(records))
 	for _, record := range records {
-		k := key(record)
-		if later && k <= after || !selected(record, query, by) {
-			continue
+		if k := key(record); e.covers(k) && selected(record, e.want, by) {
+			rows = append(rows, row[T]{k, record})
 		}
-		rows = append(rows, row[T]{k, record})
 	}
 	slices.SortFunc(rows, func(a, b row[T]) int { return strings.Compare(a.key, b.key) })
-	answer, shown := list{}, make([]T, 0, min(limit, len(rows)))
-	for _, row := range rows[:cap(shown)] {
-		shown = append(shown, row.record)
+	answer := list{}
+	if len(rows) > e.limit {
+		rows = rows[:e.limit]
+		answer["next"] = rows[e.limit-1].key
 	}
-	if len(rows) > limit {
-		answer["next"] = rows[limit-1].key
+	shown := make([]T, len(rows))
+	for i, row := range rows {
+		shown[i] = row.record
 	}
 	answer[name] = shown
 	return answer, nil

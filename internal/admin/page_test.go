@@ -15,7 +15,9 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/janitor"
 	"github.com/helmdeck/repos/tests/testapi"
 )
 
@@ -134,7 +136,7 @@ func TestManyRecords(t *testing.T) {
 	for i := range n {
 		id := fmt.Sprintf("%016x", uint64(i)*0x9e3779b97f4a7c15)
 		stock.all = append(stock.all, meta.Workspace{ID: id, Clone: fmt.Sprintf("s%d/1", i%100), Volume: "v" + id, Leases: meta.Leases{id}, MountedAt: at})
-		stock.list = append(stock.list, workspace.Discard{ID: id, Clone: "s/1", EndedAt: at, ExpiresAt: at})
+		stock.list = append(stock.list, workspace.Checkpoint{ID: id, Clone: "s/1", EndedAt: at, ExpiresAt: at})
 	}
 	var requests atomic.Int64
 	h := Handler(Config{Workspaces: stock, Log: log})
@@ -143,7 +145,7 @@ func TestManyRecords(t *testing.T) {
 		h.ServeHTTP(w, r)
 	})))
 	counters := counters(t.Context(), c)
-	for _, name := range []string{"workspaces", "leases", "discards"} {
+	for _, name := range []string{"workspaces", "leases", "checkpoints"} {
 		requests.Store(0)
 		if got, err := counters[name](api.Filter{}); err != nil || got != n || requests.Load() != n/api.MaxLimit {
 			t.Errorf("%d %s in %d requests, %v", got, name, requests.Load(), err)
@@ -151,6 +153,48 @@ func TestManyRecords(t *testing.T) {
 	}
 	if got, err := counters["leases"](api.Filter{Subject: "s7"}); err != nil || got != n/100 {
 		t.Errorf("%d leases of one subject, %v", got, err)
+	}
+}
+
+// TestClonePages checks that a page of clones takes a look at its own clones only, with and without a
+// filter.
+func TestClonePages(t *testing.T) {
+	const subjects, each, limit = 20, 10, 8
+	k := &keeper{}
+	for s := range subjects {
+		for n := range each {
+			name := fmt.Sprintf("team %02d", s)
+			key := fmt.Sprintf("%s/%016x", volume.Subject(name).Dir(), n)
+			k.holdings.Clones = append(k.holdings.Clones, janitor.CloneInfo{Clone: key, Subject: name, Repo: "https://h/x", Used: at})
+		}
+	}
+	log, _ := logger()
+	h := testapi.Documented(t, Handler(Config{Janitor: k, Log: log}))
+	for query, want := range map[string]int{"": subjects * each, "&subject=team+07": each, "&subject=team%252007": 0, "&subject=none": 0} {
+		k.described = 0
+		var got []string
+		pages := 1
+		for after := ""; ; pages++ {
+			keys, next := get(t, h, fmt.Sprintf("/v1/clones?limit=%d&after=%s%s", limit, url.QueryEscape(after), query), "clones", "clone")
+			got = append(got, keys...)
+			if after = next; next == "" {
+				break
+			}
+		}
+		if len(got) != want || !slices.IsSorted(got) || len(slices.Compact(got)) != want {
+			t.Errorf("%q: got %q, want %d clones", query, got, want)
+		}
+		if most := want + pages; k.described > most { // and the first one of the next page
+			t.Errorf("%q: %d pages with %d clones described %d, want at most %d", query, pages, want, k.described, most)
+		}
+	}
+	u, err := volume.ParseURL("https://h/x", volume.AllSchemes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.holdings.Clones[0].Clone = "%2A/" + u.Hash()
+	if keys, next := get(t, h, "/v1/clones?repo=https://h/x", "clones", "clone"); len(keys) != 1 || next != "" {
+		t.Errorf("of one repository: %q, %q", keys, next)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestPatientWriter(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c := &stuckClient{ResponseRecorder: httptest.NewRecorder(), writing: make(chan struct{}), over: make(chan struct{})}
-	w, stop := newPatientWriter(ctx, c)
+	w, stop := newTimedWriter(ctx, c)
 	defer stop()
 	ended := errors.New("the volume is being mounted")
 	go func() {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/outbound"
-	"github.com/helmdeck/repos/internal/quarantine"
+	"github.com/helmdeck/repos/internal/outbound/quarantine"
 )
 
 // Pusher is *outbound.Pusher.
@@ -20,7 +20,7 @@ type Pusher interface {
 }
 
 // pushes answers requests for the commits of workspaces.
-type pushes struct{ Config }
+type pushes struct{ config Config }
 
 func (c pushes) push(r *http.Request, report func(api.Progress)) (any, error) {
 	want, err := decode[api.Push](r)
@@ -28,7 +28,7 @@ func (c pushes) push(r *http.Request, report func(api.Progress)) (any, error) {
 		return nil, err
 	}
 	id := r.PathValue("id")
-	res, err := c.Pusher.Push(r.Context(), outbound.Request{
+	res, err := c.config.Pusher.Push(r.Context(), outbound.Request{
 		Workspace: id, Branch: want.Branch, RemoteBranch: want.RemoteBranch, Lease: want.ForceWithLease, WithoutLFS: want.WithoutLFS,
 	}, func(phase string, done, total int64) {
 		out := api.Progress{Status: phase, Current: done, Total: total}
@@ -50,7 +50,7 @@ func (c pushes) push(r *http.Request, report func(api.Progress)) (any, error) {
 // notePush adds what is known of a push to its record in the audit log.
 func notePush(r *http.Request, res outbound.Result) {
 	note(r, func(rec *api.AuditRecord) {
-		rec.Discard, rec.Workspace = "", r.PathValue("id")
+		rec.Checkpoint, rec.Workspace = "", r.PathValue("id")
 		rec.Volume, rec.Subject, rec.Repo, rec.Clone, rec.Commit = res.Volume, string(res.Subject), res.Repo, res.Clone, res.New
 		if res.RemoteBranch != "" {
 			rec.Ref = "refs/heads/" + res.RemoteBranch
@@ -63,59 +63,55 @@ func notePush(r *http.Request, res outbound.Result) {
 
 // pushError adds the status to an error.
 func pushError(r *http.Request, err error) error {
-	refused, ok := errors.AsType[*quarantine.Refusal](err)
-	switch {
-	case ok:
+	if refused, ok := errors.AsType[*quarantine.Refusal](err); ok {
 		return requestError{map[quarantine.Why]int{
 			quarantine.Invalid: http.StatusBadRequest, quarantine.Missing: http.StatusNotFound, quarantine.Conflict: http.StatusConflict,
 			quarantine.Denied: http.StatusForbidden, quarantine.TooLarge: http.StatusRequestEntityTooLarge,
 			quarantine.Unusable: http.StatusUnprocessableEntity, quarantine.Changed: http.StatusServiceUnavailable,
 		}[refused.Why], err}
-	case r.Context().Err() != nil:
-		return requestError{http.StatusServiceUnavailable, err}
 	}
-	return err
+	return gone(r, err)
 }
 
 // bundle answers with a git bundle.
 func (c pushes) bundle(w http.ResponseWriter, r *http.Request) {
 	query, err := queryOf(r, []string{"branch"})
 	if err != nil {
-		c.refuse(w, r, err)
+		c.config.refuse(w, r, err)
 		return
 	}
 	notePush(r, outbound.Result{Branch: query["branch"]})
-	b, err := c.Pusher.Bundle(r.Context(), r.PathValue("id"), query["branch"], func(string, int64, int64) {})
+	b, err := c.config.Pusher.Bundle(r.Context(), r.PathValue("id"), query["branch"], func(string, int64, int64) {})
 	if err != nil {
-		c.refuse(w, r, pushError(r, err))
+		c.config.refuse(w, r, pushError(r, err))
 		return
 	}
 	notePush(r, b.Result)
 	w.Header().Set("Content-Type", "application/x-git-bundle")
 	w.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
-	to, stop := newPatientWriter(r.Context(), w)
+	to, stop := newTimedWriter(r.Context(), w)
 	defer stop()
 	_, err = io.Copy(to, b)
 	if cerr := b.Close(); cerr != nil {
-		c.Log.WithContext(r.Context()).WithError(cerr).Warn("a bundle could not be removed from the quarantine; the next start tries again")
+		c.config.Log.WithContext(r.Context()).WithError(cerr).Warn("a bundle could not be removed from the quarantine; the next start tries again")
 	}
 	if err != nil { // the client sees a body that is too short
-		c.Log.WithContext(r.Context()).WithError(err).Debugf("answer %s", r.Pattern)
+		c.config.Log.WithContext(r.Context()).WithError(err).Debugf("answer %s", r.Pattern)
 	}
 }
 
-// patientWriter gives the client writeWait for each write. Its writes fail when ctx ends, also one
+// timedWriter gives the client writeWait for each write. Its writes fail when ctx ends, also one
 // that waits for the client. Call stop at the end.
-type patientWriter struct {
+type timedWriter struct {
 	http.ResponseWriter
 	ctx context.Context
 }
 
-func newPatientWriter(ctx context.Context, w http.ResponseWriter) (p patientWriter, stop func() bool) {
-	return patientWriter{w, ctx}, context.AfterFunc(ctx, func() { setWriteDeadline(w, time.Unix(1, 0)) })
+func newTimedWriter(ctx context.Context, w http.ResponseWriter) (p timedWriter, stop func() bool) {
+	return timedWriter{w, ctx}, context.AfterFunc(ctx, func() { setWriteDeadline(w, time.Unix(1, 0)) })
 }
 
-func (w patientWriter) Write(data []byte) (int, error) {
+func (w timedWriter) Write(data []byte) (int, error) {
 	setWriteDeadline(w.ResponseWriter, time.Now().Add(writeWait))
 	if w.ctx.Err() != nil { // before the deadline was set
 		return 0, context.Cause(w.ctx)
@@ -123,4 +119,4 @@ func (w patientWriter) Write(data []byte) (int, error) {
 	return w.ResponseWriter.Write(data)
 }
 
-func (w patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

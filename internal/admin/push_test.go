@@ -6,7 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/quarantine"
+	"github.com/helmdeck/repos/internal/outbound/quarantine"
 )
 
 // TestPushErrors: a refusal has its status, also if something else failed beside it. A status of 500

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/ready"
+	"github.com/helmdeck/repos/internal/repo/ready"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testapi"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/removal"
+	"github.com/helmdeck/repos/internal/verbs/removal"
 )
 
 // Remover is the part of *removal.Remover that the API uses.
@@ -56,14 +56,14 @@ func freedOf(r *http.Request, force bool, f removal.Freed, err error) (any, erro
 		if force {
 			rec.Reason = "force"
 		}
-		if len(f.Discarded) > 0 {
-			rec.Text = fmt.Sprintf("%d workspaces and discards went with it: %s", len(f.Discarded), strings.Join(f.Discarded, " "))
+		if len(f.Removed) > 0 {
+			rec.Text = fmt.Sprintf("%d workspaces and checkpoints went with it: %s", len(f.Removed), strings.Join(f.Removed, " "))
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return api.Freed{Freed: f.Size.Bytes, Clones: append([]string{}, f.Clones...), Discarded: f.Discarded}, nil
+	return api.Freed{Freed: f.Size.Bytes, Clones: append([]string{}, f.Clones...), Removed: f.Removed}, nil
 }
 
 func (c Config) releaseLease(r *http.Request) (any, error) {

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/obstacle"
-	"github.com/helmdeck/repos/internal/removal"
+	"github.com/helmdeck/repos/internal/verbs/removal"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/internal/workspace/obstacle"
 	"github.com/helmdeck/repos/janitor"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestRemovals(t *testing.T) {
 	ctx := t.Context()
 	log, _ := logger()
-	m := &remover{freed: removal.Freed{Size: bytes4k(2), Clones: []string{"s/1"}, Discarded: []string{"d"}}}
+	m := &remover{freed: removal.Freed{Size: bytes4k(2), Clones: []string{"s/1"}, Removed: []string{"d"}}}
 	c := client(t, Config{Remover: m, Releaser: m, Log: log})
 	calls := map[string]func() (api.Freed, error){
 		"evict team%20a/0123":        func() (api.Freed, error) { return c.EvictClone(ctx, "team%20a/0123") },
@@ -35,7 +35,7 @@ func TestRemovals(t *testing.T) {
 		if err != nil || !slices.Equal(m.asked, []string{want}) {
 			t.Errorf("asked for %q, %v, want %q", m.asked, err, want)
 		}
-		if !strings.HasPrefix(want, "release") && !reflect.DeepEqual(freed, api.Freed{Freed: 8192, Clones: []string{"s/1"}, Discarded: []string{"d"}}) {
+		if !strings.HasPrefix(want, "release") && !reflect.DeepEqual(freed, api.Freed{Freed: 8192, Clones: []string{"s/1"}, Removed: []string{"d"}}) {
 			t.Errorf("%s: %+v", want, freed)
 		}
 		for _, tt := range []struct {
@@ -56,12 +56,12 @@ func TestRemovals(t *testing.T) {
 			}
 		}
 		blocked := &obstacle.Error{List: []obstacle.Obstacle{
-			{Kind: "lease", ID: "v/h", Volume: "v", Clone: "s/1", Text: "mounted"}, {Kind: "discard", ID: "d", Text: "restorable", Forced: true},
+			{Kind: "lease", ID: "v/h", Volume: "v", Clone: "s/1", Text: "mounted"}, {Kind: "checkpoint", ID: "d", Text: "restorable", Forced: true},
 		}}
 		m.fail = fmt.Errorf("1 of 2 were removed: %w", blocked)
 		var refused *api.Error
 		if _, err := call(); !errors.As(err, &refused) || refused.Status != 409 || !reflect.DeepEqual(refused.Obstacles, []api.Obstacle{
-			{Kind: "lease", ID: "v/h", Volume: "v", Clone: "s/1", Text: "mounted"}, {Kind: "discard", ID: "d", Text: "restorable", Forced: true},
+			{Kind: "lease", ID: "v/h", Volume: "v", Clone: "s/1", Text: "mounted"}, {Kind: "checkpoint", ID: "d", Text: "restorable", Forced: true},
 		}) {
 			t.Errorf("%s: got %#v", want, err)
 		}

@@ -26,7 +26,7 @@ func TestResources(t *testing.T) {
 		Clone: key, Subject: "team a", Repo: "https://h/x", Used: at, Size: classes.Total(), Classes: classes, Held: "in use by a container",
 	}
 	subject := api.Subject{
-		Name: "team a", Dir: "team%20a", Size: classes.Total(), Classes: classes, Used: at, Clones: 1, Volumes: 1, Workspaces: 1, Discards: 1, Leases: 1,
+		Name: "team a", Dir: "team%20a", Size: classes.Total(), Classes: classes, Used: at, Clones: 1, Volumes: 1, Workspaces: 1, Checkpoints: 1, Leases: 1,
 		Limits: api.Limits{MaxSize: 5, MaxLeases: 6},
 	}
 	aVolume := api.Volume{
@@ -37,8 +37,12 @@ func TestResources(t *testing.T) {
 		Leases: []string{"h"}, MountedAt: at,
 	}
 	ended := api.Workspace{
-		ID: "d", Phase: "discarded", Volume: "v", Subject: "team%20a", Clone: key, Leases: []string{}, MountedAt: at, EndedAt: &at,
+		ID: "d", Phase: "checkpoint", Volume: "v", Subject: "team%20a", Clone: key, Leases: []string{}, MountedAt: at, EndedAt: &at,
 		Size: size, MeasuredAt: &at,
+	}
+	all := []api.Cache{
+		{Clone: key, Subject: "team a", Repo: "https://h/x", UID: 5, Size: size},
+		{Clone: key, Subject: "team a", Repo: "https://h/x", UID: 1000, GID: 7, Size: size, Layers: 2, Used: at, PublishedAt: at},
 	}
 	for _, tt := range []struct {
 		name string
@@ -54,9 +58,10 @@ func TestResources(t *testing.T) {
 				Refs: []api.Ref{{Name: "HEAD", Ref: "refs/heads/main", Commit: "c", At: at}},
 			}},
 			Layers:  []api.Layer{{ID: "l", Kind: "git layer", CreatedAt: at, Used: at, Held: true, Need: "a volume"}},
-			Caches:  []api.Cache{{UID: "1000", Size: size, MeasuredAt: &at}},
+			Caches:  all,
 			Volumes: []string{"v"}, Workspaces: []string{"d", "w"},
 		}},
+		{"caches", func() (any, error) { return c.Caches(ctx, api.Filter{}) }, all},
 		{"volumes", func() (any, error) { return c.Volumes(ctx, api.Filter{}) }, []api.Volume{aVolume}},
 		{"volume", func() (any, error) { return c.Volume(ctx, "v") }, api.VolumeDetail{
 			Volume: aVolume, Mountpoint: "/mnt/w", Status: map[string]any{"state": "ready"},
@@ -64,11 +69,15 @@ func TestResources(t *testing.T) {
 		{"leases", func() (any, error) { return c.Leases(ctx, api.Filter{}) }, []api.Lease{{
 			ID: "v/h", Volume: "v", Holder: "h", Mounts: 2, Subject: "team a", Repo: "https://h/x", Clone: key, Workspace: "w", Commit: "c", MountedAt: at,
 		}}},
+		{"work", func() (any, error) { return c.Work(ctx, api.Filter{}) }, []api.Work{{
+			ID: key + "/1714564800000000000/cloning", Clone: key, Subject: "team a", Repo: "https://h/x", URL: "https://h/x", State: "cloning", Since: at,
+			For: `a mount of volume "v"`, Progress: "receiving objects 43% (1.20 MiB)", Objects: 430, Total: 1000,
+		}}},
 		{"workspaces", func() (any, error) { return c.Workspaces(ctx, api.Filter{}) }, []api.Workspace{ended, aWorkspace}},
 		{"mounted workspaces", func() (any, error) { return c.Workspaces(ctx, api.Filter{Phase: "mounted"}) }, []api.Workspace{aWorkspace}},
 		{"workspace", func() (any, error) { return c.Workspace(ctx, "w") }, api.WorkspaceDetail{
-			Workspace: aWorkspace, Mountpoint: "/mnt/w", Tree: []string{"t"}, GitLayer: "l", Lost: []string{"g"}, NoCache: "it is gone", Options: set,
-			Warm: []api.Warmed{{Path: "target", Layers: []string{"u"}}, {Path: "x", Layers: []string{}, LeftOut: "too large", ReadOnly: true}},
+			Workspace: aWorkspace, Mountpoint: "/mnt/w", Tree: []string{"t"}, GitLayer: "l", Lost: []string{"g"}, Options: set,
+			Warm: []api.Warmed{{Path: "target", Head: "k", Layers: []string{"u"}, Commit: "c", BuiltAt: at, Label: "label", Why: "another"}, {Path: "x", Layers: []string{}, LeftOut: "too large"}},
 		}},
 		{"settings", func() (any, error) { return c.Settings(ctx) }, config.Settings},
 		{"events", func() (any, error) { return c.Events(ctx) }, []api.Event{{
@@ -83,11 +92,11 @@ func TestResources(t *testing.T) {
 		t.Errorf("version: %+v, %v", v, err)
 	}
 	for name, call := range map[string]func() error{
-		"subject":   func() error { _, err := c.Subject(ctx, "team b"); return err },
-		"clone":     func() error { _, err := c.Clone(ctx, "team%20a/0"); return err },
-		"volume":    func() error { _, err := c.Volume(ctx, "w"); return err },
-		"workspace": func() error { _, err := c.Workspace(ctx, "v"); return err },
-		"discard":   func() error { _, err := c.Discard(ctx, "w"); return err },
+		"subject":    func() error { _, err := c.Subject(ctx, "team b"); return err },
+		"clone":      func() error { _, err := c.Clone(ctx, "team%20a/0"); return err },
+		"volume":     func() error { _, err := c.Volume(ctx, "w"); return err },
+		"workspace":  func() error { _, err := c.Workspace(ctx, "v"); return err },
+		"checkpoint": func() error { _, err := c.Checkpoint(ctx, "w"); return err },
 	} {
 		var refused *api.Error
 		if err := call(); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
@@ -104,11 +113,11 @@ func TestFilters(t *testing.T) {
 		match, other api.Filter
 		lists        []string
 	}{
-		{api.Filter{Subject: "team a"}, api.Filter{Subject: "team"}, []string{"subjects", "clones", "volumes", "leases", "discards"}},
-		{api.Filter{Repo: "https://H:443/x.git"}, api.Filter{Repo: "https://h/y"}, []string{"clones", "volumes", "leases", "workspaces", "discards"}},
-		{api.Filter{Clone: key}, api.Filter{Clone: key + "0"}, []string{"volumes", "leases", "workspaces", "discards"}},
-		{api.Filter{Volume: "v"}, api.Filter{Volume: "w"}, []string{"leases", "workspaces", "discards"}},
-		{api.Filter{Phase: "discarded"}, api.Filter{Phase: "parked"}, []string{"workspaces"}},
+		{api.Filter{Subject: "team a"}, api.Filter{Subject: "team"}, []string{"subjects", "clones", "caches", "volumes", "leases", "work", "checkpoints"}},
+		{api.Filter{Repo: "https://H:443/x.git"}, api.Filter{Repo: "https://h/y"}, []string{"clones", "caches", "volumes", "leases", "work", "workspaces", "checkpoints"}},
+		{api.Filter{Clone: key}, api.Filter{Clone: key + "0"}, []string{"caches", "volumes", "leases", "workspaces", "checkpoints"}},
+		{api.Filter{Volume: "v"}, api.Filter{Volume: "w"}, []string{"leases", "workspaces", "checkpoints"}},
+		{api.Filter{Phase: "checkpoint"}, api.Filter{Phase: "parked"}, []string{"workspaces"}},
 	} {
 		for name, count := range counters(t.Context(), c) {
 			n, err := count(tt.match)
@@ -135,12 +144,13 @@ func TestFilters(t *testing.T) {
 // counters count the records of each list.
 func counters(ctx context.Context, c *api.Client) map[string]func(api.Filter) (int, error) {
 	return map[string]func(api.Filter) (int, error){
-		"subjects":   func(f api.Filter) (int, error) { l, err := c.Subjects(ctx, f); return len(l), err },
-		"clones":     func(f api.Filter) (int, error) { l, err := c.Clones(ctx, f); return len(l), err },
-		"volumes":    func(f api.Filter) (int, error) { l, err := c.Volumes(ctx, f); return len(l), err },
-		"leases":     func(f api.Filter) (int, error) { l, err := c.Leases(ctx, f); return len(l), err },
-		"workspaces": func(f api.Filter) (int, error) { l, err := c.Workspaces(ctx, f); return len(l), err },
-		"discards":   func(f api.Filter) (int, error) { l, err := c.Discards(ctx, f); return len(l), err },
+		"subjects":    func(f api.Filter) (int, error) { l, err := c.Subjects(ctx, f); return len(l), err },
+		"clones":      func(f api.Filter) (int, error) { l, err := c.Clones(ctx, f); return len(l), err },
+		"caches":      func(f api.Filter) (int, error) { l, err := c.Caches(ctx, f); return len(l), err },
+		"volumes":     func(f api.Filter) (int, error) { l, err := c.Volumes(ctx, f); return len(l), err },
+		"leases":      func(f api.Filter) (int, error) { l, err := c.Leases(ctx, f); return len(l), err },
+		"workspaces":  func(f api.Filter) (int, error) { l, err := c.Workspaces(ctx, f); return len(l), err },
+		"checkpoints": func(f api.Filter) (int, error) { l, err := c.Checkpoints(ctx, f); return len(l), err },
 	}
 }
 

@@ -38,7 +38,7 @@ func (c Config) subject(r *http.Request) (any, error) {
 // subjects returns all subjects, in the order of their names, and the janitor's view from
 // which it counted.
 func (c Config) subjects(ctx context.Context) ([]api.Subject, janitor.Holdings, error) {
-	clones, h, err := c.holdings(ctx)
+	clones, h, err := c.holdings(ctx, janitor.Choice{})
 	if err != nil {
 		return nil, h, err
 	}
@@ -62,10 +62,13 @@ func (c Config) subjects(ctx context.Context) ([]api.Subject, janitor.Holdings, 
 	}
 	for _, w := range c.Workspaces.Workspaces() {
 		s := of(subjectOf(w.Clone), subjectName(w))
-		if w.Phase == meta.Discarded {
-			s.Discards++
+		if w.Phase == meta.Checkpoint {
+			s.Checkpoints++
 		} else {
 			s.Workspaces++
+		}
+		if w.Phase.Live() {
+			s.WorkspaceLimits += w.Limit.Bytes
 		}
 	}
 	for _, l := range c.leases() {

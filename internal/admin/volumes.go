@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/verbs"
 )
 
@@ -12,6 +14,7 @@ import (
 type Volumes interface {
 	List() []verbs.Volume
 	Get(name string) (verbs.Volume, error)
+	Rewind(ctx context.Context, name, checkpoint string) (meta.Workspace, error)
 }
 
 func (c Config) listVolumes(r *http.Request) (any, error) {

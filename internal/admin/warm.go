@@ -1,13 +1,14 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/ready"
+	"github.com/helmdeck/repos/internal/repo/ready"
 )
 
 // Warmer is the part of *ready.Keeper that warms clones.
@@ -29,15 +30,23 @@ func (c Config) warm(r *http.Request, report func(api.Progress)) (any, error) {
 		report(out)
 	})
 	switch {
-	case err != nil && (r.Context().Err() != nil || errors.Is(err, clone.ErrEvicted)): // the client hung up, or the plugin stops
+	case errors.Is(err, clone.ErrEvicted):
 		return nil, requestError{http.StatusServiceUnavailable, err}
 	case err != nil:
-		return nil, err
+		return nil, gone(r, err)
 	}
 	note(r, func(rec *api.AuditRecord) {
 		rec.Ref, rec.Subject, rec.Clone, rec.Commit = res.Ref, res.Subject, res.Clone, res.Commit
 	})
-	return api.WarmResult{
-		Clone: res.Clone, Subject: res.Subject, Repo: res.Repo, Ref: res.Ref, Commit: res.Commit, Size: sizeOf(res.Size),
-	}, nil
+	out := api.WarmResult{
+		Clone: res.Clone, Subject: res.Subject, Repo: res.Repo, Ref: res.Ref, Commit: res.Commit, Size: sizeOf(res.Size), States: []api.WarmState{},
+	}
+	for _, s := range res.States {
+		state := api.WarmState{Path: s.Path, Head: s.Head, Exact: s.Exact, LeftOut: s.Never, Commit: s.Commit, BuiltAt: s.BuiltAt.UTC(), Label: s.Label}
+		if !s.Exact {
+			state.Why = cmp.Or(s.LeftOut, s.Why, "there is none yet")
+		}
+		out.States = append(out.States, state)
+	}
+	return out, nil
 }

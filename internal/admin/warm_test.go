@@ -11,14 +11,17 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/ready"
+	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/repo/ready"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/workspace/warm"
 )
 
 // warmer records a request, and reports progress.
 type warmer struct {
 	asked    ready.WarmRequest
 	progress []ready.Progress
+	states   []warm.State
 	read     chan struct{} // gets a value for each progress that the client has read
 	fail     error
 }
@@ -33,7 +36,7 @@ func (w *warmer) Warm(ctx context.Context, r ready.WarmRequest, report func(read
 			return ready.Warmed{}, context.Cause(ctx)
 		}
 	}
-	return ready.Warmed{Clone: "s/1", Subject: "s", Repo: "https://h/r", Ref: "main", Commit: "c", Size: bytes4k(1)}, w.fail
+	return ready.Warmed{Clone: "s/1", Subject: "s", Repo: "https://h/r", Ref: "main", Commit: "c", Size: bytes4k(1), States: w.states}, w.fail
 }
 
 func TestWarm(t *testing.T) {
@@ -50,11 +53,29 @@ func TestWarm(t *testing.T) {
 	want := api.Warm{Repo: "https://h/r", Ref: "main", Subject: "s", Options: map[string]string{"depth": "1"}}
 	res, err := c.Warm(ctx, want, read)
 	if err != nil || !reflect.DeepEqual(f.asked, ready.WarmRequest(want)) ||
-		!reflect.DeepEqual(res, api.WarmResult{Clone: "s/1", Subject: "s", Repo: "https://h/r", Ref: "main", Commit: "c", Size: api.Size{Bytes: 4096, Inodes: 1}}) {
+		!reflect.DeepEqual(res, api.WarmResult{Clone: "s/1", Subject: "s", Repo: "https://h/r", Ref: "main", Commit: "c", Size: api.Size{Bytes: 4096, Inodes: 1}, States: []api.WarmState{}}) {
 		t.Errorf("got %+v, %v for %+v", res, err, f.asked)
 	}
 	if p := []api.Progress{{Status: "asking"}, {Status: "cloning: receiving objects", Current: 3, Total: 7, Unit: "objects"}}; !reflect.DeepEqual(got, p) {
 		t.Errorf("progress %+v, want %+v", got, p)
+	}
+	built := meta.Built{Commit: "b", BuiltAt: at, Label: "label"}
+	f.states = []warm.State{
+		{Path: "exact", Head: "1", Found: warm.Found{Built: built, Exact: true}},
+		{Path: "other", Head: "2", Found: warm.Found{Built: built, Why: "another"}},
+		{Path: "left out", Head: "3", LeftOut: "the commit has it", Never: true},
+		{Path: "to be replaced", Head: "5", LeftOut: "it does not fit"},
+		{Path: "none", Head: "4"},
+	}
+	states := []api.WarmState{
+		{Path: "exact", Head: "1", Exact: true, Commit: "b", BuiltAt: at, Label: "label"},
+		{Path: "other", Head: "2", Commit: "b", BuiltAt: at, Label: "label", Why: "another"},
+		{Path: "left out", Head: "3", LeftOut: true, Why: "the commit has it"},
+		{Path: "to be replaced", Head: "5", Why: "it does not fit"},
+		{Path: "none", Head: "4", Why: "there is none yet"},
+	}
+	if res, err := c.Warm(ctx, want, read); err != nil || !reflect.DeepEqual(res.States, states) {
+		t.Errorf("got %+v, %v, want %+v", res.States, err, states)
 	}
 	// After the first line, an error is the last one. Before it, an error has a status.
 	var refused *api.Error

@@ -1,12 +1,15 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/internal/workspace/cache"
+	"github.com/helmdeck/repos/internal/workspace/warm"
 )
 
 // Workspaces is the part of *workspace.Manager that the API uses.
@@ -14,8 +17,9 @@ type Workspaces interface {
 	Workspaces() []meta.Workspace
 	Workspace(id string) (meta.Workspace, bool)
 	MountedAt(meta.Workspace) string
-	Discards() []workspace.Discard
-	EvictDiscard(id string) error
+	Checkpoints() []workspace.Checkpoint
+	RemoveCheckpoint(ctx context.Context, id string) error
+	PublishCache(ctx context.Context, id string) (cache.Result, error)
 }
 
 func (c Config) listWorkspaces(r *http.Request) (any, error) {
@@ -36,7 +40,8 @@ func workspaceOf(w meta.Workspace) api.Workspace {
 	out := api.Workspace{
 		ID: w.ID, Phase: w.Phase.String(), Mode: w.Mode, Volume: w.Volume, Subject: subjectName(w), Repo: w.Options["repo"], Clone: w.Clone,
 		Ref: w.Ref, Commit: w.Commit, Leases: []string{}, UID: w.UID, GID: w.GID, ForeignUID: w.Foreign, MountedAt: w.MountedAt.UTC(),
-		Reused: w.Reused, Stale: w.Stale, Shallow: w.Shallow, Restored: w.Restored, Size: sizeOf(w.Size.Size), MeasuredAt: measuredAt(w.Size),
+		Reused: w.Reused, Stale: w.Stale, Shallow: w.Shallow, From: w.From, Size: sizeOf(w.Size.Size), MeasuredAt: measuredAt(w.Size),
+		Limit: sizeOf(w.Limit),
 	}
 	if !w.EndedAt.IsZero() {
 		at := w.EndedAt.UTC()
@@ -58,13 +63,19 @@ func (c Config) workspace(r *http.Request) (any, error) {
 	}
 	d := api.WorkspaceDetail{
 		Workspace: workspaceOf(w), Mountpoint: c.Workspaces.MountedAt(w), Tree: notNil(w.Chain), GitLayer: w.GitLayer, Warm: []api.Warmed{},
-		Lost: w.Lost, NoCache: w.NoCache, Options: w.Options,
+		Lost: w.Lost, Options: w.Options,
 	}
 	if d.Options == nil {
 		d.Options = map[string]string{}
 	}
 	for _, p := range w.Warm {
-		d.Warm = append(d.Warm, api.Warmed{Path: p.Path, Layers: notNil(p.Chain), LeftOut: p.LeftOut, ReadOnly: p.ReadOnly})
+		if warm.IsCache(p) {
+			continue
+		}
+		f := c.Caches.Found(w.Clone, p)
+		d.Warm = append(d.Warm, api.Warmed{
+			Path: p.Path, Head: p.Head, Layers: notNil(p.Chain), Commit: f.Commit, BuiltAt: f.BuiltAt.UTC(), Label: f.Label, Why: f.Why, LeftOut: p.LeftOut,
+		})
 	}
 	return d, nil
 }
@@ -77,33 +88,35 @@ func notNil(list []string) []string {
 	return list
 }
 
-func (c Config) listDiscards(r *http.Request) (any, error) {
-	discards := []api.Discard{}
-	for _, d := range c.Workspaces.Discards() {
-		discards = append(discards, discardOf(d))
+func (c Config) listCheckpoints(r *http.Request) (any, error) {
+	checkpoints := []api.Checkpoint{}
+	for _, d := range c.Workspaces.Checkpoints() {
+		checkpoints = append(checkpoints, checkpointOf(d))
 	}
-	return page(r, "discards", discards, func(d api.Discard) string { return d.ID }, columns[api.Discard]{
-		"subject": func(d api.Discard) string { return d.Subject },
-		"repo":    func(d api.Discard) string { return hashOf(d.Clone) },
-		"clone":   func(d api.Discard) string { return d.Clone },
-		"volume":  func(d api.Discard) string { return d.Volume },
+	return page(r, "checkpoints", checkpoints, func(d api.Checkpoint) string { return d.ID }, columns[api.Checkpoint]{
+		"subject": func(d api.Checkpoint) string { return d.Subject },
+		"repo":    func(d api.Checkpoint) string { return hashOf(d.Clone) },
+		"clone":   func(d api.Checkpoint) string { return d.Clone },
+		"volume":  func(d api.Checkpoint) string { return d.Volume },
 	})
 }
 
-func (c Config) discard(r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	for _, d := range c.Workspaces.Discards() {
+func (c Config) checkpoint(r *http.Request) (any, error) { return c.checkpointWith(r.PathValue("id")) }
+
+// checkpointWith returns the checkpoint with an ID.
+func (c Config) checkpointWith(id string) (any, error) {
+	for _, d := range c.Workspaces.Checkpoints() {
 		if d.ID == id {
-			return discardOf(d), nil
+			return checkpointOf(d), nil
 		}
 	}
-	return nil, &workspace.NoDiscardError{ID: id}
+	return nil, &workspace.NoCheckpointError{ID: id}
 }
 
-func discardOf(d workspace.Discard) api.Discard {
-	out := api.Discard{
+func checkpointOf(d workspace.Checkpoint) api.Checkpoint {
+	out := api.Checkpoint{
 		ID: d.ID, Volume: d.Volume, Subject: d.Subject, Repo: d.Repo, Clone: d.Clone, Commit: d.Commit, Ref: d.Ref,
-		EndedAt: d.EndedAt.UTC(), ExpiresAt: d.ExpiresAt.UTC(), Changed: d.Changed, MeasuredAt: measuredAt(d.Size),
+		EndedAt: d.EndedAt.UTC(), ExpiresAt: d.ExpiresAt.UTC(), Made: d.Made.String(), Note: api.Note{Name: d.Name, Message: d.Message}, From: d.Below, InUse: d.Used, Changed: d.Changed, MeasuredAt: measuredAt(d.Size),
 	}
 	if out.MeasuredAt != nil {
 		out.Bytes = &d.Size.Bytes
@@ -111,18 +124,18 @@ func discardOf(d workspace.Discard) api.Discard {
 	return out
 }
 
-func (c Config) removeDiscard(r *http.Request) (any, error) {
+func (c Config) removeCheckpoint(r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	for _, d := range c.Workspaces.Discards() {
+	for _, d := range c.Workspaces.Checkpoints() {
 		if d.ID == id {
 			note(r, func(rec *api.AuditRecord) {
 				rec.Subject, rec.Repo, rec.Ref, rec.Commit, rec.Clone, rec.Volume, rec.Bytes = d.Subject, d.Repo, d.Ref, d.Commit, d.Clone, d.Volume, d.Size.Bytes
 			})
 		}
 	}
-	if err := c.Workspaces.EvictDiscard(id); err != nil {
+	if err := c.Workspaces.RemoveCheckpoint(r.Context(), id); err != nil {
 		return nil, err
 	}
-	c.Log.WithContext(r.Context()).WithField("discard", id).Info("discard removed")
+	c.Log.WithContext(r.Context()).WithField("checkpoint", id).Info("checkpoint removed")
 	return nil, nil
 }

@@ -9,23 +9,26 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/layer"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/remote"
-	"github.com/helmdeck/repos/internal/tree"
+	"github.com/helmdeck/repos/internal/repo/layer"
+	"github.com/helmdeck/repos/internal/repo/remote"
+	"github.com/helmdeck/repos/internal/repo/tree"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// Spec describes a checkout of a clone.
-type Spec = tree.Spec
+// Spec describes a checkout of a clone, and Since in it which answers of the remote serve that.
+type (
+	Spec  = tree.Spec
+	Since = remote.Since
+)
 
 // Clone is everything kept for one (subject, repository). It is safe for
 // concurrent use.
 type Clone struct {
-	// Remote has the stores. The clone exists once one was fetched.
-	Remote  *remote.Remote
+	// remote has the stores. The clone exists once one was fetched.
+	remote  *remote.Remote
 	Trees   *tree.Collection
 	Key     string // also its directory below clones/
 	Dir     string
@@ -38,7 +41,8 @@ type Clone struct {
 	deepening atomic.Bool
 
 	mu       sync.Mutex // guards what follows; never held over I/O
-	rec      meta.Clone // without the stores, which Remote has
+	rec      meta.Clone // without the stores, which remote has
+	noted    time.Time  // when rec.Used was last saved
 	deepened backoff    // after a shallow Mount
 }
 
@@ -51,18 +55,34 @@ type Status struct {
 	Progress  string
 }
 
+// State is what the next Mount of a Spec finds.
+type State struct {
+	Status
+	Resolution meta.Resolution // zero if it is unknown
+	Shallow    bool            // it gets the newest commits alone
+}
+
+// State returns the state for a Spec from memory.
+func (c *Clone) State(s Spec) State {
+	h := c.remote.Serving(s.Source)
+	st := State{Status: c.Status(h)}
+	st.Resolution, _ = c.remote.Resolution(s.Source)
+	st.Shallow = h.Cold && !st.FetchedAt.IsZero()
+	return st
+}
+
 // Status returns the state from memory.
 func (c *Clone) Status(h volume.History) Status {
 	s := Status{State: "absent"}
 	c.mu.Lock()
-	if c.Remote.Fetched() {
+	if c.remote.Fetched() {
 		s = Status{Cloned: true, Used: !c.rec.FirstMount.IsZero(), State: "ready"}
 	}
 	c.mu.Unlock()
-	if store, ok := c.Remote.Store(h); ok {
+	if store, ok := c.remote.Store(h); ok {
 		s.FetchedAt = store.FetchedAt
 	}
-	if state, progress, ok := c.Remote.Doing.Newest(); ok {
+	if state, progress, ok := c.remote.Doing.Newest(); ok {
 		s.State, s.Progress = state, progress
 	}
 	return s
@@ -72,13 +92,16 @@ func (c *Clone) Status(h volume.History) Status {
 // within the transaction: so the later of two concurrent calls saves both changes, and
 // what was removed from memory is not saved again.
 func (c *Clone) save(layers ...meta.Layer) error {
-	return c.m.DB.Update(func(tx *meta.Tx) error {
-		rec, ok := c.record()
-		if !ok {
-			return nil
-		}
-		return errors.Join(c.layers.Save(tx, layers...), tx.PutClone(rec))
-	})
+	return c.m.config.DB.Update(func(tx *meta.Tx) error { return c.put(tx, layers...) })
+}
+
+// put is save in a transaction.
+func (c *Clone) put(tx *meta.Tx, layers ...meta.Layer) error {
+	rec, ok := c.record()
+	if !ok {
+		return nil
+	}
+	return errors.Join(c.layers.Save(tx, layers...), tx.PutClone(rec))
 }
 
 // record returns a copy of the clone's record. It is not ok if nothing was fetched.
@@ -86,7 +109,7 @@ func (c *Clone) record() (rec meta.Clone, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	rec = c.rec.Copy()
-	rec.Stores = c.Remote.Stores()
+	rec.Stores = c.remote.Stores()
 	return rec, rec.Stores != nil
 }
 
@@ -97,10 +120,10 @@ func (c *Clone) forgetRecord() (rec meta.Clone, undo func()) {
 	defer c.mu.Unlock()
 	before := c.rec
 	rec = before.Copy()
-	rec.Stores = c.Remote.Stores()
+	rec.Stores = c.remote.Stores()
 	c.rec = meta.Clone{Key: before.Key, Subject: before.Subject, Repo: before.Repo}
-	c.deepened = backoff{}
-	restore := c.Remote.Forget()
+	c.deepened, c.noted = backoff{}, time.Time{}
+	restore := c.remote.Forget()
 	c.Trees.CancelFlattening()
 	return rec, func() {
 		c.mu.Lock()
@@ -134,12 +157,12 @@ func (m *Manager) Heavy(ctx context.Context, key, op string) (_ context.Context,
 	if c == nil {
 		return ctx, nil, ErrEvicted
 	}
-	ctx = work.WithJob(ctx, &work.Job{Owner: "the plugin", Subject: string(c.Subject), Began: time.Now()})
+	ctx = work.WithOwner(ctx, work.Owner{Name: "the plugin", Subject: string(c.Subject)})
 	ctx, end, err := c.used.Start(ctx)
 	if err != nil {
 		return ctx, nil, err
 	}
-	ctx, release, err := m.Git.Schedule(ctx, op)
+	ctx, release, err := m.config.Git.Schedule(ctx, op)
 	if err != nil {
 		end()
 		return ctx, nil, err
@@ -147,7 +170,8 @@ func (m *Manager) Heavy(ctx context.Context, key, op string) (_ context.Context,
 	return ctx, func() { release(); end() }, nil
 }
 
-// usedEvery is the precision of recorded times of use, which matter in days.
+// usedEvery is the precision of recorded times of use, which matter in days. In memory that of a clone
+// is exact, because one that exceeds a limit on its own goes a minute after it.
 const usedEvery = time.Minute
 
 // Touch records that the clone is used now, for example at the end of a workspace, which
@@ -161,10 +185,12 @@ func (c *Clone) Touch() {
 // touchLocked records that a workspace is about to use the layers. It saves the records
 // in the background.
 func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {
-	now, stale := c.m.Now(), false
+	now, stale := c.m.config.Now(), false
 	old := func(used time.Time) bool { return now.Sub(used) >= usedEvery || now.Before(used) } // the clock may have been wrong then
-	if c.Remote.Fetched() && old(c.rec.Used) {
-		c.rec.Used, stale = now, true
+	if c.remote.Fetched() {
+		if c.rec.Used = now; old(c.noted) { // in memory it is exact
+			c.noted, stale = now, true
+		}
 	}
 	list := append(c.layers.Touch(now, old, meta.Tree, tree.Chain...), c.layers.Touch(now, old, meta.GitLayer, gitLayer.ID)...)
 	if stale || len(list) > 0 {
@@ -172,19 +198,20 @@ func (c *Clone) touchLocked(tree, gitLayer meta.Layer) {
 	}
 }
 
-// soon is when saveSoon saves: the Mount that made the note still commits its workspace before,
-// and would wait behind another commit.
+// soon is when saveSoon saves, and Measure measures: the Mount that made the note still commits its
+// workspace before, and would wait behind another commit.
 const soon = time.Second
 
 // saveSoon is save in the background, for a note of when something was used.
 func (c *Clone) saveSoon(list ...meta.Layer) {
-	c.m.Work.Go(func(ctx context.Context) {
+	c.m.config.Work.Go(func(ctx context.Context) {
 		select {
 		case <-time.After(soon):
 		case <-ctx.Done():
 		}
 		if err := c.save(list...); err != nil && ctx.Err() == nil {
-			c.m.Log.WithContext(ctx).WithError(err).WithField("clone", c.Key).Warn("note when the clone was used")
+			c.m.config.Log.WithContext(ctx).WithError(err).WithField("clone", c.Key).
+				Warn("note when the clone was used")
 		}
 	})
 }
@@ -195,29 +222,37 @@ var FewFiles = disk.Size{Bytes: 1 << 20, Inodes: 100}
 // roomTries is how often WithRoom calls f.
 const roomTries = 3
 
-// WithRoom calls f. If the disk is full, it makes room for need, in the name of the
-// clone's subject, and calls f again, unless the work yields: nothing is evicted for work
+// WithRoom is Manager.WithRoom in the name of the clone's subject.
+func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
+	return c.m.WithRoom(ctx, string(c.Subject), need, f)
+}
+
+// WithRoom calls f. If the disk is full, it makes room for need, in the name of a
+// subject, and calls f again, unless the work yields: nothing is evicted for work
 // in advance. need is zero if it is unknown, and may be too low: if f fails again, the
 // janitor guesses, and f is called for the last time. If only git's words say that the disk
 // is full, f is called again without an eviction. A failed f must not leave anything
 // behind. If no room can be made, the error wraps those of f and of Config.MakeRoom.
-func (c *Clone) WithRoom(ctx context.Context, need disk.Size, f func() error) error {
+func (m *Manager) WithRoom(ctx context.Context, subject string, need disk.Size, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
-		full, says := c.m.MakeRoom != nil && giterror.NoSpace(err), c.m.AwaitRoom != nil && giterror.SaysNoSpace(err)
-		if try == roomTries || !full && !says || work.PartyOf(ctx).Yields() {
+		full := m.config.MakeRoom != nil && giterror.NoSpace(err)
+		says := m.config.AwaitRoom != nil && giterror.SaysNoSpace(err)
+		if try == roomTries || !full && !says || work.JobOf(ctx).Yields() {
 			return err
 		}
-		log := c.m.Log.WithContext(ctx).WithError(err)
+		log := m.config.Log.WithContext(ctx).WithError(err)
 		var roomErr error
+		since := time.Now()
 		if full {
 			log.Warn("the disk is full: making room")
-			roomErr = c.m.MakeRoom(ctx, string(c.Subject), need)
+			roomErr = m.config.MakeRoom(ctx, subject, need)
 			need = disk.Size{} // that much was not enough, or others took it
 		} else {
 			log.Warn("git says that the disk is full, which it is not now: trying again")
-			roomErr = c.m.AwaitRoom(ctx)
+			roomErr = m.config.AwaitRoom(ctx)
 		}
+		work.Waited(ctx, "room on the disk", since)
 		if roomErr != nil {
 			return fmt.Errorf("%w; %w", err, roomErr)
 		}

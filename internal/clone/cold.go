@@ -7,46 +7,14 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/helmdeck/repos/internal/giterror"
 	"github.com/helmdeck/repos/internal/origin"
-	"github.com/helmdeck/repos/internal/remote"
-	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
-
-// prepareCold is prepareUsed for a volume with cold=shallow, as long as the full history was
-// not fetched: the Checkout has the newest commits alone. If the remote does not serve
-// that, it waits for the full history.
-func (c *Clone) prepareCold(ctx context.Context, s Spec, known *remote.Answer, how attempt) (*Checkout, error) {
-	full, cold := s, s
-	full.ColdShallow, cold.ColdShallow = false, false
-	cold.History = volume.ColdHistory
-	co, err := c.prepareUsed(ctx, cold, known, how)
-	if err == nil {
-		co.Shallow = true
-		return co, nil
-	}
-	// The cold store goes when the full history was fetched. Then err may be of any kind.
-	if _, there := c.Remote.Store(s.History); there || refusesShallow(err) {
-		return c.prepareUsed(ctx, full, nil, how)
-	}
-	return nil, err
-}
-
-// refusesShallow reports whether a remote may serve the full history although it failed to
-// serve the newest commits: it has only files, or does not send a commit by its ID.
-func refusesShallow(err error) bool {
-	e, ok := errors.AsType[*giterror.Error](err)
-	return ok && e.URL != "" && (e.Kind == giterror.KindRefNotFound || e.Kind == giterror.KindOther)
-}
 
 // deepenings limits how many full histories are fetched at a time. They take hours if the
 // remote is slow, so those of a subject leave it half of its slots for fetches, which
 // Mounts wait for: see work.DefaultLimits.
 var deepenings = work.Limits{Slots: 8, PerSubject: 2, Overdue: 24, Quantum: time.Minute}
-
-// deepener is the owner of the work.
-var deepener = work.Owner{Name: "the full history after a shallow mount", Yields: true}
 
 // deepenSoon does in the background what Ready does for s, so that its next Mount has the
 // full history. It is called after a shallow Mount, which it would slow down. If the
@@ -59,9 +27,9 @@ func (c *Clone) deepenSoon(ctx context.Context, s Spec) {
 		c.deepening.Store(false)
 		return
 	}
-	c.m.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
+	c.m.config.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
 		defer c.deepening.Store(false)
-		ctx = work.WithOwner(ctx, deepener)
+		ctx = work.WithOwner(ctx, work.Owner{Name: "the full history after a shallow mount", Subject: string(c.Subject), Yields: true})
 		err := c.deepen(ctx, s)
 		if ctx.Err() != nil || errors.Is(err, ErrEvicted) {
 			return
@@ -74,7 +42,8 @@ func (c *Clone) deepenSoon(ctx context.Context, s Spec) {
 		if failures > 1 {
 			level = logrus.DebugLevel
 		}
-		c.m.Log.WithContext(ctx).WithError(err).WithField("clone", c.Key).Log(level, "fetch the full history: a later mount tries again")
+		c.m.config.Log.WithContext(ctx).WithError(err).WithField("clone", c.Key).
+			Log(level, "fetch the full history: a later mount tries again")
 	}))
 }
 
@@ -93,7 +62,7 @@ const deepenLeast, deepenMost = time.Minute, time.Hour
 func (c *Clone) mayDeepen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wait := c.deepened.due.Sub(c.m.Now())
+	wait := c.deepened.due.Sub(c.m.config.Now())
 	return wait <= 0 || wait > deepenMost
 }
 
@@ -107,13 +76,12 @@ func (c *Clone) noteDeepened(failed bool) (failures int) {
 		return 0
 	}
 	wait := min(deepenLeast<<min(c.deepened.failures, 6), deepenMost)
-	c.deepened = backoff{failures: c.deepened.failures + 1, due: c.m.Now().Add(wait)}
+	c.deepened = backoff{failures: c.deepened.failures + 1, due: c.m.config.Now().Add(wait)}
 	return c.deepened.failures
 }
 
 func (c *Clone) deepen(ctx context.Context, s Spec) error {
-	job := &work.Job{Owner: deepener.Name, Subject: string(c.Subject), Began: time.Now()}
-	slot, err := c.m.deepenings.Acquire(work.WithJob(ctx, job), work.Fetch, false)
+	slot, err := c.m.deepenings.Acquire(ctx, work.Fetch, false)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/sirupsen/logrus/hooks/test"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
@@ -47,9 +47,7 @@ func (w *world) coldMount() *Checkout {
 	w.T.Helper()
 	s := w.spec(coldMain...)
 	co := w.prepare(s)
-	if err := w.clone(s).Mounted(w.T.Context(), w.Options(coldMain...)); err != nil {
-		w.T.Error(err)
-	}
+	w.clone(s).Mounted(w.T.Context(), w.Options(coldMain...))
 	return co
 }
 
@@ -73,7 +71,7 @@ func (w *world) stores(c *Clone) (names []string) {
 func (w *world) deepened(c *Clone) {
 	w.T.Helper()
 	testdir.Eventually(w.T, "the full history", func() bool {
-		_, ok := c.Remote.Store(volume.History{})
+		_, ok := c.remote.Store(volume.History{})
 		return ok && !c.deepening.Load()
 	})
 }
@@ -167,7 +165,7 @@ func TestColdFails(t *testing.T) {
 	w.Server.Route("r", gitserver.OnDepth(false, count), gitserver.OnDepth(false, gitserver.Fail(http.StatusForbidden)))
 	s := w.spec(coldMain...)
 	c := w.clone(s)
-	log := test.NewLocal(w.m.Log)
+	log := test.NewLocal(w.m.config.Log)
 	for i := range 3 {
 		co := w.coldMount()
 		if !co.Shallow {
@@ -287,18 +285,18 @@ func TestColdServing(t *testing.T) {
 	<-gate.Arrived
 	s := w.spec("ref", "main", "cold", "shallow", "refresh", "never")
 	w.Server.Reset()
-	if a, err := c.Remote.Ask(t.Context(), s.Source); a != nil || err != nil {
-		t.Errorf("Ask with refresh=never: %v, %v", a, err)
+	if err := c.Ask(t.Context(), s); err != nil {
+		t.Errorf("Ask with refresh=never: %v", err)
 	}
 	w.prepare(s).Release()
-	if l, f, _ := w.asked(); l != 0 || f != 0 {
+	if l, f, _ := w.requests(); l != 0 || f != 0 {
 		t.Errorf("%d questions and %d fetches with refresh=never", l, f)
 	}
-	h := c.Remote.Serving(s.Source)
+	h := c.remote.Serving(s.Source)
 	if got := c.Status(h); h != volume.ColdHistory || got.FetchedAt.IsZero() || got.State != "cloning" {
 		t.Errorf("the history %q, status %+v", h.Name(), got)
 	}
-	r, ok := c.Remote.Resolution(s.Source)
+	r, ok := c.remote.Resolution(s.Source)
 	if want := (meta.Resolution{Commit: w.remote("rev-parse", "main")}); !ok || r.Commit != want.Commit {
 		t.Errorf("resolution %+v, want %s", r, want.Commit)
 	}
@@ -307,10 +305,10 @@ func TestColdServing(t *testing.T) {
 	w.Advance(time.Hour)
 	want := w.Push("main")
 	recent := c.Recent()
-	if len(recent) != 1 || recent[0].Options["cold"] != "shallow" {
+	if len(recent) != 1 || recent[0].Options.Map()["cold"] != "shallow" {
 		t.Fatalf("recent: %v", recent)
 	}
-	o, err := volume.Parse(recent[0].Options, nil, volume.AllSchemes())
+	o, err := volume.Parse(recent[0].Options.Map(), nil, volume.AllSchemes())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@
 //	  refs/<id>/          one git layer: .git without objects of its own, but
 //	                      hard links to the store's packs
 //	  lfs/<ab>/<id>       LFS objects by their hash, for all trees
-//	  cache/<uid>/        bound at .hdcache (package workspace)
 //	  workspaces/<id>/    (package workspace)
 //
 // Guarantees: a layer never changes after Prepare has returned it, and is not deleted

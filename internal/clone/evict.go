@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/disk/trash"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/place"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -39,8 +40,7 @@ type Clear func(ctx context.Context, ready func() error) error
 func (m *Manager) ClearClone(ctx context.Context, key string, stop work.Stop, clear Clear, forget ...Forget) error {
 	return m.evict(ctx, key, stop, clear, func(c *Clone) error {
 		rec, restore := c.forgetRecord()
-		list := c.layers.List()
-		size := sizeOf(rec, list)
+		list, size := c.layers.List(), c.sizeWith(rec)
 		also := []func(*meta.Tx) error{func(tx *meta.Tx) error { return tx.DeleteClone(key) }}
 		var undos []func()
 		for _, f := range forget {
@@ -58,7 +58,9 @@ func (m *Manager) ClearClone(ctx context.Context, key string, stop work.Stop, cl
 		c.swept.Store(false) // if the directory stays, the next Mount removes it first
 		err := c.trash(size)
 		if err != nil {
-			m.Work.Go(func(ctx context.Context) { trash.Again(ctx, func() error { return m.trashLeft(ctx, key, size) }) })
+			m.config.Work.Go(func(ctx context.Context) {
+				trash.Again(ctx, func() error { return m.trashLeft(ctx, key, size) })
+			})
 		}
 		return err
 	})
@@ -66,7 +68,7 @@ func (m *Manager) ClearClone(ctx context.Context, key string, stop work.Stop, cl
 
 // trash moves the clone's directory to the trash.
 func (c *Clone) trash(size disk.Size) error {
-	if err := c.m.Trash.Clear(c.Dir, "clone", size); err != nil {
+	if err := c.m.config.Trash.Clear(c.Dir, "clone", size); err != nil {
 		return err
 	}
 	failpoint.Hit("clone/evict/renamed")
@@ -78,62 +80,24 @@ func (c *Clone) trash(size disk.Size) error {
 // has made a new clone in it.
 func (m *Manager) trashLeft(ctx context.Context, key string, size disk.Size) error {
 	return m.evict(ctx, key, work.StopNothing, nil, func(c *Clone) error {
-		if c.Remote.Fetched() || len(c.layers.List()) > 0 {
+		if c.remote.Fetched() || len(c.layers.List()) > 0 {
 			return nil
 		}
 		return c.trash(size)
 	})
 }
 
-// sizeOf returns the size of a clone with these layers, as far as it was measured.
-func sizeOf(rec meta.Clone, list []meta.Layer) (sum disk.Size) {
-	sum = rec.LFS.Size
+// sizeWith returns the size of the clone with that record, as far as it was measured.
+func (c *Clone) sizeWith(rec meta.Clone) disk.Size {
+	sum := rec.LFS.Size.Add(c.layers.Sizes().Sum())
 	for _, s := range rec.Stores {
 		sum = sum.Add(s.Size.Size)
-	}
-	for _, size := range rec.Caches {
-		sum = sum.Add(size.Size)
-	}
-	for _, l := range list {
-		sum = sum.Add(l.Size.Size)
 	}
 	return sum
 }
 
-// EvictCache removes a clone's dependency cache of a uid. If the clone is in use, the
-// error is a *work.BusyError.
-func (m *Manager) EvictCache(ctx context.Context, key, uid string) error {
-	if uid == "" || uid != filepath.Base(uid) || uid[0] == '.' {
-		return fmt.Errorf("evict cache %q of clone %s: no such cache", uid, key)
-	}
-	return m.evict(ctx, key, work.StopNothing, nil, func(c *Clone) error {
-		rec, _ := c.record()
-		if err := m.Trash.Clear(filepath.Join(c.Dir, "cache", uid), "cache", rec.Caches[uid].Size); err != nil {
-			return err
-		}
-		failpoint.Hit("clone/evict-cache/renamed")
-		return c.SetCache(uid, meta.Measured{})
-	})
-}
-
-// SetCache records the size of the cache of a uid. The zero value deletes it.
-func (c *Clone) SetCache(uid string, size meta.Measured) error {
-	c.mu.Lock()
-	switch {
-	case !c.Remote.Fetched():
-	case size.At.IsZero():
-		delete(c.rec.Caches, uid)
-	case c.rec.Caches == nil:
-		c.rec.Caches = map[string]meta.Measured{uid: size}
-	default:
-		c.rec.Caches[uid] = size
-	}
-	c.mu.Unlock()
-	return c.save()
-}
-
 // heldBusy says why a clone whose layers are held can't be evicted.
-const heldBusy = "workspaces or discards stand on it"
+const heldBusy = "workspaces or checkpoints stand on it"
 
 // evict calls f while the clone of a key has no users and nothing holds its layers. It first
 // cancels the tasks that stop names, and then calls clear, unless it is nil, to end the holds.
@@ -153,7 +117,7 @@ func (m *Manager) evict(ctx context.Context, key string, stop work.Stop, clear C
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	unlock, err := c.Remote.TryLock()
+	unlock, err := c.remote.TryLock()
 	if err != nil {
 		return err
 	}
@@ -203,12 +167,12 @@ func (c *Clone) mounted() (at string, err error) {
 	if len(points) > 0 {
 		return points[0].Path, nil
 	}
-	workspaces, err := os.ReadDir(filepath.Join(c.Dir, "workspaces"))
+	workspaces, err := os.ReadDir(filepath.Join(c.Dir, place.Workspaces))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
 	for _, e := range workspaces {
-		at := filepath.Join(overlay.PointsDir(c.m.Root), e.Name())
+		at := filepath.Join(overlay.PointsDir(c.m.config.Root), e.Name())
 		if mounted, err := overlay.Mounted(at); err != nil || mounted {
 			return at, err
 		}

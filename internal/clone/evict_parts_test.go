@@ -2,13 +2,10 @@ package clone
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
 )
@@ -43,7 +40,7 @@ func TestEvictLayers(t *testing.T) {
 	}
 	w.Server.Reset()
 	again := w.prepare(s)
-	if _, fetches, _ := w.asked(); fetches != 0 || again.Tree.ID != second.Tree.ID {
+	if _, fetches, _ := w.requests(); fetches != 0 || again.Tree.ID != second.Tree.ID {
 		t.Errorf("%d fetches, tree %s; want it built again from the store", fetches, again.Tree.ID)
 	}
 	first.Release()
@@ -60,42 +57,5 @@ func TestEvictLayers(t *testing.T) {
 	}
 	if got := append(testdir.Names(t, c.dirOf(meta.Tree, "")), testdir.Names(t, c.dirOf(meta.GitLayer, ""))...); len(got) > 0 {
 		t.Errorf("left: %q", got)
-	}
-}
-
-func TestEvictCache(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "")
-	s := w.spec("ref", "main")
-	c := w.clone(s)
-	co := w.prepare(s)
-	size := disk.Size{Bytes: 1 << 40, Inodes: 2}
-	for _, uid := range []string{"0", "7"} {
-		if err := os.MkdirAll(filepath.Join(c.Dir, "cache", uid, "npm"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.SetCache(uid, meta.Measured{Size: size, At: w.Now()}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantBusy(t, "held", w.m.EvictCache(t.Context(), c.Key, "7"), "workspaces")
-	co.Release()
-	for _, uid := range []string{"", ".", "..", "../store", ".x"} {
-		if err := w.m.EvictCache(t.Context(), c.Key, uid); err == nil {
-			t.Errorf("cache %q was evicted", uid)
-		}
-	}
-	w.idle(c)
-	for _, want := range []disk.Size{size, {}} {
-		if got := w.trashed(func() error { return w.m.EvictCache(t.Context(), c.Key, "7") }); got != want {
-			t.Errorf("%+v more in the trash, want %+v", got, want)
-		}
-	}
-	if got := testdir.Names(t, filepath.Join(c.Dir, "cache")); !slices.Equal(got, []string{"0"}) {
-		t.Errorf("caches %q, want that of 0", got)
-	}
-	w.restart("boot 1")
-	if got := w.m.Inventory()[0].Caches; len(got) != 1 {
-		t.Errorf("recorded caches: %+v", got)
 	}
 }

@@ -72,7 +72,7 @@ func TestEvictClone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantBusy(t, "held", evict(), "workspaces or discards")
+	wantBusy(t, "held", evict(), "workspaces or checkpoints")
 	co.Release()
 	release, err := c.Use(t.Context())
 	if err != nil {
@@ -82,7 +82,7 @@ func TestEvictClone(t *testing.T) {
 	release()
 	release() // once is enough
 	w.idle(c)
-	unlock, err := c.Remote.Lock(t.Context())
+	unlock, err := c.remote.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,6 @@ func TestEvictClone(t *testing.T) {
 	unmount := w.mountWorkspace(c, "unrecorded")
 	wantBusy(t, "mounted", evict(), "mnt/unrecorded is mounted")
 	unmount()
-	locks := testdir.Names(t, filepath.Join(w.Root, "locks"))
 	if len(evicted) > 0 {
 		t.Errorf("evicted %q while it was busy", evicted)
 	}
@@ -113,9 +112,6 @@ func TestEvictClone(t *testing.T) {
 	if got := testdir.Names(t, filepath.Join(w.Root, "clones")); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
-	if got := testdir.Names(t, filepath.Join(w.Root, "locks")); !slices.Equal(got, locks) {
-		t.Errorf("locks %q, want %q: somebody may wait for one", got, locks)
-	}
 	if got := w.m.Inventory(); len(got) > 0 {
 		t.Errorf("inventory: %+v", got)
 	}
@@ -131,7 +127,7 @@ func TestEvictClone(t *testing.T) {
 		if got := run(t, w.Mount(co.Lower, 0), 0, "status", "--porcelain"); got != "" {
 			t.Errorf("status %q", got)
 		}
-		if _, _, clones := w.asked(); clones != 1 || co.Reused {
+		if _, _, clones := w.requests(); clones != 1 || co.Reused {
 			t.Errorf("%d clones, reused %v; want a new one", clones, co.Reused)
 		}
 		co.Release()
@@ -153,9 +149,6 @@ func (w *world) takes(c *Clone) (sum disk.Size) {
 	for _, s := range info.Stores {
 		sum = sum.Add(s.Size)
 	}
-	for _, s := range info.Caches {
-		sum = sum.Add(s.Size)
-	}
 	for _, l := range info.Layers {
 		if l.Size.Bytes == 0 {
 			w.T.Errorf("not measured: %+v", l)
@@ -169,11 +162,11 @@ func (w *world) takes(c *Clone) (sum disk.Size) {
 // is what the janitor sees.
 func (w *world) trashed(f func() error) disk.Size {
 	w.T.Helper()
-	before := w.m.Trash.Stats()
+	before := w.m.config.Trash.Stats()
 	if err := f(); err != nil {
 		w.T.Fatal(err)
 	}
-	after := w.m.Trash.Stats()
+	after := w.m.config.Trash.Stats()
 	if after.Unmeasured != before.Unmeasured {
 		w.T.Errorf("%d entries in the trash have no size", after.Unmeasured-before.Unmeasured)
 	}
@@ -194,7 +187,7 @@ func TestTrashedLater(t *testing.T) {
 			"layer", func(w *world, c *Clone, tree string) error {
 				return w.m.EvictLayers(w.T.Context(), c.Key, []string{tree})
 			},
-			nil, // which internal/layer tests
+			nil, // which internal/repo/layer tests
 			func(c *Clone, tree string) string { return c.dirOf(meta.Tree, tree) },
 		},
 		{
@@ -266,7 +259,7 @@ func TestMountDuringEviction(t *testing.T) {
 	var co *Checkout
 	go func() {
 		var err error
-		co, err = c.Prepare(t.Context(), s, nil)
+		co, err = c.Prepare(t.Context(), s)
 		ended <- err
 	}()
 	close(goOn)
@@ -277,7 +270,7 @@ func TestMountDuringEviction(t *testing.T) {
 	if got := run(t, w.Mount(co.Lower, 0), 0, "status", "--porcelain"); got != "" {
 		t.Errorf("status %q", got)
 	}
-	if _, _, clones := w.asked(); clones != 1 {
+	if _, _, clones := w.requests(); clones != 1 {
 		t.Errorf("%d clones, want 1", clones)
 	}
 }
@@ -290,7 +283,7 @@ func TestMountsAndEvictions(t *testing.T) {
 	c := w.clone(s)
 	var evictions atomic.Int32
 	evict := func() {
-		for _, err := range []error{w.m.EvictClone(t.Context(), c.Key, work.StopNothing), w.m.EvictCache(t.Context(), c.Key, "0")} {
+		for _, err := range []error{w.m.EvictClone(t.Context(), c.Key, work.StopNothing)} {
 			if _, busy := errors.AsType[*work.BusyError](err); err != nil && !busy {
 				t.Error(err)
 			} else if !busy {
@@ -302,7 +295,7 @@ func TestMountsAndEvictions(t *testing.T) {
 	for range 3 {
 		workers.Go(func() {
 			for range 5 {
-				co, err := c.Prepare(t.Context(), s, nil)
+				co, err := c.Prepare(t.Context(), s)
 				if err != nil {
 					t.Error(err)
 					return

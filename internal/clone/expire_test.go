@@ -15,10 +15,10 @@ func TestRefsExpire(t *testing.T) {
 	main, named, job := w.spec("ref", "main"), w.spec("ref", w.remote("rev-parse", "main~2")), w.spec("ref", w.remote("rev-parse", "main~1"))
 	c := w.clone(main)
 	for _, s := range []Spec{main, named, named, job} {
-		c.Remote.RetainRef(s.Source)
+		c.remote.RetainRef(s.Source)
 		w.prepare(s).Release()
 	}
-	c.Remote.ReleaseRef(named.Source) // by one of two volumes
+	c.remote.ReleaseRef(named.Source) // by one of two volumes
 	w.Advance(day + time.Second)
 	check := func(when string, want bool) {
 		t.Helper()
@@ -27,7 +27,7 @@ func TestRefsExpire(t *testing.T) {
 			s    Spec
 			want bool
 		}{{main, true}, {named, true}, {job, want}} {
-			_, known := c.Remote.Resolution(tt.s.Source)
+			_, known := c.remote.Resolution(tt.s.Source)
 			needed := slices.ContainsFunc(info.Layers, func(l LayerInfo) bool { return l.Need == "ref "+tt.s.Ref.String() })
 			if known != tt.want || needed != tt.want {
 				t.Errorf("%s: ref %s is known: %v, its tree needed: %v; want %v", when, tt.s.Ref, known, needed, tt.want)
@@ -37,7 +37,7 @@ func TestRefsExpire(t *testing.T) {
 	w.Push("main")
 	w.prepare(main).Release()
 	check("named", true)
-	c.Remote.ReleaseRef(job.Source)
+	c.remote.ReleaseRef(job.Source)
 	check("not named, and nothing has happened", true)
 	w.prepare(w.spec("ref", w.remote("rev-parse", "feature/x"))).Release()
 	check("after another commit", false)

@@ -4,11 +4,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -43,7 +44,9 @@ func (w *world) start(boot string) {
 	w.T.Helper()
 	d := w.Open(boot, w.git)
 	d.Work.Go(d.Layers.Run)
-	m, err := NewManager(Config{Store: d.Layers, Work: d.Work, Git: d.Git}, d.State)
+	m, err := NewManager(Config{
+		Root: w.Root, DB: d.DB, Trash: d.Trash, Log: d.Log, Now: w.Now, Layers: d.Layers, Work: d.Work, Git: d.Git,
+	}, d.State)
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -62,6 +65,17 @@ func (w *world) restart(boot string) {
 func (w *world) spec(options ...string) Spec {
 	w.T.Helper()
 	return SpecOf(w.Options(options...))
+}
+
+// asked returns the Spec of a volume that was created now, and has an answer of the remote.
+func (w *world) asked(options ...string) Spec {
+	w.T.Helper()
+	s := w.spec(options...)
+	s.Since = Since{Asked: w.clone(s).Asked(), At: w.Now(), For: time.Minute}
+	if err := w.clone(s).Ask(w.T.Context(), s); err != nil {
+		w.T.Fatal(err)
+	}
+	return s
 }
 
 func (w *world) clone(s Spec) *Clone { return w.m.Get(volume.DefaultSubject, s.URL) }
@@ -86,7 +100,7 @@ func (w *world) collected(c *Clone) {
 // prepare prepares a checkout. An error ends the test.
 func (w *world) prepare(s Spec) *Checkout {
 	w.T.Helper()
-	co, err := w.clone(s).Prepare(w.T.Context(), s, nil)
+	co, err := w.clone(s).Prepare(w.T.Context(), s)
 	if err != nil {
 		w.T.Fatalf("prepare %q: %v", s.Ref, err)
 	}
@@ -105,8 +119,8 @@ func (w *world) pushAttributes(attributes string) {
 	w.Commit("main", gitserver.Change{Path: ".gitattributes", Content: attributes})
 }
 
-// asked returns the number of requests to the remote since the last reset.
-func (w *world) asked() (lsRefs, fetches, clones int) {
+// requests returns the number of requests to the remote since the last reset.
+func (w *world) requests() (lsRefs, fetches, clones int) {
 	s := w.Server.Stats("r")
 	return s.LsRefs, s.Fetches, s.Clones
 }

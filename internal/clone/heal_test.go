@@ -14,7 +14,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -52,7 +52,7 @@ func TestMountsFindDamage(t *testing.T) {
 	log := logtest.NewLocal(w.data.Log)
 	w.data.Log.SetLevel(logrus.DebugLevel)
 	for range 3 {
-		spoil(t, c.Remote.StoreDir("full"))
+		spoil(t, c.remote.StoreDir("full"))
 		w.Server.Reset()
 		log.Reset()
 		var mounts sync.WaitGroup
@@ -60,7 +60,7 @@ func TestMountsFindDamage(t *testing.T) {
 			id := fmt.Sprint(64800 + i) // a tree of its own
 			s := w.spec("ref", "main", "uid", id, "gid", id)
 			mounts.Go(func() {
-				co, err := c.Prepare(t.Context(), s, nil)
+				co, err := c.Prepare(t.Context(), s)
 				if err != nil {
 					t.Error(err)
 					return
@@ -69,7 +69,7 @@ func TestMountsFindDamage(t *testing.T) {
 			})
 		}
 		mounts.Wait()
-		if _, _, clones := w.asked(); clones != 1 {
+		if _, _, clones := w.requests(); clones != 1 {
 			t.Errorf("%d clones, want 1", clones)
 			for _, e := range log.AllEntries() {
 				t.Log(e.Time, e.Message, e.Data)
@@ -111,7 +111,7 @@ func TestDamageRepairedMeanwhile(t *testing.T) {
 	<-building
 	w.Server.Reset()
 	mounts.Go(func() {
-		co, err := c.Prepare(t.Context(), late, nil)
+		co, err := c.Prepare(t.Context(), late)
 		if err != nil {
 			t.Error(err)
 			return
@@ -119,12 +119,12 @@ func TestDamageRepairedMeanwhile(t *testing.T) {
 		co.Release()
 	})
 	testdir.Eventually(t, "the question of the second mount", func() bool {
-		asked, _, _ := w.asked()
+		asked, _, _ := w.requests()
 		return asked > 0
 	})
 	w.Advance(time.Second)
-	spoil(t, c.Remote.StoreDir("full"))
-	if healed, err := c.Remote.HealStore(t.Context(), s.Source); !healed || err != nil {
+	spoil(t, c.remote.StoreDir("full"))
+	if healed, err := c.remote.HealStore(t.Context(), s.Source); !healed || err != nil {
 		t.Fatalf("healed %v, %v", healed, err)
 	}
 	w.prepare(s).Release()
@@ -141,21 +141,21 @@ func TestHealCannotDeleteRecord(t *testing.T) {
 	w.prepare(s).Release()
 	w.idle(w.clone(s))
 	c := w.clone(s)
-	spoil(t, c.Remote.StoreDir("full"))
+	spoil(t, c.remote.StoreDir("full"))
 	setKey := func(key string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.rec.Key = key
 	}
 	setKey("") // the database takes no such record
-	if healed, err := c.Remote.HealStore(t.Context(), s.Source); healed || err == nil {
+	if healed, err := c.remote.HealStore(t.Context(), s.Source); healed || err == nil {
 		t.Errorf("healed %v, %v; want an error", healed, err)
 	}
 	setKey(c.Key)
-	if _, ok := c.Remote.Store(s.History); !ok {
+	if _, ok := c.remote.Store(s.History); !ok {
 		t.Error("the store is forgotten")
 	}
-	if healed, err := c.Remote.HealStore(t.Context(), s.Source); !healed || err != nil {
+	if healed, err := c.remote.HealStore(t.Context(), s.Source); !healed || err != nil {
 		t.Errorf("healed %v, %v", healed, err)
 	}
 	w.prepare(s).Release()
@@ -169,9 +169,9 @@ func TestHealCannotMoveStore(t *testing.T) {
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
-	spoil(t, c.Remote.StoreDir("full"))
+	spoil(t, c.remote.StoreDir("full"))
 	allow := testdir.Refuse(t, filepath.Join(w.Root, "trash"))
-	if _, err := c.Remote.HealStore(t.Context(), s.Source); !errors.Is(err, unix.EXDEV) {
+	if _, err := c.remote.HealStore(t.Context(), s.Source); !errors.Is(err, unix.EXDEV) {
 		t.Errorf("heal: %v, want that the store could not be moved", err)
 	}
 	allow()

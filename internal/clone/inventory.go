@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/layer"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/tree"
+	"github.com/helmdeck/repos/internal/repo/layer"
+	"github.com/helmdeck/repos/internal/repo/remote"
+	"github.com/helmdeck/repos/internal/repo/tree"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -22,7 +23,6 @@ type Info struct {
 	Working, Attended bool
 	Stores            map[string]meta.Measured // sizes by the names of histories
 	LFS               meta.Measured            // size of the LFS objects
-	Caches            map[string]meta.Measured // sizes by uid
 	Layers            []LayerInfo
 }
 
@@ -50,6 +50,17 @@ func (m *Manager) Inventory() []Info {
 	return list
 }
 
+// Keys lists the keys of the clones that exist or are being made, in no order, from memory.
+func (m *Manager) Keys() []string {
+	var keys []string
+	for _, c := range m.all() {
+		if c.remote.Fetched() || c.used.Usage().Tasks {
+			keys = append(keys, c.Key)
+		}
+	}
+	return keys
+}
+
 // Info describes one clone, from memory. It is not ok if the clone neither exists nor is
 // being made.
 func (c *Clone) Info() (info Info, ok bool) {
@@ -62,12 +73,12 @@ func (c *Clone) Info() (info Info, ok bool) {
 		if !used.Tasks {
 			return Info{}, false
 		}
-		rec.CreatedAt = c.m.Now() // being cloned
+		rec.CreatedAt = c.m.config.Now() // being cloned
 	}
 	info = Info{
 		Key: c.Key, Subject: rec.Subject, Repo: rec.Repo, CreatedAt: rec.CreatedAt, Used: latest(rec.Used, rec.CreatedAt),
 		Mounted: !rec.FirstMount.IsZero(), Busy: used.Busy, Working: used.Used, Attended: used.Attended, LFS: rec.LFS,
-		Stores: make(map[string]meta.Measured, len(rec.Stores)), Caches: rec.Caches,
+		Stores: make(map[string]meta.Measured, len(rec.Stores)),
 	}
 	for name, s := range rec.Stores {
 		info.Stores[name] = s.Size
@@ -88,7 +99,7 @@ func (c *Clone) Info() (info Info, ok bool) {
 
 // Sizes says what a clone takes on disk, as far as it was measured.
 type Sizes struct {
-	Store, LFS, Cache disk.Size
+	Store, LFS disk.Size
 	layer.Sizes
 }
 
@@ -96,16 +107,13 @@ type Sizes struct {
 // memory only, and copies less than Inventory.
 func (m *Manager) EachSize(f func(subject string, s Sizes)) {
 	for _, c := range m.all() {
-		store, ok := c.Remote.Size()
+		store, ok := c.remote.Size()
 		if !ok {
 			continue
 		}
 		s := Sizes{Store: store, Sizes: c.layers.Sizes()}
 		c.mu.Lock()
 		s.LFS = c.rec.LFS.Size
-		for _, size := range c.rec.Caches {
-			s.Cache = s.Cache.Add(size.Size)
-		}
 		c.mu.Unlock()
 		f(string(c.Subject), s)
 	}
@@ -126,7 +134,7 @@ func (m *Manager) Describe(key string) (d Description, ok bool) {
 		return d, false
 	}
 	if d.Info, ok = c.Info(); ok {
-		d.Status, d.Records = c.Status(volume.History{}), c.Remote.Stores()
+		d.Status, d.Records = c.Status(volume.History{}), c.remote.Stores()
 	}
 	return d, ok
 }
@@ -136,4 +144,24 @@ func latest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// Activity is work on a clone, or on one that is being made.
+type Activity struct {
+	Key, Subject, Repo string
+	remote.Now
+}
+
+// Activities lists the work on all clones, those of a clone oldest first, from memory.
+func (m *Manager) Activities() []Activity {
+	var list []Activity
+	for _, c := range m.all() {
+		for _, now := range c.remote.Doing.All() {
+			c.mu.Lock()
+			repo := c.rec.Repo
+			c.mu.Unlock()
+			list = append(list, Activity{Key: c.Key, Subject: string(c.Subject), Repo: repo, Now: now})
+		}
+	}
+	return list
 }

@@ -23,18 +23,18 @@ func TestCheckoutCrashes(t *testing.T) {
 	w.start("boot 1")
 	s := w.spec("ref", "main")
 	c := w.clone(s)
-	_, err := c.Prepare(t.Context(), s, nil)
+	_, err := c.Prepare(t.Context(), s)
 	if commit := w.remote("rev-parse", "main"); err == nil || !strings.Contains(err.Error(), "crashed") || !strings.Contains(err.Error(), commit) {
 		t.Errorf("prepare: %v, want a crash and %s", err, commit)
 	}
 	if left, err := os.ReadDir(filepath.Join(c.Dir, "trees")); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	_, fetches, clones := w.asked()
+	_, fetches, clones := w.requests()
 	w.git = git.Config{}
 	w.restart("boot 1")
 	w.prepare(s).Release()
-	if _, f, n := w.asked(); f != fetches || n != clones {
+	if _, f, n := w.requests(); f != fetches || n != clones {
 		t.Errorf("%d fetches and %d clones after the crash, want none", f-fetches, n-clones)
 	}
 }

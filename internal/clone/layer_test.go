@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testworld"
 )
@@ -265,7 +265,7 @@ func TestCollectRemovesUnneededLayers(t *testing.T) {
 	w.Server.Reset()
 	co := w.prepare(s)
 	defer co.Release()
-	if _, fetches, _ := w.asked(); fetches != 0 || co.Tree.ID != last.Tree.ID {
+	if _, fetches, _ := w.requests(); fetches != 0 || co.Tree.ID != last.Tree.ID {
 		t.Errorf("%d fetches after a restart, tree %s; want none and %s", fetches, co.Tree.ID, last.Tree.ID)
 	}
 }

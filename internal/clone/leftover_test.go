@@ -18,10 +18,10 @@ func TestUnsyncedLayerIsLostAfterReboot(t *testing.T) {
 		s := w.spec("ref", "main")
 		co := w.prepare(s)
 		co.Release()
-		if err := w.m.Sync(t.Context()); err != nil {
+		if err := w.m.config.Layers.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.m.Work.Close() // no sync comes in between
+		w.m.config.Work.Close() // no sync comes in between
 		c := w.clone(s)
 		if err := w.data.DB.Update(func(tx *meta.Tx) error {
 			for _, l := range c.layers.List() {
@@ -37,7 +37,7 @@ func TestUnsyncedLayerIsLostAfterReboot(t *testing.T) {
 		w.Advance(time.Second)
 		w.restart("boot 2")
 		if synced {
-			if err := w.m.Sync(t.Context()); err != nil { // before the sweep has seen the clone
+			if err := w.m.config.Layers.Sync(t.Context()); err != nil { // before the sweep has seen the clone
 				t.Fatal(err)
 			}
 		}
@@ -75,5 +75,25 @@ func TestPublishReplacesLeftover(t *testing.T) {
 	}
 	if got := run(t, w.Mount(again.Lower, 0), 0, "status", "--porcelain"); got != "" {
 		t.Errorf("status %q", got)
+	}
+}
+
+// TestOldCache: the writable caches of an earlier layout go to the trash, with one line in the log.
+func TestOldCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	s := w.spec("ref", "main")
+	w.prepare(s).Release()
+	c := w.clone(s)
+	old := filepath.Join(c.Dir, "cache", "0", "npm")
+	if err := os.MkdirAll(old, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.restart("boot 1")
+	if err := w.m.SweepAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(filepath.Join(c.Dir, "cache")); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -29,7 +29,7 @@ func TestSilentLFSServer(t *testing.T) {
 			lfs.Hang(step, 0)
 			s := w.spec("ref", "main")
 			c := w.clone(s)
-			_, err := c.Prepare(t.Context(), s, nil)
+			_, err := c.Prepare(t.Context(), s)
 			if giterror.KindOf(err) != giterror.KindTimeout || !strings.Contains(err.Error(), "nothing came for 300ms") {
 				t.Errorf("error %v, want that nothing came", err)
 			}

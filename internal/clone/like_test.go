@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/testdir"
 )

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/place"
 )
 
 // makeDir makes the clone's directories and its manifest. syncDir syncs them.
@@ -18,9 +19,9 @@ func (c *Clone) makeDir() error {
 	if err := c.makeDirs(); err != nil {
 		return err
 	}
-	now, write := c.m.Now(), durable.WriteFile
+	now, write := c.m.config.Now(), durable.WriteFile
 	c.mu.Lock()
-	if !c.Remote.Fetched() {
+	if !c.remote.Fetched() {
 		c.rec.CreatedAt, write = now, durable.WriteVolatile // no other store needs it before syncDir
 	}
 	man := manifest{Subject: c.rec.Subject, Repo: c.rec.Repo, CreatedAt: now}
@@ -29,7 +30,10 @@ func (c *Clone) makeDir() error {
 	if err != nil {
 		return err
 	}
-	return write(filepath.Join(c.Dir, manifestName), append(data, '\n'), 0o644)
+	path := filepath.Join(c.Dir, manifestName)
+	err = write(path, append(data, '\n'), 0o644)
+	durable.WriteBack(path) // during the fetch
+	return err
 }
 
 // syncDir syncs what makeDir made. It also syncs the directories that were there before,
@@ -38,7 +42,7 @@ func (c *Clone) syncDir() error {
 	if err := durable.SyncTree(filepath.Join(c.Dir, manifestName)); err != nil {
 		return err
 	}
-	root := filepath.Clean(c.m.Root)
+	root := filepath.Clean(c.m.config.Root)
 	for dir := c.Dir; ; dir = filepath.Dir(dir) {
 		if err := durable.SyncDir(dir); err != nil || dir == root {
 			return err
@@ -62,12 +66,12 @@ func (c *Clone) makeDirs() (err error) {
 	return err
 }
 
-var cloneDirs = []string{"store", "cache", "workspaces"}
+var cloneDirs = []string{place.Stores, place.Workspaces}
 
 // removeDir removes what makeDir made, unless the directory has other contents. It does nothing
 // if the clone has a store, such as the cold one: workspaces need the directories.
 func (c *Clone) removeDir() error {
-	if c.Remote.Fetched() {
+	if c.remote.Fetched() {
 		return nil
 	}
 	for _, sub := range cloneDirs {
@@ -111,26 +115,24 @@ func readManifest(dir string) (m manifest, err error) {
 // built again.
 func Rebuild(root string) (map[string]meta.Clone, error) {
 	recs := make(map[string]meta.Clone)
-	stores, err := filepath.Glob(filepath.Join(root, "clones", "*", "*", "store", "*.git"))
+	stores, err := place.All(root, place.Stores+"/*.git")
 	if err != nil {
 		return nil, err
 	}
 	for _, store := range stores {
-		dir := filepath.Dir(filepath.Dir(store))
-		man, err := readManifest(dir)
+		man, err := readManifest(place.Clone(root, store.Key))
 		if err != nil {
 			continue // the sweep removes it
 		}
-		key := filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir))
-		rec, ok := recs[key]
+		rec, ok := recs[store.Key]
 		if !ok {
 			rec = meta.Clone{
-				Key: key, Subject: man.Subject, Repo: man.Repo, CreatedAt: man.CreatedAt,
+				Key: store.Key, Subject: man.Subject, Repo: man.Repo, CreatedAt: man.CreatedAt,
 				FirstMount: man.CreatedAt, Stores: make(map[string]meta.Store),
 			}
-			recs[key] = rec
+			recs[store.Key] = rec
 		}
-		rec.Stores[strings.TrimSuffix(filepath.Base(store), ".git")] = meta.Store{Refs: make(map[string]meta.Resolution)}
+		rec.Stores[strings.TrimSuffix(filepath.Base(store.Path), ".git")] = meta.Store{Refs: make(map[string]meta.Resolution)}
 	}
 	return recs, nil
 }

@@ -6,10 +6,11 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/tree"
+	"github.com/helmdeck/repos/internal/repo/tree"
 )
 
 // measureRest limits measuring to a quarter of one processor, because no caller waits for
@@ -37,14 +38,14 @@ func (c *Clone) measureSoon(stores ...string) {
 
 // measureRestored calls measureSoon for what an earlier run has not measured.
 func (c *Clone) measureRestored() {
-	stores := c.Remote.Stores()
+	stores := c.remote.Stores()
 	maps.DeleteFunc(stores, func(_ string, s meta.Store) bool { return !s.Size.At.IsZero() && !s.Size.At.Before(s.FetchedAt) })
-	if len(stores) > 0 || c.Remote.Fetched() && len(c.layers.Unmeasured()) > 0 {
+	if len(stores) > 0 || c.remote.Fetched() && len(c.layers.Unmeasured()) > 0 {
 		c.measureSoon(slices.Collect(maps.Keys(stores))...)
 	}
 }
 
-// Measure measures one clone after the other until ctx ends.
+// Measure measures one clone after the other until ctx ends. It begins a while after the change: see soon.
 func (m *Manager) Measure(ctx context.Context) {
 	for {
 		select {
@@ -52,16 +53,22 @@ func (m *Manager) Measure(ctx context.Context) {
 			return
 		case <-m.measures:
 		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(soon):
+		}
 		m.mu.Lock()
 		todo := slices.Collect(maps.Keys(m.unmeasured))
 		m.mu.Unlock()
 		for _, c := range todo {
 			if err := c.measure(ctx); err != nil && ctx.Err() == nil {
-				m.Log.WithContext(ctx).WithError(err).WithField("clone", c.Key).Warn("measure: some sizes are unknown")
+				m.config.Log.WithContext(ctx).WithError(err).WithField("clone", c.Key).
+					Warn("measure: some sizes are unknown")
 			}
 		}
-		if m.Measured != nil {
-			m.Measured()
+		if m.config.Measured != nil {
+			m.config.Measured()
 		}
 	}
 }
@@ -88,7 +95,7 @@ func (c *Clone) measure(ctx context.Context) error {
 	layers, err := c.layers.Measure(ctx, pace)
 	errs := []error{err}
 	for name := range changed {
-		path := c.Remote.StoreDir(name)
+		path := c.remote.StoreDir(name)
 		if name == tree.LFSObjects {
 			path = tree.LFSDir(c.Dir)
 		}
@@ -96,12 +103,12 @@ func (c *Clone) measure(ctx context.Context) error {
 		switch {
 		case err == nil && name == tree.LFSObjects:
 			c.mu.Lock()
-			if c.Remote.Fetched() {
-				c.rec.LFS = meta.Measured{Size: survey.Size, At: c.m.Now()}
+			if c.remote.Fetched() {
+				c.rec.LFS = meta.Measured{Size: survey.Size, At: c.m.config.Now()}
 			}
 			c.mu.Unlock()
 		case err == nil:
-			c.Remote.SetSize(name, meta.Measured{Size: survey.Size, At: c.m.Now()})
+			c.remote.SetSize(name, meta.Measured{Size: survey.Size, At: c.m.config.Now()})
 		case !errors.Is(err, os.ErrNotExist): // unless it was set aside
 			errs = append(errs, err)
 		}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/tree"
+	"github.com/helmdeck/repos/internal/repo/tree"
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
@@ -49,7 +49,7 @@ func TestSizes(t *testing.T) {
 	}
 	forget := func() {
 		t.Helper()
-		w.m.Work.Close()
+		w.m.config.Work.Close()
 		if err := w.data.DB.Update(func(tx *meta.Tx) error {
 			rec := c.recordOf(t)
 			store := rec.Stores["full"]
@@ -85,7 +85,7 @@ func TestSizes(t *testing.T) {
 		return got.Size
 	}
 	want := map[string]disk.Size{
-		co.Tree.ID: take(disk.Query{}, co.Lower[1]), co.GitLayer.ID: take(disk.Query{Own: true}, co.Lower[0]),
+		co.Tree.ID: take(disk.Query{}, co.Lower[1]), co.GitLayer.ID: take(disk.Query{Own: true}, filepath.Dir(co.Lower[0])),
 	}
 	if all := take(disk.Query{}, co.Lower[0]); all.Bytes <= want[co.GitLayer.ID].Bytes {
 		t.Errorf("the git layer takes %d bytes with its packs, and %d without", all.Bytes, want[co.GitLayer.ID].Bytes)
@@ -97,7 +97,7 @@ func TestSizes(t *testing.T) {
 				t.Errorf("%s: %s: %+v, want %+v", what, l.Kind, l.Size, want[l.ID])
 			}
 		}
-		if got, want := info.Stores["full"].Size, take(disk.Query{}, c.Remote.StoreDir("full")); got != want || len(info.Layers) != 2 {
+		if got, want := info.Stores["full"].Size, take(disk.Query{}, c.remote.StoreDir("full")); got != want || len(info.Layers) != 2 {
 			t.Errorf("%s: store %+v, want %+v; %d layers, want 2", what, got, want, len(info.Layers))
 		}
 	}
@@ -130,7 +130,8 @@ func TestSizeFollowsTheFetch(t *testing.T) {
 	}
 }
 
-// Use is recorded once a minute, for the clone and its layers, and survives a restart.
+// Use is recorded once a minute, for the clone and its layers, and survives a restart. In memory
+// that of the clone is exact.
 func TestRecency(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -149,13 +150,12 @@ func TestRecency(t *testing.T) {
 				w.restart("boot 1")
 			}
 			info := w.m.Inventory()[0]
-			used := []time.Time{info.Used}
-			for _, l := range info.Layers {
-				used = append(used, l.Used)
+			if got := w.Now().Sub(info.Used); tt.later >= 0 && (restarted && got != tt.want || !restarted && got != 0) {
+				t.Errorf("after %v, restarted %v: the clone was used %v ago", tt.later, restarted, got)
 			}
-			for _, at := range used {
-				if got := w.Now().Sub(at); got != tt.want && tt.later >= 0 {
-					t.Errorf("after %v, restarted %v: used %v ago, want %v", tt.later, restarted, got, tt.want)
+			for _, l := range info.Layers {
+				if got := w.Now().Sub(l.Used); got != tt.want && tt.later >= 0 {
+					t.Errorf("after %v, restarted %v: a layer was used %v ago, want %v", tt.later, restarted, got, tt.want)
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testworld"
 )
@@ -135,17 +135,15 @@ func TestOtherRefs(t *testing.T) {
 				t.Errorf("after a restart: %d fetches, want none", n)
 			}
 			if !s.History.NoBlobs {
-				run(t, w.clone(s).Remote.StoreDir(s.History.Name()), testworld.Fetcher, "--git-dir=.", "fsck", "--connectivity-only")
+				run(t, w.clone(s).remote.StoreDir(s.History.Name()), testworld.Fetcher, "--git-dir=.", "fsck", "--connectivity-only")
 			}
 		})
 	}
 }
 
-// A mount does not wait for the fetch of other refs, nor do mounts that come meanwhile.
-func TestOtherRefsDoNotBlock(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "")
-	s := w.spec("ref", "main")
+// fetchingOthers has the other refs of a new clone fetched. The fetch waits at the server until the gate opens.
+func (w *world) fetchingOthers(s Spec) gate {
+	w.T.Helper()
 	w.prepare(s).Release()
 	w.idle(w.clone(s))
 	w.Push("new")
@@ -153,6 +151,15 @@ func TestOtherRefsDoNotBlock(t *testing.T) {
 	w.Server.Wrap(gitserver.On(gitserver.Fetch, g.wrap))
 	w.prepare(s).Release()
 	<-g.arrived
+	return g
+}
+
+// A mount does not wait for the fetch of other refs, nor do mounts that come meanwhile.
+func TestOtherRefsDoNotBlock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	s := w.spec("ref", "main")
+	g := w.fetchingOthers(s)
 	w.prepare(s).Release()
 	w.Push("newer")
 	w.prepare(s).Release()
@@ -185,7 +192,7 @@ func TestOtherRefsMissingAtRemote(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		w.idle(c)
-		if _, fetches, _ := w.asked(); fetches != want {
+		if _, fetches, _ := w.requests(); fetches != want {
 			t.Errorf("%d fetches, want %d", fetches, want)
 		}
 	}
@@ -194,7 +201,7 @@ func TestOtherRefsMissingAtRemote(t *testing.T) {
 	w.prepare(s).Release()
 	w.idle(c)
 	// The plugin asks for the refs that were listed, and then git fetches all that there are.
-	if _, fetches, _ := w.asked(); fetches != 2 {
+	if _, fetches, _ := w.requests(); fetches != 2 {
 		t.Errorf("%d fetches after two minutes, want 2", fetches)
 	}
 	// Names that collide, or that git does not store, change nothing.
@@ -212,22 +219,18 @@ func TestOtherRefsMissingAtRemote(t *testing.T) {
 	}
 }
 
-// A repository with many refs is only asked for the volume's own.
+// A mount of a repository with many refs waits only for an answer about the volume's own.
 func TestManyOtherRefs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
-	main := w.remote("rev-parse", "refs/heads/main")
-	var packed strings.Builder
-	for i := range 3000 {
-		fmt.Fprintf(&packed, "%s refs/heads/many/%06d\n", main, i)
-	}
-	if err := os.WriteFile(filepath.Join(w.Server.Path("r"), "packed-refs"), []byte(packed.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	w.manyBranches(3000)
 	w.prepare(s).Release()
 	w.idle(w.clone(s))
+	gate := gitserver.NewGate()
+	w.wrapListings(gate.Fault)
+	defer close(gate.Open)
 	w.Server.Reset()
 	w.prepare(s).Release()
 	if got := w.Server.Stats("r"); got.BytesOut > 4<<10 || got.Fetches > 0 {
@@ -247,12 +250,12 @@ func TestOtherRefsAreNotRead(t *testing.T) {
 	c := w.clone(s)
 	w.idle(c)
 	w.Server.Reset()
-	packed := filepath.Join(c.Remote.StoreDir("full"), "packed-refs")
+	packed := filepath.Join(c.remote.StoreDir("full"), "packed-refs")
 	if err := os.Rename(packed, packed+".aside"); err != nil {
 		t.Fatal(err)
 	}
 	w.prepare(s).Release()
-	if l, f, _ := w.asked(); l != 1 || f != 0 {
+	if l, f, _ := w.requests(); l != 1 || f != 0 {
 		t.Errorf("%d questions and %d fetches, want 1 and 0", l, f)
 	}
 }
@@ -265,7 +268,7 @@ func TestOtherRefsAfterCrash(t *testing.T) {
 	w.prepare(s).Release()
 	c := w.clone(s)
 	w.idle(c)
-	packed := filepath.Join(c.Remote.StoreDir("full"), "packed-refs")
+	packed := filepath.Join(c.remote.StoreDir("full"), "packed-refs")
 	data, err := os.ReadFile(packed)
 	if err != nil {
 		t.Fatal(err)
@@ -337,7 +340,7 @@ func TestRefMovesBeforeEachBuild(t *testing.T) {
 			}
 		}
 	}()
-	co, err := c.Prepare(t.Context(), s, nil)
+	co, err := c.Prepare(t.Context(), s)
 	close(stop)
 	<-moved
 	if err != nil {

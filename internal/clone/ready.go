@@ -3,13 +3,12 @@ package clone
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/remote"
+	"github.com/helmdeck/repos/internal/repo/remote"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -33,40 +32,53 @@ const (
 	mostRecent = 256
 )
 
-// Mounted records that a workspace was made of the clone for a volume with these options:
-// from now on others reuse the clone, and Recent lists the checkout. Only the first call
-// for a clone waits for the disk. If the workspace may be shallow because of cold=shallow,
-// Mounted starts the fetch of the full history.
-func (c *Clone) Mounted(ctx context.Context, o volume.Options) error {
-	if o.ColdShallow && c.Remote.Serving(SpecOf(o).Source).Cold {
+// FirstMount is called before a workspace of the clone is recorded. If it is the first one, others reuse the
+// clone from then on: record notes that, in the transaction of the workspace. undo is for one that has failed.
+func (c *Clone) FirstMount() (record func(*meta.Tx) error, undo func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.rec.FirstMount.IsZero() || !c.remote.Fetched() {
+		return func(*meta.Tx) error { return nil }, func() {}
+	}
+	at := c.m.config.Now()
+	change := func(from, to time.Time) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.rec.FirstMount.Equal(from) {
+			c.rec.FirstMount = to
+		}
+	}
+	record = func(tx *meta.Tx) error {
+		change(time.Time{}, at)
+		return c.put(tx)
+	}
+	return record, func() { change(at, time.Time{}) }
+}
+
+// Mounted notes that a workspace was made of the clone for a volume with these options, so that
+// Recent lists the checkout. If the workspace may be shallow because of cold=shallow, Mounted
+// starts the fetch of the full history.
+func (c *Clone) Mounted(ctx context.Context, o volume.Options) {
+	if o.ColdShallow && c.remote.Serving(SpecOf(o).Source).Cold {
 		c.deepenSoon(ctx, SpecOf(o))
 	}
 	c.mu.Lock()
-	fetched, now := c.Remote.Fetched(), c.m.Now()
-	first := c.rec.FirstMount.IsZero() && fetched
-	if first {
-		c.rec.FirstMount = now
-	}
-	noted := fetched && c.noteLocked(o, now)
+	noted := c.remote.Fetched() && c.noteLocked(o, c.m.config.Now())
 	c.mu.Unlock()
-	switch {
-	case first:
-		return c.save()
-	case noted:
+	if noted {
 		c.saveSoon()
 	}
-	return nil
 }
 
 // noteLocked notes a Mount, and reports whether the record has changed. It does not note
 // commits, which do not move.
 func (c *Clone) noteLocked(o volume.Options, now time.Time) bool {
-	r, known := c.Remote.Resolution(SpecOf(o).Source)
+	r, known := c.remote.Resolution(SpecOf(o).Source)
 	if o.Ref.Kind() == volume.RefSHA || o.Ref.MaybeAbbrev() && known && r.Ref == "" {
 		return false
 	}
-	of := o.Checkout()
-	i := slices.IndexFunc(c.rec.Recent, func(m meta.Recent) bool { return maps.Equal(m.Options, of) })
+	of := meta.OptionsOf(o.Checkout())
+	i := slices.IndexFunc(c.rec.Recent, func(m meta.Recent) bool { return m.Options == of })
 	if i >= 0 {
 		if now.Sub(c.rec.Recent[i].At).Abs() < usedEvery {
 			return false
@@ -87,16 +99,16 @@ func isRecent(m meta.Recent, now time.Time) bool { return now.Sub(m.At).Abs() < 
 func (c *Clone) Recent() []meta.Recent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.Remote.Fetched() {
+	if !c.remote.Fetched() {
 		return nil
 	}
-	now := c.m.Now()
+	now := c.m.config.Now()
 	return slices.DeleteFunc(slices.Clone(c.rec.Recent), func(m meta.Recent) bool { return !isRecent(m, now) })
 }
 
 // Fetched returns the clones that were fetched, sorted by key, from memory.
 func (m *Manager) Fetched() []*Clone {
-	list := slices.DeleteFunc(m.all(), func(c *Clone) bool { return !c.Remote.Fetched() })
+	list := slices.DeleteFunc(m.all(), func(c *Clone) bool { return !c.remote.Fetched() })
 	slices.SortFunc(list, func(a, b *Clone) int { return cmp.Compare(a.Key, b.Key) })
 	return list
 }
@@ -112,40 +124,40 @@ func (c *Clone) Ready(ctx context.Context, s Spec) (meta.Resolution, error) {
 		return meta.Resolution{}, err
 	}
 	defer done()
-	if !c.Remote.Fetched() {
+	if !c.remote.Fetched() {
 		return meta.Resolution{}, ErrEvicted
 	}
-	s.Refresh, s.StaleIfError, s.ColdShallow = volume.Refresh{}, 0, false
-	co, err := c.prepareUsed(ctx, s, nil, attempt{began: c.m.Now(), ahead: true, spare: true})
-	if err != nil {
-		return meta.Resolution{}, err
-	}
-	co.Release()
-	return co.Resolution, nil
+	return c.ahead(ctx, s, false, func(*Checkout) error { return nil })
+}
+
+// ahead prepares a checkout for a later Mount, calls f with it, and releases it.
+func (c *Clone) ahead(ctx context.Context, s Spec, use bool, f func(*Checkout) error) (r meta.Resolution, err error) {
+	s.Refresh, s.StaleIfError, s.ColdShallow, s.Others = volume.Refresh{}, 0, false, remote.OthersNow
+	err = c.prepare(ctx, s, use, func(co *Checkout) error {
+		defer co.Release()
+		r = co.Resolution
+		return f(co)
+	})
+	return r, err
 }
 
 // Warm does what Ready does, and makes the clone if it does not exist. It is a use of the
-// clone: until its end the clone is not evicted, and its layers count as used then.
-func (c *Clone) Warm(ctx context.Context, s Spec) (meta.Resolution, error) {
-	release, err := c.Use(ctx)
-	if err != nil {
-		return meta.Resolution{}, err
-	}
-	defer release()
-	s.Refresh, s.StaleIfError, s.ColdShallow = volume.Refresh{}, 0, false
-	co, err := c.prepareUsed(ctx, s, nil, attempt{began: c.m.Now(), ahead: true})
-	if err != nil {
-		return meta.Resolution{}, err
-	}
-	co.Release()
-	return co.Resolution, nil
+// clone: until its end the clone is not evicted, and its layers count as used then. It calls f with the checkout,
+// with room on the disk, before it releases that.
+func (c *Clone) Warm(ctx context.Context, s Spec, f func(*Checkout) error) (meta.Resolution, error) {
+	return c.ahead(ctx, s, true, func(co *Checkout) error {
+		return c.WithRoom(ctx, FewFiles, func() error { return f(co) })
+	})
 }
 
 // Doing returns the newest work on the clone, from memory.
-func (c *Clone) Doing() remote.Now { return c.Remote.Doing.Now() }
+func (c *Clone) Doing() remote.Now { return c.remote.Doing.Now() }
+
+// Activities describes all work on the clone, as the message of an error; empty if there is none.
+func (c *Clone) Activities() string { return c.remote.Doing.String() }
 
 // Size returns the size of the clone's own files, as far as it was measured, from memory.
 func (c *Clone) Size() disk.Size {
 	rec, _ := c.record()
-	return sizeOf(rec, c.layers.List())
+	return c.sizeWith(rec)
 }

@@ -13,7 +13,7 @@ import (
 // recentRefs returns the refs of what was mounted in the last day.
 func (c *Clone) recentRefs() (refs []string) {
 	for _, r := range c.Recent() {
-		refs = append(refs, r.Options["ref"])
+		refs = append(refs, r.Options.Map()["ref"])
 	}
 	return refs
 }
@@ -23,10 +23,13 @@ func (w *world) mounted(options ...string) *Clone {
 	w.T.Helper()
 	s := w.spec(options...)
 	w.prepare(s).Release()
-	if err := w.clone(s).Mounted(w.T.Context(), w.Options(options...)); err != nil {
+	c := w.clone(s)
+	record, _ := c.FirstMount()
+	if err := w.data.DB.Update(record); err != nil {
 		w.T.Fatal(err)
 	}
-	return w.clone(s)
+	c.Mounted(w.T.Context(), w.Options(options...))
+	return c
 }
 
 func TestRecent(t *testing.T) {
@@ -92,7 +95,7 @@ func TestReady(t *testing.T) {
 	w.Server.Reset()
 	co := w.prepare(w.spec("ref", "main"))
 	defer co.Release()
-	if l, f, _ := w.asked(); co.Resolution.Commit != want || l != 1 || f != 0 {
+	if l, f, _ := w.requests(); co.Resolution.Commit != want || l != 1 || f != 0 {
 		t.Errorf("the Mount has %s, %d questions and %d fetches", co.Resolution.Commit, l, f)
 	}
 	for _, l := range []meta.Layer{co.Tree, co.GitLayer} {
@@ -115,7 +118,7 @@ func TestReadyFetchesOthers(t *testing.T) {
 	info, _ := c.Info()
 	co := w.prepare(s)
 	defer co.Release()
-	if l, f, _ := w.asked(); l != 1 || f != 0 {
+	if l, f, _ := w.requests(); l != 1 || f != 0 {
 		t.Errorf("the Mount has %d questions and %d fetches", l, f)
 	}
 	if !slices.ContainsFunc(info.Layers, func(i LayerInfo) bool { return i.ID == co.GitLayer.ID }) {

@@ -36,7 +36,7 @@ func TestSweepForgetsLayersWithoutClone(t *testing.T) {
 			s := w.spec("ref", "main")
 			w.prepare(s).Release()
 			c := w.clone(s)
-			w.m.Work.Close()
+			w.m.config.Work.Close()
 			if err := w.data.DB.Update(func(tx *meta.Tx) error { return tx.DeleteClone(c.Key) }); err != nil {
 				t.Fatal(err)
 			}
@@ -77,12 +77,12 @@ func TestSweepFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			if lose == "store/full.git" {
-				if err := os.RemoveAll(c.Remote.StoreDir("depth-1")); err != nil {
+				if err := os.RemoveAll(c.remote.StoreDir("depth-1")); err != nil {
 					t.Fatal(err)
 				}
 			}
 			memory := func() (trees, gitLayers int, stores map[string]meta.Store) {
-				return len(c.layers.List(meta.Tree)), len(c.layers.List(meta.GitLayer)), c.Remote.Stores()
+				return len(c.layers.List(meta.Tree)), len(c.layers.List(meta.GitLayer)), c.remote.Stores()
 			}
 			trees, gitLayers, stores := memory()
 			if err := w.data.DB.Close(); err != nil {
@@ -108,29 +108,22 @@ func TestSweepRaces(t *testing.T) {
 	w.prepare(s).Release()
 	c := w.clone(s)
 	shallow := w.spec("ref", "main", "depth", "1")
-	known, err := c.Remote.Ask(t.Context(), s.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = w.asked("ref", "main")
+	s.Since.For = time.Hour
 	writers := []func(){
 		func() {
-			if _, a, err := c.Remote.Resolve(t.Context(), s.Source, known); a == nil || err != nil {
+			if err := c.remote.Snapshot(t.Context(), s.Source, nil); err != nil {
 				t.Errorf("the record does not agree with the answer: %v", err)
 			}
 		},
-		func() {
-			if err := c.SetCache("0", meta.Measured{At: w.Now()}); err != nil {
-				t.Error(err)
-			}
-		},
-		func() { c.Remote.SetSize("full", meta.Measured{At: w.Now()}) },
-		func() { c.Info(); c.Status(s.History); c.Remote.Resolution(s.Source) },
+		func() { c.remote.SetSize("full", meta.Measured{At: w.Now()}) },
+		func() { c.Info(); c.Status(s.History); c.remote.Resolution(s.Source) },
 	}
 	for range 5 {
 		w.Advance(time.Minute)
 		c.Touch()
 		w.prepare(shallow).Release()
-		if err := os.RemoveAll(c.Remote.StoreDir("depth-1")); err != nil {
+		if err := os.RemoveAll(c.remote.StoreDir("depth-1")); err != nil {
 			t.Fatal(err)
 		}
 		c.swept.Store(false)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -44,7 +44,7 @@ func TestRefKinds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := w.spec("ref", tt.ref)
 			for _, subject := range []string{"for all", "of " + tt.name} {
-				co, err := w.m.get(meta.Clone{Key: subject + "/1", Subject: "x", Repo: "y"}).Prepare(t.Context(), s, nil)
+				co, err := w.m.get(meta.Clone{Key: subject + "/1", Subject: "x", Repo: "y"}).Prepare(t.Context(), s)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +88,7 @@ func TestUnknownRefs(t *testing.T) {
 		"nobody", "refs/heads/nobody", "refs/pull/9/head", strings.Repeat("1", 40), "1111111", "heads/main", "refs/heads/refs/heads/main",
 	} {
 		s := w.spec("ref", ref)
-		_, err := w.clone(s).Prepare(t.Context(), s, nil)
+		_, err := w.clone(s).Prepare(t.Context(), s)
 		if giterror.KindOf(err) != giterror.KindRefNotFound || !strings.Contains(err.Error(), w.Server.URL("r")) {
 			t.Errorf("%s: %v, want a ref that is not found", ref, err)
 		}
@@ -128,7 +128,7 @@ func TestRemoteMoves(t *testing.T) {
 	} {
 		step.do()
 		s := w.spec("ref", step.ref)
-		co, err := w.clone(s).Prepare(t.Context(), s, nil)
+		co, err := w.clone(s).Prepare(t.Context(), s)
 		if step.want == nil {
 			if giterror.KindOf(err) != giterror.KindRefNotFound {
 				t.Errorf("%s: %v, want a ref that is not found", step.name, err)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
 )
@@ -43,14 +43,14 @@ func TestRefresh(t *testing.T) {
 	} {
 		step.do()
 		w.Server.Reset()
-		co, err := w.clone(step.spec).Prepare(t.Context(), step.spec, nil)
+		co, err := w.clone(step.spec).Prepare(t.Context(), step.spec)
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
 		if got := co.Resolution.Commit; got != *step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, *step.want)
 		}
-		if l, f, _ := w.asked(); l != step.lsRefs || f < step.fetching || step.fetching == 0 && f > 0 {
+		if l, f, _ := w.requests(); l != step.lsRefs || f < step.fetching || step.fetching == 0 && f > 0 {
 			t.Errorf("%s: %d questions and %d fetches, want %d and %d", step.name, l, f, step.lsRefs, step.fetching)
 		}
 		co.Release()
@@ -122,7 +122,7 @@ func TestCoalescing(t *testing.T) {
 	for range n {
 		wg.Go(func() {
 			began <- struct{}{}
-			co, err := w.clone(s).Prepare(t.Context(), s, nil)
+			co, err := w.clone(s).Prepare(t.Context(), s)
 			if err != nil {
 				t.Error(err)
 				return
@@ -136,7 +136,7 @@ func TestCoalescing(t *testing.T) {
 	<-g.arrived
 	close(g.open)
 	wg.Wait()
-	if _, _, clones := w.asked(); clones != 1 {
+	if _, _, clones := w.requests(); clones != 1 {
 		t.Errorf("%d clones, want 1", clones)
 	}
 	for _, dir := range []string{"trees", "refs"} {
@@ -151,19 +151,15 @@ func TestCoalescing(t *testing.T) {
 func TestWorkContinuesWithoutCaller(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	s := w.spec("ref", "main")
+	s := w.asked("ref", "main")
 	c := w.clone(s)
-	a, err := c.Remote.Ask(t.Context(), s.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := newGate()
 	w.Server.Wrap(g.wrap)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.Prepare(ctx, s, a)
+		_, err := c.Prepare(ctx, s)
 		ended <- err
 	}()
 	<-g.arrived
@@ -176,7 +172,7 @@ func TestWorkContinuesWithoutCaller(t *testing.T) {
 	}
 	w.Server.Reset()
 	close(g.open)
-	co, err := c.Prepare(t.Context(), s, a)
+	co, err := c.Prepare(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,8 +180,8 @@ func TestWorkContinuesWithoutCaller(t *testing.T) {
 	if got := w.Server.Stats("r").Infos; got != 0 {
 		t.Errorf("%d new requests, want the fetch that was under way", got)
 	}
-	if got := c.Status(volume.History{}); got.State != "ready" || !got.Cloned || c.Remote.Doing.String() != "" {
-		t.Errorf("status %+v, activity %q", got, c.Remote.Doing.String())
+	if got := c.Status(volume.History{}); got.State != "ready" || !got.Cloned || c.remote.Doing.String() != "" {
+		t.Errorf("status %+v, activity %q", got, c.remote.Doing.String())
 	}
 }
 
@@ -198,7 +194,7 @@ func TestCloseEndsStuckWork(t *testing.T) {
 	w.Server.Wrap(g.wrap)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := w.clone(s).Prepare(t.Context(), s, nil)
+		_, err := w.clone(s).Prepare(t.Context(), s)
 		ended <- err
 	}()
 	<-g.arrived
@@ -219,14 +215,10 @@ func TestFailedFirstFetchLeavesNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "")
-			s := w.spec("ref", "main")
+			s := w.asked("ref", "main")
 			c := w.clone(s)
-			a, err := c.Remote.Ask(t.Context(), s.Source)
-			if err != nil {
-				t.Fatal(err)
-			}
 			w.Server.Wrap(tt.fault)
-			if _, err := c.Prepare(t.Context(), s, a); giterror.KindOf(err) != giterror.KindServer {
+			if _, err := c.Prepare(t.Context(), s); giterror.KindOf(err) != giterror.KindServer {
 				t.Errorf("Prepare: %v, want a server error", err)
 			}
 			if got := testdir.Names(t, filepath.Join(w.Root, "clones")); len(got) > 0 {
@@ -239,12 +231,10 @@ func TestFailedFirstFetchLeavesNothing(t *testing.T) {
 			w.prepare(s).Release()
 			// A later one that fails leaves what was there.
 			w.Push("main")
-			if a, err = c.Remote.Ask(t.Context(), s.Source); err != nil {
-				t.Fatal(err)
-			}
+			s = w.asked("ref", "main")
 			w.Server.Wrap(tt.fault)
 			if tt.name == "500" {
-				if _, err := c.Prepare(t.Context(), s, a); err == nil {
+				if _, err := c.Prepare(t.Context(), s); err == nil {
 					t.Error("Prepare succeeded")
 				}
 			}

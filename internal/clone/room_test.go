@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/durable"
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/disk/durable"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
@@ -79,7 +79,7 @@ func (w *fullDisk) fill(free int64) {
 
 // makeRoom uses f to make room, and checks that no leftovers remain when it is called.
 func (w *fullDisk) makeRoom(f func(need disk.Size) error) {
-	w.m.MakeRoom = func(_ context.Context, subject string, need disk.Size) error {
+	w.m.config.MakeRoom = func(_ context.Context, subject string, need disk.Size) error {
 		w.asked.Add(1)
 		if want := string(w.clone(w.spec("ref", "main")).Subject); subject != want {
 			w.T.Errorf("room for subject %q, want %q", subject, want)
@@ -106,12 +106,12 @@ func TestFullDiskInWords(t *testing.T) {
 	w := newWorld(t, "")
 	c := w.clone(w.spec("ref", "main"))
 	var steps []string
-	w.m.MakeRoom = func(context.Context, string, disk.Size) error {
+	w.m.config.MakeRoom = func(context.Context, string, disk.Size) error {
 		steps = append(steps, "make room")
 		return nil
 	}
 	var waitErr error
-	w.m.AwaitRoom = func(context.Context) error {
+	w.m.config.AwaitRoom = func(context.Context) error {
 		steps = append(steps, "wait")
 		return waitErr
 	}
@@ -128,6 +128,7 @@ func TestFullDiskInWords(t *testing.T) {
 		{"a remote says so", nil, []error{words, words, words, words}, "try, wait, try, wait, try", words},
 		{"full the next time", nil, []error{words, unix.ENOSPC}, "try, wait, try, make room, try", nil},
 		{"another error", nil, []error{words, other}, "try, wait, try", other},
+		{"a quota, not the disk", nil, []error{unix.EDQUOT}, "try", unix.EDQUOT},
 		{"no time to wait", context.DeadlineExceeded, []error{words}, "try, wait", context.DeadlineExceeded},
 	} {
 		steps, waitErr = nil, tt.wait
@@ -167,18 +168,18 @@ func TestFullDisk(t *testing.T) {
 				w.measured(w.clone(s))
 			}
 			s := w.spec("ref", "main")
-			if err := w.m.Sync(t.Context()); err != nil {
+			if err := w.m.config.Layers.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			w.fill(3 << 20)
-			_, err := w.clone(s).Prepare(t.Context(), s, nil)
+			_, err := w.clone(s).Prepare(t.Context(), s)
 			if !giterror.NoSpace(err) {
 				t.Fatalf("without MakeRoom: %v, want that the disk is full", err)
 			}
 			w.idle(w.clone(s))
 			held := errors.New("2 MiB are missing; volume v holds them")
 			w.makeRoom(func(disk.Size) error { return held })
-			_, err = w.clone(s).Prepare(t.Context(), s, nil)
+			_, err = w.clone(s).Prepare(t.Context(), s)
 			if !giterror.NoSpace(err) || !errors.Is(err, held) || !strings.Contains(err.Error(), held.Error()) || w.asked.Load() != 1 {
 				t.Errorf("no room: %v, after %d attempts to make some", err, w.asked.Load())
 			}
@@ -193,7 +194,7 @@ func TestFullDisk(t *testing.T) {
 				}
 				return nil // but has not
 			})
-			_, err = w.clone(s).Prepare(t.Context(), s, nil)
+			_, err = w.clone(s).Prepare(t.Context(), s)
 			if !giterror.NoSpace(err) || !errors.Is(err, held) || w.asked.Load() != 2 {
 				t.Errorf("no room the second time: %v, after %d attempts to make some", err, w.asked.Load())
 			}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testworld"
 )
@@ -43,7 +43,7 @@ func TestSubmodulesWithoutSection(t *testing.T) {
 				}
 				for _, value := range []string{"true", "recursive"} {
 					s := w.spec("ref", "main", "submodules", value)
-					co, err := w.clone(s).Prepare(t.Context(), s, nil)
+					co, err := w.clone(s).Prepare(t.Context(), s)
 					if tt.want != "" {
 						if err == nil || !strings.Contains(err.Error(), tt.want) {
 							t.Errorf("submodules=%s: %v, want %q", value, err, tt.want)

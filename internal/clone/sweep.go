@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/tree"
+	"github.com/helmdeck/repos/internal/place"
+	"github.com/helmdeck/repos/internal/repo/tree"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -42,7 +43,7 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 		return err
 	}
 	if there {
-		unlock, err := c.Remote.Lock(ctx)
+		unlock, err := c.remote.Lock(ctx)
 		if err != nil {
 			return err
 		}
@@ -56,7 +57,7 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 	if !there {
 		return c.forget()
 	}
-	left, err := c.Remote.Sweep()
+	left, err := c.remote.Sweep()
 	if err == nil && !left {
 		err = c.forget()
 	}
@@ -75,10 +76,26 @@ func (c *Clone) sweepNow(ctx context.Context) error {
 	if err := c.layers.TrashStrays(tree.Kinds...); err != nil {
 		return err
 	}
-	if err := c.m.TrashUnless(tree.LFSDir(c.Dir), func(name string) bool { return !durable.IsTemp(name) }); err != nil {
+	complete := func(name string) bool { return !durable.IsTemp(name) }
+	if err := c.m.config.Layers.TrashUnless(tree.LFSDir(c.Dir), complete); err != nil {
 		return err
 	}
-	return c.m.TrashUnless(filepath.Join(c.Dir, "store"), c.Remote.HasStore)
+	if err := c.m.config.Layers.TrashUnless(filepath.Join(c.Dir, place.Stores), c.remote.HasStore); err != nil {
+		return err
+	}
+	return c.dropOldCache(ctx)
+}
+
+// dropOldCache moves the caches to the trash that were one writable directory for each uid.
+func (c *Clone) dropOldCache(ctx context.Context) error {
+	dir := filepath.Join(c.Dir, "cache")
+	if there, err := disk.Exists(dir); err != nil || !there {
+		return err
+	}
+	c.m.oldCaches.Do(func() {
+		c.m.config.Log.WithContext(ctx).Info("the data directory has dependency caches in a layout of before: they are deleted, and begin anew")
+	})
+	return c.m.config.Trash.Clear(dir, "cache", disk.Size{})
 }
 
 // forget deletes the records of a clone without stores, except those of held layers, which
@@ -107,19 +124,14 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 		}
 		errs = append(errs, c.Sweep(ctx))
 	}
-	dirs, err := filepath.Glob(filepath.Join(m.Root, "clones", "*", "*"))
+	clones, err := place.All(m.config.Root, ".")
 	errs = append(errs, err)
-	for _, dir := range dirs {
-		key, err := filepath.Rel(filepath.Join(m.Root, "clones"), dir)
-		if err != nil {
-			return err
-		}
-		errs = append(errs, m.sweepStranger(ctx, key, dir))
+	for _, c := range clones {
+		errs = append(errs, m.sweepStranger(ctx, c.Key, c.Path))
 	}
-	subjects, err := filepath.Glob(filepath.Join(m.Root, "clones", "*"))
-	errs = append(errs, err)
-	for _, dir := range subjects {
-		_ = os.Remove(dir) // fails if it has clones
+	subjects, _ := os.ReadDir(place.Clones(m.config.Root)) // whatever is left is only empty
+	for _, e := range subjects {
+		_ = os.Remove(filepath.Join(place.Clones(m.config.Root), e.Name())) // fails if it has clones
 	}
 	for _, c := range m.all() {
 		c.measureRestored()
@@ -132,13 +144,13 @@ func (m *Manager) SweepAll(ctx context.Context) error {
 func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 	c, err := m.open(key)
 	if err != nil {
-		_, err := m.Trash.Put(dir, "leftover")
+		_, err := m.config.Trash.Put(dir, "leftover")
 		return err
 	}
 	if err := c.Sweep(ctx); err != nil {
 		return err
 	}
-	unlock, err := c.Remote.TryLock()
+	unlock, err := c.remote.TryLock()
 	if busy := (*work.BusyError)(nil); errors.As(err, &busy) {
 		return nil // a Prepare fills it, which may take long
 	}
@@ -146,10 +158,10 @@ func (m *Manager) sweepStranger(ctx context.Context, key, dir string) error {
 		return err
 	}
 	defer unlock()
-	if c.Remote.Fetched() || c.Trees.Held() || c.used.Usage().Used {
+	if c.remote.Fetched() || c.Trees.Held() || c.used.Usage().Used {
 		return nil
 	}
-	if _, err := m.Trash.Put(dir, "leftover"); err != nil {
+	if _, err := m.config.Trash.Put(dir, "leftover"); err != nil {
 		return err
 	}
 	_ = os.Remove(filepath.Dir(dir)) // the subject's, if it is empty now

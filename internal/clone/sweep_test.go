@@ -40,8 +40,8 @@ func TestSweep(t *testing.T) {
 		}, "boot 1", 0, false},
 		{"a fetch that was killed", func(t *testing.T, w *world, c *Clone) {
 			for _, name := range []string{"packed-refs.lock", "objects/pack/tmp_pack_x", "refs/heads/main.lock"} {
-				mkdir(t, filepath.Dir(filepath.Join(c.Remote.StoreDir("full"), name)))
-				if err := os.WriteFile(filepath.Join(c.Remote.StoreDir("full"), name), []byte("x"), 0o600); err != nil {
+				mkdir(t, filepath.Dir(filepath.Join(c.remote.StoreDir("full"), name)))
+				if err := os.WriteFile(filepath.Join(c.remote.StoreDir("full"), name), []byte("x"), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -54,7 +54,7 @@ func TestSweep(t *testing.T) {
 			mkdir(t, filepath.Join(c.Dir, "trees"))
 		}, "boot 1", 0, true},
 		{"the store is gone", func(t *testing.T, w *world, c *Clone) {
-			if err := os.RemoveAll(c.Remote.StoreDir("full")); err != nil {
+			if err := os.RemoveAll(c.remote.StoreDir("full")); err != nil {
 				t.Fatal(err)
 			}
 		}, "boot 1", 1, true},
@@ -74,7 +74,7 @@ func TestSweep(t *testing.T) {
 			}
 		}, "boot 1", 1, true},
 		{"a reboot after a sync", func(t *testing.T, w *world, c *Clone) {
-			if err := w.m.Sync(t.Context()); err != nil {
+			if err := w.m.config.Layers.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}, "boot 2", 0, false},
@@ -100,11 +100,11 @@ func TestSweep(t *testing.T) {
 			co.Release()
 			built := co.Tree.CreatedAt
 			w.Advance(time.Second)
-			if err := w.m.Sync(t.Context()); err != nil { // the one in the background may have no more to do
+			if err := w.m.config.Layers.Sync(t.Context()); err != nil { // the one in the background may have no more to do
 				t.Fatal(err)
 			}
 			damage := w.clone(s)
-			w.m.Work.Close()
+			w.m.config.Work.Close()
 			tt.damage(t, w, damage)
 			w.restart(tt.boot)
 			w.Server.Reset()
@@ -116,7 +116,7 @@ func TestSweep(t *testing.T) {
 			if got := run(t, w.Mount(co.Lower, 0), 0, "status", "--porcelain"); got != "" {
 				t.Errorf("status %q", got)
 			}
-			if _, _, got := w.asked(); got != tt.clones {
+			if _, _, got := w.requests(); got != tt.clones {
 				t.Errorf("%d clones, want %d", got, tt.clones)
 			}
 			if got := !co.Tree.CreatedAt.Equal(built); got != tt.rebuilt {
@@ -148,7 +148,7 @@ func TestSweepTrashesUnrecordedLayers(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(w.Root, "clones/other/fedcba9876543210", manifestName), []byte(`{"subject": "other", "repo": "https://h/x"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w.m.Work.Close()
+	w.m.config.Work.Close()
 	if err := w.data.DB.Update(func(tx *meta.Tx) error { return tx.DeleteClone(key) }); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestLostStoreKeepsLayersOfWorkspace(t *testing.T) {
 	s := w.spec("ref", "main")
 	co := w.prepare(s)
 	dir := w.Mount(co.Lower, 0)
-	if err := os.RemoveAll(w.clone(s).Remote.StoreDir("full")); err != nil {
+	if err := os.RemoveAll(w.clone(s).remote.StoreDir("full")); err != nil {
 		t.Fatal(err)
 	}
 	w.restart("boot 1")
@@ -204,7 +204,8 @@ func TestRebuild(t *testing.T) {
 	s := w.spec("ref", "main")
 	w.prepare(s).Release()
 	c := w.clone(s)
-	if err := c.Mounted(t.Context(), w.Options()); err != nil {
+	record, _ := c.FirstMount()
+	if err := w.data.DB.Update(record); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"clones/default/no-manifest/store/full.git", "clones/default/no-store/store"} {
@@ -235,16 +236,16 @@ func TestRebuild(t *testing.T) {
 	// A commit in the store needs neither a fetch nor the record of a ref.
 	co := w.prepare(w.spec("ref", main))
 	defer co.Release()
-	if _, fetches, _ := w.asked(); fetches != 0 || !co.Reused {
+	if _, fetches, _ := w.requests(); fetches != 0 || !co.Reused {
 		t.Errorf("%d fetches, reused %v; want none, and true", fetches, co.Reused)
 	}
 	w.prepare(s).Release()
-	if _, _, clones := w.asked(); clones != 0 {
+	if _, _, clones := w.requests(); clones != 0 {
 		t.Errorf("%d clones, want none", clones)
 	}
 }
 
-// A Mount reuses a clone if another Mount was served before it began.
+// A Mount reuses a clone if another Mount was served, and recorded, before it began.
 func TestReused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -256,7 +257,16 @@ func TestReused(t *testing.T) {
 		}
 		co.Release()
 		if i == 1 {
-			if err := w.clone(s).Mounted(t.Context(), w.Options()); err != nil {
+			c, failed := w.clone(s), errors.New("failed")
+			record, undo := c.FirstMount()
+			if err := w.data.DB.Update(func(tx *meta.Tx) error { return errors.Join(record(tx), failed) }); !errors.Is(err, failed) {
+				t.Fatal(err)
+			}
+			if undo(); c.Status(s.History).Used {
+				t.Error("a Mount that failed counts as the first one")
+			}
+			record, _ = c.FirstMount()
+			if err := w.data.DB.Update(record); err != nil {
 				t.Fatal(err)
 			}
 			w.Advance(time.Second)
@@ -286,7 +296,7 @@ func TestSweepDoesNotWaitForFetch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		unlock, err := c.Remote.Lock(t.Context()) // as a fetch does, for as long as it takes
+		unlock, err := c.remote.Lock(t.Context()) // as a fetch does, for as long as it takes
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdir"
 )
@@ -60,7 +60,7 @@ func TestEvictionCancelsWork(t *testing.T) {
 	ctx, cancel := context.WithCancel(work.WithOwner(t.Context(), work.Owner{Name: "a mount", Urgent: true}))
 	prepared := make(chan error, 2)
 	prepare := func(ctx context.Context) {
-		_, err := c.Prepare(ctx, s, nil)
+		_, err := c.Prepare(ctx, s)
 		prepared <- err
 	}
 	go prepare(ctx)
@@ -118,7 +118,7 @@ func TestFetchTimesOut(t *testing.T) {
 	w.stall()
 	s := w.spec("ref", "main")
 	c := w.clone(s)
-	_, err := c.Prepare(t.Context(), s, nil)
+	_, err := c.Prepare(t.Context(), s)
 	var limit *work.LimitError
 	if !errors.As(err, &limit) || !strings.Contains(err.Error(), "FETCH_TIMEOUT=2s") {
 		t.Errorf("got %v, want that FETCH_TIMEOUT has passed", err)
@@ -140,7 +140,7 @@ func TestStatusWhileWaitingForSlot(t *testing.T) {
 	scheduler := work.NewScheduler([3]work.Limits{work.CPU: one, work.Fetch: one, work.Question: one})
 	w.git.Scheduler = scheduler
 	w.restart("boot 1")
-	slot, err := scheduler.Acquire(work.WithJob(t.Context(), &work.Job{Subject: "another"}), work.CPU, false)
+	slot, err := scheduler.Acquire(work.WithOwner(t.Context(), work.Owner{Subject: "another"}), work.CPU, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,14 +158,14 @@ func TestStatusWhileWaitingForSlot(t *testing.T) {
 	c := w.clone(s)
 	prepared := make(chan error, 1)
 	go func() {
-		co, err := c.Prepare(t.Context(), s, nil)
+		co, err := c.Prepare(t.Context(), s)
 		if err == nil {
 			co.Release()
 		}
 		prepared <- err
 	}()
 	testdir.Eventually(t, "the fetch waits", func() bool {
-		return strings.HasPrefix(c.Remote.Doing.String(), "waiting for its turn behind other work: cloning ")
+		return strings.HasPrefix(c.remote.Doing.String(), "waiting for its turn behind other work: cloning ")
 	})
 	if got := c.Status(s.History); got.State != "cloning" || !strings.Contains(got.Progress, "waiting for its turn") {
 		t.Errorf("status: %+v", got)
@@ -204,7 +204,7 @@ func TestUserDoesNotWaitForEviction(t *testing.T) {
 	evicted := make(chan error, 1)
 	go func() { evicted <- w.m.EvictClone(t.Context(), c.Key, work.StopAll) }()
 	testdir.Eventually(t, "the eviction waits", func() bool { info, _ := c.Info(); return info.Busy == "it is being evicted" })
-	if _, err := c.Prepare(ctx, s, nil); !errors.Is(err, ErrEvicted) {
+	if _, err := c.Prepare(ctx, s); !errors.Is(err, ErrEvicted) {
 		t.Errorf("prepare: %v, want that the clone was evicted", err)
 	}
 	release()
@@ -223,7 +223,7 @@ func TestEvictionForSpaceDoesNotCancelMount(t *testing.T) {
 	ctx, cancel := context.WithCancel(work.WithOwner(t.Context(), work.Owner{Name: "a mount", Urgent: true}))
 	prepared := make(chan error, 1)
 	go func() {
-		_, err := c.Prepare(ctx, s, nil)
+		_, err := c.Prepare(ctx, s)
 		prepared <- err
 	}()
 	<-asked
@@ -245,18 +245,18 @@ func TestQuestionGetsNoSlot(t *testing.T) {
 	scheduler := work.NewScheduler([3]work.Limits{work.CPU: one, work.Fetch: one, work.Question: one})
 	w.git.Scheduler = scheduler
 	w.restart("boot 1")
-	w.m.AskTimeout = 100 * time.Millisecond
-	slot, err := scheduler.Acquire(work.WithJob(t.Context(), &work.Job{Subject: "another"}), work.Question, false)
+	w.m.config.AskTimeout = 100 * time.Millisecond
+	slot, err := scheduler.Acquire(work.WithOwner(t.Context(), work.Owner{Subject: "another"}), work.Question, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer slot.Release()
 	s := w.spec("ref", "main")
-	_, err = w.clone(s).Prepare(t.Context(), s, nil)
+	_, err = w.clone(s).Prepare(t.Context(), s)
 	if giterror.KindOf(err) != giterror.KindTimeout || !strings.Contains(err.Error(), "waited for its turn behind other work") || strings.Contains(err.Error(), "did not answer") {
 		t.Errorf("got %v, want that the question waited for its turn", err)
 	}
-	if lsRefs, _, _ := w.asked(); lsRefs != 0 {
+	if lsRefs, _, _ := w.requests(); lsRefs != 0 {
 		t.Errorf("%d questions", lsRefs)
 	}
 }

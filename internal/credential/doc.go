@@ -35,9 +35,25 @@
 //
 //	<name>.json    {"name", "kind", "scope", "subject", "user", "allow", "app_id", "api", "url", "secret"}
 //
-// Fields that a kind does not have are left out. Versions without the fields from "allow" on
-// ignore them, and report the files of kinds that they do not know, without a change.
+// Fields that a kind does not have are left out. A file of an unknown kind is reported, without a
+// change.
 //
 // A file that can't be read in this form is not changed until its name is put or removed;
 // List says what is wrong with it. Other files are left alone.
+//
+// # Secrets that end
+//
+// A secret of a provider is held by credential, repository, access and, for a service, subject: an app's token is the
+// same for all subjects that may use the credential. It is held until five minutes before its end or the half of its
+// life, by the machine's clock, which counts while the machine sleeps, and by the monotonic one, which counts when the
+// clock is set back. Each entry of the store has a serial number, which is in the key: a credential that was put again
+// or removed has no secret from then on, also if its provider answers later.
+//
+// Lend is for a front end that gets secrets with its requests. The name has a colon, so that no user can choose or
+// name it, and List leaves it out. The same secret for the same URL and subject has the same name, so that many pods
+// of one repository ask and fetch once. Changes counts Return, but neither Lend nor a renewal: no answer came with a
+// credential that did not exist.
+//
+// This package and package mint are two, because Match, List and the files need no network, and because the errors of
+// requests have the kinds of package giterror, which credentials do not know.
 package credential

@@ -1,10 +1,37 @@
 package credential
 
-import "crypto/rand"
+import (
+	"crypto/rand"
+	"fmt"
+	"strings"
+)
 
 // lentPrefix begins the name of a lent credential. A name that a user may choose has no
 // colon.
 const lentPrefix = "lent:"
+
+// lentFrom is where the front end that lends credentials gets them: the field of a pod's volume.
+const lentFrom = "nodePublishSecretRef"
+
+// isLent reports whether a name is that of a lent credential.
+func isLent(name string) bool { return strings.HasPrefix(name, lentPrefix) }
+
+// shownName returns the name of a credential for errors. For a lent one it is where its lender got it, because its own name
+// says nothing to a reader, and is another one after each Return.
+func shownName(name string) string {
+	if isLent(name) {
+		return lentFrom
+	}
+	return name
+}
+
+// Refused says in an error that a remote refused a stored or lent credential.
+func Refused(name string) string {
+	if isLent(name) {
+		return fmt.Sprintf("the remote refused the pod's secret (%s)", lentFrom)
+	}
+	return fmt.Sprintf("the remote refused the stored credential %q", name)
+}
 
 // Lend holds a credential in memory until Return, for a front end that gets secrets with its
 // requests. It is checked as by Put, and c.Name is not used. It is found by the name that

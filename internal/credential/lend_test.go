@@ -42,8 +42,11 @@ func TestLend(t *testing.T) {
 	if m := obtain(t, s, r); m.Secret.Reveal() != hidden || m.Name != name {
 		t.Errorf("got %+v", m)
 	}
+	if got := Refused(name); strings.Contains(got, name) || !strings.Contains(got, "the pod's secret") {
+		t.Errorf("refused: %s", got)
+	}
 	r.Subject = "b"
-	if _, err := s.Obtain(t.Context(), r); err == nil || !strings.Contains(err.Error(), "not for the subject") {
+	if _, err := s.Obtain(t.Context(), r); err == nil || !strings.Contains(err.Error(), `"nodePublishSecretRef" is not for the subject`) {
 		t.Errorf("for another subject: %v", err)
 	}
 	r.Subject, r.Name = "a", other

@@ -24,9 +24,9 @@ type Match struct {
 	// credential.
 	KnownHosts string
 
-	// Holder, if not empty, names whose secret it is, and stays the same when the secret is
+	// Owner, if not empty, names whose secret it is, and stays the same when the secret is
 	// renewed. Nobody else has it.
-	Holder string
+	Owner string
 	// Repository is the URL of the only repository that a renewed secret is for.
 	Repository string
 	Expires    time.Time // the end of a renewed secret; else zero
@@ -103,7 +103,7 @@ func (e *entry) match(u volume.URL, subject volume.Subject, access Access) Match
 	}
 	k := e.key(u, subject, access)
 	m.Repository = k.repository
-	m.Holder = fmt.Sprintf("%d %s %q", k.serial, k.access, k.subject)
+	m.Owner = fmt.Sprintf("%d %s %q", k.serial, k.access, k.subject)
 	return m
 }
 
@@ -114,13 +114,13 @@ func (e *entry) refuses(u volume.URL, subject volume.Subject, name string, acces
 	case e == nil:
 		return &NotFoundError{name}
 	case e.info.Problem != "":
-		return fmt.Errorf("credential %q can't be used: %s", name, e.info.Problem)
+		return fmt.Errorf("credential %q can't be used: %s", shownName(name), e.info.Problem)
 	case !e.isFor(subject):
-		return fmt.Errorf("credential %q is not for the subject %.80q: name another one, or none", name, subject)
+		return fmt.Errorf("credential %q is not for the subject %.80q: name another one, or none", shownName(name), subject)
 	case e.Kind == KnownHosts:
 		return fmt.Errorf("credential %q holds known hosts, which are used without being named: name a key, or none", name)
 	case !e.scope.covers(scopeOf(u)):
-		return fmt.Errorf("credential %q is for %s, and is not sent to %s: name another one, or none", name, e.scope, u)
+		return fmt.Errorf("credential %q is for %s, and is not sent to %s: name another one, or none", shownName(name), e.scope, u)
 	case !e.allows(access):
 		return e.mayOnlyFetch()
 	}

@@ -137,7 +137,7 @@ func TestObtain(t *testing.T) {
 		if m.Name == "" {
 			continue
 		}
-		if m.Kind != HTTPS || m.User != "robot" || m.Expires.IsZero() || m.Holder == "" || m.Held != (before == tt.asked) {
+		if m.Kind != HTTPS || m.User != "robot" || m.Expires.IsZero() || m.Owner == "" || m.Held != (before == tt.asked) {
 			t.Errorf("%s: got %+v", tt.url, m)
 		}
 	}
@@ -237,30 +237,52 @@ func TestRefused(t *testing.T) {
 	if !third.Held || third.Secret.Reveal() != second.Secret.Reveal() || p.count() != 2 {
 		t.Errorf("got %+v after %d questions", third, p.count())
 	}
-	if second.Holder != first.Holder {
-		t.Errorf("the holders are %q and %q, want one", first.Holder, second.Holder)
+	if second.Owner != first.Owner {
+		t.Errorf("the holders are %q and %q, want one", first.Owner, second.Owner)
 	}
 	r.URL = parse(t, "https://h/static/r")
-	if m := obtain(t, s, r); m.Secret.Reveal() != hidden || m.Held || m.Holder != "" {
+	if m := obtain(t, s, r); m.Secret.Reveal() != hidden || m.Held || m.Owner != "" {
 		t.Errorf("a static one: %+v", m)
 	}
 }
 
-// TestFailures checks that a failure is not held, but shown until the provider gives a secret.
-func TestFailures(t *testing.T) {
-	t.Parallel()
+// TestFailures checks that a failure is held for some seconds, for the same repository, subject and
+// access, and shown until the provider gives a secret.
+func TestFailures(t *testing.T) { synctest.Test(t, testFailures) }
+
+func testFailures(t *testing.T) {
 	s, p, _ := renewing(t)
 	put(t, s, broker("b"))
-	p.fail = errors.New("the provider of b is out")
-	for range 2 {
-		if _, err := s.Obtain(t.Context(), request(t, "https://h/o/r")); !errors.Is(err, p.fail) {
-			t.Errorf("got %v", err)
+	fail := errors.New("the provider of b is out")
+	p.fail = fail
+	for i := range 3 {
+		for range 3 {
+			if _, err := s.Obtain(t.Context(), request(t, "https://h/o/r")); !errors.Is(err, fail) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if p.count() != i+1 {
+			t.Errorf("after %d pauses: %d questions", i, p.count())
+		}
+		if i < 2 {
+			time.Sleep(failedPause)
 		}
 	}
-	if got := s.List()[0]; got.Failed != p.fail.Error() || !got.Expires.IsZero() || p.count() != 2 {
+	p.fail = nil
+	obtain(t, s, request(t, "https://h/o/another"))
+	p.fail = fail
+	if _, err := s.Obtain(t.Context(), request(t, "https://h/o/third")); !errors.Is(err, fail) {
+		t.Errorf("got %v", err)
+	}
+	put(t, s, broker("b")) // which may have mended it
+	if _, err := s.Obtain(t.Context(), request(t, "https://h/o/r")); !errors.Is(err, fail) || p.count() != 6 {
+		t.Errorf("after Put: %v after %d questions", err, p.count())
+	}
+	if got := s.List()[0]; got.Failed != fail.Error() || !got.Expires.IsZero() {
 		t.Errorf("got %+v after %d questions", got, p.count())
 	}
 	p.fail = nil
+	time.Sleep(failedPause)
 	m := obtain(t, s, request(t, "https://h/o/r"))
 	if got := s.List()[0]; got.Failed != "" || !got.Expires.Equal(m.Expires) || got.Provider != "https://broker/x" {
 		t.Errorf("got %+v", got)
@@ -327,7 +349,7 @@ func TestHeldIsBounded(t *testing.T) {
 	wanted := func() bool { return true }
 	for i := range maxTokens + 10 {
 		expires := now.Add(time.Hour + time.Duration(i)*time.Second)
-		all.put(tokenKey{repository: fmt.Sprint(i)}, renewed{Answer{Expires: expires}, now, now}, nil, wanted)
+		all.put(tokenKey{repository: fmt.Sprint(i)}, renewed{Answer: Answer{Expires: expires}, at: now, came: now}, wanted)
 	}
 	if _, ok := all.get(tokenKey{repository: "9"}, now, NewSecret("x")); ok || len(all.held) != maxTokens {
 		t.Errorf("%d are held, and the one that ends first: %v", len(all.held), ok)

@@ -33,7 +33,10 @@ func parseScope(text string, schemes []string) (scope, error) {
 			e.Problem += suffix
 			return scope{}, e
 		}
-		s.path = ""
+		s.path, u = "", host
+	}
+	if u.HTTPUser() != "" { // it may be a token
+		return scope{}, invalid("scope", "%q contains a user name: it is the credential's user%s", volume.Redact(text), suffix)
 	}
 	if !slices.Contains(schemes, s.scheme) {
 		return scope{}, invalid("scope", "%.200q has a scheme that does not fit the kind%s", s, suffix)

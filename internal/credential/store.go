@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -31,7 +31,7 @@ type record struct {
 type NotFoundError struct{ Name string }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("there is no credential %.80q", e.Name)
+	return fmt.Sprintf("there is no credential %.80q", shownName(e.Name))
 }
 
 // Store has the credentials of one directory, which no other Store may use. All methods
@@ -114,10 +114,10 @@ func load(path string, f fs.DirEntry, name string) (entry, error) {
 	var r record
 	// The cause may repeat a part of the file.
 	if json.Unmarshal(data, &r) != nil {
-		return entry{}, fmt.Errorf("%s is damaged: put the credential again", path)
+		return entry{}, fmt.Errorf("%s is damaged: store the credential again (docker repos credentials put)", path)
 	}
 	if r.Name != name {
-		return entry{}, fmt.Errorf("%s is the file of another credential: put this one again", path)
+		return entry{}, fmt.Errorf("%s is the file of another credential: store this one again (docker repos credentials put)", path)
 	}
 	r.Credential.Name, r.Credential.Secret = r.Name, NewSecret(r.Secret)
 	e, err := r.Credential.check()

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -155,7 +155,7 @@ func TestDamagedFilesStay(t *testing.T) {
 		name, want string
 		make       func(path string) error
 	}{
-		{"cut", "damaged: put the credential again", text(good[:len(good)-3])},
+		{"cut", "damaged: store the credential again", text(good[:len(good)-3])},
 		{"empty", "damaged", text("")},
 		{"other type", "damaged", text(strings.Replace(good, `"https"`, `{"`+hidden+`":1}`, 1))},
 		{"other name", "another credential", text(strings.Replace(good, "NAME", "other", 1))},

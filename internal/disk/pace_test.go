@@ -3,10 +3,14 @@ package disk
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestPaceRestsInProportion(t *testing.T) {
@@ -23,6 +27,7 @@ func TestPaceRestsInProportion(t *testing.T) {
 			t.Errorf("without a pace it rested %v", got)
 		}
 		p := NewPace(300)
+		p.look = func() times { return times{} }
 		if got := work(p); got < 4500*time.Millisecond || got > 4800*time.Millisecond {
 			t.Errorf("rested %v of 1.6 s of work, want about 4.8 s", got)
 		}
@@ -42,6 +47,7 @@ func TestPaceCountsOnlyWork(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPace(300)
+		p.look = func() times { return times{} }
 		walk := func(each time.Duration) time.Duration {
 			began := time.Now()
 			must(t, Walk(t.Context(), dir, slowVisitor(each), p))
@@ -70,6 +76,77 @@ func TestPaceCountsOnlyWork(t *testing.T) {
 			t.Errorf("rested %v of %v of work in short walks, want about three times as long", got, worked)
 		}
 	})
+}
+
+// TestPaceCountsNoWaitForAProcessor checks that a walk beside programs that compute rests no
+// longer than alone.
+func TestPaceCountsNoWaitForAProcessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, queued := NewPace(300), time.Duration(0)
+		p.look = func() times { return times{0, queued} }
+		began := time.Now()
+		for range 1600 {
+			time.Sleep(10 * time.Millisecond) // 1 of them on a processor
+			queued += 9 * time.Millisecond
+			must(t, p.pause(t.Context()))
+		}
+		if got := time.Since(began) - 16*time.Second; got < 4500*time.Millisecond || got > 4800*time.Millisecond {
+			t.Errorf("rested %v of 1.6 s of work, want about 4.8 s", got)
+		}
+	})
+}
+
+// TestPaceBoundsWaits checks that of long waits only a share counts.
+func TestPaceBoundsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, computed := NewPace(300), time.Duration(0)
+		p.look = func() times { return times{computed, 0} }
+		began := time.Now()
+		for range 1600 {
+			time.Sleep(10 * time.Millisecond)
+			computed += time.Millisecond
+			must(t, p.pause(t.Context()))
+		}
+		if got := time.Since(began) - 16*time.Second; got < 18*time.Second || got > 19200*time.Millisecond {
+			t.Errorf("rested %v of 1.6 s of computing and 14.4 s of waits, want about 19.2 s", got)
+		}
+	})
+}
+
+// TestThreadTimes checks that the kernel tells how long a thread waited for a processor: three
+// threads that compute on one processor wait longer than they compute.
+func TestThreadTimes(t *testing.T) {
+	var all sync.WaitGroup
+	waited := make([]time.Duration, 3)
+	for i := range waited {
+		all.Go(func() {
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+			var one unix.CPUSet
+			one.Set(firstProcessor(t))
+			must(t, unix.SchedSetaffinity(0, &one))
+			for threadTimes().queued < 20*time.Millisecond && t.Context().Err() == nil {
+			}
+			waited[i] = threadTimes().queued
+		})
+	}
+	all.Wait()
+	for _, d := range waited {
+		if d < 20*time.Millisecond {
+			t.Errorf("a thread waited %v, want at least 20ms", d)
+		}
+	}
+}
+
+// firstProcessor returns a processor that this thread may use.
+func firstProcessor(t *testing.T) int {
+	var all unix.CPUSet
+	must(t, unix.SchedGetaffinity(0, &all))
+	for i := range 1024 {
+		if all.IsSet(i) {
+			return i
+		}
+	}
+	return 0
 }
 
 // slowVisitor takes so long for each entry.

@@ -83,7 +83,7 @@ func (r *Reserve) Fill() error {
 // more.
 func (r *Reserve) Retry(f func() error) error {
 	err := f()
-	if r == nil || !errors.Is(err, unix.ENOSPC) {
+	if r == nil || !NoRoom(err) {
 		return err
 	}
 	if rerr := r.release(); rerr != nil {

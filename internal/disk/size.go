@@ -3,9 +3,9 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +21,18 @@ func (s Size) Add(o Size) Size { return Size{s.Bytes + o.Bytes, s.Inodes + o.Ino
 
 // Sub returns s minus o, which may be negative.
 func (s Size) Sub(o Size) Size { return Size{s.Bytes - o.Bytes, s.Inodes - o.Inodes} }
+
+// Percent returns how much of a limit s has, of bytes or inodes, whichever is more, as a whole number: 0 without a
+// limit.
+func (s Size) Percent(limit Size) int {
+	share := func(n, of int64) float64 {
+		if of <= 0 {
+			return 0
+		}
+		return float64(n) / float64(of)
+	}
+	return int(math.Round(100 * max(share(s.Bytes, limit.Bytes), share(s.Inodes, limit.Inodes))))
+}
 
 // Exists reports whether path exists, without following a symbolic link.
 func Exists(path string) (bool, error) {
@@ -60,22 +72,6 @@ func SpaceOf(path string) (Space, error) {
 		Total: Size{int64(st.Blocks) * st.Frsize, int64(st.Files)},
 		Free:  Size{int64(st.Bavail) * st.Frsize, int64(st.Ffree)},
 	}, nil
-}
-
-// A filesystem with less than fullBelow free bytes counts as full.
-const fullBelow = 1 << 20
-
-// Full reports whether one of the directories has no room for data or files.
-func Full(dirs []string) bool { return MayHaveFilled(dirs, 0) }
-
-// MayHaveFilled reports whether a program that wrote that many bytes may have filled the
-// filesystem of one of the directories: it is full now, or was full with these bytes, which
-// the program may have deleted since.
-func MayHaveFilled(dirs []string, wrote int64) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool {
-		s, err := SpaceOf(dir)
-		return err == nil && (s.Free.Bytes < max(fullBelow, 2*wrote) || s.Total.Inodes > 0 && s.Free.Inodes == 0)
-	})
 }
 
 // uninterrupted repeats a system call while a signal interrupts it.

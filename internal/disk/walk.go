@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,6 +126,10 @@ func walkIn(ctx context.Context, parent int, name string, v Visitor, pace *Pace)
 	}
 	if !v.Visit(top) {
 		return nil
+	}
+	if pace != nil { // it looks at the time of the thread
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 	}
 	defer pace.stop()
 	w := &walk{v: v}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// used returns the names that the program's sources hand to Hit.
+// used returns the names that the program's sources hand to Hit. Each begins with its package.
 func used(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -51,6 +51,9 @@ func used(t *testing.T) []string {
 			name, err := strconv.Unquote(lit.Value)
 			if err != nil {
 				t.Error(err)
+			}
+			if owner, _, _ := strings.Cut(name, "/"); owner != filepath.Base(filepath.Dir(path)) {
+				t.Errorf("%s: the point %s is not in that package", set.Position(call.Pos()), name)
 			}
 			names = append(names, name)
 			return true

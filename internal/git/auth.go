@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -15,17 +15,18 @@ import (
 // nothing.
 type Auth struct {
 	Name           string // of the credential, for errors; empty without a credential
-	User, Password string // basic
+	User, Password string // basic; the password may be empty
 	Bearer         string // instead of a password
 	SSHKey         []byte // a private key without passphrase, PEM
 	KnownHosts     []byte // lines of an OpenSSH known_hosts file
 
 	// Renew, if not nil, returns another secret in place of this one, which the remote has
-	// refused because it ended, or was revoked. It is called once.
+	// refused because it ended, or was revoked; or the same one, if there is no other yet. It is
+	// called once.
 	Renew func(ctx context.Context) (*Auth, error)
-	// Holder, if not empty, stays the same when the secret is renewed, and says which
+	// Owner, if not empty, stays the same when the secret is renewed, and says which
 	// connections it may share with others.
-	Holder string
+	Owner string
 	// Covers, if not nil, reports whether the credential may be sent to another URL of the
 	// remote's host.
 	Covers func(url string) bool
@@ -37,6 +38,11 @@ func (*Auth) String() string { return "(hidden)" }
 // GoString hides the credential.
 func (*Auth) GoString() string { return "(hidden)" }
 
+// HasLogin reports whether a is something to send to an HTTP server that asks: a token, a password, or a user alone.
+func (a *Auth) HasLogin() bool {
+	return a != nil && (a.User != "" || a.Password != "" || a.Bearer != "")
+}
+
 // auth returns the credential for a URL. The error has a Kind.
 func (r Remote) auth(ctx context.Context, op, url string) (*Auth, error) {
 	if r.Auth == nil {
@@ -44,6 +50,8 @@ func (r Remote) auth(ctx context.Context, op, url string) (*Auth, error) {
 	}
 	a, err := r.Auth(ctx, url)
 	switch {
+	case err == nil && r.User != "" && !a.HasLogin():
+		return &Auth{User: r.User}, nil
 	case err == nil:
 		return a, nil
 	case ctx.Err() != nil:
@@ -68,10 +76,14 @@ func (r Remote) WithAuth(ctx context.Context, op, url string, f func(*Auth) erro
 		return err
 	}
 	r.Auth = func(ctx context.Context, _ string) (*Auth, error) { return a.Renew(ctx) }
-	if a, err = r.auth(ctx, op, url); err != nil {
-		return err
+	renewed, renewErr := r.auth(ctx, op, url)
+	switch {
+	case renewErr != nil:
+		return renewErr
+	case renewed.Password == a.Password && renewed.Bearer == a.Bearer:
+		return err // the remote has refused that
 	}
-	return f(a)
+	return f(renewed)
 }
 
 // isUnauthorized reports whether a remote refused a secret (401), and not what it gives a

@@ -1,11 +1,13 @@
 package git
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,21 +24,26 @@ type Command struct {
 	Read     []string // directories that it may read
 	Write    []string // directories that it may change
 	Stdin    string
+	// Input, if set, is read in place of Stdin, so that what is large needs no memory. Its reads must
+	// not block, and the command can be run once.
+	Input io.Reader
 	// Stderr, if set, is called with each line of the standard error.
 	Stderr func(line string)
 	// A Heavy command waits for a slot, and a Large one also for the end of other large
 	// commands. Neither is for commands that talk to a remote.
 	Heavy, Large bool
 	// If Judge is set, the command executes Config.Self instead of git. Judge gets the
-	// stdout, of at most MaxOutput bytes, and the error of the process; both are
+	// stdout, of at most MaxOutput bytes (a limit times the SizeFactor), and the error of the process; both are
 	// untrusted. It returns the text that classifies a failure, as git's stderr does, and
 	// the error.
 	Judge     func(stdout []byte, err error) (words string, _ error)
 	MaxOutput int
 	// Talk, if set, reads the command's stdout, of any size, while the command runs. It
 	// must read to the end, unless it returns an error: that ends the command. If Dialog
-	// is set, it writes to the command's stdin, which it must close.
-	Talk   func(stdin io.WriteCloser, stdout io.Reader) error
+	// is set, it writes to the command's stdin, which it must close. Its context ends with
+	// the command's time, and with that of Run: a Talk that computes looks at it, because
+	// the end of the command alone does not end what neither reads nor writes.
+	Talk   func(ctx context.Context, stdin io.WriteCloser, stdout io.Reader) error
 	Dialog bool
 
 	url    string     // for errors
@@ -44,6 +51,9 @@ type Command struct {
 	files  []*os.File // passed as descriptors from 3
 	// silence, if set, limits how long the child may write nothing to stderr.
 	silence time.Duration
+	// postBuffer, if set, makes git send a request of up to that size with a length, over HTTP.
+	// Without, it sends one of more than 1 MiB in chunks.
+	postBuffer int64
 	// cleanup, if set, is called after a failure, before another try.
 	cleanup func() error
 	// question is set for a command that takes milliseconds and that a Mount waits for:
@@ -54,6 +64,8 @@ type Command struct {
 	// fetches is set for a command that receives a pack and prints its progress. The caller
 	// has a slot for it.
 	fetches bool
+	// oneThread is set for another try of such a command, after its threads took too much memory.
+	oneThread bool
 }
 
 // Config.Self is executed by descriptor, because its path may have been replaced, or may
@@ -70,6 +82,9 @@ const (
 	maxStdout = 8 << 20
 	// maxStderr is how much of the end of stderr is kept for the error.
 	maxStderr = 8 << 10
+	// maxSaid bounds all of stderr, which is read line by line: a remote's messages are in it, and may have no end.
+	// The progress of two hours has less than a MiB.
+	maxSaid = 16 << 20
 )
 
 // baseConfig is given to every command, so that no configuration of a store can make it
@@ -82,9 +97,9 @@ var baseConfig = []string{
 	"maintenance.auto=false",
 	"protocol.version=2",
 	"http.followRedirects=false",
-	// One processor per command: on an idle machine with two, index-pack of 125,000
-	// objects (34 MB, 300 commits) takes 1.35 s with one thread and 1.5 s with two, which
-	// wait for each other.
+	// One processor per command, as the scheduler counts them; a fetch has Config.threads, and its
+	// gate. What else computes in threads is short: a push packs little, and only a remote of plain
+	// files makes a repack.
 	"pack.threads=1",
 	// A reverse index lists a pack's objects by position. index-pack of 205,000 objects takes
 	// 1.35 s if it writes none, and 1.44 s if it writes one. git needs the list to send objects
@@ -150,6 +165,9 @@ func invocation(c Command, set Config) (program string, args, config []string) {
 	}
 	for _, kv := range baseConfig {
 		args = append(args, "-c", kv)
+	}
+	if c.fetches {
+		args = append(args, "-c", "pack.threads="+strconv.Itoa(c.threads(set)))
 	}
 	args = append(args, c.Args...)
 	rest := args

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/git/gitref"
 )
 
 // Connected reports whether the store has all objects that are reachable from ids, as git

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitssh"
+	"github.com/helmdeck/repos/internal/credential"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/githttp"
+	"github.com/helmdeck/repos/internal/git/gitssh"
 )
 
 // explain adds details for the user to an error of git: which key a host presents, what is
@@ -24,6 +26,10 @@ func (g *Git) explain(ctx context.Context, r Remote, url string, auth *Auth, err
 		// The user can store the line. Without a line, the error has git's message.
 		if line, fingerprint, err := gitssh.ScanHostKey(ctx, url, r.Pin); err == nil {
 			e.Detail = fmt.Sprintf("the host shows %s; its line is %q", fingerprint, line)
+		}
+	case e.Kind == giterror.KindNotFound && isHTTP(url) && strings.Contains(e.Stderr, "not valid: is this a git repository"):
+		if page, ok := errors.AsType[*githttp.PageError](g.probe(ctx, r, url, auth)); ok {
+			e.Kind, e.Detail = giterror.KindPage, page.Error()
 		}
 	case e.Kind == giterror.KindTLS:
 		g.explainTLS(ctx, r, url, e)
@@ -56,7 +62,7 @@ func (g *Git) explainTLS(ctx context.Context, r Remote, remote string, e *giterr
 // explainAuth names the credential that was refused. From version 2.46 on git sends
 // bearer tokens from a credential helper.
 func (g *Git) explainAuth(ctx context.Context, auth *Auth, e *giterror.Error) {
-	e.Remedy = fmt.Sprintf("the remote refused the stored credential %q: it may have expired, or lack the right to read this repository", auth.Name)
+	e.Remedy = credential.Refused(auth.Name) + ": it may have expired, or lack the right to read this repository"
 	if auth.Bearer == "" {
 		return
 	}

@@ -11,10 +11,11 @@ import (
 	"strings"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/durable"
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitprogress"
-	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/disk/durable"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitprogress"
+	"github.com/helmdeck/repos/internal/git/gitref"
+	"github.com/helmdeck/repos/internal/volume"
 )
 
 // Fetch is one fetch into a store.
@@ -37,6 +38,8 @@ type Fetch struct {
 	NoBlobs bool
 	// Progress, if set, is called from the fetching goroutine.
 	Progress func(gitprogress.Progress)
+
+	oneThread bool // as in Command
 }
 
 // Fetch fetches the objects and refs of f.Refspecs into the store and packs the refs. It
@@ -69,7 +72,7 @@ func (g *Git) Clone(ctx context.Context, f Fetch, format string) ([]gitref.Packe
 	if err := g.clone(ctx, f); err != nil {
 		return nil, err
 	}
-	refs, err := Refs(f.Store)
+	refs, err := g.Refs(f.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +83,7 @@ func (g *Git) Clone(ctx context.Context, f Fetch, format string) ([]gitref.Packe
 	if err := g.writeSettings(f.Store, format); err != nil {
 		return nil, err
 	}
+	removeSpare(f.Store)
 	return refs, g.packLoose(ctx, f.Store)
 }
 
@@ -93,7 +97,7 @@ func (g *Git) cloneOnly(ctx context.Context, f Fetch, format string) ([]gitref.P
 	if err := g.Fetch(ctx, f); err != nil {
 		return nil, err
 	}
-	return Refs(f.Store)
+	return g.Refs(f.Store)
 }
 
 // clone runs git clone.
@@ -121,17 +125,47 @@ func (g *Git) clone(ctx context.Context, f Fetch) error {
 	return err
 }
 
+// EmptyClone clones an empty remote into f.Store, an empty directory that belongs to the fetching
+// uid, and returns the branch that HEAD is at, and the object format.
+func (g *Git) EmptyClone(ctx context.Context, f Fetch) (head, format string, err error) {
+	if err := g.clone(ctx, f); err != nil {
+		return "", "", err
+	}
+	out, err := g.Run(ctx, g.InStore(f.Store, Command{Op: "read HEAD of an empty clone", question: true}, "symbolic-ref", "HEAD"))
+	if err != nil {
+		return "", "", err
+	}
+	head = strings.TrimSpace(string(out))
+	if _, err := volume.ParseRef(head); err != nil || !strings.HasPrefix(head, "refs/heads/") {
+		return "", "", &giterror.Error{Op: opFetch, URL: f.Remote.URL, Kind: giterror.KindServer, Detail: fmt.Sprintf("its HEAD points to %q", head)}
+	}
+	out, err = g.Run(ctx, g.InStore(f.Store, Command{Op: "read the format of an empty clone", question: true}, "rev-parse", "--show-object-format"))
+	return head, strings.TrimSpace(string(out)), err
+}
+
 // MakeStore makes a store without objects and refs in dir, an empty directory that belongs
-// to the fetching uid. It syncs nothing.
+// to the fetching uid. It syncs nothing. git itself makes the directories of spare when it needs
+// them.
 func (g *Git) MakeStore(dir, format string) error {
 	uid, gid := g.Owner()
-	for _, d := range []string{"objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"} {
+	for _, d := range []string{"objects", "objects/pack", "refs"} {
 		path := filepath.Join(dir, d)
 		if err := errors.Join(os.Mkdir(path, 0o755), os.Lchown(path, uid, gid)); err != nil {
 			return err
 		}
 	}
 	return g.writeSettings(dir, format)
+}
+
+// spare are the directories of a new repository that are empty in a store, whose objects are in
+// packs and whose refs are in packed-refs. Each would take an inode and a block of each clone.
+var spare = []string{"objects/info", "refs/heads", "refs/tags"}
+
+// removeSpare removes the directories of spare that are empty.
+func removeSpare(store string) {
+	for _, d := range spare {
+		_ = os.Remove(filepath.Join(store, d))
+	}
 }
 
 // writeSettings writes HEAD and the configuration of a store. They replace those of git

@@ -14,8 +14,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/net/http/httpproxy"
 
-	"github.com/helmdeck/repos/internal/githttp"
-	"github.com/helmdeck/repos/internal/sandbox"
+	"github.com/helmdeck/repos/internal/git/githttp"
+	"github.com/helmdeck/repos/internal/git/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -66,8 +66,14 @@ type Config struct {
 	Memory int64
 	// WorkCPU and FetchCPU limit the processor time of such a process in local work and
 	// in a fetch, rounded up to seconds. Zero means WorkTimeout for WorkCPU, and the smaller
-	// of FetchTimeout and 30 minutes for FetchCPU.
+	// of FetchTimeout and an hour for FetchCPU.
 	WorkCPU, FetchCPU time.Duration
+	// PostBuffer, in bytes, is the size of the largest request that git sends over HTTP with a
+	// length, after a server refused one without: git needs as much memory then. Zero means
+	// that it is not sent again.
+	PostBuffer int64
+	// SizeFactor multiplies the limits on the size of a repository.
+	SizeFactor SizeFactor
 	// Go runs work in the background. If it is nil, connections that a server closes are
 	// not opened again.
 	Go func(f func(ctx context.Context))
@@ -109,7 +115,7 @@ func New(c Config) (*Git, error) {
 		config: c, sandbox: box, tls: certificates,
 		proxy: func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 	}
-	g.http = githttp.New(githttp.Config{TLS: g.tls, Proxy: g.proxy, Go: c.Go})
+	g.http = githttp.New(githttp.Config{TLS: g.tls, Proxy: g.proxy, MaxAnswer: g.maxAnswer(), Go: c.Go})
 	for _, v := range []struct{ name, value string }{
 		{"http_proxy", c.HTTPProxy}, {"https_proxy", c.HTTPSProxy}, {"no_proxy", c.NoProxy},
 	} {
@@ -152,6 +158,10 @@ func (g *Git) Program() string { return g.config.Program }
 
 // Confinement describes for the log how children are confined.
 func (g *Git) Confinement() string { return g.sandbox.String() }
+
+// Names is the directory where git's children find the files to which a managed plugin's
+// /etc/resolv.conf and /etc/hosts lead.
+const Names = sandbox.Names
 
 // Landlock returns the version of the kernel's Landlock, which confines git; 0 without.
 func (g *Git) Landlock() int { return g.sandbox.Landlock() }

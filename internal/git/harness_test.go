@@ -6,16 +6,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitref"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitref"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/proc"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testroot"
 )
 
-// fetcher is the uid that fetches in these tests. No other process runs as it.
+// fetcher is the uid that fetches in these tests.
 const fetcher = 64123
 
 // newGit returns a Git for http and https that fetches as fetcher.
@@ -84,23 +86,21 @@ func leftovers(t *testing.T, store string) []string {
 	return list
 }
 
-// processes lists the live processes of a uid, from /proc.
-func processes(t *testing.T, uid int) []string {
-	t.Helper()
-	paths, err := filepath.Glob("/proc/[0-9]*/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []string
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue // the process has ended
+// processes returns the names of the processes of a uid whose arguments or environment have one of some texts. Other
+// tests on the machine run git as the same uid.
+func processes(uid int, texts ...string) (names []string) {
+	for _, pid := range proc.All() {
+		read := func(file string) string {
+			data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)) // empty if the process has ended
+			return string(data)
 		}
-		s := string(data)
-		if strings.Contains(s, fmt.Sprintf("\nUid:\t%d\t", uid)) && !strings.Contains(s, "\nState:\tZ") {
-			list = append(list, strings.TrimPrefix(strings.SplitN(s, "\n", 2)[0], "Name:\t"))
+		status, about := read("status"), read("cmdline")+read("environ")
+		if !strings.Contains(status, fmt.Sprintf("\nUid:\t%d\t", uid)) || strings.Contains(status, "\nState:\tZ") {
+			continue
+		}
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(about, text) }) {
+			names = append(names, strings.TrimPrefix(strings.SplitN(status, "\n", 2)[0], "Name:\t"))
 		}
 	}
-	return list
+	return names
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/githttp"
-	"github.com/helmdeck/repos/internal/guard"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/githttp"
+	"github.com/helmdeck/repos/internal/git/guard"
 )
 
 // MaxRedirects bounds how many redirects are followed: http to https, an old name to a
@@ -68,7 +68,7 @@ func redirect(from, to *url.URL) (string, error) {
 	}
 	// A host in other letters would not be found among the pinned ones.
 	place := url.URL{Scheme: to.Scheme, Host: strings.ToLower(to.Host), Path: path}
-	a, b := guard.PlaceOf(from), guard.PlaceOf(to)
+	a, b := guard.HostPortOf(from), guard.HostPortOf(to)
 	upgrade := from.Scheme == "http" && to.Scheme == "https" && a.Port == "80" && b.Port == "443"
 	same := from.Scheme == to.Scheme && a.Port == b.Port
 	if to.User == nil && a.Host == b.Host && (same || upgrade) {

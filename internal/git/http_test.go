@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 func TestRedirect(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/git/giterror"
 )
 
 // niceness returns the nice value that a command runs at.
@@ -56,7 +56,7 @@ func TestLimitIsNamed(t *testing.T) {
 	const (
 		spin   = "while :; do :; done"
 		asGit  = `; s=$?; echo "error: index-pack died of signal $((s-128))" >&2; echo "fatal: fetch-pack: invalid index-pack output" >&2; exit 128`
-		second = "it takes more than 1s of processor time"
+		second = "it takes more than 1s of processor time (setting WORK_TIMEOUT)"
 	)
 	for _, tt := range []struct{ name, text, want string }{
 		{"processor time", spin, second},
@@ -70,6 +70,34 @@ func TestLimitIsNamed(t *testing.T) {
 			g, dir := script(t, tt.text)
 			g.config.WorkCPU = time.Second
 			_, err := g.Run(t.Context(), Command{Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{dir}})
+			var e *giterror.Error
+			if !errors.As(err, &e) || e.Kind != giterror.KindLimit || e.Detail != tt.want {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestFetchLimitNamesItsSetting checks the setting for a command that fetches or pushes, and that
+// the limit of a question, which no setting changes, names none.
+func TestFetchLimitNamesItsSetting(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		c    Command
+		want string
+	}{
+		{"from a remote", Command{remote: true}, "it takes more than 1s of processor time (setting FETCH_CPU_TIME)"},
+		{"index-pack of a fetch of ours", Command{fetches: true}, "it takes more than 1s of processor time (setting FETCH_CPU_TIME)"},
+		{"a question", Command{remote: true, question: true}, "it takes more than 20s of processor time"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g, dir := script(t, "kill -XCPU $$") // as the kernel does at the limit
+			g.config.FetchCPU = time.Second
+			c := tt.c
+			c.Op, c.Dir, c.UID, c.GID, c.Read = "try", "/", g.config.UID, g.config.GID, []string{dir}
+			_, err := g.Run(t.Context(), c)
 			var e *giterror.Error
 			if !errors.As(err, &e) || e.Kind != giterror.KindLimit || e.Detail != tt.want {
 				t.Errorf("got %v, want %q", err, tt.want)
@@ -125,8 +153,8 @@ func TestLimitIsNoDamage(t *testing.T) {
 		cpu    time.Duration
 		want   string
 	}{
-		{64 << 20, time.Minute, "it takes more than 64 MiB of memory"},
-		{defaultMemory, 500 * time.Millisecond, "it takes more than 500ms of processor time"}, // the kernel's limit is rounded up to a second
+		{64 << 20, time.Minute, "it takes more than 64 MiB of memory (setting GIT_MEMORY)"},
+		{defaultMemory, 500 * time.Millisecond, "it takes more than 500ms of processor time (setting WORK_TIMEOUT)"}, // the kernel's limit is rounded up to a second
 	} {
 		limited := *g
 		limited.config.Memory, limited.config.WorkCPU = tt.memory, tt.cpu
@@ -135,5 +163,21 @@ func TestLimitIsNoDamage(t *testing.T) {
 		if !errors.As(err, &e) || e.Kind != giterror.KindLimit || e.Detail != tt.want {
 			t.Errorf("got %v, want %q", err, tt.want)
 		}
+	}
+}
+
+// TestMessagesAreBounded: messages without an end, as a remote may send, end the command.
+func TestMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	g, dir := script(t, `exec yes "remote: still at work" >&2`)
+	c := Command{Op: "try", Dir: "/", UID: g.config.UID, GID: g.config.GID, Read: []string{dir, "/usr", "/dev"}}
+	lines := 0
+	c.Stderr = func(string) { lines++ }
+	_, err := g.Run(t.Context(), c)
+	if giterror.KindOf(err) != giterror.KindLimit || !strings.Contains(err.Error(), "more than 16 MiB of messages") {
+		t.Errorf("without an end: %v", err)
+	}
+	if n := lines * len("remote: still at work\n"); n > 2*maxSaid {
+		t.Errorf("%d bytes were read", n)
 	}
 }

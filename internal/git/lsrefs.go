@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/githttp"
-	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/githttp"
+	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/internal/work"
 )
 
 // LsRefs asks a remote for the refs with the given full names and for HEAD. A name that
-// ends with a slash stands for all refs below it, up to gitref.MaxListed.
+// ends with a slash stands for all refs below it: see gitref.Answer.
 //
 // Over HTTP it asks in this process, with protocol 2: with the names as prefixes, a remote
 // with 100,000 refs lists only the wanted ones. If that fails, git asks, and its error is
@@ -55,9 +55,7 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 		if !g.direct(url) { // after a redirect
 			return githttp.ErrOtherProtocol
 		}
-		var said error
-		err := remote.WithAuth(ctx, opAsk, url, func(auth *Auth) (err error) {
-			defer func() { said = err }()
+		return remote.WithAuth(ctx, opAsk, url, func(auth *Auth) (err error) {
 			answer, err = g.http.LsRefs(ctx, remote.direct(url, auth), names)
 			wrong, isWrong := errors.AsType[*githttp.AnswerError](err)
 			switch {
@@ -68,19 +66,18 @@ func (g *Git) askDirectly(ctx context.Context, remote Remote, names []string) (a
 			}
 			return g.finalError(ctx, opAsk, remote, url, auth, err)
 		})
-		if err != said && ctx.Err() == nil && giterror.KindOf(err) == giterror.KindServer {
-			return ErrThroughGit // the provider of the secret is asked again, as a remote is
-		}
-		return err
 	})
 	return answer, err
 }
 
-// finalError returns err with its Kind if git would get the same answer: a redirect, or a
+// finalError returns err with its Kind if git would get the same answer: a page, a redirect, or a
 // refused credential. Some servers lock a user who sends that a few times.
 func (g *Git) finalError(ctx context.Context, op string, r Remote, url string, auth *Auth, err error) error {
 	status, ok := errors.AsType[*githttp.StatusError](err)
+	page, isPage := errors.AsType[*githttp.PageError](err)
 	switch {
+	case isPage:
+		return &giterror.Error{Op: op, URL: url, Kind: giterror.KindPage, Detail: page.Error(), Err: err}
 	case ok && status.Location != nil:
 		return &giterror.Error{Op: op, URL: url, Kind: giterror.KindRedirect, Err: err}
 	case ok && status.Refused:
@@ -107,13 +104,16 @@ func (g *Git) direct(remote string) bool {
 func (r Remote) direct(url string, auth *Auth) githttp.Remote {
 	d := githttp.Remote{URL: url, Pin: r.Pin}
 	if auth != nil {
-		d.User, d.Password, d.Bearer, d.Holder = auth.User, auth.Password, auth.Bearer, auth.Holder
+		d.User, d.Password, d.Bearer, d.Owner = auth.User, auth.Password, auth.Bearer, auth.Owner
 	}
 	return d
 }
 
 // answerError returns the error for an answer that can't be used.
 func answerError(url string, err error) error {
+	if _, large := errors.AsType[gitref.LargeError](err); large {
+		return &giterror.Error{Op: opAsk, URL: url, Kind: giterror.KindLimit, Detail: err.Error() + " " + SizeSetting, Remedy: largeRefs, Err: err}
+	}
 	if said, ok := errors.AsType[gitref.RemoteError](err); ok {
 		return giterror.New(opAsk, url, said.Error(), err, false)
 	}
@@ -130,7 +130,7 @@ func (g *Git) askThroughGit(ctx context.Context, remote Remote, names []string) 
 			scheme, _, _ := strings.Cut(url, "://")
 			return []string{"remote-" + scheme, "origin", url}
 		}, func(stdin io.WriteCloser, stdout io.Reader) (gitref.Answer, error) {
-			return lsRefs(stdin, stdout, names)
+			return lsRefs(stdin, stdout, names, g.maxAnswer())
 		})
 		if !errors.Is(err, errFallback) {
 			return answer, err
@@ -145,11 +145,28 @@ func (g *Git) askThroughGit(ctx context.Context, remote Remote, names []string) 
 			patterns = append(patterns, n, n+gitref.PeeledSuffix)
 		}
 	}
-	return g.ask(ctx, remote, false, func(url string) []string {
+	answer, err := g.ask(ctx, remote, false, func(url string) []string {
 		return slices.Concat([]string{"ls-remote", "--quiet", "--symref", "--end-of-options", url}, patterns)
 	}, func(_ io.WriteCloser, stdout io.Reader) (gitref.Answer, error) {
-		return gitref.ReadLsRemote(stdout, names)
+		return gitref.ReadLsRemote(stdout, names, g.maxAnswer())
 	})
+	if err == nil && len(answer.IDs) == 0 && isHTTP(remote.URL) {
+		err = g.checkPage(ctx, remote) // git may have taken it for a list without refs
+	}
+	return answer, err
+}
+
+// checkPage asks an HTTP remote again, and returns an error of KindPage if a page answers.
+func (g *Git) checkPage(ctx context.Context, r Remote) error {
+	err := g.follow(ctx, r, func(url string) error {
+		return r.WithAuth(ctx, opAsk, url, func(auth *Auth) error {
+			return g.finalError(ctx, opAsk, r, url, auth, g.probe(ctx, r, url, auth))
+		})
+	})
+	if giterror.KindOf(err) == giterror.KindPage {
+		return err
+	}
+	return nil // git was answered
 }
 
 // ask executes git with the arguments that args returns for the remote's URL, and returns
@@ -159,7 +176,7 @@ func (g *Git) ask(
 	talk func(stdin io.WriteCloser, stdout io.Reader) (gitref.Answer, error),
 ) (answer gitref.Answer, err error) {
 	var talkErr error
-	_, err = g.RunRemote(ctx, remote, Command{Op: opAsk, question: true, Dir: "/", Dialog: dialog, Talk: func(stdin io.WriteCloser, stdout io.Reader) error {
+	_, err = g.RunRemote(ctx, remote, Command{Op: opAsk, question: true, Dir: "/", Dialog: dialog, Talk: func(_ context.Context, stdin io.WriteCloser, stdout io.Reader) error {
 		answer, talkErr = talk(stdin, stdout)
 		return talkErr
 	}}, func(url string) []string {
@@ -184,8 +201,8 @@ const (
 // errFallback means that a transport helper answered fallback.
 var errFallback = errors.New("the transport can't connect without state")
 
-// lsRefs asks for refs over the stdin and stdout of a transport helper.
-func lsRefs(stdin io.WriteCloser, stdout io.Reader, names []string) (gitref.Answer, error) {
+// lsRefs asks for refs over the stdin and stdout of a transport helper. The answer may have limit bytes.
+func lsRefs(stdin io.WriteCloser, stdout io.Reader, names []string, limit int) (gitref.Answer, error) {
 	defer stdin.Close()
 	if _, err := io.WriteString(stdin, stateless); err != nil {
 		return gitref.Answer{}, err
@@ -199,14 +216,14 @@ func lsRefs(stdin io.WriteCloser, stdout io.Reader, names []string) (gitref.Answ
 	case string(line) != "\n":
 		return gitref.Answer{}, fmt.Errorf("the transport answered %.20q", line)
 	}
-	d := gitref.NewDecoder(helper)
-	format, err := d.Capabilities()
+	d := gitref.NewDecoder(helper, limit)
+	server, err := d.Capabilities()
 	if err != nil {
 		return gitref.Answer{}, err
 	}
 	// This does not block: the request fits into the pipe, which is empty, because the
 	// names are few. If the helper has ended, its error says why.
-	_, _ = stdin.Write(gitref.Request(format, names))
+	_, _ = stdin.Write(gitref.Request(server, names))
 	stdin.Close()
-	return d.Refs(format, names)
+	return d.Refs(server.Format, names)
 }

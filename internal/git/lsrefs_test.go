@@ -10,14 +10,15 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitref"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitref"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -48,9 +49,9 @@ func TestDialog(t *testing.T) {
 			defer in.Close()
 			want := stateless
 			if c.asked {
-				want += string(gitref.Request(gitref.SHA256, []string{"refs/heads/x"}))
+				want += string(gitref.Request(gitref.Capabilities{Format: gitref.SHA256}, []string{"refs/heads/x"}))
 			}
-			_, err = lsRefs(ours, r, []string{"refs/heads/x"})
+			_, err = lsRefs(ours, r, []string{"refs/heads/x"}, gitref.MaxAnswer)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%q: got %v, want %q", c.answer, err, c.want)
 			}
@@ -125,8 +126,8 @@ func TestLsRefsOfMany(t *testing.T) {
 			t.Errorf("%s: got %v, %v", c.name, got, err)
 		}
 		got, err = g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/release", "refs/heads/", "refs/tags/")
-		if err != nil || !got.More || got.IDs["refs/heads/release"] != id || len(got.IDs) > gitref.MaxListed+2 {
-			t.Errorf("%s, all: got %d, more %v, %v", c.name, len(got.IDs), got.More, err)
+		if err != nil || !slices.Equal(got.Cut, []string{"refs/heads/"}) || got.Sums["refs/heads/"].Count != 100_003 || got.IDs["refs/heads/release"] != id || len(got.IDs) > gitref.MaxListed+4 {
+			t.Errorf("%s, all: got %d, cut %q, %v, %v", c.name, len(got.IDs), got.Cut, got.Sums, err)
 		}
 	}
 }
@@ -145,7 +146,7 @@ func TestLsRefsEndless(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	_, err := g.LsRefs(t.Context(), Remote{URL: s.URL("r")}, "refs/heads/main", "refs/heads/")
 	runtime.ReadMemStats(&after)
-	if giterror.KindOf(err) != giterror.KindServer || !strings.Contains(err.Error(), "more than 128 MiB") {
+	if giterror.KindOf(err) != giterror.KindLimit || !strings.Contains(err.Error(), "more than 128 MiB (setting SIZE_FACTOR)") {
 		t.Errorf("got %v, want an error about the size", err)
 	}
 	if n := s.Stats("r").LsRefs; n != 1 {

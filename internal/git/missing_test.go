@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitindex"
-	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/git/gitindex"
+	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 

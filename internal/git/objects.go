@@ -3,21 +3,30 @@ package git
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"syscall"
 
-	"github.com/helmdeck/repos/internal/gitindex"
-	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/git/gitindex"
+	"github.com/helmdeck/repos/internal/git/gitref"
 )
 
 // maxBlobs bounds the files that are fetched by ID. The plugin can't check out an index of
 // more files.
 const maxBlobs = 2_000_000
 
-var errManyBlobs = fmt.Errorf("more than %d files are missing", maxBlobs)
+// checkBlobs returns an error for a list of more files.
+func (g *Git) checkBlobs(ids []string) error {
+	if most := g.config.SizeFactor.Of(maxBlobs); len(ids) > most {
+		return fmt.Errorf("more than %d files are missing %s", most, SizeSetting)
+	}
+	return nil
+}
 
 // MissingBlobs returns the IDs of the files in a commit's cone whose contents the store
 // does not have, each once. Its cost is proportional to the objects in the store, not to
@@ -64,10 +73,7 @@ func (g *Git) missing(ctx context.Context, c Command, parse func(line string) (i
 		if id, ok := parse(line); ok {
 			ids = append(ids, id)
 		}
-		if len(ids) > maxBlobs {
-			return errManyBlobs
-		}
-		return nil
+		return g.checkBlobs(ids)
 	})
 	return ids, err
 }
@@ -91,10 +97,7 @@ func (g *Git) coneTops(ctx context.Context, store, commit string, cone gitindex.
 			case fields[1] == "tree" && found:
 				trees = append(trees, fields[2])
 			}
-			if len(files) > maxBlobs {
-				return errManyBlobs
-			}
-			return nil
+			return g.checkBlobs(files)
 		})
 	}
 	if err := list(); err != nil {
@@ -117,25 +120,55 @@ const maxRecord = 1 << 20
 // EachRecord runs c and calls f for each record of its output, each ended by the byte
 // end. The output may be larger than what Run returns.
 func (g *Git) EachRecord(ctx context.Context, c Command, end byte, f func(record string) error) error {
-	c.Talk = func(_ io.WriteCloser, stdout io.Reader) error {
-		s := bufio.NewScanner(stdout)
-		s.Buffer(nil, maxRecord)
-		s.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-			if i := bytes.IndexByte(data, end); i >= 0 {
-				return i + 1, data[:i], nil
+	c.Talk = func(_ context.Context, _ io.WriteCloser, stdout io.Reader) error { return eachRecord(stdout, end, f) }
+	_, err := g.Run(ctx, c)
+	return err
+}
+
+// EachAnswer is EachRecord for a command that reads what ask writes. ask runs beside f.
+func (g *Git) EachAnswer(ctx context.Context, c Command, end byte, ask func(context.Context, *bufio.Writer) error, f func(record string) error) error {
+	c.Dialog = true
+	c.Talk = func(ctx context.Context, stdin io.WriteCloser, stdout io.Reader) error {
+		asked := make(chan error, 1)
+		go func() {
+			defer stdin.Close()
+			w := bufio.NewWriterSize(stdin, 64<<10)
+			err := ask(ctx, w)
+			if err == nil {
+				err = w.Flush()
 			}
-			if atEOF && len(data) > 0 {
-				return 0, nil, io.ErrUnexpectedEOF // git terminates every record
+			if errors.Is(err, syscall.EPIPE) { // the command has ended, and says why
+				err = nil
 			}
-			return 0, nil, nil
-		})
-		for s.Scan() {
-			if err := f(s.Text()); err != nil {
-				return err
-			}
+			asked <- err
+		}()
+		err := eachRecord(stdout, end, f)
+		if err != nil {
+			stdin.Close() // ends a write
 		}
-		return s.Err()
+		return cmp.Or(err, <-asked)
 	}
 	_, err := g.Run(ctx, c)
 	return err
+}
+
+// eachRecord calls f for each record of r.
+func eachRecord(r io.Reader, end byte, f func(record string) error) error {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, maxRecord)
+	s.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		if i := bytes.IndexByte(data, end); i >= 0 {
+			return i + 1, data[:i], nil
+		}
+		if atEOF && len(data) > 0 {
+			return 0, nil, io.ErrUnexpectedEOF // git terminates every record
+		}
+		return 0, nil, nil
+	})
+	for s.Scan() {
+		if err := f(s.Text()); err != nil {
+			return err
+		}
+	}
+	return s.Err()
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/git/giterror"
 )
 
 // What is the kind of an Event.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/git/giterror"
 )
 
 func TestCommandName(t *testing.T) {

@@ -57,6 +57,20 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
+// budget calls over when more than left bytes are written.
+type budget struct {
+	left int
+	over func()
+}
+
+func (b *budget) Write(p []byte) (int, error) {
+	if b.left >= 0 && b.left < len(p) {
+		b.over()
+	}
+	b.left -= len(p)
+	return len(p), nil
+}
+
 // tail keeps the last max bytes.
 type tail struct {
 	buf []byte

@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/helmdeck/repos/internal/durable"
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitprogress"
-	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/disk/durable"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitprogress"
+	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -53,7 +53,11 @@ func (g *Git) FetchPack(ctx context.Context, f PackFetch) (known map[string]Obje
 		return nil, err
 	}
 	defer done()
-	if err = g.receivePack(ctx, f); err == nil {
+	if err = g.receivePack(ctx, f); g.needsOneThread(err) && SweepStore(f.Store) == nil {
+		f.oneThread = true
+		err = g.receivePack(ctx, f)
+	}
+	if err == nil {
 		known, err = g.received(ctx, f)
 	}
 	switch kind := giterror.KindOf(err); {
@@ -135,9 +139,9 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 		// Fail if an object of the pack refers to one that is not there.
 		args = append(args, "--check-self-contained-and-connected")
 	}
-	c := g.InStore(f.Store, Command{Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, Dialog: true, Stderr: reporter(f.Progress)}, args...)
+	c := g.InStore(f.Store, Command{Op: opFetch, url: url, Write: []string{f.Store}, fetches: true, oneThread: f.oneThread, Dialog: true, Stderr: reporter(f.Progress)}, args...)
 	var readErr error
-	c.Talk = Feed(func(w *bufio.Writer) error {
+	c.Talk = Feed(func(_ context.Context, w *bufio.Writer) error {
 		n, err := buffered.WriteTo(w)
 		if !errors.Is(err, syscall.EPIPE) {
 			readErr = err
@@ -149,6 +153,9 @@ func (g *Git) addPack(ctx context.Context, f PackFetch, url string, pack io.Read
 		return err
 	})
 	_, err := g.Run(ctx, c)
+	if f.New {
+		durable.WriteBack(filepath.Join(f.Store, "objects/pack")) // while git looks the objects up
+	}
 	return cmp.Or(readErr, err)
 }
 

@@ -8,15 +8,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitprogress"
-	"github.com/helmdeck/repos/internal/gitref"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitprogress"
+	"github.com/helmdeck/repos/internal/git/gitref"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -27,7 +28,7 @@ func fetched(t *testing.T, g *Git, s *gitserver.Server) (dir string, haves []str
 	if err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything}); err != nil {
 		t.Fatal(err)
 	}
-	refs, err := Refs(dir)
+	refs, err := g.Refs(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestFetchFirstPack(t *testing.T) {
 				if _, err := g.FetchPack(t.Context(), f); err != nil {
 					t.Fatal(err)
 				}
-				if err := g.WriteRefs(made, refs); err != nil {
+				if err := g.WriteRefs(made, refs, true); err != nil {
 					t.Fatal(err)
 				}
 				if got, want := contents(t, made), contents(t, cloned); got != want {
@@ -301,5 +302,33 @@ func TestStoppedFetchPack(t *testing.T) {
 				t.Errorf("left %q", left)
 			}
 		})
+	}
+}
+
+// TestFetchWithOneThread checks that a fetch whose threads take too much memory is tried once more with one,
+// by git and by FetchPack.
+func TestFetchWithOneThread(t *testing.T) {
+	t.Parallel()
+	g, s := newGit(t), remote(t)
+	if g.config.threads() < 2 {
+		t.Fatal("this test needs two processors")
+	}
+	dir, haves := fetched(t, g, s)
+	program := filepath.Join(dir, "program") // which a fetch may read
+	if err := os.Rename(testgit.Script(t, `case "$*" in *pack.threads=[!1]* | *pack.threads=1[0-9]*)
+	echo 'fatal: Out of memory, malloc failed (tried to allocate 1 bytes)' >&2
+	exit 128 ;; esac
+exec git "$@"`), program); err != nil {
+		t.Fatal(err)
+	}
+	g.config.Program = program
+	want := push(t, s, "by FetchPack")
+	ask(t, g, s)
+	if _, err := g.FetchPack(t.Context(), PackFetch{Fetch: Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}}, Wants: []string{want}, Haves: haves}); err != nil {
+		t.Error(err)
+	}
+	push(t, s, "by git")
+	if err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything}); err != nil {
+		t.Error(err)
 	}
 }

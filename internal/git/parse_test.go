@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitref"
 )
 
 func TestLines(t *testing.T) {
@@ -48,16 +48,17 @@ func TestBoundedOutput(t *testing.T) {
 
 func TestRefsRefuses(t *testing.T) {
 	t.Parallel()
+	g := new(Git)
 	for _, content := range []string{"garbage\n", "1234 refs/heads/main\n", strings.Repeat("a", 40) + "\n"} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "packed-refs"), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if refs, err := Refs(dir); err == nil {
+		if refs, err := g.Refs(dir); err == nil {
 			t.Errorf("Refs of %q: %v, want an error", content, refs)
 		}
 	}
-	if refs, err := Refs(t.TempDir()); err != nil || len(refs) != 0 {
+	if refs, err := g.Refs(t.TempDir()); err != nil || len(refs) != 0 {
 		t.Errorf("Refs of an empty store: %v, %v", refs, err)
 	}
 }
@@ -74,8 +75,9 @@ func TestRefsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Refs(dir); giterror.KindOf(err) != giterror.KindLimit || !strings.Contains(err.Error(), "more than 32 MiB") {
-		t.Errorf("a gigabyte of refs: %v, want an error about the size", err)
+	want := "more than 64 MiB (setting SIZE_FACTOR)): raise the setting"
+	if _, err := new(Git).Refs(dir); giterror.KindOf(err) != giterror.KindLimit || !strings.Contains(err.Error(), want) {
+		t.Errorf("a gigabyte of refs: %v, want %q", err, want)
 	}
 }
 
@@ -90,7 +92,7 @@ func TestRefsIsWhatGitSays(t *testing.T) {
 	if err := g.Fetch(t.Context(), Fetch{Store: dir, Remote: Remote{URL: s.URL("r")}, Refspecs: everything}); err != nil {
 		t.Fatal(err)
 	}
-	refs, err := Refs(dir)
+	refs, err := g.Refs(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +117,8 @@ func TestRefsIsWhatGitSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(gitref.FormatPackedRefs(refs), file) {
-		t.Errorf("gitref.FormatPackedRefs is not what git wrote:\n%s\nwant\n%s", gitref.FormatPackedRefs(refs), file)
+	var written bytes.Buffer
+	if err := gitref.WritePackedRefs(&written, refs); err != nil || !bytes.Equal(written.Bytes(), file) {
+		t.Errorf("gitref.WritePackedRefs (%v) is not what git wrote:\n%s\nwant\n%s", err, &written, file)
 	}
 }

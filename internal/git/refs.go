@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/helmdeck/repos/internal/durable"
-	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/disk/durable"
+	"github.com/helmdeck/repos/internal/git/gitref"
 )
 
 // Object is an object of a store.
@@ -66,8 +66,9 @@ func (g *Git) known(ctx context.Context, store string, ids []string, others map[
 
 // WriteRefs replaces the store's packed-refs by refs, which must be sorted by name. As
 // with git, a crash leaves the old or the new file, and maybe a lock file that SweepStore
-// removes. No git may run in the store.
-func (g *Git) WriteRefs(store string, refs []gitref.PackedRef) error {
+// removes; without synced, a power loss can also leave an empty one. No git may run in the
+// store.
+func (g *Git) WriteRefs(store string, refs []gitref.PackedRef, synced bool) error {
 	path := filepath.Join(store, "packed-refs")
 	lock := path + ".lock"
 	if err := os.Remove(lock); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a killed git
@@ -77,10 +78,13 @@ func (g *Git) WriteRefs(store string, refs []gitref.PackedRef) error {
 	if err != nil {
 		return fmt.Errorf("write the refs of a store: %w", err)
 	}
-	_, err = f.Write(gitref.FormatPackedRefs(refs))
-	err = errors.Join(err, f.Chown(g.Owner()), f.Sync(), f.Close())
-	if err != nil {
+	err = gitref.WritePackedRefs(f, refs)
+	err, rename := errors.Join(err, f.Chown(g.Owner())), durable.RenameVolatile
+	if synced {
+		err, rename = errors.Join(err, f.Sync()), durable.Rename
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(fmt.Errorf("write the refs of a store: %w", err), os.Remove(lock))
 	}
-	return durable.Rename(lock, path)
+	return rename(lock, path)
 }

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/githelper"
-	"github.com/helmdeck/repos/internal/gitssh"
-	"github.com/helmdeck/repos/internal/guard"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/githelper"
+	"github.com/helmdeck/repos/internal/git/gitssh"
+	"github.com/helmdeck/repos/internal/git/guard"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -26,13 +26,17 @@ type Remote struct {
 	// again after a redirect, so that a secret is never sent outside of its scope.
 	// An error of a provider of secrets has a Kind.
 	Auth func(ctx context.Context, url string) (*Auth, error)
+	// User, if not empty, is sent without a password to an HTTP server that asks, if there is no
+	// credential.
+	User string
 	// Pin, if not empty, has the only addresses to connect to for the URL's host, even if
 	// the name servers answer differently by then. A git:// remote can't be pinned.
 	Pin []netip.Addr
 }
 
 // RunRemote executes c, which talks to the remote, with the credential for its URL,
-// retries and redirects. It sets c.url to the URL, and c.Args to withURL(url). A command that
+// retries and redirects. If the server takes no request without a length, it executes c once
+// more: see Config.PostBuffer. So it does if the threads of a fetch take too much memory, with one. It sets c.url to the URL, and c.Args to withURL(url). A command that
 // is not a question ends if it is silent for Config.StallTimeout.
 func (g *Git) RunRemote(ctx context.Context, r Remote, c Command, withURL func(url string) []string) (out []byte, err error) {
 	kind := work.Question
@@ -52,6 +56,14 @@ func (g *Git) RunRemote(ctx context.Context, r Remote, c Command, withURL func(u
 		return g.follow(ctx, r, func(url string) error {
 			return r.WithAuth(ctx, c.Op, url, func(auth *Auth) (err error) {
 				out, err = g.runAt(ctx, r, url, auth, c, withURL(url))
+				if giterror.KindOf(err) == giterror.KindRequest && g.config.PostBuffer > 0 {
+					c.postBuffer = g.config.PostBuffer // from now on
+					out, err = g.runAt(ctx, r, url, auth, c, withURL(url))
+				}
+				if c.fetches && !c.oneThread && g.needsOneThread(err) {
+					c.oneThread = true
+					out, err = g.runAt(ctx, r, url, auth, c, withURL(url))
+				}
 				return err
 			})
 		})
@@ -75,6 +87,9 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, auth *Auth, c Com
 		c.silence = 0 // curl has its own limit
 		config = append(config, "http.lowSpeedLimit", "1", "http.lowSpeedTime", strconv.Itoa(max(1, int(g.config.StallTimeout.Seconds()))))
 	}
+	if c.postBuffer > 0 {
+		config = append(config, "http.postBuffer", strconv.FormatInt(c.postBuffer, 10))
+	}
 	if g.config.CABundle != "" {
 		config = append(config, "http.sslCAInfo", g.config.CABundle)
 		c.Read = append([]string{g.config.CABundle}, c.Read...)
@@ -92,7 +107,7 @@ func (g *Git) runAt(ctx context.Context, r Remote, url string, auth *Auth, c Com
 		defer session.Close()
 		c.Env = append(c.Env, "GIT_SSH_COMMAND="+session.Command(url, r.Pin), "GIT_SSH_VARIANT=ssh")
 		c.Read = append([]string{session.Dir}, c.Read...)
-	case auth != nil && (auth.Password != "" || auth.Bearer != ""):
+	case auth.HasLogin():
 		more, pipe, err := githelper.New(url, githelper.Credential{User: auth.User, Password: auth.Password, Bearer: auth.Bearer})
 		if err != nil {
 			return nil, err
@@ -121,7 +136,7 @@ func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
 		return nil, err
 	}
 	if u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("%s: a %s connection can't be pinned to an address: use https", remote, u.Scheme)
+		return nil, fmt.Errorf("%s: a %s connection can't be held to the address that was checked, so it may lead to the volume's own server alone", remote, u.Scheme)
 	}
 	list := make([]string, len(pin))
 	for i, a := range pin {
@@ -134,7 +149,7 @@ func pinConfig(remote string, pin []netip.Addr) ([]string, error) {
 	if strings.Contains(host, ":") {
 		return nil, nil // the host is an address already
 	}
-	return []string{"http.curloptResolve", host + ":" + guard.PlaceOf(u).Port + ":" + strings.Join(list, ",")}, nil
+	return []string{"http.curloptResolve", host + ":" + guard.HostPortOf(u).Port + ":" + strings.Join(list, ",")}, nil
 }
 
 // isHTTP reports whether a URL's scheme is http or https.

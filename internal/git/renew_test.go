@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // TestRenewedCredential checks that a secret that can be renewed is renewed once when the
@@ -41,12 +41,12 @@ func TestRenewedCredential(t *testing.T) {
 				s.Protect("r", tt.takes)
 				renewed, held := 0, old
 				r := Remote{URL: s.URL("r"), Auth: func(context.Context, string) (*Auth, error) {
-					a := &Auth{Name: "mine", User: held.User, Password: held.Password, Holder: "mine"}
+					a := &Auth{Name: "mine", User: held.User, Password: held.Password, Owner: "mine"}
 					if tt.renews {
 						a.Renew = func(context.Context) (*Auth, error) {
 							renewed++
 							held = fresh
-							return &Auth{Name: "mine", User: fresh.User, Password: fresh.Password, Holder: "mine"}, nil
+							return &Auth{Name: "mine", User: fresh.User, Password: fresh.Password, Owner: "mine"}, nil
 						}
 					}
 					return a, nil
@@ -74,18 +74,17 @@ func TestRenewedCredential(t *testing.T) {
 }
 
 // TestProviderOfSecretFails checks that the kind of a provider's error stays, and that it is
-// asked again if that may help, as a remote is.
+// asked once.
 func TestProviderOfSecretFails(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		err   error
-		kind  giterror.Kind
-		tries int // at least, so that the waits of retries are not tested
+		err  error
+		kind giterror.Kind
 	}{
-		{&giterror.Error{Op: "ask", Kind: giterror.KindServer}, giterror.KindServer, 2},
-		{&giterror.Error{Op: "ask", Kind: giterror.KindTimeout}, giterror.KindTimeout, 1},
-		{&giterror.Error{Op: "ask", Kind: giterror.KindCredential}, giterror.KindCredential, 1},
-		{errors.New("no such credential"), giterror.KindCredential, 1},
+		{&giterror.Error{Op: "ask", Kind: giterror.KindServer}, giterror.KindServer},
+		{&giterror.Error{Op: "ask", Kind: giterror.KindTimeout}, giterror.KindTimeout},
+		{&giterror.Error{Op: "ask", Kind: giterror.KindCredential}, giterror.KindCredential},
+		{errors.New("no such credential"), giterror.KindCredential},
 	} {
 		g, s := newGit(t), remote(t)
 		s.Wrap(func(http.Handler) http.Handler {
@@ -96,8 +95,25 @@ func TestProviderOfSecretFails(t *testing.T) {
 			tries++
 			return nil, tt.err
 		}}, "refs/heads/main")
-		if got := giterror.KindOf(err); got != tt.kind || tries < tt.tries || tt.tries == 1 && tries > 1 {
-			t.Errorf("%v: got %v after %d tries, want %q after %d", tt.err, err, tries, tt.kind, tt.tries)
+		if got := giterror.KindOf(err); got != tt.kind || tries != 1 {
+			t.Errorf("%v: got %v after %d tries, want %q after one", tt.err, err, tries, tt.kind)
 		}
+	}
+}
+
+// TestSameSecretIsNotSentAgain checks that a remote that refused a secret gets it once, if there is
+// no other in its place yet.
+func TestSameSecretIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	refused := &giterror.Error{Op: "ask", Kind: giterror.KindAuth}
+	a := &Auth{User: "u", Password: "p"}
+	a.Renew = func(context.Context) (*Auth, error) { return &Auth{User: "u", Password: "p"}, nil }
+	sent := 0
+	err := Remote{Auth: func(context.Context, string) (*Auth, error) { return a, nil }}.WithAuth(t.Context(), "ask", "https://h/r", func(*Auth) error {
+		sent++
+		return refused
+	})
+	if err != refused || sent != 1 {
+		t.Errorf("got %v after it was sent %d times", err, sent)
 	}
 }

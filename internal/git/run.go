@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/sandbox"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -65,6 +65,8 @@ func (g *Git) Run(ctx context.Context, c Command) (out []byte, err error) {
 	return nil, talkErr
 }
 
+var errSaid = fmt.Errorf("git, or the remote, printed more than %d MiB of messages: it was ended", maxSaid>>20)
+
 // execution is one run of a Command.
 type execution struct {
 	Command
@@ -94,14 +96,17 @@ func newExecution(ctx context.Context, g *Git, c Command) *execution {
 	r.cmd.Env = append(environment(c, g.config.Schemes), configEnv(config)...)
 	r.cmd.Dir = c.Dir
 	r.cmd.ExtraFiles = c.files
-	r.gate = &gate{ctx: r.ctx, scheduler: g.config.Scheduler, cmd: r.cmd, silence: r.alarm}
+	r.gate = &gate{ctx: r.ctx, scheduler: g.config.Scheduler, cmd: r.cmd, threads: c.threads(g.config), nice: r.limits.Nice, silence: r.alarm}
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = strings.NewReader(c.Stdin), r.stdout, r.listeners()
+	if c.Input != nil {
+		r.cmd.Stdin = c.Input
+	}
 	return r
 }
 
 // listeners returns the writer for the command's stderr.
 func (r *execution) listeners() io.Writer {
-	list := []io.Writer{r.stderr}
+	list := []io.Writer{r.stderr, &budget{maxSaid, func() { r.cancel(errSaid) }}}
 	if r.fetches {
 		list = append(list, &lines{f: r.gate.line})
 	}
@@ -137,22 +142,26 @@ func (r *execution) converse(run func() error) (talkErr, err error) {
 		w.Close()
 		ran <- err
 	}()
-	talkErr = r.Talk(stdin, stdout)
+	talkErr = r.Talk(r.ctx, stdin, stdout)
+	ended := r.ctx.Err() != nil
 	// Make a command that still writes fail with EPIPE.
 	stdout.CloseWithError(io.ErrClosedPipe)
 	if talkErr != nil && !errors.Is(talkErr, io.ErrUnexpectedEOF) {
 		r.cancel(talkErr) // the remote may say nothing more, and so keep the command from writing
 	}
-	return talkErr, <-ran
+	if err = <-ran; err != nil && ended {
+		return nil, err // talk returned because the command was ended
+	}
+	return talkErr, err
 }
 
 // Feed returns a Command.Talk that gives the command what write writes, and ignores its stdout.
 // If the command ends before it has read everything, its error says why.
-func Feed(write func(*bufio.Writer) error) func(stdin io.WriteCloser, stdout io.Reader) error {
-	return func(stdin io.WriteCloser, stdout io.Reader) error {
+func Feed(write func(context.Context, *bufio.Writer) error) func(ctx context.Context, stdin io.WriteCloser, stdout io.Reader) error {
+	return func(ctx context.Context, stdin io.WriteCloser, stdout io.Reader) error {
 		defer stdin.Close()
 		w := bufio.NewWriterSize(stdin, 64<<10)
-		err := write(w)
+		err := write(ctx, w)
 		if err == nil {
 			err = w.Flush()
 		}
@@ -178,6 +187,9 @@ func (r *execution) close() {
 func (r *execution) result(err error) ([]byte, error) {
 	if err == nil && r.stdout.cut {
 		err = fmt.Errorf("more than %d bytes of output", r.stdout.max)
+		if r.MaxOutput > 0 {
+			err = fmt.Errorf("%w %s", err, SizeSetting)
+		}
 	}
 	words := r.stderr.String()
 	if r.Judge != nil {
@@ -188,6 +200,9 @@ func (r *execution) result(err error) ([]byte, error) {
 	}
 	cause := context.Cause(r.ctx)
 	failure := giterror.New(r.Op, r.url, words, cmp.Or(cause, err), disk.MayHaveFilled(r.Write, r.wrote))
+	if cause == errSaid {
+		failure.Kind, failure.Detail = giterror.KindLimit, cause.Error()
+	}
 	if cause == nil {
 		explainLimit(failure, r.limits, r.cmd.ProcessState)
 	}

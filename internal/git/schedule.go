@@ -2,14 +2,16 @@ package git
 
 import (
 	"context"
+	"errors"
+	"math"
 	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/sandbox"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/sandbox"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -24,9 +26,10 @@ const (
 	// questionCPU is the limit of questions, which a Mount waits for. They take
 	// milliseconds.
 	questionCPU = 20 * time.Second
-	// defaultFetchCPU is enough for index-pack: one processor resolves the ten million
-	// objects of Linux in some ten minutes.
-	defaultFetchCPU = 30 * time.Minute
+	// defaultFetchCPU is enough for index-pack of most repositories: one processor resolves
+	// the ten million objects of Linux in some ten minutes. All threads count, and take more
+	// together.
+	defaultFetchCPU = time.Hour
 	// defaultMemory is three times what index-pack needs for the whole history of Linux.
 	// A hostile repository can take any amount: a tree of ten billion files is a download
 	// of one kilobyte.
@@ -39,7 +42,47 @@ const (
 	heavyNice = 5
 	niceStep  = 5
 	nicest    = 19
+	// threadMemory bounds the threads that resolve deltas: together they keep bases of up to
+	// core.deltaBaseCacheLimit for each, 96 MiB, and each has a stack of 8 MiB, which counts. So in the
+	// default limit they may be 16, and take two fifths of it, unless files are large: see needsOneThread.
+	threadMemory = 256 << 20
+	// calm is how long processors must be free before threads that resolve deltas get more of them, or
+	// others, so that many short jobs do not move the threads all the time.
+	calm = 100 * time.Millisecond
 )
+
+// threads returns how many threads resolve the deltas of a fetch.
+func (c Config) threads() int { return threadsOf(work.Processors(), c.Memory) }
+
+// threads returns how many threads resolve the deltas of a command that fetches.
+func (c Command) threads(set Config) int {
+	if c.oneThread {
+		return 1
+	}
+	return set.threads()
+}
+
+// needsOneThread reports whether a fetch that ended with err may succeed with one thread: each holds a
+// delta, its base and its result, which may be as large as the largest file.
+func (g *Git) needsOneThread(err error) bool {
+	e, ok := errors.AsType[*giterror.Error](err)
+	return ok && e.Detail == sandbox.Limits{Memory: g.config.Memory}.OutOfMemory() && g.config.threads() > 1
+}
+
+// threadsOf returns as many threads as git starts for a number of processors (builtin/index-pack.c),
+// but no more than memory, the limit of private memory, is enough for.
+func threadsOf(processors int, memory int64) int {
+	n := processors
+	switch {
+	case n >= 40:
+		n = 20
+	case n >= 6:
+		n /= 2
+	case n >= 4:
+		n = 3
+	}
+	return max(1, min(n, int(memory/threadMemory)))
+}
 
 // Schedule waits until heavy local work other than git may run, and returns a context
 // with its time limit. Call done when the work has ended. The error is the cause of ctx,
@@ -75,6 +118,12 @@ func withTimeout(ctx context.Context, kind work.Kind, set Config) (context.Conte
 	return context.WithTimeoutCause(ctx, limit, &work.LimitError{Setting: setting, Limit: limit})
 }
 
+// crowdNice returns by how much threads on fewer processors must be nicer, so that they outweigh
+// others there no more than one thread does: a step takes a fifth of the weight.
+func crowdNice(threads, processors int) int {
+	return max(0, int(math.Round(math.Log(float64(threads)/float64(processors))/math.Log(1.25))))
+}
+
 type shareKey struct{}
 
 // shareOf returns the share of the slot in ctx, or 1.
@@ -99,12 +148,12 @@ func niceOf(share int) int { return min(heavyNice+niceStep*(share-1), nicest) }
 
 // limitsOf returns the limits of a command; ctx has its slot.
 func limitsOf(ctx context.Context, c Command, set Config) sandbox.Limits {
-	l := sandbox.Limits{CPU: set.WorkCPU, Memory: set.Memory, Nice: niceOf(shareOf(ctx))}
+	l := sandbox.Limits{CPU: set.WorkCPU, Setting: "WORK_TIMEOUT", Memory: set.Memory, Nice: niceOf(shareOf(ctx))}
 	switch {
 	case c.question:
-		l.CPU, l.Nice = questionCPU, 0
+		l.CPU, l.Setting, l.Nice = questionCPU, "", 0
 	case c.remote || c.fetches:
-		l.CPU = set.FetchCPU
+		l.CPU, l.Setting = set.FetchCPU, "FETCH_CPU_TIME"
 	}
 	return l
 }
@@ -121,11 +170,13 @@ type gate struct {
 	ctx       context.Context // the command's
 	scheduler *work.Scheduler
 	cmd       *exec.Cmd
+	threads   int    // that resolve deltas
+	nice      int    // of the command, relative to the plugin
 	silence   *alarm // paused while the command is stopped; may be nil
 	large     bool
 	passed    bool // the command resolves deltas, or waits for a slot to do so
 	leave     context.CancelFunc
-	waiting   sync.WaitGroup
+	following sync.WaitGroup
 	slot      *work.Slot
 }
 
@@ -139,29 +190,81 @@ func (t *gate) line(line string) {
 		return
 	}
 	t.passed = true
-	if t.slot = t.scheduler.Try(t.ctx, work.CPU, t.large); t.slot != nil || !sandbox.Signal(t.cmd, syscall.SIGSTOP) {
+	if t.slot = t.scheduler.Try(t.ctx, work.CPU, t.large); t.slot == nil && !t.stop() {
 		return
+	}
+	var ctx context.Context
+	ctx, t.leave = context.WithCancel(t.ctx)
+	t.following.Go(func() {
+		if t.slot == nil && !t.proceed(ctx) {
+			return // git has ended, or terminate continued it
+		}
+		t.spread(ctx)
+	})
+}
+
+// stop stops git, unless it has ended.
+func (t *gate) stop() bool {
+	if !sandbox.Signal(t.cmd, syscall.SIGSTOP) {
+		return false
 	}
 	if t.ctx.Err() != nil { // it got TERM before it was stopped
 		sandbox.Signal(t.cmd, syscall.SIGCONT)
-		return
+		return false
 	}
 	if t.silence != nil {
 		t.silence.pause()
 	}
-	var ctx context.Context
-	ctx, t.leave = context.WithCancel(t.ctx)
-	t.waiting.Go(func() {
-		slot, err := t.scheduler.Acquire(ctx, work.CPU, t.large)
-		if err != nil {
-			return // git has ended, or terminate continued it
+	return true
+}
+
+// proceed waits for a slot, and continues git. It returns false if ctx has ended before.
+func (t *gate) proceed(ctx context.Context) bool {
+	slot, err := t.scheduler.Acquire(ctx, work.CPU, t.large)
+	if err != nil {
+		return false
+	}
+	t.slot = slot
+	if t.silence != nil {
+		t.silence.resume()
+	}
+	sandbox.Signal(t.cmd, syscall.SIGCONT)
+	return true
+}
+
+// spread lets the threads that resolve deltas use the processors that no slot is held for, until ctx
+// ends.
+func (t *gate) spread(ctx context.Context) {
+	type room struct{ first, n int }
+	all := room{0, work.Processors()}
+	var waited <-chan time.Time // since other processors than it has are free
+	for has := all; ; {
+		var gets room
+		var changed <-chan struct{}
+		gets.first, gets.n, changed = t.slot.Room(all.n)
+		if gets.n >= t.threads {
+			gets = all // the kernel knows best which are idle
 		}
-		t.slot = slot
-		if t.silence != nil {
-			t.silence.resume()
+		give := func() {
+			sandbox.Restrict(t.cmd, gets.first, gets.n, t.nice+crowdNice(t.threads, gets.n))
+			has, waited = gets, nil
 		}
-		sandbox.Signal(t.cmd, syscall.SIGCONT)
-	})
+		switch {
+		case gets.n < has.n:
+			give()
+		case gets == has:
+			waited = nil
+		case waited == nil:
+			waited = time.After(calm)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-waited:
+			give()
+		}
+	}
 }
 
 // end is called when the command has ended.
@@ -169,6 +272,6 @@ func (t *gate) end() {
 	if t.leave != nil {
 		t.leave()
 	}
-	t.waiting.Wait()
+	t.following.Wait()
 	t.slot.Release()
 }

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/work"
 )
 
@@ -21,7 +21,7 @@ func scarce(t *testing.T, k work.Kind) *work.Scheduler {
 	t.Helper()
 	one := work.Limits{Slots: 1, PerSubject: 1}
 	s := work.NewScheduler([3]work.Limits{one, one, one})
-	slot, err := s.Acquire(work.WithJob(t.Context(), &work.Job{Subject: "another"}), k, false)
+	slot, err := s.Acquire(work.WithOwner(t.Context(), work.Owner{Subject: "another"}), k, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +63,8 @@ func TestStoppedBeforeItsTurn(t *testing.T) {
 			group := fifo(t, alive, os.O_RDONLY|syscall.O_NONBLOCK)
 			g, scriptDir := script(t, fmt.Sprintf("exec 9> %s\necho 'Resolving deltas:   0%% (0/9)' >&2\n%s\n", alive, tt.text))
 			g.config.Scheduler = scarce(t, work.CPU)
-			job := &work.Job{Subject: "test"}
-			ctx, cancel := context.WithCancelCause(work.WithJob(t.Context(), job))
+			ctx, cancel := context.WithCancelCause(work.WithOwner(t.Context(), work.Owner{Subject: "test"}))
+			job := work.JobOf(ctx)
 			defer cancel(nil)
 			ended := make(chan error, 1)
 			go func() {

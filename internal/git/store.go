@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/gitref"
+	"github.com/helmdeck/repos/internal/git/giterror"
+	"github.com/helmdeck/repos/internal/git/gitref"
 )
 
 // SweepStore removes the lock files and temporary packs that a killed git leaves in a store.
@@ -28,14 +28,14 @@ func SweepStore(store string) error {
 	})
 }
 
-// maxRefBytes bounds the size of a store's refs, and is enough for half a million. The
-// plugin needs some four times as much memory while it makes a git layer. The largest
+// maxRefBytes bounds the size of a store's refs, and is enough for three quarters of a million. The
+// plugin needs some three times as much memory while it makes a git layer. The largest
 // public repositories have some ten thousand branches and tags.
-const maxRefBytes = 32 << 20
+const maxRefBytes = 64 << 20
 
 // Refs returns the store's packed-refs, which after Fetch has all refs, fully peeled and
-// sorted. If it has more than 32 MiB, the error is of giterror.KindLimit.
-func Refs(store string) ([]gitref.PackedRef, error) {
+// sorted. If it has more than 64 MiB, times the SizeFactor, the error is of giterror.KindLimit.
+func (g *Git) Refs(store string) ([]gitref.PackedRef, error) {
 	f, err := os.Open(filepath.Join(store, "packed-refs"))
 	if os.IsNotExist(err) {
 		return nil, nil
@@ -44,17 +44,22 @@ func Refs(store string) ([]gitref.PackedRef, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRefBytes+1))
+	most := g.config.SizeFactor.Of(maxRefBytes)
+	var data strings.Builder // whose parts are the names
+	if info, err := f.Stat(); err == nil {
+		data.Grow(int(min(info.Size(), int64(most))) + 1)
+	}
+	_, err = io.CopyN(&data, f, int64(most)+1)
 	switch {
-	case err != nil:
+	case err != nil && err != io.EOF:
 		return nil, err
-	case len(data) > maxRefBytes:
+	case data.Len() > most:
 		return nil, &giterror.Error{
-			Op: "read the refs of the store", Kind: giterror.KindLimit, Detail: fmt.Sprintf("the branches and tags take more than %d MiB", maxRefBytes>>20),
-			Remedy: "delete branches and tags at the remote",
+			Op: "read the refs of the store", Kind: giterror.KindLimit, Detail: fmt.Sprintf("the branches and tags take more than %.4g MiB %s", float64(most)/(1<<20), SizeSetting),
+			Remedy: largeRefs,
 		}
 	}
-	refs, err := gitref.ParsePackedRefs(data)
+	refs, err := gitref.ParsePackedRefs(data.String())
 	if err != nil {
 		return nil, giterror.Damaged(store, err)
 	}
@@ -125,10 +130,14 @@ func (g *Git) lookUp(ctx context.Context, store, rev, to string) (id string, ok 
 	return strings.TrimSpace(string(out)), true, nil
 }
 
-// Ahead returns how many commits are in the history of commit but not in that of of.
+// Ahead returns how many commits are in the history of commit but not in that of of; all if of is
+// empty.
 func (g *Git) Ahead(ctx context.Context, store, commit, of string) (int, error) {
-	out, err := g.Run(ctx, g.InStore(store, Command{Op: "count the commits from " + of + " to " + commit, Heavy: true},
-		"rev-list", "--count", "--end-of-options", commit, "^"+of))
+	args := []string{"rev-list", "--count", "--end-of-options", commit}
+	if of != "" {
+		args = append(args, "^"+of)
+	}
+	out, err := g.Run(ctx, g.InStore(store, Command{Op: "count the commits from " + of + " to " + commit, Heavy: true}, args...))
 	if err != nil {
 		return 0, err
 	}

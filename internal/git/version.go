@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Oldest is the oldest version of git that this package is tested with, that of Debian 12.
-const Oldest = "2.39"
+// oldest is the oldest version of git that this package is tested with, that of Debian 12.
+const oldest = "2.39"
 
 // version asks git for its version, such as "2.47.3".
 func (g *Git) version(ctx context.Context) (string, error) {
@@ -15,11 +15,11 @@ func (g *Git) version(ctx context.Context) (string, error) {
 	return strings.TrimSpace(strings.TrimPrefix(string(out), "git version ")), err
 }
 
-// CheckVersion returns git's version, or an error if git does not run or is older than Oldest.
+// CheckVersion returns git's version, or an error if git does not run or is older than oldest.
 func (g *Git) CheckVersion(ctx context.Context) (string, error) {
 	version, err := g.version(ctx)
-	if err == nil && older(version, Oldest) {
-		err = fmt.Errorf("%s is git %s, and must be %s or newer: install a newer one, or name another with -git", g.Program(), version, Oldest)
+	if err == nil && older(version, oldest) {
+		err = fmt.Errorf("%s is git %s, and must be %s or newer: install a newer one, or name another with -git", g.Program(), version, oldest)
 	}
 	return version, err
 }

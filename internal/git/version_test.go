@@ -13,8 +13,8 @@ func TestOlder(t *testing.T) {
 		{"2.39.5", false}, {"2.39", false}, {"2.47.3", false}, {"3.0", false}, {"2.50.1 (Apple Git-155)", false},
 		{"2.38.9", true}, {"2.9.5", true}, {"1.99", true}, {"unknown", false}, {"", false},
 	} {
-		if got := older(c.version, Oldest); got != c.want {
-			t.Errorf("older(%q, %q): got %t", c.version, Oldest, got)
+		if got := older(c.version, oldest); got != c.want {
+			t.Errorf("older(%q, %q): got %t", c.version, oldest, got)
 		}
 	}
 }

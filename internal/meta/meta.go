@@ -1,41 +1,3 @@
-// Package meta keeps records of all that exists, in a BoltDB file.
-//
-// The file is the truth, the directories are a cache of it. A directory is on disk before
-// its record is committed, and its record is deleted before the directory is. So after a
-// crash a directory without a record is garbage, and a record without its directory is
-// void; the package that owns the directory repairs both in its sweep.
-//
-// Schema, version 3 (values are JSON):
-//
-//	meta
-//	  version         "3"
-//	volumes
-//	  <volume name>   Volume
-//	clones
-//	  <clone key>     Clone        a store that was fetched at least once
-//	trees
-//	  <clone key>/<tree ID>       Layer
-//	gitlayers
-//	  <clone key>/<layer ID>      Layer
-//	workspaces
-//	  <workspace ID>  Workspace    with its leases; a discard is one in that state
-//	warmlayers
-//	  <clone key>/<layer ID>      Layer
-//	warmheads
-//	  <clone key>/<head key>      WarmHead
-//	subjects
-//	  <subject>       Subject      limits of its own; a lost database loses them
-//	publications
-//	  <target path>   Publication  of a volume, to a pod; a lost database loses them
-//
-// In version 2 a workspace had a number of mounts for each mount ID instead of a set of
-// leases. In version 1 there were no warm layers and heads, and workspaces had no state:
-// one without leases had ended. Open migrates both, and adds buckets that are missing.
-//
-// A clone key is "<subject directory>/<repo hash>".
-//
-// The file has more blocks than its data needs: a reserve, so that records can be deleted
-// when the disk is full.
 package meta
 
 import (
@@ -45,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -69,8 +30,8 @@ var (
 	// ErrDamaged is returned by Open for a file that is not a database, or whose records
 	// can't be read.
 	ErrDamaged = errors.New("damaged")
-	// ErrVersion is returned by Open for a file of a newer schema.
-	ErrVersion = errors.New("made by a newer version")
+	// ErrVersion is returned by Open for a file of another schema.
+	ErrVersion = errors.New("made by another version")
 )
 
 // DB is an open database. It is safe for concurrent use.
@@ -98,6 +59,8 @@ type State struct {
 	Subjects   map[string]Subject  // those with limits of their own, by name
 	// Publications are those of volumes to pods, by target path.
 	Publications map[string]Publication
+	// Events are those of the janitor, by key.
+	Events map[string]Event
 }
 
 var (
@@ -112,10 +75,11 @@ var (
 	warmHeads    = bucket[WarmHead]("warmheads")
 	subjects     = bucket[Subject]("subjects")
 	publications = bucket[Publication]("publications")
+	events       = bucket[Event]("events")
 	layers       = map[Kind]bucket[Layer]{Tree: trees, GitLayer: gitLayers, WarmLayer: warmLayers}
 	recordBucket = []string{
 		string(volumes), string(clones), string(trees), string(gitLayers), string(workspaces), string(warmLayers), string(warmHeads),
-		string(subjects), string(publications),
+		string(subjects), string(publications), string(events),
 	}
 )
 
@@ -143,7 +107,7 @@ func Open(path string) (db *DB, state State, err error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		return nil, State{}, fmt.Errorf("%w: the file is empty", ErrDamaged)
 	}
-	b, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: openTimeout, FreelistType: bbolt.FreelistMapType})
+	b, err = openFile(path)
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, State{}, ErrInUse
@@ -164,9 +128,22 @@ func Open(path string) (db *DB, state State, err error) {
 		b.Close()
 		return nil, State{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
+	// The pages that load has read count as this process's memory as long as they are mapped: some
+	// 5 KiB for each clone.
+	if err := b.Close(); err != nil {
+		return nil, State{}, err
+	}
+	if db.bolt, err = openFile(path); err != nil {
+		return nil, State{}, err
+	}
+	b = db.bolt
 	// Start on a full disk too: the reserve of an earlier run is still there.
 	_ = db.extendReserve()
 	return db, state, nil
+}
+
+func openFile(path string) (*bbolt.DB, error) {
+	return bbolt.Open(path, 0o600, &bbolt.Options{Timeout: openTimeout, FreelistType: bbolt.FreelistMapType})
 }
 
 // SetAside renames a damaged database out of the way, and returns its new name.
@@ -186,7 +163,7 @@ func (db *DB) prepare() error {
 			return err
 		}
 		found := m.Get(versionKey)
-		if found != nil && !slices.Contains([]string{"1", "2", version}, string(found)) {
+		if found != nil && string(found) != version {
 			return fmt.Errorf("%w: its schema is %q, this program's is %q", ErrVersion, found, version)
 		}
 		for _, name := range recordBucket {
@@ -194,37 +171,12 @@ func (db *DB) prepare() error {
 				return err
 			}
 		}
-		if found != nil && string(found) != version {
-			if err := migrate(tx, string(found)); err != nil {
-				return fmt.Errorf("%w: %v", ErrDamaged, err)
-			}
-		}
-		if string(found) == version {
+		if found != nil {
 			return nil
 		}
 		failpoint.Hit("meta/open/prepared")
 		return m.Put(versionKey, []byte(version))
 	})
-}
-
-// migrate converts the records of an earlier version. Decoding converts leases.
-func migrate(tx *bbolt.Tx, from string) error {
-	all, err := workspaces.all(tx)
-	if err != nil {
-		return err
-	}
-	for id, w := range all {
-		if from == "1" {
-			w.Mode = "private"
-			if len(w.Leases) == 0 {
-				w.Phase = Ended
-			}
-		}
-		if err := workspaces.put(tx, id, w); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // prepared reports whether prepare has nothing to write.
@@ -242,21 +194,26 @@ func (db *DB) prepared() (ok bool) {
 
 func (db *DB) load() (s State, err error) {
 	err = db.bolt.View(func(tx *bbolt.Tx) error {
+		strings := make(interner)
 		s.Volumes, err = volumes.all(tx)
 		if err == nil {
 			s.Clones, err = clones.all(tx)
 		}
-		if err == nil {
-			s.Trees, err = allLayers(tx, Tree)
+		for key, c := range s.Clones {
+			strings.clone(&c)
+			s.Clones[key] = c
 		}
 		if err == nil {
-			s.GitLayers, err = allLayers(tx, GitLayer)
+			s.Trees, err = allLayers(tx, Tree, strings)
+		}
+		if err == nil {
+			s.GitLayers, err = allLayers(tx, GitLayer, strings)
 		}
 		if err == nil {
 			s.Workspaces, err = workspaces.all(tx)
 		}
 		if err == nil {
-			s.WarmLayers, err = allLayers(tx, WarmLayer)
+			s.WarmLayers, err = allLayers(tx, WarmLayer, strings)
 		}
 		if err == nil {
 			s.WarmHeads, err = warmHeads.all(tx)
@@ -267,16 +224,20 @@ func (db *DB) load() (s State, err error) {
 		if err == nil {
 			s.Publications, err = publications.all(tx)
 		}
+		if err == nil {
+			s.Events, err = events.all(tx)
+		}
 		return err
 	})
 	return s, err
 }
 
 // allLayers returns the layers of a kind, with Kind set.
-func allLayers(tx *bbolt.Tx, k Kind) (map[string]Layer, error) {
+func allLayers(tx *bbolt.Tx, k Kind, strings interner) (map[string]Layer, error) {
 	all, err := layers[k].all(tx)
 	for key, l := range all {
 		l.Kind = k
+		strings.layer(&l)
 		all[key] = l
 	}
 	return all, err
@@ -315,7 +276,7 @@ func (t *Tx) Put(s State) error {
 	return errors.Join(
 		putAll(s.Volumes, t.PutVolume), putAll(s.Clones, t.PutClone), putAll(s.Trees, t.PutLayer), putAll(s.GitLayers, t.PutLayer),
 		putAll(s.Workspaces, t.PutWorkspace), putAll(s.WarmLayers, t.PutLayer), putAll(s.WarmHeads, t.PutWarmHead),
-		putAll(s.Subjects, t.PutSubject), putAll(s.Publications, t.PutPublication),
+		putAll(s.Subjects, t.PutSubject), putAll(s.Publications, t.PutPublication), putAll(s.Events, t.PutEvent),
 	)
 }
 

@@ -31,8 +31,8 @@ func full() State {
 	return State{
 		Volumes: map[string]Volume{"v": {Name: "v", Options: map[string]string{"repo": "https://h/x", "ref": "main"}, CreatedAt: at}},
 		Clones: map[string]Clone{"s/1": {
-			Key: "s/1", Subject: "s", Repo: "https://h/x", CreatedAt: at, FirstMount: at, Used: at, LFS: size, Caches: map[string]Measured{"0": size},
-			Recent: []Recent{{Options: map[string]string{"repo": "https://h/x", "credential": "c"}, At: at}},
+			Key: "s/1", Subject: "s", Repo: "https://h/x", CreatedAt: at, FirstMount: at, Used: at, LFS: size,
+			Recent: []Recent{{Options: OptionsOf(map[string]string{"repo": "https://h/x", "credential": "c"}), At: at}},
 			Stores: map[string]Store{"full": {
 				Format: "sha1", ClonedAt: at, Snapshot: "abc", Head: "refs/heads/main", FetchedAt: at, Size: size, Refs: map[string]Resolution{
 					"main": {Ref: "refs/heads/main", Pulled: "1", Commit: "2", At: at}, "HEAD": {Pulled: "3", Commit: "3", At: at},
@@ -47,18 +47,19 @@ func full() State {
 		Workspaces: map[string]Workspace{"w": {
 			ID: "w", Clone: "s/1", Volume: "v", Tree: "t", Chain: []string{"t", "u"}, GitLayer: "g", Ref: "refs/heads/main",
 			Commit: "2", Pulled: "1", Reused: true, Leases: Leases{"id", "id#2"}, Boot: "b", MountedAt: at,
-			Mode: "keep", UID: 1, GID: 2, Restored: true, Options: map[string]string{"ref": "main"}, Metacopy: true, Redirects: true, Orphan: true, EndedAt: at, Size: size, Changed: new(int64),
-			Warm: []WarmPath{{Path: "target", Head: "h", From: "g", Chain: []string{"l"}, LeftOut: "why", ReadOnly: true}},
-		}, "d": {ID: "d", Phase: Discarded}},
+			Mode: "keep", UID: 1, GID: 2, From: []string{"d"}, Options: map[string]string{"ref": "main"}, Metacopy: true, Orphan: true, EndedAt: at, Size: size, Changed: new(int64),
+			Warm: []WarmPath{{Path: "target", Head: "h", From: "g", Chain: []string{"l"}, LeftOut: "why"}},
+		}, "d": {ID: "d", Phase: Checkpoint}},
 		WarmLayers: map[string]Layer{"s/1/l": {Kind: WarmLayer, Clone: "s/1", ID: "l", Durable: true, Boot: "b", CreatedAt: at, Size: size, Of: []string{"m"}}},
 		WarmHeads: map[string]WarmHead{"s/1/h": {
-			Clone: "s/1", Key: "h", Path: "target", UID: 1, GID: 2, Ref: "refs/heads/main", Text: "k", Chain: []string{"l"}, MovedAt: at, Used: at,
+			Clone: "s/1", Key: "h", Path: "target", UID: 1, GID: 2, Ref: "refs/heads/main", Text: "k", Chain: []string{"l"}, Built: Built{"c", at, "label"}, Used: at,
 		}},
 		Subjects: map[string]Subject{"team a/b": {Name: "team a/b", MaxSize: new(int64(5)), MaxLeases: new(0)}},
 		Publications: map[string]Publication{"/k/pods/u/mount": {
 			Target: "/k/pods/u/mount", Volume: "v", Lease: "l", ReadOnly: true, At: at,
 			Pod: Pod{Namespace: "n", Name: "p", UID: "u", ServiceAccount: "s"},
 		}},
+		Events: map[string]Event{"0000000000000000007": {Seq: 7, Time: at, Type: "evicted", Kind: "cache", Text: "why"}},
 	}
 }
 
@@ -66,7 +67,7 @@ func full() State {
 func put(s State) func(*Tx) error { return func(tx *Tx) error { return tx.Put(s) } }
 
 func empty() State {
-	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]Layer{}, map[string]WarmHead{}, map[string]Subject{}, map[string]Publication{}}
+	return State{map[string]Volume{}, map[string]Clone{}, map[string]Layer{}, map[string]Layer{}, map[string]Workspace{}, map[string]Layer{}, map[string]WarmHead{}, map[string]Subject{}, map[string]Publication{}, map[string]Event{}}
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -101,7 +102,7 @@ func TestRoundTrip(t *testing.T) {
 	if err := db.Update(func(tx *Tx) error {
 		return errors.Join(tx.DeleteVolume("v"), tx.DeleteClone("s/1"), tx.DeleteLayer(want.Trees["s/1/t"]),
 			tx.DeleteLayer(want.GitLayers["s/1/g"]), tx.DeleteWorkspace("w"), tx.DeleteWorkspace("d"),
-			tx.DeleteLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteSubject("team a/b"), tx.DeletePublication("/k/pods/u/mount"), tx.DeleteVolume("unknown"))
+			tx.DeleteLayer(want.WarmLayers["s/1/l"]), tx.DeleteWarmHead(want.WarmHeads["s/1/h"]), tx.DeleteSubject("team a/b"), tx.DeletePublication("/k/pods/u/mount"), tx.DeleteEvent(Event{Seq: 7}), tx.DeleteVolume("unknown"))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestConcurrentUpdates(t *testing.T) {
 func TestImpossibleWorkspaces(t *testing.T) {
 	db, _ := open(t, filepath.Join(t.TempDir(), "meta.db"))
 	for phase, allowed := range map[Phase]struct{ free, leased bool }{
-		Making: {false, false}, Mounted: {true, true}, Parked: {true, false}, Ended: {true, false}, Discarded: {true, false},
+		Making: {false, false}, Mounted: {true, true}, Parked: {true, false}, Ended: {true, false}, Checkpoint: {true, false},
 	} {
 		for _, leases := range []Leases{nil, {"id"}} {
 			want := allowed.free

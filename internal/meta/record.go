@@ -1,7 +1,7 @@
 package meta
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
+	"github.com/helmdeck/repos/internal/git/gitref"
 	"github.com/helmdeck/repos/internal/volume"
 )
 
@@ -26,7 +27,6 @@ type Volume struct {
 	Options   map[string]string `json:"options"` // canonical; never a secret
 	CreatedAt time.Time         `json:"created_at"`
 	// ID is that of the request that created it. It is in log lines and in the audit log.
-	// Empty in records of older versions.
 	ID string `json:"id,omitempty"`
 }
 
@@ -53,10 +53,7 @@ type Clone struct {
 	Used time.Time `json:"used,omitzero"`
 	// LFS is the size of its LFS objects.
 	LFS Measured `json:"lfs,omitzero"`
-	// Caches are the sizes of the dependency caches, by uid.
-	Caches map[string]Measured `json:"caches,omitempty"`
-	// Recent has what was mounted in the last day, to be kept ready; empty in records of
-	// older versions.
+	// Recent has what was mounted in the last day, to be kept ready.
 	Recent []Recent `json:"recent,omitempty"`
 	// Stores has the stores that were fetched at least once, by the name of their
 	// history; never empty.
@@ -66,14 +63,13 @@ type Clone struct {
 // Recent is a checkout that a workspace was made of.
 type Recent struct {
 	// Options are those of the volume that decide what is checked out (volume.Checkout);
-	// never a secret. They are not changed in place.
-	Options map[string]string `json:"options"`
-	At      time.Time         `json:"at"` // of the last time, to about a minute
+	// never a secret.
+	Options Options   `json:"options"`
+	At      time.Time `json:"at"` // of the last time, to about a minute
 }
 
 // Copy returns a copy that shares nothing with c.
 func (c Clone) Copy() Clone {
-	c.Caches = maps.Clone(c.Caches)
 	c.Recent = slices.Clone(c.Recent)
 	c.Stores = maps.Clone(c.Stores)
 	for name, s := range c.Stores {
@@ -90,12 +86,11 @@ type Store struct {
 	// ClonedAt distinguishes a store from one that replaced it after damage.
 	ClonedAt time.Time `json:"cloned_at"`
 	Snapshot string    `json:"snapshot"` // identifies the refs: a hash of all of them
-	// RefCount is the number of branches and tags, and RefSum a hash of them, to compare
-	// with the remote's list. Empty in records of older versions.
-	RefCount  int       `json:"ref_count,omitempty"`
-	RefSum    string    `json:"ref_sum,omitempty"`
-	Head      string    `json:"head,omitempty"`
-	FetchedAt time.Time `json:"fetched_at"`
+	// Sums are the sums of the branches ("refs/heads/") and of the tags ("refs/tags/"), to
+	// compare with the remote's. The map is never changed, only replaced.
+	Sums      map[string]gitref.Sum `json:"sums,omitempty"`
+	Head      string                `json:"head,omitempty"`
+	FetchedAt time.Time             `json:"fetched_at"`
 	// Refs are the resolutions of the refs that volumes named, by the volume's name for
 	// it ("HEAD" is the remote's).
 	Refs map[string]Resolution `json:"refs,omitempty"`
@@ -103,7 +98,8 @@ type Store struct {
 	Size Measured `json:"size,omitzero"`
 }
 
-// Resolution is what a ref pointed to when it was last fetched.
+// Resolution is what a ref pointed to when it was last fetched. That of the default branch of a
+// repository without branches has neither Pulled nor Commit.
 type Resolution struct {
 	Ref    string    `json:"ref,omitempty"` // full name; empty for a commit
 	Pulled string    `json:"pulled"`        // the object that the remote listed
@@ -142,8 +138,8 @@ type Layer struct {
 	// Chain has the layer IDs of a tree, topmost first, its own included; so a tree can
 	// be a delta on another one.
 	Chain []string `json:"chain,omitempty"`
-	// Commit is the commit of a tree or a git layer, and Store the name of the store
-	// whose objects it needs.
+	// Commit is the commit of a tree or a git layer, empty for those of a repository without
+	// branches, and Store the name of the store whose objects it needs.
 	Commit string `json:"commit,omitempty"`
 	Store  string `json:"store,omitempty"`
 	// Shape identifies all that a tree was made from except the commit: trees of one
@@ -153,10 +149,25 @@ type Layer struct {
 	TracksCache bool `json:"tracks_cache,omitempty"`
 	// Modules is what a tree's submodules add to the repository's configuration.
 	Modules string `json:"modules,omitempty"`
+	// Missing lists the submodules that a tree lacks, and the patterns of its volumes that match
+	// none. It is not changed in place.
+	Missing []MissingSubmodule `json:"missing,omitempty"`
 	// Snapshot identifies the store's refs that a git layer has.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Of is the chain that a warm layer was copied from, if it was.
+	// Of is the chain that a warm layer was copied from, if it was. Of a layer of a cache, it lists the layers that it may
+	// share files with: those that it was merged from, and those that these were merged from.
 	Of []string `json:"of,omitempty"`
+	// Base is what the workspace of a warm layer was made on, and BuiltAt a time after its last write, and not before
+	// those of its files, unless these are more than a day ahead. Edited is set if it had other files than its base. Of a
+	// layer of times, Base is the tree that it is for.
+	Base    Base      `json:"base,omitzero"`
+	BuiltAt time.Time `json:"built_at,omitzero"`
+	Edited  bool      `json:"edited,omitempty"`
+	// Cache is set for a layer of a dependency cache.
+	Cache   CachePart `json:"cache,omitempty"`
+	Foreign *uint32   `json:"foreign,omitempty"` // owns files of a warm layer or below it; neither root nor the volume's
+	// Fits makes a warm layer one of times: it lists the layers of heads that it was made for.
+	Fits []string `json:"fits,omitempty"`
 }
 
 func (l Layer) key() string { return l.Clone + "/" + l.ID }
@@ -182,12 +193,24 @@ const (
 	// Parked: its volume keeps it, and its overlay is not mounted.
 	Parked Phase = "parked"
 	// Ended: no volume and no lease holds it. It and its layers stay until the kernel
-	// says that no container uses it; then it is discarded or removed.
+	// says that no container uses it; then it is checkpoint or removed.
 	Ended Phase = "ended"
-	// Discarded: no container uses it, and its upper is kept so that it can be restored.
-	// A discard is a workspace in this phase, and its ID is the workspace's.
-	Discarded Phase = "discarded"
+	// Checkpoint: no container uses it, and its upper is kept, and never changes, so that others can begin with it.
+	// A checkpoint is a workspace in this phase, and its ID is the workspace's.
+	Checkpoint Phase = "checkpoint"
 )
+
+// Made is the cause of a checkpoint.
+type Made string
+
+const (
+	MadeByEnd    Made = ""       // its workspace has ended
+	MadeByUser   Made = "user"   // it is a copy of a workspace that went on
+	MadeByRewind Made = "rewind" // its volume went back to another one
+)
+
+// String names it for users.
+func (m Made) String() string { return cmp.Or(string(m), "end") }
 
 // String names a phase in errors and logs.
 func (p Phase) String() string {
@@ -225,19 +248,9 @@ func (l Leases) Without(id string) Leases {
 	return slices.DeleteFunc(slices.Clone(l), func(other string) bool { return other == id })
 }
 
-// UnmarshalJSON also reads version 2, which had the number of mounts by mount ID.
-func (l *Leases) UnmarshalJSON(data []byte) error {
-	var counts map[string]int
-	if json.Unmarshal(data, &counts) != nil {
-		return json.Unmarshal(data, (*[]string)(l))
-	}
-	*l = nil
-	for id, n := range counts {
-		for i := range n {
-			*l = l.With(NthLease(id, i+1))
-		}
-	}
-	return nil
+// Of returns the leases of a holder.
+func (l Leases) Of(holder string) Leases {
+	return slices.DeleteFunc(slices.Clone(l), func(id string) bool { of, _ := HolderOf(id); return of != holder })
 }
 
 // NthLease returns the ID of the n-th lease of one holder, counted from 1: Docker mounts a
@@ -280,9 +293,9 @@ func (w Workspace) Private() bool { return w.Mode == string(volume.ModePrivate) 
 
 // Lasts reports whether the workspace survives a crash of the machine. Its record says so only
 // when it is on disk, with all its layers.
-func (w Workspace) Lasts() bool { return w.Kept() || w.Phase == Discarded }
+func (w Workspace) Lasts() bool { return w.Kept() || w.Phase == Checkpoint }
 
-// Workspace is a writable overlay, or the discard that is left of one.
+// Workspace is a writable overlay, or a checkpoint.
 type Workspace struct {
 	ID    string `json:"id"`
 	Phase Phase  `json:"state,omitempty"`
@@ -305,75 +318,51 @@ type Workspace struct {
 	Reused bool       `json:"reused"`
 	Stale  bool       `json:"stale,omitempty"`
 	// Shallow is set if it has the newest commits alone, because of cold=shallow.
-	Shallow bool   `json:"shallow,omitempty"`
-	Leases  Leases `json:"leases,omitempty"`
-	// Options are the volume's canonical options with which it was made or restored.
+	Shallow bool `json:"shallow,omitempty"`
+	// Missing is that of its tree.
+	Missing []MissingSubmodule `json:"missing,omitempty"`
+	Leases  Leases             `json:"leases,omitempty"`
+	// Options are the volume's canonical options with which it was made.
 	Options map[string]string `json:"options,omitempty"`
 	// Metacopy is the mount's option, which never changes, because the upper is valid
 	// only with it.
 	Metacopy bool `json:"metacopy,omitempty"`
-	// Redirects is the option of a mount without metacopy, as with warm paths: their
-	// content must be complete without the lower layers.
-	Redirects bool `json:"redirects,omitempty"`
 	// Orphan is set when its overlay was unmounted while it had leases: containers that
 	// outlived a disabled plugin or a killed engine may still use it.
 	Orphan bool `json:"orphan,omitempty"`
 	// Lost are the lost leases of a private workspace: their containers may still use it.
 	Lost []string `json:"lost,omitempty"`
-	// NoCache says why it was mounted again without the cache that its volume asks for;
-	// empty if it has the cache.
-	NoCache string `json:"no_cache,omitempty"`
 	// NoHelper says why it was mounted again without the credential helper; empty if it has that,
 	// or its volume hands out no credential.
 	NoHelper string `json:"no_helper,omitempty"`
-	// Restored is set if its volume was made by restoring this workspace as a discard.
-	Restored  bool      `json:"restored,omitempty"`
+	// From has the IDs of the checkpoints whose uppers it stands on, topmost first. It has the same layers, commit and
+	// Metacopy as they.
+	From []string `json:"from,omitempty"`
+	// OnMerged is set if it stands on what the last one of From became when it was merged, and not on what that was before.
+	OnMerged bool `json:"on_merged,omitempty"`
+	// Merged has the IDs of the checkpoints whose uppers a checkpoint has merged with its own, topmost first. It had them
+	// in From. Others may still stand on what it was before.
+	Merged []string `json:"merged,omitempty"`
+	// Whole is what the files of a merged checkpoint take, also those that count for others, which have them too.
+	Whole disk.Size `json:"whole,omitzero"`
+	// Made is the cause of a checkpoint.
+	Made Made `json:"made,omitempty"`
+	// Name and Message are what a user gave a checkpoint; empty for none. One with a name does not expire.
+	Name      string    `json:"name,omitempty"`
+	Message   string    `json:"message,omitempty"`
 	Boot      string    `json:"boot"`
 	MountedAt time.Time `json:"mounted_at"`
 	// EndedAt is when its last lease ended.
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	// Size is the size of its upper.
 	Size Measured `json:"size,omitzero"`
+	// Limit is the most that its container may write, zero for no limit.
+	Limit disk.Size `json:"limit,omitzero"`
+	// Project is the ID of the project that its upper is, if it was made with a limit. No other workspace has it.
+	Project uint32 `json:"project,omitempty"`
 	// Foreign is a uid other than UID that wrote files; nil if no such file was found.
 	Foreign *uint32 `json:"foreign,omitempty"`
-	// Changed is the number of files of a discard, outside of .git, that differ from its
+	// Changed is the number of files of a checkpoint, outside of .git, that differ from its
 	// layers; nil until they are counted.
 	Changed *int64 `json:"changed,omitempty"`
 }
-
-// WarmPath is an untracked directory of a workspace that is carried over to the
-// next one.
-type WarmPath struct {
-	Path string `json:"path"`
-	// Head is the key of the WarmHead that the workspace may move.
-	Head string `json:"head"`
-	// From is the key of the default branch's head, if the chain was taken from there.
-	From string `json:"from,omitempty"`
-	// Chain has the IDs of the warm layers below it, topmost first; empty if there were
-	// none. A workspace may move the head only if its chain is still this one.
-	Chain []string `json:"chain,omitempty"`
-	// LeftOut says why the path is not warm in this workspace: it has no warm layers, and
-	// is not published.
-	LeftOut string `json:"left_out,omitempty"`
-	// ReadOnly is set if the path must not be published (cache=readonly).
-	ReadOnly bool `json:"read_only,omitempty"`
-}
-
-// WarmHead says which warm layers the next workspace of its key gets.
-type WarmHead struct {
-	Clone string `json:"clone"`
-	Key   string `json:"key"` // a hash of the five fields below
-	Path  string `json:"path"`
-	UID   uint32 `json:"uid"`
-	GID   uint32 `json:"gid"`
-	Ref   string `json:"ref"`
-	Text  string `json:"text,omitempty"` // the volume's warm_key
-	// Chain has the IDs of its layers, topmost first. Empty: a workspace removed the
-	// directory, and that of the default branch does not replace it.
-	Chain   []string  `json:"chain"`
-	MovedAt time.Time `json:"moved_at"`
-	// Used is when a workspace last used it, to about a minute; zero means MovedAt.
-	Used time.Time `json:"used,omitzero"`
-}
-
-func (h WarmHead) key() string { return h.Clone + "/" + h.Key }

@@ -39,7 +39,7 @@ func TestFullDisk(t *testing.T) {
 		for i, id := range ids[:1000] {
 			if err := db.Update(func(tx *Tx) error {
 				if i%2 == 0 {
-					return tx.PutWorkspace(Workspace{ID: id, Phase: Discarded})
+					return tx.PutWorkspace(Workspace{ID: id, Phase: Checkpoint})
 				}
 				return tx.DeleteWorkspace(id)
 			}); err != nil {

@@ -1,9 +1,3 @@
-// Package origin says on whose behalf something is done: which request asked for it, who
-// made that request, and for which volume. A context carries that from a front end through
-// all layers, also into work in the background, and Hook adds it to log lines.
-//
-// Callers may rely on this: an ID is unique, a claim is short and valid UTF-8, and a
-// context without an origin is work of the plugin itself.
 package origin
 
 import (

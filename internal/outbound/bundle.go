@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/failpoint"
-	"github.com/helmdeck/repos/internal/quarantine"
+	"github.com/helmdeck/repos/internal/outbound/quarantine"
 )
 
 // bundleLife is how long a bundle is kept for its reader, because it holds the subject's turn and a
@@ -73,7 +73,8 @@ func (p *Pusher) bundle(ctx context.Context, id, name string, report Progress) (
 	if err != nil {
 		return nil, err
 	}
-	taken, err := p.Quarantine.Take(src.ctx, src.repo, branches, report)
+	src.repo.Forget()
+	taken, err := p.config.Quarantine.Take(src.ctx, src.repo, branches, report)
 	if err != nil {
 		return nil, src.cause(err)
 	}
@@ -82,7 +83,7 @@ func (p *Pusher) bundle(ctx context.Context, id, name string, report Progress) (
 	if err != nil {
 		return nil, errors.Join(err, taken.Close())
 	}
-	failpoint.Hit("push/bundle/made")
+	failpoint.Hit("outbound/bundle/made")
 	res.Workspace, res.Branch, res.Commits, res.Objects, res.Bytes = id, name, taken.Commits, taken.Objects, taken.Bytes
 	b = &Bundle{
 		Result: res, Branches: branches, Size: int64(len(header)) + taken.Bytes, content: io.MultiReader(bytes.NewReader(header), pack), expires: time.Now().Add(bundleLife),

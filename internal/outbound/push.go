@@ -1,12 +1,3 @@
-// Package outbound brings the commits of a workspace to its remote, or into a bundle.
-//
-// A caller may rely on this: nothing is written to the workspace; one subject has one push at a
-// time, and all together have at most eight, so that they take a bounded part of the disk;
-// everything stops when the caller gives up, or the plugin stops; and a Result says what is
-// known of the workspace also beside an error, for the records of what was tried.
-//
-// internal/quarantine takes and checks the commits. This package says for which workspace, with
-// which credential, and to which branch.
 package outbound
 
 import (
@@ -19,33 +10,31 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/keylock"
-	"github.com/helmdeck/repos/internal/lfs"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
-	"github.com/helmdeck/repos/internal/quarantine"
+	"github.com/helmdeck/repos/internal/outbound/quarantine"
+	"github.com/helmdeck/repos/internal/repo/lfs"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
 
-// maxPushes is how many pushes and bundles there are at a time. Each may take twice
-// PUSH_MAX_SIZE of the disk.
-const maxPushes = 8
+// turns limits how many pushes and bundles there are at a time. Each may take twice
+// PUSH_MAX_SIZE of the disk. A turn gives way after a second, whatever its push does, because
+// a remote, or the reader of a bundle, decides how long it takes, and can make progress last too. It gives
+// way to the subject's own pushes as well, because the volumes of one subject have different remotes.
+var turns = work.Limits{Slots: 8, PerSubject: 1, Overdue: 16, Quantum: time.Second, Again: 2, AgainOfAll: 8}
 
 // askTime limits the question for the remote's branch, because the workspace is held meanwhile.
 const askTime = time.Minute
 
 // Workspace is a workspace that is open for reading.
-type Workspace interface {
-	// Record is that of the workspace. It must not be changed.
-	Record() meta.Workspace
-	// Root is the root of the files as a container sees them.
-	Root() *os.File
-	// GitLayer is the directory of the git layer.
-	GitLayer() string
+type Workspace struct {
+	Record   meta.Workspace // must not be changed
+	Root     *os.File       // the root of the files as a container sees them
+	GitLayer string         // the directory of the git layer
 	// Context ends when the files must not be read any more. Its cause says why.
-	Context() context.Context
-	Close() error
+	Context context.Context
+	Close   func() error
 }
 
 // Config has what New needs.
@@ -70,13 +59,14 @@ type Config struct {
 
 // Pusher pushes and exports. It is safe for concurrent use.
 type Pusher struct {
-	Config
-	subjects keylock.Locks[volume.Subject]
-	turns    chan struct{}
+	config Config
+	turns  *work.Scheduler
 }
 
 // New returns a Pusher.
-func New(c Config) *Pusher { return &Pusher{Config: c, turns: make(chan struct{}, maxPushes)} }
+func New(c Config) *Pusher {
+	return &Pusher{config: c, turns: work.NewScheduler([3]work.Limits{work.Fetch: turns})}
+}
 
 // Request asks for a push.
 type Request struct {
@@ -121,19 +111,19 @@ type Progress = quarantine.Progress
 func (p *Pusher) Push(ctx context.Context, r Request, report Progress) (Result, error) {
 	res := Result{Workspace: r.Workspace, Branch: r.Branch, RemoteBranch: r.RemoteBranch}
 	err := p.run(ctx, "push", r.Workspace, func(ctx context.Context) error { return p.push(ctx, r, &res, report) })
-	if p.Pushed != nil {
-		p.Pushed(ctx, res, err)
+	if p.config.Pushed != nil {
+		p.config.Pushed(ctx, res, err)
 	}
 	return res, err
 }
 
 // run runs f, and waits until it has ended. The context of f ends with ctx, and when the plugin stops.
 func (p *Pusher) run(ctx context.Context, what, id string, f func(ctx context.Context) error) (err error) {
-	owner := work.Owner{Name: fmt.Sprintf("the %s of workspace %q", what, id), Ends: true}
+	owner := work.Owner{Name: fmt.Sprintf("the %s of workspace %q", what, id), Subject: string(p.config.Subject(id)), Ends: true}
 	key := what + "\x00" + origin.NewID() // nobody shares it
-	report := func(err error) { p.Log.WithContext(ctx).Error(err) }
+	report := func(err error) { p.config.Log.WithContext(ctx).Error(err) }
 	returned, ended := false, make(chan struct{})
-	_, sharedErr := work.Share(work.WithOwner(ctx, owner), p.Work, key, report, func(ctx context.Context) (struct{}, error) {
+	_, sharedErr := work.Share(work.WithOwner(ctx, owner), p.config.Work, key, report, func(ctx context.Context) (struct{}, error) {
 		defer close(ended)
 		err = f(ctx)
 		returned = true
@@ -164,6 +154,7 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 	if err != nil {
 		return err
 	}
+	src.repo.Forget()
 	to := quarantine.Target{Branch: r.RemoteBranch, Lease: r.Lease}
 	if to.Branch == "" {
 		to.Branch = branch.Name
@@ -177,7 +168,7 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 	}
 	report("asking the remote", 0, 0)
 	asking, cancel := context.WithTimeout(src.ctx, askTime)
-	res.Old, err = to.Ask(asking, p.Git)
+	res.Old, err = to.Ask(asking, p.config.Git)
 	cancel()
 	if err != nil {
 		return src.cause(err)
@@ -185,7 +176,7 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 	if res.Old == branch.ID {
 		return nil
 	}
-	taken, err := p.Quarantine.Take(src.ctx, src.repo, []quarantine.Branch{branch}, report)
+	taken, err := p.config.Quarantine.Take(src.ctx, src.repo, []quarantine.Branch{branch}, report)
 	if err != nil {
 		return src.cause(err)
 	}
@@ -195,44 +186,48 @@ func (p *Pusher) push(ctx context.Context, r Request, res *Result, report Progre
 		err = taken.Push(src.work, to, branch, report)
 	}
 	if closeErr := taken.Close(); closeErr != nil {
-		p.Log.WithContext(ctx).WithError(closeErr).Warn("a push could not be removed from the quarantine; the next start tries again")
+		p.config.Log.WithContext(ctx).WithError(closeErr).Warn("a push could not be removed from the quarantine; the next start tries again")
 	}
 	return err
 }
 
-// checkLFS refuses new LFS pointers whose objects the plugin has not fetched from the remote,
-// because whoever fetches the commits could not check them out.
+// checkLFS refuses contents in place of LFS pointers, and new pointers whose objects the plugin has
+// not fetched from the remote, because whoever fetches the commits could not check them out.
 func (p *Pusher) checkLFS(s *source, taken *quarantine.Taken, without bool) error {
 	if without {
 		return nil
 	}
-	pointers, err := taken.Pointers(s.work)
+	raw, err := taken.Raw(s.work)
 	if err != nil {
 		return err
 	}
-	var missing []lfs.Pointer
-	for _, pointer := range pointers {
-		if has, err := lfs.Has(p.LFS(s.rec.Clone), pointer); err != nil {
-			return err
-		} else if !has {
-			missing = append(missing, pointer)
+	if len(raw) > 0 {
+		return quarantine.RefuseRaw(raw)
+	}
+	missing, last := 0, lfs.Pointer{}
+	err = taken.Pointers(s.work, func(pointer lfs.Pointer) error {
+		has, err := lfs.Has(p.config.LFS(s.rec.Clone), pointer)
+		if err == nil && !has {
+			missing++
+			last = pointer
 		}
+		return err
+	})
+	if err != nil || missing == 0 {
+		return err
 	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return quarantine.RefusePointers(missing)
+	return quarantine.RefusePointers(missing, last)
 }
 
 // remote returns the remote of a workspace, which asks for a credential that may push.
 func (p *Pusher) remote(rec meta.Workspace, to *quarantine.Target) (git.Remote, error) {
-	url, err := volume.ParseURL(rec.Options["repo"], p.Schemes)
+	url, err := volume.ParseURL(rec.Options["repo"], p.config.Schemes)
 	if err != nil {
 		return git.Remote{}, err
 	}
 	subject := volume.Subject(rec.Options["subject"])
-	return git.Remote{URL: url.String(), Auth: func(ctx context.Context, url string) (*git.Auth, error) {
-		auth, err := p.Credential(ctx, url, subject, rec.Options["credential"])
+	return git.Remote{URL: url.WithoutUser().String(), Auth: func(ctx context.Context, url string) (*git.Auth, error) {
+		auth, err := p.config.Credential(ctx, url, subject, rec.Options["credential"])
 		if auth != nil {
 			to.Credential = auth.Name
 		}
@@ -249,7 +244,7 @@ type source struct {
 
 	view   Workspace
 	closed bool
-	end    []func()
+	turn   *work.Slot
 }
 
 // open waits for the turn of the subject of a workspace, and opens it. It does so only then, because
@@ -262,26 +257,17 @@ func (p *Pusher) open(ctx context.Context, id string, res *Result, report Progre
 			s = nil
 		}
 	}()
-	subject := p.Subject(id)
-	work.JobOf(ctx).Subject = string(subject)
 	report("waiting", 0, 0)
-	unlock, err := p.subjects.Lock(ctx, subject)
-	if err != nil {
+	if s.turn, err = p.turns.Acquire(ctx, work.Fetch, false); err != nil {
 		return s, err
 	}
-	s.end = append(s.end, unlock)
-	select {
-	case p.turns <- struct{}{}:
-		s.end = append(s.end, func() { <-p.turns })
-	case <-ctx.Done():
-		return s, context.Cause(ctx)
-	}
-	if s.view, err = p.Open(ctx, id); err != nil {
+	work.JobOf(ctx).GivesWay = true
+	if s.view, err = p.config.Open(ctx, id); err != nil {
 		return s, err
 	}
-	s.ctx, s.rec = s.view.Context(), s.view.Record()
+	s.ctx, s.rec = s.view.Context, s.view.Record
 	res.Volume, res.Clone, res.Subject, res.Repo = s.rec.Volume, s.rec.Clone, volume.Subject(s.rec.Options["subject"]), s.rec.Options["repo"]
-	s.repo, err = quarantine.OpenRepo(s.view.Root(), s.view.GitLayer()+"/.git")
+	s.repo, err = quarantine.OpenRepo(s.ctx, s.view.Root, s.view.GitLayer+"/.git")
 	return s, err
 }
 
@@ -302,7 +288,7 @@ func (s *source) closeView() {
 	if s.repo != nil {
 		s.repo.Close()
 	}
-	if s.view != nil {
+	if s.view.Close != nil {
 		s.view.Close()
 	}
 }
@@ -310,7 +296,5 @@ func (s *source) closeView() {
 // close ends the reading, and the subject's turn.
 func (s *source) close() {
 	s.closeView()
-	for i := range s.end {
-		s.end[len(s.end)-1-i]()
-	}
+	s.turn.Release()
 }

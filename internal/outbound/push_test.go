@@ -3,38 +3,23 @@ package outbound
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/quarantine"
+	"github.com/helmdeck/repos/internal/outbound/quarantine"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 )
-
-// opened is a Workspace whose .git is missing, so that it is refused once it is open.
-type opened struct {
-	ctx    context.Context
-	root   *os.File
-	layer  string
-	closed chan<- string
-}
-
-func (o opened) Record() meta.Workspace {
-	return meta.Workspace{Volume: "v", Options: map[string]string{"subject": "team", "repo": "https://h/r"}}
-}
-func (o opened) Root() *os.File           { return o.root }
-func (o opened) GitLayer() string         { return o.layer }
-func (o opened) Context() context.Context { return o.ctx }
-func (o opened) Close() error {
-	o.closed <- "closed"
-	return o.root.Close()
-}
 
 // newPusher returns a Pusher. Each of its calls of Open sends a word to begun, and then waits for one
 // from goOn.
@@ -54,12 +39,17 @@ func newPusher(t *testing.T, pushed func(Result, error)) (p *Pusher, begun chan 
 	begun, goOn = make(chan string, 100), make(chan bool)
 	return New(Config{
 		Work: group, Log: log,
-		Subject: func(string) volume.Subject { return "team" },
+		Subject: func(id string) volume.Subject { return volume.Subject("subject of " + id) },
 		Open: func(ctx context.Context, _ string) (Workspace, error) {
 			begun <- "opened"
 			<-goOn
 			root, err := os.Open(t.TempDir())
-			return opened{ctx, root, layer, begun}, err
+			// Its .git is missing, so that it is refused once it is open.
+			rec := meta.Workspace{Volume: "v", Options: map[string]string{"subject": "team", "repo": "https://h/r"}}
+			return Workspace{rec, root, layer, ctx, func() error {
+				begun <- "closed"
+				return root.Close()
+			}}, err
 		},
 		Pushed: func(_ context.Context, r Result, err error) { pushed(r, err) },
 	}), begun, goOn
@@ -97,38 +87,121 @@ func TestPushEndsBeforeItsCallerReturns(t *testing.T) {
 // open one can't be evicted, restored or reaped.
 func TestWaitingPushHoldsNoWorkspace(t *testing.T) {
 	t.Parallel()
-	p, begun, goOn := newPusher(t, func(Result, error) {})
-	ended, waiting := make(chan error), make(chan bool)
-	const pushes = 5
-	for range pushes {
-		go func() {
-			_, err := p.Push(t.Context(), Request{Workspace: "w"}, func(phase string, _, _ int64) { waiting <- phase == "waiting" })
-			ended <- err
-		}()
-	}
-	for range pushes {
-		<-waiting
-	}
-	for i := range pushes {
-		for _, want := range []string{"opened", "closed"} {
-			if got := <-begun; got != want {
-				t.Errorf("push %d: got %q, want %q", i, got, want)
+	synctest.Test(t, func(t *testing.T) { // so that no turn becomes overdue
+		p, begun, goOn := newPusher(t, func(Result, error) {})
+		ended, waiting := make(chan error), make(chan bool)
+		const pushes = 5
+		for range pushes {
+			go func() {
+				_, err := p.Push(t.Context(), Request{Workspace: "w"}, func(phase string, _, _ int64) { waiting <- phase == "waiting" })
+				ended <- err
+			}()
+		}
+		for range pushes {
+			<-waiting
+		}
+		for i := range pushes {
+			for _, want := range []string{"opened", "closed"} {
+				if got := <-begun; got != want {
+					t.Errorf("push %d: got %q, want %q", i, got, want)
+				}
+				if want == "opened" {
+					goOn <- true
+				}
 			}
-			if want == "opened" {
-				goOn <- true
+			<-ended
+		}
+		// Without a turn, a push ends with its caller.
+		turn, err := p.turns.Acquire(work.WithOwner(t.Context(), work.Owner{Subject: string(p.config.Subject("w"))}), work.Fetch, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer turn.Release()
+		ctx, hangUp := context.WithCancel(t.Context())
+		go func() { <-waiting; hangUp() }()
+		if _, err := p.Bundle(ctx, "w", "", func(string, int64, int64) { waiting <- true }); err == nil || len(begun) > 0 {
+			t.Errorf("got %v, and %d workspaces are open", err, len(begun))
+		}
+	})
+}
+
+// TestPushesThatLastGiveWay: subjects whose pushes never end delay those of others, and their own, by a
+// second. A subject has three of them at a time.
+func TestPushesThatLastGiveWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, begun, goOn := newPusher(t, func(Result, error) {})
+		var pushes sync.WaitGroup
+		push := func(id string) {
+			pushes.Go(func() { p.Push(t.Context(), Request{Workspace: id}, func(string, int64, int64) {}) })
+		}
+		for i := range turns.Slots {
+			push(fmt.Sprint("hostile ", i))
+			push(fmt.Sprint("hostile ", i))
+		}
+		synctest.Wait()
+		if got := len(begun); got != turns.Slots {
+			t.Errorf("%d pushes run at once, want %d", got, turns.Slots)
+		}
+		began := time.Now()
+		push("honest")
+		for range turns.Slots + 1 + turns.AgainOfAll { // the second push of each hostile subject begins too
+			<-begun
+		}
+		if waited := time.Since(began); waited != turns.Quantum {
+			t.Errorf("another subject's push, and the second ones, waited %v, want %v", waited, turns.Quantum)
+		}
+		push("honest") // all subjects together have no more second pushes
+		push("other")
+		<-begun
+		time.Sleep(time.Hour) // on the test's clock
+		synctest.Wait()
+		if len(begun) > 0 {
+			t.Errorf("subjects have %d pushes too many", len(begun))
+		}
+		go func() {
+			for {
+				select {
+				case goOn <- true:
+				case <-begun:
+				case <-t.Context().Done():
+					return
+				}
+			}
+		}()
+		pushes.Wait()
+	})
+}
+
+// TestPushesOfOneSubject: pushes of a subject that never end delay its next ones by a second, until it has
+// three.
+func TestPushesOfOneSubject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, begun, goOn := newPusher(t, func(Result, error) {})
+		began := time.Now()
+		var pushes sync.WaitGroup
+		for range turns.Again + 2 {
+			pushes.Go(func() { p.Push(t.Context(), Request{Workspace: "w"}, func(string, int64, int64) {}) })
+		}
+		for n := range turns.Again + 1 {
+			<-begun
+			if waited, want := time.Since(began), time.Duration(n)*turns.Quantum; waited != want {
+				t.Errorf("push %d waited %v, want %v", n, waited, want)
 			}
 		}
-		<-ended
-	}
-	// Without a turn, a push ends with its caller.
-	unlock, err := p.subjects.Lock(t.Context(), "team")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unlock()
-	ctx, hangUp := context.WithCancel(t.Context())
-	go func() { <-waiting; hangUp() }()
-	if _, err := p.Bundle(ctx, "w", "", func(string, int64, int64) { waiting <- true }); err == nil || len(begun) > 0 {
-		t.Errorf("got %v, and %d workspaces are open", err, len(begun))
-	}
+		time.Sleep(time.Hour) // on the test's clock
+		synctest.Wait()
+		if len(begun) > 0 {
+			t.Errorf("the subject has %d pushes too many", len(begun))
+		}
+		goOn <- true // one ends, and the last one begins
+		if got := []string{<-begun, <-begun}; got[0] != "closed" || got[1] != "opened" {
+			t.Errorf("got %q", got)
+		}
+		for range turns.Again + 1 {
+			goOn <- true
+		}
+		pushes.Wait()
+	})
 }

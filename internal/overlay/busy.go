@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // Busy asks the kernel whether any overlay, in any mount namespace, still uses upper:
@@ -15,9 +17,8 @@ import (
 //
 // The kernel refuses an upper that is in use only with index=on, which records upper's
 // lower directory and work directory in its attributes. Busy keeps these two in scratch,
-// a directory on upper's filesystem that it makes if it is missing. Use the same scratch
-// for upper's whole life, and for no other upper: otherwise the error is ESTALE. Renaming
-// either is harmless.
+// a directory on upper's filesystem that it makes if it is missing. Use a scratch for no other
+// upper. Renaming either is harmless, and so is copying both with their attributes.
 //
 // The result is true only if the kernel answers EBUSY. Asking does not change how upper
 // can be mounted.
@@ -61,8 +62,12 @@ func Busy(upper, scratch string) (busy bool, err error) {
 		return false, unix.Close(filesystem)
 	case errors.Is(err, unix.EBUSY):
 		return true, nil
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case disk.NoRoom(err):
 		// The kernel checks the upper before it writes anything, so it is free on a full disk too.
+		return false, nil
+	case errors.Is(err, unix.ESTALE):
+		// The attributes name directories by their place on a disk from which they were copied. The
+		// kernel compares them after it has found the upper free.
 		return false, nil
 	}
 	return false, err

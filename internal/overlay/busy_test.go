@@ -105,9 +105,39 @@ func TestBusyErrors(t *testing.T) {
 		t.Errorf("missing parent of scratch: %v", err)
 	}
 	wantBusy(t, s, false)
-	// With another scratch directory Busy fails, and does not guess.
-	if busy, err := Busy(s.Upper, filepath.Join(dir, "other")); err == nil {
-		t.Errorf("other scratch: %v without an error", busy)
+}
+
+// TestBusyAfterCopy: the attributes of an upper that was copied with them name the directories of the
+// old place. Busy says nevertheless whether it is in use, and it can be mounted.
+func TestBusyAfterCopy(t *testing.T) {
+	s := newSpec(t)
+	mustMount(t, s)
+	write(t, filepath.Join(s.Target, "kept"), "x")
+	wantBusy(t, s, true)
+	mustDetach(t, s.Target)
+	wantBusy(t, s, false)
+	dir := filepath.Dir(s.Upper)
+	for _, name := range []string{"upper", "work", "scratch"} {
+		if out, err := exec.Command("cp", "-a", filepath.Join(dir, name), filepath.Join(dir, "copy of "+name)).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	s.Upper, s.Work = filepath.Join(dir, "copy of upper"), filepath.Join(dir, "copy of work")
+	for _, scratch := range []string{"copy of scratch", "another scratch"} {
+		ask := func(want bool) {
+			t.Helper()
+			if busy, err := Busy(s.Upper, filepath.Join(dir, scratch)); err != nil || busy != want {
+				t.Errorf("%s: busy is %v, want %v; %v", scratch, busy, want, err)
+			}
+		}
+		ask(false)
+		mustMount(t, s)
+		ask(true)
+		if got := read(t, filepath.Join(s.Target, "kept")); got != "x" {
+			t.Errorf("kept is %q", got)
+		}
+		mustDetach(t, s.Target)
+		ask(false)
 	}
 }
 

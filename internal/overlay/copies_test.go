@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"context"
 	"errors"
 	"testing"
 )
@@ -11,7 +12,7 @@ func TestSeen(t *testing.T) {
 	p := newPlugin(t)
 	want := func(when string, want bool) {
 		t.Helper()
-		if got, err := Seen(p.target); err != nil || got != want {
+		if got, err := Seen(t.Context(), p.target); err != nil || got != want {
 			t.Errorf("%s: %v, %v, want %v", when, got, err, want)
 		}
 	}
@@ -29,7 +30,14 @@ func TestSeen(t *testing.T) {
 	host.run("true")
 	service.run("true")
 	mustDetach(t, p.target)
-	if _, err := Seen(p.target); !errors.Is(err, ErrNotMounted) {
+	if _, err := Seen(t.Context(), p.target); !errors.Is(err, ErrNotMounted) {
 		t.Errorf("not mounted: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("the client has hung up")
+	cancel(reason)
+	p = newPlugin(t)
+	if _, err := Seen(ctx, p.target); !errors.Is(err, reason) {
+		t.Errorf("after the end of its context: %v", err)
 	}
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 )
 
-// ErrUnknown is wrapped by Holders' error before Linux 6.8, and for an overlay without
+// ErrUnknown is wrapped by Copies' error before Linux 6.8, and for an overlay without
 // any file or directory.
 var ErrUnknown = errors.New("the kernel can't count its users")
 
 // statxMntIDUnique (Linux 6.8) asks for a mount ID that is never reused.
 const statxMntIDUnique = 0x4000
 
-// holderTries is how many times Holders counts.
-const holderTries = 32
+// copyTries is how many times Copies counts.
+const copyTries = 32
 
 // counting serializes counts, because each sees the mounts that the other makes.
 var counting sync.Mutex
 
-// Holders returns how many copies of the overlay at target exist in all mount namespaces,
+// Copies returns how many copies of the overlay at target exist in all mount namespaces,
 // beyond those that come with the tmpfs at points (MountPoints) that target is in: one
 // for each container that the Docker engine gave the overlay, unless the container
 // changed the propagation of its mount. It can be too high while others mount.
@@ -34,18 +34,18 @@ var counting sync.Mutex
 // mounts consecutively, so two numbers tell how many copies were made in between. A call
 // takes a millisecond or more. The error is ErrUnknown before Linux 6.8, and for an empty
 // overlay.
-func Holders(target, points string) (n int, err error) {
+func Copies(target, points string) (n int, err error) {
 	defer wrap(&err, "count the users of %q", target)
 	counting.Lock()
 	defer counting.Unlock()
-	n, err = holders(target, points)
+	n, err = countCopies(target, points)
 	if n == 0 && err == nil { // a wrong 0 costs a container its workspace: ask twice
-		n, err = holders(target, points)
+		n, err = countCopies(target, points)
 	}
 	return n, err
 }
 
-func holders(target, points string) (int, error) {
+func countCopies(target, points string) (int, error) {
 	in, err := openInside(target)
 	if err != nil {
 		return 0, err
@@ -63,7 +63,7 @@ func holders(target, points string) (int, error) {
 	// end. So the median is used.
 	before, err := copies(beside)
 	var counts []int
-	for range holderTries {
+	for range copyTries {
 		var there, after uint64
 		if err == nil {
 			there, err = copies(in)
@@ -78,7 +78,7 @@ func holders(target, points string) (int, error) {
 		before = after
 	}
 	slices.Sort(counts)
-	return max(counts[holderTries/2], 0), nil
+	return max(counts[copyTries/2], 0), nil
 }
 
 // copies returns how many copies the kernel makes of a mount on the open file at.

@@ -15,9 +15,9 @@ func TestHolders(t *testing.T) {
 	host := unshare(t, "unchanged")
 	want := func(when string, want int) {
 		t.Helper()
-		got, err := Holders(p.target, p.points)
+		got, err := Copies(p.target, p.points)
 		for try := 0; err == nil && got != want && try < 20; try++ { // others mount meanwhile
-			got, err = Holders(p.target, p.points)
+			got, err = Copies(p.target, p.points)
 		}
 		if err != nil || got != want {
 			t.Errorf("%s: %d, %v, want %d", when, got, err, want)
@@ -51,7 +51,7 @@ func TestHolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Holders(p.target, p.points); !errors.Is(err, ErrUnknown) {
+	if _, err := Copies(p.target, p.points); !errors.Is(err, ErrUnknown) {
 		t.Errorf("with nothing but a link: %v", err)
 	}
 	second.end()
@@ -61,7 +61,7 @@ func TestHolders(t *testing.T) {
 		t.Errorf("left: %v, %v", points, err)
 	}
 	mustDetach(t, p.target)
-	if _, err := Holders(p.target, p.points); !errors.Is(err, ErrNotMounted) {
+	if _, err := Copies(p.target, p.points); !errors.Is(err, ErrNotMounted) {
 		t.Errorf("not mounted: %v", err)
 	}
 }
@@ -87,7 +87,7 @@ func TestHoldersAmongOthers(t *testing.T) {
 		})
 	}
 	for i := range 100 {
-		if n, err := Holders(p.target, p.points); err != nil || n < 1 {
+		if n, err := Copies(p.target, p.points); err != nil || n < 1 {
 			t.Errorf("count %d: %d, %v, want 1 or more", i, n, err)
 			break
 		}

@@ -39,12 +39,9 @@ type Spec struct {
 	// crash the upper is worthless, and can be mounted again only after Work was emptied.
 	Volatile bool
 	// With Metacopy a change of metadata copies no data up, and renaming a lower
-	// directory writes a redirect. An upper written with it is meaningless without its
+	// directory writes a redirect; without, that fails with EXDEV. An upper written with it is meaningless without its
 	// lower layers, and must always be mounted with it.
 	Metacopy bool
-	// With Redirects, renaming a lower directory writes a redirect, as with Metacopy;
-	// without either it fails with EXDEV.
-	Redirects bool
 	// Context is the SELinux context of everything in the overlay, and overrides those of
 	// the layers; if empty, theirs apply. A kernel without SELinux refuses it.
 	Context string
@@ -145,7 +142,7 @@ func (s Spec) source() string { return cmp.Or(s.Source, "overlay") }
 func (s Spec) options() []string {
 	onOff := map[bool]string{true: "on", false: "off"}
 	// The kernel refuses metacopy without redirects.
-	o := []string{"index=off", "nfs_export=off", "redirect_dir=" + onOff[s.Redirects || s.Metacopy], "metacopy=" + onOff[s.Metacopy]}
+	o := []string{"index=off", "nfs_export=off", "redirect_dir=" + onOff[s.Metacopy], "metacopy=" + onOff[s.Metacopy]}
 	if s.Volatile {
 		o = append(o, "volatile")
 	}

@@ -89,7 +89,7 @@ var ErrBusy = errors.New("a process uses it")
 
 // Unmount is Detach for a mount that nobody uses, such as a working directory or an open
 // file there: otherwise the error is ErrBusy. It looks at all mount namespaces that have
-// the mount itself, and not at copies, such as those of containers: Holders counts them.
+// the mount itself, and not at copies, such as those of containers: Copies counts them.
 // The mounts below target are unmounted first, and stay unmounted after an error.
 func Unmount(target string) (err error) {
 	defer wrap(&err, "unmount %q", target)
@@ -140,38 +140,12 @@ func unmountAt(path string) error {
 	return err
 }
 
-// Move moves the mount at from, and those below it, to the directory to. It completes a
-// Move that a crash interrupted. The copies that containers have are not affected, nor
-// are the mounts in them.
-func Move(from, to string) (err error) {
-	defer wrap(&err, "move the mount at %q to %q", from, to)
-	source, mounted, err := openDir(unix.AT_FDCWD, from)
-	if err != nil {
-		return err
+// Uncover unmounts what an engine has mounted over a file. Nothing mounted there is not an error.
+func Uncover(file string) (err error) {
+	defer wrap(&err, "uncover %q", file)
+	err = unix.Unmount(file, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if errors.Is(err, unix.EINVAL) {
+		return nil
 	}
-	defer unix.Close(source)
-	if !mounted {
-		return ErrNotMounted
-	}
-	target, moved, err := openDir(unix.AT_FDCWD, to)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(target)
-	if !moved {
-		// Not MS_MOVE, because the kernel refuses it for shared mounts.
-		mnt, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-		if err != nil {
-			return fmt.Errorf("open_tree: %w", err)
-		}
-		defer unix.Close(mnt)
-		if err := attach(mnt, target); err != nil {
-			return err
-		}
-	}
-	// Unmounting a shared mount would unmount all its copies.
-	if err := setPropagation(source, unix.MS_PRIVATE, unix.AT_RECURSIVE); err != nil {
-		return err
-	}
-	return unix.Unmount(from, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	return err
 }

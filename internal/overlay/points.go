@@ -100,10 +100,10 @@ func openPoints(dir string) (fd int, err error) {
 	return fd, nil
 }
 
-// Shared reports whether mounts in the tmpfs at dir propagate to another mount namespace;
+// Propagates reports whether mounts in the tmpfs at dir propagate to another mount namespace;
 // false if the tmpfs is not mounted. It tries a mount, which the kernel copies to each
 // peer of the tmpfs, and makes it a slave: it then has a master only if it has peers.
-func Shared(dir string) (shared bool, err error) {
+func Propagates(dir string) (shared bool, err error) {
 	defer wrap(&err, "ask whether mounts in %q reach another mount namespace", dir)
 	at, remove, err := scratchPoint(dir)
 	if errors.Is(err, errNoPoints) {

@@ -50,7 +50,7 @@ func TestShared(t *testing.T) {
 	want := func(when string, want bool) {
 		t.Helper()
 		for range 3 {
-			if got, err := Shared(p.points); err != nil || got != want {
+			if got, err := Propagates(p.points); err != nil || got != want {
 				t.Errorf("%s: %v, %v, want %v", when, got, err, want)
 			}
 		}
@@ -137,7 +137,7 @@ func TestOldPoints(t *testing.T) {
 	}
 	n.Target = filepath.Join(points, "ws")
 	mustMount(t, n)
-	if shared, err := Shared(points); err != nil || !shared {
+	if shared, err := Propagates(points); err != nil || !shared {
 		t.Errorf("shared: %v, %v", shared, err)
 	}
 	if got := host.run("ls -A " + p.target + " | grep new"); got != "new" {

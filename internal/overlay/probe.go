@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // Features are the optional abilities of the kernel and the filesystem.
@@ -33,7 +35,7 @@ const (
 )
 
 // Probe mounts scratch overlays below dir and reports what works. The error says why overlays
-// below dir are impossible and what to do, or is ENOSPC if the disk is too full to tell. It
+// below dir are impossible and what to do, or is disk.NoRoom if the disk is too full to tell. It
 // leaves nothing behind. Only one Probe of a directory may run at a time.
 func Probe(dir string) (Features, error) {
 	root := filepath.Join(dir, probeDir)
@@ -41,8 +43,8 @@ func Probe(dir string) (Features, error) {
 	if cerr := removeProbe(root); err == nil && cerr != nil {
 		return Features{}, fmt.Errorf("probe overlay in %q: %w", dir, cerr)
 	}
-	if noRoom(err) {
-		return Features{}, fmt.Errorf("probe overlay in %q: %w: %w", dir, unix.ENOSPC, err)
+	if disk.NoRoom(err) { // which says nothing about what works
+		return Features{}, fmt.Errorf("probe overlay in %q: %w", dir, err)
 	}
 	if err != nil {
 		return Features{}, fmt.Errorf("overlay mounts do not work in %q: %w: %s", dir, err, remedy(dir, err))
@@ -61,7 +63,7 @@ func probe(root string) (Features, error) {
 	// Volatile comes first: without it each unmount below would sync the whole
 	// filesystem.
 	err := try(filepath.Join(root, "volatile"), Spec{Volatile: true}, nil)
-	if noRoom(err) {
+	if disk.NoRoom(err) {
 		return Features{}, err
 	}
 	f.Volatile = err == nil
@@ -69,17 +71,11 @@ func probe(root string) (Features, error) {
 		return Features{}, err
 	}
 	err = try(filepath.Join(root, "metacopy"), Spec{Volatile: f.Volatile, Metacopy: true}, checkMetacopy)
-	if noRoom(err) {
+	if disk.NoRoom(err) {
 		return Features{}, err
 	}
 	f.Metacopy = err == nil
 	return f, nil
-}
-
-// noRoom reports whether a test failed because the disk is full, which says nothing about
-// what works.
-func noRoom(err error) bool {
-	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
 // removeProbe deletes root, mounts included.

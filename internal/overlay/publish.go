@@ -19,11 +19,11 @@ import (
 // write to a part of it can't lead a method to another place.
 type Target struct{ Dir, Rel string }
 
-// ErrForeign is wrapped by the error about a target at which something else is mounted.
-var ErrForeign = errors.New("something else is mounted there")
+// errForeign is wrapped by the error about a target at which something else is mounted.
+var errForeign = errors.New("something else is mounted there")
 
-// ErrNotEmpty is wrapped by the error about a target that has files of its own.
-var ErrNotEmpty = errors.New("the directory is not empty")
+// errNotEmpty is wrapped by the error about a target that has files of its own.
+var errNotEmpty = errors.New("the directory is not empty")
 
 // Path returns the target's path.
 func (t Target) Path() string { return filepath.Join(t.Dir, t.Rel) }
@@ -95,7 +95,7 @@ func (t Target) Publish(source string, readOnly bool) (err error) {
 }
 
 // Shows reports whether the target shows the overlay that is mounted at source. Nothing
-// mounted is false; a mount of another program is ErrForeign.
+// mounted is false; a mount of another program is errForeign.
 func (t Target) Shows(source string) (shows bool, err error) {
 	defer wrap(&err, "look at %q", t.Path())
 	parent, err := t.openParent()
@@ -122,7 +122,7 @@ func (t Target) Shows(source string) (shows bool, err error) {
 
 // Unpublish undoes Publish and Make: it detaches what is published at the target, and
 // removes the directory. A target that does not exist is not an error. A mount of another
-// program is ErrForeign, and a directory with files ErrNotEmpty; both stay.
+// program is errForeign, and a directory with files errNotEmpty; both stay.
 func (t Target) Unpublish(unmounted func()) (err error) {
 	defer wrap(&err, "unpublish %q", t.Path())
 	parent, err := t.openParent()
@@ -144,13 +144,13 @@ func (t Target) Unpublish(unmounted func()) (err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
-		return ErrNotEmpty
+		return errNotEmpty
 	}
 	return err
 }
 
 // Detach detaches what an earlier process has published at the target, and is nothing
-// without that. A mount of another program is ErrForeign, and stays.
+// without that. A mount of another program is errForeign, and stays.
 func (t Target) Detach() (err error) {
 	defer wrap(&err, "unpublish %q", t.Path())
 	parent, err := t.openParent()
@@ -222,7 +222,7 @@ func (t Target) openParent() (int, error) {
 	return parent, nil
 }
 
-// isEmpty returns ErrNotEmpty for a directory with files.
+// isEmpty returns errNotEmpty for a directory with files.
 func isEmpty(at int) error {
 	dir, err := unix.Openat(at, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -235,16 +235,16 @@ func isEmpty(at int) error {
 		return err
 	}
 	if _, found, _ := unix.ParseDirent(names[:n], 1, nil); found > 0 {
-		return ErrNotEmpty
+		return errNotEmpty
 	}
 	return nil
 }
 
-// isOurs returns ErrForeign unless the mount whose root is at is a workspace's overlay.
+// isOurs returns errForeign unless the mount whose root is at is a workspace's overlay.
 func isOurs(at int) error {
 	m, err := mountOf(at)
 	if err == nil && (m == nil || m.FSType != "overlay" || m.Source != Source) {
-		err = ErrForeign
+		err = errForeign
 	}
 	return err
 }
@@ -284,7 +284,7 @@ func sameFilesystem(at int, path string) (bool, error) {
 
 // IsShared reports whether what is mounted in the directory dir reaches other mount
 // namespaces that have it as a peer: in a container, those for which the orchestrator was
-// asked to propagate its mounts. Unlike Shared, it says so too if no other one exists.
+// asked to propagate its mounts. Unlike Propagates, it says so too if no other one exists.
 func IsShared(dir string) (shared bool, err error) {
 	defer wrap(&err, "look up the propagation of %q", dir)
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -12,8 +12,8 @@ import (
 )
 
 // View mounts a read-only merge of the layers of s, of which there are at least two. One of
-// them may be the upper of another overlay that is not mounted, with the Metacopy and
-// Redirects of that; s has no Upper, Work or Target itself. The mount is not attached
+// them may be the upper of another overlay that is not mounted, with the Metacopy
+// of that; s has no Upper, Work or Target itself. The mount is not attached
 // anywhere: closing the returned descriptor of its root (O_PATH) unmounts it, so a crash
 // leaves none behind. Busy does not see it.
 func View(s Spec) (f *os.File, err error) {

@@ -84,16 +84,3 @@ func checkView(t *testing.T, s Spec, view func() (*os.File, error)) {
 		t.Error(err)
 	}
 }
-
-// TestRedirects renames a lower directory without metacopy.
-func TestRedirects(t *testing.T) {
-	s := newSpec(t)
-	s.Redirects = true
-	mustMount(t, s)
-	if err := os.Rename(filepath.Join(s.Target, "dir"), filepath.Join(s.Target, "moved")); err != nil {
-		t.Error(err)
-	}
-	if m := info(t, s.Target); hasOption(m.VFSOptions, "metacopy=on") {
-		t.Errorf("options %q", m.VFSOptions)
-	}
-}

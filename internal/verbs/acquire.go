@@ -9,9 +9,9 @@ import (
 
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/phase"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/internal/work/phase"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
@@ -25,10 +25,10 @@ func (v *Volumes) Acquire(ctx context.Context, l Lease) (m Mount, err error) {
 		return Mount{}, err
 	}
 	defer unlock()
-	began, e := v.Now(), Event{Verb: Mounting, Volume: l.Volume, Lease: l.ID}
-	ctx = v.about(ctx, &e)
+	began, e := v.config.Now(), Event{Verb: Mounting, Volume: l.Volume, Lease: l.ID}
+	ctx, watch := phase.Ensure(v.about(ctx, &e))
 	e.Workspace, m, e.Err = v.acquire(ctx, l)
-	e.Again, e.Took = m.Again, v.Now().Sub(began)
+	e.Again, e.Took, e.Phases, e.Waits = m.Again, v.config.Now().Sub(began), watch.Took(), watch.Waits()
 	v.report(ctx, e)
 	return m, e.Err
 }
@@ -50,7 +50,7 @@ func (v *Volumes) acquire(ctx context.Context, l Lease) (rec meta.Workspace, m M
 		return rec, Mount{}, err
 	}
 	defer release()
-	rec, again, err := v.Workspaces.Lookup(ctx, l)
+	rec, again, err := v.config.Workspaces.Lookup(ctx, l)
 	held := errors.Is(err, workspace.ErrHeld)
 	attached, made := false, false
 	if err == nil && !again {
@@ -65,10 +65,10 @@ func (v *Volumes) acquire(ctx context.Context, l Lease) (rec meta.Workspace, m M
 		}
 	}
 	if err == nil {
-		return rec, Mount{Path: v.Workspaces.Mountpoint(rec), Again: again}, nil
+		return rec, Mount{Path: v.config.Workspaces.Mountpoint(rec), Again: again}, nil
 	}
 	if again || held {
-		return rec, Mount{Again: again, File: v.Workspaces.ManifestPath(rec)}, err
+		return rec, Mount{Again: again, File: v.config.Workspaces.ManifestPath(rec)}, err
 	}
 	if attached { // otherwise a container may have the workspace that the lease had before
 		err = errors.Join(err, v.takeBack(ctx, l, made))
@@ -76,7 +76,7 @@ func (v *Volumes) acquire(ctx context.Context, l Lease) (rec meta.Workspace, m M
 	return rec, Mount{}, err
 }
 
-// enter counts an Acquire of a volume until leave.
+// enter counts an Acquire or a Rewind of a volume until left, so that it is not removed.
 func (v *Volumes) enter(name string) (*handle, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -94,6 +94,11 @@ func (v *Volumes) enter(name string) (*handle, error) {
 // leave ends an Acquire, and records its result for Status.
 func (v *Volumes) leave(ctx context.Context, h *handle, err error) {
 	v.note(ctx, h, err)
+	v.left(h)
+}
+
+// left ends what enter began.
+func (v *Volumes) left(h *handle) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	h.acquiring--
@@ -101,10 +106,10 @@ func (v *Volumes) leave(ctx context.Context, h *handle, err error) {
 
 // reached returns the reason why no mount reaches a container now, or nil if mounts do.
 func (v *Volumes) reached() error {
-	if v.Reached == nil {
+	if v.config.Reached == nil {
 		return nil
 	}
-	return v.Reached()
+	return v.config.Reached()
 }
 
 var errHungUp = errors.New("the client hung up: the workspace was taken back")
@@ -112,68 +117,89 @@ var errHungUp = errors.New("the client hung up: the workspace was taken back")
 // takeBack undoes an Acquire whose result does not reach the caller. If it made a workspace for the volume to
 // keep, and no other lease has it, the workspace ends too.
 func (v *Volumes) takeBack(ctx context.Context, l Lease, made bool) error {
-	_, err := v.Workspaces.Release(ctx, l)
+	_, err := v.config.Workspaces.Release(ctx, l)
 	if err == nil && made {
-		return v.Workspaces.EndUnused(ctx, l.Volume)
+		return v.config.Workspaces.EndUnused(ctx, l.Volume)
 	}
 	return err
 }
 
 // attach gives a lease its workspace. made reports whether the workspace is new.
 func (v *Volumes) attach(ctx context.Context, h *handle, l Lease) (rec meta.Workspace, made bool, err error) {
-	if !v.Schemes.Allows(h.opts.Repo.Scheme()) {
+	if !v.config.Schemes.Allows(h.opts.Repo.Scheme()) {
 		return rec, false, fail(Denied, fmt.Errorf("volume %q: the setting ALLOW_SCHEMES no longer allows %s", l.Volume, h.opts.Repo.Scheme()))
 	}
-	done, err := v.Workspaces.Admit(h.clone.Key, l)
+	limit, refused := v.config.Limits.of(h.opts)
+	done, err := v.config.Workspaces.Admit(h.clone.Key, l, h.opts.Mode == volume.ModePrivate, limit.Bytes)
 	if err != nil {
 		return rec, false, fail(Exhausted, fmt.Errorf("volume %q: %w", l.Volume, err))
 	}
 	defer done()
-	began := v.Now()
+	began := v.config.Now()
 	if h.opts.Mode != volume.ModePrivate {
 		var ok bool
 		joined := phase.Begin(ctx, phase.Mount)
 		err = h.clone.WithRoom(ctx, clone.FewFiles, func() (err error) {
-			rec, ok, err = v.Workspaces.Join(ctx, l)
+			rec, ok, err = v.config.Workspaces.Join(ctx, l)
 			return err
 		})
 		joined()
 		if ok {
-			if h.opts.Mode == volume.ModeKeep && v.answerTo(h) == nil {
+			if h.opts.Mode == volume.ModeKeep {
 				v.lookBehind(ctx, h)
 			}
 			return rec, false, nil
 		}
-		if err == nil && h.opts.Restore != "" {
-			err = fail(NotFound, fmt.Errorf("volume %q: the workspace that was restored into it is gone: remove the volume", l.Volume))
-		}
+	}
+	if err == nil && refused != nil { // a setting has changed since the volume was made; what it keeps has its old limit
+		err = fail(Denied, fmt.Errorf("volume %q: %w; remove it, and create it with another limit", l.Volume, refused))
 	}
 	if err == nil {
-		answer := v.answerTo(h) // may change the spec
-		err = h.clone.WithCheckout(ctx, h.spec(), answer, func(co *clone.Checkout) (err error) {
+		err = v.withCheckout(ctx, h, func(co *clone.Checkout) (err error) {
 			defer phase.Begin(ctx, phase.Mount)()
-			rec, err = v.Workspaces.Open(ctx, workspace.Request{Lease: l, Options: h.opts, Clone: h.clone, Checkout: co})
+			rec, err = v.config.Workspaces.Open(ctx, workspace.Request{
+				Lease: l, Options: h.opts, Clone: h.clone, Checkout: co, Limit: limit,
+			})
 			return err
 		})
 	}
+	if gone, ok := errors.AsType[*workspace.NoCheckpointError](err); ok {
+		err = fail(NotFound, fmt.Errorf("volume %q: the checkpoint %q that it begins with is gone: remove the volume", l.Volume, gone.ID))
+	}
 	if err != nil && ctx.Err() == context.DeadlineExceeded && errors.Is(err, context.Cause(ctx)) {
-		doing := h.clone.Remote.Doing.String()
+		doing := h.clone.Activities()
 		if doing == "" {
 			doing = "preparing " + h.opts.Repo.String()
 		}
-		err = fail(Unfinished, fmt.Errorf("%s, not done after %v, continues in the background: run it again", doing, v.Now().Sub(began).Round(time.Second)))
+		took := v.config.Now().Sub(began).Round(time.Second)
+		err = fail(Unfinished, fmt.Errorf("%s, not done after %v, continues in the background: run it again", doing, took))
 	}
 	if err != nil {
 		return rec, false, err
 	}
-	return rec, true, h.clone.Mounted(ctx, h.opts)
+	if h.opts.From == "" {
+		h.clone.Mounted(ctx, h.opts)
+	}
+	return rec, true, nil
+}
+
+// withCheckout calls f with a checkout for a volume, as clone.WithCheckout does; with none for a volume that begins with
+// a checkpoint, which has its layers, and asks no remote.
+func (v *Volumes) withCheckout(ctx context.Context, h *handle, f func(*clone.Checkout) error) error {
+	if h.opts.From == "" {
+		return h.clone.WithCheckout(ctx, h.spec(), f)
+	}
+	if err := h.clone.Sweep(ctx); err != nil {
+		return err
+	}
+	return h.clone.WithRoom(ctx, clone.FewFiles, func() error { return f(nil) })
 }
 
 // Add implements Verbs.
 func (v *Volumes) Add(ctx context.Context, l Lease, another string) (ok bool, err error) {
 	e := Event{Verb: Mounting, Volume: l.Volume, Lease: another}
 	ctx = v.about(ctx, &e)
-	if e.Workspace, ok, e.Err = v.Workspaces.Add(ctx, l, another); ok || e.Err != nil {
+	if e.Workspace, ok, e.Err = v.config.Workspaces.Add(ctx, l, another); ok || e.Err != nil {
 		v.report(ctx, e)
 	}
 	return ok, e.Err
@@ -183,7 +209,7 @@ func (v *Volumes) Add(ctx context.Context, l Lease, another string) (ok bool, er
 // workspace.Manager.ForceRelease. A Release of one of them that comes later finds no lease,
 // and an Acquire gets another workspace.
 func (v *Volumes) ForceRelease(ctx context.Context, volume, holder string) error {
-	if err := v.Workspaces.HasHolder(volume, holder); err != nil {
+	if err := v.config.Workspaces.HasHolder(volume, holder); err != nil {
 		return err // without waiting for the Acquire of a new lease
 	}
 	unlock, err := v.leases.Lock(ctx, Lease{Volume: volume, ID: holder})
@@ -191,10 +217,10 @@ func (v *Volumes) ForceRelease(ctx context.Context, volume, holder string) error
 		return err
 	}
 	defer unlock()
-	began, e := v.Now(), Event{Verb: Forcing, Volume: volume, Lease: holder}
+	began, e := v.config.Now(), Event{Verb: Forcing, Volume: volume, Lease: holder}
 	ctx = v.about(ctx, &e)
-	e.Workspace, e.Err = v.Workspaces.ForceRelease(ctx, volume, holder)
-	e.Took = v.Now().Sub(began)
+	e.Workspace, e.Err = v.config.Workspaces.ForceRelease(ctx, volume, holder)
+	e.Took = v.config.Now().Sub(began)
 	v.report(ctx, e)
 	return e.Err
 }
@@ -207,10 +233,10 @@ func (v *Volumes) Release(ctx context.Context, l Lease) error {
 		return err
 	}
 	defer unlock()
-	began, e := v.Now(), Event{Verb: Unmounting, Volume: l.Volume, Lease: l.ID}
+	began, e := v.config.Now(), Event{Verb: Unmounting, Volume: l.Volume, Lease: l.ID}
 	ctx = v.about(ctx, &e)
-	if e.Workspace, e.Err = v.Workspaces.Release(ctx, l); e.Workspace.ID != "" || e.Err != nil {
-		e.Took = v.Now().Sub(began)
+	if e.Workspace, e.Err = v.config.Workspaces.Release(ctx, l); e.Workspace.ID != "" || e.Err != nil {
+		e.Took = v.config.Now().Sub(began)
 		v.report(ctx, e)
 	}
 	return e.Err

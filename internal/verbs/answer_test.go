@@ -2,9 +2,11 @@ package verbs_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -82,7 +84,21 @@ func (w *world) idle() {
 	w.t.Helper()
 	testdir.Eventually(w.t, "the end of the work in the background", func() bool {
 		list := w.Clones.Inventory()
-		return len(list) == 1 && !list[0].Working
+		return len(list) == 1 && !list[0].Working && !w.prefetching()
+	})
+}
+
+// stacks returns the stacks of all goroutines.
+func stacks() []string {
+	buf := make([]byte, 16<<20)
+	return strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+}
+
+// prefetching reports whether a Create's own fetch runs, or a goroutine has not begun that may be one.
+func (w *world) prefetching() bool {
+	return slices.ContainsFunc(stacks(), func(stack string) bool {
+		_, calls, _ := strings.Cut(stack, "\n")
+		return strings.HasPrefix(calls, "sync.(*WaitGroup).Go.") || strings.Contains(calls, fmt.Sprintf("verbs.(*Volumes).prefetch(%p,", w.Volumes))
 	})
 }
 
@@ -245,9 +261,7 @@ func (w *world) holdQuestion() (release func()) {
 
 // asking counts the goroutines that wait for the answer to a question.
 func asking() (n int) {
-	buf := make([]byte, 16<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+	for _, stack := range stacks() {
 		header, calls, _ := strings.Cut(stack, "\n")
 		if strings.Contains(header, "[select") && strings.Contains(calls, "remote.(*Remote).ask(") {
 			n++

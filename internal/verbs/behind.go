@@ -17,13 +17,14 @@ type distance struct {
 // lookBehind asks the remote, in the background, which commit the ref of a kept workspace
 // is at, because an Acquire of it does not ask.
 func (v *Volumes) lookBehind(ctx context.Context, h *handle) {
-	v.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
+	v.config.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
 		r, err := h.clone.Refresh(ctx, h.spec())
 		if err != nil {
-			v.Log.WithContext(ctx).WithError(err).WithField("volume", h.rec.Name).Debug("ask how far behind a kept workspace is")
+			v.config.Log.WithContext(ctx).WithError(err).WithField("volume", h.rec.Name).
+				Debug("ask how far behind a kept workspace is")
 			return
 		}
-		if kept, ok := v.Workspaces.Kept(h.rec.Name); ok {
+		if kept, ok := v.config.Workspaces.Kept(h.rec.Name); ok {
 			v.behind(h, kept, r)
 		}
 	}))
@@ -33,7 +34,7 @@ func (v *Volumes) lookBehind(ctx context.Context, h *handle) {
 // number is unknown, behind counts it in the background.
 func (v *Volumes) behind(h *handle, kept meta.Workspace, r meta.Resolution) (commits int, known bool) {
 	if r.Commit == "" || r.Commit == kept.Commit {
-		return 0, r.Commit != ""
+		return 0, !r.At.IsZero() // an empty repository has no commit
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -42,11 +43,12 @@ func (v *Volumes) behind(h *handle, kept meta.Workspace, r meta.Resolution) (com
 	}
 	want := distance{from: kept.Commit, to: r.Commit, counting: true}
 	h.distance = want
-	v.Work.Go(func(ctx context.Context) {
+	v.config.Work.Go(func(ctx context.Context) {
 		ctx = origin.ForVolume(ctx, h.rec.ID)
-		n, err := h.clone.Remote.Ahead(ctx, h.spec().Source, want.to, want.from)
+		n, err := h.clone.Ahead(ctx, h.spec(), want.to, want.from)
 		if err != nil { // a store that was cloned again may lack the old commit
-			v.Log.WithContext(ctx).WithError(err).WithField("volume", h.rec.Name).Debug("count how far behind a kept workspace is")
+			v.config.Log.WithContext(ctx).WithError(err).WithField("volume", h.rec.Name).
+				Debug("count how far behind a kept workspace is")
 			return
 		}
 		v.mu.Lock()

@@ -2,6 +2,9 @@ package verbs
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -9,6 +12,7 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
 	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/work/phase"
 )
 
 // Verb is what an Event is about.
@@ -35,12 +39,29 @@ type Event struct {
 	// Again is set for a Mount of a lease that had the workspace before: it changes nothing.
 	Again bool
 	Took  time.Duration
-	Err   error
+	// Phases are those that a Mount has begun, and Waits what it has waited for.
+	Phases map[phase.Phase]time.Duration
+	Waits  map[string]time.Duration
+	Err    error
 }
 
 // ofVolume sets what an event says about a volume.
 func (e *Event) ofVolume(h *handle) {
 	e.Options, e.Clone = h.opts, h.clone.Key
+}
+
+// leastWait is the shortest wait that is worth a word.
+const leastWait = time.Millisecond
+
+// waited returns the waits as text, such as "a turn (cpu) 1.2s, an eviction 10ms".
+func (e *Event) waited() string {
+	var list []string
+	for _, what := range slices.Sorted(maps.Keys(e.Waits)) {
+		if d := e.Waits[what]; d >= leastWait {
+			list = append(list, what+" "+d.Round(leastWait).String())
+		}
+	}
+	return origin.Clip(strings.Join(list, ", "), maxLogged)
 }
 
 // maxLogged is how much of a name or of an error is logged, in bytes.
@@ -55,7 +76,13 @@ func (v *Volumes) report(ctx context.Context, e Event) {
 	if rec := e.Workspace; rec.ID != "" {
 		fields["workspace"] = rec.ID
 	}
-	log := v.Log.WithContext(ctx)
+	for p, took := range e.Phases {
+		fields[p.String()] = took.String()
+	}
+	if waited := e.waited(); waited != "" {
+		fields["waited"] = waited
+	}
+	log := v.config.Log.WithContext(ctx)
 	if e.Err != nil {
 		fields[logrus.ErrorKey] = origin.Clip(e.Err.Error(), maxLogged) // a request may have a megabyte of options
 		log.WithFields(fields).Warn(string(e.Verb) + ": failed")
@@ -63,8 +90,8 @@ func (v *Volumes) report(ctx context.Context, e Event) {
 		switch e.Verb {
 		case Creating:
 			fields["clone"], fields["ref"] = e.Clone, e.Options.Ref.String()
-			if e.Options.Restore != "" {
-				fields["discard"] = e.Options.Restore
+			if e.Options.From != "" {
+				fields["checkpoint"] = e.Options.From
 			}
 		case Mounting:
 			fields["commit"], fields["reused"], fields["took"] = e.Workspace.Commit, e.Workspace.Reused, e.Took.String()
@@ -73,8 +100,8 @@ func (v *Volumes) report(ctx context.Context, e Event) {
 		}
 		log.WithFields(fields).Info(string(e.Verb) + ": done")
 	}
-	if v.Observe != nil {
-		v.Observe(ctx, e)
+	if v.config.Observe != nil {
+		v.config.Observe(ctx, e)
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
-func (v *Volumes) manifestDir() string { return filepath.Join(v.Root, "volumes") }
+func (v *Volumes) manifestDir() string { return filepath.Join(v.config.Root, "volumes") }
 
 // manifestPath contains a hash of the name, because the name of a volume may be too long for a
 // file.
@@ -107,7 +107,7 @@ func (v *Volumes) restoreManifest(ctx context.Context, name string) error {
 	if _, err := os.Lstat(v.manifestPath(name)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return v.writeManifest(h.rec)
+	return v.writeManifest(h.record())
 }
 
 func readManifest(path string) (rec meta.Volume, err error) {

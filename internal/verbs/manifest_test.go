@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/checkout"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testverbs"
 )
@@ -75,7 +76,7 @@ func TestManifests(t *testing.T) {
 		}
 	}
 	// At the start of the plugin, no Create is running.
-	if _, err := verbs.New(w.Config, meta.State{}); err != nil {
+	if _, err := verbs.New(verbs.Config{Root: w.Root}, meta.State{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(temp); !errors.Is(err, os.ErrNotExist) {
@@ -96,4 +97,22 @@ func TestManifests(t *testing.T) {
 	if recs, err := verbs.Rebuild(w.Root); len(recs) != 2 || err == nil {
 		t.Errorf("Rebuild: %+v, %v; want two volumes and an error", recs, err)
 	}
+}
+
+// TestFailedCreateEndsItsFetch checks that the fetch of a Create that fails does not go on.
+func TestFailedCreateEndsItsFetch(t *testing.T) {
+	t.Parallel()
+	w := testverbs.New(t)
+	server := testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 10})
+	gate := gitserver.NewGate()
+	defer close(gate.Open)
+	server.Wrap(gitserver.On(gitserver.Fetch, gate.Fault))
+	dir := filepath.Join(w.Root, "volumes") // a file in its place takes no manifest
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Create(t.Context(), "v", map[string]string{"repo": server.URL("r"), "ref": "main"}); err == nil {
+		t.Fatal("Create succeeded")
+	}
+	testdir.Eventually(t, "the end of the fetch", func() bool { return !(&world{World: w}).prefetching() && w.Work.Shared() == 0 })
 }

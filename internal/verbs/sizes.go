@@ -35,9 +35,9 @@ func (t total) show(status map[string]any, name string) {
 }
 
 // sizes adds to a volume's status the size of its clone on disk, and of the data written to its
-// workspaces and discards. The sizes are measured in the background.
-func (v *Volumes) sizes(h *handle, status map[string]any) {
-	var store, tree, cache, upper, discard total
+// workspaces and checkpoints, and warnings. commit is that of the next workspace. The sizes are measured in the background.
+func (v *Volumes) sizes(h *handle, commit string, status map[string]any) {
+	var store, tree, upper, checkpoint total
 	if info, ok := h.clone.Info(); ok {
 		for _, size := range info.Stores {
 			store.add(size)
@@ -45,37 +45,69 @@ func (v *Volumes) sizes(h *handle, status map[string]any) {
 		for _, l := range info.Layers {
 			tree.add(l.Size)
 		}
-		for _, size := range info.Caches {
-			cache.add(size)
-		}
 	}
-	discards, warnings := 0, []string{}
-	for _, w := range v.Workspaces.Workspaces() {
+	checkpoints, inodes, warnings := 0, int64(0), []string{}
+	if text := v.config.Limits.Ignored(); text != "" {
+		warnings = append(warnings, text)
+	}
+	var missing []meta.MissingSubmodule
+	for _, w := range v.config.Workspaces.Workspaces() {
 		if w.Volume != h.rec.Name || w.Clone != h.clone.Key {
 			continue
 		}
-		if w.Phase == meta.Discarded {
-			discards++
-			discard.add(w.Size)
+		if w.Phase == meta.Checkpoint {
+			checkpoints++
+			checkpoint.add(w.Size)
 			continue
 		}
 		upper.add(w.Size)
-		if text := ownerWarning(w); text != "" && !slices.Contains(warnings, text) {
+		inodes += w.Size.Inodes
+		if w.Phase != meta.Ended {
+			missing = append(missing, w.Missing...)
+		}
+		for _, text := range append(v.warmWarnings(w), ownerWarning(w)) {
+			if text != "" && !slices.Contains(warnings, text) {
+				warnings = append(warnings, text)
+			}
+		}
+	}
+	status["checkpoints"] = checkpoints
+	store.show(status, "store")
+	tree.show(status, "tree")
+	status["cache_bytes"] = v.config.Workspaces.Warm().CacheSize(h.clone.Key).Bytes
+	status["cache_unpublished"] = v.config.Workspaces.Unpublished(h.clone.Key)
+	upper.show(status, "workspace")
+	status["workspace_inodes"] = inodes
+	checkpoint.show(status, "checkpoint")
+	if len(missing) == 0 { // of the next workspace
+		missing = h.clone.Trees.Missing(h.spec(), commit)
+	}
+	for _, m := range missing {
+		if text := moduleWarning(m); !slices.Contains(warnings, text) {
 			warnings = append(warnings, text)
 		}
 	}
-	status["discards"] = discards
-	store.show(status, "store")
-	tree.show(status, "tree")
-	cache.show(status, "cache")
-	upper.show(status, "workspace")
-	discard.show(status, "discard")
-	if v.Warnings != nil {
-		warnings = append(v.Warnings(h.rec.Name, h.clone.Key), warnings...)
+	if v.config.Warnings != nil {
+		warnings = append(v.config.Warnings(h.rec.Name, h.clone.Key), warnings...)
 	}
-	if v.Warnings != nil || len(warnings) > 0 {
+	if v.config.Warnings != nil || len(warnings) > 0 {
 		status["warnings"] = warnings
 	}
+}
+
+// moduleWarning says that a submodule is missing.
+func moduleWarning(m meta.MissingSubmodule) string {
+	if m.Commit == "" {
+		return fmt.Sprintf("the option submodules names %q: %s", m.Path, m.Why)
+	}
+	text := fmt.Sprintf("the directory of the submodule %q is empty: %s", m.Path, m.Why)
+	switch {
+	case m.Late:
+		text += "; it is tried again for a new workspace after an hour"
+	case m.URL != "":
+		text += "; it is tried again for a new workspace when the last try is a minute old"
+	}
+	return text
 }
 
 // ownerWarning says that another uid than the volume's wrote files of a workspace; empty if none

@@ -7,6 +7,17 @@ import (
 	"github.com/helmdeck/repos/internal/meta"
 )
 
+// TestForeignWarning: the warning about a warm directory names the path and both users.
+func TestForeignWarning(t *testing.T) {
+	t.Parallel()
+	got := foreignWarning("web/node_modules", 1000, 77)
+	for _, part := range []string{`warm directory "web/node_modules"`, "belong to uid 77,", "the volume has uid=1000"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q lacks %q", got, part)
+		}
+	}
+}
+
 // TestOwnerWarning: the warning about dubious ownership names both users, and the options that help.
 func TestOwnerWarning(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/upper"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/workspace/upper"
 )
 
 // Get implements Verbs. It answers from memory, except that it asks the kernel whether the
@@ -16,12 +17,21 @@ func (v *Volumes) Get(name string) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
-	leased := v.Workspaces.Leases(name)
+	leased := v.config.Workspaces.Leases(name)
 	state := &State{Workspaces: leased, Status: v.status(h, leased)}
 	if n := len(leased); n > 0 {
-		state.Mountpoint = v.Workspaces.MountedAt(leased[n-1])
+		state.Mountpoint = v.config.Workspaces.MountedAt(leased[n-1])
 	}
 	return Volume{Name: name, CreatedAt: h.rec.CreatedAt, Options: h.opts, State: state}, nil
+}
+
+// Options implements Verbs.
+func (v *Volumes) Options(name string) (volume.Options, error) {
+	h, err := v.find(name)
+	if err != nil {
+		return volume.Options{}, err
+	}
+	return h.opts, nil
 }
 
 // List implements Verbs.
@@ -38,7 +48,7 @@ func (v *Volumes) List() []Volume {
 
 // Leases implements Verbs.
 func (v *Volumes) Leases(name string) (ids []string) {
-	for _, w := range v.Workspaces.Leases(name) {
+	for _, w := range v.config.Workspaces.Leases(name) {
 		ids = append(ids, w.Leases...)
 	}
 	return ids
@@ -54,14 +64,13 @@ const shallowMeaning = "cold=shallow: the full history was not fetched yet, so t
 
 // status returns the information about a volume that users may see. It contains no secret.
 func (v *Volumes) status(h *handle, workspaces []meta.Workspace) map[string]any {
-	history := h.clone.Remote.Serving(h.spec().Source)
-	s := h.clone.Status(history)
+	s := h.clone.State(h.spec())
 	// These are about the next workspace, if none is leased.
-	reused, stale, shallow := s.Used, false, history.Cold && !s.FetchedAt.IsZero()
+	reused, stale, shallow := s.Used, false, s.Shallow
 	for _, w := range workspaces {
 		reused, stale, shallow = w.Reused, w.Stale, w.Shallow
 	}
-	r, _ := h.clone.Remote.Resolution(h.spec().Source)
+	r := s.Resolution
 	status := map[string]any{
 		"volume_id":  h.rec.ID,
 		"subject":    string(h.opts.Subject),
@@ -76,13 +85,19 @@ func (v *Volumes) status(h *handle, workspaces []meta.Workspace) map[string]any 
 		"state":      s.State,
 		"progress":   s.Progress,
 	}
-	if kept, ok := v.Workspaces.Kept(h.rec.Name); ok {
+	limit, _ := v.config.Limits.of(h.opts)
+	if kept, ok := v.config.Workspaces.Kept(h.rec.Name); ok {
+		limit = kept.Limit // the next container gets this workspace
 		status["kept_commit"] = kept.Commit
 		if n, known := v.behind(h, kept, r); known {
 			status["behind"] = n
 		}
 	}
-	v.sizes(h, status)
+	if n := len(workspaces); n > 0 {
+		limit = workspaces[n-1].Limit
+	}
+	status["limit_bytes"], status["limit_inodes"] = limit.Bytes, limit.Inodes
+	v.sizes(h, r.Commit, status)
 	if n := len(workspaces); n > 0 && h.opts.Warm != "" {
 		status["warm"] = v.warmStatus(workspaces[n-1])
 	}

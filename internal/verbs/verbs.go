@@ -18,10 +18,11 @@ import (
 	"errors"
 	"time"
 
-	"github.com/helmdeck/repos/internal/giterror"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
+	"github.com/helmdeck/repos/internal/workspace/admission"
 )
 
 // Verbs are the operations of front ends. *Volumes implements them. All methods are safe for
@@ -51,7 +52,7 @@ type Verbs interface {
 	Release(ctx context.Context, l Lease) error
 
 	// Remove removes a volume without leases. Its clone stays, and its kept workspace becomes
-	// a discard. An unknown volume was removed before.
+	// a checkpoint. An unknown volume was removed before.
 	Remove(ctx context.Context, name string) error
 
 	// List returns all volumes, sorted by name, without their state.
@@ -59,6 +60,9 @@ type Verbs interface {
 
 	// Leases returns the IDs of a volume's leases. An unknown volume has none.
 	Leases(volume string) []string
+
+	// Options returns what a volume was created with, from memory.
+	Options(name string) (volume.Options, error)
 
 	// Get returns a volume with its state.
 	Get(name string) (Volume, error)
@@ -104,7 +108,7 @@ const (
 	NotFound    Kind = "not found"   // no such volume, repository or ref
 	Exists      Kind = "exists"      // the volume has other options
 	InUse       Kind = "in use"      // the volume has leases, or is being removed
-	Exhausted   Kind = "exhausted"   // the subject has as many leases as it is allowed
+	Exhausted   Kind = "exhausted"   // the subject has as many leases as it is allowed, or its workspaces may hold as much
 	Denied      Kind = "denied"      // a setting or the remote refuses it, or no connection to the remote is possible
 	Unavailable Kind = "unavailable" // the remote fails or does not answer, or the disk is full: try again
 	Unfinished  Kind = "unfinished"  // the time is over: try again, because the work continues in the background
@@ -133,12 +137,15 @@ func fail(k Kind, err error) error { return verbError{k, err} }
 // KindOf returns the kind of an error of a verb.
 func KindOf(err error) Kind {
 	var e verbError
+	var budget *admission.BudgetError
 	kind := giterror.KindOf(err)
 	switch {
 	case errors.As(err, &e):
 		return e.kind
 	case errors.Is(err, workspace.ErrHeld):
 		return Held
+	case errors.As(err, &budget):
+		return Exhausted
 	case kind == giterror.KindNotFound || kind == giterror.KindRefNotFound:
 		return NotFound
 	case kind.Definite():

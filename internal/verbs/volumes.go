@@ -3,8 +3,6 @@ package verbs
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -17,13 +15,12 @@ import (
 
 	"github.com/helmdeck/repos/internal/clone"
 	"github.com/helmdeck/repos/internal/failpoint"
-	"github.com/helmdeck/repos/internal/giterror"
-	"github.com/helmdeck/repos/internal/keylock"
+	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/origin"
-	"github.com/helmdeck/repos/internal/remote"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/internal/work/keylock"
 	"github.com/helmdeck/repos/internal/workspace"
 )
 
@@ -38,11 +35,10 @@ type Config struct {
 	Now        func() time.Time
 	Defaults   map[string]string // defaults of the options that a volume does not set
 	Schemes    volume.Schemes
+	Limits     Limits
 	// Warnings returns, from memory, warnings for an operator about a volume and the size of
 	// its clone. It may be nil.
 	Warnings func(volume, cloneKey string) []string
-	// CredentialChanges counts the changes of stored credentials. It may be nil.
-	CredentialChanges func() int64
 	// Observe is called with each event before its request is answered, by concurrent calls.
 	// It must not block. It may be nil.
 	Observe func(ctx context.Context, e Event)
@@ -52,7 +48,7 @@ type Config struct {
 
 // Volumes holds all volumes. It is safe for concurrent use.
 type Volumes struct {
-	Config
+	config Config
 	names  keylock.Locks[string] // held by Create and Remove
 	leases keylock.Locks[Lease]  // held by Acquire and Release
 
@@ -64,23 +60,30 @@ var _ Verbs = (*Volumes)(nil)
 
 // handle is a volume in memory. Volumes.mu guards the fields that change.
 type handle struct {
-	rec       meta.Volume
+	rec       meta.Volume // without its options, which opts has
 	opts      volume.Options
 	clone     *clone.Clone
-	since     atomic.Int64           // Remote.Asked at the last Create
-	lent      atomic.Pointer[string] // the name of WithCredential; nil for the credential of the options
-	acquiring int                    // number of running Acquires
-	removing  bool                   // a Remove is running
+	since     atomic.Pointer[clone.Since] // of the last Create; nil after a start
+	lent      atomic.Pointer[string]      // the name of WithCredential; nil for the credential of the options
+	acquiring int                         // number of running Acquires
+	removing  bool                        // a Remove is running
 	lastError string
-	errorOf   string         // the ID of the request that failed with lastError
-	answer    *remote.Answer // for the first Acquires (answerTo); nil if they ask
-	changes   int64          // CredentialChanges before the question of answer
-	distance  distance       // of the kept workspace from its ref
+	errorOf   string   // the ID of the request that failed with lastError
+	distance  distance // of the kept workspace from its ref
+}
+
+// record returns the volume's record.
+func (h *handle) record() meta.Volume {
+	rec := h.rec
+	rec.Options = h.opts.Map()
+	return rec
 }
 
 func (h *handle) spec() clone.Spec {
 	s := clone.SpecOf(h.opts)
-	s.Since = h.since.Load()
+	if since := h.since.Load(); since != nil {
+		s.Since = *since
+	}
 	if name := h.lent.Load(); name != nil {
 		s.Credential = *name
 	}
@@ -108,14 +111,15 @@ func (h *handle) lend(ctx context.Context) {
 
 // New returns the volumes of state.
 func New(c Config, state meta.State) (*Volumes, error) {
-	v := &Volumes{Config: c, volumes: make(map[string]*handle)}
-	for name, rec := range state.Volumes {
+	v := &Volumes{config: c, volumes: make(map[string]*handle)}
+	for _, rec := range state.Volumes {
+		name := rec.Name // and not the key, because that is another copy of it
 		h, err := v.handleOf(rec)
 		if err != nil {
 			return nil, fmt.Errorf("record of volume %q: %w", name, err)
 		}
 		v.volumes[name] = h
-		h.clone.Remote.RetainRef(h.spec().Source)
+		h.clone.RetainRef(h.spec())
 	}
 	return v, errors.Join(os.MkdirAll(v.manifestDir(), 0o700), v.removeTemps())
 }
@@ -127,14 +131,8 @@ func (v *Volumes) handleOf(rec meta.Volume) (*handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec.ID = cmp.Or(rec.ID, oldID(rec))
-	return &handle{rec: rec, opts: opts, clone: v.Clones.Get(opts.Subject, opts.Repo)}, nil
-}
-
-// oldID returns an ID for a volume of an older version, whose record has none.
-func oldID(rec meta.Volume) string {
-	sum := sha256.Sum256([]byte(rec.Name + "\x00" + rec.CreatedAt.UTC().Format(time.RFC3339Nano)))
-	return hex.EncodeToString(sum[:8])
+	rec.Options = nil
+	return &handle{rec: rec, opts: opts, clone: v.config.Clones.Get(opts.Subject, opts.Repo)}, nil
 }
 
 // find returns a volume.
@@ -168,91 +166,101 @@ func (v *Volumes) Create(ctx context.Context, name string, options map[string]st
 		return err
 	}
 	defer unlock()
-	began, e := v.Now(), Event{Verb: Creating, Volume: name}
+	began, e := v.config.Now(), Event{Verb: Creating, Volume: name}
 	h, made, err := v.create(ctx, name, options)
 	if h != nil {
 		e.ofVolume(h)
 		ctx = origin.ForVolume(ctx, h.rec.ID)
 	}
-	e.Took, e.Err = v.Now().Sub(began), err
+	e.Took, e.Err = v.config.Now().Sub(began), err
 	if made || err != nil {
 		v.report(ctx, e)
 	}
 	return err
 }
 
-// create is Create with the lock of the name held. It returns the volume, which may be nil after an error, and whether it
-// was made.
+// create is Create with the lock of the name held. It returns the volume, which may be nil after an error, and whether
+// it was made.
 func (v *Volumes) create(ctx context.Context, name string, options map[string]string) (_ *handle, made bool, err error) {
 	if err := volume.CheckName(name); err != nil {
 		return nil, false, fail(Invalid, err)
 	}
-	opts, err := v.parse(options)
+	opts, err := v.parse(name, options)
 	if err != nil {
 		return nil, false, err
 	}
+	_, refused := v.config.Limits.of(opts)
 	if h, err := v.find(name); err == nil {
 		if diff := h.opts.Diff(opts); len(diff) > 0 {
 			return h, false, fail(Exists, fmt.Errorf("volume %q exists with other options (%s): remove it first, or choose another name",
 				name, strings.Join(diff, "; ")))
 		}
 		h.lend(ctx)
-		h.since.Store(h.clone.Remote.Asked())
-		v.dropAnswer(h)
+		h.since.Store(&clone.Since{Asked: h.clone.Asked()}) // its caller may have waited for a push
 		return h, false, nil
 	}
-	owner := work.Owner{Name: fmt.Sprintf("volume %q", name)}
+	if refused != nil {
+		return nil, false, fail(Invalid, refused)
+	}
+	owner := work.Owner{Name: fmt.Sprintf("volume %q", name), Ends: true}
 	ctx = work.WithOwner(ctx, work.Owner{Name: owner.Name, Urgent: true})
-	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: v.Now(), ID: cmp.Or(origin.Of(ctx).Request, origin.NewID())}
+	rec := meta.Volume{Name: name, Options: opts.Map(), CreatedAt: v.config.Now()}
+	rec.ID = cmp.Or(origin.Of(ctx).Request, origin.NewID())
 	ctx = origin.ForVolume(ctx, rec.ID)
-	h := &handle{rec: rec, opts: opts, clone: v.Clones.Get(opts.Subject, opts.Repo), changes: v.credentialChanges()}
+	h := &handle{rec: rec, opts: opts, clone: v.config.Clones.Get(opts.Subject, opts.Repo)}
+	h.rec.Options = nil
 	h.lend(ctx)
-	h.since.Store(h.clone.Remote.Asked())
+	since := clone.Since{Asked: h.clone.Asked(), At: rec.CreatedAt, For: answerFor(opts.Refresh)}
+	h.since.Store(&since)
 	release, err := h.clone.Use(ctx)
 	if err != nil {
 		return h, false, err
 	}
 	defer release()
-	// A restored volume has its workspace already, so the remote is not asked.
-	var answer *remote.Answer
-	if opts.Restore == "" {
-		if answer, err = v.ask(ctx, h); err != nil {
+	// What begins with a checkpoint has its layers already, so the remote is not asked.
+	first := h.spec()
+	first.Since.For = prefetchFor
+	if opts.From == "" {
+		if err := v.ask(ctx, h, first); err != nil {
 			return h, false, err
 		}
+		// Beside the sync of the records. If these fail, it ends, unless others wait for it too. What is there of the
+		// clone stays, as that of a removed volume does.
+		failed, fail := context.WithCancel(context.Background())
+		defer func() {
+			if !made {
+				fail()
+			}
+		}()
+		v.config.Work.Go(origin.Bind(ctx, func(ctx context.Context) {
+			ctx, cancel := context.WithCancel(work.WithOwner(ctx, owner))
+			defer cancel()
+			defer context.AfterFunc(failed, cancel)()
+			v.prefetch(ctx, h, first)
+		}))
 	}
 	if err := h.clone.WithRoom(ctx, clone.FewFiles, func() error { return v.writeManifest(rec) }); err != nil {
 		return h, false, err
 	}
-	failpoint.Hit("driver/create/manifest")
-	put := func(tx *meta.Tx) error { return tx.PutVolume(rec) }
-	if opts.Restore == "" {
-		err = v.DB.Update(put)
-	} else {
-		err = v.Workspaces.Restore(ctx, opts.Restore, name, opts, put)
-	}
-	if err != nil {
+	failpoint.Hit("verbs/create/manifest")
+	if err := v.config.DB.Update(func(tx *meta.Tx) error { return tx.PutVolume(rec) }); err != nil {
 		return h, false, errors.Join(err, v.removeManifest(name))
 	}
-	failpoint.Hit("driver/create/recorded")
-	h.clone.Remote.RetainRef(h.spec().Source)
+	failpoint.Hit("verbs/create/recorded")
+	h.clone.RetainRef(h.spec())
 	v.mu.Lock()
 	v.volumes[name] = h
 	v.mu.Unlock()
-	v.keepAnswer(h, answer)
-	if opts.Restore == "" {
-		v.Work.Go(origin.Bind(ctx, func(ctx context.Context) { v.prefetch(work.WithOwner(ctx, owner), h, answer) }))
-	}
 	return h, true, nil
 }
 
-// parse reads the options of a Create. A restored volume takes options that are not given from
-// its discard.
-func (v *Volumes) parse(given map[string]string) (volume.Options, error) {
-	opts, err := volume.Parse(given, v.Defaults, v.Schemes)
-	if err == nil && opts.Restore != "" {
-		var from meta.Workspace
-		if from, err = v.Workspaces.Discarded(opts.Restore); err == nil {
-			opts, err = volume.ParseRestored(given, v.Defaults, from.Options, v.Schemes)
+// parse reads the options of a Create. A volume that begins with a checkpoint takes options that are not given from there.
+func (v *Volumes) parse(name string, given map[string]string) (volume.Options, error) {
+	opts, err := volume.Parse(given, v.config.Defaults, v.config.Schemes)
+	if err == nil && opts.From != "" {
+		var left map[string]string
+		if left, err = v.leftBy(name, opts); err == nil {
+			opts, err = volume.ParseFrom(given, v.config.Defaults, left, v.config.Schemes)
 		}
 	}
 	if err != nil {
@@ -261,32 +269,62 @@ func (v *Volumes) parse(given map[string]string) (volume.Options, error) {
 	return opts, nil
 }
 
+// leftBy returns the options that a checkpoint has for a volume that begins with it. A volume that exists took them already: it
+// may have gone back to another checkpoint since, and this one be gone.
+func (v *Volumes) leftBy(name string, opts volume.Options) (map[string]string, error) {
+	if h, err := v.find(name); err == nil && h.opts.From == opts.From && h.opts.Subject == opts.Subject {
+		return h.opts.Map(), nil
+	}
+	rec, err := v.config.Workspaces.Checkpoint(opts.From, opts.Subject)
+	return rec.Options, err
+}
+
+const (
+	// prefetchFor is how long after its beginning Create's own fetch may use the answer.
+	prefetchFor = time.Minute
+	// acquireFor is how long the volume's Acquires may. It is enough for `docker run`, which mounts a new volume up to
+	// twice, and so asks once.
+	acquireFor = 10 * time.Second
+)
+
+// answerFor returns how long after the beginning of Create its answer serves the Acquires of a volume.
+func answerFor(r volume.Refresh) time.Duration {
+	switch {
+	case r.Always:
+		return 0
+	case r.Interval > 0:
+		return min(acquireFor, r.Interval)
+	}
+	return acquireFor
+}
+
 // ask asks the remote of a new volume whether it has the ref. The error is a definite no,
 // or says that the client hung up.
-func (v *Volumes) ask(ctx context.Context, h *handle) (*remote.Answer, error) {
+func (v *Volumes) ask(ctx context.Context, h *handle, s clone.Spec) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, createWait, errCreateWait)
 	defer cancel()
-	answer, err := h.clone.Remote.Ask(waiting, h.spec().Source)
+	err := h.clone.Ask(waiting, s)
 	switch {
 	case err == nil:
 	case ctx.Err() == context.Canceled:
-		return nil, fail(Canceled, fmt.Errorf("create volume %q: the client hung up", h.rec.Name))
+		return fail(Canceled, fmt.Errorf("create volume %q: the client hung up", h.rec.Name))
 	case ctx.Err() != nil:
-		return nil, fail(Unfinished, fmt.Errorf("create volume %q: the remote did not answer in time", h.rec.Name))
+		return fail(Unfinished, fmt.Errorf("create volume %q: the remote did not answer in time", h.rec.Name))
 	case giterror.KindOf(err).Definite():
-		return nil, err
+		return err
 	default:
 		h.lastError, h.errorOf = err.Error(), origin.Of(ctx).Request
-		v.Log.WithContext(ctx).WithError(err).WithField("volume", h.rec.Name).Warn("create: the remote gave no answer; the volume is made all the same")
+		v.config.Log.WithContext(ctx).WithError(err).WithField("volume", h.rec.Name).
+			Warn("create: the remote gave no answer; the volume is made all the same")
 	}
-	return answer, nil
+	return nil
 }
 
 var errCreateWait = fmt.Errorf("no answer within %v", createWait)
 
 // prefetch does the slow part of an Acquire in advance.
-func (v *Volumes) prefetch(ctx context.Context, h *handle, answer *remote.Answer) {
-	co, err := h.clone.Prepare(ctx, h.spec(), answer)
+func (v *Volumes) prefetch(ctx context.Context, h *handle, s clone.Spec) {
+	co, err := h.clone.Prepare(ctx, s)
 	if err == nil {
 		co.Release()
 	}
@@ -312,10 +350,10 @@ func (v *Volumes) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	defer unlock()
-	began, e := v.Now(), Event{Verb: Removing, Volume: name}
+	began, e := v.config.Now(), Event{Verb: Removing, Volume: name}
 	ctx = v.about(ctx, &e)
 	known, err := v.remove(ctx, name)
-	e.Took, e.Err = v.Now().Sub(began), err
+	e.Took, e.Err = v.config.Now().Sub(began), err
 	if known || err != nil {
 		v.report(ctx, e)
 	}
@@ -332,24 +370,23 @@ func (v *Volumes) remove(ctx context.Context, name string) (known bool, err erro
 	}
 	// Both numbers are read under one lock, because an Acquire gets its lease before it is no
 	// longer counted.
-	if n := len(v.Workspaces.Leases(name)) + h.acquiring; n > 0 {
+	if n := len(v.config.Workspaces.Leases(name)) + h.acquiring; n > 0 {
 		v.mu.Unlock()
 		return true, fail(InUse, fmt.Errorf("volume %q is mounted (%d times): end its containers first", name, n))
 	}
 	h.removing = true // the volume stays in the map, because the engine forgets a volume whose Get fails once
 	v.mu.Unlock()
-	err = v.Workspaces.End(ctx, name, func(tx *meta.Tx) error { return tx.DeleteVolume(name) })
+	err = v.config.Workspaces.End(ctx, name, func(tx *meta.Tx) error { return tx.DeleteVolume(name) })
 	v.mu.Lock()
 	h.removing = false
 	if err == nil {
-		h.answer = nil
 		delete(v.volumes, name)
 	}
 	v.mu.Unlock()
 	if err != nil {
 		return true, err
 	}
-	failpoint.Hit("driver/remove/recorded")
-	h.clone.Remote.ReleaseRef(h.spec().Source)
+	failpoint.Hit("verbs/remove/recorded")
+	h.clone.ReleaseRef(h.spec())
 	return true, v.removeManifest(name)
 }

@@ -26,8 +26,8 @@ func TestAuthNeedsHTTP(t *testing.T) {
 	}
 }
 
-// What was discarded with auth=container can be restored without it, and not the other way round.
-func TestRestoreAuth(t *testing.T) {
+// A volume can begin without auth=container with what was checkpoint with it, and not the other way round.
+func TestFromAuth(t *testing.T) {
 	const id = "0123456789abcdef"
 	for _, tt := range []struct {
 		was, given map[string]string
@@ -39,14 +39,14 @@ func TestRestoreAuth(t *testing.T) {
 		{nil, map[string]string{"auth": "container"}, ""},
 	} {
 		from := map[string]string{"repo": repo}
-		given := map[string]string{"repo": repo, "restore": id}
+		given := map[string]string{"repo": repo, "from": id}
 		for name, value := range tt.was {
 			from[name] = value
 		}
 		for name, value := range tt.given {
 			given[name] = value
 		}
-		o, err := ParseRestored(given, map[string]string{"auth": "container"}, from, Schemes{})
+		o, err := ParseFrom(given, map[string]string{"auth": "container"}, from, Schemes{})
 		if o.Auth != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%v of %v: auth=%q, want %q; %v", tt.given, tt.was, o.Auth, tt.want, err)
 		}

@@ -24,8 +24,12 @@ func TestCheckout(t *testing.T) {
 		same    bool
 	}{
 		{map[string]string{"subject": "s", "mode": "keep", "cache": "off", "warm": "target", "warm_key": "k", "stale_if_error": "1h", "refresh": "1h"}, true},
-		{map[string]string{"restore": "0123456789abcdef"}, true},
+		{map[string]string{"from": "0123456789abcdef"}, true},
 		{map[string]string{"auth": "container"}, true},
+		{map[string]string{"size": "1g", "inodes": "1000"}, true},
+		{map[string]string{"cache_link": "false"}, true},
+		{map[string]string{"publish": "never"}, true},
+		{map[string]string{"warm_files": "go.sum", "warm_exact": "true"}, true},
 		{map[string]string{"cold": "full"}, true},
 		{map[string]string{"cold": "shallow"}, false}, // it is fetched in another way
 		{map[string]string{"ref": "main"}, false},

@@ -10,18 +10,24 @@ import (
 // meanings has what the options do, for docs/reference/options.md. Names, allowed values and defaults come from the
 // options themselves.
 var meanings = map[string]string{
-	optRepo: "the repository. No user name, password or token belongs in the URL: [private repositories](../how-to/private-repositories.md). " +
+	optRepo: "the repository. No password or token belongs in the URL; a user name is sent only if the server asks: [private repositories](../how-to/private-repositories.md). " +
 		"Other schemes than https and http work only if the setting `ALLOW_SCHEMES` names them",
 	optRef:     "what is checked out: a branch, or a detached HEAD for a tag or a commit. A commit may be abbreviated. `HEAD` is the remote's default branch",
 	optSubject: "the owner of the clone. Clones and caches are never shared between subjects",
 	optMode: "`private`: a workspace for every mount · `shared`: one workspace for all mounts of the volume, reset when the last one ends · " +
 		"`keep`: one workspace that stays. See [what survives what](../lifecycle.md)",
-	optCache: "`shared`: the clone's [caches](../how-to/caches.md) are at `.git/hdcache`, for reading and writing · `readonly`: they can be read, and no other " +
-		"container ever uses what this one leaves behind: for jobs that you do not trust · `off`: no caches",
-	optWarm:    "untracked directories that the next workspace finds as the last one left them: [warm directories](../how-to/warm-directories.md)",
-	optWarmKey: "separates warm directories which must not mix, such as an image's name or the hash of a lock file",
-	optUID:     "the owner of the files; git in the container should run with the same ID. With `--userns-remap` give [other numbers](../operations/user-namespaces.md)",
-	optGID:     "the group of the files; it does not follow `uid`",
+	optCache: "`shared`: the clone's [caches](../how-to/caches.md) are at `.git/hdcache`, and what is new in them is published for later containers · `off`: no caches",
+	optPublish: "when later containers get what a container leaves in its caches and its warm directories. `always`: when it has ended · `marked`: also, but " +
+		"[only if it made the file](../how-to/caches.md#publish-only-what-succeeded) `.git/helmdeck-publish` · `never`: for jobs that you do not trust. They find " +
+		"what others have left, and no other container ever uses what they leave behind",
+	optLink: "`true`: `.hdcache` at the top of the work tree is a link to `.git/hdcache` · `false`: it is not there, for " +
+		"[programs that take it for a file of yours](../how-to/caches.md#the-link-hdcache)",
+	optWarm:      "untracked directories that the next workspace finds as the last one left them: [warm directories](../how-to/warm-directories.md)",
+	optWarmKey:   "separates warm directories which must not mix, such as an image's name or the hash of a lock file",
+	optWarmFiles: "files of the commit, such as lock files: each content of theirs has [a state of its own](../how-to/warm-directories.md#a-state-for-each-lock-file) of the warm directories",
+	optWarmExact: "`false`: a container whose `warm_files` have no state yet begins with the newest one of others · `true`: it begins with none",
+	optUID:       "the owner of the files; git in the container should run with the same ID. With `--userns-remap` give [other numbers](../operations/user-namespaces.md)",
+	optGID:       "the group of the files; it does not follow `uid`",
 	optRefresh: "when a mount asks the remote. `auto`: always, but in the volume's [first ten seconds](../lifecycle.md) the answer that its creation got counts · " +
 		"`always` · a duration: if the last question is older · `never`: only the first time",
 	optStaleIfError: "if the remote does not answer, the last known commit is used, provided that the remote agreed to it within this time. Then " +
@@ -32,13 +38,19 @@ var meanings = map[string]string{
 	optCold: "what a mount gets that would have to wait for the first clone. `full`: it waits · `shallow`: the newest commits alone, " +
 		"[while the full history is fetched](../how-to/first-clone.md#get-the-newest-commit-first). Only with `mode=private`, and without `depth` and `filter`",
 	optSparse: "only these directories, and the files directly in the directories above them, are checked out, as with `git sparse-checkout set`",
-	optSubmodules: "`true`: those of the repository · `recursive`: also theirs. Each is fetched once per subject and URL. Their URLs may not lead into private " +
-		"networks, except to the server of the volume's own URL",
+	optSubmodules: "`true`: those of the repository · `recursive`: also theirs. Paths after it, from the top of the repository, say which: [some of the " +
+		"submodules](../how-to/private-repositories.md#submodules). Each is fetched once per subject and URL. Their URLs may not lead into private networks, " +
+		"except to the server of the volume's own URL",
+	optModuleErrors: "`fail`: a submodule that can't be had fails the mount · `warn`: its directory stays empty, `docker volume inspect` says why, and a later " +
+		"mount [tries again](../how-to/private-repositories.md#submodules)",
 	optLFS:        "`true`: git-lfs files have their content where `.gitattributes` asks for it, fetched once per clone · `false`: pointers stay",
 	optCredential: "the name of a stored [credential](../how-to/private-repositories.md): only this one is used. Otherwise the one whose scope fits best is",
 	optAuth: "`container`: git in the containers of the volume gets the volume's credential when it asks, for this repository alone: " +
 		"[what that means](../how-to/private-repositories.md#let-git-in-the-container-use-the-credential) · `none`: it does not",
-	optRestore: "the ID of a [discard](../how-to/discards.md) of the same subject and repository: the volume starts from it, with `mode=keep`",
+	optFrom: "the ID of a [checkpoint](../how-to/checkpoints.md) of the same subject and repository: each workspace of the volume begins with it",
+	optSize: "the most that a workspace of the volume may hold, with its [cache](../how-to/caches.md) and all that it copies up: a write beyond that fails. " +
+		"The default and the most are settings: [hard limits](../operations/sizing.md#hard-limits)",
+	optInodes: "likewise, of files, directories and links",
 }
 
 // TestDocs checks the table of docs/reference/options.md.

@@ -22,7 +22,8 @@ type OptionError struct {
 	Allowed string // what would be accepted; may be empty
 }
 
-// Error returns one line, such as: option "refresh": "soon" is not a duration; allowed: auto, always, never, a duration such as 30s
+// Error returns one line, such as: option "refresh": "soon" is not a duration; allowed: auto, always, never, a duration
+// such as 30s
 func (e *OptionError) Error() string {
 	text := fmt.Sprintf("option %q: ", e.Option)
 	if e.Value != "" {
@@ -33,6 +34,11 @@ func (e *OptionError) Error() string {
 		text += "; allowed: " + e.Allowed
 	}
 	return text
+}
+
+// Fact says what is wrong with the value, for a reader who did not write it, and can't change it.
+func (e *OptionError) Fact() string {
+	return fmt.Sprintf("%q %s", e.Value, strings.TrimSuffix(e.Problem, storeInstead))
 }
 
 // Refuse returns the *OptionError of a request that has options of a volume, and that has a problem of its own.

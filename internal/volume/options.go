@@ -21,18 +21,6 @@ const (
 	ModeKeep Mode = "keep"
 )
 
-// Cache says what containers see of the clone's dependency caches.
-type Cache string
-
-const (
-	// CacheShared mounts the cache of the clone and the uid, writable.
-	CacheShared Cache = "shared"
-	// CacheReadonly mounts it read-only, and uses warm layers but publishes none.
-	CacheReadonly Cache = "readonly"
-	// CacheOff mounts no cache.
-	CacheOff Cache = "off"
-)
-
 // Options are the options of one volume.
 type Options struct {
 	Repo         URL
@@ -40,8 +28,12 @@ type Options struct {
 	Subject      Subject
 	Mode         Mode
 	Cache        Cache
+	Publish      Publish
+	NoCacheLink  bool // the top of the work tree has no link to the cache
 	Warm         Warm
 	WarmKey      string // separates warm state that must not mix; may be empty
+	WarmFiles    Warm   // each content of these files has a warm state of its own
+	WarmExact    bool   // a workspace never begins with the warm state of other contents
 	UID          uint32 // owner of the files, never 4294967295
 	GID          uint32 // not derived from UID
 	Refresh      Refresh
@@ -51,7 +43,9 @@ type Options struct {
 	Files        Files
 	Credential   string // the name of a stored credential; empty: the one whose scope fits best
 	Auth         Auth
-	Restore      string // the ID of the discard that the volume starts from, with mode keep; empty: none
+	From         string // the ID of the checkpoint that its workspaces begin with; empty: none
+	Size         int64  // the most bytes that a workspace may hold; 0: as the settings say
+	Inodes       int64  // likewise, of files and directories
 }
 
 const (
@@ -61,8 +55,14 @@ const (
 	optSubject = "subject"
 	optMode    = "mode"
 	optCache   = "cache"
+	optPublish = "publish"
+	optLink    = "cache_link"
 	optWarm    = "warm"
 	optWarmKey = "warm_key"
+
+	optWarmFiles = "warm_files"
+	optWarmExact = "warm_exact"
+
 	optUID     = "uid"
 	optGID     = "gid"
 	optRefresh = "refresh"
@@ -73,10 +73,13 @@ const (
 	optCold         = "cold"
 	optSparse       = "sparse"
 	optSubmodules   = "submodules"
+	optModuleErrors = "submodule_errors"
 	optLFS          = "lfs"
 	optCredential   = "credential"
 	optAuth         = "auth"
-	optRestore      = "restore"
+	optFrom         = "from"
+	optSize         = "size"
+	optInodes       = "inodes"
 )
 
 // option sets and gets one field of Options by name.
@@ -93,9 +96,13 @@ var options = []option{
 	field(optRef, allowedRef, func(o *Options) *Ref { return &o.Ref }, parseRef, Ref.String),
 	field(optSubject, allowedSubject, func(o *Options) *Subject { return &o.Subject }, parseSubject, asText),
 	words(optMode, func(o *Options) *Mode { return &o.Mode }, ModePrivate, ModeShared, ModeKeep),
-	words(optCache, func(o *Options) *Cache { return &o.Cache }, CacheShared, CacheReadonly, CacheOff),
+	words(optCache, func(o *Options) *Cache { return &o.Cache }, CacheShared, CacheOff),
+	flag(optLink, func(o *Options) *bool { return &o.NoCacheLink }, "true", "false"),
+	words(optPublish, func(o *Options) *Publish { return &o.Publish }, PublishAlways, PublishMarked, PublishNever),
 	field(optWarm, allowedWarm, func(o *Options) *Warm { return &o.Warm }, parseWarm, asText),
 	field(optWarmKey, allowedWarmKey, func(o *Options) *string { return &o.WarmKey }, parseWarmKey, asText),
+	field(optWarmFiles, allowedWarmFiles, func(o *Options) *Warm { return &o.WarmFiles }, parseWarm, asText),
+	flag(optWarmExact, func(o *Options) *bool { return &o.WarmExact }, "false", "true"),
 	field(optUID, allowedID, func(o *Options) *uint32 { return &o.UID }, parseID, formatID),
 	field(optGID, allowedID, func(o *Options) *uint32 { return &o.GID }, parseID, formatID),
 	field(optRefresh, allowedRefresh, func(o *Options) *Refresh { return &o.Refresh }, parseRefresh, Refresh.String),
@@ -104,11 +111,14 @@ var options = []option{
 	flag(optFilter, func(o *Options) *bool { return &o.History.NoBlobs }, "none", "blob:none"),
 	flag(optCold, func(o *Options) *bool { return &o.ColdShallow }, "full", "shallow"),
 	field(optSparse, allowedSparse, func(o *Options) *Sparse { return &o.Files.Sparse }, parseSparse, asText),
-	field(optSubmodules, "false, true, recursive", func(o *Options) *Submodules { return &o.Files.Submodules }, parseSubmodules, Submodules.String),
+	field(optSubmodules, allowedSubmodules, func(o *Options) *Submodules { return &o.Files.Submodules }, parseSubmodules, Submodules.String),
+	flag(optModuleErrors, func(o *Options) *bool { return &o.Files.PartialSubmodules }, "fail", "warn"),
 	flag(optLFS, func(o *Options) *bool { return &o.Files.NoLFS }, "true", "false"),
 	field(optCredential, allowedCredential, func(o *Options) *string { return &o.Credential }, parseCredential, asText),
 	words(optAuth, func(o *Options) *Auth { return &o.Auth }, AuthNone, AuthContainer),
-	field(optRestore, allowedRestore, func(o *Options) *string { return &o.Restore }, parseRestore, asText),
+	field(optFrom, allowedFrom, func(o *Options) *string { return &o.From }, parseFrom, asText),
+	field(optSize, allowedSize, func(o *Options) *int64 { return &o.Size }, ParseLimit, FormatSize),
+	field(optInodes, allowedInodes, func(o *Options) *int64 { return &o.Inodes }, ParseInodes, formatInodes),
 }
 
 // field returns the option for the field that at points to. parse returns a problem if the text is no value of it.
@@ -160,14 +170,15 @@ func indexOf(text string, allowed []string) (i int, problem string) {
 func asText[T ~string](value T) string { return string(value) }
 
 // Parse reads the options of one Create. Those given override defaults (ParseDefaults), which override the built-in
-// ones: the remote's HEAD, subject default, mode private, cache shared, uid and gid 0, refresh auto,
-// stale_if_error 0s, the full history, also at first, and all files, lfs, no submodules, the credential whose scope fits, auth none.
+// ones: the remote's HEAD, subject default, mode private, cache shared with a link, publish always, uid and gid 0,
+// refresh auto, stale_if_error 0s, the full history, also at first, and all files, lfs, no submodules, whose errors
+// fail, the credential whose scope fits, auth none, no limits.
 //
-// It is strict: an unknown name, in given or in defaults, is an error, as is a missing repo, or a url that differs
-// from repo. An empty value is an error too, except for ref, warm, warm_key, sparse, credential and restore, where
-// it means none, whatever the default: compose passes one for an unset variable. With a mode, a depth or a filter that
-// excludes it, cold=shallow is an error if it is given, and full if it is a default; so is auth=container, or none, with
-// a URL that is neither https nor http. Every error is an *OptionError; the same input always returns the same error.
+// It is strict: an unknown name, in given or in defaults, is an error, as is a missing repo, or a url that differs from
+// repo. An empty value is an error too, except for ref, warm, warm_key, warm_files, sparse, credential, from, size
+// and inodes, where it means none, whatever the default: compose passes one for an unset variable. With a mode, a depth
+// or a filter that excludes it, cold=shallow is an error if it is given, and full if it is a default; so is
+// auth=container, or none, with a URL that is neither https nor http. Every error is an *OptionError.
 func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) {
 	if err := checkNames(given); err != nil {
 		return Options{}, err
@@ -181,12 +192,6 @@ func Parse(given, defaults map[string]string, schemes Schemes) (Options, error) 
 	}
 	if err := o.setAll(given); err != nil {
 		return Options{}, err
-	}
-	if o.Restore != "" {
-		if _, ok := given[optMode]; ok && o.Mode != ModeKeep {
-			return Options{}, refuse(optMode, string(o.Mode), "can't be with a restore", string(ModeKeep))
-		}
-		o.Mode = ModeKeep
 	}
 	if problem := o.coldProblem(); problem != "" {
 		if _, ok := given[optCold]; ok {
@@ -223,7 +228,7 @@ func (o *Options) coldProblem() (problem string) {
 // "cache=off,refresh=30s". It drops space around names and values and ignores empty pairs; a value can't contain a
 // comma or a newline. The result is for Parse.
 //
-// It checks names and values as Parse does. A default for repo, url or restore, and a repeated name, are errors
+// It checks names and values as Parse does. A default for repo, url or from, and a repeated name, are errors
 // too. Every error is an *OptionError.
 func ParseDefaults(text string) (map[string]string, error) {
 	defaults := map[string]string{}
@@ -250,7 +255,7 @@ func ParseDefaults(text string) (map[string]string, error) {
 // parseDefaults returns the Options of a volume that gives nothing but a repo, without the
 // repo.
 func parseDefaults(defaults map[string]string) (Options, error) {
-	for _, name := range []string{optRepo, optURL, optRestore} {
+	for _, name := range []string{optRepo, optURL, optFrom} {
 		if _, ok := defaults[name]; ok {
 			return Options{}, refuse(name, "", "can't have a default", "")
 		}
@@ -258,7 +263,7 @@ func parseDefaults(defaults map[string]string) (Options, error) {
 	if err := checkNames(defaults); err != nil {
 		return Options{}, err
 	}
-	o := Options{Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared, Auth: AuthNone}
+	o := Options{Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared, Publish: PublishAlways, Auth: AuthNone}
 	err := o.setAll(defaults)
 	return o, err
 }
@@ -327,28 +332,30 @@ func parseID(text string) (id uint32, problem string) {
 
 func formatID(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
-// Map returns every option by name in its canonical form, as it is stored and shown to the user, except cold=full and
-// auth=none. It has no secrets, and Parse returns o for it, whatever the defaults, unless they have cold=shallow or
-// auth=container.
+// younger has the options that the first version lacks, with their built-in defaults. The versions before an option
+// refuse to start with a volume whose record has it, and a downgrade must work for those that do not use it.
+var younger = map[string]string{
+	optCold: "full", optModuleErrors: "fail", optLink: "true", optAuth: string(AuthNone), optPublish: string(PublishAlways),
+	optWarmFiles: "", optWarmExact: "false", optSize: "", optInodes: "",
+}
+
+// Map returns every option by name in its canonical form, as it is stored and shown to the user, except younger ones at
+// their built-in defaults. It has no secrets, and Parse returns o for it, whatever the defaults, unless they have another
+// value of a younger one.
 func (o Options) Map() map[string]string {
 	m := map[string]string{optRepo: o.Repo.String()}
 	for _, opt := range options {
-		m[opt.name] = opt.get(&o)
-	}
-	// The versions before an option refuse to start with a volume whose record has it, and a
-	// downgrade must work for those that do not use it.
-	if !o.ColdShallow {
-		delete(m, optCold)
-	}
-	if o.Auth == AuthNone {
-		delete(m, optAuth)
+		text := opt.get(&o)
+		if unused, ok := younger[opt.name]; !ok || text != unused {
+			m[opt.name] = text
+		}
 	}
 	return m
 }
 
 // notOfCheckout lists the options that do not decide what a Mount finds checked out, besides the subject, which the
 // clone has.
-var notOfCheckout = []string{optSubject, optMode, optCache, optWarm, optWarmKey, optStaleIfError, optAuth, optRestore}
+var notOfCheckout = []string{optSubject, optMode, optCache, optLink, optPublish, optWarm, optWarmKey, optWarmFiles, optWarmExact, optStaleIfError, optAuth, optFrom, optSize, optInodes}
 
 // Checkout is Map for the options that decide what a Mount finds checked out, and how it is fetched: volumes with the
 // same Checkout share trees and git layers. Parse takes the others from the defaults. How old an answer of the remote

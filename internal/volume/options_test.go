@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := Options{Repo: u, Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared, Auth: AuthNone}
+	plain := Options{Repo: u, Subject: DefaultSubject, Mode: ModePrivate, Cache: CacheShared, Publish: PublishAlways, Auth: AuthNone}
 	but := func(change func(*Options)) Options {
 		o := plain
 		change(&o)
@@ -45,7 +45,7 @@ func TestParse(t *testing.T) {
 		{"repo and the same url", with("url", "HTTPS://H/o/r.git/"), nil, plain},
 		{"all at their defaults", with("ref", "HEAD", "subject", "default", "mode", "private", "cache", "shared", "uid", "0", "gid", "0", "refresh", "auto"), nil, plain},
 		{"all", with("ref", "dev", "subject", "a/b", "cache", "off", "uid", "1000", "gid", "4294967294", "refresh", "90s"), nil,
-			Options{Repo: u, Ref: dev, Subject: "a/b", Mode: ModePrivate, Cache: CacheOff, UID: 1000, GID: 4294967294, Refresh: Refresh{Interval: 90 * time.Second}, Auth: AuthNone}},
+			Options{Repo: u, Ref: dev, Subject: "a/b", Mode: ModePrivate, Cache: CacheOff, Publish: PublishAlways, UID: 1000, GID: 4294967294, Refresh: Refresh{Interval: 90 * time.Second}, Auth: AuthNone}},
 		{"gid does not follow uid", with("uid", "1000"), nil, but(func(o *Options) { o.UID = 1000 })},
 		{"never", with("refresh", "never"), nil, but(func(o *Options) { o.Refresh.Never = true })},
 		{"always", with("refresh", "always"), nil, but(func(o *Options) { o.Refresh.Always = true })},
@@ -54,14 +54,28 @@ func TestParse(t *testing.T) {
 		{"given wins", with("ref", "dev", "uid", "8"), with0("ref", "main", "uid", "7"), but(func(o *Options) { o.Ref, o.UID = dev, 8 })},
 		{"empty ref", with("ref", ""), nil, plain},
 		{"shared", with("mode", "shared"), nil, but(func(o *Options) { o.Mode = ModeShared })},
-		{"keep", with("mode", "keep", "restore", ""), nil, but(func(o *Options) { o.Mode = ModeKeep })},
-		{"restore keeps", with("restore", "0123456789abcdef"), nil, but(func(o *Options) { o.Mode, o.Restore = ModeKeep, "0123456789abcdef" })},
-		{"restore keeps, whatever the default", with("restore", "0123456789abcdef"), with0("mode", "shared"), but(func(o *Options) { o.Mode, o.Restore = ModeKeep, "0123456789abcdef" })},
+		{"keep", with("mode", "keep", "from", ""), nil, but(func(o *Options) { o.Mode = ModeKeep })},
+		{"from", with("from", "0123456789abcdef"), nil, but(func(o *Options) { o.From = "0123456789abcdef" })},
 		{"empty ref over a default", with("ref", ""), with0("ref", "main"), plain},
 		{"auth", with("auth", "container"), nil, but(func(o *Options) { o.Auth = AuthContainer })},
 		{"auth by default", with(), with0("auth", "container"), but(func(o *Options) { o.Auth = AuthContainer })},
+		{"no link", with("cache_link", "false"), nil, but(func(o *Options) { o.NoCacheLink = true })},
+		{"no link by default", with(), with0("cache_link", "false"), but(func(o *Options) { o.NoCacheLink = true })},
+		{"a link, whatever the default", with("cache_link", "true"), with0("cache_link", "false"), plain},
+		{"warm files", with("warm_files", "web/.nvmrc,package-lock.json", "warm_exact", "true"), nil, but(func(o *Options) { o.WarmFiles, o.WarmExact = "package-lock.json,web/.nvmrc", true })},
+		{"no warm files, whatever the default", with("warm_files", ""), with0("warm_files", "go.sum"), plain},
+		{"publish", with("publish", "never"), nil, but(func(o *Options) { o.Publish = PublishNever })},
+		{"publish by default", with(), with0("publish", "marked"), but(func(o *Options) { o.Publish = PublishMarked })},
+		{"publish, whatever the default", with("publish", "always"), with0("publish", "never"), plain},
 		{"cold", with("cold", "shallow"), nil, but(func(o *Options) { o.ColdShallow = true })},
 		{"cold by default", with(), with0("cold", "shallow"), but(func(o *Options) { o.ColdShallow = true })},
+		{"submodules", with("submodules", "recursive", "submodule_errors", "warn"), nil, but(func(o *Options) { o.Files.Submodules.Levels, o.Files.PartialSubmodules = AllLevels, true })},
+		{"some submodules", with("submodules", "true,libs/*,!libs/big/,a,libs/*"), nil, but(func(o *Options) { o.Files.Submodules = Submodules{TopLevel, "!libs/big,a,libs/*"} })},
+		{"a user", with("repo", "https://jane%40h@h/o/r.git"), nil, but(func(o *Options) { o.Repo.user = "jane%40h" })},
+		{"limits", with("size", "2G", "inodes", "100000"), nil, but(func(o *Options) { o.Size, o.Inodes = 2<<30, 100_000 })},
+		{"a limit in other words", with("size", "1.5GiB"), nil, but(func(o *Options) { o.Size = 1536 << 20 })},
+		{"a limit in bytes", with("size", "1048577b"), nil, but(func(o *Options) { o.Size = 1<<20 + 1 })},
+		{"limits from unset variables", with("size", "", "inodes", ""), nil, plain},
 		{"cold by default, where it can't be", with("mode", "keep", "depth", "2"), with0("cold", "shallow"), but(func(o *Options) { o.Mode, o.History.Depth = ModeKeep, 2 })},
 	} {
 		got, err := Parse(tt.given, tt.defaults, Schemes{})
@@ -83,7 +97,7 @@ func with0(pairs ...string) map[string]string {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const options = "; allowed: repo (or url), ref, subject, mode, cache, warm, warm_key, uid, gid, refresh, stale_if_error, depth, filter, cold, sparse, submodules, lfs, credential, auth, restore"
+	const options = "; allowed: repo (or url), ref, subject, mode, cache, cache_link, publish, warm, warm_key, warm_files, warm_exact, uid, gid, refresh, stale_if_error, depth, filter, cold, sparse, submodules, submodule_errors, lfs, credential, auth, from, size, inodes"
 	const ids = "; allowed: a number from 0 to 4294967294"
 	for _, tt := range []struct {
 		given, defaults map[string]string
@@ -98,7 +112,7 @@ func TestParseRefuses(t *testing.T) {
 		{map[string]string{"https://user:secret@h/x": ""}, nil, `option "https://***@h/x": unknown option` + options},
 		{with("repo", ""), nil, `option "repo": empty value; allowed: a URL such as https://host/path, its scheme one of https, http`},
 		{map[string]string{"url": "/etc"}, nil, `option "url": "/etc" is not a URL; allowed: a URL such as https://host/path, its scheme one of https, http`},
-		{with("repo", "https://user:secret@h/x"), nil, `option "repo": "https://***@h/x" contains a user name, password or token: store a credential for the URL instead, and leave it out here; allowed: a URL such as https://host/path, its scheme one of https, http`},
+		{with("repo", "https://user:secret@h/x"), nil, `option "repo": "https://***@h/x" contains a password or token: store a credential for the URL instead, and leave it out here; allowed: a URL such as https://host/path, its scheme one of https, http`},
 		{with("url", "https://h/x"), nil, `option "url": "https://h/x" differs from the repo "https://h/o/r.git" that is also given; allowed: one of them`},
 		{with("ref", "a b"), nil, `option "ref": "a b" contains ' '; allowed: a branch, a tag, a full ref such as refs/pull/7/head, a SHA, HEAD`},
 		{with("subject", ""), nil, `option "subject": empty value; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
@@ -106,21 +120,42 @@ func TestParseRefuses(t *testing.T) {
 		{with("subject", "x"+strings.Repeat("ü", 150)), nil, `option "subject": "x` + strings.Repeat("ü", 99) + `..." is longer than 256 bytes; allowed: 1 to 256 bytes of UTF-8 text without NUL`},
 		{with("mode", "kept"), nil, `option "mode": "kept" is not supported; allowed: private, shared, keep`},
 		{with("mode", ""), nil, `option "mode": empty value; allowed: private, shared, keep`},
-		{with("restore", "0123456789abcdeF"), nil, `option "restore": "0123456789abcdeF" is not the ID of a discard; allowed: 16 hex digits, as GET /v1/discards on the admin socket lists them`},
-		{with("restore", "0123456789abcdef", "mode", "private"), nil, `option "mode": "private" can't be with a restore; allowed: keep`},
+		{with("from", "0123456789abcdeF"), nil, `option "from": "0123456789abcdeF" is not the ID of a checkpoint; allowed: 16 hex digits, as docker repos checkpoints ls lists them`},
 		{with("auth", "yes"), nil, `option "auth": "yes" is not supported; allowed: none, container`},
 		{with("auth", ""), nil, `option "auth": empty value; allowed: none, container`},
+		{with("cache_link", "no"), nil, `option "cache_link": "no" is not supported; allowed: true, false`},
+		{with("cache_link", ""), nil, `option "cache_link": empty value; allowed: true, false`},
+		{with("warm_files", ".git/HEAD"), nil, `option "warm_files": ".git/HEAD" names .git, which is not part of the work tree; allowed: ` + allowedWarmFiles},
+		{with("warm_exact", "yes"), nil, `option "warm_exact": "yes" is not supported; allowed: false, true`},
+		{with("publish", "readonly"), nil, `option "publish": "readonly" is not supported; allowed: always, marked, never`},
+		{with("publish", ""), nil, `option "publish": empty value; allowed: always, marked, never`},
 		{with("cold", "warm"), nil, `option "cold": "warm" is not supported; allowed: full, shallow`},
 		{with("cold", ""), nil, `option "cold": empty value; allowed: full, shallow`},
 		{with("cold", "shallow", "mode", "keep"), nil, `option "cold": "shallow" can't be with mode=keep, whose workspace would stay shallow; allowed: full`},
 		{with("cold", "shallow"), with0("mode", "shared"), `option "cold": "shallow" can't be with mode=shared, whose workspace would stay shallow; allowed: full`},
-		{with("cold", "shallow", "restore", "0123456789abcdef"), nil, `option "cold": "shallow" can't be with mode=keep, whose workspace would stay shallow; allowed: full`},
 		{with("cold", "shallow", "depth", "3"), nil, `option "cold": "shallow" can't be with a depth, which shortens the history already; allowed: full`},
 		{with("cold", "shallow", "filter", "blob:none"), nil, `option "cold": "shallow" can't be with a filter, which makes the first fetch short already; allowed: full`},
-		{with("restore", "0123456789abcdef", "mode", "shared"), nil, `option "mode": "shared" can't be with a restore; allowed: keep`},
-		{with(), with0("restore", "0123456789abcdef"), `option "restore": can't have a default`},
-		{with("cache", "none"), nil, `option "cache": "none" is not supported; allowed: shared, readonly, off`},
-		{with("cache", "Off"), nil, `option "cache": "Off" is not supported; allowed: shared, readonly, off`},
+		{with("submodules", "libs"), nil, `option "submodules": "libs" is not supported; allowed: ` + allowedSubmodules},
+		{with("submodules", "false,libs"), nil, `option "submodules": "false,libs" names paths, but no submodule is checked out; allowed: ` + allowedSubmodules},
+		{with("submodules", "true,"), nil, `option "submodules": "true," names an empty directory; allowed: ` + allowedSubmodules},
+		{with("submodules", "true,!"), nil, `option "submodules": "true,!" names an empty directory; allowed: ` + allowedSubmodules},
+		{with("submodules", "true,../x"), nil, `option "submodules": "true,../x" names a path that is not below the top of the repository; allowed: ` + allowedSubmodules},
+		{with("submodules", "true,[a"), nil, `option "submodules": "true,[a" has a pattern that is none: * and ? match within a name, and [abc] one character; allowed: ` + allowedSubmodules},
+		{with("submodule_errors", "ignore"), nil, `option "submodule_errors": "ignore" is not supported; allowed: fail, warn`},
+		{with("size", "0"), nil, `option "size": "0" is too small; allowed: a size of at least 1m, such as 2g, with k, m, g or t`},
+		{with("size", "1023k"), nil, `option "size": "1023k" is too small; allowed: a size of at least 1m, such as 2g, with k, m, g or t`},
+		{with("size", "2"), nil, `option "size": "2" is not a size; allowed: a size of at least 1m, such as 2g, with k, m, g or t`},
+		{with("size", "2gb"), nil, `option "size": "2gb" is not a size; allowed: a size of at least 1m, such as 2g, with k, m, g or t`},
+		{with("size", "-2g"), nil, `option "size": "-2g" is not a size; allowed: a size of at least 1m, such as 2g, with k, m, g or t`},
+		{with("size", "99999999t"), nil, `option "size": "99999999t" is not a size; allowed: a size of at least 1m, such as 2g, with k, m, g or t`},
+		{with("size", "NaNg"), nil, `option "size": "NaNg" is not a size; allowed: a size of at least 1m, such as 2g, with k, m, g or t`},
+		{with("inodes", "0"), nil, `option "inodes": "0" is too small; allowed: a number of at least 100`},
+		{with("inodes", "99"), nil, `option "inodes": "99" is too small; allowed: a number of at least 100`},
+		{with("inodes", "10k"), nil, `option "inodes": "10k" is not a valid number; allowed: a number of at least 100`},
+		{with("inodes", "-5"), nil, `option "inodes": "-5" is not a valid number; allowed: a number of at least 100`},
+		{with(), with0("from", "0123456789abcdef"), `option "from": can't have a default`},
+		{with("cache", "none"), nil, `option "cache": "none" is not supported; allowed: shared, off`},
+		{with("cache", "Off"), nil, `option "cache": "Off" is not supported; allowed: shared, off`},
 		{with("uid", "root"), nil, `option "uid": "root" is not a valid number` + ids},
 		{with("uid", "-1"), nil, `option "uid": "-1" is not a valid number` + ids},
 		{with("uid", ""), nil, `option "uid": empty value` + ids},
@@ -141,7 +176,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The versions before cold and auth refuse records with them, so only a volume that uses one has it.
+// The versions before cold, auth and cache_link refuse records with them, so only a volume that uses one has it.
 func TestMap(t *testing.T) {
 	o, err := Parse(map[string]string{"url": "HTTPS://H/o/r.git/", "refresh": "5m", "ref": "ABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCD"}, nil, Schemes{})
 	if err != nil {
@@ -150,7 +185,7 @@ func TestMap(t *testing.T) {
 	want := map[string]string{
 		"repo": repo, "ref": "abcdefabcdefabcdefabcdefabcdefabcdefabcd", "subject": "default", "mode": "private",
 		"cache": "shared", "warm": "", "warm_key": "", "uid": "0", "gid": "0", "refresh": "5m0s", "stale_if_error": "0s", "depth": "full", "filter": "none",
-		"sparse": "", "submodules": "false", "lfs": "true", "credential": "", "restore": "",
+		"sparse": "", "submodules": "false", "lfs": "true", "credential": "", "from": "",
 	}
 	if got := o.Map(); !maps.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -170,6 +205,10 @@ func TestDiff(t *testing.T) {
 		{with("cold", "full"), with(), nil},
 		{with("auth", "none"), with(), nil},
 		{with(), with("auth", "container"), []string{`auth: "none" here, "container" given`}},
+		{with(), with("repo", "https://jane@h/o/r.git"), nil},
+		{with(), with("submodule_errors", "warn"), []string{`submodule_errors: "fail" here, "warn" given`}},
+		{with("cache_link", "true"), with(), nil},
+		{with(), with("cache_link", "false"), []string{`cache_link: "true" here, "false" given`}},
 		{with(), with("cold", "shallow"), []string{`cold: "full" here, "shallow" given`}},
 		{with(), with("refresh", "always"), []string{`refresh: "auto" here, "always" given`}},
 		{with(), with("repo", "https://h/x", "ref", "dev", "subject", "a\n", "cache", "off", "uid", "1", "gid", "2", "refresh", "never"), []string{

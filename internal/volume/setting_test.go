@@ -38,7 +38,7 @@ func TestParseDefaultsRefuses(t *testing.T) {
 		{"=x", `option "": unknown option`},
 		{"uid=1,uid=1", `option "uid": given twice`},
 		{"uid=x", `option "uid": "x" is not a valid number`},
-		{"cache=off refresh=30s", `option "cache": "off refresh=30s" is not supported; allowed: shared, readonly, off`},
+		{"cache=off refresh=30s", `option "cache": "off refresh=30s" is not supported; allowed: shared, off`},
 		{"cache=", `option "cache": empty value`},
 	} {
 		got, err := ParseDefaults(tt.in)

@@ -44,7 +44,9 @@ func (h History) Name() string {
 type Files struct {
 	Sparse     Sparse
 	Submodules Submodules
-	NoLFS      bool // git-lfs pointers are not replaced by their objects
+	// PartialSubmodules is set if a submodule that can't be had leaves its directory empty.
+	PartialSubmodules bool
+	NoLFS             bool // git-lfs pointers are not replaced by their objects
 }
 
 // Sparse is a sorted, comma-separated list of directories: as in git's cone mode, a tree holds all that is below
@@ -57,25 +59,6 @@ func (s Sparse) Dirs() []string {
 		return nil
 	}
 	return strings.Split(string(s), ",")
-}
-
-// Submodules says whether submodules are checked out.
-type Submodules int
-
-const (
-	SubmodulesNone Submodules = iota
-	SubmodulesTop             // those of the repository itself
-	SubmodulesRecursive
-)
-
-var submodulesWords = []string{"false", "true", "recursive"}
-
-// String returns the option's word.
-func (s Submodules) String() string { return submodulesWords[s] }
-
-func parseSubmodules(text string) (Submodules, string) {
-	i, problem := indexOf(text, submodulesWords)
-	return Submodules(i), problem
 }
 
 const (
@@ -132,13 +115,13 @@ func parseDirs(text, tree string, check func(dir string) (problem string)) (dirs
 	for dir := range strings.SplitSeq(text, ",") {
 		dir = strings.TrimSuffix(dir, "/")
 		if dir == "" {
-			return nil, "names an empty directory"
+			return nil, "names an empty path"
 		}
 		if problem := check(dir); problem != "" {
 			return nil, problem
 		}
 		if dir == "." || !fs.ValidPath(dir) {
-			return nil, "names a directory that is not below the top of the " + tree
+			return nil, "names a path that is not below the top of the " + tree
 		}
 		dirs = append(dirs, dir)
 	}

@@ -15,10 +15,10 @@ import (
 // maxURL is the longest URL in bytes: more than any server accepts in its request line.
 const maxURL = 4096
 
-// URL is the URL of a remote repository, made by ParseURL. It contains no secret, and can be compared with ==.
+// URL is the URL of a remote repository, made by ParseURL. It contains no password, and can be compared with ==.
 type URL struct {
 	scheme string // lower case
-	user   string // ssh only
+	user   string // not with git://; of https and http as the user wrote it, percent-encoded
 	host   string // lower case, an IPv6 address without brackets
 	port   string // digits, "" if the user gave none
 	path   string // no trailing slash; begins with one unless scp
@@ -28,10 +28,10 @@ type URL struct {
 // ParseURL reads https://, http://, git:// and ssh:// URLs, and the scp-like form [user@]host:path as ssh, if
 // schemes allows them.
 //
-// It refuses: more than 4096 bytes; a user or password (ssh may have a user); a query or a fragment, because git
-// appends its own path after them; control characters, white space and backslashes, also percent-encoded control
-// characters; path segments . and .., also percent-encoded; hosts that are neither ASCII names nor IP addresses;
-// local paths; helpers (ext::); a leading dash. The error is an *OptionError for "repo".
+// It refuses: more than 4096 bytes; a password, and a user that looks like a token or that git:// has; a query or a
+// fragment, because git appends its own path after them; control characters, white space and backslashes, also
+// percent-encoded control characters; path segments . and .., also percent-encoded; hosts that are neither ASCII names
+// nor IP addresses; local paths; helpers (ext::); a leading dash. The error is an *OptionError for "repo".
 func ParseURL(text string, schemes Schemes) (URL, error) {
 	u, problem := parseURL(text, schemes)
 	return u, refuse(optRepo, text, problem, schemes.allowed())
@@ -40,6 +40,8 @@ func ParseURL(text string, schemes Schemes) (URL, error) {
 func parseURL(text string, schemes Schemes) (URL, string) {
 	u, problem := parseAnyURL(text)
 	switch {
+	case problem == hasSecret:
+		problem += storeInstead
 	case problem != "":
 	case len(u.Normalized()) > maxURL: // in the scp-like form each % becomes three bytes
 		problem = "is longer than " + strconv.Itoa(maxURL) + " bytes"
@@ -93,11 +95,9 @@ func parseHierarchical(u URL, rest string) (URL, string) {
 		authority, path = rest[:i], rest[i:]
 	}
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-		if u.scheme != "ssh" {
-			return u, "contains a user name, password or token: store a credential for the URL instead, and leave it out here"
-		}
-		if u.user, authority = authority[:i], authority[i+1:]; !sshUser.MatchString(u.user) {
-			return u, "has a user part that is not a plain ssh user name; a password does not belong there: store a credential instead"
+		u.user, authority = authority[:i], authority[i+1:]
+		if problem := checkUser(u.scheme, u.user); problem != "" {
+			return u, problem
 		}
 	}
 	var problem string
@@ -114,9 +114,6 @@ func parseHierarchical(u URL, rest string) (URL, string) {
 	}
 	return u, checkPath(decoded)
 }
-
-// sshUser matches user names that ssh can't take for an option or for several words.
-var sshUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
 
 // parseSCP reads [user@]host:path. As in git, the colon comes before any slash.
 func parseSCP(text string) (u URL, problem string) {
@@ -218,8 +215,8 @@ func (u URL) String() string {
 }
 
 // Normalized returns the same text for all spellings of a repository: an ssh:// URL for the scp-like form, without
-// a default port and without .git at the end. The ssh user and a home-relative path (host:path and
-// ssh://host/~/path) make a difference, because they name another repository.
+// the user of https and http, without a default port and without .git at the end. The ssh user and a home-relative path
+// (host:path and ssh://host/~/path) make a difference, because they name another repository.
 func (u URL) Normalized() string {
 	path := u.path
 	if u.scp {
@@ -246,6 +243,7 @@ func (u URL) Normalized() string {
 	if port == defaultPort[u.scheme] {
 		port = ""
 	}
+	u = u.WithoutUser()
 	return u.scheme + "://" + u.authority(port) + path
 }
 
@@ -285,12 +283,15 @@ func (u URL) Port() string {
 	return defaultPort[u.scheme]
 }
 
-// OverHTTP returns the repository's HTTP URL: the URL itself if its scheme is http or
+// isHTTP reports whether the scheme is https or http.
+func (u URL) isHTTP() bool { return u.scheme == "https" || u.scheme == "http" }
+
+// OverHTTP returns the repository's HTTP URL without a user: the URL itself if its scheme is http or
 // https, else the same host and path over https, where git-lfs expects the objects of a
 // repository that is fetched over ssh.
 func (u URL) OverHTTP() string {
-	if u.scheme == "https" || u.scheme == "http" {
-		return u.String()
+	if u.isHTTP() {
+		return u.WithoutUser().String()
 	}
 	return URL{scheme: "https", host: u.host, path: "/" + strings.TrimPrefix(u.path, "/")}.String()
 }

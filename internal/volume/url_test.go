@@ -27,6 +27,10 @@ func TestParseURL(t *testing.T) {
 		{"https://h/x/a@b/~c/..d/e..", "https://h/x/a@b/~c/..d/e..", "https://h/x/a@b/~c/..d/e..", "h"},
 		{"https://" + label + ".com/r", "https://" + label + ".com/r", "https://" + label + ".com/r", label + ".com"},
 		{long, long, long, "h"},
+		{"https://jane@H/r.git", "https://jane@h/r.git", "https://h/r", "h"},
+		{"http://jane%40example.com@h:80/r", "http://jane%40example.com@h:80/r", "http://h/r", "h"},
+		{"https://x-token-auth@h/r", "https://x-token-auth@h/r", "https://h/r", "h"},
+		{"https://an.unusually.long-user.of.a-company@h/r", "https://an.unusually.long-user.of.a-company@h/r", "https://h/r", "h"},
 		{"git://h:9418/r", "git://h:9418/r", "git://h/r", "h"},
 		{"ssh://git@H:22/o/r.git", "ssh://git@h:22/o/r.git", "ssh://git@h/o/r", "h"},
 		{"ssh://Git@h/r", "ssh://Git@h/r", "ssh://Git@h/r", "h"},
@@ -137,10 +141,20 @@ func TestParseURLRefuses(t *testing.T) {
 		{"https://h?x/y", "query"},
 		{"h:x/" + strings.Repeat("%", 2000), "longer than 4096 bytes"},
 		{"https://user:secret@h/x", "store a credential"},
-		{"https://secret@h/x", "store a credential"},
-		{"https://@h/x", "store a credential"},
+		{"https://@h/x", "has an empty user name"},
+		{"https://user:@h/x", "store a credential"},
+		{"https://user%3Asecret@h/x", "store a credential"},
+		{"https://secret@me@h/x", "an @ in it is %40"},
+		{"https://$(secret)@h/x", "other characters than letters"},
+		{"https://secret%zz@h/x", "other characters than letters"},
+		{"https://secret%0a@h/x", "control characters"},
+		{"https://secret%ff@h/x", "not UTF-8"},
+		{"https://" + strings.Repeat("secret.", 40) + "@h/x", "longer than 256 bytes"},
+		{"https://ghp_0123456789secret0123@h/x", "store a credential"},
+		{"https://glpat-0123456789secret0123@h/x", "store a credential"},
+		{"https://" + strings.Repeat("secret7", 6) + "@h/x", "store a credential"},
 		{"http://user:secret@h:80/x", "store a credential"},
-		{"git://secret@h/x", "store a credential"},
+		{"git://secret@h/x", "which git:// does not have"},
 		{"https://user:sec@secret@h/x", "store a credential"},
 		{"https://user:secret@h_h/x", "store a credential"},
 		{"https://user:secret%40h/x", "from 1 to 65535"},
@@ -262,7 +276,7 @@ func FuzzParseURL(f *testing.F) {
 		if err != nil || normal.String() != u.Normalized() {
 			t.Errorf("ParseURL(%q).Normalized() = %q, and that parses to %q, %v", text, u.Normalized(), normal, err)
 		}
-		if normal.scheme != u.scheme || normal.user != u.user || normal.host != u.host {
+		if normal.scheme != u.scheme || normal.user != u.WithoutUser().user || normal.host != u.host {
 			t.Errorf("ParseURL(%q).Normalized() = %q is elsewhere", text, u.Normalized())
 		}
 		if strings.HasPrefix(u.String(), "-") || strings.ContainsAny(u.String(), " \t\r\n\x00\\") || helperText.MatchString(u.String()) {

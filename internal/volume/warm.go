@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Warm is a sorted, comma-separated list of directories, none inside of another: untracked build state that is
-// carried over from one workspace to the next. Empty: none.
+// Warm is a sorted, comma-separated list of paths, none inside of another: directories with untracked build state that
+// is carried over from one workspace to the next, or files that decide which state that is. Empty: none.
 type Warm string
 
-// Paths returns the directories, nil for none.
+// Paths returns the paths, nil for none.
 func (w Warm) Paths() []string {
 	if w == "" {
 		return nil
@@ -21,21 +21,22 @@ const (
 	// maxWarm bounds the layers of a workspace: each path adds up to 8, and the kernel allows 500.
 	maxWarm = 16
 	// maxWarmPath and maxWarmKey keep a record small.
-	maxWarmPath    = 255
-	maxWarmKey     = 256
-	allowedWarm    = "up to 16 directories of the workspace separated by commas, such as node_modules,web/.venv"
-	allowedWarmKey = "up to 256 bytes of UTF-8 text without control characters"
+	maxWarmPath      = 255
+	maxWarmKey       = 256
+	allowedWarm      = "up to 16 directories of the workspace separated by commas, such as node_modules,web/.venv"
+	allowedWarmFiles = "up to 16 files of the repository separated by commas, such as package-lock.json,.nvmrc"
+	allowedWarmKey   = "up to 256 bytes of UTF-8 text without control characters"
 )
 
-// parseWarm accepts directories below the top of the workspace, outside of .git and the cache.
+// parseWarm accepts paths below the top of the workspace, outside of .git and the cache.
 func parseWarm(text string) (Warm, string) {
 	dirs, problem := parseDirs(text, "workspace", func(dir string) string {
 		if len(dir) > maxWarmPath {
-			return "names a directory of more than " + strconv.Itoa(maxWarmPath) + " bytes"
+			return "names a path of more than " + strconv.Itoa(maxWarmPath) + " bytes"
 		}
 		for name := range strings.SplitSeq(dir, "/") {
 			if strings.EqualFold(name, ".git") || name == ".hdcache" {
-				return "names " + name + ", which is not build state"
+				return "names " + name + ", which is not part of the work tree"
 			}
 		}
 		return ""
@@ -44,15 +45,15 @@ func parseWarm(text string) (Warm, string) {
 		return "", problem
 	}
 	if len(dirs) > maxWarm {
-		return "", "names more than " + strconv.Itoa(maxWarm) + " directories"
+		return "", "names more than " + strconv.Itoa(maxWarm) + " paths"
 	}
 	for i, a := range dirs {
 		for _, b := range dirs[i+1:] {
 			switch {
 			case a == b:
-				return "", "names a directory twice"
+				return "", "names a path twice"
 			case strings.HasPrefix(b, a+"/"):
-				return "", "names a directory and one inside of it"
+				return "", "names a path and one inside of it"
 			}
 		}
 	}

@@ -32,10 +32,10 @@ func TestParseWarm(t *testing.T) {
 		}
 	}
 	for text, problem := range map[string]string{
-		",":                                    "empty directory",
-		"a,,b":                                 "empty directory",
-		"a,":                                   "empty directory",
-		"/":                                    "empty directory",
+		",":                                    "empty path",
+		"a,,b":                                 "empty path",
+		"a,":                                   "empty path",
+		"/":                                    "empty path",
 		"/a":                                   "not below the top",
 		".":                                    "not below the top",
 		"..":                                   "not below the top",
@@ -43,15 +43,15 @@ func TestParseWarm(t *testing.T) {
 		"a/../b":                               "not below the top",
 		"a//b":                                 "not below the top",
 		"./a":                                  "not below the top",
-		".git":                                 ".git, which is not build state",
-		"sub/.GIT/x":                           ".GIT, which is not build state",
-		".hdcache/npm":                         ".hdcache, which is not build state",
+		".git":                                 ".git, which is not part of the work tree",
+		"sub/.GIT/x":                           ".GIT, which is not part of the work tree",
+		".hdcache/npm":                         ".hdcache, which is not part of the work tree",
 		"a,b,a":                                "twice",
 		"a,b/c,b":                              "one inside of it",
 		"a/b,a":                                "one inside of it",
 		"a\nb":                                 "control character",
 		"a\xff":                                "control character",
-		strings.Join(many, ",") + ",x":         "more than 16 directories",
+		strings.Join(many, ",") + ",x":         "more than 16 paths",
 		strings.Repeat("x", maxWarmPath) + "y": "more than 255 bytes",
 	} {
 		if got, is := parseWarm(text); got != "" || !strings.Contains(is, problem) {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestWorkThatEnds checks that work whose callers all said so ends with the last of them, with
-// its parts, and that work which another party has wanted goes on.
+// its parts, and that work which another owner has wanted goes on.
 func TestWorkThatEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name string

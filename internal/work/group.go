@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/helmdeck/repos/internal/origin"
 )
@@ -74,14 +75,15 @@ func (g *Group) Shared() int {
 
 // Share runs f once for all callers that give the same key at the same time. It returns
 // the result of f, or the cause of ctx if ctx ends first: f then continues, unless the
-// owners of all its callers say that it Ends. The context of f carries its Job and ends when
-// the Group is closed. The work belongs to the party of the first caller, and is urgent
-// while an urgent caller waits. If f panics, all callers get an error, and report gets it
-// with the stack.
+// owners of all its callers say that it Ends. The context of f carries its Job, which is that
+// of the first caller's owner, and ends when the Group is closed. It is urgent while an
+// urgent caller waits. If f panics, all callers get an error, and report gets it with the
+// stack.
 func Share[T any](ctx context.Context, g *Group, key string, report func(error), f func(ctx context.Context) (T, error)) (T, error) {
 	var none T
 	for {
-		fl, leave, err := g.joinFlight(ctx, key, func(ctx context.Context) (v any, err error) {
+		since := time.Now()
+		fl, began, err := g.join(ctx, key, func(ctx context.Context) (v any, err error) {
 			defer func() {
 				if r := recover(); r != nil {
 					err = fmt.Errorf("internal error: %v", r)
@@ -93,14 +95,17 @@ func Share[T any](ctx context.Context, g *Group, key string, report func(error),
 		if err != nil {
 			return none, err
 		}
+		gaveUp := false
 		select {
 		case <-fl.done:
 		case <-ctx.Done():
-			leave()
-			return none, context.Cause(ctx)
+			gaveUp = true
 		}
-		leave()
+		g.leave(ctx, fl)
+		fl.sharedWait(ctx, began, since)
 		switch {
+		case gaveUp:
+			return none, context.Cause(ctx)
 		case fl.abandoned: // just before this caller came: start it again
 		case fl.err != nil:
 			return none, fl.err
@@ -110,44 +115,42 @@ func Share[T any](ctx context.Context, g *Group, key string, report func(error),
 	}
 }
 
-// joinFlight adds a caller to the flight of a key, which it starts if there is none. leave
-// removes the caller.
-func (g *Group) joinFlight(ctx context.Context, key string, f func(ctx context.Context) (any, error)) (_ *flight, leave func(), err error) {
-	caller := PartyOf(ctx)
+// join makes the job of ctx a caller of the flight of a key, which it begins if there is none.
+func (g *Group) join(ctx context.Context, key string, f func(ctx context.Context) (any, error)) (_ *flight, began bool, err error) {
+	caller := JobOf(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if fl, ok := g.flights[key]; ok {
-		return fl, g.leaving(fl, fl.job.join(caller)), nil
+		fl.job.join(caller)
+		return fl, false, nil
 	}
 	if g.closed {
-		return nil, nil, ErrClosed
+		return nil, false, ErrClosed
 	}
-	fl := &flight{job: newJob(caller), done: make(chan struct{})}
+	fl := &flight{job: newShared(caller), done: make(chan struct{})}
+	fl.job.join(caller) // before the work can ask how urgent it is
 	running, cancel := context.WithCancelCause(g.ctx)
 	fl.cancel = cancel
 	g.flights[key] = fl
-	leave = g.leaving(fl, fl.job.join(caller)) // before the work can ask how urgent it is
 	g.running.Go(func() {
 		defer cancel(nil)
-		fl.value, fl.err = f(WithJob(origin.Carry(running, ctx), fl.job))
+		fl.value, fl.err = f(withJob(origin.Carry(running, ctx), fl.job))
 		g.mu.Lock()
 		delete(g.flights, key)
 		fl.ended = true
 		g.mu.Unlock()
 		close(fl.done)
 	})
-	return fl, leave, nil
+	return fl, true, nil
 }
 
-// leaving returns leave, with which a caller leaves a flight. The flight stays in the map
-// until its work has ended, so that no other begins beside it.
-func (g *Group) leaving(fl *flight, leave func()) func() {
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if leave(); !fl.ended && fl.job.abandoned() {
-			fl.abandoned = true
-			fl.cancel(errAbandoned)
-		}
+// leave removes the job of ctx from the callers of a flight. An abandoned flight stays in the
+// map until its work has ended, so that no other begins beside it.
+func (g *Group) leave(ctx context.Context, fl *flight) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if fl.job.leave(JobOf(ctx)); !fl.ended && fl.job.abandoned() {
+		fl.abandoned = true
+		fl.cancel(errAbandoned)
 	}
 }

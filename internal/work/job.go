@@ -2,8 +2,6 @@ package work
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,184 +10,153 @@ import (
 // Owner says for whom work is done: a mount, a volume, a request of the operator, or a
 // setting.
 type Owner struct {
-	Name string // such as `the mount of volume "src"`
+	Name    string // such as `the mount of volume "src"`
+	Subject string // takes the slots of the work, unless that is a Resource's
 	// Urgent work has a waiting caller, such as a container that starts. It runs before
 	// other work.
 	Urgent bool
 	// Yields marks work in advance, which nobody waits for: an eviction always cancels it.
-	// Work that another party wants too does not yield.
+	// Work that another owner wants too does not yield.
 	Yields bool
 	// Ends marks work that is cancelled when its last caller gives up. Work that another
-	// party wants too goes on.
+	// owner wants too goes on.
 	Ends bool
 }
 
-// trait is something that work has if all its callers have it, and always had.
-type trait int
+// trait is a set of what a job has if its Owner, or one of its callers, has it.
+type trait uint8
 
 const (
-	yields trait = iota
-	ends
-	traits
+	urgent trait = 1 << iota // while the caller waits
+	stays                    // it does not yield, also later
+	goesOn                   // it does not end, also later
 )
 
-func (o *Owner) has(t trait) bool {
-	if t == yields {
-		return o.Yields
-	}
-	return o.Ends
-}
-
-// Job is one piece of work. It is safe for concurrent use.
+// Job is what a context knows of its work. WithOwner makes one, whose traits are those of its
+// Owner. Share makes one that has callers, which are jobs: those that wait for the result, and
+// those that wait for a Lock that it holds. It is safe for concurrent use. A nil Job is that of
+// an unknown owner, whose work is not urgent, does not yield and does not end.
 type Job struct {
 	Owner   string // the name of the Owner that started it
 	Subject string // the subject whose slots it takes
 	Began   time.Time
+	// GivesWay marks work that no mount waits for. The slots that it gets from then on are overdue from
+	// the beginning: others, also of the same subject, wait for them only if too many are overdue.
+	GivesWay bool
 
 	queued atomic.Int32 // the number of slots it waits for
 
 	mu      sync.Mutex
-	callers map[Party]int // the number of waiting callers by party
-	had     [traits]bool  // whether all its callers until now had a trait
+	own     trait                    // its Owner's traits; of a shared job, those that callers leave to it
+	callers map[*Job]int             // how often each waits; nil if the job is an Owner's
+	waits   map[string]time.Duration // see Waited
 }
 
-// newJob returns a job that a party starts.
-func newJob(p Party) *Job {
-	return &Job{Owner: p.name(), Began: time.Now(), had: [traits]bool{p.Yields(), p.Ends()}}
-}
+// unknown is what a nil Job stands for.
+var unknown = &Job{own: stays | goesOn}
 
-// Urgent reports whether an urgent caller waits for the job. A caller that is a job is
-// urgent if that job is urgent now.
-func (j *Job) Urgent() bool { return j.urgentExcept(nil) }
-
-// urgentExcept is Urgent without the jobs in seen. They prevent endless recursion: a part
-// of a job may wait for a Lock that another part of the same job holds.
-func (j *Job) urgentExcept(seen []*Job) bool {
-	if slices.Contains(seen, j) {
-		return false
+// newShared returns a job that a caller starts, without callers.
+func newShared(caller *Job) *Job {
+	j := &Job{Owner: "the plugin", Began: time.Now(), callers: make(map[*Job]int)}
+	if caller != nil {
+		j.Owner, j.Subject = caller.Owner, caller.Subject
 	}
-	j.mu.Lock()
-	callers := slices.Collect(maps.Keys(j.callers))
-	j.mu.Unlock()
-	return slices.ContainsFunc(callers, func(p Party) bool { return p.urgentExcept(append(seen, j)) })
+	return j
 }
 
-// has reports whether a job has a trait. The jobs in seen are those of urgentExcept.
-func (j *Job) has(t trait, seen []*Job) bool {
-	if slices.Contains(seen, j) {
-		return true
+// Urgent reports whether an urgent owner waits for the job now.
+func (j *Job) Urgent() bool { return j.has(urgent) }
+
+// Yields reports whether the job gives way to an eviction: see Owner.
+func (j *Job) Yields() bool { return !j.has(stays) }
+
+// has reports whether the job has a trait, or a caller does, or one of that, and so on. They can
+// form circles: a part of a job may wait for a Lock that another part of the same job holds.
+func (j *Job) has(t trait) bool {
+	seen, next := map[*Job]bool{j: true}, []*Job{j}
+	for len(next) > 0 {
+		last := len(next) - 1
+		j, next = next[last], next[:last]
+		if j == nil {
+			j = unknown
+		}
+		j.mu.Lock()
+		found := j.own&t != 0
+		for c := range j.callers {
+			if !seen[c] {
+				seen[c], next = true, append(next, c)
+			}
+		}
+		j.mu.Unlock()
+		if found {
+			return true
+		}
 	}
-	j.mu.Lock()
-	callers, had := slices.Collect(maps.Keys(j.callers)), j.had[t]
-	j.mu.Unlock()
-	return had && !slices.ContainsFunc(callers, func(p Party) bool { return !p.has(t, append(seen, j)) })
+	return false
 }
 
 // abandoned reports whether nobody waits for a job that ends then.
 func (j *Job) abandoned() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.callers) == 0 && j.had[ends]
+	return len(j.callers) == 0 && j.own&goesOn == 0
 }
 
 // Queued reports whether the job waits for a slot. A nil Job does not.
 func (j *Job) Queued() bool { return j != nil && j.queued.Load() > 0 }
 
-// join adds a caller, and leave removes it. A nil Job counts no callers.
-func (j *Job) join(p Party) (leave func()) {
-	if j == nil {
-		return func() {}
+// join adds a caller, until leave. The job of an Owner has none.
+func (j *Job) join(caller *Job) {
+	if j == nil || j.callers == nil {
+		return
 	}
-	has := [traits]bool{p.Yields(), p.Ends()} // before the lock, because it takes those of other jobs
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for t := range traits {
-		j.had[t] = j.had[t] && has[t]
+	j.callers[caller]++
+}
+
+// leave removes a caller that has joined.
+func (j *Job) leave(caller *Job) {
+	if j == nil || j.callers == nil {
+		return
 	}
-	if j.callers == nil {
-		j.callers = make(map[Party]int)
-	}
-	j.callers[p]++
-	return func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.callers[p]--; j.callers[p] == 0 {
-			delete(j.callers, p)
+	var left trait // found before the lock, because the caller may wait for j in a circle
+	for _, t := range []trait{stays, goesOn} {
+		if caller.has(t) {
+			left |= t
 		}
 	}
-}
-
-// Party says for whom the work of a context is done: for an Owner, or as a part of a Job.
-// The zero Party is unknown. Parties are equal if their contexts come from the same call
-// of WithOwner or WithJob.
-type Party struct {
-	owner *Owner
-	job   *Job
-}
-
-// PartyOf returns the party of a context.
-func PartyOf(ctx context.Context) Party {
-	if o, _ := ctx.Value(ownerKey{}).(*Owner); o != nil {
-		return Party{owner: o}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.own |= left
+	if j.callers[caller]--; j.callers[caller] == 0 {
+		delete(j.callers, caller)
 	}
-	return Party{job: JobOf(ctx)}
 }
-
-// Urgent reports whether an urgent caller waits for the party's work now.
-func (p Party) Urgent() bool { return p.urgentExcept(nil) }
-
-func (p Party) urgentExcept(seen []*Job) bool {
-	switch {
-	case p.owner != nil:
-		return p.owner.Urgent
-	case p.job != nil:
-		return p.job.urgentExcept(seen)
-	}
-	return false
-}
-
-// Yields reports whether the party's work gives way to an eviction: see Owner.
-func (p Party) Yields() bool { return p.has(yields, nil) }
-
-// Ends reports whether the party's work ends when nobody waits for it: see Owner.
-func (p Party) Ends() bool { return p.has(ends, nil) }
-
-func (p Party) has(t trait, seen []*Job) bool {
-	switch {
-	case p.owner != nil:
-		return p.owner.has(t)
-	case p.job != nil:
-		return p.job.has(t, seen)
-	}
-	return false
-}
-
-// name returns the name of the owner, or of the owner of the job.
-func (p Party) name() string {
-	switch {
-	case p.owner != nil:
-		return p.owner.Name
-	case p.job != nil:
-		return p.job.Owner
-	}
-	return "the plugin"
-}
-
-type ownerKey struct{}
 
 type jobKey struct{}
 
-// WithOwner returns a context for work that belongs to o.
+// WithOwner returns a context for work that belongs to o. It replaces the job of ctx.
 func WithOwner(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, ownerKey{}, &o)
+	j := &Job{Owner: o.Name, Subject: o.Subject, Began: time.Now()}
+	if o.Urgent {
+		j.own |= urgent
+	}
+	if !o.Yields {
+		j.own |= stays
+	}
+	if !o.Ends {
+		j.own |= goesOn
+	}
+	return withJob(ctx, j)
 }
 
-// WithJob returns a context for the work of j.
-func WithJob(ctx context.Context, j *Job) context.Context {
-	return context.WithValue(context.WithValue(ctx, jobKey{}, j), ownerKey{}, nil)
+func withJob(ctx context.Context, j *Job) context.Context {
+	return context.WithValue(ctx, jobKey{}, j)
 }
 
-// JobOf returns the job of a context, or nil.
+// JobOf returns the job of a context, or nil. Contexts have the same one if they come from the
+// same call of WithOwner or Share.
 func JobOf(ctx context.Context) *Job {
 	j, _ := ctx.Value(jobKey{}).(*Job)
 	return j

@@ -4,12 +4,14 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
-// Lock is a mutual exclusion lock whose Acquire takes a context. The job that holds it is
-// as urgent as the parties that wait for it: otherwise a mount would wait for a job that
-// itself waits for a slot behind all other mounts. Urgent parties get the lock first,
-// others in the order of their calls. The zero value is unlocked.
+// Lock is a mutual exclusion lock whose Acquire takes a context. Those that wait for it are
+// callers of the job that holds it, so it is as urgent: otherwise a mount would wait for a fetch
+// that itself waits behind all other mounts, for a slot to begin or, when its pack is there, to
+// resolve deltas. Urgent jobs get the lock first, others in the order of their calls. The zero
+// value is unlocked.
 type Lock struct {
 	mu      sync.Mutex
 	held    bool
@@ -18,9 +20,7 @@ type Lock struct {
 }
 
 type waiter struct {
-	party   Party
-	job     *Job
-	leave   func()        // removes the waiter from the callers of the holder's job
+	job     *Job          // a caller of the holder's job; may be nil
 	granted chan struct{} // closed when the waiter holds the lock
 }
 
@@ -33,10 +33,11 @@ func (l *Lock) Acquire(ctx context.Context) (unlock func(), err error) {
 		l.held, l.job = true, JobOf(ctx)
 		return l.unlock, nil
 	}
-	w := &waiter{party: PartyOf(ctx), job: JobOf(ctx), granted: make(chan struct{})}
-	w.leave = l.job.join(w.party)
+	w := &waiter{job: JobOf(ctx), granted: make(chan struct{})}
+	l.job.join(w.job)
 	l.waiting = append(l.waiting, w)
 	l.mu.Unlock()
+	defer Waited(ctx, aLock, time.Now())
 	select {
 	case <-w.granted:
 		return l.unlock, nil
@@ -46,7 +47,7 @@ func (l *Lock) Acquire(ctx context.Context) (unlock func(), err error) {
 	i := slices.Index(l.waiting, w)
 	if i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
-		w.leave()
+		l.job.leave(w.job)
 	}
 	l.mu.Unlock()
 	if i < 0 { // the lock was granted meanwhile
@@ -70,18 +71,17 @@ func (l *Lock) Try() (unlock func(), ok bool) {
 func (l *Lock) unlock() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held, l.job = false, nil
 	if len(l.waiting) == 0 {
+		l.held, l.job = false, nil
 		return
 	}
-	i := max(slices.IndexFunc(l.waiting, func(w *waiter) bool { return w.party.Urgent() }), 0)
-	next := l.waiting[i]
-	l.waiting = slices.Delete(l.waiting, i, i+1)
-	next.leave()
-	l.held, l.job = true, next.job
+	i := max(slices.IndexFunc(l.waiting, func(w *waiter) bool { return w.job.Urgent() }), 0)
+	before, next := l.job, l.waiting[i]
+	before.leave(next.job)
+	l.job, l.waiting = next.job, slices.Delete(l.waiting, i, i+1)
 	for _, w := range l.waiting {
-		w.leave()
-		w.leave = l.job.join(w.party)
+		before.leave(w.job)
+		l.job.join(w.job)
 	}
 	close(next.granted)
 }

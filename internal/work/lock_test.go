@@ -9,14 +9,15 @@ import (
 	"testing/synctest"
 )
 
-// caller returns a context of a party with a job of its own.
+// caller returns the context of a shared job that a caller waits for.
 func caller(ctx context.Context, urgent bool) (context.Context, *Job) {
-	j := &Job{}
-	j.join(PartyOf(WithOwner(ctx, Owner{Name: "a caller", Urgent: urgent})))
-	return WithJob(ctx, j), j
+	c := JobOf(WithOwner(ctx, Owner{Name: "a caller", Urgent: urgent}))
+	j := newShared(c)
+	j.join(c)
+	return withJob(ctx, j), j
 }
 
-// The holder of a lock is urgent while an urgent party waits for it.
+// The holder of a lock is urgent while an urgent job waits for it.
 func TestLockLendsUrgency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lock
@@ -42,18 +43,18 @@ func TestLockLendsUrgency(t *testing.T) {
 		other, next := caller(t.Context(), false)
 		wait("quiet", other)
 		if holder.Urgent() {
-			t.Error("the holder is urgent before an urgent party waits")
+			t.Error("the holder is urgent before an urgent job waits")
 		}
 		urgent, _ := caller(t.Context(), true)
 		gone, giveUp := context.WithCancelCause(urgent)
 		wait("gone", gone)
 		if !holder.Urgent() || next.Urgent() {
-			t.Errorf("an urgent party waits: the holder is urgent: %v, who waits too: %v", holder.Urgent(), next.Urgent())
+			t.Errorf("an urgent job waits: the holder is urgent: %v, who waits too: %v", holder.Urgent(), next.Urgent())
 		}
 		giveUp(errors.New("hung up"))
 		synctest.Wait()
 		if holder.Urgent() {
-			t.Error("the holder is urgent after the urgent party has given up")
+			t.Error("the holder is urgent after the urgent job has given up")
 		}
 		wait("urgent", urgent)
 		if _, ok := l.Try(); ok {
@@ -100,7 +101,7 @@ func TestLockPassesUrgencyOn(t *testing.T) {
 		}()
 		synctest.Wait()
 		if !job.Urgent() {
-			t.Error("the second holder is not urgent, and an urgent party waits")
+			t.Error("the second holder is not urgent, and an urgent job waits")
 		}
 		unlock()
 		(<-got)()
@@ -152,6 +153,54 @@ func TestMountLendsUrgencyToFetch(t *testing.T) {
 		all.Wait()
 		if order[0] != "the fetch" {
 			t.Errorf("order %q, want the fetch first", order)
+		}
+	})
+}
+
+// A fetch that waits for the lock becomes urgent when a mount joins it, and with it the holder,
+// which does so no longer when the mount gives up. It then does not yield any more.
+func TestLockLendsUrgencyThroughJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup()
+		defer g.Close()
+		var l Lock
+		owner := JobOf(WithOwner(t.Context(), Owner{Yields: true}))
+		holder := newShared(owner)
+		holder.join(owner)
+		unlock, err := l.Acquire(withJob(t.Context(), holder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fetch := func(ctx context.Context) {
+			_, _ = Share(ctx, g, "fetch", ignore, func(ctx context.Context) (int, error) {
+				unlock, err := l.Acquire(ctx)
+				if err == nil {
+					unlock()
+				}
+				return 0, err
+			})
+		}
+		mount, giveUp := context.WithCancel(WithOwner(t.Context(), Owner{Urgent: true}))
+		var all sync.WaitGroup
+		all.Go(func() { fetch(WithOwner(t.Context(), Owner{Yields: true})) })
+		synctest.Wait()
+		if holder.Urgent() || !holder.Yields() {
+			t.Errorf("without a mount: urgent %v, yields %v", holder.Urgent(), holder.Yields())
+		}
+		all.Go(func() { fetch(mount) })
+		synctest.Wait()
+		if !holder.Urgent() || holder.Yields() {
+			t.Errorf("a mount waits: urgent %v, yields %v", holder.Urgent(), holder.Yields())
+		}
+		giveUp()
+		synctest.Wait()
+		if holder.Urgent() {
+			t.Error("it is urgent after the mount has given up")
+		}
+		unlock()
+		all.Wait()
+		if holder.Yields() {
+			t.Error("it yields after a mount has waited for it")
 		}
 	})
 }

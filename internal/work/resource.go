@@ -20,16 +20,15 @@ type Resource struct {
 	Report  func(error) // gets panics
 
 	mu       sync.Mutex     // guards what follows; never held over I/O
-	users    map[Party]int  // the number of uses by party
-	tasks    map[*task]bool // the uses that can be cancelled
+	users    map[*Job]int   // the number of uses by job; nil if there are none
+	tasks    map[*task]bool // the uses that can be cancelled; likewise
 	unused   chan struct{}  // closed when the last use ends; nil unless an eviction waits
 	evicting chan struct{}  // closed when the eviction ends; nil without an eviction
 }
 
 // task is work on a resource that an eviction can cancel.
 type task struct {
-	party  Party
-	job    *Job
+	job    *Job // may be nil
 	cancel context.CancelCauseFunc
 }
 
@@ -39,10 +38,10 @@ type BusyError struct{ Name, Reason string }
 func (e *BusyError) Error() string { return fmt.Sprintf("%s is in use: %s", e.Name, e.Reason) }
 
 // Use prevents an eviction until release is called. It waits for the end of a running
-// eviction, which is short. A party that uses the resource already does not wait, because
+// eviction, which is short. A job that uses the resource already does not wait, because
 // the eviction waits for it: the error is r.Gone. Other errors are the context's cause.
 func (r *Resource) Use(ctx context.Context) (release func(), err error) {
-	user := PartyOf(ctx)
+	user := JobOf(ctx)
 	for {
 		r.mu.Lock()
 		evicting, again := r.evicting, r.usedByLocked(user)
@@ -54,18 +53,21 @@ func (r *Resource) Use(ctx context.Context) (release func(), err error) {
 		if again {
 			return nil, r.Gone
 		}
+		since := time.Now()
 		select {
 		case <-evicting:
+			Waited(ctx, anEviction, since)
 		case <-ctx.Done():
+			Waited(ctx, anEviction, since)
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
 // useLocked adds a use, and release removes it.
-func (r *Resource) useLocked(user Party) (release func()) {
+func (r *Resource) useLocked(user *Job) (release func()) {
 	if r.users == nil {
-		r.users = make(map[Party]int)
+		r.users = make(map[*Job]int)
 	}
 	r.users[user]++
 	return sync.OnceFunc(func() {
@@ -74,16 +76,20 @@ func (r *Resource) useLocked(user Party) (release func()) {
 		if r.users[user]--; r.users[user] == 0 {
 			delete(r.users, user)
 		}
-		if len(r.users) == 0 && r.unused != nil {
+		if len(r.users) > 0 {
+			return
+		}
+		r.users = nil // most resources are idle, and an empty map keeps its memory
+		if r.unused != nil {
 			close(r.unused)
 			r.unused = nil
 		}
 	})
 }
 
-// usedByLocked reports whether a party uses the resource. It is false for the zero Party,
-// which may stand for several.
-func (r *Resource) usedByLocked(user Party) bool { return user != (Party{}) && r.users[user] > 0 }
+// usedByLocked reports whether a job uses the resource. It is false for nil, which may stand
+// for several.
+func (r *Resource) usedByLocked(user *Job) bool { return user != nil && r.users[user] > 0 }
 
 // Start starts a task, which uses the resource until done is called. Its context ends when
 // an eviction cancels the task. During an eviction the error is r.Gone: Start cannot wait,
@@ -95,15 +101,17 @@ func (r *Resource) Start(ctx context.Context) (_ context.Context, done func(), e
 		return ctx, nil, r.Gone
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := &task{PartyOf(ctx), JobOf(ctx), cancel}
+	t := &task{JobOf(ctx), cancel}
 	if r.tasks == nil {
 		r.tasks = make(map[*task]bool)
 	}
 	r.tasks[t] = true
-	release := r.useLocked(PartyOf(ctx))
+	release := r.useLocked(t.job)
 	return ctx, func() {
 		r.mu.Lock()
-		delete(r.tasks, t)
+		if delete(r.tasks, t); len(r.tasks) == 0 {
+			r.tasks = nil
+		}
 		r.mu.Unlock()
 		release()
 		cancel(nil)
@@ -151,9 +159,9 @@ func (r *Resource) Usage() Usage {
 
 func (r *Resource) usageLocked() Usage {
 	u := Usage{Tasks: len(r.tasks) > 0}
-	tasked := make(map[Party]bool)
+	tasked := make(map[*Job]bool)
 	for t := range r.tasks {
-		tasked[t.party] = true
+		tasked[t.job] = true
 	}
 	for user := range r.users {
 		u.Attended = u.Attended || user.Urgent()
@@ -162,7 +170,7 @@ func (r *Resource) usageLocked() Usage {
 	u.Yields = len(r.users) > 0 && !u.Used
 	var jobs []string
 	for t := range r.tasks {
-		if t.job != nil && !t.party.Yields() {
+		if t.job != nil && !t.job.Yields() {
 			jobs = append(jobs, fmt.Sprintf("work for %s, since %s", t.job.Owner, t.job.Began.UTC().Format(time.RFC3339)))
 		}
 	}
@@ -201,7 +209,7 @@ func (r *Resource) Evict(ctx context.Context, stop Stop) (done func(), err error
 	if stops && r.evicting == nil {
 		u.Busy = ""
 	}
-	if u.Busy == "" && r.usedByLocked(PartyOf(ctx)) {
+	if u.Busy == "" && r.usedByLocked(JobOf(ctx)) {
 		u.Busy = "it is the one that needs room"
 	}
 	if u.Busy != "" {

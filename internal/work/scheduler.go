@@ -24,57 +24,35 @@ const (
 // String returns the kind's name.
 func (k Kind) String() string { return [kinds]string{"cpu", "fetch", "question"}[k] }
 
-// Limits limit the slots of one kind.
-type Limits struct {
-	Slots      int // granted at the same time
-	PerSubject int // of these, granted to one subject
-	// Overdue is how many more slots may be granted, one for each slot that is held for
-	// longer than Quantum while others wait. So a subject whose work never ends slows the
-	// others down but does not stop them.
-	Overdue int
-	Quantum time.Duration
-}
-
-// DefaultLimits returns the limits, by Kind, for a number of processors. No subject can
-// take all slots of a kind.
-func DefaultLimits(processors int) [3]Limits {
-	// Two subjects could not share a single slot.
-	cpu := max(processors, 2)
-	return [3]Limits{
-		// A job of a small repository takes less than a second. One that takes longer than
-		// three seconds gives way to others, each of which costs one more process: a job
-		// behind those of six subjects waits about ten seconds.
-		CPU: {Slots: cpu, PerSubject: cpu - 1, Overdue: 4 * cpu, Quantum: 3 * time.Second},
-		// A fetch is about three processes. They mostly wait, but on loopback, or when many
-		// packs arrive at the same time, they keep processors busy, so the limits depend on
-		// the number of processors. Most fetch a few commits, in less than a second. Four
-		// subjects can take all slots with fetches that never end: then others wait that long.
-		Fetch: {Slots: 8 * cpu, PerSubject: 2 * cpu, Overdue: 24 * cpu, Quantum: 10 * time.Second},
-		// A question is one request or one process, and has a timeout of 20 s.
-		Question: {Slots: 64, PerSubject: 32, Overdue: 64, Quantum: 10 * time.Second},
-	}
-}
-
 // Scheduler grants slots to jobs: first to urgent jobs, then to the subject that holds
 // the fewest slots, then to the subject whose last grant is the oldest, then in the order
-// of requests. Large jobs, whatever their kind of slot, run one at a time. It is safe for
-// concurrent use.
+// of requests. In all of this the jobs of a subject that give way (Job.GivesWay) count as
+// those of another subject. Large jobs, whatever their kind of slot, run one at a time. It is
+// safe for concurrent use.
 type Scheduler struct {
 	mu    sync.Mutex
 	pools [kinds]pool
 	large bool // a large job is running
 	seq   uint64
 	timer *time.Timer
+	moved chan struct{} // closed by notify; nil if nobody waits for it
 }
 
 type pool struct {
 	Limits
-	held    []*Slot
-	subject map[string]*account
-	waiting []*request
+	held     []*Slot
+	accounts map[holder]*account
+	waiting  []*request
 }
 
-// account is a subject that holds slots of a kind or waits for some.
+// holder is what has an account: the jobs of a subject that give way, or its others. They are counted apart,
+// because the others do not wait for those that give way.
+type holder struct {
+	subject string
+	gives   bool // Job.GivesWay
+}
+
+// account is a holder that holds slots of a kind or waits for some.
 type account struct {
 	held, waiting int
 	granted       uint64 // the sequence number of its last grant
@@ -82,11 +60,12 @@ type account struct {
 
 // Slot is the right to run until Release.
 type Slot struct {
+	holder
 	s       *Scheduler
 	kind    Kind
-	subject string
 	large   bool
 	share   int
+	spreads bool // Room was called
 	since   time.Time
 	once    sync.Once
 }
@@ -108,7 +87,7 @@ type request struct {
 func NewScheduler(limits [3]Limits) *Scheduler {
 	s := &Scheduler{}
 	for k := range s.pools {
-		s.pools[k] = pool{Limits: limits[k], subject: make(map[string]*account)}
+		s.pools[k] = pool{Limits: limits[k], accounts: make(map[holder]*account)}
 	}
 	return s
 }
@@ -123,6 +102,7 @@ func (s *Scheduler) Acquire(ctx context.Context, k Kind, large bool) (*Slot, err
 	if slot := s.Try(ctx, k, large); slot != nil {
 		return slot, nil
 	}
+	defer Waited(ctx, fmt.Sprintf("%s (%s)", aTurn, k), time.Now())
 	r := s.enqueue(ctx, k, large)
 	r.job.queued.Add(1)
 	defer r.job.queued.Add(-1)
@@ -159,11 +139,11 @@ func (s *Scheduler) enqueue(ctx context.Context, k Kind, large bool) *request {
 	s.seq++
 	r := &request{
 		job: job, seq: s.seq, since: time.Now(), granted: make(chan struct{}),
-		slot: &Slot{s: s, kind: k, subject: job.Subject, large: large},
+		slot: &Slot{holder: holder{job.Subject, job.GivesWay}, s: s, kind: k, large: large},
 	}
 	p := &s.pools[k]
 	p.waiting = append(p.waiting, r)
-	p.account(job.Subject).waiting++
+	p.account(r.slot.holder).waiting++
 	s.dispatch()
 	return r
 }
@@ -178,8 +158,8 @@ func (s *Scheduler) withdraw(r *request) bool {
 		return false
 	}
 	p.waiting = slices.Delete(p.waiting, i, i+1)
-	p.account(r.slot.subject).waiting--
-	p.forget(r.slot.subject)
+	p.account(r.slot.holder).waiting--
+	p.forget(r.slot.holder)
 	return true
 }
 
@@ -194,28 +174,29 @@ func (slot *Slot) Release() {
 		defer s.mu.Unlock()
 		p := &s.pools[slot.kind]
 		p.held = slices.DeleteFunc(p.held, func(other *Slot) bool { return other == slot })
-		p.account(slot.subject).held--
-		p.forget(slot.subject)
+		p.account(slot.holder).held--
+		p.forget(slot.holder)
 		if slot.large {
 			s.large = false
 		}
+		s.notify(slot.kind)
 		s.dispatch()
 	})
 }
 
-func (p *pool) account(subject string) *account {
-	a, ok := p.subject[subject]
+func (p *pool) account(h holder) *account {
+	a, ok := p.accounts[h]
 	if !ok {
 		a = &account{}
-		p.subject[subject] = a
+		p.accounts[h] = a
 	}
 	return a
 }
 
-// forget deletes the account of a subject that neither holds slots nor waits for any.
-func (p *pool) forget(subject string) {
-	if a := p.subject[subject]; a.held == 0 && a.waiting == 0 {
-		delete(p.subject, subject)
+// forget deletes the account of a holder that neither holds slots nor waits for any.
+func (p *pool) forget(h holder) {
+	if a := p.accounts[h]; a.held == 0 && a.waiting == 0 {
+		delete(p.accounts, h)
 	}
 }
 
@@ -254,7 +235,7 @@ func (s *Scheduler) grant(p *pool, i int, now time.Time) {
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	r.slot.since = now
 	p.held = append(p.held, r.slot)
-	a := p.account(r.slot.subject)
+	a := p.account(r.slot.holder)
 	a.waiting--
 	a.held++
 	s.seq++
@@ -263,55 +244,88 @@ func (s *Scheduler) grant(p *pool, i int, now time.Time) {
 		s.large = true
 	}
 	for _, k := range []Kind{CPU, Fetch} {
-		if a, ok := s.pools[k].subject[r.slot.subject]; ok {
-			r.slot.share += a.held
+		for _, slot := range s.pools[k].held {
+			if slot.subject == r.slot.subject {
+				r.slot.share++
+			}
 		}
 	}
 	close(r.granted)
+	s.notify(r.slot.kind)
 }
 
 // choose returns the index of the request to grant next. If it is -1, wait says when a
 // slot becomes overdue so that one may be granted; 0 if time alone changes nothing.
 func (s *Scheduler) choose(p *pool, now time.Time) (index int, wait time.Duration) {
 	index = -1
+	if len(p.waiting) == 0 {
+		return index, 0
+	}
+	free, next := p.free(now)
 	for i, r := range p.waiting {
-		if r.slot.large && s.large || p.subject[r.slot.subject].held >= p.PerSubject {
+		if r.slot.large && s.large {
+			continue
+		}
+		full := p.accounts[r.slot.holder].held >= p.PerSubject
+		if full && p.Again == 0 {
+			continue
+		}
+		if full && !p.again(r.slot.holder, now) || !full && !free {
+			wait = next
 			continue
 		}
 		if index < 0 || p.before(r, p.waiting[index]) {
 			index = i
 		}
 	}
-	if index < 0 {
-		return -1, 0
-	}
-	free, wait := p.free(now)
-	if free {
+	if index >= 0 {
 		return index, 0
 	}
 	return -1, wait
 }
 
-// free reports whether one more slot may be granted. If not, wait says when the next slot
-// becomes overdue; 0 if that does not help.
-func (p *pool) free(now time.Time) (ok bool, wait time.Duration) {
-	overdue := 0
-	for _, slot := range p.held { // oldest first
-		left := p.Quantum - now.Sub(slot.since)
-		if left > 0 {
-			wait = left
-			break
+// overdue reports whether others do not wait for a slot, and if not, when that begins.
+func (p *pool) overdue(slot *Slot, now time.Time) (ok bool, left time.Duration) {
+	left = p.Quantum - now.Sub(slot.since)
+	return left <= 0 || slot.gives, left
+}
+
+// free reports whether one more slot may be granted to a holder of fewer than PerSubject.
+// next says when the next slot becomes overdue; 0 if none does.
+func (p *pool) free(now time.Time) (ok bool, next time.Duration) {
+	overdue, by := 0, make(map[holder]int)
+	for _, slot := range p.held {
+		switch late, left := p.overdue(slot, now); {
+		case late && by[slot.holder] < p.PerSubject: // what it has beyond that does not count at all
+			by[slot.holder]++
+			overdue++
+		case !late && (next == 0 || left < next):
+			next = left
 		}
-		overdue++
 	}
-	overdue = min(overdue, p.Overdue)
-	if len(p.held)-overdue < p.Slots {
-		return true, 0
+	return len(p.held)-p.grantedAgain()-min(overdue, p.Overdue) < p.Slots, next
+}
+
+// again reports whether one more slot may be granted to a holder of PerSubject or more.
+func (p *pool) again(h holder, now time.Time) bool {
+	overdue := 0
+	for _, slot := range p.held {
+		if late, _ := p.overdue(slot, now); late && slot.holder == h {
+			overdue++
+		}
 	}
-	if overdue == p.Overdue {
-		return false, 0
+	return p.accounts[h].held-min(overdue, p.Again) < p.PerSubject && p.grantedAgain() < p.AgainOfAll
+}
+
+// grantedAgain returns how many slots holders hold beyond PerSubject.
+func (p *pool) grantedAgain() (n int) {
+	if p.Again == 0 {
+		return 0
 	}
-	return false, wait
+	for _, a := range p.accounts {
+		n += max(a.held-p.PerSubject, 0)
+	}
+	return n
 }
 
 // before reports whether a gets its slot before b.
@@ -319,7 +333,7 @@ func (p *pool) before(a, b *request) bool {
 	if u, v := a.job.Urgent(), b.job.Urgent(); u != v {
 		return u
 	}
-	x, y := p.subject[a.slot.subject], p.subject[b.slot.subject]
+	x, y := p.accounts[a.slot.holder], p.accounts[b.slot.holder]
 	switch {
 	case x.held != y.held:
 		return x.held < y.held

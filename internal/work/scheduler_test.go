@@ -18,13 +18,11 @@ func limits(slots, perSubject, overdue int) [3]Limits {
 
 // as returns the context of a job of a subject.
 func as(t *testing.T, subject string) context.Context {
-	return WithJob(t.Context(), &Job{Subject: subject})
+	return WithOwner(t.Context(), Owner{Subject: subject})
 }
 
-func urgent(t *testing.T, subject string) context.Context {
-	j := &Job{Subject: subject}
-	j.join(Party{owner: &Owner{Urgent: true}})
-	return WithJob(t.Context(), j)
+func asMount(t *testing.T, subject string) context.Context {
+	return WithOwner(t.Context(), Owner{Subject: subject, Urgent: true})
 }
 
 func acquire(t *testing.T, s *Scheduler, ctx context.Context, large bool) *Slot {
@@ -74,12 +72,12 @@ func TestOrder(t *testing.T) {
 		q.add(s, "a1", as(t, "a"), false)
 		q.add(s, "a2", as(t, "a"), false)
 		q.add(s, "b1", as(t, "b"), false)
-		q.add(s, "a urgent", urgent(t, "a"), false)
-		q.add(s, "c urgent", urgent(t, "c"), false)
+		q.add(s, "a urgent", asMount(t, "a"), false)
+		q.add(s, "c urgent", asMount(t, "c"), false)
 		first.Release()
 		// Urgent jobs first, then subjects in turn: a has had a grant before b.
 		q.want(t, "a urgent", "c urgent", "b1", "a1", "a2")
-		if p := &s.pools[CPU]; len(p.subject) != 0 || len(p.held) != 0 || len(p.waiting) != 0 {
+		if p := &s.pools[CPU]; len(p.accounts) != 0 || len(p.held) != 0 || len(p.waiting) != 0 {
 			t.Errorf("left: %+v", p)
 		}
 	})
@@ -200,6 +198,34 @@ func TestDefaultLimitsOfDelay(t *testing.T) {
 	}
 }
 
+// TestDefaultLimitsLeaveRoom: four subjects whose work never ends, with as much that gives way as they can, leave
+// others a slot after a quantum.
+func TestDefaultLimitsLeaveRoom(t *testing.T) {
+	for _, k := range []Kind{CPU, Fetch} { // a push asks few questions
+		for _, processors := range []int{2, 4, 64} {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := NewScheduler(DefaultLimits(processors)), DefaultLimits(processors)[k]
+				ended, end := context.WithCancel(t.Context())
+				defer end()
+				for i := range 4 * 2 * (l.PerSubject + 1) {
+					ctx := WithOwner(ended, Owner{Subject: string(rune('a' + i%4))})
+					JobOf(ctx).GivesWay = i/4%2 == 0
+					go func() { _, _ = s.Acquire(ctx, k, false) }()
+				}
+				time.Sleep(time.Hour) // on the test's clock
+				if held := s.Load()[k].Held; held != 4*2*l.PerSubject {
+					t.Errorf("%v, %d processors: the four hold %d slots", k, processors, held)
+				}
+				ctx, cancel := context.WithTimeout(as(t, "honest"), l.Quantum)
+				defer cancel()
+				if _, err := s.Acquire(ctx, k, false); err != nil {
+					t.Errorf("%v, %d processors: %v", k, processors, err)
+				}
+			})
+		}
+	}
+}
+
 func TestWaiterGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewScheduler(limits(1, 1, 0))
@@ -234,19 +260,20 @@ func TestEveryGrantIsWithinTheLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewScheduler(limits(3, 2, 1))
 		var mu sync.Mutex
-		held, most, large := map[string]int{}, 0, 0
+		held, most, large := map[holder]int{}, 0, 0
 		var all sync.WaitGroup
 		for i := range 300 {
 			subject := string(rune('a' + i%5))
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(as(t, subject), time.Duration(i)*time.Second)
 				defer cancel()
+				JobOf(ctx).GivesWay = i%4 == 0
 				slot, err := s.Acquire(ctx, CPU, i%7 == 0)
 				if err != nil {
 					return
 				}
 				mu.Lock()
-				held[subject]++
+				held[slot.holder]++
 				if slot.large {
 					large++
 				}
@@ -254,13 +281,13 @@ func TestEveryGrantIsWithinTheLimits(t *testing.T) {
 				for _, n := range held {
 					sum += n
 				}
-				if most = max(most, sum); held[subject] > 2 || large > 1 {
-					t.Errorf("subject %s has %d, %d large", subject, held[subject], large)
+				if most = max(most, sum); held[slot.holder] > 2 || large > 1 {
+					t.Errorf("%+v has %d, %d large", slot.holder, held[slot.holder], large)
 				}
 				mu.Unlock()
 				time.Sleep(time.Duration(i%13) * time.Second)
 				mu.Lock()
-				held[subject]--
+				held[slot.holder]--
 				if slot.large {
 					large--
 				}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// Work in advance does not prevent an eviction, which cancels it, unless another party has wanted it.
+// Work in advance does not prevent an eviction, which cancels it, unless another owner has wanted it.
 func TestWorkThatYields(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -28,7 +28,7 @@ func TestWorkThatYields(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() {
-					ctx := WithOwner(WithJob(t.Context(), &Job{Owner: "a request"}), Owner{Name: "in advance", Yields: true})
+					ctx := WithOwner(WithOwner(t.Context(), Owner{Name: "a request"}), Owner{Name: "in advance", Yields: true})
 					ctx, done, err := r.Start(ctx)
 					if err != nil {
 						t.Error(err)
@@ -71,14 +71,27 @@ func TestWorkThatYields(t *testing.T) {
 	}
 }
 
-// Work without callers, and a context without a party, do not yield.
-func TestUnknownPartiesDoNotYield(t *testing.T) {
-	j := &Job{}
-	if PartyOf(t.Context()).Yields() || PartyOf(WithJob(t.Context(), j)).Yields() {
+// A context without an owner does not yield, nor does what it waits for.
+func TestUnknownOwnersDoNotYield(t *testing.T) {
+	unknown := JobOf(t.Context())
+	j := newShared(unknown)
+	j.join(unknown)
+	if unknown.Yields() || j.Yields() {
 		t.Error("unknown work yields")
 	}
-	defer j.join(PartyOf(WithOwner(t.Context(), Owner{Yields: true})))() // as a Lock does
-	if PartyOf(WithJob(t.Context(), j)).Yields() {
-		t.Error("it yields because of a party that waits for it")
+	j.join(JobOf(WithOwner(t.Context(), Owner{Yields: true})))
+	if j.Yields() {
+		t.Error("it yields because of one of its callers")
+	}
+}
+
+// An owner's job is as its owner says, whoever waits for a Lock that it holds.
+func TestOwnersJobHasNoCallers(t *testing.T) {
+	j := JobOf(WithOwner(t.Context(), Owner{Yields: true, Ends: true}))
+	mount := JobOf(WithOwner(t.Context(), Owner{Urgent: true}))
+	j.join(mount)
+	j.leave(mount)
+	if !j.Yields() || j.Urgent() || !j.abandoned() {
+		t.Errorf("got %+v", j.own)
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/upper"
+	"github.com/helmdeck/repos/internal/workspace/upper"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // about is what the tests read of a helmdeck.json.
 type about struct {
-	Volume, Subject, Repo, Ref, Commit string
-	Reused, Stale                      bool
-	Pulled                             string `json:"pulled_sha"`
-	Time                               time.Time
-	NotUsed                            map[string]string `json:"not_used"`
+	Volume, Workspace, Subject, Repo, Ref, Commit string
+	Reused, Stale                                 bool
+	Pulled                                        string `json:"pulled_sha"`
+	Time                                          time.Time
+	NotUsed                                       map[string]string `json:"not_used"`
 }
 
 // notUsed returns what a workspace's helmdeck.json says of it.
@@ -33,7 +33,7 @@ func notUsed(t *testing.T, dir string) map[string]string {
 // TestNotUsed: helmdeck.json says why the cache or a warm directory is missing.
 func TestNotUsed(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
+	w := newCheckpointWorld(t)
 	if rec, dir := w.open("plain", "1"); len(notUsed(t, dir)) > 0 || upper.NotUsed(rec) != nil {
 		t.Errorf("nothing is missing: %q", notUsed(t, dir))
 	}

@@ -9,13 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// TestHasChanges: only some changes leave a discard.
+// TestHasChanges: only some changes leave a checkpoint.
 func TestHasChanges(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
+	w := newCheckpointWorld(t)
 	path := func(names ...string) func(dir string) string {
 		return func(dir string) string { return filepath.Join(append([]string{dir}, names...)...) }
 	}
@@ -59,14 +60,12 @@ func TestHasChanges(t *testing.T) {
 		{"a branch", writes(".git/refs/heads/mine"), true, 0},
 		{"a configuration", writes(".git/config"), true, 0},
 		{".git is gone", func(dir string) error {
-			return errors.Join(unix.Unmount(filepath.Join(dir, ".git/hdcache"), unix.MNT_DETACH), os.RemoveAll(filepath.Join(dir, ".git")))
+			return os.RemoveAll(filepath.Join(dir, ".git"))
 		}, true, 0},
 		{"another .hdcache", func(dir string) error {
 			return errors.Join(os.Remove(filepath.Join(dir, ".hdcache")), writes(".hdcache")(dir))
 		}, true, 0},
-		{"without the cache's mount", func(dir string) error {
-			return errors.Join(unix.Unmount(filepath.Join(dir, ".git/hdcache"), unix.MNT_DETACH), writes(".git/hdcache/x")(dir))
-		}, false, 0},
+		{"without the cache", func(dir string) error { return os.RemoveAll(filepath.Join(dir, ".git/hdcache")) }, false, 0},
 		{"what can't be opened", func(dir string) error {
 			return errors.Join(unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600), os.Mkdir(filepath.Join(dir, "closed"), 0))
 		}, true, 1},
@@ -77,12 +76,12 @@ func TestHasChanges(t *testing.T) {
 		}
 		w.release("v", tt.name)
 		reaped(t, w)
-		_, err := w.m.Discarded(rec.ID)
+		_, err := w.m.Checkpoint(rec.ID, volume.DefaultSubject)
 		if got := err == nil; got != tt.want {
-			t.Errorf("%s: leaves a discard: %v, want %v", tt.name, got, tt.want)
+			t.Errorf("%s: leaves a checkpoint: %v, want %v", tt.name, got, tt.want)
 		}
 		if err == nil && tt.want {
-			if d := w.discardOf(rec.ID); *d.Changed != tt.changed {
+			if d := w.checkpointOf(rec.ID); *d.Changed != tt.changed {
 				t.Errorf("%s: %d changed, want %d", tt.name, *d.Changed, tt.changed)
 			}
 		}

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,28 +9,13 @@ import (
 
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/obstacle"
+	"github.com/helmdeck/repos/internal/workspace/obstacle"
 )
 
-// Obstacles returns the workspaces and discards that stand on a clone, from memory: leases
+// Obstacles returns the workspaces and checkpoints that stand on a clone, from memory: leases
 // first, then by volume.
-func (m *Manager) Obstacles(cloneKey string) (list []obstacle.Obstacle) {
-	var leases []obstacle.Obstacle
-	for _, rec := range m.records.standing(cloneKey) {
-		for _, o := range obstacle.Of(rec) {
-			if o.Kind == "lease" {
-				leases = append(leases, o)
-			} else {
-				list = append(list, o)
-			}
-		}
-	}
-	byVolume := func(a, b obstacle.Obstacle) int {
-		return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.ID, b.ID))
-	}
-	slices.SortStableFunc(leases, byVolume)
-	slices.SortStableFunc(list, byVolume)
-	return append(leases, list...)
+func (m *Manager) Obstacles(cloneKey string) []obstacle.Obstacle {
+	return obstacle.All(m.records.standing(cloneKey))
 }
 
 // standing returns the records of the workspaces of a clone, oldest first.
@@ -39,15 +23,15 @@ func (r *records) standing(cloneKey string) []meta.Workspace {
 	return r.list(func(w *workspace) bool { return w.rec.Clone == cloneKey })
 }
 
-// settleWait is how long Settle waits. A workspace with many changes takes seconds.
-const settleWait = 10 * time.Second
+// reapedWait is how long AwaitReaped waits. A workspace with many changes takes seconds.
+const reapedWait = 10 * time.Second
 
-// Settle waits until workspaces of some clones that have just ended are removed, or discards.
+// AwaitReaped waits until workspaces of some clones that have just ended are removed, or checkpoints.
 // It gives up after a while, because a container may use one for days. The error is ctx's
 // cause.
-func (m *Manager) Settle(ctx context.Context, cloneKeys ...string) error {
+func (m *Manager) AwaitReaped(ctx context.Context, cloneKeys ...string) error {
 	ended := func(w *workspace) bool { return w.rec.Phase == meta.Ended && slices.Contains(cloneKeys, w.rec.Clone) }
-	timeout := time.NewTimer(settleWait)
+	timeout := time.NewTimer(reapedWait)
 	defer timeout.Stop()
 	for {
 		reaped := m.records.nextReaped() // before the list: it misses none that is reaped meanwhile
@@ -64,10 +48,10 @@ func (m *Manager) Settle(ctx context.Context, cloneKeys ...string) error {
 	}
 }
 
-// Clear removes the workspaces that volumes keep, and the discards, of a clone that no Create
+// Clear removes the workspaces that volumes keep, and the checkpoints, of a clone that no Create
 // and no Mount uses meanwhile, and returns their IDs. If anything else stands on the clone,
 // or a container or a process still uses a kept workspace, the error is an *obstacle.Error,
-// and nothing was removed; without force, a kept workspace and a discard are such obstacles
+// and nothing was removed; without force, a kept workspace and a checkpoint are such obstacles
 // too. When all are unmounted, Clear calls ready; after an error of ready, nothing was removed
 // either. After another error some are removed, and each of the others is as before.
 func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool, ready func() error) (removed []string, err error) {
@@ -75,6 +59,7 @@ func (m *Manager) Clear(ctx context.Context, cloneKey string, force bool, ready 
 		return nil, err
 	}
 	recs := m.records.standing(cloneKey)
+	slices.SortStableFunc(recs, func(a, b meta.Workspace) int { return len(b.From) - len(a.From) }) // each before those it stands on
 	if err := m.ParkUnused(ctx, cloneKey); err != nil {
 		return nil, err
 	}
@@ -122,7 +107,7 @@ func (m *Manager) park(ctx context.Context, rec meta.Workspace) (inUse string, e
 	if w, err := m.records.lookUp(rec.ID); err == nil && m.records.viewed(w) != nil {
 		return m.records.viewed(w).Error(), nil
 	}
-	if rec.Phase == meta.Discarded {
+	if rec.Phase == meta.Checkpoint {
 		return "", nil
 	}
 	unlock, err := m.volumes.Lock(ctx, rec.Volume)
@@ -134,21 +119,7 @@ func (m *Manager) park(ctx context.Context, rec meta.Workspace) (inUse string, e
 	if err != nil {
 		return "", nil // its volume was removed meanwhile, and it had no changes
 	}
-	_, err = m.records.change(ctx, w, func(rec *meta.Workspace) error {
-		if !rec.Phase.Live() || len(rec.Leases) > 0 {
-			return &InUseError{obstacle.Of(*rec)[0].Text}
-		}
-		if rec.Phase == meta.Mounted {
-			if err := m.unused(ctx, w, *rec, 0); err != nil {
-				return err
-			}
-			if err := m.unmount(ctx, w, *rec); err != nil {
-				return err
-			}
-			rec.Phase = meta.Parked
-		}
-		return nil
-	}, nil)
+	err = eventually(ctx, func() error { return m.unmountUnused(ctx, w) })
 	failpoint.Hit("workspace/clear/parked")
 	if used, ok := errors.AsType[*InUseError](err); ok {
 		return used.Reason, nil
@@ -160,7 +131,7 @@ func (m *Manager) park(ctx context.Context, rec meta.Workspace) (inUse string, e
 		return "", err
 	}
 	// A container that outlived a disabled plugin has an overlay that no mount of ours shows.
-	waiting, cancel := context.WithTimeout(ctx, m.HeldWait)
+	waiting, cancel := context.WithTimeout(ctx, m.config.HeldWait)
 	defer cancel()
 	if err := m.waitFree(waiting, m.records.get(w)); !errors.Is(err, ErrHeld) {
 		return "", err
@@ -168,7 +139,31 @@ func (m *Manager) park(ctx context.Context, rec meta.Workspace) (inUse string, e
 	return fmt.Sprintf("a container still uses the workspace that volume %q keeps", rec.Volume), nil
 }
 
-// removeUnused removes a discard, or a workspace after park.
+// unmountUnused tries once to unmount a workspace without leases that nobody uses, and commits that it is parked.
+func (m *Manager) unmountUnused(ctx context.Context, w *workspace) error {
+	before, unlock, err := m.records.begin(w)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if !before.Phase.Live() || len(before.Leases) > 0 {
+		return &InUseError{obstacle.Of(before)[0].Text}
+	}
+	rec := before
+	if before.Phase == meta.Mounted {
+		if err := m.unused(ctx, w, before, 0); err != nil {
+			return err
+		}
+		if err := m.unmount(ctx, w, before); err != nil {
+			return err
+		}
+		rec.Phase = meta.Parked
+	}
+	_, err = m.records.commit(ctx, w, before, rec, nil)
+	return err
+}
+
+// removeUnused removes a checkpoint, or a workspace after park.
 func (m *Manager) removeUnused(ctx context.Context, rec meta.Workspace) error {
 	unlock, err := m.volumes.Lock(ctx, rec.Volume) // the volume may be removed, which ends the workspace
 	if err != nil {
@@ -180,14 +175,16 @@ func (m *Manager) removeUnused(ctx context.Context, rec meta.Workspace) error {
 		return nil // evicted meanwhile
 	}
 	switch now := m.records.get(w); {
-	case now.Phase == meta.Discarded:
-		err = m.reaper.remove(w, true)
+	case now.Phase == meta.Checkpoint:
+		if err = m.reaper.remove(ctx, w, isCheckpoint); err == nil {
+			m.config.observe(ctx, Event{Step: StepRemoved, Record: now})
+		}
 	case now.Phase == meta.Parked:
-		err = m.reaper.remove(w, false)
+		err = m.reaper.remove(ctx, w, nil)
 	default:
 		return &obstacle.Error{List: obstacle.Of(now)}
 	}
-	if _, gone := errors.AsType[*NoDiscardError](err); gone {
+	if _, gone := errors.AsType[*NoCheckpointError](err); gone {
 		return nil
 	}
 	return err

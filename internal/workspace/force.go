@@ -12,8 +12,8 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 )
 
-// startWait is the default of Config.StartWait: the engine may not have given the workspace to the container yet: it takes a second or so,
-// unless another volume of the container is being cloned. Then the container's start fails,
+// startWait is the default of Config.StartWait: the engine may not have given the workspace to the container yet: it
+// takes a second or so, unless another volume of the container is being cloned. Then the container's start fails,
 // and can be repeated.
 const startWait = 30 * time.Second
 
@@ -35,21 +35,11 @@ func (m *Manager) HasHolder(volume, holder string) error {
 // heldBy returns the workspace of which a holder has leases; nil if there is none.
 func (r *records) heldBy(volume, holder string) (w *workspace) {
 	r.each(func(o *workspace) {
-		if o.rec.Volume == volume && len(leasesOf(o.rec, holder)) > 0 {
+		if o.rec.Volume == volume && len(o.rec.Leases.Of(holder)) > 0 {
 			w = o
 		}
 	})
 	return w
-}
-
-// leasesOf returns the leases that a holder has of a workspace.
-func leasesOf(rec meta.Workspace, holder string) (ids meta.Leases) {
-	for _, id := range rec.Leases {
-		if of, _ := meta.HolderOf(id); of == holder {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // ForceRelease does what Release does, for all leases of a holder that is gone and did not
@@ -71,39 +61,73 @@ func (m *Manager) ForceRelease(ctx context.Context, volume, holder string) (meta
 		return meta.Workspace{}, err
 	}
 	defer unlock()
-	rec, err := m.removeLeases(ctx, w, func(rec *meta.Workspace) error {
-		released := leasesOf(*rec, holder)
-		if len(released) == 0 {
-			return &NoLeaseError{volume, holder}
-		}
-		if err := m.unused(ctx, w, *rec, m.StartWait); err != nil {
-			return err
-		}
-		for _, id := range released {
-			rec.Leases = rec.Leases.Without(id)
-		}
-		if len(rec.Leases) > 0 || rec.Kept() {
-			return nil // it stays mounted
-		}
-		return m.unmount(ctx, w, *rec)
-	}, nil)
+	var rec meta.Workspace
+	err = eventually(ctx, func() (err error) {
+		rec, err = m.forceRelease(ctx, w, holder)
+		rec, err = m.released(ctx, w, rec, err)
+		return err
+	})
 	if err != nil && m.records.gone(w) {
 		err = &NoLeaseError{volume, holder}
 	}
 	return rec, err
 }
 
+// forceRelease tries once to commit that a holder has no leases of a workspace, after it unmounted a workspace that
+// ends by that. A crash in between leaves a workspace that is recorded as mounted and is not: the next start ends it.
+func (m *Manager) forceRelease(ctx context.Context, w *workspace, holder string) (meta.Workspace, error) {
+	before, unlock, err := m.records.begin(w)
+	if err != nil {
+		return before, err
+	}
+	defer unlock()
+	rec := before
+	for _, id := range before.Leases.Of(holder) {
+		rec.Leases = rec.Leases.Without(id)
+	}
+	if len(rec.Leases) == len(before.Leases) {
+		return before, &NoLeaseError{rec.Volume, holder}
+	}
+	if err := m.unused(ctx, w, before, m.config.StartWait); err != nil {
+		return before, err
+	}
+	if m.endUnleased(&rec); rec.Phase == meta.Ended {
+		if err := m.unmount(ctx, w, before); err != nil {
+			return before, err
+		}
+	}
+	return m.records.commit(ctx, w, before, rec, nil)
+}
+
+// passing is an error because of a use that may be over in a moment.
+type passing struct{ error }
+
+func (p passing) Unwrap() error { return p.error }
+
+// eventually calls try until its error is not passing, or verifyWait is over. Nothing is locked while it waits.
+func eventually(ctx context.Context, try func() error) error {
+	for waited := time.Duration(0); ; waited += verifyPause {
+		err := try()
+		if _, again := errors.AsType[passing](err); !again || waited >= verifyWait {
+			return err
+		}
+		if sleep(ctx, verifyPause) != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // unused returns an *InUseError unless the kernel says that no container has a mounted
-// workspace, and its last lease is older than wait.
+// workspace, and its last lease is older than wait. The error is passing if a container has it, because the kernel
+// removes the mounts of a container a moment after its end.
 func (m *Manager) unused(ctx context.Context, w *workspace, rec meta.Workspace, wait time.Duration) error {
 	if left := wait - time.Since(m.records.leasedAt(w, m.started)); left > 0 {
 		return &InUseError{fmt.Sprintf("volume %q was mounted just now, and its container may be about to start: run it again in %v",
 			rec.Volume, left.Round(time.Second))}
 	}
-	// The kernel removes the mounts of a container a moment after its end.
-	held, err := m.heldAfter(ctx, w, verifyWait)
+	held, err := m.heldAfter(ctx, w, 0)
 	if err == nil && !held { // a plugin that is a service of the host sees all containers
-		held, err = overlay.Seen(m.Mountpoint(rec))
+		held, err = overlay.Seen(ctx, m.Mountpoint(rec))
 	}
 	if errors.Is(err, overlay.ErrNotMounted) || errors.Is(err, fs.ErrNotExist) {
 		held, err = m.mounter.Busy(rec)
@@ -111,11 +135,11 @@ func (m *Manager) unused(ctx context.Context, w *workspace, rec meta.Workspace, 
 	switch {
 	case errors.Is(err, overlay.ErrUnknown):
 		return &InUseError{fmt.Sprintf("the kernel can't tell whether a container has the workspace of volume %q (%v): "+
-			"end the container, or disable the plugin by force and enable it", rec.Volume, err)}
+			"end the container, or run docker plugin disable -f and then docker plugin enable --timeout 120", rec.Volume, err)}
 	case err != nil:
 		return err
 	case held:
-		return &InUseError{fmt.Sprintf("a container has the workspace of volume %q: end it (docker ps --filter volume=%s)", rec.Volume, rec.Volume)}
+		return passing{&InUseError{fmt.Sprintf("a container has the workspace of volume %q: end it (docker ps --filter volume=%s)", rec.Volume, rec.Volume)}}
 	}
 	return nil
 }
@@ -131,18 +155,11 @@ func (r *records) leasedAt(w *workspace, started time.Time) time.Time {
 }
 
 // unmount unmounts a workspace that no container has. If a process uses the mount, the
-// workspace stays as it is, and the error is an *InUseError. A crash afterwards leaves a
-// workspace that is recorded as mounted and is not: the next start ends it.
+// workspace stays as it is, and the error is an *InUseError. It is passing, because a child
+// that is being started has copies of this process's descriptors for a moment.
 func (m *Manager) unmount(ctx context.Context, w *workspace, rec meta.Workspace) error {
 	at := m.Mountpoint(rec)
 	err := overlay.Unmount(at)
-	// A child that is being started has copies of this process's descriptors for a moment.
-	for waited := time.Duration(0); errors.Is(err, overlay.ErrBusy) && waited < verifyWait; waited += verifyPause {
-		if err := sleep(ctx, verifyPause); err != nil {
-			return err
-		}
-		err = overlay.Unmount(at)
-	}
 	switch {
 	case err == nil:
 		failpoint.Hit("workspace/force/unmounted")
@@ -154,12 +171,12 @@ func (m *Manager) unmount(ctx context.Context, w *workspace, rec meta.Workspace)
 	}
 	// What is bound in it is unmounted already, unless that is what is used.
 	if w.clone != nil {
-		if err := errors.Join(m.mounter.BindCache(w.clone, rec), m.mounter.BindHelper(rec)); err != nil {
-			m.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Debug("bind again what was bound in a workspace")
+		if err := m.mounter.BindHelper(rec); err != nil {
+			m.config.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Debug("bind again what was bound in a workspace")
 		}
 	}
 	if err := m.records.viewed(w); err != nil {
 		return err
 	}
-	return &InUseError{fmt.Sprintf("a process on this machine uses the workspace of volume %q at %s: end it", rec.Volume, at)}
+	return passing{&InUseError{fmt.Sprintf("a process on this machine uses the workspace of volume %q at %s: end it", rec.Volume, at)}}
 }

@@ -17,10 +17,10 @@ import (
 // longer new.
 func forceable(t *testing.T, n int64) (*world, *containers) {
 	t.Helper()
-	w := newDiscardWorld(t)
+	w := newCheckpointWorld(t)
 	c := &containers{}
 	c.n.Store(n)
-	w.m.holders, w.m.StartWait = c.holders, 1
+	w.m.copies, w.m.config.StartWait = c.holders, 1
 	return w, c
 }
 
@@ -51,9 +51,9 @@ func TestForceRelease(t *testing.T) {
 	c.n.Store(-1)
 	wantInUse(t, "with an old kernel", w.force("1"), "the kernel can't tell")
 	c.n.Store(0)
-	w.m.StartWait = time.Hour
+	w.m.config.StartWait = time.Hour
 	wantInUse(t, "after the mount", w.force("1"), "mounted just now", "run it again in")
-	w.m.StartWait = 1
+	w.m.config.StartWait = 1
 	f, err := os.Open(filepath.Join(dir, "mine"))
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +77,9 @@ func TestForceRelease(t *testing.T) {
 	}
 	w.release("v", "1#2") // of an engine that is late
 	w.release("v", "1")
-	testdir.Eventually(t, "the discard", func() bool { return len(w.m.Discards()) == 1 })
-	if d := w.m.Discards()[0]; d.ID != rec.ID {
-		t.Errorf("the discard is %+v, want that of %s", d, rec.ID)
+	testdir.Eventually(t, "the checkpoint", func() bool { return len(w.m.Checkpoints()) == 1 })
+	if d := w.m.Checkpoints()[0]; d.ID != rec.ID {
+		t.Errorf("the checkpoint is %+v, want that of %s", d, rec.ID)
 	}
 	if _, ok := errors.AsType[*NoLeaseError](w.force("1")); !ok {
 		t.Error("a lease was released twice")
@@ -115,7 +115,7 @@ func TestForceReleaseOfOneHolder(t *testing.T) {
 				w.wantMounted(rec, "x")
 				return
 			}
-			testdir.Eventually(t, "the discard", func() bool { return len(w.m.Discards()) == 1 })
+			testdir.Eventually(t, "the checkpoint", func() bool { return len(w.m.Checkpoints()) == 1 })
 		})
 	}
 }
@@ -125,7 +125,7 @@ func TestForceReleaseOfOneHolder(t *testing.T) {
 func TestForceReleaseOfInherited(t *testing.T) {
 	t.Parallel()
 	w, c, rec := inherited(t, 1, "private", "1")
-	w.m.StartWait = 1
+	w.m.config.StartWait = 1
 	wantInUse(t, "with a container", w.force("1"))
 	c.n.Store(0)
 	if err := w.force("1"); err != nil {
@@ -135,7 +135,7 @@ func TestForceReleaseOfInherited(t *testing.T) {
 	reaped(t, w)
 
 	rec, dir := w.open("v", "3")
-	w.m.holders = overlay.Holders
+	w.m.copies = overlay.Copies
 	hold, err := overlay.Detach(dir) // as a container that outlived the plugin keeps it
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestForceReleaseOfInherited(t *testing.T) {
 func TestForceReleaseFails(t *testing.T) {
 	t.Parallel()
 	w, _ := forceable(t, 0)
-	w.m.holders = overlay.Holders
+	w.m.copies = overlay.Copies
 	rec, dir := w.open("v", "1")
 	write(t, filepath.Join(dir, "mine"), "x")
 	mend := w.breakDB()
@@ -166,8 +166,8 @@ func TestForceReleaseFails(t *testing.T) {
 	testdir.Eventually(t, "the release", func() bool { return w.force("1") == nil })
 	w.wantLeases("released")
 	w.restart() // the layers have the closed database
-	testdir.Eventually(t, "the discard", func() bool {
-		list := w.m.Discards()
+	testdir.Eventually(t, "the checkpoint", func() bool {
+		list := w.m.Checkpoints()
 		return len(list) == 1 && list[0].ID == rec.ID
 	})
 }
@@ -200,9 +200,9 @@ func TestForceReleaseRaces(t *testing.T) {
 		all.Wait()
 		w.wantLeases("released")
 	}
-	testdir.Eventually(t, "the discards", func() bool { return len(w.m.Discards()) == 20 })
+	testdir.Eventually(t, "the checkpoints", func() bool { return len(w.m.Checkpoints()) == 20 })
 	for _, rec := range w.records() {
-		if rec.Phase != meta.Discarded {
+		if rec.Phase != meta.Checkpoint {
 			t.Errorf("workspace %s is %s", rec.ID, rec.Phase)
 		}
 	}

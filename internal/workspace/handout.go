@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/helmdeck/repos/internal/handout"
+	"github.com/helmdeck/repos/internal/credential/handout"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -14,14 +14,14 @@ func (r *records) handOut(rec meta.Workspace) error {
 	if !handout.Due(rec) {
 		return nil
 	}
-	return r.Handout.Serve(r.mounter.Helper(rec), rec)
+	return r.config.Handout.Serve(r.mounter.Helper(rec), rec)
 }
 
 // endHandout removes the socket of a workspace's credential helper, if rec has no use for it. It
 // comes after rec is committed: a lease that could not be released is served on.
 func (r *records) endHandout(rec meta.Workspace) {
 	if !handout.Due(rec) {
-		r.Handout.End(rec.ID)
+		r.config.Handout.End(rec.ID)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/handout"
+	"github.com/helmdeck/repos/internal/credential/handout"
 )
 
 // TestReleaseWithoutSocket: a lease of an earlier process ends although the workspace's credential
@@ -16,7 +16,7 @@ func TestReleaseWithoutSocket(t *testing.T) {
 	rec, _ := w.open("v", "1", "mode", "shared", "auth", "container")
 	w.join("v", "2")
 	w.restart()
-	w.m.records.Handout = handout.New(handout.Config{Log: w.m.Log, Now: time.Now})
+	w.m.records.config.Handout = handout.New(handout.Config{Log: w.m.config.Log, Now: time.Now})
 	if err := os.RemoveAll(w.m.mounter.Helper(rec)); err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/checkout"
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/disk/trash"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/internal/remote"
-	"github.com/helmdeck/repos/internal/trash"
+	"github.com/helmdeck/repos/internal/repo/checkout"
+	"github.com/helmdeck/repos/internal/repo/remote"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testclone"
 	"github.com/helmdeck/repos/tests/testdb"
@@ -54,10 +54,12 @@ type world struct {
 	clones *clone.Manager
 	db     *meta.DB
 	trash  *trash.Trash
-	ttl    time.Duration // of discards
+	ttl    time.Duration // of checkpoints
 	held   time.Duration // HeldWait; long, because engines on the machine have copies of mounts for a moment
+	wait   time.Duration // that of warm.Config
 	boot   string
 	doubt  bool
+	older  bool // the kernel lacks metacopy
 	close  func()
 }
 
@@ -68,8 +70,13 @@ func scratch(t *testing.T) string {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldIn(t, scratch(t))
+}
+
+func newWorldIn(t *testing.T, dir string) *world {
+	t.Helper()
 	s := testgit.Remote(t, "r", gitserver.Spec{Seed: 1, Files: 40, Commits: 2, Changes: 5})
-	w := &world{t: t, root: filepath.Join(scratch(t), "data"), server: s, boot: "boot", held: 2 * time.Minute}
+	w := &world{t: t, root: filepath.Join(dir, "data"), server: s, boot: "boot", held: 2 * time.Minute}
 	if err := os.Mkdir(w.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +87,10 @@ func newWorld(t *testing.T) *world {
 // start opens the data directory, as a start of the plugin does.
 func (w *world) start() {
 	w.t.Helper()
-	d := testclone.Open(w.t, w.root, w.boot, 64125)
-	m, err := NewManager(Config{Root: w.root, DB: d.DB, Trash: d.Trash, Clones: d.Clones, Warm: d.Warm, Work: d.Work, Features: testdir.Features(w.t), Log: d.Log, Now: time.Now, DiscardTTL: w.ttl, HeldWait: w.held, Doubt: w.doubt}, d.State)
+	d := testclone.OpenWith(w.t, w.root, w.boot, 64125, clone.Config{Now: time.Now}, w.wait)
+	features := testdir.Features(w.t)
+	features.Metacopy = features.Metacopy && !w.older
+	m, err := NewManager(Config{Root: w.root, Boot: w.boot, DB: d.DB, Trash: d.Trash, Clones: d.Clones, Warm: d.Warm, Work: d.Work, Features: features, Log: d.Log, Now: time.Now, CheckpointTTL: w.ttl, HeldWait: w.held, Doubt: w.doubt}, d.State)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -113,7 +122,7 @@ func (w *world) request(name, id string, options ...string) Request {
 		w.t.Fatal(err)
 	}
 	c := w.clones.Get(o.Subject, o.Repo)
-	co, err := c.Prepare(w.t.Context(), clone.Spec{Source: remote.Source{URL: o.Repo, Ref: o.Ref, Refresh: o.Refresh}, UID: o.UID, GID: o.GID}, nil)
+	co, err := c.Prepare(w.t.Context(), clone.Spec{Source: remote.Source{URL: o.Repo, Ref: o.Ref, Refresh: o.Refresh}, UID: o.UID, GID: o.GID})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/overlay"
 )
 
-// holdLife is how long a workspace is held at most, because what is held can't be restored,
-// evicted or reaped.
+// holdLife is how long a workspace is held at most, because what is held can't be evicted or reaped.
 const holdLife = 30 * time.Minute
 
 var (
@@ -27,15 +27,6 @@ type NoWorkspaceError struct{ ID string }
 
 func (e *NoWorkspaceError) Error() string { return fmt.Sprintf("there is no workspace %q", e.ID) }
 
-// Holder holds workspaces for those who look at their files. It is safe for concurrent use.
-type Holder struct {
-	m    *Manager
-	life time.Duration // holdLife, except in tests
-}
-
-// NewHolder returns a Holder for the workspaces of m.
-func NewHolder(m *Manager) *Holder { return &Holder{m, holdLife} }
-
 // Hold is a workspace whose files can be read until Release.
 type Hold struct {
 	Record meta.Workspace // as it was at the beginning; the caller must not change it
@@ -43,32 +34,36 @@ type Hold struct {
 	// mounted, and so nobody writes to it.
 	Root  *os.File
 	Upper string
+	From  []string // the uppers of the checkpoints below it, topmost first
 	Lower []string // its layers, topmost first, the git layer before all others
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	free   func()
+	end    func() // is free without background work: it may take seconds
 }
 
 // Context ends with the context that Hold got, when the time is over, and when a Mount needs
 // the workspace. Its cause is for users. Whoever has the Hold stops then, and calls Release.
 func (h *Hold) Context() context.Context { return h.ctx }
 
-// Release ends a Hold. It may be called more than once.
-func (h *Hold) Release() {
-	h.cancel(context.Canceled)
-	h.free()
+// View mounts the files of a workspace that is not mounted, read-only, as its containers saw them. The caller closes
+// the root.
+func (h *Hold) View() (*os.File, error) {
+	return overlay.View(overlay.Spec{Lower: slices.Concat([]string{h.Upper}, h.From, h.Lower), Metacopy: h.Record.Metacopy})
 }
 
-// Hold keeps the files of a mounted or parked workspace, or of a discard, as they are, except
-// for what containers write. A discard that is held can't be restored or evicted, and a
+// Release ends a Hold. It may be called more than once.
+func (h *Hold) Release() { h.free() }
+
+// Hold keeps the files of a mounted or parked workspace, or of a checkpoint, as they are, except
+// for what containers write. A checkpoint that is held can't be evicted, and a
 // workspace that ends is reaped when it is not held any more. Nothing waits for a Hold: a
 // Mount of a parked workspace ends it.
 //
 // The error is a *NoWorkspaceError for an unknown ID, and an *InUseError for a workspace that
 // is being made or has just ended.
-func (h *Holder) Hold(ctx context.Context, id string) (*Hold, error) {
-	m := h.m
+func (m *Manager) Hold(ctx context.Context, id string) (*Hold, error) {
 	w, err := m.records.lookUp(id)
 	if err != nil {
 		return nil, &NoWorkspaceError{id}
@@ -94,9 +89,9 @@ func (h *Holder) Hold(ctx context.Context, id string) (*Hold, error) {
 	case rec.Phase == meta.Making:
 		return nil, &InUseError{fmt.Sprintf("workspace %q is being mounted: run it again", id)}
 	case rec.Phase == meta.Ended || rec.Phase == meta.Parked && (!joinable || before.Volume != rec.Volume):
-		return nil, &InUseError{fmt.Sprintf("workspace %q has just ended, was restored just now, or a container still uses it: run it again", id)}
+		return nil, &InUseError{fmt.Sprintf("workspace %q has just ended, or a container still uses it: run it again", id)}
 	}
-	held := &Hold{Record: rec, Upper: m.mounter.Upper(rec), Lower: m.mounter.Lower(w.clone, rec)}
+	held := &Hold{Record: rec, Upper: m.mounter.Upper(rec), From: m.mounter.From(rec), Lower: m.mounter.Lower(w.clone, rec)}
 	switch err = m.mounter.Complete(w.clone, rec); {
 	case err != nil:
 	case rec.Phase == meta.Mounted:
@@ -104,21 +99,22 @@ func (h *Holder) Hold(ctx context.Context, id string) (*Hold, error) {
 		if errors.Is(err, overlay.ErrNotMounted) || errors.Is(err, fs.ErrNotExist) {
 			err = &InUseError{fmt.Sprintf("the overlay of workspace %q was unmounted: mount volume %q again, or remove it", id, rec.Volume)}
 		}
+	case len(rec.Merged) > 0: // nothing has mounted what it is now
 	default:
-		err = h.notBusy(rec)
+		err = m.notBusy(rec)
 	}
 	if err != nil {
 		return nil, err
 	}
-	h.begin(ctx, w, held)
+	m.beginHold(ctx, w, held)
 	return held, nil
 }
 
-// begin adds a Hold to a workspace.
-func (h *Holder) begin(ctx context.Context, w *workspace, held *Hold) {
-	limited, stop := context.WithTimeoutCause(ctx, h.life, errHoldLife)
+// beginHold adds a Hold to a workspace.
+func (m *Manager) beginHold(ctx context.Context, w *workspace, held *Hold) {
+	limited, stop := context.WithTimeoutCause(ctx, m.holdLife, errHoldLife)
 	held.ctx, held.cancel = context.WithCancelCause(limited)
-	r := h.m.records
+	r := m.records
 	r.mu.Lock()
 	w.holds[held] = true
 	r.mu.Unlock()
@@ -127,22 +123,30 @@ func (h *Holder) begin(ctx context.Context, w *workspace, held *Hold) {
 			held.Root.Close()
 		}
 		r.mu.Lock()
-		defer r.mu.Unlock()
 		delete(w.holds, held)
-	}
-	held.free = sync.OnceFunc(func() {
-		stop()
-		if held.Root == nil {
-			end()
-			return
+		merged := len(w.rec.Merged) > 0 && len(held.Record.Merged) == 0
+		r.mu.Unlock()
+		if merged {
+			m.reaper.freed(ctx, append([]string{w.id}, held.Record.From...)...)
 		}
-		h.m.Work.Go(func(context.Context) { end() }) // the workspace may have ended, and its overlay takes seconds
+	}
+	held.end = sync.OnceFunc(func() {
+		held.cancel(context.Canceled)
+		stop()
+		end()
 	})
+	held.free = held.end
+	if held.Root != nil {
+		held.free = sync.OnceFunc(func() {
+			held.cancel(context.Canceled)
+			m.config.Work.Go(func(context.Context) { held.end() }) // the workspace may have ended, and its overlay takes seconds
+		})
+	}
 }
 
 // notBusy returns an *InUseError if a container still uses a workspace that is not mounted.
-func (h *Holder) notBusy(rec meta.Workspace) error {
-	busy, err := h.m.mounter.Busy(rec)
+func (m *Manager) notBusy(rec meta.Workspace) error {
+	busy, err := m.mounter.Busy(rec)
 	if err == nil && busy {
 		err = &InUseError{fmt.Sprintf("%v of volume %q: end it (docker ps --filter volume=%s)", ErrHeld, rec.Volume, rec.Volume)}
 	}
@@ -156,7 +160,7 @@ func (r *records) viewed(w *workspace) error {
 	if len(w.holds) == 0 {
 		return nil
 	}
-	return &InUseError{fmt.Sprintf("somebody looks at workspace %q (status, diff, export or push): run it again when that has ended", w.id)}
+	return &InUseError{fmt.Sprintf("somebody looks at workspace %q (status, diff, export or push), or publishes its cache: run it again when that has ended", w.id)}
 }
 
 // endHolds asks those who look at a workspace to stop.

@@ -15,7 +15,7 @@ import (
 // take holds a workspace until the end of the test, or its Release.
 func (w *world) take(id string) *Hold {
 	w.t.Helper()
-	h, err := NewHolder(w.m).Hold(w.t.Context(), id)
+	h, err := w.m.Hold(w.t.Context(), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -23,12 +23,12 @@ func (w *world) take(id string) *Hold {
 	return h
 }
 
-// TestHoldDiscard: a discard that is held can't be restored or evicted, nor does its clone go,
+// TestHoldCheckpoint: a checkpoint that is held can't be evicted, nor does its clone go,
 // and afterwards it can.
-func TestHoldDiscard(t *testing.T) {
+func TestHoldCheckpoint(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
-	d := w.discard("v")
+	w := newCheckpointWorld(t)
+	d := w.leave("v")
 	first, second := w.take(d.ID), w.take(d.ID)
 	if first.Root != nil || first.Upper != w.m.mounter.Upper(first.Record) || len(first.Lower) < 2 {
 		t.Errorf("hold %+v", first)
@@ -37,7 +37,7 @@ func TestHoldDiscard(t *testing.T) {
 	first.Release()
 	var used *InUseError
 	for name, err := range map[string]error{
-		"restore": w.restore(d.ID, "again"), "evict": w.m.EvictDiscard(d.ID), "clear": func() error {
+		"evict": w.m.EvictCheckpoint(d.ID), "clear": func() error {
 			_, err := w.m.Clear(t.Context(), d.Clone, true, func() error { return nil })
 			return err
 		}(),
@@ -47,20 +47,12 @@ func TestHoldDiscard(t *testing.T) {
 			t.Errorf("%s: %T", name, err)
 		}
 	}
-	w.discardOf(d.ID)
+	w.checkpointOf(d.ID)
 	second.Release()
-	if err := w.restore(d.ID, "again"); err != nil {
-		t.Fatal(err)
-	}
-	// The restored workspace is parked. A Mount ends the hold, and does not wait for long.
-	parked := w.take(d.ID)
-	go func() {
-		<-parked.Context().Done()
-		parked.Release()
-	}()
-	rec, _ := w.join("again", "1")
-	if rec.ID != d.ID || !errors.Is(context.Cause(parked.Context()), errHoldLost) {
-		t.Errorf("joined %+v, the hold's cause %v", rec, context.Cause(parked.Context()))
+	third := w.take(d.ID)
+	w.forked(d.ID, "again", "1") // who begins with it and who looks at it do not wait for each other
+	if third.Context().Err() != nil {
+		t.Errorf("the hold's cause %v", context.Cause(third.Context()))
 	}
 }
 
@@ -90,7 +82,7 @@ func TestHoldParked(t *testing.T) {
 // TestHoldMounted: a workspace that is held ends at once, is read to the end, and is reaped then.
 func TestHoldMounted(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
+	w := newCheckpointWorld(t)
 	rec, dir := w.open("v", "1")
 	write(t, filepath.Join(dir, "mine"), "x")
 	h := w.take(rec.ID)
@@ -101,10 +93,10 @@ func TestHoldMounted(t *testing.T) {
 	if got := content(t, fmt.Sprintf("/proc/self/fd/%d/mine", h.Root.Fd())); got != "x" || h.Context().Err() != nil {
 		t.Errorf("read %q, %v", got, h.Context().Err())
 	}
-	_, err := NewHolder(w.m).Hold(t.Context(), rec.ID)
+	_, err := w.m.Hold(t.Context(), rec.ID)
 	refused(t, "another hold", err, rec.ID, "has just ended")
 	h.Release()
-	w.discardOf(rec.ID)
+	w.checkpointOf(rec.ID)
 }
 
 // TestHoldUnmount: who unmounts a workspace that is held hears why that fails.
@@ -123,7 +115,7 @@ func TestHoldUnmount(t *testing.T) {
 // TestHoldVolumeRemoved: the workspace of a removed volume stays while it is held.
 func TestHoldVolumeRemoved(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
+	w := newCheckpointWorld(t)
 	rec, dir := w.open("v", "1", "mode", "keep")
 	write(t, filepath.Join(dir, "mine"), "x")
 	w.release("v", "1")
@@ -138,7 +130,7 @@ func TestHoldVolumeRemoved(t *testing.T) {
 		t.Errorf("it is %s, %v", got.Phase, h.Context().Err())
 	}
 	h.Release()
-	w.discardOf(rec.ID)
+	w.checkpointOf(rec.ID)
 }
 
 // TestHoldLife: a hold ends after a while, and with its caller.
@@ -147,14 +139,15 @@ func TestHoldLife(t *testing.T) {
 	w := newWorld(t)
 	rec, _ := w.open("v", "1")
 	ctx, cancel := context.WithCancel(t.Context())
-	gone, err := NewHolder(w.m).Hold(ctx, rec.ID)
+	gone, err := w.m.Hold(ctx, rec.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer gone.Release()
 	cancel()
 	<-gone.Context().Done()
-	short, err := (&Holder{w.m, 1}).Hold(t.Context(), rec.ID)
+	w.m.holdLife = 1
+	short, err := w.m.Hold(t.Context(), rec.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +157,7 @@ func TestHoldLife(t *testing.T) {
 		t.Error(err)
 	}
 	none := (*NoWorkspaceError)(nil)
-	if _, err := NewHolder(w.m).Hold(t.Context(), "nothing"); !errors.As(err, &none) {
+	if _, err := w.m.Hold(t.Context(), "nothing"); !errors.As(err, &none) {
 		t.Errorf("an unknown ID: %v", err)
 	}
 }

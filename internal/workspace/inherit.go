@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"slices"
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
@@ -37,7 +36,7 @@ const (
 // inherits all leases. InheritLeases returns them, with the lost leases of workspaces that
 // are still in use. news reports whether Verify has something to do.
 func (m *Manager) InheritLeases() (leases []Lease, news bool) {
-	if !m.Doubt {
+	if !m.config.Doubt {
 		return nil, false
 	}
 	m.records.each(func(w *workspace) {
@@ -69,7 +68,8 @@ func (m *Manager) verify(ctx context.Context, l Lease) error {
 	switch {
 	case errors.Is(err, overlay.ErrUnknown):
 		rec := m.records.get(w)
-		if own, _ := m.records.ownLeases(w, rec); len(own) > 0 || hasOthers(rec.Leases, l.ID) {
+		holder, _ := meta.HolderOf(l.ID)
+		if own, _ := m.records.ownLeases(w, rec); len(own) > 0 || len(rec.Leases.Of(holder)) < len(rec.Leases) {
 			return nil
 		}
 		return m.loseInherited(ctx, w, true)
@@ -78,7 +78,7 @@ func (m *Manager) verify(ctx context.Context, l Lease) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil: // the lease stays valid
-		m.Log.WithContext(ctx).WithError(err).WithField("volume", l.Volume).Warn("ask whether a container still has its workspace")
+		m.config.Log.WithContext(ctx).WithError(err).WithField("volume", l.Volume).Warn("ask whether a container still has its workspace")
 		return nil
 	case held:
 		return nil
@@ -101,15 +101,6 @@ func (r *records) doubtful(l Lease) (w *workspace, wait time.Duration) {
 		w.inherited[l.ID], wait = true, verifyWait
 	}
 	return w, wait
-}
-
-// hasOthers reports whether a set has a lease of another holder than that of id.
-func hasOthers(leases meta.Leases, id string) bool {
-	holder, _ := meta.HolderOf(id)
-	return slices.ContainsFunc(leases, func(other string) bool {
-		of, _ := meta.HolderOf(other)
-		return of != holder
-	})
 }
 
 // Verify runs after the start of this process or of the engine. It removes the inherited
@@ -146,7 +137,7 @@ func (m *Manager) verifyWorkspace(ctx context.Context, w *workspace, wait time.D
 		err = m.loseInherited(ctx, w, false)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, overlay.ErrUnknown) {
-		m.Log.WithContext(ctx).WithError(err).WithField("workspace", w.id).Debug("ask whether a container has a workspace")
+		m.config.Log.WithContext(ctx).WithError(err).WithField("workspace", w.id).Debug("ask whether a container has a workspace")
 	}
 }
 
@@ -154,7 +145,7 @@ func (m *Manager) verifyWorkspace(ctx context.Context, w *workspace, wait time.D
 // until the answer is no, or wait is over.
 func (m *Manager) heldAfter(ctx context.Context, w *workspace, wait time.Duration) (bool, error) {
 	for waited := time.Duration(0); ; waited += verifyPause {
-		n, err := m.holders(m.Mountpoint(m.records.get(w)), overlay.PointsDir(m.Root))
+		n, err := m.copies(m.Mountpoint(m.records.get(w)), overlay.PointsDir(m.config.Root))
 		if err != nil || n == 0 || waited >= wait {
 			return n > 0, err
 		}

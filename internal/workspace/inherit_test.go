@@ -19,7 +19,7 @@ import (
 	"github.com/helmdeck/repos/tests/testdir"
 )
 
-// containers takes the place of overlay.Holders: n containers have a workspace. If n is
+// containers takes the place of overlay.Copies: n containers have a workspace. If n is
 // -1 the kernel can't tell.
 type containers struct{ n atomic.Int64 }
 
@@ -44,7 +44,7 @@ func inherited(t *testing.T, n int64, mode string, leases ...string) (*world, *c
 	w.restart()
 	c := &containers{}
 	c.n.Store(n)
-	w.m.holders = c.holders
+	w.m.copies = c.holders
 	return w, c, made
 }
 
@@ -237,7 +237,7 @@ func TestInheritedUnknown(t *testing.T) {
 	if rec, ok, err := w.m.Lookup(ctx, Lease{"v", "1"}); !errors.Is(err, ErrHeld) || rec.ID != made.ID {
 		t.Errorf("a container has it, until the deadline: %+v, %v, %v", rec, ok, err)
 	}
-	w.m.HeldWait = 1
+	w.m.config.HeldWait = 1
 	for range 2 {
 		if rec, ok, err := w.m.Lookup(t.Context(), Lease{"v", "1"}); !errors.Is(err, ErrHeld) {
 			t.Errorf("a container has it: %+v, %v, %v", rec, ok, err)
@@ -263,7 +263,7 @@ func TestInheritedUnknownWhileCopying(t *testing.T) {
 			}
 			w.wantLeases("copying", "1", "1#2")
 			w.restart()
-			w.m.holders = c.holders
+			w.m.copies = c.holders
 			if rec, ok := w.lookup("1"); ok {
 				t.Errorf("Lookup with two leases of one container, of an earlier process: %+v", rec)
 			}
@@ -334,7 +334,7 @@ func TestInheritLeases(t *testing.T) {
 				w.restart()
 				c := &containers{}
 				c.n.Store(n)
-				w.m.holders = c.holders
+				w.m.copies = c.holders
 				made, _ := w.open("v", "1", "mode", mode)
 				if w.m.verifyInherited(t.Context()) {
 					t.Error("something is inherited of this engine")

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/overlay"
-	"github.com/helmdeck/repos/internal/upper"
+	"github.com/helmdeck/repos/internal/volume"
+	"github.com/helmdeck/repos/internal/workspace/upper"
 )
 
 // Join gives a lease to the workspace that a volume shares or keeps. A kept workspace
@@ -51,15 +51,19 @@ func (m *Manager) joinLocked(ctx context.Context, l Lease) (rec meta.Workspace, 
 		return meta.Workspace{}, false, nil
 	}
 	rec = m.records.get(w)
-	missing := mounter.Missing{Cache: rec.NoCache, Helper: rec.NoHelper}
+	noHelper := rec.NoHelper
 	if !mounted {
-		if missing, err = m.mounter.MountAgain(ctx, w.clone, rec); err != nil {
-			return meta.Workspace{}, false, fmt.Errorf("mount what volume %q keeps: %w", l.Volume, err)
-		}
+		noHelper, err = m.mounter.MountAgain(ctx, w.clone, rec)
+	}
+	if err == nil && len(rec.Leases) == 0 && volume.PublishOf(rec.Options) == volume.PublishMarked {
+		_, err = upper.TakeMark(m.Mountpoint(rec)) // that of an earlier container, which a crash has left
+	}
+	if err != nil {
+		return meta.Workspace{}, false, fmt.Errorf("mount what volume %q keeps: %w", l.Volume, err)
 	}
 	rec, err = m.records.change(ctx, w, func(rec *meta.Workspace) error {
 		rec.Phase, rec.Leases = meta.Mounted, rec.Leases.With(l.ID)
-		rec.NoCache, rec.NoHelper = missing.Cache, missing.Helper
+		rec.NoHelper = noHelper
 		return nil
 	}, nil)
 	return rec, err == nil, err
@@ -86,7 +90,7 @@ func (m *Manager) End(ctx context.Context, name string, with func(*meta.Tx) erro
 	defer unlock()
 	w, _ := m.records.joinable(name)
 	if w == nil {
-		return m.DB.Update(with)
+		return m.config.DB.Update(with)
 	}
 	if n := len(m.records.get(w).Leases); n > 0 {
 		return fmt.Errorf("the workspace of volume %q is mounted (%d times)", name, n)
@@ -108,7 +112,7 @@ func (m *Manager) EndUnused(ctx context.Context, name string) error {
 		return nil
 	}
 	rec := m.records.get(w)
-	if changed, err := upper.Changed(ctx, m.mounter.Upper(rec), rec, m.mounter.Lower(w.clone, rec)); err != nil || changed {
+	if changed, err := m.mounter.Changed(ctx, w.clone, rec, false); err != nil || changed {
 		return err
 	}
 	_, err = m.removeLeases(ctx, w, m.end, nil)
@@ -142,7 +146,7 @@ func (m *Manager) waitFree(ctx context.Context, rec meta.Workspace) error {
 		return nil // it was removed meanwhile
 	}
 	m.records.endHolds(w)
-	most, waited := max(m.HeldWait, heldAtStart*m.HeldWait-time.Since(m.started)), time.Duration(0)
+	most, waited := max(m.config.HeldWait, heldAtStart*m.config.HeldWait-time.Since(m.started)), time.Duration(0)
 	for wait := heldFirst; ; wait = min(2*wait, heldMost) {
 		busy, err := m.mounter.Busy(rec)
 		viewed := m.records.viewed(w)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/mounter"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -170,9 +169,9 @@ func TestHeldWorkspace(t *testing.T) {
 		for range 2 {
 			_, _, err := w.m.Join(t.Context(), Lease{"v", "2"})
 			if ended := mode == "shared"; ended {
-				_, err := w.m.Discarded(made.ID)
-				refused(t, "Discarded", err, made.ID, "a container still uses it")
-				refused(t, "Evict", w.m.EvictDiscard(made.ID), "a container still uses it")
+				_, err := w.m.Checkpoint(made.ID, volume.DefaultSubject)
+				refused(t, "Checkpoint", err, made.ID, "a container still uses it")
+				refused(t, "Evict", w.m.EvictCheckpoint(made.ID), "a container still uses it")
 			}
 			refused(t, mode+": Join", err, `volume "v"`, "a container that outlived", "docker ps --filter volume=v", "run it again")
 			w.restart()
@@ -251,58 +250,10 @@ func TestKeptOfAnotherKernel(t *testing.T) {
 	w.open("v", "1", "mode", "keep")
 	w.close()
 	testdir.Unmount(t, w.root)
+	w.older = true
 	w.restart()
-	w.m.mounter.Features.Metacopy = false
 	_, _, err := w.m.Join(t.Context(), Lease{"v", "2"})
 	refused(t, "Join", err, "metacopy", "this kernel lacks")
-}
-
-// TestKeptWithoutItsCache: a container may replace the directory where the cache is bound.
-// The workspace is mounted then too, and nothing outside of it changes.
-func TestKeptWithoutItsCache(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	rec, _ := w.open("v", "1", "mode", "keep")
-	w.release("v", "1")
-	outside := scratch(t)
-	for _, replace := range []func(path string) error{
-		func(path string) error { return os.Symlink(outside, path) },
-		func(path string) error { return os.WriteFile(path, nil, 0o644) },
-		func(path string) error { return nil },
-	} {
-		w.close()
-		testdir.Unmount(t, w.root)
-		cache := filepath.Join(w.m.mounter.Upper(rec), ".git/hdcache")
-		if err := errors.Join(os.RemoveAll(cache), replace(cache)); err != nil {
-			t.Fatal(err)
-		}
-		w.restart()
-		_, dir := w.join("v", "2")
-		if got := testgit.GitAny(t, dir, "status", "--porcelain"); got != "" {
-			t.Errorf("status %q", got)
-		}
-		if got := entries(t, outside); len(got) > 0 {
-			t.Errorf("outside: %q", got)
-		}
-		if got, want := notUsed(t, dir), map[string]string{".git/hdcache": mounter.CacheMisplaced}; !maps.Equal(got, want) {
-			t.Errorf("not used: %q, want %q", got, want)
-		}
-		if rec, _ := w.m.Kept("v"); rec.NoCache != mounter.CacheMisplaced {
-			t.Errorf("its record says %q", rec.NoCache)
-		}
-		w.release("v", "2")
-	}
-	// When the cache can be mounted again, nothing is missing.
-	w.close()
-	testdir.Unmount(t, w.root)
-	if err := os.Mkdir(filepath.Join(w.m.mounter.Upper(rec), ".git/hdcache"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	w.restart()
-	rec, dir := w.join("v", "2")
-	if got := notUsed(t, dir); len(got) > 0 || rec.NoCache != "" {
-		t.Errorf("not used: %q, record %q", got, rec.NoCache)
-	}
 }
 
 // TestKeptAbout: helmdeck.json is written again at each mount of the overlay. If a container
@@ -336,7 +287,7 @@ func TestKeptAbout(t *testing.T) {
 		{".git is a link", func(git string) error {
 			return errors.Join(os.RemoveAll(git), os.Symlink(filepath.Dir(outside), git))
 		}, false},
-		{"no .git", func(git string) error { return os.Remove(git) }, false},
+		{"no .git in the upper", func(git string) error { return os.Remove(git) }, true},
 	} {
 		w.close()
 		testdir.Unmount(t, w.root)

@@ -84,9 +84,9 @@ func (m *Manager) loseLeases(ctx context.Context, w *workspace, why string, f fu
 		return nil
 	}
 	if n := len(before.Leases) - len(rec.Leases); err == nil && (n > 0 || before.Phase != rec.Phase) {
-		m.Log.WithContext(ctx).WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": n}).Warn(why)
-		if lost := slices.DeleteFunc(slices.Clone(before.Leases), rec.Leases.Has); len(lost) > 0 && m.LeasesLost != nil {
-			m.LeasesLost(ctx, before, lost, why)
+		m.config.Log.WithContext(ctx).WithFields(logrus.Fields{"volume": rec.Volume, "workspace": rec.ID, "leases": n}).Warn(why)
+		if lost := slices.DeleteFunc(slices.Clone(before.Leases), rec.Leases.Has); len(lost) > 0 && m.config.LeasesLost != nil {
+			m.config.LeasesLost(ctx, before, lost, why)
 		}
 	}
 	return err
@@ -118,7 +118,7 @@ func (m *Manager) Release(ctx context.Context, l Lease) (rec meta.Workspace, err
 		m.meter.upperSoon(w)
 	}
 	if own, inherited := m.records.ownLeases(w, rec); len(own) == 0 && len(inherited) > 0 {
-		m.Work.Go(origin.Bind(ctx, func(ctx context.Context) { m.verifyWorkspace(ctx, w, m.HeldWait) }))
+		m.config.Work.Go(origin.Bind(ctx, func(ctx context.Context) { m.verifyWorkspace(ctx, w, m.config.HeldWait) }))
 	}
 	return rec, nil
 }
@@ -134,11 +134,18 @@ func (m *Manager) removeLeases(
 		if err := f(rec); err != nil {
 			return err
 		}
-		if rec.Phase.Live() && len(rec.Leases) == 0 && !rec.Kept() {
-			m.ended(rec)
-		}
+		m.endUnleased(rec)
 		return nil
 	}, with)
+	return m.released(ctx, w, rec, err)
+}
+
+// released does what follows a commit of leases that were removed: it publishes, or detaches what is no longer
+// mounted. err is that of the commit.
+func (m *Manager) released(ctx context.Context, w *workspace, rec meta.Workspace, err error) (meta.Workspace, error) {
+	if err == nil && rec.Kept() && rec.Phase != meta.Ended && len(rec.Leases) == 0 {
+		m.publisher.soon(ctx, w)
+	}
 	if err != nil || rec.Phase == meta.Mounted {
 		return rec, err
 	}
@@ -156,9 +163,16 @@ func (m *Manager) removeLeases(
 	return rec, nil
 }
 
+// endUnleased changes a record: a workspace without leases ends, unless its volume keeps it.
+func (m *Manager) endUnleased(rec *meta.Workspace) {
+	if rec.Phase.Live() && len(rec.Leases) == 0 && !rec.Kept() {
+		m.ended(rec)
+	}
+}
+
 // ended changes a record: the workspace ends now.
 func (m *Manager) ended(rec *meta.Workspace) {
-	rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, m.Now(), nil
+	rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, m.config.Now(), nil
 }
 
 // end is ended for removeLeases.

@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -28,8 +27,8 @@ func (w *world) breakDB() (mend func()) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.m.DB, w.close = db, sync.OnceFunc(func() {
-			w.m.Work.Close()
+		w.m.config.DB, w.close = db, sync.OnceFunc(func() {
+			w.m.config.Work.Close()
 			db.Close()
 		})
 		w.t.Cleanup(w.close)
@@ -48,25 +47,6 @@ func (w *world) wantMounted(rec meta.Workspace, text string) {
 	if got := content(w.t, filepath.Join(dir, "mine")); got != text {
 		w.t.Errorf("%q has %q, want %q", dir, got, text)
 	}
-}
-
-// TestParentIsGone checks that a Mount makes the directory of the workspaces again, which an earlier version
-// could remove.
-func TestParentIsGone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	r := w.request("v", "1")
-	if err := os.Remove(filepath.Join(r.Clone.Dir, "workspaces")); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := w.m.Open(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if mounted, err := overlay.Mounted(w.m.Mountpoint(rec)); err != nil || !mounted {
-		t.Errorf("it is not mounted: %v", err)
-	}
-	w.release("v", "1")
 }
 
 // A Release whose commit fails changes nothing: no Mount is answered with a directory that
@@ -184,7 +164,7 @@ func TestMountVanished(t *testing.T) {
 func TestSharedVanishedWhileHeld(t *testing.T) {
 	w := newWorld(t)
 	w.held = time.Nanosecond
-	w.m.HeldWait = w.held
+	w.m.config.HeldWait = w.held
 	_, dir := w.open("v", "1", "mode", "shared")
 	h := hold(t, w.root, dir)
 	testdir.Unmount(t, w.root)
@@ -209,7 +189,7 @@ func TestReaperDetaches(t *testing.T) {
 	ws := w.m.records.all[made.ID]
 	w.m.records.mu.Unlock()
 	_, err := w.m.records.change(t.Context(), ws, func(rec *meta.Workspace) error {
-		rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, w.m.Now(), nil
+		rec.Phase, rec.EndedAt, rec.Leases = meta.Ended, w.m.config.Now(), nil
 		return nil
 	}, nil)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/mounter"
+	"github.com/helmdeck/repos/internal/workspace/mounter"
 )
 
 // rebuild restarts the world after its database was lost.
@@ -40,26 +40,25 @@ func (w *world) rebuild() {
 	w.restart()
 }
 
-// TestRebuildKept: kept and restored workspaces, and the leases of shared ones, survive the
+// TestRebuildKept: kept workspaces, one of which began with a checkpoint, and the leases of shared ones, survive the
 // loss of the database.
 func TestRebuildKept(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
+	w := newCheckpointWorld(t)
 	kept, dir := w.open("kept", "1", "mode", "keep")
 	write(t, filepath.Join(dir, "mine"), "x")
 	w.release("kept", "1")
 	shared, _ := w.open("shared", "1", "mode", "shared")
 	w.join("shared", "2")
-	d := w.discard("v")
-	if err := w.restore(d.ID, "restored"); err != nil {
-		t.Fatal(err)
-	}
+	d := w.leave("v")
+	forked, _ := w.forked(d.ID, "forked", "1", "mode", "keep")
+	w.release("forked", "1")
 	w.rebuild()
 	if rec, ok := w.m.Kept("kept"); !ok || rec.ID != kept.ID {
 		t.Errorf("kept %+v, %v", rec, ok)
 	}
-	if rec, ok := w.m.Kept("restored"); !ok || rec.ID != d.ID {
-		t.Errorf("restored %+v, %v", rec, ok)
+	if rec, ok := w.m.Kept("forked"); !ok || rec.ID != forked.ID || !slices.Equal(rec.From, []string{d.ID}) {
+		t.Errorf("forked %+v, %v", rec, ok)
 	}
 	if got := w.m.Leases("shared"); len(got) != 1 || got[0].ID != shared.ID || !slices.Equal(got[0].Leases, meta.Leases{"1", "2"}) {
 		t.Errorf("shared %+v", got)
@@ -74,7 +73,7 @@ func TestRebuildKept(t *testing.T) {
 	older := kept
 	older.ID, older.MountedAt = "0000000000000000", kept.MountedAt.Add(-time.Hour)
 	err = db.Update(func(tx *meta.Tx) error {
-		return errors.Join(tx.DeleteVolume("restored"), tx.PutWorkspace(kept), tx.PutWorkspace(older))
+		return errors.Join(tx.DeleteVolume("forked"), tx.PutWorkspace(kept), tx.PutWorkspace(older))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
@@ -84,10 +83,10 @@ func TestRebuildKept(t *testing.T) {
 	if rec, ok := w.m.Kept("kept"); !ok || rec.ID != kept.ID {
 		t.Errorf("kept %+v, %v", rec, ok)
 	}
-	if _, ok := w.m.Kept("restored"); ok {
+	if _, ok := w.m.Kept("forked"); ok {
 		t.Error("what a volume without a record kept is kept")
 	}
-	w.discardOf(d.ID)
+	w.checkpointOf(d.ID)
 }
 
 func TestRebuild(t *testing.T) {

@@ -3,21 +3,23 @@ package workspace
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/mounter"
+	"github.com/helmdeck/repos/internal/workspace/mounter"
+	"github.com/helmdeck/repos/internal/workspace/rota"
 )
 
-// Uppers and caches are measured one at a time, because each may have a million files.
+// Uppers are measured one at a time, because each may have a million files.
 const (
 	upperEvery = 30 * time.Second
-	cacheEvery = 5 * time.Minute
+	// useEvery is how often the kernel is asked what workspaces with a limit hold: one system call
+	// for each.
+	useEvery = 10 * time.Second
 	// meterRest is how long Meter rests within a walk, in percent of the time that it
 	// works. meterIdle is how long it rests after a walk, as a multiple of the walk with its
 	// rests, and at least meterGap. So Meter works some 2% of the time. One container can
@@ -29,188 +31,149 @@ const (
 	meterLong = time.Second
 )
 
-// turn is when a target was last measured.
-type turn struct {
-	at   time.Time // zero for never
-	cost time.Duration
-	soon bool // measure it again before it is due
-}
-
-// idle is how long a target is not measured again, because of what it cost.
-func (t turn) idle() time.Duration { return meterIdle * t.cost }
-
-// every is the time from one turn to the next; usual for a target that costs little.
-func (t turn) every(usual time.Duration) time.Duration {
-	if t.soon {
-		usual = 0
-	}
-	return max(usual, t.idle())
-}
-
-// target is what Meter measures: the upper of a workspace, or else a cache.
-type target struct {
-	upper *workspace
-	clone string // key
-	uid   uint32
-}
-
-// meter measures the uppers and the caches, one at a time.
+// meter measures the uppers, one at a time.
 type meter struct {
-	*Config
+	config  *Config
 	records *records
 	mounter *mounter.Mounter
+	// use is Manager.Use, except in tests; nil where the kernel does not count.
+	use func(meta.Workspace) (disk.Size, error)
 
-	mu    sync.Mutex // taken before that of records
-	turns map[target]turn
+	turns *rota.Rota[*workspace]
+
+	mu sync.Mutex
+	// outside is what the last walk found in a workspace with a limit that the kernel did not count for it: a container
+	// without a user namespace can take files of its own out of the project.
+	outside map[*workspace]disk.Size
+}
+
+func newMeter(c *Config, r *records, mounts *mounter.Mounter) *meter {
+	return &meter{config: c, records: r, mounter: mounts, turns: rota.New[*workspace](upperEvery, meterIdle), outside: make(map[*workspace]disk.Size)}
 }
 
 // run measures, until ctx ends, the uppers of workspaces that are in use or kept, and that
-// of a kept one also when its last lease ends. It measures a cache while a workspace uses
-// it, when that workspace ends, and if it was never measured. The sizes are in the records
-// of Workspaces and of the clones.
+// of a kept one also when its last lease ends. The sizes are in the records of Workspaces.
 func (m *meter) run(ctx context.Context) {
-	m.findCaches()
-	disk.Nice(func() {
+	disk.Nice(disk.Lowest, func() {
 		for wait := time.Duration(0); sleep(ctx, wait) == nil; {
 			begun := time.Now()
-			t, due := m.next(ctx, m.Now())
+			w, due := m.next(ctx, m.config.Now())
 			cost := time.Since(begun)
 			if due {
-				m.charge(t, cost)
+				m.turns.Charge(w, cost)
 			}
 			wait = max(meterGap, meterIdle*min(cost, meterLong))
 		}
 	})
 }
 
-// findCaches makes caches of unknown size due.
-func (m *meter) findCaches() {
-	for _, info := range m.Clones.Inventory() {
-		dirs, err := os.ReadDir(filepath.Join(m.Root, "clones", info.Key, "cache"))
-		if err != nil {
-			continue // it has none
-		}
-		for _, d := range dirs {
-			uid, err := strconv.ParseUint(d.Name(), 10, 32)
-			if _, known := info.Caches[d.Name()]; err == nil && !known {
-				m.cacheSoon(meta.Workspace{Clone: info.Key, UID: uint32(uid)})
-			}
-		}
+// runUses asks, until ctx ends, what workspaces with a limit hold.
+func (m *meter) runUses(ctx context.Context) {
+	for reached := make(map[*workspace]int); sleep(ctx, useEvery) == nil; {
+		reached = m.readUses(ctx, m.config.Now(), reached)
 	}
 }
 
-// cacheSoon makes the cache of a workspace due, unless measuring it costs too much.
-func (m *meter) cacheSoon(rec meta.Workspace) {
+// readUses asks what workspaces with a limit hold, and calls Config.Filled if one of them reaches 90 or 100 % of it for
+// the first time: reached has what each has reached before. It returns what each has reached now.
+func (m *meter) readUses(ctx context.Context, now time.Time, before map[*workspace]int) (reached map[*workspace]int) {
+	reached = make(map[*workspace]int)
+	m.records.each(func(w *workspace) {
+		if w.rec.Phase.Live() && w.rec.Limit != (disk.Size{}) {
+			reached[w] = before[w]
+		}
+	})
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := target{clone: rec.Clone, uid: rec.UID}
-	t := m.turns[key]
-	t.soon = true
-	m.turns[key] = t
+	maps.DeleteFunc(m.outside, func(w *workspace, _ disk.Size) bool { _, limited := reached[w]; return !limited })
+	outside := maps.Clone(m.outside)
+	m.mu.Unlock()
+	filled := false
+	for w := range reached {
+		rec := m.records.get(w)
+		size, err := m.use(rec)
+		if err != nil {
+			m.config.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Warn("ask what a workspace holds")
+			continue
+		}
+		size = size.Add(outside[w])
+		m.records.note(ctx, w, func(rec *meta.Workspace) { rec.Size = meta.Measured{Size: size, At: now} })
+		for _, percent := range []int{90, 100} {
+			if reached[w] < percent && size.Percent(rec.Limit) >= percent {
+				reached[w], filled = percent, true
+			}
+		}
+	}
+	if filled && m.config.Filled != nil {
+		m.config.Filled()
+	}
+	return reached
 }
 
 // upperSoon makes the upper of a workspace due, unless measuring it costs too much.
-func (m *meter) upperSoon(w *workspace) {
-	at := m.records.get(w).MountedAt
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := target{upper: w}
-	t, known := m.turns[key]
-	if !known {
-		t.at = at
-	}
-	t.soon = true
-	m.turns[key] = t
-}
+func (m *meter) upperSoon(w *workspace) { m.turns.Soon(w, m.records.get(w).MountedAt) }
 
-// next measures the target that has waited longest, if any is due, and returns it.
-func (m *meter) next(ctx context.Context, now time.Time) (t target, due bool) {
-	t, due = m.due(now)
+// next measures the workspace that has waited longest, if any is due, and returns it.
+func (m *meter) next(ctx context.Context, now time.Time) (w *workspace, due bool) {
+	w, due = m.due(now)
 	if due {
-		m.measure(ctx, now, t)
+		m.measure(ctx, now, w)
 	}
-	return t, due
+	return w, due
 }
 
-// charge notes what it took to measure a target.
-func (m *meter) charge(key target, cost time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t := m.turns[key]
-	t.cost = cost
-	m.turns[key] = t
-}
-
-// due returns the target that has waited longest, if any is due, and notes that it is
+// due returns the workspace that has waited longest, if any is due, and notes that it is
 // measured now.
-func (m *meter) due(now time.Time) (next target, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	used := make(map[target]bool)
+func (m *meter) due(now time.Time) (next *workspace, ok bool) {
+	used := make(map[*workspace]time.Time)
 	m.records.each(func(w *workspace) {
-		if w.rec.Phase == meta.Making || w.rec.Phase == meta.Discarded {
-			return
-		}
-		for _, key := range []target{{upper: w}, {clone: w.rec.Clone, uid: w.rec.UID}} {
-			used[key] = true
-			if _, known := m.turns[key]; !known {
-				m.turns[key] = turn{at: w.rec.MountedAt}
-			}
+		if w.rec.Phase != meta.Making && w.rec.Phase != meta.Checkpoint {
+			used[w] = w.rec.MountedAt
 		}
 	})
-	var longest time.Duration
-	for key, t := range m.turns {
-		every := t.every(cacheEvery)
-		if key.upper != nil {
-			every = t.every(upperEvery)
-		}
-		waited := now.Sub(t.at)
-		if waited < 0 {
-			waited = every // a clock that was put back makes everything due once
-		}
-		if !used[key] && !t.soon { // measured since the last workspace that used it ended
-			if waited >= t.idle() {
-				delete(m.turns, key)
-			}
-		} else if over := waited - every; over > longest || over == longest && !ok {
-			next, longest, ok = key, over, true
-		}
-	}
-	if ok {
-		m.turns[next] = turn{at: now}
-	}
-	return next, ok
+	return m.turns.Due(now, used)
 }
 
-// measure measures a target, to which containers may be writing. The size of an upper is
-// committed with the next change of its record.
-func (m *meter) measure(ctx context.Context, now time.Time, t target) {
-	uid := strconv.FormatUint(uint64(t.uid), 10)
-	path, q := filepath.Join(m.Root, "clones", t.clone, "cache", uid), disk.Query{Pace: disk.NewPace(meterRest), Budget: disk.Budget}
-	if t.upper != nil {
-		rec := m.records.get(t.upper)
-		path, q.Owner = m.mounter.Upper(rec), &rec.UID
-		for _, p := range rec.Warm { // their files have the owners that earlier containers gave them
+// measure measures the upper of a workspace, to which containers may be writing. The size is
+// committed with the next change of its record. That of a workspace with a limit is what the kernel counts, and what it
+// does not count.
+func (m *meter) measure(ctx context.Context, now time.Time, w *workspace) {
+	rec := m.records.get(w)
+	q := disk.Query{Pace: disk.NewPace(meterRest), Budget: disk.Budget, Owner: &rec.UID}
+	if !rec.Kept() { // or warm paths are promoted, and their owners are repaired or named then
+		for _, p := range rec.Warm {
 			q.Skip = append(q.Skip, p.Path)
 		}
 	}
-	found, err := q.Take(ctx, path)
+	found, err := q.Take(ctx, m.mounter.Upper(rec))
 	if err != nil && !disk.AtLeast(err) {
 		if !errors.Is(err, os.ErrNotExist) && ctx.Err() == nil {
-			m.Log.WithContext(ctx).WithError(err).Warn("measure an upper or a cache")
+			m.config.Log.WithContext(ctx).WithError(err).Warn("measure an upper")
 		}
 		return
 	}
-	size := meta.Measured{Size: found.Size, At: now}
-	if t.upper != nil {
-		m.records.setSize(ctx, t.upper, size, found.Foreign)
-		return
+	limited := m.use != nil && rec.Limit != (disk.Size{})
+	if limited {
+		m.compare(w, found.Size, disk.AtLeast(err), rec)
 	}
-	c := m.Clones.Lookup(t.clone)
-	if _, err := os.Lstat(path); c == nil || errors.Is(err, os.ErrNotExist) {
-		return // evicted meanwhile
+	m.records.note(ctx, w, func(rec *meta.Workspace) {
+		if rec.Foreign = found.Foreign; !limited {
+			rec.Size = meta.Measured{Size: found.Size, At: now}
+		}
+	})
+}
+
+// compare notes what a walk found in a workspace with a limit beyond what the kernel counts for it. A walk that saw only a part
+// of it proves no less than an earlier one.
+func (m *meter) compare(w *workspace, found disk.Size, part bool, rec meta.Workspace) {
+	counted, err := m.use(rec)
+	if err != nil {
+		return // readUses says so
 	}
-	if err := c.SetCache(uid, size); err != nil {
-		m.Log.WithContext(ctx).WithError(err).WithField("clone", t.clone).Warn("record the size of a cache")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	outside := disk.Size{Bytes: max(found.Bytes-counted.Bytes, 0), Inodes: max(found.Inodes-counted.Inodes, 0)}
+	if before := m.outside[w]; part {
+		outside = disk.Size{Bytes: max(outside.Bytes, before.Bytes), Inodes: max(outside.Inodes, before.Inodes)}
 	}
+	m.outside[w] = outside
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/meta"
 )
 
@@ -40,7 +39,6 @@ func (w *world) size() meta.Measured {
 func TestMeter(t *testing.T) {
 	w := newWorld(t)
 	rec, dir := w.open("v", "a")
-	cached := func() meta.Measured { return w.clones.Inventory()[0].Caches["0"] }
 	now := rec.MountedAt
 	w.meter(now.Add(upperEvery - time.Second))
 	if s := w.size(); !s.At.IsZero() {
@@ -53,24 +51,17 @@ func TestMeter(t *testing.T) {
 		}
 	}
 	write("big", 10<<20)
-	write(".hdcache/npm/pack", 5<<20)
 	now = now.Add(upperEvery)
 	w.meter(now)
 	first := w.size()
 	if !first.At.Equal(now) || first.Bytes < 10<<20 || first.Bytes > 11<<20 {
 		t.Errorf("upper %+v", first)
 	}
-	if !cached().At.IsZero() {
-		t.Errorf("cache measured too early: %+v", cached())
-	}
 	write("bigger", 3<<20)
-	now = now.Add(cacheEvery)
+	now = now.Add(upperEvery)
 	w.meter(now)
 	if s := w.size(); s.Bytes-first.Bytes < 3<<20 || s.Inodes != first.Inodes+1 {
 		t.Errorf("upper %+v after %+v", s, first)
-	}
-	if c := cached(); c.Bytes < 5<<20 || !c.At.Equal(now) {
-		t.Errorf("cache %+v", c)
 	}
 	// Nothing is due, and a clock that is put back does not stop the meter.
 	if w.meterNext(now) {
@@ -82,9 +73,7 @@ func TestMeter(t *testing.T) {
 		t.Errorf("with the clock put back: %+v", w.size())
 	}
 
-	// When the workspace ends, its cache is measured, however recently it was before. The
-	// size of the upper is in the record.
-	write(".hdcache/npm/more", 1<<20)
+	// The size of the upper is in the record.
 	size := w.size()
 	if _, ok, err := w.m.Add(t.Context(), Lease{rec.Volume, "a"}, "b"); !ok || err != nil {
 		t.Fatal(err)
@@ -99,11 +88,8 @@ func TestMeter(t *testing.T) {
 	w.release("v", "a")
 	reaped(t, w)
 	w.meter(now)
-	if c := cached(); c.Bytes < 6<<20 {
-		t.Errorf("cache after the end: %+v", c)
-	}
-	if w.meterNext(now) || len(w.m.meter.turns) != 0 {
-		t.Errorf("something is left to measure: %v", w.m.meter.turns)
+	if w.meterNext(now) || w.m.meter.turns.Len() != 0 {
+		t.Errorf("something is left to measure: %d", w.m.meter.turns.Len())
 	}
 }
 
@@ -124,21 +110,6 @@ func TestMeterKept(t *testing.T) {
 	}
 }
 
-// A cache that was never measured is measured after the start.
-func TestMeterFindsCaches(t *testing.T) {
-	w := newWorld(t)
-	w.open("v", "a")
-	w.release("v", "a")
-	reaped(t, w)
-	w.close()
-	w.start()
-	w.m.meter.findCaches()
-	w.meter(time.Now())
-	if c := w.clones.Inventory()[0].Caches["0"]; c.Size == (disk.Size{}) {
-		t.Errorf("cache %+v", c)
-	}
-}
-
 // A target that takes long to measure delays only itself, also when workspaces end and
 // begin.
 func TestMeterCharges(t *testing.T) {
@@ -155,38 +126,26 @@ func TestMeterCharges(t *testing.T) {
 		}
 		return dear, cheap
 	}
-	key := target{clone: rec.Clone, uid: rec.UID}
-	cached := func() meta.Measured { return w.clones.Inventory()[0].Caches["0"] }
-	begin := rec.MountedAt.Add(cacheEvery + time.Minute) // the other one was mounted later
+	begin := rec.MountedAt.Add(upperEvery + time.Minute) // the other one was mounted later
 	w.meter(begin)
 	const cost = time.Hour
-	w.m.meter.charge(target{upper: w.m.records.all[rec.ID]}, cost)
-	w.m.meter.charge(key, cost)
-	w.m.meter.cacheSoon(rec)
-	now := begin.Add(cacheEvery)
+	w.m.meter.turns.Charge(w.m.records.all[rec.ID], cost)
+	now := begin.Add(upperEvery)
 	w.meter(now)
-	if dear, cheap := sizes(); !dear.At.Equal(begin) || !cheap.At.Equal(now) || !cached().At.Equal(begin) {
-		t.Errorf("measured at %v, %v, cache %v; want %v, %v, %v", dear.At, cheap.At, cached().At, begin, now, begin)
+	if dear, cheap := sizes(); !dear.At.Equal(begin) || !cheap.At.Equal(now) {
+		t.Errorf("measured at %v and %v; want %v and %v", dear.At, cheap.At, begin, now)
 	}
 	now = begin.Add(meterIdle * cost)
 	w.meter(now)
-	if dear, cheap := sizes(); !dear.At.Equal(now) || !cheap.At.Equal(now) || !cached().At.Equal(now) {
-		t.Errorf("measured at %v, %v, cache %v; want %v", dear.At, cheap.At, cached().At, now)
+	if dear, cheap := sizes(); !dear.At.Equal(now) || !cheap.At.Equal(now) {
+		t.Errorf("measured at %v and %v; want %v", dear.At, cheap.At, now)
 	}
-	w.m.meter.charge(key, cost)
 	for _, v := range []string{"dear", "cheap"} {
 		w.release(v, "a")
 	}
 	reaped(t, w)
-	last := now
-	now = now.Add(cacheEvery)
-	w.meter(now)
-	if !cached().At.Equal(last) {
-		t.Errorf("the cache was measured at %v", cached().At)
-	}
-	now = last.Add(meterIdle * cost)
-	w.meter(now)
-	if !cached().At.Equal(now) || w.meterNext(now) || len(w.m.meter.turns) != 0 {
-		t.Errorf("the cache was measured at %v, left to measure: %v", cached().At, w.m.meter.turns)
+	w.meter(now.Add(meterIdle * cost))
+	if n := w.m.meter.turns.Len(); n != 0 {
+		t.Errorf("left to measure: %d", n)
 	}
 }

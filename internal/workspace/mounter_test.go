@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -84,65 +84,94 @@ func built(t *testing.T, dir string) []string {
 	return made
 }
 
-// TestMake: in a new workspace with a warm directory, make makes only the files whose sources
-// an update changed, also after a chain was flattened, and if a change of attributes makes
-// trees be built whole.
-func TestMake(t *testing.T) {
-	t.Parallel()
-	w := newDiscardWorld(t)
-	source := func(name string, version int) gitserver.Change {
-		return gitserver.Change{Path: "src/" + name + ".c", Content: fmt.Sprintf("%s, version %d\n", name, version)}
-	}
-	commit := func(changes ...gitserver.Change) {
-		t.Helper()
-		if _, err := gitserver.Commit(w.server.Path("r"), "main", changes...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	options := []string{"warm", "build", "refresh", "always"}
-	n := 0
-	run := func() []string {
-		t.Helper()
-		n++
-		id := fmt.Sprint(n)
-		_, dir := w.open("v", id, options...)
-		made := built(t, dir)
-		if got := testgit.GitAny(t, dir, "diff-files", "--name-only"); got != "" {
-			t.Errorf("lstat says that these have changed: %q", got)
-		}
-		w.end("v", id)
-		return made
-	}
-	chain := func() int {
-		r := w.request("v", "chain", options...)
-		defer r.Checkout.Release()
-		return len(r.Checkout.Tree.Chain)
-	}
-	names := []string{"a", "b", "c", "d", "e"}
+// makeNames are the sources of a making, besides a header.
+var makeNames = []string{"a", "b", "c", "d", "e"}
+
+// making is a repository whose workspaces have a warm directory in which make works.
+type making struct {
+	*world
+	n int
+}
+
+func newMaking(t *testing.T) *making {
+	t.Helper()
+	m := &making{world: newCheckpointWorld(t)}
 	changes := []gitserver.Change{{Path: "Makefile", Content: makefile}, {Path: "src/common.h", Content: "common\n"}}
-	for _, name := range names {
+	for _, name := range makeNames {
 		changes = append(changes, source(name, 0))
 	}
-	commit(changes...)
-	if got := run(); !slices.Equal(got, names) {
-		t.Fatalf("made %q at first, want %q", got, names)
+	m.commit(changes...)
+	if got := m.run(); !slices.Equal(got, makeNames) {
+		t.Fatalf("made %q at first, want %q", got, makeNames)
 	}
+	return m
+}
+
+func source(name string, version int) gitserver.Change {
+	return gitserver.Change{Path: "src/" + name + ".c", Content: fmt.Sprintf("%s, version %d\n", name, version)}
+}
+
+func (m *making) commit(changes ...gitserver.Change) {
+	m.t.Helper()
+	if _, err := gitserver.Commit(m.server.Path("r"), "main", changes...); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+var makeOptions = []string{"warm", "build", "refresh", "always"}
+
+// run runs make in a new workspace, and returns the names of the files that were made.
+func (m *making) run() []string {
+	m.t.Helper()
+	m.n++
+	id := fmt.Sprint(m.n)
+	_, dir := m.open("v", id, makeOptions...)
+	made := built(m.t, dir)
+	if got := testgit.GitAny(m.t, dir, "diff-files", "--name-only"); got != "" {
+		m.t.Errorf("lstat says that these have changed: %q", got)
+	}
+	m.end("v", id)
+	return made
+}
+
+// chain returns how many layers the tree of a new workspace has.
+func (m *making) chain() int {
+	r := m.request("v", "chain", makeOptions...)
+	defer r.Checkout.Release()
+	return len(r.Checkout.Tree.Chain)
+}
+
+// TestMake: in a new workspace with a warm directory, make makes only the files whose sources
+// an update changed, also after a chain was flattened.
+func TestMake(t *testing.T) {
+	t.Parallel()
+	m := newMaking(t)
 	for i := 1; i <= 20; i++ {
-		name := names[i%len(names)]
-		commit(source(name, i))
-		if got := run(); !slices.Equal(got, []string{name}) {
+		name := makeNames[i%len(makeNames)]
+		m.commit(source(name, i))
+		if got := m.run(); !slices.Equal(got, []string{name}) {
 			t.Errorf("update %d: made %q, want only %q", i, got, name)
 		}
 		if i+1 != 16 {
 			continue
 		}
-		testdir.Eventually(t, "a flat tree", func() bool { return chain() == 1 })
-		if got := run(); len(got) > 0 {
+		testdir.Eventually(t, "a flat tree", func() bool { return m.chain() == 1 })
+		if got := m.run(); len(got) > 0 {
 			t.Errorf("after update %d the chain was flattened: made %q, want nothing", i, got)
 		}
 	}
-	if got := chain(); got != 6 {
+	if got := m.chain(); got != 6 {
 		t.Errorf("%d layers, want those of 5 updates on the flat tree", got)
+	}
+}
+
+// TestMakeAfterAttributes is TestMake for changes of attributes, which make trees be built whole.
+func TestMakeAfterAttributes(t *testing.T) {
+	t.Parallel()
+	m := newMaking(t)
+	m.commit(source("a", 1))
+	if got := m.run(); !slices.Equal(got, []string{"a"}) || m.chain() != 2 {
+		t.Fatalf("made %q, and the tree has %d layers, want a and 2", got, m.chain())
 	}
 	for _, tt := range []struct {
 		name    string
@@ -155,13 +184,13 @@ func TestMake(t *testing.T) {
 		{"attributes that encode a file", []gitserver.Change{{Path: ".gitattributes", Content: "src/c.c text eol=crlf\nsrc/d.c working-tree-encoding=UTF-16LE\n"}}, []string{"d"}},
 		{"attributes that encode it in as many bytes", []gitserver.Change{{Path: ".gitattributes", Content: "src/c.c text eol=crlf\nsrc/d.c working-tree-encoding=UTF-16BE\n"}}, []string{"d"}},
 		{"no attributes any more", []gitserver.Change{{Path: ".gitattributes", Delete: true}}, []string{"c", "d"}},
-		{"a header", []gitserver.Change{{Path: "src/.gitattributes", Delete: true}, {Path: "src/common.h", Content: "other\n"}}, names},
+		{"a header", []gitserver.Change{{Path: "src/.gitattributes", Delete: true}, {Path: "src/common.h", Content: "other\n"}}, makeNames},
 	} {
-		commit(tt.changes...)
-		if got := run(); !slices.Equal(got, tt.want) {
+		m.commit(tt.changes...)
+		if got := m.run(); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: made %q, want %q", tt.name, got, tt.want)
 		}
-		if got := chain(); got != 1 {
+		if got := m.chain(); got != 1 {
 			t.Errorf("%s: %d layers, want a tree that was built whole", tt.name, got)
 		}
 	}

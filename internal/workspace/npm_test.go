@@ -52,7 +52,7 @@ func TestWarmInstall(t *testing.T) {
 		{"the guard", line("```sh\n"), []string{"a b c", "", "a b d", ""}},
 		{"npm ci", "npm ci", []string{"a b c", "a b c", "a b d", "a b d"}},
 	} {
-		w := newDiscardWorld(t)
+		w := newCheckpointWorld(t)
 		for i, lock := range locks {
 			_, dir := w.open("v", "1", "warm", "node_modules")
 			put(t, dir, "package-lock.json", lock)

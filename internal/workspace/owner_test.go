@@ -53,4 +53,13 @@ func TestForeignOwner(t *testing.T) {
 	if got := foreign(rec.ID); got != nil {
 		t.Errorf("found %d after the file was removed", *got)
 	}
+	kept, dir := w.open("kept", "1", "uid", "1000", "gid", "1001", "warm", "node_modules", "mode", "keep")
+	if err := os.Mkdir(filepath.Join(dir, "node_modules"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "node_modules/x"), "x")
+	w.m.meter.upperSoon(w.m.records.all[kept.ID])
+	if got := foreign(kept.ID); got == nil || *got != 0 {
+		t.Errorf("in a warm directory that is kept: got %v, want root", got)
+	}
 }

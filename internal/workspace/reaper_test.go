@@ -17,8 +17,8 @@ import (
 // TestReapIsTriedAgain: if a step at the end of a workspace fails, it is tried again.
 func TestReapIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
-	log := test.NewLocal(w.m.Log)
+	w := newCheckpointWorld(t)
+	log := test.NewLocal(w.m.config.Log)
 	rec, dir := w.open("v", "1")
 	write(t, filepath.Join(dir, "mine"), "x")
 	// The reaper removes the mark of a volatile mount from here.
@@ -37,8 +37,8 @@ func TestReapIsTriedAgain(t *testing.T) {
 	if err := os.Rename(work+".aside", work); err != nil {
 		t.Fatal(err)
 	}
-	testdir.Eventually(t, "the discard", func() bool {
-		list := w.m.records.list(func(x *workspace) bool { return x.id == rec.ID && x.rec.Phase == meta.Discarded })
+	testdir.Eventually(t, "the checkpoint", func() bool {
+		list := w.m.records.list(func(x *workspace) bool { return x.id == rec.ID && x.rec.Phase == meta.Checkpoint })
 		return len(list) == 1
 	})
 }

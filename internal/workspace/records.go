@@ -10,28 +10,29 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/clone"
-	"github.com/helmdeck/repos/internal/keylock"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/mounter"
+	"github.com/helmdeck/repos/internal/work/keylock"
+	"github.com/helmdeck/repos/internal/workspace/mounter"
 )
 
 // records has the records of all workspaces, in memory and in the database, and the index
 // of their leases.
 type records struct {
-	*Config
+	config  *Config
 	mounter *mounter.Mounter
 	locks   keylock.Locks[string] // one for each workspace, held while its record changes
 
 	mu     sync.Mutex            // never held over I/O
 	all    map[string]*workspace // by ID, also those that Open is making
 	leases map[Lease]*workspace
+	stands meta.Standing // of all
 	reaped chan struct{} // closed when a workspace is no longer an ended one; nil if nobody waits
 }
 
 // workspace is a workspace in memory. The fields below id are guarded by records.mu.
 type workspace struct {
 	id string
-	// rec is replaced as a whole, by change. Its slices and maps never change.
+	// rec is replaced as a whole, by commit. Its slices and maps never change.
 	rec    meta.Workspace
 	clone  *clone.Clone // nil for an unknown clone, whose layers are unknown too
 	reaped bool         // it has a reaper; only an ended workspace has one
@@ -71,10 +72,19 @@ func (r *records) put(w *workspace, rec meta.Workspace) {
 	if w.rec.Phase == meta.Ended && rec.Phase != meta.Ended {
 		r.announceReaped()
 	}
+	r.stands.Add(&w.rec, -1)
+	r.stands.Add(&rec, 1)
 	w.rec = rec
 }
 
-// nextReaped returns a channel that is closed when the next ended workspace becomes a discard
+// mountedOn is meta.Standing.On.
+func (r *records) mountedOn(ids ...string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stands.On(ids...)
+}
+
+// nextReaped returns a channel that is closed when the next ended workspace becomes a checkpoint
 // or is removed.
 func (r *records) nextReaped() <-chan struct{} {
 	r.mu.Lock()
@@ -98,6 +108,7 @@ func (r *records) drop(w *workspace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, w.id)
+	r.stands.Add(&w.rec, -1)
 	r.announceReaped()
 }
 
@@ -147,46 +158,62 @@ func (r *records) leased(l Lease) *workspace {
 	return r.leases[l]
 }
 
-// lookUp returns the workspace with an ID. The error is a *NoDiscardError.
+// lookUp returns the workspace with an ID. The error is a *NoCheckpointError.
 func (r *records) lookUp(id string) (*workspace, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w := r.all[id]; w != nil {
 		return w, nil
 	}
-	return nil, &NoDiscardError{id}
+	return nil, &NoCheckpointError{ID: id}
 }
 
-// change calls f to edit a workspace's record, and commits the result. If with is not
-// nil, change calls it in the same transaction. Changes of one workspace follow one
-// another. ctx is for the log, and its end does not matter. After an error, which may be
-// f's, nothing has changed.
+// change calls f to edit a workspace's record, and commits the result. f only edits: it neither waits nor
+// changes anything else. If with is not nil, change calls it in the same transaction. Changes of one workspace
+// follow one another. ctx is for the log, and its end does not matter. After an error, which may be f's, nothing
+// has changed.
 func (r *records) change(ctx context.Context, w *workspace, f func(rec *meta.Workspace) error, with func(*meta.Tx) error) (meta.Workspace, error) {
-	unlock, err := r.locks.Lock(context.Background(), w.id)
+	before, unlock, err := r.begin(w)
 	if err != nil {
-		return meta.Workspace{}, err
+		return before, err
 	}
 	defer unlock()
-	if r.gone(w) {
-		return meta.Workspace{}, fmt.Errorf("workspace %s: %w", w.id, os.ErrNotExist)
-	}
-	before := r.get(w)
 	rec := before
 	if err := f(&rec); err != nil {
 		return before, err
 	}
-	if err := checkTransition(before, rec); err != nil {
+	return r.commit(ctx, w, before, rec, with)
+}
+
+// begin prevents changes of a workspace until unlock, and returns its record: for a caller that decides by it, does
+// something, and then calls commit. A workspace that was removed is an error.
+func (r *records) begin(w *workspace) (rec meta.Workspace, unlock func(), err error) {
+	unlock, err = r.locks.Lock(context.Background(), w.id)
+	if err != nil {
+		return meta.Workspace{}, nil, err
+	}
+	if r.gone(w) {
+		unlock()
+		return meta.Workspace{}, nil, fmt.Errorf("workspace %s: %w", w.id, os.ErrNotExist)
+	}
+	return r.get(w), unlock, nil
+}
+
+// commit replaces the record before, that of begin, by rec. If with is not nil, it is called in the same
+// transaction. After an error nothing has changed.
+func (r *records) commit(ctx context.Context, w *workspace, before, rec meta.Workspace, with func(*meta.Tx) error) (meta.Workspace, error) {
+	if err := meta.CheckTransition(before, rec); err != nil {
 		return before, err
 	}
 	if err := r.handOut(rec); err != nil && rec.Leases.Within(before.Leases) {
 		// The workspace has leases of an earlier process. That it has no socket, as on a full
 		// disk, must not keep a lease of it from ending.
-		r.Log.WithContext(ctx).WithError(err).WithField("workspace", w.id).Warn("serve the credential helper of a workspace")
+		r.config.Log.WithContext(ctx).WithError(err).WithField("workspace", w.id).Warn("serve the credential helper of a workspace")
 	} else if err != nil {
 		return before, err
 	}
 	r.updateManifest(ctx, before, rec)
-	err = r.DB.Update(func(tx *meta.Tx) error {
+	err := r.config.DB.Update(func(tx *meta.Tx) error {
 		if err := tx.PutWorkspace(rec); err != nil || with == nil {
 			return err
 		}
@@ -230,9 +257,8 @@ func (r *records) joinable(volume string) (w *workspace, orphans []*workspace) {
 	return w, orphans
 }
 
-// setSize sets the size and the foreign owner of an upper in memory, unless the workspace is a
-// discard by now.
-func (r *records) setSize(ctx context.Context, w *workspace, size meta.Measured, foreign *uint32) {
+// note calls f to edit a record in memory alone, unless the workspace is a checkpoint by now. f must be short.
+func (r *records) note(ctx context.Context, w *workspace, f func(rec *meta.Workspace)) {
 	unlock, err := r.locks.Lock(ctx, w.id)
 	if err != nil {
 		return
@@ -240,8 +266,8 @@ func (r *records) setSize(ctx context.Context, w *workspace, size meta.Measured,
 	defer unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.rec.Phase != meta.Discarded {
-		w.rec.Size, w.rec.Foreign = size, foreign
+	if w.rec.Phase != meta.Checkpoint {
+		f(&w.rec)
 	}
 }
 
@@ -252,8 +278,9 @@ func (r *records) updateManifest(ctx context.Context, before, rec meta.Workspace
 	if rec.Phase == meta.Ended {
 		return
 	}
-	synced := before.Phase.Live() != rec.Phase.Live() || before.Volume != rec.Volume
+	synced := before.Phase.Live() != rec.Phase.Live() || before.Volume != rec.Volume || before.Name != rec.Name || before.Message != rec.Message ||
+		len(before.Merged) != len(rec.Merged)
 	if err := mounter.PutManifest(r.mounter.Manifest(rec), rec, synced); err != nil {
-		r.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
+		r.config.Log.WithContext(ctx).WithError(err).WithField("workspace", rec.ID).Warn("write the manifest of a workspace")
 	}
 }

@@ -4,30 +4,29 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/mounter"
 	"github.com/helmdeck/repos/internal/origin"
+	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/place"
+	"github.com/helmdeck/repos/internal/workspace/mounter"
 )
 
-// Sweep is the startup sweep. It commits the phases that NewManager changed, starts the
-// reapers of ended workspaces, and removes directories without a record, because their
-// Open never answered. It sweeps warm layers too. It does not wait for reapers: they run
-// in the background.
+// Sweep is the startup sweep. It commits the phases that NewManager changed, starts the reapers of ended workspaces,
+// and removes directories without a record, because their Open never answered. It sweeps warm layers too. It does not
+// wait for reapers: they run in the background.
 func (m *Manager) Sweep(ctx context.Context) error {
-	errs := []error{m.records.handOutAgain(ctx)} // first, because containers wait for it
-	dirs, err := fs.Glob(os.DirFS(filepath.Join(m.Root, "clones")), "*/*/workspaces/*")
+	errs := []error{m.records.handOutAgain(ctx), m.sweepProjects()} // first, because containers wait for it
+	dirs, err := place.All(m.config.Root, place.Workspaces+"/*")
 	if err != nil {
 		return err
 	}
 	for _, dir := range dirs {
-		id := path.Base(dir)
+		id := filepath.Base(dir.Path)
 		if _, err := m.records.lookUp(id); err != nil { // it holds no references to layers
-			m.records.put(newWorkspace(id, nil), meta.Workspace{ID: id, Clone: path.Dir(path.Dir(dir)), Phase: meta.Ended})
+			m.records.put(newWorkspace(id, nil), meta.Workspace{ID: id, Clone: dir.Key, Phase: meta.Ended})
 		}
 	}
 	var all []*workspace
@@ -38,7 +37,26 @@ func (m *Manager) Sweep(ctx context.Context) error {
 		}
 		errs = append(errs, m.sweep(ctx, w))
 	}
-	return errors.Join(append(errs, m.Warm.SweepAll(ctx))...)
+	m.reaper.flattenWaiting()
+	m.warnCopied(ctx, all)
+	return errors.Join(append(errs, m.config.Warm.SweepAll(ctx))...)
+}
+
+// warnCopied logs how many of these workspaces are copies without extended attributes, because nobody
+// may ask for them before the data that they were copied from is deleted.
+func (m *Manager) warnCopied(ctx context.Context, all []*workspace) {
+	copied := make(map[meta.Phase]int)
+	for _, w := range all {
+		if rec := m.records.get(w); rec.Lasts() {
+			if whole, err := overlay.Marked(m.mounter.Upper(rec)); err == nil && !whole {
+				copied[rec.Phase]++
+			}
+		}
+	}
+	if len(copied) > 0 {
+		m.config.Log.WithContext(ctx).WithFields(map[string]any{"kept": copied[meta.Parked] + copied[meta.Mounted], "checkpoints": copied[meta.Checkpoint]}).
+			WithError(mounter.ErrCopied).Error("workspaces can't be mounted, and nothing can begin with checkpoints")
+	}
 }
 
 // sweep is Sweep of one workspace.
@@ -63,27 +81,36 @@ func (m *Manager) sweep(ctx context.Context, w *workspace) error {
 }
 
 // sweepLasting updates the manifest of a workspace that lasts, removes the record of a
-// discard whose directory is gone, and counts a discard that was not counted.
+// checkpoint whose directory is gone, and counts a checkpoint that was not counted.
 func (m *Manager) sweepLasting(ctx context.Context, w *workspace, rec meta.Workspace) error {
-	if _, err := os.Lstat(m.mounter.Upper(rec)); errors.Is(err, os.ErrNotExist) && rec.Phase == meta.Discarded {
-		m.Log.WithContext(ctx).WithField("discard", rec.ID).Warn("the directory of a discard is gone: its record is removed")
-		err := m.EvictDiscard(rec.ID)
-		none, inUse := (*NoDiscardError)(nil), (*InUseError)(nil)
-		if errors.As(err, &none) || errors.As(err, &inUse) {
+	if _, err := os.Lstat(m.mounter.Upper(rec)); errors.Is(err, os.ErrNotExist) && rec.Phase == meta.Checkpoint {
+		err := m.removeCheckpoint(ctx, rec.ID, isCheckpoint)
+		none, inUse := (*NoCheckpointError)(nil), (*InUseError)(nil)
+		if errors.As(err, &none) {
 			return nil // it was evicted meanwhile
+		}
+		log := m.config.Log.WithContext(ctx).WithField("checkpoint", rec.ID)
+		if errors.As(err, &inUse) {
+			log.WithError(err).Warn("the directory of a checkpoint is gone")
+			return nil
+		}
+		if err == nil {
+			log.Warn("the directory of a checkpoint is gone: its record is removed")
 		}
 		return err
 	}
 	data, err := os.ReadFile(m.mounter.Manifest(rec))
 	var man meta.Workspace
 	if err != nil || json.Unmarshal(data, &man) != nil || man.Phase.Live() != rec.Phase.Live() ||
-		man.Volume != rec.Volume || man.Mode != rec.Mode {
+		man.Volume != rec.Volume || man.Mode != rec.Mode || man.Name != rec.Name || man.Message != rec.Message ||
+		len(man.Merged) != len(rec.Merged) {
 		if err := mounter.PutManifest(m.mounter.Manifest(rec), rec, true); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	if rec.Phase == meta.Discarded && rec.Changed == nil {
+	if rec.Phase == meta.Checkpoint && rec.Changed == nil {
 		m.reaper.measureSoon(ctx, w)
 	}
+	m.reaper.dropUnmerged(ctx, rec.ID)
 	return nil
 }

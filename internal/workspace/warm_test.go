@@ -3,10 +3,12 @@ package workspace
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -40,10 +42,10 @@ func (w *world) end(name, id string) {
 }
 
 // TestWarm: the next workspace has what a workspace left at a warm path. git takes it for
-// untracked files, and it leaves no discard.
+// untracked files, and it leaves no checkpoint.
 func TestWarm(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
+	w := newCheckpointWorld(t)
 	options := []string{"warm", "node_modules,web/dist"}
 	_, dir := w.open("v", "1", options...)
 	put(t, dir, "node_modules/a/index.js", "1")
@@ -56,7 +58,7 @@ func TestWarm(t *testing.T) {
 	if got := testgit.GitAny(t, dir, "status", "--porcelain"); got != "?? web/" {
 		t.Errorf("status %q", got)
 	}
-	if rec.Metacopy || len(rec.Warm) != 2 || len(rec.Warm[0].Chain) != 1 || rec.Warm[0].LeftOut != "" {
+	if !rec.Metacopy || len(rec.Warm) != 3 || len(rec.Warm[0].Chain) != 1 || rec.Warm[0].LeftOut != "" {
 		t.Errorf("record %+v", rec)
 	}
 	for _, path := range []string{"node_modules/a/index.js", "web/dist/x"} {
@@ -72,8 +74,8 @@ func TestWarm(t *testing.T) {
 	wantFile(t, dir, "node_modules/b/index.js", "2")
 	wantFile(t, dir, "web/dist/x", "")
 	w.end("v", "3")
-	if got := w.m.Discards(); len(got) != 0 {
-		t.Errorf("discards %+v", got)
+	if got := w.m.Checkpoints(); len(got) != 0 {
+		t.Errorf("checkpoints %+v", got)
 	}
 	if got := w.workspaces(); len(got) != 0 {
 		t.Errorf("workspaces %q", got)
@@ -98,7 +100,7 @@ func TestWarm(t *testing.T) {
 // files of a uid other than root stay its own.
 func TestWarmDirectories(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
+	w := newCheckpointWorld(t)
 	_, dir := w.open("v", "1", "warm", "nm", "uid", "1234", "gid", "1234")
 	files := strings.Fields(testgit.GitAny(t, dir, "ls-files"))
 	var top string
@@ -128,35 +130,16 @@ func TestWarmDirectories(t *testing.T) {
 	}
 	// A directory that the commit has is not warm.
 	rec, _ := w.open("v", "3", "warm", top)
-	if len(rec.Warm) != 1 || rec.Warm[0].LeftOut == "" {
+	if len(rec.Warm) != 2 || rec.Warm[0].LeftOut == "" {
 		t.Errorf("record %+v", rec.Warm)
 	}
 }
 
-// TestWarmReadonly: a workspace with cache=readonly promotes nothing.
-func TestWarmReadonly(t *testing.T) {
-	t.Parallel()
-	w := newDiscardWorld(t)
-	_, dir := w.open("v", "1", "warm", "nm")
-	put(t, dir, "nm/x", "good")
-	w.end("v", "1")
-	_, dir = w.open("v", "2", "warm", "nm", "cache", "readonly")
-	wantFile(t, dir, "nm/x", "good")
-	put(t, dir, "nm/x", "evil")
-	w.end("v", "2")
-	_, dir = w.open("v", "3", "warm", "nm")
-	wantFile(t, dir, "nm/x", "good")
-	w.end("v", "3")
-	if got := w.m.Discards(); len(got) != 0 {
-		t.Errorf("discards %+v", got)
-	}
-}
-
-// TestWarmKept: kept workspaces and discards keep the warm layers that they began with, and
+// TestWarmKept: kept workspaces and checkpoints keep the warm layers that they began with, and
 // their own changes.
 func TestWarmKept(t *testing.T) {
 	t.Parallel()
-	w := newDiscardWorld(t)
+	w := newCheckpointWorld(t)
 	_, dir := w.open("v", "1", "warm", "nm")
 	put(t, dir, "nm/x", "1")
 	w.end("v", "1")
@@ -179,29 +162,85 @@ func TestWarmKept(t *testing.T) {
 	wantFile(t, w.m.Mountpoint(kept), "nm/x", "1")
 	wantFile(t, w.m.Mountpoint(kept), "nm/y", "kept")
 	w.release("k", "2")
-	// Its discard has all of it.
+	// Its checkpoint has all of it.
 	if err := w.m.End(t.Context(), "k", func(*meta.Tx) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	reaped(t, w)
-	discards := w.m.Discards()
-	if len(discards) != 1 || discards[0].ID != kept.ID {
-		t.Fatalf("discards %+v", discards)
+	checkpoints := w.m.Checkpoints()
+	if len(checkpoints) != 1 || checkpoints[0].ID != kept.ID {
+		t.Fatalf("checkpoints %+v", checkpoints)
 	}
-	r := w.request("r", "1", "warm", "nm", "mode", "keep", "restore", kept.ID)
-	r.Checkout.Release()
-	if err := w.m.Restore(t.Context(), kept.ID, "r", r.Options, func(*meta.Tx) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	rec, ok, err := w.m.Join(t.Context(), Lease{"r", "1"})
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	wantFile(t, w.m.Mountpoint(rec), "nm/x", "1")
-	wantFile(t, w.m.Mountpoint(rec), "nm/y", "kept")
+	_, dir = w.forked(kept.ID, "r", "1")
+	wantFile(t, dir, "nm/x", "1")
+	wantFile(t, dir, "nm/y", "kept")
+	put(t, dir, "nm/z", "forked")
+	w.end("r", "1") // which carries nothing over: it has the checkpoint's files too
 	_, dir = w.open("v", "4", "warm", "nm")
 	wantFile(t, dir, "nm/z", "3")
 	wantFile(t, dir, "nm/y", "")
+}
+
+// TestUnpromotedInCheckpoint: a checkpoint has what its workspace left at warm paths, unless others got that. Changes there
+// alone make no checkpoint.
+func TestUnpromotedInCheckpoint(t *testing.T) {
+	t.Parallel()
+	w := newCheckpointWorld(t)
+	write := func(dir, text string) {
+		put(t, dir, "nm/x", text)
+		put(t, dir, "gen/a/b/"+text, text)
+	}
+	remove := func(dir, _ string) {
+		for _, name := range []string{"nm", "gen"} {
+			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	again := func(dir, text string) { remove(dir, ""); write(dir, text) }
+	for _, publish := range []string{"never", "marked", "overtaken", "always"} {
+		for what, change := range map[string]func(dir, text string){"write": write, "remove": remove, "again": again} {
+			for _, mine := range []string{"", "mine"} {
+				name := publish + what + mine
+				shared := []string{"warm", "nm,gen/a/b", "warm_key", name}
+				_, dir := w.open("base", "1", shared...)
+				write(dir, "base")
+				w.end("base", "1")
+				options := slices.Clone(shared)
+				if publish != "overtaken" {
+					options = append(options, "publish", publish)
+				}
+				rec, dir := w.open(name, "1", options...)
+				wantFile(t, dir, "nm/x", "base")
+				change(dir, "new")
+				if mine != "" {
+					put(t, dir, mine, mine)
+				}
+				if publish == "overtaken" {
+					_, other := w.open("other", "1", shared...)
+					write(other, "overtakes")
+					w.end("other", "1")
+				}
+				w.end(name, "1")
+				if _, err := w.m.Checkpoint(rec.ID, volume.DefaultSubject); (err == nil) != (mine != "") {
+					t.Errorf("%s: the checkpoint: %v", name, err)
+				}
+				if mine == "" {
+					continue
+				}
+				want := map[string]string{"write": "new base new", "remove": "  ", "again": "new  new"}[what]
+				if publish == "always" {
+					want = "base base " // as it began
+				}
+				_, dir = w.forked(rec.ID, name+"-fork", "1")
+				got := content(t, filepath.Join(dir, "nm/x")) + " " + content(t, filepath.Join(dir, "gen/a/b/base")) + " " + content(t, filepath.Join(dir, "gen/a/b/new"))
+				if got != want {
+					t.Errorf("%s: the checkpoint has %q, want %q", name, got, want)
+				}
+				wantFile(t, dir, mine, mine)
+			}
+		}
+	}
 }
 
 // TestContainerOutlivesLeaseOfWarmWorkspace: a container that outlives its lease delays no Mount. Its warm paths are
@@ -209,7 +248,7 @@ func TestWarmKept(t *testing.T) {
 // parallel: the holder would keep the workspaces of other tests busy.
 func TestContainerOutlivesLeaseOfWarmWorkspace(t *testing.T) {
 	for _, overtaken := range []bool{false, true} {
-		w := newDiscardWorld(t)
+		w := newCheckpointWorld(t)
 		rec, dir := w.open("v", "1", "warm", "nm")
 		put(t, dir, "nm/x", "outlived")
 		h := hold(t, w.root, dir)

@@ -3,7 +3,6 @@ package workspace
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -33,7 +32,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	head := testgit.GitAny(t, dir, "rev-parse", "HEAD")
-	want := about{Volume: "v", Subject: "default", Repo: w.server.URL("r"), Ref: "refs/heads/main", Commit: head, Pulled: head, Time: rec.MountedAt.UTC().Round(0)}
+	want := about{Volume: "v", Workspace: rec.ID, Subject: "default", Repo: w.server.URL("r"), Ref: "refs/heads/main", Commit: head, Pulled: head, Time: rec.MountedAt.UTC().Round(0)}
 	if !got.Time.Equal(want.Time) {
 		t.Errorf("time %v, want %v", got.Time, want.Time)
 	}
@@ -52,8 +51,8 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(points) != 2 || points[1].Source != "helmdeck-repos" {
-		t.Errorf("mounts %+v, want the cache and the overlay", points)
+	if len(points) != 1 || points[0].Source != "helmdeck-repos" {
+		t.Errorf("mounts %+v, want the overlay", points)
 	}
 	for _, p := range points {
 		var st syscall.Statfs_t
@@ -146,7 +145,7 @@ func TestLeasesAreSets(t *testing.T) {
 	if got := entries(t, filepath.Dir(w.m.mounter.Dir(other))); !slices.Contains(got, other.ID) {
 		t.Errorf("workspaces %q", got)
 	}
-	if points, err := testdir.Mounts(w.root); err != nil || len(points) != 2 {
+	if points, err := testdir.Mounts(w.root); err != nil || len(points) != 1 {
 		t.Errorf("mounts %v, %v; want those of the other one", points, err)
 	}
 }
@@ -191,7 +190,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// reaped waits until every ended workspace is removed, or a discard.
+// reaped waits until every ended workspace is removed, or a checkpoint.
 func reaped(t *testing.T, w *world) {
 	t.Helper()
 	testdir.Eventually(t, "every ended workspace to go", func() bool {
@@ -207,12 +206,6 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 	}{
 		{"a layer is missing", func(t *testing.T, w *world, r *Request) {
 			r.Checkout.Tree.Chain = append(slices.Clone(r.Checkout.Tree.Chain), "missing")
-		}},
-		{"the cache can't be made", func(t *testing.T, w *world, r *Request) {
-			cache := filepath.Join(r.Clone.Dir, "cache")
-			if err := errors.Join(os.Remove(cache), os.WriteFile(cache, nil, 0o600)); err != nil {
-				t.Fatal(err)
-			}
 		}},
 		{"the record can't be written", func(t *testing.T, w *world, r *Request) {
 			if err := w.db.Close(); err != nil {
@@ -315,7 +308,7 @@ func TestBusyUpperIsKept(t *testing.T) {
 			w.restart()
 			for _, path := range []string{
 				filepath.Join(upper, "mine"), filepath.Join(w.root, "clones", rec.Clone, "trees", rec.Tree, "README.md"),
-				filepath.Join(w.root, "clones", rec.Clone, "refs", rec.GitLayer, ".git/config"),
+				filepath.Join(w.root, "clones", rec.Clone, "refs", rec.GitLayer, "git/.git/config"),
 			} {
 				if _, err := os.Stat(path); err != nil {
 					t.Errorf("vanished %v: %v", vanished, err)

@@ -1,4 +1,4 @@
-// Package bundle makes the directory of a release, and publishes the plugins in it.
+// Package bundle makes the directory of a release, and publishes the plugins and images in it.
 //
 // The directory appears under its name when it is complete, never before: a release that fails or is interrupted leaves
 // the earlier one as it was. SHA256SUMS names every file except itself and its signature.
@@ -22,11 +22,14 @@ type Options struct {
 	Root    string // the project's directory
 	Version string // semantic, without "v" and without build metadata
 	Key     string // the private ssh key that signs; empty: no signature
-	Dirty   bool   // release a tree with changes that are not committed
-	Strict  bool   // passed to make rootfs
-	Systems []System
-	Debs    bool
-	Log     io.Writer
+	// Repository is where the plugin will be published, HOST/NAME. The files for Kubernetes name the image that is
+	// published beside it. Empty: they name the one that the archives of the release have.
+	Repository string
+	Dirty      bool // release a tree with changes that are not committed
+	Strict     bool // passed to make rootfs
+	Systems    []System
+	Debs       bool
+	Log        io.Writer
 }
 
 // Architectures are those of the plugin. The first is the one that the tags without an architecture have.
@@ -50,6 +53,8 @@ type release struct {
 	dir     string // where it is made
 	time    time.Time
 	comment string // for the bills of materials
+	// programs and commands are the plugin's program and the operator's command for Linux, by architecture.
+	programs, commands map[string][]byte
 }
 
 // Make makes a release.
@@ -60,7 +65,10 @@ func Make(ctx context.Context, o Options) error {
 	if err := checkKey(o.Key); err != nil {
 		return err
 	}
-	r := &release{Options: o}
+	if _, err := containerName(o.Repository); err != nil {
+		return fmt.Errorf("REGISTRY: %w", err)
+	}
+	r := &release{Options: o, programs: make(map[string][]byte), commands: make(map[string][]byte)}
 	if err := r.identify(ctx); err != nil {
 		return err
 	}
@@ -114,10 +122,16 @@ func (r *release) fill(ctx context.Context) error {
 	if err := r.command(ctx); err != nil {
 		return fmt.Errorf("the command: %w", err)
 	}
+	if err := r.kubernetes(ctx); err != nil {
+		return fmt.Errorf("the driver for Kubernetes: %w", err)
+	}
 	if r.Debs {
 		if err := r.debs(ctx); err != nil {
 			return fmt.Errorf("the Debian packages: %w", err)
 		}
+	}
+	if err := copyFile(filepath.Join(r.dir, "LICENSE"), filepath.Join(r.Root, "LICENSE")); err != nil {
+		return err
 	}
 	if err := writeSums(r.dir); err != nil {
 		return err

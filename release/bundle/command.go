@@ -33,6 +33,7 @@ func (r *release) command(ctx context.Context) error {
 		}
 		files := []image.File{{Path: "docker-repos", Data: code}}
 		if s.OS == "linux" {
+			r.commands[s.Arch] = code
 			relays = append(relays, image.File{Path: "repos-linux-" + s.Arch, Data: code})
 		} else {
 			files = append(files, relays...)

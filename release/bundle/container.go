@@ -32,12 +32,10 @@ func (c ContainerImage) Make(ctx context.Context, o Options) error {
 	}
 	program, programErr := os.ReadFile(c.Program)
 	command, commandErr := os.ReadFile(c.Command)
-	rootfs, err := os.Open(filepath.Join(o.Root, "build/rootfs-"+c.Arch+".tar"))
-	if err := errors.Join(programErr, commandErr, err); err != nil {
+	if err := errors.Join(programErr, commandErr); err != nil {
 		return err
 	}
-	defer rootfs.Close()
-	made, err := image.Container(image.Source{Version: o.Version, Rootfs: rootfs, Program: program, Command: command, Time: r.time}, c.Arch)
+	made, err := containerOf(r.rootfs(c.Arch)+".tar", image.Source{Version: o.Version, Program: program, Command: command, Time: r.time}, c.Arch)
 	if err != nil {
 		return err
 	}
@@ -45,16 +43,16 @@ func (c ContainerImage) Make(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := c.write(o.Version, made); err != nil {
+	if err := writeContainer(c.Archive, c.Name+":"+o.Version, made); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(o.Log, "image: %s is %s:%s, %s\n", c.Archive, c.Name, o.Version, digest)
 	return err
 }
 
-// write writes the archive, which appears when it is complete.
-func (c ContainerImage) write(version string, made v1.Image) error {
-	dir := filepath.Dir(c.Archive)
+// writeContainer writes the archive of an image, which appears when it is complete. name is NAME:TAG.
+func writeContainer(archive, name string, made v1.Image) error {
+	dir := filepath.Dir(archive)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -64,11 +62,11 @@ func (c ContainerImage) write(version string, made v1.Image) error {
 	}
 	defer os.Remove(out.Name())
 	defer out.Close()
-	if err := image.WriteArchive(out, c.Name+":"+version, made); err != nil {
+	if err := image.WriteArchive(out, name, made); err != nil {
 		return err
 	}
 	if err := errors.Join(out.Chmod(0o644), out.Close()); err != nil {
 		return err
 	}
-	return os.Rename(out.Name(), c.Archive)
+	return os.Rename(out.Name(), archive)
 }

@@ -29,18 +29,22 @@ func (r *release) plugin(ctx context.Context, arch string) error {
 	if err := r.make(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, "build", "VERSION="+r.Version, "PROGRAM="+program); err != nil {
 		return err
 	}
-	rootfs := filepath.Join(r.Root, "build/rootfs-"+arch)
-	plugin, err := assemble(r, program, rootfs+".tar")
-	if err != nil {
+	rootfs := r.rootfs(arch)
+	var err error
+	if r.programs[arch], err = os.ReadFile(program); err != nil {
 		return err
 	}
 	if err := os.Remove(program); err != nil {
 		return err
 	}
+	plugin, err := assemble(r, arch, rootfs+".tar")
+	if err != nil {
+		return err
+	}
 	if err := image.Save(filepath.Join(r.dir, layoutOf(arch)), plugin); err != nil {
 		return err
 	}
-	document, err := r.describe(plugin, arch, rootfs+".files")
+	document, err := r.describe(plugin, "helmdeck-repos-"+arch, arch)
 	if err != nil {
 		return err
 	}
@@ -55,12 +59,11 @@ func (r *release) plugin(ctx context.Context, arch string) error {
 	return nil
 }
 
-func assemble(r *release, program, rootfs string) (v1.Image, error) {
+// rootfs returns the path of what make rootfs has made for an architecture, without the ends .tar and .files.
+func (r *release) rootfs(arch string) string { return filepath.Join(r.Root, "build/rootfs-"+arch) }
+
+func assemble(r *release, arch, rootfs string) (v1.Image, error) {
 	config, err := os.ReadFile(filepath.Join(r.Root, "config.json"))
-	if err != nil {
-		return nil, err
-	}
-	code, err := os.ReadFile(program)
 	if err != nil {
 		return nil, err
 	}
@@ -69,11 +72,12 @@ func assemble(r *release, program, rootfs string) (v1.Image, error) {
 		return nil, err
 	}
 	defer archive.Close()
-	return image.Make(image.Source{Version: r.Version, Config: config, Rootfs: archive, Program: code, Time: r.time})
+	return image.Make(image.Source{Version: r.Version, Config: config, Rootfs: archive, Program: r.programs[arch], Time: r.time})
 }
 
-// describe writes down what is in a plugin.
-func (r *release) describe(plugin v1.Image, arch, list string) (*spdx.Document, error) {
+// describe writes down what is in a plugin, or in an image for containers.
+func (r *release) describe(plugin v1.Image, name, arch string) (*spdx.Document, error) {
+	list := r.rootfs(arch) + ".files"
 	file, err := os.Open(list)
 	if err != nil {
 		return nil, err
@@ -87,7 +91,7 @@ func (r *release) describe(plugin v1.Image, arch, list string) (*spdx.Document, 
 	if err != nil {
 		return nil, err
 	}
-	return sbom.Image(r.about("helmdeck-repos-"+arch), arch, files, origins)
+	return sbom.Image(r.about(name), arch, files, origins)
 }
 
 func (r *release) about(name string) sbom.About {

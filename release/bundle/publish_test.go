@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/helmdeck/repos/release/bundle"
 	"github.com/helmdeck/repos/release/image"
@@ -34,7 +36,21 @@ func made(t *testing.T, program string) bundle.Options {
 		if err := image.Save(filepath.Join(o.Path(), "plugin-"+arch), plugin); err != nil {
 			t.Fatal(err)
 		}
+		rootfs.Reset()
+		if err := tar.NewWriter(&rootfs).Close(); err != nil {
+			t.Fatal(err)
+		}
+		container, err := image.Container(image.Source{Version: o.Version, Rootfs: &rootfs, Program: []byte(program + arch), Command: []byte("command")}, arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var archive bytes.Buffer
+		if err := image.WriteArchive(&archive, "localhost/x:1", container); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(o.Path(), "helmdeck-repos-csi_1.2.3_"+arch+".tar"), archive.String())
 	}
+	write(t, filepath.Join(o.Path(), bundle.Manifest), "image: \"localhost/x:1\"\n")
 	if err := bundle.WriteSums(o.Path()); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +91,24 @@ func digests(t *testing.T, repository string, tags ...string) string {
 	return strings.Join(list, " ")
 }
 
+// containerArch returns the architecture of the image that a container runtime chooses from the list of 1.2.3.
+func containerArch(t *testing.T, repository, arch string) string {
+	t.Helper()
+	target, err := image.Repository(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen, err := remote.Image(target.Tag("1.2.3"), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: arch}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := chosen.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.Architecture
+}
+
 func TestPublish(t *testing.T) {
 	repository := serve(t, never)
 	o := made(t, "first")
@@ -90,6 +124,11 @@ func TestPublish(t *testing.T) {
 	if got := digests(t, repository, "latest"); got != "" {
 		t.Errorf("latest is %s, want none without LATEST=1", got)
 	}
+	for _, arch := range bundle.Architectures {
+		if got := containerArch(t, repository+"-csi", arch); got != arch {
+			t.Errorf("a node of %s pulls the image of %q", arch, got)
+		}
+	}
 
 	all := []string{"1.2.3", "1.2.3-amd64", "1.2.3-arm64"}
 	before := digests(t, repository, all...)
@@ -101,6 +140,15 @@ func TestPublish(t *testing.T) {
 	other = made(t, "third")
 	other.Version = "1.2.4"
 	if err := os.Rename(filepath.Join(other.Root, "build/release/1.2.3"), other.Path()); err != nil {
+		t.Fatal(err)
+	}
+	for _, arch := range bundle.Architectures {
+		archive := filepath.Join(other.Path(), "helmdeck-repos-csi_1.2.3_"+arch+".tar")
+		if err := os.Rename(archive, strings.Replace(archive, "_1.2.3_", "_1.2.4_", 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := bundle.WriteSums(other.Path()); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range []bundle.Options{o, other} {

@@ -67,6 +67,7 @@ func (r *release) make(ctx context.Context, env []string, args ...string) error 
 	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // one that a shell just began may have missed the signal
 			return ctx.Err()
 		}
 		return fmt.Errorf("make %s: %w", strings.Join(args, " "), err)

@@ -24,7 +24,10 @@ import (
 	"github.com/helmdeck/repos/release/sbom"
 )
 
-var full = flag.Bool("full", false, "make two whole releases from nothing, each with a Go cache of its own")
+var (
+	full = flag.Bool("full", false, "make two whole releases from nothing, each with a Go cache of its own")
+	keep = flag.String("keep", "", "the `directory` in whose build/release one of them stays, for the tests that install it")
+)
 
 const projectDir = "../.."
 
@@ -65,6 +68,12 @@ func TestReleaseTwice(t *testing.T) {
 	}
 	if lists[0] != lists[1] {
 		t.Errorf("two releases of the same files differ:\n%s\n%s", lists[0], lists[1])
+	}
+	if *keep != "" && !t.Failed() {
+		from, to := bundle.Options{Root: roots[0], Version: "1.2.3"}, bundle.Options{Root: *keep, Version: "1.2.3"}
+		if err := os.CopyFS(to.Path(), os.DirFS(from.Path())); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -117,6 +126,14 @@ func checkBills(t *testing.T, o bundle.Options) {
 			t.Fatal(err)
 		}
 		check("plugin-"+arch+".spdx.json", files, "git", "libc6", "ca-certificates", "go.etcd.io/bbolt", "stdlib")
+		container, err := image.ReadArchive(filepath.Join(o.Path(), "helmdeck-repos-csi_"+o.Version+"_"+arch+".tar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files, err = image.Files(container); err != nil {
+			t.Fatal(err)
+		}
+		check("helmdeck-repos-csi_"+arch+".spdx.json", files, "git", "go.etcd.io/bbolt", "github.com/docker/cli")
 	}
 	check("docker-repos.spdx.json", archived(t, o.Path()), "github.com/docker/cli", "stdlib", "github.com/helmdeck/repos")
 	if runtime.GOARCH == "amd64" {

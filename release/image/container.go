@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -86,6 +89,51 @@ func WriteArchive(w io.Writer, name string, made v1.Image) error {
 		}
 	}
 	return out.Close()
+}
+
+// ReadArchive reads an image that WriteArchive has written. The caller checks the file.
+func ReadArchive(path string) (v1.Image, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	files := make(map[string][]byte)
+	for archive := tar.NewReader(file); ; {
+		h, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if files[h.Name], err = io.ReadAll(archive); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	index, err := v1.ParseIndexManifest(bytes.NewReader(files["index.json"]))
+	if err != nil || len(index.Manifests) != 1 {
+		return nil, fmt.Errorf("%s is not the archive of one image: %v", path, err)
+	}
+	manifest, err := v1.ParseManifest(bytes.NewReader(files[blob(index.Manifests[0].Digest)]))
+	if err != nil || len(manifest.Layers) != 1 {
+		return nil, fmt.Errorf("%s has no image of one layer: %v", path, err)
+	}
+	return assemble(manifest.MediaType, static.NewLayer(files[blob(manifest.Config.Digest)], manifest.Config.MediaType),
+		static.NewLayer(files[blob(manifest.Layers[0].Digest)], manifest.Layers[0].MediaType))
+}
+
+// Index returns a list of images by architecture, from which a cluster's nodes choose.
+func Index(images []v1.Image) (v1.ImageIndex, error) {
+	list := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, i := range images {
+		config, err := i.ConfigFile()
+		if err != nil {
+			return nil, err
+		}
+		list = mutate.AppendManifests(list, mutate.IndexAddendum{Add: i, Descriptor: v1.Descriptor{Platform: config.Platform()}})
+	}
+	return list, nil
 }
 
 // blob returns where an OCI layout has the content of a digest.

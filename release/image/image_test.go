@@ -232,4 +232,19 @@ func TestContainer(t *testing.T) {
 	if got != want || gotErr != nil || wantErr != nil {
 		t.Errorf("loaded: got %s, %v, want %s, %v", got, gotErr, want, wantErr)
 	}
+	read, err := image.ReadArchive(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, backErr := read.Digest()
+	digest, digestErr := made.Digest()
+	if back != digest || backErr != nil || digestErr != nil {
+		t.Errorf("read: got %s, %v, want %s, %v", back, backErr, digest, digestErr)
+	}
+	if err := os.WriteFile(path, first[:len(first)/2], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := image.ReadArchive(path); err == nil {
+		t.Error("half an archive is not an error")
+	}
 }

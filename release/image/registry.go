@@ -60,6 +60,11 @@ func Push(ctx context.Context, tag name.Tag, plugin v1.Image) error {
 	return remote.Write(tag, plugin, options(ctx)...)
 }
 
+// PushIndex pushes a list of images with the images under a tag, as Push does.
+func PushIndex(ctx context.Context, tag name.Tag, list v1.ImageIndex) error {
+	return remote.WriteIndex(tag, list, options(ctx)...)
+}
+
 // Pull returns the plugin of a tag, whose layer is read later.
 func Pull(ctx context.Context, tag name.Tag) (v1.Image, error) {
 	return remote.Image(tag, options(ctx)...)

@@ -45,8 +45,8 @@ const (
 	productID  = common.ElementID("Package-product")
 )
 
-// Image describes the files of a plugin's image. It fails if the origins do not name exactly these files, the program
-// excepted, or other hashes.
+// Image describes the files of a plugin, or of an image for containers. It fails if the origins do not name exactly these
+// files, the programs excepted, or other hashes.
 func Image(about About, arch string, files []image.File, origins map[string]Origin) (*spdx.Document, error) {
 	if err := compare(files, origins); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func Image(about About, arch string, files []image.File, origins map[string]Orig
 	b := begin(about, "CONTAINER")
 	for _, f := range files {
 		id := b.file(f)
-		if f.Path == image.Program {
+		if isProgram(f) {
 			if err := b.modules(id, f.Data); err != nil {
 				return nil, fmt.Errorf("%s: %w", f.Path, err)
 			}

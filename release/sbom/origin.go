@@ -41,12 +41,15 @@ func Origins(list io.Reader) (map[string]Origin, error) {
 	return origins, lines.Err()
 }
 
+// isProgram reports whether a file is one of the programs, which no list names.
+func isProgram(f image.File) bool { return f.Path == image.Program || f.Path == image.Command }
+
 // compare returns an error for each file without an origin or with another content, and for each origin without a file.
 func compare(files []image.File, origins map[string]Origin) error {
 	var errs []error
 	missing := maps.Clone(origins)
 	for _, f := range files {
-		if f.Path == image.Program {
+		if isProgram(f) {
 			continue
 		}
 		origin, known := origins[f.Path]

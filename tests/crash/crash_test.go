@@ -54,7 +54,7 @@ func crash(t *testing.T, s scenario, point string, killRepair bool) {
 	began := time.Now()
 	w := newWorld(t)
 	w.config.Env = append(w.config.Env, s.settings...)
-	w.noDiscards = slices.Contains(s.settings, "DISCARD_TTL=0")
+	w.noCheckpoints = slices.Contains(s.settings, "CHECKPOINT_TTL=0")
 	w.start()
 	w.populate(s.bare)
 	if s.prepare != nil {

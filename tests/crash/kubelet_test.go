@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -16,7 +15,7 @@ var published = []scenario{{
 	name: "a pod with an inline volume", between: serveKubelet, do: podOf(true),
 	points: []string{
 		"csi/publish/recorded", "csi/publish/created", "workspace/open/recorded", "csi/publish/acquired", "csi/publish/made", "csi/publish/mounted",
-		"csi/unpublish/unmounted", "csi/unpublish/removed", "csi/unpublish/released", "driver/remove/recorded", "csi/unpublish/volume",
+		"csi/unpublish/unmounted", "csi/unpublish/removed", "csi/unpublish/released", "verbs/remove/recorded", "csi/unpublish/volume",
 	},
 }, {
 	name: "a pod with a persistent volume", between: serveKubelet, do: podOf(false),
@@ -43,10 +42,13 @@ func podOf(ephemeral bool) func(w *world) error {
 		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			return err
 		}
-		k := daemon.DialKubelet(filepath.Join(w.kubeletDir(), "csi.sock"))
-		defer k.Client.CloseIdleConnections()
+		k, err := dialKubelet(filepath.Join(w.kubeletDir(), "csi.sock"))
+		if err != nil {
+			return err
+		}
+		defer k.Close()
 		for range 2 { // kubelet repeats calls
-			if err := k.Publish(w.Context(), name, target, map[string]string{
+			if err := k.publish(w.Context(), name, target, map[string]string{
 				"repo": server.URL(w.repo), "csi.storage.k8s.io/ephemeral": fmt.Sprint(ephemeral), "csi.storage.k8s.io/pod.name": "p",
 				"csi.storage.k8s.io/pod.namespace": "n", "csi.storage.k8s.io/pod.uid": name, "csi.storage.k8s.io/serviceAccount.name": "s",
 			}); err != nil {
@@ -58,7 +60,7 @@ func podOf(ephemeral bool) func(w *world) error {
 			err = checkWorkspace(held{dir: target, commit: commit})
 		}
 		for range 2 {
-			err = errors.Join(err, k.Unpublish(w.Context(), name, target))
+			err = errors.Join(err, k.unpublish(w.Context(), name, target))
 		}
 		if err != nil {
 			return err

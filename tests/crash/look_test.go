@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/helmdeck/repos/api"
 )
 
 func init() {
@@ -41,7 +43,7 @@ func (w *world) lookAt(volume string, look func(id string) error) error {
 
 func (w *world) patch(id string) error {
 	var b strings.Builder
-	err := w.d.Admin.WorkspaceDiff(context.Background(), id, false, &b)
+	err := w.d.Admin.WorkspaceDiff(context.Background(), id, api.Compare{}, &b)
 	if err == nil && (!strings.Contains(b.String(), "+++ b/"+aside+"/.gitignore") || strings.Contains(b.String(), "new.o")) {
 		err = fmt.Errorf("the patch is %.400q", b.String())
 	}
@@ -50,7 +52,7 @@ func (w *world) patch(id string) error {
 
 func (w *world) archive(id string) error {
 	var b strings.Builder
-	err := w.d.Admin.WorkspaceChanges(context.Background(), id, false, &b)
+	err := w.d.Admin.WorkspaceChanges(context.Background(), id, api.Compare{}, &b)
 	if err == nil && !strings.HasPrefix(b.String(), ".helmdeck-export/deleted") {
 		err = fmt.Errorf("the archive begins with %.100q", b.String())
 	}

@@ -18,7 +18,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
@@ -29,7 +29,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	daemon.Main("crash", []string{"failpoints"}, func(dir, built string) (code int, err error) {
+	daemon.Main("crash", []string{"failpoints", "kubernetes"}, func(dir, built string) (code int, err error) {
 		scratch, program = dir, built
 		repositories := filepath.Join(scratch, "repos")
 		if err := os.Mkdir(repositories, 0o755); err != nil {

@@ -23,9 +23,9 @@ func (w *world) losePower() {
 	w.must(err)
 	saved, err := w.savedByText()
 	w.must(err)
-	for text := range w.discards { // a workspace that had ended was perhaps not yet a discard
+	for text := range w.checkpoints { // a workspace that had ended was perhaps not yet a checkpoint
 		if saved[text] == nil {
-			delete(w.discards, text)
+			delete(w.checkpoints, text)
 		}
 	}
 	clones := w.path("clones")
@@ -38,11 +38,11 @@ func (w *world) losePower() {
 	}
 	for _, l := range state.WarmLayers {
 		if !l.Durable {
-			w.must(truncateFiles(filepath.Join(clones, l.Clone, "warm", l.ID)))
+			w.must(truncateFiles(filepath.Join(clones, l.Clone, "warm", l.ID, "files"))) // the indexes beside it are those of trees
 		}
 	}
 	for _, ws := range state.Workspaces {
-		if ws.Phase != meta.Discarded && ws.Mode != "keep" {
+		if ws.Phase != meta.Checkpoint && ws.Mode != "keep" {
 			w.must(truncateFiles(filepath.Join(clones, ws.Clone, "workspaces", ws.ID, "upper")))
 		}
 	}

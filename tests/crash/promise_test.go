@@ -33,14 +33,14 @@ func (w *world) checkPromises() error {
 	}
 	saved, err := w.savedByText()
 	errs = append(errs, err)
-	for text := range w.discards {
+	for text := range w.checkpoints {
 		if saved[text] == nil {
-			errs = append(errs, fmt.Errorf("the discard with %q was lost", text))
+			errs = append(errs, fmt.Errorf("the checkpoint with %q was lost", text))
 		}
 	}
 	for name, text := range w.kept {
-		if rec := saved[text]; rec == nil || !w.unsure[name] && (rec.Volume != name || !rec.Phase.Live()) {
-			errs = append(errs, fmt.Errorf("the kept workspace of volume %q with %q was lost: %+v", name, text, rec))
+		if saved[keptKey(name, text)] == nil && !((w.unsure[name] || w.unsure[unmounted(name)]) && saved[text] != nil) {
+			errs = append(errs, fmt.Errorf("the kept workspace of volume %q with %q was lost: %+v", name, text, saved[text]))
 		}
 	}
 	for l, h := range w.leases {
@@ -51,12 +51,16 @@ func (w *world) checkPromises() error {
 	return errors.Join(errs...)
 }
 
-// savedByText returns the discards and the kept workspaces by the text that was written to them.
+// keptKey is the key in the result of savedByText of the workspace that a volume keeps.
+func keptKey(volume, text string) string { return volume + "\x00" + text }
+
+// savedByText returns the checkpoints and the kept workspaces by the text that was written to them, and the kept ones by
+// keptKey too. Of a checkpoint and what began with it, the checkpoint counts.
 func (w *world) savedByText() (map[string]*meta.Workspace, error) {
 	state, err := invariant.State(w.config.DataDir())
 	list := make(map[string]*meta.Workspace)
 	for _, rec := range state.Workspaces {
-		if rec.Phase != meta.Discarded && rec.Mode != "keep" {
+		if rec.Phase != meta.Checkpoint && rec.Mode != "keep" {
 			continue
 		}
 		err = errors.Join(err, invariant.ViewWorkspace(w.config.DataDir(), rec, func(dir string) error {
@@ -64,7 +68,12 @@ func (w *world) savedByText() (map[string]*meta.Workspace, error) {
 			if err != nil {
 				return nil // nothing was written there
 			}
-			list[string(text)] = &rec
+			if list[string(text)] == nil || rec.Phase == meta.Checkpoint {
+				list[string(text)] = &rec
+			}
+			if rec.Phase.Live() {
+				list[keptKey(rec.Volume, string(text))] = &rec
+			}
 			if err := checkWorkspace(held{dir, rec.Commit, string(text)}); err != nil {
 				return fmt.Errorf("workspace %s of volume %q: %w", rec.ID, rec.Volume, err)
 			}
@@ -85,7 +94,7 @@ func checkWorkspace(h held) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(line string) bool {
-		return line == "?\t.hdcache" || strings.HasPrefix(line, "?\tnode_modules/") || strings.HasPrefix(line, "?\t"+aside+"/")
+		return line == "?\t.hdcache" || strings.HasPrefix(line, "?\tnode_modules/") || strings.HasPrefix(line, "?\tdist/") || strings.HasPrefix(line, "?\t"+aside+"/")
 	})
 	var want []string
 	if h.text != "" {

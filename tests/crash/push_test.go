@@ -13,10 +13,10 @@ func init() {
 	prepare := func(w *world) { w.must(w.create("pushing"), w.mount("pushing", "p1"), w.commitAside("pushing", "p1")) }
 	scenarios = append(scenarios, scenario{
 		name: "push", prepare: prepare, do: func(w *world) error { return w.pushAside("pushing") },
-		points: []string{"push/quarantine/made", "push/import/indexed", "push/choose/checked", "push/remote/pushed"},
+		points: []string{"quarantine/take/made", "quarantine/take/indexed", "quarantine/choose/checked", "quarantine/push/pushed"},
 	}, scenario{
 		name: "export of a bundle", prepare: prepare, do: func(w *world) error { return w.bundleAside("pushing") },
-		points: []string{"push/bundle/made"},
+		points: []string{"outbound/bundle/made"},
 	})
 }
 

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
@@ -21,7 +19,7 @@ import (
 type scenario struct {
 	name     string
 	settings []string
-	bare     bool // without the data that older versions of the plugin do not know
+	bare     bool // without checkpoints and kept workspaces
 	// prepare runs before the crash, without failpoints; then the plugin is killed. between runs
 	// while no plugin runs.
 	prepare, between func(w *world)
@@ -72,11 +70,11 @@ func (w *world) glob(pattern string) string {
 	return paths[0]
 }
 
-// discardText is the text in the discard that populate makes.
-const discardText = "written by done for d\n"
+// checkpointText is the text in the checkpoint that populate makes.
+const checkpointText = "written by done for d\n"
 
 // warm is the option of volumes with build state.
-const warm = "warm=node_modules"
+const warm = "warm=node_modules,dist"
 
 // cold is the option for the subject whose clones a scenario creates.
 const cold = "subject=cold"
@@ -87,10 +85,10 @@ var scenarios = []scenario{{
 		return errors.Join(w.create("new", cold), w.mount("new", w.id("n")))
 	},
 	points: []string{
-		"driver/create/manifest", "driver/create/recorded",
-		"clone/fetch/made", "clone/fetch/fetched", "clone/fetch/synced", "clone/fetch/renamed", "clone/fetch/recorded",
-		"clone/layer/made", "clone/tree/checked-out", "clone/layer/built", "layer/publish/renamed", "layer/publish/recorded",
-		"clone/layer/made:2", "clone/gitlayer/linked", "clone/layer/built:2", "layer/publish/renamed:2", "layer/publish/recorded:2",
+		"verbs/create/manifest", "verbs/create/recorded",
+		"remote/fetch/made", "remote/fetch/fetched", "remote/fetch/synced", "remote/fetch/renamed", "remote/fetch/recorded",
+		"tree/layer/made", "tree/build/checked-out", "tree/layer/built", "layer/publish/renamed", "layer/publish/recorded",
+		"tree/layer/made:2", "tree/gitlayer/linked", "tree/layer/built:2", "layer/publish/renamed:2", "layer/publish/recorded:2",
 		"layer/sync/synced", "layer/sync/recorded",
 	},
 }, {
@@ -115,7 +113,7 @@ var scenarios = []scenario{{
 	name: "another mount",
 	do:   func(w *world) error { return w.mount("idle", w.id("i")) },
 	points: []string{
-		"workspace/open/made", "workspace/open/mounted", "workspace/open/bound", "workspace/open/recorded",
+		"mounter/open/made", "mounter/open/mounted", "workspace/open/bound", "workspace/open/recorded",
 	},
 }, {
 	name: "mount of a new commit",
@@ -124,8 +122,8 @@ var scenarios = []scenario{{
 		return w.mount("idle", w.id("i"))
 	},
 	points: []string{
-		"clone/delta/moved",
-		"clone/fetch/fetched", "clone/fetch/recorded", "layer/publish/renamed", "layer/publish/renamed:2", "layer/sync/synced",
+		"tree/delta/moved",
+		"remote/fetch/fetched", "remote/fetch/recorded", "layer/publish/renamed", "layer/publish/renamed:2", "layer/sync/synced",
 	},
 }, {
 	name: "mount beside a new branch",
@@ -133,7 +131,7 @@ var scenarios = []scenario{{
 		w.branch(fmt.Sprint("new-", w.round))
 		return w.mount("idle", w.id("i"))
 	},
-	points: []string{"clone/align/written"},
+	points: []string{"remote/align/written"},
 }, {
 	name:    "flatten of heavy layers",
 	prepare: func(w *world) { w.awaitSizes() }, // whether to flatten depends on the sizes
@@ -141,14 +139,14 @@ var scenarios = []scenario{{
 		w.push(strings.Repeat(fmt.Sprintln("pushed", w.round), 2<<20))
 		return w.mount("idle", w.id("i"))
 	},
-	points: []string{"clone/layer/made:3", "clone/layer/built:3", "layer/publish/renamed:3", "layer/publish/recorded:3"},
+	points: []string{"tree/layer/made:3", "tree/layer/built:3", "layer/publish/renamed:3", "layer/publish/recorded:3"},
 }, {
 	name: "power loss at a first mount", powerLoss: true,
 	do: func(w *world) error {
 		return errors.Join(w.create("new", cold), w.mount("new", w.id("n")))
 	},
 	points: []string{
-		"clone/fetch/renamed", "layer/publish/recorded", "layer/publish/recorded:2", "layer/sync/synced", "layer/sync/recorded", "workspace/open/recorded",
+		"remote/fetch/renamed", "layer/publish/recorded", "layer/publish/recorded:2", "layer/sync/synced", "layer/sync/recorded", "workspace/open/recorded",
 	},
 }, {
 	name: "power loss at a new commit", powerLoss: true,
@@ -156,7 +154,7 @@ var scenarios = []scenario{{
 		w.push(fmt.Sprint(w.round))
 		return w.mount("idle", w.id("i"))
 	},
-	points: []string{"clone/delta/moved", "layer/publish/recorded", "layer/publish/recorded:2"},
+	points: []string{"tree/delta/moved", "layer/publish/recorded", "layer/publish/recorded:2"},
 }, {
 	name: "power loss at build state", powerLoss: true,
 	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.mountAndBuild("warm", "w0")); w.settle() },
@@ -165,7 +163,7 @@ var scenarios = []scenario{{
 }, {
 	name: "power loss at a mode=keep mount", powerLoss: true,
 	do:     func(w *world) error { return w.keep("new", w.id("n")) },
-	points: []string{"workspace/open/settled", "workspace/open/recorded"},
+	points: []string{"mounter/open/durable", "workspace/open/recorded"},
 }, {
 	name:    "unmount",
 	prepare: func(w *world) { w.must(w.mountUnchanged("idle", "i")) },
@@ -188,28 +186,18 @@ var scenarios = []scenario{{
 	prepare: func(w *world) { w.must(w.mount("idle", "i")) },
 	do:      func(w *world) error { return w.unmount("idle", "i") },
 	points: []string{
-		"workspace/discard/unmarked", "workspace/discard/synced", "workspace/discard/recorded",
+		"workspace/checkpoint/unmarked", "workspace/checkpoint/synced", "workspace/checkpoint/recorded",
 		"workspace/release/recorded", "workspace/release/detached",
 	},
 }, {
 	name:   "first mount with mode=keep",
 	do:     func(w *world) error { return w.keep("new", w.id("n")) },
-	points: []string{"workspace/open/made", "workspace/open/settled", "workspace/open/bound", "workspace/open/recorded"},
+	points: []string{"mounter/open/made", "mounter/open/durable", "workspace/open/bound", "workspace/open/recorded"},
 }, {
 	name:    "remove with mode=keep",
 	prepare: func(w *world) { w.must(w.keep("old", "o"), w.unmount("old", "o")) },
 	do:      func(w *world) error { return w.remove("old") },
-	points:  []string{"driver/remove/recorded", "workspace/discard/recorded"},
-}, {
-	name: "restore",
-	do: func(w *world) error {
-		return errors.Join(w.restore("restored", discardText), w.mount("restored", w.id("r")))
-	},
-	points: []string{"driver/create/manifest", "workspace/restore/recorded", "driver/create/recorded"},
-}, {
-	name:   "delete a discard",
-	do:     func(w *world) error { return w.removeDiscard(discardText) },
-	points: []string{"workspace/remove/recorded", "workspace/remove/renamed", "trash/remove/begun", "trash/remove/emptied"},
+	points:  []string{"verbs/remove/recorded", "workspace/checkpoint/recorded"},
 }, {
 	name: "evict a clone",
 	prepare: func(w *world) {
@@ -241,23 +229,41 @@ var scenarios = []scenario{{
 	name:    "forced release",
 	prepare: func(w *world) { w.must(w.mount("idle", "i")) },
 	do:      func(w *world) error { return w.forceRelease("idle", "i") },
-	points:  []string{"workspace/force/unmounted", "workspace/release/recorded", "workspace/discard/recorded"},
+	points:  []string{"workspace/force/unmounted", "workspace/release/recorded", "workspace/checkpoint/recorded"},
 }, {
-	// One clone is in use, so that the other's cache is evicted next.
-	name: "evict a cache",
-	bare: true, settings: []string{"MAX_SIZE=8MiB", "DISCARD_TTL=0"},
+	name:    "unmount with a new cache",
+	prepare: func(w *world) { w.must(w.create("other", cold), w.mountAndFetch("other", "o0", 1<<10)) },
+	do:      func(w *world) error { return w.mountAndFetch("other", w.id("o"), 1<<10) },
+	points:  []string{"cache/collect/moved:2", "warm/publish/collected", "layer/publish/renamed", "layer/publish/recorded", "layer/sync/synced"},
+}, {
+	name: "merge of a cache",
 	prepare: func(w *world) {
-		w.must(w.fillCache("held", "h1", 4<<20), w.create("other", cold), w.mountUnchanged("other", "o"), w.unmount("other", "o"))
+		w.must(w.create("other", cold))
+		for i := range 6 { // with the base and the next, they are as many as are merged
+			w.must(w.mountAndFetch("other", fmt.Sprint("o", i), 1<<10))
+			w.settle()
+		}
+	},
+	do:     func(w *world) error { return w.mountAndFetch("other", w.id("o"), 1<<10) },
+	points: []string{"warm/flatten/copied", "layer/publish/renamed:2", "layer/publish/recorded:2"},
+}, {
+	// One clone is in use, so that the other's cache is evicted next. Half of the limit is the plugin's own.
+	name: "evict a cache",
+	bare: true, settings: []string{"MAX_SIZE=16MiB", "CHECKPOINT_TTL=0"},
+	prepare: func(w *world) {
+		w.must(w.mountAndFetch("idle", "i", 4<<20), w.create("other", cold), w.mountUnchanged("other", "o"), w.unmount("other", "o"))
 	},
 	do: func(w *world) error {
-		return errors.Join(w.mountUnchanged("other", w.id("o")), w.fillCache("other", w.id("o"), 5<<20), w.unmount("other", w.id("o")), w.sweepCache())
+		return errors.Join(w.mountAndFetch("other", w.id("o"), 6<<20), w.sweepCache())
 	},
-	points: []string{"clone/evict-cache/renamed"},
+	points: []string{"layer/remove/recorded", "layer/remove/trashed"},
 }, {
 	name:    "unmount of build state",
-	prepare: func(w *world) { w.must(w.create("warm", cold, warm), w.mountAndBuild("warm", "w0")) },
+	prepare: func(w *world) { w.must(w.create("warm", cold, warm, "publish=marked"), w.mountAndBuild("warm", "w0")) },
 	do:      func(w *world) error { return w.mountAndBuild("warm", w.id("w")) },
-	points:  []string{"warm/promote/moved", "layer/publish/renamed", "layer/publish/recorded", "layer/sync/synced"},
+	points: []string{
+		"warm/promote/moved", "warm/promote/moved:2", "layer/publish/renamed", "layer/publish/renamed:2", "layer/publish/recorded", "workspace/reap/promoted", "layer/sync/synced",
+	},
 }, {
 	name: "flatten of build state",
 	prepare: func(w *world) {
@@ -268,25 +274,20 @@ var scenarios = []scenario{{
 		}
 	},
 	do:     func(w *world) error { return w.mountAndBuild("warm", w.id("w")) },
-	points: []string{"warm/flatten/copied", "layer/publish/renamed:2", "layer/publish/recorded:2"},
+	points: []string{"warm/flatten/copied", "layer/publish/renamed:3", "layer/publish/recorded:2"},
 }, {
 	name:    "remove",
 	prepare: func(w *world) { w.must(w.create("old")) },
 	do:      func(w *world) error { return w.remove("old") },
-	points:  []string{"driver/remove/recorded"},
+	points:  []string{"verbs/remove/recorded"},
 }, {
 	name:    "start without a database",
 	between: func(w *world) { w.must(os.Remove(w.path("meta.db"))) },
-	points:  []string{"plugin/rebuild/empty", "plugin/rebuild/filled", "plugin/rebuild/renamed"},
+	points:  []string{"meta/open/prepared", "meta/open/committed", "plugin/rebuild/empty", "plugin/rebuild/filled", "plugin/rebuild/renamed"},
 }, {
 	name:    "start with a damaged database",
 	between: func(w *world) { w.must(os.Truncate(w.path("meta.db"), 5000)) },
 	points:  []string{"plugin/rebuild/aside", "plugin/rebuild/filled"},
-}, {
-	name:    "start after an older version",
-	bare:    true,
-	between: downgrade,
-	points:  []string{"meta/open/prepared", "meta/open/committed"},
 }, {
 	name: "start over leftovers",
 	between: func(w *world) {
@@ -309,19 +310,8 @@ var scenarios = []scenario{{
 		w.push(fmt.Sprint(w.round))
 		return w.mount("other", w.id("o"))
 	},
-	points: []string{"clone/heal/recorded", "clone/heal/aside"},
+	points: []string{"remote/heal/recorded", "remote/heal/aside"},
 }}
-
-// downgrade sets the version of the database to that of the first schema.
-func downgrade(w *world) {
-	w.Helper()
-	db, err := bbolt.Open(w.path("meta.db"), 0o600, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("version"), []byte("1")) })
-	w.must(err, db.Close())
-}
 
 // evict deletes the cold clone as soon as no work on it is going on.
 func (w *world) evict() error {
@@ -339,11 +329,11 @@ func (w *world) evict() error {
 	})
 }
 
-// fresh starts the cold clone fresh by force as soon as nothing holds it: its discards and kept
+// fresh starts the cold clone fresh by force as soon as nothing holds it: its checkpoints and kept
 // workspaces may be gone from then on.
 func (w *world) fresh() error {
-	delete(w.discards, "written by other for o\n")
-	delete(w.discards, "written by stays for s\n")
+	delete(w.checkpoints, "written by other for o\n")
+	delete(w.checkpoints, "written by stays for s\n")
 	return daemon.Poll(func() error {
 		_, err := w.d.Admin.FreshSubject(context.Background(), "cold", true)
 		return unlessGone(err)
@@ -358,7 +348,7 @@ func (w *world) forceRelease(volume, id string) error {
 		return err
 	}
 	if h, ok := w.leases[l]; ok {
-		w.discards[h.text] = true
+		w.checkpoints[h.text] = true
 	}
 	delete(w.leases, l)
 	delete(w.unsure, l)
@@ -375,20 +365,6 @@ func unlessGone(err error) error {
 		return nil
 	}
 	return final(err)
-}
-
-// sweepCache makes the janitor sweep until it has evicted the cache of the cold clone, which has to
-// be measured first.
-func (w *world) sweepCache() error {
-	return daemon.Poll(func() error {
-		if _, err := w.d.Admin.Sweep(context.Background()); err != nil {
-			return final(err)
-		}
-		if paths, err := filepath.Glob(w.path("clones/cold/*/cache/0")); err != nil || len(paths) > 0 {
-			return fmt.Errorf("%q still exists: %w", paths, err)
-		}
-		return nil
-	})
 }
 
 // final ends a poll, with or without an error.
@@ -411,10 +387,4 @@ func (w *world) awaitSizes() {
 		}
 		return err
 	}))
-}
-
-// fillCache writes a file of so many bytes to the cache of a mounted volume.
-func (w *world) fillCache(volume, id string, bytes int) error {
-	path := filepath.Join(w.leases[lease{volume, id}].dir, ".hdcache", "npm", "large")
-	return os.WriteFile(path, make([]byte, bytes), 0o644)
 }

@@ -13,7 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/workspace/upper"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
 	"github.com/helmdeck/repos/tests/testdisk"
@@ -27,16 +29,17 @@ type world struct {
 	repo   string // its name on the server
 	config daemon.Config
 	d      *daemon.Daemon // the current run; nil if none runs
-	// volumes, leases, kept and discards must exist, because the plugin answered so.
-	volumes  map[string]bool
-	leases   map[lease]held
-	kept     map[string]string // the text in the kept workspace of a volume
-	discards map[string]bool   // the texts in the workspaces that were unmounted
-	built    map[string]bool   // the texts that were written as build state
+	// volumes, leases, kept and checkpoints must exist, because the plugin answered so.
+	volumes     map[string]bool
+	leases      map[lease]held
+	kept        map[string]string // the text in the kept workspace of a volume
+	begun       map[string]string // the text in the checkpoint that a volume begins with
+	checkpoints map[string]bool   // the texts in the workspaces that were unmounted
+	built       map[string]bool   // the texts that were written as build state
 	// unsure has the volumes (by name) and leases for which a request was sent and no answer came.
-	unsure     map[any]bool
-	noDiscards bool // the settings turn discards off
-	round      int  // how often the case has run the scenario's operation
+	unsure        map[any]bool
+	noCheckpoints bool // the settings turn checkpoints off
+	round         int  // how often the case has run the scenario's operation
 }
 
 type lease struct{ volume, id string }
@@ -58,8 +61,8 @@ func newWorld(t *testing.T) *world {
 	name := fmt.Sprint("w", worlds.Add(1))
 	w := &world{
 		T: t, dir: filepath.Join(scratch, name), repo: name,
-		volumes: make(map[string]bool), leases: make(map[lease]held), kept: make(map[string]string),
-		discards: make(map[string]bool), built: make(map[string]bool), unsure: make(map[any]bool),
+		volumes: make(map[string]bool), leases: make(map[lease]held), kept: make(map[string]string), begun: make(map[string]string),
+		checkpoints: make(map[string]bool), built: make(map[string]bool), unsure: make(map[any]bool),
 	}
 	if err := os.Mkdir(w.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -72,7 +75,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.config = daemon.Config{Program: program, Dir: w.dir, Data: filepath.Join(disk, "data"), Args: []string{"-start-wait", "1ms"}, Env: []string{
-		"LOG_LEVEL=debug", "DISCARD_TTL=24h", "DEFAULT_OPTS=refresh=always", // scenarios push right after a Create
+		"LOG_LEVEL=debug", "CHECKPOINT_TTL=24h", "DEFAULT_OPTS=refresh=always", // scenarios push right after a Create
 	}}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -142,29 +145,70 @@ func (w *world) create(name string, options ...string) error {
 	return nil
 }
 
-// restore creates a volume from a discard, which is a kept workspace from then on.
+// restore creates a volume that begins with a checkpoint, and keeps it.
 func (w *world) restore(name, text string) error {
 	saved, err := w.savedByText()
 	if err != nil || saved[text] == nil {
-		return fmt.Errorf("no discard with %q: %w", text, err)
+		return fmt.Errorf("no checkpoint with %q: %w", text, err)
 	}
 	w.unsure[name] = true
-	if err := w.create(name, "mode=keep", "restore="+saved[text].ID); err != nil {
+	if err := w.create(name, "mode=keep", "from="+saved[text].ID); err != nil {
 		return err
 	}
-	delete(w.discards, text)
+	w.kept[name], w.unsure[unmounted(name)] = text, true
+	return nil
+}
+
+// unmounted is what is unsure of a volume that is going to keep a workspace, until its first mount.
+type unmounted string
+
+// follow makes a checkpoint of a workspace that begins with another one.
+func (w *world) follow(name, text string) error {
+	saved, err := w.savedByText()
+	if err != nil || saved[text] == nil {
+		return fmt.Errorf("no checkpoint with %q: %w", text, err)
+	}
+	w.begun[name] = text
+	return errors.Join(w.create(name, "from="+saved[text].ID), w.mount(name, "f"), w.unmount(name, "f"))
+}
+
+// followed is the text in the checkpoint that follow makes.
+func followed(name string) string { return "written by " + name + " for f\n" }
+
+// rewind makes a volume begin again with a checkpoint. What it had is a checkpoint from then on.
+func (w *world) rewind(name, text string) error {
+	saved, err := w.savedByText()
+	if err != nil || saved[text] == nil {
+		return fmt.Errorf("no checkpoint with %q: %w", text, err)
+	}
+	w.unsure[name] = true
+	if _, err := w.d.Admin.Rewind(context.Background(), name, saved[text].ID); err != nil {
+		return err
+	}
+	delete(w.unsure, name)
+	w.checkpoints[w.kept[name]] = true
 	w.kept[name] = text
 	return nil
 }
 
-// removeDiscard deletes a discard.
-func (w *world) removeDiscard(text string) error {
+// checkpoint makes a checkpoint of a mounted workspace.
+func (w *world) checkpoint(volume string) error {
+	list, err := w.d.Admin.Workspaces(context.Background(), api.Filter{Volume: volume, Phase: "mounted"})
+	if err != nil || len(list) == 0 {
+		return fmt.Errorf("no workspace of volume %q: %w", volume, err)
+	}
+	_, err = w.d.Checkpoint(context.Background(), list[0].ID, api.Note{Name: "checkpoint"})
+	return err
+}
+
+// removeCheckpoint deletes a checkpoint.
+func (w *world) removeCheckpoint(text string) error {
 	saved, err := w.savedByText()
-	delete(w.discards, text)
+	delete(w.checkpoints, text)
 	if err != nil || saved[text] == nil {
 		return err
 	}
-	return w.d.Admin.RemoveDiscard(context.Background(), saved[text].ID)
+	return w.d.Admin.RemoveCheckpoint(context.Background(), saved[text].ID)
 }
 
 // remove removes a volume, which must not exist from then on.
@@ -176,14 +220,14 @@ func (w *world) remove(name string) error {
 	delete(w.unsure, name)
 	delete(w.volumes, name)
 	if text, ok := w.kept[name]; ok {
-		w.discards[text] = true
+		w.checkpoints[text] = true
 		delete(w.kept, name)
 	}
 	return nil
 }
 
 // mount mounts a volume and writes a text to it. The text must exist as long as the volume is
-// mounted, and after that in a discard, or in the volume's kept workspace.
+// mounted, and after that in a checkpoint, or in the volume's kept workspace.
 func (w *world) mount(volume, id string) error {
 	l := lease{volume, id}
 	w.unsure[l] = true
@@ -198,6 +242,7 @@ func (w *world) mount(volume, id string) error {
 		}
 	}
 	delete(w.unsure, l)
+	delete(w.unsure, unmounted(volume))
 	w.leases[l] = h
 	return nil
 }
@@ -226,15 +271,15 @@ func (w *world) mountAndCheck(l lease) (held, error) {
 	if err != nil {
 		return held{}, err
 	}
-	h := held{dir: dir, commit: commit, text: w.kept[l.volume]}
-	if err := errors.Join(checkWorkspace(h), w.checkWarm(dir)); err != nil {
+	h := held{dir: dir, commit: commit, text: cmp.Or(w.kept[l.volume], w.begun[l.volume])}
+	if err := errors.Join(checkWorkspace(h), w.checkWarm(dir), checkCache(dir)); err != nil {
 		return h, fmt.Errorf("workspace of volume %q: %w", l.volume, err)
 	}
 	return h, nil
 }
 
-// mountAndBuild mounts a volume, writes build state, which includes two files with the same text,
-// and unmounts it.
+// mountAndBuild mounts a volume, writes build state, which includes three files with the same text in two warm
+// directories, and unmounts it.
 func (w *world) mountAndBuild(volume, id string) error {
 	if err := w.mount(volume, id); err != nil {
 		return err
@@ -243,26 +288,27 @@ func (w *world) mountAndBuild(volume, id string) error {
 	w.built[h.text] = true
 	dir := filepath.Join(h.dir, "node_modules", "pkg")
 	return errors.Join(
-		os.MkdirAll(dir, 0o755),
+		os.MkdirAll(dir, 0o755), os.MkdirAll(filepath.Join(h.dir, "dist"), 0o755), os.WriteFile(filepath.Join(h.dir, "dist/c"), []byte(h.text), 0o644),
 		os.WriteFile(filepath.Join(dir, "a"), []byte(h.text), 0o644), os.WriteFile(filepath.Join(dir, "b"), []byte(h.text), 0o644),
-		os.WriteFile(filepath.Join(dir, fmt.Sprint("of-", id)), nil, 0o644),
+		os.WriteFile(filepath.Join(dir, fmt.Sprint("of-", id)), nil, 0o644), os.WriteFile(filepath.Join(h.dir, upper.Mark), nil, 0o644),
 		w.unmount(volume, id))
 }
 
-// checkWarm checks the build state in a new workspace: if the two files exist, they have the same
+// checkWarm checks the build state in a new workspace: if one of the three files exists, all have the same
 // text, which was written once.
 func (w *world) checkWarm(dir string) error {
-	dir = filepath.Join(dir, "node_modules", "pkg")
-	if _, err := os.Lstat(dir); err != nil {
-		return nil
+	var texts []string
+	for _, name := range []string{"node_modules/pkg/a", "node_modules/pkg/b", "dist/c"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		switch {
+		case err == nil:
+			texts = append(texts, string(text))
+		case !errors.Is(err, os.ErrNotExist):
+			return err
+		}
 	}
-	a, err := os.ReadFile(filepath.Join(dir, "a"))
-	b, err2 := os.ReadFile(filepath.Join(dir, "b"))
-	if err := errors.Join(err, err2); err != nil {
-		return err
-	}
-	if string(a) != string(b) || !w.built[string(a)] {
-		return fmt.Errorf("build state %q and %q, want the same text twice, one of %q", a, b, slices.Collect(maps.Keys(w.built)))
+	if len(texts) > 0 && (len(texts) < 3 || len(slices.Compact(texts)) > 1 || !w.built[texts[0]]) {
+		return fmt.Errorf("build state %q, want the same text three times, one of %q", texts, slices.Collect(maps.Keys(w.built)))
 	}
 	return nil
 }
@@ -284,8 +330,8 @@ func (w *world) unmount(volume, id string) error {
 		return err
 	}
 	delete(w.unsure, l)
-	if h, ok := w.leases[l]; ok && h.text != "" && w.kept[volume] == "" && !w.noDiscards {
-		w.discards[h.text] = true
+	if h, ok := w.leases[l]; ok && h.text != "" && w.kept[volume] == "" && !w.noCheckpoints {
+		w.checkpoints[h.text] = true
 	}
 	delete(w.leases, l)
 	return nil
@@ -321,14 +367,14 @@ func (w *world) finish() {
 		}
 	}
 	w.settle()
-	if err := w.checkPromises(); err != nil { // the texts must be in discards
+	if err := w.checkPromises(); err != nil { // the texts must be in checkpoints
 		w.Errorf("at the end: %v", err)
 	}
 	if err := w.d.Stop(); err != nil {
 		w.Error(err)
 	}
 	w.d = nil
-	if err := invariant.Structure(w.config.DataDir()); err != nil {
+	if err := invariant.Ended(w.config.DataDir()); err != nil {
 		w.Errorf("at the end: %v", err)
 	}
 	// A process that is being forked for another case has this process's descriptors until it

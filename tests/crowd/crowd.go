@@ -10,14 +10,14 @@ import (
 	"github.com/helmdeck/repos/janitor"
 )
 
-// Layers and Discards are the numbers of layers and discards of a clone.
+// Layers and Checkpoints are the numbers of layers and checkpoints of a clone.
 const (
-	Layers   = 5
-	Discards = 5
+	Layers      = 5
+	Checkpoints = 5
 )
 
 // Inventory returns idle clones in random order, each with five layers and five
-// discards, used within the last ten days. The same seed gives the same inventory.
+// checkpoints, used within the last ten days. The same seed gives the same inventory.
 func Inventory(clones int, seed uint64, now time.Time) janitor.Inventory {
 	r := rand.New(rand.NewPCG(seed, 1))
 	inv := janitor.Inventory{Now: now, Space: disk.Space{
@@ -29,7 +29,7 @@ func Inventory(clones int, seed uint64, now time.Time) janitor.Inventory {
 	for i := range clones {
 		c := janitor.Clone{
 			Key: fmt.Sprintf("subject-%d/%016x", i%1000, i), Subject: fmt.Sprintf("subject %d", i%1000), Repo: "https://host/repo",
-			Mounted: true, Used: within(10 * day), Size: size(1 << 30), Parts: make([]janitor.Part, 0, Layers+Discards),
+			Mounted: true, Used: within(10 * day), Size: size(1 << 30), Parts: make([]janitor.Part, 0, Layers+Checkpoints),
 		}
 		kinds := []janitor.Kind{janitor.Tree, janitor.GitLayer, janitor.Tree, janitor.Warm, janitor.Cache}
 		for n, kind := range kinds[:Layers] {
@@ -37,9 +37,9 @@ func Inventory(clones int, seed uint64, now time.Time) janitor.Inventory {
 				Kind: kind, ID: fmt.Sprintf("%08x%08x", n, i), Used: within(10 * day), Size: size(1 << 26), Needed: n < 2,
 			})
 		}
-		for n := range Discards {
+		for n := range Checkpoints {
 			c.Parts = append(c.Parts, janitor.Part{
-				Kind: janitor.Discard, ID: fmt.Sprintf("d%07x%08x", n, i), Volume: "volume", Used: within(2 * day), Size: size(1 << 24),
+				Kind: janitor.Checkpoint, ID: fmt.Sprintf("d%07x%08x", n, i), Volume: "volume", Used: within(2 * day), Size: size(1 << 24),
 			})
 		}
 		inv.Clones = append(inv.Clones, c)

@@ -18,7 +18,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/overlay"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
@@ -163,14 +163,17 @@ func TestPeers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.kept(pod{"a", "one", "default", "pv"}), w.kept(pod{"a", "two", "default", "pv"})
-	w.ok(w.try(one))
-	w.ok(w.try(two))
+	for _, r := range []*csi.NodePublishVolumeRequest{one, two} {
+		r.VolumeContext["auth"] = "container"
+		w.ok(w.try(r))
+	}
 	w.ok(os.WriteFile(filepath.Join(one.TargetPath, "mine"), nil, 0o644))
 	if !exists(filepath.Join(two.TargetPath, "mine")) {
 		t.Error("two pods with one persistent volume have two workspaces")
 	}
-	cached := func(target string) bool {
-		mounted, err := overlay.Mounted(filepath.Join(target, ".git/hdcache"))
+	const helper = ".git/helmdeck" // is a mount in a workspace with auth=container
+	helped := func(target string) bool {
+		mounted, err := overlay.Mounted(filepath.Join(target, helper))
 		w.ok(err)
 		return mounted
 	}
@@ -178,16 +181,16 @@ func TestPeers(t *testing.T) {
 	w.ok(os.Mkdir(peer, 0o755))
 	points := testdir.Names(t, overlay.PointsDir(w.config.DataDir()))
 	w.ok(unix.Mount(filepath.Join(overlay.PointsDir(w.config.DataDir()), points[0]), peer, "", unix.MS_BIND|unix.MS_REC, ""))
-	w.ok(unix.Unmount(filepath.Join(peer, ".git/hdcache"), unix.MNT_DETACH))
-	if cached(filepath.Join(overlay.PointsDir(w.config.DataDir()), points[0])) {
+	w.ok(unix.Unmount(filepath.Join(peer, helper), unix.MNT_DETACH))
+	if helped(filepath.Join(overlay.PointsDir(w.config.DataDir()), points[0])) {
 		t.Error("control: a peer kept what was unmounted in the other")
 	}
 	w.ok(unix.Unmount(peer, unix.MNT_DETACH))
-	if !cached(one.TargetPath) || !cached(two.TargetPath) {
-		t.Error("a pod lost its cache with the workspace's mount")
+	if !helped(one.TargetPath) || !helped(two.TargetPath) {
+		t.Error("a pod lost its credential helper with the workspace's mount")
 	}
 	w.ok(w.tryUnpublish("pv", one.TargetPath))
-	if !cached(two.TargetPath) || !exists(filepath.Join(two.TargetPath, "mine")) {
+	if !helped(two.TargetPath) || !exists(filepath.Join(two.TargetPath, "mine")) {
 		t.Error("NodeUnpublishVolume of one pod unmounted something of the other")
 	}
 	w.ok(w.tryUnpublish("pv", two.TargetPath))

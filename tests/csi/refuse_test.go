@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -28,11 +28,12 @@ func TestRefused(t *testing.T) {
 		"subject":              func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["subject"] = "k8s/kube-system/default" },
 		"mode=keep":            func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "keep" },
 		"mode=shared":          func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mode"] = "shared" },
-		"restore":              func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["restore"] = "0123456789abcdef" },
+		"from that is no ID":   func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["from"] = "../../x" },
 		"an unknown attribute": func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["colour"] = "red" },
 		"a wrong value":        func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["depth"] = "deep" },
+		"a size of nothing":    func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["size"] = "0" },
 		"no repository":        func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "repo") },
-		"a huge attribute":     func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["ref"] = strings.Repeat("x", 1<<20) },
+		"a huge attribute":     func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["ref"] = strings.Repeat("x", 200<<10) },
 		"no pod":               func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, "csi.storage.k8s.io/pod.namespace") },
 		"another pod, without podInfoOnMount": func(r *csi.NodePublishVolumeRequest) {
 			r.VolumeContext["csi.storage.k8s.io/pod.namespace"], r.VolumeContext["csi.storage.k8s.io/pod.uid"] = "kube-system", "0123"
@@ -62,7 +63,9 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: the target exists", name)
 		}
 	}
-	r := w.request(aPod, "ref", "nowhere")
+	r := w.request(aPod, "ref", strings.Repeat("x", 1<<20))
+	want(t, "a request of more than 256 KiB", w.try(r), codes.ResourceExhausted)
+	r = w.request(aPod, "ref", "nowhere")
 	want(t, "an unknown ref", w.try(r), codes.NotFound, "nowhere")
 	w.wantNothing()
 }
@@ -139,15 +142,28 @@ func TestSecret(t *testing.T) {
 	const password = "hunter2-of-the-pod"
 	w.server.Protect("r", gitserver.Login{User: "ada", Password: password})
 	without := w.request(pod{"b", "p", "default", "csi-2"})
-	want(t, "without a secret", w.try(without), codes.PermissionDenied)
+	const advice = "name a secret of the pod's namespace with a credential for it in nodePublishSecretRef"
+	want(t, "without a secret", w.try(without), codes.PermissionDenied, advice)
 	r := w.request(aPod)
 	r.Secrets = map[string]string{"username": "ada", "password": "wrong" + password}
-	want(t, "with a wrong secret", w.try(r), codes.PermissionDenied)
+	var last string
+	for range 2 { // the same words, so that kubelet counts the event again and adds no other one
+		err := w.try(r)
+		want(t, "with a wrong secret", err, codes.PermissionDenied, "the remote refused the pod's secret (nodePublishSecretRef)")
+		if last != "" && err.Error() != last {
+			t.Errorf("a second try: got %v, want %s", err, last)
+		}
+		last = err.Error()
+	}
+	if strings.Contains(last, "docker repos") || strings.Contains(last, "lent:") {
+		t.Errorf("not for a pod's author: %s", last)
+	}
 	r.Secrets["password"] = password
 	w.ok(w.try(r))
-	want(t, "another subject", w.try(without), codes.PermissionDenied)
+	want(t, "another subject", w.try(without), codes.PermissionDenied, advice)
+	want(t, "no such repository", w.try(w.request(pod{"b", "q", "default", "csi-4"}, "repo", w.server.URL("none"))), codes.NotFound, advice)
 	same := w.request(pod{"default", "q", "default", "csi-3"}, "refresh", "always")
-	want(t, "the same subject without the secret", w.try(same), codes.PermissionDenied)
+	want(t, "the same subject without the secret", w.try(same), codes.PermissionDenied, advice)
 	if strings.Contains(w.config.Log(), password) {
 		t.Error("the log has the secret")
 	}

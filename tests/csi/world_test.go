@@ -1,7 +1,8 @@
 // Package csi calls the driver for Kubernetes as kubelet does, with the types of the CSI
 // specification and the client of gRPC: the program runs as a process, with real mounts.
 //
-// It is a module of its own, so that the plugin does not depend on these.
+// It is a module of its own, so that the plugin does not depend on csi-sanity, and the driver meets a client of another
+// version of the specification.
 package csi
 
 import (
@@ -15,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -25,7 +26,7 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	daemon.Main("csi", []string{"failpoints"}, func(_, built string) (int, error) {
+	daemon.Main("csi", []string{"failpoints", "kubernetes"}, func(_, built string) (int, error) {
 		program = built
 		return m.Run(), nil
 	})

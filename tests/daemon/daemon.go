@@ -229,3 +229,15 @@ type final struct{ error }
 
 // Final wraps an error at which Poll gives up at once.
 func Final(err error) error { return final{err} }
+
+// Checkpoint makes a checkpoint of a workspace that goes on, with both passes.
+func (d *Daemon) Checkpoint(ctx context.Context, workspace string, n api.Note) (made api.Checkpoint, err error) {
+	draft, err := d.Admin.Draft(ctx, workspace, n)
+	if err == nil {
+		_, err = d.Admin.CatchUp(ctx, draft.ID)
+	}
+	if err == nil {
+		made, err = d.Admin.Keep(ctx, draft.ID)
+	}
+	return made, err
+}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -91,6 +91,14 @@ func TestService(t *testing.T) {
 	dir := m.mount(remote, "v", "one")
 	if _, err := os.Stat(m.path(filepath.Join(dir, "README.md"))); err != nil {
 		t.Errorf("the mounted checkout: %v", err)
+	}
+	m.install(packageFile(t, "docker-repos"))
+	// Without an engine that has the plugin, the command finds the service.
+	if out, err := m.try("docker-repos", "ls", "--format", "{{.Subject}}"); err != nil || out != "default" {
+		t.Errorf("docker-repos ls: got %s, %v; want the clone of the subject default", out, err)
+	}
+	if out, err := m.try("docker-repos", "doctor", "--remotes=false", "--format", "{{.Name}}"); err != nil || strings.Contains(out, "engine") {
+		t.Errorf("docker-repos doctor: got %s, %v; want no check of an engine", out, err)
 	}
 	m.wantSettings()
 	m.wantNewGit()

@@ -37,6 +37,7 @@ path = %q
 	}
 	defer log.Close()
 	e.containerd = exec.Command("containerd", "--config", e.Path("containerd.toml"))
+	e.containerd.Env = append(os.Environ(), "TMPDIR="+e.Path("tmp"))
 	e.containerd.Stdout, e.containerd.Stderr = log, log
 	e.containerd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := e.containerd.Start(); err != nil {

@@ -1,6 +1,6 @@
 // Package dockerd starts Docker engines for tests and benchmarks, and installs the managed plugin
-// in them. Each engine has its own data directory, socket and containerd, but no network of its
-// own.
+// in them. Each engine has its own data directory, socket and containerd. All engines of a process
+// share its network namespace, which is not the machine's: Isolate makes it.
 //
 // It never touches the host's own engine. All files of an engine are below the directory that New
 // is given, and Close leaves no process, mount or file behind; Remove does the same for an engine
@@ -64,7 +64,7 @@ func NewIn(network, dir string, flags ...string) (*Engine, error) {
 // setUp creates the engine's directory, calls before, and starts the engine. After an error nothing
 // is left behind.
 func (e *Engine) setUp(before ...func() error) (*Engine, error) {
-	if err := errors.Join(os.MkdirAll(e.Path("config"), 0o755), onDisk(e.dir)); err != nil {
+	if err := errors.Join(os.MkdirAll(e.Path("config"), 0o755), os.MkdirAll(e.Path("tmp"), 0o700), onDisk(e.dir)); err != nil {
 		return nil, err
 	}
 	// Without its own file the engine reads the host's, and refuses a setting that both the file
@@ -96,14 +96,18 @@ func (e *Engine) Start() error {
 		return err
 	}
 	command := []string{"dockerd"}
+	if e.network == "" && machine == nil {
+		return errors.New("an engine would change the machine's network: call Isolate first")
+	}
 	if e.network != "" {
 		command = []string{"nsenter", "--net=" + e.network, "dockerd"}
 	}
 	command = append(command,
 		"--config-file", e.Path("daemon.json"), "--host", "unix://"+e.Path("sock"),
 		"--data-root", e.Path("data"), "--exec-root", e.Path("exec"), "--pidfile", e.Path("pid"),
-		"--bridge=none", "--iptables=false")
+		"--bridge=none", "--iptables=false") // it deletes the docker0 of its network namespace
 	e.server = exec.Command(command[0], append(command[1:], e.flags...)...)
+	e.server.Env = append(os.Environ(), "TMPDIR="+e.Path("tmp")) // where its containerd writes stacks when it hangs
 	e.server.Stdout, e.server.Stderr = log, log
 	// A Ctrl-C in the terminal must reach only the tests, which then stop the engine in order.
 	e.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,6 +40,9 @@ func killAndUnmount(dir string) error {
 			}
 		}
 	}
+	if err := removeTraces(dir); err != nil {
+		return err
+	}
 	// The newest first: a mount may cover an older one.
 	mounts, err := MountsBelow(dir)
 	if err != nil {
@@ -47,6 +51,59 @@ func killAndUnmount(dir string) error {
 	for i := len(mounts) - 1; i >= 0; i-- {
 		if err := unix.Unmount(mounts[i], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("unmount %s: %w", mounts[i], err)
+		}
+	}
+	return nil
+}
+
+// removeTraces removes what is outside of dir of containers that were killed with their shims: the
+// shims' sockets and the control groups.
+func removeTraces(dir string) error {
+	// containerd has a directory for each container, with its ID as name and the address of its shim.
+	var addresses []string
+	for _, below := range []string{"exec*", "exec*/*", "exec*/*/*"} {
+		found, err := filepath.Glob(filepath.Join(dir, below, "io.containerd.runtime.v2.task/*/*/address"))
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, found...)
+	}
+	ids := map[string]bool{}
+	for _, file := range addresses {
+		ids[filepath.Base(filepath.Dir(file))] = true
+		address, err := os.ReadFile(file)
+		socket, ok := strings.CutPrefix(strings.TrimSpace(string(address)), "unix://")
+		if err != nil || !ok || !strings.HasPrefix(socket, "/run/containerd/s/") {
+			continue
+		}
+		if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return Poll(Timeout, func() error { return removeGroups(ids) })
+}
+
+// removeGroups removes the control groups of containers, which have no processes any more.
+func removeGroups(ids map[string]bool) error {
+	var groups []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // another one ends meanwhile
+			return nil
+		}
+		if err == nil && d.IsDir() && slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return ids[name] }) {
+			groups = append(groups, path) // one of them, or a group in it
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, group := range slices.Backward(groups) { // those below first
+		if err := unix.Rmdir(group); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("rmdir %s: %w", group, err)
 		}
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/checkout"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
@@ -263,7 +263,7 @@ func TestKinds(t *testing.T) {
 	}{
 		"a name that is no name":   {verbs.Invalid, func() error { return w.Create(t.Context(), "", nil) }},
 		"an unknown option":        {verbs.Invalid, func() error { return w.Create(t.Context(), "x", map[string]string{"colour": "red"}) }},
-		"an unknown discard":       {verbs.Invalid, func() error { return w.Create(t.Context(), "x", map[string]string{"restore": "0123456789abcdef"}) }},
+		"an unknown checkpoint":    {verbs.Invalid, func() error { return w.Create(t.Context(), "x", map[string]string{"from": "0123456789abcdef"}) }},
 		"other options":            {verbs.Exists, func() error { return w.Create(t.Context(), "v", map[string]string{"repo": url, "ref": "other"}) }},
 		"an unknown ref":           {verbs.NotFound, func() error { return w.Create(t.Context(), "x", map[string]string{"repo": url, "ref": "nowhere"}) }},
 		"an unknown repository":    {verbs.NotFound, func() error { return w.Create(t.Context(), "x", map[string]string{"repo": w.server.URL("none")}) }},

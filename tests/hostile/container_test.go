@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -189,9 +189,9 @@ var dirt = []struct {
 	{name: "object-poisoned", abuses: "a false object under the ID of a real one", script: `id=$(git rev-parse HEAD:"$(git ls-files | head -n 1)"); d=.git/objects/$(echo $id | cut -c1-2); mkdir -p $d; echo evil >$d/$(echo $id | cut -c3-)`, effect: hostile.Fails},
 	{name: "tracked-through-layers", abuses: "every file of the lower tree rewritten, renamed and removed", script: `find . -type f -not -path './.git/*' -exec sh -c 'echo evil >"$1"; mv "$1" "$1.moved"' sh {} \;; rm -rf -- *`},
 	{name: "device", abuses: "a device in the workspace, opened", script: `mknod zero c 1 5; head -c 1 zero && touch "$CANARY"`, effect: hostile.Runs},
-	{name: "device-cache", abuses: "a device in the cache, which outlives the workspace, opened", script: `mknod .hdcache/zero c 1 5; head -c 1 .hdcache/zero && touch "$CANARY"`, effect: hostile.Runs},
+	{name: "device-cache", abuses: "a device in the cache, opened", script: `mknod .hdcache/zero c 1 5; head -c 1 .hdcache/zero && touch "$CANARY"`, effect: hostile.Runs},
 	{name: "setuid", abuses: "a program with the setuid bit in the workspace", script: `cp /usr/bin/id s; chmod 4755 s; [ "$(setpriv --reuid 65534 --clear-groups ./s -u)" = 0 ] && touch "$CANARY"`, effect: hostile.Runs},
-	{name: "setuid-cache", abuses: "a program with the setuid bit in the cache, which outlives the workspace", script: `cp /usr/bin/id .hdcache/s; chmod 4755 .hdcache/s; [ "$(setpriv --reuid 65534 --clear-groups .hdcache/s -u)" = 0 ] && touch "$CANARY"`, effect: hostile.Runs},
+	{name: "setuid-cache", abuses: "a program with the setuid bit in the cache, which is published", script: `cp /usr/bin/id .hdcache/s; chmod 4755 .hdcache/s; [ "$(setpriv --reuid 65534 --clear-groups .hdcache/s -u)" = 0 ] && touch "$CANARY"`, effect: hostile.Runs},
 	{name: "fifos", abuses: "FIFOs in place of tracked files, settings and the index", script: `f=$(git ls-files | head -n 1); rm -f "$f" .git/config .git/index .git/HEAD; mkfifo "$f" .git/config .git/index .git/HEAD`, effect: hostile.Fails},
 	{name: "fifo-cache", abuses: "FIFOs in place of the files that the plugin creates in the cache", script: `cd .hdcache/; rm -rf env go-mod; mkfifo env go-mod`, why: "no control: it only makes others wait"},
 	{name: "sockets", abuses: "sockets in place of files", script: `timeout 1 busybox nc -lU s; true`, why: "no control: a socket is a file like others"},

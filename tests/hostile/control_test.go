@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 )
 
 // control is the same attack against a naive solution in place of the plugin.

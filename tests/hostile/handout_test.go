@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 	"github.com/helmdeck/repos/tests/daemon"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 )
 
 // attack is one case of TestHostile.
@@ -45,6 +45,7 @@ func TestHostile(t *testing.T) {
 				t.Parallel()
 				var effect, outcome string
 				defer func() { out.done(i, effect, outcome, t.Failed()) }()
+				t.Cleanup(func() { noteFall(t) })
 				effect = a.tryControl(t)
 				outcome = a.tryPlugin(t)
 			})

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
@@ -43,7 +43,7 @@ func lookAttacks() []attack {
 }
 
 // attackLook runs a script in a container, and looks at its workspace while it is mounted, and when
-// it is a discard, unless once is set. If during is set, the script runs meanwhile, until there is a
+// it is a checkpoint, unless once is set. If during is set, the script runs meanwhile, until there is a
 // file "stop". want are parts of each status, as JSON.
 func (s *scene) attackLook(script string, during, once bool, want []string) {
 	s.Helper()
@@ -75,8 +75,8 @@ func (s *scene) attackLook(script string, during, once bool, want []string) {
 		<-ended
 	}
 	s.unmount("first")
-	if err := daemon.Poll(func() error { _, err := s.plugin.Admin.Discard(s.Context(), id); return err }); err != nil {
-		s.Fatalf("the discard: %v", err)
+	if err := daemon.Poll(func() error { _, err := s.plugin.Admin.Checkpoint(s.Context(), id); return err }); err != nil {
+		s.Fatalf("the checkpoint: %v", err)
 	}
 	if !once {
 		s.look(id, want)
@@ -103,7 +103,7 @@ func (s *scene) look(id string, want []string) {
 	ctx, cancel := context.WithTimeout(s.Context(), daemon.Timeout)
 	defer cancel()
 	began := time.Now()
-	status, err := s.plugin.Admin.WorkspaceStatus(ctx, id, true)
+	status, err := s.plugin.Admin.WorkspaceStatus(ctx, id, api.Compare{Ignored: true})
 	if err != nil {
 		s.Errorf("status: %v", err)
 	}
@@ -114,11 +114,11 @@ func (s *scene) look(id string, want []string) {
 		}
 	}
 	fmt.Fprintln(&s.said, string(text[:min(len(text), 1<<20)]))
-	for name, get := range map[string]func(context.Context, string, bool, io.Writer) error{
+	for name, get := range map[string]func(context.Context, string, api.Compare, io.Writer) error{
 		"diff": s.plugin.Admin.WorkspaceDiff, "export": s.plugin.Admin.WorkspaceChanges,
 	} {
 		kept := &beginning{}
-		if err := get(ctx, id, true, kept); err != nil {
+		if err := get(ctx, id, api.Compare{Ignored: true}, kept); err != nil {
 			s.Errorf("%s: %v", name, err)
 		}
 		s.said.Write(kept.Bytes())

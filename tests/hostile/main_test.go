@@ -32,11 +32,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // scratch is the directory for all files of this run. It is not below the checkout, because a
@@ -53,11 +54,34 @@ var (
 	gitVersion string
 )
 
+// fallen has the cases that fell, by their names, and the reasons of some. TestMain prints them last,
+// because a part before may be cut where the output of many tests is shown.
+var (
+	fallen   = make(map[string]string)
+	fallenMu sync.Mutex
+)
+
+// noteFall adds a case to fallen if it has failed.
+func noteFall(t *testing.T, reasons ...error) {
+	fallenMu.Lock()
+	defer fallenMu.Unlock()
+	if _, known := fallen[t.Name()]; t.Failed() && !known {
+		text := "see its output above"
+		if err := errors.Join(reasons...); err != nil {
+			text = strings.ReplaceAll(err.Error(), "\n", "; ")
+		}
+		fallen[t.Name()] = text
+	}
+}
+
 func TestMain(m *testing.M) {
 	code := 1
 	err := prepare()
 	if err == nil {
 		code = m.Run()
+	}
+	for name, reason := range fallen {
+		fmt.Printf("FELL  %s: %.300s\n", name, reason)
 	}
 	if err := errors.Join(err, tearDown()); err != nil {
 		fmt.Fprintln(os.Stderr, "hostile:", err)
@@ -87,14 +111,14 @@ func prepare() error {
 	if _, err := gitserver.Generate(server.Path("honest"), gitserver.Spec{Seed: 1, Files: 50, Commits: 3, Changes: 5}); err != nil {
 		return err
 	}
-	if roomy, err = startPlugin(filepath.Join(scratch, "roomy"), 16<<30, 2_000_000); err != nil {
+	if roomy, err = startPlugin(filepath.Join(scratch, "roomy"), 16<<30, 2_000_000, "json"); err != nil {
 		return err
 	}
 	// The controls check out as much as the plugin does, so they use its disk.
 	if err := os.Mkdir(controls(), 0o777); err != nil {
 		return err
 	}
-	narrow, err = startPlugin(filepath.Join(scratch, "narrow"), 512<<20, 20_000)
+	narrow, err = startPlugin(filepath.Join(scratch, "narrow"), 512<<20, 20_000, "text")
 	return err
 }
 

@@ -3,9 +3,9 @@ package hostile
 import (
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
-	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 )
 
 func init() { groups = append(groups, submoduleAttacks, lfsAttacks) }

@@ -146,19 +146,21 @@ func (s *scene) finish() {
 	}
 }
 
-// cleanedUp deletes the case's discards, and returns an error if more than the clone and its caches
+// cleanedUp deletes the case's checkpoints, and returns an error if more than the clone and its caches
 // is left of the case.
 func (s *scene) cleanedUp() error {
-	discards, err := s.plugin.Admin.Discards(s.Context(), api.Filter{})
+	checkpoints, err := s.plugin.Admin.Checkpoints(s.Context(), api.Filter{})
 	if err != nil {
 		return err
 	}
-	for _, d := range discards {
-		if d.Subject == s.volume {
-			if err := s.plugin.Admin.RemoveDiscard(s.Context(), d.ID); err != nil {
-				return err
-			}
+	var errs []error
+	for _, d := range checkpoints {
+		if d.Subject == s.volume { // one on which others stand goes after these, the next time
+			errs = append(errs, s.plugin.Admin.RemoveCheckpoint(s.Context(), d.ID))
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	points, err := overlay.Mounts(s.plugin.data())
 	if err != nil {

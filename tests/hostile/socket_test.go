@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
@@ -88,8 +88,7 @@ func (s *scene) post(method string, body io.Reader, refused bool) {
 	s.Helper()
 	resp, err := s.plugin.Client.Post("http://plugin/"+method, "", body)
 	if err != nil {
-		s.outcome = "cut off"
-		return
+		s.Fatalf("%s: the connection was cut: %v", method, err)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 )
 
 // secondLine is the second line of the secret outside, which is in no repository.

@@ -1,13 +1,19 @@
 package hostile
 
 import (
+	"encoding/json"
+	"net/http"
+	neturl "net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
+	"github.com/docker/go-plugins-helpers/volume"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
 )
 
 func init() { groups = append(groups, urlAttacks) }
@@ -55,7 +61,7 @@ func urlAttacks() []attack {
 		{"ssh-path-option", "a path that is an option of the program at the other end", "repo", "ssh://127.0.0.1/-x", cloneValue, "", hostile.None},
 		{"password", "a password in the URL ends up in .git/config", "repo", "http://ada:the secret of somebody else@HOST/x",
 			loose + `git clone -q "http://ada:the%20secret@${BAIT#http://}/x" w; git init -q w; git -C w remote add origin "$VALUE"; git -C w remote -v`, "", hostile.Reads},
-		{"token", "a token as user in the URL", "repo", "http://token@HOST/x", cloneValue, "", hostile.Asks},
+		{"token", "a token as user in the URL", "repo", "http://ghp_0123456789abcdefghijklmnopqrstuvwxyz@HOST/x", cloneValue, "", hostile.Asks},
 		{"newline", "a newline in the URL, for credential helpers and files", "repo", "BAIT/x\nhost=github.com", cloneValue, "", hostile.None},
 		{"newline-encoded", "a newline in the URL, percent-encoded", "repo", "BAIT/x%0ahost=github.com", cloneValue, "", hostile.None},
 		{"nul", "a NUL in the URL", "repo", "BAIT/x\x00/y", "", valid, hostile.None},
@@ -110,7 +116,51 @@ func urlAttacks() []attack {
 			},
 		})
 	}
-	return all
+	return append(all, attack{
+		group: "url", name: "subject-escapes", abuses: "a subject, and an operator's name, that write to the terminal of whoever reads logs and metrics",
+		control: control{why: valid}, run: (*scene).writeToTerminals,
+	})
+}
+
+// writeToTerminals uses a subject with control characters in all requests, and in those of an
+// operator. The logs and the metrics are looked at when all cases have ended.
+func (s *scene) writeToTerminals() {
+	s.Helper()
+	const escapes = "a\x1b]0;owned\x07\r\n\x7f\u009b2J\u202etxt.\u2028"
+	url := server.URL("honest")
+	if err := s.create(map[string]string{"repo": url, "subject": escapes, "ref": "missing" + escapes}); err == nil {
+		s.Error("a ref with control characters is accepted")
+	}
+	if err := s.create(map[string]string{"repo": url, "subject": escapes, "from": "0123456789abcdef"}); err == nil {
+		s.Error("restored what nobody has")
+	}
+	if err := s.create(map[string]string{"repo": url, "subject": escapes, "warm": "node_modules"}); err != nil {
+		s.Fatal(err)
+	}
+	const id = "id\x1b[2J"
+	s.mustMount(id)
+	for path, body := range map[string]any{
+		"/v1/refresh": api.Refresh{Repo: url, Subject: escapes},
+		"/v1/warm":    api.Warm{Repo: url, Subject: escapes},
+		"/v1/subjects/" + neturl.PathEscape(escapes) + "/fresh":  api.Fresh{},
+		"/v1/workspaces/" + neturl.PathEscape(escapes) + "/push": api.Push{Branch: escapes},
+	} {
+		text, err := json.Marshal(body)
+		if err != nil {
+			s.Fatal(err)
+		}
+		status, answer, err := s.plugin.operator(http.MethodPost, path, "\u009b2J\u202etxt.", string(text))
+		if err != nil {
+			s.Error(err)
+		}
+		s.Logf("%s: %d %.300q", path, status, answer)
+	}
+	// What a volume has as its subject is no text of the plugin's: docker writes it as JSON.
+	s.unmount(id)
+	if _, err := s.call("VolumeDriver.Remove", volume.RemoveRequest{Name: s.volume}); err != nil {
+		s.Error(err)
+	}
+	s.outcome = "mounted"
 }
 
 // temptingRepository makes a repository with the secret in Outside: a bare one and a bundle.

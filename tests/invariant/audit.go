@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 )
 
 // audit checks that each line of the audit log is a whole record, except one that is being written

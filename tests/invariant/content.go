@@ -15,28 +15,45 @@ import (
 )
 
 // Content checks the files of the trees and the objects of the stores and git layers of the data
-// directory root. The error lists every problem. Content reads all of the files with this machine's
-// git: do not use it where an untrusted container has written.
+// directory root. The error lists every problem, but not of what is evicted meanwhile. Content reads all of the files with
+// this machine's git: do not use it where an untrusted container has written.
 func Content(root string) error {
 	d, err := read(root)
 	if err != nil {
 		return err
 	}
-	for key, c := range d.Clones {
-		for name := range c.Stores {
-			d.checkObjects(d.path("clones", key, "store", name+".git"), "--all")
+	// check calls do, whose problems do not count if the database does not have its subject any more.
+	check := func(there func(now *data) bool, do func()) {
+		known := len(d.problems)
+		do()
+		if len(d.problems) == known {
+			return
+		}
+		if now, err := read(root); err == nil && !there(now) {
+			d.problems = d.problems[:known]
 		}
 	}
-	for _, l := range d.GitLayers {
-		d.checkObjects(d.path("clones", l.Clone, "refs", l.ID, ".git"), "--all", "HEAD")
+	for key, c := range d.Clones {
+		for name := range c.Stores {
+			check(func(now *data) bool { _, ok := now.Clones[key].Stores[name]; return ok }, func() {
+				d.checkObjects(d.path("clones", key, "store", name+".git"), "--all")
+			})
+		}
+	}
+	for key, l := range d.GitLayers {
+		check(func(now *data) bool { _, ok := now.GitLayers[key]; return ok }, func() {
+			d.checkObjects(d.path("clones", l.Clone, "refs", l.ID, "git/.git"), "--all", "HEAD")
+		})
 	}
 	for key, t := range d.Trees {
 		if t.Commit == "" || t.Modules != "" {
 			continue // the record comes from a rebuilt database, or the tree contains submodules
 		}
-		if err := d.checkTree(t); err != nil {
-			d.failf("tree %s of commit %s: %w", key, t.Commit, err)
-		}
+		check(func(now *data) bool { _, ok := now.Trees[key]; return ok }, func() {
+			if err := d.checkTree(t); err != nil {
+				d.failf("tree %s of commit %s: %w", key, t.Commit, err)
+			}
+		})
 	}
 	return errors.Join(d.problems...)
 }
@@ -95,11 +112,12 @@ func Merged(layers []string, f func(dir string) error) (err error) {
 		return err
 	}
 	// An overlay without an upper needs at least two layers.
-	options := "lowerdir=" + strings.Join(append(layers, below), ":")
+	options := "metacopy=on,lowerdir=" + strings.Join(append(layers, below), ":")
 	if err := unix.Mount("overlay", target, "overlay", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
 		return fmt.Errorf("mount %s: %w", options, err)
 	}
-	defer func() { err = errors.Join(err, unix.Unmount(target, 0)) }()
+	// A child that another goroutine starts has this process's descriptors for a moment, so the mount may be busy.
+	defer func() { err = errors.Join(err, unix.Unmount(target, unix.MNT_DETACH)) }()
 	return f(target)
 }
 

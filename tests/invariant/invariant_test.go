@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
 
-// scene is the data directory of a killed plugin, with a leased workspace and a discard.
+// scene is the data directory of a killed plugin, with a leased workspace and a checkpoint.
 type scene struct {
 	*testing.T
 	data string
@@ -116,7 +116,7 @@ func TestInvariants(t *testing.T) {
 		}
 	}
 	clone, tree := s.first("clones/default/*"), s.first("clones/default/*/trees/*")
-	discard := s.workspace(meta.Discarded)
+	checkpoint := s.workspace(meta.Checkpoint)
 	for _, c := range []struct {
 		name, want string
 		check      func(string) error
@@ -134,13 +134,13 @@ func TestInvariants(t *testing.T) {
 		{"empty subject", "is empty", Structure, add(filepath.Join(s.data, "clones/nobody"))},
 		{"unknown directory", "does not belong in a clone", Structure, add(filepath.Join(clone, "x"))},
 		{"workspace without a record", "has no record", Structure, add(filepath.Join(clone, "workspaces/0123456789abcdef"))},
-		{"lost discard", "is missing", Structure, lose(discard)},
+		{"lost checkpoint", "is missing", Structure, lose(checkpoint)},
 		{"full trash", "the trash has 1 entries", Structure, add(filepath.Join(s.data, "trash/x"))},
 		{"temporary name", "has a temporary name", Structure, add(filepath.Join(s.data, ".tmp-x"))},
 		{"changed file", "files differ", Content, write(filepath.Join(tree, "README.md"), "another\n")},
 		{"additional file", "files differ", Content, addFile(filepath.Join(tree, "more"))},
 		{"lost pack", "rev-list", Content, lose(s.first("clones/default/*/store/full.git/objects/pack/*.pack"))},
-		{"lost pack of a git layer", "rev-list", Content, lose(s.first("clones/default/*/refs/*/.git/objects/pack/*.pack"))},
+		{"lost pack of a git layer", "rev-list", Content, lose(s.first("clones/default/*/refs/*/git/.git/objects/pack/*.pack"))},
 		{"lease without a mount", "is mounted 0 times", Structure, func() func() error {
 			s.must(testdir.DetachBelow(filepath.Join(s.data, "mnt")))
 			return func() error { return nil } // this is the last case, so that nothing needs the mount again

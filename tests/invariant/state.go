@@ -56,16 +56,43 @@ func State(root string) (meta.State, error) {
 // them.
 func ViewWorkspace(root string, w meta.Workspace, f func(dir string) error) error {
 	clone := filepath.Join(root, "clones", w.Clone)
-	layers := []string{filepath.Join(clone, "workspaces", w.ID, "upper"), filepath.Join(clone, "refs", w.GitLayer)}
+	var layers []string
+	for _, dir := range uppers(w) {
+		layers = append(layers, filepath.Join(clone, "workspaces", dir))
+	}
+	layers = append(layers, filepath.Join(clone, "refs", w.GitLayer, "git"))
 	for _, p := range w.Warm {
 		for _, id := range p.Chain {
-			layers = append(layers, filepath.Join(clone, "warm", id))
+			layers = append(layers, filepath.Join(clone, "warm", id, "files"))
 		}
+	}
+	if len(w.Warm) > 0 && w.Warm[0].Base.Times != "" {
+		layers = append(layers, filepath.Join(clone, "warm", w.Warm[0].Base.Times, "files"))
 	}
 	for _, id := range w.Chain {
 		layers = append(layers, filepath.Join(clone, "trees", id))
 	}
 	return Merged(layers, f)
+}
+
+// MostBelow is the number of checkpoints from which on one that stands on so many is merged with them, unless a workspace
+// stands on any of these.
+const MostBelow = 16
+
+// uppers returns the uppers that a workspace consists of, topmost first, below the directory of workspaces.
+func uppers(w meta.Workspace) []string {
+	list := []string{w.ID + "/upper"}
+	if len(w.Merged) > 0 {
+		list = []string{w.ID + "/merged"}
+	}
+	for i, id := range w.From {
+		if w.OnMerged && i == len(w.From)-1 {
+			list = append(list, id+"/merged")
+		} else {
+			list = append(list, id+"/upper")
+		}
+	}
+	return list
 }
 
 func (d *data) failf(format string, args ...any) {

@@ -9,14 +9,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/helmdeck/repos/internal/durable"
+	"github.com/helmdeck/repos/internal/disk/durable"
 	"github.com/helmdeck/repos/internal/meta"
 	"github.com/helmdeck/repos/internal/overlay"
 )
 
 // Structure compares the directories of the data directory root with its records. The error lists
 // every problem.
-func Structure(root string) error {
+func Structure(root string) error { return structure(root, false) }
+
+// Ended is Structure for a plugin that has ended. The trash may have what cancelled work left: the next start deletes it.
+func Ended(root string) error { return structure(root, true) }
+
+func structure(root string, ended bool) error {
 	d, err := read(root)
 	if err != nil {
 		return err
@@ -27,13 +32,14 @@ func Structure(root string) error {
 			d.failf("%s has a temporary name", d.path(name))
 		}
 	}
-	if left := d.names("trash"); len(left) > 0 {
+	if left := d.names("trash"); len(left) > 0 && !ended {
 		d.failf("the trash has %d entries, such as %s", len(left), left[0])
 	}
 	if left := d.names("quarantine"); len(left) > 0 {
 		d.failf("the quarantine has %d entries, such as %s", len(left), left[0])
 	}
 	found := make(map[string]bool)
+	layers := map[string]map[string]map[string]bool{"trees": idsByClone(d.Trees), "refs": idsByClone(d.GitLayers), "warm": idsByClone(d.WarmLayers)}
 	for _, subject := range d.names("clones") {
 		hashes := d.names("clones", subject)
 		if len(hashes) == 0 {
@@ -41,7 +47,11 @@ func Structure(root string) error {
 		}
 		for _, hash := range hashes {
 			found[subject+"/"+hash] = true
-			d.clone(subject + "/" + hash)
+			key := subject + "/" + hash
+			d.clone(key)
+			for dir, ids := range layers {
+				d.compare(key, dir, ids[key])
+			}
 		}
 	}
 	for key := range d.Clones {
@@ -98,9 +108,6 @@ func (d *data) clone(key string) {
 			}
 		}
 	}
-	d.compare(key, "trees", idsOf(key, d.Trees))
-	d.compare(key, "refs", idsOf(key, d.GitLayers))
-	d.compare(key, "warm", idsOf(key, d.WarmLayers))
 	workspaces := make(map[string]bool)
 	for id, w := range d.Workspaces {
 		if w.Clone == key {
@@ -109,7 +116,7 @@ func (d *data) clone(key string) {
 	}
 	d.compare(key, "workspaces", workspaces)
 	for _, sub := range d.names("clones", key) {
-		if !slices.Contains([]string{"manifest.json", "store", "trees", "refs", "warm", "lfs", "cache", "workspaces"}, sub) {
+		if !slices.Contains([]string{"manifest.json", "store", "trees", "refs", "warm", "lfs", "workspaces"}, sub) {
 			d.failf("%s does not belong in a clone", d.path("clones", key, sub))
 		}
 	}
@@ -136,15 +143,17 @@ func (d *data) compare(key, sub string, recorded map[string]bool) {
 	}
 }
 
-// idsOf returns the IDs of those records that belong to a clone.
-func idsOf[T any](key string, records map[string]T) map[string]bool {
-	ids := make(map[string]bool)
+// idsByClone returns the IDs of records by the clones that they belong to.
+func idsByClone[T any](records map[string]T) map[string]map[string]bool {
+	all := make(map[string]map[string]bool)
 	for full := range records {
-		if clone, id := split(full); clone == key {
-			ids[id] = true
+		clone, id := split(full)
+		if all[clone] == nil {
+			all[clone] = make(map[string]bool)
 		}
+		all[clone][id] = true
 	}
-	return ids
+	return all
 }
 
 // chains checks that every layer of every chain exists.
@@ -163,6 +172,9 @@ func (d *data) chains() {
 		d.wantLayers("workspace "+id, w.Clone, "refs", w.GitLayer)
 		for _, p := range w.Warm {
 			d.wantLayers("workspace "+id, w.Clone, "warm", p.Chain...)
+			if p.Base.Times != "" {
+				d.wantLayers("workspace "+id, w.Clone, "warm", p.Base.Times)
+			}
 		}
 	}
 }
@@ -196,6 +208,11 @@ func (d *data) mounts() {
 	for _, own := range []string{root, filepath.Join(root, "mnt")} { // mnt is a tmpfs
 		delete(mounted, own)
 	}
+	standing := make(meta.Standing)
+	for _, w := range d.Workspaces {
+		standing.Add(&w, 1)
+	}
+	needed := make(map[string]bool) // uppers
 	for id, w := range d.Workspaces {
 		dir := filepath.Join(root, "clones", w.Clone, "workspaces", id)
 		tree := filepath.Join(root, "mnt", id)
@@ -207,14 +224,28 @@ func (d *data) mounts() {
 		case w.Phase == meta.Ended, w.Phase.Live() && !leased && !kept:
 			d.failf("workspace %s of volume %q has ended and still exists", id, w.Volume)
 		}
-		if _, err := os.Lstat(filepath.Join(dir, "upper")); err != nil {
-			d.failf("workspace %s of volume %q: %w", id, w.Volume, err)
+		if w.Phase == meta.Checkpoint && len(w.From) >= MostBelow && !standing.On(w.Stack()...) {
+			d.failf("checkpoint %s stands on %d others and is not merged with them", id, len(w.From))
+		}
+		for _, name := range uppers(w) {
+			needed[filepath.Join(filepath.Dir(dir), name)] = true
+			if _, err := os.Lstat(filepath.Join(filepath.Dir(dir), name)); err != nil {
+				d.failf("workspace %s of volume %q: %w", id, w.Volume, err)
+			}
 		}
 		if w.Phase == meta.Mounted {
 			for path := range mounted {
 				if path == tree || strings.HasPrefix(path, tree+"/") {
 					delete(mounted, path)
 				}
+			}
+		}
+	}
+	for id, w := range d.Workspaces {
+		for _, name := range []string{"upper", "merged"} {
+			dir := filepath.Join(root, "clones", w.Clone, "workspaces", id, name)
+			if _, err := os.Lstat(dir); err == nil && !needed[dir] {
+				d.failf("%s is needed by nothing", dir)
 			}
 		}
 	}

@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// deploy does what a new user does: it applies deploy/kubernetes as it is. The image is the one that make image has made.
+// deploy does what a new user does: it applies the objects as they are, of deploy/kubernetes or of a release. The image is
+// the one that make image has made, or that of the release.
 func deploy(t *testing.T, w *world) {
-	_, err := w.kubectl("apply", "-k", absolute(t, "../../deploy/kubernetes"))
+	_, err := w.kubectl(append([]string{"apply"}, objects(t)...)...)
 	must(t, err)
 	if err := w.awaitDriver(0); err != nil {
 		t.Fatalf("%v\n%s", err, w.driverState())
@@ -69,7 +70,7 @@ func examples(t *testing.T, w *world) {
 // undeploy deletes what deploy has applied. The data stay on the node, and nothing of them is in use.
 func undeploy(t *testing.T, w *world) {
 	pid := w.driver()
-	_, err := w.kubectl("delete", "-k", absolute(t, "../../deploy/kubernetes"))
+	_, err := w.kubectl(append([]string{"delete"}, objects(t)...)...)
 	must(t, err)
 	if err := w.await("the end of the driver", func() error {
 		err := w.api.get(t.Context(), driverSet, nil)

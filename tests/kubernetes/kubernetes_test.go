@@ -22,7 +22,28 @@ type world struct {
 	kept   []string // the volumes that stay, because persistent volumes have them
 }
 
-var only = flag.String("scenarios", "", "a regular `expression` that matches the names of the scenarios to run; empty: all")
+var (
+	only    = flag.String("scenarios", "", "a regular `expression` that matches the names of the scenarios to run; empty: all")
+	release = flag.String("release", "", "the `directory` in whose build/release is the release 1.2.3 to test; empty: what make image has made, and deploy/kubernetes")
+)
+
+// archive returns the image of the driver.
+func archive(t *testing.T) string {
+	t.Helper()
+	if *release != "" {
+		return absolute(t, filepath.Join(*release, "build/release/1.2.3", "helmdeck-repos-csi_1.2.3_"+runtime.GOARCH+".tar"))
+	}
+	return absolute(t, "../../build/image/helmdeck-repos-csi-"+runtime.GOARCH+".tar")
+}
+
+// objects returns what kubectl apply and kubectl delete need for the objects of the driver.
+func objects(t *testing.T) []string {
+	t.Helper()
+	if *release != "" {
+		return []string{"-f", absolute(t, filepath.Join(*release, "build/release/1.2.3/kubernetes.yaml"))}
+	}
+	return []string{"-k", absolute(t, "../../deploy/kubernetes")}
+}
 
 // TestKubernetes runs the scenarios on one cluster, in their order. Each leaves the cluster as it found it.
 func TestKubernetes(t *testing.T) {
@@ -65,12 +86,14 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{"the cluster runs a pod without the driver", bare, true},
-	{"kubectl apply -k deploy/kubernetes starts the driver", deploy, true},
+	{"kubectl apply of deploy/kubernetes, or of a release, starts the driver", deploy, true},
 	{"operators see pods and namespaces", operators, false},
 	{"the pods of examples/kubernetes run", examples, false},
 	{"a pod has a private checkout in an inline volume", inlineVolume, false},
 	{"a read-only volume", readOnly, false},
+	{"a Job prepares dependencies for the pods of its node", prepared, false},
 	{"a persistent volume keeps its workspace", persistentVolume, false},
+	{"a checkpoint of a running pod, and pods that begin with it", checkpoints, false},
 	{"a container restarts in its pod", containerRestart, false},
 	{"an fsGroup changes no file", fsGroup, false},
 	{"Pod Security: the restricted profile allows an inline volume", restricted, false},
@@ -105,7 +128,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	must(t, writeBox(w.path("box.tar")))
-	for _, archive := range []string{w.path("box.tar"), absolute(t, "../../build/image/helmdeck-repos-csi-"+runtime.GOARCH+".tar")} {
+	for _, archive := range []string{w.path("box.tar"), archive(t)} {
 		if _, err := w.ctr("images", "import", archive); err != nil {
 			t.Fatal(err)
 		}

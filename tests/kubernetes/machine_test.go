@@ -133,14 +133,15 @@ func (m *machine) powerOff() error {
 	}
 	own, err := groups(filepath.Base(m.dir))
 	containers, err2 := groups(ofContainers)
-	errs := []error{err, err2}
+	parents, err3 := groups(filepath.Dir(ofContainers))
+	errs := []error{err, err2, err3}
 	for _, group := range append(own, containers...) {
 		if !slices.Contains(m.others, group) {
 			errs = append(errs, removeGroup(group))
 		}
 	}
-	for _, group := range containers {
-		_ = os.Remove(filepath.Dir(group)) // if no other container has one
+	for _, group := range parents {
+		_ = os.Remove(group) // if no other container has one
 	}
 	return errors.Join(errs...)
 }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -15,6 +15,7 @@ const (
 	appRepo     = "app"     // 400 files
 	largeRepo   = "large"   // 10,000 files
 	privateRepo = "private" // needs login
+	depsRepo    = "deps"    // made by prepared, with a lock file
 )
 
 // login is that of the private repository. The user is the one that the driver sends with a token.

@@ -79,7 +79,7 @@ func spoofed(t *testing.T, w *world) {
 		{"subject", "subject", "k8s/kube-system/default", "attribute subject is not allowed"},
 		{"mode", "mode", "keep", "attribute mode="},
 		{"shared", "mode", "shared", "attribute mode="},
-		{"restore", "restore", "0123456789abcdef", `attribute "restore" is not allowed`},
+		{"from", "from", "../x", "is not the ID of a checkpoint"},
 		{"unknown", "helmdeck", "x", `attribute "helmdeck" is not allowed`},
 		{"huge", "ref", strings.Repeat("x", 100<<10), "ref"},
 		{"file", "repo", "file:///etc", "file"},
@@ -131,12 +131,12 @@ func privateRepository(t *testing.T, w *world) {
 		}
 		return volume
 	}
-	must(t, w.refuse(newPod("without", with("")), "credential"))
-	must(t, w.refuse(newPod("wrong", with("wrong")), "credential"))
+	must(t, w.refuse(newPod("without", with("")), "nodePublishSecretRef"))
+	must(t, w.refuse(newPod("wrong", with("wrong")), "the remote refused the pod's secret (nodePublishSecretRef)"))
 	p := w.mustStart(t, newPod("right", with("right")))
 	w.mustSay(t, "right", "cd /w && "+portrait, w.remote.want(t, privateRepo))
 	// The clone exists now. That must not open it for a pod of the same subject without the secret.
-	must(t, w.refuse(newPod("after", with("")), "credential"))
+	must(t, w.refuse(newPod("after", with("")), "nodePublishSecretRef"))
 	for _, dir := range []string{"/var/lib/helmdeck-repos", w.volumePath(p)} {
 		if found, err := w.run("grep", "-rlF", "--", login.Password, dir); err == nil {
 			t.Errorf("the secret is in %s", found)
@@ -151,7 +151,7 @@ func operators(t *testing.T, w *world) {
 	w.mustStart(t, newPod("seen", inline(attributes(appRepo))))
 	repos := func(args ...string) string {
 		t.Helper()
-		out, err := w.kubectl(append([]string{"exec", "--namespace", driverNamespace, "daemonset/repos", "--", "docker-repos", "--socket", adminSocket}, args...)...)
+		out, err := w.kubectl(append([]string{"exec", "--namespace", driverNamespace, "daemonset/repos", "--", "docker-repos"}, args...)...)
 		must(t, err)
 		return out
 	}

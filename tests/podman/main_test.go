@@ -7,9 +7,12 @@
 package podman
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/checkout"
+	"github.com/helmdeck/repos/internal/repo/checkout"
 	"github.com/helmdeck/repos/tests/daemon"
 )
 
@@ -19,6 +22,25 @@ func TestMain(m *testing.M) {
 	checkout.ServeJob()
 	daemon.Main("podman", nil, func(dir, built string) (int, error) {
 		scratch, program = dir, built
-		return m.Run(), nil
+		before := made()
+		code := m.Run()
+		for _, path := range made() {
+			if !slices.Contains(before, path) {
+				if err := os.Remove(path); err != nil { // not what has something in it
+					return code, err
+				}
+			}
+		}
+		return code, nil
 	})
+}
+
+// made returns the directories that exist of those that Podman, conmon and runc make on the machine at
+// their first use and leave there, the inner ones first.
+func made() (paths []string) {
+	for _, pattern := range []string{"/sys/fs/cgroup/*/libpod_parent/conmon", "/sys/fs/cgroup/*/libpod_parent", "/run/runc"} {
+		found, _ := filepath.Glob(pattern) // the patterns are right
+		paths = append(paths, found...)
+	}
+	return paths
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // A container finds a checkout. Concurrent containers share it. After the last one has ended it is

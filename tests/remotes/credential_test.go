@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 

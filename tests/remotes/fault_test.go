@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -24,6 +24,7 @@ type fault struct {
 	repo    func(t *testing.T, s remote) string
 	tls     []gitserver.Flaw // the flaws of the server's certificate
 	secure  bool             // the server has a certificate
+	silent  bool             // the remote is silent, or nearly; the plugin is impatient
 	disk    int64            // if not 0, the plugin's data are on a new filesystem of so many bytes
 	options []string
 	// on is the call that must fail, create or mount, and words must be in its error. If on is
@@ -84,13 +85,13 @@ var faults = []fault{
 	{name: "500, then 200", repo: firstRequests(2, gitserver.Info, gitserver.Fail(500))},
 	{name: "502, then 200", repo: firstRequests(1, gitserver.LsRefs, gitserver.Fail(502))},
 	{name: "503, then 200", repo: firstRequests(2, gitserver.Fetch, gitserver.Fail(503))},
-	{name: "stall before the first byte", repo: always(gitserver.Stall(nil)), on: "mount", words: []string{"timeout", "did not answer in time"}},
-	{name: "stall before the pack", repo: always(gitserver.On(gitserver.Fetch, gitserver.Stall(nil))),
+	{name: "stall before the first byte", silent: true, repo: always(gitserver.Stall(nil)), on: "mount", words: []string{"timeout", "did not answer in time"}},
+	{name: "stall before the pack", silent: true, repo: always(gitserver.On(gitserver.Fetch, gitserver.Stall(nil))),
 		on: "mount", words: []string{"timeout", "did not answer in time"}},
-	{name: "stall in the pack", repo: always(gitserver.On(gitserver.Fetch, gitserver.StallAfter(50_000, nil))),
+	{name: "stall in the pack", silent: true, repo: always(gitserver.On(gitserver.Fetch, gitserver.StallAfter(50_000, nil))),
 		on: "mount", words: []string{"timeout", "did not answer in time"}},
-	{name: "stall in the pack, once", repo: firstRequests(1, gitserver.Fetch, gitserver.StallAfter(50_000, nil))},
-	{name: "packs for long, keeps alive", repo: always(gitserver.Packing(3*stallTimeout, 500*time.Millisecond))},
+	{name: "stall in the pack, once", silent: true, repo: firstRequests(1, gitserver.Fetch, gitserver.StallAfter(50_000, nil))},
+	{name: "packs for long, keeps alive", silent: true, repo: always(gitserver.Packing(3*stallTimeout, 500*time.Millisecond))},
 	{name: "slow drip", repo: always(gitserver.On(gitserver.Fetch, gitserver.Drip(20_000, 400*time.Millisecond)))},
 	{name: "pack cut, for ever", repo: always(gitserver.On(gitserver.Fetch, gitserver.Cut(50_000))),
 		on: "mount", words: []string{"server error", "try again"}},
@@ -101,10 +102,10 @@ var faults = []fault{
 		s.Route(app, gitserver.Incomplete(s.Path(app)))
 		return s.url
 	}, on: "mount", words: []string{"corrupt", "git fsck"}},
-	{name: "repository empty", repo: func(t *testing.T, s remote) string {
+	{name: "repository empty, ref named", repo: func(t *testing.T, s remote) string {
 		testgit.GitAny(t, "/", "init", "-q", "--bare", s.Path("team/empty"))
 		return s.URL("team/empty")
-	}, on: "create", words: []string{"ref not found", "push a first commit"}},
+	}, options: []string{"ref=main"}, on: "create", words: []string{"ref not found", "the repository is empty", "push a first commit", "leave the option ref out"}},
 	{name: "ref missing", repo: always(), options: []string{"ref=nothing"}, on: "create", words: []string{"ref not found", `"nothing"`, "name a branch"}},
 	{name: "HEAD to nowhere", repo: gitCommands("symbolic-ref HEAD refs/heads/gone"),
 		on: "create", words: []string{"ref not found", "HEAD", "name a branch"}},
@@ -168,11 +169,11 @@ var faults = []fault{
 		return s.url
 	}},
 	{name: "a web page, and no git", repo: func(_ *testing.T, s remote) string {
-		s.Route("page", func(http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>hello") })
-		})
+		s.Route("page", gitserver.Page("text/html", "<html>hello"))
 		return s.URL("page")
-	}, on: "create", words: []string{"ref not found", "check that the URL is a repository's"}},
+	}, on: "create", words: []string{"not git", "a page of HTML", "check the URL"}},
+	{name: "a web page in place of the pack", repo: always(gitserver.On(gitserver.Fetch, gitserver.Page("text/html", "<!DOCTYPE html>\n<html>\n"))),
+		on: "mount", words: []string{"not git", "check the URL"}},
 	{name: "connection reset", repo: always(gitserver.Cut(0)), on: "mount", words: []string{"server error", "try again"}},
 	// git makes a loose file for each ref first. The filesystem has a journal, because without one
 	// that takes a minute.
@@ -195,16 +196,21 @@ var faults = []fault{
 
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	shared := start(t)
+	shared, impatient := start(t), startImpatient(t)
 	t.Run("each", func(t *testing.T) {
 		for i, f := range faults {
 			t.Run(f.name, func(t *testing.T) {
 				t.Parallel()
-				f.try(t, shared, fmt.Sprintf("v%d", i))
+				p := shared
+				if f.silent {
+					p = impatient
+				}
+				f.try(t, p, fmt.Sprintf("v%d", i))
 			})
 		}
 	})
 	wantNothingLeft(t, shared)
+	wantNothingLeft(t, impatient)
 }
 
 // try sets up the fault, creates and mounts a volume, and checks the errors that the user sees.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 )
 
 // store returns the path of the bare repository of a volume's clone. The subject is the volume's
@@ -103,6 +103,9 @@ func TestDamage(t *testing.T) {
 		{"config empty", func(t *testing.T, store string) { create(t, filepath.Join(store, "config")) }},
 		{"store deleted", func(t *testing.T, store string) { remove(t, store) }},
 		{"stale locks", func(t *testing.T, store string) {
+			if err := os.MkdirAll(filepath.Join(store, "refs/heads"), 0o755); err != nil {
+				t.Fatal(err)
+			}
 			create(t, filepath.Join(store, "packed-refs.lock"), filepath.Join(store, "refs/heads/main.lock"),
 				filepath.Join(store, "objects/pack/tmp_pack_x"), filepath.Join(store, "shallow.lock"), filepath.Join(store, "config.lock"))
 		}},

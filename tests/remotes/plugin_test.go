@@ -13,13 +13,15 @@ import (
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
-// In the tests the plugin's timeouts are short. Its git runs as a uid with a line in /etc/passwd,
-// because ssh requires one.
+// The timeouts of an impatient plugin, which is for the tests of remotes that fall silent. Honest remotes, and git itself,
+// may need longer on a loaded machine.
 const (
 	askTimeout   = 4 * time.Second
 	stallTimeout = 2 * time.Second
-	fetchUID     = 65534 // nobody
 )
+
+// fetchUID is the uid of the plugin's git: it has a line in /etc/passwd, because ssh requires one. It is nobody.
+const fetchUID = 65534
 
 // plugin is the plugin's process with its own data directory.
 type plugin struct {
@@ -35,10 +37,21 @@ func start(t *testing.T, settings ...string) *plugin { return startIn(t, scratch
 // startIn is start with the data below dir.
 func startIn(t *testing.T, dir string, settings ...string) *plugin {
 	t.Helper()
+	return launch(t, dir, nil, settings)
+}
+
+// startImpatient is start with short timeouts for remotes.
+func startImpatient(t *testing.T, settings ...string) *plugin {
+	t.Helper()
+	return launch(t, scratch(t), []string{"-stall-timeout", stallTimeout.String()}, append([]string{"ASK_TIMEOUT=" + askTimeout.String()}, settings...))
+}
+
+func launch(t *testing.T, dir string, args, settings []string) *plugin {
+	t.Helper()
 	p := &plugin{t: t}
 	p.run(daemon.Config{
 		Program: program, Dir: dir,
-		Args: []string{"-fetch-uid", fmt.Sprint(fetchUID), "-ask-timeout", askTimeout.String(), "-stall-timeout", stallTimeout.String()},
+		Args: append([]string{"-fetch-uid", fmt.Sprint(fetchUID)}, args...),
 		// Tests change the remote right after a Create.
 		Env: append([]string{"LOG_LEVEL=debug", "ALLOW_SCHEMES=ssh", "DEFAULT_OPTS=refresh=always"}, settings...),
 	})

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/internal/gitserver/sshserver"
+	"github.com/helmdeck/repos/internal/git/gitserver/sshserver"
 )
 
 // key returns a credential with a client key for a server.
@@ -85,7 +85,7 @@ func TestSSH(t *testing.T) {
 func TestSSHSilence(t *testing.T) {
 	t.Parallel()
 	s, url, _ := serveSSH(t)
-	p := start(t)
+	p := startImpatient(t)
 	p.putCredential(key(s, s.ClientKey()))
 	p.putCredential(knownHosts(s, s.KnownHosts()))
 	s.Silence(true)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -20,18 +20,23 @@ func TestStaleIfError(t *testing.T) {
 		name   string
 		breaks func(s remote)
 		ok     bool
+		silent bool
 	}{
-		{"stale_if_error: 503", func(s remote) { s.Route(app, gitserver.Fail(503)) }, true},
-		{"stale_if_error: silent server", func(s remote) { s.Route(app, gitserver.Stall(nil)) }, true},
-		{"stale_if_error: server gone", func(s remote) { s.Close() }, true},
-		{"stale_if_error: pack cut", func(s remote) { s.Route(app, gitserver.On(gitserver.Fetch, gitserver.Cut(100))) }, true},
-		{"stale_if_error: 404", func(s remote) { s.Route(app, gitserver.Fail(404)) }, false},
-		{"stale_if_error: 401", func(s remote) { s.Route(app, gitserver.Fail(401)) }, false},
-		{"stale_if_error: ref gone", func(s remote) { testgit.GitAny(t, s.Path(app), "update-ref", "-d", "refs/heads/release") }, false},
+		{"stale_if_error: 503", func(s remote) { s.Route(app, gitserver.Fail(503)) }, true, false},
+		{"stale_if_error: silent server", func(s remote) { s.Route(app, gitserver.Stall(nil)) }, true, true},
+		{"stale_if_error: server gone", func(s remote) { s.Close() }, true, false},
+		{"stale_if_error: pack cut", func(s remote) { s.Route(app, gitserver.On(gitserver.Fetch, gitserver.Cut(100))) }, true, false},
+		{"stale_if_error: 404", func(s remote) { s.Route(app, gitserver.Fail(404)) }, false, false},
+		{"stale_if_error: 401", func(s remote) { s.Route(app, gitserver.Fail(401)) }, false, false},
+		{"stale_if_error: ref gone", func(s remote) { testgit.GitAny(t, s.Path(app), "update-ref", "-d", "refs/heads/release") }, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s, p := serve(t), start(t, "MOUNT_WAIT=15s")
+			s, run := serve(t), start
+			if c.silent {
+				run = startImpatient
+			}
+			p := run(t, "MOUNT_WAIT=15s")
 			head := testgit.GitAny(t, s.Path(app), "rev-parse", "release")
 			for v, within := range map[string]string{"v": "1h", "short": "1ms", "none": "0s"} {
 				if err := p.createAndCheck(v, head, "repo="+s.url, "ref=release", "stale_if_error="+within); err != nil {

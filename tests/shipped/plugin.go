@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/helmdeck/repos/api"
@@ -157,59 +156,30 @@ func shorten(args []string) string {
 	return cmp.Or(strings.Join(words, " "), "a zombie")
 }
 
-// Locks returns the names of the files in locks/ that the plugin has locked.
-func (p *Plugin) Locks() ([]string, error) {
-	dir := filepath.Join(p.DataDir(), "locks")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	held, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		return nil, err
-	}
-	var list []string
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			return nil, err
-		}
-		inode := fmt.Sprintf(":%d", info.Sys().(*syscall.Stat_t).Ino)
-		for line := range strings.Lines(string(held)) {
-			// 1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF; a waiting process has "->" after
-			// the number
-			f := strings.Fields(line)
-			if len(f) > 5 && f[4] == strconv.Itoa(p.Pid()) && strings.HasSuffix(f[5], inode) {
-				list = append(list, e.Name())
-			}
-		}
-	}
-	return list, nil
-}
-
 // unheld are the values of Held with which an operator may evict a clone. They bind the
 // janitor alone, if anybody.
 var unheld = []string{janitor.Free.String(), janitor.JustMade.String(), janitor.ExceedsAll.String()}
 
-// Left returns an error that lists the work that is still going on: the plugin's processes, its
-// locks, and those clones that cannot be evicted and for which interest returns true. nil means
-// that nothing is left.
+// Left returns an error that lists the work that is still going on: the plugin's processes, and
+// those clones that cannot be evicted and for which interest returns true. nil means that nothing is
+// left.
 func (p *Plugin) Left(ctx context.Context, interest func(api.Clone) bool) error {
 	var errs []error
 	children, err := p.Children()
 	if len(children) > 0 {
 		errs = append(errs, fmt.Errorf("%d processes, such as %.100s", len(children), children[len(children)-1]))
 	}
-	locks, lockErr := p.Locks()
-	if len(locks) > 0 {
-		errs = append(errs, fmt.Errorf("%d locks, such as %s", len(locks), locks[0]))
-	}
-	clones, cloneErr := p.Admin.Clones(ctx, api.Filter{})
-	pinned := slices.DeleteFunc(clones, func(c api.Clone) bool { return slices.Contains(unheld, c.Held) || !interest(c) })
+	pinned, cloneErr := p.Pinned(ctx, interest)
 	if len(pinned) > 0 {
 		errs = append(errs, fmt.Errorf("%d pinned clones, such as %s: %s", len(pinned), pinned[0].Clone, pinned[0].Held))
 	}
-	return errors.Join(append(errs, err, lockErr, cloneErr)...)
+	return errors.Join(append(errs, err, cloneErr)...)
+}
+
+// Pinned returns the clones of interest that could not be evicted now.
+func (p *Plugin) Pinned(ctx context.Context, interest func(api.Clone) bool) ([]api.Clone, error) {
+	clones, err := p.Admin.Clones(ctx, api.Filter{})
+	return slices.DeleteFunc(clones, func(c api.Clone) bool { return slices.Contains(unheld, c.Held) || !interest(c) }), err
 }
 
 // AwaitEnd calls Left until it returns nil. It returns Left's last error if ctx or the plugin ends

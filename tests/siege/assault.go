@@ -24,24 +24,69 @@ type Volume struct {
 
 // Assault is a running attack on a plugin.
 type Assault struct {
-	d       *daemon.Daemon
-	volumes []Volume
-	wait    sync.WaitGroup
+	d    *daemon.Daemon
+	wait sync.WaitGroup
 
 	mu      sync.Mutex
+	volumes []Volume       // that were created
 	got     map[string]int // how often each answer came, by its first line
 	mounted map[string]bool
+	early   error // why an attack that follows ended before its time
 }
 
 // Begin creates and mounts all volumes concurrently, and does not wait for the answers. If the
 // answer to a Mount is that the work continues, the Mount is repeated as long as more than
-// mountWait is left before the context's deadline.
-func Begin(ctx context.Context, d *daemon.Daemon, volumes []Volume, mountWait time.Duration) *Assault {
-	a := &Assault{d: d, volumes: volumes, got: make(map[string]int), mounted: make(map[string]bool)}
-	for _, v := range volumes {
-		a.wait.Go(func() { a.note(v, a.one(ctx, v, mountWait)) })
+// mountWait is left before the context's deadline. If following is not nil, it is repeated until the
+// deadline, and a volume that is mounted is followed by the one that following returns at its index.
+func Begin(ctx context.Context, d *daemon.Daemon, volumes []Volume, mountWait time.Duration, following func() ([]Volume, error)) *Assault {
+	a := &Assault{d: d, got: make(map[string]int), mounted: make(map[string]bool)}
+	for i, v := range volumes {
+		a.wait.Go(func() {
+			if following == nil {
+				a.mount(ctx, v, mountWait)
+			} else if err := a.follow(ctx, i, v, following); err != nil {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				a.early = errors.Join(a.early, err)
+			}
+		})
 	}
 	return a
+}
+
+// follow mounts a volume and those that follow it until ctx ends. It returns an error if it ends before.
+func (a *Assault) follow(ctx context.Context, i int, v Volume, following func() ([]Volume, error)) error {
+	for {
+		err := a.mount(ctx, v, 0)
+		if end, _ := ctx.Deadline(); ctx.Err() != nil || !time.Now().Before(end) { // the context's timer may be late
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		list, err := following()
+		if err != nil {
+			return err
+		}
+		v = list[i]
+	}
+}
+
+// mount creates a volume and mounts it.
+func (a *Assault) mount(ctx context.Context, v Volume, least time.Duration) error {
+	a.mu.Lock()
+	a.volumes = append(a.volumes, v)
+	a.mu.Unlock()
+	err := a.one(ctx, v, least)
+	a.note(v, err)
+	return err
+}
+
+// Early waits for all answers, and returns why volumes that were to follow one another did not do so until the
+// deadline.
+func (a *Assault) Early() error {
+	a.Wait()
+	return a.early
 }
 
 const mountID = "attack"
@@ -49,14 +94,15 @@ const mountID = "attack"
 // continues is part of the answer to a Mount whose work is not done.
 const continues = "continues in the background"
 
-func (a *Assault) one(ctx context.Context, v Volume, mountWait time.Duration) error {
+// one repeats a Mount that continues as long as more than least is left.
+func (a *Assault) one(ctx context.Context, v Volume, least time.Duration) error {
 	if err := withTimeout(func(ctx context.Context) error { return a.d.Create(ctx, v.Name, v.Options) }); err != nil {
 		return err
 	}
 	end, _ := ctx.Deadline()
 	for {
 		err := withTimeout(func(ctx context.Context) error { _, err := a.d.Mount(ctx, v.Name, mountID); return err })
-		if err == nil || !strings.Contains(err.Error(), continues) || time.Until(end) < mountWait {
+		if err == nil || !strings.Contains(err.Error(), continues) || time.Until(end) < least {
 			return err
 		}
 	}

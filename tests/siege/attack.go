@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/gitserver/hostile"
-	"github.com/helmdeck/repos/internal/gitserver/lfsserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
+	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 )
 
 // Attack is one way to cause work.
@@ -24,6 +24,8 @@ type Attack struct {
 	Longer time.Duration
 	// Alone is set if nobody deletes the clones: the plugin's own limits must end all work.
 	Alone bool
+	// Again is set if the clones end too early: a volume that is mounted is followed by a new one.
+	Again bool
 
 	subjects, volumes int               // volumes counts those of each subject; each has its own URL
 	options           map[string]string // in addition to repo and subject
@@ -69,6 +71,7 @@ func Attacks() []Attack {
 		{Name: "lfs-download", Abuses: "an LFS server that sends the headers of an object and no content; four clones", subjects: 1, volumes: 4, base: silentLFS(lfsserver.InDownload)},
 		{Name: "lfs-verify", Abuses: "an LFS server that sends a byte a second, so that nothing can be verified; four clones", subjects: 1, volumes: 4, base: silentLFS(lfsserver.InContent)},
 		{Name: "clones", Abuses: "64 clones of a large repository at once; one subject", subjects: 1, volumes: 64, ColdToo: true, base: (*Stage).big},
+		{Name: "histories", Abuses: "eight clones of a large history at once, again and again; eight subjects", Again: true, subjects: 8, volumes: 1, base: (*Stage).history},
 		{Name: "alone", Abuses: "one of each attack that has no end, and nobody deletes the clones: the limits end it", Alone: true,
 			parts: []string{"endless-names", "attribute-files", "deltas", "progress", "keep-alive", "lfs-batch", "lfs-download", "lfs-verify"}},
 	}
@@ -119,6 +122,15 @@ func (s *Stage) Volumes(a Attack) ([]Volume, error) {
 		}
 	}
 	return all, nil
+}
+
+// Following returns volumes for those that are mounted before the end of an attack; nil unless it goes on
+// so. The other one for a volume has its index.
+func (s *Stage) Following(a Attack) func() ([]Volume, error) {
+	if !a.Again {
+		return nil
+	}
+	return func() ([]Volume, error) { return s.Volumes(a) }
 }
 
 func (s *Stage) volumes(a Attack) ([]Volume, error) {
@@ -183,8 +195,18 @@ func (s *Stage) small(faults ...gitserver.Fault) (base, error) {
 
 // big is an honest repository that takes seconds to index and to check out.
 func (s *Stage) big() (base, error) {
-	b := base{repo: "base-big"}
-	if _, err := gitserver.Generate(s.server.Path(b.repo), gitserver.Spec{Seed: 5, Files: 10_000, Commits: 20, Changes: 100}); err != nil {
+	return s.frozen("base-big", gitserver.Spec{Seed: 5, Files: 10_000, Commits: 20, Changes: 100})
+}
+
+// history is an honest repository whose deltas take seconds to resolve.
+func (s *Stage) history() (base, error) {
+	return s.frozen("base-history", gitserver.Spec{Seed: 6, Files: 300, Commits: 1200, Changes: 4, Grow: true})
+}
+
+// frozen is an honest repository whose server does almost nothing.
+func (s *Stage) frozen(repo string, spec gitserver.Spec) (base, error) {
+	b := base{repo: repo}
+	if _, err := gitserver.Generate(s.server.Path(b.repo), spec); err != nil {
 		return b, err
 	}
 	fault, err := gitserver.Frozen(s.server.Path(b.repo))

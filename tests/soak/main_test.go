@@ -2,8 +2,10 @@
 // and end at random on 30 clones, and the budget has room for a third of them. All files that the
 // containers see, write and leave behind are checked the whole time.
 //
-// `make test-soak` runs for five minutes. `go test` runs for some seconds with proportionally less
-// work. On a busy machine both continue until their work is done. The tests need root and loop
+// TestSubjects has many idle subjects instead, and measures what each takes.
+//
+// `make test-soak` runs for five minutes, and then with 20,000 subjects. `go test` runs for some
+// seconds with proportionally less work. On a busy machine both continue until their work is done. The tests need root and loop
 // devices, and fail without them.
 package soak
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/helmdeck/repos/internal/gitserver"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/shipped"
 	"github.com/helmdeck/repos/tests/siege"
@@ -51,7 +51,7 @@ type besieged struct {
 // TestSiege runs honest subjects that mount, write, verify and unmount, first alone and then beside
 // a hostile one. It prints how long their mounts took.
 func TestSiege(t *testing.T) {
-	b := &besieged{soak: &soak{T: t, discards: make(map[string]string), evicted: make(map[string]bool)}}
+	b := &besieged{soak: &soak{T: t, checkpoints: make(map[string]string), evicted: make(map[string]bool)}}
 	b.prepare()
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), *duration)
@@ -129,7 +129,7 @@ func (b *besieged) prepare() {
 	}
 	b.plugin, err = shipped.Start(shipped.Config{
 		Program: program, Filesystem: "../../build/plugin/rootfs", Dir: filepath.Join(scratch, "p"), Memory: 3 << 30,
-		Env: []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", workLimit), fmt.Sprint("FETCH_TIMEOUT=", workLimit), "MIN_FREE=5%", "DISCARD_TTL=1m"},
+		Env: []string{fmt.Sprint("MOUNT_WAIT=", mountWait), fmt.Sprint("WORK_TIMEOUT=", workLimit), fmt.Sprint("FETCH_TIMEOUT=", workLimit), "MIN_FREE=5%", "CHECKPOINT_TTL=1m"},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -214,7 +214,7 @@ func (b *besieged) attack(ctx context.Context, a siege.Attack, random *rand.Rand
 	}
 	ctx, cancel := context.WithTimeout(ctx, attackTime+time.Duration(random.Int64N(int64(attackTime))))
 	defer cancel()
-	assault := siege.Begin(ctx, b.d, volumes, mountWait)
+	assault := siege.Begin(ctx, b.d, volumes, mountWait, nil)
 	<-ctx.Done()
 	errs := []error{assault.End()}
 	if !a.Alone && random.IntN(3) > 0 {
@@ -245,7 +245,12 @@ func (b *besieged) finishSiege() {
 			b.Error(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(b.Context(), workLimit+leftTime)
+	// Builds take turns, and the limit is for each of them.
+	pinned, err := b.plugin.Pinned(b.Context(), siege.OfAttacker)
+	if err != nil {
+		b.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(b.Context(), time.Duration(max(len(pinned), 1))*workLimit+leftTime)
 	defer cancel()
 	if err := b.plugin.AwaitEnd(ctx, siege.OfAttacker); err != nil {
 		b.Errorf("left: %v", err)

@@ -72,7 +72,7 @@ func (w *worker) volume(r *repo, kind string, options map[string]string) (string
 }
 
 // private mounts a volume, checks it, mostly writes to it, and unmounts it. If it wrote, the
-// workspace becomes a discard.
+// workspace becomes a checkpoint.
 func (w *worker) private() error {
 	r := w.pick()
 	defer r.use()()
@@ -101,7 +101,8 @@ func (w *worker) write(dir, text string) error {
 	err := errors.Join(
 		os.WriteFile(filepath.Join(dir, ownFile), []byte(text), 0o644),
 		os.WriteFile(filepath.Join(dir, "noise"), noise, 0o644),
-		os.WriteFile(filepath.Join(dir, ".hdcache", "npm", fmt.Sprint(w.rand.IntN(20))), noise[:len(noise)/4], 0o644),
+		os.MkdirAll(filepath.Join(dir, ".hdcache", "mine"), 0o755),
+		os.WriteFile(filepath.Join(dir, ".hdcache", "mine", fmt.Sprint(w.rand.IntN(20))), noise[:len(noise)/4], 0o644),
 	)
 	if err != nil {
 		return err
@@ -170,10 +171,10 @@ func (w *worker) keep() error {
 	return errors.Join(err, w.write(dir, w.text()), w.d.Unmount(context.Background(), name, w.id()))
 }
 
-// restore restores a random discard, checks it, and removes the volume, which makes a discard
-// again.
+// restore begins a workspace with a random checkpoint, checks it, changes it, and removes the volume, which leaves another
+// checkpoint.
 func (w *worker) restore() error {
-	list, err := w.d.Admin.Discards(context.Background(), api.Filter{})
+	list, err := w.d.Admin.Checkpoints(context.Background(), api.Filter{})
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -182,6 +183,14 @@ func (w *worker) restore() error {
 	if !ok {
 		return nil // another worker has claimed it
 	}
+	lost := false
+	defer func() {
+		if lost {
+			w.addLost(d.ID)
+		} else {
+			w.unclaim(d.ID, text)
+		}
+	}()
 	var r *repo
 	for _, have := range w.repos {
 		if have.name == d.Subject {
@@ -189,20 +198,24 @@ func (w *worker) restore() error {
 		}
 	}
 	defer r.use()()
-	name, err := w.volume(r, "restored-"+d.ID, map[string]string{"mode": "keep", "restore": d.ID})
-	if daemon.IsRefused(err) && strings.Contains(err.Error(), "no discard") {
-		w.addLost(d.ID)
+	name, err := w.volume(r, "restored-"+d.ID, map[string]string{"mode": "keep", "from": d.ID})
+	if daemon.IsRefused(err) && strings.Contains(err.Error(), "no checkpoint") {
+		lost = true
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	dir, err := w.mount(name, w.id())
+	if daemon.IsRefused(err) && strings.Contains(err.Error(), "that it begins with is gone") {
+		lost = true
+		return w.d.Remove(context.Background(), name)
+	}
 	if err != nil {
 		return err
 	}
-	err = errors.Join(wantText(dir, text), r.check(dir, 0, ownFile, "noise"))
-	return errors.Join(err, w.d.Unmount(context.Background(), name, w.id()), w.d.Remove(context.Background(), name), w.addDiscard(dir))
+	err = errors.Join(wantText(dir, text), r.check(dir, 0, ownFile, "noise"), w.write(dir, w.text()))
+	return errors.Join(err, w.d.Unmount(context.Background(), name, w.id()), w.d.Remove(context.Background(), name), w.addCheckpoint(dir))
 }
 
 // recreate removes a volume and creates it again, with the same clone.
@@ -240,7 +253,7 @@ func (w *worker) mount(name, id string) (string, error) {
 	return dir, nil
 }
 
-// unmount unmounts a volume. If a text was written to the workspace, it becomes a discard.
+// unmount unmounts a volume. If a text was written to the workspace, it becomes a checkpoint.
 func (w *worker) unmount(name, id, dir string) error {
-	return errors.Join(w.addDiscard(dir), w.d.Unmount(context.Background(), name, id))
+	return errors.Join(w.addCheckpoint(dir), w.d.Unmount(context.Background(), name, id))
 }

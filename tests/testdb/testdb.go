@@ -9,8 +9,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/helmdeck/repos/internal/disk/trash"
 	"github.com/helmdeck/repos/internal/meta"
-	"github.com/helmdeck/repos/internal/trash"
 )
 
 // Data is an open data directory.
@@ -19,7 +19,7 @@ type Data struct {
 	DB    *meta.DB
 	State meta.State // what DB had when it was opened
 	Trash *trash.Trash
-	Log   *logrus.Logger // discards everything
+	Log   *logrus.Logger // checkpoints everything
 }
 
 // Open opens a data directory as a plugin does at its start. The caller closes DB.

@@ -2,11 +2,15 @@
 package testverbs
 
 import (
+	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/helmdeck/repos/internal/clone"
+	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/verbs"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/workspace"
@@ -17,13 +21,20 @@ import (
 // World is a data directory with its volumes. Changed fields take effect at the next Start.
 type World struct {
 	*verbs.Volumes
-	MaxLeases int  // limit for each subject
-	Doubt     bool // whether inherited leases are in doubt
-	// Now is the clock of the volumes; nil for time.Now.
+	testclone.Data
+	Workspaces *workspace.Manager
+	MaxLeases  int // limit for each subject
+	Limits     verbs.Limits
+	Doubt      bool // whether inherited leases are in doubt
+	// HeldWait is how long a Mount waits for a container that still has the workspace; zero for two minutes.
+	HeldWait time.Duration
+	// Now is the clock of the volumes and the clones; nil for time.Now.
 	Now               func() time.Time
 	CredentialChanges func() int64
-
-	Close func()
+	// MakeRoom is that of clone.Config.
+	MakeRoom func(ctx context.Context, subject string, need disk.Size) error
+	// Reached is that of verbs.Config. It may change at any time that no Mount runs.
+	Reached func() error
 
 	t testing.TB
 }
@@ -43,10 +54,16 @@ func New(t testing.TB) *World {
 // Start opens a data directory like a process that starts.
 func (w *World) Start(root string) {
 	w.t.Helper()
-	d := testclone.Open(w.t, root, "boot", 64126)
-	workspaces, err := workspace.NewManager(workspace.Config{
-		Root: root, DB: d.DB, Trash: d.Trash, Clones: d.Clones, Warm: d.Warm, Work: d.Work, Features: testdir.Features(w.t), Log: d.Log, Now: time.Now,
-		DiscardTTL: time.Hour, MaxLeases: func(string) (int, bool) { return w.MaxLeases, false }, HeldWait: 2 * time.Minute, StartWait: 1, Doubt: w.Doubt,
+	now := time.Now
+	if w.Now != nil {
+		now = w.Now
+	}
+	d := testclone.OpenWith(w.t, root, "boot", 64126, clone.Config{Now: now, CredentialChanges: w.CredentialChanges, MakeRoom: w.MakeRoom}, 0)
+	w.Data = d
+	var err error
+	w.Workspaces, err = workspace.NewManager(workspace.Config{
+		Root: root, Boot: "boot", DB: d.DB, Trash: d.Trash, Clones: d.Clones, Warm: d.Warm, Work: d.Work, Features: testdir.Features(w.t), Log: d.Log, Now: time.Now,
+		CheckpointTTL: time.Hour, MaxLeases: func(string) (int, bool) { return w.MaxLeases, false }, HeldWait: cmp.Or(w.HeldWait, 2*time.Minute), StartWait: 1, Doubt: w.Doubt,
 	}, d.State)
 	if err != nil {
 		w.t.Fatal(err)
@@ -55,16 +72,16 @@ func (w *World) Start(root string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	now := time.Now
-	if w.Now != nil {
-		now = w.Now
-	}
 	w.Volumes, err = verbs.New(verbs.Config{
-		Root: root, DB: d.DB, Clones: d.Clones, Workspaces: workspaces, Work: d.Work, Log: d.Log, Now: now, Schemes: schemes,
-		CredentialChanges: w.CredentialChanges,
+		Root: root, DB: d.DB, Clones: d.Clones, Workspaces: w.Workspaces, Work: d.Work, Log: d.Log, Now: now, Schemes: schemes, Limits: w.Limits,
+		Reached: func() error {
+			if w.Reached == nil {
+				return nil
+			}
+			return w.Reached()
+		},
 	}, d.State)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.Close = d.Close
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git"
-	"github.com/helmdeck/repos/internal/gitserver"
-	"github.com/helmdeck/repos/internal/layer"
+	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/overlay"
+	"github.com/helmdeck/repos/internal/repo/layer"
 	"github.com/helmdeck/repos/internal/volume"
 	"github.com/helmdeck/repos/internal/work"
 	"github.com/helmdeck/repos/tests/testdb"

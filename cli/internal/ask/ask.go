@@ -17,8 +17,8 @@ import (
 const maxSecret = 1 << 20
 
 // Confirm prints what will happen and returns nil if the user answers y. If the user declines, the
-// error is one of kind canceled, which docker does not print.
-func Confirm(ctx context.Context, in *streams.In, out io.Writer, text string) error {
+// error is one of kind canceled, which docker does not print. flag is the one that spares the question.
+func Confirm(ctx context.Context, in *streams.In, out io.Writer, text, flag string) error {
 	fmt.Fprintf(out, "%s\nAre you sure you want to continue? [y/N] ", text)
 	answer, err := read(ctx, func() (string, error) { return bufio.NewReader(in).ReadString('\n') })
 	switch {
@@ -27,7 +27,7 @@ func Confirm(ctx context.Context, in *streams.In, out io.Writer, text string) er
 		return err
 	case err != nil && answer == "":
 		fmt.Fprintln(out)
-		return errors.New("nobody answered: --force goes on without a question")
+		return fmt.Errorf("nobody answered: %s goes on without a question", flag)
 	case !strings.EqualFold(strings.TrimSpace(answer), "y"):
 		return declined{}
 	}

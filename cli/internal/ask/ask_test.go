@@ -18,9 +18,9 @@ import (
 func TestConfirm(t *testing.T) {
 	for input, want := range map[string]string{
 		"y\n": "", "Y": "", " y \n": "",
-		"n\n": "declined", "yes please\n": "declined", "\n": "declined", "": "nobody answered",
+		"n\n": "declined", "yes please\n": "declined", "\n": "declined", "": "nobody answered: --force goes on",
 	} {
-		err := Confirm(t.Context(), streams.NewIn(io.NopCloser(strings.NewReader(input))), io.Discard, "WARNING!")
+		err := Confirm(t.Context(), streams.NewIn(io.NopCloser(strings.NewReader(input))), io.Discard, "WARNING!", "--force")
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", input, err, want)
 		}
@@ -128,5 +128,13 @@ func TestSecretFromPipe(t *testing.T) {
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) || prompt.Len() > 0 {
 			t.Errorf("%.20q: got %.20q, %v and %q, want %.20q and %q", c.input, got, err, prompt.String(), c.want, c.err)
 		}
+	}
+}
+
+// TestConfirmNamesTheFlag: only commands that delete have --force.
+func TestConfirmNamesTheFlag(t *testing.T) {
+	err := Confirm(t.Context(), streams.NewIn(io.NopCloser(strings.NewReader(""))), io.Discard, "It will be pushed.", "--current")
+	if err == nil || err.Error() != "nobody answered: --current goes on without a question" {
+		t.Error(err)
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/docker/cli/cli"
 	"github.com/spf13/cobra"
@@ -27,33 +25,8 @@ func calling(s *session.Session, f func(ctx context.Context, c *api.Client, args
 		if err != nil {
 			return err
 		}
-		return explained(f(cmd.Context(), c, args))
+		return show.Error(f(cmd.Context(), c, args))
 	}
-}
-
-// explained adds to a refusal of the plugin what is in the way, a line each. It takes from an error of the
-// connection what only a program needs.
-func explained(err error) error {
-	if request, ok := errors.AsType[*url.Error](err); ok {
-		return request.Err
-	}
-	refused, ok := errors.AsType[*api.Error](err)
-	if !ok || len(refused.Obstacles) == 0 {
-		return err
-	}
-	var b strings.Builder
-	b.WriteString(err.Error())
-	forced := 0
-	for _, o := range refused.Obstacles {
-		fmt.Fprintf(&b, "\n  %s: %s", show.Text(o.Kind), show.Text(o.Text))
-		if o.Forced {
-			forced++
-		}
-	}
-	if forced == len(refused.Obstacles) {
-		b.WriteString("\n--discard discards this")
-	}
-	return errors.New(b.String())
 }
 
 // each calls f with each argument, prints those for which it succeeds, and returns all errors, as
@@ -62,7 +35,7 @@ func each(s *session.Session, args []string, f func(arg string) error) error {
 	var errs []error
 	for _, arg := range args {
 		if err := f(arg); err != nil {
-			errs = append(errs, explained(err))
+			errs = append(errs, show.Error(err))
 			continue
 		}
 		if _, err := fmt.Fprintln(s.Out(), arg); err != nil {

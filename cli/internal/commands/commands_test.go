@@ -1,22 +1,16 @@
 package commands
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/docker/cli/cli/command"
-
 	"github.com/helmdeck/repos/api"
-	"github.com/helmdeck/repos/cli/internal/session"
 )
 
 // fake is an admin socket that answers each route, such as "GET /v1/clones", with a value as JSON, or
@@ -27,51 +21,6 @@ type fake map[string]any
 type result struct {
 	out, err string
 	failed   error
-}
-
-// run runs a command with its input against the plugin.
-func (p fake) run(t *testing.T, input string, args ...string) result {
-	t.Helper()
-	mux := http.NewServeMux()
-	for route, answer := range p {
-		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
-			if f, ok := answer.(func(http.ResponseWriter, *http.Request)); ok {
-				f(w, r)
-				return
-			}
-			json.NewEncoder(w).Encode(answer)
-		})
-	}
-	socket := filepath.Join(t.TempDir(), "admin.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(mux)
-	server.Listener.Close()
-	server.Listener = l
-	server.Start()
-	t.Cleanup(server.Close)
-	return runAt(t, socket, input, args...)
-}
-
-func runAt(t *testing.T, socket, input string, args ...string) result {
-	t.Helper()
-	var out, err bytes.Buffer
-	docker, failed := command.NewDockerCli(command.WithInputStream(io.NopCloser(strings.NewReader(input))),
-		command.WithOutputStream(&out), command.WithErrorStream(&err))
-	if failed != nil {
-		t.Fatal(failed)
-	}
-	s := &session.Session{Docker: docker, Version: "test"}
-	defer s.Close()
-	root := New(s, "docker-repos")
-	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetOut(&out)
-	root.SetErr(&err)
-	root.SetArgs(append([]string{"--socket", socket}, args...))
-	failed = root.ExecuteContext(t.Context())
-	return result{out.String(), err.String(), failed}
 }
 
 // refuse answers with an error of the plugin.
@@ -94,7 +43,7 @@ func body[T comparable](t *testing.T, want T) func(http.ResponseWriter, *http.Re
 }
 
 var clones = map[string]any{"clones": []api.Clone{
-	{Clone: "ci/0123456789abcdef", Subject: "ci", Repo: "https://example.com/small", Size: api.Size{Bytes: 1 << 20, Inodes: 9}, Held: "free"},
+	{Clone: "ci/0123456789abcdef", Subject: "ci", Repo: "https://example.com/small", Size: api.Size{Bytes: 1 << 20, Inodes: 9}, Held: "free", Free: true},
 	{Clone: "ev/fedcba9876543210", Subject: "ev\x1b[2Jil", Repo: "https://example.com/" + strings.Repeat("long", 20), Size: api.Size{Bytes: 3 << 30}, Used: time.Now().Add(-time.Hour), Held: "mounted"},
 }}
 
@@ -136,15 +85,15 @@ func TestEvict(t *testing.T) {
 	for _, c := range []struct{ input, args, out, err string }{
 		{"", "evict -f ci/0123456789abcdef", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"y\n", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
-		{"y\n", "evict --discard ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nIt will also delete the discards, and the workspaces that no container has mounted.\nAre you sure you want to continue? [y/N] ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
+		{"y\n", "evict --discard ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nIt will also delete the checkpoints, and the workspaces that no container has mounted.\nAre you sure you want to continue? [y/N] ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"n\n", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] ", "declined"},
 		{"", "evict ci/0123456789abcdef", "WARNING! This will evict the clone ci/0123456789abcdef. The next mount clones again.\nAre you sure you want to continue? [y/N] \n", "nobody answered"},
-		{"", "evict -f ci/0123456789abcdef ev/fedcba9876543210", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", "the clone is in use\n  lease: container abc\\u001b has volume web"},
+		{"", "evict -f ci/0123456789abcdef ev/fedcba9876543210", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", "the clone is in use\n  lease: container abc\\u001b has volume web\ndocker repos leases ls names the containers"},
 		{"", "evict -f --discard ci/0123456789abcdef", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"", "evict -f --subject ci", "ci/0123456789abcdef\nTotal reclaimed space: 5MiB\n", ""},
 		{"", "evict -f", "", "name either clones or --subject"},
 		{"", "evict -f EMPTY", "", "an argument is empty"},
-		{"", "evict -f ci", "", `"ci" is not the key of a clone`},
+		{"", "evict -f xy", "", `there is no clone "xy"`},
 	} {
 		args := strings.Fields(c.args)
 		if args[len(args)-1] == "EMPTY" {
@@ -226,9 +175,11 @@ func TestLeasesRelease(t *testing.T) {
 		"DELETE /v1/leases/web/" + holder: refuse(http.StatusConflict, api.ErrorAnswer{Error: "a process uses it"}),
 		"DELETE /v1/leases/api/cd":        refuse(http.StatusNoContent, api.ErrorAnswer{}),
 	}
+	both := "\n  web/" + holder + "\n  web/" + holder + "f"
 	for arg, want := range map[string]string{
-		"api/c": "", "web/" + holder: "a process uses it", "web/ab": `2 leases begin with "web/ab"`,
-		"web/x": `there is no lease "web/x"`, "web": `there is no lease "web"`,
+		"api/c": "", "web/" + holder: "a process uses it", "api": "",
+		"web/ab": `2 leases begin with "web/ab": name one of them` + both, "web": `volume "web" has 2 leases: name one of them` + both,
+		"web/x": `there is no lease "web/x": docker repos leases ls lists them`, "we": `there is no lease "we": docker repos leases ls lists them`,
 	} {
 		got := p.run(t, "", "leases", "release", arg)
 		if want == "" && (got.failed != nil || got.out != arg+"\n") || want != "" && (got.failed == nil || got.failed.Error() != want) {
@@ -240,19 +191,20 @@ func TestLeasesRelease(t *testing.T) {
 func TestInspect(t *testing.T) {
 	none := refuse(http.StatusNotFound, api.ErrorAnswer{Error: "there is none"})
 	p := fake{
-		"GET /v1/volumes/{name}": none, "GET /v1/discards/{id}": none, "GET /v1/workspaces/{id}": none,
-		"GET /v1/clones/ci/{hash}": api.CloneDetail{Clone: api.Clone{Clone: "ci/0123", Subject: "ci"}, State: "ready"},
+		"GET /v1/volumes/{name}": none, "GET /v1/checkpoints/{id}": none, "GET /v1/workspaces/{id}": none,
+		"GET /v1/clones": clones, "GET /v1/workspaces": map[string]any{"workspaces": []api.Workspace{}}, "GET /v1/checkpoints": map[string]any{"checkpoints": []api.Checkpoint{}},
+		"GET /v1/clones/ci/{hash}": api.CloneDetail{Clone: api.Clone{Clone: "ci/0123456789abcdef", Subject: "ci"}, State: "ready"},
 		"GET /v1/leases":           map[string]any{"leases": []api.Lease{}},
 		"GET /v1/subjects/ci":      api.Subject{Name: "ci", Clones: 1},
 		"GET /v1/subjects/{name}":  none,
 	}
-	got := p.run(t, "", "inspect", "ci/0123", "ci")
+	got := p.run(t, "", "inspect", "ci/0123456789abcdef", "ci")
 	var all []map[string]any
 	if err := json.Unmarshal([]byte(got.out), &all); err != nil || got.failed != nil || len(all) != 2 || all[0]["state"] != "ready" || all[1]["name"] != "ci" {
 		t.Errorf("got %s, %v and %v", got.out, err, got.failed)
 	}
 	for _, format := range []string{"{{.State}} {{.Clone.Clone}}", "{{.state}} {{.clone}}"} {
-		if got := p.run(t, "", "inspect", "-f", format, "ci/0123"); got.out != "ready ci/0123\n" {
+		if got := p.run(t, "", "inspect", "-f", format, "ci/0123"); got.out != "ready ci/0123456789abcdef\n" {
 			t.Errorf("%s: got %q and %v", format, got.out, got.failed)
 		}
 	}
@@ -260,7 +212,7 @@ func TestInspect(t *testing.T) {
 	if got.failed == nil || got.failed.Error() != `no such object: "nothing"` || !strings.Contains(got.out, `"name": "ci"`) {
 		t.Errorf("got %q and %v", got.out, got.failed)
 	}
-	if got = p.run(t, "", "inspect", "--type", "volume", "ci"); got.failed == nil || got.failed.Error() != "there is none" || got.out != "[]\n" {
+	if got = p.run(t, "", "inspect", "--type", "volume", "ci"); got.failed == nil || got.failed.Error() != `no such object: "ci"` || got.out != "[]\n" {
 		t.Errorf("got %q and %v", got.out, got.failed)
 	}
 }
@@ -272,16 +224,16 @@ func TestDf(t *testing.T) {
 			{Name: "b", Size: api.Size{Bytes: 2 << 30}, Classes: api.Classes{Tree: api.Size{Bytes: 2 << 30}}, Limits: api.Limits{MaxSize: 5 << 30}, Clones: 2},
 		}},
 		"GET /v1/stats": api.Stats{
-			Size: api.Size{Bytes: 3 << 30}, MaxSize: 20 << 30, MinFree: .05,
+			Size: api.Size{Bytes: 3 << 30}, Own: api.Size{Bytes: 512 << 20}, Trash: api.Size{Bytes: 1536 << 20}, MaxSize: 20 << 30, MinFree: .05,
 			Space:    api.Space{Total: api.Size{Bytes: 100 << 30, Inodes: 100}, Free: api.Size{Bytes: 4 << 30, Inodes: 50}},
 			Findings: []api.Finding{{Text: "the disk is too full"}},
 		},
 	}
-	want := `SUBJECT   SIZE      LIMIT     CLONES    REPOSITORY   FILES     CACHES    WORKSPACES   DISCARDS
+	want := `SUBJECT   SIZE      LIMIT     CLONES    REPOSITORY   FILES     CACHES    WORKSPACES   CHECKPOINTS
 b         2GiB      5GiB      2         0B           2GiB      0B        0B           0B
 a         1GiB      none      0         1GiB         0B        0B        0B           0B
 
-All clones: 3GiB of 20GiB (MAX_SIZE), 15%
+All clones: 3GiB + 512MiB (database and reserve) + 1.5GiB (being deleted) = 5GiB of 20GiB (MAX_SIZE), 25%
 Disk: 4GiB of 100GiB free, 4%, and 50% of the inodes; at least 5% stays free (MIN_FREE)
 Warning: the disk is too full
 `
@@ -346,7 +298,8 @@ func TestEventsOfPeriod(t *testing.T) {
 func TestAudit(t *testing.T) {
 	uid := int64(0)
 	records := []api.AuditRecord{
-		{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Action: "mount", Result: "ok", Actor: api.Actor{Kind: "engine"}, Subject: "ci", Commit: "abc", VolumeID: "v1", Request: "r1"},
+		{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Action: "mount", Result: "ok", Actor: api.Actor{Kind: "engine"}, Subject: "ci", Volume: "web", Commit: "abc", VolumeID: "v1", Request: "r1",
+			Took: 1234567890, Phases: map[string]time.Duration{"fetch": 12345678}, Waits: map[string]time.Duration{"a turn (cpu)": time.Millisecond}},
 		{Action: "credential.put", Result: "failed", Actor: api.Actor{Kind: "user", UID: &uid, Claim: "bob result=ok\n"}, Name: "x y", Error: "no\nline", Lost: 2,
 			Changes: map[string]api.Change{"max_size": {From: "", To: "5"}}},
 	}
@@ -360,11 +313,27 @@ func TestAudit(t *testing.T) {
 	}}
 	got := p.run(t, "", "audit", "--subject", "ci", "--since", "24h", "--action", "mount")
 	want := []string{
-		records[0].Time.Local().Format(time.RFC3339) + " engine mount ok subject=ci commit=abc volume_id=v1 request=r1",
-		`uid=0 claim="bob result=ok\n" credential.put failed name="x y" error="no\nline" max_size=""->5 (2 records before this one are lost)`,
+		"TIME ACTOR ACTION RESULT SUBJECT VOLUME DETAIL",
+		records[0].Time.Local().Format(time.RFC3339) + ` engine mount ok ci web commit=abc took=1.23s fetch=12.3ms waited="a turn (cpu) 1ms" volume_id=v1 request=r1`,
+		`uid=0 claim="bob result=ok\n" credential.put failed error="no\nline" name="x y" max_size=""->5 (2 records before this one are lost)`,
 	}
-	if lines := strings.Split(got.out, "\n"); got.failed != nil || len(lines) != 3 || lines[0] != want[0] || !strings.HasSuffix(lines[1], want[1]) {
+	lines := strings.Split(got.out, "\n")
+	for i := range lines {
+		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
+	}
+	if got.failed != nil || len(lines) != 4 || lines[0] != want[0] || lines[1] != want[1] || !strings.HasSuffix(lines[2], want[2]) {
 		t.Errorf("got %v and\n%s, want\n%s", got.failed, got.out, strings.Join(want, "\n"))
+	}
+	got = p.run(t, "", "audit", "--subject", "ci", "--since", "24h", "--action", "mount", "--follow", "--format", "{{.Action}} {{.Phases.fetch}}")
+	if got.out != "mount 12.345678ms\ncredential.put <no value>\n" {
+		t.Errorf("got %q and %v", got.out, got.failed)
+	}
+	got = p.run(t, "", "audit", "--subject", "ci", "--since", "24h", "--action", "mount", "--follow")
+	if lines := strings.Split(got.out, "\n"); len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != want[1] {
+		t.Errorf("got %q and %v", got.out, got.failed)
+	}
+	if got = p.run(t, "", "audit", "--tail", "none"); got.failed == nil || !strings.Contains(got.failed.Error(), "--tail:") {
+		t.Errorf("got %v", got.failed)
 	}
 	got = p.run(t, "", "audit", "--subject", "ci", "--since", "24h", "--action", "mount", "--follow", "--format", "json")
 	if got.failed == nil || !strings.Contains(got.failed.Error(), "the plugin has ended the audit log") || !strings.HasPrefix(got.out, `{"seq":0,"time":"2026-01-02T03:04:05Z","action":"mount"`) {
@@ -374,12 +343,12 @@ func TestAudit(t *testing.T) {
 
 func TestComplete(t *testing.T) {
 	p := fake{
-		"GET /v1/clones":     clones,
-		"GET /v1/subjects":   map[string]any{"subjects": []api.Subject{{Name: "ci"}, {Name: "$(reboot)"}, {Name: "a\nb"}, {Name: "-f"}, {Name: "team/a"}}},
-		"GET /v1/discards":   map[string]any{"discards": []api.Discard{{ID: "d1", Volume: "removed"}, {ID: "d2", Volume: "removed"}}},
-		"GET /v1/volumes":    map[string]any{"volumes": []api.Volume{}},
-		"GET /v1/leases":     map[string]any{"leases": []api.Lease{}},
-		"GET /v1/workspaces": map[string]any{"workspaces": []api.Workspace{}},
+		"GET /v1/clones":      clones,
+		"GET /v1/subjects":    map[string]any{"subjects": []api.Subject{{Name: "ci"}, {Name: "$(reboot)"}, {Name: "a\nb"}, {Name: "-f"}, {Name: "team/a"}}},
+		"GET /v1/checkpoints": map[string]any{"checkpoints": []api.Checkpoint{{ID: "d1", Volume: "removed"}, {ID: "d2", Volume: "removed"}}},
+		"GET /v1/volumes":     map[string]any{"volumes": []api.Volume{}},
+		"GET /v1/leases":      map[string]any{"leases": []api.Lease{}},
+		"GET /v1/workspaces":  map[string]any{"workspaces": []api.Workspace{}},
 	}
 	for _, c := range []struct {
 		args []string
@@ -391,7 +360,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"subjects", "set", "t"}, "team/a\n:4\n"},
 		{[]string{"subjects", "set", "ci", ""}, ":4\n"},
 		{[]string{"version", ""}, ":4\n"},
-		{[]string{"discards", "ls", "--volume", ""}, "removed\n:4\n"},
+		{[]string{"checkpoints", "ls", "--volume", ""}, "removed\n:4\n"},
 		{[]string{"inspect", "d"}, "d1\nd2\n:4\n"},
 	} {
 		if got := p.run(t, "", append([]string{"__complete"}, c.args...)...); got.out != c.want {

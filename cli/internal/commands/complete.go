@@ -71,20 +71,29 @@ func listed[T any](get func(c *api.Client, ctx context.Context, f api.Filter) ([
 }
 
 var (
-	cloneNames      = listed((*api.Client).Clones, func(c api.Clone) string { return c.Clone })
-	repoNames       = listed((*api.Client).Clones, func(c api.Clone) string { return c.Repo })
-	subjectNames    = listed((*api.Client).Subjects, func(s api.Subject) string { return s.Name })
-	volumeNames     = listed((*api.Client).Volumes, func(v api.Volume) string { return v.Name })
-	leaseNames      = listed((*api.Client).Leases, func(l api.Lease) string { return l.ID })
-	discardNames    = listed((*api.Client).Discards, func(d api.Discard) string { return d.ID })
-	discardVolumes  = listed((*api.Client).Discards, func(d api.Discard) string { return d.Volume })
-	workspaceNames  = listed((*api.Client).Workspaces, func(w api.Workspace) string { return w.ID })
-	credentialNames = listed((*api.Client).Credentials, func(c api.Credential) string { return c.Name })
+	cloneNames        = listed((*api.Client).Clones, func(c api.Clone) string { return c.Clone })
+	repoNames         = listed((*api.Client).Clones, func(c api.Clone) string { return c.Repo })
+	subjectNames      = listed((*api.Client).Subjects, func(s api.Subject) string { return s.Name })
+	volumeNames       = listed((*api.Client).Volumes, func(v api.Volume) string { return v.Name })
+	leaseNames        = listed((*api.Client).Leases, func(l api.Lease) string { return l.ID })
+	checkpointNames   = listed((*api.Client).Checkpoints, func(d api.Checkpoint) string { return d.ID })
+	checkpointVolumes = listed((*api.Client).Checkpoints, func(d api.Checkpoint) string { return d.Volume })
+	workspaceNames    = listed((*api.Client).Workspaces, func(w api.Workspace) string { return w.ID })
+	credentialNames   = listed((*api.Client).Credentials, func(c api.Credential) string { return c.Name })
 )
+
+// checkpointWords lists the IDs and the names of checkpoints.
+func checkpointWords(ctx context.Context, c *api.Client) (words []string, err error) {
+	checkpoints, err := c.Checkpoints(ctx, api.Filter{})
+	for _, d := range checkpoints {
+		words = append(words, d.ID, d.Name)
+	}
+	return words, err
+}
 
 // inspectNames lists all that inspect can show.
 func inspectNames(ctx context.Context, c *api.Client) (all []string, err error) {
-	for _, list := range []lister{cloneNames, subjectNames, volumeNames, leaseNames, discardNames, workspaceNames} {
+	for _, list := range []lister{cloneNames, subjectNames, volumeNames, leaseNames, checkpointNames, workspaceNames} {
 		names, err := list(ctx, c)
 		if err != nil {
 			return nil, err
@@ -92,4 +101,22 @@ func inspectNames(ctx context.Context, c *api.Client) (all []string, err error) 
 		all = append(all, names...)
 	}
 	return all, nil
+}
+
+// workspaceOrVolume returns a lister of what lookupWorkspace finds by a whole name.
+func workspaceOrVolume(s *session.Session) lister {
+	return func(ctx context.Context, c *api.Client) ([]string, error) {
+		names, err := volumeNames(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if f, err := s.Containers(ctx); err == nil && f != nil {
+			running, _ := f.Running(ctx)
+			for _, c := range running {
+				names = append(names, c.Name)
+			}
+		}
+		ids, err := workspaceNames(ctx, c)
+		return append(names, ids...), err
+	}
 }

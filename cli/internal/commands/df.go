@@ -18,22 +18,23 @@ import (
 
 type usageRow struct {
 	show.Row
-	Subject    string `header:"SUBJECT"`
-	Size       string `header:"SIZE"`
-	Limit      string `header:"LIMIT"`
-	Clones     int    `header:"CLONES"`
-	Repository string `header:"REPOSITORY"`
-	Files      string `header:"FILES"`
-	Caches     string `header:"CACHES"`
-	Workspaces string `header:"WORKSPACES"`
-	Discards   string `header:"DISCARDS"`
-	Bytes      int64  `header:"BYTES"`
-	Inodes     int64  `header:"INODES"`
-	MaxSize    int64  `header:"MAX SIZE"`
-	Classes    api.Classes
+	Subject     string `header:"SUBJECT"`
+	Size        string `header:"SIZE"`
+	Limit       string `header:"LIMIT"`
+	Clones      int    `header:"CLONES"`
+	Repository  string `header:"REPOSITORY"`
+	Files       string `header:"FILES"`
+	Caches      string `header:"CACHES"`
+	Workspaces  string `header:"WORKSPACES"`
+	Checkpoints string `header:"CHECKPOINTS"`
+	Bytes       int64  `header:"BYTES"`
+	Inodes      int64  `header:"INODES"`
+	MaxSize     int64  `header:"MAX SIZE"`
+	Limits      int64  `header:"WORKSPACE LIMITS"`
+	Classes     api.Classes
 }
 
-var usageColumns = []string{"Subject", "Size", "Limit", "Clones", "Repository", "Files", "Caches", "Workspaces", "Discards"}
+var usageColumns = []string{"Subject", "Size", "Limit", "Clones", "Repository", "Files", "Caches", "Workspaces", "Checkpoints"}
 
 func newDf(s *session.Session) *cobra.Command {
 	var format show.Format
@@ -44,7 +45,8 @@ func newDf(s *session.Session) *cobra.Command {
 		Long: `Show which subject uses how much of the disk, the largest first, and the budget.
 
 REPOSITORY is what was fetched, FILES what is checked out for workspaces, CACHES are dependency caches and
-warm directories, WORKSPACES and DISCARDS what containers have written.`,
+warm directories, WORKSPACES and CHECKPOINTS what containers have written. WORKSPACES also shows the sum of the limits of the
+workspaces that have one (size); docker repos ps shows each.`,
 		Args: cli.NoArgs,
 		RunE: calling(s, func(ctx context.Context, c *api.Client, _ []string) error {
 			subjects, err := c.Subjects(ctx, api.Filter{})
@@ -87,28 +89,38 @@ func usageRows(subjects []api.Subject, f show.Format) []usageRow {
 		c := u.Classes
 		rows[i] = usageRow{
 			Subject: short(f, u.Name), Size: show.Bytes(u.Size.Bytes), Limit: show.Limit(u.Limits.MaxSize), Clones: u.Clones,
-			Repository: show.Bytes(c.Store.Bytes + c.LFS.Bytes),
-			Files:      show.Bytes(c.Tree.Bytes + c.GitLayer.Bytes),
-			Caches:     show.Bytes(c.Cache.Bytes + c.WarmLayer.Bytes),
-			Workspaces: show.Bytes(c.Workspace.Bytes),
-			Discards:   show.Bytes(c.Discard.Bytes),
-			Bytes:      u.Size.Bytes, Inodes: u.Size.Inodes, MaxSize: u.Limits.MaxSize, Classes: c,
+			Repository:  show.Bytes(c.Store.Bytes + c.LFS.Bytes),
+			Files:       show.Bytes(c.Tree.Bytes + c.GitLayer.Bytes),
+			Caches:      show.Bytes(c.Cache.Bytes + c.WarmLayer.Bytes),
+			Workspaces:  ofLimit(c.Workspace.Bytes, u.WorkspaceLimits),
+			Checkpoints: show.Bytes(c.Checkpoint.Bytes),
+			Bytes:       u.Size.Bytes, Inodes: u.Size.Inodes, MaxSize: u.Limits.MaxSize, Limits: u.WorkspaceLimits, Classes: c,
 		}
 	}
 	return rows
 }
 
-// writeBudget writes what all clones take of what they may take.
+// ofLimit shows a size, and a limit if there is one.
+func ofLimit(bytes, limit int64) string {
+	if limit == 0 {
+		return show.Bytes(bytes)
+	}
+	return show.Bytes(bytes) + " of " + show.Bytes(limit)
+}
+
+// writeBudget writes what the data directory takes of what it may take.
 func writeBudget(w io.Writer, s api.Stats) error {
 	var b strings.Builder
+	all := s.Size.Bytes + s.Trash.Bytes + s.Own.Bytes
 	budget := "no limit (MAX_SIZE=0)"
 	if s.MaxSize > 0 {
-		budget = fmt.Sprintf("%s (MAX_SIZE), %.0f%%", show.Bytes(s.MaxSize), percent(s.Size.Bytes, s.MaxSize))
+		budget = fmt.Sprintf("%s (MAX_SIZE), %.0f%%", show.Bytes(s.MaxSize), percent(all, s.MaxSize))
 	}
-	fmt.Fprintf(&b, "\nAll clones: %s of %s\n", show.Bytes(s.Size.Bytes), budget)
+	fmt.Fprintf(&b, "\nAll clones: %s + %s (database and reserve)", show.Bytes(s.Size.Bytes), show.Bytes(s.Own.Bytes))
 	if s.Trash.Bytes > 0 {
-		fmt.Fprintf(&b, "Being deleted: %s\n", show.Bytes(s.Trash.Bytes))
+		fmt.Fprintf(&b, " + %s (being deleted)", show.Bytes(s.Trash.Bytes))
 	}
+	fmt.Fprintf(&b, " = %s of %s\n", show.Bytes(all), budget)
 	if total := s.Space.Total; total.Bytes > 0 {
 		fmt.Fprintf(&b, "Disk: %s of %s free, %.0f%%", show.Bytes(s.Space.Free.Bytes), show.Bytes(total.Bytes), percent(s.Space.Free.Bytes, total.Bytes))
 		if total.Inodes > 0 {

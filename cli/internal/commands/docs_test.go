@@ -20,6 +20,9 @@ var update = flag.Bool("update", false, "write docs/reference/cli.md")
 // elsewhere matches the sections of a command's page that a single page of all commands has already.
 var elsewhere = regexp.MustCompile(`(?s)### (Options inherited from parent commands|SEE ALSO)\n.*?(\n###|$)`)
 
+// formats matches the table of formats in the help of --format. The page has it once.
+var formats = regexp.MustCompile(`( --format string +)Format output using a custom template:(\n +'.*)+\n +Refer to .*`)
+
 // reference returns a page of all commands.
 func reference(t *testing.T) []byte {
 	t.Helper()
@@ -40,6 +43,7 @@ func reference(t *testing.T) []byte {
 		for elsewhere.MatchString(text) {
 			text = elsewhere.ReplaceAllString(text, "$2")
 		}
+		text = formats.ReplaceAllString(text, "${1}A template, or a name of a format")
 		if cmd == root || !cmd.HasAvailableSubCommands() {
 			fmt.Fprintf(&pages, "%s\n\n", strings.TrimSpace(text))
 		}
@@ -62,6 +66,9 @@ This page is made from the help of the commands, with `+"`make reference`"+`.
 %s
 The exit code is 0; 1 after an error; 125 for wrong flags; 64 for a template that can't be parsed (in a list: 1, as with
 docker); 128 plus its number after a signal.
+
+`+"`--format`"+` takes `+"`json`"+` or a [template of Go](https://docs.docker.com/go/formatting/). In a list also `+"`table`"+`, the
+default, and `+"`table TEMPLATE`"+`, which has headers.
 
 %s`, contents.Bytes(), bytes.TrimRight(pages.Bytes(), "\n"))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/dial"
 	"github.com/helmdeck/repos/cli/internal/doctor"
 	"github.com/helmdeck/repos/cli/internal/session"
 	"github.com/helmdeck/repos/cli/internal/show"
@@ -40,6 +41,9 @@ The exit code is 1 if a check failed. A warning says that something works, but l
 			p := doctor.Patient{
 				Host: s.Target.Host, Plugin: s.Target.Plugin, Socket: s.Target.Socket != "",
 				Connect: s.Client, Now: time.Now, Remotes: remotes,
+			}
+			if way, err := s.Way(cmd.Context()); err == nil && dial.IsService(way) {
+				p.Socket = true
 			}
 			if !p.Socket {
 				p.Engine, p.Host = s.Engine(), s.Docker.DockerEndpoint().Host

@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/cli/internal/environment"
 	"github.com/helmdeck/repos/cli/internal/session"
+	"github.com/helmdeck/repos/cli/internal/show"
 )
 
 func newEnv(s *session.Session) *cobra.Command {
@@ -69,7 +70,7 @@ eval "$(docker repos env --target /w --for shell src)"`,
 				}
 				v, err := c.Volume(cmd.Context(), m.Volume)
 				if err != nil {
-					return explained(err)
+					return show.Error(err)
 				}
 				m.Options = v.Options
 			}

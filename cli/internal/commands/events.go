@@ -1,20 +1,16 @@
 package commands
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/docker/cli/cli"
 	"github.com/docker/cli/cli/flags"
-	"github.com/docker/cli/templates"
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/period"
 	"github.com/helmdeck/repos/cli/internal/session"
 	"github.com/helmdeck/repos/cli/internal/show"
 )
@@ -22,19 +18,24 @@ import (
 func newEvents(s *session.Session) *cobra.Command {
 	var follow bool
 	var subject, format string
-	var between period
+	var between period.Period
 	cmd := &cobra.Command{
 		Use:   "events [OPTIONS]",
-		Short: "Show evictions, pushes, and limits that could not be kept",
-		Long: `Show what the plugin evicted since its start, and why, what was pushed, and which limits it could not keep: at most the last 1000
-events, a line each, the oldest first.`,
+		Short: "Show evictions, pushes, checkpoints, and limits that could not be kept",
+		Long: `Show what the plugin evicted, and why, what was pushed, what users did with checkpoints, and which limits could not be kept:
+the last 1000 events, a line each, the oldest first. They survive a restart of the plugin, which is an event too: started.
+
+A checkpoint that a user or a rewind made is an event, and so are its name, its removal and its eviction, a volume that goes back
+to it, and a workspace that begins with it. One that the end of a workspace made is none, because there may be thousands of
+those: docker repos checkpoints ls lists it.`,
 		Args: cli.NoArgs,
 		RunE: calling(s, func(ctx context.Context, c *api.Client, _ []string) error {
-			print, err := printer(s.Out(), format, eventText)
+			print, err := show.Printer(s.Out(), format, eventText)
 			if err != nil {
 				return err
 			}
-			since, until, err := between.times(time.Now())
+			now := time.Now()
+			since, until, err := between.Times(now)
 			if err != nil {
 				return err
 			}
@@ -44,11 +45,13 @@ events, a line each, the oldest first.`,
 				}
 				return print(e)
 			}
-			if follow {
-				if err := c.FollowEvents(ctx, 0, chosen); err != nil {
-					return err
-				}
-				return errors.New("the plugin has ended the events: it stops, or restarts")
+			if follow && !period.HasEnded(until, now) {
+				return period.Follow(ctx, until, func(ctx context.Context) error {
+					if err := c.FollowEvents(ctx, 0, chosen); err != nil {
+						return err
+					}
+					return errors.New("the plugin has ended the events: it stops, or restarts")
+				})
 			}
 			events, err := c.Events(ctx)
 			if err != nil {
@@ -62,8 +65,8 @@ events, a line each, the oldest first.`,
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "Wait for new events, until Ctrl-C")
-	between.addTo(cmd.Flags())
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "Wait for new events, until Ctrl-C or the time of --until")
+	between.AddTo(cmd.Flags())
 	cmd.Flags().StringVar(&subject, "subject", "", "Only those of a subject")
 	cmd.Flags().StringVar(&format, "format", "", flags.InspectFormatHelp)
 	completeFlag(s, cmd, "subject", subjectNames)
@@ -81,45 +84,4 @@ func eventText(e api.Event) string {
 		text += " " + show.Bytes(e.Size.Bytes)
 	}
 	return text + ": " + e.Text
-}
-
-// printer returns a function that writes a record as a line: as text, as JSON, or with a template.
-func printer[T any](w io.Writer, format string, text func(T) string) (func(T) error, error) {
-	switch format {
-	case "":
-		return func(record T) error {
-			_, err := fmt.Fprintln(w, show.Text(text(record)))
-			return err
-		}, nil
-	case "json":
-		return func(record T) error {
-			line, err := json.Marshal(record)
-			if err == nil {
-				_, err = fmt.Fprintln(w, string(line))
-			}
-			return err
-		}, nil
-	}
-	t, err := templates.Parse(format)
-	if err != nil {
-		return nil, cli.StatusError{StatusCode: 64, Status: "template parsing error: " + err.Error()}
-	}
-	return func(record T) error {
-		var line bytes.Buffer
-		if err := t.Execute(&line, record); err != nil {
-			return fmt.Errorf("template parsing error: %w", err)
-		}
-		line.WriteByte('\n')
-		_, err := line.WriteTo(w)
-		return err
-	}, nil
-}
-
-// printOne writes one record as JSON or with a template.
-func printOne[T any](w io.Writer, format string, record T) error {
-	print, err := printer[T](w, format, nil)
-	if err != nil {
-		return err
-	}
-	return print(record)
 }

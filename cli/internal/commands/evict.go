@@ -24,14 +24,14 @@ type freeing struct {
 
 func (f *freeing) addTo(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.force, "force", "f", false, "Do not prompt for confirmation")
-	cmd.Flags().BoolVar(&f.discard, "discard", false, "Also discard what is in the way: discards, and workspaces that no container has mounted")
+	cmd.Flags().BoolVar(&f.discard, "discard", false, "Also discard what is in the way: checkpoints, and workspaces that no container has mounted")
 }
 
 // question returns the text of the prompt about what.
 func (f freeing) question(what string) string {
 	text := "WARNING! This will evict " + show.Text(what) + ". The next mount clones again."
 	if f.discard {
-		text += "\nIt will also delete the discards, and the workspaces that no container has mounted."
+		text += "\nIt will also delete the checkpoints, and the workspaces that no container has mounted."
 	}
 	return text
 }
@@ -40,15 +40,20 @@ func newEvict(s *session.Session) *cobra.Command {
 	var f freeing
 	var subject string
 	cmd := &cobra.Command{
-		Use:   "evict [OPTIONS] [CLONE...]",
-		Short: "Evict clones: their next mounts clone again",
-		Long: `Evict clones, by the keys that "ls" shows, or all clones of a subject that nobody uses.
+		Use:        "evict [OPTIONS] [CLONE...]",
+		SuggestFor: []string{"rm", "remove", "delete"},
+		Short:      "Evict clones: their next mounts clone again",
+		Long: `Evict clones, or all clones of a subject that nobody uses.
 
-The plugin refuses a clone that is in use, that a volume with mode=keep keeps, or that has discards, and says what
-is in the way. Clones are evicted one after another, also with --discard; "subjects fresh" takes all of a subject in
-one step.`,
+CLONE is the key of a clone, as "ls" shows it, the beginning of one or of its second part, or the URL of a repository
+that has one clone.
+
+The plugin refuses a clone that "ls" does not show as free, and says what is in the way. The only exception is one that
+is being fetched or built: that work ends, and the mounts that wait for it fail. --subject leaves such a clone, and says
+which clones it leaves. Clones are evicted one after another, also with --discard; "subjects fresh" takes all of a
+subject in one step.`,
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
-			keys, err := f.keys(ctx, c, args, subject)
+			keys, err := f.keys(ctx, s, c, args, subject)
 			if err != nil || len(keys) == 0 {
 				return err
 			}
@@ -57,7 +62,7 @@ one step.`,
 				if len(keys) == 1 {
 					what = "the clone " + keys[0]
 				}
-				if err := ask.Confirm(ctx, s.Docker.In(), s.Out(), f.question(what)); err != nil {
+				if err := ask.Confirm(ctx, s.Docker.In(), s.Out(), f.question(what), "--force"); err != nil {
 					return err
 				}
 			}
@@ -79,17 +84,20 @@ one step.`,
 }
 
 // keys returns the clones to evict: those of args, or those of a subject that are free.
-func (f freeing) keys(ctx context.Context, c *api.Client, args []string, subject string) ([]string, error) {
+func (f freeing) keys(ctx context.Context, s *session.Session, c *api.Client, args []string, subject string) ([]string, error) {
 	switch {
 	case (len(args) > 0) == (subject != ""):
 		return nil, cli.StatusError{StatusCode: 125, Status: "name either clones or --subject"}
 	case subject == "":
-		for _, key := range args {
-			if !isKey(key) {
-				return nil, fmt.Errorf("%q is not the key of a clone: these are SUBJECT/HASH, as ls shows them", key)
+		keys := make([]string, len(args))
+		for i, word := range args {
+			key, err := lookupClone(ctx, c, word)
+			if err != nil {
+				return nil, err
 			}
+			keys[i] = key
 		}
-		return args, nil
+		return keys, nil
 	}
 	clones, err := c.Clones(ctx, api.Filter{Subject: subject})
 	if err != nil {
@@ -98,7 +106,7 @@ func (f freeing) keys(ctx context.Context, c *api.Client, args []string, subject
 	var keys []string
 	var held strings.Builder
 	for _, clone := range clones {
-		if clone.Held == "free" || f.discard {
+		if clone.Free || f.discard {
 			keys = append(keys, clone.Clone)
 		} else {
 			fmt.Fprintf(&held, "\n  %s: %s", clone.Clone, show.Text(clone.Held))
@@ -109,12 +117,14 @@ func (f freeing) keys(ctx context.Context, c *api.Client, args []string, subject
 		return nil, fmt.Errorf("the subject %q has no clone", subject)
 	case len(keys) == 0:
 		return nil, fmt.Errorf("the subject %q has no clone that can be evicted:%s\n%s", subject, held.String(), inTheWay)
+	case held.Len() > 0:
+		fmt.Fprintf(s.Err(), "These clones stay:%s\n%s\n", held.String(), inTheWay)
 	}
 	return keys, nil
 }
 
 // inTheWay is what an operator can do about a clone that is held.
-const inTheWay = "end its containers (leases ls shows their volumes), or evict with --discard what no container has mounted"
+const inTheWay = "end its containers (docker repos leases ls), remove its checkpoints (docker repos checkpoints ls), or evict with --discard what no container has mounted"
 
 func (f freeing) evict(ctx context.Context, c *api.Client, key string) (api.Freed, error) {
 	if f.discard {

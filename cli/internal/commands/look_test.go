@@ -12,34 +12,59 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
+
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/cli/internal/show"
 )
 
-// looked is an admin socket with a workspace, two of a shared volume, and a discard.
+// looked is an admin socket with a workspace, two of a shared volume, and a checkpoint.
 func looked() fake {
 	ended := time.Now().Add(-time.Hour)
 	workspaces := []api.Workspace{
 		{ID: "a1", Phase: "mounted", Volume: "one"}, {ID: "b1", Phase: "mounted", Volume: "two", Leases: []string{"c\x1b[31m"}},
-		{ID: "b2", Phase: "mounted", Volume: "two"}, {ID: "d1", Phase: "discarded", Volume: "gone", EndedAt: &ended}, {ID: "e1", Phase: "ended", Volume: "gone"},
+		{ID: "b2", Phase: "mounted", Volume: "two"}, {ID: "d1", Phase: "checkpoint", Volume: "gone", EndedAt: &ended},
+		{ID: "d2", Phase: "checkpoint", Volume: "gone", EndedAt: &ended}, {ID: "e1", Phase: "ended", Volume: "stuck"},
+		{ID: "c1", Phase: "checkpoint", Volume: "left", EndedAt: &ended}, {ID: "f2", Phase: "mounted", Volume: "f1"}, {ID: "f1", Phase: "mounted", Volume: "other"},
 	}
 	n := int64(2)
-	return fake{
-		"GET /v1/workspaces": func(w http.ResponseWriter, r *http.Request) {
-			var list []string
-			for _, ws := range workspaces {
-				if ws.Volume == r.URL.Query().Get("volume") {
-					list = append(list, mustJSON(ws))
+	// find answers with the workspaces, or the checkpoints, with an ID.
+	find := func(phase string) func(w http.ResponseWriter, r *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for _, of := range workspaces {
+				if of.ID == r.PathValue("id") && (phase == "" || of.Phase == phase) {
+					w.Write([]byte(mustJSON(of)))
+					return
 				}
 			}
-			w.Write([]byte(`{"workspaces":[` + strings.Join(list, ",") + `]}`))
+			refuse(http.StatusNotFound, api.ErrorAnswer{Error: "none"})(w, r)
+		}
+	}
+	return fake{
+		"GET /v1/workspaces": func(w http.ResponseWriter, r *http.Request) {
+			var list []api.Workspace
+			for _, of := range workspaces {
+				if name := r.URL.Query().Get("volume"); name == "" || of.Volume == name {
+					list = append(list, of)
+				}
+			}
+			w.Write([]byte(mustJSON(map[string]any{"workspaces": list})))
 		},
-		"GET /v1/workspaces/{id}": func(w http.ResponseWriter, r *http.Request) {
-			if r.PathValue("id") != "d1" {
+		"GET /v1/workspaces/{id}":  find(""),
+		"GET /v1/checkpoints/{id}": find("checkpoint"),
+		"GET /v1/checkpoints": map[string]any{"checkpoints": []api.Checkpoint{
+			{ID: "c1", Volume: "left", Note: api.Note{Name: "step-1"}}, {ID: "d1", Volume: "gone", Note: api.Note{Name: "twice"}},
+			{ID: "d2", Volume: "gone", Note: api.Note{Name: "twice"}}, {ID: "d1", Volume: "gone", Note: api.Note{Name: "other"}},
+		}},
+		"GET /v1/leases": map[string]any{"leases": []api.Lease{
+			{ID: "two/lease", Volume: "two", Workspace: "b1"}, {ID: "csi-1/lease", Volume: "two", Workspace: "b2", Pod: "ns/pod"},
+		}},
+		"GET /v1/volumes/{name}": func(w http.ResponseWriter, r *http.Request) {
+			if r.PathValue("name") != "clean" {
 				refuse(http.StatusNotFound, api.ErrorAnswer{Error: "none"})(w, r)
 				return
 			}
-			w.Write([]byte(mustJSON(api.WorkspaceDetail{Workspace: workspaces[3]})))
+			w.Write([]byte(mustJSON(api.Volume{Name: "clean"})))
 		},
 		"GET /v1/workspaces/{id}/status": api.WorkspaceStatus{
 			ID: "a1", Phase: "mounted", Volume: "one", Commit: "c0ffee", Ref: "refs/heads/main", Branch: "main", Head: "beef", Ahead: &n,
@@ -78,23 +103,71 @@ M \xffx
 	if got.failed != nil || got.out != want {
 		t.Errorf("%v, got\n%s\nwant\n%s", got.failed, got.out, want)
 	}
-	if got := looked().run(t, "", "status", "--json", "a1x"); got.failed == nil || !strings.Contains(got.failed.Error(), "there is no volume with a workspace") {
+	if got := looked().run(t, "", "status", "--format", "json", "a1x"); got.failed == nil || !strings.Contains(got.failed.Error(), `with a workspace that "a1x" names`) {
 		t.Errorf("an unknown name: %v", got.failed)
 	}
 }
 
-// TestLookup: a name means one workspace, or the error lists what it may mean.
+// TestLookup: a word means one workspace, or the error lists what it may mean.
 func TestLookup(t *testing.T) {
+	settleWait = 0
+	defer func() { settleWait = 10 * time.Second }()
 	for name, want := range map[string]string{
-		"two":  "volume \"two\" has 2 workspaces: name one of them by its ID\n  b1  mounted never by c\\u001b[31m\n  b2  mounted never",
-		"gone": "volume \"gone\" has no workspace now, but has left these discards: name one of them\n  d1  ended About an hour ago",
+		"two": "volume \"two\" has 2 workspaces: name one of them by its ID, or its container\n" +
+			"  b1  volume two, mounted never by c\\u001b[31m\n  b2  volume two, mounted never",
+		"gone":  "volume \"gone\" has left 2 checkpoints: name one of them by its ID\n  d1  volume gone, ended About an hour ago\n  d2  volume gone, ended About an hour ago",
+		"stuck": "a workspace of volume \"stuck\" has ended, and something still uses it: run it again when that has ended",
+		"d":     "2 IDs begin with \"d\": name one of them\n  d1  volume gone, ended About an hour ago\n  d2  volume gone, ended About an hour ago",
+		"f1": "\"f1\" can mean volume \"f1\" and workspace f1: name a workspace by its ID\n" +
+			"  f2  volume f1, mounted never\n  f1  volume other, mounted never",
+		"other": "\"other\" can mean volume \"other\" and checkpoint d1: name a workspace by its ID\n" +
+			"  f1  volume other, mounted never\n  d1  volume gone, ended About an hour ago",
+		"e":     "there is no volume, pod, workspace or checkpoint with a workspace that \"e\" names: docker repos leases ls and docker repos checkpoints ls list them",
+		"clean": "volume \"clean\" has no workspace now and has left no checkpoint: its files were not changed, or the checkpoint was removed or evicted",
 	} {
 		if got := looked().run(t, "", "diff", name); got.failed == nil || got.failed.Error() != want {
 			t.Errorf("%s: %v, want %s", name, got.failed, want)
 		}
 	}
-	if got := looked().run(t, "", "diff", "--ignored", "d1"); got.out != "diff of d1 ignored=true\n" || got.failed != nil {
-		t.Errorf("a discard by its ID: %q, %v", got.out, got.failed)
+	for name, want := range map[string]string{
+		"d1": "d1", "a": "a1", "left": "c1", "ns/pod": "b2", "two/lease": "b1", "f2": "f2", "step-1": "c1",
+	} {
+		if got := looked().run(t, "", "diff", "--ignored", name); got.out != "diff of "+want+" ignored=true\n" || got.failed != nil {
+			t.Errorf("%s: %q, %v, want %s", name, got.out, got.failed, want)
+		}
+	}
+}
+
+// TestLookupWaits: a workspace that has just ended becomes a checkpoint in a moment, which docker run is not waited for.
+func TestLookupWaits(t *testing.T) {
+	ended := time.Now()
+	asked := 0
+	socket := looked()
+	socket["GET /v1/workspaces"] = func(w http.ResponseWriter, r *http.Request) {
+		of := api.Workspace{ID: "c1", Phase: "ended", Volume: "left", EndedAt: &ended}
+		if asked++; asked > 2 {
+			of.Phase = "checkpoint"
+		}
+		w.Write([]byte(mustJSON(map[string]any{"workspaces": []api.Workspace{of}})))
+	}
+	if got := socket.run(t, "", "diff", "left"); got.out != "diff of c1 \n" || got.failed != nil {
+		t.Errorf("%q, %v", got.out, got.failed)
+	}
+}
+
+// TestLookupCheckpoint: the commands for checkpoints take the volume of one, and the beginning of an ID.
+func TestLookupCheckpoint(t *testing.T) {
+	for word, want := range map[string]string{
+		"c1": "", "c": "", "left": "", "d": `2 IDs begin with "d"`, "gone": `volume "gone" has left 2 checkpoints`,
+		"one": "volume \"one\" has left no checkpoint: its workspace has not ended\n  a1", "nothing": `there is no volume`,
+	} {
+		removed := ""
+		socket := looked()
+		socket["DELETE /v1/checkpoints/{id}"] = func(w http.ResponseWriter, r *http.Request) { removed = r.PathValue("id"); w.WriteHeader(204) }
+		got := socket.run(t, "", "checkpoints", "rm", word)
+		if want == "" && (removed != "c1" || got.failed != nil) || want != "" && (removed != "" || got.failed == nil || !strings.Contains(got.failed.Error(), want)) {
+			t.Errorf("%s: removed %q, %v", word, removed, got.failed)
+		}
 	}
 }
 
@@ -170,9 +243,9 @@ func TestPush(t *testing.T) {
 			}
 			w.Write([]byte(`{"result":` + mustJSON(api.PushResult{NewCommit: "c0ffee"}) + "}\n"))
 		}
-		args := []string{"push", "-q", "one"}
-		if arg != "" {
-			args = append(args, arg)
+		args := []string{"push", "-q", "one", arg}
+		if arg == "" {
+			args[3] = "--current"
 		}
 		if got := socket.run(t, "", args...); got.failed != nil || got.out != "c0ffee\n" {
 			t.Errorf("%q: %q, %v", arg, got.out, got.failed)
@@ -181,6 +254,42 @@ func TestPush(t *testing.T) {
 	for _, arg := range []string{":", "a:", ":b"} {
 		if got := looked().run(t, "", "push", "one", arg); got.failed == nil || !strings.Contains(got.failed.Error(), "has an empty branch") {
 			t.Errorf("%q: %v", arg, got.failed)
+		}
+	}
+}
+
+// TestPushOfTheCurrentBranch: the branch that the container chose is pushed if the user says so.
+func TestPushOfTheCurrentBranch(t *testing.T) {
+	pushed := ""
+	socket := looked()
+	socket["POST /v1/workspaces/a1/push"] = func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		pushed = strings.TrimSpace(string(data))
+		w.Write([]byte(`{"result":` + mustJSON(api.PushResult{NewCommit: "c0ffee"}) + "}\n"))
+	}
+	if got := socket.run(t, "y\n", "push", "one"); got.failed == nil || !strings.Contains(got.failed.Error(), "--current") || pushed != "" {
+		t.Errorf("without a terminal: %v, pushed %q", got.failed, pushed)
+	}
+	if got := socket.run(t, "", "push", "--current", "one", "main"); got.failed == nil || pushed != "" {
+		t.Errorf("with both: %v, pushed %q", got.failed, pushed)
+	}
+	for answer, want := range map[string]string{"y\n": `{"branch":"main"}`, "n\n": "", "\n": ""} {
+		keyboard, tty, err := pty.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer keyboard.Close()
+		defer tty.Close()
+		if _, err := io.WriteString(keyboard, answer); err != nil {
+			t.Fatal(err)
+		}
+		pushed = ""
+		got := runFrom(t, socket.serve(t), tty, "push", "one")
+		if pushed != want || (want == "") != (got.failed != nil) {
+			t.Errorf("answer %q: pushed %q, %v, want %q", answer, pushed, got.failed, want)
+		}
+		if !strings.Contains(got.err, "has checked out branch main") {
+			t.Errorf("the question is %q", got.err)
 		}
 	}
 }

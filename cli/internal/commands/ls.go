@@ -36,7 +36,11 @@ func newLs(s *session.Session) *cobra.Command {
 		Use:     "ls [OPTIONS]",
 		Aliases: []string{"list"},
 		Short:   "List the clones, the largest first",
-		Args:    cli.NoArgs,
+		Long: `List the clones, the largest first.
+
+HELD says what keeps a clone from being evicted, and free that nothing does. docs/operations/sizing.md lists the
+values, with what "evict" does about each.`,
+		Args: cli.NoArgs,
 		RunE: calling(s, func(ctx context.Context, c *api.Client, _ []string) error {
 			clones, err := c.Clones(ctx, filter)
 			if err != nil {
@@ -59,11 +63,19 @@ func cloneRows(clones []api.Clone, f show.Format) []cloneRow {
 	for i, c := range clones {
 		rows[i] = cloneRow{
 			Clone: c.Clone, Subject: short(f, c.Subject), Repo: short(f, c.Repo),
-			Size: show.Bytes(c.Size.Bytes), Used: show.Ago(c.Used), Held: c.Held,
+			Size: show.Bytes(c.Size.Bytes), Used: show.Ago(c.Used), Held: held(c),
 			Bytes: c.Size.Bytes, Inodes: c.Size.Inodes, UsedAt: c.Used,
 		}
 	}
 	return rows
+}
+
+// held returns what holds a clone. What begins with "free" can be evicted.
+func held(c api.Clone) string {
+	if c.Free && c.Held != "free" {
+		return "free: " + c.Held
+	}
+	return c.Held
 }
 
 // most is how many characters of a name a table shows.

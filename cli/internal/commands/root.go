@@ -1,4 +1,3 @@
-// Package commands has the commands of docker repos. Each command is a file.
 package commands
 
 import (
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/cli/internal/dial"
+	prebuild "github.com/helmdeck/repos/cli/internal/prebuild/cmd"
 	"github.com/helmdeck/repos/cli/internal/relay"
 	"github.com/helmdeck/repos/cli/internal/session"
 )
@@ -69,19 +69,20 @@ func New(s *session.Session, name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:              name,
 		Short:            summary,
-		Args:             cli.NoArgs,
+		Args:             onlyCommands,
 		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		TraverseChildren: true,
 	}
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	flags := root.PersistentFlags()
-	flags.StringVar(&s.Target.Socket, "socket", "", "Path of the plugin's admin socket (default: that of the plugin in the engine)")
+	flags.StringVar(&s.Target.Socket, "socket", "", "Path of the plugin's admin socket (default: that of the engine's plugin, or else of this machine's service)")
 	flags.StringVar(&s.Target.Plugin, "plugin", dial.DefaultPlugin, "Name or ID of the plugin")
 	root.AddCommand(
-		newLs(s), newInspect(s), newStatus(s), newDiff(s), newExport(s), newPush(s), newDf(s), newWarm(s), newRefresh(s), newEvict(s), newSweep(s), newSubjects(s), newLeases(s),
-		newDiscards(s), newCredentials(s), newEvents(s), newAudit(s), newDoctor(s), newEnv(s), newVersion(s),
+		newLs(s), newPs(s), newInspect(s), newStatus(s), newDiff(s), newConflicts(s), newExport(s), newPush(s), newCheckpoint(s), newRewind(s), newDf(s), newWarm(s), prebuild.New(s, completed(s, 1, repoNames)), newRefresh(s), newEvict(s), newPrune(s), newCache(s), newSubjects(s), newLeases(s),
+		newCheckpoints(s), newCredentials(s), newLogs(s), newEvents(s), newAudit(s), newDoctor(s), newEnv(s), newVersion(s),
 	)
 	terse(root)
+	suggesting(root)
 	return root
 }
 

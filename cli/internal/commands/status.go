@@ -2,14 +2,15 @@ package commands
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/docker/cli/cli"
+	"github.com/docker/cli/cli/flags"
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/api"
@@ -21,36 +22,43 @@ import (
 var letters = map[string]string{"added": "A", "changed": "M", "deleted": "D"}
 
 func newStatus(s *session.Session) *cobra.Command {
-	var ignored, asJSON bool
+	var ignored bool
+	var format string
 	cmd := &cobra.Command{
-		Use:   "status [OPTIONS] VOLUME|WORKSPACE",
-		Short: "Show what a workspace or a discard changed",
+		Use:   "status [OPTIONS] CONTAINER|VOLUME|ID[..CONTAINER|VOLUME|ID]",
+		Short: "Show what a workspace or a checkpoint changed, or in what two differ",
 		Long: `Show what the containers of a workspace changed against the commit that it began with, committed or not: A is
-added, M changed, D deleted, and ! added and named in a .gitignore. WORKSPACE is the ID of a workspace or a discard;
-of a volume it is the workspace that it has now. Nothing is mounted or restored for that.
+added, M changed, D deleted, and ! added and named in a .gitignore. Nothing is mounted for that.
+
+` + namesWorkspace + `
+
+With A..B, the changes are those from the files of A to those of B, and all else is of B. Both are workspaces or
+checkpoints of one repository and subject.
 
 .git, package caches and warm directories are left out.`,
+		Example: `  docker repos status my-container
+  docker repos status src
+  docker repos status 0123
+  docker repos status try-1..try-2`,
 		Args: cli.ExactArgs(1),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
-			w, err := lookupWorkspace(ctx, c, args[0])
+			w, from, err := lookupCompared(ctx, s, c, args[0])
 			if err != nil {
 				return err
 			}
-			status, err := c.WorkspaceStatus(ctx, w.ID, ignored)
+			status, err := c.WorkspaceStatus(ctx, w.ID, api.Compare{From: from.ID, Ignored: ignored})
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				e := json.NewEncoder(s.Out())
-				e.SetIndent("", "    ")
-				return e.Encode(status)
+			if format != "" {
+				return show.Object(s.Out(), format, status)
 			}
 			return printStatus(s.Out(), w, status)
 		}),
-		ValidArgsFunction: completed(s, 1, workspaceOrVolume),
+		ValidArgsFunction: completedPair(s),
 	}
 	cmd.Flags().BoolVar(&ignored, "ignored", false, "List ignored files too")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "Print JSON, as the API has it")
+	cmd.Flags().StringVar(&format, "format", "", flags.InspectFormatHelp)
 	return cmd
 }
 
@@ -63,8 +71,9 @@ func printStatus(to io.Writer, of api.Workspace, s api.WorkspaceStatus) error {
 		}
 	}
 	line("Workspace", s.ID+" ("+s.Phase+")")
+	line("From", s.From)
 	line("Volume", s.Volume)
-	line("Commit", strings.TrimSpace(s.Commit+" "+s.Ref))
+	line("Commit", strings.TrimSpace(cmp.Or(s.Commit, "none yet")+" "+s.Ref))
 	head := s.Head
 	if s.Branch != "" {
 		head = strings.TrimSpace(head + " refs/heads/" + s.Branch)
@@ -72,9 +81,20 @@ func printStatus(to io.Writer, of api.Workspace, s api.WorkspaceStatus) error {
 	line("HEAD", head)
 	line("HEAD", s.HeadError)
 	if s.Ahead != nil {
-		line("Ahead", fmt.Sprintf("%d commits", *s.Ahead))
+		line("Ahead", counted(*s.Ahead, "commit"))
 	}
 	line("Ahead", s.AheadError)
+	for _, t := range s.Worktrees {
+		ahead, at := "an unknown number of commits", "detached at "+t.Head
+		if t.Ahead != nil {
+			ahead = counted(*t.Ahead, "commit")
+		}
+		if t.Branch != "" {
+			at = "refs/heads/" + t.Branch
+		}
+		line("Worktree", fmt.Sprintf("%s: %s that no branch of the remote had, %s", t.Name, ahead, at))
+	}
+	line("Worktrees", s.WorktreesError)
 	line("Changes", fmt.Sprintf("%d added, %d changed, %d deleted, %d ignored", s.Added, s.Changed, s.Deleted, s.Ignored))
 	if of.ForeignUID != nil {
 		line("Owner", fmt.Sprintf("files of uid %d, and the volume has uid=%d: git may say \"dubious ownership\" (options uid and gid)", *of.ForeignUID, of.UID))

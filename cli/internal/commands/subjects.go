@@ -18,16 +18,16 @@ import (
 
 type subjectRow struct {
 	show.Row
-	Name      string `header:"SUBJECT"`
-	Clones    int    `header:"CLONES"`
-	Volumes   int    `header:"VOLUMES"`
-	Leases    int    `header:"LEASES"`
-	Discards  int    `header:"DISCARDS"`
-	Size      string `header:"SIZE"`
-	MaxSize   string `header:"MAX SIZE"`
-	MaxLeases string `header:"MAX LEASES"`
-	Used      string `header:"USED"`
-	Bytes     int64  `header:"BYTES"`
+	Name        string `header:"SUBJECT"`
+	Clones      int    `header:"CLONES"`
+	Volumes     int    `header:"VOLUMES"`
+	Leases      int    `header:"LEASES"`
+	Checkpoints int    `header:"CHECKPOINTS"`
+	Size        string `header:"SIZE"`
+	MaxSize     string `header:"MAX SIZE"`
+	MaxLeases   string `header:"MAX LEASES"`
+	Used        string `header:"USED"`
+	Bytes       int64  `header:"BYTES"`
 }
 
 func newSubjects(s *session.Session) *cobra.Command {
@@ -51,13 +51,13 @@ func newSubjectsLs(s *session.Session) *cobra.Command {
 			rows := make([]subjectRow, len(subjects))
 			for i, u := range subjects {
 				rows[i] = subjectRow{
-					Name: short(format, u.Name), Clones: u.Clones, Volumes: u.Volumes, Leases: u.Leases, Discards: u.Discards,
+					Name: short(format, u.Name), Clones: u.Clones, Volumes: u.Volumes, Leases: u.Leases, Checkpoints: u.Checkpoints,
 					Size: show.Bytes(u.Size.Bytes), Used: show.Ago(u.Used), Bytes: u.Size.Bytes,
 					MaxSize:   own(show.Limit(u.Limits.MaxSize), u.Limits.Own.MaxSize != nil),
 					MaxLeases: own(count(u.Limits.MaxLeases), u.Limits.Own.MaxLeases != nil),
 				}
 			}
-			columns := []string{"Name", "Clones", "Volumes", "Leases", "Discards", "Size", "MaxSize", "MaxLeases", "Used"}
+			columns := []string{"Name", "Clones", "Volumes", "Leases", "Checkpoints", "Size", "MaxSize", "MaxLeases", "Used"}
 			return show.List(s.Out(), format, columns, rows)
 		}),
 	}
@@ -93,7 +93,8 @@ survive restarts. A limit that no flag names stays as it is.`,
 				return cli.StatusError{StatusCode: 125, Status: "--max-size or --max-leases is missing"}
 			}
 			subject, err := c.Subject(ctx, args[0])
-			if err != nil && !isStatus(err, http.StatusNotFound) {
+			unknown := isStatus(err, http.StatusNotFound)
+			if err != nil && !unknown {
 				return err
 			}
 			limits := subject.Limits.Own
@@ -102,6 +103,9 @@ survive restarts. A limit that no flag names stays as it is.`,
 			}
 			if err := setLimit(&limits.MaxLeases, "max-leases", leases, strconv.Atoi); err != nil {
 				return err
+			}
+			if unknown && limits == (api.OwnLimits{}) {
+				return err // it has none to remove
 			}
 			if err := c.SetLimits(ctx, args[0], limits); err != nil {
 				return err
@@ -145,7 +149,7 @@ The plugin refuses if something is in the way, and lists it.`,
 		Args: cli.ExactArgs(1),
 		RunE: calling(s, func(ctx context.Context, c *api.Client, args []string) error {
 			if !f.force {
-				if err := ask.Confirm(ctx, s.Docker.In(), s.Out(), f.question("all clones of the subject "+args[0])); err != nil {
+				if err := ask.Confirm(ctx, s.Docker.In(), s.Out(), f.question("all clones of the subject "+args[0]), "--force"); err != nil {
 					return err
 				}
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/cli/internal/session"
+	"github.com/helmdeck/repos/cli/internal/show"
 )
 
 // versions is what templates of version see.
@@ -41,7 +42,7 @@ func newVersion(s *session.Session) *cobra.Command {
 				return err
 			}
 			if format != "" {
-				return printOne(s.Out(), format, v)
+				return show.Object(s.Out(), format, v)
 			}
 			p := v.Plugin
 			_, err = fmt.Fprintf(s.Out(), "\nPlugin:\n Version:   %s\n API:       %s\n Go:        %s\n Platform:  %s\n Started:   %s\n",

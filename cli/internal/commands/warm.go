@@ -1,11 +1,13 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
 	"github.com/docker/cli/cli"
+	"github.com/docker/cli/cli/flags"
 	"github.com/spf13/cobra"
 
 	"github.com/helmdeck/repos/api"
@@ -17,6 +19,7 @@ func newWarm(s *session.Session) *cobra.Command {
 	var w api.Warm
 	var options []string
 	var quiet bool
+	var format string
 	cmd := &cobra.Command{
 		Use:   "warm [OPTIONS] URL",
 		Short: "Clone and check out a repository ahead of its first mount",
@@ -44,14 +47,18 @@ ends, unless a mount or another client waits for it. All objects of a complete f
 			if err != nil {
 				return err
 			}
+			if format != "" {
+				return show.Object(s.Out(), format, result)
+			}
 			if quiet {
 				_, err = fmt.Fprintln(s.Out(), result.Commit)
 				return err
 			}
-			_, err = fmt.Fprintf(s.Out(), "%s is warm: %s at %s, %s\n", show.Text(result.Clone), show.Text(result.Ref), result.Commit, show.Bytes(result.Size.Bytes))
+			_, err = fmt.Fprintf(s.Out(), "%s is warm: %s at %s, %s\n", show.Text(result.Clone), show.Text(result.Ref), cmp.Or(result.Commit, "no commit yet"), show.Bytes(result.Size.Bytes))
 			return err
 		}),
 	}
+	cmd.Flags().StringVar(&format, "format", "", flags.InspectFormatHelp)
 	flags := cmd.Flags()
 	flags.StringVar(&w.Ref, "ref", "", "Branch, tag or commit (default: the remote's HEAD)")
 	flags.StringVar(&w.Subject, "subject", "", "Owner of the clone (default: that of a volume without one)")

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,4 +128,77 @@ func TestOpenSocket(t *testing.T) {
 	if _, err := way.Dial(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody listens on "+path) {
 		t.Errorf("got %v, want that nobody listens", err)
 	}
+}
+
+// TestServices checks which plugins are reached that no engine runs: those of Podman's service and of a node's driver.
+func TestServices(t *testing.T) {
+	dir := t.TempDir()
+	podman, kubelet := filepath.Join(dir, "podman.sock"), filepath.Join(dir, "kubelet/admin.sock")
+	check := func(want ...string) {
+		t.Helper()
+		if got := existing(podman, kubelet); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	check()
+	listen(t, podman)
+	check(podman)
+	if err := os.Mkdir(filepath.Dir(kubelet), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, kubelet)
+	check(podman, kubelet)
+	for endpoint, want := range map[string]string{
+		"": "", "unix://" + dir + "/kubelet/csi.sock": kubelet, dir + "/kubelet/csi.sock": kubelet, dir + "/elsewhere/csi.sock": "",
+	} {
+		if got := ofDriver(endpoint); got != want {
+			t.Errorf("endpoint %q: got %q, want %q", endpoint, got, want)
+		}
+	}
+}
+
+// TestOpenService checks that the command finds the driver in whose container it runs, with and without an engine,
+// and as controls that neither another plugin's name nor an engine on another machine leads there.
+func TestOpenService(t *testing.T) {
+	dir := t.TempDir()
+	want := filepath.Join(dir, "admin.sock")
+	listen(t, want)
+	t.Setenv("CSI_ENDPOINT", filepath.Join(dir, "csi.sock"))
+	absent := func() client.APIClient {
+		c, err := client.New(client.WithHost("unix://"+filepath.Join(dir, "docker.sock")), client.WithAPIVersion("1.50"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for name, c := range map[string]struct {
+		engine            func() client.APIClient
+		plugin, host, err string
+	}{
+		"without an engine":            {engine: absent, host: "unix:///var/run/docker.sock"},
+		"an engine without the plugin": {engine: engine(t, nil), host: "unix:///var/run/docker.sock"},
+		"another plugin":               {engine: absent, host: "unix:///var/run/docker.sock", plugin: "mirror/repos", err: "docker.sock"},
+		"another machine":              {engine: engine(t, nil), host: "ssh://host", err: "the engine has no plugin"},
+	} {
+		way, err := Open(t.Context(), Target{Engine: c.engine, Host: c.host, Plugin: c.plugin, Relay: record})
+		switch {
+		case c.err != "":
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: got %v, want %s", name, err, c.err)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case !IsService(way) || way.(direct).socket != want:
+			t.Errorf("%s: got %+v, want the service at %s", name, way, want)
+		}
+	}
+}
+
+func listen(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
 }

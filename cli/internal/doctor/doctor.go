@@ -24,7 +24,7 @@ type Patient struct {
 	Engine client.APIClient
 	Host   string // the engine's address
 	Plugin string // the plugin's name or ID
-	// Socket is set if the user named the admin socket: then no engine is needed.
+	// Socket is set if the user named the admin socket, or no engine runs the plugin: then no engine is needed.
 	Socket bool
 	// Connect reaches the plugin.
 	Connect func(ctx context.Context) (*api.Client, error)
@@ -87,8 +87,9 @@ func failed(name, text, remedy string) api.Check {
 	return api.Check{Name: name, Status: api.Failed, Text: text, Remedy: remedy}
 }
 
-// leastAPI is that of Docker Engine 20.10, the oldest that the plugin is tested with.
-const leastAPI = "1.41"
+// leastAPI is that of Docker Engine 20.10, the oldest that the plugin is tested with. An engine before
+// flagsAPI gives a read-only mount other flags than the plugin's.
+const leastAPI, flagsAPI = "1.41", "1.42"
 
 // reading is what the engine answered, and when.
 type reading struct {
@@ -118,6 +119,10 @@ func (p Patient) engine(ctx context.Context) (api.Check, reading) {
 		return failed("engine", c.Text+", rootless", "use an engine that runs as root: the kernel gives a rootless one no overlay that the plugin can use"), r
 	case older(version.APIVersion, leastAPI):
 		c.Status, c.Remedy = api.Warning, "use Docker Engine 20.10 or newer: others are not tested"
+	case older(version.APIVersion, flagsAPI):
+		c.Status, c.Text = api.Warning, c.Text+", which mounts a volume with :ro without nosuid and nodev"
+		c.Remedy = "use a newer engine; until then, give containers that mount what others have written with :ro " +
+			"the options --security-opt no-new-privileges and --cap-drop MKNOD"
 	}
 	return c, r
 }

@@ -110,6 +110,11 @@ func TestExamine(t *testing.T) {
 		{"engine", api.Failed, "windows", "Linux containers", func(w *world) { w.version["Os"] = "windows" }},
 		{"engine", api.Failed, "rootless", "runs as root", func(w *world) { w.info["SecurityOptions"] = []string{"name=rootless"} }},
 		{"engine", api.Warning, "API 1.40", "20.10", func(w *world) { w.version["ApiVersion"] = "1.40" }},
+		{"engine", api.Warning, "version 20.10.24, API 1.41, linux/amd64", "newer engine", func(w *world) {
+			w.version["Version"], w.version["ApiVersion"] = "20.10.24", "1.41"
+		}},
+		{"engine", api.Warning, ":ro without nosuid and nodev", "no-new-privileges", func(w *world) { w.version["ApiVersion"] = "1.41" }},
+		{"engine", api.OK, "API 1.42", "", func(w *world) { w.version["ApiVersion"] = "1.42" }},
 		{"plugin", api.Failed, `no plugin "helmdeck/repos"`, "--plugin", func(w *world) { w.plugin = nil }},
 		{"plugin", api.Failed, "helmdeck/repos:latest is disabled", "docker plugin enable --timeout 120 helmdeck/repos:latest", func(w *world) { w.plugin["Enabled"] = false }},
 		{"socket", api.Failed, "nobody listens", "journalctl", func(w *world) { w.noSocket = true }},

@@ -31,23 +31,30 @@ var Forms = map[string]func(Mount) string{"run": Run, "compose": Compose, "shell
 
 // Run returns flags of docker run, on one line, because a line break ends a command that eval runs.
 func Run(m Mount) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "--mount %s", Quote(Argument(m)))
+	for _, v := range m.Variables {
+		fmt.Fprintf(&b, " --env %s", Quote(v.Name+"="+v.Value))
+	}
+	return b.String() + "\n"
+}
+
+// Argument returns the argument of docker run's --mount, without a path if there is no Target: the caller appends it.
+func Argument(m Mount) string {
 	fields := []string{"type=volume"}
 	if m.Volume != "" {
 		fields = append(fields, "src="+m.Volume)
 	}
-	fields = append(fields, "dst="+m.Target)
+	if m.Target != "" {
+		fields = append(fields, "dst="+m.Target)
+	}
 	if m.New {
 		fields = append(fields, "volume-driver="+m.Driver)
 		for _, name := range slices.Sorted(maps.Keys(m.Options)) {
 			fields = append(fields, "volume-opt="+name+"="+m.Options[name])
 		}
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "--mount %s", Quote(record(fields)))
-	for _, v := range m.Variables {
-		fmt.Fprintf(&b, " --env %s", Quote(v.Name+"="+v.Value))
-	}
-	return b.String() + "\n"
+	return record(fields)
 }
 
 // record returns fields as docker run reads a mount: as a line of CSV.

@@ -39,6 +39,16 @@ func load(ctx context.Context, engine client.APIClient, file *os.File, p platfor
 	defer content.Close()
 	options := client.ImageImportOptions{Message: message, Changes: []string{"LABEL " + label + "=1"}}
 	options.Platform.OS, options.Platform.Architecture = p.os, p.arch
+	return Import(ctx, engine, content, options)
+}
+
+// Importer is the part of the engine's client that Import uses.
+type Importer interface {
+	ImageImport(ctx context.Context, source client.ImageImportSource, ref string, o client.ImageImportOptions) (client.ImageImportResult, error)
+}
+
+// Import imports an image without a name from a tar file, and returns its ID.
+func Import(ctx context.Context, engine Importer, content io.Reader, options client.ImageImportOptions) (id string, err error) {
 	answer, err := engine.ImageImport(ctx, client.ImageImportSource{Source: content, SourceName: "-"}, "", options)
 	if err != nil {
 		return "", err

@@ -13,4 +13,15 @@
 // machine only the directory with the plugin's sockets. The engine logs nothing of what passes through.
 //
 // The binary is a relay if its name is that of the file in the image: main calls Serve first.
+//
+// The relay is made from the ID that the engine answered, because whoever may use the engine could move a name to
+// another image; the image has no name. The binary is the running one, or on another system repos-linux-ARCH beside
+// it. The container is root without capabilities, which is enough for a socket of root, and has --userns=host if the
+// engine remaps users. yamux carries several connections over the one stream, so a client that closes one reaches the
+// plugin as that. It ends when the stream does, or when its caller has not answered for a minute.
+//
+// Only a killed command leaves an image, or a container that was never started; the next one removes those that are
+// older than a minute. It knows an image by its label and its comment, because an image that somebody builds from a
+// relay's has the label too. An image costs the engine little, because all relays of one binary are one layer. The
+// audit log has the user whom the relay names as a claim, because anybody can name anybody.
 package relay

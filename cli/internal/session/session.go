@@ -6,16 +6,19 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
 	"sync"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/cli/cli/command"
 	"github.com/docker/cli/cli/streams"
 	"github.com/moby/moby/client"
 
 	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/cli/internal/containers"
 	"github.com/helmdeck/repos/cli/internal/dial"
 	"github.com/helmdeck/repos/cli/internal/show"
 )
@@ -56,14 +59,14 @@ func (s *Session) Remote() bool {
 	return s.Target.Socket == "" && !strings.HasPrefix(s.Docker.DockerEndpoint().Host, "unix://")
 }
 
-// Client returns a client of the admin API, the same one for the whole invocation.
+// Client returns a client of the admin API, the same one until Close or Lost.
 func (s *Session) Client(ctx context.Context) (*api.Client, error) {
-	way, err := s.Way(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	way, err := s.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.client == nil {
 		s.client = api.New(way.Dial)
 		s.client.Claim = way.Claim()
@@ -71,10 +74,15 @@ func (s *Session) Client(ctx context.Context) (*api.Client, error) {
 	return s.client, nil
 }
 
-// Way returns the way to the admin socket, the same one for the whole invocation.
+// Way returns the way to the admin socket, the same one until Close or Lost.
 func (s *Session) Way(ctx context.Context) (dial.Way, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.open(ctx)
+}
+
+// open is Way. The caller holds mu.
+func (s *Session) open(ctx context.Context) (dial.Way, error) {
 	if s.way == nil {
 		t := s.Target
 		if t.Engine = s.Engine; t.Socket == "" {
@@ -89,10 +97,39 @@ func (s *Session) Way(ctx context.Context) (dial.Way, error) {
 	return s.way, nil
 }
 
+// Containers returns what finds the containers of the engine. It is nil, without an error, if the user has named
+// the admin socket, or if no engine runs the plugin.
+func (s *Session) Containers(ctx context.Context) (*containers.Finder, error) {
+	if s.Target.Socket != "" {
+		return nil, nil
+	}
+	f, err := containers.New(ctx, s.Engine(), cmp.Or(s.Target.Plugin, dial.DefaultPlugin))
+	if errdefs.IsNotFound(err) || client.IsErrConnectionFailed(err) {
+		return nil, nil
+	}
+	return f, err
+}
+
 // Close closes the connections.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.close()
+}
+
+// Lost closes the connections if they are those of c, which does not reach the plugin any more. The next Client makes
+// new ones: they belong to others too, so the second who finds the same client lost must not close them.
+func (s *Session) Lost(c *api.Client) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != c {
+		return nil
+	}
+	return s.close()
+}
+
+// close is Close. The caller holds mu.
+func (s *Session) close() error {
 	if s.way == nil {
 		return nil
 	}

@@ -25,6 +25,9 @@ func Ago(t time.Time) string {
 	return units.HumanDuration(max(0, time.Since(t))) + " ago"
 }
 
+// For formats a duration.
+func For(d time.Duration) string { return units.HumanDuration(max(0, d)) }
+
 // In formats a time to come.
 func In(t time.Time) string {
 	left := time.Until(t)

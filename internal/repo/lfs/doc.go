@@ -1,0 +1,32 @@
+// Package lfs reads the pointers of git-lfs, downloads their objects into a storage, and
+// replaces pointers by their content.
+//
+// The name of an object in a storage is its hash, which was verified. Connections go only
+// to places that the caller's rule allows, whatever the server says. Each request has a
+// limit on silence, and one on its total time.
+//
+// # Downloads
+//
+// A client of our own (the batch API, basic transfers) takes the place of the program git-lfs, which follows whatever
+// URLs and redirects the server answers with, to any address that this machine reaches. Transfers over ssh are not
+// supported: for a repository that is fetched over ssh, the objects come from the same path over https. An object that
+// can't be had is an error that names it and the file, because a tree with some pointers left would look complete.
+//
+// git gives a filter the content of a file as the work tree would have it, after line ends and encodings, and a
+// checkout without the filter writes exactly that. So a pointer is read from the file, by git-lfs's own rules; a test
+// compares 400 random spellings with git-lfs.
+//
+// # The filter of a workspace
+//
+// git runs a filter as soon as the stat data of a file has changed (chown -R, touch, cp -a). Without one, each LFS
+// file would then be modified, and the next git add -A would commit contents in place of pointers. So .git/config
+// names the filter "lfs", a script of ours (Filter), which git in a container runs, and the plugin never does.
+//
+//   - It executes git-lfs if that is there. Otherwise it does the same with sh and programs of coreutils or BusyBox:
+//     clean stores the content in .git/lfs/objects and makes a pointer, smudge takes the object from there, or leaves
+//     the pointer. A test adds and checks out 100 odd files with three shells, and compares blobs and files with
+//     git-lfs's.
+//   - Where somebody has run git lfs install, git uses that process and not our filter, so nothing is slower there. We
+//     name no process, because git has no way back from one that can't be started.
+//   - The filter is required: if it fails, as on a full disk, git add fails too, and commits no content.
+package lfs

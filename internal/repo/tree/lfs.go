@@ -1,0 +1,143 @@
+package tree
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/helmdeck/repos/internal/disk/durable"
+	"github.com/helmdeck/repos/internal/git"
+	"github.com/helmdeck/repos/internal/git/guard"
+	"github.com/helmdeck/repos/internal/repo/checkout"
+	"github.com/helmdeck/repos/internal/repo/lfs"
+	"github.com/helmdeck/repos/internal/volume"
+)
+
+// LFSObjects is what remote.Config.Measure gets for LFS objects, instead of the name of a
+// store.
+const LFSObjects = "lfs objects"
+
+// LFSDir returns the storage of LFS objects below a repository's directory. All trees
+// share it.
+func LFSDir(dir string) string { return filepath.Join(dir, "lfs") }
+
+// fillLFS replaces the git-lfs pointers of a checkout by the contents of their objects, and
+// puts the objects into its repository. It fetches missing objects; if it can't get one,
+// that is an error.
+func (c *Collection) fillLFS(ctx context.Context, s Spec, rule guard.Rule, co checkout.Spec, found checkout.Found) error {
+	if len(found.Pointers) == 0 {
+		return nil
+	}
+	if scheme := s.URL.Scheme(); scheme != "https" && scheme != "http" {
+		s.Credential = "" // it is for that scheme, but LFS uses https
+	}
+	if err := c.fetchLFS(ctx, s, rule, string(found.LFSURL), found.Pointers); err != nil {
+		return err
+	}
+	storage := LFSDir(c.dir)
+	if err := checkout.Fill(ctx, c.git, co, storage, found.Pointers); err != nil {
+		return err
+	}
+	return linkLFS(ctx, co, storage, found.Pointers)
+}
+
+// linkLFS links the objects of pointers to where git-lfs looks for them in the repository of
+// a checkout, so that git can restore files without the server. A container can't change
+// the objects: its writes go to the upper directory of its own overlay.
+func linkLFS(ctx context.Context, co checkout.Spec, storage string, pointers []lfs.Pointer) error {
+	w, gitDir := ownedWriter{uid: int(co.UID), gid: int(co.GID)}, cmp.Or(co.GitDir, filepath.Join(co.Dir, ".git"))
+	for _, p := range pointers {
+		if p.Size == 0 { // such a pointer needs no object
+			continue
+		}
+		name := lfs.InRepository(p.OID)
+		w.mkdirs(gitDir, filepath.Dir(name))
+		// Files may have the same content.
+		if err := os.Link(lfs.Object(storage, p.OID), filepath.Join(gitDir, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return cmp.Or(w.err, err)
+		}
+		if err := cmp.Or(w.err, ctx.Err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchLFS fetches those objects of pointers that the storage lacks. given is the LFS
+// server that .lfsconfig names, or empty.
+func (c *Collection) fetchLFS(ctx context.Context, s Spec, rule guard.Rule, given string, pointers []lfs.Pointer) error {
+	unlock, err := c.fetchingLFS.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	storage := LFSDir(c.dir)
+	var missing []lfs.Pointer
+	for _, p := range pointers {
+		if ok, err := lfs.Has(storage, p); err != nil {
+			return err
+		} else if !ok {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	endpoint, scope, err := lfsServer(s, given)
+	if err != nil {
+		return err
+	}
+	auth := func(ctx context.Context) (*git.Auth, error) {
+		if scope == "" {
+			return nil, nil
+		}
+		return c.repo.Auth(ctx, s.Source, scope)
+	}
+	if err := durable.MkdirAll(storage, 0o755); err != nil {
+		return err
+	}
+	progress, end := c.doing.Begin(ctx, "fetching LFS objects of", s.URL.String())
+	defer end()
+	began := c.now()
+	defer c.measure(LFSObjects)
+	err = lfs.Fetch{
+		Endpoint: endpoint, Auth: auth, Rule: rule, Storage: storage, Objects: missing, Progress: progress,
+	}.Run(ctx, c.git)
+	if err == nil {
+		c.log.WithContext(ctx).WithFields(map[string]any{
+			"server": endpoint, "objects": len(missing), "took": c.now().Sub(began).String(),
+		}).Info("fetching LFS objects: done")
+	}
+	return err
+}
+
+// lfsServer returns the URL of a repository's LFS server, and the URL that its credential is
+// for: the given server or, if that is empty, the one beside the repository. The given one
+// comes from the repository, so it gets a credential only if its host is the repository's:
+// the one for its own URL.
+func lfsServer(s Spec, given string) (endpoint, scope string, err error) {
+	if given == "" {
+		url := s.URL.OverHTTP()
+		return lfsEndpoint(url), url, nil
+	}
+	u, err := volume.ParseURL(given, volume.Schemes{})
+	if err != nil {
+		return "", "", fmt.Errorf("the LFS server that .lfsconfig names %w", fact(err))
+	}
+	u = u.WithoutUser() // or net/http sends it unasked
+	if u.Host() == s.URL.Host() {
+		scope = u.String()
+	}
+	return u.String(), scope, nil
+}
+
+// lfsEndpoint returns the URL where git-lfs expects the LFS server of a repository.
+func lfsEndpoint(url string) string {
+	if filepath.Ext(url) != ".git" {
+		url += ".git"
+	}
+	return url + "/info/lfs"
+}

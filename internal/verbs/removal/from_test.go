@@ -1,0 +1,39 @@
+package removal
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/helmdeck/repos/internal/verbs"
+	"github.com/helmdeck/repos/tests/testdir"
+)
+
+// TestFreshOfFrom: a clone goes with its checkpoints and with what stands on them, and a volume without its checkpoint says so.
+func TestFreshOfFrom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("v", "r")
+	w.mount("v", "1", "x")
+	w.unmount("v", "1")
+	testdir.Eventually(t, "the checkpoint", func() bool { return len(w.Workspaces.Checkpoints()) == 1 })
+	w.create("again", "r", "from", w.Workspaces.Checkpoints()[0].ID, "mode", "keep")
+	w.mount("again", "1", "y")
+	w.unmount("again", "1")
+	key := w.keys()[0]
+	w.idle(key)
+	_, err := w.Fresh(t.Context(), key, false)
+	if got, want := kinds(t, err), []string{"checkpoint v forced", "workspace again forced"}; !slices.Equal(got, want) {
+		t.Errorf("in the way %q, want %q", got, want)
+	}
+	testdir.Eventually(t, "the end of the publication of the kept workspace's cache", func() bool {
+		_, err = w.Fresh(t.Context(), key, true)
+		return err == nil || !strings.Contains(err.Error(), "publishes its cache")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Acquire(t.Context(), verbs.Lease{Volume: "again", ID: "1"}); err == nil || !strings.Contains(err.Error(), "remove the volume") {
+		t.Errorf("mount of the volume: %v", err)
+	}
+}

@@ -1,0 +1,23 @@
+// Package cache says what is published of the dependency caches of workspaces, and makes layers of it.
+//
+// A workspace has its cache in its upper, over the layers that others have published. Collect puts what is new in it into
+// a layer, and Union makes one layer of several. Nothing in an upper is trusted, executed or followed. A layer has only
+// directories, files and links, with owners, modes and times that are set here, and no whiteouts or attributes. What a
+// layer has as a file, a directory or a link, no later one has as something else. No file of a layer has a name in an
+// upper.
+//
+// # What is published
+//
+// A union of files, the later one winning, would be wrong: it mixes two versions of an unpacked tree, and makes half a
+// file trusted by all that come later. So there is a table with the files of each tool: which are never published
+// (tokens, settings, locks, what a build installed), which are named by their content or version and stay as the first
+// one, which are published only as a whole directory that is complete, and which are indexes, of which the later one
+// is taken. Nobody says how a container ended, so the table takes only what its tool makes whole: by a rename, or with
+// a mark of completeness, or if the file itself or another one shows that it was written to its end. Names are never
+// removed by a publication.
+//
+// Variables name .git/hdcache and not the link .hdcache, which git clean -fdx removes; the file env sets them so even
+// if it is sourced through the link. If the repository tracks a .hdcache, or the volume has cache_link=false, the link
+// is not made; the line for it in .git/info/exclude is there in any case, because it is in the git layer, which
+// volumes share.
+package cache

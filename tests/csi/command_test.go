@@ -1,0 +1,26 @@
+package csi
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCommand checks that the operator's command finds the driver in whose container it runs: there is no engine, and the
+// driver's environment is the command's.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish(aPod)
+	// In the cluster the driver serves no engine, and has its admin socket there.
+	w.ok(os.Symlink(filepath.Join(filepath.Dir(w.config.Socket()), "admin.sock"), filepath.Join(w.kubelet, "admin.sock")))
+	cmd := exec.CommandContext(t.Context(), "../../build/docker-repos", "leases", "ls")
+	cmd.Env = []string{"HOME=" + t.TempDir(), "DOCKER_HOST=unix://" + filepath.Join(t.TempDir(), "none.sock"), "CSI_ENDPOINT=unix://" + w.endpoint()}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), aPod.namespace+"/"+aPod.name) {
+		t.Errorf("run make cli first: got %s, %v; want the lease of the pod", out, err)
+	}
+	w.unpublish(aPod)
+}

@@ -1,0 +1,75 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/helmdeck/repos/api"
+	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/siege"
+)
+
+// keepAlives is how many subjects push to remotes that answer with keep-alives.
+const keepAlives = 12
+
+// trickling is how many pushes a remote keeps waiting.
+var trickling atomic.Int64
+
+// ownRemotes is how many remotes of the victim's subject answer with keep-alives. The subject has a turn
+// beside theirs.
+const ownRemotes = 2
+
+// pushKeepAlive pushes from each subject to a remote that takes the push and sends keep-alives.
+func pushKeepAlive(b *battle) (func(ctx context.Context), error) {
+	var subjects []string
+	for n := range keepAlives {
+		subjects = append(subjects, fmt.Sprint(siege.SubjectPrefix, "push-", n))
+	}
+	return b.keepAlive(subjects)
+}
+
+// pushOwnRemotes pushes from volumes of the victim's subject to such remotes.
+func pushOwnRemotes(b *battle) (func(ctx context.Context), error) {
+	return b.keepAlive(slices.Repeat([]string{b.victim.victim.Subject}, ownRemotes))
+}
+
+// keepAlive pushes from a volume of each of the subjects to a remote that takes the push and sends
+// keep-alives.
+func (b *battle) keepAlive(subjects []string) (func(ctx context.Context), error) {
+	var ids []string
+	for n, subject := range subjects {
+		repo := fmt.Sprintf("keep-alive-%d-%d", time.Now().UnixNano(), n)
+		if err := os.Symlink(server.Path("pushed"), server.Path(repo)); err != nil {
+			return nil, err
+		}
+		server.Route(repo, gitserver.On(gitserver.Push, func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					return
+				}
+				trickling.Add(1)
+				defer trickling.Add(-1)
+				w.Header().Set("Content-Type", "application/x-git-receive-pack-result")
+				gitserver.Trickle(w, r, time.Second, func(int) []byte { return []byte("0005\x01") })
+			})
+		}))
+		dir, id, err := b.workspaceOf(subject, server.URL(repo))
+		if err != nil {
+			return nil, err
+		}
+		b.commitIn(dir, fmt.Sprint("mine-", n))
+		ids = append(ids, id)
+	}
+	return func(ctx context.Context) {
+		loop(ctx, len(ids), func(ctx context.Context, i int) {
+			_, err := b.plugin.Admin.Outbound(ids[i]).Push(ctx, api.Push{RemoteBranch: fmt.Sprint("kept-", i)}, nil)
+			b.note(pushing, err)
+		})
+	}, nil
+}

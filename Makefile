@@ -22,18 +22,13 @@ check: rootfs ## what to run before each commit, in minutes: gofmt, go vet, and 
 	@go test -C cli ./...
 	@go test -p 3 $$(go list ./... | grep -Ev '/(tests|cmd|rootfs|internal/git/gitserver/hostile)(/|$$)') ./tests/frontend ./tests/invariant
 
-# At the end the machine must be as it was.
-test: export MACHINE_TESTS = $(CURDIR)
-test: needs plugin cli ## all tests of behaviour: units, integration (as root), end to end in a separate engine; at the end, what failed, and what the tests left on the machine; OTHERS=/tmp/x*,/run/y names what other programs change meanwhile
-	@go run -buildvcs=false ./tests/machine note build/machine
-	@failed=0; tests/run $(if $(ALL),all) || failed=1; \
-	go run -buildvcs=false ./tests/machine -ignore '$(OTHERS)' compare build/machine || failed=1; \
-	exit $$failed
+test: needs plugin cli ## the tests that every change must pass, in minutes: units, integration (as root), end to end in engines of their own; at the end the slowest tests, the flaky ones, what failed, and what the tests left on the machine
+	@tests/run
 
-test-all: ## before a release: long fuzzing, all of test, the tests of tools (cmd/bench, cmd/demo, hostile repositories, root filesystems and releases made twice), and test-release
-	@$(MAKE) fuzz
-	@$(MAKE) test ALL=1
-	@$(MAKE) test-release
+test-all: needs plugin cli ## all tests of behaviour, in hours, before a release: fuzz, test-demo, test-release, and those of make test without -short, with those of test-hostile, test-crash, test-remotes and test-soak
+	@failed=0; for target in fuzz test-demo test-release; do $(MAKE) $$target || failed=1; done; \
+	tests/run all || failed=1; \
+	exit $$failed
 
 test-demo: ## run the demo in the local engine, and undo it, unless the plugin is installed there or there is no engine
 	@if ! docker info >/dev/null 2>&1; then echo "test-demo: this machine has no engine"; \

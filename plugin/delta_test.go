@@ -16,6 +16,9 @@ import (
 // TestUpdatesAreDeltas moves a branch through changes of every kind. Each Mount must have the same
 // files as a clone of the new commit, and write only the changed files.
 func TestUpdatesAreDeltas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})

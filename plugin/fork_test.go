@@ -13,6 +13,7 @@ import (
 
 	"github.com/helmdeck/repos/api"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -65,6 +66,7 @@ func TestForksOfShapes(t *testing.T) {
 		"auth": {"auth": "container"}, "all": {"submodules": "true", "warm": "nm", "uid": "7", "gid": "7", "mode": "keep", "sparse": "b", "publish": "marked"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			short.OneOf(t, 5)
 			given := map[string]string{"repo": s.URL("app"), "ref": "main", "subject": name} // so that each has a clone of its own
 			maps.Copy(given, options)
 			uid := given["uid"]
@@ -183,6 +185,9 @@ func (p *process) consistent(t *testing.T) {
 // TestEvictedMeanwhile: a clone or a checkpoint is evicted while workspaces begin with the checkpoint, while others are made,
 // and while a volume goes back. Each succeeds whole or fails, and nothing is left of what failed.
 func TestEvictedMeanwhile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := remote(t)
 	p := start(t, scratch(t))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -37,6 +38,7 @@ func TestHostileRepositoriesHaveNoEffect(t *testing.T) {
 		}
 		tried++
 		t.Run(c.Name, func(t *testing.T) {
+			short.OneOf(t, 5)
 			if _, err := c.Build(filepath.Dir(s.Path("x")), c.Name, bait); err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,9 @@ const idleMost = 25 << 10
 // TestIdleMemory checks the memory of the program as it ships: after its start, and after scrapes
 // that came one after the other.
 func TestIdleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	program, err := daemon.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

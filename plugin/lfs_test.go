@@ -11,6 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -191,6 +192,7 @@ func TestLFSServerFailures(t *testing.T) {
 		{name: "no LFS server", setup: func(s *gitserver.Server, _ *lfsserver.Server, _ string) { s.Route("app") }, want: "404"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			short.OneOf(t, 4)
 			s, lfs := testgit.Serve(t), new(lfsserver.Server)
 			object := lfs.Put("content\n")
 			w := lfsRepo(t, s, lfs, "app")

@@ -42,6 +42,9 @@ func touch(t *testing.T, dir string) {
 // TestLFSWorkspaces uses workspaces with LFS files, also in a submodule and in the layers of a delta,
 // in images with and without git-lfs. What a checkout of them has is there without the server.
 func TestLFSWorkspaces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s, lfs := testgit.Serve(t), new(lfsserver.Server)
 	name := "it's a \"model\"\n.bin"

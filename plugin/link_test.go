@@ -35,6 +35,9 @@ func statOf(t *testing.T, path string) syscall.Stat_t {
 // TestPacksCanBeLinked clones workspaces, and submodules in them, as a plain clone can be cloned: the packs belong to
 // the volume's user, and a link is the same file. Nothing is copied for a link.
 func TestPacksCanBeLinked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s := testgit.Serve(t)
 	sub := newRepo(t, s, "sub")
 	at := sub.commit(map[string]string{"f": "1"}, nil)

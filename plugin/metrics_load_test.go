@@ -121,6 +121,9 @@ const (
 // TestMetricsOfManyMounts mounts 1,000 times, and lets requests of each kind fail meanwhile,
 // while scrapes come one after the other. In the end the counts are those of what was done.
 func TestMetricsOfManyMounts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Setenv("SUBJECT_MAX_LEASES", fmt.Sprint(greedyMost))
 	t.Setenv("MOUNT_WAIT", "12s") // longer than the tries of a question
 	t.Setenv("METRICS_SUBJECTS", "true")

@@ -116,6 +116,9 @@ func TestSlowScrapers(t *testing.T) {
 // TestCrowdOfScrapers: 400 clients that never complete a request, and come back when they are cut off,
 // keep nobody else from a scrape.
 func TestCrowdOfScrapers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	s, err := newScrapes("127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x 1\n") }), log)

@@ -19,6 +19,9 @@ import (
 // TestReadyWithoutAVolume checks that what a volume mounted is kept ready after the volume was
 // removed, by KEEP_READY and on request, so that the next Mount fetches and builds nothing.
 func TestReadyWithoutAVolume(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Setenv("KEEP_READY", "1m")
 	s := remote(t)
 	url := s.URL("sample")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -34,6 +35,7 @@ func push(t *testing.T, s *gitserver.Server, ref, text string) string {
 func TestEveryKindOfRef(t *testing.T) {
 	for _, format := range []string{"sha1", "sha256"} {
 		t.Run(format, func(t *testing.T) {
+			short.OneOf(t, 4)
 			s := emptyRemote(t, format)
 			url, bare := s.URL("r"), s.Path("r")
 			at := map[string]string{}
@@ -213,6 +215,7 @@ func TestMovedRefs(t *testing.T) {
 		}, gone + `find ref "refs/pull/7/head" at`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			short.OneOf(t, 4)
 			s := emptyRemote(t, "sha1")
 			if err := s.Configure("r", "uploadpack.allowFilter", "true"); err != nil {
 				t.Fatal(err)

@@ -13,6 +13,9 @@ import (
 // because every fetch adds one. Workspaces that link the old packs keep working, and new workspaces
 // have all objects.
 func TestPacksAreJoined(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s := remote(t)
 	p := start(t, scratch(t))
 	p.create("v", map[string]string{"repo": s.URL("sample"), "ref": "main"})

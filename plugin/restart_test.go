@@ -193,6 +193,9 @@ func TestDamagedDatabase(t *testing.T) {
 // TestSecondInstance starts a second instance, which waits 5 s for the first to end, then fails, even if
 // the first one's database is gone.
 func TestSecondInstance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	data := scratch(t)
 	p := start(t, data)
 	if err := os.Remove(filepath.Join(p.at.data, databaseFile)); err != nil {

@@ -16,6 +16,9 @@ import (
 // TestSizeFactor mounts repositories that are larger than a hundredth of the limits on their size. Each error names
 // the setting, and with its default all are mounted.
 func TestSizeFactor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s, lfs := testgit.Serve(t), new(lfsserver.Server)
 	for _, name := range []string{"refs", "files", "pointers", "submodules", "small"} {
 		newRepo(t, s, name)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -26,6 +27,7 @@ func TestSparseMatchesGit(t *testing.T) {
 		{"none that exists", "nowhere", "none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			short.OneOf(t, 4)
 			filter := c.filter
 			p := start(t, scratch(t))
 			p.create("v", map[string]string{"repo": url, "sparse": c.dirs, "filter": filter})

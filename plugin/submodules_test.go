@@ -11,6 +11,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -240,6 +241,7 @@ func TestHostileSubmodulesAreRefused(t *testing.T) {
 		{"no end", "../self", "m", "m", "nested more than 10 deep"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			short.OneOf(t, 4)
 			commit := at
 			if tt.url == "../self" {
 				commit = selfAt

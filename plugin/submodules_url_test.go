@@ -329,6 +329,9 @@ func (p *process) partialTrees() int {
 // TestSubmoduleErrorsWarnSlowly: a mount does not wait for a server that does not answer, if there is
 // a tree without the submodule.
 func TestSubmoduleErrorsWarnSlowly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	var mu sync.Mutex
 	now := time.Now()

@@ -326,6 +326,9 @@ func (b *builder) run(dir, script string) {
 
 // TestWarmCommitSubmodules builds from a file of a submodule, and from one of git-lfs.
 func TestWarmCommitSubmodules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s, lfs := testgit.Serve(t), new(lfsserver.Server)
 	s.Route("super", lfs.Serve)

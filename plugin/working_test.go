@@ -18,6 +18,9 @@ import (
 // TestWorkWithoutWaitingClient checks that work without a waiting client continues if a limit on size or
 // age is exceeded. If MIN_FREE is exceeded, the work is cancelled and its clone evicted.
 func TestWorkWithoutWaitingClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	const evicted = "min_free clone slow"
 	for _, tt := range []struct {
 		name     string

@@ -46,6 +46,9 @@ func build(t *testing.T, arch string, env ...string) (archive, files []byte) {
 // bytes are equal, that the list names exactly the files of the archive, and that each program has
 // its libraries and each library a program. As a control, another time stamp makes another archive.
 func TestBuildsAreEqual(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	var amd64 [sha256.Size]byte
 	for _, arch := range architectures {
 		t.Run(arch, func(t *testing.T) {
@@ -194,6 +197,9 @@ func checkLibraries(t *testing.T, content map[string]string) {
 // TestLockedVersionIsGone checks what a build does if the mirror does not have a locked version: a
 // release fails and says what to do, and another build takes the current version and says so.
 func TestLockedVersionIsGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	lock, err := os.ReadFile("lock.amd64")
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,9 @@ import (
 // The example that users copy works unchanged, with a repository and an image. The test changes
 // only the network, because its engine has no network.
 func TestComposeExample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	const example = "../examples/compose.yaml"

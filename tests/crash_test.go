@@ -117,6 +117,9 @@ func TestKillPlugin(t *testing.T) {
 // The plugin is killed in the middle of a fetch. The next Mount works, whatever the fetch left
 // behind.
 func TestKillPluginWhileCloning(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	want := plain(t, r.url, "main")
@@ -136,6 +139,9 @@ func TestKillPluginWhileCloning(t *testing.T) {
 }
 
 func TestDisablePlugin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := newScene(t)
 	s.e.disable(t)
@@ -148,6 +154,9 @@ func TestDisablePlugin(t *testing.T) {
 }
 
 func TestKillEngine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := newScene(t)
 	if err := s.e.Kill(); err != nil {
@@ -171,6 +180,9 @@ func TestKillEngine(t *testing.T) {
 
 // With live-restore containers outlive the engine, and keep their work.
 func TestKillEngineLiveRestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := newScene(t, "--live-restore")
 	if err := s.e.Kill(); err != nil {

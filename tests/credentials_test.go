@@ -12,6 +12,9 @@ import (
 // Every kind of credential works with the git and the ssh of the plugin's root filesystem. The test
 // stores them over the admin socket, as root on the host does.
 func TestCredentials(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e := own(t, []string{"ALLOW_SCHEMES=ssh"})
 	client := e.admin(t)

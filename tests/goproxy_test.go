@@ -54,6 +54,9 @@ func moduleProxy(t *testing.T) (url string, requests *atomic.Int32) {
 
 // The second container builds a Go program without a download.
 func TestGoModulesAreDownloadedOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	proxy, requests := moduleProxy(t)

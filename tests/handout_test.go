@@ -16,6 +16,9 @@ var anyOwner = []string{"--env", "GIT_CONFIG_COUNT=1", "--env", "GIT_CONFIG_KEY_
 // With auth=container a container without a credential fetches and pushes, as any user, also after the
 // plugin was killed, until its lease ends. A container without the option finds nothing.
 func TestContainerCredential(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	const token = "t0ken-of-the-app"

@@ -72,6 +72,9 @@ var howTos = map[string]howTo{
 // TestHowTo runs the commands of docker in the how-to pages as they are written there. It is enough that they succeed.
 // TestTours replays the pages that show output, and here it is checked that all of their commands are among those.
 func TestHowTo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, server := own(t, nil), testgit.Serve(t)
 	bin := e.installCLI(t, "root")

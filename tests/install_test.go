@@ -24,6 +24,9 @@ const unfinished = "1.2.0"
 // TestToursInstall replays docs/tours/install.md as a new user types it: in an engine without the plugin, with a registry
 // that has two versions of it, and without any file of this project.
 func TestToursInstall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	r, server := newRegistry(t), testgit.Serve(t)
 	for _, version := range []string{"1.0.0", "1.1.0"} {

@@ -37,6 +37,9 @@ func (e *engine) killAll(t *testing.T) {
 // The engine and the plugin are killed together, and the engine starts containers again with their
 // old mount IDs. A private volume gets a new workspace, and no old lease is left.
 func TestKillEngineAndPlugin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	want := plain(t, r.url, "main")
@@ -95,6 +98,9 @@ func TestKillEngineAndPlugin(t *testing.T) {
 
 // With live-restore the containers outlive the engine and the plugin, and so do their leases.
 func TestKillEngineAndPluginLiveRestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := newScene(t, "--live-restore")
 	s.e.killAll(t)
@@ -121,6 +127,9 @@ func (e *engine) checkOwnCopy(t *testing.T, worker container) {
 // After the plugin was disabled by force it cannot reach the workspace of a running container.
 // docker cp says so, in both directions and each time, and copies no other files.
 func TestCopyAfterDisable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := newScene(t)
 	s.e.disable(t)
@@ -147,6 +156,9 @@ func TestCopyAfterDisable(t *testing.T) {
 // A lease whose container is gone and was never unmounted is released by force. That of a running
 // container is not, nor does the engine's own Unmount, which comes later, change anything for it.
 func TestForcedRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	at := fmt.Sprintf("/proc/%d/root/run/docker/plugins/repos.sock", e.pluginPID(t, 0))

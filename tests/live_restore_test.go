@@ -13,6 +13,9 @@ import (
 // cp on such a container must still find its own workspace, any number of times, and nothing may be
 // left at the end. The container has several volumes.
 func TestCopyLiveRestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	for _, first := range []string{"copied", "restarted"} {
 		t.Run(first, func(t *testing.T) {
@@ -93,6 +96,9 @@ func (c container) checkCopies(t *testing.T, dir, text string) {
 // If a container ends while no engine runs, its volume is not unmounted. When it starts again with
 // its old mount ID, it gets a clean workspace.
 func TestContainerEndsBeforeLiveRestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := newScene(t, "--live-restore")
 	pid, err := strconv.Atoi(strings.TrimSpace(s.e.docker(t, "inspect", "--format", "{{.State.Pid}}", s.worker.id)))

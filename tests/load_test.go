@@ -61,6 +61,9 @@ type load struct {
 // Afterwards the numbers of mounts, descriptors, goroutines and directories must be as before, and
 // the plugin's memory must not have grown.
 func TestLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	l := &load{T: t, out: t.TempDir(), containers: 100}
 	if *loadTime < time.Minute {
 		l.containers = 20

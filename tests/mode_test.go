@@ -36,6 +36,9 @@ func TestSharedVolume(t *testing.T) {
 // plugin by force. After the volume is removed it is a checkpoint, from which another volume is
 // restored.
 func TestKeptVolume(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	name := subject(t)

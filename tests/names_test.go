@@ -15,6 +15,9 @@ import (
 // replaced by rename, removed, and become links. The plugin uses the new ones without a restart, and
 // containers go on.
 func TestNames(t *testing.T) { // not parallel, because it puts another dockerd into PATH
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	etc := ownEtc(t)
 	office, vpn := serveNames(t, "127.0.0.53", nil), serveNames(t, "127.0.0.54", net.IPv4(127, 0, 0, 1))
 	replace := func(path, text string) {

@@ -12,6 +12,9 @@ import (
 // process, which the new process does not see. It has an empty mount point for each kept workspace.
 // No container may get such an empty directory.
 func TestOldMountPoints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	want := plain(t, r.url, "main")

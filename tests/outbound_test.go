@@ -20,6 +20,9 @@ import (
 // token lives: the host pushes its branch. One with auth=container fetches and pushes by itself. One without
 // it finds nothing. What the first one left as a checkpoint is looked at, exported and pushed.
 func TestWorkLeaves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, repo := shared(t), "team/app"
 	server := testgit.Serve(t)

@@ -330,6 +330,9 @@ func TestPrebuildCompose(t *testing.T) {
 // A watch of a user who reaches the plugin through a relay goes on when the plugin is back, and a command goes on and
 // succeeds while the plugin restarts.
 func TestPrebuildAfterRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	gate := gitserver.NewGate()

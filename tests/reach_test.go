@@ -94,6 +94,9 @@ func (e *engine) awaitOutput(t *testing.T, what, mount, script, want string) {
 // plugin restarts and works again, running containers keep their files, and kept workspaces
 // survive.
 func TestLostMounts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	want := plain(t, r.url, "main")
@@ -155,6 +158,9 @@ func TestLostMounts(t *testing.T) {
 // The engine unmounts the plugin's mounts while both are in one peer group. The plugin notices this
 // without a Mount.
 func TestUnmountedUnderPlugin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := newScene(t)
 	pid := s.e.pluginPID(t, 0)

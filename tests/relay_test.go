@@ -67,6 +67,9 @@ func (e *engine) group(t *testing.T) uint32 {
 // TestRelay checks that users who may use the engine, but can't open the admin socket, reach the plugin
 // over every kind of address, several at a time, and leave nothing.
 func TestRelay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	port := freePort(t)
 	e := own(t, nil, "--host", "tcp://127.0.0.1:"+port)

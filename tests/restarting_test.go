@@ -13,6 +13,9 @@ import (
 // If the plugin's process ends while it works on a request, the error says what to do. A request
 // that comes while the plugin is down waits.
 func TestPluginEndsDuringMount(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	e.create(t, "slow", "repo="+r.url, "ref=main", "subject=slow")

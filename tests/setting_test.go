@@ -8,6 +8,9 @@ import (
 
 // The engine's log names a wrong setting. After a correction the first enable works.
 func TestWrongSetting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	want := plain(t, r.url, "main")

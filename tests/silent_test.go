@@ -25,6 +25,9 @@ func stall(t *testing.T, r remote) (release func()) {
 // The server never answers. The volume exists, Mount fails within MOUNT_WAIT and says what it waits
 // for, and works when the server is back. Mounts of other repositories do not wait.
 func TestSilentServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, []string{"MOUNT_WAIT=5s"}), newRemote(t)
 	want := plain(t, r.url, "main")
@@ -45,10 +48,14 @@ func TestSilentServer(t *testing.T) {
 	}
 
 	other := newRemote(t)
-	same(t, "another repository meanwhile", e.sh(t, mount("", "repo="+other.url), portrait), plain(t, other.url, ""))
+	var out string
+	eventually(t, "another repository meanwhile", func() (err error) { // its first clone may take longer than MOUNT_WAIT
+		out, err = e.Try(shArgs(mount("", "repo="+other.url), portrait)...)
+		return err
+	})
+	same(t, "another repository meanwhile", out, plain(t, other.url, ""))
 
 	release()
-	var out string
 	eventually(t, "the mount after the server is back", func() (err error) {
 		out, err = e.Try(shArgs(mount("silent"), portrait)...)
 		return err
@@ -58,9 +65,16 @@ func TestSilentServer(t *testing.T) {
 
 // If a server falls silent after the first fetch, a Mount waits for it no longer than MOUNT_WAIT.
 func TestServerFallsSilent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, []string{"MOUNT_WAIT=5s"}), newRemote(t)
 	e.create(t, "warm", "repo="+r.url, "ref=main", "subject=silent")
+	eventually(t, "the first clone", func() error { // it may take longer than MOUNT_WAIT
+		_, err := e.Try(shArgs(mount("warm"), "true")...)
+		return err
+	})
 	running := e.sleeper(t, mount("warm"))
 	release := stall(t, r)
 

@@ -11,6 +11,9 @@ import (
 // The clones of every subject are in one directory of their own below clones/, whatever the
 // subject's name is.
 func TestSubjects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	e.create(t, "first", "repo="+r.url)

@@ -163,6 +163,9 @@ func (e *engine) awaitIdle(t *testing.T, kept int) {
 // drained. Each task has the right files and its own workspace, each node clones once, the task of
 // a slot finds the slot's kept workspace on its node, and at the end nothing is left on any node.
 func TestSwarmOfThree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := newSwarm(t)
 	serve := func(name, source, mode string, replicas int) {

@@ -13,6 +13,9 @@ import (
 // In a swarm of one node the next task finds a volume with a name again. Anonymous volumes stay,
 // and the command of docs/how-to/remove.md removes them.
 func TestSwarm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	e.initSwarm(t, "--advertise-addr", "127.0.0.1", "--listen-addr", "127.0.0.1:"+freePort(t))

@@ -39,6 +39,9 @@ var sessions = []session{
 // TestTours replays the terminal sessions of docs/tours, and of the README and pages like it, in an engine whose volumes
 // are on a small disk of their own.
 func TestTours(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	server := testgit.Serve(t)
 	e := ownOf(t, onSmallDisk, []string{"MIN_FREE=5%"})
@@ -180,6 +183,9 @@ func yesterday(t *testing.T, e *engine, server *gitserver.Server, dir string) {
 // TestBackup replays docs/operations/backup.md: with a backup, the plugin is removed, installed under another ID and
 // filled again.
 func TestBackup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, server := own(t, nil), testgit.Remote(t, "app", gitserver.Spec{Seed: 1, Files: 50, Commits: 3, Changes: 2})
 	bin := e.installCLI(t, "root")

@@ -13,6 +13,9 @@ import (
 // With --userns-remap a container's root is another user on the host. The options uid and gid name
 // that user, and the status of a volume without them says which values to use.
 func TestUsernsRemap(t *testing.T) { // not parallel, because it puts another dockerd into PATH
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	const base = "231072"
 	remapping(t, base)
 	e, r := own(t, nil, "--userns-remap=nobody:nogroup"), newRemote(t)

@@ -116,6 +116,9 @@ func TestExternalVolumeDriverDeleteContainer(t *testing.T) {
 
 // Volumes of other drivers can be created while the plugin does not answer.
 func TestExternalVolumeDriverLookupNotBlocked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	pid := e.pluginPID(t, 0)
@@ -178,6 +181,9 @@ func TestExternalVolumeDriverGet(t *testing.T) {
 }
 
 func TestExternalVolumeDriverWithDaemonRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	m := driverVolume(t, e, r)
@@ -221,6 +227,9 @@ func TestExternalVolumeDriverCapabilities(t *testing.T) {
 // The plugin loses a volume that the engine knows. The name can be used again, for this driver and
 // for another.
 func TestExternalVolumeDriverOutOfBandDelete(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := own(t, nil), newRemote(t)
 	create := func(ref string) error {

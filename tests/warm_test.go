@@ -140,6 +140,9 @@ func TestWarmHostile(t *testing.T) {
 // The plugin flattens the layers of many generations, with its capabilities as a managed plugin.
 // The files stay the same.
 func TestWarmGenerations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	e, r := shared(t), newRemote(t)
 	m := mount("", "repo="+r.url, "subject="+subject(t), "warm=node_modules", "uid=1000", "gid=1001")

@@ -40,6 +40,9 @@ func chdirToCopy(t *testing.T) {
 }
 
 func TestComparisonMeasuresOursAndLeavesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	dir := workDir(t)
 	program, err := daemon.Build(t.TempDir())
 	if err != nil {
@@ -115,6 +118,9 @@ func TestSettingsOfConfig(t *testing.T) {
 }
 
 func TestComparisonNamesTheBuildThatFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	for _, test := range []struct {
 		broken int
 		fails  bool

@@ -46,6 +46,9 @@ func small(more ...string) []string {
 
 // It takes two minutes, of which the plugin waits one for KEEP_READY.
 func TestRunMeasuresEveryRowAndLeavesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	dir := workDir(t)
 	program, err := daemon.Build(t.TempDir())
@@ -93,6 +96,9 @@ func TestRunMeasuresEveryRowAndLeavesNothing(t *testing.T) {
 }
 
 func TestRealRepositories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	dir, repos := workDir(t), t.TempDir()
 	program, err := daemon.Build(t.TempDir())
@@ -171,6 +177,9 @@ func (w *interrupter) Write(p []byte) (int, error) {
 }
 
 func TestInterruptedRunReportsAndLeavesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	dir := workDir(t)
 	program, err := daemon.Build(t.TempDir())

@@ -27,16 +27,21 @@ func (l *lines) begin() error {
 
 // send sends one line. After an error the client is gone.
 func (l *lines) send(v any) error {
+	if err := l.write(v); err != nil {
+		return err
+	}
+	return l.flush()
+}
+
+// write writes one line. The client gets it at the next flush, or when the handler returns.
+func (l *lines) write(v any) error {
 	if !l.begun {
 		if err := l.begin(); err != nil {
 			return err
 		}
 	}
 	setWriteDeadline(l.w, time.Now().Add(writeWait))
-	if err := json.NewEncoder(l.w).Encode(v); err != nil {
-		return err
-	}
-	return l.flush()
+	return json.NewEncoder(l.w).Encode(v)
 }
 
 func (l *lines) flush() error { return http.NewResponseController(l.w).Flush() }
@@ -71,6 +76,7 @@ func (c Config) operate(f operation) http.Handler {
 			defer close(stop)
 			return f(r, latest.set)
 		}()
+		// The last line is not flushed: the client gets it when the request is in the audit log.
 		switch {
 		case err != nil && !out.begun:
 			c.refuse(w, r, err)
@@ -79,9 +85,9 @@ func (c Config) operate(f operation) http.Handler {
 			if statusOf(err) == http.StatusInternalServerError {
 				c.Log.WithContext(r.Context()).WithError(err).Errorf("%s failed", r.Pattern)
 			}
-			err = out.send(errorAnswer(err))
+			err = out.write(errorAnswer(err))
 		default:
-			err = out.send(list{"result": result})
+			err = out.write(list{"result": result})
 		}
 		if err != nil {
 			c.Log.WithContext(r.Context()).WithError(err).Debugf("answer %s", r.Pattern)

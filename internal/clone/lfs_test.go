@@ -8,6 +8,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/short"
 )
 
 // If an LFS server sends headers and then nothing, the mount fails, and then the clone can
@@ -16,6 +17,7 @@ func TestSilentLFSServer(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]lfsserver.Step{"batch": lfsserver.Batch, "download": lfsserver.Download, "verify": lfsserver.Verify} {
 		t.Run(name, func(t *testing.T) {
+			short.OneOf(t, 2)
 			t.Parallel()
 			w := newWorld(t, "")
 			w.data.Close()

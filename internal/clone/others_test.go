@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testworld"
 )
@@ -58,6 +59,7 @@ func TestOtherRefs(t *testing.T) {
 		{"protocol 0", nil, gitserver.ProtocolZero()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			short.OneOf(t, 2)
 			t.Parallel()
 			w := newWorld(t, "")
 			if err := w.Server.Configure("r", "uploadpack.allowFilter", "true"); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/meta"
+	"github.com/helmdeck/repos/tests/short"
 )
 
 // Each kind of ref is prepared on a clone of its own and then on a common clone, and
@@ -42,6 +43,7 @@ func TestRefKinds(t *testing.T) {
 		{"a branch before an abbreviation", "deadbee", "refs/heads/deadbee", first, first},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			short.OneOf(t, 3)
 			s := w.spec("ref", tt.ref)
 			for _, subject := range []string{"for all", "of " + tt.name} {
 				co, err := w.m.get(meta.Clone{Key: subject + "/1", Subject: "x", Repo: "y"}).Prepare(t.Context(), s)

@@ -17,6 +17,9 @@ import (
 // A submodule that .gitmodules does not name is an empty directory, as after
 // git clone --recurse-submodules. One that it names without a URL is an error, as with git.
 func TestSubmodulesWithoutSection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	for _, tt := range []struct {
 		name, modules, want string

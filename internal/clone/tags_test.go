@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 	"github.com/helmdeck/repos/tests/testworld"
@@ -80,6 +81,7 @@ func TestTagsOfTheCommit(t *testing.T) {
 		{name: "protocol 0, filter, many branches", options: []string{"filter", "blob:none"}, fault: gitserver.ProtocolZero(), branches: 300},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			short.OneOf(t, 4)
 			t.Parallel()
 			w := newWorld(t, "")
 			for _, key := range []string{"uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"} {
@@ -168,6 +170,7 @@ func TestManyOtherRefsChange(t *testing.T) {
 		{"protocol 0", nil, gitserver.ProtocolZero(), 250},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			short.OneOf(t, 3)
 			t.Parallel()
 			w := newWorld(t, "")
 			if err := w.Server.Configure("r", "uploadpack.allowFilter", "true"); err != nil {
@@ -208,6 +211,9 @@ func TestManyOtherRefsChange(t *testing.T) {
 
 // However many mounts come during a listing, one other listing follows.
 func TestListingsAreShared(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	w := newWorld(t, "")
 	w.manyBranches(300)
@@ -244,6 +250,9 @@ func TestListingsAreShared(t *testing.T) {
 
 // More refs than are listed in the background stay as they are until the volume's own moves. The log says so once.
 func TestTooManyOtherRefs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	w := newWorld(t, "")
 	log := test.NewLocal(w.data.Log)
@@ -316,6 +325,9 @@ func TestTagsMissingAtRemote(t *testing.T) {
 // A remote does not send the tags of the mounted commit. One mount waits for them, and then
 // shows what the store has; the next ones do not wait.
 func TestTagsThatDoNotCome(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	w := newWorld(t, "")
 	s := w.spec("ref", "main")

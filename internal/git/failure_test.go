@@ -3,25 +3,19 @@ package git
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/giterror"
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/testgit"
 )
 
 // TestRealFailures asks for refs in ways that must fail.
 func TestRealFailures(t *testing.T) {
 	t.Parallel()
 	g, s := newGit(t), remote(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := l.Addr().String()
-	l.Close()
 	for _, tt := range []struct {
 		name, url string
 		fault     func(http.Handler) http.Handler
@@ -37,7 +31,7 @@ func TestRealFailures(t *testing.T) {
 		{"502", s.URL("r"), gitserver.Fail(502), giterror.KindServer, false},
 		{"cut", s.URL("r"), gitserver.Cut(20), giterror.KindServer, false},
 		{"no answer", s.URL("r"), hangUp, giterror.KindServer, false},
-		{"refused port", "http://" + closed + "/r", nil, giterror.KindRefused, true},
+		{"refused port", "http://" + testgit.Refusing(t) + "/r", nil, giterror.KindRefused, true},
 		{"unknown host", "http://nonexistent.invalid/r", nil, giterror.KindHost, true},
 		{"no TLS there", strings.Replace(s.URL("r"), "http:", "https:", 1), nil, giterror.KindTLS, true},
 		{"local path", "/etc", nil, giterror.KindProtocol, true},

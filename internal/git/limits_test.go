@@ -142,6 +142,9 @@ func chownAll(store string) error {
 // TestLimitIsNoDamage checks that a store does not count as damaged if git exceeds a limit
 // while it checks the store.
 func TestLimitIsNoDamage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	g := newGit(t)
 	dir := store(t, g)

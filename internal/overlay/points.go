@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/helmdeck/repos/internal/disk"
 )
 
 // pointsOptions bound the tmpfs of the mount points. Directories take inodes but no
@@ -36,6 +39,10 @@ var pointsMu sync.Mutex
 // mount points of the same names in it. The kernel would tuck the new tmpfs beneath that
 // one, out of sight. So MountPoints removes dir and makes it again: the kernel unmounts
 // whatever other namespaces have mounted on a directory that is removed.
+//
+// An archive of the data directory can bring mount points with files, if it was made while they
+// were still mounted. They are deleted, because nothing but mount points belongs there, but for
+// what is mounted there: that is an error.
 func MountPoints(dir string) error {
 	pointsMu.Lock()
 	defer pointsMu.Unlock()
@@ -46,7 +53,7 @@ func MountPoints(dir string) error {
 	if !errors.Is(err, errNoPoints) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removePoints(dir); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -57,6 +64,52 @@ func MountPoints(dir string) error {
 		return fmt.Errorf("mount a tmpfs at %q: %w", dir, err)
 	}
 	return nil
+}
+
+// removePoints removes a directory without a tmpfs, and all files that are in it.
+func removePoints(dir string) error {
+	var r pointsRemover
+	// Reading a directory while it changes can miss names.
+	for again := true; again; again = r.err != nil && r.removed > 0 {
+		r = pointsRemover{}
+		if err := disk.Walk(context.Background(), dir, &r, nil); err != nil {
+			return err
+		}
+	}
+	if r.err != nil {
+		return fmt.Errorf("%q has files, as a backup leaves them that has the directory: remove them, but first unmount what is mounted there: %w", dir, r.err)
+	}
+	return nil
+}
+
+// pointsRemover is a disk.Visitor that deletes what it visits. disk.Walk enters no mount, and the
+// kernel deletes no mount point.
+type pointsRemover struct {
+	removed int
+	err     error // the first
+}
+
+func (r *pointsRemover) Visit(e disk.Entry) (enter bool) {
+	err := unix.Unlinkat(e.Dir, e.Name, 0)
+	if errors.Is(err, unix.EISDIR) {
+		return true
+	}
+	r.note(e, err)
+	return false
+}
+
+func (r *pointsRemover) Leave(e disk.Entry) {
+	r.note(e, unix.Unlinkat(e.Dir, e.Name, unix.AT_REMOVEDIR))
+}
+
+func (r *pointsRemover) Skip(e disk.Entry, err error) { r.note(e, err) }
+
+func (r *pointsRemover) note(e disk.Entry, err error) {
+	if err == nil {
+		r.removed++
+	} else if !errors.Is(err, unix.ENOENT) && r.err == nil {
+		r.err = fmt.Errorf("delete %q: %w", e.Name, err)
+	}
 }
 
 // MakePoint makes the directory name in the tmpfs at dir, after mounting that if

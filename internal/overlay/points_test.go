@@ -43,6 +43,43 @@ func TestPoints(t *testing.T) {
 	mustDetach(t, p.points)
 }
 
+// TestPointsOfBackup has a directory of mount points as an archive brings it that was made while a workspace was mounted.
+// What is mounted there stays, and is an error that says what to do.
+func TestPointsOfBackup(t *testing.T) {
+	p := newPlugin(t)
+	mustDetach(t, p.points)
+	dir, mounted := filepath.Join(p.points, "ws", "dir"), filepath.Join(p.points, "other", "mounted")
+	for _, path := range []string{dir, mounted} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(path, "file"), nil, 0o400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	elsewhere := t.TempDir()
+	if err := errors.Join(os.Symlink(elsewhere, filepath.Join(dir, "link")), os.WriteFile(filepath.Join(elsewhere, "file"), nil, 0o644),
+		unix.Mount(elsewhere, mounted, "", unix.MS_BIND, "")); err != nil {
+		t.Fatal(err)
+	}
+	if err := MountPoints(p.points); err == nil || !strings.Contains(err.Error(), "unmount what is mounted there") {
+		t.Errorf("with a mount: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(mounted, "file")); err != nil {
+		t.Error(err)
+	}
+	mustDetach(t, mounted)
+	if err := MakePoint(p.points, "ws"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(p.points, "ws")); err != nil || len(left) > 0 {
+		t.Errorf("in the mount point: %v, %v", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(elsewhere, "file")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestShared checks that mounts propagate only while another namespace has a peer of the
 // tmpfs. The copy of a container is a slave, not a peer.
 func TestShared(t *testing.T) {

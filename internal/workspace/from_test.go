@@ -133,6 +133,9 @@ func TestFromUnchanged(t *testing.T) {
 // TestFromChain: workspaces begin with what began with a checkpoint, and see the changes of all, in their order, also
 // after a restart, and after another boot if they are kept. There is an end to that if they are not merged.
 func TestFromChain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	w := newCheckpointWorld(t)
 	w.stopMerges()

@@ -144,6 +144,9 @@ func (m *making) chain() int {
 // TestMake: in a new workspace with a warm directory, make makes only the files whose sources
 // an update changed, also after a chain was flattened.
 func TestMake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	m := newMaking(t)
 	for i := 1; i <= 20; i++ {
@@ -167,6 +170,9 @@ func TestMake(t *testing.T) {
 
 // TestMakeAfterAttributes is TestMake for changes of attributes, which make trees be built whole.
 func TestMakeAfterAttributes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	m := newMaking(t)
 	m.commit(source("a", 1))

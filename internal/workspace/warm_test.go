@@ -247,6 +247,9 @@ func TestUnpromotedInCheckpoint(t *testing.T) {
 // promoted when it has ended, unless another workspace moved the head meanwhile. Not
 // parallel: the holder would keep the workspaces of other tests busy.
 func TestContainerOutlivesLeaseOfWarmWorkspace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	for _, overtaken := range []bool{false, true} {
 		w := newCheckpointWorld(t)
 		rec, dir := w.open("v", "1", "warm", "nm")

@@ -93,6 +93,9 @@ func TestRefusedBeforeTheWork(t *testing.T) {
 
 // TestInterrupted checks that an interrupted release leaves the earlier one, and nothing else.
 func TestInterrupted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	root := project(t, "rootfs:\n\t@echo begun >started && cat never\n")
 	earlier := filepath.Join(root, "build/release/1.2.3")
 	if err := os.MkdirAll(earlier, 0o755); err != nil {

@@ -13,6 +13,9 @@ import (
 // TestReleaseForKubernetes makes a release of a project whose programs are that of the test, publishes it, and checks that
 // the file for kubectl names the image that was published. TestReleaseTwice makes one of the project itself.
 func TestReleaseForKubernetes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

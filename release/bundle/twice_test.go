@@ -35,6 +35,9 @@ const projectDir = "../.."
 // them byte by byte. Without -full it takes the root filesystems that make rootfs has made, shares Go's cache, and makes
 // the command for Linux on amd64 alone. The control of the digests is in package image, that of the sums in TestVerify.
 func TestReleaseTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	for _, arch := range bundle.Architectures {
 		if out, err := exec.Command("make", "-C", projectDir, "rootfs", "ARCH="+arch).CombinedOutput(); err != nil {
 			t.Fatalf("make rootfs: %v: %s", err, out)

@@ -92,6 +92,9 @@ func pushed(t *testing.T) (repository string) {
 // registry, starts a container with a checkout, and asks the operator's command for the clone. With -release all comes
 // from that release, otherwise from build/. Control: a tag that nobody pushed is refused.
 func TestEngineInstalls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	dir, err := os.MkdirTemp("/var/tmp", "release-engine-")
 	if err != nil {
 		t.Fatal(err)

@@ -115,6 +115,9 @@ func killed(t *testing.T, tool tool, kills int) {
 }
 
 func TestGoKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	killed(t, goTool(t), 2)
 }

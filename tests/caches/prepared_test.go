@@ -155,6 +155,9 @@ func TestPreparedMeanwhile(t *testing.T) {
 // TestPreparedPluginKilled: the plugin is killed at a random moment of a publication. The next containers find the state
 // before or the one after, whole, and it stays that one.
 func TestPreparedPluginKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	t.Logf("-rounds %d -seed %d", *rounds, *seed)
@@ -197,6 +200,9 @@ func TestPreparedPluginKilled(t *testing.T) {
 // TestPreparedFullDisk: a setup that fills the disk fails, so it makes no mark and leaves nothing to others. The next one
 // has its room again.
 func TestPreparedFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	disk := testdisk.Small(t, func(dir string) error { return testdisk.Ext4(dir, 256<<20) })
 	w := newWorldOn(t, filepath.Join(disk, "data"))

@@ -15,6 +15,9 @@ const many = 10
 // TestTenAtOnce: containers download and delete at once. Each sees what it made itself and what was published before,
 // and afterwards all that they finished is there, whole.
 func TestTenAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	tenAtOnce(t, goTool(t), "go-mod/example.com/r%d", `
 chmod -R u+w "$GOMODCACHE"; rm -rf "$GOMODCACHE/example.com" "$GOMODCACHE/cache/download"

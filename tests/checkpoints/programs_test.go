@@ -24,6 +24,9 @@ type tool struct {
 // TestPrograms: a checkpoint with a pause is, file by file, what a kill at that moment leaves, and what the program has said
 // to be done is in it, whole.
 func TestPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	onEach(t, func(w *world) {
 		random := rand.New(rand.NewPCG(*seed, 2))
 		w.Logf("-rounds %d -seed %d", *rounds, *seed)

@@ -36,6 +36,9 @@ const memory = 40 << 10
 // but what the user keeps. Their workspaces are of each mode and of several users, mounted and parked, new ones and ones that
 // began with a checkpoint.
 func TestRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	onEach(t, func(w *world) {
 		t := w.T
 		t.Logf("-rounds %d -seed %d", *rounds, *seed)

@@ -14,6 +14,7 @@ import (
 	"github.com/helmdeck/repos/internal/failpoint"
 	"github.com/helmdeck/repos/tests/daemon"
 	"github.com/helmdeck/repos/tests/invariant"
+	"github.com/helmdeck/repos/tests/short"
 )
 
 func TestCrash(t *testing.T) {
@@ -22,6 +23,7 @@ func TestCrash(t *testing.T) {
 		for i, point := range s.points {
 			n++
 			t.Run(s.name+"/"+point, func(t *testing.T) {
+				short.OneOf(t, 10)
 				t.Parallel()
 				// In the scenario's first case the repair is killed too.
 				crash(t, s, point, i == 0)

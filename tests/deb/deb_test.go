@@ -19,6 +19,9 @@ import (
 
 // TestReproducible checks that a second build is equal, and as a control that another time stamp makes another package.
 func TestReproducible(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	for _, c := range []struct {
 		epoch string
 		same  bool
@@ -47,6 +50,9 @@ func hash(t *testing.T, file string) string {
 
 // TestContents checks which files the packages have, with modes and owners.
 func TestContents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	for name, want := range map[string]string{
 		"docker-repos": `
 lrwxrwxrwx root/root ./usr/bin/docker-repos -> ../libexec/docker/cli-plugins/docker-repos
@@ -79,6 +85,9 @@ const (
 // TestService leads through the life of the service: it is installed and serves a mount, systemd hands its sockets from
 // process to process, and a removal keeps what a purge deletes.
 func TestService(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	m := boot(t)
 	remote := testgit.Remote(t, "app", gitserver.Spec{Seed: 1, Files: 40, Commits: 3, Changes: 5})
 	m.install(packageFile(t, "helmdeck-repos"))

@@ -13,6 +13,9 @@ import (
 
 // TestDamage checks that compare finds each kind of difference.
 func TestDamage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	testgit.Generate(t, server, "damage", gitserver.Spec{Seed: 2, Files: 20, Commits: 3, Changes: 2, Branches: []string{"x"}})
 	dir := testdir.New(t, "damage")

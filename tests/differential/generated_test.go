@@ -17,6 +17,7 @@ import (
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testgit"
 )
@@ -110,6 +111,7 @@ func TestGenerated(t *testing.T) {
 	}
 	for i := range *repositories {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			short.OneOf(t, 20)
 			t.Parallel()
 			rnd := rand.New(rand.NewPCG(*seed, uint64(i)))
 			name := fmt.Sprint("r", i)

@@ -17,6 +17,7 @@ import (
 	"github.com/helmdeck/repos/internal/disk"
 	"github.com/helmdeck/repos/internal/git/gitserver"
 	"github.com/helmdeck/repos/tests/daemon"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testdir"
 	"github.com/helmdeck/repos/tests/testdisk"
 )
@@ -182,6 +183,7 @@ var faults = []fault{
 func TestDoctor(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
+			short.OneOf(t, 3)
 			t.Parallel()
 			for _, c := range examine(t, f, false) {
 				if c.Name == f.check && c.Status != api.OK {

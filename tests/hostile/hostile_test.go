@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver/hostile"
+	"github.com/helmdeck/repos/tests/short"
 )
 
 // attack is one case of TestHostile.
@@ -42,6 +43,7 @@ func TestHostile(t *testing.T) {
 			}
 			names[id], mechanisms[a.abuses] = true, id
 			t.Run(id, func(t *testing.T) {
+				short.OneOf(t, 12)
 				t.Parallel()
 				var effect, outcome string
 				defer func() { out.done(i, effect, outcome, t.Failed()) }()

@@ -208,6 +208,9 @@ var pushTricks = []struct {
 // TestPushIsReadOnce swaps files while they are read, again and again: the remote has one of the
 // versions that the container committed, or the push says to run it again.
 func TestPushIsReadOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	url, err := pushed()
 	if err != nil {
 		t.Fatal(err)

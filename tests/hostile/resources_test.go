@@ -94,6 +94,9 @@ type resources struct {
 
 // TestResources runs every attack that costs work, and prints a line for each and the counts.
 func TestResources(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	r := &resources{}
 	for _, dir := range []string{"stage", "small"} {
 		if err := os.Mkdir(filepath.Join(scratch, dir), 0o777); err != nil {

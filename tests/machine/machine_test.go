@@ -48,7 +48,7 @@ func noted(t *testing.T, top string) state {
 	return s
 }
 
-// TestCompare leaves, takes and changes a thing of each kind. Other programs may do so meanwhile.
+// TestCompare leaves, takes and changes a thing of each kind, and does the same to things of other programs.
 func TestCompare(t *testing.T) {
 	top := testdir.New(t, "machine")
 	at := func(name string) string { return filepath.Join(top, name) }
@@ -69,21 +69,24 @@ func TestCompare(t *testing.T) {
 	write("changed", "one")
 	write("a \"quoted\"\nname", "")
 	command(t, "ip", "link", "add", "docker0", "type", "bridge")
-	command(t, "ip", "link", "add", "stays", "type", "bridge")
+	command(t, "ip", "link", "add", "others", "type", "bridge")
 	before := noted(t, top)
 
 	command(t, "ip", "link", "del", "docker0")
 	command(t, "ip", "link", "add", "docker_gwbridge", "type", "bridge")
-	command(t, "ip", "address", "add", "172.18.0.1/16", "dev", "stays")
-	command(t, "iptables", "-t", "nat", "-N", "LEFT")
+	command(t, "ip", "link", "del", "others")
 	write("changed", "three")
 	write("left/below/file", "")
 	write("testdata/rapid/TestOrder/1.fail", "")
 	write("build/output", "")
 	write(".git/object", "")
-	write("others/file", "")
-	if err := unix.Mount("tmpfs", at("point"), "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"build/point", "point"} {
+		if err := os.MkdirAll(at(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", at(dir), "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
 	}
 	left := exec.Command("sleep", "1000")
 	left.Env = []string{mark + "=" + top}
@@ -95,14 +98,10 @@ func TestCompare(t *testing.T) {
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	}
 
-	lines, err := compare(before, noted(t, top), []string{at("oth*")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := compare(before, noted(t, top), top)
 	for _, want := range []string{
-		"link gone: docker0 down", "link left: docker_gwbridge down", "link changed: stays from down to down 172.18.0.1/16",
-		"firewall left: iptables-save *nat :LEFT -",
-		"file changed: " + at("changed"), "file left: " + at("left"), "file left: " + at("testdata") + " (a property test failed", "mount left: " + at("point") + " tmpfs tmpfs",
+		"link gone: docker0", "link left: docker_gwbridge",
+		"file changed: " + at("changed"), "file left: " + at("left"), "file left: " + at("testdata") + " (a property test failed", "mount left: " + at("build/point") + " tmpfs tmpfs",
 		fmt.Sprintf("process left: %d, since ", left.Process.Pid),
 	} {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
@@ -110,13 +109,10 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	for _, line := range lines {
-		if strings.Contains(line, top) && (strings.Contains(line, "below") || strings.Contains(line, "build") || strings.Contains(line, ".git") ||
-			strings.Contains(line, "quoted") || strings.Contains(line, "others")) || strings.HasPrefix(line, fmt.Sprintf("process left: %d,", unrelated.Process.Pid)) {
+		if strings.Contains(line, top) && (strings.Contains(line, "below") || strings.Contains(line, "build/output") || strings.Contains(line, ".git") ||
+			strings.Contains(line, "quoted")) || strings.Contains(line, "others") || strings.HasPrefix(line, fmt.Sprintf("process left: %d,", unrelated.Process.Pid)) {
 			t.Errorf("a line for what is no difference: %s", line)
 		}
-	}
-	if _, err := compare(before, before, []string{"["}); err == nil {
-		t.Error("a pattern that can't be read is no error")
 	}
 	if t.Failed() {
 		t.Logf("all lines:\n%s", strings.Join(lines, "\n"))

@@ -5,36 +5,27 @@
 //	machine note FILE      writes FILE
 //	machine compare FILE   compares with FILE
 //
-// It looks at network interfaces and their addresses, rules of the firewall, forwarding, mounts,
-// loop devices, control groups, processes, and files. Directories that programs write at any time,
-// such as logs and caches, are left out, and so are build and Go's caches (see skipped). Processes
-// count if they have to do with the tests: their environment has the variable that `make test` sets,
-// or they use files of the tests.
-//
-//	-ignore PATTERNS   names that other programs may change meanwhile, as patterns of path.Match
-//	                   separated by commas; a directory stands for all that is in it
+// It looks at what a test could have made or deleted, by the names and places that tests use: the
+// engine's bridges, mounts, loop devices, control groups, processes, directories for temporary files
+// and the checkout, without build and .git. What else happens on the machine is no concern of it.
 //
 // It needs root.
 package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"strings"
 )
 
 func main() {
-	ignore := flag.String("ignore", "", "the `patterns` of names to ignore, separated by commas")
-	flag.Parse()
-	if err := run(flag.Args(), strings.FieldsFunc(*ignore, func(r rune) bool { return r == ',' })); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "machine:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args, ignore []string) error {
+func run(args []string) error {
 	if len(args) != 2 || args[0] != "note" && args[0] != "compare" {
 		return errors.New("want note FILE, or compare FILE")
 	}
@@ -56,15 +47,12 @@ func run(args, ignore []string) error {
 	if err != nil {
 		return fmt.Errorf("nothing to compare with: %w", err)
 	}
-	differences, err := compare(before, now, ignore)
-	if err != nil {
-		return err
-	}
+	differences := compare(before, now, top)
 	for _, line := range differences {
 		fmt.Println("machine:", line)
 	}
 	if len(differences) > 0 {
-		return fmt.Errorf("%d differences from before the tests; if another program made one, name it in OTHERS=pattern,pattern", len(differences))
+		return fmt.Errorf("%d differences from before the tests", len(differences))
 	}
 	fmt.Println("machine: it is as it was before the tests")
 	return nil

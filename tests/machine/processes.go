@@ -11,18 +11,20 @@ import (
 	"github.com/helmdeck/repos/tests/proc"
 )
 
-// mark is the environment variable that `make test` sets to the checkout, and that its descendants
+// mark is the environment variable that tests/run sets to the checkout, and that its descendants
 // inherit.
 const mark = "MACHINE_TESTS"
 
-// unrelated is the value of a process that has nothing to do with the tests.
-const unrelated = "unrelated"
-
 // traces are parts of paths that only the tests use, besides the checkout's build directory. A
 // container has them in its table of mounts, and a daemon in its arguments.
-var traces = []string{"/var/tmp/hd-", "/var/tmp/helmdeck-", "/var/tmp/release-engine-"}
+var traces = []string{"/var/tmp/hd-", "/var/tmp/helmdeck-", "/var/tmp/release-"}
 
-// processes adds all processes but this one and its ancestors.
+// traced reports whether a text names a path that only the tests use.
+func traced(text, top string) bool {
+	return slices.ContainsFunc(append(traces, filepath.Join(top, "build")+"/"), func(trace string) bool { return strings.Contains(text, trace) })
+}
+
+// processes adds the processes of tests but for this one and its ancestors.
 func (s state) processes(top string) error {
 	var own []int
 	for pid := os.Getpid(); pid > 0; pid = proc.Parent(pid) {
@@ -36,11 +38,9 @@ func (s state) processes(top string) error {
 		if err != nil || len(args) == 0 { // it has ended, or belongs to the kernel
 			continue
 		}
-		value := unrelated
 		if ofTests(pid, top) {
-			value = strings.Join(args, " ")
+			s[thing{"process", fmt.Sprintf("%d, since %s", pid, start(pid))}] = strings.Join(args, " ")
 		}
-		s[thing{"process", fmt.Sprintf("%d, since %s", pid, start(pid))}] = value
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func ofTests(pid int, top string) bool {
 		target, _ := os.Readlink(dir + link)
 		text.WriteString("\n" + target)
 	}
-	return slices.ContainsFunc(append(traces, filepath.Join(top, "build")+"/"), func(trace string) bool { return strings.Contains(text.String(), trace) })
+	return traced(text.String(), top)
 }
 
 // sameMounts reports whether a process has the mount namespace of this one.

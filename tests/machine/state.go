@@ -58,37 +58,27 @@ func read(file string) (state, error) {
 }
 
 // compare returns a line for each thing that is left, gone or changed, in order. A directory stands
-// for all that is in it. It leaves out names that match one of the patterns, or are below one that
-// does.
-func compare(before, now state, ignore []string) ([]string, error) {
-	for _, pattern := range ignore {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, fmt.Errorf("-ignore %q: %w", pattern, err)
-		}
-	}
+// for all that is in it. A process or a file outside of the checkout may go at any time.
+func compare(before, now state, top string) []string {
 	var lines []string
 	line := func(what string, t thing, value string) {
-		if !ignored(t.name, ignore) {
-			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", t.kind, what, t.name, value)))
-		}
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", t.kind, what, t.name, value)))
 	}
 	for _, t := range now.lacking(before) {
-		if now[t] != unrelated {
-			line("left", t, strings.TrimSpace(now[t]+" "+now.origin(t)))
-		}
+		line("left", t, strings.TrimSpace(now[t]+" "+now.origin(t)))
 	}
 	for _, t := range before.lacking(now) {
-		if t.kind != "process" && !temporary(t) {
+		if t.kind == "link" || t.kind == "file" && strings.HasPrefix(t.name, top+"/") {
 			line("gone", t, before[t])
 		}
 	}
 	for t, value := range now {
-		if old, existed := before[t]; existed && old != value && t.kind != "process" {
+		if old, existed := before[t]; existed && old != value {
 			line("changed", t, "from "+old+" to "+value)
 		}
 	}
 	slices.Sort(lines)
-	return lines, nil
+	return lines
 }
 
 // origin says where a file that is left comes from, if that is known.
@@ -105,7 +95,7 @@ func (s state) lacking(other state) (list []thing) {
 	missing := func(t thing) bool {
 		_, here := s[t]
 		_, there := other[t]
-		return here && !there && !shared(t)
+		return here && !there
 	}
 	for t := range s {
 		if missing(t) && !(t.kind == "file" && missing(thing{t.kind, path.Dir(t.name)})) {
@@ -113,40 +103,4 @@ func (s state) lacking(other state) (list []thing) {
 		}
 	}
 	return list
-}
-
-// ignored reports whether a name, or the name of a directory that it is in, matches a pattern.
-func ignored(name string, patterns []string) bool {
-	for {
-		for _, pattern := range patterns {
-			if match, _ := path.Match(pattern, name); match {
-				return true
-			}
-		}
-		up := path.Dir(name)
-		if up == name || up == "." {
-			return false
-		}
-		name = up
-	}
-}
-
-// shared reports whether a thing is a directory, or a control group, that all engines of a machine, or mount(8),
-// make if it is missing, and that may go when it is empty. What is in it counts.
-func shared(t thing) bool {
-	switch t.kind {
-	case "file":
-		return slices.Contains([]string{"/run/containerd", "/run/containerd/s", "/run/docker", "/run/docker/plugins", "/run/mount", "/run/xtables.lock"}, t.name)
-	case "control group":
-		return slices.Contains([]string{"docker", "k8s.io"}, path.Base(t.name))
-	}
-	return false
-}
-
-// temporary reports whether a thing is a file that may go at any time. The machine's engine removes the network
-// namespaces of ended containers a minute later.
-func temporary(t thing) bool {
-	return t.kind == "file" && slices.ContainsFunc([]string{"/tmp/", "/var/tmp/", "/run/docker/netns/", os.TempDir() + "/"}, func(dir string) bool {
-		return strings.HasPrefix(t.name, dir)
-	})
 }

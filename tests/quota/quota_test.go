@@ -22,6 +22,9 @@ var (
 
 // TestQuota runs the tests in the virtual machine. They are compiled here, because there is no compiler there.
 func TestQuota(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	dir, err := os.MkdirTemp("/var/tmp", "hd-quota-")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,9 @@ import (
 // TestEmptyOverSSH mounts an empty repository over ssh, where git alone can ask for the branch that
 // HEAD is at, and mounts it again after the first push, and after the branch was deleted.
 func TestEmptyOverSSH(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s, _, _ := serveSSH(t)
 	path := s.Path("team/empty")

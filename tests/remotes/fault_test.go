@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -64,14 +64,7 @@ func gitCommands(commands ...string) func(*testing.T, remote) string {
 
 var faults = []fault{
 	{name: "no fault", repo: always()},
-	{name: "port refused", repo: func(t *testing.T, s remote) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-		return "http://" + l.Addr().String() + "/a/b"
-	}, on: "create", words: []string{"connection refused", "firewall"}},
+	{name: "port refused", repo: func(t *testing.T, s remote) string { return "http://" + testgit.Refusing(t) + "/a/b" }, on: "create", words: []string{"connection refused", "firewall"}},
 	{name: "host unknown", repo: func(*testing.T, remote) string { return "https://nowhere.invalid/a/b" },
 		on: "create", words: []string{"host unknown", "nowhere.invalid", "check the host's name"}},
 	{name: "401", repo: failsWith(401), on: "create", words: []string{"authentication failed", "store a credential"}},
@@ -200,6 +193,7 @@ func TestFaults(t *testing.T) {
 	t.Run("each", func(t *testing.T) {
 		for i, f := range faults {
 			t.Run(f.name, func(t *testing.T) {
+				short.OneOf(t, 8)
 				t.Parallel()
 				p := shared
 				if f.silent {

@@ -3,6 +3,7 @@ package remotes
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,10 +92,14 @@ func (p *plugin) stop() {
 	}
 }
 
-func (p *plugin) restart() {
+// restart stops the process and starts it again, with more settings. A test of a short limit prepares first, and gives the
+// limit here, because an honest remote may need longer on a loaded machine.
+func (p *plugin) restart(settings ...string) {
 	p.t.Helper()
 	p.stop()
-	p.run(p.Config)
+	c := p.Config
+	c.Env = append(slices.Clone(c.Env), settings...)
+	p.run(c)
 }
 
 // await waits until check returns nil.

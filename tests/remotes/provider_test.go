@@ -226,7 +226,7 @@ var providerFaults = []providerFault{
 // with the last commit if the provider does not answer and stale_if_error allows that.
 func TestProviderFaults(t *testing.T) {
 	t.Parallel()
-	s, p := serve(t), startImpatient(t, "MOUNT_WAIT=15s")
+	s, p := serve(t), startImpatient(t)
 	v, c := service(t, s, 2*time.Second)
 	p.putCredential(c)
 	for name, within := range map[string]string{"stale": "1h", "none": "0s"} {

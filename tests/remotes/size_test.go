@@ -15,6 +15,9 @@ import (
 // TestPullRequestsAreNotFetched clones a repository with 20,000 commits on its branch and 10,000 pull
 // requests, most of whose data belong to the pull requests. The plugin must not transfer these.
 func TestPullRequestsAreNotFetched(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	s := serve(t)
 	const repo = "team/busy"

@@ -36,7 +36,7 @@ func TestStaleIfError(t *testing.T) {
 			if c.silent {
 				run = startImpatient
 			}
-			p := run(t, "MOUNT_WAIT=15s")
+			p := run(t)
 			head := testgit.GitAny(t, s.Path(app), "rev-parse", "release")
 			for v, within := range map[string]string{"v": "1h", "short": "1ms", "none": "0s"} {
 				if err := p.createAndCheck(v, head, "repo="+s.url, "ref=release", "stale_if_error="+within); err != nil {
@@ -76,10 +76,11 @@ func TestStaleIfError(t *testing.T) {
 // for asking the remote.
 func TestStaleWithinMountWait(t *testing.T) {
 	t.Parallel()
-	s, p := serve(t), start(t, "MOUNT_WAIT=3s")
+	s, p := serve(t), start(t)
 	if err := p.createAndCheck("v", s.head, "repo="+s.url, "stale_if_error=1h"); err != nil {
 		t.Fatal(err)
 	}
+	p.restart("MOUNT_WAIT=3s")
 	s.Route(app, gitserver.Stall(nil))
 	dir, err := p.mount("v", "1")
 	if err != nil {

@@ -51,6 +51,9 @@ type besieged struct {
 // TestSiege runs honest subjects that mount, write, verify and unmount, first alone and then beside
 // a hostile one. It prints how long their mounts took.
 func TestSiege(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	b := &besieged{soak: &soak{T: t, checkpoints: make(map[string]string), evicted: make(map[string]bool)}}
 	b.prepare()
 	began := time.Now()

@@ -53,6 +53,9 @@ type soak struct {
 }
 
 func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s := &soak{T: t, checkpoints: make(map[string]string), evicted: make(map[string]bool)}
 	s.prepare()
 	began := time.Now()

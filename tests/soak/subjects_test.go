@@ -57,6 +57,9 @@ type crowd struct {
 // TestSubjects checks what each of many subjects takes of the disk and, after a restart, of the
 // memory, and that the plugin then still starts, lists and mounts.
 func TestSubjects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	c := newCrowd(t)
 	c.start()
 	empty, emptySpace := c.memory(), c.space()

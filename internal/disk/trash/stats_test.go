@@ -137,6 +137,9 @@ func TestPriority(t *testing.T) {
 
 // TestHurry checks that Hurry makes a worker delete that would otherwise rest for ever.
 func TestHurry(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	dir := t.TempDir()
 	tr := open(t, dir, nil)
 	tr.rest = 1 << 40

@@ -139,6 +139,9 @@ func TestCompare(t *testing.T) {
 
 // TestCompareGivesWay: a Mount of either one ends the comparison, and no order of two comparisons waits for the other one.
 func TestCompareGivesWay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	w := newWorld(t)
 	other := w.another("other", nil)
 	done := make(chan error)

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -231,6 +232,7 @@ func TestHostileRepositories(t *testing.T) {
 		}, "", Unusable, "gitmodulesUrl"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			short.OneOf(t, 3)
 			t.Parallel()
 			s := template.again(t)
 			tt.attack(s)

@@ -91,6 +91,9 @@ func TestConflictsAreRefused(t *testing.T) {
 
 // TestConflictsAreBounded: a merge that writes much more than the commits have is ended.
 func TestConflictsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	a := newScene(t)
 	noise := make([]byte, 300<<10)

@@ -20,6 +20,9 @@ import (
 // TestWritersShareDirectories checks that several processes can write files below the same
 // directories, which none of them finds.
 func TestWritersShareDirectories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	withBothGits(t, testWritersShareDirectories)
 }

@@ -145,6 +145,9 @@ func TestJobLeavesNoProcess(t *testing.T) {
 // memory for them, the plugin does not; a job without enough memory fails with an error,
 // and large jobs wait for each other.
 func TestManyNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	const parents = 8 << 20 // bytes; the index alone has 72 MB
 	scheduler := work.NewScheduler(work.DefaultLimits(4))
 	g := newGitWith(t, git.Config{Scheduler: scheduler})

@@ -164,6 +164,9 @@ func clashes(files map[string]string, name string) bool {
 // also fails for a checkout of another commit than the given one, and for a commit that an
 // index can't represent, because the next checkout would be incomplete.
 func TestMoveRefuses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	g := newGit(t)
 	w := newTrees(t, g)

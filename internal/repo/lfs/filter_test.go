@@ -157,6 +157,9 @@ func TestFilterMatchesGitLFS(t *testing.T) {
 	wantFiles := restore(t, withGitLFS, reference)
 	for _, shell := range testgit.Shells {
 		t.Run(shell, func(t *testing.T) {
+			if testing.Short() && shell != testgit.Shells[0] {
+				t.Skip("one shell of several runs with -short")
+			}
 			t.Parallel()
 			i := testgit.Small(t, shell, needed...)
 			dir, blobs := add(t, i)

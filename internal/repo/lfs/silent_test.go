@@ -11,6 +11,7 @@ import (
 	"github.com/helmdeck/repos/internal/git/gitserver/lfsserver"
 	"github.com/helmdeck/repos/internal/git/guard"
 	"github.com/helmdeck/repos/internal/work"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -38,6 +39,7 @@ func TestLFSServerIsSilent(t *testing.T) {
 		{"more than the object", lfsserver.Verify, often, 0, limits{never, never}, time.Minute, "another content", giterror.KindOther},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			short.OneOf(t, 3)
 			t.Parallel()
 			s := testgit.Serve(t)
 			lfs := new(lfsserver.Server)

@@ -334,6 +334,9 @@ func TestWarmMany(t *testing.T) {
 // TestWarmGoesBesideMounts checks that clients that go at any moment never fail a Mount of the
 // same checkout, from the first question to the last layer.
 func TestWarmGoesBesideMounts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	for round := range 40 {

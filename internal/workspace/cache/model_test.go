@@ -295,7 +295,10 @@ func TestModel(t *testing.T) {
 		}
 	}()
 	r := rand.New(rand.NewPCG(seed, 0))
-	const rounds = 40
+	rounds := 40
+	if testing.Short() {
+		rounds = 8
+	}
 	for range rounds {
 		b := newBench(t)
 		m := &model{published: make(tree)}

@@ -11,6 +11,9 @@ import (
 
 // Every bomb is a small download, and git accepts it, because git does not look into the trees.
 func TestBombsAreSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s := testgit.Serve(t)
 	for _, c := range Bombs() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -49,6 +52,9 @@ func TestBombsAreSmall(t *testing.T) {
 
 // git accepts a small pack of deltas, so it can refuse a large one only for its size.
 func TestDeltasAreValid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	dir := t.TempDir()
 	r := create(filepath.Join(dir, "deltas.git"))
 	const n = 60

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/helmdeck/repos/internal/git/gitserver"
+	"github.com/helmdeck/repos/tests/short"
 	"github.com/helmdeck/repos/tests/testgit"
 )
 
@@ -70,6 +71,7 @@ func TestDelivered(t *testing.T) {
 	s := testgit.Serve(t)
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
+			short.OneOf(t, 6)
 			t.Parallel()
 			trap := bait(t)
 			head, err := c.Build(filepath.Dir(s.Path("x")), c.Name, trap.Bait)
@@ -111,6 +113,7 @@ func TestControls(t *testing.T) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
+			short.OneOf(t, 6)
 			t.Parallel()
 			trap := bait(t)
 			if _, err := c.Build(filepath.Dir(s.Path("x")), c.Name, trap.Bait); err != nil {

@@ -13,6 +13,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -37,7 +38,7 @@ func main() {
 
 func run(flaky string, paths []string) error {
 	if flaky == "" || len(paths) == 0 {
-		return fmt.Errorf("want -flaky FILE EVENTS...")
+		return errors.New("want -flaky FILE and files of events")
 	}
 	var r results
 	for _, path := range paths {

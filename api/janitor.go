@@ -60,7 +60,8 @@ type Holder struct {
 	// Checkpoint is the ID of a checkpoint.
 	Checkpoint string `json:"checkpoint,omitempty"`
 	Size       Size   `json:"size"`
-	Held       string `json:"held"` // why
+	Unmeasured bool   `json:"unmeasured,omitempty"` // its size is not known yet
+	Held       string `json:"held"`                 // why
 }
 
 // TooLarge is a clone that exceeds a limit on its own.
@@ -111,7 +112,9 @@ type Stats struct {
 
 	Counts   []Count   `json:"counts"`
 	Findings []Finding `json:"findings"`
-	Last     Report    `json:"last"` // sweep
+	// FindingsAt is when the findings were found: at the last sweep, or when room was last sought in vain; zero before.
+	FindingsAt time.Time `json:"findings_at,omitzero"`
+	Last       Report    `json:"last"` // sweep
 }
 
 // Count is the number and total size of events of one type, kind and reason.

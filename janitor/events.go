@@ -107,7 +107,9 @@ func (j *Janitor) EventsAfter(seq int64) (list []Event, more <-chan struct{}) {
 type Stats struct {
 	Counts   []Count
 	Findings []Finding
-	Last     Report
+	// FindingsAt is when the findings were found: see Janitor.Findings.
+	FindingsAt time.Time
+	Last       Report
 	// Sweeps and FailedSweeps count the sweeps since the start. A failed one is neither in
 	// Sweeps nor in Last.
 	Sweeps       int64
@@ -120,6 +122,6 @@ func (j *Janitor) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return Stats{
-		Counts: append([]Count{}, j.counts...), Findings: findings, Last: j.last, Sweeps: j.sweeps, FailedSweeps: j.fails,
+		Counts: append([]Count{}, j.counts...), Findings: findings, FindingsAt: j.watch.at, Last: j.last, Sweeps: j.sweeps, FailedSweeps: j.fails,
 	}
 }

@@ -49,7 +49,9 @@ type Part struct {
 	Volume string // of an upper or a checkpoint
 	Used   int64  // of a checkpoint: when its workspace ended
 	Size   disk.Size
-	Limit  disk.Size // of an upper; zero for no limit
+	// Unmeasured is set for an upper whose size is not known yet; Size is zero then.
+	Unmeasured bool
+	Limit      disk.Size // of an upper; zero for no limit
 	// Below are the IDs of the layers that a layer stands on, or of the checkpoints that a checkpoint does, from the top. Each
 	// has, in turn, those that follow it. They go after it, however long ago they were used. Depth orders the layers of a cache in the same way: the deepest goes first.
 	Below []string

@@ -118,6 +118,7 @@ type Holder struct {
 	// Checkpoint is the ID of a checkpoint; empty for a workspace and a clone.
 	Checkpoint string
 	Size       disk.Size
+	Unmeasured bool // its size is not known yet, and may be the largest
 	Held       Hold
 }
 
@@ -125,6 +126,8 @@ func (h Holder) String() string {
 	switch {
 	case h.Checkpoint != "":
 		return fmt.Sprintf("checkpoint %s of volume %q (%s, %s)", h.Checkpoint, h.Volume, Bytes(h.Size.Bytes), h.Why())
+	case h.Unmeasured:
+		return fmt.Sprintf("what was written to volume %q (not measured yet, %s)", h.Volume, h.Held)
 	case h.Volume != "":
 		return fmt.Sprintf("what was written to volume %q (%s, %s)", h.Volume, Bytes(h.Size.Bytes), h.Held)
 	}
@@ -158,10 +161,16 @@ func Held(holders []Holder) string {
 	return text
 }
 
-// sortHolders sorts the largest first.
+// sortHolders sorts the largest first, after those of unknown size.
 func sortHolders(list []Holder) {
+	unmeasured := func(h Holder) int {
+		if h.Unmeasured {
+			return 1
+		}
+		return 0
+	}
 	slices.SortFunc(list, func(a, b Holder) int {
-		return cmp.Or(cmp.Compare(b.Size.Bytes, a.Size.Bytes), cmp.Compare(b.Size.Inodes, a.Size.Inodes),
+		return cmp.Or(cmp.Compare(unmeasured(b), unmeasured(a)), cmp.Compare(b.Size.Bytes, a.Size.Bytes), cmp.Compare(b.Size.Inodes, a.Size.Inodes),
 			strings.Compare(a.Subject, b.Subject), strings.Compare(a.Clone, b.Clone), strings.Compare(a.Volume, b.Volume), strings.Compare(a.Checkpoint, b.Checkpoint),
 			cmp.Compare(a.Held, b.Held))
 	})

@@ -72,6 +72,35 @@ func TestMakeRoom(t *testing.T) {
 	}
 }
 
+// TestFailedSearchRefreshesFindings checks that after a failed search for room the findings are those of then, and name what is
+// in use and not measured yet first.
+func TestFailedSearchRefreshesFindings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, s, _ := open(t, Config{Limits: Limits{CheckpointTTL: day, MinFree: .1}}, "t/a 1h 100 leased\n o/b 1h 10 leased; upper u 1h 0 leased vnew")
+		s.inv.Space.Free.Bytes = 90
+		if _, err := j.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := j.Findings(); len(got) != 1 || !strings.Contains(got[0].Text, `held by the clone of https://host/t/a for subject "t" (100 B`) {
+			t.Fatalf("at first %+v", got)
+		}
+		at := j.Stats().FindingsAt
+		time.Sleep(time.Minute)
+		s.inv.Now = s.inv.Now.Add(time.Minute)
+		s.inv.Space.Free.Bytes = 5
+		s.inv.Clones[1].Parts[0].Unmeasured = true
+		if err := j.MakeRoom(t.Context(), "t", disk.Size{Bytes: 50}); err == nil {
+			t.Fatal("found room")
+		}
+		if got := j.Findings(); len(got) != 1 || !strings.Contains(got[0].Text, `held by what was written to volume "vnew" (not measured yet, in use by a container), the clone`) {
+			t.Errorf("after the search %+v", got)
+		}
+		if got := j.Stats().FindingsAt; !got.After(at) {
+			t.Errorf("the findings are of %v, those before of %v", got, at)
+		}
+	})
+}
+
 // TestMakeRoomForInodes checks that clones are evicted for inodes alone if these are short.
 func TestMakeRoomForInodes(t *testing.T) {
 	for _, tt := range []struct {

@@ -219,7 +219,7 @@ func (p *planner) holders() []Holder {
 				continue
 			}
 			rest = rest.Sub(part.Size)
-			h := Holder{Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Volume: part.Volume, Size: part.Size, Held: part.hold().or(c.hold)}
+			h := Holder{Clone: c.Key, Repo: c.Repo, Subject: c.Subject, Volume: part.Volume, Size: part.Size, Unmeasured: part.Unmeasured, Held: part.hold().or(c.hold)}
 			if part.Kind == Checkpoint {
 				h.Checkpoint = part.ID
 			}

@@ -28,8 +28,9 @@ type Finding struct {
 
 // watch remembers the findings, so that each is logged once per change.
 type watch struct {
+	at     time.Time // of the inventory that it is about
 	named  map[string]named
-	uppers map[string]int64 // bytes as of the last sweep, by ID
+	uppers map[string]int64 // bytes as of then, by ID
 }
 
 // named is a finding, and its size when it was last logged.
@@ -48,7 +49,7 @@ const logAgain = 2
 // because otherwise nothing would explain why each mount of a volume clones again.
 const rememberTooLarge = 24 * time.Hour
 
-// Findings returns the findings of the last sweep.
+// Findings returns the findings of the last sweep, or of the last failed search for room if that came after it.
 func (j *Janitor) Findings() []Finding {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -59,8 +60,8 @@ func (j *Janitor) Findings() []Finding {
 	return list
 }
 
-// observe updates the findings after a sweep, and logs what has changed. inv is the
-// inventory after the sweep.
+// observe updates the findings, and logs what has changed. inv is the inventory after a
+// sweep or a failed search for room.
 func (j *Janitor) observe(ctx context.Context, inv Inventory, r Report) {
 	found := j.findLimits(r.Left)
 	for _, e := range r.Evicted {
@@ -96,7 +97,7 @@ func (j *Janitor) observe(ctx context.Context, inv Inventory, r Report) {
 			events = append(events, f.event(Cleared, inv.Now))
 		}
 	}
-	j.watch = watch{found, uppers}
+	j.watch = watch{inv.Now, found, uppers}
 	j.mu.Unlock()
 	slices.SortFunc(events, func(a, b Event) int {
 		return cmp.Or(strings.Compare(string(a.Type), string(b.Type)), strings.Compare(a.Text, b.Text))

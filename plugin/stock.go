@@ -171,6 +171,7 @@ func partOf(w meta.Workspace, below bool) janitor.Part {
 		Kind: janitor.Upper, ID: w.ID, Volume: w.Volume, Used: janitor.Stamp(w.MountedAt), Size: w.Size.Size, Limit: w.Limit,
 		Use: janitor.Use{Ended: w.Phase == meta.Ended, Leased: len(w.Leases) > 0, Kept: w.Mode == "keep"},
 	}
+	p.Unmeasured = w.Size.At.IsZero() && w.Phase != meta.Checkpoint
 	if w.Phase == meta.Checkpoint {
 		p.Kind, p.Used, p.Use, p.Named = janitor.Checkpoint, janitor.Stamp(w.EndedAt), janitor.Use{Below: below}, w.Name != ""
 		p.Below, p.Merged = w.From, w.Merged

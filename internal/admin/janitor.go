@@ -64,6 +64,7 @@ func (c Config) stats(r *http.Request) (any, error) {
 			Since: f.Since.UTC(), Reason: string(f.Reason), Clone: f.Clone, Volume: f.Volume, ID: f.ID, Size: sizeOf(f.Size), Growth: f.Growth, Text: f.Text,
 		})
 	}
+	s.FindingsAt = own.FindingsAt.UTC()
 	s.Last = reportOf(own.Last)
 	return s, nil
 }
@@ -88,7 +89,7 @@ func planOf(p janitor.Plan) api.Plan {
 	}
 	for _, h := range p.Holders {
 		out.Holders = append(out.Holders, api.Holder{
-			Clone: h.Clone, Repo: h.Repo, Subject: h.Subject, Volume: h.Volume, Checkpoint: h.Checkpoint, Size: sizeOf(h.Size), Held: h.Why(),
+			Clone: h.Clone, Repo: h.Repo, Subject: h.Subject, Volume: h.Volume, Checkpoint: h.Checkpoint, Size: sizeOf(h.Size), Unmeasured: h.Unmeasured, Held: h.Why(),
 		})
 	}
 	for _, t := range p.TooLarge {

@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -226,4 +228,10 @@ func TestSlowBody(t *testing.T) {
 	if len(deadlines) < 2 || time.Until(deadlines[0]) > bodyWait || time.Until(deadlines[0]) <= 0 || !deadlines[len(deadlines)-1].IsZero() {
 		t.Errorf("deadlines: %v", deadlines)
 	}
+}
+
+// TestMain discards what net/http logs of each frame that it does not know.
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard)
+	os.Exit(m.Run())
 }

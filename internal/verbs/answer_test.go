@@ -94,11 +94,18 @@ func stacks() []string {
 	return strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
 }
 
-// prefetching reports whether a Create's own fetch runs, or a goroutine has not begun that may be one.
+// prefetching reports whether a Create's own fetch runs, or a goroutine has not come to its work yet that may be one.
 func (w *world) prefetching() bool {
 	return slices.ContainsFunc(stacks(), func(stack string) bool {
 		_, calls, _ := strings.Cut(stack, "\n")
-		return strings.HasPrefix(calls, "sync.(*WaitGroup).Go.") || strings.Contains(calls, fmt.Sprintf("verbs.(*Volumes).prefetch(%p,", w.Volumes))
+		calls, _, _ = strings.Cut(calls, "created by ")
+		if strings.Contains(calls, "verbs.(*Volumes).prefetch(") {
+			return strings.Contains(calls, fmt.Sprintf("verbs.(*Volumes).prefetch(%p,", w.Volumes))
+		}
+		top := strings.TrimPrefix(calls, "github.com/helmdeck/repos/internal/")
+		beginning := []string{"sync.(*WaitGroup).Go.", "work.(*Group).Go.", "work.WithOwner", "origin.Bind.", "context.With", "verbs.(*Volumes).create."}
+		return slices.ContainsFunc(beginning, func(name string) bool { return strings.HasPrefix(top, name) }) ||
+			strings.Contains(calls, "verbs.(*Volumes).create.func")
 	})
 }
 

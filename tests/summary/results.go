@@ -29,8 +29,8 @@ type test struct {
 	name    string // package and test, or the package alone
 	inside  bool   // a subtest failed, which says more
 	seconds float64
-	tries   []string // pass, fail or skip
-	output  []string // of each try; the last may have begun
+	tries   []string           // pass, fail or skip
+	output  []*strings.Builder // of each try; the last may have begun
 }
 
 // sub reports whether t is a subtest.
@@ -102,14 +102,14 @@ func (r *results) read(events io.Reader) error {
 		switch e.Action {
 		case "start":
 			failed[e.Package] = false
-			t.output = append(t.output, "")
+			t.output = append(t.output, new(strings.Builder))
 		case "run":
-			t.output = append(t.output, "")
+			t.output = append(t.output, new(strings.Builder))
 		case "output":
 			if len(t.output) == 0 {
-				t.output = append(t.output, "")
+				t.output = append(t.output, new(strings.Builder))
 			}
-			t.output[len(t.output)-1] += e.Output
+			t.output[len(t.output)-1].WriteString(e.Output)
 			// The exit status is printed unless it is 1, which is that of a failed test.
 			if e.Test == "" && strings.HasPrefix(e.Output, "exit status ") {
 				r.outside = append(r.outside, fmt.Sprintf("%s: %s", e.Package, strings.TrimSpace(e.Output)))
@@ -126,7 +126,7 @@ func (r *results) read(events io.Reader) error {
 					tests[name[:strings.LastIndexByte(name, '/')]].inside = true
 				}
 			} else if !failed[e.Package] && e.FailedBuild == "" {
-				r.outside = append(r.outside, fmt.Sprintf("%s: it failed outside of a test\n%s", e.Package, indent(t.output[len(t.output)-1])))
+				r.outside = append(r.outside, fmt.Sprintf("%s: it failed outside of a test\n%s", e.Package, indent(t.output[len(t.output)-1].String())))
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func (r *results) flaky() string {
 	var text strings.Builder
 	for _, t := range r.tests {
 		if !t.inside && t.failed() && t.last() == "pass" {
-			fmt.Fprintf(&text, "%s\n%s", t.name, indent(t.output[slices.Index(t.tries, "fail")]))
+			fmt.Fprintf(&text, "%s\n%s", t.name, indent(t.output[slices.Index(t.tries, "fail")].String()))
 		}
 	}
 	return text.String()

@@ -226,7 +226,7 @@ func TestDf(t *testing.T) {
 		"GET /v1/stats": api.Stats{
 			Size: api.Size{Bytes: 3 << 30}, Own: api.Size{Bytes: 512 << 20}, Trash: api.Size{Bytes: 1536 << 20}, MaxSize: 20 << 30, MinFree: .05,
 			Space:    api.Space{Total: api.Size{Bytes: 100 << 30, Inodes: 100}, Free: api.Size{Bytes: 4 << 30, Inodes: 50}},
-			Findings: []api.Finding{{Text: "the disk is too full"}},
+			Findings: []api.Finding{{Text: "the disk is too full"}}, FindingsAt: time.Now().Add(-3 * time.Minute),
 		},
 	}
 	want := `SUBJECT   SIZE      LIMIT     CLONES    REPOSITORY   FILES     CACHES    WORKSPACES   CHECKPOINTS
@@ -235,7 +235,7 @@ a         1GiB      none      0         1GiB         0B        0B        0B     
 
 All clones: 3GiB + 512MiB (database and reserve) + 1.5GiB (being deleted) = 5GiB of 20GiB (MAX_SIZE), 25%
 Disk: 4GiB of 100GiB free, 4%, and 50% of the inodes; at least 5% stays free (MIN_FREE)
-Warning: the disk is too full
+Warning (3 minutes ago): the disk is too full
 `
 	if got := p.run(t, "", "df"); got.failed != nil || got.out != want {
 		t.Errorf("got %v and\n%s, want\n%s", got.failed, got.out, want)

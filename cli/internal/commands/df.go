@@ -129,7 +129,7 @@ func writeBudget(w io.Writer, s api.Stats) error {
 		fmt.Fprintf(&b, "; at least %.0f%% stays free (MIN_FREE)\n", 100*s.MinFree)
 	}
 	for _, f := range s.Findings {
-		fmt.Fprintf(&b, "Warning: %s\n", show.Text(f.Text))
+		fmt.Fprintf(&b, "Warning (%s): %s\n", show.Ago(s.FindingsAt), show.Text(f.Text))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -73,7 +73,7 @@ func main() {
 	log.SetOutput(os.Stdout) // the engine logs stderr as errors
 	log.SetFormatter(textLines)
 	stdlog.SetFlags(0)
-	stdlog.SetOutput(log.WriterLevel(logrus.WarnLevel)) // net/http, for example
+	stdlog.SetOutput(&libraryLog{out: log.WriterLevel(logrus.WarnLevel)}) // net/http, for example
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := dropCapabilities()
 	if err == nil {

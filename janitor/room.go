@@ -103,7 +103,7 @@ func (j *Janitor) evictFor(ctx context.Context, subject string, need disk.Size, 
 	if guessed && !j.full(space) {
 		lim.guessedFor = &subject
 	}
-	r, _, err := j.sweep(ctx, lim)
+	r, inv, err := j.sweep(ctx, lim)
 	if err != nil {
 		return err
 	}
@@ -122,11 +122,7 @@ func (j *Janitor) evictFor(ctx context.Context, subject string, need disk.Size, 
 		return nil
 	}
 	// The findings of the last sweep may name others than those who fill the disk now.
-	inv, plan, err := j.decide(ctx, j.config.Limits)
-	if err != nil {
-		return err
-	}
-	j.observe(ctx, inv, Report{Left: plan})
+	j.observe(ctx, inv, Report{Left: Decide(inv, j.config.Limits)})
 	failure := &RoomError{subject, space.Free, short.missing(), r.Left.Holders}
 	text := fmt.Sprintf("no room for subject %q: %s", subject, failure.Full())
 	j.config.Log.WithContext(ctx).Warn("janitor: " + text)

@@ -3,6 +3,7 @@ package janitor
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,6 +98,16 @@ func TestFailedSearchRefreshesFindings(t *testing.T) {
 		}
 		if got := j.Stats().FindingsAt; !got.After(at) {
 			t.Errorf("the findings are of %v, those before of %v", got, at)
+		}
+		// What has grown has grown since the last sweep, however many searches came after it.
+		s.inv.Clones[1].Parts[0].Unmeasured, s.inv.Clones[1].Parts[0].Size.Bytes = false, 70
+		for range 2 {
+			if err := j.MakeRoom(t.Context(), "t", disk.Size{Bytes: 50}); err == nil {
+				t.Fatal("found room")
+			}
+			if got := j.Findings(); !slices.ContainsFunc(got, func(f Finding) bool { return strings.Contains(f.Text, "70 B of it since the last sweep") }) {
+				t.Errorf("when it has grown %+v", got)
+			}
 		}
 	})
 }

@@ -57,6 +57,7 @@ func (j *Janitor) sweepFor(ctx context.Context, lim Limits) (Report, error) {
 	j.observe(ctx, inv, r)
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.watch.uppers = upperSizes(inv)
 	j.last = r
 	j.sweeps++
 	return r, nil

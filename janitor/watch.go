@@ -30,7 +30,7 @@ type Finding struct {
 type watch struct {
 	at     time.Time // of the inventory that it is about
 	named  map[string]named
-	uppers map[string]int64 // bytes as of then, by ID
+	uppers map[string]int64 // bytes as of the last sweep, by ID
 }
 
 // named is a finding, and its size when it was last logged.
@@ -71,7 +71,7 @@ func (j *Janitor) observe(ctx context.Context, inv Inventory, r Report) {
 			}
 		}
 	}
-	uppers := j.findUppers(inv, r.Left, found)
+	j.findUppers(inv, r.Left, found)
 	var events []Event
 	j.mu.Lock()
 	for key, f := range j.watch.named {
@@ -97,7 +97,7 @@ func (j *Janitor) observe(ctx context.Context, inv Inventory, r Report) {
 			events = append(events, f.event(Cleared, inv.Now))
 		}
 	}
-	j.watch = watch{inv.Now, found, uppers}
+	j.watch.at, j.watch.named = inv.Now, found
 	j.mu.Unlock()
 	slices.SortFunc(events, func(a, b Event) int {
 		return cmp.Or(strings.Compare(string(a.Type), string(b.Type)), strings.Compare(a.Text, b.Text))
@@ -139,18 +139,25 @@ func (j *Janitor) findLimits(left Plan) map[string]named {
 
 func keyTooLarge(r Reason, clone string) string { return fmt.Sprint("large ", r, " ", clone) }
 
-// findUppers adds findings for workspaces that are too large, and returns the size of
-// each workspace by ID.
-func (j *Janitor) findUppers(inv Inventory, left Plan, found map[string]named) map[string]int64 {
-	short := slices.ContainsFunc(left.Missing, func(m Missing) bool { return m.Reason == MinFree })
-	uppers, all := make(map[string]int64), int64(0)
+// upperSizes returns the bytes of each workspace by ID.
+func upperSizes(inv Inventory) map[string]int64 {
+	sizes := make(map[string]int64)
 	for _, c := range inv.Clones {
 		for _, p := range c.Parts {
 			if p.Kind == Upper {
-				uppers[p.ID] = p.Size.Bytes
-				all += p.Size.Bytes
+				sizes[p.ID] = p.Size.Bytes
 			}
 		}
+	}
+	return sizes
+}
+
+// findUppers adds findings for workspaces that are too large.
+func (j *Janitor) findUppers(inv Inventory, left Plan, found map[string]named) {
+	short := slices.ContainsFunc(left.Missing, func(m Missing) bool { return m.Reason == MinFree })
+	var all int64
+	for _, bytes := range upperSizes(inv) {
+		all += bytes
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -183,7 +190,6 @@ func (j *Janitor) findUppers(inv Inventory, left Plan, found map[string]named) m
 			}
 		}
 	}
-	return uppers
 }
 
 // nearLimit is the share of its limit, in percent, from which a workspace is a Finding.
